@@ -12,16 +12,16 @@ export interface Child<Ready> {
   /** The message with which the child reported that it was ready. */
   ready: Ready
   /**
-   * Sends a question to a child that has called `answerQuestions`.
-   * @throws Error if the child cannot answer, or ends before it answers
+   * Sends a command to a child that has called `handleCommands`, and returns its answer.
+   * @throws Error if the command fails, or the child ends before it answers
    */
-  ask<Answer>(question: object): Promise<Answer>
+  send<Answer>(command: object): Promise<Answer>
   close(): Promise<void>
 }
 
-interface Question {
+interface CommandMessage {
   id: number
-  question: unknown
+  command: unknown
 }
 
 interface Answer {
@@ -58,10 +58,10 @@ export async function startChild<Ready>(
   let lastId = 0
   child.on('message', message => {
     const { id, answer, error } = message as Answer
-    const question = waiting.get(id)
+    const sent = waiting.get(id)
     waiting.delete(id)
-    if (error === undefined) question?.resolve(answer)
-    else question?.reject(new Error(`${file}: ${error}`))
+    if (error === undefined) sent?.resolve(answer)
+    else sent?.reject(new Error(`${file}: ${error}`))
   })
   child.once('exit', code => {
     for (const { reject } of waiting.values()) reject(new Error(`${file} ended with code ${code}.`))
@@ -69,11 +69,11 @@ export async function startChild<Ready>(
   return {
     pid: child.pid!,
     ready,
-    ask<T>(question: object) {
+    send<T>(command: object) {
       const resolvers = Promise.withResolvers<unknown>()
       lastId += 1
       waiting.set(lastId, resolvers)
-      child.send({ id: lastId, question } satisfies Question)
+      child.send({ id: lastId, command } satisfies CommandMessage)
       return resolvers.promise as Promise<T>
     },
     async close() {
@@ -106,18 +106,18 @@ export function childSettings<Settings>(): Settings {
 }
 
 /** In the child: reports to the parent that it is ready. From then on, the child ends when the parent does. */
-export function sayReady(ready: object, stop: () => Promise<void> = async () => {}): void {
+export function reportReady(ready: object, stop: () => Promise<void> = async () => {}): void {
   process.on('disconnect', () => void stop().finally(() => process.exit(0)))
   process.send?.(ready)
 }
 
-/** In the child: answers the questions of `ask`. Call it before `sayReady`. */
-export function answerQuestions<Q>(answer: (question: Q) => unknown): void {
+/** In the child: handles the commands of `send`. Call it before `reportReady`. */
+export function handleCommands<C>(handle: (command: C) => unknown): void {
   process.on('message', async message => {
-    const { id, question } = message as Question
+    const { id, command } = message as CommandMessage
     const reply: Answer = { id }
     try {
-      reply.answer = await answer(question as Q)
+      reply.answer = await handle(command as C)
     } catch (error) {
       reply.error = error instanceof Error ? error.message : String(error)
     }

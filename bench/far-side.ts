@@ -1,7 +1,7 @@
 /** A process with the remote parts: the REST bridge, both near and 20 ms away, and the demo origin. */
 import { startBridge } from '../src/node/rest-bridge/bridge.ts'
 import { startDemoOrigin } from '../src/node/start/demo-origin.ts'
-import { childSettings, sayReady } from './child.ts'
+import { childSettings, reportReady } from './child.ts'
 import { startDelayProxy } from './delay-proxy.ts'
 
 export interface FarSideSettings {
@@ -21,7 +21,7 @@ const bridge = await startBridge({ redisUrl, token, port: 0 })
 const delayedPort = await startDelayProxy(bridge.port, 10)
 const origin = await startDemoOrigin(0)
 
-sayReady({
+reportReady({
   near: bridge.url,
   far: `http://127.0.0.1:${delayedPort}`,
   origin: origin.url,

@@ -1,6 +1,6 @@
 /** The process of the load generator: sends requests over a number of connections, and is ready when all are answered. */
 import { Agent, get, type IncomingMessage, type OutgoingHttpHeaders } from 'node:http'
-import { childSettings, sayReady } from './child.ts'
+import { childSettings, reportReady } from './child.ts'
 import { runConcurrently } from './measure.ts'
 
 export interface LoadSettings {
@@ -29,4 +29,4 @@ await runConcurrently(connections, requests, async () => {
 if (undecided > MOST_UNDECIDED * requests)
   throw new Error(`${undecided} requests were not decided by the store.`)
 agent.destroy()
-sayReady({})
+reportReady({})

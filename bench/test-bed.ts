@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connectRedis, type RedisConnection } from '../src/node/rest-bridge/redis-connection.ts'
 import { type Guardian, startGuardian } from '../src/node/start/guardian.ts'
-import { findServer, privateServer } from '../src/node/start/redis.ts'
-import { adminStore } from '../src/ops/admin-store.ts'
+import { findServer, startPrivateServer } from '../src/node/start/redis.ts'
+import { createAdminStore } from '../src/ops/admin-store.ts'
 import { createKey } from '../src/ops/keys.ts'
 import { startChild } from './child.ts'
 import type { FarSide, FarSideSettings } from './far-side.ts'
@@ -46,7 +46,7 @@ export async function startTestBed(): Promise<TestBed> {
     for (const closer of closers.splice(0).reverse()) await closer()
   }
   try {
-    const server = await privateServer(program, { guardian, directory: join(directory, 'r') })
+    const server = await startPrivateServer(program, { guardian, directory: join(directory, 'r') })
     closers.push(server.close)
     const token = 'token-of-the-benchmark'
     const settings: FarSideSettings = { redisUrl: server.url, token }
@@ -97,7 +97,7 @@ export function newIdentities(count: number): Identity[] {
 export async function newCallers(count: number, { near }: TestBed): Promise<Caller[]> {
   return await Promise.all(
     newIdentities(count).map(async ({ consumer, address }) => {
-      const { key: apiKey } = await createKey(adminStore(near), { consumer, plan: 'free' })
+      const { key: apiKey } = await createKey(createAdminStore(near), { consumer, plan: 'free' })
       const headers = { 'x-api-key': apiKey, 'cf-connecting-ip': address }
       return { consumer, address, request: new Request('https://api.example.com/hello', { headers }) }
     }),

@@ -12,8 +12,8 @@ import { markdownOf } from '../docs/markdown-tables.ts'
 import { checkedConfig } from '../src/config/check/check.ts'
 import { connectRedis, type RedisConnection } from '../src/node/rest-bridge/redis-connection.ts'
 import { startGuardian } from '../src/node/start/guardian.ts'
-import { findServer, privateServer } from '../src/node/start/redis.ts'
-import { type AdminStore, adminStore } from '../src/ops/admin-store.ts'
+import { findServer, startPrivateServer } from '../src/node/start/redis.ts'
+import { type AdminStore, createAdminStore } from '../src/ops/admin-store.ts'
 import { blockConsumer } from '../src/ops/consumers.ts'
 import { revokeKey } from '../src/ops/key-changes.ts'
 import { findKey } from '../src/ops/key-reference.ts'
@@ -91,7 +91,7 @@ async function startBed(): Promise<Bed> {
     for (const part of parts.splice(0).reverse()) await part.close()
   }
   try {
-    const server = started(await privateServer(program, { guardian, directory: join(directory, 'r') }))
+    const server = started(await startPrivateServer(program, { guardian, directory: join(directory, 'r') }))
     const redis = await connectRedis(server.url, 5000)
     started({ close: async () => redis.close() })
     const token = 'token-of-the-benchmark'
@@ -117,7 +117,7 @@ async function startBed(): Promise<Bed> {
     }
     return {
       redisVersion: program.version,
-      admin: adminStore({ url: storeSide.ready.url, token }),
+      admin: createAdminStore({ url: storeSide.ready.url, token }),
       workers: { none: await pair('none'), '250ms': await pair('250ms') },
       ...{ redis, storeSide, origin, close },
     }
@@ -173,12 +173,12 @@ interface Figures {
 async function measured(bed: Bed, lease: Lease, shape: Shape): Promise<Figures> {
   const callers = await newCallers(bed.admin, shape.callers)
   if (shape.path === 'second') await roomInSecond()
-  const seen = () => bed.origin.ask<Record<string, Seen>>({})
+  const seen = () => bed.origin.send<Record<string, Seen>>({})
   await seen()
-  const before = await bed.storeSide.ask<number>({})
+  const before = await bed.storeSide.send<number>({})
   const sent = await send(bed.workers[lease], shape, callers)
   await pause(GIVEN_BACK_MS)
-  const trips = (await bed.storeSide.ask<number>({})) - before
+  const trips = (await bed.storeSide.send<number>({})) - before
   const atOrigin = Object.values(await seen())
   const statuses: Record<string, number> = {}
   for (const { reply } of sent) statuses[reply] = (statuses[reply] ?? 0) + 1

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
-import { type BenchWorker, childSettings, sayReady } from './child.ts'
+import { type BenchWorker, childSettings, reportReady } from './child.ts'
 
 const { entry, bindings, ratelimits } = childSettings<BenchWorker>()
 const pathOf = (name: string) => fileURLToPath(new URL(name, import.meta.url))
@@ -40,4 +40,4 @@ const miniflare = new Miniflare(
   }),
 )
 const url = await miniflare.ready
-sayReady({ url: url.origin }, () => miniflare.dispose())
+reportReady({ url: url.origin }, () => miniflare.dispose())

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Command, connectRedis, type Reply } from '../src/node/rest-bridge/redis-connection.ts'
 import { startGuardian } from '../src/node/start/guardian.ts'
-import { embeddedRedis, findServer, privateServer } from '../src/node/start/redis.ts'
+import { findServer, startEmbeddedRedis, startPrivateServer } from '../src/node/start/redis.ts'
 import { decodeDecide, encodeDecide } from '../src/script/decide.ts'
 import type { Evaluation, Outcome } from '../src/script/evaluation.ts'
 import type { Policy } from '../src/script/policy-shape.ts'
@@ -28,8 +28,8 @@ export async function startEngine(): Promise<DocsEngine> {
   const context = { guardian, directory: mkdtempSync(join(tmpdir(), 'sluice-docs-')) }
   const program = await findServer(['redis-server', 'valkey-server'])
   const redis = program
-    ? await privateServer(program, context)
-    : await embeddedRedis('no redis-server or valkey-server is on the PATH', context)
+    ? await startPrivateServer(program, context)
+    : await startEmbeddedRedis('no redis-server or valkey-server is on the PATH', context)
   const connection = await connectRedis(redis.url, 10_000)
   /** By the names of the rules and the keys that they count for. */
   const policies = new Map<string, Policy>()

@@ -15,6 +15,6 @@ const notBuilt = new Proxy(
 )
 
 /** An object with the given parts. Every other property is a function that throws. */
-export function only<T extends object>(parts: Partial<NoInfer<T>>): T {
+export function withMissingParts<T extends object>(parts: Partial<NoInfer<T>>): T {
   return Object.setPrototypeOf(parts, notBuilt)
 }

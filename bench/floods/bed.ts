@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connectRedis, type RedisConnection } from '../../src/node/rest-bridge/redis-connection.ts'
 import { startGuardian } from '../../src/node/start/guardian.ts'
-import { findServer, privateServer } from '../../src/node/start/redis.ts'
+import { findServer, startPrivateServer } from '../../src/node/start/redis.ts'
 import { type Child, startChild } from '../child.ts'
 import { NoRedis, type Rest } from '../test-bed.ts'
 import { type NodeGateways, startNodeGateways } from './node-gateways.ts'
@@ -51,7 +51,7 @@ export async function startFloodBed(trees: Readonly<Record<string, string>>): Pr
   const child = async <Ready>(file: string, settings: object = {}) =>
     started(await startChild<Ready>(`floods/${file}`, settings, { guardian, directory }))
   try {
-    const server = started(await privateServer(program, { guardian, directory: join(directory, 'r') }))
+    const server = started(await startPrivateServer(program, { guardian, directory: join(directory, 'r') }))
     const redis = await connectRedis(server.url, 5000)
     started({ close: async () => redis.close() })
     const token = 'token-of-the-benchmark'

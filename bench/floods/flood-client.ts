@@ -1,11 +1,11 @@
 /** The process of the flooding callers. */
-import { answerQuestions, sayReady } from '../child.ts'
+import { handleCommands, reportReady } from '../child.ts'
 import { runConcurrently } from '../measure.ts'
 import { NO_REPLY, openConnection, type RawConnection, type Reply } from './raw-connection.ts'
 import { type FloodRequests, requestTexts } from './requests.ts'
 import { wallClock } from './wall-clock.ts'
 
-export type FloodQuestion =
+export type FloodCommand =
   /**
    * Before a flood: sends requests on a few connections, one after the other on each of them.
    * `toAll`: if there are several isolates, all of them get these requests.
@@ -47,29 +47,29 @@ const TICK_MS = 2
 
 let prepared: { texts: string[]; callers: number; connections: RawConnection[] } | undefined
 
-answerQuestions(async (question: FloodQuestion) => {
-  switch (question.do) {
+handleCommands(async (command: FloodCommand) => {
+  switch (command.do) {
     case 'send':
-      return await send(question)
+      return await send(command)
     case 'prepare':
       for (const connection of prepared?.connections ?? []) connection.close()
       prepared = {
-        texts: requestTexts(question.requests, question.count),
-        callers: question.requests.callers.length,
+        texts: requestTexts(command.requests, command.count),
+        callers: command.requests.callers.length,
         connections: [],
       }
       return {}
     case 'connect':
       if (!prepared) throw new Error('No flood is prepared.')
-      prepared.connections = await openAll(question.url, question.connections)
+      prepared.connections = await openAll(command.url, command.connections)
       return {}
     case 'burst':
       return await flood(burst)
     case 'stream':
-      return await flood((requests, tally) => stream(requests, tally, question.perSecond))
+      return await flood((requests, tally) => stream(requests, tally, command.perSecond))
   }
 })
-sayReady({})
+reportReady({})
 
 type Prepared = NonNullable<typeof prepared>
 
@@ -82,7 +82,7 @@ async function openAll(url: string, count: number): Promise<RawConnection[]> {
   return connections
 }
 
-async function send({ url, requests, count }: Extract<FloodQuestion, { do: 'send' }>) {
+async function send({ url, requests, count }: Extract<FloodCommand, { do: 'send' }>) {
   const texts = requestTexts(requests, count)
   const replies: Record<Reply, number> = {}
   const connections = await openAll(url, Math.min(FEW_CONNECTIONS, count))

@@ -1,10 +1,10 @@
 /** The process of the innocent callers: sends requests at a fixed rate, without waiting for replies. */
-import { answerQuestions, sayReady } from '../child.ts'
+import { handleCommands, reportReady } from '../child.ts'
 import { NO_REPLY, openConnection, type RawConnection, type Reply } from './raw-connection.ts'
 import { type Caller, requestText } from './requests.ts'
 import { wallClock } from './wall-clock.ts'
 
-export type InnocentQuestion =
+export type InnocentCommand =
   /** The requests come from the callers in turn. */
   | { do: 'start'; url: string; callers: readonly Caller[]; path: string; perSecond: number }
   /** Returns the last `count` replies. */
@@ -27,19 +27,19 @@ let waiting = 0
 /** Free connections. Each has one request at a time, so that no request waits for another. */
 let idle: RawConnection[] = []
 
-answerQuestions(async (question: InnocentQuestion) => {
-  switch (question.do) {
+handleCommands(async (command: InnocentCommand) => {
+  switch (command.do) {
     case 'start':
-      return start(question)
+      return start(command)
     case 'look':
-      return samples.slice(-question.count)
+      return samples.slice(-command.count)
     case 'stop':
       return await stop()
   }
 })
-sayReady({})
+reportReady({})
 
-function start({ url, callers, path, perSecond }: Extract<InnocentQuestion, { do: 'start' }>): void {
+function start({ url, callers, path, perSecond }: Extract<InnocentCommand, { do: 'start' }>): void {
   const texts = callers.map(caller => requestText(path, caller))
   const startedAt = performance.now()
   let begun = 0

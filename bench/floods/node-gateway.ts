@@ -8,9 +8,9 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { type BuildOptions, build } from 'esbuild'
 import type { GatewayWorker } from '../../src/edges/gateway/worker.ts'
-import { answerQuestions, childSettings, sayReady } from '../child.ts'
-import type { FloodAnswer, FloodQuestion } from './flood-client.ts'
-import type { InnocentQuestion, Sample } from './innocent-client.ts'
+import { childSettings, handleCommands, reportReady } from '../child.ts'
+import type { FloodAnswer, FloodCommand } from './flood-client.ts'
+import type { InnocentCommand, Sample } from './innocent-client.ts'
 import { NO_REPLY, type Reply } from './raw-connection.ts'
 import { type Caller, callerOf, type FloodRequests, headersOf } from './requests.ts'
 import { wallClock } from './wall-clock.ts'
@@ -45,28 +45,28 @@ let innocentTimer: NodeJS.Timeout | undefined
 let innocentsWaiting = 0
 
 observeStoreCalls()
-answerQuestions(async (question: FloodQuestion | InnocentQuestion) => {
-  switch (question.do) {
+handleCommands(async (command: FloodCommand | InnocentCommand) => {
+  switch (command.do) {
     case 'send':
-      return await sendInTurn(question)
+      return await sendInTurn(command)
     case 'prepare': {
-      const { requests, count } = question
+      const { requests, count } = command
       prepared = { requests, callers: Array.from({ length: count }, (_, i) => callerOf(requests, i)) }
       return {}
     }
     case 'stream':
-      return await stream(question.perSecond)
+      return await stream(command.perSecond)
     case 'start':
-      return startInnocents(question)
+      return startInnocents(command)
     case 'look':
-      return samples.slice(-question.count)
+      return samples.slice(-command.count)
     case 'stop':
       return await stopInnocents()
     default:
-      throw new Error(`Without connections, this is not possible: ${question.do}`)
+      throw new Error(`Without connections, this is not possible: ${command.do}`)
   }
 })
-sayReady({})
+reportReady({})
 
 async function startGateway(): Promise<GatewayWorker> {
   // The build is that of the checkout, and it builds the project of its working directory.
@@ -113,7 +113,7 @@ async function reply(path: string, caller: Caller): Promise<Reply> {
   return mark === null ? String(response.status) : `${response.status} ${mark}`
 }
 
-async function sendInTurn({ requests, count }: Extract<FloodQuestion, { do: 'send' }>) {
+async function sendInTurn({ requests, count }: Extract<FloodCommand, { do: 'send' }>) {
   const replies: Record<Reply, number> = {}
   for (let i = 0; i < count; i++) {
     const kind = await reply(requests.path, callerOf(requests, i))
@@ -180,7 +180,7 @@ function shortestPause(from: number): number | undefined {
 }
 
 /** The time of a request begins when it is due, so that it includes the time in which the process was busy. */
-function startInnocents({ callers, path, perSecond }: Extract<InnocentQuestion, { do: 'start' }>): void {
+function startInnocents({ callers, path, perSecond }: Extract<InnocentCommand, { do: 'start' }>): void {
   const startedAt = wallClock()
   let begun = 0
   const dueAt = () => startedAt + (begun * 1000) / perSecond

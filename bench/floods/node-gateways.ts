@@ -1,7 +1,7 @@
 /** Several isolates of the gateway in Node, which share a flood. They answer the questions of both clients as one. */
 import { type Child, startChild } from '../child.ts'
-import type { FloodAnswer, FloodQuestion } from './flood-client.ts'
-import type { InnocentQuestion, Sample } from './innocent-client.ts'
+import type { FloodAnswer, FloodCommand } from './flood-client.ts'
+import type { InnocentCommand, Sample } from './innocent-client.ts'
 import type { NodeGatewaySettings } from './node-gateway.ts'
 import type { Reply } from './raw-connection.ts'
 
@@ -16,7 +16,7 @@ const FLAGS = ['--max-semi-space-size=64']
 
 export interface NodeGateways {
   pids: readonly number[]
-  ask<Answer>(question: FloodQuestion | InnocentQuestion): Promise<Answer>
+  send<Answer>(command: FloodCommand | InnocentCommand): Promise<Answer>
   close(): Promise<void>
 }
 
@@ -28,39 +28,39 @@ export async function startNodeGateways(
   for (let i = 0; i < ISOLATES; i++)
     isolates.push(await startChild<object>('floods/node-gateway.ts', settings, { ...bed, flags: FLAGS }))
 
-  async function askAll<T>(question: FloodQuestion | InnocentQuestion): Promise<T[]> {
-    return await Promise.all(isolates.map(isolate => isolate.ask<T>(question)))
+  async function sendToAll<T>(command: FloodCommand | InnocentCommand): Promise<T[]> {
+    return await Promise.all(isolates.map(isolate => isolate.send<T>(command)))
   }
 
-  async function ask(question: FloodQuestion | InnocentQuestion): Promise<unknown> {
-    switch (question.do) {
+  async function send(command: FloodCommand | InnocentCommand): Promise<unknown> {
+    switch (command.do) {
       case 'send': {
-        const asked = question.toAll ? isolates : isolates.slice(0, 1)
+        const targets = command.toAll ? isolates : isolates.slice(0, 1)
         return sumOf(
-          await Promise.all(asked.map(isolate => isolate.ask<Record<Reply, number>>(question))),
-          asked.length,
+          await Promise.all(targets.map(isolate => isolate.send<Record<Reply, number>>(command))),
+          targets.length,
         )
       }
       case 'prepare':
-        return await askAll({ ...question, count: question.count / ISOLATES })
+        return await sendToAll({ ...command, count: command.count / ISOLATES })
       case 'stream':
-        return together(await askAll<FloodAnswer>({ ...question, perSecond: question.perSecond / ISOLATES }))
+        return together(await sendToAll<FloodAnswer>({ ...command, perSecond: command.perSecond / ISOLATES }))
       case 'start':
-        return await askAll({ ...question, perSecond: question.perSecond / ISOLATES })
+        return await sendToAll({ ...command, perSecond: command.perSecond / ISOLATES })
       case 'look': {
-        const each = { ...question, count: Math.ceil(question.count / ISOLATES) }
-        return inOrder(await askAll<Sample[]>(each)).slice(-question.count)
+        const each = { ...command, count: Math.ceil(command.count / ISOLATES) }
+        return inOrder(await sendToAll<Sample[]>(each)).slice(-command.count)
       }
       case 'stop':
-        return inOrder(await askAll<Sample[]>(question))
+        return inOrder(await sendToAll<Sample[]>(command))
       default:
-        throw new Error(`Without connections, this is not possible: ${question.do}`)
+        throw new Error(`Without connections, this is not possible: ${command.do}`)
     }
   }
 
   return {
     pids: isolates.map(({ pid }) => pid),
-    ask: <T>(question: FloodQuestion | InnocentQuestion) => ask(question) as Promise<T>,
+    send: <T>(command: FloodCommand | InnocentCommand) => send(command) as Promise<T>,
     async close() {
       await Promise.all(isolates.map(isolate => isolate.close()))
     },

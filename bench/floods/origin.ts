@@ -1,9 +1,9 @@
 /** The process of the origin. It counts requests by the `X-Caller` header that clients of the benchmark send. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { answerQuestions, sayReady } from '../child.ts'
+import { handleCommands, reportReady } from '../child.ts'
 
-/** Requests by caller since the last question. */
+/** Requests by caller since the last command of the benchmark. */
 export type OriginCounts = Record<string, number>
 
 let counts: OriginCounts = {}
@@ -16,9 +16,9 @@ const server = createServer((request, response) => {
 server.keepAliveTimeout = 600_000
 await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
 
-answerQuestions((): OriginCounts => {
+handleCommands((): OriginCounts => {
   const counted = counts
   counts = {}
   return counted
 })
-sayReady({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` })
+reportReady({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` })

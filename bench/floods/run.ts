@@ -1,5 +1,5 @@
 /** Runs one flood. An innocent caller sends requests before, during and after it. */
-import { adminStore } from '../../src/ops/admin-store.ts'
+import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { cpuSeconds } from '../cpu-time.ts'
 import { runConcurrently } from '../measure.ts'
@@ -7,8 +7,8 @@ import { totalsOf } from '../redis-statistics.ts'
 import { newIdentities } from '../test-bed.ts'
 import type { Contender, FloodBed } from './bed.ts'
 import { LIMITS } from './config.ts'
-import type { FloodAnswer, FloodQuestion } from './flood-client.ts'
-import type { InnocentQuestion, Sample } from './innocent-client.ts'
+import type { FloodAnswer, FloodCommand } from './flood-client.ts'
+import type { InnocentCommand, Sample } from './innocent-client.ts'
 import type { OriginCounts } from './origin.ts'
 import type { Reply } from './raw-connection.ts'
 import type { Caller, FloodRequests } from './requests.ts'
@@ -91,8 +91,8 @@ interface Side {
   /** '' for the gateway in Node, which has none. */
   url: string
   pids: readonly number[]
-  flooding: { ask<Answer>(question: FloodQuestion): Promise<Answer> }
-  innocent: { ask<Answer>(question: InnocentQuestion): Promise<Answer> }
+  flooding: { send<Answer>(command: FloodCommand): Promise<Answer> }
+  innocent: { send<Answer>(command: InnocentCommand): Promise<Answer> }
 }
 
 function sideOf({ flooding, innocent }: FloodBed, { url, workerd, inNode }: Contender, shape: Flood): Side {
@@ -103,39 +103,39 @@ function sideOf({ flooding, innocent }: FloodBed, { url, workerd, inNode }: Cont
 async function tryFlood(bed: FloodBed, contender: Contender, shape: Flood, size: Size): Promise<Run> {
   const side = sideOf(bed, contender, shape)
   const { url, pids } = side
-  const ask = <T>(question: FloodQuestion) => side.flooding.ask<T>(question)
-  const askInnocent = <T>(question: InnocentQuestion) => side.innocent.ask<T>(question)
+  const send = <T>(command: FloodCommand) => side.flooding.send<T>(command)
+  const sendToInnocent = <T>(command: InnocentCommand) => side.innocent.send<T>(command)
   const hasSockets = shape.kind !== 'node'
 
   // Cleans up after a disturbed try.
-  await askInnocent({ do: 'stop' })
+  await sendToInnocent({ do: 'stop' })
   const requests = await requestsOf(bed, shape, size)
   const { callers, perSecond } = hasSockets ? INNOCENT : INNOCENT_IN_NODE
   // Without names, so that the origin does not count them.
   const innocents = (await newCallers(bed, callers)).map(({ name: _, ...caller }) => caller)
-  await ask({ do: 'prepare', requests, count: size.requests })
-  await askInnocent({ do: 'start', url, path: '/innocent', callers: innocents, perSecond })
+  await send({ do: 'prepare', requests, count: size.requests })
+  await sendToInnocent({ do: 'start', url, path: '/innocent', callers: innocents, perSecond })
   await pause(BEFORE_MS)
   await mustSettle(side)
   await prepareCallers(side, shape, requests)
   await mustSettle(side)
   await roomInMinute(roomFor(size))
   const minute = Math.floor(Date.now() / MINUTE_MS)
-  if (hasSockets) await ask({ do: 'connect', url, connections: size.connections })
+  if (hasSockets) await send({ do: 'connect', url, connections: size.connections })
   await pause(CONNECTED_MS)
   if (shape.before === 'spent') await sendOnce(side, { ...requests, path: '/spending' })
-  await bed.origin.ask<OriginCounts>({})
+  await bed.origin.send<OriginCounts>({})
 
   const before = await totals(bed, pids)
-  const answer = await ask<FloodAnswer>(
+  const answer = await send<FloodAnswer>(
     shape.kind === 'burst' ? { do: 'burst' } : { do: 'stream', perSecond: size.perSecond! },
   )
   const after = await totals(bed, pids)
   const isOneMinute = Math.floor(Date.now() / MINUTE_MS) === minute
   await pause(AFTER_MS)
   await settle(side)
-  const samples = await askInnocent<Sample[]>({ do: 'stop' })
-  const counts = await bed.origin.ask<OriginCounts>({})
+  const samples = await sendToInnocent<Sample[]>({ do: 'stop' })
+  const counts = await bed.origin.send<OriginCounts>({})
   if (!isOneMinute) throw new Disturbed('a new window of the limits began during the flood')
 
   const { startedAt, endedAt, replies, notSent } = answer
@@ -175,11 +175,11 @@ async function laterCalls(
   requests: FloodRequests,
   { perSecond, connections }: Size,
 ): Promise<number> {
-  const ask = <T>(question: FloodQuestion) => flooding.ask<T>(question)
-  await ask({ do: 'prepare', requests, count: LATER.seconds * perSecond! })
-  await ask({ do: 'connect', url, connections })
+  const send = <T>(command: FloodCommand) => flooding.send<T>(command)
+  await send({ do: 'prepare', requests, count: LATER.seconds * perSecond! })
+  await send({ do: 'connect', url, connections })
   await pause(CONNECTED_MS)
-  const end = ask<FloodAnswer>({ do: 'stream', perSecond: perSecond! })
+  const end = send<FloodAnswer>({ do: 'stream', perSecond: perSecond! })
   await pause(LATER.afterMs)
   const [before, startedAt] = [await totals(bed, pids), wallClock()]
   await end
@@ -213,7 +213,7 @@ const strangers = (count: number): Caller[] =>
   newIdentities(count).map(({ address, consumer }) => ({ name: consumer, address }))
 
 async function newCallers({ rest }: FloodBed, count: number): Promise<Caller[]> {
-  const store = adminStore(rest)
+  const store = createAdminStore(rest)
   const callers: Caller[] = newIdentities(count).map(({ consumer, address }) => ({ name: consumer, address }))
   await runConcurrently(16, count, async i => {
     callers[i]!.apiKey = (await createKey(store, { consumer: callers[i]!.name! })).key
@@ -229,8 +229,8 @@ async function prepareCallers(side: Side, shape: Shape, requests: FloodRequests)
 /** Sends one request of each caller, to one isolate or to each. @throws Disturbed unless the store admits all of them */
 async function sendOnce({ flooding, url }: Side, { path, callers }: FloodRequests, toAll = false) {
   const requests = { path, callers }
-  const question: FloodQuestion = { do: 'send', url, requests, count: callers.length, toAll }
-  const replies = await flooding.ask<Record<Reply, number>>(question)
+  const command: FloodCommand = { do: 'send', url, requests, count: callers.length, toAll }
+  const replies = await flooding.send<Record<Reply, number>>(command)
   if (replies['200'] !== callers.length) {
     throw new Disturbed(`before the flood, ${path} was answered ${JSON.stringify(replies)}`)
   }
@@ -240,7 +240,7 @@ async function sendOnce({ flooding, url }: Side, { path, callers }: FloodRequest
 async function settle({ innocent }: Side): Promise<Sample[] | undefined> {
   const until = performance.now() + MOST_SETTLING_MS
   for (;;) {
-    const last = await innocent.ask<Sample[]>({ do: 'look', count: GOOD_REPLIES })
+    const last = await innocent.send<Sample[]>({ do: 'look', count: GOOD_REPLIES })
     if (last.length === GOOD_REPLIES && last.every(({ reply }) => reply === '200')) return undefined
     if (performance.now() > until) return last
     await pause(100)
@@ -264,7 +264,7 @@ async function roomInMinute(milliseconds: number): Promise<void> {
 }
 
 async function totals({ redis, storeSide }: FloodBed, pids: readonly number[]) {
-  const [ofRedis, httpRequests] = await Promise.all([totalsOf(redis), storeSide.ask<number>({})])
+  const [ofRedis, httpRequests] = await Promise.all([totalsOf(redis), storeSide.send<number>({})])
   return { ...ofRedis, httpRequests, gatewaySeconds: secondsOf(pids) }
 }
 

@@ -1,7 +1,7 @@
 /** The process of the REST bridge. The bridge counts its requests itself, because a counting proxy would need more CPU. */
 import { timingSafeEqual } from 'node:crypto'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { answerQuestions, childSettings, sayReady } from '../child.ts'
+import { childSettings, handleCommands, reportReady } from '../child.ts'
 
 export interface StoreSideSettings {
   redisUrl: string
@@ -22,5 +22,5 @@ const bridge = await startBridge({
 })
 
 /** Answers with the number of requests since the start. */
-answerQuestions(() => requests)
-sayReady({ url: bridge.url })
+handleCommands(() => requests)
+reportReady({ url: bridge.url })

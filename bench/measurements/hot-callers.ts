@@ -9,7 +9,7 @@ import { json } from 'node:stream/consumers'
 import { Ratelimit } from '@upstash/ratelimit'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput, Duration } from '../../src/config/check/schema.ts'
-import { limiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
+import { createLimiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import type { BindingCall, BindingLoad } from '../binding-worker.ts'
 import { type BenchWorker, startBenchWorker } from '../child.ts'
 import { childNamed, cpuSeconds } from '../cpu-time.ts'
@@ -97,7 +97,7 @@ const CONTENDERS: Record<string, Make> = {
 function sluice(settings: Pick<ConfigInput, 'lease' | 'refusals'>): Make {
   return ({ store }, { limit, period }) => {
     const rule = { name: 'hot', by: ['caller'], algorithm: 'fixed-window', limit, period } as const
-    const limiter = limiterOnStore(checkedConfig({ ...settings, limits: { hot: [rule] } }), store)
+    const limiter = createLimiterOnStore(checkedConfig({ ...settings, limits: { hot: [rule] } }), store)
     return async caller => {
       const { allowed, degraded } = await limiter.limit('hot', { caller })
       return { isAdmitted: allowed, isDegraded: degraded !== undefined }

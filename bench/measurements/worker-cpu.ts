@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { startWorker } from '../../src/node/start/worker.ts'
-import { adminStore } from '../../src/ops/admin-store.ts'
+import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { startBenchWorker, startChild } from '../child.ts'
 import { childNamed, cpuSeconds } from '../cpu-time.ts'
@@ -34,7 +34,7 @@ export async function workerCpu(bed: TestBed): Promise<Findings> {
   if (!existsSync('/proc/self/stat')) {
     return { rows: [], notes: ['The CPU time of workerd was not measured: this system has no /proc.'] }
   }
-  const { key: apiKey } = await createKey(adminStore(bed.near), { consumer: CONSUMER, plan: 'free' })
+  const { key: apiKey } = await createKey(createAdminStore(bed.near), { consumer: CONSUMER, plan: 'free' })
   const contenders: Contender[] = []
   try {
     const started = {

@@ -6,7 +6,7 @@
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { startWorker } from '../../src/node/start/worker.ts'
-import { adminStore } from '../../src/ops/admin-store.ts'
+import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { startBenchWorker } from '../child.ts'
 import { inRounds, measureTimes, median, quantile, runConcurrently } from '../measure.ts'
@@ -25,7 +25,7 @@ const DISTANCES = [
 export async function workerLatency(bed: TestBed): Promise<Findings> {
   const rows: Row[] = []
   const raw: RawTable[] = []
-  const { key: apiKey } = await createKey(adminStore(bed.near), { consumer: CONSUMER, plan: 'free' })
+  const { key: apiKey } = await createKey(createAdminStore(bed.near), { consumer: CONSUMER, plan: 'free' })
 
   for (const { what, place, rounds, requests, target } of DISTANCES) {
     const samples = await throughWorkerd(bed, bed[place], apiKey, { rounds, requests })

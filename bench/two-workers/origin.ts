@@ -1,9 +1,9 @@
 /** The process of the origin. It counts requests by caller and second. Redis uses the same clock. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { answerQuestions, sayReady } from '../child.ts'
+import { handleCommands, reportReady } from '../child.ts'
 
-/** The requests of one caller since the last question. */
+/** The requests of one caller since the last command of the benchmark. */
 export interface Seen {
   total: number
   mostInOneSecond: number
@@ -23,7 +23,7 @@ const server = createServer((request, response) => {
 server.keepAliveTimeout = 600_000
 await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
 
-answerQuestions((): Record<string, Seen> => {
+handleCommands((): Record<string, Seen> => {
   const seen: Record<string, Seen> = {}
   for (const [caller, seconds] of counts) {
     const each = [...seconds.values()]
@@ -36,4 +36,4 @@ answerQuestions((): Record<string, Seen> => {
   counts = new Map()
   return seen
 })
-sayReady({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` })
+reportReady({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` })

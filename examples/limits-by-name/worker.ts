@@ -9,5 +9,5 @@ for (let i = 0; i < 12; i++) {
   console.log(decision.allowed ? `call ${i + 1}` : 'gave up')
 }
 
-await using slot = await limiter.acquire('exports', { account: '42' }, { timeoutMs: 60_000 })
-console.log(slot.allowed ? 'exporting' : 'five exports are running')
+await using units = await limiter.acquire('exports', { account: '42' }, { timeoutMs: 60_000 })
+console.log(units.allowed ? 'exporting' : 'five exports are running')

@@ -1,14 +1,14 @@
 // Made by `npx sluicegate build` from the config. Do not edit.
 import { scriptsOf } from './limits.generated.ts'
-import { builtEntrypoint, createRefusalMemory, only } from '../edges/rpc/built.ts'
+import { builtEntrypoint, createRefusalMemory, withMissingParts } from '../edges/rpc/built.ts'
 import config from '../../sluice.config.ts'
 
 /** The limits by name as a service binding. */
 export class Limits extends builtEntrypoint(config, {
-  algorithms: only({
+  algorithms: withMissingParts({
     countings: {  },
   }),
-  parts: only({
+  parts: withMissingParts({
     scriptsOf,
     createRefusalMemory,
   }),

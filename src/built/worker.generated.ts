@@ -1,12 +1,12 @@
 // Made by `npx sluicegate build` from the config. Do not edit.
-import { createLocalLimiter, createRefusalMemory, createStats, createWorker, finderOf, fixedWindow, gcra, only } from '../edges/gateway/built.ts'
+import { createLocalLimiter, createRefusalMemory, createStats, createWorker, finderOf, fixedWindow, gcra, withMissingParts } from '../edges/gateway/built.ts'
 import config from '../../sluice.config.ts'
 
 export default createWorker(config, {
-  algorithms: only({
+  algorithms: withMissingParts({
     countings: { 'fixed-window': fixedWindow, 'gcra': gcra },
   }),
-  parts: only({
+  parts: withMissingParts({
     createLocalLimiter,
     createRefusalMemory,
     createStats,
@@ -29,6 +29,6 @@ export default createWorker(config, {
   }
 }),
   }),
-  shedding: only({
+  shedding: withMissingParts({
   }),
 })

@@ -10,7 +10,13 @@ export interface Mistake {
   line?: number
 }
 
+/**
+ * Thrown for a config with mistakes, when an edge is created from it or a command reads it, and for variables of the environment that
+ * are missing or not valid. `createLimiter` throws both. Edges that serve requests read the variables with the first request, and reply
+ * with a 503. `code` is `ERR_CONFIG_INVALID`. The message lists all mistakes, without the values of variables.
+ */
 export class ConfigError extends GatewayError {
+  /** All mistakes that were found, with path and fix. */
   readonly mistakes: readonly Mistake[]
 
   /** @param file that has the mistakes, where that is known */

@@ -15,6 +15,7 @@ export interface StoreAddress {
   UPSTASH_REDIS_REST_TOKEN?: string
 }
 
+/** The variables and bindings that Sluice reads: the `env` of a Worker, or the environment of the process. */
 export interface Environment extends StoreAddress {
   /** The origin. Default: `origin` in the config. */
   ORIGIN_URL?: string

@@ -24,11 +24,13 @@ export interface HookContext<Route extends string = string> {
   consumer?: string
 }
 
+/** What the hook `cost` gets in addition to the request. */
 export interface CostContext<Route extends string = string> extends HookContext<Route> {
   /** The cost of the route, `1` without a route. */
   cost: number
 }
 
+/** What the hook `refusal` gets: the refused request and the reason. */
 export interface RefusalInfo<Route extends string = string> extends HookContext<Route> {
   request: Request
   requestId: string
@@ -43,6 +45,7 @@ export interface RefusalInfo<Route extends string = string> extends HookContext<
   outcome: 'limited' | 'shed' | 'unauthenticated' | 'forbidden' | 'failed_closed' | 'unverifiable'
   /** Names of the rules that refuse. */
   policies: readonly string[]
+  /** For `limited` and `shed`: the `Retry-After` of the reply. Absent if the request can never be admitted. */
   retryAfterSeconds?: number
 }
 
@@ -52,22 +55,37 @@ export interface RefusalInfo<Route extends string = string> extends HookContext<
  */
 type Async<T> = T | Promise<T>
 
+/**
+ * Names the consumer of a request.
+ *
+ * @returns the name, which must not be empty; `null` or `undefined` if the caller is unknown
+ */
 export type IdentifyHook<Route extends string = string> = (
   request: Request,
   context: Omit<HookContext<Route>, 'consumer' | 'address'>,
 ) => Async<string | null | undefined>
 
+/** @returns `true` if the request is not limited, as on a route with `limits: false`; `false` to limit it as usual */
 export type SkipHook<Route extends string = string> = (
   request: Request,
   context: HookContext<Route>,
 ) => Async<boolean>
 
+/**
+ * @returns the factor for the cost of each rule, in place of the route's `cost`: a whole number from 0 (spends nothing) to
+ * 1,000,000,000
+ */
 export type CostHook<Route extends string = string> = (
   request: Request,
   context: CostContext<Route>,
 ) => Async<number>
 
-/** @typeParam Plan the names of the config's plans, if the compiler knows them */
+/**
+ * Names the plan of an anonymous caller, or of one that `identify` has named.
+ *
+ * @typeParam Plan the names of the config's plans, if the compiler knows them
+ * @returns one of the config's `plans`, which overrides the plan in the store; `null` or `undefined` to name none
+ */
 export type PlanHook<Plan extends string = string, Route extends string = string> = (
   request: Request,
   context: HookContext<Route>,
@@ -76,11 +94,18 @@ export type PlanHook<Plan extends string = string, Route extends string = string
 /** The types of a response body, on any platform. */
 export type Body = NonNullable<ConstructorParameters<typeof Response>[0]>
 
+/**
+ * Changes the reply to a refused request.
+ *
+ * @returns a `Response`; or a body, which gets the status of the given reply; or `null` or `undefined` for the given reply. Headers of the
+ * given reply that the result does not set are added, except its content type
+ */
 export type RefusalHook<Route extends string = string> = (
   info: RefusalInfo<Route>,
   response: Response,
 ) => Async<Response | Body | null | undefined>
 
+/** The hooks of a config. All are optional. */
 export interface Hooks<Plan extends string = string, Route extends string = string> {
   identify?: IdentifyHook<Route> | undefined
   skip?: SkipHook<Route> | undefined

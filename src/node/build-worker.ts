@@ -105,7 +105,7 @@ function createModule(imported: readonly string[]) {
       const names = [...new Set(rules.map(({ algorithm }) => algorithm))].sort()
       for (const name of names) imports.add(localName(name))
       return [
-        '  algorithms: only({',
+        '  algorithms: withMissingParts({',
         `    countings: { ${names.map(name => `'${name}': ${localName(name)}`).join(', ')} },`,
         ...used(
           rules.some(({ calendar }) => calendar),
@@ -126,7 +126,7 @@ export function workerModule(
   const { imports, used, script, algorithmsOf, importsFrom } = createModule([
     'createWorker',
     'finderOf',
-    'only',
+    'withMissingParts',
   ])
   const isHeld = holdsUnits(config.rules)
   const isFollowing = followsOrigin(config)
@@ -141,20 +141,20 @@ export function workerModule(
   const lines = [
     'export default createWorker(config, {',
     ...algorithmsOf(config.rules),
-    '  parts: only({',
+    '  parts: withMissingParts({',
     ...used(config.cluster, 'evaluateOnCluster'),
     ...used(hasProxies, 'addressBehindProxies'),
     ...used(hasCors, 'answerPreflight'),
     ...used(hasCors, 'setAllowedOrigin'),
-    ...used(config.hooks !== undefined, 'createHooks'),
+    ...used(config.hooks !== undefined, 'createHookRunner'),
     ...used(config.xRateLimit !== undefined, 'createXRateLimit'),
     ...used(config.credentials.webSocketKeys, 'withWebSocketKeys'),
-    ...used(config.address.trustedWorkers !== undefined, 'clientOfWorker'),
+    ...used(config.address.trustedWorkers !== undefined, 'createClientAddressReader'),
     ...used(countsLocally(config.rules), 'createLocalLimiter'),
     ...used(takesLeases(config.rules), 'createLeases'),
     ...used(config.refusals !== undefined, 'createRefusalMemory'),
     ...used(config.stats !== undefined, 'createStats'),
-    ...used(config.shedding !== undefined, 'classFor'),
+    ...used(config.shedding !== undefined, 'classOfRequest'),
     ...used(dependsOnRequest(config), 'matchEach'),
     ...used(config.credentials.opaqueKeys !== undefined, 'createOpaqueKeys'),
     ...used(config.credentials.jwt.size > 0, 'createTokens'),
@@ -164,13 +164,13 @@ export function workerModule(
     ...used(isFollowing, 'withSignals'),
     ...used(isFollowing, 'refreshOverdue'),
     ...script(isFollowing, 'signalScript', () => builtOf(signalScript(), kindsOf(config))),
-    ...used(workerUtilization?.pushes !== undefined, 'receivePushes'),
+    ...used(workerUtilization?.pushes !== undefined, 'createPushReceiver'),
     ...used(isHeld, 'createHoldings', createHoldings),
-    ...used(isHeld, 'whenOver'),
+    ...used(isHeld, 'observeEnd'),
     ...script(isHeld, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
     `    scriptsOf: finderOf(${JSON.stringify(scriptsOf(config), null, 2)}),`,
     '  }),',
-    '  shedding: only({',
+    '  shedding: withMissingParts({',
     ...['compileFleetRules', 'compileShedding', 'compileAdaptive'].flatMap(name => used(isShedding, name)),
     '  }),',
     '})',
@@ -216,13 +216,13 @@ function bindingModule(
   { packageName, configPath = DEFAULT_CONFIG_PATH }: ModulePaths = {},
 ): string {
   const rules = [...config.limits.values()].flat()
-  const { used, script, algorithmsOf, importsFrom } = createModule(['builtEntrypoint', 'only'])
+  const { used, script, algorithmsOf, importsFrom } = createModule(['builtEntrypoint', 'withMissingParts'])
   const isHeld = holdsUnits(rules)
   const lines = [
     '/** The limits by name as a service binding. */',
     'export class Limits extends builtEntrypoint(config, {',
     ...algorithmsOf(rules),
-    '  parts: only({',
+    '  parts: withMissingParts({',
     '    scriptsOf,',
     ...used(config.cluster, 'evaluateOnCluster'),
     ...used(countsLocally(rules), 'createLocalLimiter'),

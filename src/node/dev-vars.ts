@@ -9,7 +9,7 @@ type InProject = Pick<Project, 'root'>
 export const devVarsFile = ({ root }: InProject): string => join(root, '.dev.vars')
 
 /** The variables of the shell, and those of the file (if it exists) that the shell does not have. */
-export function variablesHere(project: InProject): NodeJS.Dict<string> {
+export function readLocalVariables(project: InProject): NodeJS.Dict<string> {
   return { ...devVars(project), ...process.env }
 }
 
@@ -22,8 +22,8 @@ const OF_START = ['UPSTASH_REDIS_REST_URL', 'UPSTASH_REDIS_REST_TOKEN', 'ORIGIN_
  * @param named by the config; for these, the shell comes first
  */
 export function variablesOfWorker(project: InProject, named: readonly string[]): Record<string, string> {
-  const here = variablesHere(project)
-  const variables = { ...devVars(project), ...Object.fromEntries(named.map(name => [name, here[name]])) }
+  const local = readLocalVariables(project)
+  const variables = { ...devVars(project), ...Object.fromEntries(named.map(name => [name, local[name]])) }
   const given = Object.entries(variables).filter(
     (entry): entry is [string, string] => entry[1] !== undefined && !OF_START.includes(entry[0]),
   )

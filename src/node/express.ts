@@ -18,12 +18,14 @@ declare module 'node:http' {
   }
 }
 
+/** Options of `expressGuard`. All are optional. `Req` is the request type of the framework, for `address`. */
 export interface ExpressOptions<Req extends IncomingMessage = IncomingMessage>
   extends Pick<GuardOptions, 'env' | 'passPreflights'> {
   /** The client's address (default: the peer of the connection). Do not read it from a header that clients can set. */
   address?: (req: Req) => string | undefined
 }
 
+/** Middleware of Express and Connect. It answers refused requests itself, and calls `next` for all others. */
 export type Middleware<Req extends IncomingMessage = IncomingMessage> = (
   req: Req,
   res: ServerResponse,

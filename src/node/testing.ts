@@ -6,20 +6,22 @@ import { join } from 'node:path'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { ConfigInput } from '../config/check/schema.ts'
 import type { Environment } from '../config/environment.ts'
-import { adminStore } from '../ops/admin-store.ts'
+import { createAdminStore } from '../ops/admin-store.ts'
 import { createKey } from '../ops/keys.ts'
 import { startBridge } from './rest-bridge/bridge.ts'
 import { startGuardian } from './start/guardian.ts'
-import { embeddedRedis } from './start/redis.ts'
+import { startEmbeddedRedis } from './start/redis.ts'
 
 /** The settings of a config that determine the form of its API keys. */
 type KeySettings = Pick<ConfigInput, 'environment' | 'credentials'>
 
+/** Options of `startTestStore`. */
 export interface TestStoreOptions {
   /** The config under test: keys have its environment and prefix, and a plan that it does not have is refused. */
   config?: KeySettings & Pick<ConfigInput, 'plans'>
 }
 
+/** A running store for tests. Its data is lost when it is closed. */
 export interface TestStore {
   /** For `guard(config, { env })`, `sluice(config, { env })`, `createLimiter(config, { env })`, or the bindings of a Worker. */
   env: Environment & { UPSTASH_REDIS_REST_URL: string; UPSTASH_REDIS_REST_TOKEN: string }
@@ -30,8 +32,9 @@ export interface TestStore {
    * @throws TypeError for a plan that the config of the store does not have
    */
   createKey(consumer: string, plan?: string, config?: KeySettings): Promise<string>
-  /** Forgets everything: counters, keys, switches. */
+  /** Deletes all data of the store: counters, keys, switches. */
   clear(): Promise<void>
+  /** Stops the store and frees its port. */
   close(): Promise<void>
 }
 
@@ -42,12 +45,14 @@ export interface TestStore {
  *     const store = await startTestStore({ config })
  *     const handler = guard(config, { env: store.env })(request => new Response('Hello'))
  *     const key = await store.createKey('acme')
+ *
+ * @throws Error if the embedded Redis or its bridge cannot be started
  */
 export async function startTestStore({ config: own }: TestStoreOptions = {}): Promise<TestStore> {
   const plans = own && (own.plans ?? [DEFAULT_PLAN])
   const guardian = startGuardian()
   const directory = mkdtempSync(join(tmpdir(), 'sluice-test-'))
-  const redis = await embeddedRedis('for tests', { guardian, directory })
+  const redis = await startEmbeddedRedis('for tests', { guardian, directory })
   const token = randomBytes(24).toString('base64url')
   const bridge = await startBridge({ redisUrl: redis.url, token, port: 0 })
   const rest = { url: bridge.url, token }
@@ -56,7 +61,7 @@ export async function startTestStore({ config: own }: TestStoreOptions = {}): Pr
     async createKey(consumer, plan = plans?.[0] ?? DEFAULT_PLAN, config = own ?? {}) {
       mustBePlan(plan, plans)
       const keyPrefix = config.credentials?.apiKeys?.prefix
-      const store = adminStore({
+      const store = createAdminStore({
         ...rest,
         environment: config.environment,
         ...(keyPrefix !== undefined && { keyPrefix }),
@@ -64,7 +69,7 @@ export async function startTestStore({ config: own }: TestStoreOptions = {}): Pr
       return (await createKey(store, { consumer, plan })).key
     },
     async clear() {
-      await adminStore(rest).ask(connection => connection.flushall())
+      await createAdminStore(rest).run(connection => connection.flushall())
     },
     async close() {
       await bridge.close()

@@ -40,9 +40,9 @@ export interface AdminStore {
   /** Adds the environment to a key of src/store/keys.ts. */
   at(key: string): string
   /** Runs commands. @throws AdminError `store` */
-  ask<T>(ask: (redis: Redis) => Promise<T>): Promise<T>
+  run<T>(commands: (redis: Redis) => Promise<T>): Promise<T>
   /** Runs one command for each item, in as few HTTP requests as possible. Not a transaction. @throws AdminError `store` */
-  askEach<T, R>(items: readonly T[], add: (pipeline: Pipeline, item: T) => void): Promise<R[]>
+  runEach<T, R>(items: readonly T[], add: (pipeline: Pipeline, item: T) => void): Promise<R[]>
   /**
    * Changes the text of a key by compare-and-set, so that concurrent changes are not lost.
    * @param change returns the new text, or undefined to delete the key. It is called again if another writer was faster.
@@ -68,7 +68,7 @@ return 1`
 
 const ATTEMPTS = 10
 
-export function adminStore(options: AdminStoreOptions): AdminStore {
+export function createAdminStore(options: AdminStoreOptions): AdminStore {
   const { url, token, environment, keyPrefix = 'slk', keyLocking = true, cluster = false } = options
   const redis = new Redis({
     url,
@@ -89,31 +89,31 @@ export function adminStore(options: AdminStoreOptions): AdminStore {
     decisions: upstashStore({ url, token, deadlineMs: DEADLINE_MS, keyLocking, cluster, environment }),
     at: key => inEnvironment(key, environment),
 
-    async ask(ask) {
+    async run(commands) {
       try {
-        return await ask(redis)
+        return await commands(redis)
       } catch (error) {
         const [what, nextStep] = describeFailure(error, testOf(url))
         throw new AdminError('store', `The store at ${new URL(url).host} ${what}`, nextStep)
       }
     },
 
-    async askEach<T, R>(items: readonly T[], add: (pipeline: Pipeline, item: T) => void) {
+    async runEach<T, R>(items: readonly T[], add: (pipeline: Pipeline, item: T) => void) {
       const replies: R[] = []
       for (let from = 0; from < items.length; from += MOST_AT_ONCE) {
         const pipeline = redis.pipeline()
         for (const item of items.slice(from, from + MOST_AT_ONCE)) add(pipeline, item)
-        replies.push(...(await store.ask(() => pipeline.exec<R[]>())))
+        replies.push(...(await store.run(() => pipeline.exec<R[]>())))
       }
       return replies
     },
 
     async change(key, change) {
       for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-        const before = await store.ask(redis => redis.get<string>(store.at(key)))
+        const before = await store.run(redis => redis.get<string>(store.at(key)))
         const after = change(before ?? undefined)
         const args = [before ?? '', ...(after ? [after.text, ...expiryOf(after)] : [])]
-        const isDone = await store.ask(redis => redis.eval(COMPARE_AND_SET, [store.at(key)], args))
+        const isDone = await store.run(redis => redis.eval(COMPARE_AND_SET, [store.at(key)], args))
         if (Number(isDone) === 1) return
       }
       throw new AdminError(
@@ -139,7 +139,7 @@ export async function loadScripts(
   const policies = [gatewayPolicy(config), ...[...limits.values()].map(limitPolicy)]
   for (const script of policies.flatMap(({ decide, refund }) => [decide, refund])) {
     const { source } = keyLocking ? script.keyLocking : script.plain
-    await store.ask(redis => redis.scriptLoad(source))
+    await store.run(redis => redis.scriptLoad(source))
   }
 }
 
@@ -152,12 +152,14 @@ function describeFailure(error: unknown, test: string): [what: string, nextStep?
   const isOther = 'does not answer as an Upstash REST API does.'
   if (error instanceof errors.UpstashJSONParseError) return [isOther, test]
   if (error instanceof errors.UpstashError) {
-    const said = error.message.split(', command was:')[0]!.slice(0, 200)
+    const errorText = error.message.split(', command was:')[0]!.slice(0, 200)
     // What the client makes of an error reply without an error in it.
-    if (/^(undefined|null|\[object Object\])$/.test(said)) return [isOther, test]
-    if (OF_BRIDGE.test(said)) return ['is the bridge, and its Redis does not answer.', TEST_OF_REDIS]
-    const isToken = /^(WRONGPASS|NOAUTH)/.test(said)
-    return isToken ? [`answered with an error: ${said}`, TEST_OF_TOKEN] : [`answered with an error: ${said}`]
+    if (/^(undefined|null|\[object Object\])$/.test(errorText)) return [isOther, test]
+    if (OF_BRIDGE.test(errorText)) return ['is the bridge, and its Redis does not answer.', TEST_OF_REDIS]
+    const isToken = /^(WRONGPASS|NOAUTH)/.test(errorText)
+    return isToken
+      ? [`answered with an error: ${errorText}`, TEST_OF_TOKEN]
+      : [`answered with an error: ${errorText}`]
   }
   if (!(error instanceof Error)) return [LOST, test]
   if (/^(Timeout|Abort)Error$/.test(error.name)) {

@@ -49,14 +49,14 @@ export async function listExceptionalConsumers(
 const isPast = (until: number | undefined) => until !== undefined && until <= Date.now() * 1000
 
 function textsOf(store: AdminStore, consumers: readonly string[]): Promise<(string | null)[]> {
-  return store.askEach<string, string | null>(consumers, (pipeline, consumer) =>
+  return store.runEach<string, string | null>(consumers, (pipeline, consumer) =>
     pipeline.get(store.at(consumerKey(consumer))),
   )
 }
 
 /** @throws AdminError `not-found` if the store has never had a key or a setting of the consumer */
 export async function showConsumer(store: AdminStore, consumer: string): Promise<ConsumerInfo> {
-  const text = await store.ask(redis => redis.get<string>(store.at(consumerKey(consumer))))
+  const text = await store.run(redis => redis.get<string>(store.at(consumerKey(consumer))))
   const keys = await listKeys(store, consumer)
   if (text === null && keys.length === 0) {
     const all = await listConsumerNames(store)
@@ -73,7 +73,7 @@ function unknownConsumerError(consumer: string, all: readonly string[]): AdminEr
   return new AdminError('not-found', `The store has no consumer '${consumer}'.${meant}${list}`)
 }
 
-export interface ChangeResult {
+export interface ConsumerChange {
   /** The record before the change. */
   before: ConsumerRecord
   record: ConsumerRecord
@@ -94,9 +94,9 @@ export async function changeConsumer(
   store: AdminStore,
   consumer: string,
   change: (record: ConsumerRecord) => ConsumerRecord,
-): Promise<ChangeResult> {
+): Promise<ConsumerChange> {
   const key = consumerKey(consumer)
-  const stored = (await store.ask(redis => redis.get<string>(store.at(key)))) ?? undefined
+  const stored = (await store.run(redis => redis.get<string>(store.at(key)))) ?? undefined
   let before = parseConsumer(stored ?? '')
   let record = change(before)
   // Returns before the consumer is listed: a change without effect must not list a consumer that has nothing stored.
@@ -123,7 +123,7 @@ export function setPlan(
   store: AdminStore,
   consumer: string,
   plan: string | undefined,
-): Promise<ChangeResult> {
+): Promise<ConsumerChange> {
   return changeConsumer(store, consumer, ({ plan: _, ...rest }) => ({ ...rest, ...(plan && { plan }) }))
 }
 
@@ -139,7 +139,7 @@ export function blockConsumer(
   store: AdminStore,
   consumer: string,
   { by, until, reason }: Block = {},
-): Promise<ChangeResult> {
+): Promise<ConsumerChange> {
   return changeConsumer(store, consumer, record => {
     const now = new Date()
     const isBlockedNow = isBlocked(record, now.getTime() * 1000)
@@ -165,7 +165,7 @@ function withoutBlock(record: ConsumerRecord): ConsumerRecord {
 }
 
 /** @throws AdminError `not-found` for an unknown consumer: the name is misspelled, and the intended consumer is still blocked */
-export async function unblockConsumer(store: AdminStore, consumer: string): Promise<ChangeResult> {
+export async function unblockConsumer(store: AdminStore, consumer: string): Promise<ConsumerChange> {
   const result = await changeConsumer(store, consumer, withoutBlock)
   if (!result.isChanged) await showConsumer(store, consumer)
   return result
@@ -184,20 +184,20 @@ export async function removeConsumer(
 ): Promise<{ keys: number }> {
   const index = credentialIndexKey(consumer)
   const { length: validKeys } = await listKeys(store, consumer)
-  const digests = await store.ask(redis => redis.smembers(store.at(index)))
+  const digests = await store.run(redis => redis.smembers(store.at(index)))
   const state = consumerStateKey(consumer)
   const ownKeys = rules.flatMap(({ counting: { state: kind }, tag }) =>
     kind === 'log' || kind === 'held' ? [ownKey(state, kind, tag)] : [],
   )
   const keys = digests.map(digest => credentialKey(consumer, digest))
   const all = [...keys, consumerKey(consumer), state, ...new Set(ownKeys)]
-  await store.ask(redis => {
+  await store.run(redis => {
     const transaction = redis.multi().del(...all.map(store.at))
     // The index itself stays, because a key that is being created at this moment is added to it.
     if (digests.length > 0) transaction.srem(store.at(index), ...digests)
     return transaction.exec()
   })
-  await store.ask(redis => redis.srem(store.at(CONSUMER_INDEX_KEY), consumer))
+  await store.run(redis => redis.srem(store.at(CONSUMER_INDEX_KEY), consumer))
   await dropPointers(store, consumer, digests)
   return { keys: validKeys }
 }

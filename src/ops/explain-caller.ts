@@ -15,7 +15,7 @@ import { createIdentifier } from '../edges/http/identify.ts'
 import type { Matched } from '../edges/http/match.ts'
 import { consumerKey } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
-import { consumerName } from './names.ts'
+import { parseConsumerName } from './names.ts'
 
 /** A request to explain, with the values that Cloudflare would report (`country`, `asn`). */
 export interface RequestInput extends Partial<Record<CfPart, string>> {
@@ -123,7 +123,7 @@ function addAddress(headers: Headers, { address: { from } }: Config, address: st
 }
 
 /** The caller as the gateway identifies it, except that signatures of tokens are not verified. */
-export async function callerOf(
+export async function identifyCaller(
   config: Config,
   input: RequestInput,
   matched: Matched,
@@ -133,7 +133,7 @@ export async function callerOf(
   const caller = await identifier.identify(request, matched, peer)
   if (input.consumer === undefined || caller.refusal?.kind === 'forbidden') return caller
   const { refusal: _, ...anonymous } = caller
-  const credential = await credentialOf(await consumerName(input.consumer), config, matched)
+  const credential = await credentialOf(await parseConsumerName(input.consumer), config, matched)
   return credential
     ? { ...anonymous, credential }
     : { ...anonymous, refusal: { kind: 'unauthenticated', reason: 'not-accepted', accepted: [] } }

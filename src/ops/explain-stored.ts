@@ -12,7 +12,7 @@ import type { AdminStore } from './admin-store.ts'
 import type { StoreRefusal } from './decision-cost.ts'
 import { ANY_KEY } from './explain-caller.ts'
 import { listConsumerNames, listKeys, planOfAll } from './keys.ts'
-import { planName } from './names.ts'
+import { parsePlanName } from './names.ts'
 
 export interface Stored extends ConsumerRecord {
   /** The plan of the given key. Absent: no key is given, or it has no plan of its own. */
@@ -36,7 +36,7 @@ export function createLookUp(store: AdminStore): LookUp {
     if (subject.kind === 'pointer' || subject.kind === 'failed') return undefined
     const { consumerKey } = subject
     const ofKey = subject.kind === 'key' && digest !== ANY_KEY ? subject.credentialKey : undefined
-    const [consumer, key] = await store.askEach<string, string | null>(
+    const [consumer, key] = await store.runEach<string, string | null>(
       [consumerKey, ...(ofKey ? [ofKey] : [])],
       (pipeline, name) => pipeline.get(store.at(name)),
     )
@@ -72,7 +72,7 @@ export function resolvePlan(
     stored,
   }: { option?: string | undefined; token?: string | undefined; stored?: Stored | undefined },
 ): [plan: string, from: PlanSource] {
-  if (option !== undefined) return [planName(option, plans), 'option']
+  if (option !== undefined) return [parsePlanName(option, plans), 'option']
   // If the config does not have the plan of a token, the token counts as one without a plan. If it does not have the plan of a key, the
   // key counts as one with the default plan.
   if (token !== undefined && plans.includes(token)) return [token, 'token']

@@ -17,7 +17,7 @@ import { matchEach } from '../edges/http/match-each.ts'
 import { isReserved } from '../edges/http/path.ts'
 import type { Unauthenticated } from '../edges/http/ruling.ts'
 import { isExempt } from '../edges/http/shed.ts'
-import { classOf, leastImportantOf } from '../edges/http/traffic-class.ts'
+import { classOfReading, leastImportantOf } from '../edges/http/traffic-class.ts'
 import { isPreflight } from '../edges/http/web-page.ts'
 import { bind } from '../limiter/bind.ts'
 import { gatewayPolicy } from '../script/compiled.ts'
@@ -25,7 +25,7 @@ import type { Evaluation } from '../script/evaluation.ts'
 import { inEnvironment } from '../store/keys.ts'
 import { NO_SWITCHES } from '../switches/switches.ts'
 import { type DecisionCost, decisionCost } from './decision-cost.ts'
-import { ANY_KEY, callerOf, type RequestInput, requestOf } from './explain-caller.ts'
+import { ANY_KEY, identifyCaller, type RequestInput, requestOf } from './explain-caller.ts'
 import {
   findOverride,
   type LookUp,
@@ -34,8 +34,8 @@ import {
   resolvePlan,
   type Stored,
 } from './explain-stored.ts'
-import { planName } from './names.ts'
-import { type Situation, whyNot } from './why-not.ts'
+import { parsePlanName } from './names.ts'
+import { type RequestUnderRules, whyNot } from './why-not.ts'
 
 export interface Explanation {
   method: string
@@ -114,14 +114,14 @@ export interface ExplainInput extends RequestInput {
  * @throws AdminError `usage` if the input is not a valid request; `store`
  */
 export async function explain(config: Config, input: ExplainInput, lookUp?: LookUp): Promise<Explanation> {
-  if (input.plan !== undefined) planName(input.plan, config.plans)
+  if (input.plan !== undefined) parsePlanName(input.plan, config.plans)
   const requestAndPeer = requestOf(config, input)
   const { request } = requestAndPeer
   const { pathname } = new URL(request.url)
   const matched = match(config, request, matchEach)
   const { route } = matched
   const { accept } = matched.settings
-  const caller = await callerOf(config, input, matched, requestAndPeer)
+  const caller = await identifyCaller(config, input, matched, requestAndPeer)
   const { credential } = caller
   const { subject } = credential ?? {}
   const stored = credential && (await lookUp?.(credential))
@@ -137,16 +137,16 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
   const refusedByStore =
     refusal || !credential || !stored ? undefined : refusalByStore(credential.consumer, stored)
   const outcome = refusal ?? refusedByStore
-  const isAsked = !refusal && !preflight
+  const reachesStore = !refusal && !preflight
   const trafficClass =
     matched.classes.length > 0
-      ? leastImportantOf(matched.classes.map(classes => classOf(classes, caller, plan)))
+      ? leastImportantOf(matched.classes.map(classes => classOfReading(classes, caller, plan)))
       : undefined
-  const rules = isAsked ? bindRules(request, caller, matched, config.allow, trafficClass) : []
+  const rules = reachesStore ? bindRules(request, caller, matched, config.allow, trafficClass) : []
   const evaluation: Evaluation = {
     rules: bind(rules, NO_SWITCHES, switchNameOf, Date.now()),
     policy: gatewayPolicy(config),
-    ...(isAsked && subject && { subject }),
+    ...(reachesStore && subject && { subject }),
   }
   return {
     method: request.method,
@@ -174,12 +174,16 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
     ...(config.hooks && { hooks: hooksOf(config.hooks) }),
     isPreflight: preflight,
     ...(trafficClass && {
-      trafficClass: explainClass(trafficClass, config, isAsked && !isExempt(config.allow, caller, matched)),
+      trafficClass: explainClass(
+        trafficClass,
+        config,
+        reachesStore && !isExempt(config.allow, caller, matched),
+      ),
     }),
     rules: uniqueByName(config.rules).map(rule =>
       explainRule(
         rule,
-        { config, request, caller, matched, plan, evaluation, isAsked, trafficClass },
+        { config, request, caller, matched, plan, evaluation, reachesStore, trafficClass },
         stored,
       ),
     ),
@@ -207,17 +211,17 @@ function explainClass(
 
 function explainRule(
   { name, by }: GatewayRule,
-  situation: Situation,
+  context: RequestUnderRules,
   stored: Stored | undefined,
 ): RuleExplanation {
-  const { config, plan, evaluation } = situation
+  const { config, plan, evaluation } = context
   const variants = config.rules.filter(rule => rule.name === name)
   const variant = variants.find(({ match, isForOthers }) =>
     plan === undefined ? !match.plans || isForOthers : (match.plans?.includes(plan) ?? true),
   )
   const bound =
     variant && evaluation.rules.find(({ rule }) => isBoundFrom(rule as GatewayRule, variant, plan))
-  if (!bound) return { name, by, applies: false, because: whyNot(variants, variant, situation) }
+  if (!bound) return { name, by, applies: false, because: whyNot(variants, variant, context) }
   const { rule, cost, ownKey } = bound
   const override = findOverride(variant, stored)
   const mode = override?.mode ?? bound.mode

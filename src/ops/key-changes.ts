@@ -52,7 +52,7 @@ export async function revokeKey(
   store: AdminStore,
   { consumer, digest }: Pick<FoundKey, 'consumer' | 'digest'>,
 ): Promise<void> {
-  await store.ask(redis =>
+  await store.run(redis =>
     redis
       .multi()
       .del(store.at(credentialKey(consumer, digest)))
@@ -123,7 +123,7 @@ async function changeKey(
 }
 
 async function isOpaque(store: AdminStore, consumer: string, digest: string): Promise<boolean> {
-  return (await store.ask(redis => redis.get<string>(store.at(pointerKey(digest))))) === consumer
+  return (await store.run(redis => redis.get<string>(store.at(pointerKey(digest))))) === consumer
 }
 
 async function expirePointer(store: AdminStore, key: FoundKey, at: Date | undefined): Promise<void> {
@@ -148,7 +148,7 @@ export async function dropPointers(
   consumer: string,
   digests: readonly string[],
 ): Promise<void> {
-  await store.askEach(digests, (pipeline, digest) =>
+  await store.runEach(digests, (pipeline, digest) =>
     pipeline.eval(DELETE_IF_OWNED, [store.at(pointerKey(digest))], [consumer]),
   )
 }

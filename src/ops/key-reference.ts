@@ -9,7 +9,7 @@ import { type CredentialRecord, parseCredential } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { digitsOf, keyId, listConsumerNames } from './keys.ts'
-import { consumerName } from './names.ts'
+import { parseConsumerName } from './names.ts'
 
 export interface FoundKey {
   id: string
@@ -26,7 +26,7 @@ const ID = /^([^/]{1,255})\/([0-9a-f]{4,64})$/s
  */
 export async function findKey(store: AdminStore, text: string): Promise<FoundKey> {
   const { consumer, digest, id } = (await byId(store, text)) ?? (await byKey(store, text))
-  const record = await store.ask(redis => redis.get<string>(store.at(credentialKey(consumer, digest))))
+  const record = await store.run(redis => redis.get<string>(store.at(credentialKey(consumer, digest))))
   const parsed = parseCredential(record ?? '')
   if (parsed) return { id, consumer, digest, record: parsed }
   throw new AdminError(
@@ -43,9 +43,9 @@ function whereOf({ environment }: AdminStore): string {
 /** @returns undefined if the text is not an id. An opaque key can look like the id of a consumer that does not exist. */
 async function byId(store: AdminStore, text: string): Promise<Found | undefined> {
   const [, owner, prefix] = ID.exec(text) ?? []
-  const consumer = owner && (await consumerName(owner).catch(() => undefined))
+  const consumer = owner && (await parseConsumerName(owner).catch(() => undefined))
   if (!consumer || !prefix) return undefined
-  const digests = await store.ask(redis => redis.smembers(store.at(credentialIndexKey(consumer))))
+  const digests = await store.run(redis => redis.smembers(store.at(credentialIndexKey(consumer))))
   const matching = digests.filter(digest => digest.startsWith(prefix))
   const digits = digitsOf(digests)
   if (matching.length === 1) {
@@ -85,7 +85,7 @@ async function byKey(store: AdminStore, text: string): Promise<Found> {
     )
   }
   const digest = sha256(text)
-  const consumer = await store.ask(redis => redis.get<string>(store.at(pointerKey(digest))))
+  const consumer = await store.run(redis => redis.get<string>(store.at(pointerKey(digest))))
   if (consumer !== null) return foundKey(consumer, digest)
   // Names a consumer of the store only, because the text may be a key.
   const owner = ID.exec(text)?.[1]

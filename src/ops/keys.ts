@@ -112,9 +112,9 @@ async function digestOf({ keyPrefix }: AdminStore, opaque: OpaqueKey): Promise<s
  * @throws AdminError if the key belongs to a consumer
  */
 async function staleOwnerOf(store: AdminStore, digest: string): Promise<string | null> {
-  const owner = await store.ask(redis => redis.get<string>(store.at(pointerKey(digest))))
+  const owner = await store.run(redis => redis.get<string>(store.at(pointerKey(digest))))
   if (owner !== null) {
-    const record = await store.ask(redis => redis.exists(store.at(credentialKey(owner, digest))))
+    const record = await store.run(redis => redis.exists(store.at(credentialKey(owner, digest))))
     if (Number(record) === 1)
       throw new AdminError(
         'refused',
@@ -141,17 +141,17 @@ async function claim(
 /** Lists the keys of all consumers, or of one. Removes expired keys from the index. */
 export async function listKeys(store: AdminStore, consumer?: string): Promise<KeyInfo[]> {
   const consumers = consumer === undefined ? await listConsumerNames(store) : [consumer]
-  const indexes = await store.askEach<string, string[]>(consumers, (pipeline, consumer) =>
+  const indexes = await store.runEach<string, string[]>(consumers, (pipeline, consumer) =>
     pipeline.smembers(store.at(credentialIndexKey(consumer))),
   )
   const all = consumers.flatMap((consumer, i) => {
     const digits = digitsOf(indexes[i]!)
     return indexes[i]!.map(digest => ({ consumer, digest, id: keyId(consumer, digest, digits) }))
   })
-  const texts = await store.askEach<Key, string | null>(all, (pipeline, { consumer, digest }) =>
+  const texts = await store.runEach<Key, string | null>(all, (pipeline, { consumer, digest }) =>
     pipeline.get(store.at(credentialKey(consumer, digest))),
   )
-  const owners = await store.askEach<Key, string | null>(all, (pipeline, { digest }) =>
+  const owners = await store.runEach<Key, string | null>(all, (pipeline, { digest }) =>
     pipeline.get(store.at(pointerKey(digest))),
   )
   await prune(
@@ -184,7 +184,7 @@ if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
 return redis.call('SREM', KEYS[1], ARGV[1])`
 
 async function prune(store: AdminStore, gone: readonly Key[]): Promise<void> {
-  await store.askEach(gone, (pipeline, { consumer, digest }) => {
+  await store.runEach(gone, (pipeline, { consumer, digest }) => {
     const keys = [credentialIndexKey(consumer), credentialKey(consumer, digest)].map(store.at)
     pipeline.eval(DROP_IF_GONE, keys, [digest])
   })
@@ -192,7 +192,7 @@ async function prune(store: AdminStore, gone: readonly Key[]): Promise<void> {
 
 /** Every consumer that has or had keys or settings in the store, sorted. */
 export async function listConsumerNames(store: AdminStore): Promise<string[]> {
-  const consumers = await store.ask(redis => redis.smembers(store.at(CONSUMER_INDEX_KEY)))
+  const consumers = await store.run(redis => redis.smembers(store.at(CONSUMER_INDEX_KEY)))
   return consumers.sort(compare)
 }
 
@@ -201,14 +201,14 @@ export async function listConsumerNames(store: AdminStore): Promise<string[]> {
  * @returns whether the consumer is new
  */
 export async function addToIndex(store: AdminStore, consumer: string): Promise<boolean> {
-  return Number(await store.ask(redis => redis.sadd(store.at(CONSUMER_INDEX_KEY), consumer))) === 1
+  return Number(await store.run(redis => redis.sadd(store.at(CONSUMER_INDEX_KEY), consumer))) === 1
 }
 
 /** Removes a consumer without keys and settings from the index. */
 export async function removeFromIndexIfEmpty(store: AdminStore, consumer: string): Promise<void> {
   const keys = [consumerKey(consumer), credentialIndexKey(consumer)].map(store.at)
-  const left = await store.ask(redis => redis.exists(...keys))
-  if (Number(left) === 0) await store.ask(redis => redis.srem(store.at(CONSUMER_INDEX_KEY), consumer))
+  const left = await store.run(redis => redis.exists(...keys))
+  if (Number(left) === 0) await store.run(redis => redis.srem(store.at(CONSUMER_INDEX_KEY), consumer))
 }
 
 async function writeKey(
@@ -219,7 +219,7 @@ async function writeKey(
 ): Promise<void> {
   const { expiresAt } = record
   const expiry = expiresAt && { pxat: expiresAt.getTime() }
-  await store.ask(redis =>
+  await store.run(redis =>
     redis
       .multi()
       .set(store.at(credentialKey(consumer, digest)), formatCredential(record), expiry)

@@ -10,7 +10,7 @@ import { isOfConsumer } from '../config/identity-parts.ts'
 import { addressIdentity } from '../edges/http/address.ts'
 import { checkIdentity } from '../edges/limits/arguments.ts'
 import type { LimitIdentity } from '../edges/limits/limiter.ts'
-import { limiterOnStore } from '../edges/limits/limiter-on-store.ts'
+import { createLimiterOnStore } from '../edges/limits/limiter-on-store.ts'
 import { GatewayError } from '../errors.ts'
 import { bindRule } from '../limiter/bind-rule.ts'
 import { type PreparedCall, prepareDecide, prepareReset, runCall } from '../limiter/prepared-call.ts'
@@ -23,7 +23,7 @@ import type { AdminStore } from './admin-store.ts'
 import { type KeyInfo, listConsumerNames, listKeys, planOfAll } from './keys.ts'
 
 /** What a rule has left for an identity, and its verdict about a request with the rule's cost. */
-export type Standing = Pick<Verdict, 'mode' | 'allowed' | 'remaining' | 'resetAfter' | 'retryAfter'> & {
+export type RuleStanding = Pick<Verdict, 'mode' | 'allowed' | 'remaining' | 'resetAfter' | 'retryAfter'> & {
   /** With the numbers of the consumer's plan and overrides. */
   rule: Rule
   cost: number
@@ -34,7 +34,7 @@ export async function peekLimit(
   config: Pick<Config, 'limits'>,
   name: string,
   identity: LimitIdentity,
-): Promise<Standing[]> {
+): Promise<RuleStanding[]> {
   const rules = limitOf(config, name)
   withUsageErrors(() => checkIdentity(name, identity, rules))
   const bound = rules.filter(isOn).map(rule => {
@@ -60,7 +60,7 @@ export async function resetLimit(
       `The limit '${name}' has no rule '${rule}'.${didYouMean(rule, names)} Rules: ${names.join(', ')}.`,
     )
   }
-  const limiter = limiterOnStore(config, store.decisions)
+  const limiter = createLimiterOnStore(config, store.decisions)
   const { degraded } = await limiter.reset(name, identity, rule === undefined ? {} : { rule })
   if (degraded)
     throw new AdminError('store', `The store did not reset the limit (${degraded}).`, store.nextStep)
@@ -74,7 +74,7 @@ export interface CallerStandings {
   plan?: string
   blockedAt?: Date
   /** One for each rule that applies. */
-  standings: Standing[]
+  standings: RuleStanding[]
   /** Rules that an override turns off. */
   off: Rule[]
   /** Other plans of the consumer's keys, which have other numbers. Empty if a plan was given. */
@@ -187,13 +187,13 @@ function rulesForPlan(rules: readonly GatewayRule[], plan: string | undefined): 
 }
 
 async function readRecord(store: AdminStore, consumer: string): Promise<ConsumerRecord> {
-  const text = await store.ask(redis => redis.get<string>(store.at(consumerKey(consumer))))
+  const text = await store.run(redis => redis.get<string>(store.at(consumerKey(consumer))))
   return parseConsumer(text ?? '')
 }
 
 const boundTo = (rule: Rule, key: string) => bindRule(rule, key, rule.cost, Date.now())
 
-async function peek(store: AdminStore, evaluation: Evaluation): Promise<Standing[]> {
+async function peek(store: AdminStore, evaluation: Evaluation): Promise<RuleStanding[]> {
   if (evaluation.rules.length === 0) return []
   const { verdicts } = await answerOf(store, prepareDecide(evaluation, 'peek'))
   return verdicts.map(({ rule, mode, allowed, remaining, resetAfter, retryAfter }) => ({

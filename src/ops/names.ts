@@ -11,11 +11,11 @@ const ESCAPED = /^(?:[\w.!'()-]|%[0-9A-F]{2})+$|^#[0-9a-f]{64}$/
 const MAX_ESCAPED = 100
 
 /**
- * The name of a consumer as in keys of the store. Consumers of tokens have two parts, as in `auth0~user|1`. The second part is
+ * Converts the name of a consumer to its form in keys of the store. Consumers of tokens have two parts, as in `auth0~user|1`. The second part is
  * escaped, and users may write it escaped or not.
  * @throws AdminError `usage`
  */
-export async function consumerName(text: string): Promise<string> {
+export async function parseConsumerName(text: string): Promise<string> {
   const [, method, claim] = /^([a-z0-9][a-z0-9_-]{0,62})~(.+)$/s.exec(text) ?? []
   if (method && claim) {
     const isEscaped = claim.length <= MAX_ESCAPED && ESCAPED.test(claim)
@@ -30,7 +30,7 @@ export async function consumerName(text: string): Promise<string> {
 }
 
 /** @throws AdminError `usage` if the config does not have this plan */
-export function planName(text: string, plans: readonly string[]): string {
+export function parsePlanName(text: string, plans: readonly string[]): string {
   if (plans.includes(text)) return text
   throw new AdminError(
     'usage',

@@ -17,7 +17,7 @@ import type { Mistake } from '../config/config-error.ts'
 import type { Override, OverrideNumbers } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
-import { type ChangeResult, changeConsumer, showConsumer } from './consumers.ts'
+import { type ConsumerChange, changeConsumer, showConsumer } from './consumers.ts'
 
 /** An override as a user writes it. Numbers that are absent are those of the rule. */
 export interface OverrideInput extends Partial<Record<PlanUnits, number>> {
@@ -30,7 +30,11 @@ export interface OverrideInput extends Partial<Record<PlanUnits, number>> {
 type RulesInput = Pick<ConfigInput, 'rules' | 'plans'>
 
 /** Sets an override. It replaces another override of the same rule. */
-export function setOverride(store: AdminStore, consumer: string, override: Override): Promise<ChangeResult> {
+export function setOverride(
+  store: AdminStore,
+  consumer: string,
+  override: Override,
+): Promise<ConsumerChange> {
   return changeConsumer(store, consumer, record => ({
     ...record,
     overrides: [...record.overrides.filter(({ rule }) => rule !== override.rule), override],
@@ -42,7 +46,7 @@ export async function removeOverride(
   store: AdminStore,
   consumer: string,
   rule: string,
-): Promise<ChangeResult> {
+): Promise<ConsumerChange> {
   const result = await changeConsumer(store, consumer, record => ({
     ...record,
     overrides: record.overrides.filter(other => other.rule !== rule),
@@ -132,13 +136,13 @@ export function findOverridable(
 }
 
 /** Whether an override has an effect: it must not have ended, and the config must still have its rule. */
-export type OverrideStanding = 'applies' | 'over' | 'rule-changed' | 'rule-gone' | 'rule-off'
+export type OverrideStatus = 'applies' | 'over' | 'rule-changed' | 'rule-gone' | 'rule-off'
 
-export function standingOf(
+export function statusOf(
   { family, rule: name, until }: Override,
   { rules = [], plans = ['free'] }: RulesInput,
   now = Date.now(),
-): OverrideStanding {
+): OverrideStatus {
   if (until !== undefined && until <= now * 1000) return 'over'
   const all = rules.map(rule => ({ rule, compiled: compileGatewayRule(rule, plans, ALL_ALGORITHMS)[0]! }))
   const same = all.find(({ compiled }) => compiled.family === family)

@@ -44,7 +44,7 @@ export async function readStats(store: AdminStore, since: Date, now = new Date()
   const last = Math.floor(now.getTime() / HOUR_MS)
   const hours = Array.from({ length: last - first + 1 }, (_, i) => new Date((first + i) * HOUR_MS))
   // Nothing is deserialized, so a hash is a list: field, value, field, value.
-  const hashes = await store.askEach<Date, readonly string[]>(hours, (pipeline, hour) =>
+  const hashes = await store.runEach<Date, readonly string[]>(hours, (pipeline, hour) =>
     pipeline.hgetall(store.at(statsKey(hour))),
   )
   return { since: hours[0]!, ...sumFields(hashes.flatMap(pairs)) }

@@ -8,7 +8,7 @@ import type { Matched } from '../edges/http/match.ts'
 import type { Evaluation } from '../script/evaluation.ts'
 
 /** Everything that decides whether a rule applies to a request. */
-export interface Situation {
+export interface RequestUnderRules {
   config: Config
   request: Request
   caller: Caller
@@ -17,8 +17,8 @@ export interface Situation {
   evaluation: Evaluation
   /** Absent: the config does not shed traffic. */
   trafficClass?: TrafficClass | undefined
-  /** Whether the store decides about the request. */
-  isAsked: boolean
+  /** Whether the gateway would ask the store to decide the request. */
+  reachesStore: boolean
 }
 
 /**
@@ -28,15 +28,15 @@ export interface Situation {
 export function whyNot(
   variants: readonly GatewayRule[],
   variant: GatewayRule | undefined,
-  situation: Situation,
+  context: RequestUnderRules,
 ): string {
-  const { matched, caller, config, plan, isAsked } = situation
+  const { matched, caller, config, plan, reachesStore } = context
   const first = variants[0]!
   if (first.mode === 'off') return "mode: 'off'"
-  const mismatch = requestMismatch(first, situation)
+  const mismatch = requestMismatch(first, context)
   if (mismatch) return mismatch
-  if (!isAsked) return 'the request is answered before rules are evaluated'
-  const { trafficClass } = situation
+  if (!reachesStore) return 'the request is answered before rules are evaluated'
+  const { trafficClass } = context
   if (trafficClass && trafficClass.rank < (first.match.fromRank ?? 0)) {
     return `only for traffic classes below ${trafficClass.name}`
   }
@@ -62,7 +62,7 @@ export function whyNot(
 }
 
 /** Why the request itself or its route does not match the rule, if so. */
-function requestMismatch(rule: GatewayRule, { matched, request }: Situation): string | undefined {
+function requestMismatch(rule: GatewayRule, { matched, request }: RequestUnderRules): string | undefined {
   const { route } = matched
   if (matched.rules.some(({ name }) => name === rule.name)) return undefined
   if (route && !route.isLimited) return `the route ${route.name} has limits: false`

@@ -10,7 +10,7 @@ import { join } from 'node:path'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { startGuardian } from '../../src/node/start/guardian.ts'
 import { startWorker } from '../../src/node/start/worker.ts'
-import { type AdminStore, adminStore } from '../../src/ops/admin-store.ts'
+import { type AdminStore, createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { type CountingProxy, startCountingProxy } from '../support/counting-proxy.ts'
 import { startTcpProxy, type TcpProxy, targetOf } from '../support/fault-proxy.ts'
@@ -73,7 +73,7 @@ export async function startLane(
   const store = await startCountingProxy(bridge.url)
   const origin = await startOrigin()
   const originDoor = await startTcpProxy(targetOf(origin.url))
-  const admin = adminStore({ url: bridge.url, token: TOKEN })
+  const admin = createAdminStore({ url: bridge.url, token: TOKEN })
   const worker = await startWorker({
     guardian,
     directory: join(directory, 'w'),

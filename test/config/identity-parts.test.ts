@@ -13,7 +13,7 @@ import {
 } from '../../src/config/identity-parts.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
 import type { Caller } from '../../src/edges/http/caller.ts'
-import { identityKeys } from '../../src/edges/http/identity-keys.ts'
+import { createKeyReader } from '../../src/edges/http/identity-keys.ts'
 
 const parts = Object.entries<IdentityPart>(identityParts)
 const ALL = parts.map(([part, { isNamed }]) => (isNamed ? `${part}:name` : part) as By)
@@ -33,7 +33,7 @@ const KEY_HOLDER: Caller = {
   },
 }
 const keyFor = (by: readonly By[], caller: Caller) =>
-  identityKeys(request, caller, undefined)({ by, identity: identityOf(by) })
+  createKeyReader(request, caller, undefined)({ by, identity: identityOf(by) })
 
 it('the table names the parts that need a credential or a token, and those of a consumer', () => {
   expect(ALL.filter(needsCredential)).toEqual(['consumer', 'credential', 'claim:name'])

@@ -138,7 +138,7 @@ it('the page has the pictures that the simulation makes', { timeout: 60_000 }, a
   }
 })
 
-describe('the page is right that', () => {
+describe('the statements of the page about leases', () => {
   it('leases save less if a trip takes longer than the lease', async () => {
     const trips = async (tripMs: number) => {
       const plan = { isolates: 1, perSecond: 200, seconds: 10, tripMs }

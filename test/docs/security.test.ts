@@ -22,7 +22,7 @@ describe('the expression for secret scanners', () => {
   it('and the checksum distinguish a key from text that only looks like one', () => {
     const key = mintApiKey('acme')
     const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
-    const told = [...key.slice(-6)].reduce((sum, digit) => sum * 62 + digits.indexOf(digit), 0)
-    expect(told).toBe(crc32(key.slice(0, -6)))
+    const checksum = [...key.slice(-6)].reduce((sum, digit) => sum * 62 + digits.indexOf(digit), 0)
+    expect(checksum).toBe(crc32(key.slice(0, -6)))
   })
 })

@@ -21,7 +21,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import WebSocket from 'ws'
 import { writeTable } from '../../docs/reliability/tables.ts'
 import { createKey, importKey } from '../../src/ops/keys.ts'
-import { peekCaller, type Standing } from '../../src/ops/limits.ts'
+import { peekCaller, type RuleStanding } from '../../src/ops/limits.ts'
 import { type BedWorker, type ConcurrencyBed, startConcurrencyBed } from '../support/concurrency-bed.ts'
 import { LIMITS, SHORT_TTL_MS } from '../support/concurrency-limits.ts'
 import { type Mixed, type MixedCaller, type MixtureOrder, mix } from '../support/mixture.ts'
@@ -73,11 +73,11 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
   }
 
   /** On a machine under load, the store may seem slow, and requests get a 503 for a moment. */
-  const expectStatus = (status: number, ...asked: Parameters<typeof statusOf>) =>
-    expect.poll(() => statusOf(...asked), PATIENTLY).toBe(status)
+  const expectStatus = (status: number, ...args: Parameters<typeof statusOf>) =>
+    expect.poll(() => statusOf(...args), PATIENTLY).toBe(status)
 
   /** The standing of a rule for a caller, read from the store without a Worker. */
-  async function standing(rule: string, who: Parameters<typeof peekCaller>[2]): Promise<Standing> {
+  async function standing(rule: string, who: Parameters<typeof peekCaller>[2]): Promise<RuleStanding> {
     const { standings } = await peekCaller(bed.admin, bed.config, who)
     return standings.find(standing => standing.rule.name === rule)!
   }
@@ -277,7 +277,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
       ['whose origin is silent', '/single/silent', socket => socket.resetAndDestroy()],
       ['of a known length', '/single/silent-fixed', socket => socket.resetAndDestroy()],
       ['with a large body', '/single/huge', socket => socket.destroy()],
-    ])('litellm#27955: a cancelled stream frees its slot: one %s', async (_, path, leave) => {
+    ])('litellm#27955: a cancelled stream frees its unit: one %s', async (_, path, leave) => {
       const address = newAddress()
       const stream = await openStream(one, path, address)
       stream.pause()
@@ -286,16 +286,16 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
       await expectStatus(204, other, '/single/204', address)
     })
 
-    it('litellm#27955: a request that is cancelled before its head holds its slot exactly as long as the origin works on it', async () => {
+    it('litellm#27955: a request that is cancelled before its head holds its unit exactly as long as the origin works on it', async () => {
       const address = newAddress()
-      const asked = request(`${one.url}/single/no-head`, {
+      const sent = request(`${one.url}/single/no-head`, {
         agent: false,
         headers: { 'cf-connecting-ip': address, 'x-case': newCase(), 'x-caller': address },
       })
-      asked.on('error', () => {})
-      asked.end()
+      sent.on('error', () => {})
+      sent.end()
       await expect.poll(() => bed.tally.running(address), { ...PATIENTLY, interval: 1 }).toBe(1)
-      asked.destroy()
+      sent.destroy()
       for (;;) {
         const status = await statusOf(other, '/single/204', address)
         // Repeats until the deadline of the origin has passed.
@@ -305,7 +305,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
       await expectStatus(204, other, '/single/204', address)
     })
 
-    it('bottleneck#194: a dead client does not hold slots', async () => {
+    it('bottleneck#194: a dead client does not hold units', async () => {
       const address = newAddress()
       const { limit } = LIMITS.address
       const client = spawn(process.execPath, ['-e', STREAMING_CLIENT], {
@@ -405,8 +405,10 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
           // On a machine under load, an ending may be sent separately. Then the measurement is repeated.
           return counts.evalsha === requests ? counts : undefined
         }, 100_000)
-      const [slots, without] = [await commandsOf('/with/204'), await commandsOf('/without/204')]
-      expect((sum(Object.values(slots)) - sum(Object.values(without))) / requests).toBeLessThanOrEqual(1)
+      const [withRule, withoutRule] = [await commandsOf('/with/204'), await commandsOf('/without/204')]
+      expect((sum(Object.values(withRule)) - sum(Object.values(withoutRule))) / requests).toBeLessThanOrEqual(
+        1,
+      )
     })
 
     it('report an ending without another request', async () => {
@@ -438,7 +440,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
   })
 
   // Runs last, because its Worker is not restarted.
-  it('a killed Worker holds its slots for at most the ttl', async () => {
+  it('a killed Worker holds its units for at most the ttl', async () => {
     const address = newAddress()
     const { limit } = LIMITS.address
     const streams = Array.from({ length: limit }, () => openStream(one, '/short/address/silent', address))

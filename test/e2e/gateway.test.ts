@@ -7,7 +7,7 @@ import { request } from 'node:http'
 import { connect } from 'node:net'
 import { gunzipSync } from 'node:zlib'
 import { beforeEach, describe, expect, it } from 'vitest'
-import { adminStore } from '../../src/ops/admin-store.ts'
+import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { GZIPPED } from '../support/origin.ts'
 import { useStack } from '../support/stack.ts'
@@ -16,7 +16,7 @@ const running = useStack('e2e.config.ts')
 let key: string
 
 beforeEach(async () => {
-  key = (await createKey(adminStore(running.stack.rest), { consumer: 'acme', plan: 'pro' })).key
+  key = (await createKey(createAdminStore(running.stack.rest), { consumer: 'acme', plan: 'pro' })).key
   running.origin.received.length = 0
 })
 
@@ -92,7 +92,7 @@ describe('the running gateway', () => {
   })
 
   it('counts 40 requests at once exactly', async () => {
-    const { key: other } = await createKey(adminStore(running.stack.rest), {
+    const { key: other } = await createKey(createAdminStore(running.stack.rest), {
       consumer: 'crowd',
       plan: 'free',
     })
@@ -286,8 +286,8 @@ describe('bytes that no good client sends', () => {
     for (const host of ['a.test', 'u:p@a.test', 'a.test/x?', 'a.test#']) {
       await rawBytes(get('/', keyed()).with(1, `Host: ${host}`))
     }
-    const told = new Set(running.origin.received.map(({ headers }) => headers['x-forwarded-host']))
-    expect([...told]).toEqual(['a.test'])
+    const forwardedHosts = new Set(running.origin.received.map(({ headers }) => headers['x-forwarded-host']))
+    expect([...forwardedHosts]).toEqual(['a.test'])
   })
 })
 

@@ -13,7 +13,7 @@ import { checkedConfig } from '../../src/config/check/check.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { startGuardian } from '../../src/node/start/guardian.ts'
 import { type RunningWorker, startWorker } from '../../src/node/start/worker.ts'
-import { type AdminStore, adminStore } from '../../src/ops/admin-store.ts'
+import { type AdminStore, createAdminStore } from '../../src/ops/admin-store.ts'
 import { peekCaller } from '../../src/ops/limits.ts'
 import { type CountingProxy, startCountingProxy } from '../support/counting-proxy.ts'
 import { LEASE_LIMITS } from '../support/lease-limits.ts'
@@ -52,7 +52,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
     parts.push(store)
     origin = await startOrigin()
     parts.push(origin)
-    admin = adminStore({ url: bridge.url, token })
+    admin = createAdminStore({ url: bridge.url, token })
     workers = await Promise.all(
       ['a', 'b'].map(name =>
         startWorker({

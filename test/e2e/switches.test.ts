@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { type Stack, startStack } from '../../src/node/start/stack.ts'
-import { type AdminStore, adminStore } from '../../src/ops/admin-store.ts'
+import { type AdminStore, createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { resetRule, switchRule } from '../../src/ops/switches.ts'
 import type { SwitchMode } from '../../src/switches/switches.ts'
@@ -32,7 +32,7 @@ beforeAll(async () => {
     })
   workers.push(await start())
   workers.push(await start(workers[0]!.rest))
-  admin = adminStore(workers[0]!.rest)
+  admin = createAdminStore(workers[0]!.rest)
 })
 afterAll(async () => {
   for (const worker of workers.toReversed()) await worker.close()
@@ -116,7 +116,7 @@ describe('two Workers', () => {
     const passed = { status: 200, degraded: 'kill-switch', policy: null }
     for (let i = 0; i < 3; i++) expect(await ask()).toEqual([passed, passed])
     expect((await ask(mintApiKey('nobody'))).map(({ status }) => status)).toEqual([401, 401])
-    expect(JSON.parse(await sluice(['--json']))).toMatchObject({ kill: { by: 'ops', standing: 'applies' } })
+    expect(JSON.parse(await sluice(['--json']))).toMatchObject({ kill: { by: 'ops', status: 'applies' } })
     expect(await sluice(['kill', 'off'])).toBe('The kill switch is off: limits apply.\n')
     await untilBoth(({ degraded }) => degraded === null)
     expect(await statuses()).toEqual([429, 429])

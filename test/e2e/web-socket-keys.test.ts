@@ -5,7 +5,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import WebSocketOfWs, { WebSocketServer } from 'ws'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { type Stack, startStack } from '../../src/node/start/stack.ts'
-import { adminStore } from '../../src/ops/admin-store.ts'
+import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey, importKey } from '../../src/ops/keys.ts'
 
 let stack: Stack
@@ -31,7 +31,7 @@ beforeAll(async () => {
     watch: false,
     configFile: new URL('../support/web-socket-keys.config.ts', import.meta.url).pathname,
   })
-  const created = await createKey(adminStore(stack.rest), { consumer: 'acme', plan: 'free' })
+  const created = await createKey(createAdminStore(stack.rest), { consumer: 'acme', plan: 'free' })
   key = created.key
 })
 afterAll(async () => {
@@ -158,7 +158,7 @@ describe('a handshake', () => {
   })
 
   it('with two kinds of keys is authenticated by the header, and the origin receives neither key', async () => {
-    const own = await createKey(adminStore(stack.rest), { consumer: 'other', plan: 'free' })
+    const own = await createKey(createAdminStore(stack.rest), { consumer: 'other', plan: 'free' })
     expect((await handshake(`sluice-key.${key}, chat`, { 'x-api-key': own.key }))[0]).toBe(101)
     expect(handshakes[0]!.headers['x-consumer-id']).toBe('other')
     expect(JSON.stringify(handshakes[0]!.rawHeaders)).not.toContain('slk_')
@@ -172,7 +172,7 @@ describe('a handshake', () => {
 
   it('accepts percent-encoded keys of other systems', async () => {
     const foreign = 'a/key+made=elsewhere'
-    await importKey(adminStore(stack.rest), { key: foreign }, { consumer: 'partner', plan: 'free' })
+    await importKey(createAdminStore(stack.rest), { key: foreign }, { consumer: 'partner', plan: 'free' })
     expect((await handshake(`sluice-key.${encodeURIComponent(foreign)}, chat`))[0]).toBe(101)
     expect(handshakes[0]!.headers['x-consumer-id']).toBe('partner')
   })

@@ -48,7 +48,7 @@ const settled = () => new Promise(resolve => setImmediate(resolve))
 
 describe('a guard', () => {
   type Handler = (request: Request, ...platform: unknown[]) => Response | Promise<Response>
-  // One guard for all tests, as in a module: isolates learn with a delay that another one has released a slot.
+  // One guard for all tests, as in a module: isolates learn with a delay that another one has released a unit.
   let guardOfModule: ReturnType<typeof guard>
   const guarded = (handler: Handler) => guardOfModule(handler)
   beforeAll(() => {
@@ -100,7 +100,7 @@ describe('a guard', () => {
     }
   })
 
-  it('releases the slot when the body ends or is cancelled, and when the handler throws', async () => {
+  it('releases the unit when the body ends or is cancelled, and when the handler throws', async () => {
     const streaming = guarded(
       () => new Response(new ReadableStream({ pull: c => c.enqueue(new Uint8Array(1)) })),
     )
@@ -203,7 +203,7 @@ describe('the Hono middleware', () => {
     expect(await reply.json()).toMatchObject({ limit: 2, used: 1, remaining: 1, address: '192.0.2.1' })
   })
 
-  it('annotates the reply of the error handler, and releases the slot', async () => {
+  it('annotates the reply of the error handler, and releases the unit', async () => {
     const app = appWith(app => {
       app.get('/', () => {
         throw new Error('mine')
@@ -241,7 +241,7 @@ describe('the Hono middleware, with a refused or dropped reply', () => {
     })
   })
 
-  it('releases the slot of a reply that outer middleware has dropped unread, and of no other', async () => {
+  it('releases the unit of a reply that outer middleware has dropped unread, and of no other', async () => {
     let pass = () => {}
     const timer: Timer = (_, run) => {
       pass = run
@@ -269,7 +269,7 @@ describe('the Hono middleware, with a refused or dropped reply', () => {
     expect((await app.request('/')).status).toBe(200)
   })
 
-  it('releases the slot of a HEAD request, whose body Hono drops', async () => {
+  it('releases the unit of a HEAD request, whose body Hono drops', async () => {
     const app = new Hono()
     app.use(sluice(CONFIG, { env: store.env, address: () => '192.0.2.2' }))
     app.get('/', c => c.text('hello'))
@@ -314,7 +314,7 @@ describe('the Express middleware', () => {
     )
   })
 
-  it('releases the slot when the response has ended, and when the client has left', async () => {
+  it('releases the unit when the response has ended, and when the client has left', async () => {
     await serving(
       (_, res) => void res.write('begun'),
       async url => {
@@ -376,7 +376,7 @@ describe('the Express middleware', () => {
     )
   })
 
-  it('releases the slot of a client that has left before the guard was reached', async () => {
+  it('releases the unit of a client that has left before the guard was reached', async () => {
     const app = vi.fn((_: unknown, res: import('node:http').ServerResponse) => void res.end('ok'))
     const left: Promise<unknown>[] = []
     const guarded = expressGuard(CONFIG, { env: store.env, address: () => '192.0.2.3' })

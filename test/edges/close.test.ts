@@ -10,7 +10,7 @@ import { sluice } from '../../src/edges/hono/middleware.ts'
 import { createLimiter } from '../../src/edges/limits/create-limiter.ts'
 import { expressGuard } from '../../src/node/express.ts'
 import { startTestStore, type TestStore } from '../../src/node/testing.ts'
-import { adminStore } from '../../src/ops/admin-store.ts'
+import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { peekCaller, peekLimit } from '../../src/ops/limits.ts'
 import { listen } from '../support/listen.ts'
 import { PATIENT_MS } from '../support/patience.ts'
@@ -35,7 +35,7 @@ beforeEach(() => store.clear())
 
 const admin = () => {
   const { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token } = store.env
-  return adminStore({ url, token })
+  return createAdminStore({ url, token })
 }
 
 /** The spent units of all calls, as the store reports them. */

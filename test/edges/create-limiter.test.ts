@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vites
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { createLimiter } from '../../src/edges/limits/create-limiter.ts'
 import { startTestStore, type TestStore } from '../../src/node/testing.ts'
-import { adminStore } from '../../src/ops/admin-store.ts'
+import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { switchRule } from '../../src/ops/switches.ts'
 
 const CONFIG: ConfigInput = {
@@ -20,12 +20,12 @@ afterAll(() => store.close())
 beforeEach(() => store.clear())
 
 const admin = (environment: string) =>
-  adminStore({
+  createAdminStore({
     url: store.env.UPSTASH_REDIS_REST_URL,
     token: store.env.UPSTASH_REDIS_REST_TOKEN,
     environment,
   })
-const counters = () => admin('live').ask(redis => redis.keys('*:state'))
+const counters = () => admin('live').run(redis => redis.keys('*:state'))
 
 describe('createLimiter', () => {
   it('counts in the environment of the config, which the command line reads and resets', async () => {

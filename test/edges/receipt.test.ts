@@ -1,7 +1,7 @@
 /** The receipts of the service binding: what they contain, and which ones are refused. */
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { Limiter } from '../../src/edges/limits/limiter.ts'
-import { limiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
+import { createLimiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import { createReceipts, type Receipt, type Receipts, receiptOf } from '../../src/edges/rpc/receipt.ts'
 import type { Store } from '../../src/store/store.ts'
 import { configOf, describeOnRedisEngine } from '../support/engines.ts'
@@ -31,7 +31,9 @@ interface Isolate {
 
 /** All isolates of a test share one store. */
 function isolateOn(store: Store, size?: number): Isolate {
-  const limiter = limiterOnStore({ limits }, store, { clock: { now: () => NOON, sleep: async () => {} } })
+  const limiter = createLimiterOnStore({ limits }, store, {
+    clock: { now: () => NOON, sleep: async () => {} },
+  })
   const receipts = createReceipts(limits, { now: () => NOON / 1e3, ...(size !== undefined && { size }) })
   return {
     ...{ limiter, receipts },
@@ -176,7 +178,7 @@ describe('a wrong receipt', () => {
     )
   })
 
-  it.each([undefined, null, UUID, 7])('is no object: %j', receipt => {
+  it.each([undefined, null, UUID, 7])('that is not an object is rejected: %j', receipt => {
     const shown = typeof receipt === 'string' ? `'${receipt}'` : String(receipt)
     expect(() => receipts.decisionOf(receipt)).toThrow(
       new TypeError(`receipt is ${shown}. It must be an object. ${UNCHANGED}`),

@@ -174,8 +174,8 @@ describe.each([
   })
 
   it('give back what acquire has spent, apart from the units in flight', async () => {
-    expect(await call('/refund/slot')).toMatchObject({
-      receipt: { limit: 'drafts', identity: { account: '/refund/slot' }, costs: { day: 3 } },
+    expect(await call('/refund/units')).toMatchObject({
+      receipt: { limit: 'drafts', identity: { account: '/refund/units' }, costs: { day: 3 } },
       rules: [{ name: 'day', remaining: 10 }],
     })
   })
@@ -204,12 +204,12 @@ describe.each([
     )
   })
 
-  it('hold a slot until it is disposed of', async () => {
+  it('hold a unit until it is disposed of', async () => {
     expect(await call('/acquire')).toEqual([true, true, false, true])
   })
 
-  it('hold a slot no longer than the context of the caller lives', async () => {
-    // If the slots were held until the ttl of 15 s, the third call would wait for it.
+  it('hold a unit no longer than the context of the caller lives', async () => {
+    // If the units were held until the ttl of 15 s, the third call would wait for it.
     for (let i = 0; i < 5; i++) expect(await call('/acquire/forget')).toBe(true)
   }, 10_000)
 })

@@ -1,7 +1,7 @@
 /** One list of requests for all edges: each edge replies with the same status, headers and bodies of refusals as the gateway. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { adminStore } from '../../src/ops/admin-store.ts'
+import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { blockConsumer } from '../../src/ops/consumers.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { ADDRESS_HEADER } from '../support/counted-guard.ts'
@@ -12,7 +12,7 @@ import { startRedis, type TestRedis } from '../support/redis.ts'
 
 const TOKEN = 'a token for tests'
 
-interface Asked {
+interface TestRequest {
   name: string
   path: string
   method?: string
@@ -21,7 +21,7 @@ interface Asked {
   headers?: Record<string, string>
 }
 
-const REQUESTS: readonly Asked[] = [
+const REQUESTS: readonly TestRequest[] = [
   { name: 'without a credential', path: '/' },
   { name: 'with a malformed key', path: '/', key: 'malformed' },
   { name: 'with a key that is not there', path: '/', key: 'unknown' },
@@ -100,14 +100,14 @@ async function repliesOf(
   start: StartEdge,
   environment: string,
   config: EdgeConfigName,
-  requests: readonly Asked[],
+  requests: readonly TestRequest[],
 ): Promise<[string, Reply][]> {
   const env = {
     UPSTASH_REDIS_REST_URL: bridge.url,
     UPSTASH_REDIS_REST_TOKEN: TOKEN,
     SLUICE_ENVIRONMENT: environment,
   }
-  const admin = adminStore({ url: bridge.url, token: TOKEN, environment })
+  const admin = createAdminStore({ url: bridge.url, token: TOKEN, environment })
   const keys: Record<string, string> = {
     acme: (await createKey(admin, { consumer: 'acme', plan: 'free' })).key,
     pro: (await createKey(admin, { consumer: 'gold', plan: 'pro' })).key,
@@ -117,7 +117,7 @@ async function repliesOf(
   await blockConsumer(admin, 'bad', { by: 'test' })
   // A key that is not in the store.
   keys.unknown = (
-    await createKey(adminStore({ url: bridge.url, token: TOKEN, environment: `${environment}x` }), {
+    await createKey(createAdminStore({ url: bridge.url, token: TOKEN, environment: `${environment}x` }), {
       consumer: 'x',
       plan: 'free',
     })
@@ -148,7 +148,7 @@ async function repliesOf(
 
 const SESSION = { headers: { 'x-session': 'user 7' } }
 
-const REQUESTS_WITH_HOOKS: Asked[] = [
+const REQUESTS_WITH_HOOKS: TestRequest[] = [
   { name: 'of a session', path: '/', ...SESSION },
   { name: 'that costs 3', path: '/?all', ...SESSION },
   { name: 'that costs too much', path: '/?all', ...SESSION },

@@ -53,18 +53,18 @@ afterAll(async () => {
 })
 
 describe('in workerd', () => {
-  it('a reply that workerd has decoded arrives whole while its end is observed, and releases its slot', async () => {
+  it('a reply that workerd has decoded arrives whole while its end is observed, and releases its unit', async () => {
     for (let i = 0; i < 4; i++) {
       const reply = await fetch(url)
       expect([reply.status, await reply.text()]).toEqual([200, TEXT])
     }
   })
 
-  it('HEAD requests to a Hono app release their slot', async () => {
+  it('HEAD requests to a Hono app release their unit', async () => {
     for (let i = 0; i < 6; i++) expect((await fetch(`${url}/hono`, { method: 'HEAD' })).status).toBe(200)
   })
 
-  it('other isolates learn at once that a slot of a limit by name is free', async () => {
+  it('other isolates learn at once that a unit of a limit by name is free', async () => {
     expect(await (await fetch(`${url}/task`)).json()).toBe(true)
     const limits = { tasks: [{ name: 'at-once', algorithm: 'concurrency', limit: 2, ttl: '60s' }] } as const
     const elsewhere = createLimiter({ limits: { tasks: [...limits.tasks] } }, { env: store.env })

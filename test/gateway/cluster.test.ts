@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { limiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
+import { createLimiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import { runCall as askStore, prepareDecide } from '../../src/limiter/prepared-call.ts'
 import { slotOf } from '../../src/node/rest-bridge/key-slot.ts'
 import { sha256 } from '../../src/sha256.ts'
@@ -67,9 +67,9 @@ describeOnCluster('the gateway', start => {
       // All rules count one caller. The cluster would refuse a key in another slot, and a key that is not declared.
       const asking = async ({ rules, ...others }: TimedEvaluation) => {
         const ofCaller = rules.map(({ rule, cost }) => bound(rule, caller, cost, others.now / 1e3))
-        const asked = { ...others, rules: ofCaller }
-        const expected = await model.evaluate(asked)
-        expect(await askStore(store, prepareDecide(compiled(asked)))).toEqual(expected)
+        const evaluation = { ...others, rules: ofCaller }
+        const expected = await model.evaluate(evaluation)
+        expect(await askStore(store, prepareDecide(compiled(evaluation)))).toEqual(expected)
         return expected
       }
       for await (const _ of played(scenario, 'caller', asking));
@@ -190,7 +190,7 @@ describeOnCluster('the gateway', start => {
         ],
       },
     })
-    const limiter = limiterOnStore({ limits }, storeAt(true))
+    const limiter = createLimiterOnStore({ limits }, storeAt(true))
     await limiter.peek('zendesk', { account: 'x' })
     gateway.store.count()
     const decisions = await Promise.all(

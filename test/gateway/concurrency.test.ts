@@ -20,7 +20,7 @@ describe('a `concurrency` rule', () => {
     await held[1]!.body?.cancel()
   })
 
-  it('reports in headers and body how many may be in flight, and when a slot is certainly free', async () => {
+  it('reports in headers and body how many may be in flight, and when a unit is certainly free', async () => {
     const app = gateway.app({ rules: [RULE] })
     const key = await gateway.key('globex')
     const [one] = [await app('/', { key }), await app('/', { key })]
@@ -47,7 +47,7 @@ describe('a request whose client leaves while the origin works', () => {
     return left.then(({ status }) => status)
   }
 
-  it("frees its slot at once with onClientGone: 'abort', and is not logged as an error of the origin", async () => {
+  it("frees its unit at once with onClientGone: 'abort', and is not logged as an error of the origin", async () => {
     const log = vi.spyOn(console, 'error')
     const app = gateway.app({ rules: [{ ...RULE, limit: 1 }], onClientGone: 'abort', originDeadline: '10m' })
     const key = await gateway.key('acme')
@@ -57,7 +57,7 @@ describe('a request whose client leaves while the origin works', () => {
     log.mockRestore()
   })
 
-  it('keeps its slot by default until the origin has answered', async () => {
+  it('keeps its unit by default until the origin has answered', async () => {
     const app = gateway.app({ rules: [{ ...RULE, limit: 1 }], originDeadline: '2s' })
     const key = await gateway.key('globex')
     const left = leave(app, key)
@@ -70,7 +70,7 @@ describe('a request whose client leaves while the origin works', () => {
 describe('a request whose client leaves during its delay', () => {
   const gateway = useGateway()
 
-  it('is not sent to the origin, and frees its slot at once', async () => {
+  it('is not sent to the origin, and frees its unit at once', async () => {
     const queue: RuleInput = {
       ...{ name: 'queue', by: 'consumer', algorithm: 'leaky-bucket', limit: 1, period: '1s', queue: 5 },
     }

@@ -458,17 +458,21 @@ describe('a credential that is not accepted', () => {
   })
 
   it('is never treated as missing if its kind could be accepted', async () => {
-    const taking = (accept: string[], opaqueKeys?: { header: string }) =>
+    const gatewayAccepting = (accept: string[], opaqueKeys?: { header: string }) =>
       app({ credentials: { jwt: { auth0: auth0() }, accept, ...(opaqueKeys && { opaqueKeys }) } })
     const jwe = { authorization: 'Bearer a.b.c.d.e' }
-    expect((await taking(['auth0', 'anonymous'])('/', { headers: jwe })).status).toBe(401)
-    expect((await taking(['auth0', 'anonymous'])('/', { headers: opaque })).status).toBe(401)
+    expect((await gatewayAccepting(['auth0', 'anonymous'])('/', { headers: jwe })).status).toBe(401)
+    expect((await gatewayAccepting(['auth0', 'anonymous'])('/', { headers: opaque })).status).toBe(401)
     const bearers = app({ credentials: { opaqueKeys: {}, accept: ['api-key', 'anonymous'] } })
     expect((await bearers('/', { headers: opaque })).status).toBe(401)
     const partner = { header: 'x-partner-key' }
     const shown = { 'x-partner-key': 'an-old-partner-key-4711' }
-    expect((await taking(['api-key', 'anonymous'], partner)('/', { headers: shown })).status).toBe(401)
-    expect((await taking(['api-key', 'anonymous'], partner)('/', { headers: opaque })).status).toBe(200)
+    expect((await gatewayAccepting(['api-key', 'anonymous'], partner)('/', { headers: shown })).status).toBe(
+      401,
+    )
+    expect((await gatewayAccepting(['api-key', 'anonymous'], partner)('/', { headers: opaque })).status).toBe(
+      200,
+    )
   })
 })
 

@@ -3,7 +3,7 @@
  * workerd.
  */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { whenOver } from '../../src/edges/http/ending.ts'
+import { observeEnd } from '../../src/edges/http/ending.ts'
 import type { Ending } from '../../src/limiter/engine.ts'
 
 let endings: Ending[]
@@ -36,7 +36,7 @@ function controlledBody() {
 describe('the end of a reply', () => {
   it('is reported after its body has ended', async () => {
     const { body, control } = controlledBody()
-    const reply = whenOver(
+    const reply = observeEnd(
       new Response(body, { status: 201, headers: { 'x-kept': 'yes' } }),
       background,
       over,
@@ -53,7 +53,7 @@ describe('the end of a reply', () => {
 
   it('is a cancellation if its reader stops; the fetch from the origin is cancelled', async () => {
     const { body, cancel } = controlledBody()
-    const reply = whenOver(new Response(body), background, over)
+    const reply = observeEnd(new Response(body), background, over)
     await reply.body!.cancel()
     await settled()
     expect(endings).toEqual(['cancelled'])
@@ -63,7 +63,7 @@ describe('the end of a reply', () => {
   it('is a cancellation if the signal of the request fires; the fetch from the origin is cancelled', async () => {
     const { body, cancel } = controlledBody()
     const client = new AbortController()
-    const reply = whenOver(new Response(body), background, over, { clientGone: client.signal })
+    const reply = observeEnd(new Response(body), background, over, { clientGone: client.signal })
     const text = reply.text()
     client.abort()
     await expect(text).rejects.toThrow()
@@ -74,7 +74,9 @@ describe('the end of a reply', () => {
 
   it('is a failure if the body fails, which the reader also sees', async () => {
     const { body, control } = controlledBody()
-    const reply = whenOver(new Response(body), background, over, { clientGone: new AbortController().signal })
+    const reply = observeEnd(new Response(body), background, over, {
+      clientGone: new AbortController().signal,
+    })
     const text = reply.text()
     control.error(new Error('reset'))
     await expect(text).rejects.toThrow('reset')
@@ -84,10 +86,10 @@ describe('the end of a reply', () => {
 
   it('is reported at once without a body, or for a reply of the gateway itself', () => {
     const bodiless = new Response(null, { status: 204 })
-    expect(whenOver(bodiless, background, over)).toBe(bodiless)
+    expect(observeEnd(bodiless, background, over)).toBe(bodiless)
     expect(endings).toEqual(['complete'])
     const own = new Response('refused', { status: 429 })
-    expect(whenOver(own, background, over, { isOwnReply: true })).toBe(own)
+    expect(observeEnd(own, background, over, { isOwnReply: true })).toBe(own)
     expect(endings).toEqual(['complete', 'complete'])
     expect(tasks).toEqual([])
   })
@@ -98,7 +100,7 @@ describe('a reply whose end cannot be observed', () => {
     const log = vi.spyOn(console, 'error').mockImplementation(() => {})
     const response = new Response('read already')
     const reader = response.body!.getReader()
-    expect(whenOver(response, background, over)).toBe(response)
+    expect(observeEnd(response, background, over)).toBe(response)
     expect(endings).toEqual(['failed'])
     expect(log).toHaveBeenCalledOnce()
     reader.releaseLock()
@@ -107,7 +109,7 @@ describe('a reply whose end cannot be observed', () => {
 
   it('is sent completely if the platform refuses background tasks', async () => {
     const log = vi.spyOn(console, 'error').mockImplementation(() => {})
-    const reply = whenOver(new Response('whole'), () => expect.fail('no context'), over)
+    const reply = observeEnd(new Response('whole'), () => expect.fail('no context'), over)
     expect(await reply.text()).toBe('whole')
     expect(endings).toEqual(['failed'])
     expect(log).toHaveBeenCalledOnce()
@@ -115,7 +117,7 @@ describe('a reply whose end cannot be observed', () => {
 
   it('is sent completely if the report of its end throws', async () => {
     const log = vi.spyOn(console, 'error').mockImplementation(() => {})
-    const reply = whenOver(new Response('whole'), background, ending => {
+    const reply = observeEnd(new Response('whole'), background, ending => {
       over(ending)
       throw new Error('a mistake in finish')
     })

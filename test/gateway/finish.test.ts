@@ -9,7 +9,7 @@ import { mintApiKey } from '../../src/credentials/api-key.ts'
 import type { Platform } from '../../src/edges/gateway/app.ts'
 import { createDecideRequest } from '../../src/edges/http/decide-request.ts'
 import { matchEach } from '../../src/edges/http/match-each.ts'
-import { classFor } from '../../src/edges/http/traffic-class.ts'
+import { classOfRequest } from '../../src/edges/http/traffic-class.ts'
 import type { Decision } from '../../src/limiter/decision.ts'
 import { createEngine, type Ending } from '../../src/limiter/engine.ts'
 import { createLocalLimiter } from '../../src/limiter/local.ts'
@@ -145,7 +145,7 @@ describe('a decision that has been made', () => {
       probe: async () => {},
     })
     const decideRequest = createDecideRequest(config, {
-      ...{ policy: gatewayPolicy(config), engine, classFor, matchEach },
+      ...{ policy: gatewayPolicy(config), engine, classOfRequest, matchEach },
       identifier: {
         addressOf: () => undefined,
         identify: async () => ({ addressIdentity: '192.0.2.1' }),

@@ -36,7 +36,7 @@ const statusesOf = (replies: readonly Response[]) => replies.map(({ status }) =>
 const times = (count: number, status: number) => new Array<number>(count).fill(status)
 
 /**
- * Delayed reports are dropped. Otherwise the app of one test would report its slots in the next one, whose Redis is
+ * Delayed reports are dropped. Otherwise the app of one test would report its units in the next one, whose Redis is
  * empty, with an extra request to the store.
  */
 const NEVER: NonNullable<TestPlatform['timer']> = () => () => {}
@@ -64,7 +64,7 @@ describe('load shedding by fleet usage', () => {
     expect(statusesOf(await hold(app, 3, { method: 'POST' }))).toEqual([200, 200, 503])
   })
 
-  it('counts all isolates, and a slot is free when its response has ended', async () => {
+  it('counts all isolates, and a unit is free when its response has ended', async () => {
     const [a, b] = [appOf(CONFIG), appOf(CONFIG)]
     const held = await hold(a, 8)
     expect(statusesOf(await hold(b, 1))).toEqual([503])
@@ -104,7 +104,7 @@ describe('load shedding by fleet usage', () => {
     await hold(app, 8)
     const refused = await app('/')
     expect(refused.status).toBe(429)
-    // Not 15 s, the time after which slots of dead isolates are free.
+    // Not 15 s, the time after which units of dead isolates are free.
     expect(Number(refused.headers.get('Retry-After'))).toBeLessThanOrEqual(10)
     expect(await refused.json()).toMatchObject({ 'violated-policies': ['second'] })
   })
@@ -162,7 +162,7 @@ describe('load shedding by fleet usage', () => {
     expect(refused.length).toBeLessThan(32)
   })
 
-  it('takes one slot per request, at any cost of the route, and none if nothing is limited', async () => {
+  it('takes one unit per request, at any cost of the route, and none if nothing is limited', async () => {
     const routes = [
       { name: 'reports', match: { path: '/reports' }, cost: 5 },
       { name: 'free', match: { path: '/free' }, limits: false },

@@ -6,7 +6,7 @@ import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
 import { createApp } from '../../src/edges/gateway/app.ts'
 import { ALL_PARTS } from '../../src/edges/http/all-parts.ts'
-import { limiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
+import { createLimiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { credentialKey } from '../../src/store/keys.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
@@ -230,7 +230,7 @@ describe('each different value has a key of its own, and all keys are plain text
         },
       ],
     }
-    const limiter = limiterOnStore(configOf({ rules: [rule('global')], limits }), store())
+    const limiter = createLimiterOnStore(configOf({ rules: [rule('global')], limits }), store())
     for (const text of UNICODE) {
       const decisions = [
         await limiter.limit('l', { account: text, user: 'a' }),

@@ -35,7 +35,7 @@ const SHED: ShedVerdict = {
 
 describe('an observation', () => {
   it('of a request that the fleet had no capacity for has the Retry-After of the reply', () => {
-    // The verdict of the rule only has the time after which slots of dead isolates are free.
+    // The verdict of the rule only has the time after which units of dead isolates are free.
     expect(observe(denied(refusedBy('fleet-usage', 15_000_000)), WHERE)).toMatchObject({
       outcome: 'shed',
       retryAfter: 1,

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import type { TrafficClass } from '../../src/config/compile-shedding.ts'
 import type { Credential } from '../../src/credentials/credential.ts'
-import { classOf, knownPlanOf } from '../../src/edges/http/traffic-class.ts'
+import { classOfReading, knownPlanOf } from '../../src/edges/http/traffic-class.ts'
 
 const CLASSES: TrafficClass[] = [
   { name: 'critical', rank: 0, match: { plans: ['enterprise'] } },
@@ -19,16 +19,16 @@ describe('the class of a request', () => {
     ['enterprise', 'critical'],
     ['free', 'reads'],
     ['batch', 'batch'],
-  ])('of plan %s is %s', (plan, name) => expect(classOf(CLASSES, KNOWN, plan).name).toBe(name))
+  ])('of plan %s is %s', (plan, name) => expect(classOfReading(CLASSES, KNOWN, plan).name).toBe(name))
 
   it('is the most important possible one while the plan is unknown', () => {
-    expect(classOf(CLASSES, KNOWN, undefined).name).toBe('critical')
-    expect(classOf(CLASSES.slice(1), KNOWN, undefined).name).toBe('reads')
+    expect(classOfReading(CLASSES, KNOWN, undefined).name).toBe('critical')
+    expect(classOfReading(CLASSES.slice(1), KNOWN, undefined).name).toBe('reads')
   })
 
   it('of a caller without a credential never depends on a plan', () => {
-    expect(classOf(CLASSES, ANONYMOUS, undefined).name).toBe('anonymous')
-    expect(classOf(CLASSES.slice(0, 3), ANONYMOUS, undefined).name).toBe('reads')
+    expect(classOfReading(CLASSES, ANONYMOUS, undefined).name).toBe('anonymous')
+    expect(classOfReading(CLASSES.slice(0, 3), ANONYMOUS, undefined).name).toBe('reads')
   })
 
   it("depends on the plan of the token, else on the store's last answer", () => {

@@ -25,10 +25,10 @@ function answering(answer: (calls: readonly StoreCall[]) => unknown = () => [[1,
   return { store, calls }
 }
 
-type Asked = Omit<RequestInit, 'body'> & { body?: unknown; token?: string | undefined }
+type PushInit = Omit<RequestInit, 'body'> & { body?: unknown; token?: string | undefined }
 
 async function push(
-  { body = BODY, token = `Bearer ${SECRET}`, headers, ...init }: Asked = {},
+  { body = BODY, token = `Bearer ${SECRET}`, headers, ...init }: PushInit = {},
   { store = answering().store, pushes = PUSHES }: { store?: Store; pushes?: Partial<typeof PUSHES> } = {},
 ) {
   const handler = createUtilizationHandler(store, { ...PUSHES, ...pushes }, signalScript)

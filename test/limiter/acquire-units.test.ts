@@ -1,7 +1,7 @@
 /** Limits by name on concurrent work: `await using decision = await limiter.acquire(…)`. */
 import { expect, it } from 'vitest'
 import type { Limiter } from '../../src/edges/limits/limiter.ts'
-import { limiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
+import { createLimiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
 import { storeOf } from '../support/stores.ts'
 import { NOON } from '../support/traffic.ts'
@@ -23,7 +23,7 @@ const ACME = { account: '42' }
 function limiterOn(redis: RedisEngine, whileAsleep: (ms: number) => Promise<void> = async () => {}) {
   const slept: number[] = []
   const time = { now: NOON }
-  const limiter: Limiter = limiterOnStore({ limits }, storeOf(redis), {
+  const limiter: Limiter = createLimiterOnStore({ limits }, storeOf(redis), {
     clock: {
       now: () => time.now,
       async sleep(ms) {

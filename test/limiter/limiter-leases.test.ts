@@ -3,7 +3,7 @@ import { expect, it, vi } from 'vitest'
 import { SYSTEM_TIMER, type Timer } from '../../src/clock.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { LimitDecision, Limiter } from '../../src/edges/limits/limiter.ts'
-import { limiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
+import { createLimiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 import { type CountedStore, storeOf } from '../support/stores.ts'
@@ -54,8 +54,8 @@ function setUp(redis: RedisEngine, timer: Timer = () => () => {}): Setup {
       return replies
     },
   }
-  const limiter = limiterOnStore(config, holding, { clock })
-  const other = limiterOnStore(config, store, { clock })
+  const limiter = createLimiterOnStore(config, holding, { clock })
+  const other = createLimiterOnStore(config, store, { clock })
   return {
     limiter,
     store,

@@ -1,7 +1,7 @@
 /** Limits by name: the API of the library, on every Redis. */
 import { expect, it } from 'vitest'
 import type { LimitDecision, Limiter } from '../../src/edges/limits/limiter.ts'
-import { limiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
+import { createLimiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { limitStateKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'
@@ -90,7 +90,7 @@ function limiterOn(
       return await replies
     },
   }
-  return { limiter: limiterOnStore({ limits }, counted, { clock }), clock }
+  return { limiter: createLimiterOnStore({ limits }, counted, { clock }), clock }
 }
 
 const standing = ({ verdicts }: LimitDecision) =>
@@ -211,7 +211,9 @@ describeOnRedisEngine('a limit by name', fresh => {
         ],
       },
     })
-    const limiter = limiterOnStore({ limits: off }, storeOf(await fresh()), { clock: new VirtualClock() })
+    const limiter = createLimiterOnStore({ limits: off }, storeOf(await fresh()), {
+      clock: new VirtualClock(),
+    })
     for (let i = 0; i < 2; i++) {
       const decision = await limiter.limit('x', { account: 'a' }, { cost: { account: 1 } })
       expect([decision.allowed, standing(decision)]).toEqual([true, { all: 8 - i }])
@@ -223,7 +225,7 @@ describeOnRedisEngine('a limit by name', fresh => {
   it('gives up in time even if the store is slow', async () => {
     const { limiter, clock } = limiterOn(await fresh())
     await limiter.limit('crawler', {}, { cost: 10 })
-    const slow: Limiter = limiterOnStore(
+    const slow: Limiter = createLimiterOnStore(
       { limits },
       {
         // Each trip takes 100 ms, and another caller always gets the unit.
@@ -250,7 +252,10 @@ describeOnRedisEngine('a limit by name', fresh => {
   it('reports that a reset or a refund has failed while the store is down, although calls are let through', async () => {
     const { limiter } = limiterOn(await fresh())
     const decision = await limiter.limit('zendesk', { account: 'a' })
-    const gone = limiterOnStore({ limits }, { run: () => Promise.reject(new Error()), ping: async () => {} })
+    const gone = createLimiterOnStore(
+      { limits },
+      { run: () => Promise.reject(new Error()), ping: async () => {} },
+    )
     expect(await gone.limit('zendesk', { account: 'a' })).toMatchObject({
       allowed: true,
       degraded: 'internal',
@@ -272,7 +277,10 @@ describeOnRedisEngine('a limit by name', fresh => {
         local: [{ ...rule, onStoreFailure: 'local' }],
       },
     })
-    const gone = limiterOnStore({ limits }, { run: () => Promise.reject(new Error()), ping: async () => {} })
+    const gone = createLimiterOnStore(
+      { limits },
+      { run: () => Promise.reject(new Error()), ping: async () => {} },
+    )
     const ask = async (name: string) => {
       const { allowed, retryAfterMs, degraded } = await gone.limit(name)
       return [allowed, retryAfterMs > 0, degraded]
@@ -299,7 +307,7 @@ describeOnRedisEngine('a limit by name', fresh => {
       },
       ping: async () => {},
     }
-    const limiter = limiterOnStore({ limits, breaker: breaker! }, hanging)
+    const limiter = createLimiterOnStore({ limits, breaker: breaker! }, hanging)
     const decision = await limiter.limit('local')
     expect(decision).toMatchObject({ allowed: true, degraded: 'store-timeout' })
     for (let i = 0; i < 4; i++)
@@ -416,7 +424,7 @@ describeOnRedisEngine('a limit by name', fresh => {
 
   it('spends with one call in one HTTP request, whatever the number of rules', async () => {
     const store = storeOf(await fresh(), { isCluster: true })
-    const limiter = limiterOnStore({ limits }, store)
+    const limiter = createLimiterOnStore({ limits }, store)
     await limiter.limit('zendesk', { account: 'a' })
     // The first call found no script in Redis.
     expect(store.requests).toEqual([1])

@@ -43,8 +43,8 @@ describeOnEngines('a shadow', fresh => {
         return engine.evaluate(evaluationOf(ofAnother, now))
       }
       const caller = newCaller()
-      for await (const { asked, outcome: expected } of played(live, caller, alone)) {
-        const { rules, now } = asked
+      for await (const { evaluation, outcome: expected } of played(live, caller, alone)) {
+        const { rules, now } = evaluation
         const beside = shadows.map((rule, i) => {
           const { key, cost } = rules[i % rules.length]!
           return bound(rule, key, cost, now / 1e3)

@@ -123,11 +123,13 @@ describeOnEngines('a decision', fresh => {
   it(`does not depend on the order of its rules (SEED=${SEED})`, async () => {
     const engine = await fresh()
     await forEvery(traffic(30), runsFor(engine, 8), async scenario => {
-      for await (const { outcome, asked } of played(scenario, newCaller(), asked => engine.evaluate(asked))) {
-        const ofAnother = asked.rules.map(({ rule, key, cost }) =>
-          bound(rule, key.replace('caller', 'other'), cost, asked.now / 1e3),
+      for await (const { outcome, evaluation } of played(scenario, newCaller(), evaluation =>
+        engine.evaluate(evaluation),
+      )) {
+        const ofAnother = evaluation.rules.map(({ rule, key, cost }) =>
+          bound(rule, key.replace('caller', 'other'), cost, evaluation.now / 1e3),
         )
-        const reversed = await engine.evaluate({ ...asked, rules: ofAnother.toReversed() })
+        const reversed = await engine.evaluate({ ...evaluation, rules: ofAnother.toReversed() })
         expect(reversed.verdicts.toReversed()).toEqual(outcome.verdicts)
       }
     })

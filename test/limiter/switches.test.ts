@@ -1,7 +1,7 @@
 /** Limits by name under live switches. Switches apply to calls, and never to refunds and resets. */
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { Limiter, LimiterClock } from '../../src/edges/limits/limiter.ts'
-import { limiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
+import { createLimiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
 import { formatSwitches, type RuleSwitch, type Switches } from '../../src/switches/switches.ts'
 import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
@@ -31,7 +31,10 @@ describeOnRedisEngine('a limit by name', fresh => {
     store = storeOf(redis)
     nowMs = 0
     const clock: LimiterClock = { now: () => NOON, sleep: async () => {} }
-    limiter = limiterOnStore({ limits }, store, { clock, board: createSwitchBoard({ now: () => nowMs }) })
+    limiter = createLimiterOnStore({ limits }, store, {
+      clock,
+      board: createSwitchBoard({ now: () => nowMs }),
+    })
   })
 
   const put = async (switches: Switches) => {
@@ -135,6 +138,6 @@ it('a limiter without a board does not read switches', async () => {
     },
     ping: async () => {},
   }
-  expect((await limiterOnStore({ limits }, store).limit('zendesk')).allowed).toBe(true)
+  expect((await createLimiterOnStore({ limits }, store).limit('zendesk')).allowed).toBe(true)
   expect(requests).toEqual([1])
 })

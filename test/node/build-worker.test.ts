@@ -20,14 +20,14 @@ import { build } from 'esbuild'
 import { describe, expect, it } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { compileGatewayRule } from '../../src/config/compile-rule.ts'
-import { limiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
+import { createLimiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import { probePolicy } from '../../src/limiter/probe.ts'
 import { buildWorker, builtFiles, workerModule } from '../../src/node/build-worker.ts'
 import { loadConfig } from '../../src/node/cli/load-config.ts'
 import { findProject } from '../../src/node/project.ts'
 import { bundleOptions } from '../../src/node/worker-bundle.ts'
-import { only } from '../../src/not-built.ts'
-import { adminStore } from '../../src/ops/admin-store.ts'
+import { withMissingParts } from '../../src/not-built.ts'
+import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { finderOf, fingerprintOf } from '../../src/script/built-scripts.ts'
 import { gatewayPolicy, limitPolicy } from '../../src/script/compiled.ts'
@@ -172,20 +172,26 @@ describe('the module of a Worker', () => {
         'createLocalLimiter',
         'createStats',
         'createHoldings',
-        'whenOver',
+        'observeEnd',
       ],
       ...[
         'syncScript',
         'signalScript',
         'withSignals',
         'refreshOverdue',
-        'classFor',
+        'classOfRequest',
         'matchEach',
         'createOriginLoad',
       ],
-      ...['clientOfWorker', 'createHooks', 'createXRateLimit', 'withWebSocketKeys', 'createOpaqueKeys'],
+      ...[
+        'createClientAddressReader',
+        'createHookRunner',
+        'createXRateLimit',
+        'withWebSocketKeys',
+        'createOpaqueKeys',
+      ],
       'createTokens',
-      ...['createWorkerUtilization', 'createAdaptiveLimit', 'receivePushes'],
+      ...['createWorkerUtilization', 'createAdaptiveLimit', 'createPushReceiver'],
       ...['compileFleetRules', 'compileShedding', 'compileAdaptive'],
     ]) {
       expect(few).not.toContain(part)
@@ -193,7 +199,7 @@ describe('the module of a Worker', () => {
     expect(few).not.toContain('"refund"')
     const all = workerModule(await loadConfig(EVERYTHING))
     // The address comes from headers of proxies, so no Worker is trusted to pass it on.
-    expect(all).not.toContain('clientOfWorker')
+    expect(all).not.toContain('createClientAddressReader')
     // Isolates hold units in advance only for a fixed capacity, and the capacity of this config is adaptive.
     expect(all).not.toContain('createStock')
     const classes = [{ name: 'critical', match: { methods: ['POST'] } }, { name: 'other' }]
@@ -201,7 +207,7 @@ describe('the module of a Worker', () => {
     expect(workerModule(fixed)).toContain('createStock')
     expect(all).toContain('"refund"')
     for (const part of ['createOpaqueKeys', 'createTokens']) expect(all).toContain(`    ${part},`)
-    expect(() => only<{ cors(): void }>({}).cors()).toThrow(
+    expect(() => withMissingParts<{ cors(): void }>({}).cors()).toThrow(
       "src/built/ was built for another config: it lacks the part 'cors'. Run npx sluicegate build.",
     )
   })
@@ -412,8 +418,8 @@ describe('limits by name', () => {
 
   it('are refused at creation if the build did not include them', () => {
     const config = configOf({ rules: [second], limits: LIMITS })
-    expect(() => limiterOnStore(config, store, { scriptsOf: built(LIMITS) })).not.toThrow()
-    expect(() => limiterOnStore(config, store, { scriptsOf: built({ mails: LIMITS.mails }) })).toThrow(
+    expect(() => createLimiterOnStore(config, store, { scriptsOf: built(LIMITS) })).not.toThrow()
+    expect(() => createLimiterOnStore(config, store, { scriptsOf: built({ mails: LIMITS.mails }) })).toThrow(
       'src/built/ was built for another config: it lacks the scripts of these rules.',
     )
   })
@@ -426,7 +432,7 @@ describe('a Worker with every part', () => {
   })
 
   it('makes decisions', async () => {
-    const store = adminStore({ ...running.stack.rest, environment: 'test' })
+    const store = createAdminStore({ ...running.stack.rest, environment: 'test' })
     const { key } = await createKey(store, { consumer: 'acme', plan: 'pro' })
     const { status, headers } = await fetch(`${running.stack.url}/reports/7`, {
       headers: { 'x-api-key': key },

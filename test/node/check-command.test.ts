@@ -1,4 +1,4 @@
-/** `sluice check`, and features that it shares with other commands: warnings, `--json`, `--config`, `--version`. */
+/** `npx sluicegate check`, and features that it shares with other commands: warnings, `--json`, `--config`, `--version`. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
@@ -23,7 +23,7 @@ function configFile(text: string): string {
 const RULE = `{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '250ms', burst: 20 }`
 const WITH_WARNING = `export default { origin: 'route', rules: [${RULE}, { name: 'b', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s', mode: 'off' }] }\n`
 
-describe('sluice check', () => {
+describe('npx sluicegate check', () => {
   it('shows warnings, and succeeds', async () => {
     const { code, stdout, stderr } = await runInProcess(['check', configFile(WITH_WARNING)])
     expect([code, stderr]).toEqual([0, ''])
@@ -62,7 +62,7 @@ it.each([
     '1 limit by name.',
     false,
   ],
-])('sluice check accepts a config without rules, %s', async (text, summary, warns) => {
+])('npx sluicegate check accepts a config without rules, %s', async (text, summary, warns) => {
   const { code, stdout, stderr } = await runInProcess(['check', configFile(`export default ${text}\n`)])
   expect([code, stderr]).toEqual([0, ''])
   expect(stdout.split('\n')[0]).toBe(`The config is valid: ${summary}`)
@@ -108,7 +108,7 @@ describe('a limit that follows the origin', () => {
   })
 })
 
-describe('sluice check --json', () => {
+describe('npx sluicegate check --json', () => {
   it('prints one document with the numbers of each rule and their units', async () => {
     const rules = [
       `{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '250ms', burst: 20, plans: { pro: { limit: 50 }, own: false } }`,

@@ -40,7 +40,7 @@ const sluice = (args: string[], env = {}, input = '') => runInProcess(args, own(
 /** Runs the command in its own process. */
 const sluiceProcess = (args: string[], env = {}, input = '') => runProcess(args, own(env), input)
 
-describe('sluice check', () => {
+describe('npx sluicegate check', () => {
   it("summarizes the project's config", async () => {
     const { code, stdout } = await sluiceProcess(['check'])
     expect(code).toBe(0)
@@ -215,7 +215,7 @@ describe('sluice check', () => {
   })
 })
 
-describe('sluice keys create', () => {
+describe('npx sluicegate keys create', () => {
   it('stores only the digest of a key, and prints the key once, alone on standard output', async () => {
     const redis = await startRedis('embedded')
     const bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0, deadlineMs: PATIENT_MS })
@@ -305,11 +305,11 @@ describe('an administration command', () => {
     await redis?.close()
   })
   const env = () => ({ UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: 't' })
-  const asked = (args: string[], input = '') => sluice(args, env(), input)
-  const askedProcess = (args: string[], input = '') => sluiceProcess(args, env(), input)
+  const runOnStore = (args: string[], input = '') => sluice(args, env(), input)
+  const runProcessOnStore = (args: string[], input = '') => sluiceProcess(args, env(), input)
 
   it('prints one JSON document on standard output and nothing else', async () => {
-    const made = await askedProcess([
+    const made = await runProcessOnStore([
       'keys',
       'create',
       '--consumer',
@@ -325,7 +325,7 @@ describe('an administration command', () => {
     expect(consumerOfApiKey(key)).toBe('acme')
 
     // The command reads the key from standard input, for example from a secret store.
-    const expired = await askedProcess(['keys', 'expire', '-', '24h', '--json'], `${key}\n`)
+    const expired = await runProcessOnStore(['keys', 'expire', '-', '24h', '--json'], `${key}\n`)
     expect(JSON.parse(expired.stdout)).toMatchObject({ id })
     const changed = [
       'consumers',
@@ -338,16 +338,16 @@ describe('an administration command', () => {
       '24h',
       '--json',
     ]
-    expect(JSON.parse((await asked(changed)).stdout)).toMatchObject({
-      ...{ consumer: 'acme', rule: 'consumer-minute', limit: 7, standing: 'applies' },
+    expect(JSON.parse((await runOnStore(changed)).stdout)).toMatchObject({
+      ...{ consumer: 'acme', rule: 'consumer-minute', limit: 7, status: 'applies' },
     })
-    const shown = await asked(['consumers', 'show', 'acme', '--json'])
+    const shown = await runOnStore(['consumers', 'show', 'acme', '--json'])
     expect(JSON.parse(shown.stdout)).toMatchObject({ keys: [{ id, label: 'ci' }], overrides: [{ limit: 7 }] })
     expect(shown.stdout).not.toContain(key.slice(-36))
-    const peeked = await askedProcess(['limits', 'peek', '--consumer', 'acme', '--json'])
+    const peeked = await runProcessOnStore(['limits', 'peek', '--consumer', 'acme', '--json'])
     expect(JSON.parse(peeked.stdout).rules[1]).toMatchObject({ rule: 'consumer-minute', remaining: 7 })
     expect(JSON.parse(peeked.stdout).isKnown).toBe(true)
-    const misspelled = (await askedProcess(['limits', 'peek', '--consumer', 'acmee'])).stdout.split('\n')
+    const misspelled = (await runProcessOnStore(['limits', 'peek', '--consumer', 'acmee'])).stdout.split('\n')
     expect(misspelled).toContain(
       "The store has no key and no setting of consumer 'acmee'. Did you mean 'acme'?",
     )
@@ -357,21 +357,21 @@ describe('an administration command', () => {
   })
 
   it('lists consumers in columns', async () => {
-    const { stdout } = await askedProcess(['consumers', 'list'])
+    const { stdout } = await runProcessOnStore(['consumers', 'list'])
     expect(stdout).toMatch(
       /^CONSUMER {2}PLAN {7}KEYS {2}OVERRIDES {8}BLOCKED \(UTC\)\nacme {6}\(default\) {2}1 {5}consumer-minute\n$/,
     )
   })
 
   it('needs --yes for a destructive change without a terminal', async () => {
-    const refused = await askedProcess(['consumers', 'remove', 'acme'])
+    const refused = await runProcessOnStore(['consumers', 'remove', 'acme'])
     expect([refused.code, refused.stdout]).toEqual([2, ''])
     expect(refused.stderr).toBe(
       "Remove consumer 'acme', with 1 key? There is no terminal to confirm this on. Add --yes to proceed.\n",
     )
-    const done = await asked(['consumers', 'remove', 'acme', '--yes'])
+    const done = await runOnStore(['consumers', 'remove', 'acme', '--yes'])
     expect([done.code, done.stdout]).toEqual([0, "Consumer 'acme' is removed, with 1 key.\n"])
-    const gone = await asked(['consumers', 'show', 'acme'])
+    const gone = await runOnStore(['consumers', 'show', 'acme'])
     expect([gone.code, gone.stdout, gone.stderr]).toEqual([
       1,
       '',
@@ -380,24 +380,24 @@ describe('an administration command', () => {
   })
 
   it('reports a block that already exists, and a change that has no effect', async () => {
-    await asked(['consumers', 'block', 'slow', '--reason', 'did not pay', '--yes'])
-    const again = await asked(['consumers', 'block', 'slow', '--yes'])
+    await runOnStore(['consumers', 'block', 'slow', '--reason', 'did not pay', '--yes'])
+    const again = await runOnStore(['consumers', 'block', 'slow', '--yes'])
     expect([again.code, again.stdout]).toEqual([
       0,
       expect.stringMatching(
         /^Consumer 'slow' is already blocked, since 20[\d-]+ [\d:]+ UTC, by \S+: did not pay\.\n$/,
       ),
     ])
-    const unknown = await asked(['consumers', 'unblock', 'nobody'])
+    const unknown = await runOnStore(['consumers', 'unblock', 'nobody'])
     expect([unknown.code, unknown.stdout]).toEqual([1, ''])
-    const none = await asked(['consumers', 'set', 'nobody', '--no-plan'])
+    const none = await runOnStore(['consumers', 'set', 'nobody', '--no-plan'])
     expect([none.code, none.stdout, none.stderr]).toEqual([
       0,
       "Consumer 'nobody' already has no plan of its own.\n",
       '',
     ])
-    expect((await asked(['consumers', 'list'])).stdout).not.toContain('nobody')
-    await asked(['consumers', 'remove', 'slow', '--yes'])
+    expect((await runOnStore(['consumers', 'list'])).stdout).not.toContain('nobody')
+    await runOnStore(['consumers', 'remove', 'slow', '--yes'])
   })
 
   it.each([
@@ -412,7 +412,7 @@ describe('an administration command', () => {
   })
 
   it('does not repeat arguments that may be keys', async () => {
-    const { code, stderr } = await askedProcess([
+    const { code, stderr } = await runProcessOnStore([
       'keys',
       'revoke',
       'the-first-of-two-keys',
@@ -428,25 +428,25 @@ describe('an administration command', () => {
       SLUICE_ENVIRONMENT: 'test',
     })
     expect(stdout).toMatch(/^slk_test_acme_/)
-    const listed = await asked(['keys', 'list', '--env', 'live'])
+    const listed = await runOnStore(['keys', 'list', '--env', 'live'])
     expect([listed.code, listed.stdout]).toEqual([
       0,
       "There are no keys in environment 'live'. To list the keys of another environment, use --env <name>.\n",
     ])
-    const elsewhere = await asked(['keys', 'list', '--consumer', 'acme', '--env', 'other'])
+    const elsewhere = await runOnStore(['keys', 'list', '--consumer', 'acme', '--env', 'other'])
     expect(elsewhere.stdout).toContain("There are no keys of consumer 'acme' in environment 'other'.")
-    const misspelled = await asked(['keys', 'list', '--consumer', 'acmx', '--env', 'test'])
+    const misspelled = await runOnStore(['keys', 'list', '--consumer', 'acmx', '--env', 'test'])
     expect(misspelled.stdout).toContain(
       "There are no keys of consumer 'acmx' in environment 'test'. Did you mean 'acme'?",
     )
-    const unknown = await asked(['keys', 'revoke', 'acmx/0f3a9c1d2b4e', '--env', 'test'])
+    const unknown = await runOnStore(['keys', 'revoke', 'acmx/0f3a9c1d2b4e', '--env', 'test'])
     expect([unknown.code, unknown.stderr]).toEqual([
       1,
       expect.stringContaining(
         "There is no key with this ID, and no such key was imported. Did you mean 'acme'?",
       ),
     ])
-    const wrong = await asked(['keys', 'list', '--env', 'Live!'])
+    const wrong = await runOnStore(['keys', 'list', '--env', 'Live!'])
     expect([wrong.code, wrong.stderr]).toEqual([
       2,
       expect.stringContaining("--env: 'Live!' is not an environment name. Use 1 to 16"),
@@ -454,19 +454,28 @@ describe('an administration command', () => {
   })
 
   it('changes the switches of the given environment, and of no other', async () => {
-    const switched = await askedProcess(['switch', 'kill', 'on', '--env', 'staging', '--yes', '--for', '10m'])
+    const switched = await runProcessOnStore([
+      'switch',
+      'kill',
+      'on',
+      '--env',
+      'staging',
+      '--yes',
+      '--for',
+      '10m',
+    ])
     expect([switched.code, switched.stdout]).toEqual([
       0,
       expect.stringMatching(/^The kill switch is ON.* This is environment 'staging'\.\n$/),
     ])
-    expect((await asked(['switch'])).stdout).toMatch(/^The kill switch is off/)
-    expect(JSON.parse((await asked(['switch', '--env', 'staging', '--json'])).stdout)).toMatchObject({
-      kill: { standing: 'applies' },
+    expect((await runOnStore(['switch'])).stdout).toMatch(/^The kill switch is off/)
+    expect(JSON.parse((await runOnStore(['switch', '--env', 'staging', '--json'])).stdout)).toMatchObject({
+      kill: { status: 'applies' },
     })
-    const taken = await asked(['switch', 'kill', 'off', '--env', 'staging', '--json'])
+    const taken = await runOnStore(['switch', 'kill', 'off', '--env', 'staging', '--json'])
     expect([taken.code, JSON.parse(taken.stdout)]).toMatchObject([0, { kill: null }])
     // An option before the subcommand would be ambiguous, so it is refused.
-    expect((await asked(['switch', '--env', 'staging', 'kill', 'on', '--yes'])).code).toBe(2)
+    expect((await runOnStore(['switch', '--env', 'staging', 'kill', 'on', '--yes'])).code).toBe(2)
   })
 
   it('explains a request without a store, and shows its cost', async () => {
@@ -493,7 +502,7 @@ describe('an administration command', () => {
   })
 })
 
-describe('sluice stats', () => {
+describe('npx sluicegate stats', () => {
   it('prints the counters of the store as text, as JSON, and for Prometheus', async () => {
     const redis = await startRedis('embedded')
     const bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0, deadlineMs: PATIENT_MS })
@@ -533,7 +542,7 @@ describe('sluice stats', () => {
   })
 })
 
-describe('sluice bridge', () => {
+describe('npx sluicegate bridge', () => {
   it.each([
     [2, [], /^No Redis is set\. Use --redis/],
     [2, ['--redis', 'redis://127.0.0.1:6379'], /^No token is set\. Use --token/],
@@ -575,7 +584,7 @@ describe('sluice bridge', () => {
   })
 })
 
-describe('sluice start', () => {
+describe('npx sluicegate start', () => {
   // Processes that a failed test has left running.
   const running: ChildProcess[] = []
   afterEach(() => {

@@ -3,7 +3,7 @@ import { request } from 'node:http'
 import { gunzipSync } from 'node:zlib'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
 import { afterEach, expect, it } from 'vitest'
-import { behindEdge } from '../../src/node/start/edge.ts'
+import { wrapInEdge } from '../../src/node/start/edge.ts'
 
 let miniflare: Miniflare | undefined
 afterEach(() => miniflare?.dispose())
@@ -28,7 +28,7 @@ const FORMS = {
 
 it.each(Object.entries(FORMS))('sends only encodings that the client accepts, with %s', async (_, script) => {
   const options = {
-    modules: behindEdge(script),
+    modules: wrapInEdge(script),
     compatibilityDate: '2026-10-01',
     bindings: { NAME: 'bound' },
     cf: false,

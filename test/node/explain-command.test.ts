@@ -1,4 +1,4 @@
-/** `sluice explain`: the records that it reads from the store, its hints, and its JSON document. */
+/** `npx sluicegate explain`: the records that it reads from the store, its hints, and its JSON document. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { runInProcess } from '../support/command-line.ts'
@@ -11,7 +11,7 @@ const documentOf = async (args: string[], env = {}) =>
 
 const ADDRESS = ['--address', '192.0.2.7']
 
-describe('sluice explain', () => {
+describe('npx sluicegate explain', () => {
   it('suggests options if no credential is given', async () => {
     const { code, stdout } = await explained([])
     expect(code).toBe(0)
@@ -72,7 +72,7 @@ describe('sluice explain', () => {
   })
 })
 
-describe('sluice explain, with a store', () => {
+describe('npx sluicegate explain, with a store', () => {
   let redis: TestRedis
   let bridge: Bridge
   beforeAll(async () => {

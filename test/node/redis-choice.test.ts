@@ -1,10 +1,10 @@
 import { expect, it } from 'vitest'
 import { startGuardian } from '../../src/node/start/guardian.ts'
-import { takeRedis } from '../../src/node/start/redis.ts'
+import { startRedis } from '../../src/node/start/redis.ts'
 
 it('a configured Redis URL is used unchanged, and described without its password', async () => {
   const guardian = startGuardian()
-  const redis = await takeRedis('rediss://user:very-secret@redis.example:6380/2', {
+  const redis = await startRedis('rediss://user:very-secret@redis.example:6380/2', {
     guardian,
     directory: '/nowhere',
   })

@@ -1,10 +1,10 @@
 /** Clients of node-redis, which are cheap to create. */
 import { expect, it } from 'vitest'
-import { redisClient } from '../../src/node/rest-bridge/redis-client.ts'
+import { createRedisClient } from '../../src/node/rest-bridge/redis-client.ts'
 
 it('the class with all commands is built once, and clients with different options share it', () => {
-  const one = redisClient({ url: 'redis://127.0.0.1:1' })
-  const other = redisClient({ url: 'redis://user:secret@127.0.0.1:2/3', disableOfflineQueue: true })
+  const one = createRedisClient({ url: 'redis://127.0.0.1:1' })
+  const other = createRedisClient({ url: 'redis://user:secret@127.0.0.1:2/3', disableOfflineQueue: true })
   expect(Object.getPrototypeOf(one)).toBe(Object.getPrototypeOf(other))
   expect(one.options).toMatchObject({ RESP: 2, socket: { host: '127.0.0.1', port: 1 } })
   expect(one.options.username).toBeUndefined()

@@ -55,9 +55,9 @@ describeOnCluster('the bridge', start => {
     expect(bridge.isCluster).toBe(true)
     const args = ['bridge', '--redis', cluster.url, '--token', TOKEN, '--port', '0']
     const child = spawn(process.execPath, [SLUICE, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
-    const [said] = await once(child.stdout, 'data')
+    const [output] = await once(child.stdout, 'data')
     child.kill()
-    expect(String(said)).toMatch(
+    expect(String(output)).toMatch(
       /^The bridge is ready on http:\/\/127\.0\.0\.1:\d+, in front of a cluster\n$/,
     )
   })
@@ -470,7 +470,7 @@ describeOnCluster('the bridge', start => {
     // A bridge that starts now finds the other nodes.
     const redisUrl = (await nodesOf(C))[0].url
     const lines: string[] = []
-    const late = await startBridge({ redisUrl, token: TOKEN, port: 0, say: line => lines.push(line) })
+    const late = await startBridge({ redisUrl, token: TOKEN, port: 0, log: line => lines.push(line) })
     const { host } = new URL(gone.url)
     const lost = new RegExp(
       `^Redis at ${host} does not answer: .*\\. Until it is back, the bridge answers commands on its keys with 503\\.$`,

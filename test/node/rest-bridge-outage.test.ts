@@ -96,9 +96,9 @@ describe.skipIf(!hasRedisServer)(title, () => {
       token: TOKEN,
       port: 0,
       deadlineMs: DEADLINE_MS,
-      say: line => lines.push(line),
+      log: line => lines.push(line),
     })
-    const says = (...expected: RegExp[]) =>
+    const expectLines = (...expected: RegExp[]) =>
       expect.poll(() => lines, PATIENT).toEqual(expected.map(line => expect.stringMatching(line)))
     const [back, lost] = [/^Redis is back after \d+ s\.$/, `Redis at ${socket} does not answer: `]
     try {
@@ -106,16 +106,16 @@ describe.skipIf(!hasRedisServer)(title, () => {
       const gone = new RegExp(
         `^${lost}.*(closed|ECONN|ENOENT|EPIPE).*\\. Until it is back, the bridge answers every command with 503\\.$`,
       )
-      await says(gone)
+      await expectLines(gone)
       startServer()
-      await says(gone, back)
+      await expectLines(gone, back)
       server.kill('SIGSTOP')
       const late = new RegExp(
         `^${lost}no reply within 0\\.3 s\\. Until it is back, the bridge answers every command with 504\\.$`,
       )
-      await says(gone, back, late)
+      await expectLines(gone, back, late)
       server.kill('SIGCONT')
-      await says(gone, back, late, back)
+      await expectLines(gone, back, late, back)
     } finally {
       await watching.close()
     }

@@ -66,12 +66,14 @@ it.each([
 it('the bridge checks Redis at most once per second, however many health requests arrive', async () => {
   const outage = vi.spyOn(RedisServer.prototype, 'outage')
   const now = performance.now() + 60_000
-  const asked = async (at: number) => {
+  const checksUntil = async (at: number) => {
     vi.spyOn(performance, 'now').mockReturnValue(at)
     const replies = await Promise.all(Array.from({ length: 50 }, () => fetch(`${bridge.url}/health`)))
     expect(new Set(replies.map(({ status }) => status))).toEqual(new Set([200]))
     return outage.mock.calls.length
   }
-  expect([await asked(now), await asked(now + 1000), await asked(now + 1001)]).toEqual([1, 1, 2])
+  expect([await checksUntil(now), await checksUntil(now + 1000), await checksUntil(now + 1001)]).toEqual([
+    1, 1, 2,
+  ])
   expect(compare).not.toHaveBeenCalled()
 })

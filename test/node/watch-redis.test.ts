@@ -55,12 +55,12 @@ it('on a cluster, the line says that only the keys of this node are affected', a
 
 it('watching can be stopped, also during a check', async () => {
   const { promise, resolve } = Promise.withResolvers<Outage[]>()
-  const say = vi.fn()
+  const log = vi.fn()
   const outages = vi.fn(() => promise)
   const pause = vi.fn(() => Promise.resolve())
-  watchRedis({ isCluster: false, outages }, say, { pause })()
+  watchRedis({ isCluster: false, outages }, log, { pause })()
   resolve([GONE])
   await promise
   await Promise.resolve()
-  expect([say, outages, pause].map(({ mock }) => mock.calls.length)).toEqual([0, 1, 0])
+  expect([log, outages, pause].map(({ mock }) => mock.calls.length)).toEqual([0, 1, 0])
 })

@@ -3,12 +3,12 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
-import { limiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
+import { createLimiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import { consumersCommand } from '../../src/node/cli/consumers.ts'
 import { limitsCommand } from '../../src/node/cli/limits.ts'
 import { switchCommand } from '../../src/node/cli/switch.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { adminStore } from '../../src/ops/admin-store.ts'
+import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { PATIENT_MS } from '../support/patience.ts'
@@ -90,7 +90,7 @@ it('a reset lists the rules that it has reset, and those that it has not', async
 
 it('peek shows no reset time for requests in flight', async () => {
   const store = upstashStore({ url: bridge.url, token: 't', deadlineMs: PATIENT_MS, keyLocking: false })
-  const limiter = limiterOnStore(checkedConfig(INPUT), store)
+  const limiter = createLimiterOnStore(checkedConfig(INPUT), store)
   await using _slot = await limiter.limit('exports')
   const [, row, note] = (await run('limits', 'peek', 'exports')).split('\n')
   expect(row).toMatch(/^tasks +enforce +1 at once +no +0 +when they end +when one ends$/)
@@ -111,7 +111,7 @@ it('peek shows when a rule counts, and shows a burst only if the rule has one', 
 })
 
 it('peek at a consumer names the other plans of its keys', async () => {
-  const store = adminStore({ url: bridge.url, token: 't' })
+  const store = createAdminStore({ url: bridge.url, token: 't' })
   await createKey(store, { consumer: 'acme', plan: 'pro' })
   await createKey(store, { consumer: 'acme', plan: 'free' })
   const note =
@@ -128,12 +128,12 @@ it('all commands show overrides in the same form, with a burst only if the rule 
   )
   const removal = ['override', 'acme', 'minute', '--remove', '--yes', '--json']
   const shown = async () => JSON.parse(await run('consumers', 'show', 'acme', '--json')).overrides
-  const standing = { until: null, at: expect.any(String), by: 'ops, night', standing: 'applies' }
+  const shared = { until: null, at: expect.any(String), by: 'ops, night', status: 'applies' }
   const left = [
-    { rule: 'steady', limit: 8, burst: 20, ...standing },
-    { rule: 'queue', limit: 8, queue: 5, ...standing },
+    { rule: 'steady', limit: 8, burst: 20, ...shared },
+    { rule: 'queue', limit: 8, queue: 5, ...shared },
   ]
-  expect(await shown()).toEqual([{ rule: 'minute', limit: 8, ...standing }, ...left])
+  expect(await shown()).toEqual([{ rule: 'minute', limit: 8, ...shared }, ...left])
   expect(JSON.parse(await run('consumers', ...removal))).toEqual({
     ...{ consumer: 'acme', plan: null, blockedAt: null },
     overrides: left,
@@ -182,11 +182,11 @@ it.each([
     "Consumer 'acme' has no override of rule 'steady': nothing was changed.",
   ],
   [['consumers', 'set', 'acme', '--plan', 'pro'], "Consumer 'acme' is already on plan 'pro'."],
-] as const)('%j succeeds if there is nothing to change, and says so', async ([group, ...args], said) => {
+] as const)('%j succeeds if there is nothing to change, and says so', async ([group, ...args], message) => {
   await redis.connection.send(['FLUSHALL'])
   await runWithErrors('consumers', 'set', 'acme', '--plan', 'pro')
   const before = await redis.connection.send(['KEYS', '*'])
-  expect(await runWithErrors(group, ...args)).toEqual([said, ''])
+  expect(await runWithErrors(group, ...args)).toEqual([message, ''])
   expect(await redis.connection.send(['KEYS', '*'])).toEqual(before)
 })
 
@@ -222,7 +222,7 @@ it('limits peek names the other rules that can refuse a consumer, grouped by wha
 const KEY = 'sluice:{switches}'
 const OPS = { at: new Date('2026-11-21T06:00:00.000Z'), by: 'ops' }
 
-describe('sluice switch', () => {
+describe('npx sluicegate switch', () => {
   beforeEach(async () => void (await redis.connection.send(['FLUSHALL'])))
 
   const run = (...args: string[]) => runWithErrors('switch', ...args)
@@ -281,7 +281,7 @@ describe('sluice switch', () => {
           mode: 'shadow',
           by: 'ops',
           config: { mode: 'enforce', share: 1 },
-          standing: 'applies',
+          status: 'applies',
         },
         { rule: 'slow', share: 0.25, config: { mode: 'enforce', share: 0.1 } },
         { rule: 'none', mode: 'enforce', config: { mode: 'off' } },
@@ -297,8 +297,8 @@ describe('sluice switch', () => {
   })
 
   it('accepts --yes for a rule, although it asks for no confirmation', async () => {
-    const [said] = await run('rule', 'minute', 'off', '--yes', ...ops)
-    expect(said).toMatch(/^Rule 'minute' is switched to off/)
+    const [output] = await run('rule', 'minute', 'off', '--yes', ...ops)
+    expect(output).toMatch(/^Rule 'minute' is switched to off/)
     expect((await run('rule', 'minute', 'reset', '--yes'))[0]).toBe("Rule 'minute' follows the config again.")
   })
 
@@ -312,8 +312,8 @@ describe('sluice switch', () => {
     )
     expect(shown).toMatch(/^minute +off .* 1970-01-01 00:00 \(ended\) +ended$/m)
     expect(shown).toMatch(/^gone +off .* no end +no effect: the config has no such rule$/m)
-    const { kill: told, rules: all } = JSON.parse((await run('--json'))[0])
-    expect([told.standing, ...all.map(({ standing }: { standing: string }) => standing)]).toEqual([
+    const { kill: killSwitch, rules: all } = JSON.parse((await run('--json'))[0])
+    expect([killSwitch.status, ...all.map(({ status }: { status: string }) => status)]).toEqual([
       'over',
       'over',
       'rule-gone',

@@ -208,26 +208,26 @@ describeOnCluster('the cost that explain prints', start => {
 
 async function explained(
   input: Partial<ConfigInput> & Pick<ConfigInput, 'rules'>,
-  asked: { consumer?: string; key?: string },
+  caller: { consumer?: string; key?: string },
 ) {
   const config = { ...configOf(input), input: { rules: input.rules } }
-  return await explain(config, { method: 'GET', path: '/', address, ...asked })
+  return await explain(config, { method: 'GET', path: '/', address, ...caller })
 }
 
 /** Compares the sum and each command. If `explain` prints alternatives such as `a or b`, only the sum is compared. */
 function expectWithin(
   { requests, commands }: { requests: number; commands: Record<string, number> },
   httpRequests: number,
-  told: CommandCounts,
+  reported: CommandCounts,
 ): void {
   expect(requests).toBe(httpRequests)
   const sum = Object.values(commands).reduce((a, b) => a + b, 0)
-  expect(sum, JSON.stringify(commands)).toBeGreaterThanOrEqual(told.least)
-  expect(sum, JSON.stringify(commands)).toBeLessThanOrEqual(told.most)
-  if (told.commands.some(({ command }) => / or /.test(command))) return
-  for (const { command, least, most } of told.commands) {
+  expect(sum, JSON.stringify(commands)).toBeGreaterThanOrEqual(reported.least)
+  expect(sum, JSON.stringify(commands)).toBeLessThanOrEqual(reported.most)
+  if (reported.commands.some(({ command }) => / or /.test(command))) return
+  for (const { command, least, most } of reported.commands) {
     if (least === most) expect(commands[command.toLowerCase()], command).toBe(least)
   }
-  const names = told.commands.map(({ command }) => command.toLowerCase())
+  const names = reported.commands.map(({ command }) => command.toLowerCase())
   expect(Object.keys(commands).filter(name => !names.includes(name))).toEqual([])
 }

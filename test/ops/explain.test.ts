@@ -37,19 +37,19 @@ const INPUT: Partial<ConfigInput> & Pick<ConfigInput, 'rules'> = {
   block: { addresses: ['192.0.2.66'], countries: ['XX'] },
 }
 const config = (input = INPUT) => ({ ...configOf(input), input: { rules: input.rules } })
-const ask = (path: string, asked: Partial<ExplainInput> = {}) =>
-  explain(config(), { method: 'GET', path, ...asked })
+const explainRequest = (path: string, request: Partial<ExplainInput> = {}) =>
+  explain(config(), { method: 'GET', path, ...request })
 
 /** The reason why a rule does not apply, by rule. Undefined if it applies. */
-const reasons = ({ rules }: Awaited<ReturnType<typeof ask>>) =>
+const reasons = ({ rules }: Awaited<ReturnType<typeof explainRequest>>) =>
   Object.fromEntries(rules.map(rule => [rule.name, rule.applies ? undefined : rule.because]))
 
 it('accepts the country and the network in the form that Cloudflare reports', async () => {
   const input = { rules: [{ name: 'network', by: ['country', 'asn'], ...numbers } satisfies RuleInput] }
-  const asked = { method: 'GET', path: '/', country: 'DE', asn: '64496', consumer: 'acme' }
-  const { rules } = await explain(config(input), asked)
+  const request = { method: 'GET', path: '/', country: 'DE', asn: '64496', consumer: 'acme' }
+  const { rules } = await explain(config(input), request)
   expect(rules).toMatchObject([{ applies: true, key: 'sluice:{x:country=DE,asn=64496}:state' }])
-  await expect(explain(config(input), { ...asked, asn: 'x' })).rejects.toThrow(
+  await expect(explain(config(input), { ...request, asn: 'x' })).rejects.toThrow(
     '--asn is not a number. Use a number such as 64496.',
   )
 })
@@ -57,8 +57,8 @@ it('accepts the country and the network in the form that Cloudflare reports', as
 it('runs no hooks, lists them, and accepts the consumer that a hook would name', async () => {
   const identify = vi.fn(() => 'alice')
   const input = { rules: RULES.slice(0, 1), hooks: { identify, cost: () => 7 } }
-  const asked = { method: 'GET', path: '/', consumer: 'identify~alice' }
-  const explanation = await explain(config(input), asked)
+  const request = { method: 'GET', path: '/', consumer: 'identify~alice' }
+  const explanation = await explain(config(input), request)
   expect(explanation).toMatchObject({
     hooks: ['identify', 'cost'],
     caller: { method: 'identify', consumer: 'identify~alice', plan: 'free' },
@@ -69,8 +69,8 @@ it('runs no hooks, lists them, and accepts the consumer that a hook would name',
 
 it('shows the key in which a rule counts requests in flight', async () => {
   const rules: RuleInput[] = [{ name: 'in-flight', by, algorithm: 'concurrency', limit: 3 }]
-  const asked = { method: 'GET', path: '/', consumer: 'acme' }
-  const explanation = await explain(config({ rules }), asked)
+  const request = { method: 'GET', path: '/', consumer: 'acme' }
+  const explanation = await explain(config({ rules }), request)
   expect(explanation.rules).toMatchObject([{ allows: '3 at once' }])
   expect(explanation.rules).toMatchObject([
     { key: expect.stringMatching(/^sluice:{c:acme}:state:held:\w+$/) },
@@ -122,21 +122,21 @@ describe('the class of a request', () => {
     ['has none on a route without limits', '/free/x', {}, { name: 'rest', shedBy: null }],
     ['has none for an allowed consumer', '/', { consumer: 'boss' }, { name: 'rest', shedBy: null }],
   ])('%s', async (_, path, more, expected) => {
-    const asked = { method: 'GET', path, consumer: 'acme', ...more }
-    const explanation = await explain(config({ ...INPUT, shedding }), asked)
+    const request = { method: 'GET', path, consumer: 'acme', ...more }
+    const explanation = await explain(config({ ...INPUT, shedding }), request)
     expect(explanation.trafficClass).toEqual(expected)
   })
 })
 
 describe('a request of a consumer', () => {
   it('has its route, the accepted credentials, and each rule that counts it', async () => {
-    const asked = {
+    const request = {
       consumer: 'acme',
       address: '192.0.2.7',
       country: 'DE',
       headers: [['x-tenant', 'a b']] as const,
     }
-    const explanation = await ask('/reports/7?x=1', asked)
+    const explanation = await explainRequest('/reports/7?x=1', request)
     expect(explanation).toMatchObject({
       url: 'https://gateway.example/reports/7?x=1',
       route: { name: 'reports', cost: 3, limits: true },
@@ -158,7 +158,7 @@ describe('a request of a consumer', () => {
   })
 
   it('has the reason why each other rule does not apply', async () => {
-    expect(reasons(await ask('/elsewhere', { consumer: 'acme' }))).toEqual({
+    expect(reasons(await explainRequest('/elsewhere', { consumer: 'acme' }))).toEqual({
       posts: 'method: only POST',
       host: 'host: gateway.example does not match api.*',
       path: 'path: /elsewhere does not match /reports/*',
@@ -167,19 +167,23 @@ describe('a request of a consumer', () => {
       strangers: 'only for callers without a credential',
       off: "mode: 'off'",
     })
-    expect(reasons(await ask('/elsewhere', { consumer: 'acme', host: 'api.example.com' }))).toMatchObject({
+    expect(
+      reasons(await explainRequest('/elsewhere', { consumer: 'acme', host: 'api.example.com' })),
+    ).toMatchObject({
       host: 'path: /elsewhere does not match /x/*',
     })
-    const onPro = await ask('/', { consumer: 'acme', plan: 'pro' })
+    const onPro = await explainRequest('/', { consumer: 'acme', plan: 'pro' })
     expect(onPro.rules.find(({ name }) => name === 'rows')).toMatchObject({ applies: true, limit: 99 })
-    expect(reasons(await ask('/', { consumer: 'acme', plan: 'gold' })).rows).toBe(
+    expect(reasons(await explainRequest('/', { consumer: 'acme', plan: 'gold' })).rows).toBe(
       'not for plan gold, only for free, pro',
     )
-    expect(reasons(await ask('/free/x', { consumer: 'acme' })).all).toBe('the route free has limits: false')
-    expect(reasons(await ask('/', { consumer: 'acme', address: '10.1.2.3' })).all).toMatch(
+    expect(reasons(await explainRequest('/free/x', { consumer: 'acme' })).all).toBe(
+      'the route free has limits: false',
+    )
+    expect(reasons(await explainRequest('/', { consumer: 'acme', address: '10.1.2.3' })).all).toMatch(
       /in allow\.addresses/,
     )
-    const boss = reasons(await ask('/', { consumer: 'boss' }))
+    const boss = reasons(await explainRequest('/', { consumer: 'boss' }))
     expect([boss.all, boss.guesses]).toEqual(['boss is in allow.consumers', undefined])
   })
 
@@ -192,33 +196,33 @@ describe('a request of a consumer', () => {
 
 describe('a request with a credential', () => {
   it('belongs to the consumer of the API key, if the route accepts API keys', async () => {
-    const { caller } = await ask('/', { key: mintApiKey('acme') })
+    const { caller } = await explainRequest('/', { key: mintApiKey('acme') })
     expect(caller).toMatchObject({ method: 'api-key', consumer: 'acme' })
-    expect(await ask('/partners', { key: mintApiKey('acme') })).toMatchObject({
+    expect(await explainRequest('/partners', { key: mintApiKey('acme') })).toMatchObject({
       refusal: {
         status: 401,
         reason: 'this kind of credential is not accepted here; accepted here: opaque-key',
       },
     })
-    expect((await ask('/partners', { consumer: 'acme' })).caller.method).toBe('opaque-key')
+    expect((await explainRequest('/partners', { consumer: 'acme' })).caller.method).toBe('opaque-key')
   })
 
   it('that is an opaque key has no known consumer, because only the store knows whose key it is', async () => {
-    const { caller, cost } = await ask('/', { key: 'partner-key-of-before' })
+    const { caller, cost } = await explainRequest('/', { key: 'partner-key-of-before' })
     expect(caller).toMatchObject({ method: 'opaque-key', consumer: '?' })
     expect(cost.admitted!.commands).toContainEqual({ command: 'GET', least: 1, most: 1 })
   })
 
   it('that is malformed is refused without the store, and its text is not repeated', async () => {
     const key = `${mintApiKey('acme')}x`
-    const explanation = await ask('/', { key })
+    const explanation = await explainRequest('/', { key })
     expect(explanation).toMatchObject({
       refusal: { status: 401, reason: expect.stringContaining('malformed') },
       cost: { httpRequests: 0, admitted: { least: 0, most: 0 } },
     })
     expect(JSON.stringify(explanation)).not.toContain(key.slice(-20))
-    for (const asked of [{ key: 'line\nbreak' }, { token: 'secret-no-token' }, { method: 'bad method' }]) {
-      const error = await ask('/', asked).catch(error => error)
+    for (const request of [{ key: 'line\nbreak' }, { token: 'secret-no-token' }, { method: 'bad method' }]) {
+      const error = await explainRequest('/', request).catch(error => error)
       expect(error).toMatchObject({ kind: 'usage' })
       expect(error.message).not.toMatch(/line|secret/)
     }
@@ -229,17 +233,17 @@ describe('a request with a credential', () => {
     const text = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url')
     const tokenOf = (more: object) => `${text({ alg: 'none' })}.${text({ ...claims, ...more })}.`
     const token = tokenOf({})
-    expect((await ask('/', { token })).refusal).toMatchObject({ status: 401 })
+    expect((await explainRequest('/', { token })).refusal).toMatchObject({ status: 401 })
     // The variable with the secret is not set, and not needed.
     const auth0 = jwt({
       ...{ secret: 'AUTH0_SECRET', algorithms: ['HS256'], issuer: claims.iss, audience: 'api' },
       ...{ claims: { consumer: 'sub', plan: 'tier' }, plans: { gold: 'pro' } },
     })
     const rules = [...RULES, { name: 'tier', by: ['claim:tier'], ...numbers } as RuleInput]
-    const taking = config({ ...INPUT, rules, credentials: { ...INPUT.credentials, jwt: { auth0 } } })
+    const acceptingTokens = config({ ...INPUT, rules, credentials: { ...INPUT.credentials, jwt: { auth0 } } })
     const consumer = 'auth0~user|1'
-    for (const asked of [{ token }, { consumer, plan: 'pro' }]) {
-      const explanation = await explain(taking, { method: 'GET', path: '/', ...asked })
+    for (const request of [{ token }, { consumer, plan: 'pro' }]) {
+      const explanation = await explain(acceptingTokens, { method: 'GET', path: '/', ...request })
       expect(explanation.caller).toMatchObject({ method: 'auth0', consumer: 'auth0~user%7C1', plan: 'pro' })
       expect(explanation.rules[0]).toMatchObject({ key: 'sluice:{c:auth0~user%7C1}:state' })
       expect(reasons(explanation).guesses).toBe(
@@ -247,17 +251,17 @@ describe('a request with a credential', () => {
       )
     }
     for (const more of [{ exp: 1 }, { exp: undefined }, { aud: 'other' }, { nbf: 4e9 }, { sub: '' }]) {
-      const bad = await explain(taking, { method: 'GET', path: '/', token: tokenOf(more) })
+      const bad = await explain(acceptingTokens, { method: 'GET', path: '/', token: tokenOf(more) })
       expect(bad.refusal, JSON.stringify(more)).toMatchObject({ status: 401 })
     }
-    const { rules: counted } = await explain(taking, { method: 'GET', path: '/', token })
+    const { rules: counted } = await explain(acceptingTokens, { method: 'GET', path: '/', token })
     expect(counted.at(-1)).toMatchObject({ key: 'sluice:{x:claim.auth0.tier=gold}:state' })
   })
 })
 
 describe('a request without a credential', () => {
   it('is accepted where anonymous callers are, under the rules that can count it', async () => {
-    const explanation = await ask('/open', { address: '2001:db8::1' })
+    const explanation = await explainRequest('/open', { address: '2001:db8::1' })
     expect(explanation.caller).toEqual({ method: 'anonymous', address: '2001:db8:0:0::/64' })
     expect(reasons(explanation)).toMatchObject({
       all: 'the caller has no consumer',
@@ -274,8 +278,8 @@ describe('a request without a credential', () => {
     ['/open', { address: '192.0.2.66' }, 403, "the client's address is in the block list of the config"],
     ['/open', { country: 'XX' }, 403, "the client's country is in the block list of the config"],
     ['/_sluice/x', { consumer: 'acme' }, 404, 'paths under /_sluice/ never reach the origin'],
-  ])('at %s with %j is refused: %i', async (path, asked, status, reason) => {
-    const explanation = await ask(path, asked)
+  ])('at %s with %j is refused: %i', async (path, request, status, reason) => {
+    const explanation = await explainRequest(path, request)
     expect(explanation.refusal).toEqual({ status, reason })
     expect(explanation.rules.every(({ applies }) => !applies)).toBe(true)
   })
@@ -285,7 +289,7 @@ describe('a request without a credential', () => {
       ['origin', 'https://app.example'],
       ['access-control-request-method', 'GET'],
     ] as const
-    const explanation = await ask('/', { method: 'OPTIONS', headers })
+    const explanation = await explainRequest('/', { method: 'OPTIONS', headers })
     expect(explanation).toMatchObject({ isPreflight: true, cost: { httpRequests: 0 } })
     expect(explanation).not.toHaveProperty('refusal')
   })

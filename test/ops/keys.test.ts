@@ -3,7 +3,7 @@ import { type AddressInfo, createServer } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { consumerOfApiKey, mintApiKey } from '../../src/credentials/api-key.ts'
 import { keyTable } from '../../src/node/cli/key-output.ts'
-import { adminStore } from '../../src/ops/admin-store.ts'
+import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { expireKey, revokeKey, rotateKey, setKeyLabel, setKeyPlan } from '../../src/ops/key-changes.ts'
 import { findKey } from '../../src/ops/key-reference.ts'
 import {
@@ -309,7 +309,7 @@ describeOnRedis('keys', start => {
     const refused = await findKey(admin.store, id).catch(error => error)
     admin.proxy.fault = (_, response) => response.writeHead(404).end('{"message":"no such path"}')
     const otherApi = await findKey(admin.store, id).catch(error => error)
-    const closed = adminStore({ url: await closedPort(), token: 't' })
+    const closed = createAdminStore({ url: await closedPort(), token: 't' })
     const unreached = await findKey(closed, id).catch(error => error)
     admin.proxy.fault = (_, response) =>
       response.writeHead(500).end('{"error":"ERR Redis cannot be reached"}')
@@ -318,7 +318,7 @@ describeOnRedis('keys', start => {
     const fine = await findKey(admin.store, id).catch(error => error)
     admin.proxy.fault = undefined
     const other = 'does not answer as an Upstash REST API does\\.'
-    for (const [error, said] of [
+    for (const [error, message] of [
       [wrongType, 'answered with an error: WRONGTYPE .*'],
       [noJson, other],
       [
@@ -332,7 +332,7 @@ describeOnRedis('keys', start => {
       [unreached, 'cannot be reached\\.'],
     ]) {
       expect(error).toMatchObject({ kind: 'store' })
-      expect(error.message).toMatch(new RegExp(`^The store at 127\\.0\\.0\\.1:\\d+ ${said}$`))
+      expect(error.message).toMatch(new RegExp(`^The store at 127\\.0\\.0\\.1:\\d+ ${message}$`))
       expect(error.message).not.toMatch(/slk_|sluice:|token|command|SADD|GET/i)
     }
     expect(wrongType.nextStep).toBeUndefined()
@@ -344,7 +344,7 @@ describeOnRedis('keys', start => {
 })
 
 it('the suggested next step is to start a local store only if the URL is on this machine', () => {
-  const nextStepFor = (url: string) => adminStore({ url, token: 't' }).nextStep
+  const nextStepFor = (url: string) => createAdminStore({ url, token: 't' }).nextStep
   for (const url of ['http://127.0.0.1:8079', 'http://localhost:8079', 'http://[::1]:8079'])
     expect(nextStepFor(url)).toMatch(/To start a local store, run npm start/)
   expect(nextStepFor('https://eu1.upstash.example')).toMatch(/^Check its URL, .*\n {4}curl [^\n]*$/)
@@ -354,7 +354,7 @@ it('if the store does not answer, the message says that a change may have been m
   const server = createServer()
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
-  const store = adminStore({ url: `http://127.0.0.1:${port}`, token: 't' })
+  const store = createAdminStore({ url: `http://127.0.0.1:${port}`, token: 't' })
   const error = await createKey(store, { consumer: 'acme' }).catch(error => error)
   server.close()
   expect(error).toMatchObject({

@@ -3,17 +3,17 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Config } from '../../src/config/compile.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { limiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
+import { createLimiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import { blockConsumer, setPlan } from '../../src/ops/consumers.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import {
   peekCaller,
   peekLimit,
+  type RuleStanding,
   resetCaller,
   resetLimit,
   rulesNotShown,
   rulesOfOthers,
-  type Standing,
 } from '../../src/ops/limits.ts'
 import { compileOverride, setOverride } from '../../src/ops/overrides.ts'
 import { configOf } from '../support/engines.ts'
@@ -58,7 +58,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on 
   })
 
   const address = '192.0.2.7'
-  const short = ({ rule, mode, allowed, remaining, retryAfter }: Standing) => [
+  const short = ({ rule, mode, allowed, remaining, retryAfter }: RuleStanding) => [
     rule.name,
     mode,
     allowed,
@@ -176,7 +176,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on 
   })
 
   it('by name are shown with the time to wait, and reset together or by rule', async () => {
-    const limiter = limiterOnStore(config, gateway.admin.decisions)
+    const limiter = createLimiterOnStore(config, gateway.admin.decisions)
     const identity = { account: '42' }
     for (let i = 0; i < 2; i++) expect((await limiter.limit('zendesk', identity)).allowed).toBe(true)
     const stands = async () => (await peekLimit(gateway.admin, config, 'zendesk', identity)).map(short)

@@ -1,5 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { consumerName, parseFutureTime, parseTime, planName, shortText } from '../../src/ops/names.ts'
+import {
+  parseConsumerName,
+  parseFutureTime,
+  parsePlanName,
+  parseTime,
+  shortText,
+} from '../../src/ops/names.ts'
 import { escaped } from '../../src/store/escape.ts'
 
 const NOW = new Date('2026-01-01T00:00:00Z')
@@ -15,21 +21,21 @@ describe('a consumer', () => {
     ['auth0~100%', 'auth0~100%25'],
     ['auth0~ü', 'auth0~%C3%BC'],
   ])('%s has the name %s in keys', async (text, name) => {
-    expect(await consumerName(text)).toBe(name)
-    expect(await consumerName(name)).toBe(name)
+    expect(await parseConsumerName(text)).toBe(name)
+    expect(await parseConsumerName(name)).toBe(name)
   })
 
   it('with a long subject is named by its digest', async () => {
     const subject = 'a'.repeat(101)
     const name = `auth0~${escaped(subject)}`
     expect(name).toMatch(/^auth0~#[0-9a-f]{64}$/)
-    expect([await consumerName(`auth0~${subject}`), await consumerName(name)]).toEqual([name, name])
+    expect([await parseConsumerName(`auth0~${subject}`), await parseConsumerName(name)]).toEqual([name, name])
   })
 
   it.each(['', '~x', 'auth0~', '-a', 'a b', 'a{b', 'A~x', 'a'.repeat(65), '\u001b[2J'])(
     'cannot have the name %j',
     async text => {
-      const error = await consumerName(text).catch(error => error)
+      const error = await parseConsumerName(text).catch(error => error)
       expect(error).toMatchObject({
         kind: 'usage',
         message: expect.stringContaining('is not a consumer name'),
@@ -40,9 +46,9 @@ describe('a consumer', () => {
 })
 
 it('a plan has to be in the config', () => {
-  expect(planName('pro', ['free', 'pro'])).toBe('pro')
-  expect(() => planName('gold', ['free', 'pro'])).toThrow(/has no plan 'gold'\. Plans: free, pro\.$/)
-  expect(() => planName('por', ['free', 'pro'])).toThrow(
+  expect(parsePlanName('pro', ['free', 'pro'])).toBe('pro')
+  expect(() => parsePlanName('gold', ['free', 'pro'])).toThrow(/has no plan 'gold'\. Plans: free, pro\.$/)
+  expect(() => parsePlanName('por', ['free', 'pro'])).toThrow(
     /has no plan 'por'\. Did you mean 'pro'\? Plans: free, pro\.$/,
   )
 })

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
-import { compileOverride, standingOf } from '../../src/ops/overrides.ts'
+import { compileOverride, statusOf } from '../../src/ops/overrides.ts'
 
 const config = (...rules: RuleInput[]): ConfigInput => {
   const input: ConfigInput = { origin: 'route', plans: ['free', 'pro'], rules }
@@ -124,12 +124,12 @@ describe('an override', () => {
   it('says whether it still applies', () => {
     const override = compileOverride(ALL, { rule: 'gcra', limit: 50 })
     const rule = ALL.rules![0]!
-    expect(standingOf(override, ALL)).toBe('applies')
-    expect(standingOf({ ...override, until: Date.now() * 1000 }, ALL)).toBe('over')
-    expect(standingOf(override, config({ ...rule, limit: 7 } as RuleInput))).toBe('applies')
-    expect(standingOf(override, config({ ...rule, period: '2s' } as RuleInput))).toBe('rule-changed')
-    expect(standingOf(override, config({ ...rule, by: 'address' } as RuleInput))).toBe('rule-changed')
-    expect(standingOf(override, config({ ...rule, name: 'other' } as RuleInput))).toBe('rule-gone')
-    expect(standingOf(compileOverride(ALL, { rule: 'off', limit: 5 }), ALL)).toBe('rule-off')
+    expect(statusOf(override, ALL)).toBe('applies')
+    expect(statusOf({ ...override, until: Date.now() * 1000 }, ALL)).toBe('over')
+    expect(statusOf(override, config({ ...rule, limit: 7 } as RuleInput))).toBe('applies')
+    expect(statusOf(override, config({ ...rule, period: '2s' } as RuleInput))).toBe('rule-changed')
+    expect(statusOf(override, config({ ...rule, by: 'address' } as RuleInput))).toBe('rule-changed')
+    expect(statusOf(override, config({ ...rule, name: 'other' } as RuleInput))).toBe('rule-gone')
+    expect(statusOf(compileOverride(ALL, { rule: 'off', limit: 5 }), ALL)).toBe('rule-off')
   })
 })

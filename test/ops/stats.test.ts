@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { statsCommand } from '../../src/node/cli/stats.ts'
-import { type Shown, statsText } from '../../src/node/cli/stats-output.ts'
+import { type StatsFilter, statsText } from '../../src/node/cli/stats-output.ts'
 import { prometheusText, startOfDay } from '../../src/ops/prometheus.ts'
 import { filterByRule, readStats } from '../../src/ops/stats.ts'
 import { statsKey } from '../../src/store/keys.ts'
@@ -48,7 +48,7 @@ async function count(counts: Record<string, number>, at = new Date()): Promise<v
 }
 
 /** Makes the text that the command prints. */
-async function show(shown: Shown = {}, input: Partial<ConfigInput> = {}): Promise<string> {
+async function show(shown: StatsFilter = {}, input: Partial<ConfigInput> = {}): Promise<string> {
   const all = await readStats(admin.store, lately())
   const stats = shown.rule === undefined ? all : filterByRule(all, shown.rule, NAMES)
   return statsText(stats, shown, NAMES, checkedConfig({ ...INPUT, ...input }))
@@ -101,7 +101,7 @@ describe('the counters', () => {
   })
 })
 
-describe('sluice stats', () => {
+describe('npx sluicegate stats', () => {
   it('shows the decisions of each rule, and those that a shadow would have made', async () => {
     await count({ ...COUNTS, lost: 5 })
     const lines = (await show()).split('\n')
@@ -164,7 +164,7 @@ describe('sluice stats', () => {
   })
 })
 
-describe('sluice stats --prometheus', () => {
+describe('npx sluicegate stats --prometheus', () => {
   it('prints counters with labels', async () => {
     await count({ ...COUNTS, lost: 5 })
     expect(prometheusText(await readStats(admin.store, lately())).split('\n')).toEqual([

@@ -5,7 +5,7 @@ import type { By } from '../../src/config/check/rule-schema.ts'
 import { identityOf as nameOf } from '../../src/config/identity-parts.ts'
 import { jwtConsumer } from '../../src/credentials/jwt-verifier.ts'
 import type { Caller } from '../../src/edges/http/caller.ts'
-import { identityKeys } from '../../src/edges/http/identity-keys.ts'
+import { createKeyReader } from '../../src/edges/http/identity-keys.ts'
 import {
   consumerKey,
   credentialIndexKey,
@@ -148,7 +148,7 @@ async function keyOf(facts: Facts, by: By[]): Promise<string | undefined> {
     cf,
     headers: { get: (name: string) => headers[name] ?? null },
   }
-  return identityKeys(request as unknown as Request, caller, route)({ by, identity: nameOf(by) })
+  return createKeyReader(request as unknown as Request, caller, route)({ by, identity: nameOf(by) })
 }
 
 /** An unambiguous text for the identity that a rule counts. */

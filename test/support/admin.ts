@@ -1,7 +1,7 @@
 /** The store for administration, over the real client and the bridge. */
 
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { type AdminStore, type AdminStoreOptions, adminStore } from '../../src/ops/admin-store.ts'
+import { type AdminStore, type AdminStoreOptions, createAdminStore } from '../../src/ops/admin-store.ts'
 import { type CountingProxy, startCountingProxy } from './counting-proxy.ts'
 import { PATIENT_MS } from './patience.ts'
 import type { TestRedis } from './redis.ts'
@@ -24,7 +24,8 @@ export async function startAdmin<T extends Pick<TestRedis, 'url' | 'close'>>(
 ): Promise<TestAdmin<T>> {
   const bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0, deadlineMs: PATIENT_MS })
   const proxy = await startCountingProxy(bridge.url)
-  const storeOf: TestAdmin<T>['storeOf'] = options => adminStore({ url: proxy.url, token: TOKEN, ...options })
+  const storeOf: TestAdmin<T>['storeOf'] = options =>
+    createAdminStore({ url: proxy.url, token: TOKEN, ...options })
   return {
     redis,
     store: storeOf(options),

@@ -10,7 +10,7 @@ import type { Config } from '../../src/config/compile.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { startGuardian } from '../../src/node/start/guardian.ts'
 import { startWorker } from '../../src/node/start/worker.ts'
-import { type AdminStore, adminStore } from '../../src/ops/admin-store.ts'
+import { type AdminStore, createAdminStore } from '../../src/ops/admin-store.ts'
 import configInput from './concurrency.config.ts'
 import { type CountingProxy, startCountingProxy } from './counting-proxy.ts'
 import { type EndingOrigin, startEndingOrigin } from './ending-origin.ts'
@@ -96,7 +96,7 @@ export async function startConcurrencyBed(): Promise<ConcurrencyBed> {
     bridgeUrl: bridge.url,
     redis,
     config: checkedConfig(configInput),
-    admin: adminStore({ url: bridge.url, token }),
+    admin: createAdminStore({ url: bridge.url, token }),
     async close() {
       for (const part of parts.reverse()) await part.close()
       await guardian.dismiss()

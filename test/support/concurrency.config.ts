@@ -37,7 +37,7 @@ export default defineConfig({
     single('second', '1s'),
     { ...concurrency, name: 'many', by: 'address', limit: 64, ttl: '1h', match: { path: '/many/*' } },
     { ...paced, name: 'with', match: { path: '/with/*' } },
-    { ...concurrency, name: 'with-slots', by: 'address', limit: 64, match: { path: '/with/*' } },
+    { ...concurrency, name: 'with-rule', by: 'address', limit: 64, match: { path: '/with/*' } },
     { ...paced, name: 'without', match: { path: '/without/*' } },
   ],
 })

@@ -9,7 +9,7 @@ import { createApp, type Platform } from '../../src/edges/gateway/app.ts'
 import { ALL_PARTS } from '../../src/edges/http/all-parts.ts'
 import type { Parts } from '../../src/edges/http/parts.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { type AdminStore, adminStore, loadScripts } from '../../src/ops/admin-store.ts'
+import { type AdminStore, createAdminStore, loadScripts } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
@@ -81,7 +81,7 @@ export function useGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(
 async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis: T): Promise<TestGateway<T>> {
   const bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0, deadlineMs: PATIENT_MS })
   const store = await startCountingProxy(bridge.url)
-  const admin = adminStore({ url: bridge.url, token: TOKEN })
+  const admin = createAdminStore({ url: bridge.url, token: TOKEN })
   const origin = await startOrigin()
   const gateway: TestGateway<T> = {
     redis,

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { RedisServer, type Reply, within } from '../../src/node/rest-bridge/redis-server.ts'
+import { RedisServer, type Reply, withDeadline } from '../../src/node/rest-bridge/redis-server.ts'
 import { freePort } from './free-port.ts'
 
 export interface RedisProcess {
@@ -56,7 +56,7 @@ export async function startRedisProcess(): Promise<RedisProcess> {
     // Does not use connectRedis(), which sends a PING first: a server that is busy or cannot write refuses it.
     const server = new RedisServer(`redis://${host}:${port}`, DEADLINE_MS)
     try {
-      return await within(
+      return await withDeadline(
         server.connected.then(() => server.send(command)),
         DEADLINE_MS,
       )

@@ -8,7 +8,12 @@ import { join } from 'node:path'
 import { describe } from 'vitest'
 import { connectRedis, type RedisConnection } from '../../src/node/rest-bridge/redis-connection.ts'
 import { type Guardian, startGuardian } from '../../src/node/start/guardian.ts'
-import { embeddedRedis, findServer, privateServer, type ServerProgram } from '../../src/node/start/redis.ts'
+import {
+  findServer,
+  type ServerProgram,
+  startEmbeddedRedis,
+  startPrivateServer,
+} from '../../src/node/start/redis.ts'
 import { PATIENT_MS } from './patience.ts'
 
 export interface TestRedis {
@@ -75,6 +80,6 @@ async function startServer(kind: RedisKind): Promise<Server> {
   guardian ??= startGuardian()
   const context = { guardian, directory: mkdtempSync(join(tmpdir(), 'sluice-')) }
   return kind === 'embedded'
-    ? await embeddedRedis('for tests', context)
-    : await privateServer(servers.find(({ name }) => name === kind)!, context)
+    ? await startEmbeddedRedis('for tests', context)
+    : await startPrivateServer(servers.find(({ name }) => name === kind)!, context)
 }

@@ -5,7 +5,7 @@ import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { compileConfig } from '../../src/config/compile.ts'
 import * as SHEDDING_COMPILER from '../../src/config/compile-shedding.ts'
-import { adminStore } from '../../src/ops/admin-store.ts'
+import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { listConsumers } from '../../src/ops/consumers.ts'
 import { explain } from '../../src/ops/explain.ts'
 import { revokeKey } from '../../src/ops/key-changes.ts'
@@ -22,7 +22,7 @@ const CONFIG: ConfigInput = {
   rules: [{ name: 'hour', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1h' }],
 }
 const consumer = 'worker-admin'
-const store = adminStore({ url: inject('restUrl'), token: inject('restToken') })
+const store = createAdminStore({ url: inject('restUrl'), token: inject('restToken') })
 
 afterEach(() => vi.restoreAllMocks())
 

@@ -5,6 +5,7 @@ import { show } from './mistake.ts'
 import { addressRanges } from './range-schema.ts'
 import { name, oneOf, settings } from './values.ts'
 
+/** The setting `address`: where the client's address is read, and which addresses are one caller. */
 export interface AddressInput extends v.InferInput<typeof address> {}
 
 const SOURCES = ['cloudflare', 'peer', 'x-forwarded-for', 'forwarded'] as const

@@ -4,6 +4,7 @@ import type { JwtMethod } from '../jwt-method.ts'
 import { acceptList } from './route-schema.ts'
 import { duration, flag, headerName, name, oneOf, record, settings, text } from './values.ts'
 
+/** The setting `credentials`: the kinds of credentials that are accepted, and how they are verified. */
 export interface CredentialsInput extends v.InferInput<typeof credentials> {}
 
 const KEY_PREFIX = /^[a-z][a-z0-9]{1,11}$/

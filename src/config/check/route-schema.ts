@@ -6,6 +6,7 @@ import * as v from 'valibot'
 import { requestEntries } from './match-schema.ts'
 import { flag, name, settings, text, units } from './values.ts'
 
+/** One of `routes`: a part of the API with credentials, cost and other settings of its own. */
 export interface RouteInput extends v.InferInput<typeof route> {}
 
 export interface RouteMatchInput extends v.InferInput<typeof routeMatch> {}

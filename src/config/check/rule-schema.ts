@@ -33,6 +33,10 @@ export const adaptiveOf = (rule: RuleInput) => ('adaptive' in rule ? rule.adapti
 /** The numbers of a rule for one plan. A number that is left out is that of the rule. */
 export interface PlanNumbersInput extends v.InferInput<typeof numbersOfPlan> {}
 
+/**
+ * What happens to a request while the store does not answer: `local` counts it in the isolate, `closed` refuses it with a 503, `open`
+ * lets it pass uncounted.
+ */
 export type OnStoreFailure = v.InferInput<ReturnType<typeof onStoreFailure>>
 
 export function onStoreFailure() {

@@ -36,6 +36,7 @@ export type {
   SheddingInput,
 }
 
+/** A config as it is written in sluice.config.ts, not checked yet: the argument of `defineConfig` and of every edge. */
 export interface ConfigInput extends v.InferInput<typeof configSchema> {}
 
 export interface HeadersInput extends v.InferInput<typeof headers> {}

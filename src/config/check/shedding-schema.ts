@@ -83,6 +83,7 @@ const workerUtilization = settings(
   "is not an object. Write it like { signals: ['header'] }.",
 )
 
+/** The setting `shedding`: classes of traffic by importance, and when the less important ones are refused. */
 export interface SheddingInput extends v.InferInput<typeof shedding> {}
 
 export const shedding = settings(

@@ -8,10 +8,10 @@ import { createHandler, type Platform, refuseLongPath } from '../http/handle.ts'
 import type { Parts } from '../http/parts.ts'
 import { isReserved } from '../http/path.ts'
 import { problem } from '../http/problem.ts'
-import { replyToException, safely } from '../http/unexpected.ts'
+import { replyToException, runOrLog } from '../http/unexpected.ts'
 import { isPreflight } from '../http/web-page.ts'
 import { backgroundOf } from './background.ts'
-import { healthCheck } from './health.ts'
+import { createHealthCheck } from './health.ts'
 import { proxy } from './proxy.ts'
 
 export type { Platform }
@@ -26,11 +26,11 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
   const app = new Hono()
   const handler = createHandler(config, store, parts, platform)
 
-  app.get('/_sluice/health', healthCheck(store, handler.clock))
+  app.get('/_sluice/health', createHealthCheck(store, handler.clock))
 
   const { pushes } = config.shedding?.workerUtilization ?? {}
   if (pushes) {
-    const receive = parts.receivePushes(store, pushes, variables, parts.signalScript)
+    const receive = parts.createPushReceiver(store, pushes, variables, parts.signalScript)
     app.all('/_sluice/utilization', c => receive(c.req.raw))
   }
 
@@ -69,7 +69,7 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
       requestId: crypto.randomUUID(),
       ...(address !== undefined && { address }),
     })
-    safely(() => handler.originLoad?.hideSignal(response.headers))
+    runOrLog(() => handler.originLoad?.hideSignal(response.headers))
     return response
   }
 }

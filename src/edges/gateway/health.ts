@@ -12,8 +12,8 @@ export interface Health {
 /** How long a result is reused, so that health checks cannot load the store. */
 const FRESH_MS = 1000
 
-/** Creates the handler. It remembers its last result: plain data, so it may outlive a request. */
-export function healthCheck(store: Store, { now }: Clock): () => Promise<Response> {
+/** Creates the handler of /_sluice/health. It remembers its last result: plain data, so it may outlive a request. */
+export function createHealthCheck(store: Store, { now }: Clock): () => Promise<Response> {
   let last: { at: number; health: Health } | undefined
   return async () => {
     if (!last || now() - last.at > FRESH_MS) {

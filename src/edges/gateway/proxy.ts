@@ -4,7 +4,7 @@
  */
 import type { Config } from '../../config/compile.ts'
 import { removeCredentials } from '../../credentials/credential-headers.ts'
-import { clientGone, type ForwardContext, type Forwarded } from '../http/forward.ts'
+import { type ForwardContext, type Forwarded, replyToGoneClient } from '../http/forward.ts'
 import { problem } from '../http/problem.ts'
 
 /** Hop-by-hop headers of RFC 9110, section 7.6.1, and older ones. */
@@ -81,7 +81,7 @@ export async function proxy(
       : await fetch(target, { ...settings, method: request.method })
     return { response: copyResponse(response), isOwnReply: false }
   } catch (error) {
-    if (aborts && request.signal.aborted) return clientGone()
+    if (aborts && request.signal.aborted) return replyToGoneClient()
     const isLate = deadline.signal.aborted
     const { requestId: request_id, route } = context
     const reason = isLate ? 'timeout' : reasonOf(error)

@@ -7,7 +7,7 @@ import type { SheddingCompiler } from '../../config/compile-shedding.ts'
 import type { Environment } from '../../config/environment.ts'
 import { deployConfig } from '../deploy-config.ts'
 import type { Parts } from '../http/parts.ts'
-import { misconfigured } from '../http/unexpected.ts'
+import { replyToMisconfiguration } from '../http/unexpected.ts'
 import { createApp } from './app.ts'
 
 /** The parts that a Worker carries for its config. */
@@ -48,7 +48,7 @@ export function createWorker(config: ConfigInput, { algorithms, parts, shedding 
       try {
         app ??= build(env)
       } catch (error) {
-        return misconfigured(error)
+        return replyToMisconfiguration(error)
       }
       return app.fetch(request, env, ctx as Parameters<Hono['fetch']>[2])
     },

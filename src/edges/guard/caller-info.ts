@@ -15,7 +15,9 @@ export interface LimitInfo {
   resetAfterMs: number
 }
 
+/** The caller of an admitted request, and what is left of its limits: the result of `callerOf(request)`. */
 export interface CallerInfo {
+  /** Also in the reply, as `X-Request-Id`. */
   requestId: string
   /** The verified consumer. Absent for anonymous callers, and for an API key that the store has not checked. */
   consumer?: string

@@ -9,7 +9,7 @@ import { ALL_PARTS } from '../http/all-parts.ts'
 import { deny } from '../http/deny.ts'
 import type { ForwardContext } from '../http/forward.ts'
 import { createHandler, type Handler, type Platform } from '../http/handle.ts'
-import { misconfigured, safely } from '../http/unexpected.ts'
+import { replyToMisconfiguration, runOrLog } from '../http/unexpected.ts'
 import { isPreflight } from '../http/web-page.ts'
 import { addressFrom, backgroundFrom, environmentOf, type PlatformArguments } from '../platform.ts'
 import { type CallerInfo, callerInfo } from './caller-info.ts'
@@ -17,6 +17,7 @@ import { type CallerInfo, callerInfo } from './caller-info.ts'
 // biome-ignore lint/suspicious/noExplicitAny: what a platform passes beside the request is typed by the handler itself.
 export type FetchHandler = (request: Request, ...platform: any[]) => Response | Promise<Response>
 
+/** Options of `guard`. All are optional. */
 export interface GuardOptions {
   /** The variables, if they are neither those of the process nor passed beside the request as on Workers. */
   env?: Environment
@@ -113,7 +114,7 @@ export function createGuard(
     try {
       handler ??= build(args)
     } catch (error) {
-      return misconfigured(error)
+      return replyToMisconfiguration(error)
     }
     const { peerOf } = handler
     // `peerOf` is set only for trusted Workers, and Workers pass their bindings first and their context second.
@@ -147,7 +148,7 @@ export function createGuard(
     run: () => Response | Promise<Response>,
   ): Promise<Response> {
     let address: string | undefined
-    safely(() => {
+    runOrLog(() => {
       address = identifier.addressOf(request, peer())
     })
     const refusal = identifier.refuse(request, address)

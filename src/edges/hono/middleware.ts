@@ -6,8 +6,11 @@ import { type Closable, createGuard, type GuardOptions, type GuardPlatform } fro
 
 /** The limit with the smallest share left, in the form of hono-rate-limiter. */
 export interface RateLimitInfo {
+  /** Units per period, or units in flight. */
   limit: number
+  /** Units: `limit - remaining`. */
   used: number
+  /** Units. */
   remaining: number
   /** When the whole budget is back, if nothing else is spent. */
   resetTime: Date
@@ -21,6 +24,7 @@ export interface SluiceVariables {
   rateLimit: RateLimitInfo
 }
 
+/** Options of `sluice`. All are optional. */
 export interface MiddlewareOptions extends Pick<GuardOptions, 'env' | 'passPreflights'> {
   /**
    * Returns the client's address, for platforms that docs/guard.md does not list. Take it from the platform: a client

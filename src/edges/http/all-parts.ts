@@ -16,14 +16,14 @@ import { refreshOverdue, withSignals } from '../../shedding/signal-board.ts'
 import { createWorkerUtilization } from '../../shedding/worker-utilization.ts'
 import { addressBehindProxies } from './behind-proxies.ts'
 import { answerPreflight, setAllowedOrigin } from './cors.ts'
-import { whenOver } from './ending.ts'
-import { createHooks } from './hooks.ts'
+import { observeEnd } from './ending.ts'
+import { createHookRunner } from './hooks.ts'
 import { matchEach } from './match-each.ts'
 import { createOriginLoad } from './origin-load.ts'
 import type { Parts } from './parts.ts'
-import { classFor } from './traffic-class.ts'
-import { clientOfWorker } from './trusted-worker.ts'
-import { receivePushes } from './utilization.ts'
+import { classOfRequest } from './traffic-class.ts'
+import { createClientAddressReader } from './trusted-worker.ts'
+import { createPushReceiver } from './utilization.ts'
 import { withWebSocketKeys } from './web-socket-key.ts'
 import { createXRateLimit } from './x-rate-limit.ts'
 
@@ -36,11 +36,11 @@ export const ALL_PARTS: Parts = {
   createRefusalMemory,
   createStats,
   syncScript,
-  whenOver,
-  createHooks,
+  observeEnd,
+  createHookRunner,
   createXRateLimit,
   withWebSocketKeys,
-  classFor,
+  classOfRequest,
   matchEach,
   createOpaqueKeys,
   createTokens,
@@ -50,9 +50,9 @@ export const ALL_PARTS: Parts = {
   withSignals,
   refreshOverdue,
   signalScript,
-  receivePushes,
+  createPushReceiver,
   addressBehindProxies,
-  clientOfWorker,
+  createClientAddressReader,
   answerPreflight,
   setAllowedOrigin,
 }

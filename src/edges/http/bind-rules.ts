@@ -5,7 +5,7 @@ import { withoutPlans } from '../../config/compile-rule.ts'
 import type { TrafficClass } from '../../config/compile-shedding.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
 import { type Caller, callerKey } from './caller.ts'
-import { identityKeys } from './identity-keys.ts'
+import { createKeyReader } from './identity-keys.ts'
 import type { Matched } from './match.ts'
 
 /**
@@ -21,7 +21,7 @@ export function bindRules(
   allow: Config['allow'],
   trafficClass?: Pick<TrafficClass, 'rank'>,
 ): DemandedRule[] {
-  const keyOf = identityKeys(request, caller, matched.route?.name)
+  const keyOf = createKeyReader(request, caller, matched.route?.name)
   const demanded: DemandedRule[] = []
   for (const rule of dropExempt(matched.rules, caller, allow)) {
     const adapted = adaptRule(rule, caller, trafficClass)

@@ -1,7 +1,7 @@
 /** The caller of a request, as far as the request identifies it. */
 import type { Credential } from '../../credentials/credential.ts'
 import { UNKNOWN_CONSUMER } from '../../store/keys.ts'
-import type { Refusal } from './ruling.ts'
+import type { EarlyRefusal } from './ruling.ts'
 
 export interface Caller {
   /** The client's address in canonical form; absent if unknown. */
@@ -9,7 +9,7 @@ export interface Caller {
   /** The identity that rules with `by: 'address'` count. */
   addressIdentity: string
   /** Set if the request is refused without asking the store. */
-  refusal?: Refusal
+  refusal?: EarlyRefusal
   /** Absent for anonymous callers. */
   credential?: Credential
   /** The plan that a hook of the config names for an anonymous caller. */

@@ -11,13 +11,13 @@ import type { Policy } from '../../script/policy-shape.ts'
 import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
 import { bindRules } from './bind-rules.ts'
 import type { Caller } from './caller.ts'
-import type { AppliedHooks, Hooks, Identify } from './hooks.ts'
+import type { AppliedHooks, HookRunner, Identify } from './hooks.ts'
 import type { Identifier } from './identify.ts'
 import { type Matched, match } from './match.ts'
 import type { Parts } from './parts.ts'
 import type { Ruling } from './ruling.ts'
 import type { Shedder } from './shed.ts'
-import { safely } from './unexpected.ts'
+import { runOrLog } from './unexpected.ts'
 
 /** A decided request. */
 export interface DecidedRequest {
@@ -61,17 +61,17 @@ export interface DecideRequestParts {
   policy: Policy
   engine: Engine
   identifier: Identifier
-  classFor: Parts['classFor']
+  classOfRequest: Parts['classOfRequest']
   matchEach: Parts['matchEach']
   /** The worker utilization shedder; absent if the config has none. */
   shedder?: Shedder | undefined
   /** The hooks of the config; absent if it has none. */
-  hooks?: Hooks | undefined
+  hooks?: HookRunner | undefined
 }
 
 export function createDecideRequest(
   config: Config,
-  { policy, engine, identifier, classFor, matchEach, shedder, hooks }: DecideRequestParts,
+  { policy, engine, identifier, classOfRequest, matchEach, shedder, hooks }: DecideRequestParts,
 ): DecideRequest {
   async function decide(
     { request, caller, matched, failure, trafficClass }: Identified,
@@ -99,7 +99,7 @@ export function createDecideRequest(
       if (caller.refusal) return { ...applied, ruling: caller.refusal, ...WITHOUT_STORE }
       const { classes } = matched
       const trafficClass =
-        classes.length > 0 ? classFor(classes, caller, () => identifier.recall(caller)) : undefined
+        classes.length > 0 ? classOfRequest(classes, caller, () => identifier.recall(caller)) : undefined
       const shed = trafficClass && shedder?.evaluate(trafficClass, caller, matched)
       if (shed?.mode === 'enforce' && !shed.allowed) {
         engine.keepFresh({ background })
@@ -111,7 +111,7 @@ export function createDecideRequest(
         background,
       )
       // An exception must not lose the decision, which has already spent units and must still be finished.
-      if (outcome) safely(() => identifier.learn(caller, outcome))
+      if (outcome) runOrLog(() => identifier.learn(caller, outcome))
       return { matched, caller, ruling: decision, storeMs, awaitsEnding, finish, ...(shed && { shed }) }
     } catch (error) {
       const { cause, detail } = toDegraded(error)

@@ -26,8 +26,8 @@ export interface Forwarded {
   isDecoded?: boolean
 }
 
-/** The reply to a client that has left. Only logs of the platform show its status, which is that of nginx. */
-export function clientGone(): Forwarded {
+/** Replies to a client that has left. Only logs of the platform show its status, which is that of nginx. */
+export function replyToGoneClient(): Forwarded {
   return { response: new Response(null, { status: 499 }), isOwnReply: true }
 }
 

@@ -17,7 +17,7 @@ import { annotate } from './annotate.ts'
 import { createDecideRequest, type DecidedRequest } from './decide-request.ts'
 import { delay } from './delay.ts'
 import { deny } from './deny.ts'
-import { clientGone, type Forward, type Forwarded } from './forward.ts'
+import { type Forward, type Forwarded, replyToGoneClient } from './forward.ts'
 import { createIdentifier, type Identifier } from './identify.ts'
 import type { OriginLoad } from './origin-load.ts'
 import { followsOrigin, type Parts } from './parts.ts'
@@ -25,7 +25,7 @@ import { isTooLong } from './path.ts'
 import { problem } from './problem.ts'
 import { createReporter, type Reporting } from './report.ts'
 import type { WithContext } from './trusted-worker.ts'
-import { safely } from './unexpected.ts'
+import { runOrLog } from './unexpected.ts'
 import { exposeToScripts } from './web-page.ts'
 
 /**
@@ -107,7 +107,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
   const originLoad = followsOrigin(config)
     ? parts.createOriginLoad(config, parts, { clock, board, reportAt: platform.reportAt })
     : undefined
-  const hooks = config.hooks && parts.createHooks(config.hooks, config.plans, variables)
+  const hooks = config.hooks && parts.createHookRunner(config.hooks, config.plans, variables)
   const xRateLimit = config.xRateLimit && parts.createXRateLimit(config.xRateLimit, clock)
   const { trustedWorkers } = config.address
   const engine = createEngine(config, store, {
@@ -133,7 +133,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     policy: createGatewayPolicy(config, parts.scriptsOf),
     engine,
     identifier,
-    classFor: parts.classFor,
+    classOfRequest: parts.classOfRequest,
     matchEach: parts.matchEach,
     shedder: originLoad?.shedder,
     hooks,
@@ -141,7 +141,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
 
   return {
     handle: config.credentials.webSocketKeys ? parts.withWebSocketKeys(handle) : handle,
-    peerOf: trustedWorkers ? parts.clientOfWorker(trustedWorkers) : platform.peerOf,
+    peerOf: trustedWorkers ? parts.createClientAddressReader(trustedWorkers) : platform.peerOf,
     identifier,
     clock,
     awaitsEndings: engine.awaitsEndings,
@@ -157,17 +157,17 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     const decided = await decideRequest(request, incoming.peer, background, incoming.host)
     const { ruling, matched, storeMs } = decided
     const route = matched?.route?.name
-    safely(() => report(ruling, { requestId, route, storeMs, shed: decided.shed }, background))
+    runOrLog(() => report(ruling, { requestId, route, storeMs, shed: decided.shed }, background))
 
-    const finish = (ending: Ending) => safely(() => decided.finish(ending))
+    const finish = (ending: Ending) => runOrLog(() => decided.finish(ending))
     try {
       const { response: reply, isOwnReply, isDecoded } = await replyTo(incoming, decided, requestId, forward)
-      safely(() => annotate(reply, ruling, requestId, xRateLimit))
+      runOrLog(() => annotate(reply, ruling, requestId, xRateLimit))
       const isRefused = ruling.kind !== 'allowed'
       const response = hooks && isRefused ? await hooks.refuse(incoming, decided, reply) : reply
-      safely(() => exposeToScripts(request, response, { isOwnReply, cors: config.cors, parts, xRateLimit }))
+      runOrLog(() => exposeToScripts(request, response, { isOwnReply, cors: config.cors, parts, xRateLimit }))
       if (decided.awaitsEnding)
-        return parts.whenOver(response, background, finish, {
+        return parts.observeEnd(response, background, finish, {
           isOwnReply,
           isDecoded,
           timer,
@@ -187,12 +187,12 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     requestId: string,
     forward: Forward,
   ): Promise<Forwarded> {
-    if (ruling.kind === 'denied') safely(() => originLoad?.observeRefusal(ruling))
+    if (ruling.kind === 'denied') runOrLog(() => originLoad?.observeRefusal(ruling))
     if (ruling.kind !== 'allowed') return { response: deny(ruling), isOwnReply: true }
     const isDelayed = ruling.delay > 0
     if (isDelayed) await delay(ruling.delay, request, sleep)
     // Reading the signal takes time on Workers. If nothing awaits the end of requests, they end this code themselves.
-    if ((isDelayed || engine.awaitsEndings) && request.signal.aborted) return clientGone()
+    if ((isDelayed || engine.awaitsEndings) && request.signal.aborted) return replyToGoneClient()
     const startedAt = clock.now()
     const context = {
       requestId,
@@ -203,7 +203,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     }
     const forwarded = await forward(request, context)
     const latencyMs = clock.now() - startedAt
-    safely(() => originLoad?.observeReply({ request, ...forwarded, latencyMs, decision: ruling }))
+    runOrLog(() => originLoad?.observeReply({ request, ...forwarded, latencyMs, decision: ruling }))
     return forwarded
   }
 }

@@ -22,7 +22,7 @@ import { consumerKey, UNKNOWN_CONSUMER } from '../../store/keys.ts'
 import type { Caller } from './caller.ts'
 import type { Matched } from './match.ts'
 import { observe } from './observe.ts'
-import type { Refusal, Ruling } from './ruling.ts'
+import type { EarlyRefusal, Ruling } from './ruling.ts'
 
 /** A request after the hooks were applied. */
 export interface AppliedHooks {
@@ -39,7 +39,8 @@ export interface AppliedHooks {
  */
 export type Identify = (byHook?: () => Promise<Credential | undefined>) => Promise<Caller>
 
-export interface Hooks {
+/** Runs the hooks of a config. */
+export interface HookRunner {
   /**
    * Identifies the caller, with the hook `identify` if it is accepted, and applies the other hooks.
    *
@@ -71,15 +72,15 @@ export interface RefusedRequest {
 const MAX_COST = 1e9
 
 /**
- * Creates the hooks of a config.
+ * Creates the runner of the hooks of a config.
  *
  * @param env variables and bindings of the platform
  */
-export function createHooks(
+export function createHookRunner(
   { deadline, ...hooks }: NonNullable<Config['hooks']>,
   plans: readonly string[],
   env: Readonly<Record<string, unknown>> = {},
-): Hooks {
+): HookRunner {
   const deadlineMs = milliseconds(deadline)
   const logged = new Set<HookName>()
 
@@ -232,7 +233,11 @@ function credentialOf(name: string): Credential {
 const canNamePlan = ({ credential }: Caller) => !credential || credential.method === IDENTIFY
 
 /** Names the hook's credential in the reply to a caller without one. */
-function nameHookCredential(caller: Caller, refusal: Refusal, { settings: { accept } }: Matched): Caller {
+function nameHookCredential(
+  caller: Caller,
+  refusal: EarlyRefusal,
+  { settings: { accept } }: Matched,
+): Caller {
   if (refusal.kind !== 'unauthenticated' || !accept.includes(IDENTIFY)) return caller
   return {
     ...caller,

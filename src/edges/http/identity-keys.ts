@@ -49,12 +49,12 @@ const readers: Record<PartName, (source: Source, name: string, owner: Owner) => 
 }
 
 /**
- * Creates the keys of one request.
+ * Creates a function that returns the key under which a rule counts this request, or undefined if the caller has no
+ * such identity.
  *
  * @param route name of the request's route
- * @returns a function that returns the key of a rule; undefined if the caller has no such identity
  */
-export function identityKeys(
+export function createKeyReader(
   request: Request,
   caller: Caller,
   route: string | undefined,

@@ -12,13 +12,13 @@ import type { ScriptsOf } from '../../script/policy-shape.ts'
 import type { Script } from '../../store/store.ts'
 import type { addressBehindProxies } from './behind-proxies.ts'
 import type { answerPreflight, setAllowedOrigin } from './cors.ts'
-import type { whenOver } from './ending.ts'
-import type { createHooks } from './hooks.ts'
+import type { observeEnd } from './ending.ts'
+import type { createHookRunner } from './hooks.ts'
 import type { matchEach } from './match-each.ts'
 import type { createOriginLoad, OriginLoadParts } from './origin-load.ts'
-import type { classFor } from './traffic-class.ts'
-import type { clientOfWorker } from './trusted-worker.ts'
-import type { receivePushes } from './utilization.ts'
+import type { classOfRequest } from './traffic-class.ts'
+import type { createClientAddressReader } from './trusted-worker.ts'
+import type { createPushReceiver } from './utilization.ts'
 import type { withWebSocketKeys } from './web-socket-key.ts'
 import type { createXRateLimit } from './x-rate-limit.ts'
 
@@ -40,15 +40,15 @@ export interface Parts extends OriginLoadParts {
    */
   createHoldings: typeof createHoldings
   syncScript: () => Script
-  whenOver: typeof whenOver
+  observeEnd: typeof observeEnd
   /** With `hooks`. */
-  createHooks: typeof createHooks
+  createHookRunner: typeof createHookRunner
   /** With `headers: { xRateLimit }`. */
   createXRateLimit: typeof createXRateLimit
   /** With `credentials: { webSocketKeys: true }`. */
   withWebSocketKeys: typeof withWebSocketKeys
   /** With `shedding`. */
-  classFor: typeof classFor
+  classOfRequest: typeof classOfRequest
   /** With `credentials.opaqueKeys`. */
   createOpaqueKeys: typeof createOpaqueKeys
   /** With `credentials.jwt`. */
@@ -58,11 +58,11 @@ export interface Parts extends OriginLoadParts {
   /** With `shedding.workerUtilization` or `adaptive`. */
   createOriginLoad: typeof createOriginLoad
   /** With `shedding: { workerUtilization: { signals: ['push'] } }`. */
-  receivePushes: typeof receivePushes
+  createPushReceiver: typeof createPushReceiver
   /** With `address: { from: … }` and a header that proxies append to. */
   addressBehindProxies: typeof addressBehindProxies
   /** With `address: { trustedWorkers }`. */
-  clientOfWorker: typeof clientOfWorker
+  createClientAddressReader: typeof createClientAddressReader
   /** With `cors`. */
   answerPreflight: typeof answerPreflight
   setAllowedOrigin: typeof setAllowedOrigin

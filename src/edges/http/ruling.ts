@@ -2,10 +2,10 @@
 import type { Decision, Denied } from '../../limiter/decision.ts'
 import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
 
-export type Ruling = Decision | Refusal | Shed
+export type Ruling = Decision | EarlyRefusal | Shed
 
 /** Refused because of the request alone, without asking the store. */
-export type Refusal = Unauthenticated | Forbidden
+export type EarlyRefusal = Unauthenticated | Forbidden
 
 export interface Unauthenticated {
   kind: 'unauthenticated'

@@ -12,7 +12,7 @@ import type { Caller } from './caller.ts'
  * @param classes that match this reading, the most important first; one of them has no match
  * @param knownPlan of the caller, from a token or the store's last answer
  */
-export function classOf(
+export function classOfReading(
   classes: readonly TrafficClass[],
   { credential }: Pick<Caller, 'credential'>,
   knownPlan: string | undefined,
@@ -35,13 +35,13 @@ export function classOf(
  *
  * @param recall the store's last answer about the credential
  */
-export function classFor(
+export function classOfRequest(
   classes: readonly (readonly TrafficClass[])[],
   caller: Pick<Caller, 'credential' | 'plan'>,
   recall: () => { plan?: string } | undefined,
 ): TrafficClass {
   const plan = knownPlanOf(caller, recall)
-  return leastImportantOf(classes.map(matching => classOf(matching, caller, plan)))
+  return leastImportantOf(classes.map(matching => classOfReading(matching, caller, plan)))
 }
 
 /** The least important of several classes. */

@@ -16,7 +16,7 @@ const CLIENT_ADDRESS = 'sluice-client-ip'
  * @param trusted names of the trusted Workers
  * @returns undefined for other callers, and if the Worker reports no address
  */
-export function clientOfWorker(
+export function createClientAddressReader(
   trusted: readonly string[],
 ): (request: Request, env: unknown, platform: WithContext) => string | undefined {
   return ({ headers }, _, platform) => {

@@ -14,7 +14,7 @@ export function replyToException(error: Error): Response {
 }
 
 /** Runs a side step (reporting, annotating). Its failure is logged, and must not cost the request its reply. */
-export function safely(step: () => void): void {
+export function runOrLog(step: () => void): void {
   try {
     step()
   } catch (error) {
@@ -31,7 +31,7 @@ export function logException(error: unknown): void {
  *
  * @param error of the code that reads the environment
  */
-export function misconfigured(error: unknown): Response {
+export function replyToMisconfiguration(error: unknown): Response {
   console.error((error as Error).message)
   const names = error instanceof ConfigError ? error.mistakes.map(({ path }) => path) : []
   const what = names.length > 0 ? ` Missing or not valid: ${names.join(', ')}.` : ''

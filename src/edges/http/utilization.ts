@@ -24,11 +24,11 @@ export interface UtilizationPushes {
 }
 
 /**
- * Creates the handler of a gateway.
+ * Creates the handler of /_sluice/utilization in a gateway.
  *
  * @param variables of the environment, including the secret
  */
-export function receivePushes(
+export function createPushReceiver(
   store: Store,
   pushes: Pick<UtilizationPushes, 'staleAfterMs'>,
   variables: Readonly<Record<string, unknown>> | undefined,

@@ -4,10 +4,11 @@ import type { LimitRule } from '../../config/compile.ts'
 /** The identity that is counted: a value for every part that the rules of the limit count by. */
 export type LimitIdentity = Readonly<Record<string, string | number>>
 
+/** Options of `limit` and `refund`. */
 export interface LimitOptions {
   /**
-   * Units (default 1), or units by rule name if the rules count different things. With cost 0, a rule only reports
-   * its state.
+   * Units (default 1; for `refund` all that were spent), or units by rule name if the rules count different things.
+   * Whole numbers from 0 to 1,000,000,000. With cost 0, a rule only reports its state.
    */
   cost?: number | Readonly<Record<string, number>>
 }

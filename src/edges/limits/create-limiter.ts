@@ -8,8 +8,9 @@ import { createSwitchBoard } from '../../switches/live.ts'
 import { connectStore } from '../edge-config.ts'
 import { environmentOf } from '../platform.ts'
 import type { Limiter } from './limiter.ts'
-import { limiterOnStore, type StoreLimiterSettings } from './limiter-on-store.ts'
+import { createLimiterOnStore, type StoreLimiterSettings } from './limiter-on-store.ts'
 
+/** Options of `createLimiter`. All are optional. */
 export interface CreateLimiterOptions extends StoreLimiterSettings {
   /** The variables, if they are not those of the process: `env` of a Worker. */
   env?: Environment
@@ -35,6 +36,6 @@ export function createLimiterWithConfig(
   { env = environmentOf(), board = createSwitchBoard(SYSTEM_CLOCK), ...settings }: CreateLimiterOptions = {},
 ): { limiter: Limiter; limits: Config['limits'] } {
   const deployed = connectStore(checkedConfig(config), env)
-  const limiter = limiterOnStore(deployed.config, deployed.store, { board, ...settings })
+  const limiter = createLimiterOnStore(deployed.config, deployed.store, { board, ...settings })
   return { limiter, limits: deployed.config.limits }
 }

@@ -9,7 +9,7 @@ import type { ScriptsOf } from '../../script/policy-shape.ts'
 import { compileScripts } from '../../script/scripts.ts'
 import { syncScript } from '../../script/sync-text.ts'
 import type { Store } from '../../store/store.ts'
-import { type Limiter, type LimiterConfig, type LimiterSettings, limiterWithParts } from './limiter.ts'
+import { createLimiterWithParts, type Limiter, type LimiterConfig, type LimiterSettings } from './limiter.ts'
 
 export interface StoreLimiterSettings extends LimiterSettings {
   /**
@@ -22,12 +22,12 @@ export interface StoreLimiterSettings extends LimiterSettings {
 /**
  * Creates a limiter on a store.
  *
- *     const limiter = limiterOnStore(config, store, { scriptsOf })
+ *     const limiter = createLimiterOnStore(config, store, { scriptsOf })
  *     const { allowed, delayMs, retryAfterMs } = await limiter.limit('zendesk', { account: '42' }, { cost: 1 })
  *
  * @throws Error if `scriptsOf` was built for other limits than those of the config
  */
-export function limiterOnStore(
+export function createLimiterOnStore(
   config: LimiterConfig,
   store: Store,
   { scriptsOf = compileScripts, ...settings }: StoreLimiterSettings = {},
@@ -36,5 +36,5 @@ export function limiterOnStore(
     ...{ scriptsOf, syncScript, evaluateOnCluster, prepareReset },
     ...{ createHoldings, createLeases, createLocalLimiter, createRefusalMemory },
   }
-  return limiterWithParts(config, store, parts, settings)
+  return createLimiterWithParts(config, store, parts, settings)
 }

@@ -26,7 +26,9 @@ import type { LimiterParts } from './parts.ts'
 
 export type { LimitIdentity, LimitOptions }
 
+/** The decision about one call of a limit by name. */
 export interface LimitDecision {
+  /** Name of the limit in the config. */
   limit: string
   identity: LimitIdentity
   /** If false, nothing was spent. */
@@ -68,14 +70,19 @@ export interface RefundableDecision
   verdicts: readonly Pick<Verdict, 'rule' | 'allowed'>[]
 }
 
+/** Options of `acquire`: those of `limit`, and how long to wait. */
 export interface AcquireOptions extends LimitOptions {
   /**
-   * Give up if it would take longer than this (default: no limit). A queue that others join at the same moment can
-   * take longer.
+   * Give up if it would take longer than this many ms (default: no limit). A queue that others join at the same moment
+   * can take longer.
    */
   timeoutMs?: number
 }
 
+/**
+ * The limits by name of a config. A refusal, or a store that does not answer, is a result and not an exception: see
+ * `allowed` and `degraded` of the decision. Wrong arguments throw a TypeError.
+ */
 export interface Limiter {
   /**
    * Decides, and spends if all rules of the limit admit.
@@ -151,12 +158,12 @@ const UNAVAILABLE_RETRY = 1e6
 export interface LimiterSettings {
   /**
    * The live switches that the limits follow, under `<limit>/<rule>`. One board lives as long as the process. Default
-   * of `limiterOnStore`: none.
+   * of `createLimiterOnStore`: none.
    */
   board?: SwitchBoard
   clock?: LimiterClock
   /**
-   * Keeps work alive after a call was answered, such as the report of a free slot. Default: the process runs on. On
+   * Keeps work alive after a call was answered, such as the report of free units. Default: the process runs on. On
    * Workers pass `waitUntil` of `cloudflare:workers`; otherwise such work ends with the request.
    */
   waitUntil?: (task: Promise<unknown>) => void
@@ -172,7 +179,7 @@ export type LimiterConfig = Pick<Config, 'limits'> &
  * @param parts at least those that the limits use
  * @throws Error if its scripts were built for other limits than those of the config
  */
-export function limiterWithParts(
+export function createLimiterWithParts(
   config: LimiterConfig,
   store: Store,
   parts: LimiterParts,

@@ -7,10 +7,10 @@ import type { Algorithms } from '../../algorithms/descriptor.ts'
 import { SYSTEM_CLOCK } from '../../clock.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
 import { compileConfig } from '../../config/compile.ts'
-import { only } from '../../not-built.ts'
+import { withMissingParts } from '../../not-built.ts'
 import { createSwitchBoard } from '../../switches/live.ts'
 import { deployConfig } from '../deploy-config.ts'
-import { limiterWithParts } from '../limits/limiter.ts'
+import { createLimiterWithParts } from '../limits/limiter.ts'
 import type { LimiterParts } from '../limits/parts.ts'
 import { createEntrypoint, type EntrypointClass } from './service.ts'
 
@@ -30,12 +30,12 @@ export function builtEntrypoint(config: ConfigInput, { algorithms, parts }: Buil
   return createEntrypoint(config, env => {
     // The rest of the config is that of the gateway, which may use other algorithms.
     const { rules: _, shedding: _shedding, routes: _routes, ...limitsConfig } = config
-    const compiled = compileConfig(limitsConfig, algorithms, only({}))
+    const compiled = compileConfig(limitsConfig, algorithms, withMissingParts({}))
     // Nothing is proxied, so an origin is not needed.
     const { config: deployed, store } = deployConfig({ ...compiled, origin: 'route' }, env)
     const board = createSwitchBoard(SYSTEM_CLOCK)
     return {
-      limiter: limiterWithParts(deployed, store, parts, { board, waitUntil }),
+      limiter: createLimiterWithParts(deployed, store, parts, { board, waitUntil }),
       limits: deployed.limits,
     }
   })

@@ -12,7 +12,7 @@ import { createEntrypoint, type EntrypointClass } from './service.ts'
 export type { KeyOptions } from './key-options.ts'
 export type { Receipt } from './receipt.ts'
 export {
-  AcquiredSlot,
+  AcquiredUnits,
   type LimitArguments,
   type LimitsProps,
   type LimitsService,

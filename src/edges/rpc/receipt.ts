@@ -12,6 +12,7 @@ import { Lru } from '../../lru.ts'
 import { findIdentityMistake, type LimitIdentity, MAX_COST } from '../limits/arguments.ts'
 import { type LimitDecision, type RefundableDecision, refundableUnits } from '../limits/limiter.ts'
 
+/** What `refund` needs to know of a decision. Plain data: it can be stored, sent as JSON, and refunded in any isolate. */
 export interface Receipt {
   /** Different for each decision. */
   id: string

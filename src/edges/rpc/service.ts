@@ -23,7 +23,9 @@ export interface LimitsProps {
 export interface RpcDecision {
   /** The same as `allowed`, for compatibility with Cloudflare's rate limiting binding. */
   success: boolean
+  /** Name of the limit in the config. */
   limit: string
+  /** If false, nothing was spent. */
   allowed: boolean
   /** How long to wait before the work starts (`leaky-bucket`; else 0). In whole ms. */
   delayMs: number
@@ -37,12 +39,18 @@ export interface RpcDecision {
   receipt: Receipt
 }
 
+/** The verdict of one rule. Times are whole ms, rounded up. */
 export interface RpcVerdict {
+  /** Name of the rule. */
   name: string
+  /** A rule in mode `shadow` never refuses; its verdict shows what it would have done. */
   mode: 'enforce' | 'shadow'
   allowed: boolean
+  /** Units. */
   remaining: number
+  /** Until the whole budget is back, if nothing else is spent. */
   resetAfterMs: number
+  /** Until the rule would allow the same cost; 0 if it is allowed now, -1 if never. */
   retryAfterMs: number
 }
 
@@ -76,9 +84,9 @@ export interface LimitsService {
    * Waits until the limit admits. Units in flight are released when the returned object is disposed of, at the latest
    * when the context of the caller ends:
    *
-   *     using slot = await env.LIMITS.acquire('exports', { account: '42' })
+   *     using units = await env.LIMITS.acquire('exports', { account: '42' })
    */
-  acquire(name: string, identity?: LimitIdentity, options?: AcquireOptions): Promise<AcquiredSlot>
+  acquire(name: string, identity?: LimitIdentity, options?: AcquireOptions): Promise<AcquiredUnits>
 }
 
 /** A release is reported to the store within 250 ms. */
@@ -88,7 +96,7 @@ const REPORT_GRACE_MS = 500
  * An acquired decision. Its units in flight are held until `release`, the end of a `using` block, or the end of the
  * caller's context.
  */
-export class AcquiredSlot extends RpcTarget {
+export class AcquiredUnits extends RpcTarget {
   readonly #decision: LimitDecision
   readonly #plain: RpcDecision
   #released!: () => void
@@ -97,7 +105,7 @@ export class AcquiredSlot extends RpcTarget {
     super()
     this.#decision = decision
     this.#plain = plain
-    // Keeps this context alive until the release is reported. Otherwise the slot would not be disposed of when the
+    // Keeps this context alive until the release is reported. Otherwise the units would not be released when the
     // context of the caller ends, and the timer that reports the release would not run.
     const released = new Promise<void>(resolve => {
       this.#released = resolve
@@ -185,9 +193,9 @@ export function createEntrypoint(
       name: string,
       identity: LimitIdentity = {},
       options: AcquireOptions = {},
-    ): Promise<AcquiredSlot> {
+    ): Promise<AcquiredUnits> {
       const decision = await this.#limiter.acquire(name, identity, options)
-      return new AcquiredSlot(decision, toPlainDecision(decision), this.ctx)
+      return new AcquiredUnits(decision, toPlainDecision(decision), this.ctx)
     }
 
     #argumentsForKey({

@@ -1,12 +1,12 @@
-/** What the commands that administer have in common: the store they work on, and how they ask before they destroy. */
+/** What the commands for administration share: their store, their options, and the confirmation before destructive changes. */
 import { userInfo } from 'node:os'
 import { text } from 'node:stream/consumers'
 import { type Command, Option } from 'commander'
 import { didYouMean } from '../../config/check/did-you-mean.ts'
 import { ENVIRONMENT } from '../../config/forms.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { type AdminStore, adminStore } from '../../ops/admin-store.ts'
-import type { ChangeResult } from '../../ops/consumers.ts'
+import { type AdminStore, createAdminStore } from '../../ops/admin-store.ts'
+import type { ConsumerChange } from '../../ops/consumers.ts'
 import { parseFutureTime, shortText } from '../../ops/names.ts'
 import { restStore } from './arguments.ts'
 import { blockDocument } from './blocks.ts'
@@ -28,17 +28,17 @@ export const UNTIL_HELP = "end of the change, such as '2030-12-31T18:00:00Z'"
 export const BY_HELP = 'who makes the change (default: your user name on this machine)'
 export const YES_HELP = 'do not ask for confirmation; required without a terminal'
 
-/** The options that every one of them takes. */
-export function onStore(command: Command): Command {
+/** Adds the options of every command that uses the store: `--url`, `--token`, `--env` and `--json`. */
+export function addStoreOptions(command: Command): Command {
   optionIn(STORE_OPTIONS, command, '--url <url>', 'REST URL of the store (default: $UPSTASH_REDIS_REST_URL)')
   optionIn(STORE_OPTIONS, command, '--token <token>', 'REST token (default: $UPSTASH_REDIS_REST_TOKEN)')
   optionIn(STORE_OPTIONS, command, '--env <name>', ENVIRONMENT_HELP)
   return command.option('--json', JSON_HELP)
 }
 
-/** One that destroys. */
-export function destructive(command: Command): Command {
-  return onStore(command).option('--yes', YES_HELP)
+/** Adds the options of the store, and `--yes`: for commands that ask for confirmation. */
+export function addStoreAndConfirmOptions(command: Command): Command {
+  return addStoreOptions(command).option('--yes', YES_HELP)
 }
 
 /** The author of a change, the reason, and how long it lasts. */
@@ -49,8 +49,8 @@ export interface SignedFlags {
   until?: string
 }
 
-/** The options of a temporary change: the next administrator sees the author, the reason and the end. */
-export function signed(command: Command): Command {
+/** Adds the options of a temporary change: its author, its reason and its end, which other administrators can see. */
+export function addChangeOptions(command: Command): Command {
   const duration = new Option(
     '--for <duration>',
     "duration of the change, such as '1h' (default: until undone)",
@@ -61,7 +61,7 @@ export function signed(command: Command): Command {
   return optionIn(CHANGE_OPTIONS, command, '--reason <text>', 'reason, shown to administrators only')
 }
 
-/** `until` is null for what has no end although one was asked about: `never`. */
+/** The author, the reason and the end of a change. `until` is null for `--until never`, and absent if no end was given. */
 export function signatureOf(flags: SignedFlags): { by: string; reason?: string; until?: Date | null } {
   const time = flags.for ?? flags.until
   return {
@@ -78,11 +78,17 @@ export async function openStore(
   const rest = restStore(flags)
   const config = await configOf(flags, load)
   const { environment, keyLocking, cluster, credentials } = config
-  const store = adminStore({ ...rest, environment, keyLocking, cluster, keyPrefix: credentials.keyPrefix })
+  const store = createAdminStore({
+    ...rest,
+    environment,
+    keyLocking,
+    cluster,
+    keyPrefix: credentials.keyPrefix,
+  })
   return { store, config }
 }
 
-/** The config, as the deployment has it. */
+/** The config with the environment that the command works on: `--env`, else `SLUICE_ENVIRONMENT`, else that of the config. */
 export async function configOf<C extends LoadedConfig>(
   { env }: Pick<StoreFlags, 'env'>,
   load: () => Promise<C>,
@@ -98,7 +104,7 @@ export async function configOf<C extends LoadedConfig>(
   )
 }
 
-/** An argument that may be a secret: `-` reads it from standard input, which no shell remembers. */
+/** An argument that may be a secret. With `-` it is read from standard input, so that it does not get into the history of the shell. */
 export async function secretOf(argument: string): Promise<string> {
   if (argument !== '-') return argument
   const read = (await text(process.stdin)).trim()
@@ -115,7 +121,7 @@ export async function mustConfirm(question: string, { yes }: { yes?: boolean }):
       `${question} There is no terminal to confirm this on. Add --yes to proceed.`,
     )
   const { default: confirm } = await import('@inquirer/confirm')
-  // On standard error: standard output is for what was asked for.
+  // On standard error, because standard output is for the result.
   const isSure = await confirm({ message: question, default: false }, { output: process.stderr }).catch(
     () => false,
   )
@@ -123,14 +129,19 @@ export async function mustConfirm(question: string, { yes }: { yes?: boolean }):
 }
 
 /** A consumer need not exist before something is set for it, so a misspelled name is not an error. */
-export function noteIfNew(consumer: string, { isNew, others = [] }: ChangeResult): void {
+export function noteIfNew(consumer: string, { isNew, others = [] }: ConsumerChange): void {
   if (!isNew) return
   const hint = didYouMean(consumer, others) || ' Check the spelling if you expected it to exist.'
   console.error(`Consumer '${consumer}' is new in this store.${hint}`)
 }
 
-/** What a consumer has been set to, and a hint where its name may be misspelled. */
-export function tell(flags: StoreFlags, consumer: string, result: ChangeResult, human: string): void {
+/** Prints the settings of a consumer after a change, and a hint if its name may be misspelled. */
+export function printChange(
+  flags: StoreFlags,
+  consumer: string,
+  result: ConsumerChange,
+  human: string,
+): void {
   noteIfNew(consumer, result)
   const { record } = result
   const { plan, overrides } = record

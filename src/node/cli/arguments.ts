@@ -3,7 +3,7 @@ import { InvalidArgumentError } from 'commander'
 import { isOriginUrl, isStoreUrl } from '../../config/forms.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 
-export function port(text: string): number {
+export function parsePort(text: string): number {
   const number = Number(text)
   if (!/^\d{1,5}$/.test(text) || number > 65535) {
     throw new InvalidArgumentError('Use a number from 0 to 65535; 0 takes any free port.')
@@ -11,7 +11,7 @@ export function port(text: string): number {
   return number
 }
 
-export function originUrl(text: string): string {
+export function parseOriginUrl(text: string): string {
   if (!isOriginUrl(text))
     throw new InvalidArgumentError(
       'Use an http or https URL without query or credentials, such as https://api.example.com.',
@@ -19,7 +19,7 @@ export function originUrl(text: string): string {
   return text
 }
 
-export function redisUrl(text: string): string {
+export function parseRedisUrl(text: string): string {
   if (isRedisUrl(text)) return text
   throw new InvalidArgumentError(`Use ${REDIS_URLS}.`)
 }
@@ -28,32 +28,32 @@ const REDIS_URLS = 'redis://host:port, rediss://host:port or unix:///path/to/soc
 
 const isRedisUrl = (text: string) => /^(rediss?|unix):\/\/./.test(text) && URL.canParse(text)
 
-export function redisChoice(text: string): string {
+export function parseRedisChoice(text: string): string {
   if (text === 'auto' || text === 'embedded' || isRedisUrl(text)) return text
   throw new InvalidArgumentError(`Use auto, embedded, ${REDIS_URLS}.`)
 }
 
-export function seconds(text: string): number {
+export function parseSeconds(text: string): number {
   const number = Number(text)
   if (!(number > 0 && number <= 600))
     throw new InvalidArgumentError('Use a number of seconds above 0, up to 600.')
   return number
 }
 
-export function units(text: string): number {
+export function parseUnits(text: string): number {
   if (/^\d{1,10}$/.test(text)) return Number(text)
   throw new InvalidArgumentError('Use a whole number.')
 }
 
 /** A fraction, as in the config. */
-export function share(text: string): number {
+export function parseShare(text: string): number {
   const number = Number(text)
   if (/^\d*\.?\d+$/.test(text) && number <= 1) return number
   throw new InvalidArgumentError('Use a number from 0 to 1, such as 0.25.')
 }
 
 /** `account=42`, given as often as needed. */
-export function part(text: string, others: Record<string, string> = {}): Record<string, string> {
+export function parsePart(text: string, others: Record<string, string> = {}): Record<string, string> {
   const [, name, value] = /^([^=]+)=(.*)$/s.exec(text) ?? []
   if (name === undefined || value === undefined)
     throw new InvalidArgumentError('Use the form part=value, such as account=42.')
@@ -61,7 +61,7 @@ export function part(text: string, others: Record<string, string> = {}): Record<
 }
 
 /** `x-tenant: a`, given as often as needed. */
-export function header(text: string, others: [string, string][] = []): [string, string][] {
+export function parseHeader(text: string, others: [string, string][] = []): [string, string][] {
   const [, name, value] = /^([^:]+):\s*(.*)$/s.exec(text) ?? []
   // Not as commander would say it, with the value: it may be a secret.
   if (name === undefined || value === undefined) {

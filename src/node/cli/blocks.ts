@@ -1,10 +1,10 @@
-/** Blocks of consumers, as commands take and tell them. One whose time has passed is none. */
+/** How commands show blocks of consumers. A block that has ended counts as no block. */
 import { type ConsumerRecord, isBlocked } from '../../store/records.ts'
 import { time, timeAhead } from './output.ts'
 
 type Blocked = Pick<ConsumerRecord, 'blockedAt' | 'blockedUntil' | 'blockedBy' | 'reason'>
 
-/** As JSON has it. */
+/** The block for JSON output. */
 export function blockDocument(record: Blocked) {
   const { blockedAt, blockedBy, reason } = record
   if (!isBlockedNow(record)) return { blockedAt: null }
@@ -18,8 +18,8 @@ export function blockDocument(record: Blocked) {
 }
 
 /**
- * `since 2026-11-21 06:00 UTC, until 2026-11-22 06:00 (in 23 h), by ops: unpaid`; nothing for who is not blocked.
- * @param zone said of the time; in a table its heading says so
+ * `since 2026-11-21 06:00 UTC, until 2026-11-22 06:00 (in 23 h), by ops: unpaid`; an empty text if the consumer is not blocked.
+ * @param zone appended to each time, as ` UTC`; empty in tables, whose heading names the zone
  */
 export function blockText(record: Blocked, zone = ''): string {
   const { blockedAt, blockedBy, reason } = record
@@ -33,7 +33,7 @@ export function blockText(record: Blocked, zone = ''): string {
   ].join('')
 }
 
-/** When it ended, where it has. */
+/** When the block ended. Undefined if it has not ended, or there is none. */
 export function endedBlock(record: Blocked): Date | undefined {
   return isBlockedNow(record) ? undefined : endOf(record)
 }

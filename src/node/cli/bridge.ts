@@ -2,7 +2,7 @@
 import { Command } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { BridgeOptions } from '../rest-bridge/bridge.ts'
-import { fromVariable, port, redisUrl, seconds } from './arguments.ts'
+import { fromVariable, parsePort, parseRedisUrl, parseSeconds } from './arguments.ts'
 import { withExamples } from './help.ts'
 import { whenNpmIsGone } from './npm-parent.ts'
 
@@ -21,19 +21,19 @@ export function bridgeCommand(): Command {
     .option(
       '--redis <url>',
       'server: redis://…, rediss://… or unix://…; for a cluster, any of its nodes (default: $REDIS_URL)',
-      redisUrl,
+      parseRedisUrl,
     )
     .option('--token <token>', 'token that clients must send (default: $SLUICE_BRIDGE_TOKEN)')
-    .option('--port <port>', 'port to listen on', port, 8079)
+    .option('--port <port>', 'port to listen on', parsePort, 8079)
     .option('--host <address>', 'address to listen on; 0.0.0.0 for all interfaces', '127.0.0.1')
-    .option('--deadline <seconds>', 'time limit for one command', seconds, 2)
+    .option('--deadline <seconds>', 'time limit for one command', parseSeconds, 2)
     .action(bridge)
   return withExamples(command, 'bridge --redis redis://127.0.0.1:6379 --token "$TOKEN"')
 }
 
 async function bridge(flags: Flags): Promise<void> {
   const { REDIS_URL } = process.env
-  const redis = flags.redis ?? (REDIS_URL && fromVariable('REDIS_URL', REDIS_URL, redisUrl))
+  const redis = flags.redis ?? (REDIS_URL && fromVariable('REDIS_URL', REDIS_URL, parseRedisUrl))
   const token = flags.token ?? process.env.SLUICE_BRIDGE_TOKEN
   if (!redis)
     throw new AdminError('usage', 'No Redis is set. Use --redis redis://host:port, or set REDIS_URL.')
@@ -43,12 +43,12 @@ async function bridge(flags: Flags): Promise<void> {
       'No token is set. Use --token, or set SLUICE_BRIDGE_TOKEN. Anyone with the token can read and write all data.',
     )
 
-  // At once: who the parent of npm's shell was is no longer known when npm is gone.
+  // Called at once, because the process id of npm can no longer be found after npm has exited.
   const npmIsGone = new Promise<void>(resolve => void whenNpmIsGone(resolve))
   const options: BridgeOptions = { redisUrl: redis, token, port: flags.port, host: flags.host }
   const { startBridge } = await import('../rest-bridge/bridge.ts')
-  const say = (line: string) => console.error(line)
-  const running = await startBridge({ ...options, deadlineMs: flags.deadline * 1000, say }).catch(error => {
+  const log = (line: string) => console.error(line)
+  const running = await startBridge({ ...options, deadlineMs: flags.deadline * 1000, log }).catch(error => {
     if (error.code === 'EADDRINUSE') {
       throw new Error(`Port ${flags.port} is in use. Free it, or choose another one with --port.`)
     }

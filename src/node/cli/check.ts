@@ -50,14 +50,14 @@ async function check(load: FileLoader, file: string | undefined, flags: { json?:
   const warnings = warningsAbout(loaded)
   const environment = process.env.SLUICE_ENVIRONMENT || loaded.environment
   const config = { ...loaded, ...(environment && { environment }) }
-  print(flags, checkDocument(config, warnings), () => described(config, warnings, loaded.file))
+  print(flags, checkDocument(config, warnings), () => describe(config, warnings, loaded.file))
 }
 
 /** All warnings about a config file, in the order of its lines. */
 export const warningsAbout = ({ input, file, environmentReads }: LoadedFile) =>
   locatedWarnings(input, file, environmentReads.map(environmentWarning))
 
-function described(loaded: LoadedConfig, warnings: readonly Warning[], file: string): string {
+function describe(loaded: LoadedConfig, warnings: readonly Warning[], file: string): string {
   const rules = loaded.rules.filter(({ mode }) => mode !== 'off')
   const config = { ...loaded, rules }
   const { limits, origin } = config
@@ -166,12 +166,12 @@ function rowOf(rule: AnyRule, config: Config): string[] {
   return [name, amount, who, parts.filter(Boolean).join(', ')]
 }
 
-/** Whether it is a rule as it is for one plan, which follows the rule itself. */
+/** Whether this is the variant of a rule for one plan. Variants follow the rule itself. */
 function isOfPlan(rule: AnyRule, { rules }: Config): boolean {
   return rules.find(({ name }) => name === rule.name) !== rule && rules.some(other => other === rule)
 }
 
-/** Whom a rule is for, beside the plans with numbers of their own. */
+/** Describes the plans that a rule and its variants apply to; an empty text if these are all plans. */
 function plansOf(rule: AnyRule, { rules, plans }: Config): string {
   const own = rules.filter(({ name }) => name === rule.name).slice(1)
   const named = [...rule.match.plans!, ...own.flatMap(({ match }) => match.plans!)]

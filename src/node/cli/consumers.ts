@@ -11,18 +11,18 @@ import {
   unblockConsumer,
 } from '../../ops/consumers.ts'
 import { rulesNotShown } from '../../ops/limits.ts'
-import { consumerName, planName } from '../../ops/names.ts'
+import { parseConsumerName, parsePlanName } from '../../ops/names.ts'
 import {
+  addChangeOptions,
+  addStoreAndConfirmOptions,
+  addStoreOptions,
   CONSUMER_HELP,
-  destructive,
   mustConfirm,
-  onStore,
   openStore,
+  printChange,
   type SignedFlags,
   type StoreFlags,
   signatureOf,
-  signed,
-  tell,
 } from './administration.ts'
 import { blockText, endedBlock, isBlockedNow } from './blocks.ts'
 import { withExamples } from './help.ts'
@@ -34,8 +34,11 @@ import { overrideCommand, overrideTable, settingsOf } from './overrides.ts'
 type Flags = StoreFlags & { yes?: boolean }
 
 export function consumersCommand(load: ConfigLoader = loadConfig): Command {
-  const of = (name: string, summary: string, description: string, make = onStore) =>
-    make(new Command(name)).summary(summary).description(description).argument('<consumer>', CONSUMER_HELP)
+  const of = (name: string, summary: string, description: string, addOptions = addStoreOptions) =>
+    addOptions(new Command(name))
+      .summary(summary)
+      .description(description)
+      .argument('<consumer>', CONSUMER_HELP)
   return new Command('consumers')
     .summary('manage consumers: plans, blocks and overrides')
     .description(
@@ -43,7 +46,7 @@ export function consumersCommand(load: ConfigLoader = loadConfig): Command {
     )
     .addCommand(
       withExamples(
-        onStore(new Command('list'))
+        addStoreOptions(new Command('list'))
           .summary('list all consumers')
           .description('List the consumers that have keys or settings.')
           .action(list.bind(null, load)),
@@ -83,7 +86,7 @@ export function consumersCommand(load: ConfigLoader = loadConfig): Command {
           'remove',
           'remove a consumer',
           'Remove a consumer with its keys, its settings and its counters.',
-          destructive,
+          addStoreAndConfirmOptions,
         ).action(remove.bind(null, load)),
         'consumers remove acme',
       ),
@@ -93,7 +96,7 @@ export function consumersCommand(load: ConfigLoader = loadConfig): Command {
 /** @param group that it stands in: `consumers` or `switch` */
 export function blockCommand(load: ConfigLoader, group: string): Command {
   return withExamples(
-    signed(destructive(new Command('block')))
+    addChangeOptions(addStoreAndConfirmOptions(new Command('block')))
       .summary('block a consumer')
       .description(
         'Refuse all requests of a consumer with a 403, from the next request that reaches the store.',
@@ -106,7 +109,7 @@ export function blockCommand(load: ConfigLoader, group: string): Command {
 
 export function unblockCommand(load: ConfigLoader, group: string): Command {
   return withExamples(
-    onStore(new Command('unblock'))
+    addStoreOptions(new Command('unblock'))
       .summary('unblock a consumer')
       .description('Admit a blocked consumer again.')
       .argument('<consumer>', CONSUMER_HELP)
@@ -138,8 +141,8 @@ function consumerTable(consumers: readonly ConsumerInfo[]): string {
 
 async function show(load: ConfigLoader, argument: string, flags: Flags): Promise<void> {
   const { store, config } = await openStore(flags, load)
-  const info = await showConsumer(store, await consumerName(argument))
-  print(flags, documentOf(info, config), () => described(info, config))
+  const info = await showConsumer(store, await parseConsumerName(argument))
+  print(flags, documentOf(info, config), () => describe(info, config))
 }
 
 function documentOf({ consumer, keys, ...record }: ConsumerInfo, config: LoadedConfig) {
@@ -147,7 +150,7 @@ function documentOf({ consumer, keys, ...record }: ConsumerInfo, config: LoadedC
   return { ...settings, keys, overrides }
 }
 
-function described(info: ConsumerInfo, config: LoadedConfig): string {
+function describe(info: ConsumerInfo, config: LoadedConfig): string {
   const { consumer, plan, keys, overrides } = info
   const first = config.plans[0]
   const isUnknown = plan !== undefined && !config.plans.includes(plan)
@@ -171,24 +174,24 @@ async function set(
   if (flags.plan === undefined)
     throw new AdminError('usage', 'No plan is given. Use --plan <name> or --no-plan.')
   const { store, config } = await openStore(flags, load)
-  const plan = flags.plan === false ? undefined : planName(flags.plan, config.plans)
-  const consumer = await consumerName(argument)
+  const plan = flags.plan === false ? undefined : parsePlanName(flags.plan, config.plans)
+  const consumer = await parseConsumerName(argument)
   const result = await setPlan(store, consumer, plan)
   const already = result.isChanged ? '' : ' already'
   const what = plan
     ? `is${already} on plan '${plan}'`
     : `${already ? 'already has' : 'has'} no plan of its own`
-  tell(flags, consumer, result, `Consumer '${consumer}' ${what}.`)
+  printChange(flags, consumer, result, `Consumer '${consumer}' ${what}.`)
 }
 
 async function block(load: ConfigLoader, argument: string, flags: Flags & SignedFlags): Promise<void> {
   const signature = signatureOf(flags)
   const { store } = await openStore(flags, load)
-  const consumer = await consumerName(argument)
+  const consumer = await parseConsumerName(argument)
   await mustConfirm(`Block consumer '${consumer}'?`, flags)
   const result = await blockConsumer(store, consumer, signature)
   const already = result.isChanged ? '' : ' already'
-  tell(
+  printChange(
     flags,
     consumer,
     result,
@@ -198,17 +201,17 @@ async function block(load: ConfigLoader, argument: string, flags: Flags & Signed
 
 async function unblock(load: ConfigLoader, argument: string, flags: Flags): Promise<void> {
   const { store } = await openStore(flags, load)
-  const consumer = await consumerName(argument)
+  const consumer = await parseConsumerName(argument)
   const result = await unblockConsumer(store, consumer)
   const text = result.isChanged
     ? `Consumer '${consumer}' is no longer blocked.`
     : `Consumer '${consumer}' was not blocked: nothing was changed.`
-  tell(flags, consumer, result, text)
+  printChange(flags, consumer, result, text)
 }
 
 async function remove(load: ConfigLoader, argument: string, flags: Flags): Promise<void> {
   const { store, config } = await openStore(flags, load)
-  const consumer = await consumerName(argument)
+  const consumer = await parseConsumerName(argument)
   const { keys: owned } = await showConsumer(store, consumer)
   await mustConfirm(`Remove consumer '${consumer}', with ${count(owned.length)}?`, flags)
   const { keys } = await removeConsumer(store, consumer, config.rules)

@@ -1,6 +1,6 @@
 /** The key that `npm start` shows: one that works with the Worker as it is now. */
 import { AdminError } from '../../ops/admin-error.ts'
-import { type AdminStore, adminStore } from '../../ops/admin-store.ts'
+import { type AdminStore, createAdminStore } from '../../ops/admin-store.ts'
 import { revokeKey } from '../../ops/key-changes.ts'
 import { findKey } from '../../ops/key-reference.ts'
 import { createKey, removeFromIndexIfEmpty } from '../../ops/keys.ts'
@@ -37,7 +37,7 @@ export function demoKey(rest: { url: string; token: string }): DemoKey {
 
   async function renew({ environment, keyPrefix, plan }: KeySettings): Promise<string> {
     await forget()
-    const store = adminStore({ ...rest, environment, keyPrefix })
+    const store = createAdminStore({ ...rest, environment, keyPrefix })
     const expiresAt = new Date(Date.now() + LIFETIME_MS)
     const { key } = await createKey(store, { consumer: CONSUMER, plan, expiresAt })
     current = { store, key }

@@ -3,12 +3,12 @@ import { Command, Option } from 'commander'
 import type { Config } from '../../config/compile.ts'
 import { CF_PARTS, type CfPart } from '../../config/identity-parts.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { adminStore } from '../../ops/admin-store.ts'
+import { createAdminStore } from '../../ops/admin-store.ts'
 import type { CommandCounts, DecisionCost } from '../../ops/decision-cost.ts'
 import { type Explanation, explain, type RuleExplanation } from '../../ops/explain.ts'
 import { createLookUp, type LookUp, type PlanSource } from '../../ops/explain-stored.ts'
 import { configOf, ENVIRONMENT_HELP, JSON_HELP, secretOf } from './administration.ts'
-import { header, restStore } from './arguments.ts'
+import { parseHeader, restStore } from './arguments.ts'
 import { explainDocument } from './explain-document.ts'
 import { withExamples } from './help.ts'
 import type { ConfigLoader } from './load-config.ts'
@@ -51,7 +51,7 @@ export function explainCommand(load: ConfigLoader): Command {
     .option('--consumer <name>', 'consumer that sends the request; no credential is needed')
     .option('--plan <name>', 'plan, instead of the one from the token or the store')
     .option('--address <address>', 'address of the client')
-    .option('--header <name: value>', 'header of the request; repeat it for more', header)
+    .option('--header <name: value>', 'header of the request; repeat it for more', parseHeader)
     .option('--env <name>', ENVIRONMENT_HELP)
     .option('--json', JSON_HELP)
     .addHelpText(
@@ -77,7 +77,7 @@ const CF_NAMES: Record<CfPart, string> = { country: 'country', asn: 'AS number' 
 async function run(load: ConfigLoader, method: string, path: string, flags: Flags): Promise<void> {
   const { json, env, header: headers, key, token, ...rest } = flags
   const config = await configOf(flags, load)
-  const asked = {
+  const input = {
     method: method.toUpperCase(),
     path,
     ...rest,
@@ -85,8 +85,8 @@ async function run(load: ConfigLoader, method: string, path: string, flags: Flag
     ...(key !== undefined && { key: await secretOf(key) }),
     ...(token !== undefined && { token: await secretOf(token) }),
   }
-  const explanation = await explain(config, asked, lookUpFor(config))
-  print({ ...(json && { json }) }, explainDocument(explanation), () => described(explanation, config))
+  const explanation = await explain(config, input, lookUpFor(config))
+  print({ ...(json && { json }) }, explainDocument(explanation), () => describe(explanation, config))
 }
 
 /** When the store does not answer, the plan is assumed, as it is without a store. */
@@ -94,7 +94,7 @@ function lookUpFor({ environment, keyLocking, cluster, credentials }: Config): L
   const { UPSTASH_REDIS_REST_URL, UPSTASH_REDIS_REST_TOKEN } = process.env
   if (!UPSTASH_REDIS_REST_URL || !UPSTASH_REDIS_REST_TOKEN) return undefined
   const options = { environment, keyLocking, cluster, keyPrefix: credentials.keyPrefix }
-  const lookUp = createLookUp(adminStore({ ...restStore({}), ...options }))
+  const lookUp = createLookUp(createAdminStore({ ...restStore({}), ...options }))
   return async credential => {
     try {
       return await lookUp(credential)
@@ -107,7 +107,7 @@ function lookUpFor({ environment, keyLocking, cluster, credentials }: Config): L
   }
 }
 
-function described(explanation: Explanation, { routes, routeDefaults, cluster }: Config): string {
+function describe(explanation: Explanation, { routes, routeDefaults, cluster }: Config): string {
   const { method, url, route, accept, caller, trafficClass, rules, cost, hints, hooks } = explanation
   const { hostname, pathname, search } = new URL(url)
   const settings = routes.find(({ name }) => name === route?.name) ?? routeDefaults
@@ -115,7 +115,7 @@ function described(explanation: Explanation, { routes, routeDefaults, cluster }:
   const lines = [
     `${method} ${hostname}${pathname}${search}`,
     `  Route    ${at}; accepts ${accept.join(', ') || 'no credential: depending on how the path is decoded, it matches several routes, and no credential is accepted by all of them. Use the plain path'}`,
-    `  Caller   ${callerOf(caller)}`,
+    `  Caller   ${describeCaller(caller)}`,
     ...(trafficClass ? [`  Class    ${classText(trafficClass)}`] : []),
     `  Access   ${accessOf(explanation)}`,
     ...(hooks ? [`  Hooks    ${hooks.join(', ')}: not run by this command, and may change the result`] : []),
@@ -140,7 +140,7 @@ function classText({ name, shedBy }: NonNullable<Explanation['trafficClass']>): 
   return shedBy ? `${name}, which ${shedBy} sheds while the origin is too busy` : name
 }
 
-function callerOf({ method, consumer, address, plan, planFrom }: Explanation['caller']): string {
+function describeCaller({ method, consumer, address, plan, planFrom }: Explanation['caller']): string {
   const who =
     consumer === undefined
       ? method

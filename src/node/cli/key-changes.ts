@@ -4,18 +4,25 @@ import { parseDuration } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import { expireKey, revokeKey, rotateKey, setKeyLabel, setKeyPlan } from '../../ops/key-changes.ts'
 import { findKey } from '../../ops/key-reference.ts'
-import { parseTime, planName, shortText } from '../../ops/names.ts'
-import { destructive, mustConfirm, onStore, openStore, type StoreFlags, secretOf } from './administration.ts'
+import { parsePlanName, parseTime, shortText } from '../../ops/names.ts'
+import {
+  addStoreAndConfirmOptions,
+  addStoreOptions,
+  mustConfirm,
+  openStore,
+  type StoreFlags,
+  secretOf,
+} from './administration.ts'
 import { withExamples } from './help.ts'
-import { tellOfKey } from './key-output.ts'
+import { printCreatedKey } from './key-output.ts'
 import type { ConfigLoader } from './load-config.ts'
 import { print, timeAhead } from './output.ts'
 
 const KEY = "ID of the key, such as 'acme/0f3a9c1d2b4e', or the key itself; - reads it from standard input"
 
 export function keyChangeCommands(load: ConfigLoader): Command[] {
-  const of = (name: string, summary: string, description: string, make = onStore) =>
-    make(new Command(name)).summary(summary).description(description).argument('<key>', KEY)
+  const of = (name: string, summary: string, description: string, addOptions = addStoreOptions) =>
+    addOptions(new Command(name)).summary(summary).description(description).argument('<key>', KEY)
   return [
     withExamples(
       of('label', 'change the label of a key', 'Change or remove the label of a key.')
@@ -46,7 +53,7 @@ export function keyChangeCommands(load: ConfigLoader): Command[] {
         'revoke',
         'revoke a key',
         'Revoke a key for good, from the next request that reaches the store.',
-        destructive,
+        addStoreAndConfirmOptions,
       ).action(revoke.bind(null, load)),
       'keys revoke acme/0f3a9c1d2b4e',
     ),
@@ -89,7 +96,7 @@ async function plan(
 ): Promise<void> {
   const given = oneOf(text, flags, 'a plan')
   const { store, config } = await openStore(flags, load)
-  const chosen = given === undefined ? undefined : planName(given, config.plans)
+  const chosen = given === undefined ? undefined : parsePlanName(given, config.plans)
   const found = await findKey(store, await secretOf(key))
   await setKeyPlan(store, found, chosen)
   const { id } = found
@@ -144,7 +151,7 @@ async function rotate(
   const { created, oldEndsAt, failure } = await rotateKey(store, found, overlap / 1000)
   const { id } = found
   if (flags.json) print(flags, { ...created, replaces: { id, expiresAt: oldEndsAt ?? null } }, String)
-  else tellOfKey(created, config.plans)
+  else printCreatedKey(created, config.plans)
   if (failure) throw new AdminError('store', `The old key '${id}' is still valid: ${failure.message}`)
   if (flags.json) return
   console.error(`The old key '${id}' ${overlap === 0 ? 'is revoked' : expiryText(oldEndsAt!)}.`)

@@ -3,7 +3,7 @@ import type { CreatedKey, KeyInfo } from '../../ops/keys.ts'
 import { table, time, timeAhead } from './output.ts'
 
 /** The key alone on standard output, so that it can be piped into a secret store. */
-export function tellOfKey(
+export function printCreatedKey(
   { key, id, consumer, plan, expiresAt }: CreatedKey,
   plans: readonly string[],
 ): void {

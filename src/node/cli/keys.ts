@@ -4,11 +4,11 @@ import { didYouMean } from '../../config/check/did-you-mean.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
 import { createKey, importKey, listConsumerNames, listKeys, type NewKey } from '../../ops/keys.ts'
-import { consumerName, parseFutureTime, planName, shortText } from '../../ops/names.ts'
-import { onStore, openStore, type StoreFlags, secretOf } from './administration.ts'
+import { parseConsumerName, parseFutureTime, parsePlanName, shortText } from '../../ops/names.ts'
+import { addStoreOptions, openStore, type StoreFlags, secretOf } from './administration.ts'
 import { withExamples } from './help.ts'
 import { keyChangeCommands } from './key-changes.ts'
-import { keyTable, tellOfKey } from './key-output.ts'
+import { keyTable, printCreatedKey } from './key-output.ts'
 import type { ConfigLoader } from './load-config.ts'
 import { print } from './output.ts'
 
@@ -21,7 +21,7 @@ interface NewKeyFlags extends StoreFlags {
 
 export function keysCommand(load: ConfigLoader): Command {
   const newKey = (command: Command) =>
-    onStore(command)
+    addStoreOptions(command)
       .requiredOption('--consumer <name>', 'consumer that the key belongs to: letters, digits, . _ -')
       .option('--plan <name>', "one of the plans in the config (default: the consumer's plan)")
       .option('--label <text>', 'label to recognize the key by')
@@ -56,7 +56,7 @@ export function keysCommand(load: ConfigLoader): Command {
     )
     .addCommand(
       withExamples(
-        onStore(new Command('list'))
+        addStoreOptions(new Command('list'))
           .summary('list keys')
           .description('List the keys of all consumers, or of one. The keys themselves are not shown.')
           .option('--consumer <name>', 'list only the keys of this consumer')
@@ -72,7 +72,7 @@ async function create(load: ConfigLoader, flags: NewKeyFlags): Promise<void> {
   const { store, config } = await openStore(flags, load)
   const created = await createKey(store, await newKeyOf(flags, config.plans))
   if (flags.json) print(flags, created, String)
-  else tellOfKey(created, config.plans)
+  else printCreatedKey(created, config.plans)
 }
 
 async function bringIn(
@@ -101,8 +101,8 @@ async function newKeyOf(flags: NewKeyFlags, plans: readonly string[]): Promise<N
   const { plan, label, expires } = flags
   const expiresAt = expires === undefined ? undefined : parseFutureTime(expires)
   return {
-    consumer: await named('--consumer', () => consumerName(flags.consumer)),
-    ...(plan !== undefined && { plan: planName(plan, plans) }),
+    consumer: await named('--consumer', () => parseConsumerName(flags.consumer)),
+    ...(plan !== undefined && { plan: parsePlanName(plan, plans) }),
     ...(label !== undefined && { label: shortText(label, 'label') }),
     ...(expiresAt && { expiresAt }),
   }
@@ -110,13 +110,13 @@ async function newKeyOf(flags: NewKeyFlags, plans: readonly string[]): Promise<N
 
 async function list(load: ConfigLoader, flags: StoreFlags & { consumer?: string }): Promise<void> {
   const { store } = await openStore(flags, load)
-  const consumer = flags.consumer === undefined ? undefined : await consumerName(flags.consumer)
+  const consumer = flags.consumer === undefined ? undefined : await parseConsumerName(flags.consumer)
   const keys = await listKeys(store, consumer)
   const others = keys.length === 0 && consumer !== undefined ? await listConsumerNames(store) : []
   print(flags, keys, () => (keys.length > 0 ? keyTable(keys) : noKeysText(store, consumer, others)))
 }
 
-/** Keys of another environment are not seen, and look as if they were not there. */
+/** Keys of other environments are not listed, so a wrong environment looks like missing keys. */
 function noKeysText(
   { environment }: Pick<AdminStore, 'environment'>,
   consumer: string | undefined,
@@ -128,7 +128,7 @@ function noKeysText(
   return `There are no keys${whose} ${where}.${meant} To list the keys of another environment, use --env <name>.`
 }
 
-/** Says which option an error is about. */
+/** Names the option in an error about its value. */
 async function named(option: string, value: () => string | Promise<string>): Promise<string> {
   try {
     return await value()

@@ -1,4 +1,4 @@
-/** `npx sluicegate limits …`: what is left, and making it whole again. */
+/** `npx sluicegate limits …`: shows what is left of limits, and resets them. */
 import { Command, Option } from 'commander'
 import { descriptionOf } from '../../algorithms/index.ts'
 import { unitsAtOnce } from '../../algorithms/plan-units.ts'
@@ -11,16 +11,22 @@ import {
   type CounterOwner,
   peekCaller,
   peekLimit,
+  type RuleStanding,
   resetCaller,
   resetLimit,
   rulesNotShown,
   rulesOfOthers,
   rulesShown,
-  type Standing,
 } from '../../ops/limits.ts'
-import { consumerName, planName } from '../../ops/names.ts'
-import { destructive, mustConfirm, onStore, openStore, type StoreFlags } from './administration.ts'
-import { part } from './arguments.ts'
+import { parseConsumerName, parsePlanName } from '../../ops/names.ts'
+import {
+  addStoreAndConfirmOptions,
+  addStoreOptions,
+  mustConfirm,
+  openStore,
+  type StoreFlags,
+} from './administration.ts'
+import { parsePart } from './arguments.ts'
 import { withExamples } from './help.ts'
 import { type ConfigLoader, loadConfig } from './load-config.ts'
 import { alert, alertCell, type Cell, print, table, time } from './output.ts'
@@ -41,7 +47,7 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
       .option(
         '--by <part=value>',
         'identity, such as account=42; once for each part that the limit counts by',
-        part,
+        parsePart,
       )
       .addOption(
         new Option('--consumer <name>', 'consumer, for the gateway rules that count by consumer').conflicts([
@@ -59,7 +65,7 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
     .description('Show what is left of the limits by name and of the gateway rules, and reset them.')
     .addCommand(
       withExamples(
-        of(onStore(new Command('peek')))
+        of(addStoreOptions(new Command('peek')))
           .summary('show what is left')
           .description(
             'Show what is left of a limit by name, or of the rules for a consumer or an address. Spends nothing.',
@@ -75,7 +81,7 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
     )
     .addCommand(
       withExamples(
-        of(destructive(new Command('reset')))
+        of(addStoreAndConfirmOptions(new Command('reset')))
           .summary('reset what was spent')
           .description(
             'Reset a limit by name, or the rules for a consumer or an address: everything is available again.',
@@ -89,16 +95,16 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
 }
 
 async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags): Promise<void> {
-  const asked = askedOf(limit, flags)
+  const target = parseTarget(limit, flags)
   const { store, config } = await openStore(flags, load)
-  if (asked.kind === 'limit') {
-    const standings = await peekLimit(store, config, asked.name, flags.by ?? {})
-    return print(flags, { limit: asked.name, by: flags.by ?? {}, rules: standings.map(documentOf) }, () =>
+  if (target.kind === 'limit') {
+    const standings = await peekLimit(store, config, target.name, flags.by ?? {})
+    return print(flags, { limit: target.name, by: flags.by ?? {}, rules: standings.map(documentOf) }, () =>
       [standingTable(standings), ...noteOfHeld(standings)].join('\n'),
     )
   }
-  const plan = flags.plan === undefined ? undefined : planName(flags.plan, config.plans)
-  const { by, counted } = await callerOf(flags)
+  const plan = flags.plan === undefined ? undefined : parsePlanName(flags.plan, config.plans)
+  const { by, counted } = await parseCaller(flags)
   const {
     standings,
     off,
@@ -134,21 +140,21 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
 }
 
 async function reset(load: ConfigLoader, limit: string | undefined, flags: Flags): Promise<void> {
-  const asked = askedOf(limit, flags)
+  const target = parseTarget(limit, flags)
   const { store, config } = await openStore(flags, load)
-  if (asked.kind === 'limit') {
+  if (target.kind === 'limit') {
     const { by = {}, rule } = flags
     const whose = Object.entries(by)
       .map(([name, value]) => `${name}=${value}`)
       .join(' ')
     const of = whose ? ` of ${whose}` : ''
-    const what = rule ? `rule '${rule}' of limit '${asked.name}'${of}` : `limit '${asked.name}'${of}`
+    const what = rule ? `rule '${rule}' of limit '${target.name}'${of}` : `limit '${target.name}'${of}`
     await mustConfirm(`Reset ${what}?`, flags)
-    await resetLimit(store, config, asked.name, by, rule)
-    const affected = config.limits.get(asked.name)!.filter(({ name }) => rule === undefined || name === rule)
+    await resetLimit(store, config, target.name, by, rule)
+    const affected = config.limits.get(target.name)!.filter(({ name }) => rule === undefined || name === rule)
     return print(
       flags,
-      { limit: asked.name, by, ...(rule && { rule }), reset: true },
+      { limit: target.name, by, ...(rule && { rule }), reset: true },
       () => `Reset ${what}.${stillInFlight(affected)}`,
     )
   }
@@ -157,7 +163,7 @@ async function reset(load: ConfigLoader, limit: string | undefined, flags: Flags
       'usage',
       '--rule needs the name of a limit. Leave --rule out to reset all rules of the caller.',
     )
-  const { by, counted } = await callerOf(flags)
+  const { by, counted } = await parseCaller(flags)
   const whose = Object.values(counted)[0]
   const rules = rulesShown(config, by)
   const affected = config.rules.filter(({ name }) => rules.includes(name))
@@ -175,9 +181,9 @@ async function reset(load: ConfigLoader, limit: string | undefined, flags: Flags
   )
 }
 
-type Asked = { kind: 'limit'; name: string } | { kind: 'caller' }
+type Target = { kind: 'limit'; name: string } | { kind: 'caller' }
 
-function askedOf(limit: string | undefined, { consumer, address, plan }: Flags): Asked {
+function parseTarget(limit: string | undefined, { consumer, address, plan }: Flags): Target {
   const given = [limit, consumer, address].filter(value => value !== undefined)
   if (given.length !== 1)
     throw new AdminError('usage', 'Use one of these: the name of a limit, --consumer or --address.')
@@ -187,13 +193,13 @@ function askedOf(limit: string | undefined, { consumer, address, plan }: Flags):
   return { kind: 'limit', name: limit }
 }
 
-async function callerOf({
+async function parseCaller({
   consumer,
   address,
 }: Flags): Promise<{ by: 'consumer' | 'address'; counted: CounterOwner }> {
   return consumer === undefined
     ? { by: 'address', counted: { address: address! } }
-    : { by: 'consumer', counted: { consumer: await consumerName(consumer) } }
+    : { by: 'consumer', counted: { consumer: await parseConsumerName(consumer) } }
 }
 
 /** `a`, `a and b`, `a, b and c` */
@@ -221,8 +227,8 @@ function noteOfOthers(rules: ReadonlyMap<string, readonly string[]>): string[] {
 
 const isHeld = ({ counting }: Rule) => counting.state === 'held'
 
-/** Nothing says how long a response still takes, so no time is shown for these rules. */
-function noteOfHeld(standings: readonly Standing[]): string[] {
+/** It is unknown how long a response will still take, so no time is shown for these rules. */
+function noteOfHeld(standings: readonly RuleStanding[]): string[] {
   const held = standings.filter(({ rule, resetAfter }) => isHeld(rule) && resetAfter > 0)
   return held.map(
     ({ rule, resetAfter }) =>
@@ -241,7 +247,7 @@ function stillInFlight(rules: readonly Rule[]): string {
     .join('')
 }
 
-function standingTable(standings: readonly Standing[]): string {
+function standingTable(standings: readonly RuleStanding[]): string {
   const rows = standings.map(({ rule, mode, allowed, remaining, resetAfter, retryAfter, cost }) => [
     rule.name,
     mode + (rule.on === 'auth-failure' ? ', on auth-failure' : ''),
@@ -266,12 +272,12 @@ function allowedCell(allowed: boolean, cost: number): Cell {
 }
 
 /** Under the name that the algorithm has for it. */
-function atOnceOf(rule: Standing['rule']): Record<string, number> {
+function atOnceOf(rule: RuleStanding['rule']): Record<string, number> {
   const atOnce = unitsAtOnce(descriptionOf(rule), rule.quota.burst)
   return atOnce ? { [atOnce.parameter]: atOnce.units } : {}
 }
 
-function documentOf({ rule, cost, mode, allowed, remaining, resetAfter, retryAfter }: Standing) {
+function documentOf({ rule, cost, mode, allowed, remaining, resetAfter, retryAfter }: RuleStanding) {
   return {
     rule: rule.name,
     on: rule.on,

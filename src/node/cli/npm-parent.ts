@@ -1,13 +1,13 @@
 /**
- * Under `npm start` and `npx sluicegate …` there are npm and a shell above this process. When npm is killed, neither it nor the
- * shell passes that on, so this process looks for itself.
+ * Under `npm start` and `npx sluicegate …`, npm and a shell are the ancestors of this process. If npm is killed, neither of them sends a
+ * signal to this process, so it polls whether they are alive.
  */
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 
 const EVERY_MS = 500
 
-/** Calls back once when npm, or the shell between, is gone; never when npm did not start this process. */
+/** Calls back once when npm, or the shell between them, has exited. Never calls back if npm did not start this process. */
 export async function whenNpmIsGone(callback: () => void): Promise<void> {
   if (!process.env.npm_lifecycle_event) return
   const shell = process.ppid

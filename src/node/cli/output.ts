@@ -34,7 +34,7 @@ export const success = (text: string) => styleText('green', text)
 
 export const warning = (text: string) => styleText('yellow', text)
 
-/** @param human what people read, where no JSON is asked for */
+/** Prints a result: the document as JSON with `--json`, else the text of `human`. */
 export function print(flags: { json?: boolean }, document: unknown, human: () => string): void {
   console.log(flags.json ? JSON.stringify(document, null, 2) : human())
 }

@@ -3,27 +3,27 @@ import { Command, Option } from 'commander'
 import { ALGORITHM_NAMES, descriptionOf } from '../../algorithms/index.ts'
 import { type PlanUnits, planUnits, unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { consumerName, parseFutureTime } from '../../ops/names.ts'
+import { parseConsumerName, parseFutureTime } from '../../ops/names.ts'
 import {
   compileOverride,
   findOverridable,
   removeOverride,
   setOverride,
-  standingOf,
+  statusOf,
 } from '../../ops/overrides.ts'
 import type { ConsumerRecord, Override } from '../../store/records.ts'
 import {
+  addStoreOptions,
   BY_HELP,
   CONSUMER_HELP,
   mustConfirm,
   noteIfNew,
-  onStore,
   openStore,
   type StoreFlags,
   signatureOf,
   UNTIL_HELP,
 } from './administration.ts'
-import { units } from './arguments.ts'
+import { parseUnits } from './arguments.ts'
 import { blockDocument } from './blocks.ts'
 import { CHANGE_OPTIONS, optionIn, withExamples } from './help.ts'
 import type { ConfigLoader, LoadedConfig } from './load-config.ts'
@@ -40,7 +40,7 @@ interface Flags extends StoreFlags, Partial<Record<PlanUnits, number>> {
 
 /** @param group that it stands in: `consumers` or `switch` */
 export function overrideCommand(load: ConfigLoader, group: string): Command {
-  const command = onStore(new Command('override'))
+  const command = addStoreOptions(new Command('override'))
     .summary('override a rule for a consumer')
     .description(
       'Give a consumer other numbers, or another mode, for one rule. This replaces an earlier override of the rule.',
@@ -52,7 +52,7 @@ export function overrideCommand(load: ConfigLoader, group: string): Command {
     const meaning = isForAll
       ? "limit of the consumer (default: the rule's)"
       : `${words}, with ${algorithms.join(' and ')}`
-    command.option(`--${name} <units>`, meaning, units)
+    command.option(`--${name} <units>`, meaning, parseUnits)
   }
   const duration = new Option(
     '--for <duration>',
@@ -81,7 +81,7 @@ async function override(load: ConfigLoader, argument: string, rule: string, flag
   if (flags.remove) return await remove(load, argument, rule, flags)
   const until = end === undefined ? undefined : parseFutureTime(end)
   const { store, config } = await openStore(flags, load)
-  const consumer = await consumerName(argument)
+  const consumer = await parseConsumerName(argument)
   const numbers = compileOverride(config.input, {
     rule,
     ...unitsIn(flags),
@@ -91,7 +91,7 @@ async function override(load: ConfigLoader, argument: string, rule: string, flag
   const compiled = { ...numbers, at: new Date(), by: signatureOf(flags).by }
   noteIfNew(consumer, await setOverride(store, consumer, compiled))
   const view = viewOf(compiled, config)
-  if (view.standing === 'rule-off')
+  if (view.status === 'rule-off')
     console.error(`Rule '${rule}' is off in the config: the override has no effect until the rule is on.`)
   print(
     flags,
@@ -111,7 +111,7 @@ async function remove(load: ConfigLoader, argument: string, rule: string, flags:
   if (others.some(value => value !== undefined))
     throw new AdminError('usage', '--remove cannot be combined with other changes. Use it alone.')
   const { store, config } = await openStore(flags, load)
-  const consumer = await consumerName(argument)
+  const consumer = await parseConsumerName(argument)
   await mustConfirm(`Remove the override of rule '${rule}' for consumer '${consumer}'?`, flags)
   const { record, isChanged } = await removeOverride(store, consumer, rule)
   // Without an override, the name of the rule may be misspelled.
@@ -123,7 +123,7 @@ async function remove(load: ConfigLoader, argument: string, rule: string, flags:
   )
 }
 
-/** What is set for a consumer, as JSON has it. */
+/** The settings of a consumer, for JSON output. */
 export function settingsOf(
   consumer: string,
   { plan, overrides, ...record }: ConsumerRecord,
@@ -137,7 +137,7 @@ export function settingsOf(
   }
 }
 
-/** As JSON has it. */
+/** An override for JSON output. */
 export function viewOf(override: Override, config: LoadedConfig) {
   const { rule, mode, numbers } = override
   return {
@@ -149,11 +149,11 @@ export function viewOf(override: Override, config: LoadedConfig) {
     ...(mode && { mode }),
     until: untilOf(override) ?? null,
     ...(override.at && { at: override.at, by: override.by }),
-    standing: standingOf(override, config.input),
+    status: statusOf(override, config.input),
   }
 }
 
-const STANDINGS = {
+const STATUSES = {
   applies: 'applies',
   over: 'ended',
   'rule-changed': 'no effect: the rule has another algorithm or period now',
@@ -164,14 +164,14 @@ const STANDINGS = {
 export function overrideTable(overrides: readonly Override[], config: LoadedConfig): string {
   const rows = overrides.map(override => {
     const until = untilOf(override)
-    const standing = STANDINGS[standingOf(override, config.input)]
+    const status = STATUSES[statusOf(override, config.input)]
     const end = until ? timeAhead(until) : 'no end'
-    return [override.rule, numbersOf(override, config), sinceText(override), end, standing]
+    return [override.rule, numbersOf(override, config), sinceText(override), end, status]
   })
-  return table(['OVERRIDE OF', 'NUMBERS', 'SINCE (UTC), BY', 'UNTIL (UTC)', 'STANDING'], rows)
+  return table(['OVERRIDE OF', 'NUMBERS', 'SINCE (UTC), BY', 'UNTIL (UTC)', 'STATUS'], rows)
 }
 
-/** Those of all consumers. */
+/** A table of the overrides of all given consumers. */
 export function allOverrides(
   consumers: readonly { consumer: string; overrides: readonly Override[] }[],
   config: LoadedConfig,

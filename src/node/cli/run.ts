@@ -30,8 +30,9 @@ const COMMANDS: Record<string, [group: string, make: (load: FileLoader) => Promi
 }
 
 /**
- * Runs a command, in this process: it prints, and says with what code to exit.
- * @param args without the node and the file, as in `['keys', 'list']`
+ * Runs a command of `npx sluicegate` in this process. It prints results and errors, and never rejects.
+ * @param args the arguments after `sluicegate`, as in `['keys', 'list']`
+ * @returns the exit code: 0 success, or nothing to change; 1 failure; 2 wrong usage
  */
 export async function run(args: readonly string[]): Promise<number> {
   try {
@@ -78,7 +79,7 @@ function fileFrom(argument: string | undefined, option: string | undefined): str
 }
 
 function exitCodeOf(error: unknown): number {
-  // It has said so already, and help was perhaps asked for.
+  // Commander has already printed the error or the help. Its exit code is 0 for --help and --version.
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : WRONG_USAGE
   console.error(error instanceof Error ? error.message : String(error))
   if (error instanceof AdminError && error.nextStep) console.error(error.nextStep)

@@ -2,7 +2,7 @@
 /** The command line: `npx sluicegate …`. */
 import { run } from './run.ts'
 
-// Not awaited: who closes the terminal at a question leaves a promise that never settles.
+// Not awaited: if the terminal is closed while a command waits for a confirmation, the promise never settles.
 run(process.argv.slice(2)).then(code => {
   if (code !== 0) process.exitCode = code
 })

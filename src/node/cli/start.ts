@@ -1,14 +1,14 @@
 /** `npm start`: the gateway and all it needs, on this machine. */
 import { Command } from 'commander'
-import { adminStore, loadScripts } from '../../ops/admin-store.ts'
+import { createAdminStore, loadScripts } from '../../ops/admin-store.ts'
 import { warningLine } from '../config-warnings.ts'
-import { variablesHere } from '../dev-vars.ts'
+import { readLocalVariables } from '../dev-vars.ts'
 import { projectWith } from '../project.ts'
 import type { RedisEnd } from '../start/redis.ts'
 import type { Stack } from '../start/stack.ts'
 import type { KeySettings, WorkerMessage } from '../start/worker-messages.ts'
 import { configOf } from './administration.ts'
-import { fromVariable, originUrl, port, redisChoice, restStore } from './arguments.ts'
+import { fromVariable, parseOriginUrl, parsePort, parseRedisChoice, restStore } from './arguments.ts'
 import { warningsAbout } from './check.ts'
 import { demoKey } from './demo-key.ts'
 import { withExamples } from './help.ts'
@@ -30,16 +30,16 @@ export function startCommand(load: FileLoader): Command {
     .option(
       '--redis <which>',
       'auto, embedded, redis://…, rediss://… or unix://… (default: $REDIS_URL, else auto)',
-      redisChoice,
+      parseRedisChoice,
     )
     .option(
       '--origin <url>',
       'URL that admitted requests go to (default: a demo origin that echoes them)',
-      originUrl,
+      parseOriginUrl,
     )
-    .option('--port <port>', 'port of the gateway', port, 8787)
-    .option('--bridge-port <port>', 'port of the REST bridge', port, 8079)
-    .option('--origin-port <port>', 'port of the demo origin', port, 8788)
+    .option('--port <port>', 'port of the gateway', parsePort, 8787)
+    .option('--bridge-port <port>', 'port of the REST bridge', parsePort, 8079)
+    .option('--origin-port <port>', 'port of the demo origin', parsePort, 8788)
     .addHelpText(
       'after',
       '\nIf UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN are set, and --redis is not, that store is used\nand no bridge is started.',
@@ -51,7 +51,7 @@ export function startCommand(load: FileLoader): Command {
 async function start(load: FileLoader, flags: Flags): Promise<void> {
   const loaded = await load()
   // The demo key is one of this environment.
-  const { SLUICE_ENVIRONMENT } = variablesHere(projectWith(loaded.file))
+  const { SLUICE_ENVIRONMENT } = readLocalVariables(projectWith(loaded.file))
   if (SLUICE_ENVIRONMENT) process.env.SLUICE_ENVIRONMENT = SLUICE_ENVIRONMENT
   const config = await configOf({}, async () => loaded)
   const { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token } = process.env
@@ -109,10 +109,10 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
     shownWarnings = text
   }
 
-  // What it takes is loaded by this command alone: half of the time that any other one has.
+  // Imported here, and not at the top: loading these modules takes half as long as any other command does in total.
   const { startStack } = await import('../start/stack.ts')
   const stack = await startStack({
-    redis: flags.redis ?? fromVariable('REDIS_URL', REDIS_URL || 'auto', redisChoice),
+    redis: flags.redis ?? fromVariable('REDIS_URL', REDIS_URL || 'auto', parseRedisChoice),
     ports: { gateway: flags.port, bridge: flags.bridgePort, origin: flags.originPort },
     watch: true,
     configFile: config.file,
@@ -124,7 +124,7 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
     },
     onRedisEnd,
     onRedisBack,
-    say: line => console.error(line),
+    log: line => console.error(line),
     ...(SLUICE_ENVIRONMENT && { environment: SLUICE_ENVIRONMENT }),
     ...(rest && { rest }),
     ...(flags.origin && { origin: flags.origin }),
@@ -135,7 +135,7 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
 
   const demo = demoKey(stack.rest)
   try {
-    await loadScripts(adminStore({ ...stack.rest, ...keys }), config).catch(error => {
+    await loadScripts(createAdminStore({ ...stack.rest, ...keys }), config).catch(error => {
       const hint =
         ' This store is set by UPSTASH_REDIS_REST_URL. To use a local one, unset the variable or add --redis.'
       throw rest && error instanceof Error ? new Error(error.message.replace(/\.?$/, '.') + hint) : error
@@ -164,8 +164,8 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
 async function servesUntil({ url, origin }: Stack, signal: AbortSignal): Promise<boolean> {
   let shown = ''
   while (!signal.aborted) {
-    const missing = (await answers(`${url}/_sluice/health`, ok => ok)) ? '' : 'the store'
-    const waitingFor = missing || ((await answers(origin, () => true)) ? '' : `the origin at ${origin}`)
+    const missing = (await isUp(`${url}/_sluice/health`, ok => ok)) ? '' : 'the store'
+    const waitingFor = missing || ((await isUp(origin, () => true)) ? '' : `the origin at ${origin}`)
     if (!waitingFor) return true
     if (waitingFor !== shown) console.log(`Waiting for ${waitingFor} …`)
     shown = waitingFor
@@ -186,7 +186,7 @@ async function patiently<T>(act: () => Promise<T>, signal: AbortSignal): Promise
   }
 }
 
-async function answers(url: string, isGood: (ok: boolean) => boolean): Promise<boolean> {
+async function isUp(url: string, isGood: (ok: boolean) => boolean): Promise<boolean> {
   try {
     const response = await fetch(url, { redirect: 'manual', signal: AbortSignal.timeout(5000) })
     await response.body?.cancel()

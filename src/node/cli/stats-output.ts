@@ -3,8 +3,8 @@ import type { Config } from '../../config/compile.ts'
 import { type RuleCounts, type Stats, sumByOutcome, sumByRule } from '../../ops/stats.ts'
 import { alertCell, type Cell, table, time } from './output.ts'
 
-/** The part of the statistics to print. */
-export interface Shown {
+/** Which part of the statistics to print. */
+export interface StatsFilter {
   rule?: string
   by?: 'route' | 'plan'
 }
@@ -12,7 +12,7 @@ export interface Shown {
 /** @param names of rules, in the order in which they are shown */
 export function statsText(
   { since, rules, requests, withoutTrip, lost }: Stats,
-  { rule, by }: Shown,
+  { rule, by }: StatsFilter,
   names: readonly string[],
   config: Config,
 ): string {
@@ -51,7 +51,7 @@ function adviceFor({ stats, environment }: Config): string {
   return `Counters arrive up to ${stats.everyMs / 1e3} s after a request, if its gateway uses this store.${whose}`
 }
 
-function ruleTable(rows: readonly RuleCounts[], by: Shown['by'], { rules }: Config): string {
+function ruleTable(rows: readonly RuleCounts[], by: StatsFilter['by'], { rules }: Config): string {
   const liveOf = new Map(rules.map(({ name, candidateFor }) => [name, candidateFor]))
   const cells = rows.map(row => {
     const { rule, allowed, limited, shadowAllowed, shadowLimited, agreed, disagreed } = row

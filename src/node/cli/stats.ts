@@ -4,13 +4,13 @@ import type { Config } from '../../config/compile.ts'
 import { parseDuration } from '../../config/duration.ts'
 import { prometheusText, startOfDay } from '../../ops/prometheus.ts'
 import { filterByRule, readStats } from '../../ops/stats.ts'
-import { onStore, openStore, type StoreFlags } from './administration.ts'
+import { addStoreOptions, openStore, type StoreFlags } from './administration.ts'
 import { withExamples } from './help.ts'
 import type { ConfigLoader } from './load-config.ts'
 import { print } from './output.ts'
-import { type Shown, statsText } from './stats-output.ts'
+import { type StatsFilter, statsText } from './stats-output.ts'
 
-interface Flags extends StoreFlags, Shown {
+interface Flags extends StoreFlags, StatsFilter {
   since: number
   prometheus?: boolean
 }
@@ -18,7 +18,7 @@ interface Flags extends StoreFlags, Shown {
 const DAY_MS = 86400e3
 
 export function statsCommand(load: ConfigLoader): Command {
-  const command = onStore(new Command('stats'))
+  const command = addStoreOptions(new Command('stats'))
     .summary('show what was decided')
     .description(
       'Show what each rule decided, what shadow rules and candidates would have decided, and the outcomes of requests.',

@@ -1,4 +1,4 @@
-/** `npx sluicegate switch …`: what is turned down or up without a deployment, by whom, and until when. */
+/** `npx sluicegate switch …`: shows and changes live switches, which change limits without a deployment. */
 import { Argument, Command } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
@@ -21,16 +21,16 @@ import {
   type Switches,
 } from '../../switches/switches.ts'
 import {
-  destructive,
+  addChangeOptions,
+  addStoreAndConfirmOptions,
+  addStoreOptions,
   mustConfirm,
-  onStore,
   openStore,
   type SignedFlags,
   type StoreFlags,
   signatureOf,
-  signed,
 } from './administration.ts'
-import { share } from './arguments.ts'
+import { parseShare } from './arguments.ts'
 import { blockDocument, blockText, isBlockedNow } from './blocks.ts'
 import { blockCommand, unblockCommand } from './consumers.ts'
 import { withExamples } from './help.ts'
@@ -57,7 +57,7 @@ export function switchCommand(load: ConfigLoader = loadConfig): Command {
       )
       .addCommand(
         withExamples(
-          onStore(new Command('show'))
+          addStoreOptions(new Command('show'))
             .summary('show all switches (default)')
             .description('Show the kill switch, switched rules, blocked consumers and overrides.')
             .action(show.bind(null, load)),
@@ -67,7 +67,7 @@ export function switchCommand(load: ConfigLoader = loadConfig): Command {
       )
       .addCommand(
         withExamples(
-          signed(destructive(new Command('kill')))
+          addChangeOptions(addStoreAndConfirmOptions(new Command('kill')))
             .summary('turn all limits off and on')
             .description(
               'Turn the kill switch on or off. While it is on, no rule limits any request; credentials and blocks are still checked.',
@@ -80,7 +80,7 @@ export function switchCommand(load: ConfigLoader = loadConfig): Command {
       )
       .addCommand(
         withExamples(
-          signed(onStore(new Command('rule')))
+          addChangeOptions(addStoreOptions(new Command('rule')))
             .summary('change the mode or the share of a rule')
             .description('Change the mode of a rule, or the share of callers for whom it is enforced.')
             .argument('<name>', 'name of the rule; for a rule of a limit by name: <limit>/<rule>')
@@ -88,7 +88,7 @@ export function switchCommand(load: ConfigLoader = loadConfig): Command {
             .option(
               '--share <fraction>',
               'share of callers for whom the rule is enforced, from 0 to 1',
-              share,
+              parseShare,
             )
             .option('--yes', 'accepted for scripts; this command never asks for confirmation')
             .action(rule.bind(null, load)),
@@ -117,7 +117,7 @@ async function show(load: ConfigLoader, flags: StoreFlags): Promise<void> {
   print(flags, document, () => {
     const rows = blocked.map(({ consumer, ...record }) => [consumer, alertCell(blockText(record))])
     return [
-      `${describedKill(switches)}${inEnvironmentOf(store)}`,
+      `${describeKillSwitch(switches)}${inEnvironmentOf(store)}`,
       '',
       switches.rules.size > 0 ? ruleTable(switches, config) : 'No rule is switched.',
       '',
@@ -136,8 +136,10 @@ async function kill(load: ConfigLoader, state: 'on' | 'off', flags: Flags): Prom
   const { switches, isChanged } = set
     ? { switches: await killLimits(store, set), isChanged: true }
     : await restoreLimits(store)
-  const said = isChanged ? describedKill(switches) : 'The kill switch was already off: nothing was changed.'
-  print(flags, documentOf(switches, config), () => `${said}${inEnvironmentOf(store)}`)
+  const text = isChanged
+    ? describeKillSwitch(switches)
+    : 'The kill switch was already off: nothing was changed.'
+  print(flags, documentOf(switches, config), () => `${text}${inEnvironmentOf(store)}`)
 }
 
 async function rule(
@@ -155,10 +157,10 @@ async function rule(
     const { switches, isChanged } = await resetRule(store, name)
     // Without a switch, the name of the rule may be misspelled.
     if (!isChanged) findSwitchable(config, name)
-    const said = isChanged
+    const text = isChanged
       ? `Rule '${name}' follows the config again.`
       : `Rule '${name}' was not switched: nothing was changed.`
-    return print(flags, documentOf(switches, config), () => `${said}${inEnvironmentOf(store)}`)
+    return print(flags, documentOf(switches, config), () => `${text}${inEnvironmentOf(store)}`)
   }
   if (state === undefined && share === undefined) {
     throw new AdminError('usage', `No change is given. Use one of ${RULE_STATES.join(', ')}, or --share.`)
@@ -200,7 +202,7 @@ function switchOf(flags: Flags): Switch {
   return { at: new Date(), ...signature, ...(until && { until }) }
 }
 
-/** What is undone leaves nothing that could say who has done it. */
+/** @throws AdminError for options that cannot be stored, because the command deletes the whole record */
 function mustStandAlone({ for: duration, until, by, reason }: SignedFlags, state: string): void {
   if ([duration, until, by, reason].every(value => value === undefined)) return
   throw new AdminError(
@@ -209,34 +211,34 @@ function mustStandAlone({ for: duration, until, by, reason }: SignedFlags, state
   )
 }
 
-/** As JSON has it. */
+/** The switches for JSON output. */
 function documentOf(switches: Switches, config: LoadedConfig) {
   const known = listSwitchable(config)
   return {
-    kill: switches.kill ? { ...switches.kill, standing: standingOf(switches.kill) } : null,
+    kill: switches.kill ? { ...switches.kill, status: statusOf(switches.kill) } : null,
     rules: [...switches.rules].map(([name, each]) => ({
       rule: name,
       ...each,
       config: known.get(name) ?? null,
-      standing: standingOf(each, known.get(name), true),
+      status: statusOf(each, known.get(name), true),
     })),
   }
 }
 
-type Standing = 'applies' | 'over' | 'rule-gone'
+type SwitchStatus = 'applies' | 'over' | 'rule-gone'
 
-function standingOf(each: Switch, written?: Switchable, isRule = false): Standing {
+function statusOf(each: Switch, written?: Switchable, isRule = false): SwitchStatus {
   if (hasExpired(each, Date.now())) return 'over'
   return isRule && !written ? 'rule-gone' : 'applies'
 }
 
-const STANDINGS: Record<Standing, string> = {
+const STATUSES: Record<SwitchStatus, string> = {
   applies: 'applies',
   over: 'ended',
   'rule-gone': 'no effect: the config has no such rule',
 }
 
-function describedKill({ kill }: Switches): string {
+function describeKillSwitch({ kill }: Switches): string {
   if (!kill) return 'The kill switch is off: limits apply.'
   if (hasExpired(kill, Date.now()))
     return `The kill switch is off: limits apply. It was on ${signatureText(kill)}.`
@@ -253,12 +255,12 @@ function ruleTable({ rules }: Switches, config: LoadedConfig): string {
       written ? effectOf(written) : '',
       `${time(each.at)}, ${each.by}`,
       each.until ? timeAhead(each.until) : 'no end',
-      STANDINGS[standingOf(each, written, true)],
+      STATUSES[statusOf(each, written, true)],
       each.reason ?? '',
     ]
   })
   return table(
-    ['RULE', 'SWITCHED TO', 'IN THE CONFIG', 'SINCE (UTC), BY', 'UNTIL (UTC)', 'STANDING', 'REASON'],
+    ['RULE', 'SWITCHED TO', 'IN THE CONFIG', 'SINCE (UTC), BY', 'UNTIL (UTC)', 'STATUS', 'REASON'],
     rows,
   )
 }

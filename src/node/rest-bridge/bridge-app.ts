@@ -26,7 +26,7 @@ type BridgeContext = Context<BridgeEnv>
 /** Hono sends a HEAD request to the handlers of GET. */
 const METHODS = ['GET', 'POST', 'PUT']
 
-export function bridgeApp({
+export function createBridgeApp({
   commands,
   isHealthy,
   token,

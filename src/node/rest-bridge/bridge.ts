@@ -15,7 +15,7 @@ import { timingSafeEqual } from 'node:crypto'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { getRequestListener, RequestError } from '@hono/node-server'
-import { bridgeApp } from './bridge-app.ts'
+import { createBridgeApp } from './bridge-app.ts'
 import { RedisCommands } from './redis-commands.ts'
 import { connectRedis, RedisUnavailable } from './redis-connection.ts'
 import { watchRedis } from './watch-redis.ts'
@@ -33,8 +33,8 @@ export interface BridgeOptions {
   /** Default 10 MB, as Upstash. */
   maxRequestBytes?: number
   /** Called with a message when Redis stops answering, and again when it answers. */
-  say?: (line: string) => void
-  /** Called when Redis answers again. Needs `say`. */
+  log?: (line: string) => void
+  /** Called when Redis answers again. Needs `log`. */
   onRedisBack?: () => void
   /** Compares the digest of a presented token with that of the valid token, in constant time. Tests and benchmarks count the calls. */
   isEqualDigest?: typeof timingSafeEqual
@@ -51,7 +51,7 @@ export interface Bridge {
 /** @throws when Redis does not answer, or the port is taken (code EADDRINUSE) */
 export async function startBridge(options: BridgeOptions): Promise<Bridge> {
   const { redisUrl, token, port, host = '127.0.0.1', deadlineMs = 2000, maxRequestBytes = 10e6 } = options
-  const { isEqualDigest = timingSafeEqual, say, onRedisBack } = options
+  const { isEqualDigest = timingSafeEqual, log, onRedisBack } = options
   if (!token)
     throw new TypeError(
       'The bridge needs a token. Without one, anyone who reaches it could read and change the data.',
@@ -67,7 +67,7 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
   const commands = new RedisCommands(redis)
   // A cluster that lacks a node serves the keys of the others.
   const isHealthy = onceInAWhile(async () => (await redis.outages()).some(outage => !outage))
-  const app = bridgeApp({ commands, isHealthy, token, isEqualDigest, maxRequestBytes })
+  const app = createBridgeApp({ commands, isHealthy, token, isEqualDigest, maxRequestBytes })
   const server = createServer(
     getRequestListener((request, env) => app.fetch(request, env), {
       // For requests without a Host header, which HTTP/1.0 allows.
@@ -87,7 +87,7 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
     throw error
   })
 
-  const endWatch = say && watchRedis(redis, say, { ...(onRedisBack && { onBack: onRedisBack }) })
+  const endWatch = log && watchRedis(redis, log, { ...(onRedisBack && { onBack: onRedisBack }) })
 
   const taken = (server.address() as AddressInfo).port
   return {

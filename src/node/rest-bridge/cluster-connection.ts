@@ -15,7 +15,7 @@ import {
   type RedisServer,
   RedisUnavailable,
   type Reply,
-  within,
+  withDeadline,
 } from './redis-server.ts'
 import { isScan, mergeOf } from './whole-cluster.ts'
 
@@ -41,10 +41,12 @@ export class ClusterConnection implements FoundRedis {
     const topology = new ClusterTopology(seed, url, deadlineMs)
     try {
       await topology.refresh()
-      const keys = new CommandKeys(await within(seed.send(['COMMAND']), deadlineMs).catch(noneIfForbidden))
+      const keys = new CommandKeys(
+        await withDeadline(seed.send(['COMMAND']), deadlineMs).catch(noneIfForbidden),
+      )
       // Waits for the connections, so that the first commands need not. A node that is down does not make this fail.
       const attempts = topology.masters.map(({ firstAttempt }) => firstAttempt)
-      await within(Promise.all(attempts), deadlineMs).catch(() => {})
+      await withDeadline(Promise.all(attempts), deadlineMs).catch(() => {})
       return new ClusterConnection(topology, keys, deadlineMs)
     } catch (error) {
       topology.close()
@@ -106,7 +108,7 @@ export class ClusterConnection implements FoundRedis {
   /** @throws ErrorReply, RedisUnavailable */
   async #answered<T>(work: Promise<T>): Promise<T> {
     try {
-      return await within(work, this.#deadlineMs)
+      return await withDeadline(work, this.#deadlineMs)
     } catch (error) {
       if (error instanceof RedisUnavailable) this.#topology.refreshSoon()
       throw error

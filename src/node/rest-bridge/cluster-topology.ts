@@ -6,7 +6,7 @@
  * waits until every node is connected, and it does not find the successor of a node that it has never reached.
  */
 import { SLOTS } from './key-slot.ts'
-import { RedisServer, RedisUnavailable, type Reply, within } from './redis-server.ts'
+import { RedisServer, RedisUnavailable, type Reply, withDeadline } from './redis-server.ts'
 
 /** Between two background refreshes of the slot map: otherwise each command that fails on a lost node would start one. */
 const REFRESH_PAUSE_MS = 200
@@ -91,7 +91,7 @@ export class ClusterTopology {
     const first = this.#refreshes++ % (ready.length || 1)
     for (const node of [...ready.slice(first), ...ready.slice(0, first), this.#seed]) {
       try {
-        const ranges = await within(node.send(['CLUSTER', 'SLOTS']), this.#deadlineMs)
+        const ranges = await withDeadline(node.send(['CLUSTER', 'SLOTS']), this.#deadlineMs)
         // A node that was removed from the cluster knows no slots.
         if (node !== this.#seed && (ranges as Reply[]).length === 0) continue
         this.#adopt(ranges as SlotRange[], node.host)

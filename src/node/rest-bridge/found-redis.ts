@@ -2,7 +2,7 @@
 import type { Command, Outage, Reply } from './redis-server.ts'
 
 export interface RedisConnection {
-  /** @throws ErrorReply what Redis said; RedisUnavailable */
+  /** @throws ErrorReply with the error of Redis; RedisUnavailable */
   send(command: Command): Promise<Reply>
   /** MULTI … EXEC. @throws ErrorReply when all of it was discarded; RedisUnavailable */
   transaction(commands: readonly Command[]): Promise<Reply[]>

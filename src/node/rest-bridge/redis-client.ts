@@ -10,7 +10,7 @@ let template: Client | undefined
  * A client that is not connected yet, and speaks RESP2. `createClient` builds a class of several hundred commands for each client
  * with options of its own; a duplicate shares the class of its template.
  */
-export function redisClient(options: Options) {
+export function createRedisClient(options: Options) {
   template ??= createTemplate()
   return template.duplicate(options)
 }

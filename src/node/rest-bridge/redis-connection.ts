@@ -7,7 +7,7 @@ import {
   RedisServer,
   RedisUnavailable,
   type Reply,
-  within,
+  withDeadline,
 } from './redis-server.ts'
 
 export { type Command, ErrorReply, type RedisConnection, RedisUnavailable, type Reply }
@@ -20,7 +20,7 @@ export async function connectRedis(url: string, deadlineMs: number): Promise<Fou
   const server = new RedisServer(url, deadlineMs)
   try {
     // A connection alone is not enough: Redis may require a password.
-    await within(
+    await withDeadline(
       server.connected.then(() => server.send(['PING'])),
       deadlineMs,
     )
@@ -34,8 +34,8 @@ export async function connectRedis(url: string, deadlineMs: number): Promise<Fou
   }
   return {
     isCluster: false,
-    send: command => within(server.send(command), deadlineMs),
-    transaction: commands => within(server.transaction(commands), deadlineMs),
+    send: command => withDeadline(server.send(command), deadlineMs),
+    transaction: commands => withDeadline(server.transaction(commands), deadlineMs),
     outages: async () => [await server.outage()],
     close: () => server.destroy(),
   }
@@ -44,7 +44,7 @@ export async function connectRedis(url: string, deadlineMs: number): Promise<Fou
 /** Asks by CLUSTER INFO, which is an error on a Redis that is not a cluster. INFO is forbidden for users without @dangerous. */
 async function isClusterNode(server: RedisServer, deadlineMs: number): Promise<boolean> {
   try {
-    const info = await within(server.send(['CLUSTER', 'INFO']), deadlineMs)
+    const info = await withDeadline(server.send(['CLUSTER', 'INFO']), deadlineMs)
     return String(info).includes('cluster_state:')
   } catch (error) {
     if (error instanceof ErrorReply) return false

@@ -3,7 +3,7 @@
  * answering. Deadlines and redirections are handled by its callers (redis-connection.ts, cluster-connection.ts).
  */
 import { ErrorReply, MultiErrorReply, RESP_TYPES } from 'redis'
-import { redisClient } from './redis-client.ts'
+import { createRedisClient } from './redis-client.ts'
 
 export type Command = readonly (string | Buffer)[]
 /** RESP2 as node-redis gives it here: a status is a string, a bulk string a Buffer. */
@@ -46,7 +46,7 @@ export class RedisServer {
   /** The last error of the connection. */
   #failure = 'there is no connection'
   /** When the server last answered, and when the client was created (ms). */
-  #heardAt = 0
+  #answeredAt = 0
   #madeAt = performance.now()
 
   /** @param deadlineMs for connecting, for a PING, and for the commands that are in flight when `leave` is called */
@@ -81,7 +81,7 @@ export class RedisServer {
   /** Sends a PING. @returns undefined if the server answers; never rejects */
   async outage(): Promise<Outage | undefined> {
     try {
-      await within(this.send(['PING']), this.#deadlineMs)
+      await withDeadline(this.send(['PING']), this.#deadlineMs)
       return undefined
     } catch (error) {
       const { host, pathname, port } = new URL(this.#url)
@@ -94,9 +94,9 @@ export class RedisServer {
     }
   }
 
-  /** @throws ErrorReply what Redis said; else the connection is gone, or breaks */
+  /** @throws ErrorReply with the error of Redis; another error if there is no connection, or it breaks */
   async send(command: Command): Promise<Reply> {
-    return await this.#heard(this.#client.sendCommand([...command]) as Promise<Reply>)
+    return await this.#recordAnswer(this.#client.sendCommand([...command]) as Promise<Reply>)
   }
 
   /** MULTI … EXEC. @throws ErrorReply when all of it was discarded; else the connection is gone, or breaks */
@@ -107,7 +107,7 @@ export class RedisServer {
     const multi = this.#client.multi()
     for (const command of commands) multi.addCommand([...command])
     try {
-      return await this.#heard(multi.exec() as unknown as Promise<Reply[]>)
+      return await this.#recordAnswer(multi.exec() as unknown as Promise<Reply[]>)
     } catch (error) {
       // If a command of a transaction fails, Redis runs the others, so the replies are valid.
       if (error instanceof MultiErrorReply) return error.replies as Reply[]
@@ -141,23 +141,23 @@ export class RedisServer {
     this.#failure = error.message || error.code || error.name
   }
 
-  /** Notes that the server has answered. Renews the connection if the server has sent nothing for longer than the deadline. */
-  async #heard<T>(reply: Promise<T>): Promise<T> {
+  /** Records when the server answers. Renews the connection if the server has sent nothing for longer than the deadline. */
+  async #recordAnswer<T>(reply: Promise<T>): Promise<T> {
     const sentAt = performance.now()
-    const doubt = setTimeout(() => {
-      if (this.#heardAt < sentAt && this.#madeAt < sentAt) this.#renew()
-      // A little later than the deadline, so that the caller gets a timeout first.
-    }, this.#deadlineMs * DOUBT)
+    const stallTimer = setTimeout(() => {
+      if (this.#answeredAt < sentAt && this.#madeAt < sentAt) this.#renew()
+    }, this.#deadlineMs * STALL_DEADLINES)
     try {
       const result = await reply
-      this.#heardAt = performance.now()
+      this.#answeredAt = performance.now()
       return result
     } catch (error) {
-      if (error instanceof ErrorReply || error instanceof MultiErrorReply) this.#heardAt = performance.now()
+      if (error instanceof ErrorReply || error instanceof MultiErrorReply)
+        this.#answeredAt = performance.now()
       else if (!this.#client.isReady && sentAt - this.#madeAt > 2 * this.#deadlineMs) this.#renew()
       throw error
     } finally {
-      clearTimeout(doubt)
+      clearTimeout(stallTimer)
     }
   }
 
@@ -177,12 +177,13 @@ export class RedisServer {
   }
 }
 
-const DOUBT = 1.2
+/** After how many deadlines without an answer the connection is replaced. More than one, so that the caller gets a timeout first. */
+const STALL_DEADLINES = 1.2
 
 type RawClient = ReturnType<typeof createRawClient>
 
 function createRawClient(url: string, connectTimeout: number) {
-  return redisClient({
+  return createRedisClient({
     ...(url.startsWith('unix:') ? {} : { url }),
     socket: {
       ...(url.startsWith('unix:') && { path: new URL(url).pathname, tls: false }),
@@ -199,7 +200,7 @@ function createRawClient(url: string, connectTimeout: number) {
  * node-redis' own timeout does not fire for a command that is already on the wire.
  * @throws ErrorReply and RedisUnavailable as they come; RedisUnavailable for every other failure, and when it is late
  */
-export async function within<T>(work: Promise<T>, deadlineMs: number): Promise<T> {
+export async function withDeadline<T>(work: Promise<T>, deadlineMs: number): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   const deadline = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(new RedisUnavailable('timeout')), deadlineMs)

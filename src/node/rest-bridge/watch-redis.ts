@@ -15,7 +15,7 @@ export interface WatchOptions {
 /** @returns a function that ends the watch */
 export function watchRedis(
   redis: Pick<FoundRedis, 'outages' | 'isCluster'>,
-  say: (line: string) => void,
+  log: (line: string) => void,
   { onBack, now = Date.now, pause = unrefPause }: WatchOptions = {},
 ): () => void {
   let isOver = false
@@ -28,11 +28,11 @@ export function watchRedis(
       if (outage && lostAt === undefined) {
         lostAt = now()
         const commands = redis.isCluster ? 'commands on its keys' : 'every command'
-        say(
+        log(
           `${outage.address} ${outage.reason}. Until it is back, the bridge answers ${commands} with ${outage.status}.`,
         )
       } else if (!outage && lostAt !== undefined) {
-        say(`Redis is back after ${Math.max(1, Math.round((now() - lostAt) / 1e3))} s.`)
+        log(`Redis is back after ${Math.max(1, Math.round((now() - lostAt) / 1e3))} s.`)
         lostAt = undefined
         onBack?.()
       }

@@ -12,7 +12,7 @@ async function uncompressed(request, serve) {
   const plain = new Request(request)
   plain.headers.set('accept-encoding', 'identity')
   const response = await serve(plain)
-  // Some origins compress whatever they are asked for.
+  // Some origins compress every reply, whatever Accept-Encoding is.
   if (response.headers.get('content-encoding') !== 'gzip' || !response.body) return response
   const decoded = new Response(response.body.pipeThrough(new DecompressionStream('gzip')), response)
   decoded.headers.delete('content-encoding')
@@ -34,7 +34,7 @@ export default typeof worker === 'function'
 `
 
 /** The modules of the Worker behind the edge, for Miniflare; the first one is the entry. */
-export function behindEdge(script: string) {
+export function wrapInEdge(script: string) {
   return [
     { type: 'ESModule' as const, path: 'edge.mjs', contents: EDGE },
     { type: 'ESModule' as const, path: 'worker.mjs', contents: script },

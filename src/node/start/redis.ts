@@ -5,7 +5,7 @@ import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { createRedisCommandExecutor, RedisServerState, Resp2Server } from 'js-redis-server/core'
-import { redisClient } from '../rest-bridge/redis-client.ts'
+import { createRedisClient } from '../rest-bridge/redis-client.ts'
 import type { Guardian } from './guardian.ts'
 
 export interface LocalRedis {
@@ -47,7 +47,7 @@ export interface RedisContext {
 }
 
 /** @param choice `auto`, `embedded`, or a URL (`redis://`, `rediss://`, `unix://`) */
-export async function takeRedis(choice: string, context: RedisContext): Promise<LocalRedis> {
+export async function startRedis(choice: string, context: RedisContext): Promise<LocalRedis> {
   if (/^(rediss?|unix):\/\//.test(choice)) {
     return {
       url: choice,
@@ -55,10 +55,10 @@ export async function takeRedis(choice: string, context: RedisContext): Promise<
       close: async () => {},
     }
   }
-  if (choice === 'embedded') return await embeddedRedis('as configured', context)
+  if (choice === 'embedded') return await startEmbeddedRedis('as configured', context)
   const program = await findServer()
-  if (!program) return await embeddedRedis('no valkey-server or redis-server is on the PATH', context)
-  return await privateServer(program, context)
+  if (!program) return await startEmbeddedRedis('no valkey-server or redis-server is on the PATH', context)
+  return await startPrivateServer(program, context)
 }
 
 /** The first of these server programs that is installed, if there is one. */
@@ -77,7 +77,10 @@ export async function findServer(
 }
 
 /** A TypeScript Redis with Redis' own Lua in WebAssembly, in this process, on a private unix socket. */
-export async function embeddedRedis(why: string, { guardian, directory }: RedisContext): Promise<LocalRedis> {
+export async function startEmbeddedRedis(
+  why: string,
+  { guardian, directory }: RedisContext,
+): Promise<LocalRedis> {
   const socket = privateSocket(directory)
   guardian.guard({ directory })
   const server = new Resp2Server({ server: new RedisServerState(), executor: createRedisCommandExecutor() })
@@ -95,7 +98,7 @@ export async function embeddedRedis(why: string, { guardian, directory }: RedisC
 }
 
 /** Starts a server on a Unix socket that only this user can open. The server writes no data to disk. */
-export async function privateServer(
+export async function startPrivateServer(
   program: ServerProgram,
   { guardian, directory, onEnd }: RedisContext,
 ): Promise<LocalRedis> {
@@ -125,14 +128,14 @@ export async function privateServer(
     },
   }
 
-  /** Resolves when the server answers. */
+  /** Starts the server. Resolves when it answers. */
   async function run() {
     const child = spawn(program.name, args, { detached: true, stdio: 'ignore' })
     if (child.pid) guardian.guard({ group: child.pid })
     const exited = new Promise<string>(resolve => {
       child.once('exit', (code, signal) => resolve(signal ?? `code ${code}`))
     })
-    await answers(socket)
+    await waitUntilReady(socket)
     void exited.then(how => {
       if (isClosing) return
       onEnd?.({ what: `${program.name} has stopped (${how}), and its data is lost.`, restarted: restart() })
@@ -156,7 +159,8 @@ function privateSocket(directory: string): string {
   return join(directory, 's')
 }
 
-async function answers(socket: string): Promise<void> {
+/** Waits up to 5 s for the server to answer. @throws Error that names the choices, if it does not */
+async function waitUntilReady(socket: string): Promise<void> {
   const until = Date.now() + 5000
   for (;;) {
     try {
@@ -176,9 +180,9 @@ async function answers(socket: string): Promise<void> {
 
 async function withClient(
   socket: string,
-  work: (client: ReturnType<typeof redisClient>) => Promise<void>,
+  work: (client: ReturnType<typeof createRedisClient>) => Promise<void>,
 ): Promise<void> {
-  const client = redisClient({ socket: { path: socket, tls: false, reconnectStrategy: false } })
+  const client = createRedisClient({ socket: { path: socket, tls: false, reconnectStrategy: false } })
   client.on('error', () => {})
   try {
     await client.connect()

@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { type Bridge, startBridge } from '../rest-bridge/bridge.ts'
 import { type DemoOrigin, startDemoOrigin } from './demo-origin.ts'
 import { type Guardian, startGuardian } from './guardian.ts'
-import { type LocalRedis, type RedisEnd, takeRedis } from './redis.ts'
+import { type LocalRedis, type RedisEnd, startRedis } from './redis.ts'
 import { type RunningWorker, startWorker } from './worker.ts'
 import type { WorkerMessage } from './worker-messages.ts'
 
@@ -31,7 +31,7 @@ export interface StackOptions {
   /** Called when a Redis that the stack started exits unexpectedly. */
   onRedisEnd?: (end: RedisEnd) => void
   /** Called with a message when Redis stops answering the bridge, and again when it answers. */
-  say?: (line: string) => void
+  log?: (line: string) => void
   /** Called when Redis answers the bridge again. */
   onRedisBack?: () => void
 }
@@ -86,7 +86,7 @@ async function startParts(
   let redis = rest ? `${new URL(rest.url).host}, over HTTP, because UPSTASH_REDIS_REST_URL is set` : ''
   if (!rest) {
     const local: LocalRedis = started(
-      await takeRedis(options.redis, {
+      await startRedis(options.redis, {
         guardian,
         directory: join(directory, 'r'),
         ...(options.onRedisEnd && { onEnd: options.onRedisEnd }),
@@ -94,13 +94,13 @@ async function startParts(
     )
     const token = randomBytes(24).toString('base64url')
     const bridge: Bridge = started(
-      await listening(
+      await withPortError(
         () =>
           startBridge({
             redisUrl: local.url,
             token,
             port: ports.bridge,
-            ...(options.say && { say: options.say }),
+            ...(options.log && { log: options.log }),
             ...(options.onRedisBack && { onRedisBack: options.onRedisBack }),
           }),
         ports.bridge,
@@ -117,7 +117,7 @@ async function startParts(
   let origin = options.origin
   if (!origin) {
     const demo: DemoOrigin = started(
-      await listening(() => startDemoOrigin(ports.origin), ports.origin, 'demo origin', '--origin-port'),
+      await withPortError(() => startDemoOrigin(ports.origin), ports.origin, 'demo origin', '--origin-port'),
     )
     origin = demo.url
   }
@@ -143,7 +143,13 @@ async function startParts(
   return { url: worker.url, origin, rest, redis, close }
 }
 
-async function listening<T>(start: () => Promise<T>, port: number, use: string, flag: string): Promise<T> {
+/** Runs a start. If its port is in use, the error names the port, its use, and the flag that changes it. */
+async function withPortError<T>(
+  start: () => Promise<T>,
+  port: number,
+  use: string,
+  flag: string,
+): Promise<T> {
   try {
     return await start()
   } catch (error) {
@@ -155,6 +161,6 @@ async function listening<T>(start: () => Promise<T>, port: number, use: string, 
 /** Tries the port before workerd does, because the error of workerd does not name the cause. */
 async function mustBeFree(port: number): Promise<void> {
   if (port === 0) return
-  const probe = await listening(() => startDemoOrigin(port), port, 'gateway', '--port')
+  const probe = await withPortError(() => startDemoOrigin(port), port, 'gateway', '--port')
   await probe.close()
 }

@@ -16,10 +16,10 @@ import { UTILIZATION_SECRET } from '../../shedding/signal-name.ts'
 import { configFileError } from '../config-file-error.ts'
 import { withLines } from '../config-lines.ts'
 import { locatedWarnings, warningLine } from '../config-warnings.ts'
-import { variablesHere, variablesOfWorker } from '../dev-vars.ts'
+import { readLocalVariables, variablesOfWorker } from '../dev-vars.ts'
 import { projectWith } from '../project.ts'
 import { bundleOptions } from '../worker-bundle.ts'
-import { behindEdge } from './edge.ts'
+import { wrapInEdge } from './edge.ts'
 import type { WorkerMessage, WorkerSettings } from './worker-messages.ts'
 
 const settings: WorkerSettings = JSON.parse(process.env.SLUICE_WORKER_SETTINGS ?? '{}')
@@ -62,7 +62,7 @@ async function run(result: BuildResult): Promise<void> {
     await load(result.outputFiles![0]!.text, config)
   } catch (error) {
     const message = messageOf(error)
-    say(hasServed ? { type: 'stopped', message } : { type: 'failed', message })
+    sendToParent(hasServed ? { type: 'stopped', message } : { type: 'failed', message })
   }
 }
 
@@ -72,7 +72,7 @@ const messageOf = (error: unknown) => (error instanceof Error ? error.message : 
 async function checkConfig(): Promise<Config> {
   const config = await readConfig()
   // Checks the secrets too.
-  createIdentifier(config, ALL_PARTS, variablesHere(project))
+  createIdentifier(config, ALL_PARTS, readLocalVariables(project))
   return config
 }
 
@@ -105,7 +105,7 @@ async function load(script: string, config: Config): Promise<void> {
     name: 'sluice',
     modules: settings.isBare
       ? [{ type: 'ESModule', path: 'worker.mjs', contents: script }]
-      : behindEdge(script),
+      : wrapInEdge(script),
     ...compatibility(),
     bindings: { ...variablesOfWorker(project, variablesNamedBy(config)), ...settings.bindings },
     host: settings.host,
@@ -114,12 +114,12 @@ async function load(script: string, config: Config): Promise<void> {
     // Request.cf would be fetched from the network.
     cf: false,
     log: new Log(LogLevel.NONE),
-    handleStructuredLogs: ({ level, message }) => say({ type: 'log', level, message }),
+    handleStructuredLogs: ({ level, message }) => sendToParent({ type: 'log', level, message }),
   })
   if (miniflare) {
     await miniflare.setOptions(options)
     const { environment, credentials, plans } = config
-    say({
+    sendToParent({
       type: 'reloaded',
       keys: { environment, keyPrefix: credentials.keyPrefix, plan: plans[0]! },
       warnings: locatedWarnings(input, configFile).map(warning => warningLine(warning, configFile)),
@@ -130,7 +130,7 @@ async function load(script: string, config: Config): Promise<void> {
   const url = await miniflare.ready
   hasServed = true
   const inspector = settings.inspect ? { inspectorUrl: (await miniflare.getInspectorURL()).href } : {}
-  say({ type: 'ready', url: url.origin, ...inspector })
+  sendToParent({ type: 'ready', url: url.origin, ...inspector })
 }
 
 /** Read from wrangler.toml, so that what runs here is what is deployed. */
@@ -149,10 +149,10 @@ function compatibility(): { compatibilityDate: string; compatibilityFlags: strin
 }
 
 function reject(message: string): void {
-  say(hasServed ? { type: 'rejected', message } : { type: 'failed', message })
+  sendToParent(hasServed ? { type: 'rejected', message } : { type: 'failed', message })
 }
 
-function say(message: WorkerMessage): void {
+function sendToParent(message: WorkerMessage): void {
   // The parent may exit between the check and the call. The empty callback ignores the error.
   if (process.connected) process.send!(message, undefined, undefined, () => {})
 }

@@ -35,7 +35,7 @@ export default {
     if (pathname === '/hono') return await hono.fetch(request, env, ctx)
     if (pathname !== '/task') return await guarded(request, env, ctx)
     limiter ??= createLimiter(config, { env, waitUntil })
-    await using slot = await limiter.acquire('tasks')
-    return Response.json(slot.allowed)
+    await using units = await limiter.acquire('tasks')
+    return Response.json(units.allowed)
   },
 } satisfies ExportedHandler<Env>

@@ -58,9 +58,9 @@ const CALLS: Record<string, (env: Env, key: string) => Promise<unknown>> = {
     await env.LIMITS.refund(first!.receipt)
     return (await env.OTHER.peek('mails', { account: key })).rules[0]!.remaining
   },
-  '/refund/slot': async (env, key) => {
-    using slot = await env.LIMITS.acquire('drafts', { account: key }, { cost: { day: 3 } })
-    return await env.OTHER.refund((await slot.decision).receipt)
+  '/refund/units': async (env, key) => {
+    using units = await env.LIMITS.acquire('drafts', { account: key }, { cost: { day: 3 } })
+    return await env.OTHER.refund((await units.decision).receipt)
   },
   '/refund/of-peek': async (env, key) => {
     const { receipt } = await env.LIMITS.peek('mails', { account: key })
@@ -83,10 +83,10 @@ const CALLS: Record<string, (env: Env, key: string) => Promise<unknown>> = {
     statuses.push(await four.allowed)
     return statuses
   },
-  // The slot is not disposed of. It is freed when the context of this request ends.
+  // The units are not disposed of. They are freed when the context of this request ends.
   '/acquire/forget': async (env, key) => {
-    const slot = await env.LIMITS.acquire('exports', { account: key }, { timeoutMs: 20_000 })
-    return (await slot.decision).allowed
+    const units = await env.LIMITS.acquire('exports', { account: key }, { timeoutMs: 20_000 })
+    return (await units.decision).allowed
   },
 }
 

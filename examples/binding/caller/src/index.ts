@@ -19,9 +19,9 @@ export default {
         ? new Response('Welcome.')
         : new Response('Too many sign-ups from here.', { status: 429 })
     }
-    // The slot is free again when this block is left, or this request ends.
-    using slot = await env.LIMITS.acquire('exports', { account: '42' }, { timeoutMs: 5000 })
-    if (!(await slot.allowed)) return new Response('Two exports are running.', { status: 429 })
+    // The unit is free again when this block is left, or this request ends.
+    using units = await env.LIMITS.acquire('exports', { account: '42' }, { timeoutMs: 5000 })
+    if (!(await units.allowed)) return new Response('Two exports are running.', { status: 429 })
     return new Response('Exported.')
   },
 } satisfies ExportedHandler<Env>

@@ -33,11 +33,11 @@ export function findIdentityMistake(
   const unknown = Object.keys(identity).filter(part => !parts.has(part))
   if (missing.length === 0 && unknown.length === 0) return undefined
   const counted = parts.size > 0 ? `by ${[...parts].join(' and ')}` : 'all calls together'
-  const wrong =
-    missing.length > 0
-      ? `${missing.join(', ')} is missing`
-      : `${unknown.join(', ')} is not a part of its identity`
-  return `The limit '${name}' counts ${counted}: ${wrong}.`
+  const wrong = [
+    ...(missing.length > 0 ? [`${missing.join(', ')} is missing`] : []),
+    ...(unknown.length > 0 ? [`${unknown.join(', ')} is not a part of its identity`] : []),
+  ]
+  return `The limit '${name}' counts ${counted}: ${wrong.join(', and ')}.`
 }
 
 /** @throws TypeError for an unknown rule or an invalid cost */

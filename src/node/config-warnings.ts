@@ -1,8 +1,11 @@
 /** The warnings about a valid config, as lines with the file and the line of each setting. */
+import { existsSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import type { ConfigInput } from '../config/check/schema.ts'
 import { type Warning, warningsOf } from '../config/check/warnings.ts'
 import { mistakeText } from '../config/config-error.ts'
 import { locate, shortPath } from './config-lines.ts'
+import { compatibilityIn } from './wrangler-file.ts'
 
 /** @param input a config without mistakes @param others warnings from other sources */
 export function locatedWarnings(
@@ -10,7 +13,22 @@ export function locatedWarnings(
   file: string,
   others: readonly Warning[] = [],
 ): Warning[] {
-  return locate([...warningsOf(input), ...others], file)
+  return locate([...warningsOf(input), ...warningsOfWrangler(input, file), ...others], file)
+}
+
+const CLIENT_SIGNAL = 'enable_request_signal'
+
+/** Finds settings that need something in the wrangler.toml beside the config. Without that file, the config is not that of a Worker. */
+function warningsOfWrangler({ onClientGone }: ConfigInput, file: string): Warning[] {
+  const wrangler = join(dirname(file), 'wrangler.toml')
+  if (onClientGone !== 'abort' || !existsSync(wrangler)) return []
+  if (compatibilityIn(readFileSync(wrangler, 'utf8')).flags.includes(CLIENT_SIGNAL)) return []
+  return [
+    {
+      path: 'onClientGone',
+      message: `'abort' has no effect, because workerd does not report that a client has left. In wrangler.toml, add compatibility_flags = ["${CLIENT_SIGNAL}"].`,
+    },
+  ]
 }
 
 export const warningLine = (warning: Warning, file: string) => mistakeText(warning, shortPath(file))

@@ -140,16 +140,16 @@ describe('a wrong receipt', () => {
     [{ id: undefined }, 'receipt.id is undefined. It must be a UUID.'],
     [{ id: 'x'.repeat(36) }, `receipt.id is '${'x'.repeat(36)}'. It must be a UUID.`],
     [{ limit: 'mail' }, "receipt.limit is 'mail'. Limits of the config: mails, exports."],
-    [{ limit: ['mails'] }, 'receipt.limit is ["mails"]. Limits of the config: mails, exports.'],
+    [{ limit: ['mails'] }, "receipt.limit is ['mails']. Limits of the config: mails, exports."],
     [{ identity: null }, 'receipt.identity is null. It must be an object.'],
     [{ identity: {} }, "receipt.identity is {}. The limit 'mails' counts by account: account is missing."],
     [
       { identity: { account: 'a', key: 'b' } },
-      `receipt.identity is {"account":"a","key":"b"}. The limit 'mails' counts by account: key is not a part of its identity.`,
+      `receipt.identity is { account: 'a', key: 'b' }. The limit 'mails' counts by account: key is not a part of its identity.`,
     ],
     [
       { identity: { account: ['a'] } },
-      `receipt.identity is {"account":["a"]}. The limit 'mails' counts by account: account is missing.`,
+      `receipt.identity is { account: ['a'] }. The limit 'mails' counts by account: account is missing.`,
     ],
     ...[-1, 1.5, Number.NaN, '1', NOON + 86_400e6].map((at): [object, string] => [
       { at },

@@ -52,6 +52,28 @@ describe('npx sluicegate check', () => {
       ),
     ])
   })
+
+  it("warns about onClientGone: 'abort' if wrangler.toml lacks the flag that it needs", async () => {
+    const file = configFile(`export default { origin: 'route', onClientGone: 'abort', rules: [${RULE}] }\n`)
+    const wrangler = join(directory, 'wrangler.toml')
+    const warning =
+      /:1: onClientGone: 'abort' has no effect, .* compatibility_flags = \["enable_request_signal"\]\.$/m
+    const warnsWith = async (toml: string) => {
+      writeFileSync(wrangler, toml)
+      return warning.test((await runInProcess(['check', file])).stdout)
+    }
+    try {
+      expect(await warnsWith('compatibility_date = "2026-10-01"\n')).toBe(true)
+      expect(await warnsWith('compatibility_flags = ["nodejs_compat"]\n')).toBe(true)
+      expect(await warnsWith('compatibility_flags = ["nodejs_compat", "enable_request_signal"]\n')).toBe(
+        false,
+      )
+    } finally {
+      rmSync(wrangler, { force: true })
+    }
+    // Without a wrangler.toml, the config is not that of a Worker.
+    expect(warning.test((await runInProcess(['check', file])).stdout)).toBe(false)
+  })
 })
 
 it.each([

@@ -19,6 +19,7 @@ import { locatedWarnings, warningLine } from '../config-warnings.ts'
 import { readLocalVariables, variablesOfWorker } from '../dev-vars.ts'
 import { projectWith } from '../project.ts'
 import { bundleOptions } from '../worker-bundle.ts'
+import { compatibilityIn } from '../wrangler-file.ts'
 import { wrapInEdge } from './edge.ts'
 import type { WorkerMessage, WorkerSettings } from './worker-messages.ts'
 
@@ -136,16 +137,12 @@ async function load(script: string, config: Config): Promise<void> {
 /** Read from wrangler.toml, so that what runs here is what is deployed. */
 function compatibility(): { compatibilityDate: string; compatibilityFlags: string[] } {
   const toml = readFileSync(resolve(project.root, 'wrangler.toml'), 'utf8')
-  const date = /^compatibility_date\s*=\s*"([^"]+)"/m.exec(toml)?.[1]
+  const { date, flags } = compatibilityIn(toml)
   if (!date)
     throw new Error(
       'wrangler.toml: compatibility_date is missing. Add it, as in compatibility_date = "2026-11-01".',
     )
-  const flags = /^compatibility_flags\s*=\s*\[([^\]]*)\]/m.exec(toml)?.[1] ?? ''
-  return {
-    compatibilityDate: date,
-    compatibilityFlags: [...flags.matchAll(/"([^"]+)"/g)].map(([, flag]) => flag!),
-  }
+  return { compatibilityDate: date, compatibilityFlags: flags }
 }
 
 function reject(message: string): void {

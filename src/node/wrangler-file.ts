@@ -1,0 +1,11 @@
+/** The parts of wrangler.toml that Sluice reads. */
+
+/** `compatibility_date` and `compatibility_flags` of the top level. Absent: the file does not set them. */
+export function compatibilityIn(toml: string): { date?: string; flags: string[] } {
+  const [, date] = /^compatibility_date\s*=\s*"([^"]+)"/m.exec(toml) ?? []
+  const [, flags = ''] = /^compatibility_flags\s*=\s*\[([^\]]*)\]/m.exec(toml) ?? []
+  return {
+    ...(date !== undefined && { date }),
+    flags: [...flags.matchAll(/["']([^"']+)["']/g)].map(([, flag]) => flag!),
+  }
+}

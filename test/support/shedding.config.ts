@@ -7,6 +7,8 @@ import everything from './everything.config.ts'
 
 export default defineConfig({
   ...everything,
+  // On a busy machine, a decision can take longer than the default deadline.
+  store: { ...everything.store, deadline: '5s' },
   credentials: {
     ...everything.credentials,
     webSocketKeys: true,

@@ -14,7 +14,7 @@ export interface Degraded extends DegradedMark {
   status: 'degraded'
 }
 
-/** Evaluates over several slots of a cluster (slots.ts). A Worker carries it only if its config has a cluster. */
+/** Evaluates over several slots of a cluster (cluster.ts). A Worker carries it only if its config has a cluster. */
 export type EvaluateOnCluster = (
   store: Store,
   evaluation: Evaluation,
@@ -49,7 +49,7 @@ export async function evaluate(
     if (!onCluster) {
       throw new GatewayError(
         'ERR_CONFIG_INVALID',
-        'The store is a cluster, but this edge has no code for clusters. Pass evaluateOnCluster (src/limiter/slots.ts) as onCluster when you create its engine.',
+        'The store is a cluster, but this edge has no code for clusters. Pass evaluateOnCluster (src/limiter/cluster.ts) as onCluster when you create its engine.',
       )
     }
     return onCluster(store, evaluation, verb, undoStore, turn)

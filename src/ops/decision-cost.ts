@@ -3,7 +3,7 @@
  * script. src/script/decide.ts lists the commands. test/ops compares the numbers with those that a Redis counts.
  */
 import type { Rule } from '../config/compile-rule.ts'
-import { splitBySlot } from '../limiter/slots.ts'
+import { splitBySlot } from '../limiter/cluster.ts'
 import type { BoundRule, Evaluation } from '../script/evaluation.ts'
 import { readsLogInParts } from '../script/policy.ts'
 

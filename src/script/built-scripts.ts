@@ -19,8 +19,8 @@ export type BuiltScripts = Partial<Record<keyof PolicyScripts, BuiltScript>>
 
 /** A fingerprint of everything that the scripts depend on. Rules with other numbers have another one. */
 export function fingerprintOf(shape: PolicyShape): string {
-  const { slots, identities, plans, hasSubject, leases } = shape
-  return fnv1a(JSON.stringify({ slots, identities, plans, hasSubject, leases })).toString(36)
+  const { entries, identities, plans, hasSubject, leases } = shape
+  return fnv1a(JSON.stringify({ entries, identities, plans, hasSubject, leases })).toString(36)
 }
 
 /**

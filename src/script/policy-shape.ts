@@ -6,8 +6,8 @@ import type { Script } from '../store/store.ts'
 
 /** Everything that the text of the scripts depends on. */
 export interface PolicyShape {
-  slots: readonly Slot[]
-  /** The number of identities that the slots count for. */
+  entries: readonly RuleEntry[]
+  /** The number of identities that the rules count for. */
   identities: number
   /** The plans of the config, the default plan first. */
   plans: readonly string[]
@@ -17,8 +17,8 @@ export interface PolicyShape {
   leases?: boolean
 }
 
-/** A rule with its numbers for each plan. */
-export interface Slot {
+/** A rule of a policy, with its numbers for each plan. */
+export interface RuleEntry {
   algorithm: AlgorithmName
   /** Number of its identity, from 0. Rules of one identity share one state. */
   identity: number
@@ -59,6 +59,6 @@ export interface PolicyScripts {
 export type ScriptsOf = (shape: PolicyShape) => PolicyScripts
 
 export interface Policy extends PolicyShape, PolicyScripts {
-  /** Index of a rule's slot. @throws Error for a rule of another policy */
-  slotOf(rule: Rule): number
+  /** The index of a rule's entry. @throws Error for a rule of another policy */
+  entryOf(rule: Rule): number
 }

@@ -49,9 +49,9 @@ class PolicyText {
 
   constructor(policy: PolicyShape) {
     this.#policy = policy
-    const sizes = Map.groupBy(policy.slots, ({ identity }) => identity)
-    this.#rules = policy.slots.map((slot, i) =>
-      createRuleText(slot, i + 1, sizes.get(slot.identity)!.length, this.#locals),
+    const sizes = Map.groupBy(policy.entries, ({ identity }) => identity)
+    this.#rules = policy.entries.map((entry, i) =>
+      createRuleText(entry, i + 1, sizes.get(entry.identity)!.length, this.#locals),
     )
     this.#identities = Array.from({ length: policy.identities }, (_, i) => ({
       rules: this.#rules.filter(({ identity }) => identity === i),

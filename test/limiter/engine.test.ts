@@ -9,6 +9,7 @@ import type { RememberedCaller } from '../../src/credentials/caller-memory.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { DemandedRule } from '../../src/limiter/bind.ts'
 import { bindRule } from '../../src/limiter/bind-rule.ts'
+import { evaluateOnCluster } from '../../src/limiter/cluster.ts'
 import type { Decision } from '../../src/limiter/decision.ts'
 import {
   createEngine,
@@ -20,7 +21,6 @@ import {
 import { createLocalLimiter } from '../../src/limiter/local.ts'
 import { prepareRefund, prepareReset } from '../../src/limiter/prepared-call.ts'
 import { createProbe } from '../../src/limiter/probe.ts'
-import { evaluateOnCluster } from '../../src/limiter/slots.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
 import type { Store, StoreCall } from '../../src/store/store.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'

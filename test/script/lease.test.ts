@@ -312,7 +312,7 @@ describe('the script of a policy', () => {
     const { leases: _, ...without } = leased
     expect(decideText(without)).toBe(decideText(plain))
     expect(refundText(leased)).toBe(refundText(plain))
-    expect(leased.slots).toEqual(plain.slots)
+    expect(leased.entries).toEqual(plain.entries)
   })
 
   it('differs from that of the same rules without leases', () => {

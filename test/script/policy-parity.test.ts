@@ -312,7 +312,7 @@ class Run {
     })
   }
 
-  /** The entries of one rule for several plans have the same holding. */
+  /** A rule with numbers for several plans is there once for each of them, each time with the same holding. */
   #withHolding(bound: BoundRule, { counts }: RequestStep): BoundRule {
     const { rule } = bound
     const holding = counts?.[this.#names.indexOf(rule.name) % counts.length]?.holding
@@ -327,7 +327,7 @@ class Run {
       counts?.[this.#names.indexOf(name) % counts.length]?.cost
     const withCost = (demanded: DemandedRule): DemandedRule => {
       const cost = demanded.rule.on === 'auth-failure' ? undefined : costOf(demanded.rule)
-      // The entries of one rule for several plans have the same cost.
+      // A rule with numbers for several plans is there once for each of them, each time with the same cost.
       const first = this.rules.find(({ name }) => name === demanded.rule.name)!
       return cost === undefined ? demanded : { ...demanded, cost: unitsFor(first, cost) }
     }
@@ -557,7 +557,7 @@ class Tally {
       if (status === 'admitted') this.count(granted === 1 ? 'lease of one' : `lease, ${end}`)
       if (granted > 1) this.#countLease(rules, verdicts)
     }
-    const sizes = Map.groupBy(policy.slots, ({ identity }) => identity)
+    const sizes = Map.groupBy(policy.entries, ({ identity }) => identity)
     if ([...sizes.values()].some(({ length }) => length > 10)) this.count('crowded identity')
     if (rules.some(({ staysShadow }) => staysShadow)) this.count('switched to shadow')
     const bound = new Set(rules.map(({ rule }) => rule))

@@ -226,7 +226,7 @@ describeOnRedisEngine('a policy of 200 rules', (fresh, kind) => {
     const rules = Array.from({ length: 200 }, (_, i) => input(i, byOf(i)))
     const config = configOf({ plans: ['free', 'pro'], rules })
     const policy = gatewayPolicy(config)
-    expect(policy.slots).toHaveLength(200)
+    expect(policy.entries).toHaveLength(200)
     const model = new ScriptModel()
     const isThird = (_: unknown, i: number) => i % 3 === 0
     for (const [i, plan] of (['free', 'free', 'pro', 'pro'] as const).entries()) {

@@ -1,11 +1,11 @@
 /** All parts of the gateway. Scripts are compiled when they are first needed. */
 import { createOpaqueKeys } from '../../credentials/opaque-key.ts'
 import { createTokens } from '../../credentials/tokens.ts'
+import { evaluateOnCluster } from '../../limiter/cluster.ts'
 import { createHoldings } from '../../limiter/keep-holdings.ts'
 import { createLeases } from '../../limiter/leases.ts'
 import { createLocalLimiter } from '../../limiter/local.ts'
 import { createRefusalMemory } from '../../limiter/refusals.ts'
-import { evaluateOnCluster } from '../../limiter/slots.ts'
 import { createStock } from '../../limiter/stock.ts'
 import { createStats } from '../../metrics/keep-stats.ts'
 import { compileScripts } from '../../script/scripts.ts'

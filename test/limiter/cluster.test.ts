@@ -3,8 +3,8 @@
 import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { GatewayError } from '../../src/errors.ts'
+import { evaluateOnCluster, splitBySlot } from '../../src/limiter/cluster.ts'
 import { type EvaluateOptions, evaluate } from '../../src/limiter/evaluate.ts'
-import { evaluateOnCluster, splitBySlot } from '../../src/limiter/slots.ts'
 import type { Evaluation, Outcome, Verdict } from '../../src/script/evaluation.ts'
 import {
   addressStateKey,

@@ -68,7 +68,7 @@ export class Claims {
       const { ownKey = '', rule } = claim.rule
       const verdict = verdicts.find(verdict => verdict.rule.tag === rule.tag)
       const use = verdict && useOf(verdict, this.#limits.get(rule.tag))
-      if (verdict) this.#stock.learnUse(claim.rule, verdict)
+      if (verdict) this.#stock.recordUse(claim.rule, verdict)
       if (consumer !== undefined)
         this.#holdings.rename(claim, ownKey.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`))
       const isAdmitted = status === 'admitted' && verdict?.allowed === true

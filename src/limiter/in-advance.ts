@@ -18,8 +18,8 @@ export interface UnitStock {
   askDue(): Message[]
   /** Processes the answer to a question. @param received undefined: there was no answer */
   receiveAnswer(message: Message, received: MessageAnswer | undefined): void
-  /** Learns how much of the limit is in use, from the store's decision on a request that found no unit in the stock. */
-  learnUse(rule: BoundRule, verdict: Verdict): void
+  /** Records how much of the limit is in use, from the store's decision on a request that found no unit in the stock. */
+  recordUse(rule: BoundRule, verdict: Verdict): void
   /** Gives back units that were not used lately. @returns whether units may have to be given back later */
   giveBackIdle(): boolean
   /** Whether units are held in advance, or may soon be. */
@@ -43,7 +43,7 @@ export const NO_STOCK: UnitStock = {
   canDeferRelease: () => false,
   askDue: () => [],
   receiveAnswer: () => {},
-  learnUse: () => {},
+  recordUse: () => {},
   giveBackIdle: () => false,
   isInUse: false,
   deferredKeys: NO_KEYS,

@@ -141,7 +141,7 @@ export class Stock implements UnitStock {
     else this.#releaseSurplus(shelf)
   }
 
-  learnUse({ ownKey = '', rule }: BoundRule, { remaining }: Verdict): void {
+  recordUse({ ownKey = '', rule }: BoundRule, { remaining }: Verdict): void {
     const shelf = this.#shelves.get(ownKey)
     if (!shelf?.lastAnswer) return
     const limit = rule.quota.burst

@@ -144,11 +144,11 @@ export class ScriptModel {
     const record = parseConsumer(this.#records.get(named(subject.consumerKey)) ?? '')
     const { plan, overrides } = record
     const hasBlock = isBlocked(record, now)
-    const learnt = consumer === undefined ? {} : { consumer }
+    const resolved = consumer === undefined ? {} : { consumer }
     if (subject.kind === 'token') return { plan: subject.plan || (plan ?? ''), hasBlock, overrides }
     const credential = parseCredential(this.#records.get(named(subject.credentialKey)) ?? '')
-    if (!credential) return { ...UNKNOWN_CALLER, ...learnt }
-    return { plan: credential.plan ?? plan ?? '', hasBlock, overrides, ...learnt }
+    if (!credential) return { ...UNKNOWN_CALLER, ...resolved }
+    return { plan: credential.plan ?? plan ?? '', hasBlock, overrides, ...resolved }
   }
 }
 

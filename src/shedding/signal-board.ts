@@ -48,7 +48,7 @@ export interface SignalReport {
    *
    * @throws GatewayError ERR_STORE_REPLY_INVALID; the board stays as it was
    */
-  learn(reply: unknown): void
+  applyReply(reply: unknown): void
 }
 
 /** The board of one signal. Plain data, so it may outlive the requests that update it. */
@@ -189,7 +189,7 @@ export function createSignalBoard<State>({
           state: stateToStore(),
           now: reportAt?.(),
         }),
-        learn(reply) {
+        applyReply(reply) {
           // A late reply must not replace a newer one.
           if (number < latestReply || reply instanceof GatewayError) return
           const reported = decodeReport(reply, count)
@@ -251,7 +251,8 @@ async function runWithReports(
   const reports = boards.flatMap(board => ignoreErrors(() => board.startReport()) ?? [])
   if (calls.length + reports.length === 0) return []
   const replies = await store.run([...calls, ...reports.map(({ call }) => call)])
-  for (const [i, { learn }] of reports.entries()) ignoreErrors(() => learn(replies[calls.length + i]))
+  for (const [i, { applyReply }] of reports.entries())
+    ignoreErrors(() => applyReply(replies[calls.length + i]))
   return replies.slice(0, calls.length)
 }
 

@@ -73,7 +73,7 @@ async function run<State>(
       })
       if (isReplyLost) continue
       schedule(returns, () => {
-        report.learn(reply)
+        report.applyReply(reply)
         states.push({ simulated: state, real: board.state() })
       })
     }

@@ -111,7 +111,7 @@ export function createDecideRequest(
         background,
       )
       // An exception must not lose the decision, which has already spent units and must still be finished.
-      if (outcome) safely(() => identifier.learn(caller, outcome))
+      if (outcome) safely(() => identifier.remember(caller, outcome))
       return { matched, caller, ruling: decision, storeMs, awaitsEnding, finish, ...(shed && { shed }) }
     } catch (error) {
       const { cause, detail } = toDegraded(error)

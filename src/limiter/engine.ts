@@ -175,8 +175,8 @@ export function createEngine(
   const now = () => clock.now()
   // Each layer adds its messages to the HTTP requests of decisions. The breaker and the in-flight limit see the whole requests.
   const switched = withSwitches(bareStore, board)
-  const reporting = originLoad?.withReports(switched) ?? switched
-  const returning = ownAnswers?.withReturns(reporting) ?? reporting
+  const storeWithReports = originLoad?.withReports(switched) ?? switched
+  const returning = ownAnswers?.withReturns(storeWithReports) ?? storeWithReports
   const local = createLocal?.(config.localShare, now) ?? NO_LOCAL_LIMITER
   const handingOver = local.withHandOvers(returning, decideAt)
   const guarded = withBreaker(

@@ -476,7 +476,7 @@ function findShortestLease(rules: readonly BoundRule[]): number | undefined {
   let leaseMs = Number.POSITIVE_INFINITY
   for (const { rule, role } of rules) {
     // Leases are for valid credentials, which rules on guesses do not count. A rule with cost 0 only reports.
-    if (rule.on === 'auth-failure' || role === 'report') continue
+    if (rule.on === 'auth-failure' || role === 'peek') continue
     if (!rule.lease) return undefined
     leaseMs = Math.min(leaseMs, rule.lease.forMs)
   }

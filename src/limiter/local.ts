@@ -84,7 +84,7 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
       const isSpent = result.admitted && verb === 'decide'
       for (const { rule, key, role } of isSpent ? rules : []) {
         // A rule that only reports has spent nothing, and may have no entry that would remove its key from the set.
-        if (role === 'report') continue
+        if (role === 'peek') continue
         const usage = counts.usageOf(key)
         if (usage) usage.policy = policy
         usage?.rules.set(rule.tag, rule)

@@ -80,10 +80,10 @@ describe('a report', () => {
   it('is sent with the first trip of each window, after its calls, whose replies stay the same', async () => {
     const board = boardOf()
     const { store, sent } = fakeStore(calls => calls.map((_, i) => (i === 0 ? 'own' : replyOf(-1, [0, 0]))))
-    const reporting = withSignals(store, [board])
+    const storeWithReports = withSignals(store, [board])
     for (const pause of [0, 400, 599, 1, 0, 1000]) {
       now += pause
-      expect(await reporting.run([OWN])).toEqual(['own'])
+      expect(await storeWithReports.run([OWN])).toEqual(['own'])
     }
     expect(sent.map(calls => calls.length)).toEqual([2, 1, 1, 2, 1, 2])
     expect(sent[0]).toEqual([OWN, expect.objectContaining({ keys: [signalKey('origin')] })])

@@ -23,7 +23,7 @@ import { isolateSleep } from '../store/lag.ts'
 import type { Store } from '../store/store.ts'
 import { type SwitchBoard, withSwitches } from '../switches/live.ts'
 import { applyNewerSwitches, isEnforcedForAny, markKillSwitch } from './apply-switches.ts'
-import { bind, type Demand, type SwitchName } from './bind.ts'
+import { bindRules, type Demand, type SwitchName } from './bind.ts'
 import type { Claims } from './claims.ts'
 import { type Decision, toDecision } from './decision.ts'
 import { catchFailure, type Degraded, type EvaluateOnCluster, evaluate, toDegraded } from './evaluate.ts'
@@ -212,7 +212,7 @@ export function createEngine(
     let claims: Claims | undefined
     try {
       const switchesAtBinding = board.current()
-      const bound = bind(rules, switchesAtBinding, switchName, now())
+      const bound = bindRules(rules, switchesAtBinding, switchName, now())
       const boundDemand = { policy, plan, rules: bound, ...(subject && { subject }) }
       const ownAnswer =
         verb === 'decide' && !failure

@@ -1,6 +1,6 @@
 /**
- * Explains how the gateway would handle a request. It runs the steps of the gateway: match, identify, bind. It makes no decision, so it
- * does not show what is left of a limit. From the store, if one is given, it reads only the caller's records.
+ * Explains how the gateway would handle a request. It runs the steps of the gateway: match, identify, demand, bind. It makes no
+ * decision, so it does not show what is left of a limit. From the store, if one is given, it reads only the caller's records.
  */
 
 import { formatFullAllowance } from '../config/allowance.ts'
@@ -9,8 +9,8 @@ import { ANONYMOUS, type RouteSettings } from '../config/compile-route.ts'
 import { switchNameOf } from '../config/compile-rule.ts'
 import { type Adaptive, adaptiveRangeOf, type TrafficClass } from '../config/compile-shedding.ts'
 import { type HookName, hooksOf } from '../config/hooks.ts'
-import { bindRules } from '../edges/http/bind-rules.ts'
 import type { Caller } from '../edges/http/caller.ts'
+import { demandRules } from '../edges/http/demand-rules.ts'
 import { match } from '../edges/http/match.ts'
 import { matchEach } from '../edges/http/match-each.ts'
 import { isReserved } from '../edges/http/path.ts'
@@ -18,7 +18,7 @@ import type { Unauthenticated } from '../edges/http/ruling.ts'
 import { isExempt } from '../edges/http/shed.ts'
 import { classOf, leastImportantOf } from '../edges/http/traffic-class.ts'
 import { isPreflight } from '../edges/http/web-page.ts'
-import { bind } from '../limiter/bind.ts'
+import { bindRules } from '../limiter/bind.ts'
 import { gatewayPolicy } from '../script/compiled.ts'
 import type { Evaluation } from '../script/evaluation.ts'
 import { inEnvironment } from '../store/keys.ts'
@@ -139,9 +139,9 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
     matched.classes.length > 0
       ? leastImportantOf(matched.classes.map(classes => classOf(classes, caller, plan)))
       : undefined
-  const rules = isAsked ? bindRules(request, caller, matched, config.allow, trafficClass) : []
+  const rules = isAsked ? demandRules(request, caller, matched, config.allow, trafficClass) : []
   const evaluation: Evaluation = {
-    rules: bind(rules, NO_SWITCHES, switchNameOf, Date.now()),
+    rules: bindRules(rules, NO_SWITCHES, switchNameOf, Date.now()),
     policy: gatewayPolicy(config),
     ...(isAsked && subject && { subject }),
   }

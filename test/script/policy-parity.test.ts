@@ -9,8 +9,8 @@ import { expect, it } from 'vitest'
 import { ALGORITHM_NAMES } from '../../src/algorithms/index.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import type { Credential } from '../../src/credentials/credential.ts'
-import { bindRules } from '../../src/edges/http/bind-rules.ts'
-import { bind, type DemandedRule } from '../../src/limiter/bind.ts'
+import { demandRules } from '../../src/edges/http/demand-rules.ts'
+import { bindRules, type DemandedRule } from '../../src/limiter/bind.ts'
 import {
   type PreparedCall,
   prepareDecide,
@@ -278,7 +278,7 @@ class Run {
 
   async #ask(step: RequestStep): Promise<void> {
     const credential = this.#isGateway ? credentialFor(step) : undefined
-    const bound = bind(
+    const bound = bindRules(
       await this.#demanded(step, credential),
       this.#switches(step),
       ({ name }) => name,
@@ -349,7 +349,7 @@ class Run {
     }
     const caller = { address, addressIdentity: address, ...(credential && { credential }) }
     const named = config.routes.find(({ name }) => name === route) ?? (route && { name: route })
-    const demanded = await bindRules(
+    const demanded = await demandRules(
       REQUEST,
       caller,
       { ...matched, ...(named && { route: named as never }) },

@@ -1,5 +1,5 @@
 /**
- * Decides a request: match → identify → shed → bind → decide. Never throws: an error in limiting code is handled like
+ * Decides a request: match → identify → shed → demand → decide. Never throws: an error in limiting code is handled like
  * a failing store, and if the caller cannot be identified, the request gets a 503.
  */
 import type { Background } from '../../background.ts'
@@ -9,8 +9,8 @@ import type { Decided, Ending, Engine } from '../../limiter/engine.ts'
 import { toDegraded } from '../../limiter/evaluate.ts'
 import type { Policy } from '../../script/policy-shape.ts'
 import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
-import { bindRules } from './bind-rules.ts'
 import type { Caller } from './caller.ts'
+import { demandRules } from './demand-rules.ts'
 import type { AppliedHooks, Hooks, Identify } from './hooks.ts'
 import type { Identifier } from './identify.ts'
 import { type Matched, match } from './match.ts'
@@ -81,7 +81,7 @@ export function createDecideRequest(
     const common = { policy, plan, ...(credential && { subject: credential.subject }) }
     const options = { background, recall: () => identifier.recall(caller) }
     try {
-      const rules = bindRules(request, caller, matched, config.allow, trafficClass)
+      const rules = demandRules(request, caller, matched, config.allow, trafficClass)
       return await engine.decide({ ...common, rules, failure }, options)
     } catch (error) {
       return engine.decideBroken({ ...common, candidates: matched.rules, error }, options)

@@ -159,7 +159,7 @@ export function workerModule(
     ...used(config.credentials.opaqueKeys !== undefined, 'createOpaqueKeys'),
     ...used(config.credentials.jwt.size > 0, 'createTokens'),
     ...used(isFollowing, 'createOriginLoad'),
-    ...used(workerUtilization !== undefined, 'createWorkerUtilization'),
+    ...used(workerUtilization !== undefined, 'createUtilizationShedderAndBoard'),
     ...used(config.adaptive !== undefined, 'createAdaptiveLimit'),
     ...used(isFollowing, 'withSignals'),
     ...used(isFollowing, 'refreshOverdue'),

@@ -185,7 +185,7 @@ describe('the module of a Worker', () => {
       ],
       ...['clientOfWorker', 'createHooks', 'createXRateLimit', 'withWebSocketKeys', 'createOpaqueKeys'],
       'createTokens',
-      ...['createWorkerUtilization', 'createAdaptiveLimit', 'receivePushes'],
+      ...['createUtilizationShedderAndBoard', 'createAdaptiveLimit', 'receivePushes'],
       ...['compileFleetRules', 'compileShedding', 'compileAdaptive'],
     ]) {
       expect(few).not.toContain(part)

@@ -13,7 +13,7 @@ import { signalScript } from '../../script/signal-text.ts'
 import { syncScript } from '../../script/sync-text.ts'
 import { createAdaptiveLimit } from '../../shedding/adaptive-limit.ts'
 import { refreshOverdue, withSignals } from '../../shedding/signal-board.ts'
-import { createWorkerUtilization } from '../../shedding/worker-utilization.ts'
+import { createUtilizationShedderAndBoard } from '../../shedding/worker-utilization.ts'
 import { addressBehindProxies } from './behind-proxies.ts'
 import { answerPreflight, setAllowedOrigin } from './cors.ts'
 import { whenOver } from './ending.ts'
@@ -45,7 +45,7 @@ export const ALL_PARTS: Parts = {
   createOpaqueKeys,
   createTokens,
   createOriginLoad,
-  createWorkerUtilization,
+  createUtilizationShedderAndBoard,
   createAdaptiveLimit,
   withSignals,
   refreshOverdue,

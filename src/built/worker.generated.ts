@@ -1,5 +1,5 @@
 // Made by `npx sluicegate build` from the config. Do not edit.
-import { createLocalLimiter, createRefusalMemory, createStats, createWorker, finderOf, fixedWindow, gcra, only } from '../edges/gateway/built.ts'
+import { createLocalLimiter, createRefusalMemory, createStatsRecorder, createWorker, finderOf, fixedWindow, gcra, only } from '../edges/gateway/built.ts'
 import config from '../../sluice.config.ts'
 
 export default createWorker(config, {
@@ -9,7 +9,7 @@ export default createWorker(config, {
   parts: only({
     createLocalLimiter,
     createRefusalMemory,
-    createStats,
+    createStatsRecorder,
     scriptsOf: finderOf({
   "18xtm0c": {
     "decide": {

@@ -54,7 +54,7 @@ export interface KeepOptions {
 }
 
 /** Creates the keeper of an isolate's holdings. */
-export function createHoldings({
+export function createHoldingsKeeper({
   now,
   timer,
   script,

@@ -135,8 +135,8 @@ export function workerModule(
   const hasCors = config.cors !== undefined
   const { workerUtilization } = config.shedding ?? {}
   if (holdsInAdvance(config)) imports.add('createStock')
-  const createHoldings = holdsInAdvance(config)
-    ? 'options => createHoldings({ ...options, createStock })'
+  const createHoldingsKeeper = holdsInAdvance(config)
+    ? 'options => createHoldingsKeeper({ ...options, createStock })'
     : undefined
   const lines = [
     'export default createWorker(config, {',
@@ -153,7 +153,7 @@ export function workerModule(
     ...used(countsLocally(config.rules), 'createLocalLimiter'),
     ...used(takesLeases(config.rules), 'createLeases'),
     ...used(config.refusals !== undefined, 'createRefusalMemory'),
-    ...used(config.stats !== undefined, 'createStats'),
+    ...used(config.stats !== undefined, 'createStatsRecorder'),
     ...used(config.shedding !== undefined, 'classFor'),
     ...used(dependsOnRequest(config), 'matchEach'),
     ...used(config.credentials.opaqueKeys !== undefined, 'createOpaqueKeys'),
@@ -165,7 +165,7 @@ export function workerModule(
     ...used(isFollowing, 'refreshOverdue'),
     ...script(isFollowing, 'signalScript', () => builtOf(signalScript(), kindsOf(config))),
     ...used(workerUtilization?.pushes !== undefined, 'receivePushes'),
-    ...used(isHeld, 'createHoldings', createHoldings),
+    ...used(isHeld, 'createHoldingsKeeper', createHoldingsKeeper),
     ...used(isHeld, 'whenOver'),
     ...script(isHeld, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
     `    scriptsOf: finderOf(${JSON.stringify(scriptsOf(config), null, 2)}),`,
@@ -228,7 +228,7 @@ function bindingModule(
     ...used(countsLocally(rules), 'createLocalLimiter'),
     ...used(takesLeases(rules), 'createLeases'),
     ...used(config.refusals !== undefined, 'createRefusalMemory'),
-    ...used(isHeld, 'createHoldings'),
+    ...used(isHeld, 'createHoldingsKeeper'),
     ...script(isHeld, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
     '  }),',
     '}) {}',

@@ -170,8 +170,8 @@ describe('the module of a Worker', () => {
         'answerPreflight',
         'setAllowedOrigin',
         'createLocalLimiter',
-        'createStats',
-        'createHoldings',
+        'createStatsRecorder',
+        'createHoldingsKeeper',
         'whenOver',
       ],
       ...[
@@ -274,7 +274,7 @@ describe('the module of a service binding', () => {
   it('contains only the algorithms and parts that the limits use', () => {
     const parts = [
       ...['windowEnds', 'evaluateOnCluster', 'createLocalLimiter', 'createLeases', 'createRefusalMemory'],
-      ...['createHoldings', 'syncScript'],
+      ...['createHoldingsKeeper', 'syncScript'],
     ]
     const few = moduleOf({
       limits: { calls: [{ ...calls, onStoreFailure: 'closed' }] },

@@ -6,7 +6,7 @@ import { IDLE, type State } from '../../src/algorithms/algorithm.ts'
 import { applyMessage, concurrency } from '../../src/algorithms/concurrency.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import { GatewayError } from '../../src/errors.ts'
-import { createHoldings, type HoldingsKeeper } from '../../src/limiter/keep-holdings.ts'
+import { createHoldingsKeeper, type HoldingsKeeper } from '../../src/limiter/keep-holdings.ts'
 import { createStock } from '../../src/limiter/stock.ts'
 import type { BoundRule, Outcome } from '../../src/script/evaluation.ts'
 import { identityStateKey } from '../../src/store/keys.ts'
@@ -143,7 +143,7 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
     readonly #store: Store
 
     constructor(i: number) {
-      this.kept = createHoldings({
+      this.kept = createHoldingsKeeper({
         now: () => time.nowMs,
         timer: (ms, run) => time.after(ms, () => this.isDead || run()),
         script: () => SCRIPT,

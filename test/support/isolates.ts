@@ -4,7 +4,7 @@ import type { Rule } from '../../src/config/compile-rule.ts'
 import type { DemandedRule } from '../../src/limiter/bind.ts'
 import { evaluateOnCluster } from '../../src/limiter/cluster.ts'
 import { createEngine, type Decided } from '../../src/limiter/engine.ts'
-import { createHoldings } from '../../src/limiter/keep-holdings.ts'
+import { createHoldingsKeeper } from '../../src/limiter/keep-holdings.ts'
 import { createLocalLimiter } from '../../src/limiter/local.ts'
 import { createProbe } from '../../src/limiter/probe.ts'
 import { Stock } from '../../src/limiter/stock.ts'
@@ -95,7 +95,7 @@ export function isolateOn(
     },
   }
   const clock = { now: () => time.nowMs }
-  const holdingsKeeper = createHoldings({
+  const holdingsKeeper = createHoldingsKeeper({
     now: clock.now,
     timer: time.timer,
     script: syncScript,

@@ -11,7 +11,7 @@ export { compileAdaptive, compileFleetRules, compileShedding } from '../../confi
 export { createOpaqueKeys } from '../../credentials/opaque-key.ts'
 export { createTokens } from '../../credentials/tokens.ts'
 export { createStock } from '../../limiter/stock.ts'
-export { createStats } from '../../metrics/keep-stats.ts'
+export { createStatsRecorder } from '../../metrics/keep-stats.ts'
 export { finderOf } from '../../script/built-scripts.ts'
 export { createAdaptiveLimit } from '../../shedding/adaptive-limit.ts'
 export { refreshOverdue, withSignals } from '../../shedding/signal-board.ts'

@@ -2,12 +2,12 @@
 import { createOpaqueKeys } from '../../credentials/opaque-key.ts'
 import { createTokens } from '../../credentials/tokens.ts'
 import { evaluateOnCluster } from '../../limiter/cluster.ts'
-import { createHoldings } from '../../limiter/keep-holdings.ts'
+import { createHoldingsKeeper } from '../../limiter/keep-holdings.ts'
 import { createLeases } from '../../limiter/leases.ts'
 import { createLocalLimiter } from '../../limiter/local.ts'
 import { createRefusalMemory } from '../../limiter/refusals.ts'
 import { createStock } from '../../limiter/stock.ts'
-import { createStats } from '../../metrics/keep-stats.ts'
+import { createStatsRecorder } from '../../metrics/keep-stats.ts'
 import { compileScripts } from '../../script/scripts.ts'
 import { signalScript } from '../../script/signal-text.ts'
 import { syncScript } from '../../script/sync-text.ts'
@@ -30,11 +30,11 @@ import { createXRateLimit } from './x-rate-limit.ts'
 export const ALL_PARTS: Parts = {
   scriptsOf: compileScripts,
   evaluateOnCluster,
-  createHoldings: options => createHoldings({ ...options, createStock }),
+  createHoldingsKeeper: options => createHoldingsKeeper({ ...options, createStock }),
   createLocalLimiter,
   createLeases,
   createRefusalMemory,
-  createStats,
+  createStatsRecorder,
   syncScript,
   whenOver,
   createHooks,

@@ -101,7 +101,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
   const { variables, clock = SYSTEM_CLOCK, sleep, timer = SYSTEM_TIMER, reporting = {} } = platform
   const { board = createSwitchBoard(clock) } = platform
   const timing = { now: () => clock.now(), ...(reporting.sleep && { sleep: reporting.sleep }) }
-  const stats = config.stats && parts.createStats(store, { ...timing, ...config.stats })
+  const stats = config.stats && parts.createStatsRecorder(store, { ...timing, ...config.stats })
   const { report, reportStoreChange } = createReporter(config, stats, clock, reporting)
   const identifier = createIdentifier(config, parts, variables)
   const originLoad = followsOrigin(config)
@@ -121,7 +121,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     onFinish: reporting.onFinish,
     createLocal: countsLocally(config.rules) ? parts.createLocalLimiter : undefined,
     holdingsKeeper: holdsUnits(config.rules)
-      ? parts.createHoldings({ now: () => clock.now(), timer, script: parts.syncScript })
+      ? parts.createHoldingsKeeper({ now: () => clock.now(), timer, script: parts.syncScript })
       : undefined,
     ownAnswers: createOwnAnswers(
       config.refusals && parts.createRefusalMemory(config.refusals.rememberForMs, () => elapsed(clock)),

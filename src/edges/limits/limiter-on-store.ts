@@ -1,7 +1,7 @@
 /** Limits by name with every part. Scripts that were not built are compiled when they are first needed. */
 
 import { evaluateOnCluster } from '../../limiter/cluster.ts'
-import { createHoldings } from '../../limiter/keep-holdings.ts'
+import { createHoldingsKeeper } from '../../limiter/keep-holdings.ts'
 import { createLeases } from '../../limiter/leases.ts'
 import { createLocalLimiter } from '../../limiter/local.ts'
 import { prepareReset } from '../../limiter/prepared-call.ts'
@@ -35,7 +35,7 @@ export function limiterOnStore(
 ): Limiter {
   const parts = {
     ...{ scriptsOf, syncScript, evaluateOnCluster, prepareReset },
-    ...{ createHoldings, createLeases, createLocalLimiter, createRefusalMemory },
+    ...{ createHoldingsKeeper, createLeases, createLocalLimiter, createRefusalMemory },
   }
   return limiterWithParts(config, store, parts, settings)
 }

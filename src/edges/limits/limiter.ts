@@ -200,7 +200,7 @@ export function limiterWithParts(
     ),
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
     holdingsKeeper: holdsUnits(allRules)
-      ? parts.createHoldings({
+      ? parts.createHoldingsKeeper({
           now: nowMs,
           timer: clock.timer ?? SYSTEM_TIMER,
           script: parts.syncScript,

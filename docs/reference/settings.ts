@@ -53,7 +53,7 @@ export function readSettings(): {
       config: settingsOf(configSchema as unknown as Schema, shapesOf('config/check/schema', 'ConfigInput')),
       jwt: new Map(variants),
       variables: variablesOf(shapesOf('config/environment', 'Environment')),
-      parts: readParts(shapesOf('config/identity-parts', 'Parts')),
+      parts: readParts(shapesOf('config/identity-parts', 'IdentityParts')),
     }
   })
 }

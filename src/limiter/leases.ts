@@ -54,7 +54,7 @@ import {
 } from './lease-units.ts'
 
 /** The lease of one request. */
-export interface Lease {
+export interface RequestLease {
   /**
    * Serves the request from the units that the isolate holds.
    * @param isNeeded serve even if a renewal is due, because the store has not admitted the request
@@ -93,7 +93,7 @@ export interface Leases {
     demand: Omit<Evaluation, 'now'>,
     switches: Switches,
     recall?: () => RememberedCaller | undefined,
-  ): Lease | undefined
+  ): RequestLease | undefined
   /** Wraps the store: each request to it also gives back the unused units of leases that have ended. */
   withReturns(store: Store): Store
   /** Gives back the unused units of leases that have ended, in the background. */

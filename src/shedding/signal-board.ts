@@ -38,10 +38,11 @@ export interface SignalReporter {
   /** Whether reports have had no reply for a window. */
   isUnanswered(): boolean
   /** Call this when a trip starts that reports. */
-  startReport(): SignalReport
+  startReport(): ReportCall
 }
 
-export interface SignalReport {
+/** One report of a board: a call for a trip, and what to do with its reply. */
+export interface ReportCall {
   call: ScriptCall
   /**
    * Applies the reply.
@@ -92,7 +93,7 @@ export function createSignalBoard<State>({
   /** Sums since the state last moved. */
   let sinceMove = [...zeros]
 
-  let known: WindowState<State> = { window: -1, state: controller.initial }
+  let known: KnownState<State> = { window: -1, state: controller.initial }
   /** The window of the latest state in the store. */
   let stored = -1
 
@@ -124,7 +125,7 @@ export function createSignalBoard<State>({
   }
 
   /** The latest state of a closed window, by the clock of the store. */
-  function findLatest({ at, state }: SignalSnapshot): WindowState<State> {
+  function findLatest({ at, state }: SignalSnapshot): KnownState<State> {
     const current = Math.floor(at / (windowMs * 1000))
     const read = state && controller.read(state.text)
     const fromStore = state && read !== undefined ? { window: state.window, state: read } : undefined
@@ -201,7 +202,8 @@ export function createSignalBoard<State>({
   }
 }
 
-interface WindowState<State> {
+/** The latest state that the isolate knows. */
+interface KnownState<State> {
   /** The window after which the state holds; -1: unknown. */
   window: number
   state: State

@@ -155,7 +155,7 @@ export function workerModule(
     ...used(config.refusals !== undefined, 'createRefusalMemory'),
     ...used(config.stats !== undefined, 'createStatsRecorder'),
     ...used(config.shedding !== undefined, 'classFor'),
-    ...used(dependsOnRequest(config), 'matchEach'),
+    ...used(dependsOnRequest(config), 'matchByRequest'),
     ...used(config.credentials.opaqueKeys !== undefined, 'createOpaqueKeys'),
     ...used(config.credentials.jwt.size > 0, 'createTokens'),
     ...used(isFollowing, 'createOriginLoad'),

@@ -12,7 +12,7 @@ import { type HookName, hooksOf } from '../config/hooks.ts'
 import type { Caller } from '../edges/http/caller.ts'
 import { demandRules } from '../edges/http/demand-rules.ts'
 import { match } from '../edges/http/match.ts'
-import { matchEach } from '../edges/http/match-each.ts'
+import { matchByRequest } from '../edges/http/match-by-request.ts'
 import { isReserved } from '../edges/http/path.ts'
 import type { Unauthenticated } from '../edges/http/ruling.ts'
 import { isExempt } from '../edges/http/shed.ts'
@@ -115,7 +115,7 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
   const requestAndPeer = requestOf(config, input)
   const { request } = requestAndPeer
   const { pathname } = new URL(request.url)
-  const matched = match(config, request, matchEach)
+  const matched = match(config, request, matchByRequest)
   const { route } = matched
   const { accept } = matched.settings
   const caller = await callerOf(config, input, matched, requestAndPeer)

@@ -10,10 +10,10 @@ import type { Caller } from '../../src/edges/http/caller.ts'
 import { demandRules } from '../../src/edges/http/demand-rules.ts'
 import { createIdentifier } from '../../src/edges/http/identify.ts'
 import { match as matchWith } from '../../src/edges/http/match.ts'
-import { matchEach } from '../../src/edges/http/match-each.ts'
+import { matchByRequest } from '../../src/edges/http/match-by-request.ts'
 
 const match = (config: Parameters<typeof matchWith>[0], request: Request) =>
-  matchWith(config, request, matchEach)
+  matchWith(config, request, matchByRequest)
 
 const RULE = { name: 'a', by: 'address', algorithm: 'gcra', limit: 100, period: '1s' } as const
 

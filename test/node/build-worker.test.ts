@@ -180,7 +180,7 @@ describe('the module of a Worker', () => {
         'withSignals',
         'refreshOverdue',
         'classFor',
-        'matchEach',
+        'matchByRequest',
         'createOriginLoad',
       ],
       ...['clientOfWorker', 'createHooks', 'createXRateLimit', 'withWebSocketKeys', 'createOpaqueKeys'],

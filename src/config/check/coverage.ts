@@ -1,5 +1,5 @@
 /** Finds requests that no enforced rule is certain to cover. `check` warns about them, because they pass without a limit. */
-import { methodsOf } from '../compile-credentials.ts'
+import { credentialMethodsOf } from '../compile-credentials.ts'
 import { ANONYMOUS } from '../compile-route.ts'
 import type { Mistake } from '../config-error.ts'
 import { needsCredential, needsToken } from '../identity-parts.ts'
@@ -89,7 +89,7 @@ function canRefuse({ mode = 'enforce', candidateFor, enforce, on = 'request', co
 /** Every place in which requests are counted. */
 function placesOf(config: ConfigInput): Place[] {
   const { routes = [] } = config
-  const accept = config.credentials?.accept ?? methodsOf(config)
+  const accept = config.credentials?.accept ?? credentialMethodsOf(config)
   const places = routes
     .filter(({ limits }) => limits !== false)
     .map(route => ({ ...route, accept: route.accept ?? accept }))

@@ -18,7 +18,7 @@ import { addressBehindProxies } from './behind-proxies.ts'
 import { answerPreflight, setAllowedOrigin } from './cors.ts'
 import { whenOver } from './ending.ts'
 import { createHooks } from './hooks.ts'
-import { matchEach } from './match-each.ts'
+import { matchByRequest } from './match-by-request.ts'
 import { createOriginLoad } from './origin-load.ts'
 import type { Parts } from './parts.ts'
 import { classFor } from './traffic-class.ts'
@@ -41,7 +41,7 @@ export const ALL_PARTS: Parts = {
   createXRateLimit,
   withWebSocketKeys,
   classFor,
-  matchEach,
+  matchByRequest,
   createOpaqueKeys,
   createTokens,
   createOriginLoad,

@@ -62,7 +62,7 @@ export interface DecideRequestParts {
   engine: Engine
   identifier: Identifier
   classFor: Parts['classFor']
-  matchEach: Parts['matchEach']
+  matchByRequest: Parts['matchByRequest']
   /** The worker utilization shedder; absent if the config has none. */
   shedder?: Shedder | undefined
   /** The hooks of the config; absent if it has none. */
@@ -71,7 +71,7 @@ export interface DecideRequestParts {
 
 export function createDecideRequest(
   config: Config,
-  { policy, engine, identifier, classFor, matchEach, shedder, hooks }: DecideRequestParts,
+  { policy, engine, identifier, classFor, matchByRequest, shedder, hooks }: DecideRequestParts,
 ): DecideRequest {
   async function decide(
     { request, caller, matched, failure, trafficClass }: Identified,
@@ -90,7 +90,7 @@ export function createDecideRequest(
 
   return async (request, peer, background, host) => {
     try {
-      const beforeHooks = match(config, request, matchEach)
+      const beforeHooks = match(config, request, matchByRequest)
       const identify: Identify = byHook => identifier.identify(request, beforeHooks, peer(), byHook)
       const applied: AppliedHooks = hooks
         ? await hooks.apply(identify, { request, matched: beforeHooks, host })

@@ -134,7 +134,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     engine,
     identifier,
     classFor: parts.classFor,
-    matchEach: parts.matchEach,
+    matchByRequest: parts.matchByRequest,
     shedder: originLoad?.shedder,
     hooks,
   })

@@ -14,7 +14,7 @@ import type { addressBehindProxies } from './behind-proxies.ts'
 import type { answerPreflight, setAllowedOrigin } from './cors.ts'
 import type { whenOver } from './ending.ts'
 import type { createHooks } from './hooks.ts'
-import type { matchEach } from './match-each.ts'
+import type { matchByRequest } from './match-by-request.ts'
 import type { createOriginLoad, OriginLoadParts } from './origin-load.ts'
 import type { classFor } from './traffic-class.ts'
 import type { clientOfWorker } from './trusted-worker.ts'
@@ -54,7 +54,7 @@ export interface Parts extends OriginLoadParts {
   /** With `credentials.jwt`. */
   createTokens: typeof createTokens
   /** With routes, or with rules or traffic classes that depend on method, host or path. */
-  matchEach: typeof matchEach
+  matchByRequest: typeof matchByRequest
   /** With `shedding.workerUtilization` or `adaptive`. */
   createOriginLoad: typeof createOriginLoad
   /** With `shedding: { workerUtilization: { signals: ['push'] } }`. */

@@ -98,7 +98,7 @@ export function withAgreement(verdicts: readonly Verdict[]): readonly Verdict[] 
   if (!verdicts.some(({ rule }) => rule.candidateFor)) return verdicts
   const allowed = new Map(verdicts.map(verdict => [verdict.rule.name, verdict.allowed]))
   return verdicts.map(verdict => {
-    const live = verdict.rule.candidateFor && allowed.get(verdict.rule.candidateFor)
-    return typeof live === 'boolean' ? { ...verdict, agrees: verdict.allowed === live } : verdict
+    const replaced = verdict.rule.candidateFor && allowed.get(verdict.rule.candidateFor)
+    return typeof replaced === 'boolean' ? { ...verdict, agrees: verdict.allowed === replaced } : verdict
   })
 }

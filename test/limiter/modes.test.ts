@@ -138,7 +138,7 @@ describeOnEngines('a candidate', fresh => {
       [undefined, false],
       [undefined, true],
     ])
-    // Without a verdict of the live rule there is nothing to compare.
+    // Without a verdict of the replaced rule there is nothing to compare.
     const alone = await engine.evaluate(evaluationOf([bound(rules[1]!, KEY)], NOON))
     expect(alone.verdicts[0]).not.toHaveProperty('agrees')
   })

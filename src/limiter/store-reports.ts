@@ -3,7 +3,7 @@
  * admits no more than that (local.ts). Otherwise each outage, and each moment in which a flood makes the store late, would give a
  * caller the whole limit once more.
  */
-import type { Rule } from '../config/compile-rule.ts'
+import { countsInFlight, type Rule } from '../config/compile-rule.ts'
 import { Lru } from '../lru.ts'
 import type { BoundRule, Outcome } from '../script/evaluation.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
@@ -46,7 +46,7 @@ export function createStoreReports(notReported: (key: string, rule: Rule) => num
       const answeredAt = Math.min(at / 1e3, now)
       for (const { rule, mode, remaining: reported } of verdicts) {
         // Units in flight are given back when requests end, so an old report would say nothing about them.
-        if (mode !== 'enforce' || rule.on !== 'request' || rule.counting.state === 'held') continue
+        if (mode !== 'enforce' || rule.on !== 'request' || countsInFlight(rule)) continue
         if (!isCountedLocally(rule.onStoreFailure)) continue
         const bound = rules.find(bound => bound.rule.name === rule.name)
         if (!bound) continue

@@ -8,7 +8,7 @@ import { join, relative, sep } from 'node:path'
 import type { Config, Rule } from '../config/compile.ts'
 import { dependsOnRequest } from '../edges/http/match.ts'
 import { followsOrigin, holdsInAdvance } from '../edges/http/parts.ts'
-import { countsLocally, holdsUnits, takesLeases } from '../limiter/needs.ts'
+import { anyCountsInFlight, countsLocally, takesLeases } from '../limiter/needs.ts'
 import { probePolicy } from '../limiter/probe.ts'
 import { type BuiltScript, type BuiltScripts, fingerprintOf } from '../script/built-scripts.ts'
 import { gatewayPolicy, limitPolicy } from '../script/compiled.ts'
@@ -128,7 +128,7 @@ export function workerModule(
     'finderOf',
     'only',
   ])
-  const isHeld = holdsUnits(config.rules)
+  const needsHoldings = anyCountsInFlight(config.rules)
   const isFollowing = followsOrigin(config)
   const isShedding = config.shedding !== undefined || config.adaptive !== undefined
   const hasProxies = config.address.from === 'x-forwarded-for' || config.address.from === 'forwarded'
@@ -165,9 +165,9 @@ export function workerModule(
     ...used(isFollowing, 'refreshOverdue'),
     ...script(isFollowing, 'signalScript', () => builtOf(signalScript(), kindsOf(config))),
     ...used(workerUtilization?.pushes !== undefined, 'receivePushes'),
-    ...used(isHeld, 'createHoldingsKeeper', createHoldingsKeeper),
-    ...used(isHeld, 'whenOver'),
-    ...script(isHeld, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
+    ...used(needsHoldings, 'createHoldingsKeeper', createHoldingsKeeper),
+    ...used(needsHoldings, 'whenOver'),
+    ...script(needsHoldings, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
     `    scriptsOf: finderOf(${JSON.stringify(scriptsOf(config), null, 2)}),`,
     '  }),',
     '  shedding: only({',
@@ -217,7 +217,7 @@ function bindingModule(
 ): string {
   const rules = [...config.limits.values()].flat()
   const { used, script, algorithmsOf, importsFrom } = createModule(['builtEntrypoint', 'only'])
-  const isHeld = holdsUnits(rules)
+  const needsHoldings = anyCountsInFlight(rules)
   const lines = [
     '/** The limits by name as a service binding. */',
     'export class Limits extends builtEntrypoint(config, {',
@@ -228,8 +228,8 @@ function bindingModule(
     ...used(countsLocally(rules), 'createLocalLimiter'),
     ...used(takesLeases(rules), 'createLeases'),
     ...used(config.refusals !== undefined, 'createRefusalMemory'),
-    ...used(isHeld, 'createHoldingsKeeper'),
-    ...script(isHeld, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
+    ...used(needsHoldings, 'createHoldingsKeeper'),
+    ...script(needsHoldings, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
     '  }),',
     '}) {}',
     '',

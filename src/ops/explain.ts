@@ -6,7 +6,7 @@
 import { formatFullAllowance } from '../config/allowance.ts'
 import type { Config, GatewayRule, Route } from '../config/compile.ts'
 import { ANONYMOUS, type RouteSettings } from '../config/compile-route.ts'
-import { switchNameOf } from '../config/compile-rule.ts'
+import { countsInFlight, switchNameOf } from '../config/compile-rule.ts'
 import { type Adaptive, adaptiveRangeOf, type TrafficClass } from '../config/compile-shedding.ts'
 import { type HookName, hooksOf } from '../config/hooks.ts'
 import type { Caller } from '../edges/http/caller.ts'
@@ -82,7 +82,7 @@ export interface ApplyingRule {
   /** µs. For `concurrency`: its ttl. */
   period: number
   /** The rule counts requests in flight (`concurrency`). */
-  isHeld: boolean
+  countsInFlight: boolean
   calendar?: { period: string; timeZone: string }
   burst: number
   mode: 'enforce' | 'shadow'
@@ -219,7 +219,7 @@ function explainRule(
   if (mode === 'off') return { name, by, applies: false, because: 'an override of the consumer turns it off' }
   const { limit = rule.limit, burst = rule.quota.burst } = override?.numbers ?? {}
   const adaptive = adaptiveRangeOf(rule, config.adaptive)
-  const key = rule.counting.state === 'held' ? ownKey! : bound.key
+  const key = countsInFlight(rule) ? ownKey! : bound.key
   return {
     name,
     by,
@@ -229,7 +229,7 @@ function explainRule(
     ...(adaptive && { adaptive }),
     allows: formatFullAllowance({ ...rule, limit }, adaptive),
     period: rule.period,
-    isHeld: rule.counting.state === 'held',
+    countsInFlight: countsInFlight(rule),
     ...(rule.calendar && { calendar: { period: rule.calendar.period, timeZone: rule.calendar.timeZone } }),
     burst,
     mode,

@@ -4,7 +4,7 @@
  * arrive. In addition there are the scripts of the probe, of resets, and a small one of src/ops. A deployment with other rules adds
  * its own.
  */
-import type { GatewayRule, LimitRule, Rule } from '../config/compile-rule.ts'
+import { countsInFlight, type GatewayRule, type LimitRule, type Rule } from '../config/compile-rule.ts'
 import type { Policy, PolicyShape, RuleEntry, ScriptsOf } from './policy-shape.ts'
 
 /** A rule and its identity. Rules with the same identity text share their state. */
@@ -88,9 +88,9 @@ function createEntry(rule: Rule, identity: number): RuleEntry {
     isGuess: rule.on === 'auth-failure',
     isQueue,
     ...(rule.calendar && { argument: 'ends' }),
-    ...(state === 'held' && { argument: 'holding', own: 'whole' }),
+    ...(countsInFlight(rule) && { argument: 'holding', own: 'whole' }),
     ...(state === 'log' && { own: hasLongLog(rule) ? 'parts' : 'whole' }),
-    isApart: state === 'held',
+    isApart: countsInFlight(rule),
     variants: [{ ...(plans && { plans }), tag: rule.tag, quota: rule.quota }],
   }
 }

@@ -3,11 +3,13 @@
  * those of the gateway and of limits by name. Between requests the records of consumers change, units are given back, budgets are
  * reset, and the records in states are reordered.
  */
+
 import { isDeepStrictEqual } from 'node:util'
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { ALGORITHM_NAMES } from '../../src/algorithms/index.ts'
 import type { Rule } from '../../src/config/compile.ts'
+import { countsInFlight } from '../../src/config/compile-rule.ts'
 import type { Credential } from '../../src/credentials/credential.ts'
 import { demandRules } from '../../src/edges/http/demand-rules.ts'
 import { bindRules, type DemandedRule } from '../../src/limiter/bind.ts'
@@ -316,7 +318,7 @@ class Run {
   #withHolding(bound: BoundRule, { counts }: RequestStep): BoundRule {
     const { rule } = bound
     const holding = counts?.[this.#names.indexOf(rule.name) % counts.length]?.holding
-    return holding && rule.counting.state === 'held' ? { ...bound, holding } : bound
+    return holding && countsInFlight(rule) ? { ...bound, holding } : bound
   }
 
   /** Binds rules like src/edges, but leaves some out and changes the costs of others. */

@@ -4,7 +4,14 @@ import { descriptionOf } from '../../algorithms/index.ts'
 import { hasPlanUnits, planUnits, unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { compileRanges } from '../address-ranges.ts'
 import { ANONYMOUS } from '../compile-route.ts'
-import { type GatewayRule, MAX_DELAY, periodOf, type Rule, withNumbers } from '../compile-rule.ts'
+import {
+  countsInFlight,
+  type GatewayRule,
+  MAX_DELAY,
+  periodOf,
+  type Rule,
+  withNumbers,
+} from '../compile-rule.ts'
 import type { Mistake } from '../config-error.ts'
 import { isOfConsumer, needsCredential, needsToken } from '../identity-parts.ts'
 import { didYouMean } from './did-you-mean.ts'
@@ -113,7 +120,7 @@ export function mistakesOfGatewayRule(
 ): Mistake[] {
   const mistakes = mistakesOfGatewayNumbers(rule, compiled[0]!, path)
   const report = (key: string, message: string) => mistakes.push({ path: `${path}.${key}`, message })
-  if (rule.on === 'auth-failure' && compiled[0]!.counting.state === 'held') {
+  if (rule.on === 'auth-failure' && countsInFlight(compiled[0]!)) {
     report(
       'on',
       `'auth-failure' cannot be combined with ${rule.algorithm}: a request with a bad credential is never in flight. Use another algorithm.`,

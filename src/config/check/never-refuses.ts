@@ -2,7 +2,7 @@
 import type { AlgorithmName } from '../../algorithms/index.ts'
 import { formatFullAllowance } from '../allowance.ts'
 import { ANONYMOUS } from '../compile-route.ts'
-import type { GatewayRule } from '../compile-rule.ts'
+import { countsInFlight, type GatewayRule } from '../compile-rule.ts'
 import type { Mistake } from '../config-error.ts'
 import type { By } from '../identity-parts.ts'
 import type { RuleInput } from './rule-schema.ts'
@@ -45,7 +45,7 @@ function ownReason(
   if (input.enforce === 0)
     return ['.enforce', '0: the rule is a shadow rule for all callers and never refuses.']
   if (rule.cost === 0) return ['.cost', '0: the rule counts nothing, so it never refuses.']
-  if (rule.counting.state !== 'held' && perSecond(rule) > MOST_PER_SECOND) {
+  if (!countsInFlight(rule) && perSecond(rule) > MOST_PER_SECOND) {
     return ['.limit', `${formatFullAllowance(rule)} is more than any caller sends: the rule never refuses.`]
   }
   const { routes, authenticated } = input.match ?? {}

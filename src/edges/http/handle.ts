@@ -7,7 +7,7 @@ import { type Clock, elapsed, type Sleep, SYSTEM_CLOCK, SYSTEM_TIMER, type Timer
 import type { Config } from '../../config/compile.ts'
 import { switchNameOf } from '../../config/compile-rule.ts'
 import { createEngine, type Ending } from '../../limiter/engine.ts'
-import { countsLocally, holdsUnits, takesLeases } from '../../limiter/needs.ts'
+import { anyCountsInFlight, countsLocally, takesLeases } from '../../limiter/needs.ts'
 import { createOwnAnswers } from '../../limiter/own-answers.ts'
 import { createProbe } from '../../limiter/probe.ts'
 import { createGatewayPolicy } from '../../script/policy.ts'
@@ -120,7 +120,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     onStoreChange: reportStoreChange,
     onFinish: reporting.onFinish,
     createLocal: countsLocally(config.rules) ? parts.createLocalLimiter : undefined,
-    holdingsKeeper: holdsUnits(config.rules)
+    holdingsKeeper: anyCountsInFlight(config.rules)
       ? parts.createHoldingsKeeper({ now: () => clock.now(), timer, script: parts.syncScript })
       : undefined,
     ownAnswers: createOwnAnswers(

@@ -14,7 +14,7 @@ import type { Claim, Holdings } from './holdings.ts'
 import type { CreateStock, UnitStock } from './in-advance.ts'
 
 /** With fewer isolates there is no stock, because a decision then costs the store hardly more than without the rule. */
-export const LEAST_HOLDERS = 100
+export const MIN_HOLDERS = 100
 
 /** The shortest interval between two questions of an isolate (ms). */
 const MIN_INTERVAL_MS = 250
@@ -63,14 +63,14 @@ interface Shelf {
 export class Stock implements UnitStock {
   readonly #holdings: Holdings
   readonly #now: () => number
-  readonly #leastHolders: number
+  readonly #minHolders: number
   readonly #shelves = new Map<string, Shelf>()
 
-  /** @param now ms @param leastHolders see LEAST_HOLDERS */
-  constructor(holdings: Holdings, now: () => number, leastHolders = LEAST_HOLDERS) {
+  /** @param now ms @param minHolders see MIN_HOLDERS */
+  constructor(holdings: Holdings, now: () => number, minHolders = MIN_HOLDERS) {
     this.#holdings = holdings
     this.#now = now
-    this.#leastHolders = leastHolders
+    this.#minHolders = minHolders
   }
 
   take(rule: BoundRule): Claim | undefined {
@@ -220,7 +220,7 @@ export class Stock implements UnitStock {
     shelf.lastQuestionAt = now
     shelf.nextQuestionAt = now + this.#intervalOf(shelf)
     const { quota } = shelf.rule.rule
-    const want = { units, limit: quota.burst, leastHolders: this.#leastHolders }
+    const want = { units, limit: quota.burst, minHolders: this.#minHolders }
     return { key: shelf.rule.ownKey!, ttl: quota.period, holding: claim.holding, want }
   }
 
@@ -233,7 +233,7 @@ export class Stock implements UnitStock {
   }
 
   #isStocking({ lastAnswer }: Shelf): boolean {
-    return lastAnswer !== undefined && lastAnswer.holders >= this.#leastHolders
+    return lastAnswer !== undefined && lastAnswer.holders >= this.#minHolders
   }
 
   /** The interval between two questions (ms): one for each holder, so the whole fleet sends about one question per millisecond. */
@@ -292,5 +292,5 @@ const reuseMsOf = (shelf: Shelf) =>
 
 const isAboveLimit = (shelf: Shelf) => useOf(shelf) > 1
 
-/** Creates the stock of an isolate. It is used from LEAST_HOLDERS isolates on. */
+/** Creates the stock of an isolate. It is used from MIN_HOLDERS isolates on. */
 export const createStock: CreateStock = (holdings, now) => new Stock(holdings, now)

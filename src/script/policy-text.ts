@@ -368,14 +368,14 @@ ${hasGrant ? 'reply[#reply + 1] = grant\n' : ''}do return reply end
  * The most bytes of an `if` with all its `elseif`. Each branch jumps to the end of the chain: over about 35,000 instructions at this
  * length, and Lua can jump over at most 131,071.
  */
-const LONGEST_CHAIN = 200_000
+const MAX_CHAIN_LENGTH = 200_000
 
 /** Splits branches that exclude each other into as few `if … elseif` chains as possible. */
 function splitIntoChains(branches: readonly string[]): string[][] {
   const chains: string[][] = []
   let length = Number.POSITIVE_INFINITY
   for (const branch of branches) {
-    if (length + branch.length > LONGEST_CHAIN) {
+    if (length + branch.length > MAX_CHAIN_LENGTH) {
       chains.push([])
       length = 0
     }

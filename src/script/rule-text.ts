@@ -22,7 +22,7 @@ export interface RuleText extends RuleEntry {
 }
 
 /** An identity with more rules than this has the numbers of its records in locals of the whole script, which can spill into a table. */
-const MOST_BLOCK_LOCALS = 10
+const MAX_BLOCK_LOCALS = 10
 
 /**
  * Creates the text of a rule.
@@ -44,7 +44,7 @@ export function createRuleText(
       constants.set(name, literal(numberOf(variants[0]!, name)))
   }
   const ownWords = new Set([...lua.keeps, ...lua.numbers, ...OWN_WORDS])
-  const isBlockLocal = rulesOfIdentity <= MOST_BLOCK_LOCALS
+  const isBlockLocal = rulesOfIdentity <= MAX_BLOCK_LOCALS
   const idleAt = isBlockLocal ? `idle_at_${ruleNumber}` : of('idle_at')
   const count = isBlockLocal ? `n_${ruleNumber}` : of('n')
   const replaced = new Map([...constants, ['idle_at', idleAt], ['n', count]])

@@ -13,7 +13,7 @@ import {
   decodeReport,
   encodeReport,
   isStateText,
-  MOST_SUM,
+  MAX_SUM,
   type PushedMean,
   type SignalSnapshot,
 } from '../script/signal.ts'
@@ -158,8 +158,8 @@ export function createSignalBoard<State>({
       unsentSince ??= now()
       for (let i = 0; i < count; i++) {
         const value = values[i]! > 0 ? Math.round(values[i]!) : 0
-        unsentSums[i] = Math.min(unsentSums[i]! + value, MOST_SUM)
-        sinceMove[i] = Math.min(sinceMove[i]! + value, MOST_SUM)
+        unsentSums[i] = Math.min(unsentSums[i]! + value, MAX_SUM)
+        sinceMove[i] = Math.min(sinceMove[i]! + value, MAX_SUM)
       }
     },
 

@@ -385,7 +385,7 @@ class World {
 
   #grant({ claim: { holding } }: Question): number {
     const { quota } = this.#rule
-    const want = { units: WANTED, limit: quota.burst, leastHolders: 1 }
+    const want = { units: WANTED, limit: quota.burst, minHolders: 1 }
     const received = applyMessage({ quota, holding, state: this.#state, now: this.#now }, want)
     this.#state = received.state
     return received.granted

@@ -18,7 +18,7 @@ import { forEvery } from '../support/property.ts'
 import { listOf, NOON, newCaller } from '../support/traffic.ts'
 
 const RUNS = process.env.SOAK ? 400 : 8
-const MOST_STEPS = 240
+const MAX_STEPS = 240
 
 /** Enough isolates for a summary, and often for records that are written in place. */
 const holders = fc.oneof(
@@ -46,7 +46,7 @@ const scenario = fc.record({
   limit: fc.constantFrom(30, 120, 1000),
   /** How many isolates have reported a unit before. */
   before: fc.constantFrom(0, 10, 90, 90),
-  steps: listOf(step, MOST_STEPS, 60),
+  steps: listOf(step, MAX_STEPS, 60),
 })
 
 const nameOf = (number: number) => `isolat${String(number).padStart(2, '0')}`
@@ -89,7 +89,7 @@ describeOnRedisEngine('many isolates', (fresh, kind) => {
                 }),
               }
             default: {
-              const wanted = want === undefined ? {} : { want: { units: want, limit, leastHolders: 20 } }
+              const wanted = want === undefined ? {} : { want: { units: want, limit, minHolders: 20 } }
               const message = { key: ownKey, holding, ttl: rule!.quota.period, ...wanted }
               return { received: await engine.sync([message], now) }
             }

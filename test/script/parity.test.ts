@@ -21,9 +21,9 @@ import { after, pausesToAndFro } from '../support/waits.ts'
 
 /** `npm run test:soak` makes many more. */
 const REQUESTS = Number(process.env.PARITY_REQUESTS ?? 4000)
-const MOST_STEPS = 100
+const MAX_STEPS = 100
 /** Lists have half the maximum length on average, and some are kept short. */
-const MEAN_STEPS = 0.4 * MOST_STEPS
+const MEAN_STEPS = 0.4 * MAX_STEPS
 /** The embedded Redis takes a few milliseconds for each decision, and more on a busy machine. */
 const TIMED = { timeout: 60_000 + 10 * REQUESTS }
 
@@ -54,7 +54,7 @@ type Step = typeof step extends fc.Arbitrary<infer T> ? T : never
 
 const scenario = fc.record({
   sets: listOf(ruleNumbers, 2),
-  steps: listOf(step, MOST_STEPS),
+  steps: listOf(step, MAX_STEPS),
 })
 
 interface Moment {

@@ -56,9 +56,9 @@ import { after, pausesToAndFro } from '../support/waits.ts'
 
 /** `npm run test:soak` makes many more. */
 const REQUESTS = Number(process.env.PARITY_REQUESTS ?? 2000)
-const MOST_STEPS = REQUESTS > 10_000 ? 150 : 60
+const MAX_STEPS = REQUESTS > 10_000 ? 150 : 60
 /** The average number of steps in a run that are verbs. Lists have half the maximum length on average, and some are kept short. */
-const MEAN_VERBS = 0.33 * MOST_STEPS
+const MEAN_VERBS = 0.33 * MAX_STEPS
 /** The embedded Redis takes a few milliseconds for each decision, and more on a busy machine. */
 const TIMED = { timeout: 60_000 + 20 * REQUESTS }
 
@@ -176,7 +176,7 @@ type Of<Verb extends Step['verb']> = Extract<Step, { verb: Verb }>
 const scenario = fc.record({
   config: configPlans,
   edge: fc.constantFrom('gateway' as const, 'gateway' as const, 'gateway' as const, LIMIT as 'limit'),
-  steps: listOf(step, MOST_STEPS),
+  steps: listOf(step, MAX_STEPS),
 })
 
 /** An admitted request. Its keys include the consumer, even if only the store knew it. */

@@ -101,7 +101,7 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
       const [holder = '', epoch, started, ended] = args[i]!.split(' ')
       const holding = { holder, epoch: Number(epoch), started: Number(started), ended: Number(ended) }
       const [units, most, least] = args[i + 2]!.split(' ').map(Number)
-      const wanted = args[i + 2] ? { units: units!, limit: most!, leastHolders: least! } : undefined
+      const wanted = args[i + 2] ? { units: units!, limit: most!, minHolders: least! } : undefined
       const answer = applyMessage(
         { quota: { ...rule.quota, period: Number(args[i + 1]) }, holding, state, now },
         wanted,

@@ -70,7 +70,7 @@ export function isolateOn(
   redis: RedisEngine,
   time: Timers,
   name: string,
-  { isCluster = false, leastHolders }: { isCluster?: boolean; leastHolders?: number } = {},
+  { isCluster = false, minHolders }: { isCluster?: boolean; minHolders?: number } = {},
 ) {
   const requests: StoreCall[][] = []
   const working = storeOf(redis, { isCluster })
@@ -101,7 +101,7 @@ export function isolateOn(
     script: syncScript,
     writeAt: () => time.nowMs * 1e3,
     newName: named(name),
-    createStock: (holdings, now) => new Stock(holdings, now, leastHolders),
+    createStock: (holdings, now) => new Stock(holdings, now, minHolders),
   })
   const engine = createEngine({ localShare: 1 }, store, {
     ...{ clock, decideAt: () => time.nowMs * 1e3, board: NO_BOARD, holdingsKeeper },

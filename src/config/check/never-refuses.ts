@@ -24,7 +24,7 @@ export interface Reach {
 }
 
 /** More requests per second than all callers together send under one rule. */
-const MOST_PER_SECOND = 1e6
+const MAX_PER_SECOND = 1e6
 
 /** @returns for each rule that never refuses, the path of the setting that is the reason, and a message */
 export function findRulesThatNeverRefuse(rules: readonly CheckedRule[], reach: Reach): Mistake[] {
@@ -45,7 +45,7 @@ function ownReason(
   if (input.enforce === 0)
     return ['.enforce', '0: the rule is a shadow rule for all callers and never refuses.']
   if (rule.cost === 0) return ['.cost', '0: the rule counts nothing, so it never refuses.']
-  if (!countsInFlight(rule) && perSecond(rule) > MOST_PER_SECOND) {
+  if (!countsInFlight(rule) && perSecond(rule) > MAX_PER_SECOND) {
     return ['.limit', `${formatFullAllowance(rule)} is more than any caller sends: the rule never refuses.`]
   }
   const { routes, authenticated } = input.match ?? {}

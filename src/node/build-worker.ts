@@ -99,7 +99,7 @@ function createModule(imported: readonly string[]) {
     used,
     /** An entry for a script that the config uses. */
     script: (isUsed: boolean, name: string, built: () => BuiltScript) =>
-      used(isUsed, name, isUsed ? `loadScript(${JSON.stringify(built(), null, 2)})` : '', 'loadScript'),
+      used(isUsed, name, isUsed ? `restoreScript(${JSON.stringify(built(), null, 2)})` : '', 'restoreScript'),
     /** The entry for the algorithms of the rules. */
     algorithmsOf(rules: readonly Rule[]): string[] {
       const names = [...new Set(rules.map(({ algorithm }) => algorithm))].sort()
@@ -125,7 +125,7 @@ export function workerModule(
 ): string {
   const { imports, used, script, algorithmsOf, importsFrom } = createModule([
     'createWorker',
-    'finderOf',
+    'createScriptFinder',
     'only',
   ])
   const needsHoldings = anyCountsInFlight(config.rules)
@@ -168,7 +168,7 @@ export function workerModule(
     ...used(needsHoldings, 'createHoldingsKeeper', createHoldingsKeeper),
     ...used(needsHoldings, 'whenOver'),
     ...script(needsHoldings, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
-    `    scriptsOf: finderOf(${JSON.stringify(scriptsOf(config), null, 2)}),`,
+    `    scriptsOf: createScriptFinder(${JSON.stringify(scriptsOf(config), null, 2)}),`,
     '  }),',
     '  shedding: only({',
     ...['compileFleetRules', 'compileShedding', 'compileAdaptive'].flatMap(name => used(isShedding, name)),
@@ -202,10 +202,10 @@ function limitsModule({ limits }: Built, { packageName }: ModulePaths): string {
   return [
     FIRST_LINE,
     '',
-    `import { finderOf } from '${packageName ? `${packageName}/scripts` : '../script/built-scripts.ts'}'`,
+    `import { createScriptFinder } from '${packageName ? `${packageName}/scripts` : '../script/built-scripts.ts'}'`,
     '',
     '/** The scripts of the limits by name, for `createLimiter`. */',
-    `export const scriptsOf = finderOf(${JSON.stringify(scripts, null, 2)})`,
+    `export const scriptsOf = createScriptFinder(${JSON.stringify(scripts, null, 2)})`,
     '',
   ].join('\n')
 }

@@ -131,7 +131,7 @@ function expiryOf({ expiry }: NewText): string[] {
 }
 
 /** Loads the scripts of a config, so that not even the first decision, or the first refund on a cluster, has to send its script. */
-export async function loadScripts(
+export async function loadScriptsIntoRedis(
   store: AdminStore,
   config: Pick<Config, 'rules' | 'plans' | 'limits' | 'keyLocking'>,
 ): Promise<void> {

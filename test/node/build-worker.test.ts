@@ -29,7 +29,7 @@ import { bundleOptions } from '../../src/node/worker-bundle.ts'
 import { only } from '../../src/not-built.ts'
 import { adminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
-import { finderOf, fingerprintOf } from '../../src/script/built-scripts.ts'
+import { createScriptFinder, fingerprintOf } from '../../src/script/built-scripts.ts'
 import { gatewayPolicy, limitPolicy } from '../../src/script/compiled.ts'
 import { createGatewayPolicy, createLimitPolicy } from '../../src/script/policy.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
@@ -353,11 +353,13 @@ describe('built scripts', () => {
   }
 
   it('equal the compiled scripts', () => {
-    expect(createGatewayPolicy(config, finderOf(built)).decide).toEqual({ plain, keyLocking })
+    expect(createGatewayPolicy(config, createScriptFinder(built)).decide).toEqual({ plain, keyLocking })
   })
 
   it('do not include scripts and algorithms that the config does not use', () => {
-    expect(() => createGatewayPolicy(config, finderOf(built)).refund).toThrow('the scripts of these rules')
+    expect(() => createGatewayPolicy(config, createScriptFinder(built)).refund).toThrow(
+      'the scripts of these rules',
+    )
     const none = { countings: {}, windowEnds: () => [] }
     expect(() => compileGatewayRule(second, ['free'], none)).toThrow("it lacks the algorithm 'gcra'.")
   })
@@ -369,7 +371,7 @@ describe('built scripts', () => {
       { ...second, by: 'address' as const },
     ]
     for (const other of others) {
-      expect(() => createGatewayPolicy(configOf({ rules: [other] }), finderOf(built))).toThrow(
+      expect(() => createGatewayPolicy(configOf({ rules: [other] }), createScriptFinder(built))).toThrow(
         'src/built/ was built for another config: it lacks the scripts of these rules. Run npx sluicegate build.',
       )
     }
@@ -382,7 +384,7 @@ describe('limits by name', () => {
     const text = builtFiles(configOf({ rules: [second], ...(limits && { limits }) })).get(
       'limits.generated.ts',
     )!
-    return finderOf(JSON.parse(/finderOf\((.*)\)/s.exec(text)![1]!))
+    return createScriptFinder(JSON.parse(/createScriptFinder\((.*)\)/s.exec(text)![1]!))
   }
 
   it('have built scripts, and a built probe, that equal the compiled ones', () => {

@@ -4,7 +4,7 @@ import { parseDuration } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import { expireKey, revokeKey, rotateKey, setKeyLabel, setKeyPlan } from '../../ops/key-changes.ts'
 import { findKey } from '../../ops/key-reference.ts'
-import { parseTime, planName, shortText } from '../../ops/names.ts'
+import { parseShortText, parseTime, planName } from '../../ops/names.ts'
 import { destructive, mustConfirm, onStore, openStore, type StoreFlags, secretOf } from './administration.ts'
 import { withExamples } from './help.ts'
 import { tellOfKey } from './key-output.ts'
@@ -71,7 +71,7 @@ async function label(
   flags: StoreFlags & { clear?: boolean },
 ): Promise<void> {
   const given = oneOf(text, flags, 'a label')
-  const chosen = given === undefined ? undefined : shortText(given, 'label')
+  const chosen = given === undefined ? undefined : parseShortText(given, 'label')
   const { store } = await openStore(flags, load)
   const found = await findKey(store, await secretOf(key))
   await setKeyLabel(store, found, chosen)

@@ -3,7 +3,7 @@ import { Command } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
 import { createKey, importKey, listKeys, type NewKey } from '../../ops/keys.ts'
-import { consumerName, parseFutureTime, planName, shortText } from '../../ops/names.ts'
+import { consumerName, parseFutureTime, parseShortText, planName } from '../../ops/names.ts'
 import { onStore, openStore, type StoreFlags, secretOf } from './administration.ts'
 import { withExamples } from './help.ts'
 import { keyChangeCommands } from './key-changes.ts'
@@ -102,7 +102,7 @@ async function newKeyOf(flags: NewKeyFlags, plans: readonly string[]): Promise<N
   return {
     consumer: await named('--consumer', () => consumerName(flags.consumer)),
     ...(plan !== undefined && { plan: await named('--plan', () => planName(plan, plans)) }),
-    ...(label !== undefined && { label: shortText(label, 'label') }),
+    ...(label !== undefined && { label: parseShortText(label, 'label') }),
     ...(expiresAt && { expiresAt }),
   }
 }

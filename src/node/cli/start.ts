@@ -1,6 +1,6 @@
 /** `npm start`: the gateway and all it needs, on this machine. */
 import { Command } from 'commander'
-import { adminStore, loadScripts } from '../../ops/admin-store.ts'
+import { adminStore, loadScriptsIntoRedis } from '../../ops/admin-store.ts'
 import { warningLine } from '../config-warnings.ts'
 import { variablesHere } from '../dev-vars.ts'
 import { projectWith } from '../project.ts'
@@ -129,7 +129,7 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
 
   const demo = demoKey(stack.rest)
   try {
-    await loadScripts(adminStore({ ...stack.rest, ...keys }), config).catch(error => {
+    await loadScriptsIntoRedis(adminStore({ ...stack.rest, ...keys }), config).catch(error => {
       const hint =
         ' This store is set by UPSTASH_REDIS_REST_URL. To use a local one, unset the variable or add --redis.'
       throw rest && error instanceof Error ? new Error(error.message.replace(/\.?$/, '.') + hint) : error

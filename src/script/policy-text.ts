@@ -55,7 +55,7 @@ class PolicyText {
     )
     this.#identities = Array.from({ length: policy.identities }, (_, i) => ({
       rules: this.#rules.filter(({ identity }) => identity === i),
-      isPresent: this.#locals.of(`asked_${i + 1}`),
+      isPresent: this.#locals.of(`present_${i + 1}`),
       key: this.#locals.of(`key_${i + 1}`),
       state: this.#locals.of(`state_${i + 1}`),
       fits: this.#locals.of(`fits_${i + 1}`),
@@ -73,15 +73,15 @@ class PolicyText {
       ),
       this.#fetchValues(hasSubject && `if subject == 'pointer' then\n${POINTER}end\n`),
       hasSubject ? `plan = ''\n${SUBJECT}` : "plan = ARGV[4] or ''\n",
-      this.#applyPlan(hasSubject ? "subject ~= '' and not is_bad" : undefined),
+      this.#applyPlan(hasSubject ? "subject ~= '' and not is_unknown" : undefined),
       hasSubject ? this.#skipRulesOnRequests() : '',
-      this.#applyOverrides(hasSubject ? 'settings and not is_bad' : 'settings', true),
+      this.#applyOverrides(hasSubject ? 'settings and not is_unknown' : 'settings', true),
       'admitted = true\n',
       ...this.#identities.map(identity => readState(identity, checkRule)),
       this.#endDecision(),
     ]
     const names = ['verb', 'plan', 'values', 'admitted', 'place', 'reply', 'changes', 'settings']
-    const ofSubject = hasSubject ? ['subject', 'is_bad', 'is_blocked', 'consumer'] : []
+    const ofSubject = hasSubject ? ['subject', 'is_unknown', 'is_blocked', 'consumer'] : []
     const ofLease = leases ? ['grant'] : []
     return this.#assembleScript([...names, ...ofSubject, ...ofLease], "local now = ARGV[5] or ''\n", body)
   }
@@ -244,7 +244,7 @@ class PolicyText {
         part.map(() => String(ABSENT)),
       ),
     )
-    return `if is_bad or is_blocked then\n${none.join('')}end\n`
+    return `if is_unknown or is_blocked then\n${none.join('')}end\n`
   }
 
   /** @param isDecision whether overrides also set the mode. A refund gives units back whatever the mode is now */
@@ -280,10 +280,10 @@ class PolicyText {
         .map(({ of }) => `(${of('retry_after')} or 0) == 0`)
       return `(not ${key} or ${[fits, ...spent, ...guesses].join(' and ')})`
     })
-    const isKnown = hasSubject ? ['not is_bad'] : []
+    const isKnown = hasSubject ? ['not is_unknown'] : []
     const standing = this.#rules.map(readStanding).join('')
     const anySpent = (rule: RuleText) =>
-      `${rule.of('retry_after')} == 0 and ${rule.of('cost')} > 0${rule.isGuess ? ' and is_bad' : ''}`
+      `${rule.of('retry_after')} == 0 and ${rule.of('cost')} > 0${rule.isGuess ? ' and is_unknown' : ''}`
     const any = { isSpent: anySpent, spend: (rule: RuleText) => rule.section('spend') }
     // Each end returns. With `elseif`, the first end would jump over all others, and Lua limits the length of jumps.
     return [
@@ -325,7 +325,7 @@ class PolicyText {
       ),
     )
     return [
-      `if verb ~= 'decide'${this.#policy.hasSubject ? ' and not is_bad' : ''} then\n`,
+      `if verb ~= 'decide'${this.#policy.hasSubject ? ' and not is_unknown' : ''} then\n`,
       'grant = verb + 0\n',
       ...bounds,
       'grant = grant < 1 and 1 or grant - grant % 1\n',
@@ -346,7 +346,7 @@ class PolicyText {
       const standing = [`${of('remaining')} or 0`, `${of('reset_after')} or 0`]
       return [...retryAfter, ...standing, ...(isQueue ? [`${of('delay')} or 0`] : [])].join(', ')
     })
-    const known = hasSubject ? 'not admitted and 0 or is_bad and -1 or 1' : 'admitted and 1 or 0'
+    const known = hasSubject ? 'not admitted and 0 or is_unknown and -1 or 1' : 'admitted and 1 or 0'
     const status = admitted === 2 ? '2' : known
     const plan = hasSubject ? "consumer and plan .. ' ' .. consumer or plan" : 'plan'
     const values = [status, plan, 'now', ...rows]

@@ -85,7 +85,7 @@ function reasonOfAnother(rules: readonly CheckedRule[], i: number): Reason | und
 /** Whether `other` always refuses before the limit of `target` is reached. False if that is not certain. */
 function isReachedFirst(target: CheckedRule, other: CheckedRule): boolean {
   const most = mostAdmitted(other)
-  const admitsAll = admissionTest(target)
+  const admitsAll = createAdmissionTest(target)
   return most !== undefined && admitsAll !== undefined && countsAllOf(other, target) && admitsAll(most)
 }
 
@@ -116,10 +116,9 @@ const AT_ONCE: { readonly [Name in AlgorithmName]?: (rule: GatewayRule) => numbe
 }
 
 /**
- * A function that tells whether the rule admits everything within a bound. Undefined: the rule has another use, or nothing is
- * certain.
+ * Creates a test of whether the rule admits everything within a bound. Undefined: the rule has another use, or nothing is certain.
  */
-function admissionTest({ input, rule }: CheckedRule): ((most: Bound) => boolean) | undefined {
+function createAdmissionTest({ input, rule }: CheckedRule): ((most: Bound) => boolean) | undefined {
   if (rule.mode !== 'enforce' || input.plans !== undefined) return undefined
   const capacity = rule.limit / rule.cost
   // A calendar period can be longer than its nominal length: a month by a day, a day by an hour.

@@ -242,7 +242,7 @@ export function createEngine(
             verb,
             onCluster,
             undoStore: guarded,
-            ...(ownAnswer && { turn: ownAnswer.turn }),
+            ...(ownAnswer && { listener: ownAnswer.listener }),
           })
       endTrip?.()
       if (answer.status === 'degraded') {

@@ -182,17 +182,17 @@ describeOnRedisEngine('a decision over two slots', fresh => {
 
   it('informs the request about the turn of the calls that decide', async () => {
     const { store } = await prepared()
-    const turn = { isMoot: () => false, noteArrival: () => {} }
-    const turns: unknown[] = []
+    const listener = { isNoLongerNeeded: () => false, noteArrival: () => {} }
+    const listeners: unknown[] = []
     const observed: Store = {
       ...store,
-      run(calls, turn) {
-        turns.push(turn)
-        return store.run(calls, turn)
+      run(calls, listener) {
+        listeners.push(listener)
+        return store.run(calls, listener)
       },
     }
-    expect(await decideOn(observed, asked(NOON), { turn })).toMatchObject({ status: 'admitted' })
-    expect(turns).toEqual([turn])
+    expect(await decideOn(observed, asked(NOON), { listener })).toMatchObject({ status: 'admitted' })
+    expect(listeners).toEqual([listener])
   })
 
   it('gives units back for a caller with an unknown credential', async () => {

@@ -548,7 +548,7 @@ describe('requests above the limit on calls in flight', () => {
     // The requests have waited too long for their turn.
     engine = engineWith(
       { sleep: async () => {} },
-      { inFlight: { most: 1, expiresAfterMs, patienceMs: 500, longestMs: 10_000 } },
+      { inFlight: { maxRequests: 1, expiresAfterMs, maxWaitMs: 500, maxTotalWaitMs: 10_000 } },
     )
     let answer = () => {}
     fault = () => new Promise<void>(resolve => (answer = resolve))
@@ -564,7 +564,10 @@ describe('requests above the limit on calls in flight', () => {
   })
 
   it('are sent when earlier calls have ended', async () => {
-    engine = engineWith({}, { inFlight: { most: 1, expiresAfterMs, patienceMs: 500, longestMs: 10_000 } })
+    engine = engineWith(
+      {},
+      { inFlight: { maxRequests: 1, expiresAfterMs, maxWaitMs: 500, maxTotalWaitMs: 10_000 } },
+    )
     for (let i = 0; i < 3; i++) expect(await decide(many)).not.toHaveProperty('degraded')
     fail(UNREACHABLE)
     for (let i = 0; i < 3; i++) {

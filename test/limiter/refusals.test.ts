@@ -65,7 +65,7 @@ describe('the memory of refusals', () => {
     const answer = createOwnAnswers(refusals, undefined)!.forRequest(demand, NO_SWITCHES, () => NO_SWITCHES)
     answer.beginTrip()
     world.time += 1500
-    expect(answer.turn.isMoot()).toBe(false)
+    expect(answer.listener.isNoLongerNeeded()).toBe(false)
     world.time += 40
     answer.endTrip(refusal(5e6))
     world.time += 959
@@ -79,9 +79,9 @@ describe('the memory of refusals', () => {
     const demand = demandOf('10.0.0.1')
     const answer = createOwnAnswers(refusals, undefined)!.forRequest(demand, NO_SWITCHES, () => NO_SWITCHES)
     answer.beginTrip()
-    answer.turn.isMoot()
+    answer.listener.isNoLongerNeeded()
     world.time += 40
-    answer.turn.noteArrival()
+    answer.listener.noteArrival()
     world.time += 700
     answer.endTrip(refusal(5e6))
     expect(find(demand)!.verdicts[0]).toMatchObject({ retryAfter: 4.3e6 })
@@ -95,7 +95,7 @@ describe('the memory of refusals', () => {
     world.time += 10
     refusals.forget([addressStateKey('10.0.0.1')])
     world.time += 10
-    answer.turn.isMoot()
+    answer.listener.isNoLongerNeeded()
     answer.endTrip(refusal(5e6))
     expect(find(demand)).toBeUndefined()
   })

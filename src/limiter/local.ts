@@ -52,7 +52,7 @@ const OPEN_TRIPS_WAIT = 1e6
 export function createLocalLimiter(share: number, now: () => number): LocalLimiter {
   const counts = createLocalCounts(share, now, key => handOvers.drop(key))
   const handOvers = createHandOvers(counts, now)
-  const reports = createStoreReports(handOvers.notReported)
+  const reports = createStoreReports(handOvers.unreportedUnits)
   const openTrips = createOpenTrips(now)
 
   function applyReport(bound: BoundRule): void {

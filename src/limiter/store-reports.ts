@@ -36,9 +36,9 @@ const MAX_IDENTITIES = 10_000
 
 /**
  * Creates the reports of an isolate. Without reports, an identity has its whole budget.
- * @param notReported returns the units that this isolate has spent and that the store did not know when it answered
+ * @param unreportedUnits returns the units that this isolate has spent and that the store did not know when it answered
  */
-export function createStoreReports(notReported: (key: string, rule: Rule) => number): StoreReports {
+export function createStoreReports(unreportedUnits: (key: string, rule: Rule) => number): StoreReports {
   const identities = new Lru<Map<string, StoreReport>>({ size: MAX_IDENTITIES })
 
   return {
@@ -55,7 +55,7 @@ export function createStoreReports(notReported: (key: string, rule: Rule) => num
         const reports = identities.get(key) ?? new Map<string, StoreReport>()
         if (reports.size === 0) identities.set(key, reports)
         const last = reports.get(rule.name)
-        const remaining = Math.max(0, reported - notReported(key, rule))
+        const remaining = Math.max(0, reported - unreportedUnits(key, rule))
         // Replies can arrive in another order than the store has decided.
         if (last && last.answeredAt > answeredAt) continue
         const isSameTime = last?.answeredAt === answeredAt

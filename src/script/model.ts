@@ -207,8 +207,8 @@ function applyOverriddenNumbers(
   return { rule: numbers ? withNumbers(rule, numbers) : rule }
 }
 
-function withNumbers(rule: Rule, { tag, limit, burst, rate, period, own }: OverrideNumbers): Rule {
+function withNumbers(rule: Rule, { tag, limit, burst, rate, period, burstOrStep }: OverrideNumbers): Rule {
   const [, , name] = LUA[rule.algorithm]!.numbers
-  const step = name === 'step' && own !== undefined ? { step: own } : {}
+  const step = name === 'step' && burstOrStep !== undefined ? { step: burstOrStep } : {}
   return { ...rule, tag, limit, quota: { ...rule.quota, rate, period, burst, ...step } }
 }

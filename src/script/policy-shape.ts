@@ -34,7 +34,7 @@ export interface RuleEntry {
    * Set if the rule has a key of its own, for its log or its holders. `whole`: the value is read with the states. `parts`: the value
    * is long, and separate commands read only the needed part.
    */
-  own?: 'whole' | 'parts'
+  ownKeyRead?: 'whole' | 'parts'
   /** Whether everything is stored under its own key, without a record in the state of its identity. */
   isApart: boolean
   /** The numbers for each plan. The first are those of callers without a plan. */

@@ -173,7 +173,7 @@ class PolicyText {
   #locateKeys(records: string | false): string {
     const next = (name: string) => `place = place + 1\n${this.#locals.of(name)} = place\n`
     const where = (mark: string, text: string) => `if ${mark} ~= ${ABSENT} then\n${text}end\n`
-    const long = this.#rules.filter(({ own }) => own === 'parts')
+    const long = this.#rules.filter(({ ownKeyRead }) => ownKeyRead === 'parts')
     return [
       `place = ${records || 0}\n`,
       ...this.#identities.map(({ rules, isPresent }, i) =>
@@ -181,7 +181,7 @@ class PolicyText {
           isPresent,
           next(`key_${i + 1}`) +
             rules
-              .filter(({ own }) => own === 'whole')
+              .filter(({ ownKeyRead }) => ownKeyRead === 'whole')
               .map(({ of, ruleNumber }) => where(of('mark'), next(`own_key_${ruleNumber}`)))
               .join(''),
         ),
@@ -192,7 +192,7 @@ class PolicyText {
   }
 
   #fetchValues(before: string | false): string {
-    const hasLong = this.#rules.some(({ own }) => own === 'parts')
+    const hasLong = this.#rules.some(({ ownKeyRead }) => ownKeyRead === 'parts')
     const keys = hasLong ? `unpack(KEYS, 1, ${this.#locals.of('whole')})` : 'unpack(KEYS)'
     return `${before || ''}values = redis.call('MGET', ${keys})\n`
   }

@@ -88,15 +88,19 @@ function createEntry(rule: Rule, identity: number): RuleEntry {
     isGuess: rule.on === 'auth-failure',
     isQueue,
     ...(rule.calendar && { argument: 'ends' }),
-    ...(countsInFlight(rule) && { argument: 'holding', own: 'whole' }),
-    ...(state === 'log' && { own: hasLongLog(rule) ? 'parts' : 'whole' }),
+    ...(countsInFlight(rule) && { argument: 'holding', ownKeyRead: 'whole' }),
+    ...(state === 'log' && { ownKeyRead: hasLongLog(rule) ? 'parts' : 'whole' }),
     isApart: countsInFlight(rule),
     variants: [{ ...(plans && { plans }), tag: rule.tag, quota: rule.quota }],
   }
 }
 
-function mergeEntries(entry: RuleEntry, { variants, own }: RuleEntry): RuleEntry {
-  return { ...entry, ...(own === 'parts' && { own }), variants: [...entry.variants, ...variants] }
+function mergeEntries(entry: RuleEntry, { variants, ownKeyRead }: RuleEntry): RuleEntry {
+  return {
+    ...entry,
+    ...(ownKeyRead === 'parts' && { ownKeyRead }),
+    variants: [...entry.variants, ...variants],
+  }
 }
 
 const hasLongLog = ({ quota }: Rule) => quota.burst > MAX_SHORT_LOG

@@ -210,8 +210,8 @@ const lifetime = (idleAt: string) =>
 const setex = (key: string, bytes: string) =>
   `redis.call('SETEX', ${key}, ${lifetime('idle_at')}, ${bytes})\n`
 
-function writeOwnKey({ own, of, idleAt }: RuleText): string {
-  if (!own) return ''
+function writeOwnKey({ ownKeyRead, of, idleAt }: RuleText): string {
+  if (!ownKeyRead) return ''
   const key = `KEYS[${of('own_key')}]`
   return `
 if ${of('own_offset')} then

@@ -53,7 +53,7 @@ export function placeRules<T extends CallRule>(
       if (!rule) continue
       if (key !== undefined && key !== rule.key) throw new Error('Rules of one identity have several keys.')
       key = rule.key
-      if (entries[i]!.own === 'whole') ownKeys.push(rule.ownKey!)
+      if (entries[i]!.ownKeyRead === 'whole') ownKeys.push(rule.ownKey!)
     }
     marks += key === undefined ? MARKS.absent : MARKS.present
     marks += own
@@ -62,9 +62,9 @@ export function placeRules<T extends CallRule>(
     seen.add(key)
     keys.push(key, ...ownKeys)
   }
-  entries.forEach(({ own, argument }, i) => {
+  entries.forEach(({ ownKeyRead, argument }, i) => {
     const rule = byEntry[i]
-    if (own === 'parts' && rule) longLogs.push(rule.ownKey!)
+    if (ownKeyRead === 'parts' && rule) longLogs.push(rule.ownKey!)
     if (argument === 'ends') ruleArguments.push(rule?.ends?.join(' ') ?? '')
     if (argument === 'holding') ruleArguments.push(formatHolding(rule?.holding))
   })

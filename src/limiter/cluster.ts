@@ -176,13 +176,11 @@ async function refundAndCountGuesses(
   guesses: readonly Evaluation[],
 ): Promise<{ refunded: ChangeResult[]; counted: Outcome[] }> {
   const refunds = parts.flatMap((part, i) => refundOf(part, answers[i]!))
-  const questions: PreparedCall<ChangeResult | Outcome>[] = [
+  const calls: PreparedCall<ChangeResult | Outcome>[] = [
     ...refunds.map(prepareRefund),
     ...guesses.map(guess => prepareDecide(guess)),
   ]
-  const all: readonly (ChangeResult | Outcome | GatewayError)[] = await runCalls(store, questions).catch(
-    () => [],
-  )
+  const all: readonly (ChangeResult | Outcome | GatewayError)[] = await runCalls(store, calls).catch(() => [])
   return {
     refunded: all.slice(0, refunds.length).filter(isAnswer),
     counted: all.slice(refunds.length).filter(isAnswer) as Outcome[],

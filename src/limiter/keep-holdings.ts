@@ -147,9 +147,13 @@ export function createHoldingsKeeper({
       ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
       ping: () => store.ping(),
       async run(calls) {
-        const questions = stock.askDue()
-        const except = [...calls.flatMap(keysOf), ...questions.map(({ key }) => key), ...stock.deferredKeys]
-        const messages = [...questions, ...holdings.unconfirmed(new Set(except))]
+        const unitRequests = stock.createDueUnitRequests()
+        const except = [
+          ...calls.flatMap(keysOf),
+          ...unitRequests.map(({ key }) => key),
+          ...stock.deferredKeys,
+        ]
+        const messages = [...unitRequests, ...holdings.unconfirmed(new Set(except))]
         if (messages.length === 0) return await store.run(calls)
         const beside = callsFor(store, messages)
         const isAnswered = new Set<Message>()
@@ -160,13 +164,13 @@ export function createHoldingsKeeper({
             ignoringErrors(() => {
               for (const [at, answer] of readAnswers(part, replies[calls.length + i]).entries()) {
                 isAnswered.add(part[at]!)
-                stock.receiveAnswer(part[at]!, answer)
+                stock.applyGrant(part[at]!, answer)
               }
             })
           return replies.slice(0, calls.length)
         } finally {
-          for (const question of questions)
-            if (!isAnswered.has(question)) stock.receiveAnswer(question, undefined)
+          for (const unitRequest of unitRequests)
+            if (!isAnswered.has(unitRequest)) stock.applyGrant(unitRequest, undefined)
         }
       },
     }),

@@ -39,7 +39,7 @@ interface Asked {
 }
 
 /** A message in which an isolate requests units in advance. */
-interface Question {
+interface UnitRequest {
   isolate: number
   claim: Claim
   isolateKnows: Asked['isolateKnows']
@@ -68,7 +68,7 @@ interface Plan {
   /** How many requests each isolate makes. */
   requests: readonly number[]
   /** How often each isolate requests `WANTED` units in advance. */
-  questions?: readonly number[]
+  unitRequests?: readonly number[]
   /** How often each of these events may happen. */
   most: typeof NOTHING
 }
@@ -89,7 +89,7 @@ class World {
   readonly #made: number[]
   readonly #asked: Asked[] = []
   readonly #wanted: number[]
-  readonly #questions: Question[] = []
+  readonly #unitRequests: UnitRequest[] = []
   readonly #sent: Sent[] = []
   #state: State = IDLE
   #nowMs = NOON / 1e3
@@ -118,7 +118,7 @@ class World {
     this.#isolates.forEach(({ isDead, holdings, spare }, i) => {
       if (isDead) return
       if (this.#made[i]! < this.#plan.requests[i]!) names.push(spare.length > 0 ? `take ${i}` : `ask ${i}`)
-      if (this.#wanted[i]! < (this.#plan.questions?.[i] ?? 0)) names.push(`want ${i}`)
+      if (this.#wanted[i]! < (this.#plan.unitRequests?.[i] ?? 0)) names.push(`want ${i}`)
       if (spare.length > 0) names.push(`give back ${i}`)
       if (holdings.hasUnconfirmed && !this.#sent.some(sent => sent.isolate === i && !sent.isGone))
         names.push(`send ${i}`)
@@ -135,14 +135,14 @@ class World {
         if (may('late')) names.push(`time out ${i}`)
       } else if (asked.isolateKnows === 'reply' && asked.reply && !asked.isEnded) {
         names.push(`end ${i}`)
-        if (this.#plan.questions) names.push(`put back ${i}`)
+        if (this.#plan.unitRequests) names.push(`put back ${i}`)
       }
     })
-    this.#questions.forEach(({ isolate, granted, isolateKnows }, i) => {
+    this.#unitRequests.forEach(({ isolate, granted, isolateKnows }, i) => {
       if (granted === undefined) names.push(`grant ${i}`)
       else if (may('repeated')) names.push(`grant again ${i}`)
       if (this.#isolates[isolate]!.isDead || isolateKnows !== 'nothing') return
-      if (granted !== undefined) names.push(`learn ${i}`)
+      if (granted !== undefined) names.push(`apply grant ${i}`)
       if (may('late')) names.push(`forget ${i}`)
     })
     this.#sent.forEach((sent, i) => {
@@ -188,28 +188,28 @@ class World {
         const rule = { ...bound(this.#rule, STATE, 1, this.#nowMs), cost: WANTED }
         this.#wanted[i]! += 1
         const claim = this.#isolates[i]!.holdings.claim(rule)
-        this.#questions.push({ isolate: i, claim, isolateKnows: 'nothing' })
+        this.#unitRequests.push({ isolate: i, claim, isolateKnows: 'nothing' })
         break
       }
       case 'grant':
-        this.#questions[i]!.granted = this.#grant(this.#questions[i]!)
+        this.#unitRequests[i]!.granted = this.#grant(this.#unitRequests[i]!)
         break
       case 'grant again':
         this.#happened.repeated += 1
-        this.#grant(this.#questions[i]!)
+        this.#grant(this.#unitRequests[i]!)
         break
-      case 'learn': {
-        const question = this.#questions[i]!
-        question.isolateKnows = 'reply'
-        const { holdings, spare } = this.#isolates[question.isolate]!
-        spare.push(...holdings.grant(question.claim, question.granted!))
+      case 'apply grant': {
+        const unitRequest = this.#unitRequests[i]!
+        unitRequest.isolateKnows = 'reply'
+        const { holdings, spare } = this.#isolates[unitRequest.isolate]!
+        spare.push(...holdings.grant(unitRequest.claim, unitRequest.granted!))
         break
       }
       case 'forget': {
-        const question = this.#questions[i]!
+        const unitRequest = this.#unitRequests[i]!
         this.#happened.late += 1
-        question.isolateKnows = 'timeout'
-        this.#isolates[question.isolate]!.holdings.settle(question.claim, 'lost')
+        unitRequest.isolateKnows = 'timeout'
+        this.#isolates[unitRequest.isolate]!.holdings.settle(unitRequest.claim, 'lost')
         break
       }
       case 'repeat':
@@ -315,10 +315,10 @@ class World {
         if (asked.isolateKnows === 'nothing' && !this.#isolates[asked.isolate]!.isDead)
           this.happen(`answer ${i}`)
       })
-      this.#questions.forEach((question, i) => {
-        if (question.granted === undefined) this.happen(`grant ${i}`)
-        if (question.isolateKnows === 'nothing' && !this.#isolates[question.isolate]!.isDead)
-          this.happen(`learn ${i}`)
+      this.#unitRequests.forEach((unitRequest, i) => {
+        if (unitRequest.granted === undefined) this.happen(`grant ${i}`)
+        if (unitRequest.isolateKnows === 'nothing' && !this.#isolates[unitRequest.isolate]!.isDead)
+          this.happen(`apply grant ${i}`)
       })
       this.#sent.forEach((sent, i) => {
         if (!sent.isGone) this.happen(`receive ${i}`)
@@ -357,7 +357,7 @@ class World {
         isDead,
         isDead ? [] : [holdings.heldUnits, spare.length],
       ]),
-      this.#questions.map(({ claim: { holding }, isolateKnows, granted }) => [
+      this.#unitRequests.map(({ claim: { holding }, isolateKnows, granted }) => [
         holding,
         isolateKnows,
         granted,
@@ -383,7 +383,7 @@ class World {
     return after !== undefined
   }
 
-  #grant({ claim: { holding } }: Question): number {
+  #grant({ claim: { holding } }: UnitRequest): number {
     const { quota } = this.#rule
     const want = { units: WANTED, limit: quota.burst, minHolders: 1 }
     const received = applyMessage({ quota, holding, state: this.#state, now: this.#now }, want)
@@ -443,29 +443,29 @@ describe('in every order of events', () => {
       { limit: 2, requests: LARGE, most: { ...NOTHING, epoch: 2, late: 1 } },
     ],
     ['an isolate dies', { limit: 1, requests: [2, 1], most: { ...NOTHING, death: 1 } }],
-    ['units are held in advance', { limit: 2, requests: LARGE, questions: [1, 0], most: NOTHING }],
+    ['units are held in advance', { limit: 2, requests: LARGE, unitRequests: [1, 0], most: NOTHING }],
     [
       'the grant of units in advance is late or lost',
-      { limit: 2, requests: [1, SOAK ? 1 : 0], questions: [1, 0], most: { ...NOTHING, late: 1 } },
+      { limit: 2, requests: [1, SOAK ? 1 : 0], unitRequests: [1, 0], most: { ...NOTHING, late: 1 } },
     ],
     [
-      'a question for units in advance is repeated',
-      { limit: 2, requests: [1, 0], questions: [1, 0], most: { ...NOTHING, repeated: 1 } },
+      'a request for units in advance is repeated',
+      { limit: 2, requests: [1, 0], unitRequests: [1, 0], most: { ...NOTHING, repeated: 1 } },
     ],
     [
       'epochs begin while units are held in advance',
-      { limit: 2, requests: [1, 0], questions: [1, 0], most: { ...NOTHING, epoch: 1 } },
+      { limit: 2, requests: [1, 0], unitRequests: [1, 0], most: { ...NOTHING, epoch: 1 } },
     ],
     [
       'an isolate dies that holds units in advance',
-      { limit: 2, requests: [1, 1], questions: [1, 0], most: { ...NOTHING, death: 1 } },
+      { limit: 2, requests: [1, 1], unitRequests: [1, 0], most: { ...NOTHING, death: 1 } },
     ],
   ]
 
   if (SOAK)
     plans.push([
       'two isolates hold units in advance',
-      { limit: 4, requests: [1, 1], questions: [1, 1], most: NOTHING },
+      { limit: 4, requests: [1, 1], unitRequests: [1, 1], most: NOTHING },
     ])
 
   it.each(plans)(

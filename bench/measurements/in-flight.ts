@@ -93,7 +93,7 @@ async function inAdvance() {
     const both = (of: (report: typeof exact) => string) => `${of(advance)} : ${of(exact)}`
     rows.push([
       percent(load),
-      both(({ asked, messages, requests }) => ((asked + messages) / requests).toFixed(2)),
+      both(({ decided, messages, requests }) => ((decided + messages) / requests).toFixed(2)),
       both(({ alone, requests }) => (alone / requests).toFixed(2)),
       both(({ utilization }) => percent(utilization)),
       both(({ idle }) => percent(idle)),

@@ -11,8 +11,8 @@ const isolates = SOAK ? 1000 : 110
 const common = { isolates, limit: 10 * isolates, seconds: SOAK ? 8 : 4 }
 
 /** Calls that access the rule's key, per request. */
-const callsOf = ({ asked, messages, requests }: Awaited<ReturnType<typeof runFleet>>) =>
-  (asked + messages) / requests
+const callsOf = ({ decided, messages, requests }: Awaited<ReturnType<typeof runFleet>>) =>
+  (decided + messages) / requests
 
 describe('a fleet with units in advance', { timeout: 300_000 }, () => {
   it('makes far fewer calls than a fleet without them, if the limit has room', async () => {

@@ -27,7 +27,7 @@ function ruleWith(limit: number): Rule {
   return rule
 }
 
-interface Asked {
+interface TestRequest {
   kind: 'request'
   isolate: number
   claim: Claim
@@ -42,7 +42,7 @@ interface Asked {
 interface UnitRequest {
   isolate: number
   claim: Claim
-  isolateKnows: Asked['isolateKnows']
+  isolateKnows: TestRequest['isolateKnows']
   /** The units that the store has granted. */
   granted?: number
 }
@@ -87,7 +87,7 @@ class World {
   readonly #happened = { ...NOTHING }
   readonly #isolates: Isolate[]
   readonly #made: number[]
-  readonly #asked: Asked[] = []
+  readonly #requests: TestRequest[] = []
   readonly #wanted: number[]
   readonly #unitRequests: UnitRequest[] = []
   readonly #sent: Sent[] = []
@@ -125,15 +125,15 @@ class World {
       if (may('death') && holdings.heldUnits.length > 0) names.push(`die ${i}`)
       if (may('epoch') && holdings.heldUnits.length > 0) names.push('epoch')
     })
-    this.#asked.forEach((asked, i) => {
-      const isDead = this.#isolates[asked.isolate]!.isDead
-      if (asked.reply === undefined) names.push(`arrive ${i}`)
+    this.#requests.forEach((request, i) => {
+      const isDead = this.#isolates[request.isolate]!.isDead
+      if (request.reply === undefined) names.push(`arrive ${i}`)
       else if (may('repeated')) names.push(`repeat ${i}`)
       if (isDead) return
-      if (asked.isolateKnows === 'nothing') {
-        if (asked.reply !== undefined) names.push(`answer ${i}`)
+      if (request.isolateKnows === 'nothing') {
+        if (request.reply !== undefined) names.push(`answer ${i}`)
         if (may('late')) names.push(`time out ${i}`)
-      } else if (asked.isolateKnows === 'reply' && asked.reply && !asked.isEnded) {
+      } else if (request.isolateKnows === 'reply' && request.reply && !request.isEnded) {
         names.push(`end ${i}`)
         if (this.#plan.unitRequests) names.push(`put back ${i}`)
       }
@@ -162,7 +162,7 @@ class World {
       case 'ask': {
         const claim = this.#isolates[i]!.holdings.claim(bound(this.#rule, STATE, 1, this.#nowMs))
         this.#made[i]! += 1
-        this.#asked.push({ kind: 'request', isolate: i, claim, isolateKnows: 'nothing', isEnded: false })
+        this.#requests.push({ kind: 'request', isolate: i, claim, isolateKnows: 'nothing', isEnded: false })
         break
       }
       case 'take': {
@@ -170,13 +170,13 @@ class World {
         const claim = this.#isolates[i]!.spare.pop()!
         this.#made[i]! += 1
         const known = { isolateKnows: 'reply', reply: true } as const
-        this.#asked.push({ kind: 'request', isolate: i, claim, ...known, isEnded: false })
+        this.#requests.push({ kind: 'request', isolate: i, claim, ...known, isEnded: false })
         break
       }
       case 'put back': {
-        const asked = this.#asked[i]!
-        asked.isEnded = true
-        this.#isolates[asked.isolate]!.spare.push(asked.claim)
+        const request = this.#requests[i]!
+        request.isEnded = true
+        this.#isolates[request.isolate]!.spare.push(request.claim)
         break
       }
       case 'give back': {
@@ -214,28 +214,31 @@ class World {
       }
       case 'repeat':
         this.#happened.repeated += 1
-        this.#decide(this.#asked[i]!)
+        this.#decide(this.#requests[i]!)
         break
       case 'arrive':
-        this.#asked[i]!.reply = this.#decide(this.#asked[i]!)
+        this.#requests[i]!.reply = this.#decide(this.#requests[i]!)
         break
       case 'answer': {
-        const asked = this.#asked[i]!
-        asked.isolateKnows = 'reply'
-        this.#isolates[asked.isolate]!.holdings.settle(asked.claim, asked.reply ? 'admitted' : 'refused')
+        const request = this.#requests[i]!
+        request.isolateKnows = 'reply'
+        this.#isolates[request.isolate]!.holdings.settle(
+          request.claim,
+          request.reply ? 'admitted' : 'refused',
+        )
         break
       }
       case 'time out': {
-        const asked = this.#asked[i]!
+        const request = this.#requests[i]!
         this.#happened.late += 1
-        asked.isolateKnows = 'timeout'
-        this.#isolates[asked.isolate]!.holdings.settle(asked.claim, 'lost')
+        request.isolateKnows = 'timeout'
+        this.#isolates[request.isolate]!.holdings.settle(request.claim, 'lost')
         break
       }
       case 'end': {
-        const asked = this.#asked[i]!
-        asked.isEnded = true
-        this.#isolates[asked.isolate]!.holdings.release(asked.claim)
+        const request = this.#requests[i]!
+        request.isEnded = true
+        this.#isolates[request.isolate]!.holdings.release(request.claim)
         break
       }
       case 'send':
@@ -282,7 +285,7 @@ class World {
 
   /** Requests that were admitted and are not over: those that the origin has. */
   get inFlight(): number {
-    return this.#asked.filter(
+    return this.#requests.filter(
       ({ isolate, isolateKnows, reply, isEnded }) =>
         isolateKnows === 'reply' && reply && !isEnded && !this.#isolates[isolate]!.isDead,
     ).length
@@ -310,9 +313,9 @@ class World {
     for (let round = 0; round < 4; round++) {
       // After this time, messages without a reply are sent again.
       this.#nowMs += 500
-      this.#asked.forEach((asked, i) => {
-        if (asked.reply === undefined) this.happen(`arrive ${i}`)
-        if (asked.isolateKnows === 'nothing' && !this.#isolates[asked.isolate]!.isDead)
+      this.#requests.forEach((request, i) => {
+        if (request.reply === undefined) this.happen(`arrive ${i}`)
+        if (request.isolateKnows === 'nothing' && !this.#isolates[request.isolate]!.isDead)
           this.happen(`answer ${i}`)
       })
       this.#unitRequests.forEach((unitRequest, i) => {
@@ -333,7 +336,7 @@ class World {
   passTtl(): void {
     for (let third = 0; third < 4; third++) {
       this.#nowMs += this.#rule.quota.period / 3e3
-      for (const { isolate, claim, isolateKnows, isEnded } of this.#asked) {
+      for (const { isolate, claim, isolateKnows, isEnded } of this.#requests) {
         if (isolateKnows === 'reply' && !isEnded) this.#isolates[isolate]!.holdings.renew(claim)
       }
       for (const { isDead, holdings, spare } of this.#isolates) {
@@ -362,7 +365,7 @@ class World {
         isolateKnows,
         granted,
       ]),
-      this.#asked.map(({ claim: { holding }, isolateKnows, reply, isEnded }) => [
+      this.#requests.map(({ claim: { holding }, isolateKnows, reply, isEnded }) => [
         holding,
         isolateKnows,
         reply,
@@ -376,7 +379,7 @@ class World {
     return this.#nowMs * 1e3
   }
 
-  #decide({ claim: { holding } }: Asked): boolean {
+  #decide({ claim: { holding } }: TestRequest): boolean {
     const { quota } = this.#rule
     const { after } = concurrency.decide({ quota, holding, state: this.#state, now: this.#now, cost: 1 })
     this.#state = after?.state ?? this.#state

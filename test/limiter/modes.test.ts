@@ -43,8 +43,8 @@ describeOnEngines('a shadow', fresh => {
         return engine.evaluate(evaluationOf(ofAnother, now))
       }
       const caller = newCaller()
-      for await (const { asked, outcome: expected } of played(live, caller, alone)) {
-        const { rules, now } = asked
+      for await (const { evaluation, outcome: expected } of played(live, caller, alone)) {
+        const { rules, now } = evaluation
         const beside = shadows.map((rule, i) => {
           const { key, cost } = rules[i % rules.length]!
           return bound(rule, key, cost, now / 1e3)
@@ -106,10 +106,10 @@ describeOnRedisEngine('a refused request', fresh => {
       { ...LIVE, limit: 1 },
       { ...LIVE, name: 'shadow', limit: 9, mode: 'shadow' },
     )
-    const asked = evaluationOf([bound(live!, KEY), bound(shadow!, KEY)], NOON)
-    await redis.evaluate(asked)
+    const evaluation = evaluationOf([bound(live!, KEY), bound(shadow!, KEY)], NOON)
+    await redis.evaluate(evaluation)
     const before = await redis.snapshot()
-    expect((await redis.evaluate(asked)).status).toBe('refused')
+    expect((await redis.evaluate(evaluation)).status).toBe('refused')
     expect(await redis.snapshot()).toEqual(before)
   })
 })

@@ -127,18 +127,18 @@ describe('the memory of refusals', () => {
 
   it('sends one request to the store when a refusal ends, and refuses the others until the answer arrives or is lost', () => {
     const { world, keep, find } = memory()
-    const [asking, ...others] = Array.from({ length: 4 }, () => demandOf('10.0.0.1'))
-    keep(asking!, refusal(-1))
+    const [first, ...others] = Array.from({ length: 4 }, () => demandOf('10.0.0.1'))
+    keep(first!, refusal(-1))
     world.time += 1000
-    expect(find(asking!)).toBeUndefined()
+    expect(find(first!)).toBeUndefined()
     for (const when of ['before-trip', 'waiting'] as const)
       for (const other of others) expect(Boolean(find(other, when))).toBe(true)
     // The request for the store is not refused while it waits for its turn.
-    expect(find(asking!, 'waiting')).toBeUndefined()
+    expect(find(first!, 'waiting')).toBeUndefined()
     world.time += 1000
     expect(find(others[0]!)).toBeUndefined()
     keep(others[0]!, refusal(-1))
-    expect([Boolean(find(asking!)), Boolean(find(others[0]!, 'waiting'))]).toEqual([true, true])
+    expect([Boolean(find(first!)), Boolean(find(others[0]!, 'waiting'))]).toEqual([true, true])
   })
 
   it('sends one of the requests that wait for their turn to the store when a refusal ends', () => {

@@ -72,9 +72,9 @@ describeOnRedisEngine('many isolates', (fresh, kind) => {
       for (const [i, { verb, holder, epoch, ended, held, cost, want, pause }] of steps.entries()) {
         now += pause * 1e3
         const holding = { holder: nameOf(holder ?? 0), epoch, started: ended + held, ended }
-        const asked = { ...bound(rule!, key, cost, now / 1e3), ...(holder !== undefined && { holding }) }
+        const boundRule = { ...bound(rule!, key, cost, now / 1e3), ...(holder !== undefined && { holding }) }
         const act = async (engine: Engine) => {
-          const evaluation = { rules: [asked], plans: ['free'], now }
+          const evaluation = { rules: [boundRule], plans: ['free'], now }
           switch (verb) {
             case 'decide':
               return { decided: await engine.evaluate(evaluation) }
@@ -83,7 +83,7 @@ describeOnRedisEngine('many isolates', (fresh, kind) => {
             case 'refund':
               return {
                 changed: await engine.refund({
-                  rules: [{ ...asked, units: 1, spent: 1 }],
+                  rules: [{ ...boundRule, units: 1, spent: 1 }],
                   spentAt: now,
                   now,
                 }),

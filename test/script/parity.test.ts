@@ -71,21 +71,21 @@ function messageOf({ rule, ownKey, holding }: BoundRule): Message[] {
 
 /** One step, which each engine executes. */
 function actionOf(step: Step, { rules, caller, now, admittedAt }: Moment) {
-  const asked = evaluationOf(boundRules(rules, step.counts, caller, now), now)
+  const evaluation = evaluationOf(boundRules(rules, step.counts, caller, now), now)
   switch (step.verb) {
     case 'decide':
-      return (engine: Engine) => engine.evaluate(asked)
+      return (engine: Engine) => engine.evaluate(evaluation)
     case 'peek':
-      return (engine: Engine) => engine.peek(asked)
+      return (engine: Engine) => engine.peek(evaluation)
     case 'reset':
-      return (engine: Engine) => engine.reset({ rules: asked.rules, now })
+      return (engine: Engine) => engine.reset({ rules: evaluation.rules, now })
     case 'sync': {
-      const messages = asked.rules.flatMap(messageOf)
+      const messages = evaluation.rules.flatMap(messageOf)
       return (engine: Engine) => (messages.length > 0 ? engine.sync(messages, now) : undefined)
     }
     case 'refund': {
       const { units, kept, spent } = step
-      const refunded = asked.rules.map(rule => ({ ...rule, units, spent: units + kept }))
+      const refunded = evaluation.rules.map(rule => ({ ...rule, units, spent: units + kept }))
       const spentAt = 'after' in spent ? now + spent.after : (admittedAt.at(spent.admission) ?? now)
       return (engine: Engine) => engine.refund({ rules: refunded, spentAt, now })
     }

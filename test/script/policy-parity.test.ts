@@ -68,7 +68,7 @@ const consumer = fc.constantFrom(...CONSUMERS, 'acme' as const)
 
 /** Index of a rule, modulo the number of rules. */
 const place = fc.nat(39)
-const asked = fc.oneof(
+const selection = fc.oneof(
   { weight: 3, arbitrary: fc.constant<{ without: number[] } | { only: number[] }>({ without: [] }) },
   { weight: 2, arbitrary: fc.record({ without: fc.array(place, { maxLength: 8 }) }) },
   { weight: 1, arbitrary: fc.record({ only: fc.array(place, { maxLength: 4 }) }) },
@@ -86,7 +86,7 @@ const request = {
   claimed: plan,
   address: fc.constantFrom('192.0.2.1', '192.0.2.1', '192.0.2.2'),
   route: fc.constantFrom('reports', 'reports', undefined),
-  asked,
+  selection,
   /** The cost of the route. */
   factor: fc.constantFrom(1, 1, 1, 1, 1, 1, 2, 0),
   /** Replaces the costs of the rules. */
@@ -135,7 +135,12 @@ const step = fc.oneof(
   },
   {
     weight: 1,
-    arbitrary: fc.record({ verb: fc.constant('reset' as const), pause: pausesToAndFro, admission, asked }),
+    arbitrary: fc.record({
+      verb: fc.constant('reset' as const),
+      pause: pausesToAndFro,
+      admission,
+      selection,
+    }),
   },
   {
     weight: 1,
@@ -324,7 +329,7 @@ class Run {
   /** Binds rules like src/edges, but leaves some out and changes the costs of others. */
   async #demanded(step: RequestStep, credential: Credential | undefined): Promise<DemandedRule[]> {
     const { address, route, factor, counts } = step
-    const isAsked = this.#filter(step.asked)
+    const isSelected = this.#filter(step.selection)
     const costOf = ({ name }: Rule): Cost | undefined =>
       counts?.[this.#names.indexOf(name) % counts.length]?.cost
     const withCost = (demanded: DemandedRule): DemandedRule => {
@@ -336,7 +341,7 @@ class Run {
     if (!this.#isGateway) {
       const values = { account: step.consumer, user: address } as const
       const demanded = limitRulesOf(this.#checked.config)
-        .filter(isAsked)
+        .filter(isSelected)
         .map(async rule => {
           const identity = rule.by.map(part => [part, values[part as keyof typeof values]] as const)
           return withCost({ rule, key: await limitStateKey(LIMIT, identity), cost: factor })
@@ -346,7 +351,7 @@ class Run {
     const { config } = this.#checked
     const matched = {
       settings: { ...config.routeDefaults, cost: factor },
-      rules: config.rules.filter(isAsked),
+      rules: config.rules.filter(isSelected),
       classes: [],
     }
     const caller = { address, addressIdentity: address, ...(credential && { credential }) }
@@ -360,10 +365,10 @@ class Run {
     return demanded.map(withCost)
   }
 
-  #filter(asked: RequestStep['asked']): (rule: Rule) => boolean {
-    const places = 'without' in asked ? asked.without : asked.only
+  #filter(selection: RequestStep['selection']): (rule: Rule) => boolean {
+    const places = 'without' in selection ? selection.without : selection.only
     const names = new Set(places.map(place => this.#names[place % this.#names.length]))
-    return ({ name }) => names.has(name) === 'only' in asked
+    return ({ name }) => names.has(name) === 'only' in selection
   }
 
   #switches({ switched }: RequestStep): Switches {
@@ -408,8 +413,10 @@ class Run {
     await this.#change('refund', this.#model.refund(refund), prepareRefund(refund))
   }
 
-  async #reset({ admission, asked }: Of<'reset'>): Promise<void> {
-    const rules = (this.#admitted.at(admission)?.rules ?? []).filter(({ rule }) => this.#filter(asked)(rule))
+  async #reset({ admission, selection }: Of<'reset'>): Promise<void> {
+    const rules = (this.#admitted.at(admission)?.rules ?? []).filter(({ rule }) =>
+      this.#filter(selection)(rule),
+    )
     if (rules.length === 0) return
     const reset = { rules, now: this.#now }
     await this.#change('reset', this.#model.reset(reset), prepareReset(reset))
@@ -454,8 +461,10 @@ class Run {
   /** The override as an operator would set it; undefined if the rule does not accept it. */
   #compiled({ of, limit, atOnce, mode, end }: Of<'override'>['overrides'][number]): Override | undefined {
     const { input, config } = this.#checked
-    const taking = new Set(config.rules.flatMap(({ name, takesOverrides }) => (takesOverrides ? [name] : [])))
-    const rules = input.rules!.filter(({ name }) => taking.has(name))
+    const overridable = new Set(
+      config.rules.flatMap(({ name, takesOverrides }) => (takesOverrides ? [name] : [])),
+    )
+    const rules = input.rules!.filter(({ name }) => overridable.has(name))
     const rule = rules[of % rules.length]
     if (!rule) return undefined
     const units =

@@ -51,7 +51,7 @@ export interface FleetReport {
   /** Requests that were refused while fewer than the limit were in flight. */
   refusedWithRoom: number
   /** Requests for which the rule was sent to the store. */
-  asked: number
+  decided: number
   /** Calls that report the units of an isolate to the store and decide no request. */
   messages: number
   /** HTTP requests to the store that had only messages, and no decision. */
@@ -65,7 +65,7 @@ const TRIP_MS = 6
 const KEY = identityStateKey(undefined, [])
 const SCRIPT = {} as Script
 
-type Decide = StoreCall & { asked: BoundRule | undefined }
+type Decide = StoreCall & { boundRule: BoundRule | undefined }
 
 export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
   const {
@@ -86,14 +86,14 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
   const rule: Rule = { ...only!, inAdvance: true }
   const time = new VirtualClock()
   const until = time.nowMs + seconds * 1000
-  const report = { requests: 0, refused: 0, refusedWithRoom: 0, asked: 0, messages: 0, alone: 0 }
+  const report = { requests: 0, refused: 0, refusedWithRoom: 0, decided: 0, messages: 0, alone: 0 }
   let state: State = IDLE
   /** `live`: units that are admitted and have not ended. `inFlight`: requests at the origin. */
   let [live, inFlight, peak] = [0, 0, 0]
 
   function execute(call: StoreCall): unknown {
     const now = time.nowMs * 1e3
-    if ('asked' in call) return decide((call as Decide).asked, now)
+    if ('boundRule' in call) return decide((call as Decide).boundRule, now)
     const { args } = call as { args: string[] } & StoreCall
     report.messages += 1
     const reply = [now]
@@ -112,11 +112,11 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
     return reply
   }
 
-  function decide(asked: BoundRule | undefined, now: number): Outcome {
+  function decide(boundRule: BoundRule | undefined, now: number): Outcome {
     const known = { at: now, plan: '' }
-    if (!asked) return { ...known, status: 'admitted', verdicts: [] }
-    report.asked += 1
-    const check = concurrency.decide({ quota: rule.quota, holding: asked.holding, state, now, cost: 1 })
+    if (!boundRule) return { ...known, status: 'admitted', verdicts: [] }
+    report.decided += 1
+    const check = concurrency.decide({ quota: rule.quota, holding: boundRule.holding, state, now, cost: 1 })
     if (check.after) state = check.after.state
     else {
       report.refused += 1
@@ -153,7 +153,7 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
       this.#store = this.kept.withMessages({
         ping: async () => {},
         run: async calls => {
-          if (!calls.some(call => 'asked' in call)) report.alone += 1
+          if (!calls.some(call => 'boundRule' in call)) report.alone += 1
           await time.pass(TRIP_MS / 2)
           const sinceHalf = time.nowMs - until + 500 * seconds
           if (sinceHalf >= 0 && sinceHalf < outageMs)
@@ -171,9 +171,9 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
       report.requests += 1
       const background = (task: Promise<unknown>) => void task.catch(() => {})
       const claims = this.kept.claim([bound(rule, KEY, 1, time.nowMs)])
-      const [asked] = claims.rulesForStore
-      if (!asked) live += 1
-      const call: Decide = { command: 'GET', key: 'other', asked }
+      const [boundRule] = claims.rulesForStore
+      if (!boundRule) live += 1
+      const call: Decide = { command: 'GET', key: 'other', boundRule }
       try {
         const [outcome] = (await this.#store.run([call])) as [Outcome]
         if (this.isDead) return
@@ -186,7 +186,7 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
       this.kept.sendSoon(this.#store, background)
       const release = this.kept.keep(claims, this.#store, background)
       if (!release) {
-        if (!asked) live -= 1
+        if (!boundRule) live -= 1
         return
       }
       inFlight += 1
@@ -230,10 +230,10 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
   })
   await time.run(until)
   for (const name of Object.keys(before) as (keyof typeof before)[]) report[name] -= before[name]
-  const { requests, refused, refusedWithRoom, asked, messages, alone } = report
+  const { requests, refused, refusedWithRoom, decided, messages, alone } = report
   await time.run(until + (2 * rule.quota.period) / 1e3)
   const mean = (at: 0 | 1) => samples.reduce((sum, each) => sum + each[at], 0) / samples.length / limit
   const { remaining } = concurrency.peek({ quota: rule.quota, state, now: time.nowMs * 1e3 })
-  const counts = { requests, refused, refusedWithRoom, asked, messages, alone }
+  const counts = { requests, refused, refusedWithRoom, decided, messages, alone }
   return { ...counts, peak: peak / limit, utilization: mean(0), idle: mean(1), left: limit - remaining }
 }

@@ -123,7 +123,7 @@ const subjectOf = (caller: number) =>
     credentialKey: credentialKey(`caller${caller}`, 'digest'),
   }) as const
 
-type Ask = StoreCall & { asked: Omit<Evaluation, 'now'> }
+type Ask = StoreCall & { evaluation: Omit<Evaluation, 'now'> }
 type GiveBack = StoreCall & { refund: Refund }
 
 /** After this time a reply counts as lost. */
@@ -215,10 +215,11 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
 
   function execute(call: StoreCall): unknown {
     const now = time.nowMs * 1e3
-    if ('asked' in call) {
-      const { asked } = call as Ask
-      const outcome = model.decide({ ...asked, now: Math.floor(now) })
-      for (const { account, key, units } of unitsOf(asked, outcome)) account.spend(key, units, time.nowMs)
+    if ('evaluation' in call) {
+      const { evaluation } = call as Ask
+      const outcome = model.decide({ ...evaluation, now: Math.floor(now) })
+      for (const { account, key, units } of unitsOf(evaluation, outcome))
+        account.spend(key, units, time.nowMs)
       return outcome
     }
     const { refund } = call as GiveBack
@@ -229,7 +230,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
   }
 
   /** The units that a decision has spent. */
-  function unitsOf({ rules }: Ask['asked'], { status, granted = 1 }: Outcome) {
+  function unitsOf({ rules }: Ask['evaluation'], { status, granted = 1 }: Outcome) {
     if (status !== 'admitted') return []
     return rules.map(({ rule, key, cost }) => ({ account: accountOf(rule), key, units: granted * cost }))
   }
@@ -270,7 +271,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
         ping: async () => {},
         run: async calls => {
           report.trips += 1
-          if (!calls.some(call => 'asked' in call)) {
+          if (!calls.some(call => 'evaluation' in call)) {
             report.tripsAlone += 1
             this.savedTrips -= 1
           }
@@ -293,8 +294,8 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
     /** The isolate gets the units that the store has spent for it. */
     #receive(calls: readonly StoreCall[], replies: readonly unknown[], isLost: boolean): void {
       for (const [i, call] of calls.entries()) {
-        if (!('asked' in call)) continue
-        for (const { account, key, units } of unitsOf((call as Ask).asked, replies[i] as Outcome)) {
+        if (!('evaluation' in call)) continue
+        for (const { account, key, units } of unitsOf((call as Ask).evaluation, replies[i] as Outcome)) {
           if (isLost) account.lose('inReplies', key, units)
           else if (this.isDead) account.lose('inDeadIsolates', key, units)
           else this.#hold(account, key, units)
@@ -381,11 +382,11 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
       return undefined
     }
 
-    async #decide(own: OwnAnswer, demanded: Ask['asked']) {
+    async #decide(own: OwnAnswer, demanded: Ask['evaluation']) {
       const call: Ask = {
         command: 'GET',
         key: 'decide',
-        asked: { ...demanded, wantedRequests: own.beginTrip() },
+        evaluation: { ...demanded, wantedRequests: own.beginTrip() },
       }
       this.#openTrips += 1
       try {

@@ -135,16 +135,16 @@ export const traffic = (most: number, pauses = pausesToAndFro): fc.Arbitrary<Tra
 export async function* played(
   { numbers, steps }: Traffic,
   caller: string,
-  evaluate: (asked: TimedEvaluation) => Promise<Outcome>,
-): AsyncGenerator<{ asked: TimedEvaluation; outcome: Outcome }> {
+  evaluate: (evaluation: TimedEvaluation) => Promise<Outcome>,
+): AsyncGenerator<{ evaluation: TimedEvaluation; outcome: Outcome }> {
   const rules = namedRules(numbers)
   let now = NOON
   let verdicts: readonly Verdict[] = []
   for (const { pause, counts } of steps) {
     now = after(pause, now, rules, verdicts)
-    const asked = evaluationOf(boundRules(rules, counts, caller, now), now)
-    const outcome = await evaluate(asked)
+    const evaluation = evaluationOf(boundRules(rules, counts, caller, now), now)
+    const outcome = await evaluate(evaluation)
     verdicts = outcome.verdicts
-    yield { asked, outcome }
+    yield { evaluation, outcome }
   }
 }

@@ -129,16 +129,16 @@ describe('the read of the switches', () => {
     )
   beforeEach(() => {
     requests = []
-    answers = async calls => calls.map(call => ('command' in call ? KILLED : 'said'))
+    answers = async calls => calls.map(call => ('command' in call ? KILLED : 'reply'))
   })
 
   it('is sent before the calls of a decision with an old copy, and its reply is not returned', async () => {
     const store = storeOf()
-    expect(await store.run([CALL, CALL])).toEqual(['said', 'said'])
+    expect(await store.run([CALL, CALL])).toEqual(['reply', 'reply'])
     expect(isKilled()).toBe(true)
-    expect(await store.run([CALL])).toEqual(['said'])
+    expect(await store.run([CALL])).toEqual(['reply'])
     now += 1000
-    expect(await store.run([CALL])).toEqual(['said'])
+    expect(await store.run([CALL])).toEqual(['reply'])
     expect(requests).toEqual([[GET, CALL, CALL], [CALL], [GET, CALL]])
   })
 
@@ -164,8 +164,8 @@ describe('the read of the switches', () => {
     await store.refresh()
     now += 1000
     const failure = new GatewayError('ERR_STORE_REFUSED', 'The store answered WRONGTYPE.')
-    answers = async calls => calls.map(call => ('command' in call ? failure : 'said'))
-    expect(await store.run([CALL])).toEqual(['said'])
+    answers = async calls => calls.map(call => ('command' in call ? failure : 'reply'))
+    expect(await store.run([CALL])).toEqual(['reply'])
     expect([isKilled(), board.isStale()]).toEqual([true, true])
     answers = () => Promise.reject(failure)
     await expect(store.run([CALL])).rejects.toBe(failure)

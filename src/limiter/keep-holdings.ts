@@ -3,8 +3,10 @@
  * reported with the next HTTP request of any kind, alone after 250 ms, or at once if most of the limit is in use. Units that are held
  * for long are renewed three times within the `ttl`. docs/concurrency.md describes the messages.
  */
+
 import type { MessageAnswer } from '../algorithms/concurrency.ts'
 import type { Background } from '../background.ts'
+import { chunked } from '../chunked.ts'
 import type { Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { BoundRule } from '../script/evaluation.ts'
@@ -217,8 +219,4 @@ function ignoringErrors(work: () => void): void {
   } catch {
     // Changes that are not confirmed are sent again.
   }
-}
-
-function chunked<T>(list: readonly T[], size: number): T[][] {
-  return Array.from({ length: Math.ceil(list.length / size) }, (_, i) => list.slice(i * size, (i + 1) * size))
 }

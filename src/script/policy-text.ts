@@ -9,6 +9,7 @@
  *     the usual end       all rules spend, and the states have the expected layout: one call reads each state, one call writes it
  *     any other           some rules do not spend, or a state has other records
  */
+import { chunked } from '../chunked.ts'
 import { ABSENT, CONSTANTS, ENFORCE } from './constants.ts'
 import { LEASE_DIVISOR } from './lease.ts'
 import { OVERRIDES, POINTER, PRELUDE, SUBJECT } from './lua.generated.ts'
@@ -16,7 +17,6 @@ import { Locals, literal, nameInLiteral, replaceWords } from './lua-text.ts'
 import type { PolicyShape, Variant } from './policy-shape.ts'
 import {
   assignment,
-  chunked,
   createRuleText,
   hasVariableNumbers,
   isNumber,

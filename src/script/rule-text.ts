@@ -103,7 +103,3 @@ export const isExpectedInState = ({ isGuess, isApart }: RuleEntry) => !isGuess &
 
 export const assignment = (names: readonly string[], values: readonly string[]) =>
   `${names.join(', ')} = ${values.join(', ')}\n`
-
-export function chunked<T>(list: readonly T[], size: number): T[][] {
-  return Array.from({ length: Math.ceil(list.length / size) }, (_, i) => list.slice(i * size, (i + 1) * size))
-}

@@ -1,6 +1,7 @@
 /** The Lua text that reads and writes the state of an identity. prelude.lua describes the format. */
+import { chunked } from '../chunked.ts'
 import { ABSENT } from './constants.ts'
-import { chunked, isExpectedInState, type RuleText } from './rule-text.ts'
+import { isExpectedInState, type RuleText } from './rule-text.ts'
 
 /** The rules that share one state, and the names of its locals in the Lua text. */
 export interface Identity {

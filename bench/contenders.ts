@@ -24,7 +24,7 @@ export function sluice({ store }: Transport, scale: Scale): Contender {
   const { identify } = createIdentifier(config, ALL_PARTS)
 
   return async ({ request }) => {
-    const matched = match(config, request, ALL_PARTS.matchEach)
+    const matched = match(config, request, ALL_PARTS.matchByRequest)
     const caller = await identify(request, matched)
     const decision =
       caller.refusal ??

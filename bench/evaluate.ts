@@ -3,10 +3,10 @@
  * look fast.
  */
 import type { Config } from '../src/config/compile.ts'
-import { bindRules } from '../src/edges/http/bind-rules.ts'
 import type { Caller } from '../src/edges/http/caller.ts'
+import { demandRules } from '../src/edges/http/demand-rules.ts'
 import type { Matched } from '../src/edges/http/match.ts'
-import { bind } from '../src/limiter/bind.ts'
+import { bindRules } from '../src/limiter/bind.ts'
 import { evaluate } from '../src/limiter/evaluate.ts'
 import { gatewayPolicy } from '../src/script/compiled.ts'
 import type { Evaluation, Outcome } from '../src/script/evaluation.ts'
@@ -27,10 +27,10 @@ export async function evaluationOf(
   matched: Matched,
   { allow, rules: all, plans }: Pick<Config, 'allow' | 'rules' | 'plans'>,
 ): Promise<Evaluation> {
-  const rules = bindRules(request, caller, matched, allow)
+  const rules = demandRules(request, caller, matched, allow)
   const { credential } = caller
   return {
-    rules: bind(rules, NO_SWITCHES, ({ name }) => name, Date.now()),
+    rules: bindRules(rules, NO_SWITCHES, ({ name }) => name, Date.now()),
     policy: gatewayPolicy({ rules: all, plans }),
     ...(credential && { subject: credential.subject }),
   }

@@ -11,7 +11,7 @@ export interface LoadSettings {
 }
 
 /** The share of requests that may be decided without the store: too few to change the result. */
-const MOST_UNDECIDED = 0.02
+const MAX_UNDECIDED = 0.02
 
 const { url, headers, connections, requests } = childSettings<LoadSettings>()
 // Not fetch, which takes several times as much CPU of the shared machine.
@@ -26,7 +26,7 @@ await runConcurrently(connections, requests, async () => {
   if (response.statusCode !== 200 || 'sluice-degraded' in response.headers) undecided += 1
 })
 // If the machine stalls for a moment, the requests in flight miss the deadline of the store.
-if (undecided > MOST_UNDECIDED * requests)
+if (undecided > MAX_UNDECIDED * requests)
   throw new Error(`${undecided} requests were not decided by the store.`)
 agent.destroy()
 reportReady({})

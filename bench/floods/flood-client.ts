@@ -40,7 +40,7 @@ const MAX_SILENCE_MS = 20_000
 const FEW_CONNECTIONS = 16
 
 /** The most unanswered requests of a connection. A stream does not wait for replies, but the unanswered requests must be answered soon after its end. */
-const MOST_WAITING = 16
+const MAX_WAITING = 16
 /** Requests that are written together, which saves CPU. */
 const IN_ONE_PIECE = 4
 const TICK_MS = 2
@@ -171,7 +171,7 @@ function freeFrom(connections: readonly RawConnection[], from: number): number |
   for (let i = 0; i < connections.length; i++) {
     const at = (from + i) % connections.length
     const connection = connections[at]!
-    if (!connection.isClosed() && connection.waiting() + IN_ONE_PIECE <= MOST_WAITING) return at
+    if (!connection.isClosed() && connection.waiting() + IN_ONE_PIECE <= MAX_WAITING) return at
   }
   return undefined
 }

@@ -23,7 +23,7 @@ export interface NodeGatewaySettings {
 }
 
 /** The most unanswered requests of a flood in an isolate. A request that is due while so many are unanswered is not sent. */
-const MOST_WAITING = 500
+const MAX_WAITING = 500
 /** As in the clients with sockets. */
 const TIMEOUT_MS = 10_000
 const MAX_SILENCE_MS = 20_000
@@ -148,7 +148,7 @@ async function stream(perSecond: number): Promise<FloodAnswer> {
     const now = wallClock()
     const due = Math.min(callers.length, Math.floor(((now - startedAt) * perSecond) / 1000))
     for (; begun < due; begun++) {
-      if (waiting >= MOST_WAITING) answer.notSent += 1
+      if (waiting >= MAX_WAITING) answer.notSent += 1
       else {
         seconds[Math.min(secondOf(now), seconds.length - 1)]!.sent += 1
         void send(callers[begun]!)

@@ -65,13 +65,13 @@ const AFTER_MS = 500
 const LATER = { seconds: 5, afterMs: 1000 }
 /** This many consecutive good replies show that nothing of the previous flood is left, so that the next one can begin. */
 const GOOD_REPLIES = 25
-const MOST_SETTLING_MS = 15_000
+const MAX_SETTLING_MS = 15_000
 /** A flood must fit into one window of the limits, even if it is answered slowly. */
 const ROOM_MS = { atLeast: 5000, perRequest: 2 }
 const MINUTE_MS = 60_000
 
 export async function runFlood(bed: FloodBed, contender: Contender, shape: Flood, size: Size): Promise<Run> {
-  for (let left = MOST_TRIES - 1; ; left--) {
+  for (let left = MAX_TRIES - 1; ; left--) {
     try {
       return await tryFlood(bed, contender, shape, size)
     } catch (error) {
@@ -81,7 +81,7 @@ export async function runFlood(bed: FloodBed, contender: Contender, shape: Flood
   }
 }
 
-const MOST_TRIES = 5
+const MAX_TRIES = 5
 
 /** A run without meaningful figures, as can happen while other processes use the machine. */
 class Disturbed extends Error {}
@@ -238,7 +238,7 @@ async function sendOnce({ flooding, url }: Side, { path, callers }: FloodRequest
 
 /** Waits until the store serves the innocent caller. @returns undefined; or its last replies, if they stay bad for too long */
 async function settle({ innocent }: Side): Promise<Sample[] | undefined> {
-  const until = performance.now() + MOST_SETTLING_MS
+  const until = performance.now() + MAX_SETTLING_MS
   for (;;) {
     const last = await innocent.send<Sample[]>({ do: 'look', count: GOOD_REPLIES })
     if (last.length === GOOD_REPLIES && last.every(({ reply }) => reply === '200')) return undefined

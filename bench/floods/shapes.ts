@@ -41,7 +41,7 @@ export type Flood = Burst | Stream | NodeStream
  * client, to the origin and to the store, and ends when it has none left. 20,000 did not suffice for 5,000 requests on 2,500
  * connections, because most connections to the origin are not reused during the flood.
  */
-const MOST_ADMITTED = 1000
+const MAX_ADMITTED = 1000
 
 export const BURSTS: readonly Burst[] = [
   {
@@ -66,12 +66,12 @@ export const BURSTS: readonly Burst[] = [
   },
   {
     ...{ kind: 'burst', path: '/flooded', callers: 100, sends: 'own keys', hasManyAddresses: true },
-    ...{ before: 'seen', limit: LIMITS.consumer, mostConnections: MOST_ADMITTED },
+    ...{ before: 'seen', limit: LIMITS.consumer, mostConnections: MAX_ADMITTED },
     what: '100 consumers within their limits, seen before, each request from another address',
   },
   {
     ...{ kind: 'burst', path: '/flooded', callers: 100, sends: 'own keys', hasManyAddresses: true },
-    ...{ limit: LIMITS.consumer, mostConnections: MOST_ADMITTED },
+    ...{ limit: LIMITS.consumer, mostConnections: MAX_ADMITTED },
     what: '100 consumers within their limits, not seen before, each request from another address',
   },
   {

@@ -28,7 +28,7 @@ const LOAD_MS = 2000
 const REST_MS = 600
 
 /** The share of requests that may be decided without the store. More of them would make the contender look cheap. */
-const MOST_DEGRADED = 0.02
+const MAX_DEGRADED = 0.02
 
 interface Shape {
   what: string
@@ -243,7 +243,7 @@ async function run(bed: TestBed, shape: Shape, make: Make) {
     }),
   )
   const requests = waits.length
-  if (degraded > MOST_DEGRADED * requests)
+  if (degraded > MAX_DEGRADED * requests)
     throw new Error(`${shape.what}: ${degraded} of ${requests} requests were not decided by the store.`)
   const { commands, scriptMicroseconds } = counted.result
   return { requests, trips: counted.trips, commands, redis: scriptMicroseconds, cpu, waits, admittedAt }

@@ -2,8 +2,10 @@
  * Measures what load shedding costs Redis: the classic decision of six limits alone, with a concurrency limit of the consumer, and with
  * the usage of the fleet. Also measures the report of a signal, which each isolate sends once a second.
  */
+
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
+import { countsInFlight } from '../../src/config/compile-rule.ts'
 import { toDecision } from '../../src/limiter/decision.ts'
 import { gatewayPolicy } from '../../src/script/compiled.ts'
 import { encodeReport } from '../../src/script/signal.ts'
@@ -132,7 +134,7 @@ function decision({ rules = RULES, shedding, isolates = 0 }: Kind): Make {
       }
       const counted = config.rules.map(rule => ({
         ...bound(rule, keyOf(rule.by[0], identity)),
-        ...(rule.counting.state === 'held' && {
+        ...(countsInFlight(rule) && {
           holding: { holder: 'isolate0', epoch: 1, started: 0, ended: 0 },
         }),
       }))

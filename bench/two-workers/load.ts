@@ -19,7 +19,7 @@ export interface Load {
 }
 
 /** Connections to a Worker, each with one request at a time. A request waits if no connection is free. */
-const MOST_CONNECTIONS = 100
+const MAX_CONNECTIONS = 100
 const TICK_MS = 2
 const PATIENCE_MS = 20_000
 
@@ -51,7 +51,7 @@ export async function run({ workers, durationMs, textOf }: Load): Promise<Sent[]
 
 async function clientOf(url: string) {
   const connections: RawConnection[] = []
-  for (let i = 0; i < MOST_CONNECTIONS; i++) connections.push(await openConnection(url))
+  for (let i = 0; i < MAX_CONNECTIONS; i++) connections.push(await openConnection(url))
   const idle = [...connections]
   const waiting: [text: string, onReply: (reply: Reply) => void][] = []
   const sendOn = (connection: RawConnection, text: string, onReply: (reply: Reply) => void) =>

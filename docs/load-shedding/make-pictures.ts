@@ -4,7 +4,6 @@
  */
 import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { PRESSURE_DEFAULTS } from '../../src/shedding/pressure.ts'
 import { publishedGradient2 } from '../../test/simulation/published-gradient2.ts'
 import {
   BEST_FIXED,
@@ -20,6 +19,7 @@ import {
   WORKERS,
 } from '../../test/simulation/scenarios.ts'
 import type { Second } from '../../test/simulation/simulation.ts'
+import { PRESSURE_SETTINGS } from '../../test/support/shedding-settings.ts'
 import { heading, INK, render } from '../plots/draw.ts'
 
 /** Every picture by the name of its file. */
@@ -34,7 +34,7 @@ export function makePictures(): Map<string, string> {
 function drawThreefold(): string {
   const { seconds } = runThreefold()
   const bins = binned(seconds, 15)
-  const { high, low } = PRESSURE_DEFAULTS
+  const { high, low } = PRESSURE_SETTINGS
   const wanted = (second: Second) => second.classes.reduce((sum, tally) => sum + tally.wanted, 0)
   const successOf = (number: number) => (bin: readonly Second[]) => {
     const sum = (field: 'succeeded' | 'failed') => total(bin, ({ classes }) => classes[number]![field])

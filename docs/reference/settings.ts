@@ -4,7 +4,7 @@ import { jwtSchema } from '../../src/config/check/jwt-schema.ts'
 import { configSchema } from '../../src/config/check/schema.ts'
 import type { Config } from '../../src/config/compile.ts'
 import type { ConfigError, Mistake } from '../../src/config/config-error.ts'
-import { withEnvironment } from '../../src/config/environment.ts'
+import { applyVariables } from '../../src/config/environment.ts'
 import { type Member, type Shape, withDocComments } from './doc-comments.ts'
 import { type PartRow, readParts } from './identity-parts.ts'
 
@@ -53,7 +53,7 @@ export function readSettings(): {
       config: settingsOf(configSchema as unknown as Schema, shapesOf('config/check/schema', 'ConfigInput')),
       jwt: new Map(variants),
       variables: variablesOf(shapesOf('config/environment', 'Environment')),
-      parts: readParts(shapesOf('config/identity-parts', 'Parts')),
+      parts: readParts(shapesOf('config/identity-parts', 'IdentityParts')),
     }
   })
 }
@@ -72,7 +72,7 @@ function variablesOf([shape]: readonly Shape[]): Setting[] {
 /** What an environment without anything lacks. */
 function missing(): readonly Mistake[] {
   try {
-    withEnvironment({} as Config, {})
+    applyVariables({} as Config, {})
     return []
   } catch (error) {
     return (error as ConfigError).mistakes

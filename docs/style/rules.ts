@@ -1,7 +1,7 @@
 /** The rules of the prose linter, for textlint. Each checks the prose of a document; style.ts beside it has the words. */
 import type { TextlintKernelRule } from '@textlint/kernel'
 import { linesOf, type Prose, proseOf, sentencesOf, type TextNode, wordsOf } from './prose.ts'
-import { LONGEST_SENTENCE, PHRASES, TERMS, WORDS, type Wording } from './style.ts'
+import { MAX_SENTENCE_WORDS, PHRASES, TERMS, WORDS, type Wording } from './style.ts'
 
 type Rule = Extract<TextlintKernelRule['rule'], (...parameters: never) => unknown>
 
@@ -38,8 +38,8 @@ function wordingsIn(prose: Prose, wordings: readonly Wording[]): Finding[] {
 function longSentencesIn(prose: Prose): Finding[] {
   return sentencesOf(prose).flatMap(({ text, start }) => {
     const words = wordsOf(text)
-    if (words <= LONGEST_SENTENCE) return []
-    const message = `"${shortened(text)}": ${words} words in one sentence. Split it: at most ${LONGEST_SENTENCE}.`
+    if (words <= MAX_SENTENCE_WORDS) return []
+    const message = `"${shortened(text)}": ${words} words in one sentence. Split it: at most ${MAX_SENTENCE_WORDS}.`
     return { message, start, end: start + text.length }
   })
 }

@@ -14,7 +14,7 @@ export interface Wording {
 }
 
 /** More words than this in one sentence are an error. Inline code, a URL and an image are one word each. */
-export const LONGEST_SENTENCE = 45
+export const MAX_SENTENCE_WORDS = 45
 
 const VERB = '(?:is|are|was|were|has|have|can|must|may|does|stays?|counts?)'
 /** One of these may begin a clause of its own, as in "What is stored if it is local". */

@@ -90,7 +90,7 @@ export interface Standing {
 }
 
 /** The answer to a request with a cost, and the standing before it. */
-export interface Outcome extends Standing {
+export interface CheckResult extends Standing {
   /** 0: admitted now. Above 0: admitted after this many µs, if nothing else is spent until then. -1: never admitted. */
   retryAfter: number
   /** The change that admits the request. Absent: the request is refused. */
@@ -105,7 +105,7 @@ export interface Update extends Standing {
 }
 
 /** Units to give back, and the request that spent them. */
-export interface Refund {
+export interface RefundedUnits {
   /** At least 1. */
   units: number
   /** Units of the request that are still spent, including `units`. */
@@ -123,12 +123,12 @@ export interface Model {
    * @param cost at least 1
    * @param times how often the cost is spent (default 1). The caller must know that the budget suffices for all of them.
    */
-  decide(input: ModelInput & { cost: number; times?: number }): Outcome
+  decide(input: ModelInput & { cost: number; times?: number }): CheckResult
   /**
    * Gives units back, but no more than are certainly still missing. So the guarantee of the algorithm still holds, and the budget
    * never exceeds the whole.
    */
-  refund(input: ModelInput & Refund): Update
+  refund(input: ModelInput & RefundedUnits): Update
 }
 
 /**
@@ -137,11 +137,11 @@ export interface Model {
  */
 export interface Sections<Kept> {
   read(input: ModelInput): Kept
-  /** @returns `retryAfter` of the outcome */
+  /** @returns `retryAfter` of the result */
   check(kept: Kept, cost: number): number
   /** @returns for a queue, µs until the request may depart */
   spend(kept: Kept, cost: number): number | undefined
-  refund(kept: Kept, refund: Refund): void
+  refund(kept: Kept, refund: RefundedUnits): void
   standing(kept: Kept): Standing
   write(kept: Kept, standing: Standing): State
 }

@@ -2,7 +2,7 @@
 import { modelOf } from './algorithm.ts'
 import { concurrency } from './concurrency.ts'
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
-import { shareOfWindow, windowOf } from './window.ts'
+import { shareOfWindow, toWindowQuota } from './window.ts'
 
 const parameters = {
   /** At most `limit` requests in flight. A request is over when its response has ended, for whatever reason. */
@@ -40,7 +40,7 @@ const localConcurrency = /* @__PURE__ */ modelOf<{ limit: number; period: number
 
 export const counting: Counting<Input> = {
   state: 'held',
-  toQuota: windowOf,
+  toQuota: toWindowQuota,
   local: { model: localConcurrency, shareOf: shareOfWindow },
 }
 

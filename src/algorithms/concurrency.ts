@@ -140,7 +140,7 @@ export interface AdvanceRequest {
   units: number
   limit: number
   /** With fewer holders, no units are granted. */
-  leastHolders: number
+  minHolders: number
 }
 
 /** The answer to a message without a request. */
@@ -161,7 +161,7 @@ export function applyMessage(input: ModelInput, wanted?: AdvanceRequest): Messag
   const holders = kept.others.length + 1
   let granted = 0
   // A message of an earlier epoch may be a repetition, and the isolate would not count the units granted.
-  if (wanted && !kept.isCounted && holders >= wanted.leastHolders) {
+  if (wanted && !kept.isCounted && holders >= wanted.minHolders) {
     // All isolates together get at most half of the free units. The rest is for requests without units in advance.
     const most = Math.floor((wanted.limit - kept.inFlight) / (2 * holders))
     granted = Math.max(0, Math.min(wanted.units, most))

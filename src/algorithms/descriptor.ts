@@ -9,7 +9,7 @@ import type { Model, Quota } from './algorithm.ts'
 import type { CalendarPeriod } from './calendar-period.ts'
 
 /** The part of an algorithm that a Worker needs. */
-export interface Counting<Input = RuleInput> {
+export interface Counting<Input = QuotaInput> {
   state: StateKind
   /** Admitted requests may have to wait for their turn: the verdict has a delay. */
   isQueue?: true
@@ -50,7 +50,7 @@ export interface Algorithms {
 export type StateKind = 'time' | 'counts' | 'log' | 'held'
 
 /** The parameters of an algorithm, and its texts for users. */
-export interface Description<Input = RuleInput> {
+export interface Description<Input = QuotaInput> {
   /** A few words that describe the algorithm, for the command line. */
   label: string
   /** The model of <name>.lua. */
@@ -119,7 +119,7 @@ type ValueOf<P extends Parameter> = P extends { kind: 'name'; is: infer Name }
     : string
 
 /** The parameters that `Counting` reads, of any algorithm. */
-export interface RuleInput {
+export interface QuotaInput {
   readonly algorithm: string
   readonly limit: number
   /** A duration or a calendar period. Absent: the algorithm has no period. */

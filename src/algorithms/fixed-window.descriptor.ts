@@ -2,7 +2,7 @@
 import { isCalendarPeriod } from './calendar-period.ts'
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
 import { fixedWindow } from './fixed-window.ts'
-import { shareOfWindow, windowOf } from './window.ts'
+import { shareOfWindow, toWindowQuota } from './window.ts'
 
 const parameters = {
   /** At most `limit` in each window. Windows are aligned to the epoch (`'1h'`: on the hour, UTC) or to a calendar. */
@@ -19,7 +19,7 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'counts',
-  toQuota: windowOf,
+  toQuota: toWindowQuota,
   local: { model: fixedWindow, shareOf: shareOfWindow },
 }
 

@@ -10,7 +10,7 @@ import { MAX_TICKS } from './exact.ts'
 export const MAX_REFILL = 2 * 366 * 86400e6
 
 /** The quota in lowest terms: only the ratio of limit and period matters, and this form needs the fewest ticks. @param period µs */
-export function rateOf({ limit, burst = limit }: RateInput, period: number): Quota {
+export function toRateQuota({ limit, burst = limit }: RateInput, period: number): Quota {
   const divisor = greatestCommonDivisor(limit, period)
   return { rate: limit / divisor, period: period / divisor, burst }
 }
@@ -49,7 +49,7 @@ export function findRateFlaws(
       [parameter, `${units} takes ${Math.ceil(refill / 86400e6)} days to come back, and ${most}. Lower it.`],
     ]
   }
-  if (burst * rateOf(input, period).period <= MAX_TICKS) return []
+  if (burst * toRateQuota(input, period).period <= MAX_TICKS) return []
   const tooFine = `${limit} per '${input.period}' with a ${parameter} of ${units} cannot be spaced exactly: it needs more than 2^51 steps.`
   const fix = `Lower the ${parameter}, or choose a limit that divides the period in microseconds (${period}).`
   return [['limit', `${tooFine} ${fix}`]]

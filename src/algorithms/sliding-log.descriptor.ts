@@ -3,7 +3,7 @@ import type { Quota } from './algorithm.ts'
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
 import { MAX_LOG_LIMIT, slidingLog } from './sliding-log.ts'
 import { slidingWindow } from './sliding-window.ts'
-import { shareOfWindow, windowOf } from './window.ts'
+import { shareOfWindow, toWindowQuota } from './window.ts'
 
 const parameters = {
   /** Exactly `limit` in any period. Stores about 13 bytes for each request that still counts. */
@@ -24,7 +24,7 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'log',
-  toQuota: windowOf,
+  toQuota: toWindowQuota,
   local: { model: slidingWindow, shareOf: shareOfLog },
 }
 

@@ -2,7 +2,7 @@
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
 import { MAX_TICKS } from './exact.ts'
 import { MAX_WINDOW_COUNT, slidingWindow } from './sliding-window.ts'
-import { shareOfWindow, windowOf } from './window.ts'
+import { shareOfWindow, toWindowQuota } from './window.ts'
 
 const parameters = {
   /** Approximates a sliding window by two weighted counters. */
@@ -23,7 +23,10 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'counts',
-  toQuota: (input, period) => ({ ...windowOf(input, period), step: stepOf(input.limit, period) ?? period }),
+  toQuota: (input, period) => ({
+    ...toWindowQuota(input, period),
+    step: stepOf(input.limit, period) ?? period,
+  }),
   local: { model: slidingWindow, shareOf: shareOfWindow },
 }
 

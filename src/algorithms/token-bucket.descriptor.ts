@@ -1,6 +1,6 @@
 /** The descriptor of token-bucket (see descriptor.ts). Documentation: docs/algorithms.md#token-bucket */
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
-import { findRateFlaws, rateOf, shareOfRate } from './rate.ts'
+import { findRateFlaws, shareOfRate, toRateQuota } from './rate.ts'
 import { tokenBucket } from './token-bucket.ts'
 
 const parameters = {
@@ -18,7 +18,7 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'time',
-  toQuota: rateOf,
+  toQuota: toRateQuota,
   local: { model: tokenBucket, shareOf: shareOfRate },
 }
 

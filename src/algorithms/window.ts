@@ -2,7 +2,7 @@
 import type { Quota } from './algorithm.ts'
 
 /** @param period µs */
-export function windowOf({ limit }: { readonly limit: number }, period: number): Quota {
+export function toWindowQuota({ limit }: { readonly limit: number }, period: number): Quota {
   return { rate: limit, period, burst: limit }
 }
 

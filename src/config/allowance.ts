@@ -1,6 +1,8 @@
 /** Formats what a rule allows, for users. */
+
 import type { CalendarPeriod } from '../algorithms/calendar-period.ts'
 import type { Counting } from '../algorithms/descriptor.ts'
+import { countsInFlight } from './compile-rule.ts'
 import { formatPeriod } from './duration.ts'
 
 interface Allowance {
@@ -11,8 +13,9 @@ interface Allowance {
 }
 
 /** `10 per second`, `1000 per month`, `5 at once` */
-export function formatAllowance({ limit, period, calendar, counting }: Allowance): string {
-  if (counting.state === 'held') return `${limit} at once`
+export function formatAllowance(allowance: Allowance): string {
+  const { limit, period, calendar } = allowance
+  if (countsInFlight(allowance)) return `${limit} at once`
   return `${limit} per ${calendar?.period ?? formatPeriod(period)}`
 }
 

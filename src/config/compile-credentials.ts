@@ -29,7 +29,7 @@ export interface Issuer extends JwtIssuer {
 }
 
 /** The credential methods that the config has, in the default order of `accept`. */
-export function methodsOf({
+export function credentialMethodsOf({
   credentials = {},
   hooks = {},
 }: Pick<ConfigInput, 'credentials' | 'hooks'>): CredentialMethod[] {
@@ -54,7 +54,7 @@ export function compileCredentials(config: ConfigInput): Credentials {
     seenFor,
   } = config.credentials ?? {}
   return {
-    accept: accept ?? methodsOf(config),
+    accept: accept ?? credentialMethodsOf(config),
     keyPrefix: apiKeys?.prefix ?? 'slk',
     ...(opaqueKeys && {
       opaqueKeys: {

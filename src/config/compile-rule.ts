@@ -198,6 +198,10 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number, algorithms
   }
 }
 
+/** Whether a rule counts requests in flight. Units in flight are released when the request ends, not refunded. */
+export const countsInFlight = ({ counting }: { readonly counting: Pick<Counting, 'state'> }) =>
+  counting.state === 'held'
+
 /**
  * Whether a rule can have a lease. A log needs an entry for each request, units in flight end with each request, and failed
  * credentials are counted one by one.

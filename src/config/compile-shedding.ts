@@ -65,6 +65,10 @@ export interface Adaptive {
   tolerance: number
 }
 
+/**
+ * From 20, the limit needs about four seconds of full load to reach 100. The minimum is 4, because a limit of one or two leaves no
+ * room to see how latency follows it.
+ */
 export const DEFAULT_ADAPTIVE = { method: 'gradient', min: 4, initial: 20, tolerance: 2 } as const
 
 /** The adaptive limit of the config: at most one rule, or the fleet, has one, because there is one origin. */

@@ -63,7 +63,7 @@ export interface Config {
   /** Absent: every decision waits for the store. */
   breaker?: BreakerSettings
   /** How many HTTP requests to the store can be under way, and how long a decision waits for its turn (src/store/in-flight.ts). */
-  inFlight: { most: number; expiresAfterMs: number; patienceMs: number; longestMs: number }
+  inFlight: { maxRequests: number; expiresAfterMs: number; maxWaitMs: number; maxTotalWaitMs: number }
   /** The share of each limit that an isolate admits by itself while the store fails, 0 to 1. */
   localShare: number
   keyLocking: boolean
@@ -134,10 +134,10 @@ export function compileConfig(
     storeDeadlineMs,
     ...(breaker && { breaker }),
     inFlight: {
-      most: config.store?.maxInFlight ?? 32,
+      maxRequests: config.store?.maxInFlight ?? 32,
       expiresAfterMs: 2 * storeDeadlineMs,
-      patienceMs: 4 * storeDeadlineMs,
-      longestMs: MAX_DEADLINES_PER_CALL * storeDeadlineMs,
+      maxWaitMs: 4 * storeDeadlineMs,
+      maxTotalWaitMs: MAX_DEADLINES_PER_CALL * storeDeadlineMs,
     },
     localShare: config.store?.localShare ?? 1,
     keyLocking: config.store?.keyLocking ?? true,

@@ -22,8 +22,8 @@ const OF_REDIS = `is the URL of a Redis server, not of its REST API. \`${BRIDGE}
 
 /**
  * Replaces the hints for Workers in an error by hints for a shell.
- * @param error an error of `withEnvironment`. Any other value is returned unchanged.
- * @param variables the variables that `withEnvironment` was called with
+ * @param error an error of `applyVariables`. Any other value is returned unchanged.
+ * @param variables the variables that `applyVariables` was called with
  */
 export function withHintsForNode<E>(error: E, variables: StoreAddress = {}): E | ConfigError {
   if (!(error instanceof ConfigError)) return error

@@ -37,7 +37,7 @@ export type DeployedConfig = Config & { origin: string; url: string; token: stri
  * Adds the values of the environment to a config.
  * @throws ConfigError that lists the missing and invalid variables, without their values
  */
-export function withEnvironment(config: Config, env: Environment): DeployedConfig {
+export function applyVariables(config: Config, env: Environment): DeployedConfig {
   const mistakes: Mistake[] = []
   const { ORIGIN_URL, SLUICE_ENVIRONMENT: environment } = env
   const report = (path: string, message: string) => mistakes.push({ path, message })

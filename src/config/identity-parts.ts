@@ -44,14 +44,14 @@ export const identityParts = {
   global: { isAlone: true },
 } as const satisfies Record<string, IdentityPart>
 
-export type Parts = typeof identityParts
+export type IdentityParts = typeof identityParts
 
 /** The part without the name that may follow: `header` for `header:x-tenant`. */
-export type PartName = keyof Parts
+export type PartName = keyof IdentityParts
 
 /** Parts that have a property, such as `isNamed`. */
 type PartsWith<Property extends keyof IdentityPart> = {
-  [Name in PartName]: Parts[Name] extends Record<Property, unknown> ? Name : never
+  [Name in PartName]: IdentityParts[Name] extends Record<Property, unknown> ? Name : never
 }[PartName]
 
 /** Parts that Cloudflare reports with the connection. */

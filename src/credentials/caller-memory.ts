@@ -46,7 +46,7 @@ export class CallerMemory {
    *
    * @param outcome of a request with this credential
    */
-  learn(credential: Claimed, outcome: Pick<Outcome, 'status' | 'plan' | 'consumer'>): void {
+  remember(credential: Claimed, outcome: Pick<Outcome, 'status' | 'plan' | 'consumer'>): void {
     const key = memoryKey(credential)
     const owner = outcome.consumer ?? this.#credentials.get(key)?.consumer ?? credential.consumer
     const isKnown = owner !== UNKNOWN_CONSUMER

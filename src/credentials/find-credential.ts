@@ -32,7 +32,7 @@ export interface CredentialFinder {
   /** Describes in words how to send an accepted credential, for callers that sent none. */
   describe(accept: readonly CredentialMethod[]): string[]
   /** Remembers the store's answer about a credential, or forgets the credential if the store does not know it. */
-  learn(credential: Credential | undefined, outcome: Outcome): void
+  remember(credential: Credential | undefined, outcome: Outcome): void
   /** The store's recent answer about a credential. */
   recall(credential: Credential | undefined): RememberedCaller | undefined
 }
@@ -149,10 +149,10 @@ export function createCredentialFinder(
       return [...new Set(texts)]
     },
 
-    learn(credential, outcome) {
+    remember(credential, outcome) {
       if (!credential) return
-      remembered.learn(credential, outcome)
-      if (credential.method === 'opaque-key') opaque!.learn(credential, outcome)
+      remembered.remember(credential, outcome)
+      if (credential.method === 'opaque-key') opaque!.remember(credential, outcome)
     },
 
     recall: credential => credential && remembered.recall(credential),

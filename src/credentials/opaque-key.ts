@@ -34,7 +34,7 @@ export class KeyMemory {
     return this.#consumers.get(digest)
   }
 
-  /** If a key moves to another consumer, one request is refused before the isolate learns of it. */
+  /** If a key moves to another consumer, one request is refused before the isolate notices. */
   remember(digest: string, consumer: string): void {
     this.#consumers.set(digest, consumer)
   }
@@ -60,7 +60,7 @@ export function subjectOfOpaqueKey(digest: string, consumer: string | undefined)
 export interface OpaqueKeys {
   find(sent: CredentialHeaders, headers: Headers): FindResult
   /** Remembers the consumer that the store has found for a key, or forgets the key if the store does not know it. */
-  learn(credential: Credential, outcome: Outcome): void
+  remember(credential: Credential, outcome: Outcome): void
 }
 
 /** Creates the opaque keys of an isolate, which share one memory. */
@@ -87,7 +87,7 @@ export function createOpaqueKeys(
       }
     },
 
-    learn({ digest }, { status, consumer }) {
+    remember({ digest }, { status, consumer }) {
       if (status === 'unknown-credential') memory.forget(digest)
       else if (consumer !== undefined) memory.remember(digest, consumer)
     },

@@ -1,4 +1,5 @@
 /** When an answer of the store may be reused: for which requests, whether it is still valid, and with which times. Pure. */
+import { countsInFlight } from '../config/compile-rule.ts'
 import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import { type BoundRule, type Evaluation, type Outcome, withAgreement } from '../script/evaluation.ts'
 
@@ -77,7 +78,7 @@ export function repeatRefusal(
     const { rule, allowed, remaining } = verdict
     const { retryAfter, resetAfter } = outcome.verdicts[i]!
     // Units in flight become free when requests end. That can be earlier or later.
-    if (rule.counting.state === 'held') return verdict
+    if (countsInFlight(rule)) return verdict
     const at = rules.findIndex(bound => bound.rule.name === rule.name)
     const isSameCost = at >= 0 && rules[at]!.cost === costs[at]
     const admitsAgain = hasPassed(retryAfter) && isSameCost

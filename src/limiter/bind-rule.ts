@@ -24,7 +24,7 @@ export function bindRule(
     rule,
     key,
     cost,
-    role: cost === 0 ? 'report' : 'spend',
+    role: cost === 0 ? 'peek' : 'spend',
     mode,
     ...withOwnKey(rule, key),
     ...(calendar && { ends: calendar.windowEnds(calendar.period, calendar.timeZone, nowMs) }),

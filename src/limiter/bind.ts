@@ -37,7 +37,7 @@ export type SwitchName = (rule: Rule) => string
  * Binds each rule that is not switched off.
  * @param nowMs by the clock of this machine
  */
-export function bind(
+export function bindRules(
   rules: readonly DemandedRule[],
   switches: Switches,
   switchName: SwitchName,

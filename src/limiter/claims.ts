@@ -2,7 +2,7 @@
  * The claims of one request: the units that it takes under rules that count units in flight (`concurrency`). They are made before
  * the request is decided, settled by the answer of the store, and released when the request is over.
  */
-import type { Rule } from '../config/compile-rule.ts'
+import { countsInFlight, type Rule } from '../config/compile-rule.ts'
 import { type BoundRule, type Outcome, type Verdict, withAgreement } from '../script/evaluation.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
 import type { Decision, DegradedCause } from './decision.ts'
@@ -68,7 +68,7 @@ export class Claims {
       const { ownKey = '', rule } = claim.rule
       const verdict = verdicts.find(verdict => verdict.rule.tag === rule.tag)
       const use = verdict && useOf(verdict, this.#limits.get(rule.tag))
-      if (verdict) this.#stock.learnUse(claim.rule, verdict)
+      if (verdict) this.#stock.recordUse(claim.rule, verdict)
       if (consumer !== undefined)
         this.#holdings.rename(claim, ownKey.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`))
       const isAdmitted = status === 'admitted' && verdict?.allowed === true
@@ -125,7 +125,7 @@ export class Claims {
   }
 }
 
-const needsClaim = ({ rule, role }: BoundRule) => rule.counting.state === 'held' && role === 'spend'
+const needsClaim = ({ rule, role }: BoundRule) => countsInFlight(rule) && role === 'spend'
 
 /** The used part of the limit, from 0 to 1. @param limit the current one, if it adapts */
 function useOf({ rule: { quota }, remaining }: Verdict, limit = quota.burst): number {

@@ -90,29 +90,29 @@ export function toDecision(outcome: Outcome): Decision {
     case 'admitted': {
       const { plan, consumer, verdicts } = outcome
       return {
-        ...allow(onlyEnforced(verdicts), verdicts),
+        ...toAllowed(onlyEnforced(verdicts), verdicts),
         ...(plan && { plan }),
         ...(consumer && { consumer }),
       }
     }
     case 'refused': {
       const { verdicts, plan } = hideGuessResult(outcome)
-      return { ...deny(onlyEnforced(verdicts), verdicts), ...(plan && { plan }) }
+      return { ...toDenied(onlyEnforced(verdicts), verdicts), ...(plan && { plan }) }
     }
   }
 }
 
 /**
- * An allowed request.
+ * The decision to admit a request.
  * @param enforced the verdicts of enforced rules
  * @param all the verdicts that the caller sees
  */
-export function allow(enforced: readonly Verdict[], all = enforced): Allowed {
+export function toAllowed(enforced: readonly Verdict[], all = enforced): Allowed {
   return { kind: 'allowed', verdicts: all, delay: Math.max(0, ...enforced.map(({ delay }) => delay)) }
 }
 
-/** A refused request. @param enforced as for `allow`; at least one of them refuses */
-export function deny(enforced: readonly Verdict[], all = enforced): Denied {
+/** The decision to refuse a request. @param enforced as for `toAllowed`; at least one of them refuses */
+export function toDenied(enforced: readonly Verdict[], all = enforced): Denied {
   const violated = enforced.filter(({ allowed }) => !allowed)
   // A limit of the caller has a known retry time. How long the whole system stays full is unknown.
   const own = violated.filter(({ rule }) => !rule.isSystemLimit)

@@ -23,7 +23,7 @@ import { isolateSleep } from '../store/lag.ts'
 import type { Store } from '../store/store.ts'
 import { type SwitchBoard, withSwitches } from '../switches/live.ts'
 import { applyNewerSwitches, isEnforcedForAny, markKillSwitch } from './apply-switches.ts'
-import { bind, type Demand, type SwitchName } from './bind.ts'
+import { bindRules, type Demand, type SwitchName } from './bind.ts'
 import type { Claims } from './claims.ts'
 import { type Decision, toDecision } from './decision.ts'
 import { catchFailure, type Degraded, type EvaluateOnCluster, evaluate, toDegraded } from './evaluate.ts'
@@ -175,8 +175,8 @@ export function createEngine(
   const now = () => clock.now()
   // Each layer adds its messages to the HTTP requests of decisions. The breaker and the in-flight limit see the whole requests.
   const switched = withSwitches(bareStore, board)
-  const reporting = originLoad?.withReports(switched) ?? switched
-  const returning = ownAnswers?.withReturns(reporting) ?? reporting
+  const storeWithReports = originLoad?.withReports(switched) ?? switched
+  const returning = ownAnswers?.withReturns(storeWithReports) ?? storeWithReports
   const local = createLocal?.(config.localShare, now) ?? NO_LOCAL_LIMITER
   const handingOver = local.withHandOvers(returning, decideAt)
   const guarded = withBreaker(
@@ -212,7 +212,7 @@ export function createEngine(
     let claims: Claims | undefined
     try {
       const switchesAtBinding = board.current()
-      const bound = bind(rules, switchesAtBinding, switchName, now())
+      const bound = bindRules(rules, switchesAtBinding, switchName, now())
       const boundDemand = { policy, plan, rules: bound, ...(subject && { subject }) }
       const ownAnswer =
         verb === 'decide' && !failure
@@ -242,7 +242,7 @@ export function createEngine(
             verb,
             onCluster,
             undoStore: guarded,
-            ...(ownAnswer && { turn: ownAnswer.turn }),
+            ...(ownAnswer && { listener: ownAnswer.listener }),
           })
       endTrip?.()
       if (answer.status === 'degraded') {

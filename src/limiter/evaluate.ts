@@ -5,7 +5,7 @@
 import { GatewayError, traceOf } from '../errors.ts'
 import type { DecideVerb } from '../script/decide.ts'
 import type { Evaluation, Outcome } from '../script/evaluation.ts'
-import type { Store, Turn } from '../store/store.ts'
+import type { CallListener, Store } from '../store/store.ts'
 import type { DegradedCause, DegradedMark } from './decision.ts'
 import { prepareDecide, runCall } from './prepared-call.ts'
 
@@ -14,13 +14,13 @@ export interface Degraded extends DegradedMark {
   status: 'degraded'
 }
 
-/** Evaluates over several slots of a cluster (slots.ts). A Worker carries it only if its config has a cluster. */
+/** Evaluates over several slots of a cluster (cluster.ts). A Worker carries it only if its config has a cluster. */
 export type EvaluateOnCluster = (
   store: Store,
   evaluation: Evaluation,
   verb: DecideVerb,
   undoStore: Store,
-  turn?: Turn,
+  listener?: CallListener,
 ) => Promise<Outcome>
 
 export interface EvaluateOptions {
@@ -31,28 +31,28 @@ export interface EvaluateOptions {
   /** The store for refunds of what some slots of a cluster have spent. It must not limit the calls in flight, or the units are lost. */
   undoStore?: Store
   /** As for Store.run. If the result is no longer needed, the decision fails with the cause `overload`. */
-  turn?: Turn
+  listener?: CallListener
 }
 
 /** Evaluates in the store. Never throws: errors become a `Degraded`. */
 export async function evaluate(
   store: Store,
   evaluation: Evaluation,
-  { verb = 'decide', onCluster, undoStore = store, turn }: EvaluateOptions = {},
+  { verb = 'decide', onCluster, undoStore = store, listener }: EvaluateOptions = {},
 ): Promise<Outcome | Degraded> {
   // Without rules to count and a credential to look up, no trip is needed.
   if (evaluation.rules.length === 0 && !evaluation.subject) {
     return { status: 'admitted', plan: '', at: 0, verdicts: [] }
   }
   return await catchFailure(() => {
-    if (!store.isCluster) return runCall(store, prepareDecide(evaluation, verb), turn)
+    if (!store.isCluster) return runCall(store, prepareDecide(evaluation, verb), listener)
     if (!onCluster) {
       throw new GatewayError(
         'ERR_CONFIG_INVALID',
-        'The store is a cluster, but this edge has no code for clusters. Pass evaluateOnCluster (src/limiter/slots.ts) as onCluster when you create its engine.',
+        'The store is a cluster, but this edge has no code for clusters. Pass evaluateOnCluster (src/limiter/cluster.ts) as onCluster when you create its engine.',
       )
     }
-    return onCluster(store, evaluation, verb, undoStore, turn)
+    return onCluster(store, evaluation, verb, undoStore, listener)
   })
 }
 

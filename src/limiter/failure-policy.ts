@@ -1,10 +1,9 @@
 /** The failure policies of rules (`onStoreFailure`): what a rule does with a request that the store has not decided. */
 import type { OnStoreFailure } from '../config/check/rule-schema.ts'
 
+/** The answers of the functions below. */
 interface FailurePolicy {
-  /** Whether it admits a request that cannot be counted at all, not even in the isolate. */
   admitsUncounted: boolean
-  /** Whether the isolate may have to count the rule. */
   isCountedLocally: boolean
 }
 

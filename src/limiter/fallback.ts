@@ -11,7 +11,7 @@ import type { DecideVerb } from '../script/decide.ts'
 import type { BoundRule, Evaluation, Subject } from '../script/evaluation.ts'
 import type { GuardedStore } from '../store/breaker.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
-import { allow, type Decision, type DegradedCause, deny } from './decision.ts'
+import { type Decision, type DegradedCause, toAllowed, toDenied } from './decision.ts'
 import type { Degraded } from './evaluate.ts'
 import type { LocalLimiter } from './local.ts'
 
@@ -96,9 +96,9 @@ export function fallBack(
   // The plan is shown only if an earlier answer of the store has verified the credential.
   const own = isKnown && plan ? { plan } : {}
   const { admitted, verdicts } = local.decide(policy, counted, verb, openUnits)
-  if (!admitted) return { ...deny(verdicts), degraded, ...own }
+  if (!admitted) return { ...toDenied(verdicts), degraded, ...own }
   return {
-    ...allow(verdicts),
+    ...toAllowed(verdicts),
     degraded,
     ...(counted.length < applying.length && { isUncounted: true }),
     ...own,

@@ -18,7 +18,7 @@ export interface HandOvers {
   /** Notes that the counts of an identity were dropped. */
   drop(key: string): void
   /** Units in use that a reply of the store does not take into account yet. */
-  notReported(key: string, rule: Rule): number
+  unreportedUnits(key: string, rule: Rule): number
   /** Reduces the handed-over units to those that have not refilled. What refills here has also refilled in the store. */
   reduce(bound: BoundRule): void
   /**
@@ -141,7 +141,7 @@ export function createHandOvers(counts: LocalCounts, now: () => number): HandOve
     add: key => void keysToHandOver.add(key),
     drop: key => void keysToHandOver.delete(key),
 
-    notReported(key, rule) {
+    unreportedUnits(key, rule) {
       const usage = counts.usageOf(key)
       if (!usage?.states.has(rule.tag)) return 0
       const reported = (usage.handedOver.get(rule.tag) ?? 0) - (usage.onTheWay.get(rule.tag) ?? 0)

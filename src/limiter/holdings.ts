@@ -104,12 +104,12 @@ export class Holdings {
   /**
    * @param now ms
    * @param newName creates the name of a holder: eight letters and digits that no other isolate has
-   * @param mostEpochs after this many epochs, the isolate takes another name
+   * @param maxEpochs after this many epochs, the isolate takes another name
    */
-  constructor(now: () => number, newName: () => string = randomName, mostEpochs = 2 ** 32 - 1) {
+  constructor(now: () => number, newName: () => string = randomName, maxEpochs = 2 ** 32 - 1) {
     this.#now = now
     this.#createHolderName = newName
-    this.#maxEpochs = mostEpochs
+    this.#maxEpochs = maxEpochs
   }
 
   /** Claims the cost of a rule, before the request is decided. */

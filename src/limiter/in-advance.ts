@@ -12,19 +12,19 @@ export interface UnitStock {
   verdictOf(rule: BoundRule): Verdict
   /** Puts back a unit whose request is over. @returns whether the stock keeps it; if not, it must be released */
   putBack(claim: Claim): boolean
-  /** Whether the release of a unit may wait for the next question. */
+  /** Whether the release of a unit may wait for the next unit request. */
   canDeferRelease(claim: Claim): boolean
-  /** Creates the questions that are due: they ask the store for units, and travel with another HTTP request. */
-  askDue(): Message[]
-  /** Processes the answer to a question. @param received undefined: there was no answer */
-  receiveAnswer(message: Message, received: MessageAnswer | undefined): void
-  /** Learns how much of the limit is in use, from the store's decision on a request that found no unit in the stock. */
-  learnUse(rule: BoundRule, verdict: Verdict): void
+  /** Creates the unit requests that are due: messages that ask the store for units, and travel with another HTTP request. */
+  createDueUnitRequests(): Message[]
+  /** Adds the units that the store has granted for a unit request. @param received undefined: there was no answer */
+  applyGrant(message: Message, received: MessageAnswer | undefined): void
+  /** Records how much of the limit is in use, from the store's decision on a request that found no unit in the stock. */
+  recordUse(rule: BoundRule, verdict: Verdict): void
   /** Gives back units that were not used lately. @returns whether units may have to be given back later */
   giveBackIdle(): boolean
   /** Whether units are held in advance, or may soon be. */
   readonly isInUse: boolean
-  /** The keys whose released units may be reported with the next question. */
+  /** The keys whose released units may be reported with the next unit request. */
   readonly deferredKeys: ReadonlySet<string>
 }
 
@@ -41,9 +41,9 @@ export const NO_STOCK: UnitStock = {
   },
   putBack: () => false,
   canDeferRelease: () => false,
-  askDue: () => [],
-  receiveAnswer: () => {},
-  learnUse: () => {},
+  createDueUnitRequests: () => [],
+  applyGrant: () => {},
+  recordUse: () => {},
   giveBackIdle: () => false,
   isInUse: false,
   deferredKeys: NO_KEYS,

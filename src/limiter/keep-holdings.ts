@@ -3,8 +3,10 @@
  * reported with the next HTTP request of any kind, alone after 250 ms, or at once if most of the limit is in use. Units that are held
  * for long are renewed three times within the `ttl`. docs/concurrency.md describes the messages.
  */
+
 import type { MessageAnswer } from '../algorithms/concurrency.ts'
 import type { Background } from '../background.ts'
+import { chunked } from '../chunked.ts'
 import type { Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { BoundRule } from '../script/evaluation.ts'
@@ -54,7 +56,7 @@ export interface KeepOptions {
 }
 
 /** Creates the keeper of an isolate's holdings. */
-export function createHoldings({
+export function createHoldingsKeeper({
   now,
   timer,
   script,
@@ -147,9 +149,13 @@ export function createHoldings({
       ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
       ping: () => store.ping(),
       async run(calls) {
-        const questions = stock.askDue()
-        const except = [...calls.flatMap(keysOf), ...questions.map(({ key }) => key), ...stock.deferredKeys]
-        const messages = [...questions, ...holdings.unconfirmed(new Set(except))]
+        const unitRequests = stock.createDueUnitRequests()
+        const except = [
+          ...calls.flatMap(keysOf),
+          ...unitRequests.map(({ key }) => key),
+          ...stock.deferredKeys,
+        ]
+        const messages = [...unitRequests, ...holdings.unconfirmed(new Set(except))]
         if (messages.length === 0) return await store.run(calls)
         const beside = callsFor(store, messages)
         const isAnswered = new Set<Message>()
@@ -160,13 +166,13 @@ export function createHoldings({
             ignoringErrors(() => {
               for (const [at, answer] of readAnswers(part, replies[calls.length + i]).entries()) {
                 isAnswered.add(part[at]!)
-                stock.receiveAnswer(part[at]!, answer)
+                stock.applyGrant(part[at]!, answer)
               }
             })
           return replies.slice(0, calls.length)
         } finally {
-          for (const question of questions)
-            if (!isAnswered.has(question)) stock.receiveAnswer(question, undefined)
+          for (const unitRequest of unitRequests)
+            if (!isAnswered.has(unitRequest)) stock.applyGrant(unitRequest, undefined)
         }
       },
     }),
@@ -213,8 +219,4 @@ function ignoringErrors(work: () => void): void {
   } catch {
     // Changes that are not confirmed are sent again.
   }
-}
-
-function chunked<T>(list: readonly T[], size: number): T[][] {
-  return Array.from({ length: Math.ceil(list.length / size) }, (_, i) => list.slice(i * size, (i + 1) * size))
 }

@@ -54,7 +54,7 @@ import {
 } from './lease-units.ts'
 
 /** The lease of one request. */
-export interface Lease {
+export interface RequestLease {
   /**
    * Serves the request from the units that the isolate holds.
    * @param isNeeded serve even if a renewal is due, because the store has not admitted the request
@@ -93,7 +93,7 @@ export interface Leases {
     demand: Omit<Evaluation, 'now'>,
     switches: Switches,
     recall?: () => RememberedCaller | undefined,
-  ): Lease | undefined
+  ): RequestLease | undefined
   /** Wraps the store: each request to it also gives back the unused units of leases that have ended. */
   withReturns(store: Store): Store
   /** Gives back the unused units of leases that have ended, in the background. */
@@ -476,7 +476,7 @@ function findShortestLease(rules: readonly BoundRule[]): number | undefined {
   let leaseMs = Number.POSITIVE_INFINITY
   for (const { rule, role } of rules) {
     // Leases are for valid credentials, which rules on guesses do not count. A rule with cost 0 only reports.
-    if (rule.on === 'auth-failure' || role === 'report') continue
+    if (rule.on === 'auth-failure' || role === 'peek') continue
     if (!rule.lease) return undefined
     leaseMs = Math.min(leaseMs, rule.lease.forMs)
   }

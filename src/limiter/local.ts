@@ -52,7 +52,7 @@ const OPEN_TRIPS_WAIT = 1e6
 export function createLocalLimiter(share: number, now: () => number): LocalLimiter {
   const counts = createLocalCounts(share, now, key => handOvers.drop(key))
   const handOvers = createHandOvers(counts, now)
-  const reports = createStoreReports(handOvers.notReported)
+  const reports = createStoreReports(handOvers.unreportedUnits)
   const openTrips = createOpenTrips(now)
 
   function applyReport(bound: BoundRule): void {
@@ -84,7 +84,7 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
       const isSpent = result.admitted && verb === 'decide'
       for (const { rule, key, role } of isSpent ? rules : []) {
         // A rule that only reports has spent nothing, and may have no entry that would remove its key from the set.
-        if (role === 'report') continue
+        if (role === 'peek') continue
         const usage = counts.usageOf(key)
         if (usage) usage.policy = policy
         usage?.rules.set(rule.tag, rule)

@@ -1,5 +1,5 @@
 /** Which parts of the engine the rules of a config need. A built Worker carries only these. */
-import type { Rule } from '../config/compile-rule.ts'
+import { countsInFlight, type Rule } from '../config/compile-rule.ts'
 import { isCountedLocally } from './failure-policy.ts'
 
 /** Whether the isolate counts a rule by itself while the store does not decide. */
@@ -7,7 +7,7 @@ export const countsLocally = (rules: readonly Rule[]) =>
   rules.some(({ onStoreFailure }) => isCountedLocally(onStoreFailure))
 
 /** Whether a rule counts units in flight. Includes rules that are off, because they can be switched on. */
-export const holdsUnits = (rules: readonly Rule[]) => rules.some(({ counting }) => counting.state === 'held')
+export const anyCountsInFlight = (rules: readonly Rule[]) => rules.some(countsInFlight)
 
 /** Whether a decision may spend for several requests. Includes rules that are off, because they can be switched on. */
 export const takesLeases = (rules: readonly Rule[]) => rules.some(({ lease }) => lease !== undefined)

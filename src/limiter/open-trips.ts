@@ -3,6 +3,7 @@
  * that the isolate decides meanwhile (its own trip took too long) must leave units for them, or a flood that makes the store late
  * would get more than the limit.
  */
+import { countsInFlight } from '../config/compile-rule.ts'
 import type { BoundRule, Evaluation, Subject } from '../script/evaluation.ts'
 import { isCountedLocally } from './failure-policy.ts'
 
@@ -47,7 +48,7 @@ export function createOpenTrips(now: () => number): OpenTrips {
           role === 'spend' &&
           mode === 'enforce' &&
           rule.on === 'request' &&
-          rule.counting.state !== 'held' &&
+          !countsInFlight(rule) &&
           isCountedLocally(rule.onStoreFailure),
       )
       if (spending.length === 0) return () => {}

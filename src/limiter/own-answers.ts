@@ -2,7 +2,7 @@
 import type { Background } from '../background.ts'
 import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import type { Evaluation, Outcome } from '../script/evaluation.ts'
-import type { Store, Turn } from '../store/store.ts'
+import type { CallListener, Store } from '../store/store.ts'
 import type { Switches } from '../switches/switches.ts'
 import { type Decision, toDecision } from './decision.ts'
 import type { Leases } from './leases.ts'
@@ -22,7 +22,7 @@ export interface OwnAnswer {
    * For the calls of the trip. Their result is no longer needed as soon as `decideAfterFailure` would decide. The trip is counted from
    * the last time when they were found waiting for their turn.
    */
-  readonly turn: Turn
+  readonly listener: CallListener
   /**
    * How long the request should wait before `decideAfterWait`, because an answer for it is on its way (ms). 0: it has to make a
    * trip.
@@ -103,8 +103,8 @@ export function createOwnAnswers(
         },
         pauseBeforeTrip: () => lease?.pauseBeforeTrip() ?? 0,
         decideAfterWait: () => serveFromLease(true) ?? repeatRefusal('waiting'),
-        turn: {
-          isMoot() {
+        listener: {
+          isNoLongerNeeded() {
             trip.sentAfter = refusals?.now() ?? 0
             return (
               (lease?.canServe() && !refusals?.hasTooManyGuesses(demand, current())) ||

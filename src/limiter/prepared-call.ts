@@ -4,7 +4,7 @@ import { type DecideVerb, decodeDecide, encodeDecide } from '../script/decide.ts
 import type { Evaluation, Outcome } from '../script/evaluation.ts'
 import { type ChangeResult, decodeRefund, encodeRefund, type Refund } from '../script/refund.ts'
 import { decodeReset, encodeReset, type Reset } from '../script/reset.ts'
-import type { Store, StoreCall, Turn } from '../store/store.ts'
+import type { CallListener, Store, StoreCall } from '../store/store.ts'
 
 /** A call to the store, and the function that checks and decodes its reply. */
 export interface PreparedCall<Result> {
@@ -41,18 +41,18 @@ export function prepareLookUp(pointerKey: string): PreparedCall<string | undefin
 
 /**
  * Runs all calls in one HTTP request. Without calls, no request is sent.
- * @param turn as for Store.run
+ * @param listener as for Store.run
  * @returns the results in order. If a call failed by itself (for example, one slot of a cluster is down), its place has the error
  * @throws GatewayError as Store.run
  */
 export async function runCalls<Result>(
   store: Store,
   preparedCalls: readonly PreparedCall<Result>[],
-  turn?: Turn,
+  listener?: CallListener,
 ): Promise<(Result | GatewayError)[]> {
   if (preparedCalls.length === 0) return []
   const calls = preparedCalls.map(({ call }) => call)
-  const replies = await store.run(calls, turn)
+  const replies = await store.run(calls, listener)
   if (replies.length !== preparedCalls.length) {
     throw new GatewayError('ERR_STORE_REPLY_INVALID', `The store's reply has ${replies.length} answers.`)
   }
@@ -78,15 +78,15 @@ export function decodeReplies<Result>(
 
 /**
  * Runs one call.
- * @param turn as for Store.run
+ * @param listener as for Store.run
  * @throws GatewayError as Store.run, and ERR_STORE_REPLY_INVALID for a reply that cannot be decoded
  */
 export async function runCall<Result>(
   store: Store,
   preparedCall: PreparedCall<Result>,
-  turn?: Turn,
+  listener?: CallListener,
 ): Promise<Result> {
-  const [result] = await runCalls(store, [preparedCall], turn)
+  const [result] = await runCalls(store, [preparedCall], listener)
   if (result instanceof GatewayError) throw result
   return result as Result
 }

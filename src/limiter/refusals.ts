@@ -23,7 +23,9 @@
  *
  * Only refusals of the store are remembered, never decisions of the isolate. Plain data, bounded in number and time.
  */
+
 import { latestOf } from '../clock.ts'
+import { countsInFlight } from '../config/compile-rule.ts'
 import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import { Lru } from '../lru.ts'
 import {
@@ -239,7 +241,7 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
       const { begunAt, sentAfter, answeredAt = now() } = trip
       const isGuessRefusal = refusing.some(isGuess)
       const remembered = isGuessRefusal ? rules.filter(isGuess) : rules
-      const isInFlight = refusing.some(({ rule }) => rule.counting.state === 'held')
+      const isInFlight = refusing.some(({ rule }) => countsInFlight(rule))
       const maxMs = isInFlight ? Math.min(IN_FLIGHT_REFUSAL_MS, rememberForMs) : rememberForMs
       const wait = waitOf(refusing)
       const rememberedUntil = sentAfter + Math.min(maxMs, wait)

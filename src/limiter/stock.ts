@@ -14,9 +14,9 @@ import type { Claim, Holdings } from './holdings.ts'
 import type { CreateStock, UnitStock } from './in-advance.ts'
 
 /** With fewer isolates there is no stock, because a decision then costs the store hardly more than without the rule. */
-export const LEAST_HOLDERS = 100
+export const MIN_HOLDERS = 100
 
-/** The shortest interval between two questions of an isolate (ms). */
+/** The shortest interval between two unit requests of an isolate (ms). */
 const MIN_INTERVAL_MS = 250
 /** The longest interval. It also applies while there are too few isolates. */
 const IDLE_INTERVAL_MS = 5000
@@ -32,55 +32,58 @@ const SLOW_REQUESTS_MS = 2000
 /** After this time without a request (ms), all units are given back. */
 const IDLE_MS = 1000
 
-/** A question without an answer after this time is considered lost (ms). */
-const QUESTION_TIMEOUT_MS = 1000
+/** A unit request without an answer after this time is considered lost (ms). */
+const UNIT_REQUEST_TIMEOUT_MS = 1000
 
-/** Shares of the limit. From the first on, released units do not wait for the next question; from the second on, they are reported at once. */
+/**
+ * Shares of the limit. From the first on, released units do not wait for the next unit request; from the second on, they are
+ * reported at once.
+ */
 const NEAR_LIMIT = 0.8
 const ALMOST_FULL = 0.95
 
 /** The units of one identity under one rule. */
-interface Shelf {
+interface UnitPool {
   rule: BoundRule
   /** Unused units. The last one is taken first. */
   readonly spare: { claim: Claim; since: number }[]
-  /** The most units that were in use at the same time: since the last question, and between the two before. */
+  /** The most units that were in use at the same time: since the last unit request, and between the two before. */
   peakInUse: number
   previousPeakInUse: number
-  /** Requests since the last question. */
+  /** Requests since the last unit request. */
   requests: number
-  /** Whether there were at least MIN_REQUESTS before the last question. */
+  /** Whether there were at least MIN_REQUESTS before the last unit request. */
   isBusy: boolean
   lastUsedAt: number
   lastAnswer: MessageAnswer | undefined
   /** How many unused units may stay, by the last answer. */
   maxSpare: number
-  nextQuestionAt: number
-  lastQuestionAt: number
-  openQuestion: { claim: Claim; at: number } | undefined
+  nextUnitRequestAt: number
+  lastUnitRequestAt: number
+  openUnitRequest: { claim: Claim; at: number } | undefined
 }
 
 export class Stock implements UnitStock {
   readonly #holdings: Holdings
   readonly #now: () => number
-  readonly #leastHolders: number
-  readonly #shelves = new Map<string, Shelf>()
+  readonly #minHolders: number
+  readonly #pools = new Map<string, UnitPool>()
 
-  /** @param now ms @param leastHolders see LEAST_HOLDERS */
-  constructor(holdings: Holdings, now: () => number, leastHolders = LEAST_HOLDERS) {
+  /** @param now ms @param minHolders see MIN_HOLDERS */
+  constructor(holdings: Holdings, now: () => number, minHolders = MIN_HOLDERS) {
     this.#holdings = holdings
     this.#now = now
-    this.#leastHolders = leastHolders
+    this.#minHolders = minHolders
   }
 
   take(rule: BoundRule): Claim | undefined {
     if (!canStock(rule)) return undefined
-    const shelf = this.#shelfFor(rule)
-    shelf.rule = rule
-    shelf.lastUsedAt = this.#now()
-    shelf.requests += 1
-    shelf.peakInUse = Math.max(shelf.peakInUse, this.#unitsInUse(shelf) + 1)
-    for (let unit = shelf.spare.pop(); unit; unit = shelf.spare.pop()) {
+    const pool = this.#poolFor(rule)
+    pool.rule = rule
+    pool.lastUsedAt = this.#now()
+    pool.requests += 1
+    pool.peakInUse = Math.max(pool.peakInUse, this.#unitsInUse(pool) + 1)
+    for (let unit = pool.spare.pop(); unit; unit = pool.spare.pop()) {
       // If no message has confirmed the unit lately, the store may have dropped it.
       if (this.#holdings.isConfirmed(unit.claim)) {
         this.#holdings.renew(unit.claim)
@@ -92,175 +95,175 @@ export class Stock implements UnitStock {
   }
 
   verdictOf({ rule, mode, ownKey }: BoundRule): Verdict {
-    const { inFlight = 0 } = this.#shelves.get(ownKey!)?.lastAnswer ?? {}
+    const { inFlight = 0 } = this.#pools.get(ownKey!)?.lastAnswer ?? {}
     const { burst: limit, period } = rule.quota
     const remaining = Math.max(0, limit - inFlight)
     return { rule, mode, allowed: true, remaining, resetAfter: period, retryAfter: 0, delay: 0 }
   }
 
   putBack(claim: Claim): boolean {
-    const shelf = this.#shelves.get(claim.rule.ownKey ?? '')
-    if (!shelf || claim.rule.cost !== 1 || !this.#isStocking(shelf)) return false
-    if (isAboveLimit(shelf) || !this.#holdings.isConfirmed(claim)) return false
-    this.#releaseSurplus(shelf)
-    if (reuseMsOf(shelf) === 0 && shelf.spare.length >= shelf.maxSpare) return false
+    const pool = this.#pools.get(claim.rule.ownKey ?? '')
+    if (!pool || claim.rule.cost !== 1 || !this.#isStocking(pool)) return false
+    if (isAboveLimit(pool) || !this.#holdings.isConfirmed(claim)) return false
+    this.#releaseSurplus(pool)
+    if (reuseMsOf(pool) === 0 && pool.spare.length >= pool.maxSpare) return false
     this.#holdings.renew(claim)
-    shelf.spare.push({ claim, since: this.#now() })
+    pool.spare.push({ claim, since: this.#now() })
     return true
   }
 
   /** Whether a released unit need not be reported at once, even if most of the limit is in use. */
   canDeferRelease({ rule: { ownKey = '' } }: Claim): boolean {
-    const shelf = this.#shelves.get(ownKey)
-    return shelf !== undefined && this.#isStocking(shelf) && useOf(shelf) < ALMOST_FULL
+    const pool = this.#pools.get(ownKey)
+    return pool !== undefined && this.#isStocking(pool) && useOf(pool) < ALMOST_FULL
   }
 
-  askDue(): Message[] {
-    return [...this.#shelves.values()]
-      .filter(shelf => this.#isQuestionDue(shelf))
-      .map(shelf => this.#createQuestion(shelf))
+  createDueUnitRequests(): Message[] {
+    return [...this.#pools.values()]
+      .filter(pool => this.#isUnitRequestDue(pool))
+      .map(pool => this.#createUnitRequest(pool))
   }
 
-  receiveAnswer({ key, holding }: Message, received: MessageAnswer | undefined): void {
-    const shelf = this.#shelves.get(key)
-    const claim = shelf?.openQuestion?.claim
-    if (!shelf || claim?.holding !== holding) return
-    shelf.openQuestion = undefined
+  applyGrant({ key, holding }: Message, received: MessageAnswer | undefined): void {
+    const pool = this.#pools.get(key)
+    const claim = pool?.openUnitRequest?.claim
+    if (!pool || claim?.holding !== holding) return
+    pool.openUnitRequest = undefined
     if (!received) {
       this.#holdings.settle(claim, 'lost')
       return
     }
     const now = this.#now()
-    shelf.lastAnswer = received
+    pool.lastAnswer = received
     for (const unit of this.#holdings.grant(claim, received.granted)) {
-      shelf.spare.push({ claim: unit, since: now })
+      pool.spare.push({ claim: unit, since: now })
     }
-    shelf.nextQuestionAt = now + this.#intervalOf(shelf)
-    shelf.maxSpare = Math.min(this.#wantedSpare(shelf), this.#maxGrant(shelf))
-    if (this.#hasElapsed(shelf.lastUsedAt, IDLE_MS)) this.#releaseAll(shelf)
-    else this.#releaseSurplus(shelf)
+    pool.nextUnitRequestAt = now + this.#intervalOf(pool)
+    pool.maxSpare = Math.min(this.#wantedSpare(pool), this.#maxGrant(pool))
+    if (this.#hasElapsed(pool.lastUsedAt, IDLE_MS)) this.#releaseAll(pool)
+    else this.#releaseSurplus(pool)
   }
 
-  learnUse({ ownKey = '', rule }: BoundRule, { remaining }: Verdict): void {
-    const shelf = this.#shelves.get(ownKey)
-    if (!shelf?.lastAnswer) return
+  recordUse({ ownKey = '', rule }: BoundRule, { remaining }: Verdict): void {
+    const pool = this.#pools.get(ownKey)
+    if (!pool?.lastAnswer) return
     const limit = rule.quota.burst
     // With no units left, there can be more units in flight than the limit (after it was lowered).
-    const inFlight = remaining > 0 ? limit - remaining : Math.max(limit, shelf.lastAnswer.inFlight)
-    shelf.lastAnswer = { ...shelf.lastAnswer, granted: 0, inFlight }
+    const inFlight = remaining > 0 ? limit - remaining : Math.max(limit, pool.lastAnswer.inFlight)
+    pool.lastAnswer = { ...pool.lastAnswer, granted: 0, inFlight }
   }
 
   giveBackIdle(): boolean {
-    for (const [key, shelf] of this.#shelves) {
-      if (this.#hasElapsed(shelf.lastUsedAt, IDLE_MS)) this.#releaseAll(shelf)
-      else this.#releaseSurplus(shelf)
-      if (this.#hasElapsed(shelf.lastUsedAt, IDLE_INTERVAL_MS) && !shelf.openQuestion)
-        this.#shelves.delete(key)
+    for (const [key, pool] of this.#pools) {
+      if (this.#hasElapsed(pool.lastUsedAt, IDLE_MS)) this.#releaseAll(pool)
+      else this.#releaseSurplus(pool)
+      if (this.#hasElapsed(pool.lastUsedAt, IDLE_INTERVAL_MS) && !pool.openUnitRequest)
+        this.#pools.delete(key)
     }
     return this.isInUse
   }
 
   get isInUse(): boolean {
-    return [...this.#shelves.values()].some(
-      shelf => this.#isStocking(shelf) && !this.#hasElapsed(shelf.lastUsedAt, IDLE_MS),
+    return [...this.#pools.values()].some(
+      pool => this.#isStocking(pool) && !this.#hasElapsed(pool.lastUsedAt, IDLE_MS),
     )
   }
 
   get deferredKeys(): ReadonlySet<string> {
-    const waits = (shelf: Shelf) =>
-      this.#isStocking(shelf) && !isNearLimit(shelf) && !this.#hasElapsed(shelf.lastUsedAt, IDLE_MS)
-    return new Set([...this.#shelves].filter(([, shelf]) => waits(shelf)).map(([key]) => key))
+    const waits = (pool: UnitPool) =>
+      this.#isStocking(pool) && !isNearLimit(pool) && !this.#hasElapsed(pool.lastUsedAt, IDLE_MS)
+    return new Set([...this.#pools].filter(([, pool]) => waits(pool)).map(([key]) => key))
   }
 
-  #shelfFor(rule: BoundRule): Shelf {
+  #poolFor(rule: BoundRule): UnitPool {
     const key = rule.ownKey!
-    const known = this.#shelves.get(key)
+    const known = this.#pools.get(key)
     if (known) return known
     const now = this.#now()
-    const shelf: Shelf = {
+    const pool: UnitPool = {
       ...{ rule, spare: [], peakInUse: 0, previousPeakInUse: 0, lastUsedAt: now, lastAnswer: undefined },
       ...{
         requests: 0,
         isBusy: false,
         maxSpare: 0,
-        openQuestion: undefined,
-        lastQuestionAt: now,
-        nextQuestionAt: now + MIN_INTERVAL_MS,
+        openUnitRequest: undefined,
+        lastUnitRequestAt: now,
+        nextUnitRequestAt: now + MIN_INTERVAL_MS,
       },
     }
-    this.#shelves.set(key, shelf)
-    return shelf
+    this.#pools.set(key, pool)
+    return pool
   }
 
-  #isQuestionDue(shelf: Shelf): boolean {
-    if (shelf.openQuestion && this.#hasElapsed(shelf.openQuestion.at, QUESTION_TIMEOUT_MS)) {
-      this.#holdings.settle(shelf.openQuestion.claim, 'lost')
-      shelf.openQuestion = undefined
+  #isUnitRequestDue(pool: UnitPool): boolean {
+    if (pool.openUnitRequest && this.#hasElapsed(pool.openUnitRequest.at, UNIT_REQUEST_TIMEOUT_MS)) {
+      this.#holdings.settle(pool.openUnitRequest.claim, 'lost')
+      pool.openUnitRequest = undefined
     }
-    const wait = shelf.nextQuestionAt - this.#now()
+    const wait = pool.nextUnitRequestAt - this.#now()
     // A clock that was set back must not extend the wait.
-    if (shelf.openQuestion || (wait > 0 && wait <= IDLE_INTERVAL_MS)) return false
+    if (pool.openUnitRequest || (wait > 0 && wait <= IDLE_INTERVAL_MS)) return false
     // Near the limit the store grants nothing. The replies to requests show when it has room again.
-    const isFull = shelf.spare.length === 0 && this.#maxGrant(shelf) === 0
-    if (isFull && !this.#hasElapsed(shelf.lastQuestionAt, IDLE_INTERVAL_MS)) return false
-    const isSlow = shelf.spare.length > 0 && this.#hasElapsed(shelf.lastQuestionAt, SLOW_REQUESTS_MS)
-    return isSlow || (shelf.requests >= MIN_REQUESTS && !this.#hasElapsed(shelf.lastUsedAt, IDLE_MS))
+    const isFull = pool.spare.length === 0 && this.#maxGrant(pool) === 0
+    if (isFull && !this.#hasElapsed(pool.lastUnitRequestAt, IDLE_INTERVAL_MS)) return false
+    const isSlow = pool.spare.length > 0 && this.#hasElapsed(pool.lastUnitRequestAt, SLOW_REQUESTS_MS)
+    return isSlow || (pool.requests >= MIN_REQUESTS && !this.#hasElapsed(pool.lastUsedAt, IDLE_MS))
   }
 
-  #createQuestion(shelf: Shelf): Message {
+  #createUnitRequest(pool: UnitPool): Message {
     const now = this.#now()
-    for (const { claim } of shelf.spare) this.#holdings.renew(claim)
-    shelf.isBusy = shelf.requests >= MIN_REQUESTS && !this.#hasElapsed(shelf.lastUsedAt, IDLE_MS)
-    shelf.requests = 0
-    const units = Math.max(0, Math.min(this.#wantedSpare(shelf), this.#maxGrant(shelf)) - shelf.spare.length)
-    shelf.previousPeakInUse = shelf.peakInUse
-    shelf.peakInUse = this.#unitsInUse(shelf)
-    const claim = this.#holdings.claim({ ...shelf.rule, cost: units })
-    shelf.openQuestion = { claim, at: now }
-    shelf.lastQuestionAt = now
-    shelf.nextQuestionAt = now + this.#intervalOf(shelf)
-    const { quota } = shelf.rule.rule
-    const want = { units, limit: quota.burst, leastHolders: this.#leastHolders }
-    return { key: shelf.rule.ownKey!, ttl: quota.period, holding: claim.holding, want }
+    for (const { claim } of pool.spare) this.#holdings.renew(claim)
+    pool.isBusy = pool.requests >= MIN_REQUESTS && !this.#hasElapsed(pool.lastUsedAt, IDLE_MS)
+    pool.requests = 0
+    const units = Math.max(0, Math.min(this.#wantedSpare(pool), this.#maxGrant(pool)) - pool.spare.length)
+    pool.previousPeakInUse = pool.peakInUse
+    pool.peakInUse = this.#unitsInUse(pool)
+    const claim = this.#holdings.claim({ ...pool.rule, cost: units })
+    pool.openUnitRequest = { claim, at: now }
+    pool.lastUnitRequestAt = now
+    pool.nextUnitRequestAt = now + this.#intervalOf(pool)
+    const { quota } = pool.rule.rule
+    const want = { units, limit: quota.burst, minHolders: this.#minHolders }
+    return { key: pool.rule.ownKey!, ttl: quota.period, holding: claim.holding, want }
   }
 
-  #releaseAll({ spare }: Shelf): void {
+  #releaseAll({ spare }: UnitPool): void {
     for (const { claim } of spare.splice(0)) this.#holdings.release(claim)
   }
 
-  #unitsInUse({ rule, spare }: Shelf): number {
+  #unitsInUse({ rule, spare }: UnitPool): number {
     return Math.max(0, this.#holdings.unitsOf(rule) - spare.length)
   }
 
-  #isStocking({ lastAnswer }: Shelf): boolean {
-    return lastAnswer !== undefined && lastAnswer.holders >= this.#leastHolders
+  #isStocking({ lastAnswer }: UnitPool): boolean {
+    return lastAnswer !== undefined && lastAnswer.holders >= this.#minHolders
   }
 
-  /** The interval between two questions (ms): one for each holder, so the whole fleet sends about one question per millisecond. */
-  #intervalOf(shelf: Shelf): number {
-    if (!shelf.lastAnswer) return MIN_INTERVAL_MS
-    if (!this.#isStocking(shelf)) return IDLE_INTERVAL_MS
-    return Math.min(IDLE_INTERVAL_MS, Math.max(MIN_INTERVAL_MS, shelf.lastAnswer.holders))
+  /** The interval between two unit requests (ms): one for each holder, so the whole fleet sends about one unit request per millisecond. */
+  #intervalOf(pool: UnitPool): number {
+    if (!pool.lastAnswer) return MIN_INTERVAL_MS
+    if (!this.#isStocking(pool)) return IDLE_INTERVAL_MS
+    return Math.min(IDLE_INTERVAL_MS, Math.max(MIN_INTERVAL_MS, pool.lastAnswer.holders))
   }
 
   /** How many spare units the next requests may need: up to the recent peak, plus its square root as a reserve. */
-  #wantedSpare(shelf: Shelf): number {
-    if (!shelf.isBusy) return 0
-    const most = Math.max(shelf.peakInUse, shelf.previousPeakInUse)
-    return most - this.#unitsInUse(shelf) + Math.ceil(Math.sqrt(most))
+  #wantedSpare(pool: UnitPool): number {
+    if (!pool.isBusy) return 0
+    const most = Math.max(pool.peakInUse, pool.previousPeakInUse)
+    return most - this.#unitsInUse(pool) + Math.ceil(Math.sqrt(most))
   }
 
   /** The most that the store would grant: half of the free units, divided by the number of isolates. */
-  #maxGrant({ lastAnswer, rule: { rule } }: Shelf): number {
+  #maxGrant({ lastAnswer, rule: { rule } }: UnitPool): number {
     if (!lastAnswer) return Number.POSITIVE_INFINITY
     const free = rule.quota.burst - lastAnswer.inFlight + lastAnswer.granted
     return Math.max(0, Math.floor(free / (2 * lastAnswer.holders)))
   }
 
   /** Releases units above `maxSpare`, the one that was unused for the longest time first. */
-  #releaseSurplus(shelf: Shelf): void {
-    const { spare, maxSpare } = shelf
-    const reuseMs = reuseMsOf(shelf)
+  #releaseSurplus(pool: UnitPool): void {
+    const { spare, maxSpare } = pool
+    const reuseMs = reuseMsOf(pool)
     while (spare.length > maxSpare && this.#hasElapsed(spare[0]!.since, reuseMs)) {
       this.#holdings.release(spare.shift()!.claim)
     }
@@ -283,14 +286,14 @@ function canStock({ rule, role, cost, ownKey }: BoundRule): boolean {
   )
 }
 
-const useOf = ({ lastAnswer, rule: { rule } }: Shelf) => (lastAnswer?.inFlight ?? 0) / rule.quota.burst
+const useOf = ({ lastAnswer, rule: { rule } }: UnitPool) => (lastAnswer?.inFlight ?? 0) / rule.quota.burst
 
-const isNearLimit = (shelf: Shelf) => useOf(shelf) >= NEAR_LIMIT
+const isNearLimit = (pool: UnitPool) => useOf(pool) >= NEAR_LIMIT
 
-const reuseMsOf = (shelf: Shelf) =>
-  !isNearLimit(shelf) ? REUSE_MS : useOf(shelf) < ALMOST_FULL ? REUSE_MS_NEAR_LIMIT : 0
+const reuseMsOf = (pool: UnitPool) =>
+  !isNearLimit(pool) ? REUSE_MS : useOf(pool) < ALMOST_FULL ? REUSE_MS_NEAR_LIMIT : 0
 
-const isAboveLimit = (shelf: Shelf) => useOf(shelf) > 1
+const isAboveLimit = (pool: UnitPool) => useOf(pool) > 1
 
-/** Creates the stock of an isolate. It is used from LEAST_HOLDERS isolates on. */
+/** Creates the stock of an isolate. It is used from MIN_HOLDERS isolates on. */
 export const createStock: CreateStock = (holdings, now) => new Stock(holdings, now)

@@ -3,7 +3,7 @@
  * admits no more than that (local.ts). Otherwise each outage, and each moment in which a flood makes the store late, would give a
  * caller the whole limit once more.
  */
-import type { Rule } from '../config/compile-rule.ts'
+import { countsInFlight, type Rule } from '../config/compile-rule.ts'
 import { Lru } from '../lru.ts'
 import type { BoundRule, Outcome } from '../script/evaluation.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
@@ -36,9 +36,9 @@ const MAX_IDENTITIES = 10_000
 
 /**
  * Creates the reports of an isolate. Without reports, an identity has its whole budget.
- * @param notReported returns the units that this isolate has spent and that the store did not know when it answered
+ * @param unreportedUnits returns the units that this isolate has spent and that the store did not know when it answered
  */
-export function createStoreReports(notReported: (key: string, rule: Rule) => number): StoreReports {
+export function createStoreReports(unreportedUnits: (key: string, rule: Rule) => number): StoreReports {
   const identities = new Lru<Map<string, StoreReport>>({ size: MAX_IDENTITIES })
 
   return {
@@ -46,7 +46,7 @@ export function createStoreReports(notReported: (key: string, rule: Rule) => num
       const answeredAt = Math.min(at / 1e3, now)
       for (const { rule, mode, remaining: reported } of verdicts) {
         // Units in flight are given back when requests end, so an old report would say nothing about them.
-        if (mode !== 'enforce' || rule.on !== 'request' || rule.counting.state === 'held') continue
+        if (mode !== 'enforce' || rule.on !== 'request' || countsInFlight(rule)) continue
         if (!isCountedLocally(rule.onStoreFailure)) continue
         const bound = rules.find(bound => bound.rule.name === rule.name)
         if (!bound) continue
@@ -55,7 +55,7 @@ export function createStoreReports(notReported: (key: string, rule: Rule) => num
         const reports = identities.get(key) ?? new Map<string, StoreReport>()
         if (reports.size === 0) identities.set(key, reports)
         const last = reports.get(rule.name)
-        const remaining = Math.max(0, reported - notReported(key, rule))
+        const remaining = Math.max(0, reported - unreportedUnits(key, rule))
         // Replies can arrive in another order than the store has decided.
         if (last && last.answeredAt > answeredAt) continue
         const isSameTime = last?.answeredAt === answeredAt

@@ -1,11 +1,11 @@
-/** The statistics of an isolate: counts requests, and sends the counters to the store. */
+/** The statistics of an isolate: counts its requests, and sends the counters to the store. */
 import type { Background } from '../background.ts'
 import type { Store } from '../store/store.ts'
 import { createCounters } from './counters.ts'
 import { createFlusher, type FlushTiming } from './flush.ts'
 import type { Observation } from './observation.ts'
 
-export interface Stats {
+export interface StatsRecorder {
   /**
    * Counts a request.
    *
@@ -14,8 +14,8 @@ export interface Stats {
   count(observation: Observation, hasFailed: boolean, background: Background): void
 }
 
-/** Creates the statistics of an isolate. */
-export function createStats(store: Store, timing: FlushTiming): Stats {
+/** Creates the recorder of an isolate. */
+export function createStatsRecorder(store: Store, timing: FlushTiming): StatsRecorder {
   const counters = createCounters()
   const flusher = createFlusher(counters, store, timing)
   return {

@@ -8,7 +8,7 @@ import { join, relative, sep } from 'node:path'
 import type { Config, Rule } from '../config/compile.ts'
 import { dependsOnRequest } from '../edges/http/match.ts'
 import { followsOrigin, holdsInAdvance } from '../edges/http/parts.ts'
-import { countsLocally, holdsUnits, takesLeases } from '../limiter/needs.ts'
+import { anyCountsInFlight, countsLocally, takesLeases } from '../limiter/needs.ts'
 import { probePolicy } from '../limiter/probe.ts'
 import { type BuiltScript, type BuiltScripts, fingerprintOf } from '../script/built-scripts.ts'
 import { gatewayPolicy, limitPolicy } from '../script/compiled.ts'
@@ -99,7 +99,7 @@ function createModule(imported: readonly string[]) {
     used,
     /** An entry for a script that the config uses. */
     script: (isUsed: boolean, name: string, built: () => BuiltScript) =>
-      used(isUsed, name, isUsed ? `loadScript(${JSON.stringify(built(), null, 2)})` : '', 'loadScript'),
+      used(isUsed, name, isUsed ? `restoreScript(${JSON.stringify(built(), null, 2)})` : '', 'restoreScript'),
     /** The entry for the algorithms of the rules. */
     algorithmsOf(rules: readonly Rule[]): string[] {
       const names = [...new Set(rules.map(({ algorithm }) => algorithm))].sort()
@@ -125,18 +125,18 @@ export function workerModule(
 ): string {
   const { imports, used, script, algorithmsOf, importsFrom } = createModule([
     'createWorker',
-    'finderOf',
+    'createScriptFinder',
     'withMissingParts',
   ])
-  const isHeld = holdsUnits(config.rules)
+  const needsHoldings = anyCountsInFlight(config.rules)
   const isFollowing = followsOrigin(config)
   const isShedding = config.shedding !== undefined || config.adaptive !== undefined
   const hasProxies = config.address.from === 'x-forwarded-for' || config.address.from === 'forwarded'
   const hasCors = config.cors !== undefined
   const { workerUtilization } = config.shedding ?? {}
   if (holdsInAdvance(config)) imports.add('createStock')
-  const createHoldings = holdsInAdvance(config)
-    ? 'options => createHoldings({ ...options, createStock })'
+  const createHoldingsKeeper = holdsInAdvance(config)
+    ? 'options => createHoldingsKeeper({ ...options, createStock })'
     : undefined
   const lines = [
     'export default createWorker(config, {',
@@ -153,22 +153,22 @@ export function workerModule(
     ...used(countsLocally(config.rules), 'createLocalLimiter'),
     ...used(takesLeases(config.rules), 'createLeases'),
     ...used(config.refusals !== undefined, 'createRefusalMemory'),
-    ...used(config.stats !== undefined, 'createStats'),
+    ...used(config.stats !== undefined, 'createStatsRecorder'),
     ...used(config.shedding !== undefined, 'classOfRequest'),
-    ...used(dependsOnRequest(config), 'matchEach'),
+    ...used(dependsOnRequest(config), 'matchByRequest'),
     ...used(config.credentials.opaqueKeys !== undefined, 'createOpaqueKeys'),
     ...used(config.credentials.jwt.size > 0, 'createTokens'),
     ...used(isFollowing, 'createOriginLoad'),
-    ...used(workerUtilization !== undefined, 'createWorkerUtilization'),
+    ...used(workerUtilization !== undefined, 'createUtilizationShedderAndBoard'),
     ...used(config.adaptive !== undefined, 'createAdaptiveLimit'),
     ...used(isFollowing, 'withSignals'),
     ...used(isFollowing, 'refreshOverdue'),
     ...script(isFollowing, 'signalScript', () => builtOf(signalScript(), kindsOf(config))),
     ...used(workerUtilization?.pushes !== undefined, 'createPushReceiver'),
-    ...used(isHeld, 'createHoldings', createHoldings),
-    ...used(isHeld, 'observeEnd'),
-    ...script(isHeld, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
-    `    scriptsOf: finderOf(${JSON.stringify(scriptsOf(config), null, 2)}),`,
+    ...used(needsHoldings, 'createHoldingsKeeper', createHoldingsKeeper),
+    ...used(needsHoldings, 'observeEnd'),
+    ...script(needsHoldings, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
+    `    scriptsOf: createScriptFinder(${JSON.stringify(scriptsOf(config), null, 2)}),`,
     '  }),',
     '  shedding: withMissingParts({',
     ...['compileFleetRules', 'compileShedding', 'compileAdaptive'].flatMap(name => used(isShedding, name)),
@@ -202,10 +202,10 @@ function limitsModule({ limits }: Built, { packageName }: ModulePaths): string {
   return [
     FIRST_LINE,
     '',
-    `import { finderOf } from '${packageName ? `${packageName}/scripts` : '../script/built-scripts.ts'}'`,
+    `import { createScriptFinder } from '${packageName ? `${packageName}/scripts` : '../script/built-scripts.ts'}'`,
     '',
     '/** The scripts of the limits by name, for `createLimiter`. */',
-    `export const scriptsOf = finderOf(${JSON.stringify(scripts, null, 2)})`,
+    `export const scriptsOf = createScriptFinder(${JSON.stringify(scripts, null, 2)})`,
     '',
   ].join('\n')
 }
@@ -217,7 +217,7 @@ function bindingModule(
 ): string {
   const rules = [...config.limits.values()].flat()
   const { used, script, algorithmsOf, importsFrom } = createModule(['builtEntrypoint', 'withMissingParts'])
-  const isHeld = holdsUnits(rules)
+  const needsHoldings = anyCountsInFlight(rules)
   const lines = [
     '/** The limits by name as a service binding. */',
     'export class Limits extends builtEntrypoint(config, {',
@@ -228,8 +228,8 @@ function bindingModule(
     ...used(countsLocally(rules), 'createLocalLimiter'),
     ...used(takesLeases(rules), 'createLeases'),
     ...used(config.refusals !== undefined, 'createRefusalMemory'),
-    ...used(isHeld, 'createHoldings'),
-    ...script(isHeld, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
+    ...used(needsHoldings, 'createHoldingsKeeper'),
+    ...script(needsHoldings, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
     '  }),',
     '}) {}',
     '',

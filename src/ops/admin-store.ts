@@ -14,7 +14,7 @@ import { AdminError } from './admin-error.ts'
 const DEADLINE_MS = 5000
 
 /** The most commands in one request, which stays far below the 10 MB of Upstash. */
-const MOST_AT_ONCE = 1000
+const MAX_AT_ONCE = 1000
 
 export interface AdminStoreOptions {
   url: string
@@ -100,9 +100,9 @@ export function createAdminStore(options: AdminStoreOptions): AdminStore {
 
     async runEach<T, R>(items: readonly T[], add: (pipeline: Pipeline, item: T) => void) {
       const replies: R[] = []
-      for (let from = 0; from < items.length; from += MOST_AT_ONCE) {
+      for (let from = 0; from < items.length; from += MAX_AT_ONCE) {
         const pipeline = redis.pipeline()
-        for (const item of items.slice(from, from + MOST_AT_ONCE)) add(pipeline, item)
+        for (const item of items.slice(from, from + MAX_AT_ONCE)) add(pipeline, item)
         replies.push(...(await store.run(() => pipeline.exec<R[]>())))
       }
       return replies
@@ -131,7 +131,7 @@ function expiryOf({ expiry }: NewText): string[] {
 }
 
 /** Loads the scripts of a config, so that not even the first decision, or the first refund on a cluster, has to send its script. */
-export async function loadScripts(
+export async function loadScriptsIntoRedis(
   store: AdminStore,
   config: Pick<Config, 'rules' | 'plans' | 'limits' | 'keyLocking'>,
 ): Promise<void> {

@@ -2,8 +2,8 @@
  * Computes what one decision costs in the store: HTTP requests, and commands as Upstash bills them, including those inside the
  * script. src/script/decide.ts lists the commands. test/ops compares the numbers with those that a Redis counts.
  */
-import type { Rule } from '../config/compile-rule.ts'
-import { splitBySlot } from '../limiter/slots.ts'
+import { countsInFlight } from '../config/compile-rule.ts'
+import { splitBySlot } from '../limiter/cluster.ts'
 import type { BoundRule, Evaluation } from '../script/evaluation.ts'
 import { readsLogInParts } from '../script/policy.ts'
 
@@ -72,7 +72,7 @@ export function decisionCost(
   const longLogs = [...onRequest, ...onGuess].filter(
     ({ ownKey, rule }) => ownKey && readsLogInParts(rule),
   ).length
-  const held = spent.filter(({ rule, role }) => role === 'spend' && isHeld(rule)).length
+  const held = spent.filter(({ rule, role }) => role === 'spend' && countsInFlight(rule)).length
 
   const read = [
     exactly('EVALSHA', calls),
@@ -103,16 +103,14 @@ export function decisionCost(
 /** The commands that write the states of rules which spend. */
 function writesOf(rules: readonly BoundRule[]): CommandCount[] {
   const spent = rules.filter(({ role }) => role === 'spend')
-  const held = spent.filter(({ rule }) => isHeld(rule)).length
-  const states = new Set(spent.filter(({ rule }) => !isHeld(rule)).map(({ key }) => key)).size
-  const logs = spent.filter(({ rule, ownKey }) => ownKey && !isHeld(rule)).length
+  const held = spent.filter(({ rule }) => countsInFlight(rule)).length
+  const states = new Set(spent.filter(({ rule }) => !countsInFlight(rule)).map(({ key }) => key)).size
+  const logs = spent.filter(({ rule, ownKey }) => ownKey && !countsInFlight(rule)).length
   return [
     exactly('SETEX', states + held),
     { command: 'SETEX or SETRANGE + EXPIRE', least: logs, most: 2 * logs },
   ]
 }
-
-const isHeld = ({ counting }: Rule) => counting.state === 'held'
 
 const exactly = (command: string, count: number) => ({ command, least: count, most: count })
 

@@ -1,25 +1,25 @@
 /**
- * Explains how the gateway would handle a request. It runs the steps of the gateway: match, identify, bind. It makes no decision, so it
- * does not show what is left of a limit. From the store, if one is given, it reads only the caller's records.
+ * Explains how the gateway would handle a request. It runs the steps of the gateway: match, identify, demand, bind. It makes no
+ * decision, so it does not show what is left of a limit. From the store, if one is given, it reads only the caller's records.
  */
 
 import { formatFullAllowance } from '../config/allowance.ts'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Config, GatewayRule, Route } from '../config/compile.ts'
 import { ANONYMOUS, type RouteSettings } from '../config/compile-route.ts'
-import { switchNameOf } from '../config/compile-rule.ts'
+import { countsInFlight, switchNameOf } from '../config/compile-rule.ts'
 import { type Adaptive, adaptiveRangeOf, type TrafficClass } from '../config/compile-shedding.ts'
 import { type HookName, hooksOf } from '../config/hooks.ts'
-import { bindRules } from '../edges/http/bind-rules.ts'
 import type { Caller } from '../edges/http/caller.ts'
+import { demandRules } from '../edges/http/demand-rules.ts'
 import { match } from '../edges/http/match.ts'
-import { matchEach } from '../edges/http/match-each.ts'
+import { matchByRequest } from '../edges/http/match-by-request.ts'
 import { isReserved } from '../edges/http/path.ts'
 import type { Unauthenticated } from '../edges/http/ruling.ts'
 import { isExempt } from '../edges/http/shed.ts'
 import { classOfReading, leastImportantOf } from '../edges/http/traffic-class.ts'
 import { isPreflight } from '../edges/http/web-page.ts'
-import { bind } from '../limiter/bind.ts'
+import { bindRules } from '../limiter/bind.ts'
 import { gatewayPolicy } from '../script/compiled.ts'
 import type { Evaluation } from '../script/evaluation.ts'
 import { inEnvironment } from '../store/keys.ts'
@@ -84,7 +84,7 @@ export interface ApplyingRule {
   /** µs. For `concurrency`: its ttl. */
   period: number
   /** The rule counts requests in flight (`concurrency`). */
-  isHeld: boolean
+  countsInFlight: boolean
   calendar?: { period: string; timeZone: string }
   burst: number
   mode: 'enforce' | 'shadow'
@@ -118,7 +118,7 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
   const requestAndPeer = requestOf(config, input)
   const { request } = requestAndPeer
   const { pathname } = new URL(request.url)
-  const matched = match(config, request, matchEach)
+  const matched = match(config, request, matchByRequest)
   const { route } = matched
   const { accept } = matched.settings
   const caller = await identifyCaller(config, input, matched, requestAndPeer)
@@ -142,9 +142,9 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
     matched.classes.length > 0
       ? leastImportantOf(matched.classes.map(classes => classOfReading(classes, caller, plan)))
       : undefined
-  const rules = reachesStore ? bindRules(request, caller, matched, config.allow, trafficClass) : []
+  const rules = reachesStore ? demandRules(request, caller, matched, config.allow, trafficClass) : []
   const evaluation: Evaluation = {
-    rules: bind(rules, NO_SWITCHES, switchNameOf, Date.now()),
+    rules: bindRules(rules, NO_SWITCHES, switchNameOf, Date.now()),
     policy: gatewayPolicy(config),
     ...(reachesStore && subject && { subject }),
   }
@@ -228,7 +228,7 @@ function explainRule(
   if (mode === 'off') return { name, by, applies: false, because: 'an override of the consumer turns it off' }
   const { limit = rule.limit, burst = rule.quota.burst } = override?.numbers ?? {}
   const adaptive = adaptiveRangeOf(rule, config.adaptive)
-  const key = rule.counting.state === 'held' ? ownKey! : bound.key
+  const key = countsInFlight(rule) ? ownKey! : bound.key
   return {
     name,
     by,
@@ -238,7 +238,7 @@ function explainRule(
     ...(adaptive && { adaptive }),
     allows: formatFullAllowance({ ...rule, limit }, adaptive),
     period: rule.period,
-    isHeld: rule.counting.state === 'held',
+    countsInFlight: countsInFlight(rule),
     ...(rule.calendar && { calendar: { period: rule.calendar.period, timeZone: rule.calendar.timeZone } }),
     burst,
     mode,

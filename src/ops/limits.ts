@@ -201,9 +201,9 @@ async function peek(store: AdminStore, evaluation: Evaluation): Promise<RuleStan
   }))
 }
 
-async function answerOf<T>(store: AdminStore, question: PreparedCall<T>): Promise<T> {
+async function answerOf<T>(store: AdminStore, call: PreparedCall<T>): Promise<T> {
   try {
-    return await runCall(store.decisions, question)
+    return await runCall(store.decisions, call)
   } catch (error) {
     throw error instanceof GatewayError ? new AdminError('store', error.message, store.nextStep) : error
   }

@@ -40,8 +40,11 @@ export function parsePlanName(text: string, plans: readonly string[]): string {
 
 const MAX_TEXT = 100
 
-/** A label or a reason. It must be short, because every request reads it together with the record. @throws AdminError `usage` */
-export function shortText(text: string, what: string): string {
+/**
+ * Parses a label, a reason or the name of an operator. It must be short, because every request reads it together with the record.
+ * @throws AdminError `usage`
+ */
+export function parseShortText(text: string, what: string): string {
   const trimmed = text.trim()
   if (trimmed && trimmed.length <= MAX_TEXT && trimmed.isWellFormed() && !/\p{Cc}/u.test(trimmed))
     return trimmed

@@ -102,12 +102,19 @@ function numbersOf(rule: RuleInput, plans: readonly string[]): OverrideNumbers {
   const atGateway = mistakesOfGatewayNumbers(rule, compiled, '')
   if (atGateway.length > 0) throw numbersError(rule, atGateway)
   const { rate, period, burst } = compiled.quota
-  const own = ownNumberOf(compiled)
-  return { tag: compiled.tag, rate, period, ...(own !== undefined && { own }), limit: compiled.limit, burst }
+  const burstOrStep = burstOrStepOf(compiled)
+  return {
+    tag: compiled.tag,
+    rate,
+    period,
+    ...(burstOrStep !== undefined && { burstOrStep }),
+    limit: compiled.limit,
+    burst,
+  }
 }
 
 /** The third number of the algorithm's script (`burst` or `step`). Undefined: it does not depend on the numbers of the rule. */
-function ownNumberOf({ algorithm, quota }: GatewayRule): number | undefined {
+function burstOrStepOf({ algorithm, quota }: GatewayRule): number | undefined {
   const [, , name] = LUA[algorithm]!.numbers
   return name === 'burst' || name === 'step' ? quota[name] : undefined
 }

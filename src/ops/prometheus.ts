@@ -41,7 +41,7 @@ export function prometheusText({ rules, requests, withoutTrip, lost }: Stats): s
     counter('decisions', 'Verdicts of rules.', verdicts.filter(isCounted)),
     counter(
       'candidate_verdicts',
-      'Verdicts of candidates, compared with those of the live rule.',
+      'Verdicts of candidates, compared with those of the replaced rule.',
       agreements.filter(isCounted),
     ),
     counter('requests', 'Outcomes of requests.', outcomes),

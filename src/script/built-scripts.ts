@@ -19,8 +19,8 @@ export type BuiltScripts = Partial<Record<keyof PolicyScripts, BuiltScript>>
 
 /** A fingerprint of everything that the scripts depend on. Rules with other numbers have another one. */
 export function fingerprintOf(shape: PolicyShape): string {
-  const { slots, identities, plans, hasSubject, leases } = shape
-  return fnv1a(JSON.stringify({ slots, identities, plans, hasSubject, leases })).toString(36)
+  const { entries, identities, plans, hasSubject, leases } = shape
+  return fnv1a(JSON.stringify({ entries, identities, plans, hasSubject, leases })).toString(36)
 }
 
 /**
@@ -28,7 +28,7 @@ export function fingerprintOf(shape: PolicyShape): string {
  * @param built by the fingerprint of the policy
  * @returns a function that throws if the policy was not built
  */
-export function finderOf(
+export function createScriptFinder(
   built: Readonly<Record<string, BuiltScripts>>,
 ): (shape: PolicyShape) => PolicyScripts {
   return shape => {
@@ -49,8 +49,8 @@ export function finderOf(
   }
 }
 
-/** Loads a built script that is the same for all configs: that of sync.ts or signal.ts. */
-export const loadScript = (built: BuiltScript) => () => toScript(built)
+/** Creates the function that returns a built script that is the same for all configs: that of sync.ts or signal.ts. */
+export const restoreScript = (built: BuiltScript) => () => toScript(built)
 
 function toScript({ text, sha1 }: BuiltScript): Script {
   const build = (kind: keyof Script) => ({ source: FIRST_LINES[kind] + text, sha1: sha1[kind] ?? '' })

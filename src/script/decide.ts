@@ -49,7 +49,7 @@ export function encodeDecide(
   // Rules for plans apply only if the caller has a plan: from its subject, which the script looks up, or a known one.
   const applies = ({ rule: { match } }: BoundRule) =>
     subject !== undefined || match.plans === undefined || (plan !== undefined && match.plans.includes(plan))
-  const { bySlot, keys, marks, ruleArguments } = placeRules(policy, rules, applies)
+  const { byEntry, keys, marks, ruleArguments } = placeRules(policy, rules, applies)
   const knownPlan = (subject?.kind === 'token' && subject.plan) || (plan ?? '')
   const verbArgument = wanted > 1 ? String(wanted) : verb
   const args: string[] = [
@@ -61,7 +61,7 @@ export function encodeDecide(
     ...ruleArguments,
   ]
   if (rules.some(({ cost }) => cost !== 1))
-    args.push(...Array.from(bySlot, bound => String(bound?.cost ?? 1)))
+    args.push(...Array.from(byEntry, bound => String(bound?.cost ?? 1)))
   // Most requests need only the first two or three arguments.
   while (args.at(-1) === '') args.pop()
   return {
@@ -127,23 +127,23 @@ export function decodeDecide(
   const trailing: unknown[] = reply.slice(end)
   const granted = wanted > 1 && status === 'admitted' ? checkGrant(trailing.pop(), wanted) : 1
   if (reply.length < end || trailing.length > 1) {
-    throw invalidReply(`${reply.length - ROWS_AT} fields for ${policy.slots.length} rules`)
+    throw invalidReply(`${reply.length - ROWS_AT} fields for ${policy.entries.length} rules`)
   }
   const fields = checkFields(reply.slice(ROWS_AT, end))
-  const overrides = parseOverrides(trailing[0], policy.slots.length)
+  const overrides = parseOverrides(trailing[0], policy.entries.length)
   const verdicts: Verdict[] = []
   for (const bound of rules) {
     const { plans } = bound.rule.match
     if (plans && !plans.includes(plan)) continue
-    const slot = policy.slotOf(bound.rule)
-    const row = rowStarts[slot]!
+    const index = policy.entryOf(bound.rule)
+    const row = rowStarts[index]!
     const retryAfter = first === ALL_SPENT ? 0 : fields[row]!
     if (retryAfter === DOES_NOT_APPLY) continue
     const remaining = fields[row + standingAt]!
     const resetAfter = fields[row + standingAt + 1]!
     const delay = bound.rule.counting.isQueue ? fields[row + standingAt + 2]! : 0
     checkStanding(remaining, resetAfter, delay)
-    const { rule, mode } = applyOverride(bound, overrides?.get(slot))
+    const { rule, mode } = applyOverride(bound, overrides?.get(index))
     verdicts.push({ rule, mode, allowed: retryAfter === 0, remaining, resetAfter, retryAfter, delay })
   }
   if ((status !== 'refused') !== verdicts.every(({ allowed, mode }) => allowed || mode === 'shadow')) {
@@ -165,7 +165,7 @@ function checkGrant(value: unknown, wanted: number): number {
 
 /** The layout of the rows in a reply. */
 interface Rows {
-  /** Where the row of each slot begins. */
+  /** Where the row of each entry begins. */
   rowStarts: readonly number[]
   /** The length of all rows together. */
   length: number
@@ -185,10 +185,10 @@ function rowsOf(policy: Policy, areAllSpent: boolean): Rows {
   return areAllSpent ? rows.spent : rows.any
 }
 
-function layOutRows({ slots }: Policy, standingAt: 0 | 1): Rows {
+function layOutRows({ entries }: Policy, standingAt: 0 | 1): Rows {
   const rowStarts: number[] = []
   let length = 0
-  for (const { isQueue } of slots) {
+  for (const { isQueue } of entries) {
     rowStarts.push(length)
     length += standingAt + (isQueue ? 3 : 2)
   }
@@ -205,18 +205,18 @@ interface AppliedOverride {
 /** `1e20,5;`: rule 1 is enforced, with a limit of 20 and a burst of 5. */
 const OVERRIDE = /(\d{1,4})([es])(\d{0,10}),(\d{0,10});/gy
 
-/** Parses the overrides of a reply, by slot. @returns undefined if the consumer has none */
-function parseOverrides(text: unknown, slots: number): Map<number, AppliedOverride> | undefined {
+/** Parses the overrides of a reply, by the index of their entry. @returns undefined if the consumer has none */
+function parseOverrides(text: unknown, entryCount: number): Map<number, AppliedOverride> | undefined {
   if (text === undefined) return undefined
   const overrides = new Map<number, AppliedOverride>()
   if (typeof text !== 'string') throw invalidReply('overrides that are not text')
   let read = 0
   for (const [whole, number, mark, limit, burst] of text.matchAll(OVERRIDE)) {
-    const slot = Number(number) - 1
-    if (slot < 0 || slot >= slots || overrides.has(slot))
+    const index = Number(number) - 1
+    if (index < 0 || index >= entryCount || overrides.has(index))
       throw invalidReply('overrides that do not match its rules')
     const mode = mark === MARKS.enforce ? 'enforce' : 'shadow'
-    overrides.set(slot, { limit: Number(limit), burst: Number(burst), mode })
+    overrides.set(index, { limit: Number(limit), burst: Number(burst), mode })
     read += whole.length
   }
   if (read !== text.length) throw invalidReply('an override that cannot be read')

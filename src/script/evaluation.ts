@@ -14,8 +14,8 @@ export interface BoundRule {
   cost: number
   /** Identifies the caller if the rule is enforced for a share of the callers. Absent: `key`. */
   shareKey?: string
-  /** `spend`: the cost is checked, and spent if all rules admit. `report`: the rule only reports its state. */
-  role: 'spend' | 'report'
+  /** `spend`: the cost is checked, and spent if all rules admit. `peek`: the rule only shows its state. */
+  role: 'spend' | 'peek'
   mode: 'enforce' | 'shadow'
   /** Set if a live switch has set the mode to `shadow`, so that no override of a consumer can enforce the rule. */
   staysShadow?: boolean
@@ -98,7 +98,7 @@ export function withAgreement(verdicts: readonly Verdict[]): readonly Verdict[] 
   if (!verdicts.some(({ rule }) => rule.candidateFor)) return verdicts
   const allowed = new Map(verdicts.map(verdict => [verdict.rule.name, verdict.allowed]))
   return verdicts.map(verdict => {
-    const live = verdict.rule.candidateFor && allowed.get(verdict.rule.candidateFor)
-    return typeof live === 'boolean' ? { ...verdict, agrees: verdict.allowed === live } : verdict
+    const replaced = verdict.rule.candidateFor && allowed.get(verdict.rule.candidateFor)
+    return typeof replaced === 'boolean' ? { ...verdict, agrees: verdict.allowed === replaced } : verdict
   })
 }

@@ -42,9 +42,7 @@ export function decideInMemory(
     const model = modelOf(rule)
     const reading = toReading(memory, bound, now)
     const check =
-      role === 'report'
-        ? { retryAfter: 0, ...model.peek(reading) }
-        : model.decide({ ...reading, cost, times })
+      role === 'peek' ? { retryAfter: 0, ...model.peek(reading) } : model.decide({ ...reading, cost, times })
     const { after, ...standing } = { after: undefined, ...check }
     return { rule, key, shown, mode, standing, ...(after && !isOnlyChecked && !isPeek && { after }) }
   })

@@ -60,14 +60,14 @@ export class ScriptModel {
   ): Outcome {
     const { plans } = policy
     const caller = this.#identify(subject, now)
-    const { isUnknown = false, hasBlock = false, consumer, overrides = [] } = caller ?? {}
+    const { isUnknown = false, isBlocked = false, consumer, overrides = [] } = caller ?? {}
     // A plan that the config does not have is replaced by the default plan.
     const known = !caller || isUnknown ? '' : plans.includes(caller.plan) ? caller.plan : plans[0]!
     const plan = caller ? known : given
 
     const applying = rules
       .filter(({ rule: { on, match } }) =>
-        on === 'auth-failure' ? true : !isUnknown && !hasBlock && (match.plans?.includes(plan) ?? true),
+        on === 'auth-failure' ? true : !isUnknown && !isBlocked && (match.plans?.includes(plan) ?? true),
       )
       .flatMap(bound => applyOverride(bound, overrides, now))
     const counted = applying.map(({ bound, shown }) => {
@@ -85,7 +85,7 @@ export class ScriptModel {
       counted.map(each => ({ ...each, times })),
       verb === 'peek',
     )
-    if (admitted && hasBlock) return { status: 'blocked', plan: '', at: now, verdicts: [] }
+    if (admitted && isBlocked) return { status: 'blocked', plan: '', at: now, verdicts: [] }
 
     const status = !admitted ? 'refused' : isUnknown ? 'unknown-credential' : 'admitted'
     return {
@@ -143,12 +143,12 @@ export class ScriptModel {
       consumer === undefined ? key : key.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`)
     const record = parseConsumer(this.#records.get(named(subject.consumerKey)) ?? '')
     const { plan, overrides } = record
-    const hasBlock = isBlocked(record, now)
-    const learnt = consumer === undefined ? {} : { consumer }
-    if (subject.kind === 'token') return { plan: subject.plan || (plan ?? ''), hasBlock, overrides }
+    const ofConsumer = { isBlocked: isBlocked(record, now), overrides }
+    const resolved = consumer === undefined ? {} : { consumer }
+    if (subject.kind === 'token') return { plan: subject.plan || (plan ?? ''), ...ofConsumer }
     const credential = parseCredential(this.#records.get(named(subject.credentialKey)) ?? '')
-    if (!credential) return { ...UNKNOWN_CALLER, ...learnt }
-    return { plan: credential.plan ?? plan ?? '', hasBlock, overrides, ...learnt }
+    if (!credential) return { ...UNKNOWN_CALLER, ...resolved }
+    return { plan: credential.plan ?? plan ?? '', ...ofConsumer, ...resolved }
   }
 }
 
@@ -170,13 +170,13 @@ interface Caller {
   isUnknown?: boolean
   plan: string
   /** Whether the consumer is blocked, and the block has not ended. */
-  hasBlock: boolean
+  isBlocked: boolean
   overrides: readonly Override[]
   /** The consumer that a pointer names. */
   consumer?: string
 }
 
-const UNKNOWN_CALLER: Caller = { isUnknown: true, plan: '', hasBlock: false, overrides: [] }
+const UNKNOWN_CALLER: Caller = { isUnknown: true, plan: '', isBlocked: false, overrides: [] }
 
 /** The first override of the family. If it has expired, none applies. */
 function overrideFor(rule: Rule, overrides: readonly Override[], now: number): Override | undefined {
@@ -207,8 +207,8 @@ function applyOverriddenNumbers(
   return { rule: numbers ? withNumbers(rule, numbers) : rule }
 }
 
-function withNumbers(rule: Rule, { tag, limit, burst, rate, period, own }: OverrideNumbers): Rule {
+function withNumbers(rule: Rule, { tag, limit, burst, rate, period, burstOrStep }: OverrideNumbers): Rule {
   const [, , name] = LUA[rule.algorithm]!.numbers
-  const step = name === 'step' && own !== undefined ? { step: own } : {}
+  const step = name === 'step' && burstOrStep !== undefined ? { step: burstOrStep } : {}
   return { ...rule, tag, limit, quota: { ...rule.quota, rate, period, burst, ...step } }
 }

@@ -12,7 +12,7 @@ local function overridden(number, family, mark, tag, first, second, third)
   if not at or mark == ABSENT then
     return mark, tag, first, second, third
   end
-  local ends_at, mode, own_tag, rate, period, own, written =
+  local ends_at, mode, own_tag, rate, period, burst_or_step, written =
     string.match(settings, '^(%d*),(%-?%d*),(%w*),(%d*),(%d*),(%d*),(%d*,%d*)', at + 1)
   if not ends_at or ends_at ~= '' and ends_at + 0 <= now then
     return mark, tag, first, second, third
@@ -20,7 +20,7 @@ local function overridden(number, family, mark, tag, first, second, third)
   if rate ~= '' then
     tag, first = own_tag, rate + 0
     second = period ~= '' and period + 0 or second
-    third = own ~= '' and own + 0 or third
+    third = burst_or_step ~= '' and burst_or_step + 0 or third
   end
   if mode ~= '' and mark ~= STAYS_SHADOW then
     mark = mode == '1' and ENFORCE or mode == '0' and SHADOW or ABSENT

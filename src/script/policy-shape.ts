@@ -6,8 +6,8 @@ import type { Script } from '../store/store.ts'
 
 /** Everything that the text of the scripts depends on. */
 export interface PolicyShape {
-  slots: readonly Slot[]
-  /** The number of identities that the slots count for. */
+  entries: readonly RuleEntry[]
+  /** The number of identities that the rules count for. */
   identities: number
   /** The plans of the config, the default plan first. */
   plans: readonly string[]
@@ -17,8 +17,8 @@ export interface PolicyShape {
   leases?: boolean
 }
 
-/** A rule with its numbers for each plan. */
-export interface Slot {
+/** A rule of a policy, with its numbers for each plan. */
+export interface RuleEntry {
   algorithm: AlgorithmName
   /** Number of its identity, from 0. Rules of one identity share one state. */
   identity: number
@@ -34,7 +34,7 @@ export interface Slot {
    * Set if the rule has a key of its own, for its log or its holders. `whole`: the value is read with the states. `parts`: the value
    * is long, and separate commands read only the needed part.
    */
-  own?: 'whole' | 'parts'
+  ownKeyRead?: 'whole' | 'parts'
   /** Whether everything is stored under its own key, without a record in the state of its identity. */
   isApart: boolean
   /** The numbers for each plan. The first are those of callers without a plan. */
@@ -59,6 +59,6 @@ export interface PolicyScripts {
 export type ScriptsOf = (shape: PolicyShape) => PolicyScripts
 
 export interface Policy extends PolicyShape, PolicyScripts {
-  /** Index of a rule's slot. @throws Error for a rule of another policy */
-  slotOf(rule: Rule): number
+  /** The index of a rule's entry. @throws Error for a rule of another policy */
+  entryOf(rule: Rule): number
 }

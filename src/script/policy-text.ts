@@ -9,6 +9,7 @@
  *     the usual end       all rules spend, and the states have the expected layout: one call reads each state, one call writes it
  *     any other           some rules do not spend, or a state has other records
  */
+import { chunked } from '../chunked.ts'
 import { ABSENT, CONSTANTS, ENFORCE } from './constants.ts'
 import { LEASE_DIVISOR } from './lease.ts'
 import { OVERRIDES, POINTER, PRELUDE, SUBJECT } from './lua.generated.ts'
@@ -16,7 +17,6 @@ import { Locals, literal, nameInLiteral, replaceWords } from './lua-text.ts'
 import type { PolicyShape, Variant } from './policy-shape.ts'
 import {
   assignment,
-  chunked,
   createRuleText,
   hasVariableNumbers,
   isNumber,
@@ -49,13 +49,13 @@ class PolicyText {
 
   constructor(policy: PolicyShape) {
     this.#policy = policy
-    const sizes = Map.groupBy(policy.slots, ({ identity }) => identity)
-    this.#rules = policy.slots.map((slot, i) =>
-      createRuleText(slot, i + 1, sizes.get(slot.identity)!.length, this.#locals),
+    const sizes = Map.groupBy(policy.entries, ({ identity }) => identity)
+    this.#rules = policy.entries.map((entry, i) =>
+      createRuleText(entry, i + 1, sizes.get(entry.identity)!.length, this.#locals),
     )
     this.#identities = Array.from({ length: policy.identities }, (_, i) => ({
       rules: this.#rules.filter(({ identity }) => identity === i),
-      isPresent: this.#locals.of(`asked_${i + 1}`),
+      isPresent: this.#locals.of(`present_${i + 1}`),
       key: this.#locals.of(`key_${i + 1}`),
       state: this.#locals.of(`state_${i + 1}`),
       fits: this.#locals.of(`fits_${i + 1}`),
@@ -73,15 +73,15 @@ class PolicyText {
       ),
       this.#fetchValues(hasSubject && `if subject == 'pointer' then\n${POINTER}end\n`),
       hasSubject ? `plan = ''\n${SUBJECT}` : "plan = ARGV[4] or ''\n",
-      this.#applyPlan(hasSubject ? "subject ~= '' and not is_bad" : undefined),
+      this.#applyPlan(hasSubject ? "subject ~= '' and not is_unknown" : undefined),
       hasSubject ? this.#skipRulesOnRequests() : '',
-      this.#applyOverrides(hasSubject ? 'settings and not is_bad' : 'settings', true),
+      this.#applyOverrides(hasSubject ? 'settings and not is_unknown' : 'settings', true),
       'admitted = true\n',
       ...this.#identities.map(identity => readState(identity, checkRule)),
       this.#endDecision(),
     ]
     const names = ['verb', 'plan', 'values', 'admitted', 'place', 'reply', 'changes', 'settings']
-    const ofSubject = hasSubject ? ['subject', 'is_bad', 'is_blocked', 'consumer'] : []
+    const ofSubject = hasSubject ? ['subject', 'is_unknown', 'is_blocked', 'consumer'] : []
     const ofLease = leases ? ['grant'] : []
     return this.#assembleScript([...names, ...ofSubject, ...ofLease], "local now = ARGV[5] or ''\n", body)
   }
@@ -173,7 +173,7 @@ class PolicyText {
   #locateKeys(records: string | false): string {
     const next = (name: string) => `place = place + 1\n${this.#locals.of(name)} = place\n`
     const where = (mark: string, text: string) => `if ${mark} ~= ${ABSENT} then\n${text}end\n`
-    const long = this.#rules.filter(({ own }) => own === 'parts')
+    const long = this.#rules.filter(({ ownKeyRead }) => ownKeyRead === 'parts')
     return [
       `place = ${records || 0}\n`,
       ...this.#identities.map(({ rules, isPresent }, i) =>
@@ -181,7 +181,7 @@ class PolicyText {
           isPresent,
           next(`key_${i + 1}`) +
             rules
-              .filter(({ own }) => own === 'whole')
+              .filter(({ ownKeyRead }) => ownKeyRead === 'whole')
               .map(({ of, ruleNumber }) => where(of('mark'), next(`own_key_${ruleNumber}`)))
               .join(''),
         ),
@@ -192,7 +192,7 @@ class PolicyText {
   }
 
   #fetchValues(before: string | false): string {
-    const hasLong = this.#rules.some(({ own }) => own === 'parts')
+    const hasLong = this.#rules.some(({ ownKeyRead }) => ownKeyRead === 'parts')
     const keys = hasLong ? `unpack(KEYS, 1, ${this.#locals.of('whole')})` : 'unpack(KEYS)'
     return `${before || ''}values = redis.call('MGET', ${keys})\n`
   }
@@ -244,7 +244,7 @@ class PolicyText {
         part.map(() => String(ABSENT)),
       ),
     )
-    return `if is_bad or is_blocked then\n${none.join('')}end\n`
+    return `if is_unknown or is_blocked then\n${none.join('')}end\n`
   }
 
   /** @param isDecision whether overrides also set the mode. A refund gives units back whatever the mode is now */
@@ -280,10 +280,10 @@ class PolicyText {
         .map(({ of }) => `(${of('retry_after')} or 0) == 0`)
       return `(not ${key} or ${[fits, ...spent, ...guesses].join(' and ')})`
     })
-    const isKnown = hasSubject ? ['not is_bad'] : []
+    const isKnown = hasSubject ? ['not is_unknown'] : []
     const standing = this.#rules.map(readStanding).join('')
     const anySpent = (rule: RuleText) =>
-      `${rule.of('retry_after')} == 0 and ${rule.of('cost')} > 0${rule.isGuess ? ' and is_bad' : ''}`
+      `${rule.of('retry_after')} == 0 and ${rule.of('cost')} > 0${rule.isGuess ? ' and is_unknown' : ''}`
     const any = { isSpent: anySpent, spend: (rule: RuleText) => rule.section('spend') }
     // Each end returns. With `elseif`, the first end would jump over all others, and Lua limits the length of jumps.
     return [
@@ -325,7 +325,7 @@ class PolicyText {
       ),
     )
     return [
-      `if verb ~= 'decide'${this.#policy.hasSubject ? ' and not is_bad' : ''} then\n`,
+      `if verb ~= 'decide'${this.#policy.hasSubject ? ' and not is_unknown' : ''} then\n`,
       'grant = verb + 0\n',
       ...bounds,
       'grant = grant < 1 and 1 or grant - grant % 1\n',
@@ -346,7 +346,7 @@ class PolicyText {
       const standing = [`${of('remaining')} or 0`, `${of('reset_after')} or 0`]
       return [...retryAfter, ...standing, ...(isQueue ? [`${of('delay')} or 0`] : [])].join(', ')
     })
-    const known = hasSubject ? 'not admitted and 0 or is_bad and -1 or 1' : 'admitted and 1 or 0'
+    const known = hasSubject ? 'not admitted and 0 or is_unknown and -1 or 1' : 'admitted and 1 or 0'
     const status = admitted === 2 ? '2' : known
     const plan = hasSubject ? "consumer and plan .. ' ' .. consumer or plan" : 'plan'
     const values = [status, plan, 'now', ...rows]
@@ -368,14 +368,14 @@ ${hasGrant ? 'reply[#reply + 1] = grant\n' : ''}do return reply end
  * The most bytes of an `if` with all its `elseif`. Each branch jumps to the end of the chain: over about 35,000 instructions at this
  * length, and Lua can jump over at most 131,071.
  */
-const LONGEST_CHAIN = 200_000
+const MAX_CHAIN_LENGTH = 200_000
 
 /** Splits branches that exclude each other into as few `if … elseif` chains as possible. */
 function splitIntoChains(branches: readonly string[]): string[][] {
   const chains: string[][] = []
   let length = Number.POSITIVE_INFINITY
   for (const branch of branches) {
-    if (length + branch.length > LONGEST_CHAIN) {
+    if (length + branch.length > MAX_CHAIN_LENGTH) {
       chains.push([])
       length = 0
     }

@@ -4,8 +4,8 @@
  * arrive. In addition there are the scripts of the probe, of resets, and a small one of src/ops. A deployment with other rules adds
  * its own.
  */
-import type { GatewayRule, LimitRule, Rule } from '../config/compile-rule.ts'
-import type { Policy, PolicyShape, ScriptsOf, Slot } from './policy-shape.ts'
+import { countsInFlight, type GatewayRule, type LimitRule, type Rule } from '../config/compile-rule.ts'
+import type { Policy, PolicyShape, RuleEntry, ScriptsOf } from './policy-shape.ts'
 
 /** A rule and its identity. Rules with the same identity text share their state. */
 export interface PolicyRule {
@@ -25,17 +25,17 @@ export function createPolicy(
 ): Policy {
   const identities = [...new Set(rules.map(({ identity }) => identity))]
   const places = new Map<string, number>()
-  const slots: Slot[] = []
+  const entries: RuleEntry[] = []
   for (const { rule, identity } of rules) {
-    // The entries of one rule for several plans have the same name, and become variants of one slot.
+    // A rule with numbers for several plans comes once for each of them, with the same name. These become variants of one entry.
     const name = `${rule.name} ${identity}`
-    const at = places.get(name) ?? slots.length
+    const at = places.get(name) ?? entries.length
     places.set(name, at)
-    const slot = createSlot(rule, identities.indexOf(identity))
-    const before = slots[at]
-    slots[at] = before ? mergeSlots(before, slot) : slot
+    const entry = createEntry(rule, identities.indexOf(identity))
+    const earlier = entries[at]
+    entries[at] = earlier ? mergeEntries(earlier, entry) : entry
   }
-  const shape = { slots, identities: identities.length, plans, hasSubject }
+  const shape = { entries, identities: identities.length, plans, hasSubject }
   const leases = rules.some(({ rule }) => rule.lease)
   return withScripts({ ...shape, ...(leases && { leases }) }, scriptsOf)
 }
@@ -59,11 +59,11 @@ export function createLimitPolicy(rules: readonly LimitRule[], scriptsOf: Script
 }
 
 function withScripts(shape: PolicyShape, scriptsOf: ScriptsOf): Policy {
-  const places = new Map(shape.slots.flatMap(({ variants }, i) => variants.map(({ tag }) => [tag, i])))
+  const places = new Map(shape.entries.flatMap(({ variants }, i) => variants.map(({ tag }) => [tag, i])))
   const scripts = scriptsOf(shape)
   return {
     ...shape,
-    slotOf(rule) {
+    entryOf(rule) {
       const place = places.get(rule.tag)
       if (place === undefined) throw new Error(`The rule ${rule.name} is not in this policy.`)
       return place
@@ -77,7 +77,7 @@ function withScripts(shape: PolicyShape, scriptsOf: ScriptsOf): Policy {
   }
 }
 
-function createSlot(rule: Rule, identity: number): Slot {
+function createEntry(rule: Rule, identity: number): RuleEntry {
   const { state, isQueue = false } = rule.counting
   const { plans } = rule.match
   return {
@@ -88,15 +88,19 @@ function createSlot(rule: Rule, identity: number): Slot {
     isGuess: rule.on === 'auth-failure',
     isQueue,
     ...(rule.calendar && { argument: 'ends' }),
-    ...(state === 'held' && { argument: 'holding', own: 'whole' }),
-    ...(state === 'log' && { own: hasLongLog(rule) ? 'parts' : 'whole' }),
-    isApart: state === 'held',
+    ...(countsInFlight(rule) && { argument: 'holding', ownKeyRead: 'whole' }),
+    ...(state === 'log' && { ownKeyRead: hasLongLog(rule) ? 'parts' : 'whole' }),
+    isApart: countsInFlight(rule),
     variants: [{ ...(plans && { plans }), tag: rule.tag, quota: rule.quota }],
   }
 }
 
-function mergeSlots(slot: Slot, { variants, own }: Slot): Slot {
-  return { ...slot, ...(own === 'parts' && { own }), variants: [...slot.variants, ...variants] }
+function mergeEntries(entry: RuleEntry, { variants, ownKeyRead }: RuleEntry): RuleEntry {
+  return {
+    ...entry,
+    ...(ownKeyRead === 'parts' && { ownKeyRead }),
+    variants: [...entry.variants, ...variants],
+  }
 }
 
 const hasLongLog = ({ quota }: Rule) => quota.burst > MAX_SHORT_LOG

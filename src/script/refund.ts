@@ -49,10 +49,10 @@ export interface ChangeResult {
 
 /** Encodes a refund as a call of the script. */
 export function encodeRefund({ policy, rules, spentAt, consumerKey, plan, now }: Refund): ScriptCall {
-  const { bySlot, keys, marks, ruleArguments } = placeRules(policy, rules)
+  const { byEntry, keys, marks, ruleArguments } = placeRules(policy, rules)
   const of = consumerKey === undefined ? '' : 'consumer'
   const args = [String(spentAt), marks, of, plan ?? '', formatTime(now), ...ruleArguments]
-  for (const refunded of bySlot) args.push(String(refunded?.units ?? 0), String(refunded?.spent ?? 0))
+  for (const refunded of byEntry) args.push(String(refunded?.units ?? 0), String(refunded?.spent ?? 0))
   const records = consumerKey === undefined ? [] : [consumerKey]
   return { script: policy.refund, keys: [...records, ...keys], args }
 }
@@ -68,11 +68,11 @@ export function decodeRefund(reply: unknown, { policy, rules }: Refund): ChangeR
   const [at, ...rest] = reply as unknown[]
   if (!isField(at) || at < 0) throw invalidReply('no time')
   const fields = checkFields(rest)
-  const expected = policy.slots.length * FIELDS
+  const expected = policy.entries.length * FIELDS
   if (fields.length !== expected)
-    throw invalidReply(`${fields.length} fields for ${policy.slots.length} rules`)
+    throw invalidReply(`${fields.length} fields for ${policy.entries.length} rules`)
   const verdicts = rules.map(({ rule, mode }): Verdict => {
-    const row = policy.slotOf(rule) * FIELDS
+    const row = policy.entryOf(rule) * FIELDS
     const [remaining = 0, resetAfter = 0] = fields.slice(row, row + FIELDS)
     checkStanding(remaining, resetAfter, 0)
     return { rule, mode, allowed: true, remaining, resetAfter, retryAfter: 0, delay: 0 }

@@ -2,9 +2,9 @@
 import { LUA } from '../algorithms/lua.generated.ts'
 import type { AlgorithmLua, WireNumber } from '../algorithms/lua.ts'
 import { expandMacros, type Locals, literal, replaceWords } from './lua-text.ts'
-import type { Slot, Variant } from './policy-shape.ts'
+import type { RuleEntry, Variant } from './policy-shape.ts'
 
-export interface RuleText extends Slot {
+export interface RuleText extends RuleEntry {
   lua: AlgorithmLua
   /** The number of the rule in its policy, from 1. */
   ruleNumber: number
@@ -22,7 +22,7 @@ export interface RuleText extends Slot {
 }
 
 /** An identity with more rules than this has the numbers of its records in locals of the whole script, which can spill into a table. */
-const MOST_BLOCK_LOCALS = 10
+const MAX_BLOCK_LOCALS = 10
 
 /**
  * Creates the text of a rule.
@@ -30,28 +30,28 @@ const MOST_BLOCK_LOCALS = 10
  * @param rulesOfIdentity how many rules its identity has
  */
 export function createRuleText(
-  slot: Slot,
+  entry: RuleEntry,
   ruleNumber: number,
   rulesOfIdentity: number,
   locals: Locals,
 ): RuleText {
   const of = (name: string) => locals.of(`${name}_${ruleNumber}`)
-  const { variants } = slot
-  const lua = findLua(slot)
+  const { variants } = entry
+  const lua = findLua(entry)
   const constants = new Map<string, string>()
   for (const name of lua.numbers) {
-    if (isNumber(name) && !hasVariableNumbers(slot))
+    if (isNumber(name) && !hasVariableNumbers(entry))
       constants.set(name, literal(numberOf(variants[0]!, name)))
   }
   const ownWords = new Set([...lua.keeps, ...lua.numbers, ...OWN_WORDS])
-  const isBlockLocal = rulesOfIdentity <= MOST_BLOCK_LOCALS
+  const isBlockLocal = rulesOfIdentity <= MAX_BLOCK_LOCALS
   const idleAt = isBlockLocal ? `idle_at_${ruleNumber}` : of('idle_at')
   const count = isBlockLocal ? `n_${ruleNumber}` : of('n')
   const replaced = new Map([...constants, ['idle_at', idleAt], ['n', count]])
   const wordFor = (word: string) => replaced.get(word) ?? (ownWords.has(word) ? of(word) : undefined)
-  const hasEnds = slot.argument === 'ends'
+  const hasEnds = entry.argument === 'ends'
   return {
-    ...slot,
+    ...entry,
     lua,
     ruleNumber,
     of,
@@ -60,7 +60,7 @@ export function createRuleText(
     isBlockLocal,
 
     get tag() {
-      return hasVariableNumbers(slot) ? of('tag') : literal(variants[0]!.tag)
+      return hasVariableNumbers(entry) ? of('tag') : literal(variants[0]!.tag)
     },
     section(name) {
       const text = lua[name].replace(/--@ if ends\n([\s\S]*?)--@ end\n/g, hasEnds ? '$1' : '')
@@ -88,22 +88,18 @@ export function numberOf({ quota }: Variant, name: Constant): number {
   return name === 'limit' ? quota.burst : quota[name]!
 }
 
-function findLua({ algorithm }: Slot): AlgorithmLua {
+function findLua({ algorithm }: RuleEntry): AlgorithmLua {
   const lua = LUA[algorithm]
   if (!lua) throw new Error(`The algorithm ${algorithm} has no Lua body.`)
   return lua
 }
 
 /** Whether the numbers of the rule depend on the caller: by plan or by override. */
-export const hasVariableNumbers = ({ variants, takesOverrides }: Slot) =>
+export const hasVariableNumbers = ({ variants, takesOverrides }: RuleEntry) =>
   takesOverrides || variants.length > 1
 
 /** Whether the state usually has a record of the rule. Rules on bad credentials rarely spend, so most states have none of theirs. */
-export const isExpectedInState = ({ isGuess, isApart }: Slot) => !isGuess && !isApart
+export const isExpectedInState = ({ isGuess, isApart }: RuleEntry) => !isGuess && !isApart
 
 export const assignment = (names: readonly string[], values: readonly string[]) =>
   `${names.join(', ')} = ${values.join(', ')}\n`
-
-export function chunked<T>(list: readonly T[], size: number): T[][] {
-  return Array.from({ length: Math.ceil(list.length / size) }, (_, i) => list.slice(i * size, (i + 1) * size))
-}

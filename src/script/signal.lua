@@ -26,8 +26,8 @@
 --   <open>;<its sums>;<closed>;<its sums>;<its mean>;<reporters>;<window of the state>;<state>|<mean> <µs> <stale after µs> <reporters>
 --
 -- Parts that cannot be parsed count as missing.
-local KEPT_SECONDS, MOST_BYTES, MOST_NUMBER = 3600, 2048, 4503599627370496
-local MOST_REPORTERS, MORE_REPORTERS, FEW_REPORTERS, MEAN_EVERY = 1000, 100, 20, 200000
+local KEPT_SECONDS, MAX_BYTES, MAX_NUMBER = 3600, 2048, 4503599627370496
+local MAX_REPORTERS, MORE_REPORTERS, FEW_REPORTERS, MEAN_EVERY = 1000, 100, 20, 200000
 
 local function integer(number)
   return string.format('%.0f', number)
@@ -37,7 +37,7 @@ end
 local function integers(text, count)
   local numbers = {}
   for digits in string.gmatch(text or '', '%d+') do
-    if digits + 0 > MOST_NUMBER then
+    if digits + 0 > MAX_NUMBER then
       return nil
     end
     numbers[#numbers + 1] = digits + 0
@@ -55,11 +55,11 @@ end
 
 -- MGET and not GET, because MGET treats a key of another type as missing.
 local text = redis.call('MGET', KEYS[1])[1] or ''
-local windows, pushes = string.match(#text < MOST_BYTES and text or '', '^([^|]*)|([^|]*)$')
+local windows, pushes = string.match(#text < MAX_BYTES and text or '', '^([^|]*)|([^|]*)$')
 local pushed = integers(pushes, 4)
 -- The mean stays fresh if the clock was set back a little, for example by a failover.
 local is_fresh = pushed and math.abs(now - pushed[2]) < pushed[3]
-if not is_fresh or pushed[1] > 1000 or pushed[4] > MOST_REPORTERS then
+if not is_fresh or pushed[1] > 1000 or pushed[4] > MAX_REPORTERS then
   pushed = nil
 end
 
@@ -75,7 +75,7 @@ if ARGV[1] == 'push' then
   -- changes the mean, so it is computed five times a second. Meanwhile there can be a few reporters above the maximum.
   local size = redis.call('HLEN', KEYS[2])
   local is_recent = pushed and pushed[2] <= now and now - pushed[2] < MEAN_EVERY
-  if is_recent and size > FEW_REPORTERS and size <= MOST_REPORTERS + MORE_REPORTERS then
+  if is_recent and size > FEW_REPORTERS and size <= MAX_REPORTERS + MORE_REPORTERS then
     return { now, pushed[1], pushed[4] }
   end
   local match = string.match
@@ -89,7 +89,7 @@ if ARGV[1] == 'push' then
       gone[#gone + 1], all[i + 1] = all[i], false
     end
   end
-  if fresh > MOST_REPORTERS then
+  if fresh > MAX_REPORTERS then
     local kept = {}
     for i = 1, #all, 2 do
       if all[i + 1] then
@@ -100,10 +100,10 @@ if ARGV[1] == 'push' then
     table.sort(kept, function(one, other)
       return one.at < other.at
     end)
-    for i = 1, fresh - MOST_REPORTERS do
+    for i = 1, fresh - MAX_REPORTERS do
       gone[#gone + 1], total = kept[i].name, total - kept[i].value
     end
-    fresh = MOST_REPORTERS
+    fresh = MAX_REPORTERS
   end
   for first = 1, #gone, 1000 do
     redis.call('HDEL', KEYS[2], unpack(gone, first, math.min(first + 999, #gone)))
@@ -125,7 +125,7 @@ closed, mean = math.max(-1, closed or -1), math.max(-1, mean or -1)
 local sums, last = integers(open_sums, count), integers(closed_sums, count)
 -- After the clock was set back, the windows and the state can belong to the future. Then they start anew.
 local is_back = open > current
-if not sums or not last or is_back or closed >= open or mean > 1000 or reporters > MOST_REPORTERS then
+if not sums or not last or is_back or closed >= open or mean > 1000 or reporters > MAX_REPORTERS then
   open, closed, mean, reporters = current, -1, -1, 0
   sums, last = {}, {}
   for i = 1, count do
@@ -144,7 +144,7 @@ if current > open then
   mean, reporters = pushed and pushed[1] or -1, pushed and pushed[4] or 0
 end
 for i = 1, count do
-  sums[i] = math.min((sums[i] or 0) + ARGV[4 + i], MOST_NUMBER)
+  sums[i] = math.min((sums[i] or 0) + ARGV[4 + i], MAX_NUMBER)
 end
 local sent_at = ARGV[5 + count]
 if sent_at and sent_at + 0 > state_at and sent_at + 0 < current then

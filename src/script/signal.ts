@@ -54,10 +54,10 @@ export interface SignalPush {
 }
 
 /** The most sums of one signal. */
-export const MOST_SUMS = 16
+export const MAX_SUMS = 16
 
 /** The largest value of a sum. Up to this value doubles are exact. */
-export const MOST_SUM = 2 ** 52
+export const MAX_SUM = 2 ** 52
 
 /** The text of a state. The script stores it between semicolons. */
 const STATE = /^[0-9A-Za-z .-]{0,100}$/
@@ -73,9 +73,9 @@ export function encodeReport(
   script: Script,
   { signal, windowMs, sums, state, now }: SignalReport,
 ): ScriptCall {
-  const isSum = (sum: number) => Number.isInteger(sum) && sum >= 0 && sum <= MOST_SUM
-  if (sums.length === 0 || sums.length > MOST_SUMS || !sums.every(isSum)) {
-    throw new TypeError(`A report must have 1 to ${MOST_SUMS} sums: integers from 0 to 2^52.`)
+  const isSum = (sum: number) => Number.isInteger(sum) && sum >= 0 && sum <= MAX_SUM
+  if (sums.length === 0 || sums.length > MAX_SUMS || !sums.every(isSum)) {
+    throw new TypeError(`A report must have 1 to ${MAX_SUMS} sums: integers from 0 to 2^52.`)
   }
   if (!isDuration(windowMs)) throw new TypeError('A window must be a whole number of ms.')
   if (state && !isStateText(state.text)) {

@@ -1,6 +1,7 @@
 /** The Lua text that reads and writes the state of an identity. prelude.lua describes the format. */
+import { chunked } from '../chunked.ts'
 import { ABSENT } from './constants.ts'
-import { chunked, isExpectedInState, type RuleText } from './rule-text.ts'
+import { isExpectedInState, type RuleText } from './rule-text.ts'
 
 /** The rules that share one state, and the names of its locals in the Lua text. */
 export interface Identity {
@@ -210,8 +211,8 @@ const lifetime = (idleAt: string) =>
 const setex = (key: string, bytes: string) =>
   `redis.call('SETEX', ${key}, ${lifetime('idle_at')}, ${bytes})\n`
 
-function writeOwnKey({ own, of, idleAt }: RuleText): string {
-  if (!own) return ''
+function writeOwnKey({ ownKeyRead, of, idleAt }: RuleText): string {
+  if (!ownKeyRead) return ''
   const key = `KEYS[${of('own_key')}]`
   return `
 if ${of('own_offset')} then

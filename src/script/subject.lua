@@ -16,7 +16,7 @@
 if subject == '' then
   plan = ARGV[4] or ''
 elseif subject == 'failed' then
-  is_bad = true
+  is_unknown = true
 else
   settings = values[1]
   local own_plan
@@ -40,6 +40,6 @@ else
     end
     plan = own_plan
   else
-    is_bad = true
+    is_unknown = true
   end
 end

@@ -38,7 +38,7 @@ export function encodeSync(script: Script, messages: readonly Message[], now?: n
       ...messages.flatMap(({ holding, ttl, want }) => [
         formatHolding(holding),
         String(ttl),
-        want ? `${want.units} ${want.limit} ${want.leastHolders}` : '',
+        want ? `${want.units} ${want.limit} ${want.minHolders}` : '',
       ]),
     ],
   }

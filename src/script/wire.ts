@@ -8,10 +8,10 @@ import type { Policy } from './policy-shape.ts'
 /** A rule in one call. */
 type CallRule = Pick<BoundRule, 'rule' | 'key' | 'ownKey' | 'ends' | 'holding' | 'mode' | 'staysShadow'>
 
-/** The rules of one call, in the slots of the policy. */
+/** The rules of one call, in the order of the policy's entries. */
 export interface PlacedRules<T extends CallRule> {
-  /** The rule of each slot; undefined if it is not part of the call. */
-  bySlot: readonly (T | undefined)[]
+  /** The rule of each entry; undefined if it is not part of the call. */
+  byEntry: readonly (T | undefined)[]
   /** The keys after the records of the caller: each state with the keys of its rules, then the long logs. */
   keys: string[]
   /** ARGV[2] (decide.ts). */
@@ -21,7 +21,7 @@ export interface PlacedRules<T extends CallRule> {
 }
 
 /**
- * Puts the rules of a call into the slots of the policy.
+ * Puts the rules of a call in the order of the policy's entries.
  * @param applies a rule that does not apply is marked as absent, but the state of its identity is read
  * @throws Error if two rules have the same identity in the policy and different keys, or the other way round
  */
@@ -30,12 +30,12 @@ export function placeRules<T extends CallRule>(
   rules: readonly T[],
   applies: (rule: T) => boolean = () => true,
 ): PlacedRules<T> {
-  const { slots } = policy
-  const bySlot = new Array<T | undefined>(slots.length)
+  const { entries } = policy
+  const byEntry = new Array<T | undefined>(entries.length)
   for (const rule of rules) {
-    // If a rule is there once for each plan, the one that applies takes the slot.
-    const slot = policy.slotOf(rule.rule)
-    if (!bySlot[slot] || applies(rule)) bySlot[slot] = rule
+    // A rule with numbers for several plans is there once for each of them. The one that applies is used.
+    const index = policy.entryOf(rule.rule)
+    if (!byEntry[index] || applies(rule)) byEntry[index] = rule
   }
 
   const keys: string[] = []
@@ -43,17 +43,17 @@ export function placeRules<T extends CallRule>(
   const ruleArguments: string[] = []
   const seen = new Set<string>()
   let marks = ''
-  for (const ownSlots of slotsByIdentity(policy)) {
+  for (const indexes of entriesByIdentity(policy)) {
     let key: string | undefined
     let own = ''
     const ownKeys: string[] = []
-    for (const i of ownSlots) {
-      const rule = bySlot[i]
+    for (const i of indexes) {
+      const rule = byEntry[i]
       own += rule && applies(rule) ? markOf(rule) : MARKS.absent
       if (!rule) continue
       if (key !== undefined && key !== rule.key) throw new Error('Rules of one identity have several keys.')
       key = rule.key
-      if (slots[i]!.own === 'whole') ownKeys.push(rule.ownKey!)
+      if (entries[i]!.ownKeyRead === 'whole') ownKeys.push(rule.ownKey!)
     }
     marks += key === undefined ? MARKS.absent : MARKS.present
     marks += own
@@ -62,27 +62,27 @@ export function placeRules<T extends CallRule>(
     seen.add(key)
     keys.push(key, ...ownKeys)
   }
-  slots.forEach(({ own, argument }, i) => {
-    const rule = bySlot[i]
-    if (own === 'parts' && rule) longLogs.push(rule.ownKey!)
+  entries.forEach(({ ownKeyRead, argument }, i) => {
+    const rule = byEntry[i]
+    if (ownKeyRead === 'parts' && rule) longLogs.push(rule.ownKey!)
     if (argument === 'ends') ruleArguments.push(rule?.ends?.join(' ') ?? '')
     if (argument === 'holding') ruleArguments.push(formatHolding(rule?.holding))
   })
-  return { bySlot, keys: [...keys, ...longLogs], marks, ruleArguments }
+  return { byEntry, keys: [...keys, ...longLogs], marks, ruleArguments }
 }
 
-/** The slots of each identity, by policy. Computed once. */
-const slotsOfPolicies = new WeakMap<Policy, number[][]>()
+/** The results of entriesByIdentity, which are computed once for each policy. */
+const entriesOfPolicies = new WeakMap<Policy, number[][]>()
 
-/** The slots of each identity. */
-function slotsByIdentity(policy: Policy): number[][] {
-  let byIdentity = slotsOfPolicies.get(policy)
+/** For each identity the indexes of its entries. */
+function entriesByIdentity(policy: Policy): number[][] {
+  let byIdentity = entriesOfPolicies.get(policy)
   if (!byIdentity) {
-    const { slots, identities } = policy
+    const { entries, identities } = policy
     byIdentity = Array.from({ length: identities }, (_, identity) =>
-      slots.flatMap((slot, i) => (slot.identity === identity ? [i] : [])),
+      entries.flatMap((entry, i) => (entry.identity === identity ? [i] : [])),
     )
-    slotsOfPolicies.set(policy, byIdentity)
+    entriesOfPolicies.set(policy, byIdentity)
   }
   return byIdentity
 }

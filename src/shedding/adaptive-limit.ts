@@ -18,7 +18,7 @@ export interface EndedRequest {
   inFlight: number
 }
 
-export interface AdaptiveLimitOfOrigin {
+export interface AdaptiveLimit {
   limit(): number
   observe(request: EndedRequest): void
   /** Call this when the limit has refused a request. */
@@ -41,7 +41,7 @@ const SUMS = 5
 export function createAdaptiveLimit(
   { method, ...settings }: Adaptive,
   boardOptions: Pick<SignalBoardOptions<never>, 'now' | 'script' | 'reportAt'>,
-): AdaptiveLimitOfOrigin {
+): AdaptiveLimit {
   const controller = adaptiveController(settings, METHODS[method])
   const board = createSignalBoard({
     ...{ name: 'adaptive-limit', windowMs: WINDOW_MS, sums: SUMS, controller },

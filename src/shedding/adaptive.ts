@@ -25,13 +25,7 @@ export interface AdaptiveSettings {
   readonly tolerance: number
 }
 
-/**
- * From 20, the limit needs about four seconds of full load to reach 100. The minimum is 4, because a limit of one or
- * two leaves no room to see how latency follows it.
- */
-export const ADAPTIVE_DEFAULTS: AdaptiveSettings = { min: 4, max: 1000, initial: 20, tolerance: 2 }
-
-export interface AdaptiveLimit extends Baseline {
+export interface AdaptiveLimitState extends Baseline {
   /** With a fraction, so that slow growth is not lost. The whole part is enforced. */
   readonly limit: number
   /** The usual share of failures. */
@@ -82,9 +76,9 @@ const CERTAIN_SAMPLES = 200
  * belongs to.
  */
 export function adaptiveController(
-  { min, max, initial, tolerance }: AdaptiveSettings = ADAPTIVE_DEFAULTS,
+  { min, max, initial, tolerance }: AdaptiveSettings,
   method: AdaptiveMethod = gradient,
-): Controller<AdaptiveLimit> {
+): Controller<AdaptiveLimitState> {
   const clamp = (limit: number) => roundForStore(Math.min(Math.max(min, limit), max))
   return {
     initial: { limit: clamp(initial), usualFailures: 0, ...NO_BASELINE },

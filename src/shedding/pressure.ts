@@ -38,11 +38,6 @@ const TRANSPORT_MS = 2000
 export const fullMsWithin = (withinMs: number, quietMs: number) =>
   Math.max(quietMs + 1, withinMs - TRANSPORT_MS)
 
-export const PRESSURE_DEFAULTS: PressureSettings = {
-  ...{ high: 0.9, low: 0.7, quietMs: 28_000 },
-  fullMs: fullMsWithin(120_000, 28_000),
-}
-
 export interface Pressure {
   /** From 0 to `fullMs`. */
   readonly pressureMs: number
@@ -72,7 +67,7 @@ const SLACK_MS = 6000
 const slackOf = ({ quietMs }: PressureSettings) => Math.min(SLACK_MS, quietMs)
 
 /** Creates the controller of the pressure. Sums: the signal in thousandths, and the number of samples. */
-export function pressureController(settings: PressureSettings = PRESSURE_DEFAULTS): Controller<Pressure> {
+export function pressureController(settings: PressureSettings): Controller<Pressure> {
   const { high, low, fullMs } = settings
   const clamp = (pressureMs: number) => Math.min(Math.max(0, pressureMs), fullMs)
   const follow = (pressureMs: number, before: number) =>
@@ -120,7 +115,7 @@ export function meanUtilization(window: SignalWindow): number | undefined {
 export function shedShares(
   appliedMs: number,
   classes: number,
-  { quietMs, fullMs }: PressureSettings = PRESSURE_DEFAULTS,
+  { quietMs, fullMs }: PressureSettings,
 ): number[] {
   // If both times are equal, everything is refused at once.
   const level = appliedMs >= fullMs ? 1 : Math.max(0, (appliedMs - quietMs) / (fullMs - quietMs))
@@ -148,7 +143,7 @@ export function estimateWaitMs(
   { pressureMs, episode }: Pressure,
   callerKey: string,
   { classPlace, classes }: { classPlace: number; classes: number },
-  settings: PressureSettings = PRESSURE_DEFAULTS,
+  settings: PressureSettings,
 ): number {
   const { quietMs, fullMs } = settings
   const admittedAt = quietMs + ((fullMs - quietMs) * (classPlace + placeOf(callerKey, episode))) / classes

@@ -13,7 +13,7 @@ import {
   decodeReport,
   encodeReport,
   isStateText,
-  MOST_SUM,
+  MAX_SUM,
   type PushedMean,
   type SignalSnapshot,
 } from '../script/signal.ts'
@@ -38,17 +38,18 @@ export interface SignalReporter {
   /** Whether reports have had no reply for a window. */
   isUnanswered(): boolean
   /** Call this when a trip starts that reports. */
-  startReport(): SignalReport
+  startReport(): ReportCall
 }
 
-export interface SignalReport {
+/** One report of a board: a call for a trip, and what to do with its reply. */
+export interface ReportCall {
   call: ScriptCall
   /**
    * Applies the reply.
    *
    * @throws GatewayError ERR_STORE_REPLY_INVALID; the board stays as it was
    */
-  learn(reply: unknown): void
+  applyReply(reply: unknown): void
 }
 
 /** The board of one signal. Plain data, so it may outlive the requests that update it. */
@@ -92,7 +93,7 @@ export function createSignalBoard<State>({
   /** Sums since the state last moved. */
   let sinceMove = [...zeros]
 
-  let known: WindowState<State> = { window: -1, state: controller.initial }
+  let known: KnownState<State> = { window: -1, state: controller.initial }
   /** The window of the latest state in the store. */
   let stored = -1
 
@@ -124,7 +125,7 @@ export function createSignalBoard<State>({
   }
 
   /** The latest state of a closed window, by the clock of the store. */
-  function findLatest({ at, state }: SignalSnapshot): WindowState<State> {
+  function findLatest({ at, state }: SignalSnapshot): KnownState<State> {
     const current = Math.floor(at / (windowMs * 1000))
     const read = state && controller.read(state.text)
     const fromStore = state && read !== undefined ? { window: state.window, state: read } : undefined
@@ -157,8 +158,8 @@ export function createSignalBoard<State>({
       unsentSince ??= now()
       for (let i = 0; i < count; i++) {
         const value = values[i]! > 0 ? Math.round(values[i]!) : 0
-        unsentSums[i] = Math.min(unsentSums[i]! + value, MOST_SUM)
-        sinceMove[i] = Math.min(sinceMove[i]! + value, MOST_SUM)
+        unsentSums[i] = Math.min(unsentSums[i]! + value, MAX_SUM)
+        sinceMove[i] = Math.min(sinceMove[i]! + value, MAX_SUM)
       }
     },
 
@@ -189,7 +190,7 @@ export function createSignalBoard<State>({
           state: stateToStore(),
           now: reportAt?.(),
         }),
-        learn(reply) {
+        applyReply(reply) {
           // A late reply must not replace a newer one.
           if (number < latestReply || reply instanceof GatewayError) return
           const reported = decodeReport(reply, count)
@@ -201,7 +202,8 @@ export function createSignalBoard<State>({
   }
 }
 
-interface WindowState<State> {
+/** The latest state that the isolate knows. */
+interface KnownState<State> {
   /** The window after which the state holds; -1: unknown. */
   window: number
   state: State
@@ -251,7 +253,8 @@ async function runWithReports(
   const reports = boards.flatMap(board => ignoreErrors(() => board.startReport()) ?? [])
   if (calls.length + reports.length === 0) return []
   const replies = await store.run([...calls, ...reports.map(({ call }) => call)])
-  for (const [i, { learn }] of reports.entries()) ignoreErrors(() => learn(replies[calls.length + i]))
+  for (const [i, { applyReply }] of reports.entries())
+    ignoreErrors(() => applyReply(replies[calls.length + i]))
   return replies.slice(0, calls.length)
 }
 

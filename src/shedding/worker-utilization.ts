@@ -66,7 +66,7 @@ const WINDOW_MS = 1000
 const SUMS = 4
 
 /** Creates the shedder of an isolate, and the board that reports its measurements. */
-export function createWorkerUtilization(
+export function createUtilizationShedderAndBoard(
   settings: WorkerUtilization,
   boardOptions: Pick<SignalBoardOptions<never>, 'now' | 'script' | 'reportAt'>,
 ): { shedder: WorkerUtilizationShedder; board: SignalReporter } {
@@ -76,7 +76,7 @@ export function createWorkerUtilization(
     ...(settings.pushes && { addPushes: (sums, { mean }) => [...sums, mean, 1] }),
     ...boardOptions,
   })
-  return { shedder: createShedder(settings, board), board }
+  return { shedder: createUtilizationShedder(settings, board), board }
 }
 
 function pressureSettings({ high, low, afterMs, withinMs }: WorkerUtilization): PressureSettings {
@@ -101,7 +101,7 @@ export function workerUtilizationController(settings: WorkerUtilization): Contro
  *
  * @param board the pressure that all isolates share, as far as this isolate knows it
  */
-export function createShedder(
+export function createUtilizationShedder(
   settings: WorkerUtilization,
   board: Pick<SignalBoard<Pressure>, 'state' | 'add'>,
 ): WorkerUtilizationShedder {

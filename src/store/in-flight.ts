@@ -14,17 +14,17 @@ import { GatewayError } from '../errors.ts'
 import type { GuardedStore } from './breaker.ts'
 import { timeoutError } from './deadline.ts'
 import { isolateLag, isolateSleep } from './lag.ts'
-import type { StoreCall, Turn } from './store.ts'
+import type { CallListener, StoreCall } from './store.ts'
 
 export interface InFlightSettings {
-  /** The most HTTP requests in flight. */
-  most: number
+  /** HTTP requests in flight. */
+  maxRequests: number
   /** After this time a call no longer counts as in flight, because the platform can end a request without notice. */
   expiresAfterMs: number
-  /** How long a call waits for its turn. Time in which the isolate is late does not count. */
-  patienceMs: number
-  /** How long a call waits at most, including the time in which the isolate is late. */
-  longestMs: number
+  /** How long a call waits for its turn, without the time in which the isolate is late. */
+  maxWaitMs: number
+  /** The same, including the time in which the isolate is late. */
+  maxTotalWaitMs: number
 }
 
 export interface InFlightPlatform {
@@ -57,7 +57,7 @@ const MIN_CHECKS = 4
 
 interface WaitingCalls {
   readonly calls: readonly StoreCall[]
-  readonly turn: Turn | undefined
+  readonly listener: CallListener | undefined
   /** Until when its request waits for it (ms). */
   readonly until: number
   /** Reads the time since another request has sent the calls, without lateness of the isolate (ms). Absent while the calls wait. */
@@ -73,7 +73,7 @@ export function withInFlightLimit(
   { now = isolateLag.now, sleep = isolateSleep, late = isolateLag.total }: InFlightPlatform = {},
 ): GuardedStore {
   if (!settings) return store
-  const { most, expiresAfterMs, patienceMs, longestMs } = settings
+  const { maxRequests, expiresAfterMs, maxWaitMs, maxTotalWaitMs } = settings
   /** In the order of their start. */
   const inFlight = new Set<{ startedAt: number; isBatch: boolean }>()
   /** In the order of arrival. */
@@ -92,7 +92,7 @@ export function withInFlightLimit(
       if (time >= call.startedAt && time - call.startedAt < expiresAfterMs) break
       inFlight.delete(call)
     }
-    return inFlight.size < most
+    return inFlight.size < maxRequests
   }
 
   function maySendBatch(): boolean {
@@ -108,8 +108,8 @@ export function withInFlightLimit(
     const time = now()
     for (const entry of waiting) {
       if (time > entry.until) waiting.delete(entry)
-      // Moot calls stay, because their requests find out at the next check.
-      else if (!entry.turn?.isMoot()) {
+      // Calls that are no longer needed stay, because their requests find out at the next check.
+      else if (!entry.listener?.isNoLongerNeeded()) {
         waiting.delete(entry)
         entry.msSinceSent = startStopwatch()
         batch.push(entry)
@@ -120,17 +120,17 @@ export function withInFlightLimit(
   }
 
   /** Sends the calls, together with a batch of waiting ones. */
-  async function send(calls: readonly StoreCall[], turn?: Turn): Promise<unknown[]> {
+  async function send(calls: readonly StoreCall[], listener?: CallListener): Promise<unknown[]> {
     const others = takeBatch()
     const call = { startedAt: now(), isBatch: others.length > 0 }
     inFlight.add(call)
     try {
       const replies = await store.run([...calls, ...others.flatMap(other => other.calls)])
-      turn?.noteArrival()
+      listener?.noteArrival()
       let at = calls.length
       for (const other of others) {
         other.replies = replies.slice(at, at + other.calls.length)
-        other.turn?.noteArrival()
+        other.listener?.noteArrival()
         at += other.calls.length
       }
       return replies.slice(0, calls.length)
@@ -147,10 +147,10 @@ export function withInFlightLimit(
     return Math.max(pause, Math.ceil(waiting.size / MAX_CHECKS_PER_MS))
   }
 
-  async function waitForTurn(calls: readonly StoreCall[], turn?: Turn): Promise<unknown[]> {
+  async function waitForTurn(calls: readonly StoreCall[], listener?: CallListener): Promise<unknown[]> {
     if (waiting.size >= MAX_WAITING)
       throw overloadError(`${MAX_WAITING} decisions are already waiting for the store.`)
-    const own: WaitingCalls = { calls, turn, until: now() + longestMs }
+    const own: WaitingCalls = { calls, listener, until: now() + maxTotalWaitMs }
     waiting.add(own)
     const waitedMs = startStopwatch()
     for (let check = 1; ; check++) {
@@ -162,18 +162,19 @@ export function withInFlightLimit(
         if (own.msSinceSent() >= expiresAfterMs) throw timeoutError()
         continue
       }
-      const isLate = (check >= MIN_CHECKS && waitedMs() >= patienceMs) || now() > own.until
-      const isOver = isLate || turn?.isMoot()
+      const isLate = (check >= MIN_CHECKS && waitedMs() >= maxWaitMs) || now() > own.until
+      const isOver = isLate || listener?.isNoLongerNeeded()
       if (!isOver && !(hasRoom() && maySendBatch())) continue
       waiting.delete(own)
-      if (isOver) throw overloadError(`This isolate has ${most} calls to the store in flight.`)
-      return await send(calls, turn)
+      if (isOver) throw overloadError(`This isolate has ${maxRequests} calls to the store in flight.`)
+      return await send(calls, listener)
     }
   }
 
   return {
     ...store,
-    run: async (calls, turn) => (hasRoom() ? await send(calls, turn) : await waitForTurn(calls, turn)),
+    run: async (calls, listener) =>
+      hasRoom() ? await send(calls, listener) : await waitForTurn(calls, listener),
   }
 }
 

@@ -57,10 +57,10 @@ export interface Override {
 export interface OverrideNumbers {
   /** Tag of the rule with these numbers. */
   tag: string
-  /** The three numbers in the Lua file of the algorithm. Without `own`, that of the config applies. */
+  /** The three numbers in the Lua file of the algorithm. Without `burstOrStep`, that of the config applies. */
   rate: number
   period: number
-  own?: number
+  burstOrStep?: number
   /** As the operator wrote them, for headers and messages. */
   limit: number
   burst: number
@@ -139,18 +139,18 @@ export function isBlocked(
 const MODES = { enforce: '1', shadow: '0', off: '-1' } as const
 
 /**
- * `<family>,<until>,<mode>,<tag>,<rate>,<period>,<own>,<limit as written>,<burst as written>,<rule>`, and if both are known,
+ * `<family>,<until>,<mode>,<tag>,<rate>,<period>,<burst or step>,<limit as written>,<burst as written>,<rule>`, and if both are known,
  * `,<set at, ms>,<by>`. The fields that the script reads come first. Text from users is escaped.
  */
 function formatOverride({ family, rule, until, mode, numbers, at, by }: Override): string {
-  const { tag, rate, period, own, limit, burst } = numbers ?? {}
-  const parts = [until, mode ? MODES[mode] : '', tag, rate, period, own, limit, burst]
+  const { tag, rate, period, burstOrStep, limit, burst } = numbers ?? {}
+  const parts = [until, mode ? MODES[mode] : '', tag, rate, period, burstOrStep, limit, burst]
   const signature = at && by !== undefined ? [at.getTime(), encodeURIComponent(by)] : []
   return [family, ...parts.map(part => part ?? ''), rule, ...signature].join(',')
 }
 
 function parseOverride(text: string): Override | undefined {
-  const [family, until, code, tag, rate, period, own, limit, burst, rule, at, by] = text.split(',')
+  const [family, until, code, tag, rate, period, burstOrStep, limit, burst, rule, at, by] = text.split(',')
   if (!family || rule === undefined) return undefined
   const mode = (['enforce', 'shadow', 'off'] as const).find(name => MODES[name] === code)
   return {
@@ -163,7 +163,7 @@ function parseOverride(text: string): Override | undefined {
         tag,
         rate: Number(rate),
         period: Number(period),
-        ...(own && { own: Number(own) }),
+        ...(burstOrStep && { burstOrStep: Number(burstOrStep) }),
         limit: Number(limit),
         burst: Number(burst),
       },

@@ -8,24 +8,24 @@ export interface Store {
   /**
    * Runs the calls (scripts and plain commands) in one HTTP request.
    * @param calls at least one
-   * @param turn informed while the calls wait for their turn, and when their replies arrive
+   * @param listener informed while the calls wait for their turn, and when their replies arrive
    * @returns the replies in order, not checked yet. If only some calls failed (for example, one slot of a cluster is down), their
    *   replies are GatewayErrors
    * @throws GatewayError ERR_STORE_TIMEOUT, _UNREACHABLE, _REFUSED, _QUOTA, _REPLY_INVALID, _OVERLOAD or _BREAKER_OPEN. The messages
    *   contain no keys
    */
-  run(calls: readonly StoreCall[], turn?: Turn): Promise<unknown[]>
+  run(calls: readonly StoreCall[], listener?: CallListener): Promise<unknown[]>
   /** Resolves when the store answers; throws as `run` does. */
   ping(): Promise<void>
 }
 
-/** What a request learns about its calls before it gets their replies. */
-export interface Turn {
+/** Connects a request to its calls, until it gets their replies. */
+export interface CallListener {
   /**
    * Returns whether the replies are no longer needed. If so, the calls fail with ERR_STORE_OVERLOAD without being sent. Called only
    * while the calls wait for their turn, the last time right before they are sent.
    */
-  isMoot(): boolean
+  isNoLongerNeeded(): boolean
   /** Called when the replies arrive. If another request has sent the calls, the request that waits for them notices them later. */
   noteArrival(): void
 }

@@ -121,7 +121,7 @@ export function upstashStore(options: UpstashOptions): Store {
     isCluster: cluster ?? false,
 
     async run(storeCalls) {
-      const calls = storeCalls.map(call => withEnvironment(call, environment))
+      const calls = storeCalls.map(call => prefixKeys(call, environment))
       const [only] = calls
       return await withinDeadline(async (send, toStoreError) =>
         calls.length === 1 && !isPlain(only!)
@@ -161,7 +161,7 @@ function addPlain(pipeline: ReturnType<Redis['pipeline']>, call: PlainCall): voi
   }
 }
 
-function withEnvironment(call: StoreCall, environment: string | undefined): StoreCall {
+function prefixKeys(call: StoreCall, environment: string | undefined): StoreCall {
   if (isPlain(call)) return { ...call, key: inEnvironment(call.key, environment) }
   return { ...call, keys: call.keys.map(key => inEnvironment(key, environment)) }
 }

@@ -89,7 +89,6 @@ export interface SwitchedStore extends Store {
 
 /** Wraps the store: while the copy of the board is stale, each decision also reads the switches. */
 export function withSwitches(store: Store, board: SwitchBoard): SwitchedStore {
-  /** Whether the last trip that read the switches has failed. */
   let hasFailed = false
 
   /**

@@ -33,16 +33,16 @@ describeOnEngines('a reply', fresh => {
 
   it.each(DEFINED)(`of %s follows its definition (SEED=${SEED})`, TIMED, async algorithm => {
     const engine = await fresh()
-    let [asked, refused] = [0, 0]
+    let [total, refused] = [0, 0]
     const scenario = fc.record({ numbers: numbersOf(algorithm), start: starts, steps: requests })
     await forEvery(scenario, runsOn(engine), async ({ numbers, start, steps }) => {
       const rules = [ruleOf(numbers)]
       const answered = await expectReference(engine, steps, () => rules, start)
-      asked += answered.length
+      total += answered.length
       refused += refusedOf(answered)
     })
     // If one of the outcomes were rare, the runs would prove little.
-    expectShare('refusals', refused, asked, 0.1, 0.9)
+    expectShare('refusals', refused, total, 0.1, 0.9)
   })
 
   it(
@@ -50,7 +50,7 @@ describeOnEngines('a reply', fresh => {
     TIMED,
     async () => {
       const engine = await fresh()
-      let [asked, refused] = [0, 0]
+      let [total, refused] = [0, 0]
       const scenario = fc.record({
         numbers: listOf(definedNumbers, 5, 2),
         /** Which of the rules are shadows. */
@@ -63,10 +63,10 @@ describeOnEngines('a reply', fresh => {
           (rule, i): Rule => (shadows.includes(i) ? { ...rule, mode: 'shadow' } : rule),
         )
         const answered = await expectReference(engine, steps, () => rules, start)
-        asked += answered.length
+        total += answered.length
         refused += refusedOf(answered)
       })
-      expectShare('refusals', refused, asked, 0.1, 0.9)
+      expectShare('refusals', refused, total, 0.1, 0.9)
     },
   )
 
@@ -84,9 +84,9 @@ describeOnEngines('a reply', fresh => {
       let verdicts: readonly Verdict[] = []
       for (const { pause, cost } of steps) {
         now = after(pause, now, rules, verdicts)
-        const asked = rules.map(rule => bound(rule, key, Number(cost)))
-        ;({ verdicts } = await engine.evaluate(evaluationOf(asked, now)))
-        const [gcra, tokenBucket] = verdicts.map(({ rule: _, ...said }) => said)
+        const boundRules = rules.map(rule => bound(rule, key, Number(cost)))
+        ;({ verdicts } = await engine.evaluate(evaluationOf(boundRules, now)))
+        const [gcra, tokenBucket] = verdicts.map(({ rule: _, ...result }) => result)
         expect(tokenBucket).toEqual(gcra)
       }
     })

@@ -68,8 +68,8 @@ describeOnRedisEngine('a log', fresh => {
           expect(actual, `step ${i}`).toEqual(expected)
           continue
         }
-        const asked = evaluationOf([bound(rule, key, step.units)], now)
-        const [expected, actual] = await Promise.all([model.evaluate(asked), redis.evaluate(asked)])
+        const evaluation = evaluationOf([bound(rule, key, step.units)], now)
+        const [expected, actual] = await Promise.all([model.evaluate(evaluation), redis.evaluate(evaluation)])
         expect(actual, `step ${i}`).toEqual(expected)
         if (expected.status === 'refused') refused += 1
         else if (step.units > 0) spent.push({ at: now, cost: step.units })

@@ -34,7 +34,7 @@ const DURING_ALL = 5
 const AFTER = 5
 
 /** Trips per request of callers that get leases. On a busy machine they send few requests a second, and get few leases. */
-const MOST_TRIPS = 0.9
+const MAX_TRIPS = 0.9
 
 /** The pause between requests of a caller that waits for the end of its lease. */
 const PAUSE_MS = 120
@@ -89,7 +89,7 @@ export async function beginLeases(
   await sendAll(lane, callers, mode, BEFORE)
   const trips = lane.store.count()
   const requests = callers.length * BEFORE
-  return trips > MOST_TRIPS * requests ? [`${requests} requests took ${trips} trips, so few had a lease`] : []
+  return trips > MAX_TRIPS * requests ? [`${requests} requests took ${trips} trips, so few had a lease`] : []
 }
 
 /** Sends requests of callers with leases while one call fails, and later while all calls fail. */

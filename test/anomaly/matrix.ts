@@ -13,7 +13,7 @@ import { type Anomaly, type Finding, play, type Which } from './scenario.ts'
 export const IS_WHOLE = process.env.ANOMALIES === 'all'
 
 /** More calls than any scenario makes. The search ends at the first number that no call of the scenario has. */
-const MOST_CALLS = 40
+const MAX_CALLS = 40
 
 /** The places in `npm test`: a call at which some keys are known already, and all calls. */
 const FEW: readonly Which[] = [3, 'every']
@@ -115,7 +115,7 @@ async function inAllPlaces(lane: Lane, anomaly: Anomaly, mode: Mode): Promise<Fi
 function placesOf({ isQuotaFault }: Anomaly): readonly Which[] {
   // Only one place: the first failure stops all calls, and the isolate sends the next request to the store half a minute later.
   if (isQuotaFault) return ['every']
-  return IS_WHOLE ? [...Array.from({ length: MOST_CALLS }, (_, i) => i + 1), 'every'] : FEW
+  return IS_WHOLE ? [...Array.from({ length: MAX_CALLS }, (_, i) => i + 1), 'every'] : FEW
 }
 
 function worstOf(findings: readonly Finding[]): Finding {

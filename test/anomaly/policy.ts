@@ -31,7 +31,7 @@ export const LEASE_LIMIT = 1000
 export const LEASE_MS = 1000
 
 /** The store grants at most this many requests at once: a sixteenth of the limit. */
-export const MOST_GRANTED = Math.ceil(LEASE_LIMIT / 16)
+export const MAX_GRANTED = Math.ceil(LEASE_LIMIT / 16)
 
 export const leaseRuleName = (mode: Mode, algorithm: string) => `leased-${mode}-${algorithm}`
 

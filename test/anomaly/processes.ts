@@ -8,7 +8,7 @@ import { judge, unitsStillHeld } from './judge.ts'
 import type { Lane } from './lane.ts'
 import { beginLeases, judgeLeases, type LeaseFinding, leasedCallers } from './leases.ts'
 import { type AllLanes, describeByMode } from './matrix.ts'
-import { LIMIT, MOST_GRANTED, type Mode, RECOVERY_MS } from './policy.ts'
+import { LIMIT, MAX_GRANTED, type Mode, RECOVERY_MS } from './policy.ts'
 import { REDIS_EVENTS, type RedisEvent } from './redis-events.ts'
 import { backSince, type Finding, isTreatedAsFailure, untilDecided } from './scenario.ts'
 
@@ -75,7 +75,7 @@ async function strikeLeases(lane: Lane, event: RedisEvent, mode: Mode): Promise<
     const mistakes = await judgeLeases(lane, callers, mode, {
       isUndisturbed: event.isHarmless ?? false,
       losses: event.losses ?? 0,
-      unreplicated: event.isCopiedLate ? callers.length * UNREPLICATED_GRANTS * MOST_GRANTED : 0,
+      unreplicated: event.isCopiedLate ? callers.length * UNREPLICATED_GRANTS * MAX_GRANTED : 0,
     })
     return { mistakes: [...begun, ...mistakes] }
   })

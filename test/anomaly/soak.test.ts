@@ -127,9 +127,9 @@ describe.skipIf(why !== '')(`a Worker under load with random faults${why}`, () =
       )
       expect(all.slowest).toBeLessThan(DEADLINE_MS + LATE_MS)
       expect(all.mostInWindow).toBeLessThanOrEqual(SOAK_LIMIT * (1 + mostInOneWindow(losses)))
-      expect(floor(memory.heap, 3) - floor(memory.heap, 1)).toBeLessThan(MOST_HEAP_GROWTH)
-      expect(floor(memory.heap, 3)).toBeLessThan(MOST_HEAP)
-      expect(grown(memory.redis)).toBeLessThan(MOST_GROWTH)
+      expect(floor(memory.heap, 3) - floor(memory.heap, 1)).toBeLessThan(MAX_HEAP_GROWTH)
+      expect(floor(memory.heap, 3)).toBeLessThan(MAX_HEAP)
+      expect(grown(memory.redis)).toBeLessThan(MAX_GROWTH)
     } finally {
       for (const client of clients) client.kill()
       heap.close()
@@ -149,13 +149,13 @@ function mostInOneWindow(losses: readonly number[], periodMs = SOAK_PERIOD_MS): 
 const WARM_UP = 45
 
 /** The most growth of the memory of Redis, as a factor. */
-const MOST_GROWTH = 1.3
+const MAX_GROWTH = 1.3
 
 /** Allows for the caches of an isolate, but not for a leak of 200 bytes per request. */
-const MOST_HEAP_GROWTH = 8e6
+const MAX_HEAP_GROWTH = 8e6
 
 /** Half of the memory of a Worker. */
-const MOST_HEAP = 64e6
+const MAX_HEAP = 64e6
 
 /** The heap after a collection: the lowest sample in the first or last third of the time. */
 function floor(samples: readonly number[], n: 1 | 3): number {

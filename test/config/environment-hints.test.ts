@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { ConfigError } from '../../src/config/config-error.ts'
-import { type StoreAddress, withEnvironment } from '../../src/config/environment.ts'
+import { applyVariables, type StoreAddress } from '../../src/config/environment.ts'
 import { withHintsForNode } from '../../src/config/environment-hints.ts'
 import { configOf } from '../support/engines.ts'
 
@@ -8,7 +8,7 @@ const config = configOf({ rules: [{ name: 'a', by: 'consumer', algorithm: 'gcra'
 
 function mistakesOf(variables: StoreAddress & { SLUICE_ENVIRONMENT?: string }): string[] {
   try {
-    withEnvironment(config, variables)
+    applyVariables(config, variables)
   } catch (error) {
     const hinted = withHintsForNode(error, variables)
     expect(hinted).toBeInstanceOf(ConfigError)

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { withEnvironment } from '../../src/config/environment.ts'
+import { applyVariables } from '../../src/config/environment.ts'
 import { configOf } from '../support/engines.ts'
 
 const config = configOf({ rules: [{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' }] })
@@ -7,13 +7,13 @@ const ENV = { UPSTASH_REDIS_REST_URL: 'https://eu1.upstash.io', UPSTASH_REDIS_RE
 
 describe('the environment', () => {
   it('adds the store, and an origin that overrides that of the config', () => {
-    const settings = withEnvironment(config, { ...ENV, ORIGIN_URL: 'https://staging.example.com' })
+    const settings = applyVariables(config, { ...ENV, ORIGIN_URL: 'https://staging.example.com' })
     expect(settings).toMatchObject({
       url: ENV.UPSTASH_REDIS_REST_URL,
       token: 'secret-token',
       origin: 'https://staging.example.com',
     })
-    expect(withEnvironment(config, ENV).origin).toBe('http://origin.test')
+    expect(applyVariables(config, ENV).origin).toBe('http://origin.test')
   })
 
   it.each([
@@ -42,7 +42,7 @@ describe('the environment', () => {
   ])(
     'with a mistake (%#) is refused with the name of the variable and without the token',
     (env, messages) => {
-      const refused = () => withEnvironment(config, env)
+      const refused = () => applyVariables(config, env)
       for (const message of messages) expect(refused).toThrow(message)
       expect(refused).not.toThrow('secret-token')
     },

@@ -28,9 +28,9 @@ function mistakesIn(config: unknown): string[] {
   }
 }
 
-const taking = (parameter: string) =>
+const algorithmsWith = (parameter: string) =>
   ALGORITHM_NAMES.filter(algorithm => parameter in descriptionOf({ algorithm }).parameters).join(', ')
-const NUMBERS = `a plan can have a limit, a burst (${taking('burst')}) and a queue (${taking('queue')}) of its own. Write it like { limit: 1200 }.`
+const NUMBERS = `a plan can have a limit, a burst (${algorithmsWith('burst')}) and a queue (${algorithmsWith('queue')}) of its own. Write it like { limit: 1200 }.`
 const SHED_CLASS = { name: 'critical', match: { methods: ['POST'] } }
 const ADAPTIVE_FIX =
   "is not an amount. For a limit that follows the origin, write its highest value and add adaptive, as in limit: 1000, adaptive: {}. The rule needs algorithm: 'concurrency' and by: 'global'."

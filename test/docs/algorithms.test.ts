@@ -268,13 +268,18 @@ describeOnEngines('the examples', fresh => {
   })
 
   describe('modes', () => {
-    const live = { name: 'minute', by: 'consumer', algorithm: 'fixed-window', ...PER_MINUTE } as const
-    const candidate = { ...live, name: 'next', algorithm: 'sliding-window', candidateFor: 'minute' } as const
+    const replaced = { name: 'minute', by: 'consumer', algorithm: 'fixed-window', ...PER_MINUTE } as const
+    const candidate = {
+      ...replaced,
+      name: 'next',
+      algorithm: 'sliding-window',
+      candidateFor: 'minute',
+    } as const
 
-    it('shadow: a refusal has no effect on the request and charges nothing; a candidate is compared with its live rule', async () => {
+    it('shadow: a refusal has no effect on the request and charges nothing; a candidate is compared with the replaced rule', async () => {
       const engine = await fresh()
       const ask = async (at: number, cost: number) => {
-        const rules = rulesOf(live, candidate).map(rule => bound(rule, ACME, cost))
+        const rules = rulesOf(replaced, candidate).map(rule => bound(rule, ACME, cost))
         return engine.evaluate({ rules, plans: [], now: NOON + at * 1e6 })
       }
       const both = (verdicts: readonly Verdict[]) =>
@@ -292,7 +297,7 @@ describeOnEngines('the examples', fresh => {
         [false, 30],
       ])
       expect(second.verdicts[1]!.agrees).toBe(false)
-      // The live rule refuses, so nothing is charged to the shadow rule, which would have admitted the request.
+      // The replaced rule refuses, so nothing is charged to the shadow rule, which would have admitted the request.
       const third = await ask(119, 80)
       expect(third.status).toBe('refused')
       expect(both(third.verdicts)[1]).toEqual([true, 118])

@@ -42,7 +42,7 @@ describe('the configs', () => {
     const { lease: _, ...rule } = ruleOf('gcra')
     const config = checkedConfig({ origin: 'route', rules: [rule as RuleInput] })
     expect(config.refusals).toEqual({ rememberForMs: 1000 })
-    expect(config.inFlight).toMatchObject({ most: 32, patienceMs: 1000 })
+    expect(config.inFlight).toMatchObject({ maxRequests: 32, maxWaitMs: 1000 })
     expect(config.rules[0]!.lease).toBeUndefined()
     expect([LEASE_DIVISOR, page.includes('a sixteenth')]).toEqual([16, true])
   })

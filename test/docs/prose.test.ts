@@ -1,7 +1,7 @@
 /** The prose linter (docs/style): each rule on a bad and a good sentence, and the parts of a page and of a source file that it reads. */
 import { describe, expect, it } from 'vitest'
 import { findingsInComments, findingsInMarkdown } from '../../docs/style/check-prose.ts'
-import { LONGEST_SENTENCE } from '../../docs/style/style.ts'
+import { MAX_SENTENCE_WORDS } from '../../docs/style/style.ts'
 
 const rulesOf = async (markdown: string) => (await findingsInMarkdown(markdown)).map(({ rule }) => rule)
 const words = (count: number) => Array.from({ length: count }, (_, index) => `w${index}`).join(' ')
@@ -48,7 +48,7 @@ describe('a rule finds the bad sentence and passes the good one', () => {
     ['term', 'Open a websocket.', 'Open a WebSocket.'],
     ['term', 'It goes to the upstream.', 'It goes to the origin.'],
     ['term', 'The behaviour is recognised.', 'The behavior is recognized.'],
-    ['sentence-length', `${words(LONGEST_SENTENCE + 1)}.`, `${words(LONGEST_SENTENCE)}.`],
+    ['sentence-length', `${words(MAX_SENTENCE_WORDS + 1)}.`, `${words(MAX_SENTENCE_WORDS)}.`],
     ['doubled-word', 'It asks the\nthe store.', 'He had had it, and said that that is 10 10.'],
   ])('%s: %s', async (rule, bad, good) => {
     expect(new Set(await rulesOf(bad))).toEqual(new Set([rule]))

@@ -8,7 +8,7 @@ import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import type { Platform } from '../../src/edges/gateway/app.ts'
 import { createDecideRequest } from '../../src/edges/http/decide-request.ts'
-import { matchEach } from '../../src/edges/http/match-each.ts'
+import { matchByRequest } from '../../src/edges/http/match-by-request.ts'
 import { classOfRequest } from '../../src/edges/http/traffic-class.ts'
 import type { Decision } from '../../src/limiter/decision.ts'
 import { createEngine, type Ending } from '../../src/limiter/engine.ts'
@@ -145,12 +145,12 @@ describe('a decision that has been made', () => {
       probe: async () => {},
     })
     const decideRequest = createDecideRequest(config, {
-      ...{ policy: gatewayPolicy(config), engine, classOfRequest, matchEach },
+      ...{ policy: gatewayPolicy(config), engine, classOfRequest, matchByRequest },
       identifier: {
         addressOf: () => undefined,
         identify: async () => ({ addressIdentity: '192.0.2.1' }),
         refuse: () => undefined,
-        learn() {
+        remember() {
           throw new TypeError('a bug')
         },
         recall: () => undefined,

@@ -6,14 +6,14 @@ import type { By, MatchInput } from '../../src/config/check/rule-schema.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
 import { ALL_PARTS } from '../../src/edges/http/all-parts.ts'
-import { bindRules } from '../../src/edges/http/bind-rules.ts'
 import type { Caller } from '../../src/edges/http/caller.ts'
+import { demandRules } from '../../src/edges/http/demand-rules.ts'
 import { createIdentifier } from '../../src/edges/http/identify.ts'
 import { match as matchWith } from '../../src/edges/http/match.ts'
-import { matchEach } from '../../src/edges/http/match-each.ts'
+import { matchByRequest } from '../../src/edges/http/match-by-request.ts'
 
 const match = (config: Parameters<typeof matchWith>[0], request: Request) =>
-  matchWith(config, request, matchEach)
+  matchWith(config, request, matchByRequest)
 
 const RULE = { name: 'a', by: 'address', algorithm: 'gcra', limit: 100, period: '1s' } as const
 
@@ -118,7 +118,7 @@ const TOKENS = {
 /** The rules that the store evaluates: name, key and cost. */
 async function evaluatedRules(config: Partial<ConfigInput>, request: Request, caller: Caller) {
   const compiled = configOf({ credentials: TOKENS, ...config })
-  const rules = bindRules(request, caller, match(compiled, request), compiled.allow)
+  const rules = demandRules(request, caller, match(compiled, request), compiled.allow)
   return rules.map(({ rule, key, cost }) => [rule.name, key.replace(/^sluice:/, ''), cost] as const)
 }
 

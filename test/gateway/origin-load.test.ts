@@ -38,7 +38,7 @@ function recorder() {
       },
       board: NEVER_DUE,
     }),
-    createWorkerUtilization: () => ({
+    createUtilizationShedderAndBoard: () => ({
       shedder: {
         evaluate: () => undefined,
         observeReply: (_, counts) => void signals.push(counts),

@@ -4,13 +4,13 @@
  */
 import { describe, expect, it, vi } from 'vitest'
 import { type Matched, match as matchWith } from '../../src/edges/http/match.ts'
-import { matchEach } from '../../src/edges/http/match-each.ts'
+import { matchByRequest } from '../../src/edges/http/match-by-request.ts'
 import { isReserved, readingsOf } from '../../src/edges/http/path.ts'
 import { configOf } from '../support/engines.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 
 const match = (config: Parameters<typeof matchWith>[0], request: Request) =>
-  matchWith(config, request, matchEach)
+  matchWith(config, request, matchByRequest)
 
 const config = configOf({
   rules: [

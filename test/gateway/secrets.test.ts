@@ -4,7 +4,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
-import { withEnvironment } from '../../src/config/environment.ts'
+import { applyVariables } from '../../src/config/environment.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
 import { createApp, type Platform } from '../../src/edges/gateway/app.ts'
@@ -268,7 +268,7 @@ describe('no secret is revealed by a mistake of the config', () => {
     for (const name of ['UPSTASH_REDIS_REST_URL', 'ORIGIN_URL', 'SLUICE_ENVIRONMENT']) {
       const env = { UPSTASH_REDIS_REST_URL: 'http://a', UPSTASH_REDIS_REST_TOKEN: STORE_TOKEN }
       const message = messageOf(() =>
-        withEnvironment(good, { ...env, [name]: `redis://user:${PASSWORD}@host` }),
+        applyVariables(good, { ...env, [name]: `redis://user:${PASSWORD}@host` }),
       )
       expect(message).not.toContain(PASSWORD)
       expect(message).not.toContain(STORE_TOKEN)

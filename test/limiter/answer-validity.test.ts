@@ -22,7 +22,7 @@ describe('requests share an answer', () => {
     ['the plan', answerKeyOf([RULE], token('acme', 'pro'))],
     ['the counted identity', answerKeyOf([{ ...RULE, key: 'other' }], token('acme'))],
     ['the mode of a rule', answerKeyOf([{ ...RULE, mode: 'shadow' }], token('acme'))],
-    ['the role of a rule', answerKeyOf([{ ...RULE, role: 'report' }], token('acme'))],
+    ['the role of a rule', answerKeyOf([{ ...RULE, role: 'peek' }], token('acme'))],
     ['a rule more', answerKeyOf([RULE, RULE], token('acme'))],
   ])('but not if this differs: %s', (_, other) => {
     expect(other).not.toBe(key)

@@ -25,9 +25,9 @@ const switched = (rules: Record<string, Pick<RuleSwitch, 'mode' | 'share'>>, kil
   rules: new Map(Object.entries(rules).map(([name, each]) => [name, { ...set, ...each }])),
 })
 
-function evaluationOf(names: string[], asked = NO_SWITCHES): Evaluation {
+function evaluationOf(names: string[], atBinding = NO_SWITCHES): Evaluation {
   const rules = ALL.filter(({ name }) => names.includes(name)).flatMap(rule => {
-    const mode = modeUnderSwitches(rule, KEY, asked, rule.name)
+    const mode = modeUnderSwitches(rule, KEY, atBinding, rule.name)
     return mode === 'off' ? [] : [{ ...bound(rule, KEY), mode }]
   })
   const subject = {
@@ -48,8 +48,13 @@ function outcomeOf({ rules }: Evaluation, refusing: string[], plan = 'free'): Ou
   return { status: isRefused ? 'refused' : 'admitted', plan, at: 1, verdicts }
 }
 
-function relaxed(names: string[], refusing: string[], [asked, latest]: [Switches, Switches], plan?: string) {
-  const evaluation = evaluationOf(names, asked)
+function relaxed(
+  names: string[],
+  refusing: string[],
+  [atBinding, latest]: [Switches, Switches],
+  plan?: string,
+) {
+  const evaluation = evaluationOf(names, atBinding)
   const outcome = applyNewerSwitches(outcomeOf(evaluation, refusing, plan), evaluation, latest, nameOf)
   return [outcome.status, ...outcome.verdicts.map(({ rule, mode }) => `${rule.name} ${mode}`)]
 }
@@ -98,10 +103,10 @@ describe('a refusal', () => {
 
   it('by an override of the consumer is also lifted by a switch', () => {
     // The record of the consumer enforces a rule that was bound as a shadow.
-    const asked = switched({ minute: { mode: 'shadow' } })
-    const evaluation = evaluationOf(['minute'], asked)
+    const atBinding = switched({ minute: { mode: 'shadow' } })
+    const evaluation = evaluationOf(['minute'], atBinding)
     const outcome = outcomeOf(evaluationOf(['minute']), ['minute'])
-    expect(applyNewerSwitches(outcome, evaluation, asked, nameOf)).toMatchObject({
+    expect(applyNewerSwitches(outcome, evaluation, atBinding, nameOf)).toMatchObject({
       status: 'admitted',
       verdicts: [{ mode: 'shadow' }],
     })
@@ -114,12 +119,10 @@ describe('a refusal', () => {
 
 describe('an admission', () => {
   it('stays if a rule is switched to enforce meanwhile', () => {
-    const asked = switched({ minute: { mode: 'shadow' } })
-    expect(relaxed(['minute', 'tried'], BOTH, [asked, switched({ tried: { mode: 'enforce' } })])).toEqual([
-      'admitted',
-      'minute shadow',
-      'tried shadow',
-    ])
+    const atBinding = switched({ minute: { mode: 'shadow' } })
+    expect(relaxed(['minute', 'tried'], BOTH, [atBinding, switched({ tried: { mode: 'enforce' } })])).toEqual(
+      ['admitted', 'minute shadow', 'tried shadow'],
+    )
   })
 
   it('under a rule by global that is enforced for a share depends on the caller', () => {

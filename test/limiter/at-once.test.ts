@@ -3,8 +3,8 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
+import { evaluateOnCluster } from '../../src/limiter/cluster.ts'
 import { evaluate } from '../../src/limiter/evaluate.ts'
-import { evaluateOnCluster } from '../../src/limiter/slots.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import type { BoundRule, Evaluation, Outcome } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
@@ -57,8 +57,8 @@ describeOnRedis('300 decisions at once', (start, kind) => {
 
   it('on one identity admit exactly the limit of the strictest rule', async () => {
     const [narrow] = rules
-    const asked = compiled({ rules: [bound(narrow!, consumerStateKey('one'))], plans: [] })
-    const outcomes = await Promise.all(Array.from({ length: 300 }, () => ask(asked)))
+    const evaluation = compiled({ rules: [bound(narrow!, consumerStateKey('one'))], plans: [] })
+    const outcomes = await Promise.all(Array.from({ length: 300 }, () => ask(evaluation)))
     expect(outcomes.filter(({ status }) => status === 'admitted')).toHaveLength(60)
     // Each value of `remaining` was returned to exactly one caller.
     const left = outcomes
@@ -70,12 +70,12 @@ describeOnRedis('300 decisions at once', (start, kind) => {
   it(`on overlapping identities match the model, in the order of the store (SEED=${SEED})`, async () => {
     // A plain seed without shrinking, because a race between requests cannot be repeated.
     const random = randomFrom(SEED)
-    const asked = Array.from({ length: 300 }, () => ({
+    const evaluations = Array.from({ length: 300 }, () => ({
       rules: countFor(`c${random.int(1, 3)}`, `198.51.100.${random.int(1, 3)}`, random.pick([1, 1, 2, 3])),
       plans: [],
     }))
     const outcomes = await Promise.all(
-      asked.map(async evaluation => ({ evaluation, outcome: await ask(compiled(evaluation)) })),
+      evaluations.map(async evaluation => ({ evaluation, outcome: await ask(compiled(evaluation)) })),
     )
 
     // The store decides one request at a time, so its clock gives their order.

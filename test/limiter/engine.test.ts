@@ -9,6 +9,7 @@ import type { RememberedCaller } from '../../src/credentials/caller-memory.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { DemandedRule } from '../../src/limiter/bind.ts'
 import { bindRule } from '../../src/limiter/bind-rule.ts'
+import { evaluateOnCluster } from '../../src/limiter/cluster.ts'
 import type { Decision } from '../../src/limiter/decision.ts'
 import {
   createEngine,
@@ -20,7 +21,6 @@ import {
 import { createLocalLimiter } from '../../src/limiter/local.ts'
 import { prepareRefund, prepareReset } from '../../src/limiter/prepared-call.ts'
 import { createProbe } from '../../src/limiter/probe.ts'
-import { evaluateOnCluster } from '../../src/limiter/slots.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
 import type { Store, StoreCall } from '../../src/store/store.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
@@ -548,7 +548,7 @@ describe('requests above the limit on calls in flight', () => {
     // The requests have waited too long for their turn.
     engine = engineWith(
       { sleep: async () => {} },
-      { inFlight: { most: 1, expiresAfterMs, patienceMs: 500, longestMs: 10_000 } },
+      { inFlight: { maxRequests: 1, expiresAfterMs, maxWaitMs: 500, maxTotalWaitMs: 10_000 } },
     )
     let answer = () => {}
     fault = () => new Promise<void>(resolve => (answer = resolve))
@@ -564,7 +564,10 @@ describe('requests above the limit on calls in flight', () => {
   })
 
   it('are sent when earlier calls have ended', async () => {
-    engine = engineWith({}, { inFlight: { most: 1, expiresAfterMs, patienceMs: 500, longestMs: 10_000 } })
+    engine = engineWith(
+      {},
+      { inFlight: { maxRequests: 1, expiresAfterMs, maxWaitMs: 500, maxTotalWaitMs: 10_000 } },
+    )
     for (let i = 0; i < 3; i++) expect(await decide(many)).not.toHaveProperty('degraded')
     fail(UNREACHABLE)
     for (let i = 0; i < 3; i++) {

@@ -17,12 +17,12 @@ describe('the holdings of an isolate', () => {
       () => `isolate${names++}`,
       3,
     )
-    const said = Array.from({ length: 9 }, (_, i) => {
+    const texts = Array.from({ length: 9 }, (_, i) => {
       const { holder, epoch } = holdings.claim(claimed(`caller-${i}`)).holding
       return `${holder} ${epoch}`
     })
-    expect(new Set(said).size).toBe(9)
-    expect(said.map(text => Number(text.at(-1)))).toEqual([1, 2, 3, 1, 2, 3, 1, 2, 3])
+    expect(new Set(texts).size).toBe(9)
+    expect(texts.map(text => Number(text.at(-1)))).toEqual([1, 2, 3, 1, 2, 3, 1, 2, 3])
   })
 
   it('move to the new name with all units', () => {

@@ -22,10 +22,10 @@ const GLOBAL = identityStateKey(undefined, [])
 const HELD = ownKey(GLOBAL, 'held', fleet.tag)
 
 describeOnRedisEngine('units in advance', (fresh, kind) => {
-  async function set({ leastHolders = 1, rule = fleet } = {}) {
+  async function set({ minHolders = 1, rule = fleet } = {}) {
     const redis = await fresh()
     const time = new Timers()
-    const isolate = isolateOn(redis, time, 'A', { leastHolders })
+    const isolate = isolateOn(redis, time, 'A', { minHolders })
     const ask = () =>
       isolate.askWith([
         { rule, key: GLOBAL, cost: 1 },
@@ -71,7 +71,7 @@ describeOnRedisEngine('units in advance', (fresh, kind) => {
   })
 
   it('are not used in a small fleet', async () => {
-    const { redis, time, isolate, work } = await set({ leastHolders: 2 })
+    const { redis, time, isolate, work } = await set({ minHolders: 2 })
     await work(20)
     for (const calls of isolate.requests) {
       const keys = calls.flatMap(call => ('keys' in call ? call.keys : []))

@@ -27,7 +27,7 @@ function ruleWith(limit: number): Rule {
   return rule
 }
 
-interface Asked {
+interface TestRequest {
   kind: 'request'
   isolate: number
   claim: Claim
@@ -39,10 +39,10 @@ interface Asked {
 }
 
 /** A message in which an isolate requests units in advance. */
-interface Question {
+interface UnitRequest {
   isolate: number
   claim: Claim
-  isolateKnows: Asked['isolateKnows']
+  isolateKnows: TestRequest['isolateKnows']
   /** The units that the store has granted. */
   granted?: number
 }
@@ -68,7 +68,7 @@ interface Plan {
   /** How many requests each isolate makes. */
   requests: readonly number[]
   /** How often each isolate requests `WANTED` units in advance. */
-  questions?: readonly number[]
+  unitRequests?: readonly number[]
   /** How often each of these events may happen. */
   most: typeof NOTHING
 }
@@ -87,9 +87,9 @@ class World {
   readonly #happened = { ...NOTHING }
   readonly #isolates: Isolate[]
   readonly #made: number[]
-  readonly #asked: Asked[] = []
+  readonly #requests: TestRequest[] = []
   readonly #wanted: number[]
-  readonly #questions: Question[] = []
+  readonly #unitRequests: UnitRequest[] = []
   readonly #sent: Sent[] = []
   #state: State = IDLE
   #nowMs = NOON / 1e3
@@ -118,31 +118,31 @@ class World {
     this.#isolates.forEach(({ isDead, holdings, spare }, i) => {
       if (isDead) return
       if (this.#made[i]! < this.#plan.requests[i]!) names.push(spare.length > 0 ? `take ${i}` : `ask ${i}`)
-      if (this.#wanted[i]! < (this.#plan.questions?.[i] ?? 0)) names.push(`want ${i}`)
+      if (this.#wanted[i]! < (this.#plan.unitRequests?.[i] ?? 0)) names.push(`want ${i}`)
       if (spare.length > 0) names.push(`give back ${i}`)
       if (holdings.hasUnconfirmed && !this.#sent.some(sent => sent.isolate === i && !sent.isGone))
         names.push(`send ${i}`)
       if (may('death') && holdings.heldUnits.length > 0) names.push(`die ${i}`)
       if (may('epoch') && holdings.heldUnits.length > 0) names.push('epoch')
     })
-    this.#asked.forEach((asked, i) => {
-      const isDead = this.#isolates[asked.isolate]!.isDead
-      if (asked.reply === undefined) names.push(`arrive ${i}`)
+    this.#requests.forEach((request, i) => {
+      const isDead = this.#isolates[request.isolate]!.isDead
+      if (request.reply === undefined) names.push(`arrive ${i}`)
       else if (may('repeated')) names.push(`repeat ${i}`)
       if (isDead) return
-      if (asked.isolateKnows === 'nothing') {
-        if (asked.reply !== undefined) names.push(`answer ${i}`)
+      if (request.isolateKnows === 'nothing') {
+        if (request.reply !== undefined) names.push(`answer ${i}`)
         if (may('late')) names.push(`time out ${i}`)
-      } else if (asked.isolateKnows === 'reply' && asked.reply && !asked.isEnded) {
+      } else if (request.isolateKnows === 'reply' && request.reply && !request.isEnded) {
         names.push(`end ${i}`)
-        if (this.#plan.questions) names.push(`put back ${i}`)
+        if (this.#plan.unitRequests) names.push(`put back ${i}`)
       }
     })
-    this.#questions.forEach(({ isolate, granted, isolateKnows }, i) => {
+    this.#unitRequests.forEach(({ isolate, granted, isolateKnows }, i) => {
       if (granted === undefined) names.push(`grant ${i}`)
       else if (may('repeated')) names.push(`grant again ${i}`)
       if (this.#isolates[isolate]!.isDead || isolateKnows !== 'nothing') return
-      if (granted !== undefined) names.push(`learn ${i}`)
+      if (granted !== undefined) names.push(`apply grant ${i}`)
       if (may('late')) names.push(`forget ${i}`)
     })
     this.#sent.forEach((sent, i) => {
@@ -162,7 +162,7 @@ class World {
       case 'ask': {
         const claim = this.#isolates[i]!.holdings.claim(bound(this.#rule, STATE, 1, this.#nowMs))
         this.#made[i]! += 1
-        this.#asked.push({ kind: 'request', isolate: i, claim, isolateKnows: 'nothing', isEnded: false })
+        this.#requests.push({ kind: 'request', isolate: i, claim, isolateKnows: 'nothing', isEnded: false })
         break
       }
       case 'take': {
@@ -170,13 +170,13 @@ class World {
         const claim = this.#isolates[i]!.spare.pop()!
         this.#made[i]! += 1
         const known = { isolateKnows: 'reply', reply: true } as const
-        this.#asked.push({ kind: 'request', isolate: i, claim, ...known, isEnded: false })
+        this.#requests.push({ kind: 'request', isolate: i, claim, ...known, isEnded: false })
         break
       }
       case 'put back': {
-        const asked = this.#asked[i]!
-        asked.isEnded = true
-        this.#isolates[asked.isolate]!.spare.push(asked.claim)
+        const request = this.#requests[i]!
+        request.isEnded = true
+        this.#isolates[request.isolate]!.spare.push(request.claim)
         break
       }
       case 'give back': {
@@ -188,54 +188,57 @@ class World {
         const rule = { ...bound(this.#rule, STATE, 1, this.#nowMs), cost: WANTED }
         this.#wanted[i]! += 1
         const claim = this.#isolates[i]!.holdings.claim(rule)
-        this.#questions.push({ isolate: i, claim, isolateKnows: 'nothing' })
+        this.#unitRequests.push({ isolate: i, claim, isolateKnows: 'nothing' })
         break
       }
       case 'grant':
-        this.#questions[i]!.granted = this.#grant(this.#questions[i]!)
+        this.#unitRequests[i]!.granted = this.#grant(this.#unitRequests[i]!)
         break
       case 'grant again':
         this.#happened.repeated += 1
-        this.#grant(this.#questions[i]!)
+        this.#grant(this.#unitRequests[i]!)
         break
-      case 'learn': {
-        const question = this.#questions[i]!
-        question.isolateKnows = 'reply'
-        const { holdings, spare } = this.#isolates[question.isolate]!
-        spare.push(...holdings.grant(question.claim, question.granted!))
+      case 'apply grant': {
+        const unitRequest = this.#unitRequests[i]!
+        unitRequest.isolateKnows = 'reply'
+        const { holdings, spare } = this.#isolates[unitRequest.isolate]!
+        spare.push(...holdings.grant(unitRequest.claim, unitRequest.granted!))
         break
       }
       case 'forget': {
-        const question = this.#questions[i]!
+        const unitRequest = this.#unitRequests[i]!
         this.#happened.late += 1
-        question.isolateKnows = 'timeout'
-        this.#isolates[question.isolate]!.holdings.settle(question.claim, 'lost')
+        unitRequest.isolateKnows = 'timeout'
+        this.#isolates[unitRequest.isolate]!.holdings.settle(unitRequest.claim, 'lost')
         break
       }
       case 'repeat':
         this.#happened.repeated += 1
-        this.#decide(this.#asked[i]!)
+        this.#decide(this.#requests[i]!)
         break
       case 'arrive':
-        this.#asked[i]!.reply = this.#decide(this.#asked[i]!)
+        this.#requests[i]!.reply = this.#decide(this.#requests[i]!)
         break
       case 'answer': {
-        const asked = this.#asked[i]!
-        asked.isolateKnows = 'reply'
-        this.#isolates[asked.isolate]!.holdings.settle(asked.claim, asked.reply ? 'admitted' : 'refused')
+        const request = this.#requests[i]!
+        request.isolateKnows = 'reply'
+        this.#isolates[request.isolate]!.holdings.settle(
+          request.claim,
+          request.reply ? 'admitted' : 'refused',
+        )
         break
       }
       case 'time out': {
-        const asked = this.#asked[i]!
+        const request = this.#requests[i]!
         this.#happened.late += 1
-        asked.isolateKnows = 'timeout'
-        this.#isolates[asked.isolate]!.holdings.settle(asked.claim, 'lost')
+        request.isolateKnows = 'timeout'
+        this.#isolates[request.isolate]!.holdings.settle(request.claim, 'lost')
         break
       }
       case 'end': {
-        const asked = this.#asked[i]!
-        asked.isEnded = true
-        this.#isolates[asked.isolate]!.holdings.release(asked.claim)
+        const request = this.#requests[i]!
+        request.isEnded = true
+        this.#isolates[request.isolate]!.holdings.release(request.claim)
         break
       }
       case 'send':
@@ -282,7 +285,7 @@ class World {
 
   /** Requests that were admitted and are not over: those that the origin has. */
   get inFlight(): number {
-    return this.#asked.filter(
+    return this.#requests.filter(
       ({ isolate, isolateKnows, reply, isEnded }) =>
         isolateKnows === 'reply' && reply && !isEnded && !this.#isolates[isolate]!.isDead,
     ).length
@@ -310,15 +313,15 @@ class World {
     for (let round = 0; round < 4; round++) {
       // After this time, messages without a reply are sent again.
       this.#nowMs += 500
-      this.#asked.forEach((asked, i) => {
-        if (asked.reply === undefined) this.happen(`arrive ${i}`)
-        if (asked.isolateKnows === 'nothing' && !this.#isolates[asked.isolate]!.isDead)
+      this.#requests.forEach((request, i) => {
+        if (request.reply === undefined) this.happen(`arrive ${i}`)
+        if (request.isolateKnows === 'nothing' && !this.#isolates[request.isolate]!.isDead)
           this.happen(`answer ${i}`)
       })
-      this.#questions.forEach((question, i) => {
-        if (question.granted === undefined) this.happen(`grant ${i}`)
-        if (question.isolateKnows === 'nothing' && !this.#isolates[question.isolate]!.isDead)
-          this.happen(`learn ${i}`)
+      this.#unitRequests.forEach((unitRequest, i) => {
+        if (unitRequest.granted === undefined) this.happen(`grant ${i}`)
+        if (unitRequest.isolateKnows === 'nothing' && !this.#isolates[unitRequest.isolate]!.isDead)
+          this.happen(`apply grant ${i}`)
       })
       this.#sent.forEach((sent, i) => {
         if (!sent.isGone) this.happen(`receive ${i}`)
@@ -333,7 +336,7 @@ class World {
   passTtl(): void {
     for (let third = 0; third < 4; third++) {
       this.#nowMs += this.#rule.quota.period / 3e3
-      for (const { isolate, claim, isolateKnows, isEnded } of this.#asked) {
+      for (const { isolate, claim, isolateKnows, isEnded } of this.#requests) {
         if (isolateKnows === 'reply' && !isEnded) this.#isolates[isolate]!.holdings.renew(claim)
       }
       for (const { isDead, holdings, spare } of this.#isolates) {
@@ -357,12 +360,12 @@ class World {
         isDead,
         isDead ? [] : [holdings.heldUnits, spare.length],
       ]),
-      this.#questions.map(({ claim: { holding }, isolateKnows, granted }) => [
+      this.#unitRequests.map(({ claim: { holding }, isolateKnows, granted }) => [
         holding,
         isolateKnows,
         granted,
       ]),
-      this.#asked.map(({ claim: { holding }, isolateKnows, reply, isEnded }) => [
+      this.#requests.map(({ claim: { holding }, isolateKnows, reply, isEnded }) => [
         holding,
         isolateKnows,
         reply,
@@ -376,16 +379,16 @@ class World {
     return this.#nowMs * 1e3
   }
 
-  #decide({ claim: { holding } }: Asked): boolean {
+  #decide({ claim: { holding } }: TestRequest): boolean {
     const { quota } = this.#rule
     const { after } = concurrency.decide({ quota, holding, state: this.#state, now: this.#now, cost: 1 })
     this.#state = after?.state ?? this.#state
     return after !== undefined
   }
 
-  #grant({ claim: { holding } }: Question): number {
+  #grant({ claim: { holding } }: UnitRequest): number {
     const { quota } = this.#rule
-    const want = { units: WANTED, limit: quota.burst, leastHolders: 1 }
+    const want = { units: WANTED, limit: quota.burst, minHolders: 1 }
     const received = applyMessage({ quota, holding, state: this.#state, now: this.#now }, want)
     this.#state = received.state
     return received.granted
@@ -443,29 +446,29 @@ describe('in every order of events', () => {
       { limit: 2, requests: LARGE, most: { ...NOTHING, epoch: 2, late: 1 } },
     ],
     ['an isolate dies', { limit: 1, requests: [2, 1], most: { ...NOTHING, death: 1 } }],
-    ['units are held in advance', { limit: 2, requests: LARGE, questions: [1, 0], most: NOTHING }],
+    ['units are held in advance', { limit: 2, requests: LARGE, unitRequests: [1, 0], most: NOTHING }],
     [
       'the grant of units in advance is late or lost',
-      { limit: 2, requests: [1, SOAK ? 1 : 0], questions: [1, 0], most: { ...NOTHING, late: 1 } },
+      { limit: 2, requests: [1, SOAK ? 1 : 0], unitRequests: [1, 0], most: { ...NOTHING, late: 1 } },
     ],
     [
-      'a question for units in advance is repeated',
-      { limit: 2, requests: [1, 0], questions: [1, 0], most: { ...NOTHING, repeated: 1 } },
+      'a request for units in advance is repeated',
+      { limit: 2, requests: [1, 0], unitRequests: [1, 0], most: { ...NOTHING, repeated: 1 } },
     ],
     [
       'epochs begin while units are held in advance',
-      { limit: 2, requests: [1, 0], questions: [1, 0], most: { ...NOTHING, epoch: 1 } },
+      { limit: 2, requests: [1, 0], unitRequests: [1, 0], most: { ...NOTHING, epoch: 1 } },
     ],
     [
       'an isolate dies that holds units in advance',
-      { limit: 2, requests: [1, 1], questions: [1, 0], most: { ...NOTHING, death: 1 } },
+      { limit: 2, requests: [1, 1], unitRequests: [1, 0], most: { ...NOTHING, death: 1 } },
     ],
   ]
 
   if (SOAK)
     plans.push([
       'two isolates hold units in advance',
-      { limit: 4, requests: [1, 1], questions: [1, 1], most: NOTHING },
+      { limit: 4, requests: [1, 1], unitRequests: [1, 1], most: NOTHING },
     ])
 
   it.each(plans)(

@@ -126,9 +126,9 @@ describeOnRedisEngine('a limit by name', fresh => {
     const { limiter, clock } = limiterOn(await fresh())
     const who = { account: 'a' }
     for (let i = 0; i < 10; i++) {
-      const told = ({ allowed, delayMs, retryAfterMs, costs }: LimitDecision) =>
+      const summaryOf = ({ allowed, delayMs, retryAfterMs, costs }: LimitDecision) =>
         [allowed, delayMs, retryAfterMs, costs] as const
-      expect(told(await limiter.peek('zendesk', who))).toEqual([true, 0, 0, {}])
+      expect(summaryOf(await limiter.peek('zendesk', who))).toEqual([true, 0, 0, {}])
       await limiter.limit('zendesk', who)
     }
     clock.time += 400e3

@@ -219,12 +219,12 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
 describe('the local limiter', () => {
   /** A store that fails with this code, and records the number of calls in each request. */
   const failing = (code: ErrorCode) => {
-    const asked: number[] = []
+    const callCounts: number[] = []
     const run = async (calls: readonly unknown[]) => {
-      asked.push(calls.length)
+      callCounts.push(calls.length)
       throw new GatewayError(code, 'no')
     }
-    return { asked, run, ping: async () => {} }
+    return { callCounts, run, ping: async () => {} }
   }
 
   it('never hands over units again if the store may have received them, and keeps counting them', async () => {
@@ -235,7 +235,7 @@ describe('the local limiter', () => {
     await expect(local.handOver(store)).rejects.toThrow('no')
     expect(decide(local, [counted(few, 1)]).admitted).toBe(false)
     await local.handOver(store)
-    expect(store.asked).toEqual([1])
+    expect(store.callCounts).toEqual([1])
     expect(local.isHandOverDue()).toBe(false)
   })
 
@@ -276,27 +276,27 @@ describe('the local limiter', () => {
     const few: LimitRuleInput = { name: 'one', algorithm: 'fixed-window', limit: 2, period: '7d' }
     const keys = Array.from({ length: 10_030 }, (_, i) => `sluice:{ip:${i}}:state`)
     for (const key of keys) decide(local, [counted(few, 1, key)])
-    const told = new Set<string>()
+    const sentKeys = new Set<string>()
     const store: Store = {
       async run(calls) {
-        for (const call of calls) if ('keys' in call) told.add(call.keys[0]!)
+        for (const call of calls) if ('keys' in call) sentKeys.add(call.keys[0]!)
         return calls.map(() => [1, '', NOON, 0, 1, 1, 0])
       },
       ping: async () => {},
     }
     while (local.isHandOverDue()) await local.handOver(store)
-    expect(told.size).toBe(keys.length)
+    expect(sentKeys.size).toBe(keys.length)
   })
 
   it('does not give an identity a new share after a hand-over', async () => {
     let time = 1.7e12
     const local = createLocalLimiter(1, () => time)
     const rule: LimitRuleInput = { name: 'ten', algorithm: 'gcra', limit: 10, period: '10s' }
-    const told: number[] = []
+    const sentUnits: number[] = []
     const store: Store = {
       async run(calls) {
         for (const call of calls)
-          if ('args' in call) told.push(...call.args.map(Number).filter(n => n === 5 || n === 2))
+          if ('args' in call) sentUnits.push(...call.args.map(Number).filter(n => n === 5 || n === 2))
         return calls.map(() => [1, '', NOON, 0, 1, 1, 0])
       },
       ping: async () => {},
@@ -310,11 +310,11 @@ describe('the local limiter', () => {
     expect(decide(local, [counted(rule, 3)]).admitted).toBe(true)
     expect(decide(local, [counted(rule, 1)]).admitted).toBe(false)
     expect(local.isHandOverDue()).toBe(true)
-    told.length = 0
+    sentUnits.length = 0
     await local.handOver(store)
     // Three units, as two and one.
-    expect(told).toContain(2)
-    expect(told).not.toContain(5)
+    expect(sentUnits).toContain(2)
+    expect(sentUnits).not.toContain(5)
     expect(local.isHandOverDue()).toBe(false)
   })
 

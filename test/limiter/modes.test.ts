@@ -106,10 +106,10 @@ describeOnRedisEngine('a refused request', fresh => {
       { ...LIVE, limit: 1 },
       { ...LIVE, name: 'shadow', limit: 9, mode: 'shadow' },
     )
-    const asked = evaluationOf([bound(live!, KEY), bound(shadow!, KEY)], NOON)
-    await redis.evaluate(asked)
+    const evaluation = evaluationOf([bound(live!, KEY), bound(shadow!, KEY)], NOON)
+    await redis.evaluate(evaluation)
     const before = await redis.snapshot()
-    expect((await redis.evaluate(asked)).status).toBe('refused')
+    expect((await redis.evaluate(evaluation)).status).toBe('refused')
     expect(await redis.snapshot()).toEqual(before)
   })
 })
@@ -138,7 +138,7 @@ describeOnEngines('a candidate', fresh => {
       [undefined, false],
       [undefined, true],
     ])
-    // Without a verdict of the live rule there is nothing to compare.
+    // Without a verdict of the replaced rule there is nothing to compare.
     const alone = await engine.evaluate(evaluationOf([bound(rules[1]!, KEY)], NOON))
     expect(alone.verdicts[0]).not.toHaveProperty('agrees')
   })

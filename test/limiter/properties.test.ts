@@ -31,7 +31,7 @@ describeOnRedisEngine('a refused request', fresh => {
       const caller = newCaller()
       const contents = () => redis.snapshot(`*{c:${caller}-*`)
       let before = await contents()
-      for await (const { outcome } of played(scenario, caller, asked => redis.evaluate(asked))) {
+      for await (const { outcome } of played(scenario, caller, evaluation => redis.evaluate(evaluation))) {
         const now = await contents()
         if (outcome.status === 'refused') {
           refusals += 1
@@ -82,19 +82,19 @@ describeOnEngines('a decision', fresh => {
         let verdicts: readonly Verdict[] = []
         for (const { pause, counts } of steps) {
           now = after(pause, now, rules, verdicts)
-          const asked = evaluationOf(boundRules(rules, counts, caller, now), now)
-          const outcome = await engine.evaluate(asked)
+          const evaluation = evaluationOf(boundRules(rules, counts, caller, now), now)
+          const outcome = await engine.evaluate(evaluation)
           verdicts = outcome.verdicts
           const wait = waitOf(outcome)
           if (wait === 0) continue
           if (wait < 0) {
-            expect(waitOf(await engine.evaluate({ ...asked, now: now + 3600e6 }))).toBe(-1)
+            expect(waitOf(await engine.evaluate({ ...evaluation, now: now + 3600e6 }))).toBe(-1)
             continue
           }
           waits += 1
-          expect((await engine.evaluate({ ...asked, now: now + wait - 1 })).status).toBe('refused')
+          expect((await engine.evaluate({ ...evaluation, now: now + wait - 1 })).status).toBe('refused')
           now += wait
-          expect((await engine.evaluate({ ...asked, now })).status).toBe('admitted')
+          expect((await engine.evaluate({ ...evaluation, now })).status).toBe('admitted')
         }
       },
     )
@@ -185,8 +185,13 @@ describeOnEngines('a decision', fresh => {
     const ask = async (plan: string) => {
       const key = credentialKey('acme', plan)
       await engine.setRecord(key, credentialOf(plan))
-      const { plan: told, verdicts } = await engine.evaluate({ rules, plans, subject: keyOf(key), now: NOON })
-      return [told, ...verdicts.map(({ rule }) => rule.name)]
+      const { plan: applied, verdicts } = await engine.evaluate({
+        rules,
+        plans,
+        subject: keyOf(key),
+        now: NOON,
+      })
+      return [applied, ...verdicts.map(({ rule }) => rule.name)]
     }
     expect(await ask('pro')).toEqual(['pro', 'all', 'pro'])
     expect(await ask('free')).toEqual(['free', 'all', 'free'])

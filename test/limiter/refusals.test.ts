@@ -65,7 +65,7 @@ describe('the memory of refusals', () => {
     const answer = createOwnAnswers(refusals, undefined)!.forRequest(demand, NO_SWITCHES, () => NO_SWITCHES)
     answer.beginTrip()
     world.time += 1500
-    expect(answer.turn.isMoot()).toBe(false)
+    expect(answer.listener.isNoLongerNeeded()).toBe(false)
     world.time += 40
     answer.endTrip(refusal(5e6))
     world.time += 959
@@ -79,9 +79,9 @@ describe('the memory of refusals', () => {
     const demand = demandOf('10.0.0.1')
     const answer = createOwnAnswers(refusals, undefined)!.forRequest(demand, NO_SWITCHES, () => NO_SWITCHES)
     answer.beginTrip()
-    answer.turn.isMoot()
+    answer.listener.isNoLongerNeeded()
     world.time += 40
-    answer.turn.noteArrival()
+    answer.listener.noteArrival()
     world.time += 700
     answer.endTrip(refusal(5e6))
     expect(find(demand)!.verdicts[0]).toMatchObject({ retryAfter: 4.3e6 })
@@ -95,7 +95,7 @@ describe('the memory of refusals', () => {
     world.time += 10
     refusals.forget([addressStateKey('10.0.0.1')])
     world.time += 10
-    answer.turn.isMoot()
+    answer.listener.isNoLongerNeeded()
     answer.endTrip(refusal(5e6))
     expect(find(demand)).toBeUndefined()
   })
@@ -127,18 +127,18 @@ describe('the memory of refusals', () => {
 
   it('sends one request to the store when a refusal ends, and refuses the others until the answer arrives or is lost', () => {
     const { world, keep, find } = memory()
-    const [asking, ...others] = Array.from({ length: 4 }, () => demandOf('10.0.0.1'))
-    keep(asking!, refusal(-1))
+    const [first, ...others] = Array.from({ length: 4 }, () => demandOf('10.0.0.1'))
+    keep(first!, refusal(-1))
     world.time += 1000
-    expect(find(asking!)).toBeUndefined()
+    expect(find(first!)).toBeUndefined()
     for (const when of ['before-trip', 'waiting'] as const)
       for (const other of others) expect(Boolean(find(other, when))).toBe(true)
     // The request for the store is not refused while it waits for its turn.
-    expect(find(asking!, 'waiting')).toBeUndefined()
+    expect(find(first!, 'waiting')).toBeUndefined()
     world.time += 1000
     expect(find(others[0]!)).toBeUndefined()
     keep(others[0]!, refusal(-1))
-    expect([Boolean(find(asking!)), Boolean(find(others[0]!, 'waiting'))]).toEqual([true, true])
+    expect([Boolean(find(first!)), Boolean(find(others[0]!, 'waiting'))]).toEqual([true, true])
   })
 
   it('sends one of the requests that wait for their turn to the store when a refusal ends', () => {

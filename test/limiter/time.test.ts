@@ -177,10 +177,10 @@ async function expectTwins(redis: Engine, rules: readonly Rule[], steps: readonl
   let verdicts: readonly Verdict[] = []
   for (const [i, step] of steps.entries()) {
     now = after(step.pause, now, rules, verdicts)
-    const asked = rules.map(rule => bound(rule, key, unitsFor(rule, step.cost), now / 1e3))
+    const boundRules = rules.map(rule => bound(rule, key, unitsFor(rule, step.cost), now / 1e3))
     const act = (engine: Engine) => {
-      if (step.verb === 'decide') return engine.evaluate(evaluationOf(asked, now))
-      const refunded = asked.map(rule => ({ ...rule, units: rule.cost, spent: rule.cost + step.kept }))
+      if (step.verb === 'decide') return engine.evaluate(evaluationOf(boundRules, now))
+      const refunded = boundRules.map(rule => ({ ...rule, units: rule.cost, spent: rule.cost + step.kept }))
       return engine.refund({ rules: refunded, spentAt: admittedAt.at(step.admission) ?? now, now })
     }
     const [expected, actual] = await Promise.all([act(model), act(redis)])

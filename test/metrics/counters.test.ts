@@ -82,8 +82,8 @@ describe('counters', () => {
       ...{ name: 'guesses', by: 'address', algorithm: 'fixed-window', limit: 1, period: '1m' },
       ...{ on: 'auth-failure', mode: 'shadow' },
     } as Parameters<typeof rulesOf>[0])
-    const told = verdict({ rule: guesses!, mode: 'shadow', allowed: false })
-    const decision = toDecision({ status: 'unknown-credential', plan: '', at: 1, verdicts: [told] })
+    const guess = verdict({ rule: guesses!, mode: 'shadow', allowed: false })
+    const decision = toDecision({ status: 'unknown-credential', plan: '', at: 1, verdicts: [guess] })
     expect(countedFor(decision)).toEqual({
       'request unauthenticated - reports': 1,
       'rule shadow_limited guesses reports -': 1,

@@ -29,7 +29,7 @@ import { bundleOptions } from '../../src/node/worker-bundle.ts'
 import { withMissingParts } from '../../src/not-built.ts'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
-import { finderOf, fingerprintOf } from '../../src/script/built-scripts.ts'
+import { createScriptFinder, fingerprintOf } from '../../src/script/built-scripts.ts'
 import { gatewayPolicy, limitPolicy } from '../../src/script/compiled.ts'
 import { createGatewayPolicy, createLimitPolicy } from '../../src/script/policy.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
@@ -170,8 +170,8 @@ describe('the module of a Worker', () => {
         'answerPreflight',
         'setAllowedOrigin',
         'createLocalLimiter',
-        'createStats',
-        'createHoldings',
+        'createStatsRecorder',
+        'createHoldingsKeeper',
         'observeEnd',
       ],
       ...[
@@ -180,7 +180,7 @@ describe('the module of a Worker', () => {
         'withSignals',
         'refreshOverdue',
         'classOfRequest',
-        'matchEach',
+        'matchByRequest',
         'createOriginLoad',
       ],
       ...[
@@ -191,7 +191,7 @@ describe('the module of a Worker', () => {
         'createOpaqueKeys',
       ],
       'createTokens',
-      ...['createWorkerUtilization', 'createAdaptiveLimit', 'createPushReceiver'],
+      ...['createUtilizationShedderAndBoard', 'createAdaptiveLimit', 'createPushReceiver'],
       ...['compileFleetRules', 'compileShedding', 'compileAdaptive'],
     ]) {
       expect(few).not.toContain(part)
@@ -280,7 +280,7 @@ describe('the module of a service binding', () => {
   it('contains only the algorithms and parts that the limits use', () => {
     const parts = [
       ...['windowEnds', 'evaluateOnCluster', 'createLocalLimiter', 'createLeases', 'createRefusalMemory'],
-      ...['createHoldings', 'syncScript'],
+      ...['createHoldingsKeeper', 'syncScript'],
     ]
     const few = moduleOf({
       limits: { calls: [{ ...calls, onStoreFailure: 'closed' }] },
@@ -359,11 +359,13 @@ describe('built scripts', () => {
   }
 
   it('equal the compiled scripts', () => {
-    expect(createGatewayPolicy(config, finderOf(built)).decide).toEqual({ plain, keyLocking })
+    expect(createGatewayPolicy(config, createScriptFinder(built)).decide).toEqual({ plain, keyLocking })
   })
 
   it('do not include scripts and algorithms that the config does not use', () => {
-    expect(() => createGatewayPolicy(config, finderOf(built)).refund).toThrow('the scripts of these rules')
+    expect(() => createGatewayPolicy(config, createScriptFinder(built)).refund).toThrow(
+      'the scripts of these rules',
+    )
     const none = { countings: {}, windowEnds: () => [] }
     expect(() => compileGatewayRule(second, ['free'], none)).toThrow("it lacks the algorithm 'gcra'.")
   })
@@ -375,7 +377,7 @@ describe('built scripts', () => {
       { ...second, by: 'address' as const },
     ]
     for (const other of others) {
-      expect(() => createGatewayPolicy(configOf({ rules: [other] }), finderOf(built))).toThrow(
+      expect(() => createGatewayPolicy(configOf({ rules: [other] }), createScriptFinder(built))).toThrow(
         'src/built/ was built for another config: it lacks the scripts of these rules. Run npx sluicegate build.',
       )
     }
@@ -388,7 +390,7 @@ describe('limits by name', () => {
     const text = builtFiles(configOf({ rules: [second], ...(limits && { limits }) })).get(
       'limits.generated.ts',
     )!
-    return finderOf(JSON.parse(/finderOf\((.*)\)/s.exec(text)![1]!))
+    return createScriptFinder(JSON.parse(/createScriptFinder\((.*)\)/s.exec(text)![1]!))
   }
 
   it('have built scripts, and a built probe, that equal the compiled ones', () => {

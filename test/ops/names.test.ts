@@ -3,8 +3,8 @@ import {
   parseConsumerName,
   parseFutureTime,
   parsePlanName,
+  parseShortText,
   parseTime,
-  shortText,
 } from '../../src/ops/names.ts'
 import { escaped } from '../../src/store/escape.ts'
 
@@ -54,9 +54,11 @@ it('a plan has to be in the config', () => {
 })
 
 it('a label is a short line', () => {
-  expect(shortText(' für alle ', 'label')).toBe('für alle')
+  expect(parseShortText(' für alle ', 'label')).toBe('für alle')
   for (const text of ['', '  ', 'a\nb', '\u001b[1mx', '\ud800', 'x'.repeat(101)]) {
-    expect(() => shortText(text, 'label'), text).toThrow(/^The label is not valid\. Use 1 to 100 characters/)
+    expect(() => parseShortText(text, 'label'), text).toThrow(
+      /^The label is not valid\. Use 1 to 100 characters/,
+    )
   }
 })
 

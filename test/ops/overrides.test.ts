@@ -42,13 +42,13 @@ describe('an override', () => {
     ['month', { limit: 5 }, [5, undefined, undefined, 5, 5]],
     ['window', { limit: 500 }, [500, 3600e6, 1, 500, 500]],
     ['log', { limit: 7 }, [7, 3600e6, undefined, 7, 7]],
-  ])('of %s with %j is compiled to %j', (rule, numbers, [rate, period, own, limit, burst]) => {
+  ])('of %s with %j is compiled to %j', (rule, numbers, [rate, period, burstOrStep, limit, burst]) => {
     const override = compileOverride(ALL, { rule, ...numbers })
     expect(override.numbers).toEqual({
       tag: expect.stringMatching(/^\w{3}$/),
       rate,
       period: period ?? expect.any(Number),
-      ...(own !== undefined && { own }),
+      ...(burstOrStep !== undefined && { burstOrStep }),
       limit,
       burst,
     })

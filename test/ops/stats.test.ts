@@ -176,7 +176,7 @@ describe('npx sluicegate stats --prometheus', () => {
       'gateway_rate_limit_decisions_total{policy="log",route="",plan="free",outcome="shadow_allowed"} 899',
       'gateway_rate_limit_decisions_total{policy="log",route="",plan="free",outcome="shadow_limited"} 1',
       'gateway_rate_limit_decisions_total{policy="gone",route="",plan="free",outcome="allowed"} 3',
-      '# HELP gateway_rate_limit_candidate_verdicts_total Verdicts of candidates, compared with those of the live rule.',
+      '# HELP gateway_rate_limit_candidate_verdicts_total Verdicts of candidates, compared with those of the replaced rule.',
       '# TYPE gateway_rate_limit_candidate_verdicts_total counter',
       'gateway_rate_limit_candidate_verdicts_total{policy="log",route="",plan="free",agreement="agreed"} 899',
       'gateway_rate_limit_candidate_verdicts_total{policy="log",route="",plan="free",agreement="disagreed"} 1',

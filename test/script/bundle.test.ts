@@ -96,10 +96,10 @@ describeOnRedis('the script', start => {
     await forEvery(traffic(30), 20, async scenario => {
       const model = new ModelEngine()
       let requests = 0
-      const onBoth = async (asked: TimedEvaluation) => {
+      const onBoth = async (evaluation: TimedEvaluation) => {
         // In turn, so that each reads the data that the other has written.
-        const actual = await (requests++ % 2 === 0 ? bare : whole).evaluate(asked)
-        expect(actual).toEqual(await model.evaluate(asked))
+        const actual = await (requests++ % 2 === 0 ? bare : whole).evaluate(evaluation)
+        expect(actual).toEqual(await model.evaluate(evaluation))
         return actual
       }
       for await (const _ of played(scenario, newCaller(), onBoth));

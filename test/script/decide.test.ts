@@ -63,18 +63,18 @@ describe('the call of a decision', () => {
   it('reads short logs with the states, and puts the long ones last', () => {
     const log = { by: 'consumer', algorithm: 'sliding-log', period: '1h' } as const
     const [long, short] = rulesOf({ ...log, name: 'long', limit: 101 }, { ...log, name: 'short', limit: 100 })
-    const asked = compiled({ rules: [bound(long!, 'C'), bound(short!, 'C')], plans: ['free'] })
-    expect(encodeDecide(asked).keys).toEqual(['C', `C:log:${short!.tag}`, `C:log:${long!.tag}`])
+    const evaluation = compiled({ rules: [bound(long!, 'C'), bound(short!, 'C')], plans: ['free'] })
+    expect(encodeDecide(evaluation).keys).toEqual(['C', `C:log:${short!.tag}`, `C:log:${long!.tag}`])
   })
 
   it('counts rules of plans only if the plan is known', () => {
     const rule = { name: 'a', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' } as const
     const plans = ['pro', 'pro-max']
     const { rules: ofPlans } = configOf({ plans, rules: [{ ...rule, match: { plans: ['pro-max'] } }] })
-    const asked = { rules: [bound(ofPlans[0]!, 'C')], plans, now: 17 }
-    expect(encodeDecide(compiled(asked)).args).toEqual(['decide', '10', '', '', '17'])
-    expect(encodeDecide(compiled({ ...asked, plan: 'pro' })).args).toEqual(['decide', '10', '', 'pro', '17'])
-    const own = encodeDecide(compiled({ ...asked, plan: 'pro-max' }))
+    const input = { rules: [bound(ofPlans[0]!, 'C')], plans, now: 17 }
+    expect(encodeDecide(compiled(input)).args).toEqual(['decide', '10', '', '', '17'])
+    expect(encodeDecide(compiled({ ...input, plan: 'pro' })).args).toEqual(['decide', '10', '', 'pro', '17'])
+    const own = encodeDecide(compiled({ ...input, plan: 'pro-max' }))
     expect(own.args).toEqual(['decide', '1e', '', 'pro-max', '17'])
   })
 })
@@ -262,8 +262,8 @@ describe('a decision', () => {
 
   it('makes no trip without rules and without a credential', async () => {
     const store = {
-      run: () => Promise.reject(new Error('asked')),
-      ping: () => Promise.reject(new Error('asked')),
+      run: () => Promise.reject(new Error('a call was made')),
+      ping: () => Promise.reject(new Error('a call was made')),
     }
     expect(await evaluate(store, compiled({ rules: [], plans: ['free'] }))).toEqual({
       status: 'admitted',

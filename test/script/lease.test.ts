@@ -42,7 +42,7 @@ const HOUR: RuleInput = {
 }
 const DAY: RuleInput = { ...HOUR, name: 'day', limit: 16_000, period: '1d' }
 
-interface Asking extends Partial<TimedEvaluation> {
+interface EvaluationChanges extends Partial<TimedEvaluation> {
   wantedRequests?: number
   /** By name of the rule. */
   costs?: Record<string, number>
@@ -50,20 +50,23 @@ interface Asking extends Partial<TimedEvaluation> {
 }
 
 /** One request at noon that all rules count. */
-function asking(rules: readonly Rule[], { costs = {}, modes = {}, ...changes }: Asking): TimedEvaluation {
-  const asked = rules.map(rule => {
+function evaluationWith(
+  rules: readonly Rule[],
+  { costs = {}, modes = {}, ...changes }: EvaluationChanges,
+): TimedEvaluation {
+  const boundRules = rules.map(rule => {
     const mode = modes[rule.name]
     return { ...bound(rule, KEY, costs[rule.name] ?? rule.cost, NOON / 1e3), ...(mode && { mode }) }
   })
-  return { ...evaluationOf(asked, NOON), ...changes }
+  return { ...evaluationOf(boundRules, NOON), ...changes }
 }
 
 const leftIn = ({ verdicts }: Outcome) => verdicts.map(({ remaining }) => remaining)
 
 describeOnEngines('a lease', fresh => {
-  const answers = async (engine: Engine, rules: readonly Rule[], ...questions: Asking[]) => {
+  const answers = async (engine: Engine, rules: readonly Rule[], ...changes: EvaluationChanges[]) => {
     const outcomes: Outcome[] = []
-    for (const question of questions) outcomes.push(await engine.evaluate(asking(rules, question)))
+    for (const change of changes) outcomes.push(await engine.evaluate(evaluationWith(rules, change)))
     return outcomes
   }
 
@@ -74,8 +77,8 @@ describeOnEngines('a lease', fresh => {
   })
 
   it('gets a sixteenth of the units that the scarcest rule has left, so each lease is smaller than the last', async () => {
-    const questions = Array.from({ length: 3 }, () => ({ wantedRequests: 5000 }))
-    const outcomes = await answers(await fresh(), rulesOf(HOUR, DAY), ...questions)
+    const changes = Array.from({ length: 3 }, () => ({ wantedRequests: 5000 }))
+    const outcomes = await answers(await fresh(), rulesOf(HOUR, DAY), ...changes)
     expect(outcomes.map(({ granted }) => granted)).toEqual([100, 93, 87])
     expect(outcomes.map(leftIn)).toEqual([
       ...[
@@ -146,7 +149,7 @@ describeOnEngines('a lease', fresh => {
   it('is not granted to a peek', async () => {
     const engine = await fresh()
     const rules = rulesOf(HOUR, DAY)
-    const peek = await engine.peek(asking(rules, { wantedRequests: 60 }))
+    const peek = await engine.peek(evaluationWith(rules, { wantedRequests: 60 }))
     expect([peek.granted, leftIn(peek)]).toEqual([undefined, [1600, 16_000]])
   })
 
@@ -168,29 +171,29 @@ describeOnEngines('a lease', fresh => {
       ...{ algorithm: 'fixed-window', limit: 20, period: '1h' },
     }
     const rules = rulesOf(HOUR, guesses)
-    const asked = {
-      ...asking(rules, { subject: WHO, wantedRequests: 60 }),
+    const evaluation = {
+      ...evaluationWith(rules, { subject: WHO, wantedRequests: 60 }),
       rules: rules.map(rule => bound(rule, `${KEY}:${rule.name}`, 1, NOON / 1e3)),
     }
-    const unknown = await engine.evaluate(asked)
+    const unknown = await engine.evaluate(evaluation)
     expect([unknown.status, unknown.granted, leftIn(unknown)]).toEqual([
       'unknown-credential',
       undefined,
       [19],
     ])
     await engine.setRecord(WHO.credentialKey, credentialOf())
-    const known = await engine.evaluate(asked)
+    const known = await engine.evaluate(evaluation)
     expect([known.status, known.granted, leftIn(known)]).toEqual(['admitted', 60, [1540, 19]])
     const blocked = formatConsumer({ blockedAt: new Date(0), overrides: [] })
     await engine.setRecord(WHO.consumerKey, blocked)
-    expect((await engine.evaluate(asked)).granted).toBeUndefined()
+    expect((await engine.evaluate(evaluation)).granted).toBeUndefined()
   })
 
   it('can be given back in part', async () => {
     const engine = await fresh()
     const rules = rulesOf(HOUR, DAY)
     await answers(engine, rules, { wantedRequests: 60 })
-    const refunded = asking(rules, {}).rules.map(rule => ({ ...rule, units: 50, spent: 60 }))
+    const refunded = evaluationWith(rules, {}).rules.map(rule => ({ ...rule, units: 50, spent: 60 }))
     const { verdicts } = await engine.refund({ rules: refunded, spentAt: NOON, now: NOON })
     expect(verdicts.map(({ remaining }) => remaining)).toEqual([1590, 15_990])
   })
@@ -237,8 +240,8 @@ function* requestsOf({ set, steps }: Scenario) {
   let verdicts: Outcome['verdicts'] = []
   for (const { pause, verb, wantedRequests } of steps) {
     now = after(pause, now, rules, verdicts)
-    const asked = rules.map((rule, i) => bound(rule, caller, unitsFor(rule, set[i]!.cost), now / 1e3))
-    const request = { ...evaluationOf(asked, now), wantedRequests }
+    const boundRules = rules.map((rule, i) => bound(rule, caller, unitsFor(rule, set[i]!.cost), now / 1e3))
+    const request = { ...evaluationOf(boundRules, now), wantedRequests }
     const outcome: Outcome = yield { rules, request, verb }
     verdicts = outcome.verdicts
   }
@@ -312,7 +315,7 @@ describe('the script of a policy', () => {
     const { leases: _, ...without } = leased
     expect(decideText(without)).toBe(decideText(plain))
     expect(refundText(leased)).toBe(refundText(plain))
-    expect(leased.slots).toEqual(plain.slots)
+    expect(leased.entries).toEqual(plain.entries)
   })
 
   it('differs from that of the same rules without leases', () => {
@@ -322,8 +325,8 @@ describe('the script of a policy', () => {
 
   it('ignores the wanted number of requests if the policy has no leases', () => {
     const { policy, rules } = { policy: shapeOf({}), rules: rulesOf(HOUR, DAY) }
-    const asked = { ...asking(rules, {}), policy }
+    const evaluation = { ...evaluationWith(rules, {}), policy }
     const [one, other] = [new ScriptModel(), new ScriptModel()]
-    expect(one.decide({ ...asked, wantedRequests: 60 })).toEqual(other.decide(asked))
+    expect(one.decide({ ...evaluation, wantedRequests: 60 })).toEqual(other.decide(evaluation))
   })
 })

@@ -18,7 +18,7 @@ import { forEvery } from '../support/property.ts'
 import { listOf, NOON, newCaller } from '../support/traffic.ts'
 
 const RUNS = process.env.SOAK ? 400 : 8
-const MOST_STEPS = 240
+const MAX_STEPS = 240
 
 /** Enough isolates for a summary, and often for records that are written in place. */
 const holders = fc.oneof(
@@ -46,7 +46,7 @@ const scenario = fc.record({
   limit: fc.constantFrom(30, 120, 1000),
   /** How many isolates have reported a unit before. */
   before: fc.constantFrom(0, 10, 90, 90),
-  steps: listOf(step, MOST_STEPS, 60),
+  steps: listOf(step, MAX_STEPS, 60),
 })
 
 const nameOf = (number: number) => `isolat${String(number).padStart(2, '0')}`
@@ -72,9 +72,9 @@ describeOnRedisEngine('many isolates', (fresh, kind) => {
       for (const [i, { verb, holder, epoch, ended, held, cost, want, pause }] of steps.entries()) {
         now += pause * 1e3
         const holding = { holder: nameOf(holder ?? 0), epoch, started: ended + held, ended }
-        const asked = { ...bound(rule!, key, cost, now / 1e3), ...(holder !== undefined && { holding }) }
+        const boundRule = { ...bound(rule!, key, cost, now / 1e3), ...(holder !== undefined && { holding }) }
         const act = async (engine: Engine) => {
-          const evaluation = { rules: [asked], plans: ['free'], now }
+          const evaluation = { rules: [boundRule], plans: ['free'], now }
           switch (verb) {
             case 'decide':
               return { decided: await engine.evaluate(evaluation) }
@@ -83,13 +83,13 @@ describeOnRedisEngine('many isolates', (fresh, kind) => {
             case 'refund':
               return {
                 changed: await engine.refund({
-                  rules: [{ ...asked, units: 1, spent: 1 }],
+                  rules: [{ ...boundRule, units: 1, spent: 1 }],
                   spentAt: now,
                   now,
                 }),
               }
             default: {
-              const wanted = want === undefined ? {} : { want: { units: want, limit, leastHolders: 20 } }
+              const wanted = want === undefined ? {} : { want: { units: want, limit, minHolders: 20 } }
               const message = { key: ownKey, holding, ttl: rule!.quota.period, ...wanted }
               return { received: await engine.sync([message], now) }
             }

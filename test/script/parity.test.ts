@@ -21,9 +21,9 @@ import { after, pausesToAndFro } from '../support/waits.ts'
 
 /** `npm run test:soak` makes many more. */
 const REQUESTS = Number(process.env.PARITY_REQUESTS ?? 4000)
-const MOST_STEPS = 100
+const MAX_STEPS = 100
 /** Lists have half the maximum length on average, and some are kept short. */
-const MEAN_STEPS = 0.4 * MOST_STEPS
+const MEAN_STEPS = 0.4 * MAX_STEPS
 /** The embedded Redis takes a few milliseconds for each decision, and more on a busy machine. */
 const TIMED = { timeout: 60_000 + 10 * REQUESTS }
 
@@ -54,7 +54,7 @@ type Step = typeof step extends fc.Arbitrary<infer T> ? T : never
 
 const scenario = fc.record({
   sets: listOf(ruleNumbers, 2),
-  steps: listOf(step, MOST_STEPS),
+  steps: listOf(step, MAX_STEPS),
 })
 
 interface Moment {
@@ -71,21 +71,21 @@ function messageOf({ rule, ownKey, holding }: BoundRule): Message[] {
 
 /** One step, which each engine executes. */
 function actionOf(step: Step, { rules, caller, now, admittedAt }: Moment) {
-  const asked = evaluationOf(boundRules(rules, step.counts, caller, now), now)
+  const evaluation = evaluationOf(boundRules(rules, step.counts, caller, now), now)
   switch (step.verb) {
     case 'decide':
-      return (engine: Engine) => engine.evaluate(asked)
+      return (engine: Engine) => engine.evaluate(evaluation)
     case 'peek':
-      return (engine: Engine) => engine.peek(asked)
+      return (engine: Engine) => engine.peek(evaluation)
     case 'reset':
-      return (engine: Engine) => engine.reset({ rules: asked.rules, now })
+      return (engine: Engine) => engine.reset({ rules: evaluation.rules, now })
     case 'sync': {
-      const messages = asked.rules.flatMap(messageOf)
+      const messages = evaluation.rules.flatMap(messageOf)
       return (engine: Engine) => (messages.length > 0 ? engine.sync(messages, now) : undefined)
     }
     case 'refund': {
       const { units, kept, spent } = step
-      const refunded = asked.rules.map(rule => ({ ...rule, units, spent: units + kept }))
+      const refunded = evaluation.rules.map(rule => ({ ...rule, units, spent: units + kept }))
       const spentAt = 'after' in spent ? now + spent.after : (admittedAt.at(spent.admission) ?? now)
       return (engine: Engine) => engine.refund({ rules: refunded, spentAt, now })
     }

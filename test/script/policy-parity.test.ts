@@ -3,14 +3,16 @@
  * those of the gateway and of limits by name. Between requests the records of consumers change, units are given back, budgets are
  * reset, and the records in states are reordered.
  */
+
 import { isDeepStrictEqual } from 'node:util'
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { ALGORITHM_NAMES } from '../../src/algorithms/index.ts'
 import type { Rule } from '../../src/config/compile.ts'
+import { countsInFlight } from '../../src/config/compile-rule.ts'
 import type { Credential } from '../../src/credentials/credential.ts'
-import { bindRules } from '../../src/edges/http/bind-rules.ts'
-import { bind, type DemandedRule } from '../../src/limiter/bind.ts'
+import { demandRules } from '../../src/edges/http/demand-rules.ts'
+import { bindRules, type DemandedRule } from '../../src/limiter/bind.ts'
 import {
   type PreparedCall,
   prepareDecide,
@@ -54,9 +56,9 @@ import { after, pausesToAndFro } from '../support/waits.ts'
 
 /** `npm run test:soak` makes many more. */
 const REQUESTS = Number(process.env.PARITY_REQUESTS ?? 2000)
-const MOST_STEPS = REQUESTS > 10_000 ? 150 : 60
+const MAX_STEPS = REQUESTS > 10_000 ? 150 : 60
 /** The average number of steps in a run that are verbs. Lists have half the maximum length on average, and some are kept short. */
-const MEAN_VERBS = 0.33 * MOST_STEPS
+const MEAN_VERBS = 0.33 * MAX_STEPS
 /** The embedded Redis takes a few milliseconds for each decision, and more on a busy machine. */
 const TIMED = { timeout: 60_000 + 20 * REQUESTS }
 
@@ -66,7 +68,7 @@ const consumer = fc.constantFrom(...CONSUMERS, 'acme' as const)
 
 /** Index of a rule, modulo the number of rules. */
 const place = fc.nat(39)
-const asked = fc.oneof(
+const selection = fc.oneof(
   { weight: 3, arbitrary: fc.constant<{ without: number[] } | { only: number[] }>({ without: [] }) },
   { weight: 2, arbitrary: fc.record({ without: fc.array(place, { maxLength: 8 }) }) },
   { weight: 1, arbitrary: fc.record({ only: fc.array(place, { maxLength: 4 }) }) },
@@ -84,7 +86,7 @@ const request = {
   claimed: plan,
   address: fc.constantFrom('192.0.2.1', '192.0.2.1', '192.0.2.2'),
   route: fc.constantFrom('reports', 'reports', undefined),
-  asked,
+  selection,
   /** The cost of the route. */
   factor: fc.constantFrom(1, 1, 1, 1, 1, 1, 2, 0),
   /** Replaces the costs of the rules. */
@@ -133,7 +135,12 @@ const step = fc.oneof(
   },
   {
     weight: 1,
-    arbitrary: fc.record({ verb: fc.constant('reset' as const), pause: pausesToAndFro, admission, asked }),
+    arbitrary: fc.record({
+      verb: fc.constant('reset' as const),
+      pause: pausesToAndFro,
+      admission,
+      selection,
+    }),
   },
   {
     weight: 1,
@@ -174,7 +181,7 @@ type Of<Verb extends Step['verb']> = Extract<Step, { verb: Verb }>
 const scenario = fc.record({
   config: configPlans,
   edge: fc.constantFrom('gateway' as const, 'gateway' as const, 'gateway' as const, LIMIT as 'limit'),
-  steps: listOf(step, MOST_STEPS),
+  steps: listOf(step, MAX_STEPS),
 })
 
 /** An admitted request. Its keys include the consumer, even if only the store knew it. */
@@ -278,7 +285,7 @@ class Run {
 
   async #ask(step: RequestStep): Promise<void> {
     const credential = this.#isGateway ? credentialFor(step) : undefined
-    const bound = bind(
+    const bound = bindRules(
       await this.#demanded(step, credential),
       this.#switches(step),
       ({ name }) => name,
@@ -312,29 +319,29 @@ class Run {
     })
   }
 
-  /** The entries of one rule for several plans have the same holding. */
+  /** A rule with numbers for several plans is there once for each of them, each time with the same holding. */
   #withHolding(bound: BoundRule, { counts }: RequestStep): BoundRule {
     const { rule } = bound
     const holding = counts?.[this.#names.indexOf(rule.name) % counts.length]?.holding
-    return holding && rule.counting.state === 'held' ? { ...bound, holding } : bound
+    return holding && countsInFlight(rule) ? { ...bound, holding } : bound
   }
 
   /** Binds rules like src/edges, but leaves some out and changes the costs of others. */
   async #demanded(step: RequestStep, credential: Credential | undefined): Promise<DemandedRule[]> {
     const { address, route, factor, counts } = step
-    const isAsked = this.#filter(step.asked)
+    const isSelected = this.#filter(step.selection)
     const costOf = ({ name }: Rule): Cost | undefined =>
       counts?.[this.#names.indexOf(name) % counts.length]?.cost
     const withCost = (demanded: DemandedRule): DemandedRule => {
       const cost = demanded.rule.on === 'auth-failure' ? undefined : costOf(demanded.rule)
-      // The entries of one rule for several plans have the same cost.
+      // A rule with numbers for several plans is there once for each of them, each time with the same cost.
       const first = this.rules.find(({ name }) => name === demanded.rule.name)!
       return cost === undefined ? demanded : { ...demanded, cost: unitsFor(first, cost) }
     }
     if (!this.#isGateway) {
       const values = { account: step.consumer, user: address } as const
       const demanded = limitRulesOf(this.#checked.config)
-        .filter(isAsked)
+        .filter(isSelected)
         .map(async rule => {
           const identity = rule.by.map(part => [part, values[part as keyof typeof values]] as const)
           return withCost({ rule, key: await limitStateKey(LIMIT, identity), cost: factor })
@@ -344,12 +351,12 @@ class Run {
     const { config } = this.#checked
     const matched = {
       settings: { ...config.routeDefaults, cost: factor },
-      rules: config.rules.filter(isAsked),
+      rules: config.rules.filter(isSelected),
       classes: [],
     }
     const caller = { address, addressIdentity: address, ...(credential && { credential }) }
     const named = config.routes.find(({ name }) => name === route) ?? (route && { name: route })
-    const demanded = await bindRules(
+    const demanded = await demandRules(
       REQUEST,
       caller,
       { ...matched, ...(named && { route: named as never }) },
@@ -358,10 +365,10 @@ class Run {
     return demanded.map(withCost)
   }
 
-  #filter(asked: RequestStep['asked']): (rule: Rule) => boolean {
-    const places = 'without' in asked ? asked.without : asked.only
+  #filter(selection: RequestStep['selection']): (rule: Rule) => boolean {
+    const places = 'without' in selection ? selection.without : selection.only
     const names = new Set(places.map(place => this.#names[place % this.#names.length]))
-    return ({ name }) => names.has(name) === 'only' in asked
+    return ({ name }) => names.has(name) === 'only' in selection
   }
 
   #switches({ switched }: RequestStep): Switches {
@@ -406,8 +413,10 @@ class Run {
     await this.#change('refund', this.#model.refund(refund), prepareRefund(refund))
   }
 
-  async #reset({ admission, asked }: Of<'reset'>): Promise<void> {
-    const rules = (this.#admitted.at(admission)?.rules ?? []).filter(({ rule }) => this.#filter(asked)(rule))
+  async #reset({ admission, selection }: Of<'reset'>): Promise<void> {
+    const rules = (this.#admitted.at(admission)?.rules ?? []).filter(({ rule }) =>
+      this.#filter(selection)(rule),
+    )
     if (rules.length === 0) return
     const reset = { rules, now: this.#now }
     await this.#change('reset', this.#model.reset(reset), prepareReset(reset))
@@ -452,8 +461,10 @@ class Run {
   /** The override as an operator would set it; undefined if the rule does not accept it. */
   #compiled({ of, limit, atOnce, mode, end }: Of<'override'>['overrides'][number]): Override | undefined {
     const { input, config } = this.#checked
-    const taking = new Set(config.rules.flatMap(({ name, takesOverrides }) => (takesOverrides ? [name] : [])))
-    const rules = input.rules!.filter(({ name }) => taking.has(name))
+    const overridable = new Set(
+      config.rules.flatMap(({ name, takesOverrides }) => (takesOverrides ? [name] : [])),
+    )
+    const rules = input.rules!.filter(({ name }) => overridable.has(name))
     const rule = rules[of % rules.length]
     if (!rule) return undefined
     const units =
@@ -557,7 +568,7 @@ class Tally {
       if (status === 'admitted') this.count(granted === 1 ? 'lease of one' : `lease, ${end}`)
       if (granted > 1) this.#countLease(rules, verdicts)
     }
-    const sizes = Map.groupBy(policy.slots, ({ identity }) => identity)
+    const sizes = Map.groupBy(policy.entries, ({ identity }) => identity)
     if ([...sizes.values()].some(({ length }) => length > 10)) this.count('crowded identity')
     if (rules.some(({ staysShadow }) => staysShadow)) this.count('switched to shadow')
     const bound = new Set(rules.map(({ rule }) => rule))

@@ -61,16 +61,16 @@ function* callsOf(
   rules: readonly (Rule & { by: readonly string[] })[],
   subjects: readonly (Subject | undefined)[],
 ) {
-  for (const asked of subsets(rules).filter(({ length }) => length > 0)) {
+  for (const subset of subsets(rules).filter(({ length }) => length > 0)) {
     for (const cost of [0, 1, 3]) {
-      const bounds = asked.map(rule => bound(rule, keyOf(rule), cost, NOON / 1e3))
+      const bounds = subset.map(rule => bound(rule, keyOf(rule), cost, NOON / 1e3))
       for (const mode of ['enforce', 'shadow'] as const) {
         const rules = bounds.map((each): BoundRule => ({ ...each, mode }))
         for (const subject of subjects) {
-          const asked = subject ? rules : rules.filter(({ rule }) => !rule.match.plans)
-          if (!subject && asked.length === 0) continue
+          const applicable = subject ? rules : rules.filter(({ rule }) => !rule.match.plans)
+          if (!subject && applicable.length === 0) continue
           for (const verb of ['decide', 'peek'] as const) {
-            const evaluation = { policy, rules: asked, ...(subject && { subject }), now: NOON }
+            const evaluation = { policy, rules: applicable, ...(subject && { subject }), now: NOON }
             yield prepareDecide(evaluation, verb).call as ScriptCall
           }
         }
@@ -168,9 +168,9 @@ describeOnRedisEngine('two configs in use at the same time', fresh => {
     for (let i = 0; i < turns; i++) {
       const config = configs[i % configs.length]!
       const rules = config.rules.map(rule => bound(rule, keyOf(rule), 1, NOON / 1e3))
-      const asked = { policy: gatewayPolicy(config), rules, subject: TOKEN, now: NOON }
-      const outcome = await answered(redis, prepareDecide(asked))
-      expect(outcome).toEqual(model.decide(asked))
+      const evaluation = { policy: gatewayPolicy(config), rules, subject: TOKEN, now: NOON }
+      const outcome = await answered(redis, prepareDecide(evaluation))
+      expect(outcome).toEqual(model.decide(evaluation))
       remaining.push(
         Object.fromEntries(outcome.verdicts.map(({ rule, remaining }) => [rule.name, remaining])),
       )
@@ -226,7 +226,7 @@ describeOnRedisEngine('a policy of 200 rules', (fresh, kind) => {
     const rules = Array.from({ length: 200 }, (_, i) => input(i, byOf(i)))
     const config = configOf({ plans: ['free', 'pro'], rules })
     const policy = gatewayPolicy(config)
-    expect(policy.slots).toHaveLength(200)
+    expect(policy.entries).toHaveLength(200)
     const model = new ScriptModel()
     const isThird = (_: unknown, i: number) => i % 3 === 0
     for (const [i, plan] of (['free', 'free', 'pro', 'pro'] as const).entries()) {
@@ -234,9 +234,9 @@ describeOnRedisEngine('a policy of 200 rules', (fresh, kind) => {
         bound(rule, `${consumerStateKey('acme')}:${rule.by[1]}`, 1 + (i % 2), NOON / 1e3),
       )
       const rules = i === 3 ? all.filter(isThird) : all
-      const asked = { policy, rules, subject: { ...TOKEN, plan }, now: NOON + i }
-      const outcome = await answered(redis, prepareDecide(asked))
-      expect(outcome).toEqual(model.decide(asked))
+      const evaluation = { policy, rules, subject: { ...TOKEN, plan }, now: NOON + i }
+      const outcome = await answered(redis, prepareDecide(evaluation))
+      expect(outcome).toEqual(model.decide(evaluation))
       expect(outcome.status).toBe('admitted')
       const refunded = rules
         .filter(({ rule }) => rule.match.plans?.includes(plan) ?? true)
@@ -286,9 +286,9 @@ describeOnRedisEngine('the largest policies that a config may have', (fresh, kin
     const rules = config.rules
       .filter(({ match }) => match.plans?.includes(plan) ?? true)
       .map(rule => bound(rule, `${consumerStateKey('acme')}:${rule.by[1]}`, 1, NOON / 1e3))
-    const asked = { policy, rules, subject: { ...TOKEN, plan }, now: NOON, wantedRequests: 10 }
-    const outcome = await answered(redis, prepareDecide(asked))
-    expect(outcome).toEqual(new ScriptModel().decide(asked))
+    const evaluation = { policy, rules, subject: { ...TOKEN, plan }, now: NOON, wantedRequests: 10 }
+    const outcome = await answered(redis, prepareDecide(evaluation))
+    expect(outcome).toEqual(new ScriptModel().decide(evaluation))
     expect(outcome.granted).toBe(10)
     if (kind !== 'embedded') await redis.send(['SCRIPT', 'FLUSH'])
   })

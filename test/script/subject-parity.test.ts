@@ -10,7 +10,7 @@ import { forEvery } from '../support/property.ts'
 import { FC_PATH, SEED } from '../support/random.ts'
 import { listOf, NOON, newCaller } from '../support/traffic.ts'
 import { after, pausesToAndFro } from '../support/waits.ts'
-import { asked, config, GUESSES, MINUTE, RULES } from './subject-rules.ts'
+import { config, evaluationFor, GUESSES, MINUTE, RULES } from './subject-rules.ts'
 
 /** The keys of one run. Different runs share no key. */
 function callerOf(consumer: string) {
@@ -122,7 +122,13 @@ describeOnRedisEngine('a decision about a subject', fresh => {
         }
         const inputs = ALL_RULES.filter(({ name }) => step.rules.includes(name))
         now = after(step.pause, now, config(...inputs).rules, verdicts)
-        const evaluation = asked(inputs, caller.subjects[step.subject], now, step.cost, caller.consumer)
+        const evaluation = evaluationFor(
+          inputs,
+          caller.subjects[step.subject],
+          now,
+          step.cost,
+          caller.consumer,
+        )
         if (evaluation.rules.length === 0 && !evaluation.subject) continue
         const [expected, actual] = [await model.evaluate(evaluation), await redis.evaluate(evaluation)]
         expect(actual, `step ${i}`).toEqual(expected)

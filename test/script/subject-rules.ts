@@ -27,7 +27,7 @@ export const GUESSES: RuleInput = {
 export const config = (...rules: RuleInput[]) => configOf({ plans: PLANS, rules })
 
 /** One request under these rules. Each rule counts the consumer `caller`, or its address. Without a subject, rules by consumer are left out. */
-export function asked(
+export function evaluationFor(
   rules: RuleInput[],
   subject: Subject | undefined,
   now = NOON,

@@ -8,7 +8,7 @@ import { type ConsumerRecord, formatConsumer, parseConsumer } from '../../src/st
 import { credentialOf, describeOnEngines, type Engine } from '../support/engines.ts'
 import { overrideOf } from '../support/overrides.ts'
 import { NOON } from '../support/traffic.ts'
-import { asked, GUESSES, MINUTE, RULES } from './subject-rules.ts'
+import { evaluationFor, GUESSES, MINUTE, RULES } from './subject-rules.ts'
 
 const KEY: Subject = {
   kind: 'key',
@@ -32,7 +32,7 @@ describeOnEngines('the plan', fresh => {
     const engine = await fresh()
     await engine.setRecord(credentialKey('acme', 'ff'), credentialOf(own))
     if (consumers) await engine.setRecord(consumerKey('acme'), formatConsumer(consumers))
-    const { plan, verdicts } = await engine.evaluate(asked([MINUTE], subject))
+    const { plan, verdicts } = await engine.evaluate(evaluationFor([MINUTE], subject))
     return [plan, ...verdicts.map(({ rule, remaining }) => `${rule.limit}: ${remaining}`)]
   }
 
@@ -60,7 +60,7 @@ describeOnEngines('the plan', fresh => {
     const engine = await fresh()
     const { setRecord } = recordsOf(engine)
     await setRecord(credentialKey('acme', 'ff'), credentialOf())
-    const left = async () => (await engine.evaluate(asked([MINUTE], KEY))).verdicts[0]!.remaining
+    const left = async () => (await engine.evaluate(evaluationFor([MINUTE], KEY))).verdicts[0]!.remaining
     expect(await left()).toBe(9)
     await setRecord(consumerKey('acme'), formatConsumer({ plan: 'pro', overrides: [] }))
     expect(await left()).toBe(98)
@@ -78,7 +78,7 @@ describeOnEngines('a consumer', fresh => {
       const blocked: ConsumerRecord = { blockedAt: new Date(0), reason: 'abuse blocked=no', overrides: [] }
       await engine.setRecord(consumerKey('acme'), formatConsumer(blocked))
       const before = await engine.snapshot()
-      const outcome = await engine.evaluate(asked([MINUTE], subject))
+      const outcome = await engine.evaluate(evaluationFor([MINUTE], subject))
       expect(outcome).toEqual({ status: 'blocked', plan: '', at: NOON, verdicts: [] })
       expect(toDecision(outcome)).toEqual({ kind: 'blocked' })
       expect(await engine.snapshot()).toEqual(before)
@@ -97,7 +97,8 @@ describeOnEngines('a consumer', fresh => {
       }
       await engine.setRecord(consumerKey('acme'), formatConsumer(blocked))
       expect(parseConsumer(formatConsumer(blocked))).toEqual(blocked)
-      const statusAt = async (now: number) => (await engine.evaluate(asked([MINUTE], subject, now))).status
+      const statusAt = async (now: number) =>
+        (await engine.evaluate(evaluationFor([MINUTE], subject, now))).status
       expect([await statusAt(NOON - 1), await statusAt(NOON)]).toEqual(['blocked', 'admitted'])
     },
   )
@@ -108,7 +109,7 @@ describeOnEngines('a consumer', fresh => {
       const engine = await fresh()
       const text = `plan= blocked=1970-01-01T00:00:00.000Z until=${until}`
       await engine.setRecord(consumerKey('acme'), text)
-      expect((await engine.evaluate(asked([MINUTE], TOKEN))).status).toBe('blocked')
+      expect((await engine.evaluate(evaluationFor([MINUTE], TOKEN))).status).toBe('blocked')
     },
   )
 
@@ -117,13 +118,13 @@ describeOnEngines('a consumer', fresh => {
     await engine.setRecord(credentialKey('acme', 'ff'), credentialOf())
     const record: ConsumerRecord = { reason: 'once blocked=2020 override=abc', overrides: [] }
     await engine.setRecord(consumerKey('acme'), formatConsumer(record))
-    expect((await engine.evaluate(asked([MINUTE], KEY))).status).toBe('admitted')
+    expect((await engine.evaluate(evaluationFor([MINUTE], KEY))).status).toBe('admitted')
   })
 
   it('is not looked up if the credential is unknown', async () => {
     const engine = await fresh()
     await engine.setRecord(consumerKey('acme'), formatConsumer({ blockedAt: new Date(0), overrides: [] }))
-    expect((await engine.evaluate(asked([MINUTE], KEY))).status).toBe('unknown-credential')
+    expect((await engine.evaluate(evaluationFor([MINUTE], KEY))).status).toBe('unknown-credential')
   })
 })
 
@@ -142,7 +143,7 @@ describeOnEngines('an override', fresh => {
         : { limit: 7, ...(rule.algorithm === 'token-bucket' && { burst: 7 }) }
     const engine = await overriding(overrideOf(rule, numbers))
     const outcomes = []
-    for (let i = 0; i < 8; i++) outcomes.push(await engine.evaluate(asked([rule], KEY)))
+    for (let i = 0; i < 8; i++) outcomes.push(await engine.evaluate(evaluationFor([rule], KEY)))
     expect(outcomes.map(({ status }) => status)).toEqual([...Array(7).fill('admitted'), 'refused'])
     const { limit, quota } = outcomes[0]!.verdicts[0]!.rule
     expect([limit, quota.burst]).toEqual(rule.algorithm === 'leaky-bucket' ? [300, 7] : [7, 7])
@@ -150,10 +151,10 @@ describeOnEngines('an override', fresh => {
 
   it('of one rule does not affect other rules and other consumers', async () => {
     const engine = await overriding(overrideOf(RULES[0]!, { limit: 7 }))
-    const { verdicts } = await engine.evaluate(asked(RULES, KEY))
+    const { verdicts } = await engine.evaluate(evaluationFor(RULES, KEY))
     expect(verdicts.map(({ rule }) => rule.limit)).toEqual([7, 3, 300, 3, 3, 3, 3])
     const other: Subject = { ...KEY, consumerKey: consumerKey('other') }
-    const outcome = await engine.evaluate(asked(RULES, other))
+    const outcome = await engine.evaluate(evaluationFor(RULES, other))
     expect(outcome.verdicts.map(({ rule }) => rule.limit)).toEqual([3, 3, 300, 3, 3, 3, 3])
   })
 
@@ -161,7 +162,7 @@ describeOnEngines('an override', fresh => {
     const [rule] = RULES
     const engine = await overriding(overrideOf(rule!, { limit: 7 }, { until: NOON + 1e6 }))
     const limitAt = async (now: number) =>
-      (await engine.evaluate(asked([rule!], KEY, now, 0))).verdicts[0]!.rule.limit
+      (await engine.evaluate(evaluationFor([rule!], KEY, now, 0))).verdicts[0]!.rule.limit
     expect(await limitAt(NOON + 999_999)).toBe(7)
     expect(await limitAt(NOON + 1e6)).toBe(3)
   })
@@ -171,7 +172,7 @@ describeOnEngines('an override', fresh => {
     const modeOf = async (mode: 'enforce' | 'shadow' | 'off', input = rule) => {
       const engine = await overriding(overrideOf(input, undefined, { mode }))
       const outcomes = []
-      for (let i = 0; i < 4; i++) outcomes.push(await engine.evaluate(asked([input], KEY)))
+      for (let i = 0; i < 4; i++) outcomes.push(await engine.evaluate(evaluationFor([input], KEY)))
       return [
         outcomes.at(-1)!.status,
         ...outcomes.at(-1)!.verdicts.map(({ mode, allowed }) => [mode, allowed]),
@@ -186,7 +187,7 @@ describeOnEngines('an override', fresh => {
   it('does not enforce a rule that was switched to shadow, but the numbers of the override apply', async () => {
     const rule = RULES[3]!
     const engine = await overriding(overrideOf(rule, { limit: 1 }, { mode: 'enforce' }))
-    const evaluation = asked([rule, MINUTE], KEY)
+    const evaluation = evaluationFor([rule, MINUTE], KEY)
     const [first, ...others] = evaluation.rules
     const switched = {
       ...evaluation,
@@ -208,7 +209,7 @@ describeOnEngines('an override', fresh => {
     const override = overrideOf(RULES[0]!, { limit: 7 })
     const limitOf = async (rule: RuleInput, subject: Subject = KEY) => {
       const engine = await overriding(override)
-      return (await engine.evaluate(asked([rule], subject))).verdicts[0]!.rule.limit
+      return (await engine.evaluate(evaluationFor([rule], subject))).verdicts[0]!.rule.limit
     }
     expect(await limitOf({ ...RULES[0]!, limit: 5 } as RuleInput)).toBe(7)
     expect(
@@ -223,18 +224,18 @@ describeOnEngines('an override', fresh => {
   it('also applies to refunds', async () => {
     const [rule] = RULES
     const engine = await overriding(overrideOf(rule!, { limit: 7 }))
-    for (let i = 0; i < 7; i++) await engine.evaluate(asked([rule!], KEY))
-    const rules = asked([rule!], KEY).rules.map(each => ({ ...each, units: 1, spent: 1 }))
+    for (let i = 0; i < 7; i++) await engine.evaluate(evaluationFor([rule!], KEY))
+    const rules = evaluationFor([rule!], KEY).rules.map(each => ({ ...each, units: 1, spent: 1 }))
     const back = await engine.refund({ rules, spentAt: NOON, consumerKey: consumerKey('acme'), now: NOON })
     expect(back.verdicts[0]).toMatchObject({ allowed: true, remaining: 1 })
-    expect((await engine.evaluate(asked([rule!], KEY))).status).toBe('admitted')
-    expect((await engine.evaluate(asked([rule!], KEY))).status).toBe('refused')
+    expect((await engine.evaluate(evaluationFor([rule!], KEY))).status).toBe('admitted')
+    expect((await engine.evaluate(evaluationFor([rule!], KEY))).status).toBe('refused')
   })
 
   it('that has turned the rule off since does not prevent a refund', async () => {
     const engine = await overriding()
     const rule = RULES.find(({ name }) => name === 'gcra')!
-    const spent = asked([rule], KEY)
+    const spent = evaluationFor([rule], KEY)
     await engine.evaluate(spent)
     const off = formatConsumer({ overrides: [overrideOf(rule, undefined, { mode: 'off' })] })
     await engine.setRecord(consumerKey('acme'), off)
@@ -250,7 +251,7 @@ describeOnEngines('a rule on auth-failure', fresh => {
     await engine.setRecord(credentialKey('acme', 'ff'), credentialOf())
     const bad: Subject = { ...KEY, credentialKey: credentialKey('acme', 'ee') }
     const ask = async (subject: Subject | undefined) =>
-      await engine.evaluate(asked([GUESSES, MINUTE], subject))
+      await engine.evaluate(evaluationFor([GUESSES, MINUTE], subject))
     return { engine, bad, ask }
   }
 
@@ -291,9 +292,9 @@ describeOnEngines('a rule on auth-failure', fresh => {
     const { engine, bad } = await prepared()
     const rules = [{ ...GUESSES, mode: 'shadow' as const }, MINUTE]
     for (let i = 0; i < 4; i++) {
-      expect((await engine.evaluate(asked(rules, bad))).status).toBe('unknown-credential')
+      expect((await engine.evaluate(evaluationFor(rules, bad))).status).toBe('unknown-credential')
     }
-    const { status, verdicts } = await engine.evaluate(asked(rules, KEY))
+    const { status, verdicts } = await engine.evaluate(evaluationFor(rules, KEY))
     expect([status, verdicts[0]!.allowed]).toEqual(['admitted', false])
   })
 })
@@ -308,24 +309,24 @@ describeOnEngines('an opaque key', fresh => {
       formatConsumer({ overrides: [overrideOf(MINUTE, { limit: 50 })] }),
     )
     const log: RuleInput = { name: 'log', by: 'consumer', algorithm: 'sliding-log', limit: 3, period: '1h' }
-    const cold = await engine.evaluate(asked([MINUTE, GUESSES, log], POINTER))
+    const cold = await engine.evaluate(evaluationFor([MINUTE, GUESSES, log], POINTER))
     expect(cold).toMatchObject({ status: 'admitted', plan: 'pro', consumer: 'acme' })
     expect(cold.verdicts.map(({ remaining }) => remaining)).toEqual([49, 2, 2])
     // The isolate now knows the consumer, and the budget is the same.
-    const warm = await engine.evaluate(asked([MINUTE, GUESSES, log], KEY))
+    const warm = await engine.evaluate(evaluationFor([MINUTE, GUESSES, log], KEY))
     expect(warm.verdicts.map(({ remaining }) => remaining)).toEqual([48, 2, 1])
     expect(warm).not.toHaveProperty('consumer')
   })
 
   it('that is unknown or was revoked is a bad credential', async () => {
     const engine = await fresh()
-    const unknown = await engine.evaluate(asked([MINUTE, GUESSES], POINTER))
+    const unknown = await engine.evaluate(evaluationFor([MINUTE, GUESSES], POINTER))
     expect([unknown.status, unknown.verdicts.map(({ remaining }) => remaining)]).toEqual([
       'unknown-credential',
       [1],
     ])
     await engine.setRecord(pointerKey('ff'), 'acme')
-    const revoked = await engine.evaluate(asked([MINUTE, GUESSES], POINTER))
+    const revoked = await engine.evaluate(evaluationFor([MINUTE, GUESSES], POINTER))
     expect([revoked.status, revoked.verdicts.map(({ remaining }) => remaining)]).toEqual([
       'unknown-credential',
       [0],

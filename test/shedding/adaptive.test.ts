@@ -1,16 +1,21 @@
 /** The adaptive limit as a pure function, window by window. The closed loop is in test/simulation. */
+
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { ADAPTIVE_DEFAULTS, type AdaptiveLimit, adaptiveController } from '../../src/shedding/adaptive.ts'
+import { type AdaptiveLimitState, adaptiveController } from '../../src/shedding/adaptive.ts'
 import { aimd } from '../../src/shedding/aimd.ts'
 import { gradient } from '../../src/shedding/gradient.ts'
 import { forEvery } from '../support/property.ts'
+import { ADAPTIVE_SETTINGS } from '../support/shedding-settings.ts'
 
 const METHODS = { gradient, aimd }
-const { min, max, initial } = ADAPTIVE_DEFAULTS
+const { min, max, initial } = ADAPTIVE_SETTINGS
 
 /** A window of an origin that is busy with `workers` requests at a time, while callers want `wanted` in flight. */
-function windowOf({ limit }: AdaptiveLimit, { workers = 100, serviceMs = 100, wanted = 1000, failures = 0 }) {
+function windowOf(
+  { limit }: AdaptiveLimitState,
+  { workers = 100, serviceMs = 100, wanted = 1000, failures = 0 },
+) {
   const inFlight = Math.min(Math.floor(limit), wanted)
   const latencyMs = serviceMs * Math.max(1, inFlight / workers)
   const ended = Math.round((inFlight / latencyMs) * 1000)
@@ -21,7 +26,7 @@ function windowOf({ limit }: AdaptiveLimit, { workers = 100, serviceMs = 100, wa
 type Origin = Parameters<typeof windowOf>[1]
 
 describe.each(Object.entries(METHODS))('%s', (name, method) => {
-  const controller = adaptiveController(undefined, method)
+  const controller = adaptiveController(ADAPTIVE_SETTINGS, method)
   const run = (seconds: number, origin: Origin, from = controller.initial, by = controller) => {
     let state = from
     for (let i = 0; i < seconds; i++) state = by.next(state, windowOf(state, origin))
@@ -33,7 +38,7 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
       [1.1, 165],
       [2, 320],
     ] as const) {
-      const controller = adaptiveController({ ...ADAPTIVE_DEFAULTS, tolerance }, method)
+      const controller = adaptiveController({ ...ADAPTIVE_SETTINGS, tolerance }, method)
       for (const seconds of [60, 90, 120, 300, 600]) {
         const { limit } = run(seconds, {}, controller.initial, controller)
         expect(limit, `tolerance ${tolerance}, ${seconds} s`).toBeGreaterThan(95)
@@ -62,7 +67,7 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
   })
 
   it('does not grow while responses are slower than the tolerance, even if it is not used up', () => {
-    const controller = adaptiveController({ ...ADAPTIVE_DEFAULTS, tolerance: 1.1 }, method)
+    const controller = adaptiveController({ ...ADAPTIVE_SETTINGS, tolerance: 1.1 }, method)
     const half = { ...run(60, { wanted: 60 }, controller.initial, controller), limit: 100 }
     expect(run(1, { wanted: 60 }, half, controller).limit).toBeGreaterThan(100)
     expect(run(1, { wanted: 60, serviceMs: 140 }, half, controller).limit).toBeLessThanOrEqual(100)
@@ -145,7 +150,7 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
   })
 
   it('writes at most a hundred characters for any numbers', () => {
-    const wide = adaptiveController({ ...ADAPTIVE_DEFAULTS, min: 1, max: 1e9, initial: 1e9 / 3 }, method)
+    const wide = adaptiveController({ ...ADAPTIVE_SETTINGS, min: 1, max: 1e9, initial: 1e9 / 3 }, method)
     let state = wide.initial
     for (let i = 1; i < 20; i++) {
       state = wide.next(state, { sums: [3, 1, 1e300 / i, 1e300 / i], ms: 1000 })
@@ -167,16 +172,16 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
     ])
       expect(controller.read(other), other).toBeUndefined()
     // As after a change of the config.
-    const narrow = adaptiveController({ ...ADAPTIVE_DEFAULTS, min: 1, max: 10, initial: 5 }, method)
+    const narrow = adaptiveController({ ...ADAPTIVE_SETTINGS, min: 1, max: 10, initial: 5 }, method)
     expect(narrow.read(text)!.limit).toBe(10)
   })
 })
 
 it('the gradient settles at the value of its formula', () => {
-  let state = adaptiveController().initial
+  let state = adaptiveController(ADAPTIVE_SETTINGS).initial
   const limits: number[] = []
   for (let i = 0; i < 1000; i++) {
-    state = adaptiveController().next(state, windowOf(state, {}))
+    state = adaptiveController(ADAPTIVE_SETTINGS).next(state, windowOf(state, {}))
     limits.push(state.limit)
   }
   // 2 × 100 + √215 is 215. The limit can be higher for a while, because the baseline rises on trial.

@@ -1,17 +1,13 @@
 /** The worker utilization shedder as a pure function. The closed loop is in test/simulation. */
+
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import {
-  isShed,
-  PRESSURE_DEFAULTS,
-  type Pressure,
-  pressureController,
-  shedShares,
-} from '../../src/shedding/pressure.ts'
+import { isShed, type Pressure, pressureController, shedShares } from '../../src/shedding/pressure.ts'
 import { forEvery } from '../support/property.ts'
+import { PRESSURE_SETTINGS } from '../support/shedding-settings.ts'
 
-const controller = pressureController()
-const { quietMs, fullMs } = PRESSURE_DEFAULTS
+const controller = pressureController(PRESSURE_SETTINGS)
+const { quietMs, fullMs } = PRESSURE_SETTINGS
 
 /** A window with seven samples of this utilization. */
 const at = (utilization: number, ms = 1000) => ({ sums: [Math.round(utilization * 1000) * 7, 7], ms })
@@ -139,26 +135,26 @@ describe('pressure', () => {
 
 describe('the refused share', () => {
   it('is 0 until the quiet time is over, and 1 when pressure is full', () => {
-    expect(shedShares(0, 3)).toEqual([0, 0, 0])
-    expect(shedShares(quietMs, 3)).toEqual([0, 0, 0])
-    expect(shedShares(quietMs + 1000, 3)[0]).toBeGreaterThan(0)
+    expect(shedShares(0, 3, PRESSURE_SETTINGS)).toEqual([0, 0, 0])
+    expect(shedShares(quietMs, 3, PRESSURE_SETTINGS)).toEqual([0, 0, 0])
+    expect(shedShares(quietMs + 1000, 3, PRESSURE_SETTINGS)[0]).toBeGreaterThan(0)
     for (let classes = 0; classes < 20; classes++)
-      expect(shedShares(fullMs, classes)).toEqual(times(classes, 1))
+      expect(shedShares(fullMs, classes, PRESSURE_SETTINGS)).toEqual(times(classes, 1))
   })
 
   it('fills one class before the next', async () => {
     const pressures = fc.tuple(fc.integer({ min: 0, max: fullMs }), fc.integer({ min: 1, max: 12 }))
     await forEvery(pressures, 500, async ([pressureMs, classes]) => {
-      const shares = shedShares(pressureMs, classes)
+      const shares = shedShares(pressureMs, classes, PRESSURE_SETTINGS)
       for (const [i, share] of shares.entries()) {
         if (share > 0 && i > 0) expect(shares[i - 1]).toBe(1)
-        expect(shedShares(pressureMs + 1, classes)[i]).toBeGreaterThanOrEqual(share)
+        expect(shedShares(pressureMs + 1, classes, PRESSURE_SETTINGS)[i]).toBeGreaterThanOrEqual(share)
       }
     })
   })
 
   it('jumps from 0 to 1 if both times are equal', () => {
-    const settings = { ...PRESSURE_DEFAULTS, quietMs: 1000, fullMs: 1000 }
+    const settings = { ...PRESSURE_SETTINGS, quietMs: 1000, fullMs: 1000 }
     expect([999, 1000].map(pressure => shedShares(pressure, 2, settings))).toEqual([
       [0, 0],
       [1, 1],

@@ -80,10 +80,10 @@ describe('a report', () => {
   it('is sent with the first trip of each window, after its calls, whose replies stay the same', async () => {
     const board = boardOf()
     const { store, sent } = fakeStore(calls => calls.map((_, i) => (i === 0 ? 'own' : replyOf(-1, [0, 0]))))
-    const reporting = withSignals(store, [board])
+    const storeWithReports = withSignals(store, [board])
     for (const pause of [0, 400, 599, 1, 0, 1000]) {
       now += pause
-      expect(await reporting.run([OWN])).toEqual(['own'])
+      expect(await storeWithReports.run([OWN])).toEqual(['own'])
     }
     expect(sent.map(calls => calls.length)).toEqual([2, 1, 1, 2, 1, 2])
     expect(sent[0]).toEqual([OWN, expect.objectContaining({ keys: [signalKey('origin')] })])
@@ -192,16 +192,16 @@ describe('a report', () => {
 })
 
 describe('the state', () => {
-  const learn = (board: Board, reply: unknown) => board.startReport().learn(reply)
+  const applyReply = (board: Board, reply: unknown) => board.startReport().applyReply(reply)
 
   it('moves with a newer window at once, and is sent with the next report', () => {
     const board = boardOf()
-    learn(board, replyOf(WINDOW - 1, [40, 2], WINDOW - 3, '100 5000'))
+    applyReply(board, replyOf(WINDOW - 1, [40, 2], WINDOW - 3, '100 5000'))
     expect(board.state()).toEqual({ sum: 140, ms: 7000 })
     now += 1000
     const report = board.startReport()
     expect(stateSent(report.call)).toEqual([`${WINDOW - 1}`, '140 7000'])
-    report.learn(replyOf(WINDOW - 1, [40, 2], WINDOW - 1, '140 7000'))
+    report.applyReply(replyOf(WINDOW - 1, [40, 2], WINDOW - 1, '140 7000'))
     // The store has the state.
     expect(stateSent(board.startReport().call)).toEqual([])
     expect(board.state()).toEqual({ sum: 140, ms: 7000 })
@@ -209,65 +209,65 @@ describe('the state', () => {
 
   it('is sent again until the store has it', () => {
     const board = boardOf()
-    learn(board, replyOf(WINDOW - 1, [40, 2]))
+    applyReply(board, replyOf(WINDOW - 1, [40, 2]))
     for (let i = 0; i < 3; i++)
       expect(stateSent(board.startReport().call)).toEqual([`${WINDOW - 1}`, '40 1000'])
   })
 
   it('is replaced by that of another isolate for the same window', () => {
     const board = boardOf()
-    learn(board, replyOf(WINDOW - 1, [40, 2]))
-    learn(board, replyOf(WINDOW - 1, [40, 2], WINDOW - 1, '7 8'))
+    applyReply(board, replyOf(WINDOW - 1, [40, 2]))
+    applyReply(board, replyOf(WINDOW - 1, [40, 2], WINDOW - 1, '7 8'))
     expect(board.state()).toEqual({ sum: 7, ms: 8 })
   })
 
   it('is kept if the store has an older one', () => {
     const board = boardOf()
-    learn(board, replyOf(WINDOW - 2, [40, 2]))
+    applyReply(board, replyOf(WINDOW - 2, [40, 2]))
     now += 1000
-    learn(board, replyOf(WINDOW - 1, [2, 1], WINDOW - 5, '7 8'))
+    applyReply(board, replyOf(WINDOW - 1, [2, 1], WINDOW - 5, '7 8'))
     expect(board.state()).toEqual({ sum: 42, ms: 2000 })
   })
 
   it('is kept if the controller cannot read the stored one', () => {
     const board = boardOf()
-    learn(board, replyOf(WINDOW - 1, [40, 2], WINDOW - 2, 'of another version'))
+    applyReply(board, replyOf(WINDOW - 1, [40, 2], WINDOW - 2, 'of another version'))
     expect(board.state()).toEqual({ sum: 40, ms: 1000 })
   })
 
   it('is not replaced by a late reply to an earlier report', () => {
     const board = boardOf()
     const [first, second] = [board.startReport(), board.startReport()]
-    second.learn(replyOf(WINDOW - 1, [5, 1]))
-    first.learn(replyOf(WINDOW - 2, [9, 1], WINDOW - 2, '1 1'))
+    second.applyReply(replyOf(WINDOW - 1, [5, 1]))
+    first.applyReply(replyOf(WINDOW - 2, [9, 1], WINDOW - 2, '1 1'))
     expect(board.state()).toEqual({ sum: 5, ms: 1000 })
   })
 
   it('is not sent if it cannot be written', () => {
     const board = boardOf({ controller: { ...controller, write: () => ';' } })
-    learn(board, replyOf(WINDOW - 1, [5, 1]))
+    applyReply(board, replyOf(WINDOW - 1, [5, 1]))
     expect(stateSent(board.startReport().call)).toEqual([])
   })
 
   it('includes pushes, once for each window', () => {
     const board = boardOf({ addPushes: asSample })
-    for (let i = 0; i < 3; i++) learn(board, replyOf(WINDOW - 1, [40, 2], -1, '', [800, 3]))
+    for (let i = 0; i < 3; i++) applyReply(board, replyOf(WINDOW - 1, [40, 2], -1, '', [800, 3]))
     expect(board.state()).toEqual({ sum: 840, ms: 1000 })
-    learn(board, replyOf(WINDOW, [1, 1], WINDOW - 1, '840 1000'))
+    applyReply(board, replyOf(WINDOW, [1, 1], WINDOW - 1, '840 1000'))
     expect(board.state()).toEqual({ sum: 841, ms: 2000 })
     const deaf = boardOf()
-    learn(deaf, replyOf(WINDOW - 1, [40, 2], -1, '', [800, 3]))
+    applyReply(deaf, replyOf(WINDOW - 1, [40, 2], -1, '', [800, 3]))
     expect(deaf.state()).toEqual({ sum: 40, ms: 1000 })
   })
 
   it('is kept when the clock of the store is set back, and moves with the next window there', () => {
     const board = boardOf()
-    learn(board, replyOf(WINDOW - 1, [40, 2]))
+    applyReply(board, replyOf(WINDOW - 1, [40, 2]))
     now -= 100_000
-    learn(board, replyOf(-1, [0, 0]))
+    applyReply(board, replyOf(-1, [0, 0]))
     expect(board.state()).toEqual({ sum: 40, ms: 1000 })
     // The state counts as that of the open window there.
-    learn(board, replyOf(WINDOW - 101, [2, 1]))
+    applyReply(board, replyOf(WINDOW - 101, [2, 1]))
     expect(board.state()).toEqual({ sum: 42, ms: 2000 })
   })
 })
@@ -282,7 +282,7 @@ describe('a pushed mean', () => {
 describe('without a reply', () => {
   it('for three windows, the isolate moves the state by its own measurements', () => {
     const board = boardOf()
-    board.startReport().learn(replyOf(WINDOW - 1, [40, 2]))
+    board.startReport().applyReply(replyOf(WINDOW - 1, [40, 2]))
     // The only report has been answered, so the state does not move.
     now += 60_000
     expect(board.state()).toEqual({ sum: 40, ms: 1000 })
@@ -300,7 +300,7 @@ describe('without a reply', () => {
     // Even without measurements, time passes for the controller.
     now += 60_000
     expect(board.state()).toEqual({ sum: 48, ms: 65_000 })
-    board.startReport().learn(replyOf(WINDOW + 50, [1, 1], WINDOW + 40, '5 5'))
+    board.startReport().applyReply(replyOf(WINDOW + 50, [1, 1], WINDOW + 40, '5 5'))
     expect(board.state()).toEqual({ sum: 6, ms: 10_005 })
     now += 60_000
     expect(board.state()).toEqual({ sum: 6, ms: 10_005 })
@@ -320,7 +320,7 @@ describe('without a reply', () => {
 
   it('the isolate waits again after the clock was set back', () => {
     const board = boardOf()
-    board.startReport().learn(replyOf(WINDOW - 1, [40, 2]))
+    board.startReport().applyReply(replyOf(WINDOW - 1, [40, 2]))
     board.startReport()
     now -= 1e7
     expect(board.state().ms).toBe(1000)
@@ -566,12 +566,12 @@ describeOnRedisEngine('isolates that share a signal', fresh => {
         const board = boards[who]!
         board.add([1, 1])
         if (!board.isDue()) continue
-        const { call, learn } = board.startReport()
+        const { call, applyReply } = board.startReport()
         const reply = lost === 'request' ? undefined : await redis.run(call)
-        if (lost === 'late') late.push(() => learn(reply))
-        else if (lost === undefined) learn(reply)
+        if (lost === 'late') late.push(() => applyReply(reply))
+        else if (lost === undefined) applyReply(reply)
       }
-      for (const learn of late) learn()
+      for (const applyLateReply of late) applyLateReply()
       const isolates = boards.map(board => ({ board, store: withSignals(storeOf(redis), [board]) }))
       for (let i = 0; i < 4; i++) await second(...isolates)
       const [first, ...others] = boards.map(board => board.state())

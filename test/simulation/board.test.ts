@@ -1,4 +1,5 @@
 /** The board of the simulation and the real one, signal.lua with signal-board.ts, have the same states after the same reports. */
+
 import { expect, it } from 'vitest'
 import { signalScript } from '../../src/script/signal-text.ts'
 import { adaptiveController } from '../../src/shedding/adaptive.ts'
@@ -6,6 +7,7 @@ import type { Controller } from '../../src/shedding/controller.ts'
 import { pressureController } from '../../src/shedding/pressure.ts'
 import { createSignalBoard } from '../../src/shedding/signal-board.ts'
 import { describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
+import { ADAPTIVE_SETTINGS, PRESSURE_SETTINGS } from '../support/shedding-settings.ts'
 import { Board, type Travel } from './board.ts'
 import { type Chance, chanceFrom } from './chance.ts'
 
@@ -73,7 +75,7 @@ async function run<State>(
       })
       if (isReplyLost) continue
       schedule(returns, () => {
-        report.learn(reply)
+        report.applyReply(reply)
         states.push({ simulated: state, real: board.state() })
       })
     }
@@ -105,7 +107,7 @@ describeOnRedisEngine('the board of the simulation', fresh => {
   const onTime = { travel: { delayMs: 100, loss: 0 }, isSteady: true, seed: 1 }
 
   it('moves the pressure as the real one, if each isolate reports in each window', async () => {
-    const course = { ...onTime, controller: pressureController(), sumsAt: utilizationAt }
+    const course = { ...onTime, controller: pressureController(PRESSURE_SETTINGS), sumsAt: utilizationAt }
     const states = await run(await fresh(), course)
     expect(states.length).toBe(ISOLATES * SECONDS)
     expect(Math.max(...states.map(({ real }) => real.pressureMs))).toBeGreaterThan(20_000)
@@ -113,7 +115,11 @@ describeOnRedisEngine('the board of the simulation', fresh => {
   })
 
   it('moves an adaptive limit as the real one, if each isolate reports in each window', async () => {
-    const states = await run(await fresh(), { ...onTime, controller: adaptiveController(), sumsAt: loadAt })
+    const states = await run(await fresh(), {
+      ...onTime,
+      controller: adaptiveController(ADAPTIVE_SETTINGS),
+      sumsAt: loadAt,
+    })
     expect(new Set(states.map(({ real }) => real.limit)).size).toBeGreaterThan(5)
     for (const { simulated, real } of states) expect(real).toEqual(simulated)
   })
@@ -123,7 +129,12 @@ describeOnRedisEngine('the board of the simulation', fresh => {
     'differs by at most two seconds of pressure from the real one, if messages are late and lost (seed %d)',
     async seed => {
       const travel = { delayMs: 150, loss: 0.02 }
-      const course = { controller: pressureController(), sumsAt: utilizationAt, travel, seed }
+      const course = {
+        controller: pressureController(PRESSURE_SETTINGS),
+        sumsAt: utilizationAt,
+        travel,
+        seed,
+      }
       const states = await run(await fresh(), course)
       expect(states.length).toBeGreaterThan(0.9 * ISOLATES * SECONDS)
       for (const { simulated, real } of states)

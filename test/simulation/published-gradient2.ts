@@ -4,9 +4,11 @@
  * long-term latency is an exponential mean over 600 samples. A sample is a request, or a window of a second if the limit is wrapped in
  * a WindowedLimit.
  */
-import { ADAPTIVE_DEFAULTS, type AdaptiveLimit, type AdaptiveSettings } from '../../src/shedding/adaptive.ts'
+
+import type { AdaptiveLimitState, AdaptiveSettings } from '../../src/shedding/adaptive.ts'
 import { NO_BASELINE } from '../../src/shedding/baseline.ts'
 import type { Controller } from '../../src/shedding/controller.ts'
+import { ADAPTIVE_SETTINGS } from '../support/shedding-settings.ts'
 
 const QUEUE = 4
 const SMOOTHING = 0.2
@@ -17,11 +19,11 @@ const WARM_UP = 10
 /** Does not serialize its states, because it runs only in the simulation. */
 export function publishedGradient2(
   sample: 'request' | 'second',
-  { min, max, initial }: AdaptiveSettings = ADAPTIVE_DEFAULTS,
+  { min, max, initial }: AdaptiveSettings = ADAPTIVE_SETTINGS,
 ) {
   let samples = 0
-  const texts: AdaptiveLimit[] = []
-  const controller: Controller<AdaptiveLimit> = {
+  const texts: AdaptiveLimitState[] = []
+  const controller: Controller<AdaptiveLimitState> = {
     initial: { ...NO_BASELINE, limit: initial, usualFailures: 0 },
     next(state, { sums: [ended = 0, failures = 0, latency = 0, inFlight = 0] }) {
       if (ended - failures <= 0) return state

@@ -1,10 +1,10 @@
 /** The scenarios of the simulation, for tests and for the pictures in the docs. */
 
-import { ADAPTIVE_DEFAULTS, type AdaptiveSettings, adaptiveController } from '../../src/shedding/adaptive.ts'
+import { type AdaptiveSettings, adaptiveController } from '../../src/shedding/adaptive.ts'
 import type { AdaptiveMethod } from '../../src/shedding/adaptive-method.ts'
 import { aimd } from '../../src/shedding/aimd.ts'
 import { gradient } from '../../src/shedding/gradient.ts'
-import { PRESSURE_DEFAULTS } from '../../src/shedding/pressure.ts'
+import { ADAPTIVE_SETTINGS, PRESSURE_SETTINGS } from '../support/shedding-settings.ts'
 import type { OriginOptions } from './origin.ts'
 import {
   type CallerClass,
@@ -57,7 +57,7 @@ function loadThrough(...points: readonly (readonly [number, number])[]): (second
   }
 }
 
-const shedding = { ...fleet, origin: tenMachines, shedding: PRESSURE_DEFAULTS }
+const shedding = { ...fleet, origin: tenMachines, shedding: PRESSURE_SETTINGS }
 
 /** A limit of requests in flight, a quarter of it only for critical requests: the fleet capacity that the docs recommend beside the shedder. */
 const CAPACITY = { limit: 80, reserved: 20 }
@@ -135,7 +135,7 @@ export const METHODS: Record<string, AdaptiveMethod> = { gradient, aimd }
 type Limit = NonNullable<SimulationOptions['limit']>
 
 export const limitBy = (method: AdaptiveMethod, settings: Partial<AdaptiveSettings> = {}): Limit =>
-  adaptiveController({ ...ADAPTIVE_DEFAULTS, ...settings }, method)
+  adaptiveController({ ...ADAPTIVE_SETTINGS, ...settings }, method)
 
 /** The same with a start value as docs/load-shedding.md recommends: what the origin can certainly handle. */
 export const startedBy = (method: AdaptiveMethod): Limit => limitBy(method, { initial: WORKERS })

@@ -2,7 +2,7 @@
  * Simulates the closed loop: callers → isolates of the gateway (shedder, limit) → origin → signals → controllers → isolates. It runs in
  * virtual time with a seed, so the same options have the same result. The result has one row for each second.
  */
-import type { AdaptiveLimit } from '../../src/shedding/adaptive.ts'
+import type { AdaptiveLimitState } from '../../src/shedding/adaptive.ts'
 import type { Controller } from '../../src/shedding/controller.ts'
 import { isShed, type PressureSettings, pressureController, shedShares } from '../../src/shedding/pressure.ts'
 import { Fleet, type Travel } from './board.ts'
@@ -30,7 +30,7 @@ export interface SimulationOptions {
   travel: Travel
   shedding?: PressureSettings
   /** Limit of requests in flight at the origin, for all isolates together: fixed or adaptive. */
-  limit?: number | Controller<AdaptiveLimit>
+  limit?: number | Controller<AdaptiveLimitState>
   /** The part of `limit` that only the last class may use. */
   reserved?: number
   /** Changes of the origin, with their times (s). */
@@ -105,7 +105,7 @@ export function simulate(options: SimulationOptions): Simulated {
   let shares: readonly [appliedMs: number, shares: number[]] = [0, []]
   const sharesAt = (appliedMs: number) => {
     if (shares[0] !== appliedMs || shares[1].length === 0)
-      shares = [appliedMs, shedShares(appliedMs, critical, shedding)]
+      shares = [appliedMs, shedShares(appliedMs, critical, shedding!)]
     return shares[1]
   }
 

@@ -1,6 +1,7 @@
 /** Runs the shedder by worker utilization in a closed loop. Everything is seeded, so the figures are always the same. */
+
 import { describe, expect, it } from 'vitest'
-import { PRESSURE_DEFAULTS } from '../../src/shedding/pressure.ts'
+import { PRESSURE_SETTINGS } from '../support/shedding-settings.ts'
 import {
   between,
   CLASSES,
@@ -19,7 +20,7 @@ import {
 } from './scenarios.ts'
 import type { ClassTally, Second } from './simulation.ts'
 
-const { quietMs, fullMs } = PRESSURE_DEFAULTS
+const { quietMs, fullMs } = PRESSURE_SETTINGS
 const CRITICAL = CLASSES.length - 1
 
 const sumOf = (seconds: readonly Second[], number: number, field: keyof ClassTally) =>

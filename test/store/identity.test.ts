@@ -183,7 +183,7 @@ function identityOf({ consumer, digest, claims, method, ...facts }: Facts, by: B
 
 it(`the keys of two requests are equal only if their identities are (SEED=${SEED})`, async () => {
   const random = randomFrom(SEED)
-  const told = new Map<string, string>()
+  const identityByKey = new Map<string, string>()
   let collisions = 0
   for (let i = 0; i < 3000; i++) {
     const facts = await randomFacts(random)
@@ -196,15 +196,15 @@ it(`the keys of two requests are equal only if their identities are (SEED=${SEED
     }
     expect(key).toMatch(STATE_KEY)
     expect(key.length).toBeLessThan(1000)
-    const before = told.get(key)
+    const before = identityByKey.get(key)
     if (before !== undefined) collisions += 1
     expect(identity, `${key} is also ${before} (request ${i}, SEED=${SEED})`).toBe(before ?? identity)
-    told.set(key, identity)
+    identityByKey.set(key, identity)
     expect(await keyOf(structuredClone(facts), [...by])).toBe(key)
   }
   // The requests were similar enough to meet often, and different enough to need different keys.
   expect(collisions).toBeGreaterThan(200)
-  expect(told.size).toBeGreaterThan(500)
+  expect(identityByKey.size).toBeGreaterThan(500)
 })
 
 describe('a value', () => {

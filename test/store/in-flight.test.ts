@@ -8,7 +8,7 @@ import { withInFlightLimit } from '../../src/store/in-flight.ts'
 import type { ScriptCall } from '../../src/store/store.ts'
 
 /** A store whose answers, and timers whose runs, are controlled by the test. */
-function isolate({ most = 2, expiresAfterMs = 500, patienceMs = 500 } = {}) {
+function isolate({ maxRequests = 2, expiresAfterMs = 500, maxWaitMs = 500 } = {}) {
   const world = { time: 1e6, late: 0, probes: 0, sizes: [] as number[], pauses: [] as number[] }
   const answers: ((failure?: Error) => void)[] = []
   const timers: (() => void)[] = []
@@ -32,7 +32,7 @@ function isolate({ most = 2, expiresAfterMs = 500, patienceMs = 500 } = {}) {
   )
   const store = withInFlightLimit(
     guarded,
-    { most, expiresAfterMs, patienceMs, longestMs: 2000 },
+    { maxRequests, expiresAfterMs, maxWaitMs, maxTotalWaitMs: 2000 },
     {
       now: () => world.time,
       late: () => world.late,
@@ -43,8 +43,8 @@ function isolate({ most = 2, expiresAfterMs = 500, patienceMs = 500 } = {}) {
     },
   )
   let sent = 0
-  const run = (isMoot = () => false, noteArrival = () => {}) =>
-    store.run([{ script: RESET, keys: ['k'], args: [`${++sent}`] }], { isMoot, noteArrival }).then(
+  const run = (isNoLongerNeeded = () => false, noteArrival = () => {}) =>
+    store.run([{ script: RESET, keys: ['k'], args: [`${++sent}`] }], { isNoLongerNeeded, noteArrival }).then(
       ([reply]) => reply,
       error => error.code,
     )
@@ -74,7 +74,7 @@ describe('the limit on calls in flight', () => {
     expect(await Promise.all(all)).toEqual(['1', '2', '3'])
   })
 
-  it('informs a call that another one has sent when its reply arrives, and asks no more whether it is moot', async () => {
+  it('informs a call that another one has sent when its reply arrives, and does not ask it again whether it is needed', async () => {
     const { answerAll, run, look } = isolate()
     const events: string[] = []
     const all = [run(), run()]
@@ -114,7 +114,7 @@ describe('the limit on calls in flight', () => {
   })
 
   it('has at most four such batches in flight, because their replies may make the rest unnecessary', async () => {
-    const { world, answers, answerAll, run, look } = isolate({ most: 10 })
+    const { world, answers, answerAll, run, look } = isolate({ maxRequests: 10 })
     let isKnown = false
     const all = Array.from({ length: 1000 }, () => run(() => isKnown))
     await answerAll()

@@ -11,7 +11,7 @@ import { Hono } from 'hono'
 import { handle as lambdaOf } from 'hono/aws-lambda'
 import { vi } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
-import { type Environment, withEnvironment } from '../../src/config/environment.ts'
+import { applyVariables, type Environment } from '../../src/config/environment.ts'
 import { createApp } from '../../src/edges/gateway/app.ts'
 import { sluice } from '../../src/edges/hono/middleware.ts'
 import { ALL_PARTS } from '../../src/edges/http/all-parts.ts'
@@ -49,7 +49,7 @@ export type StartEdge = (config: EdgeConfigName, env: EdgeVariables) => Promise<
 /** The edge that the others are compared with. */
 export const startGateway: StartEdge = async (config, env) => {
   const origin = await startOrigin()
-  const { url, token, ...settings } = withEnvironment(
+  const { url, token, ...settings } = applyVariables(
     checkedConfig({ ...EDGE_CONFIGS[config], origin: origin.url, address: { from: 'peer' } }),
     env,
   )

@@ -6,7 +6,7 @@ import { IDLE, type State } from '../../src/algorithms/algorithm.ts'
 import { applyMessage, concurrency } from '../../src/algorithms/concurrency.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import { GatewayError } from '../../src/errors.ts'
-import { createHoldings, type HoldingsKeeper } from '../../src/limiter/keep-holdings.ts'
+import { createHoldingsKeeper, type HoldingsKeeper } from '../../src/limiter/keep-holdings.ts'
 import { createStock } from '../../src/limiter/stock.ts'
 import type { BoundRule, Outcome } from '../../src/script/evaluation.ts'
 import { identityStateKey } from '../../src/store/keys.ts'
@@ -101,7 +101,7 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
       const [holder = '', epoch, started, ended] = args[i]!.split(' ')
       const holding = { holder, epoch: Number(epoch), started: Number(started), ended: Number(ended) }
       const [units, most, least] = args[i + 2]!.split(' ').map(Number)
-      const wanted = args[i + 2] ? { units: units!, limit: most!, leastHolders: least! } : undefined
+      const wanted = args[i + 2] ? { units: units!, limit: most!, minHolders: least! } : undefined
       const answer = applyMessage(
         { quota: { ...rule.quota, period: Number(args[i + 1]) }, holding, state, now },
         wanted,
@@ -143,7 +143,7 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
     readonly #store: Store
 
     constructor(i: number) {
-      this.kept = createHoldings({
+      this.kept = createHoldingsKeeper({
         now: () => time.nowMs,
         timer: (ms, run) => time.after(ms, () => this.isDead || run()),
         script: () => SCRIPT,

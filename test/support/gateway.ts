@@ -9,7 +9,7 @@ import { createApp, type Platform } from '../../src/edges/gateway/app.ts'
 import { ALL_PARTS } from '../../src/edges/http/all-parts.ts'
 import type { Parts } from '../../src/edges/http/parts.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { type AdminStore, createAdminStore, loadScripts } from '../../src/ops/admin-store.ts'
+import { type AdminStore, createAdminStore, loadScriptsIntoRedis } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
@@ -109,9 +109,9 @@ async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis:
       // Loads the scripts before the first request, as in a deployment that has been running for a moment.
       let loaded: Promise<unknown> | undefined
       const load = () =>
-        Promise.all([true, false].map(keyLocking => loadScripts(admin, { ...config, keyLocking }))).catch(
-          () => {},
-        )
+        Promise.all(
+          [true, false].map(keyLocking => loadScriptsIntoRedis(admin, { ...config, keyLocking })),
+        ).catch(() => {})
       return async (path, { key, address, ...init } = {}) => {
         loaded ??= platform.isCold ? Promise.resolve() : load()
         await loaded

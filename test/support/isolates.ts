@@ -2,11 +2,11 @@
 import type { Background } from '../../src/background.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import type { DemandedRule } from '../../src/limiter/bind.ts'
+import { evaluateOnCluster } from '../../src/limiter/cluster.ts'
 import { createEngine, type Decided } from '../../src/limiter/engine.ts'
-import { createHoldings } from '../../src/limiter/keep-holdings.ts'
+import { createHoldingsKeeper } from '../../src/limiter/keep-holdings.ts'
 import { createLocalLimiter } from '../../src/limiter/local.ts'
 import { createProbe } from '../../src/limiter/probe.ts'
-import { evaluateOnCluster } from '../../src/limiter/slots.ts'
 import { Stock } from '../../src/limiter/stock.ts'
 import type { Subject } from '../../src/script/evaluation.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
@@ -70,7 +70,7 @@ export function isolateOn(
   redis: RedisEngine,
   time: Timers,
   name: string,
-  { isCluster = false, leastHolders }: { isCluster?: boolean; leastHolders?: number } = {},
+  { isCluster = false, minHolders }: { isCluster?: boolean; minHolders?: number } = {},
 ) {
   const requests: StoreCall[][] = []
   const working = storeOf(redis, { isCluster })
@@ -95,13 +95,13 @@ export function isolateOn(
     },
   }
   const clock = { now: () => time.nowMs }
-  const holdingsKeeper = createHoldings({
+  const holdingsKeeper = createHoldingsKeeper({
     now: clock.now,
     timer: time.timer,
     script: syncScript,
     writeAt: () => time.nowMs * 1e3,
     newName: named(name),
-    createStock: (holdings, now) => new Stock(holdings, now, leastHolders),
+    createStock: (holdings, now) => new Stock(holdings, now, minHolders),
   })
   const engine = createEngine({ localShare: 1 }, store, {
     ...{ clock, decideAt: () => time.nowMs * 1e3, board: NO_BOARD, holdingsKeeper },

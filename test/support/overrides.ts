@@ -14,14 +14,14 @@ export function overrideOf(
   if (!numbers) return { family: rule!.family, rule: input.name, ...rest }
   const [own] = compileGatewayRule(withNumbers(input, numbers), ['free'], ALL_ALGORITHMS)
   const { rate, period, burst, step } = own!.quota
-  const ownNumber = keepsTime(input) ? burst : step
+  const burstOrStep = keepsTime(input) ? burst : step
   return {
     family: rule!.family,
     rule: input.name,
     ...rest,
     numbers: {
       ...{ tag: own!.tag, rate, period, limit: own!.limit, burst },
-      ...(ownNumber !== undefined && { own: ownNumber }),
+      ...(burstOrStep !== undefined && { burstOrStep }),
     },
   }
 }

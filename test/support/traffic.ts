@@ -1,8 +1,10 @@
 /** Random traffic under random rules, for properties of all traffic. */
+
 import * as fc from 'fast-check'
 import type { Holding } from '../../src/algorithms/algorithm.ts'
 import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
+import { countsInFlight } from '../../src/config/compile-rule.ts'
 import type { BoundRule, Outcome, Verdict } from '../../src/script/evaluation.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import { bound } from './bound.ts'
@@ -108,7 +110,7 @@ export function boundRules(
   return rules.map((rule, i) => {
     const { caller: number, cost, holding } = counts[i % counts.length]!
     const boundRule = bound(rule, consumerStateKey(`${caller}-${number}`), unitsFor(rule, cost), now / 1e3)
-    return holding && rule.counting.state === 'held' ? { ...boundRule, holding } : boundRule
+    return holding && countsInFlight(rule) ? { ...boundRule, holding } : boundRule
   })
 }
 

@@ -24,15 +24,15 @@ beforeEach(() => {
 })
 
 const isKilled = () => board.current().kill !== undefined
-const learn = (answer: unknown) => board.startRead()(answer)
+const applyReply = (reply: unknown) => board.startRead()(reply)
 
 describe('the copy', () => {
   it('is stale until it was read, and again a second after that read started', () => {
     expect(board.isStale()).toBe(true)
-    const learn = board.startRead()
+    const applyReply = board.startRead()
     expect(board.isStale()).toBe(true)
     now += 400
-    learn(null)
+    applyReply(null)
     now += 599
     expect(board.isStale()).toBe(false)
     now += 1
@@ -40,19 +40,19 @@ describe('the copy', () => {
   })
 
   it('is stale when the clock is set back', () => {
-    learn(null)
+    applyReply(null)
     now -= 1
     expect(board.isStale()).toBe(true)
-    learn(KILLED)
+    applyReply(KILLED)
     expect([isKilled(), board.isStale()]).toEqual([true, false])
   })
 
   it.each([undefined, 7, [], {}, new GatewayError('ERR_STORE_REFUSED', 'no')])(
     'stays unchanged and stale after the reply %j',
     answer => {
-      learn(KILLED)
+      applyReply(KILLED)
       now += 5000
-      learn(answer)
+      applyReply(answer)
       expect([isKilled(), board.isStale()]).toEqual([true, true])
     },
   )
@@ -65,7 +65,7 @@ describe('the copy', () => {
   })
 
   it('drops expired switches by its own clock', () => {
-    learn(
+    applyReply(
       formatSwitches({ kill: { at: new Date(0), by: 'ops', until: new Date(now + 100) }, rules: new Map() }),
     )
     expect(isKilled()).toBe(true)
@@ -75,7 +75,7 @@ describe('the copy', () => {
 
   it('has an expired switch again if the clock ran ahead and is set back', () => {
     const until = new Date(now + 100)
-    learn(formatSwitches({ kill: { at: new Date(0), by: 'ops', until }, rules: new Map() }))
+    applyReply(formatSwitches({ kill: { at: new Date(0), by: 'ops', until }, rules: new Map() }))
     now += 3600e3
     expect(isKilled()).toBe(false)
     now -= 3600e3
@@ -88,7 +88,7 @@ describe('the copy', () => {
       ['brief', { at, by: 'ops', until, mode: 'off' as const }],
       ['lasting', { at, by: 'ops', mode: 'shadow' as const }],
     ])
-    learn(formatSwitches({ rules }))
+    applyReply(formatSwitches({ rules }))
     const both = board.current()
     now += 99
     expect(board.current()).toBe(both)
@@ -96,7 +96,7 @@ describe('the copy', () => {
     const one = board.current()
     expect([...one.rules.keys()]).toEqual(['lasting'])
     now += 500
-    learn(formatSwitches({ rules }))
+    applyReply(formatSwitches({ rules }))
     expect(board.current()).toBe(one)
   })
 
@@ -106,7 +106,7 @@ describe('the copy', () => {
     expect(board.isOverdue()).toBe(false)
     now += 1000
     expect(board.isOverdue()).toBe(true)
-    learn(null)
+    applyReply(null)
     expect(board.isOverdue()).toBe(false)
   })
 })
@@ -129,16 +129,16 @@ describe('the read of the switches', () => {
     )
   beforeEach(() => {
     requests = []
-    answers = async calls => calls.map(call => ('command' in call ? KILLED : 'said'))
+    answers = async calls => calls.map(call => ('command' in call ? KILLED : 'reply'))
   })
 
   it('is sent before the calls of a decision with an old copy, and its reply is not returned', async () => {
     const store = storeOf()
-    expect(await store.run([CALL, CALL])).toEqual(['said', 'said'])
+    expect(await store.run([CALL, CALL])).toEqual(['reply', 'reply'])
     expect(isKilled()).toBe(true)
-    expect(await store.run([CALL])).toEqual(['said'])
+    expect(await store.run([CALL])).toEqual(['reply'])
     now += 1000
-    expect(await store.run([CALL])).toEqual(['said'])
+    expect(await store.run([CALL])).toEqual(['reply'])
     expect(requests).toEqual([[GET, CALL, CALL], [CALL], [GET, CALL]])
   })
 
@@ -164,8 +164,8 @@ describe('the read of the switches', () => {
     await store.refresh()
     now += 1000
     const failure = new GatewayError('ERR_STORE_REFUSED', 'The store answered WRONGTYPE.')
-    answers = async calls => calls.map(call => ('command' in call ? failure : 'said'))
-    expect(await store.run([CALL])).toEqual(['said'])
+    answers = async calls => calls.map(call => ('command' in call ? failure : 'reply'))
+    expect(await store.run([CALL])).toEqual(['reply'])
     expect([isKilled(), board.isStale()]).toEqual([true, true])
     answers = () => Promise.reject(failure)
     await expect(store.run([CALL])).rejects.toBe(failure)

@@ -4,7 +4,7 @@
  */
 import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
 import { type Config, compileConfig } from '../compile.ts'
-import { methodsOf } from '../compile-credentials.ts'
+import { credentialMethodsOf } from '../compile-credentials.ts'
 import { compileGatewayRule, compileLimitRule } from '../compile-rule.ts'
 import * as SHEDDING_COMPILER from '../compile-shedding.ts'
 import { ConfigError, type Mistake } from '../config-error.ts'
@@ -46,7 +46,7 @@ function mistakesBetweenParts(config: ConfigInput): Mistake[] {
   if (tooMany.length > 0) return tooMany
 
   const plans = config.plans ?? ['free']
-  const methods = methodsOf(config)
+  const methods = credentialMethodsOf(config)
   const written = config.rules ?? []
   const rules = written.map(rule => compileGatewayRule(rule, plans, ALL_ALGORITHMS))
   return [

@@ -1,5 +1,5 @@
 /** Finds requests that no enforced rule is certain to cover. `check` warns about them, because they pass without a limit. */
-import { methodsOf } from '../compile-credentials.ts'
+import { credentialMethodsOf } from '../compile-credentials.ts'
 import { ANONYMOUS } from '../compile-route.ts'
 import type { Mistake } from '../config-error.ts'
 import { needsCredential, needsToken } from '../identity-parts.ts'
@@ -22,10 +22,10 @@ export function findUncovered(config: ConfigInput): Mistake[] {
   const { rules: written = [] } = config
   if (written.length === 0) {
     const isIntended = isOfLimitsAlone(config) || placesOf(config).length === 0
-    return isIntended ? [] : [{ path: 'rules', message: hasNoRule(config) }]
+    return isIntended ? [] : [{ path: 'rules', message: describeMissingRules(config) }]
   }
   const rules = written.filter(isEnforced)
-  if (rules.length === 0) return [{ path: 'rules', message: hasNoLimitOfCallers(written) }]
+  if (rules.length === 0) return [{ path: 'rules', message: describeMissingLimit(written) }]
   const gaps = placesOf(config).flatMap(place =>
     callersAt(place, config).flatMap(caller => {
       const methods = methodsCovered(
@@ -62,8 +62,8 @@ export function isOfLimitsAlone(config: ConfigInput): boolean {
   return hasLimits && rules.length === 0 && OF_REQUESTS.every(key => config[key] === undefined)
 }
 
-/** The message for a config without rules. */
-function hasNoRule(config: ConfigInput): string {
+/** Describes what passes without a limit in a config without rules. */
+function describeMissingRules(config: ConfigInput): string {
   const isOpen = placesOf(config).some(({ accept }) => accept.includes(ANONYMOUS))
   const who = isOpen
     ? 'requests pass without a limit, even without a credential'
@@ -71,8 +71,8 @@ function hasNoRule(config: ConfigInput): string {
   return `has no rule: ${who}. Add a rule, unless this is intended.`
 }
 
-/** The message for rules of which none limits what a caller can use. */
-function hasNoLimitOfCallers(rules: readonly RuleInput[]): string {
+/** Describes which limit is missing if no rule limits what a caller can use. */
+function describeMissingLimit(rules: readonly RuleInput[]): string {
   const adaptive = rules.find(rule => adaptiveOf(rule) && canRefuse(rule))
   return adaptive
     ? `has no limit for a single caller: the adaptive rule '${adaptive.name}' protects the origin, but one caller can use the whole limit. Add a rule with by: 'consumer' or by: 'address'.`
@@ -89,7 +89,7 @@ function canRefuse({ mode = 'enforce', candidateFor, enforce, on = 'request', co
 /** Every place in which requests are counted. */
 function placesOf(config: ConfigInput): Place[] {
   const { routes = [] } = config
-  const accept = config.credentials?.accept ?? methodsOf(config)
+  const accept = config.credentials?.accept ?? credentialMethodsOf(config)
   const places = routes
     .filter(({ limits }) => limits !== false)
     .map(route => ({ ...route, accept: route.accept ?? accept }))
@@ -119,14 +119,11 @@ function isFor(rule: RuleInput, place: Place, { kind, plan }: Caller): boolean {
   if (match.plans && !(plan !== undefined && match.plans.includes(plan))) return false
   if (match.routes && !(place.name !== undefined && match.routes.includes(place.name))) return false
   // `rule.plans` is ignored: a rule that is `false` for a plan leaves that plan out on purpose.
-  return (
-    isMatching('hostname', match.host, place.match.host) &&
-    isMatching('pathname', match.path, place.match.path)
-  )
+  return covers('hostname', match.host, place.match.host) && covers('pathname', match.path, place.match.path)
 }
 
 /** Whether the pattern of a rule certainly matches everything that the pattern of a route matches. */
-function isMatching(
+function covers(
   part: 'hostname' | 'pathname',
   pattern: string | undefined,
   place: string | undefined,

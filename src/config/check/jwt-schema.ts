@@ -28,8 +28,11 @@ export interface AccessInput extends v.InferInput<typeof METHODS.access> {}
 const METHOD =
   "is not an issuer. Write { jwks: 'https://…', algorithms: ['RS256'], issuer: 'https://…', audience: '…' }."
 
-/** The schema of a URL. It must be https, so that the keys cannot be replaced in transit; http is accepted for localhost. */
-function address(fix: string, isGood: (url: URL) => boolean) {
+/**
+ * The schema of a URL that keys are read from. It must be https, so that the keys cannot be replaced in transit; http is
+ * accepted for localhost.
+ */
+function keyUrl(fix: string, isAllowed: (url: URL) => boolean) {
   const isLocal = ({ hostname }: URL) => hostname === 'localhost' || hostname === '127.0.0.1'
   return v.pipe(
     text(fix),
@@ -37,17 +40,17 @@ function address(fix: string, isGood: (url: URL) => boolean) {
       if (!URL.canParse(input)) return false
       const url = new URL(input)
       const isSafe = url.protocol === 'https:' || (url.protocol === 'http:' && isLocal(url))
-      return isSafe && !url.username && !url.password && !url.hash && isGood(url)
+      return isSafe && !url.username && !url.password && !url.hash && isAllowed(url)
     }, fix),
   )
 }
 
-const jwks = address(
+const jwks = keyUrl(
   "is not the URL of a key set. Write an https URL (http only for localhost), as in 'https://issuer.example.com/.well-known/jwks.json'.",
   () => true,
 )
 
-const access = address(
+const access = keyUrl(
   "is not the URL of an Access team. Write it like 'https://team.cloudflareaccess.com', without a path.",
   url => url.pathname === '/' && !url.search,
 )

@@ -4,7 +4,14 @@ import { descriptionOf } from '../../algorithms/index.ts'
 import { hasPlanUnits, planUnits, unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { compileRanges } from '../address-ranges.ts'
 import { ANONYMOUS } from '../compile-route.ts'
-import { type GatewayRule, MAX_DELAY, periodOf, type Rule, withNumbers } from '../compile-rule.ts'
+import {
+  countsInFlight,
+  type GatewayRule,
+  MAX_DELAY,
+  periodOf,
+  type Rule,
+  withNumbers,
+} from '../compile-rule.ts'
 import type { Mistake } from '../config-error.ts'
 import { isOfConsumer, needsCredential, needsToken } from '../identity-parts.ts'
 import { didYouMean } from './did-you-mean.ts'
@@ -29,14 +36,14 @@ function hasBound(parameter: Parameter): parameter is Units & { high: number } {
 }
 
 /** This is 200 rules with the numbers of 60 plans: a script of 3 MB. Upstash accepts requests of up to 10 MB. */
-const MOST_PLAN_NUMBERS = 12_000
+const MAX_PLAN_NUMBERS = 12_000
 
 /** Finds configs with more numbers for plans than one script can hold. */
 export function mistakesOfPlans({ rules = [], plans = ['free'] }: ConfigInput): Mistake[] {
   const ofPlans = rules.filter(({ plans, match }) => plans !== undefined || match?.plans !== undefined).length
   const numbers = Math.max(1, ofPlans) * plans.length
-  if (numbers <= MOST_PLAN_NUMBERS) return []
-  const message = `${plans.length} plans × ${Math.max(1, ofPlans)} rules that depend on the plan (plans, match.plans) = ${numbers} combinations, and one script holds ${MOST_PLAN_NUMBERS}. Use fewer plans, or fewer such rules.`
+  if (numbers <= MAX_PLAN_NUMBERS) return []
+  const message = `${plans.length} plans × ${Math.max(1, ofPlans)} rules that depend on the plan (plans, match.plans) = ${numbers} combinations, and one script holds ${MAX_PLAN_NUMBERS}. Use fewer plans, or fewer such rules.`
   return [{ path: 'plans', message }]
 }
 
@@ -113,7 +120,7 @@ export function mistakesOfGatewayRule(
 ): Mistake[] {
   const mistakes = mistakesOfGatewayNumbers(rule, compiled[0]!, path)
   const report = (key: string, message: string) => mistakes.push({ path: `${path}.${key}`, message })
-  if (rule.on === 'auth-failure' && compiled[0]!.counting.state === 'held') {
+  if (rule.on === 'auth-failure' && countsInFlight(compiled[0]!)) {
     report(
       'on',
       `'auth-failure' cannot be combined with ${rule.algorithm}: a request with a bad credential is never in flight. Use another algorithm.`,

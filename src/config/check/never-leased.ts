@@ -12,9 +12,9 @@ export function findUnusedLeases({ lease, rules = [], limits = {}, shedding }: C
   const hasLease = (rule: RuleInput) => rule.mode !== 'off' && canLease(rule) && Boolean(rule.lease ?? lease)
   const leases = rules.filter(hasLease)
   return [
-    ...(shedding?.fleetUsage && leases.length > 0 ? [besideFleet(leases)] : []),
-    ...(lease ? reachingNoRule([...rules, ...Object.values(limits).flat()]) : []),
-    ...withoutLeases(
+    ...(shedding?.fleetUsage && leases.length > 0 ? [warnAboutFleet(leases)] : []),
+    ...(lease ? findUnusedDefault([...rules, ...Object.values(limits).flat()]) : []),
+    ...groupWarnings(
       rules.flatMap((rule, i) => {
         if (hasLease(rule) || !isAlwaysCounted(rule)) return []
         const leased = rules.filter(other => hasLease(other) && countsAllOf(rule, other))
@@ -27,8 +27,8 @@ export function findUnusedLeases({ lease, rules = [], limits = {}, shedding }: C
 const canLease = (rule: RuleInput | LimitRuleInput) =>
   canBeLeased(rule, ALL_ALGORITHMS.countings[rule.algorithm]!)
 
-/** Warns about `lease` of the config if every rule has its own setting or cannot have a lease. */
-function reachingNoRule(rules: readonly (RuleInput | LimitRuleInput)[]): Mistake[] {
+/** Finds a `lease` of the config without effect, because every rule has its own setting or cannot have a lease. */
+function findUnusedDefault(rules: readonly (RuleInput | LimitRuleInput)[]): Mistake[] {
   if (rules.some(rule => rule.lease === undefined && canLease(rule))) return []
   const message =
     "has no effect: every rule has a lease setting of its own, or cannot have a lease (sliding-log, concurrency, on: 'auth-failure'). Leave it out."
@@ -36,23 +36,23 @@ function reachingNoRule(rules: readonly (RuleInput | LimitRuleInput)[]): Mistake
 }
 
 /** Warns about fleetUsage, which counts every request in flight, so that each of them goes to the store. */
-function besideFleet(leased: readonly RuleInput[]): Mistake {
+function warnAboutFleet(leased: readonly RuleInput[]): Mistake {
   const message = `counts each request when it begins and when it ends, so each one goes to the store and none is served from the leases of ${namesOf(leased)}. Remove the leases, or fleetUsage.`
   return { path: 'shedding.fleetUsage', message }
 }
 
 /** A rule without a lease that counts every request of rules with a lease. */
-interface WithoutLease {
+interface UnleasedRule {
   path: string
   rule: RuleInput
   leased: readonly RuleInput[]
 }
 
 /** One warning for all rules that make the same leases useless and need the same fix: a lease, or another algorithm. */
-function withoutLeases(all: readonly WithoutLease[]): Mistake[] {
+function groupWarnings(all: readonly UnleasedRule[]): Mistake[] {
   const groups = Map.groupBy(all, ({ rule, leased }) => `${canLease(rule)} ${namesOf(leased)}`)
   return [...groups.values()].map(group => {
-    const [{ path, rule, leased }] = group as [WithoutLease]
+    const [{ path, rule, leased }] = group as [UnleasedRule]
     const isOne = group.length === 1
     const what = `${namesOf(group.map(each => each.rule))} ${isOne ? 'has no lease and counts' : 'have no lease, and each counts'}`
     const fix = canLease(rule)

@@ -2,7 +2,7 @@
 import type { AlgorithmName } from '../../algorithms/index.ts'
 import { formatFullAllowance } from '../allowance.ts'
 import { ANONYMOUS } from '../compile-route.ts'
-import type { GatewayRule } from '../compile-rule.ts'
+import { countsInFlight, type GatewayRule } from '../compile-rule.ts'
 import type { Mistake } from '../config-error.ts'
 import type { By } from '../identity-parts.ts'
 import type { RuleInput } from './rule-schema.ts'
@@ -24,7 +24,7 @@ export interface Reach {
 }
 
 /** More requests per second than all callers together send under one rule. */
-const MOST_PER_SECOND = 1e6
+const MAX_PER_SECOND = 1e6
 
 /** @returns for each rule that never refuses, the path of the setting that is the reason, and a message */
 export function findRulesThatNeverRefuse(rules: readonly CheckedRule[], reach: Reach): Mistake[] {
@@ -45,7 +45,7 @@ function ownReason(
   if (input.enforce === 0)
     return ['.enforce', '0: the rule is a shadow rule for all callers and never refuses.']
   if (rule.cost === 0) return ['.cost', '0: the rule counts nothing, so it never refuses.']
-  if (rule.counting.state !== 'held' && perSecond(rule) > MOST_PER_SECOND) {
+  if (!countsInFlight(rule) && perSecond(rule) > MAX_PER_SECOND) {
     return ['.limit', `${formatFullAllowance(rule)} is more than any caller sends: the rule never refuses.`]
   }
   const { routes, authenticated } = input.match ?? {}
@@ -85,7 +85,7 @@ function reasonOfAnother(rules: readonly CheckedRule[], i: number): Reason | und
 /** Whether `other` always refuses before the limit of `target` is reached. False if that is not certain. */
 function isReachedFirst(target: CheckedRule, other: CheckedRule): boolean {
   const most = mostAdmitted(other)
-  const admitsAll = admissionTest(target)
+  const admitsAll = createAdmissionTest(target)
   return most !== undefined && admitsAll !== undefined && countsAllOf(other, target) && admitsAll(most)
 }
 
@@ -116,10 +116,9 @@ const AT_ONCE: { readonly [Name in AlgorithmName]?: (rule: GatewayRule) => numbe
 }
 
 /**
- * A function that tells whether the rule admits everything within a bound. Undefined: the rule has another use, or nothing is
- * certain.
+ * Creates a test of whether the rule admits everything within a bound. Undefined: the rule has another use, or nothing is certain.
  */
-function admissionTest({ input, rule }: CheckedRule): ((most: Bound) => boolean) | undefined {
+function createAdmissionTest({ input, rule }: CheckedRule): ((most: Bound) => boolean) | undefined {
   if (rule.mode !== 'enforce' || input.plans !== undefined) return undefined
   const capacity = rule.limit / rule.cost
   // A calendar period can be longer than its nominal length: a month by a day, a day by an hour.

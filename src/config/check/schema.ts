@@ -47,8 +47,8 @@ export interface CorsInput extends v.InferInput<typeof cors> {}
  * All rules are one script, and Lua limits a jump in a script to 131,071 instructions. With 200 sliding logs, the longest jump
  * has 78,220.
  */
-const MOST_RULES = 200
-const TOO_MANY_RULES = `has more than ${MOST_RULES} rules, which one script cannot hold. Use fewer: the numbers of a plan need no extra rule.`
+const MAX_RULES = 200
+const TOO_MANY_RULES = `has more than ${MAX_RULES} rules, which one script cannot hold. Use fewer: the numbers of a plan need no extra rule.`
 
 const COUNTRY = "is not a country. Write its two capital letters (ISO 3166-1), as in 'AQ'."
 
@@ -195,7 +195,7 @@ export const configSchema = settings(
     rules: v.optional(
       v.pipe(
         v.array(rule, 'is not a list of rules. Write [{ … }, { … }].'),
-        v.maxLength(MOST_RULES, TOO_MANY_RULES),
+        v.maxLength(MAX_RULES, TOO_MANY_RULES),
       ),
     ),
     /**
@@ -208,7 +208,7 @@ export const configSchema = settings(
         v.pipe(
           v.array(limitRule, 'is not a list of rules. Write [{ … }, { … }].'),
           v.minLength(1, 'is empty. Write at least one rule.'),
-          v.maxLength(MOST_RULES, TOO_MANY_RULES),
+          v.maxLength(MAX_RULES, TOO_MANY_RULES),
         ),
         "is not an object. Write it like { zendesk: [{ name: 'second', … }] }.",
       ),

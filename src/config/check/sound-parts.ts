@@ -22,13 +22,13 @@ type Key = string | number
 type Issue = v.BaseIssue<unknown>
 
 /** Each round finds mistakes that the one before has hidden, because the schema reports only one unknown key of an object at a time. */
-const MOST_ROUNDS = 40
+const MAX_ROUNDS = 40
 
 export function findSoundParts(input: unknown): SoundParts {
   const mistakes: Mistake[] = []
   const changed: Changed = { paths: new Set(), algorithms: new Set() }
   let copy = input
-  for (let round = 0; round < MOST_ROUNDS; round++) {
+  for (let round = 0; round < MAX_ROUNDS; round++) {
     const parsed = v.safeParse(configSchema, copy)
     if (parsed.success) {
       return { mistakes, config: parsed.output, holds: mistake => holds(mistake, changed) }

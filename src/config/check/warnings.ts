@@ -2,7 +2,7 @@
  * Finds settings that are valid, but often not intended. `npx sluicegate check` shows them. They do not make a config invalid.
  */
 import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
-import { methodsOf } from '../compile-credentials.ts'
+import { credentialMethodsOf } from '../compile-credentials.ts'
 import { compileGatewayRule } from '../compile-rule.ts'
 import type { Mistake } from '../config-error.ts'
 import { type By, readPart } from '../identity-parts.ts'
@@ -18,7 +18,7 @@ export type Warning = Mistake
 export function warningsOf(config: ConfigInput): Warning[] {
   const { rules = [], routes = [], plans = ['free'] } = config
   const written = rules.map(input => ({ input, rule: compileGatewayRule(input, plans, ALL_ALGORITHMS)[0]! }))
-  const accept = config.credentials?.accept ?? methodsOf(config)
+  const accept = config.credentials?.accept ?? credentialMethodsOf(config)
   const reach = {
     accepted: new Set([...accept, ...routes.flatMap(route => route.accept ?? [])]),
     issuers: new Set(Object.keys(config.credentials?.jwt ?? {})),

@@ -1,24 +1,24 @@
 /** All parts of the gateway. Scripts are compiled when they are first needed. */
 import { createOpaqueKeys } from '../../credentials/opaque-key.ts'
 import { createTokens } from '../../credentials/tokens.ts'
-import { createHoldings } from '../../limiter/keep-holdings.ts'
+import { evaluateOnCluster } from '../../limiter/cluster.ts'
+import { createHoldingsKeeper } from '../../limiter/keep-holdings.ts'
 import { createLeases } from '../../limiter/leases.ts'
 import { createLocalLimiter } from '../../limiter/local.ts'
 import { createRefusalMemory } from '../../limiter/refusals.ts'
-import { evaluateOnCluster } from '../../limiter/slots.ts'
 import { createStock } from '../../limiter/stock.ts'
-import { createStats } from '../../metrics/keep-stats.ts'
+import { createStatsRecorder } from '../../metrics/keep-stats.ts'
 import { compileScripts } from '../../script/scripts.ts'
 import { signalScript } from '../../script/signal-text.ts'
 import { syncScript } from '../../script/sync-text.ts'
 import { createAdaptiveLimit } from '../../shedding/adaptive-limit.ts'
 import { refreshOverdue, withSignals } from '../../shedding/signal-board.ts'
-import { createWorkerUtilization } from '../../shedding/worker-utilization.ts'
+import { createUtilizationShedderAndBoard } from '../../shedding/worker-utilization.ts'
 import { addressBehindProxies } from './behind-proxies.ts'
 import { answerPreflight, setAllowedOrigin } from './cors.ts'
 import { observeEnd } from './ending.ts'
 import { createHookRunner } from './hooks.ts'
-import { matchEach } from './match-each.ts'
+import { matchByRequest } from './match-by-request.ts'
 import { createOriginLoad } from './origin-load.ts'
 import type { Parts } from './parts.ts'
 import { classOfRequest } from './traffic-class.ts'
@@ -30,22 +30,22 @@ import { createXRateLimit } from './x-rate-limit.ts'
 export const ALL_PARTS: Parts = {
   scriptsOf: compileScripts,
   evaluateOnCluster,
-  createHoldings: options => createHoldings({ ...options, createStock }),
+  createHoldingsKeeper: options => createHoldingsKeeper({ ...options, createStock }),
   createLocalLimiter,
   createLeases,
   createRefusalMemory,
-  createStats,
+  createStatsRecorder,
   syncScript,
   observeEnd,
   createHookRunner,
   createXRateLimit,
   withWebSocketKeys,
   classOfRequest,
-  matchEach,
+  matchByRequest,
   createOpaqueKeys,
   createTokens,
   createOriginLoad,
-  createWorkerUtilization,
+  createUtilizationShedderAndBoard,
   createAdaptiveLimit,
   withSignals,
   refreshOverdue,

@@ -3,8 +3,10 @@
  * draft-ietf-httpapi-ratelimit-headers-11 (structured fields, RFC 9651), the request id, and whether the limits were
  * evaluated. Fields of the origin are kept; those of the gateway follow them.
  */
+
 import { type BareItem, serializeItem } from 'structured-headers'
 import type { Rule } from '../../config/compile.ts'
+import { countsInFlight } from '../../config/compile-rule.ts'
 import { onlyEnforced, type Verdict } from '../../script/evaluation.ts'
 import { retryAfterSeconds } from './deny.ts'
 import type { Ruling } from './ruling.ts'
@@ -57,7 +59,7 @@ function policyOf(rule: Rule): string {
   const parameters = new Map<string, BareItem>([['q', rule.limit]])
   // A window below one second has no `w`: only whole seconds can be written, and a longer window would be wrong.
   // Calendar windows have no fixed length.
-  if (rule.counting.state === 'held') parameters.set('qu', 'concurrent-requests')
+  if (countsInFlight(rule)) parameters.set('qu', 'concurrent-requests')
   else if (rule.calendar) parameters.set('sluice-window', rule.calendar.period)
   else if (rule.period >= 1e6) parameters.set('w', windowSeconds(rule))
   if (rule.quota.burst !== rule.limit) parameters.set('sluice-burst', rule.quota.burst)

@@ -1,5 +1,5 @@
 /**
- * Decides a request: match → identify → shed → bind → decide. Never throws: an error in limiting code is handled like
+ * Decides a request: match → identify → shed → demand → decide. Never throws: an error in limiting code is handled like
  * a failing store, and if the caller cannot be identified, the request gets a 503.
  */
 import type { Background } from '../../background.ts'
@@ -9,8 +9,8 @@ import type { Decided, Ending, Engine } from '../../limiter/engine.ts'
 import { toDegraded } from '../../limiter/evaluate.ts'
 import type { Policy } from '../../script/policy-shape.ts'
 import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
-import { bindRules } from './bind-rules.ts'
 import type { Caller } from './caller.ts'
+import { demandRules } from './demand-rules.ts'
 import type { AppliedHooks, HookRunner, Identify } from './hooks.ts'
 import type { Identifier } from './identify.ts'
 import { type Matched, match } from './match.ts'
@@ -62,7 +62,7 @@ export interface DecideRequestParts {
   engine: Engine
   identifier: Identifier
   classOfRequest: Parts['classOfRequest']
-  matchEach: Parts['matchEach']
+  matchByRequest: Parts['matchByRequest']
   /** The worker utilization shedder; absent if the config has none. */
   shedder?: Shedder | undefined
   /** The hooks of the config; absent if it has none. */
@@ -71,7 +71,7 @@ export interface DecideRequestParts {
 
 export function createDecideRequest(
   config: Config,
-  { policy, engine, identifier, classOfRequest, matchEach, shedder, hooks }: DecideRequestParts,
+  { policy, engine, identifier, classOfRequest, matchByRequest, shedder, hooks }: DecideRequestParts,
 ): DecideRequest {
   async function decide(
     { request, caller, matched, failure, trafficClass }: Identified,
@@ -81,7 +81,7 @@ export function createDecideRequest(
     const common = { policy, plan, ...(credential && { subject: credential.subject }) }
     const options = { background, recall: () => identifier.recall(caller) }
     try {
-      const rules = bindRules(request, caller, matched, config.allow, trafficClass)
+      const rules = demandRules(request, caller, matched, config.allow, trafficClass)
       return await engine.decide({ ...common, rules, failure }, options)
     } catch (error) {
       return engine.decideBroken({ ...common, candidates: matched.rules, error }, options)
@@ -90,7 +90,7 @@ export function createDecideRequest(
 
   return async (request, peer, background, host) => {
     try {
-      const beforeHooks = match(config, request, matchEach)
+      const beforeHooks = match(config, request, matchByRequest)
       const identify: Identify = byHook => identifier.identify(request, beforeHooks, peer(), byHook)
       const applied: AppliedHooks = hooks
         ? await hooks.apply(identify, { request, matched: beforeHooks, host })
@@ -111,7 +111,7 @@ export function createDecideRequest(
         background,
       )
       // An exception must not lose the decision, which has already spent units and must still be finished.
-      if (outcome) runOrLog(() => identifier.learn(caller, outcome))
+      if (outcome) runOrLog(() => identifier.remember(caller, outcome))
       return { matched, caller, ruling: decision, storeMs, awaitsEnding, finish, ...(shed && { shed }) }
     } catch (error) {
       const { cause, detail } = toDegraded(error)

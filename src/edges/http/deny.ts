@@ -2,7 +2,9 @@
  * Creates the reply to a refused request. Callers get no details: a malformed key and an unknown one get the same
  * reply.
  */
+
 import { formatAllowance } from '../../config/allowance.ts'
+import { countsInFlight } from '../../config/compile-rule.ts'
 import type { Allowed, Denied, Unavailable } from '../../limiter/decision.ts'
 import { problem } from './problem.ts'
 import { type Forbidden, isReducedCapacity, type Ruling, type Unauthenticated } from './ruling.ts'
@@ -60,7 +62,7 @@ function quotaExceeded({ violated: all, retryAfter, degraded }: Denied): Respons
 
 /** For units in flight the time is an upper bound, because a request can end at any time. */
 function retryWording(violated: Denied['violated']): string {
-  const isInFlight = violated.every(({ rule }) => rule.counting.state === 'held')
+  const isInFlight = violated.every(({ rule }) => countsInFlight(rule))
   return isInFlight ? 'when one of your requests has ended, or in' : 'in'
 }
 

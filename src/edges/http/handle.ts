@@ -7,7 +7,7 @@ import { type Clock, elapsed, type Sleep, SYSTEM_CLOCK, SYSTEM_TIMER, type Timer
 import type { Config } from '../../config/compile.ts'
 import { switchNameOf } from '../../config/compile-rule.ts'
 import { createEngine, type Ending } from '../../limiter/engine.ts'
-import { countsLocally, holdsUnits, takesLeases } from '../../limiter/needs.ts'
+import { anyCountsInFlight, countsLocally, takesLeases } from '../../limiter/needs.ts'
 import { createOwnAnswers } from '../../limiter/own-answers.ts'
 import { createProbe } from '../../limiter/probe.ts'
 import { createGatewayPolicy } from '../../script/policy.ts'
@@ -101,7 +101,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
   const { variables, clock = SYSTEM_CLOCK, sleep, timer = SYSTEM_TIMER, reporting = {} } = platform
   const { board = createSwitchBoard(clock) } = platform
   const timing = { now: () => clock.now(), ...(reporting.sleep && { sleep: reporting.sleep }) }
-  const stats = config.stats && parts.createStats(store, { ...timing, ...config.stats })
+  const stats = config.stats && parts.createStatsRecorder(store, { ...timing, ...config.stats })
   const { report, reportStoreChange } = createReporter(config, stats, clock, reporting)
   const identifier = createIdentifier(config, parts, variables)
   const originLoad = followsOrigin(config)
@@ -120,8 +120,8 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     onStoreChange: reportStoreChange,
     onFinish: reporting.onFinish,
     createLocal: countsLocally(config.rules) ? parts.createLocalLimiter : undefined,
-    holdingsKeeper: holdsUnits(config.rules)
-      ? parts.createHoldings({ now: () => clock.now(), timer, script: parts.syncScript })
+    holdingsKeeper: anyCountsInFlight(config.rules)
+      ? parts.createHoldingsKeeper({ now: () => clock.now(), timer, script: parts.syncScript })
       : undefined,
     ownAnswers: createOwnAnswers(
       config.refusals && parts.createRefusalMemory(config.refusals.rememberForMs, () => elapsed(clock)),
@@ -134,7 +134,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     engine,
     identifier,
     classOfRequest: parts.classOfRequest,
-    matchEach: parts.matchEach,
+    matchByRequest: parts.matchByRequest,
     shedder: originLoad?.shedder,
     hooks,
   })

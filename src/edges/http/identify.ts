@@ -32,7 +32,7 @@ export interface Identifier {
   /** The refusal of a blocked address or country. CORS preflights have no credential, so they need only this check. */
   refuse(request: Request, client: string | undefined): Forbidden | undefined
   /** Remembers the store's answer about the caller's credential. */
-  learn(caller: Caller, outcome: Outcome): void
+  remember(caller: Caller, outcome: Outcome): void
   /** The store's recent answer about the caller's credential. */
   recall(caller: Caller): RememberedCaller | undefined
 }
@@ -85,7 +85,7 @@ export function createIdentifier(
 
     refuse,
 
-    learn: ({ credential }, outcome) => credentials.learn(credential, outcome),
+    remember: ({ credential }, outcome) => credentials.remember(credential, outcome),
 
     recall: ({ credential }) => credentials.recall(credential),
   }

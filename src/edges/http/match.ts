@@ -21,21 +21,21 @@ export interface Matched {
   classes: readonly (readonly TrafficClass[])[]
 }
 
-/** Matches a request with a config that depends on it (match-each.ts). */
-export type MatchEach = (config: Matching, request: Request) => Matched
+/** Matches a request with a config that depends on it (match-by-request.ts). */
+export type MatchByRequest = (config: Matching, request: Request) => Matched
 
 export type Matching = Pick<Config, 'routes' | 'routeDefaults' | 'rules' | 'shedding'>
 
 /**
  * Matches a request.
  *
- * @param matchEach for a config that depends on the request
+ * @param matchByRequest for a config that depends on the request
  */
-export function match(config: Matching, request: Request, matchEach: MatchEach): Matched {
-  return matchWithoutRequest(config) ?? matchEach(config, request)
+export function match(config: Matching, request: Request, matchByRequest: MatchByRequest): Matched {
+  return matchWithoutRequest(config) ?? matchByRequest(config, request)
 }
 
-/** Whether the match depends on the request, through routes, rules or traffic classes. If so, `matchEach` is needed. */
+/** Whether the match depends on the request, through routes, rules or traffic classes. If so, `matchByRequest` is needed. */
 export function dependsOnRequest({ routes, rules, shedding }: Omit<Matching, 'routeDefaults'>): boolean {
   const isSelective = ({ methods, url }: RequestPattern = {}) => methods !== undefined || url !== undefined
   return routes.length > 0 || [...rules, ...(shedding?.classes ?? [])].some(({ match }) => isSelective(match))

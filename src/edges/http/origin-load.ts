@@ -10,7 +10,7 @@ import { FLEET_USAGE, shareOfAdaptive } from '../../config/compile-shedding.ts'
 import type { Allowed, Denied } from '../../limiter/decision.ts'
 import type { createAdaptiveLimit } from '../../shedding/adaptive-limit.ts'
 import type { refreshOverdue, SignalReporter, withSignals } from '../../shedding/signal-board.ts'
-import type { createWorkerUtilization } from '../../shedding/worker-utilization.ts'
+import type { createUtilizationShedderAndBoard } from '../../shedding/worker-utilization.ts'
 import type { Script, Store } from '../../store/store.ts'
 import type { SwitchBoard } from '../../switches/live.ts'
 import { createShedder, type Shedder } from './shed.ts'
@@ -43,7 +43,7 @@ export interface OriginLoad {
 
 /** The parts of the gateway that this needs, as far as the config uses them. */
 export interface OriginLoadParts {
-  createWorkerUtilization: typeof createWorkerUtilization
+  createUtilizationShedderAndBoard: typeof createUtilizationShedderAndBoard
   createAdaptiveLimit: typeof createAdaptiveLimit
   withSignals: typeof withSignals
   refreshOverdue: typeof refreshOverdue
@@ -65,7 +65,8 @@ export function createOriginLoad(
 ): OriginLoad {
   const { workerUtilization } = config.shedding ?? {}
   const boardOptions = { now: () => clock.now(), script: parts.signalScript, reportAt }
-  const utilization = workerUtilization && parts.createWorkerUtilization(workerUtilization, boardOptions)
+  const utilization =
+    workerUtilization && parts.createUtilizationShedderAndBoard(workerUtilization, boardOptions)
   const adaptive = config.adaptive && parts.createAdaptiveLimit(config.adaptive, boardOptions)
   const reporters = [utilization?.board, adaptive?.board].filter(
     (reporter): reporter is SignalReporter => reporter !== undefined,

@@ -3,18 +3,18 @@ import type { Config } from '../../config/compile.ts'
 import type { createOpaqueKeys } from '../../credentials/opaque-key.ts'
 import type { createTokens } from '../../credentials/tokens.ts'
 import type { EvaluateOnCluster } from '../../limiter/evaluate.ts'
-import type { createHoldings } from '../../limiter/keep-holdings.ts'
+import type { createHoldingsKeeper } from '../../limiter/keep-holdings.ts'
 import type { createLeases } from '../../limiter/leases.ts'
 import type { createLocalLimiter } from '../../limiter/local.ts'
 import type { createRefusalMemory } from '../../limiter/refusals.ts'
-import type { createStats } from '../../metrics/keep-stats.ts'
+import type { createStatsRecorder } from '../../metrics/keep-stats.ts'
 import type { ScriptsOf } from '../../script/policy-shape.ts'
 import type { Script } from '../../store/store.ts'
 import type { addressBehindProxies } from './behind-proxies.ts'
 import type { answerPreflight, setAllowedOrigin } from './cors.ts'
 import type { observeEnd } from './ending.ts'
 import type { createHookRunner } from './hooks.ts'
-import type { matchEach } from './match-each.ts'
+import type { matchByRequest } from './match-by-request.ts'
 import type { createOriginLoad, OriginLoadParts } from './origin-load.ts'
 import type { classOfRequest } from './traffic-class.ts'
 import type { createClientAddressReader } from './trusted-worker.ts'
@@ -33,12 +33,12 @@ export interface Parts extends OriginLoadParts {
   /** With `lease`. */
   createLeases: typeof createLeases
   /** Unless statistics are off (`stats: { keep: false }`). */
-  createStats: typeof createStats
+  createStatsRecorder: typeof createStatsRecorder
   /**
    * With rules that count requests in flight. With a fleet whose capacity does not adapt, isolates hold some units in
    * advance.
    */
-  createHoldings: typeof createHoldings
+  createHoldingsKeeper: typeof createHoldingsKeeper
   syncScript: () => Script
   observeEnd: typeof observeEnd
   /** With `hooks`. */
@@ -54,7 +54,7 @@ export interface Parts extends OriginLoadParts {
   /** With `credentials.jwt`. */
   createTokens: typeof createTokens
   /** With routes, or with rules or traffic classes that depend on method, host or path. */
-  matchEach: typeof matchEach
+  matchByRequest: typeof matchByRequest
   /** With `shedding.workerUtilization` or `adaptive`. */
   createOriginLoad: typeof createOriginLoad
   /** With `shedding: { workerUtilization: { signals: ['push'] } }`. */

@@ -11,7 +11,7 @@ import type { Ending } from '../../limiter/engine.ts'
 import { causeOf } from '../../limiter/evaluate.ts'
 import { writeDataPoint } from '../../metrics/analytics.ts'
 import type { FlushTiming } from '../../metrics/flush.ts'
-import type { Stats } from '../../metrics/keep-stats.ts'
+import type { StatsRecorder } from '../../metrics/keep-stats.ts'
 import { createLog, type Log } from '../../metrics/log.ts'
 import { type Observation, refusingRuleNames } from '../../metrics/observation.ts'
 import type { StoreChange } from '../../store/breaker.ts'
@@ -39,7 +39,7 @@ export interface Reporter {
  */
 export function createReporter(
   config: Pick<Config, 'log'>,
-  stats: Stats | undefined,
+  stats: StatsRecorder | undefined,
   { now }: Clock,
   { analytics }: Reporting,
 ): Reporter {

@@ -1,10 +1,11 @@
 /** Limits by name with every part. Scripts that were not built are compiled when they are first needed. */
-import { createHoldings } from '../../limiter/keep-holdings.ts'
+
+import { evaluateOnCluster } from '../../limiter/cluster.ts'
+import { createHoldingsKeeper } from '../../limiter/keep-holdings.ts'
 import { createLeases } from '../../limiter/leases.ts'
 import { createLocalLimiter } from '../../limiter/local.ts'
 import { prepareReset } from '../../limiter/prepared-call.ts'
 import { createRefusalMemory } from '../../limiter/refusals.ts'
-import { evaluateOnCluster } from '../../limiter/slots.ts'
 import type { ScriptsOf } from '../../script/policy-shape.ts'
 import { compileScripts } from '../../script/scripts.ts'
 import { syncScript } from '../../script/sync-text.ts'
@@ -34,7 +35,7 @@ export function createLimiterOnStore(
 ): Limiter {
   const parts = {
     ...{ scriptsOf, syncScript, evaluateOnCluster, prepareReset },
-    ...{ createHoldings, createLeases, createLocalLimiter, createRefusalMemory },
+    ...{ createHoldingsKeeper, createLeases, createLocalLimiter, createRefusalMemory },
   }
   return createLimiterWithParts(config, store, parts, settings)
 }

@@ -3,15 +3,17 @@
  * tasks. They use the same engine and the same trip: all rules of a limit are decided together, all or nothing, by
  * the store's clock.
  */
+
 import { type Background, detached } from '../../background.ts'
 import { SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../../clock.ts'
 import type { Config, LimitRule } from '../../config/compile.ts'
+import { countsInFlight } from '../../config/compile-rule.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
 import { bindRule } from '../../limiter/bind-rule.ts'
 import type { Allowed, Decision, DegradedCause, Denied, Unavailable } from '../../limiter/decision.ts'
 import { createEngine } from '../../limiter/engine.ts'
 import type { Degraded } from '../../limiter/evaluate.ts'
-import { countsLocally, holdsUnits, takesLeases } from '../../limiter/needs.ts'
+import { anyCountsInFlight, countsLocally, takesLeases } from '../../limiter/needs.ts'
 import { createOwnAnswers } from '../../limiter/own-answers.ts'
 import { prepareRefund } from '../../limiter/prepared-call.ts'
 import { createProbe } from '../../limiter/probe.ts'
@@ -206,8 +208,8 @@ export function createLimiterWithParts(
         : undefined,
     ),
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
-    holdingsKeeper: holdsUnits(allRules)
-      ? parts.createHoldings({
+    holdingsKeeper: anyCountsInFlight(allRules)
+      ? parts.createHoldingsKeeper({
           now: nowMs,
           timer: clock.timer ?? SYSTEM_TIMER,
           script: parts.syncScript,
@@ -440,8 +442,6 @@ function queueWait({ verdicts }: LimitDecision): number {
   return Math.max(0, ...queues.map(({ resetAfter }) => resetAfter))
 }
 
-const countsInFlight = ({ counting }: Pick<LimitRule, 'counting'>) => counting.state === 'held'
-
 /** Both ways to release a decision: by name, and at the end of a block. */
 function releaseMethods(release: () => void): Pick<LimitDecision, 'release' | typeof Symbol.asyncDispose> {
   return {
@@ -458,8 +458,7 @@ function releaseMethods(release: () => void): Pick<LimitDecision, 'release' | ty
  */
 function pauseAfter({ retryAfterMs, verdicts }: LimitDecision, attempt: number): number {
   const refusing = onlyEnforced(verdicts).filter(({ allowed }) => !allowed)
-  const isWaitingForOthers =
-    refusing.length > 0 && refusing.every(({ rule }) => countsInFlight(rule as LimitRule))
+  const isWaitingForOthers = refusing.length > 0 && refusing.every(({ rule }) => countsInFlight(rule))
   return isWaitingForOthers
     ? Math.min(retryAfterMs, FIRST_PAUSE_MS * 2 ** Math.min(attempt, 5))
     : retryAfterMs

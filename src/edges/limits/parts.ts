@@ -1,6 +1,6 @@
 /** Parts that a Worker carries only if its limits by name use them. src/built/binding.generated.ts selects them. */
 import type { EvaluateOnCluster } from '../../limiter/evaluate.ts'
-import type { createHoldings } from '../../limiter/keep-holdings.ts'
+import type { createHoldingsKeeper } from '../../limiter/keep-holdings.ts'
 import type { createLeases } from '../../limiter/leases.ts'
 import type { createLocalLimiter } from '../../limiter/local.ts'
 import type { prepareReset } from '../../limiter/prepared-call.ts'
@@ -19,7 +19,7 @@ export interface LimiterParts {
   /** With `lease`. */
   createLeases: typeof createLeases
   /** With `concurrency` rules. */
-  createHoldings: typeof createHoldings
+  createHoldingsKeeper: typeof createHoldingsKeeper
   syncScript: () => Script
   /** For `reset`, which the service binding does not offer. */
   prepareReset: typeof prepareReset

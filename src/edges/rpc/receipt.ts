@@ -5,9 +5,11 @@
  * can name, and no more units than one such call can spend. Receipts are not signed, so a caller could write one itself.
  * Callers are Workers that the owner of the config has bound, and they can use every limit anyway.
  */
+
 import { SYSTEM_CLOCK } from '../../clock.ts'
 import { show } from '../../config/check/mistake.ts'
 import type { Config } from '../../config/compile.ts'
+import { countsInFlight } from '../../config/compile-rule.ts'
 import { Lru } from '../../lru.ts'
 import { findIdentityMistake, type LimitIdentity, MAX_COST } from '../limits/arguments.ts'
 import { type LimitDecision, type RefundableDecision, refundableUnits } from '../limits/limiter.ts'
@@ -93,7 +95,7 @@ function checkReceipt(
 
   if (!isRecord(costs)) throw invalid('.costs', costs, 'It must be an object.')
   // Units in flight are released, not refunded.
-  const refundable = rules.filter(({ counting }) => counting.state !== 'held')
+  const refundable = rules.filter(rule => !countsInFlight(rule))
   const spent = Object.entries(costs).map(([name, units]) => {
     const rule = refundable.find(each => each.name === name)
     if (!rule) {

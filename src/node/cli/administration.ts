@@ -7,7 +7,7 @@ import { ENVIRONMENT } from '../../config/forms.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import { type AdminStore, createAdminStore } from '../../ops/admin-store.ts'
 import type { ConsumerChange } from '../../ops/consumers.ts'
-import { parseFutureTime, shortText } from '../../ops/names.ts'
+import { parseFutureTime, parseShortText } from '../../ops/names.ts'
 import { restStore } from './arguments.ts'
 import { blockDocument } from './blocks.ts'
 import { CHANGE_OPTIONS, optionIn, STORE_OPTIONS } from './help.ts'
@@ -65,8 +65,8 @@ export function addChangeOptions(command: Command): Command {
 export function signatureOf(flags: SignedFlags): { by: string; reason?: string; until?: Date | null } {
   const time = flags.for ?? flags.until
   return {
-    by: shortText(flags.by ?? userInfo().username, 'name'),
-    ...(flags.reason !== undefined && { reason: shortText(flags.reason, 'reason') }),
+    by: parseShortText(flags.by ?? userInfo().username, 'name'),
+    ...(flags.reason !== undefined && { reason: parseShortText(flags.reason, 'reason') }),
     ...(time !== undefined && { until: parseFutureTime(time) ?? null }),
   }
 }

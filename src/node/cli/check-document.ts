@@ -1,10 +1,12 @@
 /** What `npx sluicegate check --json` prints. docs/config.md has its fields; they are only ever added to. */
+
 import { descriptionOf } from '../../algorithms/index.ts'
 import { unitsAtOnce } from '../../algorithms/plan-units.ts'
 import type { MatchInput } from '../../config/check/rule-schema.ts'
 import type { RouteInput } from '../../config/check/schema.ts'
 import type { Warning } from '../../config/check/warnings.ts'
 import type { GatewayRule, LimitRule } from '../../config/compile.ts'
+import { countsInFlight } from '../../config/compile-rule.ts'
 import { type Adaptive, adaptiveRangeOf } from '../../config/compile-shedding.ts'
 import { ConfigError, type Mistake } from '../../config/config-error.ts'
 import { ConfigFileError } from '../config-file-error.ts'
@@ -123,13 +125,13 @@ function gatewayRuleDocument(name: string, { rules, input, adaptive }: LoadedFil
 }
 
 function ruleDocument(rule: GatewayRule | LimitRule): RuleDocument {
-  const { name, by, algorithm, period, calendar, counting, mode, enforcedShare, candidateFor } = rule
+  const { name, by, algorithm, period, calendar, mode, enforcedShare, candidateFor } = rule
   return {
     name,
     by,
     algorithm,
     ...numbersOf(rule),
-    ...(counting.state === 'held'
+    ...(countsInFlight(rule)
       ? { ttl_seconds: period / 1e6 }
       : calendar
         ? { calendar_period: calendar.period, time_zone: calendar.timeZone }

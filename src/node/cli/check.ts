@@ -1,4 +1,5 @@
 /** `npx sluicegate check`: checks the config, and shows what it says. */
+
 import { Command } from 'commander'
 import { descriptionOf } from '../../algorithms/index.ts'
 import { unitsAtOnce } from '../../algorithms/plan-units.ts'
@@ -13,6 +14,7 @@ import {
   IDENTIFY,
   type RequestPattern,
 } from '../../config/compile-route.ts'
+import { countsInFlight } from '../../config/compile-rule.ts'
 import { adaptiveRangeOf, type Shedding, type TrafficClass } from '../../config/compile-shedding.ts'
 import { formatDuration } from '../../config/duration.ts'
 import { hooksOf } from '../../config/hooks.ts'
@@ -140,7 +142,7 @@ function fallbackOf({ rules, limits, localShare, credentials }: Config, isLimits
 function rowOf(rule: AnyRule, config: Config): string[] {
   const { name, limit, by, algorithm, quota, cost, match, mode, enforcedShare, candidateFor, on } = rule
   const amount = formatFullAllowance(rule, adaptiveRangeOf(rule, config.adaptive))
-  const numbers = rule.counting.state === 'held' ? [`ttl ${formatDuration(rule.period)}`] : []
+  const numbers = countsInFlight(rule) ? [`ttl ${formatDuration(rule.period)}`] : []
   const description = descriptionOf(rule)
   const atOnce = unitsAtOnce(description, quota.burst)
   // A request may wait in a queue, so its length is always shown.

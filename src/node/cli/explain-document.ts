@@ -23,10 +23,10 @@ export function explainDocument(explanation: Explanation) {
 
 function ruleDocument(rule: RuleExplanation) {
   if (!rule.applies) return rule
-  const { period, isHeld, calendar, ...others } = rule
+  const { period, countsInFlight, calendar, ...others } = rule
   return {
     ...others,
-    ...(isHeld
+    ...(countsInFlight
       ? { ttl_seconds: period / 1e6 }
       : calendar
         ? { calendar_period: calendar.period, time_zone: calendar.timeZone }

@@ -4,7 +4,7 @@ import { parseDuration } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import { expireKey, revokeKey, rotateKey, setKeyLabel, setKeyPlan } from '../../ops/key-changes.ts'
 import { findKey } from '../../ops/key-reference.ts'
-import { parsePlanName, parseTime, shortText } from '../../ops/names.ts'
+import { parsePlanName, parseShortText, parseTime } from '../../ops/names.ts'
 import {
   addStoreAndConfirmOptions,
   addStoreOptions,
@@ -78,7 +78,7 @@ async function label(
   flags: StoreFlags & { clear?: boolean },
 ): Promise<void> {
   const given = oneOf(text, flags, 'a label')
-  const chosen = given === undefined ? undefined : shortText(given, 'label')
+  const chosen = given === undefined ? undefined : parseShortText(given, 'label')
   const { store } = await openStore(flags, load)
   const found = await findKey(store, await secretOf(key))
   await setKeyLabel(store, found, chosen)

@@ -4,7 +4,7 @@ import { didYouMean } from '../../config/check/did-you-mean.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
 import { createKey, importKey, listConsumerNames, listKeys, type NewKey } from '../../ops/keys.ts'
-import { parseConsumerName, parseFutureTime, parsePlanName, shortText } from '../../ops/names.ts'
+import { parseConsumerName, parseFutureTime, parsePlanName, parseShortText } from '../../ops/names.ts'
 import { addStoreOptions, openStore, type StoreFlags, secretOf } from './administration.ts'
 import { withExamples } from './help.ts'
 import { keyChangeCommands } from './key-changes.ts'
@@ -103,7 +103,7 @@ async function newKeyOf(flags: NewKeyFlags, plans: readonly string[]): Promise<N
   return {
     consumer: await named('--consumer', () => parseConsumerName(flags.consumer)),
     ...(plan !== undefined && { plan: parsePlanName(plan, plans) }),
-    ...(label !== undefined && { label: shortText(label, 'label') }),
+    ...(label !== undefined && { label: parseShortText(label, 'label') }),
     ...(expiresAt && { expiresAt }),
   }
 }

@@ -5,6 +5,7 @@ import { unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { formatAllowance } from '../../config/allowance.ts'
 import { didYouMean } from '../../config/check/did-you-mean.ts'
 import type { Rule } from '../../config/compile.ts'
+import { countsInFlight } from '../../config/compile-rule.ts'
 import { formatWait } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import {
@@ -225,11 +226,9 @@ function noteOfOthers(rules: ReadonlyMap<string, readonly string[]>): string[] {
   return [`Other rules can refuse this consumer too: ${groups}.${hint}`]
 }
 
-const isHeld = ({ counting }: Rule) => counting.state === 'held'
-
 /** It is unknown how long a response will still take, so no time is shown for these rules. */
 function noteOfHeld(standings: readonly RuleStanding[]): string[] {
-  const held = standings.filter(({ rule, resetAfter }) => isHeld(rule) && resetAfter > 0)
+  const held = standings.filter(({ rule, resetAfter }) => countsInFlight(rule) && resetAfter > 0)
   return held.map(
     ({ rule, resetAfter }) =>
       `${rule.name}: units are free again when their response ends, or within ${formatWait(resetAfter)} if their isolate has died.`,
@@ -238,7 +237,7 @@ function noteOfHeld(standings: readonly RuleStanding[]): string[] {
 
 /** A reset ends no request. */
 function stillInFlight(rules: readonly Rule[]): string {
-  const held = new Map(rules.filter(isHeld).map(({ name, period }) => [name, formatWait(period)]))
+  const held = new Map(rules.filter(countsInFlight).map(({ name, period }) => [name, formatWait(period)]))
   return [...held]
     .map(
       ([name, ttl]) =>
@@ -254,12 +253,12 @@ function standingTable(standings: readonly RuleStanding[]): string {
     formatAllowance(rule),
     allowedCell(allowed, cost),
     String(remaining),
-    resetAfter === 0 ? 'now' : isHeld(rule) ? 'when they end' : `in ${formatWait(resetAfter)}`,
+    resetAfter === 0 ? 'now' : countsInFlight(rule) ? 'when they end' : `in ${formatWait(resetAfter)}`,
     retryAfter < 0
       ? 'never'
       : retryAfter === 0
         ? ''
-        : isHeld(rule)
+        : countsInFlight(rule)
           ? 'when one ends'
           : `in ${formatWait(retryAfter)}`,
   ])

@@ -1,6 +1,6 @@
 /** `npm start`: the gateway and all it needs, on this machine. */
 import { Command } from 'commander'
-import { createAdminStore, loadScripts } from '../../ops/admin-store.ts'
+import { createAdminStore, loadScriptsIntoRedis } from '../../ops/admin-store.ts'
 import { warningLine } from '../config-warnings.ts'
 import { readLocalVariables } from '../dev-vars.ts'
 import { projectWith } from '../project.ts'
@@ -135,7 +135,7 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
 
   const demo = demoKey(stack.rest)
   try {
-    await loadScripts(createAdminStore({ ...stack.rest, ...keys }), config).catch(error => {
+    await loadScriptsIntoRedis(createAdminStore({ ...stack.rest, ...keys }), config).catch(error => {
       const hint =
         ' This store is set by UPSTASH_REDIS_REST_URL. To use a local one, unset the variable or add --redis.'
       throw rest && error instanceof Error ? new Error(error.message.replace(/\.?$/, '.') + hint) : error

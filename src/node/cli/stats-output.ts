@@ -52,16 +52,16 @@ function adviceFor({ stats, environment }: Config): string {
 }
 
 function ruleTable(rows: readonly RuleCounts[], by: StatsFilter['by'], { rules }: Config): string {
-  const liveOf = new Map(rules.map(({ name, candidateFor }) => [name, candidateFor]))
+  const replacedBy = new Map(rules.map(({ name, candidateFor }) => [name, candidateFor]))
   const cells = rows.map(row => {
     const { rule, allowed, limited, shadowAllowed, shadowLimited, agreed, disagreed } = row
-    const live = liveOf.get(rule) ?? 'the live rule'
+    const replaced = replacedBy.get(rule) ?? 'the replaced rule'
     return [
       WORDS.get(rule) ?? rule,
       ...(by ? [WORDS.get(row[by]) ?? row[by]] : []),
-      ...liveShares(allowed, limited),
+      ...enforcedShares(allowed, limited),
       ...sharesOf(shadowAllowed, shadowLimited),
-      agreed + disagreed > 0 ? `${share(agreed, agreed + disagreed)} with ${live}` : '',
+      agreed + disagreed > 0 ? `${share(agreed, agreed + disagreed)} with ${replaced}` : '',
     ]
   })
   const label = by ? [by.toUpperCase()] : []
@@ -88,7 +88,7 @@ function sharesOf(allowed: number, limited: number): [string, string] {
 }
 
 /** Red where the rule has denied requests. */
-function liveShares(allowed: number, limited: number): [string, Cell] {
+function enforcedShares(allowed: number, limited: number): [string, Cell] {
   const [first, second] = sharesOf(allowed, limited)
   return [first, limited > 0 ? alertCell(second) : second]
 }

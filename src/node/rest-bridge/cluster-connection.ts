@@ -22,7 +22,7 @@ import { isScan, mergeOf } from './whole-cluster.ts'
 /** Other clients follow as many. With a consistent slot map, one redirection is enough. */
 const MAX_REDIRECTIONS = 16
 const FIRST_PAUSE_MS = 10
-const LONGEST_PAUSE_MS = 100
+const MAX_PAUSE_MS = 100
 
 type Run<T> = (node: RedisServer) => Promise<T>
 
@@ -136,7 +136,7 @@ export class ClusterConnection implements FoundRedis {
           // The slot is moving, and the keys of the command are at two nodes. Tries again until they are at one.
           if (performance.now() + pauseMs > giveUpAt) throw error
           await new Promise(resolve => setTimeout(resolve, pauseMs))
-          pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)
+          pauseMs = Math.min(2 * pauseMs, MAX_PAUSE_MS)
           node = this.#topology.nodeFor(slot)
           runThere = run
           continue

@@ -17,7 +17,7 @@ export class CommandKeys {
 
   /** @param descriptions the reply to COMMAND. With an empty reply, commands are redirected more often */
   constructor(descriptions: Reply) {
-    this.#learn(descriptions)
+    this.#addFinders(descriptions)
   }
 
   /** The first key. Undefined if the command has no key, or if its position is not known. */
@@ -27,14 +27,14 @@ export class CommandKeys {
     return find?.(command)
   }
 
-  #learn(descriptions: Reply): void {
+  #addFinders(descriptions: Reply): void {
     if (!Array.isArray(descriptions)) return
     for (const description of descriptions) {
       if (!Array.isArray(description)) continue
       const [word, , , first, , , , , specs, subcommands] = description
       const name = String(word).toUpperCase()
       this.#finders.set(name, finderOf(name, Number(first), specs))
-      if (subcommands !== undefined) this.#learn(subcommands)
+      if (subcommands !== undefined) this.#addFinders(subcommands)
     }
   }
 }

@@ -28,7 +28,7 @@ export interface RedisEnd {
 const STOP_MS = 1000
 
 /** Without this bound, a server that always crashes would be restarted forever. */
-const MOST_RESTARTS = 3
+const MAX_RESTARTS = 3
 
 /** Programs with the protocol of Redis, in order of preference. */
 const SERVERS = ['valkey-server', 'redis-server'] as const
@@ -144,7 +144,7 @@ export async function startPrivateServer(
   }
 
   async function restart(): Promise<void> {
-    if (restarts === MOST_RESTARTS)
+    if (restarts === MAX_RESTARTS)
       throw new Error(
         `It has stopped ${restarts + 1} times. Start again with --redis embedded, or with the URL of another server.`,
       )

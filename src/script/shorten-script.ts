@@ -68,7 +68,7 @@ function needsSpace(before = '', after = ''): boolean {
 }
 
 /** Shortens a script. The result depends only on the text. Shortening it again changes nothing. */
-export function shortText(text: string): string {
+export function shortenScript(text: string): string {
   const tokens = text.match(TOKENS) ?? []
   const shortNames = shortNamesFor(tokens.filter(isCode))
   const isNeeded = (token: string, i: number) =>

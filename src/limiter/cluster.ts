@@ -16,7 +16,7 @@ import {
 } from '../script/evaluation.ts'
 import type { ChangeResult, Refund } from '../script/refund.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
-import type { Store, Turn } from '../store/store.ts'
+import type { CallListener, Store } from '../store/store.ts'
 import {
   type PreparedCall,
   prepareDecide,
@@ -29,7 +29,7 @@ import {
 /**
  * Evaluates over all slots.
  * @param undoStore for the refunds; it must not limit the calls in flight
- * @param turn of the calls that decide, as for Store.run
+ * @param listener of the calls that decide, as for Store.run
  * @throws GatewayError of a slot that has not answered, if no other slot refuses
  */
 export async function evaluateOnCluster(
@@ -37,14 +37,14 @@ export async function evaluateOnCluster(
   evaluation: Evaluation,
   verb: DecideVerb = 'decide',
   undoStore: Store = store,
-  turn?: Turn,
+  listener?: CallListener,
 ): Promise<Outcome> {
   const found = await findConsumer(store, evaluation)
   const parts = splitBySlot(found.evaluation)
   const answers = await runCalls(
     store,
     parts.map(part => prepareDecide(part, verb)),
-    turn,
+    listener,
   )
   const spent = verb === 'peek' ? [] : parts
   const outcome = await joinSlots(undoStore, found.evaluation, spent, answers)
@@ -176,13 +176,11 @@ async function refundAndCountGuesses(
   guesses: readonly Evaluation[],
 ): Promise<{ refunded: ChangeResult[]; counted: Outcome[] }> {
   const refunds = parts.flatMap((part, i) => refundOf(part, answers[i]!))
-  const questions: PreparedCall<ChangeResult | Outcome>[] = [
+  const calls: PreparedCall<ChangeResult | Outcome>[] = [
     ...refunds.map(prepareRefund),
     ...guesses.map(guess => prepareDecide(guess)),
   ]
-  const all: readonly (ChangeResult | Outcome | GatewayError)[] = await runCalls(store, questions).catch(
-    () => [],
-  )
+  const all: readonly (ChangeResult | Outcome | GatewayError)[] = await runCalls(store, calls).catch(() => [])
   return {
     refunded: all.slice(0, refunds.length).filter(isAnswer),
     counted: all.slice(refunds.length).filter(isAnswer) as Outcome[],

@@ -8,11 +8,14 @@ import { hostOf, readingsOf } from './path.ts'
  * rule applies if it matches any reading. If the readings have different routes, the strictest value of each setting
  * applies: only credentials that all of them accept, and the highest cost.
  */
-export function matchEach({ routes, routeDefaults, rules, shedding }: Matching, request: Request): Matched {
+export function matchByRequest(
+  { routes, routeDefaults, rules, shedding }: Matching,
+  request: Request,
+): Matched {
   const url = new URL(request.url)
   const hostname = hostOf(url)
   const paths = readingsOf(url.pathname)
-  const methods = methodsOf(request)
+  const methods = httpMethodsOf(request)
   const routesAt = (path: string) =>
     methods.map(method => routes.find(({ match }) => matches(match, method, hostname, [path])))
   const classesAt = (path: string, method: readonly string[]) => {
@@ -52,7 +55,7 @@ const OVERRIDES = ['x-http-method-override', 'x-http-method', 'x-method-override
  * The methods that the origin may see: as sent, and as overridden. HEAD is GET without a body (RFC 9110, section
  * 9.3.2).
  */
-function methodsOf({ method, headers }: Request): string[][] {
+function httpMethodsOf({ method, headers }: Request): string[][] {
   const claimed = OVERRIDES.flatMap(name => headers.get(name)?.trim().toUpperCase() ?? [])
   return [method, ...claimed].map(method => (method === 'HEAD' ? ['HEAD', 'GET'] : [method]))
 }

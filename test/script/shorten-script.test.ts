@@ -6,7 +6,7 @@ import { gatewayPolicy } from '../../src/script/compiled.ts'
 import { createScript } from '../../src/script/create-script.ts'
 import { decideText, refundText } from '../../src/script/policy-text.ts'
 import { resetText } from '../../src/script/reset.ts'
-import { shortText } from '../../src/script/short-text.ts'
+import { shortenScript } from '../../src/script/shorten-script.ts'
 import { signalText } from '../../src/script/signal-text.ts'
 import { syncText } from '../../src/script/sync-text.ts'
 import { configOf } from '../support/engines.ts'
@@ -69,7 +69,7 @@ describe('a shortened script', () => {
     ],
     ['local own_7, other_8 = own_9', /^local (\w)7,(\w)8=own_9$/],
   ])('has short names for locals: %s', (text, expected) => {
-    expect(shortText(text)).toMatch(expected)
+    expect(shortenScript(text)).toMatch(expected)
   })
 
   it.each([
@@ -81,14 +81,14 @@ describe('a shortened script', () => {
   ])('does not change strings, comments and numbers: %j', text => {
     const literals =
       /'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|\[(=*)\[.*?\]\1\]|--[^\n]*|0[xX]\w+|\d(?:[eE][+-]|\w)*/gs
-    expect(shortText(text).match(literals)).toEqual(text.match(literals))
+    expect(shortenScript(text).match(literals)).toEqual(text.match(literals))
   })
 
   it.each(['redis', 'KEYS', 'unpack', 'struct', '_G', 'string', 'arg', 'self', 'server'])(
     'keeps %s, which may be the global elsewhere',
     name => {
       const text = `local ${name}=${name} return ${name}`
-      expect(shortText(text)).toBe(text)
+      expect(shortenScript(text)).toBe(text)
     },
   )
 
@@ -100,13 +100,13 @@ describe('a shortened script', () => {
     'local field_name=3 call{1,field_name=4}',
     'local field_name=3 call{1;field_name=4}',
   ])('keeps names that are also fields: %s', text => {
-    expect(shortText(text).match(/field_name/g)).toHaveLength(2)
+    expect(shortenScript(text).match(/field_name/g)).toHaveLength(2)
   })
 
   it('renames a local that only looks like a field', () => {
     const text =
       "local long_name=1 return'a'..long_name,{long_name},{[long_name]=2},{1,long_name==1},f(...,long_name)"
-    expect(shortText(text)).not.toContain('long_name')
+    expect(shortenScript(text)).not.toContain('long_name')
   })
 
   it.each([
@@ -117,7 +117,7 @@ describe('a shortened script', () => {
     ['return 1 or 0x1 or - a', 'return 1 or 0x1 or-a'],
     ['  a = 1\n  b = 2 \n\n', '  a=1\n  b=2 \n\n'],
   ])('has only the spaces that are needed: %j', (text, expected) => {
-    expect(shortText(text)).toBe(expected)
+    expect(shortenScript(text)).toBe(expected)
   })
 
   it('has no short name that is in use already, is a keyword, or stands for another name', () => {
@@ -125,7 +125,7 @@ describe('a shortened script', () => {
     // All names of one letter are in use.
     const letters = [...'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ']
     const text = `${names.map((name, i) => `local ${name} = ${i}\n`).join('')}return ${letters.join(',')}`
-    const short = shortText(text)
+    const short = shortenScript(text)
     const given = [...short.matchAll(/local (\w+)=/g)].map(([, name]) => name!)
     expect(new Set(given).size).toBe(3000)
     for (const taken of [...letters, 'do', 'if', 'in', 'or', 'io', 'os']) expect(given).not.toContain(taken)
@@ -133,14 +133,14 @@ describe('a shortened script', () => {
 
   it('does not change if it is shortened again, and is the same each time', () => {
     for (const text of TEXTS) {
-      expect(shortText(text)).toBe(shortText(text))
-      expect(shortText(shortText(text))).toBe(shortText(text))
+      expect(shortenScript(text)).toBe(shortenScript(text))
+      expect(shortenScript(shortenScript(text))).toBe(shortenScript(text))
     }
   })
 
   it('has the same number of lines and of different names, and the same strings in the same order', () => {
     for (const text of TEXTS) {
-      const short = shortText(text)
+      const short = shortenScript(text)
       expect(short.length).toBeLessThan(text.length * 0.75)
       expect(short.split('\n').length).toBe(text.split('\n').length)
       expect(namesIn(short).size).toBe(namesIn(text).size)
@@ -150,7 +150,7 @@ describe('a shortened script', () => {
 
   it('is the deployed text of both builds', () => {
     const { plain, keyLocking } = createScript(TEXTS[0]!)
-    expect(plain.source).toBe(`\n${shortText(TEXTS[0]!)}`)
+    expect(plain.source).toBe(`\n${shortenScript(TEXTS[0]!)}`)
     expect(keyLocking.source.split('\n').slice(1)).toEqual(plain.source.split('\n').slice(1))
     expect(policy.decide.plain).toEqual(plain)
   })
@@ -170,8 +170,8 @@ describeOnRedis('a shortened script', start => {
     ['strings and comments', STRINGS],
     ['fields, methods and keys', FIELDS],
   ])('returns the same: %s', async (_, text) => {
-    expect(shortText(text)).not.toBe(text)
-    expect(await run(shortText(text))).toBe(await run(text))
+    expect(shortenScript(text)).not.toBe(text)
+    expect(await run(shortenScript(text))).toBe(await run(text))
   })
 
   it(`returns the same, whatever the names of its locals (SEED=${SEED})`, async () => {
@@ -200,7 +200,7 @@ local function call(${b}, more)
 end
 for ${c} = 1, 2 do other = other + call(${c}, ${a})[1] end
 return cjson.encode({ other, call(${a}, other).key, call(other, ${a})[other] })`
-      expect(await run(shortText(text))).toBe(await run(text))
+      expect(await run(shortenScript(text))).toBe(await run(text))
     })
   })
 })

@@ -3,8 +3,8 @@
 import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { GatewayError } from '../../src/errors.ts'
+import { evaluateOnCluster, splitBySlot } from '../../src/limiter/cluster.ts'
 import { type EvaluateOptions, evaluate } from '../../src/limiter/evaluate.ts'
-import { evaluateOnCluster, splitBySlot } from '../../src/limiter/slots.ts'
 import type { Evaluation, Outcome, Verdict } from '../../src/script/evaluation.ts'
 import {
   addressStateKey,
@@ -42,7 +42,7 @@ const [wide, log, narrow] = rulesOf(
   { name: 'narrow', by: 'address', algorithm: 'fixed-window', limit: 2, period: '1h' },
 )
 
-const asked = (now: number, changes: Partial<TimedEvaluation> = {}): Evaluation =>
+const evaluationAt = (now: number, changes: Partial<TimedEvaluation> = {}): Evaluation =>
   compiled({
     rules: [bound(narrow!, ADDRESS), bound(wide!, CONSUMER), bound(log!, CONSUMER)],
     subject: WHO,
@@ -56,19 +56,19 @@ const decideOn = (store: Store, evaluation: Evaluation, options: EvaluateOptions
 
 describe('an evaluation', () => {
   it('of an anonymous caller with a plan has the plan in every slot', () => {
-    const { subject: _, ...anonymous } = asked(NOON, { plan: 'free' })
+    const { subject: _, ...anonymous } = evaluationAt(NOON, { plan: 'free' })
     expect(splitBySlot(anonymous).map(({ plan }) => plan)).toEqual(['free', 'free'])
   })
 
   it('wants a lease only if it has a single slot', () => {
-    const one = asked(NOON, { rules: [bound(wide!, CONSUMER)], wantedRequests: 20 })
+    const one = evaluationAt(NOON, { rules: [bound(wide!, CONSUMER)], wantedRequests: 20 })
     expect(splitBySlot(one).map(({ wantedRequests }) => wantedRequests)).toEqual([20])
-    const parts = splitBySlot(asked(NOON, { wantedRequests: 20 }))
+    const parts = splitBySlot(evaluationAt(NOON, { wantedRequests: 20 }))
     expect(parts.map(part => 'wantedRequests' in part)).toEqual([false, false])
   })
 
   it('is split by slot; only the slot of the credential gets the subject', () => {
-    const parts = splitBySlot(asked(NOON))
+    const parts = splitBySlot(evaluationAt(NOON))
     expect(parts.map(({ rules, subject }) => [rules.map(({ rule }) => rule.name), subject])).toEqual([
       [['narrow'], undefined],
       [['wide', 'log'], WHO],
@@ -76,7 +76,7 @@ describe('an evaluation', () => {
   })
 
   it('includes the slot of the credential even if nothing is counted there', () => {
-    const parts = splitBySlot(asked(NOON, { rules: [bound(narrow!, ADDRESS)] }))
+    const parts = splitBySlot(evaluationAt(NOON, { rules: [bound(narrow!, ADDRESS)] }))
     expect(parts.map(({ rules, subject }) => [rules.length, subject])).toEqual([
       [1, undefined],
       [0, WHO],
@@ -86,7 +86,7 @@ describe('an evaluation', () => {
 
 it('an edge without the code for clusters reports how to add it', async () => {
   const store: Store = { isCluster: true, run: () => Promise.reject(new Error()), ping: async () => {} }
-  expect(await evaluate(store, asked(NOON))).toEqual({
+  expect(await evaluate(store, evaluationAt(NOON))).toEqual({
     status: 'degraded',
     cause: 'internal',
     detail: expect.stringMatching(/^The store is a cluster, .* Pass evaluateOnCluster .* as onCluster/),
@@ -103,7 +103,7 @@ describeOnRedisEngine('a lease on a cluster', fresh => {
   )
   const [ours, theirs, alsoOurs] = leased
   const OURS = [bound(ours!, CONSUMER, 1, NOON / 1e3), bound(alsoOurs!, CONSUMER, 1, NOON / 1e3)]
-  const policy = asked(NOON, { rules: [...OURS, bound(theirs!, ADDRESS)] }).policy
+  const policy = evaluationAt(NOON, { rules: [...OURS, bound(theirs!, ADDRESS)] }).policy
 
   it.each([
     ['is granted in one slot', OURS, 60, [1540, 1540]],
@@ -127,7 +127,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     await redis.setRecord(CREDENTIAL, credentialOf('free'))
     return { redis, store: storeOf(redis, { isCluster: true }) }
   }
-  const said = (outcome: Outcome) => [
+  const summaryOf = (outcome: Outcome) => [
     outcome.status,
     ...outcome.verdicts.map(({ rule, allowed, remaining }) => [rule.name, allowed, remaining]),
   ]
@@ -139,31 +139,31 @@ describeOnRedisEngine('a decision over two slots', fresh => {
 
   it('is one HTTP request with one call per slot, and the verdicts are in the order of the rules', async () => {
     const { store } = await prepared()
-    const outcome = await ask(store, asked(NOON))
-    expect(said(outcome)).toEqual(['admitted', ['narrow', true, 1], ['wide', true, 4], ['log', true, 3]])
+    const outcome = await ask(store, evaluationAt(NOON))
+    expect(summaryOf(outcome)).toEqual(['admitted', ['narrow', true, 1], ['wide', true, 4], ['log', true, 3]])
     expect(outcome.plan).toBe('free')
     expect(store.requests).toEqual([2])
   })
 
   it('gives back the units that one slot has spent if the other refuses, and reports the true state of both', async () => {
     const { store } = await prepared()
-    await ask(store, asked(NOON))
-    await ask(store, asked(NOON))
+    await ask(store, evaluationAt(NOON))
+    await ask(store, evaluationAt(NOON))
     store.requests.length = 0
-    const third = await ask(store, asked(NOON))
-    expect(said(third)).toEqual(['refused', ['narrow', false, 0], ['wide', true, 3], ['log', true, 2]])
+    const third = await ask(store, evaluationAt(NOON))
+    expect(summaryOf(third)).toEqual(['refused', ['narrow', false, 0], ['wide', true, 3], ['log', true, 2]])
     expect(store.requests).toEqual([2, 1])
     // A peek shows the same state.
     const peek = await ask(
       store,
-      asked(NOON, { rules: asked(NOON).rules.map(({ rule, key }) => bound(rule, key, 0)) }),
+      evaluationAt(NOON, { rules: evaluationAt(NOON).rules.map(({ rule, key }) => bound(rule, key, 0)) }),
     )
     expect(peek.verdicts.map(({ remaining }) => remaining)).toEqual([0, 3, 2])
   })
 
   it('also gives units back while the limit on calls in flight is reached', async () => {
     const { store } = await prepared()
-    for (let i = 0; i < 2; i++) await ask(store, asked(NOON))
+    for (let i = 0; i < 2; i++) await ask(store, evaluationAt(NOON))
     let isFull = false
     const bounded: Store = {
       ...store,
@@ -174,31 +174,33 @@ describeOnRedisEngine('a decision over two slots', fresh => {
         return store.run(calls)
       },
     }
-    expect(await decideOn(bounded, asked(NOON), { undoStore: store })).toMatchObject({ status: 'refused' })
-    expect((await decideOn(store, asked(NOON), { verb: 'peek' })) as Outcome).toMatchObject({
+    expect(await decideOn(bounded, evaluationAt(NOON), { undoStore: store })).toMatchObject({
+      status: 'refused',
+    })
+    expect((await decideOn(store, evaluationAt(NOON), { verb: 'peek' })) as Outcome).toMatchObject({
       verdicts: [{ remaining: 0 }, { remaining: 3 }, { remaining: 2 }],
     })
   })
 
   it('informs the request about the turn of the calls that decide', async () => {
     const { store } = await prepared()
-    const turn = { isMoot: () => false, noteArrival: () => {} }
-    const turns: unknown[] = []
+    const listener = { isNoLongerNeeded: () => false, noteArrival: () => {} }
+    const listeners: unknown[] = []
     const observed: Store = {
       ...store,
-      run(calls, turn) {
-        turns.push(turn)
-        return store.run(calls, turn)
+      run(calls, listener) {
+        listeners.push(listener)
+        return store.run(calls, listener)
       },
     }
-    expect(await decideOn(observed, asked(NOON), { turn })).toMatchObject({ status: 'admitted' })
-    expect(turns).toEqual([turn])
+    expect(await decideOn(observed, evaluationAt(NOON), { listener })).toMatchObject({ status: 'admitted' })
+    expect(listeners).toEqual([listener])
   })
 
   it('gives units back for a caller with an unknown credential', async () => {
     const { redis, store } = await prepared()
     await redis.send(['DEL', CREDENTIAL])
-    const outcome = await ask(store, asked(NOON))
+    const outcome = await ask(store, evaluationAt(NOON))
     expect(outcome).toMatchObject({ status: 'unknown-credential', verdicts: [] })
     const peek = await ask(
       store,
@@ -214,7 +216,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
       match: { plans: ['free'] },
     } as RuleInput)
     const rules = [bound(narrow!, ADDRESS), bound(ofPlan!, CONSUMER)]
-    for (let i = 0; i < 3; i++) await ask(store, asked(NOON, { rules }))
+    for (let i = 0; i < 3; i++) await ask(store, evaluationAt(NOON, { rules }))
     const { verdicts } = await redis.evaluate({
       ...{ rules: [bound(ofPlan!, CONSUMER, 0)], plans: ['free'], subject: WHO, now: NOON },
     })
@@ -236,11 +238,11 @@ describeOnRedisEngine('a decision over two slots', fresh => {
       const { rules } = configOf({ plans, rules: [{ name: 'plans', by: 'consumer', ...numbers }] })
       await redis.setRecord(CREDENTIAL, credentialOf('pro'))
       const rows = rules.map(rule => bound(rule, CONSUMER))
-      const both = asked(NOON, { rules: [...rows, bound(narrow!, ADDRESS)], plans })
+      const both = evaluationAt(NOON, { rules: [...rows, bound(narrow!, ADDRESS)], plans })
       for (let i = 0; i < 2; i++) await ask(store, both)
       // The address refuses, so the units that the consumer's slot has spent are given back.
       expect((await ask(store, both)).status).toBe('refused')
-      const { verdicts } = await ask(store, asked(NOON, { rules: rows, plans }))
+      const { verdicts } = await ask(store, evaluationAt(NOON, { rules: rows, plans }))
       expect(verdicts.map(({ rule, remaining }) => [rule.limit, remaining])).toEqual([[9, 6]])
     },
   )
@@ -251,7 +253,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
   ])('refuses if one slot refuses, even if the answer of the other %s', async (_, other) => {
     const { store } = await prepared()
     const [consumer] = [bound(log!, CONSUMER)]
-    for (let i = 0; i < 4; i++) await ask(store, asked(NOON, { rules: [consumer] }))
+    for (let i = 0; i < 4; i++) await ask(store, evaluationAt(NOON, { rules: [consumer] }))
     const broken = {
       ...store,
       run: async (calls: Parameters<typeof store.run>[0]) => {
@@ -259,8 +261,8 @@ describeOnRedisEngine('a decision over two slots', fresh => {
         return calls.map((call, i) => ('keys' in call && call.keys.includes(ADDRESS) ? other : replies[i]))
       },
     }
-    expect((await ask(broken, asked(NOON))).status).toBe('refused')
-    const free = asked(NOON, { rules: [bound(narrow!, ADDRESS), bound(wide!, CONSUMER)] })
+    expect((await ask(broken, evaluationAt(NOON))).status).toBe('refused')
+    const free = evaluationAt(NOON, { rules: [bound(narrow!, ADDRESS), bound(wide!, CONSUMER)] })
     expect((await decideOn(broken, free)).status).toBe('degraded')
   })
 
@@ -301,7 +303,7 @@ describeOnRedisEngine('the caller, over two slots', fresh => {
     const store = storeOf(redis, { isCluster: true })
     const ask = async (subject: Evaluation['subject'] = WHO, changes: Partial<Evaluation> = {}) => {
       store.requests.length = 0
-      const outcome = await decideOn(store, asked(NOON, { rules, subject: subject!, ...changes }))
+      const outcome = await decideOn(store, evaluationAt(NOON, { rules, subject: subject!, ...changes }))
       if (outcome.status === 'degraded') throw new Error(outcome.detail)
       return outcome
     }
@@ -332,7 +334,7 @@ describeOnRedisEngine('the caller, over two slots', fresh => {
 
   it('with a bad credential can peek at the rule on guesses, which spends nothing', async () => {
     const { store } = await prepared('nonsense')
-    const peek = () => decideOn(store, asked(NOON, { rules }), { verb: 'peek' })
+    const peek = () => decideOn(store, evaluationAt(NOON, { rules }), { verb: 'peek' })
     for (let i = 0; i < 2; i++) {
       expect(await peek()).toMatchObject({
         status: 'unknown-credential',

@@ -1,4 +1,4 @@
-/** Binds the rules that match a request to the identities that they count, with the cost of the request. */
+/** Turns the rules that match a request into a demand: which of them apply to the caller, which identities they count, and at what cost. */
 import { isInRanges } from '../../config/address-ranges.ts'
 import type { Config, GatewayRule } from '../../config/compile.ts'
 import { withoutPlans } from '../../config/compile-rule.ts'
@@ -9,12 +9,12 @@ import { createKeyReader } from './identity-keys.ts'
 import type { Matched } from './match.ts'
 
 /**
- * Binds each rule that applies to this caller.
+ * Returns each rule that applies to this caller, with the key of its identity and the cost of the request.
  *
  * @param request for the values that rules count by, beside those of the caller
  * @param trafficClass of the request, if the config sheds load
  */
-export function bindRules(
+export function demandRules(
   request: Request,
   caller: Caller,
   matched: Matched,

@@ -179,3 +179,44 @@ it('finds the configs within code', () => {
   const pages = ['README.md', 'README.md', 'docs/migrating-from-hono-rate-limiter.md']
   expect(WITHIN_CODE.map(([page]) => page)).toEqual([...pages, 'docs/migrating-from-upstash-ratelimit.md'])
 })
+
+/** Settings in sentences and tables, as in `store: { cluster: true }`, without those that leave a value open. */
+const SETTINGS = PAGES.flatMap(page => {
+  const all = readPage(page).matchAll(/`([a-zA-Z]+: [[{][^`]*[\]}])`/g)
+  const complete = [...all]
+    .map(([, text]) => text!)
+    .filter(text => !/…| \| |[{,] \w+(?=[,} ]+[,}])/.test(text))
+  return [...new Set(complete)].map(text => [page, text] as const)
+})
+
+it.each(SETTINGS)('%s names a valid setting: %s', (_, text) => {
+  const setting = new Function(`return ({ ${text} })`)()
+  const rule = {
+    name: 'minute',
+    by: 'consumer',
+    algorithm: 'fixed-window',
+    limit: 120,
+    period: '1m',
+  } as const
+  const config = { origin: 'route', plans: ['free', 'pro'], rules: [rule] } as const
+  // Of the config, of a rule, of its match, or of the credentials.
+  const places = [
+    { ...config, ...setting },
+    { ...config, rules: [{ ...rule, ...setting }] },
+    { ...config, rules: [{ ...rule, match: setting }] },
+    { ...config, credentials: setting },
+  ]
+  const mistakes = places.map(input => {
+    try {
+      checkedConfig(input)
+      return undefined
+    } catch (error) {
+      return (error as Error).message
+    }
+  })
+  expect(mistakes).toContain(undefined)
+})
+
+it('finds the settings in sentences', () => {
+  expect(SETTINGS.length).toBeGreaterThan(20)
+})

@@ -13,6 +13,7 @@ import { loadConfig } from '../../src/node/cli/load-config.ts'
 import { startTestStore, type TestStore } from '../../src/node/testing.ts'
 import { bundleOptions } from '../../src/node/worker-bundle.ts'
 import { addressOfApp, closeApps } from '../support/express.ts'
+import { listen } from '../support/listen.ts'
 import { startOrigin, type TestOrigin } from '../support/origin.ts'
 import { type Block, blocksOf, blockWith, isConfig, PAGES, ROOT, readPage } from '../support/pages.ts'
 import { bundleForWorkerd, writeModules } from '../support/snippet-modules.ts'
@@ -214,6 +215,45 @@ describe('on Node', () => {
     } finally {
       await own.store.close()
     }
+  })
+
+  describe('docs/guard.md, on a platform of its table', () => {
+    /** The code that the table has for a platform. */
+    const codeFor = (platform: string) =>
+      new RegExp(`^\\| ${platform} \\| \`([^|]*?)\`[ ,|]`, 'm').exec(readPage('docs/guard.md'))![1]!
+    const files = (code: string) => ({
+      'app.ts': code,
+      'worker.ts': `${GUARD}\nexport { config, handle }`,
+      'sluice.config.ts': GUARD_CONFIG,
+    })
+    const imports = `import { guard } from 'sluicegate/guard'\nimport { config, handle } from './worker.ts'`
+
+    it('Node', async () => {
+      const { server } = await importFrom(
+        files(`${imports}
+          import { nodeListener } from 'sluicegate/express'
+          import { createServer } from 'node:http'
+          export const server = ${codeFor('Node')}`),
+      )
+      await listen(server, 0)
+      try {
+        const url = `http://127.0.0.1:${server.address().port}/`
+        await expectGuarded(headers => fetch(url, { headers }), { hello: 'stranger' })
+      } finally {
+        server.closeAllConnections()
+        await new Promise(resolve => server.close(resolve))
+      }
+    })
+
+    it.each([
+      ['Vercel', 'GET', {}],
+      ['Netlify', 'default', { ip: '192.0.2.9', waitUntil() {} }],
+    ])('%s, as it calls the function', async (platform, name, context) => {
+      const { [name]: handler } = await importFrom(files(`${imports}\n${codeFor(platform)}`))
+      const ask = (headers: Record<string, string>) =>
+        handler(new Request('http://function.test/', { headers }), context)
+      await expectGuarded(ask, { hello: 'stranger' })
+    })
   })
 
   it('docs/hono.md', async () => {
@@ -421,6 +461,9 @@ describe('in workerd', () => {
     expect((await ask('messages', '/bob')).status).toBe(200)
   })
 
+  /** The calls in the table of docs/binding.md. */
+  const CALLS = [...readPage('docs/binding.md').matchAll(/^\| `(env\.[^`]+)` \|/gm)].map(([, call]) => call!)
+
   /** The Worker that calls the limits of docs/binding.md. It waits less long for a slot, so that the test takes less time. */
   const CALLER = `export default {
     async fetch(request, env) {
@@ -434,6 +477,11 @@ describe('in workerd', () => {
         const createAccount = async () => searchParams.has('works')
         ${BINDING_REFUND}
         return Response.json(allowed)
+      }
+      if (pathname === '/table') {
+        const [key, delta, account, timeoutMs] = [address, 1, '7', 50]
+        const { receipt } = await env.LIMITS.limit('signups', { address })
+        return Response.json([${CALLS.map(call => `await (await ${call}).${/\{ key/.test(call) ? 'success' : 'allowed'}`)}])
       }
       ${BINDING_TYPES}
       return Response.json({ success, allowed })
@@ -498,6 +546,11 @@ describe('in workerd', () => {
         { success: true, allowed: false },
       ])
     })
+  })
+
+  it('docs/binding.md: the calls in the table work', async () => {
+    expect(CALLS).toHaveLength(5)
+    expect(await json('caller', '/table?address=c')).toEqual(Array(5).fill(true))
   })
 
   it('docs/binding.md: the gateway still limits requests', async () => {

@@ -174,6 +174,31 @@ it('examples/README.md uses the address at which the bridge listens by default',
   )
 })
 
+/** Lines of shell on the pages, by the test that runs them or compares them with what exists. */
+const COVERED: readonly (readonly [line: RegExp, by: string])[] = [
+  [/npx sluicegate/, 'run-commands.test.ts; the bridge: above'],
+  [/^(for .*)?curl /, 'above'],
+  [/openssl/, 'above, with the bridge'],
+  [/npx (wrangler|vitest) |^npm run [\w:]+ -- /, 'below'],
+  [/^npm (run [\w:]+|start|test)$/, 'the names of npm scripts in run-commands.test.ts'],
+  [/^npm (ci|install|update)\b/, '.ci/run, and test/package, which installs and updates the package'],
+  [
+    /^(npm pack|npm exec -- sluicegate init|cd \.\.\/my-api)/,
+    'test/package, from an empty folder to the first 429',
+  ],
+  [
+    /^(export )?UPSTASH_REDIS_REST_URL=|^UPSTASH_REDIS_REST_TOKEN=/,
+    'variables: above, the example of the bridge',
+  ],
+]
+
+it('every line of shell on the pages is covered by a test', () => {
+  const lines = ALL_PAGES.flatMap(page => linesOf(page).map(line => [page, line] as const))
+  const others = lines.filter(([, line]) => line !== '' && !line.startsWith('#'))
+  expect(others.length).toBeGreaterThan(60)
+  expect(others.filter(([, line]) => !COVERED.some(([pattern]) => pattern.test(line)))).toEqual([])
+})
+
 /** The commands that follow a word on the pages, in blocks and in sentences. */
 const commandsOn = (page: string, start: RegExp) =>
   [...readPage(page).matchAll(start)].map(([, text]) => text!.split(/\s+[#|]|\\$/)[0]!.trim())

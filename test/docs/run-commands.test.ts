@@ -226,6 +226,10 @@ describe.each([
         if (comment.includes('asks first')) expect([command, first.stderr]).toEqual([command, ASKS])
         const result = isAsking(first) ? await runOnce([...args, '--yes'], input) : first
         expect([command, result.code, result.code === 0 ? '' : result.stderr]).toEqual([command, 0, ''])
+        // Other options, as in: also --mode, --burst, --queue, --remove
+        const named = comment.match(/--[a-z]+/g) ?? []
+        const { stdout: help } = named.length > 0 ? await runOnce([...args, '--help']) : { stdout: '' }
+        for (const each of named) expect(help).toMatch(new RegExp(`${each}\\b`))
         const effect = EFFECTS.find(([of]) => comment.includes(of))
         if (effect) await effect[1](result, option)
       }

@@ -8,8 +8,10 @@ const read = (target: string | URL) => readFileSync(new URL(target, ROOT), 'utf8
 
 const DOCS = readdirSync(new URL('docs/', ROOT)).filter(name => name.endsWith('.md'))
 const PAGES = [
-  ...['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'examples/README.md'],
+  ...['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'examples/README.md', 'template/README.md'],
   ...DOCS.map(name => `docs/${name}`),
+  ...globSync('bench/*.md', { cwd: fileURLToPath(ROOT) }),
+  'test/docs/messages.snapshot.md',
 ]
 
 const FENCE = /^```.*?^```$/gms
@@ -70,7 +72,12 @@ it.each([
 })
 
 it('comments, messages and configs name only pages that exist', () => {
-  const files = globSync(['{src,bench,template,docs,test,package}/**/*.{ts,lua,toml}', '*.{ts,toml}'], {
+  const patterns = [
+    '{src,bench,template,docs,test,package}/**/*.{ts,lua,toml}',
+    '*.{ts,toml}',
+    '{bench,test/docs}/*.md',
+  ]
+  const files = globSync(patterns, {
     cwd: fileURLToPath(ROOT),
     exclude: ['**/node_modules/**', '**/dist/**'],
   })

@@ -2,12 +2,13 @@
  * The commands of README.md and docs/*.md work as written, with the config that comes with the project or with that of the page. Those of
  * README.md also work with the config that `init` writes.
  */
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { statsKey } from '../../src/store/keys.ts'
 import { type Result, runInProcess } from '../support/command-line.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
@@ -19,8 +20,14 @@ const TEMPLATE = readFileSync(new URL('template/sluice.config.ts', ROOT), 'utf8'
 const DEFINE = fileURLToPath(new URL('src/config/define.ts', ROOT))
 const FENCE = /^```(\w+)\n(.*?)^```$/gms
 
+interface Command {
+  text: string
+  /** What the page says behind it. */
+  comment: string
+}
+
 interface Block {
-  commands: readonly string[]
+  commands: readonly Command[]
   /** The config that the page has shown before; undefined: the shipped one. */
   config: string | undefined
 }
@@ -28,13 +35,15 @@ interface Block {
 /** Lines that a user pastes, without the comments behind them. */
 const blocksOf = (page: string) =>
   [...page.matchAll(FENCE)].flatMap(([, language, text], i, all): Block[] => {
-    const commands = text!.split('\n').flatMap(line => {
+    const commands = text!.split('\n').flatMap((line): Command[] => {
       const pasted =
         language === 'console' ? /^\$ (.*)$/.exec(line)?.[1] : language === 'sh' ? line : undefined
-      return pasted?.includes('npx sluicegate') ? [pasted.split(/\s+# /)[0]!.trim()] : []
+      if (!pasted?.includes('npx sluicegate')) return []
+      const [command, comment = ''] = pasted.split(/\s+# /)
+      return [{ text: command!.trim(), comment: comment.trim() }]
     })
     if (commands.length === 0) return []
-    const isOfLimits = commands.some(command => command.includes('zendesk'))
+    const isOfLimits = commands.some(command => command.text.includes('zendesk'))
     const config = all.slice(0, i).findLast(([, , before]) => before!.includes('limits: {'))?.[2]
     return [{ commands, config: isOfLimits ? config : undefined }]
   })
@@ -52,7 +61,7 @@ interface Page {
 }
 
 const pages: readonly Page[] = [
-  'README.md',
+  ...['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'examples/README.md', 'template/README.md'],
   ...readdirSync(new URL('docs/', ROOT)).map(name => `docs/${name}`),
 ].flatMap(path => {
   if (!path.endsWith('.md')) return []
@@ -81,12 +90,86 @@ afterAll(async () => {
 const wordsOf = (text: string) =>
   [...text.matchAll(/'([^']*)'|(\S+)/g)].map(([, quoted, word]) => quoted ?? word!)
 
+const runOnce = (args: readonly string[], input = '', url = bridge.url): Promise<Result> =>
+  runInProcess([...args], { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: 't' }, input)
+
+/** Destructive commands ask for a confirmation (docs/operations.md), but there is no terminal here. */
+const ASKS = expect.stringContaining('Add --yes')
+const isAsking = ({ stderr }: Result) => stderr.includes('Add --yes')
+
 async function run(args: readonly string[], input = ''): Promise<Result> {
-  const env = { UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: 't' }
-  const result = await runInProcess([...args], env, input)
-  // Destructive commands ask for a confirmation (docs/operations.md), but there is no terminal here.
-  return result.stderr.includes('Add --yes') ? await runInProcess([...args, '--yes'], env, input) : result
+  const result = await runOnce(args, input)
+  return isAsking(result) ? await runOnce([...args, '--yes'], input) : result
 }
+
+/** Fills in the values that the pages leave open: the id of a key, and a consumer. */
+async function filledIn(words: readonly string[]): Promise<string[]> {
+  const keys = JSON.parse((await run(['keys', 'list', '--json'])).stdout)
+  const values: Record<string, string> = {
+    'acme/3f1c…': keys[0]?.id,
+    '<id>': keys[0]?.id,
+    '<consumer>': 'acme',
+  }
+  return words.map(word => values[word] ?? word)
+}
+
+type Effect = (result: Result, option: readonly string[]) => unknown
+
+const prints =
+  (...texts: readonly RegExp[]): Effect =>
+  ({ stdout }) => {
+    for (const text of texts) expect(stdout).toMatch(text)
+  }
+const keysOf = async () => JSON.parse((await run(['keys', 'list', '--json'])).stdout)
+
+/** What the pages say behind a command, and a check that it is so. */
+const EFFECTS: readonly (readonly [comment: string, Effect])[] = [
+  ['prints the key, only this once', prints(/\bslk_acme_\w+/)],
+  ['shows KEY once', prints(/\bslk_acme_\w+/)],
+  ['prints a new key, the old one works for another 24 hours', prints(/\bslk_acme_\w+/)],
+  ['a new key; the leaked one ends now', prints(/\bslk_acme_\w+/)],
+  ['a new key; the leaked one ends in an hour', prints(/\bslk_acme_\w+/)],
+  ['a key that was made elsewhere', async () => expect(JSON.stringify(await keysOf())).toContain('acme')],
+  ['plan, block, keys, overrides', prints(/plan 'free'/, /^KEY /m, /overrides/)],
+  ['what is left', prints(/^consumer-minute .*\b(119|120|1000)\b/m)],
+  [
+    'counts, does not refuse',
+    async () => expect((await run(['switch'])).stdout).toMatch(/^consumer-minute +shadow/m),
+  ],
+  ['as in the config', async () => expect((await run(['switch'])).stdout).not.toMatch(/^consumer-minute/m)],
+  ['a stable quarter', async () => expect((await run(['switch'])).stdout).toContain('enforce for 25 %')],
+  ['5 % of the callers', async () => expect((await run(['switch'])).stdout).toContain('enforce for 5 %')],
+  ['no limit counts', async () => expect((await run(['switch'])).stdout).toMatch(/^The kill switch is ON/i)],
+  ['lists live switches', prints(/^The kill switch is off/)],
+  ['live switches, blocks, overrides', prints(/^The kill switch is off/)],
+  [
+    'not for rules by address',
+    async (_, option) => {
+      const args = ['consumers', 'override', 'acme', 'address-minute', '--limit', '1000', ...option]
+      const { code, stderr } = await run(args)
+      expect([code, stderr]).toEqual([1, expect.stringContaining('address')])
+    },
+  ],
+  ['which rules apply', prints(/consumer-minute/, /address-minute/)],
+  [
+    'an error names what does not answer, and how to test it',
+    async (_, option) => {
+      const { code, stderr } = await runOnce(['stats', ...option], '', 'http://127.0.0.1:1')
+      expect([code, stderr]).toEqual([1, expect.stringMatching(/127\.0\.0\.1:1 cannot be reached.*curl /s)])
+    },
+  ],
+  [
+    'needs no store',
+    async (_, option) => expect((await runOnce(['check', ...option], '', 'http://127.0.0.1:1')).code).toBe(0),
+  ],
+]
+
+it('the checked comments are on the pages', () => {
+  const comments = pages
+    .flatMap(({ blocks }) => blocks.flatMap(block => block.commands))
+    .map(({ comment }) => comment)
+  for (const [comment] of EFFECTS) expect(comments).toContainEqual(expect.stringContaining(comment))
+})
 
 /** Writes the config of a page to a file. The shipped config adds the settings that the page leaves out. */
 function fileOf(config: string, name: string): string {
@@ -104,7 +187,7 @@ function fileOf(config: string, name: string): string {
 
 it('the pages show commands of each kind', () => {
   const commands = pages.flatMap(({ blocks }) => blocks.flatMap(block => block.commands))
-  const groups = commands.map(text => /sluicegate (\w+)/.exec(text)![1]!)
+  const groups = commands.map(({ text }) => /sluicegate (\w+)/.exec(text)![1]!)
   const kinds = ['keys', 'consumers', 'limits', 'stats', 'switch', 'bridge', 'check', 'explain']
   expect(new Set(groups)).toEqual(new Set(kinds))
 })
@@ -129,22 +212,26 @@ describe.each([
     expect((await run(['keys', 'create', '--consumer', 'acme'])).code).toBe(0)
   })
 
-  it.each(blocks.map(({ commands, config }, i) => [commands[0]!, commands, config, i] as const))(
+  it.each(blocks.map(({ commands, config }, i) => [commands[0]!.text, commands, config, i] as const))(
     'all of these work, beginning with: %s',
     async (_, commands, config, i) => {
       const name = `${title.replaceAll(/\W/g, '-')}-${i}`
       const option = config === undefined ? [] : ['--config', fileOf(config, name)]
-      for (const command of commands) {
+      for (const { text: command, comment } of commands) {
         const [before, text] = command.split('npx sluicegate') as [string, string]
         if (SERVING.includes(wordsOf(text)[0]!)) continue
-        // Fills in the values that the pages leave open: the id of a key, and an old key.
-        const keys = JSON.parse((await run(['keys', 'list', '--json'])).stdout)
-        const args = wordsOf(text).map(word => (word === 'acme/3f1c…' ? keys[0].id : word))
-        const { code, stderr } = await run(
-          [...args, ...option],
-          before.includes('$OLD_KEY') ? 'key-of-before-4711' : '',
-        )
-        expect([command, code, code === 0 ? '' : stderr]).toEqual([command, 0, ''])
+        const args = [...(await filledIn(wordsOf(text))), ...option]
+        const input = before.includes('$OLD_KEY') ? 'key-of-before-4711' : ''
+        const first = await runOnce(args, input)
+        if (comment.includes('asks first')) expect([command, first.stderr]).toEqual([command, ASKS])
+        const result = isAsking(first) ? await runOnce([...args, '--yes'], input) : first
+        expect([command, result.code, result.code === 0 ? '' : result.stderr]).toEqual([command, 0, ''])
+        // Other options, as in: also --mode, --burst, --queue, --remove
+        const named = comment.match(/--[a-z]+/g) ?? []
+        const { stdout: help } = named.length > 0 ? await runOnce([...args, '--help']) : { stdout: '' }
+        for (const each of named) expect(help).toMatch(new RegExp(`${each}\\b`))
+        const effect = EFFECTS.find(([of]) => comment.includes(of))
+        if (effect) await effect[1](result, option)
       }
     },
   )
@@ -168,15 +255,131 @@ describe.each(pages.filter(({ mentioned }) => mentioned.length > 0))('$path', ({
   })
 })
 
+/** Whether a mention has all that the command needs: it leaves no value open, and is not the bare name of a command with arguments. */
+const isComplete = (text: string) =>
+  !/<name>|…/.test(text) &&
+  !['explain', 'keys create', 'keys import', 'consumers block', 'consumers show', 'limits peek'].includes(
+    text,
+  )
+/** `init` and `build` write files: test/node and test/package run them. */
+const ONLY_NAMED = ['init', 'build', ...SERVING]
+
+/** The config that a page has for all of its commands; undefined: the shipped one. */
+const configOf = (page: string) =>
+  [...page.matchAll(FENCE)].find(([, , text]) =>
+    /export default defineConfig\(.*^ {2}shedding: /ms.test(text!),
+  )?.[2]
+
+const complete = pages
+  .map(({ mentioned, ...page }) => ({
+    ...page,
+    commands: mentioned.filter(text => isComplete(text) && !ONLY_NAMED.includes(wordsOf(text)[0]!)),
+  }))
+  .filter(({ commands }) => commands.length > 0)
+
+describe.each(complete)('$path', ({ path, text, commands }) => {
+  beforeEach(async () => {
+    await redis.connection.send(['FLUSHALL'])
+    expect((await run(['keys', 'create', '--consumer', 'acme'])).code).toBe(0)
+  })
+
+  it.each(commands)('names a command that works: %s', async command => {
+    const config = configOf(text)
+    const option =
+      config === undefined ? [] : ['--config', fileOf(config, `mentioned-${path.replaceAll(/\W/g, '-')}`)]
+    const [plain] = command.split(' > ')
+    const { code, stderr } = await run([...(await filledIn(wordsOf(plain!))), ...option])
+    expect([command, code, code === 0 ? '' : stderr]).toEqual([command, 0, ''])
+  })
+})
+
 it('the command explain in the pages shows the consumer of a request', async () => {
   const text = pages.flatMap(({ mentioned }) => mentioned).find(each => each.startsWith('explain GET /rep'))!
   const { code, stdout } = await run(wordsOf(text))
   expect([code, stdout]).toEqual([0, expect.stringContaining('acme, by api-key')])
 })
 
-it('the pages name only npm scripts that exist', () => {
-  const { scripts } = JSON.parse(readFileSync(new URL('package.json', ROOT), 'utf8'))
-  const named = pages.flatMap(({ text }) => [...text.matchAll(/npm run ([\w:-]+)/g)].map(([, name]) => name!))
-  expect(named.length).toBeGreaterThan(5)
-  expect(named.filter(name => !(name in scripts))).toEqual([])
+/** The output that a page shows below a command. */
+function outputOf(path: string, command: string): string {
+  const { text } = pages.find(page => page.path === path)!
+  const block = [...text.matchAll(FENCE)].find(
+    ([, language, code]) => language === 'console' && code!.startsWith(command),
+  )!
+  return block[2]!.slice(block[2]!.indexOf('\n') + 1)
+}
+
+/** Without numbers, times and the widths of columns, which differ from run to run. */
+const masked = (text: string) =>
+  text
+    .trim()
+    .split('\n')
+    .map(line => line.replaceAll(/\d+/g, '0').replaceAll(/ {2,}/g, '  ').trim())
+
+describe('docs/operations.md shows what is printed by', () => {
+  beforeEach(async () => {
+    await redis.connection.send(['FLUSHALL'])
+  })
+
+  it('switch', async () => {
+    const changes = [
+      ['switch', 'rule', 'consumer-minute', 'shadow', '--for', '1h', '--reason', 'the sale'],
+      ['switch', 'rule', 'address-hour', '--share', '0.25'],
+      ['switch', 'block', 'acme', '--reason', 'unpaid', '--for', '24h'],
+    ]
+    for (const change of changes) expect((await run([...change, '--by', 'ops'])).code).toBe(0)
+    expect(masked((await run(['switch'])).stdout)).toEqual(
+      masked(outputOf('docs/operations.md', '$ npx sluicegate switch')),
+    )
+  })
+
+  it('stats, for the config that the page describes', async () => {
+    const config = `import { defineConfig } from 'sluicegate'
+      const numbers = { by: 'consumer', limit: 120, period: '1m' }
+      export default defineConfig({
+        rules: [
+          { name: 'minute', algorithm: 'fixed-window', ...numbers },
+          { name: 'log', algorithm: 'sliding-log', candidateFor: 'minute', ...numbers },
+        ],
+      })`
+    const counts = {
+      ...{ 'rule allowed minute - free': 81190, 'rule limited minute - free': 312 },
+      ...{ 'rule shadow_allowed log - free': 80976, 'rule shadow_limited log - free': 526 },
+      ...{ 'candidate agreed log - free': 81257, 'candidate disagreed log - free': 245 },
+      ...{ 'request allowed - -': 81190, 'request unauthenticated - -': 1741, 'request limited - -': 312 },
+      'request failed_open store-timeout -': 14,
+    }
+    const fields = Object.entries(counts).flatMap(([field, count]) => [field, String(count)])
+    await redis.connection.send(['HSET', statsKey(new Date()), ...fields])
+    const args = ['stats', '--since', '24h', '--config', fileOf(config, 'stats')]
+    const shown = outputOf('docs/operations.md', '$ npx sluicegate stats')
+    const [, ...rows] = (await run(args)).stdout.trim().split('\n')
+    const [since, ...shownRows] = shown.trim().split('\n')
+    expect(since).toMatch(/^Since \d{4}-\d\d-\d\d \d\d:00 UTC:$/)
+    expect(rows).toEqual(shownRows)
+  })
+})
+
+it('docs/runbooks.md names the column of stats that shows what a shadow would refuse', async () => {
+  const rows = outputOf('docs/operations.md', '$ npx sluicegate stats')
+  const [step] = pages
+    .flatMap(({ blocks }) => blocks.flatMap(({ commands }) => commands))
+    .filter(({ comment }) => comment.startsWith('step 2'))
+  expect(rows).toContain(step!.comment.replace('step 2: ', ''))
+})
+
+/** The folders of the projects whose npm scripts a page names. */
+const PROJECTS: Record<string, readonly string[]> = {
+  'examples/README.md': ['.', ...readdirSync(new URL('examples/', ROOT)).map(name => `examples/${name}`)],
+  'template/README.md': ['template'],
+}
+
+it.each(pages)('$path names only npm scripts that exist', ({ path, text }) => {
+  const scripts = (PROJECTS[path] ?? ['.']).flatMap(folder => {
+    const file = new URL(`${folder}/package.json`, ROOT)
+    return existsSync(file) ? Object.keys(JSON.parse(readFileSync(file, 'utf8')).scripts) : []
+  })
+  const named = [...text.matchAll(/npm (?:run (?:--silent )?([\w:-]+)|(start|test)\b)/g)].map(
+    ([, a, b]) => (a ?? b)!,
+  )
+  expect(named.filter(name => !scripts.includes(name))).toEqual([])
 })

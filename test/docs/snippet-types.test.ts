@@ -3,41 +3,34 @@
  * snippet can be a module, some statements of one, a part of a config, or one rule.
  */
 import { execFile } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { stripTypeScriptTypes } from 'node:module'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { expect, it, onTestFinished } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import { defineConfig } from '../../src/config/define.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
+import {
+  type Block,
+  blocksOf,
+  isConfig,
+  isConfigModule,
+  isRule,
+  PAGES,
+  ROOT,
+  readPage,
+} from '../support/pages.ts'
 
-const ROOT = fileURLToPath(new URL('../../', import.meta.url))
-const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
+type Snippet = Pick<Block, 'page' | 'code'>
 
-interface Snippet {
-  page: string
-  code: string
-}
-
-const PAGES = ['README.md', ...readdirSync(join(ROOT, 'docs')).map(name => `docs/${name}`)].filter(name =>
-  name.endsWith('.md'),
-)
-const SNIPPETS: readonly Snippet[] = PAGES.flatMap(page =>
-  [...read(page).matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => ({ page, code: code! })),
-)
-
-const isRule = ({ code }: Snippet) => code.startsWith('{')
-/** Begins with a key of the config, after comments. */
-const isPartOfConfig = ({ code }: Snippet) => /^(\/\/.*\n)*[a-zA-Z]+: /.test(code)
-const isConfig = ({ code }: Snippet) => code.includes('export default defineConfig(')
+const SNIPPETS: readonly Snippet[] = PAGES.flatMap(blocksOf).filter(({ language }) => language === 'ts')
 
 /** What pages mention, but the snippet does not declare. */
 const KNOWN_PLANS = "plans: ['free', 'pro', 'internal'],"
 
 /** The snippet as a module that has a config as its default export. */
 function toConfigModule(snippet: Snippet): string {
-  if (isConfig(snippet)) return snippet.code
+  if (isConfigModule(snippet)) return snippet.code
   const { code } = snippet
   const plans = /^plans: /m.test(code) ? '' : KNOWN_PLANS
   const body = isRule(snippet) ? `rules: [${code.trim().replace(/,$/, '')}]` : code
@@ -48,7 +41,7 @@ function toConfigModule(snippet: Snippet): string {
 /** The snippet as a module. Statements that end with a reply become the body of a function. */
 function toModule(snippet: Snippet): string {
   const { code } = snippet
-  if (isConfig(snippet) || isRule(snippet) || isPartOfConfig(snippet)) return toConfigModule(snippet)
+  if (isConfig(snippet)) return toConfigModule(snippet)
   if (/^(import|export) /m.test(code)) return code
   const imports = [...code.matchAll(/import [^;)]+ from '[^']+'/g)].join('\n')
   const others = ['guard', 'startTestStore'].filter(name => code.includes(`${name}(`))
@@ -92,7 +85,7 @@ declare function createAccount(): Promise<boolean>
 const NO_UNUSED = { noUnusedLocals: false, noUnusedParameters: false }
 
 function writeProject(folder: string): void {
-  const { exports } = JSON.parse(read('package.json')) as { exports: Record<string, { types?: string }> }
+  const { exports } = JSON.parse(readPage('package.json')) as { exports: Record<string, { types?: string }> }
   const paths = Object.entries(exports).flatMap(([path, { types }]) =>
     types
       ? [
@@ -147,7 +140,7 @@ it.each(['hono-rate-limiter', 'upstash-ratelimit'])(
   },
 )
 
-const CONFIGS = SNIPPETS.filter(snippet => isConfig(snippet) || isRule(snippet) || isPartOfConfig(snippet))
+const CONFIGS = SNIPPETS.filter(isConfig)
 
 it.each(CONFIGS.map((snippet, i) => [nameOf(snippet, i), snippet] as const))(
   '%s is a valid config',
@@ -157,3 +150,73 @@ it.each(CONFIGS.map((snippet, i) => [nameOf(snippet, i), snippet] as const))(
     expect(() => checkedConfig(make(defineConfig, jwt))).not.toThrow()
   },
 )
+
+/** The configs that the code of a snippet passes to a function, as in `createLimiter({ … })` and `const config = defineConfig({ … })`. */
+function configsIn({ code }: Snippet): string[] {
+  const calls = /\b(?:defineConfig|createLimiter|expressGuard|guard|sluice|limitsEntrypoint|gateway)\((?=\{)/g
+  return [...code.matchAll(calls)].map(call => {
+    const rest = code.slice(call.index + call[0].length)
+    let depth = 0
+    // Braces in texts and comments do not count.
+    for (const { 0: token, index } of rest.matchAll(/'(?:\\.|[^'\\])*'|\/\/.*|[{}]/g)) {
+      if (token === '{') depth += 1
+      if (token === '}') depth -= 1
+      if (depth === 0) return rest.slice(0, index + 1)
+    }
+    throw new Error(`A brace is not closed: ${rest}`)
+  })
+}
+
+const WITHIN_CODE = SNIPPETS.filter(snippet => !isConfig(snippet)).flatMap(snippet =>
+  configsIn(snippet).map(config => [snippet.page, config] as const),
+)
+
+it.each(WITHIN_CODE)('the config within code of %s is valid: %s', (_, config) => {
+  expect(() => checkedConfig(new Function(`return (${config})`)())).not.toThrow()
+})
+
+it('finds the configs within code', () => {
+  const pages = ['README.md', 'README.md', 'docs/migrating-from-hono-rate-limiter.md']
+  expect(WITHIN_CODE.map(([page]) => page)).toEqual([...pages, 'docs/migrating-from-upstash-ratelimit.md'])
+})
+
+/** Settings in sentences and tables, as in `store: { cluster: true }`, without those that leave a value open. */
+const SETTINGS = PAGES.flatMap(page => {
+  const all = readPage(page).matchAll(/`([a-zA-Z]+: [[{][^`]*[\]}])`/g)
+  const complete = [...all]
+    .map(([, text]) => text!)
+    .filter(text => !/…| \| |[{,] \w+(?=[,} ]+[,}])/.test(text))
+  return [...new Set(complete)].map(text => [page, text] as const)
+})
+
+it.each(SETTINGS)('%s names a valid setting: %s', (_, text) => {
+  const setting = new Function(`return ({ ${text} })`)()
+  const rule = {
+    name: 'minute',
+    by: 'consumer',
+    algorithm: 'fixed-window',
+    limit: 120,
+    period: '1m',
+  } as const
+  const config = { origin: 'route', plans: ['free', 'pro'], rules: [rule] } as const
+  // Of the config, of a rule, of its match, or of the credentials.
+  const places = [
+    { ...config, ...setting },
+    { ...config, rules: [{ ...rule, ...setting }] },
+    { ...config, rules: [{ ...rule, match: setting }] },
+    { ...config, credentials: setting },
+  ]
+  const mistakes = places.map(input => {
+    try {
+      checkedConfig(input)
+      return undefined
+    } catch (error) {
+      return (error as Error).message
+    }
+  })
+  expect(mistakes).toContain(undefined)
+})
+
+it('finds the settings in sentences', () => {
+  expect(SETTINGS.length).toBeGreaterThan(20)
+})

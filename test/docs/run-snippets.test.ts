@@ -1,0 +1,598 @@
+/**
+ * The snippets of README.md and docs/*.md that are code, not configs: each runs as it is written, against a store, and limits what its page
+ * says that it limits. Only their imports are resolved to the sources, and what the reader's own code would do is added around them.
+ */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { build } from 'esbuild'
+import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { unstable_readConfig } from 'wrangler'
+import { loadConfig } from '../../src/node/cli/load-config.ts'
+import { startTestStore, type TestStore } from '../../src/node/testing.ts'
+import { bundleOptions } from '../../src/node/worker-bundle.ts'
+import { addressOfApp, closeApps } from '../support/express.ts'
+import { listen } from '../support/listen.ts'
+import { startOrigin, type TestOrigin } from '../support/origin.ts'
+import { type Block, blocksOf, blockWith, isConfig, PAGES, ROOT, readPage } from '../support/pages.ts'
+import { bundleForWorkerd, writeModules } from '../support/snippet-modules.ts'
+
+const README_EXPRESS = blockWith('README.md', 'expressGuard(')
+const README_LIMITER = blockWith('README.md', 'createLimiter(')
+const GUARD = blockWith('docs/guard.md', 'export default { fetch: ')
+const GUARD_CONFIG = blockWith('docs/guard.md', 'export default defineConfig(')
+const GUARD_EXPRESS = blockWith('docs/guard.md', "from 'express'")
+const GUARD_TESTS = blockWith('docs/guard.md', 'startTestStore(')
+const HONO = blockWith('docs/hono.md', "from 'sluicegate/hono'")
+const LIMITS_CONFIG = blockWith('docs/limits-by-name.md', 'export default defineConfig(')
+const LIMITS_WORKER = blockWith('docs/limits-by-name.md', "from 'cloudflare:workers'")
+const LIMITS_PROCESS = blockWith('docs/limits-by-name.md', 'limiter.acquire(')
+const HONO_AFTER = blockWith('docs/migrating-from-hono-rate-limiter.md', "from 'sluicegate'")
+const UPSTASH_BEFORE = blockWith('docs/migrating-from-upstash-ratelimit.md', "from '@upstash/ratelimit'")
+const UPSTASH_AFTER = blockWith('docs/migrating-from-upstash-ratelimit.md', "from 'sluicegate'")
+const HOOKS = blockWith('docs/hooks.md', 'export default defineConfig(')
+const BINDING_CONFIG = blockWith('docs/binding.md', 'export default defineConfig(')
+const BINDING_LIMITS = blockWith('docs/binding.md', 'limitsEntrypoint(config)')
+const BINDING_TOML = blockWith('docs/binding.md', '[[services]]', 'toml')
+const BINDING_SLOT = blockWith('docs/binding.md', 'using slot')
+const BINDING_REFUND = blockWith('docs/binding.md', 'createAccount()')
+const BINDING_GATEWAY = blockWith('docs/binding.md', 'built/binding.generated.ts')
+const BINDING_TYPES = blockWith('docs/binding.md', 'const signups: RateLimit')
+const TRUSTED_CONFIG = blockWith('docs/security.md', 'trustedWorkers')
+const TRUSTED_TOML = blockWith('docs/security.md', '[[services]]', 'toml')
+const TRUSTED_CALL = blockWith('docs/security.md', 'env.GATEWAY.fetch')
+
+const RUN: readonly string[] = [
+  ...[README_EXPRESS, README_LIMITER, GUARD, GUARD_EXPRESS, GUARD_TESTS, HONO, LIMITS_WORKER, LIMITS_PROCESS],
+  ...[HONO_AFTER, UPSTASH_BEFORE, UPSTASH_AFTER, BINDING_LIMITS, BINDING_SLOT, BINDING_REFUND],
+  ...[BINDING_GATEWAY, BINDING_TYPES, TRUSTED_CALL, BINDING_TOML, TRUSTED_TOML],
+]
+/** hono-rate-limiter is not a dependency of this repository, so its code is only compiled (snippet-types.test.ts). */
+const isOfAnotherLibrary = ({ code }: Block) => code.includes("from 'hono-rate-limiter'")
+
+it('every snippet runs here, or is a config', () => {
+  const code = PAGES.flatMap(blocksOf).filter(({ language }) => ['ts', 'toml'].includes(language))
+  const others = code.filter(block => !isConfig(block) && !RUN.includes(block.code))
+  expect(others.filter(block => !isOfAnotherLibrary(block))).toEqual([])
+  expect(others).toHaveLength(1)
+})
+
+let directory: string
+let store: TestStore
+beforeAll(async () => {
+  directory = mkdtempSync(join(tmpdir(), 'sluice-snippets-'))
+  store = await startTestStore()
+})
+afterAll(async () => {
+  await store?.close()
+  rmSync(directory, { recursive: true, force: true })
+})
+beforeEach(() => store.clear())
+
+let count = 0
+/** Writes the files to a folder of their own. @returns the folder */
+function write(files: Record<string, string>): string {
+  const folder = join(directory, String(count++))
+  writeModules(folder, files)
+  return folder
+}
+
+/** Puts the code from a line on into a function, which returns some of its variables: what a handler does with each request. */
+function inFunction(code: string, line: string, head: string, result: string): string {
+  const [before, after] = code.split(line)
+  if (after === undefined) throw new Error(`There is no ${line} in: ${code}`)
+  return `${before}\nexport async function ${head} {\n${line}${after}\nreturn ${result}\n}\n`
+}
+
+function without(code: string, text: string | RegExp): string {
+  const rest = code.replace(text, '')
+  expect(rest).not.toBe(code)
+  return rest
+}
+
+const numberIn = (code: string, name: string) => Number(new RegExp(`\\b${name}: ([\\d_]+)`).exec(code)![1])
+
+/** Asks until a request is not admitted. @returns how many were admitted, and the reply that is not a 200 */
+async function askUntilRefused(ask: () => Promise<Response>) {
+  for (let admitted = 0; admitted < 1000; admitted++) {
+    const reply = await ask()
+    if (reply.status !== 200) return { admitted, reply }
+    await reply.body?.cancel()
+  }
+  throw new Error('No request is refused.')
+}
+
+/** The budget may refill while the requests are sent, but there are never fewer than it has. */
+async function expectLimit(limit: number, ask: () => Promise<Response>) {
+  const { admitted, reply } = await askUntilRefused(ask)
+  expect(reply.status).toBe(429)
+  expect(admitted).toBeGreaterThanOrEqual(limit)
+  expect(Number(reply.headers.get('retry-after'))).toBeGreaterThan(0)
+}
+
+/** What the config of docs/guard.md does, on each platform. */
+async function expectGuarded(ask: (headers: Record<string, string>) => Promise<Response>, stranger: unknown) {
+  const key = await store.createKey('acme', 'pro')
+  const reply = await ask({ 'x-api-key': key })
+  expect([reply.status, await reply.json()]).toEqual([200, expect.objectContaining({ hello: 'acme' })])
+  expect(reply.headers.get('ratelimit-policy')).toContain('"consumer";q=1000')
+  expect(await (await ask({})).json()).toEqual(stranger)
+  await expectLimit(numberIn(GUARD_CONFIG, 'limit') - 1, () => ask({}))
+  expect((await ask({ 'x-api-key': 'slk_acme_wrong' })).status).toBe(401)
+}
+
+describe('on Node', () => {
+  beforeEach(() => {
+    for (const [name, value] of Object.entries(store.env)) vi.stubEnv(name, value as string)
+    // Refused requests and lost stores are logged.
+    for (const name of ['log', 'info', 'warn', 'error'] as const)
+      vi.spyOn(console, name).mockImplementation(() => {})
+  })
+  afterEach(closeApps)
+
+  const importFrom = (files: Record<string, string>, file = Object.keys(files)[0]!) =>
+    import(join(write(files), file))
+
+  /** Serves an Express app. @returns a function that sends a request to it */
+  async function serve(files: Record<string, string>) {
+    await importFrom(files)
+    const url = await addressOfApp()
+    return (headers: Record<string, string> = {}) => fetch(url, { headers })
+  }
+
+  describe('README.md, in Express', () => {
+    const inApp = (code: string) => ({
+      'app.ts': `import express from 'express'
+        const app = express()
+        ${code}
+        app.get('/', (req, res) => res.json({}))
+        app.listen(3000)`,
+    })
+
+    it('limits requests by address', async () => {
+      await expectLimit(numberIn(README_EXPRESS, 'limit'), await serve(inApp(README_EXPRESS)))
+    })
+
+    it('works without the line that is for load balancers', async () => {
+      const ask = await serve(inApp(without(README_EXPRESS, /^ *address: .*\n/m)))
+      expect((await ask()).status).toBe(200)
+    })
+
+    it('refuses requests without an API key, without the line for anonymous callers', async () => {
+      const ask = await serve(inApp(without(README_EXPRESS, /^ *credentials: .*\n/m)))
+      expect((await ask()).status).toBe(401)
+    })
+  })
+
+  describe('README.md, by user id, without the line and the argument that are for Workers', () => {
+    const code = without(
+      without(README_LIMITER, /^import .* from 'cloudflare:workers'.*\n/),
+      ', { env, waitUntil }',
+    )
+    const result = '{ allowed, retryAfterMs, degraded }'
+    const module = { 'limits.ts': inFunction(code, '// In your handler', 'handle(userId: string)', result) }
+
+    it('limits each user', async () => {
+      const { handle } = await importFrom(module)
+      for (let i = 0; i < numberIn(code, 'limit'); i++)
+        expect(await handle('alice')).toEqual({ allowed: true, retryAfterMs: 0, degraded: undefined })
+      const refused = await handle('alice')
+      expect(refused).toMatchObject({ allowed: false, retryAfterMs: expect.any(Number) })
+      expect(refused.retryAfterMs).toBeGreaterThan(0)
+      expect((await handle('bob')).allowed).toBe(true)
+    })
+
+    it('reports the cause if Redis fails', async () => {
+      vi.stubEnv('UPSTASH_REDIS_REST_URL', 'http://127.0.0.1:1')
+      const { handle } = await importFrom(module)
+      expect(await handle('alice')).toMatchObject({
+        allowed: true,
+        degraded: expect.stringMatching(/^store-/),
+      })
+    })
+  })
+
+  it('docs/guard.md, in Express', async () => {
+    const ask = await serve({ 'app.ts': GUARD_EXPRESS, 'sluice.config.ts': GUARD_CONFIG })
+    await expectGuarded(ask, { hello: 'stranger' })
+  })
+
+  it('docs/guard.md, in tests', async () => {
+    const own = await importFrom({
+      'test.ts': `import { config, handle } from './worker.ts'\n${GUARD_TESTS}\nexport { handler, key, store }`,
+      'worker.ts': `${GUARD}\nexport { config, handle }`,
+      'sluice.config.ts': GUARD_CONFIG,
+    })
+    try {
+      const request = (headers: Record<string, string>) => new Request('http://app.test/', { headers })
+      const reply = await own.handler(request({ 'x-api-key': own.key }))
+      expect([reply.status, await reply.json()]).toEqual([200, { hello: 'acme' }])
+      expect(reply.headers.get('ratelimit-policy')).toContain('"consumer";q=1000')
+      await expectLimit(numberIn(GUARD_CONFIG, 'limit'), () => own.handler(request({})))
+      await own.store.clear()
+      expect((await own.handler(request({ 'x-api-key': own.key }))).status).toBe(401)
+    } finally {
+      await own.store.close()
+    }
+  })
+
+  describe('docs/guard.md, on a platform of its table', () => {
+    /** The code that the table has for a platform. */
+    const codeFor = (platform: string) =>
+      new RegExp(`^\\| ${platform} \\| \`([^|]*?)\`[ ,|]`, 'm').exec(readPage('docs/guard.md'))![1]!
+    const files = (code: string) => ({
+      'app.ts': code,
+      'worker.ts': `${GUARD}\nexport { config, handle }`,
+      'sluice.config.ts': GUARD_CONFIG,
+    })
+    const imports = `import { guard } from 'sluicegate/guard'\nimport { config, handle } from './worker.ts'`
+
+    it('Node', async () => {
+      const { server } = await importFrom(
+        files(`${imports}
+          import { nodeListener } from 'sluicegate/express'
+          import { createServer } from 'node:http'
+          export const server = ${codeFor('Node')}`),
+      )
+      await listen(server, 0)
+      try {
+        const url = `http://127.0.0.1:${server.address().port}/`
+        await expectGuarded(headers => fetch(url, { headers }), { hello: 'stranger' })
+      } finally {
+        server.closeAllConnections()
+        await new Promise(resolve => server.close(resolve))
+      }
+    })
+
+    it.each([
+      ['Vercel', 'GET', {}],
+      ['Netlify', 'default', { ip: '192.0.2.9', waitUntil() {} }],
+    ])('%s, as it calls the function', async (platform, name, context) => {
+      const { [name]: handler } = await importFrom(files(`${imports}\n${codeFor(platform)}`))
+      const ask = (headers: Record<string, string>) =>
+        handler(new Request('http://function.test/', { headers }), context)
+      await expectGuarded(ask, { hello: 'stranger' })
+    })
+  })
+
+  it('docs/hono.md', async () => {
+    const { default: app } = await importFrom({ 'app.ts': HONO, 'sluice.config.ts': GUARD_CONFIG })
+    const left = numberIn(GUARD_CONFIG, 'limit') - 1
+    await expectGuarded(headers => app.request('/api/hello', { headers }), { left })
+  })
+
+  it('docs/migrating-from-hono-rate-limiter.md', async () => {
+    const route = "app.get('/api/hello', c => c.text('hello'))\nexport default app"
+    const { default: app } = await importFrom({ 'app.ts': `${HONO_AFTER}\n${route}` })
+    await expectLimit(numberIn(HONO_AFTER, 'limit'), () => app.request('/api/hello'))
+    const code = without(HONO_AFTER, /^ *credentials: .*\n/m)
+    const { default: other } = await importFrom({ 'app.ts': `${code}\n${route}` })
+    expect((await other.request('/api/hello')).status).toBe(401)
+  })
+
+  it.each([
+    ['before', UPSTASH_BEFORE, 'const { success', 'success', /\(10, /],
+    ['after', UPSTASH_AFTER, 'const { allowed', 'allowed', / limit: 10, /],
+  ])('docs/migrating-from-upstash-ratelimit.md, %s', async (_, code, line, result, limit) => {
+    expect(code).toMatch(limit)
+    const log = vi.mocked(console.log)
+    const { handle } = await importFrom({
+      'limits.ts': inFunction(code, line, 'handle(userId: string)', result),
+    })
+    let admitted = 0
+    while (await handle('alice')) admitted += 1
+    // The sliding window moves on, so a slow machine gets some units back.
+    expect(admitted).toBeGreaterThanOrEqual(10)
+    expect(log.mock.calls).toEqual([[expect.stringMatching(/^Try again in [1-9]\d* ms\.$/)]])
+    expect(await handle('bob')).toBe(true)
+  })
+
+  it('docs/limits-by-name.md, in a process: waits for a slot, and gives it back', async () => {
+    const log = vi.mocked(console.log)
+    const files = { 'sluice.config.ts': LIMITS_CONFIG, 'limits.ts': LIMITS_PROCESS }
+    const other = "import { createLimiter } from 'sluicegate'\nimport config from './sluice.config.ts'"
+    const { limiter } = await importFrom({
+      'others.ts': `${other}\nexport const limiter = createLimiter(config)`,
+      ...files,
+    })
+    const account = { account: '42' }
+    const held = await Promise.all([1, 2, 3, 4, 5].map(() => limiter.acquire('exports', account)))
+    expect(held.every(({ allowed }) => allowed)).toBe(true)
+    const fetched = vi.spyOn(globalThis, 'fetch')
+    const process = importFrom(files, 'limits.ts')
+    await vi.waitFor(() => expect(fetched.mock.calls.length).toBeGreaterThan(2), { timeout: 20_000 })
+    expect(log).not.toHaveBeenCalled()
+    for (const slot of held) slot.release()
+    await process
+    expect(log.mock.calls).toEqual([['exporting']])
+    await vi.waitFor(async () => {
+      const { verdicts } = await limiter.peek('exports', account)
+      expect(verdicts[0].remaining).toBe(5)
+    })
+  })
+
+  describe('docs/hooks.md', () => {
+    const guarded = async (more: Record<string, unknown> = {}) => {
+      const SESSIONS = { get: async (id: string) => (id === 's-1' ? 'alice' : null) }
+      const { default: create } = await importFrom({
+        'guard.ts': `import { guard } from 'sluicegate/guard'
+          import config from './sluice.config.ts'
+          export default env => guard(config, { env })(request => Response.json(request.method))`,
+        'sluice.config.ts': HOOKS,
+      })
+      const handler = create({ ...store.env, SESSIONS, ...more })
+      return (init: RequestInit = {}): Promise<Response> => handler(new Request('http://app.test/', init))
+    }
+    const ALICE = { headers: { cookie: 'session=s-1' } }
+
+    it('identifies a caller, gives it a plan, and charges its requests', async () => {
+      const ask = await guarded()
+      const reply = await ask(ALICE)
+      expect(reply.headers.get('ratelimit-policy')).toBe('"minute";q=1200;w=60')
+      expect(reply.headers.get('ratelimit')).toMatch(/^"minute";r=1199;/)
+      const charged = await ask({ ...ALICE, method: 'POST' })
+      expect(charged.headers.get('ratelimit')).toMatch(/^"minute";r=119[45];/)
+    })
+
+    it('limits other callers by address, and refuses them with a reply of its own', async () => {
+      const ask = await guarded()
+      expect((await ask({ headers: { cookie: 'session=s-2' } })).headers.get('ratelimit-policy')).toContain(
+        '"address";q=60',
+      )
+      const { reply } = await askUntilRefused(() => ask({ method: 'POST' }))
+      const wait = Number(reply.headers.get('retry-after'))
+      expect([reply.status, await reply.json()]).toEqual([429, { error: 'slow down', wait }])
+    })
+
+    it('does not limit requests that are skipped', async () => {
+      const reply = await (await guarded({ LOAD_TEST: 'on' }))(ALICE)
+      expect([reply.status, reply.headers.get('ratelimit')]).toEqual([200, null])
+    })
+  })
+})
+
+interface Service {
+  binding: string
+  service: string
+  entrypoint?: string
+  props?: Record<string, unknown>
+}
+
+/** The bindings of a wrangler.toml that has only these lines. */
+function servicesOf(toml: string): Service[] {
+  const content = `name = "caller"\ncompatibility_date = "2026-10-01"\n${toml}`
+  return unstable_readConfig({ config: join(write({ 'wrangler.toml': content }), 'wrangler.toml') }).services
+}
+
+describe('in workerd', () => {
+  const TOML = unstable_readConfig({ config: join(ROOT, 'wrangler.toml') })
+  let origin: TestOrigin
+  let miniflare: Miniflare
+
+  beforeAll(async () => {
+    origin = await startOrigin()
+    const worker = async (name: string, files: Record<string, string>, services: Service[] = []) => {
+      const script = await bundleForWorkerd(join(write(files), Object.keys(files)[0]!))
+      return { ...workerOf(name, script), serviceBindings: toBindings(services) }
+    }
+    const limits = servicesOf(BINDING_TOML)
+    miniflare = new Miniflare(
+      convertV4MiniflareOptions({
+        workers: await Promise.all([
+          worker('user-id', { 'index.ts': USER_ID }),
+          worker('guard', { 'index.ts': GUARD, 'sluice.config.ts': GUARD_CONFIG }),
+          worker('messages', MESSAGES),
+          worker('limits', { 'src/index.ts': BINDING_LIMITS, 'sluice.config.ts': BINDING_CONFIG }),
+          worker('caller', { 'index.ts': CALLER }, limits),
+          builtGateway('built').then(script => workerOf('built', script)),
+          worker('caller-of-built', { 'index.ts': CALLER }, bindTo('built', limits)),
+          worker(TOML.name!, TRUSTING_GATEWAY),
+          worker('storefront', { 'index.ts': STOREFRONT }, servicesOf(TRUSTED_TOML)),
+          worker('stranger', { 'index.ts': STOREFRONT }, withoutProps(servicesOf(TRUSTED_TOML))),
+        ]),
+        cf: false,
+        log: new Log(LogLevel.NONE),
+        handleStructuredLogs: () => {},
+        // The types lack the props of a binding.
+      } as unknown as Parameters<typeof convertV4MiniflareOptions>[0]),
+    )
+    await miniflare.ready
+  })
+  afterAll(async () => {
+    await miniflare?.dispose()
+    await origin?.close()
+  })
+
+  const workerOf = (name: string, script: string) => ({
+    ...{ name, script, modules: true, routes: [`${name}.example/*`] },
+    ...{ compatibilityDate: TOML.compatibility_date!, compatibilityFlags: TOML.compatibility_flags },
+    bindings: { ...store.env, ORIGIN_URL: origin.url },
+  })
+
+  const toBindings = (services: Service[]) =>
+    Object.fromEntries(
+      services.map(({ binding, service, entrypoint, props }) => [
+        binding,
+        { name: service, ...(entrypoint && { entrypoint }), ...(props && { props: { ...props } }) },
+      ]),
+    )
+  const bindTo = (service: string, services: Service[]) => services.map(each => ({ ...each, service }))
+  const withoutProps = (services: Service[]) => services.map(({ props: _, ...each }) => each)
+
+  /** @param name of a Worker */
+  async function ask(name: string, path = '/', headers: Record<string, string> = {}): Promise<Response> {
+    const reply = await miniflare.dispatchFetch(`https://${name}.example${path}`, { headers })
+    return new Response(await reply.text(), { status: reply.status, headers: [...reply.headers] })
+  }
+  const json = async (...of: Parameters<typeof ask>) => (await ask(...of)).json()
+
+  const USER_ID = `${inFunction(
+    README_LIMITER,
+    '// In your handler',
+    'handle(userId: string)',
+    '{ allowed, retryAfterMs, degraded }',
+  )}
+    export default { fetch: async request => Response.json(await handle(new URL(request.url).pathname)) }`
+
+  it('README.md, by user id', async () => {
+    for (let i = 0; i < numberIn(README_LIMITER, 'limit'); i++)
+      expect(await json('user-id', '/alice')).toEqual({ allowed: true, retryAfterMs: 0 })
+    expect(await json('user-id', '/alice')).toEqual({ allowed: false, retryAfterMs: expect.any(Number) })
+    expect(await json('user-id', '/bob')).toMatchObject({ allowed: true })
+  })
+
+  it('docs/guard.md', async () => {
+    await expectGuarded(headers => ask('guard', '/', headers), { hello: 'stranger' })
+  })
+
+  const MESSAGES = {
+    'src/index.ts': `import { limitMessages } from './messages.ts'
+      const userOf = request => new URL(request.url).pathname
+      export default {
+        fetch: async (request, env) => (await limitMessages(userOf(request), env)) ?? new Response('Sent.'),
+      }`,
+    'src/messages.ts': LIMITS_WORKER,
+    'sluice.config.ts': LIMITS_CONFIG,
+  }
+
+  it('docs/limits-by-name.md, by user id', async () => {
+    await expectLimit(20, () => ask('messages', '/alice'))
+    expect((await ask('messages', '/bob')).status).toBe(200)
+  })
+
+  /** The calls in the table of docs/binding.md. */
+  const CALLS = [...readPage('docs/binding.md').matchAll(/^\| `(env\.[^`]+)` \|/gm)].map(([, call]) => call!)
+
+  /** The Worker that calls the limits of docs/binding.md. It waits less long for a slot, so that the test takes less time. */
+  const CALLER = `export default {
+    async fetch(request, env) {
+      const { pathname, searchParams } = new URL(request.url)
+      const address = searchParams.get('address')
+      if (pathname === '/slot') {
+        ${BINDING_SLOT.replace('timeoutMs: 5000', 'timeoutMs: 50')}
+        return new Response('Exported.')
+      }
+      if (pathname === '/refund') {
+        const createAccount = async () => searchParams.has('works')
+        ${BINDING_REFUND}
+        return Response.json(allowed)
+      }
+      if (pathname === '/table') {
+        const [key, delta, account, timeoutMs] = [address, 1, '7', 50]
+        const { receipt } = await env.LIMITS.limit('signups', { address })
+        return Response.json([${CALLS.map(call => `await (await ${call}).${/\{ key/.test(call) ? 'success' : 'allowed'}`)}])
+      }
+      ${BINDING_TYPES}
+      return Response.json({ success, allowed })
+    },
+  }`
+
+  /** The gateway of this repository with the limits of docs/binding.md, as `npx sluicegate build` makes it. */
+  async function builtGateway(name: string): Promise<string> {
+    const files = {
+      'sluice.config.ts':
+        "import own from './own.ts'\nimport shipped from './shipped.ts'\nexport default { ...shipped, ...own }",
+      'own.ts': BINDING_CONFIG,
+      'shipped.ts': readPage('sluice.config.ts').replace('./src/config/define.ts', 'sluicegate'),
+    }
+    const config = join(directory, name, 'sluice.config.ts')
+    writeModules(join(directory, name), files)
+    const { entryPoints: _, ...options } = bundleOptions(config, () => loadConfig(config))
+    const stdin = { contents: BINDING_GATEWAY, resolveDir: join(ROOT, 'src'), loader: 'ts' as const }
+    const { outputFiles } = await build({ ...options, stdin })
+    return outputFiles![0]!.text
+  }
+
+  describe.each([
+    ['caller', 'limitsEntrypoint(config)'],
+    ['caller-of-built', 'the class that is built with the gateway'],
+  ])('docs/binding.md, %s, with %s', caller => {
+    const account = { account: '42' }
+
+    it('waits for a slot, which is free again after the request', async () => {
+      expect(BINDING_SLOT).toContain('timeoutMs: 5000')
+      for (let i = 0; i < 4; i++) expect(await (await ask(caller, '/slot')).text()).toBe('Exported.')
+      const { limiter } = await import(
+        join(
+          write({
+            'limiter.ts': `import { createLimiter } from 'sluicegate'
+              import config from './sluice.config.ts'
+              export const limiter = createLimiter(config, { env: ${JSON.stringify(store.env)} })`,
+            'sluice.config.ts': BINDING_CONFIG,
+          }),
+          'limiter.ts',
+        )
+      )
+      const held = [await limiter.acquire('exports', account), await limiter.acquire('exports', account)]
+      expect(held.map(({ allowed }) => allowed)).toEqual([true, true])
+      const reply = await ask(caller, '/slot')
+      expect([reply.status, await reply.text()]).toEqual([429, 'Two exports are running.'])
+      for (const slot of held) slot.release()
+    })
+
+    it('gives back the unit of an account that was not created', async () => {
+      const limit = numberIn(BINDING_CONFIG, 'limit')
+      for (let i = 0; i < 2 * limit; i++) expect(await json(caller, `/refund?address=a-${caller}`)).toBe(true)
+      for (let i = 0; i < limit; i++)
+        expect(await json(caller, `/refund?works&address=a-${caller}`)).toBe(true)
+      expect(await json(caller, `/refund?works&address=a-${caller}`)).toBe(false)
+    })
+
+    it('decides by key, as a binding of Cloudflare does, and by name, with a cost', async () => {
+      const calls = [await json(caller, `/?address=b-${caller}`), await json(caller, `/?address=b-${caller}`)]
+      expect(calls).toEqual([
+        { success: true, allowed: true },
+        { success: true, allowed: false },
+      ])
+    })
+  })
+
+  it('docs/binding.md: the calls in the table work', async () => {
+    expect(CALLS).toHaveLength(5)
+    expect(await json('caller', '/table?address=c')).toEqual(Array(5).fill(true))
+  })
+
+  it('docs/binding.md: the gateway still limits requests', async () => {
+    expect((await ask('built')).status).toBe(401)
+    const key = await store.createKey('acme')
+    expect((await ask('built', '/', { 'x-api-key': key })).headers.get('ratelimit')).toContain(
+      '"consumer-hour";r=239',
+    )
+  })
+
+  it('docs/binding.md binds as examples/binding does', () => {
+    const { services } = unstable_readConfig({ config: join(ROOT, 'examples/binding/caller/wrangler.toml') })
+    const sorted = (all: Service[]) => all.toSorted((a, b) => a.binding.localeCompare(b.binding))
+    expect(sorted(servicesOf(BINDING_TOML))).toEqual(sorted(services!))
+  })
+
+  const TRUSTING_GATEWAY = {
+    'index.ts':
+      "import { gateway } from 'sluicegate/worker'\nimport config from './sluice.config.ts'\nexport default gateway(config)",
+    'sluice.config.ts': `import { defineConfig } from 'sluicegate'
+      export default defineConfig({
+        ${TRUSTED_CONFIG}
+        origin: 'https://api.example.com',
+        credentials: { accept: ['anonymous'] },
+        rules: [{ name: 'address', by: 'address', algorithm: 'fixed-window', limit: 2, period: '300d' }],
+      })`,
+  }
+  const STOREFRONT = `export default { async fetch(request, env) {\n${TRUSTED_CALL}\n} }`
+
+  it('docs/security.md: a trusted Worker names its client, and each client has its own limit', async () => {
+    const from = async (worker: string, address: string) =>
+      (await ask(worker, '/', { 'cf-connecting-ip': address })).status
+    const statuses = []
+    for (const last of [1, 1, 1, 2]) statuses.push(await from('storefront', `192.0.2.${last}`))
+    expect(statuses).toEqual([200, 200, 429, 200])
+    expect(origin.received.at(-1)).toMatchObject({
+      url: '/orders',
+      headers: { 'x-forwarded-for': '192.0.2.2' },
+    })
+    // Without the props, all clients count as one.
+    const others = []
+    for (const last of [3, 4, 5]) others.push(await from('stranger', `192.0.2.${last}`))
+    expect(others).toEqual([200, 200, 429])
+  })
+})

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Stack, startStack } from '../../src/node/start/stack.ts'
-import { adminStore } from '../../src/ops/admin-store.ts'
+import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { environmentWith, SLUICE } from '../support/command-line.ts'
 import { blocksOf, PAGES, ROOT, readPage } from '../support/pages.ts'
@@ -46,7 +46,7 @@ function shell(command: string, env: Record<string, string> = {}): Promise<strin
 describe('curl', () => {
   const SECRET = '0123456789abcdef'.repeat(4)
   let stack: Stack
-  let store: ReturnType<typeof adminStore>
+  let store: ReturnType<typeof createAdminStore>
 
   beforeAll(async () => {
     const shedding = `{
@@ -70,7 +70,7 @@ describe('curl', () => {
       if (before === undefined) delete process.env.SLUICE_UTILIZATION_SECRET
       else process.env.SLUICE_UTILIZATION_SECRET = before
     }
-    store = adminStore(stack.rest)
+    store = createAdminStore(stack.rest)
   })
   afterAll(() => stack?.close())
 
@@ -111,7 +111,7 @@ describe('curl', () => {
   it('reaches the origin with a key, as docs/credentials.md says', async () => {
     const [command] = curls('docs/credentials.md')
     // The address has no budget left after the loop above.
-    await store.ask(connection => connection.flushall())
+    await store.run(connection => connection.flushall())
     const KEY = await keyOf('acme')
     expect(await shell(command! + STATUS, { KEY })).toBe('200')
     expect(await shell(command! + STATUS, { KEY: 'slk_acme_wrong' })).toBe('401')

@@ -122,7 +122,7 @@ describe.each([
     [[{}], 'key is undefined. Use a string.'],
     [
       [{ key: 'a' }, { cost: 2 }],
-      'The second argument of limit is {"cost":2}, but limit({ key }) has only one. Use limit({ key, delta }) or limit(\'name\', { … }, { cost }).',
+      "The second argument of limit is { cost: 2 }, but limit({ key }) has only one. Use limit({ key, delta }) or limit('name', { … }, { cost }).",
     ],
     [
       [null],

@@ -24,6 +24,7 @@ import {
   ruleNumbers,
   traffic,
 } from '../support/traffic.ts'
+import { pauses } from '../support/waits.ts'
 
 const KEY = consumerStateKey('acme')
 
@@ -33,7 +34,9 @@ describeOnEngines('a shadow', fresh => {
   it(`never changes the outcome, nor the verdicts of other rules (SEED=${SEED})`, async () => {
     const engine = await fresh()
     let wouldHaveDenied = 0
-    const scenario = fc.record({ live: traffic(30), tried: ruleNumbers, shadowsFirst: fc.boolean() })
+    // The clock is not set back. A record whose time is over is dropped when any rule writes, also a shadow, and a clock that is
+    // then set back by a microsecond would still need it.
+    const scenario = fc.record({ live: traffic(30, pauses), tried: ruleNumbers, shadowsFirst: fc.boolean() })
     await forEvery(scenario, runsFor(engine, 25), async ({ live, tried, shadowsFirst }) => {
       const shadows = namedRules(tried).map(asShadow)
       const alone = ({ rules, now }: TimedEvaluation) => {

@@ -55,7 +55,7 @@ it.each([
   await expect(createKey(store, { consumer })).rejects.toMatchObject({
     kind: 'store',
     message: expect.stringContaining(
-      'broke the connection before it answered. A change may have been made: check before you repeat it.',
+      'broke the connection before it answered. If this was a change, it may have been made: check before you repeat it.',
     ),
   })
 })

@@ -35,7 +35,7 @@ const HOOKS = blockWith('docs/hooks.md', 'export default defineConfig(')
 const BINDING_CONFIG = blockWith('docs/binding.md', 'export default defineConfig(')
 const BINDING_LIMITS = blockWith('docs/binding.md', 'limitsEntrypoint(config)')
 const BINDING_TOML = blockWith('docs/binding.md', '[[services]]', 'toml')
-const BINDING_SLOT = blockWith('docs/binding.md', 'using slot')
+const BINDING_UNITS = blockWith('docs/binding.md', 'using units')
 const BINDING_REFUND = blockWith('docs/binding.md', 'createAccount()')
 const BINDING_GATEWAY = blockWith('docs/binding.md', 'built/binding.generated.ts')
 const BINDING_TYPES = blockWith('docs/binding.md', 'const signups: RateLimit')
@@ -45,7 +45,7 @@ const TRUSTED_CALL = blockWith('docs/security.md', 'env.GATEWAY.fetch')
 
 const RUN: readonly string[] = [
   ...[README_EXPRESS, README_LIMITER, GUARD, GUARD_EXPRESS, GUARD_TESTS, HONO, LIMITS_WORKER, LIMITS_PROCESS],
-  ...[HONO_AFTER, UPSTASH_BEFORE, UPSTASH_AFTER, BINDING_LIMITS, BINDING_SLOT, BINDING_REFUND],
+  ...[HONO_AFTER, UPSTASH_BEFORE, UPSTASH_AFTER, BINDING_LIMITS, BINDING_UNITS, BINDING_REFUND],
   ...[BINDING_GATEWAY, BINDING_TYPES, TRUSTED_CALL, BINDING_TOML, TRUSTED_TOML],
 ]
 /** hono-rate-limiter is not a dependency of this repository, so its code is only compiled (snippet-types.test.ts). */
@@ -288,7 +288,7 @@ describe('on Node', () => {
     expect(await handle('bob')).toBe(true)
   })
 
-  it('docs/limits-by-name.md, in a process: waits for a slot, and gives it back', async () => {
+  it('docs/limits-by-name.md, in a process: waits for a free unit, and gives it back', async () => {
     const log = vi.mocked(console.log)
     const files = { 'sluice.config.ts': LIMITS_CONFIG, 'limits.ts': LIMITS_PROCESS }
     const other = "import { createLimiter } from 'sluicegate'\nimport config from './sluice.config.ts'"
@@ -303,7 +303,7 @@ describe('on Node', () => {
     const process = importFrom(files, 'limits.ts')
     await vi.waitFor(() => expect(fetched.mock.calls.length).toBeGreaterThan(2), { timeout: 20_000 })
     expect(log).not.toHaveBeenCalled()
-    for (const slot of held) slot.release()
+    for (const units of held) units.release()
     await process
     expect(log.mock.calls).toEqual([['exporting']])
     await vi.waitFor(async () => {
@@ -464,13 +464,13 @@ describe('in workerd', () => {
   /** The calls in the table of docs/binding.md. */
   const CALLS = [...readPage('docs/binding.md').matchAll(/^\| `(env\.[^`]+)` \|/gm)].map(([, call]) => call!)
 
-  /** The Worker that calls the limits of docs/binding.md. It waits less long for a slot, so that the test takes less time. */
+  /** The Worker that calls the limits of docs/binding.md. It waits less long for a free unit, so that the test takes less time. */
   const CALLER = `export default {
     async fetch(request, env) {
       const { pathname, searchParams } = new URL(request.url)
       const address = searchParams.get('address')
-      if (pathname === '/slot') {
-        ${BINDING_SLOT.replace('timeoutMs: 5000', 'timeoutMs: 50')}
+      if (pathname === '/units') {
+        ${BINDING_UNITS.replace('timeoutMs: 5000', 'timeoutMs: 50')}
         return new Response('Exported.')
       }
       if (pathname === '/refund') {
@@ -510,9 +510,9 @@ describe('in workerd', () => {
   ])('docs/binding.md, %s, with %s', caller => {
     const account = { account: '42' }
 
-    it('waits for a slot, which is free again after the request', async () => {
-      expect(BINDING_SLOT).toContain('timeoutMs: 5000')
-      for (let i = 0; i < 4; i++) expect(await (await ask(caller, '/slot')).text()).toBe('Exported.')
+    it('waits for a unit, which is free again after the request', async () => {
+      expect(BINDING_UNITS).toContain('timeoutMs: 5000')
+      for (let i = 0; i < 4; i++) expect(await (await ask(caller, '/units')).text()).toBe('Exported.')
       const { limiter } = await import(
         join(
           write({
@@ -526,9 +526,9 @@ describe('in workerd', () => {
       )
       const held = [await limiter.acquire('exports', account), await limiter.acquire('exports', account)]
       expect(held.map(({ allowed }) => allowed)).toEqual([true, true])
-      const reply = await ask(caller, '/slot')
+      const reply = await ask(caller, '/units')
       expect([reply.status, await reply.text()]).toEqual([429, 'Two exports are running.'])
-      for (const slot of held) slot.release()
+      for (const units of held) units.release()
     })
 
     it('gives back the unit of an account that was not created', async () => {

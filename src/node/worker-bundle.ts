@@ -1,6 +1,6 @@
 /** How the Worker is bundled here: as wrangler does it for a deployment, but for any config file. */
 import { readFileSync } from 'node:fs'
-import { basename } from 'node:path'
+import { basename, dirname, resolve } from 'node:path'
 import type { BuildOptions, Plugin } from 'esbuild'
 import type { Config } from '../config/compile.ts'
 import { builtFiles } from './build-worker.ts'
@@ -34,10 +34,11 @@ function useConfigFile(configFile: string, project: Project): Plugin {
   return {
     name: 'config-file',
     setup(build) {
-      build.onResolve({ filter: /\/sluice\.config\.m?[jt]s$/ }, () => ({
-        path: configFile,
-        watchFiles: [devVarsFile(project)],
-      }))
+      build.onResolve({ filter: /\/sluice\.config\.m?[jt]s$/ }, ({ path, resolveDir, importer }) => {
+        // A config can import another one, also that of the project.
+        if (importer === configFile || dirname(resolve(resolveDir, path)) !== project.root) return undefined
+        return { path: configFile, watchFiles: [devVarsFile(project)] }
+      })
     },
   }
 }

@@ -236,6 +236,19 @@ describe('the module of a Worker', () => {
     rmSync(directory, { recursive: true })
   })
 
+  it('includes a config that imports the config of the project', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'sluice-build-'))
+    const file = join(directory, 'sluice.config.ts')
+    writeFileSync(
+      file,
+      `import own from ${JSON.stringify(CONFIG_FILE)}\nexport default { ...own, originDeadline: '7s' }\n`,
+    )
+    const { outputFiles } = await build(bundleOptions(file, () => loadConfig(file)))
+    expect(outputFiles![0]!.text).toContain('originDeadline: "7s"')
+    expect(outputFiles![0]!.text).toContain('"address-hour"')
+    rmSync(directory, { recursive: true })
+  })
+
   it('begins a bundle with the largest packages, because compression looks back only 32 kB', async () => {
     const { outputFiles } = await build(bundleOptions(CONFIG_FILE, () => loadConfig()))
     const files = [...outputFiles![0]!.text.matchAll(/^\/\/ (\S+\.m?[jt]s)$/gm)].map(([, file]) => file!)

@@ -1,11 +1,13 @@
 /** The help of each command: groups, examples that work, and color only on a terminal. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { WriteStream } from 'node:tty'
 import { stripVTControlCharacters } from 'node:util'
 import type { Command } from 'commander'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { alertCell, table } from '../../src/node/cli/output.ts'
 import { programFor } from '../../src/node/cli/run.ts'
-import { runInProcess } from '../support/command-line.ts'
+import { environmentWith, runInProcess, SLUICE } from '../support/command-line.ts'
 
 const helpOf = async (...command: string[]) => (await runInProcess([...command, '--help'])).stdout
 const headingsOf = (help: string) => help.split('\n').filter(line => /^\S.*:$/.test(line))
@@ -106,6 +108,17 @@ describe('a usage error', () => {
     for (const args of [['help', 'check'], ['keys', 'help', 'create'], ['help']])
       expect([args, (await runInProcess(args)).code]).toEqual([args, 0])
   })
+})
+
+it('a reader that closes the pipe early, such as head, causes no error', async () => {
+  const child = spawn(process.execPath, [SLUICE, '--help'], { env: environmentWith({}) })
+  child.stdout.destroy()
+  let stderr = ''
+  child.stderr.on('data', text => {
+    stderr += text
+  })
+  const [code] = await once(child, 'close')
+  expect([code, stderr]).toEqual([0, ''])
 })
 
 describe('color', () => {

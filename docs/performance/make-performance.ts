@@ -118,7 +118,7 @@ function latencyIn(hops: readonly string[][]): string {
   return [
     `With a round trip of 20 ms to Redis, a decision adds about **${Math.round(decision + trip + cpu)} ms** (median):`,
     `${decision.toFixed(1)} ms to decide six limits, ${Math.round(trip)} ms for the HTTP request, and ${cpu.toFixed(1)} ms of CPU in the Worker.`,
-    `With them, and with caller and origin on the same machine, a whole request took ${median} ms (p99: ${p99} ms). Upstash's servers and Cloudflare's edge are not measured ([performance](docs/performance.md)).`,
+    `In all, with caller and origin on the same machine, a request took ${median} ms (p99: ${p99} ms). Upstash's servers and Cloudflare's edge are not measured ([performance](docs/performance.md)).`,
   ].join(' ')
 }
 

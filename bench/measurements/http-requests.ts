@@ -38,7 +38,7 @@ export async function httpRequests(bed: TestBed): Promise<Findings> {
     const inTurn = await requests(() => sixCalls(throughBridge(bed.near), scale, { order: 'in turn' }))
     const atOnce = await requests(() => sixCalls(throughBridge(bed.near), scale, { order: 'at once' }))
     rows.push({
-      what: `HTTP requests per decision, new client, ${what}`,
+      what: `HTTP requests per decision, first in an isolate, ${what}`,
       sluice: String(own.requests),
       comparison: `six calls: ${inTurn.requests} in turn, ${atOnce.requests} at once`,
       ratio: own.requests / inTurn.requests,
@@ -56,7 +56,7 @@ export async function httpRequests(bed: TestBed): Promise<Findings> {
   return { rows }
 }
 
-/** Counts the requests for the first decision of a new client. Another client has just admitted the same caller. */
+/** Counts the requests for the first decision of an isolate. Another isolate has just admitted the same caller. */
 async function requestsOf(
   bed: TestBed,
   { scale, withoutScript }: Situation,

@@ -96,7 +96,7 @@ function rowsWithTargets(
   bytes: Pair<number>,
 ): Row[] {
   const row = (measured: string, own: string, theirs: string, ratio: number): Row => ({
-    what: `${measured}, mixture of ${what}`,
+    what: `${measured}, several algorithms, ${what}`,
     sluice: own,
     comparison: `${rules} calls: ${theirs}`,
     ratio,

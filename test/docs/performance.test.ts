@@ -4,7 +4,7 @@ import { basename } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { PAGES, withFigures } from '../../docs/performance/make-performance.ts'
 import { makePictures } from '../../docs/performance/pictures.ts'
-import { readResults } from '../../docs/performance/read-results.ts'
+import { firstNumber, mainRowsIn, readResults, rowOf } from '../../docs/performance/read-results.ts'
 
 const FOLDER = new URL('../../docs/performance/', import.meta.url)
 const PAGE = readFileSync(new URL('../../docs/performance.md', import.meta.url), 'utf8')
@@ -23,6 +23,22 @@ it.each(PAGES.map(url => [basename(url.pathname), url] as const))(
     expect(page === withFigures(page, RESULTS)).toBe(true)
   },
 )
+
+it('deploy.md computes its costs with the CPU and the latency of the last benchmark', () => {
+  const page = readFileSync(new URL('../../docs/deploy.md', import.meta.url), 'utf8')
+  const rows = mainRowsIn(RESULTS)
+  const cpu =
+    firstNumber(rowOf(rows, 'CPU of workerd per request, 16 connections, proxied', 'PING').own) / 1000
+  const billed = 50 * Number(cpu.toFixed(2)) - 30
+  const dollars = (billed * 0.02).toFixed(2)
+  expect(page).toContain(
+    `$${dollars} for CPU (${cpu.toFixed(2)} ms a request: 50 × ${cpu.toFixed(2)} − 30 = ${billed.toFixed(1)} million`,
+  )
+  expect(page).toContain(`: $${(5 + 12 + Number(dollars)).toFixed(2)}.`)
+  const { own } = rowOf(rows, 'request p50 / p99 through workerd, bridge 20 ms away, proxied', 'PING')
+  const [median, p99] = own.match(/[\d.]+/g)!.map(text => Math.round(Number(text)))
+  expect(page).toContain(`a request took ${median} ms (p99: ${p99} ms)`)
+})
 
 it('a page cannot name a table or a picture that is not made', () => {
   const page = (what: string) => `<!-- ${what} -->\n<!-- end -->\n`

@@ -32,6 +32,19 @@ interface Block {
   config: string | undefined
 }
 
+const snippetsOf = (page: string) => [...page.matchAll(FENCE)].map(([, , text]) => text!)
+
+/** The shipped config with another rule, which the page shows. */
+const withRule = (rule: string) =>
+  `import shipped from ${JSON.stringify(SHIPPED)}\nexport default { rules: [...shipped.rules!, ${rule}] }\n`
+
+/** @returns the shipped config with the rule that a snippet shows and the commands name; undefined: they name none */
+function configWithRuleOf(snippets: readonly string[], commands: string): string | undefined {
+  const rule = snippets.findLast(each => each.startsWith("{ name: '"))
+  const name = /^\{ name: '([\w-]+)'/.exec(rule ?? '')?.[1]
+  return name !== undefined && commands.includes(name) ? withRule(rule!) : undefined
+}
+
 /** Lines that a user pastes, without the comments behind them. */
 const blocksOf = (page: string) =>
   [...page.matchAll(FENCE)].flatMap(([, language, text], i, all): Block[] => {
@@ -44,8 +57,9 @@ const blocksOf = (page: string) =>
     })
     if (commands.length === 0) return []
     const isOfLimits = commands.some(command => command.text.includes('zendesk'))
-    const config = all.slice(0, i).findLast(([, , before]) => before!.includes('limits: {'))?.[2]
-    return [{ commands, config: isOfLimits ? config : undefined }]
+    const before = all.slice(0, i).map(([, , text]) => text!)
+    if (isOfLimits) return [{ commands, config: before.findLast(each => each.includes('limits: {')) }]
+    return [{ commands, config: configWithRuleOf(before, commands.map(({ text }) => text).join('\n')) }]
   })
 
 /** `npx sluicegate check`, in a sentence: the words that name the command, and the options. */
@@ -284,7 +298,7 @@ describe.each(complete)('$path', ({ path, text, commands }) => {
   })
 
   it.each(commands)('names a command that works: %s', async command => {
-    const config = configOf(text)
+    const config = configOf(text) ?? configWithRuleOf(snippetsOf(text), command)
     const option =
       config === undefined ? [] : ['--config', fileOf(config, `mentioned-${path.replaceAll(/\W/g, '-')}`)]
     const [plain] = command.split(' > ')

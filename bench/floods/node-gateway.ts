@@ -1,6 +1,6 @@
 /**
  * One isolate of the whole gateway in Node, bundled as for a deployment, together with its callers: they call its `fetch`, without
- * sockets, which would need more CPU than the machine has. Answers the questions of both clients.
+ * sockets, which would need more CPU than the machine has. It takes the commands that flood-client.ts and innocent-client.ts take.
  */
 import { writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -103,11 +103,11 @@ function noteCalls(body: string): void {
   }
 }
 
-async function reply(path: string, caller: Caller): Promise<Reply> {
+async function replyOfGateway(path: string, caller: Caller): Promise<Reply> {
   const request = new Request(HOST + path, { headers: headersOf(caller) })
   const context = { waitUntil: (task: Promise<unknown>) => void task.catch(() => {}) }
   const response = await gateway.fetch(request, bindings, context)
-  // Admitted requests have a body from the origin. That of a refusal is not on its way, and reading it takes CPU.
+  // Admitted requests have a body from the origin. The body of a refusal is here already, and reading it would only take CPU.
   if (response.ok) await response.arrayBuffer()
   const mark = response.headers.get('sluice-degraded')
   return mark === null ? String(response.status) : `${response.status} ${mark}`
@@ -116,7 +116,7 @@ async function reply(path: string, caller: Caller): Promise<Reply> {
 async function sendInTurn({ requests, count }: Extract<FloodCommand, { do: 'send' }>) {
   const replies: Record<Reply, number> = {}
   for (let i = 0; i < count; i++) {
-    const kind = await reply(requests.path, callerOf(requests, i))
+    const kind = await replyOfGateway(requests.path, callerOf(requests, i))
     replies[kind] = (replies[kind] ?? 0) + 1
   }
   return replies
@@ -139,7 +139,7 @@ async function stream(perSecond: number): Promise<FloodAnswer> {
   let waiting = 0
   const send = async (caller: Caller) => {
     waiting += 1
-    const kind = await reply(requests.path, caller).catch((): Reply => NO_REPLY)
+    const kind = await replyOfGateway(requests.path, caller).catch((): Reply => NO_REPLY)
     waiting -= 1
     answer.endedAt = wallClock()
     answer.replies[kind] = (answer.replies[kind] ?? 0) + 1
@@ -194,7 +194,7 @@ function startInnocents({ callers, path, perSecond }: Extract<InnocentCommand, {
 async function sendInnocent(path: string, caller: Caller, sentAt: number): Promise<void> {
   innocentsWaiting += 1
   const timeout = new Promise<Reply>(resolve => setTimeout(resolve, TIMEOUT_MS, NO_REPLY).unref())
-  const kind = await Promise.race([reply(path, caller).catch((): Reply => NO_REPLY), timeout])
+  const kind = await Promise.race([replyOfGateway(path, caller).catch((): Reply => NO_REPLY), timeout])
   samples.push({ sentAt, tookMs: wallClock() - sentAt, reply: kind })
   innocentsWaiting -= 1
 }

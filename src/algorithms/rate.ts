@@ -51,6 +51,6 @@ export function findRateFlaws(
   }
   if (burst * toRateQuota(input, period).period <= MAX_TICKS) return []
   const tooFine = `${limit} per '${input.period}' with a ${parameter} of ${units} cannot be spaced exactly: it needs more than 2^51 steps.`
-  const fix = `Lower the ${parameter}, or choose a limit that divides the period in microseconds (${period}).`
+  const fix = `Lower the ${parameter}, or choose a limit that is a divisor of ${period}, the period in microseconds.`
   return [['limit', `${tooFine} ${fix}`]]
 }

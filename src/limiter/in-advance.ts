@@ -37,7 +37,7 @@ const NO_KEYS: ReadonlySet<string> = new Set()
 export const NO_STOCK: UnitStock = {
   take: () => undefined,
   verdictOf() {
-    throw new Error('No unit was taken.')
+    throw new Error('An empty stock has no verdict: no unit was taken from it.')
   },
   putBack: () => false,
   canDeferRelease: () => false,

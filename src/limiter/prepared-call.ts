@@ -54,7 +54,10 @@ export async function runCalls<Result>(
   const calls = preparedCalls.map(({ call }) => call)
   const replies = await store.run(calls, listener)
   if (replies.length !== preparedCalls.length) {
-    throw new GatewayError('ERR_STORE_REPLY_INVALID', `The store's reply has ${replies.length} answers.`)
+    throw new GatewayError(
+      'ERR_STORE_REPLY_INVALID',
+      `The store's reply has ${replies.length} answers to ${preparedCalls.length} calls.`,
+    )
   }
   return decodeReplies(preparedCalls, replies)
 }

@@ -24,7 +24,7 @@ export interface Stored extends ConsumerRecord {
   /** The given key has no record. */
   isUnknownKey: boolean
   /** If no key is given, and the store has neither a key nor a setting of the consumer: the consumers that it knows. */
-  isUnknown?: { others: readonly string[] }
+  unknownConsumer?: { others: readonly string[] }
 }
 
 /** Reads the records of a caller. @throws AdminError `store` */
@@ -52,7 +52,7 @@ export function createLookUp(store: AdminStore): LookUp {
       ...(planOfKeys && { planOfKeys }),
       plansOfKeys: [...new Set(keys.flatMap(({ plan }) => plan ?? []))],
       isUnknownKey: ofKey !== undefined && record === undefined,
-      ...(isUnknown && !others.includes(name) && { isUnknown: { others } }),
+      ...(isUnknown && !others.includes(name) && { unknownConsumer: { others } }),
     }
   }
 }

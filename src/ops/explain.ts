@@ -125,8 +125,10 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
   const { credential } = caller
   const { subject } = credential ?? {}
   const stored = credential && (await lookUp?.(credential))
-  const token = subject?.kind === 'token' ? subject.plan : undefined
-  const [plan, planFrom] = subject ? resolvePlan(config, { option: input.plan, token, stored }) : []
+  const planOfToken = subject?.kind === 'token' ? subject.plan : undefined
+  const [plan, planFrom] = subject
+    ? resolvePlan(config, { option: input.plan, token: planOfToken, stored })
+    : []
   const preflight = isPreflight(request)
   const refusal = isReserved(pathname)
     ? ({ status: 404, reason: 'paths under /_sluice/ never reach the origin' } as const)
@@ -136,7 +138,7 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
 
   const refusedByStore =
     refusal || !credential || !stored ? undefined : refusalByStore(credential.consumer, stored)
-  const outcome = refusal ?? refusedByStore
+  const anyRefusal = refusal ?? refusedByStore
   const reachesStore = !refusal && !preflight
   const trafficClass =
     matched.classes.length > 0
@@ -159,7 +161,7 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
       address: caller.addressIdentity,
       ...(plan !== undefined && { plan, planFrom: planFrom! }),
     },
-    ...(outcome && { refusal: { status: outcome.status, reason: outcome.reason } }),
+    ...(anyRefusal && { refusal: { status: anyRefusal.status, reason: anyRefusal.reason } }),
     hints: [
       ...hintsForCredential(
         input,
@@ -168,7 +170,7 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
         stored?.plansOfKeys.filter(other => other !== plan),
         lookUp !== undefined,
       ),
-      ...(stored?.isUnknown ? [hintForUnknown(input.consumer!, stored.isUnknown.others)] : []),
+      ...(stored?.unknownConsumer ? [hintForUnknown(input.consumer!, stored.unknownConsumer.others)] : []),
       ...(caller.address === undefined ? hintsForAddress(input, config) : []),
     ],
     ...(config.hooks && { hooks: hooksOf(config.hooks) }),
@@ -295,7 +297,7 @@ function hintsForAddress({ address }: ExplainInput, { rules, allow, block }: Con
   const what =
     address === undefined
       ? 'No address was given'
-      : `With the setting address, ${address} is not the address of a client`
+      : `By the config's address setting, ${address} is not the address of a client`
   return [
     `${what}, so the request counts as one from an unknown address. To explain a request from a client's address, add it, as in --address 192.0.2.7.`,
   ]

@@ -66,7 +66,7 @@ export async function resetLimit(
     throw new AdminError('store', `The store did not reset the limit (${degraded}).`, store.nextStep)
 }
 
-/** The owner of counters: a consumer as in keys of the store, or the address of a client. */
+/** The owner of counters: a consumer, with its name as the keys of the store spell it, or the address of a client. */
 export type CounterOwner = { consumer: string } | { address: string }
 
 export interface CallerStandings {
@@ -155,7 +155,7 @@ export function rulesNotShown({ rules }: Pick<Config, 'rules'>, by: 'consumer' |
  * Names of enforced rules that can refuse a consumer and count by something else, grouped by what they count by: `address`,
  * `address and route`, or `global` for rules that count all requests together.
  */
-export function rulesOfOthers({ rules }: Pick<Config, 'rules'>): Map<string, string[]> {
+export function rulesByOtherIdentities({ rules }: Pick<Config, 'rules'>): Map<string, string[]> {
   const others = rules.filter(({ by, mode }) => mode === 'enforce' && !isOfConsumer(by))
   const byWhat = Map.groupBy(others, ({ by }) => by.join(' and ') || 'global')
   return new Map([...byWhat].map(([by, rules]) => [by, [...new Set(rules.map(({ name }) => name))]]))

@@ -51,14 +51,14 @@ export function placeRules<T extends CallRule>(
       const rule = byEntry[i]
       own += rule && applies(rule) ? markOf(rule) : MARKS.absent
       if (!rule) continue
-      if (key !== undefined && key !== rule.key) throw new Error('Rules of one identity have several keys.')
+      if (key !== undefined && key !== rule.key) throw new Error('Rules of one identity need one key.')
       key = rule.key
       if (entries[i]!.ownKeyRead === 'whole') ownKeys.push(rule.ownKey!)
     }
     marks += key === undefined ? MARKS.absent : MARKS.present
     marks += own
     if (key === undefined) continue
-    if (seen.has(key)) throw new Error('Rules of several identities have one key.')
+    if (seen.has(key)) throw new Error('Rules of different identities need different keys.')
     seen.add(key)
     keys.push(key, ...ownKeys)
   }

@@ -43,16 +43,17 @@ const FAILURE_MARGIN = 0.1
 const FAILURES_DRIFT = 0.05
 
 /**
- * From this share of the limit in flight on, fast responses confirm the limit. Otherwise it would grow to its maximum
- * every quiet night. Half, because requests come in bursts: a limit of twice the mean leaves room for them.
+ * The limit grows only while at least this share of it is in flight. Otherwise it would grow to its maximum every quiet
+ * night. Half, because requests come in bursts: a limit of twice the mean leaves room for them.
  */
 const USED_SHARE = 0.5
 
 /**
- * The tolerated latency while the limit is not used up: a multiple of `tolerance`, and at least this multiple of the
- * baseline. Then the limit refuses nothing, and need not shrink for a short peak of latency.
+ * The tolerated latency while the limit is not used up: `tolerance` times the first factor, and at least the second, as
+ * multiples of the baseline. More than `tolerance`, because the limit refuses nothing then, and need not shrink for a
+ * short peak of latency.
  */
-const UNUSED_SHARE = 1.1
+const UNUSED_FACTOR = 1.1
 const MIN_UNUSED_TOLERANCE = 1.5
 
 /**
@@ -102,7 +103,7 @@ export function adaptiveController(
       const slowness = baseline.baselineMs > 0 ? baseline.latencyMs / baseline.baselineMs : 1
       const next = method({
         ...{ limit, slowness, isFailing },
-        tolerated: isFull ? tolerance : Math.max(MIN_UNUSED_TOLERANCE, UNUSED_SHARE * tolerance),
+        tolerated: isFull ? tolerance : Math.max(MIN_UNUSED_TOLERANCE, UNUSED_FACTOR * tolerance),
         mayGrow: isUsed && !isFailing && (isFull || slowness < tolerance),
         mayMultiply: isFull && slowness > STALE_SLOWNESS,
         pace: Math.min(1, 1000 / Math.max(1, baseline.latencyMs)),

@@ -40,6 +40,6 @@ export function createLagMeter(clock: () => number = SYSTEM_CLOCK.now): LagMeter
 
 export const isolateLag = createLagMeter()
 
-/** On Workers the clock of a request can stand still, and its timers count from that time. So the difference is added. */
+/** On Workers the clock of a request can stand still, and its timers count from that time. So the time that it is behind is added. */
 export const isolateSleep: Sleep = ms =>
   new Promise(resolve => setTimeout(resolve, isolateLag.now() + ms - SYSTEM_CLOCK.now()))

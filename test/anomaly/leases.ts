@@ -1,6 +1,6 @@
 /**
- * Callers with leases, while calls to the store fail: the store has spent the units of each request that it has admitted, and when it is
- * gone, a lease ends in time.
+ * Callers with leases, while calls to the store fail: the units of each request that the store has admitted are spent in it, and when the
+ * store is gone, no lease is used for longer than it lasts.
  */
 import { checkedConfig } from '../../src/config/check/check.ts'
 import { peekCaller } from '../../src/ops/limits.ts'
@@ -24,7 +24,7 @@ import {
 } from './policy.ts'
 import { type Anomaly, isTreatedAsFailure, untilDecided } from './scenario.ts'
 
-/** Requests of each caller before the faults. In the time of a lease if the machine is not busy. */
+/** Requests of each caller before the faults. They fit into the time of one lease if the machine is not busy. */
 const BEFORE = 60
 
 /** Requests of each caller while one call fails, between the faults, while all calls fail, and after the faults. */
@@ -99,7 +99,7 @@ export async function playLeases(lane: Lane, anomaly: Anomaly, mode: Mode): Prom
   await untilDecided(lane, mode)
   const mistakes = await beginLeases(lane, callers, mode)
 
-  // After the first failure of this kind, the Worker waits for half a minute before it asks the store again.
+  // Not with a quota fault: after a single one, the Worker waits for half a minute before it asks the store again.
   if (!anomaly.isQuotaFault) {
     const armed = anomaly.arm(lane, n => n === 1)
     await sendAll(lane, callers, mode, DURING_ONE, oneAfterTheOther(armed)).finally(armed.disarm)
@@ -207,7 +207,7 @@ async function sendAll(
   await Promise.all(callers.map(send))
 }
 
-/** Opening or closing a door takes time, so that two requests must not do it at once. */
+/** Runs `before` for one request after the other: it may open or close the proxy's listening socket, which two must not do at once. */
 function oneAfterTheOther({ before }: Armed): () => Promise<void> {
   let last = Promise.resolve()
   return () => {

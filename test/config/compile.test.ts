@@ -432,7 +432,7 @@ describe('a mistake', () => {
     expect(mistake).toContain(
       "rules[0].limit: 999999937 per '366d' with a burst of 999999937 cannot be spaced exactly",
     )
-    expect(mistake).toContain('Lower the burst, or choose a limit that divides the period')
+    expect(mistake).toContain('Lower the burst, or choose a limit that is a divisor of')
   })
 
   it('is reported together with all others', () => {

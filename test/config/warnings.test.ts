@@ -108,7 +108,7 @@ describe('a rule that never refuses', () => {
 
   it('is reported with the rule that is reached first', () => {
     expect(warningsIn({ rules: [RULE, rule({ name: 'b', limit: 11 })] })).toEqual([
-      "rules[1]: never refuses: 'a' (10 per second) counts the same requests and is always reached first. Lower the limit of this rule, or remove one of the two.",
+      "rules[1]: never refuses: 'a' (10 per second) counts the same requests, and its limit is always reached first. Lower the limit of this rule, or remove one of the two.",
     ])
   })
 })

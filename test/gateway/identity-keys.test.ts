@@ -265,7 +265,7 @@ it('a foreign value under a key of the store is ignored', async () => {
 })
 
 async function tokenOf(claims: Record<string, unknown>): Promise<string> {
-  // Written by hand, so that a claim can have the name of the prototype.
+  // The claims are spread, which keeps a claim that is called __proto__.
   const exp = Math.floor(Date.now() / 1e3) + 300
   return await sign(
     { iss: 'i', aud: 'api', exp, ...claims },

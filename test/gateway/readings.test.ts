@@ -108,12 +108,15 @@ it.each([
   expect(isReserved(new URL(`http://gateway.test${path}`).pathname)).toBe(true)
 })
 
-it.each(['/', '/reports/7', '/a.b/c..d/...', '/files/a b', '/_sluices/x'])('%s has one reading', path => {
-  const { pathname } = new URL(`http://gateway.test${path}`)
-  expect(readingsOf(pathname)).toContain(decodeURIComponent(pathname))
-  expect(readingsOf(pathname).length).toBeLessThanOrEqual(2)
-  expect(isReserved(pathname)).toBe(false)
-})
+it.each(['/', '/reports/7', '/a.b/c..d/...', '/files/a b', '/_sluices/x'])(
+  '%s has no readings but its own and its decoded one',
+  path => {
+    const { pathname } = new URL(`http://gateway.test${path}`)
+    expect(readingsOf(pathname)).toContain(decodeURIComponent(pathname))
+    expect(readingsOf(pathname).length).toBeLessThanOrEqual(2)
+    expect(isReserved(pathname)).toBe(false)
+  },
+)
 
 it('a host also matches with the dot at the end of its full name', () => {
   const ofHost = configOf({
@@ -209,7 +212,7 @@ describe('the work for a path of 4 kB', () => {
   })
 
   it.each(['%ff', '%c3%28', '%c0%80', '%ed%a0%80', '%f4%90%80%80', '%ffx', '%e2%82x', '%ff%41'])(
-    'includes no exception for bytes that are not UTF-8: %s',
+    'does not include throwing an exception at bytes that are not UTF-8: %s',
     part => {
       const decode = vi.spyOn(globalThis, 'decodeURIComponent')
       readingsOf(of(part))
@@ -235,7 +238,7 @@ it('a reading has all characters of UTF-8 decoded, and all other bytes still enc
       for (const tail of tails) {
         const bytes = [first, second, ...tail]
         const text = strict(bytes)
-        // Several characters are decoded one by one.
+        // Left out: bytes of several characters. Each of these is decoded on its own.
         if (text !== undefined && [...text].length > 1) continue
         const path = `/${bytes.map(byte => `%${byte.toString(16)}`).join('')}`
         const isDecoded = readingsOf(path)[0] === `/${text}`

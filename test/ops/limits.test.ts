@@ -12,8 +12,8 @@ import {
   type RuleStanding,
   resetCaller,
   resetLimit,
+  rulesByOtherIdentities,
   rulesNotShown,
-  rulesOfOthers,
 } from '../../src/ops/limits.ts'
 import { compileOverride, setOverride } from '../../src/ops/overrides.ts'
 import { configOf } from '../support/engines.ts'
@@ -82,7 +82,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on 
     expect((await app('/', { key, address })).status).toBe(429)
     expect(rulesNotShown(config, 'consumer')).toEqual(['route', 'key'])
     expect(rulesNotShown(config, 'address')).toEqual([])
-    expect([...rulesOfOthers(config)]).toEqual([['address', ['address', 'guesses']]])
+    expect([...rulesByOtherIdentities(config)]).toEqual([['address', ['address', 'guesses']]])
   })
 
   it('are those of the requested plan, or else of the plan of the consumer', async () => {

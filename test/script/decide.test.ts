@@ -53,10 +53,10 @@ describe('the call of a decision', () => {
   it('rejects two keys for one identity, and one key for two identities', () => {
     const [ofConsumer, ofAddress] = rules
     const policy = policyOf([ofConsumer!, { ...ofAddress!, key: 'C' }])
-    expect(() => encodeDecide({ policy, rules })).toThrow('Rules of one identity have several keys.')
+    expect(() => encodeDecide({ policy, rules })).toThrow('Rules of one identity need one key.')
     const both = policyOf(rules)
     expect(() => encodeDecide({ policy: both, rules: [ofConsumer!, { ...ofAddress!, key: 'C' }] })).toThrow(
-      'Rules of several identities have one key.',
+      'Rules of different identities need different keys.',
     )
   })
 

@@ -98,7 +98,7 @@ describe('a report', () => {
     ])
   })
 
-  it('has what was added since the last report, as integers above 0', async () => {
+  it('has what was added since the last report, in integers; bad and negative values add nothing', async () => {
     const board = boardOf()
     const { store, sent } = fakeStore(() => ['own', replyOf(-1, [0, 0])])
     board.add([1.6, 1])
@@ -183,7 +183,7 @@ describe('a report', () => {
     await expect(withSignals(store, [boardOf()]).run([OWN])).rejects.toBe(failure)
   })
 
-  it('keeps the kind of the store', async () => {
+  it('is sent by a store that is a cluster if the one without reports is', async () => {
     const { store } = fakeStore(() => [])
     expect(withSignals(store, []).isCluster).toBeUndefined()
     expect(withSignals({ ...store, isCluster: true }, []).isCluster).toBe(true)
@@ -266,7 +266,7 @@ describe('the state', () => {
     now -= 100_000
     applyReply(board, replyOf(-1, [0, 0]))
     expect(board.state()).toEqual({ sum: 40, ms: 1000 })
-    // The state counts as that of the open window there.
+    // The state no longer has a window, so any closed window there is newer.
     applyReply(board, replyOf(WINDOW - 101, [2, 1]))
     expect(board.state()).toEqual({ sum: 42, ms: 2000 })
   })
@@ -280,7 +280,7 @@ describe('a pushed mean', () => {
 })
 
 describe('without a reply', () => {
-  it('for three windows, the isolate moves the state by its own measurements', () => {
+  it('the isolate waits for three windows, and then moves the state by its own measurements', () => {
     const board = boardOf()
     board.startReport().applyReply(replyOf(WINDOW - 1, [40, 2]))
     // The only report has been answered, so the state does not move.

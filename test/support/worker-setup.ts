@@ -1,4 +1,4 @@
-/** Starts the services of the tests inside workerd, and provides their addresses to the tests. */
+/** For the tests that run in workerd: starts their services in a process outside, and provides the addresses of these to the tests. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'

@@ -78,7 +78,7 @@ function reasonOfAnother(rules: readonly CheckedRule[], i: number): Reason | und
   const { name } = first.rule
   return [
     '',
-    `never refuses: '${name}' (${formatFullAllowance(first.rule)}) counts the same requests and is always reached first. Lower the limit of this rule, or remove one of the two.`,
+    `never refuses: '${name}' (${formatFullAllowance(first.rule)}) counts the same requests, and its limit is always reached first. Lower the limit of this rule, or remove one of the two.`,
   ]
 }
 

@@ -13,7 +13,7 @@ export function buildCommand(load: FileLoader): Command {
   const command = new Command('build')
     .summary('compile the config for the Worker')
     .description(
-      'Check the config, and compile it to src/built/: the scripts of the Worker, and the scripts and service binding of limits by name. wrangler runs this before it bundles the Worker.',
+      'Check the config, and compile it to src/built/: the scripts that the Worker runs in the store, and for limits by name the scripts and the class of their service binding. wrangler runs this before it bundles the Worker.',
     )
     .argument('[file]', "config file (default: the project's sluice.config.ts)")
     .action(async (file?: string) => {

@@ -31,7 +31,7 @@ export function explainCommand(load: ConfigLoader): Command {
   const command = new Command('explain')
     .summary('show how a request would be handled')
     .description(
-      'Show how the gateway would handle a request: its route, the rules that count it, and the cost in the store. Nothing is counted.',
+      'Show how the gateway would handle a request: its route, the rules that count it, and what it sends to the store. Nothing is counted.',
     )
     .argument('<method>', 'method of the request, such as GET')
     .argument('<path>', 'path of the request, such as /reports/7')
@@ -189,7 +189,7 @@ function costOf({ httpRequests, calls, admitted, refused, ended }: DecisionCost,
     `  refused   ${countsOf(refused)}${isCluster && calls > 1 ? '; one more HTTP request if units must be refunded in another slot' : ''}`,
     ...(ended
       ? [
-          `  ended     at most ${countsOf(ended)}; none if the end is reported in the same call as the next admitted request of these callers`,
+          `  ended     at most ${countsOf(ended)}; none if the end of the request is reported to the store together with the next admitted request of the same caller`,
         ]
       : []),
   ].join('\n')

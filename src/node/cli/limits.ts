@@ -15,8 +15,8 @@ import {
   type RuleStanding,
   resetCaller,
   resetLimit,
+  rulesByOtherIdentities,
   rulesNotShown,
-  rulesOfOthers,
   rulesShown,
 } from '../../ops/limits.ts'
 import { parseConsumerName, parsePlanName } from '../../ops/names.ts'
@@ -135,7 +135,7 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
       )
     if (otherConsumers) lines.push(noteOfUnknown(flags.consumer!, otherConsumers))
     lines.push(...noteOfHeld(standings), ...noteOf(notShown, by))
-    if (by === 'consumer') lines.push(...noteOfOthers(rulesOfOthers(config)))
+    if (by === 'consumer') lines.push(...noteOfOthers(rulesByOtherIdentities(config)))
     return lines.join('\n')
   })
 }

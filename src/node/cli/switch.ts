@@ -207,7 +207,7 @@ function mustStandAlone({ for: duration, until, by, reason }: SignedFlags, state
   if ([duration, until, by, reason].every(value => value === undefined)) return
   throw new AdminError(
     'usage',
-    `--for, --until, --by and --reason cannot be stored: ${state} deletes the whole record.`,
+    `--for, --until, --by and --reason cannot be stored: ${state} deletes the whole record. Leave them out.`,
   )
 }
 

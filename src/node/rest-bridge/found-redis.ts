@@ -9,6 +9,7 @@ export interface RedisConnection {
   close(): void
 }
 
+/** A connection that has found out whether its Redis is a cluster. */
 export interface FoundRedis extends RedisConnection {
   readonly isCluster: boolean
   /** Sends a PING, in a cluster to every master. @returns for each server its outage, or undefined if it answers; never rejects */

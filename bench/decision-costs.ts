@@ -101,7 +101,7 @@ export async function bytesAfter(
   decisions: number,
   lastWindow = 0,
 ): Promise<number> {
-  // Afterwards, every key belongs to this caller.
+  // From an empty database, so that every key belongs to this caller.
   await redis.send(['FLUSHDB', 'SYNC'])
   const [caller] = newIdentities(1)
   const contender = make(straightTo(redis, []), false)

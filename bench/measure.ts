@@ -2,7 +2,7 @@
 
 /**
  * Runs every task once in each round, and every other round in the opposite order, so that neither warm-up nor a machine that
- * slows down favours one of them.
+ * slows down favors one of them.
  * @returns the results of each task, one for each round
  */
 export async function inRounds<T, Name extends string>(

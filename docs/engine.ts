@@ -1,4 +1,4 @@
-/** The script inside a Redis, for what docs/ says and shows: a decision at a given time takes no time to wait for. */
+/** Runs the script in a Redis for the figures and pictures of docs/. The time of each decision is given, so nothing has to wait. */
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -22,7 +22,7 @@ export interface DocsEngine {
   close(): Promise<void>
 }
 
-/** A server of its own where one is installed, Redis rather than Valkey; else the embedded one. */
+/** Starts a private redis-server or, without one, a valkey-server. If neither is installed, starts the embedded Redis. */
 export async function startEngine(): Promise<DocsEngine> {
   const guardian = startGuardian()
   const context = { guardian, directory: mkdtempSync(join(tmpdir(), 'sluice-docs-')) }
@@ -31,7 +31,7 @@ export async function startEngine(): Promise<DocsEngine> {
     ? await startPrivateServer(program, context)
     : await startEmbeddedRedis('no redis-server or valkey-server is on the PATH', context)
   const connection = await connectRedis(redis.url, 10_000)
-  /** By the names of the rules and the keys that they count for. */
+  /** By the names, tags, limits and keys of the rules. */
   const policies = new Map<string, Policy>()
   return {
     redis: redis.description,

@@ -1,7 +1,7 @@
 /**
- * The figures of docs/algorithms.md that only a Redis can tell: bytes, commands, and time inside the server. `node
- * docs/measure.ts` on a machine with a redis-server, some minutes. Commands and bytes come
- * out the same every time, but for the skip lists of sorted sets, which are random; times do not.
+ * Measures the figures of docs/algorithms.md that only a Redis can show: bytes, commands, and time inside the server. Run `node
+ * docs/measure.ts` on a machine with a redis-server; it takes some minutes. Commands and bytes are the same in every run, except
+ * for the skip lists of sorted sets, which are random. Times differ.
  */
 import { checkedConfig } from '../src/config/check/check.ts'
 import type { NumbersInput } from '../src/config/check/rule-schema.ts'
@@ -17,7 +17,7 @@ const STATE = consumerStateKey('acme')
 
 const engine = await startEngine()
 
-/** A state with so many records. */
+/** Prints the bytes of a state with 1 to 12 records. */
 async function stateBytes(): Promise<void> {
   title(`MEMORY USAGE of a state (key of ${STATE.length} characters)`)
   for (const records of [1, 2, 3, 6, 12]) {
@@ -29,7 +29,7 @@ async function stateBytes(): Promise<void> {
   }
 }
 
-/** All that Redis takes for a caller more, tables and expiry included. */
+/** Prints the memory that Redis needs for one more caller, including its hash tables and the expiry. */
 async function bytesPerCaller(): Promise<void> {
   title('used_memory per caller with three rules, of 100,000 callers')
   await engine.send(['FLUSHALL'])
@@ -42,7 +42,7 @@ async function bytesPerCaller(): Promise<void> {
   console.log(`${Math.round(((await usedMemory()) - before) / 100_000)} bytes`)
 }
 
-/** A log at its limit, filled and then kept full; sorted sets with the same requests; and the time of a decision. */
+/** Prints the bytes of a log at its limit, after filling and while it stays full; those of sorted sets; and the time of a decision. */
 async function logs(): Promise<void> {
   title(
     'sliding-log with so many entries that count: MEMORY USAGE, and time inside the server (best of 5 × 500)',
@@ -69,7 +69,7 @@ async function logs(): Promise<void> {
   console.log(`gcra: ${await timeOf(i => decide(rules, NOON + i * 3600e6))} µs`)
 }
 
-/** ZADD key microseconds member, the members unique and so many characters long. */
+/** The bytes of a sorted set that is filled by `ZADD key microseconds member`. Each member is unique, and has `characters` characters. */
 async function sortedSetBytes(entries: number, characters: number): Promise<number> {
   const key = `rate:{c:acme}:${characters}`
   for (let i = 0; i < entries; i++) {
@@ -79,7 +79,7 @@ async function sortedSetBytes(entries: number, characters: number): Promise<numb
   return usageOf(key)
 }
 
-/** What one decision makes Redis do. */
+/** Prints the commands that Redis runs for one decision. */
 async function commands(): Promise<void> {
   title('commands of a decision')
   const log = rulesOf({ algorithm: 'sliding-log', limit: 2, period: '1h' })
@@ -110,7 +110,7 @@ async function commands(): Promise<void> {
   }
 }
 
-/** µs inside the server of a decision, which `run` makes once. */
+/** The time of a decision inside the server (µs): the best of five rounds. `run` makes one decision. */
 async function timeOf(run: (i: number) => Promise<void>): Promise<number> {
   const times = []
   for (let round = 0; round < 5; round++) {
@@ -121,7 +121,7 @@ async function timeOf(run: (i: number) => Promise<void>): Promise<number> {
   return Math.min(...times)
 }
 
-/** µs per call by command, the commands of this script left out. */
+/** The time per call (µs) of each command, without the commands that read and reset the statistics. */
 async function commandStatistics(): Promise<Map<string, number>> {
   const text = String(await engine.send(['INFO', 'commandstats']))
   const lines = [...text.matchAll(/^cmdstat_([^:]+):calls=(\d+),usec=\d+,usec_per_call=([\d.]+)/gm)]

@@ -7,7 +7,7 @@ const ROOT = fileURLToPath(new URL('../', import.meta.url))
 const TSC = fileURLToPath(new URL('../node_modules/typescript/bin/tsc', import.meta.url))
 
 rmSync(`${ROOT}dist`, { recursive: true, force: true })
-// The second one writes again what both compile, and its types do not need those of Node.
+// The second project overwrites the files that both compile, so their types do not need the types of Node.
 for (const project of ['tsconfig.build-node.json', 'tsconfig.build.json'])
   execFileSync(process.execPath, [TSC, '-p', project], { cwd: ROOT, stdio: 'inherit' })
 
@@ -17,5 +17,5 @@ for (const file of globSync('dist/**/*.d.ts', { cwd: ROOT })) {
   writeFileSync(ROOT + file, text.replaceAll(/(from |import\()('|")(\.[^'"]*)\.ts\2/g, '$1$2$3.js$2'))
 }
 
-// npm leaves .gitignore out of packages. `init` gives the copy its name again.
+// npm leaves .gitignore out of packages. `init` renames the copy to .gitignore.
 copyFileSync(`${ROOT}template/.gitignore`, `${ROOT}template/gitignore`)

@@ -1,6 +1,7 @@
 /**
  * One isolate of the whole gateway in Node, bundled as for a deployment, together with its callers: they call its `fetch`, without
- * sockets, which would need more CPU than the machine has. It takes the commands that flood-client.ts and innocent-client.ts take.
+ * sockets, which would need more CPU than the machine has. It takes the commands of flood-client.ts and innocent-client.ts,
+ * except `connect` and `burst`.
  */
 import { writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -141,7 +141,7 @@ function overrides(): ConsumerRecord['overrides'] {
   return RULES.slice(0, 2).map(input => {
     const [rule] = compileGatewayRule(input, ['free'], ALL_ALGORITHMS)
     const { rate, period, burst } = rule!.quota
-    const numbers = { tag: rule!.tag, rate, period, own: burst, limit: rule!.limit, burst }
+    const numbers = { tag: rule!.tag, rate, period, burstOrStep: burst, limit: rule!.limit, burst }
     return { family: rule!.family, rule: rule!.name, numbers }
   })
 }

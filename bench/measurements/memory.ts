@@ -10,7 +10,7 @@ import { newCallers, type TestBed } from '../test-bed.ts'
 import { throughBridge } from '../transport.ts'
 
 const REQUESTS = 3
-/** src/script/prelude.lua */
+/** The size of one record of a state, from src/script/prelude.lua. */
 const RECORD_BYTES = 14
 
 export async function memory(bed: TestBed): Promise<Findings> {

@@ -164,8 +164,8 @@ function byOf({ rules, identities }: Mixture, i: number): CountedBy['by'] {
 }
 
 /**
- * Measures each limiter by itself: first with the clock set back by the length of its window, so that the window before exists too, and
- * these lengths differ.
+ * Measures each limiter by itself, because the lengths of their windows differ: first with the clock set back by that length, so that
+ * the previous window exists too.
  */
 async function theirBytes(bed: TestBed, mixture: Mixture): Promise<number> {
   let bytes = 0

@@ -1,6 +1,6 @@
 /**
  * Makes the pictures of docs/hot-callers.md from the simulation: `npm run plots`. It is seeded, so the pictures have the same bytes every
- * time; test/docs/hot-callers.test.ts holds the files to it.
+ * time. test/docs/hot-callers.test.ts fails when a file differs.
  */
 import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'

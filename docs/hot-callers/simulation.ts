@@ -16,7 +16,7 @@ export interface Shape {
   plan: Omit<LeaseFleetPlan, 'rules'>
 }
 
-/** The rows of the table. Where no limit is named, the rate of the caller never exceeds half of it. */
+/** The rows of the table. If a row names no limit, the rate of a caller never exceeds half of its limit. */
 export const SHAPES: readonly Shape[] = [
   ...[10, 100, 1000].map((perSecond): Shape => {
     const what = `${perSecond.toLocaleString('en')} a second, one isolate`
@@ -57,7 +57,7 @@ export interface Figures {
   excess: number
   /** The most units that isolates held at once: the bound of the excess. */
   held: number
-  /** Of what the limit permits of the requests, how much was admitted. */
+  /** Admitted units, as a share of those that the limit permits for these requests. */
   utilization: number
 }
 
@@ -91,7 +91,7 @@ export async function tripsOverRate(isolates: number, lease: LeaseFor): Promise<
   })
 }
 
-/** A caller that sends 0.3 or 2 times its limit of one second, by chance: the shorter the window, the more a lease weighs. */
+/** A caller that sends 0.3 or 2 times its limit in each second, at random. The window is short, because there a lease has more effect. */
 export async function accuracyOverLimit(isolates: number, lease: LeaseFor): Promise<Point[]> {
   return await points([10, 30, 100, 300, 1000], lease, limit => {
     const perSecond = [0.3, 2].map(share => (share * limit) / isolates)

@@ -1,6 +1,6 @@
 /**
  * Makes the pictures of docs/load-shedding.md from the simulation of test/simulation: `npm run plots`. It is seeded, so the pictures
- * have the same bytes every time; test/docs/load-shedding.test.ts holds the files to it.
+ * have the same bytes every time. test/docs/load-shedding.test.ts fails when a file differs.
  */
 import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -77,7 +77,7 @@ function drawThreefold(): string {
         name: '% of callers\nrefused',
         max: 100,
         interval: 50,
-        // Named below: all of them end at 0.
+        // The next panel names the lines, because here all of them end at 0.
         lines: shown.slice(1).map(({ number, stroke }) => ({
           name: '',
           stroke,
@@ -327,7 +327,7 @@ function binned(seconds: readonly Second[], size: number): Second[][] {
   return Array.from({ length: count }, (_, i) => seconds.slice(i * size, (i + 1) * size))
 }
 
-/** A value for each bin, at its middle; to three digits, which is finer than a pixel. */
+/** A value for each bin, at its middle. It has two digits after the point, which is finer than a pixel. */
 function points(bins: readonly Second[][], of: (bin: readonly Second[]) => number): [number, number][] {
   return bins.map(bin => [bin[0]!.seconds + bin.length / 2, rounded(of(bin), 2)])
 }

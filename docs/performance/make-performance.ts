@@ -13,7 +13,7 @@ export const PAGES = [
   new URL('../../README.md', import.meta.url),
 ]
 
-/** Rows of the first table whose name begins with one of these, under the heading of the page's table. */
+/** The tables of costs, by name. Each has the rows of the first table of the results whose name begins with one of its texts. */
 const COSTS: Record<string, readonly string[]> = {
   redis: ['Redis server time per decision'],
   sent: [
@@ -84,7 +84,7 @@ export function withFigures(page: string, results: string): string {
   )
 }
 
-/** What a request takes longer, in milliseconds: differences of medians. */
+/** How much longer a request takes, in milliseconds: differences of medians. */
 function hopsIn(first: readonly string[][]): string[][] {
   const near = rowOf(first, 'request p50 / p99 through workerd, bridge 0 ms away, proxied', 'PING')
   const far = rowOf(first, 'request p50 / p99 through workerd, bridge 20 ms away, proxied', 'PING')
@@ -111,7 +111,7 @@ function hopsIn(first: readonly string[][]): string[][] {
   ]
 }
 
-/** The same in sentences, in whole milliseconds or tenths. */
+/** The figures of `hopsIn` in sentences, in whole milliseconds or tenths. */
 function latencyIn(hops: readonly string[][]): string {
   const [decision, trip, cpu] = hops.map(([, adds]) => Number.parseFloat(adds!)) as [number, number, number]
   const [median, p99] = hops[1]![2]!.match(/[\d.]+/g)!.map(text => Math.round(Number(text)))

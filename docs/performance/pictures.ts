@@ -100,7 +100,7 @@ function describeLatencies(latencies: readonly Latencies[]): string {
   return sentences.join(' ')
 }
 
-/** What a decision needs, by the number of rules. */
+/** An amount that a decision needs, such as time, and the texts of its picture. */
 interface Need {
   title: string
   subtext: string

@@ -25,7 +25,7 @@ export interface Usage {
   commands: number
 }
 
-/** Of a decision about six limits, and of what it is compared with, at one distance to Redis. */
+/** The latencies of a decision about six limits, and of its comparisons, at one distance to Redis. */
 export interface Latencies {
   /** Milliseconds of a round trip. */
   distance: number

@@ -1,6 +1,6 @@
 /**
  * Draws the way of a request for README.md and docs/architecture.md: `npm run plots`. It has no input, so it makes the same bytes
- * every time; test/docs/pictures.test.ts holds the file to it.
+ * every time. test/docs/pictures.test.ts fails when the file differs.
  *
  * The ground is opaque: the theme of GitHub can differ from the color scheme of the browser, and the picture stays readable then.
  * Boxes leave room for fonts that are wider than those of the usual systems.
@@ -82,7 +82,7 @@ interface Box {
   height: number
 }
 
-/** What a request comes to; nothing for the steps before. */
+/** How a request ends: forwarded or refused. Empty for the steps before that. */
 type Outcome = 'go' | 'stop' | ''
 
 const right = ({ x, width }: Box) => x + width

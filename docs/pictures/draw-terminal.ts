@@ -11,14 +11,14 @@ export interface Entry {
   text: string
 }
 
-/** What is longer continues in the next row. */
+/** Longer text continues in the next row. */
 const COLUMNS = 100
 const INDENT = '    '
 
 /** How long the animation takes until it begins again, and how long its last frame stays at least (seconds). */
 const [LOOP_SECONDS, LAST_FRAME_SECONDS] = [15, 2.5]
 
-/** How long after what came before something appears (seconds). */
+/** The time between the appearance of one entry or status and the next, by kind of the next (seconds). */
 const AFTER_SECONDS = { command: 0.8, output: 0.14, note: 0.6, pause: 0, status: 0.09 }
 /** How long a command takes to its first output. */
 const RUN_SECONDS = 0.5

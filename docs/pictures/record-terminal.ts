@@ -6,12 +6,12 @@
  *
  * - `npm start` gets free ports by flags that the picture leaves out. Ports are drawn as `…`.
  * - The demo key is drawn as `slk_demo_…`, the token of the store as `…`, folders of the machine as `…`.
- * - Of what `npm start` prints, the banner of npm is left out, and an `…` stands for the commands to paste. The requests are the
- *   command that it prints for them.
+ * - Of what `npm start` prints, the banner of npm is left out, and an `…` stands for the commands to paste. The requests are
+ *   sent with the command that it prints for fifteen requests.
  * - Long commands continue in an indented row.
  * - The times are those of the animation (draw-terminal.ts). The dates are those of the recording.
  *
- * Limits of the shipped config refuse: `consumer-second` and `address-second`, ten requests at once. Both are switched to shadow.
+ * Two rules of the shipped config refuse after ten requests: `consumer-second` and `address-second`. Both are switched to shadow.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
@@ -88,7 +88,7 @@ async function record(): Promise<Entry[]> {
   }
 }
 
-/** Without what would choose another store. */
+/** The environment without the variables that would select another store or another environment of Sluice. */
 function environmentOfUser(): NodeJS.ProcessEnv {
   const { UPSTASH_REDIS_REST_URL: _, UPSTASH_REDIS_REST_TOKEN: __, ...others } = process.env
   const { REDIS_URL: ___, SLUICE_ENVIRONMENT: ____, ...environment } = others

@@ -1,6 +1,6 @@
 /** What the hand-written SVG pictures have in common: their frame and their escapes. */
 
-/** What a picture is, in a form that needs no fonts and no files from elsewhere. */
+/** The parts of a picture. It needs no fonts and no other files. */
 export interface Picture {
   /** px */
   width: number

@@ -22,13 +22,13 @@ export const FONT = 'system-ui, sans-serif'
 export interface Picture {
   title: string
   answers: readonly Answer[]
-  /** Lines where its windows begin. */
+  /** The algorithm has windows: a dotted line is drawn where each one begins. */
   hasWindows: boolean
-  /** Its admitted requests wait for their turn. */
+  /** The algorithm has a queue: admitted requests wait for their turn. */
   isQueue: boolean
 }
 
-/** One algorithm: what is within the last period beside the limit, and what became of each arrival. */
+/** Draws one algorithm: the requests admitted in the last period, compared with the limit, and the decision about each arrival. */
 export function drawAnswers({ title, answers, hasWindows, isQueue }: Picture): string {
   const admitted = answers.filter(({ allowed }) => allowed)
   const refused = answers.filter(({ allowed }) => !allowed)
@@ -101,7 +101,7 @@ export interface Line {
   answers: readonly Answer[]
 }
 
-/** Of the lines in one picture, which also differ in dashes and width. */
+/** The strokes of the lines in one picture. They also differ in dashes and width. */
 const STROKES = [
   { color: '#bc4c00', width: 3, type: 'solid' },
   { color: '#8250df', width: 2, type: 'solid' },
@@ -110,7 +110,7 @@ const STROKES = [
   { color: '#24292f', width: 3, type: [12, 4, 3, 4] },
 ]
 
-/** How many each has admitted by then. */
+/** Draws how many requests each algorithm has admitted up to each time. */
 export function drawTotals(title: string, lines: readonly Line[]): string {
   return render(title, 388, {
     title: heading(title, `${lines[0]!.answers.length} requests`),
@@ -144,7 +144,7 @@ export function render(name: string, height: number, option: EChartsCoreOption):
   return cleaned(svg, name)
 }
 
-/** With a name for readers who do not see it, and without styles for a pointer, whose names depend on what came before. */
+/** Adds a name for readers who do not see the picture. Removes styles for a pointer: their names depend on the pictures drawn before. */
 function cleaned(svg: string, name: string): string {
   return svg
     .replaceAll(/ class="zr\d+-cls-\d+"| pointer-events="visible"/g, '')
@@ -273,7 +273,7 @@ function steps(changes: [number, number][]): [number, number][] {
   return [...points, [END_SECONDS, points.at(-1)![1]]]
 }
 
-/** How many at each time, up or down. */
+/** The number of answers at each time, with the sign of `direction`. */
 function tally(answers: readonly Answer[], direction: 1 | -1): [number, number][] {
   const counts = new Map<number, number>()
   for (const { at } of answers) counts.set(at, (counts.get(at) ?? 0) + direction)

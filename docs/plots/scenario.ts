@@ -25,7 +25,7 @@ export const shown: readonly NumbersInput[] = [
 /** In the overview only: its own picture would be that of token-bucket. */
 export const comparedOnly: readonly NumbersInput[] = [{ algorithm: 'gcra', ...numbers, burst: 10 }]
 
-/** 30 at once; two a second, twice the limit; after a pause 12 just before a window ends, just after, and later. */
+/** 30 at once; then two a second, which is twice the limit. After a pause, 12 shortly before a window ends, 12 shortly after, 12 later. */
 export const arrivals: readonly number[] = [
   ...times(30, () => 4),
   ...times(28, i => 6 + i / 2),

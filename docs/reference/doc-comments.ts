@@ -4,7 +4,7 @@ import type { Node } from 'typescript/unstable/ast'
 import * as is from 'typescript/unstable/ast/is'
 import { API, type Checker, type Type, type TypeReference } from 'typescript/unstable/sync'
 
-/** What is said of the members of one object type; of a union there is one for each of its types. */
+/** The members of one object type, by name, with their doc comments. A union has a shape for each of its types. */
 export type Shape = ReadonlyMap<string, Member>
 
 export interface Member {
@@ -12,7 +12,7 @@ export interface Member {
   comment: string
   /** The text of its type, as in `"gcra"`. */
   type: string
-  /** Of an object, or of a list or a record of objects: what is said of those. */
+  /** If the member is an object, or a list or a record of objects: the shapes of these objects. */
   shapes(): readonly Shape[]
 }
 

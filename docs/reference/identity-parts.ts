@@ -11,7 +11,7 @@ export interface PartRow {
   without: string
 }
 
-/** @param shape of the table */
+/** @param shape the doc comments of the identity parts */
 export function readParts([shape]: readonly Shape[]): PartRow[] {
   return Object.entries<IdentityPart>(identityParts).map(([part, { needs, isNamed }]) => {
     const comment = shape?.get(part)?.comment.replaceAll('\n', ' ') ?? ''

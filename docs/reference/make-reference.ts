@@ -1,7 +1,7 @@
 /**
  * Makes the tables of docs/config.md from the schema of the config, the table of identity parts, and their doc comments: `npm run
- * reference`. What stands between `<!-- table: … -->` and `<!-- end -->` there is made here, the rest by hand;
- * test/docs/config.test.ts holds the page to both.
+ * reference`. The text between `<!-- table: … -->` and `<!-- end -->` is generated, and the rest is written by
+ * hand; test/docs/config.test.ts checks both.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -11,7 +11,7 @@ import { readSettings, type Setting } from './settings.ts'
 
 const PAGE = new URL('../config.md', import.meta.url)
 
-/** Settings that have a table of their own, by what takes the place of `object` in the tables that they are in. */
+/** Settings that have a table of their own, each with the link that replaces `object` in other tables. */
 const LINKS: Record<string, string> = {
   rules: '[rule](#rules)',
   'rules.match': '[match](#match)',
@@ -38,7 +38,7 @@ const LINKS: Record<string, string> = {
 export interface Row extends Setting {
   /** From the start of the table, as in `match.path`. */
   path: string
-  /** Variants that it is in, where it is not the same in all. */
+  /** The variants that have this setting. Absent: it is the same in all variants. */
   of?: readonly string[]
 }
 

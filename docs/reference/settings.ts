@@ -17,13 +17,13 @@ export interface Setting {
   default: string
   /** The rest of the doc comment; empty: there is none. */
   meaning: string
-  /** Of an object, or of a list or a record of objects. */
+  /** If the value is an object, or a list or a record of objects: the settings of the object. */
   settings: readonly Setting[]
-  /** Of a list of objects that come in variants: those, by what tells them apart. */
+  /** If the objects have variants: the settings of each variant, by the value that distinguishes it. */
   variants: ReadonlyMap<string, readonly Setting[]>
 }
 
-/** What valibot makes its schemas of is plain data; this is what of it is read here. */
+/** The schemas of valibot are plain data. This is the part of that data that is read here. */
 interface Schema {
   type: string
   message?: unknown
@@ -69,7 +69,7 @@ function variablesOf([shape]: readonly Shape[]): Setting[] {
   }))
 }
 
-/** What an environment without anything lacks. */
+/** The mistakes of an empty environment: one for each variable that is required. */
 function missing(): readonly Mistake[] {
   try {
     applyVariables({} as Config, {})
@@ -79,7 +79,7 @@ function missing(): readonly Mistake[] {
   }
 }
 
-/** Those of the other variants come last. Settings that all variants have are listed once. */
+/** Puts the shapes with the key first: of several doc comments of a setting, the first one is used. */
 function shapesWith(key: string, shapes: readonly Shape[]): readonly Shape[] {
   return [...shapes].sort((a, b) => Number(b.has(key)) - Number(a.has(key)))
 }
@@ -120,7 +120,7 @@ function commentOf(members: readonly Member[]): Pick<Setting, 'default' | 'meani
   return { default: inParentheses ?? atTheEnd ?? '', meaning: text.replace(all, '').replace(/^ /, '') }
 }
 
-/** Without what says that it can be left out, and what is checked before it. */
+/** The schema itself, without its wrappers for optional settings, and without the checks that run before it. */
 function bare(schema: Schema): Schema {
   if (schema.type === 'optional') return bare(schema.wrapped!)
   if (schema.type === 'lazy') return bare(schema.getter!(undefined))
@@ -128,7 +128,7 @@ function bare(schema: Schema): Schema {
   return last && last !== schema.pipe?.[0] ? bare(last as Schema) : schema
 }
 
-/** The object that is meant by a schema, a list or a record of it, or it or something else. */
+/** The schema of an object: the given schema, or the object in its list, its record or its union. */
 function objectIn(schema: Schema): Schema | undefined {
   switch (schema.type) {
     case 'strict_object':
@@ -189,7 +189,7 @@ function numberOf({ pipe = [] }: Schema): string {
   return `${kind}, ${bound('min_value')} to ${bound('max_value')}`
 }
 
-/** Said shorter or longer than in the messages. */
+/** Kinds of values that the page words differently than the messages. */
 const KINDS: Record<string, string> = {
   origin: "http(s) URL, or `'route'`",
   'URL of a key set': 'https URL',
@@ -213,7 +213,7 @@ function textOf(schema: Schema): string {
   return `${KINDS[kind] ?? kind}${letters && !isName ? `: ${letters}` : ''}`
 }
 
-/** What the first message says that fits. */
+/** The text that the pattern captures in the first message that it matches. */
 function told({ pipe = [] }: Schema, pattern: RegExp): string | undefined {
   for (const { message } of pipe) {
     const [, found] = pattern.exec(String(message)) ?? []

@@ -27,7 +27,7 @@ export interface Finding {
   column: number
 }
 
-// Its default export is a property of what it exports, which import shows in one way and vitest in another.
+// Loaded with `require`, because `import` in Node and in vitest returns the default export of this package in different places.
 const { default: markdownPlugin }: { default: TextlintKernelPlugin['plugin'] } = createRequire(
   import.meta.url,
 )('@textlint/textlint-plugin-markdown')

@@ -1,4 +1,4 @@
-/** Applies the environment to a compiled config, and connects its store. */
+/** Applies the variables of the deployment to a compiled config, and connects its store. */
 import type { Config } from '../config/compile.ts'
 import { applyVariables, type DeployedConfig, type Environment } from '../config/environment.ts'
 import type { Store } from '../store/store.ts'

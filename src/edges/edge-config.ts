@@ -18,7 +18,7 @@ export function checkEdgeConfig(input: ConfigInput): Config {
 }
 
 /**
- * Sets the default of `address.from` off Cloudflare to the connection: a client could write the header that
+ * Outside Cloudflare, `address.from` defaults to the connection: a client could write the header that
  * Cloudflare sets. Drops `trustedWorkers`, because no Worker calls through a binding.
  */
 function withPeerAddress(input: ConfigInput): ConfigInput {
@@ -29,7 +29,7 @@ function withPeerAddress(input: ConfigInput): ConfigInput {
 }
 
 /**
- * Applies the environment to a config, and connects its store.
+ * Applies the variables of the deployment to a config, and connects its store.
  *
  * @throws ConfigError naming the variables that are missing or wrong
  */

@@ -70,7 +70,7 @@ export function repeatRefusal(
   costs: readonly number[],
 ): Outcome {
   const counted = countDown(outcome, elapsed)
-  // A microsecond late, so that rounding cannot end the refusal itself.
+  // True one microsecond later than needed, so that rounding cannot end the refusal itself.
   const hasPassed = (wait: number) => wait > 0 && elapsed > wait
   if (!outcome.verdicts.some(verdict => hasPassed(verdict.retryAfter) || hasPassed(verdict.resetAfter)))
     return counted

@@ -1,7 +1,7 @@
 /**
  * Applies the live switches: to each rule before the trip, and to the outcome after it. The reply of the store may bring newer
  * switches than those that the rules were bound under. A rule that was switched to `shadow` or `off` meanwhile no longer refuses;
- * a rule that was switched to `enforce` counts from the next request on. Pure.
+ * a rule that was switched to `enforce` is enforced from the next request on. Pure.
  */
 import type { Rule } from '../config/compile-rule.ts'
 import {

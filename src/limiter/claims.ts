@@ -27,7 +27,7 @@ export class Claims {
   readonly rulesForStore: readonly BoundRule[]
 
   /**
-   * A rule can be there once for each plan. These entries have one key, and share one claim.
+   * A rule can be in `rules` once for each plan. These entries have one key, and share one claim.
    * @param limitOf see LimitOf
    */
   constructor(
@@ -114,7 +114,7 @@ export class Claims {
     this.#inFlight = [...this.#fromStock.map(({ claim }) => claim), ...this.#claims]
   }
 
-  /** Returns the units from the stock that the request does not use. */
+  /** Puts the units from the stock that the request does not use back into the stock. */
   returnToStock(): void {
     for (const { claim } of this.#fromStock) if (!this.#stock.putBack(claim)) this.#holdings.release(claim)
   }

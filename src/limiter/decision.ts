@@ -16,7 +16,7 @@ export type DegradedCause =
   | 'internal'
   | 'kill-switch'
 
-/** Marks a decision that the isolate has made without a trip to the store. */
+/** Marks a decision that comes from a lease or a remembered refusal, and not from the store. */
 export interface WithoutTrip {
   /** `refusals`: repeats a remembered refusal (refusals.ts). `leases`: uses units that were spent before (leases.ts). */
   from?: 'refusals' | 'leases'
@@ -54,7 +54,10 @@ export interface Denied extends WithoutTrip {
   verdicts: readonly Verdict[]
   /** The enforced verdicts that refused; at least one. */
   violated: readonly Verdict[]
-  /** The time until all of them would admit this cost if nothing else is spent (µs); -1: never. */
+  /**
+   * The time until they would admit this cost if nothing else is spent (µs); -1: never. Limits of the whole system count only if no
+   * other limit refuses.
+   */
   retryAfter: number
   /** Set if the isolate has counted instead of the store. */
   degraded?: DegradedMark
@@ -63,7 +66,7 @@ export interface Denied extends WithoutTrip {
 /** The store does not know the credential. */
 export interface UnknownCredential extends WithoutTrip {
   kind: 'unknown-credential'
-  /** Those of the rules that count bad credentials. */
+  /** The verdicts of the rules that count bad credentials. */
   verdicts: readonly Verdict[]
 }
 

@@ -48,7 +48,7 @@ export interface Decided {
   decision: Decision
   /** The evaluation behind the decision. Absent if it comes from a lease, a remembered refusal or the failure policies. */
   outcome?: Outcome
-  /** When the request was decided, by the clock of the store (µs); 0 for a decision without a trip. */
+  /** When the store decided the request or spent its leased units, by its own clock (µs); 0 for all other decisions. */
   at: number
   /** How long the decision took, including the trip to the store (ms). */
   storeMs: number
@@ -86,7 +86,7 @@ export interface Engine {
   peek(demand: Demand, options: DecideOptions): Promise<Decided>
   /**
    * Changes what has been spent: `prepareRefund` gives back what one request has spent, `prepareReset` makes the whole budget
-   * available again (prepared-call.ts). Live switches do not apply. The caller prepares the call, so that a Worker does not carry
+   * available again (prepared-call.ts). Live switches do not apply. The edge prepares the call, so that a Worker does not carry
    * scripts that it never uses.
    * @returns the state after the change, or the cause if the store failed
    */

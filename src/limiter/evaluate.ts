@@ -1,6 +1,6 @@
 /**
  * Evaluates one decision in the store, in one trip. This is the only place where a decision waits for the store, and where an error
- * of the store becomes a value: the callers see a `Degraded`, and no exception.
+ * of the store becomes a value: `evaluate` returns a `Degraded`, and throws no exception.
  */
 import { GatewayError, traceOf } from '../errors.ts'
 import type { DecideVerb } from '../script/decide.ts'

@@ -1,5 +1,5 @@
 /**
- * Hands over the units that an isolate has admitted by itself to the store, when the store answers again: those of an identity with its
+ * Hands over to the store the units that an isolate has admitted by itself, when the store answers again: those of an identity with its
  * next request, before its decision, and those of other identities in the background. They stay counted in the isolate as well, until
  * they refill. Otherwise, in a flood in which the store answers now and then, each answer would give every identity a new share.
  */

@@ -194,8 +194,8 @@ export class Holdings {
     held.claims.add(own)
     held.started += rule.cost
     held.inFlight += rule.cost
-    // This needs a new epoch. Within an epoch the store also adds units to `started`, and keeps the larger of the two numbers, so
-    // the units of both would be counted once.
+    // This needs a new epoch. Within an epoch the store keeps the larger of its own `started` and that of the message. If the store and
+    // the isolate had each added a unit, only one of the two would be counted.
     this.#beginEpoch(held)
     this.#heldUnits.set(held.mapKey, held)
     this.#updateIndexes(held)
@@ -325,7 +325,7 @@ export class Holdings {
     return this.#holderName
   }
 
-  /** Begins a new epoch. Claims that are not settled count as admitted until they are. */
+  /** Begins a new epoch. Claims that are not settled count as admitted until they are settled. */
   #beginEpoch(held: HeldUnits): void {
     held.epoch = this.#nextEpoch()
     if (held.isHeldByIsolate && held.holder !== this.#isolateHolderName()) {
@@ -386,7 +386,7 @@ export class Holdings {
     }
   }
 
-  /** Whether the time has passed since then. Also true if `time` is that far in the future, because the clock was set back. */
+  /** Whether `ms` have passed since `time`. Also true if `time` is that far in the future, because the clock was set back. */
   #hasElapsed(time: number, ms: number): boolean {
     return Math.abs(this.#now() - time) >= ms
   }

@@ -12,7 +12,7 @@ export interface UnitStock {
   verdictOf(rule: BoundRule): Verdict
   /** Puts back a unit whose request is over. @returns whether the stock keeps it; if not, it must be released */
   putBack(claim: Claim): boolean
-  /** Whether the release of a unit may wait for the next unit request. */
+  /** Whether a released unit need not be reported at once, even if most of the limit is in use. */
   canDeferRelease(claim: Claim): boolean
   /** Creates the unit requests that are due: messages that ask the store for units, and travel with another HTTP request. */
   createDueUnitRequests(): Message[]

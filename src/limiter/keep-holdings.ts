@@ -1,5 +1,5 @@
 /**
- * Sends the units that this isolate holds to the store. Each decision carries the message about its own identity. Released units are
+ * Reports to the store which units this isolate holds. Each decision carries the message about its own identity. Released units are
  * reported with the next HTTP request of any kind, alone after 250 ms, or at once if most of the limit is in use. Units that are held
  * for long are renewed three times within the `ttl`. docs/concurrency.md describes the messages.
  */
@@ -68,7 +68,7 @@ export function createHoldingsKeeper({
   const stock = createStock?.(holdings, now) ?? NO_STOCK
   /** Until when a request waits to send unconfirmed changes (ms). It is extended repeatedly, because the platform may end that request. */
   let sendAwaitedUntil = Number.NEGATIVE_INFINITY
-  /** The same for the request that watches the units in advance. */
+  /** Until when a request watches the units in advance (ms). It is extended repeatedly, because the platform may end that request. */
   let watchedUntil = Number.NEGATIVE_INFINITY
 
   const callsFor = ({ isCluster }: Store, messages: readonly Message[]) =>

@@ -3,7 +3,7 @@
  * before the units or the time run out. Requests that find no units meanwhile wait for this answer, as far as its units will last.
  */
 
-/** A renewal in flight. It belongs to the request that has started it; other requests only read and count. */
+/** A renewal that is on its way. It belongs to the request that has started it; other requests only read and count. */
 export interface Renewal {
   /** ms */
   readonly startedAt: number
@@ -57,7 +57,7 @@ export const renewalShare = (leaseMs: number, tripMs: number) =>
  * @param servable requests that the isolate can still serve
  */
 export function wantedBy(rate: number, servable: number, leaseMs: number, tripMs: number): number {
-  // These are served before the answer arrives. If a trip takes longer than the lease, as many wait for the answer.
+  // Requests that come during the trip, and are served before the answer. If a trip takes longer than the lease, they wait for it.
   const perTrip = Math.floor((rate * tripMs) / leaseMs)
   return Math.max(1, Math.max(rate, perTrip) - Math.max(0, servable - perTrip))
 }
@@ -79,7 +79,7 @@ export const isOnItsWay = (renewal: Renewal | undefined, time: number): renewal 
 /** The waiting of one request for renewals. */
 export interface RenewalWait {
   /**
-   * @param renewal the renewal that is in flight now
+   * @param renewal the renewal that is on its way now
    * @returns ms until the request should check again whether it can be served; 0: it has to make a trip
    */
   pause(renewal: Renewal | undefined, time: number): number

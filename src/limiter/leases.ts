@@ -1,6 +1,6 @@
 /**
  * Leases: one decision of the store spends for several similar requests (script/lease.ts), and the isolate serves the others without
- * a trip. Every admitted request was spent before, so a limit is never exceeded, whatever is lost.
+ * a trip. The units of every admitted request were spent before, so a limit is never exceeded, whatever is lost.
  *
  *     size       about the number of requests that the caller sends within the lease. The store grants at most 1/16 of what is left
  *     duration   the shortest `lease: { for }` of the rules that apply, counted from the start of the last trip, because the store may
@@ -63,7 +63,7 @@ export interface RequestLease {
   serve(isNeeded?: boolean): Outcome | undefined
   /**
    * Whether `serve(true)` would serve the request. After `beginTrip` it is called only while the request waits for its turn at the
-   * store, so the trip is counted from the last call.
+   * store, so the trip begins after the last call.
    */
   canServe(): boolean
   /**
@@ -307,7 +307,7 @@ export function createLeases({
       const isFrequent = rate >= (losesUnusedUnits ? MIN_REQUESTS_WHERE_REST_IS_LOST : MIN_REQUESTS)
       /** Set once this request makes a trip (ms). */
       let tripStartedAt: number | undefined
-      /** The request to the store has not been sent before (ms). */
+      /** The request to the store was not sent before this time (ms). */
       let sentAfter = 0
       /** Set if this request renews the lease. */
       let ownRenewal: Renewal | undefined

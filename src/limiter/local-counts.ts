@@ -32,11 +32,11 @@ export interface LocalCounts {
     verb: DecideVerb,
     at?: number,
   ): { admitted: boolean; verdicts: Verdict[] }
-  /** The cost of a request as it is counted: at most the share of the limit. */
+  /** The cost of a request as it is counted: at most the share of the limit, unless it is more than the whole limit. */
   costOf(bound: BoundRule): number
   /** Units that were spent and have not refilled, including those that only the store has counted. @param at ms; default: now */
   unitsInUse(key: string, rule: Rule, at?: number): number
-  /** Spends units that only the store has counted, until no more than these remain. @param at ms */
+  /** Spends units that only the store has counted, until at most `remaining` are left. @param at ms */
   lowerTo(remaining: number, bound: BoundRule, at: number): void
 }
 

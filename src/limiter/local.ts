@@ -83,7 +83,7 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
       const result = refuseForOpenTrips(rules, openUnits) ?? counts.decide(rules, verb)
       const isSpent = result.admitted && verb === 'decide'
       for (const { rule, key, role } of isSpent ? rules : []) {
-        // A rule that only reports has spent nothing, and may have no entry that would remove its key from the set.
+        // A rule that only reports has spent nothing. It may have no counts, so their eviction could not drop its key from the hand-overs.
         if (role === 'peek') continue
         const usage = counts.usageOf(key)
         if (usage) usage.policy = policy

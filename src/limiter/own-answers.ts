@@ -19,8 +19,8 @@ export interface OwnAnswer {
   /** The decision, if no trip is needed. */
   decideBeforeTrip(): OwnDecision | undefined
   /**
-   * For the calls of the trip. Their result is no longer needed as soon as `decideAfterFailure` would decide. The trip is counted from
-   * the last time when they were found waiting for their turn.
+   * For the calls of the trip. Their result is no longer needed as soon as a lease or a remembered refusal decides the request. The
+   * answer is valid from the last time when the calls were found waiting for their turn.
    */
   readonly listener: CallListener
   /**
@@ -68,7 +68,7 @@ export interface OwnAnswers {
 }
 
 /**
- * Creates the own answers of an isolate.
+ * Creates the answers that an isolate gives by itself.
  * @returns undefined if the isolate has neither remembered refusals nor leases: the store decides each request
  */
 export function createOwnAnswers(

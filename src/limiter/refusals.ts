@@ -18,8 +18,8 @@
  * While the store does not answer, a refusal stays valid until its retry time, even after `rememberFor`. Otherwise the isolate would
  * admit by its own counts what the store has refused.
  *
- * If the clock of the machine is set back, all refusals are forgotten, so that no caller waits longer than the store has said. A fall
- * of up to 100 ms is not recognized, and delays the end of a refusal by as much.
+ * If the clock of the machine is set back, all refusals are forgotten, so that no caller waits longer than the store has said. A step
+ * back of up to 100 ms is not recognized, and delays the end of a refusal by as much.
  *
  * Only refusals of the store are remembered, never decisions of the isolate. Plain data, bounded in number and time.
  */
@@ -80,9 +80,9 @@ export interface RefusalMemory {
 export interface TripTimes {
   /** When the request to the store was made. It may have waited for its turn afterwards. */
   begunAt: number
-  /** It was not sent before. */
+  /** The request was not sent before this time. */
   sentAfter: number
-  /** When the reply arrived; absent if the request has noticed it at once. */
+  /** When the reply arrived; absent: when `remember` is called. */
   answeredAt?: number
 }
 
@@ -98,7 +98,7 @@ interface Refusal {
   rememberedUntil: number
   /** Until when the store would refuse. */
   validUntil: number
-  /** After `rememberedUntil`: the evaluation of the request that asks the store again, and until when it may take. */
+  /** After `rememberedUntil`: the evaluation of the request that asks the store again, and from when on another may ask. */
   recheckBy: Evaluation | undefined
   recheckUntil: number
 }
@@ -146,7 +146,7 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
     trustedAfter = Math.min(before, after + MAX_TRIP_MS)
   }
 
-  /** The refusal that the store would repeat. It may be remembered for too long to be used without a trip. */
+  /** The refusal that the store would repeat. It may be too old (`rememberedUntil`) to be used without a trip. */
   function findValid(
     answerKey: string,
     rules: readonly BoundRule[],
@@ -228,7 +228,7 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
       const { rules } = evaluation
       const { status, verdicts } = outcome
       const refusing = onlyEnforced(verdicts).filter(({ allowed }) => !allowed)
-      // If a rule counts bad credentials, another one must reach the store to be counted, so it is not refused from memory.
+      // If a rule counts bad credentials, each of them must reach the store to be counted, so this answer is not remembered.
       if (status === 'admitted' || (status === 'unknown-credential' && verdicts.length > 0)) {
         if (now() >= emptyFrom) return
         discard(answerKeyOf(rules, evaluation), rules)

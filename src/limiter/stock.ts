@@ -239,7 +239,7 @@ export class Stock implements UnitStock {
     return lastAnswer !== undefined && lastAnswer.holders >= this.#minHolders
   }
 
-  /** The interval between two unit requests (ms): one for each holder, so the whole fleet sends about one unit request per millisecond. */
+  /** The interval between two unit requests: 1 ms for each holder, so the whole fleet sends about one unit request per millisecond. */
   #intervalOf(pool: UnitPool): number {
     if (!pool.lastAnswer) return MIN_INTERVAL_MS
     if (!this.#isStocking(pool)) return IDLE_INTERVAL_MS

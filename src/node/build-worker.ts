@@ -1,7 +1,7 @@
 /**
- * What is made of a config before it runs. For the Worker: the scripts, compiled, the algorithms that its rules use, and the parts
- * of the gateway that its settings use. For limits by name: their scripts, and the entrypoint of their service binding.
- * `npx sluicegate build` writes it to src/built/.
+ * Generates modules from a config before the Worker runs. For the Worker: the compiled scripts, the algorithms that its rules use,
+ * and the parts of the gateway that its settings use. For limits by name: their scripts, and the entrypoint of their service
+ * binding. `npx sluicegate build` writes the modules to src/built/.
  */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
@@ -46,7 +46,7 @@ interface ModulePaths {
   configPath?: string | undefined
 }
 
-/** What is written, by the name of its file. */
+/** The text of each generated module, by the name of its file. */
 export function builtFiles(config: Built, paths: ModulePaths = {}): ReadonlyMap<string, string> {
   return new Map([
     ['worker.generated.ts', workerModule(config, paths)],
@@ -56,8 +56,8 @@ export function builtFiles(config: Built, paths: ModulePaths = {}): ReadonlyMap<
 }
 
 /**
- * Writes the files that are not there as they should be: wrangler watches the folder, and would build again.
- * @param project whose config file is the one that was read, wherever it lies
+ * Writes only files that are missing or have changed, because wrangler watches the folder and builds again after each write.
+ * @param project its `configFile` is the file that was read, which can be in any folder
  */
 export function buildWorker(
   config: Built,
@@ -258,8 +258,8 @@ function scriptsOf(config: Built): Record<string, BuiltScripts> {
   const [fingerprint, probe] = builtProbe(kinds)
   return {
     [fingerprintOf(gateway)]: {
-      // The gateway gives back where slots of a cluster disagree, and what leases have left. The shorter one comes first: then compression,
-      // which looks back 32 kB, finds in the other what they have in common.
+      // The gateway refunds units if slots of a cluster disagree, and the unused units of leases. The shorter script comes first:
+      // compression looks back 32 kB, and then finds in the longer script what both have in common.
       ...((config.cluster || takesLeases(config.rules)) && { refund: builtOf(gateway.refund, kinds) }),
       decide: builtOf(gateway.decide, kinds),
     },
@@ -272,7 +272,7 @@ function builtProbe(kinds?: readonly (keyof Script)[]): [string, BuiltScripts] {
   return [fingerprintOf(probe), { decide: builtOf(probe.decide, kinds) }]
 }
 
-/** @param kinds in which the store can be asked for it: digests are the part of a Worker that does not compress */
+/** @param kinds the forms of the script that the store may run. Other digests are left out, because digests do not compress */
 function builtOf(script: Script, kinds: readonly (keyof Script)[] = ['keyLocking', 'plain']): BuiltScript {
   return {
     text: script.plain.source.slice(FIRST_LINES.plain.length),
@@ -280,7 +280,7 @@ function builtOf(script: Script, kinds: readonly (keyof Script)[] = ['keyLocking
   }
 }
 
-/** With opaque keys there are calls whose keys are not all declared: those run without key locking. */
+/** With opaque keys, some calls do not declare all of their Redis keys. These calls run without key locking. */
 function kindsOf({ keyLocking, credentials }: Built): (keyof Script)[] {
   if (!keyLocking) return ['plain']
   return credentials.opaqueKeys ? ['keyLocking', 'plain'] : ['keyLocking']

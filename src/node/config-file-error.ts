@@ -24,7 +24,7 @@ const NEEDS_NEWER_NODE = `Node ${process.versions.node} cannot read TypeScript. 
  */
 export function configFileError(error: unknown, file: string): ConfigFileError {
   if (hasCode(error, 'ERR_UNKNOWN_FILE_EXTENSION')) return new ConfigFileError(file, NEEDS_NEWER_NODE)
-  // The same code is for an import in the file that leads nowhere.
+  // Node uses the same code if the config file exists, and imports a file that does not exist.
   if (hasCode(error, 'ERR_MODULE_NOT_FOUND') && !existsSync(file))
     return new ConfigFileError(file, `There is no such file.${similarTo(file) || ' Check the path.'}`)
   if (hasCode(error, 'ERR_UNSUPPORTED_DIR_IMPORT') && isFolder(file))

@@ -32,8 +32,8 @@ export function packageSource(
 }
 
 /**
- * The commands that install a new project and start it. They install by name only what this copy was installed from by name: as long as a
- * package is not in the registry, its name can be anyone's there.
+ * The commands that install a new project and start it. They get the package from the registry only if this copy may come from there:
+ * until the package is published, anyone could publish another one under its name.
  *
  * @param root of the project
  */

@@ -1,6 +1,6 @@
 /**
- * The store for administration: the same REST protocol and client as the gateway's, and the keys of one environment. Each step is
- * one HTTP request. Keys that change together are in one hash slot.
+ * The store for administration: the same REST protocol and client as the gateway's, and the keys of one environment. Each command,
+ * pipeline or transaction is one HTTP request. Keys that change together are in one hash slot.
  */
 import { errors, Redis } from '@upstash/redis'
 import type { Config } from '../config/compile.ts'
@@ -13,7 +13,7 @@ import { AdminError } from './admin-error.ts'
 
 const DEADLINE_MS = 5000
 
-/** The most commands in one request, which stays far below the 10 MB of Upstash. */
+/** The most commands in one request, so that it stays far below Upstash's limit of 10 MB. */
 const MAX_AT_ONCE = 1000
 
 export interface AdminStoreOptions {
@@ -58,8 +58,8 @@ export interface NewText {
 }
 
 /**
- * Has a single key, so that it works on a cluster. ARGV: the old text, then the arguments of SET after the key, or nothing to
- * delete it.
+ * Has a single key, so that it works on a cluster. ARGV: the old text, then the arguments that SET has after its key. Without
+ * them, the key is deleted.
  */
 const COMPARE_AND_SET = `
 if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
@@ -153,7 +153,7 @@ function describeFailure(error: unknown, test: string): [what: string, nextStep?
   if (error instanceof errors.UpstashJSONParseError) return [isOther, test]
   if (error instanceof errors.UpstashError) {
     const errorText = error.message.split(', command was:')[0]!.slice(0, 200)
-    // What the client makes of an error reply without an error in it.
+    // The client writes this for an HTTP error whose body has no `error` field.
     if (/^(undefined|null|\[object Object\])$/.test(errorText)) return [isOther, test]
     if (OF_BRIDGE.test(errorText)) return ['is the bridge, and its Redis does not answer.', TEST_OF_REDIS]
     const isToken = /^(WRONGPASS|NOAUTH)/.test(errorText)

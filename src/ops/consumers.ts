@@ -54,7 +54,7 @@ function textsOf(store: AdminStore, consumers: readonly string[]): Promise<(stri
   )
 }
 
-/** @throws AdminError `not-found` if the store has never had a key or a setting of the consumer */
+/** @throws AdminError `not-found` if the store has no key and no setting of the consumer, and its list of consumers lacks it */
 export async function showConsumer(store: AdminStore, consumer: string): Promise<ConsumerInfo> {
   const text = await store.run(redis => redis.get<string>(store.at(consumerKey(consumer))))
   const keys = await listKeys(store, consumer)
@@ -65,7 +65,7 @@ export async function showConsumer(store: AdminStore, consumer: string): Promise
   return { consumer, ...parseConsumer(text ?? ''), keys }
 }
 
-/** Only `show` reports this: the store does not know consumers of tokens before something is set for them. */
+/** Only `showConsumer` throws this: the store does not know consumers of tokens before something is set for them. */
 function unknownConsumerError(consumer: string, all: readonly string[]): AdminError {
   const others = all.slice(0, 10)
   const list = others.length > 0 ? ` Consumers: ${others.join(', ')}${all.length > 10 ? ', …' : ''}.` : ''
@@ -134,7 +134,7 @@ export interface Block {
   reason?: string
 }
 
-/** Blocks a consumer. If it is blocked already, the start stays, and the end and the reason unless others are given. */
+/** Blocks a consumer. If it is blocked already, the start stays. The end and the reason stay too, unless new ones are given. */
 export function blockConsumer(
   store: AdminStore,
   consumer: string,
@@ -173,8 +173,8 @@ export async function unblockConsumer(store: AdminStore, consumer: string): Prom
 
 /**
  * Removes all keys of a consumer, its record, and the counters of rules `by: 'consumer'`. Counters of combinations such as
- * `['consumer', 'route']` have keys that cannot be listed. They expire by themselves.
- * @param rules the rules of the config, some of which have keys of their own
+ * `['consumer', 'route']` have Redis keys that cannot be listed. They expire by themselves.
+ * @param rules the rules of the config; some of them keep their counters in Redis keys of their own
  * @returns the number of keys that were valid until now
  */
 export async function removeConsumer(

@@ -20,8 +20,8 @@ export interface DecisionCost {
   /** Without the commands of a second HTTP request on a cluster: those that give units back, or count an unknown key. */
   refused: CommandCounts
   /**
-   * The commands that report the end of an admitted request, if no other message takes it along. Absent: no rule counts requests
-   * in flight.
+   * The commands that report the end of an admitted request, unless a later decision carries the report. Absent: no rule counts
+   * requests in flight.
    */
   ended?: CommandCounts
 }
@@ -79,7 +79,8 @@ export function decisionCost(
     exactly('TIME', calls),
     exactly('MGET', calls),
     exactly('GET', subject?.kind === 'pointer' ? 1 : 0),
-    // Both ends of the log, and all of it if it is rewritten. More reads only if many entries have expired since the last request.
+    // Reads both ends of the log, and all of it to rewrite it. There are further reads only if many entries
+    // have expired since the last request.
     { command: 'GETRANGE', least: 0, most: 3 * longLogs },
   ]
   const written = writesOf(spent)

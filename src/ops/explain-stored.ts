@@ -43,7 +43,7 @@ export function createLookUp(store: AdminStore): LookUp {
     const record = parseCredential(key ?? '')
     const keys = digest === ANY_KEY ? await listKeys(store, name) : []
     const planOfKeys = planOfAll(keys)
-    // Consumers of tokens need no record.
+    // Only a hint, and not an error: consumers of tokens need no record.
     const isUnknown = digest === ANY_KEY && consumer === null && keys.length === 0
     const others = isUnknown ? await listConsumerNames(store) : []
     return {
@@ -62,7 +62,7 @@ export type PlanSource = 'option' | 'token' | 'key' | 'keys' | 'consumer' | 'def
 
 /**
  * The plan that the store would use: that of the credential, or else of the consumer, or else the default. If only the consumer is given,
- * it counts as the plan of the credential that all its keys have.
+ * a plan that all its keys have counts as the plan of the credential.
  */
 export function resolvePlan(
   { plans }: Pick<Config, 'plans'>,

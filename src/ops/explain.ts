@@ -93,7 +93,7 @@ export interface ApplyingRule {
   cost: number
   /** `auth-failure`: units are spent only if the credential is not valid. */
   on: 'request' | 'auth-failure'
-  /** Key of the state, or of the holders of a `concurrency` rule, including the environment. */
+  /** The Redis key of the state, or of the units in flight of a `concurrency` rule, including the environment. */
   key: string
 }
 

@@ -87,7 +87,7 @@ async function byKey(store: AdminStore, text: string): Promise<Found> {
   const digest = sha256(text)
   const consumer = await store.run(redis => redis.get<string>(store.at(pointerKey(digest))))
   if (consumer !== null) return foundKey(consumer, digest)
-  // Names a consumer of the store only, because the text may be a key.
+  // The message names only consumers that the store has, and never the text, which may be a key.
   const owner = ID.exec(text)?.[1]
   const meant = owner === undefined ? '' : didYouMean(owner, await listConsumerNames(store))
   throw new AdminError(

@@ -144,7 +144,7 @@ export function rulesShown(config: Pick<Config, 'rules'>, by: 'consumer' | 'addr
   return [...new Set(rulesBy(config, by).map(({ name }) => name))]
 }
 
-/** Names of rules that count combinations, such as consumer and route, or single keys. Their states have keys that cannot be listed. */
+/** Names of rules that count combinations, such as consumer and route, or each API key by itself. Their Redis keys cannot be listed. */
 export function rulesNotShown({ rules }: Pick<Config, 'rules'>, by: 'consumer' | 'address'): string[] {
   const isOfOwner = (rule: GatewayRule) => (by === 'consumer' ? isOfConsumer(rule.by) : rule.by.includes(by))
   const others = rules.filter(rule => isOn(rule) && isOfOwner(rule) && rule.by.join() !== by)

@@ -11,8 +11,8 @@ const ESCAPED = /^(?:[\w.!'()-]|%[0-9A-F]{2})+$|^#[0-9a-f]{64}$/
 const MAX_ESCAPED = 100
 
 /**
- * Converts the name of a consumer to its form in keys of the store. Consumers of tokens have two parts, as in `auth0~user|1`. The second part is
- * escaped, and users may write it escaped or not.
+ * Converts the name of a consumer to its form in keys of the store. The name of a consumer of tokens has two parts, as in
+ * `auth0~user|1`. The second part is escaped, and users may write it escaped or not.
  * @throws AdminError `usage`
  */
 export async function parseConsumerName(text: string): Promise<string> {

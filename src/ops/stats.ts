@@ -1,4 +1,4 @@
-/** What was counted: by rule, and by what became of requests. Read from the hours of the store, which expire after a week. */
+/** Counts by rule, and by outcome of requests. The store has one record for each hour, which expires after a week. */
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import { statsKey } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'

@@ -13,7 +13,7 @@
 --                        (config/compile-rule.ts). So a rule never reads the
 --                        numbers of another one
 --     42 bits  idle_at   the instant at which the caller is idle again, in whole
---                        milliseconds before the end of the year 2109. It is
+--                        milliseconds before 15 May 2109 (2^42 ms). It is
 --                        counted backwards, so that text from another program
 --                        decodes to an instant too far in the future to be valid
 --     46 bits  n         defined by the algorithm

@@ -124,7 +124,7 @@ export function adaptiveController(
   }
 }
 
-/** The order in which they are written. */
+/** The fields of a state, in the order in which they are written. */
 const FIELDS = [
   'limit',
   'usualFailures',

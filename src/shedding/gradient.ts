@@ -4,7 +4,7 @@
  * (https://github.com/Netflix/concurrency-limits, Gradient2Limit).
  *
  * As published, `limit × gradient + queue` grows without end under overload (Netflix/concurrency-limits#134). It
- * rests where `limit × (1 - gradient) = queue`. But the long-term latency that the gradient compares with follows the
+ * would rest where `limit × (1 - gradient) = queue`. But the long-term latency that the gradient compares with follows the
  * overload, so the gradient returns to 1 and nothing holds the limit. This implementation avoids that in two ways:
  *
  * - The baseline does not follow a queue (baseline.ts). While k requests at a time keep the origin busy, latency is

@@ -28,7 +28,7 @@ export interface PressureSettings {
   readonly fullMs: number
 }
 
-/** A measurement counts once its second is over and it has arrived. */
+/** The time until a measurement has an effect (ms): its second must be over, and it must have arrived. */
 const TRANSPORT_MS = 2000
 
 /**
@@ -43,8 +43,8 @@ export interface Pressure {
   readonly pressureMs: number
   /**
    * The pressure that decides what is refused. It rises with `pressureMs` and follows it down only at a distance.
-   * Without the distance, a wavering pressure during a long overload would refuse and admit the callers at the edge
-   * in turn.
+   * Without the distance, a wavering pressure during a long overload would refuse and admit the callers at the
+   * border of the refused share in turn.
    */
   readonly appliedMs: number
   /** Grows each time that pressure leaves 0, so that different callers are refused first each time. */

@@ -109,8 +109,8 @@ export function createSignalBoard<State>({
   const isPast = (time: number, windows: number) => !(now() >= time && now() - time < windows * windowMs)
 
   /**
-   * While the store does not answer, the isolate moves the state by its own measurements. Without measurements, it
-   * counts silence.
+   * While the store does not answer, the isolate moves the state by its own measurements. Without measurements,
+   * all sums are 0.
    */
   function moveByItself(): void {
     if (unansweredSince === undefined) return

@@ -5,7 +5,7 @@ import { bound } from '../support/bound.ts'
 import { describeOnEngines, type Engine, rulesOf } from '../support/engines.ts'
 import { type Row, type VectorTable, vectors } from './vectors.ts'
 
-/** Not the epoch, so that no test depends on small numbers. A multiple of every period in the tables. */
+/** Not the epoch, so that no test depends on small numbers. It is a multiple of every period in the tables that is a duration. */
 const START = 1_700_000_000 * 1e6
 const KEY = 'sluice:{c:a}:state'
 

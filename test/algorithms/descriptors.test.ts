@@ -65,7 +65,7 @@ describe.each(ALGORITHM_NAMES)('the descriptor of %s', algorithm => {
   })
 })
 
-it('plans and overrides can change the parameters that the descriptors name, with their lower bounds', () => {
+it('plans and overrides can change the parameters that the descriptors name, down to their lower bounds', () => {
   const having = (parameter: string) =>
     ALGORITHM_NAMES.filter(algorithm => parameter in descriptionOf({ algorithm }).parameters)
   expect([...planUnits].map(([name, { low, algorithms }]) => [name, low, algorithms])).toEqual([

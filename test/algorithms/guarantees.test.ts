@@ -1,6 +1,6 @@
 /**
  * Tests the guarantee of each algorithm against an adversary that knows the units left, and spends them at the worst instants. Some of
- * its plans are written by hand. Others are found by a search for the pattern with the most units in one period.
+ * its plans (lists of moves) are written by hand. Others are found by a search for the most units in one period.
  */
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -39,7 +39,7 @@ const unitOf = ({ limit }: Rule) => (limit >= 1e6 ? 1e6 : 1)
 interface Move {
   wait: Wait
   amount: keyof typeof AMOUNTS
-  /** From 0 to 1. */
+  /** How much of a unit or of the period to wait, from 0 to 1, if `wait` takes a part. */
   part?: number
 }
 
@@ -234,7 +234,7 @@ describe('an adversary', () => {
     },
   )
 
-  it.each(CASES)('gets exactly the guaranteed maximum of $title with its own plans', async ({ rule }) => {
+  it.each(CASES)('gets exactly the guaranteed maximum of $title with plans by hand', async ({ rule }) => {
     const [reached, waiting]: [number[], number[]] = [[], []]
     for (const [name, plan] of Object.entries(plansFor(rule))) {
       const admitted = await attack(new ModelEngine(), rule, plan)

@@ -63,7 +63,7 @@ function windowViolation(rule: Rule, admitted: readonly Admitted[]): string | un
   return undefined
 }
 
-/** Checks that departures are evenly spaced, to the microsecond to which delays are rounded up, and that the queue is not too long. */
+/** Checks that departures are evenly spaced, apart from delays being rounded up to a microsecond, and that the queue is not too long. */
 function departureViolation(
   { limit, period, quota }: Rule,
   admitted: readonly Admitted[],

@@ -34,7 +34,7 @@ const definitions: Partial<Record<AlgorithmName, (rule: Rule) => Definition>> = 
     },
   }),
 
-  /** Without messages about endings, all units stay in flight until a period after the latest admission, rounded down to milliseconds. */
+  /** If no end of a request is reported, all units stay in flight until a period after the latest admission, rounded down to ms. */
   concurrency: ({ limit, period }) => ({
     admits: (list, t, cost) => {
       let [units, until] = [cost, t]
@@ -98,7 +98,7 @@ const definitions: Partial<Record<AlgorithmName, (rule: Rule) => Definition>> = 
     },
   }),
 
-  /** Each unit occupies the outlet for period / limit, one after the other, and is in the bucket until then. */
+  /** Units leave through an outlet, one after the other. Each occupies it for period / limit, and is in the bucket until that time ends. */
   'leaky-bucket': ({ limit, period, quota: { burst } }) => {
     // Times are in units of 1 / limit microseconds.
     const slot = BigInt(period)
@@ -134,7 +134,7 @@ function unitsOf(list: Admissions): number {
   return list.reduce((sum, { cost }) => sum + cost, 0)
 }
 
-/** Whether the algorithm has a definition in this file. It must be written without copying the model. */
+/** Whether the algorithm has a definition in this file. A definition must be written without copying the model. */
 export const hasDefinition = (algorithm: AlgorithmName) => algorithm in definitions
 
 /** Computes the reply of one rule from its definition. The clock must not go back. */
@@ -191,8 +191,8 @@ export class Reference {
   }
 
   /**
-   * The time until the whole budget could be spent at once. At that time, a backlog has drained (`gcra`, `leaky-bucket`), the bucket
-   * is full, the newest entry has expired, and no window counts any more.
+   * The time until the whole budget could be spent at once. By then, depending on the algorithm, the backlog has drained, the token
+   * bucket is full, the newest entry has expired, or no window counts any more.
    */
   resetAfter(t: number): number {
     return this.retryAfter(t, this.#budget)

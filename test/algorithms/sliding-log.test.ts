@@ -17,7 +17,7 @@ const logOf = (limit: number, period: '1s' | '1m' | '1h' = '1m'): Rule =>
 
 const ask = (rule: Rule, cost: number, now: number) => evaluationOf([bound(rule, STATE, cost)], now)
 
-/** Spends one unit every `every` microseconds. A connection keeps the order, so only one reply in fifty is awaited. */
+/** Spends one unit every `every` microseconds. A connection keeps the order, so fifty requests at a time are sent without waiting. */
 async function spendOneByOne(redis: RedisEngine, rule: Rule, units: number, every: number): Promise<void> {
   for (let i = 0; i < units; i += 50) {
     const instants = Array.from({ length: Math.min(50, units - i) }, (_, k) => NOON + (i + k) * every)

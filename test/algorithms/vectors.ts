@@ -44,7 +44,7 @@ export const vectors: Record<string, readonly VectorTable[]> = {
         [0, 0, true, 4, 1, 0],
         // Several at once.
         [0, 4, true, 0, 5, 0],
-        // Full: the next unit comes back after one second, three after three.
+        // Nothing is left: one unit comes back after one second, three units after three seconds.
         [0, 1, false, 0, 5, 1],
         [0, 3, false, 0, 5, 3],
         // A peek is admitted even if nothing is left.
@@ -103,7 +103,7 @@ export const vectors: Record<string, readonly VectorTable[]> = {
       rows: [
         [0, 5, true, 0, 5, 0],
         [1, [2, 5, 0], true, 3, 2, 0],
-        // One of the three remaining units has drained, and is not given back twice.
+        // One of these three units has drained, and is not given back twice.
         [1, [3, 3, 0], true, 5, 0, 0],
         [1, 5, true, 0, 5, 0],
         [2, 'reset', true, 5, 0, 0],
@@ -117,7 +117,7 @@ export const vectors: Record<string, readonly VectorTable[]> = {
         [10, 2, true, 0, 2, 0],
         [9, 1, false, 0, 3, 2],
         [11, 1, true, 0, 2, 0],
-        // Set back by more than a burst, the record counts as empty. Otherwise it would refuse for a very long time.
+        // If setting the clock back makes the backlog larger than two bursts, the record counts as empty, so it cannot refuse for long.
         [0, 1, true, 1, 1, 0],
       ],
     },
@@ -191,7 +191,7 @@ export const vectors: Record<string, readonly VectorTable[]> = {
         [100, 2, true, 0, 10, 0],
         [99.5, 1, false, 0, 10.5, 10.5],
         [110, 1, true, 1, 10, 0],
-        // Set back by more than a window, the record counts as empty. Otherwise it would refuse for a very long time.
+        // After a clock is set back by more than a window, the record counts as empty. Otherwise it would refuse for a very long time.
         [20, 1, true, 1, 10, 0],
       ],
     },
@@ -334,10 +334,10 @@ export const vectors: Record<string, readonly VectorTable[]> = {
       rows: [
         [99, 2, true, 0, 11, 0],
         [105, 1, true, 0, 15, 0],
-        // The window has ended by the earlier clock. Units that were spent after it still count fully.
+        // This window had ended before the clock was set back. Units that were spent after its end still count fully.
         [99.5, 1, false, 0, 20.5, 10.5],
         [110, 1, true, 0, 20, 0],
-        // Set back by more than a window, the record counts as empty. Otherwise it would refuse for a very long time.
+        // After a clock is set back by more than a window, the record counts as empty. Otherwise it would refuse for a very long time.
         [20, 1, true, 1, 20, 0],
       ],
     },
@@ -376,7 +376,7 @@ export const vectors: Record<string, readonly VectorTable[]> = {
       ],
     },
     {
-      title: 'requests of several units leave whole',
+      title: 'all units of a request expire at the same time',
       rule: { algorithm: 'sliding-log', limit: 10, period: '10s' },
       rows: [
         [0, 4, true, 6, 10, 0],
@@ -396,7 +396,7 @@ export const vectors: Record<string, readonly VectorTable[]> = {
         [95, 1, true, 0, 15, 0],
         [95, 1, false, 0, 15, 15],
         [110, 2, true, 0, 10, 0],
-        // Set back by more than a period, the log counts as empty. Otherwise it would refuse for a very long time.
+        // After a clock is set back by more than a period, the log counts as empty. Otherwise it would refuse for a very long time.
         [50, 1, true, 1, 10, 0],
       ],
     },
@@ -416,7 +416,7 @@ export const vectors: Record<string, readonly VectorTable[]> = {
       ],
     },
     {
-      title: 'given back: what was spent at that time',
+      title: 'given back: only units that were spent at the given time',
       rule: { algorithm: 'sliding-log', limit: 5, period: '10s' },
       rows: [
         [0, 2, true, 3, 10, 0],

@@ -24,7 +24,7 @@ export default defineConfig({
       match: { path: '/held/*' },
     },
   ],
-  // No request is shed. But the Worker reports its utilization in the HTTP requests to the store, which the faults affect.
+  // No request is shed. But the Worker reports the measured utilization of the origin with its calls to the store, which the faults affect.
   shedding: {
     classes: [{ name: 'critical', match: { path: '/critical/*' } }, { name: 'other' }],
     fleetUsage: { capacity: 10_000, ttl: `${SLOT_TTL_MS}ms`, onStoreFailure: 'open' },

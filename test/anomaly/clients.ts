@@ -58,7 +58,7 @@ const LEAVING: readonly Leaving[] = [
 ]
 
 export function describeClients(lanes: () => Lanes): void {
-  describe(`${GONE} clients that go away at once`, { concurrent: true }, () => {
+  describe(`${GONE} clients that go away at the same time`, { concurrent: true }, () => {
     it.each(LEAVING)('$name leave nothing behind', async leaving => {
       await lanes().use(async lane => {
         const fault = leaving.wait?.(lane)

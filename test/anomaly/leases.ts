@@ -173,7 +173,7 @@ export async function judgeLeases(
 
 const checked = checkedConfig(config)
 
-/** The units that the store has counted. @param expected waits until there are so many: units of leases are given back */
+/** The units that the store has counted. @param expected if set, waits until it is reached, as leased units come back */
 async function spentUnits(
   { admin }: Lane,
   { algorithm, owner }: LeasedCaller,

@@ -12,7 +12,7 @@ import { type Anomaly, type Finding, play, type Which } from './scenario.ts'
 
 export const IS_WHOLE = process.env.ANOMALIES === 'all'
 
-/** More calls than any scenario makes. The search ends at the first number that no call of the scenario has. */
+/** More calls than any scenario makes. If a scenario has no n-th call, higher numbers are left out. */
 const MAX_CALLS = 40
 
 /** The places in `npm test`: a call at which some keys are known already, and all calls. */

@@ -91,9 +91,8 @@ interface Happened {
 }
 
 /**
- * Starts loops that send requests, waits, and makes the event happen.
- *
- * @returns when the loops have ended, after the store decides again
+ * Starts loops that send requests, waits, and makes the event happen. Resolves when the store has decided again and the loops have
+ * ended.
  */
 type Happen = (
   loops: number,

@@ -16,7 +16,7 @@ export interface SoakOrder {
   /** The second byte of the process's addresses. */
   network: string
   atOnce: number
-  /** Callers with leases: requests of one caller in a row, without a pause, and the period of its limit. */
+  /** Set if callers have leases: how many requests each sends in a row, without a pause, and the period of its limit. */
   leases?: { visits: number; periodMs: number }
 }
 

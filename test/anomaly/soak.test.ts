@@ -1,6 +1,6 @@
 /**
- * Runs one Worker under load with random faults for minutes: every reply follows the policy, all requests are accounted for, and memory
- * does not grow. `npm run test:soak` runs it; SOAK_MINUTES sets the duration.
+ * Runs two Workers, one of them with leases, under load with random faults for minutes: every reply follows the failure policy, all
+ * requests are accounted for, and memory does not grow. `npm run test:soak` runs it; SOAK_MINUTES sets the duration.
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -245,7 +245,7 @@ function leaseRowsOf({ sent, replies, mostInWindow }: SoakCounts, trips: number)
   ]
 }
 
-/** The records of keys and consumers in Redis. */
+/** The records of API keys in Redis. */
 async function recordsOf(redis: RedisProcess): Promise<(readonly [key: string, value: string])[]> {
   const keys = (await redis.send('KEYS', '*:key:*')) as Buffer[]
   return await Promise.all(

@@ -21,7 +21,7 @@ it.each<[RouteSettings, RouteSettings, Partial<RouteSettings>]>([
   expect(mergeStricter(b, a)).toMatchObject(expected)
 })
 
-it('check and explain print each setting that differs from the default: in words if it has some, else with its name', () => {
+it('check and explain print each setting that differs from the default: in words if there are any for it, else with its name', () => {
   expect(wordsOfRoute(DEFAULTS, DEFAULTS)).toEqual([])
   expect(wordsOfRoute(COSTLY, DEFAULTS)).toEqual(['cost × 5'])
   expect(wordsOfRoute(UNLIMITED, DEFAULTS)).toEqual(['not limited'])

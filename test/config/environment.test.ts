@@ -5,7 +5,7 @@ import { configOf } from '../support/engines.ts'
 const config = configOf({ rules: [{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' }] })
 const ENV = { UPSTASH_REDIS_REST_URL: 'https://eu1.upstash.io', UPSTASH_REDIS_REST_TOKEN: 'secret-token' }
 
-describe('the environment', () => {
+describe('a set of environment variables', () => {
   it('adds the store, and an origin that overrides that of the config', () => {
     const settings = applyVariables(config, { ...ENV, ORIGIN_URL: 'https://staging.example.com' })
     expect(settings).toMatchObject({

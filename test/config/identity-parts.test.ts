@@ -1,4 +1,4 @@
-/** The table of identity parts: the config, the gateway and the keys agree on the credential that each part needs. */
+/** The table of identity parts: the config, the gateway and the keys of the store agree on the credential that each part needs. */
 import { describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import {
@@ -55,7 +55,7 @@ describe.each(ALL)('by %s', part => {
     else expect(config().rules[0]!.by).toEqual([part])
   })
 
-  it('a caller has a key if and only if it has the credential that the part needs', async () => {
+  it('a caller has a key in the store if and only if it has the credential that the part needs', async () => {
     expect((await keyFor([part], ANONYMOUS)) === undefined).toBe(needsCredential(part))
     expect((await keyFor([part], KEY_HOLDER)) === undefined).toBe(needsToken(part))
   })

@@ -498,7 +498,7 @@ describe('a mistake in lists', () => {
     ],
   ])('%j', (settings, mistake) => expect(mistakesIn({ ...CONFIG, ...settings })).toEqual([mistake]))
 
-  it('does not include the name of a consumer from a token', () => {
+  it('is not reported for the name of a consumer from a token', () => {
     const consumers = ['acme', 'auth0~alice%40example.com', `auth0~#${'0'.repeat(64)}`]
     expect(mistakesIn({ ...CONFIG, allow: { consumers } })).toEqual([])
   })
@@ -590,7 +590,7 @@ describe('all mistakes are reported at once', () => {
       ['credentials.jwt'],
     ],
     [
-      'a candidate for a rule of a set that is missing',
+      'nothing is left out for a candidate in a valid set beside an invalid one',
       { limits: { x: 5, y: [{ name: 'a', algorithm: 'gcra', limit: 1, period: '1s', candidateFor: 'b' }] } },
       {},
       ['limits.x', 'limits.y[0].candidateFor'],

@@ -144,7 +144,7 @@ describe('shedding', () => {
     ],
   ])('%s', (mistake, shedding, others) => expect(mistakesOf(shedding, others)).toEqual([mistake]))
 
-  it('compiles each reserved share to a level for the less important classes', () => {
+  it('compiles each reserved part to a rule with a lower limit for the less important classes', () => {
     const reserved = { critical: 0.2, reads: 0.1 }
     const { rules } = checkedConfig({
       ...BASE,

@@ -7,7 +7,7 @@ import { jwt } from '../../src/credentials/jwt.ts'
 
 const RULE = { name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' }
 const rule = (changes: object) => ({ ...RULE, ...changes })
-/** A rule that covers all callers, with a limit that other rules never reach. */
+/** A rule that covers all callers, and itself causes no warning: no other rule is always reached before it. */
 const ALL = rule({ name: 'all', by: 'address', algorithm: 'sliding-log', limit: 100, period: '1h' })
 
 const warningsIn = (config: object) =>
@@ -54,7 +54,7 @@ describe('a rule that never refuses', () => {
     ['an equal one', RULE, rule({ name: 'b' }), ['rules[1]']],
     ['a stricter one', RULE, rule({ name: 'b', limit: 11 }), ['rules[1]']],
     ['a stricter one that follows', rule({ limit: 11 }), rule({ name: 'b' }), ['rules[0]']],
-    // At most twice 100, plus 100 per minute: not more than 300 in any minute.
+    // The bound for the first rule is 200 at once (two windows), plus 100 per minute: at most 300 in any minute.
     ['windows', rule({ limit: 100, ...minute }), rule({ name: 'b', limit: 300, ...minute }), ['rules[1]']],
     [
       'windows that can admit more together',
@@ -271,7 +271,7 @@ it("a gateway with address.from: 'peer' gets a warning, because it does not see 
 describe('a lease that no request is served from', () => {
   const lease = { for: '250ms' }
 
-  it('is reported if the fleet counts each request', () => {
+  it('is reported if the shedder by fleet usage counts each request', () => {
     const shedding = {
       classes: [{ name: 'critical', match: { path: '/pay' } }, { name: 'rest' }],
       fleetUsage: { capacity: 100 },
@@ -305,7 +305,7 @@ describe('a lease that no request is served from', () => {
 
   it.each([
     ['a rule that is off', LEASED, { ...LOG, mode: 'off' }],
-    ['a rule that only reports', LEASED, { ...LOG, cost: 0 }],
+    ['a rule at cost 0', LEASED, { ...LOG, cost: 0 }],
     ['a rule for some requests', LEASED, { ...LOG, match: { path: '/reports/*' } }],
     ['a rule that does not apply to a plan', LEASED, { ...LOG, plans: { free: false } }],
     ['a rule for callers with a key only', rule({ by: 'address', lease }), LOG],

@@ -384,7 +384,7 @@ describe('a hostile token', () => {
     }
   })
 
-  it('is refused, and nothing of it is logged', async () => {
+  it('is refused, and the result contains nothing of it', async () => {
     const { url: jwks } = await keyServer(rsa)
     const { verify } = verifier({ jwks })
     const leak = { sub: 'zzzz', aud: 'zzzz', kid: 'zzzz', crit: ['zzzz'], zzzz: 1 }
@@ -734,7 +734,7 @@ describe('a secret', () => {
       ['HS256', 'HS512'],
       'JWT_SECRET: is too short for HS512: use at least 64 random bytes (RFC 7518, section 3.2).',
     ],
-  ] as const)('%j is reported as a mistake of the environment', (secret, algorithms, message) => {
+  ] as const)('%j is reported as a mistake in the environment variables', (secret, algorithms, message) => {
     const create = () => verifier({ secret: 'JWT_SECRET', algorithms: [...algorithms] }, { secret })
     expect(create).toThrow(GatewayError)
     expect(create).toThrow(

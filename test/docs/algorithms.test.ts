@@ -167,8 +167,8 @@ describeOnEngines('the examples', fresh => {
     })
   })
 
-  describe('cost', () => {
-    it.each(ALGORITHMS_OVER_TIME)('is available again after a reset: %s', async algorithm => {
+  describe('spent units', () => {
+    it.each(ALGORITHMS_OVER_TIME)('are available again after a reset: %s', async algorithm => {
       const engine = await fresh()
       const ask = asking(engine, { algorithm, ...TEN })
       const full = (await ask(0, 0)).remaining
@@ -178,7 +178,7 @@ describeOnEngines('the examples', fresh => {
       expect((await ask(2, 10)).allowed).toBe(true)
     })
 
-    it('that is refunded after 4 s returns the units that the table states', async () => {
+    it('that are refunded after 4 s come back as far as the table states', async () => {
       const given = async (algorithm: AlgorithmName, spentAt: number, [units, spent] = [4, 6]) => {
         const engine = await fresh()
         const ask = asking(engine, { algorithm, ...TEN })
@@ -189,7 +189,7 @@ describeOnEngines('the examples', fresh => {
         const refund = { rules: [rule], spentAt: NOON + spentAt * 1e6, now: NOON + 5e6 }
         return (await engine.refund(refund)).verdicts[0]!.remaining - before
       }
-      // Four units have come back since: the two that stay spent, and two of the four refunded ones. So the refund adds two.
+      // Four units have come back since: the two that are not refunded, and two of the four that are. So the refund adds two.
       for (const algorithm of ['token-bucket', 'gcra'] as const) expect(await given(algorithm, 1)).toBe(2)
       expect(await given('leaky-bucket', 1)).toBe(0)
       expect(await given('sliding-log', 1)).toBe(4)
@@ -240,27 +240,27 @@ describeOnEngines('the examples', fresh => {
     })
   })
 
-  describe('a clock set back from 21 s to 19 s', () => {
+  describe('a clock that is set back', () => {
     it.each([
       ['fixed-window', 11],
       ['sliding-window', 12],
       ['sliding-log', 12],
       ['token-bucket', 3],
       ['gcra', 3],
-    ] as const)('makes %s wait %i s', async (algorithm, seconds) => {
+    ] as const)('from 21 s to 19 s makes %s wait %i s', async (algorithm, seconds) => {
       const ask = asking(await fresh(), { algorithm, ...TEN })
       await ask(21, 10)
       expect(await ask(19)).toMatchObject({ allowed: false, retryAfter: seconds * 1e6 })
     })
 
-    it('holds units in flight 2 s longer; set back by more than the ttl, it frees them', async () => {
+    it('from 21 s to 19 s holds units in flight 2 s longer; by more than the ttl, it frees them', async () => {
       const ask = asking(await fresh(), { algorithm: 'concurrency', limit: 1, ttl: '10s' })
       await ask(21)
       expect(await ask(19)).toMatchObject({ allowed: false, retryAfter: 12e6 })
       expect((await ask(10)).allowed).toBe(true)
     })
 
-    it.each(ALGORITHMS_OVER_TIME)('or much further, makes %s read its state as idle', async algorithm => {
+    it.each(ALGORITHMS_OVER_TIME)('from 41 s to 10 s makes %s ignore its record', async algorithm => {
       const ask = asking(await fresh(), { algorithm, ...TEN })
       await ask(41, 10)
       expect((await ask(10, 10)).allowed).toBe(true)
@@ -318,7 +318,7 @@ describeOnEngines('the examples', fresh => {
   })
 
   describe('several rules', () => {
-    it('refuse with the longest time to wait, or never', async () => {
+    it('refuse with the longest time to wait, or with -1 if a rule can never admit the cost', async () => {
       const engine = await fresh()
       const rules = rulesOf(
         { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' },

@@ -57,7 +57,7 @@ describe('the table of folders', () => {
 
   it('is in the order in which biome.json lets folders import', () => {
     for (const [i, folder] of folders.entries()) {
-      // There is no folder above the last one.
+      // No folder comes after the last one, so it can import all others.
       if (i === folders.length - 1) continue
       expect(forbiddenTo(folder), folder).toEqual(folders.slice(i + 1).sort())
     }

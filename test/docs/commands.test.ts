@@ -46,7 +46,7 @@ it.each([
   ['keys list --all', 'keys list has no --all'],
   ['limits peek zendesk --by account=42', undefined],
   ['switch', undefined],
-])('%s: %s', async (command, flaw) => {
+])('the mistake in the command %s is: %s', async (command, flaw) => {
   expect(await flawOf(command)).toBe(flaw)
 })
 

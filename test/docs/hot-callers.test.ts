@@ -76,7 +76,7 @@ describe('the figures', () => {
     }
   })
 
-  it('show that a change counts when the lease has ended, or the next request after rememberFor has asked the store', () => {
+  it('show that a change counts from the end of the lease on, or from the first trip after rememberFor on', () => {
     // The tables are made only if this holds in each run.
     const [, table] = /<!-- table: staleness -->\n(.*?)<!-- end -->/s.exec(figures)!
     const rows = table!.trim().split('\n').slice(2)
@@ -85,7 +85,7 @@ describe('the figures', () => {
       const times = [...row.matchAll(/ (\d+) ms \|/g)].slice(0, TRAFFIC.length).map(([, ms]) => Number(ms))
       const isAboutRefusals = row.includes('rememberFor')
       const isLeased = i % 2 === 1
-      // It is not immediate, so the runs prove something.
+      // The change does not count immediately, so the runs prove something.
       if (isAboutRefusals || isLeased) expect(Math.max(...times), row).toBeGreaterThan(100)
       else expect(times, row).toEqual(TRAFFIC.map(() => 0))
       if (!isAboutRefusals) expect(Math.max(...times), row).toBeLessThanOrEqual(250 + TRIP_MS)
@@ -151,7 +151,7 @@ describe('the statements of the page about leases', () => {
     )
   })
 
-  it('a caller that slows down gives back unused units with the next answer of the store', () => {
+  it('if a caller slows down, the isolate gives back its unused units after the next answer of the store', () => {
     let nowMs = 1e12
     const model = new ScriptModel()
     const leases = createLeases({ now: () => nowMs, timer: () => () => {} })

@@ -9,7 +9,7 @@ import { messagesIn } from '../support/messages.ts'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 
-/** The sections of the page. A file belongs to the first section that has a beginning of its path. */
+/** The sections of the page. A file belongs to the first section that lists the beginning of its path. */
 const PLACES: readonly [title: string, ...beginnings: string[]][] = [
   ['Command line: errors, confirmations and output', 'src/node/cli/', 'src/ops/'],
   ['Config: mistakes and warnings', 'src/config/', 'src/algorithms/'],

@@ -62,7 +62,7 @@ describe.each([...PICTURES])('%s', (file, { svg, finding }) => {
     expect(finding).not.toMatch(/[[\]`]|NaN|undefined/)
   })
 
-  it('has a title and an opaque ground, is small, and loads no other file', () => {
+  it('has a title and an opaque background, is small, and loads no other file', () => {
     expect(svg).toMatch(
       /^<svg [^>]+>\n<title>[^<]+<\/title>\n<rect [^>]*x="0" y="0" fill="#ffffff"><\/rect>\n/,
     )

@@ -43,7 +43,7 @@ it.each([
   ['<svg><text x=1>a</text></svg>', 'not a tag: <text x=1>'],
   ['<svg x="1" x="2"/>', 'not a tag: <svg x="1" x="2"/>'],
   ['<svg/><svg/>', 'more than one root'],
-])('%s: %s', (xml, flaw) => {
+])('the first mistake in the XML %s is: %s', (xml, flaw) => {
   expect(flawOf(xml)).toBe(flaw)
 })
 

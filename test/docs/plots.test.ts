@@ -1,4 +1,7 @@
-/** The pictures of docs/algorithms.md, made with the model. test/algorithms and test/limiter compare the model with the script. */
+/**
+ * The pictures of docs/algorithms.md are made with the script. This test makes them with the model, and compares them. test/algorithms and
+ * test/limiter compare the model with the script.
+ */
 import { readdirSync, readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
 import { makePlots } from '../../docs/plots/make-plots.ts'

@@ -1,6 +1,6 @@
 /**
- * The commands of README.md and docs/*.md work as written, with the config that comes with the project or with that of the page. Those of
- * README.md also work with the config that `init` writes.
+ * The commands of README.md and docs/*.md work as written, with the config that comes with the project or the config on the page. The
+ * commands of README.md also work with the config that `init` writes.
  */
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -45,7 +45,7 @@ function configWithRuleOf(snippets: readonly string[], commands: string): string
   return name !== undefined && commands.includes(name) ? withRule(rule!) : undefined
 }
 
-/** Lines that a user pastes, without the comments behind them. */
+/** The blocks of shell on a page: the commands that a user pastes, and the comment behind each. */
 const blocksOf = (page: string) =>
   [...page.matchAll(FENCE)].flatMap(([, language, text], i, all): Block[] => {
     const commands = text!.split('\n').flatMap((line): Command[] => {
@@ -62,7 +62,7 @@ const blocksOf = (page: string) =>
     return [{ commands, config: configWithRuleOf(before, commands.map(({ text }) => text).join('\n')) }]
   })
 
-/** `npx sluicegate check`, in a sentence: the words that name the command, and the options. */
+/** The commands in sentences, such as `npx sluicegate check --json`: the text after `npx sluicegate`. */
 const mentionedIn = (page: string) => [
   ...new Set([...page.replaceAll(FENCE, '').matchAll(/`npx sluicegate ([^`]+)`/g)].map(([, text]) => text!)),
 ]
@@ -221,13 +221,13 @@ describe.each([
   ),
 ])('$title', ({ title, blocks }) => {
   beforeAll(async () => {
-    // A store with a consumer and a key, like that of the readers of a page.
+    // A store with a consumer and a key, such as the readers of a page have.
     await redis.connection.send(['FLUSHALL'])
     expect((await run(['keys', 'create', '--consumer', 'acme'])).code).toBe(0)
   })
 
   it.each(blocks.map(({ commands, config }, i) => [commands[0]!.text, commands, config, i] as const))(
-    'all of these work, beginning with: %s',
+    'the commands of a block work, beginning with: %s',
     async (_, commands, config, i) => {
       const name = `${title.replaceAll(/\W/g, '-')}-${i}`
       const option = config === undefined ? [] : ['--config', fileOf(config, name)]

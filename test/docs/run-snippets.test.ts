@@ -103,7 +103,7 @@ async function askUntilRefused(ask: () => Promise<Response>) {
   throw new Error('No request is refused.')
 }
 
-/** The budget may refill while the requests are sent, but there are never fewer than it has. */
+/** The budget may refill while the requests are sent, so more than `limit` can be admitted, but never fewer. */
 async function expectLimit(limit: number, ask: () => Promise<Response>) {
   const { admitted, reply } = await askUntilRefused(ask)
   expect(reply.status).toBe(429)
@@ -122,7 +122,7 @@ async function expectGuarded(ask: (headers: Record<string, string>) => Promise<R
   expect((await ask({ 'x-api-key': 'slk_acme_wrong' })).status).toBe(401)
 }
 
-describe('on Node', () => {
+describe('the snippets work on Node', () => {
   beforeEach(() => {
     for (const [name, value] of Object.entries(store.env)) vi.stubEnv(name, value as string)
     // Refused requests and lost stores are logged.
@@ -365,7 +365,7 @@ function servicesOf(toml: string): Service[] {
   return unstable_readConfig({ config: join(write({ 'wrangler.toml': content }), 'wrangler.toml') }).services
 }
 
-describe('in workerd', () => {
+describe('the snippets work in workerd', () => {
   const TOML = unstable_readConfig({ config: join(ROOT, 'wrangler.toml') })
   let origin: TestOrigin
   let miniflare: Miniflare

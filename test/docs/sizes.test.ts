@@ -27,7 +27,7 @@ const LINES: readonly [page: string, line: RegExp, ...bundles: string[]][] = [
   ['deploy', /^npm run build /, SHIPPED],
 ]
 
-/** By name, and each bundled once. */
+/** The size of each Worker, by its name. Each Worker is bundled once. */
 const sizes = new Map<string, Promise<number>>()
 function measure(what: string): Promise<number> {
   const size = sizes.get(what) ?? sizeOf(BUNDLES.find(bundle => bundle.what === what)!)
@@ -35,7 +35,7 @@ function measure(what: string): Promise<number> {
   return size
 }
 
-it.each(LINES)('docs/%s.md, %s', async (page, pattern, ...bundles) => {
+it.each(LINES)('docs/%s.md has the measured sizes in the line %s', async (page, pattern, ...bundles) => {
   const lines = readFileSync(new URL(`../../docs/${page}.md`, import.meta.url), 'utf8').split('\n')
   const line = lines.find(each => pattern.test(each))!
   const written = [...line.matchAll(/([\d.]+) kB/g)].map(([, size]) => Number(size))

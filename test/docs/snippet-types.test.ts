@@ -38,7 +38,7 @@ function toConfigModule(snippet: Snippet): string {
   return `import { ${imported} } from 'sluicegate'\nexport default defineConfig({ origin: 'route', ${plans}\n${body} })\n`
 }
 
-/** The snippet as a module. Statements that end with a reply become the body of a function. */
+/** The snippet as a module. Code in which no line begins with `import` or `export` becomes the body of a function. */
 function toModule(snippet: Snippet): string {
   const { code } = snippet
   if (isConfig(snippet)) return toConfigModule(snippet)
@@ -199,7 +199,7 @@ it.each(SETTINGS)('%s names a valid setting: %s', (_, text) => {
     period: '1m',
   } as const
   const config = { origin: 'route', plans: ['free', 'pro'], rules: [rule] } as const
-  // Of the config, of a rule, of its match, or of the credentials.
+  // The setting can be one of the config, of a rule, of its match, or of the credentials.
   const places = [
     { ...config, ...setting },
     { ...config, rules: [{ ...rule, ...setting }] },

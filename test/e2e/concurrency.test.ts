@@ -394,7 +394,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
       const commandsOf = (path: string) =>
         patiently(async () => {
           const address = newAddress()
-          // After this request, Redis has the scripts and the record.
+          // After this request, Redis has the scripts and the state of this caller.
           await expectStatus(204, one, path, address)
           await untilQuiet()
           await bed.redis.connection.send(['CONFIG', 'RESETSTAT'])

@@ -1,8 +1,8 @@
 /**
  * A flood over the real Worker: 1,000 requests at once, 1,200 in total, against a limit of 10. The period is long, so the number of
  * admitted requests does not depend on the speed of the machine. If a busy machine makes the store look slow, the isolate decides requests
- * itself, within the budget that the store has left, and marks their replies. Only a rule with the policy `open` admits more, once two
- * probes have timed out.
+ * itself, within the budget that the store has left, and marks their replies. Only a rule with `onStoreFailure: 'open'` admits more, once
+ * two probes have timed out.
  */
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { type FloodBed, startFloodBed, withStatus } from '../support/flood.ts'
@@ -22,7 +22,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: 120_000 }, () => {
     })
     afterAll(() => bed?.close())
 
-    it.each(['open', 'local'])('does not turn off a limit with the policy %s', async policy => {
+    it.each(['open', 'local'])('does not turn off a limit with `onStoreFailure` %s', async policy => {
       const replies = await bed.flood(`/${policy}`, FLOOD)
       const admitted = withStatus(replies, 200)
       expect(admitted, JSON.stringify(replies)).toBeGreaterThan(0)

@@ -52,7 +52,7 @@ describe('the running gateway', () => {
       'cache-control',
       'pragma',
     ]
-    // The first three come from workerd, or from the simulated edge in front of the Worker (src/node/start/edge.ts).
+    // accept-encoding, cf-worker and host come from workerd, or from the simulated edge in front of the Worker (src/node/start/edge.ts).
     expect(Object.keys(headers).sort()).toEqual(['accept-encoding', 'cf-worker', 'host', ...added].sort())
   })
 

@@ -48,7 +48,7 @@ const settled = () => new Promise(resolve => setImmediate(resolve))
 
 describe('a guard', () => {
   type Handler = (request: Request, ...platform: unknown[]) => Response | Promise<Response>
-  // One guard for all tests, as in a module: isolates learn with a delay that another one has released a unit.
+  // All tests share one guard, as in a module. A second guard would count like a second isolate, and learn of released units with a delay.
   let guardOfModule: ReturnType<typeof guard>
   const guarded = (handler: Handler) => guardOfModule(handler)
   beforeAll(() => {
@@ -149,7 +149,7 @@ describe('a guard', () => {
     expect([await passed.text(), passed.headers.get('ratelimit')]).toEqual(['undefined', null])
   })
 
-  it('treats the address as unknown if the function for it throws', async () => {
+  it('answers preflights, and refuses other requests with a 503, if the function for the address throws', async () => {
     const address = () => {
       throw new Error('mine')
     }
@@ -169,7 +169,7 @@ describe('a guard', () => {
     expect([...none.headers]).toEqual([])
   })
 
-  it('returns a value that is not a reply unchanged: a handler of Bun has handed the connection over', async () => {
+  it('returns unchanged what is not a reply: then a handler of Bun has handed the connection over', async () => {
     const handler = guarded(() => undefined as unknown as Response)
     expect(await handler(request())).toBeUndefined()
     expect((await guarded(() => new Response('ok'))(request())).headers.get('ratelimit')).toContain('r=98')
@@ -351,7 +351,7 @@ describe('the Express middleware', () => {
     })
   })
 
-  it('matches the path of a target in absolute form, as the app routes by it', async () => {
+  it('matches a target in absolute form by its path, as the app does', async () => {
     const config: ConfigInput = {
       ...CONFIG,
       credentials: { accept: ['api-key'] },

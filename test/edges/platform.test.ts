@@ -23,7 +23,7 @@ describe('the address of a client', () => {
       '192.0.2.6',
     ],
     ['an unknown platform', [{}, 'text', undefined, null, 7], undefined],
-  ])('is that of the platform: %s', (_, args, expected) => {
+  ])('is the one that the platform reports: %s', (_, args, expected) => {
     expect(addressFrom(request(), args)).toBe(expected)
   })
 
@@ -48,7 +48,7 @@ describe('the address of a client', () => {
 })
 
 describe('variables', () => {
-  it('are the bindings of a Worker, else those of the process', () => {
+  it('are the bindings of a Worker, else the environment variables of the process', () => {
     vi.stubEnv('UPSTASH_REDIS_REST_URL', 'https://process.test')
     const bindings = { UPSTASH_REDIS_REST_URL: 'https://binding.test' }
     expect(environmentOf([bindings, { waitUntil() {} }])).toBe(bindings)

@@ -112,7 +112,7 @@ describeOnRedisEngine('a receipt', fresh => {
     expect(await two.refund(receipt)).toMatchObject({ day: 10 })
   })
 
-  it('is recognized among the latest refunded ones, and forgotten later', async () => {
+  it('is recognized as refunded while it is one of the latest, and forgotten later', async () => {
     const small = isolateOn(store, 2)
     const receipts: Receipt[] = []
     for (let i = 0; i < 5; i++) receipts.push(await spend(1))
@@ -123,7 +123,7 @@ describeOnRedisEngine('a receipt', fresh => {
     expect((await small.limiter.refund(first)).verdicts).not.toEqual([])
   })
 
-  it('gives back nothing more once the units are certainly back', async () => {
+  it('gives back no units that have come back by themselves since', async () => {
     const receipt = await spend(4)
     await spend(4)
     const yesterday = { ...receipt, at: receipt.at - 86_400e6 }

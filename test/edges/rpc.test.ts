@@ -23,7 +23,7 @@ async function bundle(name: string): Promise<string> {
   return outputFiles![0]!.text
 }
 
-/** Bundles the gateway and the service binding that `npx sluicegate build` generates. @param readConfig the config that is built */
+/** Bundles the gateway and the service binding that `npx sluicegate build` generates. @param readConfig reads the config that is built */
 async function bundleBuilt(
   readConfig: () => Promise<Config> = () => loadConfig(fileOf('gateway.config')),
 ): Promise<string> {
@@ -36,7 +36,7 @@ async function bundleBuilt(
   return outputFiles![0]!.text
 }
 
-/** Starts two Workers with the same limits, and one that calls them. @param bundleLimits bundles the Worker with the limits */
+/** Starts two Workers with the same limits, one without variables, and one that calls them. @param bundleLimits bundles the limits */
 function useBinding(bundleLimits: () => Promise<string>) {
   let store: TestStore
   let miniflare: Miniflare
@@ -191,7 +191,7 @@ describe.each([
     })
   })
 
-  it('name the argument that does not exist', async () => {
+  it('name the limit that does not exist, and the limits of the config', async () => {
     expect(await call('/limit/unknown')).toEqual({
       error: "The config has no limit 'nothing'. Limits: signups, mails, drafts, exports.",
     })

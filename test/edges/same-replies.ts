@@ -49,7 +49,7 @@ const REQUESTS: readonly TestRequest[] = [
   { name: 'to a reserved path', path: '/_sluice/other', key: 'pro' },
   { name: 'with a path that has too many readings', path: `/%41${'x'.repeat(4096)}`, key: 'pro' },
   {
-    name: 'of a browser, before one',
+    name: 'that is a preflight',
     path: '/',
     method: 'OPTIONS',
     headers: { origin: 'https://app.example.com', 'access-control-request-method': 'PUT' },
@@ -162,7 +162,7 @@ const REQUESTS_WITH_HOOKS: TestRequest[] = [
   },
 ]
 
-/** Differences by design (docs/edges.md), by the name of the request: the reply of edges around the user's code. */
+/** Differences by design (docs/edges.md): how edges around the user's code reply to the request of this name. */
 const EXCEPTIONS: Readonly<Record<string, { why: string; reply: Pick<Reply, 'status' | 'isReceived'> }>> = {
   'to a reserved path': {
     why: "only the gateway has paths of its own, so elsewhere the user's code receives this one",

@@ -50,7 +50,7 @@ describe('an adaptive limit', () => {
     expect(replies[0]!.headers.has('RateLimit')).toBe(false)
     expect(replies[6]!.status).toBe(503)
     expect(await replies[6]!.json()).toMatchObject({ title: 'Temporary Reduced Capacity' })
-    // Isolates that hold units keep reporting them.
+    // Ends the requests, because an isolate keeps reporting units that it holds.
     for (const reply of replies.slice(0, 6)) await reply.text()
   })
 
@@ -77,7 +77,7 @@ describe('an adaptive limit', () => {
       expect(low).toBeGreaterThanOrEqual(2)
       await seconds(20, '/', 8)
       await other('/empty')
-      // The end in the other isolate arrives a moment later.
+      // The last endings of the isolate `one` reach the store a moment later.
       await vi.waitFor(async () => expect(await admittedAtOnce(other)).toBeGreaterThan(low), PATIENT_MS)
     },
   )
@@ -95,7 +95,7 @@ describe('an adaptive limit', () => {
     expect(gateway.store.count()).toBe(5)
   })
 
-  it('is divided among the levels of a fleet', async () => {
+  it('is divided among the traffic classes if it belongs to fleet usage', async () => {
     const shedding: NonNullable<ConfigInput['shedding']> = {
       classes: [{ name: 'critical', match: { methods: ['POST'] } }, { name: 'reads' }],
       fleetUsage: { capacity: 30, reserved: { critical: 0.5 }, adaptive: { initial: 10 } },

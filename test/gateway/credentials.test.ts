@@ -262,7 +262,7 @@ describe('routes', () => {
     expect(gateway.store.count()).toBe(0)
   })
 
-  it('both apply to a path that can be read in two ways: with credentials that both accept, at the higher cost', async () => {
+  it('of both readings apply to a path that can be read in two ways: with credentials that both accept, at the higher cost', async () => {
     const key = await gateway.key('acme')
     for (const path of ['/public/admin%2fx', '/public//admin/x', '/public/x%2f..%2fadmin%2fy']) {
       const statuses = [(await ask()(path, { key })).status, (await ask()(path)).status]
@@ -418,7 +418,7 @@ describe('guessing', () => {
       429,
       expect.stringMatching(/^"guesses";r=0;/),
     ])
-    // Neither consumer was charged, and other addresses are not affected.
+    // The consumer was not charged, and other addresses are not affected.
     const other = await ask('/', { key: good, address: elsewhere })
     expect([other.status, other.headers.get('ratelimit')]).toEqual([
       200,

@@ -44,7 +44,7 @@ function flushing() {
 }
 
 describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
-  'a dark launch, on the %s Redis',
+  'a gateway with shadow rules, on the %s Redis',
   kind => {
     const gateway = useGateway(kind)
 
@@ -59,7 +59,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
       }, PATIENT)
     const sent = ({ requests }: Stats) => requests.reduce((sum, { count }) => sum + count, 0)
 
-    it('is counted by rule, route and plan, with one store request for each decision and one for all counters', async () => {
+    it('counts requests by rule, route and plan, with one store request for each decision and one for all counters', async () => {
       const { reporting, flush } = flushing()
       const app = gateway.app(CONFIG, { reporting })
       const [free, pro] = [await gateway.key('acme'), await gateway.key('other', 'pro')]
@@ -143,7 +143,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
       ])
     })
 
-    it('is counted during an outage, and its counters are sent when the store is back', async () => {
+    it('counts requests during an outage, and sends its counters when the store is back', async () => {
       const { reporting, flush } = flushing()
       // The probes of the breaker would be counted here.
       const app = gateway.app({ ...CONFIG, store: { breaker: false } }, { reporting })
@@ -171,7 +171,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
       expect(stats.lost).toBe(0)
     })
 
-    it('has the verdicts of the isolate while the store is down, under the plan from before the outage', async () => {
+    it('counts the verdicts of the isolate while the store is down, under the plan from before the outage', async () => {
       const { reporting, flush } = flushing()
       const rules = CONFIG.rules.map(rule => ({ ...rule, onStoreFailure: 'local' as const }))
       const app = gateway.app({ ...CONFIG, rules, store: { breaker: false } }, { reporting })
@@ -281,7 +281,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
       expect(errors.mock.calls[0]![0]).not.toContain('a secret')
     })
 
-    it('fits into data points with any rule names', async () => {
+    it('keeps data points within their bounds, with any rule names', async () => {
       const { analytics, points } = dataset()
       const rules = Array.from({ length: 150 }, (_, i): RuleInput => {
         const name = `${'n'.repeat(58)}-${100 + i}`

@@ -1,4 +1,4 @@
-/** Requests that the store does not decide: by rule, by credential, and when the store is back. */
+/** Requests that the store does not decide: what rules and credentials do meanwhile, and what happens when the store is back. */
 import type { ServerResponse } from 'node:http'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
@@ -190,7 +190,7 @@ describe('while the store fails, a rule', () => {
     expect(await answers(app, 1)).toEqual(['200 store-unreachable'])
   })
 
-  it('can define its own policy; the other rules have that of the config', async () => {
+  it('can have its own `onStoreFailure`, which replaces the one of the config', async () => {
     const app = gateway.app({
       ...ANYONE,
       onStoreFailure: 'closed',
@@ -373,7 +373,7 @@ describe('when the store is back', () => {
     }, PATIENT)
   })
 
-  it('no request has waited to detect that: in the outage, only the first one waits for the deadline', async () => {
+  it('a probe detects it, not a request: during the outage, only the first request waits for the deadline', async () => {
     const app = gateway.app({
       ...ANYONE,
       rules: [{ ...RULE, limit: 100 }],

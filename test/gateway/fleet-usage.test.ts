@@ -72,7 +72,7 @@ describe('load shedding by fleet usage', () => {
     await vi.waitFor(async () => expect((await b('/')).status).toBe(200), PATIENT_MS)
   })
 
-  it('replies with 503 and the type of the draft, without load and numbers', async () => {
+  it('replies with 503 and a problem type of the IETF draft, and reveals neither load nor capacity', async () => {
     const app = appOf(CONFIG)
     const [first] = await hold(app, 8)
     expect(first!.headers.get('RateLimit-Policy')).toBe('"hour";q=1000;w=3600')
@@ -145,7 +145,7 @@ describe('load shedding by fleet usage', () => {
     },
   )
 
-  it('is enforced for a share of callers, the same ones at every level', async () => {
+  it('is enforced for a share of callers, the same ones in every class', async () => {
     const fleetUsage = { capacity: 10, reserved: { critical: 0.2, reads: 0.3 }, enforce: 0.5 }
     const app = appOf({ ...CONFIG, shedding: { ...SHEDDING, fleetUsage } })
     await hold(app, 12, { address: '192.0.2.250' })

@@ -41,7 +41,7 @@ it('a guess is counted on a route without limits', async () => {
   expect([elsewhere.status, elsewhere.headers.get('ratelimit')]).toEqual([200, null])
 })
 
-it.each(['GET', 'HEAD', 'POST', 'OPTIONS', 'DELETE', 'PROPFIND'])('guesses count with %s', async method => {
+it.each(['GET', 'HEAD', 'POST', 'OPTIONS', 'DELETE', 'PROPFIND'])('a %s guess is counted', async method => {
   const ask = app()
   const statuses = []
   for (let i = 0; i < 3; i++) statuses.push((await ask('/', { method, key: mintApiKey('acme') })).status)

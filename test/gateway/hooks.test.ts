@@ -278,7 +278,7 @@ describe('refusal', () => {
     expect(headers.get('access-control-expose-headers')).toContain('RateLimit')
   })
 
-  it('replaces the reply, which gets the headers that it does not set itself', async () => {
+  it('can return another reply, which gets the headers that it does not set itself', async () => {
     const response = await full(() => Response.redirect('https://example.com/pricing', 303))
     expect([response.status, response.headers.get('location')]).toEqual([303, 'https://example.com/pricing'])
     expect(response.headers.has('retry-after')).toBe(true)
@@ -472,7 +472,7 @@ describe.each(FAILURES)('a hook %s', (_, hooks) => {
 })
 
 describe('identify that fails', () => {
-  it('refuses every request if a credential is needed, under any policy', async () => {
+  it('refuses every request if a credential is needed, with any `onStoreFailure`', async () => {
     for (const onStoreFailure of ['open', 'local', 'closed'] as const) {
       const ask = app({ identify: broken }, { rules: [{ ...TEN, onStoreFailure }] })
       const response = await ask('/')

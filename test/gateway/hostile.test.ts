@@ -162,7 +162,7 @@ describe('a credential', () => {
       },
       { authorization: `Bearer ${good}`, 'x-partner-key': OPAQUE, 'cf-access-jwt-assertion': good },
       { 'x-partner-key': OPAQUE, 'cf-access-jwt-assertion': good },
-      // No header is checked for these keys, and they are still removed.
+      // These credentials are not checked, because of the form of the header. They are still removed.
       { authorization: key },
       { authorization: `Basic ${key}` },
       { authorization: `Basic dXNlcg==, Bearer ${key}` },

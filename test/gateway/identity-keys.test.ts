@@ -165,7 +165,7 @@ describe('each different value has a key of its own, and all keys are plain text
       addresses.map(address => to({ headers: { 'cf-connecting-ip': address } })),
       { ...OPEN, rules: [rule('address')] },
     )
-    // All texts that are not addresses are one identity. A link-local address has two spellings because of its zone.
+    // All texts that are not addresses are one identity. The zone of the link-local address is dropped.
     expect(found.filter(key => key === 'sluice:{ip:unknown}:state')).toHaveLength(1)
     expect(found.length).toBeGreaterThanOrEqual(5)
     expect(found.length).toBeLessThanOrEqual(6)
@@ -277,7 +277,7 @@ async function tokenOf(claims: Record<string, unknown>): Promise<string> {
   )
 }
 
-describe('rules that count the same', () => {
+describe('rules with the same identity', () => {
   const SAME: [RuleInput['by'], RuleInput['by']][] = [
     [
       ['consumer', 'route'],

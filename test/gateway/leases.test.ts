@@ -52,7 +52,7 @@ beforeEach(() => {
  */
 const GIVING_BACK = { timer: SYSTEM_TIMER }
 
-/** An isolate with that clock. Its copy of the switches never becomes stale. */
+/** An isolate with the clock that the tests move. Its copy of the switches never becomes stale. */
 const appWith = (config: Settings, platform: TestPlatform = {}) =>
   gateway.app(
     { ...LEASE, ...config },
@@ -256,7 +256,7 @@ describe('a caller with a lease', () => {
 })
 
 describe('a clock', () => {
-  it('that stands still during a request, as on Workers, does not end a lease', async () => {
+  it('that falls by less than a second, as between requests on Workers, does not end a lease', async () => {
     const key = await gateway.key(consumer)
     const app = await warm({ rules: [ONE] }, { key })
     time -= 500
@@ -547,7 +547,7 @@ describe('guesses', () => {
     expect((await app('/', { key, address: '192.0.2.2' })).status).toBe(200)
   })
 
-  it('too many of them refuse it from its next trip on if refusals are not remembered', async () => {
+  it('too many of them refuse a valid credential from its next trip on if refusals are not remembered', async () => {
     const key = await gateway.key(consumer)
     const app = await warm(config, { key, address })
     const other = appWith(config)

@@ -1,4 +1,4 @@
-/** The route of a request, the rules that apply to it, and the identities that they count: docs/config.md as tables. */
+/** The route of a request, the rules that apply to it, and the identities that they count, as docs/config.md describes them. */
 
 import { describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'

@@ -33,11 +33,11 @@ beforeEach(() => {
   time = Date.now()
 })
 
-/** An isolate with that clock. Its copy of the switches never becomes stale. */
+/** An isolate with the clock that the tests move. Its copy of the switches never becomes stale. */
 const appWith = (config: Partial<ConfigInput> & Pick<ConfigInput, 'rules'>, platform: TestPlatform = {}) =>
   gateway.app(config, { clock, board: createSwitchBoard({ now: () => 0 }), ...platform })
 
-/** The reply without the parts that differ between any two. */
+/** A reply without the request id, which differs in each reply. */
 async function comparable(response: Response) {
   const headers = Object.fromEntries([...response.headers].filter(([name]) => name !== 'x-request-id'))
   return { status: response.status, headers, body: await response.text() }
@@ -179,7 +179,7 @@ describe('a refused caller', () => {
 })
 
 describe('a change takes effect', () => {
-  it('within a second if a switch turns the rule down, even if refusals are remembered for longer', async () => {
+  it('within a second if a switch makes the rule a shadow, even if refusals are remembered for longer', async () => {
     const config = { rules: [ONE], refusals: { rememberFor: '60s' as const } }
     const app = appWith(config, { board: createSwitchBoard(clock) })
     const key = await gateway.key('acme')

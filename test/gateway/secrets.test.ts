@@ -78,7 +78,7 @@ const config = (): Partial<ConfigInput> & Pick<ConfigInput, 'rules'> => ({
   },
 })
 
-/** Short only if a test waits for it: otherwise a busy machine would exceed it. */
+/** The deadline in tests that wait until it is over. In other tests, a busy machine would exceed it. */
 const SHORT_MS = 100
 const LONG_MS = 5000
 

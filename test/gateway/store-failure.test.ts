@@ -125,7 +125,7 @@ describe('a store that', () => {
     })
     expect((await ask(mintApiKey('acme'), SHORT_MS)).headers.get('sluice-degraded')).toBe('store-timeout')
     expect(calls).toBe(2)
-    // The signal of the store, and that of the origin, which gets the request.
+    // One signal for both calls to the store, and one for the request to the origin.
     expect(signals.size).toBe(2)
   })
 

@@ -1,6 +1,6 @@
 /**
- * Live switches through the whole app. A switch that turns a rule down already applies to the request that reads it; a
- * switch that turns a rule up applies from the isolate's next request on. The tests pass in the clock of the isolates,
+ * Live switches through the whole app. A switch that turns a rule down (off, shadow, a smaller share) already applies to the
+ * request that reads it. One that turns a rule up applies from the isolate's next request on. The tests pass in the clock of the isolates,
  * so no test waits for a copy to become stale.
  */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'

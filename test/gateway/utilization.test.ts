@@ -1,4 +1,4 @@
-/** Pushes of the origin's machines, and how they are secured. */
+/** The origin's machines push their utilization to the gateway, authenticated with a secret. */
 import { describe, expect, it } from 'vitest'
 import { createUtilizationHandler } from '../../src/edges/http/utilization.ts'
 import { GatewayError } from '../../src/errors.ts'

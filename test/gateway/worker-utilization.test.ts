@@ -84,7 +84,7 @@ describe('load shedding by worker utilization', () => {
     expect(await shedAt(app, '/', { method: 'POST' })).toEqual([])
   })
 
-  it('gives a caller the same verdict in every isolate at one level, and keeps shed callers shed as the level rises', async () => {
+  it('gives a caller the same verdict in every isolate at the same pressure, and keeps shed callers shed as pressure grows', async () => {
     const { apps, seconds } = fleetOf(FAST)
     await seconds(13, 0.95)
     const [one, other] = [await shedAt(apps[0]!, '/test'), await shedAt(apps[1]!, '/test')]
@@ -131,7 +131,7 @@ describe('load shedding by worker utilization', () => {
       status: 503,
       detail: `The service is too busy for this request now. Nothing was charged. Try again in ${seconds} s.`,
     })
-    // A measurement counts once its second is over, so one or two seconds later.
+    // A measurement is used only after the end of its second, so one or two seconds later.
     await fleet.seconds(seconds - 1, 0.5)
     expect((await app('/', { address: ADDRESSES[0]! })).status).toBe(503)
     await fleet.seconds(3, 0.5)

@@ -182,7 +182,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     })
   })
 
-  it('informs the request about the turn of the calls that decide', async () => {
+  it('passes the listener of the request to the store, with the calls that decide', async () => {
     const { store } = await prepared()
     const listener = { isNoLongerNeeded: () => false, noteArrival: () => {} }
     const listeners: unknown[] = []
@@ -312,7 +312,7 @@ describeOnRedisEngine('the caller, over two slots', fresh => {
   const left = ({ verdicts }: Outcome) =>
     Object.fromEntries(verdicts.map(({ rule, remaining }) => [rule.name, remaining]))
 
-  it('with a bad credential spends under rules on guesses in a second request, and gets the rest back', async () => {
+  it('with a bad credential spends under rules on guesses in a second request, and gets all other units back', async () => {
     const { store, ask } = await prepared('nonsense')
     const first = await ask()
     expect([first.status, left(first), store.requests]).toEqual([

@@ -144,7 +144,7 @@ describe('a switch that changes during a decision', () => {
     ['read in the background', options],
     ['awaited', awaiting],
   ])(
-    'a request that was bound under a kill switch is marked even if the switch is turned off meanwhile: %s',
+    'a request that was bound under a kill switch is degraded even if the switch is turned off meanwhile: %s',
     async (_, how) => {
       await kill()
       await engine.decide(demandOf(many), how)
@@ -162,7 +162,7 @@ describe('a switch that changes during a decision', () => {
     },
   )
 
-  it('the request is also marked if the trip for its credential brings the change', async () => {
+  it('the request is also degraded if the trip for its credential brings the change', async () => {
     await redis.connection.send(['SET', SUBJECT.credentialKey, 'plan=free created=2026-01-01'])
     await kill()
     const demand = { ...demandOf(two), subject: SUBJECT }
@@ -511,14 +511,17 @@ describe('a refund or a reset', () => {
   it.each([
     ['a reset', true, 'allowed'],
     ['a reset that has failed', false, 'denied'],
-  ] as const)('counts in an outage afterwards: %s', async (_, succeeds, kind) => {
-    await kinds(2, local)
-    if (!succeeds) fail(UNREACHABLE)
-    const rules = [bindRule(local, KEY, 1, nowMs)]
-    await engine.change('reset', prepareReset({ rules, now: nowMs * 1e3 }), options.background)
-    fail(UNREACHABLE)
-    expect(await kinds(1, local)).toEqual([kind])
-  })
+  ] as const)(
+    'has an effect in an outage afterwards only if it has succeeded: %s',
+    async (_, succeeds, kind) => {
+      await kinds(2, local)
+      if (!succeeds) fail(UNREACHABLE)
+      const rules = [bindRule(local, KEY, 1, nowMs)]
+      await engine.change('reset', prepareReset({ rules, now: nowMs * 1e3 }), options.background)
+      fail(UNREACHABLE)
+      expect(await kinds(1, local)).toEqual([kind])
+    },
+  )
 
   it('also works under a kill switch', async () => {
     const { at } = await engine.decide(demandOf(two), options)

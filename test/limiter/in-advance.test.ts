@@ -93,7 +93,7 @@ describeOnRedisEngine('units in advance', (fresh, kind) => {
     expect(await inFlight(redis, time, small)).toBe(0)
   })
 
-  it('return to the stock when another rule refuses', async () => {
+  it('are kept for later requests when another rule refuses', async () => {
     const { redis, time, isolate, work } = await set()
     await work(8)
     const spent = { ...other, quota: { ...other.quota, burst: 1 } }

@@ -81,6 +81,7 @@ const WANTED = 2
 
 const NOTHING = { late: 0, repeated: 0, unconfirmed: 0, lost: 0, death: 0, restart: 0, epoch: 0 }
 
+/** The isolates, the messages between them and the store, and the state of the store, after some events. */
 class World {
   readonly #plan: Plan
   readonly #rule
@@ -291,7 +292,7 @@ class World {
     ).length
   }
 
-  /** The same, plus the units that isolates hold in advance. */
+  /** The requests in flight, plus the units that isolates hold in advance. */
   get held(): number {
     const spare = this.#isolates.filter(({ isDead }) => !isDead).map(({ spare }) => spare.length)
     return spare.reduce((sum, units) => sum + units, this.inFlight)

@@ -21,7 +21,7 @@ function setUp(forMs: number) {
   const leases = createLeases({ now: () => world.time, timer: () => () => {} })
   const demand = () => ({ policy: POLICY, rules: [bound(rule!, KEY, 1, world.time)] })
   const request = () => leases.forRequest(demand(), NO_SWITCHES)!
-  /** Begins a trip that the store decides at once. @returns ends it */
+  /** Begins a trip that the store decides at once. @returns a function that ends the trip */
   function ask(lease = request()) {
     const outcome = model.decide({ ...demand(), wantedRequests: lease.beginTrip(), now: world.time * 1e3 })
     return () => void lease.endTrip(outcome)
@@ -109,7 +109,7 @@ describe('a lease', () => {
     expect(request().canServe()).toBe(false)
   })
 
-  it('ends if the clock is set back by more than a second, even if it began earlier than that', () => {
+  it('ends if the clock is set back by more than a second, even to a time at which the lease had begun', () => {
     const { world, request, ask, warmUp } = setUp(10_000)
     warmUp(6)
     ask()()

@@ -23,7 +23,7 @@ const limits: ConfigInput['limits'] = {
     { name: 'exact', algorithm: 'sliding-log', limit: 1000, period: '20s' },
   ],
 }
-/** A config needs at least one rule. */
+/** `configOf` requires rules. These tests do not use this one. */
 const RULE: RuleInput = { name: 'any', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' }
 const ACCOUNT = { account: '42' }
 
@@ -187,7 +187,7 @@ describeOnRedisEngine('limits by name with leases', fresh => {
     pass(19 * SECOND)
     await call(limiter, 50)
     pass(2 * SECOND)
-    // Calls until the store has answered in the new window. The unused units of the old window stay.
+    // Makes calls until the store has answered in the new window. The unused units of the old window stay in the lease.
     const before = store.requests.length
     while (store.requests.length === before) await call(limiter, 1)
     const [inWindow] = await spent()

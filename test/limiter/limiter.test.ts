@@ -426,7 +426,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     const store = storeOf(await fresh(), { isCluster: true })
     const limiter = createLimiterOnStore({ limits }, store)
     await limiter.limit('zendesk', { account: 'a' })
-    // The first call found no script in Redis.
+    // One HTTP request, with one script call.
     expect(store.requests).toEqual([1])
   })
 
@@ -500,7 +500,7 @@ describeOnRedisEngine('8 workers under 10 per second, 200 per minute and 5,000 p
       expect(tooSoon).toEqual([])
     }
     if (!isWhole) {
-      // Three and a half minutes are part of four windows of a minute, each with 200 calls at 10 a second.
+      // At 10 a second, the 200 calls of a minute take 20 s. This happens four times within three and a half minutes.
       expect(calls.length).toBe(800)
       return
     }

@@ -142,7 +142,7 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
     expect(store.requests).toEqual([4, 1])
   })
 
-  it('are not handed over with a request if the last one has failed', async () => {
+  it('are not handed over with a request if the request before it has failed', async () => {
     const working = storeOf(await fresh())
     const local = createLocalLimiter(1, Date.now)
     const failing = failingUntilMended(working, new GatewayError('ERR_STORE_UNREACHABLE', 'gone'))

@@ -60,7 +60,7 @@ it('opaque keys of unknown consumers are counted separately from each other', ()
   expect(openTrips.unitsOf(unknown, subject('b2'))).toBe(0)
 })
 
-it('reports, shadows and rules that the isolate does not count leave nothing open', () => {
+it('rules at cost 0, shadows and rules that the isolate does not count leave nothing open', () => {
   const closed = counted({ ...TEN, onStoreFailure: 'closed' } as LimitRuleInput, 1)
   begin([counted(TEN, 0), { ...counted(TEN, 1), mode: 'shadow' }, closed])
   expect(units()).toBe(0)

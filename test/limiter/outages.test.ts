@@ -130,7 +130,7 @@ function steppedStore(working: Store, random: ReturnType<typeof randomFrom>) {
     store,
     isIdle: () => sent.length === 0,
     unanswered: () => unanswered,
-    /** Executes the oldest request that has not been executed, or ends any other. */
+    /** Executes the oldest request that has not been executed, or ends a random one that has. */
     async step() {
       const next = sent.find(({ isExecuted }) => !isExecuted)
       const executed = sent.filter(({ isExecuted }) => isExecuted)

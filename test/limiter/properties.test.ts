@@ -23,8 +23,8 @@ const STATE = consumerStateKey('acme')
 const counted = (rules: ReturnType<typeof rulesOf>, key = STATE): BoundRule[] =>
   rules.map(rule => bound(rule, key))
 
-describeOnRedisEngine('a refused request', fresh => {
-  it(`changes no byte in Redis, whatever the traffic (SEED=${SEED})`, async () => {
+describeOnRedisEngine('a request that spends nothing', fresh => {
+  it(`changes no byte in Redis if it is refused, whatever the traffic (SEED=${SEED})`, async () => {
     const redis = await fresh()
     let refusals = 0
     await forEvery(traffic(30), runsFor(redis, 30), async scenario => {

@@ -156,7 +156,7 @@ describeOnEngines('a refund', fresh => {
   )
 
   it.each(ALGORITHMS)(
-    `by a reset of %s makes the whole budget available, and leaves no trace of the past (SEED=${SEED})`,
+    `of all units, by a reset of %s, makes the whole budget available, and leaves no trace of the past (SEED=${SEED})`,
     async algorithm => {
       const engine = await fresh()
       const scenario = fc.record({ numbers: numbersOf(algorithm), now: starts })
@@ -188,7 +188,7 @@ describeOnEngines('a refund', fresh => {
     },
   )
 
-  it('of a day gives nothing back to the next day, even if the clock of the gateway is already past midnight', async () => {
+  it('under a rule per day gives nothing back to the next day, even if the clock of the gateway is already past midnight', async () => {
     const engine = await fresh()
     const caller = new Caller(engine, ruleOf({ algorithm: 'fixed-window', limit: 5, period: 'day' }))
     const midnight = Date.UTC(2026, 10, 21) * 1e3

@@ -47,7 +47,7 @@ describe('the memory of refusals', () => {
     expect(known.slice(-4000).every(Boolean)).toBe(true)
   })
 
-  it('ends a refusal its retry time after the start of the trip, and counts down its retry and reset times from the end of the trip', () => {
+  it('ends a refusal when its retry time has passed since the start of the trip, and counts its times down from its end', () => {
     const { world, keep, find } = memory(60_000)
     const askedAt = world.time
     world.time += 40

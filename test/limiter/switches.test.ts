@@ -93,7 +93,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(await left('two')).toBe(2)
   })
 
-  it('marks a call that was bound under a kill switch, even if the switch is turned off meanwhile', async () => {
+  it('reports a call that was bound under a kill switch as degraded, even if the switch is turned off meanwhile', async () => {
     await put({ kill: by, rules: new Map() })
     await limiter.peek('alone')
     await put({ rules: new Map() })

@@ -275,7 +275,7 @@ const part = fc.nat(1000).map(thousandths => thousandths / 1000)
 /** A whole number from 1 to `most`. */
 const partOf = (most: number, part: number) => Math.max(1, Math.round(part * most))
 
-/** How far the clock is set back: in µs, or in parts of `spanOf` the rule. */
+/** How far the clock is set back: in µs, or as a multiple of `spanOf(rule)`. */
 const setBack = fc.oneof(
   fc.record({ µs: fc.constantFrom(1, 1000, YEAR) }),
   fc.record({ spans: part }),

@@ -253,7 +253,7 @@ describe('npx sluicegate check --json', () => {
     ])
   })
 
-  it('is a document too if there is no project', () => {
+  it('prints a document even if there is no project', () => {
     const message = 'There is no sluice.config.ts in /srv.'
     expect(invalidDocument(new NoProjectError('/srv', message))).toEqual({
       valid: false,

@@ -795,7 +795,7 @@ describe('npx sluicegate start', () => {
     )
     const long = 'a secret of the tests, of 32 bytes and some more'
     const file = join(project, '.dev.vars')
-    // The syntax of dotenv, and the variables of a store, which this command ignores because it has its own.
+    // The syntax of dotenv, and the variables of a store, which `start` ignores because it runs a store of its own.
     const others = `# a comment\nQUOTED="${long} # too" # a comment\n\nexport LONG = ${long.replaceAll(' ', '_')}\nFROM_SHELL='short'\n`
     writeFileSync(
       file,

@@ -67,7 +67,7 @@ describe('npx sluicegate explain', () => {
     const { code, stdout, stderr } = await explained(['--consumer', 'acme'], env)
     expect([code, stderr]).toEqual([0, expect.stringMatching(/cannot be reached\. The plan is assumed/)])
     expect(stdout).toContain('plan free (assumed')
-    // They are set, so this is not the advice.
+    // The variables are set, so the output does not suggest setting them.
     expect(stdout).not.toContain('Set UPSTASH_REDIS_REST_URL')
   })
 })

@@ -104,7 +104,7 @@ describe('a usage error', () => {
     expect([code, stderr.trimEnd().split('\n')]).toEqual([2, [message, 'Add --help to see the usage.']])
   })
 
-  it('is not made of a topic of help that exists', async () => {
+  it('does not occur if help is requested for a command that exists', async () => {
     for (const args of [['help', 'check'], ['keys', 'help', 'create'], ['help']])
       expect([args, (await runInProcess(args)).code]).toEqual([args, 0])
   })

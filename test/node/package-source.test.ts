@@ -22,12 +22,12 @@ function install(
   return { app, folder }
 }
 
-it('installed from a registry: by name', () => {
+it('a package from a registry: npm install finds it by its name in package.json', () => {
   const { app, folder } = install('https://registry.npmjs.org/sluicegate/-/sluicegate-1.2.3.tgz')
   expect(firstCommands(join(app, 'api'), packageSource(folder))).toEqual(['npm install', 'npm start'])
 })
 
-it('installed from a file: from that file', () => {
+it('a package from a file: the commands install that file', () => {
   const { app, folder } = install('file:../packed/sluicegate-1.2.3.tgz')
   expect(firstCommands(join(app, 'api'), packageSource(folder))).toEqual([
     'npm install ../../packed/sluicegate-1.2.3.tgz',
@@ -35,7 +35,7 @@ it('installed from a file: from that file', () => {
   ])
 })
 
-it('in a clone: from the file that npm pack makes, which is made first if it does not exist', () => {
+it('in a clone: the commands install the file of npm pack, and make it first if it does not exist', () => {
   const { app, folder } = install(undefined, ['src'])
   const commands = (project = join(app, 'api')) => firstCommands(project, packageSource(folder))
   const rest = ['npm install ../node_modules/sluicegate-1.2.3.tgz', 'npm install', 'npm start']
@@ -47,7 +47,7 @@ it('in a clone: from the file that npm pack makes, which is made first if it doe
   expect(commands()[0]).toBe('npm install ../sluicegate-1.2.3.tgz')
 })
 
-it('installed in an unknown way: names both', () => {
+it('a package that was installed in an unknown way: the commands cover a registry and a file', () => {
   const { app, folder } = install(undefined)
   expect(firstCommands(join(app, 'api'), packageSource(folder))).toEqual([
     'npm install <file>.tgz    # only if you installed sluicegate from a file',

@@ -1,4 +1,4 @@
-/** The bridge in front of a Redis Cluster: its callers see one Redis, whatever the nodes do. */
+/** The bridge in front of a Redis Cluster: its clients see one Redis, whatever the nodes do. */
 import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
@@ -64,7 +64,10 @@ describeOnCluster('the bridge', start => {
 
   it.each([
     ['with default options (auto-pipelining, base64)', {}],
-    ['lean', { enableAutoPipelining: false, responseEncoding: false, automaticDeserialization: false }],
+    [
+      'without auto-pipelining, base64 and deserialization',
+      { enableAutoPipelining: false, responseEncoding: false, automaticDeserialization: false },
+    ],
   ])('serves keys of every slot to @upstash/redis %s', async (_, options) => {
     const upstash = client(options)
     const names = Array.from({ length: 60 }, (_, i) => `key:${i}`)
@@ -316,7 +319,7 @@ describeOnCluster('the bridge', start => {
       expect(await client().dbsize()).toBe(0)
     })
 
-    it('do not affect transactions in one slot', async () => {
+    it('are accepted in several transactions, one for each slot', async () => {
       for (const tag of [A, B, C]) {
         const answers = await client()
           .multi()
@@ -388,7 +391,7 @@ describeOnCluster('the bridge', start => {
     }
   })
 
-  it('follows a slot that moves to a new node, without errors for its callers', async () => {
+  it('follows a slot that moves to a new node, without errors for its clients', async () => {
     const slot = slotOf(A)
     const [source] = await nodesOf(A)
     const target = await cluster.join()

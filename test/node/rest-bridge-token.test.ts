@@ -1,4 +1,4 @@
-/** The bridge compares its token in constant time. It compares no other secret: Sluice looks up keys by digest. */
+/** The bridge compares its REST token in constant time. This is the only secret that it compares. */
 
 import { timingSafeEqual } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest'

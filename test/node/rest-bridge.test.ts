@@ -47,7 +47,10 @@ describeOnRedis('the bridge', start => {
       ['with default options (auto-pipelining, base64)', {}],
       ['without auto-pipelining', { enableAutoPipelining: false }],
       ['without base64', { responseEncoding: false }],
-      ['lean', { enableAutoPipelining: false, responseEncoding: false, automaticDeserialization: false }],
+      [
+        'without auto-pipelining, base64 and deserialization',
+        { enableAutoPipelining: false, responseEncoding: false, automaticDeserialization: false },
+      ],
     ] as const)('%s', async (_, options) => {
       const upstash = client(options)
       expect(await upstash.set('text', BYTES)).toBe('OK')
@@ -81,7 +84,7 @@ describeOnRedis('the bridge', start => {
       const sha = createHash('sha1').update(source).digest('hex')
       await expect(upstash.evalsha(sha, ['k'], ['a'])).rejects.toThrow('NOSCRIPT')
       expect(await upstash.eval(source, ['k'], ['a'])).toEqual(['k', 'a', 3])
-      // The SHA-1 is that of the caller's text, although the bridge sends another text to Redis.
+      // The SHA-1 is that of the text that the client sent, although the bridge sends another text to Redis.
       expect(await upstash.evalsha(sha, ['k'], ['b'])).toEqual(['k', 'b', 3])
       const loaded = `${source} -- loaded`
       expect(await upstash.scriptLoad(loaded)).toBe(createHash('sha1').update(loaded).digest('hex'))

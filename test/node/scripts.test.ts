@@ -14,7 +14,7 @@ describe("the bridge's script aliases", () => {
     expect(aliases.translate(['EVAL', 'return 1', '0'])).toEqual(['EVAL', 'return 1', '0'])
   })
 
-  it('find a script by the SHA-1 of the text that the caller sent', () => {
+  it('find a script by the SHA-1 of the text that the client sent', () => {
     const aliases = new ScriptAliases()
     aliases.translate(['EVAL', locking(1), '0'])
     expect(aliases.translate(['EVALSHA', sha1(locking(1)).toUpperCase(), '0'])[1]).toBe(sha1('\nreturn 1'))

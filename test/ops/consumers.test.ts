@@ -69,7 +69,7 @@ describeOnRedis('consumers', start => {
     expect(await showConsumer(admin.store, 'acme')).toMatchObject({ ...record, reason: 'abuse' })
   })
 
-  it('have the operator and the end of the latest change of a block', async () => {
+  it('have the operator of the latest change of a block, and the time when the block ends', async () => {
     const [soon, later] = [new Date(Date.now() + 3600e3), new Date(Date.now() + 7200e3)]
     const { record } = await blockConsumer(admin.store, 'acme', { by: 'ops', until: soon, reason: 'abuse' })
     expect(record).toMatchObject({ blockedBy: 'ops', blockedUntil: soon.getTime() * 1000, reason: 'abuse' })
@@ -85,7 +85,7 @@ describeOnRedis('consumers', start => {
     expect((await unblockConsumer(admin.store, 'acme')).record).toEqual({ overrides: [] })
   })
 
-  it('are no longer blocked when a block has ended, and can be blocked anew', async () => {
+  it('are no longer blocked when a block has ended, and can be blocked again', async () => {
     const old = { blockedAt: new Date(0), blockedUntil: 1000, blockedBy: 'ops', reason: 'abuse' }
     await send('SET', 'sluice:{c:acme}:consumer', formatConsumer({ ...old, overrides: [] }))
     await send('SADD', 'sluice:{consumers}', 'acme')

@@ -25,19 +25,19 @@ const log = (name: string, limit: number): RuleInput => ({
   ...{ name, by: 'consumer', algorithm: 'sliding-log', limit, period: '30d' },
 })
 
-/** Far from its limit, so that no ending is reported immediately. */
+/** The limit is so high that the end of a request is not reported to the store immediately. */
 const inFlight: RuleInput = { name: 'in-flight', by: 'consumer', algorithm: 'concurrency', limit: 1000 }
 
 const CONFIGS: Record<string, RuleInput[]> = {
   'the six limits of the example': six,
   'one limit': six.slice(0, 1),
   'three identities': [...six, { name: 'path', by: ['consumer', 'method'], ...window }],
-  'rules that report, or are for other plans': [
+  'rules of cost 0, for other plans, or for guesses': [
     { ...six[0]!, cost: 0 },
     { ...six[3]!, match: { plans: ['pro'] } },
     { name: 'guesses', by: 'address', on: 'auth-failure', ...window },
   ],
-  'the same, and requests in flight': [
+  'the six limits, and requests in flight': [
     ...six,
     { name: 'in-flight', by: 'consumer', algorithm: 'concurrency', limit: 64 },
   ],
@@ -100,7 +100,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
       else await revokeKey(gateway.admin, await findKey(gateway.admin, key))
       const { cost, refusal } = await explain(config, { method: 'GET', path: '/', address, key }, lookUp)
       expect([refusal?.status, cost.admitted, cost.ended]).toEqual([status, undefined, undefined])
-      // With an app of its own, which has no refusal to repeat.
+      // Uses another app, which remembers nothing about this key.
       const other = await gateway.informed({ rules })
       const refused = await counted(() => other('/', { key, address }))
       expect(refused.status).toBe(status)

@@ -118,9 +118,9 @@ describe('the class of a request', () => {
   }
   it.each<[string, string, Partial<ExplainInput>, { name: string; shedBy: string | null }]>([
     ['has a rule that sheds it', '/', {}, { name: 'rest', shedBy: 'worker-utilization-rest' }],
-    ['has none if it is the first', '/', { method: 'POST' }, { name: 'critical', shedBy: null }],
-    ['has none on a route without limits', '/free/x', {}, { name: 'rest', shedBy: null }],
-    ['has none for an allowed consumer', '/', { consumer: 'boss' }, { name: 'rest', shedBy: null }],
+    ['is never shed if it is the first', '/', { method: 'POST' }, { name: 'critical', shedBy: null }],
+    ['is not shed on a route without limits', '/free/x', {}, { name: 'rest', shedBy: null }],
+    ['is not shed for an allowed consumer', '/', { consumer: 'boss' }, { name: 'rest', shedBy: null }],
   ])('%s', async (_, path, more, expected) => {
     const request = { method: 'GET', path, consumer: 'acme', ...more }
     const explanation = await explain(config({ ...INPUT, shedding }), request)
@@ -260,7 +260,7 @@ describe('a request with a credential', () => {
 })
 
 describe('a request without a credential', () => {
-  it('is accepted where anonymous callers are, under the rules that can count it', async () => {
+  it('is accepted on routes that accept anonymous callers, and counted by the rules that can count it', async () => {
     const explanation = await explainRequest('/open', { address: '2001:db8::1' })
     expect(explanation.caller).toEqual({ method: 'anonymous', address: '2001:db8:0:0::/64' })
     expect(reasons(explanation)).toMatchObject({

@@ -196,7 +196,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on 
     ['zendesk', {}, undefined, 'usage', /counts by account: account is missing/],
     ['zendesk', { account: '1', user: '2' }, undefined, 'usage', /user is not a part of its identity/],
     ['zendesk', { account: '1' }, 'week', 'not-found', /has no rule 'week'\. Rules: second, day/],
-  ])('by name that do not exist are reported: %s %j %s', async (name, identity, rule, kind, message) => {
+  ])('by name with a mistake are reported: %s %j %s', async (name, identity, rule, kind, message) => {
     const error = { kind, message: expect.stringMatching(message) }
     await expect(resetLimit(gateway.admin, config, name, identity, rule)).rejects.toMatchObject(error)
     if (rule) return

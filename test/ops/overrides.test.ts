@@ -30,7 +30,7 @@ const ALL = config(
 )
 
 describe('an override', () => {
-  // The rule, the requested numbers, and the numbers of the override: rate, period, own, limit, burst.
+  // The rule, the requested numbers, and the numbers of the override: rate, period, burst or step, limit, burst.
   it.each([
     ['gcra', { limit: 50 }, [1, 20_000, 20, 50, 20]],
     ['gcra', { burst: 7 }, [1, 100_000, 7, 10, 7]],

@@ -102,7 +102,7 @@ describe('the counters', () => {
 })
 
 describe('npx sluicegate stats', () => {
-  it('shows the decisions of each rule, and those that a shadow would have made', async () => {
+  it('shows the verdicts of each rule, and what a shadow rule would have allowed and denied', async () => {
     await count({ ...COUNTS, lost: 5 })
     const lines = (await show()).split('\n')
     expect(lines[0]).toMatch(/^Since \d{4}-\d\d-\d\d \d\d:00 UTC:$/)

@@ -51,7 +51,7 @@ export const versionOf = (manifest = 'package.json'): string =>
   JSON.parse(readFileSync(join(ROOT, manifest), 'utf8')).version
 
 export interface Installed {
-  /** With node_modules. */
+  /** The folder that contains node_modules. */
   folder: string
   tarball: string
   /** A program of a package that is installed there. */

@@ -73,7 +73,7 @@ async function started(
     try {
       process.kill(-child.pid!, 'SIGTERM')
     } catch {
-      // It has ended.
+      // The process has already ended.
     }
     await exited
   }
@@ -209,7 +209,7 @@ describe('the installed command', () => {
     // Installs both in one folder, so that create-sluicegate gets the version that it depends on from the tarball of the package.
     await npm(folder, 'install', installed.tarball, join(folder, name))
     const { stdout } = await run(folder, 'npm', ['create', 'sluicegate', 'other-api'])
-    // Installed from a file, so the new project installs it from there too.
+    // The package was installed from a file, so the new project installs it from that file too.
     expect(stepsIn(stdout)).toEqual([
       ...['cd other-api', `npm install ${relative(join(folder, 'other-api'), installed.tarball)}`],
       ...['npm install', 'npm start'],

@@ -62,7 +62,7 @@ describeOnRedisEngine(`requests of ${title}`, (fresh, kind) => {
   }, 60_000)
 })
 
-/** A brute-force count with exact fractions had the same result. It changes only if an algorithm changes. */
+/** A brute-force count with exact fractions had the same result. These numbers change only if an algorithm changes. */
 const REAL_SUMMARY = { admitted: 8246, refused: 1754, second: 302, minute: 1173, hour: 331, addresses: 1753 }
 
 describe(`600 requests of ${title}, through the running gateway`, () => {

@@ -67,7 +67,7 @@ describe('the call of a decision', () => {
     expect(encodeDecide(evaluation).keys).toEqual(['C', `C:log:${short!.tag}`, `C:log:${long!.tag}`])
   })
 
-  it('counts rules of plans only if the plan is known', () => {
+  it('counts a rule for a plan only if the caller is known to have this plan', () => {
     const rule = { name: 'a', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' } as const
     const plans = ['pro', 'pro-max']
     const { rules: ofPlans } = configOf({ plans, rules: [{ ...rule, match: { plans: ['pro-max'] } }] })

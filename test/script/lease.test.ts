@@ -95,7 +95,7 @@ describeOnEngines('a lease', fresh => {
     expect([outcome!.granted, leftIn(outcome!)]).toEqual([20, [1600 - 60, 16_000 - 1000]])
   })
 
-  it('is not limited by a rule that only reports, and spends nothing under it', async () => {
+  it('is not limited by a rule at cost 0, and spends nothing under it', async () => {
     const rules = rulesOf({ ...HOUR, limit: 2 }, DAY)
     const [outcome] = await answers(await fresh(), rules, { wantedRequests: 5000, costs: { hour: 0 } })
     expect([outcome!.granted, leftIn(outcome!)]).toEqual([1000, [2, 15_000]])

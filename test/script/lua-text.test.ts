@@ -222,7 +222,7 @@ describe('an expanded call', () => {
     ['x = floor_div( a ,\nb ) + ceil_to_ms(c)', 'x = ((a - (a) % (b)) / (b)) + (c + -(c) % 1000)'],
     ['unfloor_div(a, b)', 'unfloor_div(a, b)'],
     ['floor_div', 'floor_div'],
-  ])('%j', (text, expected) => {
+  ])('%j becomes %j', (text, expected) => {
     expect(expandMacros(text)).toBe(expected)
   })
 

@@ -1,6 +1,6 @@
 /**
- * The model also predicts the script if many isolates hold units of one identity: the summary is used and renewed, records are written
- * in place, and units are granted in advance.
+ * The model also predicts the script if many isolates hold units of one identity: a summary in front of their records is used and
+ * renewed, records are written in place, and units are granted in advance.
  */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
@@ -54,7 +54,9 @@ const nameOf = (number: number) => `isolat${String(number).padStart(2, '0')}`
 describeOnRedisEngine('many isolates', (fresh, kind) => {
   const runs = kind === 'embedded' ? RUNS / 4 : RUNS
 
-  it('the model predicts decisions, messages and grants in advance', { timeout: 120_000 }, async () => {
+  it('the model predicts decisions, messages, and grants of units in advance', {
+    timeout: 120_000,
+  }, async () => {
     const redis = await fresh()
     let [most, granted] = [0, 0]
     await forEvery(scenario, runs, async ({ limit, before, steps }) => {

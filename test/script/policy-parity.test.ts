@@ -57,7 +57,7 @@ import { after, pausesToAndFro } from '../support/waits.ts'
 /** `npm run test:soak` makes many more. */
 const REQUESTS = Number(process.env.PARITY_REQUESTS ?? 2000)
 const MAX_STEPS = REQUESTS > 10_000 ? 150 : 60
-/** The average number of steps in a run that are verbs. Lists have half the maximum length on average, and some are kept short. */
+/** The average number of steps in a run that call a script. Lists have half the maximum length on average, and some are kept short. */
 const MEAN_VERBS = 0.33 * MAX_STEPS
 /** The embedded Redis takes a few milliseconds for each decision, and more on a busy machine. */
 const TIMED = { timeout: 60_000 + 20 * REQUESTS }

@@ -178,7 +178,7 @@ describeOnRedisEngine('two configs in use at the same time', fresh => {
     return remaining
   }
 
-  it('share the counts of rules that are the same in both, and no others', async () => {
+  it('share the counts of rules that have the same tag in both, and no others', async () => {
     const hour = { by: 'consumer', period: '1h' } as const
     const before = configOf({
       rules: [
@@ -281,7 +281,7 @@ describeOnRedisEngine('the largest policies that a config may have', (fresh, kin
     for (const { plain } of [policy.decide, policy.refund]) {
       expect(String(await redis.send(['SCRIPT', 'LOAD', plain.source]))).toBe(plain.sha1)
     }
-    // The numbers of the last plan come after the longest jumps.
+    // In the compiled script, the numbers of the last plan come after the longest jumps.
     const plan = config.plans.at(-1)!
     const rules = config.rules
       .filter(({ match }) => match.plans?.includes(plan) ?? true)

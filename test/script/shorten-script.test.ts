@@ -166,7 +166,7 @@ describeOnRedis('a shortened script', start => {
   const run = async (text: string) => String(await redis.connection.send(['EVAL', text, '1', 'k', '7', '8']))
 
   it.each([
-    ['shadows, closures and recursion', SHADOWING],
+    ['names that hide others, closures and recursion', SHADOWING],
     ['strings and comments', STRINGS],
     ['fields, methods and keys', FIELDS],
   ])('returns the same: %s', async (_, text) => {

@@ -209,7 +209,7 @@ describeOnRedisEngine('a push', fresh => {
     expect([closed?.sums, state?.text]).toEqual([[5, 6], 's'])
   })
 
-  it('updates the mean five times a second if there are many reporters', async () => {
+  it('updates the mean at most five times a second if there are many reporters', async () => {
     const redis = await fresh()
     const entries = Array.from({ length: 21 }, (_, i) => [`m-${i}`, `0 ${NOON}`]).flat()
     await redis.send(['HSET', reportersKey('origin'), ...entries])

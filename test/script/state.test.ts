@@ -15,7 +15,7 @@ const counted = (rules: readonly Rule[]): BoundRule[] => rules.map(rule => bound
 const gcra = (name: string, limit = 2, period: '1s' | '1h' = '1s') =>
   rulesOf({ name, by: 'consumer', algorithm: 'gcra', limit, period })[0]!
 
-/** A record as in src/script/prelude.lua: 3 bytes tag, 42 bits idle_at in ms before the end of 2109, 46 bits n. */
+/** Reads records as in src/script/prelude.lua: 3 bytes tag, 42 bits idle_at (ms, counted back from May 15, 2109), 46 bits n. */
 async function recordsOf(redis: RedisEngine): Promise<Record<string, [number, number]>> {
   const state = ((await redis.send(['GET', STATE])) as Buffer | null) ?? Buffer.alloc(0)
   const records: Record<string, [number, number]> = {}
@@ -77,7 +77,7 @@ describeOnRedisEngine('the state in Redis', fresh => {
     ['with another record', record('zzz', NOON + 1e6, 0)],
   ] as const
 
-  /** The longest rule is in the first chunk of records that one call writes, in the second, and in the third. */
+  /** The record of the rule with the longest period is in the first, the second or the third chunk that one call writes. */
   it.each(
     WAYS.flatMap(([way, before]) => [
       ...[0, 1].map(at => ({ way, before, at, count: 2 })),
@@ -120,7 +120,7 @@ describeOnRedisEngine('the state in Redis', fresh => {
     await decide(redis, [rule])
     const written = (await redis.send(['GET', STATE])) as Buffer
     expect(written.toString('latin1', 0, 3)).toBe(rule.tag)
-    // The record of the rule will have these numbers.
+    // The record of the rule will have these bytes inside, because it will have the same numbers.
     const tag = written.toString('latin1', 5, 8)
     await put(redis, record(tag, NOON + 60e6, 7))
     await decide(redis, [rule])

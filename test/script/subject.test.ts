@@ -44,7 +44,7 @@ describeOnEngines('the plan', fresh => {
     expect(await planOf(undefined, { overrides: [] })).toEqual(['free', '10: 9'])
   })
 
-  it('is the default plan if the config does not have it', async () => {
+  it('is the default plan if the config does not have the stored plan', async () => {
     expect(await planOf('gone', { plan: 'pro', overrides: [] })).toEqual(['free', '10: 9'])
     expect(await planOf(undefined, { plan: 'gone', overrides: [] })).toEqual(['free', '10: 9'])
   })

@@ -11,7 +11,7 @@ import { ADAPTIVE_SETTINGS } from '../support/shedding-settings.ts'
 const METHODS = { gradient, aimd }
 const { min, max, initial } = ADAPTIVE_SETTINGS
 
-/** A window of an origin that is busy with `workers` requests at a time, while callers want `wanted` in flight. */
+/** The measurements of one window. The origin serves up to `workers` requests at a time, and callers want `wanted` in flight. */
 function windowOf(
   { limit }: AdaptiveLimitState,
   { workers = 100, serviceMs = 100, wanted = 1000, failures = 0 },
@@ -77,7 +77,7 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
     const full = run(60, {})
     const half = run(60, { workers: 50 }, full)
     expect(half.limit).toBeLessThan(0.7 * full.limit)
-    // As many as all workers can serve, so that none is idle when they come back.
+    // The limit stays near what all workers can serve, so that none is idle when the lost half comes back.
     expect(half.limit).toBeGreaterThan(95)
     expect(run(60, {}, half).limit).toBeGreaterThan(1.3 * half.limit)
   })
@@ -96,7 +96,7 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
 
   it('lowers a baseline that is too high', () => {
     const before = run(60, { serviceMs: 1000 })
-    // Not 100 at once: the number in flight grows at the same time, which keeps the latency up.
+    // The baseline does not fall to 100 at once: the number in flight grows at the same time, which keeps the latency up.
     expect(run(60, {}, before).baselineMs).toBeLessThan(450)
     // During the overload, each comparison in which the latency moves with the number in flight lowers the baseline a little.
     expect(run(3000, {}, before).baselineMs).toBeLessThan(300)
@@ -184,6 +184,6 @@ it('the gradient settles at the value of its formula', () => {
     state = adaptiveController(ADAPTIVE_SETTINGS).next(state, windowOf(state, {}))
     limits.push(state.limit)
   }
-  // 2 × 100 + √215 is 215. The limit can be higher for a while, because the baseline rises on trial.
+  // The formula 2 × 100 + √limit gives the limit itself at 215. The limit can be higher for a while: the baseline rises on trial.
   expect(Math.max(...limits)).toBeLessThan(1.5 * 215)
 })

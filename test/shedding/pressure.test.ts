@@ -153,7 +153,7 @@ describe('the refused share', () => {
     })
   })
 
-  it('jumps from 0 to 1 if both times are equal', () => {
+  it('jumps from 0 to 1 if the quiet time is also the time until full pressure', () => {
     const settings = { ...PRESSURE_SETTINGS, quietMs: 1000, fullMs: 1000 }
     expect([999, 1000].map(pressure => shedShares(pressure, 2, settings))).toEqual([
       [0, 0],

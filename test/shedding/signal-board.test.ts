@@ -98,7 +98,7 @@ describe('a report', () => {
     ])
   })
 
-  it('has what was added since the last report, in integers; bad and negative values add nothing', async () => {
+  it('has what was added since the last report, in integers; negative values, NaN and null add nothing', async () => {
     const board = boardOf()
     const { store, sent } = fakeStore(() => ['own', replyOf(-1, [0, 0])])
     board.add([1.6, 1])
@@ -183,7 +183,7 @@ describe('a report', () => {
     await expect(withSignals(store, [boardOf()]).run([OWN])).rejects.toBe(failure)
   })
 
-  it('is sent by a store that is a cluster if the one without reports is', async () => {
+  it('does not change whether its store is a cluster', async () => {
     const { store } = fakeStore(() => [])
     expect(withSignals(store, []).isCluster).toBeUndefined()
     expect(withSignals({ ...store, isCluster: true }, []).isCluster).toBe(true)

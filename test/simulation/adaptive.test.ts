@@ -46,7 +46,7 @@ describe.each(Object.entries(METHODS))('%s', (_name, method) => {
   const limit = limitBy(method)
   const started = startedBy(method)
 
-  it('answers within 10 % of the best fixed limit while capacity halves and comes back', () => {
+  it('answers 90 % of what the best fixed limit answers, or more, while capacity halves and comes back', () => {
     for (const seed of SEEDS) {
       const seconds = runHalvedCapacity(limit, seed)
       expect(total(seconds, answered)).toBeGreaterThan(0.9 * total(fixed.get(best)!, answered))
@@ -70,7 +70,7 @@ describe.each(Object.entries(METHODS))('%s', (_name, method) => {
     }
   })
 
-  it('with a tolerance of 1.1, has fewer requests waiting than the best fixed limit while half of the workers are gone', () => {
+  it('with a tolerance of 1.1, has fewer requests in flight than the best fixed limit while half of the workers are gone', () => {
     const half = (seconds: readonly Second[]) => between(seconds, HALF.from + 15, HALF.until)
     for (const seed of SEEDS) {
       const own = half(runHalvedCapacity(limitBy(method, { tolerance: 1.1 }), seed))
@@ -80,7 +80,7 @@ describe.each(Object.entries(METHODS))('%s', (_name, method) => {
     }
   })
 
-  it('envoy#46532: is not pinned to a floor, and refuses almost nothing while the load fits', () => {
+  it('envoy#46532: does not stay at a minimum, and refuses almost nothing while the load fits', () => {
     const seconds = between(runFittingLoad(limit), 60, 600)
     // The few refusals are chance: moments with more requests than the mean plus four standard deviations.
     expect(total(seconds, limited)).toBeLessThan(0.0005 * total(seconds, answered))

@@ -87,7 +87,7 @@ async function run<State>(
   return states
 }
 
-/** High, between the thresholds, low, without a signal, and high again: with every change of pressure. */
+/** The utilization is high, between the thresholds, low, missing, and high again, so the pressure changes in every way. */
 function utilizationAt(second: number, chance: Chance): number[] {
   const part = Math.floor(second / 25)
   const level = [0.95, 0.8, 0.5, 0, 0.95, 0.9][part]!

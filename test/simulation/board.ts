@@ -71,7 +71,7 @@ export class Fleet<State> {
       const tick = () => {
         const sums = this.#sums[i]!
         this.#sums[i] = new Array<number>(width).fill(0)
-        // An isolate without samples sends nothing, because zeros would count as a report.
+        // An isolate without samples adds nothing, because zeros would count as a report. It still reads the state.
         const hasSums = sums.some(sum => sum > 0)
         send(() => {
           if (hasSums) board.add(events.now, sums)

@@ -1,8 +1,8 @@
 /**
- * Gradient2 by its published formula and constants, for comparison. Once a second, the limit is multiplied by the ratio of long-term
- * to current latency (0.5 to 1), plus a queue of 4, smoothed by 0.2. It stays unchanged while less than half of it is in flight. The
- * long-term latency is an exponential mean over 600 samples. A sample is a request, or a window of a second if the limit is wrapped in
- * a WindowedLimit.
+ * Gradient2 by its published formula and constants, for comparison. Once a second, the limit moves by a fifth of the way to
+ * limit × ratio + 4. The ratio is long-term by current latency, from 0.5 to 1. The 4 are room for a queue. The limit stays unchanged
+ * while less than half of it is in flight. The long-term latency is an exponential mean over 600 samples. A sample is a request, or a
+ * window of a second if the limit is wrapped in a WindowedLimit.
  */
 
 import type { AdaptiveLimitState, AdaptiveSettings } from '../../src/shedding/adaptive.ts'

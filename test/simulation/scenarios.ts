@@ -115,7 +115,7 @@ export function runDeadSignal(hasCapacity = false, seed = SEED): Simulated {
   return simulate({ ...sheddingWith(hasCapacity), seed, seconds: 380, classes: callersAt(load), incidents })
 }
 
-/** Four machines with ten workers each, which together answer 200 requests per second. Callers send 280. */
+/** Four machines with ten workers each, which together answer 200 requests per second. */
 const fourMachines: OriginOptions = {
   machines: 4,
   workers: 10,
@@ -137,7 +137,7 @@ type Limit = NonNullable<SimulationOptions['limit']>
 export const limitBy = (method: AdaptiveMethod, settings: Partial<AdaptiveSettings> = {}): Limit =>
   adaptiveController({ ...ADAPTIVE_SETTINGS, ...settings }, method)
 
-/** The same with a start value as docs/load-shedding.md recommends: what the origin can certainly handle. */
+/** Like `limitBy`, with a start value as docs/load-shedding.md recommends: what the origin can certainly handle. */
 export const startedBy = (method: AdaptiveMethod): Limit => limitBy(method, { initial: WORKERS })
 
 /** Half of the workers are gone between `from` and `until` (s). */

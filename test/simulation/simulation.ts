@@ -66,7 +66,7 @@ export interface Second {
   limitedWithRoom: number
   /** Requests that the origin has answered in time. */
   answered: number
-  /** Their mean latency. */
+  /** The mean latency of the answered requests. */
   latencyMs: number
   failed: number
   shares: number[]

@@ -43,7 +43,7 @@ function turnsOf(seconds: readonly Second[]): number {
   return moves.filter((move, i) => i > 0 && move !== moves[i - 1]).length
 }
 
-describe('load to three times the usual within eight minutes, and back', () => {
+describe('a load that grows to three times the usual within eight minutes, and falls back', () => {
   const { seconds, turns } = runThreefold()
 
   it('never harms critical requests or writes, which are shed last', () => {
@@ -127,13 +127,13 @@ describe('three times the load within some minutes', () => {
   )
 
   it.each([1, 2, 3, 4, 5])(
-    'never harms them if the capacity of the fleet is limited as well and the rise takes %d minutes',
+    'never harms critical requests if the capacity of the fleet is limited as well and the rise takes %d minutes',
     minutes => {
       expectCriticalUnharmed(runFastRise(60 * minutes, true).seconds)
     },
   )
 
-  it('never harms them if the capacity of the fleet is limited and the load comes back as slowly', () => {
+  it('never harms critical requests if the capacity of the fleet is limited and the load falls as slowly as it rose', () => {
     const { seconds } = runThreefold(true)
     expectCriticalUnharmed(seconds)
     expect(allShed(between(seconds, RISE.back, 2000))).toBe(0)
@@ -164,7 +164,7 @@ describe('an overload that shedding does not end', () => {
 })
 
 describe.each([
-  ['alone', false],
+  ['with the shedder alone', false],
   ['with a capacity of the fleet', true],
 ])('one slow machine of ten, %s', (_, hasCapacity) => {
   it('causes no refusals', () => {

@@ -162,7 +162,7 @@ describe('a breaker', () => {
     expect(store.isOpen()).toBe(false)
   })
 
-  it('stays open if that request fails too', async () => {
+  it('stays open if a request that it lets through fails too', async () => {
     const { world, store, run } = isolate()
     world.failure = timeout
     await run()
@@ -208,7 +208,7 @@ describe('a breaker', () => {
     expect(store.isOpen()).toBe(true)
   })
 
-  it('only suspects an outage after a slow call, until two slow probes confirm it', async () => {
+  it('only suspects an outage after a slow call, until two probes without an answer confirm it', async () => {
     const { world, store, run } = isolate()
     world.failure = timeout
     await run()

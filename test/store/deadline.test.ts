@@ -44,7 +44,7 @@ function isolate() {
 }
 
 describe('the deadline of a call', () => {
-  it('expires on time in a responsive isolate, with a timeout of the store', () => {
+  it('expires on time in a responsive isolate, as a timeout of the store', () => {
     const { start, pass } = isolate()
     const deadline = start()
     pass(249)
@@ -113,7 +113,7 @@ describe('the lag meter', () => {
     expect(lag.total()).toBe(60)
   })
 
-  it('uses the latest time that any request has seen, and follows a clock that was set back', () => {
+  it('uses the latest time that any request has seen, and follows a clock that was set back far', () => {
     const world = { time: 1000 }
     const lag = createLagMeter(() => world.time)
     lag.now()

@@ -1,4 +1,4 @@
-/** The limit on calls in flight, and the queue of waiting calls, on a clock that is passed in. */
+/** The limit on calls to the store that are in flight (sent, without a reply), and the queue of waiting calls, on a test clock. */
 
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/errors.ts'
@@ -7,7 +7,7 @@ import { type GuardedStore, withBreaker } from '../../src/store/breaker.ts'
 import { withInFlightLimit } from '../../src/store/in-flight.ts'
 import type { ScriptCall } from '../../src/store/store.ts'
 
-/** A store whose answers, and timers whose runs, are controlled by the test. */
+/** A store and timers: the test decides when the store answers, and when the timers run. */
 function isolate({ maxRequests = 2, expiresAfterMs = 500, maxWaitMs = 500 } = {}) {
   const world = { time: 1e6, late: 0, probes: 0, sizes: [] as number[], pauses: [] as number[] }
   const answers: ((failure?: Error) => void)[] = []
@@ -74,7 +74,7 @@ describe('the limit on calls in flight', () => {
     expect(await Promise.all(all)).toEqual(['1', '2', '3'])
   })
 
-  it('informs a call that another one has sent when its reply arrives, and does not ask it again whether it is needed', async () => {
+  it('informs a call in the batch of another one when its reply arrives, and no longer checks whether it is needed', async () => {
     const { answerAll, run, look } = isolate()
     const events: string[] = []
     const all = [run(), run()]
@@ -113,7 +113,7 @@ describe('the limit on calls in flight', () => {
     expect(await Promise.all(all)).toEqual(all.map((_, i) => `${i + 1}`))
   })
 
-  it('has at most four such batches in flight, because their replies may make the rest unnecessary', async () => {
+  it('has at most four batches of waiting calls in flight, because their replies may make the rest unnecessary', async () => {
     const { world, answers, answerAll, run, look } = isolate({ maxRequests: 10 })
     let isKnown = false
     const all = Array.from({ length: 1000 }, () => run(() => isKnown))

@@ -20,7 +20,7 @@ type Environment = Record<string, string | undefined>
 export function environmentWith(extra: Environment): NodeJS.ProcessEnv {
   const { UPSTASH_REDIS_REST_URL: _, UPSTASH_REDIS_REST_TOKEN: __, ...others } = process.env
   const { REDIS_URL: ___, SLUICE_ENVIRONMENT: ____, SLUICE_BRIDGE_TOKEN: _____, ...another } = others
-  // No terminal reads what tests print, whatever the terminal of the test runner can show.
+  // Tests compare the output without colors, whatever the terminal of the test runner can show.
   const { FORCE_COLOR: ______, NO_COLOR: _______, ...rest } = another
   return { ...rest, NODE_NO_WARNINGS: '1', ...extra }
 }

@@ -1,4 +1,4 @@
-/** All edges as their users run them: on real sockets if the edge has any, each with its own store and environment. */
+/** All edges as their users run them: on real sockets if the edge has any, each in its own environment of the store. */
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer } from 'node:http'

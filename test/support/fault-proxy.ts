@@ -1,7 +1,7 @@
 /**
  * Injects faults into calls over real sockets. Each test selects the calls that fail, for example the n-th call or every call. The other
- * calls pass. HTTP calls go through the counting proxy. Calls in other protocols (that of Redis, the bytes of an origin) go through a TCP
- * proxy that does not interpret them.
+ * calls pass. HTTP calls go through the counting proxy. Calls to Redis and the connections of an origin go through a TCP proxy, which only
+ * finds where each call ends.
  */
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import type { CountingProxy, Fault } from './counting-proxy.ts'

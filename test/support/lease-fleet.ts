@@ -1,6 +1,6 @@
 /**
  * Simulates a fleet with leases on a virtual clock: isolates that decide by leases and remembered refusals, one store (the model of the
- * script), and an origin that counts. Requests arrive at random. Replies, isolates and the store can be lost.
+ * script), and an origin that counts. Requests arrive at random. Replies can be lost, isolates can die, and the store can fail.
  */
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
@@ -71,7 +71,7 @@ export interface LeaseFleetReport {
   remembered: number
   /** The longest time from the arrival of a request to its decision (ms). */
   slowestMs: number
-  /** Units that callers have requested. Of each caller and window of the first rule, at most the limit is counted. */
+  /** Units that callers have requested, but for each caller and window of the first rule at most its limit. */
   permitted: number
   /**
    * The time from the change to the arrival of the last request that was admitted or refused (ms); 0: there was none. `refusedAlone`: the

@@ -26,7 +26,7 @@ const calendars = fc.constantFrom(
   { period: 'month', timeZone: 'Pacific/Chatham' },
 )
 
-/** With up to seven times this many units per hour, a sliding window has steps of 10 µs; with nine or ten times, of 100 µs. */
+/** A sliding window with a limit of up to seven lots per hour has steps of 10 µs. One with nine or ten lots has steps of 100 µs. */
 const LOT = 800_000
 
 /** How many units a test spends as one, so that it can reach large limits. */

@@ -1,4 +1,4 @@
-/** For the tests that run in workerd: starts their services in a process outside, and provides the addresses of these to the tests. */
+/** Starts the services of the tests that run in workerd, in another process, and provides their addresses and keys to the tests. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'

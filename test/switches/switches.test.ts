@@ -60,7 +60,7 @@ describe('the text of the switches', () => {
     expect(parseSwitches(text)).toEqual({ rules: new Map([['minute', { at, by: 'ops', mode: 'off' }]]) })
   })
 
-  it('has a rule only under its own name', () => {
+  it('has no switch under the name of a property of every object, unless it was written', () => {
     const { rules } = parseSwitches('{"rules":{}}')
     for (const name of ['constructor', '__proto__', 'toString', 'hasOwnProperty']) {
       expect(rules.get(name)).toBeUndefined()

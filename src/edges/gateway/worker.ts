@@ -1,4 +1,4 @@
-/** The gateway as a Worker: reads the environment, builds the app once per isolate, serves `fetch`. */
+/** The gateway as a Worker: reads the variables, builds the app once per isolate, serves `fetch`. */
 import type { Hono } from 'hono/tiny'
 import type { Algorithms } from '../../algorithms/descriptor.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'

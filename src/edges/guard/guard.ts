@@ -158,7 +158,7 @@ export function createGuard(
   }
 }
 
-/** Reads it from the headers (RFC 9112, section 6.3), because servers on Node give every request a stream. */
+/** Whether the headers announce a body (RFC 9112, section 6.3). Servers on Node give every request a stream, even without a body. */
 function hasBody({ headers }: Request): boolean {
   return headers.has('transfer-encoding') || (headers.get('content-length') ?? '0') !== '0'
 }

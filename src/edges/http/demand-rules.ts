@@ -28,7 +28,7 @@ export function demandRules(
     const key = adapted && keyOf(rule)
     if (!key) continue
     const costed = multiplyCost(adapted, matched.settings.cost)
-    // A rule of the system counts all callers together, but its share is still one of callers.
+    // A system limit counts all callers together, but `enforce` can still name a share of the callers.
     const shareKey = rule.isSystemLimit && callerKey(caller)
     demanded.push({ rule: costed, key, cost: costed.cost, ...(shareKey && { shareKey }) })
   }
@@ -66,7 +66,7 @@ function adaptRule(
   return isForOthers ? withoutPlans(rule) : rule
 }
 
-/** Multiplies the cost of a rule, except for guesses and for places in the fleet, which always cost the same. */
+/** Multiplies the cost of a rule, except for guesses and for system limits, which always cost the same. */
 function multiplyCost(rule: GatewayRule, factor: number): GatewayRule {
   if (factor === 1 || rule.on === 'auth-failure' || rule.isSystemLimit) return rule
   return { ...rule, cost: rule.cost * factor }

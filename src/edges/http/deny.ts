@@ -60,7 +60,7 @@ function quotaExceeded({ violated: all, retryAfter, degraded }: Denied): Respons
   })
 }
 
-/** For units in flight the time is an upper bound, because a request can end at any time. */
+/** For units in flight the time is an upper bound, unless a long request renews its unit: a request can end at any time. */
 function retryWording(violated: Denied['violated']): string {
   const isInFlight = violated.every(({ rule }) => countsInFlight(rule))
   return isInFlight ? 'when one of your requests has ended, or in' : 'in'

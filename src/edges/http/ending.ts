@@ -1,6 +1,6 @@
 /**
- * Reports the end of a reply: its body has ended, the client has left, or the origin has broken off. The platform
- * pipes the body; it is never read here. `onEnd` is called at most once, and exactly once as long as the platform
+ * Reports the end of a reply: its body has ended, the client has left, or the origin has broken off. In workerd
+ * the platform pipes the body, and no code here reads it. `onEnd` is called at most once, and exactly once as long as the platform
  * keeps the context of the request. Workers may drop a context without running any more code: when the isolate is
  * evicted, or 30 s after the client has left. So everything that the end of a request releases must also expire by
  * itself.

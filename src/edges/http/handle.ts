@@ -191,7 +191,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     if (ruling.kind !== 'allowed') return { response: deny(ruling), isOwnReply: true }
     const isDelayed = ruling.delay > 0
     if (isDelayed) await delay(ruling.delay, request, sleep)
-    // Reading the signal takes time on Workers. If nothing awaits the end of requests, they end this code themselves.
+    // Reading the signal takes time on Workers. If nothing awaits the end of requests, the platform itself ends this code.
     if ((isDelayed || engine.awaitsEndings) && request.signal.aborted) return replyToGoneClient()
     const startedAt = clock.now()
     const context = {

@@ -257,8 +257,8 @@ function withPlan(caller: Caller, matched: Matched, plan: string | null | undefi
       matched,
     }
   }
-  // Without a credential, other callers have no plan, so rules of plans do not apply to them. They do apply to this
-  // caller.
+  // Other callers without a credential have no plan, so rules of plans do not apply to them. These rules do apply to
+  // this caller.
   const rules = matched.rules
     .filter(({ match: { plans } }) => plans === undefined || plans.includes(plan))
     .map(withoutPlans)

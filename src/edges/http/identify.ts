@@ -19,7 +19,7 @@ export interface Identifier {
   /**
    * Identifies the caller of a request. Refuses it if it is blocked, or has no accepted credential.
    *
-   * @param byHook names the consumer by code of the config
+   * @param byHook calls the hook `identify`, if the config has one
    */
   identify(
     request: Request,

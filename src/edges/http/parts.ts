@@ -35,8 +35,8 @@ export interface Parts extends OriginLoadParts {
   /** Unless statistics are off (`stats: { keep: false }`). */
   createStatsRecorder: typeof createStatsRecorder
   /**
-   * With rules that count requests in flight. With a fleet whose capacity does not adapt, isolates hold some units in
-   * advance.
+   * With rules that count requests in flight. With `shedding.fleetUsage` whose capacity does not adapt, isolates hold
+   * some units in advance.
    */
   createHoldingsKeeper: typeof createHoldingsKeeper
   syncScript: () => Script

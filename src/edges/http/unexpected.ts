@@ -1,4 +1,4 @@
-/** Handles exceptions that point to a bug in Sluice: the log says where. */
+/** Handles exceptions that point to a bug in Sluice or to a wrong variable: the log has the cause. */
 import { ConfigError } from '../../config/config-error.ts'
 import { traceOf } from '../../errors.ts'
 import { problem } from './problem.ts'
@@ -29,7 +29,7 @@ export function logException(error: unknown): void {
 /**
  * Logs why an edge cannot start, and creates the reply: it names the variables, without their values.
  *
- * @param error of the code that reads the environment
+ * @param error of the code that reads the variables
  */
 export function replyToMisconfiguration(error: unknown): Response {
   console.error((error as Error).message)

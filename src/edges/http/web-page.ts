@@ -1,5 +1,5 @@
 /**
- * Requests that a browser makes for a web page of another origin. A preflight carries no credential by design, so it
+ * Requests that a browser makes for a web page of another web origin. A preflight carries no credential by design, so it
  * is neither authenticated nor counted. If the config has `cors`, the gateway answers it; otherwise it goes to the
  * origin, whose CORS headers are kept. In both cases, a script that may read a reply may also read its limits.
  */

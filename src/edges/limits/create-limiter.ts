@@ -1,4 +1,4 @@
-/** Creates limits by name from a config and the environment. */
+/** Creates limits by name from a config and the variables of the deployment. */
 import { SYSTEM_CLOCK } from '../../clock.ts'
 import { checkedConfig } from '../../config/check/check.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
@@ -19,7 +19,7 @@ export interface CreateLimiterOptions extends StoreLimiterSettings {
 /**
  * Creates a limiter for the `limits` of a config. Create one for each process or isolate. Its store is that of
  * `UPSTASH_REDIS_REST_URL` and `UPSTASH_REDIS_REST_TOKEN`. Its keys are those of the config's `environment` (or of
- * `SLUICE_ENVIRONMENT`), which the command line also reads and resets. It follows the live switches.
+ * `SLUICE_ENVIRONMENT`). The command line reads and resets the same keys. The limiter follows the live switches.
  *
  *     const limiter = createLimiter(config)
  *     const { allowed, retryAfterMs } = await limiter.limit('zendesk', { account: '42' })

@@ -1,7 +1,7 @@
 /**
  * Limits by name, for work that does not pass through the gateway, such as calls to third parties and background
- * tasks. They use the same engine and the same trip: all rules of a limit are decided together, all or nothing, by
- * the store's clock.
+ * tasks. They use the same engine as the gateway: all rules of a limit are decided together in one trip, all or
+ * nothing, by the store's clock.
  */
 
 import { type Background, detached } from '../../background.ts'
@@ -179,7 +179,7 @@ export type LimiterConfig = Pick<Config, 'limits'> &
  * Creates a limiter.
  *
  * @param parts at least those that the limits use
- * @throws Error if its scripts were built for other limits than those of the config
+ * @throws Error if the scripts in `parts` were built for other limits than those of the config
  */
 export function createLimiterWithParts(
   config: LimiterConfig,
@@ -273,7 +273,7 @@ export function createLimiterWithParts(
     }
   }
 
-  /** The result of a refund or reset. Unlike a request, a change that was not made is not allowed. */
+  /** The result of a refund or reset. If the store has not made the change, `allowed` is false, whatever the failure policy. */
   function changeResult(
     name: string,
     identity: LimitIdentity,
@@ -442,7 +442,7 @@ function queueWait({ verdicts }: LimitDecision): number {
   return Math.max(0, ...queues.map(({ resetAfter }) => resetAfter))
 }
 
-/** Both ways to release a decision: by name, and at the end of a block. */
+/** Both ways to release a decision: a call of `release`, and the end of an `await using` block. */
 function releaseMethods(release: () => void): Pick<LimitDecision, 'release' | typeof Symbol.asyncDispose> {
   return {
     release,
@@ -464,7 +464,7 @@ function pauseAfter({ retryAfterMs, verdicts }: LimitDecision, attempt: number):
     : retryAfterMs
 }
 
-/** It doubles five times, to 1.6 s. */
+/** The first pause (ms). The pause doubles five times, to 1.6 s. */
 const FIRST_PAUSE_MS = 50
 
 /** Converts µs to whole ms, rounded up. -1 (never) stays -1. */

@@ -1,9 +1,9 @@
 /**
  * The receipt of a decision: plain data with everything that a refund needs. So any isolate can refund any decision.
  *
- * The caller sends the receipt back, so each field is checked. A receipt can name only the state that a call of `limit`
- * can name, and no more units than one such call can spend. Receipts are not signed, so a caller could write one itself.
- * Callers are Workers that the owner of the config has bound, and they can use every limit anyway.
+ * The calling Worker sends the receipt back, so each field is checked. A receipt can name only the state that a call of
+ * `limit` can name, and no more units than one such call can spend. Receipts are not signed, so this Worker could write
+ * one itself. But the owner of the config has bound it, and it can use every limit anyway.
  */
 
 import { SYSTEM_CLOCK } from '../../clock.ts'
@@ -129,7 +129,7 @@ function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null
 }
 
-/** The parts are checked against the rules of the limit. */
+/** Does not check the parts: `findIdentityMistake` compares them with the rules of the limit. */
 const isIdentity = (value: unknown): value is LimitIdentity => isRecord(value)
 
 function isWhole(value: unknown, least: number, most: number): value is number {

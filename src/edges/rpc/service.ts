@@ -89,7 +89,7 @@ export interface LimitsService {
   acquire(name: string, identity?: LimitIdentity, options?: AcquireOptions): Promise<AcquiredUnits>
 }
 
-/** A release is reported to the store within 250 ms. */
+/** How long the context stays alive after a release (ms). The release is reported to the store within 250 ms. */
 const REPORT_GRACE_MS = 500
 
 /**

@@ -63,7 +63,7 @@ export function parsePart(text: string, others: Record<string, string> = {}): Re
 /** `x-tenant: a`, given as often as needed. */
 export function parseHeader(text: string, others: [string, string][] = []): [string, string][] {
   const [, name, value] = /^([^:]+):\s*(.*)$/s.exec(text) ?? []
-  // Not as commander would say it, with the value: it may be a secret.
+  // The message of commander would show the value, which may be a secret.
   if (name === undefined || value === undefined) {
     throw new AdminError('usage', "--header is not valid. Use the form name: value, such as 'x-tenant: a'.")
   }

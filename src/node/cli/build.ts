@@ -1,4 +1,4 @@
-/** `npx sluicegate build`: checks the config, and writes what is made of it before anything runs. wrangler runs it before it bundles. */
+/** `npx sluicegate build`: checks the config, and compiles it to src/built/. wrangler runs this command before it bundles the Worker. */
 import { Command } from 'commander'
 import type { Config } from '../../config/compile.ts'
 import { mistakeText } from '../../config/config-error.ts'
@@ -21,7 +21,7 @@ export function buildCommand(load: FileLoader): Command {
       for (const warning of config.environmentReads.map(environmentWarning)) {
         console.error(`Warning: ${mistakeText(warning, shortPath(config.file))}`)
       }
-      // Of the file that was read: the Worker carries that one.
+      // The project of the file that was read, because the Worker contains that config.
       buildWorker(config, projectWith(config.file))
       console.log(`Built ${whatIsBuilt(config)}.`)
     })

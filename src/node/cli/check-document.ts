@@ -1,4 +1,4 @@
-/** What `npx sluicegate check --json` prints. docs/config.md has its fields; they are only ever added to. */
+/** What `npx sluicegate check --json` prints. docs/config.md describes its fields. New versions only add fields. */
 
 import { descriptionOf } from '../../algorithms/index.ts'
 import { unitsAtOnce } from '../../algorithms/plan-units.ts'
@@ -28,7 +28,7 @@ export interface ValidDocument extends CheckDocument {
   environment: string | null
   /** The first is the default. */
   plans: readonly string[]
-  /** Those that are off too, in the order of the file. */
+  /** All rules, including those that are off, in the order of the file. */
   rules: readonly GatewayRuleDocument[]
   /** By name. */
   limits: Readonly<Record<string, readonly RuleDocument[]>>
@@ -43,7 +43,7 @@ export interface RuleDocument {
   limit: number
   /** The limit follows the origin, from `min` to `max`. Absent: it is fixed. */
   adaptive?: Adaptive
-  /** Of durations; a period of the calendar has the next two fields, and `concurrency` the third. */
+  /** For a period that is a duration. A calendar period has the next two fields instead, and `concurrency` has `ttl_seconds`. */
   period_seconds?: number
   calendar_period?: string
   time_zone?: string

@@ -63,7 +63,7 @@ function describe(loaded: LoadedConfig, warnings: readonly Warning[], file: stri
   const rules = loaded.rules.filter(({ mode }) => mode !== 'off')
   const config = { ...loaded, rules }
   const { limits, origin } = config
-  // For such a config, the sections about callers do not apply.
+  // For a config with limits by name alone, the sections about callers do not apply.
   const isLimitsAlone = isOfLimitsAlone(loaded.input)
   const sections: Section[] = [
     [
@@ -145,7 +145,7 @@ function rowOf(rule: AnyRule, config: Config): string[] {
   const numbers = countsInFlight(rule) ? [`ttl ${formatDuration(rule.period)}`] : []
   const description = descriptionOf(rule)
   const atOnce = unitsAtOnce(description, quota.burst)
-  // A request may wait in a queue, so its length is always shown.
+  // A request may wait in a queue, so the length of the queue is always shown.
   if (atOnce && (description.longestDelay || atOnce.units !== limit)) {
     numbers.push(`${atOnce.parameter} ${atOnce.units}`)
   }
@@ -228,7 +228,7 @@ function countsAnonymous({ by, on, mode, match, isForOthers, isSystemLimit }: Ga
   )
 }
 
-/** In the order in which they are looked for where no route says otherwise; then the others that there are. */
+/** First the credentials of the default `accept`, in its order; then those that only routes accept; then all others of the config. */
 function credentialsOf({ credentials, environment, routes, rules }: Config): string[][] {
   const { accept, keyPrefix, opaqueKeys, jwt, webSocketKeys } = credentials
   const accepted = new Set<CredentialMethod>([...accept, ...routes.flatMap(route => route.accept)])

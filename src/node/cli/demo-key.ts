@@ -50,7 +50,7 @@ export function demoKey(rest: { url: string; token: string }): DemoKey {
     current = undefined
     try {
       await revokeKey(store, { consumer: CONSUMER, digest: sha256(key) })
-      // The consumer stays while others have started this too.
+      // The consumer stays if another `npm start` has a demo key in the same store.
       await removeFromIndexIfEmpty(store, CONSUMER)
     } catch {
       // The store may be gone by now; the key expires by itself.

@@ -4,8 +4,8 @@ import { fileURLToPath } from 'node:url'
 import type { Warning } from '../../config/check/warnings.ts'
 
 /**
- * Loads a module, and notes the variables that it and the files of its project read from `process.env`. Reads of installed packages
- * are their own affair.
+ * Loads a module, and notes the variables that it and the files of its project read from `process.env`. Reads by installed
+ * packages are ignored.
  */
 export async function noteEnvironmentReads<T>(
   load: () => Promise<T>,
@@ -37,7 +37,7 @@ export async function noteEnvironmentReads<T>(
 
 const THIS_FILE = fileURLToPath(import.meta.url)
 
-/** By the file that is nearest on the stack. */
+/** Whether a file of the project reads the variable. The nearest file on the stack decides. */
 function isReadByProject(): boolean {
   const stack = new Error().stack?.split('\n').slice(1) ?? []
   const nearest = stack.find(
@@ -46,7 +46,7 @@ function isReadByProject(): boolean {
   return nearest !== undefined && !/node_modules|\(?node:/.test(nearest)
 }
 
-/** What a user reads of one such variable. */
+/** The warning that users see about one such variable. */
 export function environmentWarning(name: string): Warning {
   const own = ELSEWHERE[name]
   const fix = own

@@ -1,4 +1,4 @@
-/** `npx sluicegate explain GET /reports/7`: what the gateway makes of a request, and what that costs. */
+/** `npx sluicegate explain GET /reports/7`: how the gateway would handle a request, and what that costs. */
 import { Command, Option } from 'commander'
 import type { Config } from '../../config/compile.ts'
 import { CF_PARTS, type CfPart } from '../../config/identity-parts.ts'

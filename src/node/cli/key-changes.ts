@@ -1,4 +1,4 @@
-/** `npx sluicegate keys label`, `plan`, `expire`, `revoke` and `rotate`: what becomes of a key. */
+/** `npx sluicegate keys label`, `plan`, `expire`, `revoke` and `rotate`: changes of an existing key. */
 import { Command } from 'commander'
 import { parseDuration } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'

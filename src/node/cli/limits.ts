@@ -270,7 +270,7 @@ function allowedCell(allowed: boolean, cost: number): Cell {
   return allowed ? `yes${costText}` : alertCell(`no${costText}`)
 }
 
-/** Under the name that the algorithm has for it. */
+/** The units that can be spent at once, under the name that the algorithm has for them (`burst` or `queue`). */
 function atOnceOf(rule: RuleStanding['rule']): Record<string, number> {
   const atOnce = unitsAtOnce(descriptionOf(rule), rule.quota.burst)
   return atOnce ? { [atOnce.parameter]: atOnce.units } : {}

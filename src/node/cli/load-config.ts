@@ -23,7 +23,7 @@ export interface LoadedFile extends LoadedConfig {
 /** How a command gets the config of the deployment. */
 export type ConfigLoader = () => Promise<LoadedConfig>
 
-/** The same with the file, which can be another one than that of the project. */
+/** Like `ConfigLoader`, but for any config file. Default: the file of the project. */
 export type FileLoader = (file?: string) => Promise<LoadedFile>
 
 /**

@@ -211,7 +211,7 @@ function atOnceDocument(override: Override, config: LoadedConfig): Record<string
   return atOnce ? { [atOnce.parameter]: atOnce.units } : {}
 }
 
-/** Of a rule that is gone only the numbers are left: windows and logs have the limit there. */
+/** If the config no longer has the rule, only the stored numbers are known. For windows and logs, their `burst` is the limit. */
 function atOnceOf(
   { rule: name, numbers }: Override,
   { input }: LoadedConfig,

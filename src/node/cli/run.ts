@@ -45,7 +45,7 @@ export async function run(args: readonly string[]): Promise<number> {
   }
 }
 
-/** With the command that is named, alone: loading all others took longer than most commands do. Else with all of them. */
+/** Has only the command that is named, because loading all of them takes longer than most commands do. Without a known name, has all. */
 export async function programFor(args: readonly string[]): Promise<Command> {
   const [name = ''] = args
   const named = Object.hasOwn(COMMANDS, name) ? [COMMANDS[name]!] : Object.values(COMMANDS)

@@ -56,7 +56,7 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
   const config = await configOf({}, async () => loaded)
   const { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token } = process.env
   const { REDIS_URL } = process.env
-  // A Redis that is named on the command line is meant, whatever the environment says.
+  // A Redis on the command line takes precedence over the variables of a store.
   const rest = url && token && !flags.redis ? restStore({ url, token }) : undefined
   if (!flags.redis && Boolean(url) !== Boolean(token)) {
     const [set, missing] = url
@@ -204,7 +204,7 @@ interface Demo {
 }
 
 function greet({ url, rest }: Stack, { key, plan, isLasting }: Demo): void {
-  // What the Worker is started with is there for this command only; no other one reads .dev.vars.
+  // The printed command names the environment, because commands other than `start` do not read .dev.vars.
   const { SLUICE_ENVIRONMENT } = process.env
   const environment = SLUICE_ENVIRONMENT ? ` --env ${SLUICE_ENVIRONMENT}` : ''
   const store = isLasting

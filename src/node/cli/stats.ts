@@ -69,7 +69,7 @@ async function stats(load: ConfigLoader, flags: Flags): Promise<void> {
   const now = new Date()
   const since = flags.prometheus ? startOfDay(now) : new Date(now.getTime() - flags.since)
   const all = await readStats(store, since, now)
-  // Those that are off too, which may have been on.
+  // Includes rules that are off, because they may have been on.
   const names = namesOfRules(config)
   const counted = flags.rule === undefined ? all : filterByRule(all, flags.rule, names)
   if (flags.prometheus) return void process.stdout.write(prometheusText(counted))

@@ -46,7 +46,7 @@ const RULE_STATES = [...SWITCH_MODES, 'reset'] as const
 
 export function switchCommand(load: ConfigLoader = loadConfig): Command {
   return (
-    // Without options of its own, which would take those of its commands.
+    // Has no options of its own, because they would capture the options of its subcommands.
     new Command('switch')
       .summary('change limits live, without a deployment')
       .description(

@@ -2,8 +2,8 @@
  * The slot of a key, as Redis Cluster computes it: CRC16 (the XMODEM variant) of the hash tag, or of the whole key
  * when it has none, modulo 16384.
  *
- * By hand, because the package cluster-key-slot is archived and wrong where the first braces are empty: it computes 4015
- * for `foo{}{bar}`, and Redis 8363. node-redis and ioredis left it for that (redis/node-redis#3431).
+ * Computed here, because the package cluster-key-slot is archived, and wrong if the first braces are empty: it computes 4015
+ * for `foo{}{bar}`, and Redis 8363. node-redis and ioredis replaced the package for this reason (redis/node-redis#3431).
  */
 
 export const SLOTS = 16384

@@ -1,6 +1,6 @@
 /**
- * Commands that the bridge does not pass on. All callers share one connection, so nothing may change its state or
- * make it wait, and nothing may take the server itself away.
+ * Commands that the bridge does not pass on. All callers share one connection, so no command may change its state
+ * or make it wait, and no command may stop or reconfigure the server.
  */
 
 const REFUSED = new Set([

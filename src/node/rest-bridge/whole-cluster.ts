@@ -1,7 +1,7 @@
 /** Commands about all data or all scripts. In a cluster they run on every master. */
 import type { Command, Reply } from './redis-server.ts'
 
-/** One reply out of those of all masters. */
+/** Merges the replies of all masters into one. */
 type Merge = (replies: Reply[]) => Reply
 
 const same: Merge = replies => replies[0]!

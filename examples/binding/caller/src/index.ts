@@ -5,7 +5,7 @@ import type { Limits } from '../../limits/src/index.ts'
 interface Env {
   /** Every limit, by name. */
   LIMITS: Service<typeof Limits>
-  /** One limit, instead of Cloudflare's rate limiting binding: a `RateLimit` for the types, too. */
+  /** One limit, as a replacement for Cloudflare's rate limiting binding. Its type fits where code expects `RateLimit`. */
   SIGNUPS: Service<typeof Limits>
 }
 

@@ -9,7 +9,7 @@ export interface Clock {
 /** Monotonic time in ms, from an arbitrary start. Without `clock.elapsed`, it can fall when the machine's time is set back. */
 export const elapsed = (clock: Clock) => (clock.elapsed ?? clock.now)()
 
-/** A fall of more than this means that the machine's clock was set back (ms). A smaller one may be the clock of another request. */
+/** A fall of more than this (ms) means that the machine's clock was set back. After a smaller one, a request's clock may stand still. */
 const SET_BACK_MS = 1000
 
 /**

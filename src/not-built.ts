@@ -1,6 +1,6 @@
 /** Replaces the parts that a built Worker leaves out because its config does not use them. */
 
-/** @param what there is not, as in `the part 'cors'` */
+/** @param what the name of the missing piece, as in `the part 'cors'` */
 export function notBuiltError(what: string): Error {
   return new Error(`src/built/ was built for another config: it lacks ${what}. Run npx sluicegate build.`)
 }

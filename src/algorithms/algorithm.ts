@@ -1,7 +1,7 @@
 /**
  * The interface of an algorithm. Each algorithm is written twice: as a Lua file that runs inside Redis, and as a TypeScript model.
- * The Lua is tested against the model. The model also counts in an isolate while the store is down, and in simulations.
- * Both consist of the same sections, with the same names in the same order. The tests in test/algorithms compare the two.
+ * The Lua is tested against the model. The models also count in simulations, and most of them in an isolate while the store is down.
+ * Lua file and model consist of the same sections, with the same names in the same order. The tests in test/algorithms compare the two.
  *
  *     read      the stored state → the variables that the other sections use
  *     check     whether a cost is admitted; if not, how long to wait

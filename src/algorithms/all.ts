@@ -1,4 +1,4 @@
-/** All algorithms. A Worker does not import this file: src/built/ imports only the algorithms that its config uses. */
+/** All algorithms. A built Worker does not import this file: src/built/ imports only the algorithms that its config uses. */
 import { windowEnds } from './calendar.ts'
 import type { Algorithms, Counting } from './descriptor.ts'
 import * as list from './list.ts'

@@ -20,8 +20,9 @@
 -- units in flight expires. After the second, no record is left. Until the first instant,
 -- the sum is taken from the summary, and only the record of this holder is read; until
 -- then, expired records without units stay. A refusal also reads the others, to find out
--- when enough units expire. If the key has more than MANY_BYTES, it does not, and
--- records are written in place. Each write is one command, which may be billed.
+-- when enough units expire. If the key has more than MANY_BYTES, a refusal does not
+-- read them, and records are written in place. Each write is one command, which may be
+-- billed.
 --
 -- holding: '<holder> <epoch> <started> <ended>', or ''. A fifth number is the current
 -- value of an adaptive limit.
@@ -35,7 +36,7 @@ local function read_holder(records, at)
   return holder, epoch, started, ended, (high * 4294967296 + low) * 1000
 end
 
--- The first byte of a holder's record behind the summary, or 0.
+-- The position of a holder's record after the summary; 0 if there is none.
 local function find_holder(records, holder)
   local at = string.find(records, holder, 25, true)
   while at and at % 24 ~= 1 do
@@ -44,7 +45,7 @@ local function find_holder(records, holder)
   return at or 0
 end
 
--- The units in flight and the two instants (µs) of the summary; nil if the record has no summary.
+-- The units in flight and the two instants (µs) of the summary; nil if no summary precedes the records.
 local function read_summary(records)
   local a, b, c, d, e, f, mark = unpack_integers('>I2I4I2I4I2I4c6', records)
   if mark == 'SUMMED' then
@@ -103,8 +104,7 @@ for at = is_summed and last_at > 0 and last_at or first_at, last_at, HOLDER_BYTE
     own_at = at
     in_flight = is_summed and in_flight - its_started + its_ended or in_flight
   end
-  -- A record that expires later than a record can was written by a clock that was far
-  -- ahead.
+  -- A record that expires impossibly late was written by a clock that was far ahead.
   if its_expiry <= now or its_expiry > now + 2 * period then
     has_expired = not is_summed
   elseif other == holder then
@@ -180,7 +180,8 @@ idle_at, n = expires_at > last_use and expires_at or last_use, 0
 own_bytes = nil
 if is_summed and own_at and #records > MANY_BYTES and floor_div(idle_at, 1000000) == floor_div(last_use, 1000000) then
   -- Writes the summary and the record in place, which is faster than writing all. One
-  -- command does both. It keeps the TTL, so a later second in `idle_at` writes all.
+  -- command does both. It does not extend the TTL of the key. So if `idle_at` has moved to a
+  -- later second, everything is written.
   local number, bits = '%.0f', own_at * 8
   redis.call(
     'BITFIELD', KEYS[own_key],

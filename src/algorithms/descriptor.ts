@@ -1,6 +1,6 @@
 /**
  * The properties of an algorithm that the rest of the project uses. Each algorithm has a file <name>.descriptor.ts with two exports:
- * `counting` for the Worker, and `description`, which is kept out of the Worker: texts, checks and the full model. Neither calls a
+ * `counting` for the Worker, and `description`, which a built Worker leaves out: texts, checks and the full model. Neither calls a
  * function at the top level, so a bundler can leave `description` out.
  *
  * To add an algorithm, see docs/architecture.md#an-algorithm.

@@ -3,9 +3,9 @@
 --
 -- Admits at most `limit` in each window of `period`. Within one period that spans
 -- a boundary, up to twice the limit can pass: this is a property of the algorithm.
--- The ends of calendar windows come with the request: four consecutive ends around
--- the gateway's time, from which the time of this server selects the window ('' for
--- a rule without a calendar).
+-- The ends of calendar windows come with the call of the script: four consecutive
+-- ends around the isolate's time, from which the time of this server selects the
+-- window. A rule without a calendar has no `ends`.
 --
 -- State: idle_at is the end of the window, n the units spent in it.
 --@ numbers limit, period
@@ -17,7 +17,7 @@ window_start = now - now % period
 window_end, count = window_start + period, 0
 local next_end = window_end + period
 --@ if ends
--- If the gateway's clock is days behind, all four ends are in the past. Then
+-- If the isolate's clock is days behind, all four ends are in the past. Then
 -- windows of `period` are used instead.
 local first, second, third, fourth = match(ends, '^(%d+) (%d+) (%d+) (%d+)$')
 if first and now < fourth + 0 then

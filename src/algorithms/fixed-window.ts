@@ -2,8 +2,8 @@
  * Fixed window, aligned to the epoch or to a calendar. Lua twin: fixed-window.lua, section by section.
  *
  * Admits at most `limit` in each window of `period`. Within one period that spans a boundary, up to twice the limit can pass: this is
- * a property of the algorithm. The ends of calendar windows come with the request (calendar.ts): four consecutive ends around
- * the gateway's time, from which the time of the store selects the window.
+ * a property of the algorithm. The ends of calendar windows come with the call to the store (calendar.ts): four consecutive ends
+ * around the isolate's time, from which the time of the store selects the window.
  *
  * State: idleAt is the end of the window, n the units spent in it.
  */
@@ -22,7 +22,7 @@ export const fixedWindow = modelOf<Kept>({
     let windowStart = now - (now % period)
     let [windowEnd, count] = [windowStart + period, 0]
     let nextEnd = windowEnd + period
-    // If the gateway's clock is days behind, all four ends are in the past. Then windows of `period` are used instead.
+    // If the isolate's clock is days behind, all four ends are in the past. Then windows of `period` are used instead.
     if (ends && now < ends[3]!) {
       const [first, second, third, fourth] = ends as [number, number, number, number]
       // The window before the first end has no known start. `now` is used, so that no earlier request counts as part of it.

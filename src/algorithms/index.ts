@@ -1,6 +1,6 @@
 /**
- * The descriptions and models of all algorithms, for the config check and the command line. The Worker needs only the countings
- * (all.ts).
+ * The descriptions and models of all algorithms, for the config check and the command line. A built Worker imports
+ * only the countings that its config uses.
  */
 import type { Model } from './algorithm.ts'
 import type { AlgorithmName } from './all.ts'

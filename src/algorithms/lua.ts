@@ -15,7 +15,7 @@ export interface AlgorithmLua {
    * Subtracts `cost`. A queue sets `delay`. A rule with its own key sets `own_bytes`, and `own_offset` if only a part changes.
    */
   readonly spend: string
-  /** Gives back `units` of a request admitted at `spent_at`. `spent`: what it has not got back yet. */
+  /** Gives back `units` of a request admitted at `spent_at`. `spent`: its units that are still spent, including `units`. */
   readonly refund: string
   /** Sets `remaining` and `reset_after`. */
   readonly standing: string
@@ -24,8 +24,9 @@ export interface AlgorithmLua {
 }
 
 /**
- * An input of a rule. `rate`, `period`, `burst` and `step` are those of Quota. For windows, the log and `concurrency`, `limit` is
- * the burst. `ends` are the ends of calendar windows, which travel with the request. `holding` are the units that the isolate holds.
+ * An input of a rule. `rate`, `period`, `burst` and `step` have the same meaning as in Quota. For windows, the log and `concurrency`,
+ * `limit` is the burst. `ends` and `holding` are texts in the arguments of each call: the ends of calendar windows, and the units that
+ * the isolate holds.
  * `own_key` is the index of the rule's own key (of its log or its holders) in KEYS.
  */
 export type WireNumber = 'rate' | 'limit' | 'period' | 'burst' | 'step' | 'ends' | 'holding' | 'own_key'

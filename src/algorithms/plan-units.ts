@@ -1,6 +1,6 @@
 /**
  * The numbers of a rule that a plan or an override can set: the limit, and the units at once, whose parameter name depends on the
- * algorithm (`burst`, `queue`). The Worker does not import this file.
+ * algorithm (`burst`, `queue`). A built Worker does not import this file.
  */
 import type { Description, Parameter, Units } from './descriptor.ts'
 import { ALGORITHM_NAMES, type AlgorithmName, descriptionOf, type descriptions } from './index.ts'

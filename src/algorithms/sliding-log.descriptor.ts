@@ -28,7 +28,7 @@ export const counting: Counting<Input> = {
   local: { model: slidingWindow, shareOf: shareOfLog },
 }
 
-/** An isolate counts by a sliding window, in steps of 1/1000 of the period: fine enough for a fallback, and exact. */
+/** An isolate counts by a sliding window, in steps of 1/1000 of the period: fine enough for a fallback, and all products stay exact. */
 function shareOfLog(quota: Quota, limit: number): Quota {
   const step = quota.period % 1000 === 0 ? quota.period / 1000 : quota.period
   return { ...shareOfWindow(quota, limit), step }

@@ -13,18 +13,19 @@
 -- entries that have expired.
 --
 -- A short log has been read together with the states. Loading a long log into Lua would
--- take longer than everything else, so only two parts of it are read: the entries from
--- the first one that counted the last time, and the newest.
+-- take longer than everything else, so only two parts of it are read: some entries from
+-- the head on, and the newest. The head is the first entry that still counted when units
+-- were last spent.
 --
--- State: idle_at is when the newest entry no longer counts. n is the index of the first
--- entry that counted the last time, times 2^20, plus the number of entries.
+-- State: idle_at is when the newest entry no longer counts. n is the index of the head,
+-- times 2^20, plus the number of entries.
 --@ numbers limit, period, own_key
 --@ keeps log, head, entries, newest, total, has_room, first, used
 
 --@ declare
 local LOG_ENTRY, LOG_LAYOUT, LOG_NEAR = 11, '>I3I4I4', 32
 
--- The bytes of the entries from .. to. Fewer, if the log is shorter.
+-- The bytes of the entries `from` to `to` (indexes); fewer bytes if the log is shorter.
 local function log_bytes_between(log, from, to)
   if log.whole then
     return sub(log.whole, (from - 1) * LOG_ENTRY + 1, to * LOG_ENTRY)
@@ -85,7 +86,7 @@ end
 -- was added stay expired, even if the clock was set back, because they may no longer be
 -- in the log.
 local passed = (now > newest and now or newest) - period
--- Few entries have expired since the last time, so the search starts at `head`, with a
+-- Few entries have expired since units were last spent, so the search starts at `head`, with a
 -- stride that doubles.
 first = head
 local beyond, stride = head, 1
@@ -113,9 +114,9 @@ end
 if cost > limit then
   retry_after = -1
 elseif used + cost > limit then
-  -- Time until the cost fits: until the first entry expires after which at most
-  -- limit - cost units have been admitted. Most requests cost little, so this entry is
-  -- near the first one, and the search uses a stride that doubles.
+  -- Time until the cost fits: until the entries that remain have at most limit - cost
+  -- units. Most requests cost little, so the entry whose expiry makes room is near the
+  -- first one, and the search uses a stride that doubles.
   local low, high, stride = first, first, 1
   while high < entries do
     local _, by_then = read_entry(log, high)
@@ -160,7 +161,7 @@ end
 newest, used, head = time, used + cost, first
 
 --@ refund
--- Gives back only units that were spent in exactly this microsecond, and lowers the
+-- Gives back only units that were spent exactly at `spent_at`, and lowers the
 -- totals of all later entries.
 local at, last = first, entries
 while at < last do

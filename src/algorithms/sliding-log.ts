@@ -90,7 +90,7 @@ export const slidingLog = /* @__PURE__ */ modelOf<Kept>({
   refund(kept, { units, spentAt }) {
     const { period, now, n, first, used } = kept
     const entries = kept.log.slice(0, n)
-    // Gives back only units that were spent in exactly this microsecond, and lowers the totals of all later entries.
+    // Gives back only units that were spent exactly at `spentAt`, and lowers the totals of all later entries.
     const at = entries.findIndex(([time], i) => i >= first && time >= spentAt)
     const [time = 0, byThen = 0] = entries[at] ?? []
     const spentThen = modulo(byThen - (entries[at - 1]?.[1] ?? 0))

@@ -30,7 +30,7 @@ export const counting: Counting<Input> = {
   local: { model: slidingWindow, shareOf: shareOfWindow },
 }
 
-/** The finest step (µs) with which all products stay exact. @returns undefined if no step is fine enough */
+/** The finest step (µs) with which all products stay exact. @returns undefined if even the coarsest possible step is too fine */
 function stepOf(limit: number, period: number): number | undefined {
   const steps = [1, 10, 100, 1e3, 1e4, 1e5, 1e6]
   return steps.find(step => period % step === 0 && limit * (period / step) <= MAX_TICKS)

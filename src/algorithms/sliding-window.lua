@@ -1,7 +1,7 @@
 -- Sliding window over two counters. Model: sliding-window.ts, section by section.
 --
--- Counts the units of the current window, plus a share of those of the previous
--- window: the share of that window that the last `period` still covers. This
+-- Counts all units of the current window, and the units of the previous window times
+-- a weight: the share of the previous window that the last `period` still covers. This
 -- approximates a sliding log: it assumes that the previous window was evenly filled.
 -- The weight falls in steps of `step` microseconds, rounded up, so that all products
 -- stay exact. A window has period / step steps.

@@ -2,10 +2,10 @@
  * Sliding window over two counters (Cloudflare, "How we built rate limiting capable of scaling to millions of
  * domains", 2017). Lua twin: sliding-window.lua, section by section.
  *
- * Counts the units of the current window, plus a share of those of the previous window: the share of that window that the
- * last `period` still covers. This approximates a sliding log: it assumes that the previous window was evenly filled. In any interval of length
- * d <= period, at most limit × (1 + d / period) units are admitted. The weight falls in steps of `step` microseconds, rounded up, so
- * that all products stay exact.
+ * Counts all units of the current window, and the units of the previous window times a weight: the share of the previous window that
+ * the last `period` still covers. This approximates a sliding log: it assumes that the previous window was evenly filled. In any
+ * interval of length d <= period, at most limit × (1 + d / period) units are admitted. The weight falls in steps of `step`
+ * microseconds, rounded up, so that all products stay exact.
  *
  * State: idleAt is the end of the window after the current one. n is the previous window's count times 2^23, plus the
  * current one's.

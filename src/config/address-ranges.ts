@@ -127,7 +127,7 @@ export function parseRange(text: string): Ranges[number] | undefined {
   const [, address = '', length] = /^([^/%]*)(?:\/(0|[1-9]\d{0,2}))?$/.exec(text) ?? []
   const network = parseAddress(address)
   if (!network) return undefined
-  // An IPv4-mapped address was parsed as IPv4. The prefix counts from the start of ::ffff:0:0/96.
+  // An IPv4-mapped address was parsed as IPv4. Its written prefix includes the 96 bits of ::ffff:0:0/96.
   const mappedBits = isIPv4(network) && address.includes(':') ? 96 : 0
   const width = 16 * network.length
   const prefix = length === undefined ? width : Number(length) - mappedBits

@@ -9,7 +9,7 @@ export interface Credentials {
   accept: readonly CredentialMethod[]
   /** Prefix of API keys, without the underscore and the environment. */
   keyPrefix: string
-  /** `header` is in lower case. Absent: `X-API-Key` and bearer tokens. */
+  /** Absent: opaque keys are not accepted. `header` is in lower case; without it, keys are in `X-API-Key` or sent as bearer tokens. */
   opaqueKeys?: { header?: string; rememberForMs: number }
   /** Issuers by method name, with the code that verifies their tokens. */
   jwt: ReadonlyMap<CredentialMethod, Issuer>

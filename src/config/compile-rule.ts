@@ -86,7 +86,7 @@ export interface Rule {
 export const switchNameOf = ({ name, switchedAs }: Pick<Rule, 'name' | 'switchedAs'>): string =>
   switchedAs ?? name
 
-/** A rule for requests that pass through the gateway, with the numbers for one plan or for several. */
+/** A rule for requests to the gateway, a guard or a middleware, with the numbers for one plan or for several. */
 export interface GatewayRule extends Rule {
   by: readonly By[]
   /** Identifies what the rule counts by. Rules with the same text share the state of an identity (identity-parts.ts). */

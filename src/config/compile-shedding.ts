@@ -45,7 +45,7 @@ export interface WorkerUtilization {
   withinMs: number
 }
 
-/** Functions that a Worker carries only if its config sheds traffic or has an adaptive limit. */
+/** Functions that a built Worker carries only if its config sheds traffic or has an adaptive limit. */
 export interface SheddingCompiler {
   compileFleetRules: typeof compileFleetRules
   compileShedding: typeof compileShedding

@@ -1,7 +1,7 @@
 /**
  * Compiles a config to the form that requests are handled with: with defaults, numbers in microseconds, and everything computed
- * that does not depend on a request. Pure, and the result is never changed. Nothing is checked here: check/ does that before the
- * Worker is built, and stays out of the Worker.
+ * that does not depend on a request. Pure, and the result is never changed. Nothing is checked here: check/ has checked
+ * the config before. A built Worker does not contain check/.
  */
 import type { Algorithms } from '../algorithms/descriptor.ts'
 import { compileRanges, type Ranges } from './address-ranges.ts'

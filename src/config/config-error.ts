@@ -6,14 +6,14 @@ export interface Mistake {
   path: string
   /** `'1 sec' is not a duration. Write …` */
   message: string
-  /** Of the file, where that is known. */
+  /** The line of the setting in its file. Absent: unknown. */
   line?: number
 }
 
 /**
  * Thrown for a config with mistakes, when an edge is created from it or a command reads it, and for variables of the environment that
- * are missing or not valid. `createLimiter` throws both. Edges that serve requests read the variables with the first request, and reply
- * with a 503. `code` is `ERR_CONFIG_INVALID`. The message lists all mistakes, without the values of variables.
+ * are missing or not valid. `createLimiter` throws it in both cases. Edges that serve requests read the variables with the first
+ * request, and reply with a 503. `code` is `ERR_CONFIG_INVALID`. The message lists all mistakes, without the values of variables.
  */
 export class ConfigError extends GatewayError {
   /** All mistakes that were found, with path and fix. */

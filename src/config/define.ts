@@ -12,13 +12,16 @@ import type { Hooks } from './hooks.ts'
 export function defineConfig<
   const Plan extends string = string,
   const Route extends string = string,
-  // Not `string`, which `Known` takes for names that are computed: a config without rules has no such names.
+  // `never` and not `string`: `Known` reads `string` as names that are computed, and a config without rules has none.
   const Rule extends string = never,
 >(input: NamedConfig<Plan, Route, Rule>): ConfigInput {
   return input as ConfigInput
 }
 
-/** A config whose names the compiler knows. If it declares no `plans` or `routes`, the check compares these names instead. */
+/**
+ * A config whose names the compiler knows. If it declares no `plans` or no `routes`, the compiler accepts any name of them, and only
+ * the check of the config finds wrong ones.
+ */
 type NamedConfig<Plan extends string, Route extends string, Rule extends string> = Omit<
   ConfigInput,
   'plans' | 'routes' | 'rules' | 'hooks'

@@ -17,7 +17,7 @@ const HINTS: Record<keyof StoreAddress, string> = {
     'Set it to the REST token of the database, or to the --token of the bridge: export UPSTASH_REDIS_REST_TOKEN=…',
 }
 
-/** Never with the value: a URL of Redis has its password in it. */
+/** Does not contain the value, because the URL of a Redis contains its password. */
 const OF_REDIS = `is the URL of a Redis server, not of its REST API. \`${BRIDGE}\` serves that API in front of it: export UPSTASH_REDIS_REST_URL=${BRIDGE_URL}`
 
 /**

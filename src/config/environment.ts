@@ -11,7 +11,7 @@ export interface AnalyticsDataset {
 export interface StoreAddress {
   /** Where the store is: `https://….upstash.io`, or the address of a REST bridge. */
   UPSTASH_REDIS_REST_URL?: string
-  /** The token of the store. */
+  /** The REST token of the store. */
   UPSTASH_REDIS_REST_TOKEN?: string
 }
 

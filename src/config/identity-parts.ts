@@ -64,7 +64,7 @@ export const CF_PARTS = /* @__PURE__ */ (() =>
 
 export type NamedPart = PartsWith<'isNamed'>
 
-/** The valid names of such parts, and a message for invalid ones. Only the check uses this, so the Worker does not carry it. */
+/** The valid names of such parts, and a message for invalid ones. Only the check uses this, so a built Worker does not carry it. */
 export const nameForms: Record<NamedPart, { form: RegExp; fix: string }> = {
   header: {
     // RFC 9110, section 5.6.2.

@@ -32,7 +32,7 @@ export interface JwtIssuer {
   planClaim?: string
   /** Maps values of the plan claim to plans of the config. */
   plans: Readonly<Record<string, string>>
-  /** Whether the consumers are those of API keys. False: the issuer has its own. */
+  /** Whether a token and an API key with the same consumer name belong to one consumer. False: the issuer has its own consumers. */
   sharesConsumers: boolean
 }
 

@@ -11,8 +11,8 @@ export interface CredentialHeaders {
 }
 
 /**
- * Reads both headers. A header that was sent twice is joined with a comma, which no credential contains, so it is
- * refused as malformed.
+ * Reads `X-API-Key` and `Authorization: Bearer`. The values of a header that was sent twice are joined with a comma and a space. No
+ * credential contains a space, so the result is refused as malformed.
  */
 export function readCredentialHeaders(headers: Headers): CredentialHeaders {
   const apiKey = headers.get('x-api-key')
@@ -72,7 +72,7 @@ function removeCookie(headers: Headers, name: string): void {
  */
 function isForGateway(authorization: string, { keyPrefix, opaqueKeys, jwt }: Credentials): boolean {
   if (opaqueKeys && opaqueKeys.header === undefined && /^Bearer\b/i.test(authorization)) return true
-  // Only at the start of a word: other texts may contain the same letters.
+  // The prefix counts only at the start of a word, because other texts may contain the same letters.
   if (new RegExp(`(^|[\\s,"])${keyPrefix}_`).test(authorization)) return true
   const words = authorization.split(/[\s,"]+/)
   return [...jwt.values()].some(

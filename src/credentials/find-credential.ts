@@ -68,7 +68,7 @@ export function createCredentialFinder(
   const remembered = new CallerMemory(credentials)
   /**
    * Opaque keys look like tokens for the origin. If they are sent as bearer tokens, every bearer token is treated as
-   * one.
+   * an opaque key.
    */
   const areBearerTokensKeys = opaqueKeys !== undefined && opaqueKeys.header === undefined
   const hasKeyPrefix = (text: string) => text.startsWith(`${keyPrefix}_`)
@@ -137,7 +137,7 @@ export function createCredentialFinder(
     },
 
     describe(accept) {
-      // The reply names the hook's credential itself (nameHookCredential in hooks.ts).
+      // The credential of the hook is added later (nameHookCredential in src/edges/http/hooks.ts).
       const kinds = accept.filter(method => method !== ANONYMOUS && method !== IDENTIFY)
       const texts = kinds.map(method => {
         const token = tokens?.describe(method)

@@ -1,7 +1,7 @@
 /**
  * Verifies JSON Web Tokens of an issuer, and reads consumer and plan from them. jose does the cryptography. This file
- * sets the checks (RFC 8725): algorithms, issuer and audience are always given, `exp` is always required, and the
- * places of a key that a token names itself (`jwk`, `jku`, `x5u`) are ignored. A refused token is a return value, not
+ * sets the checks (RFC 8725): algorithms, issuer and audience are always given, `exp` is always required, and
+ * keys that the token itself contains or links to (`jwk`, `jku`, `x5u`) are ignored. A refused token is a return value, not
  * an error.
  */
 import {
@@ -21,7 +21,7 @@ import type { JwtIssuer, JwtVerifier, RefusedToken, VerifiedToken } from '../con
 import { escaped } from '../store/escape.ts'
 
 /**
- * Servers accept header lines of 8 KB (nginx) to 16 KB (Node), and a token has one or two. A longer text is refused
+ * Servers accept header lines of 8 KB (nginx) to 16 KB (Node), and a token is one or two KB long. A longer text is refused
  * before it is decoded and hashed.
  */
 const MAX_TOKEN_LENGTH = 8192
@@ -83,7 +83,7 @@ export async function readClaims(
   return { kind: 'verified', consumer, ...(plan !== undefined && { plan }), claims }
 }
 
-/** Parsing rounds numbers beyond 2^53, so two consumers could become one. */
+/** A claim as text. @returns undefined also for numbers beyond 2^53: parsing rounds them, so two consumers could become one */
 function claimText(claim: unknown): string | undefined {
   if (typeof claim === 'string') return claim || undefined
   return Number.isSafeInteger(claim) ? String(claim) : undefined
@@ -154,7 +154,7 @@ const FETCH_TIMEOUT_MS = 3000
 const REFRESH_MS = 10 * 60e3
 /** Cached keys are used for this long if they cannot be fetched again (stale-if-error). */
 const MAX_AGE_MS = 60 * 60e3
-/** An unknown key id may be a new key, but clients can also make them up. */
+/** For this long after a fetch, an unknown key id causes no other one. It may belong to a new key, but clients can also make ids up. */
 const UNKNOWN_KEY_COOL_DOWN_MS = 30e3
 const FAILURE_COOL_DOWN_MS = 5e3
 /** Concurrent fetches that may be in vain: after a failure, or for an unknown key id. */
@@ -230,7 +230,7 @@ function refuseFor(error: unknown): RefusedToken {
   if (error instanceof KeysUnavailable) return refuse('unavailable', error.message)
   // jose checks `exp` last, after signature, issuer and audience were valid.
   if (error instanceof errors.JWTExpired) return refuse('expired', codeOf(error))
-  // Not the message: it can quote the header of the token.
+  // The message is left out, because it can quote the header of the token.
   const claim = error instanceof errors.JWTClaimValidationFailed ? ` (${error.claim} ${error.reason})` : ''
   return refuse('invalid', codeOf(error) + claim)
 }

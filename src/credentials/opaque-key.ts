@@ -1,7 +1,7 @@
 /**
  * Opaque keys: keys that were made elsewhere and imported. Their text does not name a consumer; the store finds the
  * consumer by their SHA-256. An isolate remembers the consumer of each key for a while, so that the next decision can
- * name all keys of the store in advance. The store still checks the key itself every time.
+ * name in advance all keys of the store that it needs. The store still checks the key itself every time.
  */
 import type { Credentials } from '../config/compile.ts'
 import { Lru } from '../lru.ts'
@@ -63,7 +63,7 @@ export interface OpaqueKeys {
   remember(credential: Credential, outcome: Outcome): void
 }
 
-/** Creates the opaque keys of an isolate, which share one memory. */
+/** Creates the finder of opaque keys of an isolate. It remembers the consumer of each key. */
 export function createOpaqueKeys(
   settings: NonNullable<Credentials['opaqueKeys']>,
   keyPrefix: string,
@@ -75,7 +75,7 @@ export function createOpaqueKeys(
   return {
     find({ apiKey, bearer }, headers) {
       const text = header === undefined ? (apiKey ?? bearer) : (headers.get(header) ?? undefined)
-      // A text with the prefix of API keys is left to that method. In the header of opaque keys, it is malformed.
+      // A text with the prefix of API keys is left to the method `api-key`. In the header of opaque keys, it is malformed.
       if (text === undefined || (header === undefined && isApiKey(text))) return undefined
       if (isApiKey(text) || !isOpaqueKey(text)) return { reason: 'malformed' }
       const digest = sha256(text)

@@ -13,14 +13,14 @@ const REFUSAL_REASONS = { invalid: 'malformed', expired: 'expired', unavailable:
 export interface Tokens {
   /** Finds and verifies the token of an issuer. @param name the method that is named after the issuer */
   find(name: CredentialMethod, sent: CredentialHeaders, headers: Headers): Promise<FindResult>
-  /** Whether the request has a token in a header where one of these methods would be sent. */
+  /** Whether the request has a token in a header in which one of these methods expects tokens. */
   isSent(methods: readonly CredentialMethod[], sent: CredentialHeaders, headers: Headers): boolean
-  /** Describes in words how to send a token. @returns undefined if the method is not that of an issuer */
+  /** Describes in words how to send a token. @returns undefined if the method does not belong to an issuer */
   describe(method: CredentialMethod): string | undefined
 }
 
 /**
- * Creates the tokens of an isolate.
+ * Creates the finder of tokens of an isolate.
  *
  * @param variables of the environment, including the secrets of issuers
  * @throws ConfigError naming a secret that is missing or too short

@@ -1,11 +1,11 @@
 /**
- * Counters of an isolate that are not in the store yet: plain data, bounded. A counter is a text, which is also its
- * field in the store (src/metrics/flush.ts). Its words come only from the config and from fixed lists:
+ * Counters of an isolate that are not in the store yet: plain data, bounded. A counter is named by a text, which is also
+ * the name of its field in the store (src/metrics/flush.ts). The words of the text come only from the config and from fixed lists:
  *
  *     request <outcome> <cause> <route>              one for each request
  *     rule <outcome> <rule> <route> <plan>           one for each rule that applied: allowed, limited, or for a shadow rule
  *                                                    shadow_allowed, shadow_limited
- *     candidate <agreed|disagreed> <rule> <route> <plan>   also, if the rule that the candidate would replace applied
+ *     candidate <agreed|disagreed> <rule> <route> <plan>   one more for a candidate, if the rule that it would replace applied too
  *     without-trip <refusals|leases> <route>         requests that were decided without a trip to the store
  *     lost                                           requests whose counters may not have arrived
  *

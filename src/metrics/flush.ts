@@ -1,6 +1,6 @@
 /**
  * Sends counters to the store in the background: one HTTP request per interval for an isolate with traffic, never one
- * per request. Counters are added to a hash for each hour, by the time at which they arrive.
+ * per request. Counters are added to the hash of the hour in which they are sent.
  *
  * Counters that certainly have not arrived are sent again. Counters that may have arrived are not, so that nothing is
  * counted twice; they are counted as lost. During an outage the store must answer a ping before counters are sent.
@@ -30,7 +30,7 @@ export interface FlushTiming {
 /** Counters in one HTTP request. Each is one command. */
 const MAX_AT_ONCE = 200
 
-/** Workers end background work 30 s after the request. */
+/** After this time a flush ends by itself, because Workers end background work 30 s after the request. */
 const BACKGROUND_WORK_MS = 25_000
 
 /** A flush that is later than this was ended by the platform. */

@@ -49,7 +49,7 @@ export function createScriptFinder(
   }
 }
 
-/** Creates the function that returns a built script that is the same for all configs: that of sync.ts or signal.ts. */
+/** Creates a function that returns a built script. Used for the scripts that all configs share: of sync.ts and signal.ts. */
 export const restoreScript = (built: BuiltScript) => () => toScript(built)
 
 function toScript({ text, sha1 }: BuiltScript): Script {

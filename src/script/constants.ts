@@ -3,14 +3,14 @@ import { FEW_HOLDERS, MANY_HOLDERS, NO_HOLDER } from '../algorithms/concurrency.
 import { literal } from './lua-text.ts'
 
 /**
- * The furthest instant of a valid record, from now (µs). The longest time to refill is two years (algorithms/rate.ts), and four years
- * after the clock was set back by two. One more day allows for rounding.
+ * How far in the future a valid record can become idle (µs). The longest time to refill is two years (algorithms/rate.ts). If the clock
+ * was then set back by two years, that instant is four years away. One more day allows for rounding.
  */
 const HORIZON = (4 * 366 + 1) * 86400e6
 
 /**
  * How long a state is kept after it has become idle, so that a failover to a server with a slower clock still finds it. The TTL is
- * garbage collection only and never decides a limit, so whole seconds are enough. Three years in seconds fit into a C integer of 32
+ * garbage collection only and never decides a limit, so whole seconds are enough. Even the horizon in seconds fits into a C integer of 32
  * bits, so '%d' can format them, which is faster than '%.0f'.
  */
 const KEEP_SECONDS = 10
@@ -21,7 +21,10 @@ export const ENFORCE = 101
 export const SHADOW = 115
 export const STAYS_SHADOW = 83
 
-/** Units in flight: bytes of a holder's record; the size above which there is a summary; the size, with the summary, of many records. */
+/**
+ * Sizes for units in flight, in bytes: of a holder's record; of all records, above which a summary precedes them; and of the summary and
+ * the records, above which concurrency.lua treats them as many.
+ */
 const HOLDER_BYTES = 24
 const FEW_BYTES = FEW_HOLDERS * HOLDER_BYTES
 const MANY_BYTES = (MANY_HOLDERS + 1) * HOLDER_BYTES

@@ -16,9 +16,9 @@
  *              Then the cost of each rule, unless all costs are 1. A rule with cost 0 admits, and writes nothing. Empty values at
  *              the end are left out
  *
- *     reply    { status, plan, now, the row of each rule, the overrides as text if there are any, the number of requests that were
- *                spent for if ARGV[1] is a number and the request is admitted }
- *              status: 1 admitted, 2 admitted and spent by every rule, 0 refused, -1 bad credential, -2 blocked (nothing follows).
+ *     reply    { status, plan, now, the row of each rule, the overrides as text if there are any, and, if ARGV[1] is a number and the
+ *                request is admitted, the number of requests that units were spent for }
+ *              status: 1 admitted, 2 admitted and spent by every rule, 0 refused, -1 bad credential, -2 blocked (no rows follow).
  *                      Rules on bad credentials are checked first, so they can also refuse a blocked consumer
  *              plan: with a pointer 'plan consumer'
  *              a row: retry_after (µs; 0: allows, -1: never admits this cost, -2: does not apply to this caller; left out with

@@ -84,7 +84,7 @@ export interface Outcome {
   at: number
   /** One for each rule that applies to this caller. */
   verdicts: readonly Verdict[]
-  /** For how many requests an admitted one has spent, itself included. Absent: 1. The isolate may serve the others. */
+  /** For how many requests units were spent, including the admitted request itself. Absent: 1. The isolate may serve the others. */
   granted?: number
 }
 

@@ -260,7 +260,7 @@ class PolicyText {
   }
 
   #applyOverride({ of, ruleNumber, family, lua: { numbers } }: RuleText, isDecision: boolean): string {
-    // Arguments that travel with the request cannot be overridden.
+    // Arguments of the call cannot be overridden.
     const own = numbers.map(number => (isNumber(number) ? of(number) : undefined))
     const values = [of('tag'), ...own.filter(value => value !== undefined)].join(', ')
     const mark = of('mark')
@@ -274,7 +274,7 @@ class PolicyText {
       const spent = rules
         .filter(({ isGuess }) => !isGuess)
         .map(({ of }) => `${of('retry_after')} == 0 and ${of('cost')} > 0`)
-      // Rules on bad credentials do not spend for a good one. One that refuses (as a shadow) has a retry time in the reply.
+      // Rules on bad credentials do not spend for a good credential. If such a rule refuses (as a shadow), the reply has its retry time.
       const guesses = rules
         .filter(({ isGuess }) => isGuess)
         .map(({ of }) => `(${of('retry_after')} or 0) == 0`)

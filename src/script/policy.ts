@@ -1,8 +1,8 @@
 /**
  * Creates policies. A policy has the rules that can be decided together, and two Lua scripts: one for decisions, one for refunds. So a
  * config adds at most two scripts for the gateway and two for each limit by name to the script cache of Redis, whatever requests
- * arrive. In addition there are the scripts of the probe, of resets, and a small one of src/ops. A deployment with other rules adds
- * its own.
+ * arrive. In addition there are the scripts of the probe, resets, signals and units in flight (sync.ts), and small ones of src/ops.
+ * A deployment with other rules adds its own.
  */
 import { countsInFlight, type GatewayRule, type LimitRule, type Rule } from '../config/compile-rule.ts'
 import type { Policy, PolicyShape, RuleEntry, ScriptsOf } from './policy-shape.ts'

@@ -77,7 +77,7 @@ const OWN_WORDS = [
   ...['own_bytes', 'own_offset'],
 ]
 
-/** The numbers that do not travel with the request. */
+/** Inputs that are numbers in the script, and not arguments of each call. */
 type Constant = Exclude<WireNumber, 'ends' | 'holding' | 'own_key'>
 
 const NOT_NUMBERS: ReadonlySet<WireNumber> = new Set(['ends', 'holding', 'own_key'])

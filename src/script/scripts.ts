@@ -1,6 +1,6 @@
 /**
- * Compiles the scripts of a policy when they are first needed. The Worker does not carry this compiler: its scripts are built
- * (built-scripts.ts).
+ * Compiles the scripts of a policy when they are first needed. A built Worker does not carry this compiler: its scripts were
+ * compiled before (built-scripts.ts).
  */
 import type { Script } from '../store/store.ts'
 import { createScript } from './create-script.ts'

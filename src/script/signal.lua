@@ -10,7 +10,7 @@
 --   ARGV[3]  length of a window in ms
 --   ARGV[4]  number of sums
 --   ARGV     then the sums of this isolate since its last report;
---            then, if the isolate has computed one, the window after which a state is valid, and that state
+--            then, if the isolate has computed a state of the controller, the window after which it is valid, and the state
 --   reply    { now, number of the last closed window or -1, its sums…, window of the
 --              latest state or -1, that state, mean of the pushes when the window
 --              closed or -1, number of reporters in that mean }
@@ -123,7 +123,8 @@ local open, open_sums, closed, closed_sums, mean, reporters, state_at, state = s
 open, state_at, reporters = (open or -1) + 0, (state_at or -1) + 0, (reporters or 0) + 0
 closed, mean = math.max(-1, closed or -1), math.max(-1, mean or -1)
 local sums, last = integers(open_sums, count), integers(closed_sums, count)
--- After the clock was set back, the windows and the state can belong to the future. Then they start anew.
+-- After the clock was set back, the windows and the state can belong to the future. Then the windows start from zero. The
+-- state is kept, as if it belonged to the window before the current one.
 local is_back = open > current
 if not sums or not last or is_back or closed >= open or mean > 1000 or reporters > MAX_REPORTERS then
   open, closed, mean, reporters = current, -1, -1, 0

@@ -17,7 +17,7 @@ export interface Identity {
 /** Bytes of a record, and the layout of the three integers after its tag (prelude.lua). */
 const RECORD_BYTES = 14
 const INTEGERS = 'I4I4I3'
-/** The instant near the end of 2109 from which `idle_at` is counted backwards (ms). */
+/** The instant in May 2109 from which `idle_at` is counted backwards (ms). */
 const LAST_MS = 2 ** 42 - 1
 
 /** How many records one call reads or writes. It is bounded because a Lua function can have at most 200 locals. */

@@ -10,7 +10,7 @@ const { declare, keeps, read, write } = LUA.concurrency!
 
 /**
  * The text of the script. It reads and writes the records of each key like a decision, without a request to admit. A call can have
- * several messages about the same key: requests whose consumer only the store knew are holders of their own.
+ * several messages about the same key, from different holders: a request whose consumer only the store knew is a holder of its own.
  */
 export function syncText(): string {
   const text = `

@@ -1,6 +1,6 @@
 /**
- * The wire format of the script that receives the units that an isolate holds, without a request to decide. Such a message reports
- * released units, or renews held ones. One script for all policies (sync-text.ts). docs/concurrency.md describes the messages.
+ * The wire format of the script for messages: an isolate reports the units that it holds, without a request to decide. A message reports
+ * released units, or renews held ones. All policies share this script (sync-text.ts). docs/concurrency.md describes the messages.
  *
  *     KEYS     the own keys of `concurrency` rules
  *     ARGV[1]  now in microseconds, or '' for the clock of the store

@@ -76,7 +76,7 @@ export function startDeadline(
     signal: controller.signal,
     failure: () => failure,
     end() {
-      // If the reply arrives before the timer that would measure the lateness, it is recorded here.
+      // If the reply arrives before the timer that would measure the lateness, the lateness is recorded here.
       if (!failure) lag.record(step.startedAt + step.ms)
       clearTimer(step.timer)
     },

@@ -28,7 +28,7 @@ export interface InFlightSettings {
 }
 
 export interface InFlightPlatform {
-  /** ms; the latest time that any request has seen. The clock of a single request can stand still, and would drop newer calls. */
+  /** ms; the latest time that any request has seen. With the clock of one request, which can stand still, newer calls would be dropped. */
   now?: () => number
   sleep?: Sleep
   /** The total time in which the isolate was late (ms). */
@@ -52,7 +52,7 @@ const MAX_CHECK_MS = 32
 /** The checks of all waiting requests. If very many wait, each checks less often, so that the checks do not keep the isolate busy. */
 const MAX_CHECKS_PER_MS = 2
 
-/** A call does not give up before this many checks. */
+/** A call gives up because of `maxWaitMs` only after this many checks. */
 const MIN_CHECKS = 4
 
 interface WaitingCalls {

@@ -83,8 +83,8 @@ export function addressStateKey(address: string): string {
 export type PartValue = readonly [part: string, value: string | undefined]
 
 /**
- * The state key of an identity. The state is in the slot of the consumer if the identity has one, else in that of the address, else
- * in one of its own.
+ * The state key of an identity. The state of an identity with a consumer is in the slot of the consumer. Without a consumer, it is in
+ * the slot of the address. Without either, it has a slot of its own.
  * @param owner a consumer or an address, as they are written in keys; undefined if the identity has neither
  */
 export function identityStateKey(
@@ -114,7 +114,7 @@ export function statsKey(at: Date): string {
   return `sluice:{stats}:${at.toISOString().slice(0, 13).replace(/[-T]/g, '')}`
 }
 
-/** The key of a rule that has one besides the state: of its log, or of its holders. @param tag of the rule */
+/** The own key of a rule, in addition to the state: for its log, or for its holders. @param tag of the rule */
 export function ownKey(stateKey: string, kind: 'log' | 'held', tag: string): string {
   return `${stateKey}:${kind}:${tag}`
 }

@@ -57,7 +57,7 @@ export interface Override {
 export interface OverrideNumbers {
   /** Tag of the rule with these numbers. */
   tag: string
-  /** The three numbers in the Lua file of the algorithm. Without `burstOrStep`, that of the config applies. */
+  /** The numbers that the Lua file of the algorithm reads (`--@ numbers`). Without `burstOrStep`, the value of the config applies. */
   rate: number
   period: number
   burstOrStep?: number

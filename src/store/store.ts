@@ -26,7 +26,8 @@ export interface CallListener {
    * while the calls wait for their turn, the last time right before they are sent.
    */
   isNoLongerNeeded(): boolean
-  /** Called when the replies arrive. If another request has sent the calls, the request that waits for them notices them later. */
+  /** Called when the replies arrive. If another request has sent the calls, the waiting request finds its replies later, at
+   * its next check. */
   noteArrival(): void
 }
 

@@ -183,7 +183,7 @@ function isNoScript(error: unknown): boolean {
 
 /** The GatewayError for an error of the client. Messages of the client quote the whole command, including keys, so they are not passed on. */
 function storeError(error: unknown): GatewayError {
-  // This check comes before that of UpstashError, its superclass.
+  // UpstashJSONParseError extends UpstashError, so it is checked first.
   if (error instanceof errors.UpstashJSONParseError) {
     return new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is not valid JSON.")
   }

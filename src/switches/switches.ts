@@ -3,7 +3,7 @@
  * src/ops/switches.ts writes and live.ts reads. Unrecognized content is ignored.
  */
 
-/** When an operator set the switch, the operator's name, and when it expires. */
+/** A switch records when it was set, which operator set it, and when it expires. */
 export interface Switch {
   at: Date
   by: string

@@ -9,8 +9,8 @@ export const adaptive = settings(
   {
     /**
      * How the limit follows the origin (default `'gradient'`). `'gradient'`: by the ratio of the usual latency to the
-     * current one. `'aimd'`: in small steps up, or by half each second while latency is far below the tolerated one, and by
-     * a fraction down when responses are slow or fail.
+     * current one. `'aimd'`: it grows in small steps, or by half each second while latency is far below the tolerated
+     * one, and shrinks by a fraction when responses are slow or fail.
      */
     method: v.optional(oneOf(METHODS, 'is not a method')),
     /** The lowest value of the limit (default `4`). The highest is the configured limit. */

@@ -16,7 +16,7 @@ export const address = settings(
   {
     /**
      * Where the client's address is read:
-     * - `cloudflare` (default): CF-Connecting-IP, which Cloudflare's edge sets even if the client sends one. Use it only on
+     * - `cloudflare` (default): CF-Connecting-IP, which Cloudflare sets even if the client sends one. Use it only on
      *   Cloudflare: on other platforms, clients can set this header.
      * - `peer`: the other end of the connection, for a guard on a server that clients reach without a proxy. A gateway
      *   on Workers does not see it, and would count all callers as one.

@@ -23,7 +23,7 @@ export function nearest(word: string, known: readonly string[]): string | undefi
 /** The name without the differences that readers overlook: case, and the separator between words. */
 const plain = (name: string) => name.toLowerCase().replaceAll(/[-_ ]/g, '')
 
-/** The number of letters to add, remove or replace, and of neighbours to swap (optimal string alignment distance). */
+/** The number of letters to add, remove or replace, and of neighbors to swap (optimal string alignment distance). */
 function distanceBetween(a: string, b: string): number {
   let beforeLast: number[] = []
   let last = Array.from({ length: b.length + 1 }, (_, j) => j)

@@ -38,7 +38,7 @@ export function show(value: unknown): string {
   return text.length > 60 ? `${text.slice(0, 57)}…` : text
 }
 
-/** A literal of TypeScript, also for values that JSON cannot represent, such as bigints and cycles: a config can contain anything. */
+/** A literal of TypeScript, also for bigints; `an object` for a cycle. A config can contain anything. */
 function literal(value: object | null): string {
   try {
     const json = JSON.stringify(value, (_, each) => (typeof each === 'bigint' ? `${each}n` : each))

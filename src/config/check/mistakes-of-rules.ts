@@ -241,7 +241,7 @@ export function mistakesOfRouteCosts(
   })
 }
 
-/** Finds ranges of all addresses in `allow` and `block`, which are always a mistake. */
+/** Finds ranges in `allow` and `block` that cover all addresses, which is always a mistake. */
 export function mistakesOfLists({ allow, block }: ConfigInput): Mistake[] {
   const rangesOfAll = (name: string, list: readonly string[] = [], fix: string) =>
     compileRanges(list).flatMap(({ prefix }, i): Mistake[] =>

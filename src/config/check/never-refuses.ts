@@ -103,7 +103,7 @@ function mostAdmitted({ input, rule }: CheckedRule): Bound | undefined {
 }
 
 /**
- * The units on top of `rate × t`: the burst, or the limit (twice for windows that begin again; docs/algorithms.md). For an
+ * The units on top of `rate × t`: the burst, or the limit (twice the limit for `fixed-window`; docs/algorithms.md). For an
  * algorithm that is not listed, no bound is known.
  */
 const AT_ONCE: { readonly [Name in AlgorithmName]?: (rule: GatewayRule) => number } = {
@@ -116,7 +116,8 @@ const AT_ONCE: { readonly [Name in AlgorithmName]?: (rule: GatewayRule) => numbe
 }
 
 /**
- * Creates a test of whether the rule admits everything within a bound. Undefined: the rule has another use, or nothing is certain.
+ * Creates a test of whether the rule admits everything within a bound. Undefined: the rule is not enforced,
+ * has numbers for plans, or nothing is certain.
  */
 function createAdmissionTest({ input, rule }: CheckedRule): ((most: Bound) => boolean) | undefined {
   if (rule.mode !== 'enforce' || input.plans !== undefined) return undefined

@@ -57,7 +57,7 @@ export type AlgorithmEntries<Name extends AlgorithmName> = EntriesOf<
   (typeof descriptions)[Name]['parameters']
 >
 
-/** The schemas of the settings that only rules of this algorithm have. */
+/** The schemas of the algorithm's parameters, by name. */
 export function algorithmEntries<Name extends AlgorithmName>(name: Name): AlgorithmEntries<Name> {
   const entries = Object.entries<Parameter>(descriptions[name].parameters)
   return Object.fromEntries(

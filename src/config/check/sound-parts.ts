@@ -14,7 +14,7 @@ export interface SoundParts {
   mistakes: readonly Mistake[]
   /** The repaired copy. Absent: the config cannot be repaired. */
   config?: ConfigInput
-  /** Whether a mistake in the copy is one of the user's config, and not a result of the repair. */
+  /** Whether a mistake in the copy is also in the user's config, and not a result of the repair. */
   holds(mistake: Mistake): boolean
 }
 
@@ -152,7 +152,7 @@ const OF_NAMES = /\.(candidateFor|match\.(routes|plans)|plans\.[\w-]+|accept\[\d
 /** The part of a config that a mistake belongs to: an entry of a list, an issuer, a list of addresses, or a section. */
 const PART = /^(\w+(\.[\w-]+)?\[\d+\]|credentials\.jwt\.[\w-]+|(allow|block)\.\w+|\w+)/
 
-/** A value of a set of rules on which the mistakes of `candidateFor` in this set depend: the set, a rule, or what makes it replaceable. */
+/** Paths on which mistakes of `candidateFor` in a set of rules depend: the set, a rule, or settings that make a rule replaceable. */
 const REPLACEABLE = /^(rules|limits\.[^.[]+)(\[\d+\](\.name|\.mode|\.candidateFor)?)?$/
 
 const isOfSameSet = (path: string, wrong: string) =>

@@ -34,7 +34,7 @@ export function record<
  * One of a few words.
  *
  * @param flaw of any other value, as in `is not a mode`
- * @param use which words to use, if more must be said than their list
+ * @param use replaces the list of the words at the end of the message
  */
 export function oneOf<const T extends readonly string[]>(words: T, flaw: string, use?: string) {
   const quoted = words.map(word => `'${word}'`)
@@ -64,7 +64,7 @@ export function duration(low: number, high: number, range: string) {
   )
 }
 
-/** @param why `high` is lower than usual, as a clause for the message */
+/** @param why the reason why `high` is lower than usual, as a clause for the message */
 export const units = (low: number, high = MAX_UNITS, why?: string) => {
   const fix = `is not an amount. Write a whole number from ${low} to ${high}${why ? `: ${why}` : ''}.`
   const fixOfType = ({ input }: { input: unknown }) => (input === 'adaptive' ? ADAPTIVE : fix)

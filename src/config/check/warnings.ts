@@ -47,7 +47,10 @@ function warningsOfIdentity(by: readonly By[], path: string, { address }: Config
   return [{ path, message }]
 }
 
-/** Warns that the gateway has no address for 'peer', and that a trusted proxy is assumed if the platform does not report the other end of the connection, as on Workers. */
+/**
+ * Warns about `peer` at a gateway on Workers, which does not see the other end of a connection. Also warns about headers of proxies:
+ * where the platform does not report the other end of the connection, a trusted proxy is assumed.
+ */
 function warningsOfAddress({ address: { from } = {}, origin }: ConfigInput): Warning[] {
   if (from === 'peer' && origin !== undefined) {
     const message =

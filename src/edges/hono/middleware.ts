@@ -4,7 +4,7 @@ import type { ConfigInput } from '../../config/check/schema.ts'
 import type { CallerInfo } from '../guard/caller-info.ts'
 import { type Closable, createGuard, type GuardOptions, type GuardPlatform } from '../guard/guard.ts'
 
-/** The limit with the smallest share left, in the form of hono-rate-limiter. */
+/** The limit with the smallest fraction of its units left, in the form of hono-rate-limiter. */
 export interface RateLimitInfo {
   /** Units per period, or units in flight. */
   limit: number
@@ -20,7 +20,7 @@ export interface RateLimitInfo {
 export interface SluiceVariables {
   /** The caller and the state of its limits. Absent for CORS preflights. */
   sluice: CallerInfo
-  /** The limit with the smallest share left. Absent if no rule counts the caller. */
+  /** The limit with the smallest fraction of its units left. Absent if no rule counts the caller. */
   rateLimit: RateLimitInfo
 }
 

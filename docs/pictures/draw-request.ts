@@ -137,7 +137,7 @@ const DARK: typeof LIGHT = {
 }
 
 /** Written out for each scheme: not every renderer knows variables of CSS. */
-const coloured = ({ ground, box, edge, ink, faint, go, stop }: typeof LIGHT) => `
+const colorsOf = ({ ground, box, edge, ink, faint, go, stop }: typeof LIGHT) => `
 .ground { fill: ${ground}; stroke: ${edge} }
 .box { fill: ${box}; stroke: ${edge} }
 .divider { stroke: ${edge} }
@@ -159,8 +159,8 @@ text { font: 13px system-ui, -apple-system, 'Segoe UI', sans-serif }
 .strong { font-weight: 600 }
 .line { stroke-width: 1.5; fill: none }
 .dashed { stroke-dasharray: 5 4 }
-${coloured(LIGHT).trim()}
-@media (prefers-color-scheme: dark) {${coloured(DARK)}}
+${colorsOf(LIGHT).trim()}
+@media (prefers-color-scheme: dark) {${colorsOf(DARK)}}
 `
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

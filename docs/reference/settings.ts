@@ -206,15 +206,15 @@ function textOf(schema: Schema): string {
   const message = v.safeParse(schema as unknown as v.GenericSchema, 0).issues?.[0].message ?? ''
   const [, kind = ''] = /^is (?:not (?:an?|the) )?(.+?)\.(?: |$)/.exec(message) ?? []
   if (!kind && schema.type === 'string') return 'text'
-  const range = told(schema, /is out of range\. Use a duration from (.+)\.$/)
+  const range = capturedFrom(schema, /is out of range\. Use a duration from (.+)\.$/)
   if (range) return `${kind}, ${range.replaceAll(/'.+?'/g, '`$&`')}`
-  const letters = told(schema, /Use (\d+ to \d+ .+?)(?:, as in .*)?\.$/)
+  const letters = capturedFrom(schema, /Use (\d+ to \d+ .+?)(?:, as in .*)?\.$/)
   const isName = letters === "1 to 63 lowercase letters, digits, '-' and '_'"
   return `${KINDS[kind] ?? kind}${letters && !isName ? `: ${letters}` : ''}`
 }
 
 /** The text that the pattern captures in the first message that it matches. */
-function told({ pipe = [] }: Schema, pattern: RegExp): string | undefined {
+function capturedFrom({ pipe = [] }: Schema, pattern: RegExp): string | undefined {
   for (const { message } of pipe) {
     const [, found] = pattern.exec(String(message)) ?? []
     if (found) return found

@@ -11,8 +11,8 @@ import { apiKeyStart, consumerOfApiKey } from './api-key.ts'
 import { CallerMemory, type RememberedCaller } from './caller-memory.ts'
 import type { Credential, FindResult, RefusedCredential } from './credential.ts'
 import { type CredentialHeaders, readCredentialHeaders } from './credential-headers.ts'
-import type { createOpaqueKeys } from './opaque-key.ts'
-import type { createTokens } from './tokens.ts'
+import type { createOpaqueKeyFinder } from './opaque-key.ts'
+import type { createTokenFinder } from './tokens.ts'
 
 export interface CredentialFinder {
   /**
@@ -42,9 +42,9 @@ type Settings = Pick<Config, 'credentials' | 'environment' | 'plans'>
 /** Code that only some configs need. */
 export interface FinderParts {
   /** With `credentials.opaqueKeys`. */
-  createOpaqueKeys: typeof createOpaqueKeys
+  createOpaqueKeyFinder: typeof createOpaqueKeyFinder
   /** With `credentials.jwt`. */
-  createTokens: typeof createTokens
+  createTokenFinder: typeof createTokenFinder
 }
 
 const MALFORMED: RefusedCredential = { reason: 'malformed' }
@@ -58,13 +58,13 @@ const MALFORMED: RefusedCredential = { reason: 'malformed' }
 export function createCredentialFinder(
   config: Settings,
   variables: Readonly<Record<string, unknown>>,
-  { createOpaqueKeys, createTokens }: FinderParts,
+  { createOpaqueKeyFinder, createTokenFinder }: FinderParts,
 ): CredentialFinder {
   const { credentials, environment } = config
   const { keyPrefix, opaqueKeys } = credentials
-  const tokens = credentials.jwt.size > 0 ? createTokens(config, variables) : undefined
+  const tokens = credentials.jwt.size > 0 ? createTokenFinder(config, variables) : undefined
   const start = apiKeyStart(keyPrefix, environment)
-  const opaque = opaqueKeys && createOpaqueKeys(opaqueKeys, keyPrefix)
+  const opaque = opaqueKeys && createOpaqueKeyFinder(opaqueKeys, keyPrefix)
   const remembered = new CallerMemory(credentials)
   /**
    * Opaque keys look like tokens for the origin. If they are sent as bearer tokens, every bearer token is treated as

@@ -64,7 +64,7 @@ export interface OpaqueKeys {
 }
 
 /** Creates the finder of opaque keys of an isolate. It remembers the consumer of each key. */
-export function createOpaqueKeys(
+export function createOpaqueKeyFinder(
   settings: NonNullable<Credentials['opaqueKeys']>,
   keyPrefix: string,
 ): OpaqueKeys {

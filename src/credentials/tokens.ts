@@ -25,7 +25,7 @@ export interface Tokens {
  * @param variables of the environment, including the secrets of issuers
  * @throws ConfigError naming a secret that is missing or too short
  */
-export function createTokens(
+export function createTokenFinder(
   { credentials: { jwt }, plans }: Pick<Config, 'credentials' | 'plans'>,
   variables: Readonly<Record<string, unknown>>,
 ): Tokens {

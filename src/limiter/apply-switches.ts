@@ -75,8 +75,8 @@ function applySwitchesToVerdict(
   if (mode === 'off') return []
   // A rule that was bound as a shadow and comes back as enforced was enforced by an override of the consumer. A switch takes
   // precedence over the override.
-  const isTurnedDown = mode === 'shadow' && (bound.mode === 'enforce' || switches.rules.has(name))
-  return [isTurnedDown ? { ...verdict, mode } : verdict]
+  const isNowShadow = mode === 'shadow' && (bound.mode === 'enforce' || switches.rules.has(name))
+  return [isNowShadow ? { ...verdict, mode } : verdict]
 }
 
 /** Marks a request that passes under the kill switch, so that its caller and the origin can see it. */

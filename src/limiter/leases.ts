@@ -308,7 +308,7 @@ export function createLeases({
       /** Set once this request makes a trip (ms). */
       let tripStartedAt: number | undefined
       /** The request to the store was not sent before this time (ms). */
-      let sentAfter = 0
+      let notSentBefore = 0
       /** Set if this request renews the lease. */
       let ownRenewal: Renewal | undefined
       const wait = createRenewalWait(tripTime)
@@ -351,7 +351,7 @@ export function createLeases({
         },
 
         canServe() {
-          if (tripStartedAt !== undefined) sentAfter = now()
+          if (tripStartedAt !== undefined) notSentBefore = now()
           return findGrant() !== undefined
         },
 
@@ -359,7 +359,7 @@ export function createLeases({
 
         beginTrip() {
           tripStartedAt = now()
-          sentAfter = tripStartedAt
+          notSentBefore = tripStartedAt
           openTrips += 1
           if (!mayRenew(tripStartedAt)) return 1
           const servable = countServable(group.grants, rules)
@@ -392,7 +392,7 @@ export function createLeases({
           if (group.grants.length === 0) return outcome
           // The store has confirmed that this caller is admitted. A reply that was overtaken by a later one confirms nothing new.
           // If the clock was set back meanwhile, the lease is over at once.
-          const endsAt = sentAfter > at ? at : sentAfter + leaseMs
+          const endsAt = notSentBefore > at ? at : notSentBefore + leaseMs
           if (isOver(group, at) || endsAt >= group.lastAnswer!.endsAt) {
             const keptUntil = Math.max(endsAt, at + tripTime.ms)
             const renewal = ownRenewal ?? group.lastAnswer?.renewal

@@ -79,7 +79,7 @@ export function createOwnAnswers(
   return {
     forRequest(demand, switches, current, recall) {
       const lease = leases?.forRequest(demand, switches, recall)
-      const trip: TripTimes = { begunAt: 0, sentAfter: 0 }
+      const trip: TripTimes = { begunAt: 0, notSentBefore: 0 }
 
       const repeatRefusal = (when: LookupPhase): OwnDecision | undefined => {
         const refusal = refusals?.find(demand, current(), recall, when)
@@ -105,7 +105,7 @@ export function createOwnAnswers(
         decideAfterWait: () => serveFromLease(true) ?? repeatRefusal('waiting'),
         listener: {
           isNoLongerNeeded() {
-            trip.sentAfter = refusals?.now() ?? 0
+            trip.notSentBefore = refusals?.now() ?? 0
             return (
               (lease?.canServe() && !refusals?.hasTooManyGuesses(demand, current())) ||
               repeatRefusal('waiting') !== undefined
@@ -117,7 +117,7 @@ export function createOwnAnswers(
         },
         beginTrip() {
           trip.begunAt = refusals?.now() ?? 0
-          trip.sentAfter = trip.begunAt
+          trip.notSentBefore = trip.begunAt
           return lease?.beginTrip() ?? 1
         },
         endTrip(outcome, isCurrent = true) {

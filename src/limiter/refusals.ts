@@ -81,7 +81,7 @@ export interface TripTimes {
   /** When the request to the store was made. It may have waited for its turn afterwards. */
   begunAt: number
   /** The request was not sent before this time. */
-  sentAfter: number
+  notSentBefore: number
   /** When the reply arrived; absent: when `remember` is called. */
   answeredAt?: number
 }
@@ -238,16 +238,18 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
       }
       // The fleet can have free capacity again at any moment.
       if (refusing.some(({ rule }) => rule.isSystemLimit)) return
-      const { begunAt, sentAfter, answeredAt = now() } = trip
+      const { begunAt, notSentBefore, answeredAt = now() } = trip
       const isGuessRefusal = refusing.some(isGuess)
       const remembered = isGuessRefusal ? rules.filter(isGuess) : rules
       const isInFlight = refusing.some(({ rule }) => countsInFlight(rule))
       const maxMs = isInFlight ? Math.min(IN_FLIGHT_REFUSAL_MS, rememberForMs) : rememberForMs
       const wait = waitOf(refusing)
-      const rememberedUntil = sentAfter + Math.min(maxMs, wait)
+      const rememberedUntil = notSentBefore + Math.min(maxMs, wait)
       // A refusal without a refusing rule (a block, a bad credential) has no retry time.
       const retryAt =
-        refusing.length > 0 ? sentAfter + Math.min(wait, MAX_OUTAGE_MS) : rememberedUntil + RECHECK_TIMEOUT_MS
+        refusing.length > 0
+          ? notSentBefore + Math.min(wait, MAX_OUTAGE_MS)
+          : rememberedUntil + RECHECK_TIMEOUT_MS
       const validUntil = isInFlight ? rememberedUntil : retryAt
       if (rememberedUntil <= now() || begunAt <= trustedAfter || begunAt > answeredAt) return
       const names = new Set(refusing.map(({ rule }) => rule.name))
@@ -256,7 +258,7 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
         costs: remembered.map(({ cost }) => cost),
         keys: remembered.filter(({ rule }) => names.has(rule.name)).map(({ key }) => key),
         switches,
-        ...{ trip: { begunAt, sentAfter, answeredAt }, rememberedUntil, validUntil },
+        ...{ trip: { begunAt, notSentBefore, answeredAt }, rememberedUntil, validUntil },
         ...{ recheckBy: undefined, recheckUntil: 0 },
       })
       emptyFrom = Math.max(emptyFrom, validUntil)

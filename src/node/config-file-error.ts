@@ -56,7 +56,7 @@ function isReadAsCommonJs(error: unknown): boolean {
 
 function describe(error: unknown, file: string): string {
   const message = error instanceof Error ? error.message : String(error)
-  if (isReadAsCommonJs(error)) return waysOut(message, file)
+  if (isReadAsCommonJs(error)) return commonJsMessage(message, file)
   const [, what] = /^Cannot find (package '[^']+') imported from /.exec(message) ?? []
   if (what !== undefined) return `There is no ${what}. Install it, or correct the import.`
   const [, module] = /^Cannot find module '([^']+)' imported from /.exec(message) ?? []
@@ -65,7 +65,7 @@ function describe(error: unknown, file: string): string {
   return `The file throws an error: ${message}`
 }
 
-function waysOut(message: string, file: string): string {
+function commonJsMessage(message: string, file: string): string {
   const name = basename(file)
   const renamed = name.replace(/\.c?([jt])s$/, '.m$1s')
   return `${message}. Node reads this file as CommonJS. Rename it to ${renamed}, or add "type": "module" to package.json.`

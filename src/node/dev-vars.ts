@@ -14,7 +14,7 @@ export function readLocalVariables(project: InProject): NodeJS.Dict<string> {
 }
 
 /** `npm start` has a store and an origin of its own. */
-const OF_START = ['UPSTASH_REDIS_REST_URL', 'UPSTASH_REDIS_REST_TOKEN', 'ORIGIN_URL']
+const SET_BY_START = ['UPSTASH_REDIS_REST_URL', 'UPSTASH_REDIS_REST_TOKEN', 'ORIGIN_URL']
 
 /**
  * The variables that the Worker gets: all those of the file, because hooks can read any of them, and those that the config names.
@@ -25,7 +25,7 @@ export function variablesOfWorker(project: InProject, named: readonly string[]):
   const local = readLocalVariables(project)
   const variables = { ...devVars(project), ...Object.fromEntries(named.map(name => [name, local[name]])) }
   const given = Object.entries(variables).filter(
-    (entry): entry is [string, string] => entry[1] !== undefined && !OF_START.includes(entry[0]),
+    (entry): entry is [string, string] => entry[1] !== undefined && !SET_BY_START.includes(entry[0]),
   )
   return Object.fromEntries(given)
 }

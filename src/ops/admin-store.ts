@@ -83,7 +83,7 @@ export function createAdminStore(options: AdminStoreOptions): AdminStore {
 
   const store: AdminStore = {
     environment,
-    nextStep: testOf(url),
+    nextStep: howToTest(url),
     keyPrefix,
     keyStart: apiKeyStart(keyPrefix, environment),
     decisions: upstashStore({ url, token, deadlineMs: DEADLINE_MS, keyLocking, cluster, environment }),
@@ -93,7 +93,7 @@ export function createAdminStore(options: AdminStoreOptions): AdminStore {
       try {
         return await commands(redis)
       } catch (error) {
-        const [what, nextStep] = describeFailure(error, testOf(url))
+        const [what, nextStep] = describeFailure(error, howToTest(url))
         throw new AdminError('store', `The store at ${new URL(url).host} ${what}`, nextStep)
       }
     },
@@ -155,7 +155,7 @@ function describeFailure(error: unknown, test: string): [what: string, nextStep?
     const errorText = error.message.split(', command was:')[0]!.slice(0, 200)
     // The client writes this for an HTTP error whose body has no `error` field.
     if (/^(undefined|null|\[object Object\])$/.test(errorText)) return [isOther, test]
-    if (OF_BRIDGE.test(errorText)) return ['is the bridge, and its Redis does not answer.', TEST_OF_REDIS]
+    if (BRIDGE_ERROR.test(errorText)) return ['is the bridge, and its Redis does not answer.', TEST_OF_REDIS]
     const isToken = /^(WRONGPASS|NOAUTH)/.test(errorText)
     return isToken
       ? [`answered with an error: ${errorText}`, TEST_OF_TOKEN]
@@ -175,7 +175,7 @@ function describeFailure(error: unknown, test: string): [what: string, nextStep?
 }
 
 /** The bridge's messages for a Redis that is down or slow (src/node/rest-bridge/redis-server.ts). */
-const OF_BRIDGE = /^ERR Redis (cannot be reached|did not answer in time)/
+const BRIDGE_ERROR = /^ERR Redis (cannot be reached|did not answer in time)/
 
 const CURL =
   'curl "$UPSTASH_REDIS_REST_URL" -H "Authorization: Bearer $UPSTASH_REDIS_REST_TOKEN" -d \'["PING"]\''
@@ -186,7 +186,7 @@ const TEST_OF_REDIS =
   "Check the Redis of the bridge: its URL is in the bridge's --redis or REDIS_URL. To test it:\n    redis-cli -u redis://… PING"
 
 /** How to test the store, and how to start one if it is on this machine. Repeats neither the URL nor the token, which may be secrets. */
-function testOf(url: string): string {
+function howToTest(url: string): string {
   const test = `Check its URL, from --url or UPSTASH_REDIS_REST_URL. To test the variables:\n    ${CURL}`
   const isLocal = /^(localhost|127\.[\d.]+|\[::1\])$/.test(new URL(url).hostname)
   return isLocal ? `${test}\n${LOCAL_STORE}` : test

@@ -8,7 +8,7 @@ import { credentialIndexKey, credentialKey, pointerKey } from '../store/keys.ts'
 import { type CredentialRecord, parseCredential } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
-import { digitsOf, keyId, listConsumerNames } from './keys.ts'
+import { distinguishingDigits, keyId, listConsumerNames } from './keys.ts'
 import { parseConsumerName } from './names.ts'
 
 export interface FoundKey {
@@ -47,7 +47,7 @@ async function byId(store: AdminStore, text: string): Promise<Found | undefined>
   if (!consumer || !prefix) return undefined
   const digests = await store.run(redis => redis.smembers(store.at(credentialIndexKey(consumer))))
   const matching = digests.filter(digest => digest.startsWith(prefix))
-  const digits = digitsOf(digests)
+  const digits = distinguishingDigits(digests)
   if (matching.length === 1) {
     const digest = matching[0]!
     return { consumer, digest, id: keyId(consumer, digest, digits) }

@@ -46,7 +46,7 @@ export function keyId(consumer: string, digest: string, digits = ID_DIGITS): str
 }
 
 /** How many digits of the digests distinguish the keys of a consumer. */
-export function digitsOf(digests: readonly string[]): number {
+export function distinguishingDigits(digests: readonly string[]): number {
   const all = new Set(digests).size
   let digits = ID_DIGITS
   while (digits < 64 && new Set(digests.map(digest => digest.slice(0, digits))).size < all) digits += 4
@@ -145,7 +145,7 @@ export async function listKeys(store: AdminStore, consumer?: string): Promise<Ke
     pipeline.smembers(store.at(credentialIndexKey(consumer))),
   )
   const all = consumers.flatMap((consumer, i) => {
-    const digits = digitsOf(indexes[i]!)
+    const digits = distinguishingDigits(indexes[i]!)
     return indexes[i]!.map(digest => ({ consumer, digest, id: keyId(consumer, digest, digits) }))
   })
   const texts = await store.runEach<Key, string | null>(all, (pipeline, { consumer, digest }) =>

@@ -116,9 +116,17 @@ export function adaptiveController(
     read(text) {
       const numbers = numbersOf(text, FIELDS.length)
       if (!numbers) return undefined
-      const [limit, usualFailures, baselineMs, provenMs, latencyMs, inFlight, markLatencyMs, markInFlight] =
-        numbers as unknown as FieldValues
-      const baseline = { baselineMs, provenMs, latencyMs, inFlight, markLatencyMs, markInFlight }
+      const [
+        limit,
+        usualFailures,
+        baselineMs,
+        baselineBeforeTrialMs,
+        latencyMs,
+        inFlight,
+        markLatencyMs,
+        markInFlight,
+      ] = numbers as unknown as FieldValues
+      const baseline = { baselineMs, baselineBeforeTrialMs, latencyMs, inFlight, markLatencyMs, markInFlight }
       return { limit: clamp(limit), usualFailures, ...baseline }
     },
   }
@@ -129,7 +137,7 @@ const FIELDS = [
   'limit',
   'usualFailures',
   'baselineMs',
-  'provenMs',
+  'baselineBeforeTrialMs',
   'latencyMs',
   'inFlight',
   'markLatencyMs',

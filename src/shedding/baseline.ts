@@ -29,7 +29,7 @@ export interface Baseline {
   /** The latency without a queue (ms), known or on trial. 0: nothing was measured yet. */
   readonly baselineMs: number
   /** The baseline before the trial; the same as `baselineMs` without a trial. */
-  readonly provenMs: number
+  readonly baselineBeforeTrialMs: number
   /** Weighted means of the last few hundred requests. */
   readonly latencyMs: number
   readonly inFlight: number
@@ -40,7 +40,7 @@ export interface Baseline {
 
 export const NO_BASELINE: Baseline = {
   baselineMs: 0,
-  provenMs: 0,
+  baselineBeforeTrialMs: 0,
   latencyMs: 0,
   inFlight: 0,
   markLatencyMs: 0,
@@ -147,7 +147,7 @@ export function nextBaseline(
     const bounded = Math.min(ms, MAX_ABOVE_MEASURED * latencyMs)
     return latencyMs < bounded ? bounded + FASTER_STEP * (latencyMs - bounded) : bounded
   }
-  const proven = lowerTowardsLatency(known.provenMs)
+  const proven = lowerTowardsLatency(known.baselineBeforeTrialMs)
   const current = lowerTowardsLatency(known.baselineMs)
   const tried = current + TRIAL_STEP * Math.max(0, latencyMs - current)
   // The limit refuses nothing, so it has not caused this latency.
@@ -182,7 +182,11 @@ export function nextBaseline(
 export function lowerWhileFailing(baseline: Baseline): Baseline {
   if (baseline.latencyMs <= QUEUE_SLOWNESS * baseline.baselineMs) return baseline
   const baselineMs = roundForStore((1 - FAILING_STEP) * baseline.baselineMs)
-  return { ...baseline, baselineMs, provenMs: Math.min(baselineMs, baseline.provenMs) }
+  return {
+    ...baseline,
+    baselineMs,
+    baselineBeforeTrialMs: Math.min(baselineMs, baseline.baselineBeforeTrialMs),
+  }
 }
 
 /** Logarithm of the ratio. Values that round to 0 count as the smallest one that does not. */
@@ -190,10 +194,14 @@ function logRatio(after: number, before: number): number {
   return Math.log(Math.max(after, 0.001) / Math.max(before, 0.001))
 }
 
-type Means = Omit<Baseline, 'baselineMs' | 'provenMs'>
+type Means = Omit<Baseline, 'baselineMs' | 'baselineBeforeTrialMs'>
 
-function withBaseline(baselineMs: number, provenMs: number, means: Means): Baseline {
-  return { baselineMs: roundForStore(baselineMs), provenMs: roundForStore(provenMs), ...means }
+function withBaseline(baselineMs: number, baselineBeforeTrialMs: number, means: Means): Baseline {
+  return {
+    baselineMs: roundForStore(baselineMs),
+    baselineBeforeTrialMs: roundForStore(baselineBeforeTrialMs),
+    ...means,
+  }
 }
 
 function withMarkAt(latencyMs: number, inFlight: number): Means {
@@ -203,11 +211,11 @@ function withMarkAt(latencyMs: number, inFlight: number): Means {
 /** Only the fields of the baseline: the given state has more. */
 function pickBaseline({
   baselineMs,
-  provenMs,
+  baselineBeforeTrialMs,
   latencyMs,
   inFlight,
   markLatencyMs,
   markInFlight,
 }: Baseline): Baseline {
-  return { baselineMs, provenMs, latencyMs, inFlight, markLatencyMs, markInFlight }
+  return { baselineMs, baselineBeforeTrialMs, latencyMs, inFlight, markLatencyMs, markInFlight }
 }

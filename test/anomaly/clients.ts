@@ -51,7 +51,7 @@ const LEAVING: readonly Leaving[] = [
   {
     name: 'while the origin is asked',
     lines: get(`/${MODE}/x`),
-    wait: ({ originDoor }) => originDoor.arm({ request: () => {} }, () => true),
+    wait: ({ originProxy }) => originProxy.arm({ request: () => {} }, () => true),
   },
   { name: 'while their requests are delayed', lines: get('/held/x') },
   { name: 'before they read the reply', lines: get(`/${MODE}/x`) },

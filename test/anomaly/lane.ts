@@ -25,7 +25,7 @@ export interface Lane {
   /** The proxy between the bridge and Redis. */
   redis: TcpProxy
   /** The proxy between the Worker and the origin. */
-  originDoor: TcpProxy
+  originProxy: TcpProxy
   origin: TestOrigin
   /** Only affected by faults of Redis. */
   admin: AdminStore
@@ -72,7 +72,7 @@ export async function startLane(
   const bridge = await startBridge({ redisUrl: `redis://127.0.0.1:${redis.port}`, token: TOKEN, port: 0 })
   const store = await startCountingProxy(bridge.url)
   const origin = await startOrigin()
-  const originDoor = await startTcpProxy(targetOf(origin.url))
+  const originProxy = await startTcpProxy(targetOf(origin.url))
   const admin = createAdminStore({ url: bridge.url, token: TOKEN })
   const worker = await startWorker({
     guardian,
@@ -85,7 +85,7 @@ export async function startLane(
     bindings: {
       UPSTASH_REDIS_REST_URL: store.url,
       UPSTASH_REDIS_REST_TOKEN: TOKEN,
-      ORIGIN_URL: `http://127.0.0.1:${originDoor.port}`,
+      ORIGIN_URL: `http://127.0.0.1:${originProxy.port}`,
     },
   })
   // A new connection for each request, so that requests do not affect each other.
@@ -94,7 +94,7 @@ export async function startLane(
     url: worker.url,
     store,
     redis,
-    originDoor,
+    originProxy,
     origin,
     admin,
     pid: worker.pid,
@@ -121,7 +121,7 @@ export async function startLane(
     async close() {
       agent.destroy()
       await worker.close()
-      for (const part of [originDoor, origin, store, bridge, redis]) await part.close()
+      for (const part of [originProxy, origin, store, bridge, redis]) await part.close()
       await guardian.dismiss()
     },
   }

@@ -22,8 +22,8 @@ export function describeOrigins(lanes: () => Lanes): void {
           await untilDecided(lane, MODE)
           const caller = anonymous(lane)
           const armed = origin.fault
-            ? lane.originDoor.arm(origin.fault, n => n === 1)
-            : armShut(lane.originDoor, n => n === 1)
+            ? lane.originProxy.arm(origin.fault, n => n === 1)
+            : armShut(lane.originProxy, n => n === 1)
           await armed.before?.()
           await askAs(lane, caller, MODE).finally(armed.disarm)
           for (let i = 0; i < LIMIT; i++) await askAs(lane, caller, MODE)

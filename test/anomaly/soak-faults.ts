@@ -33,9 +33,9 @@ const OF_LANES: Record<string, Begin<{ lane: Lane; random: Random }>> = {
   },
   async origin({ lane, random }) {
     const { fault } = random.pick(ORIGIN_FAULTS)
-    if (fault) return lane.originDoor.arm(fault, () => random.chance(0.2)).disarm
-    await lane.originDoor.shut()
-    return () => lane.originDoor.open()
+    if (fault) return lane.originProxy.arm(fault, () => random.chance(0.2)).disarm
+    await lane.originProxy.shut()
+    return () => lane.originProxy.open()
   },
   async 'frozen connection'({ lane }) {
     lane.redis.freeze()

@@ -276,7 +276,7 @@ const isComplete = (text: string) =>
     text,
   )
 /** `init` and `build` write files: test/node and test/package run them. */
-const ONLY_NAMED = ['init', 'build', ...SERVING]
+const NOT_RUN_HERE = ['init', 'build', ...SERVING]
 
 /** The config that a page has for all of its commands; undefined: the shipped one. */
 const configOf = (page: string) =>
@@ -287,7 +287,7 @@ const configOf = (page: string) =>
 const complete = pages
   .map(({ mentioned, ...page }) => ({
     ...page,
-    commands: mentioned.filter(text => isComplete(text) && !ONLY_NAMED.includes(wordsOf(text)[0]!)),
+    commands: mentioned.filter(text => isComplete(text) && !NOT_RUN_HERE.includes(wordsOf(text)[0]!)),
   }))
   .filter(({ commands }) => commands.length > 0)
 

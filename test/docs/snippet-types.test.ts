@@ -52,7 +52,7 @@ function toModule(snippet: Snippet): string {
 }
 
 /** Values of the reader's own code. */
-const AMBIENT = `
+const READERS_CODE = `
 declare module 'express' {
   export default function express(): {
     use(...handlers: unknown[]): unknown
@@ -102,7 +102,7 @@ function writeProject(folder: string): void {
   }
   const project = { extends: join(ROOT, 'tsconfig.base.json'), compilerOptions, include: ['**/*.ts'] }
   writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(project))
-  writeFileSync(join(folder, 'ambient.d.ts'), AMBIENT)
+  writeFileSync(join(folder, 'ambient.d.ts'), READERS_CODE)
   const shipped = toModule({
     page: '',
     code: "rules: [{ name: 'r', by: 'global', algorithm: 'gcra', limit: 1, period: '1s' }],\n",

@@ -42,7 +42,7 @@ const title = hasRedisServer
   : 'two Workers on one Redis (no redis-server is installed)'
 
 /** Repeats the work until it returns a value, and returns this value. */
-const patiently = <T>(work: () => Promise<T | undefined>, timeout = PATIENT_MS): Promise<T> =>
+const waitFor = <T>(work: () => Promise<T | undefined>, timeout = PATIENT_MS): Promise<T> =>
   vi.waitUntil(work, { ...PATIENTLY, timeout }) as Promise<T>
 
 describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 : 300_000 }, () => {
@@ -86,7 +86,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
 
   /** Opens a stream on a new connection, and waits for its first bytes. */
   const openStream = (worker: BedWorker, path: string, address: string): Promise<Socket> =>
-    patiently(async () => {
+    waitFor(async () => {
       const { hostname, port } = new URL(worker.url)
       const socket = connect(Number(port), hostname)
       socket.on('error', () => {})
@@ -99,7 +99,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
     })
 
   const openWebSocket = (worker: BedWorker, path: string, address: string): Promise<WebSocket> =>
-    patiently(async () => {
+    waitFor(async () => {
       const headers = { 'cf-connecting-ip': address, 'x-case': newCase(), 'x-caller': address }
       const socket = new WebSocket(worker.url.replace('http', 'ws') + path, { headers })
       return await once(socket, 'open').then(
@@ -244,7 +244,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
       const soak = expectLimits(callers, mixed, startedAt)
       await expect.poll(() => bed.tally.running(), PATIENTLY).toBe(0)
       // The next request of a caller corrects the effects of a failed call. The ending of that request is reported a little later.
-      await patiently(async () => {
+      await waitFor(async () => {
         for (const caller of callers) await burst(caller)
         const isFree = async () =>
           String(await freeUnits(callers)) === String(callers.map(({ limit }) => limit))
@@ -371,7 +371,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
       async (_, addressOf) => {
         const requests = 80
         // Repeats the measurement if the machine paused or the store was slow, because the rate was not 20 per second.
-        const trips = await patiently(async () => {
+        const trips = await waitFor(async () => {
           await untilQuiet()
           const sent: Promise<number>[] = []
           let [latest, longest] = [performance.now(), 0]
@@ -392,7 +392,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
     it('need at most one more Redis command per admitted request if a rule counts requests in flight', async () => {
       const requests = 20
       const commandsOf = (path: string) =>
-        patiently(async () => {
+        waitFor(async () => {
           const address = newAddress()
           // After this request, Redis has the scripts and the state of this caller.
           await expectStatus(204, one, path, address)

@@ -19,8 +19,8 @@ const { limits } = configOf({
 
 const ACME = { account: '42' }
 
-/** A limiter whose clock advances while it sleeps. @param whileAsleep runs after each sleep */
-function limiterOn(redis: RedisEngine, whileAsleep: (ms: number) => Promise<void> = async () => {}) {
+/** A limiter whose clock advances while it sleeps. @param afterSleep runs after each sleep */
+function limiterOn(redis: RedisEngine, afterSleep: (ms: number) => Promise<void> = async () => {}) {
   const slept: number[] = []
   const time = { now: NOON }
   const limiter: Limiter = createLimiterOnStore({ limits }, storeOf(redis), {
@@ -29,7 +29,7 @@ function limiterOn(redis: RedisEngine, whileAsleep: (ms: number) => Promise<void
       async sleep(ms) {
         slept.push(ms)
         time.now += ms * 1e3
-        await whileAsleep(ms)
+        await afterSleep(ms)
       },
       timer: () => () => {},
     },

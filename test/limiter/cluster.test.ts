@@ -393,8 +393,8 @@ describeOnRedisEngine('the caller, over two slots', fresh => {
       bound(wide!, consumerStateKey('?')),
       bound(log!, consumerStateKey('?')),
     ]
-    const nobodys = await ask(unknown, { rules: cold })
-    expect([nobodys.status, left(nobodys), store.requests]).toEqual([
+    const ofUnknownKey = await ask(unknown, { rules: cold })
+    expect([ofUnknownKey.status, left(ofUnknownKey), store.requests]).toEqual([
       'unknown-credential',
       { guesses: 1 },
       [1, 1],

@@ -33,7 +33,7 @@ function memory(rememberForMs = 1000) {
     world,
     refusals,
     keep: (demand: Evaluation, outcome: Outcome, askedAt = world.time) =>
-      refusals.remember(demand, outcome, NO_SWITCHES, { begunAt: askedAt, sentAfter: askedAt }),
+      refusals.remember(demand, outcome, NO_SWITCHES, { begunAt: askedAt, notSentBefore: askedAt }),
     find: (demand: Evaluation, when?: LookupPhase) => refusals.find(demand, NO_SWITCHES, undefined, when),
   }
 }

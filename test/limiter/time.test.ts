@@ -169,7 +169,11 @@ const verbs = (pause: fc.Arbitrary<Pause>) =>
 type Verb = ReturnType<typeof verbs> extends fc.Arbitrary<infer T> ? T : never
 
 /** Fails at the first step in which model and script differ, or return impossible values. */
-async function expectTwins(redis: Engine, rules: readonly Rule[], steps: readonly Verb[]): Promise<void> {
+async function expectModelAndScriptAgree(
+  redis: Engine,
+  rules: readonly Rule[],
+  steps: readonly Verb[],
+): Promise<void> {
   const model = new ModelEngine()
   const key = consumerStateKey(newCaller())
   const admittedAt: number[] = []
@@ -197,7 +201,7 @@ describeOnRedisEngine('numbers of any size', fresh => {
     const pause = withJumps(...JUMPS, -1, -999, -HOUR, -13 * HOUR, -YEAR)
     const scenario = fc.record({ numbers: listOf(legalNumbers, 3), steps: listOf(verbs(pause), 30) })
     await forEvery(scenario, runsFor(redis, 25), async ({ numbers, steps }) => {
-      await expectTwins(redis, namedRules(numbers), steps)
+      await expectModelAndScriptAgree(redis, namedRules(numbers), steps)
     })
   })
 })
@@ -221,7 +225,7 @@ describeOnRedisEngine('a clock that jumps back and forth', fresh => {
         ({ step, backByPeriods }): Verb =>
           backByPeriods === 0 ? step : { ...step, pause: -Math.ceil((backByPeriods * rule.period) / 100) },
       )
-      await expectTwins(redis, [rule], toAndFro)
+      await expectModelAndScriptAgree(redis, [rule], toAndFro)
     })
   })
 })

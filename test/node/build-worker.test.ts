@@ -188,9 +188,9 @@ describe('the module of a Worker', () => {
         'createHookRunner',
         'createXRateLimit',
         'withWebSocketKeys',
-        'createOpaqueKeys',
+        'createOpaqueKeyFinder',
       ],
-      'createTokens',
+      'createTokenFinder',
       ...['createUtilizationShedderAndBoard', 'createAdaptiveLimit', 'createPushReceiver'],
       ...['compileFleetRules', 'compileShedding', 'compileAdaptive'],
     ]) {
@@ -206,7 +206,7 @@ describe('the module of a Worker', () => {
     const fixed = configOf({ rules: [strict], shedding: { classes, fleetUsage: { capacity: 10 } } })
     expect(workerModule(fixed)).toContain('createStock')
     expect(all).toContain('"refund"')
-    for (const part of ['createOpaqueKeys', 'createTokens']) expect(all).toContain(`    ${part},`)
+    for (const part of ['createOpaqueKeyFinder', 'createTokenFinder']) expect(all).toContain(`    ${part},`)
     expect(() => withMissingParts<{ cors(): void }>({}).cors()).toThrow(
       "src/built/ was built for another config: it lacks the part 'cors'. Run npx sluicegate build.",
     )

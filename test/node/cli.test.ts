@@ -873,9 +873,9 @@ describe('npx sluicegate start', () => {
   })
 
   it('names a port that is in use, and the flag that changes it', async () => {
-    const squatter = createServer().listen(0, '127.0.0.1')
-    await new Promise(resolve => squatter.once('listening', resolve))
-    const { port } = squatter.address() as { port: number }
+    const portHolder = createServer().listen(0, '127.0.0.1')
+    await new Promise(resolve => portHolder.once('listening', resolve))
+    const { port } = portHolder.address() as { port: number }
     for (const [flag, use] of [
       ['--port', 'gateway'],
       ['--bridge-port', 'REST bridge'],
@@ -894,7 +894,7 @@ describe('npx sluicegate start', () => {
         `Port ${port} for the ${use} is in use. Free it, or choose another one with ${flag}.\n`,
       ])
     }
-    squatter.close()
+    portHolder.close()
     expect(existsSync(directory) && readdirSync(directory)).toEqual([])
   })
 

@@ -171,8 +171,8 @@ describe('color', () => {
     const plain = 'RULE    DENIED   MODE\na?[31m  3 (1 %)  enforce'
     expect(draw()).toBe(plain)
     vi.stubEnv('FORCE_COLOR', '1')
-    const coloured = draw()
-    expect(coloured).toContain('\x1b[31m3 (1 %)\x1b[39m  enforce')
-    expect(stripVTControlCharacters(coloured)).toBe(plain)
+    const colorsOf = draw()
+    expect(colorsOf).toContain('\x1b[31m3 (1 %)\x1b[39m  enforce')
+    expect(stripVTControlCharacters(colorsOf)).toBe(plain)
   })
 })

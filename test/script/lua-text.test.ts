@@ -40,11 +40,11 @@ const HOSTILE = [
   ...['a\n', '\na', 'a'.repeat(64), `${'a'.repeat(63)}\n`, 'а', '１'],
 ]
 const NAMES = ['', 'a', 'Z9_', '-', '--', '__', '0', 'end', 'nil', 'now', 'floor_div', 'KEYS', 'a'.repeat(63)]
-const NO_INTEGERS = [Number.NaN, Infinity, -Infinity, 1.5, 2 ** 53, -(2 ** 53), 1e300, 5e-324]
+const NOT_SAFE_INTEGERS = [Number.NaN, Infinity, -Infinity, 1.5, 2 ** 53, -(2 ** 53), 1e300, 5e-324]
 const INTEGERS = [0, 1, -1, 1e15, 2 ** 53 - 1, -(2 ** 53) + 1, 4294967296]
 
 describe('a literal', () => {
-  it.each([...HOSTILE, ...NO_INTEGERS])('rejects %j', value => {
+  it.each([...HOSTILE, ...NOT_SAFE_INTEGERS])('rejects %j', value => {
     expect(() => literal(value)).toThrow(new TypeError(REFUSED))
   })
 
@@ -161,7 +161,7 @@ describe('a policy', () => {
     for (const policy of policies) for (const text of texts(policy)) expect(text).toThrow(TypeError)
   })
 
-  it.each(NO_INTEGERS)('is not compiled with a number %d', value => {
+  it.each(NOT_SAFE_INTEGERS)('is not compiled with a number %d', value => {
     for (const number of ['rate', 'period', 'burst'] as const) {
       const quota = { ...rule!.quota, [number]: value }
       const policies = [

@@ -104,7 +104,7 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
 
   it('recovers from its minimum, whatever the baseline', () => {
     for (const baselineMs of [1, 20, 50]) {
-      const stuck = { ...run(60, {}), limit: min, baselineMs, provenMs: baselineMs }
+      const stuck = { ...run(60, {}), limit: min, baselineMs, baselineBeforeTrialMs: baselineMs }
       expect(run(180, {}, stuck).limit, `from ${baselineMs} ms`).toBeGreaterThan(50)
     }
   })

@@ -208,8 +208,8 @@ export function describeOnRedisEngine(
  * installed, it does all runs, and the embedded Redis does only a quarter of them, to show that it can execute the same scripts.
  */
 export function runsFor(engine: Engine, runs: number): number {
-  const isSpared = engine instanceof RedisEngine && engine.kind === 'embedded' && hasRedisServer
-  return isSpared ? Math.ceil(runs / 4) : runs
+  const runsFewer = engine instanceof RedisEngine && engine.kind === 'embedded' && hasRedisServer
+  return runsFewer ? Math.ceil(runs / 4) : runs
 }
 
 /** The record of a credential, with or without its own plan. */

@@ -84,7 +84,7 @@ function reasonOfAnother(rules: readonly CheckedRule[], i: number): Reason | und
 
 /** Whether `other` always refuses before the limit of `target` is reached. False if that is not certain. */
 function isReachedFirst(target: CheckedRule, other: CheckedRule): boolean {
-  const most = mostAdmitted(other)
+  const most = admissionBoundOf(other)
   const admitsAll = createAdmissionTest(target)
   return most !== undefined && admitsAll !== undefined && countsAllOf(other, target) && admitsAll(most)
 }
@@ -96,7 +96,7 @@ interface Bound {
 }
 
 /** The bound of a rule that enforces the same numbers for all callers. Undefined: no bound is certain. */
-function mostAdmitted({ input, rule }: CheckedRule): Bound | undefined {
+function admissionBoundOf({ input, rule }: CheckedRule): Bound | undefined {
   if (!isEnforcedForAll({ input, rule }) || rule.calendar) return undefined
   const atOnce = AT_ONCE[rule.algorithm]?.(rule)
   return atOnce === undefined ? undefined : { atOnce: atOnce / rule.cost, rate: rateOf(rule) }

@@ -1,6 +1,6 @@
 /** All parts of the gateway. Scripts are compiled when they are first needed. */
-import { createOpaqueKeys } from '../../credentials/opaque-key.ts'
-import { createTokens } from '../../credentials/tokens.ts'
+import { createOpaqueKeyFinder } from '../../credentials/opaque-key.ts'
+import { createTokenFinder } from '../../credentials/tokens.ts'
 import { evaluateOnCluster } from '../../limiter/cluster.ts'
 import { createHoldingsKeeper } from '../../limiter/keep-holdings.ts'
 import { createLeases } from '../../limiter/leases.ts'
@@ -42,8 +42,8 @@ export const ALL_PARTS: Parts = {
   withWebSocketKeys,
   classOfRequest,
   matchByRequest,
-  createOpaqueKeys,
-  createTokens,
+  createOpaqueKeyFinder,
+  createTokenFinder,
   createOriginLoad,
   createUtilizationShedderAndBoard,
   createAdaptiveLimit,

@@ -91,7 +91,8 @@ export function createDecideRequest(
   return async (request, peer, background, host) => {
     try {
       const beforeHooks = match(config, request, matchByRequest)
-      const identify: Identify = byHook => identifier.identify(request, beforeHooks, peer(), byHook)
+      const identify: Identify = callIdentifyHook =>
+        identifier.identify(request, beforeHooks, peer(), callIdentifyHook)
       const applied: AppliedHooks = hooks
         ? await hooks.apply(identify, { request, matched: beforeHooks, host })
         : { matched: beforeHooks, caller: await identify() }

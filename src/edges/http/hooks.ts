@@ -35,9 +35,9 @@ export interface AppliedHooks {
 /**
  * Identifies the caller of a request.
  *
- * @param byHook the hook `identify`, if the config has one
+ * @param callIdentifyHook the hook `identify`, if the config has one
  */
-export type Identify = (byHook?: () => Promise<Credential | undefined>) => Promise<Caller>
+export type Identify = (callIdentifyHook?: () => Promise<Credential | undefined>) => Promise<Caller>
 
 /** Runs the hooks of a config. */
 export interface HookRunner {

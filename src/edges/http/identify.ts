@@ -19,13 +19,13 @@ export interface Identifier {
   /**
    * Identifies the caller of a request. Refuses it if it is blocked, or has no accepted credential.
    *
-   * @param byHook calls the hook `identify`, if the config has one
+   * @param callIdentifyHook calls the hook `identify`, if the config has one
    */
   identify(
     request: Request,
     matched: Matched,
     peer?: string,
-    byHook?: () => Promise<Credential | undefined>,
+    callIdentifyHook?: () => Promise<Credential | undefined>,
   ): Promise<Caller>
   /** The client's address in canonical form. */
   addressOf(request: Request, peer?: string): string | undefined
@@ -46,7 +46,7 @@ export interface Identifier {
  */
 export function createIdentifier(
   config: Settings,
-  parts: Pick<Parts, 'addressBehindProxies' | 'createOpaqueKeys' | 'createTokens'>,
+  parts: Pick<Parts, 'addressBehindProxies' | 'createOpaqueKeyFinder' | 'createTokenFinder'>,
   variables: Readonly<Record<string, unknown>> = {},
 ): Identifier {
   const { address, block } = config
@@ -64,7 +64,7 @@ export function createIdentifier(
   }
 
   return {
-    async identify(request, { settings: { accept } }, peer, byHook) {
+    async identify(request, { settings: { accept } }, peer, callIdentifyHook) {
       const client = addressOf(request, peer)
       const caller = {
         ...(client !== undefined && { address: client }),
@@ -73,7 +73,7 @@ export function createIdentifier(
       const refusal = refuse(request, client)
       if (refusal) return { ...caller, refusal }
 
-      const found = await credentials.find(accept, request.headers, byHook)
+      const found = await credentials.find(accept, request.headers, callIdentifyHook)
       if (found && !('reason' in found)) return { ...caller, credential: found }
       if (!found && accept.includes(ANONYMOUS)) return caller
       const accepted = credentials.describe(accept)

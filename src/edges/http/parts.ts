@@ -1,7 +1,7 @@
 /** Parts that a Worker carries only if its config uses them. src/built/worker.generated.ts selects them. */
 import type { Config } from '../../config/compile.ts'
-import type { createOpaqueKeys } from '../../credentials/opaque-key.ts'
-import type { createTokens } from '../../credentials/tokens.ts'
+import type { createOpaqueKeyFinder } from '../../credentials/opaque-key.ts'
+import type { createTokenFinder } from '../../credentials/tokens.ts'
 import type { EvaluateOnCluster } from '../../limiter/evaluate.ts'
 import type { createHoldingsKeeper } from '../../limiter/keep-holdings.ts'
 import type { createLeases } from '../../limiter/leases.ts'
@@ -50,9 +50,9 @@ export interface Parts extends OriginLoadParts {
   /** With `shedding`. */
   classOfRequest: typeof classOfRequest
   /** With `credentials.opaqueKeys`. */
-  createOpaqueKeys: typeof createOpaqueKeys
+  createOpaqueKeyFinder: typeof createOpaqueKeyFinder
   /** With `credentials.jwt`. */
-  createTokens: typeof createTokens
+  createTokenFinder: typeof createTokenFinder
   /** With routes, or with rules or traffic classes that depend on method, host or path. */
   matchByRequest: typeof matchByRequest
   /** With `shedding.workerUtilization` or `adaptive`. */

@@ -21,7 +21,7 @@ export function createClientAddressReader(
 ): (request: Request, env: unknown, platform: WithContext) => string | undefined {
   return ({ headers }, _, platform) => {
     const address = headers.get(CLIENT_ADDRESS)
-    return address !== null && trusted.includes(callerIn(platform)) ? address : undefined
+    return address !== null && trusted.includes(workerIn(platform)) ? address : undefined
   }
 }
 
@@ -31,7 +31,7 @@ export interface WithContext {
 }
 
 /** The Worker that the props name; empty if they name no Worker. */
-function callerIn(platform: WithContext): string {
+function workerIn(platform: WithContext): string {
   try {
     const { caller } = (platform.executionCtx as { props: { caller?: unknown } }).props
     return typeof caller === 'string' ? caller : ''

@@ -90,7 +90,7 @@ export interface LimitsService {
 }
 
 /** How long the context stays alive after a release (ms). The release is reported to the store within 250 ms. */
-const REPORT_GRACE_MS = 500
+const KEEP_ALIVE_AFTER_RELEASE_MS = 500
 
 /**
  * An acquired decision. Its units in flight are held until `release`, the end of a `using` block, or the end of the
@@ -110,7 +110,9 @@ export class AcquiredUnits extends RpcTarget {
     const released = new Promise<void>(resolve => {
       this.#released = resolve
     })
-    ctx.waitUntil(released.then(() => new Promise(resolve => setTimeout(resolve, REPORT_GRACE_MS))))
+    ctx.waitUntil(
+      released.then(() => new Promise(resolve => setTimeout(resolve, KEEP_ALIVE_AFTER_RELEASE_MS))),
+    )
   }
 
   get decision(): RpcDecision {

@@ -142,15 +142,15 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
     })
     const key = await demo.renew(keys)
     renewKey = async () => {
-      const renewed = await patiently(() => demo.renew(keys), stop.signal)
+      const renewed = await withRetries(() => demo.renew(keys), stop.signal)
       console.log(`The previous demo key is no longer valid. Demo key: ${renewed}`)
     }
     renewLostKey = async () => {
-      if (!(await patiently(() => demo.isStored(), stop.signal))) await renewKey()
+      if (!(await withRetries(() => demo.isStored(), stop.signal))) await renewKey()
     }
-    if (await servesUntil(stack, stop.signal)) {
+    if (await waitUntilServing(stack, stop.signal)) {
       showWarnings(warnings)
-      greet(stack, { key, plan: keys.plan, isLasting: Boolean(rest) })
+      greet(stack, { key, plan: keys.plan, hasVariablesSet: Boolean(rest) })
       await aborted(stop.signal)
     }
     if (failure) throw failure
@@ -161,7 +161,7 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
 }
 
 /** True once a request would succeed: the gateway's store answers, and so does the origin. */
-async function servesUntil({ url, origin }: Stack, signal: AbortSignal): Promise<boolean> {
+async function waitUntilServing({ url, origin }: Stack, signal: AbortSignal): Promise<boolean> {
   let shown = ''
   while (!signal.aborted) {
     const missing = (await isUp(`${url}/_sluice/health`, ok => ok)) ? '' : 'the store'
@@ -175,7 +175,7 @@ async function servesUntil({ url, origin }: Stack, signal: AbortSignal): Promise
 }
 
 /** A Redis that has just been restarted is not connected yet. */
-async function patiently<T>(act: () => Promise<T>, signal: AbortSignal): Promise<T> {
+async function withRetries<T>(act: () => Promise<T>, signal: AbortSignal): Promise<T> {
   for (let left = 20; ; left--) {
     try {
       return await act()
@@ -200,14 +200,14 @@ interface Demo {
   key: string
   plan: string
   /** The variables of the store are set already. */
-  isLasting: boolean
+  hasVariablesSet: boolean
 }
 
-function greet({ url, rest }: Stack, { key, plan, isLasting }: Demo): void {
+function greet({ url, rest }: Stack, { key, plan, hasVariablesSet }: Demo): void {
   // The printed command names the environment, because commands other than `start` do not read .dev.vars.
   const { SLUICE_ENVIRONMENT } = process.env
   const environment = SLUICE_ENVIRONMENT ? ` --env ${SLUICE_ENVIRONMENT}` : ''
-  const store = isLasting
+  const store = hasVariablesSet
     ? ''
     : `UPSTASH_REDIS_REST_URL=${rest.url} \\\n    UPSTASH_REDIS_REST_TOKEN=${rest.token} \\\n    `
   console.log(`Demo key: ${key}

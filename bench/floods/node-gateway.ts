@@ -23,7 +23,7 @@ export interface NodeGatewaySettings {
   bindings: Record<string, string>
 }
 
-/** The most unanswered requests of a flood in an isolate. A request that is due while so many are unanswered is not sent. */
+/** The maximum number of unanswered requests of a flood in an isolate. A request that is due while so many are unanswered is not sent. */
 const MAX_WAITING = 500
 /** As in the clients with sockets. */
 const TIMEOUT_MS = 10_000

@@ -173,7 +173,7 @@ const OF_STREAM: readonly Metric[] = [
     digits: 2,
   },
   {
-    what: 'EVALSHA calls a second per caller, all refused before, no innocent caller',
+    what: 'EVALSHA calls a second per caller, after all were refused once, without the innocent caller',
     of: medianOf(run => run.laterScriptCallsPerSecond! / run.callers),
     digits: 2,
   },

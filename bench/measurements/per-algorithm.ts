@@ -109,8 +109,8 @@ export async function perAlgorithm(bed: TestBed): Promise<Findings> {
         'Bytes are the MEMORY USAGE of all keys of a caller after 3 decisions, or of a full log. For the sliding window of ' +
         '@upstash/ratelimit, they include the key of the previous window.',
       'The others do less. Each call decides one limit, so a limit can be charged for a request that another limit refuses. The others use the ' +
-        'clock of the caller (no TIME, one command fewer), so clients whose clocks differ get different limits. @upstash/ratelimit returns when ' +
-        'the window ends or when the next refill comes, but not when a request of this cost would be admitted. It refills its bucket once a ' +
+        'clock of the caller (no TIME, one command fewer), so clients whose clocks differ get different limits. @upstash/ratelimit returns the ' +
+        'time of the end of the window or of the next refill, but not the time at which a request of this cost would be admitted. It refills its bucket once a ' +
         'period instead of continuously, and its fixed window also counts refused requests. The published log returns no time. The published ' +
         'meter does not delay requests.',
       'The script is made for decisions about several rules. With a single rule, most of its time goes into steps that a decision needs once, ' +

@@ -37,7 +37,7 @@ const NO_KEYS: ReadonlySet<string> = new Set()
 export const NO_STOCK: UnitStock = {
   take: () => undefined,
   verdictOf() {
-    throw new Error('An empty stock has no verdict: no unit was taken from it.')
+    throw new Error('No units are held in advance here, so none was taken that could have a verdict.')
   },
   putBack: () => false,
   canDeferRelease: () => false,

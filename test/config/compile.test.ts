@@ -400,7 +400,7 @@ describe('a mistake', () => {
       'a share of a rule that counts all callers together',
       { ...CONFIG, limits: { zendesk: [{ ...RULE, by: undefined, enforce: 0.5 }] } },
       [
-        'limits.zendesk[0].enforce: 0.5 is a share of callers, and this rule counts all callers together. Leave it out, or add by.',
+        "limits.zendesk[0].enforce: 0.5 is a share of callers, and this rule counts all callers together. Leave it out, or add a by, such as by: ['account'].",
       ],
     ],
     [

@@ -63,7 +63,7 @@ const fenced = (text: string) => `\`\`\`text\n${text}\n\`\`\``
 const oneLine = (text: string) => text.replaceAll('\n', '⏎')
 
 const LEGEND = `\`$\{…}\` stands for a value, \`{a|b}\` for a choice between texts, and \`⏎\` for a line break. \`[…]\` is the code, kind or
-place of an error, the status and title of a reply, or the level of a log line.`
+place of an error, the status and title of a reply, the level of a log line, or the name of an option or a metric.`
 
 async function page(): Promise<string> {
   const helps = commandsOf(await programFor([])).map(helpOf)

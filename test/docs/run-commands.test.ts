@@ -1,6 +1,6 @@
 /**
- * The commands of README.md and docs/*.md work as written, with the config that comes with the project or the config on the page. The
- * commands of README.md also work with the config that `init` writes.
+ * The commands of README.md, docs/*.md and the other pages work as written, with the config that comes with the project or the config on
+ * the page. The commands of README.md also work with the config that `init` writes.
  */
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

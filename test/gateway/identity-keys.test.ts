@@ -74,7 +74,7 @@ const UNICODE = [
 const store = () =>
   upstashStore({ url: gateway.store.url, token: 'a token for tests', deadlineMs: 5000, keyLocking: true })
 
-/** Sends the requests, and returns the keys that they created. Each must have the form of a key. */
+/** Sends the requests, and returns all keys of counters in the store. Each must have the form of a key. */
 async function keysOf(requests: readonly Request[], config: Partial<ConfigInput> & { rules: RuleInput[] }) {
   const app = createApp({ ...configOf(config), origin: gateway.origin.url }, store(), ALL_PARTS, {
     variables: { JWT_SECRET: SECRET },
@@ -294,15 +294,18 @@ describe('rules with the same identity', () => {
     ],
   ]
 
-  it.each(SAME)('share one state in any order of their parts: by %j and by %j', async (one, another) => {
-    const key = await gateway.key('acme')
-    const rules = [rule(one), { ...rule(another), name: 'two', limit: 1 }]
-    const keys = await keysOf([to({ headers: { 'x-api-key': key } })], { rules })
-    expect(keys).toHaveLength(1)
-    const app = gateway.app({ rules })
-    expect((await app('/', { key })).headers.get('ratelimit')).toContain('"two";r=0')
-    expect((await app('/', { key })).status).toBe(429)
-  })
+  it.each(SAME)(
+    'share one state if their parts identify the same requests: by %j and by %j',
+    async (one, another) => {
+      const key = await gateway.key('acme')
+      const rules = [rule(one), { ...rule(another), name: 'two', limit: 1 }]
+      const keys = await keysOf([to({ headers: { 'x-api-key': key } })], { rules })
+      expect(keys).toHaveLength(1)
+      const app = gateway.app({ rules })
+      expect((await app('/', { key })).headers.get('ratelimit')).toContain('"two";r=0')
+      expect((await app('/', { key })).status).toBe(429)
+    },
+  )
 
   it('are not confused with rules whose parts are spelled alike', async () => {
     const internal = jwt({ secret: 'JWT_SECRET', algorithms: ['HS256'], issuer: 'i', audience: 'api' })

@@ -101,7 +101,7 @@ describe('a limit that follows the origin', () => {
     expect(await explainedWith({ rules: [rule] })).toEqual([['origin', '1000 at once', 1000, undefined]])
   })
 
-  it('has the range of each class, if it is the capacity of the fleet', async () => {
+  it('has a range for each class, if it is the capacity of the fleet', async () => {
     const classes = [{ name: 'critical', match: { methods: ['POST'] } }, { name: 'rest' }]
     const shedding = { classes, fleetUsage: { capacity: 400, adaptive } }
     expect(await explainedWith({ shedding })).toEqual([

@@ -287,6 +287,6 @@ export function mistakesOfGatewayNumbers(rule: RuleInput, compiled: GatewayRule,
 /** Finds mistakes in one rule of a limit by name. */
 export function mistakesOfLimitRule({ by, enforce }: LimitRuleInput, path: string): Mistake[] {
   if (by !== undefined || enforce === undefined || enforce === 0 || enforce === 1) return []
-  const message = `${enforce} is a share of callers, and this rule counts all callers together. Leave it out, or add by.`
+  const message = `${enforce} is a share of callers, and this rule counts all callers together. Leave it out, or add a by, such as by: ['account'].`
   return [{ path: `${path}.enforce`, message }]
 }

@@ -22,7 +22,6 @@ import {
 } from '../../switches/switches.ts'
 import {
   addChangeOptions,
-  addStoreAndConfirmOptions,
   addStoreOptions,
   mustConfirm,
   openStore,
@@ -51,8 +50,9 @@ export function switchCommand(load: ConfigLoader = loadConfig): Command {
       .summary('change limits live, without a deployment')
       .description(
         'Change limits live, without a deployment: the kill switch, modes and shares of rules, blocks and overrides. ' +
-          'Each isolate reads the changes about once a second, in the same trip to the store as a decision. A change that ' +
-          'loosens limits applies to that same decision, and one that tightens them from the next request on. ' +
+          'Each isolate reads the kill switch and the switched rules about once a second, in the same trip to the store as a ' +
+          'decision. A change that loosens limits applies to that same decision, and one that tightens them from the next ' +
+          'request on. Blocks and overrides apply from the next request that reaches the store. ' +
           'Without a command, all switches are shown.',
       )
       .addCommand(
@@ -67,12 +67,13 @@ export function switchCommand(load: ConfigLoader = loadConfig): Command {
       )
       .addCommand(
         withExamples(
-          addChangeOptions(addStoreAndConfirmOptions(new Command('kill')))
+          addChangeOptions(addStoreOptions(new Command('kill')))
             .summary('turn all limits off and on')
             .description(
               'Turn the kill switch on or off. While it is on, no rule limits any request; credentials and blocks are still checked.',
             )
             .addArgument(new Argument('<state>', 'state of the kill switch').choices(['on', 'off']))
+            .option('--yes', "do not ask for confirmation; without a terminal, 'on' needs this")
             .action(kill.bind(null, load)),
           'switch kill on --for 30m --reason incident',
           'switch kill off',

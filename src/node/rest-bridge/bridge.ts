@@ -4,7 +4,7 @@
  * shapes, so that @upstash/redis cannot tell the difference.
  *
  *     POST /            ["GET", "key"]                   → {"result": …}  or 400 {"error": …}
- *     GET  /get/key     the same in the path; a body is the last argument
+ *     GET  /get/key     the same in the path; a body is its last argument
  *     POST /pipeline    [["GET", "a"], ["GET", "b"]]     → [{"result": …}, {"error": …}]
  *     POST /multi-exec  the same, as one transaction
  *     GET  /health      without a token              → 200 {"status":"ok"} or 503 {"status":"unavailable"}

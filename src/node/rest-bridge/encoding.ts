@@ -22,7 +22,7 @@ export function commandsOf(json: unknown): Command[] {
   return json.map(commandOf)
 }
 
-/** `/set/key/value?EX=10`, with a body as the last argument. */
+/** `/set/key/value?EX=10`. A body is the last argument of the path: the words of the query come after it. */
 export function commandOfPath(pathname: string, query: URLSearchParams, body: Buffer): Command {
   const words: (string | Buffer)[] = pathname.split('/').filter(Boolean).map(decode)
   if (words.length === 0) throw new MalformedRequest('ERR empty command')

@@ -68,7 +68,7 @@ export function withFigures(page: string, results: string): string {
     ),
   )
   const hops = hopsIn(first)
-  tables.set('hops', table(['part', 'adds (median)', 'measured'], hops))
+  tables.set('hops', table(['part', 'adds (median)', 'p50 / p99; for CPU, the mean'], hops))
   tables.set('latency', latencyIn(hops))
   tables.set('peers', table(['measured', 'Sluice', '`@upstash/ratelimit`', 'ratio'], peersIn(first, results)))
   const pictures = makePictures(results)

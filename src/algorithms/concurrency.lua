@@ -36,7 +36,7 @@ local function read_holder(records, at)
   return holder, epoch, started, ended, (high * 4294967296 + low) * 1000
 end
 
--- The position of a holder's record after the summary; 0 if there is none.
+-- The position of a holder's record after the summary. Without a record: 0.
 local function find_holder(records, holder)
   local at = string.find(records, holder, 25, true)
   while at and at % 24 ~= 1 do

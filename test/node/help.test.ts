@@ -85,6 +85,8 @@ describe('a usage error', () => {
     [['check', 'a.ts', 'b.ts'], 'check takes one argument, not 2.'],
     [['keys', 'revoke', 'acme/0f3a', 'slk_live_acme_0123456789'], 'revoke takes one argument, not 2.'],
     [['switch', 'kil', 'on'], "Unknown command 'kil'. Did you mean 'kill'?"],
+    // The value of an option is not taken for the command: it may be a secret.
+    [['switch', '--token', 'abc', 'kil', 'on'], "Unknown command 'kil'. Did you mean 'kill'?"],
     [['switch', 'xyz', 'on'], "Unknown command 'xyz'. Commands: show, kill, rule, block, unblock, override."],
     [['switch', 'show', 'all'], 'show takes no arguments, not 1.'],
     [['help', 'chekc'], "Unknown command 'chekc'. Did you mean 'check'?"],

@@ -155,8 +155,10 @@ const PART = /^(\w+(\.[\w-]+)?\[\d+\]|credentials\.jwt\.[\w-]+|(allow|block)\.\w
 /** Paths on which mistakes of `candidateFor` in a set of rules depend: the set, a rule, or settings that make a rule replaceable. */
 const REPLACEABLE = /^(rules|limits\.[^.[]+)(\[\d+\](\.name|\.mode|\.candidateFor)?)?$/
 
-const isOfSameSet = (path: string, wrong: string) =>
-  path.endsWith('.candidateFor') && path.startsWith(`${REPLACEABLE.exec(wrong)?.[1]}[`)
+function isOfSameSet(path: string, wrong: string): boolean {
+  const set = REPLACEABLE.exec(wrong)?.[1]
+  return set !== undefined && path.endsWith('.candidateFor') && path.startsWith(`${set}[`)
+}
 
 function holds({ path }: Mistake, { paths }: Changed): boolean {
   const part = PART.exec(path)![0]

@@ -33,7 +33,7 @@ export function blockText(record: Blocked, zone = ''): string {
   ].join('')
 }
 
-/** When the block ended. Undefined if it has not ended, or there is none. */
+/** When the block ended. Undefined if the block has not ended, or if no block was set. */
 export function endedBlock(record: Blocked): Date | undefined {
   return isBlockedNow(record) ? undefined : endOf(record)
 }

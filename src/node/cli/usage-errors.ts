@@ -83,13 +83,11 @@ function excessArguments(
   name: string,
   expected: number,
   got: number,
-  { command: { parent }, args }: UsageContext,
+  { command: { parent, args: excess }, args }: UsageContext,
 ): string {
   // A command that runs if no subcommand is named gets a misspelled subcommand as an argument.
-  if (parent && !args.includes(name)) {
-    const word = args.slice(args.indexOf(parent.name()) + 1).find(each => !each.startsWith('-'))
-    if (word !== undefined) return unknownCommand(word, parent)
-  }
+  const [word] = excess
+  if (parent && word !== undefined && !args.includes(name)) return unknownCommand(word, parent)
   const count = expected === 0 ? 'no arguments' : expected === 1 ? 'one argument' : `${expected} arguments`
   return `${name} takes ${count}, not ${got}.`
 }

@@ -2,42 +2,54 @@ import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { cloudflareTest } from '@cloudflare/vitest-plugin'
 import { defineConfig } from 'vitest/config'
+import { parseCLI } from 'vitest/node'
+import { LEFT_OUT, SELECTION } from './test/selection.ts'
+import SelectionReporter from './test/support/report-selection.ts'
+
+/** Whether the command line names paths: `npm test -- test/config`. */
+const isPart = parseCLI(['vitest', ...process.argv.slice(2)], { allowUnknownOptions: true }).filter.length > 0
+
+const leftOut = SELECTION === 'all' || isPart ? [] : Object.values(LEFT_OUT).flat()
+
+const common = { testTimeout: 120_000, hookTimeout: 120_000, restoreMocks: true }
 
 export default defineConfig({
   test: {
-    // The summary of a replay is printed by its test and meant to be read.
+    // Tests print summaries that are meant to be read, such as that of a replay.
     silent: false,
     // By default one core is left to watch mode, which on two cores leaves one. Suites wait for Redis, for deadlines, and for
     // processes that they start, more than half of their time.
     maxWorkers: 2 * availableParallelism(),
+    reporters: ['default', new SelectionReporter({ isPart })],
     projects: [
-      // It packs and installs, which takes most of a minute: npm run test:package. CI runs it.
-      ...(process.env.PACKAGE
-        ? [
-            {
-              test: {
-                name: 'package',
-                include: ['test/package/**/*.test.ts'],
-                testTimeout: 180_000,
-                hookTimeout: 300_000,
-              },
-            },
-          ]
-        : []),
       {
         test: {
+          ...common,
+          // It packs and installs, which takes most of a minute.
+          name: 'package',
+          include: ['test/package/**/*.test.ts'],
+          exclude: [...leftOut],
+          testTimeout: 180_000,
+          hookTimeout: 300_000,
+        },
+      },
+      {
+        test: {
+          ...common,
           name: 'node',
           // Nearly half of the time went into loading the same modules for each file.
           isolate: false,
           include: ['test/**/*.test.ts'],
-          exclude: ['test/worker/**', 'test/package/**'],
-          // Commands are started a hundred times: half of the time of each was spent on stripping the types again.
-          env: { NODE_COMPILE_CACHE: join(tmpdir(), 'sluice-compile-cache') },
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
+          exclude: ['test/worker/**', 'test/package/**', ...leftOut],
+          env: {
+            // Commands are started a hundred times: half of the time of each was spent on stripping the types again.
+            NODE_COMPILE_CACHE: join(tmpdir(), 'sluice-compile-cache'),
+          },
           // Files share their globals as well: what one replaces must not be left to the next.
-          setupFiles: ['test/support/leave-no-trace.ts'],
-          restoreMocks: true,
+          setupFiles: [
+            'test/support/leave-no-trace.ts',
+            ...(process.env.TEST_COSTS ? ['test/support/measure-costs.ts'] : []),
+          ],
           unstubGlobals: true,
           unstubEnvs: true,
         },
@@ -56,12 +68,10 @@ export default defineConfig({
           })),
         ],
         test: {
+          ...common,
           name: 'workerd',
           include: ['test/worker/**/*.test.ts'],
           globalSetup: ['test/support/worker-setup.ts'],
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
-          restoreMocks: true,
         },
       },
     ],

@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll } from 'vitest'
 import { armHttp, armShut } from '../support/fault-proxy.ts'
-import { hasRedisServer, startRedis, type TestRedis } from '../support/redis.ts'
+import { startRedis, type TestRedis } from '../support/redis.ts'
 import { describeClients } from './clients.ts'
 import { REDIS_FAULTS } from './faults-of-redis.ts'
 import { STORE_FAULTS } from './faults-of-store.ts'
@@ -18,7 +18,7 @@ import type { Anomaly } from './scenario.ts'
 let redis: TestRedis
 let lanes: AllLanes
 beforeAll(async () => {
-  redis = await startRedis(hasRedisServer ? 'redis-server' : 'embedded')
+  redis = await startRedis()
   // Each lane has its own Worker, whose start takes three seconds of CPU.
   const count = IS_WHOLE ? MODES.length : MODES.length - 1
   const [ordinary, leases] = await Promise.all([

@@ -16,7 +16,7 @@ export interface StoreFault {
   isHarmless?: true
   /** The store reports that its Upstash plan is used up, so the Worker waits longer before it tries again. */
   isQuotaFault?: true
-  /** Also part of `npm test`, not only of `npm run test:anomalies`. */
+  /** Also part of `npm run test:all`, not only of `npm run test:anomalies`. */
   isTypical?: true
 }
 
@@ -64,7 +64,7 @@ const edited = (edit: (list: unknown[]) => unknown): Fault =>
 
 const DRIP_MS = 40
 
-/** `npm test` runs only these: the other faults have the same effects on the gateway. */
+/** `npm run test:all` runs only these: the other faults have the same effects on the gateway. */
 const typical = (fault: StoreFault): StoreFault => ({ ...fault, isTypical: true })
 
 const quotaFault = (fault: StoreFault): StoreFault => ({ ...fault, isQuotaFault: true })

@@ -1,6 +1,6 @@
 /**
  * Runs every fault at every place: each call of the scenario fails in turn, then all of them, in each mode. `npm run
- * test:anomalies` runs everything and writes the results into docs/reliability.md. `npm test` runs a selection.
+ * test:anomalies` runs everything and writes the results into docs/reliability.md. `npm run test:all` runs a selection.
  */
 import { afterAll, describe, expect, it } from 'vitest'
 import { writeTable } from '../../docs/reliability/tables.ts'
@@ -15,7 +15,7 @@ export const IS_WHOLE = process.env.ANOMALIES === 'all'
 /** More calls than any scenario makes. If a scenario has no n-th call, higher numbers are left out. */
 const MAX_CALLS = 40
 
-/** The places in `npm test`: a call at which some keys are known already, and all calls. */
+/** The places in `npm run test:all`: a call at which some keys are known already, and all calls. */
 const FEW: readonly Which[] = [3, 'every']
 
 /** The modes for callers with leases. Their scenario has hundreds of requests. */

@@ -1,8 +1,8 @@
 /** Events of the Redis process under load: replies follow the policy, and the counters are right afterwards. */
 import { describe } from 'vitest'
 import type { Target } from '../support/fault-proxy.ts'
-import { hasRedisServer } from '../support/redis.ts'
 import { startRedisProcess } from '../support/redis-process.ts'
+import { hasRedisServer } from '../support/servers.ts'
 import { anonymous, askAs, type Caller, consumerOf } from './callers.ts'
 import { judge, unitsStillHeld } from './judge.ts'
 import type { Lane } from './lane.ts'

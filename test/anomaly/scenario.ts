@@ -21,7 +21,7 @@ export interface Anomaly {
   name: string
   /** A call that fails may have been executed. */
   arrives?: true
-  /** Also part of `npm test`. */
+  /** Also part of `npm run test:all`. */
   isTypical?: true
   /** Not a failure, and must not be treated as one. */
   isHarmless?: true

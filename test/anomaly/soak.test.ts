@@ -10,8 +10,8 @@ import { writeTable } from '../../docs/reliability/tables.ts'
 import { inspectHeap } from '../support/heap.ts'
 import { childOf, residentBytes } from '../support/processes.ts'
 import { randomFrom, SEED } from '../support/random.ts'
-import { hasRedisServer } from '../support/redis.ts'
 import { type RedisProcess, startRedisProcess } from '../support/redis-process.ts'
+import { hasRedisServer } from '../support/servers.ts'
 import { startLane } from './lane.ts'
 import {
   DEADLINE_MS,

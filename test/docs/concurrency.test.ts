@@ -33,7 +33,7 @@ it('the page shows the bytes of a record', async () => {
   const key = ownKey('sluice:{c:acme}:state', 'held', 'abc')
   const { script, keys, args } = encodeSync(syncScript(), [{ key, holding, ttl: 15e6 }], now)
 
-  const redis = await startRedis('embedded')
+  const redis = await startRedis()
   try {
     await redis.connection.send(['EVAL', script.plain.source, String(keys.length), ...keys, ...args])
     const hex = `return (redis.call('GET', KEYS[1]):gsub('.', function(c) return ('%02x'):format(c:byte()) end))`

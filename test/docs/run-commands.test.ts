@@ -91,7 +91,7 @@ let bridge: Bridge
 let directory: string
 beforeAll(async () => {
   directory = mkdtempSync(join(tmpdir(), 'sl-'))
-  redis = await startRedis('embedded')
+  redis = await startRedis()
   bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0, deadlineMs: PATIENT_MS })
 })
 afterAll(async () => {

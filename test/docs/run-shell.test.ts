@@ -130,7 +130,7 @@ describe('curl', () => {
 })
 
 it('docs/bridge.md starts a bridge with a token in a file that only its owner can read', async () => {
-  const redis = await startRedis('embedded')
+  const redis = await startRedis()
   const code = blocksOf('docs/bridge.md')[0]!.code.trim()
   const command = code
     .replace('npx sluicegate', `'${process.execPath}' '${SLUICE}'`)

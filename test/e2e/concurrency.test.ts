@@ -27,7 +27,7 @@ import { LIMITS, SHORT_TTL_MS } from '../support/concurrency-limits.ts'
 import { type Mixed, type MixedCaller, type MixtureOrder, mix } from '../support/mixture.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 import { SEED } from '../support/random.ts'
-import { hasRedisServer } from '../support/redis.ts'
+import { hasRedisServer } from '../support/servers.ts'
 
 /** The number of requests in each of the two mixtures. */
 const REQUESTS = process.env.SOAK ? Number(process.env.SOAK_REQUESTS ?? 100_000) / 2 : 500

@@ -14,7 +14,7 @@ const STORE_TOKEN = 'a token for tests'
 let redis: TestRedis
 let bridge: Bridge
 beforeAll(async () => {
-  redis = await startRedis('embedded')
+  redis = await startRedis()
   bridge = await startBridge({ redisUrl: redis.url, token: STORE_TOKEN, port: 0, deadlineMs: PATIENT_MS })
 })
 afterAll(async () => {

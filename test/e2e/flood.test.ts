@@ -7,7 +7,7 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { type FloodBed, startFloodBed, withStatus } from '../support/flood.ts'
 import { FLOOD_LIMIT } from '../support/flood-limit.ts'
-import { hasRedisServer } from '../support/redis.ts'
+import { hasRedisServer } from '../support/servers.ts'
 
 const FLOOD = { total: 1200, atOnce: 1000 }
 

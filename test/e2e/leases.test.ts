@@ -20,7 +20,8 @@ import { LEASE_LIMITS } from '../support/lease-limits.ts'
 import configInput from '../support/leases.config.ts'
 import { startOrigin, type TestOrigin } from '../support/origin.ts'
 import { PATIENT_MS } from '../support/patience.ts'
-import { hasRedisServer, startRedis } from '../support/redis.ts'
+import { startRedis } from '../support/redis.ts'
+import { hasRedisServer } from '../support/servers.ts'
 
 type Path = keyof typeof LEASE_LIMITS
 

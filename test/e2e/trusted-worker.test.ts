@@ -39,7 +39,7 @@ let origin: TestOrigin
 let miniflare: Miniflare
 
 beforeAll(async () => {
-  redis = await startRedis('embedded')
+  redis = await startRedis()
   bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0, deadlineMs: PATIENT_MS })
   origin = await startOrigin()
   const { outputFiles } = await build(bundleOptions(CONFIG, () => loadConfig(CONFIG)))

@@ -21,7 +21,7 @@ describe.each([
   let store: CountingProxy
   let worker: TestWorker
   beforeAll(async () => {
-    redis = await startRedis('embedded')
+    redis = await startRedis()
     bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0, deadlineMs: PATIENT_MS })
     store = await startCountingProxy(bridge.url)
     const bindings = { UPSTASH_REDIS_REST_URL: store.url, UPSTASH_REDIS_REST_TOKEN: TOKEN }

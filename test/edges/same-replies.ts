@@ -191,7 +191,7 @@ export function describeEdges(edges: Readonly<Record<string, StartEdge>>): void 
     let redis: TestRedis
     let bridge: Bridge
     beforeAll(async () => {
-      redis = await startRedis('embedded')
+      redis = await startRedis()
       bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0, deadlineMs: PATIENT_MS })
     })
     afterAll(async () => {

@@ -1,5 +1,5 @@
 /** Administrative changes take effect with the next request of an isolate that has already served the caller. */
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeAll, beforeEach, expect, it } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { blockConsumer, removeConsumer, setPlan, unblockConsumer } from '../../src/ops/consumers.ts'
 import { expireKey, revokeKey, rotateKey, setKeyPlan } from '../../src/ops/key-changes.ts'
@@ -9,7 +9,7 @@ import { resetCaller } from '../../src/ops/limits.ts'
 import { compileOverride, type OverrideInput, removeOverride, setOverride } from '../../src/ops/overrides.ts'
 import { configOf } from '../support/engines.ts'
 import { type App, useGateway } from '../support/gateway.ts'
-import { REDIS_KINDS } from '../support/redis.ts'
+import { describeOnRedis } from '../support/redis.ts'
 
 const RULES: RuleInput[] = [
   { name: 'window', by: 'consumer', algorithm: 'fixed-window', limit: 100, period: '300d' },
@@ -23,7 +23,7 @@ const CONFIG: Partial<ConfigInput> & Pick<ConfigInput, 'rules'> = {
   refusals: { rememberFor: 0 },
 }
 
-describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('a change, on the %s Redis', kind => {
+describeOnRedis('a change', (_, kind) => {
   const gateway = useGateway(kind)
   let app: App
   let key: string

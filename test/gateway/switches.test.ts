@@ -12,7 +12,7 @@ import { killLimits, resetRule, restoreLimits, switchRule } from '../../src/ops/
 import { formatSwitches, type RuleSwitch } from '../../src/switches/switches.ts'
 import { describeOnCluster } from '../support/cluster.ts'
 import { type App, useGateway, useGatewayOn } from '../support/gateway.ts'
-import { REDIS_KINDS } from '../support/redis.ts'
+import { describeOnRedis } from '../support/redis.ts'
 
 const window = { algorithm: 'fixed-window', limit: 2, period: '300d' } as const
 const RULES: RuleInput[] = [
@@ -28,7 +28,7 @@ const CONFIG: Partial<ConfigInput> & Pick<ConfigInput, 'rules'> = {
   routes: [{ name: 'open', match: { path: '/open' }, accept: ['api-key', 'anonymous'] }],
 }
 
-describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, on the %s Redis', kind => {
+describeOnRedis('switches', (_, kind) => {
   const gateway = useGateway(kind)
   let now: number
   let app: App

@@ -1,5 +1,5 @@
 /** The measured cost of one decision: HTTP requests to the store, and commands inside Redis. */
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
@@ -9,7 +9,7 @@ import { formatConsumer } from '../../src/store/records.ts'
 import { credentialOf } from '../support/engines.ts'
 import { type App, type TestGateway, useGateway } from '../support/gateway.ts'
 import { sign } from '../support/key-server.ts'
-import { REDIS_KINDS } from '../support/redis.ts'
+import { describeOnRedis } from '../support/redis.ts'
 
 /** Three windows, for the consumer and for the address: six limits. */
 const RULES = (['consumer', 'address'] as const).flatMap((by): RuleInput[] => [
@@ -18,7 +18,7 @@ const RULES = (['consumer', 'address'] as const).flatMap((by): RuleInput[] => [
   { name: `${by}-hour`, by, algorithm: 'fixed-window', limit: 240, period: '7d' },
 ])
 
-describe.each(REDIS_KINDS)('a decision, on the %s Redis', kind => {
+describeOnRedis('a decision', (_, kind) => {
   const gateway = useGateway(kind)
 
   it('is one HTTP request to the store, cold or warm, allowed or refused', async () => {

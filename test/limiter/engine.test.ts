@@ -52,7 +52,7 @@ const UNREACHABLE = new GatewayError('ERR_STORE_UNREACHABLE', 'The store could n
 
 let redis: TestRedis
 beforeAll(async () => {
-  redis = await startRedis('embedded')
+  redis = await startRedis()
 })
 afterAll(() => redis?.close())
 

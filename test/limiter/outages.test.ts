@@ -33,7 +33,7 @@ const UNREACHABLE = new GatewayError('ERR_STORE_UNREACHABLE', 'The store could n
 let redis: TestRedis
 let nowMs: number
 beforeAll(async () => {
-  redis = await startRedis('embedded')
+  redis = await startRedis()
 })
 beforeEach(() => {
   nowMs = NOON / 1e3

@@ -1,32 +1,17 @@
-/** The command line as a user runs it: one command of each kind in its own process, the others in this process. */
+/** The commands that end, as a user runs them: a few in a process of their own, the others in this process. */
 
-import { type ChildProcess, spawn } from 'node:child_process'
-import {
-  cpSync,
-  existsSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
-import { createServer } from 'node:net'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { consumerOfApiKey } from '../../src/credentials/api-key.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { statsKey } from '../../src/store/keys.ts'
-import { environmentWith, runInProcess, runProcess, SLUICE } from '../support/command-line.ts'
+import { runInProcess, runProcess } from '../support/command-line.ts'
 import { PATIENT_MS } from '../support/patience.ts'
-import { childOf } from '../support/processes.ts'
-import { hasRedisServer, startRedis, type TestRedis } from '../support/redis.ts'
-import { startRedisProcess } from '../support/redis-process.ts'
-
-const ROOT = fileURLToPath(new URL('../../', import.meta.url))
+import { startRedis, type TestRedis } from '../support/redis.ts'
 
 /** All temporary files of a run go here, so that tests can detect files that are left behind. */
 let directory: string
@@ -217,7 +202,7 @@ describe('npx sluicegate check', () => {
 
 describe('npx sluicegate keys create', () => {
   it('stores only the digest of a key, and prints the key once, alone on standard output', async () => {
-    const redis = await startRedis('embedded')
+    const redis = await startRedis()
     const bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0, deadlineMs: PATIENT_MS })
     try {
       const env = { UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: 't' }
@@ -297,7 +282,7 @@ describe('an administration command', () => {
   let redis: TestRedis
   let bridge: Bridge
   beforeAll(async () => {
-    redis = await startRedis('embedded')
+    redis = await startRedis()
     bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0, deadlineMs: PATIENT_MS })
   })
   afterAll(async () => {
@@ -504,7 +489,7 @@ describe('an administration command', () => {
 
 describe('npx sluicegate stats', () => {
   it('prints the counters of the store as text, as JSON, and for Prometheus', async () => {
-    const redis = await startRedis('embedded')
+    const redis = await startRedis()
     const bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0, deadlineMs: PATIENT_MS })
     try {
       const env = { UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: 't' }
@@ -539,379 +524,5 @@ describe('npx sluicegate stats', () => {
       await bridge.close()
       await redis.close()
     }
-  })
-})
-
-describe('npx sluicegate bridge', () => {
-  it.each([
-    [2, [], /^No Redis is set\. Use --redis/],
-    [2, ['--redis', 'redis://127.0.0.1:6379'], /^No token is set\. Use --token/],
-    [2, ['--redis', 'localhost', '--token', 't'], /redis:\/\/host:port/],
-    [1, ['--redis', 'redis://127.0.0.1:1', '--token', 't'], /Redis did not answer at 127\.0\.0\.1:1/],
-    [
-      2,
-      ['--redis', 'redis://127.0.0.1:1', '--token', 't', '--port', '99999'],
-      /Use a number from 0 to 65535/,
-    ],
-  ])('exits with %i for %j, and prints a helpful message', async (status, args, message) => {
-    const { code, stderr } = await sluiceProcess(['bridge', ...args], { SLUICE_BRIDGE_TOKEN: '' })
-    expect(code).toBe(status)
-    expect(stderr).toMatch(message)
-  })
-
-  it('ends when npx, which started it, is killed', async () => {
-    const redis = await startRedis('embedded')
-    const args = ['--no-install', 'sluicegate', 'bridge', '--redis', redis.url, '--token', 't', '--port', '0']
-    const npx = spawn('npx', args, { env: environmentWith(own({})), stdio: 'pipe' })
-    try {
-      let output = ''
-      npx.stdout.on('data', data => {
-        output += data
-      })
-      await expect.poll(() => output, { timeout: 50_000, interval: 20 }).toContain('The bridge is ready on ')
-      const [, url = ''] = /ready on (\S+)/.exec(output) ?? []
-      npx.kill('SIGKILL')
-      const isGone = () =>
-        fetch(`${url}/health`).then(
-          () => false,
-          () => true,
-        )
-      await expect.poll(isGone, { timeout: 30_000 }).toBe(true)
-    } finally {
-      npx.kill('SIGKILL')
-      await redis.close()
-    }
-  })
-})
-
-describe('npx sluicegate start', () => {
-  // Processes that a failed test has left running.
-  const running: ChildProcess[] = []
-  afterEach(() => {
-    for (const child of running.splice(0)) child.kill('SIGKILL')
-  })
-
-  const PORTS = ['--port', '0', '--bridge-port', '0', '--origin-port', '0']
-
-  function copyOfProject(): string {
-    const project = mkdtempSync(join(directory, 'project-'))
-    for (const name of ['src', 'package.json', 'wrangler.toml', 'sluice.config.ts'])
-      cpSync(join(ROOT, name), join(project, name), { recursive: true })
-    symlinkSync(join(ROOT, 'node_modules'), join(project, 'node_modules'))
-    return project
-  }
-
-  /** @param project the folder with the sources; default: this repository */
-  async function started(args: string[] = [], env: Record<string, string> = {}, project?: string) {
-    const program = project ? join(project, 'src/node/cli/sluice.ts') : SLUICE
-    const child = spawn(process.execPath, [program, 'start', ...PORTS, ...args], {
-      cwd: project,
-      env: environmentWith(own(env)),
-      stdio: 'pipe',
-    })
-    running.push(child)
-    let output = ''
-    child.stdout.on('data', data => {
-      output += data
-    })
-    child.stderr.on('data', data => {
-      output += data
-    })
-    await expect.poll(() => output, { timeout: 50_000, interval: 20 }).toContain('Sluice is ready on http')
-    const [, key = ''] = /Demo key: (\S+)/.exec(output) ?? []
-    const [, url = ''] = /ready on (\S+)/.exec(output) ?? []
-    return {
-      child,
-      key,
-      url,
-      output: () => output,
-      exited: new Promise<number | null>(resolve => child.once('exit', resolve)),
-    }
-  }
-
-  it('serves requests as soon as it reports that it is ready, and leaves nothing behind on SIGTERM', async () => {
-    const { child, key, url, output, exited } = await started(['--redis', 'embedded'])
-    expect(output()).toContain('the embedded Redis (as configured)')
-    const hello = () => fetch(`${url}/hello`, { headers: { authorization: `Bearer ${key}` } })
-    // On a busy machine the first decisions can miss the deadline.
-    let response = await hello()
-    while (response.headers.has('sluice-degraded')) response = await hello()
-    expect(response.status).toBe(200)
-    expect(await response.json()).toMatchObject({ path: '/hello', headers: { 'x-consumer-id': 'demo' } })
-    expect(readdirSync(directory)).not.toEqual([])
-    child.kill('SIGTERM')
-    expect(await exited).toBe(0)
-    expect(readdirSync(directory)).toEqual([])
-    await expect(fetch(url)).rejects.toThrow()
-  })
-
-  it('uses the embedded Redis if no server is on the PATH, and leaves nothing behind when it is killed', async () => {
-    const { child, url, output, exited } = await started([], { PATH: '/nowhere' })
-    expect(output()).toContain('the embedded Redis (no valkey-server or redis-server is on the PATH)')
-    child.kill('SIGKILL')
-    await exited
-    await expect.poll(() => readdirSync(directory), { timeout: 30_000 }).toEqual([])
-    await expect
-      .poll(
-        () =>
-          fetch(url).then(
-            () => 'serves',
-            () => 'gone',
-          ),
-        { timeout: 30_000 },
-      )
-      .toBe('gone')
-  })
-
-  it('ends when npm, which started it, is killed', async () => {
-    const npm = spawn('npm', ['start', '--', ...PORTS, '--redis', 'embedded'], {
-      env: environmentWith(own({})),
-      stdio: 'pipe',
-    })
-    running.push(npm)
-    let output = ''
-    npm.stdout.on('data', data => {
-      output += data
-    })
-    await expect.poll(() => output, { timeout: 50_000, interval: 20 }).toContain('Sluice is ready on http')
-    const [, url = ''] = /ready on (\S+)/.exec(output) ?? []
-    npm.kill('SIGKILL')
-    const isGone = () =>
-      fetch(url).then(
-        () => false,
-        () => true,
-      )
-    await expect.poll(isGone, { timeout: 30_000 }).toBe(true)
-    // npm keeps its own cache in this directory.
-    const ours = () => readdirSync(directory).filter(name => name.startsWith('sluice-'))
-    await expect.poll(ours, { timeout: 30_000 }).toEqual([])
-  })
-
-  it.skipIf(!hasRedisServer || !existsSync('/proc'))(
-    'starts another Redis when its own is killed, with a new demo key, and gives up the fourth time',
-    async () => {
-      const { child, key, url, output, exited } = await started()
-      const renewed = () =>
-        [...output().matchAll(/no longer valid\. Demo key: (\S+)/g)].map(([, key]) => key!)
-      const kill = async () => {
-        const pids = () => ['valkey-server', 'redis-server'].map(name => childOf(child.pid!, name))
-        process.kill(
-          (await vi.waitUntil(() => pids().find(pid => pid !== undefined), { timeout: 30_000 }))!,
-          'SIGKILL',
-        )
-      }
-      const ask = (key: string) => fetch(url, { headers: { 'x-api-key': key } }).then(({ status }) => status)
-      for (let times = 1; times <= 3; times++) {
-        await kill()
-        await expect.poll(renewed, { timeout: 30_000 }).toHaveLength(times)
-        // For a moment, the Worker counts in its own memory and does not know the key.
-        await expect.poll(() => ask(renewed().at(-1)!), { timeout: 30_000 }).toBe(200)
-      }
-      expect(await ask(key)).toBe(401)
-      expect(output()).toMatch(/^(valkey|redis)-server has stopped \(SIGKILL\), and its data is lost\.$/m)
-      await kill()
-      expect(await exited).toBe(1)
-      expect(output()).toContain('Redis could not be restarted. It has stopped 4 times.')
-      expect(readdirSync(directory)).toEqual([])
-    },
-  )
-
-  it.skipIf(!hasRedisServer)('reports when Redis stops answering, and when it is back', async () => {
-    const redis = await startRedisProcess()
-    const { child, output, exited } = await started([
-      '--redis',
-      `redis://default:very-secret@${redis.host}:${redis.port}`,
-    ])
-    await redis.kill()
-    await expect
-      .poll(output, { timeout: 30_000 })
-      .toMatch(
-        new RegExp(
-          `^Redis at ${redis.host}:${redis.port} does not answer: .*\\. Until it is back, the bridge answers every command with 503\\.$`,
-          'm',
-        ),
-      )
-    await redis.start()
-    await expect.poll(output, { timeout: 30_000 }).toMatch(/^Redis is back after \d+ s\.$/m)
-    // Redis came back empty, so there is a new demo key.
-    await expect
-      .poll(output, { timeout: 30_000 })
-      .toMatch(/^The previous demo key is no longer valid\. Demo key: slk_/m)
-    expect(output()).not.toContain('very-secret')
-    child.kill('SIGTERM')
-    expect(await exited).toBe(0)
-    await redis.close()
-  })
-
-  it('shows a new demo key when the environment in the config changes', async () => {
-    const project = copyOfProject()
-    const config = join(project, 'sluice.config.ts')
-    const chosen = "{ name: 'chosen', by: 'header:x-tenant', algorithm: 'gcra', limit: 1000, period: '1s' },"
-    writeFileSync(config, readFileSync(config, 'utf8').replace('rules: [', `rules: [${chosen}`))
-    const { child, key, url, output, exited } = await started(['--redis', 'embedded'], {}, project)
-    const warnings = () =>
-      output().match(
-        /^Warnings about the config:\n {2}sluice\.config\.ts:\d+: rules\[0\]\.by: clients choose .*'header:x-\w+'/gm,
-      )
-    expect(warnings()).toHaveLength(1)
-    const text = readFileSync(config, 'utf8').replace('x-tenant', 'x-account')
-    writeFileSync(config, text.replace('rules: [', "environment: 'test', rules: ["))
-    const renewed = () => /no longer valid\. Demo key: (\S+)/.exec(output())?.[1]
-    await expect.poll(renewed, { timeout: 30_000 }).toMatch(/^slk_test_demo_/)
-    const ask = (key: string) => fetch(url, { headers: { 'x-api-key': key } }).then(({ status }) => status)
-    // On a busy machine, the store may be too slow at first.
-    await expect
-      .poll(async () => [await ask(renewed()!), await ask(key)], { timeout: 30_000 })
-      .toEqual([200, 401])
-    // A mistake is reported with its line, and the previous config stays in use.
-    const good = readFileSync(config, 'utf8')
-    const line = good.split('\n').findIndex(text => text.includes('rules: [')) + 1
-    writeFileSync(config, good.replace('rules: [', 'rules ['))
-    const rejected = `sluice.config.ts:${line}: The file cannot be parsed: Unexpected token`
-    await expect.poll(output, { timeout: 30_000 }).toContain(rejected)
-    writeFileSync(config, good)
-    await expect.poll(() => output().match(/^Reloaded\.$/gm), { timeout: 30_000 }).toHaveLength(2)
-    // Other changes keep the demo key.
-    writeFileSync(config, readFileSync(config, 'utf8').replace('limit: 240', 'limit: 241'))
-    await expect.poll(() => output().match(/^Reloaded\.$/gm), { timeout: 30_000 }).toHaveLength(3)
-    expect(await ask(renewed()!)).toBe(200)
-    child.kill('SIGTERM')
-    expect(await exited).toBe(0)
-    expect(output().match(/Demo key: /g)).toHaveLength(2)
-    // The same warnings are not repeated after each change.
-    expect(warnings()).toHaveLength(2)
-    rmSync(project, { recursive: true })
-  })
-
-  it('reads variables of the config from .dev.vars if the shell does not set them, also after the file changes', async () => {
-    const project = copyOfProject()
-    const config = join(project, 'sluice.config.ts')
-    const secret = (name: string) =>
-      `${name.toLowerCase()}: jwt({ secret: '${name}', algorithms: ['HS256'], issuer: '${name}', audience: 'a' }),`
-    const jwts = `credentials: { accept: ['api-key'], jwt: { ${['QUOTED', 'LONG', 'FROM_SHELL'].map(secret).join('')} } }, rules: [`
-    writeFileSync(
-      config,
-      `import { jwt } from './src/credentials/jwt.ts'\n${readFileSync(config, 'utf8').replace('rules: [', jwts)}`,
-    )
-    const long = 'a secret of the tests, of 32 bytes and some more'
-    const file = join(project, '.dev.vars')
-    // The syntax of dotenv, and the variables of a store, which `start` ignores because it runs a store of its own.
-    const others = `# a comment\nQUOTED="${long} # too" # a comment\n\nexport LONG = ${long.replaceAll(' ', '_')}\nFROM_SHELL='short'\n`
-    writeFileSync(
-      file,
-      `${others}SLUICE_ENVIRONMENT=dev\nUPSTASH_REDIS_REST_URL=http://127.0.0.1:9\nUPSTASH_REDIS_REST_TOKEN=t\n`,
-    )
-    const { child, key, url, output, exited } = await started(
-      ['--redis', 'embedded'],
-      { FROM_SHELL: long },
-      project,
-    )
-    expect(key).toMatch(/^slk_dev_/)
-    expect(output()).toContain(' --env dev')
-    const ask = (key: string) => fetch(url, { headers: { 'x-api-key': key } }).then(({ status }) => status)
-    // On a busy machine, the store may be too slow at first.
-    await expect.poll(() => ask(key), { timeout: 30_000 }).toBe(200)
-    writeFileSync(file, 'QUOTED=short')
-    await expect
-      .poll(output, { timeout: 30_000 })
-      .toMatch(/QUOTED: is too short.*keeps running with the previous version/s)
-    expect(output()).not.toContain(long)
-    child.kill('SIGTERM')
-    expect(await exited).toBe(0)
-    rmSync(project, { recursive: true })
-  })
-
-  it('passes every variable of .dev.vars to the Worker, for hooks, but not a store or an origin', async () => {
-    const project = copyOfProject()
-    const config = join(project, 'sluice.config.ts')
-    const hooks = "hooks: { skip: (_, { env }) => env.LOAD_TEST === 'on' },"
-    writeFileSync(config, readFileSync(config, 'utf8').replace('rules: [', `${hooks} rules: [`))
-    const file = join(project, '.dev.vars')
-    const elsewhere = ['UPSTASH_REDIS_REST_URL', 'ORIGIN_URL']
-      .map(name => `${name}=http://127.0.0.1:9\n`)
-      .join('')
-    writeFileSync(file, `${elsewhere}UPSTASH_REDIS_REST_TOKEN=t\nLOAD_TEST=on\n`)
-    const { child, key, url, exited } = await started(['--redis', 'embedded'], {}, project)
-    const ask = async () => {
-      const { status, headers } = await fetch(url, { headers: { 'x-api-key': key } })
-      return [status, headers.has('ratelimit')]
-    }
-    await expect.poll(ask, { timeout: 30_000 }).toEqual([200, false])
-    writeFileSync(file, `${elsewhere}UPSTASH_REDIS_REST_TOKEN=t\nLOAD_TEST=off\n`)
-    await expect.poll(ask, { timeout: 30_000 }).toEqual([200, true])
-    child.kill('SIGTERM')
-    expect(await exited).toBe(0)
-    rmSync(project, { recursive: true })
-  })
-
-  it('uses the Redis of REDIS_URL, and removes its demo key from it on exit', async () => {
-    const redis = await startRedis('embedded')
-    const { child, output, exited } = await started([], { REDIS_URL: redis.url })
-    expect(output()).toContain(`Redis at ${redis.url}, as configured`)
-    // The record, the consumer's index, and the list of consumers.
-    expect(await redis.connection.send(['DBSIZE'])).toBe(3)
-    child.kill('SIGINT')
-    expect(await exited).toBe(0)
-    expect(await redis.connection.send(['DBSIZE'])).toBe(0)
-    await redis.close()
-  })
-
-  it('uses the store of UPSTASH_REDIS_REST_URL, and starts no bridge', async () => {
-    const redis = await startRedis('embedded')
-    const bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0, deadlineMs: PATIENT_MS })
-    const env = { UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: 't' }
-    const { child, key, url, output, exited } = await started([], env)
-    expect(output()).toContain(
-      `Redis    ${new URL(bridge.url).host}, over HTTP, because UPSTASH_REDIS_REST_URL is set`,
-    )
-    expect(output()).not.toContain('Bridge')
-    expect((await fetch(url, { headers: { 'x-api-key': key } })).status).toBe(200)
-    child.kill('SIGTERM')
-    expect(await exited).toBe(0)
-    await bridge.close()
-    await redis.close()
-  })
-
-  it('names a port that is in use, and the flag that changes it', async () => {
-    const portHolder = createServer().listen(0, '127.0.0.1')
-    await new Promise(resolve => portHolder.once('listening', resolve))
-    const { port } = portHolder.address() as { port: number }
-    for (const [flag, use] of [
-      ['--port', 'gateway'],
-      ['--bridge-port', 'REST bridge'],
-      ['--origin-port', 'demo origin'],
-    ] as const) {
-      const { code, stderr } = await sluiceProcess([
-        'start',
-        '--redis',
-        'embedded',
-        ...PORTS,
-        flag,
-        String(port),
-      ])
-      expect([code, stderr]).toEqual([
-        1,
-        `Port ${port} for the ${use} is in use. Free it, or choose another one with ${flag}.\n`,
-      ])
-    }
-    portHolder.close()
-    expect(existsSync(directory) && readdirSync(directory)).toEqual([])
-  })
-
-  it.each([
-    [2, ['--redis', 'memory'], /redis:\/\/host:port/],
-    [
-      1,
-      ['--redis', 'redis://127.0.0.1:1'],
-      /Redis did not answer at 127\.0\.0\.1:1\. Check that it is running/,
-    ],
-    [2, ['--origin', 'example.com'], /Use an http or https URL without query or credentials/],
-    [2, ['--port', 'http'], /Use a number from 0/],
-  ])('exits with %i for %j, and prints a helpful message', async (status, args, message) => {
-    const { code, stderr } = await sluiceProcess(['start', ...PORTS, ...args])
-    expect(code).toBe(status)
-    expect(stderr).toMatch(message)
-    expect(stderr).not.toMatch(/^\s+at /m)
-    expect(readdirSync(directory)).toEqual([])
   })
 })

@@ -76,7 +76,7 @@ describe('npx sluicegate explain, with a store', () => {
   let redis: TestRedis
   let bridge: Bridge
   beforeAll(async () => {
-    redis = await startRedis('embedded')
+    redis = await startRedis()
     bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0, deadlineMs: PATIENT_MS })
   })
   afterAll(async () => {

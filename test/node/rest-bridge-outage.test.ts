@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { hasRedisServer } from '../support/redis.ts'
+import { hasRedisServer } from '../support/servers.ts'
 
 const TOKEN = 'a token for tests'
 const DEADLINE_MS = 300

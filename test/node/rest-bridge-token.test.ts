@@ -15,7 +15,7 @@ const TOKEN = 'a token for tests'
 let redis: TestRedis
 let bridge: Bridge
 beforeAll(async () => {
-  redis = await startRedis('embedded')
+  redis = await startRedis()
   bridge = await startBridge({
     redisUrl: redis.url,
     token: TOKEN,

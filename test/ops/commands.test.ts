@@ -39,7 +39,7 @@ const load = async () => ({ ...checkedConfig(INPUT), input: INPUT })
 let redis: TestRedis
 let bridge: Bridge
 beforeAll(async () => {
-  redis = await startRedis('embedded')
+  redis = await startRedis()
   bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0, deadlineMs: PATIENT_MS })
 })
 afterAll(async () => {

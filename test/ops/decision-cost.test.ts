@@ -13,7 +13,7 @@ import { describeOnCluster } from '../support/cluster.ts'
 import { configOf } from '../support/engines.ts'
 import { useGateway, useGatewayOn } from '../support/gateway.ts'
 import { PATIENT_MS } from '../support/patience.ts'
-import { hasRedisServer } from '../support/redis.ts'
+import { hasRedisServer } from '../support/servers.ts'
 
 const window = { algorithm: 'fixed-window', limit: 1000, period: '300d' } as const
 const six = (['consumer', 'address'] as const).flatMap((by): RuleInput[] => [

@@ -1,5 +1,5 @@
 /** The units that are left: they are peeked without spending, and reset. */
-import { beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Config } from '../../src/config/compile.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
@@ -18,7 +18,7 @@ import {
 import { compileOverride, setOverride } from '../../src/ops/overrides.ts'
 import { configOf } from '../support/engines.ts'
 import { type App, useGateway } from '../support/gateway.ts'
-import { REDIS_KINDS } from '../support/redis.ts'
+import { describeOnRedis } from '../support/redis.ts'
 
 const RULES: RuleInput[] = [
   {
@@ -48,7 +48,7 @@ const INPUT = {
   },
 }
 
-describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on the %s Redis', kind => {
+describeOnRedis('limits', (_, kind) => {
   const gateway = useGateway(kind)
   let app: App
   let config: Config

@@ -30,7 +30,7 @@ const NAMES = INPUT.rules!.map(({ name }) => name)
 
 let admin: TestAdmin<TestRedis>
 beforeAll(async () => {
-  admin = await startAdmin(await startRedis('embedded'))
+  admin = await startAdmin(await startRedis())
 })
 afterAll(() => admin?.close())
 beforeEach(async () => {

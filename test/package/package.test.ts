@@ -1,6 +1,6 @@
 /**
  * The package as npm packs it, in a fresh folder: from an empty folder to the first 429, each example on its platform, and the results of
- * tools that check packages. Slow, so it is a project of its own: npm run test:package.
+ * tools that check packages. Part of `npm run test:all`; alone: `npm run test:package`.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'

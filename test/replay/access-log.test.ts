@@ -4,11 +4,12 @@ import { addressIdentity } from '../../src/edges/http/address.ts'
 import { type Stack, startStack } from '../../src/node/start/stack.ts'
 import { ScriptModel } from '../../src/script/model.ts'
 import { addressStateKey } from '../../src/store/keys.ts'
+import type { RedisKind } from '../selection.ts'
 import { readAccessLog } from '../support/access-log.ts'
 import { bound } from '../support/bound.ts'
 import e2eConfig from '../support/e2e.config.ts'
 import { configOf, describeOnRedisEngine, modelled, rulesOf } from '../support/engines.ts'
-import { hasRedisServer, type RedisKind } from '../support/redis.ts'
+import { hasRedisServer } from '../support/servers.ts'
 import { evaluationOf } from '../support/traffic.ts'
 
 const { title, requests } = readAccessLog()

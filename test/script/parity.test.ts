@@ -4,6 +4,7 @@ import { expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile.ts'
 import type { BoundRule, Verdict } from '../../src/script/evaluation.ts'
 import type { Message } from '../../src/script/sync.ts'
+import { randomCases } from '../selection.ts'
 import { describeOnRedisEngine, type Engine, ModelEngine } from '../support/engines.ts'
 import { expectShare, forEvery } from '../support/property.ts'
 import { FC_PATH, SEED } from '../support/random.ts'
@@ -93,8 +94,7 @@ function actionOf(step: Step, { rules, caller, now, admittedAt }: Moment) {
 }
 
 describeOnRedisEngine('parity', (fresh, kind) => {
-  // The embedded Redis takes ten times as long for each request.
-  const requests = kind === 'embedded' ? REQUESTS / 4 : REQUESTS
+  const requests = randomCases(REQUESTS, kind)
 
   it(`the model predicts ${requests} random verbs (SEED=${SEED})`, TIMED, async () => {
     const redis = await fresh()

@@ -19,8 +19,8 @@ import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/en
 import { PATIENT_MS } from '../support/patience.ts'
 import { forEvery } from '../support/property.ts'
 import { SEED } from '../support/random.ts'
-import { hasRedisServer } from '../support/redis.ts'
 import { type RedisProcess, startRedisProcess } from '../support/redis-process.ts'
+import { hasRedisServer } from '../support/servers.ts'
 import { NOON } from '../support/traffic.ts'
 
 const TOKEN: Subject = { kind: 'token', consumerKey: consumerKey('acme') }

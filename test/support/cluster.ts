@@ -10,7 +10,7 @@ import { type Command, RedisServer, type Reply } from '../../src/node/rest-bridg
 import { type Guardian, startGuardian } from '../../src/node/start/guardian.ts'
 import { freePort } from './free-port.ts'
 import { PATIENT_MS } from './patience.ts'
-import { hasRedisServer } from './redis.ts'
+import { hasRedisServer } from './servers.ts'
 
 /** How long the nodes may take to agree. They usually take about 2 s. */
 const AGREE_MS = 25_000

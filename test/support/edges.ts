@@ -188,7 +188,7 @@ export function installedRuntimes(): Record<string, StartEdge> {
   return Object.fromEntries(
     Object.entries(runtimes).flatMap(([name, guardOf]) => {
       if (isInstalled(name)) return [[`guard of ${name}`, guardOf(() => name)]]
-      console.log(`${name} is not on the PATH: its edge is tested by npm run test:package only.`)
+      console.log(`${name} is not on the PATH: its edge is tested by npm run test:all only.`)
       return []
     }),
   )

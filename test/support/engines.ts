@@ -20,8 +20,9 @@ import { decodeSync, encodeSync, type Message } from '../../src/script/sync.ts'
 import { syncScript } from '../../src/script/sync-text.ts'
 import { formatCredential } from '../../src/store/records.ts'
 import type { Script, ScriptCall, ScriptText } from '../../src/store/store.ts'
+import { type RedisKind, randomCases } from '../selection.ts'
 import { policyOf } from './policy.ts'
-import { describeOnRedis, hasRedisServer, type RedisKind, type TestRedis } from './redis.ts'
+import { describeOnRedis, type TestRedis } from './redis.ts'
 
 type At<T> = T & { now: number }
 
@@ -203,13 +204,9 @@ export function describeOnRedisEngine(
   })
 }
 
-/**
- * The number of random runs for an engine. A run on the embedded Redis takes ten times as long as on a real Redis. If a real Redis is
- * installed, it does all runs, and the embedded Redis does only a quarter of them, to show that it can execute the same scripts.
- */
+/** The number of random runs on an engine. @param runs on the model, or on a real Redis, with `npm run test:all` */
 export function runsFor(engine: Engine, runs: number): number {
-  const runsFewer = engine instanceof RedisEngine && engine.kind === 'embedded' && hasRedisServer
-  return runsFewer ? Math.ceil(runs / 4) : runs
+  return randomCases(runs, engine instanceof RedisEngine ? engine.kind : undefined)
 }
 
 /** The record of a credential, with or without its own plan. */

@@ -13,10 +13,11 @@ import { type AdminStore, createAdminStore, loadScriptsIntoRedis } from '../../s
 import { createKey } from '../../src/ops/keys.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
+import type { RedisKind } from '../selection.ts'
 import { type CountingProxy, startCountingProxy } from './counting-proxy.ts'
 import { startOrigin, type TestOrigin } from './origin.ts'
 import { PATIENT_MS } from './patience.ts'
-import { type RedisKind, startRedis, type TestRedis } from './redis.ts'
+import { startRedis, type TestRedis } from './redis.ts'
 
 const TOKEN = 'a token for tests'
 
@@ -48,7 +49,7 @@ export type App = (path: string, init?: RequestInit & { key?: string; address?: 
  * Provides a gateway to the tests of a file or of a `describe`. Call it there: it starts the gateway before the first test and closes it
  * after the last. Each test begins with an empty Redis, a store without a fault, and counts of 0.
  */
-export function useGateway(kind: RedisKind = 'embedded'): TestGateway {
+export function useGateway(kind?: RedisKind): TestGateway {
   const gateway = useGatewayOn(() => startRedis(kind))
   beforeEach(async () => {
     await gateway.redis.connection.send(['FLUSHALL'])

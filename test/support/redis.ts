@@ -1,6 +1,6 @@
 /**
- * The Redis servers that suites run on: the embedded one, and a real Redis and a real Valkey if they are installed. If neither is
- * installed, a suite that is marked as skipped stands for both. With SLUICE_REQUIRE_REDIS=1, a missing Redis is an error.
+ * The Redis servers that suites run on: with `npm run test:all` the embedded one, and a real Redis and a real Valkey if they are
+ * installed; with `npm test` one of them. With SLUICE_REQUIRE_REDIS=1, a missing Redis is an error.
  */
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -8,13 +8,10 @@ import { join } from 'node:path'
 import { describe } from 'vitest'
 import { connectRedis, type RedisConnection } from '../../src/node/rest-bridge/redis-connection.ts'
 import { type Guardian, startGuardian } from '../../src/node/start/guardian.ts'
-import {
-  findServer,
-  type ServerProgram,
-  startEmbeddedRedis,
-  startPrivateServer,
-} from '../../src/node/start/redis.ts'
+import { startEmbeddedRedis, startPrivateServer } from '../../src/node/start/redis.ts'
+import type { RedisKind } from '../selection.ts'
 import { PATIENT_MS } from './patience.ts'
+import { ANY_REDIS, REDIS_KINDS, SERVERS, titleOf } from './servers.ts'
 
 export interface TestRedis {
   url: string
@@ -22,35 +19,15 @@ export interface TestRedis {
   close(): Promise<void>
 }
 
-const found = await Promise.all([findServer(['redis-server']), findServer(['valkey-server'])])
-const servers = found.filter(program => program !== undefined)
-if (!servers.some(({ name }) => name === 'redis-server') && process.env.SLUICE_REQUIRE_REDIS) {
-  throw new Error(
-    'SLUICE_REQUIRE_REDIS is set, and no redis-server is on the PATH. Install one: apt-get install redis-server',
-  )
-}
-
-export type RedisKind = 'embedded' | ServerProgram['name']
-
-/** Every available Redis. */
-export const REDIS_KINDS: readonly RedisKind[] = ['embedded', ...servers.map(({ name }) => name)]
-
-/** Describes a suite that runs on every available Redis. */
+/** Describes a suite that runs on every Redis of this run. */
 export function describeOnRedis(
   name: string,
   suite: (start: () => Promise<TestRedis>, kind: RedisKind) => void,
 ): void {
-  const suiteOn = (kind: RedisKind) => () => suite(() => startRedis(kind), kind)
-  describe(`${name}, on the embedded Redis`, suiteOn('embedded'))
-  for (const { name: kind, version } of servers) {
-    const product = kind === 'valkey-server' ? 'Valkey' : 'Redis'
-    describe(`${name}, on ${product} ${version}`, suiteOn(kind))
+  for (const kind of REDIS_KINDS) {
+    describe(`${name}, on ${titleOf(kind)}`, () => suite(() => startRedis(kind), kind))
   }
-  if (servers.length === 0)
-    describe.skip(`${name}, on a real Redis (none is installed)`, suiteOn('redis-server'))
 }
-
-export const hasRedisServer = REDIS_KINDS.includes('redis-server')
 
 /** Servers that suites have closed. The next suite of this worker reuses them, so that each worker starts a server only once. */
 const idle = new Map<RedisKind, Server[]>()
@@ -58,7 +35,7 @@ const idle = new Map<RedisKind, Server[]>()
 type Server = { url: string }
 
 /** A Redis without data, scripts and statistics, as after its start. */
-export async function startRedis(kind: RedisKind): Promise<TestRedis> {
+export async function startRedis(kind: RedisKind = ANY_REDIS): Promise<TestRedis> {
   const server = idle.get(kind)?.pop() ?? (await startServer(kind))
   const connection = await connectRedis(server.url, PATIENT_MS)
   for (const command of [['FLUSHALL'], ['SCRIPT', 'FLUSH']]) await connection.send(command)
@@ -81,5 +58,5 @@ async function startServer(kind: RedisKind): Promise<Server> {
   const context = { guardian, directory: mkdtempSync(join(tmpdir(), 'sluice-')) }
   return kind === 'embedded'
     ? await startEmbeddedRedis('for tests', context)
-    : await startPrivateServer(servers.find(({ name }) => name === kind)!, context)
+    : await startPrivateServer(SERVERS.find(({ name }) => name === kind)!, context)
 }

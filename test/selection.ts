@@ -1,0 +1,72 @@
+/**
+ * What `npm test` runs within a minute, and what it leaves to `npm run test:all`. Nothing else decides this: vitest.config.ts takes the
+ * files from here, the suites their servers and their numbers of random cases. test/support/report-selection.ts prints what a run has
+ * left out.
+ */
+
+/** `quick` is `npm test`, `all` is `npm run test:all`. Files that are named on the command line are never left out. */
+export type Selection = 'quick' | 'all'
+
+export const SELECTION: Selection = process.env.TEST_SELECTION === 'all' ? 'all' : 'quick'
+
+/** The files that `npm test` leaves out, by the reason. Each pattern is relative to the repository. */
+export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
+  'inject faults into Workers, servers and origins': [
+    'test/anomaly/**/*.test.ts',
+    'test/e2e/concurrency.test.ts',
+    'test/e2e/endings.test.ts',
+    'test/e2e/flood.test.ts',
+    'test/e2e/slow-origin.test.ts',
+    'test/node/rest-bridge-cluster.test.ts',
+    'test/node/rest-bridge-outage.test.ts',
+  ],
+  'start several Workers, or programs again and again': [
+    'test/e2e/leases.test.ts',
+    'test/e2e/switches.test.ts',
+    'test/e2e/web-socket-keys.test.ts',
+    'test/edges/edges.test.ts',
+    'test/edges/rpc.test.ts',
+    'test/node/build-worker.test.ts',
+    'test/node/start.test.ts',
+  ],
+  'run what the pages show: commands, snippets and simulations': [
+    'test/docs/hot-callers.test.ts',
+    'test/docs/load-shedding.test.ts',
+    'test/docs/run-shell.test.ts',
+    'test/docs/run-snippets.test.ts',
+    'test/docs/sizes.test.ts',
+    'test/docs/snippet-types.test.ts',
+  ],
+  'replay long traffic': ['test/replay/**/*.test.ts', 'test/simulation/adaptive.test.ts'],
+  'pack and install the package': ['test/package/**/*.test.ts'],
+}
+
+/** The programs of `servers`, in the order in which `npm test` prefers them, then the embedded Redis, which takes ten times as long. */
+const PREFERRED = ['redis-server', 'valkey-server', 'embedded'] as const
+
+export type RedisKind = (typeof PREFERRED)[number]
+
+/** Chooses the servers that suites run on. @param available every server of this machine */
+export function enginesOf(selection: Selection, available: readonly RedisKind[]): readonly RedisKind[] {
+  return selection === 'all' ? available : PREFERRED.filter(kind => available.includes(kind)).slice(0, 1)
+}
+
+/** `npm test` runs one of so many random cases. */
+const QUICK_SHARE = 1 / 4
+
+/** The embedded Redis runs one of so many, to show that it executes the same scripts. Real servers run all. */
+const EMBEDDED_SHARE = 1 / 4
+
+/**
+ * The number of random cases that a suite runs.
+ * @param cases the number in `npm run test:all` on the model and on a real server
+ */
+export function randomCases(cases: number, kind?: RedisKind, selection = SELECTION): number {
+  const share = (selection === 'all' ? 1 : QUICK_SHARE) * (kind === 'embedded' ? EMBEDDED_SHARE : 1)
+  return Math.ceil(cases * share)
+}
+
+/** The seeds of a simulation: the one of the published figures, and nine others with `npm run test:all`. */
+export function simulationSeeds(published: number, selection = SELECTION): readonly number[] {
+  return selection === 'all' ? [published, ...Array.from({ length: 9 }, (_, i) => 101 + i)] : [published]
+}

@@ -1,0 +1,104 @@
+/**
+ * The reporter that ends a run with what the run has left out, and the command that runs it. A whole run of `npm run test:all` fails if
+ * a test file, or a Redis of this machine, took no part in it.
+ */
+import { globSync } from 'node:fs'
+import { matchesGlob, relative } from 'node:path'
+import type { Reporter, TestModule, Vitest } from 'vitest/node'
+import { LEFT_OUT, randomCases, SELECTION } from '../selection.ts'
+import type { FileCosts } from './measure-costs.ts'
+import { INSTALLED_KINDS, titleOf } from './servers.ts'
+
+export default class SelectionReporter implements Reporter {
+  readonly #isPart: boolean
+  #vitest!: Vitest
+
+  /** @param isPart whether the command line names paths. What else runs is of no interest then. */
+  constructor({ isPart = false }: { isPart?: boolean } = {}) {
+    this.#isPart = isPart
+  }
+
+  onInit(vitest: Vitest): void {
+    this.#vitest = vitest
+  }
+
+  onTestRunEnd(modules: readonly TestModule[]): void {
+    if (process.env.TEST_COSTS) console.log(costsOf(modules).join('\n'))
+    const { testNamePattern, project, shard } = this.#vitest.config
+    if (this.#isPart || testNamePattern || project.length > 0 || shard) return
+    const ran = new Set(modules.map(({ moduleId }) => relative(process.cwd(), moduleId)))
+    const missing = globSync('test/**/*.test.ts').filter(file => !ran.has(file))
+    const titles = new Set(INSTALLED_KINDS.map(titleOf))
+    for (const module of modules)
+      for (const { fullName } of module.children.allTests())
+        for (const title of titles) if (fullName.includes(`, on ${title}`)) titles.delete(title)
+    if (SELECTION === 'all') demandAll(missing, [...titles])
+    else console.log(leftOut(missing, [...titles]).join('\n'))
+  }
+}
+
+function demandAll(missing: readonly string[], servers: readonly string[]): void {
+  const problems = [
+    ...missing.map(file => `${file} did not run: no project of vitest.config.ts includes it.`),
+    ...servers.map(title => `No test ran on ${title}.`),
+  ]
+  for (const problem of problems) console.error(problem)
+  if (problems.length > 0) process.exitCode = 1
+  const kinds = ['redis-server', 'valkey-server'] as const
+  const absent = kinds.filter(kind => !INSTALLED_KINDS.includes(kind))
+  console.log(
+    [
+      'npm run test:all left out:',
+      ...absent.map(kind => `  all tests on ${titleOf(kind)}: ${kind} is not installed`),
+      '  most faults in most calls: npm run test:anomalies',
+      '  long runs under load, and 100,000 random decisions: npm run test:soak',
+      '',
+    ].join('\n'),
+  )
+}
+
+function leftOut(missing: readonly string[], servers: readonly string[]): string[] {
+  const reasons = Object.entries(LEFT_OUT).map(([why, patterns]) => {
+    const count = missing.filter(file => patterns.some(pattern => matchesGlob(file, pattern))).length
+    return `  ${count} files that ${why}`
+  })
+  return [
+    'npm test left out:',
+    ...reasons,
+    ...(servers.length > 0 ? [`  the suites on ${servers.join(' and ')}`] : []),
+    `  of each 100 random cases ${100 - randomCases(100)}`,
+    'npm run test:all runs everything. A file that you name is never left out: npm test -- test/e2e',
+    '',
+  ]
+}
+
+/** How many of the costliest files are listed. */
+const COSTLIEST = Number(process.env.TEST_COSTS) > 1 ? Number(process.env.TEST_COSTS) : 30
+
+function costsOf(modules: readonly TestModule[]): string[] {
+  const files = modules.flatMap(module => {
+    const { costs } = module.meta()
+    return costs ? [{ file: relative(process.cwd(), module.moduleId), costs }] : []
+  })
+  const cpuOf = ({ cpuMs, childCpuMs }: FileCosts) => cpuMs + childCpuMs
+  const sum = (value: (costs: FileCosts) => number) => files.reduce((sum, { costs }) => sum + value(costs), 0)
+  const row = (name: string, value: (cost: (costs: FileCosts) => number) => number) =>
+    [
+      ...[
+        value(cpuOf),
+        value(({ childCpuMs }) => childCpuMs),
+        value(({ loadMs }) => loadMs),
+        value(({ runMs, cpuMs }) => runMs - cpuMs),
+      ].map(ms => (ms / 1000).toFixed(1).padStart(9)),
+      ` ${name}`,
+    ].join('')
+  return [
+    'seconds: CPU, of it in other processes, loading modules, waiting',
+    row(`all ${files.length} files`, sum),
+    ...files
+      .sort((one, other) => cpuOf(other.costs) - cpuOf(one.costs))
+      .slice(0, COSTLIEST)
+      .map(({ file, costs }) => row(file, cost => cost(costs))),
+    '',
+  ]
+}

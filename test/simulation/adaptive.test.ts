@@ -1,5 +1,6 @@
 /** Runs the adaptive limit in a closed loop, with both methods, and compares it with fixed limits. */
 import { describe, expect, it } from 'vitest'
+import { simulationSeeds } from '../selection.ts'
 import { publishedGradient2 } from './published-gradient2.ts'
 import {
   BEST_FIXED,
@@ -13,6 +14,7 @@ import {
   runHalvedCapacity,
   runLongOverload,
   runSlowerForGood,
+  SEED,
   SLOWER_AT,
   SWEEP,
   startedBy,
@@ -27,7 +29,7 @@ const limits = (seconds: readonly Second[]) => seconds.map(({ limit }) => limit)
 
 /** Several seeds, so that the result does not depend on chance. */
 const SEEDS = [20261122, 5]
-const MORE_SEEDS = [...SEEDS, 100, 101, 102, 103]
+const MORE_SEEDS = [...new Set([...SEEDS, 100, ...simulationSeeds(SEED)])]
 
 const fixed = new Map(SWEEP.map(limit => [limit, runHalvedCapacity(limit)]))
 const best = BEST_FIXED
@@ -64,7 +66,7 @@ describe.each(Object.entries(METHODS))('%s', (_name, method) => {
   })
 
   it('refuses almost nothing while the origin has room, after five minutes with half of the capacity', () => {
-    for (const seed of MORE_SEEDS.slice(0, 3)) {
+    for (const seed of MORE_SEEDS) {
       const seconds = runHalvedCapacity(started, seed, { from: 80, until: 380 })
       expect(needlesslyRefused(seconds), `seed ${seed}`).toBeLessThan(0.005 * total(seconds, answered))
     }

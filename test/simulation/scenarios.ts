@@ -14,7 +14,8 @@ import {
   simulate,
 } from './simulation.ts'
 
-const SEED = 20261122
+/** The seed of the published figures. */
+export const SEED = 20261122
 
 const fleet = { seed: SEED, isolates: 12, travel: { delayMs: 150, loss: 0.02 } }
 

@@ -4,7 +4,7 @@
  */
 import { errors, Redis } from '@upstash/redis/cloudflare'
 import { GatewayError } from '../errors.ts'
-import { startDeadline, timeoutError } from './deadline.ts'
+import { type DeadlineClock, startDeadline, timeoutError } from './deadline.ts'
 import { inEnvironment } from './keys.ts'
 import type { PlainCall, ScriptCall, Store, StoreCall } from './store.ts'
 
@@ -23,9 +23,10 @@ export interface UpstashOptions {
 
 /**
  * Creates the store.
+ * @param clock of the deadlines; tests pass their own
  * @throws GatewayError ERR_CONFIG_INVALID if the client rejects the URL
  */
-export function upstashStore(options: UpstashOptions): Store {
+export function upstashStore(options: UpstashOptions, clock?: DeadlineClock): Store {
   const { url, token, deadlineMs, keyLocking, cluster, environment } = options
 
   /** With the flag, Upstash rejects access to undeclared keys. Without it, Upstash locks the whole database for the call. */
@@ -55,7 +56,7 @@ export function upstashStore(options: UpstashOptions): Store {
   })
 
   async function withinDeadline<T>(work: (send: Send, toStoreError: ToStoreError) => Promise<T>): Promise<T> {
-    const deadline = startDeadline(deadlineMs)
+    const deadline = startDeadline(deadlineMs, clock)
     // The reason is read from the deadline and not from the error, because workerd passes on a copy of the abort reason.
     const toStoreError: ToStoreError = error => deadline.failure() ?? storeError(error)
     try {

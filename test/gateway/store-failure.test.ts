@@ -1,22 +1,38 @@
 /** A failing store: the request passes if the config allows it, and the log has the cause without a secret. */
 
 import type { ServerResponse } from 'node:http'
-import { afterEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
 import { createApp } from '../../src/edges/gateway/app.ts'
 import { ALL_PARTS } from '../../src/edges/http/all-parts.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
+import { createDeadlineClock } from '../support/deadline-clock.ts'
 import { configOf } from '../support/engines.ts'
 import { useGateway } from '../support/gateway.ts'
 import { sign } from '../support/key-server.ts'
 
-/** For a store that hangs, because the test waits for this deadline. */
-const SHORT_MS = 150
-/** For a store that answers: a busy machine would exceed a short deadline. */
-const LONG_MS = 10_000
+const DEADLINE_MS = 1000
+/** The clock of the deadline stands still, except when a fault makes the deadline pass. */
+const clock = createDeadlineClock()
+const passDeadline = () => clock.pass(DEADLINE_MS)
 
 const gateway = useGateway()
+/** Called when the head of a reply of the store has arrived. */
+let onHead = () => {}
+/** The signals of all requests, to the store and to the origin. */
+const signals = new Set<unknown>()
+beforeEach(() => {
+  onHead = () => {}
+  signals.clear()
+  const real = globalThis.fetch
+  vi.spyOn(globalThis, 'fetch').mockImplementation(async (input, init) => {
+    signals.add(init?.signal)
+    const response = await real(input, init)
+    if (String(input).startsWith(gateway.store.url)) onHead()
+    return response
+  })
+})
 afterEach(() => {
   vi.restoreAllMocks()
 })
@@ -28,9 +44,12 @@ const say = (status: number, body: string) => (_: unknown, response: ServerRespo
 const answer = (result: string) => say(200, `[{"result":null},{"result":${result}}]`)
 
 const FAULTS = {
-  hangs: [() => {}, 'store-timeout'],
+  hangs: [passDeadline, 'store-timeout'],
   'sends headers and then hangs': [
-    (_: unknown, response: ServerResponse) => void response.writeHead(200).write('{'),
+    (_: unknown, response: ServerResponse) => {
+      onHead = passDeadline
+      response.writeHead(200).write('{')
+    },
     'store-timeout',
   ],
   'closes the connection': [
@@ -70,13 +89,11 @@ describe('a store that', () => {
     // Each request must meet the fault itself.
     store: { breaker: false },
   })
-  const ask = (key: string, deadlineMs = LONG_MS) => {
-    const store = upstashStore({
-      url: gateway.store.url,
-      token: 'secret-token',
-      deadlineMs,
-      keyLocking: true,
-    })
+  const ask = (key: string) => {
+    const store = upstashStore(
+      { url: gateway.store.url, token: 'secret-token', deadlineMs: DEADLINE_MS, keyLocking: true },
+      clock,
+    )
     const app = createApp({ ...config, origin: gateway.origin.url }, store, ALL_PARTS)
     return app.request('http://gateway.test/x', { headers: { 'x-api-key': key } })
   }
@@ -87,7 +104,7 @@ describe('a store that', () => {
     const warn = vi.spyOn(console, 'warn').mockImplementation(() => {})
     const key = mintApiKey('acme')
 
-    const response = await ask(key, cause === 'store-timeout' ? SHORT_MS : LONG_MS)
+    const response = await ask(key)
     expect(response.status).toBe(200)
     expect(response.headers.get('sluice-degraded')).toBe(cause)
     expect(response.headers.has('ratelimit')).toBe(false)
@@ -114,16 +131,11 @@ describe('a store that', () => {
     let calls = 0
     gateway.store.fault = (request, response) => {
       calls += 1
-      // The first delivery gets NOSCRIPT, the second no reply.
+      // The first delivery gets NOSCRIPT after half of the deadline, the second no reply.
+      clock.pass(DEADLINE_MS / 2)
       if (calls === 1) say(200, '[{"result":null},{"error":"NOSCRIPT"}]')(request, response)
     }
-    const signals = new Set<unknown>()
-    const real = globalThis.fetch
-    vi.spyOn(globalThis, 'fetch').mockImplementation((input, init) => {
-      signals.add(init?.signal)
-      return real(input, init)
-    })
-    expect((await ask(mintApiKey('acme'), SHORT_MS)).headers.get('sluice-degraded')).toBe('store-timeout')
+    expect((await ask(mintApiKey('acme'))).headers.get('sluice-degraded')).toBe('store-timeout')
     expect(calls).toBe(2)
     // One signal for both calls to the store, and one for the request to the origin.
     expect(signals.size).toBe(2)
@@ -134,7 +146,7 @@ describe('a store that', () => {
     for (const fault of [FAULTS['closes the connection'][0], FAULTS['answers 503'][0], FAULTS.hangs[0]]) {
       gateway.store.fault = fault
       gateway.store.count()
-      await ask(mintApiKey('acme'), SHORT_MS)
+      await ask(mintApiKey('acme'))
       expect(gateway.store.count()).toBe(1)
     }
   })

@@ -2,45 +2,12 @@
 import { describe, expect, it } from 'vitest'
 import { startDeadline } from '../../src/store/deadline.ts'
 import { createLagMeter } from '../../src/store/lag.ts'
+import { createDeadlineClock } from '../support/deadline-clock.ts'
 
 /** An isolate whose timers run only when the test runs them. */
 function isolate() {
-  const world = { time: 1e6 }
-  const timers = new Set<{ at: number; run: () => void }>()
-  const lag = createLagMeter(() => world.time)
-  const clock = {
-    lag,
-    setTimer(run: () => void, ms: number) {
-      const timer = { at: world.time + ms, run }
-      timers.add(timer)
-      return timer
-    },
-    clearTimer: (timer: unknown) => void timers.delete(timer as { at: number; run: () => void }),
-  }
-  /** Advances the clock; timers run on time. */
-  function pass(ms: number): void {
-    const until = world.time + ms
-    for (;;) {
-      const [next] = [...timers].filter(({ at }) => at <= until).sort((a, b) => a.at - b.at)
-      if (!next) break
-      world.time = Math.max(world.time, next.at)
-      timers.delete(next)
-      next.run()
-    }
-    world.time = Math.max(world.time, until)
-  }
-  return {
-    world,
-    lag,
-    timers,
-    start: () => startDeadline(250, clock),
-    pass,
-    /** Advances the clock without running timers, which are then late. */
-    isBusy(ms: number) {
-      world.time += ms
-      pass(0)
-    },
-  }
+  const clock = createDeadlineClock()
+  return { ...clock, start: () => startDeadline(250, clock) }
 }
 
 describe('the deadline of a call', () => {

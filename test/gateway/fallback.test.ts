@@ -5,17 +5,17 @@ import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { blockConsumer } from '../../src/ops/consumers.ts'
 import { importKey } from '../../src/ops/keys.ts'
+import { createDeadlineClock } from '../support/deadline-clock.ts'
 import { type App, useGateway } from '../support/gateway.ts'
+import { PATIENT_MS } from '../support/patience.ts'
 
 const gateway = useGateway()
 beforeEach(() => vi.spyOn(console, 'warn').mockImplementation(() => {}))
 afterEach(() => vi.restoreAllMocks())
 
-const RULE: RuleInput = { name: 'few', by: 'address', algorithm: 'fixed-window', limit: 3, period: '1h' }
+// The window is longer than any test, and does not end during one.
+const RULE: RuleInput = { name: 'few', by: 'address', algorithm: 'fixed-window', limit: 3, period: '300d' }
 const ANYONE = { credentials: { accept: ['api-key', 'anonymous'] } } satisfies Partial<ConfigInput>
-
-/** Background work takes longer on a busy machine. */
-const PATIENT = { timeout: 30_000 }
 
 const gone = () => {
   gateway.store.fault = (_: unknown, response: ServerResponse) =>
@@ -39,7 +39,7 @@ async function answers(app: App, count: number, init: Parameters<App>[1] = { add
 
 /** Sends requests until the store decides again. The request before the last one has detected that the store is back. */
 async function untilBack(app: App, init: Parameters<App>[1] = { address: '203.0.113.250' }) {
-  await vi.waitUntil(async () => !(await app('/', init)).headers.has('sluice-degraded'), PATIENT)
+  await vi.waitUntil(async () => !(await app('/', init)).headers.has('sluice-degraded'), PATIENT_MS)
 }
 
 const fresh = (() => {
@@ -354,7 +354,7 @@ describe('when the store is back', () => {
     await vi.waitFor(async () => {
       const peek = await gateway.app({ ...ANYONE, rules: [{ ...rules[0]!, cost: 0 }] })('/', { address })
       expect(peek.headers.get('ratelimit')).toMatch(/^"few";r=1;/)
-    }, PATIENT)
+    }, PATIENT_MS)
     expect(await answers(app, 2, { address })).toEqual(['200', '429'])
   })
 
@@ -370,21 +370,30 @@ describe('when the store is back', () => {
     await untilBack(app)
     await vi.waitFor(async () => {
       expect(await answers(other, 1, { address })).toEqual(['429'])
-    }, PATIENT)
+    }, PATIENT_MS)
   })
 
   it('a probe detects it, not a request: during the outage, only the first request waits for the deadline', async () => {
-    const app = gateway.app({
-      ...ANYONE,
-      rules: [{ ...RULE, limit: 100 }],
-      store: { deadline: '100ms', breaker: { retryAfter: '60s' } },
-    })
-    gateway.store.fault = () => {}
-    gateway.store.count()
+    const deadlineClock = createDeadlineClock()
+    const app = gateway.app(
+      {
+        ...ANYONE,
+        rules: [{ ...RULE, limit: 100 }],
+        store: { deadline: '1s', breaker: { retryAfter: '60s' } },
+      },
+      { deadlineClock },
+    )
+    let trips = 0
+    gateway.store.fault = () => {
+      trips += 1
+      deadlineClock.pass(1000)
+    }
     expect(await answers(app, 1)).toEqual(['200 store-timeout'])
     expect(await answers(app, 20)).toEqual(Array(20).fill('200 breaker-open'))
-    // The request that waited, and one probe.
-    expect(gateway.store.count()).toBe(2)
+    // The request that waited, and one probe, which runs in the background.
+    await vi.waitUntil(() => trips >= 2, PATIENT_MS)
+    expect(await answers(app, 1)).toEqual(['200 breaker-open'])
+    expect(trips).toBe(2)
   })
 })
 

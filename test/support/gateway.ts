@@ -11,6 +11,7 @@ import type { Parts } from '../../src/edges/http/parts.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { type AdminStore, createAdminStore, loadScriptsIntoRedis } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
+import type { DeadlineClock } from '../../src/store/deadline.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
 import type { RedisKind } from '../selection.ts'
@@ -40,8 +41,15 @@ export interface TestGateway<T = TestRedis> {
   close(): Promise<void>
 }
 
-/** `isCold`: the scripts of this config are not loaded before the first request. `parts` replace those of the gateway. */
-export type TestPlatform = Platform & { isCold?: boolean; parts?: Partial<Parts> }
+/**
+ * `isCold`: the scripts of this config are not loaded before the first request. `parts` replace those of the gateway. `deadlineClock` is
+ * the clock of the store's deadlines.
+ */
+export type TestPlatform = Platform & {
+  isCold?: boolean
+  parts?: Partial<Parts>
+  deadlineClock?: DeadlineClock
+}
 
 export type App = (path: string, init?: RequestInit & { key?: string; address?: string }) => Promise<Response>
 
@@ -103,7 +111,7 @@ async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis:
       const board = createSwitchBoard(platform.clock ?? { now: () => 0 })
       const app = createApp(
         config,
-        storeOf(config, store.url),
+        storeOf(config, store.url, platform.deadlineClock),
         { ...ALL_PARTS, ...platform.parts },
         { board, ...platform, reporting },
       )
@@ -140,13 +148,7 @@ async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis:
   return gateway
 }
 
-function storeOf(config: Config, url: string) {
-  return upstashStore({
-    url,
-    token: TOKEN,
-    deadlineMs: config.storeDeadlineMs,
-    keyLocking: config.keyLocking,
-    cluster: config.cluster,
-    environment: config.environment,
-  })
+function storeOf(config: Config, url: string, clock?: DeadlineClock) {
+  const { storeDeadlineMs: deadlineMs, keyLocking, cluster, environment } = config
+  return upstashStore({ url, token: TOKEN, deadlineMs, keyLocking, cluster, environment }, clock)
 }

@@ -2,16 +2,17 @@
  * Live switches on two Worker processes with one store. Their clocks are real, so the tests wait until both Workers have received a
  * change. test/gateway/switches.test.ts uses its own clock, and tests from which request on a change applies.
  */
-import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { type Stack, startStack } from '../../src/node/start/stack.ts'
+import type { Stack } from '../../src/node/start/stack.ts'
 import { type AdminStore, createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { resetRule, switchRule } from '../../src/ops/switches.ts'
 import type { SwitchMode } from '../../src/switches/switches.ts'
 import { runInProcess, runProcess } from '../support/command-line.ts'
 import { startOrigin, type TestOrigin } from '../support/origin.ts'
+import { PATIENT_MS } from '../support/patience.ts'
+import { startTestStack } from '../support/stack.ts'
 
 let origin: TestOrigin
 const workers: Stack[] = []
@@ -21,17 +22,8 @@ let key: string
 
 beforeAll(async () => {
   origin = await startOrigin()
-  const start = (rest?: Stack['rest']) =>
-    startStack({
-      redis: 'auto',
-      ...(rest && { rest }),
-      origin: origin.url,
-      ports: { gateway: 0, bridge: 0, origin: 0 },
-      watch: false,
-      configFile: fileURLToPath(new URL('../support/switches.config.ts', import.meta.url)),
-    })
-  workers.push(await start())
-  workers.push(await start(workers[0]!.rest))
+  workers.push(await startTestStack('switches.config.ts', { origin: origin.url }))
+  workers.push(await startTestStack('switches.config.ts', { origin: origin.url, rest: workers[0]!.rest }))
   admin = createAdminStore(workers[0]!.rest)
 })
 afterAll(async () => {
@@ -129,6 +121,6 @@ describe('two Workers', () => {
     expect(await statuses()).toEqual([403, 403])
     expect(await sluice(['unblock', consumer])).toBe(`Consumer '${consumer}' is no longer blocked.\n`)
     // Each Worker remembers the block for at most a second.
-    await expect.poll(statuses, { timeout: 10_000 }).toEqual([429, 429])
+    await expect.poll(statuses, { timeout: PATIENT_MS }).toEqual([429, 429])
   })
 })

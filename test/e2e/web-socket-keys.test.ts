@@ -4,9 +4,10 @@ import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import WebSocketOfWs, { WebSocketServer } from 'ws'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { type Stack, startStack } from '../../src/node/start/stack.ts'
+import type { Stack } from '../../src/node/start/stack.ts'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey, importKey } from '../../src/ops/keys.ts'
+import { startTestStack } from '../support/stack.ts'
 
 let stack: Stack
 let key: string
@@ -24,12 +25,8 @@ sockets.on('connection', (socket, request) => {
 
 beforeAll(async () => {
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  stack = await startStack({
-    redis: 'auto',
+  stack = await startTestStack('web-socket-keys.config.ts', {
     origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    ports: { gateway: 0, bridge: 0, origin: 0 },
-    watch: false,
-    configFile: new URL('../support/web-socket-keys.config.ts', import.meta.url).pathname,
   })
   const created = await createKey(createAdminStore(stack.rest), { consumer: 'acme', plan: 'free' })
   key = created.key

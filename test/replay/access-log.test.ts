@@ -1,7 +1,7 @@
 /** Real traffic through the engine, with the timestamps of the log as the clock, and through the running gateway. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { addressIdentity } from '../../src/edges/http/address.ts'
-import { type Stack, startStack } from '../../src/node/start/stack.ts'
+import type { Stack } from '../../src/node/start/stack.ts'
 import { ScriptModel } from '../../src/script/model.ts'
 import { addressStateKey } from '../../src/store/keys.ts'
 import type { RedisKind } from '../selection.ts'
@@ -10,6 +10,7 @@ import { bound } from '../support/bound.ts'
 import e2eConfig from '../support/e2e.config.ts'
 import { configOf, describeOnRedisEngine, modelled, rulesOf } from '../support/engines.ts'
 import { hasRedisServer } from '../support/servers.ts'
+import { startTestStack } from '../support/stack.ts'
 import { evaluationOf } from '../support/traffic.ts'
 
 const { title, requests } = readAccessLog()
@@ -60,21 +61,19 @@ describeOnRedisEngine(`requests of ${title}`, (fresh, kind) => {
     } else {
       expect(counts.refused).toBeGreaterThan(100)
     }
-  }, 60_000)
+  })
 })
 
 /** A brute-force count with exact fractions had the same result. These numbers change only if an algorithm changes. */
 const REAL_SUMMARY = { admitted: 8246, refused: 1754, second: 302, minute: 1173, hour: 331, addresses: 1753 }
 
+/** Addresses that send requests at the same time. */
+const AT_ONCE = 16
+
 describe(`600 requests of ${title}, through the running gateway`, () => {
   let stack: Stack
   beforeAll(async () => {
-    stack = await startStack({
-      redis: 'auto',
-      ports: { gateway: 0, bridge: 0, origin: 0 },
-      watch: false,
-      configFile: new URL('../support/e2e.config.ts', import.meta.url).pathname,
-    })
+    stack = await startTestStack('e2e.config.ts')
   })
   afterAll(() => stack?.close())
 
@@ -83,22 +82,28 @@ describe(`600 requests of ${title}, through the running gateway`, () => {
     const [rule] = configOf(e2eConfig).rules.filter(({ name }) => name === 'log')
     const model = new ScriptModel()
     const byAddress = Map.groupBy(requests.slice(0, 600), ({ address }) => address)
-    const outcomes = await Promise.all(
-      [...byAddress].map(async ([address, logged]) => {
+    const waiting = [...byAddress]
+    const outcomes: { address: string; statuses: number[]; expected: number[] }[] = []
+    // Some addresses at once. All of them at once would be a flood, in which a busy machine exceeds the deadlines.
+    const client = async () => {
+      for (let next = waiting.shift(); next; next = waiting.shift()) {
+        const [address, logged] = next
         const statuses: number[] = []
         const expected: number[] = []
         for (const { path } of logged) {
           const url = `${stack.url}/log${path.startsWith('/') ? path : '/'}`
           const response = await fetch(url, { headers: { 'cf-connecting-ip': address } })
           await response.body?.cancel()
+          expect(response.headers.get('sluice-degraded'), 'a decision without the store').toBe(null)
           statuses.push(response.status)
           const counted = [bound(rule!, addressStateKey(addressIdentity(address)))]
           const { status } = model.decide(modelled(evaluationOf(counted, Date.now() * 1e3)))
           expected.push(status === 'admitted' ? 200 : 429)
         }
-        return { address, statuses, expected }
-      }),
-    )
+        outcomes.push({ address, statuses, expected })
+      }
+    }
+    await Promise.all(Array.from({ length: AT_ONCE }, client))
     for (const { address, statuses, expected } of outcomes) expect(statuses, address).toEqual(expected)
     const all = outcomes.flatMap(({ statuses }) => statuses)
     expect(all).toHaveLength(600)

@@ -7,7 +7,7 @@ export default defineConfig({
   plans: ['free', 'pro'],
   // Generous, because a busy machine is slow and these tests send many requests at once. Other tests are about the deadline and
   // the bound on calls in flight.
-  store: { deadline: '5s', maxInFlight: 1000 },
+  store: { deadline: '20s', maxInFlight: 1000 },
   routes: [{ name: 'log', match: { path: '/log/*' }, accept: ['api-key', 'anonymous'] }],
   rules: [
     { name: 'consumer', by: 'consumer', algorithm: 'gcra', limit: 200, period: '300d' },

@@ -59,7 +59,7 @@ function appOf(
     credentials: { accept: ['anonymous'] },
     rules: [{ name: 'all', by: 'global', algorithm: 'gcra', limit: 1e6, period: '1s' }],
     stats: { keep: false },
-    store: { deadline: '5s' },
+    store: { deadline: '20s' },
   })
   const { storeDeadlineMs: deadlineMs, keyLocking } = config
   const onFinish = (_: unknown, ending: Ending) => {

@@ -8,7 +8,7 @@ import everything from './everything.config.ts'
 export default defineConfig({
   ...everything,
   // On a busy machine, a decision can take longer than the default deadline.
-  store: { ...everything.store, deadline: '5s' },
+  store: { ...everything.store, deadline: '20s' },
   credentials: {
     ...everything.credentials,
     webSocketKeys: true,

@@ -1,7 +1,51 @@
-/** Everything that `npm start` runs, with an origin of the tests. */
+/** Everything that `npm start` runs, with an origin of the tests, and with a bridge whose deadline a busy machine does not exceed. */
+import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll } from 'vitest'
+import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { type Stack, startStack } from '../../src/node/start/stack.ts'
 import { startOrigin, type TestOrigin } from './origin.ts'
+import { PATIENT_MS } from './patience.ts'
+import { hasRedisServer, startRedis } from './redis.ts'
+
+/**
+ * Starts a stack. The bridge of `npm start` gives up after 2 s, and then the gateway decides without the store.
+ * @param configFile relative to test/support
+ * @param origin absent: the demo origin is started
+ * @param rest the store of another stack; absent: a Redis and a bridge are started
+ */
+export async function startTestStack(
+  configFile: string,
+  { origin, rest }: { origin?: string; rest?: Stack['rest'] } = {},
+): Promise<Stack> {
+  const parts: { close(): Promise<void> }[] = []
+  const close = async () => {
+    for (const part of parts.splice(0).reverse()) await part.close()
+  }
+  try {
+    let store = rest
+    if (!store) {
+      const redis = await startRedis(hasRedisServer ? 'redis-server' : 'embedded')
+      parts.push(redis)
+      const token = randomBytes(12).toString('hex')
+      const bridge = await startBridge({ redisUrl: redis.url, token, port: 0, deadlineMs: PATIENT_MS })
+      parts.push(bridge)
+      store = { url: bridge.url, token }
+    }
+    const stack = await startStack({
+      redis: 'auto',
+      rest: store,
+      ...(origin !== undefined && { origin }),
+      ports: { gateway: 0, bridge: 0, origin: 0 },
+      watch: false,
+      configFile: new URL(configFile, import.meta.url).pathname,
+    })
+    parts.push(stack)
+    return { ...stack, close }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
 
 export interface TestStack {
   readonly stack: Stack
@@ -21,13 +65,7 @@ export function useStack(configFile: string, variables: Record<string, string> =
     Object.assign(process.env, variables)
     try {
       started.origin = await startOrigin()
-      started.stack = await startStack({
-        redis: 'auto',
-        origin: started.origin.url,
-        ports: { gateway: 0, bridge: 0, origin: 0 },
-        watch: false,
-        configFile: new URL(configFile, import.meta.url).pathname,
-      })
+      started.stack = await startTestStack(configFile, { origin: started.origin.url })
     } finally {
       for (const [name, value] of before) {
         if (value === undefined) delete process.env[name]

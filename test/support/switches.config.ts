@@ -4,7 +4,7 @@ import { defineConfig } from '../../src/config/define.ts'
 export default defineConfig({
   origin: 'https://origin.invalid',
   // Long, because test machines are busy. Other tests are about the deadline.
-  store: { deadline: '5s' },
+  store: { deadline: '20s' },
   rules: [
     { name: 'two', by: 'consumer', algorithm: 'fixed-window', limit: 2, period: '300d' },
     { name: 'none', by: 'consumer', algorithm: 'fixed-window', limit: 1, period: '300d', mode: 'off' },

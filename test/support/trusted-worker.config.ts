@@ -3,7 +3,7 @@ import { defineConfig } from '../../src/config/define.ts'
 
 export default defineConfig({
   origin: 'https://origin.invalid',
-  store: { deadline: '5s' },
+  store: { deadline: '20s' },
   credentials: { accept: ['anonymous'] },
   address: { trustedWorkers: ['storefront'] },
   rules: [{ name: 'address', by: 'address', algorithm: 'fixed-window', limit: 100, period: '300d' }],

@@ -6,7 +6,7 @@ import { defineConfig } from '../../src/config/define.ts'
 
 export default defineConfig({
   origin: 'https://origin.invalid',
-  store: { deadline: '5s' },
+  store: { deadline: '20s' },
   credentials: { webSocketKeys: true, opaqueKeys: {}, accept: ['api-key', 'opaque-key'] },
   rules: [
     { name: 'consumer', by: 'consumer', algorithm: 'fixed-window', limit: 1000, period: '300d' },

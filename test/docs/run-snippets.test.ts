@@ -16,6 +16,7 @@ import { addressOfApp, closeApps } from '../support/express.ts'
 import { listen } from '../support/listen.ts'
 import { startOrigin, type TestOrigin } from '../support/origin.ts'
 import { type Block, blocksOf, blockWith, isConfig, PAGES, ROOT, readPage } from '../support/pages.ts'
+import { PATIENT_MS } from '../support/patience.ts'
 import { bundleForWorkerd, writeModules } from '../support/snippet-modules.ts'
 
 const README_EXPRESS = blockWith('README.md', 'expressGuard(')
@@ -309,7 +310,7 @@ describe('the snippets work on Node', () => {
     await vi.waitFor(async () => {
       const { verdicts } = await limiter.peek('exports', account)
       expect(verdicts[0].remaining).toBe(5)
-    })
+    }, PATIENT_MS)
   })
 
   describe('docs/hooks.md', () => {
@@ -464,13 +465,16 @@ describe('the snippets work in workerd', () => {
   /** The calls in the table of docs/binding.md. */
   const CALLS = [...readPage('docs/binding.md').matchAll(/^\| `(env\.[^`]+)` \|/gm)].map(([, call]) => call!)
 
-  /** The Worker that calls the limits of docs/binding.md. It waits less long for a free unit, so that the test takes less time. */
+  /**
+   * The Worker that calls the limits of docs/binding.md. A request can say how long it waits for a free unit: a short time if no unit will
+   * be free, so that the test takes less time.
+   */
   const CALLER = `export default {
     async fetch(request, env) {
       const { pathname, searchParams } = new URL(request.url)
       const address = searchParams.get('address')
       if (pathname === '/units') {
-        ${BINDING_UNITS.replace('timeoutMs: 5000', 'timeoutMs: 50')}
+        ${BINDING_UNITS.replace('timeoutMs: 5000', "timeoutMs: Number(searchParams.get('wait'))")}
         return new Response('Exported.')
       }
       if (pathname === '/refund') {
@@ -479,7 +483,7 @@ describe('the snippets work in workerd', () => {
         return Response.json(allowed)
       }
       if (pathname === '/table') {
-        const [key, delta, account, timeoutMs] = [address, 1, '7', 50]
+        const [key, delta, account, timeoutMs] = [address, 1, '7', ${PATIENT_MS}]
         const { receipt } = await env.LIMITS.limit('signups', { address })
         return Response.json([${CALLS.map(call => `await (await ${call}).${/\{ key/.test(call) ? 'success' : 'allowed'}`)}])
       }
@@ -512,7 +516,8 @@ describe('the snippets work in workerd', () => {
 
     it('waits for a unit, which is free again after the request', async () => {
       expect(BINDING_UNITS).toContain('timeoutMs: 5000')
-      for (let i = 0; i < 4; i++) expect(await (await ask(caller, '/units')).text()).toBe('Exported.')
+      for (let i = 0; i < 4; i++)
+        expect(await (await ask(caller, `/units?wait=${PATIENT_MS}`)).text()).toBe('Exported.')
       const { limiter } = await import(
         join(
           write({
@@ -526,7 +531,7 @@ describe('the snippets work in workerd', () => {
       )
       const held = [await limiter.acquire('exports', account), await limiter.acquire('exports', account)]
       expect(held.map(({ allowed }) => allowed)).toEqual([true, true])
-      const reply = await ask(caller, '/units')
+      const reply = await ask(caller, '/units?wait=50')
       expect([reply.status, await reply.text()]).toEqual([429, 'Two exports are running.'])
       for (const units of held) units.release()
     })

@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import WebSocket from 'ws'
 import type { Ending } from '../../src/limiter/engine.ts'
 import { type EndingOrigin, LARGE_BYTES, startEndingOrigin } from '../support/ending-origin.ts'
+import { PATIENT_MS } from '../support/patience.ts'
 
 export interface ObservedGateway {
   url: string
@@ -44,7 +45,10 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
   }
 
   const untilEnded = (name: string) =>
-    vi.waitUntil(async () => (await gateway.endingsOf(name)).length > 0, { timeout: 10_000, interval: 10 })
+    vi.waitUntil(async () => (await gateway.endingsOf(name)).length > 0, {
+      timeout: PATIENT_MS,
+      interval: 10,
+    })
 
   /** Sends a request on a new socket, and waits until the reply has begun. */
   async function begin(name: string, path: string, headers?: string): Promise<Socket> {
@@ -130,7 +134,7 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
         const socket = await begin(name, path, headers)
         socket.resetAndDestroy()
         await expectEnding(name, 'cancelled')
-        await vi.waitUntil(() => origin.cut.has(name), { timeout: 5000 })
+        await vi.waitUntil(() => origin.cut.has(name), PATIENT_MS)
       },
     )
 
@@ -181,7 +185,7 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
       client.on('message', (data, isBinary) => received.push(isBinary ? data : String(data)))
       const sent = ['text', '', 'ünïcödé'.repeat(10_000), Buffer.from([0, 1, 255]), Buffer.alloc(0)]
       for (const message of sent) client.send(message)
-      await vi.waitUntil(() => received.length === sent.length)
+      await vi.waitUntil(() => received.length === sent.length, PATIENT_MS)
       expect(received).toEqual(sent)
       expect(await gateway.endingsOf(name)).toEqual([])
       client.close()
@@ -256,7 +260,7 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
     it('ends once if the origin does not answer in time', async () => {
       const name = newCase()
       const socket = open(name, '/no-head')
-      await vi.waitUntil(() => origin.received.has(name), { timeout: 5000, interval: 10 })
+      await vi.waitUntil(() => origin.received.has(name), { timeout: PATIENT_MS, interval: 10 })
       socket.resetAndDestroy()
       await expectEnding(name, 'cancelled')
     })
@@ -264,11 +268,11 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
     it("ends when its client leaves, and is cut at the origin, with onClientGone: 'abort'", async () => {
       const name = newCase()
       const socket = open(name, '/no-head', 'X-Abort: yes\r\n')
-      await vi.waitUntil(() => origin.received.has(name), { timeout: 5000, interval: 10 })
+      await vi.waitUntil(() => origin.received.has(name), { timeout: PATIENT_MS, interval: 10 })
       expect(await gateway.endingsOf(name)).toEqual([])
       socket.resetAndDestroy()
       await expectEnding(name, 'cancelled')
-      await vi.waitUntil(() => origin.cut.has(name), { timeout: 5000, interval: 10 })
+      await vi.waitUntil(() => origin.cut.has(name), { timeout: PATIENT_MS, interval: 10 })
     })
   })
 }

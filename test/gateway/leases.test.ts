@@ -212,12 +212,14 @@ describe('a caller with a lease', () => {
     expect(trips).toBeLessThan(45)
     // Never faster than the rate. The isolate's clock does not move but the store's does, so the delays that the
     // store reports later are shorter by the elapsed time.
-    expect(slept.length).toBe(99)
+    const mostUndelayed = 1 + Math.floor((tookMs + 1) / 100)
+    expect(slept.length).toBeGreaterThanOrEqual(100 - mostUndelayed)
+    expect(slept.length).toBeLessThan(100)
     slept.sort((a, b) => a - b)
     for (const [i, ms] of slept.entries()) expect(ms).toBeGreaterThanOrEqual((i + 1) * 100 - tookMs - 1)
     // Departures from a lease are evenly spaced.
     const even = slept.filter((ms, i) => i > 0 && Math.abs(ms - slept[i - 1]! - 100) <= 1)
-    expect(even.length).toBeGreaterThanOrEqual(98 - 2 * trips)
+    expect(even.length).toBeGreaterThanOrEqual(slept.length - 1 - 2 * trips)
     // A place in a queue is not given back.
     time += 1000
     await vi.waitFor(async () => expect((await spent(config)).one).toBe(100), PATIENT_MS)
@@ -553,7 +555,10 @@ describe('guesses', () => {
     const other = appWith(config)
     for (let i = 0; i < 100; i++) await other('/', { key: mintApiKey(consumer), address })
     // Continues until a request renews the lease.
-    await vi.waitUntil(async () => (await tripsOf(() => app('/', { key, address }))) > 0, { interval: 0 })
+    await vi.waitUntil(async () => (await tripsOf(() => app('/', { key, address }))) > 0, {
+      timeout: PATIENT_MS,
+      interval: 0,
+    })
     expect(await send(app, 20, { key, address })).toEqual({ 429: 20 })
   })
 })

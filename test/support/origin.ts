@@ -53,12 +53,13 @@ const ROUTES: Record<string, Route> = {
     response.writeHead(500, { 'content-type': 'text/plain' }).end('the origin broke'),
   '/hang': () => {},
   '/drop': request => request.socket.destroy(),
-  // Sends the second part only after a request to /stream/go-on, which shows that the gateway does not wait for the whole body.
+  // These two answer, or send the second part, only after a request to /stream/go-on.
   '/stream': (_, response) => {
     response.writeHead(200, { 'content-type': 'text/plain' })
     response.write('first ')
     later.push(() => response.end('second'))
   },
+  '/held': (_, response) => void later.push(() => response.end('held')),
   '/stream/go-on': (_, response) => {
     for (const go of later.splice(0)) go()
     response.end('ok')

@@ -85,7 +85,7 @@ const CALLS: Record<string, (env: Env, key: string) => Promise<unknown>> = {
   },
   // The units are not disposed of. They are freed when the context of this request ends.
   '/acquire/forget': async (env, key) => {
-    const units = await env.LIMITS.acquire('exports', { account: key }, { timeoutMs: 20_000 })
+    const units = await env.LIMITS.acquire('exports', { account: key }, { timeoutMs: 10_000 })
     return (await units.decision).allowed
   },
 }

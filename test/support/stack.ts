@@ -5,7 +5,7 @@ import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { type Stack, startStack } from '../../src/node/start/stack.ts'
 import { startOrigin, type TestOrigin } from './origin.ts'
 import { PATIENT_MS } from './patience.ts'
-import { hasRedisServer, startRedis } from './redis.ts'
+import { startRedis } from './redis.ts'
 
 /**
  * Starts a stack. The bridge of `npm start` gives up after 2 s, and then the gateway decides without the store.
@@ -24,7 +24,7 @@ export async function startTestStack(
   try {
     let store = rest
     if (!store) {
-      const redis = await startRedis(hasRedisServer ? 'redis-server' : 'embedded')
+      const redis = await startRedis()
       parts.push(redis)
       const token = randomBytes(12).toString('hex')
       const bridge = await startBridge({ redisUrl: redis.url, token, port: 0, deadlineMs: PATIENT_MS })

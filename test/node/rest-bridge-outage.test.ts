@@ -1,5 +1,6 @@
 /** The bridge while Redis is slow or down, and afterwards: it answers within its deadline, and recovers by itself. */
 import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -20,6 +21,8 @@ describe.skipIf(!hasRedisServer)(title, () => {
   let socket: string
   let server: ReturnType<typeof spawn>
   let bridge: Bridge
+  /** The clock of the bridge, which only tests of /health move. */
+  let nowMs: number
 
   const startServer = () => {
     const args = ['--port', '0', '--unixsocket', socket, '--save', '', '--dir', directory]
@@ -37,7 +40,10 @@ describe.skipIf(!hasRedisServer)(title, () => {
   /** Starts a bridge as soon as Redis answers within the deadline. */
   const bridgeTo = async (redisUrl: string) =>
     (await vi.waitUntil(
-      () => startBridge({ redisUrl, token: TOKEN, port: 0, deadlineMs: DEADLINE_MS }).catch(() => undefined),
+      () =>
+        startBridge({ redisUrl, token: TOKEN, port: 0, deadlineMs: DEADLINE_MS, now: () => nowMs }).catch(
+          () => undefined,
+        ),
       PATIENT,
     ))!
   const becomes = (status: number) =>
@@ -60,6 +66,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
   beforeEach(async () => {
     directory = mkdtempSync(join(tmpdir(), 'sluice-'))
     socket = join(directory, 's')
+    nowMs = 0
     startServer()
     bridge = await bridgeTo(`unix://${socket}`)
   })
@@ -97,6 +104,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
       port: 0,
       deadlineMs: DEADLINE_MS,
       log: line => lines.push(line),
+      pause: () => new Promise(resolve => setTimeout(resolve, 10)),
     })
     const expectLines = (...expected: RegExp[]) =>
       expect.poll(() => lines, PATIENT).toEqual(expected.map(line => expect.stringMatching(line)))
@@ -126,10 +134,21 @@ describe.skipIf(!hasRedisServer)(title, () => {
       const response = await fetch(`${bridge.url}/health`, { method })
       return [response.status, await response.text()]
     }
-    const becomes = (...expected: unknown[]) => expect.poll(() => health(), PATIENT).toEqual(expected)
+    /** Each look is more than a second after the one before: the bridge keeps its answer for a second. */
+    const becomes = (...expected: unknown[]) => {
+      const look = () => {
+        nowMs += 1001
+        return health()
+      }
+      return expect.poll(look, PATIENT).toEqual(expected)
+    }
     await becomes(200, '{"status":"ok"}')
     expect(await health('HEAD')).toEqual([200, ''])
+    const exited = once(server, 'exit')
     server.kill('SIGKILL')
+    await exited
+    nowMs += 1000
+    expect(await health()).toEqual([200, '{"status":"ok"}'])
     await becomes(503, '{"status":"unavailable"}')
     expect(await health('HEAD')).toEqual([503, ''])
     startServer()

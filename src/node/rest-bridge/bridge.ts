@@ -38,6 +38,10 @@ export interface BridgeOptions {
   onRedisBack?: () => void
   /** Compares the digest of a presented token with that of the valid token, in constant time. Tests and benchmarks count the calls. */
   isEqualDigest?: typeof timingSafeEqual
+  /** Between two checks of Redis; tests pass their own. */
+  pause?: (ms: number) => Promise<void>
+  /** The time (ms) by which an answer of /health is old. Default `performance.now`. */
+  now?: () => number
 }
 
 export interface Bridge {
@@ -51,7 +55,7 @@ export interface Bridge {
 /** @throws when Redis does not answer, or the port is taken (code EADDRINUSE) */
 export async function startBridge(options: BridgeOptions): Promise<Bridge> {
   const { redisUrl, token, port, host = '127.0.0.1', deadlineMs = 2000, maxRequestBytes = 10e6 } = options
-  const { isEqualDigest = timingSafeEqual, log, onRedisBack } = options
+  const { isEqualDigest = timingSafeEqual, log, onRedisBack, pause, now = () => performance.now() } = options
   if (!token)
     throw new TypeError(
       'The bridge needs a token. Without one, anyone who reaches it could read and change the data.',
@@ -66,7 +70,7 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
   })
   const commands = new RedisCommands(redis)
   // A cluster that lacks a node serves the keys of the others.
-  const isHealthy = onceInAWhile(async () => (await redis.outages()).some(outage => !outage))
+  const isHealthy = onceInAWhile(now, async () => (await redis.outages()).some(outage => !outage))
   const app = createBridgeApp({ commands, isHealthy, token, isEqualDigest, maxRequestBytes })
   const server = createServer(
     getRequestListener((request, env) => app.fetch(request, env), {
@@ -87,7 +91,8 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
     throw error
   })
 
-  const endWatch = log && watchRedis(redis, log, { ...(onRedisBack && { onBack: onRedisBack }) })
+  const endWatch =
+    log && watchRedis(redis, log, { ...(onRedisBack && { onBack: onRedisBack }), ...(pause && { pause }) })
 
   const taken = (server.address() as AddressInfo).port
   return {
@@ -107,11 +112,10 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
 const HEALTH_MS = 1000
 
 /** Anyone can request /health, so the bridge asks Redis at most once a second. */
-function onceInAWhile<T>(findOut: () => Promise<T>): () => Promise<T> {
+function onceInAWhile<T>(now: () => number, findOut: () => Promise<T>): () => Promise<T> {
   let known: { at: number; answer: Promise<T> } | undefined
   return () => {
-    if (!known || performance.now() - known.at > HEALTH_MS)
-      known = { at: performance.now(), answer: findOut() }
+    if (!known || now() - known.at > HEALTH_MS) known = { at: now(), answer: findOut() }
     return known.answer
   }
 }

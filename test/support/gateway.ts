@@ -11,6 +11,8 @@ import type { Parts } from '../../src/edges/http/parts.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { type AdminStore, createAdminStore, loadScriptsIntoRedis } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
+import type { PolicyScripts, PolicyShape } from '../../src/script/policy-shape.ts'
+import { compileScripts } from '../../src/script/scripts.ts'
 import type { DeadlineClock } from '../../src/store/deadline.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
@@ -92,6 +94,19 @@ async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis:
   const store = await startCountingProxy(bridge.url)
   const admin = createAdminStore({ url: bridge.url, token: TOKEN })
   const origin = await startOrigin()
+  const loads = new Map<string, Promise<unknown>>()
+  /** Loads both builds of the scripts of a config. Many tests have the same rules, so this Redis may already have them. */
+  function loadScripts(config: Config): Promise<unknown> {
+    const { rules, plans, limits } = config
+    const key = JSON.stringify([rules, plans, [...limits.values()]])
+    const load =
+      loads.get(key) ??
+      Promise.all(
+        [true, false].map(keyLocking => loadScriptsIntoRedis(admin, { ...config, keyLocking })),
+      ).catch(() => loads.delete(key))
+    loads.set(key, load)
+    return load
+  }
   const gateway: TestGateway<T> = {
     redis,
     origin,
@@ -112,17 +127,13 @@ async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis:
       const app = createApp(
         config,
         storeOf(config, store.url, platform.deadlineClock),
-        { ...ALL_PARTS, ...platform.parts },
+        { ...ALL_PARTS, scriptsOf, ...platform.parts },
         { board, ...platform, reporting },
       )
       // Loads the scripts before the first request, as in a deployment that has been running for a moment.
       let loaded: Promise<unknown> | undefined
-      const load = () =>
-        Promise.all(
-          [true, false].map(keyLocking => loadScriptsIntoRedis(admin, { ...config, keyLocking })),
-        ).catch(() => {})
       return async (path, { key, address, ...init } = {}) => {
-        loaded ??= platform.isCold ? Promise.resolve() : load()
+        loaded ??= platform.isCold ? Promise.resolve() : loadScripts(config)
         await loaded
         const headers = new Headers(init.headers)
         if (key) headers.set('authorization', `Bearer ${key}`)
@@ -146,6 +157,16 @@ async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis:
     },
   }
   return gateway
+}
+
+const compiledScripts = new Map<string, PolicyScripts>()
+
+/** Compiles the scripts of each policy only once, because many tests have the same rules. */
+function scriptsOf(shape: PolicyShape): PolicyScripts {
+  const key = JSON.stringify(shape)
+  const scripts = compiledScripts.get(key) ?? compileScripts(shape)
+  compiledScripts.set(key, scripts)
+  return scripts
 }
 
 function storeOf(config: Config, url: string, clock?: DeadlineClock) {

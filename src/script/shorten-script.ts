@@ -50,17 +50,21 @@ const RESERVED: ReadonlySet<string> = /* @__PURE__ */ (() =>
   ]))()
 
 /**
- * The tokens of Lua 5.1: comments, strings, numbers, names, `..` and `...`, space, and any other character. `..` is a token of its
- * own, so that a name after it does not look like a field.
+ * The tokens of Lua 5.1: names, space, comments, strings, numbers, `..` and `...`, and any other character. `..` is a token of its
+ * own, so that a name after it does not look like a field. The most frequent tokens come first.
  */
 const TOKENS =
-  /--\[(=*)\[.*?\]\1\]|--[^\n\r]*|\[(=*)\[.*?\]\2\]|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|0[xX]\w*|\.?\d(?:[eE][+-]|[\w.])*|[A-Za-z_]\w*|\.{2,3}|\s+|./gs
+  /[A-Za-z_]\w*|\s+|--\[(=*)\[.*?\]\1\]|--[^\n\r]*|\[(=*)\[.*?\]\2\]|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|0[xX]\w*|\.?\d(?:[eE][+-]|[\w.])*|\.{2,3}|./gs
 
 const isName = (token: string | undefined) => token !== undefined && /^[A-Za-z_]/.test(token)
-const isCode = (token: string) => !token.startsWith('--') && token.trim() !== ''
+const isCode = (token: string) => !/^(?:--|\s)/.test(token)
 
 /** Whether two tokens need a space between them: `local name`, `1 .. text`, and `- -`, which would begin a comment. */
 function needsSpace(before = '', after = ''): boolean {
+  if (before === '' || after === '') return true
+  // The usual cases, because splitting the text again takes long.
+  if (/^[A-Za-z_]/.test(before)) return /^\w/.test(after)
+  if (/^[(){}\]=,+*/%<>~#:;]$/.test(before)) return false
   // Two opening brackets would begin a long string.
   if (before === '[' && after.startsWith('[')) return true
   const both = (before + after).match(TOKENS)
@@ -71,12 +75,12 @@ function needsSpace(before = '', after = ''): boolean {
 export function shortenScript(text: string): string {
   const tokens = text.match(TOKENS) ?? []
   const shortNames = shortNamesFor(tokens.filter(isCode))
-  const isNeeded = (token: string, i: number) =>
-    !/^ +$/.test(token) || needsSpace(tokens[i - 1], tokens[i + 1])
-  return tokens
-    .filter(isNeeded)
-    .map(token => shortNames.get(token) ?? token)
-    .join('')
+  let short = ''
+  for (const [i, token] of tokens.entries()) {
+    const isUnneeded = token[0] === ' ' && /^ +$/.test(token) && !needsSpace(tokens[i - 1], tokens[i + 1])
+    if (!isUnneeded) short += shortNames.get(token) ?? token
+  }
+  return short
 }
 
 function shortNamesFor(tokens: readonly string[]): ReadonlyMap<string, string> {
@@ -138,8 +142,8 @@ function collectNames(tokens: readonly string[]): Names {
       else if (isDeclaring) declared.add(token)
       isDeclaring &&= next === ','
     } else if (token !== ',' && token !== 'function') isDeclaring = false
-    if (/^[({[]$/.test(token)) brackets.push(token)
-    else if (/^[)}\]]$/.test(token)) brackets.pop()
+    if (token === '(' || token === '{' || token === '[') brackets.push(token)
+    else if (token === ')' || token === '}' || token === ']') brackets.pop()
   }
   return { all, declared, keys }
 }

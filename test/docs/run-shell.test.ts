@@ -179,8 +179,8 @@ const COVERED: readonly (readonly [line: RegExp, by: string])[] = [
   [/npx sluicegate/, 'run-commands.test.ts; the bridge: above'],
   [/^(for .*)?curl /, 'above'],
   [/openssl/, 'above, with the bridge'],
-  [/npx (wrangler|vitest) |^npm run [\w:]+ -- /, 'below'],
-  [/^npm (run [\w:]+|start|test)$/, 'the names of npm scripts in run-commands.test.ts'],
+  [/npx (wrangler|vitest) |^npm (run [\w:]+|test) -- /, 'below'],
+  [/^([A-Z_]+=\d+ )?npm (run [\w:]+|start|test)$/, 'the names of npm scripts in run-commands.test.ts'],
   [/^npm (ci|install|update)\b/, '.ci/run, and test/package, which installs and updates the package'],
   [
     /^(npm pack|npm exec -- sluicegate init|cd \.\.\/my-api)/,
@@ -235,7 +235,7 @@ describe('CONTRIBUTING.md', () => {
   })
 
   const withOptions = lines.flatMap(line => {
-    const found = /^npm run ([\w:]+) -- (.*)$/.exec(line)
+    const found = /^npm run ([\w:]+) -- (.*--.*)$/.exec(line)
     return found ? [[found[1]!, found[2]!] as const] : []
   })
 

@@ -15,17 +15,30 @@ import { hasRedisServer } from './servers.ts'
 /** How long the nodes may take to agree. They usually take about 2 s. */
 const AGREE_MS = 25_000
 
+/** Clusters that suites have closed. The next suite of this worker reuses them, because the nodes of a new one take 2 s to agree. */
+const idle: TestCluster[] = []
+
 /** Describes a suite that runs on a private cluster. */
 export function describeOnCluster(name: string, suite: (start: () => Promise<TestCluster>) => void): void {
-  if (hasRedisServer) describe(`${name}, on a Redis Cluster`, () => suite(() => TestCluster.start()))
+  if (hasRedisServer) describe(`${name}, on a Redis Cluster`, () => suite(startOrReuse))
   else
     describe.skip(`${name}, on a Redis Cluster (no redis-server is installed)`, () =>
       suite(TestCluster.start))
 }
 
+/** A cluster without data and scripts. */
+async function startOrReuse(): Promise<TestCluster> {
+  const cluster = idle.pop()
+  if (!cluster) return await TestCluster.start()
+  await cluster.empty()
+  return cluster
+}
+
 /** A node with a direct connection. Redirections are not followed. */
 export class TestNode {
   readonly port: number
+  /** Whether it was killed or frozen. */
+  wasDisturbed = false
   /** The port for the other nodes. */
   readonly busPort: number
   readonly #directory: string
@@ -71,6 +84,7 @@ export class TestNode {
   }
 
   async kill(): Promise<void> {
+    this.wasDisturbed = true
     this.#connection?.destroy()
     if (!this.#process || this.#process.signalCode || this.#process.exitCode !== null) return
     const exited = once(this.#process, 'exit')
@@ -79,6 +93,7 @@ export class TestNode {
   }
 
   freeze(): void {
+    this.wasDisturbed = true
     this.#process!.kill('SIGSTOP')
   }
 
@@ -162,7 +177,21 @@ export class TestCluster {
     return this.nodes.find(({ port }) => port === range![2][1])!
   }
 
+  /** Removes all data and scripts. */
+  async empty(): Promise<void> {
+    for (const node of this.nodes) {
+      for (const command of [['FLUSHALL'], ['SCRIPT', 'FLUSH'], ['CONFIG', 'RESETSTAT']] as const)
+        await node.ask(...command)
+    }
+  }
+
+  /** Keeps the cluster for the next suite, unless this one has added, killed or frozen nodes. */
   async close(): Promise<void> {
+    if (this.nodes.length === 3 && !this.nodes.some(({ wasDisturbed }) => wasDisturbed)) idle.push(this)
+    else await this.#end()
+  }
+
+  async #end(): Promise<void> {
     await Promise.all(this.nodes.map(node => node.kill()))
     await this.#guardian.dismiss()
   }

@@ -68,6 +68,7 @@ it('npm run test:all runs all random cases on real servers', () => {
   expect(randomCases(1000, 'redis-server', 'all')).toBe(1000)
   expect(randomCases(1000, 'embedded', 'all')).toBe(250)
   expect(randomCases(1000, 'redis-server', 'quick')).toBe(250)
+  expect(randomCases(1000, 'embedded', 'quick')).toBe(250)
   expect(randomCases(1, 'embedded', 'quick')).toBe(1)
 })
 

@@ -51,19 +51,18 @@ export function enginesOf(selection: Selection, available: readonly RedisKind[])
   return selection === 'all' ? available : PREFERRED.filter(kind => available.includes(kind)).slice(0, 1)
 }
 
-/** `npm test` runs one of so many random cases. */
-const QUICK_SHARE = 1 / 4
-
-/** The embedded Redis runs one of so many, to show that it executes the same scripts. Real servers run all. */
-const EMBEDDED_SHARE = 1 / 4
+/**
+ * `npm test` runs this share of the random cases, and so does the embedded Redis, which only has to show that it executes the same
+ * scripts.
+ */
+const SHARE = 1 / 4
 
 /**
  * The number of random cases that a suite runs.
  * @param cases the number in `npm run test:all` on the model and on a real server
  */
 export function randomCases(cases: number, kind?: RedisKind, selection = SELECTION): number {
-  const share = (selection === 'all' ? 1 : QUICK_SHARE) * (kind === 'embedded' ? EMBEDDED_SHARE : 1)
-  return Math.ceil(cases * share)
+  return Math.ceil(selection === 'all' && kind !== 'embedded' ? cases : cases * SHARE)
 }
 
 /** The seeds of a simulation: the one of the published figures, and nine others with `npm run test:all`. */

@@ -30,7 +30,14 @@ export function environmentOf(args: PlatformArguments = []): Environment {
 export function backgroundFrom(args: PlatformArguments): Background {
   const owner = (args.flatMap(unnest) as unknown[]).find(hasWaitUntil) ?? vercelContext()
   if (!owner) return detached
-  return task => owner.waitUntil(task.catch(() => {}))
+  return task => {
+    const quiet = task.catch(() => {})
+    try {
+      owner.waitUntil(quiet)
+    } catch {
+      // The platform does not extend the life of this request, for example because it has ended. The task runs on as long as it can.
+    }
+  }
 }
 
 interface WithWaitUntil {

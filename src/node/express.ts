@@ -10,6 +10,7 @@ import {
   type GuardOptions,
   type GuardPlatform,
 } from '../edges/guard/guard.ts'
+import type { Ending } from '../limiter/engine.ts'
 
 declare module 'node:http' {
   interface IncomingMessage {
@@ -61,13 +62,11 @@ export function expressGuard<Req extends IncomingMessage = IncomingMessage>(
     guarded(request, [peer], info => {
       isAdmitted = true
       if (info) req.sluice = info
-      return new Response(untilEnd(res))
+      return { response: new Response(), ended: endOf(res) }
     })
       .then(async response => {
-        if (!isAdmitted) return await send(response, res)
-        setHeaders(response, res)
-        drain(response)
-        return undefined
+        if (!isAdmitted) await send(response, res)
+        else setHeaders(response, res)
       })
       // One `then` with two handlers, so that an exception of the app in the first `next()` does not call `next` again.
       .then(() => isAdmitted && next(), next)
@@ -152,22 +151,12 @@ function isHost(host: string): boolean {
   return /^[^\s/?#\\@]+$/.test(host) && URL.canParse(`http://${host}`)
 }
 
-/** A body that ends when the app has sent its response, and fails if the connection closes before that. */
-function untilEnd(res: ServerResponse): ReadableStream {
-  return new ReadableStream({
-    start(controller) {
-      const end = () => {
-        if (res.writableFinished) controller.close()
-        else controller.error(new Error('The connection was closed.'))
-      }
-      // The response has closed while earlier middleware was running, so no `close` event will follow.
-      if (res.closed || res.destroyed || res.req.socket.destroyed) end()
-      else res.once('close', end)
-    },
-  })
-}
-
-/** Reads the body to its end, because the guard waits for the end. */
-function drain(response: Response): void {
-  response.body?.pipeTo(new WritableStream()).catch(() => {})
+/** Resolves when the app has sent its response, or the connection has closed before that. Independent of the method: HEAD has no body. */
+function endOf(res: ServerResponse): Promise<Ending> {
+  const { promise, resolve } = Promise.withResolvers<Ending>()
+  const end = () => resolve(res.writableFinished ? 'complete' : 'cancelled')
+  // The response has closed while earlier middleware was running, so no `close` event will follow.
+  if (res.closed || res.destroyed || res.req.socket.destroyed) end()
+  else res.once('close', end)
+  return promise
 }

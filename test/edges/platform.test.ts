@@ -71,6 +71,20 @@ describe('work after the reply', () => {
     await expect(Promise.all(kept)).resolves.toEqual([undefined])
   })
 
+  it('goes on without `waitUntil` if the platform refuses it', async () => {
+    const waitUntil = () => {
+      throw new Error('the request has ended')
+    }
+    let hasRun = false
+    const task = Promise.resolve().then(() => {
+      hasRun = true
+    })
+    expect(() => backgroundFrom([{ waitUntil }])(task)).not.toThrow()
+    expect(() => backgroundFrom([{ waitUntil }])(Promise.reject(new Error('failed')))).not.toThrow()
+    await task
+    expect(hasRun).toBe(true)
+  })
+
   it('is passed to the platform that Hono wraps', () => {
     const waitUntil = vi.fn()
     backgroundFrom([{ context: { waitUntil } }])(Promise.resolve())

@@ -4,6 +4,7 @@
  */
 import type { ConfigInput } from '../../config/check/schema.ts'
 import type { Environment } from '../../config/environment.ts'
+import type { Ending } from '../../limiter/engine.ts'
 import { checkEdgeConfig, connectStore } from '../edge-config.ts'
 import { ALL_PARTS } from '../http/all-parts.ts'
 import { deny } from '../http/deny.ts'
@@ -45,12 +46,19 @@ export interface Closable {
   close(): Promise<void>
 }
 
+/** The reply of a framework that sends it itself. The guard sets the headers of `response`, which nobody reads otherwise. */
+export interface FrameworkReply {
+  response: Response
+  /** Resolves when the framework has sent its reply, or cannot send it any more. */
+  ended: Promise<Ending>
+}
+
 /** Checks every limit of a request, and calls `run` if it is admitted. */
 export interface Guarded extends Closable {
   (
     request: Request,
     platform: PlatformArguments,
-    run: (info: CallerInfo | undefined) => Response | Promise<Response>,
+    run: (info: CallerInfo | undefined) => Response | FrameworkReply | Promise<Response | FrameworkReply>,
     /** The request object of the framework around the guard (in Hono `c`), for hooks. */
     host?: unknown,
   ): Promise<Response>
@@ -128,6 +136,7 @@ export function createGuard(
       { request, url: new URL(request.url), peer, background, host },
       async (_, context) => {
         const returned = await run(rememberCaller(request, context))
+        if (isFrameworkReply(returned)) return { ...returned, isOwnReply: false }
         if (isResponse(returned))
           return { response: withChangeableHeaders(returned, request), isOwnReply: false, isDecoded: true }
         // On Bun, the server takes a WebSocket over, and the handler returns nothing.
@@ -145,7 +154,7 @@ export function createGuard(
     { identifier }: Handler,
     request: Request,
     peer: () => string | undefined,
-    run: () => Response | Promise<Response>,
+    run: () => ReturnType<Parameters<Guarded>[2]>,
   ): Promise<Response> {
     let address: string | undefined
     runOrLog(() => {
@@ -154,7 +163,9 @@ export function createGuard(
     const refusal = identifier.refuse(request, address)
     if (refusal) return deny(refusal)
     if (config.cors) return ALL_PARTS.answerPreflight(request, config.cors)
-    return passPreflights ? await run() : new Response(null, { status: 204 })
+    if (!passPreflights) return new Response(null, { status: 204 })
+    const returned = await run()
+    return isFrameworkReply(returned) ? returned.response : returned
   }
 }
 
@@ -183,6 +194,9 @@ export function callerOf(request: Request): CallerInfo | undefined {
 /** Does not check the class: adapters have classes of their own. */
 const isResponse = (value: unknown): value is Response =>
   typeof value === 'object' && value !== null && 'headers' in value && 'status' in value
+
+const isFrameworkReply = (value: unknown): value is FrameworkReply =>
+  typeof value === 'object' && value !== null && 'ended' in value && 'response' in value
 
 /** Returns a reply whose headers can be changed, and that no other request shares. */
 function withChangeableHeaders(response: Response, { method }: Request): Response {

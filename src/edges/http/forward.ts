@@ -1,5 +1,6 @@
 /** Forwards an admitted request: to an origin, or to the user's code. */
 import type { Allowed } from '../../limiter/decision.ts'
+import type { Ending } from '../../limiter/engine.ts'
 import type { Caller } from './caller.ts'
 
 /**
@@ -24,6 +25,8 @@ export interface Forwarded {
   isOwnReply: boolean
   /** The platform may have decoded the body, so Content-Length is not the length of what passes through a stream. */
   isDecoded?: boolean
+  /** Resolves when the request ends, if a framework sends the reply itself. Absent: the end of the response is the end of the request. */
+  ended?: Promise<Ending>
 }
 
 /** Replies to a client that has left. Only logs of the platform show its status, which is that of nginx. */

@@ -161,11 +161,16 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
 
     const finish = (ending: Ending) => runOrLog(() => decided.finish(ending))
     try {
-      const { response: reply, isOwnReply, isDecoded } = await replyTo(incoming, decided, requestId, forward)
+      const forwarded = await replyTo(incoming, decided, requestId, forward)
+      const { response: reply, isOwnReply, isDecoded, ended } = forwarded
       runOrLog(() => annotate(reply, ruling, requestId, xRateLimit))
       const isRefused = ruling.kind !== 'allowed'
       const response = hooks && isRefused ? await hooks.refuse(incoming, decided, reply) : reply
       runOrLog(() => exposeToScripts(request, response, { isOwnReply, cors: config.cors, parts, xRateLimit }))
+      if (decided.awaitsEnding && ended) {
+        background(ended.then(finish))
+        return response
+      }
       if (decided.awaitsEnding)
         return parts.observeEnd(response, background, finish, {
           isOwnReply,

@@ -11,7 +11,7 @@ import { callerOf, guard } from '../../src/edges/guard/guard.ts'
 import { sluice } from '../../src/edges/hono/middleware.ts'
 import { expressGuard, type Middleware } from '../../src/node/express.ts'
 import { startTestStore, type TestStore } from '../../src/node/testing.ts'
-import { PATIENT_MS } from '../support/patience.ts'
+import { PATIENT } from '../support/patience.ts'
 
 const CONFIG: ConfigInput = {
   store: { deadline: '20s' },
@@ -328,7 +328,7 @@ describe('the Express middleware', () => {
             const { status } = await fetch(url, { signal: one.signal })
             one.abort()
             expect(status).toBe(200)
-          }, PATIENT_MS)
+          }, PATIENT)
           await settled()
         }
       },
@@ -391,7 +391,7 @@ describe('the Express middleware', () => {
         for (let i = 0; i < 4; i++) {
           const gone = new AbortController()
           const lost = fetch(`${url}/slow`, { signal: gone.signal }).catch(() => {})
-          await vi.waitFor(() => expect(left).toHaveLength(i + 1), PATIENT_MS)
+          await vi.waitFor(() => expect(left).toHaveLength(i + 1), PATIENT)
           gone.abort()
           await lost
         }

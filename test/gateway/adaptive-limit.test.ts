@@ -2,7 +2,7 @@
 import { describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { type App, type TestPlatform, useGateway } from '../support/gateway.ts'
-import { PATIENT_MS } from '../support/patience.ts'
+import { PATIENT } from '../support/patience.ts'
 
 const RULE: RuleInput = {
   ...{ name: 'origin', by: 'global', algorithm: 'concurrency', limit: 12 },
@@ -78,7 +78,7 @@ describe('an adaptive limit', () => {
       await seconds(20, '/', 8)
       await other('/empty')
       // The last endings of the isolate `one` reach the store a moment later.
-      await vi.waitFor(async () => expect(await admittedAtOnce(other)).toBeGreaterThan(low), PATIENT_MS)
+      await vi.waitFor(async () => expect(await admittedAtOnce(other)).toBeGreaterThan(low), PATIENT)
     },
   )
 

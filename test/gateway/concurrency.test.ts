@@ -2,7 +2,7 @@
 import { describe, expect, it, vi } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { type App, useGateway } from '../support/gateway.ts'
-import { PATIENT_MS } from '../support/patience.ts'
+import { PATIENT } from '../support/patience.ts'
 
 const RULE: RuleInput = { name: 'in-flight', by: 'consumer', algorithm: 'concurrency', limit: 2 }
 
@@ -16,7 +16,7 @@ describe('a `concurrency` rule', () => {
     expect(held.map(({ status }) => status)).toEqual([200, 200])
     expect((await app('/', { key })).status).toBe(429)
     await held[0]!.text()
-    await vi.waitFor(async () => expect((await app('/', { key })).status).toBe(200), PATIENT_MS)
+    await vi.waitFor(async () => expect((await app('/', { key })).status).toBe(200), PATIENT)
     await held[1]!.body?.cancel()
   })
 
@@ -42,7 +42,7 @@ describe('a request whose client leaves while the origin works', () => {
   const leave = async (app: App, key: string) => {
     const client = new AbortController()
     const left = app('/held', { key, signal: client.signal })
-    await vi.waitUntil(() => gateway.origin.received.some(({ url }) => url === '/held'), PATIENT_MS)
+    await vi.waitUntil(() => gateway.origin.received.some(({ url }) => url === '/held'), PATIENT)
     client.abort()
     return { left: left.then(({ status }) => status) }
   }
@@ -52,7 +52,7 @@ describe('a request whose client leaves while the origin works', () => {
     const app = gateway.app({ rules: [{ ...RULE, limit: 1 }], onClientGone: 'abort', originDeadline: '10m' })
     const key = await gateway.key('acme')
     expect(await (await leave(app, key)).left).toBe(499)
-    await vi.waitFor(async () => expect((await app('/', { key })).status).toBe(200), PATIENT_MS)
+    await vi.waitFor(async () => expect((await app('/', { key })).status).toBe(200), PATIENT)
     expect(log).not.toHaveBeenCalled()
     log.mockRestore()
   })
@@ -93,7 +93,7 @@ describe('a request whose client leaves during its delay', () => {
     expect((await other('/', { key })).status).toBe(429)
     client.abort()
     expect((await left).status).toBe(499)
-    await vi.waitFor(async () => expect((await other('/', { key })).status).toBe(200), PATIENT_MS)
+    await vi.waitFor(async () => expect((await other('/', { key })).status).toBe(200), PATIENT)
     expect(gateway.origin.received.filter(({ url }) => url === '/left')).toEqual([])
   })
 })

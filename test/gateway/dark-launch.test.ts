@@ -5,6 +5,7 @@ import type { AnalyticsDataset } from '../../src/config/environment.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { readStats, type Stats, sumByOutcome, sumByRule } from '../../src/ops/stats.ts'
 import { useGateway } from '../support/gateway.ts'
+import { PATIENT } from '../support/patience.ts'
 import { describeOnRedis } from '../support/redis.ts'
 
 const RULES: RuleInput[] = [
@@ -28,9 +29,6 @@ beforeEach(() => {
     vi.spyOn(console, level).mockImplementation(line => void lines.push(JSON.parse(line)))
 })
 afterEach(() => vi.restoreAllMocks())
-
-/** Background work takes longer on a busy machine. */
-const PATIENT = { timeout: 30_000 }
 
 /** The test decides when the flush interval has passed. */
 function flushing() {

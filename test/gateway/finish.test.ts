@@ -17,7 +17,7 @@ import { gatewayPolicy } from '../../src/script/compiled.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
 import { configOf } from '../support/engines.ts'
 import { useGateway } from '../support/gateway.ts'
-import { PATIENT_MS } from '../support/patience.ts'
+import { PATIENT } from '../support/patience.ts'
 
 const window = { algorithm: 'fixed-window', limit: 1, period: '300d' } as const
 const RULES: RuleInput[] = [{ name: 'one', by: 'address', ...window, onStoreFailure: 'closed' }]
@@ -45,7 +45,7 @@ describe('a decision is finished once', () => {
     const response = await app()('/', caller)
     expect([response.status, finished]).toEqual([200, []])
     await response.text()
-    await vi.waitFor(() => expect(finished).toEqual([['allowed', 'complete']]), PATIENT_MS)
+    await vi.waitFor(() => expect(finished).toEqual([['allowed', 'complete']]), PATIENT)
   })
 
   it('when the reply has no body', async () => {
@@ -71,7 +71,7 @@ describe('a decision is finished once', () => {
     }
     const ask = app({ rules: [{ ...queue, queue: 5 }] }, { sleep })
     await (await ask('/', caller)).text()
-    await vi.waitFor(() => expect(finished).toEqual([['allowed', 'complete']]), PATIENT_MS)
+    await vi.waitFor(() => expect(finished).toEqual([['allowed', 'complete']]), PATIENT)
     const response = await ask('/', caller)
     expect(response.status).toBe(500)
     expect(finished).toEqual([

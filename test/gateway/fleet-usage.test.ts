@@ -3,7 +3,7 @@ import { describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { switchRule } from '../../src/ops/switches.ts'
 import { type App, type TestPlatform, useGateway } from '../support/gateway.ts'
-import { PATIENT_MS } from '../support/patience.ts'
+import { PATIENT } from '../support/patience.ts'
 
 const RULES: RuleInput[] = [
   { name: 'hour', by: 'address', algorithm: 'fixed-window', limit: 1000, period: '1h' },
@@ -69,7 +69,7 @@ describe('load shedding by fleet usage', () => {
     const held = await hold(a, 8)
     expect(statusesOf(await hold(b, 1))).toEqual([503])
     await held[0]!.text()
-    await vi.waitFor(async () => expect((await b('/')).status).toBe(200), PATIENT_MS)
+    await vi.waitFor(async () => expect((await b('/')).status).toBe(200), PATIENT)
   })
 
   it('replies with 503 and a problem type of the IETF draft, and reveals neither load nor capacity', async () => {

@@ -16,7 +16,7 @@ import { killLimits, switchRule } from '../../src/ops/switches.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
 import { configOf } from '../support/engines.ts'
 import { type App, type TestPlatform, useGateway } from '../support/gateway.ts'
-import { PATIENT_MS } from '../support/patience.ts'
+import { PATIENT } from '../support/patience.ts'
 
 const LIMIT = 10_000
 const ONE: RuleInput = {
@@ -106,7 +106,7 @@ async function expectSpent(
   who?: Parameters<typeof spent>[1],
 ) {
   time += 1000
-  await vi.waitFor(async () => expect(await spent(config, who)).toEqual(expected), PATIENT_MS)
+  await vi.waitFor(async () => expect(await spent(config, who)).toEqual(expected), PATIENT)
 }
 
 describe('a caller with a lease', () => {
@@ -222,7 +222,7 @@ describe('a caller with a lease', () => {
     expect(even.length).toBeGreaterThanOrEqual(slept.length - 1 - 2 * trips)
     // A place in a queue is not given back.
     time += 1000
-    await vi.waitFor(async () => expect((await spent(config)).one).toBe(100), PATIENT_MS)
+    await vi.waitFor(async () => expect((await spent(config)).one).toBe(100), PATIENT)
   })
 
   it('makes a trip each time if an applicable rule has no lease', async () => {
@@ -294,7 +294,7 @@ describe('plans and overrides', () => {
     await vi.waitFor(async () => {
       const { standings } = await peekCaller(gateway.admin, configOf(PLANS), { consumer }, 'pro')
       expect(standings[0]!.remaining).toBe(LIMIT - 101)
-    }, PATIENT_MS)
+    }, PATIENT)
   })
 
   it.each(['fixed-window', 'gcra', 'token-bucket'] as const)(
@@ -420,13 +420,13 @@ describe('a change takes effect when the lease ends', () => {
     expect(await rules()).toContain('other')
     boardTime += 1000
     // Read in the background, although the request needs no trip.
-    await vi.waitFor(async () => expect(await rules()).not.toContain('other'), PATIENT_MS)
+    await vi.waitFor(async () => expect(await rules()).not.toContain('other'), PATIENT)
     await killLimits(gateway.admin, { by: 'ops', at: new Date() })
     boardTime += 1000
     await vi.waitFor(async () => {
       const { headers } = await app('/', { key })
       expect(headers.get('sluice-degraded')).toBe('kill-switch')
-    }, PATIENT_MS)
+    }, PATIENT)
   })
 })
 
@@ -604,6 +604,6 @@ describe('statistics', () => {
       expect(statsText(stats, {}, ['one', 'shadow'], configOf(config))).toContain(
         `${100 - trips} (${100 - trips} %) admitted from leases`,
       )
-    }, PATIENT_MS)
+    }, PATIENT)
   })
 })

@@ -5,7 +5,7 @@ import type { Parts } from '../../src/edges/http/parts.ts'
 import type { EndedRequest } from '../../src/shedding/adaptive-limit.ts'
 import type { SignalReporter } from '../../src/shedding/signal-board.ts'
 import { type App, useGateway } from '../support/gateway.ts'
-import { PATIENT_MS } from '../support/patience.ts'
+import { PATIENT } from '../support/patience.ts'
 
 const ORIGIN: RuleInput = { name: 'origin', by: 'global', algorithm: 'concurrency', limit: 100, adaptive: {} }
 const ANYONE = { accept: ['anonymous'] }
@@ -93,7 +93,7 @@ describe('an adaptive limit', () => {
       async app => {
         const client = new AbortController()
         const left = app('/hang', { signal: client.signal })
-        await vi.waitFor(() => expect(gateway.origin.received).toHaveLength(1), PATIENT_MS)
+        await vi.waitFor(() => expect(gateway.origin.received).toHaveLength(1), PATIENT)
         client.abort()
         await read(left)
       },

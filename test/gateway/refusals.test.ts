@@ -11,7 +11,7 @@ import { resetRule, switchRule } from '../../src/ops/switches.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
 import { configOf } from '../support/engines.ts'
 import { type TestPlatform, useGateway } from '../support/gateway.ts'
-import { PATIENT_MS } from '../support/patience.ts'
+import { PATIENT } from '../support/patience.ts'
 
 const ONE: RuleInput = { name: 'one', by: 'consumer', algorithm: 'fixed-window', limit: 1, period: '300d' }
 const GUESSES: RuleInput = {
@@ -190,7 +190,7 @@ describe('a change takes effect', () => {
     time += 1000
     // The first request after a second reads the switches.
     await status()
-    await vi.waitFor(async () => expect(await status()).toBe(200), PATIENT_MS)
+    await vi.waitFor(async () => expect(await status()).toBe(200), PATIENT)
     await resetRule(gateway.admin, 'one')
   })
 
@@ -301,7 +301,7 @@ describe('a `concurrency` rule', () => {
       const next = await app('/', { address })
       await next.text()
       expect(next.status).toBe(200)
-    }, PATIENT_MS)
+    }, PATIENT)
   })
 })
 
@@ -364,6 +364,6 @@ describe('statistics', () => {
         { rule: 'shadow', shadowAllowed: 3, shadowLimited: 2 },
         { rule: 'candidate', shadowAllowed: 3, shadowLimited: 2, agreed: 3, disagreed: 2 },
       ])
-    }, PATIENT_MS)
+    }, PATIENT)
   })
 })

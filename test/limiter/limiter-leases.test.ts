@@ -5,7 +5,7 @@ import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { LimitDecision, Limiter } from '../../src/edges/limits/limiter.ts'
 import { createLimiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
-import { PATIENT_MS } from '../support/patience.ts'
+import { PATIENT } from '../support/patience.ts'
 import { type CountedStore, storeOf } from '../support/stores.ts'
 import { NOON } from '../support/traffic.ts'
 
@@ -100,7 +100,7 @@ interface Flood {
 async function floodHeldStore({ limiter, store, hold, pass }: Setup): Promise<Flood> {
   const answerFirst = hold()
   const first = call(limiter, 1)
-  await vi.waitUntil(() => store.requests.length === 1, PATIENT_MS)
+  await vi.waitUntil(() => store.requests.length === 1, PATIENT)
   pass(TRIP)
   answerFirst()
   await first
@@ -108,7 +108,7 @@ async function floodHeldStore({ limiter, store, hold, pass }: Setup): Promise<Fl
   const before = callsTo(store)
   const answer = hold()
   const flood = Promise.all(Array.from({ length: 120 }, () => call(limiter, 1)))
-  await vi.waitUntil(() => callsTo(store) > before, PATIENT_MS)
+  await vi.waitUntil(() => callsTo(store) > before, PATIENT)
   return { before, answer, flood }
 }
 
@@ -132,12 +132,12 @@ describeOnRedisEngine('limits by name with leases', fresh => {
     const release = hold()
     // This is the first call that also requests units for later calls.
     const late = call(limiter, 1)
-    await vi.waitUntil(() => store.requests.length === 4, PATIENT_MS)
+    await vi.waitUntil(() => store.requests.length === 4, PATIENT)
     let isClosed = false
     const closed = limiter.close().then(() => {
       isClosed = true
     })
-    await vi.waitUntil(async () => (await spent())[0] === 7, PATIENT_MS)
+    await vi.waitUntil(async () => (await spent())[0] === 7, PATIENT)
     expect(isClosed).toBe(false)
     release()
     await Promise.all([late, closed])
@@ -165,7 +165,7 @@ describeOnRedisEngine('limits by name with leases', fresh => {
     const { store, pass } = setup
     const { before, answer, flood } = await floodHeldStore(setup)
     pass(2 * TRIP)
-    await vi.waitUntil(() => callsTo(store) > before + 5, PATIENT_MS)
+    await vi.waitUntil(() => callsTo(store) > before + 5, PATIENT)
     answer()
     await flood
   })

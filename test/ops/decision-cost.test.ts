@@ -12,7 +12,7 @@ import { importKey } from '../../src/ops/keys.ts'
 import { describeOnCluster } from '../support/cluster.ts'
 import { configOf } from '../support/engines.ts'
 import { useGateway, useGatewayOn } from '../support/gateway.ts'
-import { PATIENT_MS } from '../support/patience.ts'
+import { PATIENT } from '../support/patience.ts'
 import { hasRedisServer } from '../support/servers.ts'
 
 const window = { algorithm: 'fixed-window', limit: 1000, period: '300d' } as const
@@ -122,7 +122,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
       const { requests, commands } = await counted(async () => {
         const response = await app('/', { key, address })
         await response.text()
-        await vi.waitFor(async () => expect(await calls()).toBe(2), PATIENT_MS)
+        await vi.waitFor(async () => expect(await calls()).toBe(2), PATIENT)
         return response
       })
       if (!isWarm) continue

@@ -35,6 +35,7 @@ const CONNECTION_FAULTS: readonly Anomaly[] = [
   {
     name: 'freezes, and thaws after the deadline',
     arrives: true,
+    answersLate: true,
     arm: ({ redis }, when) =>
       redis.arm(
         {
@@ -59,12 +60,16 @@ const CONNECTION_FAULTS: readonly Anomaly[] = [
   spoils('resets the connection mid-reply', (client, bytes) => {
     client.write(bytes.subarray(0, bytes.length / 2), () => client.resetAndDestroy())
   }),
-  spoils('sends its reply slower than the deadline', async (client, bytes) => {
-    for (let sent = 0; sent < bytes.length; sent += 1) {
-      await new Promise(resolve => setTimeout(resolve, (2 * DEADLINE_MS) / bytes.length))
-      client.write(bytes.subarray(sent, sent + 1))
-    }
-  }),
+  spoils(
+    'sends its reply slower than the deadline',
+    async (client, bytes) => {
+      for (let sent = 0; sent < bytes.length; sent += 1) {
+        await new Promise(resolve => setTimeout(resolve, (2 * DEADLINE_MS) / bytes.length))
+        client.write(bytes.subarray(sent, sent + 1))
+      }
+    },
+    { answersLate: true },
+  ),
   spoils('answers in another protocol', client => void client.end('HTTP/1.1 400 Bad Request\r\n\r\n')),
 ]
 

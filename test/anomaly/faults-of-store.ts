@@ -14,6 +14,10 @@ export interface StoreFault {
   arrives?: true
   /** Not a failure, and must not be treated as one. */
   isHarmless?: true
+  /** Calls are answered later than the deadline. An isolate that is late itself accepts the answer. */
+  answersLate?: true
+  /** The store goes on to decide. */
+  decides?: true
   /** The store reports that its Upstash plan is used up, so the Worker waits longer before it tries again. */
   isQuotaFault?: true
   /** Also part of `npm run test:all`, not only of `npm run test:anomalies`. */
@@ -116,12 +120,15 @@ export const STORE_FAULTS: readonly StoreFault[] = [
   },
   { name: 'answers 200 with nothing', fault: says(200, '') },
   { name: 'redirects elsewhere', fault: says(302, '', { location: 'http://127.0.0.1:9/' }) },
-  arriving('is late', (_, response, passOn) =>
-    passOn(async answer => {
-      const body = await bodyOf(answer)
-      setTimeout(() => response.writeHead(200, JSON_TYPE).end(body), DEADLINE_MS + 100)
-    }),
-  ),
+  {
+    ...arriving('is late', (_, response, passOn) =>
+      passOn(async answer => {
+        const body = await bodyOf(answer)
+        setTimeout(() => response.writeHead(200, JSON_TYPE).end(body), DEADLINE_MS + 100)
+      }),
+    ),
+    answersLate: true,
+  },
   typical(
     arriving(
       'resets mid-reply',
@@ -145,18 +152,21 @@ export const STORE_FAULTS: readonly StoreFault[] = [
       response.write(body.subarray(0, body.length / 2))
     }),
   ),
-  arriving(
-    'sends its reply slower than the deadline',
-    spoiled((body, response) => {
-      response.writeHead(200, { ...JSON_TYPE, 'content-length': body.length })
-      let sent = 0
-      const timer = setInterval(() => {
-        if (response.destroyed || sent === body.length) return clearInterval(timer)
-        response.write(body.subarray(sent, ++sent))
-        if (sent === body.length) response.end()
-      }, DRIP_MS)
-    }),
-  ),
+  {
+    ...arriving(
+      'sends its reply slower than the deadline',
+      spoiled((body, response) => {
+        response.writeHead(200, { ...JSON_TYPE, 'content-length': body.length })
+        let sent = 0
+        const timer = setInterval(() => {
+          if (response.destroyed || sent === body.length) return clearInterval(timer)
+          response.write(body.subarray(sent, ++sent))
+          if (sent === body.length) response.end()
+        }, DRIP_MS)
+      }),
+    ),
+    answersLate: true,
+  },
   arriving(
     'answers with half of the JSON',
     spoiled((body, response) => response.writeHead(200, JSON_TYPE).end(body.subarray(0, body.length / 2))),
@@ -165,14 +175,17 @@ export const STORE_FAULTS: readonly StoreFault[] = [
     'answers twice in one body',
     spoiled((body, response) => response.writeHead(200, JSON_TYPE).end(Buffer.concat([body, body]))),
   ),
-  arriving(
-    'answers twice on one connection',
-    spoiled((body, response) => {
-      const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n`
-      const whole = Buffer.concat([Buffer.from(head), body])
-      response.socket?.write(Buffer.concat([whole, whole]))
-    }),
-  ),
+  {
+    ...arriving(
+      'answers twice on one connection',
+      spoiled((body, response) => {
+        const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n`
+        const whole = Buffer.concat([Buffer.from(head), body])
+        response.socket?.write(Buffer.concat([whole, whole]))
+      }),
+    ),
+    decides: true,
+  },
   arriving(
     'answers with 5 MB',
     spoiled((_, response) => response.writeHead(200, JSON_TYPE).end(`{"result":[1,"${'x'.repeat(5e6)}"]}`)),
@@ -212,5 +225,6 @@ export const STORE_FAULTS: readonly StoreFault[] = [
   {
     ...arriving('is slow, but within the deadline', (_, __, passOn) => setTimeout(passOn, DEADLINE_MS / 4)),
     isHarmless: true,
+    decides: true,
   },
 ]

@@ -14,6 +14,7 @@ import { type AdminStore, createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { type CountingProxy, startCountingProxy } from '../support/counting-proxy.ts'
 import { startTcpProxy, type TcpProxy, targetOf } from '../support/fault-proxy.ts'
+import { type LatenessMeter, startLatenessMeter } from '../support/lateness.ts'
 import { startOrigin, type TestOrigin } from '../support/origin.ts'
 import { endOfCommand } from '../support/resp.ts'
 import { type Ask, exchange, type Observed } from './exchange.ts'
@@ -27,6 +28,8 @@ export interface Lane {
   /** The proxy between the Worker and the origin. */
   originProxy: TcpProxy
   origin: TestOrigin
+  /** Of this process, which has all parts of the lane except the Worker and Redis. */
+  lateness: LatenessMeter
   /** Only affected by faults of Redis. */
   admin: AdminStore
   /** The parent process of workerd. */
@@ -90,12 +93,14 @@ export async function startLane(
   })
   // A new connection for each request, so that requests do not affect each other.
   const agent = new Agent({ keepAlive: false })
+  const lateness = startLatenessMeter()
   return {
     url: worker.url,
     store,
     redis,
     originProxy,
     origin,
+    lateness,
     admin,
     pid: worker.pid,
     ...(worker.inspectorUrl !== undefined && { inspectorUrl: worker.inspectorUrl }),
@@ -120,6 +125,7 @@ export async function startLane(
     },
     async close() {
       agent.destroy()
+      lateness.stop()
       await worker.close()
       for (const part of [originProxy, origin, store, bridge, redis]) await part.close()
       await guardian.dismiss()

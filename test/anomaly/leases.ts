@@ -5,7 +5,7 @@
 import { checkedConfig } from '../../src/config/check/check.ts'
 import { peekCaller } from '../../src/ops/limits.ts'
 import type { Armed } from '../support/fault-proxy.ts'
-import { anonymous, askAs, type Caller, consumerOf, isDecided, passed } from './callers.ts'
+import { anonymous, askAs, type Caller, consumerOf, isDecided, passed, type Reply } from './callers.ts'
 import type { Lane } from './lane.ts'
 import config from './leases.config.ts'
 import {
@@ -33,8 +33,22 @@ const BETWEEN = 40
 const DURING_ALL = 5
 const AFTER = 5
 
-/** Trips per request of callers that get leases. On a busy machine they send few requests a second, and get few leases. */
+/** Trips per request of callers that get leases, if each of them has sent enough requests per second. */
 const MAX_TRIPS = 0.9
+const ENOUGH_PER_SECOND = 20
+
+/** Requests of each caller right before all calls fail, until most of them make no trip. */
+const LAST = 5
+const MAX_LAST_ROUNDS = 10
+
+/** A lease that has served a request is valid for at least this time (ms): it is renewed when this much is left. */
+const STILL_VALID_MS = LEASE_MS / 4
+
+/**
+ * An isolate counts a lease from the moment at which it calls the store, which is before the call arrives there. Only the clocks of this
+ * process and of the Worker can differ a little.
+ */
+const CLOCKS_DIFFER_MS = 50
 
 /** The pause between requests of a caller that waits for the end of its lease. */
 const PAUSE_MS = 120
@@ -60,6 +74,8 @@ export interface LeaseFinding {
     fromLeases: number
     /** The longest time from the failure of the store to such a request (ms). */
     lastAfter: number
+    /** Whether the machine was fast enough: there were leases, and every caller has used its own before it could end. */
+    hadLeases: boolean
   }
 }
 
@@ -86,15 +102,36 @@ export async function beginLeases(
     if (status === 200 && mark === undefined) caller.extra = COSTLY - 1
   }
   lane.store.count()
+  const startedAt = performance.now()
   await sendAll(lane, callers, mode, BEFORE)
   const trips = lane.store.count()
   const requests = callers.length * BEFORE
-  return trips > MAX_TRIPS * requests ? [`${requests} requests took ${trips} trips, so few had a lease`] : []
+  const isEnough = (BEFORE / (performance.now() - startedAt)) * 1000 >= ENOUGH_PER_SECOND
+  return isEnough && trips > MAX_TRIPS * requests
+    ? [`${requests} requests took ${trips} trips, so few had a lease`]
+    : []
+}
+
+/** Sends requests until most of them make no trip. @returns when the last of them began; undefined if there are too few leases */
+async function untilLeased(
+  lane: Lane,
+  callers: readonly LeasedCaller[],
+  mode: Mode,
+): Promise<number | undefined> {
+  for (let round = 0; round < MAX_LAST_ROUNDS; round++) {
+    const startedAt = performance.now()
+    lane.store.count()
+    await sendAll(lane, callers, mode, LAST)
+    if (lane.store.count() <= (callers.length * LAST) / 2) return startedAt
+  }
+  return undefined
 }
 
 /** Sends requests of callers with leases while one call fails, and later while all calls fail. */
 export async function playLeases(lane: Lane, anomaly: Anomaly, mode: Mode): Promise<LeaseFinding> {
   await lane.ready()
+  const startedAt = performance.now()
+  const abandonedBefore = lane.store.abandoned()
   const callers = await leasedCallers(lane, mode)
   await untilDecided(lane, mode)
   const mistakes = await beginLeases(lane, callers, mode)
@@ -107,10 +144,12 @@ export async function playLeases(lane: Lane, anomaly: Anomaly, mode: Mode): Prom
     await sendAll(lane, callers, mode, BETWEEN)
   }
 
+  const leasedAt = await untilLeased(lane, callers, mode)
   const armed = anomaly.arm(lane, () => true)
   const before = oneAfterTheOther(armed)
   await before()
   const goneAt = performance.now()
+  const lastCallAt = Math.min(goneAt, lane.store.lastAt())
   try {
     await sendAll(lane, callers, mode, DURING_ALL, before)
     while (performance.now() < goneAt + LEASE_MS + 2 * DEADLINE_MS) {
@@ -120,18 +159,48 @@ export async function playLeases(lane: Lane, anomaly: Anomaly, mode: Mode): Prom
   } finally {
     await armed.disarm()
   }
+  const untilBack = callers.map(({ replies }) => [...replies])
   const during = callers.flatMap(({ replies }) => replies).filter(({ at, ms }) => at - ms >= goneAt)
   await untilDecided(lane, mode, anomaly.isQuotaFault ? QUOTA_RECOVERY_MS : RECOVERY_MS)
   await sendAll(lane, callers, mode, AFTER)
 
-  mistakes.push(...(await judgeLeases(lane, callers, mode, { isUndisturbed: anomaly.isHarmless ?? false })))
-  // With some faults, the store goes on to decide.
-  if (during.every(isDecided)) return { mistakes }
+  const isUndisturbed = anomaly.isHarmless ?? false
+  mistakes.push(...(await judgeLeases(lane, callers, mode, { isUndisturbed, startedAt, abandonedBefore })))
+  if (anomaly.decides) return { mistakes }
   const leased = passed(during).filter(isDecided)
   const lastAfter = Math.max(0, ...leased.map(({ at, ms }) => at - ms - goneAt))
-  if (lastAfter > LEASE_MS + DEADLINE_MS)
-    mistakes.push(`a lease served a request ${Math.round(lastAfter)} ms after the store was gone`)
-  return { mistakes, gone: { fromLeases: leased.length, lastAfter } }
+  const longest = Math.max(...untilBack.map(replies => longestLease(replies, anomaly, goneAt, lastCallAt)))
+  if (longest > LEASE_MS + CLOCKS_DIFFER_MS)
+    mistakes.push(
+      `a lease served a request ${Math.round(longest)} ms after the last call that may have begun it`,
+    )
+  const firstAt = Math.max(...untilBack.map(replies => replies.find(({ at }) => at >= goneAt)!.at))
+  const hadLeases = leasedAt !== undefined && firstAt < leasedAt + STILL_VALID_MS
+  return { mistakes, gone: { fromLeases: leased.length, lastAfter, hadLeases } }
+}
+
+/**
+ * The longest time from the last call to the store that can have granted a lease, to a request that a lease has served (ms). With a fault
+ * that only delays answers, a reply that took longer than the deadline may have come from the store: the deadline does not count the time
+ * in which the isolate is late. Such a reply begins a new lease.
+ * @param replies of one caller, until the store was back
+ * @param lastCallAt when the last call has reached the store before it was gone
+ */
+function longestLease(
+  replies: readonly Reply[],
+  { answersLate }: Anomaly,
+  goneAt: number,
+  lastCallAt: number,
+): number {
+  let grantedAt = lastCallAt
+  let longest = 0
+  for (const reply of passed(replies)) {
+    const { at, ms } = reply
+    if (at < goneAt || !isDecided(reply)) continue
+    if (answersLate && ms >= DEADLINE_MS) grantedAt = at
+    else longest = Math.max(longest, at - ms - grantedAt)
+  }
+  return longest
 }
 
 /** Checks the callers when all their requests have ended. */
@@ -139,7 +208,7 @@ export async function judgeLeases(
   lane: Lane,
   callers: readonly LeasedCaller[],
   mode: Mode,
-  { isUndisturbed = false, losses = 0, unreplicated = 0 } = {},
+  { isUndisturbed = false, losses = 0, unreplicated = 0, startedAt = 0, abandonedBefore = 0 } = {},
 ): Promise<string[]> {
   const replies = callers.flatMap(({ replies }) => replies)
   const mistakes = replies.flatMap(
@@ -150,6 +219,11 @@ export async function judgeLeases(
   if (isUndisturbed && isTreatedAsFailure(replies)) mistakes.push('treated as a failure')
 
   await new Promise(resolve => setTimeout(resolve, GIVEN_BACK_MS))
+  // Whether no call was lost because the machine was late. A lost call may have spent units for a lease that does not exist.
+  const wasInTime =
+    slowest < DEADLINE_MS &&
+    lane.store.abandoned() === abandonedBefore &&
+    lane.lateness.longestSince(startedAt) < DEADLINE_MS / 2
   let lost = 0
   for (const caller of callers) {
     const { algorithm, path, extra, replies } = caller
@@ -162,7 +236,7 @@ export async function judgeLeases(
       mistakes.push(`${algorithm}: the store admitted ${decided} of ${LEASE_LIMIT}`)
     // Of a store that has lost its data, nothing more is known.
     if (losses > 0) continue
-    const isExact = isUndisturbed && replies.every(isDecided)
+    const isExact = isUndisturbed && wasInTime && replies.every(isDecided)
     const spent = await spentUnits(lane, caller, mode, isExact ? decided : undefined)
     lost += Math.max(0, decided - spent)
     if (isExact && spent !== decided) mistakes.push(`${algorithm}: ${spent} are spent for ${decided} units`)

@@ -25,6 +25,10 @@ export interface Anomaly {
   isTypical?: true
   /** Not a failure, and must not be treated as one. */
   isHarmless?: true
+  /** Calls are answered later than the deadline. An isolate that is late itself accepts the answer. */
+  answersLate?: true
+  /** The store goes on to decide. */
+  decides?: true
   /** The store reports that its Upstash plan is used up, so the Worker tries again later than after other faults. */
   isQuotaFault?: true
   arm(lane: Lane, when: When): Armed

@@ -14,6 +14,10 @@ export interface CountingProxy {
   url: string
   /** Requests since the last call. */
   count(): number
+  /** When the last request has arrived, by performance.now(). */
+  lastAt(): number
+  /** Requests whose client did not wait for the whole reply, since the start. */
+  abandoned(): number
   /** Replaces the forwarding of requests. */
   fault: Fault | undefined
   /** Stops listening, and cuts every connection. */
@@ -25,6 +29,8 @@ export interface CountingProxy {
 
 export async function startCountingProxy(target: string): Promise<CountingProxy> {
   let requests = 0
+  let abandoned = 0
+  let lastAt = Number.NEGATIVE_INFINITY
   const proxy: CountingProxy = {
     url: '',
     fault: undefined,
@@ -33,6 +39,8 @@ export async function startCountingProxy(target: string): Promise<CountingProxy>
       requests = 0
       return counted
     },
+    lastAt: () => lastAt,
+    abandoned: () => abandoned,
     shut: () =>
       new Promise(resolve => {
         server.close(() => resolve())
@@ -43,6 +51,10 @@ export async function startCountingProxy(target: string): Promise<CountingProxy>
   }
   const server = createServer((incoming, response) => {
     requests += 1
+    lastAt = performance.now()
+    response.once('close', () => {
+      if (!response.writableFinished) abandoned += 1
+    })
     if (proxy.fault) proxy.fault(incoming, response, reply => passOn(incoming, response, reply))
     else passOn(incoming, response)
   })

@@ -46,7 +46,7 @@ export interface Closable {
   close(): Promise<void>
 }
 
-/** The reply of a framework that sends it itself. The guard sets the headers of `response`, which nobody reads otherwise. */
+/** The reply of a framework that sends it itself. Only the headers that the guard adds to `response` are used. */
 export interface FrameworkReply {
   response: Response
   /** Resolves when the framework has sent its reply, or cannot send it any more. */

@@ -7,7 +7,7 @@ import { useGateway } from '../support/gateway.ts'
 
 const gateway = useGateway()
 
-const TEN = { name: 'ten', by: 'consumer', algorithm: 'fixed-window', limit: 10, period: '1h' } as const
+const TEN = { name: 'ten', by: 'consumer', algorithm: 'fixed-window', limit: 10, period: '300d' } as const
 const TEN_BY_ADDRESS = { ...TEN, by: 'address' } as const
 const ANYONE = { accept: ['identify', 'anonymous'] }
 
@@ -273,7 +273,7 @@ describe('refusal', () => {
     expect(headers.get('cache-control')).toBe('no-store')
     expect(Number(headers.get('retry-after'))).toBeGreaterThan(0)
     expect(headers.get('ratelimit')).toMatch(/^"ten";r=0;t=\d+$/)
-    expect(headers.get('ratelimit-policy')).toMatch(/^"ten";q=1;w=3600$/)
+    expect(headers.get('ratelimit-policy')).toMatch(/^"ten";q=1;w=25920000$/)
     expect(headers.get('x-request-id')).toBeTruthy()
     expect(headers.get('access-control-expose-headers')).toContain('RateLimit')
   })

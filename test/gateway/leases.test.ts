@@ -16,7 +16,7 @@ import { killLimits, switchRule } from '../../src/ops/switches.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
 import { configOf } from '../support/engines.ts'
 import { type App, type TestPlatform, useGateway } from '../support/gateway.ts'
-import { PATIENT } from '../support/patience.ts'
+import { PATIENT, PATIENT_MS } from '../support/patience.ts'
 
 const LIMIT = 10_000
 const ONE: RuleInput = {

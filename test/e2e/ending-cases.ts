@@ -218,21 +218,54 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
       await expectEnding(name, 'complete')
     })
 
-    it('that its client closes stays half open until the origin has closed it too', async () => {
+    it('that its client closes is complete when the origin has closed it too, and not before', async () => {
       const name = newCase()
       const client = await openWebSocket(name)
       const atOrigin = origin.sockets.get(name)!
       const both = Promise.all([closed(client), closed(atOrigin)])
       atOrigin.pause()
       client.close(4001)
-      await expectEnding(name, 'complete')
+      const other = newCase()
+      await (await get(other, '/whole')).text()
+      await untilEnded(other)
+      expect(await gateway.endingsOf(name)).toEqual([])
       expect(client.readyState).toBe(WebSocket.CLOSING)
       atOrigin.resume()
       expect(await both).toEqual([
         [4001, ''],
         [4001, ''],
       ])
+      await expectEnding(name, 'complete')
     })
+
+    it.each([1004, 1015, 1016, 2999, 999, 0, 5000, 65535])(
+      'whose client sends the close code %d is closed on both sides',
+      async code => {
+        const name = newCase()
+        const client = await openWebSocket(name)
+        const atOrigin = origin.sockets.get(name)!
+        const both = Promise.all([closed(client), closed(atOrigin)])
+        sendCloseFrame(client, code)
+        const [, [received]] = await both
+        expect([1002, 1006, 1011, code]).toContain(received)
+        await vi.waitUntil(() => atOrigin.readyState === WebSocket.CLOSED, PATIENT_MS)
+        await untilEnded(name)
+        expect(await gateway.endingsOf(name)).toHaveLength(1)
+      },
+    )
+
+    it.each([1004, 1015, 999, 65535])(
+      'whose origin sends the close code %d is closed on both sides',
+      async code => {
+        const name = newCase()
+        const client = await openWebSocket(name)
+        const both = Promise.all([closed(client), closed(origin.sockets.get(name)!)])
+        sendCloseFrame(origin.sockets.get(name)!, code)
+        await both
+        await untilEnded(name)
+        expect(await gateway.endingsOf(name)).toHaveLength(1)
+      },
+    )
 
     it.each<[string, Record<string, string>]>([
       ['', {}],
@@ -297,4 +330,13 @@ export function wholeReply(url: string, method: string, headers: Record<string, 
       .on('error', reject)
       .end()
   })
+}
+
+/** Sends a close frame with a code that the library refuses to send (RFC 6455, section 5.5.1). */
+function sendCloseFrame(socket: WebSocket, code: number): void {
+  const { _socket: raw, _isServer: isServer } = socket as unknown as { _socket: Socket; _isServer: boolean }
+  const payload = Buffer.alloc(2)
+  payload.writeUInt16BE(code)
+  // A client masks its frames; with a mask of zeros, the bytes stay as they are.
+  raw.write(isServer ? Buffer.from([0x88, 2, ...payload]) : Buffer.from([0x88, 0x82, 0, 0, 0, 0, ...payload]))
 }

@@ -33,7 +33,7 @@ export interface ReplyContext {
  * Returns the reply to send instead of the given one, with the same status, headers and bytes. Call this last: the
  * end of a reply that is not sent is never reported.
  *
- * - `complete`: the whole body was handed to the platform, or either side closed the WebSocket with a close frame.
+ * - `complete`: the whole body was handed to the platform, or the WebSocket was closed with close frames.
  * - `cancelled`: the client left or stopped reading, or dropped the WebSocket without a close frame.
  * - `failed`: the origin broke off or dropped the WebSocket, or the end of this reply cannot be observed.
  *
@@ -61,7 +61,7 @@ export function observeEnd(
   }
   try {
     const webSocket = webSocketOf(response)
-    if (webSocket) return relayWebSocket(response, webSocket, observe, onEndOnce)
+    if (webSocket) return relayWebSocket(response, webSocket, observe, onEndOnce, timer)
     if (isOwnReply || response.body === null) {
       onEndOnce(isOwnReply && clientGone?.aborted ? 'cancelled' : 'complete')
       return response

@@ -114,7 +114,7 @@ const ROUTES: Record<string, Route> = {
 }
 
 /** The duration of slow requests and of streams (ms). */
-const SLOW_MS = 60
+export const SLOW_MS = 60
 const TICKS = 3
 
 /** More than all buffers between origin and client can hold. */

@@ -34,10 +34,10 @@ function controlledBody() {
 }
 
 describe('the end of a reply', () => {
-  it('is reported after its body has ended', async () => {
+  it.each([{}, { 'content-length': '5' }])('is reported after its body has ended, with %j', async length => {
     const { body, control } = controlledBody()
     const reply = observeEnd(
-      new Response(body, { status: 201, headers: { 'x-kept': 'yes' } }),
+      new Response(body, { status: 201, headers: { 'x-kept': 'yes', ...length } }),
       background,
       over,
     )

@@ -56,7 +56,17 @@ describe('while the store does not answer, an open rule', () => {
   })
 })
 
-describe('while the isolate is overloaded', () => {
-  it('a closed rule admits nothing', () => expect(passed('closed', 'overload', false)).toEqual([0, false]))
-  it('a local rule admits its share', () => expect(passed('local', 'overload', false)).toEqual([2, false]))
+const CAUSES = [
+  ...(['store-timeout', 'breaker-open', 'store-unreachable', 'store-refused', 'store-quota'] as const),
+  ...(['store-reply-invalid', 'internal', 'overload'] as const),
+]
+
+describe.each(CAUSES)('while the store does not answer, after %s', cause => {
+  it('a closed rule admits nothing', () => {
+    for (const isConfirmed of [false, true]) expect(passed('closed', cause, isConfirmed)).toEqual([0, false])
+  })
+
+  it('a local rule admits its share', () => {
+    for (const isConfirmed of [false, true]) expect(passed('local', cause, isConfirmed)).toEqual([2, false])
+  })
 })

@@ -182,7 +182,8 @@ export function createEngine(
   const guarded = withBreaker(
     holdingsKeeper ? holdingsKeeper.withMessages(handingOver) : handingOver,
     config.breaker,
-    probe,
+    // Without messages: whether the store is back must not depend on how many there are.
+    () => probe(handingOver),
     {
       now,
       ...(onStoreChange && { onChange: onStoreChange }),

@@ -70,6 +70,8 @@ interface HeldUnits {
   isNearLimit: boolean
   /** The claims that are not over, in the order of their last renewals. */
   readonly claims: Set<OwnClaim>
+  /** Whether nothing is held or on its way, and only the change itself is not confirmed: since when (ms). */
+  emptySince: number | undefined
 }
 
 /** From this share of the limit on, released units are reported at once. */
@@ -82,10 +84,19 @@ const MESSAGE_TIMEOUT_MS = 500
 const MAX_STARTED = 8e6
 
 /**
- * A renewal is skipped if a message was confirmed within this share of the interval before it. So the last confirmed message is at
- * most half a `ttl` old.
+ * When the record of one identity is due for its renewal, those that will be due soon are renewed with it: after this share of the
+ * interval. So renewals of many identities travel together, and each takes at most 1.2 times the messages that it needs.
  */
-const EARLIEST_RENEWAL_SHARE = 0.5
+const EARLIEST_RENEWAL_SHARE = 0.85
+
+/** Timers can be early by a millisecond, so a renewal is due a little before the end of the interval. */
+const DUE_SHARE = 0.98
+
+/**
+ * How many identities are kept only because the store has not confirmed that they are free. In an outage, they would grow without
+ * bound. The oldest are forgotten first: their records in the store end by themselves.
+ */
+const MAX_EMPTY = 10_000
 
 /** The interval between two renewals: a third of the `ttl` (ms). */
 export const renewalMs = ({ ttl }: Pick<Message, 'ttl'>) => ttl / 3e3
@@ -96,7 +107,15 @@ export class Holdings {
   readonly #now: () => number
   readonly #createHolderName: () => string
   readonly #heldUnits = new Map<string, HeldUnits>()
-  readonly #unconfirmed = new Set<HeldUnits>()
+  /** Changes to send that are not on their way, the oldest first. */
+  readonly #unsent = new Set<HeldUnits>()
+  /** Those whose messages are on their way, in the order of sending. */
+  readonly #sent = new Set<HeldUnits>()
+  /** Those with claims, by `ttl`, in the order of their last confirmations. */
+  readonly #renewals = new Map<number, Set<HeldUnits>>()
+  /** Those that hold nothing, by `ttl`, in the order in which they became empty. */
+  readonly #empty = new Map<number, Set<HeldUnits>>()
+  #emptyCount = 0
   readonly #maxEpochs: number
   #holderName: string | undefined
   #epoch = 0
@@ -236,50 +255,74 @@ export class Holdings {
       : rule
   }
 
-  /** Whether `unconfirmed` would return messages. */
-  get hasUnconfirmed(): boolean {
-    return this.unconfirmedSince() !== undefined
-  }
-
   /** Since when `unconfirmed` would return messages (ms). @param except keys to ignore */
   unconfirmedSince(except: ReadonlySet<string> = NO_KEYS): number | undefined {
-    const waiting = [...this.#unconfirmed].filter(held => !except.has(held.key) && this.#canSend(held))
-    return waiting.length > 0 ? Math.min(...waiting.map(held => held.unconfirmedSince!)) : undefined
+    this.#expireSent()
+    for (const held of this.#unsent) if (!except.has(held.key)) return held.unconfirmedSince
+    return undefined
   }
 
   /**
    * The changes that the store has not confirmed, to be sent now. They are not returned again while they may be on their way.
    * @param except keys to leave out, because the same HTTP request has another message about them
+   * @param most how many are returned, the oldest first
    */
-  unconfirmed(except: ReadonlySet<string> = NO_KEYS): Message[] {
+  unconfirmed(except: ReadonlySet<string> = NO_KEYS, most = Number.POSITIVE_INFINITY): Message[] {
+    this.#expireSent()
     const messages: Message[] = []
-    for (const held of this.#unconfirmed) {
-      if (except.has(held.key) || !this.#canSend(held)) continue
-      held.sent = { epoch: held.epoch, ended: held.ended, at: this.#now() }
-      messages.push(messageOf(held))
+    for (const held of this.#unsent) {
+      if (messages.length >= most) break
+      if (except.has(held.key)) continue
+      this.#giveUpExpired(held)
+      if (this.#unsent.has(held)) messages.push(this.#send(held))
     }
     return messages
   }
 
-  /** The messages that renew records in the store before they expire. Each begins a new epoch, which corrects wrong counts in the store. */
-  renewalsDue(): Message[] {
-    return [...this.#heldUnits.values()].flatMap(held => {
-      this.#giveUpExpired(held)
-      const dueMs = EARLIEST_RENEWAL_SHARE * renewalMs(held)
-      const isDue =
-        held.inFlight > 0 && isConsumerKnown(held.key) && this.#hasElapsed(held.confirmed.at, dueMs)
-      if (!isDue) return []
-      this.#beginEpoch(held)
-      this.#updateIndexes(held)
-      return [messageOf(held)]
-    })
+  /**
+   * The messages that renew records in the store before they expire. Each begins a new epoch, which corrects wrong counts in the store.
+   * None are returned before one of them is due. They are not returned again while they may be on their way.
+   * @param most how many are returned, the oldest first
+   */
+  renewalsDue(most = Number.POSITIVE_INFINITY): Message[] {
+    const messages: Message[] = []
+    for (const [ttl, queue] of this.#renewals) {
+      const intervalMs = renewalMs({ ttl })
+      const [oldest] = queue
+      if (!oldest || !this.#hasElapsed(oldest.confirmed.at, DUE_SHARE * intervalMs)) continue
+      for (const held of queue) {
+        const isSoonDue = this.#hasElapsed(held.confirmed.at, EARLIEST_RENEWAL_SHARE * intervalMs)
+        if (messages.length >= most || !isSoonDue) break
+        // Until its message is confirmed or lost, it is not looked at again.
+        queue.delete(held)
+        this.#giveUpExpired(held)
+        if (held.inFlight > 0 && isConsumerKnown(held.key)) {
+          this.#beginEpoch(held)
+          this.#updateIndexes(held)
+          messages.push(this.#send(held))
+        } else if (held.claims.size > 0) {
+          // Nothing to renew yet. It is looked at again after an interval.
+          held.confirmed.at = this.#now()
+          queue.add(held)
+        }
+      }
+    }
+    return messages
+  }
+
+  /** The time until the record of a claim is due for its renewal (ms); 0 or less: it is due, or on its way. */
+  msUntilRenewal(claim: Claim): number {
+    const { held } = claim as OwnClaim
+    return held.confirmed.at + renewalMs(held) - this.#now()
   }
 
   /** Notes that the store has received these messages. */
   confirm(messages: readonly Message[]): void {
-    const helds = [...this.#heldUnits.values()]
     for (const { key, holding } of messages) {
-      const held = helds.find(held => held.key === key && held.holder === holding.holder)
+      // While only the store knew the consumer, the name of the holder was the key of the map.
+      const held = [key, holding.holder]
+        .map(mapKey => this.#heldUnits.get(mapKey))
+        .find(held => held?.key === key && held.holder === holding.holder)
       if (!held) continue
       this.#confirm(held, holding)
       this.#updateIndexes(held)
@@ -297,6 +340,7 @@ export class Holdings {
     const isHeldByIsolate = isConsumerKnown(key)
     const known = isHeldByIsolate ? this.#heldUnits.get(key) : undefined
     if (known) return known
+    this.#forgetEmpty()
     const [now, epoch] = [this.#now(), this.#nextEpoch()]
     const holder = isHeldByIsolate ? this.#isolateHolderName() : this.#createHolderName()
     const mapKey = isHeldByIsolate ? key : holder
@@ -306,9 +350,29 @@ export class Holdings {
       confirmed: { epoch, ended: 0, at: now },
       ...{ sent: undefined, unconfirmedSince: undefined },
       claims: new Set(),
+      emptySince: undefined,
     }
     this.#heldUnits.set(mapKey, held)
     return held
+  }
+
+  /** Forgets identities of which nothing is held, when the record of the store has ended, or when there are too many. */
+  #forgetEmpty(): void {
+    for (const [ttl, queue] of this.#empty) {
+      for (const held of queue) {
+        const isOver = this.#hasElapsed(held.emptySince!, ttl / 1e3)
+        if (!isOver && this.#emptyCount <= MAX_EMPTY) break
+        this.#forget(held)
+      }
+    }
+  }
+
+  #forget(held: HeldUnits): void {
+    this.#heldUnits.delete(held.mapKey)
+    this.#unsent.delete(held)
+    this.#sent.delete(held)
+    this.#renewals.get(held.ttl)?.delete(held)
+    if (this.#empty.get(held.ttl)?.delete(held)) this.#emptyCount -= 1
   }
 
   /** An epoch that is later than all others of the same holder. When the four bytes of an epoch are used up, the isolate takes another name. */
@@ -346,8 +410,21 @@ export class Holdings {
     }
   }
 
-  #canSend(held: HeldUnits): boolean {
-    return isConsumerKnown(held.key) && !this.#isOnItsWay(held)
+  #send(held: HeldUnits): Message {
+    held.sent = { epoch: held.epoch, ended: held.ended, at: this.#now() }
+    this.#unsent.delete(held)
+    this.#sent.delete(held)
+    this.#sent.add(held)
+    return messageOf(held)
+  }
+
+  /** Messages without an answer are sent again. */
+  #expireSent(): void {
+    for (const held of this.#sent) {
+      if (!this.#hasElapsed(held.sent!.at, MESSAGE_TIMEOUT_MS)) return
+      this.#sent.delete(held)
+      this.#updateIndexes(held)
+    }
   }
 
   #isOnItsWay({ sent, epoch, ended }: HeldUnits): boolean {
@@ -366,30 +443,54 @@ export class Holdings {
 
   /** Notes that the store has confirmed a message. Units that ended after it was sent are still unconfirmed. */
   #confirm(held: HeldUnits, { epoch, ended }: Holding): void {
-    const { confirmed } = held
+    const { confirmed, ttl } = held
     confirmed.at = this.#now()
+    // The last to be renewed.
+    if (this.#renewals.get(ttl)?.delete(held)) this.#renewals.get(ttl)!.add(held)
     if (epoch < confirmed.epoch || (epoch === confirmed.epoch && ended <= confirmed.ended)) return
     Object.assign(confirmed, { epoch, ended })
     held.unconfirmedSince = undefined
+    this.#unsent.delete(held)
   }
 
-  /** Updates after a change: whether there are unconfirmed changes to send, and whether the entry can be deleted. */
+  /** Updates after a change: what there is to send and to renew, and whether the entry can be deleted. */
   #updateIndexes(held: HeldUnits): void {
-    const { mapKey, epoch, started, ended, confirmed, claims } = held
+    const { ttl, epoch, started, ended, confirmed, claims } = held
     const isUnconfirmed = confirmed.epoch !== epoch || confirmed.ended !== ended
-    held.unconfirmedSince = isUnconfirmed ? (held.unconfirmedSince ?? this.#now()) : undefined
-    if (isUnconfirmed) this.#unconfirmed.add(held)
-    else this.#unconfirmed.delete(held)
-    if (claims.size === 0 && started === ended && (!isUnconfirmed || !isConsumerKnown(held.key))) {
-      this.#unconfirmed.delete(held)
-      this.#heldUnits.delete(mapKey)
+    const isKnown = isConsumerKnown(held.key)
+    const isEmpty = claims.size === 0 && started === ended
+    if (isEmpty && (!isUnconfirmed || !isKnown)) {
+      this.#forget(held)
+      return
     }
+    held.unconfirmedSince = isUnconfirmed ? (held.unconfirmedSince ?? this.#now()) : undefined
+    if (isUnconfirmed && isKnown && !this.#isOnItsWay(held)) this.#unsent.add(held)
+    else this.#unsent.delete(held)
+    // A message about its renewal may be on its way. If it is lost, it is sent again as an unconfirmed change.
+    if (claims.size > 0 && !isUnconfirmed) queueOf(this.#renewals, ttl).add(held)
+    else if (claims.size === 0) this.#renewals.get(ttl)?.delete(held)
+    this.#updateEmpty(held, isEmpty)
+  }
+
+  #updateEmpty(held: HeldUnits, isEmpty: boolean): void {
+    if (isEmpty === (held.emptySince !== undefined)) return
+    held.emptySince = isEmpty ? this.#now() : undefined
+    const queue = queueOf(this.#empty, held.ttl)
+    if (isEmpty) queue.add(held)
+    else queue.delete(held)
+    this.#emptyCount += isEmpty ? 1 : -1
   }
 
   /** Whether `ms` have passed since `time`. Also true if `time` is that far in the future, because the clock was set back. */
   #hasElapsed(time: number, ms: number): boolean {
     return Math.abs(this.#now() - time) >= ms
   }
+}
+
+function queueOf(queues: Map<number, Set<HeldUnits>>, ttl: number): Set<HeldUnits> {
+  const queue = queues.get(ttl) ?? new Set()
+  queues.set(ttl, queue)
+  return queue
 }
 
 const isConsumerKnown = (key: string) => !key.includes(UNKNOWN_CONSUMER_TAG)

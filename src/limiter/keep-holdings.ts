@@ -26,7 +26,17 @@ const MAX_WAIT_MS = 5000
 const WATCH_MS = 250
 
 /** Messages in one call. */
-const MAX_MESSAGES = 50
+const MAX_PER_CALL = 50
+
+/** Messages in one HTTP request: beside a decision, and without one. The rest waits for the next HTTP request. */
+const MAX_BESIDE_DECISION = 100
+const MAX_PER_REQUEST = 500
+
+/** How many such HTTP requests follow each other, while there are more messages. */
+const MAX_REQUESTS_IN_ROW = 40
+
+/** The shortest time between two checks of one request whether units are due for renewal, as a share of the interval. */
+const SHORTEST_CHECK_SHARE = 0.1
 
 export interface HoldingsKeeper {
   readonly holdings: Holdings
@@ -72,7 +82,7 @@ export function createHoldingsKeeper({
   let watchedUntil = Number.NEGATIVE_INFINITY
 
   const callsFor = ({ isCluster }: Store, messages: readonly Message[]) =>
-    (isCluster ? messages.map(message => [message]) : chunked(messages, MAX_MESSAGES)).map(part => ({
+    (isCluster ? messages.map(message => [message]) : chunked(messages, MAX_PER_CALL)).map(part => ({
       part,
       call: encodeSync(script(), part, writeAt?.()),
     }))
@@ -84,12 +94,20 @@ export function createHoldingsKeeper({
     return answers
   }
 
-  async function send(store: Store, messages: readonly Message[]): Promise<void> {
-    if (messages.length === 0) return
-    const calls = callsFor(store, messages)
-    const replies = await store.run(calls.map(({ call }) => call))
-    for (const [i, { part }] of calls.entries()) readAnswers(part, replies[i])
+  /** Sends messages in HTTP requests of bounded size, one after the other, until there are none. If one fails, the rest waits. */
+  async function sendAll(store: Store, next: (most: number) => readonly Message[]): Promise<void> {
+    for (let i = 0; i < MAX_REQUESTS_IN_ROW; i++) {
+      const messages = next(MAX_PER_REQUEST)
+      if (messages.length === 0) return
+      const calls = callsFor(store, messages)
+      const replies = await store.run(calls.map(({ call }) => call))
+      for (const [i, { part }] of calls.entries()) readAnswers(part, replies[i])
+      if (messages.length < MAX_PER_REQUEST) return
+    }
   }
+
+  const sendUnconfirmed = (store: Store, except?: ReadonlySet<string>) =>
+    sendAll(store, most => holdings.unconfirmed(except, most))
 
   function sendSoon(store: Store, background: Background): void {
     watchStockSoon(store, background)
@@ -117,7 +135,7 @@ export function createHoldingsKeeper({
       await new Promise<void>(resolve => timer(ms, resolve))
     }
     sendAwaitedUntil = Number.NEGATIVE_INFINITY
-    await send(store, holdings.unconfirmed(stock.deferredKeys))
+    await sendUnconfirmed(store, stock.deferredKeys)
   }
 
   function watchStockSoon(store: Store, background: Background): void {
@@ -134,7 +152,7 @@ export function createHoldingsKeeper({
       sendUnconfirmedSoon(store, background)
     }
     watchedUntil = Number.NEGATIVE_INFINITY
-    await send(store, holdings.unconfirmed())
+    await sendUnconfirmed(store)
   }
 
   /** Puts the unit of a request back into the stock, or releases it. @returns whether to report this at once */
@@ -155,7 +173,7 @@ export function createHoldingsKeeper({
           ...unitRequests.map(({ key }) => key),
           ...stock.deferredKeys,
         ]
-        const messages = [...unitRequests, ...holdings.unconfirmed(new Set(except))]
+        const messages = [...unitRequests, ...holdings.unconfirmed(new Set(except), MAX_BESIDE_DECISION)]
         if (messages.length === 0) return await store.run(calls)
         const beside = callsFor(store, messages)
         const isAnswered = new Set<Message>()
@@ -181,7 +199,18 @@ export function createHoldingsKeeper({
 
     keep({ inFlight: claims }, store, background) {
       if (claims.length === 0) return undefined
-      const everyMs = Math.min(...claims.map(({ rule }) => renewalMs({ ttl: rule.rule.quota.period })))
+      /**
+       * Whichever request is awake renews what is due, of all requests. So this one checks when its own units are due, and usually finds
+       * that another one has renewed them.
+       */
+      const checkInMs = () =>
+        Math.min(
+          ...claims.map(claim => {
+            const intervalMs = renewalMs({ ttl: claim.rule.rule.quota.period })
+            const wait = Math.max(holdings.msUntilRenewal(claim), SHORTEST_CHECK_SHARE * intervalMs)
+            return Math.min(wait, intervalMs)
+          }),
+        )
       let stop = () => {}
       const over = new Promise<'over'>(resolve => {
         stop = () => resolve('over')
@@ -190,21 +219,22 @@ export function createHoldingsKeeper({
         for (;;) {
           let cancel = () => {}
           const elapsed = new Promise<'elapsed'>(resolve => {
-            cancel = timer(everyMs, () => resolve('elapsed'), true)
+            cancel = timer(checkInMs(), () => resolve('elapsed'), true)
           })
           const what = await Promise.race([over, elapsed])
           cancel()
           if (what === 'over') return
           for (const claim of claims) holdings.renew(claim)
-          // If this fails, the next renewal sends the messages again.
-          await send(store, holdings.renewalsDue()).catch(() => {})
+          // If this fails, the messages are unconfirmed changes, and are sent again.
+          await sendAll(store, most => holdings.renewalsDue(most)).catch(() => {})
+          sendUnconfirmedSoon(store, background)
         }
       }
       background(renew())
       return () => {
         stop()
         const isUrgent = claims.map(endClaim).some(Boolean)
-        if (isUrgent) background(send(store, holdings.unconfirmed()))
+        if (isUrgent) background(sendUnconfirmed(store))
         else sendSoon(store, background)
       }
     },

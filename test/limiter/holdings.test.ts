@@ -1,10 +1,16 @@
 /** The holdings of an isolate, without a store. interleavings.test.ts and concurrency.test.ts test them together with the store. */
 import { describe, expect, it } from 'vitest'
+import { detached } from '../../src/background.ts'
+import { GatewayError } from '../../src/errors.ts'
 import { Holdings } from '../../src/limiter/holdings.ts'
+import { createHoldingsKeeper } from '../../src/limiter/keep-holdings.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
+import type { Store } from '../../src/store/store.ts'
+import { SELECTION } from '../selection.ts'
 import { bound } from '../support/bound.ts'
 import { rulesOf } from '../support/engines.ts'
 import { NOON } from '../support/traffic.ts'
+import { VirtualClock } from '../support/virtual-clock.ts'
 
 const [rule] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'concurrency', limit: 5 })
 const claimed = (consumer = 'acme') => bound(rule!, consumerStateKey(consumer), 1, NOON / 1e3)
@@ -77,5 +83,134 @@ describe('the holdings of an isolate', () => {
     holdings.release(claim)
     holdings.release(claim)
     expect(holdings.claim(claimed()).holding).toMatchObject({ started: 1, ended: 1 })
+  })
+})
+
+describe('the messages of an isolate that holds units of many identities', () => {
+  const TTL_MS = 15_000
+  const [held] = rulesOf({ name: 'held', by: 'consumer', algorithm: 'concurrency', limit: 1, ttl: '15s' })
+
+  /** An isolate whose trips take a while, and get no answer while the store is down. */
+  class Isolate {
+    readonly clock = new VirtualClock()
+    /** Truncated, as on real platforms. */
+    readonly timer = (ms: number, run: () => void) => this.clock.after(Math.trunc(ms), run)
+    readonly pass = (ms: number) => this.clock.run(this.clock.nowMs + ms)
+    readonly keeper = createHoldingsKeeper({
+      now: () => this.clock.nowMs,
+      timer: this.timer,
+      script: () => NO_SCRIPT,
+    })
+    tripMs = 10
+    isDown = false
+    /** The number of messages in each HTTP request. */
+    readonly sent: number[] = []
+    /** When the store has received the last message about each key (ms), and the longest time between two. */
+    readonly receivedAt = new Map<string, number>()
+    longestMs = 0
+
+    readonly store: Store = {
+      ping: async () => {},
+      run: async calls => {
+        const keys = calls.flatMap(call => ('keys' in call ? [...call.keys] : []))
+        this.sent.push(keys.length)
+        await new Promise<void>(resolve => this.timer(this.tripMs, resolve))
+        if (this.isDown) throw new GatewayError('ERR_STORE_TIMEOUT', 'The store did not answer in time.')
+        for (const key of keys) {
+          const before = this.receivedAt.get(key)
+          if (before !== undefined) this.longestMs = Math.max(this.longestMs, this.clock.nowMs - before)
+          this.receivedAt.set(key, this.clock.nowMs)
+        }
+        return calls.map(call => [0, ...('keys' in call ? call.keys.flatMap(() => [0, 1, 1]) : [])])
+      },
+    }
+
+    /** Begins requests, one each `pauseMs`. @returns functions that end them */
+    async begin(count: number, pauseMs: number) {
+      const ends: (() => void)[] = []
+      for (let i = 0; i < count; i++) {
+        const key = consumerStateKey(`caller-${i}`)
+        const claims = this.keeper.claim([bound(held!, key, 1, NOON / 1e3)])
+        claims.settle({ status: 'admitted', verdicts: [ADMITTED], at: 0 } as never, false)
+        ends.push(this.keeper.keep(claims, this.store, detached)!)
+        await this.pass(pauseMs)
+      }
+      return ends
+    }
+  }
+  /** Far from the limit, so that no end is reported at once. */
+  const ADMITTED = { rule: held!, allowed: true, remaining: 1 }
+  const NO_SCRIPT = { plain: { source: '', sha1: '' }, keyLocking: { source: '', sha1: '' } }
+  const sum = (counts: readonly number[]) => counts.reduce((sum, count) => sum + count, 0)
+
+  it.each<readonly [streams: number, tripMs: number]>([
+    [10, 10],
+    [100, 250],
+    [1000, 10],
+    ...(SELECTION === 'all' ? ([[3000, 400]] as const) : []),
+  ])(
+    '%d in flight, with trips of %d ms: at most 1.2 times the needed messages, in requests of bounded size',
+    async (streams, tripMs) => {
+      const isolate = new Isolate()
+      isolate.tripMs = tripMs
+      await isolate.begin(streams, 5000 / streams)
+      await isolate.pass(2 * TTL_MS)
+      isolate.sent.length = 0
+      await isolate.pass(4 * TTL_MS)
+      // One message for each identity and third of the ttl.
+      expect(sum(isolate.sent)).toBeGreaterThanOrEqual(11 * streams)
+      expect(sum(isolate.sent)).toBeLessThanOrEqual(1.2 * 12 * streams)
+      expect(Math.max(...isolate.sent)).toBeLessThanOrEqual(500)
+      expect(isolate.receivedAt.size).toBe(streams)
+      expect(isolate.longestMs).toBeLessThan(TTL_MS / 2)
+    },
+  )
+
+  it('renew everything again as soon as the store is back', async () => {
+    const isolate = new Isolate()
+    await isolate.begin(1000, 5)
+    isolate.isDown = true
+    await isolate.pass(2 * TTL_MS)
+    isolate.isDown = false
+    const backAt = isolate.clock.nowMs
+    await isolate.pass(2000)
+    expect([...isolate.receivedAt.values()].filter(at => at < backAt)).toEqual([])
+    isolate.sent.length = 0
+    await isolate.pass(TTL_MS)
+    expect(sum(isolate.sent)).toBeLessThanOrEqual(1.2 * 3 * 1000)
+  })
+
+  it('end with the requests', async () => {
+    const isolate = new Isolate()
+    for (const end of await isolate.begin(1000, 1)) end()
+    await isolate.pass(1000)
+    expect(isolate.keeper.holdings.heldUnits).toEqual([])
+    isolate.sent.length = 0
+    await isolate.pass(TTL_MS)
+    expect(isolate.sent).toEqual([])
+  })
+
+  it('are at most 100 beside a decision', async () => {
+    const isolate = new Isolate()
+    for (const end of await isolate.begin(1000, 0)) end()
+    isolate.sent.length = 0
+    void isolate.keeper.withMessages(isolate.store).run([{ command: 'GET', key: 'k' }])
+    expect(isolate.sent).toEqual([100])
+  })
+
+  it('keep no identity of which nothing is held for longer than the ttl, and at most 10,000', () => {
+    let nowMs = NOON / 1e3
+    const holdings = new Holdings(() => nowMs)
+    const lose = (i: number) =>
+      holdings.settle(holdings.claim(bound(held!, consumerStateKey(`c${i}`))), 'lost')
+    for (let i = 0; i < 30_000; i++) lose(i)
+    expect(holdings.heldUnits.length).toBeLessThanOrEqual(10_001)
+    // Those that are in flight stay.
+    const inFlight = holdings.claim(bound(held!, consumerStateKey('in-flight')))
+    holdings.settle(inFlight, 'admitted')
+    nowMs += TTL_MS
+    holdings.renew(inFlight)
+    lose(0)
+    expect(holdings.heldUnits.map(({ inFlight }) => inFlight)).toEqual([1, 0])
   })
 })

@@ -121,7 +121,10 @@ class World {
       if (this.#made[i]! < this.#plan.requests[i]!) names.push(spare.length > 0 ? `take ${i}` : `ask ${i}`)
       if (this.#wanted[i]! < (this.#plan.unitRequests?.[i] ?? 0)) names.push(`want ${i}`)
       if (spare.length > 0) names.push(`give back ${i}`)
-      if (holdings.hasUnconfirmed && !this.#sent.some(sent => sent.isolate === i && !sent.isGone))
+      if (
+        holdings.unconfirmedSince() !== undefined &&
+        !this.#sent.some(sent => sent.isolate === i && !sent.isGone)
+      )
         names.push(`send ${i}`)
       if (may('death') && holdings.heldUnits.length > 0) names.push(`die ${i}`)
       if (may('epoch') && holdings.heldUnits.length > 0) names.push('epoch')
@@ -328,7 +331,7 @@ class World {
         if (!sent.isGone) this.happen(`receive ${i}`)
       })
       this.#isolates.forEach(({ isDead, holdings }, i) => {
-        if (!isDead && holdings.hasUnconfirmed) this.happen(`send ${i}`)
+        if (!isDead && holdings.unconfirmedSince() !== undefined) this.happen(`send ${i}`)
       })
     }
   }

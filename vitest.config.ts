@@ -3,15 +3,15 @@ import { join } from 'node:path'
 import { cloudflareTest } from '@cloudflare/vitest-plugin'
 import { defineConfig } from 'vitest/config'
 import { parseCLI } from 'vitest/node'
-import { LEFT_OUT, SELECTION } from './test/selection.ts'
+import { excludedFiles, SELECTION } from './test/selection.ts'
 import SelectionReporter from './test/support/report-selection.ts'
 
 /** Whether the command line names paths: `npm test -- test/config`. */
 const isPart = parseCLI(['vitest', ...process.argv.slice(2)], { allowUnknownOptions: true }).filter.length > 0
 
-const leftOut = SELECTION === 'all' || isPart ? [] : Object.values(LEFT_OUT).flat()
-
 const common = { testTimeout: 120_000, hookTimeout: 120_000, restoreMocks: true }
+
+const leftOut = excludedFiles(SELECTION, isPart)
 
 export default defineConfig({
   test: {

@@ -41,7 +41,12 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
   'pack and install the package': ['test/package/**/*.test.ts'],
 }
 
-/** The programs of `servers`, in the order in which `npm test` prefers them, then the embedded Redis, which takes ten times as long. */
+/** The patterns of the files that a run leaves out. @param isPart whether the command line names paths */
+export function excludedFiles(selection: Selection, isPart: boolean): readonly string[] {
+  return selection === 'all' || isPart ? [] : Object.values(LEFT_OUT).flat()
+}
+
+/** The servers of suites, in the order in which `npm test` prefers them, then the embedded Redis, which takes ten times as long. */
 const PREFERRED = ['redis-server', 'valkey-server', 'embedded'] as const
 
 export type RedisKind = (typeof PREFERRED)[number]

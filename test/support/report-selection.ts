@@ -7,7 +7,7 @@ import { matchesGlob, relative } from 'node:path'
 import type { Reporter, TestModule, Vitest } from 'vitest/node'
 import { LEFT_OUT, randomCases, SELECTION } from '../selection.ts'
 import type { FileCosts } from './measure-costs.ts'
-import { INSTALLED_KINDS, titleOf } from './servers.ts'
+import { INSTALLED_KINDS, REDIS_KINDS, titleOf } from './servers.ts'
 
 export default class SelectionReporter implements Reporter {
   readonly #isPart: boolean
@@ -28,19 +28,36 @@ export default class SelectionReporter implements Reporter {
     if (this.#isPart || testNamePattern || project.length > 0 || shard) return
     const ran = new Set(modules.map(({ moduleId }) => relative(process.cwd(), moduleId)))
     const missing = globSync('test/**/*.test.ts').filter(file => !ran.has(file))
-    const titles = new Set(INSTALLED_KINDS.map(titleOf))
-    for (const module of modules)
-      for (const { fullName } of module.children.allTests())
-        for (const title of titles) if (fullName.includes(`, on ${title}`)) titles.delete(title)
-    if (SELECTION === 'all') demandAll(missing, [...titles])
-    else console.log(leftOut(missing, [...titles]).join('\n'))
+    if (SELECTION === 'all') demandAll(missing, suitesWithout(modules))
+    else console.log(leftOut(missing).join('\n'))
   }
 }
 
-function demandAll(missing: readonly string[], servers: readonly string[]): void {
+/** Suites that ran on one server of this machine and not on another, and servers on which nothing ran. */
+function suitesWithout(modules: readonly TestModule[]): string[] {
+  const servers = INSTALLED_KINDS.map(titleOf)
+  const ranOn = new Map<string, Set<string>>()
+  for (const module of modules) {
+    const file = relative(process.cwd(), module.moduleId)
+    for (const { fullName } of module.children.allSuites()) {
+      const server = servers.find(server => fullName.endsWith(`, on ${server}`))
+      if (server === undefined) continue
+      const suite = `${file}: ${fullName.slice(0, -`, on ${server}`.length)}`
+      ranOn.set(suite, (ranOn.get(suite) ?? new Set()).add(server))
+    }
+  }
+  const missing = (ran: ReadonlySet<string>) => servers.filter(server => !ran.has(server))
+  const all = new Set([...ranOn.values()].flatMap(servers => [...servers]))
+  return [
+    ...missing(all).map(server => `No test ran on ${server}.`),
+    ...[...ranOn].flatMap(([suite, ran]) => missing(ran).map(server => `${suite} did not run on ${server}.`)),
+  ]
+}
+
+function demandAll(missing: readonly string[], suites: readonly string[]): void {
   const problems = [
     ...missing.map(file => `${file} did not run: no project of vitest.config.ts includes it.`),
-    ...servers.map(title => `No test ran on ${title}.`),
+    ...suites,
   ]
   for (const problem of problems) console.error(problem)
   if (problems.length > 0) process.exitCode = 1
@@ -57,7 +74,8 @@ function demandAll(missing: readonly string[], servers: readonly string[]): void
   )
 }
 
-function leftOut(missing: readonly string[], servers: readonly string[]): string[] {
+function leftOut(missing: readonly string[]): string[] {
+  const servers = INSTALLED_KINDS.filter(kind => !REDIS_KINDS.includes(kind)).map(titleOf)
   const reasons = Object.entries(LEFT_OUT).map(([why, patterns]) => {
     const count = missing.filter(file => patterns.some(pattern => matchesGlob(file, pattern))).length
     return `  ${count} files that ${why}`

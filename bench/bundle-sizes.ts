@@ -71,7 +71,7 @@ const EDGES = [
     from: 'rpc/entrypoint',
     code: 'export class Limits extends limitsEntrypoint(config) {}; export default {}',
     name: 'limitsEntrypoint',
-    most: 92,
+    most: 92.5,
   },
   {
     what: 'Limits by name',

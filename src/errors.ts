@@ -13,15 +13,33 @@ export type ErrorCode =
   | 'ERR_STORE_OVERLOAD'
   | 'ERR_HOOK_FAILED'
 
+/**
+ * What is known about a call to the store that has failed: it was not sent; the store has answered with an error, so it has counted
+ * nothing; or it may have run, and only the answer is missing. The code alone does not show it: an isolate that is too busy gives up
+ * calls before and after they are sent.
+ */
+export type CallFate = 'not-sent' | 'answered' | 'may-have-run'
+
 export class GatewayError extends Error {
   override readonly name = 'GatewayError'
   /** Stable, so programs can rely on it. The message may change. */
   readonly code: ErrorCode
+  readonly fate: CallFate
 
-  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+  /** @param options `fate`: if it is not the usual one of this code */
+  constructor(code: ErrorCode, message: string, options?: ErrorOptions & { fate?: CallFate }) {
     super(message, options)
     this.code = code
+    this.fate = options?.fate ?? FATES[code] ?? 'may-have-run'
   }
+}
+
+/** The usual fate of a call that failed with a code, if it is not `may-have-run`. */
+const FATES: { readonly [code in ErrorCode]?: CallFate } = {
+  ERR_STORE_REFUSED: 'answered',
+  ERR_STORE_QUOTA: 'answered',
+  ERR_STORE_BREAKER_OPEN: 'not-sent',
+  ERR_CONFIG_INVALID: 'not-sent',
 }
 
 /**

@@ -3,9 +3,10 @@
  * the request is decided, settled by the answer of the store, and released when the request is over.
  */
 import { countsInFlight, type Rule } from '../config/compile-rule.ts'
+import type { CallFate } from '../errors.ts'
 import { type BoundRule, type Outcome, type Verdict, withAgreement } from '../script/evaluation.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
-import type { Decision, DegradedCause } from './decision.ts'
+import type { Decision } from './decision.ts'
 import type { Claim, Holdings } from './holdings.ts'
 import type { UnitStock } from './in-advance.ts'
 
@@ -93,9 +94,8 @@ export class Claims {
    * Settles the claims if the store has not decided.
    * @returns the rules with the units that the isolate holds for sure, so that it can decide by itself
    */
-  markUndecided(cause: DegradedCause): readonly BoundRule[] {
-    const wasNotSent = cause === 'overload' || cause === 'breaker-open'
-    for (const claim of this.#claims) this.#holdings.settle(claim, wasNotSent ? 'refused' : 'lost')
+  markUndecided(fate: CallFate): readonly BoundRule[] {
+    for (const claim of this.#claims) this.#holdings.settle(claim, fate === 'not-sent' ? 'refused' : 'lost')
     return this.rulesForStore.map(rule => {
       if (!needsClaim(rule)) return rule
       const known = this.#holdings.withOwnUnits(rule)

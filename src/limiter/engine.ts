@@ -247,7 +247,7 @@ export function createEngine(
           })
       endTrip?.()
       if (answer.status === 'degraded') {
-        const withHeld = claims ? { ...evaluation, rules: claims.markUndecided(answer.cause) } : evaluation
+        const withHeld = claims ? { ...evaluation, rules: claims.markUndecided(answer.fate) } : evaluation
         ownAnswer?.endTrip(undefined)
         // While this request waited, another one may have received an answer that also decides this one.
         const ownDecision = ownAnswer?.decideAfterFailure()
@@ -279,7 +279,7 @@ export function createEngine(
       )
       return { decision, outcome, claims }
     } catch (error) {
-      claims?.markUndecided('internal')
+      claims?.markUndecided('may-have-run')
       claims?.returnToStock()
       const candidates = rules.map(({ rule }) => rule)
       return {

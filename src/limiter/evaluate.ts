@@ -2,7 +2,7 @@
  * Evaluates one decision in the store, in one trip. This is the only place where a decision waits for the store, and where an error
  * of the store becomes a value: `evaluate` returns a `Degraded`, and throws no exception.
  */
-import { GatewayError, traceOf } from '../errors.ts'
+import { type CallFate, GatewayError, traceOf } from '../errors.ts'
 import type { DecideVerb } from '../script/decide.ts'
 import type { Evaluation, Outcome } from '../script/evaluation.ts'
 import type { CallListener, Store } from '../store/store.ts'
@@ -12,6 +12,8 @@ import { prepareDecide, runCall } from './prepared-call.ts'
 /** The store has not decided, with the cause. */
 export interface Degraded extends DegradedMark {
   status: 'degraded'
+  /** Whether the store may have spent something nevertheless. */
+  fate: CallFate
 }
 
 /** Evaluates over several slots of a cluster (cluster.ts). A Worker carries it only if its config has a cluster. */
@@ -69,9 +71,9 @@ export async function catchFailure<T>(run: () => Promise<T>): Promise<T | Degrad
 export function toDegraded(error: unknown): Degraded {
   // Messages of errors from other code may contain keys and tokens, so only messages of Sluice are passed on.
   if (!(error instanceof GatewayError)) {
-    return { status: 'degraded', cause: 'internal', detail: traceOf(error) }
+    return { status: 'degraded', cause: 'internal', detail: traceOf(error), fate: 'may-have-run' }
   }
-  return { status: 'degraded', cause: causeOf(error), detail: error.message }
+  return { status: 'degraded', cause: causeOf(error), detail: error.message, fate: error.fate }
 }
 
 /** The cause of degradation for an error of Sluice. */

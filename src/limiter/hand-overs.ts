@@ -130,9 +130,9 @@ export function createHandOvers(counts: LocalCounts, now: () => number): HandOve
     }
   }
 
-  /** Hands over again later if the error shows that the store has not counted the units. After other errors they may have arrived. */
-  function retryIfNotCounted(handOver: HandOver, { code }: GatewayError): void {
-    if (!/^ERR_STORE_(REFUSED|QUOTA|BREAKER_OPEN)$/.test(code)) return
+  /** Hands over again later, unless the store may have counted the units. */
+  function retryIfNotCounted(handOver: HandOver, { fate }: GatewayError): void {
+    if (fate === 'may-have-run') return
     change('handedOver', handOver, -1)
     if (counts.usageOf(handOver.key)) keysToHandOver.add(handOver.key)
   }

@@ -108,8 +108,7 @@ function isReachable(store: Store): Promise<boolean> {
  * the call was not sent.
  */
 function mayHaveArrived(error: unknown): boolean {
-  if (!(error instanceof GatewayError)) return true
-  return /_(TIMEOUT|UNREACHABLE|REPLY_INVALID|OVERLOAD)$/.test(error.code)
+  return !(error instanceof GatewayError) || error.fate === 'may-have-run'
 }
 
 /** Sleeps with a timer that does not keep a Node process alive. */

@@ -178,4 +178,6 @@ export function withInFlightLimit(
   }
 }
 
-const overloadError = (message: string) => new GatewayError('ERR_STORE_OVERLOAD', message)
+/** The calls were not sent. After they were sent, deadline.ts gives them up with the same code. */
+const overloadError = (message: string) =>
+  new GatewayError('ERR_STORE_OVERLOAD', message, { fate: 'not-sent' })

@@ -89,6 +89,7 @@ it('an edge without the code for clusters reports how to add it', async () => {
   expect(await evaluate(store, evaluationAt(NOON))).toEqual({
     status: 'degraded',
     cause: 'internal',
+    fate: 'not-sent',
     detail: expect.stringMatching(/^The store is a cluster, .* Pass evaluateOnCluster .* as onCluster/),
   })
 })

@@ -211,11 +211,14 @@ describeOnRedisEngine('units in flight', fresh => {
     expect(remainingOf(await isolateOn(redis, time, 'B').ask(ten, 0))).toBe(0)
   })
 
-  it('that the store has counted are free with the next message if the reply was lost', async () => {
+  it.each([
+    ['was lost', TIMEOUT],
+    ['was not read by a busy isolate', new GatewayError('ERR_STORE_OVERLOAD', 'busy')],
+  ])('that the store has counted are free with the next message if the reply %s', async (_, error) => {
     const { redis, time, isolate } = await set()
     isolate.fault = async run => {
       await run()
-      throw TIMEOUT
+      throw error
     }
     const lost = await isolate.ask(closed)
     expect(lost.decision.kind).toBe('unavailable')
@@ -226,6 +229,18 @@ describeOnRedisEngine('units in flight', fresh => {
     const next = await isolate.ask(closed)
     expect(next.decision.kind).toBe('allowed')
     expect(remainingOf(await other.ask(closed, 0))).toBe(2)
+  })
+
+  it('need no message if a busy isolate has not sent the request', async () => {
+    const { time, isolate } = await set()
+    isolate.fault = async () => {
+      throw new GatewayError('ERR_STORE_OVERLOAD', 'busy', { fate: 'not-sent' })
+    }
+    await isolate.ask(closed)
+    isolate.fault = undefined
+    const before = isolate.requests.length
+    await time.pass(3000)
+    expect(isolate.requests.length).toBe(before)
   })
 
   it('are not counted if the store executes the request after the isolate has stopped waiting for it', async () => {

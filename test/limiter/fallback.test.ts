@@ -24,7 +24,7 @@ function passed(onStoreFailure: OnStoreFailure, cause: DegradedCause, isConfirme
   const decisions = Array.from({ length: 5 }, () =>
     fallBack(
       compiled({ rules: [bound(rule, 'sluice:{x}:state')], plans: [] }),
-      { status: 'degraded', cause, detail: '' },
+      { status: 'degraded', cause, detail: '', fate: 'may-have-run' },
       undefined,
       settings,
     ),

@@ -188,19 +188,25 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
   it.each([
     ['ERR_STORE_REFUSED', 'again', 5],
     ['ERR_STORE_TIMEOUT', 'never again', 9],
-  ] as const)('that were in a request that failed with %s are handed over %s', async (code, _, left) => {
-    const working = storeOf(await fresh())
-    const local = createLocalLimiter(1, Date.now)
-    const failing = failingUntilMended(working, new GatewayError(code, 'no'))
-    const store = local.withHandOvers(failing)
-    const rule = RULES_FOR_TEN[3]!
-    const prepared = prepareDecide(compiled({ rules: [counted(rule, 1)], plans: [] }))
-    decide(local, [counted(rule, 4)])
-    await expect(runCalls(store, [prepared])).rejects.toThrow('no')
-    failing.mend()
-    await local.handOver(working)
-    expect(await runCalls(store, [prepared])).toMatchObject([{ verdicts: [{ remaining: left }] }])
-  })
+    // Given up by a busy isolate after it was sent, and before.
+    ['ERR_STORE_OVERLOAD', 'never again', 9],
+    ['ERR_STORE_OVERLOAD', 'again', 5, 'not-sent'],
+  ] as const)(
+    'that were in a request that failed with %s are handed over %s',
+    async (code, _, left, fate?) => {
+      const working = storeOf(await fresh())
+      const local = createLocalLimiter(1, Date.now)
+      const failing = failingUntilMended(working, new GatewayError(code, 'no', fate && { fate }))
+      const store = local.withHandOvers(failing)
+      const rule = RULES_FOR_TEN[3]!
+      const prepared = prepareDecide(compiled({ rules: [counted(rule, 1)], plans: [] }))
+      decide(local, [counted(rule, 4)])
+      await expect(runCalls(store, [prepared])).rejects.toThrow('no')
+      failing.mend()
+      await local.handOver(working)
+      expect(await runCalls(store, [prepared])).toMatchObject([{ verdicts: [{ remaining: left }] }])
+    },
+  )
 
   it('are handed over, but no more than the store has left, before the decision of the request that carries them', async () => {
     const store = storeOf(await fresh())

@@ -180,7 +180,7 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
         claims.settle(outcome, false)
       } catch {
         // As with `closed`, a request without a decision is refused.
-        claims.markUndecided('store-timeout')
+        claims.markUndecided('may-have-run')
         claims.returnToStock()
       }
       this.kept.sendSoon(this.#store, background)

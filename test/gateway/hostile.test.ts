@@ -246,7 +246,35 @@ describe('a credential', () => {
   })
 })
 
-it.each(['X-HTTP-Method-Override', 'X-HTTP-Method', 'X-Method-Override'])(
+/** Origins that build variables from headers (CGI, WSGI, Rack) read all of these as one of the first three. */
+const METHOD_OVERRIDES = [
+  ...['X-HTTP-Method-Override', 'X-HTTP-Method', 'X-Method-Override'],
+  ...['x_http_method_override', 'x-http_method-override', 'X_Method_Override', 'x.http.method'],
+]
+
+it.each(METHOD_OVERRIDES)(
+  'rules and routes for a method apply to a request that claims it with %s',
+  async name => {
+    const rules: ConfigInput['rules'] = [
+      {
+        name: 'deletes',
+        by: 'consumer',
+        algorithm: 'fixed-window',
+        limit: 1,
+        period: '300d',
+        match: { methods: ['DELETE'] },
+      },
+    ]
+    const key = await gateway.key('acme')
+    const ask = app({ rules })
+    const claimed = (value: string) => ask('/x', { method: 'POST', key, headers: { [name]: value } })
+    expect((await claimed('PUT')).headers.get('ratelimit')).toBeNull()
+    expect((await claimed('delete')).status).toBe(200)
+    expect((await claimed('PUT, DELETE')).status).toBe(429)
+  },
+)
+
+it.each(METHOD_OVERRIDES)(
   'a preflight, which is not authenticated, cannot change its method with %s',
   async name => {
     const preflight = { origin: 'https://a.example', 'access-control-request-method': 'GET' }

@@ -57,6 +57,7 @@ const ORIGINS: Record<string, Origin> = {
   'decodes twice': path => resolve(fold(decode(decode(path)))),
   'decodes twice and turns backslashes': path => resolve(fold(turn(decode(decode(path))))),
   'turns decoded backslashes': path => resolve(turn(decode(path))),
+  'ends the path at the first semicolon': path => path.split(';', 1)[0]!,
   'drops parameters first': path => resolve(fold(decode(strip(path)))),
   'drops parameters after decoding': path => resolve(fold(strip(decode(path)))),
   'only drops parameters': path => resolve(strip(path)),

@@ -5,6 +5,7 @@
 import type { Config } from '../../config/compile.ts'
 import { removeCredentials } from '../../credentials/credential-headers.ts'
 import { type ForwardContext, type Forwarded, replyToGoneClient } from '../http/forward.ts'
+import { foldHeaderName, isMethodOverride } from '../http/header-names.ts'
 import { problem } from '../http/problem.ts'
 
 /** Hop-by-hop headers of RFC 9110, section 7.6.1, and older ones. */
@@ -16,8 +17,7 @@ const HOP_BY_HOP = new Set([
 /**
  * Headers that origins trust because the gateway in front of them sets them: the caller, its address, and the
  * original URL. The client's own are removed; otherwise it could choose its address, or the path that an origin
- * routes by. Many servers read X_Consumer_Id as X-Consumer-Id, and some treat every character like that if it is not
- * a letter or digit.
+ * routes by.
  */
 const GATEWAY_HEADERS = new RegExp(
   `^(${[
@@ -35,10 +35,7 @@ const GATEWAY_HEADERS = new RegExp(
   ].join('|')})$`,
 )
 
-const isSetByGateway = (name: string) => GATEWAY_HEADERS.test(name.replace(/[^a-z0-9]/g, '-'))
-
-/** A preflight is not authenticated, so it must not be able to override the method. */
-const METHOD_OVERRIDES = new Set(['x-http-method-override', 'x-http-method', 'x-method-override'])
+const isSetByGateway = (name: string) => GATEWAY_HEADERS.test(foldHeaderName(name))
 
 /**
  * For workerd: keeps a compressed body as the origin sent it, also if it passes through a stream of the gateway.
@@ -123,7 +120,8 @@ function forwardedHeaders(request: Request, url: URL, config: ProxyConfig, conte
   const headers = new Headers(request.headers)
   removeHopByHop(
     headers,
-    name => isSetByGateway(name) || name === 'host' || (!caller && METHOD_OVERRIDES.has(name)),
+    // A preflight is not authenticated, so it must not be able to override the method.
+    name => isSetByGateway(name) || name === 'host' || (!caller && isMethodOverride(name)),
   )
 
   // The upgrade is the only hop-by-hop header that is passed on, because it opens a WebSocket to the origin.

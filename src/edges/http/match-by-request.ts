@@ -1,5 +1,6 @@
 /** Finds the route and the rules of a request, if the config depends on method, host or path. Pure. */
 import { mergeStricter, type RequestPattern, type RouteSettings } from '../../config/compile-route.ts'
+import { isMethodOverride } from './header-names.ts'
 import { isOnRoute, type Matched, type Matching, ruleApplies } from './match.ts'
 import { hostOf, readingsOf } from './path.ts'
 
@@ -48,15 +49,16 @@ export function matchByRequest(
   }
 }
 
-/** Headers that make many frameworks treat a POST as another method. */
-const OVERRIDES = ['x-http-method-override', 'x-http-method', 'x-method-override']
-
 /**
  * The methods that the origin may see: as sent, and as overridden. HEAD is GET without a body (RFC 9110, section
  * 9.3.2).
  */
 function httpMethodsOf({ method, headers }: Request): string[][] {
-  const claimed = OVERRIDES.flatMap(name => headers.get(name)?.trim().toUpperCase() ?? [])
+  const claimed: string[] = []
+  headers.forEach((value, name) => {
+    // Of a header that was sent twice, origins may read any value.
+    if (isMethodOverride(name)) claimed.push(...value.split(',').map(method => method.trim().toUpperCase()))
+  })
   return [method, ...claimed].map(method => (method === 'HEAD' ? ['HEAD', 'GET'] : [method]))
 }
 

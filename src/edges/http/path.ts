@@ -29,6 +29,16 @@ export function isTooLong(pathname: string): boolean {
  * `/..;x/` as `/../`. So there are readings with and without each step.
  */
 export function readingsOf(pathname: string): Readings {
+  const end = pathname.indexOf(';')
+  if (end < 0) return readingsOfWhole(pathname)
+  // The router of Fastify 4 ends the path at the first semicolon.
+  const [plainest, ...others] = readingsOfWhole(pathname)
+  const all = new Set([...others, ...readingsOfWhole(pathname.slice(0, end))])
+  all.delete(plainest)
+  return [plainest, ...all]
+}
+
+function readingsOfWhole(pathname: string): Readings {
   // After URL parsing, most paths have one reading, or two: decoded and encoded.
   if (!AMBIGUOUS.test(pathname)) return [pathname]
   const [, once = pathname] = listDecodings(pathname)

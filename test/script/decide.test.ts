@@ -278,6 +278,7 @@ describe('a decision', () => {
     expect(await evaluate(store, compiled({ rules, plans: ['free'] }))).toEqual({
       status: 'degraded',
       cause: 'internal',
+      fate: 'may-have-run',
       detail: expect.stringMatching(/^TypeError\n +at /),
     })
   })

@@ -17,9 +17,9 @@ export default defineConfig({
   test: {
     // Tests print summaries that are meant to be read, such as that of a replay.
     silent: false,
-    // By default one core is left to watch mode, which on two cores leaves one. Suites wait for Redis, for deadlines, and for
-    // processes that they start, more than half of their time.
-    maxWorkers: 2 * availableParallelism(),
+    // By default one core is left to watch mode. `npm test` keeps the cores busy with one worker more than that; with `npm run test:all`,
+    // suites wait for processes and deadlines, more than half of their time.
+    maxWorkers: SELECTION === 'all' ? 2 * availableParallelism() : availableParallelism() + 1,
     reporters: ['default', new SelectionReporter({ isPart })],
     projects: [
       {

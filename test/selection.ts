@@ -32,12 +32,18 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
   'run what the pages show: commands, snippets and simulations': [
     'test/docs/hot-callers.test.ts',
     'test/docs/load-shedding.test.ts',
+    'test/docs/run-commands.test.ts',
     'test/docs/run-shell.test.ts',
     'test/docs/run-snippets.test.ts',
     'test/docs/sizes.test.ts',
     'test/docs/snippet-types.test.ts',
   ],
-  'replay long traffic': ['test/replay/**/*.test.ts', 'test/simulation/adaptive.test.ts'],
+  'replay long traffic, or compile the largest configs': [
+    'test/replay/**/*.test.ts',
+    'test/script/policy-size.test.ts',
+    'test/simulation/adaptive.test.ts',
+    'test/simulation/utilization.test.ts',
+  ],
   'pack and install the package': ['test/package/**/*.test.ts'],
 }
 

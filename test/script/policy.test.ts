@@ -1,9 +1,8 @@
-/** Policies: the number of their scripts, the counts that two of them share in one Redis, and their largest size. */
+/** Policies: the number of their scripts, and the counts that two of them share in one Redis. policy-size.test.ts has the largest. */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { ALGORITHM_NAMES, descriptionOf } from '../../src/algorithms/index.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Config, Rule } from '../../src/config/compile.ts'
-import { type PreparedCall, prepareDecide, prepareRefund } from '../../src/limiter/prepared-call.ts'
+import { prepareDecide, prepareRefund } from '../../src/limiter/prepared-call.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { gatewayPolicy, limitPolicy } from '../../src/script/compiled.ts'
 import type { BoundRule, Subject } from '../../src/script/evaluation.ts'
@@ -169,7 +168,7 @@ describeOnRedisEngine('two configs in use at the same time', fresh => {
       const config = configs[i % configs.length]!
       const rules = config.rules.map(rule => bound(rule, keyOf(rule), 1, NOON / 1e3))
       const evaluation = { policy: gatewayPolicy(config), rules, subject: TOKEN, now: NOON }
-      const outcome = await answered(redis, prepareDecide(evaluation))
+      const outcome = await redis.ask(prepareDecide(evaluation))
       expect(outcome).toEqual(model.decide(evaluation))
       remaining.push(
         Object.fromEntries(outcome.verdicts.map(({ rule, remaining }) => [rule.name, remaining])),
@@ -206,91 +205,6 @@ describeOnRedisEngine('two configs in use at the same time', fresh => {
       { same: 6, window: 1, bucket: 18, log: 196, new: 8 },
       { same: 5, window: 5, bucket: 7, log: 5, gone: 7 },
     ])
-  })
-})
-
-describeOnRedisEngine('a policy of 200 rules', (fresh, kind) => {
-  const input = (i: number, by: RuleInput['by']): RuleInput => {
-    const algorithm = ALGORITHM_NAMES[i % ALGORITHM_NAMES.length]!
-    const queue = algorithm === 'leaky-bucket' ? { queue: 7 } : {}
-    const plans = i % 3 === 0 ? { plans: { pro: { limit: 600 + i } } } : {}
-    const period = 'period' in descriptionOf({ algorithm }).parameters ? { period: '1h' } : {}
-    return { name: `r-${i}`, by, algorithm, limit: 500 + i, ...period, ...queue, ...plans } as RuleInput
-  }
-
-  it.each<[string, (i: number) => RuleInput['by']]>([
-    ['of one consumer', () => 'consumer'],
-    ['of forty identities', i => ['consumer', `header:x-${i % 40}`]],
-  ])('is compiled and decides as the model predicts: %s', async (_, byOf) => {
-    const redis = await fresh()
-    const rules = Array.from({ length: 200 }, (_, i) => input(i, byOf(i)))
-    const config = configOf({ plans: ['free', 'pro'], rules })
-    const policy = gatewayPolicy(config)
-    expect(policy.entries).toHaveLength(200)
-    const model = new ScriptModel()
-    const isThird = (_: unknown, i: number) => i % 3 === 0
-    for (const [i, plan] of (['free', 'free', 'pro', 'pro'] as const).entries()) {
-      const all = config.rules.map(rule =>
-        bound(rule, `${consumerStateKey('acme')}:${rule.by[1]}`, 1 + (i % 2), NOON / 1e3),
-      )
-      const rules = i === 3 ? all.filter(isThird) : all
-      const evaluation = { policy, rules, subject: { ...TOKEN, plan }, now: NOON + i }
-      const outcome = await answered(redis, prepareDecide(evaluation))
-      expect(outcome).toEqual(model.decide(evaluation))
-      expect(outcome.status).toBe('admitted')
-      const refunded = rules
-        .filter(({ rule }) => rule.match.plans?.includes(plan) ?? true)
-        .map(each => ({ ...each, units: 1, spent: 1 }))
-      const refund = { policy, rules: refunded, spentAt: NOON + i, plan, now: NOON + i }
-      expect(await answered(redis, prepareRefund(refund))).toEqual(model.refund(refund))
-    }
-    if (kind !== 'embedded') await redis.send(['SCRIPT', 'FLUSH'])
-  })
-})
-
-/** Created once for all kinds of Redis. */
-const LARGEST = (() => {
-  const largest = (algorithm: RuleInput['algorithm'], identities: number, plans: string[] = []) =>
-    configOf({
-      ...(plans.length > 0 && { plans }),
-      rules: Array.from({ length: 200 }, (_, i) => ({
-        ...{ name: `rule-${i}`, by: ['consumer', `header:x-${i % identities}`], algorithm },
-        ...{ limit: 500 + i, period: '1h' },
-        // A lease of one rule makes the text longest.
-        ...(i === 0 && { algorithm: 'sliding-window', lease: { for: '250ms' } }),
-        plans: Object.fromEntries(plans.map((plan, p) => [plan, { limit: 1000 + 300 * p + i }])),
-      })) as unknown as RuleInput[],
-    })
-  const plans = Array.from({ length: 60 }, (_, i) => `plan-${i}`)
-
-  return [
-    ['199 logs and a window with a lease, of one identity', largest('sliding-log', 1)],
-    ['199 logs and a window with a lease, of 100 identities', largest('sliding-log', 100)],
-    ['199 logs and a window with a lease, of 200 identities', largest('sliding-log', 200)],
-    [
-      '200 windows, one with a lease, of 200 identities with numbers for 60 plans',
-      largest('sliding-window', 200, plans),
-    ],
-  ] as const
-})()
-
-describeOnRedisEngine('the largest policies that a config may have', (fresh, kind) => {
-  it.each(LARGEST)('compile: %s', async (_, config) => {
-    const redis = await fresh()
-    const policy = gatewayPolicy(config)
-    for (const { plain } of [policy.decide, policy.refund]) {
-      expect(String(await redis.send(['SCRIPT', 'LOAD', plain.source]))).toBe(plain.sha1)
-    }
-    // In the compiled script, the numbers of the last plan come after the longest jumps.
-    const plan = config.plans.at(-1)!
-    const rules = config.rules
-      .filter(({ match }) => match.plans?.includes(plan) ?? true)
-      .map(rule => bound(rule, `${consumerStateKey('acme')}:${rule.by[1]}`, 1, NOON / 1e3))
-    const evaluation = { policy, rules, subject: { ...TOKEN, plan }, now: NOON, wantedRequests: 10 }
-    const outcome = await answered(redis, prepareDecide(evaluation))
-    expect(outcome).toEqual(new ScriptModel().decide(evaluation))
-    expect(outcome.granted).toBe(10)
-    if (kind !== 'embedded') await redis.send(['SCRIPT', 'FLUSH'])
   })
 })
 
@@ -370,7 +284,3 @@ describe.skipIf(!hasRedisServer)(missing, () => {
     expect(proxy.count()).toBe(2)
   })
 })
-
-async function answered<T>(redis: RedisEngine, { call, decode }: PreparedCall<T>): Promise<T> {
-  return decode(await redis.run(call as ScriptCall))
-}

@@ -72,16 +72,17 @@ export class RedisEngine implements Engine {
     this.kind = kind
   }
 
-  evaluate = (evaluation: TimedEvaluation) => this.#ask(prepareDecide(compiled(evaluation)))
-  peek = (evaluation: TimedEvaluation) => this.#ask(prepareDecide(compiled(evaluation), 'peek'))
-  refund = (refund: TimedRefund) => this.#ask(prepareRefund(compiledRefund(refund)))
-  reset = (reset: At<Reset>) => this.#ask(prepareReset(reset))
+  evaluate = (evaluation: TimedEvaluation) => this.ask(prepareDecide(compiled(evaluation)))
+  peek = (evaluation: TimedEvaluation) => this.ask(prepareDecide(compiled(evaluation), 'peek'))
+  refund = (refund: TimedRefund) => this.ask(prepareRefund(compiledRefund(refund)))
+  reset = (reset: At<Reset>) => this.ask(prepareReset(reset))
 
   async sync(messages: readonly Message[], now: number): Promise<MessageAnswer[]> {
     return decodeSync(await this.run(encodeSync(syncScript(), messages, now)), messages)
   }
 
-  async #ask<T>({ call, decode }: PreparedCall<T>): Promise<T> {
+  /** Runs a call as it is. */
+  async ask<T>({ call, decode }: PreparedCall<T>): Promise<T> {
     return decode(await this.run(call as ScriptCall))
   }
 

@@ -27,6 +27,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/edges/edges.test.ts',
     'test/edges/rpc.test.ts',
     'test/node/build-worker.test.ts',
+    'test/node/cli.test.ts',
     'test/node/start.test.ts',
   ],
   'run what the pages show: commands, snippets and simulations': [
@@ -38,7 +39,8 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/docs/sizes.test.ts',
     'test/docs/snippet-types.test.ts',
   ],
-  'replay long traffic, or compile the largest configs': [
+  'replay long traffic, visit every order of events, or compile the largest configs': [
+    'test/limiter/interleavings.test.ts',
     'test/replay/**/*.test.ts',
     'test/script/policy-size.test.ts',
     'test/simulation/adaptive.test.ts',

@@ -78,13 +78,13 @@ function leftOut(missing: readonly string[]): string[] {
   const servers = INSTALLED_KINDS.filter(kind => !REDIS_KINDS.includes(kind)).map(titleOf)
   const reasons = Object.entries(LEFT_OUT).map(([why, patterns]) => {
     const count = missing.filter(file => patterns.some(pattern => matchesGlob(file, pattern))).length
-    return `  ${count} files that ${why}`
+    return `  ${count} ${count === 1 ? 'file' : 'files'} to ${why}`
   })
   return [
     'npm test left out:',
     ...reasons,
     ...(servers.length > 0 ? [`  the suites on ${servers.join(' and ')}`] : []),
-    `  of each 100 random cases ${100 - randomCases(100)}`,
+    `  ${100 - randomCases(100)} of 100 random cases of each property`,
     'npm run test:all runs everything. A file that you name is never left out: npm test -- test/e2e',
     '',
   ]

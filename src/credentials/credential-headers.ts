@@ -66,6 +66,12 @@ function removeCookie(headers: Headers, name: string): void {
   else headers.delete('cookie')
 }
 
+/** Words with the shape of a JWT (RFC 7515, section 7.1). */
+const TOKENS = /(?<![^\s,"])[\w-]+\.[\w-]+\.[\w-]*(?![^\s,"])/g
+
+/** A header with more tokens is removed unread, because each one has to be decoded to know its issuer. */
+const MAX_TOKENS = 4
+
 /**
  * Whether the header Authorization is meant for the gateway; a token for the origin is kept. Opaque keys cannot be
  * distinguished from such tokens, so where they are sent as bearer tokens, all bearer tokens are removed.
@@ -74,8 +80,12 @@ function isForGateway(authorization: string, { keyPrefix, opaqueKeys, jwt }: Cre
   if (opaqueKeys && opaqueKeys.header === undefined && /^Bearer\b/i.test(authorization)) return true
   // The prefix counts only at the start of a word, because other texts may contain the same letters.
   if (new RegExp(`(^|[\\s,"])${keyPrefix}_`).test(authorization)) return true
-  const words = authorization.split(/[\s,"]+/)
-  return [...jwt.values()].some(
-    ({ header, issuer, issuerOf }) => header === undefined && words.some(word => issuerOf(word) === issuer),
-  )
+  const issuers = [...jwt.values()].filter(({ header }) => header === undefined)
+  if (issuers.length === 0) return false
+  const tokens = authorization.match(TOKENS) ?? []
+  if (tokens.length > MAX_TOKENS) return true
+  // All issuers usually read tokens with the same function, so each token is decoded once.
+  const readers = new Set(issuers.map(({ issuerOf }) => issuerOf))
+  const named = new Set([...readers].flatMap(issuerOf => tokens.map(token => issuerOf(token))))
+  return issuers.some(({ issuer }) => named.has(issuer))
 }

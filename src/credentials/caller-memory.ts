@@ -14,6 +14,8 @@ export interface RememberedCaller {
   plan?: string
   consumer?: string
   isBlocked?: boolean
+  /** The store knew the credential once, and does not know it any more: it was revoked, or has expired. */
+  isUnknown?: boolean
 }
 
 /** About 300 bytes each; up to twice as many are kept. */
@@ -29,16 +31,21 @@ const memoryKey = ({ digest, consumer, subject }: Claimed) =>
 export class CallerMemory {
   readonly #credentials: Lru<Required<Pick<RememberedCaller, 'plan' | 'consumer'>>>
   readonly #blocked: Lru<true>
+  readonly #unknown: Lru<true>
 
   constructor({ seenForMs }: { seenForMs: number }) {
     this.#credentials = new Lru({ size: MAX_REMEMBERED, maxAgeMs: seenForMs })
     this.#blocked = new Lru({ size: MAX_REMEMBERED, maxAgeMs: seenForMs })
+    this.#unknown = new Lru({ size: MAX_REMEMBERED, maxAgeMs: seenForMs })
   }
 
   recall(credential: Claimed): RememberedCaller | undefined {
-    const seen = this.#credentials.get(memoryKey(credential))
+    const key = memoryKey(credential)
+    const seen = this.#credentials.get(key)
     const isBlocked = this.#blocked.peek(seen?.consumer ?? credential.consumer)
-    return isBlocked ? { ...seen, isBlocked } : seen
+    const isUnknown = this.#unknown.peek(key)
+    if (!isBlocked && !isUnknown) return seen
+    return { ...seen, ...(isBlocked && { isBlocked }), ...(isUnknown && { isUnknown }) }
   }
 
   /**
@@ -54,11 +61,14 @@ export class CallerMemory {
       case 'admitted':
         if (isKnown) this.#credentials.set(key, { plan: outcome.plan, consumer: owner })
         this.#blocked.delete(owner)
+        this.#unknown.delete(key)
         break
       case 'blocked':
         if (isKnown) this.#blocked.set(owner, true)
         break
       case 'unknown-credential':
+        // Only of credentials that the store has admitted before, as everything here.
+        if (this.#credentials.peek(key)) this.#unknown.set(key, true)
         this.#credentials.delete(key)
         break
       // A refusal by a limit changes nothing: it reports neither a block nor the validity of the credential.

@@ -42,7 +42,7 @@ export function isConsistent(
     case 'unknown-credential':
       return seen.plan === undefined
     default:
-      return !seen.isBlocked && (!plan || seen.plan === undefined || seen.plan === plan)
+      return !seen.isBlocked && !seen.isUnknown && (!plan || seen.plan === undefined || seen.plan === plan)
   }
 }
 

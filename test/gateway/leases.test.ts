@@ -384,6 +384,15 @@ describe('a change takes effect when the lease ends', () => {
     expect((await app('/', { key })).status).toBe(403)
   })
 
+  it('a revoked key: at once if another request with it was refused', async () => {
+    const config: Settings = { rules: [ONE, { ...ONE, name: 'other', match: { path: '/other' } }] }
+    const key = await gateway.key(consumer)
+    const app = await warm(config, { key })
+    await revokeKey(gateway.admin, await findKey(gateway.admin, key))
+    expect((await app('/other', { key })).status).toBe(401)
+    expect((await app('/', { key })).status).toBe(401)
+  })
+
   it('a reset: units that were leased before are given back to the new budget', async () => {
     const config = { rules: [ONE] }
     const key = await gateway.key(consumer)

@@ -39,6 +39,8 @@ describe('an answer is valid while the latest answers about the credential are c
     ['admitted', { plan: 'pro' }, false],
     ['admitted', { plan: 'free', isBlocked: true }, false],
     ['refused', { isBlocked: true }, false],
+    ['admitted', { isUnknown: true }, false],
+    ['unknown-credential', { isUnknown: true }, true],
   ] as const)('%s, and then seen as %j: %s', (status, seen, expected) => {
     expect(isConsistent({ status, plan: 'free' }, seen as never)).toBe(expected)
   })

@@ -39,8 +39,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/docs/sizes.test.ts',
     'test/docs/snippet-types.test.ts',
   ],
-  'replay long traffic, visit every order of events, or compile the largest configs': [
-    'test/limiter/interleavings.test.ts',
+  'replay long traffic, or compile the largest configs': [
     'test/replay/**/*.test.ts',
     'test/script/policy-size.test.ts',
     'test/simulation/adaptive.test.ts',

@@ -94,7 +94,7 @@ export function createHoldingsKeeper({
     return answers
   }
 
-  /** Sends messages in HTTP requests of bounded size, one after the other, until there are none. If one fails, the rest waits. */
+  /** Sends all messages, in HTTP requests of bounded size, one after the other. If a request fails, the remaining messages are sent later. */
   async function sendAll(store: Store, next: (most: number) => readonly Message[]): Promise<void> {
     for (let i = 0; i < MAX_REQUESTS_IN_ROW; i++) {
       const messages = next(MAX_PER_REQUEST)

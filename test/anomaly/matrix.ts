@@ -90,7 +90,7 @@ export function describeByMode<Case extends { name: string; isTypical?: true }>(
 
   afterAll(() => {
     const gone = [...foundWithLeases.values()].flatMap(each => each.flatMap(({ gone }) => gone ?? []))
-    // On a busy machine, a lease can end before the fault begins, or there are none.
+    // On a busy machine, a lease can end before the fault begins, or the store grants no lease at all.
     const leased = gone.filter(({ hadLeases }) => hadLeases)
     const served = leased.filter(({ fromLeases }) => fromLeases > 0).length
     expect(served, 'outages in which leases served requests').toBeGreaterThanOrEqual(leased.length / 4)

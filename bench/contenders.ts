@@ -4,7 +4,7 @@ import { Ratelimit } from '@upstash/ratelimit'
 import { checkedConfig } from '../src/config/check/check.ts'
 import { ALL_PARTS } from '../src/edges/http/all-parts.ts'
 import { createIdentifier } from '../src/edges/http/identify.ts'
-import { match } from '../src/edges/http/match.ts'
+import { createMatch } from '../src/edges/http/match.ts'
 import { toDecision } from '../src/limiter/decision.ts'
 import { evaluateInStore, evaluationOf } from './evaluate.ts'
 import { classicRules, type Scale, scaled, WINDOWS } from './rules.ts'
@@ -21,10 +21,11 @@ export function sluice({ store }: Transport, scale: Scale): Contender {
     plans: ['free', 'pro'],
     rules: classicRules(scale),
   })
+  const match = createMatch(config, ALL_PARTS.createMatchByRequest)
   const { identify } = createIdentifier(config, ALL_PARTS)
 
   return async ({ request }) => {
-    const matched = match(config, request, ALL_PARTS.matchByRequest)
+    const matched = match(request)
     const caller = await identify(request, matched)
     const decision =
       caller.refusal ??

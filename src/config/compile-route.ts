@@ -29,20 +29,17 @@ export interface Route extends RouteSettings {
 export interface RequestPattern {
   /** Absent: all methods. */
   methods?: ReadonlySet<string>
-  /** Absent: all hosts and paths. */
-  url?: URLPattern
+  /** A pattern (src/patterns). Absent: all hosts. */
+  host?: string
+  /** A pattern. Absent: all paths. */
+  path?: string
 }
 
 export function compileRequestPattern({ methods, host, path }: RouteMatchInput): RequestPattern {
   return {
     ...(methods && { methods: new Set(methods) }),
-    ...((host || path) && {
-      // Many origins treat /Login as /login, so upper case must not bypass a limit.
-      url: new URLPattern(
-        { ...(host && { hostname: host }), ...(path && { pathname: path }) },
-        { ignoreCase: true },
-      ),
-    }),
+    ...(host && { host }),
+    ...(path && { path }),
   }
 }
 

@@ -1,9 +1,11 @@
 /** More mistakes that users make (see also compile.test.ts). Each is reported with its path, its value and the fix. */
+import assert from 'node:assert/strict'
 import { describe, expect, it } from 'vitest'
 import { ALGORITHM_NAMES, descriptionOf } from '../../src/algorithms/index.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import { ConfigError } from '../../src/config/config-error.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
+import everything from '../support/everything.config.ts'
 
 const RULE = { name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' }
 const CONFIG = { origin: 'https://api.example.com', rules: [RULE] }
@@ -388,6 +390,23 @@ describe('a mistake in patterns', () => {
       ],
     ],
     ['path', '/(reports|exports)/*', []],
+    ['path', '/a)', []],
+    ...['/a/../b', '/%2E/b', '/a/\\.\\.', '/a{/..}/b'].map(
+      path =>
+        [
+          'path',
+          path,
+          [`'${path}' contains a '.' or '..' segment, which paths are matched without. Remove it.`],
+        ] as const,
+    ),
+    ['path', '/a\tb', ["'/a\tb' contains a tab or a line break, which no URL contains. Remove it."]],
+    [
+      'path',
+      '/*{/a}*b',
+      [
+        "'/*{/a}*b' could take a long time to match, because the same text can belong to two of its parts. Use fewer '*', '+' and '?', or several patterns.",
+      ],
+    ],
     ['path', '', ["'' is not a pattern. Write text such as '/reports/*'.", expect.stringContaining('start')]],
   ] as const)('%s: %j', (key, pattern, mistakes) => {
     const expected = mistakes.map(mistake =>
@@ -508,7 +527,7 @@ it('a mistake is reported for any value, even one that JSON cannot represent', (
   const cyclic: Record<string, unknown> = {}
   cyclic.self = cyclic
   expect(mistakesIn({ ...CONFIG, origin: 10n, log: [5n], cors: { origins: cyclic } })).toEqual([
-    expect.stringMatching(/^origin: 10 is not an origin/),
+    expect.stringMatching(/^origin: 10n is not an origin/),
     "log: ['5n'] is a list. Write an object, { … }.",
     expect.stringMatching(/^cors.origins: an object is not a list of origins/),
   ])
@@ -620,3 +639,84 @@ describe('all mistakes are reported at once', () => {
     ])
   })
 })
+
+const NOT_PLAIN = 'is not a plain object. Write { … }; if it is a Promise, await it.'
+
+describe('values that are not plain data', () => {
+  it.each<[string, unknown, string]>([
+    ['a Promise', Promise.resolve(CONFIG), `config: a Promise ${NOT_PLAIN}`],
+    ['a Map', new Map(Object.entries(CONFIG)), `config: a Map ${NOT_PLAIN}`],
+    ['a Map inside', withRule({ match: new Map([['path', '/x']]) }), `rules[0].match: a Map ${NOT_PLAIN}`],
+    ['inherited settings', Object.create(CONFIG), `config: {} ${NOT_PLAIN}`],
+    [
+      'a getter that throws',
+      {
+        ...CONFIG,
+        rules: [
+          Object.defineProperty({ ...RULE }, 'limit', { enumerable: true, get: () => assert.fail('no') }),
+        ],
+      },
+      'rules[0].limit: cannot be read: no. Write the value.',
+    ],
+  ])('are mistakes: %s', (_, config, mistake) => expect(mistakesIn(config)).toEqual([mistake]))
+
+  it('may be objects without a prototype, and may occur several times', () => {
+    const rule = Object.assign(Object.create(null), RULE)
+    expect(mistakesIn({ ...CONFIG, rules: [rule, { ...rule, name: 'b', match: {} }] })).toEqual([])
+  })
+
+  // The check must not convert such a value to text.
+  it.each<[string, unknown]>([
+    ['without a prototype', Object.create(null)],
+    ['whose toString throws', { toString: () => assert.fail('converted to text') }],
+  ])('are reported at any place: an object %s', (_, value) => {
+    for (const [config, paths] of EVERYWHERE) {
+      for (const path of paths) {
+        for (const wrong of [value, [value]]) {
+          const mistakes = mistakesIn(replaceAt(config, path, wrong))
+          expect(mistakes.join('\n'), path.join('.')).not.toContain('converted to text')
+        }
+      }
+    }
+  })
+})
+
+describe('names that every object inherits', () => {
+  it.each(['constructor', 'toString', '__proto__', 'hasOwnProperty'])('%s is not known anywhere', name => {
+    const config = {
+      ...CONFIG,
+      plans: ['free'],
+      rules: [{ ...RULE, plans: { free: { [name]: 1 } } }],
+      credentials: { accept: [name] },
+      [name]: 1,
+    }
+    const mistakes = mistakesIn(config)
+    expect(mistakes.join('\n')).not.toMatch(/native code|undefined|\[object/)
+    expect(mistakes).toHaveLength(3)
+    expect(mistakes).toContain(
+      `credentials.accept[0]: '${name}' is not a credential of this config. Use one of: api-key, anonymous.`,
+    )
+  })
+})
+
+/** Configs, and the paths of all of their values. */
+const EVERYWHERE: readonly (readonly [object, readonly (readonly string[])[]])[] = [
+  everything,
+  CONFIG,
+  withJwt({ auth0: jwt(ISSUER) }),
+].map(config => [config, pathsIn(config)] as const)
+
+function pathsIn(value: unknown, path: readonly string[] = []): (readonly string[])[] {
+  // The functions of jwt() are not written by users.
+  if (typeof value === 'function') return []
+  if (typeof value !== 'object' || value === null) return path.length > 0 ? [path] : []
+  const inner = Object.entries(value).flatMap(([key, each]) => pathsIn(each, [...path, key]))
+  return path.length > 0 ? [path, ...inner] : inner
+}
+
+function replaceAt(whole: unknown, [key, ...rest]: readonly string[], value: unknown): unknown {
+  if (key === undefined) return value
+  if (Array.isArray(whole))
+    return whole.map((each, i) => (String(i) === key ? replaceAt(each, rest, value) : each))
+  return { ...(whole as object), [key]: replaceAt((whole as Record<string, unknown>)[key], rest, value) }
+}

@@ -9,11 +9,11 @@ import { ALL_PARTS } from '../../src/edges/http/all-parts.ts'
 import type { Caller } from '../../src/edges/http/caller.ts'
 import { demandRules } from '../../src/edges/http/demand-rules.ts'
 import { createIdentifier } from '../../src/edges/http/identify.ts'
-import { match as matchWith } from '../../src/edges/http/match.ts'
-import { matchByRequest } from '../../src/edges/http/match-by-request.ts'
+import { createMatch } from '../../src/edges/http/match.ts'
+import { createMatchByRequest } from '../../src/edges/http/match-by-request.ts'
 
-const match = (config: Parameters<typeof matchWith>[0], request: Request) =>
-  matchWith(config, request, matchByRequest)
+const match = (config: Parameters<typeof createMatch>[0], request: Request) =>
+  createMatch(config, createMatchByRequest)(request)
 
 const RULE = { name: 'a', by: 'address', algorithm: 'gcra', limit: 100, period: '1s' } as const
 

@@ -2,6 +2,7 @@
 import * as v from 'valibot'
 import { type By, type IdentityPart, identityParts, nameForms, partOf } from '../identity-parts.ts'
 import { didYouMean } from './did-you-mean.ts'
+import { show } from './mistake.ts'
 import { listed } from './values.ts'
 
 /** The parts as a user writes them: `'consumer'`, `'header:<name>'`. */
@@ -68,5 +69,5 @@ function isAlone(part: By): boolean {
 function byMessage(input: unknown): string {
   if (!Array.isArray(input)) return flawOf(input) ?? BY
   const wrong = input.find(part => flawOf(part) !== undefined)
-  return wrong === undefined ? BY : `contains '${String(wrong)}', which ${flawOf(wrong)}`
+  return wrong === undefined ? BY : `contains ${show(wrong)}, which ${flawOf(wrong)}`
 }

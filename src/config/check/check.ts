@@ -22,6 +22,7 @@ import {
   mistakesOfSet,
 } from './mistakes-of-rules.ts'
 import { mistakesOfAdaptive, mistakesOfShedding } from './mistakes-of-shedding.ts'
+import { findNotPlain } from './plain.ts'
 import type { ConfigInput } from './schema.ts'
 import { findSoundParts } from './sound-parts.ts'
 
@@ -30,6 +31,8 @@ import { findSoundParts } from './sound-parts.ts'
  * @throws ConfigError that lists every mistake with its path, value and fix
  */
 export function checkConfig(input: unknown): ConfigInput {
+  const notPlain = findNotPlain(input)
+  if (notPlain.length > 0) throw new ConfigError(notPlain)
   if (Array.isArray(input))
     throw new ConfigError([{ path: 'config', message: `${show(input)} is a list. Write an object, { … }.` }])
   const { mistakes, config, holds } = findSoundParts(input)

@@ -1,4 +1,6 @@
 /** Finds requests that no enforced rule is certain to cover. `check` warns about them, because they pass without a limit. */
+import { canonicalPath } from '../../patterns/canonical.ts'
+import { hostMatcher, pathMatcher } from '../../patterns/patterns.ts'
 import { credentialMethodsOf } from '../compile-credentials.ts'
 import { ANONYMOUS } from '../compile-route.ts'
 import type { Mistake } from '../config-error.ts'
@@ -119,20 +121,17 @@ function isFor(rule: RuleInput, place: Place, { kind, plan }: Caller): boolean {
   if (match.plans && !(plan !== undefined && match.plans.includes(plan))) return false
   if (match.routes && !(place.name !== undefined && match.routes.includes(place.name))) return false
   // `rule.plans` is ignored: a rule that is `false` for a plan leaves that plan out on purpose.
-  return covers('hostname', match.host, place.match.host) && covers('pathname', match.path, place.match.path)
+  return covers('host', match.host, place.match.host) && covers('path', match.path, place.match.path)
 }
 
 /** Whether the pattern of a rule certainly matches everything that the pattern of a route matches. */
-function covers(
-  part: 'hostname' | 'pathname',
-  pattern: string | undefined,
-  place: string | undefined,
-): boolean {
+function covers(part: 'host' | 'path', pattern: string | undefined, place: string | undefined): boolean {
   if (pattern === undefined || pattern === '*' || pattern === place) return true
   if (pattern === '/*') return true
-  return (
-    place !== undefined && new URLPattern({ [part]: pattern }, { ignoreCase: true }).test({ [part]: place })
-  )
+  if (place === undefined) return false
+  return part === 'path'
+    ? pathMatcher(pattern)(canonicalPath(place))
+    : hostMatcher(pattern)(place.toLowerCase())
 }
 
 function methodsCovered({ match }: Place, rules: readonly RuleInput[]): 'all' | ReadonlySet<string> {

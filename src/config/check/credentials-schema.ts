@@ -91,12 +91,12 @@ export const credentials = settings(
     /** Pass the caller's credential on to the origin (default `false`). */
     forward: v.optional(flag),
     /**
-     * Which keys are accepted while the store cannot verify them: those that this isolate has verified recently
+     * Which keys are accepted while the store cannot verify them: those that this isolate has admitted recently
      * (`'recent'`), none (`'refuse'`), or all that look like a key (`'unchecked'`: use it only if the origin checks them too).
      * Other callers get a 503. Tokens do not need the store: their signature verifies them. Default: `'recent'`.
      */
     onStoreFailure: v.optional(oneOf(['recent', 'refuse', 'unchecked'], 'is not a failure policy for keys')),
-    /** How long a verified key stays trusted during an outage (default `'10m'`), even if it has been revoked since. */
+    /** How long an admitted key stays accepted during an outage (default `'10m'`), even if it has been revoked since. */
     seenFor: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),
   },
   "is not an object. Write it like { accept: ['api-key'] }.",

@@ -1,8 +1,8 @@
 /** Finds the name that a misspelled one probably stands for. */
 
-/** ` Did you mean 'plans'?`, to append to a sentence. Empty if no name is similar. */
-export function didYouMean(word: string, known: readonly string[]): string {
-  const near = nearest(word, known)
+/** ` Did you mean 'plans'?`, to append to a sentence. Empty if no name is similar, and for a value that is not text. */
+export function didYouMean(word: unknown, known: readonly string[]): string {
+  const near = typeof word === 'string' ? nearest(word, known) : undefined
   return near === undefined ? '' : ` Did you mean '${near}'?`
 }
 

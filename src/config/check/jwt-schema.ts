@@ -72,12 +72,13 @@ function algorithms<const Names extends readonly string[]>(
   return v.pipe(
     v.array(
       v.picklist(own, ({ input }) => {
-        if (String(input).toLowerCase() === 'none') {
+        const written = typeof input === 'string' ? input : ''
+        if (written.toLowerCase() === 'none') {
           return `is not allowed: a token without a signature proves nothing. ${list}`
         }
-        return foreign.includes(String(input))
+        return foreign.includes(written)
           ? `${whyNot} ${list}`
-          : `is not an algorithm.${didYouMean(String(input), own)} ${list}`
+          : `is not an algorithm.${didYouMean(written, own)} ${list}`
       }),
       `is not a list of algorithms. Write what the issuer signs with, as in ['${own[0]}'].`,
     ),

@@ -51,7 +51,7 @@ export function mistakesOfAccept(
   const known = [...methods, ANONYMOUS]
   return (accept ?? []).flatMap((method, i) => {
     if (!known.includes(method)) {
-      const fix = FIXES[method] ?? `Use one of: ${known.join(', ')}`
+      const fix = FIXES.get(method) ?? `Use one of: ${known.join(', ')}`
       const meant = didYouMean(method, known)
       return [
         { path: `${path}[${i}]`, message: `'${method}' is not a credential of this config.${meant} ${fix}.` },
@@ -78,7 +78,7 @@ function placeOf({ host = '', path = '', methods = [] }: RouteMatchInput): strin
 }
 
 /** Fixes for credentials that a config can have, but does not have. */
-const FIXES: Record<string, string> = {
-  'opaque-key': 'Add credentials.opaqueKeys',
-  [IDENTIFY]: 'Add hooks.identify',
-}
+const FIXES: ReadonlyMap<string, string> = new Map([
+  ['opaque-key', 'Add credentials.opaqueKeys'],
+  [IDENTIFY, 'Add hooks.identify'],
+])

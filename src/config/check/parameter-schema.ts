@@ -18,7 +18,7 @@ const calendarPeriod = v.union([v.picklist(CALENDAR_PERIODS), period], ({ input 
   const message = v.safeParse(period, input).issues?.[0].message
   return message?.startsWith('is out of range')
     ? message
-    : `is not a period.${didYouMean(String(input), CALENDAR_PERIODS)} Write a duration in quotes, as in '1s' or '1h', or 'day', 'week' or 'month' of the calendar.`
+    : `is not a period.${didYouMean(input, CALENDAR_PERIODS)} Write a duration in quotes, as in '1s' or '1h', or 'day', 'week' or 'month' of the calendar.`
 })
 
 const TIME_ZONE = "is not a time zone. Write an IANA name, as in 'Europe/Berlin'."

@@ -96,7 +96,7 @@ const unitsForPlan = {
 const numbersOfPlan = settings(unitsForPlan, '')
 
 const planNumbers = v.union([v.literal(false), numbersOfPlan], ({ input }) => {
-  const other = Object.keys(input ?? {}).find(key => !(key in unitsForPlan))
+  const other = Object.keys(input ?? {}).find(key => !Object.hasOwn(unitsForPlan, key))
   const what = other && typeof input === 'object' ? `cannot have ${other}:` : 'is neither numbers nor false:'
   return `${what} a plan can have ${PLAN_NUMBERS} of its own. Write it like { limit: 1200 }.`
 })
@@ -178,7 +178,7 @@ function ruleOf<const Own extends v.ObjectEntries, const OfConcurrency extends v
   return v.variant('algorithm', variants as unknown as RuleVariant<Own, OfConcurrency>[], issue =>
     issue.expected === 'Object'
       ? fix
-      : `is not an algorithm.${didYouMean(String(issue.input), ALGORITHM_NAMES)} Use ${ALGORITHMS}.`,
+      : `is not an algorithm.${didYouMean(issue.input, ALGORITHM_NAMES)} Use ${ALGORITHMS}.`,
   )
 }
 

@@ -139,7 +139,8 @@ const refusals = settings(
     /**
      * How long an isolate repeats a refusal of the store without asking it again (default `'1s'`; `0`: it asks each time). It does so
      * until the retry time of the refusal, but no longer than this. A caller that continues after a refusal costs the store at most one
-     * trip in this time. Raising or resetting a limit, or unblocking a consumer, takes effect within this time.
+     * trip in this time. Raising or resetting a limit, or unblocking a consumer, takes effect with the first request after this time, at the
+     * latest.
      */
     rememberFor: v.optional(
       v.lazy(input => (input === 0 ? v.literal(0) : duration(10e3, 60e6, "from '10ms' to '60s', or 0"))),
@@ -158,6 +159,12 @@ export const configSchema = settings(
     origin: v.optional(origin),
     /** How long the origin may take to send its response headers (default `'30s'`). Then the caller gets a 504. */
     originDeadline: v.optional(duration(1e3, 600e6, "from '1ms' to '10m'")),
+    /**
+     * How long the body of a response that holds `concurrency` units may be silent (default `'5m'`). Then its
+     * connections are closed, and its units are free. A body with `Content-Length` gets this time and a second for each
+     * kB.
+     */
+    idleDeadline: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),
     /**
      * What the gateway does if the client leaves before the origin has sent its response headers (default `'wait'`):
      * - `'wait'`: waits for the origin, which continues to work. The request holds its `concurrency` units until then.
@@ -213,7 +220,7 @@ export const configSchema = settings(
         "is not an object. Write it like { zendesk: [{ name: 'second', … }] }.",
       ),
     ),
-    /** Refuses the least important traffic with a 503 while the system is full (docs/load-shedding.md). Default: none. */
+    /** Refuses less important traffic with a 503 while the system is full (docs/load-shedding.md). Default: none. */
     shedding: v.optional(shedding),
     /** How callers authenticate, and which credentials are accepted. Default: API keys. */
     credentials: v.optional(credentials),

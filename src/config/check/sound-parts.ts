@@ -108,7 +108,7 @@ function neutralFor(keys: readonly Key[], { input }: Issue): unknown {
   if (!isEntry(entry)) return undefined
   if (key === 'name') return `unnamed-${entry.at(-1)}`
   if (entry[0] === 'routes') return key === 'match' ? { path: `/unnamed-${entry.at(-1)}` } : undefined
-  if (key === 'algorithm') return nearest(String(input), ALGORITHM_NAMES) ?? 'gcra'
+  if (key === 'algorithm') return (typeof input === 'string' && nearest(input, ALGORITHM_NAMES)) || 'gcra'
   if (key === 'by') return entry[0] === 'rules' ? 'address' : undefined
   if (key === 'limit') return 1e4
   return key === 'period' ? '1h' : undefined

@@ -1,5 +1,7 @@
 /** Schemas of the values in a config: durations, amounts, names. Their messages say what is wrong and what to write instead. */
 import * as v from 'valibot'
+import { AmbiguousError } from '../../patterns/expression.ts'
+import { hostMatcher, pathMatcher } from '../../patterns/patterns.ts'
 import { type Duration, parseDuration } from '../duration.ts'
 import { didYouMean } from './did-you-mean.ts'
 
@@ -12,7 +14,7 @@ export function settings<const T extends v.ObjectEntries>(entries: T, fix: strin
   return v.strictObject(entries, issue => {
     if (issue.expected === 'never') {
       const known = Object.keys(entries)
-      const meant = didYouMean(String(issue.path?.at(-1)?.key), known)
+      const meant = didYouMean(issue.path?.at(-1)?.key, known)
       return `is not a setting here.${meant} Settings: ${known.join(', ')}.`
     }
     const missing = entries[String(issue.path?.at(-1)?.key)]
@@ -39,8 +41,7 @@ export function record<
 export function oneOf<const T extends readonly string[]>(words: T, flaw: string, use?: string) {
   const quoted = words.map(word => `'${word}'`)
   return v.picklist(words, ({ input }) => {
-    const meant = typeof input === 'string' ? didYouMean(input, words) : ''
-    return `${flaw}.${meant} ${use ?? `Use ${listed(quoted, 'or')}.`}`
+    return `${flaw}.${didYouMean(input, words)} ${use ?? `Use ${listed(quoted, 'or')}.`}`
   })
 }
 
@@ -113,14 +114,21 @@ function pattern(part: 'pathname' | 'hostname', example: string, several: string
 export const pathPattern = pattern('pathname', '/reports/*', '/(reports|exports)/*')
 export const hostPattern = pattern('hostname', 'api.example.com', '(api|www).example.com')
 
+const DOT_SEGMENT = /\/(?:\.|%2e){1,2}(?:\/|$)/i
+
 function flawOfPattern(part: 'pathname' | 'hostname', input: string): string | undefined {
   const isPath = part === 'pathname'
   if (isPath && !input.startsWith('/')) return "does not start with '/'. Write it like '/reports/*'."
-  // URLPattern reads a host only up to one of these characters, and ignores the rest.
-  if (isPath || !/[/#]/.test(input)) {
-    try {
-      return void new URLPattern({ [part]: input })
-    } catch {}
+  if (/[\t\n\r]/.test(input)) return 'contains a tab or a line break, which no URL contains. Remove it.'
+  if (isPath && DOT_SEGMENT.test(input.replace(/[\\{}]/g, ''))) {
+    return "contains a '.' or '..' segment, which paths are matched without. Remove it."
+  }
+  try {
+    return void (isPath ? pathMatcher : hostMatcher)(input)
+  } catch (error) {
+    if (error instanceof AmbiguousError) {
+      return "could take a long time to match, because the same text can belong to two of its parts. Use fewer '*', '+' and '?', or several patterns."
+    }
   }
   return isPath
     ? "is not a URLPattern. Write something like '/reports/*', without a query."

@@ -64,7 +64,7 @@ function* hopsFromRight(
 }
 
 /** `192.0.2.1`, `192.0.2.1:4711`, `[2001:db8::1]:4711`, `2001:db8::1`; not `unknown` or `_hidden` (RFC 7239, section 6). */
-function addressOfNode(node: string | undefined): string | undefined {
+export function addressOfNode(node: string | undefined): string | undefined {
   if (node === undefined || node.length > MAX_NODE_LENGTH) return undefined
   // Not trim(): it removes more than the whitespace of HTTP.
   const text = node.replace(/^[ \t]+|[ \t]+$/g, '')

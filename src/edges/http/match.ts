@@ -21,44 +21,35 @@ export interface Matched {
   classes: readonly (readonly TrafficClass[])[]
 }
 
-/** Matches a request with a config that depends on it (match-by-request.ts). */
-export type MatchByRequest = (config: Matching, request: Request) => Matched
+/** Matches a request whose path `readingsOf` has not refused. */
+export type MatchRequest = (request: Request) => Matched
 
 export type Matching = Pick<Config, 'routes' | 'routeDefaults' | 'rules' | 'shedding'>
 
 /**
- * Matches a request.
+ * Creates the function that matches the requests of a config.
  *
- * @param matchByRequest for a config that depends on the request
+ * @param createMatchByRequest for a config that depends on the request
  */
-export function match(config: Matching, request: Request, matchByRequest: MatchByRequest): Matched {
-  return matchWithoutRequest(config) ?? matchByRequest(config, request)
-}
-
-/** Whether the match depends on the request, through routes, rules or traffic classes. If so, `matchByRequest` is needed. */
-export function dependsOnRequest({ routes, rules, shedding }: Omit<Matching, 'routeDefaults'>): boolean {
-  const isSelective = ({ methods, url }: RequestPattern = {}) => methods !== undefined || url !== undefined
-  return routes.length > 0 || [...rules, ...(shedding?.classes ?? [])].some(({ match }) => isSelective(match))
-}
-
-/** Cached by config. Undefined if the match depends on the request. */
-const matchesWithoutRequest = new WeakMap<Matching, Matched | undefined>()
-
-function matchWithoutRequest(config: Matching): Matched | undefined {
-  if (!matchesWithoutRequest.has(config)) {
-    const { routeDefaults: settings, rules, shedding } = config
-    matchesWithoutRequest.set(
-      config,
-      dependsOnRequest(config)
-        ? undefined
-        : {
-            settings,
-            rules: rules.filter(rule => ruleApplies(rule, settings, [])),
-            classes: shedding ? [shedding.classes] : [],
-          },
-    )
+export function createMatch(
+  config: Matching,
+  createMatchByRequest: (config: Matching) => MatchRequest,
+): MatchRequest {
+  if (dependsOnRequest(config)) return createMatchByRequest(config)
+  const { routeDefaults: settings, rules, shedding } = config
+  const matched: Matched = {
+    settings,
+    rules: rules.filter(rule => ruleApplies(rule, settings, [])),
+    classes: shedding ? [shedding.classes] : [],
   }
-  return matchesWithoutRequest.get(config)
+  return () => matched
+}
+
+/** Whether the match depends on the request, through routes, rules or traffic classes. If so, `createMatchByRequest` is needed. */
+export function dependsOnRequest({ routes, rules, shedding }: Omit<Matching, 'routeDefaults'>): boolean {
+  const isSelective = ({ methods, host, path }: RequestPattern = {}) =>
+    (methods ?? host ?? path) !== undefined
+  return routes.length > 0 || [...rules, ...(shedding?.classes ?? [])].some(({ match }) => isSelective(match))
 }
 
 /** Whether a rule applies on these routes. Bad credentials are counted on every route. */

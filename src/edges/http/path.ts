@@ -1,105 +1,95 @@
 /**
- * Normalizes paths and hosts. Routes, rules and the reserved prefix are matched against the results, independent of
- * the spelling.
+ * The paths that an origin may read from the path of a request, and its host. Routes, rules and the reserved prefix are
+ * matched against the results, independent of the spelling.
  */
+import { canonicalPath } from '../../patterns/canonical.ts'
 
 const RESERVED = '/_sluice'
+
+/** A path that matches this may have several readings. */
+const AMBIGUOUS = /[%;\\]|\/\//
 
 /** Encodings can be nested; a path is decoded at most this often. */
 const MAX_DECODINGS = 3
 
-/** A path that matches this may have several readings. */
-const AMBIGUOUS = /[%;]|\/\//
+/**
+ * The characters of all readings together, which bound the CPU time that a path can take. An object name of 1,024 bytes
+ * (the maximum of many object stores) fits in with every byte encoded twice.
+ */
+const MAX_CHARACTERS = 10_240
 
-/** Room for an object name of 1,024 bytes (the maximum of many object stores) with every byte encoded. */
-const MAX_AMBIGUOUS_LENGTH = 4096
+/** The handler, its routes and its rules ask for the readings of one path after the other. */
+let last: { pathname: string; readings: readonly string[] | undefined } | undefined
 
 /**
- * Whether a path is too long to match. Each reading is as long as the path, and is matched against every route and
- * rule. Without this bound, one request could take the CPU time of a hundred.
+ * Lists every path that an origin may read from this one, in canonical spelling (patterns/canonical.ts). Origins differ:
+ * one decodes nested percent-encodings, another once or never; one folds slashes before it resolves dots, another
+ * afterwards or never; one reads `/..;x/` as `/../`. So there are readings with and without each step.
+ *
+ * @returns undefined if there are too many to match them. Such a request is refused with 400.
  */
-export function isTooLong(pathname: string): boolean {
-  return pathname.length > MAX_AMBIGUOUS_LENGTH && AMBIGUOUS.test(pathname)
+export function readingsOf(pathname: string): readonly string[] | undefined {
+  if (last?.pathname !== pathname) last = { pathname, readings: listReadings(pathname) }
+  return last.readings
 }
 
-/**
- * Lists every path that an origin may read from this one, the most normalized first: with nested percent-encodings
- * decoded, backslashes turned into slashes, repeated slashes folded, and dot segments resolved. Origins differ: one
- * decodes once and another never; one folds slashes before it resolves dots, another afterwards or never; one reads
- * `/..;x/` as `/../`. So there are readings with and without each step.
- */
-export function readingsOf(pathname: string): Readings {
-  const end = pathname.indexOf(';')
-  if (end < 0) return readingsOfWhole(pathname)
+function listReadings(pathname: string): readonly string[] | undefined {
+  if (!AMBIGUOUS.test(pathname)) return [canonicalPath(pathname)]
+  let paths: readonly string[] = [pathname]
+  for (const variantsOf of STEPS) {
+    paths = [...new Set(paths.flatMap(variantsOf))]
+    if (paths.length > 1 && paths.reduce((sum, path) => sum + path.length, 0) > MAX_CHARACTERS)
+      return undefined
+  }
+  return [...new Set(paths.map(canonicalPath))]
+}
+
+/** What origins do with a path, in the order in which they do it. Each step lists what they may have afterwards. */
+const STEPS: readonly ((path: string) => readonly string[])[] = [
   // The router of Fastify 4 ends the path at the first semicolon.
-  const [plainest, ...others] = readingsOfWhole(pathname)
-  const all = new Set([...others, ...readingsOfWhole(pathname.slice(0, end))])
-  all.delete(plainest)
-  return [plainest, ...all]
-}
-
-function readingsOfWhole(pathname: string): Readings {
-  // After URL parsing, most paths have one reading, or two: decoded and encoded.
-  if (!AMBIGUOUS.test(pathname)) return [pathname]
-  const [, once = pathname] = listDecodings(pathname)
-  if (!/[%;\\]|\/\//.test(once) && !/%2[ef]/i.test(pathname)) return [once, pathname]
-  const texts = withAndWithout([pathname], dropParameters).flatMap(listDecodings)
-  const slashed = distinct(texts.flatMap(text => [turnBackslashes(text), text.replaceAll('\\', '-')]))
-  const readings = withAndWithout(withAndWithout(slashed, dropParameters), foldSlashes)
-  const plainest = resolveDots(foldSlashes(turnBackslashes(listDecodings(pathname).at(-1)!)))
-  const resolved = distinct(readings.map(resolveDots))
-  const others = new Set([...resolved, ...distinct([...resolved, ...readings]).map(replaceDots)])
-  others.delete(plainest)
-  return [plainest, ...others]
-}
-
-type Readings = readonly [plainest: string, ...string[]]
-
-/** Most steps change nothing, so equal results are processed once. */
-const distinct = (paths: readonly string[]) => [...new Set(paths)]
-
-const withAndWithout = (paths: readonly string[], step: (path: string) => string) =>
-  distinct([...paths, ...paths.map(step)])
+  path => [path, path.split(';', 1)[0]!],
+  path => [path, dropParameters(path)],
+  decodings,
+  // Parsers of URLs drop these.
+  path => [path, path.replace(/[\t\n\r]/g, '')],
+  path => [path, path.replaceAll('\\', '/')],
+  path => [path, dropParameters(path)],
+  path => [path, path.replace(/\/(?:\.?\/)+/g, '/')],
+  // Some treat dot segments, or encoded ones, as ordinary names.
+  path => [path, resolveDots(path, DOTS), resolveDots(path, DOTS_OR_ENCODED_DOTS)],
+]
 
 /** Drops the parameters after a semicolon in each segment (RFC 3986, section 3.3). */
 const dropParameters = (path: string) => path.replace(/;[^/\\]*/g, '')
 
-/**
- * Encoded characters, by the syntax of UTF-8 (RFC 3629, section 4); other bytes stay encoded. `decodeURIComponent`
- * would throw for them, which takes longer than all other steps together.
- */
-const ENCODED =
-  /(?:%[0-7][\da-f]|%(?:c[2-9a-f]|d[\da-f])%[89ab][\da-f]|%e(?:0(?=%[ab])|[1-9a-cef]|d(?=%[89]))(?:%[89ab][\da-f]){2}|%f(?:0(?=%[9ab])|[1-3]|4(?=%8))(?:%[89ab][\da-f]){3})+/gi
-
-/** The text, then the results of decoding it once, twice and so on. */
-function listDecodings(text: string): string[] {
-  const texts = [text]
+/** The path, and the results of decoding it once, twice and so on. Only ASCII, because the canonical spelling has the rest encoded. */
+function decodings(path: string): string[] {
+  const all = [path]
   for (let i = 0; i < MAX_DECODINGS; i++) {
-    const decoded = texts[i]!.replace(ENCODED, decodeURIComponent)
-    if (decoded === texts[i]) break
-    texts.push(decoded)
+    const decoded = decodeURIComponent(all[i]!.replace(NOT_ASCII, '%25'))
+    if (decoded === all[i]) break
+    all.push(decoded)
   }
-  return texts
+  return all
 }
 
-const turnBackslashes = (path: string) => path.replaceAll('\\', '/')
+/** A percent sign that does not begin an encoded ASCII character. */
+const NOT_ASCII = /%(?![0-7][\da-f])/gi
 
-const foldSlashes = (path: string) => path.replace(/\/(?:\.?\/)+/g, '/')
+const DOTS = /^\.{1,2}$/
+const DOTS_OR_ENCODED_DOTS = /^(?:\.|%2e){1,2}$/i
 
-/**
- * For origins that treat dot segments as ordinary names, either all of them or the encoded ones. URLPattern would
- * resolve them, so another name replaces them.
- */
-const replaceDots = (path: string) => path.replace(/(?<=\/)(?:\.|%2e){1,2}(?=\/|$)/gi, '-')
-
-function resolveDots(path: string): string {
+/** Removes dot segments (RFC 3986, section 5.2.4). */
+function resolveDots(path: string, dots: RegExp): string {
+  if (!path.includes('/.') && !/\/%2e/i.test(path)) return path
+  const all = path.split('/').slice(1)
   const segments: string[] = []
-  for (const segment of path.split('/').slice(1)) {
-    if (segment === '..') segments.pop()
-    else if (segment !== '.') segments.push(segment)
+  for (const segment of all) {
+    if (!dots.test(segment)) segments.push(segment)
+    else if (!/^(?:\.|%2e)$/i.test(segment)) segments.pop()
   }
   // A dot segment at the end leaves the slash before it.
-  if (/\/\.\.?$/.test(path)) segments.push('')
+  if (dots.test(all.at(-1)!)) segments.push('')
   return `/${segments.join('/')}`
 }
 
@@ -110,8 +100,6 @@ export function hostOf(url: URL): string {
 
 /** Whether any reading of a path is one of the gateway's own paths, which never reach the origin. */
 export function isReserved(pathname: string): boolean {
-  return readingsOf(pathname).some(reading => {
-    const path = reading.toLowerCase()
-    return path === RESERVED || path.startsWith(`${RESERVED}/`)
-  })
+  const isOwn = (path: string) => path === RESERVED || path.startsWith(`${RESERVED}/`)
+  return readingsOf(pathname)?.some(isOwn) ?? false
 }

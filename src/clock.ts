@@ -49,10 +49,18 @@ export const SYSTEM_CLOCK: Clock = { now: () => Date.now(), elapsed: () => perfo
  */
 export type Timer = (ms: number, run: () => void, isOptional?: boolean) => () => void
 
+/** The longest timer of the platforms (ms); a longer one would end at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1
+
 export const SYSTEM_TIMER: Timer = (ms, run, isOptional = false) => {
-  const timer: unknown = setTimeout(run, ms)
-  // Timers are objects on Node, and numbers on Workers.
-  if (isOptional && isNodeTimer(timer)) timer.unref()
+  let timer: unknown
+  const start = (ms: number) => {
+    const rest = ms - MAX_TIMER_MS
+    timer = rest > 0 ? setTimeout(() => start(rest), MAX_TIMER_MS) : setTimeout(run, ms)
+    // Timers are objects on Node, and numbers on Workers.
+    if (isOptional && isNodeTimer(timer)) timer.unref()
+  }
+  start(ms)
   return () => clearTimeout(timer as number)
 }
 

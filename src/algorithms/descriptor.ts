@@ -5,7 +5,7 @@
  *
  * To add an algorithm, see docs/architecture.md#an-algorithm.
  */
-import type { Model, Quota } from './algorithm.ts'
+import type { Model, Quota, Standing } from './algorithm.ts'
 import type { CalendarPeriod } from './calendar-period.ts'
 
 /** The part of an algorithm that a Worker needs. */
@@ -18,6 +18,10 @@ export interface Counting<Input = QuotaInput> {
    * @param period length of the rule's period (µs); approximate for a calendar period
    */
   toQuota(input: Input, period: number): Quota
+  /**
+   * How long a cost above `remaining`, and not above the burst, is refused (µs; at most 1 too long). Absent: the standing does not say.
+   */
+  waitFor?(quota: Quota, standing: Standing, cost: number): number
   /** How an isolate counts in its own memory while the store does not answer. */
   local: {
     /** Its state must be two numbers, even if the algorithm keeps more in the store. */

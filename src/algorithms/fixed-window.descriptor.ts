@@ -20,6 +20,7 @@ type Input = InputOf<typeof parameters>
 export const counting: Counting<Input> = {
   state: 'counts',
   toQuota: toWindowQuota,
+  waitFor: (_, { resetAfter }) => resetAfter,
   local: { model: fixedWindow, shareOf: shareOfWindow },
 }
 

@@ -1,7 +1,7 @@
 /** The descriptor of gcra (see descriptor.ts). Documentation: docs/algorithms.md#gcra */
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
 import { gcra } from './gcra.ts'
-import { findRateFlaws, shareOfRate, toRateQuota } from './rate.ts'
+import { findRateFlaws, shareOfRate, toRateQuota, waitForRate } from './rate.ts'
 
 const parameters = {
   /** Evenly spaced requests with a burst: never more than burst + rate × time. Admits the same requests as `token-bucket`. */
@@ -19,6 +19,7 @@ type Input = InputOf<typeof parameters>
 export const counting: Counting<Input> = {
   state: 'time',
   toQuota: toRateQuota,
+  waitFor: waitForRate,
   local: { model: gcra, shareOf: shareOfRate },
 }
 

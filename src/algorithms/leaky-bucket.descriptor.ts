@@ -1,7 +1,7 @@
 /** The descriptor of leaky-bucket (see descriptor.ts). Documentation: docs/algorithms.md#leaky-bucket */
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
 import { leakyBucket } from './leaky-bucket.ts'
-import { findRateFlaws, shareOfRate, toRateQuota } from './rate.ts'
+import { findRateFlaws, shareOfRate, toRateQuota, waitForRate } from './rate.ts'
 
 const parameters = {
   /** A queue: requests depart at an even rate, each delayed until its turn. A request that finds the queue full is refused. */
@@ -21,6 +21,7 @@ export const counting: Counting<Input> = {
   isQueue: true,
   // The bucket holds the units that wait and the one that departs.
   toQuota: ({ limit, queue = limit }, period) => toRateQuota({ limit, burst: queue + 1 }, period),
+  waitFor: waitForRate,
   local: { model: leakyBucket, shareOf: shareOfRate },
 }
 

@@ -2,7 +2,7 @@
  * Shared by gcra, token-bucket and leaky-bucket: units come back evenly, `limit` in each `period`, and the state is the
  * instant at which all of them are back.
  */
-import type { Quota } from './algorithm.ts'
+import type { Quota, Standing } from './algorithm.ts'
 import type { Flaw } from './descriptor.ts'
 import { MAX_TICKS } from './exact.ts'
 
@@ -13,6 +13,11 @@ export const MAX_REFILL = 2 * 366 * 86400e6
 export function toRateQuota({ limit, burst = limit }: RateInput, period: number): Quota {
   const divisor = greatestCommonDivisor(limit, period)
   return { rate: limit / divisor, period: period / divisor, burst }
+}
+
+/** How long a cost that is above what is left has to wait (µs): until all units but `burst - cost` are back. */
+export function waitForRate({ rate, period, burst }: Quota, { resetAfter }: Standing, cost: number): number {
+  return resetAfter - Math.floor(((burst - cost) * period) / rate)
 }
 
 interface RateInput {

@@ -1,6 +1,6 @@
 /** The descriptor of token-bucket (see descriptor.ts). Documentation: docs/algorithms.md#token-bucket */
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
-import { findRateFlaws, shareOfRate, toRateQuota } from './rate.ts'
+import { findRateFlaws, shareOfRate, toRateQuota, waitForRate } from './rate.ts'
 import { tokenBucket } from './token-bucket.ts'
 
 const parameters = {
@@ -19,6 +19,7 @@ type Input = InputOf<typeof parameters>
 export const counting: Counting<Input> = {
   state: 'time',
   toQuota: toRateQuota,
+  waitFor: waitForRate,
   local: { model: tokenBucket, shareOf: shareOfRate },
 }
 

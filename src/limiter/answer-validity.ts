@@ -1,7 +1,13 @@
 /** When an answer of the store may be reused: for which requests, whether it is still valid, and with which times. Pure. */
 import { countsInFlight } from '../config/compile-rule.ts'
 import type { RememberedCaller } from '../credentials/caller-memory.ts'
-import { type BoundRule, type Evaluation, type Outcome, withAgreement } from '../script/evaluation.ts'
+import {
+  type BoundRule,
+  type Evaluation,
+  type Outcome,
+  type Verdict,
+  withAgreement,
+} from '../script/evaluation.ts'
 
 type Caller = Pick<Evaluation, 'subject' | 'plan'>
 
@@ -92,4 +98,32 @@ export function repeatRefusal(
     }
   })
   return { ...counted, verdicts: withAgreement(verdicts) }
+}
+
+/**
+ * The refusal that a request with the same costs would get right after an admission that leaves too little for it.
+ * @param rules of the admitted request
+ * @returns undefined if it would be admitted. A `retryAfter` of 0 of a rule that refuses means that the admission does not say how long
+ */
+export function refusalAfter(outcome: Outcome, rules: readonly BoundRule[]): Outcome | undefined {
+  // The isolate may serve further requests from its lease.
+  if (outcome.granted) return undefined
+  const costs = new Map(rules.map(({ rule, cost }) => [rule, cost]))
+  let isRefused = false
+  const verdicts: Verdict[] = []
+  for (const verdict of outcome.verdicts) {
+    const { rule, remaining, allowed, mode } = verdict
+    // An override has other numbers.
+    const cost = costs.get(rule)
+    if (cost === undefined) return undefined
+    if (!allowed || remaining >= cost) verdicts.push({ ...verdict, delay: 0 })
+    else {
+      // Units in flight can become free at any moment.
+      if (countsInFlight(rule)) return undefined
+      const retryAfter = rule.counting.waitFor?.(rule.quota, verdict, cost) ?? 0
+      isRefused ||= mode === 'enforce'
+      verdicts.push({ ...verdict, allowed: false, retryAfter, delay: 0 })
+    }
+  }
+  return isRefused ? { ...outcome, status: 'refused', verdicts: withAgreement(verdicts) } : undefined
 }

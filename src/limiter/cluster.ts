@@ -2,6 +2,9 @@
  * One decision over several slots of a Redis Cluster, where a script can only read the keys of one slot. Each slot decides its own
  * keys, all or nothing, in one HTTP request. If one of them refuses, a second HTTP request gives back what the others have spent.
  *
+ * The slot of the consumer decides first, in a request of its own, unless the store has lately admitted the caller. Otherwise made-up
+ * keys could use up rules that many callers share, because not every unit can be given back.
+ *
  * A limit is never exceeded. Between the two requests, other requests may be refused that would have been admitted. Units that have
  * refilled meanwhile (gcra, token-bucket) and places in a queue (leaky-bucket) are not given back.
  */
@@ -17,6 +20,7 @@ import {
 import type { ChangeResult, Refund } from '../script/refund.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
 import type { CallListener, Store } from '../store/store.ts'
+import type { EvaluateOnCluster } from './evaluate.ts'
 import {
   type PreparedCall,
   prepareDecide,
@@ -28,27 +32,51 @@ import {
 
 /**
  * Evaluates over all slots.
- * @param undoStore for the refunds; it must not limit the calls in flight
- * @param listener of the calls that decide, as for Store.run
  * @throws GatewayError of a slot that has not answered, if no other slot refuses
  */
-export async function evaluateOnCluster(
-  store: Store,
-  evaluation: Evaluation,
-  verb: DecideVerb = 'decide',
-  undoStore: Store = store,
-  listener?: CallListener,
-): Promise<Outcome> {
+export const evaluateOnCluster: EvaluateOnCluster = async (store, evaluation, options) => {
+  const { verb, undoStore } = options
   const found = await findConsumer(store, evaluation)
-  const parts = splitBySlot(found.evaluation)
-  const answers = await runCalls(
-    store,
-    parts.map(part => prepareDecide(part, verb)),
-    listener,
-  )
+  const { parts, answers } = await askSlots(store, splitBySlot(found.evaluation), options)
   const spent = verb === 'peek' ? [] : parts
   const outcome = await joinSlots(undoStore, found.evaluation, spent, answers)
   return found.consumer === undefined ? outcome : { ...outcome, consumer: found.consumer }
+}
+
+/** The answers of slots, in the order of their parts. */
+interface Answers {
+  parts: readonly Evaluation[]
+  answers: readonly (Outcome | GatewayError)[]
+}
+
+/** Asks all slots in one HTTP request. If the caller is not known, asks the slot of its consumer before the others. */
+async function askSlots(
+  store: Store,
+  parts: readonly Evaluation[],
+  { verb, isCallerKnown, listener, undoStore }: Parameters<EvaluateOnCluster>[2],
+): Promise<Answers> {
+  const ask = (parts: readonly Evaluation[], verb?: DecideVerb, listener?: CallListener) =>
+    runCalls(
+      store,
+      parts.map(part => prepareDecide(part, verb)),
+      listener,
+    )
+  const home = parts.find(({ subject }) => subject && subject.kind !== 'failed')
+  if (!home || parts.length === 1 || isCallerKnown || verb === 'peek') {
+    return { parts, answers: await ask(parts, verb, listener) }
+  }
+  const [first] = await ask([home], verb, listener)
+  const others = parts.filter(part => part !== home)
+  if (!isAnswer(first!) || first.status === 'unknown-credential') return { parts: [home], answers: [first!] }
+  // A reply that refuses needs to know what the others have left, and whether there were too many guesses.
+  const isAdmitted = first.status === 'admitted'
+  // The slot of the consumer has decided, so from here on the replies are needed.
+  const rest = await ask(others, isAdmitted ? 'decide' : 'peek').catch(async error => {
+    if (!(error instanceof GatewayError)) throw error
+    await refundAndCountGuesses(undoStore, [home], [first], [])
+    throw new GatewayError(error.code, error.message, { cause: error, fate: 'may-have-run' })
+  })
+  return { parts: isAdmitted ? [home, ...others] : [home], answers: [first, ...rest] }
 }
 
 /** Replaces a pointer (opaque key) by its consumer. The pointer is in another slot than the consumer, so it is read first, in a separate trip. */

@@ -189,6 +189,14 @@ export function createEngine(
       ...(onStoreChange && { onChange: onStoreChange }),
     },
   )
+  /** For streams: if their isolate gets no other requests, only they can find out that the store is back. */
+  const probed: Store = {
+    ...guarded,
+    async run(calls) {
+      if (guarded.isProbeDue()) await guarded.probe()
+      return await guarded.run(calls)
+    },
+  }
   const store = withInFlightLimit(guarded, config.inFlight, { sleep })
   const fallback = { credentials, local, store }
 
@@ -243,6 +251,7 @@ export function createEngine(
             verb,
             onCluster,
             undoStore: guarded,
+            ...(store.isCluster && { isCallerKnown: isInGoodStanding(callOrUndefined(recall)) }),
             ...(ownAnswer && { listener: ownAnswer.listener }),
           })
       endTrip?.()
@@ -315,7 +324,7 @@ export function createEngine(
     background: Background = detached,
   ): Pick<Decided, 'decision' | 'awaitsEnding' | 'finish'> {
     let isFinished = false
-    const release = claims && holdingsKeeper?.keep(claims, guarded, background)
+    const release = claims && holdingsKeeper?.keep(claims, probed, background)
     return {
       decision,
       awaitsEnding: release !== undefined || onFinish !== undefined,
@@ -392,6 +401,10 @@ export function createEngine(
 }
 
 /** The result of the lookup, or undefined if it throws: its error may be the one that broke the demand. */
+/** Whether the store has admitted the caller, and has not refused its credential or blocked its consumer since. */
+const isInGoodStanding = (seen: RememberedCaller | undefined) =>
+  seen?.plan !== undefined && !seen.isBlocked && !seen.isUnknown
+
 function callOrUndefined<T>(lookup: (() => T | undefined) | undefined): T | undefined {
   try {
     return lookup?.()

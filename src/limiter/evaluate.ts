@@ -20,9 +20,7 @@ export interface Degraded extends DegradedMark {
 export type EvaluateOnCluster = (
   store: Store,
   evaluation: Evaluation,
-  verb: DecideVerb,
-  undoStore: Store,
-  listener?: CallListener,
+  options: Required<Pick<EvaluateOptions, 'undoStore'>> & EvaluateOptions,
 ) => Promise<Outcome>
 
 export interface EvaluateOptions {
@@ -32,6 +30,8 @@ export interface EvaluateOptions {
   onCluster?: EvaluateOnCluster | undefined
   /** The store for refunds of what some slots of a cluster have spent. It must not limit the calls in flight, or the units are lost. */
   undoStore?: Store
+  /** Whether the store has lately admitted the caller. On a cluster, another caller is looked up before shared rules count it. */
+  isCallerKnown?: boolean
   /** As for Store.run. If the result is no longer needed, the decision fails with the cause `overload`. */
   listener?: CallListener
 }
@@ -40,13 +40,14 @@ export interface EvaluateOptions {
 export async function evaluate(
   store: Store,
   evaluation: Evaluation,
-  { verb = 'decide', onCluster, undoStore = store, listener }: EvaluateOptions = {},
+  options: EvaluateOptions = {},
 ): Promise<Outcome | Degraded> {
   // Without rules to count and a credential to look up, no trip is needed.
   if (evaluation.rules.length === 0 && !evaluation.subject) {
     return { status: 'admitted', plan: '', at: 0, verdicts: [] }
   }
   return await catchFailure(() => {
+    const { verb, onCluster, listener } = options
     if (!store.isCluster) return runCall(store, prepareDecide(evaluation, verb), listener)
     if (!onCluster) {
       throw new GatewayError(
@@ -54,7 +55,7 @@ export async function evaluate(
         'The store is a cluster, but this edge has no code for clusters. Pass evaluateOnCluster (src/limiter/cluster.ts) as onCluster when you create its engine.',
       )
     }
-    return onCluster(store, evaluation, verb, undoStore, listener)
+    return onCluster(store, evaluation, { undoStore: store, ...options })
   })
 }
 
@@ -92,6 +93,7 @@ export function causeOf(error: GatewayError): DegradedCause {
     case 'ERR_STORE_REPLY_INVALID':
       return 'store-reply-invalid'
     case 'ERR_STORE_OVERLOAD':
+    case 'ERR_STORE_CALLS_EXHAUSTED':
       return 'overload'
     case 'ERR_CONFIG_INVALID':
     case 'ERR_HOOK_FAILED':

@@ -34,10 +34,10 @@ export const NO_LOCAL_LIMITER: LocalLimiter = {
 }
 
 /** Which keys each policy for credentials accepts while the store cannot verify them. */
-const ACCEPTED: Record<Credentials['onStoreFailure'], { verifiedBefore: boolean; unknown: boolean }> = {
-  recent: { verifiedBefore: true, unknown: false },
-  refuse: { verifiedBefore: false, unknown: false },
-  unchecked: { verifiedBefore: true, unknown: true },
+const ACCEPTED: Record<Credentials['onStoreFailure'], { admittedBefore: boolean; unknown: boolean }> = {
+  recent: { admittedBefore: true, unknown: false },
+  refuse: { admittedBefore: false, unknown: false },
+  unchecked: { admittedBefore: true, unknown: true },
 }
 
 /**
@@ -47,7 +47,7 @@ const ACCEPTED: Record<Credentials['onStoreFailure'], { verifiedBefore: boolean;
  * @param seen the last answers of the store about this credential
  */
 export function fallBack(
-  { policy, subject, rules }: Evaluation,
+  { policy, subject, rules, plan: planOfHook }: Evaluation,
   { cause, detail }: Degraded,
   seen: RememberedCaller | undefined,
   { credentials, local, store }: FallbackSettings,
@@ -57,7 +57,7 @@ export function fallBack(
   // A consumer that was blocked before stays blocked.
   if (seen?.isBlocked) return { kind: 'blocked' }
   const accepted = ACCEPTED[credentials]
-  const isKnown = seen?.plan !== undefined && accepted.verifiedBefore
+  const isKnown = seen?.plan !== undefined && accepted.admittedBefore
   if (subject && subject.kind !== 'token' && !isKnown && !accepted.unknown) {
     return { kind: 'unavailable', what: 'credential', degraded }
   }
@@ -95,7 +95,8 @@ export function fallBack(
 
   // The plan is shown only if an earlier answer of the store has verified the credential.
   const own = isKnown && plan ? { plan } : {}
-  const { admitted, verdicts } = local.decide(policy, counted, verb, openUnits)
+  const spender = { consumerKey: consumerKeyOf(subject, seen), plan: planOfHook }
+  const { admitted, verdicts } = local.decide(policy, counted, verb, openUnits, spender)
   if (!admitted) return { ...toDenied(verdicts), degraded, ...own }
   return {
     ...toAllowed(verdicts),
@@ -127,6 +128,13 @@ function hasStoreFailed(cause: DegradedCause, store: FallbackSettings['store']):
 /** The first plan that the config knows, else the default plan. */
 function choosePlan(candidates: readonly (string | undefined)[], plans: readonly string[]): string {
   return candidates.find(plan => plan !== undefined && plans.includes(plan)) ?? plans[0]!
+}
+
+/** The key of the consumer's record; undefined for anonymous callers, and if only the store knows the consumer. */
+function consumerKeyOf(subject: Subject | undefined, seen: RememberedCaller | undefined): string | undefined {
+  if (!subject || !('consumerKey' in subject)) return undefined
+  if (subject.kind !== 'pointer') return subject.consumerKey
+  return seen?.consumer && subject.consumerKey.replace(UNKNOWN_CONSUMER_TAG, `{c:${seen.consumer}}`)
 }
 
 /** If only the store knows the consumer, counts for the consumer in its last answer, or else for each credential by itself. */

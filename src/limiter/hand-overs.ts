@@ -9,7 +9,7 @@ import type { BoundRule, Evaluation } from '../script/evaluation.ts'
 import type { Policy } from '../script/policy-shape.ts'
 import type { Store, StoreCall } from '../store/store.ts'
 import { bindRule } from './bind-rule.ts'
-import type { LocalCounts } from './local-counts.ts'
+import type { LocalCounts, Spender, SpentRule } from './local-counts.ts'
 import { decodeReplies, prepareDecide } from './prepared-call.ts'
 
 export interface HandOvers {
@@ -38,11 +38,10 @@ export interface HandOvers {
   handOver(store: Store, at?: number): Promise<void>
 }
 
-/** A part of the units of one identity, under the rules of one plan, that the store has not counted yet. It becomes one call. */
-interface HandOver {
+/** A part of the units of one identity, under the rules of one caller, that the store has not counted yet. It becomes one call. */
+interface HandOver extends Spender {
   key: string
   policy: Policy
-  plan?: string
   rules: readonly BoundRule[]
 }
 
@@ -62,15 +61,19 @@ export function createHandOvers(counts: LocalCounts, now: () => number): HandOve
     const usage = counts.usageOf(key)
     if (!usage?.policy) return []
     const { policy, states, rules, handedOver } = usage
-    const rulesToSpend = [...states.keys()].flatMap(tag => {
-      const rule = rules.get(tag)
-      const units = rule ? counts.unitsInUse(key, rule) - (handedOver.get(tag) ?? 0) : 0
-      return rule && units > 0 ? [toSpend(rule, key, units)] : []
+    const unspent = [...states.keys()].flatMap(tag => {
+      const spent = rules.get(tag)
+      const units = spent ? counts.unitsInUse(key, spent.rule) - (handedOver.get(tag) ?? 0) : 0
+      return spent && units > 0 ? [{ ...spent, bound: toSpend(spent.rule, key, units) }] : []
     })
-    const byPlan = Map.groupBy(rulesToSpend, ({ rule }) => rule.match.plans?.[0])
-    return [...byPlan].flatMap(([plan, rules]) =>
-      halvesOf(rules).map(part => ({ key, policy, rules: part, ...(plan !== undefined && { plan }) })),
-    )
+    // The variants of a rule for one plan only apply with this plan.
+    const planOf = ({ plan, rule }: SpentRule) => rule.match.plans?.[0] ?? plan
+    const byCaller = Map.groupBy(unspent, spent => [planOf(spent), spent.consumerKey].join(' '))
+    return [...byCaller.values()].flatMap(all => {
+      const [first] = all
+      const caller = { plan: planOf(first!), consumerKey: first!.consumerKey }
+      return halvesOf(all.map(({ bound }) => bound)).map(rules => ({ key, policy, rules, ...caller }))
+    })
   }
 
   const toSpend = (rule: Rule, key: string, units: number): BoundRule => ({
@@ -79,10 +82,14 @@ export function createHandOvers(counts: LocalCounts, now: () => number): HandOve
     mode: 'shadow',
   })
 
-  const prepare = ({ policy, plan, rules }: HandOver, at: number | undefined) => {
+  const prepare = ({ policy, plan, consumerKey, rules, key }: HandOver, at: number | undefined) => {
+    // Overrides are for rules that count by consumer. The script looks them up, and treats the caller like that of a token: as verified.
+    const hasOverrides = consumerKey !== undefined && slotOf(consumerKey) === slotOf(key)
     const evaluation: Evaluation = {
-      ...{ policy, rules },
-      ...(plan !== undefined && { plan }),
+      ...{ policy, rules, plan },
+      ...(hasOverrides && {
+        subject: { kind: 'token', consumerKey, ...(plan !== undefined && { plan }) } as const,
+      }),
       ...(at !== undefined && { now: at }),
     }
     return prepareDecide(evaluation)
@@ -205,6 +212,9 @@ function halvesOf(rules: readonly BoundRule[]): BoundRule[][] {
   }
   return parts
 }
+
+/** The part of a key that determines its slot on a cluster (src/store/keys.ts). */
+const slotOf = (key: string) => key.slice(0, key.indexOf('}'))
 
 /** The state keys that the calls count under, each once. */
 function keysIn(calls: readonly StoreCall[]): string[] {

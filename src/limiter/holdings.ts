@@ -11,6 +11,7 @@
  */
 import type { Holding } from '../algorithms/algorithm.ts'
 import { BASE62 } from '../base62.ts'
+import { type Place, Queue } from '../queue.ts'
 import type { BoundRule } from '../script/evaluation.ts'
 import type { Message } from '../script/sync.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
@@ -72,6 +73,8 @@ interface HeldUnits {
   readonly claims: Set<OwnClaim>
   /** Whether nothing is held or on its way, and only the change itself is not confirmed: since when (ms). */
   emptySince: number | undefined
+  sentPlace: Place<HeldUnits> | undefined
+  renewalPlace: Place<HeldUnits> | undefined
 }
 
 /** From this share of the limit on, released units are reported at once. */
@@ -103,6 +106,12 @@ export const renewalMs = ({ ttl }: Pick<Message, 'ttl'>) => ttl / 3e3
 
 const NO_KEYS: ReadonlySet<string> = new Set()
 
+class RenewalQueue extends Queue<'renewalPlace', HeldUnits> {
+  constructor() {
+    super('renewalPlace')
+  }
+}
+
 export class Holdings {
   readonly #now: () => number
   readonly #createHolderName: () => string
@@ -110,9 +119,9 @@ export class Holdings {
   /** Changes to send that are not on their way, the oldest first. */
   readonly #unsent = new Set<HeldUnits>()
   /** Those whose messages are on their way, in the order of sending. */
-  readonly #sent = new Set<HeldUnits>()
+  readonly #sent = new Queue<'sentPlace', HeldUnits>('sentPlace')
   /** Those with claims, by `ttl`, in the order of their last confirmations. */
-  readonly #renewals = new Map<number, Set<HeldUnits>>()
+  readonly #renewals = new Map<number, RenewalQueue>()
   /** Those that hold nothing, by `ttl`, in the order in which they became empty. */
   readonly #empty = new Map<number, Set<HeldUnits>>()
   #emptyCount = 0
@@ -237,8 +246,10 @@ export class Holdings {
     const own = claim as OwnClaim
     if (own.state === 'over') return
     own.aliveAt = this.#now()
-    own.held.claims.delete(own)
-    own.held.claims.add(own)
+    const { claims } = own.held
+    if (claims.size === 1) return
+    claims.delete(own)
+    claims.add(own)
   }
 
   /** Sets the key of a claim whose consumer only the store knew. */
@@ -288,8 +299,8 @@ export class Holdings {
     const messages: Message[] = []
     for (const [ttl, queue] of this.#renewals) {
       const intervalMs = renewalMs({ ttl })
-      const [oldest] = queue
-      if (!oldest || !this.#hasElapsed(oldest.confirmed.at, DUE_SHARE * intervalMs)) continue
+      const { first } = queue
+      if (!first || !this.#hasElapsed(first.confirmed.at, DUE_SHARE * intervalMs)) continue
       for (const held of queue) {
         const isSoonDue = this.#hasElapsed(held.confirmed.at, EARLIEST_RENEWAL_SHARE * intervalMs)
         if (messages.length >= most || !isSoonDue) break
@@ -319,11 +330,11 @@ export class Holdings {
   /** Notes that the store has received these messages. */
   confirm(messages: readonly Message[]): void {
     for (const { key, holding } of messages) {
+      const isAbout = (held: HeldUnits | undefined) => held?.key === key && held.holder === holding.holder
+      let held = this.#heldUnits.get(key)
       // While only the store knew the consumer, the name of the holder was the key of the map.
-      const held = [key, holding.holder]
-        .map(mapKey => this.#heldUnits.get(mapKey))
-        .find(held => held?.key === key && held.holder === holding.holder)
-      if (!held) continue
+      if (!isAbout(held)) held = this.#heldUnits.get(holding.holder)
+      if (!held || !isAbout(held)) continue
       this.#confirm(held, holding)
       this.#updateIndexes(held)
     }
@@ -351,6 +362,7 @@ export class Holdings {
       ...{ sent: undefined, unconfirmedSince: undefined },
       claims: new Set(),
       emptySince: undefined,
+      ...{ sentPlace: undefined, renewalPlace: undefined },
     }
     this.#heldUnits.set(mapKey, held)
     return held
@@ -467,7 +479,7 @@ export class Holdings {
     if (isUnconfirmed && isKnown && !this.#isOnItsWay(held)) this.#unsent.add(held)
     else this.#unsent.delete(held)
     // A message about its renewal may be on its way. If it is lost, it is sent again as an unconfirmed change.
-    if (claims.size > 0 && !isUnconfirmed) queueOf(this.#renewals, ttl).add(held)
+    if (claims.size > 0 && !isUnconfirmed) queueOf(this.#renewals, ttl, RenewalQueue).add(held)
     else if (claims.size === 0) this.#renewals.get(ttl)?.delete(held)
     this.#updateEmpty(held, isEmpty)
   }
@@ -475,7 +487,7 @@ export class Holdings {
   #updateEmpty(held: HeldUnits, isEmpty: boolean): void {
     if (isEmpty === (held.emptySince !== undefined)) return
     held.emptySince = isEmpty ? this.#now() : undefined
-    const queue = queueOf(this.#empty, held.ttl)
+    const queue = queueOf(this.#empty, held.ttl, Set<HeldUnits>)
     if (isEmpty) queue.add(held)
     else queue.delete(held)
     this.#emptyCount += isEmpty ? 1 : -1
@@ -487,8 +499,8 @@ export class Holdings {
   }
 }
 
-function queueOf(queues: Map<number, Set<HeldUnits>>, ttl: number): Set<HeldUnits> {
-  const queue = queues.get(ttl) ?? new Set()
+function queueOf<T>(queues: Map<number, T>, ttl: number, Kind: new () => T): T {
+  const queue = queues.get(ttl) ?? new Kind()
   queues.set(ttl, queue)
   return queue
 }

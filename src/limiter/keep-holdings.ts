@@ -81,6 +81,9 @@ export function createHoldingsKeeper({
   /** Until when a request watches the units in advance (ms). It is extended repeatedly, because the platform may end that request. */
   let watchedUntil = Number.NEGATIVE_INFINITY
 
+  /** Logged once for each isolate. */
+  let hasLoggedExhaustion = false
+
   const callsFor = ({ isCluster }: Store, messages: readonly Message[]) =>
     (isCluster ? messages.map(message => [message]) : chunked(messages, MAX_PER_CALL)).map(part => ({
       part,
@@ -95,14 +98,18 @@ export function createHoldingsKeeper({
   }
 
   /** Sends all messages, in HTTP requests of bounded size, one after the other. If a request fails, the remaining messages are sent later. */
-  async function sendAll(store: Store, next: (most: number) => readonly Message[]): Promise<void> {
-    for (let i = 0; i < MAX_REQUESTS_IN_ROW; i++) {
-      const messages = next(MAX_PER_REQUEST)
-      if (messages.length === 0) return
+  async function sendAll(
+    store: Store,
+    next: (most: number) => readonly Message[],
+    first = next(MAX_PER_REQUEST),
+  ): Promise<void> {
+    let sent = 0
+    for (let messages = first; messages.length > 0; messages = next(MAX_PER_REQUEST)) {
       const calls = callsFor(store, messages)
       const replies = await store.run(calls.map(({ call }) => call))
       for (const [i, { part }] of calls.entries()) readAnswers(part, replies[i])
-      if (messages.length < MAX_PER_REQUEST) return
+      sent += 1
+      if (messages.length < MAX_PER_REQUEST || sent === MAX_REQUESTS_IN_ROW) return
     }
   }
 
@@ -155,6 +162,14 @@ export function createHoldingsKeeper({
     await sendUnconfirmed(store)
   }
 
+  function logExhaustion(): void {
+    if (hasLoggedExhaustion) return
+    hasLoggedExhaustion = true
+    const detail =
+      'The platform allows a request in flight no more calls (50 with Workers Free), so it has stopped to renew units in flight. Other requests of the isolate renew them. Without any, the units are free after their ttl.'
+    console.warn(JSON.stringify({ level: 'warn', event: 'renewals-stopped', detail }))
+  }
+
   /** Puts the unit of a request back into the stock, or releases it. @returns whether to report this at once */
   const endClaim = (claim: Claim) =>
     !stock.putBack(claim) && holdings.release(claim) && !stock.canDeferRelease(claim)
@@ -203,36 +218,49 @@ export function createHoldingsKeeper({
        * Whichever request is awake renews what is due, of all requests. So this one checks when its own units are due, and usually finds
        * that another one has renewed them.
        */
-      const checkInMs = () =>
-        Math.min(
-          ...claims.map(claim => {
-            const intervalMs = renewalMs({ ttl: claim.rule.rule.quota.period })
-            const wait = Math.max(holdings.msUntilRenewal(claim), SHORTEST_CHECK_SHARE * intervalMs)
-            return Math.min(wait, intervalMs)
-          }),
-        )
-      let stop = () => {}
-      const over = new Promise<'over'>(resolve => {
-        stop = () => resolve('over')
-      })
-      async function renew(): Promise<void> {
-        for (;;) {
-          let cancel = () => {}
-          const elapsed = new Promise<'elapsed'>(resolve => {
-            cancel = timer(checkInMs(), () => resolve('elapsed'), true)
+      const intervalMs = Math.min(...claims.map(({ rule }) => renewalMs({ ttl: rule.rule.quota.period })))
+      function checkInMs(): number {
+        const wait = Math.min(...claims.map(claim => holdings.msUntilRenewal(claim)))
+        return Math.min(Math.max(wait, SHORTEST_CHECK_SHARE * intervalMs), intervalMs)
+      }
+      /** False: this request may make no more calls. It still shows that its claims are alive, so that other requests renew them. */
+      let canSend = true
+      let isOver = false
+      let cancelCheck = () => {}
+      let end = () => {}
+      function checkLater(): void {
+        if (!isOver) cancelCheck = timer(checkInMs(), check, true)
+      }
+      /** Most checks find nothing to send. With many streams they are most of the work, so they create no promises. */
+      function check(): void {
+        for (const claim of claims) holdings.renew(claim)
+        const messages = canSend ? holdings.renewalsDue(MAX_PER_REQUEST) : []
+        if (messages.length === 0) sendTheRest()
+        else {
+          const sent = sendAll(store, most => holdings.renewalsDue(most), messages).catch(error => {
+            // The messages are unconfirmed changes, and are sent again.
+            if (!isExhausted(error)) return
+            canSend = false
+            logExhaustion()
           })
-          const what = await Promise.race([over, elapsed])
-          cancel()
-          if (what === 'over') return
-          for (const claim of claims) holdings.renew(claim)
-          // If this fails, the messages are unconfirmed changes, and are sent again.
-          await sendAll(store, most => holdings.renewalsDue(most)).catch(() => {})
-          sendUnconfirmedSoon(store, background)
+          background(sent.then(sendTheRest))
         }
       }
-      background(renew())
+      function sendTheRest(): void {
+        if (canSend) sendUnconfirmedSoon(store, background)
+        checkLater()
+      }
+      checkLater()
+      // Keeps the timers of this request alive.
+      background(
+        new Promise<void>(resolve => {
+          end = resolve
+        }),
+      )
       return () => {
-        stop()
+        isOver = true
+        cancelCheck()
+        end()
         const isUrgent = claims.map(endClaim).some(Boolean)
         if (isUrgent) background(sendUnconfirmed(store))
         else sendSoon(store, background)
@@ -240,6 +268,9 @@ export function createHoldingsKeeper({
     },
   }
 }
+
+const isExhausted = (error: unknown) =>
+  error instanceof GatewayError && error.code === 'ERR_STORE_CALLS_EXHAUSTED'
 
 const keysOf = (call: StoreCall) => ('keys' in call ? call.keys : [call.key])
 

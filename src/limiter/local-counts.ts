@@ -16,11 +16,24 @@ export interface LocalUsage {
   /** The policy of the rules. */
   policy?: Policy
   states: Map<string, State>
-  rules: Map<string, Rule>
+  rules: Map<string, SpentRule>
   /** How many of the units that have not refilled were already handed over, or were spent in the store. */
   handedOver: Map<string, number>
   /** How many of these are on their way to the store. */
   onTheWay: Map<string, number>
+}
+
+/** A rule under which units were spent, and for whom. The last request counts: its numbers are those of the store. */
+export interface SpentRule extends Spender {
+  rule: Rule
+}
+
+/** The caller of a request, as far as the store needs it to count units later with the same numbers. */
+export interface Spender {
+  /** Key of the record of the consumer, whose overrides apply. */
+  consumerKey?: string | undefined
+  /** The plan that a hook of the config names for an anonymous caller. */
+  plan?: string | undefined
 }
 
 export interface LocalCounts {

@@ -14,7 +14,7 @@ import type { DecideVerb } from '../script/decide.ts'
 import type { BoundRule, Outcome, Verdict } from '../script/evaluation.ts'
 import type { Policy } from '../script/policy-shape.ts'
 import { createHandOvers, type HandOvers } from './hand-overs.ts'
-import { createLocalCounts } from './local-counts.ts'
+import { createLocalCounts, type Spender } from './local-counts.ts'
 import { createOpenTrips, type OpenTrips } from './open-trips.ts'
 import { createStoreReports } from './store-reports.ts'
 
@@ -26,12 +26,14 @@ export interface LocalLimiter extends Pick<HandOvers, 'withHandOvers' | 'handOve
   /**
    * Decides all rules together, all or nothing, as the store would. `peek` spends nothing.
    * @param openUnits for each rule the units that it must leave, because the store may still spend them. Default: 0
+   * @param spender for the hand-over
    */
   decide(
     policy: Policy,
     rules: readonly BoundRule[],
     verb?: DecideVerb,
     openUnits?: readonly number[],
+    spender?: Spender,
   ): { admitted: boolean; verdicts: Verdict[] }
   /** Notes an answer of the store. While the store does not answer, the isolate admits no more than it reported as remaining. */
   noteReport(rules: readonly BoundRule[], outcome: Outcome): void
@@ -77,7 +79,7 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
   }
 
   return {
-    decide(policy, rules, verb = 'decide', openUnits = []) {
+    decide(policy, rules, verb = 'decide', openUnits = [], spender = {}) {
       rules.forEach(handOvers.reduce)
       rules.forEach(applyReport)
       const result = refuseForOpenTrips(rules, openUnits) ?? counts.decide(rules, verb)
@@ -87,7 +89,7 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
         if (role === 'peek') continue
         const usage = counts.usageOf(key)
         if (usage) usage.policy = policy
-        usage?.rules.set(rule.tag, rule)
+        usage?.rules.set(rule.tag, { ...spender, rule })
         handOvers.add(key)
       }
       return result

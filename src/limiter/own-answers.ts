@@ -80,6 +80,7 @@ export function createOwnAnswers(
     forRequest(demand, switches, current, recall) {
       const lease = leases?.forRequest(demand, switches, recall)
       const trip: TripTimes = { begunAt: 0, notSentBefore: 0 }
+      let waitsSince: number | undefined
 
       const repeatRefusal = (when: LookupPhase): OwnDecision | undefined => {
         const refusal = refusals?.find(demand, current(), recall, when)
@@ -101,7 +102,11 @@ export function createOwnAnswers(
           const refusal = repeatRefusal('before-trip')
           return refusal && (serveFromLease(true) ?? refusal)
         },
-        pauseBeforeTrip: () => lease?.pauseBeforeTrip() ?? 0,
+        pauseBeforeTrip() {
+          if (lease || !refusals) return lease?.pauseBeforeTrip() ?? 0
+          waitsSince ??= refusals.now()
+          return refusals.pause(demand, current(), waitsSince)
+        },
         decideAfterWait: () => serveFromLease(true) ?? repeatRefusal('waiting'),
         listener: {
           isNoLongerNeeded() {

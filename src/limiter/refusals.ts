@@ -5,6 +5,9 @@
  * or one with a higher cost, unless a limit is raised, reset or refunded meanwhile. Such changes take effect when the isolate checks
  * with the store again, after `rememberFor` at the latest. For a request with a higher cost, the retry time is a lower bound.
  *
+ * An admission that uses up a rule is a refusal known in advance: its reply says until when the same cost would be refused, except for
+ * windows that slide and for units in flight.
+ *
  * Two kinds of refusals need more care:
  *
  *     too many bad credentials    is remembered for the address alone. Valid and bad credentials get the same reply, as they do from
@@ -15,13 +18,16 @@
  *
  * When `rememberFor` is over, one request asks the store again. The others are still refused until it has the answer.
  *
+ * When the refusal itself is over, one request asks the store, and those that come meanwhile wait for its answer: it may be that the
+ * store has units for only one of them. In a flood, each of them would make a trip.
+ *
  * While the store does not answer, a refusal stays valid until its retry time, even after `rememberFor`. Otherwise the isolate would
  * admit by its own counts what the store has refused.
  *
  * If the clock of the machine is set back, all refusals are forgotten, so that no caller waits longer than the store has said. A step
  * back of up to 100 ms is not recognized, and delays the end of a refusal by as much.
  *
- * Only refusals of the store are remembered, never decisions of the isolate. Plain data, bounded in number and time.
+ * Only answers of the store are remembered, never decisions of the isolate. Plain data, bounded in number and time.
  */
 
 import { latestOf } from '../clock.ts'
@@ -36,7 +42,7 @@ import {
   type Verdict,
 } from '../script/evaluation.ts'
 import type { Switches } from '../switches/switches.ts'
-import { answerKeyOf, isConsistent, repeatRefusal } from './answer-validity.ts'
+import { answerKeyOf, isConsistent, refusalAfter, repeatRefusal } from './answer-validity.ts'
 
 /** At which point a request looks for a refusal: before its trip, while it waits for its turn at the store, or after a failed trip. */
 export type LookupPhase = 'before-trip' | 'waiting' | 'after-failure'
@@ -58,13 +64,21 @@ export interface RefusalMemory {
     phase?: LookupPhase,
   ): Outcome | undefined
   /**
+   * How long a request should wait before it looks for a refusal again, because another one asks the store (ms). 0: it has to make a
+   * trip.
+   * @param switches that are in force now
+   * @param since when the request began to wait
+   */
+  pause(evaluation: Evaluation, switches: Switches, since: number): number
+  /**
    * Whether the store has refused the address of the request because of too many bad credentials, and would still refuse it. While this
    * is so, no lease may admit a request: the reply would show that its credential is valid.
    * @param switches that are in force now
    */
   hasTooManyGuesses(evaluation: Evaluation, switches: Switches): boolean
   /**
-   * Remembers an outcome if it is a refusal. After an admission, discards the refusals that it contradicts.
+   * Remembers an outcome if it is a refusal, or an admission that leaves nothing. After an admission, discards the refusals that it
+   * contradicts.
    * @param switches under which the request was bound
    * @param trip in which the store has decided
    */
@@ -101,6 +115,8 @@ interface Refusal {
   /** After `rememberedUntil`: the evaluation of the request that asks the store again, and from when on another may ask. */
   recheckBy: Evaluation | undefined
   recheckUntil: number
+  /** After `validUntil`: when a request has asked the store. */
+  askedAt?: number
 }
 
 /** About 1 kB each. The LRU keeps up to twice as many. */
@@ -121,6 +137,15 @@ const MAX_CLOCK_LAG_MS = 100
 /** Almost all trips take less time than this (ms). */
 const MAX_TRIP_MS = 2000
 
+/** The longest time that a request waits for the answer to another one (ms). */
+const MAX_WAIT_MS = 250
+
+/** The shortest pause between two looks (ms). */
+const MIN_PAUSE_MS = 2
+
+/** How many trips are compared to find the quickest. */
+const COMPARED_TRIPS = 16
+
 /** How long a refusal because of units in flight is remembered (ms). */
 const IN_FLIGHT_REFUSAL_MS = 100
 
@@ -138,12 +163,50 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
   /** Trips that have started up to this time may have started before the clock was set back (ms). */
   let trustedAfter = Number.NEGATIVE_INFINITY
 
+  /** Of the last trips: the time of the store minus that of the isolate when the trip began (ms). */
+  const leads: number[] = []
+  let trips = 0
+
+  /**
+   * When the store has decided, by the clock of the isolate. In the quickest trips, that is at once: what another trip has taken longer
+   * up to the decision is known from the clock of the store.
+   * @param at by the clock of the store (µs)
+   */
+  function timeOfDecision(at: number, { notSentBefore, answeredAt }: Required<TripTimes>): number {
+    const lead = at / 1e3 - notSentBefore
+    leads[trips++ % COMPARED_TRIPS] = lead
+    return Math.min(notSentBefore + lead - Math.min(...leads), answeredAt)
+  }
+
   /** After the clock was set back, remembered refusals would last longer than the store has said. */
   function forgetAll(before: number, after: number): void {
     refusals = new Lru<Refusal>({ size: MAX_REFUSALS })
     forgotten = new Lru<number>({ size: MAX_REFUSALS })
     emptyFrom = Number.NEGATIVE_INFINITY
     trustedAfter = Math.min(before, after + MAX_TRIP_MS)
+    leads.length = 0
+  }
+
+  /** A refusal that may be over. */
+  function findKnown(
+    answerKey: string,
+    switches: Switches,
+    recall?: () => RememberedCaller | undefined,
+  ): Refusal | undefined {
+    const refusal = refusals.get(answerKey)
+    if (!refusal) return undefined
+    const { outcome, keys, trip } = refusal
+    const time = now()
+    const isInvalid =
+      time >= refusal.validUntil + MAX_WAIT_MS ||
+      // The clock was set back.
+      time < trip.answeredAt ||
+      refusal.switches !== switches ||
+      keys.some(key => (forgotten.peek(key) ?? -1) >= trip.begunAt) ||
+      (recall && !isConsistent(outcome, recall()))
+    if (!isInvalid) return refusal
+    refusals.delete(answerKey)
+    return undefined
   }
 
   /** The refusal that the store would repeat. It may be too old (`rememberedUntil`) to be used without a trip. */
@@ -153,22 +216,9 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
     switches: Switches,
     recall?: () => RememberedCaller | undefined,
   ): Refusal | undefined {
-    const refusal = refusals.get(answerKey)
-    if (!refusal) return undefined
-    const { outcome, costs, keys, trip } = refusal
-    const time = now()
-    const isInvalid =
-      time >= refusal.validUntil ||
-      // The clock was set back.
-      time < trip.answeredAt ||
-      refusal.switches !== switches ||
-      keys.some(key => (forgotten.peek(key) ?? -1) >= trip.begunAt) ||
-      (recall && !isConsistent(outcome, recall()))
-    if (isInvalid) {
-      refusals.delete(answerKey)
-      return undefined
-    }
-    return rules.some(({ cost }, i) => cost < costs[i]!) ? undefined : refusal
+    const refusal = findKnown(answerKey, switches, recall)
+    if (!refusal || now() >= refusal.validUntil) return undefined
+    return rules.some(({ cost }, i) => cost < refusal.costs[i]!) ? undefined : refusal
   }
 
   function findUnder(
@@ -195,7 +245,15 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
     return repeatRefusal(outcome, Math.floor((time - trip.answeredAt) * 1e3), rules, costs)
   }
 
-  /** Discards a refusal, because the store has admitted such a request. A refusal of a higher cost may still be valid. */
+  /** Discards the refusals of a caller, because the store has admitted such a request. */
+  function discardAll(evaluation: Evaluation): void {
+    const { rules } = evaluation
+    discard(answerKeyOf(rules, evaluation), rules)
+    const guesses = rules.filter(isGuess)
+    if (guesses.length > 0) discard(answerKeyOf(guesses), guesses)
+  }
+
+  /** A refusal of a higher cost may still be valid. */
   function discard(answerKey: string, rules: readonly BoundRule[]): void {
     const refusal = refusals.peek(answerKey)
     if (refusal && rules.every(({ cost }, i) => cost >= refusal.costs[i]!)) refusals.delete(answerKey)
@@ -217,6 +275,19 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
       )
     },
 
+    pause(evaluation, switches, since) {
+      const time = now()
+      if (time >= emptyFrom + MAX_WAIT_MS) return 0
+      const refusal = findKnown(answerKeyOf(evaluation.rules, evaluation), switches)
+      if (!refusal || time < refusal.validUntil) return 0
+      const { notSentBefore, answeredAt } = refusal.trip
+      const longest = Math.min(2 * (answeredAt - notSentBefore) + 2 * MIN_PAUSE_MS, MAX_WAIT_MS)
+      const { askedAt = Number.NEGATIVE_INFINITY } = refusal
+      if (time < askedAt + longest && time < since + longest) return Math.max(MIN_PAUSE_MS, longest / 8)
+      refusal.askedAt = time
+      return 0
+    },
+
     hasTooManyGuesses({ rules, subject }, switches) {
       // Most requests end here, without a read of the clock.
       if (!subject || !rules.some(isGuess) || now() >= emptyFrom) return false
@@ -224,34 +295,31 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
       return findValid(answerKeyOf(guesses), guesses, switches) !== undefined
     },
 
-    remember(evaluation, outcome, switches, trip) {
+    remember(evaluation, answer, switches, trip) {
       const { rules } = evaluation
-      const { status, verdicts } = outcome
-      const refusing = onlyEnforced(verdicts).filter(({ allowed }) => !allowed)
+      const isAdmitted = answer.status === 'admitted'
       // If a rule counts bad credentials, each of them must reach the store to be counted, so this answer is not remembered.
-      if (status === 'admitted' || (status === 'unknown-credential' && verdicts.length > 0)) {
-        if (now() >= emptyFrom) return
-        discard(answerKeyOf(rules, evaluation), rules)
-        const guesses = rules.filter(isGuess)
-        if (guesses.length > 0) discard(answerKeyOf(guesses), guesses)
-        return
-      }
+      const isCountedGuess = answer.status === 'unknown-credential' && answer.verdicts.length > 0
+      if ((isAdmitted || isCountedGuess) && now() < emptyFrom + MAX_WAIT_MS) discardAll(evaluation)
+      const outcome = isAdmitted ? refusalAfter(answer, rules) : answer
+      if (!outcome || isCountedGuess) return
+      const refusing = onlyEnforced(outcome.verdicts).filter(({ allowed }) => !allowed)
       // The fleet can have free capacity again at any moment.
       if (refusing.some(({ rule }) => rule.isSystemLimit)) return
       const { begunAt, notSentBefore, answeredAt = now() } = trip
+      const decidedAt = timeOfDecision(answer.at, { begunAt, notSentBefore, answeredAt })
       const isGuessRefusal = refusing.some(isGuess)
       const remembered = isGuessRefusal ? rules.filter(isGuess) : rules
       const isInFlight = refusing.some(({ rule }) => countsInFlight(rule))
       const maxMs = isInFlight ? Math.min(IN_FLIGHT_REFUSAL_MS, rememberForMs) : rememberForMs
-      const wait = waitOf(refusing)
-      const rememberedUntil = notSentBefore + Math.min(maxMs, wait)
+      const isKnown = outcome.verdicts.every(({ allowed, retryAfter }) => allowed || retryAfter !== 0)
+      const wait = isKnown ? waitOf(refusing) : 0
+      const rememberedUntil = decidedAt + Math.min(maxMs, wait)
       // A refusal without a refusing rule (a block, a bad credential) has no retry time.
       const retryAt =
-        refusing.length > 0
-          ? notSentBefore + Math.min(wait, MAX_OUTAGE_MS)
-          : rememberedUntil + RECHECK_TIMEOUT_MS
+        refusing.length > 0 ? decidedAt + Math.min(wait, MAX_OUTAGE_MS) : rememberedUntil + RECHECK_TIMEOUT_MS
       const validUntil = isInFlight ? rememberedUntil : retryAt
-      if (rememberedUntil <= now() || begunAt <= trustedAfter || begunAt > answeredAt) return
+      if (begunAt <= trustedAfter || begunAt > answeredAt) return
       const names = new Set(refusing.map(({ rule }) => rule.name))
       refusals.set(answerKeyOf(remembered, isGuessRefusal ? undefined : evaluation), {
         outcome,

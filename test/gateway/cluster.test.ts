@@ -78,12 +78,13 @@ describeOnCluster('the gateway', start => {
     if (!FC_PATH) expect(new Set(owners).size).toBe(3)
   })
 
-  it('sends one request for a decision over two slots, and a second one to give units back after a refusal', async () => {
+  it('sends one request for a decision over two slots; one more for a key that is new to the isolate, and one more after a refusal', async () => {
     const key = await gateway.key('acme')
     const address = '198.51.100.1'
     const ask = app()
-    await ask('/', { key, address })
     gateway.store.count()
+    await ask('/', { key, address })
+    expect(gateway.store.count()).toBe(2)
     const { status, headers } = await ask('/', { key, address })
     expect([status, headers.get('ratelimit')]).toEqual([
       200,

@@ -5,6 +5,7 @@ import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { blockConsumer } from '../../src/ops/consumers.ts'
 import { importKey } from '../../src/ops/keys.ts'
+import { compileOverride, setOverride } from '../../src/ops/overrides.ts'
 import { createDeadlineClock } from '../support/deadline-clock.ts'
 import { type App, useGateway } from '../support/gateway.ts'
 import { PATIENT_MS } from '../support/patience.ts'
@@ -371,6 +372,49 @@ describe('when the store is back', () => {
     await vi.waitFor(async () => {
       expect(await answers(other, 1, { address })).toEqual(['429'])
     }, PATIENT_MS)
+  })
+
+  describe.each([
+    ['gcra', { burst: 9 }],
+    ['token-bucket', { burst: 9 }],
+    ['fixed-window', {}],
+  ] as const)('it counts the units spent meanwhile by its own numbers, under %s,', (algorithm, burst) => {
+    const own = { limit: 9, ...burst }
+    const of = (rest: Partial<RuleInput>) =>
+      ({ ...RULE, algorithm, limit: 5, onStoreFailure: 'local', ...rest }) as RuleInput
+
+    /** Spends 3 units during an outage. In the store, `left` units are left afterwards. */
+    async function expectHandOver(
+      config: Partial<ConfigInput> & { rules: RuleInput[] },
+      app: App,
+      init: Parameters<App>[1],
+      left: number,
+    ) {
+      gone()
+      expect((await answers(app, 3, init)).map(answer => answer.slice(0, 3))).toEqual(['200', '200', '200'])
+      back()
+      await untilBack(app)
+      const peek = gateway.app({ ...config, rules: config.rules.map(rule => ({ ...rule, cost: 0 })) })
+      await vi.waitFor(async () => {
+        expect((await peek('/', init)).headers.get('ratelimit')).toMatch(`"few";r=${left}`)
+      }, PATIENT_MS)
+    }
+
+    it('for a consumer with an override', async () => {
+      // The requests that find the store again are counted by address.
+      const config = { ...ANYONE, rules: [of({ by: 'consumer' }), { ...RULE, name: 'others', limit: 1000 }] }
+      const key = await gateway.key('acme')
+      await setOverride(gateway.admin, 'acme', compileOverride(config, { rule: 'few', ...own }))
+      const app = gateway.app(config)
+      expect(await answers(app, 1, { key })).toEqual(['200'])
+      await expectHandOver(config, app, { key }, 5)
+    })
+
+    it('for an anonymous caller with the plan of a hook', async () => {
+      const hooks = { plan: () => 'pro' }
+      const config = { ...ANYONE, plans: ['free', 'pro'], hooks, rules: [of({ plans: { pro: own } })] }
+      await expectHandOver(config, gateway.app(config), { address: fresh() }, 6)
+    })
   })
 
   it('a probe detects it, not a request: during the outage, only the first request waits for the deadline', async () => {

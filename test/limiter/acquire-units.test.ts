@@ -104,7 +104,7 @@ describeOnRedisEngine('work that holds units', fresh => {
     const decision = await limiter.limit('exports', ACME)
     await limiter.refund(decision)
     const standing = await limiter.peek('exports', ACME)
-    expect(standing.verdicts.map(({ rule, remaining }) => [rule.name, remaining])).toEqual([
+    expect(standing.rules.map(({ name, remaining }) => [name, remaining])).toEqual([
       ['at-once', 1],
       ['minute', 100],
     ])
@@ -126,7 +126,7 @@ describeOnRedisEngine('work that holds units', fresh => {
     const { limiter } = limiterOn(await fresh())
     await using one = await limiter.limit('pages')
     one.release()
-    const { verdicts } = await limiter.peek('pages')
-    expect(verdicts[0]!.remaining).toBe(1)
+    const { rules } = await limiter.peek('pages')
+    expect(rules[0]!.remaining).toBe(1)
   })
 })

@@ -1,6 +1,6 @@
 /** One decision over several slots of a cluster: the units that each slot spends, and the units that are given back. */
 
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { evaluateOnCluster, splitBySlot } from '../../src/limiter/cluster.ts'
@@ -52,7 +52,7 @@ const evaluationAt = (now: number, changes: Partial<TimedEvaluation> = {}): Eval
   })
 
 const decideOn = (store: Store, evaluation: Evaluation, options: EvaluateOptions = {}) =>
-  evaluate(store, evaluation, { onCluster: evaluateOnCluster, ...options })
+  evaluate(store, evaluation, { onCluster: evaluateOnCluster, isCallerKnown: true, ...options })
 
 describe('an evaluation', () => {
   it('of an anonymous caller with a plan has the plan in every slot', () => {
@@ -117,7 +117,7 @@ describeOnRedisEngine('a lease on a cluster', fresh => {
     const outcome = (await decideOn(store, evaluation)) as Outcome
     expect([outcome.status, outcome.granted]).toEqual(['admitted', granted])
     expect(outcome.verdicts.map(verdict => verdict.remaining)).toEqual(remaining)
-    const peek = await evaluateOnCluster(store, evaluation, 'peek')
+    const peek = await evaluateOnCluster(store, evaluation, { verb: 'peek', undoStore: store })
     expect([peek.granted, peek.verdicts.map(verdict => verdict.remaining)]).toEqual([undefined, remaining])
   })
 })
@@ -360,6 +360,119 @@ describeOnRedisEngine('the caller, over two slots', fresh => {
       compiled({ rules: [bound(narrow!, ADDRESS, 0)], plans: [], now: NOON }),
     )
     expect(peek).toMatchObject({ verdicts: [{ remaining: 2 }] })
+  })
+
+  describe('that the isolate does not know', () => {
+    const askFirst = async (record?: string) => {
+      const { redis, store } = await prepared(record)
+      const ask = async () => {
+        store.requests.length = 0
+        return await decideOn(store, evaluationAt(NOON, { rules }), { isCallerKnown: false })
+      }
+      const askOutcome = async () => {
+        const outcome = await ask()
+        if (outcome.status === 'degraded') throw new Error(outcome.detail)
+        return outcome
+      }
+      const peekAddress = async () =>
+        left(
+          (await decideOn(
+            store,
+            compiled({ rules: [bound(narrow!, ADDRESS, 0)], plans: [], now: NOON }),
+          )) as Outcome,
+        )
+      return { redis, store, ask, askOutcome, peekAddress }
+    }
+
+    it('never spends under rules that other callers share, if its credential is bad', async () => {
+      const { store, askOutcome, peekAddress } = await askFirst('nonsense')
+      const { run } = store
+      const sent = vi.spyOn(store, 'run').mockImplementation(run)
+      const first = await askOutcome()
+      expect([first.status, left(first), store.requests]).toEqual([
+        'unknown-credential',
+        { guesses: 1 },
+        [1, 1],
+      ])
+      // The first request asks about the consumer, the second one counts the guess.
+      const keys = sent.mock.calls.map(([calls]) => calls.flatMap(call => ('keys' in call ? call.keys : [])))
+      expect(keys).toEqual([[consumerKey('acme'), CREDENTIAL, CONSUMER], [ADDRESS]])
+      await askOutcome()
+      expect([(await askOutcome()).status, store.requests]).toEqual(['refused', [1, 1]])
+      expect(await peekAddress()).toEqual({ narrow: 2 })
+    })
+
+    it('is decided by the other slots in a second request, if its credential is good', async () => {
+      const { store, askOutcome } = await askFirst()
+      const first = await askOutcome()
+      expect([first.status, left(first), store.requests]).toEqual([
+        'admitted',
+        { guesses: 2, narrow: 1, wide: 4 },
+        [1, 1],
+      ])
+    })
+
+    it('gets its units back if another slot refuses', async () => {
+      const { store, askOutcome } = await askFirst()
+      for (let i = 0; i < 2; i++) await askOutcome()
+      const refused = await askOutcome()
+      expect([refused.status, left(refused), store.requests]).toEqual([
+        'refused',
+        { guesses: 2, narrow: 0, wide: 3 },
+        [1, 1, 1],
+      ])
+    })
+
+    it('spends nothing elsewhere if its own slot refuses, and the reply has every rule', async () => {
+      const { redis, store, askOutcome, peekAddress } = await askFirst()
+      const input: RuleInput = {
+        name: 'wide',
+        by: 'consumer',
+        algorithm: 'token-bucket',
+        limit: 5,
+        period: '5s',
+      }
+      const overrides = [overrideOf(input, { limit: 1, burst: 1 })]
+      await redis.setRecord(consumerKey('acme'), formatConsumer({ overrides }))
+      await askOutcome()
+      const refused = await askOutcome()
+      expect([refused.status, left(refused), store.requests]).toEqual([
+        'refused',
+        { guesses: 2, narrow: 1, wide: 0 },
+        [1, 1],
+      ])
+      expect(await peekAddress()).toEqual({ narrow: 1 })
+    })
+
+    it('is refused after too many guesses, whether its consumer is blocked or not', async () => {
+      const { redis, askOutcome } = await askFirst('nonsense')
+      for (let i = 0; i < 2; i++) await askOutcome()
+      await redis.setRecord(CREDENTIAL, credentialOf())
+      const good = await askOutcome()
+      await redis.setRecord(consumerKey('acme'), formatConsumer({ blockedAt: new Date(0), overrides: [] }))
+      const blocked = await askOutcome()
+      expect([good.status, blocked.status]).toEqual(['refused', 'refused'])
+    })
+
+    it('gets the units of its own slot back if the others do not answer', async () => {
+      const { store, ask, askOutcome } = await askFirst()
+      const { run } = store
+      vi.spyOn(store, 'run')
+        .mockImplementationOnce(run)
+        .mockRejectedValueOnce(new GatewayError('ERR_STORE_UNREACHABLE', 'The store is away.'))
+        .mockImplementation(run)
+      expect(await ask()).toMatchObject({ status: 'degraded' })
+      expect(left(await askOutcome())).toMatchObject({ wide: 4 })
+    })
+
+    it('may have spent units if the second request is not sent', async () => {
+      const { store, ask } = await askFirst()
+      const { run } = store
+      vi.spyOn(store, 'run')
+        .mockImplementationOnce(run)
+        .mockRejectedValueOnce(new GatewayError('ERR_STORE_BREAKER_OPEN', 'The breaker is open.'))
+      expect(await ask()).toMatchObject({ status: 'degraded', cause: 'breaker-open', fate: 'may-have-run' })
+    })
   })
 
   it('with an override gets units back under the numbers of the override', async () => {

@@ -3,6 +3,7 @@
  * HTTP request, and what happens if messages are lost. interleavings.test.ts visits all orders of events.
  */
 import { expect, it } from 'vitest'
+import { compileBreaker } from '../../src/config/compile-breaker.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { Decided } from '../../src/limiter/engine.ts'
@@ -304,6 +305,22 @@ describeOnRedisEngine('units in flight', fresh => {
     await time.pass(1000)
     expect(remainingOf(await other.ask(three, 0))).toBe(3)
     expect(isolate.kept.holdings.heldUnits).toEqual([])
+  })
+
+  it('are renewed as soon as the store is back, even if the isolate gets no other requests', async () => {
+    const { redis, time } = await set()
+    const isolate = isolateOn(redis, time, 'A', { breaker: compileBreaker({}, 250) })
+    const stream = await isolate.ask(three)
+    isolate.fault = () => Promise.reject(TIMEOUT)
+    // The renewal after 5 s fails, and opens the breaker.
+    await time.pass(9000)
+    isolate.fault = undefined
+    // The record would expire 15 s after the decision.
+    await time.pass(2000)
+    const other = isolateOn(redis, time, 'B')
+    await time.pass(4500)
+    expect(remainingOf(await other.ask(three, 0))).toBe(2)
+    stream.finish('complete')
   })
 
   it('of several requests whose consumer only the store knew are all renewed and all released', async () => {

@@ -1,5 +1,7 @@
 /** The holdings of an isolate, without a store. interleavings.test.ts and concurrency.test.ts test them together with the store. */
-import { describe, expect, it } from 'vitest'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import { describe, expect, it, vi } from 'vitest'
 import { detached } from '../../src/background.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { Holdings } from '../../src/limiter/holdings.ts'
@@ -141,6 +143,8 @@ describe('the messages of an isolate that holds units of many identities', () =>
   /** Far from the limit, so that no end is reported at once. */
   const ADMITTED = { rule: held!, allowed: true, remaining: 1 }
   const NO_SCRIPT = { plain: { source: '', sha1: '' }, keyLocking: { source: '', sha1: '' } }
+  setFlagsFromString('--expose-gc')
+  const collectGarbage = runInNewContext('gc') as () => void
   const sum = (counts: readonly number[]) => counts.reduce((sum, count) => sum + count, 0)
 
   it.each<readonly [streams: number, tripMs: number]>([
@@ -180,6 +184,42 @@ describe('the messages of an isolate that holds units of many identities', () =>
     expect(sum(isolate.sent)).toBeLessThanOrEqual(1.2 * 3 * 1000)
   })
 
+  it('are sent by other requests when one of them may make no more calls, which is logged once', async () => {
+    const warn = vi.spyOn(console, 'warn').mockImplementation(() => {})
+    const isolate = new Isolate()
+    let left = 48
+    const { store } = isolate
+    // The platform bounds the calls of the first request, whatever the others send.
+    const bounded: Store = {
+      ...store,
+      run: async calls => {
+        if (left-- <= 0) throw new GatewayError('ERR_STORE_CALLS_EXHAUSTED', 'No more calls.')
+        return await store.run(calls)
+      },
+    }
+    const begin = (consumer: string, store: Store) => {
+      const claims = isolate.keeper.claim([bound(held!, consumerStateKey(consumer), 1, NOON / 1e3)])
+      claims.settle({ status: 'admitted', verdicts: [ADMITTED], at: 0 } as never, false)
+      return isolate.keeper.keep(claims, store, detached)!
+    }
+    begin('alone', bounded)
+    await isolate.pass(60 * TTL_MS)
+    // 48 renewals, one each five seconds; then the request stops to try.
+    expect([isolate.sent.length, left]).toEqual([48, -1])
+    begin('other', store)
+    isolate.receivedAt.clear()
+    isolate.longestMs = 0
+    await isolate.pass(4 * TTL_MS)
+    expect([...isolate.receivedAt.keys()].some(key => key.includes('{c:alone}'))).toBe(true)
+    expect(isolate.longestMs).toBeLessThan(TTL_MS / 2)
+    begin('another', bounded)
+    await isolate.pass(4 * TTL_MS)
+    expect(warn.mock.calls.map(([line]) => JSON.parse(String(line)))).toEqual([
+      { level: 'warn', event: 'renewals-stopped', detail: expect.stringContaining('50 with Workers Free') },
+    ])
+    warn.mockRestore()
+  })
+
   it('end with the requests', async () => {
     const isolate = new Isolate()
     for (const end of await isolate.begin(1000, 1)) end()
@@ -188,6 +228,21 @@ describe('the messages of an isolate that holds units of many identities', () =>
     isolate.sent.length = 0
     await isolate.pass(TTL_MS)
     expect(isolate.sent).toEqual([])
+  })
+
+  it('leave nothing behind in the memory, however long a request is in flight', async () => {
+    const isolate = new Isolate()
+    const [end] = await isolate.begin(1, 0)
+    const usedAfter = async (intervals: number) => {
+      await isolate.pass((intervals * TTL_MS) / 3)
+      isolate.sent.length = 0
+      collectGarbage()
+      return process.memoryUsage().heapUsed
+    }
+    const before = await usedAfter(1000)
+    // Less than 50 bytes for each renewal.
+    expect((await usedAfter(20_000)) - before).toBeLessThan(1e6)
+    end!()
   })
 
   it('are at most 100 beside a decision', async () => {

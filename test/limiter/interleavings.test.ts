@@ -362,7 +362,7 @@ class World {
       this.#happened,
       this.#isolates.map(({ isDead, holdings, spare }) => [
         isDead,
-        isDead ? [] : [holdings.heldUnits, spare.length],
+        isDead ? [] : [holdings.heldUnits.map(({ sentPlace, renewalPlace, ...held }) => held), spare.length],
       ]),
       this.#unitRequests.map(({ claim: { holding }, isolateKnows, granted }) => [
         holding,

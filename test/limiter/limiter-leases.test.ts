@@ -68,8 +68,8 @@ function setUp(redis: RedisEngine, timer: Timer = () => () => {}): Setup {
       now += time
     },
     async spent() {
-      const { verdicts } = await other.peek('calls', ACCOUNT)
-      return verdicts.map(({ remaining }) => LIMIT - remaining)
+      const { rules } = await other.peek('calls', ACCOUNT)
+      return rules.map(({ remaining }) => LIMIT - remaining)
     },
   }
 }
@@ -117,8 +117,8 @@ describeOnRedisEngine('limits by name with leases', fresh => {
     const { limiter, store, spent } = setUp(await fresh())
     const decisions = await call(limiter, 200)
     expect(store.requests.length).toBeLessThan(20)
-    for (const [i, { verdicts, at }] of decisions.entries()) {
-      expect(verdicts.map(({ remaining }) => remaining)).toEqual([LIMIT - i - 1, LIMIT - i - 1])
+    for (const [i, { rules, at }] of decisions.entries()) {
+      expect(rules.map(({ remaining }) => remaining)).toEqual([LIMIT - i - 1, LIMIT - i - 1])
       expect(at).toBeGreaterThan(0)
     }
     expect((await spent())[0]).toBeGreaterThan(200)

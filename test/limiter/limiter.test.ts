@@ -1,6 +1,6 @@
 /** Limits by name: the API of the library, on every Redis. */
 import { expect, it } from 'vitest'
-import type { LimitDecision, Limiter } from '../../src/edges/limits/limiter.ts'
+import type { LimitDecision, Limiter, LimitOptions } from '../../src/edges/limits/limiter.ts'
 import { createLimiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { limitStateKey } from '../../src/store/keys.ts'
@@ -76,11 +76,14 @@ class VirtualClock {
 function limiterOn(
   redis: RedisEngine,
   clock = new VirtualClock(),
-): { limiter: Limiter; clock: VirtualClock } {
+  config = { limits },
+): { limiter: Limiter; clock: VirtualClock; asked: () => number } {
   const store = storeOf(redis)
+  let asked = 0
   const counted = {
     ...store,
     run: async (calls: Parameters<typeof store.run>[0]) => {
+      asked += calls.length
       const replies = store.run(calls)
       const ended: Promise<unknown> = replies.then(
         () => clock.calls.delete(ended),
@@ -90,11 +93,11 @@ function limiterOn(
       return await replies
     },
   }
-  return { limiter: createLimiterOnStore({ limits }, counted, { clock }), clock }
+  return { limiter: createLimiterOnStore(config, counted, { clock }), clock, asked: () => asked }
 }
 
-const standing = ({ verdicts }: LimitDecision) =>
-  Object.fromEntries(verdicts.map(({ rule, remaining }) => [rule.name, remaining]))
+const standing = ({ rules }: LimitDecision) =>
+  Object.fromEntries(rules.map(({ name, remaining }) => [name, remaining]))
 
 describeOnRedisEngine('a limit by name', fresh => {
   it('decides all of its rules together, each for its own identity', async () => {
@@ -117,8 +120,8 @@ describeOnRedisEngine('a limit by name', fresh => {
     const { limiter } = limiterOn(await fresh())
     await limiter.limit('zendesk', { account: 'a' }, { cost: 4 })
     for (let i = 0; i < 3; i++) {
-      const { allowed, verdicts } = await limiter.peek('zendesk', { account: 'a' })
-      expect([allowed, verdicts.map(({ remaining }) => remaining)]).toEqual([true, [6, 196, 4996]])
+      const { allowed, rules } = await limiter.peek('zendesk', { account: 'a' })
+      expect([allowed, rules.map(({ remaining }) => remaining)]).toEqual([true, [6, 196, 4996]])
     }
   })
 
@@ -184,8 +187,8 @@ describeOnRedisEngine('a limit by name', fresh => {
     const early = await limiter.limit('model', who, { cost: { tokens: 100 } })
     clock.time += 3e6
     await limiter.limit('model', who, { cost: { tokens: 50 } })
-    const { verdicts } = await limiter.refund(early)
-    expect(verdicts.find(({ rule }) => rule.name === 'tokens')!.remaining).toBe(950)
+    const { rules } = await limiter.refund(early)
+    expect(rules.find(({ name }) => name === 'tokens')!.remaining).toBe(950)
   })
 
   it('refunds all reserved units that were not used: used units refill first', async () => {
@@ -222,6 +225,33 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(standing(await limiter.reset('x', { account: 'a' }, { rule: 'account' }))).toEqual({ account: 1 })
   })
 
+  it.each([
+    { algorithm: 'gcra', limit: 10, burst: 3, period: '1s' },
+    { algorithm: 'token-bucket', limit: 10, burst: 3, period: '1s' },
+    { algorithm: 'leaky-bucket', limit: 10, queue: 3, period: '1s' },
+    { algorithm: 'fixed-window', limit: 10, period: '1s' },
+    { algorithm: 'sliding-window', limit: 10, period: '1s' },
+    { algorithm: 'sliding-log', limit: 10, period: '1s' },
+  ] as const)('with 50 waiting calls takes 1.2 trips a call at most ($algorithm)', async rule => {
+    const config = configOf({
+      rules: [],
+      limits: { exports: [{ name: 'rate', by: ['account'], ...rule }] },
+    })
+    const { limiter, clock, asked } = limiterOn(await fresh(), new VirtualClock(), config)
+    let left = 100
+    const workers = Array.from({ length: 50 }, async () => {
+      while (left-- > 0) {
+        const { allowed } = await limiter.acquire('exports', { account: '42' })
+        expect(allowed).toBe(true)
+      }
+    })
+    const startedAt = clock.time
+    await clock.runUntilDone(Promise.all(workers))
+    expect(asked()).toBeLessThanOrEqual(120)
+    // 10 a second, and the first units at once.
+    expect(clock.time - startedAt).toBeLessThan(11.5e6)
+  })
+
   it('gives up in time even if the store is slow', async () => {
     const { limiter, clock } = limiterOn(await fresh())
     await limiter.limit('crawler', {}, { cost: 10 })
@@ -247,6 +277,10 @@ describeOnRedisEngine('a limit by name', fresh => {
     const startedAt = clock.time
     expect(await slow.acquire('crawler', {}, { timeoutMs: 1000 })).toMatchObject({ allowed: false })
     expect(clock.time - startedAt).toBeLessThan(1.2e6)
+    // A deadline that a caller has computed may have passed.
+    for (const timeoutMs of [0, -1, Number.NEGATIVE_INFINITY]) {
+      expect(await slow.acquire('crawler', {}, { timeoutMs })).toMatchObject({ allowed: false })
+    }
   })
 
   it('reports that a reset or a refund has failed while the store is down, although calls are let through', async () => {
@@ -324,7 +358,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     await limiter.limit('model', who)
     await limiter.limit('model', who)
     const third = await limiter.limit('model', who)
-    expect(third.verdicts.map(({ allowed, mode }) => [allowed, mode])).toEqual([
+    expect(third.rules.map(({ allowed, mode }) => [allowed, mode])).toEqual([
       [true, 'enforce'],
       [true, 'enforce'],
       [false, 'shadow'],
@@ -356,6 +390,18 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect([refused.allowed, refused.retryAfterMs]).toEqual([false, 900_000])
     clock.time += 900e6
     expect((await attempt(true)).allowed).toBe(true)
+  })
+
+  it('counts an identity of a class, also with getters and with a name of its own', async () => {
+    class Account {
+      readonly [Symbol.toStringTag] = 'Account'
+      get account() {
+        return '42'
+      }
+    }
+    const { limiter } = limiterOn(await fresh())
+    const identity = new Account() as unknown as { account: string }
+    expect(await limiter.limit('zendesk', identity)).toMatchObject({ allowed: true })
   })
 
   it('resets one rule of one identity, or all of its rules, and no other identity', async () => {
@@ -467,7 +513,108 @@ describeOnRedisEngine('a limit by name', fresh => {
       expect(await redis.snapshot()).toEqual({})
     },
   )
+
+  const COST = 'Use a whole number from 0 to 1000000000, or an object with one for each rule.'
+  const OPTIONS = 'Use an object with any of these: cost.'
+  const OF_ACCOUNT = "The limit 'zendesk' counts by account:"
+
+  it.each<[Call, string]>([
+    ...[
+      [5n, '5n'],
+      ['', "''"],
+      ['5', "'5'"],
+      [true, 'true'],
+      [false, 'false'],
+      [null, 'null'],
+      [[], '[]'],
+      [[5], '[5]'],
+      [new Date(0), 'a Date'],
+      [new Map([['second', 5]]), 'a Map'],
+      [new Set([5]), 'a Set'],
+      [() => 5, 'a function'],
+      [Object(5), 'a Number'],
+    ].map(([cost, shown]: unknown[]): [Call, string] => [
+      ['crawler', {}, { cost }],
+      `cost is ${shown}. ${COST}`,
+    ]),
+    [['crawler', {}, { cost: { second: 5n } }], 'second is 5n. Use a whole number from 0 to 1000000000.'],
+    [['crawler', {}, { costs: 5 }], "limit has no option 'costs'. Options: cost."],
+    [['crawler', {}, { delta: 5 }], "limit has no option 'delta'. Options: cost."],
+    [['crawler', {}, 'x'], `The options of limit are 'x'. ${OPTIONS}`],
+    [['crawler', {}, 5], `The options of limit are 5. ${OPTIONS}`],
+    [['crawler', {}, null], `The options of limit are null. ${OPTIONS}`],
+    [['crawler', {}, [5]], `The options of limit are [5]. ${OPTIONS}`],
+    [['zendesk', { account: Number.NaN }], `${OF_ACCOUNT} account is NaN, not text or a finite number.`],
+    [
+      ['zendesk', { account: Number.POSITIVE_INFINITY }],
+      `${OF_ACCOUNT} account is Infinity, not text or a finite number.`,
+    ],
+    [['zendesk', { account: 5n }], `${OF_ACCOUNT} account is 5n, not text or a finite number.`],
+    [['zendesk', { account: null }], `${OF_ACCOUNT} account is missing.`],
+    [
+      ['zendesk', null],
+      "The identity of the limit 'zendesk' is null. Use an object, such as { account: '42' }.",
+    ],
+    [
+      ['zendesk', 'acme'],
+      "The identity of the limit 'zendesk' is 'acme'. Use an object, such as { account: '42' }.",
+    ],
+    [
+      ['zendesk', new Map([['account', 'a']])],
+      "The identity of the limit 'zendesk' is a Map. Use an object, such as { account: '42' }.",
+    ],
+  ])('rejects what a caller without types can pass, and spends nothing: %o', async (args, message) => {
+    const redis = await fresh()
+    const { limiter } = limiterOn(redis)
+    for (const method of ['limit', 'acquire'] as const) {
+      const expected = message
+        .replace('of limit are', `of ${method} are`)
+        .replace(/^limit has/, `${method} has`)
+        .replace(/(Options|these): cost\./, method === 'limit' ? '$&' : '$1: cost, timeoutMs.')
+      await expect(limiter[method](...(args as unknown as [string]))).rejects.toThrow(new TypeError(expected))
+    }
+    expect(await redis.snapshot()).toEqual({})
+  })
+
+  it.each<[string, Call, string]>([
+    ['acquire', ['crawler', {}, { timeoutMs: 'abc' }], "timeoutMs is 'abc'. Use a number of milliseconds."],
+    [
+      'acquire',
+      ['crawler', {}, { timeoutMs: Number.NaN }],
+      'timeoutMs is NaN. Use a number of milliseconds.',
+    ],
+    [
+      'acquire',
+      ['crawler', {}, { timeout: 5 }],
+      "acquire has no option 'timeout'. Options: cost, timeoutMs.",
+    ],
+    ['reset', ['crawler', {}, { rules: 'day' }], "reset has no option 'rules'. Options: rule."],
+    [
+      'peek',
+      ['zendesk', null],
+      "The identity of the limit 'zendesk' is null. Use an object, such as { account: '42' }.",
+    ],
+  ])('%s rejects wrong arguments with a message: %o', async (method, args, message) => {
+    const { limiter } = limiterOn(await fresh())
+    const call = limiter[method as 'peek'] as (...args: unknown[]) => Promise<unknown>
+    await expect(call(...args)).rejects.toThrow(new TypeError(message))
+  })
+
+  it.each<[unknown, string]>([
+    [{ cost: 2n }, `cost is 2n. ${COST}`],
+    [{ units: 2 }, "refund has no option 'units'. Options: cost."],
+    [null, 'The options of refund are null. Use an object with any of these: cost.'],
+  ])('gives nothing back for wrong options, and says so: %o', async (options, message) => {
+    const redis = await fresh()
+    const { limiter } = limiterOn(redis)
+    const decision = await limiter.limit('crawler', {}, { cost: 5 })
+    const before = await redis.snapshot()
+    await expect(limiter.refund(decision, options as LimitOptions)).rejects.toThrow(new TypeError(message))
+    expect(await redis.snapshot()).toEqual(before)
+  })
 })
+
+type Call = readonly [name: string, identity: unknown, options?: unknown]
 
 describeOnRedisEngine('8 workers under 10 per second, 200 per minute and 1,000 per day', (fresh, kind) => {
   it(`together never exceed any limit, and use at least 99 % of what is allowed (SEED=${SEED})`, async () => {

@@ -1,4 +1,5 @@
 /** The memory of refusals: it is bounded, and agrees with the store. test/gateway/refusals.test.ts tests it with the gateway. */
+import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { createOwnAnswers } from '../../src/limiter/own-answers.ts'
@@ -8,8 +9,11 @@ import { ScriptModel } from '../../src/script/model.ts'
 import type { Policy } from '../../src/script/policy-shape.ts'
 import { addressStateKey } from '../../src/store/keys.ts'
 import { NO_SWITCHES } from '../../src/switches/switches.ts'
+import { randomCases } from '../selection.ts'
 import { bound } from '../support/bound.ts'
 import { rulesOf } from '../support/engines.ts'
+import { forEvery } from '../support/property.ts'
+import { FC_PATH } from '../support/random.ts'
 
 const [rule] = rulesOf({ name: 'a', by: 'address', algorithm: 'gcra', limit: 1, period: '1s' })
 
@@ -197,6 +201,148 @@ describe('the memory of refusals', () => {
     expect(find(demandOf('10.0.0.1'))).toBeUndefined()
     keep(demandOf('10.0.0.1'), refusal(-1))
     expect(Boolean(find(demandOf('10.0.0.1')))).toBe(true)
+  })
+})
+
+describe('after an admission that leaves too little for another', () => {
+  const POLICY = { plans: ['free'] } as unknown as Policy
+  const ofAddress = (algorithm: string, input: object): RuleInput =>
+    ({ name: 'x', by: 'address', algorithm, period: '1s', ...input }) as unknown as RuleInput
+  const INPUTS = fc.oneof(
+    fc.record({
+      algorithm: fc.constantFrom('gcra', 'token-bucket'),
+      limit: fc.integer({ min: 1, max: 9 }),
+      burst: fc.integer({ min: 1, max: 9 }),
+    }),
+    fc.record({
+      algorithm: fc.constant('leaky-bucket'),
+      limit: fc.integer({ min: 1, max: 9 }),
+      queue: fc.integer({ min: 0, max: 9 }),
+    }),
+    fc.record({
+      algorithm: fc.constantFrom('fixed-window', 'sliding-window', 'sliding-log'),
+      limit: fc.integer({ min: 1, max: 9 }),
+    }),
+  )
+  const CASES = fc.record({
+    inputs: fc.array(INPUTS, { minLength: 1, maxLength: 3 }),
+    shadow: fc.boolean(),
+    steps: fc.array(
+      fc.record({ ms: fc.constantFrom(0, 0, 0, 1, 13, 111, 350), cost: fc.integer({ min: 1, max: 3 }) }),
+      { minLength: 5, maxLength: 30 },
+    ),
+  })
+
+  it('the isolate refuses as the store would, with its times, and admits nothing', async () => {
+    let refusedInAdvance = 0
+    await forEvery(CASES, randomCases(1000), async ({ inputs, shadow, steps }) => {
+      const { world, keep, find } = memory(60_000)
+      const start = world.time
+      const model = new ScriptModel()
+      const rules = rulesOf(
+        ...inputs.map(({ algorithm, ...input }, i) =>
+          ofAddress(algorithm, { ...input, name: `r${i}`, ...(shadow && i > 0 && { mode: 'shadow' }) }),
+        ),
+      )
+      let last: { outcome: Outcome; cost: number } | undefined
+      for (const { ms, cost } of steps) {
+        world.time += ms
+        const now = 1e12 + (world.time - start) * 1e3
+        const evaluation = { policy: POLICY, rules: rules.map(rule => bound(rule, 'x', cost, world.time)) }
+        const repeated = find(evaluation)
+        const decided = model.decide({ ...evaluation, now })
+        if (!repeated) {
+          keep(evaluation, decided)
+          last = { outcome: decided, cost }
+          continue
+        }
+        if (last?.outcome.status === 'admitted') refusedInAdvance += 1
+        expect([decided.status, repeated.status]).toEqual(['refused', 'refused'])
+        // A refusal of a higher cost can be older than the last answer.
+        if (cost !== last?.cost) continue
+        for (const [
+          i,
+          { rule, mode, allowed, resetAfter, retryAfter, delay },
+        ] of decided.verdicts.entries()) {
+          const known = repeated.verdicts[i]!
+          expect([known.rule, known.mode, known.delay]).toEqual([rule, mode, delay])
+          // After its own retry time, a rule admits again a microsecond late.
+          if (Math.abs(known.retryAfter - retryAfter) > 1) expect(known.allowed).toBe(allowed)
+          expect(Math.abs(known.resetAfter - resetAfter)).toBeLessThanOrEqual(1)
+          expect(Math.abs(known.retryAfter - retryAfter)).toBeLessThanOrEqual(1)
+        }
+      }
+    })
+    if (!FC_PATH) expect(refusedInAdvance).toBeGreaterThan(100)
+  })
+
+  it.each([
+    ['gcra', { burst: 1 }, 333_334],
+    ['token-bucket', { burst: 1 }, 333_334],
+    ['leaky-bucket', { queue: 0 }, 333_334],
+    ['fixed-window', { limit: 1 }, 1e6],
+  ] as const)('of %s, the retry time is that of the store', (algorithm, input, retryAfter) => {
+    const { world, keep, find } = memory(60_000)
+    const model = new ScriptModel()
+    const rules = rulesOf(ofAddress(algorithm, { limit: 3, ...input }))
+    const evaluation = { policy: POLICY, rules: rules.map(rule => bound(rule, 'x', 1, world.time)) }
+    const decide = () => model.decide({ ...evaluation, now: 1e12 })
+    keep(evaluation, decide())
+    const [known, decided] = [find(evaluation)!, decide()]
+    expect([known.status, known.verdicts]).toEqual([decided.status, decided.verdicts])
+    expect(known.verdicts[0]!.retryAfter).toBe(retryAfter)
+  })
+
+  it('one request asks the store when that is over, and the others wait for its answer, but not for long', () => {
+    const { world, refusals, keep, find } = memory()
+    const pauseOf = (evaluation: Evaluation, since = world.time) =>
+      refusals.pause(evaluation, NO_SWITCHES, since)
+    const demand = () => demandOf('10.0.0.1')
+    const trip = () => {
+      const askedAt = world.time
+      world.time += 20
+      return (outcome: Outcome) => keep(demand(), outcome, askedAt)
+    }
+    trip()(refusal(100_000))
+    expect(pauseOf(demand())).toBe(0)
+    world.time += 100
+    expect([find(demand()), pauseOf(demand())]).toEqual([undefined, 0])
+    const since = world.time
+    const waiting = Array.from({ length: 5 }, () => demand())
+    expect(waiting.every(each => pauseOf(each) > 0)).toBe(true)
+    // The answer is the next refusal.
+    trip()(refusal(100_000))
+    expect(waiting.every(each => find(each) !== undefined)).toBe(true)
+    // An answer that is late keeps nothing waiting.
+    world.time += 100
+    expect([pauseOf(demand()), pauseOf(demand()) > 0]).toEqual([0, true])
+    world.time += 50
+    expect(pauseOf(waiting[0]!, since)).toBe(0)
+    world.time += 1000
+    expect(pauseOf(demand())).toBe(0)
+  })
+
+  it('a refusal is counted from the decision, as far as the clock of the store shows it', () => {
+    const { world, keep, find } = memory(60_000)
+    const trip = (ms: number, decidedAfterMs: number) => {
+      const askedAt = world.time
+      world.time += ms
+      keep(demandOf('10.0.0.1'), { ...refusal(100_000), at: (askedAt + decidedAfterMs) * 1e3 }, askedAt)
+      return askedAt
+    }
+    // The quickest trip: it is unknown when within it the store has decided.
+    world.time = trip(2, 1) + 100
+    expect(find(demandOf('10.0.0.1'))).toBeUndefined()
+    // 29 ms of the next trip were over when the store decided, at least.
+    const askedAt = trip(40, 30)
+    world.time = askedAt + 29 + 99
+    expect(find(demandOf('10.0.0.1'))).toBeDefined()
+    world.time = askedAt + 29 + 100
+    expect(find(demandOf('10.0.0.1'))).toBeUndefined()
+    // The clock of the store was set forward. The reply has arrived after the decision.
+    const setForward = trip(10, 90_000)
+    world.time = setForward + 10 + 100
+    expect(find(demandOf('10.0.0.1'))).toBeUndefined()
   })
 })
 

@@ -49,7 +49,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     return allowed
   }
   const left = async (rule: string) =>
-    (await limiter.peek('zendesk')).verdicts.find(verdict => verdict.rule.name === rule)?.remaining
+    (await limiter.peek('zendesk')).rules.find(({ name }) => name === rule)?.remaining
 
   it('is switched by the names of limit and rule, and the first call reads the switch in its own trip', async () => {
     expect(await ask(3)).toEqual([true, true, false])
@@ -98,7 +98,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     await limiter.peek('alone')
     await put({ rules: new Map() })
     expect(await limiter.limit('alone')).toMatchObject({
-      ...{ allowed: true, degraded: 'kill-switch', verdicts: [], costs: {} },
+      ...{ allowed: true, degraded: 'kill-switch', rules: [], costs: {} },
     })
     expect(await limiter.limit('alone')).not.toHaveProperty('degraded')
   })
@@ -119,7 +119,7 @@ describeOnRedisEngine('a limit by name', fresh => {
         await put(switches)
         expect(await ask(2, 'alone')).toEqual([true, true])
         const killed = name === 'kill' ? { degraded: 'kill-switch' } : {}
-        expect(await limiter.limit('alone')).toMatchObject({ allowed: true, verdicts: [], ...killed })
+        expect(await limiter.limit('alone')).toMatchObject({ allowed: true, rules: [], ...killed })
         await put({ rules: new Map() })
         store.requests.length = 0
         expect(await ask(2, 'alone')).toEqual([true, false])

@@ -40,6 +40,24 @@ export function backgroundFrom(args: PlatformArguments): Background {
   }
 }
 
+/**
+ * Fires when the client has left, or the connection of the reply has closed. @hono/node-server passes the response of `node:http` beside
+ * the request. If writing it throws, nothing reads or cancels the body of the reply any more, and `request.signal` may not fire.
+ */
+export function goneFrom({ signal }: Request, args: PlatformArguments): AbortSignal {
+  const outgoing = args.filter(isObject).find(({ outgoing }) => isObject(outgoing))?.outgoing
+  if (!outgoing) return signal
+  try {
+    const { once, closed } = outgoing as { once(event: string, listener: () => void): void; closed?: boolean }
+    const gone = new AbortController()
+    if (closed) gone.abort()
+    else once.call(outgoing, 'close', () => gone.abort())
+    return AbortSignal.any([signal, gone.signal])
+  } catch {
+    return signal
+  }
+}
+
 interface WithWaitUntil {
   waitUntil(task: Promise<unknown>): void
 }

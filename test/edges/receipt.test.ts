@@ -2,7 +2,7 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { Limiter } from '../../src/edges/limits/limiter.ts'
 import { createLimiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
-import { createReceipts, type Receipt, type Receipts, receiptOf } from '../../src/edges/rpc/receipt.ts'
+import { createReceipts, type Receipt, type Receipts } from '../../src/edges/rpc/receipt.ts'
 import type { Store } from '../../src/store/store.ts'
 import { configOf, describeOnRedisEngine } from '../support/engines.ts'
 import { storeOf } from '../support/stores.ts'
@@ -39,8 +39,8 @@ function isolateOn(store: Store, size?: number): Isolate {
     ...{ limiter, receipts },
     async refund(receipt, cost) {
       const decision = receipts.decisionOf(receipt)
-      const { verdicts } = await limiter.refund(decision, cost === undefined ? {} : { cost })
-      return Object.fromEntries(verdicts.map(({ rule, remaining }) => [rule.name, remaining]))
+      const { rules } = await limiter.refund(decision, cost === undefined ? {} : { cost })
+      return Object.fromEntries(rules.map(({ name, remaining }) => [name, remaining]))
     },
   }
 }
@@ -58,10 +58,10 @@ describeOnRedisEngine('a receipt', fresh => {
   })
 
   const left = async () => {
-    const { verdicts } = await one.limiter.limit('mails', A, { cost: 0 })
-    return verdicts[0]!.remaining
+    const { rules } = await one.limiter.limit('mails', A, { cost: 0 })
+    return rules[0]!.remaining
   }
-  const spend = async (cost: number) => receiptOf(await one.limiter.limit('mails', A, { cost }))
+  const spend = async (cost: number) => one.receipts.receiptOf(await one.limiter.limit('mails', A, { cost }))
 
   it('is plain data with the units that each rule has spent', async () => {
     const receipt = await spend(2)
@@ -78,10 +78,10 @@ describeOnRedisEngine('a receipt', fresh => {
 
   it('has no costs if the store has spent nothing', async () => {
     const receipts = [
-      receiptOf(await one.limiter.limit('mails', A, { cost: 11 })),
-      receiptOf(await one.limiter.limit('mails', A, { cost: 0 })),
-      receiptOf(await one.limiter.peek('mails', A)),
-      receiptOf(await isolateOn(GONE).limiter.limit('mails', A)),
+      one.receipts.receiptOf(await one.limiter.limit('mails', A, { cost: 11 })),
+      one.receipts.receiptOf(await one.limiter.limit('mails', A, { cost: 0 })),
+      one.receipts.receiptOf(await one.limiter.peek('mails', A)),
+      one.receipts.receiptOf(await isolateOn(GONE).limiter.limit('mails', A)),
     ]
     for (const receipt of receipts) {
       expect(receipt.costs).toEqual({})
@@ -119,8 +119,8 @@ describeOnRedisEngine('a receipt', fresh => {
     for (const receipt of receipts) await small.refund(receipt)
     const [first, last] = [small.receipts.decisionOf(receipts[0]), small.receipts.decisionOf(receipts[4])]
     expect(last).toBe(small.receipts.decisionOf(receipts[4]))
-    expect(await small.limiter.refund(last)).toMatchObject({ verdicts: [] })
-    expect((await small.limiter.refund(first)).verdicts).not.toEqual([])
+    expect(await small.limiter.refund(last)).toMatchObject({ rules: [] })
+    expect((await small.limiter.refund(first)).rules).not.toEqual([])
   })
 
   it('gives back no units that have come back by themselves since', async () => {
@@ -149,7 +149,7 @@ describe('a wrong receipt', () => {
     ],
     [
       { identity: { account: ['a'] } },
-      `receipt.identity is { account: ['a'] }. The limit 'mails' counts by account: account is missing.`,
+      `receipt.identity is { account: ['a'] }. The limit 'mails' counts by account: account is ['a'], not text or a finite number.`,
     ],
     ...[-1, 1.5, Number.NaN, '1', NOON + 86_400e6].map((at): [object, string] => [
       { at },

@@ -9,6 +9,7 @@ import type { Config } from '../../src/config/compile.ts'
 import { loadConfig } from '../../src/node/cli/load-config.ts'
 import { startTestStore, type TestStore } from '../../src/node/testing.ts'
 import { bundleOptions } from '../../src/node/worker-bundle.ts'
+import { UNIT_ENDS } from '../support/ending-list.ts'
 import gatewayConfig from '../worker/rpc/gateway.config.ts'
 
 const fileOf = (name: string) => fileURLToPath(new URL(`../worker/rpc/${name}.ts`, import.meta.url))
@@ -62,6 +63,7 @@ function useBinding(bundleLimits: () => Promise<string>) {
               OTHER: { ...limits, name: 'other' },
               SIGNUPS: { ...limits, props: { limit: 'signups' } },
               ANY: limits,
+              INHERITED: { ...limits, props: { limit: '__proto__' } },
               BARE: { ...limits, name: 'bare' },
             },
           },
@@ -99,6 +101,13 @@ describe.each([
     expect(await call('/limit-by-key/ambiguous')).toEqual({
       error:
         'limit({ key }) does not say which limit. Name one (signups, mails, drafts, exports) in the props of the binding: { "limit": "signups" }.',
+    })
+  })
+
+  it('report that the binding names a limit that the config does not have', async () => {
+    expect(await call('/limit-by-key/inherited')).toEqual({
+      error:
+        "The props of the binding name the limit '__proto__', which the config does not have. Limits: signups, mails, drafts, exports.",
     })
   })
 
@@ -206,6 +215,16 @@ describe.each([
 
   it('hold a unit until it is disposed of', async () => {
     expect(await call('/acquire')).toEqual([true, true, false, true])
+  })
+
+  it.each(UNIT_ENDS)('hold their units until the caller %s', async end => {
+    expect(await call('/acquire/twice', end)).toEqual([true, true, false, true, true])
+  })
+
+  it('hold nothing if acquire throws', async () => {
+    expect(await call('/acquire/throws')).toEqual({
+      error: "The config has no limit 'nothing'. Limits: signups, mails, drafts, exports.",
+    })
   })
 
   it('hold a unit no longer than the context of the caller lives', async () => {

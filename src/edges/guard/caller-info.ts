@@ -1,19 +1,10 @@
 /** What the user's code learns about an admitted request. */
 
 import type { DegradedCause } from '../../limiter/decision.ts'
-import { onlyEnforced, type Verdict } from '../../script/evaluation.ts'
+import { onlyEnforced } from '../../script/evaluation.ts'
 import type { Caller } from '../http/caller.ts'
 import type { ForwardContext } from '../http/forward.ts'
-
-/** The state of one rule after this request. */
-export interface LimitInfo {
-  name: string
-  /** Units per period, or units in flight. */
-  limit: number
-  remaining: number
-  /** ms until the whole budget is back, if nothing else is spent. */
-  resetAfterMs: number
-}
+import { type RuleResult, ruleResultOf } from '../rule-result.ts'
 
 /** The caller of an admitted request, and what is left of its limits: the result of `callerOf(request)`. */
 export interface CallerInfo {
@@ -26,7 +17,7 @@ export interface CallerInfo {
   /** The client's address; absent if the platform does not report it. */
   address?: string
   /** The rules that count this caller. The smallest share left comes first. */
-  limits: readonly LimitInfo[]
+  limits: readonly RuleResult[]
   /** Why the store has not decided; absent if it has. */
   degraded?: DegradedCause
 }
@@ -41,16 +32,11 @@ export function callerInfo({ caller, decision, requestId }: ForwardContext): Cal
     ...(caller?.address !== undefined && { address: caller.address }),
     limits: onlyEnforced(decision?.verdicts ?? [])
       .filter(({ rule }) => !rule.isSystemLimit && rule.on === 'request')
-      .map(limitInfo)
+      .map(ruleResultOf)
       .sort((a, b) => a.remaining / a.limit - b.remaining / b.limit),
     ...(decision?.degraded && { degraded: decision.degraded.cause }),
   }
 }
-
-const limitInfo = ({ rule, remaining, resetAfter }: Verdict): LimitInfo => ({
-  ...{ name: rule.name, limit: rule.limit, remaining },
-  resetAfterMs: Math.ceil(resetAfter / 1e3),
-})
 
 /** Only a verified consumer: without the store, the consumer of a key is only claimed. */
 function consumerOf(caller: Caller | undefined, decision: ForwardContext['decision']): string | undefined {

@@ -7,12 +7,22 @@ import type { Environment } from '../../config/environment.ts'
 import type { Ending } from '../../limiter/engine.ts'
 import { checkEdgeConfig, connectStore } from '../edge-config.ts'
 import { ALL_PARTS } from '../http/all-parts.ts'
+import { addressOfNode } from '../http/behind-proxies.ts'
 import { deny } from '../http/deny.ts'
 import type { ForwardContext } from '../http/forward.ts'
 import { createHandler, type Handler, type Platform } from '../http/handle.ts'
+import { createIdentifier } from '../http/identify.ts'
 import { replyToMisconfiguration, runOrLog } from '../http/unexpected.ts'
 import { isPreflight } from '../http/web-page.ts'
-import { addressFrom, backgroundFrom, environmentOf, type PlatformArguments } from '../platform.ts'
+import {
+  addressFrom,
+  backgroundFrom,
+  environmentOf,
+  goneFrom,
+  isCloudflare,
+  type PlatformArguments,
+} from '../platform.ts'
+import { reportAtStart } from '../report-at-start.ts'
 import { type CallerInfo, callerInfo } from './caller-info.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: what a platform passes beside the request is typed by the handler itself.
@@ -74,8 +84,8 @@ export interface Guarded extends Closable {
  * 503 and never reaches the handler. `callerOf(request)` returns the caller of an admitted request. With leases
  * (`lease`), call `close()` of the guarded handler before the process ends. Handlers of one guard share their leases.
  *
- * @throws ConfigError naming every mistake of the config. If a variable is missing, each request gets a 503, and the
- * log names it
+ * @throws ConfigError naming every mistake of the config. If a variable is missing, the log names it when the guard is
+ * created (on Workers: at the first request), and each request gets a 503
  */
 export function guard(
   config: ConfigInput,
@@ -105,6 +115,13 @@ export function createGuard(
 ): Guarded {
   const config = checkEdgeConfig(input)
   let handler: Handler | undefined
+  // On Workers, the variables come with the first request.
+  if (env || !isCloudflare()) {
+    reportAtStart(() => {
+      const variables = env ?? environmentOf()
+      createIdentifier(connectStore(config, variables).config, ALL_PARTS, { ...variables })
+    })
+  }
 
   /** Called with the first request, because on Workers the variables come with it. */
   function build(args: PlatformArguments): Handler {
@@ -127,13 +144,18 @@ export function createGuard(
     const { peerOf } = handler
     // `peerOf` is set only for trusted Workers, and Workers pass their bindings first and their context second.
     const peer = () =>
-      peerOf ? peerOf(request, args[0], { executionCtx: args[1] as object }) : address(request, ...args)
+      peerOf
+        ? peerOf(request, args[0], { executionCtx: args[1] as object })
+        : withoutPort(address(request, ...args))
     if (isPreflight(request, hasBody(request)))
       return await answerPreflight(handler, request, peer, () => run(undefined))
     let nonResponse: { returned: unknown } | undefined
     const background = backgroundFrom(args)
     const handled = handler.handle(
-      { request, url: new URL(request.url), peer, background, host },
+      {
+        ...{ request, url: new URL(request.url), peer, background, host },
+        gone: () => goneFrom(request, args),
+      },
       async (_, context) => {
         const returned = await run(rememberCaller(request, context))
         if (isFrameworkReply(returned)) return { ...returned, isOwnReply: false }
@@ -168,6 +190,9 @@ export function createGuard(
     return isFrameworkReply(returned) ? returned.response : returned
   }
 }
+
+/** Some proxies report the address with its port, which changes with each connection. Express passes it on in `req.ip`. */
+const withoutPort = (address: string | undefined) => address && (addressOfNode(address) ?? '')
 
 /** Whether the headers announce a body (RFC 9112, section 6.3). Servers on Node give every request a stream, even without a body. */
 function hasBody({ headers }: Request): boolean {

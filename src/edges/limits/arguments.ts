@@ -1,4 +1,8 @@
-/** Checks the arguments of a limit by name. Each error names the limit, the wrong value, and the valid ones. */
+/**
+ * Checks the arguments of a limit by name, which a caller without types can get wrong. Each error names the wrong value, and the valid
+ * ones.
+ */
+import { kindOf, show } from '../../config/check/mistake.ts'
 import type { LimitRule } from '../../config/compile.ts'
 
 /** The identity that is counted: a value for every part that the rules of the limit count by. */
@@ -28,16 +32,50 @@ export function findIdentityMistake(
   identity: LimitIdentity,
   rules: readonly LimitRule[],
 ): string | undefined {
+  if (!isRecord(identity)) {
+    return `The identity of the limit '${name}' is ${show(identity)}. Use an object, such as { account: '42' }.`
+  }
   const parts = new Set(rules.flatMap(rule => rule.by))
-  const missing = [...parts].filter(part => !/^(string|number)$/.test(typeof identity[part]))
+  // What every object inherits, such as `constructor`, is not a part of an identity.
+  const partOf = (part: string): unknown =>
+    part in Object.prototype && !Object.hasOwn(identity, part) ? undefined : identity[part]
+  const missing = [...parts].filter(part => (partOf(part) ?? undefined) === undefined)
+  const wrong = [...parts].filter(part => !missing.includes(part) && !isPartValue(partOf(part)))
   const unknown = Object.keys(identity).filter(part => !parts.has(part))
-  if (missing.length === 0 && unknown.length === 0) return undefined
   const counted = parts.size > 0 ? `by ${[...parts].join(' and ')}` : 'all calls together'
-  const wrong = [
+  const mistakes = [
     ...(missing.length > 0 ? [`${missing.join(', ')} is missing`] : []),
+    ...wrong.map(part => `${part} is ${show(partOf(part))}, not text or a finite number`),
     ...(unknown.length > 0 ? [`${unknown.join(', ')} is not a part of its identity`] : []),
   ]
-  return `The limit '${name}' counts ${counted}: ${wrong.join(', and ')}.`
+  return mistakes.length > 0
+    ? `The limit '${name}' counts ${counted}: ${mistakes.join(', and ')}.`
+    : undefined
+}
+
+const isPartValue = (value: unknown) => typeof value === 'string' || Number.isFinite(value)
+
+/** Whether a value is an object with fields: no list, no Map and no other object that is a single value. */
+function isRecord(value: unknown): value is Record<string, unknown> {
+  if (typeof value !== 'object' || value === null) return false
+  return kindOf(value) === 'Object' || Object.hasOwn(value, Symbol.toStringTag)
+}
+
+/**
+ * @param method as in `limit`
+ * @param known the names of its options
+ * @throws TypeError unless the options are an object, and for an unknown one
+ */
+export function checkOptions(method: string, options: unknown, known: readonly string[]): void {
+  if (!isRecord(options)) {
+    throw new TypeError(
+      `The options of ${method} are ${show(options)}. Use an object with any of these: ${known.join(', ')}.`,
+    )
+  }
+  const unknown = Object.keys(options).find(option => !known.includes(option))
+  if (unknown !== undefined) {
+    throw new TypeError(`${method} has no option '${unknown}'. Options: ${known.join(', ')}.`)
+  }
 }
 
 /** @throws TypeError for an unknown rule or an invalid cost */
@@ -46,12 +84,30 @@ export function checkCost(
   cost: NonNullable<LimitOptions['cost']>,
   rules: readonly LimitRule[],
 ): void {
-  const costs = typeof cost === 'number' ? { cost } : cost
-  for (const [key, units] of Object.entries(costs)) {
-    if (typeof cost !== 'number') checkRule(name, key, rules)
-    if (Number.isInteger(units) && units >= 0 && units <= MAX_COST) continue
-    throw new TypeError(`${key} is ${units}. Use a whole number from 0 to 1000000000.`)
+  if (typeof cost === 'number') {
+    checkUnits('cost', cost)
+    return
   }
+  if (!isRecord(cost)) {
+    throw new TypeError(
+      `cost is ${show(cost)}. Use a whole number from 0 to ${MAX_COST}, or an object with one for each rule.`,
+    )
+  }
+  for (const [rule, units] of Object.entries(cost)) {
+    checkRule(name, rule, rules)
+    checkUnits(rule, units)
+  }
+}
+
+function checkUnits(what: string, units: unknown): void {
+  if (Number.isInteger(units) && (units as number) >= 0 && (units as number) <= MAX_COST) return
+  throw new TypeError(`${what} is ${show(units)}. Use a whole number from 0 to ${MAX_COST}.`)
+}
+
+/** @throws TypeError for a time that is not a number */
+export function checkTimeout(timeoutMs: unknown): void {
+  if (typeof timeoutMs === 'number' && !Number.isNaN(timeoutMs)) return
+  throw new TypeError(`timeoutMs is ${show(timeoutMs)}. Use a number of milliseconds.`)
 }
 
 /** @throws TypeError for an unknown rule */

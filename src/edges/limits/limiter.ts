@@ -7,7 +7,7 @@
 import { type Background, detached } from '../../background.ts'
 import { SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../../clock.ts'
 import type { Config, LimitRule } from '../../config/compile.ts'
-import { countsInFlight } from '../../config/compile-rule.ts'
+import { countsInFlight, type Rule } from '../../config/compile-rule.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
 import { bindRule } from '../../limiter/bind-rule.ts'
 import type { Allowed, Decision, DegradedCause, Denied, Unavailable } from '../../limiter/decision.ts'
@@ -17,14 +17,24 @@ import { anyCountsInFlight, countsLocally, takesLeases } from '../../limiter/nee
 import { createOwnAnswers } from '../../limiter/own-answers.ts'
 import { prepareRefund } from '../../limiter/prepared-call.ts'
 import { createProbe } from '../../limiter/probe.ts'
-import { onlyEnforced, type Verdict } from '../../script/evaluation.ts'
 import { createLimitPolicy } from '../../script/policy.ts'
 import type { ChangeResult, RefundedRule } from '../../script/refund.ts'
 import { limitStateKey } from '../../store/keys.ts'
 import type { Store } from '../../store/store.ts'
 import { NO_BOARD, type SwitchBoard } from '../../switches/live.ts'
-import { checkCost, checkIdentity, checkRule, type LimitIdentity, type LimitOptions } from './arguments.ts'
+import { milliseconds, type RuleResult, ruleResultOf } from '../rule-result.ts'
+import {
+  checkCost,
+  checkIdentity,
+  checkOptions,
+  checkRule,
+  checkTimeout,
+  type LimitIdentity,
+  type LimitOptions,
+} from './arguments.ts'
 import type { LimiterParts } from './parts.ts'
+import { answerFor, type Decided, pauseAfter, queueWait } from './pauses.ts'
+import { createWaitingLine, type WaitingLine } from './waiting-line.ts'
 
 export type { LimitIdentity, LimitOptions }
 
@@ -44,8 +54,8 @@ export interface LimitDecision {
    * From a lease: when its units were spent.
    */
   at: number
-  /** One for each rule that took part, with times in µs. While degraded, only the rules that the isolate counts. */
-  verdicts: readonly Verdict[]
+  /** One for each rule that took part. While degraded, only the rules that the isolate counts. */
+  rules: readonly RuleResult[]
   /**
    * The cost for each rule that took part, by rule name. Empty after `peek`, `refund` and `reset`, and if a refusal
    * was switched off while it was made.
@@ -69,7 +79,7 @@ export interface LimitDecision {
 /** The part of a decision that a refund uses. */
 export interface RefundableDecision
   extends Pick<LimitDecision, 'limit' | 'identity' | 'allowed' | 'at' | 'costs' | 'degraded'> {
-  verdicts: readonly Pick<Verdict, 'rule' | 'allowed'>[]
+  rules: readonly Pick<RuleResult, 'name' | 'allowed'>[]
 }
 
 /** Options of `acquire`: those of `limit`, and how long to wait. */
@@ -100,9 +110,10 @@ export interface Limiter {
    */
   peek(name: string, identity?: LimitIdentity): Promise<LimitDecision>
   /**
-   * Waits until the limit admits, then until the departure from a queue (`leaky-bucket`). If all units are in flight
-   * (`concurrency`), it tries again after 50 ms and then less often, up to every 1.6 s. Without a queue, waiting
-   * calls compete for returned units, each with a trip; the first to wait is not always the first to be admitted.
+   * Waits until the limit admits, then until the departure from a queue (`leaky-bucket`). The calls of a process that
+   * wait for one identity are admitted in the order in which they came, and ask the store one after the other. If all
+   * units are in flight (`concurrency`), the first of them tries again after 50 ms and then less often, up to every
+   * 1.6 s.
    *
    * @returns the last decision, which is not allowed if it can never be, or not within `timeoutMs`
    * @throws TypeError as `limit`
@@ -143,15 +154,8 @@ export interface LimiterClock {
   timer?: Timer
 }
 
-/** The longest delay of a timer (24.8 days). With a longer one it would fire at once. */
-const MAX_TIMER_MS = 2 ** 31 - 1
-
 const REAL_TIME: LimiterClock = {
-  async sleep(ms) {
-    for (let left = ms; left > 0; left -= MAX_TIMER_MS) {
-      await new Promise(resolve => setTimeout(resolve, Math.min(left, MAX_TIMER_MS)))
-    }
-  },
+  sleep: ms => new Promise(resolve => void SYSTEM_TIMER(ms, resolve)),
 }
 
 /** If a call needs the store and the store does not answer, it can be tried again after this time (µs). */
@@ -191,6 +195,7 @@ export function createLimiterWithParts(
     [...config.limits].map(([name, rules]) => [name, createLimitPolicy(rules, parts.scriptsOf)]),
   )
   const allRules = [...config.limits.values()].flat()
+  const lineIdOf = (keyed: readonly { key: string }[]) => keyed.map(({ key }) => key).join('\n')
   const nowMs = () => (clock.now ? clock.now() / 1e3 : SYSTEM_CLOCK.now())
   const elapsedMs = () => (clock.now ? clock.now() / 1e3 : performance.now())
   const limitOf = new Map(
@@ -210,14 +215,14 @@ export function createLimiterWithParts(
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
     holdingsKeeper: anyCountsInFlight(allRules)
       ? parts.createHoldingsKeeper({
-          now: nowMs,
+          now: elapsedMs,
           timer: clock.timer ?? SYSTEM_TIMER,
           script: parts.syncScript,
           writeAt: clock.now,
         })
       : undefined,
   })
-  const background: Background = waitUntil ? task => waitUntil(task.catch(() => {})) : detached
+  const background: Background = waitUntil ? keptAliveBy(waitUntil) : detached
   const options = { background, awaitsSwitches: true }
 
   function rulesOf(name: string): readonly LimitRule[] {
@@ -246,7 +251,7 @@ export function createLimiterWithParts(
     name: string,
     identity: LimitIdentity,
     costOf: (rule: LimitRule) => number,
-  ): Promise<LimitDecision> {
+  ): Promise<Decided<LimitDecision>> {
     const keyed = bindKeys(name, identity)
     const rules = keyed.map((each): DemandedRule => ({ ...each, cost: costOf(each.rule) }))
     const { decision, outcome, at, awaitsEnding, finish } = await engine[verb](
@@ -261,16 +266,27 @@ export function createLimiterWithParts(
     // A rule that is off does not take part.
     const tookPart = new Set((outcome?.verdicts ?? verdicts).map(({ rule }) => rule.name))
     const charged = isCharged && verb === 'decide' ? rules.filter(({ rule }) => tookPart.has(rule.name)) : []
-    return {
+    const made: LimitDecision = {
       ...{ limit: name, identity, at },
       allowed: known.kind === 'allowed',
       delayMs: known.kind === 'allowed' ? milliseconds(known.delay) : 0,
       retryAfterMs: milliseconds(retryAfterOf(known)),
-      verdicts,
+      rules: verdicts.map(ruleResultOf),
       costs: Object.fromEntries(charged.map(({ rule, cost }) => [rule.name, cost])),
       ...(known.degraded && { degraded: known.degraded.cause }),
       ...releaseMethods(() => finish('complete')),
     }
+    return { decision: made, verdicts }
+  }
+
+  /** Decides a call of `limit`. @throws TypeError for an invalid cost */
+  async function spend(
+    name: string,
+    identity: LimitIdentity,
+    { cost = 1 }: LimitOptions,
+  ): Promise<Decided<LimitDecision>> {
+    checkCost(name, cost, rulesOf(name))
+    return await decide('decide', name, identity, rule => costFor(rule, cost, 1))
   }
 
   /** The result of a refund or reset. If the store has not made the change, `allowed` is false, whatever the failure policy. */
@@ -287,51 +303,87 @@ export function createLimiterWithParts(
       costs: {},
       ...releaseMethods(() => {}),
     }
-    if ('cause' in result) return { ...common, allowed: false, at: 0, verdicts: [], degraded: result.cause }
-    return { ...common, allowed: true, at: result.at, verdicts: result.verdicts }
+    if ('cause' in result) return { ...common, allowed: false, at: 0, rules: [], degraded: result.cause }
+    return { ...common, allowed: true, at: result.at, rules: result.verdicts.map(ruleResultOf) }
+  }
+
+  const lines = new Map<string, WaitingLine>()
+
+  /** The calls of `acquire` that wait for an identity of a limit. */
+  function lineOf(id: string): WaitingLine {
+    const known = lines.get(id)
+    if (known) return known
+    const line = createWaitingLine({ elapsedMs, sleep: clock.sleep })
+    lines.set(id, line)
+    return line
   }
 
   /** Units given back of each decision, by rule name. */
   const refunded = new WeakMap<RefundableDecision, Map<string, number>>()
 
   const limiter: Limiter = {
-    limit: async (name, identity = {}, { cost = 1 } = {}) => {
-      checkCost(name, cost, rulesOf(name))
-      return await decide('decide', name, identity, rule => costFor(rule, cost, 1))
+    limit: async (name, identity = {}, options = {}) => {
+      checkOptions('limit', options, ['cost'])
+      return (await spend(name, identity, options)).decision
     },
 
     async peek(name, identity = {}) {
-      const standing = await decide('peek', name, identity, () => 1)
+      const { decision, verdicts } = await decide('peek', name, identity, () => 1)
       // A queue reports its length; a peek has no place in it.
-      return { ...standing, delayMs: standing.allowed ? milliseconds(queueWait(standing)) : 0 }
+      return { ...decision, delayMs: decision.allowed ? milliseconds(queueWait(verdicts)) : 0 }
     },
 
-    async acquire(name, identity = {}, { timeoutMs = Number.POSITIVE_INFINITY, ...options } = {}) {
-      const startedAt = elapsedMs()
-      for (let attempt = 0; ; attempt++) {
-        const left = timeoutMs - (elapsedMs() - startedAt)
+    async acquire(name, identity = {}, acquireOptions = {}) {
+      checkOptions('acquire', acquireOptions, ['cost', 'timeoutMs'])
+      const { timeoutMs = Number.POSITIVE_INFINITY, ...options } = acquireOptions
+      checkTimeout(timeoutMs)
+      const rules = rulesOf(name)
+      checkCost(name, options.cost ?? 1, rules)
+      const lineId = lineIdOf(bindKeys(name, identity))
+      const line = lineOf(lineId)
+      const deadline = elapsedMs() + timeoutMs
+      const attempt = async (): Promise<Decided<LimitDecision>> => {
+        const left = deadline - elapsedMs()
         // A place in a queue cannot be given back, so a call whose turn would come too late does not join.
-        if (Number.isFinite(left) && joinsQueue(rulesOf(name), options.cost)) {
-          const standing = await decide('peek', name, identity, () => 0)
-          const delayMs = milliseconds(queueWait(standing))
-          if (delayMs > left) return { ...standing, allowed: false, retryAfterMs: delayMs }
+        if (Number.isFinite(left) && joinsQueue(rules, options.cost)) {
+          const { decision, verdicts } = await decide('peek', name, identity, () => 0)
+          const delayMs = milliseconds(queueWait(verdicts))
+          if (delayMs > left) {
+            return { decision: { ...decision, allowed: false, retryAfterMs: delayMs }, verdicts }
+          }
         }
-        const decision = await limiter.limit(name, identity, options)
-        if (decision.allowed) {
-          await clock.sleep(decision.delayMs)
-          return decision
-        }
-        const pauseMs = pauseAfter(decision, attempt)
-        if (pauseMs < 0 || pauseMs > timeoutMs - (elapsedMs() - startedAt)) return decision
-        await clock.sleep(pauseMs)
+        return await spend(name, identity, options)
       }
+      const place = line.join(deadline)
+      const costOf = (rule: Rule) => costFor(rule as LimitRule, options.cost ?? 1, 1)
+      let made: Decided<LimitDecision>
+      try {
+        for (let attempts = 0; ; attempts++) {
+          if (!(await place.turn())) {
+            made = await attempt()
+            break
+          }
+          made = await attempt()
+          const pauseMs = pauseAfter(made, attempts)
+          place.report(answerFor(made, costOf, pauseMs))
+          if (made.decision.allowed || pauseMs < 0 || pauseMs > deadline - elapsedMs()) break
+        }
+      } finally {
+        place.leave()
+        if (line.isEmpty()) lines.delete(lineId)
+      }
+      const { decision } = made
+      if (decision.allowed) await clock.sleep(decision.delayMs)
+      return decision
     },
 
-    async refund(decision, { cost } = {}) {
+    async refund(decision, options = {}) {
+      checkOptions('refund', options, ['cost'])
+      const { cost } = options
       const { limit: name, identity, at } = decision
       if (cost !== undefined) checkCost(name, cost, rulesOf(name))
       if (isUndecided(decision)) return changeResult(name, identity, { cause: decision.degraded })
-      const spentUnits = refundableUnits(decision)
+      const spentUnits = refundableUnits(decision, rulesOf(name))
       const refundedUnits = refunded.get(decision) ?? new Map<string, number>()
       refunded.set(decision, refundedUnits)
       const keyed = bindKeys(name, identity)
@@ -355,7 +407,9 @@ export function createLimiterWithParts(
       )
     },
 
-    async reset(name, identity = {}, { rule: only } = {}) {
+    async reset(name, identity = {}, options = {}) {
+      checkOptions('reset', options, ['rule'])
+      const { rule: only } = options
       if (only !== undefined) checkRule(name, only, rulesOf(name))
       const keyed = bindKeys(name, identity)
       const rules = keyed
@@ -373,6 +427,18 @@ export function createLimiterWithParts(
   return limiter
 }
 
+/** If the platform refuses the task, for example because the request has ended, the task runs on as long as it can. */
+function keptAliveBy(waitUntil: NonNullable<LimiterSettings['waitUntil']>): Background {
+  return task => {
+    const quiet = task.catch(() => {})
+    try {
+      waitUntil(quiet)
+    } catch {
+      // An exception would lose a decision whose units are already taken.
+    }
+  }
+}
+
 /** Whether the store has spent nothing for a decision because it did not make it. */
 function isUndecided<D extends RefundableDecision>(decision: D): decision is D & { degraded: DegradedCause } {
   return decision.degraded !== undefined && decision.at === 0
@@ -381,13 +447,19 @@ function isUndecided<D extends RefundableDecision>(decision: D): decision is D &
 /**
  * The units that a decision has spent in the store, by rule name. A refused decision has spent nothing, and a rule
  * that refused has spent nothing, also in shadow mode. Units in flight are released, not refunded.
+ *
+ * @param rules those of the limit
  */
-export function refundableUnits(decision: RefundableDecision): Map<string, number> {
+export function refundableUnits(
+  decision: RefundableDecision,
+  rules: readonly LimitRule[],
+): Map<string, number> {
   if (!decision.allowed || isUndecided(decision)) return new Map()
-  const charged = decision.verdicts.filter(
-    ({ rule, allowed }) => allowed && !countsInFlight(rule) && Object.hasOwn(decision.costs, rule.name),
+  const inFlight = new Set(rules.filter(countsInFlight).map(({ name }) => name))
+  const charged = decision.rules.filter(
+    ({ name, allowed }) => allowed && !inFlight.has(name) && Object.hasOwn(decision.costs, name),
   )
-  return new Map(charged.map(({ rule }) => [rule.name, decision.costs[rule.name]!]))
+  return new Map(charged.map(({ name }) => [name, decision.costs[name]!]))
 }
 
 /**
@@ -436,12 +508,6 @@ function joinsQueue(rules: readonly LimitRule[], cost: NonNullable<LimitOptions[
   })
 }
 
-/** The wait in the queues that a call would join (µs). */
-function queueWait({ verdicts }: LimitDecision): number {
-  const queues = onlyEnforced(verdicts).filter(({ rule }) => rule.counting.isQueue)
-  return Math.max(0, ...queues.map(({ resetAfter }) => resetAfter))
-}
-
 /** Both ways to release a decision: a call of `release`, and the end of an `await using` block. */
 function releaseMethods(release: () => void): Pick<LimitDecision, 'release' | typeof Symbol.asyncDispose> {
   return {
@@ -451,21 +517,3 @@ function releaseMethods(release: () => void): Pick<LimitDecision, 'release' | ty
     },
   }
 }
-
-/**
- * How long to wait before the next attempt (ms). Units in flight are often released long before `retryAfterMs`, so
- * the next attempt comes soon, and later ones less and less often.
- */
-function pauseAfter({ retryAfterMs, verdicts }: LimitDecision, attempt: number): number {
-  const refusing = onlyEnforced(verdicts).filter(({ allowed }) => !allowed)
-  const isWaitingForOthers = refusing.length > 0 && refusing.every(({ rule }) => countsInFlight(rule))
-  return isWaitingForOthers
-    ? Math.min(retryAfterMs, FIRST_PAUSE_MS * 2 ** Math.min(attempt, 5))
-    : retryAfterMs
-}
-
-/** The first pause (ms). The pause doubles five times, to 1.6 s. */
-const FIRST_PAUSE_MS = 50
-
-/** Converts µs to whole ms, rounded up. -1 (never) stays -1. */
-const milliseconds = (microseconds: number) => (microseconds < 0 ? -1 : Math.ceil(microseconds / 1e3))

@@ -9,6 +9,7 @@ import { createLimiterWithConfig } from '../limits/create-limiter.ts'
 import type { StoreLimiterSettings } from '../limits/limiter-on-store.ts'
 import { createEntrypoint, type EntrypointClass } from './service.ts'
 
+export type { RuleResult } from '../rule-result.ts'
 export type { KeyOptions } from './key-options.ts'
 export type { Receipt } from './receipt.ts'
 export {
@@ -17,7 +18,6 @@ export {
   type LimitsProps,
   type LimitsService,
   type RpcDecision,
-  type RpcVerdict,
 } from './service.ts'
 
 /**

@@ -26,15 +26,10 @@ export interface Receipt {
   costs: Readonly<Record<string, number>>
 }
 
-/** Creates the receipt of a decision. It has no costs if the decision has spent nothing in the store. */
-export function receiptOf(decision: LimitDecision): Receipt {
-  const { limit, identity, at } = decision
-  const costs = Object.fromEntries([...refundableUnits(decision)].filter(([, units]) => units > 0))
-  return { id: crypto.randomUUID(), limit, identity: { ...identity }, at, costs }
-}
-
-/** Checks receipts, and recognizes those that this isolate has already refunded. */
+/** Writes and checks receipts, and recognizes those that this isolate has already refunded. */
 export interface Receipts {
+  /** Creates the receipt of a decision. It has no costs if the decision has spent nothing in the store. */
+  receiptOf(decision: LimitDecision): Receipt
   /**
    * Returns the decision of a receipt, as far as a refund uses it. A receipt that was refunded before gets the same
    * object again, because the limiter remembers the refunds of a decision object.
@@ -58,11 +53,18 @@ export function createReceipts(
 ): Receipts {
   const refunded = new Lru<RefundableDecision>({ size })
   return {
+    receiptOf(decision) {
+      const { limit, identity, at } = decision
+      const spent = [...refundableUnits(decision, limits.get(limit)!)].filter(([, units]) => units > 0)
+      const costs = Object.fromEntries(spent)
+      return { id: crypto.randomUUID(), limit, identity: { ...identity }, at, costs }
+    },
+
     decisionOf(receipt) {
       const { id, ...decision } = checkReceipt(receipt, limits, now())
       const known = refunded.get(id)
       if (known) return known
-      if (decision.verdicts.length > 0) refunded.set(id, decision)
+      if (decision.rules.length > 0) refunded.set(id, decision)
       return decision
     },
   }
@@ -111,7 +113,7 @@ function checkReceipt(
   return {
     ...{ id, limit, identity, at, allowed: true },
     costs: Object.fromEntries(spent.map(({ rule, units }) => [rule.name, units])),
-    verdicts: spent.map(({ rule }) => ({ rule, allowed: true })),
+    rules: spent.map(({ rule }) => ({ name: rule.name, allowed: true })),
   }
 }
 

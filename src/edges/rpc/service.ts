@@ -1,15 +1,18 @@
 /**
- * The class behind a service binding: its methods, and the plain data that they return. Only this folder imports
+ * The class behind a service binding: its methods, and the plain data that they return. Only this folder needs
  * `cloudflare:workers`.
  */
-import { RpcTarget, WorkerEntrypoint } from 'cloudflare:workers'
+import { env, RpcTarget, WorkerEntrypoint } from 'cloudflare:workers'
+import { show } from '../../config/check/mistake.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
 import type { Config } from '../../config/compile.ts'
-import type { Environment } from '../../config/environment.ts'
+import { applyVariables, type Environment } from '../../config/environment.ts'
 import type { LimitIdentity, LimitOptions } from '../limits/arguments.ts'
 import type { AcquireOptions, LimitDecision, Limiter } from '../limits/limiter.ts'
+import { reportAtStart } from '../report-at-start.ts'
+import type { RuleResult } from '../rule-result.ts'
 import { checkKeyOptions, type KeyOptions } from './key-options.ts'
-import { createReceipts, type Receipt, type Receipts, receiptOf } from './receipt.ts'
+import { createReceipts, type Receipt, type Receipts } from './receipt.ts'
 
 export type { Receipt }
 
@@ -31,27 +34,12 @@ export interface RpcDecision {
   delayMs: number
   /** After this time the same cost would be allowed; 0 if it is allowed now, -1 if never. In whole ms. */
   retryAfterMs: number
-  /** One verdict for each rule that took part. */
-  rules: readonly RpcVerdict[]
+  /** One for each rule that took part. */
+  rules: readonly RuleResult[]
   /** Why the store has not decided; absent if it has. */
   degraded?: string
   /** For `refund`. Plain data, which can be stored and sent as JSON. */
   receipt: Receipt
-}
-
-/** The verdict of one rule. Times are whole ms, rounded up. */
-export interface RpcVerdict {
-  /** Name of the rule. */
-  name: string
-  /** A rule in mode `shadow` never refuses; its verdict shows what it would have done. */
-  mode: 'enforce' | 'shadow'
-  allowed: boolean
-  /** Units. */
-  remaining: number
-  /** Until the whole budget is back, if nothing else is spent. */
-  resetAfterMs: number
-  /** Until the rule would allow the same cost; 0 if it is allowed now, -1 if never. */
-  retryAfterMs: number
 }
 
 /** The arguments of `limit`: those of Cloudflare's rate limiting binding, or a limit by name. */
@@ -155,6 +143,8 @@ export function createEntrypoint(
   config: ConfigInput,
   connect: (env: Environment) => ConnectedLimits,
 ): EntrypointClass {
+  // Nothing is proxied, so an origin is not needed.
+  reportAtStart(() => applyVariables({ origin: 'route' }, env))
   const names = Object.keys(config.limits ?? {})
   /** One for the isolate: plain data, shared by all requests. */
   let shared: (Pick<ConnectedLimits, 'limiter'> & { receipts: Receipts }) | undefined
@@ -174,15 +164,15 @@ export function createEntrypoint(
     async limit(...[first, identity, options]: LimitArguments): Promise<RpcDecision> {
       const decision =
         typeof first === 'string'
-          ? await this.#limiter.limit(first, identity ?? {}, options ?? {})
+          ? await this.#limiter.limit(first, identity, options)
           : await this.#limiter.limit(...this.#argumentsForKey(checkKeyOptions(first, identity)))
       // The end of the caller's work is unknown, so nothing stays held: only `acquire` holds units.
       decision.release()
-      return toPlainDecision(decision)
+      return this.#plain(decision)
     }
 
     async peek(name: string, identity: LimitIdentity = {}): Promise<RpcDecision> {
-      return toPlainDecision(await this.#limiter.peek(name, identity))
+      return this.#plain(await this.#limiter.peek(name, identity))
     }
 
     async refund(receipt: Receipt, options: LimitOptions = {}): Promise<RpcDecision> {
@@ -197,7 +187,11 @@ export function createEntrypoint(
       options: AcquireOptions = {},
     ): Promise<AcquiredUnits> {
       const decision = await this.#limiter.acquire(name, identity, options)
-      return new AcquiredUnits(decision, toPlainDecision(decision), this.ctx)
+      return new AcquiredUnits(decision, this.#plain(decision), this.ctx)
+    }
+
+    #plain(decision: LimitDecision): RpcDecision {
+      return toPlainDecision(decision, this.#shared.receipts.receiptOf(decision))
     }
 
     #argumentsForKey({
@@ -209,9 +203,12 @@ export function createEntrypoint(
         throw new TypeError(
           `limit({ key }) does not say which limit. Name one (${names.join(', ') || 'the config has none'}) in the props of the binding: { "limit": "${names[0] ?? 'name'}" }.`,
         )
-      const rules = (config.limits as Record<string, readonly { by?: readonly string[] }[]> | undefined)?.[
-        name
-      ]
+      const limits = (config.limits ?? {}) as Record<string, readonly { by?: readonly string[] }[]>
+      if (!Object.hasOwn(limits, name))
+        throw new TypeError(
+          `The props of the binding name the limit ${show(name)}, which the config does not have. Limits: ${names.join(', ') || 'none'}.`,
+        )
+      const rules = limits[name]
       const parts = [...new Set((rules ?? []).flatMap(({ by = [] }) => by))]
       if (parts.length === 0)
         throw new TypeError(
@@ -226,20 +223,10 @@ export function createEntrypoint(
   }
 }
 
-function toPlainDecision(decision: LimitDecision, receipt = receiptOf(decision)): RpcDecision {
-  const { limit, allowed, delayMs, retryAfterMs, verdicts, degraded } = decision
-  const ms = (microseconds: number) => (microseconds < 0 ? -1 : Math.ceil(microseconds / 1e3))
+function toPlainDecision(decision: LimitDecision, receipt: Receipt): RpcDecision {
+  const { limit, allowed, delayMs, retryAfterMs, rules, degraded } = decision
   return {
-    ...{ success: allowed, limit, allowed, delayMs, retryAfterMs, receipt },
-    rules: verdicts.map(({ rule, mode, allowed, remaining, resetAfter, retryAfter }) => ({
-      ...{
-        name: rule.name,
-        mode: mode === 'shadow' ? ('shadow' as const) : ('enforce' as const),
-        allowed,
-        remaining,
-      },
-      ...{ resetAfterMs: ms(resetAfter), retryAfterMs: ms(retryAfter) },
-    })),
+    ...{ success: allowed, limit, allowed, delayMs, retryAfterMs, rules, receipt },
     ...(degraded && { degraded }),
   }
 }

@@ -1,5 +1,6 @@
 /** The Worker that calls the limits of another Worker (limits.ts) through service bindings. */
 import type { Limits as BuiltLimits } from '../../../src/built/binding.generated.ts'
+import { acquireTwice, type UnitEnd } from '../../support/ending-list.ts'
 import type { Limits } from './limits.ts'
 
 // The type of this binding, as `wrangler types` generates it, fits wherever code expects Cloudflare's rate limiting binding.
@@ -14,6 +15,7 @@ interface Env {
   SIGNUPS: Service<typeof Limits>
   /** Without props. */
   ANY: Service<typeof Limits>
+  INHERITED: Service<typeof Limits>
   /** The same Worker without variables. */
   BARE: Service<typeof Limits>
 }
@@ -21,6 +23,7 @@ interface Env {
 const CALLS: Record<string, (env: Env, key: string) => Promise<unknown>> = {
   '/limit-by-key': async (env, key) => (await env.SIGNUPS.limit({ key })).success,
   '/limit-by-key/ambiguous': async (env, key) => await env.ANY.limit({ key }),
+  '/limit-by-key/inherited': async (env, key) => await env.INHERITED.limit({ key }),
   '/limit-by-key/delta': async (env, key) => {
     const { success, rules } = await env.SIGNUPS.limit({ key, delta: 2 })
     const { retryAfterMs } = await env.SIGNUPS.limit({ key: `all of ${key}`, delta: 4 })
@@ -83,6 +86,15 @@ const CALLS: Record<string, (env: Env, key: string) => Promise<unknown>> = {
     statuses.push(await four.allowed)
     return statuses
   },
+  // Each end has an account of its own.
+  '/acquire/twice': async (env, end) =>
+    await acquireTwice(
+      end as UnitEnd,
+      timeoutMs => env.LIMITS.acquire('exports', { account: end }, { timeoutMs }),
+      units => units[Symbol.dispose](),
+    ),
+  // The callee throws: there are no units.
+  '/acquire/throws': async env => await env.LIMITS.acquire('nothing'),
   // The units are not disposed of. They are freed when the context of this request ends.
   '/acquire/forget': async (env, key) => {
     const units = await env.LIMITS.acquire('exports', { account: key }, { timeoutMs: 10_000 })

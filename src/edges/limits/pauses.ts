@@ -1,0 +1,59 @@
+/** How long calls of `acquire` wait before they ask the store again. Pure. */
+import { countsInFlight, type Rule } from '../../config/compile-rule.ts'
+import { onlyEnforced, type Verdict } from '../../script/evaluation.ts'
+import type { Answer } from './waiting-line.ts'
+
+/** A decision, and its verdicts with times in µs. */
+export interface Decided<Decision = { allowed: boolean; retryAfterMs: number }> {
+  decision: Decision
+  verdicts: readonly Verdict[]
+}
+
+/** The wait in the queues that a call would join (µs). */
+export function queueWait(verdicts: readonly Verdict[]): number {
+  const queues = onlyEnforced(verdicts).filter(({ rule }) => rule.counting.isQueue)
+  return Math.max(0, ...queues.map(({ resetAfter }) => resetAfter))
+}
+
+/**
+ * How long to wait before the next attempt (ms). Units in flight are often released long before `retryAfterMs`, so
+ * the next attempt comes soon, and later ones less and less often.
+ */
+export function pauseAfter({ decision: { retryAfterMs }, verdicts }: Decided, attempt: number): number {
+  const refusing = onlyEnforced(verdicts).filter(({ allowed }) => !allowed)
+  const isWaitingForOthers = refusing.length > 0 && refusing.every(({ rule }) => countsInFlight(rule))
+  return isWaitingForOthers
+    ? Math.min(retryAfterMs, FIRST_PAUSE_MS * 2 ** Math.min(attempt, 5))
+    : retryAfterMs
+}
+
+/** What a decision says about calls of the same cost that wait behind it. */
+export function answerFor(
+  { decision: { allowed }, verdicts }: Decided,
+  costOf: (rule: Rule) => number,
+  pauseMs: number,
+): Answer {
+  const enforced = onlyEnforced(verdicts).filter(({ rule }) => costOf(rule) > 0)
+  const paces = enforced.map(({ rule }) => paceOf(rule, costOf(rule)) / 1e3)
+  const paceMs = Math.max(0, ...paces)
+  if (!allowed) return { allowed, further: 0, pauseMs, paceMs, isEstimate: false }
+  const further = Math.min(...enforced.map(({ rule, remaining }) => Math.floor(remaining / costOf(rule))))
+  const used = enforced.filter(({ rule, remaining }) => remaining < costOf(rule))
+  const waits = used.map(verdict => waitFor(verdict, costOf(verdict.rule)) / 1e3)
+  const isEstimate = used.some(({ rule }) => !countsInFlight(rule) && !rule.counting.waitFor)
+  return { allowed, further, pauseMs: Math.max(0, ...waits), paceMs, isEstimate }
+}
+
+/** How often a rule admits a cost, on average (µs). */
+const paceOf = (rule: Rule, cost: number) =>
+  countsInFlight(rule) ? Number.POSITIVE_INFINITY : (cost * rule.quota.period) / rule.quota.rate
+
+/** How long a rule that an admission has used up refuses the same cost (µs); for windows that slide, the average. */
+function waitFor({ rule, ...standing }: Verdict, cost: number): number {
+  const { counting, quota } = rule
+  if (countsInFlight(rule)) return FIRST_PAUSE_MS * 1e3
+  return counting.waitFor?.(quota, standing, cost) ?? paceOf(rule, cost)
+}
+
+/** The first pause (ms). The pause doubles five times, to 1.6 s. */
+const FIRST_PAUSE_MS = 50

@@ -1,0 +1,7 @@
+/** A Worker whose units are free a second after it has died. */
+import { limitsEntrypoint } from '../../../src/edges/rpc/entrypoint.ts'
+import config from './short-ttl.config.ts'
+
+export class Limits extends limitsEntrypoint(config) {}
+
+export default { fetch: () => new Response(null, { status: 404 }) }

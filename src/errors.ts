@@ -11,6 +11,7 @@ export type ErrorCode =
   | 'ERR_STORE_BREAKER_OPEN'
   | 'ERR_STORE_REPLY_INVALID'
   | 'ERR_STORE_OVERLOAD'
+  | 'ERR_STORE_CALLS_EXHAUSTED'
   | 'ERR_HOOK_FAILED'
 
 /**
@@ -39,6 +40,7 @@ const FATES: { readonly [code in ErrorCode]?: CallFate } = {
   ERR_STORE_REFUSED: 'answered',
   ERR_STORE_QUOTA: 'answered',
   ERR_STORE_BREAKER_OPEN: 'not-sent',
+  ERR_STORE_CALLS_EXHAUSTED: 'not-sent',
   ERR_CONFIG_INVALID: 'not-sent',
 }
 

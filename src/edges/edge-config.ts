@@ -1,5 +1,6 @@
 /** Checks the config of an edge, and connects it to its store. */
 import { checkedConfig } from '../config/check/check.ts'
+import { isPlainObject } from '../config/check/plain.ts'
 import type { ConfigInput } from '../config/check/schema.ts'
 import type { Config } from '../config/compile.ts'
 import type { Environment } from '../config/environment.ts'
@@ -23,7 +24,7 @@ export function checkEdgeConfig(input: ConfigInput): Config {
  */
 function withPeerAddress(input: ConfigInput): ConfigInput {
   // The check reports anything that is not a config.
-  if (typeof input !== 'object' || input === null || Array.isArray(input) || input.address?.from) return input
+  if (!isPlainObject(input) || input.address?.from) return input
   const { trustedWorkers: _, ...address } = input.address ?? {}
   return { ...input, address: { ...address, from: 'peer' } }
 }

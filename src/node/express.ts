@@ -51,32 +51,40 @@ export function expressGuard<Req extends IncomingMessage = IncomingMessage>(
 ): Middleware<Req> & Closable {
   const guarded = createGuard(config, options, platform)
   const middleware: Middleware<Req> = (req, res, next) => {
-    const request = requestOf(req, res)
-    if (typeof request === 'number') {
-      res.statusCode = request
-      res.end()
-      return
-    }
-    const peer = address ? { remoteAddr: { hostname: address(req) ?? '' } } : { incoming: req }
     let isAdmitted = false
-    guarded(request, [peer], info => {
-      isAdmitted = true
-      if (info) req.sluice = info
-      return { response: new Response(), ended: endOf(res) }
-    })
-      .then(async response => {
-        if (!isAdmitted) await send(response, res)
-        else setHeaders(response, res)
+    async function decide(): Promise<void> {
+      const request = requestOf(req, res)
+      if (typeof request === 'number') {
+        res.statusCode = request
+        res.end()
+        return
+      }
+      // Read while the request is decided: an exception of `address` is a failure of limiting code, as in the other edges.
+      const remoteAddr = {
+        get hostname() {
+          return address?.(req) ?? ''
+        },
+      }
+      const peer = address ? { remoteAddr } : { incoming: req }
+      const response = await guarded(request, [peer], info => {
+        isAdmitted = true
+        if (info) req.sluice = info
+        return { response: new Response(), ended: endOf(res) }
       })
+      if (isAdmitted) setHeaders(response, res)
+      else await send(response, res)
+    }
+    decide()
       // One `then` with two handlers, so that an exception of the app in the first `next()` does not call `next` again.
       .then(() => isAdmitted && next(), next)
+      .catch(error => replyToException(error, res))
   }
   return Object.assign(middleware, { close: guarded.close })
 }
 
 /** Makes a listener for `http.createServer` from a handler, guarded or not. If the handler throws, logs the error and replies with a 500. */
 export function nodeListener(handler: FetchHandler): RequestListener {
-  return getRequestListener(async (request, env) => {
+  const listener = getRequestListener(async (request, env) => {
     try {
       return await handler(request, env)
     } catch (error) {
@@ -84,11 +92,32 @@ export function nodeListener(handler: FetchHandler): RequestListener {
       return new Response(null, { status: 500 })
     }
   })
+  // It rejects if its reply to an error fails, too.
+  return (req, res) => void listener(req, res).catch(() => res.destroy())
 }
 
+/**
+ * Ends the response to an exception of `next`. Express and Connect catch those of the app themselves. Without them, the exception would
+ * end the process.
+ */
+function replyToException(error: unknown, res: ServerResponse): void {
+  console.error(error)
+  if (res.headersSent) res.destroy()
+  else res.writeHead(500).end()
+}
+
+/** Headers with lists, to which each middleware adds its own values. */
+const LISTS = new Set(['vary', 'access-control-expose-headers'])
+
 function setHeaders(response: Response, res: ServerResponse): void {
+  // Other middleware has replied while the request was decided.
+  if (res.headersSent) return
   for (const [name, value] of response.headers) {
     if (name === 'set-cookie') continue
+    if (LISTS.has(name)) {
+      res.setHeader(name, mergeLists(String(res.getHeader(name) ?? ''), value))
+      continue
+    }
     // If middleware of the app has set which web pages may read its replies, that also holds for replies of the guard.
     if (name === 'access-control-allow-origin' && value === '*' && res.hasHeader(name)) continue
     res.setHeader(name, value)
@@ -96,8 +125,22 @@ function setHeaders(response: Response, res: ServerResponse): void {
   for (const cookie of response.headers.getSetCookie()) res.appendHeader('set-cookie', cookie)
 }
 
+/** Adds the values that a list does not have yet, in any case of letters. */
+function mergeLists(list: string, added: string): string {
+  const valuesOf = (text: string) =>
+    text
+      .split(',')
+      .map(value => value.trim())
+      .filter(Boolean)
+  const values = valuesOf(list)
+  const known = new Set(values.map(value => value.toLowerCase()))
+  return [...values, ...valuesOf(added).filter(value => !known.has(value.toLowerCase()))].join(', ')
+}
+
 async function send(response: Response, res: ServerResponse): Promise<void> {
   const body = Buffer.from(await response.arrayBuffer())
+  // Other middleware has replied while the request was decided.
+  if (res.headersSent) return
   res.statusCode = response.status
   setHeaders(response, res)
   res.end(body)

@@ -1,7 +1,7 @@
 /** The endings of replies through the gateway in workerd. Observing a reply does not change it. */
 
 import { connect } from 'node:net'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { Ending } from '../../src/limiter/engine.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { type EndingOrigin, startEndingOrigin } from '../support/ending-origin.ts'
@@ -59,6 +59,30 @@ describe('an observed reply', () => {
       const observed = await wholeReply(worker.url + path, method, headers)
       const unobserved = await wholeReply(worker.url + path, method, { ...headers, 'x-unobserved': 'yes' })
       expect(observed).toEqual(unobserved)
+    },
+  )
+
+  // workerd does not detect this FIN while the origin is silent.
+  it.each([
+    ['/silent', 'leaves with a FIN'],
+    ['/silent-fixed', 'leaves with a FIN'],
+    ['/silent', 'stays'],
+    ['/silent-fixed', 'stays'],
+  ])(
+    'whose body is silent for longer than idleDeadline is cut off at both ends: %s, the client %s',
+    async (path, what) => {
+      const name = `idle ${path} ${what}`.replaceAll(' ', '-')
+      const { hostname, port } = new URL(worker.url)
+      const socket = connect(Number(port), hostname)
+      const closed = new Promise(resolve => socket.once('close', resolve).once('error', () => {}))
+      socket.write(`GET ${path} HTTP/1.1\r\nHost: a.test\r\nX-Case: ${name}\r\nX-Idle: yes\r\n\r\n`)
+      await new Promise((resolve, reject) => socket.once('data', resolve).once('error', reject))
+      socket.resume()
+      if (what !== 'stays') socket.end()
+      await vi.waitUntil(() => origin.cut.has(name), PATIENT_MS)
+      await closed
+      const endings = (await (await fetch(`${worker.url}/endings`)).json()) as Record<string, Ending[]>
+      expect(endings[name]).toEqual(['failed'])
     },
   )
 

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vites
 import type { Timer } from '../../src/clock.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { ConfigError } from '../../src/config/config-error.ts'
+import { jwt } from '../../src/credentials/jwt.ts'
 import { callerOf, guard } from '../../src/edges/guard/guard.ts'
 import { sluice } from '../../src/edges/hono/middleware.ts'
 import { expressGuard, type Middleware } from '../../src/node/express.ts'
@@ -69,6 +70,10 @@ describe('a guard', () => {
       ctx,
     )
     expect([reply.status, await reply.text()]).toEqual([200, 'ok'])
+    const ALLOWED = {
+      ...{ mode: 'enforce', allowed: true, retryAfterMs: 0 },
+      resetAfterMs: expect.any(Number),
+    }
     expect(seen).toEqual([
       'hello',
       env,
@@ -76,8 +81,8 @@ describe('a guard', () => {
       {
         ...{ requestId: reply.headers.get('x-request-id'), consumer: 'acme', plan: 'free' },
         limits: [
-          { name: 'at-once', limit: 2, remaining: 1, resetAfterMs: expect.any(Number) },
-          { name: 'hour', limit: 100, remaining: 99, resetAfterMs: expect.any(Number) },
+          { ...ALLOWED, name: 'at-once', limit: 2, remaining: 1 },
+          { ...ALLOWED, name: 'hour', limit: 100, remaining: 99 },
         ],
       },
     ])
@@ -135,6 +140,62 @@ describe('a guard', () => {
       detail:
         'Sluice is not configured. Missing or not valid: UPSTASH_REDIS_REST_URL, UPSTASH_REDIS_REST_TOKEN. The log of this service says how to fix it.',
     })
+  })
+
+  it('names missing variables, also those of issuers, when it is created', async () => {
+    const log = vi.spyOn(console, 'error').mockImplementation(() => {})
+    guard(CONFIG, { env: {} })
+    expect(log.mock.calls[0]![0]).toContain('UPSTASH_REDIS_REST_URL: is missing. Set it to the REST URL')
+    const internal = jwt({ secret: 'JWT_SECRET', algorithms: ['HS256'], issuer: 'internal', audience: 'api' })
+    const env = { UPSTASH_REDIS_REST_URL: 'https://db.upstash.io', UPSTASH_REDIS_REST_TOKEN: 't' }
+    guard({ ...CONFIG, credentials: { jwt: { internal } } }, { env })
+    expect(log.mock.calls[1]![0]).toContain('JWT_SECRET: is missing')
+    for (const name of Object.keys(env)) vi.stubEnv(name, undefined)
+    guard(CONFIG)
+    expect(log.mock.calls[2]![0]).toContain('UPSTASH_REDIS_REST_URL: is missing')
+    for (const [name, value] of Object.entries(env)) vi.stubEnv(name, value)
+    guard(CONFIG)
+    expect(log).toHaveBeenCalledTimes(3)
+    vi.unstubAllEnvs()
+    log.mockRestore()
+  })
+
+  it('on Workers does not miss variables before the first request, which brings them', () => {
+    const log = vi.spyOn(console, 'error').mockImplementation(() => {})
+    vi.stubGlobal('navigator', { userAgent: 'Cloudflare-Workers' })
+    guard(CONFIG)
+    vi.unstubAllGlobals()
+    expect(log).not.toHaveBeenCalled()
+    log.mockRestore()
+  })
+
+  it('logs once that addresses are unknown, if a rule depends on them', async () => {
+    const lines = vi.spyOn(console, 'warn').mockImplementation(() => {})
+    const handler: Handler = () => new Response('ok')
+    const ask = async (config: ConfigInput, ...args: unknown[]) => {
+      const guarded: Handler = guard(config, { env: store.env })(handler)
+      for (let i = 0; i < 3; i++) await guarded(request(), ...args)
+      return lines.mock.calls.splice(0).map(([line]) => JSON.parse(line))
+    }
+    const rule = { name: 'hour', algorithm: 'fixed-window', limit: 100, period: '1d' } as const
+    const config: ConfigInput = {
+      ...{ stats: { keep: false }, credentials: { accept: ['anonymous'] } },
+      rules: [{ ...rule, by: 'address' }],
+    }
+    expect(await ask(config)).toMatchObject([
+      {
+        level: 'warn',
+        event: 'unknown-address',
+        from: 'peer',
+        detail: expect.stringMatching(/count as one\. Set address/),
+      },
+    ])
+    expect(
+      await ask({ ...config, address: { from: 'x-forwarded-for', trustedProxies: ['10.0.0.0/8'] } }),
+    ).toMatchObject([{ event: 'unknown-address' }])
+    expect(await ask({ ...config, rules: [{ ...rule, by: 'global' }] })).toEqual([])
+    expect(await ask(config, { remoteAddr: { hostname: '192.0.2.1' } })).toEqual([])
+    lines.mockRestore()
   })
 
   it('answers preflights without the handler, unless `passPreflights` is set', async () => {
@@ -243,7 +304,9 @@ describe('the Hono middleware, with a refused or dropped reply', () => {
 
   it('releases the unit of a reply that outer middleware has dropped unread, and of no other', async () => {
     let pass = () => {}
-    const timer: Timer = (_, run) => {
+    const timer: Timer = (ms, run) => {
+      // Not the timer of silent bodies, which takes minutes.
+      if (ms > 10_000) return () => {}
       pass = run
       return () => {
         pass = () => {}
@@ -314,9 +377,68 @@ describe('the Express middleware', () => {
     )
   })
 
-  it('releases the unit when the response has ended, and when the client has left', async () => {
+  it('adds to the lists of other middleware, each value once', async () => {
+    const config: ConfigInput = { ...CONFIG, cors: { origins: ['https://app.test'] } }
+    const limits = expressGuard(config, { env: store.env })
+    const middleware: Middleware = (req, res, next) => {
+      res.setHeader('vary', 'Accept-Encoding, ORIGIN')
+      res.setHeader('access-control-expose-headers', 'X-Own')
+      limits(req, res, next)
+    }
     await serving(
-      (_, res) => void res.write('begun'),
+      (_, res) => void res.end(),
+      async url => {
+        const { headers } = await fetch(url, { headers: { origin: 'https://app.test' } })
+        expect(headers.get('vary')).toBe('Accept-Encoding, ORIGIN')
+        const exposed = headers.get('access-control-expose-headers')!.toLowerCase().split(', ')
+        expect(exposed).toEqual(expect.arrayContaining(['x-own', 'ratelimit', 'retry-after']))
+        expect(new Set(exposed).size).toBe(exposed.length)
+      },
+      config,
+      middleware,
+    )
+  })
+
+  it.each([
+    ['is admitted', CONFIG, [true]],
+    ['is refused', { ...CONFIG, credentials: { accept: ['api-key'] } } satisfies ConfigInput, []],
+  ] as const)(
+    'leaves a reply alone that other middleware sends while the request %s',
+    async (_, config, calls) => {
+      const limits = expressGuard(config, { env: store.env })
+      const errors: unknown[] = []
+      const appCalls: boolean[] = []
+      const middleware: Middleware = (req, res, next) => {
+        res.end('early')
+        limits(req, res, error => {
+          if (error) errors.push(error)
+          next(error)
+        })
+      }
+      await serving(
+        (_, res) => void appCalls.push(res.headersSent),
+        async url => {
+          for (let i = 0; i < 3; i++) expect(await (await fetch(url)).text()).toBe('early')
+          await settled()
+          await vi.waitUntil(() => appCalls.length === 3 * calls.length, PATIENT)
+          expect([errors, appCalls.every(Boolean)]).toEqual([[], true])
+        },
+        config,
+        middleware,
+      )
+    },
+  )
+
+  it('releases the unit when the response has ended, and when the client has left', async () => {
+    let open = 0
+    await serving(
+      (_, res) => {
+        open += 1
+        res.once('close', () => {
+          open -= 1
+        })
+        res.write('begun')
+      },
       async url => {
         for (let i = 0; i < 3; i++) {
           const gone = new AbortController()
@@ -329,6 +451,7 @@ describe('the Express middleware', () => {
             one.abort()
             expect(status).toBe(200)
           }, PATIENT)
+          await vi.waitUntil(() => open === 0, PATIENT)
           await settled()
         }
       },
@@ -373,6 +496,45 @@ describe('the Express middleware', () => {
     await serving(
       (_, res) => void res.end(),
       async url => expect(await raw(url, '/', {}, 'TRACE')).toBe(501),
+    )
+  })
+
+  it('replies with a 500 if `next` throws, and does not end the process', async () => {
+    const log = vi.spyOn(console, 'error').mockImplementation(() => {})
+    const app = () => {
+      throw new Error('mine')
+    }
+    await serving(app, async url => {
+      for (let i = 0; i < 4; i++) expect((await fetch(url)).status).toBe(500)
+      expect(log.mock.calls[0]).toEqual([new Error('mine')])
+    })
+  })
+
+  it.each([
+    ['203.0.113.7', '203.0.113.7'],
+    ['203.0.113.7:5555', '203.0.113.7'],
+    ['[2001:db8::7]:443', '2001:db8::7'],
+    ['::ffff:203.0.113.7', '203.0.113.7'],
+    ['203.0.113.7:5555, 198.51.100.9', undefined],
+    ['unknown', undefined],
+  ])('counts a caller by its address, without the port of its connection: %s', async (text, counted) => {
+    await serving(
+      (req, res) => void res.end(String(req.sluice?.address)),
+      async url => expect(await (await fetch(url)).text()).toBe(String(counted)),
+      CONFIG,
+      expressGuard(CONFIG, { env: store.env, address: () => text }),
+    )
+  })
+
+  it('replies with a 503 if the address cannot be read', async () => {
+    const address = () => {
+      throw new Error('no proxy')
+    }
+    await serving(
+      (_, res) => void res.end(),
+      async url => expect((await fetch(url)).status).toBe(503),
+      CONFIG,
+      expressGuard(CONFIG, { env: store.env, address }),
     )
   })
 

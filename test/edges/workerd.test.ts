@@ -71,8 +71,8 @@ describe('in workerd', () => {
     // The ttl would release it only after a minute.
     await vi.waitFor(
       async () => {
-        const { verdicts } = await elsewhere.peek('tasks')
-        expect(verdicts[0]!.remaining).toBe(2)
+        const { rules } = await elsewhere.peek('tasks')
+        expect(rules[0]!.remaining).toBe(2)
       },
       { timeout: 20_000 },
     )

@@ -91,20 +91,51 @@ describe('a token', () => {
     expect(received()['x-consumer-id']).toBe('auth0~acme')
   })
 
+  const INVALID = 'Bearer realm="sluice", error="invalid_token"'
+  const UNVERIFIED =
+    'The token is not accepted: its issuer, its key, its algorithm or its signature is wrong. Get a new one.'
+  const LACKS_CLAIM = 'The token lacks a claim that this API needs, or the claim is not valid. Get a new one.'
+
+  it.each([
+    ['expired', { exp: 1 }, 'The token has expired. Get a new one.'],
+    ['not-yet-valid', { nbf: 4e9 }, 'The token is not valid yet. Try again later.'],
+    ['wrong-audience', { aud: 'other' }, 'The token is for another audience. Get one for this API.'],
+    ['bad-claim', { nbf: 'now' }, LACKS_CLAIM],
+    ['no-consumer', { sub: '' }, LACKS_CLAIM],
+    ['wrong-issuer', { iss: 'who' }, UNVERIFIED],
+    ['bad-signature', {}, UNVERIFIED],
+  ])(
+    'that is refused gets a 401, and the log has the reason %s, without a trip to the store',
+    async (reason, claims, detail) => {
+      const info = vi.spyOn(console, 'info').mockImplementation(() => {})
+      const ask = app({
+        credentials: { jwt: { auth0: auth0() }, accept: ['auth0', 'api-key', 'anonymous'] },
+        log: {},
+      })
+      const text = await token(claims)
+      const response = await ask('/', { key: reason === 'bad-signature' ? text.slice(0, -8) : text })
+      const described = reason === 'expired' ? `${INVALID}, error_description="The token expired"` : INVALID
+      expect([response.status, response.headers.get('www-authenticate')]).toEqual([401, described])
+      expect(await response.json()).toMatchObject({ detail })
+      expect(JSON.parse(info.mock.calls[0]![0])).toMatchObject({ event: 'refused', reason })
+      expect(gateway.store.count()).toBe(0)
+      info.mockRestore()
+    },
+  )
+
   it.each([
     [
-      'has expired',
-      { exp: 1 },
-      'Bearer realm="sluice", error="invalid_token", error_description="The token expired"',
+      'of an issuer that the route does not accept',
+      () => ({ jwt: { auth0: auth0(), internal: internal() }, accept: ['internal'] }),
     ],
-    ['is for another audience', { aud: 'other' }, 'Bearer realm="sluice", error="invalid_token"'],
-    ['has no consumer', { sub: '' }, 'Bearer realm="sluice", error="invalid_token"'],
-    ['is of an unknown issuer', { iss: 'who' }, 'Bearer realm="sluice", error="invalid_token"'],
-  ])('that %s gets a 401 with the reason, without a trip to the store', async (_, claims, challenge) => {
-    const ask = app({ credentials: { jwt: { auth0: auth0() }, accept: ['auth0', 'api-key', 'anonymous'] } })
-    const response = await ask('/', { key: await token(claims) })
-    expect([response.status, response.headers.get('www-authenticate')]).toEqual([401, challenge])
-    expect(gateway.store.count()).toBe(0)
+    ['where only API keys are accepted', () => ({ accept: ['api-key'] })],
+  ])('%s is not accepted, and not called malformed', async (_, credentials) => {
+    const config = { credentials: credentials(), log: {} }
+    const info = vi.spyOn(console, 'info').mockImplementation(() => {})
+    const response = await app(config)('/', { key: await token() })
+    expect(await response.json()).toMatchObject({ detail: expect.stringMatching(/^This kind of credential/) })
+    expect(JSON.parse(info.mock.calls[0]![0])).toMatchObject({ event: 'refused', reason: 'not-accepted' })
+    info.mockRestore()
   })
 
   it('whose issuer does not answer gets a 503 and a log line', async () => {

@@ -3,8 +3,10 @@
  * workerd.
  */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { observeEnd } from '../../src/edges/http/ending.ts'
+import { SYSTEM_TIMER, type Timer } from '../../src/clock.ts'
+import { observeEnd as observeEndOf, type ReplyContext } from '../../src/edges/http/ending.ts'
 import type { Ending } from '../../src/limiter/engine.ts'
+import { PATIENT } from '../support/patience.ts'
 
 let endings: Ending[]
 let tasks: Promise<unknown>[]
@@ -17,6 +19,15 @@ afterEach(() => {
 })
 
 const background = (task: Promise<unknown>) => void tasks.push(task)
+const IDLE_MS = 60_000
+
+const observeEnd = (
+  response: Response,
+  onTask: Parameters<typeof observeEndOf>[1],
+  onEnd: (ending: Ending) => void,
+  context: Partial<ReplyContext> = {},
+) => observeEndOf(response, onTask, onEnd, { idleMs: IDLE_MS, timer: SYSTEM_TIMER, ...context })
+
 const over = (ending: Ending) => void endings.push(ending)
 const settled = () => Promise.all(tasks)
 
@@ -72,6 +83,18 @@ describe('the end of a reply', () => {
     expect(cancel).toHaveBeenCalledOnce()
   })
 
+  it('is a cancellation if the signal of the request fires while nothing reads the reply', async () => {
+    const { body, control, cancel } = controlledBody()
+    const client = new AbortController()
+    observeEnd(new Response(body), background, over, { clientGone: client.signal })
+    for (let chunk = 0; chunk < 3; chunk++) control.enqueue(new Uint8Array(10_000))
+    await new Promise(setImmediate)
+    client.abort()
+    await vi.waitUntil(() => endings.length > 0, PATIENT)
+    expect(endings).toEqual(['cancelled'])
+    expect(cancel).toHaveBeenCalledOnce()
+  })
+
   it('is a failure if the body fails, which the reader also sees', async () => {
     const { body, control } = controlledBody()
     const reply = observeEnd(new Response(body), background, over, {
@@ -92,6 +115,102 @@ describe('the end of a reply', () => {
     expect(observeEnd(own, background, over, { isOwnReply: true })).toBe(own)
     expect(endings).toEqual(['complete', 'complete'])
     expect(tasks).toEqual([])
+  })
+})
+
+describe('a silent body', () => {
+  let log: ReturnType<typeof vi.spyOn>
+  beforeEach(() => {
+    log = vi.spyOn(console, 'warn').mockImplementation(() => {})
+  })
+
+  /** Timers that the test lets run out, one after the other. @returns how long they took (ms) */
+  function steppedTimer() {
+    const pending = new Set<{ ms: number; run: () => void }>()
+    const timer: Timer = (ms, run) => {
+      const entry = { ms, run }
+      pending.add(entry)
+      return () => pending.delete(entry)
+    }
+    const step = () => {
+      const [next] = pending
+      pending.delete(next!)
+      next!.run()
+      return next!.ms
+    }
+    return { timer, pending, step }
+  }
+
+  it('without a length is cut off after the limit, at both ends', async () => {
+    const { timer, step, pending } = steppedTimer()
+    const { body, cancel } = controlledBody()
+    const reply = observeEnd(new Response(body), background, over, { timer })
+    const isRejected = expect(reply.text()).rejects.toThrow()
+    let silentMs = 0
+    while (endings.length === 0 && pending.size > 0) {
+      silentMs += step()
+      await new Promise(setImmediate)
+    }
+    expect(silentMs).toBeGreaterThanOrEqual(IDLE_MS)
+    expect(silentMs).toBeLessThanOrEqual(1.25 * IDLE_MS)
+    await isRejected
+    await settled()
+    expect([endings, cancel.mock.calls.length]).toEqual([['failed'], 1])
+    expect(log.mock.calls.map(([line]: unknown[]) => JSON.parse(String(line)))).toEqual([
+      {
+        level: 'warn',
+        event: 'idle',
+        detail: expect.stringMatching(/ silent for 60000 ms \(idleDeadline\)/),
+      },
+    ])
+  })
+
+  it('is silent only from its last chunk on', async () => {
+    const { timer, step, pending } = steppedTimer()
+    const { body, control } = controlledBody()
+    const reply = observeEnd(new Response(body), background, over, { timer })
+    const reader = reply.body!.getReader()
+    for (let i = 0; i < 20; i++) {
+      for (let j = 0; j < 3; j++) step()
+      control.enqueue(new Uint8Array([i]))
+      expect((await reader.read()).value).toEqual(new Uint8Array([i]))
+      await new Promise(setImmediate)
+    }
+    control.close()
+    expect((await reader.read()).done).toBe(true)
+    await settled()
+    expect([endings, pending.size, log.mock.calls]).toEqual([['complete'], 0, []])
+  })
+
+  it('with a length gets the limit and a second for each kB', async () => {
+    const { timer, step, pending } = steppedTimer()
+    const { body, control, cancel } = controlledBody()
+    const headers = { 'content-length': '5000' }
+    const reply = observeEnd(new Response(body, { headers }), background, over, { timer })
+    const isRejected = expect(reply.text()).rejects.toThrow()
+    control.enqueue(new Uint8Array(4000))
+    expect(step()).toBe(IDLE_MS + 5000)
+    await isRejected
+    await settled()
+    expect([endings, cancel.mock.calls.length, pending.size]).toEqual([['failed'], 1, 0])
+    expect(log).toHaveBeenCalledOnce()
+  })
+
+  it('costs no memory for each chunk', async () => {
+    let left = 200_000
+    const body = new ReadableStream({
+      pull(control) {
+        if (left-- > 0) control.enqueue(new Uint8Array(1))
+        else control.close()
+      },
+    })
+    const client = new AbortController()
+    const listen = vi.spyOn(AbortSignal.prototype, 'addEventListener')
+    const reply = observeEnd(new Response(body), background, over, { clientGone: client.signal })
+    for await (const _ of reply.body!);
+    await settled()
+    expect(endings).toEqual(['complete'])
+    expect(listen.mock.calls.length).toBeLessThan(10)
   })
 })
 

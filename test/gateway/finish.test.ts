@@ -8,7 +8,8 @@ import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import type { Platform } from '../../src/edges/gateway/app.ts'
 import { createDecideRequest } from '../../src/edges/http/decide-request.ts'
-import { matchByRequest } from '../../src/edges/http/match-by-request.ts'
+import { createMatch } from '../../src/edges/http/match.ts'
+import { createMatchByRequest } from '../../src/edges/http/match-by-request.ts'
 import { classOfRequest } from '../../src/edges/http/traffic-class.ts'
 import type { Decision } from '../../src/limiter/decision.ts'
 import { createEngine, type Ending } from '../../src/limiter/engine.ts'
@@ -145,7 +146,12 @@ describe('a decision that has been made', () => {
       probe: async () => {},
     })
     const decideRequest = createDecideRequest(config, {
-      ...{ policy: gatewayPolicy(config), engine, classOfRequest, matchByRequest },
+      ...{
+        policy: gatewayPolicy(config),
+        engine,
+        classOfRequest,
+        match: createMatch(config, createMatchByRequest),
+      },
       identifier: {
         addressOf: () => undefined,
         identify: async () => ({ addressIdentity: '192.0.2.1' }),

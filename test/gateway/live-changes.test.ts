@@ -35,11 +35,16 @@ describeOnRedis('a change', (_, kind) => {
     await ask()
   })
 
+  let hasCheck = false
+
   /** Status, the plan that the origin gets, and each limit with its remaining units. */
   async function ask(credential = key) {
     gateway.store.count()
     const { status, headers } = await app('/', { key: credential })
-    expect(gateway.store.count()).toBe(1)
+    const trips = gateway.store.count()
+    // After an unknown key, the isolate checks in the background whether the store has lost all keys.
+    expect(trips - (hasCheck && trips > 1 ? 1 : 0)).toBe(1)
+    hasCheck ||= status === 401
     const sent = gateway.origin.received.at(-1)?.headers
     return {
       status,

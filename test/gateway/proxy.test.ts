@@ -22,8 +22,11 @@ it.each([
 )
 
 describe('the log of an origin that fails', () => {
-  const request = new Request('http://gateway.test/orders?token=secret')
-  const failing = async (fetch: typeof globalThis.fetch, originDeadlineMs = 60_000) => {
+  const failing = async (
+    fetch: typeof globalThis.fetch,
+    originDeadlineMs = 60_000,
+    request = new Request('http://gateway.test/orders?token=secret'),
+  ) => {
     const log = vi.spyOn(console, 'error').mockImplementation(() => {})
     vi.stubGlobal('fetch', fetch)
     const rule: RuleInput = { name: 'a', by: 'address', algorithm: 'gcra', limit: 1, period: '1s' }
@@ -37,6 +40,7 @@ describe('the log of an origin that fails', () => {
     level: 'error',
     event: 'origin',
     reason,
+    body: false,
     route: 'orders',
     request_id: 'the-id',
   })
@@ -58,6 +62,12 @@ describe('the log of an origin that fails', () => {
   ])('has the reason, route and request, and quotes no URL: %s', async (error, reason) => {
     const { status, line: logged } = await failing(() => Promise.reject(error))
     expect([status, logged]).toEqual([502, line(reason)])
+  })
+
+  it('says if the request has a body, because a client that breaks it off causes the same error', async () => {
+    const upload = new Request('http://gateway.test/orders', { method: 'POST', body: 'a' })
+    const { line: logged } = await failing(() => Promise.reject(new Error('lost')), 60_000, upload)
+    expect(logged).toEqual({ ...line('Error: lost'), body: true })
   })
 
   it('has the reason timeout if the origin was too slow', async () => {

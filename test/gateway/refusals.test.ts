@@ -205,8 +205,10 @@ describe('a change takes effect', () => {
     time += 1000
     expect(await status()).toBe(200)
 
-    // A block takes effect at once.
+    // A block of a caller that is refused anyway shows when the store decides again.
     await blockConsumer(gateway.admin, 'acme')
+    expect(await status()).toBe(429)
+    time += 1000
     expect(await status()).toBe(403)
     await unblockConsumer(gateway.admin, 'acme')
     expect(await tripsOf(async () => expect(await status()).toBe(403))).toBe(0)
@@ -321,7 +323,7 @@ describe('statistics', () => {
           { rule: 'one', allowed: 1, limited: 4 },
           { rule: 'shadow', shadowAllowed: 1, shadowLimited: 4 },
         ])
-        expect(withoutTrip).toEqual({ refusals: 3 })
+        expect(withoutTrip).toEqual({ refusals: 4 })
       },
       { timeout: 30_000 },
     )
@@ -355,7 +357,7 @@ describe('statistics', () => {
         expect((await app('/', { key })).status).toBe(status)
       }
     })
-    expect(trips).toBe(2)
+    expect(trips).toBe(1)
     for (const wake of wakes.splice(0)) wake()
     await vi.waitFor(async () => {
       const { rules } = await readStats(gateway.admin, new Date(Date.now() - 3600e3))

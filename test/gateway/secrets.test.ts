@@ -127,7 +127,7 @@ describe('no secret is revealed', () => {
     expect([...statuses].sort()).toEqual([200, 401, 429])
     expect(gateway.origin.received.length).toBeGreaterThan(3)
     const events = lines.map(line => JSON.parse(line).event)
-    expect(new Set(events)).toEqual(new Set(['refused']))
+    expect(new Set(events)).toEqual(new Set(['refused', 'unknown-address']))
     expectNoSecret(replies)
   })
 

@@ -10,6 +10,14 @@ export type Fault = (
   passOn: (reply?: (answer: IncomingMessage, response: ServerResponse) => void) => void,
 ) => void
 
+/** The bodies of a request and of its reply. */
+export interface Exchanged {
+  request: string
+  reply: string
+  /** When the request was forwarded (ms since the epoch). */
+  sentAt: number
+}
+
 export interface CountingProxy {
   url: string
   /** Requests since the last call. */
@@ -20,6 +28,8 @@ export interface CountingProxy {
   abandoned(): number
   /** Replaces the forwarding of requests. */
   fault: Fault | undefined
+  /** Called with each request that is forwarded normally, or by a fault, when its reply has arrived here. */
+  watch: ((exchanged: Exchanged) => void) | undefined
   /** Stops listening, and cuts every connection. */
   shut(): Promise<void>
   /** Listens again, on the same port. */
@@ -34,6 +44,7 @@ export async function startCountingProxy(target: string): Promise<CountingProxy>
   const proxy: CountingProxy = {
     url: '',
     fault: undefined,
+    watch: undefined,
     count() {
       const counted = requests
       requests = 0
@@ -67,7 +78,18 @@ export async function startCountingProxy(target: string): Promise<CountingProxy>
     reply: (answer: IncomingMessage, response: ServerResponse) => void = forward,
   ): void {
     const { method, headers, url } = incoming
-    const outgoing = request(target + url, { method: method!, headers }, answer => reply(answer, response))
+    const { watch } = proxy
+    const sentAt = Date.now()
+    const sent: Buffer[] = []
+    if (watch) incoming.on('data', chunk => sent.push(chunk))
+    const outgoing = request(target + url, { method: method!, headers }, answer => {
+      const received: Buffer[] = []
+      if (watch) {
+        answer.on('data', chunk => received.push(chunk))
+        answer.on('end', () => watch({ request: textOf(sent), reply: textOf(received), sentAt }))
+      }
+      reply(answer, response)
+    })
     outgoing.on('error', () => response.destroy())
     incoming.pipe(outgoing)
   }
@@ -81,3 +103,5 @@ function forward(answer: IncomingMessage, response: ServerResponse): void {
   response.writeHead(answer.statusCode!, answer.headers)
   answer.pipe(response)
 }
+
+const textOf = (chunks: readonly Buffer[]) => String(Buffer.concat(chunks))

@@ -1,7 +1,7 @@
 /**
  * The gateway in workerd, which records the endings of requests. GET /endings shows them by the header X-Case of the request. With
  * X-Unobserved, nothing depends on how the request ends. With X-Throw, annotating the reply throws an exception. With X-Abort, the
- * gateway waits ten minutes for the origin, unless the client leaves.
+ * gateway waits ten minutes for the origin, unless the client leaves. With X-Idle, it cuts off bodies that are silent for a second.
  */
 
 import { checkedConfig } from '../../src/config/check/check.ts'
@@ -28,7 +28,10 @@ export default {
     if (new URL(request.url).pathname === '/endings') return Response.json(endings)
     const { headers } = request
     const name = headers.get('x-case') ?? 'unnamed'
-    const app = appOf(env, headers.has('x-unobserved') ? undefined : name, headers.has('x-abort'))
+    const app = appOf(env, headers.has('x-unobserved') ? undefined : name, {
+      aborts: headers.has('x-abort'),
+      isImpatient: headers.has('x-idle'),
+    })
     if (!headers.has('x-throw')) return await app.fetch(request, env, context)
 
     // Only annotate() calls append().
@@ -50,12 +53,13 @@ export default {
 function appOf(
   { ORIGIN_URL: origin, STORE_URL: url, STORE_TOKEN: token }: Environment,
   name: string | undefined,
-  aborts: boolean,
+  { aborts, isImpatient }: { aborts: boolean; isImpatient: boolean },
 ) {
   const config = checkedConfig({
     origin,
     originDeadline: aborts ? '10m' : '2s',
     onClientGone: aborts ? 'abort' : 'wait',
+    ...(isImpatient && { idleDeadline: '1s' }),
     credentials: { accept: ['anonymous'] },
     rules: [{ name: 'all', by: 'global', algorithm: 'gcra', limit: 1e6, period: '1s' }],
     stats: { keep: false },

@@ -10,6 +10,7 @@ import {
   prepareRefund,
   prepareReset,
 } from '../../src/limiter/prepared-call.ts'
+import { Lru } from '../../src/lru.ts'
 import type { Command, RedisConnection, Reply } from '../../src/node/rest-bridge/redis-connection.ts'
 import type { BoundRule, Evaluation, Outcome } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
@@ -137,7 +138,8 @@ export function compiledRefund(refund: TimedRefund): At<Refund> {
   return { ...refund, policy: policyFor(refund.rules, [], false) }
 }
 
-const policies = new Map<string, Policy>()
+/** Bounded: each policy has the text of its scripts, and 100,000 random requests have as many. */
+const policies = new Lru<Policy>({ size: 1000 })
 
 function policyFor(
   rules: readonly Pick<BoundRule, 'rule' | 'key'>[],

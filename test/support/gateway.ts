@@ -22,7 +22,7 @@ import { startOrigin, type TestOrigin } from './origin.ts'
 import { PATIENT_MS } from './patience.ts'
 import { startRedis, type TestRedis } from './redis.ts'
 
-const TOKEN = 'a token for tests'
+export const TOKEN = 'a token for tests'
 
 /** Keeps counters from being flushed, because tests count requests to the store. */
 const FOREVER = () => new Promise<void>(() => {})

@@ -1,5 +1,6 @@
 /** Isolates of a fleet, each with an engine and the units that it holds, on a clock that only the test moves. */
 import type { Background } from '../../src/background.ts'
+import type { BreakerSettings } from '../../src/config/compile-breaker.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import type { DemandedRule } from '../../src/limiter/bind.ts'
 import { evaluateOnCluster } from '../../src/limiter/cluster.ts'
@@ -65,12 +66,19 @@ export async function settled(): Promise<void> {
   }
 }
 
+interface IsolateOptions {
+  isCluster?: boolean
+  minHolders?: number
+  /** Absent: the breaker never opens. */
+  breaker?: BreakerSettings | undefined
+}
+
 /** An isolate: its engine, and the calls of each of its HTTP requests to the store. */
 export function isolateOn(
   redis: RedisEngine,
   time: Timers,
   name: string,
-  { isCluster = false, minHolders }: { isCluster?: boolean; minHolders?: number } = {},
+  { isCluster = false, minHolders, breaker }: IsolateOptions = {},
 ) {
   const requests: StoreCall[][] = []
   const working = storeOf(redis, { isCluster })
@@ -103,7 +111,7 @@ export function isolateOn(
     newName: named(name),
     createStock: (holdings, now) => new Stock(holdings, now, minHolders),
   })
-  const engine = createEngine({ localShare: 1 }, store, {
+  const engine = createEngine({ localShare: 1, ...(breaker && { breaker }) }, store, {
     ...{ clock, decideAt: () => time.nowMs * 1e3, board: NO_BOARD, holdingsKeeper },
     switchName: rule => rule.name,
     credentials: 'refuse',

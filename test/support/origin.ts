@@ -59,6 +59,11 @@ const ROUTES: Record<string, Route> = {
     response.write('first ')
     later.push(() => response.end('second'))
   },
+  // It does not end before its client leaves.
+  '/stream/endless': (_, response) => {
+    response.writeHead(200, { 'content-type': 'text/plain' })
+    response.write('first ')
+  },
   '/held': (_, response) => void later.push(() => response.end('held')),
   '/stream/go-on': (_, response) => {
     for (const go of later.splice(0)) go()

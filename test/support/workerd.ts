@@ -29,11 +29,15 @@ export async function startTestWorker(
   return await startWorkerScript(outputFiles[0]!.text, bindings, compatibilityDate)
 }
 
-/** @param script a bundle: one module */
+/**
+ * @param script a bundle: one module
+ * @param onLog gets each line that the Worker logs
+ */
 export async function startWorkerScript(
   script: string,
   bindings: Record<string, string>,
   compatibilityDate?: string,
+  onLog: (message: string) => void = () => {},
 ): Promise<TestWorker> {
   const toml = readFileSync(pathOf('../../wrangler.toml'), 'utf8')
   const listed = /^compatibility_flags\s*=\s*\[([^\]]*)\]/m.exec(toml)?.[1] ?? ''
@@ -48,7 +52,7 @@ export async function startWorkerScript(
       bindings,
       cf: false,
       log: new Log(LogLevel.NONE),
-      handleStructuredLogs: () => {},
+      handleStructuredLogs: ({ message }) => onLog(message),
     }),
   )
   const url = await miniflare.ready

@@ -4,7 +4,7 @@ import { Hono } from 'hono/tiny'
 import type { Config } from '../../config/compile.ts'
 import type { Store } from '../../store/store.ts'
 import { deny } from '../http/deny.ts'
-import { createHandler, type Platform, refuseLongPath } from '../http/handle.ts'
+import { createHandler, type Platform, refuseAmbiguousPath } from '../http/handle.ts'
 import type { Parts } from '../http/parts.ts'
 import { isReserved } from '../http/path.ts'
 import { problem } from '../http/problem.ts'
@@ -38,7 +38,7 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
   app.all('*', c => {
     const request = c.req.raw
     const url = new URL(request.url)
-    const refusal = refuseLongPath(url)
+    const refusal = refuseAmbiguousPath(url)
     if (refusal) return refusal
     // Nothing under /_sluice/ reaches the origin, in any spelling.
     if (isReserved(url.pathname)) return notFound()

@@ -82,7 +82,11 @@ export async function proxy(
     const isLate = deadline.signal.aborted
     const { requestId: request_id, route } = context
     const reason = isLate ? 'timeout' : reasonOf(error)
-    console.error(JSON.stringify({ level: 'error', event: 'origin', reason, route, request_id }))
+    // workerd has one error for an origin that closes the connection and for a client that breaks off its body or sends invalid chunks.
+    // A stream in between could tell them apart, but when it fails, workerd ends the body as if it was complete.
+    console.error(
+      JSON.stringify({ level: 'error', event: 'origin', reason, body: !!request.body, route, request_id }),
+    )
     return { response: isLate ? gatewayTimeout(config.originDeadlineMs) : badGateway(), isOwnReply: true }
   } finally {
     clearTimeout(timer)

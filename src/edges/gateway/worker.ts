@@ -4,11 +4,16 @@ import type { Algorithms } from '../../algorithms/descriptor.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
 import { compileConfig } from '../../config/compile.ts'
 import type { SheddingCompiler } from '../../config/compile-shedding.ts'
-import type { Environment } from '../../config/environment.ts'
+import { applyVariables, type Environment } from '../../config/environment.ts'
 import { deployConfig } from '../deploy-config.ts'
+import { createIdentifier } from '../http/identify.ts'
 import type { Parts } from '../http/parts.ts'
 import { replyToMisconfiguration } from '../http/unexpected.ts'
+import { reportAtStart } from '../report-at-start.ts'
 import { createApp } from './app.ts'
+
+/** A name that bundlers do not resolve: in Node, where tests run a Worker, the module is missing. */
+const WORKERS_MODULE: string = 'cloudflare:workers'
 
 /** The parts that a Worker carries for its config. */
 export interface Built {
@@ -36,6 +41,10 @@ export function createWorker(config: ConfigInput, { algorithms, parts, shedding 
   const { limits: _, ...gatewayConfig } = config
   const compiled = compileConfig(gatewayConfig, algorithms, shedding)
   let app: Hono | undefined
+  void import(/* @vite-ignore */ WORKERS_MODULE).then(
+    ({ env }) => reportAtStart(() => createIdentifier(applyVariables(compiled, env), parts, env)),
+    () => {},
+  )
 
   function build(env: Environment): Hono {
     const { config: deployed, store } = deployConfig(compiled, env)

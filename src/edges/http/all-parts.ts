@@ -18,7 +18,7 @@ import { addressBehindProxies } from './behind-proxies.ts'
 import { answerPreflight, setAllowedOrigin } from './cors.ts'
 import { observeEnd } from './ending.ts'
 import { createHookRunner } from './hooks.ts'
-import { matchByRequest } from './match-by-request.ts'
+import { createMatchByRequest } from './match-by-request.ts'
 import { createOriginLoad } from './origin-load.ts'
 import type { Parts } from './parts.ts'
 import { classOfRequest } from './traffic-class.ts'
@@ -41,7 +41,7 @@ export const ALL_PARTS: Parts = {
   createXRateLimit,
   withWebSocketKeys,
   classOfRequest,
-  matchByRequest,
+  createMatchByRequest,
   createOpaqueKeyFinder,
   createTokenFinder,
   createOriginLoad,

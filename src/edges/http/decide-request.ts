@@ -11,9 +11,10 @@ import type { Policy } from '../../script/policy-shape.ts'
 import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
 import type { Caller } from './caller.ts'
 import { demandRules } from './demand-rules.ts'
+import type { EmptyStoreCheck } from './empty-store.ts'
 import type { AppliedHooks, HookRunner, Identify } from './hooks.ts'
 import type { Identifier } from './identify.ts'
-import { type Matched, match } from './match.ts'
+import type { Matched, MatchRequest } from './match.ts'
 import type { Parts } from './parts.ts'
 import type { Ruling } from './ruling.ts'
 import type { Shedder } from './shed.ts'
@@ -62,16 +63,18 @@ export interface DecideRequestParts {
   engine: Engine
   identifier: Identifier
   classOfRequest: Parts['classOfRequest']
-  matchByRequest: Parts['matchByRequest']
+  match: MatchRequest
   /** The worker utilization shedder; absent if the config has none. */
   shedder?: Shedder | undefined
   /** The hooks of the config; absent if it has none. */
   hooks?: HookRunner | undefined
+  /** Informed of keys that the store does not know. */
+  emptyStore?: Pick<EmptyStoreCheck, 'noteUnknownKey'>
 }
 
 export function createDecideRequest(
   config: Config,
-  { policy, engine, identifier, classOfRequest, matchByRequest, shedder, hooks }: DecideRequestParts,
+  { policy, engine, identifier, classOfRequest, match, shedder, hooks, emptyStore }: DecideRequestParts,
 ): DecideRequest {
   async function decide(
     { request, caller, matched, failure, trafficClass }: Identified,
@@ -90,7 +93,7 @@ export function createDecideRequest(
 
   return async (request, peer, background, host) => {
     try {
-      const beforeHooks = match(config, request, matchByRequest)
+      const beforeHooks = match(request)
       const identify: Identify = callIdentifyHook =>
         identifier.identify(request, beforeHooks, peer(), callIdentifyHook)
       const applied: AppliedHooks = hooks
@@ -112,7 +115,13 @@ export function createDecideRequest(
         background,
       )
       // An exception must not lose the decision, which has already spent units and must still be finished.
-      if (outcome) runOrLog(() => identifier.remember(caller, outcome))
+      if (outcome) {
+        runOrLog(() => {
+          if (outcome.status === 'unknown-credential')
+            emptyStore?.noteUnknownKey(background, identifier.recall(caller)?.plan !== undefined)
+          identifier.remember(caller, outcome)
+        })
+      }
       return { matched, caller, ruling: decision, storeMs, awaitsEnding, finish, ...(shed && { shed }) }
     } catch (error) {
       const { cause, detail } = toDegraded(error)

@@ -1,6 +1,6 @@
 /**
- * Creates the reply to a refused request. Callers get no details: a malformed key and an unknown one get the same
- * reply.
+ * Creates the reply to a refused request. Callers get no details that help them guess: a malformed key and an unknown one get
+ * the same reply.
  */
 
 import { formatAllowance } from '../../config/allowance.ts'
@@ -87,21 +87,20 @@ const NOTHING_ACCEPTED =
 
 /**
  * Creates a 401 with a challenge (RFC 9110, section 15.5.2), and with an error code unless there was no credential
- * (RFC 6750, section 3). Only a token with a valid signature gets the reply that it has expired.
+ * (RFC 6750, section 3). Only a token with a valid signature gets a reply with the cause.
  */
-function unauthorized({ reason, accepted }: UnauthorizedReply): Response {
+function unauthorized({ reason, accepted, advice }: UnauthorizedReply): Response {
   const challenge =
     reason === 'missing' ? 'Bearer realm="sluice"' : 'Bearer realm="sluice", error="invalid_token"'
   const isExpired = reason === 'expired'
   const details: Partial<Record<UnauthorizedReply['reason'], string>> = {
     missing: accepted.length > 0 ? `Send ${accepted.join(', or ')}.` : NOTHING_ACCEPTED,
-    expired: 'The token has expired. Get a new one.',
     'not-accepted': `This kind of credential is not accepted here. Send ${accepted.join(', or ') || 'the request without a credential'}.`,
   }
   return problem({
     status: 401,
     title: 'Unauthorized',
-    detail: details[reason] ?? NOT_VALID,
+    detail: advice ?? details[reason] ?? NOT_VALID,
     headers: {
       'www-authenticate': isExpired ? `${challenge}, error_description="The token expired"` : challenge,
     },
@@ -109,7 +108,9 @@ function unauthorized({ reason, accepted }: UnauthorizedReply): Response {
 }
 
 /** `unknown`: the store does not know the credential. The reply is the same as for a malformed one. */
-type UnauthorizedReply = Pick<Unauthenticated, 'accepted'> & { reason: Unauthenticated['reason'] | 'unknown' }
+type UnauthorizedReply = Pick<Unauthenticated, 'accepted' | 'advice'> & {
+  reason: Unauthenticated['reason'] | 'unknown'
+}
 
 function forbidden(what: Forbidden['what'] | 'consumer'): Response {
   const detail = {
@@ -157,5 +158,5 @@ function reducedCapacity(detail: string, seconds: number): Response {
   })
 }
 
-/** By default, the gateway detects within a second that the store is back. */
+/** By default, the gateway detects within a second or two that the store is back. */
 const RETRY_SECONDS = 1

@@ -8,12 +8,9 @@
 import type { Background } from '../../background.ts'
 import type { Timer } from '../../clock.ts'
 import type { Ending } from '../../limiter/engine.ts'
+import { isWorkerd, passBody } from './pass-body.ts'
 import { logException } from './unexpected.ts'
 import { relayWebSocket, webSocketOf } from './websocket.ts'
-
-/** Native streams of workerd: bytes pass through them without running JavaScript. Node has none. */
-declare const IdentityTransformStream: (new () => TransformStream) | undefined
-declare const FixedLengthStream: new (length: number) => TransformStream
 
 export interface ReplyContext {
   /** The gateway made this reply, so nothing runs at the origin: the reply is over at once, and returned as it is. */
@@ -25,8 +22,10 @@ export interface ReplyContext {
   clientGone?: AbortSignal
   /** The platform may have decoded the body, so its length is not the Content-Length. */
   isDecoded?: boolean | undefined
-  /** Outside of workerd: detects a reply that is never read, because middleware around the edge can replace it. */
-  timer?: Timer
+  /** How long the body of a reply may be silent (ms). */
+  idleMs: number
+  /** Also detects, outside of workerd, a reply that is never read, because middleware around the edge can replace it. */
+  timer: Timer
 }
 
 /**
@@ -40,15 +39,16 @@ export interface ReplyContext {
  * The body must be as the origin sent it (fetched with `encodeResponseBody: 'manual'`), so that its length is its
  * Content-Length. Without a body, `onEnd` is called before this returns. Never throws.
  *
- * workerd sends an untouched body without running the Worker again. Observing prevents that: a bare proxy takes about
- * a fifth to a third more CPU for 250 bytes, half more for 1 MB. So observe only replies that hold units.
+ * workerd sends an untouched body without running the Worker again. Observing prevents that (pass-body.ts), so observe only
+ * replies that hold units.
  */
 export function observeEnd(
   response: Response,
   background: Background,
   onEnd: (ending: Ending) => void,
-  { isOwnReply = false, isDecoded = false, clientGone, timer }: ReplyContext = {},
+  context: ReplyContext,
 ): Response {
+  const { isOwnReply = false, clientGone, timer } = context
   const onEndOnce = once(onEnd)
   const observe = (task: Promise<unknown>) => {
     try {
@@ -66,7 +66,7 @@ export function observeEnd(
       onEndOnce(isOwnReply && clientGone?.aborted ? 'cancelled' : 'complete')
       return response
     }
-    return pipe(response, response.body, observe, onEndOnce, { clientGone, isDecoded, timer })
+    return pass(response, response.body, observe, onEndOnce, context)
   } catch (error) {
     logException(error)
     onEndOnce('failed')
@@ -74,35 +74,34 @@ export function observeEnd(
   }
 }
 
-function pipe(
+function pass(
   response: Response,
   body: ReadableStream,
   background: Background,
   onEnd: (ending: Ending) => void,
-  {
-    clientGone,
-    isDecoded,
-    timer,
-  }: Pick<ReplyContext, 'isDecoded'> & { clientGone: AbortSignal | undefined; timer: Timer | undefined },
+  { clientGone, isDecoded = false, timer, idleMs }: ReplyContext,
 ): Response {
   if (body.locked) throw new TypeError('The body of the reply is already being read.')
-  const { readable, writable } = createPassThrough(isDecoded ? null : response.headers.get('content-length'))
-  const reply = new Response(isDecoded && timer ? reportIfUnread(readable, onEnd, timer) : readable, response)
-  const piped = body.pipeTo(writable, clientGone && { signal: clientGone }).then(
-    () => onEnd('complete'),
-    async () => {
-      // Either end may have broken. A body that failed itself refuses to be cancelled, with the reason of its
-      // failure.
-      const didBodyFail = await body.cancel().then(
-        () => false,
-        () => true,
-      )
-      // In workerd the body has failed in both cases.
-      onEnd(clientGone?.aborted || !didBodyFail ? 'cancelled' : 'failed')
-    },
+  const length = isDecoded ? undefined : lengthOf(response)
+  const { readable, passed } = passBody(body, { length, clientGone, idleMs, timer })
+  const reply = new Response(isDecoded ? reportIfUnread(readable, onEnd, timer) : readable, response)
+  background(
+    passed.then(result => {
+      if (result === 'idle') logSilence(idleMs)
+      onEnd(result === 'idle' ? 'failed' : result)
+    }),
   )
-  background(piped)
   return reply
+}
+
+function lengthOf({ headers }: Response): number | undefined {
+  const length = headers.get('content-length')
+  return length !== null && /^\d{1,15}$/.test(length) ? Number(length) : undefined
+}
+
+function logSilence(idleMs: number): void {
+  const detail = `The body of a reply was silent for ${idleMs} ms (idleDeadline), so its connections were closed.`
+  console.warn(JSON.stringify({ level: 'warn', event: 'idle', detail }))
 }
 
 /** Platforms start at once to read what they send. */
@@ -114,32 +113,33 @@ const UNREAD_MS = 10_000
  * Worker.
  */
 function reportIfUnread(body: ReadableStream, onEnd: (ending: Ending) => void, timer: Timer): ReadableStream {
-  if (typeof IdentityTransformStream !== 'undefined') return body
+  if (isWorkerd()) return body
   const cancel = timer(UNREAD_MS, () => onEnd('failed'), true)
   const reader = body.getReader()
   return new ReadableStream(
     {
       async pull(controller) {
-        cancel()
-        const { done, value } = await reader.read()
-        if (done) controller.close()
-        else controller.enqueue(value)
+        try {
+          cancel()
+          const { done, value } = await reader.read()
+          if (done) controller.close()
+          else controller.enqueue(value)
+        } catch (error) {
+          // The reply breaks off here. Without this, nothing would read or cancel the body, and its end would never be reported.
+          reader.cancel(error).catch(() => {})
+          throw error
+        }
       },
       cancel: async reason => {
-        cancel()
-        await reader.cancel(reason)
+        try {
+          cancel()
+        } finally {
+          await reader.cancel(reason)
+        }
       },
     },
     { highWaterMark: 0 },
   )
-}
-
-/** With a known length, the client still gets Content-Length instead of chunks. */
-function createPassThrough(length: string | null): TransformStream {
-  if (typeof IdentityTransformStream === 'undefined') return new TransformStream()
-  return length !== null && /^\d{1,15}$/.test(length)
-    ? new FixedLengthStream(Number(length))
-    : new IdentityTransformStream()
 }
 
 function once(onEnd: (ending: Ending) => void): (ending: Ending) => void {

@@ -17,11 +17,13 @@ import { annotate } from './annotate.ts'
 import { createDecideRequest, type DecidedRequest } from './decide-request.ts'
 import { delay } from './delay.ts'
 import { deny } from './deny.ts'
+import { createEmptyStoreCheck } from './empty-store.ts'
 import { type Forward, type Forwarded, replyToGoneClient } from './forward.ts'
 import { createIdentifier, type Identifier } from './identify.ts'
+import { createMatch } from './match.ts'
 import type { OriginLoad } from './origin-load.ts'
 import { followsOrigin, type Parts } from './parts.ts'
-import { isTooLong } from './path.ts'
+import { readingsOf } from './path.ts'
 import { problem } from './problem.ts'
 import { createReporter, type Reporting } from './report.ts'
 import type { WithContext } from './trusted-worker.ts'
@@ -63,6 +65,8 @@ export interface Incoming {
   /** The other end of the connection, if the platform reports it. */
   peer(): string | undefined
   background: Background
+  /** Returns a signal that fires when the client has left. Default: that of the request. */
+  gone?: () => AbortSignal
   /** The request object of the framework around Sluice (in Hono `c`), for hooks of the config. */
   host?: unknown
 }
@@ -81,14 +85,14 @@ export interface Handler {
   stop(): Promise<void>
 }
 
-/** Refuses a path that is too long to match. Called before anything reads the path. */
-export function refuseLongPath({ pathname }: URL): Response | undefined {
-  if (!isTooLong(pathname)) return undefined
+/** Refuses a path with too many readings to match them. Called before anything else reads the path. */
+export function refuseAmbiguousPath({ pathname }: URL): Response | undefined {
+  if (readingsOf(pathname)) return undefined
   return problem({
-    status: 414,
-    title: 'URI Too Long',
+    status: 400,
+    title: 'Bad Request',
     detail:
-      'The path has more than 4096 characters, and contains %, ; or //. Send a shorter path, or one without these.',
+      'The path can be read in too many ways. Send a shorter path, or one in which %, ; and // are not nested.',
   })
 }
 
@@ -100,9 +104,15 @@ export function refuseLongPath({ pathname }: URL): Response | undefined {
 export function createHandler(config: Config, store: Store, parts: Parts, platform: Platform = {}): Handler {
   const { variables, clock = SYSTEM_CLOCK, sleep, timer = SYSTEM_TIMER, reporting = {} } = platform
   const { board = createSwitchBoard(clock) } = platform
+  const elapsedMs = () => elapsed(clock)
   const timing = { now: () => clock.now(), ...(reporting.sleep && { sleep: reporting.sleep }) }
   const stats = config.stats && parts.createStatsRecorder(store, { ...timing, ...config.stats })
-  const { report, reportStoreChange } = createReporter(config, stats, clock, reporting)
+  const { report, reportStoreChange, reportUnknownAddress, reportEmptyStore } = createReporter(
+    config,
+    stats,
+    clock,
+    reporting,
+  )
   const identifier = createIdentifier(config, parts, variables)
   const originLoad = followsOrigin(config)
     ? parts.createOriginLoad(config, parts, { clock, board, reportAt: platform.reportAt })
@@ -110,6 +120,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
   const hooks = config.hooks && parts.createHookRunner(config.hooks, config.plans, variables)
   const xRateLimit = config.xRateLimit && parts.createXRateLimit(config.xRateLimit, clock)
   const { trustedWorkers } = config.address
+  const emptyStore = createEmptyStoreCheck(store, () => elapsed(clock), reportEmptyStore)
   const engine = createEngine(config, store, {
     clock,
     board,
@@ -117,15 +128,18 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     credentials: config.credentials.onStoreFailure,
     probe: createProbe(parts.scriptsOf),
     onCluster: parts.evaluateOnCluster,
-    onStoreChange: reportStoreChange,
+    onStoreChange(change) {
+      emptyStore.noteOutage()
+      reportStoreChange(change)
+    },
     onFinish: reporting.onFinish,
     createLocal: countsLocally(config.rules) ? parts.createLocalLimiter : undefined,
     holdingsKeeper: anyCountsInFlight(config.rules)
-      ? parts.createHoldingsKeeper({ now: () => clock.now(), timer, script: parts.syncScript })
+      ? parts.createHoldingsKeeper({ now: elapsedMs, timer, script: parts.syncScript })
       : undefined,
     ownAnswers: createOwnAnswers(
-      config.refusals && parts.createRefusalMemory(config.refusals.rememberForMs, () => elapsed(clock)),
-      takesLeases(config.rules) ? parts.createLeases({ now: () => elapsed(clock), timer }) : undefined,
+      config.refusals && parts.createRefusalMemory(config.refusals.rememberForMs, elapsedMs),
+      takesLeases(config.rules) ? parts.createLeases({ now: elapsedMs, timer }) : undefined,
     ),
     originLoad,
   })
@@ -134,10 +148,14 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     engine,
     identifier,
     classOfRequest: parts.classOfRequest,
-    matchByRequest: parts.matchByRequest,
+    match: createMatch(config, parts.createMatchByRequest),
     shedder: originLoad?.shedder,
     hooks,
+    emptyStore,
   })
+
+  /** One request is enough: if its address is known, the platform reports addresses. */
+  let isAddressChecked = !usesAddresses(config)
 
   return {
     handle: config.credentials.webSocketKeys ? parts.withWebSocketKeys(handle) : handle,
@@ -151,12 +169,16 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
 
   async function handle(incoming: Incoming, forward: Forward): Promise<Response> {
     const { request, background } = incoming
-    const refusal = refuseLongPath(incoming.url)
+    const refusal = refuseAmbiguousPath(incoming.url)
     if (refusal) return refusal
     const requestId = crypto.randomUUID()
     const decided = await decideRequest(request, incoming.peer, background, incoming.host)
     const { ruling, matched, storeMs } = decided
     const route = matched?.route?.name
+    if (!isAddressChecked && decided.caller) {
+      isAddressChecked = true
+      if (decided.caller.address === undefined) runOrLog(reportUnknownAddress)
+    }
     runOrLog(() => report(ruling, { requestId, route, storeMs, shed: decided.shed }, background))
 
     const finish = (ending: Ending) => runOrLog(() => decided.finish(ending))
@@ -176,7 +198,8 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
           isOwnReply,
           isDecoded,
           timer,
-          clientGone: request.signal,
+          idleMs: config.idleDeadlineMs,
+          clientGone: incoming.gone?.() ?? request.signal,
         })
       finish('complete')
       return response
@@ -198,7 +221,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     if (isDelayed) await delay(ruling.delay, request, sleep)
     // Reading the signal takes time on Workers. If nothing awaits the end of requests, the platform itself ends this code.
     if ((isDelayed || engine.awaitsEndings) && request.signal.aborted) return replyToGoneClient()
-    const startedAt = clock.now()
+    const startedAt = elapsedMs()
     const context = {
       requestId,
       url,
@@ -207,8 +230,12 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
       decision: ruling,
     }
     const forwarded = await forward(request, context)
-    const latencyMs = clock.now() - startedAt
+    const latencyMs = elapsedMs() - startedAt
     runOrLog(() => originLoad?.observeReply({ request, ...forwarded, latencyMs, decision: ruling }))
     return forwarded
   }
+}
+
+function usesAddresses({ rules, allow, block }: Config): boolean {
+  return rules.some(({ by }) => by.includes('address')) || allow.addresses.length + block.addresses.length > 0
 }

@@ -3,7 +3,7 @@
  * All isolates share both, through reports that are sent with decisions (src/shedding/signal-board.ts).
  */
 import type { Background } from '../../background.ts'
-import type { Clock } from '../../clock.ts'
+import { type Clock, elapsed } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
 import type { Rule } from '../../config/compile-rule.ts'
 import { FLEET_USAGE, shareOfAdaptive } from '../../config/compile-shedding.ts'
@@ -64,7 +64,7 @@ export function createOriginLoad(
   { clock, board, reportAt }: OriginLoadOptions,
 ): OriginLoad {
   const { workerUtilization } = config.shedding ?? {}
-  const boardOptions = { now: () => clock.now(), script: parts.signalScript, reportAt }
+  const boardOptions = { now: () => elapsed(clock), script: parts.signalScript, reportAt }
   const utilization =
     workerUtilization && parts.createUtilizationShedderAndBoard(workerUtilization, boardOptions)
   const adaptive = config.adaptive && parts.createAdaptiveLimit(config.adaptive, boardOptions)

@@ -14,7 +14,7 @@ import type { addressBehindProxies } from './behind-proxies.ts'
 import type { answerPreflight, setAllowedOrigin } from './cors.ts'
 import type { observeEnd } from './ending.ts'
 import type { createHookRunner } from './hooks.ts'
-import type { matchByRequest } from './match-by-request.ts'
+import type { createMatchByRequest } from './match-by-request.ts'
 import type { createOriginLoad, OriginLoadParts } from './origin-load.ts'
 import type { classOfRequest } from './traffic-class.ts'
 import type { createClientAddressReader } from './trusted-worker.ts'
@@ -54,7 +54,7 @@ export interface Parts extends OriginLoadParts {
   /** With `credentials.jwt`. */
   createTokenFinder: typeof createTokenFinder
   /** With routes, or with rules or traffic classes that depend on method, host or path. */
-  matchByRequest: typeof matchByRequest
+  createMatchByRequest: typeof createMatchByRequest
   /** With `shedding.workerUtilization` or `adaptive`. */
   createOriginLoad: typeof createOriginLoad
   /** With `shedding: { workerUtilization: { signals: ['push'] } }`. */

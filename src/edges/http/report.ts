@@ -30,6 +30,10 @@ export interface Reporter {
   report(ruling: Ruling, details: RequestDetails, background: Background): void
   /** Logs that the store failed or is back: one line each, independent of the number of requests. */
   reportStoreChange(change: StoreChange): void
+  /** Logs that the address of a client is unknown, although rules or lists of the config depend on it. */
+  reportUnknownAddress(): void
+  /** Logs that the store has no key. */
+  reportEmptyStore(): void
 }
 
 /**
@@ -38,12 +42,12 @@ export interface Reporter {
  * @param stats absent: nothing is counted
  */
 export function createReporter(
-  config: Pick<Config, 'log'>,
+  { log: { perSecond }, address }: Pick<Config, 'log' | 'address'>,
   stats: StatsRecorder | undefined,
   { now }: Clock,
   { analytics }: Reporting,
 ): Reporter {
-  const log = createLog(config.log.perSecond, now)
+  const log = createLog(perSecond, now)
   const isReportedNowhere = !stats && !analytics
   let hasFailed = false
 
@@ -68,8 +72,18 @@ export function createReporter(
         log('warn', 'store-lost', { cause: causeOf(change.cause), detail: change.cause.message })
       else log('info', 'store-back', { after_ms: change.afterMs })
     },
+
+    reportEmptyStore: () => log('warn', 'store-empty', { detail: NO_KEYS }),
+
+    reportUnknownAddress: () => log('warn', 'unknown-address', { from: address.from, detail: NO_ADDRESS }),
   }
 }
+
+const NO_KEYS =
+  'The store has no keys, so every key gets a 401. If it had some, restore a backup or create new keys.'
+
+const NO_ADDRESS =
+  'The address of a client is unknown, and all such callers count as one. Set address in the config, or on a platform that docs/guard.md does not list, the option address.'
 
 /** Whether the store and every rule have allowed the request, so there is nothing to log. */
 function isOrdinary(ruling: Ruling): boolean {

@@ -1,4 +1,5 @@
 /** The result for a request: the decision of the engine, or an earlier refusal. */
+import type { RefusedCredential } from '../../credentials/credential.ts'
 import type { Decision, Denied } from '../../limiter/decision.ts'
 import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
 
@@ -9,9 +10,11 @@ export type EarlyRefusal = Unauthenticated | Forbidden
 
 export interface Unauthenticated {
   kind: 'unauthenticated'
-  reason: 'missing' | 'malformed' | 'not-accepted' | 'expired' | 'unverifiable'
+  reason: 'missing' | RefusedCredential['reason']
   /** For the log, never for the caller. Contains nothing of the credential. */
   detail?: string
+  /** For the caller, if the usual text for the reason does not fit. */
+  advice?: string
   /** The accepted credentials, in words. */
   accepted: readonly string[]
 }

@@ -19,7 +19,7 @@ export interface Credentials {
   forward: boolean
   /** Which keys are accepted while the store cannot verify them. */
   onStoreFailure: NonNullable<CredentialsInput['onStoreFailure']>
-  /** How long a verified key stays trusted while the store cannot verify it. */
+  /** How long an admitted key stays accepted while the store cannot verify it. */
   seenForMs: number
 }
 

@@ -33,6 +33,7 @@ export interface Config {
   /** The URL of the origin. Absent: the gateway cannot be used, only edges that need no origin. */
   origin?: string
   originDeadlineMs: number
+  idleDeadlineMs: number
   /** What becomes of a request at the origin if its client leaves before the response head. */
   onClientGone: 'wait' | 'abort'
   /** Absent: there is only one deployment. */
@@ -104,6 +105,7 @@ export function compileConfig(
   return {
     ...(config.origin !== undefined && { origin: config.origin }),
     originDeadlineMs: milliseconds(config.originDeadline ?? '30s'),
+    idleDeadlineMs: milliseconds(config.idleDeadline ?? '5m'),
     onClientGone: config.onClientGone ?? 'wait',
     ...(config.environment !== undefined && { environment: config.environment }),
     plans,

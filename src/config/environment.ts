@@ -31,13 +31,16 @@ export interface Environment extends StoreAddress {
 }
 
 /** The config with the values of the environment. */
-export type DeployedConfig = Config & { origin: string; url: string; token: string }
+export type DeployedConfig<C = Config> = C & { origin: string; url: string; token: string }
 
 /**
  * Adds the values of the environment to a config.
  * @throws ConfigError that lists the missing and invalid variables, without their values
  */
-export function applyVariables(config: Config, env: Environment): DeployedConfig {
+export function applyVariables<C extends { origin?: string | undefined }>(
+  config: C,
+  env: Environment,
+): DeployedConfig<C> {
   const mistakes: Mistake[] = []
   const { ORIGIN_URL, SLUICE_ENVIRONMENT: environment } = env
   const report = (path: string, message: string) => mistakes.push({ path, message })

@@ -49,14 +49,34 @@ export interface VerifiedToken {
   claims: Readonly<Record<string, unknown>>
 }
 
+/**
+ * Why a token was refused. From `wrong-audience` on, its signature is valid.
+ *
+ * - `malformed`: the text is not a JWT that Sluice can read.
+ * - `wrong-issuer`: no issuer that the route accepts has issued it.
+ * - `wrong-algorithm`: the config does not accept the algorithm of its signature.
+ * - `unknown-signing-key`: the issuer publishes no key with its key id.
+ * - `bad-signature`: the key that it names has not signed it.
+ * - `unverifiable`: the issuer's keys could not be fetched, and none are cached.
+ * - `bad-claim`: `exp`, `nbf` or `iat` is missing or is not a time.
+ * - `no-consumer`: it has no claim that names a consumer.
+ */
+export type TokenRefusal =
+  | 'malformed'
+  | 'wrong-issuer'
+  | 'wrong-algorithm'
+  | 'unknown-signing-key'
+  | 'bad-signature'
+  | 'unverifiable'
+  | 'wrong-audience'
+  | 'not-yet-valid'
+  | 'expired'
+  | 'bad-claim'
+  | 'no-consumer'
+
 export interface RefusedToken {
   kind: 'refused'
-  /**
-   * - `invalid`: the token failed verification.
-   * - `expired`: the token is valid, but has expired.
-   * - `unavailable`: the token could not be verified, because the issuer's keys could not be fetched and none are cached.
-   */
-  reason: 'invalid' | 'expired' | 'unavailable'
+  reason: TokenRefusal
   /** For the log: codes and names of claims, no values of the token. */
   detail: string
 }

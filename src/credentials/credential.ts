@@ -1,5 +1,6 @@
 /** The credential of a request, after it was recognized as one of the accepted kinds. */
 import type { CredentialMethod } from '../config/compile-route.ts'
+import type { TokenRefusal } from '../config/jwt-method.ts'
 import type { Subject } from '../script/evaluation.ts'
 
 export interface Credential {
@@ -22,9 +23,11 @@ export interface Credential {
 
 /** A credential that is refused without asking the store. */
 export interface RefusedCredential {
-  reason: 'malformed' | 'not-accepted' | 'expired' | 'unverifiable'
+  reason: TokenRefusal | 'not-accepted'
   /** For the log, never for the caller. Contains nothing of the credential. */
   detail?: string
+  /** For the caller, if the usual text for the reason does not fit. */
+  advice?: string
 }
 
 /** The result of looking for one kind of credential. Undefined: the request has none of this kind. */

@@ -49,6 +49,9 @@ export interface FinderParts {
 
 const MALFORMED: RefusedCredential = { reason: 'malformed' }
 
+/** The form of a token, for deployments without the code that reads tokens. */
+const JWT = /^eyJ[\w-]+\.[\w-]+\.[\w-]*$/
+
 /**
  * Creates the finder of an isolate. It remembers consumers and issuers' keys, as plain data.
  *
@@ -119,9 +122,8 @@ export function createCredentialFinder(
       (bearer !== undefined && (hasKeyPrefix(bearer) || areBearerTokensKeys)) ||
       (opaqueKeys?.header !== undefined && headers.has(opaqueKeys.header))
     if (isKey) return { reason: 'not-accepted' }
-    // If the route accepts tokens, one of an unknown issuer is malformed. Otherwise a bearer token is meant for the
-    // origin.
-    return tokens?.isSent(accept, sent, headers) ? MALFORMED : undefined
+    // If the route accepts no tokens, a bearer token is meant for the origin.
+    return tokens?.refuse(accept, sent, headers)
   }
 
   return {
@@ -133,7 +135,8 @@ export function createCredentialFinder(
       }
       const { bearer } = sent
       const refused = refuseNotAccepted(accept, sent, headers)
-      return refused ?? (bearer !== undefined && !accept.includes(ANONYMOUS) ? MALFORMED : undefined)
+      if (refused || bearer === undefined || accept.includes(ANONYMOUS)) return refused
+      return JWT.test(bearer) ? { reason: 'not-accepted' } : MALFORMED
     },
 
     describe(accept) {

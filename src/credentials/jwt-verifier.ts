@@ -47,17 +47,11 @@ export function createJwtVerifier(
     'jwks' in issuer.keys
       ? createRemoteKeys(issuer.keys.jwks, { fetch, now })
       : createSecretKeys(checkSecret(issuer.keys.secret, issuer.algorithms, secret))
-  const expected = {
-    algorithms: [...issuer.algorithms],
-    issuer: issuer.issuer,
-    audience: [...issuer.audience],
-    requiredClaims: ['exp'],
-    clockTolerance: issuer.clockToleranceSeconds,
-  }
+  const expected = { algorithms: [...issuer.algorithms], ...expectedClaims(issuer) }
   return {
     async verify(token) {
       if (token.length > MAX_TOKEN_LENGTH)
-        return refuse('invalid', `longer than ${MAX_TOKEN_LENGTH} characters`)
+        return refuse('malformed', `longer than ${MAX_TOKEN_LENGTH} characters`)
       try {
         const { payload } = await jwtVerify(token, keys, { ...expected, currentDate: new Date(now()) })
         return await readClaims(payload, issuer)
@@ -68,16 +62,21 @@ export function createJwtVerifier(
   }
 }
 
+/** What jose checks the claims of a token against. */
+export function expectedClaims({ issuer, audience, clockToleranceSeconds: clockTolerance }: JwtIssuer) {
+  return { issuer, audience: [...audience], requiredClaims: ['exp'], clockTolerance }
+}
+
 /** Reads consumer and plan from the claims of a verified token. Refuses a token without a consumer. */
 export async function readClaims(
   claims: JWTPayload,
   issuer: JwtIssuer,
 ): Promise<VerifiedToken | RefusedToken> {
   const name = issuer.consumerClaims.find(name => claimText(claims[name]) !== undefined)
-  if (name === undefined) return refuse('invalid', `no consumer in ${issuer.consumerClaims.join(', ')}`)
+  if (name === undefined) return refuse('no-consumer', `no consumer in ${issuer.consumerClaims.join(', ')}`)
   const claim = claimText(claims[name])!
   if (issuer.sharesConsumers && !isConsumerName(claim))
-    return refuse('invalid', `${name} is not a consumer name`)
+    return refuse('no-consumer', `${name} is not a consumer name`)
   const consumer = issuer.sharesConsumers ? claim : jwtConsumer(issuer.name, claim)
   const plan = planOf(claims, issuer)
   return { kind: 'verified', consumer, ...(plan !== undefined && { plan }), claims }
@@ -226,16 +225,30 @@ function createRemoteKeys(
 /** The message has the cause. */
 class KeysUnavailable extends Error {}
 
-function refuseFor(error: unknown): RefusedToken {
-  if (error instanceof KeysUnavailable) return refuse('unavailable', error.message)
-  // jose checks `exp` last, after signature, issuer and audience were valid.
-  if (error instanceof errors.JWTExpired) return refuse('expired', codeOf(error))
+/** @param error of jose, which checks the claims only after the signature was valid */
+export function refuseFor(error: unknown): RefusedToken {
+  if (error instanceof KeysUnavailable) return refuse('unverifiable', error.message)
   // The message is left out, because it can quote the header of the token.
-  const claim = error instanceof errors.JWTClaimValidationFailed ? ` (${error.claim} ${error.reason})` : ''
-  return refuse('invalid', codeOf(error) + claim)
+  if (error instanceof errors.JWTClaimValidationFailed)
+    return refuse(reasonOfClaim(error), `${codeOf(error)} (${error.claim} ${error.reason})`)
+  return refuse(REASONS.get(codeOf(error)) ?? 'malformed', codeOf(error))
 }
 
-function refuse(reason: RefusedToken['reason'], detail: string): RefusedToken {
+function reasonOfClaim({ claim, reason }: errors.JWTClaimValidationFailed): RefusedToken['reason'] {
+  if (claim === 'aud') return 'wrong-audience'
+  if (claim === 'iss') return 'wrong-issuer'
+  return claim === 'nbf' && reason === 'check_failed' ? 'not-yet-valid' : 'bad-claim'
+}
+
+const REASONS: ReadonlyMap<string, RefusedToken['reason']> = new Map([
+  [errors.JWTExpired.code, 'expired'],
+  [errors.JOSEAlgNotAllowed.code, 'wrong-algorithm'],
+  [errors.JWKSNoMatchingKey.code, 'unknown-signing-key'],
+  [errors.JWKSMultipleMatchingKeys.code, 'unknown-signing-key'],
+  [errors.JWSSignatureVerificationFailed.code, 'bad-signature'],
+])
+
+export function refuse(reason: RefusedToken['reason'], detail: string): RefusedToken {
   return { kind: 'refused', reason, detail }
 }
 

@@ -2,19 +2,24 @@
 import type { Config } from '../config/compile.ts'
 import type { Issuer } from '../config/compile-credentials.ts'
 import type { CredentialMethod } from '../config/compile-route.ts'
-import type { JwtVerifier } from '../config/jwt-method.ts'
+import type { JwtVerifier, RefusedToken, TokenRefusal } from '../config/jwt-method.ts'
 import { sha256 } from '../sha256.ts'
 import { consumerKey } from '../store/keys.ts'
-import type { FindResult } from './credential.ts'
+import type { FindResult, RefusedCredential } from './credential.ts'
 import type { CredentialHeaders } from './credential-headers.ts'
-
-const REFUSAL_REASONS = { invalid: 'malformed', expired: 'expired', unavailable: 'unverifiable' } as const
 
 export interface Tokens {
   /** Finds and verifies the token of an issuer. @param name the method that is named after the issuer */
   find(name: CredentialMethod, sent: CredentialHeaders, headers: Headers): Promise<FindResult>
-  /** Whether the request has a token in a header in which one of these methods expects tokens. */
-  isSent(methods: readonly CredentialMethod[], sent: CredentialHeaders, headers: Headers): boolean
+  /**
+   * Refuses a text in a header in which one of these methods expects tokens, after none of them has found a token of its issuer.
+   * @returns undefined if the request has no such text
+   */
+  refuse(
+    methods: readonly CredentialMethod[],
+    sent: CredentialHeaders,
+    headers: Headers,
+  ): RefusedCredential | undefined
   /** Describes in words how to send a token. @returns undefined if the method does not belong to an issuer */
   describe(method: CredentialMethod): string | undefined
 }
@@ -32,15 +37,13 @@ export function createTokenFinder(
   const verifiers = new Map([...jwt.values()].map(issuer => [issuer.name, createVerifier(issuer, variables)]))
 
   return {
-    async find(name, { bearer }, headers) {
+    async find(name, sent, headers) {
       const issuer = jwt.get(name)!
-      const text = issuer.header === undefined ? bearer : (headers.get(issuer.header)?.trim() ?? undefined)
+      const text = textFor(issuer, sent, headers)
       // Tokens of other issuers are left to other methods.
       if (text === undefined || issuer.issuerOf(text) !== issuer.issuer) return undefined
       const verified = await verifiers.get(name)!.verify(text)
-      if (verified.kind === 'refused') {
-        return { reason: REFUSAL_REASONS[verified.reason], detail: verified.detail }
-      }
+      if (verified.kind === 'refused') return refusedFor(verified)
       const { consumer, plan, claims } = verified
       const knownPlan = plan !== undefined && plans.includes(plan) ? { plan } : {}
       return {
@@ -50,17 +53,54 @@ export function createTokenFinder(
       }
     },
 
-    isSent: (methods, { bearer }, headers) =>
-      methods.some(method => {
+    refuse(methods, sent, headers) {
+      const texts = methods.flatMap(method => {
         const issuer = jwt.get(method)
-        return issuer && (issuer.header === undefined ? bearer !== undefined : headers.has(issuer.header))
-      }),
+        const text = issuer && textFor(issuer, sent, headers)
+        return text === undefined ? [] : [issuer!.issuerOf(text)]
+      })
+      if (texts.length === 0) return undefined
+      const claimed = texts.find(name => name !== undefined)
+      if (claimed === undefined) return { reason: 'malformed' }
+      const isOfOther = [...jwt.values()].some(({ issuer }) => issuer === claimed)
+      return isOfOther ? { reason: 'not-accepted' } : refusedFor({ reason: 'wrong-issuer' })
+    },
 
     describe(method) {
       const issuer = jwt.get(method)
       return issuer && `a token, as ${issuer.header ? `${issuer.header}:` : 'Authorization: Bearer'} <token>`
     },
   }
+}
+
+/** One text for all causes before the signature is verified, so that a forged token does not show which issuers and keys exist. */
+const UNVERIFIED =
+  'The token is not accepted: its issuer, its key, its algorithm or its signature is wrong. Get a new one.'
+
+const BAD_CLAIM = 'The token lacks a claim that this API needs, or the claim is not valid. Get a new one.'
+
+const ADVICE: Partial<Record<TokenRefusal, string>> = {
+  'wrong-issuer': UNVERIFIED,
+  'wrong-algorithm': UNVERIFIED,
+  'unknown-signing-key': UNVERIFIED,
+  'bad-signature': UNVERIFIED,
+  'wrong-audience': 'The token is for another audience. Get one for this API.',
+  'not-yet-valid': 'The token is not valid yet. Try again later.',
+  expired: 'The token has expired. Get a new one.',
+  'bad-claim': BAD_CLAIM,
+  'no-consumer': BAD_CLAIM,
+}
+
+function refusedFor({
+  reason,
+  detail,
+}: Pick<RefusedToken, 'reason'> & { detail?: string }): RefusedCredential {
+  const advice = ADVICE[reason]
+  return { reason, ...(detail && { detail }), ...(advice && { advice }) }
+}
+
+function textFor({ header }: Issuer, { bearer }: CredentialHeaders, headers: Headers): string | undefined {
+  return header === undefined ? bearer : headers.get(header)?.trim()
 }
 
 function createVerifier(issuer: Issuer, variables: Readonly<Record<string, unknown>>): JwtVerifier {

@@ -9,7 +9,7 @@
  *
  * A slow call may have been lost on the way, so it only suggests an outage. A failure that the store has reported confirms it, and so
  * do two slow probes. Time in which the isolate itself was late (lag.ts) does not count. Calls that fail because of it
- * (ERR_STORE_OVERLOAD) say nothing about the store.
+ * (ERR_STORE_OVERLOAD), or because their request may make no more of them (ERR_STORE_CALLS_EXHAUSTED), say nothing about the store.
  */
 import type { BreakerSettings } from '../config/compile-breaker.ts'
 import { GatewayError } from '../errors.ts'
@@ -195,7 +195,9 @@ export function withBreaker(
 
 const isTimeout = (error: unknown) => error instanceof GatewayError && error.code === 'ERR_STORE_TIMEOUT'
 
-const isOverload = (error: unknown) => error instanceof GatewayError && error.code === 'ERR_STORE_OVERLOAD'
+const isOverload = (error: unknown) =>
+  error instanceof GatewayError &&
+  (error.code === 'ERR_STORE_OVERLOAD' || error.code === 'ERR_STORE_CALLS_EXHAUSTED')
 
 const TOO_SLOW = new GatewayError('ERR_STORE_TIMEOUT', 'The store was slow.')
 

@@ -190,7 +190,8 @@ function storeError(error: unknown): GatewayError {
   }
   if (error instanceof errors.UpstashError) {
     // The bridge's messages for a Redis that is down or slow. The client does not pass on the HTTP status.
-    if (error.message.startsWith('ERR Redis cannot be reached')) return unreachableError()
+    if (error.message.startsWith('ERR Redis cannot be reached'))
+      return unreachableError('The bridge cannot reach its Redis.')
     if (error.message.startsWith('ERR Redis did not answer in time')) return timeoutError()
     if (QUOTA.test(error.message)) {
       return new GatewayError(
@@ -199,13 +200,18 @@ function storeError(error: unknown): GatewayError {
       )
     }
     const kind = /^[A-Z]{2,20}/.exec(error.message)?.[0] ?? 'an error'
-    return new GatewayError('ERR_STORE_REFUSED', `The store answered ${kind}.`)
+    const fix = TOKEN_ERROR.test(kind) ? ' Check UPSTASH_REDIS_REST_TOKEN.' : ''
+    return new GatewayError('ERR_STORE_REFUSED', `The store answered ${kind}.${fix}`)
   }
   // The client throws a TypeError if the reply of a pipeline is not a list. A failed connection is a TypeError, too.
   if (error instanceof TypeError && CLIENT_CRASH.test(error.message)) {
     return new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is not a list of results.")
   }
-  return unreachableError()
+  // Cloudflare bounds the calls of one request: 50 with Workers Free.
+  if (error instanceof Error && /too many subrequests/i.test(error.message)) {
+    return new GatewayError('ERR_STORE_CALLS_EXHAUSTED', 'The platform allows this request no more calls.')
+  }
+  return unreachableError(`The store could not be reached${codeText(error)}.`)
 }
 
 /**
@@ -219,4 +225,14 @@ const QUOTA =
 /** Messages of V8, the engine of Workers and Node, for a TypeError inside the client. */
 const CLIENT_CRASH = /^Cannot (read|destructure)|is not (a function|iterable)/
 
-const unreachableError = () => new GatewayError('ERR_STORE_UNREACHABLE', 'The store could not be reached.')
+/** A 401, as Upstash and the bridge answer it. */
+const TOKEN_ERROR = /^(WRONGPASS|NOAUTH)$/
+
+/** ` (ECONNREFUSED)`. Only the code, because messages can quote the URL. Workers report no code. */
+function codeText(error: unknown): string {
+  const { cause, code } = error as { cause?: { code?: unknown }; code?: unknown }
+  const text = String(cause?.code ?? code)
+  return /^[A-Z][A-Z_\d]+$/.test(text) ? ` (${text})` : ''
+}
+
+const unreachableError = (message: string) => new GatewayError('ERR_STORE_UNREACHABLE', message)

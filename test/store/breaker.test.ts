@@ -14,6 +14,7 @@ const CALL = { script: RESET, keys: ['k'], args: [] }
 const timeout = () => new GatewayError('ERR_STORE_TIMEOUT', 'no answer')
 const refused = () => new GatewayError('ERR_STORE_REFUSED', 'OOM')
 const overload = () => new GatewayError('ERR_STORE_OVERLOAD', 'busy')
+const exhausted = () => new GatewayError('ERR_STORE_CALLS_EXHAUSTED', 'no more calls')
 const usedUp = () => new GatewayError('ERR_STORE_QUOTA', 'used up')
 
 /** A store behind a breaker. `world` sets how long its calls take and how they fail. */
@@ -197,9 +198,9 @@ describe('a breaker', () => {
 
   it('ignores calls that failed because of overload', async () => {
     const { world, store, run } = isolate()
-    for (const failure of [refused, overload, overload, overload, refused, overload]) {
+    for (const failure of [refused, overload, exhausted, overload, refused, exhausted]) {
       world.failure = failure
-      world.takesMs = failure === overload ? 500 : 10
+      world.takesMs = failure === refused ? 10 : 500
       await run()
     }
     expect(store.isOpen()).toBe(false)

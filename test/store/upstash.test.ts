@@ -1,6 +1,6 @@
 /** The store over HTTP, on every kind of Redis: decisions and plain commands in one HTTP request. */
 
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { RESET } from '../../src/script/reset.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
@@ -60,6 +60,18 @@ describeOnRedis('the store', start => {
   })
 })
 
+it('a call that the platform does not allow was not sent, and is no failure of the store', async () => {
+  const fetch = vi
+    .spyOn(globalThis, 'fetch')
+    .mockRejectedValue(new Error('Too many subrequests by single Worker invocation.'))
+  const store = upstashStore({ url: 'http://127.0.0.1:9', token: 't', deadlineMs: 5000, keyLocking: true })
+  await expect(store.run([SCRIPT])).rejects.toMatchObject({
+    code: 'ERR_STORE_CALLS_EXHAUSTED',
+    fate: 'not-sent',
+  })
+  fetch.mockRestore()
+})
+
 describe('an error of Upstash', () => {
   it.each([
     'ERR max daily request limit exceeded. Limit: 10000, Usage: 10000. See https://upstash.com/docs for details',
@@ -79,6 +91,48 @@ describe('an error of Upstash', () => {
     proxy.fault = (_, response) => void response.writeHead(400).end(JSON.stringify({ error }))
     const store = upstashStore({ url: proxy.url, token: 't', deadlineMs: 5000, keyLocking: true })
     await expect(store.run([SCRIPT])).rejects.toMatchObject({ code: 'ERR_STORE_REFUSED' })
+    await proxy.close()
+  })
+})
+
+describe('the error of a store that does not decide names the cause', () => {
+  const failureOf = (url: string) =>
+    upstashStore({ url, token: 't', deadlineMs: PATIENT_MS, keyLocking: true })
+      .run([SCRIPT])
+      .catch(error => `${error.code}: ${error.message}`)
+
+  it.each([
+    ['ECONNREFUSED', 'http://127.0.0.1:1'],
+    ['ENOTFOUND', 'http://store.invalid'],
+  ])('%s', async (code, url) => {
+    const cause = Object.assign(new Error(`${code} ${url}`), { code })
+    const fetch = vi
+      .spyOn(globalThis, 'fetch')
+      .mockRejectedValue(Object.assign(new TypeError('fetch failed'), { cause }))
+    expect(await failureOf(url)).toBe(`ERR_STORE_UNREACHABLE: The store could not be reached (${code}).`)
+    fetch.mockRestore()
+  })
+
+  it('a failure without a code', async () => {
+    const fetch = vi.spyOn(globalThis, 'fetch').mockRejectedValue(new Error('Network connection lost.'))
+    expect(await failureOf('http://127.0.0.1:1')).toBe(
+      'ERR_STORE_UNREACHABLE: The store could not be reached.',
+    )
+    fetch.mockRestore()
+  })
+
+  it.each([
+    [
+      401,
+      'WRONGPASS invalid or missing auth token',
+      'REFUSED: The store answered WRONGPASS. Check UPSTASH_REDIS_REST_TOKEN.',
+    ],
+    [400, 'READONLY You cannot write against a read only replica.', 'REFUSED: The store answered READONLY.'],
+    [503, 'ERR Redis cannot be reached', 'UNREACHABLE: The bridge cannot reach its Redis.'],
+  ])('%i %s', async (status, error, expected) => {
+    const proxy = await startCountingProxy('http://127.0.0.1:9')
+    proxy.fault = (_, response) => void response.writeHead(status).end(JSON.stringify({ error }))
+    expect(await failureOf(proxy.url)).toBe(`ERR_STORE_${expected}`)
     await proxy.close()
   })
 })

@@ -155,7 +155,7 @@ export function workerModule(
     ...used(config.refusals !== undefined, 'createRefusalMemory'),
     ...used(config.stats !== undefined, 'createStatsRecorder'),
     ...used(config.shedding !== undefined, 'classOfRequest'),
-    ...used(dependsOnRequest(config), 'matchByRequest'),
+    ...used(dependsOnRequest(config), 'createMatchByRequest'),
     ...used(config.credentials.opaqueKeys !== undefined, 'createOpaqueKeyFinder'),
     ...used(config.credentials.jwt.size > 0, 'createTokenFinder'),
     ...used(isFollowing, 'createOriginLoad'),

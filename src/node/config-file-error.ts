@@ -16,6 +16,13 @@ export class ConfigFileError extends Error {
   }
 }
 
+/** Thrown by `process.exit` while a config file is loaded. */
+export class ExitError extends Error {
+  constructor() {
+    super('The file never finishes loading: it calls process.exit. Throw an error instead.')
+  }
+}
+
 const NEEDS_NEWER_NODE = `Node ${process.versions.node} cannot read TypeScript. Use Node 22.18 or newer.`
 
 /**
@@ -56,6 +63,7 @@ function isReadAsCommonJs(error: unknown): boolean {
 
 function describe(error: unknown, file: string): string {
   const message = error instanceof Error ? error.message : String(error)
+  if (error instanceof ExitError) return message
   if (isReadAsCommonJs(error)) return commonJsMessage(message, file)
   const [, what] = /^Cannot find (package '[^']+') imported from /.exec(message) ?? []
   if (what !== undefined) return `There is no ${what}. Install it, or correct the import.`

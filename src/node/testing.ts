@@ -27,7 +27,7 @@ export interface TestStore {
   env: Environment & { UPSTASH_REDIS_REST_URL: string; UPSTASH_REDIS_REST_TOKEN: string }
   /**
    * Makes an API key.
-   * @param plan default: the first of the config
+   * @param plan default: the plan of the consumer, which is the first of the config unless a test sets another one
    * @param config the key has its `environment` and key prefix; default: the config of the store
    * @throws TypeError for a plan that the config of the store does not have
    */
@@ -58,15 +58,15 @@ export async function startTestStore({ config: own }: TestStoreOptions = {}): Pr
   const rest = { url: bridge.url, token }
   return {
     env: { UPSTASH_REDIS_REST_URL: rest.url, UPSTASH_REDIS_REST_TOKEN: token },
-    async createKey(consumer, plan = plans?.[0] ?? DEFAULT_PLAN, config = own ?? {}) {
-      mustBePlan(plan, plans)
+    async createKey(consumer, plan, config = own ?? {}) {
+      if (plan !== undefined) mustBePlan(plan, plans)
       const keyPrefix = config.credentials?.apiKeys?.prefix
       const store = createAdminStore({
         ...rest,
         environment: config.environment,
         ...(keyPrefix !== undefined && { keyPrefix }),
       })
-      return (await createKey(store, { consumer, plan })).key
+      return (await createKey(store, { consumer, ...(plan !== undefined && { plan }) })).key
     },
     async clear() {
       await createAdminStore(rest).run(connection => connection.flushall())

@@ -35,8 +35,8 @@ export interface AdminStore {
   keyStart: string
   /** The store that decides, for peeking at limits and resetting them. */
   decisions: Store
-  /** How to test whether the store answers, for errors of `decisions`. */
-  nextStep: string
+  /** What to do about an error of `decisions`: by default, how to test whether the store answers. */
+  nextStepFor(message: string): string
   /** Adds the environment to a key of src/store/keys.ts. */
   at(key: string): string
   /** Runs commands. @throws AdminError `store` */
@@ -83,7 +83,7 @@ export function createAdminStore(options: AdminStoreOptions): AdminStore {
 
   const store: AdminStore = {
     environment,
-    nextStep: howToTest(url),
+    nextStepFor: message => fixFor(message) ?? howToTest(url),
     keyPrefix,
     keyStart: apiKeyStart(keyPrefix, environment),
     decisions: upstashStore({ url, token, deadlineMs: DEADLINE_MS, keyLocking, cluster, environment }),
@@ -148,18 +148,17 @@ export async function loadScriptsIntoRedis(
  * @param test how to test the store
  * @returns `what` is the second half of a sentence that begins with the store
  */
-function describeFailure(error: unknown, test: string): [what: string, nextStep?: string] {
+function describeFailure(error: unknown, test: string): [what: string, nextStep?: string | undefined] {
   const isOther = 'does not answer as an Upstash REST API does.'
   if (error instanceof errors.UpstashJSONParseError) return [isOther, test]
   if (error instanceof errors.UpstashError) {
-    const errorText = error.message.split(', command was:')[0]!.slice(0, 200)
+    const errorText = shortened(error.message.split(', command was:')[0]!)
     // The client writes this for an HTTP error whose body has no `error` field.
     if (/^(undefined|null|\[object Object\])$/.test(errorText)) return [isOther, test]
     if (BRIDGE_ERROR.test(errorText)) return ['is the bridge, and its Redis does not answer.', TEST_OF_REDIS]
     const isToken = /^(WRONGPASS|NOAUTH)/.test(errorText)
-    return isToken
-      ? [`answered with an error: ${errorText}`, TEST_OF_TOKEN]
-      : [`answered with an error: ${errorText}`]
+    const nextStep = isToken ? TEST_OF_TOKEN : fixFor(errorText)
+    return [`answered with an error: ${errorText}`, nextStep]
   }
   if (!(error instanceof Error)) return [LOST, test]
   if (/^(Timeout|Abort)Error$/.test(error.name)) {
@@ -172,6 +171,20 @@ function describeFailure(error: unknown, test: string): [what: string, nextStep?
   // A failed connection is a TypeError too, and has a cause on Node only.
   if (error instanceof TypeError && FOREIGN_REPLY.test(error.message)) return [isOther, test]
   return [isUnreachable(error.cause) ? 'cannot be reached.' : LOST, test]
+}
+
+/** The first sentence of an error of Redis, which says what is wrong. Scripts add their digest after it. */
+const shortened = (text: string) => (/^.{1,200}?\.(?=\s|$)/s.exec(text)?.[0] ?? text).slice(0, 200)
+
+/** Redis answers, but refuses all changes. */
+function fixFor(message: string): string | undefined {
+  const [code] = /\b(?:MISCONF|OOM)\b/.exec(message) ?? []
+  if (code === 'MISCONF')
+    return 'Its Redis cannot write to its disk, so it refuses all changes. Find the cause in the log of Redis, such as a full disk, and run redis-cli BGSAVE after the repair.'
+  return (
+    code &&
+    'Its Redis has no memory left, so it refuses all changes. Raise maxmemory of Redis, or choose a larger database.'
+  )
 }
 
 /** The bridge's messages for a Redis that is down or slow (src/node/rest-bridge/redis-server.ts). */
@@ -188,8 +201,13 @@ const TEST_OF_REDIS =
 /** How to test the store, and how to start one if it is on this machine. Repeats neither the URL nor the token, which may be secrets. */
 function howToTest(url: string): string {
   const test = `Check its URL, from --url or UPSTASH_REDIS_REST_URL. To test the variables:\n    ${CURL}`
-  const isLocal = /^(localhost|127\.[\d.]+|\[::1\])$/.test(new URL(url).hostname)
-  return isLocal ? `${test}\n${LOCAL_STORE}` : test
+  return isOnThisMachine(url) ? `${test}\n${LOCAL_STORE}` : test
+}
+
+/** @param url `http(s)://`, `redis(s)://` or `unix://` */
+export function isOnThisMachine(url: string): boolean {
+  const { protocol, hostname } = new URL(url)
+  return protocol === 'unix:' || /^(localhost|127\.[\d.]+|\[::1\])$/i.test(hostname)
 }
 
 const LOCAL_STORE =

@@ -4,19 +4,12 @@
  */
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Rule } from '../config/compile-rule.ts'
-import {
-  CONSUMER_INDEX_KEY,
-  consumerKey,
-  consumerStateKey,
-  credentialIndexKey,
-  credentialKey,
-  ownKey,
-} from '../store/keys.ts'
+import { consumerKey, consumerStateKey, credentialIndexKey, credentialKey, ownKey } from '../store/keys.ts'
 import { type ConsumerRecord, formatConsumer, isBlocked, parseConsumer } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { dropPointers } from './key-changes.ts'
-import { addToIndex, type KeyInfo, listConsumerNames, listKeys } from './keys.ts'
+import { type KeyInfo, listConsumerNames, listKeys, removeFromIndexIfEmpty, writeListed } from './keys.ts'
 
 export interface ConsumerInfo extends ConsumerRecord {
   consumer: string
@@ -101,15 +94,17 @@ export async function changeConsumer(
   let record = change(before)
   // Returns before the consumer is listed: a change without effect must not list a consumer that has nothing stored.
   if (textOf(record) === stored) return { before, record, isChanged: false, isNew: false }
-  const isNew = await addToIndex(store, consumer)
-  const others = isNew ? (await listConsumerNames(store)).filter(name => name !== consumer) : undefined
-  await store.change(key, text => {
-    before = parseConsumer(text ?? '')
-    record = change(before)
-    const after = textOf(record)
-    return after === undefined ? undefined : { text: after, expiry: 'never' }
+  let others: readonly string[] | undefined
+  await writeListed(store, consumer, async isNew => {
+    if (isNew) others = (await listConsumerNames(store)).filter(name => name !== consumer)
+    await store.change(key, text => {
+      before = parseConsumer(text ?? '')
+      record = change(before)
+      const after = textOf(record)
+      return after === undefined ? undefined : { text: after, expiry: 'never' }
+    })
   })
-  return { before, record, isChanged: true, isNew, ...(others && { others }) }
+  return { before, record, isChanged: true, isNew: others !== undefined, ...(others && { others }) }
 }
 
 /** The text of a record. @returns undefined for an empty record, which is not stored */
@@ -191,13 +186,14 @@ export async function removeConsumer(
   )
   const keys = digests.map(digest => credentialKey(consumer, digest))
   const all = [...keys, consumerKey(consumer), state, ...new Set(ownKeys)]
+  // First, because a repeated call still finds the keys if this one ends in between.
+  await dropPointers(store, consumer, digests)
   await store.run(redis => {
     const transaction = redis.multi().del(...all.map(store.at))
     // The index itself stays, because a key that is being created at this moment is added to it.
     if (digests.length > 0) transaction.srem(store.at(index), ...digests)
     return transaction.exec()
   })
-  await store.run(redis => redis.srem(store.at(CONSUMER_INDEX_KEY), consumer))
-  await dropPointers(store, consumer, digests)
+  await removeFromIndexIfEmpty(store, consumer)
   return { keys: validKeys }
 }

@@ -11,7 +11,10 @@ import { readsLogInParts } from '../script/policy.ts'
 const PRICE = 0.2 / 100_000
 
 export interface DecisionCost {
-  /** For an admitted request. On a cluster, a refused request takes one more if a slot gives back units. */
+  /**
+   * For an admitted request of a caller that the isolate knows; for an opaque key, of one that it does not know. On a cluster, a refused
+   * request takes one more if a slot gives back units.
+   */
   httpRequests: number
   /** Script calls, one for each slot of a cluster. */
   calls: number
@@ -24,6 +27,11 @@ export interface DecisionCost {
    * requests in flight.
    */
   ended?: CommandCounts
+  /**
+   * What a decision takes in addition if the isolate has not read the live switches within the last second: a GET in the same HTTP
+   * request. Absent: the store is not called.
+   */
+  switchRead?: CommandCounts
 }
 
 export interface CommandCounts {
@@ -59,13 +67,12 @@ export function decisionCost(
   }
   // On a cluster, the owner of an opaque key is looked up first, because its record may be in another slot.
   const isLookedUp = isCluster && subject?.kind === 'pointer'
-  const slots = isCluster ? splitBySlot(evaluation) : [evaluation]
+  // A caller that the store refuses is refused by the slot with its records, before the others are asked.
+  const slots = (isCluster ? splitBySlot(evaluation) : [evaluation]).filter(slot => !refusal || slot.subject)
   const calls = slots.length
   const applying = rules.filter(({ rule }) => !rule.match.plans || rule.match.plans.includes(plan ?? ''))
-  // The script does not check the limits of a caller that it refuses. On a cluster, only the slot with the records of the caller knows
-  // that the caller is refused.
-  const decided = refusal ? slots.filter(({ subject }) => !subject).flatMap(({ rules }) => rules) : applying
-  const onRequest = applying.filter(bound => bound.rule.on === 'request' && decided.includes(bound))
+  // The script does not check the limits of a caller that it refuses.
+  const onRequest = refusal ? [] : applying.filter(({ rule }) => rule.on === 'request')
   const onGuess = applying.filter(({ rule }) => rule.on === 'auth-failure')
   // On a cluster, an unknown key is counted by a second HTTP request.
   const spent = refusal === 'unknown-key' && !isCluster ? onGuess : onRequest
@@ -91,7 +98,9 @@ export function decisionCost(
     exactly('MGET', endedIn),
     exactly('SETEX', held),
   ]
-  const trips = { httpRequests: isLookedUp ? 2 : 1, calls }
+  // The slot of a caller that is new to the isolate decides first, in an HTTP request of its own.
+  const httpRequests = isLookedUp ? (calls > 1 ? 3 : 2) : 1
+  const trips = { httpRequests, calls, switchRead: countsOf([exactly('GET', 1)]) }
   if (refusal) return { ...trips, refused: countsOf([...read, ...written]) }
   return {
     ...trips,

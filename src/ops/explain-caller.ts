@@ -1,5 +1,5 @@
 /** Builds the request and the caller for `explain` from the arguments of the command. Does not use the store. */
-import { decodeJwt, type JWTPayload } from 'jose'
+import { decodeJwt, decodeProtectedHeader, type JWTPayload, UnsecuredJWT } from 'jose'
 import { parseAddress } from '../config/address-ranges.ts'
 import type { Config } from '../config/compile.ts'
 import { IDENTIFY } from '../config/compile-route.ts'
@@ -7,12 +7,13 @@ import { isConsumerName } from '../config/forms.ts'
 import { CF_PARTS, type CfPart } from '../config/identity-parts.ts'
 import type { JwtIssuer, RefusedToken, VerifiedToken } from '../config/jwt-method.ts'
 import type { Credential } from '../credentials/credential.ts'
-import { readClaims } from '../credentials/jwt-verifier.ts'
+import { expectedClaims, readClaims, refuse, refuseFor } from '../credentials/jwt-verifier.ts'
 import { subjectOfOpaqueKey } from '../credentials/opaque-key.ts'
 import { ALL_PARTS } from '../edges/http/all-parts.ts'
 import type { Caller } from '../edges/http/caller.ts'
 import { createIdentifier } from '../edges/http/identify.ts'
 import type { Matched } from '../edges/http/match.ts'
+import { readingsOf } from '../edges/http/path.ts'
 import { consumerKey } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
 import { parseConsumerName } from './names.ts'
@@ -53,6 +54,11 @@ export function requestOf(config: Config, input: RequestInput): { request: Reque
     throw new AdminError(
       'usage',
       'The path or the host is not valid. Use a path such as /reports/7 and a host such as api.example.com.',
+    )
+  if (!readingsOf(new URL(url).pathname))
+    throw new AdminError(
+      'usage',
+      'The path can be read in too many ways, so the gateway answers 400. Use a shorter path, or one in which %, ; and // are not nested.',
     )
   try {
     for (const [name, value] of input.headers ?? []) headers.append(name, value)
@@ -140,21 +146,21 @@ export async function identifyCaller(
 }
 
 /** Checks everything except the signature, for which the issuer's keys would be needed. */
-async function verifyClaims(claims: JWTPayload, issuer: JwtIssuer): Promise<VerifiedToken | RefusedToken> {
-  const { exp, nbf } = claims
-  const [now, tolerance] = [Date.now() / 1e3, issuer.clockToleranceSeconds]
-  if (typeof exp !== 'number') return { kind: 'refused', reason: 'invalid', detail: 'no exp' }
-  if (exp <= now - tolerance) return { kind: 'refused', reason: 'expired', detail: 'exp' }
-  const isEarly = typeof nbf === 'number' && nbf > now + tolerance
-  const isMeant = [claims.aud].flat().some(audience => audience && issuer.audience.includes(audience))
-  if (isEarly || !isMeant) return { kind: 'refused', reason: 'invalid', detail: isEarly ? 'nbf' : 'aud' }
-  return await readClaims(claims, issuer)
+async function verifyUnsigned(token: string, issuer: JwtIssuer): Promise<VerifiedToken | RefusedToken> {
+  try {
+    const { alg = '' } = decodeProtectedHeader(token)
+    if (!issuer.algorithms.includes(alg)) return refuse('wrong-algorithm', 'alg')
+    const unsigned = new UnsecuredJWT(decodeJwt(token)).encode()
+    return await readClaims(UnsecuredJWT.decode(unsigned, expectedClaims(issuer)).payload, issuer)
+  } catch (error) {
+    return refuseFor(error)
+  }
 }
 
 /** The config with issuers that do not check signatures. */
 function withoutSignatureChecks({ credentials, ...config }: Config): Config {
   const issuers = [...credentials.jwt].map(([name, issuer]) => {
-    const verifier = { verify: (token: string) => verifyClaims(claimsOf(token), issuer) }
+    const verifier = { verify: (token: string) => verifyUnsigned(token, issuer) }
     return [name, { ...issuer, createVerifier: () => verifier }] as const
   })
   return { ...config, credentials: { ...credentials, jwt: new Map(issuers) } }

@@ -12,8 +12,8 @@ import { type Adaptive, adaptiveRangeOf, type TrafficClass } from '../config/com
 import { type HookName, hooksOf } from '../config/hooks.ts'
 import type { Caller } from '../edges/http/caller.ts'
 import { demandRules } from '../edges/http/demand-rules.ts'
-import { match } from '../edges/http/match.ts'
-import { matchByRequest } from '../edges/http/match-by-request.ts'
+import { createMatch } from '../edges/http/match.ts'
+import { createMatchByRequest } from '../edges/http/match-by-request.ts'
 import { isReserved } from '../edges/http/path.ts'
 import type { Unauthenticated } from '../edges/http/ruling.ts'
 import { isExempt } from '../edges/http/shed.ts'
@@ -118,7 +118,7 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
   const requestAndPeer = requestOf(config, input)
   const { request } = requestAndPeer
   const { pathname } = new URL(request.url)
-  const matched = match(config, request, matchByRequest)
+  const matched = createMatch(config, createMatchByRequest)(request)
   const { route } = matched
   const { accept } = matched.settings
   const caller = await identifyCaller(config, input, matched, requestAndPeer)
@@ -314,6 +314,14 @@ const REASONS: Record<Unauthenticated['reason'], string> = {
   missing: 'no credential',
   malformed: 'the credential is malformed: wrong form, checksum or environment',
   'not-accepted': 'this kind of credential is not accepted here',
-  expired: 'the token has expired',
+  'wrong-issuer': 'the issuer (iss) of the token is not one that is accepted here',
+  'wrong-algorithm': 'the algorithm (alg) of the token is not one of its issuer in the config',
+  'unknown-signing-key': 'the issuer of the token has no key with its id (kid)',
+  'bad-signature': 'the signature of the token is wrong',
   unverifiable: 'the token cannot be verified',
+  'wrong-audience': 'the token is for another audience (aud)',
+  'not-yet-valid': 'the token is not valid yet (nbf)',
+  expired: 'the token has expired (exp)',
+  'bad-claim': 'a time in the token (exp, nbf or iat) is missing or not valid',
+  'no-consumer': 'no claim of the token names a consumer',
 }

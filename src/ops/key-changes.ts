@@ -52,6 +52,8 @@ export async function revokeKey(
   store: AdminStore,
   { consumer, digest }: Pick<FoundKey, 'consumer' | 'digest'>,
 ): Promise<void> {
+  // First, because a repeated call still finds the key if this one ends in between.
+  await dropPointers(store, consumer, [digest])
   await store.run(redis =>
     redis
       .multi()
@@ -59,7 +61,6 @@ export async function revokeKey(
       .srem(store.at(credentialIndexKey(consumer)), digest)
       .exec(),
   )
-  await dropPointers(store, consumer, [digest])
 }
 
 export interface Rotated {

@@ -1,6 +1,6 @@
 /** Finds a key by its id, as `keys list` shows it, or by the key itself. */
 
-import { didYouMean } from '../config/check/did-you-mean.ts'
+import { didYouMean, nearest } from '../config/check/did-you-mean.ts'
 import { consumerOfApiKey } from '../credentials/api-key.ts'
 import { isOpaqueKey } from '../credentials/opaque-key.ts'
 import { sha256 } from '../sha256.ts'
@@ -89,10 +89,11 @@ async function byKey(store: AdminStore, text: string): Promise<Found> {
   if (consumer !== null) return foundKey(consumer, digest)
   // The message names only consumers that the store has, and never the text, which may be a key.
   const owner = ID.exec(text)?.[1]
-  const meant = owner === undefined ? '' : didYouMean(owner, await listConsumerNames(store))
+  const names = owner === undefined ? [] : await listConsumerNames(store)
+  const meant = owner === undefined || names.includes(owner) ? undefined : nearest(owner, names)
   throw new AdminError(
     'not-found',
-    `There is no key with this ID, and no such key was imported.${meant} To list all keys: npx sluicegate keys list`,
+    `There is no key with this ID: it never existed, has expired, or was revoked. No such key was imported either.${meant === undefined ? '' : ` Did you mean a key of consumer '${meant}'?`} To list all keys: npx sluicegate keys list`,
   )
 }
 

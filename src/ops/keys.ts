@@ -62,10 +62,18 @@ export async function createKey(store: AdminStore, { consumer, ...rest }: NewKey
   }
   const key = mintApiKey(consumer, store.keyStart)
   const digest = sha256(key)
+  const id = keyId(consumer, digest)
   const record = { ...rest, createdAt: new Date(), hint: hintOf(key) }
-  await addToIndex(store, consumer)
-  await writeKey(store, consumer, digest, record)
-  return { key, id: keyId(consumer, digest), consumer, kind: 'api-key', ...record }
+  let isSent = false
+  await writeListed(store, consumer, () => {
+    isSent = true
+    return writeKey(store, consumer, digest, record)
+  }).catch(error => {
+    if (!isSent || !(error instanceof AdminError)) throw error
+    const fix = `Key '${id}' may have been created, but it is not shown. If npx sluicegate keys list shows its id, revoke it: npx sluicegate keys revoke ${id}`
+    throw new AdminError(error.kind, error.message, [fix, error.nextStep].filter(Boolean).join('\n'))
+  })
+  return { key, id, consumer, kind: 'api-key', ...record }
 }
 
 /** An opaque key to import: its text, or its SHA-256 if the text is not available. */
@@ -80,9 +88,10 @@ export async function importKey(
   const digest = await digestOf(store, opaque)
   const record = { ...rest, createdAt: new Date(), ...('key' in opaque && opaqueKeyHint(opaque.key)) }
   const owner = await staleOwnerOf(store, digest)
-  await addToIndex(store, consumer)
-  await claim(store, digest, consumer, owner, rest.expiresAt)
-  await writeKey(store, consumer, digest, record)
+  await writeListed(store, consumer, async () => {
+    await claim(store, digest, consumer, owner, rest.expiresAt)
+    await writeKey(store, consumer, digest, record)
+  })
   return { id: keyId(consumer, digest), consumer, kind: 'opaque-key', ...record }
 }
 
@@ -197,18 +206,33 @@ export async function listConsumerNames(store: AdminStore): Promise<string[]> {
 }
 
 /**
- * Adds a consumer to the index. Must be called before anything of the consumer is written, so that every valid key can be listed.
- * @returns whether the consumer is new
+ * Writes something of a consumer, which is in the index from before to after: before, so that every valid key can be listed even if
+ * this process ends; and after, because someone may have removed the consumer meanwhile.
+ * @param write gets whether the consumer is new
  */
-export async function addToIndex(store: AdminStore, consumer: string): Promise<boolean> {
+export async function writeListed(
+  store: AdminStore,
+  consumer: string,
+  write: (isNew: boolean) => Promise<void>,
+): Promise<void> {
+  const isNew = await addToIndex(store, consumer)
+  await write(isNew)
+  await addToIndex(store, consumer)
+}
+
+/** @returns whether the consumer is new */
+async function addToIndex(store: AdminStore, consumer: string): Promise<boolean> {
   return Number(await store.run(redis => redis.sadd(store.at(CONSUMER_INDEX_KEY), consumer))) === 1
 }
 
-/** Removes a consumer without keys and settings from the index. */
+/** Removes a consumer without keys and settings from the index. The index is in another slot of a cluster, so no transaction covers both. */
 export async function removeFromIndexIfEmpty(store: AdminStore, consumer: string): Promise<void> {
   const keys = [consumerKey(consumer), credentialIndexKey(consumer)].map(store.at)
-  const left = await store.run(redis => redis.exists(...keys))
-  if (Number(left) === 0) await store.run(redis => redis.srem(store.at(CONSUMER_INDEX_KEY), consumer))
+  const isEmpty = async () => Number(await store.run(redis => redis.exists(...keys))) === 0
+  if (!(await isEmpty())) return
+  await store.run(redis => redis.srem(store.at(CONSUMER_INDEX_KEY), consumer))
+  // Lists again a consumer that was written between the two calls. Later writes list it themselves.
+  if (!(await isEmpty())) await addToIndex(store, consumer)
 }
 
 async function writeKey(

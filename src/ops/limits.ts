@@ -1,13 +1,11 @@
 /**
- * Shows what is left of limits, and resets them: limits by name, and the gateway's rules `by: 'consumer'` or `by: 'address'`. `peek`
+ * Shows what is left of limits, and resets them: limits by name, and the gateway's rules. `peek`
  * spends nothing, and reports when a request would be admitted.
  */
-import { parseAddress } from '../config/address-ranges.ts'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Config, GatewayRule, LimitRule, Rule } from '../config/compile.ts'
 import { withoutPlans } from '../config/compile-rule.ts'
 import { isOfConsumer } from '../config/identity-parts.ts'
-import { addressIdentity } from '../edges/http/address.ts'
 import { checkIdentity } from '../edges/limits/arguments.ts'
 import type { LimitIdentity } from '../edges/limits/limiter.ts'
 import { createLimiterOnStore } from '../edges/limits/limiter-on-store.ts'
@@ -16,10 +14,11 @@ import { bindRule } from '../limiter/bind-rule.ts'
 import { type PreparedCall, prepareDecide, prepareReset, runCall } from '../limiter/prepared-call.ts'
 import { gatewayPolicy, limitPolicy } from '../script/compiled.ts'
 import type { Evaluation, Verdict } from '../script/evaluation.ts'
-import { addressStateKey, consumerKey, consumerStateKey, limitStateKey } from '../store/keys.ts'
+import { consumerKey, limitStateKey } from '../store/keys.ts'
 import { type ConsumerRecord, isBlocked, parseConsumer } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
+import { type CallerIdentity, countersOf, rulesBy } from './caller-identity.ts'
 import { type KeyInfo, listConsumerNames, listKeys, planOfAll } from './keys.ts'
 
 /** What a rule has left for an identity, and its verdict about a request with the rule's cost. */
@@ -63,11 +62,8 @@ export async function resetLimit(
   const limiter = createLimiterOnStore(config, store.decisions)
   const { degraded } = await limiter.reset(name, identity, rule === undefined ? {} : { rule })
   if (degraded)
-    throw new AdminError('store', `The store did not reset the limit (${degraded}).`, store.nextStep)
+    throw new AdminError('store', `The store did not reset the limit (${degraded}).`, store.nextStepFor(''))
 }
-
-/** The owner of counters: a consumer, with its name as the keys of the store spell it, or the address of a client. */
-export type CounterOwner = { consumer: string } | { address: string }
 
 export interface CallerStandings {
   /** The plan of the caller. Absent: an address without a credential. */
@@ -90,33 +86,34 @@ export interface CallerStandings {
 export async function peekCaller(
   store: AdminStore,
   config: Config,
-  owner: CounterOwner,
+  identity: CallerIdentity,
   plan?: string,
 ): Promise<CallerStandings> {
-  const { by, key } = countersOf(config, owner)
+  const { consumer, rules: counted, keyOf } = await countersOf(store, config, identity)
   const policy = gatewayPolicy(config)
-  if ('address' in owner) {
-    const rules = rulesForPlan(rulesBy(config, by), plan).map(rule => boundTo(withoutPlans(rule), key))
-    const standings = await peek(store, { policy, rules, ...(plan && { plan }) })
+  const rulesFor = (plan: string | undefined) =>
+    rulesForPlan(counted, plan).map(rule => boundTo(withoutPlans(rule), keyOf(rule)))
+  if (consumer === undefined) {
+    const standings = await peek(store, { policy, rules: rulesFor(plan), ...(plan && { plan }) })
     return { ...(plan && { plan }), standings, off: [], plansOfKeys: [] }
   }
-  const record = await readRecord(store, owner.consumer)
+  const record = await readRecord(store, consumer)
   const { plan: own, blockedAt } = record
-  const keys = plan === undefined ? await listKeys(store, owner.consumer) : []
+  const keys = plan === undefined ? await listKeys(store, consumer) : []
   // As for a request: the plan of its key, or else of the consumer.
   const stored = planOfAll(keys) ?? own ?? ''
   const chosen = plan ?? (config.plans.includes(stored) ? stored : config.plans[0]!)
   if (blockedAt && isBlocked(record, Date.now() * 1000))
     return { plan: chosen, blockedAt, standings: [], off: [], plansOfKeys: [] }
-  const rules = rulesForPlan(rulesBy(config, by), chosen).map(rule => boundTo(withoutPlans(rule), key))
-  const subject = { kind: 'token', consumerKey: consumerKey(owner.consumer), plan: chosen } as const
+  const rules = rulesFor(chosen)
+  const subject = { kind: 'token', consumerKey: consumerKey(consumer), plan: chosen } as const
   const standings = await peek(store, { policy, rules, subject })
   const evaluated = new Set(standings.map(({ rule }) => rule.name))
   const off = rules.map(({ rule }) => rule).filter(({ name }) => !evaluated.has(name))
-  const consumers = owner.consumer.includes('~') ? [owner.consumer] : await listConsumerNames(store)
+  const consumers = consumer.includes('~') ? [consumer] : await listConsumerNames(store)
   return {
     ...{ plan: chosen, standings, off, plansOfKeys: plansOf(keys, config).filter(other => other !== chosen) },
-    ...(!consumers.includes(owner.consumer) && { otherConsumers: consumers }),
+    ...(!consumers.includes(consumer) && { otherConsumers: consumers }),
   }
 }
 
@@ -127,10 +124,14 @@ function plansOf(keys: readonly KeyInfo[], { plans }: Pick<Config, 'plans'>): st
 }
 
 /** Resets the rules for every plan, with the numbers of the config and with those of overrides. */
-export async function resetCaller(store: AdminStore, config: Config, owner: CounterOwner): Promise<void> {
-  const { by, key } = countersOf(config, owner)
-  const rules = rulesBy(config, by).map(rule => boundTo(rule, key))
-  const { overrides } = 'consumer' in owner ? await readRecord(store, owner.consumer) : { overrides: [] }
+export async function resetCaller(
+  store: AdminStore,
+  config: Config,
+  identity: CallerIdentity,
+): Promise<void> {
+  const { consumer, rules: counted, keyOf } = await countersOf(store, config, identity)
+  const rules = counted.map(rule => boundTo(rule, keyOf(rule)))
+  const { overrides } = consumer === undefined ? { overrides: [] } : await readRecord(store, consumer)
   const overridden = overrides.flatMap(({ family, numbers }) => {
     const bound = rules.find(({ rule }) => rule.family === family)
     return bound && numbers ? [{ ...bound, rule: { ...bound.rule, tag: numbers.tag } }] : []
@@ -140,15 +141,8 @@ export async function resetCaller(store: AdminStore, config: Config, owner: Coun
 }
 
 /** Names of the rules that `peekCaller` shows and `resetCaller` resets. */
-export function rulesShown(config: Pick<Config, 'rules'>, by: 'consumer' | 'address'): string[] {
-  return [...new Set(rulesBy(config, by).map(({ name }) => name))]
-}
-
-/** Names of rules that count combinations, such as consumer and route, or each API key by itself. Their Redis keys cannot be listed. */
-export function rulesNotShown({ rules }: Pick<Config, 'rules'>, by: 'consumer' | 'address'): string[] {
-  const isOfOwner = (rule: GatewayRule) => (by === 'consumer' ? isOfConsumer(rule.by) : rule.by.includes(by))
-  const others = rules.filter(rule => isOn(rule) && isOfOwner(rule) && rule.by.join() !== by)
-  return [...new Set(others.map(({ name }) => name))]
+export function rulesShown(config: Pick<Config, 'rules'>, parts: readonly string[]): string[] {
+  return [...new Set(rulesBy(config, parts).map(({ name }) => name))]
 }
 
 /**
@@ -159,21 +153,6 @@ export function rulesByOtherIdentities({ rules }: Pick<Config, 'rules'>): Map<st
   const others = rules.filter(({ by, mode }) => mode === 'enforce' && !isOfConsumer(by))
   const byWhat = Map.groupBy(others, ({ by }) => by.join(' and ') || 'global')
   return new Map([...byWhat].map(([by, rules]) => [by, [...new Set(rules.map(({ name }) => name))]]))
-}
-
-function countersOf(config: Config, owner: CounterOwner): { by: 'consumer' | 'address'; key: string } {
-  if ('consumer' in owner) return { by: 'consumer', key: consumerStateKey(owner.consumer) }
-  if (!parseAddress(owner.address)) {
-    throw new AdminError(
-      'usage',
-      `'${owner.address.slice(0, 60)}' is not an address. Use an address such as 192.0.2.7 or 2001:db8::1.`,
-    )
-  }
-  return { by: 'address', key: addressStateKey(addressIdentity(owner.address, config.address.ipv6Prefix)) }
-}
-
-function rulesBy({ rules }: Pick<Config, 'rules'>, by: 'consumer' | 'address'): GatewayRule[] {
-  return rules.filter(rule => isOn(rule) && rule.by.length === 1 && rule.by[0] === by)
 }
 
 /** Whether the config has the rule turned on. Live switches are not read. */
@@ -205,7 +184,9 @@ async function answerOf<T>(store: AdminStore, call: PreparedCall<T>): Promise<T>
   try {
     return await runCall(store.decisions, call)
   } catch (error) {
-    throw error instanceof GatewayError ? new AdminError('store', error.message, store.nextStep) : error
+    throw error instanceof GatewayError
+      ? new AdminError('store', error.message, store.nextStepFor(error.message))
+      : error
   }
 }
 

@@ -41,13 +41,29 @@ export function parsePlanName(text: string, plans: readonly string[]): string {
 const MAX_TEXT = 100
 
 /**
+ * Control characters, line separators, and invisible characters such as U+202E, which shows the text after it from right to left. A
+ * terminal would show another text than the one that is stored.
+ */
+const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u
+
+/** Replaces characters that change how a terminal shows a text. */
+export const printable = (text: string): string => text.replace(new RegExp(UNPRINTABLE, 'gu'), '?')
+
+/**
  * Parses a label, a reason or the name of an operator. It must be short, because every request reads it together with the record.
  * @throws AdminError `usage`
  */
 export function parseShortText(text: string, what: string): string {
   const trimmed = text.trim()
-  if (trimmed && trimmed.length <= MAX_TEXT && trimmed.isWellFormed() && !/\p{Cc}/u.test(trimmed))
-    return trimmed
+  const [hidden] = UNPRINTABLE.exec(trimmed) ?? []
+  if (hidden !== undefined) {
+    const name = `U+${hidden.codePointAt(0)!.toString(16).toUpperCase().padStart(4, '0')}`
+    throw new AdminError(
+      'usage',
+      `The ${what} is not valid: it contains ${name}, an invisible character. Remove it; a ${what} is one line of visible text.`,
+    )
+  }
+  if (trimmed && trimmed.length <= MAX_TEXT && trimmed.isWellFormed()) return trimmed
   throw new AdminError('usage', `The ${what} is not valid. Use 1 to ${MAX_TEXT} characters on one line.`)
 }
 
@@ -64,12 +80,23 @@ export function parseTime(text: string, now = new Date()): Date | undefined {
     return inRange(new Date(now.getTime() + Math.ceil(microseconds / 1000)), now)
   const isTime = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/.test(text)
   const time = new Date(isTime ? text : Number.NaN)
+  if (isTime && !isDay(text.slice(0, 10)))
+    throw new AdminError(
+      'usage',
+      `'${shown(text)}' is not a date, because the calendar has no such day. Correct it.`,
+    )
   if (!Number.isNaN(time.getTime())) return inRange(time, now)
   throw new AdminError(
     'usage',
     `'${shown(text)}' is neither a duration nor a time. Use a duration such as '24h' or '90d', or a time such as ` +
       `'2030-12-31' (UTC) or '2030-12-31T18:00:00Z', or 'never'.`,
   )
+}
+
+/** Whether a date exists. `Date` reads 2030-02-31 as 3 March. */
+function isDay(date: string): boolean {
+  const [year, month, day] = date.split('-').map(Number) as [number, number, number]
+  return new Date(Date.UTC(year, month - 1, day)).toISOString().startsWith(date)
 }
 
 /** Like `parseTime`, for times that must be in the future. @throws AdminError `usage` */
@@ -90,5 +117,5 @@ function inRange(time: Date, now: Date): Date {
   )
 }
 
-/** Shortens a text for a message, and replaces control characters. */
-const shown = (text: string) => (text.length > 60 ? `${text.slice(0, 57)}…` : text).replace(/\p{Cc}/gu, '?')
+/** Shortens a text for a message, and replaces invisible characters. */
+const shown = (text: string) => printable(text.length > 60 ? `${text.slice(0, 57)}…` : text)

@@ -5,6 +5,8 @@ import type { TrafficClass } from '../config/compile-shedding.ts'
 import { needsCredential } from '../config/identity-parts.ts'
 import type { Caller } from '../edges/http/caller.ts'
 import type { Matched } from '../edges/http/match.ts'
+import { hostOf } from '../edges/http/path.ts'
+import { hostMatcher } from '../patterns/patterns.ts'
 import type { Evaluation } from '../script/evaluation.ts'
 
 /** Everything that decides whether a rule applies to a request. */
@@ -66,14 +68,14 @@ function requestMismatch(rule: GatewayRule, { matched, request }: RequestUnderRu
   const { route } = matched
   if (matched.rules.some(({ name }) => name === rule.name)) return undefined
   if (route && !route.isLimited) return `the route ${route.name} has limits: false`
-  const { methods, url, routes } = rule.match
+  const { methods, host, path, routes } = rule.match
   const { hostname, pathname } = new URL(request.url)
   if (methods && !methods.has(request.method)) return `method: only ${[...methods].join(', ')}`
-  if (url && !new URLPattern({ hostname: url.hostname }, { ignoreCase: true }).test({ hostname })) {
-    return `host: ${hostname} does not match ${url.hostname}`
+  if (host && !hostMatcher(host)(hostOf(new URL(request.url)))) {
+    return `host: ${hostname} does not match ${host}`
   }
   if (routes && !(route && routes.has(route.name))) {
     return `route: only ${[...routes].join(', ')}${route ? `; the request is on route ${route.name}` : '; the request has no route'}`
   }
-  return url ? `path: ${pathname} does not match ${url.pathname}` : 'the request does not match'
+  return path ? `path: ${pathname} does not match ${path}` : 'the request does not match'
 }

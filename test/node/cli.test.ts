@@ -104,7 +104,7 @@ describe('npx sluicegate check', () => {
         'While the store does not answer:',
         '  open   no limit once an outage is confirmed: zendesk/d',
         '  local  each isolate counts by itself: b',
-        '  keys   keys that the isolate has verified in the last 10 minutes are accepted, others are refused',
+        '  keys   keys that the isolate has admitted in the last 10 minutes are accepted, others are refused',
       ],
     ])
   })
@@ -160,7 +160,7 @@ describe('npx sluicegate check', () => {
         'While the store does not answer:',
         '  local   each isolate counts by itself, up to 25 % of the limit: second, month, queue, guesses',
         '  closed  requests are refused: known',
-        '  keys    keys that the isolate has verified in the last 10 minutes are accepted, others are refused',
+        '  keys    keys that the isolate has admitted in the last 10 minutes are accepted, others are refused',
         'Warnings:',
         `  ${file}:3: rules: no enforced rule is certain to match requests on the route docs from callers without a credential. A request that matches no rule passes without a limit: add a rule for all of these, or set limits: false on a route that needs no limit.`,
       ],
@@ -388,7 +388,6 @@ describe('an administration command', () => {
   it.each([
     [['keys', 'rotate'], '--overlap 0'],
     [['keys', 'expire'], 'now'],
-    [['consumers', 'override'], '--remove'],
   ])('says in the help of %j that %s needs --yes', async (command, what) => {
     const { stdout } = await sluice([...command, '--help'])
     expect(stdout.replace(/\s+/g, ' ')).toMatch(
@@ -428,7 +427,7 @@ describe('an administration command', () => {
     expect([unknown.code, unknown.stderr]).toEqual([
       1,
       expect.stringContaining(
-        "There is no key with this ID, and no such key was imported. Did you mean 'acme'?",
+        "There is no key with this ID: it never existed, has expired, or was revoked. No such key was imported either. Did you mean a key of consumer 'acme'?",
       ),
     ])
     const wrong = await runOnStore(['keys', 'list', '--env', 'Live!'])

@@ -286,6 +286,24 @@ describe('npx sluicegate start', () => {
     await redis.close()
   })
 
+  it('writes no demo key into a store on another machine if there is no terminal to ask on', async () => {
+    const redis = await startRedis()
+    const bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0, deadlineMs: PATIENT_MS })
+    // This address reaches this machine too, but it is not recognized as local.
+    const url = bridge.url.replace('127.0.0.1', '0.0.0.0')
+    const env = { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: 't' }
+    const { child, key, output, exited } = await programs.start([], env)
+    expect(output()).toContain(
+      'The store at 0.0.0.0 is not on this machine, and there is no terminal to ask on: no demo key is written.',
+    )
+    expect(key).toBe('')
+    expect(await redis.connection.send(['DBSIZE'])).toBe(0)
+    child.kill('SIGTERM')
+    expect(await exited).toBe(0)
+    await bridge.close()
+    await redis.close()
+  })
+
   it('names a port that is in use, and the flag that changes it', async () => {
     const portHolder = createServer().listen(0, '127.0.0.1')
     await new Promise(resolve => portHolder.once('listening', resolve))

@@ -3,6 +3,8 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { defineConfig } from '../../src/config/define.ts'
 import { guard } from '../../src/edges/guard/index.ts'
 import { startTestStore, type TestStore } from '../../src/node/testing.ts'
+import { createAdminStore } from '../../src/ops/admin-store.ts'
+import { setPlan } from '../../src/ops/consumers.ts'
 
 const config = defineConfig({
   environment: 'live',
@@ -30,12 +32,21 @@ async function limitOf(key: string): Promise<string | null> {
 }
 
 describe('a store with the config', () => {
-  it('creates keys with the environment, prefix and first plan of the config', async () => {
+  it('creates keys with the environment and the prefix of the config, on its first plan', async () => {
     store = await startTestStore({ config })
     const key = await store.createKey('alice')
     expect(key).toMatch(/^acme_live_alice_/)
     expect(await limitOf(key)).toBe('"minute";q=1;w=60')
     expect(await limitOf(await store.createKey('bob', 'pro'))).toBe('"minute";q=3;w=60')
+  })
+
+  it('creates keys without a plan of their own unless one is given, so the plan of the consumer applies', async () => {
+    store = await startTestStore({ config })
+    const { UPSTASH_REDIS_REST_URL: url = '', UPSTASH_REDIS_REST_TOKEN: token = '' } = store.env
+    const admin = createAdminStore({ url, token, environment: 'live', keyPrefix: 'acme' })
+    const key = await store.createKey('alice')
+    await setPlan(admin, 'alice', 'pro')
+    expect(await limitOf(key)).toBe('"minute";q=3;w=60')
   })
 
   it('refuses a plan that the config does not have', async () => {

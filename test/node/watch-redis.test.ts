@@ -41,6 +41,13 @@ it('one line reports that Redis stops answering, and one that it is back', async
   ])
 })
 
+it('a Redis that answers with errors is not said to refuse every command', async () => {
+  const reason = 'answers with an error: MISCONF no disk'
+  expect((await linesFor([{ ...GONE, reason, status: 400 }])).lines).toEqual([
+    '1 s: Redis at a.test:6379 answers with an error: MISCONF no disk. Until it is back, the bridge passes its errors on with 400.',
+  ])
+})
+
 it('at most one line is written per second, however often Redis fails', async () => {
   const { lines, pauses } = await linesFor([GONE, undefined, GONE, undefined])
   expect(lines).toHaveLength(4)

@@ -120,13 +120,84 @@ it('peek at a consumer names the other plans of its keys', async () => {
   expect(await run('limits', 'peek', '--consumer', 'acme', '--plan', 'pro')).not.toContain('use --plan')
 })
 
+it('consumers set names the keys that keep a plan of their own, and the command that changes them', async () => {
+  const store = createAdminStore({ url: bridge.url, token: 't' })
+  const own = await createKey(store, { consumer: 'own-plan', plan: 'free' })
+  await createKey(store, { consumer: 'own-plan', plan: 'pro' })
+  await createKey(store, { consumer: 'own-plan' })
+  const note = `These keys have a plan of their own and keep it: ${own.id} (free). To put a key on the consumer's plan: npx sluicegate keys plan ${own.id} --clear`
+  const set = (...args: string[]) => run('consumers', 'set', 'own-plan', ...args)
+  expect(await set('--plan', 'pro')).toBe(`Consumer 'own-plan' is on plan 'pro'. ${note}`)
+  expect(await run('consumers', 'show', 'own-plan')).toContain(`is on plan 'pro'. ${note}`)
+  expect(JSON.parse(await set('--plan', 'pro', '--json'))).toMatchObject({
+    plan: 'pro',
+    keysOnOtherPlans: [{ id: own.id, plan: 'free' }],
+  })
+  expect(await set('--no-plan')).toMatch(
+    /^Consumer 'own-plan' has no plan of its own\. These keys .*: own-plan\/\w+ \(pro\)\. To /,
+  )
+})
+
+it('limits peek says what a queue adds to the units that remain', async () => {
+  const shown = await run('limits', 'peek', '--consumer', 'queued')
+  expect(shown).toMatch(/^queue +enforce +10 per second, queue 5 +yes +6 /m)
+  expect(shown).toContain(
+    'REMAINING of queue: one request that starts at once, and those that wait in the queue.',
+  )
+  expect(shown).toMatch(/^steady +enforce +10 per second, burst 20 +yes +20 /m)
+})
+
+it('a caller is named by all parts that a rule counts by', async () => {
+  const consumer = ['--consumer', 'acme']
+  expect(await run('limits', 'peek', ...consumer, '--by', 'route=reports')).toMatch(
+    /^second +enforce .* yes +10 +now/m,
+  )
+  expect(await run('limits', 'peek', '--by', 'consumer=acme')).toMatch(/^minute /m)
+  expect(await run('limits', 'peek', ...consumer)).toContain(
+    'Not shown, because they count by more than the consumer: second (add --by route=…).',
+  )
+  expect(await run('limits', 'reset', ...consumer, '--by', 'route=reports', '--yes')).toBe(
+    "Reset second of consumer 'acme', route 'reports'.",
+  )
+  for (const [args, message] of [
+    [
+      ['--by', 'route=reports'],
+      "No rule counts by route alone. Rule 'second' also counts by consumer: add --consumer ….",
+    ],
+    [
+      [...consumer, '--by', 'rout=a'],
+      "No rule counts by 'rout'. Did you mean 'route'? Rules count by: consumer, route, address, global.",
+    ],
+    [
+      ['--address', '192.0.2.7', '--by', 'route=a'],
+      'No rule counts by address and route alone. Leave some of these parts out.',
+    ],
+    [[...consumer, '--by', 'consumer=b'], '--consumer and --by consumer=… are the same. Use one of them.'],
+    [[], /^Use either the name of a limit, or a caller: /],
+    [['zendesk', ...consumer], /^Use either the name of a limit, or a caller: /],
+  ] as const) {
+    for (const command of ['peek', 'reset'])
+      await expect(run('limits', command, ...args)).rejects.toMatchObject({
+        kind: 'usage',
+        message: typeof message === 'string' ? message : expect.stringMatching(message),
+      })
+  }
+})
+
+it('an override is removed without a confirmation, and the numbers to restore it are shown', async () => {
+  await run('consumers', 'override', 'acme', 'minute', '--limit', '8')
+  expect(await run('consumers', 'override', 'acme', 'minute', '--remove')).toBe(
+    "Consumer 'acme' no longer has an override of rule 'minute'. It had: limit 8.",
+  )
+})
+
 it('all commands show overrides in the same form, with a burst only if the rule has one', async () => {
   for (const rule of ['minute', 'steady', 'queue'])
     await run('consumers', 'override', 'acme', rule, '--limit', '8', '--by', 'ops, night')
   expect(await run('consumers', 'show', 'acme')).toMatch(
     /^minute +limit 8 +[-\d]+ [\d:]+, ops, night +no end +applies$/m,
   )
-  const removal = ['override', 'acme', 'minute', '--remove', '--yes', '--json']
+  const removal = ['override', 'acme', 'minute', '--remove', '--json']
   const shown = async () => JSON.parse(await run('consumers', 'show', 'acme', '--json')).overrides
   const shared = { until: null, at: expect.any(String), by: 'ops, night', status: 'applies' }
   const left = [
@@ -160,7 +231,7 @@ it.each([
     /^The config has no rule 'minutes' .* Did you mean 'minute'\?/,
   ],
   [
-    ['consumers', 'override', 'acme', 'minut', '--remove', '--yes'],
+    ['consumers', 'override', 'acme', 'minut', '--remove'],
     /^The config has no rule 'minut' that counts by consumer\. Did you mean 'minute'\?/,
   ],
   [['switch', 'rule', 'qeue', 'off'], /^The config has no rule 'qeue'\. Did you mean 'queue'\?/],
@@ -178,7 +249,7 @@ it.each([
   [['switch', 'rule', 'minute', 'reset'], "Rule 'minute' was not switched: nothing was changed."],
   [['consumers', 'unblock', 'acme'], "Consumer 'acme' was not blocked: nothing was changed."],
   [
-    ['consumers', 'override', 'acme', 'steady', '--remove', '--yes'],
+    ['consumers', 'override', 'acme', 'steady', '--remove'],
     "Consumer 'acme' has no override of rule 'steady': nothing was changed.",
   ],
   [['consumers', 'set', 'acme', '--plan', 'pro'], "Consumer 'acme' is already on plan 'pro'."],
@@ -192,7 +263,7 @@ it.each([
 
 it.each([
   ['unblock', 'amce'],
-  ['override', 'amce', 'minute', '--remove', '--yes'],
+  ['override', 'amce', 'minute', '--remove'],
   ['remove', 'amce', '--yes'],
 ])('consumers %s fails for a consumer that the store does not know', async (...args) => {
   await redis.connection.send(['FLUSHALL'])
@@ -249,7 +320,7 @@ describe('npx sluicegate switch', () => {
     )
     const { overrides } = JSON.parse((await run('--json'))[0])
     expect(overrides).toMatchObject([{ consumer: 'acme', rule: 'minute', limit: 8, by: 'ops' }])
-    await run('override', 'acme', 'minute', '--remove', '--yes')
+    await run('override', 'acme', 'minute', '--remove')
     expect((await run())[0]).toContain('No consumer has an override.')
   })
 
@@ -363,7 +434,7 @@ describe('npx sluicegate switch', () => {
     [/is in the past\. Use a later time\./, ['rule', 'minute', 'off', '--until', '2020-01-01']],
     [/is neither a duration nor a time\./, ['kill', 'on', '--yes', '--for', 'soon']],
     [/^The name is not valid\. Use 1 to 100 characters/, ['rule', 'minute', 'off', '--by', ' ']],
-    [/^The reason is not valid\. Use 1 to 100 characters/, ['rule', 'minute', 'off', '--reason', 'a\nb']],
+    [/^The reason is not valid: it contains U\+000A/, ['rule', 'minute', 'off', '--reason', 'a\nb']],
   ])('refuses with %s', async (message, args) => {
     await expect(run(...args)).rejects.toMatchObject({
       name: 'AdminError',

@@ -9,6 +9,7 @@ import {
   showConsumer,
   unblockConsumer,
 } from '../../src/ops/consumers.ts'
+import { revokeKey } from '../../src/ops/key-changes.ts'
 import { createKey, importKey, listKeys } from '../../src/ops/keys.ts'
 import { removeOverride, setOverride } from '../../src/ops/overrides.ts'
 import { formatConsumer } from '../../src/store/records.ts'
@@ -163,4 +164,32 @@ describeOnRedis('consumers', start => {
     expect((await text('KEYS', '*')).split(',').sort()).toEqual(others)
     expect(await listKeys(admin.store)).toHaveLength(1)
   })
+
+  it.each<[string, () => Promise<unknown>]>([
+    ['a key is revoked', async () => revokeKey(admin.store, { consumer: 'acme', digest: DIGEST })],
+    ['a consumer is removed', async () => removeConsumer(admin.store, 'acme', [])],
+  ])('leave nothing in the store if the connection breaks while %s, and it is repeated', async (_, act) => {
+    for (let failing = 1, isOver = false; !isOver; failing++) {
+      for (const isSent of [false, true]) {
+        await send('FLUSHALL')
+        await importKey(admin.store, { digest: DIGEST }, { consumer: 'acme' })
+        let calls = 0
+        admin.proxy.fault = (_, response, passOn) => {
+          calls += 1
+          if (calls !== failing) passOn()
+          else if (isSent) passOn(() => response.destroy())
+          else response.destroy()
+        }
+        const result = await act().catch(error => error)
+        admin.proxy.fault = undefined
+        isOver = calls < failing
+        if (!isOver) expect(result).toMatchObject({ kind: 'store' })
+        // As the commands do, which first look for the key or the consumer.
+        if ((await listKeys(admin.store, 'acme')).length > 0) await act()
+        expect(await send('EXISTS', `sluice:{k:${DIGEST}}`), `call ${failing}`).toBe(0)
+      }
+    }
+  })
 })
+
+const DIGEST = 'a'.repeat(64)

@@ -73,6 +73,20 @@ describe.skipIf(!hasRedisServer)(title, () => {
     }
   })
 
+  it('is the real cost of a request in an isolate that has not read the live switches', async () => {
+    const { cost } = await explained({ rules: six }, { consumer: 'acme' })
+    const key = await gateway.key('thin')
+    const app = gateway.app({ rules: six })
+    // Without a credential, nothing is read from the store.
+    expect((await app('/')).status).toBe(401)
+    const { requests, commands } = await counted(() => app('/', { key, address }))
+    expect(requests).toBe(cost.httpRequests)
+    expect(commands.get).toBe(1)
+    expect(Object.values(commands).reduce((a, b) => a + b, 0)).toBe(
+      cost.admitted!.most + cost.switchRead!.most,
+    )
+  })
+
   it('is the real cost of a refused request', async () => {
     const rules: RuleInput[] = [log('short', 1), log('long', 101), { ...window, name: 'w', by: 'address' }]
     const { cost } = await explained({ rules }, { consumer: 'acme' })
@@ -175,7 +189,11 @@ describe('the price', () => {
       [10, 10],
     ])
     expect([cost.refused.least, cost.refused.dollarsPerMillion]).toEqual([3, [6, 6]])
+    expect(cost.switchRead).toMatchObject({ least: 1, most: 1, dollarsPerMillion: [2, 2] })
     const read = (page: string) => readFileSync(new URL(`../../${page}`, import.meta.url), 'utf8')
+    expect(read('docs/deploy.md')).toContain(
+      'a `GET` with each decision: 6 commands if admitted, 4 if refused | $12 and $8 per million |',
+    )
     expect(read('README.md')).toContain(
       '(5 commands each, at $0.20 per 100,000) and $300 if all are refused (3 commands)',
     )
@@ -195,6 +213,9 @@ describeOnCluster('the cost that explain prints', start => {
     const key = await gateway.key('acme')
     const app = gateway.app(input)
     gateway.store.count()
+    expect((await app('/', { key, address })).status).toBe(200)
+    // New to the isolate: its slot decides first.
+    expect(gateway.store.count()).toBe(cost.httpRequests + 1)
     expect((await app('/', { key, address })).status).toBe(200)
     expect(gateway.store.count()).toBe(cost.httpRequests)
 

@@ -231,9 +231,11 @@ describe('a request with a credential', () => {
   it('that is a token is explained by its claims, without a check of its signature', async () => {
     const claims = { iss: 'https://issuer.example/', sub: 'user|1', tier: 'gold', aud: 'api', exp: 4e9 }
     const text = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url')
-    const tokenOf = (more: object) => `${text({ alg: 'none' })}.${text({ ...claims, ...more })}.`
+    const tokenOf = (more: object, alg = 'HS256') => `${text({ alg })}.${text({ ...claims, ...more })}.`
     const token = tokenOf({})
-    expect((await explainRequest('/', { token })).refusal).toMatchObject({ status: 401 })
+    expect((await explainRequest('/', { token })).refusal).toMatchObject({
+      reason: expect.stringMatching(/^this kind of credential is not accepted here;/),
+    })
     // The variable with the secret is not set, and not needed.
     const auth0 = jwt({
       ...{ secret: 'AUTH0_SECRET', algorithms: ['HS256'], issuer: claims.iss, audience: 'api' },
@@ -250,9 +252,18 @@ describe('a request with a credential', () => {
         'counts only requests with a key: a token is verified without the store',
       )
     }
-    for (const more of [{ exp: 1 }, { exp: undefined }, { aud: 'other' }, { nbf: 4e9 }, { sub: '' }]) {
-      const bad = await explain(acceptingTokens, { method: 'GET', path: '/', token: tokenOf(more) })
-      expect(bad.refusal, JSON.stringify(more)).toMatchObject({ status: 401 })
+    const refusals: [object, string, alg?: string][] = [
+      [{ exp: 1 }, 'the token has expired (exp)'],
+      [{ exp: undefined }, 'a time in the token (exp, nbf or iat) is missing or not valid'],
+      [{ aud: 'other' }, 'the token is for another audience (aud)'],
+      [{ nbf: 4e9 - 1 }, 'the token is not valid yet (nbf)'],
+      [{ sub: '' }, 'no claim of the token names a consumer'],
+      [{ iss: 'other' }, 'the issuer (iss) of the token is not one that is accepted here'],
+      [{}, 'the algorithm (alg) of the token is not one of its issuer in the config', 'none'],
+    ]
+    for (const [more, reason, alg] of refusals) {
+      const bad = await explain(acceptingTokens, { method: 'GET', path: '/', token: tokenOf(more, alg) })
+      expect(bad.refusal).toMatchObject({ status: 401, reason: expect.stringContaining(`${reason};`) })
     }
     const { rules: counted } = await explain(acceptingTokens, { method: 'GET', path: '/', token })
     expect(counted.at(-1)).toMatchObject({ key: 'sluice:{x:claim.auth0.tier=gold}:state' })

@@ -3,7 +3,8 @@ import { type AddressInfo, createServer } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { consumerOfApiKey, mintApiKey } from '../../src/credentials/api-key.ts'
 import { keyTable } from '../../src/node/cli/key-output.ts'
-import { createAdminStore } from '../../src/ops/admin-store.ts'
+import { type AdminStore, createAdminStore } from '../../src/ops/admin-store.ts'
+import { removeConsumer, setPlan } from '../../src/ops/consumers.ts'
 import { expireKey, revokeKey, rotateKey, setKeyLabel, setKeyPlan } from '../../src/ops/key-changes.ts'
 import { findKey } from '../../src/ops/key-reference.ts'
 import {
@@ -53,7 +54,7 @@ describeOnRedis('keys', start => {
       label: 'für Ü, 100 %',
       expiresAt,
     })
-    expect(admin.proxy.count()).toBe(2)
+    expect(admin.proxy.count()).toBe(3)
     expect(consumerOfApiKey(made.key)).toBe('acme')
     const digest = sha256(made.key)
     expect(made.id).toBe(`acme/${digest.slice(0, 12)}`)
@@ -122,8 +123,8 @@ describeOnRedis('keys', start => {
       ['nobody/0000', 'not-found', /has no keys/],
       [other, 'not-found', /^There is no key 'acme\/[0-9a-f]{12}' in the unnamed environment/],
       [`${other}x`, 'not-found', /its form or its checksum is wrong/],
-      [OPAQUE, 'not-found', /no such key was imported/],
-      ['QUJDREVGR0hJSktMTU5P/abcdef', 'not-found', /no such key was imported/],
+      [OPAQUE, 'not-found', /No such key was imported/],
+      ['QUJDREVGR0hJSktMTU5P/abcdef', 'not-found', /No such key was imported/],
       ['short', 'usage', /^This is not a key\. Use the ID/],
     ]
     for (const [given, kind, message] of cases) {
@@ -131,6 +132,15 @@ describeOnRedis('keys', start => {
       expect(error, given).toMatchObject({ kind, message: expect.stringMatching(message) })
       if (given.length > 20) expect(error.message).not.toContain(given.slice(10, 20))
     }
+  })
+
+  it('that was revoked, of a consumer without keys, is not called misspelled', async () => {
+    const { id } = await createKey(admin.store, { consumer: 'partner' })
+    await revokeKey(admin.store, await findKey(admin.store, id))
+    await setPlan(admin.store, 'partner', 'pro')
+    const message = await findKey(admin.store, id).catch(error => error.message)
+    expect(message).toMatch(/^There is no key with this ID: it never existed, has expired, or was revoked\. /)
+    expect(message).not.toContain('Did you mean')
   })
 
   it('can get another label and another plan, and keep their expiry', async () => {
@@ -175,6 +185,57 @@ describeOnRedis('keys', start => {
     await createKey(admin.store, { consumer: 'acme' })
     await removeFromIndexIfEmpty(admin.store, 'acme')
     expect(await listConsumerNames(admin.store)).toEqual(['acme'])
+  })
+
+  describe('that are made while their consumer is removed', () => {
+    /** The store, with `meanwhile` before the call with this number. */
+    const interrupted = (at: number, meanwhile: () => Promise<unknown>): AdminStore => {
+      let calls = 0
+      const { run } = admin.store
+      return Object.assign(Object.create(admin.store) as AdminStore, {
+        async run(...args: Parameters<typeof run>) {
+          calls += 1
+          if (calls === at) await meanwhile()
+          return await run(...args)
+        },
+      })
+    }
+    const remove = (store: AdminStore) => removeConsumer(store, 'acme', [])
+    const create = (store: AdminStore) => createKey(store, { consumer: 'acme' })
+    const change = (store: AdminStore) => setPlan(store, 'acme', 'pro')
+
+    it.each([
+      ['a key', create],
+      ['a plan', change],
+    ] as const)('are listed, whichever of the two is interrupted, and where: %s', async (_, write) => {
+      for (const [slow, quick] of [
+        [remove, write],
+        [write, remove],
+      ] as const) {
+        for (let at = 1; at <= 8; at++) {
+          await send('FLUSHALL')
+          await create(admin.store)
+          await slow(interrupted(at, () => quick(admin.store)))
+          const stored = await text('KEYS', 'sluice:{c:acme}:*')
+          const names = await listConsumerNames(admin.store)
+          expect([at, names], stored).toEqual([at, stored === '' ? expect.anything() : ['acme']])
+        }
+      }
+    })
+  })
+
+  it('that may have been created, although the connection broke, are named so that they can be revoked', async () => {
+    let calls = 0
+    admin.proxy.fault = (_, response, passOn) => (++calls === 2 ? passOn(() => response.destroy()) : passOn())
+    const error = await createKey(admin.store, { consumer: 'acme' }).catch(error => error)
+    admin.proxy.fault = undefined
+    const [created] = await listKeys(admin.store, 'acme')
+    expect(error).toMatchObject({
+      kind: 'store',
+      nextStep: expect.stringMatching(
+        `^Key '${created!.id}' may have been created, .* npx sluicegate keys revoke ${created!.id}\n`,
+      ),
+    })
   })
 
   it('are rotated: the new key has the settings of the old one, and the old one expires after the overlap', async () => {
@@ -343,8 +404,35 @@ describeOnRedis('keys', start => {
   })
 })
 
+it.each([
+  [
+    'MISCONF Redis is configured to save RDB snapshots, but it is unable to persist to disk. Commands are disabled.',
+    /cannot write to its disk/,
+  ],
+  ["OOM command not allowed when used memory > 'maxmemory'.", /Raise maxmemory/],
+])('the suggested next step for a Redis that refuses changes says why: %s', async (text, fix) => {
+  const server = createServer(socket =>
+    socket.once('data', () => {
+      const body = JSON.stringify({ error: text })
+      socket.end(`HTTP/1.1 400 Bad Request\r\ncontent-length: ${body.length}\r\n\r\n${body}`)
+    }),
+  )
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  onTestFinished(() => void server.close())
+  const store = createAdminStore({
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    token: 't',
+  })
+  const error = await setPlan(store, 'acme', 'pro').catch(error => error)
+  expect([error.message, error.nextStep]).toEqual([
+    expect.stringMatching(/ answered with an error: [^.]+\.$/s),
+    expect.stringMatching(fix),
+  ])
+  expect(store.nextStepFor(`The store answered ${text.split(' ')[0]}.`)).toMatch(fix)
+})
+
 it('the suggested next step is to start a local store only if the URL is on this machine', () => {
-  const nextStepFor = (url: string) => createAdminStore({ url, token: 't' }).nextStep
+  const nextStepFor = (url: string) => createAdminStore({ url, token: 't' }).nextStepFor('')
   for (const url of ['http://127.0.0.1:8079', 'http://localhost:8079', 'http://[::1]:8079'])
     expect(nextStepFor(url)).toMatch(/To start a local store, run npm start/)
   expect(nextStepFor('https://eu1.upstash.example')).toMatch(/^Check its URL, .*\n {4}curl [^\n]*$/)

@@ -4,6 +4,7 @@ import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Config } from '../../src/config/compile.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { createLimiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
+import { rulesByMore } from '../../src/ops/caller-identity.ts'
 import { blockConsumer, setPlan } from '../../src/ops/consumers.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import {
@@ -13,7 +14,6 @@ import {
   resetCaller,
   resetLimit,
   rulesByOtherIdentities,
-  rulesNotShown,
 } from '../../src/ops/limits.ts'
 import { compileOverride, setOverride } from '../../src/ops/overrides.ts'
 import { configOf } from '../support/engines.ts'
@@ -48,6 +48,53 @@ const INPUT = {
   },
 }
 
+const BY_PARTS: RuleInput[] = (
+  [
+    ['tenant', ['consumer', 'header:x-tenant']],
+    ['by-key', ['credential']],
+    ['of-route', ['route', 'consumer']],
+    ['at-address', ['consumer', 'address']],
+    ['hosts', ['host', 'method']],
+    ['countries', ['country']],
+  ] as const
+).map(
+  ([name, by]) => ({ name, by: [...by], algorithm: 'fixed-window', limit: 9, period: '300d' }) as RuleInput,
+)
+
+describeOnRedis('rules by several parts', (_, kind) => {
+  const gateway = useGateway(kind)
+  const INPUT = { rules: BY_PARTS, routes: [{ name: 'reports', match: { path: '/reports' } }] }
+
+  it('are shown and reset under the keys that requests count', async () => {
+    const config = configOf(INPUT)
+    const app = gateway.app({ ...INPUT, refusals: { rememberFor: 0 } })
+    const { key, id } = await createKey(gateway.admin, { consumer: 'acme' })
+    const send = () => app('/reports', { key, address: '192.0.2.7', headers: { 'x-tenant': 'a b' } })
+    const acme = { consumer: 'acme' }
+    const left = async (identity: Record<string, string>) =>
+      (await peekCaller(gateway.admin, config, identity)).standings.map(({ rule, remaining }) => [
+        rule.name,
+        remaining,
+      ])
+    for (let i = 0; i < 2; i++) expect((await send()).status).toBe(200)
+    const identities: [string, Record<string, string>][] = [
+      ['tenant', { ...acme, 'header:x-tenant': 'a b' }],
+      ['by-key', { credential: id }],
+      ['by-key', { ...acme, credential: key }],
+      ['of-route', { ...acme, route: 'reports' }],
+      ['at-address', { ...acme, address: '192.0.2.7' }],
+      ['hosts', { method: 'GET', host: 'gateway.test' }],
+      ['countries', { country: '' }],
+    ]
+    for (const [rule, identity] of identities) expect(await left(identity)).toEqual([[rule, 7]])
+    expect(await left({ ...acme, 'header:x-tenant': 'b' })).toEqual([['tenant', 9]])
+    for (const [rule, identity] of identities) {
+      await resetCaller(gateway.admin, config, identity)
+      expect(await left(identity)).toEqual([[rule, 9]])
+    }
+  })
+})
+
 describeOnRedis('limits', (_, kind) => {
   const gateway = useGateway(kind)
   let app: App
@@ -80,8 +127,11 @@ describeOnRedis('limits', (_, kind) => {
     ]
     for (let i = 0; i < 2; i++) expect(await consumerStands()).toEqual(stands)
     expect((await app('/', { key, address })).status).toBe(429)
-    expect(rulesNotShown(config, 'consumer')).toEqual(['route', 'key'])
-    expect(rulesNotShown(config, 'address')).toEqual([])
+    expect([...rulesByMore(config, ['consumer'])]).toEqual([
+      ['route', ['route']],
+      ['key', ['credential']],
+    ])
+    expect([...rulesByMore(config, ['address'])]).toEqual([])
     expect([...rulesByOtherIdentities(config)]).toEqual([['address', ['address', 'guesses']]])
   })
 

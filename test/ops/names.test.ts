@@ -5,6 +5,7 @@ import {
   parsePlanName,
   parseShortText,
   parseTime,
+  printable,
 } from '../../src/ops/names.ts'
 import { escaped } from '../../src/store/escape.ts'
 
@@ -55,11 +56,26 @@ it('a plan has to be in the config', () => {
 
 it('a label is a short line', () => {
   expect(parseShortText(' für alle ', 'label')).toBe('für alle')
-  for (const text of ['', '  ', 'a\nb', '\u001b[1mx', '\ud800', 'x'.repeat(101)]) {
+  for (const text of ['', '  ', '\ud800', 'x'.repeat(101)]) {
     expect(() => parseShortText(text, 'label'), text).toThrow(
       /^The label is not valid\. Use 1 to 100 characters/,
     )
   }
+})
+
+it.each([
+  ['a\nb', 'U+000A'],
+  ['\u001b[1mx', 'U+001B'],
+  ['ci\u202egnp', 'U+202E'],
+  ['a\u2066b\u2069', 'U+2066'],
+  ['a\u200bb', 'U+200B'],
+  ['a\u2028b', 'U+2028'],
+  ['a\u{e0041}', 'U+E0041'],
+])('a label has no character that changes how it is shown: %j', (text, name) => {
+  expect(() => parseShortText(text, 'label')).toThrow(
+    `The label is not valid: it contains ${name}, an invisible character. Remove it`,
+  )
+  expect(printable(text)).not.toMatch(/[\p{Cc}\p{Cf}\p{Zl}]/u)
 })
 
 describe('a time', () => {
@@ -85,6 +101,19 @@ describe('a time', () => {
       expect(() => parseTime(text, NOW)).toThrow()
     },
   )
+
+  it.each(['2030-02-31', '2030-02-29', '2030-04-31T18:00Z', '2030-13-01', '2030-00-10', '2030-01-00'])(
+    'has to be a day of the calendar, unlike %s',
+    text => {
+      expect(() => parseTime(text, NOW)).toThrow(
+        `'${text}' is not a date, because the calendar has no such day. Correct it.`,
+      )
+    },
+  )
+
+  it('can be a leap day', () => {
+    expect(parseTime('2028-02-29', NOW)?.toISOString()).toBe('2028-02-29T00:00:00.000Z')
+  })
 
   it('has to be in the future where a future time is needed', () => {
     expect(() => parseFutureTime('2020-01-01', NOW)).toThrow(/is in the past/)

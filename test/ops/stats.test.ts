@@ -105,7 +105,7 @@ describe('npx sluicegate stats', () => {
   it('shows the verdicts of each rule, and what a shadow rule would have allowed and denied', async () => {
     await count({ ...COUNTS, lost: 5 })
     const lines = (await show()).split('\n')
-    expect(lines[0]).toMatch(/^Since \d{4}-\d\d-\d\d \d\d:00 UTC:$/)
+    expect(lines[0]).toMatch(/^Since \d{4}-\d\d-\d\d \d\d:00 UTC, the start of an hour:$/)
     expect(lines.slice(2)).toEqual([
       'RULE    ALLOWED  DENIED     WOULD ALLOW  WOULD DENY  AGREES',
       'minute  999      1 (0.1 %)',

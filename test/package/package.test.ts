@@ -475,6 +475,94 @@ describe('an example', () => {
   })
 })
 
+/** The lowest version that `engines` allows: `22.18.0`. */
+const LOWEST_NODE = `${/>=(\d+\.\d+)$/.exec(JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')).engines.node)![1]}.0`
+
+describe.each([LOWEST_NODE, process.versions.node])('on Node %s', version => {
+  let node: string
+  let folder: string
+  beforeAll(async () => {
+    folder = join(installed.folder, `on-node-${version}`)
+    mkdirSync(folder)
+    node = process.execPath
+    if (version !== process.versions.node) {
+      writeFileSync(join(folder, 'package.json'), JSON.stringify({ allowScripts: { node: true } }))
+      await npm(folder, 'install', `node@${version}`)
+      node = join(folder, 'node_modules', 'node', 'bin', 'node')
+    }
+    writeFileSync(
+      join(folder, 'sluice.config.ts'),
+      `import { defineConfig } from 'sluicegate'
+      const reports = { algorithm: 'fixed-window', limit: 2, period: '1d', by: 'address' } as const
+      export default defineConfig({
+        origin: 'https://api.example.com',
+        credentials: { accept: ['anonymous'] },
+        rules: [
+          { ...reports, name: 'reports', match: { path: '/reports/:id' } },
+          { ...reports, name: 'host', match: { host: '*.example.test', path: '/hosts/*' } },
+        ],
+        limits: { mails: [{ name: 'all', algorithm: 'gcra', limit: 1, period: '1d' }] },
+      })`,
+    )
+  }, 120_000)
+
+  it('the version is the one that the test names', async () => {
+    expect((await run(folder, node, ['--version'])).stdout.trim()).toBe(`v${version}`)
+  })
+
+  it.each([
+    ['guard', "import { guard } from 'sluicegate/guard'", 'guard(config, options)(() => new Response("ok"))'],
+    [
+      'hono',
+      "import { Hono } from 'hono'; import { sluice } from 'sluicegate/hono'",
+      'new Hono().use(sluice(config, options)).all("*", c => c.text("ok")).request',
+    ],
+  ])('paths and hosts are limited by %s', async (_, imports, handler) => {
+    await store.clear()
+    const file = join(folder, `${_}.ts`)
+    writeFileSync(
+      file,
+      `${imports}
+      import config from './sluice.config.ts'
+      const options = { address: () => '192.0.2.7' }
+      const handler = ${handler}
+      const statuses = []
+      for (const path of ['a.test/Reports/1', 'a.test/%72eports/2', 'a.test/reports/3', 'a.test/other', ...Array(3).fill('api.example.test/hosts/x'), 'a.test/hosts/x']) {
+        statuses.push((await handler(new Request('http://' + path))).status)
+      }
+      console.log('statuses', statuses.join(' '))`,
+    )
+    const { stdout } = await run(folder, node, [file], STORE())
+    expect(stdout).toContain('statuses 200 200 429 200 200 200 429 200')
+  })
+
+  it('commands check the config and explain what a path costs', async () => {
+    const program = join(installed.folder, 'node_modules', 'sluicegate', 'bin', 'sluicegate.js')
+    const sluicegate = (...args: string[]) => run(folder, node, [program, ...args], STORE())
+    expect((await sluicegate('check')).stdout).toContain('valid')
+    const { stdout } = await sluicegate('explain', 'GET', '/reports/7', '--address', '192.0.2.9', '--json')
+    const rules: { name: string; applies: boolean }[] = JSON.parse(stdout).rules
+    expect(rules.map(({ name, applies }) => [name, applies])).toEqual([
+      ['reports', true],
+      ['host', false],
+    ])
+    await sluicegate('build')
+  })
+
+  it('a limit by name admits and refuses', async () => {
+    await store.clear()
+    const file = join(folder, 'mails.ts')
+    writeFileSync(
+      file,
+      `import { createLimiter } from 'sluicegate'
+      import config from './sluice.config.ts'
+      const limiter = createLimiter(config)
+      console.log([await limiter.limit('mails'), await limiter.limit('mails')].map(({ allowed }) => allowed).join())`,
+    )
+    expect((await run(folder, node, [file], STORE())).stdout).toContain('true,false')
+  })
+})
+
 describeEdges({
   'guard of bun': guardOfBun(() => installed.bin('bun')),
   'guard of deno': guardOfDeno(() => installed.bin('deno')),

@@ -120,12 +120,19 @@ export async function mustConfirm(question: string, { yes }: { yes?: boolean }):
       'usage',
       `${question} There is no terminal to confirm this on. Add --yes to proceed.`,
     )
+  if (!(await askUser(question))) throw new AdminError('refused', 'Canceled. Nothing was changed.')
+}
+
+/**
+ * Asks on the terminal. Enter alone means no.
+ * @throws AdminError after Ctrl-C
+ */
+export async function askUser(question: string): Promise<boolean> {
   const { default: confirm } = await import('@inquirer/confirm')
   // On standard error, because standard output is for the result.
-  const isSure = await confirm({ message: question, default: false }, { output: process.stderr }).catch(
-    () => false,
-  )
-  if (!isSure) throw new AdminError('refused', 'Canceled. Nothing was changed.')
+  return await confirm({ message: question, default: false }, { output: process.stderr }).catch(() => {
+    throw new AdminError('refused', 'Canceled. Nothing was changed.')
+  })
 }
 
 /** A consumer need not exist before something is set for it, so a misspelled name is not an error. */
@@ -135,17 +142,21 @@ export function noteIfNew(consumer: string, { isNew, others = [] }: ConsumerChan
   console.error(`Consumer '${consumer}' is new in this store.${hint}`)
 }
 
-/** Prints the settings of a consumer after a change, and a hint if its name may be misspelled. */
+/**
+ * Prints the settings of a consumer after a change, and a hint if its name may be misspelled.
+ * @param more further fields of the JSON document
+ */
 export function printChange(
   flags: StoreFlags,
   consumer: string,
   result: ConsumerChange,
   human: string,
+  more: object = {},
 ): void {
   noteIfNew(consumer, result)
   const { record } = result
   const { plan, overrides } = record
   const rules = overrides.map(({ rule }) => rule)
   const all = { consumer, plan: plan ?? null, ...blockDocument(record) }
-  print(flags, { ...all, overrides: rules }, () => human)
+  print(flags, { ...all, overrides: rules, ...more }, () => human)
 }

@@ -1,4 +1,5 @@
 /** How commands show blocks of consumers. A block that has ended counts as no block. */
+import { printable } from '../../ops/names.ts'
 import { type ConsumerRecord, isBlocked } from '../../store/records.ts'
 import { time, timeAhead } from './output.ts'
 
@@ -28,8 +29,8 @@ export function blockText(record: Blocked, zone = ''): string {
   return [
     `since ${time(blockedAt)}${zone}`,
     until ? `, until ${timeAhead(until, zone)}` : '',
-    blockedBy ? `, by ${blockedBy}` : '',
-    reason ? `: ${reason}` : '',
+    blockedBy ? `, by ${printable(blockedBy)}` : '',
+    reason ? `: ${printable(reason)}` : '',
   ].join('')
 }
 

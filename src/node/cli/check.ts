@@ -131,7 +131,7 @@ function fallbackOf({ rules, limits, localShare, credentials }: Config, isLimits
     return names.size === 0 ? [] : [[way, meaning + [...names].join(', ')]]
   })
   const keys: Record<Config['credentials']['onStoreFailure'], string> = {
-    recent: `keys that the isolate has verified in the last ${formatDuration(credentials.seenForMs * 1e3)} are accepted, others are refused`,
+    recent: `keys that the isolate has admitted in the last ${formatDuration(credentials.seenForMs * 1e3)} are accepted, others are refused`,
     refuse: 'all keys are refused',
     unchecked: 'everything that looks like a key is accepted',
   }
@@ -182,10 +182,10 @@ function plansOf(rule: AnyRule, { rules, plans }: Config): string {
   return without.length > 0 ? `not for plan ${without.join('|')}` : ''
 }
 
-function placeOf({ methods, url }: RequestPattern): string[] {
+function placeOf({ methods, host, path }: RequestPattern): string[] {
   return [
     ...(methods ? [[...methods].join('|')] : []),
-    ...(url ? [`${url.hostname === '*' ? '' : url.hostname}${url.pathname}`] : []),
+    ...(host || path ? [`${host === '*' ? '' : (host ?? '')}${path ?? '*'}`] : []),
   ]
 }
 

@@ -1,6 +1,7 @@
 /** `npx sluicegate consumers …`: plans, blocks and overrides, live. */
 import { Command } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
+import { rulesByMore } from '../../ops/caller-identity.ts'
 import {
   blockConsumer,
   type ConsumerInfo,
@@ -10,7 +11,7 @@ import {
   showConsumer,
   unblockConsumer,
 } from '../../ops/consumers.ts'
-import { rulesNotShown } from '../../ops/limits.ts'
+import { type KeyInfo, listKeys } from '../../ops/keys.ts'
 import { parseConsumerName, parsePlanName } from '../../ops/names.ts'
 import {
   addChangeOptions,
@@ -155,8 +156,9 @@ function describe(info: ConsumerInfo, config: LoadedConfig): string {
   const first = config.plans[0]
   const isUnknown = plan !== undefined && !config.plans.includes(plan)
   const note = isUnknown ? `, which is not in the config: plan '${first}' applies` : ''
+  const others = keysOnOtherPlans(keys, plan && !isUnknown ? plan : first!)
   const lines = [
-    `Consumer '${consumer}' is on plan ${plan ? `'${plan}'${note}` : `'${first}' (the default)`}.`,
+    `Consumer '${consumer}' is on plan ${plan ? `'${plan}'${note}` : `'${first}' (the default)`}.${noteOfKeys(others)}`,
   ]
   const ended = endedBlock(info)
   if (isBlockedNow(info)) lines.push(`${alert('Blocked')} ${blockText(info, ' UTC')}.`)
@@ -181,7 +183,24 @@ async function set(
   const what = plan
     ? `is${already} on plan '${plan}'`
     : `${already ? 'already has' : 'has'} no plan of its own`
-  printChange(flags, consumer, result, `Consumer '${consumer}' ${what}.`)
+  const others = keysOnOtherPlans(await listKeys(store, consumer), plan ?? config.plans[0]!)
+  printChange(flags, consumer, result, `Consumer '${consumer}' ${what}.${noteOfKeys(others)}`, {
+    keysOnOtherPlans: others.map(({ id, plan }) => ({ id, plan })),
+  })
+}
+
+/** The plan of a key comes before that of its consumer, so these keys stay on their plans. */
+function keysOnOtherPlans(keys: readonly KeyInfo[], plan: string): KeyInfo[] {
+  return keys.filter(key => key.plan !== undefined && key.plan !== plan)
+}
+
+const MOST_KEYS = 10
+
+function noteOfKeys(keys: readonly KeyInfo[]): string {
+  if (keys.length === 0) return ''
+  const shown = keys.slice(0, MOST_KEYS).map(({ id, plan }) => `${id} (${plan})`)
+  const more = keys.length > MOST_KEYS ? `, and ${keys.length - MOST_KEYS} more` : ''
+  return ` These keys have a plan of their own and keep it: ${shown.join(', ')}${more}. To put a key on the consumer's plan: npx sluicegate keys plan ${keys[0]!.id} --clear`
 }
 
 async function block(load: ConfigLoader, argument: string, flags: Flags & SignedFlags): Promise<void> {
@@ -220,7 +239,7 @@ async function remove(load: ConfigLoader, argument: string, flags: Flags): Promi
       'Its tokens are still accepted, because their issuer vouches for them. To refuse them, block the consumer.',
     )
   }
-  const others = rulesNotShown(config, 'consumer')
+  const others = [...rulesByMore(config, ['consumer']).keys()]
   if (others.length > 0) {
     console.error(
       `Rules that count by more than the consumer keep their counters until these expire: ${others.join(', ')}.`,

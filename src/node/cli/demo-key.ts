@@ -1,15 +1,37 @@
 /** The key that `npm start` shows: one that works with the Worker as it is now. */
 import { AdminError } from '../../ops/admin-error.ts'
-import { type AdminStore, createAdminStore } from '../../ops/admin-store.ts'
+import { type AdminStore, createAdminStore, isOnThisMachine } from '../../ops/admin-store.ts'
 import { revokeKey } from '../../ops/key-changes.ts'
 import { findKey } from '../../ops/key-reference.ts'
 import { createKey, removeFromIndexIfEmpty } from '../../ops/keys.ts'
 import { sha256 } from '../../sha256.ts'
 import type { KeySettings } from '../start/worker-messages.ts'
+import { askUser } from './administration.ts'
 
 const CONSUMER = 'demo'
 /** A demo key that a killed process leaves in a lasting store must not live for ever. */
 const LIFETIME_MS = 86400e3
+
+/**
+ * Whether `npm start` may write a demo key. The user has to agree for a store on another machine: it may serve real traffic.
+ * @param url of the store, or of its Redis
+ * @param terminal `ask` is absent if there is no terminal
+ */
+export async function mayWriteDemoKey(
+  url: string,
+  { ask }: { ask?: (question: string) => Promise<boolean> } = process.stdin.isTTY ? { ask: askUser } : {},
+): Promise<boolean> {
+  if (isOnThisMachine(url)) return true
+  const { hostname } = new URL(url)
+  if (ask)
+    return await ask(
+      `The store at ${hostname} is not on this machine. Write a demo key into it, valid for a day and removed on exit?`,
+    )
+  console.error(
+    `The store at ${hostname} is not on this machine, and there is no terminal to ask on: no demo key is written.`,
+  )
+  return false
+}
 
 export interface DemoKey {
   /** Makes one for these settings, instead of the one before. */
@@ -35,11 +57,11 @@ export function demoKey(rest: { url: string; token: string }): DemoKey {
     }
   }
 
-  async function renew({ environment, keyPrefix, plan }: KeySettings): Promise<string> {
+  async function renew({ environment, keyPrefix }: KeySettings): Promise<string> {
     await forget()
     const store = createAdminStore({ ...rest, environment, keyPrefix })
     const expiresAt = new Date(Date.now() + LIFETIME_MS)
-    const { key } = await createKey(store, { consumer: CONSUMER, plan, expiresAt })
+    const { key } = await createKey(store, { consumer: CONSUMER, expiresAt })
     current = { store, key }
     return key
   }

@@ -48,7 +48,7 @@ function isReadByProject(): boolean {
 
 /** The warning that users see about one such variable. */
 export function environmentWarning(name: string): Warning {
-  const own = ELSEWHERE[name]
+  const own = ELSEWHERE.get(name)
   const fix = own
     ? `Do not read it in the config: ${own}`
     : 'Write the value into the config, or import it from a file of the project.'
@@ -59,7 +59,7 @@ export function environmentWarning(name: string): Warning {
 }
 
 /** Variables that the Worker reads by itself. */
-const ELSEWHERE: Readonly<Record<string, string>> = {
-  ORIGIN_URL: 'the Worker reads this variable itself, as an override of origin.',
-  SLUICE_ENVIRONMENT: 'the Worker reads this variable itself, as an override of environment.',
-}
+const ELSEWHERE: ReadonlyMap<string, string> = new Map([
+  ['ORIGIN_URL', 'the Worker reads this variable itself, as an override of origin.'],
+  ['SLUICE_ENVIRONMENT', 'the Worker reads this variable itself, as an override of environment.'],
+])

@@ -34,13 +34,14 @@ function ruleDocument(rule: RuleExplanation) {
   }
 }
 
-function costDocument({ httpRequests, calls, admitted, refused, ended }: DecisionCost) {
+function costDocument({ httpRequests, calls, admitted, refused, ended, switchRead }: DecisionCost) {
   return {
     http_requests: httpRequests,
     script_calls: calls,
     admitted: admitted ? countsDocument(admitted) : null,
     refused: countsDocument(refused),
     ...(ended && { ended: countsDocument(ended) }),
+    ...(switchRead && { switch_read: countsDocument(switchRead) }),
   }
 }
 

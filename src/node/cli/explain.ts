@@ -179,17 +179,25 @@ function ruleTable(rules: readonly RuleExplanation[]): string {
   return table(['RULE', 'BY', 'APPLIES', 'MODE', 'COST', 'COUNTED IN'], rows)
 }
 
-function costOf({ httpRequests, calls, admitted, refused, ended }: DecisionCost, isCluster: boolean): string {
+function costOf(
+  { httpRequests, calls, admitted, refused, ended, switchRead }: DecisionCost,
+  isCluster: boolean,
+): string {
   if (httpRequests === 0) return 'The store is not called, so there is no cost.'
   const requests = httpRequests === 1 ? '1 HTTP request' : `${httpRequests} HTTP requests`
   const slots = calls === 1 ? '' : `, ${calls} slots`
   return [
-    `To the store: ${requests}${slots}.`,
+    `To the store: ${requests}${slots}${isCluster && calls > 1 ? '; one more if the caller is new to the isolate' : ''}.`,
     ...(admitted ? [`  admitted  ${countsOf(admitted)}`] : []),
     `  refused   ${countsOf(refused)}${isCluster && calls > 1 ? '; one more HTTP request if units must be refunded in another slot' : ''}`,
     ...(ended
       ? [
           `  ended     at most ${countsOf(ended)}; none if the end of the request is reported to the store together with the next admitted request of the same caller`,
+        ]
+      : []),
+    ...(switchRead
+      ? [
+          `  switches  ${countsOf(switchRead)}, in addition, if the isolate has not read the live switches within the last second`,
         ]
       : []),
   ].join('\n')
@@ -202,5 +210,5 @@ function countsOf({ commands, least, most, dollarsPerMillion: [low, high] }: Com
   })
   const total = least === most ? `${least}` : `${least} to ${most}`
   const dollars = low === high ? `$${low}` : `$${low} to $${high}`
-  return `${total} commands (${names.join(', ')}): ${dollars} per million`
+  return `${total} ${most === 1 ? 'command' : 'commands'} (${names.join(', ')}): ${dollars} per million`
 }

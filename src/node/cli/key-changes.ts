@@ -4,7 +4,7 @@ import { parseDuration } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import { expireKey, revokeKey, rotateKey, setKeyLabel, setKeyPlan } from '../../ops/key-changes.ts'
 import { findKey } from '../../ops/key-reference.ts'
-import { parsePlanName, parseShortText, parseTime } from '../../ops/names.ts'
+import { parsePlanName, parseShortText, parseTime, printable } from '../../ops/names.ts'
 import {
   addStoreAndConfirmOptions,
   addStoreOptions,
@@ -129,7 +129,7 @@ async function revoke(load: ConfigLoader, key: string, flags: StoreFlags & { yes
   const { store } = await openStore(flags, load)
   const found = await findKey(store, await secretOf(key))
   const { label } = found.record
-  await mustConfirm(`Revoke key '${found.id}'${label ? ` (${label})` : ''}?`, flags)
+  await mustConfirm(`Revoke key '${found.id}'${label ? ` (${printable(label)})` : ''}?`, flags)
   await revokeKey(store, found)
   print(flags, { id: found.id, revoked: true }, () => `Key '${found.id}' is revoked.`)
 }

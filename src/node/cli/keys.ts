@@ -23,7 +23,10 @@ export function keysCommand(load: ConfigLoader): Command {
   const newKey = (command: Command) =>
     addStoreOptions(command)
       .requiredOption('--consumer <name>', 'consumer that the key belongs to: letters, digits, . _ -')
-      .option('--plan <name>', "one of the plans in the config (default: the consumer's plan)")
+      .option(
+        '--plan <name>',
+        "plan of this key only, even if the consumer's changes (default: the consumer's plan)",
+      )
       .option('--label <text>', 'label to recognize the key by')
       .option('--expires <when>', "duration such as '90d', or time such as '2030-12-31' (default: never)")
   const group = new Command('keys')
@@ -39,7 +42,7 @@ export function keysCommand(load: ConfigLoader): Command {
             'Create an API key for a consumer. The key is shown once; the store keeps its SHA-256 digest.',
           )
           .action(create.bind(null, load)),
-        'keys create --consumer acme --plan pro',
+        'keys create --consumer acme',
         'keys create --consumer acme --label ci --expires 90d',
       ),
     )

@@ -1,5 +1,5 @@
 /** `npx sluicegate limits …`: shows what is left of limits, and resets them. */
-import { Command, Option } from 'commander'
+import { Command } from 'commander'
 import { descriptionOf } from '../../algorithms/index.ts'
 import { unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { formatAllowance } from '../../config/allowance.ts'
@@ -8,15 +8,14 @@ import type { Rule } from '../../config/compile.ts'
 import { countsInFlight } from '../../config/compile-rule.ts'
 import { formatWait } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
+import { type CallerIdentity, countersOf, optionFor, rulesByMore } from '../../ops/caller-identity.ts'
 import {
-  type CounterOwner,
   peekCaller,
   peekLimit,
   type RuleStanding,
   resetCaller,
   resetLimit,
   rulesByOtherIdentities,
-  rulesNotShown,
   rulesShown,
 } from '../../ops/limits.ts'
 import { parseConsumerName, parsePlanName } from '../../ops/names.ts'
@@ -47,20 +46,11 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
       .argument('[limit]', 'name of a limit in the config')
       .option(
         '--by <part=value>',
-        'identity, such as account=42; once for each part that the limit counts by',
+        'value of a part, such as account=42 or header:x-tenant=a; once for each part',
         parsePart,
       )
-      .addOption(
-        new Option('--consumer <name>', 'consumer, for the gateway rules that count by consumer').conflicts([
-          'by',
-          'address',
-        ]),
-      )
-      .addOption(
-        new Option('--address <address>', 'address, for the gateway rules that count by address').conflicts(
-          'by',
-        ),
-      )
+      .option('--consumer <name>', 'consumer, for the gateway rules that count by it')
+      .option('--address <address>', 'address, for the gateway rules that count by it')
   return new Command('limits')
     .summary('show what is left of limits, and reset them')
     .description('Show what is left of the limits by name and of the gateway rules, and reset them.')
@@ -77,6 +67,7 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
           )
           .action(peek.bind(null, load)),
         'limits peek --consumer acme',
+        'limits peek --consumer acme --by header:x-tenant=a',
         'limits peek zendesk --by account=42',
       ),
     )
@@ -101,11 +92,12 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
   if (target.kind === 'limit') {
     const standings = await peekLimit(store, config, target.name, flags.by ?? {})
     return print(flags, { limit: target.name, by: flags.by ?? {}, rules: standings.map(documentOf) }, () =>
-      [standingTable(standings), ...noteOfHeld(standings)].join('\n'),
+      [standingTable(standings), ...noteOfQueue(standings), ...noteOfHeld(standings)].join('\n'),
     )
   }
   const plan = flags.plan === undefined ? undefined : parsePlanName(flags.plan, config.plans)
-  const { by, counted } = await parseCaller(flags)
+  const counted = await parseCaller(flags)
+  const parts = Object.keys(counted)
   const {
     standings,
     off,
@@ -114,27 +106,28 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
     plansOfKeys,
     otherConsumers,
   } = await peekCaller(store, config, counted, plan)
-  const notShown = rulesNotShown(config, by)
+  const notShown = rulesByMore(config, parts)
+  const by = parts.join(' and ')
   const document = {
     ...counted,
     plan: found ?? null,
-    ...(by === 'consumer' && { blockedAt: blockedAt ?? null, plansOfKeys }),
+    ...(counted.consumer !== undefined && { blockedAt: blockedAt ?? null, plansOfKeys }),
     rules: standings.map(documentOf),
     off: off.map(({ name }) => name),
-    notShown,
-    ...(by === 'consumer' && { isKnown: !otherConsumers }),
+    notShown: [...notShown.keys()],
+    ...(counted.consumer !== undefined && { isKnown: !otherConsumers }),
   }
   print(flags, document, () => {
     if (blockedAt)
-      return `Consumer '${flags.consumer}' has been ${alert('blocked')} since ${time(blockedAt)} UTC: nothing is counted.`
+      return `Consumer '${counted.consumer}' has been ${alert('blocked')} since ${time(blockedAt)} UTC: nothing is counted.`
     const lines = [standings.length > 0 ? standingTable(standings) : `No rule counts by ${by} alone.`]
     if (off.length > 0) lines.push(`Turned off by an override: ${off.map(({ name }) => name).join(', ')}.`)
     if (plansOfKeys.length > 0)
       lines.push(
-        `These are the limits of plan '${found}'. Keys of consumer '${flags.consumer}' have other plans: ${plansOfKeys.join(', ')}. To see those, use --plan.`,
+        `These are the limits of plan '${found}'. Keys of consumer '${counted.consumer}' have other plans: ${plansOfKeys.join(', ')}. To see those, use --plan.`,
       )
-    if (otherConsumers) lines.push(noteOfUnknown(flags.consumer!, otherConsumers))
-    lines.push(...noteOfHeld(standings), ...noteOf(notShown, by))
+    if (otherConsumers) lines.push(noteOfUnknown(counted.consumer!, otherConsumers))
+    lines.push(...noteOfQueue(standings), ...noteOfHeld(standings), ...noteOf(notShown, by))
     if (by === 'consumer') lines.push(...noteOfOthers(rulesByOtherIdentities(config)))
     return lines.join('\n')
   })
@@ -164,43 +157,57 @@ async function reset(load: ConfigLoader, limit: string | undefined, flags: Flags
       'usage',
       '--rule needs the name of a limit. Leave --rule out to reset all rules of the caller.',
     )
-  const { by, counted } = await parseCaller(flags)
-  const whose = Object.values(counted)[0]
-  const rules = rulesShown(config, by)
+  const counted = await parseCaller(flags)
+  const by = Object.keys(counted).join(' and ')
+  const whose = Object.entries(counted)
+    .map(([part, value]) => `${part} '${value}'`)
+    .join(', ')
+  const rules = rulesShown(config, Object.keys(counted))
   const affected = config.rules.filter(({ name }) => rules.includes(name))
-  const others = rulesNotShown(config, by)
+  const others = [...rulesByMore(config, Object.keys(counted)).keys()]
   const rest =
     others.length > 0 ? ` Not reset, because they count by more than the ${by}: ${others.join(', ')}.` : ''
-  if (rules.length === 0) throw new AdminError('refused', `No rule counts by ${by} alone.${rest}`)
+  if (rules.length === 0) {
+    await countersOf(store, config, counted)
+    throw new AdminError('refused', `No rule counts by ${by} alone.${rest}`)
+  }
   const what = allOf(rules)
-  await mustConfirm(`Reset ${what} of ${by} '${whose}'?`, flags)
+  await mustConfirm(`Reset ${what} of ${whose}?`, flags)
   await resetCaller(store, config, counted)
   print(
     flags,
     { ...counted, reset: true, rules, notReset: others },
-    () => `Reset ${what} of ${by} '${whose}'.${stillInFlight(affected)}${rest}`,
+    () => `Reset ${what} of ${whose}.${stillInFlight(affected)}${rest}`,
   )
 }
 
 type Target = { kind: 'limit'; name: string } | { kind: 'caller' }
 
-function parseTarget(limit: string | undefined, { consumer, address, plan }: Flags): Target {
-  const given = [limit, consumer, address].filter(value => value !== undefined)
-  if (given.length !== 1)
-    throw new AdminError('usage', 'Use one of these: the name of a limit, --consumer or --address.')
+function parseTarget(limit: string | undefined, { consumer, address, by, plan }: Flags): Target {
+  const hasCaller = consumer !== undefined || address !== undefined
+  if (limit === undefined ? !hasCaller && !by : hasCaller)
+    throw new AdminError(
+      'usage',
+      'Use either the name of a limit, or a caller: --consumer, --address, or the parts of its identity with --by.',
+    )
   if (limit === undefined) return { kind: 'caller' }
   if (plan !== undefined)
     throw new AdminError('usage', '--plan cannot be used with a limit by name. Leave it out.')
   return { kind: 'limit', name: limit }
 }
 
-async function parseCaller({
-  consumer,
-  address,
-}: Flags): Promise<{ by: 'consumer' | 'address'; counted: CounterOwner }> {
-  return consumer === undefined
-    ? { by: 'address', counted: { address: address! } }
-    : { by: 'consumer', counted: { consumer: await parseConsumerName(consumer) } }
+/** `--consumer` and `--address` are short for `--by consumer=…` and `--by address=…`. */
+async function parseCaller({ by = {}, ...flags }: Flags): Promise<CallerIdentity> {
+  for (const part of ['consumer', 'address'] as const) {
+    if (flags[part] !== undefined && by[part] !== undefined)
+      throw new AdminError('usage', `--${part} and --by ${part}=… are the same. Use one of them.`)
+  }
+  const { consumer = by.consumer, address = by.address } = flags
+  return {
+    ...(consumer !== undefined && { consumer: await parseConsumerName(consumer) }),
+    ...(address !== undefined && { address }),
+    ...Object.fromEntries(Object.entries(by).filter(([part]) => part !== 'consumer' && part !== 'address')),
+  }
 }
 
 /** `a`, `a and b`, `a, b and c` */
@@ -208,10 +215,10 @@ function allOf(names: readonly string[]): string {
   return [names.slice(0, -1).join(', '), names.at(-1)].filter(Boolean).join(' and ')
 }
 
-function noteOf(names: readonly string[], by: string): string[] {
-  return names.length > 0
-    ? [`Not shown, because they count by more than the ${by}: ${names.join(', ')}.`]
-    : []
+function noteOf(rules: ReadonlyMap<string, readonly string[]>, by: string): string[] {
+  if (rules.size === 0) return []
+  const all = [...rules].map(([name, missing]) => `${name} (add ${missing.map(optionFor).join(' ')})`)
+  return [`Not shown, because they count by more than the ${by}: ${all.join(', ')}.`]
 }
 
 function noteOfUnknown(consumer: string, others: readonly string[]): string {
@@ -250,7 +257,7 @@ function standingTable(standings: readonly RuleStanding[]): string {
   const rows = standings.map(({ rule, mode, allowed, remaining, resetAfter, retryAfter, cost }) => [
     rule.name,
     mode + (rule.on === 'auth-failure' ? ', on auth-failure' : ''),
-    formatAllowance(rule),
+    formatAllowance(rule) + atOnceText(rule),
     allowedCell(allowed, cost),
     String(remaining),
     resetAfter === 0 ? 'now' : countsInFlight(rule) ? 'when they end' : `in ${formatWait(resetAfter)}`,
@@ -268,6 +275,22 @@ function standingTable(standings: readonly RuleStanding[]): string {
 function allowedCell(allowed: boolean, cost: number): Cell {
   const costText = cost === 1 ? '' : ` (cost ${cost})`
   return allowed ? `yes${costText}` : alertCell(`no${costText}`)
+}
+
+/** `, queue 100`. Empty if a rule admits at once what it admits in its period. */
+function atOnceText(rule: RuleStanding['rule']): string {
+  const atOnce = unitsAtOnce(descriptionOf(rule), rule.quota.burst)
+  return !atOnce || atOnce.units === rule.limit ? '' : `, ${atOnce.parameter} ${atOnce.units}`
+}
+
+/** REMAINING of such a rule is one more than its queue. */
+function noteOfQueue(standings: readonly RuleStanding[]): string[] {
+  const names = standings.filter(({ rule }) => 'queue' in atOnceOf(rule)).map(({ rule }) => rule.name)
+  return names.length > 0
+    ? [
+        `REMAINING of ${allOf([...new Set(names)])}: one request that starts at once, and those that wait in the queue.`,
+      ]
+    : []
 }
 
 /** The units that can be spent at once, under the name that the algorithm has for them (`burst` or `queue`). */

@@ -1,11 +1,10 @@
 /** Reads sluice.config.ts the way the Worker does at its start. */
 import { resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import { checkedConfig } from '../../config/check/check.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
 import type { Config } from '../../config/compile.ts'
-import { configFileError } from '../config-file-error.ts'
 import { withLines } from '../config-lines.ts'
+import { importConfig } from '../import-config.ts'
 import { findProject } from '../project.ts'
 import { noteEnvironmentReads } from './environment-reads.ts'
 
@@ -28,17 +27,14 @@ export type FileLoader = (file?: string) => Promise<LoadedFile>
 
 /**
  * @param file relative to the working directory; default: that of the project
- * @throws ConfigError with every mistake; ConfigFileError when the file cannot be read
+ * @throws ConfigError with every mistake; ConfigFileError when the file cannot be loaded
  */
 export async function loadConfig(file: string = findProject().configFile): Promise<LoadedFile> {
   const path = resolve(file)
-  const { loaded: module, reads } = await noteEnvironmentReads(() => import(pathToFileURL(path).href)).catch(
-    error => {
-      throw configFileError(error, path)
-    },
-  )
+  const { loaded: module, reads } = await noteEnvironmentReads(() => importConfig(path))
   try {
-    return { ...checkedConfig(module.default), input: module.default, file: path, environmentReads: reads }
+    const config = checkedConfig(module.default)
+    return { ...config, input: module.default as ConfigInput, file: path, environmentReads: reads }
   } catch (error) {
     throw withLines(error, path)
   }

@@ -1,6 +1,7 @@
 /** What commands print: tables and times for people, or one JSON document. */
 import { styleText } from 'node:util'
 import { formatWait } from '../../config/duration.ts'
+import { printable } from '../../ops/names.ts'
 
 /** Text of a table; `isAlert` where it is shown in red. */
 export type Cell = string | { text: string; isAlert: boolean }
@@ -9,7 +10,7 @@ export function table(headings: readonly string[], rows: readonly (readonly Cell
   return columns([headings, ...rows])
 }
 
-/** Each column as wide as its widest cell. Control characters are replaced, since cells hold text of others. */
+/** Each column as wide as its widest cell. Invisible characters are replaced, since cells hold text of others. */
 export function columns(rows: readonly (readonly Cell[])[], indent = ''): string {
   const cells = rows.map(row => row.map(cellOf))
   const widths = cells[0]?.map((_, i) => Math.max(...cells.map(row => row[i]!.text.length))) ?? []
@@ -21,7 +22,7 @@ export function columns(rows: readonly (readonly Cell[])[], indent = ''): string
 
 function cellOf(cell: Cell): { text: string; isAlert: boolean } {
   const { text, isAlert } = typeof cell === 'string' ? { text: cell, isAlert: false } : cell
-  return { text: text.replace(/\p{Cc}/gu, '?'), isAlert: isAlert && text !== '' }
+  return { text: printable(text), isAlert: isAlert && text !== '' }
 }
 
 /** A cell in red. */

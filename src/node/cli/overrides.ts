@@ -16,7 +16,6 @@ import {
   addStoreOptions,
   BY_HELP,
   CONSUMER_HELP,
-  mustConfirm,
   noteIfNew,
   openStore,
   type StoreFlags,
@@ -64,7 +63,7 @@ export function overrideCommand(load: ConfigLoader, group: string): Command {
     )
     .addOption(duration.conflicts('until').helpGroup(CHANGE_OPTIONS))
     .option('--remove', 'remove the override')
-    .option('--yes', 'do not ask for confirmation; without a terminal, --remove needs this')
+    .option('--yes', 'accepted for scripts; this command never asks for confirmation')
     .action(override.bind(null, load))
   optionIn(CHANGE_OPTIONS, command, '--until <time>', UNTIL_HELP)
   optionIn(CHANGE_OPTIONS, command, '--by <name>', BY_HELP)
@@ -112,13 +111,13 @@ async function remove(load: ConfigLoader, argument: string, rule: string, flags:
     throw new AdminError('usage', '--remove cannot be combined with other changes. Use it alone.')
   const { store, config } = await openStore(flags, load)
   const consumer = await parseConsumerName(argument)
-  await mustConfirm(`Remove the override of rule '${rule}' for consumer '${consumer}'?`, flags)
-  const { record, isChanged } = await removeOverride(store, consumer, rule)
+  const { before, record, isChanged } = await removeOverride(store, consumer, rule)
   // Without an override, the name of the rule may be misspelled.
   if (!isChanged) findOverridable(config.input, rule)
+  const removed = before.overrides.find(override => override.rule === rule)
   print(flags, settingsOf(consumer, record, config), () =>
-    isChanged
-      ? `Consumer '${consumer}' no longer has an override of rule '${rule}'.`
+    removed
+      ? `Consumer '${consumer}' no longer has an override of rule '${rule}'. It had: ${numbersOf(removed, config)}.`
       : `Consumer '${consumer}' has no override of rule '${rule}': nothing was changed.`,
   )
 }

@@ -10,7 +10,7 @@ import type { KeySettings, WorkerMessage } from '../start/worker-messages.ts'
 import { configOf } from './administration.ts'
 import { fromVariable, parseOriginUrl, parsePort, parseRedisChoice, restStore } from './arguments.ts'
 import { warningsAbout } from './check.ts'
-import { demoKey } from './demo-key.ts'
+import { demoKey, mayWriteDemoKey } from './demo-key.ts'
 import { withExamples } from './help.ts'
 import type { FileLoader } from './load-config.ts'
 import { whenNpmIsGone } from './npm-parent.ts'
@@ -65,6 +65,11 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
     console.error(`${set} is ignored, because ${missing} is not set.`)
   }
 
+  const redis = flags.redis ?? fromVariable('REDIS_URL', REDIS_URL || 'auto', parseRedisChoice)
+  const storeUrl = rest?.url ?? (URL.canParse(redis) ? redis : undefined)
+  // Asked before anything is started, and before signals are handled.
+  const hasDemoKey = storeUrl === undefined || (await mayWriteDemoKey(storeUrl))
+
   const stop = new AbortController()
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => stop.abort())
   void whenNpmIsGone(() => stop.abort())
@@ -72,7 +77,6 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
   let keys: KeySettings = {
     environment: config.environment,
     keyPrefix: config.credentials.keyPrefix,
-    plan: config.plans[0]!,
   }
   let renewKey = async () => {}
   let renewLostKey = async () => {}
@@ -112,7 +116,7 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
   // Imported here, and not at the top: loading these modules takes half as long as any other command does in total.
   const { startStack } = await import('../start/stack.ts')
   const stack = await startStack({
-    redis: flags.redis ?? fromVariable('REDIS_URL', REDIS_URL || 'auto', parseRedisChoice),
+    redis,
     ports: { gateway: flags.port, bridge: flags.bridgePort, origin: flags.originPort },
     watch: true,
     configFile: config.file,
@@ -140,17 +144,19 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
         ' This store is set by UPSTASH_REDIS_REST_URL. To use a local one, unset the variable or add --redis.'
       throw rest && error instanceof Error ? new Error(error.message.replace(/\.?$/, '.') + hint) : error
     })
-    const key = await demo.renew(keys)
-    renewKey = async () => {
-      const renewed = await withRetries(() => demo.renew(keys), stop.signal)
-      console.log(`The previous demo key is no longer valid. Demo key: ${renewed}`)
-    }
-    renewLostKey = async () => {
-      if (!(await withRetries(() => demo.isStored(), stop.signal))) await renewKey()
+    const key = hasDemoKey ? await demo.renew(keys) : undefined
+    if (hasDemoKey) {
+      renewKey = async () => {
+        const renewed = await withRetries(() => demo.renew(keys), stop.signal)
+        console.log(`The previous demo key is no longer valid. Demo key: ${renewed}`)
+      }
+      renewLostKey = async () => {
+        if (!(await withRetries(() => demo.isStored(), stop.signal))) await renewKey()
+      }
     }
     if (await waitUntilServing(stack, stop.signal)) {
       showWarnings(warnings)
-      greet(stack, { key, plan: keys.plan, hasVariablesSet: Boolean(rest) })
+      greet(stack, { ...(key && { key }), hasVariablesSet: Boolean(rest) })
       await aborted(stop.signal)
     }
     if (failure) throw failure
@@ -197,27 +203,34 @@ async function isUp(url: string, isGood: (ok: boolean) => boolean): Promise<bool
 }
 
 interface Demo {
-  key: string
-  plan: string
+  /** Absent: none was written. */
+  key?: string
   /** The variables of the store are set already. */
   hasVariablesSet: boolean
 }
 
-function greet({ url, rest }: Stack, { key, plan, hasVariablesSet }: Demo): void {
+/** Stands for the key in the commands to paste. */
+const NO_KEY = 'YOUR_KEY'
+
+function greet({ url, rest }: Stack, { key = NO_KEY, hasVariablesSet }: Demo): void {
   // The printed command names the environment, because commands other than `start` do not read .dev.vars.
   const { SLUICE_ENVIRONMENT } = process.env
   const environment = SLUICE_ENVIRONMENT ? ` --env ${SLUICE_ENVIRONMENT}` : ''
   const store = hasVariablesSet
     ? ''
     : `UPSTASH_REDIS_REST_URL=${rest.url} \\\n    UPSTASH_REDIS_REST_TOKEN=${rest.token} \\\n    `
-  console.log(`Demo key: ${key}
+  console.log(`${
+    key === NO_KEY
+      ? ''
+      : `Demo key: ${key}
 
-Send one request:
+`
+  }Send one request:
     curl -i ${url}/hello -H 'Authorization: Bearer ${key}'
 Send fifteen in a row:
     for i in $(seq 15); do curl -s -o /dev/null -w '%{http_code} ' ${url}/ -H 'X-API-Key: ${key}'; done; echo
 Create a key of your own:
-    ${store}npx sluicegate keys create --consumer acme --plan ${plan}${environment}
+    ${store}npx sluicegate keys create --consumer acme${environment}
 
 Sluice is ready on ${url}`)
 }

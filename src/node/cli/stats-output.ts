@@ -17,8 +17,10 @@ export function statsText(
   config: Config,
 ): string {
   const sum = requests.reduce((sum, { count }) => sum + count, 0)
-  if (sum + lost === 0) return `Nothing was counted since ${time(since)} UTC. ${adviceFor(config)}`
-  const lines = [`Since ${time(since)} UTC:`, '']
+  if (sum + lost === 0)
+    return `Nothing was counted since ${time(since)} UTC, the start of an hour. ${adviceFor(config)}`
+  // Counters are kept for each hour, so the time differs from that of --since.
+  const lines = [`Since ${time(since)} UTC, the start of an hour:`, '']
   const rows = sumByRule(rules, names, by)
   lines.push(
     rows.length > 0

@@ -3,6 +3,7 @@ import { Argument, Command } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
 import { listExceptionalConsumers } from '../../ops/consumers.ts'
+import { printable } from '../../ops/names.ts'
 import {
   findSwitchable,
   killLimits,
@@ -276,7 +277,7 @@ function effectOf({ mode, share }: Pick<RuleSwitch, 'mode' | 'share'>): string {
 
 function signatureText({ at, by, until, reason }: Switch): string {
   const end = until ? `until ${timeAhead(until, ' UTC')}` : 'until it is switched back'
-  return `since ${time(at)} UTC by ${by}, ${end}${reason ? `: ${reason}` : ''}`
+  return printable(`since ${time(at)} UTC by ${by}, ${end}${reason ? `: ${reason}` : ''}`)
 }
 
 const capitalized = (text: string) => text[0]!.toUpperCase() + text.slice(1)

@@ -87,7 +87,7 @@ export class RedisServer {
       const { host, pathname, port } = new URL(this.#url)
       const address = `Redis at ${host ? `${host}${port ? '' : ':6379'}` : pathname}`
       if (error instanceof ErrorReply)
-        return { address, reason: `answers with an error: ${error.message}`, status: 400 }
+        return { address, reason: `answers with an error: ${error.message.replace(/\.$/, '')}`, status: 400 }
       const isLate = error instanceof RedisUnavailable && error.reason === 'timeout'
       const why = isLate ? `no reply within ${this.#deadlineMs / 1e3} s` : this.#failure
       return { address, reason: `does not answer: ${why}`, status: isLate ? 504 : 503 }

@@ -28,9 +28,12 @@ export function watchRedis(
       if (outage && lostAt === undefined) {
         lostAt = now()
         const commands = redis.isCluster ? 'commands on its keys' : 'every command'
-        log(
-          `${outage.address} ${outage.reason}. Until it is back, the bridge answers ${commands} with ${outage.status}.`,
-        )
+        // A Redis that refuses changes (MISCONF) can still answer reads.
+        const effect =
+          outage.status === 400
+            ? 'the bridge passes its errors on with 400'
+            : `the bridge answers ${commands} with ${outage.status}`
+        log(`${outage.address} ${outage.reason}. Until it is back, ${effect}.`)
       } else if (!outage && lostAt !== undefined) {
         log(`Redis is back after ${Math.max(1, Math.round((now() - lostAt) / 1e3))} s.`)
         lostAt = undefined

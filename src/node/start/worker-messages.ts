@@ -21,8 +21,6 @@ export interface WorkerSettings {
 export interface KeySettings {
   environment: string | undefined
   keyPrefix: string
-  /** The plan of a new key for which no plan is given. */
-  plan: string
 }
 
 export type WorkerMessage =

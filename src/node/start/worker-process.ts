@@ -4,7 +4,6 @@
  */
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import { type BuildResult, context } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
 import { checkedConfig } from '../../config/check/check.ts'
@@ -13,10 +12,10 @@ import type { Config } from '../../config/compile.ts'
 import { ALL_PARTS } from '../../edges/http/all-parts.ts'
 import { createIdentifier } from '../../edges/http/identify.ts'
 import { UTILIZATION_SECRET } from '../../shedding/signal-name.ts'
-import { configFileError } from '../config-file-error.ts'
 import { withLines } from '../config-lines.ts'
 import { locatedWarnings, warningLine } from '../config-warnings.ts'
 import { readLocalVariables, variablesOfWorker } from '../dev-vars.ts'
+import { importConfig } from '../import-config.ts'
 import { projectWith } from '../project.ts'
 import { bundleOptions } from '../worker-bundle.ts'
 import { compatibilityIn } from '../wrangler-file.ts'
@@ -26,6 +25,9 @@ import type { WorkerMessage, WorkerSettings } from './worker-messages.ts'
 const settings: WorkerSettings = JSON.parse(process.env.SLUICE_WORKER_SETTINGS ?? '{}')
 const project = projectWith(settings.configFile)
 const { configFile } = project
+
+// While a config is loaded, process.exit throws.
+const { exit } = process
 
 let miniflare: Miniflare | undefined
 let reads = 0
@@ -79,12 +81,10 @@ async function checkConfig(): Promise<Config> {
 
 async function readConfig(): Promise<Config> {
   reads += 1
-  const module = await import(`${pathToFileURL(configFile).href}?read=${reads}`).catch(error => {
-    throw configFileError(error, configFile)
-  })
+  const module = await importConfig(configFile, `?read=${reads}`)
   try {
     const config = checkedConfig(module.default)
-    input = module.default
+    input = module.default as ConfigInput
     return config
   } catch (error) {
     throw withLines(error, configFile)
@@ -119,10 +119,10 @@ async function load(script: string, config: Config): Promise<void> {
   })
   if (miniflare) {
     await miniflare.setOptions(options)
-    const { environment, credentials, plans } = config
+    const { environment, credentials } = config
     sendToParent({
       type: 'reloaded',
-      keys: { environment, keyPrefix: credentials.keyPrefix, plan: plans[0]! },
+      keys: { environment, keyPrefix: credentials.keyPrefix },
       warnings: locatedWarnings(input, configFile).map(warning => warningLine(warning, configFile)),
     })
     return
@@ -158,7 +158,7 @@ function sendToParent(message: WorkerMessage): void {
 const STOP_MS = 1000
 
 async function stop(): Promise<void> {
-  setTimeout(() => process.exit(0), STOP_MS)
+  setTimeout(() => exit(0), STOP_MS)
   await Promise.allSettled([builder.dispose(), miniflare?.dispose()])
-  process.exit(0)
+  exit(0)
 }

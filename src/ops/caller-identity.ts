@@ -1,0 +1,154 @@
+/**
+ * The identity of a caller as arguments of a command: the value of each part that rules count by, such as
+ * `{ consumer: 'acme', 'header:x-tenant': 'a' }`. Finds the rules that count by exactly these parts, and their keys in the store.
+ */
+import { parseAddress } from '../config/address-ranges.ts'
+import { didYouMean } from '../config/check/did-you-mean.ts'
+import type { Config, GatewayRule } from '../config/compile.ts'
+import { isOfConsumer } from '../config/identity-parts.ts'
+import type { Credential } from '../credentials/credential.ts'
+import { addressIdentity } from '../edges/http/address.ts'
+import { createKeyReader } from '../edges/http/identity-keys.ts'
+import { consumerKey, UNKNOWN_CONSUMER } from '../store/keys.ts'
+import { AdminError } from './admin-error.ts'
+import type { AdminStore } from './admin-store.ts'
+import { findKey } from './key-reference.ts'
+
+/**
+ * Values by part, as a rule names the part. A consumer is spelled as in the keys of the store; a credential is the id of a key. An empty
+ * value stands for a request without such a header, claim or route.
+ */
+export type CallerIdentity = Readonly<Record<string, string>>
+
+export interface Counters {
+  /** The consumer, if the identity has one. */
+  consumer: string | undefined
+  /** The rules that count by exactly these parts. */
+  rules: readonly GatewayRule[]
+  keyOf(rule: GatewayRule): string
+}
+
+/** @throws AdminError `usage` for values that cannot be such parts, and if no rule counts by exactly several parts */
+export async function countersOf(
+  store: AdminStore,
+  config: Config,
+  identity: CallerIdentity,
+): Promise<Counters> {
+  const { address, credential: keyText } = identity
+  if (address !== undefined && !parseAddress(address)) {
+    throw new AdminError(
+      'usage',
+      `'${address.slice(0, 60)}' is not an address. Use an address such as 192.0.2.7 or 2001:db8::1.`,
+    )
+  }
+  const rules = rulesBy(config, Object.keys(identity))
+  if (rules.length === 0) mustBeOneCaller(config, Object.keys(identity))
+  const key = keyText === undefined ? undefined : await findKey(store, keyText)
+  const consumer = identity.consumer ?? key?.consumer
+  if (key && key.consumer !== consumer)
+    throw new AdminError('usage', `Key '${key.id}' belongs to consumer '${key.consumer}', not '${consumer}'.`)
+  const credential: Credential = {
+    ...{ method: methodOf(config, identity), consumer: consumer ?? UNKNOWN_CONSUMER, isVerified: true },
+    digest: key?.digest ?? '',
+    subject: { kind: 'token', consumerKey: consumerKey(consumer ?? UNKNOWN_CONSUMER) },
+    claims: Object.fromEntries(namedParts(identity, 'claim')),
+  }
+  const caller = { addressIdentity: addressIdentity(address, config.address.ipv6Prefix), credential }
+  const read = createKeyReader(requestOf(identity), caller, identity.route || undefined)
+  return { consumer, rules, keyOf: rule => read(rule)! }
+}
+
+/** `[['x-tenant', 'a']]` for the part `header`; without empty values. */
+function namedParts(identity: CallerIdentity, part: string): [name: string, value: string][] {
+  return Object.entries(identity).flatMap(([written, value]) =>
+    written.startsWith(`${part}:`) && value !== '' ? [[written.slice(part.length + 1), value]] : [],
+  )
+}
+
+function requestOf(identity: CallerIdentity): Request {
+  const { method = 'GET', host = 'gateway.example', country, asn } = identity
+  try {
+    const request = new Request(`https://${host}/`, { method, headers: namedParts(identity, 'header') })
+    // With defineProperty, because `cf` cannot be assigned on Cloudflare.
+    return Object.defineProperty(request, 'cf', {
+      value: { country: country || undefined, asn: asn || undefined },
+    })
+  } catch {
+    throw new AdminError(
+      'usage',
+      "A value of --by is not valid. Use values such as method=GET, host=api.example.com and 'header:x-tenant=a'.",
+    )
+  }
+}
+
+/** The claims of an issuer have keys of their own. */
+function methodOf({ credentials: { jwt } }: Config, identity: CallerIdentity): string {
+  const [issuer] = identity.consumer?.split('~') ?? []
+  if (issuer !== undefined && jwt.has(issuer)) return issuer
+  const [first = 'api-key', ...others] = jwt.keys()
+  if (others.length > 0 && Object.keys(identity).some(part => part.startsWith('claim:'))) {
+    throw new AdminError(
+      'usage',
+      `Claims of different issuers are counted apart. Name a consumer of one of them, as in --consumer '${first}~…'.`,
+    )
+  }
+  return first
+}
+
+/** The parts without `consumer` if a key names it. */
+const distinct = (parts: readonly string[]) =>
+  parts.includes('credential') ? parts.filter(part => part !== 'consumer') : parts
+
+/** The parts of a rule that are not among the given ones. @returns undefined if the rule does not count by all of these */
+function missingParts(by: readonly string[], given: readonly string[]): string[] | undefined {
+  const isCounted = (part: string) =>
+    by.includes(part) || (part === 'consumer' && isOfConsumer(by as GatewayRule['by']))
+  return given.every(isCounted) ? distinct(by).filter(part => !given.includes(part)) : undefined
+}
+
+const isOn = ({ mode }: GatewayRule) => mode !== 'off'
+
+export function rulesBy({ rules }: Pick<Config, 'rules'>, parts: readonly string[]): GatewayRule[] {
+  const wanted = distinct(parts)
+  return rules.filter(rule => {
+    const by = distinct(rule.by)
+    return isOn(rule) && by.length === wanted.length && wanted.every(part => by.includes(part as never))
+  })
+}
+
+/** The rules that count by these parts and by more, each with the parts that are missing. */
+export function rulesByMore(
+  { rules }: Pick<Config, 'rules'>,
+  parts: readonly string[],
+): Map<string, readonly string[]> {
+  const found = new Map<string, readonly string[]>()
+  for (const rule of rules.filter(isOn)) {
+    const missing = missingParts(rule.by, parts)
+    if (missing && missing.length > 0) found.set(rule.name, missing)
+  }
+  return found
+}
+
+/** How to give a part on the command line. */
+export function optionFor(part: string): string {
+  if (part === 'consumer' || part === 'address') return `--${part} …`
+  return part === 'credential' ? '--by credential=<key id>' : `--by ${part}=…`
+}
+
+/** @throws AdminError `usage` unless the parts are `consumer` or `address` alone */
+function mustBeOneCaller(config: Config, parts: readonly string[]): void {
+  if (parts.length === 1 && (parts[0] === 'consumer' || parts[0] === 'address')) return
+  const known = [...new Set(config.rules.filter(isOn).flatMap(({ by }) => by))]
+  const unknown = parts.find(part => !known.includes(part as never))
+  if (unknown !== undefined) {
+    throw new AdminError(
+      'usage',
+      `No rule counts by '${unknown.slice(0, 60)}'.${didYouMean(unknown, known)} Rules count by: ${known.join(', ')}.`,
+    )
+  }
+  const [more] = rulesByMore(config, parts)
+  const hint = more
+    ? ` Rule '${more[0]}' also counts by ${more[1].join(' and ')}: add ${more[1].map(optionFor).join(' ')}.`
+    : ` Leave some of these parts out.`
+  throw new AdminError('usage', `No rule counts by ${parts.join(' and ')} alone.${hint}`)
+}

@@ -16,9 +16,12 @@ import { jwt } from './measurements/jwt.ts'
 import { latency } from './measurements/latency.ts'
 import { memory } from './measurements/memory.ts'
 import { mixtures } from './measurements/mixtures.ts'
+import { paths } from './measurements/paths.ts'
 import { perAlgorithm } from './measurements/per-algorithm.ts'
+import { renewals } from './measurements/renewals.ts'
 import { serverTime } from './measurements/server-time.ts'
 import { shedding } from './measurements/shedding.ts'
+import { trips } from './measurements/trips.ts'
 import { workerCpu } from './measurements/worker-cpu.ts'
 import { workerLatency } from './measurements/worker-latency.ts'
 import { type Findings, notesOf, reportOf, tablesOf, withTablesOf } from './report.ts'
@@ -36,11 +39,14 @@ const MEASUREMENTS = {
   memory,
   'per algorithm': perAlgorithm,
   'in flight': inFlight,
+  renewals,
   'load shedding': shedding,
   'hot callers': hotCallers,
+  trips,
   mixtures,
   callers: authentication,
   tokens: jwt,
+  paths,
   'bundle size': bundleSize,
 }
 
@@ -60,7 +66,8 @@ const METHOD = [
   'The client, redis-server, each Worker, and the bridge together with the demo origin are separate processes on one machine. 20 ms away: a ' +
     'TCP proxy delays each chunk by 10 ms in each direction. Connections are opened before the measurement.',
   'In each round, every contender is measured once; in every other round, the order is reversed. A p50 is the median of the medians of the ' +
-    'rounds. A p99 is over the samples of all rounds together. The code and the connections are warm. Ratios are computed before rounding.',
+    'rounds. A p99 is over the samples of all rounds together. The code and the connections are warm. Ratios are those of two ' +
+    'medians, before rounding; docs/performance.md has the median and the range of the ratios of the rounds.',
   'Through workerd, PING is a Worker that sends one PING with the same client, and then proxies the request to the same origin with the same ' +
     'code. The times are of whole requests, including the origin.',
   'CPU of workerd: user and system time of the whole process, from /proc. In each round, a separate process sends 2500 requests on 16 ' +

@@ -184,7 +184,7 @@ async function measured(bed: Bed, lease: Lease, shape: Shape): Promise<Figures> 
   for (const { reply } of sent) statuses[reply] = (statuses[reply] ?? 0) + 1
   let spent = 0
   await runConcurrently(16, callers.length, async i => {
-    const { standings } = await peekCaller(bed.admin, config, callers[i]!)
+    const { standings } = await peekCaller(bed.admin, config, { ...callers[i]! })
     spent += LIMITS[shape.path] - standings.find(({ rule }) => rule.name === shape.path)!.remaining
   })
   return {

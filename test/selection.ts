@@ -13,10 +13,12 @@ export const SELECTION: Selection = process.env.TEST_SELECTION === 'all' ? 'all'
 export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
   'inject faults into Workers, servers and origins': [
     'test/anomaly/**/*.test.ts',
+    'test/e2e/at-once.test.ts',
     'test/e2e/concurrency.test.ts',
     'test/e2e/endings.test.ts',
     'test/e2e/flood.test.ts',
     'test/e2e/slow-origin.test.ts',
+    'test/edges/rpc-death.test.ts',
     'test/node/rest-bridge-cluster.test.ts',
     'test/node/rest-bridge-outage.test.ts',
   ],
@@ -25,9 +27,11 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/e2e/switches.test.ts',
     'test/e2e/web-socket-keys.test.ts',
     'test/edges/edges.test.ts',
+    'test/edges/report-at-start.test.ts',
     'test/edges/rpc.test.ts',
     'test/node/build-worker.test.ts',
     'test/node/cli.test.ts',
+    'test/node/import-config.test.ts',
     'test/node/start.test.ts',
   ],
   'run what the pages show: commands, snippets and simulations': [

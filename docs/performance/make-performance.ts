@@ -5,8 +5,19 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { markdownTable } from 'markdown-table'
+import { median } from '../../bench/measure.ts'
 import { makePictures } from './pictures.ts'
-import { firstNumber, mainRowsIn, mixturesIn, priceOf, readResults, rowOf, rowsOf } from './read-results.ts'
+import {
+  firstNumber,
+  mainRowsIn,
+  medianAndRange,
+  mixturesIn,
+  priceOf,
+  ratiosOfRounds,
+  readResults,
+  rowOf,
+  rowsOf,
+} from './read-results.ts'
 
 export const PAGES = [
   new URL('../performance.md', import.meta.url),
@@ -35,7 +46,7 @@ export function withFigures(page: string, results: string): string {
       name,
       table(
         ['what', 'Sluice', 'comparison', 'ratio'],
-        rows.map(row => row.slice(0, 4)),
+        rows.map(row => [...row.slice(0, 3), ratioOf(row, results)]),
       ),
     )
   }
@@ -70,6 +81,7 @@ export function withFigures(page: string, results: string): string {
   const hops = hopsIn(first)
   tables.set('hops', table(['part', 'adds (median)', 'p50 / p99; for CPU, the mean'], hops))
   tables.set('latency', latencyIn(hops))
+  tables.set('single-rule', singleRuleIn(results))
   tables.set('peers', table(['measured', 'Sluice', '`@upstash/ratelimit`', 'ratio'], peersIn(first, results)))
   const pictures = makePictures(results)
   return page.replace(
@@ -133,12 +145,72 @@ function peersIn(first: readonly string[][], results: string): string[][] {
     ['six limits: time in Redis', 'Redis server time per decision, allowed, Redis busy', 'six in turn'],
   ].map(([label, what, comparison]) => {
     const { own, other, ratio } = rowOf(first, what!, comparison!)
-    return [label!, own, `${comparison}: ${other}`, ratio]
+    const row = [what!, own, `${comparison}: ${other}`, ratio]
+    return [label!, own, `${comparison}: ${other}`, ratioOf(row, results)]
   })
   const one = rowsOf(results, /^## Per algorithm/m).find(([rule]) => rule === 'fixed-window')
-  const [, own, other, ratio] = /^([\d.]+) : ([\d.]+) = (\S+)$/.exec(one?.[2] ?? '') ?? []
-  if (ratio === undefined) throw new Error('There is no row about one fixed window.')
+  const [, own, other] = /^([\d.]+) : ([\d.]+) = /.exec(one?.[2] ?? '') ?? []
+  if (other === undefined) throw new Error('There is no row about one fixed window.')
+  const raw = serverTime('fixed-window, allowed')
+  const ratio = medianAndRange(ratiosOfRounds(results, raw, '@upstash fixedWindow'))
   return [...rows, ['one fixed window: time in Redis', `${own} µs`, `one call: ${other} µs`, ratio]]
+}
+
+/** How the raw values of the rows of the first table are titled. Rows without raw values are counts, which have no range. */
+const RAW_TITLES: readonly [what: RegExp, title: (...found: string[]) => string][] = [
+  [
+    /^Redis server time per decision, (\w+), Redis busy, several algorithms, (.+)$/,
+    (outcome, rules) => serverTime(`${rules}, ${outcome}`),
+  ],
+  [/^Redis server time per decision, (.+)$/, load => serverTime(load!)],
+  [/^decision p50 \/ p99, (.+)$/, distance => `Latency, ${distance}, ms, median of each round`],
+  [
+    /^request p50 \/ p99 through workerd, (.+), proxied$/,
+    distance => `Through workerd, ${distance}, ms, median of each round`,
+  ],
+  [/^CPU of workerd per request/, () => 'CPU of workerd, µs per request, each round'],
+]
+
+const serverTime = (what: string) => `Redis server time, ${what}, µs per decision`
+
+/** The ratio of a row: the median of its rounds, with the lowest and the highest. */
+function ratioOf([what, , comparison, ratio]: readonly string[], results: string): string {
+  for (const [pattern, title] of RAW_TITLES) {
+    const [match, ...found] = pattern.exec(what!) ?? []
+    if (match === undefined) continue
+    const name = comparison!.split(':')[0]!
+    return medianAndRange(
+      ratiosOfRounds(results, title(...found), CALLS.test(name) ? 'slidingWindow calls' : name),
+    )
+  }
+  return ratio!
+}
+
+/** "6 calls": as many calls as the decision has rules. */
+const CALLS = /^\d+ calls$/
+
+/** One rule against the published script for its algorithm, in a sentence. */
+function singleRuleIn(results: string): string {
+  const ratiosOf = (rows: readonly string[][]) =>
+    rows.flatMap(([rule, against]) =>
+      ['allowed', 'refused'].map(outcome =>
+        ratiosOfRounds(results, serverTime(`${rule}, ${outcome}`), against!),
+      ),
+    )
+  const rangeOf = (rows: readonly string[][]) => {
+    const ratios = ratiosOf(rows)
+    const [medians, all] = [ratios.map(median), ratios.flat()]
+    const range = (values: readonly number[]) =>
+      `${Math.min(...values).toFixed(1)} to ${Math.max(...values).toFixed(1)}`
+    return [range(medians), range(all)] as const
+  }
+  const rows = rowsOf(results, /^## Per algorithm/m)
+  const logs = rows.filter(([rule]) => rule!.startsWith('sliding-log'))
+  const [[medians, rounds], [logMedians, logRounds]] = [rangeOf(rows), rangeOf(logs)]
+  return [
+    `[A single rule][algorithms] takes ${medians} times as long as a published script for its algorithm (single rounds: ${rounds}).`,
+    `A \`sliding-log\` takes ${logMedians} times as long as a sorted set (single rounds: ${logRounds}). With many entries, it needs a ninth of the memory.`,
+  ].join('\n')
 }
 
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {

@@ -1,5 +1,6 @@
 /** Reads figures out of bench/results.md. */
 import { readFileSync } from 'node:fs'
+import { median } from '../../bench/measure.ts'
 
 const RESULTS = new URL('../../bench/results.md', import.meta.url)
 
@@ -110,6 +111,29 @@ function pairOf(text: string): readonly [own: number, theirs: number] {
   const [, own, theirs] = /^([\d.]+) : ([\d.]+)/.exec(text) ?? []
   if (own === undefined || theirs === undefined) throw new Error(`'${text}' is not a pair of figures.`)
   return [Number(own), Number(theirs)]
+}
+
+/**
+ * The ratios of Sluice to a comparison, round by round. The contenders of a round ran one after the other.
+ * @param title of the table under "Raw values", without its colon
+ */
+export function ratiosOfRounds(results: string, title: string, comparison: string): number[] {
+  const raw = results.slice(results.indexOf('\n## Raw values\n'))
+  if (!raw.includes(`\n${title}:\n`)) throw new Error(`There are no raw values '${title}'.`)
+  const rows = rowsOf(raw.slice(raw.indexOf(`\n${title}:\n`)), /^/)
+  const valuesOf = (name: string) => {
+    const row = rows.find(([of]) => of === name)
+    if (!row) throw new Error(`The raw values '${title}' have no row '${name}'.`)
+    return row.slice(1).filter(Boolean).map(Number)
+  }
+  const theirs = valuesOf(comparison)
+  return valuesOf('Sluice').map((own, i) => own / theirs[i]!)
+}
+
+/** The median of the ratios, the lowest and the highest: `1.20× (0.98 to 1.40)`. */
+export function medianAndRange(ratios: readonly number[]): string {
+  const [lowest, highest] = [Math.min(...ratios), Math.max(...ratios)]
+  return `${median(ratios).toFixed(2)}× (${lowest.toFixed(2)} to ${highest.toFixed(2)})`
 }
 
 /** The rows of the first table under a heading. */

@@ -1,6 +1,6 @@
 /** The callers of a scenario, with their replies. No caller takes part in two scenarios. */
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import type { CounterOwner } from '../../src/ops/limits.ts'
+import type { CallerIdentity } from '../../src/ops/caller-identity.ts'
 import type { Observed } from './exchange.ts'
 import type { Lane } from './lane.ts'
 import type { Mode } from './policy.ts'
@@ -9,7 +9,7 @@ export interface Caller {
   key?: string
   address: string
   /** The owner of its counters. Absent: its key is not in the store. */
-  owner?: CounterOwner
+  owner?: CallerIdentity
   /** Whether a decision of the store has admitted its key, so that the isolate knows the key. */
   isKnown: boolean
   /** Where it sends its requests. Absent: to the path of the mode. */

@@ -1,6 +1,7 @@
 /** Checks the replies of callers, and the counters of the store, against the failure policy. */
 import { checkedConfig } from '../../src/config/check/check.ts'
-import { type CounterOwner, peekCaller } from '../../src/ops/limits.ts'
+import type { CallerIdentity } from '../../src/ops/caller-identity.ts'
+import { peekCaller } from '../../src/ops/limits.ts'
 import config from './anomaly.config.ts'
 import { type Caller, isDecided, passed, type Reply } from './callers.ts'
 import type { Lane } from './lane.ts'
@@ -116,7 +117,7 @@ function wasRefusedWithBudget(replies: readonly Reply[], spent: number): boolean
 }
 
 /** The units that a caller has spent according to the store. */
-export async function spentBy(lane: Lane, owner: CounterOwner, mode: Mode): Promise<number> {
+export async function spentBy(lane: Lane, owner: CallerIdentity, mode: Mode): Promise<number> {
   const { standings } = await peekCaller(lane.admin, checked, owner)
   const name = `${mode}-${'consumer' in owner ? 'consumer' : 'address'}`
   return LIMIT - standings.find(({ rule }) => rule.name === name)!.remaining
@@ -128,10 +129,10 @@ const FREE_WITHIN_MS = SLOT_TTL_MS + LATE_MS
 /** Waits until no units are in flight. All replies have ended, so all units must be free when the ttl has passed. @returns mistakes */
 export async function unitsStillHeld(lane: Lane, callers: readonly Caller[], mode: Mode): Promise<string[]> {
   const until = performance.now() + FREE_WITHIN_MS
-  let owners = callers.flatMap(({ owner }) => owner ?? [])
+  let owners = callers.flatMap(({ owner }) => (owner ? [owner] : []))
   for (;;) {
     // One after the other, because all scenarios of a fault together have hundreds of callers.
-    const holding: CounterOwner[] = []
+    const holding: CallerIdentity[] = []
     for (const owner of owners) if ((await unitsInFlight(lane, owner, mode)) > 0) holding.push(owner)
     owners = holding
     if (owners.length === 0) return []
@@ -140,7 +141,7 @@ export async function unitsStillHeld(lane: Lane, callers: readonly Caller[], mod
   }
 }
 
-async function unitsInFlight(lane: Lane, owner: CounterOwner, mode: Mode): Promise<number> {
+async function unitsInFlight(lane: Lane, owner: CallerIdentity, mode: Mode): Promise<number> {
   const { standings } = await peekCaller(lane.admin, checked, owner)
   const name = `in-flight-${mode}-${'consumer' in owner ? 'consumer' : 'address'}`
   return AT_ONCE - standings.find(({ rule }) => rule.name === name)!.remaining

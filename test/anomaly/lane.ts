@@ -51,6 +51,7 @@ const TOKEN = randomBytes(12).toString('hex')
 const CONFIGS = {
   ordinary: new URL('anomaly.config.ts', import.meta.url).pathname,
   leases: new URL('leases.config.ts', import.meta.url).pathname,
+  streams: new URL('streams.config.ts', import.meta.url).pathname,
 }
 export type ConfigName = keyof typeof CONFIGS
 

@@ -43,6 +43,10 @@ export const SOAK_LEASE_LIMIT = 1000
 export const SOAK_LEASE_PERIOD_MS = 10_000
 export const SOAK_LEASE_MS = 250
 
+/** How many streams the soak test holds, each the only unit of its address, and how long a unit stays held without being renewed. */
+export const SOAK_STREAMS = 3000
+export const SOAK_STREAM_TTL_MS = 12_000
+
 const LOCAL_SHARE = 0.5
 
 /** How many units of a limit an isolate admits without the store. */

@@ -10,6 +10,8 @@ import type { Lane } from './lane.ts'
 interface Bed {
   /** The Workers, which share the Redis. */
   lanes: readonly Lane[]
+  /** Workers whose streams must last, so that their connections to the origin do not fail. */
+  lanesOfStreams: readonly Lane[]
   redis: RedisProcess
   random: Random
 }
@@ -62,7 +64,8 @@ const OF_REDIS: Record<string, Begin<Bed>> = {
 async function begin(kind: string, bed: Bed): Promise<() => Promise<unknown>> {
   if (OF_REDIS[kind]) return await OF_REDIS[kind](bed)
   const ends: (() => Promise<unknown>)[] = []
-  for (const lane of bed.lanes) ends.push(await OF_LANES[kind]!({ lane, random: bed.random }))
+  const lanes = kind === 'origin' ? bed.lanes : [...bed.lanes, ...bed.lanesOfStreams]
+  for (const lane of lanes) ends.push(await OF_LANES[kind]!({ lane, random: bed.random }))
   return () => Promise.all(ends.map(end => end()))
 }
 
@@ -71,22 +74,33 @@ export interface Ended {
   faults: Record<string, number>
   /** The times at which Redis lost all data (ms since the epoch). */
   losses: number[]
+  /** From each kill of Redis to its restart without data. */
+  down: Span[]
+}
+
+/** Two times (ms since the epoch). */
+export interface Span {
+  from: number
+  to: number
 }
 
 /** @param restore stores the records again after Redis has lost all data */
 export async function failAtRandom(bed: Bed, until: number, restore: () => Promise<unknown>): Promise<Ended> {
   const { random } = bed
-  const ended: Ended = { faults: {}, losses: [] }
+  const ended: Ended = { faults: {}, losses: [], down: [] }
   const kinds = [...Object.keys(OF_LANES), ...Object.keys(OF_REDIS)]
   while (Date.now() < until) {
     await new Promise(resolve => setTimeout(resolve, random.int(200, 2000)))
     const kind = random.pick(kinds)
     ended.faults[kind] = (ended.faults[kind] ?? 0) + 1
+    const from = Date.now()
     const end = await begin(kind, bed)
     await new Promise(resolve => setTimeout(resolve, random.int(100, 1500)))
     await end()
     if (kind !== 'killed Redis') continue
-    ended.losses.push(Date.now())
+    const to = Date.now()
+    ended.losses.push(to)
+    ended.down.push({ from, to })
     await restore()
   }
   return ended

@@ -1,12 +1,14 @@
 /**
  * Runs two Workers, one of them with leases, under load with random faults for minutes: every reply follows the failure policy, all
- * requests are accounted for, and memory does not grow. `npm run test:soak` runs it; SOAK_MINUTES sets the duration.
+ * requests are accounted for, and memory does not grow. A third Worker holds 3,000 streams meanwhile. A fourth Worker admits none of their
+ * addresses while Redis knows of the streams. `npm run test:soak` runs it; SOAK_MINUTES sets the duration.
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { writeTable } from '../../docs/reliability/tables.ts'
+import type { Exchanged } from '../support/counting-proxy.ts'
 import { inspectHeap } from '../support/heap.ts'
 import { childOf, residentBytes } from '../support/processes.ts'
 import { randomFrom, SEED } from '../support/random.ts'
@@ -20,18 +22,27 @@ import {
   SOAK_LEASE_PERIOD_MS,
   SOAK_LIMIT,
   SOAK_PERIOD_MS,
+  SOAK_STREAM_TTL_MS,
+  SOAK_STREAMS,
 } from './policy.ts'
 import type { SoakCounts, SoakOrder } from './soak-client.ts'
-import { failAtRandom } from './soak-faults.ts'
+import { failAtRandom, type Span } from './soak-faults.ts'
+import type { Asked, StreamCounts, StreamOrder } from './soak-streams.ts'
 
 const MINUTES = Number(process.env.SOAK_MINUTES ?? 2)
 const CLIENT = fileURLToPath(new URL('soak-client.ts', import.meta.url))
+const STREAM_CLIENT = fileURLToPath(new URL('soak-streams.ts', import.meta.url))
 const CLIENTS = 2
 const AT_ONCE = 8
 
 /** Callers with leases, on a Worker of their own. Each sends so many requests in a row. */
 const LEASED_CALLERS = 2
 const LEASED_VISITS = 150
+
+/** In this time, one message about each stream is needed. */
+const RENEWAL_MS = SOAK_STREAM_TTL_MS / 3
+/** After the faults, the streams are held for so many more times, the first of them to recover. */
+const RENEWALS_AFTER = 4
 
 const why = !process.env.SOAK
   ? ' (npm run test:soak)'
@@ -46,6 +57,8 @@ describe.skipIf(why !== '')(`a Worker under load with random faults${why}`, () =
     const redis = await startRedisProcess()
     const lane = await startLane(`redis://${redis.host}:${redis.port}`, { inspect: true })
     const leaseLane = await startLane(`redis://${redis.host}:${redis.port}`, { config: 'leases' })
+    const streamLane = await startLane(`redis://${redis.host}:${redis.port}`, { config: 'streams' })
+    const otherLane = await startLane(`redis://${redis.host}:${redis.port}`, { config: 'streams' })
     const heap = await inspectHeap(lane.inspectorUrl!)
     const clients: ChildProcess[] = []
     try {
@@ -57,12 +70,15 @@ describe.skipIf(why !== '')(`a Worker under load with random faults${why}`, () =
       const worker = childOf(lane.pid, 'workerd')
       const memory = { worker: [] as number[], heap: [] as number[], redis: [] as number[] }
 
-      const startClient = (order: SoakOrder) => {
-        const client = fork(CLIENT, [], { execArgv: ['--no-warnings'] })
+      const until = Date.now() + MINUTES * 60_000
+      const launch = (file: string, order: SoakOrder | StreamOrder) => {
+        const client = fork(file, [], { execArgv: ['--no-warnings'] })
         clients.push(client)
         client.send(order)
-        return once(client, 'message').then(([counts]) => counts as SoakCounts)
+        return client
       }
+      const startClient = (order: SoakOrder) =>
+        once(launch(CLIENT, order), 'message').then(([counts]) => counts as SoakCounts)
       const counts = Array.from({ length: CLIENTS }, (_, i) =>
         startClient({
           url: lane.url,
@@ -81,6 +97,13 @@ describe.skipIf(why !== '')(`a Worker under load with random faults${why}`, () =
         atOnce: LEASED_CALLERS,
         leases: { visits: LEASED_VISITS, periodMs: SOAK_LEASE_PERIOD_MS },
       })
+      const streamClient = launch(STREAM_CLIENT, {
+        ...{ url: streamLane.url, otherUrl: otherLane.url, streams: SOAK_STREAMS, seed: SEED },
+      })
+      expect(await once(streamClient, 'message')).toEqual(['open', undefined])
+      const renewed = new Renewed()
+      streamLane.store.watch = exchanged => renewed.add(exchanged)
+      const streamCounts = once(streamClient, 'message').then(([counts]) => counts as StreamCounts)
       const sampling = setInterval(() => {
         const resident = worker === undefined ? undefined : residentBytes(worker)
         if (resident !== undefined) memory.worker.push(resident)
@@ -96,28 +119,46 @@ describe.skipIf(why !== '')(`a Worker under load with random faults${why}`, () =
       }, 100)
 
       const random = randomFrom(SEED)
-      const { faults, losses } = await failAtRandom(
-        { lanes: [lane, leaseLane], redis, random },
-        Date.now() + MINUTES * 60_000,
+      const { faults, losses, down } = await failAtRandom(
+        { lanes: [lane, leaseLane], lanesOfStreams: [streamLane], redis, random },
+        until - RENEWALS_AFTER * RENEWAL_MS,
         () => Promise.all(records.map(([key, value]) => redis.send('SET', key, value))),
       )
+      await new Promise(resolve => setTimeout(resolve, RENEWAL_MS))
+      const countedFrom = renewed.messages
+      await new Promise(resolve => setTimeout(resolve, (RENEWALS_AFTER - 1) * RENEWAL_MS))
+      const messages = (renewed.messages - countedFrom) / (SOAK_STREAMS * (RENEWALS_AFTER - 1))
       clearInterval(sampling)
       clearInterval(watching)
       for (const client of clients) client.send('enough')
       const all = (await Promise.all(counts)).reduce(sum)
       const leased = await leasedCounts
+      const streams = await streamCounts
+      const known = streams.asked.filter(asked => isKnown(asked, renewed, down))
+      const wrong = known.filter(({ status }) => status === 200)
       const leasedTrips = leaseLane.store.count()
 
       const replied = Object.values(all.replies).reduce((one, other) => one + other, 0)
       writeTable('soak', {
         head: ['what', 'result'],
-        rows: [...rowsOf(all, faults, losses, memory), ...leaseRowsOf(leased, leasedTrips)],
+        rows: [
+          ...rowsOf(all, faults, losses, memory),
+          ...leaseRowsOf(leased, leasedTrips),
+          ...streamRowsOf(streams, known, messages),
+        ],
       })
       for (const { mistakes, unanswered } of [all, leased]) {
         expect(mistakes, `SEED=${SEED}`).toEqual({})
         expect(unanswered).toBe(0)
       }
       expect(replied + all.left).toBe(all.sent)
+      expect(streams.ended).toBe(0)
+      expect(wrong, `SEED=${SEED} ${JSON.stringify(down)}`).toEqual([])
+      expect(known.filter(({ status }) => status === 429).length).toBeGreaterThan(streams.asked.length / 10)
+      expect(streams.free).toBeGreaterThan(0)
+      expect(messages).toBeLessThanOrEqual(1.2)
+      // All streams are renewed, also those whose messages were lost.
+      expect(messages).toBeGreaterThan(0.9)
       // On a machine that is so busy that most calls to the store are late, callers have few leases.
       const { 200: admitted = 0 } = leased.replies
       if (admitted > leased.sent / 4) expect(leasedTrips).toBeLessThan(admitted)
@@ -133,7 +174,7 @@ describe.skipIf(why !== '')(`a Worker under load with random faults${why}`, () =
     } finally {
       for (const client of clients) client.kill()
       heap.close()
-      await leaseLane.close()
+      for (const each of [otherLane, streamLane, leaseLane]) await each.close()
       await lane.close()
       await redis.close()
     }
@@ -143,6 +184,46 @@ describe.skipIf(why !== '')(`a Worker under load with random faults${why}`, () =
 /** The most losses that can affect one window. A loss is recorded after the restart, so it may belong to the window before. */
 function mostInOneWindow(losses: readonly number[], periodMs = SOAK_PERIOD_MS): number {
   return Math.max(0, ...losses.map(one => losses.filter(other => Math.abs(other - one) < periodMs).length))
+}
+
+/** What Redis has executed of the messages about streams. */
+class Renewed {
+  messages = 0
+  /** By address: when a message was sent, and when its reply arrived (ms since the epoch). */
+  readonly #spans = new Map<string, Span[]>()
+
+  add({ request, reply, sentAt }: Exchanged): void {
+    const body = JSON.parse(request) as unknown[]
+    const isPipeline = Array.isArray(body[0])
+    const calls = (isPipeline ? body : [body]) as string[][]
+    const answers = [JSON.parse(reply)].flat() as { result?: unknown }[]
+    for (const [i, [command, , count, ...keys]] of calls.entries()) {
+      if (!/^eval/i.test(command!) || !answers[i]?.result) continue
+      for (const key of keys.slice(0, Number(count))) {
+        const [address = ''] = /10\.200\.\d+\.\d+/.exec(key) ?? []
+        this.messages += 1
+        const spans = this.#spans.get(address) ?? []
+        spans.push({ from: sentAt, to: Date.now() })
+        this.#spans.set(address, spans)
+      }
+    }
+  }
+
+  spansOf(address: string): readonly Span[] {
+    return this.#spans.get(address) ?? []
+  }
+}
+
+/** Whether Redis knew of the stream of this address in all of this time: it had a message that is less than a ttl old, and still has its data. */
+function isKnown({ address, sentAt, repliedAt }: Asked, renewed: Renewed, down: readonly Span[]): boolean {
+  return renewed
+    .spansOf(address)
+    .some(
+      ({ from, to }) =>
+        to < sentAt &&
+        repliedAt < from + SOAK_STREAM_TTL_MS &&
+        !down.some(each => each.from <= repliedAt && each.to >= from),
+    )
 }
 
 /** The number of samples to skip, one per second. */
@@ -242,6 +323,22 @@ function leaseRowsOf({ sent, replies, mostInWindow }: SoakCounts, trips: number)
       `most requests of one caller with leases that were admitted in a window (limit ${SOAK_LEASE_LIMIT})`,
       String(mostInWindow),
     ],
+  ]
+}
+
+function streamRowsOf({ asked, free }: StreamCounts, known: readonly Asked[], messages: number): string[][] {
+  const counted = (asked: readonly Asked[]) =>
+    [429, 503, 200]
+      .map(status => `${status}: ${asked.filter(each => each.status === status).length.toLocaleString('en')}`)
+      .join('<br>')
+  return [
+    [
+      `requests of another Worker for a second stream of an address, while ${SOAK_STREAMS.toLocaleString('en')} are in flight, limit 1`,
+      counted(asked),
+    ],
+    ['of these, while Redis knew of the first stream', counted(known)],
+    ['admitted requests of addresses without a stream', free.toLocaleString('en')],
+    ['messages that renew the streams after the faults, per needed message', messages.toFixed(2)],
   ]
 }
 

@@ -4,7 +4,14 @@ import { basename } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { PAGES, withFigures } from '../../docs/performance/make-performance.ts'
 import { makePictures } from '../../docs/performance/pictures.ts'
-import { firstNumber, mainRowsIn, readResults, rowOf } from '../../docs/performance/read-results.ts'
+import {
+  firstNumber,
+  mainRowsIn,
+  medianAndRange,
+  ratiosOfRounds,
+  readResults,
+  rowOf,
+} from '../../docs/performance/read-results.ts'
 
 const FOLDER = new URL('../../docs/performance/', import.meta.url)
 const PAGE = readFileSync(new URL('../../docs/performance.md', import.meta.url), 'utf8')
@@ -38,6 +45,18 @@ it('deploy.md computes its costs with the CPU and the latency of the last benchm
   const { own } = rowOf(rows, 'request p50 / p99 through workerd, bridge 20 ms away, proxied', 'PING')
   const [median, p99] = own.match(/[\d.]+/g)!.map(text => Math.round(Number(text)))
   expect(page).toContain(`a request took ${median} ms (p99: ${p99} ms)`)
+})
+
+it('a ratio of measured times is the median of its rounds, with its range', () => {
+  const ratios = ratiosOfRounds(RESULTS, 'CPU of workerd, µs per request, each round', 'PING')
+  expect(ratios.length).toBeGreaterThan(5)
+  expect(PAGE).toContain(`| ${medianAndRange(ratios)} |`)
+  expect(medianAndRange([1.4, 1, 1.2])).toBe('1.20× (1.00 to 1.40)')
+  const rows = [...PAGE.matchAll(/^\| (.+?) \|.* (\S+×.*?) \|$/gm)]
+  const isCount = (what: string) => /^(HTTP requests|bytes|billed commands|six limits: billed)/.test(what)
+  const measured = rows.filter(([, what]) => !isCount(what!))
+  expect(measured.length).toBeGreaterThan(10)
+  for (const [, what, ratio] of measured) expect(ratio, what).toMatch(/^[\d.]+× \([\d.]+ to [\d.]+\)$/)
 })
 
 it('a page cannot name a table or a picture that is not made', () => {

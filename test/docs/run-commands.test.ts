@@ -368,7 +368,7 @@ describe('docs/operations.md shows what is printed by', () => {
     const shown = outputOf('docs/operations.md', '$ npx sluicegate stats')
     const [, ...rows] = (await run(args)).stdout.trim().split('\n')
     const [since, ...shownRows] = shown.trim().split('\n')
-    expect(since).toMatch(/^Since \d{4}-\d\d-\d\d \d\d:00 UTC:$/)
+    expect(since).toMatch(/^Since \d{4}-\d\d-\d\d \d\d:00 UTC, the start of an hour:$/)
     expect(rows).toEqual(shownRows)
   })
 })

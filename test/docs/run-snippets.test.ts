@@ -308,8 +308,8 @@ describe('the snippets work on Node', () => {
     await process
     expect(log.mock.calls).toEqual([['exporting']])
     await vi.waitFor(async () => {
-      const { verdicts } = await limiter.peek('exports', account)
-      expect(verdicts[0].remaining).toBe(5)
+      const { rules } = await limiter.peek('exports', account)
+      expect(rules[0].remaining).toBe(5)
     }, PATIENT_MS)
   })
 

@@ -20,7 +20,10 @@ const passDeadline = () => clock.pass(DEADLINE_MS)
 const gateway = useGateway()
 /** Called when the head of a reply of the store has arrived. */
 let onHead = () => {}
-/** The signals of all requests to the origin, and of those to the store about the consumer `once`: earlier tests may still probe it. */
+/**
+ * The signals of all requests to the origin, and of those to the store about the consumer `once`. Other tests of the process may still
+ * probe their stores, and send them statistics.
+ */
 const signals = new Set<unknown>()
 beforeEach(() => {
   onHead = () => {}
@@ -28,7 +31,8 @@ beforeEach(() => {
   const real = globalThis.fetch
   vi.spyOn(globalThis, 'fetch').mockImplementation(async (input, init) => {
     const isToStore = String(input).startsWith(gateway.store.url)
-    if (!isToStore || String(init?.body).includes('{c:once}')) signals.add(init?.signal)
+    const isToOrigin = String(input).startsWith(gateway.origin.url)
+    if (isToOrigin || String(init?.body).includes('{c:once}')) signals.add(init?.signal)
     const response = await real(input, init)
     if (isToStore) onHead()
     return response

@@ -11,7 +11,6 @@ import { encodeSync, type Message } from '../../src/script/sync.ts'
 import { syncScript } from '../../src/script/sync-text.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import { bound } from '../../test/support/bound.ts'
-import { runFleet } from '../../test/support/fleet.ts'
 import { policyOf } from '../../test/support/policy.ts'
 import type { Contender } from '../contenders.ts'
 import { bytesAfter, costsOf, type Make, rawOf } from '../decision-costs.ts'
@@ -26,10 +25,6 @@ const TTL_MS = 3600e3
 /** Units that each other isolate holds. */
 const UNITS = 10
 const ISOLATES = [1, 10, 100, 1000]
-
-/** Loads of a simulated fleet: requests that would be in flight without a limit, as a share of the limit. */
-const LOADS = [0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.2]
-const FLEET = { isolates: 200, limit: 2000, seconds: 12 }
 
 export async function inFlight(bed: TestBed): Promise<Findings> {
   const rows: string[][] = []
@@ -66,51 +61,14 @@ export async function inFlight(bed: TestBed): Promise<Findings> {
         ],
         rows,
       },
-      await inAdvance(),
     ],
     raw,
     notes: [
-      `Units in advance: a simulation with the model of the script, ${FLEET.isolates} isolates, a limit of ${FLEET.limit}, and requests that ` +
-        'take 1 s on average. Cells show "with units in advance : without". A call is a decision that reads and writes the key of the rule, ' +
-        'or a message about the rule. Idle: units that Redis counts and no request uses. In flight and idle are shares of the limit.',
       'In flight: cells show "Sluice : a sorted set with a member for each request = ratio", measured as in "Per algorithm". Sluice keeps 24 ' +
         'bytes for each isolate, however many requests the isolate has in flight. From nine isolates on, it keeps 24 more bytes for the sum. An ' +
         'isolate reports freed units with its next message. The sorted set needs one more call when a request ends, which the figures do not ' +
         'include.',
     ],
-  }
-}
-
-/** Simulates how many calls units in advance save, and how many units they leave idle. */
-async function inAdvance() {
-  const rows: string[][] = []
-  const percent = (share: number) => `${(100 * share).toFixed(1)} %`
-  for (const load of LOADS) {
-    const [advance, exact] = [
-      await runFleet({ ...FLEET, load }),
-      await runFleet({ ...FLEET, load, isExact: true }),
-    ]
-    const both = (of: (report: typeof exact) => string) => `${of(advance)} : ${of(exact)}`
-    rows.push([
-      percent(load),
-      both(({ decisions, messages, requests }) => ((decisions + messages) / requests).toFixed(2)),
-      both(({ alone, requests }) => (alone / requests).toFixed(2)),
-      both(({ utilization }) => percent(utilization)),
-      both(({ idle }) => percent(idle)),
-      both(({ refused, requests }) => percent(refused / requests)),
-    ])
-  }
-  return {
-    title: 'In flight: units in advance, by load',
-    head: [
-      'load (share of the limit)',
-      'calls about the rule per request',
-      'HTTP requests with only messages, per request',
-      'in flight',
-      'idle',
-      'refused',
-    ],
-    rows,
   }
 }
 

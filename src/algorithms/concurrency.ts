@@ -135,41 +135,10 @@ const sections: Sections<Kept> = {
 // Annotated as pure, so that a bundler can leave it out of the Worker, which uses localConcurrency (concurrency.descriptor.ts).
 export const concurrency = /* @__PURE__ */ modelOf<Kept>(sections)
 
-/** Units that an isolate asks for in advance, before it has requests for them. */
-export interface AdvanceRequest {
-  units: number
-  limit: number
-  /** With fewer holders, no units are granted. */
-  minHolders: number
-}
-
-/** The answer to a message without a request. */
-export interface MessageAnswer {
-  /** Units granted in advance. */
-  granted: number
-  /** How many isolates have a record. */
-  holders: number
-  inFlight: number
-}
-
-/**
- * Applies a message without a request: it reports the units that are still held, and may ask for units in advance.
- * @returns the answer, and the state to store
- */
-export function applyMessage(input: ModelInput, wanted?: AdvanceRequest): MessageAnswer & { state: State } {
+/** Applies a message without a request: it reports the units that are still held. @returns the state to store */
+export function applyMessage(input: ModelInput): State {
   const kept = sections.read(input)
-  const holders = kept.others.length + 1
-  let granted = 0
-  // A message of an earlier epoch may be a repetition, and the isolate would not count the units granted.
-  if (wanted && !kept.isCounted && holders >= wanted.minHolders) {
-    // All isolates together get at most half of the free units. The rest is for requests without units in advance.
-    const most = Math.floor((wanted.limit - kept.inFlight) / (2 * holders))
-    granted = Math.max(0, Math.min(wanted.units, most))
-    kept.own = { ...kept.own, started: kept.own.started + granted }
-    kept.inFlight += granted
-  }
-  const state = sections.write(kept, sections.standing(kept))
-  return { state, granted, holders, inFlight: kept.inFlight }
+  return sections.write(kept, sections.standing(kept))
 }
 
 /** Merges a message with the stored record: the later epoch wins, and within one epoch the larger numbers. */

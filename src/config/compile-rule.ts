@@ -74,11 +74,6 @@ export interface Rule {
   onStoreFailure: OnStoreFailure
   /** One decision may spend units for several requests, which the isolate serves without a trip to the store for this long. */
   lease?: Lease
-  /**
-   * With very many isolates, each of them holds some units in advance (limiter/stock.ts). Only for rules that count all requests in
-   * flight.
-   */
-  inAdvance?: true
   match: Match
 }
 

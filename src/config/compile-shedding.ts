@@ -167,8 +167,7 @@ export function compileFleetRules(
       (rule): GatewayRule => ({
         ...rule,
         ...{ isSystemLimit: true, switchedAs: FLEET_USAGE, match: { fromRank: rank } },
-        // Under an adaptive limit, the number of units to hold in advance is not known.
-        ...(fleetUsage.adaptive ? { adaptiveShare: share } : { inAdvance: true as const }),
+        ...(fleetUsage.adaptive && { adaptiveShare: share }),
       }),
     ),
   )

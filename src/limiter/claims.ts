@@ -4,25 +4,19 @@
  */
 import { countsInFlight, type Rule } from '../config/compile-rule.ts'
 import type { CallFate } from '../errors.ts'
-import { type BoundRule, type Outcome, type Verdict, withAgreement } from '../script/evaluation.ts'
+import type { BoundRule, Outcome, Verdict } from '../script/evaluation.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
 import type { Decision } from './decision.ts'
 import type { Claim, Holdings } from './holdings.ts'
-import type { UnitStock } from './in-advance.ts'
 
 /** The current limit of a rule whose limit adapts; undefined for a fixed limit. */
 export type LimitOf = (rule: Rule) => number | undefined
 
 export class Claims {
   readonly #holdings: Holdings
-  readonly #stock: UnitStock
-  /** All rules of the request, in order. */
-  readonly #rules: readonly BoundRule[]
   readonly #claims: readonly Claim[]
   /** The current limits of rules whose limit adapts, by tag. */
   readonly #limits = new Map<string, number>()
-  /** Rules for which the isolate had a unit in advance. */
-  readonly #fromStock: readonly { rule: BoundRule; claim: Claim }[]
   #inFlight: readonly Claim[] = []
   /** The rules that the store has to decide, each with the message about what the isolate holds. */
   readonly rulesForStore: readonly BoundRule[]
@@ -31,32 +25,17 @@ export class Claims {
    * A rule can be in `rules` once for each plan. These entries have one key, and share one claim.
    * @param limitOf see LimitOf
    */
-  constructor(
-    rules: readonly BoundRule[],
-    holdings: Holdings,
-    stock: UnitStock,
-    limitOf: LimitOf = () => undefined,
-  ) {
+  constructor(rules: readonly BoundRule[], holdings: Holdings, limitOf: LimitOf = () => undefined) {
     this.#holdings = holdings
-    this.#stock = stock
-    this.#rules = rules
     const claimed = new Map(rules.filter(needsClaim).map(rule => [rule.ownKey!, rule]))
-    this.#fromStock = [...claimed.values()].flatMap(rule => {
-      const claim = stock.take(rule)
-      return claim ? [{ rule, claim }] : []
-    })
-    const stockKeys = new Set(this.#fromStock.map(({ rule }) => rule.ownKey!))
-    const keysToClaim = [...claimed].filter(([key]) => !stockKeys.has(key))
-    const claims = new Map(keysToClaim.map(([key, rule]) => [key, holdings.claim(rule)]))
+    const claims = new Map([...claimed].map(([key, rule]) => [key, holdings.claim(rule)]))
     this.#claims = [...claims.values()]
-    this.rulesForStore = rules.flatMap(rule => {
-      if (rule.ownKey === undefined) return [rule]
-      if (needsClaim(rule) && stockKeys.has(rule.ownKey)) return []
-      const claim = claims.get(rule.ownKey)
-      if (!claim) return [rule]
+    this.rulesForStore = rules.map(rule => {
+      const claim = rule.ownKey === undefined ? undefined : claims.get(rule.ownKey)
+      if (!claim) return rule
       const limit = limitOf(rule.rule)
       if (limit !== undefined) this.#limits.set(rule.rule.tag, limit)
-      return [{ ...rule, holding: { ...claim.holding, ...(limit !== undefined && { limit }) } }]
+      return { ...rule, holding: { ...claim.holding, ...(limit !== undefined && { limit }) } }
     })
   }
 
@@ -69,25 +48,13 @@ export class Claims {
       const { ownKey = '', rule } = claim.rule
       const verdict = verdicts.find(verdict => verdict.rule.tag === rule.tag)
       const use = verdict && useOf(verdict, this.#limits.get(rule.tag))
-      if (verdict) this.#stock.recordUse(claim.rule, verdict)
       if (consumer !== undefined)
         this.#holdings.rename(claim, ownKey.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`))
       const isAdmitted = status === 'admitted' && verdict?.allowed === true
       this.#holdings.settle(claim, isAdmitted ? 'admitted' : isCluster ? 'lost' : 'refused', use)
       return isAdmitted
     })
-    if (status === 'admitted') this.#inFlight = [...this.#fromStock.map(({ claim }) => claim), ...admitted]
-    else this.returnToStock()
-  }
-
-  /** The outcome, completed with verdicts on the rules that were decided from the stock. The order is that of the rules. */
-  addStockVerdicts(outcome: Outcome): Outcome {
-    const { status, verdicts } = outcome
-    if (this.#fromStock.length === 0 || (status !== 'admitted' && status !== 'refused')) return outcome
-    const order = new Map(this.#rules.map(({ rule }, i) => [rule.name, i]))
-    const all = [...verdicts, ...this.#fromStock.map(({ rule }) => this.#stock.verdictOf(rule))]
-    all.sort((a, b) => order.get(a.rule.name)! - order.get(b.rule.name)!)
-    return { ...outcome, verdicts: withAgreement(all) }
+    if (status === 'admitted') this.#inFlight = admitted
   }
 
   /**
@@ -106,17 +73,9 @@ export class Claims {
 
   /** Settles the claims if the isolate has decided by itself. An admitted request is in flight even if no rule has counted it. */
   holdLocally({ kind }: Decision): void {
-    if (kind !== 'allowed') {
-      this.returnToStock()
-      return
-    }
+    if (kind !== 'allowed') return
     for (const claim of this.#claims) this.#holdings.hold(claim)
-    this.#inFlight = [...this.#fromStock.map(({ claim }) => claim), ...this.#claims]
-  }
-
-  /** Puts the units from the stock that the request does not use back into the stock. */
-  returnToStock(): void {
-    for (const { claim } of this.#fromStock) if (!this.#stock.putBack(claim)) this.#holdings.release(claim)
+    this.#inFlight = this.#claims
   }
 
   /** The claims that are in flight until the request is over. */

@@ -260,19 +260,15 @@ export function createEngine(
         ownAnswer?.endTrip(undefined)
         // While this request waited, another one may have received an answer that also decides this one.
         const ownDecision = ownAnswer?.decideAfterFailure()
-        if (ownDecision) {
-          claims?.returnToStock()
-          return ownDecision
-        }
+        if (ownDecision) return ownDecision
         const decision = fallBack(withHeld, answer, recall?.(), fallback, verb)
         claims?.holdLocally(decision)
         return { decision, claims }
       }
       claims?.settle(answer, store.isCluster ?? false)
       const latestSwitches = board.current()
-      const completed = claims?.addStockVerdicts(answer) ?? answer
-      local.noteReport(evaluation.rules, completed)
-      const outcome = ownAnswer?.endTrip(completed, latestSwitches === switchesAtBinding) ?? completed
+      local.noteReport(evaluation.rules, answer)
+      const outcome = ownAnswer?.endTrip(answer, latestSwitches === switchesAtBinding) ?? answer
       // The store has nothing left, but units that were leased before are already paid for.
       const leasedDecision = outcome.status === 'refused' ? ownAnswer?.decideAfterRefusal() : undefined
       if (leasedDecision) return leasedDecision
@@ -289,7 +285,6 @@ export function createEngine(
       return { decision, outcome, claims }
     } catch (error) {
       claims?.markUndecided('may-have-run')
-      claims?.returnToStock()
       const candidates = rules.map(({ rule }) => rule)
       return {
         decision: decideWithoutCounting({ candidates, policy, error, ...(subject && { subject }) }, recall),

@@ -33,11 +33,8 @@ export type Settlement =
   | 'lost'
 
 interface OwnClaim extends Claim {
-  rule: BoundRule
   readonly held: HeldUnits
   state: 'pending' | 'in flight' | 'over'
-  /** Whether the store has admitted it; false if the isolate has decided by itself. */
-  isAdmitted: boolean
   /** When its request was last known to be alive (ms). */
   aliveAt: number
 }
@@ -149,7 +146,7 @@ export class Holdings {
       this.#beginEpoch(held)
     held.pending += rule.cost
     const { holding } = messageOf(held)
-    const claim: OwnClaim = { rule, held, holding, state: 'pending', isAdmitted: false, aliveAt: this.#now() }
+    const claim: OwnClaim = { rule, held, holding, state: 'pending', aliveAt: this.#now() }
     held.claims.add(claim)
     return claim
   }
@@ -166,7 +163,6 @@ export class Holdings {
     if (isOfCurrentEpoch) held.pending -= rule.cost
     if (settlement === 'admitted') {
       own.state = 'in flight'
-      own.isAdmitted = true
       held.inFlight += rule.cost
       // Claims of an earlier epoch were added to `started` when this epoch began.
       if (isOfCurrentEpoch) held.started += rule.cost
@@ -178,38 +174,6 @@ export class Holdings {
     }
     if (use !== undefined) held.isNearLimit = use >= NEAR_LIMIT
     this.#updateIndexes(held)
-  }
-
-  /**
-   * Settles a claim of units in advance, of which the store has granted some.
-   * @returns a claim in flight for each granted unit
-   */
-  grant(claim: Claim, units: number): Claim[] {
-    const own = claim as OwnClaim
-    if (own.state !== 'pending') return []
-    const { held, rule } = own
-    // The granted part is settled as admitted, the rest as refused.
-    own.rule = { ...rule, cost: rule.cost - units }
-    const parts = Array.from({ length: units }, (): OwnClaim => ({ ...own, rule: { ...rule, cost: 1 } }))
-    for (const part of parts) {
-      held.claims.add(part)
-      this.settle(part, 'admitted')
-    }
-    this.settle(own, 'refused')
-    this.#confirm(held, own.holding)
-    this.#updateIndexes(held)
-    return parts
-  }
-
-  /** Whether the store counts the claim for sure: the store has admitted it, and has confirmed a message within the last third of the `ttl`. */
-  isConfirmed(claim: Claim): boolean {
-    const { state, isAdmitted, held } = claim as OwnClaim
-    return state === 'in flight' && isAdmitted && !this.#hasElapsed(held.confirmed.at, renewalMs(held))
-  }
-
-  /** The units that the isolate has in flight for sure. */
-  unitsOf({ ownKey = '' }: BoundRule): number {
-    return this.#heldUnits.get(ownKey)?.inFlight ?? 0
   }
 
   /** Puts a settled claim in flight, because the isolate has admitted the request without the store. */

@@ -4,26 +4,21 @@
  * for long are renewed three times within the `ttl`. docs/concurrency.md describes the messages.
  */
 
-import type { MessageAnswer } from '../algorithms/concurrency.ts'
 import type { Background } from '../background.ts'
 import { chunked } from '../chunked.ts'
 import type { Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { BoundRule } from '../script/evaluation.ts'
-import { decodeSync, encodeSync, type Message } from '../script/sync.ts'
+import { checkSyncReply, encodeSync, type Message } from '../script/sync.ts'
 import type { Script, Store, StoreCall } from '../store/store.ts'
 import { Claims, type LimitOf } from './claims.ts'
-import { type Claim, Holdings, renewalMs } from './holdings.ts'
-import { type CreateStock, NO_STOCK } from './in-advance.ts'
+import { Holdings, renewalMs } from './holdings.ts'
 
 /** How long a released unit waits for another HTTP request that reports it (ms). */
 const SEND_DELAY_MS = 250
 
 /** How long one request waits at most to send messages (ms): the platform may end it without notice. */
 const MAX_WAIT_MS = 5000
-
-/** How often the isolate checks whether units in advance are still used (ms). */
-const WATCH_MS = 250
 
 /** Messages in one call. */
 const MAX_PER_CALL = 50
@@ -61,26 +56,13 @@ export interface KeepOptions {
   writeAt?: (() => number) | undefined
   /** Creates the names of holders. Default: random names. */
   newName?: (() => string) | undefined
-  /** Absent: the isolate holds no units in advance. */
-  createStock?: CreateStock | undefined
 }
 
 /** Creates the keeper of an isolate's holdings. */
-export function createHoldingsKeeper({
-  now,
-  timer,
-  script,
-  writeAt,
-  newName,
-  createStock,
-}: KeepOptions): HoldingsKeeper {
+export function createHoldingsKeeper({ now, timer, script, writeAt, newName }: KeepOptions): HoldingsKeeper {
   const holdings = new Holdings(now, newName)
-  const stock = createStock?.(holdings, now) ?? NO_STOCK
   /** Until when a request waits to send unconfirmed changes (ms). It is extended repeatedly, because the platform may end that request. */
   let sendAwaitedUntil = Number.NEGATIVE_INFINITY
-  /** Until when a request watches the units in advance (ms). It is extended repeatedly, because the platform may end that request. */
-  let watchedUntil = Number.NEGATIVE_INFINITY
-
   /** Logged once for each isolate. */
   let hasLoggedExhaustion = false
 
@@ -90,11 +72,10 @@ export function createHoldingsKeeper({
       call: encodeSync(script(), part, writeAt?.()),
     }))
 
-  function readAnswers(part: readonly Message[], reply: unknown): MessageAnswer[] {
-    if (reply instanceof GatewayError) return []
-    const answers = decodeSync(reply, part)
+  function readReply(part: readonly Message[], reply: unknown): void {
+    if (reply instanceof GatewayError) return
+    checkSyncReply(reply)
     holdings.confirm(part)
-    return answers
   }
 
   /** Sends all messages, in HTTP requests of bounded size, one after the other. If a request fails, the remaining messages are sent later. */
@@ -107,22 +88,16 @@ export function createHoldingsKeeper({
     for (let messages = first; messages.length > 0; messages = next(MAX_PER_REQUEST)) {
       const calls = callsFor(store, messages)
       const replies = await store.run(calls.map(({ call }) => call))
-      for (const [i, { part }] of calls.entries()) readAnswers(part, replies[i])
+      for (const [i, { part }] of calls.entries()) readReply(part, replies[i])
       sent += 1
       if (messages.length < MAX_PER_REQUEST || sent === MAX_REQUESTS_IN_ROW) return
     }
   }
 
-  const sendUnconfirmed = (store: Store, except?: ReadonlySet<string>) =>
-    sendAll(store, most => holdings.unconfirmed(except, most))
+  const sendUnconfirmed = (store: Store) => sendAll(store, most => holdings.unconfirmed(undefined, most))
 
   function sendSoon(store: Store, background: Background): void {
-    watchStockSoon(store, background)
-    sendUnconfirmedSoon(store, background)
-  }
-
-  function sendUnconfirmedSoon(store: Store, background: Background): void {
-    if (holdings.unconfirmedSince(stock.deferredKeys) === undefined) return
+    if (holdings.unconfirmedSince() === undefined) return
     const wait = sendAwaitedUntil - now()
     if (wait > 0 && wait <= SEND_DELAY_MS) return
     background(sendWhenDue(store))
@@ -132,33 +107,13 @@ export function createHoldingsKeeper({
   async function sendWhenDue(store: Store): Promise<void> {
     const startedAt = now()
     const dueAt = () =>
-      Math.min(
-        (holdings.unconfirmedSince(stock.deferredKeys) ?? startedAt) + SEND_DELAY_MS,
-        startedAt + MAX_WAIT_MS,
-      )
+      Math.min((holdings.unconfirmedSince() ?? startedAt) + SEND_DELAY_MS, startedAt + MAX_WAIT_MS)
     for (let wait = SEND_DELAY_MS; wait > 0; wait = dueAt() - now()) {
       const ms = Math.min(wait, SEND_DELAY_MS)
       sendAwaitedUntil = now() + ms
       await new Promise<void>(resolve => timer(ms, resolve))
     }
     sendAwaitedUntil = Number.NEGATIVE_INFINITY
-    await sendUnconfirmed(store, stock.deferredKeys)
-  }
-
-  function watchStockSoon(store: Store, background: Background): void {
-    const wait = watchedUntil - now()
-    if ((wait > 0 && wait <= WATCH_MS) || !stock.isInUse) return
-    background(watchStock(store, background))
-  }
-
-  /** Gives back units in advance that are no longer used, until none are left. */
-  async function watchStock(store: Store, background: Background): Promise<void> {
-    for (let isInUse = true; isInUse; isInUse = stock.giveBackIdle()) {
-      watchedUntil = now() + WATCH_MS
-      await new Promise<void>(resolve => timer(WATCH_MS, resolve))
-      sendUnconfirmedSoon(store, background)
-    }
-    watchedUntil = Number.NEGATIVE_INFINITY
     await sendUnconfirmed(store)
   }
 
@@ -170,10 +125,6 @@ export function createHoldingsKeeper({
     console.warn(JSON.stringify({ level: 'warn', event: 'renewals-stopped', detail }))
   }
 
-  /** Puts the unit of a request back into the stock, or releases it. @returns whether to report this at once */
-  const endClaim = (claim: Claim) =>
-    !stock.putBack(claim) && holdings.release(claim) && !stock.canDeferRelease(claim)
-
   return {
     holdings,
     sendSoon,
@@ -182,35 +133,18 @@ export function createHoldingsKeeper({
       ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
       ping: () => store.ping(),
       async run(calls) {
-        const unitRequests = stock.createDueUnitRequests()
-        const except = [
-          ...calls.flatMap(keysOf),
-          ...unitRequests.map(({ key }) => key),
-          ...stock.deferredKeys,
-        ]
-        const messages = [...unitRequests, ...holdings.unconfirmed(new Set(except), MAX_BESIDE_DECISION)]
+        const messages = holdings.unconfirmed(new Set(calls.flatMap(keysOf)), MAX_BESIDE_DECISION)
         if (messages.length === 0) return await store.run(calls)
         const beside = callsFor(store, messages)
-        const isAnswered = new Set<Message>()
-        try {
-          const replies = await store.run([...calls, ...beside.map(({ call }) => call)])
-          // An invalid reply to one message must not discard the other replies.
-          for (const [i, { part }] of beside.entries())
-            ignoringErrors(() => {
-              for (const [at, answer] of readAnswers(part, replies[calls.length + i]).entries()) {
-                isAnswered.add(part[at]!)
-                stock.applyGrant(part[at]!, answer)
-              }
-            })
-          return replies.slice(0, calls.length)
-        } finally {
-          for (const unitRequest of unitRequests)
-            if (!isAnswered.has(unitRequest)) stock.applyGrant(unitRequest, undefined)
-        }
+        const replies = await store.run([...calls, ...beside.map(({ call }) => call)])
+        // An invalid reply to one message must not discard the other replies.
+        for (const [i, { part }] of beside.entries())
+          ignoringErrors(() => readReply(part, replies[calls.length + i]))
+        return replies.slice(0, calls.length)
       },
     }),
 
-    claim: (rules, limitOf) => new Claims(rules, holdings, stock, limitOf),
+    claim: (rules, limitOf) => new Claims(rules, holdings, limitOf),
 
     keep({ inFlight: claims }, store, background) {
       if (claims.length === 0) return undefined
@@ -247,7 +181,7 @@ export function createHoldingsKeeper({
         }
       }
       function sendTheRest(): void {
-        if (canSend) sendUnconfirmedSoon(store, background)
+        if (canSend) sendSoon(store, background)
         checkLater()
       }
       checkLater()
@@ -261,7 +195,7 @@ export function createHoldingsKeeper({
         isOver = true
         cancelCheck()
         end()
-        const isUrgent = claims.map(endClaim).some(Boolean)
+        const isUrgent = claims.map(claim => holdings.release(claim)).some(Boolean)
         if (isUrgent) background(sendUnconfirmed(store))
         else sendSoon(store, background)
       }

@@ -7,7 +7,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
 import type { Config, Rule } from '../config/compile.ts'
 import { dependsOnRequest } from '../edges/http/match.ts'
-import { followsOrigin, holdsInAdvance } from '../edges/http/parts.ts'
+import { followsOrigin } from '../edges/http/parts.ts'
 import { anyCountsInFlight, countsLocally, takesLeases } from '../limiter/needs.ts'
 import { probePolicy } from '../limiter/probe.ts'
 import { type BuiltScript, type BuiltScripts, fingerprintOf } from '../script/built-scripts.ts'
@@ -123,7 +123,7 @@ export function workerModule(
   config: Built,
   { packageName, configPath = DEFAULT_CONFIG_PATH }: ModulePaths = {},
 ): string {
-  const { imports, used, script, algorithmsOf, importsFrom } = createModule([
+  const { used, script, algorithmsOf, importsFrom } = createModule([
     'createWorker',
     'createScriptFinder',
     'withMissingParts',
@@ -134,10 +134,6 @@ export function workerModule(
   const hasProxies = config.address.from === 'x-forwarded-for' || config.address.from === 'forwarded'
   const hasCors = config.cors !== undefined
   const { workerUtilization } = config.shedding ?? {}
-  if (holdsInAdvance(config)) imports.add('createStock')
-  const createHoldingsKeeper = holdsInAdvance(config)
-    ? 'options => createHoldingsKeeper({ ...options, createStock })'
-    : undefined
   const lines = [
     'export default createWorker(config, {',
     ...algorithmsOf(config.rules),
@@ -165,7 +161,7 @@ export function workerModule(
     ...used(isFollowing, 'refreshOverdue'),
     ...script(isFollowing, 'signalScript', () => builtOf(signalScript(), kindsOf(config))),
     ...used(workerUtilization?.pushes !== undefined, 'createPushReceiver'),
-    ...used(needsHoldings, 'createHoldingsKeeper', createHoldingsKeeper),
+    ...used(needsHoldings, 'createHoldingsKeeper'),
     ...used(needsHoldings, 'observeEnd'),
     ...script(needsHoldings, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
     `    scriptsOf: createScriptFinder(${JSON.stringify(scriptsOf(config), null, 2)}),`,

@@ -4,7 +4,7 @@
  */
 
 import { IDLE, type State } from '../algorithms/algorithm.ts'
-import { applyMessage, type MessageAnswer } from '../algorithms/concurrency.ts'
+import { applyMessage } from '../algorithms/concurrency.ts'
 import { algorithms } from '../algorithms/index.ts'
 import { LUA } from '../algorithms/lua.generated.ts'
 import type { Rule } from '../config/compile-rule.ts'
@@ -121,17 +121,15 @@ export class ScriptModel {
   }
 
   /** Models the script of sync.ts. */
-  sync(messages: readonly Message[], now: number): MessageAnswer[] {
-    return messages.map(({ key: ownKey, holding, ttl: period, want }) => {
+  sync(messages: readonly Message[], now: number): void {
+    for (const { key: ownKey, holding, ttl: period } of messages) {
       const [, key = '', tag = ''] = /^(.*):held:(\w+)$/.exec(ownKey) ?? []
       const states = this.#states.get(key) ?? new Map<string, State>()
       const quota = { rate: 1, period, burst: 1 }
       const reading = { quota, holding, state: states.get(tag) ?? IDLE, now }
-      const { state, ...received } = applyMessage(reading, want)
-      states.set(tag, state)
+      states.set(tag, applyMessage(reading))
       this.#states.set(key, states)
-      return received
-    })
+    }
   }
 
   #identify(subject: Subject | undefined, now: number): Caller | undefined {

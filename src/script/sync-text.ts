@@ -15,19 +15,13 @@ const { declare, keeps, read, write } = LUA.concurrency!
 export function syncText(): string {
   const text = `
 local format, match, sub = string.format, string.match, string.sub
-local now, reply = ARGV[1], {}
+local now = ARGV[1]
 ${PRELUDE}${declare}local values = redis.call('MGET', unpack(KEYS))
 for own_key = 1, #KEYS do
-local holding, period = ARGV[3 * own_key - 1], ARGV[3 * own_key] + 0
-local units, limit, least = match(ARGV[3 * own_key + 1], '^(%d+) (%d+) (%d+)$')
-local granted = 0
+local limit, holding, period = 0, ARGV[2 * own_key], ARGV[2 * own_key + 1] + 0
 local ${keeps.join(', ')}, idle_at, n, own_bytes, own_offset
 do
 ${read}end
-if units and not is_counted and others + 1 >= least + 0 then
-granted = math.max(0, math.min(units + 0, floor_div(limit - in_flight, 2 * (others + 1))))
-started, in_flight = started + granted, in_flight + granted
-end
 do
 ${write}end
 if own_bytes then
@@ -39,10 +33,8 @@ if KEYS[later] == KEYS[own_key] then
 values[later] = own_bytes or redis.call('GET', KEYS[own_key])
 end
 end
-reply[3 * own_key - 1], reply[3 * own_key], reply[3 * own_key + 1] = granted, others + 1, in_flight
 end
-reply[1] = now
-return reply
+return now
 `.trimStart()
   return replaceWords(expandMacros(text), word => CONSTANTS.get(word))
 }

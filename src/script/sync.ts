@@ -4,18 +4,16 @@
  *
  *     KEYS     the own keys of `concurrency` rules
  *     ARGV[1]  now in microseconds, or '' for the clock of the store
- *     ARGV     then three values for each key: the units that the isolate holds, as in decide.ts; how long they stay without another
- *              message (µs); and '', or '<units> <limit> <least>': the units that the isolate wants in advance, the limit, and the
- *              least number of holders for a grant
+ *     ARGV     then two values for each key: the units that the isolate holds, as in decide.ts, and how long they stay without another
+ *              message (µs)
  *
- *     reply    { now, then for each key: the units granted in advance, the number of holders, the units in flight }
+ *     reply    now
  *
  * Commands: TIME (unless now is given), MGET, and for each key one SETEX, or with many holders one BITFIELD.
  */
 import type { Holding } from '../algorithms/algorithm.ts'
-import type { AdvanceRequest, MessageAnswer } from '../algorithms/concurrency.ts'
 import type { Script, ScriptCall } from '../store/store.ts'
-import { checkFields, formatHolding, formatTime, invalidReply } from './wire.ts'
+import { checkFields, formatHolding, formatTime } from './wire.ts'
 
 /** The units that an isolate holds of one identity under one rule. */
 export interface Message {
@@ -24,8 +22,6 @@ export interface Message {
   holding: Holding
   /** How long the units stay without another message (µs). */
   ttl: number
-  /** The units that the isolate wants in advance. Absent: none. */
-  want?: AdvanceRequest
 }
 
 /** Encodes messages as one call of the script. @param now µs since the epoch; absent: the clock of the store */
@@ -33,30 +29,14 @@ export function encodeSync(script: Script, messages: readonly Message[], now?: n
   return {
     script,
     keys: messages.map(({ key }) => key),
-    args: [
-      formatTime(now),
-      ...messages.flatMap(({ holding, ttl, want }) => [
-        formatHolding(holding),
-        String(ttl),
-        want ? `${want.units} ${want.limit} ${want.minHolders}` : '',
-      ]),
-    ],
+    args: [formatTime(now), ...messages.flatMap(({ holding, ttl }) => [formatHolding(holding), String(ttl)])],
   }
 }
 
 /**
- * Decodes the reply to messages.
- * @returns the answer to each message
+ * Checks the reply to messages.
  * @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that the script cannot have sent
  */
-export function decodeSync(reply: unknown, messages: readonly Message[]): MessageAnswer[] {
-  if (!Array.isArray(reply) || reply.length !== 1 + 3 * messages.length)
-    throw invalidReply('no time and answers')
-  const fields = checkFields(reply)
-  if (fields.some(field => field < 0)) throw invalidReply('a negative number')
-  return messages.map(({ want }, i) => {
-    const [granted, holders, inFlight] = fields.slice(3 * i + 1, 3 * i + 4) as [number, number, number]
-    if (granted > (want?.units ?? 0)) throw invalidReply('more units than were wanted')
-    return { granted, holders, inFlight }
-  })
+export function checkSyncReply(reply: unknown): void {
+  checkFields([reply])
 }

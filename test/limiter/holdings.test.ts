@@ -123,7 +123,7 @@ describe('the messages of an isolate that holds units of many identities', () =>
           if (before !== undefined) this.longestMs = Math.max(this.longestMs, this.clock.nowMs - before)
           this.receivedAt.set(key, this.clock.nowMs)
         }
-        return calls.map(call => [0, ...('keys' in call ? call.keys.flatMap(() => [0, 1, 1]) : [])])
+        return calls.map(() => 0)
       },
     }
 

@@ -38,15 +38,6 @@ interface TestRequest {
   isEnded: boolean
 }
 
-/** A message in which an isolate requests units in advance. */
-interface UnitRequest {
-  isolate: number
-  claim: Claim
-  isolateKnows: TestRequest['isolateKnows']
-  /** The units that the store has granted. */
-  granted?: number
-}
-
 interface Sent {
   kind: 'message'
   isolate: number
@@ -59,16 +50,12 @@ interface Sent {
 interface Isolate {
   holdings: Holdings
   isDead: boolean
-  /** Units in advance that no request uses. */
-  spare: Claim[]
 }
 
 interface Plan {
   limit: number
   /** How many requests each isolate makes. */
   requests: readonly number[]
-  /** How often each isolate requests `WANTED` units in advance. */
-  unitRequests?: readonly number[]
   /** How often each of these events may happen. */
   most: typeof NOTHING
 }
@@ -76,8 +63,6 @@ interface Plan {
 /** SOAK=1 visits many more worlds, for more than five minutes. */
 const SOAK = process.env.SOAK !== undefined
 const LARGE = SOAK ? [2, 2] : [1, 1]
-
-const WANTED = 2
 
 const NOTHING = { late: 0, repeated: 0, unconfirmed: 0, lost: 0, death: 0, restart: 0, epoch: 0 }
 
@@ -89,13 +74,11 @@ class World {
   readonly #isolates: Isolate[]
   readonly #made: number[]
   readonly #requests: TestRequest[] = []
-  readonly #wanted: number[]
-  readonly #unitRequests: UnitRequest[] = []
   readonly #sent: Sent[] = []
   #state: State = IDLE
   #nowMs = NOON / 1e3
-  /** The most units that were held at once, in flight or in advance. */
-  mostHeld = 0
+  /** The most units that were in flight at once. */
+  mostInFlight = 0
 
   constructor(plan: Plan) {
     this.#plan = plan
@@ -106,9 +89,7 @@ class World {
         () => `isolate${i}`,
       ),
       isDead: false,
-      spare: [],
     }))
-    this.#wanted = plan.requests.map(() => 0)
     this.#made = plan.requests.map(() => 0)
   }
 
@@ -116,11 +97,9 @@ class World {
   next(): string[] {
     const may = (what: keyof typeof NOTHING) => this.#happened[what] < this.#plan.most[what]
     const names: string[] = []
-    this.#isolates.forEach(({ isDead, holdings, spare }, i) => {
+    this.#isolates.forEach(({ isDead, holdings }, i) => {
       if (isDead) return
-      if (this.#made[i]! < this.#plan.requests[i]!) names.push(spare.length > 0 ? `take ${i}` : `ask ${i}`)
-      if (this.#wanted[i]! < (this.#plan.unitRequests?.[i] ?? 0)) names.push(`want ${i}`)
-      if (spare.length > 0) names.push(`give back ${i}`)
+      if (this.#made[i]! < this.#plan.requests[i]!) names.push(`ask ${i}`)
       if (
         holdings.unconfirmedSince() !== undefined &&
         !this.#sent.some(sent => sent.isolate === i && !sent.isGone)
@@ -137,17 +116,7 @@ class World {
       if (request.isolateKnows === 'nothing') {
         if (request.reply !== undefined) names.push(`answer ${i}`)
         if (may('late')) names.push(`time out ${i}`)
-      } else if (request.isolateKnows === 'reply' && request.reply && !request.isEnded) {
-        names.push(`end ${i}`)
-        if (this.#plan.unitRequests) names.push(`put back ${i}`)
-      }
-    })
-    this.#unitRequests.forEach(({ isolate, granted, isolateKnows }, i) => {
-      if (granted === undefined) names.push(`grant ${i}`)
-      else if (may('repeated')) names.push(`grant again ${i}`)
-      if (this.#isolates[isolate]!.isDead || isolateKnows !== 'nothing') return
-      if (granted !== undefined) names.push(`apply grant ${i}`)
-      if (may('late')) names.push(`forget ${i}`)
+      } else if (request.isolateKnows === 'reply' && request.reply && !request.isEnded) names.push(`end ${i}`)
     })
     this.#sent.forEach((sent, i) => {
       if (!sent.isGone) names.push(`receive ${i}`)
@@ -167,53 +136,6 @@ class World {
         const claim = this.#isolates[i]!.holdings.claim(bound(this.#rule, STATE, 1, this.#nowMs))
         this.#made[i]! += 1
         this.#requests.push({ kind: 'request', isolate: i, claim, isolateKnows: 'nothing', isEnded: false })
-        break
-      }
-      case 'take': {
-        // The store does not decide a request that uses a unit in advance.
-        const claim = this.#isolates[i]!.spare.pop()!
-        this.#made[i]! += 1
-        const known = { isolateKnows: 'reply', reply: true } as const
-        this.#requests.push({ kind: 'request', isolate: i, claim, ...known, isEnded: false })
-        break
-      }
-      case 'put back': {
-        const request = this.#requests[i]!
-        request.isEnded = true
-        this.#isolates[request.isolate]!.spare.push(request.claim)
-        break
-      }
-      case 'give back': {
-        const { holdings, spare } = this.#isolates[i]!
-        holdings.release(spare.pop()!)
-        break
-      }
-      case 'want': {
-        const rule = { ...bound(this.#rule, STATE, 1, this.#nowMs), cost: WANTED }
-        this.#wanted[i]! += 1
-        const claim = this.#isolates[i]!.holdings.claim(rule)
-        this.#unitRequests.push({ isolate: i, claim, isolateKnows: 'nothing' })
-        break
-      }
-      case 'grant':
-        this.#unitRequests[i]!.granted = this.#grant(this.#unitRequests[i]!)
-        break
-      case 'grant again':
-        this.#happened.repeated += 1
-        this.#grant(this.#unitRequests[i]!)
-        break
-      case 'apply grant': {
-        const unitRequest = this.#unitRequests[i]!
-        unitRequest.isolateKnows = 'reply'
-        const { holdings, spare } = this.#isolates[unitRequest.isolate]!
-        spare.push(...holdings.grant(unitRequest.claim, unitRequest.granted!))
-        break
-      }
-      case 'forget': {
-        const unitRequest = this.#unitRequests[i]!
-        this.#happened.late += 1
-        unitRequest.isolateKnows = 'timeout'
-        this.#isolates[unitRequest.isolate]!.holdings.settle(unitRequest.claim, 'lost')
         break
       }
       case 'repeat':
@@ -284,7 +206,7 @@ class World {
         this.#state = IDLE
         break
     }
-    this.mostHeld = Math.max(this.mostHeld, this.held)
+    this.mostInFlight = Math.max(this.mostInFlight, this.inFlight)
   }
 
   /** Requests that were admitted and are not over: those that the origin has. */
@@ -293,12 +215,6 @@ class World {
       ({ isolate, isolateKnows, reply, isEnded }) =>
         isolateKnows === 'reply' && reply && !isEnded && !this.#isolates[isolate]!.isDead,
     ).length
-  }
-
-  /** The requests in flight, plus the units that isolates hold in advance. */
-  get held(): number {
-    const spare = this.#isolates.filter(({ isDead }) => !isDead).map(({ spare }) => spare.length)
-    return spare.reduce((sum, units) => sum + units, this.inFlight)
   }
 
   /** Units in flight, as the store counts them. */
@@ -322,11 +238,6 @@ class World {
         if (request.isolateKnows === 'nothing' && !this.#isolates[request.isolate]!.isDead)
           this.happen(`answer ${i}`)
       })
-      this.#unitRequests.forEach((unitRequest, i) => {
-        if (unitRequest.granted === undefined) this.happen(`grant ${i}`)
-        if (unitRequest.isolateKnows === 'nothing' && !this.#isolates[unitRequest.isolate]!.isDead)
-          this.happen(`apply grant ${i}`)
-      })
       this.#sent.forEach((sent, i) => {
         if (!sent.isGone) this.happen(`receive ${i}`)
       })
@@ -343,9 +254,8 @@ class World {
       for (const { isolate, claim, isolateKnows, isEnded } of this.#requests) {
         if (isolateKnows === 'reply' && !isEnded) this.#isolates[isolate]!.holdings.renew(claim)
       }
-      for (const { isDead, holdings, spare } of this.#isolates) {
+      for (const { isDead, holdings } of this.#isolates) {
         if (isDead) continue
-        for (const claim of spare) holdings.renew(claim)
         const messages = [...holdings.unconfirmed(), ...holdings.renewalsDue()]
         for (const { holding, ttl } of messages) this.#receive(holding, ttl)
         holdings.confirm(messages)
@@ -360,14 +270,9 @@ class World {
       this.#nowMs,
       this.#made,
       this.#happened,
-      this.#isolates.map(({ isDead, holdings, spare }) => [
+      this.#isolates.map(({ isDead, holdings }) => [
         isDead,
-        isDead ? [] : [holdings.heldUnits.map(({ sentPlace, renewalPlace, ...held }) => held), spare.length],
-      ]),
-      this.#unitRequests.map(({ claim: { holding }, isolateKnows, granted }) => [
-        holding,
-        isolateKnows,
-        granted,
+        isDead ? [] : holdings.heldUnits.map(({ sentPlace, renewalPlace, ...held }) => held),
       ]),
       this.#requests.map(({ claim: { holding }, isolateKnows, reply, isEnded }) => [
         holding,
@@ -390,17 +295,9 @@ class World {
     return after !== undefined
   }
 
-  #grant({ claim: { holding } }: UnitRequest): number {
-    const { quota } = this.#rule
-    const want = { units: WANTED, limit: quota.burst, minHolders: 1 }
-    const received = applyMessage({ quota, holding, state: this.#state, now: this.#now }, want)
-    this.#state = received.state
-    return received.granted
-  }
-
   #receive(holding: Message['holding'], ttl: number): void {
     const quota = { rate: 1, period: ttl, burst: 1 }
-    this.#state = applyMessage({ quota, holding, state: this.#state, now: this.#now }).state
+    this.#state = applyMessage({ quota, holding, state: this.#state, now: this.#now })
   }
 }
 
@@ -456,41 +353,18 @@ describe('in every order of events', () => {
       { limit: 2, requests: LARGE, most: { ...NOTHING, epoch: 2, late: 1 } },
     ],
     ['an isolate dies', { limit: 1, requests: [2, 1], most: { ...NOTHING, death: 1 } }],
-    ['units are held in advance', { limit: 2, requests: LARGE, unitRequests: [1, 0], most: NOTHING }],
-    [
-      'the grant of units in advance is late or lost',
-      { limit: 2, requests: [1, SOAK ? 1 : 0], unitRequests: [1, 0], most: { ...NOTHING, late: 1 } },
-    ],
-    [
-      'a request for units in advance is repeated',
-      { limit: 2, requests: [1, 0], unitRequests: [1, 0], most: { ...NOTHING, repeated: 1 } },
-    ],
-    [
-      'epochs begin while units are held in advance',
-      { limit: 2, requests: [1, 0], unitRequests: [1, 0], most: { ...NOTHING, epoch: 1 } },
-    ],
-    [
-      'an isolate dies that holds units in advance',
-      { limit: 2, requests: [1, 1], unitRequests: [1, 0], most: { ...NOTHING, death: 1 } },
-    ],
   ]
-
-  if (SOAK)
-    plans.push([
-      'two isolates hold units in advance',
-      { limit: 4, requests: [1, 1], unitRequests: [1, 1], most: NOTHING },
-    ])
 
   it.each(plans)(
     'at most the limit is in flight, and units of ended requests are free again: %s',
     (_, plan) => {
       const worlds = explore(plan, (world, check) => {
-        check(world.mostHeld <= plan.limit, 'more units than the limit are held')
-        check(world.counted >= world.held, 'the store counts fewer units than are held')
+        check(world.mostInFlight <= plan.limit, 'more units than the limit are in flight')
+        check(world.counted >= world.inFlight, 'the store counts fewer units than are in flight')
         world.settle()
         // Units of a dead isolate, and units of a repeated request, are free after the ttl.
         if (plan.most.death + plan.most.repeated > 0) world.passTtl()
-        check(world.counted === world.held, 'the store counts other units than are held, in the end')
+        check(world.counted === world.inFlight, 'in the end the store counts other units than are in flight')
       })
       expect(worlds).toBeGreaterThan(100)
     },

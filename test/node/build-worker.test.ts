@@ -200,11 +200,6 @@ describe('the module of a Worker', () => {
     const all = workerModule(await loadConfig(EVERYTHING))
     // The address comes from headers of proxies, so no Worker is trusted to pass it on.
     expect(all).not.toContain('createClientAddressReader')
-    // Isolates hold units in advance only for a fixed capacity, and the capacity of this config is adaptive.
-    expect(all).not.toContain('createStock')
-    const classes = [{ name: 'critical', match: { methods: ['POST'] } }, { name: 'other' }]
-    const fixed = configOf({ rules: [strict], shedding: { classes, fleetUsage: { capacity: 10 } } })
-    expect(workerModule(fixed)).toContain('createStock')
     expect(all).toContain('"refund"')
     for (const part of ['createOpaqueKeyFinder', 'createTokenFinder']) expect(all).toContain(`    ${part},`)
     expect(() => withMissingParts<{ cors(): void }>({}).cors()).toThrow(

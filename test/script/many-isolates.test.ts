@@ -35,7 +35,6 @@ const step = fc.record({
   ended: fc.integer({ min: 0, max: 3 }),
   held: fc.integer({ min: 0, max: 2 }),
   cost: fc.constantFrom(1, 1, 1, 3, 0, 40),
-  want: fc.option(fc.integer({ min: 0, max: 3 }), { nil: undefined }),
   /** ms. The ttl is three seconds. */
   pause: fc.oneof(
     { weight: 60, arbitrary: fc.constantFrom(0, 1, 7, 20) },
@@ -55,11 +54,10 @@ const nameOf = (number: number) => `isolat${String(number).padStart(2, '0')}`
 describeOnRedisEngine('many isolates', (fresh, kind) => {
   const runs = randomCases(RUNS, kind)
 
-  it('the model predicts decisions, messages, and grants of units in advance', {
+  it('the model predicts decisions and the effect of messages', {
     timeout: 120_000,
   }, async () => {
     const redis = await fresh()
-    let [most, granted] = [0, 0]
     await forEvery(scenario, runs, async ({ limit, before, steps }) => {
       const [rule] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'concurrency', limit, ttl: '3s' })
       const key = consumerStateKey(newCaller())
@@ -71,8 +69,8 @@ describeOnRedisEngine('many isolates', (fresh, kind) => {
         holding: { holder: nameOf(i), epoch: 1, started: 1, ended: 0 },
       }))
       // One call has the messages of all these isolates, as if each had sent its own.
-      if (first.length > 0) expect(await redis.sync(first, now)).toEqual(await model.sync(first, now))
-      for (const [i, { verb, holder, epoch, ended, held, cost, want, pause }] of steps.entries()) {
+      if (first.length > 0) await Promise.all([redis.sync(first, now), model.sync(first, now)])
+      for (const [i, { verb, holder, epoch, ended, held, cost, pause }] of steps.entries()) {
         now += pause * 1e3
         const holding = { holder: nameOf(holder ?? 0), epoch, started: ended + held, ended }
         const boundRule = { ...bound(rule!, key, cost, now / 1e3), ...(holder !== undefined && { holding }) }
@@ -92,24 +90,15 @@ describeOnRedisEngine('many isolates', (fresh, kind) => {
                 }),
               }
             default: {
-              const wanted = want === undefined ? {} : { want: { units: want, limit, minHolders: 20 } }
-              const message = { key: ownKey, holding, ttl: rule!.quota.period, ...wanted }
-              return { received: await engine.sync([message], now) }
+              await engine.sync([{ key: ownKey, holding, ttl: rule!.quota.period }], now)
+              return { decided: await engine.peek(evaluation) }
             }
           }
         }
         const [expected, actual] = await Promise.all([act(model), act(redis)])
         expect(actual, `step ${i}, ${verb}`).toEqual(expected)
-        for (const received of expected.received ?? []) {
-          most = Math.max(most, received.holders)
-          granted += received.granted
-        }
       }
     })
-    // Fewer runs only show that this Redis runs the same scripts.
-    if (runs < RUNS) return
-    expect(most).toBeGreaterThan(70)
-    expect(granted).toBeGreaterThan(0)
   })
 
   it.skipIf(kind === 'embedded').each([1, 8, 9, 64, 65, 100, 200])(

@@ -1,6 +1,5 @@
 /** The two engines that make decisions: the TypeScript model, and the script inside a Redis. Tests run on both. */
 import { afterAll, beforeAll, describe } from 'vitest'
-import type { MessageAnswer } from '../../src/algorithms/concurrency.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Config, Rule } from '../../src/config/compile.ts'
@@ -17,7 +16,7 @@ import { ScriptModel } from '../../src/script/model.ts'
 import type { Policy } from '../../src/script/policy-shape.ts'
 import type { ChangeResult, Refund } from '../../src/script/refund.ts'
 import type { Reset } from '../../src/script/reset.ts'
-import { decodeSync, encodeSync, type Message } from '../../src/script/sync.ts'
+import { checkSyncReply, encodeSync, type Message } from '../../src/script/sync.ts'
 import { syncScript } from '../../src/script/sync-text.ts'
 import { formatCredential } from '../../src/store/records.ts'
 import type { Script, ScriptCall, ScriptText } from '../../src/store/store.ts'
@@ -39,7 +38,7 @@ export interface Engine {
   refund(refund: TimedRefund): Promise<ChangeResult>
   reset(reset: At<Reset>): Promise<ChangeResult>
   /** Sends the units that isolates hold, without a request. */
-  sync(messages: readonly Message[], now: number): Promise<MessageAnswer[]>
+  sync(messages: readonly Message[], now: number): Promise<void>
   /** Stores the record of a credential or a consumer, or a pointer. */
   setRecord(key: string, text: string): Promise<void>
   /** The exact content of all keys that match the pattern. Always empty for the model. */
@@ -78,8 +77,8 @@ export class RedisEngine implements Engine {
   refund = (refund: TimedRefund) => this.ask(prepareRefund(compiledRefund(refund)))
   reset = (reset: At<Reset>) => this.ask(prepareReset(reset))
 
-  async sync(messages: readonly Message[], now: number): Promise<MessageAnswer[]> {
-    return decodeSync(await this.run(encodeSync(syncScript(), messages, now)), messages)
+  async sync(messages: readonly Message[], now: number): Promise<void> {
+    checkSyncReply(await this.run(encodeSync(syncScript(), messages, now)))
   }
 
   /** Runs a call as it is. */

@@ -7,7 +7,6 @@ import { applyMessage, concurrency } from '../../src/algorithms/concurrency.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { createHoldingsKeeper, type HoldingsKeeper } from '../../src/limiter/keep-holdings.ts'
-import { createStock } from '../../src/limiter/stock.ts'
 import type { BoundRule, Outcome } from '../../src/script/evaluation.ts'
 import { identityStateKey } from '../../src/store/keys.ts'
 import type { Script, Store, StoreCall } from '../../src/store/store.ts'
@@ -19,14 +18,10 @@ import { VirtualClock } from './virtual-clock.ts'
 export interface FleetPlan {
   isolates: number
   limit: number
-  /** In the second half, all requests go to twice as many other isolates, which hold no units in advance. */
-  moves?: boolean
   /** Requests that would be in flight without a limit, as a share of the limit. */
   load: number
   /** How long requests arrive. Afterwards, the simulation continues for two ttl without requests. */
   seconds: number
-  /** True: isolates hold no units in advance. */
-  isExact?: boolean
   /** Share of HTTP requests to the store that are executed, but whose reply is lost. */
   lost?: number
   /** Isolates that die at half time, with all units that they hold. */
@@ -73,17 +68,14 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
     limit,
     load,
     seconds,
-    isExact = false,
     lost = 0,
     deaths = 0,
     seed = 1,
-    moves = false,
     isEmptied = false,
     outageMs = 0,
   } = plan
   const random = randomFrom(seed)
-  const [only] = rulesOf({ name: 'fleet', by: 'global', algorithm: 'concurrency', limit })
-  const rule: Rule = { ...only!, inAdvance: true }
+  const [rule] = rulesOf({ name: 'fleet', by: 'global', algorithm: 'concurrency', limit }) as [Rule]
   const time = new VirtualClock()
   const until = time.nowMs + seconds * 1000
   const report = { requests: 0, refused: 0, refusedWithRoom: 0, decisions: 0, messages: 0, alone: 0 }
@@ -96,20 +88,13 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
     if ('boundRule' in call) return decide((call as Decide).boundRule, now)
     const { args } = call as { args: string[] } & StoreCall
     report.messages += 1
-    const reply = [now]
-    for (let i = 1; i < args.length; i += 3) {
+    for (let i = 1; i < args.length; i += 2) {
       const [holder = '', epoch, started, ended] = args[i]!.split(' ')
       const holding = { holder, epoch: Number(epoch), started: Number(started), ended: Number(ended) }
-      const [units, most, least] = args[i + 2]!.split(' ').map(Number)
-      const wanted = args[i + 2] ? { units: units!, limit: most!, minHolders: least! } : undefined
-      const answer = applyMessage(
-        { quota: { ...rule.quota, period: Number(args[i + 1]) }, holding, state, now },
-        wanted,
-      )
-      state = answer.state
-      reply.push(answer.granted, answer.holders, answer.inFlight)
+      const quota = { ...rule.quota, period: Number(args[i + 1]) }
+      state = applyMessage({ quota, holding, state, now })
     }
-    return reply
+    return now
   }
 
   function decide(boundRule: BoundRule | undefined, now: number): Outcome {
@@ -148,7 +133,6 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
         timer: (ms, run) => time.after(ms, () => this.isDead || run()),
         script: () => SCRIPT,
         newName: () => `i${String(i).padStart(7, '0')}`,
-        ...(!isExact && { createStock }),
       })
       this.#store = this.kept.withMessages({
         ping: async () => {},
@@ -172,7 +156,6 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
       const background = (task: Promise<unknown>) => void task.catch(() => {})
       const claims = this.kept.claim([bound(rule, KEY, 1, time.nowMs)])
       const [boundRule] = claims.rulesForStore
-      if (!boundRule) live += 1
       const call: Decide = { command: 'GET', key: 'other', boundRule }
       try {
         const [outcome] = (await this.#store.run([call])) as [Outcome]
@@ -181,14 +164,10 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
       } catch {
         // As with `closed`, a request without a decision is refused.
         claims.markUndecided('may-have-run')
-        claims.returnToStock()
       }
       this.kept.sendSoon(this.#store, background)
       const release = this.kept.keep(claims, this.#store, background)
-      if (!release) {
-        if (!boundRule) live -= 1
-        return
-      }
+      if (!release) return
       inFlight += 1
       peak = Math.max(peak, inFlight)
       await time.pass(-Math.log(1 - random.int(0, 999_999) / 1e6) * SERVICE_MS)
@@ -202,11 +181,7 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
   const perMs = (load * limit) / SERVICE_MS
   const arrive = () => {
     if (time.nowMs >= until) return
-    const isMoved = until - time.nowMs < 500 * seconds
-    const third = Math.floor(isolates / 3)
-    const isolate = moves
-      ? fleet[isMoved ? random.int(third, isolates - 1) : random.int(0, third - 1)]!
-      : random.pick(fleet)
+    const isolate = random.pick(fleet)
     if (!isolate.isDead) void isolate.request()
     time.after(-Math.log(1 - random.int(0, 999_999) / 1e6) / perMs, arrive)
   }

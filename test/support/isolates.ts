@@ -8,7 +8,6 @@ import { createEngine, type Decided } from '../../src/limiter/engine.ts'
 import { createHoldingsKeeper } from '../../src/limiter/keep-holdings.ts'
 import { createLocalLimiter } from '../../src/limiter/local.ts'
 import { createProbe } from '../../src/limiter/probe.ts'
-import { Stock } from '../../src/limiter/stock.ts'
 import type { Subject } from '../../src/script/evaluation.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
 import { syncScript } from '../../src/script/sync-text.ts'
@@ -68,7 +67,6 @@ export async function settled(): Promise<void> {
 
 interface IsolateOptions {
   isCluster?: boolean
-  minHolders?: number
   /** Absent: the breaker never opens. */
   breaker?: BreakerSettings | undefined
 }
@@ -78,7 +76,7 @@ export function isolateOn(
   redis: RedisEngine,
   time: Timers,
   name: string,
-  { isCluster = false, minHolders, breaker }: IsolateOptions = {},
+  { isCluster = false, breaker }: IsolateOptions = {},
 ) {
   const requests: StoreCall[][] = []
   const working = storeOf(redis, { isCluster })
@@ -109,7 +107,6 @@ export function isolateOn(
     script: syncScript,
     writeAt: () => time.nowMs * 1e3,
     newName: named(name),
-    createStock: (holdings, now) => new Stock(holdings, now, minHolders),
   })
   const engine = createEngine({ localShare: 1, ...(breaker && { breaker }) }, store, {
     ...{ clock, decideAt: () => time.nowMs * 1e3, board: NO_BOARD, holdingsKeeper },

@@ -1,5 +1,5 @@
 /**
- * A config that uses every part of the Worker except leases, units held in advance, and addresses from trusted Workers. It tests the size
+ * A config that uses every part of the Worker except leases and addresses from trusted Workers. It tests the size
  * of this Worker (bench/size.ts), and that the Worker runs.
  */
 import { defineConfig } from '../../src/config/define.ts'

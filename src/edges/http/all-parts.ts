@@ -6,7 +6,6 @@ import { createHoldingsKeeper } from '../../limiter/keep-holdings.ts'
 import { createLeases } from '../../limiter/leases.ts'
 import { createLocalLimiter } from '../../limiter/local.ts'
 import { createRefusalMemory } from '../../limiter/refusals.ts'
-import { createStock } from '../../limiter/stock.ts'
 import { createStatsRecorder } from '../../metrics/keep-stats.ts'
 import { compileScripts } from '../../script/scripts.ts'
 import { signalScript } from '../../script/signal-text.ts'
@@ -30,7 +29,7 @@ import { createXRateLimit } from './x-rate-limit.ts'
 export const ALL_PARTS: Parts = {
   scriptsOf: compileScripts,
   evaluateOnCluster,
-  createHoldingsKeeper: options => createHoldingsKeeper({ ...options, createStock }),
+  createHoldingsKeeper,
   createLocalLimiter,
   createLeases,
   createRefusalMemory,

@@ -34,10 +34,7 @@ export interface Parts extends OriginLoadParts {
   createLeases: typeof createLeases
   /** Unless statistics are off (`stats: { keep: false }`). */
   createStatsRecorder: typeof createStatsRecorder
-  /**
-   * With rules that count requests in flight. With `shedding.fleetUsage` whose capacity does not adapt, isolates hold
-   * some units in advance.
-   */
+  /** With rules that count requests in flight. */
   createHoldingsKeeper: typeof createHoldingsKeeper
   syncScript: () => Script
   observeEnd: typeof observeEnd
@@ -71,7 +68,3 @@ export interface Parts extends OriginLoadParts {
 /** Whether a limit depends on measurements of the origin. */
 export const followsOrigin = ({ shedding, adaptive }: Pick<Config, 'shedding' | 'adaptive'>) =>
   shedding?.workerUtilization !== undefined || adaptive !== undefined
-
-/** Whether isolates hold units of a rule in advance. */
-export const holdsInAdvance = ({ rules }: Pick<Config, 'rules'>) =>
-  rules.some(({ inAdvance }) => inAdvance === true)

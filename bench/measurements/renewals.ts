@@ -13,6 +13,7 @@ import { consumerStateKey } from '../../src/store/keys.ts'
 import type { ScriptCall, Store } from '../../src/store/store.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { bound } from '../../test/support/bound.ts'
+import { tripsOn } from '../../test/support/trips.ts'
 import { VirtualClock } from '../../test/support/virtual-clock.ts'
 import { inRounds, median } from '../measure.ts'
 import { type Findings, times } from '../report.ts'
@@ -175,11 +176,12 @@ async function keep(streams: number, answer: Answer): Promise<Kept> {
     },
   }
   const keeper = createHoldingsKeeper({ now: () => clock.nowMs, timer: clock.timer, script: () => NO_SCRIPT })
+  const trips = tripsOn(store, { units: keeper.rider }, { now: () => clock.nowMs, timer: clock.timer })
   const startedAt = clock.nowMs
   for (let i = 0; i < streams; i++) {
     const claims = keeper.claim([bound(RULE, consumerStateKey(`caller-${i}`), 1, clock.nowMs)])
-    claims.settle({ status: 'admitted', verdicts: [ADMITTED], at: 0 } as never, false)
-    keeper.keep(claims, store, detached)
+    claims.settle({ status: 'admitted', verdicts: [ADMITTED], at: 0 } as never)
+    keeper.keep(claims, trips, detached)
     await clock.run(startedAt + ((i + 1) * INTERVAL_MS) / streams)
   }
 

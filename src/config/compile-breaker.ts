@@ -1,4 +1,4 @@
-/** Compiles `store.breaker`: when an isolate stops waiting for a store that fails (src/store/breaker.ts). Pure. */
+/** Compiles `store.breaker`: when an isolate stops waiting for a store that fails (src/trips/breaker.ts). Pure. */
 import type { BreakerInput } from './check/store-schema.ts'
 import { milliseconds } from './duration.ts'
 

@@ -63,7 +63,7 @@ export interface Config {
   storeDeadlineMs: number
   /** Absent: every decision waits for the store. */
   breaker?: BreakerSettings
-  /** How many HTTP requests to the store can be under way, and how long a decision waits for its turn (src/store/in-flight.ts). */
+  /** How many HTTP requests to the store can be under way, and how long a decision waits for its turn (src/trips/queue-for-trips.ts). */
   inFlight: { maxRequests: number; expiresAfterMs: number; maxWaitMs: number; maxTotalWaitMs: number }
   /** The share of each limit that an isolate admits by itself while the store fails, 0 to 1. */
   localShare: number

@@ -39,11 +39,8 @@ export class Claims {
     })
   }
 
-  /**
-   * Settles the claims by the outcome.
-   * @param isCluster each slot decides by itself, so one slot may have counted what another has refused
-   */
-  settle({ status, verdicts, consumer }: Outcome, isCluster: boolean): void {
+  /** Settles the claims by the outcome. */
+  settle({ status, verdicts, consumer, isBySlot }: Outcome): void {
     const admitted = this.#claims.filter(claim => {
       const { ownKey = '', rule } = claim.rule
       const verdict = verdicts.find(verdict => verdict.rule.tag === rule.tag)
@@ -51,7 +48,7 @@ export class Claims {
       if (consumer !== undefined)
         this.#holdings.rename(claim, ownKey.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`))
       const isAdmitted = status === 'admitted' && verdict?.allowed === true
-      this.#holdings.settle(claim, isAdmitted ? 'admitted' : isCluster ? 'lost' : 'refused', use)
+      this.#holdings.settle(claim, isAdmitted ? 'admitted' : isBySlot ? 'lost' : 'refused', use)
       return isAdmitted
     })
     if (status === 'admitted') this.#inFlight = admitted

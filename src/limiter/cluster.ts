@@ -40,7 +40,7 @@ export const evaluateOnCluster: EvaluateOnCluster = async (store, evaluation, op
   const { parts, answers } = await askSlots(store, splitBySlot(found.evaluation), options)
   const spent = verb === 'peek' ? [] : parts
   const outcome = await joinSlots(undoStore, found.evaluation, spent, answers)
-  return found.consumer === undefined ? outcome : { ...outcome, consumer: found.consumer }
+  return { ...outcome, isBySlot: true, ...(found.consumer !== undefined && { consumer: found.consumer }) }
 }
 
 /** The answers of slots, in the order of their parts. */
@@ -62,7 +62,7 @@ async function askSlots(
       listener,
     )
   const home = parts.find(({ subject }) => subject && subject.kind !== 'failed')
-  if (!home || parts.length === 1 || isCallerKnown || verb === 'peek') {
+  if (!home || parts.length === 1 || isCallerKnown?.() || verb === 'peek') {
     return { parts, answers: await ask(parts, verb, listener) }
   }
   const [first] = await ask([home], verb, listener)

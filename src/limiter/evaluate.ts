@@ -31,7 +31,7 @@ export interface EvaluateOptions {
   /** The store for refunds of what some slots of a cluster have spent. It must not limit the calls in flight, or the units are lost. */
   undoStore?: Store
   /** Whether the store has lately admitted the caller. On a cluster, another caller is looked up before shared rules count it. */
-  isCallerKnown?: boolean
+  isCallerKnown?: () => boolean
   /** As for Store.run. If the result is no longer needed, the decision fails with the cause `overload`. */
   listener?: CallListener
 }

@@ -9,8 +9,8 @@ import type { Credentials } from '../config/compile-credentials.ts'
 import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import type { DecideVerb } from '../script/decide.ts'
 import type { BoundRule, Evaluation, Subject } from '../script/evaluation.ts'
-import type { GuardedStore } from '../store/breaker.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
+import type { GuardedStore } from '../trips/breaker.ts'
 import { type Decision, type DegradedCause, toAllowed, toDenied } from './decision.ts'
 import type { Degraded } from './evaluate.ts'
 import type { LocalLimiter } from './local.ts'
@@ -26,11 +26,9 @@ export const NO_LOCAL_LIMITER: LocalLimiter = {
   decide: () => ({ admitted: true, verdicts: [] }),
   noteReport: () => {},
   forgetReports: () => {},
-  withHandOvers: store => store,
+  handOvers: { load: () => undefined },
   beginTrip: () => () => {},
   openUnits: () => 0,
-  isHandOverDue: () => false,
-  handOver: async () => {},
 }
 
 /** Which keys each policy for credentials accepts while the store cannot verify them. */

@@ -7,7 +7,8 @@ import type { Rule } from '../config/compile-rule.ts'
 import { GatewayError } from '../errors.ts'
 import type { BoundRule, Evaluation } from '../script/evaluation.ts'
 import type { Policy } from '../script/policy-shape.ts'
-import type { Store, StoreCall } from '../store/store.ts'
+import type { StoreCall } from '../store/store.ts'
+import type { Load, Rider } from '../trips/rider.ts'
 import { bindRule } from './bind-rule.ts'
 import type { LocalCounts, Spender, SpentRule } from './local-counts.ts'
 import { decodeReplies, prepareDecide } from './prepared-call.ts'
@@ -17,25 +18,21 @@ export interface HandOvers {
   add(key: string): void
   /** Notes that the counts of an identity were dropped. */
   drop(key: string): void
+  /** Notes whether the store has decided the last request. Trips for hand-overs alone are made only if it has. */
+  noteDecision(byStore: boolean): void
   /** Units in use that a reply of the store does not take into account yet. */
   unreportedUnits(key: string, rule: Rule): number
   /** Reduces the handed-over units to those that have not refilled. What refills here has also refilled in the store. */
   reduce(bound: BoundRule): void
   /**
-   * Wraps the store: if its last request has succeeded, a request to it first hands over the units of its identities. So the decisions
-   * in it take into account what this isolate has admitted by itself. After a failed request, units could be lost with the next one.
-   * @param at returns the time to count by (µs); absent: the clock of the store
+   * Hands over, if the store has answered the last trip: before decisions, the units of their identities, so that the decisions take into
+   * account what this isolate has admitted by itself; in trips of its own, the units of the other identities. After a lost trip, units
+   * could be lost with the next one.
+   *
+   * If the store has fewer units left, it counts those that are left. Units that may have arrived are never sent again. If they certainly
+   * were not counted (for example, Redis answers but cannot write), they are sent again later.
    */
-  withHandOvers(store: Store, at?: () => number): Store
-  /** Whether units are to be handed over, and no hand-over is running. */
-  isDue(): boolean
-  /**
-   * Hands over the units that the next identities have spent and that have not refilled, in one HTTP request to a store that has just
-   * answered. If the store has fewer units left, it counts those that are left. Units that may have arrived are never sent again. If the
-   * error shows that they were not counted (for example, Redis answers but cannot write), they are sent again later.
-   * @param at the time to count by (µs); absent: the clock of the store
-   */
-  handOver(store: Store, at?: number): Promise<void>
+  readonly rider: Rider
 }
 
 /** A part of the units of one identity, under the rules of one caller, that the store has not counted yet. It becomes one call. */
@@ -48,14 +45,15 @@ interface HandOver extends Spender {
 /** Identities in one hand-over request. */
 const IDENTITIES_PER_REQUEST = 20
 
-/** After this time another hand-over may start, because the platform may have ended the one before. */
-const HAND_OVER_TIMEOUT_MS = 10_000
-
-/** @param now ms since the epoch */
-export function createHandOvers(counts: LocalCounts, now: () => number): HandOvers {
+/**
+ * @param now ms since the epoch
+ * @param at returns the time to count by (µs); absent: the clock of the store
+ */
+export function createHandOvers(counts: LocalCounts, now: () => number, at?: () => number): HandOvers {
   /** Keys of identities with units that are to be handed over. */
   const keysToHandOver = new Set<string>()
-  let startedAt = Number.NEGATIVE_INFINITY
+  /** Whether the store has decided the last request, and has refused no hand-over since. */
+  let isDeciding = false
 
   function handOversOf(key: string): HandOver[] {
     const usage = counts.usageOf(key)
@@ -82,7 +80,7 @@ export function createHandOvers(counts: LocalCounts, now: () => number): HandOve
     mode: 'shadow',
   })
 
-  const prepare = ({ policy, plan, consumerKey, rules, key }: HandOver, at: number | undefined) => {
+  const prepare = ({ policy, plan, consumerKey, rules, key }: HandOver) => {
     // Overrides are for rules that count by consumer. The script looks them up, and treats the caller like that of a token: as verified.
     const hasOverrides = consumerKey !== undefined && slotOf(consumerKey) === slotOf(key)
     const evaluation: Evaluation = {
@@ -90,7 +88,7 @@ export function createHandOvers(counts: LocalCounts, now: () => number): HandOve
       ...(hasOverrides && {
         subject: { kind: 'token', consumerKey, ...(plan !== undefined && { plan }) } as const,
       }),
-      ...(at !== undefined && { now: at }),
+      ...(at && { now: at() }),
     }
     return prepareDecide(evaluation)
   }
@@ -113,27 +111,21 @@ export function createHandOvers(counts: LocalCounts, now: () => number): HandOve
     return handOvers
   }
 
-  /** Sends what `take` has returned, with the calls of others after it. @returns the replies to these calls */
-  async function send(
-    store: Store,
-    handOvers: readonly HandOver[],
-    at: number | undefined,
-    calls: readonly StoreCall[] = [],
-  ): Promise<unknown[]> {
-    const prepared = handOvers.map(handOver => prepare(handOver, at))
-    const all = [...prepared.map(({ call }) => call), ...calls]
-    if (all.length === 0) return []
-    try {
-      const replies = await store.run(all)
-      for (const [i, result] of decodeReplies(prepared, replies).entries()) {
-        if (result instanceof GatewayError) retryIfNotCounted(handOvers[i]!, result)
-      }
-      return replies.slice(prepared.length)
-    } catch (error) {
-      if (error instanceof GatewayError) for (const handOver of handOvers) retryIfNotCounted(handOver, error)
-      throw error
-    } finally {
-      for (const handOver of handOvers) change('onTheWay', handOver, -1)
+  /** The calls for what `take` has returned. */
+  function loadOf(handOvers: readonly HandOver[]): Load | undefined {
+    if (handOvers.length === 0) return undefined
+    const prepared = handOvers.map(prepare)
+    return {
+      calls: prepared.map(({ call }) => call),
+      isFirst: true,
+      done(replies) {
+        for (const [i, result] of decodeReplies(prepared, replies).entries()) {
+          change('onTheWay', handOvers[i]!, -1)
+          if (!(result instanceof GatewayError)) continue
+          isDeciding = false
+          retryIfNotCounted(handOvers[i]!, result)
+        }
+      },
     }
   }
 
@@ -145,6 +137,9 @@ export function createHandOvers(counts: LocalCounts, now: () => number): HandOve
   }
 
   return {
+    noteDecision(byStore) {
+      isDeciding = byStore
+    },
     add: key => void keysToHandOver.add(key),
     drop: key => void keysToHandOver.delete(key),
 
@@ -161,40 +156,15 @@ export function createHandOvers(counts: LocalCounts, now: () => number): HandOve
       if (handedOver && before) handedOver.set(rule.tag, Math.min(before, counts.unitsInUse(key, rule)))
     },
 
-    withHandOvers(store, at) {
-      let isAnswering = true
-      let successes = 0
-      return {
-        ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
-        ping: () => store.ping(),
-        async run(calls) {
-          const keys = keysToHandOver.size > 0 && isAnswering ? keysIn(calls) : []
-          const handOvers = take(keys.filter(key => keysToHandOver.has(key)))
-          const successesBefore = successes
-          try {
-            const replies = await send(store, handOvers, at?.(), calls)
-            isAnswering = true
-            successes += 1
-            return replies
-          } catch (error) {
-            // If the store has answered another request meanwhile, this failure is outdated.
-            if (successes === successesBefore) isAnswering = false
-            throw error
-          }
-        },
-      }
-    },
-
-    // A clock that was set back must not block hand-overs.
-    isDue: () => keysToHandOver.size > 0 && Math.abs(now() - startedAt) > HAND_OVER_TIMEOUT_MS,
-
-    async handOver(store, at) {
-      startedAt = now()
-      try {
-        await send(store, take([...keysToHandOver.keys().take(IDENTITIES_PER_REQUEST)]), at)
-      } finally {
-        startedAt = Number.NEGATIVE_INFINITY
-      }
+    rider: {
+      load({ calls, isAlone, isAnswering }) {
+        if (keysToHandOver.size === 0 || !isAnswering) return undefined
+        const keys = isAlone
+          ? [...keysToHandOver.keys().take(IDENTITIES_PER_REQUEST)]
+          : keysIn(calls).filter(key => keysToHandOver.has(key))
+        return loadOf(take(keys))
+      },
+      aloneAfterMs: () => (keysToHandOver.size > 0 && isDeciding ? 0 : undefined),
     },
   }
 }

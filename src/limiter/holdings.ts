@@ -285,6 +285,13 @@ export class Holdings {
     return messages
   }
 
+  /** Whether `renewalsDue` would return messages. */
+  isRenewalDue(): boolean {
+    for (const [ttl, { first }] of this.#renewals)
+      if (first && this.#hasElapsed(first.confirmed.at, DUE_SHARE * renewalMs({ ttl }))) return true
+    return false
+  }
+
   /** The time until the record of a claim is due for its renewal (ms); 0 or less: it is due, or on its way. */
   msUntilRenewal(claim: Claim): number {
     const { held } = claim as OwnClaim

@@ -16,7 +16,6 @@
  * A changed switch ends the lease. Blocks, revoked keys and other plans take effect when the lease ends. Plain data, bounded in
  * number and time. docs/hot-callers.md describes leases for users.
  */
-import type { Background } from '../background.ts'
 import { latestOf, type Timer } from '../clock.ts'
 import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import { Lru } from '../lru.ts'
@@ -28,8 +27,9 @@ import {
   type Verdict,
 } from '../script/evaluation.ts'
 import { encodeRefund, type Refund } from '../script/refund.ts'
-import type { Store, StoreCall } from '../store/store.ts'
+import type { StoreCall } from '../store/store.ts'
 import type { Switches } from '../switches/switches.ts'
+import type { Rider } from '../trips/rider.ts'
 import { answerKeyOf, countDown, isConsistent } from './answer-validity.ts'
 import {
   createRenewalWait,
@@ -94,12 +94,13 @@ export interface Leases {
     switches: Switches,
     recall?: () => RememberedCaller | undefined,
   ): RequestLease | undefined
-  /** Wraps the store: each request to it also gives back the unused units of leases that have ended. */
-  withReturns(store: Store): Store
-  /** Gives back the unused units of leases that have ended, in the background. */
-  giveBackSoon(store: Store, background: Background): void
-  /** Ends all leases and allows no new ones. Gives back all unused units, including those of replies that are still on their way. */
-  giveBack(store: Store): Promise<void>
+  /** Gives back the unused units of leases that have ended, with the next trips. */
+  readonly returns: Rider
+  /**
+   * Ends all leases and allows no new ones. Gives back all unused units, including those of replies that are still on their way.
+   * @param send makes a trip for the returns; false: none can be made now
+   */
+  giveBack(send: (returns: Rider) => Promise<boolean>): Promise<void>
   /** Discards the leased units of these keys, because their state was reset: they must not be given back. */
   discard(keys: readonly string[]): void
 }
@@ -204,8 +205,6 @@ export function createLeases({
   let returnsDue: { grant: LeaseGrant; since: number }[] = []
   /** Trips that leases have saved, minus those that were made to give units back. */
   let savedTrips = 0
-  /** Until when a request watches for units to give back (ms). It is extended repeatedly, because the platform may end that request. */
-  let watchedUntil = Number.NEGATIVE_INFINITY
   /** Trips that have not ended: decisions and refunds. */
   let openTrips = 0
   const tripTime = createTripTime()
@@ -228,34 +227,28 @@ export function createLeases({
     returnsDue = returnsDue.filter(({ since }) => time - since < MAX_RETURN_WAIT_MS)
   }
 
-  function takeReturns(): StoreCall[] {
-    return returnsDue
-      .splice(0, MAX_RETURNS_PER_TRIP)
-      .map(({ grant }) => buildRefundCall(refundOf(grant, writeAt?.())))
-  }
-
-  /** Runs the calls, with refunds that are due in the same HTTP request. */
-  async function runWithReturns(store: Store, calls: readonly StoreCall[] = []): Promise<unknown[]> {
-    openTrips += 1
-    try {
-      return await store.run([...calls, ...takeReturns()])
-    } finally {
-      openTrips -= 1
-    }
-  }
-
-  async function watchReturns(store: Store): Promise<void> {
-    do {
-      watchedUntil = now() + RETURN_CHECK_MS
-      await new Promise<void>(resolve => timer(RETURN_CHECK_MS, resolve, true))
-      endExpiredLeases()
-      if (returnsDue.length > 0 && savedTrips > 0) {
-        savedTrips -= 1
+  const returns: Rider = {
+    isMeasured: true,
+    isOptional: true,
+    load({ isAlone }) {
+      const taken = returnsDue.splice(0, MAX_RETURNS_PER_TRIP)
+      if (taken.length === 0) return undefined
+      if (isAlone) savedTrips -= 1
+      openTrips += 1
+      return {
+        calls: taken.map(({ grant }) => buildRefundCall(refundOf(grant, writeAt?.()))),
         // If the refunds are lost, the units stay spent.
-        await runWithReturns(store).catch(() => {})
+        done() {
+          openTrips -= 1
+        },
       }
-    } while (activeGroups.size > 0 || returnsDue.length > 0)
-    watchedUntil = Number.NEGATIVE_INFINITY
+    },
+    aloneAfterMs() {
+      endExpiredLeases()
+      const [oldest] = returnsDue
+      const wait = oldest && savedTrips > 0 ? oldest.since + RETURN_CHECK_MS - now() : RETURN_CHECK_MS
+      return activeGroups.size > 0 || oldest ? Math.max(0, wait) : undefined
+    },
   }
 
   function findOrCreateGroup(key: string, leaseMs: number): LeaseGroup {
@@ -406,24 +399,9 @@ export function createLeases({
       }
     },
 
-    withReturns: store => ({
-      ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
-      ping: () => store.ping(),
-      async run(calls) {
-        if (returnsDue.length === 0) return await store.run(calls)
-        const replies = await runWithReturns(store, calls)
-        return replies.slice(0, calls.length)
-      },
-    }),
+    returns,
 
-    giveBackSoon(store, background) {
-      if (activeGroups.size === 0 && returnsDue.length === 0) return
-      const wait = watchedUntil - now()
-      if (wait > -RETURN_CHECK_MS && wait <= RETURN_CHECK_MS) return
-      background(watchReturns(store))
-    },
-
-    async giveBack(store) {
+    async giveBack(send) {
       isStopped = true
       for (const [key, group] of activeGroups) endLeases(key, group)
       for (
@@ -431,8 +409,11 @@ export function createLeases({
         returnsDue.length > 0 || (openTrips > 0 && waited < TRIP_TIMEOUT_MS);
         waited += STOP_CHECK_MS
       ) {
-        // If refunds are lost, the units stay spent.
-        while (returnsDue.length > 0) await runWithReturns(store).catch(() => {})
+        while (returnsDue.length > 0) {
+          // If refunds are lost, the units stay spent.
+          const isSent = await send(returns).catch(() => true)
+          if (!isSent) returnsDue = []
+        }
         if (openTrips > 0) await new Promise<void>(resolve => timer(STOP_CHECK_MS, resolve))
       }
     },

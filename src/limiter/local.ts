@@ -13,12 +13,15 @@
 import type { DecideVerb } from '../script/decide.ts'
 import type { BoundRule, Outcome, Verdict } from '../script/evaluation.ts'
 import type { Policy } from '../script/policy-shape.ts'
-import { createHandOvers, type HandOvers } from './hand-overs.ts'
+import type { Rider } from '../trips/rider.ts'
+import { createHandOvers } from './hand-overs.ts'
 import { createLocalCounts, type Spender } from './local-counts.ts'
 import { createOpenTrips, type OpenTrips } from './open-trips.ts'
 import { createStoreReports } from './store-reports.ts'
 
-export interface LocalLimiter extends Pick<HandOvers, 'withHandOvers' | 'handOver'> {
+export interface LocalLimiter {
+  /** Hands over what was admitted (hand-overs.ts). */
+  readonly handOvers: Rider
   /** Notes that a decision is on its way to the store (open-trips.ts). The returned function ends it. */
   beginTrip: OpenTrips['begin']
   /** The units that decisions on their way may spend for the same identity. */
@@ -39,8 +42,6 @@ export interface LocalLimiter extends Pick<HandOvers, 'withHandOvers' | 'handOve
   noteReport(rules: readonly BoundRule[], outcome: Outcome): void
   /** Forgets what the store has reported for these keys, because they were reset. */
   forgetReports(keys: readonly string[]): void
-  /** Whether units are to be handed over, and no hand-over is running. */
-  isHandOverDue(): boolean
 }
 
 /** Trips end within their deadline, unless the isolate is very late (µs). */
@@ -50,10 +51,11 @@ const OPEN_TRIPS_WAIT = 1e6
  * Creates the local limiter of an isolate.
  * @param share the part of each limit that the isolate admits, above 0 and up to 1
  * @param now ms since the epoch
+ * @param decideAt returns the time to count by (µs); absent: the clock of the store
  */
-export function createLocalLimiter(share: number, now: () => number): LocalLimiter {
+export function createLocalLimiter(share: number, now: () => number, decideAt?: () => number): LocalLimiter {
   const counts = createLocalCounts(share, now, key => handOvers.drop(key))
-  const handOvers = createHandOvers(counts, now)
+  const handOvers = createHandOvers(counts, now, decideAt)
   const reports = createStoreReports(handOvers.unreportedUnits)
   const openTrips = createOpenTrips(now)
 
@@ -80,6 +82,7 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
 
   return {
     decide(policy, rules, verb = 'decide', openUnits = [], spender = {}) {
+      handOvers.noteDecision(false)
       rules.forEach(handOvers.reduce)
       rules.forEach(applyReport)
       const result = refuseForOpenTrips(rules, openUnits) ?? counts.decide(rules, verb)
@@ -98,12 +101,13 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
     beginTrip: openTrips.begin,
     openUnits: openTrips.unitsOf,
 
-    noteReport: (rules, outcome) => reports.note(rules, outcome, now()),
+    noteReport(rules, outcome) {
+      if (outcome.at > 0) handOvers.noteDecision(true)
+      reports.note(rules, outcome, now())
+    },
     forgetReports: reports.forget,
 
-    withHandOvers: handOvers.withHandOvers,
-    isHandOverDue: handOvers.isDue,
-    handOver: handOvers.handOver,
+    handOvers: handOvers.rider,
   }
 }
 

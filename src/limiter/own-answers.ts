@@ -1,9 +1,9 @@
 /** Decides requests without a trip to the store: from leased units, or by repeating a remembered refusal. */
-import type { Background } from '../background.ts'
 import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import type { Evaluation, Outcome } from '../script/evaluation.ts'
-import type { CallListener, Store } from '../store/store.ts'
+import type { CallListener } from '../store/store.ts'
 import type { Switches } from '../switches/switches.ts'
+import type { Rider } from '../trips/rider.ts'
 import { type Decision, toDecision } from './decision.ts'
 import type { Leases } from './leases.ts'
 import type { LookupPhase, RefusalMemory, TripTimes } from './refusals.ts'
@@ -57,12 +57,10 @@ export interface OwnAnswers {
     current: () => Switches,
     recall?: () => RememberedCaller | undefined,
   ): OwnAnswer
-  /** Wraps the store: each request to it also gives back the unused units of leases that have ended. */
-  withReturns(store: Store): Store
-  /** Gives back unused units in the background. */
-  maintain(store: Store, background: Background): void
+  /** Gives back unused units of leases. */
+  readonly returns: Rider | undefined
   /** Ends all leases, and gives back their unused units. */
-  giveBack(store: Store): Promise<void>
+  giveBack: Leases['giveBack']
   /** Forgets answers that are no longer valid: the keys were reset or refunded, or a request in flight under them has ended. */
   forget(keys: readonly string[], what: 'reset' | 'refund' | 'ended'): void
 }
@@ -134,9 +132,8 @@ export function createOwnAnswers(
       }
     },
 
-    withReturns: store => leases?.withReturns(store) ?? store,
-    maintain: (store, background) => leases?.giveBackSoon(store, background),
-    giveBack: async store => await leases?.giveBack(store),
+    returns: leases?.returns,
+    giveBack: async send => await leases?.giveBack(send),
     forget(keys, what) {
       refusals?.forget(keys)
       if (what === 'reset') leases?.discard(keys)

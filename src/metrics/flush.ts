@@ -7,10 +7,11 @@
  */
 
 import type { Background } from '../background.ts'
-import type { Sleep } from '../clock.ts'
+import { type Sleep, SYSTEM_TIMER, type Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { statsKey } from '../store/keys.ts'
 import type { PlainCall, Store } from '../store/store.ts'
+import { createScheduler } from '../trips/scheduler.ts'
 import type { Batch, Counters } from './counters.ts'
 
 export interface Flusher {
@@ -30,36 +31,41 @@ export interface FlushTiming {
 /** Counters in one HTTP request. Each is one command. */
 const MAX_AT_ONCE = 200
 
-/** After this time a flush ends by itself, because Workers end background work 30 s after the request. */
-const BACKGROUND_WORK_MS = 25_000
-
-/** A flush that is later than this was ended by the platform. */
-const GRACE_MS = 10_000
-
 /** `npx sluicegate stats` shows at most the last 7 days. */
 const KEEP_SECONDS = 8 * 86400
 
 export function createFlusher(
   counters: Counters,
   store: Store,
-  { everyMs, sleep = unreferencedSleep, now }: FlushTiming,
+  { everyMs, sleep, now }: FlushTiming,
 ): Flusher {
-  // A time instead of a flag: the platform may end the request that scheduled the flush, with its background work, at
-  // any time.
-  let scheduledAt = 0
-  let overdueAt = 0
   let mustPingFirst = false
+  /** Whether a request waits to send the counters, or the platform has ended it. */
+  let isAwaited = false
+  const timer: Timer = sleep
+    ? (ms, run) => {
+        void sleep(ms).then(run)
+        return () => {}
+      }
+    : SYSTEM_TIMER
 
-  async function flush(): Promise<void> {
-    const until = now() + BACKGROUND_WORK_MS
-    do {
-      scheduledAt = now()
-      overdueAt = scheduledAt + everyMs + GRACE_MS
-      await sleep(everyMs)
-      await send()
-    } while (counters.size > 0 && now() + everyMs < until)
-    overdueAt = 0
-  }
+  const { schedule } = createScheduler(now, timer, [
+    {
+      // Statistics do not keep a process alive.
+      isOptional: true,
+      dueInMs() {
+        if (counters.size === 0) return undefined
+        if (isAwaited) return 0
+        isAwaited = true
+        return everyMs
+      },
+      async run() {
+        await send()
+        isAwaited = false
+        return true
+      },
+    },
+  ])
 
   async function send(): Promise<void> {
     if (mustPingFirst && !(await isReachable(store))) return
@@ -80,11 +86,7 @@ export function createFlusher(
   }
 
   return {
-    schedule(background) {
-      // After the clock was set back, the flush is scheduled again.
-      if (now() < overdueAt && now() >= scheduledAt) return
-      background(flush())
-    },
+    schedule,
     pingFirst() {
       mustPingFirst = true
     },
@@ -109,12 +111,4 @@ function isReachable(store: Store): Promise<boolean> {
  */
 function mayHaveArrived(error: unknown): boolean {
   return !(error instanceof GatewayError) || error.fate === 'may-have-run'
-}
-
-/** Sleeps with a timer that does not keep a Node process alive. */
-function unreferencedSleep(ms: number): Promise<void> {
-  return new Promise(resolve => {
-    const timer: unknown = setTimeout(resolve, ms)
-    ;(timer as { unref?(): void }).unref?.()
-  })
 }

@@ -157,8 +157,6 @@ export function workerModule(
     ...used(isFollowing, 'createOriginLoad'),
     ...used(workerUtilization !== undefined, 'createUtilizationShedderAndBoard'),
     ...used(config.adaptive !== undefined, 'createAdaptiveLimit'),
-    ...used(isFollowing, 'withSignals'),
-    ...used(isFollowing, 'refreshOverdue'),
     ...script(isFollowing, 'signalScript', () => builtOf(signalScript(), kindsOf(config))),
     ...used(workerUtilization?.pushes !== undefined, 'createPushReceiver'),
     ...used(needsHoldings, 'createHoldingsKeeper'),

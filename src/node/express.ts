@@ -10,7 +10,7 @@ import {
   type GuardOptions,
   type GuardPlatform,
 } from '../edges/guard/guard.ts'
-import type { Ending } from '../limiter/engine.ts'
+import type { Ending } from '../limiter/engine-shape.ts'
 
 declare module 'node:http' {
   interface IncomingMessage {

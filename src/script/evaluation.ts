@@ -86,6 +86,8 @@ export interface Outcome {
   verdicts: readonly Verdict[]
   /** For how many requests units were spent, including the admitted request itself. Absent: 1. The isolate may serve the others. */
   granted?: number
+  /** Whether each slot of a cluster has decided by itself: one may have counted what another has refused. */
+  isBySlot?: true
 }
 
 /** The verdicts of enforced rules. */

@@ -3,11 +3,12 @@
  * share.
  */
 import type { Adaptive } from '../config/compile-shedding.ts'
+import type { Rider } from '../trips/rider.ts'
 import { adaptiveController } from './adaptive.ts'
 import type { AdaptiveMethod } from './adaptive-method.ts'
 import { aimd } from './aimd.ts'
 import { gradient } from './gradient.ts'
-import { createSignalBoard, type SignalBoardOptions, type SignalReporter } from './signal-board.ts'
+import { createSignalBoard, type SignalBoardOptions } from './signal-board.ts'
 
 /** A request to the origin that has ended. */
 export interface EndedRequest {
@@ -23,7 +24,7 @@ export interface AdaptiveLimit {
   observe(request: EndedRequest): void
   /** Call this when the limit has refused a request. */
   observeRefusal(): void
-  readonly board: SignalReporter
+  readonly board: Rider
 }
 
 const METHODS: Record<Adaptive['method'], AdaptiveMethod> = { gradient, aimd }

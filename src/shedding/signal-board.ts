@@ -7,7 +7,6 @@
  * next report. Other isolates compute the same state from the same window. If one differs (because it missed a
  * window), the state that arrives first is kept, and all isolates follow it.
  */
-import type { Background } from '../background.ts'
 import { GatewayError } from '../errors.ts'
 import {
   decodeReport,
@@ -17,7 +16,8 @@ import {
   type PushedMean,
   type SignalSnapshot,
 } from '../script/signal.ts'
-import type { Script, ScriptCall, Store } from '../store/store.ts'
+import type { Script } from '../store/store.ts'
+import type { Load, Rider } from '../trips/rider.ts'
 import type { Controller } from './controller.ts'
 
 /** After this many windows without a reply, an isolate moves the state by itself. */
@@ -29,35 +29,14 @@ const OLD_AFTER = 10
 /** After this many windows without a report, one is sent in a trip of its own. */
 const OVERDUE_AFTER = 2
 
-/** The part of a board that `withSignals` needs. */
-export interface SignalReporter {
-  /** Whether the next trip has to report. */
-  isDue(): boolean
-  /** Whether no trip has reported for two windows. */
-  isOverdue(): boolean
-  /** Whether reports have had no reply for a window. */
-  isUnanswered(): boolean
-  /** Call this when a trip starts that reports. */
-  startReport(): ReportCall
-}
-
-/** One report of a board: a call for a trip, and what to do with its reply. */
-export interface ReportCall {
-  call: ScriptCall
-  /**
-   * Applies the reply.
-   *
-   * @throws GatewayError ERR_STORE_REPLY_INVALID; the board stays as it was
-   */
-  applyReply(reply: unknown): void
-}
-
 /** The board of one signal. Plain data, so it may outlive the requests that update it. */
-export interface SignalBoard<State> extends SignalReporter {
+export interface SignalBoard<State> extends Rider {
   /** Adds measurements, one for each sum. Values that are not above 0 count as 0; all are rounded to integers. */
   add(values: readonly number[]): void
   /** The current state of the controller. */
   state(): State
+  /** A report, whether or not it is due. */
+  startReport(): Load
 }
 
 export interface SignalBoardOptions<State> {
@@ -153,6 +132,29 @@ export function createSignalBoard<State>({
     return isStateText(text) ? { window: known.window, text } : undefined
   }
 
+  function startReport(): Load {
+    moveByItself()
+    const number = ++reports
+    reportedAt = now()
+    if (unansweredSince === undefined) unansweredSince = movedAt = reportedAt
+    const isOld = unsentSince !== undefined && isPast(unsentSince, OLD_AFTER)
+    const sums = isOld ? zeros : unsentSums
+    // Never sent again: a report whose reply was lost may have been added.
+    unsentSums = [...zeros]
+    unsentSince = undefined
+    const report = { signal: name, windowMs, sums, state: stateToStore(), now: reportAt?.() }
+    return {
+      calls: [encodeReport(script(), report)],
+      done([reply]) {
+        // A late reply must not replace a newer one.
+        if (number < latestReply || reply instanceof GatewayError) return
+        const reported = decodeReport(reply, count)
+        latestReply = number
+        apply(reported)
+      },
+    }
+  }
+
   return {
     add(values) {
       unsentSince ??= now()
@@ -168,37 +170,12 @@ export function createSignalBoard<State>({
       return known.state
     },
 
-    isDue: () => isPast(reportedAt, 1),
-    isOverdue: () => isPast(reportedAt, OVERDUE_AFTER),
+    isMeasured: true,
+    aloneAfterMs: () => (isPast(reportedAt, OVERDUE_AFTER) ? 0 : undefined),
     isUnanswered: () => unansweredSince !== undefined && isPast(unansweredSince, 1),
 
-    startReport() {
-      moveByItself()
-      const number = ++reports
-      reportedAt = now()
-      if (unansweredSince === undefined) unansweredSince = movedAt = reportedAt
-      const isOld = unsentSince !== undefined && isPast(unsentSince, OLD_AFTER)
-      const sums = isOld ? zeros : unsentSums
-      // Never sent again: a report whose reply was lost may have been added.
-      unsentSums = [...zeros]
-      unsentSince = undefined
-      return {
-        call: encodeReport(script(), {
-          signal: name,
-          windowMs,
-          sums,
-          state: stateToStore(),
-          now: reportAt?.(),
-        }),
-        applyReply(reply) {
-          // A late reply must not replace a newer one.
-          if (number < latestReply || reply instanceof GatewayError) return
-          const reported = decodeReport(reply, count)
-          latestReply = number
-          apply(reported)
-        },
-      }
-    },
+    load: () => (isPast(reportedAt, 1) ? startReport() : undefined),
+    startReport,
   }
 }
 
@@ -215,54 +192,4 @@ export function asSample(
   { mean }: PushedMean,
 ): number[] {
   return [sum + mean, samples + 1, ...others]
-}
-
-/** Wraps the store: its trips carry the reports that are due. A failed report does not affect the other calls. */
-export function withSignals(store: Store, boards: readonly SignalReporter[]): Store {
-  return {
-    ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
-    ping: () => store.ping(),
-    async run(calls) {
-      // On a cluster, the node of a signal may hang and delay decisions. Then reports are sent separately
-      // (refreshOverdue).
-      const reportsSeparately = (board: SignalReporter) => store.isCluster && board.isUnanswered()
-      const due = boards.filter(board => board.isDue() && !reportsSeparately(board))
-      return due.length === 0 ? await store.run(calls) : await runWithReports(store, calls, due)
-    },
-  }
-}
-
-/**
- * Reports in a trip of its own what no trip has reported for two windows, because requests that are decided without
- * the store make no trip. Call this after each decision.
- */
-export function refreshOverdue(
-  store: Store,
-  boards: readonly SignalReporter[],
-  background: Background,
-): void {
-  const overdue = boards.filter(board => board.isOverdue())
-  if (overdue.length > 0) background(runWithReports(store, [], overdue))
-}
-
-async function runWithReports(
-  store: Store,
-  calls: Parameters<Store['run']>[0],
-  boards: readonly SignalReporter[],
-): Promise<unknown[]> {
-  const reports = boards.flatMap(board => ignoreErrors(() => board.startReport()) ?? [])
-  if (calls.length + reports.length === 0) return []
-  const replies = await store.run([...calls, ...reports.map(({ call }) => call)])
-  for (const [i, { applyReply }] of reports.entries())
-    ignoreErrors(() => applyReply(replies[calls.length + i]))
-  return replies.slice(0, calls.length)
-}
-
-/** Ignores the failure of a report: the next window has another one. */
-function ignoreErrors<T>(work: () => T): T | undefined {
-  try {
-    return work()
-  } catch {
-    return undefined
-  }
 }

@@ -2,7 +2,9 @@
  * The worker utilization shedder in one isolate: reports its measurements to the fleet, and refuses requests by the
  * pressure that all isolates share. A refused request makes no trip to the store.
  */
+
 import type { ShedRule, WorkerUtilization } from '../config/compile-shedding.ts'
+import type { Rider } from '../trips/rider.ts'
 import type { Controller } from './controller.ts'
 import {
   estimateWaitMs,
@@ -14,12 +16,7 @@ import {
   pressureController,
   shedShares,
 } from './pressure.ts'
-import {
-  createSignalBoard,
-  type SignalBoard,
-  type SignalBoardOptions,
-  type SignalReporter,
-} from './signal-board.ts'
+import { createSignalBoard, type SignalBoard, type SignalBoardOptions } from './signal-board.ts'
 import { UTILIZATION_SIGNAL } from './signal-name.ts'
 
 /** The verdict of the shedder on one request. */
@@ -69,7 +66,7 @@ const SUMS = 4
 export function createUtilizationShedderAndBoard(
   settings: WorkerUtilization,
   boardOptions: Pick<SignalBoardOptions<never>, 'now' | 'script' | 'reportAt'>,
-): { shedder: WorkerUtilizationShedder; board: SignalReporter } {
+): { shedder: WorkerUtilizationShedder; board: Rider } {
   const board = createSignalBoard({
     ...{ name: UTILIZATION_SIGNAL, windowMs: WINDOW_MS, sums: SUMS },
     controller: workerUtilizationController(settings),

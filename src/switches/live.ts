@@ -5,7 +5,8 @@
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { SWITCHES_KEY } from '../store/keys.ts'
-import type { Store, StoreCall } from '../store/store.ts'
+import type { StoreCall } from '../store/store.ts'
+import type { Rider } from '../trips/rider.ts'
 import { areSameSwitches, dropExpired, NO_SWITCHES, parseSwitches, type Switches } from './switches.ts'
 
 /** Maximum age of the copy. */
@@ -74,61 +75,31 @@ export const NO_BOARD: SwitchBoard = {
   startRead: () => () => {},
 }
 
-const READ_SWITCHES: StoreCall = { command: 'GET', key: SWITCHES_KEY }
+const READ_SWITCHES: readonly StoreCall[] = [{ command: 'GET', key: SWITCHES_KEY }]
 
-export interface SwitchedStore extends Store {
-  /**
-   * Reads the switches in a trip of their own, when no decision makes a trip.
-   *
-   * @throws GatewayError as Store.run
-   */
-  refresh(): Promise<void>
-  /** Whether the last trip that read the switches has failed. */
+export interface SwitchesRider extends Rider {
+  /** Whether the last read has failed. */
   hasFailed(): boolean
 }
 
-/** Wraps the store: while the copy of the board is stale, each decision also reads the switches. */
-export function withSwitches(store: Store, board: SwitchBoard): SwitchedStore {
+/** Reads the switches with each trip while the copy of the board is stale. The first calls of a trip. */
+export function switchesRider(board: SwitchBoard): SwitchesRider {
   let hasFailed = false
-
-  /**
-   * Runs the calls, and reads the switches in the same trip.
-   *
-   * @returns the stored switches (or an error in their place), and the replies to the calls
-   */
-  async function runWithSwitches(
-    calls: readonly StoreCall[],
-  ): Promise<[stored: unknown, replies: unknown[]]> {
-    const finishRead = board.startRead()
-    try {
-      const [stored, ...replies] = await store.run([READ_SWITCHES, ...calls])
-      finishRead(stored)
-      hasFailed = stored instanceof GatewayError && calls.length === 0
-      return [stored, replies]
-    } catch (error) {
-      hasFailed = true
-      throw error
-    }
-  }
-
   return {
-    ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
-
-    async run(calls) {
-      // On a cluster, the node with the switches may hang. Then only one request a second waits for it.
-      const isPaused = store.isCluster && hasFailed && !board.isOverdue()
-      if (!board.isStale() || isPaused) return await store.run(calls)
-      const [, replies] = await runWithSwitches(calls)
-      return replies
+    load({ isAlone }) {
+      if (!isAlone && !board.isStale()) return undefined
+      const finishRead = board.startRead()
+      return {
+        calls: READ_SWITCHES,
+        isFirst: true,
+        done([stored]) {
+          hasFailed = stored instanceof GatewayError
+          finishRead(stored)
+        },
+      }
     },
-
-    async refresh() {
-      const [stored] = await runWithSwitches([])
-      if (stored instanceof GatewayError) throw stored
-    },
-
     hasFailed: () => hasFailed,
-
-    ping: () => store.ping(),
+    // Only one request a second waits for a node that may hang.
+    isUnanswered: () => hasFailed && !board.isOverdue(),
   }
 }

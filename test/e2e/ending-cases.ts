@@ -6,7 +6,7 @@ import { request as httpRequest } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import WebSocket from 'ws'
-import type { Ending } from '../../src/limiter/engine.ts'
+import type { Ending } from '../../src/limiter/engine-shape.ts'
 import { type EndingOrigin, LARGE_BYTES, startEndingOrigin } from '../support/ending-origin.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 

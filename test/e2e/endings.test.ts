@@ -2,7 +2,7 @@
 
 import { connect } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import type { Ending } from '../../src/limiter/engine.ts'
+import type { Ending } from '../../src/limiter/engine-shape.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { type EndingOrigin, startEndingOrigin } from '../support/ending-origin.ts'
 import { PATIENT_MS } from '../support/patience.ts'

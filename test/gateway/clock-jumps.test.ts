@@ -61,14 +61,7 @@ describe.skipIf(!hasRedisServer)("a jump of the machine's time", () => {
           limit: () => 20,
           observe: each => void measured.push(each),
           observeRefusal: () => {},
-          board: {
-            isDue: () => false,
-            isOverdue: () => false,
-            isUnanswered: () => false,
-            startReport: () => {
-              throw new Error('It is not due.')
-            },
-          },
+          board: { load: () => undefined },
         }
       },
     }

@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Parts } from '../../src/edges/http/parts.ts'
 import type { EndedRequest } from '../../src/shedding/adaptive-limit.ts'
-import type { SignalReporter } from '../../src/shedding/signal-board.ts'
+import type { Rider } from '../../src/trips/rider.ts'
 import { type App, useGateway } from '../support/gateway.ts'
 import { PATIENT } from '../support/patience.ts'
 
@@ -14,14 +14,7 @@ const SHEDDING: NonNullable<ConfigInput['shedding']> = {
   fleetUsage: { capacity: 1000 },
   workerUtilization: { signals: ['header', 'in-flight'] },
 }
-const NEVER_DUE: SignalReporter = {
-  isDue: () => false,
-  isOverdue: () => false,
-  isUnanswered: () => false,
-  startReport: () => {
-    throw new Error('It is not due.')
-  },
-}
+const NEVER_DUE: Rider = { load: () => undefined }
 
 /** Parts that record their calls. The adaptive limit is always 20. */
 function recorder() {

@@ -52,7 +52,7 @@ const evaluationAt = (now: number, changes: Partial<TimedEvaluation> = {}): Eval
   })
 
 const decideOn = (store: Store, evaluation: Evaluation, options: EvaluateOptions = {}) =>
-  evaluate(store, evaluation, { onCluster: evaluateOnCluster, isCallerKnown: true, ...options })
+  evaluate(store, evaluation, { onCluster: evaluateOnCluster, isCallerKnown: () => true, ...options })
 
 describe('an evaluation', () => {
   it('of an anonymous caller with a plan has the plan in every slot', () => {
@@ -285,7 +285,10 @@ describeOnRedisEngine('a decision over two slots', fresh => {
           rules.map((rule, i) => bound(rule, keyOf(`${caller}-${i % 3}`), undefined, now / 1e3))
         const [inOne, inSeveral] = [boundTo(name => `sluice:{one}:state:${name}`), boundTo(consumerStateKey)]
         const expected = await ask(alone, compiled({ rules: inOne, plans: ['free'], now }))
-        const actual = await ask(store, compiled({ rules: inSeveral, plans: ['free'], now }))
+        const { isBySlot: _, ...actual } = await ask(
+          store,
+          compiled({ rules: inSeveral, plans: ['free'], now }),
+        )
         expect(actual, `step ${i}`).toEqual(expected)
         verdicts = actual.verdicts
         if (actual.status === 'refused') refused += 1
@@ -367,7 +370,7 @@ describeOnRedisEngine('the caller, over two slots', fresh => {
       const { redis, store } = await prepared(record)
       const ask = async () => {
         store.requests.length = 0
-        return await decideOn(store, evaluationAt(NOON, { rules }), { isCallerKnown: false })
+        return await decideOn(store, evaluationAt(NOON, { rules }), { isCallerKnown: () => false })
       }
       const askOutcome = async () => {
         const outcome = await ask()

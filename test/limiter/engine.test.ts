@@ -11,13 +11,8 @@ import type { DemandedRule } from '../../src/limiter/bind.ts'
 import { bindRule } from '../../src/limiter/bind-rule.ts'
 import { evaluateOnCluster } from '../../src/limiter/cluster.ts'
 import type { Decision } from '../../src/limiter/decision.ts'
-import {
-  createEngine,
-  type DecideOptions,
-  type Ending,
-  type Engine,
-  type EngineOptions,
-} from '../../src/limiter/engine.ts'
+import { createEngine } from '../../src/limiter/engine.ts'
+import type { DecideOptions, Ending, Engine, EngineOptions } from '../../src/limiter/engine-shape.ts'
 import { createLocalLimiter } from '../../src/limiter/local.ts'
 import { prepareRefund, prepareReset } from '../../src/limiter/prepared-call.ts'
 import { createProbe } from '../../src/limiter/probe.ts'

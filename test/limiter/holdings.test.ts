@@ -8,10 +8,12 @@ import { Holdings } from '../../src/limiter/holdings.ts'
 import { createHoldingsKeeper } from '../../src/limiter/keep-holdings.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'
+import type { Trips } from '../../src/trips/trips.ts'
 import { SELECTION } from '../selection.ts'
 import { bound } from '../support/bound.ts'
 import { rulesOf } from '../support/engines.ts'
 import { NOON } from '../support/traffic.ts'
+import { tripsOn } from '../support/trips.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 
 const [rule] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'concurrency', limit: 5 })
@@ -127,14 +129,18 @@ describe('the messages of an isolate that holds units of many identities', () =>
       },
     }
 
+    readonly tripsOn = (store: Store) =>
+      tripsOn(store, { units: this.keeper.rider }, { now: () => this.clock.nowMs, timer: this.timer })
+    readonly trips = this.tripsOn(this.store)
+
     /** Begins requests, one each `pauseMs`. @returns functions that end them */
     async begin(count: number, pauseMs: number) {
       const ends: (() => void)[] = []
       for (let i = 0; i < count; i++) {
         const key = consumerStateKey(`caller-${i}`)
         const claims = this.keeper.claim([bound(held!, key, 1, NOON / 1e3)])
-        claims.settle({ status: 'admitted', verdicts: [ADMITTED], at: 0 } as never, false)
-        ends.push(this.keeper.keep(claims, this.store, detached)!)
+        claims.settle({ status: 'admitted', verdicts: [ADMITTED], at: 0 } as never)
+        ends.push(this.keeper.keep(claims, this.trips, detached)!)
         await this.pass(pauseMs)
       }
       return ends
@@ -190,23 +196,24 @@ describe('the messages of an isolate that holds units of many identities', () =>
     let left = 48
     const { store } = isolate
     // The platform bounds the calls of the first request, whatever the others send.
-    const bounded: Store = {
+    const boundedStore: Store = {
       ...store,
       run: async calls => {
         if (left-- <= 0) throw new GatewayError('ERR_STORE_CALLS_EXHAUSTED', 'No more calls.')
         return await store.run(calls)
       },
     }
-    const begin = (consumer: string, store: Store) => {
+    const bounded = isolate.tripsOn(boundedStore)
+    const begin = (consumer: string, trips: Trips) => {
       const claims = isolate.keeper.claim([bound(held!, consumerStateKey(consumer), 1, NOON / 1e3)])
-      claims.settle({ status: 'admitted', verdicts: [ADMITTED], at: 0 } as never, false)
-      return isolate.keeper.keep(claims, store, detached)!
+      claims.settle({ status: 'admitted', verdicts: [ADMITTED], at: 0 } as never)
+      return isolate.keeper.keep(claims, trips, detached)!
     }
     begin('alone', bounded)
     await isolate.pass(60 * TTL_MS)
     // 48 renewals, one each five seconds; then the request stops to try.
     expect([isolate.sent.length, left]).toEqual([48, -1])
-    begin('other', store)
+    begin('other', isolate.trips)
     isolate.receivedAt.clear()
     isolate.longestMs = 0
     await isolate.pass(4 * TTL_MS)
@@ -249,7 +256,7 @@ describe('the messages of an isolate that holds units of many identities', () =>
     const isolate = new Isolate()
     for (const end of await isolate.begin(1000, 0)) end()
     isolate.sent.length = 0
-    void isolate.keeper.withMessages(isolate.store).run([{ command: 'GET', key: 'k' }])
+    void isolate.trips.store.run([{ command: 'GET', key: 'k' }])
     expect(isolate.sent).toEqual([100])
   })
 

@@ -10,12 +10,14 @@ import type { DecideVerb } from '../../src/script/decide.ts'
 import type { BoundRule, Outcome } from '../../src/script/evaluation.ts'
 import { consumerKey, consumerStateKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'
+import { withRiders } from '../../src/trips/carry.ts'
 import { bound } from '../support/bound.ts'
 import { compiled, configOf, describeOnRedisEngine } from '../support/engines.ts'
 import { counted, OTHER_KEY, RULES_FOR_TEN } from '../support/local-rules.ts'
 import { policyOf } from '../support/policy.ts'
 import { storeOf } from '../support/stores.ts'
 import { NOON } from '../support/traffic.ts'
+import { sendAlone } from '../support/trips.ts'
 
 const decide = (local: LocalLimiter, rules: readonly BoundRule[], verb?: DecideVerb) =>
   local.decide(policyOf(rules), rules, verb)
@@ -26,6 +28,13 @@ function decideOf(local: LocalLimiter, input: LimitRuleInput) {
   const policy = policyOf([first])
   return (key: string) => local.decide(policy, [{ ...first, key }])
 }
+
+/** Whether units are handed over as soon as the store decides again. */
+function isHandOverDue(local: LocalLimiter): boolean {
+  local.noteReport([], { status: 'admitted', plan: '', at: 1, verdicts: [] })
+  return local.handOvers.aloneAfterMs!() === 0
+}
+const withHandOvers = ({ handOvers }: LocalLimiter, store: Store) => withRiders(store, [handOvers])
 
 /** A store whose requests fail until `mend` is called. */
 function failingUntilMended(working: Store, error: GatewayError): Store & { mend(): void } {
@@ -47,9 +56,9 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
     const store = storeOf(await fresh())
     const local = createLocalLimiter(1, Date.now)
     for (const cost of [1, 3]) expect(decide(local, [counted(rule, cost)]).admitted).toBe(true)
-    expect(local.isHandOverDue()).toBe(true)
-    await local.handOver(store)
-    expect(local.isHandOverDue()).toBe(false)
+    expect(isHandOverDue(local)).toBe(true)
+    await sendAlone(local.handOvers, store)
+    expect(isHandOverDue(local)).toBe(false)
     const [now] = await runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 0)], plans: [] }))])
     // A leaky bucket has room for the request that departs, and for ten more.
     const all = rule.algorithm === 'leaky-bucket' ? 11 : 10
@@ -63,7 +72,7 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
     const rule: LimitRuleInput = { name: 'minute', algorithm: 'gcra', limit: 60, period: '1m' }
     expect(decide(local, [counted(rule, 60)]).admitted).toBe(true)
     time += 45_000
-    await local.handOver(store)
+    await sendAlone(local.handOvers, store)
     const [now] = await runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 0)], plans: [] }))])
     const { remaining } = (now as Outcome).verdicts[0]!
     expect(remaining).toBeGreaterThanOrEqual(45)
@@ -77,7 +86,7 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
       counted({ name: 'plan', algorithm: 'fixed-window', limit, period: '7d' }, cost, key)
     decide(local, [onPlan(100, 80, 'sluice:{c:pro}:state')])
     decide(local, [onPlan(10, 1, 'sluice:{c:free}:state')])
-    await local.handOver(store)
+    await sendAlone(local.handOvers, store)
     const questions = [onPlan(100, 0, 'sluice:{c:pro}:state'), onPlan(10, 0, 'sluice:{c:free}:state')]
     const answers = await runCalls(
       store,
@@ -103,7 +112,7 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
     const pro = config.rules.find(({ match }) => match.plans?.includes('pro'))!
     const key = consumerStateKey('acme')
     expect(local.decide(policy, [bound(pro, key, 30)]).admitted).toBe(true)
-    await local.handOver(store)
+    await sendAlone(local.handOvers, store)
     const rules = config.rules.map(rule => bound(rule, key, 0))
     const subject = { kind: 'token', consumerKey: consumerKey('acme'), plan: 'pro' } as const
     const [now] = await runCalls(store, [prepareDecide({ policy, rules, subject })])
@@ -125,7 +134,7 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
       await runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, spent)], plans: [] }))])
       const local = createLocalLimiter(1, Date.now)
       decide(local, [counted(rule, units)])
-      await local.handOver(store)
+      await sendAlone(local.handOvers, store)
       const [now] = await runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 0)], plans: [] }))])
       expect(now).toMatchObject({ verdicts: [{ remaining: Math.max(0, 10 - spent - units) }] })
     },
@@ -138,14 +147,14 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
     decide(local, [counted(rule, 4)])
     decide(local, [counted(rule, 1, OTHER_KEY)])
     const one = prepareDecide(compiled({ rules: [counted(rule, 1)], plans: [] }))
-    const outcomes = await runCalls(local.withHandOvers(store), [one])
+    const outcomes = await runCalls(withHandOvers(local, store), [one])
     expect(outcomes).toMatchObject([{ status: 'admitted', verdicts: [{ remaining: 5 }] }])
     // Four units are handed over as two, one and one.
     expect(store.requests).toEqual([4])
     // The units of the other identity are handed over in the background.
-    expect(local.isHandOverDue()).toBe(true)
-    await local.handOver(store)
-    expect(local.isHandOverDue()).toBe(false)
+    expect(isHandOverDue(local)).toBe(true)
+    await sendAlone(local.handOvers, store)
+    expect(isHandOverDue(local)).toBe(false)
     expect(store.requests).toEqual([4, 1])
   })
 
@@ -153,7 +162,7 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
     const working = storeOf(await fresh())
     const local = createLocalLimiter(1, Date.now)
     const failing = failingUntilMended(working, new GatewayError('ERR_STORE_UNREACHABLE', 'gone'))
-    const store = local.withHandOvers(failing)
+    const store = withHandOvers(local, failing)
     const rule = RULES_FOR_TEN[3]!
     const one = () => runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 1)], plans: [] }))])
     await expect(one()).rejects.toThrow('gone')
@@ -170,7 +179,7 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
     const local = createLocalLimiter(1, Date.now)
     const late = Promise.withResolvers<never>()
     let isLate = true
-    const store = local.withHandOvers({
+    const store = withHandOvers(local, {
       ...working,
       run: async calls => (isLate ? await late.promise : await working.run(calls)),
     })
@@ -197,13 +206,13 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
       const working = storeOf(await fresh())
       const local = createLocalLimiter(1, Date.now)
       const failing = failingUntilMended(working, new GatewayError(code, 'no', fate && { fate }))
-      const store = local.withHandOvers(failing)
+      const store = withHandOvers(local, failing)
       const rule = RULES_FOR_TEN[3]!
       const prepared = prepareDecide(compiled({ rules: [counted(rule, 1)], plans: [] }))
       decide(local, [counted(rule, 4)])
       await expect(runCalls(store, [prepared])).rejects.toThrow('no')
       failing.mend()
-      await local.handOver(working)
+      await sendAlone(local.handOvers, working)
       expect(await runCalls(store, [prepared])).toMatchObject([{ verdicts: [{ remaining: left }] }])
     },
   )
@@ -215,8 +224,8 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
     const local = createLocalLimiter(1, Date.now)
     decide(local, [counted(rule, 5)])
     const one = prepareDecide(compiled({ rules: [counted(rule, 1)], plans: [] }))
-    expect(await runCalls(local.withHandOvers(store), [one])).toMatchObject([{ status: 'refused' }])
-    expect(local.isHandOverDue()).toBe(false)
+    expect(await runCalls(withHandOvers(local, store), [one])).toMatchObject([{ status: 'refused' }])
+    expect(isHandOverDue(local)).toBe(false)
   })
 
   it('are handed over for twenty identities at a time', async () => {
@@ -224,7 +233,7 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
     const local = createLocalLimiter(1, Date.now)
     for (let i = 0; i < 50; i++)
       decide(local, [counted(RULES_FOR_TEN[0]!, 1, `sluice:{ip:192.0.2.${i}}:state`)])
-    while (local.isHandOverDue()) await local.handOver(store)
+    while (isHandOverDue(local)) await sendAlone(local.handOvers, store)
     expect(store.requests).toEqual([20, 20, 10])
   })
 })
@@ -245,11 +254,11 @@ describe('the local limiter', () => {
     const few: LimitRuleInput = { name: 'few', algorithm: 'fixed-window', limit: 2, period: '7d' }
     expect(decide(local, [counted(few, 1)]).admitted).toBe(true)
     const store = failing('ERR_STORE_TIMEOUT')
-    await expect(local.handOver(store)).rejects.toThrow('no')
+    await expect(sendAlone(local.handOvers, store)).rejects.toThrow('no')
     expect(decide(local, [counted(few, 1)]).admitted).toBe(false)
-    await local.handOver(store)
+    await sendAlone(local.handOvers, store)
     expect(store.callCounts).toEqual([1])
-    expect(local.isHandOverDue()).toBe(false)
+    expect(isHandOverDue(local)).toBe(false)
   })
 
   it('keeps counting during a hand-over, and runs one hand-over at a time', async () => {
@@ -257,22 +266,22 @@ describe('the local limiter', () => {
     const few: LimitRuleInput = { name: 'few', algorithm: 'fixed-window', limit: 4, period: '7d' }
     decide(local, [counted(few, 1)])
     const answers = Promise.withResolvers<never>()
-    const telling = local.handOver({ run: () => answers.promise, ping: async () => {} })
-    expect(local.isHandOverDue()).toBe(false)
+    const telling = sendAlone(local.handOvers, { run: () => answers.promise, ping: async () => {} })
+    expect(isHandOverDue(local)).toBe(false)
     expect([1, 1, 1].map(() => decide(local, [counted(few, 1)]).admitted)).toEqual([true, false, false])
     answers.reject(new GatewayError('ERR_STORE_REFUSED', 'READONLY'))
     await expect(telling).rejects.toThrow('READONLY')
     expect(decide(local, [counted(few, 1)]).admitted).toBe(false)
-    expect(local.isHandOverDue()).toBe(true)
+    expect(isHandOverDue(local)).toBe(true)
   })
 
   it('keeps units that the store has refused, so that a read-only Redis does not give callers a new share', async () => {
     const local = createLocalLimiter(0.5, Date.now)
     const few: LimitRuleInput = { name: 'few', algorithm: 'fixed-window', limit: 2, period: '7d' }
     expect(decide(local, [counted(few, 1)]).admitted).toBe(true)
-    await expect(local.handOver(failing('ERR_STORE_REFUSED'))).rejects.toThrow('no')
+    await expect(sendAlone(local.handOvers, failing('ERR_STORE_REFUSED'))).rejects.toThrow('no')
     expect(decide(local, [counted(few, 1)]).admitted).toBe(false)
-    expect(local.isHandOverDue()).toBe(true)
+    expect(isHandOverDue(local)).toBe(true)
   })
 
   it('keeps a bounded number of identities, and drops the oldest', async () => {
@@ -301,7 +310,7 @@ describe('the local limiter', () => {
       },
       ping: async () => {},
     }
-    while (local.isHandOverDue()) await local.handOver(store)
+    while (isHandOverDue(local)) await sendAlone(local.handOvers, store)
     expect(sentKeys.size).toBe(keys.length)
   })
 
@@ -319,20 +328,20 @@ describe('the local limiter', () => {
       ping: async () => {},
     }
     expect(decide(local, [counted(rule, 10)]).admitted).toBe(true)
-    await local.handOver(store)
-    expect(local.isHandOverDue()).toBe(false)
+    await sendAlone(local.handOvers, store)
+    expect(isHandOverDue(local)).toBe(false)
     expect(decide(local, [counted(rule, 1)]).admitted).toBe(false)
     // Units that have refilled can be spent again, and only the units that were spent again are handed over.
     time += 3000
     expect(decide(local, [counted(rule, 3)]).admitted).toBe(true)
     expect(decide(local, [counted(rule, 1)]).admitted).toBe(false)
-    expect(local.isHandOverDue()).toBe(true)
+    expect(isHandOverDue(local)).toBe(true)
     sentUnits.length = 0
-    await local.handOver(store)
+    await sendAlone(local.handOvers, store)
     // Three units, as two and one.
     expect(sentUnits).toContain(2)
     expect(sentUnits).not.toContain(5)
-    expect(local.isHandOverDue()).toBe(false)
+    expect(isHandOverDue(local)).toBe(false)
   })
 
   it('has nothing to hand over after a request with cost 0 or a peek', () => {
@@ -340,10 +349,10 @@ describe('the local limiter', () => {
     const rule: LimitRuleInput = { name: 'free', algorithm: 'fixed-window', limit: 10, period: '7d' }
     expect(decide(local, [counted(rule, 0)])).toMatchObject({ verdicts: [{ allowed: true, remaining: 10 }] })
     expect(decide(local, [counted(rule, 1)], 'peek')).toMatchObject({ verdicts: [{ remaining: 10 }] })
-    expect(local.isHandOverDue()).toBe(false)
+    expect(isHandOverDue(local)).toBe(false)
     expect(decide(local, [counted(rule, 11)], 'peek').admitted).toBe(false)
     expect(decide(local, [counted(rule, 10)]).admitted).toBe(true)
-    expect(local.isHandOverDue()).toBe(true)
+    expect(isHandOverDue(local)).toBe(true)
   })
 
   it('stores two numbers for a log, and no entries', () => {

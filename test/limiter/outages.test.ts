@@ -4,7 +4,8 @@
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/errors.ts'
-import { createEngine, type Engine } from '../../src/limiter/engine.ts'
+import { createEngine } from '../../src/limiter/engine.ts'
+import type { Engine } from '../../src/limiter/engine-shape.ts'
 import { createLocalLimiter } from '../../src/limiter/local.ts'
 import { createProbe } from '../../src/limiter/probe.ts'
 import { compileScripts } from '../../src/script/scripts.ts'

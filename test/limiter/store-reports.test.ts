@@ -13,6 +13,7 @@ import { counted, KEY, OTHER_KEY, RULES_FOR_TEN, TEN } from '../support/local-ru
 import { policyOf } from '../support/policy.ts'
 import { storeOf } from '../support/stores.ts'
 import { NOON } from '../support/traffic.ts'
+import { sendAlone } from '../support/trips.ts'
 
 let nowMs: number
 let local: LocalLimiter
@@ -67,7 +68,7 @@ describeOnRedisEngine('after an answer of the store, the isolate admits what is 
     const { rules, outcome } = await decideInStore(6)
     local.noteReport(rules, outcome)
     expect(admittedOf(3, week)).toBe(3)
-    await local.handOver(store, nowMs * 1e3)
+    await sendAlone(local.handOvers, store)
     expect((await decideInStore(0)).outcome.verdicts[0]!.remaining).toBe(1)
     expect(admittedOf(3, week)).toBe(1)
   })
@@ -127,7 +128,7 @@ describe('the report of the store', () => {
   it('does not include units whose hand-over is on its way', async () => {
     expect(admittedOf(4, TEN)).toBe(4)
     const replies = Promise.withResolvers<unknown[]>()
-    const handOver = local.handOver({ run: () => replies.promise, ping: async () => {} })
+    const handOver = sendAlone(local.handOvers, { run: () => replies.promise, ping: async () => {} })
     // The store has counted one request, and none of those four yet.
     report(TEN, 9)
     expect(admittedOf(20, TEN)).toBe(5)
@@ -138,7 +139,7 @@ describe('the report of the store', () => {
   it('includes units that were handed over before', async () => {
     expect(admittedOf(4, TEN)).toBe(4)
     const run = async (calls: readonly unknown[]) => calls.map(() => [1, '', NOON, 0, 1, 1, 0])
-    await local.handOver({ run, ping: async () => {} })
+    await sendAlone(local.handOvers, { run, ping: async () => {} })
     report(TEN, 5)
     expect(admittedOf(20, TEN)).toBe(5)
   })

@@ -174,15 +174,7 @@ describe('the module of a Worker', () => {
         'createHoldingsKeeper',
         'observeEnd',
       ],
-      ...[
-        'syncScript',
-        'signalScript',
-        'withSignals',
-        'refreshOverdue',
-        'classOfRequest',
-        'matchByRequest',
-        'createOriginLoad',
-      ],
+      ...['syncScript', 'signalScript', 'classOfRequest', 'matchByRequest', 'createOriginLoad'],
       ...[
         'createClientAddressReader',
         'createHookRunner',

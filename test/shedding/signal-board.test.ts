@@ -6,19 +6,16 @@ import { RESET } from '../../src/script/reset.ts'
 import { encodePush } from '../../src/script/signal.ts'
 import { signalScript } from '../../src/script/signal-text.ts'
 import { type Controller, numbersOf } from '../../src/shedding/controller.ts'
-import {
-  asSample,
-  createSignalBoard,
-  refreshOverdue,
-  type SignalBoardOptions,
-  withSignals,
-} from '../../src/shedding/signal-board.ts'
+import { asSample, createSignalBoard, type SignalBoardOptions } from '../../src/shedding/signal-board.ts'
 import { signalKey } from '../../src/store/keys.ts'
 import type { ScriptCall, Store, StoreCall } from '../../src/store/store.ts'
+import { withRiders } from '../../src/trips/carry.ts'
+import type { Trips } from '../../src/trips/trips.ts'
 import { describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
 import { forEvery } from '../support/property.ts'
 import { SEED } from '../support/random.ts'
 import { storeOf } from '../support/stores.ts'
+import { TRIP, tripsOn } from '../support/trips.ts'
 
 const NOON_MS = 1_800_000_000_000
 const WINDOW = NOON_MS / 1000
@@ -80,7 +77,7 @@ describe('a report', () => {
   it('is sent with the first trip of each window, after its calls, whose replies stay the same', async () => {
     const board = boardOf()
     const { store, sent } = fakeStore(calls => calls.map((_, i) => (i === 0 ? 'own' : replyOf(-1, [0, 0]))))
-    const storeWithReports = withSignals(store, [board])
+    const storeWithReports = withRiders(store, [board])
     for (const pause of [0, 400, 599, 1, 0, 1000]) {
       now += pause
       expect(await storeWithReports.run([OWN])).toEqual(['own'])
@@ -92,7 +89,7 @@ describe('a report', () => {
   it('of several signals is sent in one trip', async () => {
     const boards = [boardOf({ name: 'a' }), boardOf({ name: 'b' })]
     const { store, sent } = fakeStore(calls => calls.map(() => 'x'))
-    expect(await withSignals(store, boards).run([OWN])).toEqual(['x'])
+    expect(await withRiders(store, boards).run([OWN])).toEqual(['x'])
     expect(sent[0]?.map(call => ('keys' in call ? call.keys[0] : ''))).toEqual([
       ...['sluice:{k}', signalKey('a'), signalKey('b')],
     ])
@@ -105,9 +102,9 @@ describe('a report', () => {
     board.add([3, 1])
     for (const bad of [[-1, Number.NaN], [Number.NEGATIVE_INFINITY], [], ['7', null, 9] as never])
       board.add(bad)
-    await withSignals(store, [board]).run([OWN])
+    await withRiders(store, [board]).run([OWN])
     now += 1000
-    await withSignals(store, [board]).run([OWN])
+    await withRiders(store, [board]).run([OWN])
     expect(sent.map(([, report]) => sumsSent(report!))).toEqual([
       [12, 2],
       [0, 0],
@@ -118,7 +115,7 @@ describe('a report', () => {
     const board = boardOf()
     const { store, sent } = fakeStore(() => ['own', replyOf(-1, [0, 0])])
     for (let i = 0; i < 3; i++) board.add([Number.MAX_VALUE, Number.POSITIVE_INFINITY])
-    await withSignals(store, [board]).run([OWN])
+    await withRiders(store, [board]).run([OWN])
     expect(sumsSent(sent[0]![1]!)).toEqual([2 ** 52, 2 ** 52])
   })
 
@@ -127,10 +124,10 @@ describe('a report', () => {
     const { store, sent } = fakeStore(() => ['own', replyOf(-1, [0, 0])])
     board.add([5, 1])
     now += 10_000
-    await withSignals(store, [board]).run([OWN])
+    await withRiders(store, [board]).run([OWN])
     board.add([6, 1])
     now += 9_999
-    await withSignals(store, [board]).run([OWN])
+    await withRiders(store, [board]).run([OWN])
     expect(sent.map(([, report]) => sumsSent(report!))).toEqual([
       [0, 0],
       [6, 1],
@@ -140,9 +137,9 @@ describe('a report', () => {
   it('is due after the clock was set back', () => {
     const board = boardOf()
     board.startReport()
-    expect(board.isDue()).toBe(false)
+    expect(board.load(TRIP)).toBeUndefined()
     now -= 1
-    expect(board.isDue()).toBe(true)
+    expect(board.load(TRIP)).toBeDefined()
   })
 
   it.each([
@@ -151,19 +148,19 @@ describe('a report', () => {
   ])('with the reply %j does not affect the other calls or the state', async answer => {
     const board = boardOf()
     const { store } = fakeStore(() => ['own', answer])
-    expect(await withSignals(store, [board]).run([OWN])).toEqual(['own'])
+    expect(await withRiders(store, [board]).run([OWN])).toEqual(['own'])
     expect(board.state()).toEqual(controller.initial)
   })
 
   it('without a reply, or with a script or controller that throws, does not affect the other calls', async () => {
     const { store, sent } = fakeStore(calls => calls.map(() => 'own').slice(0, 1))
-    expect(await withSignals(store, [boardOf()]).run([OWN])).toEqual(['own'])
+    expect(await withRiders(store, [boardOf()]).run([OWN])).toEqual(['own'])
     const broken = boardOf({
       script() {
         throw new Error('not built')
       },
     })
-    expect(await withSignals(store, [broken]).run([OWN])).toEqual(['own'])
+    expect(await withRiders(store, [broken]).run([OWN])).toEqual(['own'])
     expect(sent.at(-1)).toEqual([OWN])
     const answering = fakeStore(() => ['own', replyOf(WINDOW - 1, [1, 1])])
     const throwing = boardOf({
@@ -174,25 +171,25 @@ describe('a report', () => {
         },
       },
     })
-    expect(await withSignals(answering.store, [throwing]).run([OWN])).toEqual(['own'])
+    expect(await withRiders(answering.store, [throwing]).run([OWN])).toEqual(['own'])
   })
 
   it('fails if the whole trip fails, as the trip would without it', async () => {
     const failure = new GatewayError('ERR_STORE_TIMEOUT', 'late')
     const { store } = fakeStore(() => Promise.reject(failure))
-    await expect(withSignals(store, [boardOf()]).run([OWN])).rejects.toBe(failure)
+    await expect(withRiders(store, [boardOf()]).run([OWN])).rejects.toBe(failure)
   })
 
   it('does not change whether its store is a cluster', async () => {
     const { store } = fakeStore(() => [])
-    expect(withSignals(store, []).isCluster).toBeUndefined()
-    expect(withSignals({ ...store, isCluster: true }, []).isCluster).toBe(true)
-    await withSignals(store, []).ping()
+    expect(withRiders(store, []).isCluster).toBeUndefined()
+    expect(withRiders({ ...store, isCluster: true }, []).isCluster).toBe(true)
+    await withRiders(store, []).ping()
   })
 })
 
 describe('the state', () => {
-  const applyReply = (board: Board, reply: unknown) => board.startReport().applyReply(reply)
+  const applyReply = (board: Board, reply: unknown) => board.startReport().done([reply])
 
   it('moves with a newer window at once, and is sent with the next report', () => {
     const board = boardOf()
@@ -200,10 +197,10 @@ describe('the state', () => {
     expect(board.state()).toEqual({ sum: 140, ms: 7000 })
     now += 1000
     const report = board.startReport()
-    expect(stateSent(report.call)).toEqual([`${WINDOW - 1}`, '140 7000'])
-    report.applyReply(replyOf(WINDOW - 1, [40, 2], WINDOW - 1, '140 7000'))
+    expect(stateSent(report.calls[0]!)).toEqual([`${WINDOW - 1}`, '140 7000'])
+    report.done([replyOf(WINDOW - 1, [40, 2], WINDOW - 1, '140 7000')])
     // The store has the state.
-    expect(stateSent(board.startReport().call)).toEqual([])
+    expect(stateSent(board.startReport().calls[0]!)).toEqual([])
     expect(board.state()).toEqual({ sum: 140, ms: 7000 })
   })
 
@@ -211,7 +208,7 @@ describe('the state', () => {
     const board = boardOf()
     applyReply(board, replyOf(WINDOW - 1, [40, 2]))
     for (let i = 0; i < 3; i++)
-      expect(stateSent(board.startReport().call)).toEqual([`${WINDOW - 1}`, '40 1000'])
+      expect(stateSent(board.startReport().calls[0]!)).toEqual([`${WINDOW - 1}`, '40 1000'])
   })
 
   it('is replaced by that of another isolate for the same window', () => {
@@ -238,15 +235,15 @@ describe('the state', () => {
   it('is not replaced by a late reply to an earlier report', () => {
     const board = boardOf()
     const [first, second] = [board.startReport(), board.startReport()]
-    second.applyReply(replyOf(WINDOW - 1, [5, 1]))
-    first.applyReply(replyOf(WINDOW - 2, [9, 1], WINDOW - 2, '1 1'))
+    second.done([replyOf(WINDOW - 1, [5, 1])])
+    first.done([replyOf(WINDOW - 2, [9, 1], WINDOW - 2, '1 1')])
     expect(board.state()).toEqual({ sum: 5, ms: 1000 })
   })
 
   it('is not sent if it cannot be written', () => {
     const board = boardOf({ controller: { ...controller, write: () => ';' } })
     applyReply(board, replyOf(WINDOW - 1, [5, 1]))
-    expect(stateSent(board.startReport().call)).toEqual([])
+    expect(stateSent(board.startReport().calls[0]!)).toEqual([])
   })
 
   it('includes pushes, once for each window', () => {
@@ -282,7 +279,7 @@ describe('a pushed mean', () => {
 describe('without a reply', () => {
   it('the isolate waits for three windows, and then moves the state by its own measurements', () => {
     const board = boardOf()
-    board.startReport().applyReply(replyOf(WINDOW - 1, [40, 2]))
+    board.startReport().done([replyOf(WINDOW - 1, [40, 2])])
     // The only report has been answered, so the state does not move.
     now += 60_000
     expect(board.state()).toEqual({ sum: 40, ms: 1000 })
@@ -300,7 +297,7 @@ describe('without a reply', () => {
     // Even without measurements, time passes for the controller.
     now += 60_000
     expect(board.state()).toEqual({ sum: 48, ms: 65_000 })
-    board.startReport().applyReply(replyOf(WINDOW + 50, [1, 1], WINDOW + 40, '5 5'))
+    board.startReport().done([replyOf(WINDOW + 50, [1, 1], WINDOW + 40, '5 5')])
     expect(board.state()).toEqual({ sum: 6, ms: 10_005 })
     now += 60_000
     expect(board.state()).toEqual({ sum: 6, ms: 10_005 })
@@ -320,7 +317,7 @@ describe('without a reply', () => {
 
   it('the isolate waits again after the clock was set back', () => {
     const board = boardOf()
-    board.startReport().applyReply(replyOf(WINDOW - 1, [40, 2]))
+    board.startReport().done([replyOf(WINDOW - 1, [40, 2])])
     board.startReport()
     now -= 1e7
     expect(board.state().ms).toBe(1000)
@@ -333,16 +330,19 @@ describe('without a reply', () => {
 
 describe('if requests make no trip', () => {
   const background: Promise<unknown>[] = []
-  const refresh = (store: Store, board: Board) =>
-    refreshOverdue(store, [board], task => background.push(task.catch(() => {})))
+  const refresh = (trips: Trips) => trips.schedule(task => background.push(task.catch(() => {})))
+  const tripsWith = (store: Store, board: Board) =>
+    tripsOn(store, { signals: [board] }, { now: () => now, timer: () => () => {} })
 
   it('a report is sent separately after two windows without one', async () => {
     const board = boardOf()
     const { store, sent } = fakeStore(() => [replyOf(WINDOW - 1, [7, 1])])
+    const trips = tripsWith(store, board)
     board.startReport()
     for (const pause of [0, 1999, 1, 0, 1999, 1]) {
       now += pause
-      refresh(store, board)
+      refresh(trips)
+      await Promise.all(background)
     }
     await Promise.all(background)
     expect(sent.map(calls => calls.length)).toEqual([1, 1])
@@ -362,13 +362,12 @@ describe('if requests make no trip', () => {
             : replyOf(WINDOW, [7, 1]),
       )
     })
-    const cluster = { ...store, isCluster: true }
+    const trips = tripsWith({ ...store, isCluster: true }, board)
     let failed = 0
     const decide = async () => {
-      await withSignals(cluster, [board])
-        .run([OWN])
-        .catch(() => failed++)
-      refresh(cluster, board)
+      await trips.store.run([OWN]).catch(() => failed++)
+      refresh(trips)
+      await Promise.all(background)
       now += 500
     }
     for (let i = 0; i < 20; i++) await decide()
@@ -384,8 +383,10 @@ describe('if requests make no trip', () => {
   it('a failed report is tried again two windows later', async () => {
     const board = boardOf()
     const { store, sent } = fakeStore(() => Promise.reject(new GatewayError('ERR_STORE_TIMEOUT', 'late')))
+    const trips = tripsWith(store, board)
     for (let i = 0; i < 10; i++) {
-      refresh(store, board)
+      refresh(trips)
+      await Promise.all(background)
       now += 500
     }
     await Promise.all(background)
@@ -400,7 +401,7 @@ describeOnRedisEngine('isolates that share a signal', fresh => {
   }
   const isolateOn = (redis: RedisEngine, change: Partial<SignalBoardOptions<Totals>> = {}): Isolate => {
     const board = boardOf(change)
-    return { board, store: withSignals(storeOf(redis, { isCluster: true }), [board]) }
+    return { board, store: withRiders(storeOf(redis, { isCluster: true }), [board]) }
   }
   /** One decision by each isolate in turn, then a second passes. */
   const second = async (...isolates: Isolate[]) => {
@@ -465,7 +466,7 @@ describeOnRedisEngine('isolates that share a signal', fresh => {
     const [a, b] = [isolateOn(redis), isolateOn(redis)]
     let lost: 'request' | 'reply' | undefined
     const inner = storeOf(redis)
-    a.store = withSignals(
+    a.store = withRiders(
       {
         ...inner,
         async run(calls) {
@@ -565,14 +566,16 @@ describeOnRedisEngine('isolates that share a signal', fresh => {
         ahead += jump
         const board = boards[who]!
         board.add([1, 1])
-        if (!board.isDue()) continue
-        const { call, applyReply } = board.startReport()
-        const reply = lost === 'request' ? undefined : await redis.run(call)
-        if (lost === 'late') late.push(() => applyReply(reply))
-        else if (lost === undefined) applyReply(reply)
+        const report = board.load(TRIP)
+        if (!report) continue
+        const reply = lost === 'request' ? undefined : await redis.run(report.calls[0] as ScriptCall)
+        // A reply that cannot be read is ignored, as in a trip.
+        const applyReply = () => reply !== undefined && report.done([reply])
+        if (lost === 'late') late.push(applyReply)
+        else if (lost === undefined) applyReply()
       }
       for (const applyLateReply of late) applyLateReply()
-      const isolates = boards.map(board => ({ board, store: withSignals(storeOf(redis), [board]) }))
+      const isolates = boards.map(board => ({ board, store: withRiders(storeOf(redis), [board]) }))
       for (let i = 0; i < 4; i++) await second(...isolates)
       const [first, ...others] = boards.map(board => board.state())
       for (const other of others) expect(other).toEqual(first)

@@ -6,6 +6,7 @@ import { adaptiveController } from '../../src/shedding/adaptive.ts'
 import type { Controller } from '../../src/shedding/controller.ts'
 import { pressureController } from '../../src/shedding/pressure.ts'
 import { createSignalBoard } from '../../src/shedding/signal-board.ts'
+import type { ScriptCall } from '../../src/store/store.ts'
 import { simulationSeeds } from '../selection.ts'
 import { describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
 import { ADAPTIVE_SETTINGS, PRESSURE_SETTINGS } from '../support/shedding-settings.ts'
@@ -70,13 +71,13 @@ async function run<State>(
       })
       if (isLost) continue
       schedule(arrives, async () => {
-        reply = await redis.run(report.call)
+        reply = await redis.run(report.calls[0] as ScriptCall)
         if (sums.some(sum => sum > 0)) simulated.add(now, sums)
         state = simulated.read(now) as State
       })
       if (isReplyLost) continue
       schedule(returns, () => {
-        report.applyReply(reply)
+        report.done([reply])
         states.push({ simulated: state, real: board.state() })
       })
     }

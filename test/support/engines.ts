@@ -16,7 +16,7 @@ import { ScriptModel } from '../../src/script/model.ts'
 import type { Policy } from '../../src/script/policy-shape.ts'
 import type { ChangeResult, Refund } from '../../src/script/refund.ts'
 import type { Reset } from '../../src/script/reset.ts'
-import { checkSyncReply, encodeSync, type Message } from '../../src/script/sync.ts'
+import { encodeSync, isSyncReply, type Message } from '../../src/script/sync.ts'
 import { syncScript } from '../../src/script/sync-text.ts'
 import { formatCredential } from '../../src/store/records.ts'
 import type { Script, ScriptCall, ScriptText } from '../../src/store/store.ts'
@@ -78,7 +78,8 @@ export class RedisEngine implements Engine {
   reset = (reset: At<Reset>) => this.ask(prepareReset(reset))
 
   async sync(messages: readonly Message[], now: number): Promise<void> {
-    checkSyncReply(await this.run(encodeSync(syncScript(), messages, now)))
+    const reply = await this.run(encodeSync(syncScript(), messages, now))
+    if (!isSyncReply(reply)) throw new Error(`Not the reply to messages: ${JSON.stringify(reply)}`)
   }
 
   /** Runs a call as it is. */

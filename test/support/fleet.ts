@@ -4,15 +4,18 @@
  */
 import { IDLE, type State } from '../../src/algorithms/algorithm.ts'
 import { applyMessage, concurrency } from '../../src/algorithms/concurrency.ts'
+import type { Timer } from '../../src/clock.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { createHoldingsKeeper, type HoldingsKeeper } from '../../src/limiter/keep-holdings.ts'
 import type { BoundRule, Outcome } from '../../src/script/evaluation.ts'
 import { identityStateKey } from '../../src/store/keys.ts'
 import type { Script, Store, StoreCall } from '../../src/store/store.ts'
+import type { Trips } from '../../src/trips/trips.ts'
 import { bound } from './bound.ts'
 import { rulesOf } from './engines.ts'
 import { randomFrom } from './random.ts'
+import { tripsOn } from './trips.ts'
 import { VirtualClock } from './virtual-clock.ts'
 
 export interface FleetPlan {
@@ -125,16 +128,17 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
   class Isolate {
     isDead = false
     readonly kept: HoldingsKeeper
-    readonly #store: Store
+    readonly #trips: Trips
 
     constructor(i: number) {
+      const timer: Timer = (ms, run) => time.after(ms, () => this.isDead || run())
       this.kept = createHoldingsKeeper({
         now: () => time.nowMs,
-        timer: (ms, run) => time.after(ms, () => this.isDead || run()),
+        timer,
         script: () => SCRIPT,
         newName: () => `i${String(i).padStart(7, '0')}`,
       })
-      this.#store = this.kept.withMessages({
+      const store: Store = {
         ping: async () => {},
         run: async calls => {
           if (!calls.some(call => 'boundRule' in call)) report.alone += 1
@@ -148,7 +152,8 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
           if (isLost) throw new GatewayError('ERR_STORE_TIMEOUT', 'The reply was lost.')
           return replies
         },
-      })
+      }
+      this.#trips = tripsOn(store, { units: this.kept.rider }, { now: () => time.nowMs, timer })
     }
 
     async request(): Promise<void> {
@@ -158,15 +163,15 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
       const [boundRule] = claims.rulesForStore
       const call: Decide = { command: 'GET', key: 'other', boundRule }
       try {
-        const [outcome] = (await this.#store.run([call])) as [Outcome]
+        const [outcome] = (await this.#trips.store.run([call])) as [Outcome]
         if (this.isDead) return
-        claims.settle(outcome, false)
+        claims.settle(outcome)
       } catch {
         // As with `closed`, a request without a decision is refused.
         claims.markUndecided('may-have-run')
       }
-      this.kept.sendSoon(this.#store, background)
-      const release = this.kept.keep(claims, this.#store, background)
+      this.#trips.schedule(background)
+      const release = this.kept.keep(claims, this.#trips, background)
       if (!release) return
       inFlight += 1
       peak = Math.max(peak, inFlight)

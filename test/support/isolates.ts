@@ -4,7 +4,8 @@ import type { BreakerSettings } from '../../src/config/compile-breaker.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import type { DemandedRule } from '../../src/limiter/bind.ts'
 import { evaluateOnCluster } from '../../src/limiter/cluster.ts'
-import { createEngine, type Decided } from '../../src/limiter/engine.ts'
+import { createEngine } from '../../src/limiter/engine.ts'
+import type { Decided } from '../../src/limiter/engine-shape.ts'
 import { createHoldingsKeeper } from '../../src/limiter/keep-holdings.ts'
 import { createLocalLimiter } from '../../src/limiter/local.ts'
 import { createProbe } from '../../src/limiter/probe.ts'
@@ -111,6 +112,7 @@ export function isolateOn(
   const engine = createEngine({ localShare: 1, ...(breaker && { breaker }) }, store, {
     ...{ clock, decideAt: () => time.nowMs * 1e3, board: NO_BOARD, holdingsKeeper },
     switchName: rule => rule.name,
+    timer: time.timer,
     credentials: 'refuse',
     createLocal: createLocalLimiter,
     probe: createProbe(compileScripts),

@@ -2,6 +2,8 @@
  * Simulates a fleet with leases on a virtual clock: isolates that decide by leases and remembered refusals, one store (the model of the
  * script), and an origin that counts. Requests arrive at random. Replies can be lost, isolates can die, and the store can fail.
  */
+
+import type { Timer } from '../../src/clock.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import { createLeases } from '../../src/limiter/leases.ts'
@@ -16,9 +18,11 @@ import { consumerKey, consumerStateKey, credentialKey } from '../../src/store/ke
 import { formatConsumer, formatCredential } from '../../src/store/records.ts'
 import type { Store, StoreCall } from '../../src/store/store.ts'
 import { NO_SWITCHES } from '../../src/switches/switches.ts'
+import type { Trips } from '../../src/trips/trips.ts'
 import { bound } from './bound.ts'
 import { rulesOf } from './engines.ts'
 import { type Random, randomFrom } from './random.ts'
+import { tripsOn } from './trips.ts'
 import { VirtualClock } from './virtual-clock.ts'
 
 export interface LeaseFleetPlan {
@@ -249,25 +253,26 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
     /** Requests that were admitted without a trip, minus trips that only give units back. */
     savedTrips = 0
     readonly own: OwnAnswers
-    readonly #store: Store
+    readonly #trips: Trips
     /** Decisions of the store that have not arrived. */
     #openTrips = 0
     /** Units that the isolate holds, by rule and caller. */
     readonly #held = accounts.map(() => new Map<string, number>())
 
     constructor() {
+      const timer: Timer = (ms, run) => time.after(ms, () => this.isDead || run())
       this.own = createOwnAnswers(
         plan.refusals === false ? undefined : createRefusalMemory(1000, () => time.nowMs),
         createLeases({
           now: () => time.nowMs,
-          timer: (ms, run) => time.after(ms, () => this.isDead || run()),
+          timer,
           buildRefundCall: refund => {
             for (const { rule, key, units } of refund.rules) this.#hold(accountOf(rule), key, -units)
             return { command: 'GET', key: 'refund', refund } as GiveBack
           },
         }),
       )!
-      this.#store = this.own.withReturns({
+      const store: Store = {
         ping: async () => {},
         run: async calls => {
           report.trips += 1
@@ -288,7 +293,8 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
           if (isLost) throw new Error('The reply was lost.')
           return replies
         },
-      })
+      }
+      this.#trips = tripsOn(store, { returns: this.own.returns }, { now: () => time.nowMs, timer })
     }
 
     /** The isolate gets the units that the store has spent for it. */
@@ -352,7 +358,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
       } else if (known) report.remembered += 1
       const decision = known?.decision.kind ?? (await this.#decide(own, demanded))
       if (this.isDead) return
-      this.own.maintain(this.#store, task => void task.catch(() => {}))
+      this.#trips.schedule(task => void task.catch(() => {}))
       report.slowestMs = Math.max(report.slowestMs, time.nowMs - arrivedAt)
       if (plan.change && decision !== undefined) {
         const last = report.lastAfterChange
@@ -393,7 +399,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
       }
       this.#openTrips += 1
       try {
-        const [outcome] = (await this.#store.run([call])) as [Outcome]
+        const [outcome] = (await this.#trips.store.run([call])) as [Outcome]
         if (this.isDead) return undefined
         own.endTrip(outcome)
         if (outcome.status === 'admitted') return 'allowed'

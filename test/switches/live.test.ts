@@ -3,14 +3,11 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/errors.ts'
 import { RESET } from '../../src/script/reset.ts'
-import type { StoreCall } from '../../src/store/store.ts'
-import {
-  createSwitchBoard,
-  type SwitchBoard,
-  type SwitchedStore,
-  withSwitches,
-} from '../../src/switches/live.ts'
+import type { Store, StoreCall } from '../../src/store/store.ts'
+import { createSwitchBoard, type SwitchBoard, switchesRider } from '../../src/switches/live.ts'
 import { formatSwitches } from '../../src/switches/switches.ts'
+import { withRiders } from '../../src/trips/carry.ts'
+import { sendAlone } from '../support/trips.ts'
 
 const KILLED = formatSwitches({ kill: { at: new Date(0), by: 'ops' }, rules: new Map() })
 const GET = { command: 'GET', key: 'sluice:{switches}' }
@@ -115,18 +112,18 @@ describe('the read of the switches', () => {
   /** The calls of each HTTP request. */
   let requests: (readonly StoreCall[])[]
   let answers: (calls: readonly StoreCall[]) => Promise<unknown[]>
-  const storeOf = (isCluster?: boolean): SwitchedStore =>
-    withSwitches(
-      {
-        ...(isCluster !== undefined && { isCluster }),
-        run(calls) {
-          requests.push(calls)
-          return answers(calls)
-        },
-        ping: () => Promise.resolve(),
+  const storeOf = (isCluster?: boolean) => {
+    const rider = switchesRider(board)
+    const bare: Store = {
+      ...(isCluster !== undefined && { isCluster }),
+      run(calls) {
+        requests.push(calls)
+        return answers(calls)
       },
-      board,
-    )
+      ping: () => Promise.resolve(),
+    }
+    return { run: withRiders(bare, [rider]).run, refresh: () => sendAlone(rider, bare) }
+  }
   beforeEach(() => {
     requests = []
     answers = async calls => calls.map(call => ('command' in call ? KILLED : 'reply'))
@@ -173,8 +170,8 @@ describe('the read of the switches', () => {
   })
 
   it('fails a refresh like any other call', async () => {
-    const failure = new GatewayError('ERR_STORE_REFUSED', 'The store answered LOADING.')
-    answers = async () => [failure]
+    const failure = new GatewayError('ERR_STORE_TIMEOUT', 'late')
+    answers = () => Promise.reject(failure)
     await expect(storeOf().refresh()).rejects.toBe(failure)
   })
 

@@ -4,7 +4,7 @@
  */
 import type { ConfigInput } from '../../config/check/schema.ts'
 import type { Environment } from '../../config/environment.ts'
-import type { Ending } from '../../limiter/engine.ts'
+import type { Ending } from '../../limiter/engine-shape.ts'
 import { checkEdgeConfig, connectStore } from '../edge-config.ts'
 import { ALL_PARTS } from '../http/all-parts.ts'
 import { addressOfNode } from '../http/behind-proxies.ts'

@@ -11,7 +11,6 @@ import { compileScripts } from '../../script/scripts.ts'
 import { signalScript } from '../../script/signal-text.ts'
 import { syncScript } from '../../script/sync-text.ts'
 import { createAdaptiveLimit } from '../../shedding/adaptive-limit.ts'
-import { refreshOverdue, withSignals } from '../../shedding/signal-board.ts'
 import { createUtilizationShedderAndBoard } from '../../shedding/worker-utilization.ts'
 import { addressBehindProxies } from './behind-proxies.ts'
 import { answerPreflight, setAllowedOrigin } from './cors.ts'
@@ -46,8 +45,6 @@ export const ALL_PARTS: Parts = {
   createOriginLoad,
   createUtilizationShedderAndBoard,
   createAdaptiveLimit,
-  withSignals,
-  refreshOverdue,
   signalScript,
   createPushReceiver,
   addressBehindProxies,

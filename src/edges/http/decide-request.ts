@@ -5,7 +5,7 @@
 import type { Background } from '../../background.ts'
 import type { Config } from '../../config/compile.ts'
 import type { TrafficClass } from '../../config/compile-shedding.ts'
-import type { Decided, Ending, Engine } from '../../limiter/engine.ts'
+import type { Decided, Ending, Engine } from '../../limiter/engine-shape.ts'
 import { toDegraded } from '../../limiter/evaluate.ts'
 import type { Policy } from '../../script/policy-shape.ts'
 import type { ShedVerdict } from '../../shedding/worker-utilization.ts'

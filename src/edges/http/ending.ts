@@ -7,7 +7,7 @@
  */
 import type { Background } from '../../background.ts'
 import type { Timer } from '../../clock.ts'
-import type { Ending } from '../../limiter/engine.ts'
+import type { Ending } from '../../limiter/engine-shape.ts'
 import { isWorkerd, passBody } from './pass-body.ts'
 import { logException } from './unexpected.ts'
 import { relayWebSocket, webSocketOf } from './websocket.ts'

@@ -1,6 +1,6 @@
 /** Forwards an admitted request: to an origin, or to the user's code. */
 import type { Allowed } from '../../limiter/decision.ts'
-import type { Ending } from '../../limiter/engine.ts'
+import type { Ending } from '../../limiter/engine-shape.ts'
 import type { Caller } from './caller.ts'
 
 /**

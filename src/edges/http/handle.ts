@@ -6,7 +6,8 @@ import type { Background } from '../../background.ts'
 import { type Clock, elapsed, type Sleep, SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
 import { switchNameOf } from '../../config/compile-rule.ts'
-import { createEngine, type Ending } from '../../limiter/engine.ts'
+import { createEngine } from '../../limiter/engine.ts'
+import type { Ending } from '../../limiter/engine-shape.ts'
 import { anyCountsInFlight, countsLocally, takesLeases } from '../../limiter/needs.ts'
 import { createOwnAnswers } from '../../limiter/own-answers.ts'
 import { createProbe } from '../../limiter/probe.ts'
@@ -127,6 +128,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     switchName: switchNameOf,
     credentials: config.credentials.onStoreFailure,
     probe: createProbe(parts.scriptsOf),
+    timer,
     onCluster: parts.evaluateOnCluster,
     onStoreChange(change) {
       emptyStore.noteOutage()

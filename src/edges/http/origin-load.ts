@@ -2,17 +2,16 @@
  * Measurements of the origin. The pressure of the worker utilization shedder and the adaptive limit follow from them.
  * All isolates share both, through reports that are sent with decisions (src/shedding/signal-board.ts).
  */
-import type { Background } from '../../background.ts'
 import { type Clock, elapsed } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
 import type { Rule } from '../../config/compile-rule.ts'
 import { FLEET_USAGE, shareOfAdaptive } from '../../config/compile-shedding.ts'
 import type { Allowed, Denied } from '../../limiter/decision.ts'
 import type { createAdaptiveLimit } from '../../shedding/adaptive-limit.ts'
-import type { refreshOverdue, SignalReporter, withSignals } from '../../shedding/signal-board.ts'
 import type { createUtilizationShedderAndBoard } from '../../shedding/worker-utilization.ts'
-import type { Script, Store } from '../../store/store.ts'
+import type { Script } from '../../store/store.ts'
 import type { SwitchBoard } from '../../switches/live.ts'
+import type { Rider } from '../../trips/rider.ts'
 import { createShedder, type Shedder } from './shed.ts'
 
 /** A response of the origin, or the reply that the gateway made instead. */
@@ -35,18 +34,14 @@ export interface OriginLoad {
   /** Removes the signal from a response to a request that is not counted. */
   hideSignal(headers: Headers): void
   observeRefusal(refusal: Denied): void
-  /** Wraps the store: its trips carry the reports that are due. */
-  withReports(store: Store): Store
-  /** Reports what is overdue, for requests that make no trip. */
-  keepFresh(store: Store, background: Background): void
+  /** Report the measurements, one rider for each signal. */
+  readonly riders: readonly Rider[]
 }
 
 /** The parts of the gateway that this needs, as far as the config uses them. */
 export interface OriginLoadParts {
   createUtilizationShedderAndBoard: typeof createUtilizationShedderAndBoard
   createAdaptiveLimit: typeof createAdaptiveLimit
-  withSignals: typeof withSignals
-  refreshOverdue: typeof refreshOverdue
   signalScript: () => Script
 }
 
@@ -68,9 +63,6 @@ export function createOriginLoad(
   const utilization =
     workerUtilization && parts.createUtilizationShedderAndBoard(workerUtilization, boardOptions)
   const adaptive = config.adaptive && parts.createAdaptiveLimit(config.adaptive, boardOptions)
-  const reporters = [utilization?.board, adaptive?.board].filter(
-    (reporter): reporter is SignalReporter => reporter !== undefined,
-  )
   const shedder = utilization && createShedder(config, utilization.shedder, board)
   const limitOf = ({ adaptiveShare }: Rule) =>
     adaptiveShare === undefined || !adaptive ? undefined : shareOfAdaptive(adaptive.limit(), adaptiveShare)
@@ -102,8 +94,7 @@ export function createOriginLoad(
         adaptive?.observeRefusal()
     },
 
-    withReports: store => parts.withSignals(store, reporters),
-    keepFresh: (store, background) => parts.refreshOverdue(store, reporters, background),
+    riders: [utilization?.board, adaptive?.board].filter(board => board !== undefined),
   }
 }
 

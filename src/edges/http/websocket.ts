@@ -7,7 +7,7 @@
 import type { WebSocketPair as Pair, WebSocket } from '@cloudflare/workers-types'
 import type { Background } from '../../background.ts'
 import { SYSTEM_TIMER, type Timer } from '../../clock.ts'
-import type { Ending } from '../../limiter/engine.ts'
+import type { Ending } from '../../limiter/engine-shape.ts'
 
 declare const WebSocketPair: typeof Pair
 

@@ -204,6 +204,7 @@ export function createLimiterWithParts(
   const engine = createEngine({ ...config, localShare: config.localShare ?? 1 }, store, {
     ...{ clock: { now: nowMs }, decideAt: clock.now, board, credentials: 'refuse' },
     probe: createProbe(parts.scriptsOf),
+    timer: clock.timer,
     onCluster: parts.evaluateOnCluster,
     createLocal: countsLocally(allRules) ? parts.createLocalLimiter : undefined,
     ownAnswers: createOwnAnswers(

@@ -13,8 +13,9 @@
  */
 import type { BreakerSettings } from '../config/compile-breaker.ts'
 import { GatewayError } from '../errors.ts'
-import { isolateLag, type LagMeter } from './lag.ts'
-import type { Store } from './store.ts'
+import { isolateLag, type LagMeter } from '../store/lag.ts'
+import type { Store } from '../store/store.ts'
+import { failureIn } from './carry.ts'
 
 /** The breaker has opened, or it has closed after so many ms. */
 export type StoreChange = { isOpen: true; cause: GatewayError } | { isOpen: false; afterMs: number }
@@ -144,19 +145,12 @@ export function withBreaker(
     openOrExtend(error instanceof GatewayError ? error : open.cause, { isConfirmed })
   }
 
-  /** The failure of the store. If only some slots of a cluster fail, the store has not failed. */
-  function failureIn(replies: readonly unknown[]): GatewayError | undefined {
-    const errors = replies.filter(reply => reply instanceof GatewayError)
-    return store.isCluster && errors.length < replies.length ? undefined : errors[0]
-  }
-
   // A clock that was set back must not keep the breaker open.
   const hasPassed = (time: number) => open !== undefined && (now() >= time || now() < open.checkedAt)
   const isStale = () => open !== undefined && hasPassed(open.checkedAt + STALE_MS) && hasPassed(open.probeAt)
 
   return {
-    ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
-    ping: () => store.ping(),
+    ...store,
 
     isOpen: () => open !== undefined,
     isOutageConfirmed: () => !settings || open?.isConfirmed === true,
@@ -169,7 +163,11 @@ export function withBreaker(
     },
 
     async run(calls) {
-      if (isStale()) return await attempt(() => store.run(calls), failureIn)
+      if (isStale())
+        return await attempt(
+          () => store.run(calls),
+          replies => failureIn(store, replies),
+        )
       if (open) {
         const { message } = open.cause
         throw new GatewayError(
@@ -183,7 +181,7 @@ export function withBreaker(
       const isCurrent = () => !open && timesClosed === timesClosedBefore
       try {
         const replies = await store.run(calls)
-        if (isCurrent()) recordResult(started, failureIn(replies))
+        if (isCurrent()) recordResult(started, failureIn(store, replies))
         return replies
       } catch (error) {
         if (isCurrent() && error instanceof GatewayError) recordResult(started, error)

@@ -11,10 +11,10 @@
  */
 import type { Sleep } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
+import { timeoutError } from '../store/deadline.ts'
+import { isolateLag, isolateSleep } from '../store/lag.ts'
+import type { CallListener, StoreCall } from '../store/store.ts'
 import type { GuardedStore } from './breaker.ts'
-import { timeoutError } from './deadline.ts'
-import { isolateLag, isolateSleep } from './lag.ts'
-import type { CallListener, StoreCall } from './store.ts'
 
 export interface InFlightSettings {
   /** HTTP requests in flight. */

@@ -4,9 +4,9 @@ import { describe, expect, it } from 'vitest'
 import type { BreakerSettings } from '../../src/config/compile-breaker.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { RESET } from '../../src/script/reset.ts'
-import { type StoreChange, withBreaker } from '../../src/store/breaker.ts'
 import { createLagMeter } from '../../src/store/lag.ts'
 import type { Store } from '../../src/store/store.ts'
+import { type StoreChange, withBreaker } from '../../src/trips/breaker.ts'
 
 const SETTINGS: BreakerSettings = { failures: 3, slowCalls: 1, slowAfterMs: 250, retryAfterMs: 1000 }
 const CALL = { script: RESET, keys: ['k'], args: [] }

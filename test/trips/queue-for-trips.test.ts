@@ -3,9 +3,9 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/errors.ts'
 import { RESET } from '../../src/script/reset.ts'
-import { type GuardedStore, withBreaker } from '../../src/store/breaker.ts'
-import { withInFlightLimit } from '../../src/store/in-flight.ts'
 import type { ScriptCall } from '../../src/store/store.ts'
+import { type GuardedStore, withBreaker } from '../../src/trips/breaker.ts'
+import { withInFlightLimit } from '../../src/trips/queue-for-trips.ts'
 
 /** A store and timers: the test decides when the store answers, and when the timers run. */
 function isolate({ maxRequests = 2, expiresAfterMs = 500, maxWaitMs = 500 } = {}) {

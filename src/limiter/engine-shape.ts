@@ -1,0 +1,132 @@
+/** The interface of the engine (engine.ts): what an edge passes in, and what it gets. */
+import type { Background } from '../background.ts'
+import type { Clock, Sleep, Timer } from '../clock.ts'
+import type { Config } from '../config/compile.ts'
+import type { Rule } from '../config/compile-rule.ts'
+import type { RememberedCaller } from '../credentials/caller-memory.ts'
+import type { Outcome } from '../script/evaluation.ts'
+import type { ChangeResult } from '../script/refund.ts'
+import type { Store } from '../store/store.ts'
+import type { SwitchBoard } from '../switches/live.ts'
+import type { StoreChange } from '../trips/breaker.ts'
+import type { Rider } from '../trips/rider.ts'
+import type { Demand, SwitchName } from './bind.ts'
+import type { Decision } from './decision.ts'
+import type { Degraded, EvaluateOnCluster } from './evaluate.ts'
+import type { HoldingsKeeper } from './keep-holdings.ts'
+import type { createLocalLimiter } from './local.ts'
+import type { OwnAnswers } from './own-answers.ts'
+import type { PreparedCall } from './prepared-call.ts'
+
+/** How the admitted work has ended. */
+export type Ending =
+  /** The work is complete, or the request was refused, and the caller has not disconnected. */
+  | 'complete'
+  /** The caller disconnected, or stopped reading. */
+  | 'cancelled'
+  /** The work was aborted, or a step threw. */
+  | 'failed'
+
+/** A decision, and what the edge has to do with it. */
+export interface Decided {
+  decision: Decision
+  /** The evaluation behind the decision. Absent if it comes from a lease, a remembered refusal or the failure policies. */
+  outcome?: Outcome
+  /** When the store decided the request or spent its leased units, by its own clock (µs); 0 for all other decisions. */
+  at: number
+  /** How long the decision took, including the trip to the store (ms). */
+  storeMs: number
+  /** Whether the edge has to observe the end of this request, because something depends on how and when it ends. */
+  awaitsEnding: boolean
+  /**
+   * Ends the request. The edge calls it once for each decision, also when a later step throws. Only the first call has an
+   * effect.
+   */
+  finish(ending: Ending): void
+}
+
+/** What an edge provides beside the demand. */
+export interface DecideOptions {
+  background: Background
+  /** Returns the last answers of the store about the credential. */
+  recall?: () => RememberedCaller | undefined
+  /** Whether to wait for a separate read of overdue switches. By default it runs in the background. */
+  awaitsSwitches?: boolean
+}
+
+/** The input for a request whose demand could not be built, because an exception was thrown. */
+export interface BrokenDemand extends Pick<Demand, 'subject' | 'policy'> {
+  /** The rules that may apply to the request. */
+  candidates: readonly Rule[]
+  error: unknown
+}
+
+export interface Engine {
+  /** Decides all rules of the demand together, and spends if the request is admitted. Never throws. */
+  decide(demand: Demand, options: DecideOptions): Promise<Decided>
+  /** Decides without a demand: nothing is counted, and enforced rules with the failure policy `closed` refuse. */
+  decideBroken(demand: BrokenDemand, options: DecideOptions): Decided
+  /** Returns what `decide` would return, and spends nothing. */
+  peek(demand: Demand, options: DecideOptions): Promise<Decided>
+  /**
+   * Changes what has been spent: `prepareRefund` gives back what one request has spent, `prepareReset` makes the whole budget
+   * available again (prepared-call.ts). Live switches do not apply. The edge prepares the call, so that a Worker does not carry
+   * scripts that it never uses.
+   * @returns the state after the change, or the cause if the store failed
+   */
+  change(
+    verb: 'refund' | 'reset',
+    preparedCall: PreparedCall<ChangeResult>,
+    background: Background,
+  ): Promise<ChangeResult | Degraded>
+  /** Gives back all leased units, before the isolate stops. Afterwards the store decides each request. */
+  stop(): Promise<void>
+  /**
+   * For a request that was refused without a decision. Trips keep the switches and the measurements fresh; this refreshes them
+   * where no request makes a trip.
+   */
+  keepFresh(options: DecideOptions): void
+  /**
+   * Whether anything can depend on how and when admitted requests end. If not, an edge calls `finish` as soon as it passes on
+   * the reply, because observing a proxied response takes a fifth to a third more CPU.
+   */
+  readonly awaitsEndings: boolean
+}
+
+export interface EngineOptions {
+  clock: Clock
+  /** The time to decide by (µs). Absent, as always in production: the clock of the store. */
+  decideAt?: (() => number) | undefined
+  /** The live switches that the engine follows. */
+  board: SwitchBoard
+  /** Returns the name under which a rule is switched. */
+  switchName: SwitchName
+  /** The failure policy for credentials that cannot be checked. */
+  credentials: Config['credentials']['onStoreFailure']
+  /** Checks whether a store that has failed can decide again (probe.ts). */
+  probe(store: Store): Promise<void>
+  /** Evaluates over several slots. Required if the store is a cluster. */
+  onCluster?: EvaluateOnCluster | undefined
+  onStoreChange?: ((change: StoreChange) => void) | undefined
+  /** Called once for each decision. */
+  onFinish?: ((decision: Decision, ending: Ending) => void) | undefined
+  /** Creates the limiter that counts in the isolate while the store does not answer. Not needed if all rules are `closed`. */
+  createLocal?: typeof createLocalLimiter | undefined
+  /** The units in flight that the isolate holds. Needed if a rule counts units in flight. */
+  holdingsKeeper?: HoldingsKeeper | undefined
+  timer?: Timer | undefined
+  /** Decides without a trip where possible. Absent: the store decides each request. */
+  ownAnswers?: OwnAnswers | undefined
+  /** Used by requests that wait for their turn at the store, or for leased units; tests pass their own. */
+  sleep?: Sleep | undefined
+  /** The measurements of the origin. Needed if load shedding or an adaptive limit follows them. */
+  originLoad?: EngineLoad | undefined
+}
+
+/** The part of the origin's load that the engine uses (src/edges/http/origin-load.ts). */
+export interface EngineLoad {
+  /** The current limit of a rule whose limit adapts; undefined for a fixed limit. */
+  limitOf(rule: Rule): number | undefined
+  /** The measurements that travel with decisions: one rider for each signal. */
+  readonly riders: readonly Rider[]
+}

@@ -1,0 +1,116 @@
+/** Carries riders: each trip to the store takes the loads of all riders with it, in one HTTP request. */
+import { GatewayError } from '../errors.ts'
+import type { Store, StoreCall } from '../store/store.ts'
+import { failureOf, type Load, type Rider, type TripInfo } from './rider.ts'
+
+/** The most keys of one call, unless the store is a cluster. */
+const KEYS_PER_CALL = 50
+
+export interface CarryingStore extends Store {
+  /** The same store, without one of the riders. */
+  without(rider: Rider | undefined): Store
+  /**
+   * Makes a trip for one rider.
+   * @param run sends its calls
+   * @returns whether there was anything to send
+   * @throws the error of the trip, after the rider has learned it
+   */
+  sendAlone(rider: Rider, run: (calls: readonly StoreCall[]) => Promise<unknown[]>): Promise<boolean>
+}
+
+/**
+ * Wraps the store. What happens to a rider affects neither the decisions of its trip nor another rider.
+ * @param riders in the order of their calls
+ */
+export function withRiders(store: Store, riders: readonly Rider[]): CarryingStore {
+  const keysPerCall = store.isCluster ? 1 : KEYS_PER_CALL
+  let isAnswering = true
+  let answers = 0
+
+  function loadOf(rider: Rider, calls: readonly StoreCall[], isAlone: boolean): Load | undefined {
+    const trip: TripInfo = { calls, isAlone, isAnswering, keysPerCall }
+    const load = ignoringErrors(() => rider.load(trip))
+    return load && load.calls.length > 0 ? load : undefined
+  }
+
+  /** Sends the calls with the loads before and after them. @returns the replies to the calls */
+  async function send(calls: readonly StoreCall[], loads: readonly Load[]): Promise<unknown[]> {
+    const first = loads.filter(({ isFirst }) => isFirst)
+    const last = loads.filter(({ isFirst }) => !isFirst)
+    const all = [...first.flatMap(load => load.calls), ...calls, ...last.flatMap(load => load.calls)]
+    const answersBefore = answers
+    let replies: unknown[]
+    try {
+      replies = await store.run(all)
+    } catch (error) {
+      // If the store has answered another trip meanwhile, this failure is outdated.
+      if (answers === answersBefore) isAnswering = false
+      for (const load of loads) finish(load, new Array(load.calls.length).fill(failureOf(error)))
+      throw error
+    }
+    isAnswering = true
+    answers += 1
+    let at = 0
+    const take = (count: number) => {
+      at += count
+      return replies.slice(at - count, at)
+    }
+    for (const load of first) finish(load, take(load.calls.length))
+    const own = take(calls.length)
+    for (const load of last) finish(load, take(load.calls.length))
+    return own
+  }
+
+  async function runWith(riders: readonly Rider[], calls: readonly StoreCall[]): Promise<unknown[]> {
+    const loads: Load[] = []
+    for (const rider of riders) {
+      // On a cluster, the node of a rider may hang and delay decisions. Then it travels alone.
+      if (store.isCluster && rider.isUnanswered?.()) continue
+      const load = loadOf(rider, calls, false)
+      if (load) loads.push(load)
+    }
+    return await send(calls, loads)
+  }
+
+  const bare = {
+    ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
+    ping: () => store.ping(),
+  }
+  return {
+    ...bare,
+
+    run: calls => runWith(riders, calls),
+    without(excluded) {
+      const others = riders.filter(rider => rider !== excluded)
+      return { ...bare, run: calls => runWith(others, calls) }
+    },
+
+    async sendAlone(rider, run) {
+      const load = loadOf(rider, [], true)
+      if (!load) return false
+      try {
+        finish(load, await run(load.calls))
+        return true
+      } catch (error) {
+        finish(load, new Array(load.calls.length).fill(failureOf(error)))
+        throw error
+      }
+    },
+  }
+}
+
+/** The failure of the store in the replies of a trip. If only some slots of a cluster fail, the store has not failed. */
+export function failureIn(store: Store, replies: readonly unknown[]): GatewayError | undefined {
+  const errors = replies.filter(reply => reply instanceof GatewayError)
+  return store.isCluster && errors.length < replies.length ? undefined : errors[0]
+}
+
+const finish = (load: Load, replies: readonly unknown[]) => ignoringErrors(() => load.done(replies))
+
+function ignoringErrors<T>(work: () => T): T | undefined {
+  try {
+    return work()
+  } catch {
+    return undefined
+  }
+}

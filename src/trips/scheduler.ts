@@ -1,0 +1,82 @@
+/**
+ * Does chores that no request has to wait for: trips for riders that have waited long enough, and statistics. One request at a time does
+ * a chore, in the background, and has the turn for it (turn.ts). If the platform ends that request, the next one takes over.
+ */
+import type { Background } from '../background.ts'
+import { latestOf, type Timer } from '../clock.ts'
+import { createTurn, isWithin, type Turn } from './turn.ts'
+
+export interface Chore {
+  /** After which time it is to be done (ms). 0: now; undefined: there is nothing to do. */
+  dueInMs(): number | undefined
+  /** Does it. @returns whether it was done. If not, or if it rejects, it is done again later */
+  run(): Promise<boolean>
+  /** Whether a process may exit before it is done. */
+  readonly isOptional?: boolean
+}
+
+export interface Scheduler {
+  /** Does the chore when it is due, unless another request already waits for that. Call this whenever it may have become due. */
+  schedule(background: Background): void
+}
+
+/** How long a request goes on with a chore (ms): Workers end background work 30 s after the request. */
+const MAX_WORK_MS = 25_000
+
+/** How much later than it should a request may go on before another takes its turn (ms). */
+const GRACE_MS = 1000
+
+/** A chore that takes longer has lost its request (ms). */
+const MAX_RUN_MS = 10_000
+
+/** After this time, another request can do what has failed (ms). */
+const PAUSE_AFTER_FAILURE_MS = 250
+
+/** The most times that one request does a chore without a pause. */
+const MAX_IN_ROW = 40
+
+/** @param clock ms */
+export function createScheduler(clock: () => number, timer: Timer, chores: readonly Chore[]): Scheduler {
+  const now = latestOf(clock)
+  const entries = chores.map(chore => ({ chore, turn: createTurn(now) }))
+
+  async function doWhenDue(
+    { chore, turn }: { chore: Chore; turn: Turn },
+    firstMs: number | undefined,
+  ): Promise<void> {
+    const startedAt = now()
+    let pauses = 0
+    let inRow = 0
+    let restMs = 0
+    try {
+      for (let ms = firstMs; ms !== undefined; ms = chore.dueInMs()) {
+        if (ms > 0) {
+          const pauseMs = ms
+          if (pauses > 0 && !isWithin(MAX_WORK_MS, startedAt, now() + pauseMs)) return
+          turn.take(pauseMs + GRACE_MS)
+          await new Promise<void>(resolve => timer(pauseMs, resolve, chore.isOptional))
+          pauses += 1
+          inRow = 0
+        } else {
+          if (++inRow > MAX_IN_ROW) return
+          turn.take(MAX_RUN_MS)
+          restMs = PAUSE_AFTER_FAILURE_MS
+          if (!(await chore.run())) return
+          restMs = 0
+        }
+      }
+    } finally {
+      turn.take(restMs)
+    }
+  }
+
+  return {
+    schedule(background) {
+      for (const entry of entries) {
+        if (entry.turn.isTaken()) continue
+        const ms = entry.chore.dueInMs()
+        if (ms !== undefined) background(doWhenDue(entry, ms))
+      }
+    },
+  }
+}

@@ -1,0 +1,104 @@
+/**
+ * The trips of an isolate to its store. A trip is one HTTP request. It carries one or many decisions, and the riders that have something
+ * to send (rider.ts):
+ *
+ *     decision ─► queue ─► breaker ─► riders ─► store        queue-for-trips.ts, breaker.ts, carry.ts
+ *     rider alone ───────► breaker ─► riders ─► store        if the breaker measures it
+ *     rider alone ───────────────────────────► store         if not
+ *     probe ──────────────────────► riders ─► store          without messages about units: whether the store is back
+ *                                                            must not depend on how many there are
+ *
+ * If a trip is lost, each rider learns it with the fate of its calls:
+ *
+ *     switches     are read with the next trip
+ *     hand-overs   are sent again if they were not sent, or were refused. Otherwise they count as handed over
+ *     units        are told again in full with the next message, because messages contain absolute numbers
+ *     returns      are not sent again: the leased units stay spent
+ *     signals      are not sent again: the next report has new measurements
+ */
+import type { Background } from '../background.ts'
+import type { Sleep, Timer } from '../clock.ts'
+import type { BreakerSettings } from '../config/compile-breaker.ts'
+import type { Store } from '../store/store.ts'
+import { type GuardedStore, type StoreChange, withBreaker } from './breaker.ts'
+import { withRiders } from './carry.ts'
+import { type InFlightSettings, withInFlightLimit } from './queue-for-trips.ts'
+import type { Rider } from './rider.ts'
+import { createScheduler } from './scheduler.ts'
+
+/** The riders of an isolate, in the order of their calls. A new rider is one more entry here and in `inOrder`. */
+export interface Riders {
+  switches?: Rider | undefined
+  handOvers?: Rider | undefined
+  units?: Rider | undefined
+  returns?: Rider | undefined
+  /** One for each signal of the origin. */
+  signals?: readonly Rider[] | undefined
+}
+
+export interface TripsOptions {
+  riders: Riders
+  /** Checks whether a store that has failed can decide again. */
+  probe(store: Store): Promise<void>
+  breaker?: BreakerSettings | undefined
+  inFlight?: InFlightSettings | undefined
+  onStoreChange?: ((change: StoreChange) => void) | undefined
+  /** ms */
+  now(): number
+  timer: Timer
+  /** Used by decisions that wait for their turn at the store. */
+  sleep: Sleep
+}
+
+export interface Trips {
+  /** The trips of decisions. */
+  readonly store: GuardedStore
+  /** The same, without waiting for a turn: for calls that must not be given up because of a flood. */
+  readonly storeWithoutQueue: GuardedStore
+  /** Probes the store if that is due, and makes the trips that riders have waited for long enough, in the background. */
+  schedule(background: Background): void
+  /** Makes a trip for a rider alone, now. @returns whether anything was sent @throws GatewayError as Store.run */
+  sendAlone(rider: Rider): Promise<boolean>
+}
+
+export function createTrips(
+  bareStore: Store,
+  { riders, probe, breaker, inFlight, onStoreChange, now, timer, sleep }: TripsOptions,
+): Trips {
+  const { switches, handOvers, units, returns, signals = [] } = riders
+  const inOrder = [switches, handOvers, units, returns, ...signals].filter(rider => rider !== undefined)
+  const carrier = withRiders(bareStore, inOrder)
+  const guarded = withBreaker(carrier, breaker, () => probe(carrier.without(units)), {
+    now,
+    ...(onStoreChange && { onChange: onStoreChange }),
+  })
+  const store = withInFlightLimit(guarded, inFlight, { sleep })
+
+  async function sendAlone(rider: Rider): Promise<boolean> {
+    if (!rider.isMeasured) return await carrier.sendAlone(rider, bareStore.run)
+    // If the isolate gets no other requests, only this trip can find out that the store is back.
+    if (guarded.isProbeDue()) await guarded.probe()
+    if (guarded.isOpen()) return false
+    return await carrier.sendAlone(rider, guarded.run)
+  }
+
+  const scheduler = createScheduler(
+    now,
+    timer,
+    inOrder.map(rider => ({
+      isOptional: rider.isOptional ?? false,
+      dueInMs: () => (rider.isMeasured || !guarded.isOpen() ? rider.aloneAfterMs?.() : undefined),
+      run: () => sendAlone(rider),
+    })),
+  )
+
+  return {
+    store,
+    storeWithoutQueue: guarded,
+    sendAlone,
+    schedule(background) {
+      if (guarded.isProbeDue()) background(guarded.probe())
+      scheduler.schedule(background)
+    },
+  }
+}

@@ -18,6 +18,10 @@ export interface RememberedCaller {
   isUnknown?: boolean
 }
 
+/** Whether the store has admitted the caller, and has not refused its credential or blocked its consumer since. */
+export const isAdmitted = (seen: RememberedCaller | undefined) =>
+  seen?.plan !== undefined && !seen.isBlocked && !seen.isUnknown
+
 /** About 300 bytes each; up to twice as many are kept. */
 const MAX_REMEMBERED = 10_000
 

@@ -10,13 +10,13 @@ import type { Store } from '../store/store.ts'
 import type { SwitchBoard } from '../switches/live.ts'
 import type { StoreChange } from '../trips/breaker.ts'
 import type { Rider } from '../trips/rider.ts'
+import type { Answers } from './answers/answers.ts'
 import type { Demand, SwitchName } from './bind.ts'
 import type { Decision } from './decision.ts'
 import type { Degraded, EvaluateOnCluster } from './evaluate.ts'
-import type { HoldingsKeeper } from './keep-holdings.ts'
-import type { createLocalLimiter } from './local.ts'
-import type { OwnAnswers } from './own-answers.ts'
+import type { createLocalLimiter } from './outage/local.ts'
 import type { PreparedCall } from './prepared-call.ts'
+import type { HoldingsKeeper } from './units/keep-holdings.ts'
 
 /** How the admitted work has ended. */
 export type Ending =
@@ -116,7 +116,7 @@ export interface EngineOptions {
   holdingsKeeper?: HoldingsKeeper | undefined
   timer?: Timer | undefined
   /** Decides without a trip where possible. Absent: the store decides each request. */
-  ownAnswers?: OwnAnswers | undefined
+  answers?: Answers | undefined
   /** Used by requests that wait for their turn at the store, or for leased units; tests pass their own. */
   sleep?: Sleep | undefined
   /** The measurements of the origin. Needed if load shedding or an adaptive limit follows them. */

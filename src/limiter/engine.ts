@@ -13,7 +13,7 @@
 import { type Background, detached } from '../background.ts'
 import { SYSTEM_TIMER } from '../clock.ts'
 import type { Config } from '../config/compile.ts'
-import type { RememberedCaller } from '../credentials/caller-memory.ts'
+import { isAdmitted } from '../credentials/caller-memory.ts'
 import type { DecideVerb } from '../script/decide.ts'
 import type { Evaluation, Outcome } from '../script/evaluation.ts'
 import type { ChangeResult } from '../script/refund.ts'
@@ -22,16 +22,15 @@ import type { Store } from '../store/store.ts'
 import { switchesRider } from '../switches/live.ts'
 import type { Switches } from '../switches/switches.ts'
 import { createTrips } from '../trips/trips.ts'
-import { applyNewerSwitches, isEnforcedForAny, markKillSwitch } from './apply-switches.ts'
+import type { Answer } from './answers/answers.ts'
+import { applyNewerSwitches, markKillSwitch } from './apply-switches.ts'
 import { bindRules, type Demand } from './bind.ts'
-import type { Claims } from './claims.ts'
 import { type Decision, toDecision } from './decision.ts'
 import type { BrokenDemand, Decided, DecideOptions, Engine, EngineOptions } from './engine-shape.ts'
 import { catchFailure, type Degraded, evaluate, toDegraded } from './evaluate.ts'
-import { admitsUncounted } from './failure-policy.ts'
-import { fallBack, NO_LOCAL_LIMITER } from './fallback.ts'
-import type { OwnAnswer } from './own-answers.ts'
+import { decideWithoutCounting, fallBack, NO_LOCAL_LIMITER } from './outage/fallback.ts'
 import { type PreparedCall, runCall } from './prepared-call.ts'
+import type { Claims } from './units/claims.ts'
 
 /** A request while it is decided. */
 interface Attempt {
@@ -41,7 +40,7 @@ interface Attempt {
   switches: Switches
   failure: unknown
   /** What the isolate may answer without a trip. */
-  answer: OwnAnswer | undefined
+  answer: Answer | undefined
   /** The units in flight that the request claims. */
   claims?: Claims | undefined
   recall: DecideOptions['recall']
@@ -62,7 +61,7 @@ export function createEngine(
   bareStore: Store,
   options: EngineOptions,
 ): Engine {
-  const { clock, decideAt, board, switchName, onCluster, onFinish, holdingsKeeper, ownAnswers, originLoad } =
+  const { clock, decideAt, board, switchName, onCluster, onFinish, holdingsKeeper, answers, originLoad } =
     options
   const { sleep = isolateSleep, timer = SYSTEM_TIMER } = options
   const now = () => clock.now()
@@ -73,7 +72,7 @@ export function createEngine(
       switches,
       handOvers: local.handOvers,
       units: holdingsKeeper?.rider,
-      returns: ownAnswers?.returns,
+      returns: answers?.returns,
       signals: originLoad?.riders,
     },
     ...{ breaker: config.breaker, inFlight: config.inFlight, probe: options.probe },
@@ -101,9 +100,7 @@ export function createEngine(
       attempt?.claims?.markUndecided('may-have-run')
       const { policy, rules, subject } = demand
       const candidates = rules.map(({ rule }) => rule)
-      return {
-        decision: decideWithoutCounting({ candidates, policy, error, ...(subject && { subject }) }, recall),
-      }
+      return { decision: decideUncounted({ candidates, policy, error, ...(subject && { subject }) }, recall) }
     }
   }
 
@@ -112,10 +109,8 @@ export function createEngine(
     const switches = board.current()
     const bound = bindRules(rules, switches, switchName, now())
     const evaluation = { policy, plan, rules: bound, ...(subject && { subject }) }
-    const mayAnswer = verb === 'decide' && !failure
-    const answer = mayAnswer
-      ? ownAnswers?.forRequest(evaluation, switches, () => board.current(), recall)
-      : undefined
+    const isPlain = verb === 'decide' && !failure
+    const answer = isPlain ? answers?.forRequest(evaluation, switches, board.current, recall) : undefined
     return { verb, evaluation, switches, failure, answer, recall }
   }
 
@@ -149,7 +144,7 @@ export function createEngine(
       ? toDegraded(failure)
       : await evaluate(store, evaluation, {
           ...{ verb, onCluster, undoStore: trips.storeWithoutQueue },
-          isCallerKnown: () => isInGoodStanding(callOrUndefined(recall)),
+          isCallerKnown: () => isAdmitted(recall?.()),
           ...(answer && { listener: answer.listener }),
         })
     endTrip?.()
@@ -187,22 +182,8 @@ export function createEngine(
     return { decision, claims }
   }
 
-  /** Without a demand it is unknown what to count, so the isolate does not count either. */
-  function decideWithoutCounting(
-    { candidates, subject, policy, error }: BrokenDemand,
-    recall: DecideOptions['recall'],
-  ): Decision {
-    const degraded = toDegraded(error)
-    const latest = board.current()
-    const isRefused = candidates.some(
-      rule => !admitsUncounted(rule.onStoreFailure) && isEnforcedForAny(rule, latest, switchName(rule)),
-    )
-    const { cause, detail } = degraded
-    if (isRefused) return { kind: 'unavailable', what: 'limits', degraded: { cause, detail } }
-    const uncounted = { policy, rules: [], ...(subject && { subject }) }
-    const decision = fallBack(uncounted, degraded, callOrUndefined(recall), fallback)
-    return decision.kind === 'allowed' ? { ...decision, isUncounted: true } : decision
-  }
+  const decideUncounted = (demand: BrokenDemand, recall: DecideOptions['recall']) =>
+    decideWithoutCounting(demand, board.current(), switchName, recall, fallback)
 
   /** @param claims of the request; its units stay in flight until `finish` */
   function withFinish(
@@ -218,11 +199,7 @@ export function createEngine(
       finish(ending) {
         if (isFinished) return
         isFinished = true
-        if (release)
-          ownAnswers?.forget(
-            claims!.inFlight.map(({ rule }) => rule.key),
-            'ended',
-          )
+        if (release) answers?.forget(claims!.keys, 'ended')
         release?.()
         onFinish?.(decision, ending)
       },
@@ -237,7 +214,7 @@ export function createEngine(
     const changed = await catchFailure(() => runCall(store, preparedCall))
     // A reset discards leased units, so that they are not given back on top of the whole budget. A refund keeps them.
     if ('keys' in preparedCall.call) {
-      ownAnswers?.forget(preparedCall.call.keys, verb)
+      answers?.forget(preparedCall.call.keys, verb)
       if (verb === 'reset' && 'at' in changed) local.forgetReports(preparedCall.call.keys)
     }
     trips.schedule(background)
@@ -262,12 +239,12 @@ export function createEngine(
       trips.schedule(background)
       // If no demand can be built, decisions make no trip, and the kill switch must still reach this isolate.
       void refreshOverdueSwitches({ background })
-      return { ...withFinish(decideWithoutCounting(demand, recall)), at: 0, storeMs: 0 }
+      return { ...withFinish(decideUncounted(demand, recall)), at: 0, storeMs: 0 }
     },
 
     change,
 
-    stop: async () => await ownAnswers?.giveBack(trips.sendAlone),
+    stop: async () => await answers?.giveBack(trips.sendAlone),
 
     keepFresh(options) {
       trips.schedule(options.background)
@@ -275,18 +252,5 @@ export function createEngine(
     },
 
     awaitsEndings: onFinish !== undefined || holdingsKeeper !== undefined,
-  }
-}
-
-/** Whether the store has admitted the caller, and has not refused its credential or blocked its consumer since. */
-const isInGoodStanding = (seen: RememberedCaller | undefined) =>
-  seen?.plan !== undefined && !seen.isBlocked && !seen.isUnknown
-
-/** The result of the lookup, or undefined if it throws: its error may be the one that broke the demand. */
-function callOrUndefined<T>(lookup: (() => T | undefined) | undefined): T | undefined {
-  try {
-    return lookup?.()
-  } catch {
-    return undefined
   }
 }

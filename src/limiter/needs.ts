@@ -1,6 +1,6 @@
 /** Which parts of the engine the rules of a config need. A built Worker carries only these. */
 import { countsInFlight, type Rule } from '../config/compile-rule.ts'
-import { isCountedLocally } from './failure-policy.ts'
+import { isCountedLocally } from './outage/failure-policy.ts'
 
 /** Whether the isolate counts a rule by itself while the store does not decide. */
 export const countsLocally = (rules: readonly Rule[]) =>

@@ -6,9 +6,9 @@
 import type { Timer } from '../../src/clock.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
-import { createLeases } from '../../src/limiter/leases.ts'
-import { createOwnAnswers, type OwnAnswer, type OwnAnswers } from '../../src/limiter/own-answers.ts'
-import { createRefusalMemory } from '../../src/limiter/refusals.ts'
+import { type Answer, type Answers, createAnswers } from '../../src/limiter/answers/answers.ts'
+import { createLeases } from '../../src/limiter/answers/leases.ts'
+import { createRefusalMemory } from '../../src/limiter/answers/refusals.ts'
 import { compileOverride } from '../../src/ops/overrides.ts'
 import type { Evaluation, Outcome } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
@@ -252,7 +252,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
     isDead = false
     /** Requests that were admitted without a trip, minus trips that only give units back. */
     savedTrips = 0
-    readonly own: OwnAnswers
+    readonly own: Answers
     readonly #trips: Trips
     /** Decisions of the store that have not arrived. */
     #openTrips = 0
@@ -261,7 +261,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
 
     constructor() {
       const timer: Timer = (ms, run) => time.after(ms, () => this.isDead || run())
-      this.own = createOwnAnswers(
+      this.own = createAnswers(
         plan.refusals === false ? undefined : createRefusalMemory(1000, () => time.nowMs),
         createLeases({
           now: () => time.nowMs,
@@ -381,7 +381,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
     }
 
     /** Waits in the same way as the engine. */
-    async #waitForAnswer(own: OwnAnswer) {
+    async #waitForAnswer(own: Answer) {
       for (let pauseMs = own.pauseBeforeTrip(); pauseMs > 0; pauseMs = own.pauseBeforeTrip()) {
         await time.pass(pauseMs)
         if (this.isDead) return undefined
@@ -391,7 +391,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
       return undefined
     }
 
-    async #decide(own: OwnAnswer, demanded: DecideCall['evaluation']) {
+    async #decide(own: Answer, demanded: DecideCall['evaluation']) {
       const call: DecideCall = {
         command: 'GET',
         key: 'decide',

@@ -8,7 +8,7 @@ import { parseDuration } from '../../src/config/duration.ts'
 
 export const ALGORITHMS = Object.keys(algorithms) as AlgorithmName[]
 
-/** Algorithms that limit requests over time. For `concurrency`, see test/limiter/interleavings.test.ts. */
+/** Algorithms that limit requests over time. For `concurrency`, see test/limiter/units/interleavings.test.ts. */
 export const ALGORITHMS_OVER_TIME = ALGORITHMS.filter(name => countings[name].state !== 'held')
 
 // fast-check shrinks towards the first item of a list, so the simplest value comes first.

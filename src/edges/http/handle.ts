@@ -6,11 +6,8 @@ import type { Background } from '../../background.ts'
 import { type Clock, elapsed, type Sleep, SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
 import { switchNameOf } from '../../config/compile-rule.ts'
-import { createEngine } from '../../limiter/engine.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
-import { anyCountsInFlight, countsLocally, takesLeases } from '../../limiter/needs.ts'
-import { createOwnAnswers } from '../../limiter/own-answers.ts'
-import { createProbe } from '../../limiter/probe.ts'
+import { createEngineWithParts } from '../../limiter/engine-with-parts.ts'
 import { createGatewayPolicy } from '../../script/policy.ts'
 import type { Store } from '../../store/store.ts'
 import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
@@ -122,28 +119,15 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
   const xRateLimit = config.xRateLimit && parts.createXRateLimit(config.xRateLimit, clock)
   const { trustedWorkers } = config.address
   const emptyStore = createEmptyStoreCheck(store, () => elapsed(clock), reportEmptyStore)
-  const engine = createEngine(config, store, {
-    clock,
-    board,
+  const engine = createEngineWithParts(config, config.rules, store, parts, {
+    ...{ clock, timer, board, originLoad },
     switchName: switchNameOf,
     credentials: config.credentials.onStoreFailure,
-    probe: createProbe(parts.scriptsOf),
-    timer,
-    onCluster: parts.evaluateOnCluster,
     onStoreChange(change) {
       emptyStore.noteOutage()
       reportStoreChange(change)
     },
     onFinish: reporting.onFinish,
-    createLocal: countsLocally(config.rules) ? parts.createLocalLimiter : undefined,
-    holdingsKeeper: anyCountsInFlight(config.rules)
-      ? parts.createHoldingsKeeper({ now: elapsedMs, timer, script: parts.syncScript })
-      : undefined,
-    ownAnswers: createOwnAnswers(
-      config.refusals && parts.createRefusalMemory(config.refusals.rememberForMs, elapsedMs),
-      takesLeases(config.rules) ? parts.createLeases({ now: elapsedMs, timer }) : undefined,
-    ),
-    originLoad,
   })
   const decideRequest = createDecideRequest(config, {
     policy: createGatewayPolicy(config, parts.scriptsOf),

@@ -2,14 +2,8 @@
 import type { Config } from '../../config/compile.ts'
 import type { createOpaqueKeyFinder } from '../../credentials/opaque-key.ts'
 import type { createTokenFinder } from '../../credentials/tokens.ts'
-import type { EvaluateOnCluster } from '../../limiter/evaluate.ts'
-import type { createHoldingsKeeper } from '../../limiter/keep-holdings.ts'
-import type { createLeases } from '../../limiter/leases.ts'
-import type { createLocalLimiter } from '../../limiter/local.ts'
-import type { createRefusalMemory } from '../../limiter/refusals.ts'
+import type { EngineParts } from '../../limiter/engine-with-parts.ts'
 import type { createStatsRecorder } from '../../metrics/keep-stats.ts'
-import type { ScriptsOf } from '../../script/policy-shape.ts'
-import type { Script } from '../../store/store.ts'
 import type { addressBehindProxies } from './behind-proxies.ts'
 import type { answerPreflight, setAllowedOrigin } from './cors.ts'
 import type { observeEnd } from './ending.ts'
@@ -22,21 +16,10 @@ import type { createPushReceiver } from './utilization.ts'
 import type { withWebSocketKeys } from './web-socket-key.ts'
 import type { createXRateLimit } from './x-rate-limit.ts'
 
-export interface Parts extends OriginLoadParts {
-  scriptsOf: ScriptsOf
-  /** With `store.cluster`. */
-  evaluateOnCluster: EvaluateOnCluster
-  /** Unless all rules are `closed` while the store fails. */
-  createLocalLimiter: typeof createLocalLimiter
-  /** Unless refusals are not remembered (`refusals: { rememberFor: 0 }`). */
-  createRefusalMemory: typeof createRefusalMemory
-  /** With `lease`. */
-  createLeases: typeof createLeases
+export interface Parts extends EngineParts, OriginLoadParts {
   /** Unless statistics are off (`stats: { keep: false }`). */
   createStatsRecorder: typeof createStatsRecorder
   /** With rules that count requests in flight. */
-  createHoldingsKeeper: typeof createHoldingsKeeper
-  syncScript: () => Script
   observeEnd: typeof observeEnd
   /** With `hooks`. */
   createHookRunner: typeof createHookRunner

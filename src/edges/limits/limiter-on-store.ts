@@ -1,11 +1,11 @@
 /** Limits by name with every part. Scripts that were not built are compiled when they are first needed. */
 
+import { createLeases } from '../../limiter/answers/leases.ts'
+import { createRefusalMemory } from '../../limiter/answers/refusals.ts'
 import { evaluateOnCluster } from '../../limiter/cluster.ts'
-import { createHoldingsKeeper } from '../../limiter/keep-holdings.ts'
-import { createLeases } from '../../limiter/leases.ts'
-import { createLocalLimiter } from '../../limiter/local.ts'
+import { createLocalLimiter } from '../../limiter/outage/local.ts'
 import { prepareReset } from '../../limiter/prepared-call.ts'
-import { createRefusalMemory } from '../../limiter/refusals.ts'
+import { createHoldingsKeeper } from '../../limiter/units/keep-holdings.ts'
 import type { ScriptsOf } from '../../script/policy-shape.ts'
 import { compileScripts } from '../../script/scripts.ts'
 import { syncScript } from '../../script/sync-text.ts'

@@ -11,12 +11,9 @@ import { countsInFlight, type Rule } from '../../config/compile-rule.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
 import { bindRule } from '../../limiter/bind-rule.ts'
 import type { Allowed, Decision, DegradedCause, Denied, Unavailable } from '../../limiter/decision.ts'
-import { createEngine } from '../../limiter/engine.ts'
+import { createEngineWithParts, type EngineConfig } from '../../limiter/engine-with-parts.ts'
 import type { Degraded } from '../../limiter/evaluate.ts'
-import { anyCountsInFlight, countsLocally, takesLeases } from '../../limiter/needs.ts'
-import { createOwnAnswers } from '../../limiter/own-answers.ts'
 import { prepareRefund } from '../../limiter/prepared-call.ts'
-import { createProbe } from '../../limiter/probe.ts'
 import { createLimitPolicy } from '../../script/policy.ts'
 import type { ChangeResult, RefundedRule } from '../../script/refund.ts'
 import { limitStateKey } from '../../store/keys.ts'
@@ -176,8 +173,7 @@ export interface LimiterSettings {
 }
 
 /** The part of a config that limits by name use. */
-export type LimiterConfig = Pick<Config, 'limits'> &
-  Partial<Pick<Config, 'localShare' | 'breaker' | 'inFlight' | 'refusals'>>
+export type LimiterConfig = Pick<Config, 'limits'> & EngineConfig
 
 /**
  * Creates a limiter.
@@ -201,27 +197,10 @@ export function createLimiterWithParts(
   const limitOf = new Map(
     [...config.limits].flatMap(([name, rules]) => rules.map(rule => [rule, name] as const)),
   )
-  const engine = createEngine({ ...config, localShare: config.localShare ?? 1 }, store, {
-    ...{ clock: { now: nowMs }, decideAt: clock.now, board, credentials: 'refuse' },
-    probe: createProbe(parts.scriptsOf),
-    timer: clock.timer,
-    onCluster: parts.evaluateOnCluster,
-    createLocal: countsLocally(allRules) ? parts.createLocalLimiter : undefined,
-    ownAnswers: createOwnAnswers(
-      config.refusals && parts.createRefusalMemory(config.refusals.rememberForMs, elapsedMs),
-      takesLeases(allRules)
-        ? parts.createLeases({ now: elapsedMs, timer: clock.timer ?? SYSTEM_TIMER, writeAt: clock.now })
-        : undefined,
-    ),
+  const engine = createEngineWithParts(config, allRules, store, parts, {
+    ...{ clock: { now: nowMs, elapsed: elapsedMs }, timer: clock.timer, decideAt: clock.now, board },
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
-    holdingsKeeper: anyCountsInFlight(allRules)
-      ? parts.createHoldingsKeeper({
-          now: elapsedMs,
-          timer: clock.timer ?? SYSTEM_TIMER,
-          script: parts.syncScript,
-          writeAt: clock.now,
-        })
-      : undefined,
+    credentials: 'refuse',
   })
   const background: Background = waitUntil ? keptAliveBy(waitUntil) : detached
   const options = { background, awaitsSwitches: true }

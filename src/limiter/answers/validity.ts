@@ -1,0 +1,129 @@
+/** When an answer of the store may be reused: for which requests, whether it is still valid, and with which times. Pure. */
+import { countsInFlight } from '../../config/compile-rule.ts'
+import type { RememberedCaller } from '../../credentials/caller-memory.ts'
+import {
+  type BoundRule,
+  type Evaluation,
+  type Outcome,
+  type Verdict,
+  withAgreement,
+} from '../../script/evaluation.ts'
+
+type Caller = Pick<Evaluation, 'subject' | 'plan'>
+
+/**
+ * The key under which an answer is stored: requests with the same key are decided alike, except for their costs. It is unambiguous,
+ * because keys contain no line break, and names of rules no space.
+ * @param caller absent: the answer is valid for all callers
+ */
+export function answerKeyOf(rules: readonly BoundRule[], caller?: Caller): string {
+  let answerKey = caller ? callerKeyOf(caller) : 'anyone'
+  for (const { rule, key, mode, role } of rules) answerKey += `\n${rule.name} ${mode} ${role} ${key}`
+  return answerKey
+}
+
+function callerKeyOf({ subject, plan = '' }: Caller): string {
+  switch (subject?.kind) {
+    case 'key':
+      return subject.credentialKey
+    case 'pointer':
+      return subject.pointerKey
+    case 'token':
+      return `token ${subject.plan ?? ''} ${subject.consumerKey}`
+    case 'failed':
+    case undefined:
+      return `plan ${plan}`
+  }
+}
+
+/** Whether an outcome is consistent with the last answers of the store about the credential. */
+export function isConsistent(
+  { status, plan }: Pick<Outcome, 'status' | 'plan'>,
+  seen: RememberedCaller | undefined,
+): boolean {
+  if (!seen) return true
+  switch (status) {
+    case 'blocked':
+      return seen.isBlocked === true
+    case 'unknown-credential':
+      return seen.plan === undefined
+    default:
+      return !seen.isBlocked && !seen.isUnknown && (!plan || seen.plan === undefined || seen.plan === plan)
+  }
+}
+
+/** The outcome with its times counted down. @param elapsed µs since the store answered */
+export function countDown(outcome: Outcome, elapsed: number): Outcome {
+  const verdicts = outcome.verdicts.map(verdict => ({
+    ...verdict,
+    resetAfter: Math.max(0, verdict.resetAfter - elapsed),
+    retryAfter: verdict.retryAfter > 0 ? Math.max(1, verdict.retryAfter - elapsed) : verdict.retryAfter,
+  }))
+  return { ...outcome, verdicts }
+}
+
+/**
+ * A refusal as the store would repeat it. Refused requests spend nothing, so a rule whose own retry time has passed admits again, even
+ * while another rule still refuses. Otherwise a shadow rule that refills quickly would count too many requests as limited.
+ * @param elapsed µs since the store answered
+ * @param rules of the request that gets the refusal
+ * @param costs the costs of the refused request, in the order of the rules. For a higher cost the retry time is unknown
+ */
+export function repeatRefusal(
+  outcome: Outcome,
+  elapsed: number,
+  rules: readonly BoundRule[],
+  costs: readonly number[],
+): Outcome {
+  const counted = countDown(outcome, elapsed)
+  // True one microsecond later than needed, so that rounding cannot end the refusal itself.
+  const hasPassed = (wait: number) => wait > 0 && elapsed > wait
+  if (!outcome.verdicts.some(verdict => hasPassed(verdict.retryAfter) || hasPassed(verdict.resetAfter)))
+    return counted
+  const verdicts = counted.verdicts.map((verdict, i) => {
+    const { rule, allowed, remaining } = verdict
+    const { retryAfter, resetAfter } = outcome.verdicts[i]!
+    // Units in flight become free when requests end. That can be earlier or later.
+    if (countsInFlight(rule)) return verdict
+    const at = rules.findIndex(bound => bound.rule.name === rule.name)
+    const isSameCost = at >= 0 && rules[at]!.cost === costs[at]
+    const admitsAgain = hasPassed(retryAfter) && isSameCost
+    return {
+      ...verdict,
+      allowed: allowed || admitsAgain,
+      retryAfter: admitsAgain ? 0 : verdict.retryAfter,
+      remaining: hasPassed(resetAfter)
+        ? rule.quota.burst
+        : Math.max(remaining, admitsAgain ? rules[at]!.cost : 0),
+    }
+  })
+  return { ...counted, verdicts: withAgreement(verdicts) }
+}
+
+/**
+ * The refusal that a request with the same costs would get right after an admission that leaves too little for it.
+ * @param rules of the admitted request
+ * @returns undefined if it would be admitted. A `retryAfter` of 0 of a rule that refuses means that the admission does not say how long
+ */
+export function refusalAfter(outcome: Outcome, rules: readonly BoundRule[]): Outcome | undefined {
+  // The isolate may serve further requests from its lease.
+  if (outcome.granted) return undefined
+  const costs = new Map(rules.map(({ rule, cost }) => [rule, cost]))
+  let isRefused = false
+  const verdicts: Verdict[] = []
+  for (const verdict of outcome.verdicts) {
+    const { rule, remaining, allowed, mode } = verdict
+    // An override has other numbers.
+    const cost = costs.get(rule)
+    if (cost === undefined) return undefined
+    if (!allowed || remaining >= cost) verdicts.push({ ...verdict, delay: 0 })
+    else {
+      // Units in flight can become free at any moment.
+      if (countsInFlight(rule)) return undefined
+      const retryAfter = rule.counting.waitFor?.(rule.quota, verdict, cost) ?? 0
+      isRefused ||= mode === 'enforce'
+      verdicts.push({ ...verdict, allowed: false, retryAfter, delay: 0 })
+    }
+  }
+  return isRefused ? { ...outcome, status: 'refused', verdicts: withAgreement(verdicts) } : undefined
+}

@@ -1,0 +1,64 @@
+/** Puts an engine together for every set-up: the gateway and the edges for HTTP, and limits by name. */
+import { elapsed, SYSTEM_TIMER } from '../clock.ts'
+import type { Config } from '../config/compile.ts'
+import type { Rule } from '../config/compile-rule.ts'
+import type { ScriptsOf } from '../script/policy-shape.ts'
+import type { Script, Store } from '../store/store.ts'
+import { createAnswers } from './answers/answers.ts'
+import type { createLeases } from './answers/leases.ts'
+import type { createRefusalMemory } from './answers/refusals.ts'
+import { createEngine } from './engine.ts'
+import type { Engine, EngineOptions } from './engine-shape.ts'
+import type { EvaluateOnCluster } from './evaluate.ts'
+import { anyCountsInFlight, countsLocally, takesLeases } from './needs.ts'
+import type { createLocalLimiter } from './outage/local.ts'
+import { createProbe } from './probe.ts'
+import type { createHoldingsKeeper } from './units/keep-holdings.ts'
+
+/** Parts that a Worker carries only if its rules need them. */
+export interface EngineParts {
+  scriptsOf: ScriptsOf
+  /** With `store.cluster`. */
+  evaluateOnCluster: EvaluateOnCluster
+  /** Unless all rules are `closed` while the store fails. */
+  createLocalLimiter: typeof createLocalLimiter
+  /** Unless refusals are not remembered (`refusals: { rememberFor: 0 }`). */
+  createRefusalMemory: typeof createRefusalMemory
+  /** With `lease`. */
+  createLeases: typeof createLeases
+  /** With rules that count requests in flight. */
+  createHoldingsKeeper: typeof createHoldingsKeeper
+  syncScript: () => Script
+}
+
+/** The part of a config that an engine uses. Absent: no breaker, no bound, no memory of refusals, the whole limit. */
+export type EngineConfig = Partial<Pick<Config, 'localShare' | 'breaker' | 'inFlight' | 'refusals'>>
+
+/**
+ * @param rules all rules that the engine may have to decide
+ * @param parts at least those that the rules need
+ */
+export function createEngineWithParts(
+  config: EngineConfig,
+  rules: readonly Rule[],
+  store: Store,
+  parts: EngineParts,
+  options: Omit<EngineOptions, 'probe' | 'onCluster' | 'createLocal' | 'answers' | 'holdingsKeeper'>,
+): Engine {
+  const { clock, timer = SYSTEM_TIMER, decideAt: writeAt } = options
+  const { refusals } = config
+  const now = () => elapsed(clock)
+  return createEngine({ ...config, localShare: config.localShare ?? 1 }, store, {
+    ...options,
+    probe: createProbe(parts.scriptsOf),
+    onCluster: parts.evaluateOnCluster,
+    createLocal: countsLocally(rules) ? parts.createLocalLimiter : undefined,
+    answers: createAnswers(
+      refusals && parts.createRefusalMemory(refusals.rememberForMs, now),
+      takesLeases(rules) ? parts.createLeases({ now, timer, writeAt }) : undefined,
+    ),
+    holdingsKeeper: anyCountsInFlight(rules)
+      ? parts.createHoldingsKeeper({ now, timer, script: parts.syncScript, writeAt })
+      : undefined,
+  })
+}

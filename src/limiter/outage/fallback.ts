@@ -1,0 +1,183 @@
+/**
+ * Decides a request that the store has not decided, by the failure policies (`onStoreFailure`) of the rules and of the credentials.
+ * docs/security.md describes the risks. An error in limiting code is handled the same way.
+ *
+ * A flood must not turn the limits off. So rules with the policy `open` are counted in the isolate, as with `local`, until a failure
+ * of the store is confirmed.
+ */
+import type { Credentials } from '../../config/compile-credentials.ts'
+import type { RememberedCaller } from '../../credentials/caller-memory.ts'
+import type { DecideVerb } from '../../script/decide.ts'
+import type { BoundRule, Evaluation, Subject } from '../../script/evaluation.ts'
+import { UNKNOWN_CONSUMER_TAG } from '../../store/keys.ts'
+import type { Switches } from '../../switches/switches.ts'
+import type { GuardedStore } from '../../trips/breaker.ts'
+import { isEnforcedForAny } from '../apply-switches.ts'
+import type { SwitchName } from '../bind.ts'
+import { type Decision, type DegradedCause, toAllowed, toDenied } from '../decision.ts'
+import type { BrokenDemand } from '../engine-shape.ts'
+import { type Degraded, toDegraded } from '../evaluate.ts'
+import { admitsUncounted } from './failure-policy.ts'
+import type { LocalLimiter } from './local.ts'
+
+export interface FallbackSettings {
+  credentials: Credentials['onStoreFailure']
+  local: LocalLimiter
+  store: Pick<GuardedStore, 'isOutageConfirmed'>
+}
+
+/** The local limiter for configs in which all rules are `closed`: nothing is counted in the isolate. */
+export const NO_LOCAL_LIMITER: LocalLimiter = {
+  decide: () => ({ admitted: true, verdicts: [] }),
+  noteReport: () => {},
+  forgetReports: () => {},
+  handOvers: { load: () => undefined },
+  beginTrip: () => () => {},
+  openUnits: () => 0,
+}
+
+/** Which keys each policy for credentials accepts while the store cannot verify them. */
+const ACCEPTED: Record<Credentials['onStoreFailure'], { admittedBefore: boolean; unknown: boolean }> = {
+  recent: { admittedBefore: true, unknown: false },
+  refuse: { admittedBefore: false, unknown: false },
+  unchecked: { admittedBefore: true, unknown: true },
+}
+
+/**
+ * Decides an evaluation without the store.
+ * @param evaluation that the store has not answered
+ * @param degraded why it has not
+ * @param seen the last answers of the store about this credential
+ */
+export function fallBack(
+  { policy, subject, rules, plan: planOfHook }: Evaluation,
+  { cause, detail }: Degraded,
+  seen: RememberedCaller | undefined,
+  { credentials, local, store }: FallbackSettings,
+  verb: DecideVerb = 'decide',
+): Decision {
+  const degraded = { cause, detail }
+  // A consumer that was blocked before stays blocked.
+  if (seen?.isBlocked) return { kind: 'blocked' }
+  const accepted = ACCEPTED[credentials]
+  const isKnown = seen?.plan !== undefined && accepted.admittedBefore
+  if (subject && subject.kind !== 'token' && !isKnown && !accepted.unknown) {
+    return { kind: 'unavailable', what: 'credential', degraded }
+  }
+
+  const claimed = subject?.kind === 'token' ? subject.plan : undefined
+  const plan = subject && choosePlan([claimed, seen?.plan], policy.plans)
+  const applying = rules.filter(
+    ({ rule: { on, match }, mode }) =>
+      // Without the store, bad credentials cannot be recognized. Shadows are evaluated in the store only.
+      on === 'request' &&
+      mode === 'enforce' &&
+      (match.plans === undefined || match.plans.includes(plan ?? '')),
+  )
+  const hasFailed = hasStoreFailed(cause, store)
+  const counted: BoundRule[] = []
+  const openUnits: number[] = []
+  const count = (bound: BoundRule) => {
+    counted.push(withConsumer(bound, subject, seen))
+    openUnits.push(local.openUnits(bound, subject))
+  }
+  for (const bound of applying) {
+    switch (bound.rule.onStoreFailure) {
+      case 'closed':
+        return { kind: 'unavailable', what: 'limits', degraded }
+      case 'local':
+        count(bound)
+        break
+      case 'open':
+        if (!hasFailed) count(bound)
+        break
+      default:
+        return bound.rule.onStoreFailure satisfies never
+    }
+  }
+
+  // The plan is shown only if an earlier answer of the store has verified the credential.
+  const own = isKnown && plan ? { plan } : {}
+  const spender = { consumerKey: consumerKeyOf(subject, seen), plan: planOfHook }
+  const { admitted, verdicts } = local.decide(policy, counted, verb, openUnits, spender)
+  if (!admitted) return { ...toDenied(verdicts), degraded, ...own }
+  return {
+    ...toAllowed(verdicts),
+    degraded,
+    ...(counted.length < applying.length && { isUncounted: true }),
+    ...own,
+    ...(isKnown && seen.consumer !== undefined && { consumer: seen.consumer }),
+  }
+}
+
+/**
+ * Decides a request whose demand could not be built. It is unknown what to count, so the isolate does not count either: enforced rules
+ * with the policy `closed` refuse.
+ */
+export function decideWithoutCounting(
+  { candidates, subject, policy, error }: BrokenDemand,
+  switches: Switches,
+  switchName: SwitchName,
+  recall: (() => RememberedCaller | undefined) | undefined,
+  settings: FallbackSettings,
+): Decision {
+  const { cause, detail, ...degraded } = toDegraded(error)
+  const isRefused = candidates.some(
+    rule => !admitsUncounted(rule.onStoreFailure) && isEnforcedForAny(rule, switches, switchName(rule)),
+  )
+  if (isRefused) return { kind: 'unavailable', what: 'limits', degraded: { cause, detail } }
+  const uncounted = { policy, rules: [], ...(subject && { subject }) }
+  const decision = fallBack(uncounted, { ...degraded, cause, detail }, callOrUndefined(recall), settings)
+  return decision.kind === 'allowed' ? { ...decision, isUncounted: true } : decision
+}
+
+/** Whether the store has failed for sure. A late answer can also mean that the isolate has too many requests. */
+function hasStoreFailed(cause: DegradedCause, store: FallbackSettings['store']): boolean {
+  switch (cause) {
+    case 'overload':
+      return false
+    case 'store-timeout':
+    case 'breaker-open':
+      return store.isOutageConfirmed()
+    case 'store-unreachable':
+    case 'store-refused':
+    case 'store-quota':
+    case 'store-reply-invalid':
+    case 'internal':
+    case 'kill-switch':
+      return true
+  }
+}
+
+/** The first plan that the config knows, else the default plan. */
+function choosePlan(candidates: readonly (string | undefined)[], plans: readonly string[]): string {
+  return candidates.find(plan => plan !== undefined && plans.includes(plan)) ?? plans[0]!
+}
+
+/** The key of the consumer's record; undefined for anonymous callers, and if only the store knows the consumer. */
+function consumerKeyOf(subject: Subject | undefined, seen: RememberedCaller | undefined): string | undefined {
+  if (!subject || !('consumerKey' in subject)) return undefined
+  if (subject.kind !== 'pointer') return subject.consumerKey
+  return seen?.consumer && subject.consumerKey.replace(UNKNOWN_CONSUMER_TAG, `{c:${seen.consumer}}`)
+}
+
+/** If only the store knows the consumer, counts for the consumer in its last answer, or else for each credential by itself. */
+function withConsumer(
+  bound: BoundRule,
+  subject: Subject | undefined,
+  seen: RememberedCaller | undefined,
+): BoundRule {
+  if (subject?.kind !== 'pointer') return bound
+  const digest = /\{k:[0-9a-f]+\}/.exec(subject.pointerKey)?.[0] ?? UNKNOWN_CONSUMER_TAG
+  const tag = seen?.consumer === undefined ? digest : `{c:${seen.consumer}}`
+  return { ...bound, key: bound.key.replace(UNKNOWN_CONSUMER_TAG, tag) }
+}
+
+/** The result of the lookup, or undefined if it throws: its error may be the one that broke the demand. */
+function callOrUndefined<T>(lookup: (() => T | undefined) | undefined): T | undefined {
+  try {
+    return lookup?.()
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,130 @@
+/**
+ * The counts of an isolate, for the time in which the store does not answer: with the TypeScript models, a share of each limit, and the
+ * clock of this machine. Memory is bounded: identities without recent requests are dropped first, and then start with a whole budget.
+ */
+import type { State } from '../../algorithms/algorithm.ts'
+import type { Rule } from '../../config/compile-rule.ts'
+import { Lru } from '../../lru.ts'
+import type { DecideVerb } from '../../script/decide.ts'
+import type { BoundRule, Verdict } from '../../script/evaluation.ts'
+import { decideInMemory, type StateMemory } from '../../script/memory.ts'
+import type { Policy } from '../../script/policy-shape.ts'
+import { bindRule } from '../bind-rule.ts'
+
+/** What an identity has spent in this isolate, by tag of the rule. The config bounds the number of tags. */
+export interface LocalUsage {
+  /** The policy of the rules. */
+  policy?: Policy
+  states: Map<string, State>
+  rules: Map<string, SpentRule>
+  /** How many of the units that have not refilled were already handed over, or were spent in the store. */
+  handedOver: Map<string, number>
+  /** How many of these are on their way to the store. */
+  onTheWay: Map<string, number>
+}
+
+/** A rule under which units were spent, and for whom. The last request counts: its numbers are those of the store. */
+export interface SpentRule extends Spender {
+  rule: Rule
+}
+
+/** The caller of a request, as far as the store needs it to count units later with the same numbers. */
+export interface Spender {
+  /** Key of the record of the consumer, whose overrides apply. */
+  consumerKey?: string | undefined
+  /** The plan that a hook of the config names for an anonymous caller. */
+  plan?: string | undefined
+}
+
+export interface LocalCounts {
+  /** What an identity has spent; undefined if nothing is known. */
+  usageOf(key: string): LocalUsage | undefined
+  /** Decides all rules together, all or nothing. `peek` spends nothing. @param at ms; default: now */
+  decide(
+    rules: readonly BoundRule[],
+    verb: DecideVerb,
+    at?: number,
+  ): { admitted: boolean; verdicts: Verdict[] }
+  /** The cost of a request as it is counted: at most the share of the limit, unless it is more than the whole limit. */
+  costOf(bound: BoundRule): number
+  /** Units that were spent and have not refilled, including those that only the store has counted. @param at ms; default: now */
+  unitsInUse(key: string, rule: Rule, at?: number): number
+  /** Spends units that only the store has counted, until at most `remaining` are left. @param at ms */
+  lowerTo(remaining: number, bound: BoundRule, at: number): void
+}
+
+/** About 500 bytes each. The LRU keeps up to twice as many. */
+const MAX_IDENTITIES = 10_000
+
+/** The model for counting in the isolate: its state has two numbers, also for algorithms that store more in Redis. */
+const modelOf = ({ counting }: Rule) => counting.local.model
+
+/**
+ * Creates the counts of an isolate.
+ * @param share the part of each limit that the isolate admits, above 0 and up to 1
+ * @param now ms since the epoch
+ * @param onEviction called with the key of each identity that is dropped
+ */
+export function createLocalCounts(
+  share: number,
+  now: () => number,
+  onEviction: (key: string) => void,
+): LocalCounts {
+  const usages = new Lru<LocalUsage>({ size: MAX_IDENTITIES, onEviction })
+
+  const memory: StateMemory = {
+    get: key => usages.get(key)?.states,
+    set: (key, states) =>
+      usages.set(key, { states, rules: new Map(), handedOver: new Map(), onTheWay: new Map() }),
+  }
+
+  /** For reading only: using an entry would move it to the front of the LRU, which can push out others. */
+  const readOnlyMemory: StateMemory = { ...memory, get: key => usages.peek(key)?.states }
+
+  function decide(rules: readonly BoundRule[], verb: DecideVerb, at = now()) {
+    const counted = rules.map(bound => ({ bound: withShareOfLimit(bound, share), shown: bound.rule }))
+    const isPeek = verb === 'peek'
+    return decideInMemory(modelOf, isPeek ? readOnlyMemory : memory, counted, at * 1e3, isPeek)
+  }
+
+  function remainingOf(key: string, rule: Rule, at: number): number {
+    return decide([bindRule(rule, key, 0, at)], 'peek', at).verdicts[0]!.remaining
+  }
+
+  return {
+    usageOf: key => usages.peek(key),
+    decide,
+    costOf: bound => withShareOfLimit(bound, share).cost,
+
+    unitsInUse(key, rule, at = now()) {
+      const idle = withShareOfLimit(bindRule(rule, key, 0, at), share)
+      return idle.rule.quota.burst - remainingOf(key, rule, at)
+    },
+
+    lowerTo(remaining, { key, rule }, at) {
+      const units = Math.floor(remainingOf(key, rule, at) - remaining)
+      if (units <= 0) return
+      decide([{ ...bindRule(rule, key, units, at), mode: 'enforce' }], 'decide', at)
+      const handedOver = usages.peek(key)?.handedOver
+      handedOver?.set(rule.tag, (handedOver.get(rule.tag) ?? 0) + units)
+    },
+  }
+}
+
+/**
+ * The rule with a share of its limit. A request that costs more than the share, but at most the limit, takes the whole share. So the
+ * state has the same meaning for every cost.
+ */
+function withShareOfLimit(bound: BoundRule, share: number): BoundRule {
+  const { rule, cost } = bound
+  const { quota } = rule
+  const burst = Math.max(1, Math.floor(quota.burst * share))
+  const fitting = cost > quota.burst ? cost : Math.min(cost, burst)
+  const ofShare = rule.counting.local.shareOf(quota, burst, share)
+  const { holding } = bound
+  const limit = holding?.limit === undefined ? undefined : Math.max(1, Math.floor(holding.limit * share))
+  return {
+    ...{ ...bound, cost: fitting, rule: { ...rule, quota: { ...quota, ...ofShare } } },
+    ...(holding && limit !== undefined && { holding: { ...holding, limit } }),
+  }
+}

@@ -1,0 +1,116 @@
+/**
+ * Decides in the isolate while the store does not answer. It admits at most:
+ *
+ *     a share of each limit                        local-counts.ts
+ *     what the store had left when it last         store-reports.ts
+ *     answered about the identity
+ *     less what decisions that are still on        open-trips.ts
+ *     their way to the store may spend
+ *
+ * When the store answers again, it counts what was admitted meanwhile (hand-overs.ts). So the outages that one isolate sees do not give
+ * a caller more than the limit, except for units whose hand-over was lost.
+ */
+import type { DecideVerb } from '../../script/decide.ts'
+import type { BoundRule, Outcome, Verdict } from '../../script/evaluation.ts'
+import type { Policy } from '../../script/policy-shape.ts'
+import type { Rider } from '../../trips/rider.ts'
+import { createHandOvers } from './hand-overs.ts'
+import { createLocalCounts, type Spender } from './local-counts.ts'
+import { createOpenTrips, type OpenTrips } from './open-trips.ts'
+import { createStoreReports } from './store-reports.ts'
+
+export interface LocalLimiter {
+  /** Hands over what was admitted (hand-overs.ts). */
+  readonly handOvers: Rider
+  /** Notes that a decision is on its way to the store (open-trips.ts). The returned function ends it. */
+  beginTrip: OpenTrips['begin']
+  /** The units that decisions on their way may spend for the same identity. */
+  openUnits: OpenTrips['unitsOf']
+  /**
+   * Decides all rules together, all or nothing, as the store would. `peek` spends nothing.
+   * @param openUnits for each rule the units that it must leave, because the store may still spend them. Default: 0
+   * @param spender for the hand-over
+   */
+  decide(
+    policy: Policy,
+    rules: readonly BoundRule[],
+    verb?: DecideVerb,
+    openUnits?: readonly number[],
+    spender?: Spender,
+  ): { admitted: boolean; verdicts: Verdict[] }
+  /** Notes an answer of the store. While the store does not answer, the isolate admits no more than it reported as remaining. */
+  noteReport(rules: readonly BoundRule[], outcome: Outcome): void
+  /** Forgets what the store has reported for these keys, because they were reset. */
+  forgetReports(keys: readonly string[]): void
+}
+
+/** Trips end within their deadline, unless the isolate is very late (µs). */
+const OPEN_TRIPS_WAIT = 1e6
+
+/**
+ * Creates the local limiter of an isolate.
+ * @param share the part of each limit that the isolate admits, above 0 and up to 1
+ * @param now ms since the epoch
+ * @param decideAt returns the time to count by (µs); absent: the clock of the store
+ */
+export function createLocalLimiter(share: number, now: () => number, decideAt?: () => number): LocalLimiter {
+  const counts = createLocalCounts(share, now, key => handOvers.drop(key))
+  const handOvers = createHandOvers(counts, now, decideAt)
+  const reports = createStoreReports(handOvers.unreportedUnits)
+  const openTrips = createOpenTrips(now)
+
+  function applyReport(bound: BoundRule): void {
+    const report = reports.take(bound)
+    if (report) counts.lowerTo(report.remaining, bound, report.answeredAt)
+  }
+
+  /** The refusal of a request that would take units which the store may still spend. Spends nothing. */
+  function refuseForOpenTrips(rules: readonly BoundRule[], openUnits: readonly number[]) {
+    if (!openUnits.some(units => units > 0)) return undefined
+    const { verdicts } = counts.decide(rules, 'peek')
+    const remaining = verdicts.map((verdict, i) => Math.max(0, verdict.remaining - (openUnits[i] ?? 0)))
+    const isRefused = rules.map((bound, i) => remaining[i]! < counts.costOf(bound))
+    if (!isRefused.includes(true)) return undefined
+    return {
+      admitted: false,
+      verdicts: verdicts.map((verdict, i) => ({
+        ...{ ...verdict, remaining: remaining[i]! },
+        ...(isRefused[i] && { allowed: false, retryAfter: waitForOpenTrips(verdict.retryAfter) }),
+      })),
+    }
+  }
+
+  return {
+    decide(policy, rules, verb = 'decide', openUnits = [], spender = {}) {
+      handOvers.noteDecision(false)
+      rules.forEach(handOvers.reduce)
+      rules.forEach(applyReport)
+      const result = refuseForOpenTrips(rules, openUnits) ?? counts.decide(rules, verb)
+      const isSpent = result.admitted && verb === 'decide'
+      for (const { rule, key, role } of isSpent ? rules : []) {
+        // A rule that only reports has spent nothing. It may have no counts, so their eviction could not drop its key from the hand-overs.
+        if (role === 'peek') continue
+        const usage = counts.usageOf(key)
+        if (usage) usage.policy = policy
+        usage?.rules.set(rule.tag, { ...spender, rule })
+        handOvers.add(key)
+      }
+      return result
+    },
+
+    beginTrip: openTrips.begin,
+    openUnits: openTrips.unitsOf,
+
+    noteReport(rules, outcome) {
+      if (outcome.at > 0) handOvers.noteDecision(true)
+      reports.note(rules, outcome, now())
+    },
+    forgetReports: reports.forget,
+
+    handOvers: handOvers.rider,
+  }
+}
+
+/** When open trips have ended, units may be left again (µs). A request that costs too much (-1) can never be admitted. */
+const waitForOpenTrips = (retryAfter: number) =>
+  retryAfter < 0 ? retryAfter : Math.max(retryAfter, OPEN_TRIPS_WAIT)

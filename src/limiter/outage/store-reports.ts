@@ -1,0 +1,80 @@
+/**
+ * What the store has last reported about each identity: the units left under each rule. While the store does not answer, the isolate
+ * admits no more than that (local.ts). Otherwise each outage, and each moment in which a flood makes the store late, would give a
+ * caller the whole limit once more.
+ */
+import { countsInFlight, type Rule } from '../../config/compile-rule.ts'
+import { Lru } from '../../lru.ts'
+import type { BoundRule, Outcome } from '../../script/evaluation.ts'
+import { UNKNOWN_CONSUMER_TAG } from '../../store/keys.ts'
+import { isCountedLocally } from './failure-policy.ts'
+
+export interface StoreReport {
+  /** Units. */
+  remaining: number
+  /**
+   * When the store has answered (ms): by its own clock, because the windows are those of the store, but not later than now by the
+   * clock of this machine.
+   */
+  answeredAt: number
+}
+
+export interface StoreReports {
+  /**
+   * Notes what an outcome reports about the rules that the isolate would count.
+   * @param now ms, by the clock of this machine
+   */
+  note(rules: readonly BoundRule[], outcome: Outcome, now: number): void
+  /** Returns and removes the last report about a rule of an identity. */
+  take(bound: Pick<BoundRule, 'key' | 'rule'>): StoreReport | undefined
+  /** Removes what is known about these identities. */
+  forget(keys: readonly string[]): void
+}
+
+/** About 200 bytes each. The LRU keeps up to twice as many. */
+const MAX_IDENTITIES = 10_000
+
+/**
+ * Creates the reports of an isolate. Without reports, an identity has its whole budget.
+ * @param unreportedUnits returns the units that this isolate has spent and that the store did not know when it answered
+ */
+export function createStoreReports(unreportedUnits: (key: string, rule: Rule) => number): StoreReports {
+  const identities = new Lru<Map<string, StoreReport>>({ size: MAX_IDENTITIES })
+
+  return {
+    note(rules, { verdicts, consumer, at }, now) {
+      const answeredAt = Math.min(at / 1e3, now)
+      for (const { rule, mode, remaining: reported } of verdicts) {
+        // Units in flight are given back when requests end, so an old report would say nothing about them.
+        if (mode !== 'enforce' || rule.on !== 'request' || countsInFlight(rule)) continue
+        if (!isCountedLocally(rule.onStoreFailure)) continue
+        const bound = rules.find(bound => bound.rule.name === rule.name)
+        if (!bound) continue
+        const key =
+          consumer === undefined ? bound.key : bound.key.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`)
+        const reports = identities.get(key) ?? new Map<string, StoreReport>()
+        if (reports.size === 0) identities.set(key, reports)
+        const last = reports.get(rule.name)
+        const remaining = Math.max(0, reported - unreportedUnits(key, rule))
+        // Replies can arrive in another order than the store has decided.
+        if (last && last.answeredAt > answeredAt) continue
+        const isSameTime = last?.answeredAt === answeredAt
+        reports.set(rule.name, {
+          remaining: isSameTime ? Math.min(last.remaining, remaining) : remaining,
+          answeredAt,
+        })
+      }
+    },
+
+    take({ key, rule }) {
+      const reports = identities.peek(key)
+      const report = reports?.get(rule.name)
+      if (report && reports!.delete(rule.name) && reports!.size === 0) identities.delete(key)
+      return report
+    },
+
+    forget(keys) {
+      for (const key of keys) identities.delete(key)
+    },
+  }
+}

@@ -1,0 +1,94 @@
+/**
+ * The claims of one request: the units that it takes under rules that count units in flight (`concurrency`). They are made before
+ * the request is decided, settled by the answer of the store, and released when the request is over.
+ */
+import { countsInFlight, type Rule } from '../../config/compile-rule.ts'
+import type { CallFate } from '../../errors.ts'
+import type { BoundRule, Outcome, Verdict } from '../../script/evaluation.ts'
+import { UNKNOWN_CONSUMER_TAG } from '../../store/keys.ts'
+import type { Decision } from '../decision.ts'
+import type { Claim, Holdings } from './holdings.ts'
+
+/** The current limit of a rule whose limit adapts; undefined for a fixed limit. */
+export type LimitOf = (rule: Rule) => number | undefined
+
+export class Claims {
+  readonly #holdings: Holdings
+  readonly #claims: readonly Claim[]
+  /** The current limits of rules whose limit adapts, by tag. */
+  readonly #limits = new Map<string, number>()
+  #inFlight: readonly Claim[] = []
+  /** The rules that the store has to decide, each with the message about what the isolate holds. */
+  readonly rulesForStore: readonly BoundRule[]
+
+  /**
+   * A rule can be in `rules` once for each plan. These entries have one key, and share one claim.
+   * @param limitOf see LimitOf
+   */
+  constructor(rules: readonly BoundRule[], holdings: Holdings, limitOf: LimitOf = () => undefined) {
+    this.#holdings = holdings
+    const claimed = new Map(rules.filter(needsClaim).map(rule => [rule.ownKey!, rule]))
+    const claims = new Map([...claimed].map(([key, rule]) => [key, holdings.claim(rule)]))
+    this.#claims = [...claims.values()]
+    this.rulesForStore = rules.map(rule => {
+      const claim = rule.ownKey === undefined ? undefined : claims.get(rule.ownKey)
+      if (!claim) return rule
+      const limit = limitOf(rule.rule)
+      if (limit !== undefined) this.#limits.set(rule.rule.tag, limit)
+      return { ...rule, holding: { ...claim.holding, ...(limit !== undefined && { limit }) } }
+    })
+  }
+
+  /** Settles the claims by the outcome. */
+  settle({ status, verdicts, consumer, isBySlot }: Outcome): void {
+    const admitted = this.#claims.filter(claim => {
+      const { ownKey = '', rule } = claim.rule
+      const verdict = verdicts.find(verdict => verdict.rule.tag === rule.tag)
+      const use = verdict && useOf(verdict, this.#limits.get(rule.tag))
+      if (consumer !== undefined)
+        this.#holdings.rename(claim, ownKey.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`))
+      const isAdmitted = status === 'admitted' && verdict?.allowed === true
+      this.#holdings.settle(claim, isAdmitted ? 'admitted' : isBySlot ? 'lost' : 'refused', use)
+      return isAdmitted
+    })
+    if (status === 'admitted') this.#inFlight = admitted
+  }
+
+  /**
+   * Settles the claims if the store has not decided.
+   * @returns the rules with the units that the isolate holds for sure, so that it can decide by itself
+   */
+  markUndecided(fate: CallFate): readonly BoundRule[] {
+    for (const claim of this.#claims) this.#holdings.settle(claim, fate === 'not-sent' ? 'refused' : 'lost')
+    return this.rulesForStore.map(rule => {
+      if (!needsClaim(rule)) return rule
+      const known = this.#holdings.withHeldUnits(rule)
+      const { limit } = rule.holding ?? {}
+      return known.holding && limit !== undefined ? { ...known, holding: { ...known.holding, limit } } : known
+    })
+  }
+
+  /** Settles the claims if the isolate has decided by itself. An admitted request is in flight even if no rule has counted it. */
+  holdLocally({ kind }: Decision): void {
+    if (kind !== 'allowed') return
+    for (const claim of this.#claims) this.#holdings.hold(claim)
+    this.#inFlight = this.#claims
+  }
+
+  /** The claims that are in flight until the request is over. */
+  get inFlight(): readonly Claim[] {
+    return this.#inFlight
+  }
+
+  /** The state keys of the claims that are in flight. */
+  get keys(): string[] {
+    return this.#inFlight.map(({ rule }) => rule.key)
+  }
+}
+
+const needsClaim = ({ rule, role }: BoundRule) => countsInFlight(rule) && role === 'spend'
+
+/** The used part of the limit, from 0 to 1. @param limit the current one, if it adapts */
+function useOf({ rule: { quota }, remaining }: Verdict, limit = quota.burst): number {
+  return (limit - remaining) / limit
+}

@@ -1,0 +1,488 @@
+/**
+ * The units of requests in flight that this isolate holds, by identity and rule. Plain bookkeeping, without I/O and timers.
+ * docs/concurrency.md describes the messages to the store, and proves what they guarantee.
+ *
+ * A request claims its units before it is decided. The claim is settled once: as admitted, as refused, or as lost if the action of
+ * the store is unknown. After a lost claim the isolate begins a new epoch: its messages contain everything that the isolate may hold,
+ * and the store drops the rest.
+ *
+ * A platform can end a request without running any more of its code. So each request renews its claim. A claim that is not renewed
+ * for the `ttl` of its rule is given up.
+ */
+import type { Holding } from '../../algorithms/algorithm.ts'
+import { BASE62 } from '../../base62.ts'
+import { type Place, Queue } from '../../queue.ts'
+import type { BoundRule } from '../../script/evaluation.ts'
+import type { Message } from '../../script/sync.ts'
+import { UNKNOWN_CONSUMER_TAG } from '../../store/keys.ts'
+
+/** The units that one request claims under one rule. */
+export interface Claim {
+  readonly rule: BoundRule
+  /** The message about the isolate's units; it travels to the store with the request. */
+  readonly holding: Holding
+}
+
+/** The result of a claim. */
+export type Settlement =
+  /** The store has counted it. */
+  | 'admitted'
+  /** The store has not counted it. */
+  | 'refused'
+  /** The store may have counted it. */
+  | 'lost'
+
+interface HeldClaim extends Claim {
+  readonly held: HeldUnits
+  state: 'pending' | 'in flight' | 'over'
+  /** When its request was last known to be alive (ms). */
+  aliveAt: number
+}
+
+/** The units that the isolate holds of one identity under one rule. */
+interface HeldUnits {
+  /** The key, or the name of the holder while only the store knows the key. */
+  readonly mapKey: string
+  key: string
+  holder: string
+  /** Whether the holder is the isolate. Else the holder is a single request. */
+  readonly isHeldByIsolate: boolean
+  /** After this time without a message, the store drops the units (µs). */
+  readonly ttl: number
+  epoch: number
+  /** When the epoch began (ms). */
+  epochStartedAt: number
+  started: number
+  ended: number
+  /** Units of claims of this epoch that are not settled. If the store admits them, it adds them to `started`. */
+  pending: number
+  /** Units that are in flight for sure. */
+  inFlight: number
+  /** The last message that the store has confirmed, and when (ms). */
+  confirmed: { epoch: number; ended: number; at: number }
+  /** Since when there is a change that the store has not confirmed (ms). */
+  unconfirmedSince: number | undefined
+  /** The last message that is on its way, and since when (ms). */
+  sent: { epoch: number; ended: number; at: number } | undefined
+  /** Whether most of the limit is in use, by the last reply. */
+  isNearLimit: boolean
+  /** The claims that are not over, in the order of their last renewals. */
+  readonly claims: Set<HeldClaim>
+  /** Whether nothing is held or on its way, and only the change itself is not confirmed: since when (ms). */
+  emptySince: number | undefined
+  sentPlace: Place<HeldUnits> | undefined
+  renewalPlace: Place<HeldUnits> | undefined
+}
+
+/** From this share of the limit on, released units are reported at once. */
+const NEAR_LIMIT = 0.8
+
+/** A message without an answer after this time is sent again (ms). */
+const MESSAGE_TIMEOUT_MS = 500
+
+/** The numbers of an epoch have to fit into three bytes. */
+const MAX_STARTED = 8e6
+
+/**
+ * When the record of one identity is due for its renewal, those that will be due soon are renewed with it: after this share of the
+ * interval. So renewals of many identities travel together, and each takes at most 1.2 times the messages that it needs.
+ */
+const EARLIEST_RENEWAL_SHARE = 0.85
+
+/** Timers can be early by a millisecond, so a renewal is due a little before the end of the interval. */
+const DUE_SHARE = 0.98
+
+/**
+ * How many identities are kept only because the store has not confirmed that they are free. In an outage, they would grow without
+ * bound. The oldest are forgotten first: their records in the store end by themselves.
+ */
+const MAX_EMPTY = 10_000
+
+/** The interval between two renewals: a third of the `ttl` (ms). */
+export const renewalMs = ({ ttl }: Pick<Message, 'ttl'>) => ttl / 3e3
+
+const NO_KEYS: ReadonlySet<string> = new Set()
+
+class RenewalQueue extends Queue<'renewalPlace', HeldUnits> {
+  constructor() {
+    super('renewalPlace')
+  }
+}
+
+export class Holdings {
+  readonly #now: () => number
+  readonly #createHolderName: () => string
+  readonly #heldUnits = new Map<string, HeldUnits>()
+  /** Changes to send that are not on their way, the oldest first. */
+  readonly #unsent = new Set<HeldUnits>()
+  /** Those whose messages are on their way, in the order of sending. */
+  readonly #sent = new Queue<'sentPlace', HeldUnits>('sentPlace')
+  /** Those with claims, by `ttl`, in the order of their last confirmations. */
+  readonly #renewals = new Map<number, RenewalQueue>()
+  /** Those that hold nothing, by `ttl`, in the order in which they became empty. */
+  readonly #empty = new Map<number, Set<HeldUnits>>()
+  #emptyCount = 0
+  readonly #maxEpochs: number
+  #holderName: string | undefined
+  #epoch = 0
+
+  /**
+   * @param now ms
+   * @param newName creates the name of a holder: eight letters and digits that no other isolate has
+   * @param maxEpochs after this many epochs, the isolate takes another name
+   */
+  constructor(now: () => number, newName: () => string = randomName, maxEpochs = 2 ** 32 - 1) {
+    this.#now = now
+    this.#createHolderName = newName
+    this.#maxEpochs = maxEpochs
+  }
+
+  /** Claims the cost of a rule, before the request is decided. */
+  claim(rule: BoundRule): Claim {
+    const held = this.#heldFor(rule)
+    this.#giveUpExpired(held)
+    // Epochs are short, so that a wrong count in the store is soon corrected.
+    if (this.#hasElapsed(held.epochStartedAt, renewalMs(held)) || held.started > MAX_STARTED)
+      this.#beginEpoch(held)
+    held.pending += rule.cost
+    const { holding } = messageOf(held)
+    const claim: HeldClaim = { rule, held, holding, state: 'pending', aliveAt: this.#now() }
+    held.claims.add(claim)
+    return claim
+  }
+
+  /**
+   * Settles a claim. Only the first call for a claim has an effect.
+   * @param use the used part of the limit, from 0 to 1, by the reply of the store; absent: unknown
+   */
+  settle(claim: Claim, settlement: Settlement, use?: number): void {
+    const own = claim as HeldClaim
+    if (own.state !== 'pending') return
+    const { held, rule, holding } = own
+    const isOfCurrentEpoch = holding.epoch === held.epoch && holding.holder === held.holder
+    if (isOfCurrentEpoch) held.pending -= rule.cost
+    if (settlement === 'admitted') {
+      own.state = 'in flight'
+      held.inFlight += rule.cost
+      // Claims of an earlier epoch were added to `started` when this epoch began.
+      if (isOfCurrentEpoch) held.started += rule.cost
+      this.#confirm(held, holding)
+    } else {
+      this.#end(own)
+      if (!isOfCurrentEpoch) held.ended += rule.cost
+      else if (settlement === 'lost') this.#beginEpoch(held)
+    }
+    if (use !== undefined) held.isNearLimit = use >= NEAR_LIMIT
+    this.#updateIndexes(held)
+  }
+
+  /** Puts a settled claim in flight, because the isolate has admitted the request without the store. */
+  hold(claim: Claim): void {
+    const own = claim as HeldClaim
+    const { held, rule } = own
+    if (own.state !== 'over') return
+    own.state = 'in flight'
+    own.aliveAt = this.#now()
+    held.claims.add(own)
+    held.started += rule.cost
+    held.inFlight += rule.cost
+    // This needs a new epoch. Within an epoch the store keeps the larger of its own `started` and that of the message. If the store and
+    // the isolate had each added a unit, only one of the two would be counted.
+    this.#beginEpoch(held)
+    this.#heldUnits.set(held.mapKey, held)
+    this.#updateIndexes(held)
+  }
+
+  /** Releases the units of a request that is over. @returns whether to report this at once */
+  release(claim: Claim): boolean {
+    const own = claim as HeldClaim
+    if (own.state !== 'in flight') return false
+    const { held, rule } = own
+    this.#end(own)
+    held.ended += rule.cost
+    held.inFlight -= rule.cost
+    this.#updateIndexes(held)
+    return held.isNearLimit
+  }
+
+  /** Renews a claim: its request is still in flight. */
+  renew(claim: Claim): void {
+    const own = claim as HeldClaim
+    if (own.state === 'over') return
+    own.aliveAt = this.#now()
+    const { claims } = own.held
+    if (claims.size === 1) return
+    claims.delete(own)
+    claims.add(own)
+  }
+
+  /** Sets the key of a claim whose consumer only the store knew. */
+  rename(claim: Claim, key: string): void {
+    const { held } = claim as HeldClaim
+    held.key = key
+  }
+
+  /** The rule with the units that the isolate holds for sure, so that it can decide by itself. */
+  withHeldUnits({ holding: _, ...rule }: BoundRule): BoundRule {
+    const held = rule.ownKey === undefined ? undefined : this.#heldUnits.get(rule.ownKey)
+    return held
+      ? { ...rule, holding: { ...messageOf(held).holding, started: held.inFlight, ended: 0 } }
+      : rule
+  }
+
+  /** Since when `unconfirmed` would return messages (ms). @param except keys to ignore */
+  unconfirmedSince(except: ReadonlySet<string> = NO_KEYS): number | undefined {
+    this.#expireSent()
+    for (const held of this.#unsent) if (!except.has(held.key)) return held.unconfirmedSince
+    return undefined
+  }
+
+  /**
+   * The changes that the store has not confirmed, to be sent now. They are not returned again while they may be on their way.
+   * @param except keys to leave out, because the same HTTP request has another message about them
+   * @param most how many are returned, the oldest first
+   */
+  unconfirmed(except: ReadonlySet<string> = NO_KEYS, most = Number.POSITIVE_INFINITY): Message[] {
+    this.#expireSent()
+    const messages: Message[] = []
+    for (const held of this.#unsent) {
+      if (messages.length >= most) break
+      if (except.has(held.key)) continue
+      this.#giveUpExpired(held)
+      if (this.#unsent.has(held)) messages.push(this.#send(held))
+    }
+    return messages
+  }
+
+  /**
+   * The messages that renew records in the store before they expire. Each begins a new epoch, which corrects wrong counts in the store.
+   * None are returned before one of them is due. They are not returned again while they may be on their way.
+   * @param most how many are returned, the oldest first
+   */
+  renewalsDue(most = Number.POSITIVE_INFINITY): Message[] {
+    const messages: Message[] = []
+    for (const [ttl, queue] of this.#renewals) {
+      const intervalMs = renewalMs({ ttl })
+      const { first } = queue
+      if (!first || !this.#hasElapsed(first.confirmed.at, DUE_SHARE * intervalMs)) continue
+      for (const held of queue) {
+        const isSoonDue = this.#hasElapsed(held.confirmed.at, EARLIEST_RENEWAL_SHARE * intervalMs)
+        if (messages.length >= most || !isSoonDue) break
+        // Until its message is confirmed or lost, it is not looked at again.
+        queue.delete(held)
+        this.#giveUpExpired(held)
+        if (held.inFlight > 0 && isConsumerKnown(held.key)) {
+          this.#beginEpoch(held)
+          this.#updateIndexes(held)
+          messages.push(this.#send(held))
+        } else if (held.claims.size > 0) {
+          // Nothing to renew yet. It is looked at again after an interval.
+          held.confirmed.at = this.#now()
+          queue.add(held)
+        }
+      }
+    }
+    return messages
+  }
+
+  /** Whether `renewalsDue` would return messages. */
+  isRenewalDue(): boolean {
+    for (const [ttl, { first }] of this.#renewals)
+      if (first && this.#hasElapsed(first.confirmed.at, DUE_SHARE * renewalMs({ ttl }))) return true
+    return false
+  }
+
+  /** The time until the record of a claim is due for its renewal (ms); 0 or less: it is due, or on its way. */
+  msUntilRenewal(claim: Claim): number {
+    const { held } = claim as HeldClaim
+    return held.confirmed.at + renewalMs(held) - this.#now()
+  }
+
+  /** Notes that the store has received these messages. */
+  confirm(messages: readonly Message[]): void {
+    for (const { key, holding } of messages) {
+      const isAbout = (held: HeldUnits | undefined) => held?.key === key && held.holder === holding.holder
+      let held = this.#heldUnits.get(key)
+      // While only the store knew the consumer, the name of the holder was the key of the map.
+      if (!isAbout(held)) held = this.#heldUnits.get(holding.holder)
+      if (!held || !isAbout(held)) continue
+      this.#confirm(held, holding)
+      this.#updateIndexes(held)
+    }
+  }
+
+  /** All units that are held, or that have unconfirmed changes. */
+  get heldUnits(): readonly Readonly<Omit<HeldUnits, 'claims'>>[] {
+    return [...this.#heldUnits.values()]
+  }
+
+  #heldFor({ ownKey: key, rule }: BoundRule): HeldUnits {
+    if (key === undefined) throw new Error(`The rule ${rule.name} counts no requests in flight.`)
+    // If only the store knows the consumer, the isolate does not know what it already holds of it. So the request is a holder of its own.
+    const isHeldByIsolate = isConsumerKnown(key)
+    const known = isHeldByIsolate ? this.#heldUnits.get(key) : undefined
+    if (known) return known
+    this.#forgetEmpty()
+    const [now, epoch] = [this.#now(), this.#nextEpoch()]
+    const holder = isHeldByIsolate ? this.#isolateHolderName() : this.#createHolderName()
+    const mapKey = isHeldByIsolate ? key : holder
+    const held: HeldUnits = {
+      ...{ mapKey, key, holder, isHeldByIsolate, ttl: rule.quota.period, epoch, epochStartedAt: now },
+      ...{ started: 0, ended: 0, pending: 0, inFlight: 0, isNearLimit: false },
+      confirmed: { epoch, ended: 0, at: now },
+      ...{ sent: undefined, unconfirmedSince: undefined },
+      claims: new Set(),
+      emptySince: undefined,
+      ...{ sentPlace: undefined, renewalPlace: undefined },
+    }
+    this.#heldUnits.set(mapKey, held)
+    return held
+  }
+
+  /** Forgets identities of which nothing is held, when the record of the store has ended, or when there are too many. */
+  #forgetEmpty(): void {
+    for (const [ttl, queue] of this.#empty) {
+      for (const held of queue) {
+        const isOver = this.#hasElapsed(held.emptySince!, ttl / 1e3)
+        if (!isOver && this.#emptyCount <= MAX_EMPTY) break
+        this.#forget(held)
+      }
+    }
+  }
+
+  #forget(held: HeldUnits): void {
+    this.#heldUnits.delete(held.mapKey)
+    this.#unsent.delete(held)
+    this.#sent.delete(held)
+    this.#renewals.get(held.ttl)?.delete(held)
+    if (this.#empty.get(held.ttl)?.delete(held)) this.#emptyCount -= 1
+  }
+
+  /** An epoch that is later than all others of the same holder. When the four bytes of an epoch are used up, the isolate takes another name. */
+  #nextEpoch(): number {
+    if (this.#epoch >= this.#maxEpochs) {
+      this.#epoch = 0
+      this.#holderName = undefined
+    }
+    return ++this.#epoch
+  }
+
+  #isolateHolderName(): string {
+    this.#holderName ??= this.#createHolderName()
+    return this.#holderName
+  }
+
+  /** Begins a new epoch. Claims that are not settled count as admitted until they are settled. */
+  #beginEpoch(held: HeldUnits): void {
+    held.epoch = this.#nextEpoch()
+    if (held.isHeldByIsolate && held.holder !== this.#isolateHolderName()) {
+      held.holder = this.#isolateHolderName()
+      held.confirmed.epoch = 0
+    }
+    held.epochStartedAt = this.#now()
+    held.started = held.started - held.ended + held.pending
+    held.ended = 0
+    held.pending = 0
+  }
+
+  #giveUpExpired(held: HeldUnits): void {
+    for (const claim of held.claims) {
+      if (!this.#hasElapsed(claim.aliveAt, held.ttl / 1e3)) return
+      if (claim.state === 'pending') this.settle(claim, 'lost')
+      else this.release(claim)
+    }
+  }
+
+  #send(held: HeldUnits): Message {
+    held.sent = { epoch: held.epoch, ended: held.ended, at: this.#now() }
+    this.#unsent.delete(held)
+    this.#sent.delete(held)
+    this.#sent.add(held)
+    return messageOf(held)
+  }
+
+  /** Messages without an answer are sent again. */
+  #expireSent(): void {
+    for (const held of this.#sent) {
+      if (!this.#hasElapsed(held.sent!.at, MESSAGE_TIMEOUT_MS)) return
+      this.#sent.delete(held)
+      this.#updateIndexes(held)
+    }
+  }
+
+  #isOnItsWay({ sent, epoch, ended }: HeldUnits): boolean {
+    return (
+      sent !== undefined &&
+      sent.epoch === epoch &&
+      sent.ended === ended &&
+      !this.#hasElapsed(sent.at, MESSAGE_TIMEOUT_MS)
+    )
+  }
+
+  #end(claim: HeldClaim): void {
+    claim.state = 'over'
+    claim.held.claims.delete(claim)
+  }
+
+  /** Notes that the store has confirmed a message. Units that ended after it was sent are still unconfirmed. */
+  #confirm(held: HeldUnits, { epoch, ended }: Holding): void {
+    const { confirmed, ttl } = held
+    confirmed.at = this.#now()
+    // The last to be renewed.
+    if (this.#renewals.get(ttl)?.delete(held)) this.#renewals.get(ttl)!.add(held)
+    if (epoch < confirmed.epoch || (epoch === confirmed.epoch && ended <= confirmed.ended)) return
+    Object.assign(confirmed, { epoch, ended })
+    held.unconfirmedSince = undefined
+    this.#unsent.delete(held)
+  }
+
+  /** Updates after a change: what there is to send and to renew, and whether the entry can be deleted. */
+  #updateIndexes(held: HeldUnits): void {
+    const { ttl, epoch, started, ended, confirmed, claims } = held
+    const isUnconfirmed = confirmed.epoch !== epoch || confirmed.ended !== ended
+    const isKnown = isConsumerKnown(held.key)
+    const isEmpty = claims.size === 0 && started === ended
+    if (isEmpty && (!isUnconfirmed || !isKnown)) {
+      this.#forget(held)
+      return
+    }
+    held.unconfirmedSince = isUnconfirmed ? (held.unconfirmedSince ?? this.#now()) : undefined
+    if (isUnconfirmed && isKnown && !this.#isOnItsWay(held)) this.#unsent.add(held)
+    else this.#unsent.delete(held)
+    // A message about its renewal may be on its way. If it is lost, it is sent again as an unconfirmed change.
+    if (claims.size > 0 && !isUnconfirmed) queueOf(this.#renewals, ttl, RenewalQueue).add(held)
+    else if (claims.size === 0) this.#renewals.get(ttl)?.delete(held)
+    this.#updateEmpty(held, isEmpty)
+  }
+
+  #updateEmpty(held: HeldUnits, isEmpty: boolean): void {
+    if (isEmpty === (held.emptySince !== undefined)) return
+    held.emptySince = isEmpty ? this.#now() : undefined
+    const queue = queueOf(this.#empty, held.ttl, Set<HeldUnits>)
+    if (isEmpty) queue.add(held)
+    else queue.delete(held)
+    this.#emptyCount += isEmpty ? 1 : -1
+  }
+
+  /** Whether `ms` have passed since `time`. Also true if `time` is that far in the future, because the clock was set back. */
+  #hasElapsed(time: number, ms: number): boolean {
+    return Math.abs(this.#now() - time) >= ms
+  }
+}
+
+function queueOf<T>(queues: Map<number, T>, ttl: number, Kind: new () => T): T {
+  const queue = queues.get(ttl) ?? new Kind()
+  queues.set(ttl, queue)
+  return queue
+}
+
+const isConsumerKnown = (key: string) => !key.includes(UNKNOWN_CONSUMER_TAG)
+
+function messageOf({ key, holder, epoch, started, ended, ttl }: HeldUnits): Message {
+  return { key, ttl, holding: { holder, epoch, started, ended } }
+}
+
+function randomName(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(8))
+  return Array.from(bytes, byte => BASE62[byte % 62]).join('')
+}

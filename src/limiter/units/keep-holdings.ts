@@ -1,0 +1,165 @@
+/**
+ * Reports to the store which units this isolate holds. Each decision carries the message about its own identity. Released units are
+ * reported with the next HTTP request of any kind, alone after 250 ms, or at once if most of the limit is in use. Units that are held
+ * for long are renewed three times within the `ttl`. docs/concurrency.md describes the messages.
+ */
+
+import type { Background } from '../../background.ts'
+import { chunked } from '../../chunked.ts'
+import type { Timer } from '../../clock.ts'
+import { GatewayError } from '../../errors.ts'
+import type { BoundRule } from '../../script/evaluation.ts'
+import { encodeSync, isSyncReply } from '../../script/sync.ts'
+import type { Script, StoreCall } from '../../store/store.ts'
+import type { Rider } from '../../trips/rider.ts'
+import type { Trips } from '../../trips/trips.ts'
+import { Claims, type LimitOf } from './claims.ts'
+import { Holdings, renewalMs } from './holdings.ts'
+
+/** How long a released unit waits for another HTTP request that reports it (ms). */
+const SEND_DELAY_MS = 250
+
+/** Messages in one HTTP request: beside a decision, and without one. The rest waits for the next HTTP request. */
+const MAX_BESIDE_DECISION = 100
+const MAX_PER_REQUEST = 500
+
+/** How many HTTP requests follow each other, while there is more to renew. */
+const MAX_REQUESTS_IN_ROW = 40
+
+/** The shortest time between two checks of one request whether units are due for renewal, as a share of the interval. */
+const SHORTEST_CHECK_SHARE = 0.1
+
+export interface HoldingsKeeper {
+  readonly holdings: Holdings
+  /** Claims the units of a request, before it is decided. */
+  claim(rules: readonly BoundRule[], limitOf?: LimitOf): Claims
+  /** Tells the store, with each trip, the changes that it has not confirmed. */
+  readonly rider: Rider
+  /**
+   * Renews the claims of a request until it is over.
+   * @returns a function that releases them, to be called when the request is over; undefined if the request has no units in flight
+   */
+  keep(claims: Claims, trips: MessageTrips, background: Background): (() => void) | undefined
+}
+
+/** The trips that messages need. */
+export type MessageTrips = Pick<Trips, 'sendAlone' | 'schedule'>
+
+export interface KeepOptions {
+  now(): number
+  timer: Timer
+  script(): Script
+  /** The time to write by (µs). Absent, as always in production: the clock of the store. */
+  writeAt?: (() => number) | undefined
+  /** Creates the names of holders. Default: random names. */
+  newName?: (() => string) | undefined
+}
+
+/** Creates the keeper of an isolate's holdings. */
+export function createHoldingsKeeper({ now, timer, script, writeAt, newName }: KeepOptions): HoldingsKeeper {
+  const holdings = new Holdings(now, newName)
+  /** Logged once for each isolate. */
+  let hasLoggedExhaustion = false
+
+  const rider: Rider = {
+    isMeasured: true,
+
+    load({ calls, isAlone, keysPerCall }) {
+      if (!isAlone && holdings.unconfirmedSince() === undefined) return undefined
+      const messages = isAlone ? holdings.renewalsDue(MAX_PER_REQUEST) : []
+      const most = (isAlone ? MAX_PER_REQUEST : MAX_BESIDE_DECISION) - messages.length
+      // The same trip has a message about the keys of its decisions.
+      const except = new Set([...calls.flatMap(keysOf), ...messages.map(({ key }) => key)])
+      if (most > 0) messages.push(...holdings.unconfirmed(except, most))
+      const parts = chunked(messages, keysPerCall)
+      return {
+        calls: parts.map(part => encodeSync(script(), part, writeAt?.())),
+        // Messages without a reply are unconfirmed changes, and are sent again.
+        done(replies) {
+          for (const [i, part] of parts.entries()) if (isSyncReply(replies[i])) holdings.confirm(part)
+        },
+      }
+    },
+
+    aloneAfterMs() {
+      const since = holdings.unconfirmedSince()
+      return since === undefined ? undefined : Math.max(0, since + SEND_DELAY_MS - now())
+    },
+  }
+
+  function logExhaustion(): void {
+    if (hasLoggedExhaustion) return
+    hasLoggedExhaustion = true
+    const detail =
+      'The platform allows a request in flight no more calls (50 with Workers Free), so it has stopped to renew units in flight. Other requests of the isolate renew them. Without any, the units are free after their ttl.'
+    console.warn(JSON.stringify({ level: 'warn', event: 'renewals-stopped', detail }))
+  }
+
+  return {
+    holdings,
+    rider,
+
+    claim: (rules, limitOf) => new Claims(rules, holdings, limitOf),
+
+    keep({ inFlight: claims }, trips, background) {
+      if (claims.length === 0) return undefined
+      /**
+       * Whichever request is awake renews what is due, of all requests. So this one checks when its own units are due, and usually finds
+       * that another one has renewed them.
+       */
+      const intervalMs = Math.min(...claims.map(({ rule }) => renewalMs({ ttl: rule.rule.quota.period })))
+      function checkInMs(): number {
+        const wait = Math.min(...claims.map(claim => holdings.msUntilRenewal(claim)))
+        return Math.min(Math.max(wait, SHORTEST_CHECK_SHARE * intervalMs), intervalMs)
+      }
+      /** False: this request may make no more calls. It still shows that its claims are alive, so that other requests renew them. */
+      let canSend = true
+      let isOver = false
+      let cancelCheck = () => {}
+      let end = () => {}
+      function checkLater(): void {
+        if (!isOver) cancelCheck = timer(checkInMs(), check, true)
+      }
+      /** Most checks find nothing to send. With many streams they are most of the work, so they create no promises. */
+      function check(): void {
+        for (const claim of claims) holdings.renew(claim)
+        if (!canSend || !holdings.isRenewalDue()) sendTheRest()
+        else background(renewAll().then(sendTheRest))
+      }
+      async function renewAll(): Promise<void> {
+        try {
+          for (let sent = 0; sent < MAX_REQUESTS_IN_ROW && holdings.isRenewalDue(); sent++)
+            if (!(await trips.sendAlone(rider))) return
+        } catch (error) {
+          if (!isExhausted(error)) return
+          canSend = false
+          logExhaustion()
+        }
+      }
+      function sendTheRest(): void {
+        if (canSend) trips.schedule(background)
+        checkLater()
+      }
+      checkLater()
+      // Keeps the timers of this request alive.
+      background(
+        new Promise<void>(resolve => {
+          end = resolve
+        }),
+      )
+      return () => {
+        isOver = true
+        cancelCheck()
+        end()
+        const isUrgent = claims.map(claim => holdings.release(claim)).some(Boolean)
+        if (isUrgent) background(trips.sendAlone(rider))
+        else trips.schedule(background)
+      }
+    },
+  }
+}
+
+const isExhausted = (error: unknown) =>
+  error instanceof GatewayError && error.code === 'ERR_STORE_CALLS_EXHAUSTED'
+
+const keysOf = (call: StoreCall) => ('keys' in call ? call.keys : [call.key])

@@ -1,0 +1,124 @@
+/** How long a lease serves requests after the store has decided, on the model of the script and a clock that the test sets. */
+import { describe, expect, it } from 'vitest'
+import { createLeases } from '../../../src/limiter/answers/leases.ts'
+import { ScriptModel } from '../../../src/script/model.ts'
+import type { Policy } from '../../../src/script/policy-shape.ts'
+import { consumerStateKey } from '../../../src/store/keys.ts'
+import { NO_SWITCHES } from '../../../src/switches/switches.ts'
+import { bound } from '../../support/bound.ts'
+import { rulesOf } from '../../support/engines.ts'
+
+const KEY = consumerStateKey('acme')
+const POLICY = { plans: ['free'], leases: true } as unknown as Policy
+
+function setUp(forMs: number) {
+  const [rule] = rulesOf({
+    ...{ name: 'a', by: 'consumer', algorithm: 'fixed-window', limit: 100_000, period: '300d' },
+    lease: { for: `${forMs}ms` },
+  })
+  const world = { time: 1e6 }
+  const model = new ScriptModel()
+  const leases = createLeases({ now: () => world.time, timer: () => () => {} })
+  const demand = () => ({ policy: POLICY, rules: [bound(rule!, KEY, 1, world.time)] })
+  const request = () => leases.forRequest(demand(), NO_SWITCHES)!
+  /** Begins a trip that the store decides at once. @returns a function that ends the trip */
+  function ask(lease = request()) {
+    const outcome = model.decide({ ...demand(), wantedRequests: lease.beginTrip(), now: world.time * 1e3 })
+    return () => void lease.endTrip(outcome)
+  }
+  /** Requests at one instant, each with a trip that takes `tripMs`: the isolate learns how long trips take and how many requests come. */
+  function warmUp(tripMs: number) {
+    const ends = Array.from({ length: 40 }, () => ask())
+    world.time += tripMs
+    for (const end of ends) end()
+    // The leases of these trips are over.
+    world.time += 10 * (forMs + tripMs)
+    for (let i = 0; i < 40; i++) request()
+  }
+  return { world, request, ask, warmUp }
+}
+
+describe('a lease', () => {
+  it.each([
+    [250, 6],
+    [250, 200],
+    [50, 40],
+    [10_000, 250],
+  ])(
+    'of %d ms ends that long after the start of a trip of %d ms, because the store may have decided then',
+    (forMs, tripMs) => {
+      const { world, request, ask, warmUp } = setUp(forMs)
+      warmUp(tripMs)
+      const startedAt = world.time
+      const end = ask()
+      world.time += tripMs
+      end()
+      expect(request().canServe()).toBe(true)
+      world.time = startedAt + forMs - 1
+      expect(request().serve(true)).toBeDefined()
+      world.time += 1
+      expect(request().serve(true)).toBeUndefined()
+    },
+  )
+
+  it('does not count the time in which its trip has waited for its turn at the store', () => {
+    const { world, request, ask, warmUp } = setUp(250)
+    warmUp(6)
+    const lease = request()
+    const end = ask(lease)
+    world.time += 400
+    expect(lease.canServe()).toBe(false)
+    const sentAt = world.time
+    world.time += 6
+    end()
+    world.time = sentAt + 249
+    expect(request().canServe()).toBe(true)
+    world.time += 1
+    expect(request().canServe()).toBe(false)
+  })
+
+  it('that is over when its answer arrives serves only the requests that have waited for this answer', () => {
+    const { world, request, ask, warmUp } = setUp(50)
+    warmUp(240)
+    const end = ask()
+    world.time += 100
+    const [waiting, trying] = [request(), request()]
+    expect([waiting.pauseBeforeTrip(), trying.pauseBeforeTrip()]).toEqual([140, 140])
+    // This one has made its own trip meanwhile.
+    trying.beginTrip()
+    world.time += 140
+    end()
+    expect(request().canServe()).toBe(false)
+    expect(trying.canServe()).toBe(false)
+    expect(waiting.serve(true)).toMatchObject({ status: 'admitted' })
+  })
+
+  it('is not prolonged by a reply that a later one has overtaken', () => {
+    const { world, request, ask, warmUp } = setUp(1000)
+    warmUp(6)
+    ask()()
+    const endSlow = ask()
+    world.time += 500
+    const startedAt = world.time
+    ask()()
+    world.time += 300
+    endSlow()
+    world.time = startedAt + 999
+    expect(request().canServe()).toBe(true)
+    world.time += 1
+    expect(request().canServe()).toBe(false)
+  })
+
+  it('ends if the clock is set back by more than a second, even to a time at which the lease had begun', () => {
+    const { world, request, ask, warmUp } = setUp(10_000)
+    warmUp(6)
+    ask()()
+    world.time += 5000
+    expect(request().canServe()).toBe(true)
+    const end = ask()
+    world.time -= 3000
+    expect(request().canServe()).toBe(false)
+    end()
+    expect(request().canServe()).toBe(false)
+  })
+})

@@ -1,0 +1,382 @@
+/**
+ * Every order of requests, replies, endings and messages of two isolates, with messages that are late, repeated or lost, isolates that
+ * die, and a store that is emptied. docs/concurrency.md proves the properties that these tests check. The holdings and the model of the
+ * store are the real code; test/script/parity.test.ts compares the model with the script.
+ */
+import { describe, expect, it } from 'vitest'
+import { IDLE, type State } from '../../../src/algorithms/algorithm.ts'
+import { applyMessage, concurrency } from '../../../src/algorithms/concurrency.ts'
+import type { RuleInput } from '../../../src/config/check/schema.ts'
+import type { Rule } from '../../../src/config/compile.ts'
+import { type Claim, Holdings } from '../../../src/limiter/units/holdings.ts'
+import type { Message } from '../../../src/script/sync.ts'
+import { consumerStateKey } from '../../../src/store/keys.ts'
+import { bound } from '../../support/bound.ts'
+import { rulesOf } from '../../support/engines.ts'
+import { NOON } from '../../support/traffic.ts'
+
+const RULE: RuleInput = { name: 'a', by: 'consumer', algorithm: 'concurrency', limit: 1 }
+
+const STATE = consumerStateKey('acme')
+
+/** Cached, because thousands of worlds are created. */
+const rules = new Map<number, Rule>()
+function ruleWith(limit: number): Rule {
+  const rule = rules.get(limit) ?? rulesOf({ ...RULE, limit } as RuleInput)[0]!
+  rules.set(limit, rule)
+  return rule
+}
+
+interface TestRequest {
+  kind: 'request'
+  isolate: number
+  claim: Claim
+  /** `nothing`: the isolate waits for the reply. */
+  isolateKnows: 'nothing' | 'reply' | 'timeout'
+  /** The answer of the store: whether it has admitted the request. */
+  reply?: boolean
+  isEnded: boolean
+}
+
+interface Sent {
+  kind: 'message'
+  isolate: number
+  messages: readonly Message[]
+  /** Whether it has arrived or was lost. */
+  isGone: boolean
+}
+
+/** One isolate. */
+interface Isolate {
+  holdings: Holdings
+  isDead: boolean
+}
+
+interface Plan {
+  limit: number
+  /** How many requests each isolate makes. */
+  requests: readonly number[]
+  /** How often each of these events may happen. */
+  most: typeof NOTHING
+}
+
+/** SOAK=1 visits many more worlds, for more than five minutes. */
+const SOAK = process.env.SOAK !== undefined
+const LARGE = SOAK ? [2, 2] : [1, 1]
+
+const NOTHING = { late: 0, repeated: 0, unconfirmed: 0, lost: 0, death: 0, restart: 0, epoch: 0 }
+
+/** The isolates, the messages between them and the store, and the state of the store, after some events. */
+class World {
+  readonly #plan: Plan
+  readonly #rule
+  readonly #happened = { ...NOTHING }
+  readonly #isolates: Isolate[]
+  readonly #made: number[]
+  readonly #requests: TestRequest[] = []
+  readonly #sent: Sent[] = []
+  #state: State = IDLE
+  #nowMs = NOON / 1e3
+  /** The most units that were in flight at once. */
+  mostInFlight = 0
+
+  constructor(plan: Plan) {
+    this.#plan = plan
+    this.#rule = ruleWith(plan.limit)
+    this.#isolates = plan.requests.map((_, i) => ({
+      holdings: new Holdings(
+        () => this.#nowMs,
+        () => `isolate${i}`,
+      ),
+      isDead: false,
+    }))
+    this.#made = plan.requests.map(() => 0)
+  }
+
+  /** The names of all events that can happen next. */
+  next(): string[] {
+    const may = (what: keyof typeof NOTHING) => this.#happened[what] < this.#plan.most[what]
+    const names: string[] = []
+    this.#isolates.forEach(({ isDead, holdings }, i) => {
+      if (isDead) return
+      if (this.#made[i]! < this.#plan.requests[i]!) names.push(`ask ${i}`)
+      if (
+        holdings.unconfirmedSince() !== undefined &&
+        !this.#sent.some(sent => sent.isolate === i && !sent.isGone)
+      )
+        names.push(`send ${i}`)
+      if (may('death') && holdings.heldUnits.length > 0) names.push(`die ${i}`)
+      if (may('epoch') && holdings.heldUnits.length > 0) names.push('epoch')
+    })
+    this.#requests.forEach((request, i) => {
+      const isDead = this.#isolates[request.isolate]!.isDead
+      if (request.reply === undefined) names.push(`arrive ${i}`)
+      else if (may('repeated')) names.push(`repeat ${i}`)
+      if (isDead) return
+      if (request.isolateKnows === 'nothing') {
+        if (request.reply !== undefined) names.push(`answer ${i}`)
+        if (may('late')) names.push(`time out ${i}`)
+      } else if (request.isolateKnows === 'reply' && request.reply && !request.isEnded) names.push(`end ${i}`)
+    })
+    this.#sent.forEach((sent, i) => {
+      if (!sent.isGone) names.push(`receive ${i}`)
+      else if (may('repeated')) names.push(`receive again ${i}`)
+      if (!sent.isGone && may('unconfirmed')) names.push(`receive without a reply ${i}`)
+      if (!sent.isGone && may('lost')) names.push(`lose ${i}`)
+    })
+    if (may('restart') && this.#state !== IDLE) names.push('restart')
+    return [...new Set(names)]
+  }
+
+  happen(name: string): void {
+    const [, verb = '', number] = /^(.*?)(?: (\d+))?$/.exec(name)!
+    const i = Number(number)
+    switch (verb) {
+      case 'ask': {
+        const claim = this.#isolates[i]!.holdings.claim(bound(this.#rule, STATE, 1, this.#nowMs))
+        this.#made[i]! += 1
+        this.#requests.push({ kind: 'request', isolate: i, claim, isolateKnows: 'nothing', isEnded: false })
+        break
+      }
+      case 'repeat':
+        this.#happened.repeated += 1
+        this.#decide(this.#requests[i]!)
+        break
+      case 'arrive':
+        this.#requests[i]!.reply = this.#decide(this.#requests[i]!)
+        break
+      case 'answer': {
+        const request = this.#requests[i]!
+        request.isolateKnows = 'reply'
+        this.#isolates[request.isolate]!.holdings.settle(
+          request.claim,
+          request.reply ? 'admitted' : 'refused',
+        )
+        break
+      }
+      case 'time out': {
+        const request = this.#requests[i]!
+        this.#happened.late += 1
+        request.isolateKnows = 'timeout'
+        this.#isolates[request.isolate]!.holdings.settle(request.claim, 'lost')
+        break
+      }
+      case 'end': {
+        const request = this.#requests[i]!
+        request.isEnded = true
+        this.#isolates[request.isolate]!.holdings.release(request.claim)
+        break
+      }
+      case 'send':
+        this.#sent.push({
+          kind: 'message',
+          isolate: i,
+          messages: this.#isolates[i]!.holdings.unconfirmed(),
+          isGone: false,
+        })
+        break
+      case 'receive':
+      case 'receive again':
+      case 'receive without a reply': {
+        const sent = this.#sent[i]!
+        for (const { holding, ttl } of sent.messages) this.#receive(holding, ttl)
+        if (verb === 'receive again') this.#happened.repeated += 1
+        if (verb === 'receive without a reply') this.#happened.unconfirmed += 1
+        const { holdings, isDead } = this.#isolates[sent.isolate]!
+        if (verb === 'receive' && !isDead) holdings.confirm(sent.messages)
+        sent.isGone = true
+        break
+      }
+      case 'lose':
+        // The message never arrives, and the isolate gets no reply.
+        this.#happened.lost += 1
+        this.#sent[i]!.isGone = true
+        break
+      case 'die':
+        this.#happened.death += 1
+        this.#isolates[i]!.isDead = true
+        break
+      case 'epoch':
+        // A third of the ttl passes, so the next request begins an epoch.
+        this.#happened.epoch += 1
+        this.#nowMs += this.#rule.quota.period / 3e3
+        break
+      case 'restart':
+        this.#happened.restart += 1
+        this.#state = IDLE
+        break
+    }
+    this.mostInFlight = Math.max(this.mostInFlight, this.inFlight)
+  }
+
+  /** Requests that were admitted and are not over: those that the origin has. */
+  get inFlight(): number {
+    return this.#requests.filter(
+      ({ isolate, isolateKnows, reply, isEnded }) =>
+        isolateKnows === 'reply' && reply && !isEnded && !this.#isolates[isolate]!.isDead,
+    ).length
+  }
+
+  /** Units in flight, as the store counts them. */
+  get counted(): number {
+    const { quota } = this.#rule
+    const { remaining } = concurrency.peek({
+      quota: { ...quota, burst: 1000 },
+      state: this.#state,
+      now: this.#now,
+    })
+    return 1000 - remaining
+  }
+
+  /** Delivers everything that is on its way, and lets each isolate send its unconfirmed changes. */
+  settle(): void {
+    for (let round = 0; round < 4; round++) {
+      // After this time, messages without a reply are sent again.
+      this.#nowMs += 500
+      this.#requests.forEach((request, i) => {
+        if (request.reply === undefined) this.happen(`arrive ${i}`)
+        if (request.isolateKnows === 'nothing' && !this.#isolates[request.isolate]!.isDead)
+          this.happen(`answer ${i}`)
+      })
+      this.#sent.forEach((sent, i) => {
+        if (!sent.isGone) this.happen(`receive ${i}`)
+      })
+      this.#isolates.forEach(({ isDead, holdings }, i) => {
+        if (!isDead && holdings.unconfirmedSince() !== undefined) this.happen(`send ${i}`)
+      })
+    }
+  }
+
+  /** Lets more than a ttl pass. Isolates that are alive renew; everything else expires. */
+  passTtl(): void {
+    for (let third = 0; third < 4; third++) {
+      this.#nowMs += this.#rule.quota.period / 3e3
+      for (const { isolate, claim, isolateKnows, isEnded } of this.#requests) {
+        if (isolateKnows === 'reply' && !isEnded) this.#isolates[isolate]!.holdings.renew(claim)
+      }
+      for (const { isDead, holdings } of this.#isolates) {
+        if (isDead) continue
+        const messages = [...holdings.unconfirmed(), ...holdings.renewalsDue()]
+        for (const { holding, ttl } of messages) this.#receive(holding, ttl)
+        holdings.confirm(messages)
+      }
+    }
+  }
+
+  /** Worlds with the same fingerprint have the same future. */
+  fingerprint(): string {
+    return JSON.stringify([
+      this.#state,
+      this.#nowMs,
+      this.#made,
+      this.#happened,
+      this.#isolates.map(({ isDead, holdings }) => [
+        isDead,
+        isDead ? [] : holdings.heldUnits.map(({ sentPlace, renewalPlace, ...held }) => held),
+      ]),
+      this.#requests.map(({ claim: { holding }, isolateKnows, reply, isEnded }) => [
+        holding,
+        isolateKnows,
+        reply,
+        isEnded,
+      ]),
+      this.#sent.map(({ messages, isGone }) => [messages, isGone]),
+    ])
+  }
+
+  get #now(): number {
+    return this.#nowMs * 1e3
+  }
+
+  #decide({ claim: { holding } }: TestRequest): boolean {
+    const { quota } = this.#rule
+    const { after } = concurrency.decide({ quota, holding, state: this.#state, now: this.#now, cost: 1 })
+    this.#state = after?.state ?? this.#state
+    return after !== undefined
+  }
+
+  #receive(holding: Message['holding'], ttl: number): void {
+    const quota = { rate: 1, period: ttl, burst: 1 }
+    this.#state = applyMessage({ quota, holding, state: this.#state, now: this.#now })
+  }
+}
+
+/**
+ * Visits every reachable world.
+ * @param visit checks it. Its `check` is called hundred thousands of times, and calls `expect` only if the check fails
+ * @returns the number of worlds
+ */
+function explore(plan: Plan, visit: (world: World, check: (isRight: boolean, what: string) => void) => void) {
+  const seen = new Set<string>()
+  const replay = (path: readonly string[]) => {
+    const world = new World(plan)
+    for (const name of path) world.happen(name)
+    return world
+  }
+  const paths: string[][] = [[]]
+  for (let path = paths.pop(); path; path = paths.pop()) {
+    const world = replay(path)
+    const print = world.fingerprint()
+    if (seen.has(print)) continue
+    seen.add(print)
+    const names = world.next()
+    visit(world, (isRight, what) => {
+      if (!isRight) expect.fail(`${what}, after: ${path.join(', ')}`)
+    })
+    for (const name of names) paths.push([...path, name])
+  }
+  return seen.size
+}
+
+describe('in every order of events', () => {
+  const plans: [string, Plan][] = [
+    ['nothing goes wrong', { limit: 1, requests: [2, 1], most: NOTHING }],
+    ['a reply is late or lost', { limit: 1, requests: [2, 1], most: { ...NOTHING, late: 1 } }],
+    ['two replies are late or lost', { limit: 1, requests: LARGE, most: { ...NOTHING, late: 2 } }],
+    ['a message is repeated', { limit: 1, requests: [1, 1], most: { ...NOTHING, repeated: 1 } }],
+    [
+      'a reply is late, and a message is repeated',
+      { limit: 2, requests: LARGE, most: { ...NOTHING, late: 1, repeated: 1 } },
+    ],
+    [
+      'an ending arrives, and its reply is lost',
+      { limit: 1, requests: [2, 1], most: { ...NOTHING, unconfirmed: 1 } },
+    ],
+    ['an ending is lost', { limit: 1, requests: [2, 1], most: { ...NOTHING, lost: 1 } }],
+    [
+      'an ending is lost, and a reply is late',
+      { limit: 1, requests: LARGE, most: { ...NOTHING, lost: 1, late: 1 } },
+    ],
+    ['an epoch begins in between', { limit: 1, requests: [2, 1], most: { ...NOTHING, epoch: 1 } }],
+    [
+      'epochs begin while a reply is late',
+      { limit: 2, requests: LARGE, most: { ...NOTHING, epoch: 2, late: 1 } },
+    ],
+    ['an isolate dies', { limit: 1, requests: [2, 1], most: { ...NOTHING, death: 1 } }],
+  ]
+
+  it.each(plans)(
+    'at most the limit is in flight, and units of ended requests are free again: %s',
+    (_, plan) => {
+      const worlds = explore(plan, (world, check) => {
+        check(world.mostInFlight <= plan.limit, 'more units than the limit are in flight')
+        check(world.counted >= world.inFlight, 'the store counts fewer units than are in flight')
+        world.settle()
+        // Units of a dead isolate, and units of a repeated request, are free after the ttl.
+        if (plan.most.death + plan.most.repeated > 0) world.passTtl()
+        check(world.counted === world.inFlight, 'in the end the store counts other units than are in flight')
+      })
+      expect(worlds).toBeGreaterThan(100)
+    },
+  )
+
+  it('after a third of the ttl, a store that was emptied counts all units in flight', () => {
+    const plan = { limit: 2, requests: [2, 1], most: { ...NOTHING, restart: 1 } }
+    const worlds = explore(plan, (world, check) => {
+      world.settle()
+      world.passTtl()
+      check(world.counted === world.inFlight, 'the store counts other units than are in flight')
+    })
+    expect(worlds).toBeGreaterThan(100)
+  })
+})

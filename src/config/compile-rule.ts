@@ -81,6 +81,10 @@ export interface Rule {
 export const switchNameOf = ({ name, switchedAs }: Pick<Rule, 'name' | 'switchedAs'>): string =>
   switchedAs ?? name
 
+/** Whether a rule applies to callers with this plan. @param plan undefined or empty: the caller has none */
+export const appliesToPlan = ({ match }: Pick<Rule, 'match'>, plan: string | undefined): boolean =>
+  match.plans === undefined || (plan !== undefined && match.plans.includes(plan))
+
 /** A rule for requests to the gateway, a guard or a middleware, with the numbers for one plan or for several. */
 export interface GatewayRule extends Rule {
   by: readonly By[]

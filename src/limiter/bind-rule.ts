@@ -3,7 +3,7 @@
 import type { Rule } from '../config/compile-rule.ts'
 import { finalizeHash, fnv1a } from '../hash.ts'
 import type { BoundRule } from '../script/evaluation.ts'
-import { ownKey, UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
+import { isConsumerKnown, ownKey } from '../store/keys.ts'
 
 /**
  * Binds a rule to an identity.
@@ -49,6 +49,6 @@ export function chooseMode(
  */
 function isInShare(share: number, name: string, key: string): boolean {
   // If only the store knows the consumer, its position is unknown here, and it may be outside the share.
-  if (key.includes(UNKNOWN_CONSUMER_TAG)) return share >= 1
+  if (!isConsumerKnown(key)) return share >= 1
   return share >= 1 || (share > 0 && finalizeHash(fnv1a(`${name} ${key}`)) / 2 ** 32 < share)
 }

@@ -8,6 +8,7 @@
  * A limit is never exceeded. Between the two requests, other requests may be refused that would have been admitted. Units that have
  * refilled meanwhile (gcra, token-bucket) and places in a queue (leaky-bucket) are not given back.
  */
+import { appliesToPlan } from '../config/compile-rule.ts'
 import { GatewayError } from '../errors.ts'
 import type { DecideVerb } from '../script/decide.ts'
 import {
@@ -18,7 +19,7 @@ import {
   withAgreement,
 } from '../script/evaluation.ts'
 import type { ChangeResult, Refund } from '../script/refund.ts'
-import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
+import { withConsumer } from '../store/keys.ts'
 import type { CallListener, Store } from '../store/store.ts'
 import type { EvaluateOnCluster } from './evaluate.ts'
 import {
@@ -88,7 +89,7 @@ async function findConsumer(
   if (subject?.kind !== 'pointer') return { evaluation }
   const consumer = await runCall(store, prepareLookUp(subject.pointerKey))
   if (consumer === undefined) return { evaluation: { ...evaluation, subject: { kind: 'failed' } } }
-  const named = (key: string) => key.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`)
+  const named = (key: string) => withConsumer(key, consumer)
   const key: Subject = {
     kind: 'key',
     consumerKey: named(subject.consumerKey),
@@ -222,7 +223,7 @@ function refundOf({ policy, rules, subject, now }: Evaluation, answer: Outcome |
   const allowed = new Set(verdicts.filter(verdict => verdict.allowed).map(({ rule }) => rule.tag))
   const spent = rules
     .filter(({ rule, role }) => allowed.has(rule.tag) && role === 'spend' && rule.on === 'request')
-    .filter(({ rule }) => rule.match.plans?.includes(plan) ?? true)
+    .filter(({ rule }) => appliesToPlan(rule, plan))
     .map(({ cost, ...bound }) => ({ ...bound, units: cost, spent: cost }))
   const consumerKey = subject && 'consumerKey' in subject ? subject.consumerKey : undefined
   return spent.length > 0 ? [{ policy, rules: spent, spentAt: at, consumerKey, plan, now }] : []

@@ -2,7 +2,7 @@
  * Computes what one decision costs in the store: HTTP requests, and commands as Upstash bills them, including those inside the
  * script. src/script/decide.ts lists the commands. test/ops compares the numbers with those that a Redis counts.
  */
-import { countsInFlight } from '../config/compile-rule.ts'
+import { appliesToPlan, countsInFlight } from '../config/compile-rule.ts'
 import { splitBySlot } from '../limiter/cluster.ts'
 import type { BoundRule, Evaluation } from '../script/evaluation.ts'
 import { readsLogInParts } from '../script/policy.ts'
@@ -70,7 +70,7 @@ export function decisionCost(
   // A caller that the store refuses is refused by the slot with its records, before the others are asked.
   const slots = (isCluster ? splitBySlot(evaluation) : [evaluation]).filter(slot => !refusal || slot.subject)
   const calls = slots.length
-  const applying = rules.filter(({ rule }) => !rule.match.plans || rule.match.plans.includes(plan ?? ''))
+  const applying = rules.filter(({ rule }) => appliesToPlan(rule, plan))
   // The script does not check the limits of a caller that it refuses.
   const onRequest = refusal ? [] : applying.filter(({ rule }) => rule.on === 'request')
   const onGuess = applying.filter(({ rule }) => rule.on === 'auth-failure')

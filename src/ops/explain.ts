@@ -7,7 +7,7 @@ import { formatFullAllowance } from '../config/allowance.ts'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Config, GatewayRule, Route } from '../config/compile.ts'
 import { ANONYMOUS, type RouteSettings } from '../config/compile-route.ts'
-import { countsInFlight, switchNameOf } from '../config/compile-rule.ts'
+import { appliesToPlan, countsInFlight, switchNameOf } from '../config/compile-rule.ts'
 import { type Adaptive, adaptiveRangeOf, type TrafficClass } from '../config/compile-shedding.ts'
 import { type HookName, hooksOf } from '../config/hooks.ts'
 import type { Caller } from '../edges/http/caller.ts'
@@ -219,7 +219,7 @@ function explainRule(
   const { config, plan, evaluation } = context
   const variants = config.rules.filter(rule => rule.name === name)
   const variant = variants.find(({ match, isForOthers }) =>
-    plan === undefined ? !match.plans || isForOthers : (match.plans?.includes(plan) ?? true),
+    plan === undefined ? !match.plans || isForOthers : appliesToPlan({ match }, plan),
   )
   const bound =
     variant && evaluation.rules.find(({ rule }) => isBoundFrom(rule as GatewayRule, variant, plan))

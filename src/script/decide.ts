@@ -29,6 +29,7 @@
  * or SETRANGE and EXPIRE; for a long log two or more GETRANGE; for units in flight one SETEX, or with many isolates one BITFIELD; for
  * a pointer one GET. A refused request writes nothing. A request with a bad credential spends only under rules on bad credentials.
  */
+import { appliesToPlan } from '../config/compile-rule.ts'
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Evaluation, Outcome, Subject, Verdict } from './evaluation.ts'
 import { withAgreement } from './evaluation.ts'
@@ -47,8 +48,7 @@ export function encodeDecide(
 ): ScriptCall & { keys: string[]; args: string[] } {
   const wanted = wantedRequestsOf({ policy, wantedRequests }, verb)
   // Rules for plans apply only if the caller has a plan: from its subject, which the script looks up, or a known one.
-  const applies = ({ rule: { match } }: BoundRule) =>
-    subject !== undefined || match.plans === undefined || (plan !== undefined && match.plans.includes(plan))
+  const applies = ({ rule }: BoundRule) => subject !== undefined || appliesToPlan(rule, plan)
   const { byEntry, keys, marks, ruleArguments } = placeRules(policy, rules, applies)
   const knownPlan = (subject?.kind === 'token' && subject.plan) || (plan ?? '')
   const verbArgument = wanted > 1 ? String(wanted) : verb

@@ -7,8 +7,8 @@ import { IDLE, type State } from '../algorithms/algorithm.ts'
 import { applyMessage } from '../algorithms/concurrency.ts'
 import { algorithms } from '../algorithms/index.ts'
 import { LUA } from '../algorithms/lua.generated.ts'
-import type { Rule } from '../config/compile-rule.ts'
-import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
+import { appliesToPlan, type Rule } from '../config/compile-rule.ts'
+import { withConsumer } from '../store/keys.ts'
 import {
   isBlocked,
   type Override,
@@ -66,13 +66,12 @@ export class ScriptModel {
     const plan = caller ? known : given
 
     const applying = rules
-      .filter(({ rule: { on, match } }) =>
-        on === 'auth-failure' ? true : !isUnknown && !isBlocked && (match.plans?.includes(plan) ?? true),
+      .filter(({ rule }) =>
+        rule.on === 'auth-failure' ? true : !isUnknown && !isBlocked && appliesToPlan(rule, plan),
       )
       .flatMap(bound => applyOverride(bound, overrides, now))
     const counted = applying.map(({ bound, shown }) => {
-      const key =
-        consumer === undefined ? bound.key : bound.key.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`)
+      const key = withConsumer(bound.key, consumer)
       const isOnlyChecked = !isUnknown && bound.rule.on === 'auth-failure'
       return { bound: { ...bound, key }, shown, isOnlyChecked }
     })
@@ -137,8 +136,7 @@ export class ScriptModel {
     if (subject.kind === 'failed') return UNKNOWN_CALLER
     const consumer = subject.kind === 'pointer' ? this.#records.get(subject.pointerKey) : undefined
     if (subject.kind === 'pointer' && consumer === undefined) return UNKNOWN_CALLER
-    const named = (key: string) =>
-      consumer === undefined ? key : key.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`)
+    const named = (key: string) => withConsumer(key, consumer)
     const record = parseConsumer(this.#records.get(named(subject.consumerKey)) ?? '')
     const { plan, overrides } = record
     const ofConsumer = { isBlocked: isBlocked(record, now), overrides }

@@ -33,6 +33,21 @@ import { escaped } from './escape.ts'
 export const UNKNOWN_CONSUMER = '?'
 export const UNKNOWN_CONSUMER_TAG = `{c:${UNKNOWN_CONSUMER}}`
 
+/** The key of a state or a record of one identity. It has the placeholder while only the store knows the consumer. */
+export type IdentityKey = string
+
+/** The tag of a consumer in keys: it stands in braces, so it determines the slot on a Redis Cluster. */
+const consumerTag = (consumer: string) => `{c:${consumer}}`
+
+export const isConsumerKnown = (key: IdentityKey): boolean => !key.includes(UNKNOWN_CONSUMER_TAG)
+
+/** The key with a consumer in place of the placeholder, if it has one. @param consumer undefined: it stays unknown */
+export const withConsumer = (key: IdentityKey, consumer: string | undefined): IdentityKey =>
+  consumer === undefined ? key : withTag(key, consumerTag(consumer))
+
+/** The key with another tag in place of the placeholder, if it has one. */
+export const withTag = (key: IdentityKey, tag: string): IdentityKey => key.replace(UNKNOWN_CONSUMER_TAG, tag)
+
 /** The key in its environment. So environments can share a database without sharing keys. */
 export function inEnvironment(key: string, environment: string | undefined): string {
   return environment === undefined ? key : key.replace(/^sluice:/, `sluice:${environment}:`)

@@ -1,7 +1,8 @@
 /** The units of leases: how many a decision has spent in advance, how many requests use of them, and how many are given back. */
+import { appliesToPlan } from '../../config/compile-rule.ts'
 import type { BoundRule, Evaluation, Outcome, Verdict } from '../../script/evaluation.ts'
 import type { Refund } from '../../script/refund.ts'
-import { UNKNOWN_CONSUMER_TAG } from '../../store/keys.ts'
+import { withConsumer } from '../../store/keys.ts'
 
 /** The units that one decision has spent in advance, beyond its own request. */
 export interface LeaseGrant {
@@ -53,18 +54,14 @@ export function unitsSpentAhead(
 ): LeasedUnits[] {
   return rules.flatMap((bound, ruleIndex): LeasedUnits[] => {
     const { rule, role, cost, key } = bound
-    if (role !== 'spend' || rule.on === 'auth-failure' || !(rule.match.plans?.includes(plan) ?? true))
-      return []
+    if (role !== 'spend' || rule.on === 'auth-failure' || !appliesToPlan(rule, plan)) return []
     const verdict = verdicts.find(verdict => verdict.rule.tag === rule.tag && verdict.rule.name === rule.name)
     // A shadow rule that would refuse spends nothing.
     if (!verdict?.allowed) return []
     const interval = rule.counting.isQueue ? intervalOf(bound, verdict) : 0
     return [
       {
-        bound:
-          consumer === undefined
-            ? bound
-            : { ...bound, key: key.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`) },
+        bound: { ...bound, key: withConsumer(key, consumer) },
         ruleIndex,
         spent: grantedRequests * cost,
         left: (grantedRequests - 1) * cost,
@@ -125,13 +122,12 @@ export function setDelays(outcome: Outcome, delays: ReadonlyMap<string, number>)
 export function refundOf({ evaluation, outcome, units }: LeaseGrant, now: number | undefined): Refund {
   const { policy, subject } = evaluation
   const { at, plan, consumer } = outcome
-  const named = (key: string) =>
-    consumer === undefined ? key : key.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`)
   return {
     policy,
     rules: units.filter(canGiveBack).map(({ bound, left, spent }) => ({ ...bound, units: left, spent })),
     spentAt: at,
-    consumerKey: subject && 'consumerKey' in subject ? named(subject.consumerKey) : undefined,
+    consumerKey:
+      subject && 'consumerKey' in subject ? withConsumer(subject.consumerKey, consumer) : undefined,
     plan: plan || evaluation.plan,
     now,
   }

@@ -5,11 +5,13 @@
  * A flood must not turn the limits off. So rules with the policy `open` are counted in the isolate, as with `local`, until a failure
  * of the store is confirmed.
  */
+
 import type { Credentials } from '../../config/compile-credentials.ts'
+import { appliesToPlan } from '../../config/compile-rule.ts'
 import type { RememberedCaller } from '../../credentials/caller-memory.ts'
 import type { DecideVerb } from '../../script/decide.ts'
 import type { BoundRule, Evaluation, Subject } from '../../script/evaluation.ts'
-import { UNKNOWN_CONSUMER_TAG } from '../../store/keys.ts'
+import { UNKNOWN_CONSUMER_TAG, withConsumer, withTag } from '../../store/keys.ts'
 import type { Switches } from '../../switches/switches.ts'
 import type { GuardedStore } from '../../trips/breaker.ts'
 import { isEnforcedForAny } from '../apply-switches.ts'
@@ -68,17 +70,15 @@ export function fallBack(
   const claimed = subject?.kind === 'token' ? subject.plan : undefined
   const plan = subject && choosePlan([claimed, seen?.plan], policy.plans)
   const applying = rules.filter(
-    ({ rule: { on, match }, mode }) =>
+    ({ rule, mode }) =>
       // Without the store, bad credentials cannot be recognized. Shadows are evaluated in the store only.
-      on === 'request' &&
-      mode === 'enforce' &&
-      (match.plans === undefined || match.plans.includes(plan ?? '')),
+      rule.on === 'request' && mode === 'enforce' && appliesToPlan(rule, plan),
   )
   const hasFailed = hasStoreFailed(cause, store)
   const counted: BoundRule[] = []
   const openUnits: number[] = []
   const count = (bound: BoundRule) => {
-    counted.push(withConsumer(bound, subject, seen))
+    counted.push(withSpender(bound, subject, seen))
     openUnits.push(local.openUnits(bound, subject))
   }
   for (const bound of applying) {
@@ -158,19 +158,18 @@ function choosePlan(candidates: readonly (string | undefined)[], plans: readonly
 function consumerKeyOf(subject: Subject | undefined, seen: RememberedCaller | undefined): string | undefined {
   if (!subject || !('consumerKey' in subject)) return undefined
   if (subject.kind !== 'pointer') return subject.consumerKey
-  return seen?.consumer && subject.consumerKey.replace(UNKNOWN_CONSUMER_TAG, `{c:${seen.consumer}}`)
+  return seen?.consumer && withConsumer(subject.consumerKey, seen.consumer)
 }
 
 /** If only the store knows the consumer, counts for the consumer in its last answer, or else for each credential by itself. */
-function withConsumer(
+function withSpender(
   bound: BoundRule,
   subject: Subject | undefined,
   seen: RememberedCaller | undefined,
 ): BoundRule {
   if (subject?.kind !== 'pointer') return bound
   const digest = /\{k:[0-9a-f]+\}/.exec(subject.pointerKey)?.[0] ?? UNKNOWN_CONSUMER_TAG
-  const tag = seen?.consumer === undefined ? digest : `{c:${seen.consumer}}`
-  return { ...bound, key: bound.key.replace(UNKNOWN_CONSUMER_TAG, tag) }
+  return { ...bound, key: withTag(withConsumer(bound.key, seen?.consumer), digest) }
 }
 
 /** The result of the lookup, or undefined if it throws: its error may be the one that broke the demand. */

@@ -6,7 +6,7 @@
 import { countsInFlight, type Rule } from '../../config/compile-rule.ts'
 import { Lru } from '../../lru.ts'
 import type { BoundRule, Outcome } from '../../script/evaluation.ts'
-import { UNKNOWN_CONSUMER_TAG } from '../../store/keys.ts'
+import { withConsumer } from '../../store/keys.ts'
 import { isCountedLocally } from './failure-policy.ts'
 
 export interface StoreReport {
@@ -50,8 +50,7 @@ export function createStoreReports(unreportedUnits: (key: string, rule: Rule) =>
         if (!isCountedLocally(rule.onStoreFailure)) continue
         const bound = rules.find(bound => bound.rule.name === rule.name)
         if (!bound) continue
-        const key =
-          consumer === undefined ? bound.key : bound.key.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`)
+        const key = withConsumer(bound.key, consumer)
         const reports = identities.get(key) ?? new Map<string, StoreReport>()
         if (reports.size === 0) identities.set(key, reports)
         const last = reports.get(rule.name)

@@ -5,7 +5,7 @@
 import { countsInFlight, type Rule } from '../../config/compile-rule.ts'
 import type { CallFate } from '../../errors.ts'
 import type { BoundRule, Outcome, Verdict } from '../../script/evaluation.ts'
-import { UNKNOWN_CONSUMER_TAG } from '../../store/keys.ts'
+import { withConsumer } from '../../store/keys.ts'
 import type { Decision } from '../decision.ts'
 import type { Claim, Holdings } from './holdings.ts'
 
@@ -45,8 +45,7 @@ export class Claims {
       const { ownKey = '', rule } = claim.rule
       const verdict = verdicts.find(verdict => verdict.rule.tag === rule.tag)
       const use = verdict && useOf(verdict, this.#limits.get(rule.tag))
-      if (consumer !== undefined)
-        this.#holdings.rename(claim, ownKey.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`))
+      if (consumer !== undefined) this.#holdings.rename(claim, withConsumer(ownKey, consumer))
       const isAdmitted = status === 'admitted' && verdict?.allowed === true
       this.#holdings.settle(claim, isAdmitted ? 'admitted' : isBySlot ? 'lost' : 'refused', use)
       return isAdmitted

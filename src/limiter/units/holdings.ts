@@ -14,7 +14,7 @@ import { BASE62 } from '../../base62.ts'
 import { type Place, Queue } from '../../queue.ts'
 import type { BoundRule } from '../../script/evaluation.ts'
 import type { Message } from '../../script/sync.ts'
-import { UNKNOWN_CONSUMER_TAG } from '../../store/keys.ts'
+import { isConsumerKnown } from '../../store/keys.ts'
 
 /** The units that one request claims under one rule. */
 export interface Claim {
@@ -475,8 +475,6 @@ function queueOf<T>(queues: Map<number, T>, ttl: number, Kind: new () => T): T {
   queues.set(ttl, queue)
   return queue
 }
-
-const isConsumerKnown = (key: string) => !key.includes(UNKNOWN_CONSUMER_TAG)
 
 function messageOf({ key, holder, epoch, started, ended, ttl }: HeldUnits): Message {
   return { key, ttl, holding: { holder, epoch, started, ended } }

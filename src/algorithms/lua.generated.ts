@@ -70,15 +70,4 @@ export const LUA: Readonly<Record<string, AlgorithmLua>> = {
     standing: "local room = limit * (period / step) - (previous < limit and previous or limit) * left\nremaining = floor_div(room, period / step) - current\nif remaining < 0 then\nremaining = 0\nend\nreset_after = current > 0 and window_end + period - now or previous > 0 and window_end - now or 0\n",
     write: "idle_at, n = window_end + period, previous * 8388608 + current\n",
   },
-  'token-bucket': {
-    numbers: ["rate","period","burst"],
-    keeps: ["level"],
-    declare: "",
-    read: "level = burst * period - ((idle_at - now) * rate - n)\nif level > burst * period or level < -(burst * period) then\nlevel = burst * period\nend\n",
-    check: "local missing = cost * period - level\nif cost > burst then\nretry_after = -1\nelseif missing > 0 then\nretry_after = ceil_div(missing, rate)\nend\n",
-    spend: "level = level - cost * period\n",
-    refund: "local refilled = (now - spent_at) * rate - (spent - units) * period\nlocal back = units * period - (refilled > 0 and refilled or 0)\nlevel = level + (spent_at <= now and back > 0 and back or 0)\nif level > burst * period then\nlevel = burst * period\nend\n",
-    standing: "local missing = burst * period - level\nremaining = level > 0 and floor_div(level, period) or 0\nreset_after = ceil_div(missing, rate)\n",
-    write: "idle_at = ceil_to_ms(now + reset_after)\nn = (idle_at - now) * rate - (burst * period - level)\n",
-  },
 }

@@ -1,7 +1,10 @@
-/** The descriptor of token-bucket (see descriptor.ts). Documentation: docs/algorithms.md#token-bucket */
+/**
+ * The descriptor of token-bucket (J. Turner, "New directions in communications", 1986), with the code of gcra (lua-of.ts).
+ * Documentation: docs/algorithms.md#token-bucket
+ */
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
+import { gcra } from './gcra.ts'
 import { findRateFlaws, shareOfRate, toRateQuota, waitForRate } from './rate.ts'
-import { tokenBucket } from './token-bucket.ts'
 
 const parameters = {
   /** A bucket of `burst` tokens with continuous refill. Admits the same requests as `gcra`. */
@@ -20,12 +23,12 @@ export const counting: Counting<Input> = {
   state: 'time',
   toQuota: toRateQuota,
   waitFor: waitForRate,
-  local: { model: tokenBucket, shareOf: shareOfRate },
+  local: { model: gcra, shareOf: shareOfRate },
 }
 
 export const description = {
   label: 'a bucket of tokens, refilled continuously',
-  model: tokenBucket,
+  model: gcra,
   parameters,
   costBound: 'burst',
   atOnce: { parameter: 'burst', notIncluded: 0 },

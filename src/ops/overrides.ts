@@ -5,7 +5,7 @@
 
 import * as v from 'valibot'
 import { ALL_ALGORITHMS } from '../algorithms/all.ts'
-import { LUA } from '../algorithms/lua.generated.ts'
+import { luaOf } from '../algorithms/lua-of.ts'
 import { hasPlanUnits, type PlanUnits, planUnits } from '../algorithms/plan-units.ts'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import { mistakeOf } from '../config/check/mistake.ts'
@@ -115,7 +115,7 @@ function numbersOf(rule: RuleInput, plans: readonly string[]): OverrideNumbers {
 
 /** The third number of the algorithm's script (`burst` or `step`). Undefined: it does not depend on the numbers of the rule. */
 function burstOrStepOf({ algorithm, quota }: GatewayRule): number | undefined {
-  const [, , name] = LUA[algorithm]!.numbers
+  const [, , name] = luaOf(algorithm)!.numbers
   return name === 'burst' || name === 'step' ? quota[name] : undefined
 }
 

@@ -6,7 +6,7 @@
 import { IDLE, type State } from '../algorithms/algorithm.ts'
 import { applyMessage } from '../algorithms/concurrency.ts'
 import { algorithms } from '../algorithms/index.ts'
-import { LUA } from '../algorithms/lua.generated.ts'
+import { luaOf } from '../algorithms/lua-of.ts'
 import { appliesToPlan, type Rule } from '../config/compile-rule.ts'
 import { withConsumer } from '../store/keys.ts'
 import {
@@ -204,7 +204,7 @@ function applyOverriddenNumbers(
 }
 
 function withNumbers(rule: Rule, { tag, limit, burst, rate, period, burstOrStep }: OverrideNumbers): Rule {
-  const [, , name] = LUA[rule.algorithm]!.numbers
+  const [, , name] = luaOf(rule.algorithm)!.numbers
   const step = name === 'step' && burstOrStep !== undefined ? { step: burstOrStep } : {}
   return { ...rule, tag, limit, quota: { ...rule.quota, rate, period, burst, ...step } }
 }

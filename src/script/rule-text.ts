@@ -1,6 +1,7 @@
 /** The Lua text of one rule in a script: its locals, its constants, and its copy of the algorithm's sections. */
-import { LUA } from '../algorithms/lua.generated.ts'
+
 import type { AlgorithmLua, WireNumber } from '../algorithms/lua.ts'
+import { luaOf } from '../algorithms/lua-of.ts'
 import { expandMacros, type Locals, literal, replaceWords } from './lua-text.ts'
 import type { RuleEntry, Variant } from './policy-shape.ts'
 
@@ -89,7 +90,7 @@ export function numberOf({ quota }: Variant, name: Constant): number {
 }
 
 function findLua({ algorithm }: RuleEntry): AlgorithmLua {
-  const lua = LUA[algorithm]
+  const lua = luaOf(algorithm)
   if (!lua) throw new Error(`The algorithm ${algorithm} has no Lua body.`)
   return lua
 }

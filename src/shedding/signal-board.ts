@@ -18,6 +18,7 @@ import {
 } from '../script/signal.ts'
 import type { Script } from '../store/store.ts'
 import type { Load, Rider } from '../trips/rider.ts'
+import { isWithin } from '../trips/turn.ts'
 import type { Controller } from './controller.ts'
 
 /** After this many windows without a reply, an isolate moves the state by itself. */
@@ -84,8 +85,7 @@ export function createSignalBoard<State>({
   let unansweredSince: number | undefined
   let movedAt = 0
 
-  // After the clock was set back, a time counts as past. Otherwise it would stay recent for too long.
-  const isPast = (time: number, windows: number) => !(now() >= time && now() - time < windows * windowMs)
+  const isPast = (time: number, windows: number) => !isWithin(windows * windowMs, time, now())
 
   /**
    * While the store does not answer, the isolate moves the state by its own measurements. Without measurements,

@@ -7,6 +7,7 @@ import { GatewayError } from '../errors.ts'
 import { SWITCHES_KEY } from '../store/keys.ts'
 import type { StoreCall } from '../store/store.ts'
 import type { Rider } from '../trips/rider.ts'
+import { isWithin } from '../trips/turn.ts'
 import { areSameSwitches, dropExpired, NO_SWITCHES, parseSwitches, type Switches } from './switches.ts'
 
 /** Maximum age of the copy. */
@@ -40,8 +41,7 @@ export function createSwitchBoard({ now }: Clock): SwitchBoard {
   let copyNumber = 0
   let copyReadAt = Number.NEGATIVE_INFINITY
 
-  // After the clock was set back, the copy counts as old. Otherwise it would stay fresh for too long.
-  const isOld = (time: number) => !(now() >= time && now() - time < FRESH_MS)
+  const isOld = (time: number) => !isWithin(FRESH_MS, time, now())
 
   return {
     current() {

@@ -15,6 +15,7 @@ import { timeoutError } from '../store/deadline.ts'
 import { isolateLag, isolateSleep } from '../store/lag.ts'
 import type { CallListener, StoreCall } from '../store/store.ts'
 import type { GuardedStore } from './breaker.ts'
+import { isWithin } from './turn.ts'
 
 export interface InFlightSettings {
   /** HTTP requests in flight. */
@@ -88,8 +89,7 @@ export function withInFlightLimit(
   function hasRoom(): boolean {
     const time = now()
     for (const call of inFlight) {
-      // A clock that was set back must not keep a call in flight for longer.
-      if (time >= call.startedAt && time - call.startedAt < expiresAfterMs) break
+      if (isWithin(expiresAfterMs, call.startedAt, time)) break
       inFlight.delete(call)
     }
     return inFlight.size < maxRequests

@@ -13,7 +13,7 @@
  *     switches     are read with the next trip
  *     hand-overs   are sent again if they were not sent, or were refused. Otherwise they count as handed over
  *     units        are told again in full with the next message, because messages contain absolute numbers
- *     returns      are not sent again: the leased units stay spent
+ *     returns      are sent again if they were not sent. Otherwise the leased units stay spent
  *     signals      are not sent again: the next report has new measurements
  */
 import type { Background } from '../background.ts'

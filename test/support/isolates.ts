@@ -1,11 +1,12 @@
 /** Isolates of a fleet, each with an engine and the units that it holds, on a clock that only the test moves. */
 import type { Background } from '../../src/background.ts'
+import type { Timer } from '../../src/clock.ts'
 import type { BreakerSettings } from '../../src/config/compile-breaker.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import type { DemandedRule } from '../../src/limiter/bind.ts'
 import { evaluateOnCluster } from '../../src/limiter/cluster.ts'
 import { createEngine } from '../../src/limiter/engine.ts'
-import type { Decided } from '../../src/limiter/engine-shape.ts'
+import type { Decided, EngineOptions } from '../../src/limiter/engine-shape.ts'
 import { createLocalLimiter } from '../../src/limiter/outage/local.ts'
 import { createProbe } from '../../src/limiter/probe.ts'
 import { createHoldingsKeeper } from '../../src/limiter/units/keep-holdings.ts'
@@ -66,7 +67,7 @@ export async function settled(): Promise<void> {
   }
 }
 
-interface IsolateOptions {
+interface IsolateOptions extends Partial<Pick<EngineOptions, 'board' | 'answers' | 'originLoad'>> {
   isCluster?: boolean
   /** Absent: the breaker never opens. */
   breaker?: BreakerSettings | undefined
@@ -77,7 +78,7 @@ export function isolateOn(
   redis: RedisEngine,
   time: Timers,
   name: string,
-  { isCluster = false, breaker }: IsolateOptions = {},
+  { isCluster = false, breaker, ...options }: IsolateOptions = {},
 ) {
   const requests: StoreCall[][] = []
   const working = storeOf(redis, { isCluster })
@@ -91,20 +92,24 @@ export function isolateOn(
   const store: Store = {
     ...working,
     async run(calls) {
+      if (isolate.isEnded) throw new Error('No code of an isolate that was ended runs.')
       requests.push([...calls])
-      const run = () => working.run(calls)
-      underWay += 1
-      try {
-        return isolate.fault ? await isolate.fault(run) : await run()
-      } finally {
-        underWay -= 1
+      const run = async () => {
+        underWay += 1
+        try {
+          return await working.run(calls)
+        } finally {
+          underWay -= 1
+        }
       }
+      return isolate.fault ? await isolate.fault(run) : await run()
     },
   }
   const clock = { now: () => time.nowMs }
+  const timer: Timer = (ms, run) => time.timer(ms, () => isolate.isEnded || run())
   const holdingsKeeper = createHoldingsKeeper({
     now: clock.now,
-    timer: time.timer,
+    timer,
     script: syncScript,
     writeAt: () => time.nowMs * 1e3,
     newName: named(name),
@@ -112,11 +117,12 @@ export function isolateOn(
   const engine = createEngine({ localShare: 1, ...(breaker && { breaker }) }, store, {
     ...{ clock, decideAt: () => time.nowMs * 1e3, board: NO_BOARD, holdingsKeeper },
     switchName: rule => rule.name,
-    timer: time.timer,
+    timer,
     credentials: 'refuse',
     createLocal: createLocalLimiter,
     probe: createProbe(compileScripts),
     onCluster: evaluateOnCluster,
+    ...options,
   })
   const background: Background = task => void task.catch(() => {})
   const ask = (rules: readonly DemandedRule[], subject?: Subject): Promise<Decided> =>

@@ -2,6 +2,7 @@
  * The renewal of a lease: one request asks the store to spend for the next requests, too. It begins early enough for its answer to come
  * before the units or the time run out. Requests that find no units meanwhile wait for this answer, as far as its units will last.
  */
+import { isWithin } from '../../trips/turn.ts'
 
 /** A renewal that is on its way. It belongs to the request that has started it; other requests only read and count. */
 export interface Renewal {
@@ -74,7 +75,7 @@ export const startRenewal = (startedAt: number, wanted: number, grantedShare: nu
 })
 
 export const isOnItsWay = (renewal: Renewal | undefined, time: number): renewal is Renewal =>
-  renewal !== undefined && time >= renewal.startedAt && time < renewal.startedAt + TRIP_TIMEOUT_MS
+  renewal !== undefined && isWithin(TRIP_TIMEOUT_MS, renewal.startedAt, time)
 
 /** The waiting of one request for renewals. */
 export interface RenewalWait {

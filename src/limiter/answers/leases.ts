@@ -18,6 +18,7 @@
  */
 import { latestOf, type Timer } from '../../clock.ts'
 import type { RememberedCaller } from '../../credentials/caller-memory.ts'
+import { GatewayError } from '../../errors.ts'
 import { Lru } from '../../lru.ts'
 import {
   type BoundRule,
@@ -237,9 +238,11 @@ export function createLeases({
       openTrips += 1
       return {
         calls: taken.map(({ grant }) => buildRefundCall(refundOf(grant, writeAt?.()))),
-        // If the refunds are lost, the units stay spent.
-        done() {
+        // If a refund may have arrived, it is not sent again: the units stay spent.
+        done(replies) {
           openTrips -= 1
+          const isSent = (reply: unknown) => !(reply instanceof GatewayError && reply.fate === 'not-sent')
+          returnsDue.unshift(...taken.filter((_, i) => !isSent(replies[i])))
         },
       }
     },
@@ -410,8 +413,10 @@ export function createLeases({
         waited += STOP_CHECK_MS
       ) {
         while (returnsDue.length > 0) {
-          // If refunds are lost, the units stay spent.
-          const isSent = await send(returns).catch(() => true)
+          const isSent = await send(returns).catch(
+            error => !(error instanceof GatewayError && error.fate === 'not-sent'),
+          )
+          // No trip can be made now, so the units stay spent.
           if (!isSent) returnsDue = []
         }
         if (openTrips > 0) await new Promise<void>(resolve => timer(STOP_CHECK_MS, resolve))

@@ -117,6 +117,22 @@ describe('calls that wait', () => {
     expect(isAdmitted).toBe(true)
   })
 
+  it('do not wait for as long as a call of another cost was told to, once that call has given up', async () => {
+    const line = createWaitingLine(clock)
+    const [costly, cheap] = [line.join(Infinity, '10'), line.join(Date.now() + 3000, '1')]
+    await costly.turn()
+    const isItsTurn = cheap.turn()
+    costly.report({ allowed: false, further: 0, pauseMs: 10_000, paceMs: 10_000, isEstimate: false })
+    costly.leave()
+    await vi.advanceTimersByTimeAsync(20)
+    expect(await isItsTurn).toBe(true)
+    // A call of the same cost would be told the same.
+    const same = line.join(Date.now() + 3000, '1')
+    cheap.report({ allowed: false, further: 0, pauseMs: 5000, paceMs: 1000, isEstimate: false })
+    cheap.leave()
+    expect(await same.turn()).toBe(false)
+  })
+
   it('are told at once if their turn comes too late, and in time if that is unknown', async () => {
     const [line, store] = [createWaitingLine(clock), storeOf({ burst: 1, paceMs: 10_000, tripMs: 10 })]
     const first = acquire(line, store)

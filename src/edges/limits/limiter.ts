@@ -334,7 +334,7 @@ export function createLimiterWithParts(
         }
         return await spend(name, identity, options)
       }
-      const place = line.join(deadline)
+      const place = line.join(deadline, JSON.stringify(options.cost ?? 1))
       const costOf = (rule: Rule) => costFor(rule as LimitRule, options.cost ?? 1, 1)
       let made: Decided<LimitDecision>
       try {

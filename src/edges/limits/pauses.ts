@@ -33,7 +33,11 @@ export function answerFor(
   costOf: (rule: Rule) => number,
   pauseMs: number,
 ): Answer {
-  const enforced = onlyEnforced(verdicts).filter(({ rule }) => costOf(rule) > 0)
+  const all = onlyEnforced(verdicts)
+  const enforced = all.filter(({ rule }) => costOf(rule) > 0)
+  // A cost of 0 and a store that does not answer say nothing about the calls behind, so one asks after the other.
+  if (enforced.length === 0 && (!allowed || all.length > 0))
+    return { allowed, further: 0, pauseMs, paceMs: Number.POSITIVE_INFINITY, isEstimate: false }
   const paces = enforced.map(({ rule }) => paceOf(rule, costOf(rule)) / 1e3)
   const paceMs = Math.max(0, ...paces)
   if (!allowed) return { allowed, further: 0, pauseMs, paceMs, isEstimate: false }

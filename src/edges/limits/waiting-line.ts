@@ -33,12 +33,16 @@ export interface Place {
 }
 
 export interface WaitingLine {
-  /** @param deadline when the call gives up (ms, by `elapsedMs`); can be infinite */
-  join(deadline: number): Place
+  /**
+   * @param deadline when the call gives up (ms, by `elapsedMs`); can be infinite
+   * @param cost the same text for calls of the same cost
+   */
+  join(deadline: number, cost?: string): Place
   isEmpty(): boolean
 }
 
 interface Call {
+  cost: string
   /** Set while it waits for an answer of the store. */
   askedAt: number | undefined
   /** A call that does nothing for much longer than this is gone (ms). */
@@ -86,9 +90,22 @@ export function createWaitingLine({ elapsedMs, sleep }: LineClock): WaitingLine 
   let admitted: { askedAt: number; estimateMs: number } | undefined
   /** How long the calls before another one take, each; 0: unknown. */
   let intervalMs = 0
+  /** The call whose refusal has set `nextAt`. */
+  let refused: Call | undefined
 
   function remove(call: Call): void {
     if (calls.delete(call)) endAsking(call)
+    if (refused && !calls.has(refused)) forgetOtherCost(refused.cost)
+  }
+
+  /** The call that was refused has given up. How long another cost is refused is unknown, so the next call asks for itself. */
+  function forgetOtherCost(cost: string): void {
+    const next = calls.values().find(({ askedAt }) => askedAt === undefined)
+    if (!next || next.cost === cost) return
+    refused = undefined
+    nextAt = Number.NEGATIVE_INFINITY
+    paceMs = Number.POSITIVE_INFINITY
+    intervalMs = 0
   }
 
   function endAsking(call: Call): void {
@@ -117,8 +134,8 @@ export function createWaitingLine({ elapsedMs, sleep }: LineClock): WaitingLine 
   }
 
   return {
-    join(deadline) {
-      const call: Call = { askedAt: undefined, dueAt: elapsedMs() }
+    join(deadline, cost = '') {
+      const call: Call = { cost, askedAt: undefined, dueAt: elapsedMs() }
       calls.add(call)
       return {
         async turn() {
@@ -161,6 +178,7 @@ export function createWaitingLine({ elapsedMs, sleep }: LineClock): WaitingLine 
             const refusedMs = askedAt + pauseMs - admitted.askedAt
             stretch = Math.max(1, Math.min(refusedMs / admitted.estimateMs, MAX_STRETCH))
           }
+          refused = allowed ? undefined : call
           if (allowed) admitted = isEstimate ? { askedAt, estimateMs: pauseMs } : undefined
           paceMs = answer.paceMs * stretch
           intervalMs = Number.isFinite(paceMs) ? paceMs : pauseMs

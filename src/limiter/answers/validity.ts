@@ -67,7 +67,8 @@ export function countDown(outcome: Outcome, elapsed: number): Outcome {
  * while another rule still refuses. Otherwise a shadow rule that refills quickly would count too many requests as limited.
  * @param elapsed µs since the store answered
  * @param rules of the request that gets the refusal
- * @param costs the costs of the refused request, in the order of the rules. For a higher cost the retry time is unknown
+ * @param costs the costs of the refused request, in the order of the rules. For a higher cost the retry time is unknown, unless the rule
+ *   never admits it
  */
 export function repeatRefusal(
   outcome: Outcome,
@@ -78,8 +79,12 @@ export function repeatRefusal(
   const counted = countDown(outcome, elapsed)
   // True one microsecond later than needed, so that rounding cannot end the refusal itself.
   const hasPassed = (wait: number) => wait > 0 && elapsed > wait
-  if (!outcome.verdicts.some(verdict => hasPassed(verdict.retryAfter) || hasPassed(verdict.resetAfter)))
-    return counted
+  // An override has other numbers.
+  const isNever = ({ rule }: Verdict) =>
+    rules.some(bound => bound.rule === rule && bound.cost > rule.quota.burst)
+  const isChanged = (verdict: Verdict) =>
+    hasPassed(verdict.retryAfter) || hasPassed(verdict.resetAfter) || isNever(verdict)
+  if (!outcome.verdicts.some(isChanged)) return counted
   const verdicts = counted.verdicts.map((verdict, i) => {
     const { rule, allowed, remaining } = verdict
     const { retryAfter, resetAfter } = outcome.verdicts[i]!
@@ -90,8 +95,9 @@ export function repeatRefusal(
     const admitsAgain = hasPassed(retryAfter) && isSameCost
     return {
       ...verdict,
-      allowed: allowed || admitsAgain,
-      retryAfter: admitsAgain ? 0 : verdict.retryAfter,
+      ...(isNever(verdict)
+        ? { allowed: false, retryAfter: -1 }
+        : { allowed: allowed || admitsAgain, retryAfter: admitsAgain ? 0 : verdict.retryAfter }),
       remaining: hasPassed(resetAfter)
         ? rule.quota.burst
         : Math.max(remaining, admitsAgain ? rules[at]!.cost : 0),

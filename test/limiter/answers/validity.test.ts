@@ -1,6 +1,11 @@
 /** When an answer of the store may be reused: for which requests, and after which later answers about the credential. */
 import { describe, expect, it } from 'vitest'
-import { answerKeyOf, isConsistent } from '../../../src/limiter/answers/validity.ts'
+import {
+  answerKeyOf,
+  isConsistent,
+  refusalAfter,
+  repeatRefusal,
+} from '../../../src/limiter/answers/validity.ts'
 import { bound } from '../../support/bound.ts'
 import { rulesOf } from '../../support/engines.ts'
 
@@ -47,5 +52,29 @@ describe('an answer is valid while the latest answers about the credential are c
 
   it('or if nothing is known about the credential, whatever the answer is', () => {
     expect(isConsistent({ status: 'blocked', plan: '' }, undefined)).toBe(true)
+  })
+})
+
+describe('a repeated refusal', () => {
+  const verdict = {
+    rule: rule!,
+    mode: 'enforce',
+    allowed: true,
+    remaining: 0,
+    retryAfter: 0,
+    delay: 0,
+  } as const
+  const outcome = {
+    status: 'admitted',
+    plan: 'free',
+    at: 1e15,
+    verdicts: [{ ...verdict, resetAfter: 60e6 }],
+  } as const
+  const refused = refusalAfter(outcome, [RULE])!
+  const repeated = (cost: number) => repeatRefusal(refused, 1e6, [{ ...RULE, cost }], [1]).verdicts[0]
+
+  it('says that a cost above the limit is never admitted, as the store does', () => {
+    expect([1, 5].map(cost => repeated(cost)!.retryAfter)).toEqual([59e6, 59e6])
+    expect(repeated(6)).toMatchObject({ allowed: false, retryAfter: -1 })
   })
 })

@@ -21,7 +21,10 @@ export interface Scheduler {
 }
 
 /** How long a request goes on with a chore (ms): Workers end background work 30 s after the request. */
-const MAX_WORK_MS = 25_000
+const MAX_WORK_MS = 28_000
+
+/** After this time (ms), the next request takes over. If there is none, because the traffic has ended, this one goes on. */
+const KEEPS_TURN_MS = 25_000
 
 /** How much later than it should a request may go on before another takes its turn (ms). */
 const GRACE_MS = 1000
@@ -48,13 +51,17 @@ export function createScheduler(clock: () => number, timer: Timer, chores: reado
     let pauses = 0
     let inRow = 0
     let restMs = 0
+    let hasTurn = true
     try {
       for (let ms = firstMs; ms !== undefined; ms = chore.dueInMs()) {
         if (ms > 0) {
           const pauseMs = ms
           if (pauses > 0 && !isWithin(MAX_WORK_MS, startedAt, now() + pauseMs)) return
-          turn.take(pauseMs + GRACE_MS)
+          hasTurn = pauses === 0 || isWithin(KEEPS_TURN_MS, startedAt, now() + pauseMs)
+          turn.take(hasTurn ? pauseMs + GRACE_MS : 0)
           await new Promise<void>(resolve => timer(pauseMs, resolve, chore.isOptional))
+          if (!hasTurn && turn.isTaken()) return
+          hasTurn = true
           pauses += 1
           inRow = 0
         } else {
@@ -66,7 +73,7 @@ export function createScheduler(clock: () => number, timer: Timer, chores: reado
         }
       }
     } finally {
-      turn.take(restMs)
+      if (hasTurn) turn.take(restMs)
     }
   }
 

@@ -272,7 +272,7 @@ describe('a trip for a rider alone', () => {
     expect(requests.length).toBe(2)
   })
 
-  it('is made at most forty times in a row by one request, and for 25 seconds', async () => {
+  it('is made at most forty times in a row by one request, and for 28 seconds', async () => {
     const endless: Rider = { ...riderNamed('endless'), isMeasured: true, aloneAfterMs: () => 0 }
     const trips = tripsWith({ units: endless })
     trips.schedule(background)
@@ -283,6 +283,24 @@ describe('a trip for a rider alone', () => {
     tripsWith({ units: steady }).schedule(background)
     await time.pass(60_000)
     expect(time.waiting).toBe(0)
+  })
+
+  it('is left to the next request after 25 seconds, and is made without one too', async () => {
+    for (const hasOther of [true, false]) {
+      const startedAt = time.nowMs
+      requests.length = tasks.length = 0
+      const lasting: Rider = {
+        ...{ ...riderNamed('message'), isMeasured: true },
+        aloneAfterMs: () => (time.nowMs < startedAt + 25_200 ? 100 : requests.length === 0 ? 0 : undefined),
+      }
+      const trips = tripsWith({ units: lasting })
+      trips.schedule(background)
+      for (let passed = 0; passed < 30_000; passed += 50) {
+        if (hasOther && passed < 25_100) trips.schedule(background)
+        await time.pass(50)
+      }
+      expect([requests.length, tasks.length, time.waiting]).toEqual([1, hasOther ? 2 : 1, 0])
+    }
   })
 
   it('is not delayed by a clock that was set back', async () => {

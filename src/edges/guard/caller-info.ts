@@ -1,7 +1,7 @@
 /** What the user's code learns about an admitted request. */
 
 import type { DegradedCause } from '../../limiter/decision.ts'
-import { onlyEnforced } from '../../script/evaluation.ts'
+import { onlyEnforced, type Verdict } from '../../script/evaluation.ts'
 import type { Caller } from '../http/caller.ts'
 import type { ForwardContext } from '../http/forward.ts'
 import { type RuleResult, ruleResultOf } from '../rule-result.ts'
@@ -32,11 +32,14 @@ export function callerInfo({ caller, decision, requestId }: ForwardContext): Cal
     ...(caller?.address !== undefined && { address: caller.address }),
     limits: onlyEnforced(decision?.verdicts ?? [])
       .filter(({ rule }) => !rule.isSystemLimit && rule.on === 'request')
-      .map(ruleResultOf)
-      .sort((a, b) => a.remaining / a.limit - b.remaining / b.limit),
+      .sort((a, b) => shareLeft(a) - shareLeft(b))
+      .map(ruleResultOf),
     ...(decision?.degraded && { degraded: decision.degraded.cause }),
   }
 }
+
+/** The part of the whole budget that is left, from 0 to 1. With `burst` or `queue`, the whole budget is not the limit. */
+const shareLeft = ({ rule, remaining }: Verdict) => remaining / rule.quota.burst
 
 /** Only a verified consumer: without the store, the consumer of a key is only claimed. */
 function consumerOf(caller: Caller | undefined, decision: ForwardContext['decision']): string | undefined {

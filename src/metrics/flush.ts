@@ -44,7 +44,8 @@ export function createFlusher(
   let isAwaited = false
   const timer: Timer = sleep
     ? (ms, run) => {
-        void sleep(ms).then(run)
+        // If it fails, the turn of this request expires, and another one flushes.
+        void sleep(ms).then(run, () => {})
         return () => {}
       }
     : SYSTEM_TIMER

@@ -126,7 +126,7 @@ describe('calls that wait', () => {
     costly.leave()
     await vi.advanceTimersByTimeAsync(20)
     expect(await isItsTurn).toBe(true)
-    // A call of the same cost would be told the same.
+    // A call of the same cost would get the same answer.
     const same = line.join(Date.now() + 3000, '1')
     cheap.report({ allowed: false, further: 0, pauseMs: 5000, paceMs: 1000, isEstimate: false })
     cheap.leave()

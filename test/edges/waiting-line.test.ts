@@ -117,7 +117,31 @@ describe('calls that wait', () => {
     expect(isAdmitted).toBe(true)
   })
 
-  it('do not wait for as long as a call of another cost was told to, once that call has given up', async () => {
+  it('ask when the platform has ended the call that asked, however slowly units come back', async () => {
+    const hourMs = 3600e3
+    const line = createWaitingLine(clock)
+    const first = line.join(Infinity)
+    await first.turn()
+    first.report({ further: 0, pauseMs: hourMs, paceMs: hourMs, ...ADMITTED })
+    first.leave()
+    // An hour later, this one asks, and never gets an answer.
+    const ended = line.join(Infinity).turn()
+    await vi.advanceTimersByTimeAsync(hourMs + 1000)
+    expect(await ended).toBe(true)
+    let isItsTurn = false
+    void line
+      .join(Infinity)
+      .turn()
+      .then(turn => {
+        isItsTurn = turn
+      })
+    await vi.advanceTimersByTimeAsync(15_000)
+    expect(isItsTurn).toBe(false)
+    await vi.advanceTimersByTimeAsync(10_000)
+    expect(isItsTurn).toBe(true)
+  })
+
+  it('do not wait as long as a call of another cost had to, once that call has given up', async () => {
     const line = createWaitingLine(clock)
     const [costly, cheap] = [line.join(Infinity, '10'), line.join(Date.now() + 3000, '1')]
     await costly.turn()

@@ -116,6 +116,8 @@ export function createWaitingLine({ elapsedMs, sleep }: LineClock): WaitingLine 
   function dropGone(time: number): void {
     if (asking > 0 && time >= askingUntil) {
       for (const call of calls) if (call.askedAt !== undefined) remove(call)
+      // What they would have learned is unknown, so the next call asks.
+      turns = Math.max(turns, 1)
     }
     for (const call of calls) {
       if (time < call.dueAt + GONE_AFTER_MS) return
@@ -163,7 +165,10 @@ export function createWaitingLine({ elapsedMs, sleep }: LineClock): WaitingLine 
             // Half of the time that the calls before it will take; while that is unknown, longer with each look.
             const behind =
               intervalMs > 0 || place === 0 ? (place * intervalMs) / 2 : MIN_PAUSE_MS * 2 ** looks
-            const pause = Math.max(untilNext + Math.min(behind, MAX_PAUSE_MS), MIN_PAUSE_MS)
+            // The platform can end a call that asks. Then it is this one's turn.
+            const untilGone = asking > 0 ? askingUntil - time : Number.POSITIVE_INFINITY
+            const wait = Math.min(untilNext + Math.min(behind, MAX_PAUSE_MS), untilGone)
+            const pause = Math.max(wait, MIN_PAUSE_MS)
             call.dueAt = time + pause
             await sleep(Math.min(pause, deadline - time))
           }

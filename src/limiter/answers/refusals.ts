@@ -253,10 +253,12 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
     if (guesses.length > 0) discard(answerKeyOf(guesses), guesses)
   }
 
-  /** A refusal of a higher cost may still be valid. */
+  /** A refusal of a higher cost may still be valid. If it is over, others would wait for an answer that has come. */
   function discard(answerKey: string, rules: readonly BoundRule[]): void {
     const refusal = refusals.peek(answerKey)
-    if (refusal && rules.every(({ cost }, i) => cost >= refusal.costs[i]!)) refusals.delete(answerKey)
+    if (!refusal) return
+    const isContradicted = rules.every(({ cost }, i) => cost >= refusal.costs[i]!)
+    if (isContradicted || now() >= refusal.validUntil) refusals.delete(answerKey)
   }
 
   return {

@@ -30,6 +30,13 @@ const refusal = (retryAfter: number): Outcome => ({
   ],
 })
 
+const admission = (remaining: number): Outcome => ({
+  ...{ status: 'admitted', plan: '', at: 1e15 },
+  verdicts: [
+    { rule: rule!, mode: 'enforce', allowed: true, remaining, resetAfter: 1e6, retryAfter: 0, delay: 0 },
+  ],
+})
+
 function memory(rememberForMs = 1000) {
   const world = { time: 1e6 }
   const refusals = createRefusalMemory(rememberForMs, () => world.time)
@@ -320,6 +327,20 @@ describe('after an admission that leaves too little for another', () => {
     expect(pauseOf(waiting[0]!, since)).toBe(0)
     world.time += 1000
     expect(pauseOf(demand())).toBe(0)
+  })
+
+  it('an answer to a lower cost keeps nothing waiting, either', () => {
+    const { world, refusals, keep } = memory()
+    const pauseOf = (cost: number) => refusals.pause(demandOf('10.0.0.1', cost), NO_SWITCHES, world.time)
+    const askedAt = world.time
+    world.time += 100
+    keep(demandOf('10.0.0.1', 5), refusal(300_000), askedAt)
+    world.time += 200
+    // The refusal is over: one request asks, and another waits.
+    expect([pauseOf(1), pauseOf(1) > 0]).toEqual([0, true])
+    world.time += 20
+    keep(demandOf('10.0.0.1', 1), admission(4), world.time - 20)
+    expect(pauseOf(1)).toBe(0)
   })
 
   it('a refusal is counted from the decision, as far as the clock of the store shows it', () => {

@@ -78,7 +78,7 @@ export function createAnswers(
     forRequest(demand, switches, current, recall) {
       const lease = leases?.forRequest(demand, switches, recall)
       const trip: TripTimes = { begunAt: 0, notSentBefore: 0 }
-      let waitsSince: number | undefined
+      let looks = 0
 
       const repeatRefusal = (when: LookupPhase): KnownDecision | undefined => {
         const refusal = refusals?.find(demand, current(), recall, when)
@@ -102,8 +102,7 @@ export function createAnswers(
         },
         pauseBeforeTrip() {
           if (lease || !refusals) return lease?.pauseBeforeTrip() ?? 0
-          waitsSince ??= refusals.now()
-          return refusals.pause(demand, current(), waitsSince)
+          return refusals.pause(demand, current(), looks++)
         },
         decideAfterWait: () => serveFromLease(true) ?? repeatRefusal('waiting'),
         listener: {

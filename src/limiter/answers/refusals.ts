@@ -67,9 +67,9 @@ export interface RefusalMemory {
    * How long a request should wait before it looks for a refusal again, because another one asks the store (ms). 0: it has to make a
    * trip.
    * @param switches that are in force now
-   * @param since when the request began to wait
+   * @param looks how often the request has waited so far
    */
-  pause(evaluation: Evaluation, switches: Switches, since: number): number
+  pause(evaluation: Evaluation, switches: Switches, looks: number): number
   /**
    * Whether the store has refused the address of the request because of too many bad credentials, and would still refuse it. While this
    * is so, no lease may admit a request: the reply would show that its credential is valid.
@@ -137,7 +137,7 @@ const MAX_CLOCK_LAG_MS = 100
 /** Almost all trips take less time than this (ms). */
 const MAX_TRIP_MS = 2000
 
-/** The longest time that a request waits for the answer to another one (ms). */
+/** The longest time that a request waits for the answer to another one (ms), without the time in which the isolate is late. */
 const MAX_WAIT_MS = 250
 
 /** The shortest pause between two looks (ms). */
@@ -277,7 +277,7 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
       )
     },
 
-    pause(evaluation, switches, since) {
+    pause(evaluation, switches, looks) {
       const time = now()
       if (time >= emptyFrom + MAX_WAIT_MS) return 0
       const refusal = findKnown(answerKeyOf(evaluation.rules, evaluation), switches)
@@ -285,7 +285,9 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
       const { notSentBefore, answeredAt } = refusal.trip
       const longest = Math.min(2 * (answeredAt - notSentBefore) + 2 * MIN_PAUSE_MS, MAX_WAIT_MS)
       const { askedAt = Number.NEGATIVE_INFINITY } = refusal
-      if (time < askedAt + longest && time < since + longest) return Math.max(MIN_PAUSE_MS, longest / 8)
+      const pauseMs = Math.max(MIN_PAUSE_MS, longest / 8)
+      // While a flood keeps the isolate busy, pauses and the answer are late alike. So the pauses count, not the time.
+      if (time < askedAt + longest && looks * pauseMs < longest) return pauseMs
       refusal.askedAt = time
       return 0
     },

@@ -302,8 +302,7 @@ describe('after an admission that leaves too little for another', () => {
 
   it('one request asks the store when that is over, and the others wait for its answer, but not for long', () => {
     const { world, refusals, keep, find } = memory()
-    const pauseOf = (evaluation: Evaluation, since = world.time) =>
-      refusals.pause(evaluation, NO_SWITCHES, since)
+    const pauseOf = (evaluation: Evaluation, looks = 0) => refusals.pause(evaluation, NO_SWITCHES, looks)
     const demand = () => demandOf('10.0.0.1')
     const trip = () => {
       const askedAt = world.time
@@ -314,7 +313,6 @@ describe('after an admission that leaves too little for another', () => {
     expect(pauseOf(demand())).toBe(0)
     world.time += 100
     expect([find(demand()), pauseOf(demand())]).toEqual([undefined, 0])
-    const since = world.time
     const waiting = Array.from({ length: 5 }, () => demand())
     expect(waiting.every(each => pauseOf(each) > 0)).toBe(true)
     // The answer is the next refusal.
@@ -324,14 +322,26 @@ describe('after an admission that leaves too little for another', () => {
     world.time += 100
     expect([pauseOf(demand()), pauseOf(demand()) > 0]).toEqual([0, true])
     world.time += 50
-    expect(pauseOf(waiting[0]!, since)).toBe(0)
+    expect(pauseOf(waiting[0]!, 8)).toBe(0)
     world.time += 1000
     expect(pauseOf(demand())).toBe(0)
   })
 
+  it('requests that wait in a busy isolate, in which answers are late, do not all ask the store', () => {
+    const { world, refusals, keep } = memory()
+    const pauseOf = (looks: number) => refusals.pause(demandOf('10.0.0.1'), NO_SWITCHES, looks)
+    world.time += 5
+    keep(demandOf('10.0.0.1'), refusal(100_000), world.time - 5)
+    world.time += 100
+    expect([pauseOf(0), pauseOf(0) > 0, pauseOf(0) > 0, pauseOf(0) > 0]).toEqual([0, true, true, true])
+    // All look again when the isolate has time, later than an answer usually comes.
+    world.time += 100
+    expect([pauseOf(1), pauseOf(1) > 0, pauseOf(1) > 0]).toEqual([0, true, true])
+  })
+
   it('an answer to a lower cost keeps nothing waiting, either', () => {
     const { world, refusals, keep } = memory()
-    const pauseOf = (cost: number) => refusals.pause(demandOf('10.0.0.1', cost), NO_SWITCHES, world.time)
+    const pauseOf = (cost: number) => refusals.pause(demandOf('10.0.0.1', cost), NO_SWITCHES, 0)
     const askedAt = world.time
     world.time += 100
     keep(demandOf('10.0.0.1', 5), refusal(300_000), askedAt)

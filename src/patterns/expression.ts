@@ -4,7 +4,7 @@ import type { Part, PatternSyntax, Variable } from './parse.ts'
 /** Whether a value matches from an index on, which is 0 by default. */
 export type Matches = (value: string, start?: number) => boolean
 
-/** @throws AmbiguousError if a value could take more than linear time */
+/** @throws AmbiguousError if a value could take more than linear time, unless the pattern has a regular expression in parentheses */
 export function compileParts(parts: readonly Part[], syntax: PatternSyntax): Matches {
   const simplest = parts.map(part => withoutRepetition(part, syntax))
   const expression = new RegExp(`${sourceOf(simplest, syntax, '')}$`, 'viy')

@@ -130,7 +130,7 @@ interface LastAnswer {
   readonly renewal: Renewal | undefined
 }
 
-/** The requests with the same answer key (answer-validity.ts), and the units that are leased for them. */
+/** The requests with the same answer key (validity.ts), and the units that are leased for them. */
 interface LeaseGroup {
   /** ms */
   readonly leaseMs: number

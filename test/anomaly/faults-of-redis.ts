@@ -27,6 +27,9 @@ const spoils = (name: string, reply: TcpFault['reply'], rest: Partial<Anomaly> =
   ...rest,
 })
 
+/** The begin of the first reply. No reply is this short, so none of the replies that Redis sends together arrives whole. */
+const partOf = (bytes: Buffer): Buffer => bytes.subarray(0, 3)
+
 const typical = { isTypical: true } as const
 
 /** Faults that affect all commands under way on the connection. */
@@ -53,12 +56,9 @@ const CONNECTION_FAULTS: readonly Anomaly[] = [
   breaks('closes the connection', client => client.end()),
   breaks('resets the connection', client => client.resetAndDestroy(), typical),
   spoils('executes the command, then resets the connection', client => void client.resetAndDestroy()),
-  spoils(
-    'closes the connection mid-reply',
-    (client, bytes) => void client.end(bytes.subarray(0, bytes.length / 2)),
-  ),
+  spoils('closes the connection mid-reply', (client, bytes) => void client.end(partOf(bytes))),
   spoils('resets the connection mid-reply', (client, bytes) => {
-    client.write(bytes.subarray(0, bytes.length / 2), () => client.resetAndDestroy())
+    client.write(partOf(bytes), () => client.resetAndDestroy())
   }),
   spoils(
     'sends its reply slower than the deadline',

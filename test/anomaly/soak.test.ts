@@ -157,8 +157,9 @@ describe.skipIf(why !== '')(`a Worker under load with random faults${why}`, () =
       expect(known.filter(({ status }) => status === 429).length).toBeGreaterThan(streams.asked.length / 10)
       expect(streams.free).toBeGreaterThan(0)
       expect(messages).toBeLessThanOrEqual(1.2)
-      // All streams are renewed, also those whose messages were lost.
-      expect(messages).toBeGreaterThan(0.9)
+      // All streams are renewed, also those whose messages were lost. They are renewed together, and the time of the count may have room
+      // for one renewal less.
+      expect(messages).toBeGreaterThan((RENEWALS_AFTER - 2) / (RENEWALS_AFTER - 1) - 0.01)
       // On a machine that is so busy that most calls to the store are late, callers have few leases.
       const { 200: admitted = 0 } = leased.replies
       if (admitted > leased.sent / 4) expect(leasedTrips).toBeLessThan(admitted)

@@ -1,14 +1,20 @@
 /**
- * `npm run bench`: compares the classic decision of Sluice (an API key and six limits) with six calls of @upstash/ratelimit and with a
- * single PING, on one Redis through one bridge. Also compares each algorithm, and mixtures of them, with their counterparts. Writes
- * bench/results.md. `npm run bench -- --only mixtures` runs one part and writes no file. With `--write`, it replaces the tables and notes
- * of the part in the file, which is possible for 'hot callers'.
+ * `npm run bench`: compares a decision of Sluice about six limits with six calls of @upstash/ratelimit for the same algorithm, with a single
+ * PING, and with limiters that have a direct connection, on one Redis. Also compares each algorithm, and mixtures of them, with their
+ * counterparts. Writes bench/results.md.
+ *
+ * - `-- --only mixtures` runs one part and prints it. With `--write`, it renews the section of the part in the file.
+ * - `-- --against <commit>` runs some parts for the source of another commit in turns with this one, and prints what became slower.
  */
+import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { Command, Option } from 'commander'
+import { compareWith } from './against.ts'
 import { authentication } from './measurements/authentication.ts'
 import { billedCommands } from './measurements/billed-commands.ts'
 import { bundleSize } from './measurements/bundle-size.ts'
+import { directConnections } from './measurements/direct-connections.ts'
+import { guardInNode } from './measurements/guard.ts'
 import { hotCallers } from './measurements/hot-callers.ts'
 import { httpRequests } from './measurements/http-requests.ts'
 import { inFlight } from './measurements/in-flight.ts'
@@ -24,7 +30,7 @@ import { shedding } from './measurements/shedding.ts'
 import { trips } from './measurements/trips.ts'
 import { workerCpu } from './measurements/worker-cpu.ts'
 import { workerLatency } from './measurements/worker-latency.ts'
-import { type Findings, notesOf, reportOf, tablesOf, withTablesOf } from './report.ts'
+import { type Part, reportOf, sectionOf, withSections } from './report.ts'
 import { NoRedis, startTestBed } from './test-bed.ts'
 
 const RESULTS = new URL('results.md', import.meta.url)
@@ -34,8 +40,10 @@ const MEASUREMENTS = {
   'billed commands': billedCommands,
   'Redis server time': serverTime,
   latency,
+  'direct connections': directConnections,
   'latency through workerd': workerLatency,
   'worker CPU': workerCpu,
+  guard: guardInNode,
   memory,
   'per algorithm': perAlgorithm,
   'in flight': inFlight,
@@ -51,54 +59,91 @@ const MEASUREMENTS = {
 }
 
 const METHOD = [
-  'The rows of the first table are about the classic decision, unless they name another one. It checks an API key and counts the request ' +
-    'under six limits: 10 a second (gcra), 120 a minute and 240 an hour (fixed-window) for the consumer, and the same three for the client ' +
-    'address. "Six calls" are six sliding windows of @upstash/ratelimit with the same numbers. They check no key and are not all-or-nothing, ' +
-    'but a sliding window is stricter than a fixed one.',
+  'Six limits: 10 a second, 120 a minute and 240 an hour, for the consumer and again for the client address. Like is compared with like: six ' +
+    'sliding-window rules with six slidingWindow calls of @upstash/ratelimit, and six fixed-window rules with six fixedWindow calls. A ' +
+    'decision of Sluice also checks an API key, and is all or nothing; the calls do neither.',
   'Sluice and @upstash/ratelimit use the same client (@upstash/redis), the same REST bridge and the same redis-server. "In turn": one call ' +
     'after the other. "At once": Promise.all. The client then sends all calls as one pipelined HTTP request.',
-  'In the classic decision, "allowed" means that the limits are 1,000 times as large and all admit the request. "Refused" means that every ' +
-    'limit is 1, and that an earlier request in the same second has used it up. Both sides can remember refusals, which saves calls to Redis. Unless a row says ' +
-    'otherwise, that is off when refusals are measured. The figures with it are under "Hot callers".',
+  '"Allowed": the limits are 1,000 times as large and all admit the request. "Refused": every limit is 1, and an earlier request in the same ' +
+    'second has used it up. Both sides can remember refusals, which saves calls to Redis. Unless a row says otherwise, that is off when ' +
+    'refusals are measured. The figures with it are under "Hot callers".',
   'Commands and server time are from INFO commandstats. Server time is the time of EVALSHA, including the commands that the script calls. ' +
     '"Redis idle in between": one decision at a time through the bridge. "Redis busy": the commands of 64 decisions (4 to 128 in some tables) ' +
     'are recorded, and then sent to Redis repeatedly, directly and without waiting for replies.',
   'The client, redis-server, each Worker, and the bridge together with the demo origin are separate processes on one machine. 20 ms away: a ' +
     'TCP proxy delays each chunk by 10 ms in each direction. Connections are opened before the measurement.',
-  'In each round, every contender is measured once; in every other round, the order is reversed. A p50 is the median of the medians of the ' +
-    'rounds. A p99 is over the samples of all rounds together. The code and the connections are warm. Ratios are those of two ' +
-    'medians, before rounding; docs/performance.md has the median and the range of the ratios of the rounds.',
+  'In each round, every contender is measured once; in every other round, the order is reversed. A ratio of measured values is the median of ' +
+    'the ratios of the rounds, with the lowest and the highest, and can differ from the ratio of the two medians beside it. A ratio of counts ' +
+    'has no range. A p50 is the median of the medians of the rounds; a p99 is over the samples of all rounds. The code and the connections are warm.',
   'Through workerd, PING is a Worker that sends one PING with the same client, and then proxies the request to the same origin with the same ' +
-    'code. The times are of whole requests, including the origin.',
+    'code. The times are of whole requests, including the origin. The six limits are those of the shipped config (gcra and fixed-window).',
   'CPU of workerd: user and system time of the whole process, from /proc. In each round, a separate process sends 2500 requests on 16 ' +
     'connections. Every Worker is bundled and minified as for a deployment, and has the flags of wrangler.toml. The bare proxy proxies each ' +
     'request with the same code, and sends nothing to a store.',
-  'The bytes of the three sliding windows are counted after each has been used in two consecutive windows, so that the keys of both exist.',
 ]
 
-const { only, write } = new Command('npm run bench --')
+type Name = keyof typeof MEASUREMENTS
+
+const { only, write, json, against, rounds } = new Command('npm run bench --')
   .addOption(
     new Option('--only <part...>', 'run these parts, and write no file').choices(Object.keys(MEASUREMENTS)),
   )
-  .option('--write', 'with --only: replace the tables and notes of these parts in bench/results.md')
+  .option('--write', 'with --only: renew the sections of these parts in bench/results.md')
+  .option('--json', 'print the values of all rounds as JSON, for --against')
+  .option('--against <commit>', 'compare with the source of another commit')
+  .option('--rounds <n>', 'with --against: how often each of the two is measured', Number, 5)
   .parse()
-  .opts<{ only?: string[]; write?: true }>()
+  .opts<{ only?: Name[]; write?: true; json?: true; against?: string; rounds: number }>()
 
-const bed = await startTestBed().catch(error => {
-  if (!(error instanceof NoRedis)) throw error
-  console.error(error.message)
-  process.exit(1)
-})
-try {
-  const findings: Findings[] = []
-  for (const [name, measure] of Object.entries(MEASUREMENTS)) {
-    if (only && !only.includes(name)) continue
-    console.error(`${name} …`)
-    findings.push(await measure(bed))
+/** The parts whose values are times of our code, in order of their duration. */
+const FOR_COMPARISON: readonly Name[] = [
+  'per algorithm',
+  'mixtures',
+  'callers',
+  'renewals',
+  'guard',
+  'worker CPU',
+]
+
+if (against !== undefined) {
+  console.log(await compareWith(against, { parts: only ?? FOR_COMPARISON, rounds }))
+} else {
+  await run()
+}
+
+async function run(): Promise<void> {
+  const bed = await startTestBed().catch(error => {
+    if (!(error instanceof NoRedis)) throw error
+    console.error(error.message)
+    process.exit(1)
+  })
+  try {
+    const parts: Part[] = []
+    for (const name of Object.keys(MEASUREMENTS) as Name[]) {
+      if (only && !only.includes(name)) continue
+      const startedAt = performance.now()
+      const findings = await MEASUREMENTS[name](bed)
+      console.error(`${name}: ${((performance.now() - startedAt) / 1000).toFixed(0)} s`)
+      parts.push({ name, findings, when: `${new Date().toISOString().slice(0, 10)}, commit ${commit()}` })
+      // Every part begins with an empty Redis.
+      await bed.redis.send(['FLUSHALL', 'SYNC'])
+    }
+    if (json) {
+      console.log(JSON.stringify(parts.flatMap(({ findings }) => findings.rounds ?? [])))
+      return
+    }
+    if (!only) writeFileSync(RESULTS, reportOf(parts, { method: METHOD, redisVersion: bed.redisVersion }))
+    else if (write) writeFileSync(RESULTS, withSections(parts, readFileSync(RESULTS, 'utf8')))
+    console.log(parts.map(sectionOf).join('\n\n'))
+  } finally {
+    await bed.close()
   }
-  if (!only) writeFileSync(RESULTS, reportOf(findings, { method: METHOD, redisVersion: bed.redisVersion }))
-  else if (write) writeFileSync(RESULTS, withTablesOf(findings, readFileSync(RESULTS, 'utf8')))
-  console.log([tablesOf(findings), ...notesOf(findings).map(note => `- ${note}`)].join('\n\n'))
-} finally {
-  await bed.close()
+}
+
+/** `098e223`, or `098e223 and changes` */
+function commit(): string {
+  const git = (...words: string[]) =>
+    execFileSync('git', words, { cwd: new URL('.', import.meta.url), encoding: 'utf8' }).trim()
+  const hasChanges = git('status', '--porcelain', '--', '../src', '../bench/*.ts', '../bench/*/*.ts') !== ''
+  return `${git('rev-parse', '--short', 'HEAD')}${hasChanges ? ' and changes' : ''}`
 }

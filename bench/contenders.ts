@@ -7,7 +7,7 @@ import { createIdentifier } from '../src/edges/http/identify.ts'
 import { createMatch } from '../src/edges/http/match.ts'
 import { toDecision } from '../src/limiter/decision.ts'
 import { evaluateInStore, evaluationOf } from './evaluate.ts'
-import { classicRules, type Scale, scaled, WINDOWS } from './rules.ts'
+import { type Scale, type SixLimits, scaled, sixRules, WINDOWS } from './rules.ts'
 import type { Caller, Identity } from './test-bed.ts'
 import type { Transport } from './transport.ts'
 
@@ -15,11 +15,11 @@ import type { Transport } from './transport.ts'
 export type Contender<C extends Identity = Caller> = (caller: C) => Promise<'allowed' | 'refused' | 'mixed'>
 
 /** The steps of the gateway (src/edges/gateway/app.ts) up to the decision, including the digest of the key. */
-export function sluice({ store }: Transport, scale: Scale): Contender {
+export function sluice({ store }: Transport, scale: Scale, limits: SixLimits = 'as shipped'): Contender {
   const config = checkedConfig({
     origin: 'https://api.example.com',
     plans: ['free', 'pro'],
-    rules: classicRules(scale),
+    rules: sixRules(scale, limits),
   })
   const match = createMatch(config, ALL_PARTS.createMatchByRequest)
   const { identify } = createIdentifier(config, ALL_PARTS)
@@ -38,24 +38,30 @@ export function sluice({ store }: Transport, scale: Scale): Contender {
   }
 }
 
+/** The algorithms that both sides have, by their name in Sluice. Like is compared with like. */
+export const CALLS = { 'sliding-window': 'slidingWindow', 'fixed-window': 'fixedWindow' } as const
+
+export type Comparable = keyof typeof CALLS
+
 interface SixCallsOptions {
+  limits: Comparable
   /** One after another as in the documentation of the package, or all at once. */
   order: 'in turn' | 'at once'
   /** The cache of refused identifiers, on by default. */
   cache?: boolean
 }
 
-/** Six sliding windows of @upstash/ratelimit, with its defaults and those of its client. No API key is checked. */
+/** Six limits of @upstash/ratelimit, with its defaults and those of its client. No API key is checked. */
 export function sixCalls(
   { redis }: Transport,
   scale: Scale,
-  { order, cache = true }: SixCallsOptions,
+  { limits, order, cache = true }: SixCallsOptions,
 ): Contender {
   const limiters = WINDOWS.map(
     ({ period, limit }) =>
       new Ratelimit({
         redis,
-        limiter: Ratelimit.slidingWindow(scaled(limit, scale), period),
+        limiter: Ratelimit[CALLS[limits]](scaled(limit, scale), period),
         prefix: `rl:${period}`,
         ...(cache ? {} : { ephemeralCache: false }),
       }),

@@ -7,7 +7,7 @@ import { type Contender, eachOnce } from './contenders.ts'
 import { inHotLoop } from './hot-loop.ts'
 import { inRounds } from './measure.ts'
 import { bytesOf, commandsOf, keysOf } from './redis-statistics.ts'
-import type { RawTable } from './report.ts'
+import type { Rounds } from './report.ts'
 import { type Identity, newIdentities, type TestBed } from './test-bed.ts'
 import { straightTo, type Transport } from './transport.ts'
 
@@ -49,11 +49,14 @@ export async function costsOf(bed: TestBed, match: Match): Promise<Record<Outcom
 }
 
 /** The values of each round, from which the medians are taken. */
-export function rawOf(what: string, against: string, costs: Awaited<ReturnType<typeof costsOf>>): RawTable[] {
+export function roundsOf(
+  what: string,
+  against: string,
+  costs: Awaited<ReturnType<typeof costsOf>>,
+): Rounds[] {
   return OUTCOMES.map(outcome => ({
     title: `Redis server time, ${what}, ${outcome}, µs per decision`,
     columns: { Sluice: costs[outcome].own.time, [against]: costs[outcome].theirs.time },
-    digits: 1,
   }))
 }
 

@@ -67,3 +67,9 @@ export async function bytesOf(redis: RedisConnection, keys: readonly string[]): 
   const sizes = await Promise.all(keys.map(key => redis.send(['MEMORY', 'USAGE', key, 'SAMPLES', '0'])))
   return sizes.reduce((sum: number, size) => sum + Number(size), 0)
 }
+
+/** The bytes that Redis has allocated (`used_memory`). */
+export async function usedMemory(redis: RedisConnection): Promise<number> {
+  const info = String(await redis.send(['INFO', 'memory']))
+  return Number(/^used_memory:(\d+)/m.exec(info)![1])
+}

@@ -1,150 +1,136 @@
-/** Formats the findings as Markdown, for bench/results.md and for the terminal. */
+/** Formats the findings as Markdown, for bench/results.md and for the terminal. Each part of the benchmark has a section. */
 import { readFileSync } from 'node:fs'
 import { cpus, totalmem } from 'node:os'
 import { markdownOf, type Table } from '../docs/markdown-tables.ts'
+import { median } from './measure.ts'
 
-/** One row of the main table. */
+/** One comparison, with a target or without. */
 export interface Row {
   what: string
   sluice: string
   comparison: string
-  /** Value of Sluice ÷ value of the comparison. Below 1, Sluice needs less. */
-  ratio?: number
-  target?: { text: string; isReached: boolean }
+  /** Value of Sluice ÷ value of the comparison: of each round if it was measured, one number if it is a count. Below 1, Sluice needs less. */
+  ratio?: number | readonly number[]
+  target?: Target
 }
 
-/** The values of all rounds, by contender. */
-export interface RawTable {
+export interface Target {
+  text: string
+  isReached: boolean
+}
+
+/** The values of all rounds, by contender. `npm run bench -- --against` compares those of Sluice with those of another commit. */
+export interface Rounds {
   title: string
   columns: Record<string, readonly number[]>
-  digits: number
 }
 
-/** An additional table, for findings with other columns than the main one. */
+/** A table with columns of its own. */
 export interface SideTable extends Table {
   title: string
 }
 
 export interface Findings {
-  rows: readonly Row[]
+  rows?: readonly Row[]
   tables?: readonly SideTable[]
-  raw?: readonly RawTable[]
+  rounds?: readonly Rounds[]
   /** Sentences about the method of this measurement. */
   notes?: readonly string[]
 }
 
-/** All tables, the main one first. */
-export function tablesOf(findings: readonly Findings[]): string {
-  const main = findings.flatMap(({ rows }) => rows)
-  const others = findings.flatMap(({ tables = [] }) => tables)
+/** The part that was measured, when, and at which commit. */
+export interface Part {
+  name: string
+  findings: Findings
+  /** `2026-11-24, commit 098e223` */
+  when: string
+}
+
+/** A target for a median of ratios. */
+export function atMost(ratios: readonly number[], most: number): Target {
+  return { text: `≤ ${most}×`, isReached: median(ratios) <= most }
+}
+
+/** The ratios of two contenders, round by round. The contenders of a round ran one after the other. */
+export function ratiosOf(own: readonly number[], theirs: readonly number[]): number[] {
+  return own.map((value, i) => value / theirs[i]!)
+}
+
+export const times = (ratio: number) => `${ratio.toFixed(2)}×`
+
+/** The median of the ratios, the lowest and the highest: `1.20× (0.98 to 1.40)`. */
+export function medianAndRange(ratios: readonly number[]): string {
+  const [lowest, highest] = [Math.min(...ratios), Math.max(...ratios)]
+  return `${times(median(ratios))} (${lowest.toFixed(2)} to ${highest.toFixed(2)})`
+}
+
+/** One cell with two counts and their ratio. */
+export function sideBySide(own: number, theirs: number): string {
+  return `${own} : ${theirs} = ${times(own / theirs)}`
+}
+
+/** One cell with the medians of two contenders, and the median and the range of the ratios of their rounds. */
+export function roundsSideBySide(own: readonly number[], theirs: readonly number[]): string {
+  return `${median(own).toFixed(1)} : ${median(theirs).toFixed(1)} = ${medianAndRange(ratiosOf(own, theirs))}`
+}
+
+export function sectionOf({ name, findings, when }: Part): string {
+  const { rows = [], tables = [], notes = [] } = findings
   return [
-    ...(main.length > 0 ? [mainTable(main)] : []),
-    ...others.map(({ title, head, rows }) => `## ${title}\n\n${markdownTable(head, rows)}`),
+    `## ${name[0]!.toUpperCase()}${name.slice(1)}`,
+    `Measured on ${when}.`,
+    ...(rows.length > 0 ? [tableOf(rows)] : []),
+    ...tables.map(({ title, head, rows }) => `### ${title}\n\n${markdownTable(head, rows)}`),
+    ...(notes.length > 0 ? [notes.map(note => `- ${note}`).join('\n')] : []),
   ].join('\n\n')
 }
 
-function mainTable(rows: readonly Row[]): string {
+function tableOf(rows: readonly Row[]): string {
   return markdownTable(
     ['what', 'Sluice', 'comparison', 'ratio', 'target', 'reached'],
     rows.map(({ what, sluice, comparison, ratio, target }) => [
       what,
       sluice,
       comparison,
-      ratio === undefined ? '-' : times(ratio),
+      ratio === undefined ? '-' : typeof ratio === 'number' ? times(ratio) : medianAndRange(ratio),
       target?.text ?? '-',
       target ? (target.isReached ? 'yes' : 'no') : '-',
     ]),
   )
 }
 
-export const times = (ratio: number) => `${ratio.toFixed(2)}×`
-
-/** One cell with the value of Sluice, the other value, and their ratio. */
-export function sideBySide(own: number, theirs: number, digits = 0): string {
-  return `${own.toFixed(digits)} : ${theirs.toFixed(digits)} = ${times(own / theirs)}`
-}
-
-export function notesOf(findings: readonly Findings[]): string[] {
-  return findings.flatMap(({ notes = [] }) => notes)
-}
-
 export function reportOf(
-  findings: readonly Findings[],
+  parts: readonly Part[],
   { method, redisVersion }: { method: readonly string[]; redisVersion: string },
 ): string {
-  const notes = [...method, ...notesOf(findings)]
-  const raw = findings.flatMap(({ raw = [] }) => raw)
   return [
     '# Benchmark',
-    '',
-    'Made by `npm run bench`.',
-    '',
-    tablesOf(findings),
-    '',
+    'Made by `npm run bench`. `npm run bench -- --only "<section>" --write` renews one section.',
     '## Machine and versions',
-    '',
-    ...machine().map(line => `- ${line}`),
-    `- ${versions(redisVersion)}`,
-    `- ${new Date().toISOString().slice(0, 10)}`,
-    '',
+    [...machine(), versions(redisVersion)].map(line => `- ${line}`).join('\n'),
     '## Method',
+    method.map(line => `- ${line}`).join('\n'),
+    ...parts.map(sectionOf),
     '',
-    ...notes.map(note => `- ${note}`),
-    '',
-    '## Raw values',
-    '',
-    raw.map(rawTable).join('\n\n'),
-    '',
-  ].join('\n')
+  ].join('\n\n')
 }
 
 /**
- * The report with the tables and notes of some parts replaced, and a note about their date. Notes of a part begin with its title, as in
- * `Hot callers: `.
- * @throws Error for a part that also has rows of the main table or raw values: run all parts for these
+ * The report with the sections of some parts replaced.
+ * @throws Error if the report has no such section
  */
-export function withTablesOf(findings: readonly Findings[], report: string): string {
+export function withSections(parts: readonly Part[], report: string): string {
   let text = report
-  for (const { rows, tables = [], raw = [], notes = [] } of findings) {
-    if (rows.length > 0 || raw.length > 0 || tables.length === 0) {
-      throw new Error(
-        'Parts with rows of the main table, or with raw values, are only written by a run of all parts.',
-      )
-    }
-    for (const { title, head, rows } of tables) {
-      text = replaced(text, new RegExp(`^## ${literal(title)}\\n\\n(\\|.*\\n)+`, 'm'), [
-        `## ${title}`,
-        '',
-        markdownTable(head, rows),
-        '',
-      ])
-    }
-    const part = tables[0]!.title.split(':')[0]!
-    const date = `${part}: measured on ${new Date().toISOString().slice(0, 10)}.`
-    const lines = [...notes, date].map(note => `- ${note}`)
-    text = replaced(text, new RegExp(`(^- ${literal(part)}: .*\\n)+`, 'm'), [...lines, ''])
+  for (const part of parts) {
+    const section = sectionOf(part)
+    const heading = section.split('\n', 1)[0]!
+    const from = text.indexOf(`\n${heading}\n`)
+    if (from < 0)
+      throw new Error(`bench/results.md has no section '${heading}'. Run all parts: npm run bench`)
+    const next = text.indexOf('\n## ', from + 1)
+    text = `${text.slice(0, from + 1)}${section}\n${next < 0 ? '' : text.slice(next)}`
   }
   return text
-}
-
-const literal = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
-
-/** @throws Error if nothing is found */
-function replaced(text: string, what: RegExp, lines: readonly string[]): string {
-  if (!what.test(text)) throw new Error(`bench/results.md has no ${what.source}`)
-  return text.replace(what, () => lines.join('\n'))
-}
-
-function rawTable({ title, columns, digits }: RawTable): string {
-  const rounds = Math.max(...Object.values(columns).map(values => values.length))
-  return [
-    `${title}:`,
-    '',
-    markdownTable(
-      ['', ...Array.from({ length: rounds }, (_, i) => String(i + 1))],
-      Object.entries(columns).map(([name, values]) => [name, ...values.map(value => value.toFixed(digits))]),
-    ),
-  ].join('\n')
 }
 
 function markdownTable(head: Table['head'], rows: Table['rows']): string {

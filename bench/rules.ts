@@ -1,6 +1,6 @@
 /**
- * The classic decision: 10 a second, 120 a minute and 240 an hour, for the consumer and again for the client
- * address. Six limits, the rules of sluice.config.ts.
+ * Six limits: 10 a second, 120 a minute and 240 an hour, for the consumer and again for the client address. The numbers are those of
+ * sluice.config.ts.
  */
 import type { RuleInput } from '../src/config/check/schema.ts'
 
@@ -25,11 +25,15 @@ export function scaled(limit: number, scale: Scale): number {
   }
 }
 
-export function classicRules(scale: Scale): RuleInput[] {
+/** One algorithm for all six limits, or those of sluice.config.ts: gcra for the second and fixed-window for the others. */
+export type SixLimits = 'sliding-window' | 'fixed-window' | 'as shipped'
+
+export function sixRules(scale: Scale, limits: SixLimits): RuleInput[] {
   return (['consumer', 'address'] as const).flatMap(by =>
     WINDOWS.map(({ name, period, limit }): RuleInput => {
       const rule = { name: `${by}-${name}`, by, period, limit: scaled(limit, scale) }
-      return name === 'second' ? { ...rule, algorithm: 'gcra' } : { ...rule, algorithm: 'fixed-window' }
+      const shipped = name === 'second' ? 'gcra' : 'fixed-window'
+      return { ...rule, algorithm: limits === 'as shipped' ? shipped : limits }
     }),
   )
 }

@@ -18,6 +18,7 @@ export interface Rest {
 export interface TestBed {
   /** `7.0.15` */
   redisVersion: string
+  redisUrl: string
   /** A direct connection, so that its commands are not counted by the bridge. */
   redis: RedisConnection
   near: Rest
@@ -57,6 +58,7 @@ export async function startTestBed(): Promise<TestBed> {
     const { near, far, origin } = farSide.ready
     return {
       redisVersion: program.version,
+      redisUrl: server.url,
       redis,
       near: { url: near, token },
       far: { url: far, token },

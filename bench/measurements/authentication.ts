@@ -25,7 +25,7 @@ import { evaluateInStore } from '../evaluate.ts'
 import { inHotLoop } from '../hot-loop.ts'
 import { inRounds, median } from '../measure.ts'
 import { type Findings, times } from '../report.ts'
-import { classicRules } from '../rules.ts'
+import { sixRules } from '../rules.ts'
 import { type Identity, newIdentities, type TestBed } from '../test-bed.ts'
 import type { Transport } from '../transport.ts'
 
@@ -42,7 +42,7 @@ interface Kind {
   verdicts?: number
 }
 
-const RULES = classicRules('admits all')
+const RULES = sixRules('admits all', 'as shipped')
 const WITH_PLANS = RULES.map(
   rule => ({ ...rule, plans: { pro: { limit: 1e6 }, max: { limit: 2e6 } } }) as RuleInput,
 )
@@ -83,7 +83,6 @@ export async function authentication(bed: TestBed): Promise<Findings> {
   const rounds: Record<string, number[]> = await inRounds(ROUNDS, Object.fromEntries(tasks))
   const alone = median(rounds[KINDS[0]!.what]!)
   return {
-    rows: [],
     tables: [
       {
         title: 'Callers: six limits decided for callers of each kind',
@@ -94,7 +93,7 @@ export async function authentication(bed: TestBed): Promise<Findings> {
         }),
       },
     ],
-    raw: [{ title: 'Callers, µs in Redis per decision', columns: rounds, digits: 1 }],
+    rounds: [{ title: 'Callers, µs in Redis per decision', columns: rounds }],
     notes: [
       'Callers: all requests are admitted while Redis is busy. The MGET that reads the counters also reads the records of the consumer and the ' +
         'credential. Only an opaque key that the isolate has not seen needs one more command.',

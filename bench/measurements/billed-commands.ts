@@ -2,41 +2,52 @@
  * Counts the Redis commands of a decision as Upstash bills them: the EVALSHA, and each command that the script calls. Reads the
  * counters of Redis, for a few callers at the beginning of a second, so that no window ends in between.
  */
-import { type Contender, eachOnce, sixCalls, sluice, withinSecond } from '../contenders.ts'
+import {
+  CALLS,
+  type Comparable,
+  type Contender,
+  eachOnce,
+  sixCalls,
+  sluice,
+  withinSecond,
+} from '../contenders.ts'
 import { roomInSecond } from '../measure.ts'
 import { commandsOf } from '../redis-statistics.ts'
 import type { Findings, Row } from '../report.ts'
+import type { Scale } from '../rules.ts'
 import { newCallers, type TestBed } from '../test-bed.ts'
 import { throughBridge } from '../transport.ts'
 
 const CALLERS = 20
 
 export async function billedCommands(bed: TestBed): Promise<Findings> {
-  const bridge = throughBridge(bed.near)
-  const own = { admitting: sluice(bridge, 'admits all'), refusing: sluice(bridge, 'refuses all') }
-  const six = {
-    admitting: sixCalls(bridge, 'admits all', { order: 'in turn' }),
-    refusing: sixCalls(bridge, 'refuses all', { order: 'in turn', cache: false }),
-  }
-  const ownAllowed = await withinSecond(() => visits(bed, own.admitting, ['allowed', 'allowed']))
-  const sixAllowed = await withinSecond(() => visits(bed, six.admitting, ['allowed', 'allowed']))
-  const [, ownRefused] = await withinSecond(() => visits(bed, own.refusing, ['allowed', 'refused']))
-  const [, sixRefused] = await withinSecond(() => visits(bed, six.refusing, ['allowed', 'refused']))
+  const rows: Row[] = []
+  for (const limits of Object.keys(CALLS) as Comparable[]) rows.push(...(await rowsFor(bed, limits)))
+  return { rows }
+}
 
-  const row = (what: string, ours: number, theirs: number, most?: number): Row => ({
-    what: `billed commands per decision, ${what}`,
+async function rowsFor(bed: TestBed, limits: Comparable): Promise<Row[]> {
+  const bridge = throughBridge(bed.near)
+  const six = (scale: Scale) => sixCalls(bridge, scale, { limits, order: 'in turn', cache: false })
+  const counted = (contender: Contender, second: 'allowed' | 'refused') =>
+    withinSecond(() => visits(bed, contender, ['allowed', second]))
+  const own = await counted(sluice(bridge, 'admits all', limits), 'allowed')
+  const theirs = await counted(six('admits all'), 'allowed')
+  const [, ownRefused] = await counted(sluice(bridge, 'refuses all', limits), 'refused')
+  const [, theirsRefused] = await counted(six('refuses all'), 'refused')
+
+  const row = (what: string, ours: number, others: number, most: number): Row => ({
+    what: `billed commands per decision, six ${limits}, ${what}`,
     sluice: String(ours),
-    comparison: `six calls: ${theirs}`,
-    ...(theirs > 0 && { ratio: ours / theirs }),
-    ...(most && { target: { text: `≤ ${most}`, isReached: ours <= most } }),
+    comparison: `six ${CALLS[limits]}: ${others}`,
+    ratio: ours / others,
+    target: { text: `≤ ${most}`, isReached: ours <= most },
   })
-  return {
-    rows: [
-      row('allowed, first in every window', ownAllowed[0]!, sixAllowed[0]!, 5),
-      row('allowed, later ones', ownAllowed[1]!, sixAllowed[1]!, 5),
-      row('refused', ownRefused!, sixRefused!, 3),
-    ],
-  }
+  return [
+    row('allowed, first in every window', own[0]!, theirs[0]!, 5),
+    row('allowed, later ones', own[1]!, theirs[1]!, 5),
+    row('refused', ownRefused!, theirsRefused!, 3),
+  ]
 }
 
 /** Commands per decision for the first request of each caller, the second, and so on. */

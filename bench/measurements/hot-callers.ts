@@ -119,7 +119,6 @@ export async function hotCallers(bed: TestBed): Promise<Findings> {
     await binding.close()
   }
   return {
-    rows: [],
     tables: [
       {
         title: 'Hot callers: one fixed window, by kind of traffic',

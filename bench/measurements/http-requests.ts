@@ -1,5 +1,14 @@
-/** Counts the HTTP requests to the store for one decision, and their bytes, in a wrapper of fetch. */
-import { type Contender, eachOnce, sixCalls, sluice, withinSecond } from '../contenders.ts'
+/** Counts the HTTP requests to the store for one decision in a wrapper of fetch, and their bytes also on the connection. */
+import { type ByteCounter, startByteCounter } from '../byte-counter.ts'
+import {
+  CALLS,
+  type Comparable,
+  type Contender,
+  eachOnce,
+  sixCalls,
+  sluice,
+  withinSecond,
+} from '../contenders.ts'
 import { roomInSecond } from '../measure.ts'
 import type { Findings, Row } from '../report.ts'
 import type { Scale } from '../rules.ts'
@@ -26,39 +35,57 @@ const MAX_BYTES = 336
 interface Sent {
   requests: number
   /** Bytes of the bodies. */
+  bodies: number
+  /** Bytes of the bodies and the headers, without TLS. */
   bytes: number
 }
 
 export async function httpRequests(bed: TestBed): Promise<Findings> {
   const rows: Row[] = []
-  for (const situation of SITUATIONS) {
-    const { what, scale, withoutScript } = situation
-    const requests = (newClient: () => Contender) => withinSecond(() => requestsOf(bed, situation, newClient))
-    const own = await requests(() => sluice(throughBridge(bed.near), scale))
-    const inTurn = await requests(() => sixCalls(throughBridge(bed.near), scale, { order: 'in turn' }))
-    const atOnce = await requests(() => sixCalls(throughBridge(bed.near), scale, { order: 'at once' }))
-    rows.push({
-      what: `HTTP requests per decision, first in an isolate, ${what}`,
-      sluice: String(own.requests),
-      comparison: `six calls: ${inTurn.requests} in turn, ${atOnce.requests} at once`,
-      ratio: own.requests / inTurn.requests,
-      target: { text: '1', isReached: own.requests <= 1 },
-    })
-    if (withoutScript) continue
-    rows.push({
-      what: `bytes sent to the store per decision, ${what}`,
-      sluice: `${own.bytes} B`,
-      comparison: `six calls at once: ${atOnce.bytes} B`,
-      ratio: own.bytes / atOnce.bytes,
-      target: { text: `≤ ${MAX_BYTES} B`, isReached: own.bytes <= MAX_BYTES },
-    })
+  const counter = await startByteCounter(Number(new URL(bed.near.url).port))
+  const rest = { ...bed.near, url: `http://127.0.0.1:${counter.port}` }
+  for (const [limits, call] of Object.entries(CALLS) as [Comparable, string][]) {
+    for (const situation of SITUATIONS) {
+      const { scale, withoutScript } = situation
+      const what = `six ${limits}, ${situation.what}`
+      const sent = (newClient: () => Contender) =>
+        withinSecond(() => sentFor(bed, counter, situation, newClient))
+      const own = await sent(() => sluice(throughBridge(rest), scale, limits))
+      const six = (order: 'in turn' | 'at once') =>
+        sent(() => sixCalls(throughBridge(rest), scale, { limits, order }))
+      const [inTurn, atOnce] = [await six('in turn'), await six('at once')]
+      rows.push({
+        what: `HTTP requests per decision, ${what}, first in an isolate`,
+        sluice: String(own.requests),
+        comparison: `six ${call}: ${inTurn.requests} in turn, ${atOnce.requests} at once`,
+        ratio: own.requests / inTurn.requests,
+        ...(!withoutScript && { target: { text: '1', isReached: own.requests <= 1 } }),
+      })
+      if (withoutScript) continue
+      rows.push(
+        {
+          what: `bytes sent to the store per decision, ${what}, bodies only`,
+          sluice: `${own.bodies} B`,
+          comparison: `six ${call} at once: ${atOnce.bodies} B`,
+          ratio: own.bodies / atOnce.bodies,
+          target: { text: `≤ ${MAX_BYTES} B`, isReached: own.bodies <= MAX_BYTES },
+        },
+        {
+          what: `bytes sent to the store per decision, ${what}, with headers`,
+          sluice: `${own.bytes} B`,
+          comparison: `six ${call} at once: ${atOnce.bytes} B`,
+          ratio: own.bytes / atOnce.bytes,
+        },
+      )
+    }
   }
   return { rows }
 }
 
 /** Counts the requests for the first decision of an isolate. Another isolate has just admitted the same caller. */
-async function requestsOf(
+async function sentFor(
   bed: TestBed,
+  counter: ByteCounter,
   { scale, withoutScript }: Situation,
   newClient: () => Contender,
 ): Promise<Sent> {
@@ -69,10 +96,11 @@ async function requestsOf(
 
   const contender = newClient()
   const realFetch = globalThis.fetch
-  const sent: Sent = { requests: 0, bytes: 0 }
+  const sent: Sent = { requests: 0, bodies: 0, bytes: 0 }
+  counter.take()
   globalThis.fetch = (...args) => {
     sent.requests += 1
-    sent.bytes += String(args[1]?.body ?? '').length
+    sent.bodies += String(args[1]?.body ?? '').length
     return realFetch(...args)
   }
   try {
@@ -80,5 +108,5 @@ async function requestsOf(
   } finally {
     globalThis.fetch = realFetch
   }
-  return sent
+  return { ...sent, bytes: counter.take() }
 }

@@ -13,10 +13,9 @@ import { consumerStateKey } from '../../src/store/keys.ts'
 import { bound } from '../../test/support/bound.ts'
 import { policyOf } from '../../test/support/policy.ts'
 import type { Contender } from '../contenders.ts'
-import { bytesAfter, costsOf, type Make, rawOf } from '../decision-costs.ts'
+import { bytesAfter, costsOf, type Make, roundsOf } from '../decision-costs.ts'
 import { evaluateInStore } from '../evaluate.ts'
-import { median } from '../measure.ts'
-import { type Findings, type RawTable, sideBySide } from '../report.ts'
+import { type Findings, type Rounds, roundsSideBySide, sideBySide } from '../report.ts'
 import type { Identity, TestBed } from '../test-bed.ts'
 import type { Transport } from '../transport.ts'
 
@@ -28,25 +27,24 @@ const ISOLATES = [1, 10, 100, 1000]
 
 export async function inFlight(bed: TestBed): Promise<Findings> {
   const rows: string[][] = []
-  const raw: RawTable[] = []
+  const rounds: Rounds[] = []
   for (const isolates of ISOLATES) {
     const callers = isolates >= 100 ? 4 : 64
     const contenders = { own: sluiceHeldBy(isolates), theirs: sortedSetOf(isolates), callers }
     const costs = await costsOf(bed, contenders)
     const { allowed, refused } = costs
-    raw.push(...rawOf(`in flight in ${isolates} isolates`, 'sorted set', costs))
+    rounds.push(...roundsOf(`in flight in ${isolates} isolates`, 'sorted set', costs))
     rows.push([
       String(isolates),
       String((isolates - 1) * UNITS + 1),
-      sideBySide(median(allowed.own.time), median(allowed.theirs.time), 1),
-      sideBySide(median(refused.own.time), median(refused.theirs.time), 1),
+      roundsSideBySide(allowed.own.time, allowed.theirs.time),
+      roundsSideBySide(refused.own.time, refused.theirs.time),
       sideBySide(allowed.own.commands, allowed.theirs.commands),
       sideBySide(refused.own.commands, refused.theirs.commands),
       sideBySide(await bytesAfter(bed, contenders.own, 1), await bytesAfter(bed, contenders.theirs, 1)),
     ])
   }
   return {
-    rows: [],
     tables: [
       {
         title: 'In flight: one rule `concurrency`, by the number of isolates that hold units',
@@ -62,7 +60,7 @@ export async function inFlight(bed: TestBed): Promise<Findings> {
         rows,
       },
     ],
-    raw,
+    rounds,
     notes: [
       'In flight: cells show "Sluice : a sorted set with a member for each request = ratio", measured as in "Per algorithm". Sluice keeps 24 ' +
         'bytes for each isolate, however many requests the isolate has in flight. From nine isolates on, it keeps 24 more bytes for the sum. An ' +

@@ -36,7 +36,6 @@ export async function jwt(bed: TestBed): Promise<Findings> {
     const perVerification = await inRounds(ROUNDS, tasks)
     const tokens = Object.fromEntries(subjects.map(([name, { token }]) => [name, token.length]))
     return {
-      rows: [],
       tables: [
         {
           title: 'Tokens: CPU time of one verification in workerd',
@@ -48,7 +47,7 @@ export async function jwt(bed: TestBed): Promise<Findings> {
           }),
         },
       ],
-      raw: [{ title: 'One verification in workerd, µs', columns: perVerification, digits: 1 }],
+      rounds: [{ title: 'One verification in workerd, µs', columns: perVerification }],
       notes: [
         `Tokens: a request that verifies the token ${MANY} times is compared with a request that verifies it once (medians of ${REQUESTS} ` +
           `requests each). The difference, divided by ${MANY - 1}, is CPU time, because a verification waits for nothing. It includes decoding, ` +

@@ -1,66 +1,105 @@
-/** Measures the bytes that Redis stores for one caller with a window of a second, a minute and an hour. */
+/** Measures the bytes of Redis for a caller: those of its keys, and what the memory of the whole server grows by. */
 import { Ratelimit } from '@upstash/ratelimit'
-import { consumerStateKey } from '../../src/store/keys.ts'
-import { withClockSetBack } from '../clock.ts'
-import { sluice } from '../contenders.ts'
-import { bytesOf, keysOf } from '../redis-statistics.ts'
-import type { Findings } from '../report.ts'
-import { WINDOWS } from '../rules.ts'
-import { newCallers, type TestBed } from '../test-bed.ts'
-import { throughBridge } from '../transport.ts'
+import type { LimitRuleInput } from '../../src/config/check/schema.ts'
+import { type By, inCalls, inOneDecision } from '../anonymous.ts'
+import { CALLS, type Comparable, eachOnce } from '../contenders.ts'
+import { bytesAfter, type Make } from '../decision-costs.ts'
+import { usedMemory } from '../redis-statistics.ts'
+import type { Findings, Row } from '../report.ts'
+import { newIdentities, type TestBed } from '../test-bed.ts'
+import { straightTo } from '../transport.ts'
 
-const REQUESTS = 3
-/** The size of one record of a state, from src/script/prelude.lua. */
-const RECORD_BYTES = 14
+const CALLERS = 20_000
+const MANY = 1e6
+/** Long periods, so that no window ends during the measurement. */
+const PERIODS = [
+  { period: '1h', milliseconds: 3600e3 },
+  { period: '6h', milliseconds: 6 * 3600e3 },
+  { period: '1d', milliseconds: 24 * 3600e3 },
+] as const
+
+const SHAPES = [
+  { what: 'three limits of one identity', identities: ['consumer'] },
+  { what: 'six limits of two identities', identities: ['consumer', 'address'] },
+] as const
 
 export async function memory(bed: TestBed): Promise<Findings> {
-  const [caller] = await newCallers(1, bed)
-  const { consumer } = caller!
-
-  const decide = sluice(throughBridge(bed.near), 'as configured')
-  for (let i = 0; i < REQUESTS; i++) await decide(caller!)
-  const key = consumerStateKey(consumer)
-  const own = await bytesOf(bed.redis, [key])
-  const stateBytes = Number(await bed.redis.send(['STRLEN', key]))
-  if (stateBytes !== WINDOWS.length * RECORD_BYTES) throw new Error(`The state has ${stateBytes} bytes`)
-
-  const peerKeys = await slidingWindowKeys(bed, consumer)
-  const peers = await bytesOf(bed.redis, peerKeys)
-  const lengths = peerKeys.map(name => name.length)
-  const ratio = own / peers
+  const rows: Row[] = []
+  for (const limits of Object.keys(CALLS) as Comparable[]) {
+    for (const { what, identities } of SHAPES) {
+      const own = ownOf(limits, identities)
+      const theirs = theirsOf(limits, identities)
+      const keys = {
+        own: await bytesAfter(bed, own, 3),
+        theirs: await bytesOfEach(bed, limits, identities),
+      }
+      rows.push(row(`bytes of the keys of a caller, ${what}, ${limits}`, limits, keys))
+      const used = {
+        own: await growth(bed, own),
+        theirs: await growth(bed, theirs),
+      }
+      rows.push(row(`memory of Redis per caller, ${what}, ${limits}`, limits, used))
+    }
+  }
   return {
-    rows: [
-      {
-        what: 'bytes in Redis per caller with three windows',
-        sluice: `${own} B in 1 key`,
-        comparison: `three sliding windows: ${peers} B in ${peerKeys.length} keys`,
-        ratio,
-        target: { text: '≤ 0.3×', isReached: ratio <= 0.3 },
-      },
-    ],
+    rows,
     notes: [
-      `Bytes in Redis are from MEMORY USAGE. The key of Sluice has ${key.length} characters and a state of ${stateBytes} bytes. The keys of ` +
-        `@upstash/ratelimit have ${Math.min(...lengths)} to ${Math.max(...lengths)} characters. MEMORY USAGE does not include the entry that ` +
-        'Redis keeps for the expiry of each key.',
+      'Bytes of keys are from MEMORY USAGE, which leaves out the entry that Redis keeps for the expiry of each key, and the table of keys.',
+      `Memory of Redis is the growth of \`used_memory\` for ${CALLERS.toLocaleString('en')} callers with one request each, divided by their number.`,
+      'Bytes of keys include the key of the previous window for the sliding windows of @upstash/ratelimit, because a caller who goes on has ' +
+        'both. Memory of Redis does not include it: every caller has made one request.',
     ],
   }
 }
 
-/** The keys of three sliding windows, each used in the previous and in the current window. */
-async function slidingWindowKeys({ near, redis }: TestBed, consumer: string): Promise<string[]> {
-  for (const { period, limit, milliseconds } of WINDOWS) {
-    const limiter = new Ratelimit({
-      redis: throughBridge(near).redis,
-      limiter: Ratelimit.slidingWindow(limit, period),
-      prefix: `rl:${period}`,
-    })
-    for (const back of [milliseconds, 0]) {
-      await withClockSetBack(back, async () => {
-        for (let i = 0; i < REQUESTS; i++) await limiter.limit(consumer)
-      })
-    }
+function row(what: string, limits: Comparable, { own, theirs }: { own: number; theirs: number }): Row {
+  return {
+    what,
+    sluice: `${own.toFixed(0)} B`,
+    comparison: `as many ${CALLS[limits]}: ${theirs.toFixed(0)} B`,
+    ratio: own / theirs,
   }
-  const keys = await keysOf(redis, `rl:*:${consumer}:*`)
-  if (keys.length !== 2 * WINDOWS.length) throw new Error(`Expected two keys a window: ${keys.join(' ')}`)
-  return keys
+}
+
+function ownOf(algorithm: Comparable, identities: readonly By[]): Make {
+  const rules = identities.flatMap(by =>
+    PERIODS.map(({ period }) => ({
+      by,
+      rule: { name: `${by}-${period}`, algorithm, limit: MANY, period } as LimitRuleInput,
+    })),
+  )
+  return transport => inOneDecision(transport, rules)
+}
+
+const callsOf = (limits: Comparable, identities: readonly By[]) =>
+  identities.flatMap(by =>
+    PERIODS.map(({ period }) => ({ by, limiter: Ratelimit[CALLS[limits]](MANY, period) })),
+  )
+
+function theirsOf(limits: Comparable, identities: readonly By[]): Make {
+  return transport => inCalls(transport, callsOf(limits, identities))
+}
+
+/** Each limit by itself, because the lengths of their windows differ. */
+async function bytesOfEach(bed: TestBed, limits: Comparable, identities: readonly By[]): Promise<number> {
+  let bytes = 0
+  const calls = callsOf(limits, identities)
+  for (const [i, call] of calls.entries()) {
+    const last = limits === 'sliding-window' ? PERIODS[i % PERIODS.length]!.milliseconds : 0
+    bytes += await bytesAfter(bed, transport => inCalls(transport, [call]), 3, last)
+  }
+  return bytes
+}
+
+/** @returns bytes of one caller after its first request */
+async function growth(bed: TestBed, make: Make): Promise<number> {
+  const contender = make(straightTo(bed.redis, []), false)
+  // Loads the script.
+  await eachOnce(contender, newIdentities(1), 'allowed')
+  await bed.redis.send(['FLUSHDB', 'SYNC'])
+  const before = await usedMemory(bed.redis)
+  await eachOnce(contender, newIdentities(CALLERS), 'allowed')
+  const grown = (await usedMemory(bed.redis)) - before
+  await bed.redis.send(['FLUSHDB', 'SYNC'])
+  return grown / CALLERS
 }

@@ -5,10 +5,9 @@
 import { Ratelimit } from '@upstash/ratelimit'
 import type { LimitRuleInput } from '../../src/config/check/schema.ts'
 import { inCalls, inOneDecision } from '../anonymous.ts'
-import { bytesAfter, costsOf, type Make, type Match, rawOf } from '../decision-costs.ts'
-import { median } from '../measure.ts'
+import { bytesAfter, costsOf, type Make, type Match, roundsOf } from '../decision-costs.ts'
 import { published } from '../published/published.ts'
-import { type Findings, type RawTable, sideBySide } from '../report.ts'
+import { type Findings, type Rounds, roundsSideBySide, sideBySide } from '../report.ts'
 import type { TestBed } from '../test-bed.ts'
 
 /** A long period, so that no window ends during the measurement. */
@@ -67,16 +66,16 @@ const CASES: readonly Case[] = [
 
 export async function perAlgorithm(bed: TestBed): Promise<Findings> {
   const rows: string[][] = []
-  const raw: RawTable[] = []
+  const rounds: Rounds[] = []
   for (const { what, against, decisions, lastWindow, ...match } of CASES) {
     const costs = await costsOf(bed, match)
     const { allowed, refused } = costs
-    raw.push(...rawOf(what, against, costs))
+    rounds.push(...roundsOf(what, against, costs))
     rows.push([
       what,
       against,
-      sideBySide(median(allowed.own.time), median(allowed.theirs.time), 1),
-      sideBySide(median(refused.own.time), median(refused.theirs.time), 1),
+      roundsSideBySide(allowed.own.time, allowed.theirs.time),
+      roundsSideBySide(refused.own.time, refused.theirs.time),
       sideBySide(allowed.own.commands, allowed.theirs.commands),
       sideBySide(refused.own.commands, refused.theirs.commands),
       sideBySide(
@@ -86,7 +85,6 @@ export async function perAlgorithm(bed: TestBed): Promise<Findings> {
     ])
   }
   return {
-    rows: [],
     tables: [
       {
         title: 'Per algorithm: one rule, one caller without a credential',
@@ -102,7 +100,7 @@ export async function perAlgorithm(bed: TestBed): Promise<Findings> {
         rows,
       },
     ],
-    raw,
+    rounds,
     notes: [
       'Per algorithm: cells show "Sluice : the other = ratio". Time is measured while Redis is busy, over a direct connection for both. ' +
         'Commands are those of a decision that is not the first in its window; for the first one, @upstash/ratelimit needs one more. ' +

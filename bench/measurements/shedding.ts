@@ -20,7 +20,7 @@ import { type HotLoop, inHotLoop } from '../hot-loop.ts'
 import { inRounds, median } from '../measure.ts'
 import { commandsOf } from '../redis-statistics.ts'
 import type { Findings } from '../report.ts'
-import { classicRules } from '../rules.ts'
+import { sixRules } from '../rules.ts'
 import { type Identity, newIdentities, type TestBed } from '../test-bed.ts'
 import { straightTo } from '../transport.ts'
 
@@ -28,7 +28,7 @@ const ROUNDS = 10
 const CALLERS = 64
 const TTL_US = 3600e6
 
-const RULES = classicRules('admits all')
+const RULES = sixRules('admits all', 'as shipped')
 const AT_ONCE: RuleInput = {
   name: 'at-once',
   by: 'consumer',
@@ -81,7 +81,6 @@ export async function shedding(bed: TestBed): Promise<Findings> {
     rows.push([what, own.toFixed(1), more[0]!, String(await commandsFor(bed, make))])
   }
   return {
-    rows: [],
     tables: [
       {
         title: 'Load shedding: six limits with and without it',
@@ -89,7 +88,7 @@ export async function shedding(bed: TestBed): Promise<Findings> {
         rows,
       },
     ],
-    raw: [{ title: 'Load shedding, µs in Redis', columns: rounds, digits: 1 }],
+    rounds: [{ title: 'Load shedding, µs in Redis', columns: rounds }],
     notes: [
       'Load shedding: all requests are admitted while Redis is busy. Fleet usage counts each of these requests under two rules: one for the ' +
         'whole capacity, and one for the part that is not reserved for the first class. From 100 isolates on, an isolate holds units in ' +

@@ -10,7 +10,7 @@ import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { startBenchWorker } from '../child.ts'
 import { inRounds, measureTimes, median, quantile, runConcurrently } from '../measure.ts'
-import type { Findings, RawTable, Row } from '../report.ts'
+import { atMost, type Findings, type Rounds, type Row, ratiosOf } from '../report.ts'
 import type { Rest, TestBed } from '../test-bed.ts'
 
 const CONFIG_FILE = fileURLToPath(new URL('../worker-config.ts', import.meta.url))
@@ -24,29 +24,26 @@ const DISTANCES = [
 
 export async function workerLatency(bed: TestBed): Promise<Findings> {
   const rows: Row[] = []
-  const raw: RawTable[] = []
+  const all: Rounds[] = []
   const { key: apiKey } = await createKey(createAdminStore(bed.near), { consumer: CONSUMER, plan: 'free' })
 
-  for (const { what, place, rounds, requests, target } of DISTANCES) {
+  for (const { what: distance, place, rounds, requests, target } of DISTANCES) {
     const samples = await throughWorkerd(bed, bed[place], apiKey, { rounds, requests })
-    const p50 = (name: keyof typeof samples) => median(samples[name].map(median))
+    const medians = { PING: samples.PING.map(median), Sluice: samples.Sluice.map(median) }
     const both = (name: keyof typeof samples) =>
-      `${p50(name).toFixed(2)} / ${quantile(samples[name].flat(), 0.99).toFixed(2)} ms`
-    const ratio = p50('Sluice') / p50('PING')
+      `${median(medians[name]).toFixed(2)} / ${quantile(samples[name].flat(), 0.99).toFixed(2)} ms`
+    const what = `request p50 / p99 through workerd, bridge ${distance}, proxied`
+    const ratio = ratiosOf(medians.Sluice, medians.PING)
     rows.push({
-      what: `request p50 / p99 through workerd, bridge ${what}, proxied`,
+      what,
       sluice: both('Sluice'),
       comparison: `PING: ${both('PING')}`,
       ratio,
-      target: { text: `≤ ${target}×`, isReached: ratio <= target },
+      target: atMost(ratio, target),
     })
-    raw.push({
-      title: `Through workerd, bridge ${what}, ms, median of each round`,
-      columns: { PING: samples.PING.map(median), Sluice: samples.Sluice.map(median) },
-      digits: 3,
-    })
+    all.push({ title: what, columns: medians })
   }
-  return { rows, raw }
+  return { rows, rounds: all }
 }
 
 async function throughWorkerd(

@@ -5,15 +5,12 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { markdownTable } from 'markdown-table'
-import { median } from '../../bench/measure.ts'
 import { makePictures } from './pictures.ts'
 import {
+  comparisonsIn,
   firstNumber,
-  mainRowsIn,
-  medianAndRange,
   mixturesIn,
   priceOf,
-  ratiosOfRounds,
   readResults,
   rowOf,
   rowsOf,
@@ -24,7 +21,7 @@ export const PAGES = [
   new URL('../../README.md', import.meta.url),
 ]
 
-/** The tables of costs, by name. Each has the rows of the first table of the results whose name begins with one of its texts. */
+/** The tables of costs, by name. Each has the comparisons whose name begins with one of its texts. */
 const COSTS: Record<string, readonly string[]> = {
   redis: ['Redis server time per decision'],
   sent: [
@@ -32,25 +29,33 @@ const COSTS: Record<string, readonly string[]> = {
     'bytes sent to the store',
     'billed commands per decision',
     'bytes in Redis',
+    'bytes of the keys',
+    'memory of Redis',
   ],
-  worker: ['CPU of workerd', 'request p50', 'Worker bundle'],
+  worker: [
+    'CPU of workerd',
+    'request p50',
+    'Worker bundle',
+    'CPU of Node',
+    'requests a second through guard',
+  ],
 }
 
 /** The page with its tables, and with the alt texts of its pictures, as they should be. */
 export function withFigures(page: string, results: string): string {
-  const first = mainRowsIn(results)
+  const all = comparisonsIn(results)
   const tables = new Map<string, string>()
   for (const [name, starts] of Object.entries(COSTS)) {
-    const rows = first.filter(([what]) => starts.some(start => what!.startsWith(start)))
+    const rows = all.filter(([what]) => starts.some(start => what!.startsWith(start)))
     tables.set(
       name,
       table(
         ['what', 'Sluice', 'comparison', 'ratio'],
-        rows.map(row => [...row.slice(0, 3), ratioOf(row, results)]),
+        rows.map(row => row.slice(0, 4)),
       ),
     )
   }
-  const callers = rowsOf(results, /^## Callers/m)
+  const callers = rowsOf(results, /^### Callers/m)
   tables.set(
     'callers',
     table(
@@ -78,11 +83,19 @@ export function withFigures(page: string, results: string): string {
       ]),
     ),
   )
-  const hops = hopsIn(first)
+  const hops = hopsIn(all)
   tables.set('hops', table(['part', 'adds (median)', 'p50 / p99; for CPU, the mean'], hops))
   tables.set('latency', latencyIn(hops))
   tables.set('single-rule', singleRuleIn(results))
-  tables.set('peers', table(['measured', 'Sluice', '`@upstash/ratelimit`', 'ratio'], peersIn(first, results)))
+  const direct = all.filter(([what]) => what!.includes('the other directly to Redis'))
+  tables.set(
+    'direct',
+    table(
+      ['request', 'Sluice, over HTTP', 'direct connection', 'ratio'],
+      direct.map(([what, ...cells]) => [/allowed|refused/.exec(what!)![0], ...cells.slice(0, 3)]),
+    ),
+  )
+  tables.set('peers', table(['measured', 'Sluice', '`@upstash/ratelimit`', 'ratio'], peersIn(all, results)))
   const pictures = makePictures(results)
   return page.replace(
     /(<!-- (table|picture): (.+?) -->\n).*?(<!-- end -->)/gs,
@@ -97,10 +110,10 @@ export function withFigures(page: string, results: string): string {
 }
 
 /** How much longer a request takes, in milliseconds: differences of medians. */
-function hopsIn(first: readonly string[][]): string[][] {
-  const near = rowOf(first, 'request p50 / p99 through workerd, bridge 0 ms away, proxied', 'PING')
-  const far = rowOf(first, 'request p50 / p99 through workerd, bridge 20 ms away, proxied', 'PING')
-  const cpu = rowOf(first, 'CPU of workerd per request, 16 connections, proxied', 'bare proxy')
+function hopsIn(all: readonly string[][]): string[][] {
+  const near = rowOf(all, 'request p50 / p99 through workerd, bridge 0 ms away, proxied', 'PING')
+  const far = rowOf(all, 'request p50 / p99 through workerd, bridge 20 ms away, proxied', 'PING')
+  const cpu = rowOf(all, 'CPU of workerd per request, 16 connections, proxied', 'bare proxy')
   const [own, ping] = [firstNumber(near.own), firstNumber(near.other)]
   const distant = firstNumber(far.own)
   const [microseconds, bare] = [firstNumber(cpu.own), firstNumber(cpu.other)]
@@ -136,81 +149,63 @@ function latencyIn(hops: readonly string[][]): string {
 
 const inMilliseconds = (microseconds: number) => `${(microseconds / 1000).toFixed(3)} ms`
 
-/** One decision about six limits, and one about one limit, against the calls of @upstash/ratelimit. */
-function peersIn(first: readonly string[][], results: string): string[][] {
+/** Decisions about six limits and about one, against the calls of @upstash/ratelimit for the same algorithm. */
+function peersIn(all: readonly string[][], results: string): string[][] {
   const rows = [
-    ['six limits: p50 / p99, store 20 ms away', 'decision p50 / p99, bridge 20 ms away', 'six in turn'],
-    ['six limits: p50 / p99, store 20 ms away', 'decision p50 / p99, bridge 20 ms away', 'six at once'],
-    ['six limits: billed commands', 'billed commands per decision, allowed, later ones', 'six calls'],
-    ['six limits: time in Redis', 'Redis server time per decision, allowed, Redis busy', 'six in turn'],
-  ].map(([label, what, comparison]) => {
-    const { own, other, ratio } = rowOf(first, what!, comparison!)
-    const row = [what!, own, `${comparison}: ${other}`, ratio]
-    return [label!, own, `${comparison}: ${other}`, ratioOf(row, results)]
-  })
-  const one = rowsOf(results, /^## Per algorithm/m).find(([rule]) => rule === 'fixed-window')
-  const [, own, other] = /^([\d.]+) : ([\d.]+) = /.exec(one?.[2] ?? '') ?? []
-  if (other === undefined) throw new Error('There is no row about one fixed window.')
-  const raw = serverTime('fixed-window, allowed')
-  const ratio = medianAndRange(ratiosOfRounds(results, raw, '@upstash fixedWindow'))
-  return [...rows, ['one fixed window: time in Redis', `${own} µs`, `one call: ${other} µs`, ratio]]
+    ['p50 / p99, store 20 ms away', 'decision p50 / p99, six LIMITS, bridge 20 ms away', 'six CALL in turn'],
+    ['p50 / p99, store 20 ms away', 'decision p50 / p99, six LIMITS, bridge 20 ms away', 'six CALL at once'],
+    ['billed commands', 'billed commands per decision, six LIMITS, allowed, later ones', 'six CALL'],
+    [
+      'time in Redis, busy',
+      'Redis server time per decision, six LIMITS, allowed, Redis busy',
+      'six CALL in turn',
+    ],
+    [
+      'time in Redis, idle in between',
+      'Redis server time per decision, six LIMITS, allowed, Redis idle in between',
+      'six CALL at once',
+    ],
+  ] as const
+  const six = SIX.flatMap(([name, limits, call]) =>
+    rows.map(([label, what, comparison]) => {
+      const against = comparison.replace('CALL', call)
+      const { own, other, ratio } = rowOf(all, what.replace('LIMITS', limits), against)
+      return [`${name}: ${label}`, own, `${against}: ${other}`, ratio]
+    }),
+  )
+  const one = rowsOf(results, /^### Per algorithm/m).find(([rule]) => rule === 'fixed-window')
+  const [, own, other, ratio] = /^([\d.]+) : ([\d.]+) = (.+)$/.exec(one?.[2] ?? '') ?? []
+  if (ratio === undefined) throw new Error('There is no row about one fixed window.')
+  return [...six, ['one fixed window: time in Redis, busy', `${own} µs`, `one call: ${other} µs`, ratio]]
 }
 
-/** How the raw values of the rows of the first table are titled. Rows without raw values are counts, which have no range. */
-const RAW_TITLES: readonly [what: RegExp, title: (...found: string[]) => string][] = [
-  [
-    /^Redis server time per decision, (\w+), Redis busy, several algorithms, (.+)$/,
-    (outcome, rules) => serverTime(`${rules}, ${outcome}`),
-  ],
-  [/^Redis server time per decision, (.+)$/, load => serverTime(load!)],
-  [/^decision p50 \/ p99, (.+)$/, distance => `Latency, ${distance}, ms, median of each round`],
-  [
-    /^request p50 \/ p99 through workerd, (.+), proxied$/,
-    distance => `Through workerd, ${distance}, ms, median of each round`,
-  ],
-  [/^CPU of workerd per request/, () => 'CPU of workerd, µs per request, each round'],
-]
-
-const serverTime = (what: string) => `Redis server time, ${what}, µs per decision`
-
-/** The ratio of a row: the median of its rounds, with the lowest and the highest. */
-function ratioOf([what, , comparison, ratio]: readonly string[], results: string): string {
-  for (const [pattern, title] of RAW_TITLES) {
-    const [match, ...found] = pattern.exec(what!) ?? []
-    if (match === undefined) continue
-    const name = comparison!.split(':')[0]!
-    return medianAndRange(
-      ratiosOfRounds(results, title(...found), CALLS.test(name) ? 'slidingWindow calls' : name),
-    )
-  }
-  return ratio!
-}
-
-/** "6 calls": as many calls as the decision has rules. */
-const CALLS = /^\d+ calls$/
+const SIX = [
+  ['six sliding windows', 'sliding-window', 'slidingWindow'],
+  ['six fixed windows', 'fixed-window', 'fixedWindow'],
+] as const
 
 /** One rule against the published script for its algorithm, in a sentence. */
 function singleRuleIn(results: string): string {
-  const ratiosOf = (rows: readonly string[][]) =>
-    rows.flatMap(([rule, against]) =>
-      ['allowed', 'refused'].map(outcome =>
-        ratiosOfRounds(results, serverTime(`${rule}, ${outcome}`), against!),
-      ),
-    )
   const rangeOf = (rows: readonly string[][]) => {
-    const ratios = ratiosOf(rows)
-    const [medians, all] = [ratios.map(median), ratios.flat()]
+    const ratios = rows.flatMap(([, , allowed, refused]) => [allowed!, refused!].map(ratioIn))
     const range = (values: readonly number[]) =>
       `${Math.min(...values).toFixed(1)} to ${Math.max(...values).toFixed(1)}`
-    return [range(medians), range(all)] as const
+    return [range(ratios.map(([middle]) => middle)), range(ratios.flatMap(([, ...ends]) => ends))] as const
   }
-  const rows = rowsOf(results, /^## Per algorithm/m)
+  const rows = rowsOf(results, /^### Per algorithm/m)
   const logs = rows.filter(([rule]) => rule!.startsWith('sliding-log'))
   const [[medians, rounds], [logMedians, logRounds]] = [rangeOf(rows), rangeOf(logs)]
   return [
     `[A single rule][algorithms] takes ${medians} times as long as a published script for its algorithm (single rounds: ${rounds}).`,
     `A \`sliding-log\` takes ${logMedians} times as long as a sorted set (single rounds: ${logRounds}). With many entries, it needs a ninth of the memory.`,
   ].join('\n')
+}
+
+/** `5.4 : 2.5 = 2.16× (1.93 to 2.58)` → 2.16, 1.93, 2.58 */
+function ratioIn(cell: string): [median: number, lowest: number, highest: number] {
+  const found = /= ([\d.]+)× \(([\d.]+) to ([\d.]+)\)$/.exec(cell)
+  if (!found) throw new Error(`'${cell}' has no ratio with a range.`)
+  return found.slice(1).map(Number) as [number, number, number]
 }
 
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {

@@ -34,7 +34,7 @@ export function makePictures(results: string): Map<string, Picture> {
 
 /** Two bars, p50 and p99, for each contender. One panel for each distance to Redis. */
 function drawLatency(latencies: readonly Latencies[]): string {
-  const title = 'Latency of one decision about six limits'
+  const title = 'Latency of one decision about six sliding windows'
   const panels = [
     { left: 136, width: 280 },
     { left: 488, width: 280 },
@@ -59,7 +59,7 @@ function drawLatency(latencies: readonly Latencies[]): string {
     title: [
       heading(
         title,
-        'ms, on two scales; filled: p50, outlined: p99; grey: a bare PING, and six calls of @upstash/ratelimit',
+        'ms, on two scales; filled: p50, outlined: p99; grey: a bare PING, and six slidingWindow calls of @upstash/ratelimit',
       ),
       ...latencies.map(({ distance }, i) => ({
         ...{ text: `Redis ${distance} ms away`, left: panels[i]!.left, top: top - 26, padding: [5, 0] },
@@ -93,8 +93,8 @@ function describeLatencies(latencies: readonly Latencies[]): string {
     })
     const of = Object.fromEntries(times) as Record<Latency['name'], string>
     return [
-      `With Redis ${distance} ms away, the median decision about six limits takes ${of.Sluice}, a bare PING ${of.PING},`,
-      `six calls of @upstash/ratelimit ${of['six at once']} at once and ${of['six in turn']} in turn.`,
+      `With Redis ${distance} ms away, the median decision about six sliding windows takes ${of.Sluice}, a bare PING ${of.PING},`,
+      `six slidingWindow calls of @upstash/ratelimit ${of['six at once']} at once and ${of['six in turn']} in turn.`,
     ].join(' ')
   })
   return sentences.join(' ')
@@ -113,7 +113,7 @@ interface Need {
 
 const TIME: Need = {
   title: 'One decision in Redis, by number of rules',
-  subtext: 'µs while Redis is busy; grey: as many slidingWindow calls',
+  subtext: 'µs while Redis is busy; grey: as many calls of @upstash/ratelimit',
   start: 'One decision in Redis takes',
   unit: 'µs',
   amountOf: ({ microseconds }) => microseconds,
@@ -122,14 +122,14 @@ const TIME: Need = {
 
 const PRICE: Need = {
   title: 'Price of a million decisions at Upstash, by number of rules',
-  subtext: 'one identity, $0.20 per 100,000 commands; grey: as many slidingWindow calls',
+  subtext: 'one identity, $0.20 per 100,000 commands; grey: as many calls of @upstash/ratelimit',
   start: 'With one identity, a million decisions cost',
   unit: '$ per million',
   amountOf: ({ commands }) => priceOf(commands),
   format: amount => `$${amount.toFixed(2)}`,
 }
 
-/** By the number of rules: one decision, and as many slidingWindow calls. */
+/** By the number of rules: one decision, and as many calls. */
 function drawByRules(mixtures: readonly Mixture[], { title, subtext, unit, amountOf, format }: Need): string {
   const line = (name: string, color: string, type: string, usage: (mixture: Mixture) => Usage) => {
     const data = mixtures.map(mixture => [mixture.rules, amountOf(usage(mixture))] as const)

@@ -1,6 +1,5 @@
 /** Reads figures out of bench/results.md. */
 import { readFileSync } from 'node:fs'
-import { median } from '../../bench/measure.ts'
 
 const RESULTS = new URL('../../bench/results.md', import.meta.url)
 
@@ -14,7 +13,7 @@ export interface Mixture {
   refused: Compared
 }
 
-/** One decision, and as many slidingWindow calls of @upstash/ratelimit as it has rules. */
+/** One decision, and the calls of @upstash/ratelimit for the algorithms of its rules. */
 interface Compared {
   own: Usage
   calls: Usage
@@ -26,7 +25,7 @@ export interface Usage {
   commands: number
 }
 
-/** The latencies of a decision about six limits, and of its comparisons, at one distance to Redis. */
+/** The latencies of a decision about six sliding windows, and of its comparisons, at one distance to Redis. */
 export interface Latencies {
   /** Milliseconds of a round trip. */
   distance: number
@@ -43,8 +42,11 @@ export function readResults(): string {
   return readFileSync(RESULTS, 'utf8')
 }
 
-/** The rows of the first table. */
-export const mainRowsIn = (results: string) => rowsOf(results, /^# Benchmark$/m)
+/** The rows of all sections that compare one value with another: what, Sluice, comparison, ratio, target, reached. */
+export function comparisonsIn(results: string): string[][] {
+  const heads = [...results.matchAll(/^\| what +\| Sluice +\| comparison +\|/gm)]
+  return heads.flatMap(({ index }) => rowsOf(results.slice(index), /^/))
+}
 
 /** USD for a million decisions. */
 export const priceOf = (commands: number) => commands * DOLLARS_PER_MILLION
@@ -61,15 +63,15 @@ export const firstNumber = (text: string) => Number.parseFloat(text)
 
 /** Measured in a client without a Worker. */
 export function latenciesIn(results: string): Latencies[] {
-  const rows = mainRowsIn(results)
+  const rows = comparisonsIn(results)
   return [0, 20].map(distance => {
-    const against = (comparison: string) =>
-      rowOf(rows, `decision p50 / p99, bridge ${distance} ms away`, comparison)
+    const what = `decision p50 / p99, six sliding-window, bridge ${distance} ms away`
+    const against = (comparison: string) => rowOf(rows, what, comparison)
     const contenders = [
       latencyOf('PING', against('PING').other),
       latencyOf('Sluice', against('PING').own),
-      latencyOf('six at once', against('six at once').other),
-      latencyOf('six in turn', against('six in turn').other),
+      latencyOf('six at once', against('six slidingWindow at once').other),
+      latencyOf('six in turn', against('six slidingWindow in turn').other),
     ]
     return { distance, contenders }
   })
@@ -83,7 +85,7 @@ function latencyOf(name: Latency['name'], text: string): Latency {
 }
 
 export function mixturesIn(results: string): Mixture[] {
-  return rowsOf(results, /^## Mixtures/m).flatMap(([what, ...cells]) => {
+  return rowsOf(results, /^### Mixtures/m).flatMap(([what, ...cells]) => {
     const [, rules] = /^(\d+) rules?, one identity$/.exec(what!) ?? []
     if (rules === undefined) return []
     const [admitted, , admittedCommands, refused, , refusedCommands] = cells
@@ -111,29 +113,6 @@ function pairOf(text: string): readonly [own: number, theirs: number] {
   const [, own, theirs] = /^([\d.]+) : ([\d.]+)/.exec(text) ?? []
   if (own === undefined || theirs === undefined) throw new Error(`'${text}' is not a pair of figures.`)
   return [Number(own), Number(theirs)]
-}
-
-/**
- * The ratios of Sluice to a comparison, round by round. The contenders of a round ran one after the other.
- * @param title of the table under "Raw values", without its colon
- */
-export function ratiosOfRounds(results: string, title: string, comparison: string): number[] {
-  const raw = results.slice(results.indexOf('\n## Raw values\n'))
-  if (!raw.includes(`\n${title}:\n`)) throw new Error(`There are no raw values '${title}'.`)
-  const rows = rowsOf(raw.slice(raw.indexOf(`\n${title}:\n`)), /^/)
-  const valuesOf = (name: string) => {
-    const row = rows.find(([of]) => of === name)
-    if (!row) throw new Error(`The raw values '${title}' have no row '${name}'.`)
-    return row.slice(1).filter(Boolean).map(Number)
-  }
-  const theirs = valuesOf(comparison)
-  return valuesOf('Sluice').map((own, i) => own / theirs[i]!)
-}
-
-/** The median of the ratios, the lowest and the highest: `1.20× (0.98 to 1.40)`. */
-export function medianAndRange(ratios: readonly number[]): string {
-  const [lowest, highest] = [Math.min(...ratios), Math.max(...ratios)]
-  return `${median(ratios).toFixed(2)}× (${lowest.toFixed(2)} to ${highest.toFixed(2)})`
 }
 
 /** The rows of the first table under a heading. */

@@ -4,7 +4,7 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { classicRules } from '../../bench/rules.ts'
+import { sixRules } from '../../bench/rules.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import { gatewayPolicy } from '../../src/script/compiled.ts'
 import { decideText } from '../../src/script/policy-text.ts'
@@ -31,7 +31,7 @@ export function scriptText(): string {
   const input = {
     origin: 'https://api.example.com',
     plans: ['free', 'pro'],
-    rules: classicRules('as configured'),
+    rules: sixRules('as configured', 'as shipped'),
   }
   return decideText(gatewayPolicy(checkedConfig(input)))
 }

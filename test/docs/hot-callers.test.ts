@@ -106,7 +106,7 @@ describe('the figures', () => {
 
 it('the page has the figures of the last benchmark', () => {
   const results = readFileSync(new URL('../../bench/results.md', import.meta.url), 'utf8')
-  const [head, ...rows] = /^## Hot callers: .*\n\n((?:\|.*\n)+)/m
+  const [head, ...rows] = /^### Hot callers: .*\n\n((?:\|.*\n)+)/m
     .exec(results)![1]!
     .trim()
     .split('\n')

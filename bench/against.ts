@@ -1,0 +1,108 @@
+/**
+ * Compares the source of this folder with that of another commit. Both are measured in turns by the benchmark of this folder, each in
+ * processes of its own.
+ */
+import { execFile } from 'node:child_process'
+import { cpSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { markdownOf } from '../docs/markdown-tables.ts'
+import { median } from './measure.ts'
+import { medianAndRange, type Rounds, ratiosOf, times } from './report.ts'
+
+const HERE = fileURLToPath(new URL('..', import.meta.url))
+const run = promisify(execFile)
+
+/** A change below this is never reported, because it matters to no user. */
+const SMALLEST = 1.03
+
+interface Plan {
+  parts: readonly string[]
+  /** How often each of the two is measured. */
+  rounds: number
+}
+
+/** The values of Sluice by what was measured, as multiples of its comparison, which ran in the same rounds. Lower is better. */
+type Values = Map<string, number>
+
+/**
+ * @param commit anything that git can resolve
+ * @returns a table of what was measured, with the ratio of now to then
+ * @throws Error if git does not know the commit, or the benchmark does not run with its source
+ */
+export async function compareWith(commit: string, { parts, rounds }: Plan): Promise<string> {
+  const directory = mkdtempSync(join(tmpdir(), 'sluice-against-'))
+  const then = join(directory, 'then')
+  const git = (...words: string[]) => run('git', words, { cwd: HERE })
+  const { stdout } = await git('rev-parse', '--short', `${commit}^{commit}`).catch(() => {
+    throw new Error(`--against ${commit}: git knows no such commit. Use a hash, a tag or a branch.`)
+  })
+  await git('worktree', 'add', '--detach', then, commit)
+  try {
+    // The same benchmark measures both. It needs the helpers of the tests and of the pages, too.
+    for (const folder of ['bench', 'test/support', 'docs']) {
+      cpSync(join(HERE, folder), join(then, folder), { recursive: true })
+    }
+    symlinkSync(join(HERE, 'node_modules'), join(then, 'node_modules'))
+    const [before, now]: Values[][] = [[], []]
+    for (let round = 0; round < rounds; round++) {
+      const both = [
+        [before!, then],
+        [now!, HERE],
+      ] as const
+      for (const [values, folder] of round % 2 === 0 ? both : both.toReversed()) {
+        console.error(`round ${round + 1} of ${rounds}: ${folder === HERE ? 'now' : commit}`)
+        values.push(await measure(folder, parts))
+      }
+    }
+    return tableOf(stdout.trim(), before!, now!)
+  } finally {
+    await git('worktree', 'remove', '--force', then)
+    rmSync(directory, { recursive: true, force: true })
+  }
+}
+
+async function measure(folder: string, parts: readonly string[]): Promise<Values> {
+  const words = ['--no-warnings', join(folder, 'bench/bench.ts'), '--json', '--only', ...parts]
+  const { stdout } = await run(process.execPath, words, { cwd: folder, maxBuffer: 2 ** 26 }).catch(error => {
+    throw new Error(
+      `The benchmark does not run with the source of ${folder === HERE ? 'this folder' : 'that commit'}: ${error.stderr}`,
+    )
+  })
+  const values: Values = new Map()
+  for (const { title, columns } of JSON.parse(stdout) as Rounds[]) {
+    const { Sluice: own, ...others } = columns
+    const [theirs] = Object.values(others)
+    if (own && theirs) values.set(title, median(ratiosOf(own, theirs)))
+    // Tables about Sluice only, such as callers by kind: each column is a value.
+    else for (const [name, column] of Object.entries(columns)) values.set(`${title}: ${name}`, median(column))
+  }
+  return values
+}
+
+/** A change counts if it is larger than what the values of the same source differ by. */
+export function tableOf(commit: string, before: readonly Values[], now: readonly Values[]): string {
+  const rows = [...(before[0]?.keys() ?? [])].flatMap(what => {
+    const [then, today] = [before, now].map(all => all.flatMap(values => values.get(what) ?? []))
+    if (then!.length === 0 || today!.length === 0) return []
+    const ratios = ratiosOf(today!, then!)
+    const change = median(ratios)
+    const noise = Math.max(spreadOf(then!), spreadOf(today!), SMALLEST)
+    return [[what, medianAndRange(ratios), times(noise), verdictOf(change, noise)]]
+  })
+  return markdownOf({ head: ['what', `now ÷ ${commit}`, 'noise', 'verdict'], rows }, { isAligned: true })
+}
+
+/** How far the middle half of the values is apart, as a ratio of at least 1. */
+function spreadOf(values: readonly number[]): number {
+  const sorted = values.toSorted((a, b) => a - b)
+  const at = (share: number) => sorted[Math.round(share * (sorted.length - 1))]!
+  return at(0.75) / at(0.25)
+}
+
+function verdictOf(change: number, noise: number): string {
+  if (change > noise) return 'slower'
+  return change < 1 / noise ? 'faster' : '-'
+}

@@ -20,7 +20,12 @@ let local: LocalLimiter
 
 beforeEach(() => {
   nowMs = NOON / 1e3
-  local = createLocalLimiter(1, () => nowMs)
+  // The store counts by the same clock: otherwise units refill there until today.
+  local = createLocalLimiter(
+    1,
+    () => nowMs,
+    () => nowMs * 1e3,
+  )
 })
 
 const decide = (rules: readonly BoundRule[], verb?: DecideVerb) => local.decide(policyOf(rules), rules, verb)

@@ -4,8 +4,6 @@ import type { Quota } from '../algorithms/algorithm.ts'
 import type { AlgorithmName } from '../algorithms/all.ts'
 import { type CalendarPeriod, isCalendarPeriod, NOMINAL_PERIOD } from '../algorithms/calendar-period.ts'
 import type { Algorithms, Counting } from '../algorithms/descriptor.ts'
-import { BASE62 } from '../base62.ts'
-import { fnv1a } from '../hash.ts'
 import { notBuiltError } from '../not-built.ts'
 import type {
   LimitRuleInput,
@@ -18,6 +16,7 @@ import type {
 import { compileRequestPattern, type RequestPattern } from './compile-route.ts'
 import { milliseconds, parseDuration } from './duration.ts'
 import { type By, identityOf, isOfConsumer } from './identity-parts.ts'
+import { tagOf } from './tags.ts'
 
 /** The calendar of a rule whose windows are days, weeks or months. */
 export interface Calendar {
@@ -50,7 +49,7 @@ export interface Rule {
   quota: Quota
   /** Units that one request spends. A rule with cost 0 only reports what is left. */
   cost: number
-  /** Identifies the rule's record in the state of an identity: three base62 letters. */
+  /** Identifies the rule's record in the state of an identity: three base62 letters. Of several rules, withOwnTags makes it unique. */
   tag: string
   /** Identifies the rule for overrides. Unlike the tag, it does not change with limit and burst. Three base62 letters. */
   family: string
@@ -174,6 +173,9 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number, algorithms
   const { state, toQuota } = counting
   const quota = toQuota(input, period)
   const lease = canBeLeased(input, counting) && input.lease
+  // A state belongs to a rule's name, algorithm and period. A state that is a time depends on the limit and the burst as well: under
+  // other numbers it has another meaning, so a rule that changes them starts with a new state. Counts of windows and logs stay valid
+  // if the limit changes. So two configs that are live at once, as in a gradual deployment, do not misread each other's states.
   const family = [name, algorithm, ...(calendar ? [calendar.period, calendar.timeZone] : [period])]
   return {
     name,
@@ -234,17 +236,4 @@ export function compileMatch({ plans, routes, authenticated, ...place }: MatchIn
     ...(routes && { routes: new Set(routes) }),
     ...(authenticated !== undefined && { authenticated }),
   }
-}
-
-/**
- * A state belongs to a rule's name, algorithm and period. A state that is a time depends on the limit and the burst as well:
- * under other numbers it has another meaning, so a rule that changes them starts with a new state. Counts of windows and logs stay
- * valid if the limit changes. So two configs that are live at once, as in a gradual deployment, do not misread each other's states.
- *
- * The tag is an FNV-1a hash cut to three letters, so two different rules collide with a probability of 1 in 238,328. The check refuses a
- * config in which two rules have the same tag.
- */
-function tagOf(parts: readonly (string | number)[]): string {
-  const hash = fnv1a(parts.join(' '))
-  return Array.from({ length: 3 }, (_, i) => BASE62[Math.floor(hash / 62 ** i) % 62]).join('')
 }

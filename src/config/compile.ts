@@ -26,6 +26,7 @@ import {
 } from './compile-rule.ts'
 import type { Adaptive, Shedding, SheddingCompiler } from './compile-shedding.ts'
 import { type Duration, milliseconds } from './duration.ts'
+import { withOwnTags } from './tags.ts'
 
 export type { Credentials, GatewayRule, LimitRule, Route, Rule }
 
@@ -111,16 +112,19 @@ export function compileConfig(
     plans,
     routes: compileRoutes(config.routes ?? [], credentials.accept),
     routeDefaults: compileRouteSettings({}, credentials.accept),
-    rules: [
+    rules: withOwnTags([
       ...(config.rules ?? []).flatMap(rule => compileGatewayRule(withDefault(rule), plans, algorithms)),
       ...(config.shedding
         ? compileFleetRules(config.shedding, plans, algorithms, config.onStoreFailure)
         : []),
-    ],
+    ]),
     ...(config.shedding && { shedding: compileShedding(config.shedding) }),
     ...(adaptive && { adaptive }),
     limits: new Map(
-      limits.map(([name, set]) => [name, set.map(rule => compileLimitRule(withDefault(rule), algorithms))]),
+      limits.map(([name, set]) => [
+        name,
+        withOwnTags(set.map(rule => compileLimitRule(withDefault(rule), algorithms))),
+      ]),
     ),
     credentials,
     address: compileAddress(config.address),

@@ -14,6 +14,7 @@ import { rule as ruleSchema } from '../config/check/rule-schema.ts'
 import type { ConfigInput, RuleInput } from '../config/check/schema.ts'
 import { compileGatewayRule, type GatewayRule, withNumbers } from '../config/compile-rule.ts'
 import type { Mistake } from '../config/config-error.ts'
+import { findFreeTag, withOwnTags } from '../config/tags.ts'
 import type { Override, OverrideNumbers } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
@@ -35,10 +36,18 @@ export function setOverride(
   consumer: string,
   override: Override,
 ): Promise<ConsumerChange> {
-  return changeConsumer(store, consumer, record => ({
-    ...record,
-    overrides: [...record.overrides.filter(({ rule }) => rule !== override.rule), override],
-  }))
+  return changeConsumer(store, consumer, record => {
+    const others = record.overrides.filter(({ rule }) => rule !== override.rule)
+    return { ...record, overrides: [...others, withOwnTag(override, others)] }
+  })
+}
+
+/** The override with a tag that no other override of the consumer has. */
+function withOwnTag(override: Override, others: readonly Override[]): Override {
+  const { rule, numbers } = override
+  if (!numbers) return override
+  const owners = new Map(others.flatMap(other => (other.numbers ? [[other.numbers.tag, other.rule]] : [])))
+  return { ...override, numbers: { ...numbers, tag: findFreeTag(rule, numbers.tag, owners) } }
 }
 
 /** @throws AdminError `not-found` for an unknown consumer: the name is misspelled, and the intended consumer still has its override */
@@ -90,21 +99,23 @@ export function compileOverride(config: RulesInput, input: OverrideInput): Overr
   }
   // An override applies with every plan.
   const { plans: _, ...plain } = withNumbers(rule, units)
-  return { ...base, numbers: numbersOf(plain, config.plans ?? []) }
+  return { ...base, numbers: numbersOf(plain, config) }
 }
 
-function numbersOf(rule: RuleInput, plans: readonly string[]): OverrideNumbers {
+function numbersOf(rule: RuleInput, config: RulesInput): OverrideNumbers {
   const parsed = v.safeParse(ruleSchema, rule)
   if (!parsed.success) throw numbersError(rule, parsed.issues.map(mistakeOf))
   const mistakes = mistakesOfNumbers(rule).map(([path, message]) => ({ path, message }))
   if (mistakes.length > 0) throw numbersError(rule, mistakes)
-  const compiled = compileGatewayRule(rule, plans, ALL_ALGORITHMS)[0]!
+  const compiled = compileGatewayRule(rule, config.plans ?? [], ALL_ALGORITHMS)[0]!
   const atGateway = mistakesOfGatewayNumbers(rule, compiled, '')
   if (atGateway.length > 0) throw numbersError(rule, atGateway)
   const { rate, period, burst } = compiled.quota
   const burstOrStep = burstOrStepOf(compiled)
+  // The numbers of a rule that depends on time have a tag of their own. It must not be the tag of another rule.
+  const owners = new Map(compileRules(config).map(({ tag, name }) => [tag, name]))
   return {
-    tag: compiled.tag,
+    tag: findFreeTag(rule.name, compiled.tag, owners),
     rate,
     period,
     ...(burstOrStep !== undefined && { burstOrStep }),
@@ -124,12 +135,26 @@ function numbersError({ name }: RuleInput, mistakes: readonly Mistake[]): AdminE
   return new AdminError('usage', [`Rule '${name}' cannot have these numbers:`, ...lines].join('\n'))
 }
 
+/** Compiles the rules, with the tags that they have in the gateway. */
+function compileRules({ rules = [], plans = ['free'] }: RulesInput): GatewayRule[] {
+  return withOwnTags(rules.flatMap(rule => compileGatewayRule(rule, plans, ALL_ALGORITHMS)))
+}
+
+/** Each rule with its first variant: the one for all plans without numbers of their own. */
+function compiledPairs(config: RulesInput): { rule: RuleInput; compiled: GatewayRule }[] {
+  const variants = compileRules(config)
+  return (config.rules ?? []).map(rule => ({
+    rule,
+    compiled: variants.find(({ name }) => name === rule.name)!,
+  }))
+}
+
 /** @throws AdminError `not-found` or `refused` that lists the rules that can be overridden */
 export function findOverridable(
-  { rules = [], plans = ['free'] }: RulesInput,
+  config: RulesInput,
   name: string,
 ): { rule: RuleInput; compiled: GatewayRule } {
-  const all = rules.map(rule => ({ rule, compiled: compileGatewayRule(rule, plans, ALL_ALGORITHMS)[0]! }))
+  const all = compiledPairs(config)
   const found = all.find(({ rule }) => rule.name === name)
   if (found?.compiled.takesOverrides) return found
   const names = all.filter(({ compiled }) => compiled.takesOverrides).map(({ rule }) => rule.name)
@@ -147,11 +172,11 @@ export type OverrideStatus = 'applies' | 'over' | 'rule-changed' | 'rule-gone' |
 
 export function statusOf(
   { family, rule: name, until }: Override,
-  { rules = [], plans = ['free'] }: RulesInput,
+  config: RulesInput,
   now = Date.now(),
 ): OverrideStatus {
   if (until !== undefined && until <= now * 1000) return 'over'
-  const all = rules.map(rule => ({ rule, compiled: compileGatewayRule(rule, plans, ALL_ALGORITHMS)[0]! }))
+  const all = compiledPairs(config)
   const same = all.find(({ compiled }) => compiled.family === family)
   if (same?.compiled.takesOverrides) return same.rule.mode === 'off' ? 'rule-off' : 'applies'
   return all.some(({ rule }) => rule.name === name) ? 'rule-changed' : 'rule-gone'

@@ -94,7 +94,7 @@ function actionOf(step: Step, { rules, caller, now, admittedAt }: Moment) {
 }
 
 /**
- * Whether different rules have the same tag, by chance (1 in 238,328). A config with both is refused, but these are in the sets of several
+ * Whether different rules have the same tag, by chance (1 in 238,328). The compiler of a config avoids it, but these are in the sets of several
  * configs. Redis stores units in flight under a key of their own, and the model does not.
  */
 const haveSameTag = (rules: readonly Rule[]) =>

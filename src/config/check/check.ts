@@ -5,7 +5,7 @@
 import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
 import { type Config, compileConfig } from '../compile.ts'
 import { credentialMethodsOf } from '../compile-credentials.ts'
-import { compileGatewayRule, compileLimitRule } from '../compile-rule.ts'
+import { compileGatewayRule } from '../compile-rule.ts'
 import * as SHEDDING_COMPILER from '../compile-shedding.ts'
 import { ConfigError, type Mistake } from '../config-error.ts'
 import { mistakesOfAddress } from './address-schema.ts'
@@ -53,14 +53,10 @@ function mistakesBetweenParts(config: ConfigInput): Mistake[] {
   const written = config.rules ?? []
   const rules = written.map(rule => compileGatewayRule(rule, plans, ALL_ALGORITHMS))
   return [
-    ...mistakesOfSet(written, rules, 'rules'),
+    ...mistakesOfSet(written, 'rules'),
     ...written.flatMap((rule, i) => mistakesOfGatewayRule(rule, rules[i]!, `rules[${i}]`, config)),
     ...Object.entries(config.limits ?? {}).flatMap(([name, set]) => [
-      ...mistakesOfSet(
-        set,
-        set.map(rule => [compileLimitRule(rule, ALL_ALGORITHMS)]),
-        `limits.${name}`,
-      ),
+      ...mistakesOfSet(set, `limits.${name}`),
       ...set.flatMap((rule, i) => mistakesOfLimitRule(rule, `limits.${name}[${i}]`)),
     ]),
     ...mistakesOfAddress(config.address).map(([key, message]) => ({ path: `address.${key}`, message })),
@@ -69,7 +65,7 @@ function mistakesBetweenParts(config: ConfigInput): Mistake[] {
     ...mistakesOfRoutes(config.routes ?? [], methods),
     ...mistakesOfRouteCosts(config, rules),
     ...mistakesOfLists(config),
-    ...mistakesOfShedding(config, rules),
+    ...mistakesOfShedding(config),
     ...mistakesOfAdaptive(config),
     ...mistakesOfAccept(config.credentials?.accept, methods, 'credentials.accept'),
   ]

@@ -4,14 +4,7 @@ import { descriptionOf } from '../../algorithms/index.ts'
 import { hasPlanUnits, planUnits, unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { compileRanges } from '../address-ranges.ts'
 import { ANONYMOUS } from '../compile-route.ts'
-import {
-  countsInFlight,
-  type GatewayRule,
-  MAX_DELAY,
-  periodOf,
-  type Rule,
-  withNumbers,
-} from '../compile-rule.ts'
+import { countsInFlight, type GatewayRule, MAX_DELAY, periodOf, withNumbers } from '../compile-rule.ts'
 import type { Mistake } from '../config-error.ts'
 import { isOfConsumer, needsCredential, needsToken } from '../identity-parts.ts'
 import { didYouMean } from './did-you-mean.ts'
@@ -48,11 +41,7 @@ export function mistakesOfPlans({ rules = [], plans = ['free'] }: ConfigInput): 
 }
 
 /** Finds mistakes between rules that are decided together. @param path of the list of rules */
-export function mistakesOfSet(
-  set: readonly (RuleInput | LimitRuleInput)[],
-  compiled: readonly (readonly Rule[])[],
-  path: string,
-): Mistake[] {
+export function mistakesOfSet(set: readonly (RuleInput | LimitRuleInput)[], path: string): Mistake[] {
   return set.flatMap((rule, i) => {
     const mistakes: Mistake[] = []
     const report = (key: string, message: string) => mistakes.push({ path: `${path}[${i}].${key}`, message })
@@ -61,8 +50,6 @@ export function mistakesOfSet(
     const twin = set.findIndex(other => other.name === rule.name)
     if (twin < i) {
       report('name', `'${rule.name}' is already the name of ${path}[${twin}]. Give each rule its own name.`)
-    } else if (compiled.findIndex(others => others.some(other => sharesState(other, compiled[i]!))) < i) {
-      report('name', `'${rule.name}' hashes to the same tag as an earlier rule. Choose another name.`)
     }
 
     const whyNoLease = rule.lease && reasonAgainstLease(rule)
@@ -105,11 +92,6 @@ function reasonAgainstLease(rule: RuleInput | LimitRuleInput): string | undefine
 /** Whether a candidate can be compared with this rule. */
 const isReplaceable = ({ candidateFor, mode }: RuleInput | LimitRuleInput) =>
   candidateFor === undefined && mode !== 'off'
-
-/** Whether a rule shares its record or its overrides with one of the others. */
-function sharesState(rule: Rule, others: readonly Rule[]): boolean {
-  return others.some(({ tag, family }) => tag === rule.tag || family === rule.family)
-}
 
 /** Finds mistakes in one rule of the gateway. @param compiled its variants */
 export function mistakesOfGatewayRule(

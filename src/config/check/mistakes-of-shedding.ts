@@ -1,7 +1,6 @@
 /** Finds mistakes in `shedding` that the schema cannot find: between its settings, and with the rest of the config. */
 
 import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
-import type { GatewayRule } from '../compile-rule.ts'
 import {
   compileFleetRules,
   compileShedding,
@@ -87,12 +86,8 @@ export function mistakesOfAdaptive({ rules = [], shedding }: ConfigInput): Mista
   })
 }
 
-/** @param compiled for each rule: a variant for each plan with numbers of its own, and one for all other plans */
-export function mistakesOfShedding(
-  config: ConfigInput,
-  compiled: readonly (readonly GatewayRule[])[],
-): Mistake[] {
-  const { shedding } = config
+export function mistakesOfShedding(config: ConfigInput): Mistake[] {
+  const { rules = [], shedding } = config
   if (!shedding) return []
   const mistakes: Mistake[] = []
   const report = (key: string, message: string) => mistakes.push({ path: `shedding.${key}`, message })
@@ -121,24 +116,14 @@ export function mistakesOfShedding(
     report('classes', 'has no effect without a shedder. Add fleetUsage or workerUtilization.')
   }
 
-  const own = compileFleetRules(shedding, ['free'], ALL_ALGORITHMS, undefined)
-  const named = [...own, ...(compileShedding(shedding).workerUtilization?.rules ?? [])]
+  const fleet = compileFleetRules(shedding, ['free'], ALL_ALGORITHMS, undefined)
+  const named = [...fleet, ...(compileShedding(shedding).workerUtilization?.rules ?? [])]
   const ownNames = [FLEET_USAGE, WORKER_UTILIZATION, ...named.map(({ name }) => name)]
-  for (const [i, rows] of compiled.entries()) {
-    const { name, tag } = rows[0]!
-    const what = ownNames.includes(name) ? 'is the name of a shedder' : 'hashes to the same tag as a shedder'
-    if (ownNames.includes(name) || own.some(rule => rule.tag === tag)) {
-      mistakes.push({ path: `rules[${i}].name`, message: `'${name}' ${what}. Choose another name.` })
+  for (const [i, { name }] of rules.entries()) {
+    if (ownNames.includes(name)) {
+      const message = `'${name}' is the name of a shedder. Choose another name.`
+      mistakes.push({ path: `rules[${i}].name`, message })
     }
-  }
-
-  for (const [i, { name, tag }] of own.entries()) {
-    const twin = own.findIndex(rule => rule.tag === tag)
-    if (twin < i)
-      report(
-        'classes',
-        `leads to two rules with the same tag (${own[twin]!.name}, ${name}). Rename one class.`,
-      )
   }
 
   if (fleetUsage) {

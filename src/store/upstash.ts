@@ -1,12 +1,12 @@
 /**
- * Redis over HTTP, with the @upstash/redis client: the Upstash service, or the REST bridge in front of any Redis. A script that
- * spends is not sent again if its reply was lost.
+ * Redis over HTTP: the Upstash service, or the REST bridge in front of any Redis. A script that spends is not sent again if its reply
+ * was lost.
  */
-import { errors, Redis } from '@upstash/redis/cloudflare'
 import { GatewayError } from '../errors.ts'
 import { type DeadlineClock, startDeadline, timeoutError } from './deadline.ts'
 import { inEnvironment } from './keys.ts'
-import type { PlainCall, ScriptCall, Store, StoreCall } from './store.ts'
+import { createRestConnection, type RestAnswer, type RestCommand, RestError } from './rest.ts'
+import type { ScriptCall, ScriptText, Store, StoreCall } from './store.ts'
 
 export interface UpstashOptions {
   url: string
@@ -24,50 +24,42 @@ export interface UpstashOptions {
 /**
  * Creates the store.
  * @param clock of the deadlines; tests pass their own
- * @throws GatewayError ERR_CONFIG_INVALID if the client rejects the URL
+ * @throws GatewayError ERR_CONFIG_INVALID if the URL is not valid
  */
 export function upstashStore(options: UpstashOptions, clock?: DeadlineClock): Store {
   const { url, token, deadlineMs, keyLocking, cluster, environment } = options
+  const connection = createRestConnection(url, token)
 
   /** With the flag, Upstash rejects access to undeclared keys. Without it, Upstash locks the whole database for the call. */
-  const scriptFor = ({ script, hasHiddenKeys }: ScriptCall) =>
+  const textFor = ({ script, hasHiddenKeys }: ScriptCall): ScriptText =>
     keyLocking && !hasHiddenKeys ? script.keyLocking : script.plain
 
-  /** The signal of the call that is being sent. It is unset at all other times, so nothing is kept from one request to another. */
-  let sending: AbortSignal | undefined
+  const at = (key: string) => inEnvironment(key, environment)
 
-  // One client for the isolate, because it keeps nothing of a call. A client has 200 functions; creating one for each call took
-  // 25 µs on Workers.
-  const redis = createClient({
-    url,
-    token,
-    // Not `retry: false`, which still sends twice.
-    retry: { retries: 0 },
-    // A function, because with a plain signal an aborted call resolves with a made-up reply. The client calls it before its first await.
-    signal: () => {
-      if (!sending) throw new TypeError('A call to the store has no deadline.')
-      return sending
-    },
-    enableAutoPipelining: false,
-    automaticDeserialization: false,
-    responseEncoding: false,
-    readYourWrites: false,
-    enableTelemetry: false,
-  })
+  const scriptCommand = (name: string, script: string, { keys, args }: ScriptCall): RestCommand => [
+    ...([name, script, keys.length] as const),
+    ...keys.map(at),
+    ...args,
+  ]
+
+  function commandFor(call: StoreCall): RestCommand {
+    if (!('command' in call)) return scriptCommand('EVALSHA', textFor(call).sha1, call)
+    switch (call.command) {
+      case 'GET':
+        return ['GET', at(call.key)]
+      case 'HINCRBY':
+        return ['HINCRBY', at(call.key), call.field, call.by]
+      case 'EXPIRE':
+        return ['EXPIRE', at(call.key), call.seconds]
+    }
+  }
 
   async function withinDeadline<T>(work: (send: Send, toStoreError: ToStoreError) => Promise<T>): Promise<T> {
     const deadline = startDeadline(deadlineMs, clock)
     // The reason is read from the deadline and not from the error, because workerd passes on a copy of the abort reason.
-    const toStoreError: ToStoreError = error => deadline.failure() ?? storeError(error)
+    const toStoreError: ToStoreError = error => deadline.failure() ?? failureOf(error)
     try {
-      return await work(call => {
-        sending = deadline.signal
-        try {
-          return call()
-        } finally {
-          sending = undefined
-        }
-      }, toStoreError)
+      return await work(commands => connection(commands, deadline.signal), toStoreError)
     } catch (error) {
       throw toStoreError(error)
     } finally {
@@ -75,138 +67,63 @@ export function upstashStore(options: UpstashOptions, clock?: DeadlineClock): St
     }
   }
 
-  async function runOne(send: Send, call: ScriptCall): Promise<unknown> {
-    const { keys, args } = call
-    const script = scriptFor(call)
-    try {
-      return await send(() => redis.evalsha(script.sha1, [...keys], [...args]))
-    } catch (error) {
-      // The script was not run, so sending it again cannot spend twice.
-      if (!isNoScript(error)) throw error
-    }
-    return await send(() => redis.eval(script.source, [...keys], [...args]))
-  }
-
-  /** Runs the calls in one pipeline. Calls whose script is missing in Redis are sent again with its source, in a second one. */
+  /** Runs the calls in one HTTP request. Calls whose script is missing in Redis are sent again with its source, in a second one. */
   async function runAll(
     send: Send,
     calls: readonly StoreCall[],
     toStoreError: ToStoreError,
   ): Promise<unknown[]> {
-    const byHash = redis.pipeline()
-    for (const call of calls) {
-      if (isPlain(call)) addPlain(byHash, call)
-      else byHash.evalsha(scriptFor(call).sha1, [...call.keys], [...call.args])
-    }
-    const answers: Answer[] = await send(() => byHash.exec({ keepErrors: true }))
-
+    const answers: Answer[] = await sendKeepingErrors(send, calls.map(commandFor))
+    // These scripts were not run, so sending them again cannot spend twice.
     const missing = [...calls.entries()].flatMap(([i, call]) =>
-      !isPlain(call) && answers[i]?.error?.startsWith('NOSCRIPT') ? [{ i, call }] : [],
+      'script' in call && answers[i]!.error?.startsWith('NOSCRIPT') ? [{ i, call }] : [],
     )
     if (missing.length > 0) {
-      const bySource = redis.pipeline()
-      for (const { call } of missing) bySource.eval(scriptFor(call).source, [...call.keys], [...call.args])
-      // If the second pipeline fails, the replies of the first one remain valid.
-      const repeated: Answer[] = await send(() => bySource.exec({ keepErrors: true })).catch(error =>
+      const bySource = missing.map(({ call }) => scriptCommand('EVAL', textFor(call).source, call))
+      // If the second request fails, the replies of the first one remain valid.
+      const repeated: Answer[] = await sendKeepingErrors(send, bySource).catch(error =>
         missing.map(() => ({ failure: toStoreError(error) })),
       )
       for (const [n, { i }] of missing.entries()) answers[i] = repeated[n]!
     }
-    return answers.map(
-      ({ result, error, failure }) =>
-        failure ?? (error === undefined ? result : storeError(new errors.UpstashError(error))),
+    const replies = answers.map(
+      ({ result, error, failure }) => failure ?? (error === undefined ? result : refusal(error)),
     )
+    if (replies.length === 1 && replies[0] instanceof GatewayError) throw replies[0]
+    return replies
   }
 
   return {
     isCluster: cluster ?? false,
-
-    async run(storeCalls) {
-      const calls = storeCalls.map(call => prefixKeys(call, environment))
-      const [only] = calls
-      return await withinDeadline(async (send, toStoreError) =>
-        calls.length === 1 && !isPlain(only!)
-          ? [await runOne(send, only!)]
-          : await runAll(send, calls, toStoreError),
-      )
-    },
-
-    async ping() {
-      await withinDeadline(send => send(() => redis.ping()))
-    },
+    run: calls => withinDeadline((send, toStoreError) => runAll(send, calls, toStoreError)),
+    ping: () => withinDeadline(async send => void (await send([['PING']]))),
   }
 }
 
-/** @throws GatewayError without the URL, which may contain a password. The client's own message quotes it */
-function createClient(settings: ConstructorParameters<typeof Redis>[0]): Redis {
-  try {
-    return new Redis(settings)
-  } catch {
-    throw new GatewayError(
-      'ERR_CONFIG_INVALID',
-      'The URL of the store is not valid. Use the http or https URL of its REST API.',
-    )
-  }
-}
-
-const isPlain = (call: StoreCall): call is PlainCall => 'command' in call
-
-function addPlain(pipeline: ReturnType<Redis['pipeline']>, call: PlainCall): void {
-  switch (call.command) {
-    case 'GET':
-      return void pipeline.get(call.key)
-    case 'HINCRBY':
-      return void pipeline.hincrby(call.key, call.field, call.by)
-    case 'EXPIRE':
-      return void pipeline.expire(call.key, call.seconds)
-  }
-}
-
-function prefixKeys(call: StoreCall, environment: string | undefined): StoreCall {
-  if (isPlain(call)) return { ...call, key: inEnvironment(call.key, environment) }
-  return { ...call, keys: call.keys.map(key => inEnvironment(key, environment)) }
-}
-
-/** Sends a call of the client under the deadline. */
-type Send = <T>(call: () => Promise<T>) => Promise<T>
+/** Sends commands under the deadline. */
+type Send = (commands: readonly RestCommand[]) => Promise<RestAnswer[]>
 
 type ToStoreError = (error: unknown) => GatewayError
 
-interface Answer {
-  result?: unknown
-  error?: string
+interface Answer extends RestAnswer {
   failure?: GatewayError
 }
 
-function isNoScript(error: unknown): boolean {
-  return error instanceof errors.UpstashError && error.message.startsWith('NOSCRIPT')
+/** A single command that fails is answered with an error for the whole request. */
+async function sendKeepingErrors(send: Send, commands: readonly RestCommand[]): Promise<Answer[]> {
+  try {
+    return await send(commands)
+  } catch (error) {
+    if (commands.length === 1 && error instanceof RestError && error.status === 400)
+      return [{ error: error.message }]
+    throw error
+  }
 }
 
-/** The GatewayError for an error of the client. Messages of the client quote the whole command, including keys, so they are not passed on. */
-function storeError(error: unknown): GatewayError {
-  // UpstashJSONParseError extends UpstashError, so it is checked first.
-  if (error instanceof errors.UpstashJSONParseError) {
-    return new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is not valid JSON.")
-  }
-  if (error instanceof errors.UpstashError) {
-    // The bridge's messages for a Redis that is down or slow. The client does not pass on the HTTP status.
-    if (error.message.startsWith('ERR Redis cannot be reached'))
-      return unreachableError('The bridge cannot reach its Redis.')
-    if (error.message.startsWith('ERR Redis did not answer in time')) return timeoutError()
-    if (QUOTA.test(error.message)) {
-      return new GatewayError(
-        'ERR_STORE_QUOTA',
-        'The store refused the call, because its plan allows no more requests.',
-      )
-    }
-    const kind = /^[A-Z]{2,20}/.exec(error.message)?.[0] ?? 'an error'
-    const fix = TOKEN_ERROR.test(kind) ? ' Check UPSTASH_REDIS_REST_TOKEN.' : ''
-    return new GatewayError('ERR_STORE_REFUSED', `The store answered ${kind}.${fix}`)
-  }
-  // The client throws a TypeError if the reply of a pipeline is not a list. A failed connection is a TypeError, too.
-  if (error instanceof TypeError && CLIENT_CRASH.test(error.message)) {
-    return new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is not a list of results.")
-  }
+/** The GatewayError for whatever ends a request. Messages of the store can quote keys, and those of `fetch` the URL, so neither is passed on. */
+function failureOf(error: unknown): GatewayError {
+  if (error instanceof GatewayError) return error
+  if (error instanceof RestError) return refusal(error.message, error.status)
   // Cloudflare bounds the calls of one request: 50 with Workers Free.
   if (error instanceof Error && /too many subrequests/i.test(error.message)) {
     return new GatewayError('ERR_STORE_CALLS_EXHAUSTED', 'The platform allows this request no more calls.')
@@ -214,16 +131,32 @@ function storeError(error: unknown): GatewayError {
   return unreachableError(`The store could not be reached${codeText(error)}.`)
 }
 
+/** The GatewayError for an error that the store has answered. @param status of HTTP, if the whole request was refused */
+function refusal(message: string, status = 200): GatewayError {
+  // The bridge's messages for a Redis that is down or slow.
+  if (message.startsWith('ERR Redis cannot be reached'))
+    return unreachableError('The bridge cannot reach its Redis.')
+  if (message.startsWith('ERR Redis did not answer in time')) return timeoutError()
+  if (status === 429 || QUOTA.test(message)) {
+    return new GatewayError(
+      'ERR_STORE_QUOTA',
+      'The store refused the call, because its plan allows no more requests.',
+    )
+  }
+  // Something between here and Redis has failed, perhaps after the call has run.
+  if (status >= 500) return unreachableError(`The store could not be reached (HTTP ${status}).`)
+  const kind = /^[A-Z]{2,20}/.exec(message)?.[0] ?? 'an error'
+  const fix = TOKEN_ERROR.test(kind) ? ' Check UPSTASH_REDIS_REST_TOKEN.' : ''
+  return new GatewayError('ERR_STORE_REFUSED', `The store answered ${kind}.${fix}`)
+}
+
 /**
  * Error messages of Upstash if an account has reached the limits of its plan, or is throttled. This is not an outage. The
- * documentation of Upstash has `ERR max daily request limit exceeded` and `ERR max requests limit exceeded`. The others are common
- * messages of gateways with status 429.
+ * documentation of Upstash has `ERR max daily request limit exceeded` and `ERR max requests limit exceeded`, and no status for them. The
+ * others are common messages of gateways.
  */
 const QUOTA =
   /^(ERR )?(max (daily |monthly )?requests? limit|max bandwidth|too many requests|rate limit|throttled)/i
-
-/** Messages of V8, the engine of Workers and Node, for a TypeError inside the client. */
-const CLIENT_CRASH = /^Cannot (read|destructure)|is not (a function|iterable)/
 
 /** A 401, as Upstash and the bridge answer it. */
 const TOKEN_ERROR = /^(WRONGPASS|NOAUTH)$/

@@ -4,7 +4,6 @@
  */
 // First, so that in the bundle all code of Sluice follows without a break. Compression looks back only 32 kB, and so
 // finds more in common: 0.5 kB less.
-import '@upstash/redis/cloudflare'
 import 'hono/tiny'
 
 export { compileAdaptive, compileFleetRules, compileShedding } from '../../config/compile-shedding.ts'

@@ -3,7 +3,6 @@
  * use, and a bundler drops the others. Do not import from this file by hand.
  */
 // First, as in gateway/built.ts.
-import '@upstash/redis/cloudflare'
 
 export * from '../built-parts.ts'
 export { builtEntrypoint } from './built-entrypoint.ts'

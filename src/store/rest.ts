@@ -1,0 +1,106 @@
+/**
+ * The REST protocol of Upstash (https://upstash.com/docs/redis/features/restapi), as far as the store needs it: commands in, answers
+ * out. The client @upstash/redis cannot be divided: its 200 commands would be a quarter of the Worker (17.6 kB of gzip). Besides, it
+ * keeps the HTTP status to itself, and it quotes keys in its errors. A test compares this connection with it.
+ */
+import { GatewayError } from '../errors.ts'
+
+export type RestCommand = readonly [name: string, ...args: (string | number)[]]
+
+/** The answer to one command. */
+export interface RestAnswer {
+  result?: unknown
+  /** The message of Redis, of Upstash or of the bridge. It can quote keys. */
+  error?: string
+}
+
+/** An answer to the whole request that is an error. */
+export class RestError extends Error {
+  /** Of HTTP. */
+  readonly status: number
+
+  constructor(status: number, message: string) {
+    super(message)
+    this.status = status
+  }
+}
+
+/**
+ * Sends the commands in one HTTP request, once.
+ * @param commands at least one
+ * @returns the answers in order
+ * @throws RestError if the request was answered with an error; GatewayError ERR_STORE_REPLY_INVALID; whatever `fetch` throws
+ */
+export type SendCommands = (commands: readonly RestCommand[], signal: AbortSignal) => Promise<RestAnswer[]>
+
+/** @throws GatewayError ERR_CONFIG_INVALID without the URL, which may contain a password, and without the token */
+export function createRestConnection(url: string, token: string): SendCommands {
+  const endpoint = endpointOf(url)
+  const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' }
+  checkHeaders(headers)
+
+  return async (commands, signal) => {
+    const [only] = commands
+    const isPipeline = commands.length > 1
+    const response = await fetch(isPipeline ? `${endpoint}/pipeline` : endpoint, {
+      ...{ method: 'POST', headers, signal },
+      body: JSON.stringify(isPipeline ? commands : only),
+    })
+    const reply = parse(await response.text())
+    if (!response.ok) throw new RestError(response.status, errorIn(reply) ?? '')
+    const answers = isPipeline && Array.isArray(reply) ? reply : [reply]
+    if (answers.length !== commands.length || !answers.every(isAnswer))
+      throw invalid("The store's reply is not a list of results.")
+    return answers
+  }
+}
+
+function endpointOf(url: string): string {
+  const { protocol, username, password, search, hash, href } = parseUrl(url)
+  // `fetch` rejects a URL with a user.
+  if (!/^https?:$/.test(protocol) || username || password || search || hash) throw invalidUrl()
+  return href.replace(/\/$/, '')
+}
+
+function parseUrl(url: string): URL {
+  try {
+    return new URL(url)
+  } catch {
+    throw invalidUrl()
+  }
+}
+
+const invalidUrl = () =>
+  new GatewayError(
+    'ERR_CONFIG_INVALID',
+    'The URL of the store is not valid. Use the http or https URL of its REST API.',
+  )
+
+function checkHeaders(headers: Record<string, string>): void {
+  try {
+    new Headers(headers)
+  } catch {
+    throw new GatewayError(
+      'ERR_CONFIG_INVALID',
+      'The token of the store has a character that is not allowed in a header, such as a line break. Copy it again.',
+    )
+  }
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw invalid("The store's reply is not valid JSON.")
+  }
+}
+
+const isAnswer = (answer: unknown): answer is RestAnswer =>
+  typeof answer === 'object' && answer !== null && ('result' in answer || errorIn(answer) !== undefined)
+
+function errorIn(answer: unknown): string | undefined {
+  const error = (answer as { error?: unknown } | null)?.error
+  return typeof error === 'string' ? error : undefined
+}
+
+const invalid = (message: string) => new GatewayError('ERR_STORE_REPLY_INVALID', message)

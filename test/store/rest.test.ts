@@ -1,0 +1,160 @@
+/** The REST protocol: the same requests and answers as with the client @upstash/redis, and clear errors for any other answer. */
+import { createServer, type IncomingMessage } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { Redis } from '@upstash/redis'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { createRestConnection, type RestCommand, RestError } from '../../src/store/rest.ts'
+import { upstashStore } from '../../src/store/upstash.ts'
+import { startCountingProxy } from '../support/counting-proxy.ts'
+import { listen } from '../support/listen.ts'
+import { PATIENT_MS } from '../support/patience.ts'
+import { describeOnRedis, type TestRedis } from '../support/redis.ts'
+
+const signal = AbortSignal.timeout(PATIENT_MS)
+
+const clientFor = (url: string) =>
+  new Redis({
+    ...{ url, token: 't', enableAutoPipelining: false, enableTelemetry: false, responseEncoding: false },
+    ...{ readYourWrites: false, automaticDeserialization: false, retry: { retries: 0 } },
+  })
+
+/** A server that records requests, and answers each with this status and text. */
+async function startRecorder() {
+  const requests: object[] = []
+  const recorder = { url: '', requests, status: 200, text: '{"result":1}', close: async () => {} }
+  const server = createServer(async (request: IncomingMessage, response) => {
+    const { authorization, 'content-type': type } = request.headers
+    const chunks = await request.toArray()
+    const body = JSON.parse(
+      Buffer.concat(chunks).toString().replace('evalsha', 'EVALSHA').replace('get', 'GET'),
+    )
+    requests.push({ method: request.method, path: request.url, authorization, type, body })
+    response.writeHead(recorder.status).end(recorder.text)
+  })
+  await listen(server, 0)
+  recorder.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  recorder.close = () => new Promise(resolve => server.close(() => resolve()))
+  return recorder
+}
+
+describe('the request', () => {
+  let recorder: Awaited<ReturnType<typeof startRecorder>>
+  beforeAll(async () => {
+    recorder = await startRecorder()
+  })
+  afterAll(() => recorder?.close())
+
+  it.each(['', '/', '/prefix', '/prefix/'])('is that of @upstash/redis, at the URL …%s', async path => {
+    const url = `${recorder.url}${path}`
+    const client = clientFor(url)
+    recorder.requests.length = 0
+    recorder.text = '{"result":1}'
+    await client.evalsha('sha', ['k'], ['a', '1'])
+    await createRestConnection(url, 't')([['EVALSHA', 'sha', 1, 'k', 'a', '1']], signal)
+    recorder.text = '[{"result":1},{"result":2}]'
+    await client.pipeline().evalsha('sha', ['k'], []).get('g').exec()
+    await createRestConnection(url, 't')(
+      [
+        ['EVALSHA', 'sha', 1, 'k'],
+        ['GET', 'g'],
+      ],
+      signal,
+    )
+    const [single, ourSingle, pipeline, ourPipeline] = recorder.requests
+    expect(ourSingle).toEqual(single)
+    expect(ourPipeline).toEqual(pipeline)
+    expect(single).toMatchObject({ method: 'POST', authorization: 'Bearer t' })
+  })
+})
+
+describeOnRedis('the answers', start => {
+  let redis: TestRedis
+  let bridge: Awaited<ReturnType<typeof startBridge>>
+  beforeAll(async () => {
+    redis = await start()
+    bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0, deadlineMs: PATIENT_MS })
+  })
+  afterAll(async () => {
+    await bridge?.close()
+    await redis?.close()
+  })
+
+  const VALUES = ['{1,2,3}', "{1,'a ü',{2},false}", "'plain'", "''", 'false', "redis.status_reply('FINE')"]
+
+  it.each(VALUES)('are those of @upstash/redis: return %s', async value => {
+    const send = createRestConnection(bridge.url, 't')
+    const source = `return ${value}`
+    const expected = (await clientFor(bridge.url).eval(source, ['k'], ['a'])) as unknown
+    const command: RestCommand = ['EVAL', source, 1, 'k', 'a']
+    expect(await send([command], signal)).toEqual([{ result: expected }])
+    expect(await send([command, ['GET', '{k}none'], command], signal)).toEqual([
+      ...[{ result: expected }, { result: null }, { result: expected }],
+    ])
+  })
+
+  it('of a pipeline include the error of each command', async () => {
+    const send = createRestConnection(bridge.url, 't')
+    const commands: RestCommand[] = [
+      ['EVALSHA', '0'.repeat(40), 0],
+      ['EVAL', 'return 1', 0],
+    ]
+    const answers = await send(commands, signal)
+    expect(answers).toEqual([{ error: expect.stringMatching(/^NOSCRIPT/) }, { result: 1 }])
+    await expect(send(commands.slice(0, 1), signal)).rejects.toThrow(RestError)
+  })
+
+  it('to a wrong token are an error with the status', async () => {
+    const answer = createRestConnection(bridge.url, 'wrong')([['PING']], signal)
+    await expect(answer).rejects.toMatchObject({ status: 401, message: expect.stringMatching(/^WRONGPASS/) })
+  })
+})
+
+describe('an answer that is not one of the protocol', () => {
+  const INVALID = 'ERR_STORE_REPLY_INVALID'
+  const answers: [status: number, text: string, count: number, code: string, fate: string][] = [
+    [200, '<html>', 1, INVALID, 'may-have-run'],
+    [502, '<html>', 2, INVALID, 'may-have-run'],
+    [200, '', 1, INVALID, 'may-have-run'],
+    [200, 'null', 1, INVALID, 'may-have-run'],
+    [200, '[]', 1, INVALID, 'may-have-run'],
+    [200, '{}', 1, INVALID, 'may-have-run'],
+    [200, '{"error":7}', 1, INVALID, 'may-have-run'],
+    [200, '{"result":1}', 2, INVALID, 'may-have-run'],
+    [200, '[{"result":1}]', 2, INVALID, 'may-have-run'],
+    [200, '[{"result":1},null]', 2, INVALID, 'may-have-run'],
+    [200, '[{"result":1},{"result":1},{"result":1}]', 2, INVALID, 'may-have-run'],
+    [502, '{"error":"bad gateway"}', 2, 'ERR_STORE_UNREACHABLE', 'may-have-run'],
+    [504, '{"message":"timeout"}', 1, 'ERR_STORE_UNREACHABLE', 'may-have-run'],
+    [429, '{"error":"slow down"}', 2, 'ERR_STORE_QUOTA', 'answered'],
+    [403, 'null', 1, 'ERR_STORE_REFUSED', 'answered'],
+    [400, '{"error":"ERR syntax"}', 2, 'ERR_STORE_REFUSED', 'answered'],
+  ]
+
+  it.each(answers)('%i %s, to %i calls: %s, %s', async (status, text, count, code, fate) => {
+    const proxy = await startCountingProxy('http://127.0.0.1:9')
+    proxy.fault = (_, response) => void response.writeHead(status).end(text)
+    const store = upstashStore({ url: proxy.url, token: 't', deadlineMs: PATIENT_MS, keyLocking: true })
+    const calls = Array.from({ length: count }, () => ({ command: 'GET', key: 'sluice:{a}' }) as const)
+    await expect(store.run(calls)).rejects.toMatchObject({ code, fate })
+    expect(proxy.count()).toBe(1)
+    await proxy.close()
+  })
+})
+
+describe('an invalid setting is refused without being quoted', () => {
+  const URLS = ['', 'store.example', 'redis://store.example', 'https://u:secret@store.example']
+  it.each([...URLS, 'https://store.example/?_token=secret', 'https://store.example/#secret'])('%s', url => {
+    const made = () => createRestConnection(url, 't')
+    expect(made).toThrow('The URL of the store is not valid. Use the http or https URL of its REST API.')
+    expect(made).not.toThrow('secret')
+  })
+
+  it('a token with a line break', () => {
+    const made = () => createRestConnection('https://store.example', 'secret\ntoken')
+    expect(made).toThrow(
+      'The token of the store has a character that is not allowed in a header, such as a line break. Copy it again.',
+    )
+    expect(made).not.toThrow('secret')
+  })
+})

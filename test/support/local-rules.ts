@@ -24,6 +24,6 @@ export const TEN = {
 export const KEY = 'sluice:{ip:192.0.2.1}:state'
 export const OTHER_KEY = 'sluice:{ip:192.0.2.2}:state'
 
-/** A rule as one request binds it. */
-export const counted = (rule: LimitRuleInput, cost: number, key = KEY): BoundRule =>
-  bound(compileLimitRule(rule, ALL_ALGORITHMS), key, cost)
+/** A rule as one request binds it. @param nowMs selects the windows of a calendar */
+export const counted = (rule: LimitRuleInput, cost: number, key = KEY, nowMs = Date.now()): BoundRule =>
+  bound(compileLimitRule(rule, ALL_ALGORITHMS), key, cost, nowMs)

@@ -9,7 +9,7 @@ import { prepareDecide, runCalls } from '../../../src/limiter/prepared-call.ts'
 import type { DecideVerb } from '../../../src/script/decide.ts'
 import type { BoundRule, Outcome } from '../../../src/script/evaluation.ts'
 import { compiled, describeOnRedisEngine } from '../../support/engines.ts'
-import { counted, KEY, OTHER_KEY, RULES_FOR_TEN, TEN } from '../../support/local-rules.ts'
+import { counted as countedAt, KEY, OTHER_KEY, RULES_FOR_TEN, TEN } from '../../support/local-rules.ts'
 import { policyOf } from '../../support/policy.ts'
 import { storeOf } from '../../support/stores.ts'
 import { NOON } from '../../support/traffic.ts'
@@ -27,6 +27,8 @@ beforeEach(() => {
     () => nowMs * 1e3,
   )
 })
+
+const counted = (rule: LimitRuleInput, cost: number, key?: string) => countedAt(rule, cost, key, nowMs)
 
 const decide = (rules: readonly BoundRule[], verb?: DecideVerb) => local.decide(policyOf(rules), rules, verb)
 

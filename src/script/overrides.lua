@@ -1,14 +1,15 @@
 -- Applies the overrides of a consumer. The record of the consumer
--- (src/store/records.ts) has fields `override=<family>,…`. The first override of each
--- family counts until it expires. Every value in the record is escaped, so that it
--- cannot contain `=`. An empty field leaves the number of the config.
+-- (src/store/records.ts) ends with fields `override=<family>,…`, the first of them at
+-- `overrides_at`. The first override of each family counts until it expires. Every value
+-- in the record is escaped, so that it cannot contain `=`. A search that begins with `=`
+-- stops at each field only once. An empty field leaves the number of the config.
 --
 --   overridden(number, family, mark, tag, first, second, third)
 --       returns the mark, the tag and the three numbers of a rule after its override.
 --       Adds the override to `changes`, for the reply: `1e20,5;` (number of the rule,
 --       mark, limit and burst as the operator wrote them)
 local function overridden(number, family, mark, tag, first, second, third)
-  local _, at = string.find(settings, family, 1, true)
+  local _, at = string.find(settings, family, overrides_at, true)
   if not at or mark == ABSENT then
     return mark, tag, first, second, third
   end

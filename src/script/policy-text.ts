@@ -75,15 +75,20 @@ class PolicyText {
       hasSubject ? `plan = ''\n${SUBJECT}` : "plan = ARGV[4] or ''\n",
       this.#applyPlan(hasSubject ? "subject ~= '' and not is_unknown" : undefined),
       hasSubject ? this.#skipRulesOnRequests() : '',
-      this.#applyOverrides(hasSubject ? 'settings and not is_unknown' : 'settings', true),
+      this.#applyOverrides(hasSubject ? 'overrides_at and not is_unknown' : 'overrides_at', true),
       'admitted = true\n',
       ...this.#identities.map(identity => readState(identity, checkRule)),
       this.#endDecision(),
     ]
-    const names = ['verb', 'plan', 'values', 'admitted', 'place', 'reply', 'changes', 'settings']
+    const names = ['verb', 'plan', 'values', 'admitted', 'place', 'reply']
+    const ofOverrides = ['changes', 'settings', 'overrides_at']
     const ofSubject = hasSubject ? ['subject', 'is_unknown', 'is_blocked', 'consumer'] : []
     const ofLease = leases ? ['grant'] : []
-    return this.#assembleScript([...names, ...ofSubject, ...ofLease], "local now = ARGV[5] or ''\n", body)
+    return this.#assembleScript(
+      [...names, ...ofOverrides, ...ofSubject, ...ofLease],
+      "local now = ARGV[5] or ''\n",
+      body,
+    )
   }
 
   refund(): string {
@@ -97,10 +102,11 @@ class PolicyText {
       ),
       this.#locateKeys("ARGV[3] == 'consumer' and 1 or 0"),
       this.#fetchValues(''),
-      "if ARGV[3] == 'consumer' then\nsettings = values[1]\nend\n",
+      "if ARGV[3] == 'consumer' and values[1] then\nsettings = values[1]\n",
+      "overrides_at = find(settings, 'override=', 1, true)\nend\n",
       'plan = ARGV[4]\n',
       this.#applyPlan(),
-      this.#applyOverrides('settings', false),
+      this.#applyOverrides('overrides_at', false),
       ...this.#identities.map(identity => readState(identity, () => '')),
       ...this.#identities.map(identity =>
         commitAny(identity, {
@@ -110,7 +116,7 @@ class PolicyText {
       ),
       `return { now${this.#rules.map(({ of }) => `, ${of('remaining')} or 0, ${of('reset_after')} or 0`).join('')} }\n`,
     ]
-    const names = ['spent_at', 'plan', 'values', 'place', 'settings', 'changes', '_']
+    const names = ['spent_at', 'plan', 'values', 'place', 'settings', 'overrides_at', 'changes', '_']
     return this.#assembleScript(names, 'local now = ARGV[5]\n', body)
   }
 
@@ -252,7 +258,7 @@ class PolicyText {
     const rules = this.#rules.filter(({ takesOverrides }) => takesOverrides)
     if (rules.length === 0) return ''
     return [
-      `if ${condition} and string.find(settings, 'override=', 1, true) then\n`,
+      `if ${condition} then\n`,
       OVERRIDES,
       ...rules.map(rule => this.#applyOverride(rule, isDecision)),
       'end\n',
@@ -264,7 +270,7 @@ class PolicyText {
     const own = numbers.map(number => (isNumber(number) ? of(number) : undefined))
     const values = [of('tag'), ...own.filter(value => value !== undefined)].join(', ')
     const mark = of('mark')
-    const given = `'${ruleNumber}', 'override=${nameInLiteral(family)},', ${mark}, ${values}`
+    const given = `'${ruleNumber}', '=${nameInLiteral(family)},', ${mark}, ${values}`
     return `${isDecision ? mark : '_'}, ${values} = overridden(${given})\n`
   }
 

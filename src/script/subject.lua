@@ -29,9 +29,12 @@ else
   end
   if own_plan then
     if settings then
-      is_blocked = string.find(settings, 'blocked=', 1, true)
+      -- The fields before the overrides, of which there can be many.
+      overrides_at = string.find(settings, 'override=', 1, true)
+      local head = overrides_at and sub(settings, 1, overrides_at) or settings
+      is_blocked = string.find(head, 'blocked=', 1, true)
       if is_blocked then
-        local ends_at = string.match(settings, ' until=(%d+)')
+        local ends_at = string.match(head, ' until=(%d+)')
         is_blocked = not ends_at or ends_at + 0 > now
       end
       if own_plan == '' and sub(settings, 1, 6) ~= 'plan= ' then

@@ -158,6 +158,29 @@ describeOnEngines('an override', fresh => {
     expect(outcome.verdicts.map(({ rule }) => rule.limit)).toEqual([3, 3, 300, 3, 3, 3, 3])
   })
 
+  it('is found among any number of others, and in no other field of the record', async () => {
+    const [first, second] = RULES as [RuleInput, RuleInput]
+    const engine = await fresh()
+    await engine.setRecord(credentialKey('acme', 'ff'), credentialOf())
+    const others = Array.from({ length: 2000 }, (_, i) => {
+      return overrideOf({ ...first, name: `other-${i}` }, { limit: 5 })
+    })
+    const { family } = overrideOf(first, { limit: 5 })
+    const reason = `${family},,-1,,,,,,,first`
+    const overrides = [...others, overrideOf(second, { limit: 7 })]
+    await engine.setRecord(consumerKey('acme'), formatConsumer({ reason, overrides }))
+    const { verdicts } = await engine.evaluate(evaluationFor([first, second], KEY))
+    expect(verdicts.map(({ rule, mode }) => [rule.limit, mode])).toEqual([
+      [3, 'enforce'],
+      [7, 'enforce'],
+    ])
+    const blocked = { blockedAt: new Date(0), blockedUntil: NOON + 1, overrides }
+    await engine.setRecord(consumerKey('acme'), formatConsumer(blocked))
+    const statusAt = async (now: number) =>
+      (await engine.evaluate(evaluationFor([second], KEY, now, 0))).status
+    expect([await statusAt(NOON), await statusAt(NOON + 1)]).toEqual(['blocked', 'admitted'])
+  })
+
   it('applies until it expires', async () => {
     const [rule] = RULES
     const engine = await overriding(overrideOf(rule!, { limit: 7 }, { until: NOON + 1e6 }))

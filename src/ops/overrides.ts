@@ -15,7 +15,13 @@ import type { ConfigInput, RuleInput } from '../config/check/schema.ts'
 import { compileGatewayRule, type GatewayRule, withNumbers } from '../config/compile-rule.ts'
 import type { Mistake } from '../config/config-error.ts'
 import { findFreeTag, withOwnTags } from '../config/tags.ts'
-import type { Override, OverrideNumbers } from '../store/records.ts'
+import {
+  type ConsumerRecord,
+  formatConsumer,
+  MAX_CONSUMER_LENGTH,
+  type Override,
+  type OverrideNumbers,
+} from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { type ConsumerChange, changeConsumer, showConsumer } from './consumers.ts'
@@ -30,17 +36,60 @@ export interface OverrideInput extends Partial<Record<PlanUnits, number>> {
 
 type RulesInput = Pick<ConfigInput, 'rules' | 'plans'>
 
-/** Sets an override. It replaces another override of the same rule. */
-export function setOverride(
+export interface OverrideChange extends ConsumerChange {
+  /** The other overrides that were removed: those that had ended, and stale ones if that was wished. */
+  removed: readonly Override[]
+}
+
+interface SetOptions {
+  /** An override is stale if this config has no rule of its family any more. Another deployment can still have it. */
+  config?: RulesInput
+  /** Removes stale overrides too. */
+  removeStale?: boolean | undefined
+}
+
+/**
+ * Sets an override. It replaces another override of the same rule, and removes overrides that have ended by the clock of the store.
+ * @throws AdminError `refused` if the record of the consumer would become too long
+ */
+export async function setOverride(
   store: AdminStore,
   consumer: string,
   override: Override,
-): Promise<ConsumerChange> {
-  return changeConsumer(store, consumer, record => {
+  { config, removeStale = false }: SetOptions = {},
+): Promise<OverrideChange> {
+  const [seconds] = await store.run(redis => redis.time())
+  const isStale = (other: Override) => config !== undefined && STALE.has(statusOf(other, config))
+  const isRemoved = (other: Override) => hasEnded(other, seconds * 1000) || (removeStale && isStale(other))
+  let removed: readonly Override[] = []
+  const change = await changeConsumer(store, consumer, record => {
     const others = record.overrides.filter(({ rule }) => rule !== override.rule)
-    return { ...record, overrides: [...others, withOwnTag(override, others)] }
+    removed = others.filter(isRemoved)
+    const kept = others.filter(other => !isRemoved(other))
+    const changed = { ...record, overrides: [...kept, withOwnTag(override, kept)] }
+    checkLength(consumer, record, changed, kept.filter(isStale).length)
+    return changed
   })
+  return { ...change, removed }
 }
+
+/** Refuses a change that lengthens a record beyond the maximum. A record that is longer already can still become shorter. */
+function checkLength(consumer: string, before: ConsumerRecord, after: ConsumerRecord, stale: number): void {
+  const { length } = formatConsumer(after)
+  if (length <= MAX_CONSUMER_LENGTH || length <= formatConsumer(before).length) return
+  const problem =
+    `Consumer '${consumer}' would have ${after.overrides.length} overrides, and its record ${length} bytes. The maximum is ` +
+    `${MAX_CONSUMER_LENGTH} bytes, because Redis reads the record for every request of the consumer. Nothing was changed.`
+  const ofStale =
+    stale > 0
+      ? `\nOr repeat the command with --remove-stale: it removes the ${stale} that have no effect with this config, even if another deployment uses them.`
+      : ''
+  throw new AdminError('refused', problem, `${howToRemove(consumer)}${ofStale}`)
+}
+
+/** How to make the record of a consumer shorter. */
+export const howToRemove = (consumer: string) =>
+  `Remove overrides: npx sluicegate consumers override ${consumer} <rule> --remove. For other numbers in many rules, use a plan.`
 
 /** The override with a tag that no other override of the consumer has. */
 function withOwnTag(override: Override, others: readonly Override[]): Override {
@@ -140,13 +189,25 @@ function compileRules({ rules = [], plans = ['free'] }: RulesInput): GatewayRule
   return withOwnTags(rules.flatMap(rule => compileGatewayRule(rule, plans, ALL_ALGORITHMS)))
 }
 
+interface CompiledPair {
+  rule: RuleInput
+  compiled: GatewayRule
+}
+
+/** A consumer can have many overrides, so the rules are compiled once. */
+const pairsOfConfigs = new WeakMap<RulesInput, readonly CompiledPair[]>()
+
 /** Each rule with its first variant: the one for all plans without numbers of their own. */
-function compiledPairs(config: RulesInput): { rule: RuleInput; compiled: GatewayRule }[] {
+function compiledPairs(config: RulesInput): readonly CompiledPair[] {
+  const known = pairsOfConfigs.get(config)
+  if (known) return known
   const variants = compileRules(config)
-  return (config.rules ?? []).map(rule => ({
+  const pairs = (config.rules ?? []).map(rule => ({
     rule,
     compiled: variants.find(({ name }) => name === rule.name)!,
   }))
+  pairsOfConfigs.set(config, pairs)
+  return pairs
 }
 
 /** @throws AdminError `not-found` or `refused` that lists the rules that can be overridden */
@@ -167,15 +228,18 @@ export function findOverridable(
   )
 }
 
+const hasEnded = ({ until }: Override, now: number) => until !== undefined && until <= now * 1000
+
 /** Whether an override has an effect: it must not have ended, and the config must still have its rule. */
 export type OverrideStatus = 'applies' | 'over' | 'rule-changed' | 'rule-gone' | 'rule-off'
 
-export function statusOf(
-  { family, rule: name, until }: Override,
-  config: RulesInput,
-  now = Date.now(),
-): OverrideStatus {
-  if (until !== undefined && until <= now * 1000) return 'over'
+/** The statuses of overrides whose rule this config no longer has, or has with another algorithm or period. */
+const STALE: ReadonlySet<OverrideStatus> = new Set(['rule-changed', 'rule-gone'])
+
+/** @param now ms since the epoch */
+export function statusOf(override: Override, config: RulesInput, now = Date.now()): OverrideStatus {
+  if (hasEnded(override, now)) return 'over'
+  const { family, rule: name } = override
   const all = compiledPairs(config)
   const same = all.find(({ compiled }) => compiled.family === family)
   if (same?.compiled.takesOverrides) return same.rule.mode === 'off' ? 'rule-off' : 'applies'

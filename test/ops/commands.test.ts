@@ -10,6 +10,7 @@ import { switchCommand } from '../../src/node/cli/switch.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
+import { formatConsumer, type Override } from '../../src/store/records.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
@@ -210,6 +211,35 @@ it('all commands show overrides in the same form, with a burst only if the rule 
     overrides: left,
   })
   expect(await shown()).toEqual(left)
+})
+
+it('setting an override shows which others were removed, and `show` says if the record is too long', async () => {
+  await redis.connection.send(['FLUSHALL'])
+  const store = (overrides: readonly Override[]) =>
+    redis.connection.send(['SET', 'sluice:{c:acme}:consumer', formatConsumer({ overrides })])
+  const ended: Override = { family: 'end', rule: 'ended', mode: 'off', until: 1e15 }
+  const stale: Override = { family: 'gon', rule: 'gone', mode: 'shadow' }
+  const set = ['override', 'acme', 'minute', '--limit', '8']
+  await store([ended, stale])
+  expect(await run('consumers', ...set)).toBe(
+    [
+      "Consumer 'acme' has an override of rule 'minute': limit 8, until it is removed.",
+      'These were removed:\n',
+      'OVERRIDE OF  NUMBERS   SINCE (UTC), BY  UNTIL (UTC)               STATUS',
+      'ended        mode off                   2001-09-09 01:46 (ended)  ended',
+    ].join('\n'),
+  )
+  expect(JSON.parse(await run('consumers', ...set, '--json'))).toMatchObject({ rule: 'minute', removed: [] })
+  expect(JSON.parse(await run('consumers', ...set, '--remove-stale', '--json'))).toMatchObject({
+    rule: 'minute',
+    removed: [{ rule: 'gone', mode: 'shadow', until: null, status: 'rule-gone' }],
+  })
+  expect(await run('consumers', 'show', 'acme')).not.toContain('bytes')
+  await store(Array.from({ length: 500 }, (_, i) => ({ ...stale, rule: `gone-${i}` })))
+  expect(await run('consumers', 'show', 'acme')).toMatch(
+    /\n\nThe record has \d{5} bytes, and more than 12000 slow down every request of the consumer\. Remove overrides: npx/,
+  )
+  await expect(run('consumers', ...set)).rejects.toMatchObject({ kind: 'refused' })
 })
 
 it.each([

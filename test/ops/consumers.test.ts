@@ -1,5 +1,6 @@
 /** Consumers: their settings, concurrent changes, and their removal. */
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { RuleInput } from '../../src/config/check/schema.ts'
 import {
   blockConsumer,
   listConsumers,
@@ -11,8 +12,14 @@ import {
 } from '../../src/ops/consumers.ts'
 import { revokeKey } from '../../src/ops/key-changes.ts'
 import { createKey, importKey, listKeys } from '../../src/ops/keys.ts'
-import { removeOverride, setOverride } from '../../src/ops/overrides.ts'
-import { formatConsumer } from '../../src/store/records.ts'
+import { compileOverride, removeOverride, setOverride } from '../../src/ops/overrides.ts'
+import {
+  type ConsumerRecord,
+  formatConsumer,
+  MAX_CONSUMER_LENGTH,
+  type Override,
+  parseConsumer,
+} from '../../src/store/records.ts'
 import { startAdmin, type TestAdmin } from '../support/admin.ts'
 import { rulesOf } from '../support/engines.ts'
 import { describeOnRedis, type TestRedis } from '../support/redis.ts'
@@ -148,6 +155,116 @@ describeOnRedis('consumers', start => {
     expect(await removeOverride(admin.store, 'acme', 'minute')).toMatchObject({ isChanged: true })
     const again = await removeOverride(admin.store, 'acme', 'minute')
     expect(again).toMatchObject({ isChanged: false, record: { overrides: [{ rule: 'hour' }] } })
+  })
+
+  describe('with many overrides', () => {
+    const HOUR: RuleInput = { name: 'hour', by: 'consumer', algorithm: 'gcra', limit: 5, period: '1h' }
+    const config = { rules: [HOUR] }
+    const hour = compileOverride(config, { rule: 'hour', limit: 9 })
+    const [PAST, AHEAD] = [1e15, 1e16]
+    const stale = (count: number, more: Partial<Override> = {}): Override[] =>
+      Array.from({ length: count }, (_, i) => ({
+        ...{ family: `a${i}`, rule: `gone-${i}`, mode: 'off', ...more },
+      }))
+    const store = async (record: ConsumerRecord) =>
+      await send('SET', 'sluice:{c:acme}:consumer', formatConsumer(record))
+    const stored = async () => parseConsumer(await text('GET', 'sluice:{c:acme}:consumer'))
+    /** As many overrides as one record holds. */
+    const full = (() => {
+      let count = 1
+      while (formatConsumer({ overrides: stale(count + 1, { until: AHEAD }) }).length <= MAX_CONSUMER_LENGTH)
+        count += 1
+      return stale(count, { until: AHEAD })
+    })()
+    const namesOf = (overrides: readonly Override[]) => overrides.map(({ rule }) => rule)
+
+    it('lose those that have ended when another one is set, and keep those that only this config does not have', async () => {
+      const ended = { family: 'end', rule: 'ended', mode: 'off', until: PAST } as const
+      await store({ plan: 'pro', overrides: [ended, ...stale(2), { ...ended, rule: 'hour' }] })
+      const { removed, record } = await setOverride(admin.store, 'acme', hour, { config })
+      expect(removed).toEqual([ended])
+      expect(namesOf(record.overrides)).toEqual(['gone-0', 'gone-1', 'hour'])
+      expect(await stored()).toEqual(record)
+    })
+
+    it('lose those that have ended by the clock of the store, whatever that of the operator says', async () => {
+      const until = (Date.now() + 3600e3) * 1000
+      await store({ overrides: stale(1, { until }) })
+      vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 86400e3 })
+      const { removed } = await setOverride(admin.store, 'acme', hour, { config }).finally(vi.useRealTimers)
+      expect([removed, namesOf((await stored()).overrides)]).toEqual([[], ['gone-0', 'hour']])
+    })
+
+    it('lose those that this config does not have only if that is wished', async () => {
+      const changed = { family: 'old', rule: 'hour-of-before', mode: 'off' } as const
+      const off = compileOverride(
+        { rules: [{ ...HOUR, name: 'off', mode: 'off' }] },
+        { rule: 'off', limit: 7 },
+      )
+      await store({ overrides: [...stale(2), changed, off] })
+      const both = { rules: [HOUR, { ...HOUR, name: 'off', mode: 'off' as const }] }
+      const { removed } = await setOverride(admin.store, 'acme', hour, { config: both, removeStale: true })
+      expect(namesOf(removed)).toEqual(['gone-0', 'gone-1', 'hour-of-before'])
+      expect(namesOf((await stored()).overrides)).toEqual(['off', 'hour'])
+    })
+
+    it('get no other one beyond the maximum, and the error says why and what to do', async () => {
+      await store({ overrides: full })
+      const before = await stored()
+      const error = await setOverride(admin.store, 'acme', hour, { config }).catch(error => error)
+      expect(error).toMatchObject({
+        kind: 'refused',
+        message: expect.stringMatching(
+          new RegExp(
+            `^Consumer 'acme' would have ${full.length + 1} overrides, and its record 12\\d{3} bytes\\. The maximum is 12000 bytes, because`,
+          ),
+        ),
+        nextStep: expect.stringMatching(
+          new RegExp(
+            `consumers override acme <rule> --remove\\..* --remove-stale: it removes the ${full.length} that have no effect`,
+            's',
+          ),
+        ),
+      })
+      expect(await stored()).toEqual(before)
+      const { removed, record } = await setOverride(admin.store, 'acme', hour, { config, removeStale: true })
+      expect([removed.length, namesOf(record.overrides)]).toEqual([full.length, ['hour']])
+    })
+
+    it('never exceed the maximum by changes that are made at the same time', async () => {
+      await store({ overrides: full.slice(3) })
+      const settings = Array.from({ length: 8 }, (_, i) => {
+        return setOverride(admin.store, 'acme', { ...full[0]!, rule: `new-${i}` }, { config })
+      })
+      const results = await Promise.allSettled(settings)
+      const refused = results.filter(({ status }) => status === 'rejected')
+      expect(refused.length).toBeGreaterThan(0)
+      const record = await stored()
+      expect(record.overrides).toHaveLength(full.length - 3 + 8 - refused.length)
+      expect(formatConsumer(record).length).toBeLessThanOrEqual(MAX_CONSUMER_LENGTH)
+    })
+
+    it('can still be changed in every way but longer, if an earlier version has stored more', async () => {
+      const most = [
+        ...full,
+        ...stale(full.length, { family: 'zzz' }).map(each => ({ ...each, rule: `${each.rule}-b` })),
+        hour,
+      ]
+      await store({ overrides: most })
+      const other = compileOverride({ rules: [{ ...HOUR, name: 'other' }] }, { rule: 'other', limit: 9 })
+      await expect(setOverride(admin.store, 'acme', other, { config })).rejects.toMatchObject({
+        kind: 'refused',
+      })
+      // The same length, with other numbers.
+      const same = compileOverride(config, { rule: 'hour', limit: 8 })
+      await setOverride(admin.store, 'acme', same, { config })
+      await removeOverride(admin.store, 'acme', 'gone-0')
+      await setPlan(admin.store, 'acme', 'pro')
+      await blockConsumer(admin.store, 'acme')
+      const { plan, blockedAt, overrides } = await stored()
+      expect([plan, blockedAt instanceof Date, overrides.length]).toEqual(['pro', true, most.length - 1])
+      expect(overrides.at(-1)).toMatchObject({ rule: 'hour', numbers: { limit: 8 } })
+    })
   })
 
   it('are removed with their keys, settings and counters, without effect on other consumers', async () => {

@@ -30,7 +30,7 @@ import { withExamples } from './help.ts'
 import { keyTable } from './key-output.ts'
 import { type ConfigLoader, type LoadedConfig, loadConfig } from './load-config.ts'
 import { alert, alertCell, print, table, time } from './output.ts'
-import { overrideCommand, overrideTable, settingsOf } from './overrides.ts'
+import { noteOfLength, overrideCommand, overrideTable, settingsOf } from './overrides.ts'
 
 type Flags = StoreFlags & { yes?: boolean }
 
@@ -165,6 +165,8 @@ function describe(info: ConsumerInfo, config: LoadedConfig): string {
   else if (ended) lines.push(`It was blocked until ${time(ended)} UTC.`)
   lines.push('', keys.length > 0 ? keyTable(keys) : 'It has no keys.')
   lines.push('', overrides.length > 0 ? overrideTable(overrides, config) : 'It has no overrides.')
+  const ofLength = noteOfLength(consumer, info)
+  if (ofLength) lines.push('', ofLength)
   return lines.join('\n')
 }
 

@@ -7,11 +7,17 @@ import { parseConsumerName, parseFutureTime } from '../../ops/names.ts'
 import {
   compileOverride,
   findOverridable,
+  howToRemove,
   removeOverride,
   setOverride,
   statusOf,
 } from '../../ops/overrides.ts'
-import type { ConsumerRecord, Override } from '../../store/records.ts'
+import {
+  type ConsumerRecord,
+  formatConsumer,
+  MAX_CONSUMER_LENGTH,
+  type Override,
+} from '../../store/records.ts'
 import {
   addStoreOptions,
   BY_HELP,
@@ -34,6 +40,7 @@ interface Flags extends StoreFlags, Partial<Record<PlanUnits, number>> {
   until?: string
   by?: string
   remove?: boolean
+  removeStale?: boolean
   yes?: boolean
 }
 
@@ -63,6 +70,10 @@ export function overrideCommand(load: ConfigLoader, group: string): Command {
     )
     .addOption(duration.conflicts('until').helpGroup(CHANGE_OPTIONS))
     .option('--remove', 'remove the override')
+    .option(
+      '--remove-stale',
+      'also remove overrides of rules that this config does not have, even if another deployment has them',
+    )
     .option('--yes', 'accepted for scripts; this command never asks for confirmation')
     .action(override.bind(null, load))
   optionIn(CHANGE_OPTIONS, command, '--until <time>', UNTIL_HELP)
@@ -88,16 +99,23 @@ async function override(load: ConfigLoader, argument: string, rule: string, flag
     ...(until && { until }),
   })
   const compiled = { ...numbers, at: new Date(), by: signatureOf(flags).by }
-  noteIfNew(consumer, await setOverride(store, consumer, compiled))
+  const { removeStale } = flags
+  const change = await setOverride(store, consumer, compiled, { config: config.input, removeStale })
+  noteIfNew(consumer, change)
+  const { removed } = change
   const view = viewOf(compiled, config)
   if (view.status === 'rule-off')
     console.error(`Rule '${rule}' is off in the config: the override has no effect until the rule is on.`)
   print(
     flags,
-    { consumer, ...view },
+    { consumer, ...view, removed: removed.map(override => viewOf(override, config)) },
     () =>
-      `Consumer '${consumer}' has an override of rule '${rule}': ${numbersOf(compiled, config)}${ending(compiled)}.`,
+      `Consumer '${consumer}' has an override of rule '${rule}': ${numbersOf(compiled, config)}${ending(compiled)}.${removedText(removed, config)}`,
   )
+}
+
+function removedText(removed: readonly Override[], config: LoadedConfig): string {
+  return removed.length > 0 ? `\nThese were removed:\n\n${overrideTable(removed, config)}` : ''
 }
 
 function unitsIn(flags: Flags): Partial<Record<PlanUnits, number>> {
@@ -106,7 +124,14 @@ function unitsIn(flags: Flags): Partial<Record<PlanUnits, number>> {
 }
 
 async function remove(load: ConfigLoader, argument: string, rule: string, flags: Flags): Promise<void> {
-  const others = [...Object.values(unitsIn(flags)), flags.mode, flags.for, flags.until, flags.by]
+  const others = [
+    ...Object.values(unitsIn(flags)),
+    flags.mode,
+    flags.for,
+    flags.until,
+    flags.by,
+    flags.removeStale,
+  ]
   if (others.some(value => value !== undefined))
     throw new AdminError('usage', '--remove cannot be combined with other changes. Use it alone.')
   const { store, config } = await openStore(flags, load)
@@ -168,6 +193,13 @@ export function overrideTable(overrides: readonly Override[], config: LoadedConf
     return [override.rule, numbersOf(override, config), sinceText(override), end, status]
   })
   return table(['OVERRIDE OF', 'NUMBERS', 'SINCE (UTC), BY', 'UNTIL (UTC)', 'STATUS'], rows)
+}
+
+/** What to do about a record that slows down every request of its consumer; earlier versions had no maximum. Empty if it does not. */
+export function noteOfLength(consumer: string, record: ConsumerRecord): string {
+  const { length } = formatConsumer(record)
+  if (length <= MAX_CONSUMER_LENGTH) return ''
+  return `The record has ${length} bytes, and more than ${MAX_CONSUMER_LENGTH} slow down every request of the consumer. ${howToRemove(consumer)}`
 }
 
 /** A table of the overrides of all given consumers. */

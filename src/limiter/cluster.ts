@@ -5,6 +5,9 @@
  * The slot of the consumer decides first, in a request of its own, unless the store has lately admitted the caller. Otherwise made-up
  * keys could use up rules that many callers share, because not every unit can be given back.
  *
+ * If a slot has lately refused such a request, all slots are first asked what they would decide, in one HTTP request that spends
+ * nothing. In a flood, nearly all requests end with that.
+ *
  * A limit is never exceeded. Between the two requests, other requests may be refused that would have been admitted. Units that have
  * refilled meanwhile (gcra, token-bucket) and places in a queue (leaky-bucket) are not given back.
  */
@@ -20,7 +23,7 @@ import {
 } from '../script/evaluation.ts'
 import type { ChangeResult, Refund } from '../script/refund.ts'
 import { withConsumer } from '../store/keys.ts'
-import type { CallListener, Store } from '../store/store.ts'
+import type { CallListener, Store, StoreCall } from '../store/store.ts'
 import type { EvaluateOnCluster } from './evaluate.ts'
 import {
   type PreparedCall,
@@ -30,6 +33,7 @@ import {
   runCall,
   runCalls,
 } from './prepared-call.ts'
+import { SlotRefusals } from './slot-refusals.ts'
 
 /**
  * Evaluates over all slots.
@@ -38,37 +42,85 @@ import {
 export const evaluateOnCluster: EvaluateOnCluster = async (store, evaluation, options) => {
   const { verb, undoStore } = options
   const found = await findConsumer(store, evaluation)
-  const { parts, answers } = await askSlots(store, splitBySlot(found.evaluation), options)
-  const spent = verb === 'peek' ? [] : parts
-  const outcome = await joinSlots(undoStore, found.evaluation, spent, answers)
-  return { ...outcome, isBySlot: true, ...(found.consumer !== undefined && { consumer: found.consumer }) }
+  const asked = await askSlots(store, splitBySlot(found.evaluation), options)
+  const outcome = await joinSlots(undoStore, found.evaluation, asked, verb !== 'peek')
+  return {
+    ...outcome,
+    ...(asked.spent.length > 0 && { isBySlot: true as const }),
+    ...(found.consumer !== undefined && { consumer: found.consumer }),
+  }
 }
 
-/** The answers of slots, in the order of their parts. */
+/** The answers of slots. */
 interface Answers {
-  parts: readonly Evaluation[]
+  /** The parts that were decided, in the order of their answers, which come first. */
+  spent: readonly Evaluation[]
   answers: readonly (Outcome | GatewayError)[]
 }
 
-/** Asks all slots in one HTTP request. If the caller is not known, asks the slot of its consumer before the others. */
+/** Of each store, so of each engine. */
+const refusalsOfStores = new WeakMap<Store, SlotRefusals>()
+
+function refusalsOf(store: Store): SlotRefusals {
+  const refusals = refusalsOfStores.get(store) ?? new SlotRefusals()
+  refusalsOfStores.set(store, refusals)
+  return refusals
+}
+
+/**
+ * Asks all slots in one HTTP request. If a refusal is likely, this is a peek, and only if all slots would admit, they are asked again.
+ * If the caller is not known, the slot of its consumer is asked before the others.
+ */
 async function askSlots(
   store: Store,
   parts: readonly Evaluation[],
-  { verb, isCallerKnown, listener, undoStore }: Parameters<EvaluateOnCluster>[2],
+  { verb = 'decide', isCallerKnown, listener, undoStore, now = Date.now }: Parameters<EvaluateOnCluster>[2],
 ): Promise<Answers> {
-  const ask = (parts: readonly Evaluation[], verb?: DecideVerb, listener?: CallListener) =>
-    runCalls(
-      store,
-      parts.map(part => prepareDecide(part, verb)),
-      listener,
-    )
+  const refusals = refusalsOf(store)
+  const isRefusalLikely = () => parts.some(({ rules }) => refusals.areLikely(rules, now()))
+
+  /** @param onTurn called while the calls wait for their turn, the last time right before they are sent */
+  async function ask(
+    asked: readonly Evaluation[],
+    verb: DecideVerb,
+    listener?: CallListener,
+    onTurn?: (calls: readonly PreparedCall<Outcome>[]) => void,
+  ) {
+    const calls = asked.map(part => prepareDecide(part, verb))
+    let sentAt = now()
+    const answers = await runCalls(store, calls, {
+      isNoLongerNeeded() {
+        sentAt = now()
+        onTurn?.(calls)
+        return listener?.isNoLongerNeeded() ?? false
+      },
+      noteArrival: () => listener?.noteArrival(),
+    })
+    for (const [i, answer] of answers.entries())
+      refusals.note(asked[i]!.rules, isAnswer(answer) ? answer.verdicts : undefined, sentAt, now())
+    return answers
+  }
+
+  if (parts.length === 1 || verb === 'peek') {
+    return { spent: verb === 'peek' ? [] : parts, answers: await ask(parts, verb, listener) }
+  }
+  let isPeek = isRefusalLikely()
   const home = parts.find(({ subject }) => subject && subject.kind !== 'failed')
-  if (!home || parts.length === 1 || isCallerKnown?.() || verb === 'peek') {
-    return { parts, answers: await ask(parts, verb, listener) }
+  if (!home || isPeek || isCallerKnown?.()) {
+    const answers = await ask(parts, isPeek ? 'peek' : verb, listener, calls => {
+      // In a flood, the answers to other requests arrive while the calls wait.
+      if (isPeek || !isRefusalLikely()) return
+      isPeek = true
+      for (const { call } of calls) turnIntoPeek(call)
+    })
+    if (!isPeek) return { spent: parts, answers }
+    if (isDecided(answers, parts)) return { spent: [], answers }
+    // All slots would admit, so a credential is valid.
+    return { spent: parts, answers: await ask(parts, verb, listener) }
   }
   const [first] = await ask([home], verb, listener)
   const others = parts.filter(part => part !== home)
-  if (!isAnswer(first!) || first.status === 'unknown-credential') return { parts: [home], answers: [first!] }
+  if (!isAnswer(first!) || first.status === 'unknown-credential') return { spent: [home], answers: [first!] }
   // A reply that refuses needs to know what the others have left, and whether there were too many guesses.
   const isAdmitted = first.status === 'admitted'
   // The slot of the consumer has decided, so from here on the replies are needed.
@@ -77,7 +129,21 @@ async function askSlots(
     await refundAndCountGuesses(undoStore, [home], [first], [])
     throw new GatewayError(error.code, error.message, { cause: error, fate: 'may-have-run' })
   })
-  return { parts: isAdmitted ? [home, ...others] : [home], answers: [first, ...rest] }
+  return { spent: isAdmitted ? [home, ...others] : [home], answers: [first, ...rest] }
+}
+
+/** Turns a decision that was not sent yet into a peek. The replies to both are decoded alike, because several slots grant no lease. */
+function turnIntoPeek(call: StoreCall): void {
+  if ('args' in call) Object.assign(call, { args: ['peek', ...call.args.slice(1)] })
+}
+
+/** Whether a peek has shown the decision: nothing would be spent. Also if a slot does not answer, because it would not answer again. */
+function isDecided(answers: Answers['answers'], parts: readonly Evaluation[]): boolean {
+  const [subject] = parts.flatMap(({ subject }) => subject ?? [])
+  const status = statusOf(answers.filter(isAnswer), subject)
+  // A credential that is known to be bad is counted by the rules on bad credentials.
+  if (status === 'unknown-credential') return subject?.kind !== 'failed'
+  return status !== 'admitted' || !answers.every(isAnswer)
 }
 
 /** Replaces a pointer (opaque key) by its consumer. The pointer is in another slot than the consumer, so it is read first, in a separate trip. */
@@ -137,14 +203,14 @@ function partsOf(evaluation: Evaluation): Evaluation[] {
 /**
  * Joins the answers of the slots to one outcome. If not all slots admit, gives back the spent units. If the slot of the consumer
  * does not know the credential, spends under the rules `on: 'auth-failure'`.
- * @param spent the parts that were decided, in the order of their answers; empty for a peek
+ * @param isDecision false: a peek, which counts no bad credential
  * @throws GatewayError of a slot that has not answered, if no other slot refuses
  */
 async function joinSlots(
   undoStore: Store,
   evaluation: Evaluation,
-  spent: readonly Evaluation[],
-  answers: readonly (Outcome | GatewayError)[],
+  { spent, answers }: Answers,
+  isDecision: boolean,
 ): Promise<Outcome> {
   const outcomes = answers.filter(isAnswer)
   const failure = answers.find(answer => answer instanceof GatewayError)
@@ -155,8 +221,7 @@ async function joinSlots(
   let verdicts = outcomes.flatMap(outcome => outcome.verdicts)
 
   if (status !== 'admitted') {
-    const isGuess =
-      status === 'unknown-credential' && evaluation.subject?.kind !== 'failed' && spent.length > 0
+    const isGuess = status === 'unknown-credential' && evaluation.subject?.kind !== 'failed' && isDecision
     const guesses = isGuess ? splitBySlot({ ...evaluation, subject: { kind: 'failed' } }) : []
     const { refunded, counted } = await refundAndCountGuesses(undoStore, spent, answers, guesses)
     if (isGuess) {

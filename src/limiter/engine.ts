@@ -143,7 +143,7 @@ export function createEngine(
     const reply = failure
       ? toDegraded(failure)
       : await evaluate(store, evaluation, {
-          ...{ verb, onCluster, undoStore: trips.storeWithoutQueue },
+          ...{ verb, onCluster, undoStore: trips.storeWithoutQueue, now },
           isCallerKnown: () => isAdmitted(recall?.()),
           ...(answer && { listener: answer.listener }),
         })

@@ -32,6 +32,8 @@ export interface EvaluateOptions {
   undoStore?: Store
   /** Whether the store has lately admitted the caller. On a cluster, another caller is looked up before shared rules count it. */
   isCallerKnown?: () => boolean
+  /** ms. On a cluster, decides how long a refusal counts as likely. Default: the clock of the machine. */
+  now?: () => number
   /** As for Store.run. If the result is no longer needed, the decision fails with the cause `overload`. */
   listener?: CallListener
 }

@@ -78,7 +78,7 @@ describeOnCluster('the gateway', start => {
     if (!FC_PATH) expect(new Set(owners).size).toBe(3)
   })
 
-  it('sends one request for a decision over two slots; one more for a key that is new to the isolate, and one more after a refusal', async () => {
+  it('sends one request for a decision over two slots; one more for a key that is new to the isolate, and one more after the first refusal', async () => {
     const key = await gateway.key('acme')
     const address = '198.51.100.1'
     const ask = app()
@@ -99,6 +99,9 @@ describeOnCluster('the gateway', start => {
       expect.stringMatching(/^"consumer";r=0;t=\d+, "address";r=7;t=\d+$/),
     ])
     expect(gateway.store.count()).toBe(2)
+    // From another address, the same rule of the consumer refuses. Only the first refusal had units to give back.
+    expect((await ask('/', { key, address: '198.51.100.50' })).status).toBe(429)
+    expect(gateway.store.count()).toBe(1)
     // The refused request has cost the address nothing.
     const peek = await app([{ ...ADDRESS, cost: 0 }], ['anonymous'])('/', { address })
     expect(peek.headers.get('ratelimit')).toMatch(/^"address";r=7;/)

@@ -14,7 +14,7 @@ import {
   pointerKey,
 } from '../../src/store/keys.ts'
 import { formatConsumer } from '../../src/store/records.ts'
-import type { Store } from '../../src/store/store.ts'
+import type { ScriptCall, Store } from '../../src/store/store.ts'
 import { GUESSES } from '../script/subject-rules.ts'
 import { bound } from '../support/bound.ts'
 import {
@@ -183,19 +183,22 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     })
   })
 
-  it('passes the listener of the request to the store, with the calls that decide', async () => {
+  it('passes on to the listener of the request what happens to the calls that decide', async () => {
     const { store } = await prepared()
-    const listener = { isNoLongerNeeded: () => false, noteArrival: () => {} }
-    const listeners: unknown[] = []
+    const listener = { isNoLongerNeeded: vi.fn(() => true), noteArrival: vi.fn() }
     const observed: Store = {
       ...store,
-      run(calls, listener) {
-        listeners.push(listener)
-        return store.run(calls, listener)
+      async run(calls, own) {
+        expect(own!.isNoLongerNeeded()).toBe(true)
+        const replies = await store.run(calls)
+        own!.noteArrival()
+        return replies
       },
     }
     expect(await decideOn(observed, evaluationAt(NOON), { listener })).toMatchObject({ status: 'admitted' })
-    expect(listeners).toEqual([listener])
+    expect([listener.isNoLongerNeeded.mock.calls.length, listener.noteArrival.mock.calls.length]).toEqual([
+      1, 1,
+    ])
   })
 
   it('gives units back for a caller with an unknown credential', async () => {
@@ -295,6 +298,152 @@ describeOnRedisEngine('a decision over two slots', fresh => {
       }
     })
     if (!FC_PATH) expect(refused).toBeGreaterThan(10)
+  })
+})
+
+describeOnRedisEngine('a repeated refusal over two slots', fresh => {
+  const MINUTE_US = 60e6
+  /** The address has refused once. Each decision of `ask` counts its HTTP requests, and the verbs of their calls. */
+  const refusedOnce = async () => {
+    const redis = await fresh()
+    for (const consumer of ['acme', 'globex']) {
+      await redis.setRecord(credentialKey(consumer, 'ff'), credentialOf('free'))
+    }
+    const sent: string[] = []
+    const counted = storeOf(redis, { isCluster: true })
+    const store: Store = {
+      ...counted,
+      run(calls, listener) {
+        const scripts = calls as readonly ScriptCall[]
+        sent.push(scripts.map(({ args: [verb] }) => (/^[a-z]/.test(verb!) ? verb : 'refund')).join(' '))
+        return counted.run(calls, listener)
+      },
+    }
+    const ask = async (
+      now: number,
+      {
+        consumer = 'acme',
+        cost = 1,
+        ...options
+      }: EvaluateOptions & { consumer?: string; cost?: number } = {},
+    ) => {
+      const state = consumerStateKey(consumer)
+      const rules = [bound(narrow!, ADDRESS, cost), bound(wide!, state), bound(log!, state)]
+      const subject = {
+        kind: 'key',
+        ...{ consumerKey: consumerKey(consumer), credentialKey: credentialKey(consumer, 'ff') },
+      } as const
+      sent.length = 0
+      const outcome = await decideOn(store, evaluationAt(now, { rules, subject }), {
+        now: () => now / 1e3,
+        ...options,
+      })
+      const verdicts = outcome.status === 'degraded' ? [] : outcome.verdicts
+      return { outcome, remaining: verdicts.map(({ remaining }) => remaining), sent: [...sent] }
+    }
+    await ask(NOON, { cost: 2 })
+    const first = await ask(NOON)
+    expect(first).toMatchObject({ outcome: { status: 'refused' }, sent: ['decide decide', 'refund'] })
+    return { redis, store, sent, ask, first }
+  }
+
+  it('takes one HTTP request that spends nothing, also for other callers whom the same rule refuses', async () => {
+    const { ask, first } = await refusedOnce()
+    const again = await ask(NOON)
+    expect(again.sent).toEqual(['peek peek'])
+    const { isBySlot, ...expected } = first.outcome as Outcome
+    expect([isBySlot, again.outcome]).toEqual([true, expected])
+    const other = await ask(NOON, { consumer: 'globex' })
+    expect([other.outcome.status, other.remaining, other.sent]).toEqual(['refused', [0, 5, 4], ['peek peek']])
+  })
+
+  it('is decided at once when the refusal is over, or if the request costs less', async () => {
+    const { ask } = await refusedOnce()
+    expect((await ask(NOON, { cost: 0 })).sent).toEqual(['decide decide'])
+    // The window has 1 h, but a refusal is likely for a minute at most.
+    expect((await ask(NOON + MINUTE_US)).sent).toEqual(['decide decide', 'refund'])
+  })
+
+  it('is decided in a second HTTP request if the store admits it after all, and then at once again', async () => {
+    const { redis, ask } = await refusedOnce()
+    await redis.send(['DEL', ADDRESS])
+    const admitted = await ask(NOON)
+    expect([admitted.outcome.status, admitted.remaining, admitted.sent]).toEqual([
+      ...['admitted', [1, 3, 2]],
+      ['peek peek', 'decide decide'],
+    ])
+    expect((await ask(NOON)).sent).toEqual(['decide decide'])
+  })
+
+  it('takes one HTTP request for a caller that the isolate does not know, too', async () => {
+    const { redis, ask } = await refusedOnce()
+    const isCallerKnown = () => false
+    const refused = await ask(NOON, { consumer: 'globex', isCallerKnown })
+    expect([refused.outcome.status, refused.sent]).toEqual(['refused', ['peek peek']])
+    await redis.send(['DEL', ADDRESS])
+    const admitted = await ask(NOON, { consumer: 'globex', isCallerKnown })
+    expect([admitted.outcome.status, admitted.sent]).toEqual(['admitted', ['peek peek', 'decide decide']])
+  })
+
+  it('counts a bad credential, until there were too many of them', async () => {
+    const { store, sent } = await refusedOnce()
+    const guesses = rulesOf(GUESSES)[0]!
+    const rules = [bound(guesses, ADDRESS), bound(narrow!, ADDRESS), bound(wide!, CONSUMER)]
+    const subject = { ...WHO, credentialKey: credentialKey('acme', 'no') }
+    const guess = async () => {
+      sent.length = 0
+      const options = { isCallerKnown: () => false, now: () => NOON / 1e3 }
+      const { status, verdicts } = (await decideOn(
+        store,
+        evaluationAt(NOON, { rules, subject }),
+        options,
+      )) as Outcome
+      return [status, verdicts.find(({ rule }) => rule === guesses)!.remaining, ...sent]
+    }
+    expect(await guess()).toEqual(['unknown-credential', 1, 'peek peek', 'decide'])
+    expect(await guess()).toEqual(['unknown-credential', 0, 'peek peek', 'decide'])
+    expect(await guess()).toEqual(['refused', 0, 'peek peek'])
+  })
+
+  it('takes one HTTP request if a slot does not answer, and is decided at once from then on', async () => {
+    const { redis, ask, store } = await refusedOnce()
+    await redis.send(['DEL', ADDRESS])
+    const { run } = store
+    vi.spyOn(store, 'run').mockImplementation(async calls => {
+      const replies = await run(calls)
+      const failure = new GatewayError('ERR_STORE_UNREACHABLE', 'gone')
+      return calls.map((call, i) => ('keys' in call && call.keys.includes(ADDRESS) ? failure : replies[i]))
+    })
+    expect(await ask(NOON)).toMatchObject({ outcome: { status: 'degraded' }, sent: ['peek peek'] })
+    expect(await ask(NOON)).toMatchObject({ outcome: { status: 'degraded' }, sent: ['decide decide'] })
+  })
+
+  it('is a peek too if the refusal becomes likely while the calls wait for their turn', async () => {
+    const { redis, ask, store } = await refusedOnce()
+    await redis.send(['DEL', ADDRESS])
+    await ask(NOON)
+    await ask(NOON)
+    const { run } = store
+    vi.spyOn(store, 'run').mockImplementationOnce(async (calls, listener) => {
+      // Another request is refused meanwhile.
+      await ask(NOON, { consumer: 'globex' })
+      expect(listener!.isNoLongerNeeded()).toBe(false)
+      return await run(calls, listener)
+    })
+    const waited = await ask(NOON)
+    expect(waited.outcome).toMatchObject({ status: 'refused', verdicts: [{ remaining: 0 }, {}, {}] })
+    expect(waited.sent).toEqual(['decide decide', 'refund', 'peek peek'])
+  })
+
+  it('by units in flight is always decided at once, because they can be free at any moment', async () => {
+    const { store } = await refusedOnce()
+    const [held] = rulesOf({ name: 'held', by: 'address', algorithm: 'concurrency', limit: 1, ttl: '30s' })
+    const rules = [bound(held!, addressStateKey('198.51.100.8')), bound(wide!, CONSUMER)]
+    const requests = vi.spyOn(store, 'run')
+    for (let i = 0; i < 3; i++)
+      await decideOn(store, evaluationAt(NOON, { rules }), { now: () => NOON / 1e3 })
+    const verbs = requests.mock.calls.map(([calls]) => (calls[0] as ScriptCall).args[0])
+    expect(verbs.filter(verb => verb === 'peek')).toEqual([])
   })
 })
 

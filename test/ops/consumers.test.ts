@@ -1,6 +1,7 @@
 /** Consumers: their settings, concurrent changes, and their removal. */
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
+import type { AdminStore } from '../../src/ops/admin-store.ts'
 import {
   blockConsumer,
   listConsumers,
@@ -188,10 +189,13 @@ describeOnRedis('consumers', start => {
     })
 
     it('lose those that have ended by the clock of the store, whatever that of the operator says', async () => {
-      const until = (Date.now() + 3600e3) * 1000
-      await store({ overrides: stale(1, { until }) })
-      vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 86400e3 })
-      const { removed } = await setOverride(admin.store, 'acme', hour, { config }).finally(vi.useRealTimers)
+      await store({ overrides: stale(1, { until: (Date.now() - 3600e3) * 1000 }) })
+      const time = async () => [Math.floor(Date.now() / 1000) - 86_400, 0]
+      const behind: AdminStore = {
+        ...admin.store,
+        run: commands => admin.store.run(redis => commands(Object.assign(Object.create(redis), { time }))),
+      }
+      const { removed } = await setOverride(behind, 'acme', hour, { config })
       expect([removed, namesOf((await stored()).overrides)]).toEqual([[], ['gone-0', 'hour']])
     })
 

@@ -19,6 +19,7 @@ import { hotCallers } from './measurements/hot-callers.ts'
 import { httpRequests } from './measurements/http-requests.ts'
 import { inFlight } from './measurements/in-flight.ts'
 import { jwt } from './measurements/jwt.ts'
+import { large } from './measurements/large.ts'
 import { latency } from './measurements/latency.ts'
 import { memory } from './measurements/memory.ts'
 import { mixtures } from './measurements/mixtures.ts'
@@ -52,6 +53,7 @@ const MEASUREMENTS = {
   'hot callers': hotCallers,
   trips,
   mixtures,
+  large,
   callers: authentication,
   tokens: jwt,
   paths,

@@ -18,7 +18,12 @@ import {
   pointerKey,
   UNKNOWN_CONSUMER,
 } from '../../src/store/keys.ts'
-import { type ConsumerRecord, formatConsumer, formatCredential } from '../../src/store/records.ts'
+import {
+  type ConsumerRecord,
+  formatConsumer,
+  formatCredential,
+  MAX_CONSUMER_LENGTH,
+} from '../../src/store/records.ts'
 import { bound } from '../../test/support/bound.ts'
 import type { Contender } from '../contenders.ts'
 import { evaluateInStore } from '../evaluate.ts'
@@ -59,12 +64,17 @@ const token = (consumer: string): Subject => ({ kind: 'token', consumerKey: cons
 
 const DIGEST = 'd'.repeat(64)
 
+const FULL = 'an API key, of a consumer with as many overrides as its record can have'
+/** µs more than for an API key alone. */
+const MOST_FOR_OVERRIDES = 30
+
 const KINDS: readonly Kind[] = [
   { what: 'a caller without a credential' },
   { what: 'a token', subject: token },
   { what: 'an API key', subject: key },
   { what: 'an API key, of a consumer with a plan', subject: key, record: { plan: 'pro', overrides: [] } },
   { what: 'an API key, of a consumer with two overrides', subject: key, record: { overrides: overrides() } },
+  { what: FULL, subject: key, record: { overrides: allOverrides() } },
   { what: 'an API key, and a rule on auth-failure', subject: key, rules: [...RULES, GUESSES], verdicts: 7 },
   { what: 'an API key, six rules with numbers for three plans', subject: key, rules: WITH_PLANS },
   {
@@ -82,7 +92,16 @@ export async function authentication(bed: TestBed): Promise<Findings> {
   const tasks = KINDS.map(kind => [kind.what, () => perDecision(bed, kind)] as const)
   const rounds: Record<string, number[]> = await inRounds(ROUNDS, Object.fromEntries(tasks))
   const alone = median(rounds[KINDS[0]!.what]!)
+  const more = rounds[FULL]!.map((value, i) => value - rounds['an API key']![i]!)
   return {
+    rows: [
+      {
+        what: 'Redis server time per decision of a consumer with as many overrides as its record can have, more than without',
+        sluice: `${median(more).toFixed(1)} µs (${Math.min(...more).toFixed(1)} to ${Math.max(...more).toFixed(1)})`,
+        comparison: '-',
+        target: { text: `≤ ${MOST_FOR_OVERRIDES} µs`, isReached: median(more) <= MOST_FOR_OVERRIDES },
+      },
+    ],
     tables: [
       {
         title: 'Callers: six limits decided for callers of each kind',
@@ -132,6 +151,17 @@ function decision({ store }: Transport, { subject, rules = RULES, verdicts = 6 }
       throw new Error(`Not all rules were evaluated: ${JSON.stringify(decided)}`)
     }
     return 'allowed'
+  }
+}
+
+/** As many overrides as a record can have: two of rules that apply, and others of rules that do not. */
+function allOverrides(): ConsumerRecord['overrides'] {
+  const all = [...overrides()]
+  for (let i = 0; ; i++) {
+    const rule = `other-${i}`
+    const next = { ...all[0]!, rule, family: `~${String(i).padStart(2, '0')}`.slice(-3) }
+    if (formatConsumer({ overrides: [...all, next] }).length > MAX_CONSUMER_LENGTH) return all
+    all.push(next)
   }
 }
 

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto'
 import { connect } from 'node:net'
 import { Ratelimit } from '@upstash/ratelimit'
 import { Redis } from '@upstash/redis'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 import { describeOnRedis, type TestRedis } from '../support/redis.ts'
@@ -216,6 +216,19 @@ describeOnRedis('the bridge', start => {
     ])('answers %s', async (_, head, body, answer) => {
       const headers = `authorization: Bearer ${TOKEN}\r\ncontent-length: ${body.length}\r\nconnection: close`
       expect(await exchange(bridge.port, `${head}\r\n${headers}\r\n\r\n${body}`)).toContain(answer)
+    })
+
+    it('creates no AbortSignal for a command, which would take a quarter of the time of a request', async () => {
+      const signals = vi.spyOn(AbortSignal, 'timeout')
+      for (const [path, body] of [
+        ['/', ['PING']],
+        ['/pipeline', [['PING']]],
+        ['/multi-exec', [['PING']]],
+      ] as const) {
+        expect((await post(path, body)).status).toBe(200)
+      }
+      expect(signals).not.toHaveBeenCalled()
+      signals.mockRestore()
     })
 
     it("does not replace the platform's Request and Response", () => {

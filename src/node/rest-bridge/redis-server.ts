@@ -4,6 +4,7 @@
  */
 import { ErrorReply, MultiErrorReply, RESP_TYPES } from 'redis'
 import { createRedisClient } from './redis-client.ts'
+import { Silence } from './silence.ts'
 
 export type Command = readonly (string | Buffer)[]
 /** RESP2 as node-redis gives it here: a status is a string, a bulk string a Buffer. */
@@ -45,15 +46,17 @@ export class RedisServer {
   #isLeft = false
   /** The last error of the connection. */
   #failure = 'there is no connection'
-  /** When the server last answered, and when the client was created (ms). */
-  #answeredAt = 0
+  /** When the client was created (ms). */
   #madeAt = performance.now()
+  /** Of the current connection. */
+  #silence: Silence
 
   /** @param deadlineMs for connecting, for a PING, and for the commands that are in flight when `leave` is called */
   constructor(url: string, deadlineMs: number) {
     this.#client = createRawClient(url, deadlineMs)
     this.#url = url
     this.#deadlineMs = deadlineMs
+    this.#silence = this.#createSilence()
     this.host = new URL(url).hostname.replace(/^\[(.*)\]$/, '$1')
     this.firstAttempt = new Promise(resolve => {
       const ended = () => {
@@ -96,7 +99,7 @@ export class RedisServer {
 
   /** @throws ErrorReply with the error of Redis; another error if there is no connection, or it breaks */
   async send(command: Command): Promise<Reply> {
-    return await this.#recordAnswer(this.#client.sendCommand([...command]) as Promise<Reply>)
+    return await this.#recordAnswer(this.#client.sendCommand(command) as Promise<Reply>)
   }
 
   /** MULTI … EXEC. @throws ErrorReply when all of it was discarded; else the connection is gone, or breaks */
@@ -141,23 +144,21 @@ export class RedisServer {
     this.#failure = error.message || error.code || error.name
   }
 
-  /** Records when the server answers. Renews the connection if the server has sent nothing for longer than the deadline. */
+  /** Records whether the server answers. Renews the connection if it cannot be used any more. */
   async #recordAnswer<T>(reply: Promise<T>): Promise<T> {
+    const silence = this.#silence
     const sentAt = performance.now()
-    const stallTimer = setTimeout(() => {
-      if (this.#answeredAt < sentAt && this.#madeAt < sentAt) this.#renew()
-    }, this.#deadlineMs * STALL_DEADLINES)
+    silence.commandSent(sentAt)
     try {
       const result = await reply
-      this.#answeredAt = performance.now()
+      silence.commandEnded(true)
       return result
     } catch (error) {
-      if (error instanceof ErrorReply || error instanceof MultiErrorReply)
-        this.#answeredAt = performance.now()
-      else if (!this.#client.isReady && sentAt - this.#madeAt > 2 * this.#deadlineMs) this.#renew()
+      const isAnswered = error instanceof ErrorReply || error instanceof MultiErrorReply
+      silence.commandEnded(isAnswered)
+      const isStuck = !isAnswered && !this.#client.isReady && sentAt - this.#madeAt > 2 * this.#deadlineMs
+      if (isStuck) this.#renew()
       throw error
-    } finally {
-      clearTimeout(stallTimer)
     }
   }
 
@@ -170,10 +171,15 @@ export class RedisServer {
     if (this.#isLeft) return
     const old = this.#client
     this.#client = createRawClient(this.#url, this.#deadlineMs)
+    this.#silence = this.#createSilence()
     this.#madeAt = performance.now()
     this.#client.on('error', this.#noteFailure)
     this.#client.connect().catch(() => {})
     old.destroy()
+  }
+
+  #createSilence(): Silence {
+    return new Silence(this.#deadlineMs * STALL_DEADLINES, () => this.#renew())
   }
 }
 
@@ -192,25 +198,26 @@ function createRawClient(url: string, connectTimeout: number) {
     } as { reconnectStrategy: (retries: number) => number },
     // Without a connection, a command fails at once. A queued command would spend units minutes later.
     disableOfflineQueue: true,
-    commandOptions: { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } },
+    // The timeout of node-redis needs an AbortSignal for each command, and ends as soon as the command is on the wire.
+    commandOptions: { timeout: 0, typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } },
   })
 }
 
-/**
- * node-redis' own timeout does not fire for a command that is already on the wire.
- * @throws ErrorReply and RedisUnavailable as they come; RedisUnavailable for every other failure, and when it is late
- */
-export async function withDeadline<T>(work: Promise<T>, deadlineMs: number): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  const deadline = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new RedisUnavailable('timeout')), deadlineMs)
+/** @throws ErrorReply and RedisUnavailable as they come; RedisUnavailable for every other failure, and when it is late */
+export function withDeadline<T>(work: Promise<T>, deadlineMs: number): Promise<T> {
+  // Not Promise.race, which takes longer.
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new RedisUnavailable('timeout')), deadlineMs)
+    work.then(
+      result => {
+        clearTimeout(timer)
+        resolve(result)
+      },
+      error => {
+        clearTimeout(timer)
+        const isKnown = error instanceof ErrorReply || error instanceof RedisUnavailable
+        reject(isKnown ? error : new RedisUnavailable('unreachable'))
+      },
+    )
   })
-  try {
-    return await Promise.race([work, deadline])
-  } catch (error) {
-    if (error instanceof ErrorReply || error instanceof RedisUnavailable) throw error
-    throw new RedisUnavailable('unreachable')
-  } finally {
-    clearTimeout(timer)
-  }
 }

@@ -71,6 +71,6 @@ function refuse(command: Command): void {
 
 /** SCRIPT LOAD answers with the SHA-1 of the script that the caller sent, which Redis may have got in another form. */
 function withCallersSha(command: Command, reply: Reply): Reply {
-  const sha = ScriptAliases.loadedAs(command)
-  return sha && Buffer.isBuffer(reply) ? Buffer.from(sha) : reply
+  const sha = Buffer.isBuffer(reply) && ScriptAliases.loadedAs(command)
+  return sha ? Buffer.from(sha) : reply
 }

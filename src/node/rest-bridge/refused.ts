@@ -27,17 +27,21 @@ const REFUSED = new Set([
   ...['MIGRATE', 'SAVE', 'BGSAVE', 'BGREWRITEAOF', 'SWAPDB', 'LATENCY', 'SLOWLOG'],
 ])
 
-const REFUSED_SUBCOMMANDS = new Set(['SCRIPT KILL', 'SCRIPT DEBUG', 'FUNCTION KILL'])
+const REFUSED_SUBCOMMANDS = new Map([
+  ['SCRIPT', new Set(['KILL', 'DEBUG'])],
+  ['FUNCTION', new Set(['KILL'])],
+])
 
 const CAN_BLOCK = new Set(['XREAD', 'XREADGROUP'])
 
 /** Why a command is refused, as the error that the caller gets; undefined when it may pass. */
 export function refusalOf(command: readonly (string | Buffer)[]): string | undefined {
-  const words = command.map(word => word.toString().toUpperCase())
-  const [name = '', subcommand = ''] = words
+  const name = upperCase(command[0])
   const isRefused =
     REFUSED.has(name) ||
-    REFUSED_SUBCOMMANDS.has(`${name} ${subcommand}`) ||
-    (CAN_BLOCK.has(name) && words.includes('BLOCK'))
+    REFUSED_SUBCOMMANDS.get(name)?.has(upperCase(command[1])) ||
+    (CAN_BLOCK.has(name) && command.some(word => upperCase(word) === 'BLOCK'))
   return isRefused ? `ERR Command is not available over HTTP: '${name.toLowerCase()}'` : undefined
 }
+
+const upperCase = (word: string | Buffer = '') => word.toString().toUpperCase()

@@ -18,7 +18,6 @@ export class ScriptAliases {
   /** The command as Redis understands it. */
   translate(command: Command): Command {
     const name = String(command[0]).toUpperCase()
-    const subcommand = String(command[1] ?? '').toUpperCase()
     if (name === 'EVAL' || name === 'EVAL_RO') {
       const [word, source = '', ...rest] = command
       return [word!, this.#withoutFlag(String(source)), ...rest]
@@ -27,13 +26,15 @@ export class ScriptAliases {
       const [word, sha = '', ...rest] = command
       return [word!, this.#known(String(sha)), ...rest]
     }
-    if (name === 'SCRIPT' && subcommand === 'LOAD') {
-      return ['SCRIPT', 'LOAD', this.#withoutFlag(String(command[2] ?? ''))]
+    if (name !== 'SCRIPT') return command
+    switch (String(command[1] ?? '').toUpperCase()) {
+      case 'LOAD':
+        return ['SCRIPT', 'LOAD', this.#withoutFlag(String(command[2] ?? ''))]
+      case 'EXISTS':
+        return ['SCRIPT', 'EXISTS', ...command.slice(2).map(sha => this.#known(String(sha)))]
+      default:
+        return command
     }
-    if (name === 'SCRIPT' && subcommand === 'EXISTS') {
-      return ['SCRIPT', 'EXISTS', ...command.slice(2).map(sha => this.#known(String(sha)))]
-    }
-    return command
   }
 
   /** What SCRIPT LOAD answers: the SHA-1 of the text that the caller sent, whatever was made of it. */

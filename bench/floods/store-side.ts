@@ -15,7 +15,7 @@ const bridge = await startBridge({
   token,
   port: 0,
   // Called once for each request.
-  isEqualDigest: (presented, expected) => {
+  isEqual: (presented, expected) => {
     requests += 1
     return timingSafeEqual(presented, expected)
   },

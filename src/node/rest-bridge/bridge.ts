@@ -36,8 +36,8 @@ export interface BridgeOptions {
   log?: (line: string) => void
   /** Called when Redis answers again. Needs `log`. */
   onRedisBack?: () => void
-  /** Compares the digest of a presented token with that of the valid token, in constant time. Tests and benchmarks count the calls. */
-  isEqualDigest?: typeof timingSafeEqual
+  /** Compares the bytes of a presented token with those of the valid token, in constant time. Tests and benchmarks count the calls. */
+  isEqual?: typeof timingSafeEqual
   /** Between two checks of Redis; tests pass their own. */
   pause?: (ms: number) => Promise<void>
   /** The time (ms) by which an answer of /health is old. Default `performance.now`. */
@@ -55,7 +55,7 @@ export interface Bridge {
 /** @throws when Redis does not answer, or the port is taken (code EADDRINUSE) */
 export async function startBridge(options: BridgeOptions): Promise<Bridge> {
   const { redisUrl, token, port, host = '127.0.0.1', deadlineMs = 2000, maxRequestBytes = 10e6 } = options
-  const { isEqualDigest = timingSafeEqual, log, onRedisBack, pause, now = () => performance.now() } = options
+  const { isEqual = timingSafeEqual, log, onRedisBack, pause, now = () => performance.now() } = options
   if (!token)
     throw new TypeError(
       'The bridge needs a token. Without one, anyone who reaches it could read and change the data.',
@@ -71,7 +71,7 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
   const commands = new RedisCommands(redis)
   // A cluster that lacks a node serves the keys of the others.
   const isHealthy = onceInAWhile(now, async () => (await redis.outages()).some(outage => !outage))
-  const app = createBridgeApp({ commands, isHealthy, token, isEqualDigest, maxRequestBytes })
+  const app = createBridgeApp({ commands, isHealthy, token, isEqual, maxRequestBytes })
   const server = createServer(
     getRequestListener((request, env) => app.fetch(request, env), {
       // For requests without a Host header, which HTTP/1.0 allows.

@@ -98,18 +98,22 @@ class RequestTooLarge extends Error {}
 const TOO_LARGE: Answer = { status: 413, body: { error: 'ERR max request size exceeded' } }
 
 /**
- * Reads the body from Node's request. A request of the Fetch API has no body if the method is GET, and copies the body otherwise.
+ * Reads the body from Node's request. A request of the Fetch API has no body if the method is GET, and copies the body otherwise. By
+ * events, because an async iterator takes longer.
  * @throws RequestTooLarge
  */
-async function readBody(incoming: IncomingMessage, maxBytes: number): Promise<Buffer> {
-  const chunks: Buffer[] = []
-  let size = 0
-  for await (const chunk of incoming as AsyncIterable<Buffer>) {
-    size += chunk.length
-    if (size > maxBytes) throw new RequestTooLarge()
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks)
+function readBody(incoming: IncomingMessage, maxBytes: number): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = []
+    let size = 0
+    incoming.on('data', (chunk: Buffer) => {
+      size += chunk.length
+      if (size <= maxBytes) chunks.push(chunk)
+      else reject(new RequestTooLarge())
+    })
+    incoming.on('end', () => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)))
+    incoming.on('error', reject)
+  })
 }
 
 /** Writes to Node's response, because the stream of a Fetch response would take a fifth of the time of a request. */

@@ -212,6 +212,24 @@ describeOnRedis('the bridge', start => {
       ],
       ['an empty path segment', 'GET //set//a%2Fb/1 HTTP/1.1\r\nhost: bridge', '', '{"result":"OK"}'],
       ['HTTP/1.0 without a host', 'GET /ping HTTP/1.0', '', '{"result":"PONG"}'],
+      [
+        'a whole URL as the target',
+        'GET http://other/ping HTTP/1.1\r\nhost: bridge',
+        '',
+        '{"result":"PONG"}',
+      ],
+      [
+        'a second token',
+        'GET /ping HTTP/1.1\r\nhost: bridge\r\nauthorization: Bearer x',
+        '',
+        '{"error":"WRONGPASS',
+      ],
+      [
+        'a target that is not a path',
+        'OPTIONS * HTTP/1.1\r\nhost: bridge',
+        '',
+        '{"error":"ERR failed to parse',
+      ],
       ['a path that is not a URL', 'GET /a\\b HTTP/1.1\r\nhost: bridge', '', '{"error":"ERR failed to parse'],
     ])('answers %s', async (_, head, body, answer) => {
       const headers = `authorization: Bearer ${TOKEN}\r\ncontent-length: ${body.length}\r\nconnection: close`

@@ -14,8 +14,7 @@
 import { timingSafeEqual } from 'node:crypto'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { getRequestListener, RequestError } from '@hono/node-server'
-import { createBridgeApp } from './bridge-app.ts'
+import { createBridgeListener } from './bridge-listener.ts'
 import { RedisCommands } from './redis-commands.ts'
 import { connectRedis, RedisUnavailable } from './redis-connection.ts'
 import { watchRedis } from './watch-redis.ts'
@@ -71,19 +70,9 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
   const commands = new RedisCommands(redis)
   // A cluster that lacks a node serves the keys of the others.
   const isHealthy = onceInAWhile(now, async () => (await redis.outages()).some(outage => !outage))
-  const app = createBridgeApp({ commands, isHealthy, token, isEqual, maxRequestBytes })
-  const server = createServer(
-    getRequestListener((request, env) => app.fetch(request, env), {
-      // For requests without a Host header, which HTTP/1.0 allows.
-      hostname: 'bridge',
-      // A program that starts a bridge keeps the Request and Response of its platform.
-      overrideGlobalObjects: false,
-      errorHandler: error =>
-        error instanceof RequestError
-          ? Response.json({ error: 'ERR failed to parse the URL of the request' }, { status: 400 })
-          : Response.json({ error: 'ERR the bridge failed' }, { status: 500 }),
-    }),
-  )
+  const listener = createBridgeListener({ commands, isHealthy, token, isEqual, maxRequestBytes })
+  // A second Authorization header makes the token invalid. By default, Node would drop it.
+  const server = createServer({ joinDuplicateHeaders: true }, listener)
   // Longer than any client keeps an idle connection, so that the server never closes a connection on which a request is on its way.
   server.keepAliveTimeout = 120_000
   await listen(server, port, host).catch(error => {

@@ -35,6 +35,11 @@ export function replaceWords(text: string, wordFor: (word: string) => string | u
   return text.replace(WORDS, word => wordFor(word) ?? word)
 }
 
+/** The words of a text. Quoted text and fields do not count. */
+export function wordsOf(text: string): ReadonlySet<string> {
+  return new Set(text.match(WORDS))
+}
+
 /** Functions in the sections of algorithms that are expanded to arithmetic, because a call takes longer than the arithmetic itself. */
 const MACROS: Record<string, (args: string[]) => string> = {
   floor_div: ([a, b]) => `((${a} - (${a}) % (${b})) / (${b}))`,

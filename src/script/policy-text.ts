@@ -1,6 +1,7 @@
 /**
- * Compiles a policy to Lua: straight-line code for all its rules, with their numbers as constants. `decideText` is the script that
- * decides and peeks, `refundText` the one that gives units back. docs/script.md shows an example.
+ * Compiles a policy to Lua: straight-line code for all its rules, with their numbers as constants, or loops if there are many
+ * (loop-text.ts). `decideText` is the script that decides and peeks, `refundText` the one that gives units back. docs/script.md shows
+ * an example.
  *
  * Each rule has its own copy of the sections of its algorithm. Their locals end in the number of the rule: `backlog_2`. A decision
  * has three ends:
@@ -10,10 +11,11 @@
  *     any other           some rules do not spend, or a state has other records
  */
 import { chunked } from '../chunked.ts'
-import { ABSENT, CONSTANTS, ENFORCE } from './constants.ts'
+import { ABSENT, ENFORCE } from './constants.ts'
 import { LEASE_DIVISOR } from './lease.ts'
-import { OVERRIDES, POINTER, PRELUDE, SUBJECT } from './lua.generated.ts'
-import { Locals, literal, nameInLiteral, replaceWords } from './lua-text.ts'
+import { LoopText } from './loop-text.ts'
+import { OVERRIDES, SUBJECT } from './lua.generated.ts'
+import { Locals, literal, nameInLiteral } from './lua-text.ts'
 import type { PolicyShape, Variant } from './policy-shape.ts'
 import {
   assignment,
@@ -23,22 +25,40 @@ import {
   numberOf,
   type RuleText,
 } from './rule-text.ts'
+import {
+  assembleScript,
+  forPlan,
+  RECORDS_OF_REFUND,
+  RECORDS_OF_SUBJECT,
+  RESOLVE_POINTER,
+  replaceUnknownPlan,
+  SETTINGS_OF_REFUND,
+} from './script-text.ts'
 import { commitAny, commitUsual, type Identity, readStanding, readState } from './state-text.ts'
 
-/** Library functions of the script. Each is a local, because a local is faster than a field. */
-const LIBRARY = {
-  ...{ byte: 'string.byte', find: 'string.find', format: 'string.format', match: 'string.match' },
-  ...{ sub: 'string.sub', rep: 'string.rep', concat: 'table.concat', sort: 'table.sort' },
-}
+/**
+ * From this size on, a policy is compiled to loops: 20 rules by consumer, or 40 rules by address. The loops are then as fast as
+ * straight-line code, or faster. A rule whose numbers depend on the caller counts twice, because its numbers are locals.
+ */
+export const LOOPS_FROM = 40
 
-/** The script that decides and peeks. src/script/decide.ts encodes its arguments and decodes its reply. */
-export function decideText(policy: PolicyShape): string {
-  return new PolicyText(policy).decide()
+const sizeOf = ({ entries }: PolicyShape) =>
+  entries.reduce((size, entry) => size + (hasVariableNumbers(entry) ? 2 : 1), 0)
+
+const textOf = (policy: PolicyShape, loopsFrom: number) =>
+  sizeOf(policy) >= loopsFrom ? new LoopText(policy) : new PolicyText(policy)
+
+/**
+ * The script that decides and peeks. src/script/decide.ts encodes its arguments and decodes its reply.
+ * @param loopsFrom for tests, which also compile small policies to loops
+ */
+export function decideText(policy: PolicyShape, loopsFrom = LOOPS_FROM): string {
+  return textOf(policy, loopsFrom).decide()
 }
 
 /** The script that gives units back. src/script/refund.ts encodes its arguments and decodes its reply. */
-export function refundText(policy: PolicyShape): string {
-  return new PolicyText(policy).refund()
+export function refundText(policy: PolicyShape, loopsFrom = LOOPS_FROM): string {
+  return textOf(policy, loopsFrom).refund()
 }
 
 class PolicyText {
@@ -68,10 +88,9 @@ class PolicyText {
       'verb = ARGV[1]\n',
       hasSubject ? "subject = ARGV[3] or ''\n" : '',
       this.#readArguments(5 + this.#withArgument().length),
-      this.#locateKeys(
-        hasSubject && "subject == 'key' and 2 or subject == 'pointer' and 3 or subject == 'token' and 1 or 0",
-      ),
-      this.#fetchValues(hasSubject && `if subject == 'pointer' then\n${POINTER}end\n`),
+      this.#locateKeys(hasSubject ? RECORDS_OF_SUBJECT : '0'),
+      hasSubject ? RESOLVE_POINTER : '',
+      this.#fetchValues(),
       hasSubject ? `plan = ''\n${SUBJECT}` : "plan = ARGV[4] or ''\n",
       this.#applyPlan(hasSubject ? "subject ~= '' and not is_unknown" : undefined),
       hasSubject ? this.#skipRulesOnRequests() : '',
@@ -100,11 +119,9 @@ class PolicyText {
         ({ of, ruleNumber }) =>
           `${of('units')}, ${of('spent')} = ARGV[${first + 2 * ruleNumber - 1}] + 0, ARGV[${first + 2 * ruleNumber}] + 0\n`,
       ),
-      this.#locateKeys("ARGV[3] == 'consumer' and 1 or 0"),
-      this.#fetchValues(''),
-      "if ARGV[3] == 'consumer' and values[1] then\nsettings = values[1]\n",
-      "overrides_at = find(settings, 'override=', 1, true)\nend\n",
-      'plan = ARGV[4]\n',
+      this.#locateKeys(RECORDS_OF_REFUND),
+      this.#fetchValues(),
+      SETTINGS_OF_REFUND,
       this.#applyPlan(),
       this.#applyOverrides('overrides_at', false),
       ...this.#identities.map(identity => readState(identity, () => '')),
@@ -120,23 +137,12 @@ class PolicyText {
     return this.#assembleScript(names, 'local now = ARGV[5]\n', body)
   }
 
-  /** Assembles the script. The declarations of the locals come first, but depend on the text that follows. */
   #assembleScript(names: readonly string[], now: string, body: readonly string[]): string {
-    const text = replaceWords(body.join(''), word => CONSTANTS.get(word))
-    const declared = [...new Set(this.#rules.map(({ lua }) => lua.declare))].join('')
-    const library = Object.entries(LIBRARY).filter(([name]) =>
-      new RegExp(`(?<![.\\w])${name}\\(`).test(declared + text),
-    )
-    return [
-      'local redis, KEYS, ARGV, unpack = redis, KEYS, ARGV, unpack\n',
-      ...library.map(([name, from]) => `local ${name} = ${from}\n`),
-      now,
-      PRELUDE,
-      declared,
-      `local ${names.join(', ')}\n`,
-      this.#locals.declaration(),
-      text,
-    ].join('')
+    return assembleScript({
+      algorithms: this.#rules.map(({ lua }) => lua),
+      ...{ now, names, body },
+      declaration: () => this.#locals.declaration(),
+    })
   }
 
   /** The rules that have an argument in each request. */
@@ -176,12 +182,12 @@ class PolicyText {
   }
 
   /** Computes the indexes in KEYS: first the records of the caller, then each state with the keys of its rules, then the long logs. */
-  #locateKeys(records: string | false): string {
+  #locateKeys(records: string): string {
     const next = (name: string) => `place = place + 1\n${this.#locals.of(name)} = place\n`
     const where = (mark: string, text: string) => `if ${mark} ~= ${ABSENT} then\n${text}end\n`
     const long = this.#rules.filter(({ ownKeyRead }) => ownKeyRead === 'parts')
     return [
-      `place = ${records || 0}\n`,
+      `place = ${records}\n`,
       ...this.#identities.map(({ rules, isPresent }, i) =>
         where(
           isPresent,
@@ -197,10 +203,10 @@ class PolicyText {
     ].join('')
   }
 
-  #fetchValues(before: string | false): string {
+  #fetchValues(): string {
     const hasLong = this.#rules.some(({ ownKeyRead }) => ownKeyRead === 'parts')
     const keys = hasLong ? `unpack(KEYS, 1, ${this.#locals.of('whole')})` : 'unpack(KEYS)'
-    return `${before || ''}values = redis.call('MGET', ${keys})\n`
+    return `values = redis.call('MGET', ${keys})\n`
   }
 
   /**
@@ -213,23 +219,16 @@ class PolicyText {
     const defaults = varying.map(rule => this.#assignNumbers(rule, rule.variants[0]!)).join('')
     const { plans } = this.#policy
     if (plans.length === 0) return defaults
-    const known = plans.map(plan => `plan ~= ${literal(plan)}`).join(' and ')
-
-    const unknown =
-      mayBeUnknown === undefined
-        ? ''
-        : `if ${mayBeUnknown} and ${known} then\nplan = ${literal(plans[0]!)}\nend\n`
-    const branches = plans.flatMap(plan => {
+    const unknown = mayBeUnknown === undefined ? '' : replaceUnknownPlan(plans, mayBeUnknown)
+    const changesFor = (plan: string) => {
       const changes = limited.map(rule => {
         const variant = rule.variants.find(({ plans }) => !plans || plans.includes(plan))
         if (!variant) return `${rule.of('mark')} = ${ABSENT}\n`
         return variant === rule.variants[0] ? '' : this.#assignNumbers(rule, variant)
       })
-      const text = changes.join('')
-      return text ? [`if plan == ${literal(plan)} then\n${text}`] : []
-    })
-    const chosen = splitIntoChains(branches).map(chain => `${chain.join('else')}end\n`)
-    return [defaults, unknown, ...chosen].join('')
+      return changes.join('')
+    }
+    return [defaults, unknown, forPlan(plans, changesFor)].join('')
   }
 
   #assignNumbers({ of, lua }: RuleText, variant: Variant): string {
@@ -368,27 +367,6 @@ end
 ${hasGrant ? 'reply[#reply + 1] = grant\n' : ''}do return reply end
 `.trimStart()
   }
-}
-
-/**
- * The most bytes of an `if` with all its `elseif`. Each branch jumps to the end of the chain: over about 35,000 instructions at this
- * length, and Lua can jump over at most 131,071.
- */
-const MAX_CHAIN_LENGTH = 200_000
-
-/** Splits branches that exclude each other into as few `if … elseif` chains as possible. */
-function splitIntoChains(branches: readonly string[]): string[][] {
-  const chains: string[][] = []
-  let length = Number.POSITIVE_INFINITY
-  for (const branch of branches) {
-    if (length + branch.length > MAX_CHAIN_LENGTH) {
-      chains.push([])
-      length = 0
-    }
-    chains.at(-1)!.push(branch)
-    length += branch.length
-  }
-  return chains
 }
 
 /** Checks whether the rule admits its cost. */

@@ -1,6 +1,6 @@
 /** The Lua text of one rule in a script: its locals, its constants, and its copy of the algorithm's sections. */
 
-import type { AlgorithmLua, WireNumber } from '../algorithms/lua.ts'
+import type { AlgorithmLua, SECTIONS, WireNumber } from '../algorithms/lua.ts'
 import { luaOf } from '../algorithms/lua-of.ts'
 import { expandMacros, type Locals, literal, replaceWords } from './lua-text.ts'
 import type { RuleEntry, Variant } from './policy-shape.ts'
@@ -10,7 +10,7 @@ export interface RuleText extends RuleEntry {
   /** The number of the rule in its policy, from 1. */
   ruleNumber: number
   /** The text of a section, with the locals and constants of this rule. */
-  section(name: 'read' | 'check' | 'spend' | 'refund' | 'standing' | 'write'): string
+  section(name: SectionName): string
   /** The name of a local of this rule: `cost` → `cost_2`. */
   of(name: string): string
   /** The Lua expression of its tag. */
@@ -63,13 +63,27 @@ export function createRuleText(
     get tag() {
       return hasVariableNumbers(entry) ? of('tag') : literal(variants[0]!.tag)
     },
-    section(name) {
-      const text = lua[name].replace(/--@ if ends\n([\s\S]*?)--@ end\n/g, hasEnds ? '$1' : '')
-      // A section with locals becomes a block, so that they do not clash with those of other sections.
-      const block = /^local /m.test(text) ? `do\n${text}end\n` : text
-      return expandMacros(replaceWords(block, wordFor))
-    },
+    section: name => sectionOf(lua, name, hasEnds, wordFor),
   }
+}
+
+export type SectionName = (typeof SECTIONS)[number]
+
+/**
+ * A section of an algorithm.
+ * @param hasEnds whether the rule has a calendar
+ * @param wordFor replaces words
+ */
+export function sectionOf(
+  lua: AlgorithmLua,
+  name: SectionName,
+  hasEnds: boolean,
+  wordFor: (word: string) => string | undefined,
+): string {
+  const text = lua[name].replace(/--@ if ends\n([\s\S]*?)--@ end\n/g, hasEnds ? '$1' : '')
+  // A section with locals becomes a block, so that they do not clash with those of other sections.
+  const block = /^local /m.test(text) ? `do\n${text}end\n` : text
+  return expandMacros(replaceWords(block, wordFor))
 }
 
 /** Words in the sections that become locals of the rule, besides those that its algorithm declares. */
@@ -79,7 +93,7 @@ const OWN_WORDS = [
 ]
 
 /** Inputs that are numbers in the script, and not arguments of each call. */
-type Constant = Exclude<WireNumber, 'ends' | 'holding' | 'own_key'>
+export type Constant = Exclude<WireNumber, 'ends' | 'holding' | 'own_key'>
 
 const NOT_NUMBERS: ReadonlySet<WireNumber> = new Set(['ends', 'holding', 'own_key'])
 
@@ -89,7 +103,7 @@ export function numberOf({ quota }: Variant, name: Constant): number {
   return name === 'limit' ? quota.burst : quota[name]!
 }
 
-function findLua({ algorithm }: RuleEntry): AlgorithmLua {
+export function findLua({ algorithm }: RuleEntry): AlgorithmLua {
   const lua = luaOf(algorithm)
   if (!lua) throw new Error(`The algorithm ${algorithm} has no Lua body.`)
   return lua

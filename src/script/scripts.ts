@@ -7,17 +7,20 @@ import { createScript } from './create-script.ts'
 import type { PolicyScripts, PolicyShape } from './policy-shape.ts'
 import { decideText, refundText } from './policy-text.ts'
 
-/** The scripts of a policy. Each is compiled at its first use. */
-export function compileScripts(shape: PolicyShape): PolicyScripts {
+/**
+ * The scripts of a policy. Each is compiled at its first use.
+ * @param loopsFrom for tests, which also compile small policies to loops
+ */
+export function compileScripts(shape: PolicyShape, loopsFrom?: number): PolicyScripts {
   let decide: Script | undefined
   let refund: Script | undefined
   return {
     get decide() {
-      decide ??= createScript(decideText(shape))
+      decide ??= createScript(decideText(shape, loopsFrom))
       return decide
     },
     get refund() {
-      refund ??= createScript(refundText(shape))
+      refund ??= createScript(refundText(shape, loopsFrom))
       return refund
     },
   }

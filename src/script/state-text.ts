@@ -15,10 +15,10 @@ export interface Identity {
 }
 
 /** Bytes of a record, and the layout of the three integers after its tag (prelude.lua). */
-const RECORD_BYTES = 14
-const INTEGERS = 'I4I4I3'
+export const RECORD_BYTES = 14
+export const INTEGERS = 'I4I4I3'
 /** The instant in May 2109 from which `idle_at` is counted backwards (ms). */
-const LAST_MS = 2 ** 42 - 1
+export const LAST_MS = 2 ** 42 - 1
 
 /** How many records one call reads or writes. It is bounded because a Lua function can have at most 200 locals. */
 const RECORDS_PER_CALL = 8
@@ -136,7 +136,7 @@ function packRecords(rules: readonly RuleText[], before: string): string {
         rule.section('spend'),
         rule.section('standing'),
         rule.section('write'),
-        encodeRecord(rule),
+        encodeRecord(rule, `_${rule.ruleNumber}`),
         `if ${rule.idleAt} > idle_at then\nidle_at = ${rule.idleAt}\nend\n`,
         writeOwnKey(rule),
       ].join(''),
@@ -158,7 +158,7 @@ export function commitAny(
         ? `if ${isSpent(rule)} then\n${spendApart(rule, spend(rule))}else${readStanding(rule)}`
         : `
 if ${isSpent(rule)} then
-${spend(rule)}${rule.section('standing')}${declareNumbers([rule])}${rule.section('write')}${encodeRecord(rule)}bytes = bytes .. ${rule.tag} .. pack_integers('>${INTEGERS}', ${integers(rule)})
+${spend(rule)}${rule.section('standing')}${declareNumbers([rule])}${rule.section('write')}${encodeRecord(rule, `_${rule.ruleNumber}`)}bytes = bytes .. ${rule.tag} .. pack_integers('>${INTEGERS}', ${integers(rule)})
 if ${rule.idleAt} > idle_at then
 idle_at = ${rule.idleAt}
 end
@@ -187,8 +187,11 @@ function declareNumbers(rules: readonly RuleText[], values?: string): string {
   return isBlockLocal ? `local ${names}${start}\n` : start && `${names}${start}\n`
 }
 
+/** The names of the two numbers of a record. */
+type RecordNumbers = Pick<RuleText, 'idleAt' | 'count'>
+
 /** Decodes a record: the integers in the locals a, b and c become `idle_at` and `n`. */
-const decodeRecord = ({ idleAt, count }: Pick<RuleText, 'idleAt' | 'count'>, suffix: string) =>
+export const decodeRecord = ({ idleAt, count }: RecordNumbers, suffix: string) =>
   `
 ${count} = b${suffix} % 4194304
 ${idleAt} = (${LAST_MS} - a${suffix} * 1024 - (b${suffix} - ${count}) / 4194304) * 1000
@@ -196,22 +199,28 @@ ${count} = ${count} * 16777216 + c${suffix}
 `.trimStart()
 
 /** Encodes a record: `idle_at` (a multiple of 1000) and `n` become the integers in the locals a, b and c. */
-const encodeRecord = ({ ruleNumber, idleAt, count }: RuleText) =>
+export const encodeRecord = ({ idleAt, count }: RecordNumbers, suffix: string) =>
   `
-local b_${ruleNumber}, c_${ruleNumber} = (${LAST_MS} - ${idleAt} / 1000) % 1024, ${count} % 16777216
-local a_${ruleNumber} = (${LAST_MS} - ${idleAt} / 1000 - b_${ruleNumber}) / 1024
-b_${ruleNumber} = b_${ruleNumber} * 4194304 + (${count} - c_${ruleNumber}) / 16777216
+local b${suffix}, c${suffix} = (${LAST_MS} - ${idleAt} / 1000) % 1024, ${count} % 16777216
+local a${suffix} = (${LAST_MS} - ${idleAt} / 1000 - b${suffix}) / 1024
+b${suffix} = b${suffix} * 4194304 + (${count} - c${suffix}) / 16777216
 `.trimStart()
 
 const integers = ({ ruleNumber }: RuleText) => `a_${ruleNumber}, b_${ruleNumber}, c_${ruleNumber}`
 
-const lifetime = (idleAt: string) =>
+/** The lifetime of a key in seconds, as text. */
+export const lifetime = (idleAt: string) =>
   `format('%d', (${idleAt} - now + -(${idleAt} - now) % 1000000) / 1000000 + KEEP_SECONDS)`
 
 const setex = (key: string, bytes: string) =>
   `redis.call('SETEX', ${key}, ${lifetime('idle_at')}, ${bytes})\n`
 
-function writeOwnKey({ ownKeyRead, of, idleAt }: RuleText): string {
+/** Writes the rule's own key, if it has one. */
+export function writeOwnKey({
+  ownKeyRead,
+  of,
+  idleAt,
+}: Pick<RuleText, 'ownKeyRead' | 'of' | 'idleAt'>): string {
   if (!ownKeyRead) return ''
   const key = `KEYS[${of('own_key')}]`
   return `

@@ -37,10 +37,12 @@ const config = checkedConfig({
 })
 const { decide, refund } = gatewayPolicy(config)
 const SCRIPTS = [decide, refund, RESET, signalScript()]
+/** The size from which scripts have loops: any. */
+const WITH_LOOPS = 0
 /** The texts of the scripts before they are shortened. */
 const TEXTS = [
-  decideText(gatewayPolicy(config)),
-  refundText(gatewayPolicy(config)),
+  ...[decideText(gatewayPolicy(config)), decideText(gatewayPolicy(config), WITH_LOOPS)],
+  ...[refundText(gatewayPolicy(config)), refundText(gatewayPolicy(config), WITH_LOOPS)],
   resetText(),
   syncText(),
   signalText(),
@@ -93,16 +95,17 @@ describeOnRedis('the script', start => {
     await redis.connection.send(['FLUSHALL'])
     const bare = new RedisEngine(redis.connection, withoutStruct)
     const whole = new RedisEngine(redis.connection)
+    const engines = [bare, whole, bare.withLoops(), whole.withLoops()]
     await forEvery(traffic(30), 20, async scenario => {
       const model = new ModelEngine()
       let requests = 0
-      const onBoth = async (evaluation: TimedEvaluation) => {
+      const onAll = async (evaluation: TimedEvaluation) => {
         // In turn, so that each reads the data that the other has written.
-        const actual = await (requests++ % 2 === 0 ? bare : whole).evaluate(evaluation)
+        const actual = await engines[requests++ % engines.length]!.evaluate(evaluation)
         expect(actual).toEqual(await model.evaluate(evaluation))
         return actual
       }
-      for await (const _ of played(scenario, newCaller(), onBoth));
+      for await (const _ of played(scenario, newCaller(), onAll));
     })
   })
 

@@ -9,8 +9,8 @@ import { consumerStateKey } from '../../src/store/keys.ts'
 import { randomCases } from '../selection.ts'
 import { bound } from '../support/bound.ts'
 import {
+  describeInBothForms,
   describeOnEngines,
-  describeOnRedisEngine,
   type Engine,
   ModelEngine,
   rulesOf,
@@ -51,7 +51,7 @@ const scenario = fc.record({
 
 const nameOf = (number: number) => `isolat${String(number).padStart(2, '0')}`
 
-describeOnRedisEngine('many isolates', (fresh, kind) => {
+describeInBothForms('many isolates', (fresh, kind) => {
   const runs = randomCases(RUNS, kind)
 
   it('the model predicts decisions and the effect of messages', {

@@ -1,4 +1,7 @@
-/** The model predicts every reply of the scripts, for random verbs under random rule sets that replace each other. */
+/**
+ * The model predicts every reply of the scripts, for random verbs under random rule sets that replace each other. Scripts with loops and
+ * scripts of straight-line code take turns on the same states.
+ */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile.ts'
@@ -28,8 +31,11 @@ const MEAN_STEPS = 0.4 * MAX_STEPS
 /** The embedded Redis takes a few milliseconds for each decision, and more on a busy machine. */
 const TIMED = { timeout: 60_000 + 10 * REQUESTS }
 
-/** The time of a step, its rule set, and what it counts. */
-const common = { pause: pausesToAndFro, set: fc.constantFrom(0, 0, 0, 1), counts: countsOfIsolates }
+/** The time of a step, its rule set, what it counts, and the form of the script. */
+const common = {
+  ...{ pause: pausesToAndFro, set: fc.constantFrom(0, 0, 0, 1), counts: countsOfIsolates },
+  hasLoops: fc.boolean(),
+}
 
 const refund = fc.record({
   verb: fc.constant('refund' as const),
@@ -105,6 +111,7 @@ describeOnRedisEngine('parity', (fresh, kind) => {
 
   it(`the model predicts ${requests} random verbs (SEED=${SEED})`, TIMED, async () => {
     const redis = await fresh()
+    const withLoops = redis.withLoops()
     const totals = { decide: 0, peek: 0, refund: 0, reset: 0, sync: 0, refused: 0 }
     await forEvery(scenario, Math.ceil(requests / MEAN_STEPS), async ({ sets, steps }) => {
       const model = new ModelEngine()
@@ -118,7 +125,7 @@ describeOnRedisEngine('parity', (fresh, kind) => {
         const rules = ruleSets[step.set % ruleSets.length]!
         now = after(step.pause, now, rules, verdicts)
         const act = actionOf(step, { rules, caller, now, admittedAt })
-        const [expected, actual] = await Promise.all([act(model), act(redis)])
+        const [expected, actual] = await Promise.all([act(model), act(step.hasLoops ? withLoops : redis)])
         expect(actual, `step ${i}, ${step.verb}`).toEqual(expected)
         totals[step.verb] += 1
         if (!expected || Array.isArray(expected)) continue

@@ -1,12 +1,13 @@
 /**
  * The model predicts every reply of a compiled policy, for random configs and random requests that use some of the rules, bound like
  * those of the gateway and of limits by name. Between requests the records of consumers change, units are given back, budgets are
- * reset, and the records in states are reordered.
+ * reset, and the records in states are reordered. Each policy is compiled to straight-line code and to loops, each with a Redis of its
+ * own: both send the same replies and store the same bytes.
  */
 
 import { isDeepStrictEqual } from 'node:util'
 import * as fc from 'fast-check'
-import { expect, it } from 'vitest'
+import { expect, it, onTestFinished } from 'vitest'
 import { ALGORITHM_NAMES } from '../../src/algorithms/index.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import { countsInFlight } from '../../src/config/compile-rule.ts'
@@ -21,12 +22,13 @@ import {
 } from '../../src/limiter/prepared-call.ts'
 import { AdminError } from '../../src/ops/admin-error.ts'
 import { compileOverride } from '../../src/ops/overrides.ts'
-import { gatewayPolicy, limitPolicy } from '../../src/script/compiled.ts'
 import type { BoundRule, Evaluation, Outcome, Subject, Verdict } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
-import type { Policy } from '../../src/script/policy-shape.ts'
+import { createGatewayPolicy, createLimitPolicy } from '../../src/script/policy.ts'
+import type { Policy, PolicyShape } from '../../src/script/policy-shape.ts'
 import { decideText } from '../../src/script/policy-text.ts'
 import type { ChangeResult, Refund } from '../../src/script/refund.ts'
+import { compileScripts } from '../../src/script/scripts.ts'
 import {
   consumerKey,
   credentialKey,
@@ -49,9 +51,10 @@ import {
   PLANS,
   traitsOf,
 } from '../support/configs.ts'
-import { credentialOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
+import { credentialOf, describeOnRedisEngine, RedisEngine } from '../support/engines.ts'
 import { expectShare, forEvery } from '../support/property.ts'
 import { FC_PATH, SEED } from '../support/random.ts'
+import { startRedis } from '../support/redis.ts'
 import { type Cost, countsOfIsolates as counts, listOf, NOON, unitsFor } from '../support/traffic.ts'
 import { after, pausesToAndFro } from '../support/waits.ts'
 
@@ -225,10 +228,12 @@ function credentialFor({ subject, consumer, claimed }: RequestStep): Credential 
 
 /** One run: the same steps under the rules of one config, in a store and in the model. */
 class Run {
-  readonly #redis: RedisEngine
+  readonly #engines: Engines
   readonly #model = new ScriptModel()
   readonly #checked: Checked
+  /** Of straight-line code. */
   readonly policy: Policy
+  readonly #loops: Policy
   readonly rules: readonly Rule[]
   readonly #names: readonly string[]
   readonly #isGateway: boolean
@@ -238,20 +243,27 @@ class Run {
   #now = NOON
   #latest: readonly Verdict[] = []
 
-  constructor(redis: RedisEngine, checked: Checked, edge: 'gateway' | 'limit', tally: Tally) {
+  constructor(engines: Engines, checked: Checked, edge: 'gateway' | 'limit', tally: Tally) {
     const { config } = checked
-    this.#redis = redis
+    this.#engines = engines
     this.#checked = checked
     this.#isGateway = edge === 'gateway'
     this.#tally = tally
-    this.policy = this.#isGateway ? gatewayPolicy(config) : limitPolicy(limitRulesOf(config))
+    const compile = (loopsFrom: number) => {
+      const scriptsOf = (shape: PolicyShape) => compileScripts(shape, loopsFrom)
+      return this.#isGateway
+        ? createGatewayPolicy(config, scriptsOf)
+        : createLimitPolicy(limitRulesOf(config), scriptsOf)
+    }
+    this.policy = compile(Number.POSITIVE_INFINITY)
+    this.#loops = compile(0)
     this.rules = this.#isGateway ? config.rules : limitRulesOf(config)
     this.#names = [...new Set(this.rules.map(({ name }) => name))]
   }
 
   /** Stores the credentials, so that most requests have a valid one. */
   async start(): Promise<void> {
-    await this.#redis.send(['FLUSHALL'])
+    for (const engine of this.#engines) await engine.send(['FLUSHALL'])
     for (const name of CONSUMERS) {
       await this.#setRecord(credentialKey(name, digestOf(name)), credentialOf())
       await this.#setRecord(pointerKey(digestOf(name)), name)
@@ -383,7 +395,7 @@ class Run {
 
   async #decide(evaluation: Evaluation & { now: number }, verb: 'decide' | 'peek'): Promise<Outcome> {
     const expected = this.#model.decide(evaluation, verb)
-    const { answer, reply } = await this.#run(prepareDecide(evaluation, verb))
+    const { answer, reply } = await this.#run(policy => prepareDecide({ ...evaluation, policy }, verb))
     expectEqual(answer, expected)
     this.#tally.decided(evaluation, verb, answer, (reply as unknown[])[0], this.#isShuffled)
     if (verb === 'decide') this.#isShuffled = false
@@ -411,7 +423,7 @@ class Run {
       plan,
       now: this.#now,
     }
-    await this.#change('refund', this.#model.refund(refund), prepareRefund(refund))
+    await this.#change('refund', this.#model.refund(refund), policy => prepareRefund({ ...refund, policy }))
   }
 
   async #reset({ admission, selection }: Of<'reset'>): Promise<void> {
@@ -420,11 +432,15 @@ class Run {
     )
     if (rules.length === 0) return
     const reset = { rules, now: this.#now }
-    await this.#change('reset', this.#model.reset(reset), prepareReset(reset))
+    await this.#change('reset', this.#model.reset(reset), () => prepareReset(reset))
   }
 
-  async #change(verb: string, expected: ChangeResult, question: PreparedCall<ChangeResult>): Promise<void> {
-    const { answer } = await this.#run(question)
+  async #change(
+    verb: string,
+    expected: ChangeResult,
+    prepare: (policy: Policy) => PreparedCall<ChangeResult>,
+  ): Promise<void> {
+    const { answer } = await this.#run(prepare)
     expectEqual(answer, expected)
     this.#latest = answer.verdicts
     this.#tally.count(verb)
@@ -485,34 +501,54 @@ class Run {
 
   async #setRecord(key: string, text: string): Promise<void> {
     this.#model.setRecord(key, text)
-    await this.#redis.setRecord(key, text)
+    for (const engine of this.#engines) await engine.setRecord(key, text)
   }
 
   /** Reverses the records of every state, and adds a record of a rule that is in no config. */
   async #shuffle(): Promise<void> {
-    for (const key of (await this.#redis.send(['KEYS', '*:state*'])) as Buffer[]) {
+    for (const engine of this.#engines) await this.#shuffleIn(engine)
+    this.#isShuffled = true
+  }
+
+  async #shuffleIn(redis: RedisEngine): Promise<void> {
+    for (const key of (await redis.send(['KEYS', '*:state*'])) as Buffer[]) {
       if (/:(log|held):/.test(key.toString())) continue
-      const state = (await this.#redis.send(['GET', key])) as Buffer
+      const state = (await redis.send(['GET', key])) as Buffer
       const records = Array.from({ length: state.length / 14 }, (_, i) => state.subarray(14 * i, 14 * i + 14))
       const unknown = Buffer.from(records[0]!)
       unknown.write('---', 'latin1')
       const hasUnknown = records.some(record => record.toString('latin1', 0, 3) === '---')
-      await this.#redis.send([
-        'SET',
-        key,
-        Buffer.concat([...records.reverse(), ...(hasUnknown ? [] : [unknown])]),
-      ])
+      await redis.send(['SET', key, Buffer.concat([...records.reverse(), ...(hasUnknown ? [] : [unknown])])])
     }
-    this.#isShuffled = true
   }
 
-  async #run<T>({ call, decode }: PreparedCall<T>): Promise<{ answer: T; reply: unknown }> {
-    const reply = await this.#redis.run(call as ScriptCall)
+  async #run<T>(prepare: (policy: Policy) => PreparedCall<T>): Promise<{ answer: T; reply: unknown }> {
+    const { call, decode } = prepare(this.policy)
+    const [straight, loops] = this.#engines
+    const reply = await straight.run(call as ScriptCall)
+    expectEqual(await loops.run(prepare(this.#loops).call as ScriptCall), reply)
     return { answer: decode(reply), reply }
+  }
+
+  /** Expects that both forms have stored the same bytes. */
+  async finish(): Promise<void> {
+    const [straight, loops] = await Promise.all(this.#engines.map(bytesOf))
+    expectEqual(loops, straight)
   }
 }
 
 const REQUEST = new Request('http://gateway.test/')
+
+/** One that runs straight-line code, and one that runs loops. */
+type Engines = readonly [straight: RedisEngine, loops: RedisEngine]
+
+/** The values of all keys, without the times at which they expire. */
+async function bytesOf(engine: RedisEngine): Promise<[string, unknown][]> {
+  const keys = ((await engine.send(['KEYS', '*'])) as Buffer[]).map(String).sort()
+  return await Promise.all(
+    keys.map(async (key): Promise<[string, unknown]> => [key, await engine.send(['GET', key])]),
+  )
+}
 
 /** Expects equal values, and shows a readable difference. */
 function expectEqual(actual: unknown, expected: unknown): void {
@@ -524,7 +560,7 @@ const texts = new WeakMap<Policy, string>()
 
 /** Whether the script has more locals than a Lua function can have. */
 function isSpilled(policy: Policy): boolean {
-  const text = texts.get(policy) ?? decideText(policy)
+  const text = texts.get(policy) ?? decideText(policy, Number.POSITIVE_INFINITY)
   texts.set(policy, text)
   return text.includes('spilled[')
 }
@@ -627,14 +663,17 @@ describeOnRedisEngine('a compiled policy', (fresh, kind) => {
 
   it(`decides ${requests} random requests as the model predicts (SEED=${SEED})`, TIMED, async () => {
     const redis = await fresh()
+    const other = await startRedis(kind)
+    onTestFinished(() => other.close())
+    const engines: Engines = [redis, new RedisEngine(other.connection, undefined, kind)]
     const tally = new Tally()
     let runs = 0
     await forEvery(scenario, Math.ceil(requests / MEAN_VERBS), async ({ config, edge, steps }) => {
       const policy = checked(config)
       if (!policy) return
       // Otherwise the scripts of thousands of configs would fill the memory of Redis.
-      if (runs++ % 100 === 0) await redis.send(['SCRIPT', 'FLUSH'])
-      const run = new Run(redis, policy, edge, tally)
+      for (const engine of runs++ % 100 === 0 ? engines : []) await engine.send(['SCRIPT', 'FLUSH'])
+      const run = new Run(engines, policy, edge, tally)
       await run.start()
       for (const [i, step] of steps.entries()) {
         try {
@@ -643,6 +682,7 @@ describeOnRedisEngine('a compiled policy', (fresh, kind) => {
           throw new Error(`step ${i}, ${step.verb}`, { cause: error })
         }
       }
+      await run.finish()
     })
     if (process.env.PARITY_REPORT) console.log(kind, runs, tally.report())
     if (FC_PATH) return

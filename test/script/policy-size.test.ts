@@ -1,5 +1,5 @@
 /** The largest policies that a config may have are compiled, and decide as the model predicts. */
-import { expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { ALGORITHM_NAMES, descriptionOf } from '../../src/algorithms/index.ts'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { prepareDecide, prepareRefund } from '../../src/limiter/prepared-call.ts'
@@ -12,6 +12,29 @@ import { configOf, describeOnRedisEngine } from '../support/engines.ts'
 import { NOON } from '../support/traffic.ts'
 
 const TOKEN: Subject = { kind: 'token', consumerKey: consumerKey('acme') }
+
+const gcra = (i: number, by: RuleInput['by'] = 'consumer'): RuleInput => ({
+  ...{ name: `r-${i}`, by, algorithm: 'gcra', limit: 500 + i, period: '1h' },
+})
+const textOf = (rules: RuleInput[]) => gatewayPolicy(configOf({ rules })).decide.plain.source
+const rulesFor = (count: number, by?: RuleInput['by']) => Array.from({ length: count }, (_, i) => gcra(i, by))
+
+describe('the text of a script', () => {
+  const hasLoops = (text: string) => /for \w+=1,1 do/.test(text)
+
+  it('is straight-line code for up to 19 rules by consumer, or 39 by address, and has loops for more', () => {
+    expect(hasLoops(textOf(rulesFor(19)))).toBe(false)
+    expect(hasLoops(textOf(rulesFor(20)))).toBe(true)
+    expect(hasLoops(textOf(rulesFor(39, 'address')))).toBe(false)
+    expect(hasLoops(textOf(rulesFor(40, 'address')))).toBe(true)
+  })
+
+  it('has less than 20 kB for 200 rules', () => {
+    const algorithms = ['gcra', 'fixed-window', 'sliding-window', 'sliding-log'] as const
+    const rules = rulesFor(200).map((rule, i) => ({ ...rule, algorithm: algorithms[i % 4] }))
+    expect(textOf(rules as RuleInput[]).length).toBeLessThan(20_000)
+  })
+})
 
 describeOnRedisEngine('a policy of 200 rules', (fresh, kind) => {
   const input = (i: number, by: RuleInput['by']): RuleInput => {

@@ -23,7 +23,10 @@ const policy = gatewayPolicy(
     })) as never,
   }),
 )
-const TEXTS = [decideText(policy), refundText(policy), resetText(), syncText(), signalText()]
+const TEXTS = [
+  ...[decideText(policy), refundText(policy), decideText(policy, 0), refundText(policy, 0)],
+  ...[resetText(), syncText(), signalText()],
+]
 
 /** Scripts that would return something else if names were mixed up. */
 const SHADOWING = `

@@ -4,7 +4,7 @@ import type { Rule } from '../../src/config/compile.ts'
 import type { BoundRule } from '../../src/script/evaluation.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import { bound } from '../support/bound.ts'
-import { describeOnRedisEngine, type RedisEngine, rulesOf } from '../support/engines.ts'
+import { describeInBothForms, type RedisEngine, rulesOf } from '../support/engines.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 import { evaluationOf, NOON } from '../support/traffic.ts'
 
@@ -51,7 +51,7 @@ async function expectLife(redis: RedisEngine, key: string, seconds: number, work
   expect(end).toBeLessThanOrEqual(after + seconds * 1000)
 }
 
-describeOnRedisEngine('the state in Redis', fresh => {
+describeInBothForms('the state in Redis', fresh => {
   const put = (redis: RedisEngine, state: Buffer) => redis.send(['SET', STATE, state])
   const decide = (redis: RedisEngine, rules: readonly Rule[], now = NOON) =>
     redis.evaluate(evaluationOf(counted(rules), now))

@@ -20,7 +20,7 @@ import { encodeSync, isSyncReply, type Message } from '../../src/script/sync.ts'
 import { syncScript } from '../../src/script/sync-text.ts'
 import { formatCredential } from '../../src/store/records.ts'
 import type { Script, ScriptCall, ScriptText } from '../../src/store/store.ts'
-import { type RedisKind, randomCases } from '../selection.ts'
+import { type RedisKind, randomCases, SELECTION } from '../selection.ts'
 import { policyOf } from './policy.ts'
 import { describeOnRedis, type TestRedis } from './redis.ts'
 
@@ -60,21 +60,33 @@ export class RedisEngine implements Engine {
   readonly #connection: RedisConnection
   readonly #buildOf: (script: Script) => ScriptText
   readonly kind: RedisKind | undefined
+  readonly #loopsFrom: number | undefined
 
-  /** @param buildOf chooses the text of a script */
+  /**
+   * @param buildOf chooses the text of a script
+   * @param loopsFrom the size from which the scripts of a policy have loops (policy-text.ts)
+   */
   constructor(
     connection: RedisConnection,
     buildOf: (script: Script) => ScriptText = ({ plain }) => plain,
     kind?: RedisKind,
+    loopsFrom?: number,
   ) {
     this.#connection = connection
     this.#buildOf = buildOf
     this.kind = kind
+    this.#loopsFrom = loopsFrom
   }
 
-  evaluate = (evaluation: TimedEvaluation) => this.ask(prepareDecide(compiled(evaluation)))
-  peek = (evaluation: TimedEvaluation) => this.ask(prepareDecide(compiled(evaluation), 'peek'))
-  refund = (refund: TimedRefund) => this.ask(prepareRefund(compiledRefund(refund)))
+  /** The same Redis, with loops in all scripts. */
+  withLoops(): RedisEngine {
+    return new RedisEngine(this.#connection, this.#buildOf, this.kind, 1)
+  }
+
+  evaluate = (evaluation: TimedEvaluation) => this.ask(prepareDecide(compiled(evaluation, this.#loopsFrom)))
+  peek = (evaluation: TimedEvaluation) =>
+    this.ask(prepareDecide(compiled(evaluation, this.#loopsFrom), 'peek'))
+  refund = (refund: TimedRefund) => this.ask(prepareRefund(compiledRefund(refund, this.#loopsFrom)))
   reset = (reset: At<Reset>) => this.ask(prepareReset(reset))
 
   async sync(messages: readonly Message[], now: number): Promise<void> {
@@ -127,15 +139,18 @@ export const modelled = ({ plans, ...evaluation }: TimedEvaluation) => {
 }
 
 /** Adds a policy that is made from the rules. Rules with the same key share an identity. */
-export function compiled<T extends Untimed>({ plans, ...evaluation }: T): Omit<T, 'plans'> & Evaluation {
+export function compiled<T extends Untimed>(
+  { plans, ...evaluation }: T,
+  loopsFrom?: number,
+): Omit<T, 'plans'> & Evaluation {
   const { rules, subject } = evaluation as unknown as Untimed
   const hasSubject = subject !== undefined || rules.some(({ rule }) => rule.on === 'auth-failure')
-  const policy = policyFor(rules, plans, hasSubject)
+  const policy = policyFor(rules, { plans, hasSubject }, loopsFrom)
   return { ...evaluation, policy } as unknown as Omit<T, 'plans'> & Evaluation
 }
 
-export function compiledRefund(refund: TimedRefund): At<Refund> {
-  return { ...refund, policy: policyFor(refund.rules, [], false) }
+export function compiledRefund(refund: TimedRefund, loopsFrom?: number): At<Refund> {
+  return { ...refund, policy: policyFor(refund.rules, { plans: [], hasSubject: false }, loopsFrom) }
 }
 
 /** Bounded: each policy has the text of its scripts, and 100,000 random requests have as many. */
@@ -143,8 +158,8 @@ const policies = new Lru<Policy>({ size: 1000 })
 
 function policyFor(
   rules: readonly Pick<BoundRule, 'rule' | 'key'>[],
-  plans: readonly string[],
-  hasSubject: boolean,
+  { plans, hasSubject }: { plans: readonly string[]; hasSubject: boolean },
+  loopsFrom: number | undefined,
 ): Policy {
   const keys = [...new Set(rules.map(({ key }) => key))]
   const shape = JSON.stringify([
@@ -168,9 +183,9 @@ function policyFor(
         ],
       ],
     ),
-    ...[plans, hasSubject],
+    ...[plans, hasSubject, loopsFrom],
   ])
-  const policy = policies.get(shape) ?? policyOf(rules, { plans, hasSubject })
+  const policy = policies.get(shape) ?? policyOf(rules, { plans, hasSubject }, loopsFrom)
   policies.set(shape, policy)
   return policy
 }
@@ -187,7 +202,19 @@ export function aliveAt(nowMs: number, snapshot: Record<string, string>): Record
 /** Describes a suite that runs on the model and on every installed Redis. `fresh` returns an engine without state. */
 export function describeOnEngines(name: string, suite: (fresh: () => Promise<Engine>) => void): void {
   describe(`${name}, on the model`, () => suite(async () => new ModelEngine()))
+  const describeOnRedis = SELECTION === 'all' ? describeInBothForms : describeOnRedisEngine
+  describeOnRedis(name, suite)
+}
+
+/** Describes a suite on every installed Redis, and again with loops in all scripts, however few rules there are. */
+export function describeInBothForms(
+  name: string,
+  suite: (fresh: () => Promise<RedisEngine>, kind: RedisKind) => void,
+): void {
   describeOnRedisEngine(name, suite)
+  describeOnRedisEngine(`${name}, with loops`, (fresh, kind) =>
+    suite(async () => (await fresh()).withLoops(), kind),
+  )
 }
 
 export function describeOnRedisEngine(

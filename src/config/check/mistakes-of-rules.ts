@@ -28,7 +28,7 @@ function hasBound(parameter: Parameter): parameter is Units & { high: number } {
   return parameter.kind === 'units' && parameter.high !== undefined
 }
 
-/** This is 200 rules with the numbers of 60 plans: a script of 3 MB. Upstash accepts requests of up to 10 MB. */
+/** This is 200 rules with the numbers of 60 plans: a script of 320 kB, nearly all of it numbers. */
 const MAX_PLAN_NUMBERS = 12_000
 
 /** Finds configs with more numbers for plans than one script can hold. */

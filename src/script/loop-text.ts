@@ -1,0 +1,478 @@
+/**
+ * Compiles a policy with many rules to Lua: loops over its rules, whose numbers are in tables. The script has each section of an
+ * algorithm once, however many rules there are. It takes the same arguments, sends the same replies and stores the same states as the
+ * straight-line code of policy-text.ts, which is faster with few rules.
+ *
+ * A first loop reads the states and checks all rules, a second one spends, writes, and makes the reply. Between them, the locals of
+ * the rules are in the list `kept`, one rule after the other.
+ */
+import { ABSENT, ENFORCE } from './constants.ts'
+import { LEASE_DIVISOR } from './lease.ts'
+import {
+  changeState,
+  declareKept,
+  type Kind,
+  type LoopRule,
+  LoopRules,
+  loadKept,
+  type Section,
+  skipKept,
+  storeKept,
+} from './loop-rules.ts'
+import { OVERRIDES, SUBJECT } from './lua.generated.ts'
+import { literal } from './lua-text.ts'
+import type { PolicyShape, Variant } from './policy-shape.ts'
+import { assignment, isExpectedInState, isNumber, numberOf } from './rule-text.ts'
+import {
+  assembleScript,
+  forPlan,
+  RECORDS_OF_REFUND,
+  RECORDS_OF_SUBJECT,
+  RESOLVE_POINTER,
+  replaceUnknownPlan,
+  SETTINGS_OF_REFUND,
+} from './script-text.ts'
+import { decodeRecord, INTEGERS, LAST_MS, lifetime, RECORD_BYTES } from './state-text.ts'
+
+/** The layout of a record. */
+const LAYOUT = `'>c3${INTEGERS}'`
+
+/** Moves `position` to the record of the rule `i`, if all rules have records. */
+const FIRST_POSITION = `local position = ${1 - RECORD_BYTES}\n`
+const NEXT_POSITION = `position = position + ${RECORD_BYTES}\n`
+
+/** The locals of both scripts. */
+const NAMES = [
+  ...['plan', 'values', 'place', 'settings', 'overrides_at', 'changes', 'reply'],
+  ...['marks', 'keys', 'own_keys', 'states', 'packed', 'from'],
+]
+
+export class LoopText {
+  readonly #policy: PolicyShape
+  readonly #rules: LoopRules
+
+  constructor(policy: PolicyShape) {
+    this.#policy = policy
+    this.#rules = new LoopRules(policy)
+  }
+
+  decide(): string {
+    const { hasSubject, leases } = this.#policy
+    const body = [
+      'verb = ARGV[1]\n',
+      hasSubject ? "subject = ARGV[3] or ''\n" : '',
+      this.#readMarks(),
+      `has_costs = ARGV[${this.#rules.lastArgument + 1}]\n`,
+      this.#locateKeys(hasSubject ? RECORDS_OF_SUBJECT : '0'),
+      hasSubject ? RESOLVE_POINTER : '',
+      this.#fetchValues(),
+      hasSubject ? `plan = ''\n${SUBJECT}` : "plan = ARGV[4] or ''\n",
+      this.#applyPlan(hasSubject ? "subject ~= '' and not is_unknown" : undefined),
+      hasSubject ? this.#skipRulesOnRequests() : '',
+      this.#applyOverrides(hasSubject ? 'overrides_at and not is_unknown' : 'overrides_at', true),
+      this.#checkRules(),
+      hasSubject ? "if is_blocked and admitted then\nreturn { -2, '', now }\nend\n" : '',
+      "is_spending = admitted and verb ~= 'peek'\nis_usual = is_usual and is_spending\n",
+      leases ? this.#computeGrant() : '',
+      this.#endDecision(),
+    ]
+    const names = ['verb', 'has_costs', 'admitted', 'is_usual', 'is_spending', 'retry_afters', 'kept', 'slot']
+    const ofSubject = hasSubject ? ['subject', 'is_unknown', 'is_blocked', 'consumer'] : []
+    const ofLease = leases ? ['grant'] : []
+    return this.#assembleScript([...names, ...ofSubject, ...ofLease], "local now = ARGV[5] or ''\n", body)
+  }
+
+  refund(): string {
+    const body = [
+      'spent_at = ARGV[1] + 0\n',
+      this.#readMarks(),
+      this.#locateKeys(RECORDS_OF_REFUND),
+      this.#fetchValues(),
+      SETTINGS_OF_REFUND,
+      this.#applyPlan(),
+      this.#applyOverrides('overrides_at', false),
+      this.#refundRules(),
+    ]
+    return this.#assembleScript(['spent_at', '_'], 'local now = ARGV[5]\n', body)
+  }
+
+  #assembleScript(names: readonly string[], now: string, body: readonly string[]): string {
+    return assembleScript({
+      algorithms: this.#rules.all.map(({ lua }) => lua),
+      ...{ now, names: [...NAMES, ...names], body: [FIND_RECORD, ...body] },
+      declaration: () => this.#rules.columns.declaration(),
+    })
+  }
+
+  #readMarks(): string {
+    return `marks = { byte(ARGV[2], 1, ${this.#policy.identities + this.#rules.all.length}) }\n`
+  }
+
+  #forEachRule(text: string): string {
+    return `for i = 1, ${this.#rules.all.length} do\n${text}end\n`
+  }
+
+  /** Runs text for each identity `k`, whose rules are `from` to `to`. */
+  #forEachIdentity(text: string): string {
+    const last = this.#rules.ofIdentity('lasts', rules => rules.at(-1)!.i)
+    return `from = 1\nfor k = 1, ${this.#policy.identities} do\nlocal to = ${last}\n${text}from = to + 1\nend\n`
+  }
+
+  /** Computes the indexes in KEYS: first the records of the caller, then each state with the keys of its rules, then the long logs. */
+  #locateKeys(records: string): string {
+    const ofRule = (condition: string) => `
+if ${condition} ~= ${ABSENT} then
+place = place + 1
+own_keys[i] = place
+end
+`
+    const { all } = this.#rules
+    const isWhole = this.#rules.column('are_whole', ({ ownKeyRead }) => ownKeyRead === 'whole')
+    const hasWhole = all.some(({ ownKeyRead }) => ownKeyRead === 'whole')
+    const ofIdentity = hasWhole ? `for i = from, to do${ofRule(`${isWhole} and marks[i + k]`)}end\n` : ''
+    const long = all.filter(({ ownKeyRead }) => ownKeyRead === 'parts')
+    const logs = long.toSorted((a, b) => a.entryNumber - b.entryNumber).map(({ i }) => i)
+    return [
+      `keys, own_keys, place = {}, {}, ${records}\n`,
+      this.#forEachIdentity(
+        `if marks[from + k - 1] ~= ${ABSENT} then\nplace = place + 1\nkeys[k] = place\n${ofIdentity}end\n`,
+      ),
+      ...(long.length > 0
+        ? [
+            `local whole, logs = place, { ${logs.join(', ')} }\n`,
+            `for j = 1, #logs do\nlocal i = logs[j]${ofRule(this.#rules.mark)}end\n`,
+          ]
+        : []),
+    ].join('')
+  }
+
+  #fetchValues(): string {
+    const hasLong = this.#rules.all.some(({ ownKeyRead }) => ownKeyRead === 'parts')
+    return `values = redis.call('MGET', ${hasLong ? 'unpack(KEYS, 1, whole)' : 'unpack(KEYS)'})\n`
+  }
+
+  /**
+   * Assigns the numbers of the caller's plan, and skips rules that do not apply to that plan.
+   * @param mayBeUnknown Lua condition under which the config may not know the plan
+   */
+  #applyPlan(mayBeUnknown?: string): string {
+    const { plans } = this.#policy
+    if (plans.length === 0) return ''
+    const limited = this.#rules.all.filter(({ variants }) => variants.some(({ plans }) => plans))
+    const changesFor = (plan: string) =>
+      limited.map(rule => {
+        const variant = rule.variants.find(({ plans }) => !plans || plans.includes(plan))
+        return variant ? this.#assignNumbers(rule, variant) : `marks[${rule.markAt}] = ${ABSENT}\n`
+      })
+    const unknown = mayBeUnknown === undefined ? '' : replaceUnknownPlan(plans, mayBeUnknown)
+    return unknown + forPlan(plans, plan => changesFor(plan).join(''))
+  }
+
+  /** Assigns the numbers that differ from the first ones. */
+  #assignNumbers({ i, lua, variants }: LoopRule, variant: Variant): string {
+    const first = variants[0]!
+    if (variant === first) return ''
+    const changed = lua.numbers.flatMap((name, slot) =>
+      isNumber(name) && numberOf(variant, name) !== numberOf(first, name)
+        ? [{ table: this.#rules.numbers(slot), value: numberOf(variant, name) }]
+        : [],
+    )
+    const all = [{ table: this.#rules.tags, value: variant.tag }, ...changed]
+    return assignment(
+      all.map(({ table }) => `${table}[${i}]`),
+      all.map(({ value }) => literal(value)),
+    )
+  }
+
+  /** Skips all rules but those on bad credentials, if the credential is bad or its consumer is blocked. */
+  #skipRulesOnRequests(): string {
+    const { isNoGuess, mark } = this.#rules
+    const skip = `${mark} = ${ABSENT}\n`
+    const text = isNoGuess ? `if ${isNoGuess} then\n${skip}end\n` : skip
+    return `if is_unknown or is_blocked then\n${this.#forEachRule(text)}end\n`
+  }
+
+  /** @param isDecision whether overrides also set the mode. A refund gives units back whatever the mode is now */
+  #applyOverrides(condition: string, isDecision: boolean): string {
+    const { all, entryNumber, mark, tags } = this.#rules
+    // The reply has the overrides in the order of the policy.
+    const overridable = all
+      .filter(({ takesOverrides }) => takesOverrides)
+      .sort((a, b) => a.entryNumber - b.entryNumber)
+    if (overridable.length === 0) return ''
+    const counts = overridable.map(({ lua }) => lua.numbers.filter(isNumber).length)
+    const numbers = Array.from({ length: Math.max(...counts) }, (_, slot) => this.#rules.numbers(slot))
+    const values = [tags, ...numbers].map(table => `${table}[i]`).join(', ')
+    return `
+if ${condition} then
+${OVERRIDES}local families = { ${overridable.map(({ family }) => literal(family)).join(', ')} }
+local overridable = { ${overridable.map(({ i }) => i).join(', ')} }
+for j = 1, #families do
+local i, family = overridable[j], '=' .. families[j] .. ','
+${isDecision ? mark : '_'}, ${values} = overridden(${entryNumber}, family, ${mark}, ${values})
+end
+end
+`.trimStart()
+  }
+
+  /** The loop that reads the states, and checks all rules. */
+  #checkRules(): string {
+    const { isNoGuess } = this.#rules
+    const checkKind = (kind: Kind) => {
+      // A rule on bad credentials need not spend in a usual decision.
+      const otherwise = kind.isGuess ? '' : 'else\nis_usual = false\n'
+      const check = (section: Section) =>
+        `${section('read')}if cost > 0 then\n${section('check')}${otherwise}end\n`
+      return this.#rules.sections(kind, declareKept(kind), check) + storeKept(kind)
+    }
+    const text = `
+local key = keys[k]
+if key then
+${this.#readState(true)}local cost, retry_after = 1, 0
+${this.#forEachRecord(`
+local mark = marks[i + k]
+if mark ~= ${ABSENT} then
+${this.#readCost()}${this.#readRecord(true)}${this.#rules.forKind(checkKind)}if retry_after ~= 0 then
+retry_afters[i], is_usual, retry_after = retry_after, false, 0
+if mark == ${ENFORCE} then
+admitted = false
+end
+end
+${isNoGuess ? `elseif ${isNoGuess} then` : 'else'}
+is_usual = false
+end
+`)}end
+`.trimStart()
+    return [
+      `admitted, is_usual = true, ${this.#policy.hasSubject ? 'not is_unknown' : 'true'}\n`,
+      'retry_afters, kept, slot, states = {}, {}, 0, {}\n',
+      this.#forEachIdentity(text),
+    ].join('')
+  }
+
+  /** The loop that spends if all rules admit, writes the states, and makes the reply. */
+  #endDecision(): string {
+    const { hasSubject, leases } = this.#policy
+    const { isNoGuess, tags } = this.#rules
+    const delay = this.#rules.has('isQueue') ? 'delay, ' : ''
+    const spendKind = (kind: Kind) =>
+      this.#rules.sections(kind, loadKept(kind), section => changeState(kind, 'spend', section))
+    const text = `
+local cost, size, latest, written = ${leases ? 'grant or 1' : '1'}, 0, 0, not is_usual and {}
+local are_spent = ${isNoGuess ? 'false' : 'is_usual and keys[k]'}
+for i = from, to do
+local is_spent, retry_after, remaining, reset_after, ${delay}idle_at, n = are_spent, 0
+${this.#readCost(leases)}if not is_spent then
+retry_after = marks[i + k] ~= ${ABSENT} and (retry_afters[i] or 0) or -2
+is_spent = is_spending and retry_after == 0 and cost > 0${isNoGuess ? ` and (${isNoGuess} or is_unknown)` : ''}
+if is_spent and written then
+written[${tags}[i]] = true
+end
+end
+if retry_after ~= -2 then
+${this.#rules.forKind(spendKind)}${this.#packRecord()}else
+remaining, reset_after = 0, 0
+end
+${this.#addRow()}end
+${this.#writeState()}`.trimStart()
+    const known = hasSubject ? 'not admitted and 0 or is_unknown and -1 or 1' : 'admitted and 1 or 0'
+    const plan = hasSubject ? "consumer and plan .. ' ' .. consumer or plan" : 'plan'
+    return [
+      `reply, packed, slot = { is_usual and 2 or ${known}, ${plan}, now }, {}, 0\nlocal row = 4\n`,
+      this.#forEachIdentity(text),
+      this.#rules.has('takesOverrides') ? 'if changes then\nreply[#reply + 1] = changes\nend\n' : '',
+      leases ? 'if grant then\nreply[#reply + 1] = grant\nend\n' : '',
+      'return reply\n',
+    ].join('')
+  }
+
+  /** If the verb is a number, computes for how many requests to spend (lease.ts). */
+  #computeGrant(): string {
+    const bound = (section: Section) => `
+if not retry_afters[i] and cost > 0 then
+${section('standing')}local most = remaining / (${literal(LEASE_DIVISOR)} * cost)
+if most < grant then
+grant = most
+end
+end
+`
+    // Rules on bad credentials spend only if the credential is bad, and then no other rule spends.
+    const boundByKind = (kind: Kind) =>
+      kind.isGuess ? skipKept(kind) : this.#rules.sections(kind, loadKept(kind), bound)
+    return `
+if is_spending and verb ~= 'decide'${this.#policy.hasSubject ? ' and not is_unknown' : ''} then
+grant, slot = verb + 0, 0
+${this.#forEachRule(`
+if ${this.#rules.mark} ~= ${ABSENT} then
+local cost, remaining, reset_after = 1
+${this.#readCost()}${this.#rules.forKind(boundByKind)}end
+`)}grant = grant < 1 and 1 or grant - grant % 1
+end
+`.trimStart()
+  }
+
+  /** The loop that gives units back, writes the states, and makes the reply. */
+  #refundRules(): string {
+    const { all, entryNumber, lastArgument, tags } = this.#rules
+    const refundKind = (kind: Kind) => {
+      const refund = (section: Section) => section('read') + changeState(kind, 'refund', section)
+      return this.#rules.sections(kind, declareKept(kind), refund)
+    }
+    const unitsAt = `2 * ${entryNumber} + ${lastArgument}`
+    const text = `
+local key = keys[k]
+if key then
+${this.#readState(false)}local size, latest, written = 0, 0, {}
+${this.#forEachRecord(`
+if marks[i + k] ~= ${ABSENT} then
+local units, spent = ARGV[${unitsAt} - 1] + 0, ARGV[${unitsAt}] + 0
+local is_spent, remaining, reset_after = units > 0
+if is_spent then
+written[${tags}[i]] = true
+end
+${this.#readRecord(false)}${this.#rules.forKind(refundKind)}${this.#packRecord()}reply[2 * ${entryNumber}] = remaining
+reply[2 * ${entryNumber} + 1] = reset_after
+end
+`)}${this.#writeState()}end
+`.trimStart()
+    return [
+      `reply, packed, states = { now }, {}, {}\nfor i = 2, ${1 + 2 * all.length} do\nreply[i] = 0\nend\n`,
+      this.#forEachIdentity(text),
+      'return reply\n',
+    ].join('')
+  }
+
+  /** Reads the cost of the rule `i`, if costs are sent. The local `cost` is that of the other requests. */
+  #readCost(isForGrant = false): string {
+    const { entryNumber, lastArgument } = this.#rules
+    const times = isForGrant ? '* (grant or 1)' : '+ 0'
+    return `if has_costs then\ncost = ARGV[${entryNumber} + ${lastArgument}] ${times}\nend\n`
+  }
+
+  /** Reads the state of identity `k`. @param isDecision whether a state with other records makes a decision unusual */
+  #readState(isDecision: boolean): string {
+    const size = this.#rules.ofIdentity(
+      'sizes',
+      rules => RECORD_BYTES * rules.filter(isExpectedInState).length || -1,
+    )
+    return `
+local state = values[key]
+local is_expected = state and #state == ${size}
+if state and not is_expected then
+${isDecision ? 'is_usual = false\n' : ''}if #state % ${RECORD_BYTES} ~= 0 then
+state = nil
+end
+end
+states[k] = state
+`.trimStart()
+  }
+
+  /** Runs text for each rule `i` of identity `k`, with the `position` of its record. */
+  #forEachRecord(text: string): string {
+    const { areAllExpected, position } = this.#rules
+    const start = areAllExpected ? FIRST_POSITION : ''
+    const next = areAllExpected ? NEXT_POSITION : `local position = ${position}\n`
+    return `${start}for i = from, to do\n${next}${text.trimStart()}end\n`
+  }
+
+  /** Reads the record of the rule `i` into `idle_at` and `n`: where it usually is, or else wherever it is. */
+  #readRecord(isDecision: boolean): string {
+    const { areAllExpected, tags } = this.#rules
+    const unpack = (at: string) => `tag, a, b, c = unpack_integers(${LAYOUT}, state, ${at})\n`
+    return `
+local idle_at, n, tag, a, b, c
+if is_expected${areAllExpected ? '' : ' and position > 0'} then
+${unpack('position')}end
+if state and tag ~= ${tags}[i]${areAllExpected ? '' : ' and position ~= 0'} then
+${isDecision ? `is_usual = ${areAllExpected ? 'false' : 'is_usual and position < 0'}\n` : ''}local at = find_record(state, ${tags}[i])
+if at then
+${unpack('at')}else
+a = nil
+end
+end
+if a then
+${decodeRecord({ idleAt: 'idle_at', count: 'n' }, '')}else
+idle_at, n = 0, 0
+end
+`.trimStart()
+  }
+
+  /** Packs the record of the rule `i`, if it has spent. */
+  #packRecord(): string {
+    const isApart = this.#rules.column('are_apart', ({ isApart }) => isApart)
+    return `
+if is_spent${this.#rules.has('isApart') ? ` and not ${isApart}` : ''} then
+local ms = ${LAST_MS} - idle_at / 1000
+local b, c = ms % 1024, n % 16777216
+local a = (ms - b) / 1024
+b = b * 4194304 + (n - c) / 16777216
+size = size + 1
+packed[size] = pack_integers(${LAYOUT}, ${this.#rules.tags}[i], a, b, c)
+if idle_at > latest then
+latest = idle_at
+end
+end
+`.trimStart()
+  }
+
+  /** Adds the row of the rule `i` to the reply. If the rules are in another order, the row is not the next one. */
+  #addRow(): string {
+    const starts = new Map<number, number>()
+    let start = 4
+    for (const [i, { isQueue }] of this.#policy.entries.entries()) {
+      starts.set(i + 1, start)
+      start += isQueue ? 3 : 2
+    }
+    const { areInOrder, entryNumber } = this.#rules
+    const find = () => {
+      const usual = this.#rules.column('rows', ({ entryNumber }) => starts.get(entryNumber)!)
+      return `row = ${usual}\nif not is_usual then\nrow = row + ${entryNumber} - 1\nend\n`
+    }
+    const isQueue = this.#rules.column('are_queues', ({ isQueue }) => isQueue)
+    const addDelay = `if ${isQueue} then\nreply[row] = delay or 0\nrow = row + 1\nend\n`
+    return `
+${areInOrder ? '' : find()}if not is_usual then
+reply[row] = retry_after
+row = row + 1
+end
+reply[row] = remaining
+reply[row + 1] = reset_after
+row = row + 2
+${this.#rules.has('isQueue') ? addDelay : ''}`.trimStart()
+  }
+
+  /** Writes the state of identity `k`: the packed records, and others that are not idle. */
+  #writeState(): string {
+    return `
+if size > 0 then
+local state = states[k]
+for at = 1, written and state and #state or 0, ${RECORD_BYTES} do
+local a, b = unpack_integers('>I4I4', state, at + 3)
+local other = (${LAST_MS} - a * 1024 - (b - b % 4194304) / 4194304) * 1000
+if other > now and other - now < HORIZON then
+local tag = sub(state, at, at + 2)
+if not written[tag] then
+written[tag], size = true, size + 1
+packed[size] = sub(state, at, at + ${RECORD_BYTES - 1})
+if other > latest then
+latest = other
+end
+end
+end
+end
+redis.call('SETEX', KEYS[keys[k]], ${lifetime('latest')}, concat(packed, '', 1, size))
+end
+`.trimStart()
+  }
+}
+
+/** Finds the first record of a tag in a state. */
+const FIND_RECORD = `
+local function find_record(state, tag)
+local at = find(state, tag, 1, true)
+while at and at % ${RECORD_BYTES} ~= 1 do
+at = find(state, tag, at + 1, true)
+end
+return at
+end
+`.trimStart()

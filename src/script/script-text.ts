@@ -1,0 +1,96 @@
+/** The parts of a script's text that both forms of a policy have: straight-line code (policy-text.ts), and loops (loop-text.ts). */
+import type { AlgorithmLua } from '../algorithms/lua.ts'
+import { CONSTANTS } from './constants.ts'
+import { POINTER, PRELUDE } from './lua.generated.ts'
+import { literal, replaceWords } from './lua-text.ts'
+
+/** Library functions of the script. Each is a local, because a local is faster than a field. */
+const LIBRARY = {
+  ...{ byte: 'string.byte', find: 'string.find', format: 'string.format', match: 'string.match' },
+  ...{ sub: 'string.sub', rep: 'string.rep', concat: 'table.concat', sort: 'table.sort' },
+}
+
+export interface ScriptParts {
+  /** The code of the algorithms, whose functions are declared. */
+  algorithms: readonly AlgorithmLua[]
+  /** Lua that declares `now`. */
+  now: string
+  /** Names of locals of the whole script. */
+  names: readonly string[]
+  /** More declarations. They can depend on the text that follows. */
+  declaration: () => string
+  body: readonly string[]
+}
+
+/** Assembles a script. */
+export function assembleScript({ algorithms, now, names, declaration, body }: ScriptParts): string {
+  const text = replaceWords(body.join(''), word => CONSTANTS.get(word))
+  const declared = [...new Set(algorithms.map(({ declare }) => declare))].join('')
+  const library = Object.entries(LIBRARY).filter(([name]) =>
+    new RegExp(`(?<![.\\w])${name}\\(`).test(declared + text),
+  )
+  return [
+    'local redis, KEYS, ARGV, unpack = redis, KEYS, ARGV, unpack\n',
+    ...library.map(([name, from]) => `local ${name} = ${from}\n`),
+    now,
+    PRELUDE,
+    declared,
+    `local ${names.join(', ')}\n`,
+    declaration(),
+    text,
+  ].join('')
+}
+
+/** The Lua expression of how many records of the caller come first in KEYS, or the records of a refund. */
+export const RECORDS_OF_SUBJECT =
+  "subject == 'key' and 2 or subject == 'pointer' and 3 or subject == 'token' and 1 or 0"
+export const RECORDS_OF_REFUND = "ARGV[3] == 'consumer' and 1 or 0"
+
+/** Replaces the consumer in the keys, if only the store knows it. */
+export const RESOLVE_POINTER = `if subject == 'pointer' then\n${POINTER}end\n`
+
+/** Reads the record of the consumer, whose overrides apply to a refund, and the plan. */
+export const SETTINGS_OF_REFUND =
+  "if ARGV[3] == 'consumer' and values[1] then\nsettings = values[1]\n" +
+  "overrides_at = find(settings, 'override=', 1, true)\nend\nplan = ARGV[4]\n"
+
+/**
+ * Replaces a plan that the config does not have by the default plan.
+ * @param mayBeUnknown Lua condition under which the config may not know the plan
+ */
+export function replaceUnknownPlan(plans: readonly string[], mayBeUnknown: string): string {
+  const known = plans.map(plan => `plan ~= ${literal(plan)}`).join(' and ')
+  return `if ${mayBeUnknown} and ${known} then\nplan = ${literal(plans[0]!)}\nend\n`
+}
+
+/** The Lua text that runs `textOf(plan)` for the plan of the caller. Plans without a text are left out. */
+export function forPlan(plans: readonly string[], textOf: (plan: string) => string): string {
+  const branches = plans.flatMap(plan => {
+    const text = textOf(plan)
+    return text ? [`if plan == ${literal(plan)} then\n${text}`] : []
+  })
+  return splitIntoChains(branches)
+    .map(chain => `${chain.join('else')}end\n`)
+    .join('')
+}
+
+/**
+ * The most bytes of an `if` with all its `elseif`. Each branch jumps to the end of the chain: over about 35,000 instructions at this
+ * length, and Lua can jump over at most 131,071.
+ */
+const MAX_CHAIN_LENGTH = 200_000
+
+/** Splits branches that exclude each other into as few `if … elseif` chains as possible. */
+function splitIntoChains(branches: readonly string[]): string[][] {
+  const chains: string[][] = []
+  let length = Number.POSITIVE_INFINITY
+  for (const branch of branches) {
+    if (length + branch.length > MAX_CHAIN_LENGTH) {
+      chains.push([])
+      length = 0
+    }
+    chains.at(-1)!.push(branch)
+    length += branch.length
+  }
+  return chains
+}

@@ -37,8 +37,8 @@ const config = checkedConfig({
 })
 const { decide, refund } = gatewayPolicy(config)
 const SCRIPTS = [decide, refund, RESET, signalScript()]
-/** The size from which scripts have loops: any. */
-const WITH_LOOPS = 0
+/** Compiles small policies to loops, too. */
+const WITH_LOOPS = 1
 /** The texts of the scripts before they are shortened. */
 const TEXTS = [
   ...[decideText(gatewayPolicy(config)), decideText(gatewayPolicy(config), WITH_LOOPS)],

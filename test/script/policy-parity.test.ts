@@ -256,7 +256,7 @@ class Run {
         : createLimitPolicy(limitRulesOf(config), scriptsOf)
     }
     this.policy = compile(Number.POSITIVE_INFINITY)
-    this.#loops = compile(0)
+    this.#loops = compile(1)
     this.rules = this.#isGateway ? config.rules : limitRulesOf(config)
     this.#names = [...new Set(this.rules.map(({ name }) => name))]
   }

@@ -24,7 +24,7 @@ const policy = gatewayPolicy(
   }),
 )
 const TEXTS = [
-  ...[decideText(policy), refundText(policy), decideText(policy, 0), refundText(policy, 0)],
+  ...[decideText(policy), refundText(policy), decideText(policy, 1), refundText(policy, 1)],
   ...[resetText(), syncText(), signalText()],
 ]
 

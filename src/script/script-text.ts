@@ -66,8 +66,9 @@ export function replaceUnknownPlan(plans: readonly string[], mayBeUnknown: strin
 /** The Lua text that runs `textOf(plan)` for the plan of the caller. Plans without a text are left out. */
 export function forPlan(plans: readonly string[], textOf: (plan: string) => string): string {
   const branches = plans.flatMap(plan => {
+    const name = literal(plan)
     const text = textOf(plan)
-    return text ? [`if plan == ${literal(plan)} then\n${text}`] : []
+    return text ? [`if plan == ${name} then\n${text}`] : []
   })
   return splitIntoChains(branches)
     .map(chain => `${chain.join('else')}end\n`)

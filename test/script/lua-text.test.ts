@@ -6,6 +6,7 @@ import { SECTIONS } from '../../src/algorithms/lua.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import { expandMacros, Locals, literal, nameInLiteral, replaceWords } from '../../src/script/lua-text.ts'
 import { createPolicy } from '../../src/script/policy.ts'
+import type { PolicyShape } from '../../src/script/policy-shape.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
 import { rulesOf } from '../support/engines.ts'
 import { policyOf } from '../support/policy.ts'
@@ -128,10 +129,14 @@ describeOnRedis('a literal', (start, kind) => {
   })
 })
 
-describe('a policy', () => {
+describe.each([
+  ['with straight-line code', undefined],
+  ['with loops', 1],
+])('a policy %s', (_, loopsFrom) => {
+  const scriptsOf = (shape: PolicyShape) => compileScripts(shape, loopsFrom)
   const [rule] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 3, period: '1s' })
   const of = (rule: Rule, plans: readonly string[] = ['free']) =>
-    createPolicy([{ rule, identity: 'consumer' }], { plans, hasSubject: true }, compileScripts)
+    createPolicy([{ rule, identity: 'consumer' }], { plans, hasSubject: true }, scriptsOf)
   /** A rule with numbers for a plan, so the text has tags and names of plans. */
   const forPlan = (change: Partial<Rule>) =>
     createPolicy(
@@ -140,7 +145,7 @@ describe('a policy', () => {
         { rule: { ...rule!, match: { plans: ['pro'] }, ...change }, identity: 'consumer' },
       ],
       { plans: ['free', 'pro'], hasSubject: true },
-      compileScripts,
+      scriptsOf,
     )
   const texts = (policy: ReturnType<typeof of>) => [
     () => policy.decide.plain,

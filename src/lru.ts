@@ -6,13 +6,13 @@ interface Entry<V> {
   endsAt: number
 }
 
-interface Settings {
+interface Settings<V> {
   /** The `size` most recently used entries are always kept. The cache holds up to twice as many. */
   size: number
   /** How long a value is kept after its last `set`. */
   maxAgeMs?: number
-  /** Called with each evicted key. Not called for deleted keys. */
-  onEviction?: (key: string) => void
+  /** Called with each evicted entry. Not called for deleted keys. */
+  onEviction?: (key: string, value: V) => void
 }
 
 /**
@@ -20,11 +20,11 @@ interface Settings {
  * eviction looks for the first key, and V8 walks over all keys that were deleted before it.
  */
 export class Lru<V extends NonNullable<unknown>> {
-  readonly #settings: Settings
+  readonly #settings: Settings<V>
   #recent = new Map<string, Entry<V>>()
   #older = new Map<string, Entry<V>>()
 
-  constructor(settings: Settings) {
+  constructor(settings: Settings<V>) {
     this.#settings = settings
   }
 
@@ -63,7 +63,7 @@ export class Lru<V extends NonNullable<unknown>> {
     this.#recent.set(key, entry)
     const { size, onEviction } = this.#settings
     if (this.#recent.size < size) return
-    if (onEviction) for (const evicted of this.#older.keys()) onEviction(evicted)
+    if (onEviction) for (const [evicted, { value }] of this.#older) onEviction(evicted, value)
     this.#older = this.#recent
     this.#recent = new Map()
   }

@@ -5,6 +5,7 @@ import type { Rule } from '../config/compile-rule.ts'
 import type { ScriptsOf } from '../script/policy-shape.ts'
 import type { Script, Store } from '../store/store.ts'
 import { createAnswers } from './answers/answers.ts'
+import { createKnownAnswers } from './answers/known.ts'
 import type { createLeases } from './answers/leases.ts'
 import type { createRefusalMemory } from './answers/refusals.ts'
 import { createEngine } from './engine.ts'
@@ -48,15 +49,20 @@ export function createEngineWithParts(
   const { clock, timer = SYSTEM_TIMER, decideAt: writeAt } = options
   const { refusals } = config
   const now = () => elapsed(clock)
+  const known = createKnownAnswers(now)
   return createEngine({ ...config, localShare: config.localShare ?? 1 }, store, {
     ...options,
     probe: createProbe(parts.scriptsOf),
     onCluster: parts.evaluateOnCluster,
     createLocal: countsLocally(rules) ? parts.createLocalLimiter : undefined,
-    answers: createAnswers(
-      refusals && parts.createRefusalMemory(refusals.rememberForMs, now),
-      takesLeases(rules) ? parts.createLeases({ now, timer, writeAt }) : undefined,
-    ),
+    answers:
+      refusals || takesLeases(rules)
+        ? createAnswers(
+            known,
+            refusals && parts.createRefusalMemory(known, refusals.rememberForMs),
+            takesLeases(rules) ? parts.createLeases(known, { timer, writeAt }) : undefined,
+          )
+        : undefined,
     holdingsKeeper: anyCountsInFlight(rules)
       ? parts.createHoldingsKeeper({ now, timer, script: parts.syncScript, writeAt })
       : undefined,

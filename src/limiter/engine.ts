@@ -145,7 +145,7 @@ export function createEngine(
       : await evaluate(store, evaluation, {
           ...{ verb, onCluster, undoStore: trips.storeWithoutQueue, now },
           isCallerKnown: () => isAdmitted(recall?.()),
-          ...(answer && { listener: answer.listener }),
+          ...(answer && { listener: answer }),
         })
     endTrip?.()
     return reply.status === 'degraded'
@@ -158,7 +158,7 @@ export function createEngine(
     claims?.settle(reply)
     const latest = board.current()
     local.noteReport(evaluation.rules, reply)
-    const outcome = answer?.endTrip(reply, latest === switches) ?? reply
+    const outcome = answer?.endTrip(reply) ?? reply
     // The store has nothing left, but units that were leased before are already paid for.
     const leased = outcome.status === 'refused' ? answer?.decideAfterRefusal() : undefined
     if (leased) return leased

@@ -10,6 +10,8 @@ import { checkedConfig } from '../../src/config/check/check.ts'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { canBeLeased } from '../../src/config/compile-rule.ts'
 import { defineConfig } from '../../src/config/define.ts'
+import { createAnswers } from '../../src/limiter/answers/answers.ts'
+import { createKnownAnswers } from '../../src/limiter/answers/known.ts'
 import { createLeases } from '../../src/limiter/answers/leases.ts'
 import { LEASE_DIVISOR } from '../../src/script/lease.ts'
 import { ScriptModel } from '../../src/script/model.ts'
@@ -154,17 +156,19 @@ describe('the statements of the page about leases', () => {
   it('if a caller slows down, the isolate gives back its unused units after the next answer of the store', () => {
     let nowMs = 1e12
     const model = new ScriptModel()
-    const leases = createLeases({ now: () => nowMs, timer: () => () => {} })
+    const known = createKnownAnswers(() => nowMs)
+    const answers = createAnswers(known, undefined, createLeases(known, { timer: () => () => {} }))
     const rules = rulesOf(ruleOf('fixed-window', 100_000))
     const demanded = () => ({ policy: POLICY, rules: rules.map(rule => bound(rule, ACME, 1, nowMs)) })
     const ask = () => {
-      const lease = leases.forRequest(demanded(), NO_SWITCHES)!
-      if (lease.serve()) return
-      lease.endTrip(model.decide({ ...demanded(), wantedRequests: lease.beginTrip(), now: nowMs * 1e3 }))
+      const answer = answers.forRequest(demanded(), NO_SWITCHES, () => NO_SWITCHES)
+      if (answer.decideBeforeTrip()) return
+      answer.endTrip(model.decide({ ...demanded(), wantedRequests: answer.beginTrip(), now: nowMs * 1e3 }))
     }
     for (let i = 0; i < 2000; i++, nowMs += 1) ask()
     for (let i = 0; i < 8; i++, nowMs += 100) ask()
-    expect(leases.forRequest(demanded(), NO_SWITCHES)!.canServe()).toBe(false)
+    const next = answers.forRequest(demanded(), NO_SWITCHES, () => NO_SWITCHES)
+    expect(next.decideAfterWait()).toBeUndefined()
     expect(page.replaceAll(/\s+/g, ' ')).toContain(
       'holds more units than it needs in the time of two leases, the isolate gives all of them back',
     )

@@ -7,6 +7,7 @@ import type { Timer } from '../../src/clock.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import { type Answer, type Answers, createAnswers } from '../../src/limiter/answers/answers.ts'
+import { createKnownAnswers } from '../../src/limiter/answers/known.ts'
 import { createLeases } from '../../src/limiter/answers/leases.ts'
 import { createRefusalMemory } from '../../src/limiter/answers/refusals.ts'
 import { compileOverride } from '../../src/ops/overrides.ts'
@@ -261,17 +262,18 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
 
     constructor() {
       const timer: Timer = (ms, run) => time.after(ms, () => this.isDead || run())
+      const known = createKnownAnswers(() => time.nowMs)
       this.own = createAnswers(
-        plan.refusals === false ? undefined : createRefusalMemory(1000, () => time.nowMs),
-        createLeases({
-          now: () => time.nowMs,
+        known,
+        plan.refusals === false ? undefined : createRefusalMemory(known, 1000),
+        createLeases(known, {
           timer,
           buildRefundCall: refund => {
             for (const { rule, key, units } of refund.rules) this.#hold(accountOf(rule), key, -units)
             return { command: 'GET', key: 'refund', refund } as GiveBack
           },
         }),
-      )!
+      )
       const store: Store = {
         ping: async () => {},
         run: async calls => {

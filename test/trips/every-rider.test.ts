@@ -10,6 +10,7 @@ import type { Timer } from '../../src/clock.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { createAnswers } from '../../src/limiter/answers/answers.ts'
+import { createKnownAnswers } from '../../src/limiter/answers/known.ts'
 import { createLeases } from '../../src/limiter/answers/leases.ts'
 import { createRefusalMemory } from '../../src/limiter/answers/refusals.ts'
 import type { Decided } from '../../src/limiter/engine-shape.ts'
@@ -62,9 +63,11 @@ function createIsolate(redis: RedisEngine, time: Timers, name: string, isCluster
   })
   const isolate: { isEnded: boolean } = { isEnded: false }
   const timer: Timer = (ms, run) => time.timer(ms, () => isolate.isEnded || run())
+  const known = createKnownAnswers(now)
   const answers = createAnswers(
-    createRefusalMemory(1000, now),
-    createLeases({ now, timer, writeAt: () => time.nowMs * 1e3 }),
+    known,
+    createRefusalMemory(known, 1000),
+    createLeases(known, { timer, writeAt: () => time.nowMs * 1e3 }),
   )
   const originLoad = { limitOf: () => undefined, riders: [board] }
   const whole = isolateOn(redis, time, name, {

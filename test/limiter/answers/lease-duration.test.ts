@@ -1,5 +1,7 @@
 /** How long a lease serves requests after the store has decided, on the model of the script and a clock that the test sets. */
 import { describe, expect, it } from 'vitest'
+import { createAnswers } from '../../../src/limiter/answers/answers.ts'
+import { createKnownAnswers } from '../../../src/limiter/answers/known.ts'
 import { createLeases } from '../../../src/limiter/answers/leases.ts'
 import { ScriptModel } from '../../../src/script/model.ts'
 import type { Policy } from '../../../src/script/policy-shape.ts'
@@ -18,9 +20,10 @@ function setUp(forMs: number) {
   })
   const world = { time: 1e6 }
   const model = new ScriptModel()
-  const leases = createLeases({ now: () => world.time, timer: () => () => {} })
+  const known = createKnownAnswers(() => world.time)
+  const answers = createAnswers(known, undefined, createLeases(known, { timer: () => () => {} }))
   const demand = () => ({ policy: POLICY, rules: [bound(rule!, KEY, 1, world.time)] })
-  const request = () => leases.forRequest(demand(), NO_SWITCHES)!
+  const request = () => answers.forRequest(demand(), NO_SWITCHES, () => NO_SWITCHES)
   /** Begins a trip that the store decides at once. @returns a function that ends the trip */
   function ask(lease = request()) {
     const outcome = model.decide({ ...demand(), wantedRequests: lease.beginTrip(), now: world.time * 1e3 })
@@ -35,7 +38,8 @@ function setUp(forMs: number) {
     world.time += 10 * (forMs + tripMs)
     for (let i = 0; i < 40; i++) request()
   }
-  return { world, request, ask, warmUp }
+  const canServe = () => request().decideAfterWait() !== undefined
+  return { world, request, canServe, ask, warmUp }
 }
 
 describe('a lease', () => {
@@ -47,38 +51,38 @@ describe('a lease', () => {
   ])(
     'of %d ms ends that long after the start of a trip of %d ms, because the store may have decided then',
     (forMs, tripMs) => {
-      const { world, request, ask, warmUp } = setUp(forMs)
+      const { world, request, canServe, ask, warmUp } = setUp(forMs)
       warmUp(tripMs)
       const startedAt = world.time
       const end = ask()
       world.time += tripMs
       end()
-      expect(request().canServe()).toBe(true)
+      expect(canServe()).toBe(true)
       world.time = startedAt + forMs - 1
-      expect(request().serve(true)).toBeDefined()
+      expect(request().decideAfterWait()).toBeDefined()
       world.time += 1
-      expect(request().serve(true)).toBeUndefined()
+      expect(request().decideAfterWait()).toBeUndefined()
     },
   )
 
   it('does not count the time in which its trip has waited for its turn at the store', () => {
-    const { world, request, ask, warmUp } = setUp(250)
+    const { world, request, canServe, ask, warmUp } = setUp(250)
     warmUp(6)
     const lease = request()
     const end = ask(lease)
     world.time += 400
-    expect(lease.canServe()).toBe(false)
+    expect(lease.isNoLongerNeeded()).toBe(false)
     const sentAt = world.time
     world.time += 6
     end()
     world.time = sentAt + 249
-    expect(request().canServe()).toBe(true)
+    expect(canServe()).toBe(true)
     world.time += 1
-    expect(request().canServe()).toBe(false)
+    expect(canServe()).toBe(false)
   })
 
   it('that is over when its answer arrives serves only the requests that have waited for this answer', () => {
-    const { world, request, ask, warmUp } = setUp(50)
+    const { world, request, canServe, ask, warmUp } = setUp(50)
     warmUp(240)
     const end = ask()
     world.time += 100
@@ -88,13 +92,13 @@ describe('a lease', () => {
     trying.beginTrip()
     world.time += 140
     end()
-    expect(request().canServe()).toBe(false)
-    expect(trying.canServe()).toBe(false)
-    expect(waiting.serve(true)).toMatchObject({ status: 'admitted' })
+    expect(canServe()).toBe(false)
+    expect(trying.isNoLongerNeeded()).toBe(false)
+    expect(waiting.decideAfterWait()).toMatchObject({ decision: { kind: 'allowed', from: 'leases' } })
   })
 
   it('is not prolonged by a reply that a later one has overtaken', () => {
-    const { world, request, ask, warmUp } = setUp(1000)
+    const { world, canServe, ask, warmUp } = setUp(1000)
     warmUp(6)
     ask()()
     const endSlow = ask()
@@ -104,21 +108,21 @@ describe('a lease', () => {
     world.time += 300
     endSlow()
     world.time = startedAt + 999
-    expect(request().canServe()).toBe(true)
+    expect(canServe()).toBe(true)
     world.time += 1
-    expect(request().canServe()).toBe(false)
+    expect(canServe()).toBe(false)
   })
 
   it('ends if the clock is set back by more than a second, even to a time at which the lease had begun', () => {
-    const { world, request, ask, warmUp } = setUp(10_000)
+    const { world, canServe, ask, warmUp } = setUp(10_000)
     warmUp(6)
     ask()()
     world.time += 5000
-    expect(request().canServe()).toBe(true)
+    expect(canServe()).toBe(true)
     const end = ask()
     world.time -= 3000
-    expect(request().canServe()).toBe(false)
+    expect(canServe()).toBe(false)
     end()
-    expect(request().canServe()).toBe(false)
+    expect(canServe()).toBe(false)
   })
 })

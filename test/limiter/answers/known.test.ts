@@ -1,11 +1,7 @@
 /** When an answer of the store may be reused: for which requests, and after which later answers about the credential. */
 import { describe, expect, it } from 'vitest'
-import {
-  answerKeyOf,
-  isConsistent,
-  refusalAfter,
-  repeatRefusal,
-} from '../../../src/limiter/answers/validity.ts'
+import { answerKeyOf, isConsistent } from '../../../src/limiter/answers/known.ts'
+import { refusalAfter, repeatRefusal } from '../../../src/limiter/answers/outcomes.ts'
 import { bound } from '../../support/bound.ts'
 import { rulesOf } from '../../support/engines.ts'
 

@@ -1,56 +1,6 @@
-/** When an answer of the store may be reused: for which requests, whether it is still valid, and with which times. Pure. */
+/** The outcomes that follow from an earlier answer of the store: with its times counted down, or a refusal after it. Pure. */
 import { countsInFlight } from '../../config/compile-rule.ts'
-import type { RememberedCaller } from '../../credentials/caller-memory.ts'
-import {
-  type BoundRule,
-  type Evaluation,
-  type Outcome,
-  type Verdict,
-  withAgreement,
-} from '../../script/evaluation.ts'
-
-type Caller = Pick<Evaluation, 'subject' | 'plan'>
-
-/**
- * The key under which an answer is stored: requests with the same key are decided alike, except for their costs. It is unambiguous,
- * because keys contain no line break, and names of rules no space.
- * @param caller absent: the answer is valid for all callers
- */
-export function answerKeyOf(rules: readonly BoundRule[], caller?: Caller): string {
-  let answerKey = caller ? callerKeyOf(caller) : 'anyone'
-  for (const { rule, key, mode, role } of rules) answerKey += `\n${rule.name} ${mode} ${role} ${key}`
-  return answerKey
-}
-
-function callerKeyOf({ subject, plan = '' }: Caller): string {
-  switch (subject?.kind) {
-    case 'key':
-      return subject.credentialKey
-    case 'pointer':
-      return subject.pointerKey
-    case 'token':
-      return `token ${subject.plan ?? ''} ${subject.consumerKey}`
-    case 'failed':
-    case undefined:
-      return `plan ${plan}`
-  }
-}
-
-/** Whether an outcome is consistent with the last answers of the store about the credential. */
-export function isConsistent(
-  { status, plan }: Pick<Outcome, 'status' | 'plan'>,
-  seen: RememberedCaller | undefined,
-): boolean {
-  if (!seen) return true
-  switch (status) {
-    case 'blocked':
-      return seen.isBlocked === true
-    case 'unknown-credential':
-      return seen.plan === undefined
-    default:
-      return !seen.isBlocked && !seen.isUnknown && (!plan || seen.plan === undefined || seen.plan === plan)
-  }
-}
+import { type BoundRule, type Outcome, type Verdict, withAgreement } from '../../script/evaluation.ts'
 
 /** The outcome with its times counted down. @param elapsed µs since the store answered */
 export function countDown(outcome: Outcome, elapsed: number): Outcome {

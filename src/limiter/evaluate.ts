@@ -2,7 +2,7 @@
  * Evaluates one decision in the store, in one trip. This is the only place where a decision waits for the store, and where an error
  * of the store becomes a value: `evaluate` returns a `Degraded`, and throws no exception.
  */
-import { type CallFate, GatewayError, traceOf } from '../errors.ts'
+import { type CallFate, type ErrorCode, GatewayError, traceOf } from '../errors.ts'
 import type { DecideVerb } from '../script/decide.ts'
 import type { Evaluation, Outcome } from '../script/evaluation.ts'
 import type { CallListener, Store } from '../store/store.ts'
@@ -80,25 +80,17 @@ export function toDegraded(error: unknown): Degraded {
 }
 
 /** The cause of degradation for an error of Sluice. */
-export function causeOf(error: GatewayError): DegradedCause {
-  switch (error.code) {
-    case 'ERR_STORE_TIMEOUT':
-      return 'store-timeout'
-    case 'ERR_STORE_UNREACHABLE':
-      return 'store-unreachable'
-    case 'ERR_STORE_REFUSED':
-      return 'store-refused'
-    case 'ERR_STORE_QUOTA':
-      return 'store-quota'
-    case 'ERR_STORE_BREAKER_OPEN':
-      return 'breaker-open'
-    case 'ERR_STORE_REPLY_INVALID':
-      return 'store-reply-invalid'
-    case 'ERR_STORE_OVERLOAD':
-    case 'ERR_STORE_CALLS_EXHAUSTED':
-      return 'overload'
-    case 'ERR_CONFIG_INVALID':
-    case 'ERR_HOOK_FAILED':
-      return 'internal'
-  }
+export const causeOf = ({ code }: GatewayError): DegradedCause => CAUSES[code]
+
+const CAUSES: Readonly<Record<ErrorCode, DegradedCause>> = {
+  ERR_STORE_TIMEOUT: 'store-timeout',
+  ERR_STORE_UNREACHABLE: 'store-unreachable',
+  ERR_STORE_REFUSED: 'store-refused',
+  ERR_STORE_QUOTA: 'store-quota',
+  ERR_STORE_BREAKER_OPEN: 'breaker-open',
+  ERR_STORE_REPLY_INVALID: 'store-reply-invalid',
+  ERR_STORE_OVERLOAD: 'overload',
+  ERR_STORE_CALLS_EXHAUSTED: 'overload',
+  ERR_CONFIG_INVALID: 'internal',
+  ERR_HOOK_FAILED: 'internal',
 }

@@ -11,9 +11,8 @@
  */
 import type { AdaptiveMethod } from './adaptive-method.ts'
 import { type Baseline, isUsedUp, lowerWhileFailing, NO_BASELINE, nextBaseline } from './baseline.ts'
-import { type Controller, elapsedMs, numbersOf, sumAt } from './controller.ts'
+import { type Controller, elapsedMs, readFields, roundForStore, sumAt, writeFields } from './controller.ts'
 import { gradient } from './gradient.ts'
-import { roundForStore } from './round-for-store.ts'
 
 export interface AdaptiveSettings {
   /** The minimum of the limit. Measuring never lowers the limit to it. */
@@ -110,24 +109,12 @@ export function adaptiveController(
         certainty: Math.min(1, (1.5 * ended) / (ended + CERTAIN_SAMPLES / 2)),
       })
       const usualFailures = state.usualFailures + FAILURES_DRIFT * (failures / ended - state.usualFailures)
-      return { limit: clamp(next), usualFailures: roundForStore(usualFailures), ...baseline }
+      return { ...baseline, limit: clamp(next), usualFailures: roundForStore(usualFailures) }
     },
-    write: state => FIELDS.map(field => state[field]).join(' '),
+    write: state => writeFields(state, FIELDS),
     read(text) {
-      const numbers = numbersOf(text, FIELDS.length)
-      if (!numbers) return undefined
-      const [
-        limit,
-        usualFailures,
-        baselineMs,
-        baselineBeforeTrialMs,
-        latencyMs,
-        inFlight,
-        markLatencyMs,
-        markInFlight,
-      ] = numbers as unknown as FieldValues
-      const baseline = { baselineMs, baselineBeforeTrialMs, latencyMs, inFlight, markLatencyMs, markInFlight }
-      return { limit: clamp(limit), usualFailures, ...baseline }
+      const state = readFields(text, FIELDS)
+      return state && { ...state, limit: clamp(state.limit) }
     },
   }
 }
@@ -143,7 +130,3 @@ const FIELDS = [
   'markLatencyMs',
   'markInFlight',
 ] as const
-
-type FieldValues = NumberOfEach<typeof FIELDS>
-
-type NumberOfEach<T extends readonly unknown[]> = { readonly [index in keyof T]: number }

@@ -23,7 +23,7 @@
  * origin loses capacity in the second in which the limit shrinks, latency seems to stay. For the same purpose, Uber's
  * Cinnamon compares throughput with the number in flight, by their covariance.
  */
-import { roundForStore } from './round-for-store.ts'
+import { roundForStore } from './controller.ts'
 
 export interface Baseline {
   /** The latency without a queue (ms), known or on trial. 0: nothing was measured yet. */
@@ -132,7 +132,7 @@ export function nextBaseline(
   known: Baseline,
   { latencyMs: sum, samples, inFlight: windowInFlight, limit }: Sample,
 ): Baseline {
-  if (samples < 1) return pickBaseline(known)
+  if (samples < 1) return known
   const [mean, meanInFlight] = [roundForStore(sum / samples), roundForStore(windowInFlight)]
   if (known.baselineMs === 0) return withBaseline(mean, mean, withMarkAt(mean, meanInFlight))
   const weight = samples / (samples + HALF_WEIGHT)
@@ -206,16 +206,4 @@ function withBaseline(baselineMs: number, baselineBeforeTrialMs: number, means: 
 
 function withMarkAt(latencyMs: number, inFlight: number): Means {
   return { latencyMs, inFlight, markLatencyMs: latencyMs, markInFlight: inFlight }
-}
-
-/** Only the fields of the baseline: the given state has more. */
-function pickBaseline({
-  baselineMs,
-  baselineBeforeTrialMs,
-  latencyMs,
-  inFlight,
-  markLatencyMs,
-  markInFlight,
-}: Baseline): Baseline {
-  return { baselineMs, baselineBeforeTrialMs, latencyMs, inFlight, markLatencyMs, markInFlight }
 }

@@ -46,15 +46,33 @@ export function elapsedMs({ ms }: SignalWindow): number {
   return ms > 0 ? Math.round(Math.min(ms, Number.MAX_SAFE_INTEGER)) : 0
 }
 
+/** Writes the numbers of a state as text, in the order of the fields. */
+export const writeFields = <F extends string>(state: Readonly<Record<F, number>>, fields: readonly F[]) =>
+  fields.map(field => state[field]).join(' ')
+
+/** Reads the numbers of a state. @returns undefined if the text has another form or another count of numbers */
+export function readFields<F extends string>(
+  text: string,
+  fields: readonly F[],
+): Record<F, number> | undefined {
+  const parts = text.length > 100 ? [] : text.split(' ')
+  if (parts.length !== fields.length || !parts.every(part => NUMBER.test(part))) return undefined
+  return Object.fromEntries(fields.map((field, i) => [field, Number(parts[i])])) as Record<F, number>
+}
+
 /**
- * Reads the numbers of a state's text.
- *
- * @returns undefined if the text has another form or another count of numbers
+ * More than any latency in ms (almost three hours) or number in flight. Eight numbers with three decimals have at
+ * most 100 characters.
  */
-export function numbersOf(text: string, count: number): number[] | undefined {
-  if (text.length > 100) return undefined
-  const parts = text.split(' ')
-  return parts.length === count && parts.every(part => NUMBER.test(part)) ? parts.map(Number) : undefined
+const MAX = 9_999_999
+
+/**
+ * Rounds to the three decimals that are stored, within 0 and ten million. So a state that was just computed equals
+ * the same state after it was stored and read.
+ */
+export function roundForStore(value: number): number {
+  // Adding 0 turns -0 into 0.
+  return Math.round(Math.min(Math.max(0, value), MAX) * 1000) / 1000 + 0
 }
 
 /** No sign, no exponent, no leading zeros, and short enough to keep all digits. */

@@ -15,7 +15,14 @@
  * (https://stripe.com/blog/rate-limiters).
  */
 import { finalizeHash, fnv1a } from '../hash.ts'
-import { type Controller, elapsedMs, numbersOf, type SignalWindow, sumAt } from './controller.ts'
+import {
+  type Controller,
+  elapsedMs,
+  readFields,
+  type SignalWindow,
+  sumAt,
+  writeFields,
+} from './controller.ts'
 
 export interface PressureSettings {
   /** At this mean utilization (0 to 1) or above it, pressure grows. */
@@ -50,6 +57,9 @@ export interface Pressure {
   /** Grows each time that pressure leaves 0, so that different callers are refused first each time. */
   readonly episode: number
 }
+
+/** The fields of a state, in the order in which they are written. */
+const FIELDS = ['pressureMs', 'appliedMs', 'episode'] as const
 
 /**
  * The most time that one window stands for (ms). Longer gaps are silence, in which pressure shrinks, because the
@@ -88,12 +98,12 @@ export function pressureController(settings: PressureSettings): Controller<Press
         episode: afterSilence === 0 && next > 0 ? episode + 1 : episode,
       }
     },
-    write: ({ pressureMs, appliedMs, episode }) => `${pressureMs} ${appliedMs} ${episode}`,
+    write: state => writeFields(state, FIELDS),
     read(text) {
-      const [pressureMs, appliedMs, episode] = numbersOf(text, 3) ?? []
-      if (!isCount(pressureMs) || !isCount(appliedMs) || !isCount(episode)) return undefined
-      const next = clamp(pressureMs)
-      return { pressureMs: next, appliedMs: follow(next, appliedMs), episode }
+      const state = readFields(text, FIELDS)
+      if (!state || !FIELDS.every(field => Number.isSafeInteger(state[field]))) return undefined
+      const pressureMs = clamp(state.pressureMs)
+      return { ...state, pressureMs, appliedMs: follow(pressureMs, state.appliedMs) }
     },
   }
 }
@@ -148,8 +158,4 @@ export function estimateWaitMs(
   const { quietMs, fullMs } = settings
   const admittedAt = quietMs + ((fullMs - quietMs) * (classPlace + placeOf(callerKey, episode))) / classes
   return Math.max(0, pressureMs - (admittedAt - slackOf(settings)))
-}
-
-function isCount(value: number | undefined): value is number {
-  return Number.isSafeInteger(value) && value! >= 0
 }

@@ -185,11 +185,3 @@ interface KnownState<State> {
   window: number
   state: State
 }
-
-/** Adds pushes as one more sample of each window. For sums of a value in thousandths and the number of its samples. */
-export function asSample(
-  [sum = 0, samples = 0, ...others]: readonly number[],
-  { mean }: PushedMean,
-): number[] {
-  return [sum + mean, samples + 1, ...others]
-}

@@ -16,7 +16,7 @@ import {
   pressureController,
   shedShares,
 } from './pressure.ts'
-import { createSignalBoard, type SignalBoard, type SignalBoardOptions } from './signal-board.ts'
+import { createSignalBoard, type SignalBoardOptions } from './signal-board.ts'
 import { UTILIZATION_SIGNAL } from './signal-name.ts'
 
 /** The verdict of the shedder on one request. */
@@ -73,40 +73,11 @@ export function createUtilizationShedderAndBoard(
     ...(settings.pushes && { addPushes: (sums, { mean }) => [...sums, mean, 1] }),
     ...boardOptions,
   })
-  return { shedder: createUtilizationShedder(settings, board), board }
-}
-
-function pressureSettings({ high, low, afterMs, withinMs }: WorkerUtilization): PressureSettings {
-  return { high, low, quietMs: afterMs, fullMs: fullMsWithin(withinMs, afterMs) }
-}
-
-/** Moves the pressure by the highest of the available means. */
-export function workerUtilizationController(settings: WorkerUtilization): Controller<Pressure> {
-  const controller = pressureController(pressureSettings(settings))
-  return {
-    ...controller,
-    next(state, { sums, ms }) {
-      const means = [0, 2, 4].flatMap(at => meanUtilization({ sums: sums.slice(at, at + 2), ms }) ?? [])
-      const highest = means.length > 0 ? [Math.max(...means) * 1000, 1] : []
-      return controller.next(state, { sums: highest, ms })
-    },
-  }
-}
-
-/**
- * Creates the shedder on a board.
- *
- * @param board the pressure that all isolates share, as far as this isolate knows it
- */
-export function createUtilizationShedder(
-  settings: WorkerUtilization,
-  board: Pick<SignalBoard<Pressure>, 'state' | 'add'>,
-): WorkerUtilizationShedder {
-  const { rules, header, isInFlight } = settings
   const numbers = pressureSettings(settings)
+  const { rules, header, isInFlight } = settings
   const ruleByRank = new Map(rules.map((rule, i) => [rule.rank, { rule, place: i }]))
 
-  return {
+  const shedder: WorkerUtilizationShedder = {
     evaluate(rank, callerKey, modeOf) {
       const found = ruleByRank.get(rank)
       const mode = found && modeOf(found.rule)
@@ -132,6 +103,24 @@ export function createUtilizationShedder(
 
     observeInFlight(share) {
       if (isInFlight) board.add([0, 0, Math.min(Math.max(0, share), 1) * 1000, 1])
+    },
+  }
+  return { shedder, board }
+}
+
+function pressureSettings({ high, low, afterMs, withinMs }: WorkerUtilization): PressureSettings {
+  return { high, low, quietMs: afterMs, fullMs: fullMsWithin(withinMs, afterMs) }
+}
+
+/** Moves the pressure by the highest of the available means. */
+export function workerUtilizationController(settings: WorkerUtilization): Controller<Pressure> {
+  const controller = pressureController(pressureSettings(settings))
+  return {
+    ...controller,
+    next(state, { sums, ms }) {
+      const means = [0, 2, 4].flatMap(at => meanUtilization({ sums: sums.slice(at, at + 2), ms }) ?? [])
+      const highest = means.length > 0 ? [Math.max(...means) * 1000, 1] : []
+      return controller.next(state, { sums: highest, ms })
     },
   }
 }

@@ -16,6 +16,7 @@ import { GatewayError } from '../errors.ts'
 import { isolateLag, type LagMeter } from '../store/lag.ts'
 import type { Store } from '../store/store.ts'
 import { failureIn } from './carry.ts'
+import { createTurn, isWithin } from './turn.ts'
 
 /** The breaker has opened, or it has closed after so many ms. */
 export type StoreChange = { isOpen: true; cause: GatewayError } | { isOpen: false; afterMs: number }
@@ -71,9 +72,9 @@ export function withBreaker(
   let failuresInRow = 0
   let slowCallsInRow = 0
   /** Set while the breaker is open. */
-  let open:
-    | { cause: GatewayError; isConfirmed: boolean; since: number; checkedAt: number; probeAt: number }
-    | undefined
+  let open: { cause: GatewayError; isConfirmed: boolean; since: number; checkedAt: number } | undefined
+  /** Taken until the next probe is due. */
+  const probing = createTurn(now)
   /** Slow probes since the breaker opened. */
   let slowProbes = 0
   let timesClosed = 0
@@ -102,10 +103,8 @@ export function withBreaker(
     const probeInMs = open || isQuota ? retryMs : 0
     const since = open?.since ?? now()
     if (!open) onChange({ isOpen: true, cause })
-    open = {
-      ...{ cause, since, checkedAt: now(), probeAt: now() + probeInMs },
-      isConfirmed: isConfirmed || open?.isConfirmed === true,
-    }
+    probing.take(probeInMs)
+    open = { cause, since, checkedAt: now(), isConfirmed: isConfirmed || open?.isConfirmed === true }
   }
 
   function close(): void {
@@ -122,7 +121,7 @@ export function withBreaker(
     run: () => Promise<T>,
     failureIn: (result: T) => GatewayError | undefined,
   ): Promise<T> {
-    if (open) open.probeAt = now() + retryAfterMs
+    probing.take(retryAfterMs)
     const started = startStopwatch()
     try {
       const result = await run()
@@ -145,16 +144,15 @@ export function withBreaker(
     openOrExtend(error instanceof GatewayError ? error : open.cause, { isConfirmed })
   }
 
-  // A clock that was set back must not keep the breaker open.
-  const hasPassed = (time: number) => open !== undefined && (now() >= time || now() < open.checkedAt)
-  const isStale = () => open !== undefined && hasPassed(open.checkedAt + STALE_MS) && hasPassed(open.probeAt)
+  const isProbeDue = () => open !== undefined && !probing.isTaken()
+  const isStale = () => isProbeDue() && !isWithin(STALE_MS, open!.checkedAt, now())
 
   return {
     ...store,
 
     isOpen: () => open !== undefined,
     isOutageConfirmed: () => !settings || open?.isConfirmed === true,
-    isProbeDue: () => open !== undefined && hasPassed(open.probeAt),
+    isProbeDue,
     async probe() {
       await attempt(
         () => probe(store),

@@ -8,13 +8,7 @@
  *     probe ──────────────────────► riders ─► store          without messages about units: whether the store is back
  *                                                            must not depend on how many there are
  *
- * If a trip is lost, each rider learns it with the fate of its calls:
- *
- *     switches     are read with the next trip
- *     hand-overs   are sent again if they were not sent, or were refused. Otherwise they count as handed over
- *     units        are told again in full with the next message, because messages contain absolute numbers
- *     returns      are sent again if they were not sent. Otherwise the leased units stay spent
- *     signals      are not sent again: the next report has new measurements
+ * docs/architecture.md says what each rider does after a lost trip.
  */
 import type { Background } from '../background.ts'
 import type { Sleep, Timer } from '../clock.ts'

@@ -5,8 +5,8 @@ import { GatewayError } from '../../src/errors.ts'
 import { RESET } from '../../src/script/reset.ts'
 import { encodePush } from '../../src/script/signal.ts'
 import { signalScript } from '../../src/script/signal-text.ts'
-import { type Controller, numbersOf } from '../../src/shedding/controller.ts'
-import { asSample, createSignalBoard, type SignalBoardOptions } from '../../src/shedding/signal-board.ts'
+import { type Controller, readFields } from '../../src/shedding/controller.ts'
+import { createSignalBoard, type SignalBoardOptions } from '../../src/shedding/signal-board.ts'
 import { signalKey } from '../../src/store/keys.ts'
 import type { ScriptCall, Store, StoreCall } from '../../src/store/store.ts'
 import { withRiders } from '../../src/trips/carry.ts'
@@ -30,11 +30,14 @@ const controller: Controller<Totals> = {
   initial: { sum: 0, ms: 0 },
   next: ({ sum, ms }, window) => ({ sum: sum + (window.sums[0] ?? 0), ms: ms + window.ms }),
   write: ({ sum, ms }) => `${sum} ${ms}`,
-  read(text) {
-    const [sum, ms] = numbersOf(text, 2) ?? []
-    return sum === undefined || ms === undefined ? undefined : { sum, ms }
-  },
+  read: text => readFields(text, ['sum', 'ms']),
 }
+
+/** Adds pushes as one more sample of each window. */
+const addPushes: SignalBoardOptions<Totals>['addPushes'] = ([sum = 0, samples = 0], { mean }) => [
+  sum + mean,
+  samples + 1,
+]
 
 /** The clock of this machine (ms), and how far the clock of the store is ahead. */
 let now: number
@@ -247,7 +250,7 @@ describe('the state', () => {
   })
 
   it('includes pushes, once for each window', () => {
-    const board = boardOf({ addPushes: asSample })
+    const board = boardOf({ addPushes })
     for (let i = 0; i < 3; i++) applyReply(board, replyOf(WINDOW - 1, [40, 2], -1, '', [800, 3]))
     expect(board.state()).toEqual({ sum: 840, ms: 1000 })
     applyReply(board, replyOf(WINDOW, [1, 1], WINDOW - 1, '840 1000'))
@@ -266,13 +269,6 @@ describe('the state', () => {
     // The state no longer has a window, so any closed window there is newer.
     applyReply(board, replyOf(WINDOW - 101, [2, 1]))
     expect(board.state()).toEqual({ sum: 42, ms: 2000 })
-  })
-})
-
-describe('a pushed mean', () => {
-  it('is one more sample', () => {
-    expect(asSample([300, 1, 7], { mean: 800, reporters: 3 })).toEqual([1100, 2, 7])
-    expect(asSample([], { mean: 800, reporters: 3 })).toEqual([800, 1])
   })
 })
 
@@ -532,7 +528,6 @@ describeOnRedisEngine('isolates that share a signal', fresh => {
 
   it('all include pushes, until they are stale', async () => {
     const redis = await fresh()
-    const addPushes = asSample
     const [a, b] = [isolateOn(redis, { addPushes }), isolateOn(redis, { addPushes })]
     for (const [reporter, value] of [
       ['m-1', 600],

@@ -5,6 +5,7 @@
  */
 import { countsInFlight } from '../../config/compile-rule.ts'
 import type { BoundRule, Evaluation, Subject } from '../../script/evaluation.ts'
+import { isWithin } from '../../trips/turn.ts'
 import { isCountedLocally } from './failure-policy.ts'
 
 export interface OpenTrips {
@@ -27,12 +28,11 @@ export function createOpenTrips(now: () => number): OpenTrips {
   let recentSince = Number.NEGATIVE_INFINITY
 
   function forgetOld(): void {
-    const age = now() - recentSince
-    // The clock may have been set back.
-    if (age >= 0 && age < FORGET_AFTER_MS) return
-    older = age < 2 * FORGET_AFTER_MS ? recent : new Map()
+    const time = now()
+    if (isWithin(FORGET_AFTER_MS, recentSince, time)) return
+    older = time - recentSince < 2 * FORGET_AFTER_MS ? recent : new Map()
     recent = new Map()
-    recentSince = now()
+    recentSince = time
   }
 
   function add(units: Map<string, number>, key: string, change: number): void {

@@ -19,7 +19,6 @@ import type { Evaluation, Outcome } from '../script/evaluation.ts'
 import type { ChangeResult } from '../script/refund.ts'
 import { isolateSleep } from '../store/lag.ts'
 import type { Store } from '../store/store.ts'
-import { switchesRider } from '../switches/live.ts'
 import type { Switches } from '../switches/switches.ts'
 import { createTrips } from '../trips/trips.ts'
 import type { Answer } from './answers/answers.ts'
@@ -66,10 +65,9 @@ export function createEngine(
   const { sleep = isolateSleep, timer = SYSTEM_TIMER } = options
   const now = () => clock.now()
   const local = options.createLocal?.(config.localShare, now, decideAt) ?? NO_LOCAL_LIMITER
-  const switches = switchesRider(board)
   const trips = createTrips(bareStore, {
     riders: {
-      switches,
+      switches: board,
       handOvers: local.handOvers,
       units: holdingsKeeper?.rider,
       returns: answers?.returns,
@@ -225,8 +223,8 @@ export function createEngine(
   async function refreshOverdueSwitches({ background, awaitsSwitches }: DecideOptions): Promise<void> {
     if (!board.isOverdue() || store.isOpen()) return
     // If the last read has failed, waiting would cost one request per second the whole deadline.
-    const isAwaited = awaitsSwitches && !switches.hasFailed()
-    const refresh = trips.sendAlone(switches)
+    const isAwaited = awaitsSwitches && !board.hasFailed()
+    const refresh = trips.sendAlone(board)
     if (isAwaited) await refresh.catch(() => {})
     else background(refresh)
   }

@@ -12,13 +12,26 @@ import { GatewayError } from '../errors.ts'
 import { statsKey } from '../store/keys.ts'
 import type { PlainCall, Store } from '../store/store.ts'
 import { createScheduler } from '../trips/scheduler.ts'
-import type { Batch, Counters } from './counters.ts'
+import { type Batch, type Counters, createCounters } from './counters.ts'
+import type { Observation } from './observation.ts'
 
-export interface Flusher {
-  /** Call this after each count. */
-  schedule(background: Background): void
-  /** Call this when the store has not answered a decision. */
-  pingFirst(): void
+/** The statistics of an isolate: counts its requests, and sends the counters to the store. */
+export interface StatsRecorder {
+  /** Counts a request. @param hasFailed whether the store did not answer */
+  count(observation: Observation, hasFailed: boolean, background: Background): void
+}
+
+/** Creates the recorder of an isolate. */
+export function createStatsRecorder(store: Store, timing: FlushTiming): StatsRecorder {
+  const counters = createCounters()
+  const flusher = createFlusher(counters, store, timing)
+  return {
+    count(observation, hasFailed, background) {
+      counters.record(observation)
+      if (hasFailed) flusher.pingFirst()
+      flusher.schedule(background)
+    },
+  }
 }
 
 export interface FlushTiming {
@@ -34,11 +47,8 @@ const MAX_AT_ONCE = 200
 /** `npx sluicegate stats` shows at most the last 7 days. */
 const KEEP_SECONDS = 8 * 86400
 
-export function createFlusher(
-  counters: Counters,
-  store: Store,
-  { everyMs, sleep, now }: FlushTiming,
-): Flusher {
+/** Creates what sends the counters. */
+export function createFlusher(counters: Counters, store: Store, { everyMs, sleep, now }: FlushTiming) {
   let mustPingFirst = false
   /** Whether a request waits to send the counters, or the platform has ended it. */
   let isAwaited = false
@@ -87,7 +97,9 @@ export function createFlusher(
   }
 
   return {
+    /** Call this after each count. */
     schedule,
+    /** Call this when the store has not answered a decision. */
     pingFirst() {
       mustPingFirst = true
     },

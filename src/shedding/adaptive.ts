@@ -1,13 +1,10 @@
 /**
- * The adaptive concurrency limit of an origin: how many requests may be in flight. It is enforced like every other
- * limit. The limit grows while it is used and responses are fast, and shrinks while they are slow or fail.
- * gradient.ts and aimd.ts are two methods for this; baseline.ts decides which latency is fast. The limit is never
- * lowered only to measure (envoyproxy/envoy#46532).
+ * The adaptive concurrency limit of an origin: how many requests may be in flight. It grows while it is used and responses are fast, and
+ * shrinks while they are slow or fail. gradient.ts and aimd.ts are two methods for this; baseline.ts decides which latency is fast. The
+ * limit is never lowered only to measure (envoyproxy/envoy#46532).
  *
- * The limit rests above the capacity of the origin: where responses take `tolerance` times as long as usual. So it
- * holds a queue while callers want more than the origin can do. With 2, an origin that lost half of its workers has as
- * many requests in flight as all of them can serve, and none is refused needlessly when they come back. A tolerance
- * of 1.1 would keep the queue shorter, but no controller could then see at once that capacity is back.
+ * The limit rests above the capacity of the origin: where responses take `tolerance` times as long as usual. So it holds a queue while
+ * callers want more than the origin can do. With a short queue, no controller could see at once that capacity is back.
  */
 import type { AdaptiveMethod } from './adaptive-method.ts'
 import { type Baseline, isUsedUp, lowerWhileFailing, NO_BASELINE, nextBaseline } from './baseline.ts'

@@ -1,27 +1,18 @@
 /**
- * Estimates how fast an origin responds when no request waits in it. Without this baseline, "slow" has no meaning:
- * latency alone does not distinguish a queue from an origin that has become slower for good. Other limiters make
- * two mistakes:
+ * Estimates how fast an origin responds when no request waits in it. Without this baseline, "slow" has no meaning: latency alone does not
+ * distinguish a queue from an origin that has become slower for good. A baseline that follows the measured latency learns the overload
+ * (https://www.uber.com/blog/cinnamon-auto-tuner-adaptive-concurrency-in-the-wild/), and a limit that is lowered to measure it refuses
+ * requests (envoyproxy/envoy#8337, #9007, #46532).
  *
- * - A baseline that follows the measured latency learns the overload: it rises with the queue, the limit rises with
- *   it, and the queue grows with the limit. Uber calls it the ever drifting target latency
- *   (https://www.uber.com/blog/cinnamon-auto-tuner-adaptive-concurrency-in-the-wild/).
- * - Limiters that lower the limit to measure the baseline refuse requests for it (envoyproxy/envoy#8337,
- *   #9007, #46532).
+ * The time in a queue grows and shrinks with the number in flight; the time that the origin itself needs does not. So each time that the
+ * number in flight has moved by a fifth, the latencies before and after are compared:
  *
- * A queue and a slower origin differ in how latency reacts when the number in flight changes. The time in a queue
- * grows and shrinks with it; the time that the origin itself needs does not. The limit moves anyway. So each time that
- * the number in flight has moved by a fifth, the latencies before and after are compared:
+ * - Latency stayed: it is the origin's own and becomes the baseline.
+ * - Latency followed: there is a queue, and the baseline stays. If it had been raised on trial, it goes back, and a little lower.
  *
- * - Latency stayed: it is the origin's own and becomes the baseline. After an origin has become slower for good, this
- *   happens once the limit has shrunk by a fifth or two.
- * - Latency followed: there is a queue, and the baseline stays. If it had been raised on trial, it goes back, and a
- *   little lower.
- *
- * While the limit is used up, the baseline rises slowly on trial. So there is always a next move, and the limiter
- * recovers from every state. One comparison raises the baseline by a quarter at most, because it can be wrong: if the
- * origin loses capacity in the second in which the limit shrinks, latency seems to stay. For the same purpose, Uber's
- * Cinnamon compares throughput with the number in flight, by their covariance.
+ * While the limit is used up, the baseline rises slowly on trial. So there is always a next move, and the limiter recovers from every
+ * state. One comparison raises the baseline by a quarter at most, because it can be wrong: if the origin loses capacity in the second in
+ * which the limit shrinks, latency seems to stay.
  */
 import { roundForStore } from './controller.ts'
 

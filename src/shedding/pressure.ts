@@ -1,15 +1,7 @@
 /**
- * The worker utilization shedder. If an origin is too busy for longer than a moment, it refuses classes of traffic,
- * the least important first, and admits them again just as slowly.
- *
- * Its state is the pressure: a bad signal adds its duration in ms. Pressure grows while the signal is high, shrinks
- * while it is low, and stays in between, where the origin is as busy as it should be. Below `quietMs` nothing is
- * refused; from there to `fullMs` the classes are refused one after the other. One second of signal moves the
- * pressure by at most one second, so no burst, deployment or single machine can make it jump.
- *
- * It is slow by design. In the simulation, critical requests are not affected when the load grows from half to 1.5
- * times the capacity in five minutes. Faster growth, or a signal that stops during an overload, also needs a bound on
- * the capacity of the fleet, with a reserve for critical requests.
+ * The worker utilization shedder. Its state is the pressure: a bad signal adds its duration in ms. Below `quietMs` nothing is refused;
+ * from there to `fullMs` the classes are refused one after the other. One second of signal moves the pressure by at most one second, so
+ * no burst, deployment or single machine can make it jump. docs/load-shedding.md shows the effect.
  *
  * The order of classes and the pace are those of Stripe's worker utilization load shedder
  * (https://stripe.com/blog/rate-limiters).

@@ -13,21 +13,17 @@ import { areSameSwitches, dropExpired, NO_SWITCHES, parseSwitches, type Switches
 /** Maximum age of the copy. */
 const FRESH_MS = 1000
 
-/** The copy of the switches. Plain data, so it may outlive the requests that update it. */
-export interface SwitchBoard {
+/** The copy of the switches, which each trip reads while it is stale. Plain data, so it may outlive the requests that update it. */
+export interface SwitchBoard extends Rider {
   /** The switches that are active now. Returns the same object until they change. */
   current(): Switches
-  /** Whether the next trip has to read the switches. */
-  isStale(): boolean
   /** Whether the copy is stale, and no trip has started to read the switches within the last second. */
   isOverdue(): boolean
-  /**
-   * Call this when a trip starts that reads the switches.
-   *
-   * @returns a function for the reply; anything but text or null is ignored
-   */
-  startRead(): (reply: unknown) => void
+  /** Whether the last read has failed. */
+  hasFailed(): boolean
 }
+
+const READ_SWITCHES: readonly StoreCall[] = [{ command: 'GET', key: SWITCHES_KEY }]
 
 /** Creates the board of an isolate. It starts without switches, and stale. */
 export function createSwitchBoard({ now }: Clock): SwitchBoard {
@@ -40,8 +36,10 @@ export function createSwitchBoard({ now }: Clock): SwitchBoard {
   /** Number and start time of the read that the copy comes from. */
   let copyNumber = 0
   let copyReadAt = Number.NEGATIVE_INFINITY
+  let hasFailed = false
 
   const isOld = (time: number) => !isWithin(FRESH_MS, time, now())
+  const isOverdue = () => isOld(copyReadAt) && isOld(lastReadAt)
 
   return {
     current() {
@@ -50,18 +48,27 @@ export function createSwitchBoard({ now }: Clock): SwitchBoard {
       if (!areSameSwitches(latest, active)) active = latest
       return active
     },
-    isStale: () => isOld(copyReadAt),
-    isOverdue: () => isOld(copyReadAt) && isOld(lastReadAt),
-    startRead() {
+    isOverdue,
+    hasFailed: () => hasFailed,
+    // Only one request a second waits for a node that may hang.
+    isUnanswered: () => hasFailed && !isOverdue(),
+
+    load({ isAlone }) {
+      if (!isAlone && !isOld(copyReadAt)) return undefined
       const [number, at] = [++reads, now()]
       lastReadAt = at
-      return reply => {
-        // A late reply must not replace a newer one.
-        if (number < copyNumber || !(typeof reply === 'string' || reply === null)) return
-        if (reply !== text) stored = parseSwitches(reply)
-        text = reply
-        copyNumber = number
-        copyReadAt = at
+      return {
+        calls: READ_SWITCHES,
+        isFirst: true,
+        done([reply]) {
+          hasFailed = reply instanceof GatewayError
+          // A late reply must not replace a newer one, and anything but text or null is ignored.
+          if (number < copyNumber || !(typeof reply === 'string' || reply === null)) return
+          if (reply !== text) stored = parseSwitches(reply)
+          text = reply
+          copyNumber = number
+          copyReadAt = at
+        },
       }
     },
   }
@@ -70,36 +77,7 @@ export function createSwitchBoard({ now }: Clock): SwitchBoard {
 /** For limits that do not follow the live switches. */
 export const NO_BOARD: SwitchBoard = {
   current: () => NO_SWITCHES,
-  isStale: () => false,
   isOverdue: () => false,
-  startRead: () => () => {},
-}
-
-const READ_SWITCHES: readonly StoreCall[] = [{ command: 'GET', key: SWITCHES_KEY }]
-
-export interface SwitchesRider extends Rider {
-  /** Whether the last read has failed. */
-  hasFailed(): boolean
-}
-
-/** Reads the switches with each trip while the copy of the board is stale. The first calls of a trip. */
-export function switchesRider(board: SwitchBoard): SwitchesRider {
-  let hasFailed = false
-  return {
-    load({ isAlone }) {
-      if (!isAlone && !board.isStale()) return undefined
-      const finishRead = board.startRead()
-      return {
-        calls: READ_SWITCHES,
-        isFirst: true,
-        done([stored]) {
-          hasFailed = stored instanceof GatewayError
-          finishRead(stored)
-        },
-      }
-    },
-    hasFailed: () => hasFailed,
-    // Only one request a second waits for a node that may hang.
-    isUnanswered: () => hasFailed && !board.isOverdue(),
-  }
+  hasFailed: () => false,
+  load: () => undefined,
 }

@@ -139,7 +139,7 @@ describe('a decision that has been made', () => {
     const config = configOf({ rules: RULES, ...ANYONE })
     const clock = { now: () => 0 }
     const store = { run: async () => [[1, '', 1, 0, 0, 1]], ping: async () => {} }
-    const board = { ...createSwitchBoard(clock), isStale: () => false, isOverdue: () => false }
+    const board = { ...createSwitchBoard(clock), load: () => undefined, isOverdue: () => false }
     const engine = createEngine(config, store, {
       ...{ clock, board, onFinish, credentials: 'refuse' },
       switchName: ({ name }) => name,

@@ -4,7 +4,7 @@ import { beforeEach, describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/errors.ts'
 import { RESET } from '../../src/script/reset.ts'
 import type { Store, StoreCall } from '../../src/store/store.ts'
-import { createSwitchBoard, type SwitchBoard, switchesRider } from '../../src/switches/live.ts'
+import { createSwitchBoard, type SwitchBoard } from '../../src/switches/live.ts'
 import { formatSwitches } from '../../src/switches/switches.ts'
 import { withRiders } from '../../src/trips/carry.ts'
 import { sendAlone } from '../support/trips.ts'
@@ -21,27 +21,34 @@ beforeEach(() => {
 })
 
 const isKilled = () => board.current().kill !== undefined
-const applyReply = (reply: unknown) => board.startRead()(reply)
+const TRIP = { calls: [], isAnswering: true, keysPerCall: 50 }
+const isStale = () => board.load({ ...TRIP, isAlone: false }) !== undefined
+/** @returns a function for the reply */
+function startRead() {
+  const { done } = board.load({ ...TRIP, isAlone: true })!
+  return (reply: unknown) => done([reply])
+}
+const applyReply = (reply: unknown) => startRead()(reply)
 
 describe('the copy', () => {
   it('is stale until it was read, and again a second after that read started', () => {
-    expect(board.isStale()).toBe(true)
-    const applyReply = board.startRead()
-    expect(board.isStale()).toBe(true)
+    expect(isStale()).toBe(true)
+    const applyReply = startRead()
+    expect(isStale()).toBe(true)
     now += 400
     applyReply(null)
     now += 599
-    expect(board.isStale()).toBe(false)
+    expect(isStale()).toBe(false)
     now += 1
-    expect(board.isStale()).toBe(true)
+    expect(isStale()).toBe(true)
   })
 
   it('is stale when the clock is set back', () => {
     applyReply(null)
     now -= 1
-    expect(board.isStale()).toBe(true)
+    expect(isStale()).toBe(true)
     applyReply(KILLED)
-    expect([isKilled(), board.isStale()]).toEqual([true, false])
+    expect([isKilled(), isStale()]).toEqual([true, false])
   })
 
   it.each([undefined, 7, [], {}, new GatewayError('ERR_STORE_REFUSED', 'no')])(
@@ -50,12 +57,12 @@ describe('the copy', () => {
       applyReply(KILLED)
       now += 5000
       applyReply(answer)
-      expect([isKilled(), board.isStale()]).toEqual([true, true])
+      expect([isKilled(), isStale()]).toEqual([true, true])
     },
   )
 
   it('is not replaced by a late reply to an earlier read', () => {
-    const [slow, fast] = [board.startRead(), board.startRead()]
+    const [slow, fast] = [startRead(), startRead()]
     fast(KILLED)
     slow(null)
     expect(isKilled()).toBe(true)
@@ -99,7 +106,7 @@ describe('the copy', () => {
 
   it('is overdue if no trip has started to read it for a second', () => {
     expect(board.isOverdue()).toBe(true)
-    board.startRead()
+    startRead()
     expect(board.isOverdue()).toBe(false)
     now += 1000
     expect(board.isOverdue()).toBe(true)
@@ -113,7 +120,7 @@ describe('the read of the switches', () => {
   let requests: (readonly StoreCall[])[]
   let answers: (calls: readonly StoreCall[]) => Promise<unknown[]>
   const storeOf = (isCluster?: boolean) => {
-    const rider = switchesRider(board)
+    const rider = board
     const bare: Store = {
       ...(isCluster !== undefined && { isCluster }),
       run(calls) {
@@ -163,10 +170,10 @@ describe('the read of the switches', () => {
     const failure = new GatewayError('ERR_STORE_REFUSED', 'The store answered WRONGTYPE.')
     answers = async calls => calls.map(call => ('command' in call ? failure : 'reply'))
     expect(await store.run([CALL])).toEqual(['reply'])
-    expect([isKilled(), board.isStale()]).toEqual([true, true])
+    expect([isKilled(), isStale()]).toEqual([true, true])
     answers = () => Promise.reject(failure)
     await expect(store.run([CALL])).rejects.toBe(failure)
-    expect([isKilled(), board.isStale()]).toEqual([true, true])
+    expect([isKilled(), isStale()]).toEqual([true, true])
   })
 
   it('fails a refresh like any other call', async () => {

@@ -5,10 +5,9 @@
  *     size       about the number of requests that the caller sends within the lease. The store grants at most 1/16 of what is left
  *     duration   the shortest `lease: { for }` of the rules that apply, counted from the start of the last trip, because the store may
  *                have decided right after it. If a trip takes longer, its answer serves only the requests that have waited for it
- *     renewal    when a quarter of the units or of the time is left, or earlier if trips are slow, one request asks the store for
- *                more (renewal.ts). The isolate serves the others meanwhile, keeps its unused units, and asks for fewer.
- *                Requests that find no units wait for the answer, without a trip of their own
- *     return     unused units are given back when the lease ends, or after 250 ms without a request (active-leases.ts)
+ *     renewal    one request asks the store for more, in time (renewal.ts). The isolate serves the others meanwhile, keeps its unused
+ *                units, and asks for fewer
+ *     return     unused units are given back (active-leases.ts)
  *     loss       if the platform ends the isolate, its unused units stay spent
  *
  * A changed switch ends the lease. Blocks, revoked keys and other plans take effect when the lease ends. docs/hot-callers.md describes

@@ -1,28 +1,17 @@
 /**
- * Remembers refusals, so that an isolate can refuse the same caller again without a trip to the store.
+ * Remembers refusals, so that an isolate can refuse the same caller again without a trip to the store. Until the retry time that the
+ * store has returned, it would also refuse the same request, or one with a higher cost, unless a limit is raised, reset or refunded
+ * meanwhile. Such changes take effect when the isolate checks with the store again, after `rememberFor` at the latest.
+ * docs/hot-callers.md describes what is remembered for how long.
  *
- * A remembered refusal is correct: until the retry time that the store has returned, the store would also refuse the same request,
- * or one with a higher cost, unless a limit is raised, reset or refunded meanwhile. Such changes take effect when the isolate checks
- * with the store again, after `rememberFor` at the latest. For a request with a higher cost, the retry time is a lower bound.
- *
- * An admission that uses up a rule is a refusal known in advance: its reply says until when the same cost would be refused, except for
- * windows that slide and for units in flight.
- *
- * Two kinds of refusals need more care:
- *
- *     too many bad credentials    is remembered for the address alone. Valid and bad credentials get the same reply, as they do from
- *                                 the store, so the reply does not show which guess was right. It is looked for before a lease is
- *                                 used, because only valid credentials have leases
- *     too many units in flight    can end at any time. It is remembered for 100 ms at most, and discarded as soon as a request of the
- *                                 same identity ends in this isolate. A refusal because the whole fleet is full is not remembered
- *
- * When `rememberFor` is over, one request asks the store again. The others are still refused until it has the answer.
- *
- * When the refusal itself is over, one request asks the store, and those that come meanwhile wait for its answer: it may be that the
- * store has units for only one of them. In a flood, each of them would make a trip.
- *
- * While the store does not answer, a refusal stays valid until its retry time, even after `rememberFor`. Otherwise the isolate would
- * admit by its own counts what the store has refused.
+ *     an admission that uses up a rule   is a refusal known in advance: its reply says until when the same cost would be refused
+ *     too many bad credentials           is remembered for the address alone, so the reply does not show which guess was right
+ *     too many units in flight           can end at any time, so it is remembered for 100 ms at most
+ *     `rememberFor` is over              one request asks the store again. The others are still refused until it has the answer
+ *     the refusal itself is over         one request asks the store, and the others wait for its answer: it may be that the store has units
+ *                                        for only one of them. In a flood, each of them would make a trip
+ *     the store does not answer          the refusal stays valid until its retry time, or the isolate would admit by its own counts what
+ *                                        the store has refused
  */
 import { countsInFlight } from '../../config/compile-rule.ts'
 import { type BoundRule, type Outcome, onlyEnforced, type Verdict } from '../../script/evaluation.ts'

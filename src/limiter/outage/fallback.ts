@@ -133,20 +133,8 @@ export function decideWithoutCounting(
 
 /** Whether the store has failed for sure. A late answer can also mean that the isolate has too many requests. */
 function hasStoreFailed(cause: DegradedCause, store: FallbackSettings['store']): boolean {
-  switch (cause) {
-    case 'overload':
-      return false
-    case 'store-timeout':
-    case 'breaker-open':
-      return store.isOutageConfirmed()
-    case 'store-unreachable':
-    case 'store-refused':
-    case 'store-quota':
-    case 'store-reply-invalid':
-    case 'internal':
-    case 'kill-switch':
-      return true
-  }
+  if (cause === 'store-timeout' || cause === 'breaker-open') return store.isOutageConfirmed()
+  return cause !== 'overload'
 }
 
 /** The first plan that the config knows, else the default plan. */

@@ -13,28 +13,6 @@ import { bindRule } from '../bind-rule.ts'
 import { decodeReplies, prepareDecide } from '../prepared-call.ts'
 import type { LocalCounts, Spender, SpentRule } from './local-counts.ts'
 
-export interface HandOvers {
-  /** Notes that an identity has spent units. */
-  add(key: string): void
-  /** Notes that the counts of an identity were dropped. */
-  drop(key: string): void
-  /** Notes whether the store has decided the last request. Trips for hand-overs alone are made only if it has. */
-  noteDecision(byStore: boolean): void
-  /** Units in use that a reply of the store does not take into account yet. */
-  unreportedUnits(key: string, rule: Rule): number
-  /** Reduces the handed-over units to those that have not refilled. What refills here has also refilled in the store. */
-  reduce(bound: BoundRule): void
-  /**
-   * Hands over, if the store has answered the last trip: before decisions, the units of their identities, so that the decisions take into
-   * account what this isolate has admitted by itself; in trips of its own, the units of the other identities. After a lost trip, units
-   * could be lost with the next one.
-   *
-   * If the store has fewer units left, it counts those that are left. Units that may have arrived are never sent again. If they certainly
-   * were not counted (for example, Redis answers but cannot write), they are sent again later.
-   */
-  readonly rider: Rider
-}
-
 /** A part of the units of one identity, under the rules of one caller, that the store has not counted yet. It becomes one call. */
 interface HandOver extends Spender {
   key: string
@@ -49,7 +27,7 @@ const IDENTITIES_PER_REQUEST = 20
  * @param now ms since the epoch
  * @param at returns the time to count by (µs); absent: the clock of the store
  */
-export function createHandOvers(counts: LocalCounts, now: () => number, at?: () => number): HandOvers {
+export function createHandOvers(counts: LocalCounts, now: () => number, at?: () => number) {
   /** Keys of identities with units that are to be handed over. */
   const keysToHandOver = new Set<string>()
   /** Whether the store has decided the last request, and has refused no hand-over since. */
@@ -136,35 +114,46 @@ export function createHandOvers(counts: LocalCounts, now: () => number, at?: () 
     if (counts.usageOf(handOver.key)) keysToHandOver.add(handOver.key)
   }
 
+  /**
+   * Hands over, if the store has answered the last trip; after a lost trip, units could be lost with the next one. If the store has fewer
+   * units left, it counts those that are left. Units that may have arrived are never sent again.
+   */
+  const rider: Rider = {
+    load({ calls, isAlone, isAnswering }) {
+      if (keysToHandOver.size === 0 || !isAnswering) return undefined
+      const keys = isAlone
+        ? [...keysToHandOver.keys().take(IDENTITIES_PER_REQUEST)]
+        : keysIn(calls).filter(key => keysToHandOver.has(key))
+      return loadOf(take(keys))
+    },
+    aloneAfterMs: () => (keysToHandOver.size > 0 && isDeciding ? 0 : undefined),
+  }
+
   return {
-    noteDecision(byStore) {
+    rider,
+
+    /** Notes whether the store has decided the last request. Trips for hand-overs alone are made only if it has. */
+    noteDecision(byStore: boolean) {
       isDeciding = byStore
     },
-    add: key => void keysToHandOver.add(key),
-    drop: key => void keysToHandOver.delete(key),
+    /** Notes that an identity has spent units. */
+    add: (key: string) => void keysToHandOver.add(key),
+    /** Notes that the counts of an identity were dropped. */
+    drop: (key: string) => void keysToHandOver.delete(key),
 
-    unreportedUnits(key, rule) {
+    /** Units in use that a reply of the store does not take into account yet. */
+    unreportedUnits(key: string, rule: Rule): number {
       const usage = counts.usageOf(key)
       if (!usage?.states.has(rule.tag)) return 0
       const reported = (usage.handedOver.get(rule.tag) ?? 0) - (usage.onTheWay.get(rule.tag) ?? 0)
       return Math.max(0, counts.unitsInUse(key, rule) - reported)
     },
 
-    reduce({ key, rule }) {
+    /** Reduces the handed-over units to those that have not refilled. What refills here has also refilled in the store. */
+    reduce({ key, rule }: BoundRule): void {
       const handedOver = counts.usageOf(key)?.handedOver
       const before = handedOver?.get(rule.tag)
       if (handedOver && before) handedOver.set(rule.tag, Math.min(before, counts.unitsInUse(key, rule)))
-    },
-
-    rider: {
-      load({ calls, isAlone, isAnswering }) {
-        if (keysToHandOver.size === 0 || !isAnswering) return undefined
-        const keys = isAlone
-          ? [...keysToHandOver.keys().take(IDENTITIES_PER_REQUEST)]
-          : keysIn(calls).filter(key => keysToHandOver.has(key))
-        return loadOf(take(keys))
-      },
-      aloneAfterMs: () => (keysToHandOver.size > 0 && isDeciding ? 0 : undefined),
     },
   }
 }

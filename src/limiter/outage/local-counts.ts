@@ -6,7 +6,7 @@ import type { State } from '../../algorithms/algorithm.ts'
 import type { Rule } from '../../config/compile-rule.ts'
 import { Lru } from '../../lru.ts'
 import type { DecideVerb } from '../../script/decide.ts'
-import type { BoundRule, Verdict } from '../../script/evaluation.ts'
+import type { BoundRule } from '../../script/evaluation.ts'
 import { decideInMemory, type StateMemory } from '../../script/memory.ts'
 import type { Policy } from '../../script/policy-shape.ts'
 import { bindRule } from '../bind-rule.ts'
@@ -36,22 +36,7 @@ export interface Spender {
   plan?: string | undefined
 }
 
-export interface LocalCounts {
-  /** What an identity has spent; undefined if nothing is known. */
-  usageOf(key: string): LocalUsage | undefined
-  /** Decides all rules together, all or nothing. `peek` spends nothing. @param at ms; default: now */
-  decide(
-    rules: readonly BoundRule[],
-    verb: DecideVerb,
-    at?: number,
-  ): { admitted: boolean; verdicts: Verdict[] }
-  /** The cost of a request as it is counted: at most the share of the limit, unless it is more than the whole limit. */
-  costOf(bound: BoundRule): number
-  /** Units that were spent and have not refilled, including those that only the store has counted. @param at ms; default: now */
-  unitsInUse(key: string, rule: Rule, at?: number): number
-  /** Spends units that only the store has counted, until at most `remaining` are left. @param at ms */
-  lowerTo(remaining: number, bound: BoundRule, at: number): void
-}
+export type LocalCounts = ReturnType<typeof createLocalCounts>
 
 /** About 500 bytes each. The LRU keeps up to twice as many. */
 const MAX_IDENTITIES = 10_000
@@ -65,11 +50,7 @@ const modelOf = ({ counting }: Rule) => counting.local.model
  * @param now ms since the epoch
  * @param onEviction called with the key of each identity that is dropped
  */
-export function createLocalCounts(
-  share: number,
-  now: () => number,
-  onEviction: (key: string) => void,
-): LocalCounts {
+export function createLocalCounts(share: number, now: () => number, onEviction: (key: string) => void) {
   const usages = new Lru<LocalUsage>({ size: MAX_IDENTITIES, onEviction })
 
   const memory: StateMemory = {
@@ -81,6 +62,7 @@ export function createLocalCounts(
   /** For reading only: using an entry would move it to the front of the LRU, which can push out others. */
   const readOnlyMemory: StateMemory = { ...memory, get: key => usages.peek(key)?.states }
 
+  /** Decides all rules together, all or nothing. `peek` spends nothing. @param at ms */
   function decide(rules: readonly BoundRule[], verb: DecideVerb, at = now()) {
     const counted = rules.map(bound => ({ bound: withShareOfLimit(bound, share), shown: bound.rule }))
     const isPeek = verb === 'peek'
@@ -92,16 +74,21 @@ export function createLocalCounts(
   }
 
   return {
-    usageOf: key => usages.peek(key),
     decide,
-    costOf: bound => withShareOfLimit(bound, share).cost,
+    /** What an identity has spent; undefined if nothing is known. */
+    usageOf: (key: string): LocalUsage | undefined => usages.peek(key),
+    /** The cost of a request as it is counted: at most the share of the limit, unless it is more than the whole limit. */
+    costOf: (bound: BoundRule): number => withShareOfLimit(bound, share).cost,
 
-    unitsInUse(key, rule, at = now()) {
+    /** Units that were spent and have not refilled, including those that only the store has counted. */
+    unitsInUse(key: string, rule: Rule): number {
+      const at = now()
       const idle = withShareOfLimit(bindRule(rule, key, 0, at), share)
       return idle.rule.quota.burst - remainingOf(key, rule, at)
     },
 
-    lowerTo(remaining, { key, rule }, at) {
+    /** Spends units that only the store has counted, until at most `remaining` are left. @param at ms */
+    lowerTo(remaining: number, { key, rule }: BoundRule, at: number): void {
       const units = Math.floor(remainingOf(key, rule, at) - remaining)
       if (units <= 0) return
       decide([{ ...bindRule(rule, key, units, at), mode: 'enforce' }], 'decide', at)

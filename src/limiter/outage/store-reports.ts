@@ -9,7 +9,7 @@ import type { BoundRule, Outcome } from '../../script/evaluation.ts'
 import { withConsumer } from '../../store/keys.ts'
 import { isCountedLocally } from './failure-policy.ts'
 
-export interface StoreReport {
+interface StoreReport {
   /** Units. */
   remaining: number
   /**
@@ -19,18 +19,6 @@ export interface StoreReport {
   answeredAt: number
 }
 
-export interface StoreReports {
-  /**
-   * Notes what an outcome reports about the rules that the isolate would count.
-   * @param now ms, by the clock of this machine
-   */
-  note(rules: readonly BoundRule[], outcome: Outcome, now: number): void
-  /** Returns and removes the last report about a rule of an identity. */
-  take(bound: Pick<BoundRule, 'key' | 'rule'>): StoreReport | undefined
-  /** Removes what is known about these identities. */
-  forget(keys: readonly string[]): void
-}
-
 /** About 200 bytes each. The LRU keeps up to twice as many. */
 const MAX_IDENTITIES = 10_000
 
@@ -38,11 +26,12 @@ const MAX_IDENTITIES = 10_000
  * Creates the reports of an isolate. Without reports, an identity has its whole budget.
  * @param unreportedUnits returns the units that this isolate has spent and that the store did not know when it answered
  */
-export function createStoreReports(unreportedUnits: (key: string, rule: Rule) => number): StoreReports {
+export function createStoreReports(unreportedUnits: (key: string, rule: Rule) => number) {
   const identities = new Lru<Map<string, StoreReport>>({ size: MAX_IDENTITIES })
 
   return {
-    note(rules, { verdicts, consumer, at }, now) {
+    /** Notes what an outcome reports about the rules that the isolate would count. @param now ms, by the clock of this machine */
+    note(rules: readonly BoundRule[], { verdicts, consumer, at }: Outcome, now: number): void {
       const answeredAt = Math.min(at / 1e3, now)
       for (const { rule, mode, remaining: reported } of verdicts) {
         // Units in flight are given back when requests end, so an old report would say nothing about them.
@@ -65,14 +54,16 @@ export function createStoreReports(unreportedUnits: (key: string, rule: Rule) =>
       }
     },
 
-    take({ key, rule }) {
+    /** Returns and removes the last report about a rule of an identity. */
+    take({ key, rule }: Pick<BoundRule, 'key' | 'rule'>): StoreReport | undefined {
       const reports = identities.peek(key)
       const report = reports?.get(rule.name)
       if (report && reports!.delete(rule.name) && reports!.size === 0) identities.delete(key)
       return report
     },
 
-    forget(keys) {
+    /** Removes what is known about these identities. */
+    forget(keys: readonly string[]): void {
       for (const key of keys) identities.delete(key)
     },
   }

@@ -4,6 +4,7 @@
  * a rule that was switched to `enforce` is enforced from the next request on. Pure.
  */
 import type { Rule } from '../config/compile-rule.ts'
+import { finalizeHash, fnv1a } from '../hash.ts'
 import {
   type BoundRule,
   type Evaluation,
@@ -11,8 +12,8 @@ import {
   onlyEnforced,
   type Verdict,
 } from '../script/evaluation.ts'
+import { isConsumerKnown } from '../store/keys.ts'
 import type { Switches } from '../switches/switches.ts'
-import { chooseMode } from './bind-rule.ts'
 import type { Decision } from './decision.ts'
 
 /**
@@ -31,6 +32,24 @@ export function modeUnderSwitches(
   return mode === 'off'
     ? mode
     : chooseMode({ name: rule.switchedAs ?? rule.name, mode, enforcedShare: share }, key)
+}
+
+/** The mode of a rule for this identity: `enforce` if the rule is enforced and the identity is in its share of callers. */
+export function chooseMode(
+  rule: Pick<Rule, 'name' | 'mode' | 'enforcedShare'>,
+  key: string,
+): BoundRule['mode'] {
+  return rule.mode === 'enforce' && isInShare(rule.enforcedShare, rule.name, key) ? 'enforce' : 'shadow'
+}
+
+/**
+ * Whether an identity is in the share of callers for whom a rule is enforced. A hash of rule and identity gives each identity a
+ * fixed position from 0 to 1. So a growing share keeps the identities that it had, and two rules start with different callers.
+ */
+function isInShare(share: number, name: string, key: string): boolean {
+  // If only the store knows the consumer, its position is unknown here, and it may be outside the share.
+  if (!isConsumerKnown(key)) return share >= 1
+  return share >= 1 || (share > 0 && finalizeHash(fnv1a(`${name} ${key}`)) / 2 ** 32 < share)
 }
 
 /** Whether a rule is enforced for at least some identities. */

@@ -1,10 +1,10 @@
-/** Binds the demanded rules to their identities, under the live switches. Pure. */
+/** Binds rules to the identities of one request, under the live switches. Pure. */
 import type { Rule } from '../config/compile-rule.ts'
 import type { BoundRule, Subject } from '../script/evaluation.ts'
 import type { Policy } from '../script/policy-shape.ts'
+import { ownKey } from '../store/keys.ts'
 import type { Switches } from '../switches/switches.ts'
-import { modeUnderSwitches } from './apply-switches.ts'
-import { bindRule } from './bind-rule.ts'
+import { chooseMode, modeUnderSwitches } from './apply-switches.ts'
 
 /** The input of the engine: the rules that apply to a request, and its caller. */
 export interface Demand {
@@ -28,6 +28,36 @@ export interface DemandedRule {
   cost: number
   /** Identifies the caller if the rule is enforced for a share of the callers. Default: `key`. */
   shareKey?: string
+}
+
+/**
+ * Binds a rule to an identity.
+ * @param key of the state of the identity
+ * @param cost in units; with cost 0 the rule only reports its state
+ * @param nowMs by the clock of this machine. It only selects the calendar windows to send; the store picks one of them by its own clock
+ * @param mode by default that of the config
+ */
+export function bindRule(
+  rule: Rule,
+  key: string,
+  cost: number,
+  nowMs: number,
+  mode = chooseMode(rule, key),
+): BoundRule {
+  const { calendar } = rule
+  return {
+    rule,
+    key,
+    cost,
+    role: cost === 0 ? 'peek' : 'spend',
+    mode,
+    ...withOwnKey(rule, key),
+    ...(calendar && { ends: calendar.windowEnds(calendar.period, calendar.timeZone, nowMs) }),
+  }
+}
+
+function withOwnKey({ counting: { state }, tag }: Rule, key: string): { ownKey?: string } {
+  return state === 'log' || state === 'held' ? { ownKey: ownKey(key, state, tag) } : {}
 }
 
 /** Returns the name under which a rule is switched. */

@@ -27,7 +27,7 @@ import { bindRules, type Demand } from './bind.ts'
 import { type Decision, toDecision } from './decision.ts'
 import type { BrokenDemand, Decided, DecideOptions, Engine, EngineOptions } from './engine-shape.ts'
 import { catchFailure, type Degraded, evaluate, toDegraded } from './evaluate.ts'
-import { decideWithoutCounting, fallBack, NO_LOCAL_LIMITER } from './outage/fallback.ts'
+import { decideWithoutCounting, fallBack } from './outage/fallback.ts'
 import { type PreparedCall, runCall } from './prepared-call.ts'
 import type { Claims } from './units/claims.ts'
 
@@ -64,11 +64,11 @@ export function createEngine(
     options
   const { sleep = isolateSleep, timer = SYSTEM_TIMER } = options
   const now = () => clock.now()
-  const local = options.createLocal?.(config.localShare, now, decideAt) ?? NO_LOCAL_LIMITER
+  const local = options.createLocal?.(config.localShare, now, decideAt)
   const trips = createTrips(bareStore, {
     riders: {
       switches: board,
-      handOvers: local.handOvers,
+      handOvers: local?.handOvers,
       units: holdingsKeeper?.rider,
       returns: answers?.returns,
       signals: originLoad?.riders,
@@ -137,7 +137,7 @@ export function createEngine(
       ...(answer && { wantedRequests: answer.beginTrip() }),
       ...(decideAt && { now: decideAt() }),
     }
-    const endTrip = decides && !failure ? local.beginTrip(evaluation) : undefined
+    const endTrip = decides && !failure ? local?.beginTrip(evaluation) : undefined
     const reply = failure
       ? toDegraded(failure)
       : await evaluate(store, evaluation, {
@@ -155,7 +155,7 @@ export function createEngine(
     const { answer, claims, switches } = attempt
     claims?.settle(reply)
     const latest = board.current()
-    local.noteReport(evaluation.rules, reply)
+    local?.noteReport(evaluation.rules, reply)
     const outcome = answer?.endTrip(reply) ?? reply
     // The store has nothing left, but units that were leased before are already paid for.
     const leased = outcome.status === 'refused' ? answer?.decideAfterRefusal() : undefined
@@ -213,7 +213,7 @@ export function createEngine(
     // A reset discards leased units, so that they are not given back on top of the whole budget. A refund keeps them.
     if ('keys' in preparedCall.call) {
       answers?.forget(preparedCall.call.keys, verb)
-      if (verb === 'reset' && 'at' in changed) local.forgetReports(preparedCall.call.keys)
+      if (verb === 'reset' && 'at' in changed) local?.forgetReports(preparedCall.call.keys)
     }
     trips.schedule(background)
     return changed

@@ -8,7 +8,7 @@ import { createLimitPolicy } from '../script/policy.ts'
 import type { Policy, ScriptsOf } from '../script/policy-shape.ts'
 import { probeStateKey } from '../store/keys.ts'
 import type { Store } from '../store/store.ts'
-import { bindRule } from './bind-rule.ts'
+import { bindRule } from './bind.ts'
 import { prepareDecide, runCalls } from './prepared-call.ts'
 
 /** How many slots of a cluster are probed. The store is back if one of them answers. */

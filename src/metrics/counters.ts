@@ -17,16 +17,7 @@ import type { Observation } from './observation.ts'
 
 export type Batch = readonly (readonly [field: string, by: number])[]
 
-export interface Counters {
-  readonly size: number
-  record(observation: Observation): void
-  /** Removes and returns up to `max` counters, the oldest first. */
-  take(max: number): Batch
-  /** Adds a batch again that has not arrived. */
-  putBack(batch: Batch): void
-  /** Adds the requests of a batch to `lost`, because the batch may not have arrived. */
-  countAsLost(batch: Batch): void
-}
+export type Counters = ReturnType<typeof createCounters>
 
 export const LOST = 'lost'
 const NONE = '-'
@@ -36,7 +27,7 @@ const OTHER = '~'
 /** More than any known config needs: rules × routes × plans counted by one isolate between two flushes. */
 const MAX_FIELDS = 2000
 
-export function createCounters(maxFields = MAX_FIELDS): Counters {
+export function createCounters(maxFields = MAX_FIELDS) {
   const counts = new Map<string, number>()
 
   function add(field: string, by: number): void {
@@ -50,7 +41,7 @@ export function createCounters(maxFields = MAX_FIELDS): Counters {
       return counts.size
     },
 
-    record({ outcome, cause = NONE, from, route = NONE, plan = NONE, verdicts }) {
+    record({ outcome, cause = NONE, from, route = NONE, plan = NONE, verdicts }: Observation) {
       add(`request ${outcome} ${cause} ${route}`, 1)
       if (from) add(`without-trip ${from} ${route}`, 1)
       for (const { rule, mode, allowed, agrees } of verdicts) {
@@ -60,17 +51,20 @@ export function createCounters(maxFields = MAX_FIELDS): Counters {
       }
     },
 
-    take(max) {
+    /** Removes and returns up to `max` counters, the oldest first. */
+    take(max: number): Batch {
       const batch = [...counts].slice(0, max)
       for (const [field] of batch) counts.delete(field)
       return batch
     },
 
-    putBack(batch) {
+    /** Adds a batch again that has not arrived. */
+    putBack(batch: Batch) {
       for (const [field, by] of batch) add(field, by)
     },
 
-    countAsLost(batch) {
+    /** Adds the requests of a batch to `lost`, because the batch may not have arrived. */
+    countAsLost(batch: Batch) {
       const requests = batch.filter(([field]) => field === LOST || field.startsWith('request '))
       const sum = requests.reduce((sum, [, by]) => sum + by, 0)
       if (sum > 0) add(LOST, sum)

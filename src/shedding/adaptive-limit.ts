@@ -19,13 +19,7 @@ export interface EndedRequest {
   inFlight: number
 }
 
-export interface AdaptiveLimit {
-  limit(): number
-  observe(request: EndedRequest): void
-  /** Call this when the limit has refused a request. */
-  observeRefusal(): void
-  readonly board: Rider
-}
+export type AdaptiveLimit = ReturnType<typeof createAdaptiveLimit>
 
 const METHODS: Record<Adaptive['method'], AdaptiveMethod> = { gradient, aimd }
 
@@ -42,7 +36,7 @@ const SUMS = 5
 export function createAdaptiveLimit(
   { method, ...settings }: Adaptive,
   boardOptions: Pick<SignalBoardOptions<never>, 'now' | 'script' | 'reportAt'>,
-): AdaptiveLimit {
+) {
   const controller = adaptiveController(settings, METHODS[method])
   const board = createSignalBoard({
     ...{ name: 'adaptive-limit', windowMs: WINDOW_MS, sums: SUMS, controller },
@@ -50,9 +44,10 @@ export function createAdaptiveLimit(
   })
   return {
     limit: () => Math.floor(board.state().limit),
-    observe: ({ hasFailed, latencyMs, inFlight }) =>
+    observe: ({ hasFailed, latencyMs, inFlight }: EndedRequest) =>
       board.add([1, hasFailed ? 1 : 0, hasFailed ? 0 : latencyMs, inFlight, 0]),
+    /** Call this when the limit has refused a request. */
     observeRefusal: () => board.add([0, 0, 0, 0, 1]),
-    board,
+    board: board as Rider,
   }
 }

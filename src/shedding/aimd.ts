@@ -13,16 +13,9 @@ const DECREASE = 0.05
 const SLOW_START_SHARE = 0.75
 const SLOW_START_GROWTH = 0.5
 
-export const aimd: AdaptiveMethod = ({
-  limit,
-  slowness,
-  tolerated,
-  isFailing,
-  mayGrow,
-  mayMultiply,
-  pace,
-  certainty,
-}) => {
+export const aimd: AdaptiveMethod = measured => {
+  const { limit, slowness, tolerated, isFailing } = measured
+  const { mayGrow, mayMultiply, pace, certainty } = measured
   if (slowness > tolerated || isFailing) return limit * (1 - DECREASE * pace * certainty)
   if (mayMultiply && slowness < SLOW_START_SHARE * tolerated) return limit * (1 + SLOW_START_GROWTH * pace)
   // In proportion to the square root, so that a limit of 1,000 doubles in a minute and not in a quarter of an hour.

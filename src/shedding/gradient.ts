@@ -23,16 +23,9 @@ const FAILING_GRADIENT = 0.8
 /** The share of the change that one window makes. */
 const SMOOTHING = 0.5
 
-export const gradient: AdaptiveMethod = ({
-  limit,
-  slowness,
-  tolerated,
-  isFailing,
-  mayGrow,
-  mayMultiply,
-  pace,
-  certainty,
-}) => {
+export const gradient: AdaptiveMethod = measured => {
+  const { limit, slowness, tolerated, isFailing } = measured
+  const { mayGrow, mayMultiply, pace, certainty } = measured
   const byLatency = Math.min(mayMultiply ? MAX_GRADIENT : 1, Math.max(MIN_GRADIENT, tolerated / slowness))
   const ratio = isFailing ? Math.min(byLatency, FAILING_GRADIENT) : byLatency
   const change = ratio * limit + (mayGrow ? Math.sqrt(limit) : 0) - limit

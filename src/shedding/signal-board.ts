@@ -56,16 +56,8 @@ export interface SignalBoardOptions<State> {
   reportAt?: (() => number) | undefined
 }
 
-export function createSignalBoard<State>({
-  name,
-  windowMs,
-  sums: count,
-  controller,
-  now,
-  script,
-  addPushes,
-  reportAt,
-}: SignalBoardOptions<State>): SignalBoard<State> {
+export function createSignalBoard<State>(options: SignalBoardOptions<State>): SignalBoard<State> {
+  const { name, windowMs, sums: count, controller, now, script, addPushes, reportAt } = options
   const zeros: readonly number[] = Array.from({ length: count }, () => 0)
   /** Sums since the last report, and when the first of them was added. */
   let unsentSums = [...zeros]

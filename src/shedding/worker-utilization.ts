@@ -29,29 +29,7 @@ export interface ShedVerdict {
   retryAfter: number
 }
 
-export interface WorkerUtilizationShedder {
-  /**
-   * Decides a request.
-   *
-   * @param rank of the traffic class; the first is never shed
-   * @param callerKey the same for all requests of a caller, so that all get the same verdict
-   * @param modeOf returns the mode of a rule for this caller, under the live switches
-   * @returns undefined if no rule applies
-   */
-  evaluate(
-    rank: number,
-    callerKey: string,
-    modeOf: (rule: ShedRule) => ShedRule['mode'],
-  ): ShedVerdict | undefined
-  /**
-   * Reads the signal in a response of the origin, and removes it.
-   *
-   * @param counts whether the signal describes the origin now
-   */
-  observeReply(headers: Headers, counts: boolean): void
-  /** Adds a measurement: requests in flight ÷ capacity. */
-  observeInFlight(share: number): void
-}
+export type WorkerUtilizationShedder = ReturnType<typeof createUtilizationShedderAndBoard>['shedder']
 
 /** Length of a window (ms). */
 const WINDOW_MS = 1000
@@ -66,7 +44,7 @@ const SUMS = 4
 export function createUtilizationShedderAndBoard(
   settings: WorkerUtilization,
   boardOptions: Pick<SignalBoardOptions<never>, 'now' | 'script' | 'reportAt'>,
-): { shedder: WorkerUtilizationShedder; board: Rider } {
+) {
   const board = createSignalBoard({
     ...{ name: UTILIZATION_SIGNAL, windowMs: WINDOW_MS, sums: SUMS },
     controller: workerUtilizationController(settings),
@@ -77,8 +55,19 @@ export function createUtilizationShedderAndBoard(
   const { rules, header, isInFlight } = settings
   const ruleByRank = new Map(rules.map((rule, i) => [rule.rank, { rule, place: i }]))
 
-  const shedder: WorkerUtilizationShedder = {
-    evaluate(rank, callerKey, modeOf) {
+  const shedder = {
+    /**
+     * Decides a request.
+     * @param rank of the traffic class; the first is never shed
+     * @param callerKey the same for all requests of a caller, so that all get the same verdict
+     * @param modeOf returns the mode of a rule for this caller, under the live switches
+     * @returns undefined if no rule applies
+     */
+    evaluate(
+      rank: number,
+      callerKey: string,
+      modeOf: (rule: ShedRule) => ShedRule['mode'],
+    ): ShedVerdict | undefined {
       const found = ruleByRank.get(rank)
       const mode = found && modeOf(found.rule)
       if (!found || mode === 'off' || mode === undefined) return undefined
@@ -92,7 +81,8 @@ export function createUtilizationShedderAndBoard(
       return { rule: found.rule, mode, allowed: !isRefused, retryAfter }
     },
 
-    observeReply(headers, counts) {
+    /** Reads the signal in a response of the origin, and removes it. @param counts whether it describes the origin now */
+    observeReply(headers: Headers, counts: boolean): void {
       if (header === undefined) return
       const text = headers.get(header)
       if (text === null) return
@@ -101,11 +91,12 @@ export function createUtilizationShedderAndBoard(
       if (counts && value !== undefined) board.add([value * 1000, 1, 0, 0])
     },
 
-    observeInFlight(share) {
+    /** Adds a measurement: requests in flight ÷ capacity. */
+    observeInFlight(share: number): void {
       if (isInFlight) board.add([0, 0, Math.min(Math.max(0, share), 1) * 1000, 1])
     },
   }
-  return { shedder, board }
+  return { shedder, board: board as Rider }
 }
 
 function pressureSettings({ high, low, afterMs, withinMs }: WorkerUtilization): PressureSettings {

@@ -53,46 +53,28 @@ export function inEnvironment(key: string, environment: string | undefined): str
   return environment === undefined ? key : key.replace(/^sluice:/, `sluice:${environment}:`)
 }
 
-export function consumerKey(consumer: string): string {
-  return `sluice:{c:${consumer}}:consumer`
-}
+export const consumerKey = (consumer: string) => `sluice:{c:${consumer}}:consumer`
 
-export function credentialIndexKey(consumer: string): string {
-  return `sluice:{c:${consumer}}:keys`
-}
+export const credentialIndexKey = (consumer: string) => `sluice:{c:${consumer}}:keys`
 
 export const CONSUMER_INDEX_KEY = 'sluice:{consumers}'
 
 export const SWITCHES_KEY = 'sluice:{switches}'
 
 /** The key of a signal. @param name of letters, digits, - and _ */
-export function signalKey(name: string): string {
-  return `sluice:{signal:${name}}`
-}
+export const signalKey = (name: string) => `sluice:{signal:${name}}`
 
-export function reportersKey(name: string): string {
-  return `${signalKey(name)}:reporters`
-}
+export const reportersKey = (name: string) => `${signalKey(name)}:reporters`
 
-export function probeStateKey(number: number): string {
-  return `sluice:{probe-${number}}:state`
-}
+export const probeStateKey = (number: number) => `sluice:{probe-${number}}:state`
 
-export function pointerKey(digest: string): string {
-  return `sluice:{k:${digest}}`
-}
+export const pointerKey = (digest: string) => `sluice:{k:${digest}}`
 
-export function credentialKey(consumer: string, digest: string): string {
-  return `sluice:{c:${consumer}}:key:${digest}`
-}
+export const credentialKey = (consumer: string, digest: string) => `sluice:{c:${consumer}}:key:${digest}`
 
-export function consumerStateKey(consumer: string): string {
-  return `sluice:{c:${consumer}}:state`
-}
+export const consumerStateKey = (consumer: string) => `sluice:{c:${consumer}}:state`
 
-export function addressStateKey(address: string): string {
-  return `sluice:{ip:${address}}:state`
-}
+export const addressStateKey = (address: string) => `sluice:{ip:${address}}:state`
 
 /** A part of an identity beside consumer and address. The value is undefined if the request has none. */
 export type PartValue = readonly [part: string, value: string | undefined]
@@ -125,9 +107,7 @@ export function limitStateKey(
 }
 
 /** The key of the statistics of an hour. @param at any time in that hour */
-export function statsKey(at: Date): string {
-  return `sluice:{stats}:${at.toISOString().slice(0, 13).replace(/[-T]/g, '')}`
-}
+export const statsKey = (at: Date) => `sluice:{stats}:${at.toISOString().slice(0, 13).replace(/[-T]/g, '')}`
 
 /** The own key of a rule, in addition to the state: for its log, or for its holders. @param tag of the rule */
 export function ownKey(stateKey: string, kind: 'log' | 'held', tag: string): string {

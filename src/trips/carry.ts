@@ -6,23 +6,11 @@ import { failureOf, type Load, type Rider, type TripInfo } from './rider.ts'
 /** The most keys of one call, unless the store is a cluster. */
 const KEYS_PER_CALL = 50
 
-export interface CarryingStore extends Store {
-  /** The same store, without one of the riders. */
-  without(rider: Rider | undefined): Store
-  /**
-   * Makes a trip for one rider.
-   * @param run sends its calls
-   * @returns whether there was anything to send
-   * @throws the error of the trip, after the rider has learned it
-   */
-  sendAlone(rider: Rider, run: (calls: readonly StoreCall[]) => Promise<unknown[]>): Promise<boolean>
-}
-
 /**
  * Wraps the store. What happens to a rider affects neither the decisions of its trip nor another rider.
  * @param riders in the order of their calls
  */
-export function withRiders(store: Store, riders: readonly Rider[]): CarryingStore {
+export function withRiders(store: Store, riders: readonly Rider[]) {
   const keysPerCall = store.isCluster ? 1 : KEYS_PER_CALL
   let isAnswering = true
   let answers = 0
@@ -72,20 +60,24 @@ export function withRiders(store: Store, riders: readonly Rider[]): CarryingStor
     return await send(calls, loads)
   }
 
-  const bare = {
+  const storeWith = (riders: readonly Rider[]): Store => ({
     ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
     ping: () => store.ping(),
-  }
-  return {
-    ...bare,
-
     run: calls => runWith(riders, calls),
-    without(excluded) {
-      const others = riders.filter(rider => rider !== excluded)
-      return { ...bare, run: calls => runWith(others, calls) }
-    },
+  })
+  return {
+    ...storeWith(riders),
 
-    async sendAlone(rider, run) {
+    /** The same store, without one of the riders. */
+    without: (excluded: Rider | undefined) => storeWith(riders.filter(rider => rider !== excluded)),
+
+    /**
+     * Makes a trip for one rider.
+     * @param run sends its calls
+     * @returns whether there was anything to send
+     * @throws the error of the trip, after the rider has learned it
+     */
+    async sendAlone(rider: Rider, run: Store['run']): Promise<boolean> {
       const load = loadOf(rider, [], true)
       if (!load) return false
       try {

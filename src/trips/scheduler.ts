@@ -15,11 +15,6 @@ export interface Chore {
   readonly isOptional?: boolean
 }
 
-export interface Scheduler {
-  /** Does the chore when it is due, unless another request already waits for that. Call this whenever it may have become due. */
-  schedule(background: Background): void
-}
-
 /** How long a request goes on with a chore (ms): Workers end background work 30 s after the request. */
 const MAX_WORK_MS = 28_000
 
@@ -39,7 +34,7 @@ const PAUSE_AFTER_FAILURE_MS = 250
 const MAX_IN_ROW = 40
 
 /** @param clock ms */
-export function createScheduler(clock: () => number, timer: Timer, chores: readonly Chore[]): Scheduler {
+export function createScheduler(clock: () => number, timer: Timer, chores: readonly Chore[]) {
   const now = latestOf(clock)
   const entries = chores.map(chore => ({ chore, turn: createTurn(now) }))
 
@@ -78,7 +73,8 @@ export function createScheduler(clock: () => number, timer: Timer, chores: reado
   }
 
   return {
-    schedule(background) {
+    /** Does the chores that are due, unless another request already waits for that. Call this whenever one may have become due. */
+    schedule(background: Background): void {
       for (const entry of entries) {
         if (entry.turn.isTaken()) continue
         const ms = entry.chore.dueInMs()

@@ -14,7 +14,7 @@ import type { Background } from '../background.ts'
 import type { Sleep, Timer } from '../clock.ts'
 import type { BreakerSettings } from '../config/compile-breaker.ts'
 import type { Store } from '../store/store.ts'
-import { type GuardedStore, type StoreChange, withBreaker } from './breaker.ts'
+import { type StoreChange, withBreaker } from './breaker.ts'
 import { withRiders } from './carry.ts'
 import { type InFlightSettings, withInFlightLimit } from './queue-for-trips.ts'
 import type { Rider } from './rider.ts'
@@ -44,21 +44,12 @@ export interface TripsOptions {
   sleep: Sleep
 }
 
-export interface Trips {
-  /** The trips of decisions. */
-  readonly store: GuardedStore
-  /** The same, without waiting for a turn: for calls that must not be given up because of a flood. */
-  readonly storeWithoutQueue: GuardedStore
-  /** Probes the store if that is due, and makes the trips that riders have waited for long enough, in the background. */
-  schedule(background: Background): void
-  /** Makes a trip for a rider alone, now. @returns whether anything was sent @throws GatewayError as Store.run */
-  sendAlone(rider: Rider): Promise<boolean>
-}
+export type Trips = ReturnType<typeof createTrips>
 
 export function createTrips(
   bareStore: Store,
   { riders, probe, breaker, inFlight, onStoreChange, now, timer, sleep }: TripsOptions,
-): Trips {
+) {
   const { switches, handOvers, units, returns, signals = [] } = riders
   const inOrder = [switches, handOvers, units, returns, ...signals].filter(rider => rider !== undefined)
   const carrier = withRiders(bareStore, inOrder)
@@ -68,6 +59,7 @@ export function createTrips(
   })
   const store = withInFlightLimit(guarded, inFlight, { sleep })
 
+  /** Makes a trip for a rider alone, now. @returns whether anything was sent @throws GatewayError as Store.run */
   async function sendAlone(rider: Rider): Promise<boolean> {
     if (!rider.isMeasured) return await carrier.sendAlone(rider, bareStore.run)
     // If the isolate gets no other requests, only this trip can find out that the store is back.
@@ -87,10 +79,13 @@ export function createTrips(
   )
 
   return {
+    /** The trips of decisions. */
     store,
+    /** The same, without waiting for a turn: for calls that must not be given up because of a flood. */
     storeWithoutQueue: guarded,
     sendAlone,
-    schedule(background) {
+    /** Probes the store if that is due, and makes the trips that riders have waited for long enough, in the background. */
+    schedule(background: Background): void {
       if (guarded.isProbeDue()) background(guarded.probe())
       scheduler.schedule(background)
     },

@@ -1,6 +1,6 @@
 /** Binds rules to identities, with defaults for tests. */
 import type { Rule } from '../../src/config/compile-rule.ts'
-import { bindRule } from '../../src/limiter/bind-rule.ts'
+import { bindRule } from '../../src/limiter/bind.ts'
 import type { BoundRule } from '../../src/script/evaluation.ts'
 
 /** @param cost 0 only reports what is left */

@@ -46,8 +46,9 @@ const COMPARED_TRIPS = 16
 /** How long a refusal because of units in flight is remembered (ms). */
 const IN_FLIGHT_REFUSAL_MS = 100
 
-/** For which requests a refusal is valid. */
+/** Where a request looks for a refusal. */
 interface Scope {
+  readonly request: KnownRequest
   readonly key: string
   /** The rules whose costs matter. */
   readonly rules: readonly BoundRule[]
@@ -70,13 +71,13 @@ export function createRefusalMemory(known: KnownAnswers, rememberForMs: number) 
   }
 
   /** A refusal that may be over. */
-  function findRecent({ key, recall }: Scope, { current }: KnownRequest, time: number): Refusal | undefined {
+  function findRecent({ key, recall, request }: Scope, time: number): Refusal | undefined {
     const entry = known.find(key)
     const refusal = entry?.refusal
     if (!refusal) return undefined
     const isOver =
       time >= refusal.validUntil + MAX_WAIT_MS ||
-      !known.isValid(refusal, current, recall) ||
+      !known.isValid(refusal, request.current, recall) ||
       refusal.keys.some(key => known.hasChangedSince(refusal.asOf, key))
     if (!isOver) return refusal
     entry.refusal = undefined
@@ -84,26 +85,21 @@ export function createRefusalMemory(known: KnownAnswers, rememberForMs: number) 
   }
 
   /** The refusal that the store would repeat. It may be too old (`rememberedUntil`) to be used without a trip. */
-  function findValid(scope: Scope, request: KnownRequest, time: number): Refusal | undefined {
-    const refusal = findRecent(scope, request, time)
+  function findValid(scope: Scope, time: number): Refusal | undefined {
+    const refusal = findRecent(scope, time)
     if (!refusal || time >= refusal.validUntil) return undefined
     return scope.rules.some(({ cost }, i) => cost < refusal.costs[i]!) ? undefined : refusal
   }
 
-  function repeat(
-    scope: Scope,
-    request: KnownRequest,
-    time: number,
-    phase: LookupPhase,
-  ): Outcome | undefined {
-    const refusal = findValid(scope, request, time)
+  function repeat(scope: Scope, time: number, phase: LookupPhase): Outcome | undefined {
+    const refusal = findValid(scope, time)
     if (!refusal) return undefined
     const { outcome, costs, asked, answeredAt } = refusal
     if (time >= refusal.rememberedUntil && phase !== 'after-failure') {
       // One request asks the store again. The others are still refused, or all of them would make a trip.
-      if (asked?.by === request.demand) return undefined
+      if (asked?.by === scope.request.demand) return undefined
       if (!isOnItsWay(asked, time, RECHECK_TIMEOUT_MS)) {
-        ask(refusal, request, time)
+        ask(refusal, scope.request, time)
         return undefined
       }
     }
@@ -168,9 +164,7 @@ export function createRefusalMemory(known: KnownAnswers, rememberForMs: number) 
       const time = now(phase === 'before-trip' ? MAX_CLOCK_LAG_MS : undefined)
       if (time >= emptyFrom) return undefined
       const guesses = guessesOf(request)
-      return (
-        (guesses && repeat(guesses, request, time, phase)) ?? repeat(scopeOf(request), request, time, phase)
-      )
+      return (guesses && repeat(guesses, time, phase)) ?? repeat(scopeOf(request), time, phase)
     },
 
     /**
@@ -182,14 +176,14 @@ export function createRefusalMemory(known: KnownAnswers, rememberForMs: number) 
       // Most requests end here, without a read of the clock.
       if (!subject || !rules.some(isGuess)) return false
       const time = now()
-      return time < emptyFrom && findValid(guessesOf(request)!, request, time) !== undefined
+      return time < emptyFrom && findValid(guessesOf(request)!, time) !== undefined
     },
 
     /** How long the request should wait for the answer to another one, and then look again (ms). 0: it has to make a trip. */
     pauseBeforeTrip(request: KnownRequest): number {
       const time = now()
       if (time >= emptyFrom + MAX_WAIT_MS) return 0
-      const refusal = findRecent(scopeOf(request), request, time)
+      const refusal = findRecent(scopeOf(request), time)
       if (!refusal || time < refusal.validUntil) return 0
       const tripMs = Math.min(refusal.tripMs + MIN_PAUSE_MS, MAX_WAIT_MS / MAX_WAIT_TRIPS)
       const { asked } = refusal
@@ -228,16 +222,17 @@ function ask(refusal: Refusal, { demand }: KnownRequest, at: number): void {
   refusal.asked = { at, by: demand, places: Number.POSITIVE_INFINITY }
 }
 
-const scopeOf = ({ demand, recall }: KnownRequest): Scope => ({
-  key: answerKeyOf(demand.rules, demand),
-  rules: demand.rules,
-  recall,
-})
+function scopeOf(request: KnownRequest): Scope {
+  const { demand, recall } = request
+  return { key: answerKeyOf(demand.rules, demand), rules: demand.rules, recall, request }
+}
 
 /** The scope of a refusal because of too many bad credentials: the address alone, whatever is known about the credential. */
-function guessesOf({ demand }: KnownRequest): Scope | undefined {
-  const rules = demand.subject ? demand.rules.filter(isGuess) : []
-  return rules.length > 0 ? { key: answerKeyOf(rules), rules, recall: undefined } : undefined
+function guessesOf(request: KnownRequest): Scope | undefined {
+  const { rules, subject } = request.demand
+  const guesses = subject ? rules.filter(isGuess) : []
+  if (guesses.length === 0) return undefined
+  return { key: answerKeyOf(guesses), rules: guesses, recall: undefined, request }
 }
 
 const isGuess = ({ rule }: Pick<BoundRule | Verdict, 'rule'>) => rule.on === 'auth-failure'

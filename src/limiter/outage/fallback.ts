@@ -24,18 +24,9 @@ import type { LocalLimiter } from './local.ts'
 
 export interface FallbackSettings {
   credentials: Credentials['onStoreFailure']
-  local: LocalLimiter
+  /** Absent if all rules are `closed`: nothing is counted in the isolate. */
+  local: LocalLimiter | undefined
   store: Pick<GuardedStore, 'isOutageConfirmed'>
-}
-
-/** The local limiter for configs in which all rules are `closed`: nothing is counted in the isolate. */
-export const NO_LOCAL_LIMITER: LocalLimiter = {
-  decide: () => ({ admitted: true, verdicts: [] }),
-  noteReport: () => {},
-  forgetReports: () => {},
-  handOvers: { load: () => undefined },
-  beginTrip: () => () => {},
-  openUnits: () => 0,
 }
 
 /** Which keys each policy for credentials accepts while the store cannot verify them. */
@@ -79,7 +70,7 @@ export function fallBack(
   const openUnits: number[] = []
   const count = (bound: BoundRule) => {
     counted.push(withSpender(bound, subject, seen))
-    openUnits.push(local.openUnits(bound, subject))
+    openUnits.push(local?.openUnits(bound, subject) ?? 0)
   }
   for (const bound of applying) {
     switch (bound.rule.onStoreFailure) {
@@ -99,8 +90,9 @@ export function fallBack(
   // The plan is shown only if an earlier answer of the store has verified the credential.
   const own = isKnown && plan ? { plan } : {}
   const spender = { consumerKey: consumerKeyOf(subject, seen), plan: planOfHook }
-  const { admitted, verdicts } = local.decide(policy, counted, verb, openUnits, spender)
-  if (!admitted) return { ...toDenied(verdicts), degraded, ...own }
+  const result = local?.decide(policy, counted, verb, openUnits, spender)
+  const verdicts = result?.verdicts ?? []
+  if (result?.admitted === false) return { ...toDenied(verdicts), degraded, ...own }
   return {
     ...toAllowed(verdicts),
     degraded,

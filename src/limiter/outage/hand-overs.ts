@@ -9,7 +9,7 @@ import type { BoundRule, Evaluation } from '../../script/evaluation.ts'
 import type { Policy } from '../../script/policy-shape.ts'
 import type { StoreCall } from '../../store/store.ts'
 import type { Load, Rider } from '../../trips/rider.ts'
-import { bindRule } from '../bind-rule.ts'
+import { bindRule } from '../bind.ts'
 import { decodeReplies, prepareDecide } from '../prepared-call.ts'
 import type { LocalCounts, Spender, SpentRule } from './local-counts.ts'
 

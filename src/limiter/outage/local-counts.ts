@@ -9,7 +9,7 @@ import type { DecideVerb } from '../../script/decide.ts'
 import type { BoundRule } from '../../script/evaluation.ts'
 import { decideInMemory, type StateMemory } from '../../script/memory.ts'
 import type { Policy } from '../../script/policy-shape.ts'
-import { bindRule } from '../bind-rule.ts'
+import { bindRule } from '../bind.ts'
 
 /** What an identity has spent in this isolate, by tag of the rule. The config bounds the number of tags. */
 export interface LocalUsage {

@@ -13,36 +13,12 @@
 import type { DecideVerb } from '../../script/decide.ts'
 import type { BoundRule, Outcome, Verdict } from '../../script/evaluation.ts'
 import type { Policy } from '../../script/policy-shape.ts'
-import type { Rider } from '../../trips/rider.ts'
 import { createHandOvers } from './hand-overs.ts'
 import { createLocalCounts, type Spender } from './local-counts.ts'
-import { createOpenTrips, type OpenTrips } from './open-trips.ts'
+import { createOpenTrips } from './open-trips.ts'
 import { createStoreReports } from './store-reports.ts'
 
-export interface LocalLimiter {
-  /** Hands over what was admitted (hand-overs.ts). */
-  readonly handOvers: Rider
-  /** Notes that a decision is on its way to the store (open-trips.ts). The returned function ends it. */
-  beginTrip: OpenTrips['begin']
-  /** The units that decisions on their way may spend for the same identity. */
-  openUnits: OpenTrips['unitsOf']
-  /**
-   * Decides all rules together, all or nothing, as the store would. `peek` spends nothing.
-   * @param openUnits for each rule the units that it must leave, because the store may still spend them. Default: 0
-   * @param spender for the hand-over
-   */
-  decide(
-    policy: Policy,
-    rules: readonly BoundRule[],
-    verb?: DecideVerb,
-    openUnits?: readonly number[],
-    spender?: Spender,
-  ): { admitted: boolean; verdicts: Verdict[] }
-  /** Notes an answer of the store. While the store does not answer, the isolate admits no more than it reported as remaining. */
-  noteReport(rules: readonly BoundRule[], outcome: Outcome): void
-  /** Forgets what the store has reported for these keys, because they were reset. */
-  forgetReports(keys: readonly string[]): void
-}
+export type LocalLimiter = ReturnType<typeof createLocalLimiter>
 
 /** Trips end within their deadline, unless the isolate is very late (µs). */
 const OPEN_TRIPS_WAIT = 1e6
@@ -53,7 +29,7 @@ const OPEN_TRIPS_WAIT = 1e6
  * @param now ms since the epoch
  * @param decideAt returns the time to count by (µs); absent: the clock of the store
  */
-export function createLocalLimiter(share: number, now: () => number, decideAt?: () => number): LocalLimiter {
+export function createLocalLimiter(share: number, now: () => number, decideAt?: () => number) {
   const counts = createLocalCounts(share, now, key => handOvers.drop(key))
   const handOvers = createHandOvers(counts, now, decideAt)
   const reports = createStoreReports(handOvers.unreportedUnits)
@@ -81,7 +57,18 @@ export function createLocalLimiter(share: number, now: () => number, decideAt?: 
   }
 
   return {
-    decide(policy, rules, verb = 'decide', openUnits = [], spender = {}) {
+    /**
+     * Decides all rules together, all or nothing, as the store would. `peek` spends nothing.
+     * @param openUnits for each rule the units that it must leave, because the store may still spend them. Default: 0
+     * @param spender for the hand-over
+     */
+    decide(
+      policy: Policy,
+      rules: readonly BoundRule[],
+      verb: DecideVerb = 'decide',
+      openUnits: readonly number[] = [],
+      spender: Spender = {},
+    ): { admitted: boolean; verdicts: Verdict[] } {
       handOvers.noteDecision(false)
       rules.forEach(handOvers.reduce)
       rules.forEach(applyReport)
@@ -101,10 +88,12 @@ export function createLocalLimiter(share: number, now: () => number, decideAt?: 
     beginTrip: openTrips.begin,
     openUnits: openTrips.unitsOf,
 
-    noteReport(rules, outcome) {
+    /** Notes an answer of the store. While the store does not answer, the isolate admits no more than it reported as remaining. */
+    noteReport(rules: readonly BoundRule[], outcome: Outcome): void {
       if (outcome.at > 0) handOvers.noteDecision(true)
       reports.note(rules, outcome, now())
     },
+    /** Forgets what the store has reported for these keys, because they were reset. */
     forgetReports: reports.forget,
 
     handOvers: handOvers.rider,

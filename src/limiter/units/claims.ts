@@ -17,7 +17,8 @@ export class Claims {
   readonly #claims: readonly Claim[]
   /** The current limits of rules whose limit adapts, by tag. */
   readonly #limits = new Map<string, number>()
-  #inFlight: readonly Claim[] = []
+  /** The claims that are in flight until the request is over. */
+  inFlight: readonly Claim[] = []
   /** The rules that the store has to decide, each with the message about what the isolate holds. */
   readonly rulesForStore: readonly BoundRule[]
 
@@ -50,7 +51,7 @@ export class Claims {
       this.#holdings.settle(claim, isAdmitted ? 'admitted' : isBySlot ? 'lost' : 'refused', use)
       return isAdmitted
     })
-    if (status === 'admitted') this.#inFlight = admitted
+    if (status === 'admitted') this.inFlight = admitted
   }
 
   /**
@@ -59,29 +60,19 @@ export class Claims {
    */
   markUndecided(fate: CallFate): readonly BoundRule[] {
     for (const claim of this.#claims) this.#holdings.settle(claim, fate === 'not-sent' ? 'refused' : 'lost')
-    return this.rulesForStore.map(rule => {
-      if (!needsClaim(rule)) return rule
-      const known = this.#holdings.withHeldUnits(rule)
-      const { limit } = rule.holding ?? {}
-      return known.holding && limit !== undefined ? { ...known, holding: { ...known.holding, limit } } : known
-    })
+    return this.rulesForStore.map(rule => (needsClaim(rule) ? this.#holdings.withHeldUnits(rule) : rule))
   }
 
   /** Settles the claims if the isolate has decided by itself. An admitted request is in flight even if no rule has counted it. */
   holdLocally({ kind }: Decision): void {
     if (kind !== 'allowed') return
     for (const claim of this.#claims) this.#holdings.hold(claim)
-    this.#inFlight = this.#claims
-  }
-
-  /** The claims that are in flight until the request is over. */
-  get inFlight(): readonly Claim[] {
-    return this.#inFlight
+    this.inFlight = this.#claims
   }
 
   /** The state keys of the claims that are in flight. */
   get keys(): string[] {
-    return this.#inFlight.map(({ rule }) => rule.key)
+    return this.inFlight.map(({ rule }) => rule.key)
   }
 }
 

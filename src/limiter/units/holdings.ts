@@ -16,13 +16,6 @@ import type { BoundRule } from '../../script/evaluation.ts'
 import type { Message } from '../../script/sync.ts'
 import { isConsumerKnown } from '../../store/keys.ts'
 
-/** The units that one request claims under one rule. */
-export interface Claim {
-  readonly rule: BoundRule
-  /** The message about the isolate's units; it travels to the store with the request. */
-  readonly holding: Holding
-}
-
 /** The result of a claim. */
 export type Settlement =
   /** The store has counted it. */
@@ -32,7 +25,11 @@ export type Settlement =
   /** The store may have counted it. */
   | 'lost'
 
-interface HeldClaim extends Claim {
+/** The units that one request claims under one rule. */
+export interface Claim {
+  readonly rule: BoundRule
+  /** The message about the isolate's units; it travels to the store with the request. */
+  readonly holding: Holding
   readonly held: HeldUnits
   state: 'pending' | 'in flight' | 'over'
   /** When its request was last known to be alive (ms). */
@@ -67,7 +64,7 @@ interface HeldUnits {
   /** Whether most of the limit is in use, by the last reply. */
   isNearLimit: boolean
   /** The claims that are not over, in the order of their last renewals. */
-  readonly claims: Set<HeldClaim>
+  readonly claims: Set<Claim>
   /** Whether nothing is held or on its way, and only the change itself is not confirmed: since when (ms). */
   emptySince: number | undefined
   sentPlace: Place<HeldUnits> | undefined
@@ -103,11 +100,7 @@ export const renewalMs = ({ ttl }: Pick<Message, 'ttl'>) => ttl / 3e3
 
 const NO_KEYS: ReadonlySet<string> = new Set()
 
-class RenewalQueue extends Queue<'renewalPlace', HeldUnits> {
-  constructor() {
-    super('renewalPlace')
-  }
-}
+const createRenewals = () => new Queue<'renewalPlace', HeldUnits>('renewalPlace')
 
 export class Holdings {
   readonly #now: () => number
@@ -118,7 +111,7 @@ export class Holdings {
   /** Those whose messages are on their way, in the order of sending. */
   readonly #sent = new Queue<'sentPlace', HeldUnits>('sentPlace')
   /** Those with claims, by `ttl`, in the order of their last confirmations. */
-  readonly #renewals = new Map<number, RenewalQueue>()
+  readonly #renewals = new Map<number, ReturnType<typeof createRenewals>>()
   /** Those that hold nothing, by `ttl`, in the order in which they became empty. */
   readonly #empty = new Map<number, Set<HeldUnits>>()
   #emptyCount = 0
@@ -146,7 +139,7 @@ export class Holdings {
       this.#beginEpoch(held)
     held.pending += rule.cost
     const { holding } = messageOf(held)
-    const claim: HeldClaim = { rule, held, holding, state: 'pending', aliveAt: this.#now() }
+    const claim: Claim = { rule, held, holding, state: 'pending', aliveAt: this.#now() }
     held.claims.add(claim)
     return claim
   }
@@ -156,19 +149,18 @@ export class Holdings {
    * @param use the used part of the limit, from 0 to 1, by the reply of the store; absent: unknown
    */
   settle(claim: Claim, settlement: Settlement, use?: number): void {
-    const own = claim as HeldClaim
-    if (own.state !== 'pending') return
-    const { held, rule, holding } = own
+    if (claim.state !== 'pending') return
+    const { held, rule, holding } = claim
     const isOfCurrentEpoch = holding.epoch === held.epoch && holding.holder === held.holder
     if (isOfCurrentEpoch) held.pending -= rule.cost
     if (settlement === 'admitted') {
-      own.state = 'in flight'
+      claim.state = 'in flight'
       held.inFlight += rule.cost
       // Claims of an earlier epoch were added to `started` when this epoch began.
       if (isOfCurrentEpoch) held.started += rule.cost
       this.#confirm(held, holding)
     } else {
-      this.#end(own)
+      this.#end(claim)
       if (!isOfCurrentEpoch) held.ended += rule.cost
       else if (settlement === 'lost') this.#beginEpoch(held)
     }
@@ -178,12 +170,11 @@ export class Holdings {
 
   /** Puts a settled claim in flight, because the isolate has admitted the request without the store. */
   hold(claim: Claim): void {
-    const own = claim as HeldClaim
-    const { held, rule } = own
-    if (own.state !== 'over') return
-    own.state = 'in flight'
-    own.aliveAt = this.#now()
-    held.claims.add(own)
+    const { held, rule } = claim
+    if (claim.state !== 'over') return
+    claim.state = 'in flight'
+    claim.aliveAt = this.#now()
+    held.claims.add(claim)
     held.started += rule.cost
     held.inFlight += rule.cost
     // This needs a new epoch. Within an epoch the store keeps the larger of its own `started` and that of the message. If the store and
@@ -195,10 +186,9 @@ export class Holdings {
 
   /** Releases the units of a request that is over. @returns whether to report this at once */
   release(claim: Claim): boolean {
-    const own = claim as HeldClaim
-    if (own.state !== 'in flight') return false
-    const { held, rule } = own
-    this.#end(own)
+    if (claim.state !== 'in flight') return false
+    const { held, rule } = claim
+    this.#end(claim)
     held.ended += rule.cost
     held.inFlight -= rule.cost
     this.#updateIndexes(held)
@@ -207,34 +197,32 @@ export class Holdings {
 
   /** Renews a claim: its request is still in flight. */
   renew(claim: Claim): void {
-    const own = claim as HeldClaim
-    if (own.state === 'over') return
-    own.aliveAt = this.#now()
-    const { claims } = own.held
+    if (claim.state === 'over') return
+    claim.aliveAt = this.#now()
+    const { claims } = claim.held
     if (claims.size === 1) return
-    claims.delete(own)
-    claims.add(own)
+    claims.delete(claim)
+    claims.add(claim)
   }
 
   /** Sets the key of a claim whose consumer only the store knew. */
-  rename(claim: Claim, key: string): void {
-    const { held } = claim as HeldClaim
+  rename({ held }: Claim, key: string): void {
     held.key = key
   }
 
   /** The rule with the units that the isolate holds for sure, so that it can decide by itself. */
-  withHeldUnits({ holding: _, ...rule }: BoundRule): BoundRule {
+  withHeldUnits({ holding, ...rule }: BoundRule): BoundRule {
     const held = rule.ownKey === undefined ? undefined : this.#heldUnits.get(rule.ownKey)
-    return held
-      ? { ...rule, holding: { ...messageOf(held).holding, started: held.inFlight, ended: 0 } }
-      : rule
+    if (!held) return rule
+    const limit = holding?.limit !== undefined && { limit: holding.limit }
+    return { ...rule, holding: { ...messageOf(held).holding, started: held.inFlight, ended: 0, ...limit } }
   }
 
-  /** Since when `unconfirmed` would return messages (ms). @param except keys to ignore */
-  unconfirmedSince(except: ReadonlySet<string> = NO_KEYS): number | undefined {
+  /** Since when `unconfirmed` would return messages (ms). */
+  unconfirmedSince(): number | undefined {
     this.#expireSent()
-    for (const held of this.#unsent) if (!except.has(held.key)) return held.unconfirmedSince
-    return undefined
+    const [oldest] = this.#unsent
+    return oldest?.unconfirmedSince
   }
 
   /**
@@ -293,8 +281,7 @@ export class Holdings {
   }
 
   /** The time until the record of a claim is due for its renewal (ms); 0 or less: it is due, or on its way. */
-  msUntilRenewal(claim: Claim): number {
-    const { held } = claim as HeldClaim
+  msUntilRenewal({ held }: Claim): number {
     return held.confirmed.at + renewalMs(held) - this.#now()
   }
 
@@ -419,7 +406,7 @@ export class Holdings {
     )
   }
 
-  #end(claim: HeldClaim): void {
+  #end(claim: Claim): void {
     claim.state = 'over'
     claim.held.claims.delete(claim)
   }
@@ -450,7 +437,7 @@ export class Holdings {
     if (isUnconfirmed && isKnown && !this.#isOnItsWay(held)) this.#unsent.add(held)
     else this.#unsent.delete(held)
     // A message about its renewal may be on its way. If it is lost, it is sent again as an unconfirmed change.
-    if (claims.size > 0 && !isUnconfirmed) queueOf(this.#renewals, ttl, RenewalQueue).add(held)
+    if (claims.size > 0 && !isUnconfirmed) queueOf(this.#renewals, ttl, createRenewals).add(held)
     else if (claims.size === 0) this.#renewals.get(ttl)?.delete(held)
     this.#updateEmpty(held, isEmpty)
   }
@@ -458,7 +445,7 @@ export class Holdings {
   #updateEmpty(held: HeldUnits, isEmpty: boolean): void {
     if (isEmpty === (held.emptySince !== undefined)) return
     held.emptySince = isEmpty ? this.#now() : undefined
-    const queue = queueOf(this.#empty, held.ttl, Set<HeldUnits>)
+    const queue = queueOf(this.#empty, held.ttl, () => new Set<HeldUnits>())
     if (isEmpty) queue.add(held)
     else queue.delete(held)
     this.#emptyCount += isEmpty ? 1 : -1
@@ -470,8 +457,8 @@ export class Holdings {
   }
 }
 
-function queueOf<T>(queues: Map<number, T>, ttl: number, Kind: new () => T): T {
-  const queue = queues.get(ttl) ?? new Kind()
+function queueOf<T>(queues: Map<number, T>, ttl: number, create: () => T): T {
+  const queue = queues.get(ttl) ?? create()
   queues.set(ttl, queue)
   return queue
 }

@@ -29,21 +29,7 @@ const MAX_REQUESTS_IN_ROW = 40
 /** The shortest time between two checks of one request whether units are due for renewal, as a share of the interval. */
 const SHORTEST_CHECK_SHARE = 0.1
 
-export interface HoldingsKeeper {
-  readonly holdings: Holdings
-  /** Claims the units of a request, before it is decided. */
-  claim(rules: readonly BoundRule[], limitOf?: LimitOf): Claims
-  /** Tells the store, with each trip, the changes that it has not confirmed. */
-  readonly rider: Rider
-  /**
-   * Renews the claims of a request until it is over.
-   * @returns a function that releases them, to be called when the request is over; undefined if the request has no units in flight
-   */
-  keep(claims: Claims, trips: MessageTrips, background: Background): (() => void) | undefined
-}
-
-/** The trips that messages need. */
-export type MessageTrips = Pick<Trips, 'sendAlone' | 'schedule'>
+export type HoldingsKeeper = ReturnType<typeof createHoldingsKeeper>
 
 export interface KeepOptions {
   now(): number
@@ -56,11 +42,12 @@ export interface KeepOptions {
 }
 
 /** Creates the keeper of an isolate's holdings. */
-export function createHoldingsKeeper({ now, timer, script, writeAt, newName }: KeepOptions): HoldingsKeeper {
+export function createHoldingsKeeper({ now, timer, script, writeAt, newName }: KeepOptions) {
   const holdings = new Holdings(now, newName)
   /** Logged once for each isolate. */
   let hasLoggedExhaustion = false
 
+  /** Tells the store, with each trip, the changes that it has not confirmed. */
   const rider: Rider = {
     isMeasured: true,
 
@@ -99,9 +86,18 @@ export function createHoldingsKeeper({ now, timer, script, writeAt, newName }: K
     holdings,
     rider,
 
-    claim: (rules, limitOf) => new Claims(rules, holdings, limitOf),
+    /** Claims the units of a request, before it is decided. */
+    claim: (rules: readonly BoundRule[], limitOf?: LimitOf) => new Claims(rules, holdings, limitOf),
 
-    keep({ inFlight: claims }, trips, background) {
+    /**
+     * Renews the claims of a request until it is over.
+     * @returns a function that releases them, to be called when the request is over; undefined if the request has no units in flight
+     */
+    keep(
+      { inFlight: claims }: Claims,
+      trips: Pick<Trips, 'sendAlone' | 'schedule'>,
+      background: Background,
+    ): (() => void) | undefined {
       if (claims.length === 0) return undefined
       /**
        * Whichever request is awake renews what is due, of all requests. So this one checks when its own units are due, and usually finds

@@ -15,6 +15,7 @@ import {
   type JWTPayload,
   jwtVerify,
 } from 'jose'
+import { latestOf } from '../clock.ts'
 import { ConfigError } from '../config/config-error.ts'
 import { isConsumerName } from '../config/forms.ts'
 import type { JwtIssuer, JwtVerifier, RefusedToken, VerifiedToken } from '../config/jwt-method.ts'
@@ -172,7 +173,7 @@ const MAX_SPECULATIVE_FETCHES = 8
  */
 function createRemoteKeys(
   url: string,
-  { fetch, now }: { fetch: typeof globalThis.fetch | undefined; now: () => number },
+  { fetch, now: clock }: { fetch: typeof globalThis.fetch | undefined; now: () => number },
 ): KeyFinder {
   const remote = createRemoteJWKSet(new URL(url), {
     timeoutDuration: FETCH_TIMEOUT_MS,
@@ -185,6 +186,11 @@ function createRemoteKeys(
   let failure = 'not fetched yet'
   /** Start times of fetches that have not ended, as far as is known. */
   let inFlight: number[] = []
+  // After the clock was set back, cached keys would be used for longer, and a cool-down would last longer.
+  const now = latestOf(clock, () => {
+    fetchedAt = failedAt = -Infinity
+    inFlight = []
+  })
 
   const hasUsableKeys = () => now() < fetchedAt + MAX_AGE_MS
 
@@ -195,7 +201,7 @@ function createRemoteKeys(
     inFlight.push(startedAt)
     try {
       await remote.reload()
-      fetchedAt = Math.max(fetchedAt, startedAt)
+      fetchedAt = Math.max(fetchedAt, Math.min(startedAt, now()))
     } catch (error) {
       failedAt = now()
       failure = `${codeOf(error)}: ${error instanceof errors.JOSEError ? error.message : 'no reply'}`

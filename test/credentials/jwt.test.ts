@@ -443,6 +443,26 @@ describe('keys by URL', () => {
     expect(server.fetches).toBe(2)
   })
 
+  it.each([0, 2000])(
+    'are fetched again after the clock was set back, also during a fetch of %d ms',
+    async fetchMs => {
+      const server = await keyServer(rsa, other)
+      const day = 24 * 60 * MINUTE
+      const fetch: typeof globalThis.fetch = async (input, init) => {
+        if (fetchMs > 0 && server.fetches === 0) clock.now -= day
+        return globalThis.fetch(input, init)
+      }
+      const { clock, verify } = verifier({ jwks: server.url }, { fetch })
+      const token = await sign({ ...CLAIMS, exp: SECOND + 3600 }, rsa)
+      await verify(token)
+      if (fetchMs === 0) clock.now -= day
+      server.publish(other.jwk)
+      await verify(token)
+      clock.now += 10 * MINUTE
+      expect(await outcome(verify(token))).toBe('unknown-signing-key: ERR_JWKS_NO_MATCHING_KEY')
+    },
+  )
+
   it('that the issuer withdrew stop working after the next fetch', async () => {
     const server = await keyServer(rsa, other)
     const { clock, verify } = verifier({ jwks: server.url })

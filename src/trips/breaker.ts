@@ -1,11 +1,6 @@
 /**
- * The circuit breaker (M. Nygard, "Release It!"): stops an isolate from waiting for a store that fails. A store that does not answer
- * costs the requests in flight one deadline, and later requests nothing. Each isolate has its own breaker. Its state is plain data,
- * so it can outlive a request.
- *
- * It opens on the first call that takes too long (by default), because that call has cost a request the deadline, and on several
- * quick failures in a row. While it is open, every call fails at once. Probes in the background check whether the store is back: at
- * once, and then at an interval, so no request waits for them.
+ * The circuit breaker (M. Nygard, "Release It!"): stops an isolate from waiting for a store that fails. docs/failure.md says when it opens
+ * and closes. Each isolate has its own breaker. Its state is plain data, so it can outlive a request.
  *
  * A slow call may have been lost on the way, so it only suggests an outage. A failure that the store has reported confirms it, and so
  * do two slow probes. Time in which the isolate itself was late (lag.ts) does not count. Calls that fail because of it

@@ -97,8 +97,15 @@ export function takeUnits(
   return delays
 }
 
-/** Adds the unused leased units to `remaining` of the store's answer. */
-export function addUnitsLeft<T extends Outcome>(outcome: T, grants: readonly LeaseGrant[]): T {
+/**
+ * Adds the unused leased units to `remaining` of the store's answer.
+ * @param delays of queues, by tag, for a request that was served from the units. All other rules then have no delay
+ */
+export function addUnitsLeft<T extends Outcome>(
+  outcome: T,
+  grants: readonly LeaseGrant[],
+  delays?: ReadonlyMap<string, number>,
+): T {
   const left = new Map<string, number>()
   for (const { units } of grants)
     for (const { bound, left: more } of units)
@@ -107,14 +114,8 @@ export function addUnitsLeft<T extends Outcome>(outcome: T, grants: readonly Lea
     const { tag, quota } = verdict.rule
     // Leased units may belong to an earlier window, or to the time before a reset, so the sum is capped at the burst.
     const remaining = Math.min(quota.burst, verdict.remaining + (left.get(tag) ?? 0))
-    return { ...verdict, remaining }
+    return { ...verdict, remaining, delay: delays ? (delays.get(tag) ?? 0) : verdict.delay }
   })
-  return { ...outcome, verdicts }
-}
-
-/** Sets the delays of queues, by tag. All other rules have no delay. */
-export function setDelays(outcome: Outcome, delays: ReadonlyMap<string, number>): Outcome {
-  const verdicts = outcome.verdicts.map(verdict => ({ ...verdict, delay: delays.get(verdict.rule.tag) ?? 0 }))
   return { ...outcome, verdicts }
 }
 

@@ -21,7 +21,6 @@ import {
   addUnitsLeft,
   countServable,
   type LeaseGrant,
-  setDelays,
   takeUnits,
   toMicroseconds,
   unitsSpentAhead,
@@ -154,7 +153,7 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
       const delays = takeUnits(grant, own.rules, time)
       const counted = countDown(outcome, toMicroseconds(time - answeredAt))
       // The units may be older than the last answer, and a refund of this request needs the time when they were spent.
-      return { ...setDelays(addUnitsLeft(counted, grants), delays), at: grant.outcome.at }
+      return { ...addUnitsLeft(counted, grants, delays), at: grant.outcome.at }
     },
 
     /** Whether the request would be served if it is needed. */

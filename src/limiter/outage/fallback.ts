@@ -19,7 +19,7 @@ import type { SwitchName } from '../bind.ts'
 import { type Decision, type DegradedCause, toAllowed, toDenied } from '../decision.ts'
 import type { BrokenDemand } from '../engine-shape.ts'
 import { type Degraded, toDegraded } from '../evaluate.ts'
-import { admitsUncounted } from './failure-policy.ts'
+import { FAILURE_POLICIES } from './failure-policy.ts'
 import type { LocalLimiter } from './local.ts'
 
 export interface FallbackSettings {
@@ -115,7 +115,9 @@ export function decideWithoutCounting(
 ): Decision {
   const { cause, detail, ...degraded } = toDegraded(error)
   const isRefused = candidates.some(
-    rule => !admitsUncounted(rule.onStoreFailure) && isEnforcedForAny(rule, switches, switchName(rule)),
+    rule =>
+      !FAILURE_POLICIES[rule.onStoreFailure].admitsUncounted &&
+      isEnforcedForAny(rule, switches, switchName(rule)),
   )
   if (isRefused) return { kind: 'unavailable', what: 'limits', degraded: { cause, detail } }
   const uncounted = { policy, rules: [], ...(subject && { subject }) }

@@ -6,7 +6,7 @@
 import { countsInFlight } from '../../config/compile-rule.ts'
 import type { BoundRule, Evaluation, Subject } from '../../script/evaluation.ts'
 import { isWithin } from '../../trips/turn.ts'
-import { isCountedLocally } from './failure-policy.ts'
+import { FAILURE_POLICIES } from './failure-policy.ts'
 
 export interface OpenTrips {
   /**
@@ -49,7 +49,7 @@ export function createOpenTrips(now: () => number): OpenTrips {
           mode === 'enforce' &&
           rule.on === 'request' &&
           !countsInFlight(rule) &&
-          isCountedLocally(rule.onStoreFailure),
+          FAILURE_POLICIES[rule.onStoreFailure].isCountedLocally,
       )
       if (spending.length === 0) return () => {}
       forgetOld()

@@ -7,7 +7,7 @@ import { countsInFlight, type Rule } from '../../config/compile-rule.ts'
 import { Lru } from '../../lru.ts'
 import type { BoundRule, Outcome } from '../../script/evaluation.ts'
 import { withConsumer } from '../../store/keys.ts'
-import { isCountedLocally } from './failure-policy.ts'
+import { FAILURE_POLICIES } from './failure-policy.ts'
 
 interface StoreReport {
   /** Units. */
@@ -36,7 +36,7 @@ export function createStoreReports(unreportedUnits: (key: string, rule: Rule) =>
       for (const { rule, mode, remaining: reported } of verdicts) {
         // Units in flight are given back when requests end, so an old report would say nothing about them.
         if (mode !== 'enforce' || rule.on !== 'request' || countsInFlight(rule)) continue
-        if (!isCountedLocally(rule.onStoreFailure)) continue
+        if (!FAILURE_POLICIES[rule.onStoreFailure].isCountedLocally) continue
         const bound = rules.find(bound => bound.rule.name === rule.name)
         if (!bound) continue
         const key = withConsumer(bound.key, consumer)

@@ -23,8 +23,8 @@ const FORGET_AFTER_MS = 20_000
 
 /** @param now ms since the epoch */
 export function createOpenTrips(now: () => number): OpenTrips {
-  let recent = new Map<string, number>()
-  let older = new Map<string, number>()
+  let recent: Units = new Map()
+  let older: Units = new Map()
   let recentSince = Number.NEGATIVE_INFINITY
 
   function forgetOld(): void {
@@ -35,42 +35,51 @@ export function createOpenTrips(now: () => number): OpenTrips {
     recentSince = time
   }
 
-  function add(units: Map<string, number>, key: string, change: number): void {
-    const sum = (units.get(key) ?? 0) + change
-    if (sum > 0) units.set(key, sum)
-    else units.delete(key)
-  }
-
   return {
     begin({ rules, subject, wantedRequests = 1 }) {
-      const spending = rules.filter(
-        ({ rule, role, mode }) =>
-          role === 'spend' &&
-          mode === 'enforce' &&
-          rule.on === 'request' &&
-          !countsInFlight(rule) &&
-          FAILURE_POLICIES[rule.onStoreFailure].isCountedLocally,
-      )
-      if (spending.length === 0) return () => {}
+      // The variants of a rule for several plans count once: only one of them applies.
+      const spending = new Map<string, BoundRule>()
+      for (const bound of rules) if (leavesUnits(bound)) spending.set(bound.rule.name, bound)
+      if (spending.size === 0) return () => {}
       forgetOld()
       const trips = recent
-      // The variants of a rule for several plans count once: only one of them applies.
-      const entries = new Map(spending.map(bound => [keyOf(bound, subject), bound.cost * wantedRequests]))
-      for (const [key, units] of entries) add(trips, key, units)
-      return () => {
-        for (const [key, units] of entries) add(trips, key, -units)
+      const add = (requests: number) => {
+        for (const [name, bound] of spending)
+          addUnits(trips, name, keyOf(bound, subject), bound.cost * requests)
       }
+      add(wantedRequests)
+      return () => add(-wantedRequests)
     },
 
     unitsOf(bound, subject) {
       forgetOld()
-      const key = keyOf(bound, subject)
-      return (recent.get(key) ?? 0) + (older.get(key) ?? 0)
+      const unitsIn = (units: Units) => units.get(bound.rule.name)?.get(keyOf(bound, subject)) ?? 0
+      return unitsIn(recent) + unitsIn(older)
     },
   }
 }
 
+/**
+ * Units by the name of the rule, and by identity. Not by one text of both, because building and hashing such texts took twice as long as
+ * all the rest.
+ */
+type Units = Map<string, Map<string, number>>
+
+function addUnits(units: Units, name: string, key: string, change: number): void {
+  const ofRule = units.get(name) ?? new Map<string, number>()
+  if (ofRule.size === 0) units.set(name, ofRule)
+  const sum = (ofRule.get(key) ?? 0) + change
+  if (sum > 0) ofRule.set(key, sum)
+  else ofRule.delete(key)
+}
+
+/** Whether the isolate may have to leave the units of a rule that a decision on its way may spend. */
+function leavesUnits({ rule, role, mode }: BoundRule): boolean {
+  const isSpent = role === 'spend' && mode === 'enforce' && rule.on === 'request' && !countsInFlight(rule)
+  return isSpent && FAILURE_POLICIES[rule.onStoreFailure].isCountedLocally
+}
+
 /** If only the store knows the consumer, the trips of each key are counted by themselves. */
-function keyOf({ key, rule }: BoundRule, subject: Subject | undefined): string {
-  return subject?.kind === 'pointer' ? `${subject.pointerKey} ${key} ${rule.name}` : `${key} ${rule.name}`
+function keyOf({ key }: BoundRule, subject: Subject | undefined): string {
+  return subject?.kind === 'pointer' ? `${subject.pointerKey} ${key}` : key
 }

@@ -55,7 +55,9 @@ export class Lru<V extends NonNullable<unknown>> {
 
   #find(key: string): Entry<V> | undefined {
     const entry = this.#recent.get(key) ?? this.#older.get(key)
-    return entry && entry.endsAt > Date.now() ? entry : undefined
+    // On Workers, reading the clock is a call of the platform.
+    const isForEver = this.#settings.maxAgeMs === undefined
+    return entry && (isForEver || entry.endsAt > Date.now()) ? entry : undefined
   }
 
   #put(key: string, entry: Entry<V>): void {

@@ -83,8 +83,10 @@ export type By = Exclude<PartName, NamedPart> | `${NamedPart}:${string}`
 
 /** Splits `header:x-tenant` into the part `header` and the name `x-tenant`. The name of other parts is empty. */
 export function readPart(by: By): { part: PartName; name: string } {
-  const [part, ...rest] = by.split(':')
-  return { part: part as PartName, name: rest.join(':') }
+  const end = by.indexOf(':')
+  return end < 0
+    ? { part: by as PartName, name: '' }
+    : { part: by.slice(0, end) as PartName, name: by.slice(end + 1) }
 }
 
 export function partOf(by: By): IdentityPart {

@@ -93,11 +93,11 @@ export function createCredentialFinder(
     }
   }
 
-  async function findByMethod(
+  function findByMethod(
     method: CredentialMethod,
     sent: CredentialHeaders,
     headers: Headers,
-  ): Promise<FindResult> {
+  ): FindResult | Promise<FindResult> {
     switch (method) {
       case 'api-key':
         return findApiKey(sent)
@@ -106,7 +106,7 @@ export function createCredentialFinder(
       case ANONYMOUS:
         return undefined
       default:
-        return await tokens!.find(method, sent, headers)
+        return tokens!.find(method, sent, headers)
     }
   }
 

@@ -73,13 +73,15 @@ export function bindRules(
   switchName: SwitchName,
   nowMs: number,
 ): BoundRule[] {
-  return rules.flatMap(({ rule, key, cost, shareKey }) => {
+  const all: BoundRule[] = []
+  for (const { rule, key, cost, shareKey } of rules) {
     const name = switchName(rule)
     const mode = modeUnderSwitches(rule, shareKey ?? key, switches, name)
-    if (mode === 'off') return []
+    if (mode === 'off') continue
     const bound = bindRule(rule, key, cost, nowMs, mode)
-    const staysShadow = mode === 'shadow' && switches.rules.has(name)
-    if (!staysShadow && shareKey === undefined) return [bound]
-    return [{ ...bound, ...(staysShadow && { staysShadow }), ...(shareKey !== undefined && { shareKey }) }]
-  })
+    if (mode === 'shadow' && switches.rules.has(name)) bound.staysShadow = true
+    if (shareKey !== undefined) bound.shareKey = shareKey
+    all.push(bound)
+  }
+  return all
 }

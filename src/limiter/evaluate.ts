@@ -48,17 +48,19 @@ export async function evaluate(
   if (evaluation.rules.length === 0 && !evaluation.subject) {
     return { status: 'admitted', plan: '', at: 0, verdicts: [] }
   }
-  return await catchFailure(() => {
-    const { verb, onCluster, listener } = options
-    if (!store.isCluster) return runCall(store, prepareDecide(evaluation, verb), listener)
+  const { verb, onCluster, listener } = options
+  try {
+    if (!store.isCluster) return await runCall(store, prepareDecide(evaluation, verb), listener)
     if (!onCluster) {
       throw new GatewayError(
         'ERR_CONFIG_INVALID',
         'The store is a cluster, but this edge has no code for clusters. Pass evaluateOnCluster (src/limiter/cluster.ts) as onCluster when you create its engine.',
       )
     }
-    return onCluster(store, evaluation, { undoStore: store, ...options })
-  })
+    return await onCluster(store, evaluation, { undoStore: store, ...options })
+  } catch (error) {
+    return toDegraded(error)
+  }
 }
 
 /** The result of `run`. An exception of the store, or of limiting code, becomes a `Degraded`. */

@@ -8,7 +8,14 @@ import { SWITCHES_KEY } from '../store/keys.ts'
 import type { StoreCall } from '../store/store.ts'
 import type { Rider } from '../trips/rider.ts'
 import { isWithin } from '../trips/turn.ts'
-import { areSameSwitches, dropExpired, NO_SWITCHES, parseSwitches, type Switches } from './switches.ts'
+import {
+  areSameSwitches,
+  dropExpired,
+  hasSwitches,
+  NO_SWITCHES,
+  parseSwitches,
+  type Switches,
+} from './switches.ts'
 
 /** Maximum age of the copy. */
 const FRESH_MS = 1000
@@ -44,7 +51,7 @@ export function createSwitchBoard({ now }: Clock): SwitchBoard {
   return {
     current() {
       // Filters what is stored, so that a switch counts again after a clock that ran ahead was set back.
-      const latest = dropExpired(stored, now())
+      const latest = hasSwitches(stored) ? dropExpired(stored, now()) : stored
       if (!areSameSwitches(latest, active)) active = latest
       return active
     },

@@ -31,6 +31,8 @@ export interface Switches {
 
 export const NO_SWITCHES: Switches = { rules: new Map() }
 
+export const hasSwitches = ({ kill, rules }: Switches): boolean => kill !== undefined || rules.size > 0
+
 /**
  * Reads the stored text.
  *
@@ -54,7 +56,6 @@ export function formatSwitches({ kill, rules }: Switches): string {
 /** Removes the switches that have expired. Returns the given object if none has. */
 export function dropExpired(switches: Switches, nowMs: number): Switches {
   const { kill, rules } = switches
-  if (!kill && rules.size === 0) return switches
   const active = [...rules].filter(([, each]) => !hasExpired(each, nowMs))
   const isKilled = kill !== undefined && !hasExpired(kill, nowMs)
   if (active.length === rules.size && isKilled === (kill !== undefined)) return switches

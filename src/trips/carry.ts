@@ -49,7 +49,7 @@ export function withRiders(store: Store, riders: readonly Rider[]) {
     return own
   }
 
-  async function runWith(riders: readonly Rider[], calls: readonly StoreCall[]): Promise<unknown[]> {
+  function runWith(riders: readonly Rider[], calls: readonly StoreCall[]): Promise<unknown[]> {
     const loads: Load[] = []
     for (const rider of riders) {
       // On a cluster, the node of a rider may hang and delay decisions. Then it travels alone.
@@ -57,7 +57,7 @@ export function withRiders(store: Store, riders: readonly Rider[]) {
       const load = loadOf(rider, calls, false)
       if (load) loads.push(load)
     }
-    return await send(calls, loads)
+    return send(calls, loads)
   }
 
   const storeWith = (riders: readonly Rider[]): Store => ({

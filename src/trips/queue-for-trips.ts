@@ -173,8 +173,7 @@ export function withInFlightLimit(
 
   return {
     ...store,
-    run: async (calls, listener) =>
-      hasRoom() ? await send(calls, listener) : await waitForTurn(calls, listener),
+    run: (calls, listener) => (hasRoom() ? send(calls, listener) : waitForTurn(calls, listener)),
   }
 }
 

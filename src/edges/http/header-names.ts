@@ -6,7 +6,7 @@
  *
  * @param name in lower case, as in `Headers`
  */
-export const foldHeaderName = (name: string) => name.replace(/[^a-z0-9]/g, '-')
+export const foldHeaderName = (name: string) => name.replace(/[^a-z0-9-]/g, '-')
 
 const METHOD_OVERRIDES = new Set(['x-http-method-override', 'x-http-method', 'x-method-override'])
 

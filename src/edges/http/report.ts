@@ -52,12 +52,13 @@ export function createReporter(
 
   return {
     report(ruling, details, background) {
-      if (isReportedNowhere && isOrdinary(ruling) && details.shed?.allowed !== false) return
+      const isUnusual = !isOrdinary(ruling) || details.shed?.allowed === false
+      if (isReportedNowhere && !isUnusual) return
       try {
         const observation = observe(ruling, details)
         const hasStoreFailed = observation.cause !== undefined && observation.cause !== KILLED
         stats?.count(observation, hasStoreFailed, background)
-        logUnusual(log, observation)
+        if (isUnusual) logUnusual(log, observation)
         if (analytics) writeDataPoint(analytics, observation)
       } catch (error) {
         // Logged once, because it would fail for every request.

@@ -1,5 +1,5 @@
 /** The outcomes that follow from an earlier answer of the store: with its times counted down, or a refusal after it. Pure. */
-import { countsInFlight } from '../../config/compile-rule.ts'
+import { countsInFlight, type Rule } from '../../config/compile-rule.ts'
 import { type BoundRule, type Outcome, type Verdict, withAgreement } from '../../script/evaluation.ts'
 
 /** The outcome with its times counted down. @param elapsed µs since the store answered */
@@ -64,22 +64,19 @@ export function repeatRefusal(
 export function refusalAfter(outcome: Outcome, rules: readonly BoundRule[]): Outcome | undefined {
   // The isolate may serve further requests from its lease.
   if (outcome.granted) return undefined
-  const costs = new Map(rules.map(({ rule, cost }) => [rule, cost]))
-  let isRefused = false
-  const verdicts: Verdict[] = []
-  for (const verdict of outcome.verdicts) {
-    const { rule, remaining, allowed, mode } = verdict
-    // An override has other numbers.
-    const cost = costs.get(rule)
-    if (cost === undefined) return undefined
-    if (!allowed || remaining >= cost) verdicts.push({ ...verdict, delay: 0 })
-    else {
-      // Units in flight can become free at any moment.
-      if (countsInFlight(rule)) return undefined
-      const retryAfter = rule.counting.waitFor?.(rule.quota, verdict, cost) ?? 0
-      isRefused ||= mode === 'enforce'
-      verdicts.push({ ...verdict, allowed: false, retryAfter, delay: 0 })
-    }
-  }
-  return isRefused ? { ...outcome, status: 'refused', verdicts: withAgreement(verdicts) } : undefined
+  const costOf = (rule: Rule) => rules.find(bound => bound.rule === rule)?.cost
+  const usedUp = outcome.verdicts.filter(
+    ({ rule, allowed, remaining }) => allowed && remaining < (costOf(rule) ?? 0),
+  )
+  if (!usedUp.some(({ mode }) => mode === 'enforce')) return undefined
+  // Units in flight can become free at any moment. An override has other numbers.
+  if (usedUp.some(({ rule }) => countsInFlight(rule))) return undefined
+  if (outcome.verdicts.some(({ rule }) => costOf(rule) === undefined)) return undefined
+  const verdicts = outcome.verdicts.map((verdict): Verdict => {
+    if (!usedUp.includes(verdict)) return { ...verdict, delay: 0 }
+    const { rule } = verdict
+    const retryAfter = rule.counting.waitFor?.(rule.quota, verdict, costOf(rule)!) ?? 0
+    return { ...verdict, allowed: false, retryAfter, delay: 0 }
+  })
+  return { ...outcome, status: 'refused', verdicts: withAgreement(verdicts) }
 }

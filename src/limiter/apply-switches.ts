@@ -47,9 +47,10 @@ export function chooseMode(
  * fixed position from 0 to 1. So a growing share keeps the identities that it had, and two rules start with different callers.
  */
 function isInShare(share: number, name: string, key: string): boolean {
+  if (share >= 1) return true
   // If only the store knows the consumer, its position is unknown here, and it may be outside the share.
-  if (!isConsumerKnown(key)) return share >= 1
-  return share >= 1 || (share > 0 && finalizeHash(fnv1a(`${name} ${key}`)) / 2 ** 32 < share)
+  if (!isConsumerKnown(key)) return false
+  return share > 0 && finalizeHash(fnv1a(`${name} ${key}`)) / 2 ** 32 < share
 }
 
 /** Whether a rule is enforced for at least some identities. */

@@ -71,7 +71,7 @@ export class ActiveLeases {
 
   /** Whether no request may use the units any more. While a renewal is on its way they are kept, because its answer makes them valid again. */
   isOver({ lastAnswer, renewal }: Lease, time: number): boolean {
-    if (!lastAnswer || this.#known.wasSetBackSince(lastAnswer.asOf)) return true
+    if (!lastAnswer || lastAnswer.asOf < this.#known.setBackAt) return true
     return time >= lastAnswer.keptUntil && !isOnItsWay(renewal, time)
   }
 

@@ -33,7 +33,7 @@ export function createAnswers(
       current: () => Switches,
       recall?: KnownRequest['recall'],
     ) {
-      const request: KnownRequest = { demand, switches, current, recall, wait: undefined, trip: undefined }
+      const request: KnownRequest = { demand, switches, current, recall }
       const lease = leases?.forRequest(request)
 
       const repeatRefusal = (when: LookupPhase): KnownDecision | undefined => {
@@ -63,8 +63,7 @@ export function createAnswers(
 
         /** Notes that a trip begins. @returns for how many requests the store is to spend */
         beginTrip(): number {
-          const begunAt = known.now()
-          request.trip = { asOf: known.changes, begunAt, notSentBefore: begunAt }
+          request.trip = { asOf: known.changes, notSentBefore: known.now() }
           return lease ? leases!.beginTrip(lease) : 1
         },
 

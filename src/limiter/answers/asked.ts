@@ -24,33 +24,30 @@ export const isOnItsWay = <T extends Asked>(
 export const MAX_WAIT_TRIPS = 2
 
 /** The waiting of one request. In a busy isolate, pauses and answers are late alike. So the pauses count, and not the time. */
-export class Wait {
-  #waitsFor: Asked | undefined
-  #waitedMs = 0
-  #maxMs: number | undefined
+export interface Wait {
+  /** The answer that it has waited for last. */
+  asked?: Asked
+  /** ms */
+  readonly mostMs: number
+  waitedMs: number
+}
 
-  /**
-   * @param asked an answer that is on its way
-   * @param tripMs how long a trip takes
-   * @param pauseMs how long to wait, if it may wait for that long
-   * @returns ms until the request should look again; 0: it has to make a trip
-   */
-  pause(asked: Asked, tripMs: number, pauseMs: number): number {
-    this.#maxMs ??= MAX_WAIT_TRIPS * tripMs
-    const restMs = this.#maxMs - this.#waitedMs
-    if (restMs <= 0) return 0
-    if (this.#waitsFor !== asked) {
-      if (asked.places <= 0) return 0
-      asked.places -= 1
-      this.#waitsFor = asked
-    }
-    const boundMs = Math.min(pauseMs, restMs)
-    this.#waitedMs += boundMs
-    return boundMs
+/**
+ * @param asked an answer that is on its way
+ * @param tripMs how long a trip takes
+ * @param pauseMs how long to wait, if the request may wait for that long
+ * @returns ms until the request should look again; 0: it has to make a trip
+ */
+export function pauseFor(request: { wait?: Wait }, asked: Asked, tripMs: number, pauseMs: number): number {
+  request.wait ??= { mostMs: MAX_WAIT_TRIPS * tripMs, waitedMs: 0 }
+  const { wait } = request
+  const boundMs = Math.min(pauseMs, wait.mostMs - wait.waitedMs)
+  if (boundMs <= 0) return 0
+  if (wait.asked !== asked) {
+    if (asked.places <= 0) return 0
+    asked.places -= 1
+    wait.asked = asked
   }
-
-  /** Whether the request has waited for this answer last. */
-  wasFor(asked: Asked | undefined): boolean {
-    return asked !== undefined && asked === this.#waitsFor
-  }
+  wait.waitedMs += boundMs
+  return boundMs
 }

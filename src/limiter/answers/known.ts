@@ -29,16 +29,15 @@ export interface KnownRequest {
   /** Returns the last answers of the store about the credential. */
   readonly recall?: (() => RememberedCaller | undefined) | undefined
   /** Set once it waits. */
-  wait: Wait | undefined
+  wait?: Wait
   /** Set once it makes a trip. */
-  trip: AskingTrip | undefined
+  trip?: AskingTrip | undefined
 }
 
 /** The trip of a request (ms). */
 export interface AskingTrip {
   /** `KnownAnswers.changes` when it began. */
   readonly asOf: number
-  readonly begunAt: number
   /** It was not sent before this time: it may have waited for its turn at the store. */
   notSentBefore: number
   /** When the reply arrived. Its request may notice it later. */
@@ -109,7 +108,6 @@ export type KnownAnswers = ReturnType<typeof createKnownAnswers>
 
 /** Creates what one isolate knows. @param clock ms since an arbitrary instant; should never decrease */
 export function createKnownAnswers(clock: () => number) {
-  let lastSetBack = 0
   /** The number of the last change under each state key. */
   const changedKeys = new Lru<number>({ size: MAX_ENTRIES })
   const entries = new Lru<Entry>({
@@ -119,15 +117,16 @@ export function createKnownAnswers(clock: () => number) {
   const known = {
     /** ms since an arbitrary instant. Decreases only if the clock was set back. */
     now: latestOf(clock, () => {
-      lastSetBack = ++known.changes
+      known.setBackAt = ++known.changes
       known.onSetBack()
     }),
     /** Called when the clock was set back. */
     onSetBack() {},
     /** Called with each lease that there is no room for. */
     onEviction(_: Lease) {},
-    /** The number of changes so far. */
+    /** The number of changes so far, and of the last one that set the clock back. */
     changes: 0,
+    setBackAt: 0,
 
     /** The entry, which then counts as used; undefined if nothing is known. */
     find: (key: string): Entry | undefined => entries.get(key),
@@ -146,18 +145,17 @@ export function createKnownAnswers(clock: () => number) {
       for (const key of keys) changedKeys.set(key, known.changes)
     },
 
-    wasSetBackSince: (asOf: number): boolean => asOf < lastSetBack,
-    hasChangedSince: (asOf: number, key: string): boolean => (changedKeys.peek(key) ?? 0) > asOf,
-
-    /** Whether an answer is still valid, unless something has changed under its keys. */
+    /** Whether an answer is still valid. @param keys under which it matters whether anything has changed */
     isValid: (
-      answer: StoreAnswer,
+      { asOf, switches, outcome }: StoreAnswer,
       current: KnownRequest['current'],
       recall: KnownRequest['recall'],
+      keys?: readonly string[],
     ): boolean =>
-      answer.asOf >= lastSetBack &&
-      answer.switches === current() &&
-      (!recall || isConsistent(answer.outcome, recall())),
+      asOf >= known.setBackAt &&
+      switches === current() &&
+      !keys?.some(key => (changedKeys.peek(key) ?? 0) > asOf) &&
+      (!recall || isConsistent(outcome, recall())),
   }
   return known
 }

@@ -15,7 +15,7 @@
  */
 import { type BoundRule, type Outcome, onlyEnforced, type Verdict } from '../../script/evaluation.ts'
 import { ActiveLeases, type LeaseOptions } from './active-leases.ts'
-import { isOnItsWay, Wait } from './asked.ts'
+import { isOnItsWay, pauseFor } from './asked.ts'
 import { answerKeyOf, type KnownAnswers, type KnownRequest, type Lease } from './known.ts'
 import {
   addUnitsLeft,
@@ -53,6 +53,8 @@ interface RequestLease {
   readonly rate: number
   /** Whether enough requests come to lease units for them. */
   readonly isFrequent: boolean
+  /** When its trip began (ms). */
+  begunAt: number
   /** Set if this request renews the lease. */
   renewal: Renewal | undefined
 }
@@ -73,7 +75,10 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
       return undefined
     }
     // A lease that is over serves the requests that have waited for this answer.
-    if (time >= lastAnswer.endsAt && (request.trip || !request.wait?.wasFor(lastAnswer.renewal)))
+    if (
+      time >= lastAnswer.endsAt &&
+      (request.trip || !lastAnswer.renewal || request.wait?.asked !== lastAnswer.renewal)
+    )
       return undefined
     return grants.find(({ units }) => units.every(each => each.left >= rules[each.ruleIndex]!.cost))
   }
@@ -135,7 +140,7 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
       const rate = Math.min(lease.rate.count(time, leaseMs), MAX_REQUESTS)
       const losesUnusedUnits = lease.isScarce || rules.some(({ rule }) => rule.counting.isQueue)
       const isFrequent = rate >= (losesUnusedUnits ? MIN_REQUESTS_WHERE_REST_IS_LOST : MIN_REQUESTS)
-      return { request, lease, rules, rate, isFrequent, renewal: undefined }
+      return { request, lease, rules, rate, isFrequent, begunAt: 0, renewal: undefined }
     },
 
     /**
@@ -166,14 +171,14 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
       const { ms } = tripTime
       // The answer is due after a trip's time. If it is late, the request looks a few more times.
       const dueIn = renewal.at + ms - time
-      request.wait ??= new Wait()
-      return request.wait.pause(renewal, ms, Math.max(MIN_PAUSE_MS, dueIn > 0 ? dueIn : ms / 4))
+      return pauseFor(request, renewal, ms, Math.max(MIN_PAUSE_MS, dueIn > 0 ? dueIn : ms / 4))
     },
 
     /** Notes that the trip of the request begins. @returns for how many requests the store is to spend; 1: for this request only */
     beginTrip(own: RequestLease): number {
-      const { lease, rate, rules, isFrequent, request } = own
-      const { begunAt } = request.trip!
+      const { lease, rate, rules, isFrequent } = own
+      const begunAt = now()
+      own.begunAt = begunAt
       active.openTrips += 1
       if (!mayRenew(lease, begunAt)) return 1
       const servable = countServable(lease.grants, rules)
@@ -190,12 +195,12 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
      * @returns the outcome to show to the caller: its `remaining` includes the unused leased units
      */
     endTrip<T extends Outcome | undefined>(own: RequestLease, outcome: T): T {
-      const { lease, renewal, request } = own
+      const { lease, renewal } = own
       const time = now()
       active.openTrips -= 1
       if (lease.renewal === renewal) lease.renewal = undefined
       if (!outcome) return outcome
-      tripTime.record(time - request.trip!.begunAt)
+      tripTime.record(time - own.begunAt)
       if (renewal) lease.grantedShare = (outcome.granted ?? 1) / renewal.wanted
       lease.isScarce = outcome.verdicts.some(isScarce)
       if (outcome.status === 'refused' && !isGuessRefusal(outcome)) lease.refusedUntil = time + lease.leaseMs

@@ -15,7 +15,7 @@
  */
 import { countsInFlight } from '../../config/compile-rule.ts'
 import { type BoundRule, type Outcome, onlyEnforced, type Verdict } from '../../script/evaluation.ts'
-import { isOnItsWay, MAX_WAIT_TRIPS, Wait } from './asked.ts'
+import { isOnItsWay, MAX_WAIT_TRIPS, pauseFor } from './asked.ts'
 import { answerKeyOf, type KnownAnswers, type KnownRequest, type Refusal } from './known.ts'
 import { refusalAfter, repeatRefusal } from './outcomes.ts'
 
@@ -75,11 +75,8 @@ export function createRefusalMemory(known: KnownAnswers, rememberForMs: number) 
     const entry = known.find(key)
     const refusal = entry?.refusal
     if (!refusal) return undefined
-    const isOver =
-      time >= refusal.validUntil + MAX_WAIT_MS ||
-      !known.isValid(refusal, request.current, recall) ||
-      refusal.keys.some(key => known.hasChangedSince(refusal.asOf, key))
-    if (!isOver) return refusal
+    const isRecent = time < refusal.validUntil + MAX_WAIT_MS
+    if (isRecent && known.isValid(refusal, request.current, recall, refusal.keys)) return refusal
     entry.refusal = undefined
     return undefined
   }
@@ -187,9 +184,8 @@ export function createRefusalMemory(known: KnownAnswers, rememberForMs: number) 
       if (!refusal || time < refusal.validUntil) return 0
       const tripMs = Math.min(refusal.tripMs + MIN_PAUSE_MS, MAX_WAIT_MS / MAX_WAIT_TRIPS)
       const { asked } = refusal
-      request.wait ??= new Wait()
       const pauseMs = isOnItsWay(asked, time, MAX_WAIT_TRIPS * tripMs)
-        ? request.wait.pause(asked, tripMs, Math.max(MIN_PAUSE_MS, tripMs / 4))
+        ? pauseFor(request, asked, tripMs, Math.max(MIN_PAUSE_MS, tripMs / 4))
         : 0
       if (pauseMs === 0) ask(refusal, request, time)
       return pauseMs

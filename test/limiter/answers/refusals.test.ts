@@ -50,7 +50,6 @@ function memory(rememberForMs = 1000) {
       switches: NO_SWITCHES,
       current: () => NO_SWITCHES,
       recall: undefined,
-      wait: undefined,
       trip,
     },
   })
@@ -62,7 +61,7 @@ function memory(rememberForMs = 1000) {
     requestFor,
     /** @param asOf the changes that were known when the trip began */
     keep: (demand: Evaluation, outcome: Outcome, begunAt = world.time, asOf = known.changes) =>
-      refusals.remember(requestFor(demand, { asOf, begunAt, notSentBefore: begunAt }), outcome),
+      refusals.remember(requestFor(demand, { asOf, notSentBefore: begunAt }), outcome),
     find: (demand: Evaluation, when?: LookupPhase) => refusals.find(requestFor(demand), when),
     pause: (request: KnownRequest) => refusals.pauseBeforeTrip(request),
   }

@@ -1,5 +1,5 @@
 /**
- * Draws the way of a request for README.md and docs/architecture.md: `npm run plots`. It has no input, so it makes the same bytes
+ * Draws the way of a request for README.md and docs/internals/architecture.md: `npm run plots`. It has no input, so it makes the same bytes
  * every time. test/docs/pictures.test.ts fails when the file differs.
  *
  * The ground is opaque: the theme of GitHub can differ from the color scheme of the browser, and the picture stays readable then.

@@ -3,7 +3,7 @@
  * `counting` for the Worker, and `description`, which a built Worker leaves out: texts, checks and the full model. Neither calls a
  * function at the top level, so a bundler can leave `description` out.
  *
- * To add an algorithm, see docs/architecture.md#an-algorithm.
+ * To add an algorithm, see docs/internals/architecture.md#an-algorithm.
  */
 import type { Model, Quota, Standing } from './algorithm.ts'
 import type { CalendarPeriod } from './calendar-period.ts'

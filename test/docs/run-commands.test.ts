@@ -10,6 +10,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { statsKey } from '../../src/store/keys.ts'
 import { type Result, runInProcess } from '../support/command-line.ts'
+import { ALL_PAGES } from '../support/pages.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
 
@@ -74,11 +75,7 @@ interface Page {
   mentioned: readonly string[]
 }
 
-const pages: readonly Page[] = [
-  ...['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'examples/README.md', 'template/README.md'],
-  ...readdirSync(new URL('docs/', ROOT)).map(name => `docs/${name}`),
-].flatMap(path => {
-  if (!path.endsWith('.md')) return []
+const pages: readonly Page[] = ALL_PAGES.flatMap(path => {
   const text = readFileSync(new URL(path, ROOT), 'utf8')
   return [{ path, text, blocks: blocksOf(text), mentioned: mentionedIn(text) }]
 })

@@ -11,11 +11,9 @@ import { type Stack, startStack } from '../../src/node/start/stack.ts'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { environmentWith, SLUICE } from '../support/command-line.ts'
-import { blocksOf, PAGES, ROOT, readPage } from '../support/pages.ts'
+import { ALL_PAGES, blocksOf, ROOT, readPage } from '../support/pages.ts'
 import { startRedis } from '../support/redis.ts'
 import { writeModules } from '../support/snippet-modules.ts'
-
-const ALL_PAGES = [...PAGES, 'CONTRIBUTING.md', 'examples/README.md', 'template/README.md']
 
 /** The lines of shell on a page, without comments. A line that ends with a backslash is joined with the next one. */
 const linesOf = (page: string) =>

@@ -70,7 +70,7 @@ declare module 'hono-rate-limiter' {
     keyGenerator: (c: Context) => string | Promise<string>
   }): MiddlewareHandler
 }
-declare const app: { use(...handlers: unknown[]): unknown }
+declare const app: { use(...handlers: (string | ((req: any, res: any, next: any) => unknown))[]): unknown }
 declare const env: { LIMITS: Limits; SIGNUPS: Limits; GATEWAY: { fetch(url: string, init: { headers: Headers }): Promise<Response> } }
 declare const request: Request
 declare const handle: (request: Request) => Response
@@ -176,7 +176,7 @@ it.each(WITHIN_CODE)('the config within code of %s is valid: %s', (_, config) =>
 })
 
 it('finds the configs within code', () => {
-  const pages = ['README.md', 'README.md', 'docs/migrating-from-hono-rate-limiter.md']
+  const pages = ['README.md', 'docs/migrating-from-hono-rate-limiter.md']
   expect(WITHIN_CODE.map(([page]) => page)).toEqual([...pages, 'docs/migrating-from-upstash-ratelimit.md'])
 })
 

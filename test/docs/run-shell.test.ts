@@ -82,7 +82,7 @@ describe('curl', () => {
 
   it('is on no other page than those whose commands run here', () => {
     const pages = ALL_PAGES.filter(page => linesOf(page).some(line => line.includes('curl ')))
-    const run = ['credentials', 'getting-started', 'load-shedding', 'runbooks']
+    const run = ['credentials', 'getting-started', 'load-shedding', 'operations']
     expect(pages).toEqual(run.map(name => `docs/${name}.md`))
   })
 
@@ -115,8 +115,8 @@ describe('curl', () => {
     expect(await shell(command! + STATUS, { KEY: 'slk_acme_wrong' })).toBe('401')
   })
 
-  it('shows the health of the store, as docs/runbooks.md says', async () => {
-    const [command] = curls('docs/runbooks.md')
+  it('shows the health of the store, as docs/operations.md says', async () => {
+    const [command] = curls('docs/operations.md')
     expect(await shell(command!.replace('curl', 'curl -s'))).toMatch(/^HTTP\/1\.1 200 OK/)
   })
 

@@ -8,7 +8,7 @@ const ROOT = new URL('../../', import.meta.url)
 const read = (path: string) => readFileSync(new URL(path, ROOT), 'utf8')
 const { exports } = JSON.parse(read('package.json')) as { exports: Record<string, { types?: string }> }
 
-const PAGES = ['edges', 'guard', 'hono', 'binding', 'limits-by-name'].map(
+const PAGES = ['README', 'guard', 'binding', 'limits-by-name'].map(
   name => [`docs/${name}.md`, read(`docs/${name}.md`)] as const,
 )
 const blocks = (page: string) => [...page.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code!)

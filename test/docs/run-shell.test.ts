@@ -127,9 +127,11 @@ describe('curl', () => {
   })
 })
 
-it('docs/bridge.md starts a bridge with a token in a file that only its owner can read', async () => {
+it('docs/deploy.md starts a bridge with a token in a file that only its owner can read', async () => {
   const redis = await startRedis()
-  const code = blocksOf('docs/bridge.md')[0]!.code.trim()
+  const code = blocksOf('docs/deploy.md')
+    .find(({ code }) => code.includes('sluicegate bridge'))!
+    .code.trim()
   const command = code
     .replace('npx sluicegate', `'${process.execPath}' '${SLUICE}'`)
     .replace('redis://10.0.0.5:6379', `${redis.url} --port 0`)

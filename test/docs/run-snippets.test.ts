@@ -24,13 +24,13 @@ const GUARD = blockWith('docs/guard.md', 'export default { fetch: ')
 const GUARD_CONFIG = blockWith('docs/guard.md', 'export default defineConfig(')
 const GUARD_EXPRESS = blockWith('docs/guard.md', "from 'express'")
 const GUARD_TESTS = blockWith('docs/guard.md', 'startTestStore(')
-const HONO = blockWith('docs/hono.md', "from 'sluicegate/hono'")
+const HONO = blockWith('docs/guard.md', "from 'sluicegate/hono'")
 const LIMITS_CONFIG = blockWith('docs/limits-by-name.md', 'export default defineConfig(')
 const LIMITS_WORKER = blockWith('docs/limits-by-name.md', "from 'cloudflare:workers'")
 const LIMITS_PROCESS = blockWith('docs/limits-by-name.md', 'limiter.acquire(')
-const HONO_AFTER = blockWith('docs/migrating-from-hono-rate-limiter.md', "from 'sluicegate'")
-const UPSTASH_BEFORE = blockWith('docs/migrating-from-upstash-ratelimit.md', "from '@upstash/ratelimit'")
-const UPSTASH_AFTER = blockWith('docs/migrating-from-upstash-ratelimit.md', "from 'sluicegate'")
+const HONO_AFTER = blockWith('docs/migrating.md', "from 'sluicegate/hono'")
+const UPSTASH_BEFORE = blockWith('docs/migrating.md', "from '@upstash/ratelimit'")
+const UPSTASH_AFTER = blockWith('docs/migrating.md', 'createLimiter(config)')
 const HOOKS = blockWith('docs/hooks.md', 'export default defineConfig(')
 const BINDING_CONFIG = blockWith('docs/binding.md', 'export default defineConfig(')
 const BINDING_LIMITS = blockWith('docs/binding.md', 'limitsEntrypoint(config)')
@@ -230,13 +230,13 @@ describe('the snippets work on Node', () => {
     })
   })
 
-  it('docs/hono.md', async () => {
+  it('docs/guard.md, in Hono', async () => {
     const { default: app } = await importFrom({ 'app.ts': HONO, 'sluice.config.ts': GUARD_CONFIG })
     const left = numberIn(GUARD_CONFIG, 'limit') - 1
     await expectGuarded(headers => app.request('/api/hello', { headers }), { left })
   })
 
-  it('docs/migrating-from-hono-rate-limiter.md', async () => {
+  it('docs/migrating.md, from hono-rate-limiter', async () => {
     const route = "app.get('/api/hello', c => c.text('hello'))\nexport default app"
     const { default: app } = await importFrom({ 'app.ts': `${HONO_AFTER}\n${route}` })
     await expectLimit(numberIn(HONO_AFTER, 'limit'), () => app.request('/api/hello'))
@@ -248,7 +248,7 @@ describe('the snippets work on Node', () => {
   it.each([
     ['before', UPSTASH_BEFORE, 'const { success', 'success', /\(10, /],
     ['after', UPSTASH_AFTER, 'const { allowed', 'allowed', / limit: 10, /],
-  ])('docs/migrating-from-upstash-ratelimit.md, %s', async (_, code, line, result, limit) => {
+  ])('docs/migrating.md, from @upstash/ratelimit, %s', async (_, code, line, result, limit) => {
     expect(code).toMatch(limit)
     const log = vi.mocked(console.log)
     const { handle } = await importFrom({

@@ -98,8 +98,6 @@ export interface Units {
   readonly kind: 'units'
   readonly low: number
   readonly high?: number
-  /** Why `high` is lower than a billion, as a clause for messages. */
-  readonly why?: string
   readonly isOptional?: true
   /** Present: plans and overrides can set this parameter (plan-units.ts). A few words that describe the units. */
   readonly forPlans?: string

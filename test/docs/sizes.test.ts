@@ -16,14 +16,6 @@ const LINES: readonly [page: string, line: RegExp, ...bundles: string[]][] = [
   ['README', /^\| `sluicegate\/rpc` \|/, WHOLE_BINDING, BINDING, BESIDE],
   ['README', /^\| `createLimiter` \|/, 'Limits by name'],
   ['README', /^\| `sluicegate\/worker` /, 'Gateway without a build'],
-  [
-    'binding',
-    /^\| the gateway with the shipped config /,
-    SHIPPED,
-    BESIDE,
-    `${SHIPPED} and limitsEntrypoint for four limits`,
-  ],
-  ['binding', /^\| four limits alone \|/, BINDING, WHOLE_BINDING],
   ['deploy', /^npm run build /, SHIPPED],
 ]
 

@@ -1,4 +1,4 @@
-/** The pages of the edges: the targets of their links and imports exist, and their configs are valid. */
+/** The pages of the set-ups: the targets of their links and imports exist, and their configs are valid. */
 import { existsSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'

@@ -1,5 +1,5 @@
 /**
- * `npm run bench:workers`: sends the traffic of docs/hot-callers.md through two real Workers in workerd, with and without leases. Reports
+ * `npm run bench:workers`: sends the traffic of docs/internals/simulations.md through two real Workers in workerd, with and without leases. Reports
  * what the store and the origin have counted, and how late changes take effect. `-- --write` writes bench/two-workers.md;
  * `-- --only '1,000 a second'` runs the traffic with these words in its name, and no changes.
  */
@@ -339,7 +339,7 @@ function pageOf({ redisVersion }: Bed, sections: readonly string[]): string {
   return [
     '# Hot callers in two Workers',
     '',
-    'Made by `npm run bench:workers -- --write`. [docs/hot-callers.md](../docs/hot-callers.md) has the same traffic simulated, with up to 50 isolates.',
+    'Made by `npm run bench:workers -- --write`. [docs/internals/simulations.md](../docs/internals/simulations.md) has the same traffic simulated, with up to 50 isolates.',
     '',
     sections.join('\n\n'),
     '',

@@ -1,4 +1,4 @@
-/** Tables of the pages that scripts write: docs/config.md, docs/reliability.md, bench/results.md. */
+/** Tables of the pages that scripts write: docs/config.md, docs/internals/reliability.md, bench/results.md. */
 import { markdownTable } from 'markdown-table'
 
 export interface Table {

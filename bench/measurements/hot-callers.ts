@@ -1,7 +1,7 @@
 /**
  * Sends traffic of hot callers to a real Redis and compares ways to decide it: Sluice without remembered refusals, with its defaults, and
  * with leases; @upstash/ratelimit with its cache of refusals (`ephemeralCache`); and Cloudflare's rate limiting binding as miniflare
- * simulates it. Requests come on schedule, without waiting for earlier ones. docs/hot-callers.md has the same traffic in a simulation,
+ * simulates it. Requests come on schedule, without waiting for earlier ones. docs/internals/simulations.md has the same traffic in a simulation,
  * with more isolates and longer leases.
  */
 import { type IncomingMessage, request } from 'node:http'

@@ -1,5 +1,5 @@
 /**
- * Makes the pictures of docs/hot-callers.md from the simulation: `npm run plots`. It is seeded, so the pictures have the same bytes every
+ * Makes the pictures of leases (docs/internals/simulations.md) from the simulation: `npm run plots`. It is seeded, so the pictures have the same bytes every
  * time. test/docs/hot-callers.test.ts fails when a file differs.
  */
 import { writeFileSync } from 'node:fs'

@@ -1,5 +1,5 @@
 /**
- * Puts the tables of docs/hot-callers.md between their markers, from the simulation: `npm run plots`. It is seeded;
+ * Puts the tables about leases into docs/internals/simulations.md, from the simulation: `npm run plots`. It is seeded;
  * test/docs/hot-callers.test.ts fails when the page is stale.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
@@ -9,7 +9,7 @@ import { withTable } from '../reliability/tables.ts'
 import { type LeaseFor, runShape, SHAPES } from './simulation.ts'
 import { CHANGES, stalenessOf, TRAFFIC } from './staleness.ts'
 
-export const PAGE = new URL('../hot-callers.md', import.meta.url)
+export const PAGE = new URL('../internals/simulations.md', import.meta.url)
 
 const SHOWN: readonly LeaseFor[] = [undefined, '250ms']
 
@@ -55,5 +55,5 @@ async function withShapes(page: string): Promise<string> {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   writeFileSync(PAGE, await withFigures(readFileSync(PAGE, 'utf8')))
-  console.log('Wrote the tables of docs/hot-callers.md.')
+  console.log('Wrote the tables of docs/internals/simulations.md.')
 }

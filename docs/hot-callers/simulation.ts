@@ -1,5 +1,5 @@
 /**
- * What docs/hot-callers.md shows: traffic of hot callers in a simulated fleet (test/support/lease-fleet.ts), with and without leases. The
+ * What docs/internals/simulations.md shows: traffic of hot callers in a simulated fleet (test/support/lease-fleet.ts), with and without leases. The
  * limiter is the real one, the store is the model of its script, and time is simulated and seeded: the same numbers every time.
  */
 import type { Duration } from '../../src/config/check/schema.ts'

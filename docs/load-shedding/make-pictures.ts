@@ -1,5 +1,5 @@
 /**
- * Makes the pictures of docs/load-shedding.md from the simulation of test/simulation: `npm run plots`. It is seeded, so the pictures
+ * Makes the pictures of load shedding (docs/internals/simulations.md) from the simulation of test/simulation: `npm run plots`. It is seeded, so the pictures
  * have the same bytes every time. test/docs/load-shedding.test.ts fails when a file differs.
  */
 import { writeFileSync } from 'node:fs'

@@ -23,22 +23,12 @@ export const PAGES = [
 
 /** The tables of costs, by name. Each has the comparisons whose name begins with one of its texts. */
 const COSTS: Record<string, readonly string[]> = {
-  redis: ['Redis server time per decision'],
-  sent: [
-    'HTTP requests per decision',
-    'bytes sent to the store',
-    'billed commands per decision',
-    'bytes in Redis',
-    'bytes of the keys',
-    'memory of Redis',
+  sizes: [
+    'bytes sent to the store per decision, six sliding-window, allowed, with headers',
+    'bytes sent to the store per decision, six fixed-window, allowed, with headers',
+    'memory of Redis per caller',
   ],
-  worker: [
-    'CPU of workerd',
-    'request p50',
-    'Worker bundle',
-    'CPU of Node',
-    'requests a second through guard',
-  ],
+  worker: ['CPU of workerd', 'request p50', 'CPU of Node', 'requests a second through guard'],
 }
 
 /** The page with its tables, and with the alt texts of its pictures, as they should be. */
@@ -55,14 +45,6 @@ export function withFigures(page: string, results: string): string {
       ),
     )
   }
-  const callers = rowsOf(results, /^### Callers/m)
-  tables.set(
-    'callers',
-    table(
-      ['caller', 'µs in Redis'],
-      callers.map(row => row.slice(0, 2)),
-    ),
-  )
   const mixtures = mixturesIn(results)
   tables.set(
     'rules',
@@ -73,13 +55,13 @@ export function withFigures(page: string, results: string): string {
         'as many calls, µs',
         'refused, µs',
         'as many calls, µs',
-        'commands, admitted',
         '$ per million, admitted',
+        'as many calls, $',
       ],
       mixtures.map(({ rules, admitted, refused }) => [
         ...[rules, admitted.own.microseconds, admitted.calls.microseconds].map(String),
-        ...[refused.own.microseconds, refused.calls.microseconds, admitted.own.commands].map(String),
-        priceOf(admitted.own.commands).toFixed(2),
+        ...[refused.own.microseconds, refused.calls.microseconds].map(String),
+        ...[admitted.own, admitted.calls].map(({ commands }) => priceOf(commands).toFixed(2)),
       ]),
     ),
   )

@@ -1,5 +1,5 @@
 /**
- * Draws the way of a request for README.md and docs/architecture.md: `npm run plots`. It has no input, so it makes the same bytes
+ * Draws the way of a request for README.md and docs/internals/architecture.md: `npm run plots`. It has no input, so it makes the same bytes
  * every time. test/docs/pictures.test.ts fails when the file differs.
  *
  * The ground is opaque: the theme of GitHub can differ from the color scheme of the browser, and the picture stays readable then.
@@ -7,6 +7,7 @@
  */
 import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
+import { inBothSchemes } from './colors.ts'
 import { escapeXml, svgOf } from './svg.ts'
 
 const [WIDTH, HEIGHT] = [820, 400]
@@ -116,28 +117,8 @@ function text(x: number, y: number, content: string, classes = ''): string {
   return `<text${classes && ` class="${classes}"`} x="${x}" y="${y}">${escapeXml(content)}</text>`
 }
 
-/** The colors of GitHub's themes; text has a contrast of at least 4.5 on its ground in both. */
-const LIGHT = {
-  ground: '#ffffff',
-  box: '#f6f8fa',
-  edge: '#d1d9e0',
-  ink: '#1f2328',
-  faint: '#59636e',
-  go: '#1a7f37',
-  stop: '#bc4c00',
-}
-const DARK: typeof LIGHT = {
-  ground: '#0d1117',
-  box: '#151b23',
-  edge: '#3d444d',
-  ink: '#f0f6fc',
-  faint: '#9198a1',
-  go: '#3fb950',
-  stop: '#f0883e',
-}
-
-/** Written out for each scheme: not every renderer knows variables of CSS. */
-const colorsOf = ({ ground, box, edge, ink, faint, go, stop }: typeof LIGHT) => `
+const COLORS = inBothSchemes(
+  ({ ground, box, edge, ink, faint, go, stop }) => `
 .ground { fill: ${ground}; stroke: ${edge} }
 .box { fill: ${box}; stroke: ${edge} }
 .divider { stroke: ${edge} }
@@ -149,7 +130,8 @@ text.go, .head.go { fill: ${go} }
 text.stop, .head.stop { fill: ${stop} }
 .line.go { stroke: ${go} }
 .line.stop { stroke: ${stop} }
-`
+`,
+)
 
 const STYLE = `
 text { font: 13px system-ui, -apple-system, 'Segoe UI', sans-serif }
@@ -159,8 +141,7 @@ text { font: 13px system-ui, -apple-system, 'Segoe UI', sans-serif }
 .strong { font-weight: 600 }
 .line { stroke-width: 1.5; fill: none }
 .dashed { stroke-dasharray: 5 4 }
-${colorsOf(LIGHT).trim()}
-@media (prefers-color-scheme: dark) {${colorsOf(DARK)}}
+${COLORS}
 `
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

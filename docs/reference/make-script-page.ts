@@ -1,5 +1,5 @@
 /**
- * Writes the Lua in docs/script.md: the script of the rules in bench/rules.ts, cut where the page explains it. `npm run reference`
+ * Writes the Lua in docs/internals/script.md: the script of the rules in bench/rules.ts, cut where the page explains it. `npm run reference`
  * runs this; test/docs/script.test.ts fails when the page is stale.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
@@ -9,7 +9,7 @@ import { checkedConfig } from '../../src/config/check/check.ts'
 import { gatewayPolicy } from '../../src/script/compiled.ts'
 import { decideText } from '../../src/script/policy-text.ts'
 
-export const PAGE = new URL('../script.md', import.meta.url)
+export const PAGE = new URL('../internals/script.md', import.meta.url)
 
 /** Where each part of the page begins in the script, in its order. */
 const PARTS = [
@@ -75,5 +75,5 @@ function indented(text: string): string[] {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   writeFileSync(PAGE, withScript(readFileSync(PAGE, 'utf8'), scriptText()))
-  console.log('Wrote the script into docs/script.md.')
+  console.log('Wrote the script into docs/internals/script.md.')
 }

@@ -1,5 +1,5 @@
 /**
- * Puts the result of a run into a page, docs/reliability.md unless another one is named: `npm run test:anomalies` and `npm run
+ * Puts the result of a run into a page, docs/internals/reliability.md unless another one is named: `npm run test:anomalies` and `npm run
  * test:soak`. The text between `<!-- table: … -->` and `<!-- end -->` is the result, the rest is written by hand.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
@@ -7,7 +7,7 @@ import { markdownOf, type Table } from '../markdown-tables.ts'
 
 /** @throws when the page has no place for it */
 export function writeTable(name: string, table: Table, page = 'reliability.md'): void {
-  const file = new URL(`../${page}`, import.meta.url)
+  const file = new URL(`../internals/${page}`, import.meta.url)
   writeFileSync(file, withTable(readFileSync(file, 'utf8'), name, table))
 }
 

@@ -45,7 +45,7 @@ export type LogEntry = readonly [time: number, total: number]
 
 /**
  * The units that an isolate holds for one identity: `started - ended` are in flight. Both numbers only grow within an epoch.
- * So the larger numbers are the newer ones, even if messages arrive out of order (docs/concurrency.md).
+ * So the larger numbers are the newer ones, even if messages arrive out of order (docs/internals/concurrency.md).
  */
 export interface Holding {
   /** Identifies the isolate: eight random letters and digits. */

@@ -1,5 +1,5 @@
 -- Concurrency: at most `limit` units in flight. Model: concurrency.ts, with the same
--- sections. docs/concurrency.md has the proof.
+-- sections. docs/internals/concurrency.md has the proof.
 --
 -- With each request, an isolate sends the units that it holds for the identity as two
 -- numbers that only grow: started and ended. The key of the rule has one record for

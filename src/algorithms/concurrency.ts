@@ -1,5 +1,5 @@
 /**
- * Concurrency: at most `limit` units in flight. Lua twin: concurrency.lua, section by section. docs/concurrency.md has the proof.
+ * Concurrency: at most `limit` units in flight. Lua twin: concurrency.lua, section by section. docs/internals/concurrency.md has the proof.
  *
  * With each request, an isolate sends the units that it holds for the identity as two numbers that only grow: started and ended. The
  * store keeps one record for each isolate: the largest numbers that have arrived of the latest epoch. It adds the units that it

@@ -3,7 +3,7 @@
  * `counting` for the Worker, and `description`, which a built Worker leaves out: texts, checks and the full model. Neither calls a
  * function at the top level, so a bundler can leave `description` out.
  *
- * To add an algorithm, see docs/architecture.md#an-algorithm.
+ * To add an algorithm, see docs/internals/architecture.md#an-algorithm.
  */
 import type { Model, Quota, Standing } from './algorithm.ts'
 import type { CalendarPeriod } from './calendar-period.ts'
@@ -98,8 +98,6 @@ export interface Units {
   readonly kind: 'units'
   readonly low: number
   readonly high?: number
-  /** Why `high` is lower than a billion, as a clause for messages. */
-  readonly why?: string
   readonly isOptional?: true
   /** Present: plans and overrides can set this parameter (plan-units.ts). A few words that describe the units. */
   readonly forPlans?: string

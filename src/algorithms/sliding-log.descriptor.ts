@@ -13,7 +13,6 @@ const parameters = {
     kind: 'units',
     low: 1,
     high: MAX_LOG_LIMIT,
-    why: 'sliding-log keeps each request that counts',
     forPlans: 'units per period',
   },
   /** The length of the period: `'1s'`, `'90s'`, `'15m'`, `'1h'`, `'1d'`, … from 1 ms to 366 days. */

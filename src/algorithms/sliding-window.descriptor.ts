@@ -12,7 +12,6 @@ const parameters = {
     kind: 'units',
     low: 1,
     high: MAX_WINDOW_COUNT,
-    why: 'sliding-window keeps two counts in one record',
     forPlans: 'units per period',
   },
   /** The length of the period: `'1s'`, `'90s'`, `'15m'`, `'1h'`, `'1d'`, … from 1 ms to 366 days. */

@@ -11,8 +11,8 @@ export interface Mistake {
 }
 
 /**
- * Thrown for a config with mistakes, when an edge is created from it or a command reads it, and for variables of the environment that
- * are missing or not valid. `createLimiter` throws it in both cases. Edges that serve requests read the variables with the first
+ * Thrown for a config with mistakes, when a set-up is created from it or a command reads it, and for variables of the environment that
+ * are missing or not valid. `createLimiter` throws it in both cases. Set-ups that serve requests read the variables with the first
  * request, and reply with a 503. `code` is `ERR_CONFIG_INVALID`. The message lists all mistakes, without the values of variables.
  */
 export class ConfigError extends GatewayError {

@@ -1,4 +1,4 @@
-/** What one rule says about a decision: the public shape of a verdict, the same on every edge. */
+/** What one rule says about a decision: the public shape of a verdict, the same in every set-up. */
 import type { Verdict } from '../script/evaluation.ts'
 
 /** What one rule says about a decision. Plain data. Times are whole ms, rounded up. */

@@ -54,7 +54,7 @@ export async function evaluate(
     if (!onCluster) {
       throw new GatewayError(
         'ERR_CONFIG_INVALID',
-        'The store is a cluster, but this edge has no code for clusters. Pass evaluateOnCluster (src/limiter/cluster.ts) as onCluster when you create its engine.',
+        'The store is a cluster, but this set-up has no code for clusters. Pass evaluateOnCluster (src/limiter/cluster.ts) as onCluster when you create its engine.',
       )
     }
     return await onCluster(store, evaluation, { undoStore: store, ...options })

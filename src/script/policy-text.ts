@@ -1,6 +1,6 @@
 /**
  * Compiles a policy to Lua: straight-line code for all its rules, with their numbers as constants, or loops if there are many
- * (loop-text.ts). `decideText` is the script that decides and peeks, `refundText` the one that gives units back. docs/script.md shows
+ * (loop-text.ts). `decideText` is the script that decides and peeks, `refundText` the one that gives units back. docs/internals/script.md shows
  * an example.
  *
  * Each rule has its own copy of the sections of its algorithm. Their locals end in the number of the rule: `backlog_2`. A decision

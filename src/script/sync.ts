@@ -1,6 +1,6 @@
 /**
  * The wire format of the script for messages: an isolate reports the units that it holds, without a request to decide. A message reports
- * released units, or renews held ones. All policies share this script (sync-text.ts). docs/concurrency.md describes the messages.
+ * released units, or renews held ones. All policies share this script (sync-text.ts). docs/internals/concurrency.md describes the messages.
  *
  *     KEYS     the own keys of `concurrency` rules
  *     ARGV[1]  now in microseconds, or '' for the clock of the store

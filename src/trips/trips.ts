@@ -8,7 +8,7 @@
  *     probe ──────────────────────► riders ─► store          without messages about units: whether the store is back
  *                                                            must not depend on how many there are
  *
- * docs/architecture.md says what each rider does after a lost trip.
+ * docs/internals/architecture.md says what each rider does after a lost trip.
  */
 import type { Background } from '../background.ts'
 import type { Sleep, Timer } from '../clock.ts'

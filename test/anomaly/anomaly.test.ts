@@ -1,6 +1,6 @@
 /**
  * Tests that the gateway follows its failure policy for every fault in every call: no unexpected errors, no reply that takes too long, no
- * more requests above a limit than documented, and no units that stay held. docs/reliability.md has the results.
+ * more requests above a limit than documented, and no units that stay held. docs/internals/reliability.md has the results.
  */
 import { afterAll, beforeAll } from 'vitest'
 import { armHttp, armShut } from '../support/fault-proxy.ts'

@@ -1,6 +1,6 @@
 /**
  * Runs every fault at every place: each call of the scenario fails in turn, then all of them, in each mode. `npm run
- * test:anomalies` runs everything and writes the results into docs/reliability.md. `npm run test:all` runs a selection.
+ * test:anomalies` runs everything and writes the results into docs/internals/reliability.md. `npm run test:all` runs a selection.
  */
 import { afterAll, describe, expect, it } from 'vitest'
 import { writeTable } from '../../docs/reliability/tables.ts'

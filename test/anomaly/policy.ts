@@ -64,7 +64,7 @@ export const STORE = {
 
 /**
  * How much later than the deadline a reply may come. Long, because timers are late on a machine that is busy with other suites.
- * docs/reliability.md has measured values.
+ * docs/internals/reliability.md has measured values.
  */
 export const LATE_MS = 10_000
 

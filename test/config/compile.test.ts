@@ -311,9 +311,7 @@ describe('a mistake', () => {
     [
       'a sliding window with a limit that its record cannot hold',
       withRule({ algorithm: 'sliding-window', limit: 8_388_608 }),
-      [
-        'rules[0].limit: 8388608 is not an amount. Write a whole number from 1 to 8388607: sliding-window keeps two counts in one record.',
-      ],
+      ['rules[0].limit: 8388608 is too high: sliding-window allows at most 8388607.'],
     ],
     [
       'a sliding window with too many steps',
@@ -325,9 +323,7 @@ describe('a mistake', () => {
     [
       'a sliding log with a limit above its maximum',
       withRule({ algorithm: 'sliding-log', limit: 100_001 }),
-      [
-        'rules[0].limit: 100001 is not an amount. Write a whole number from 1 to 100000: sliding-log keeps each request that counts.',
-      ],
+      ['rules[0].limit: 100001 is too high: sliding-log allows at most 100000.'],
     ],
     [
       'a burst that takes years to come back',

@@ -249,7 +249,7 @@ describe('a mistake', () => {
       'the Authorization header',
       { ...JWKS, header: 'Authorization' },
       [
-        "auth0.header: 'Authorization' is the header of Authorization: Bearer <token>, and this setting names a header that has the token alone. Leave it out, or name another header.",
+        "auth0.header: 'Authorization' needs no setting: Authorization: Bearer is the default. Remove this line.",
       ],
     ],
     [

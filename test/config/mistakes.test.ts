@@ -341,7 +341,7 @@ describe('a mistake in plans', () => {
       'a limit below the cost',
       withRule({ cost: 5, plans: { free: { limit: 2 } } }),
       [
-        'rules[0].plans.free: leaves a burst of 2, so a cost of 5 can never be admitted. Raise it, or lower the cost.',
+        'rules[0].plans.free: admits 2 at once, but a request costs 5. Raise its burst to 5, or lower cost to 2.',
       ],
     ],
     [

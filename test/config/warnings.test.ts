@@ -118,10 +118,7 @@ describe('requests that no rule covers', () => {
   const DOCS = { name: 'docs', match: { path: '/docs/*' }, accept: ['api-key', 'anonymous'] }
   const uncoveredIn = (config: object) =>
     warningsIn(config).flatMap(
-      text =>
-        /^rules: no enforced rule is certain to match (.*)\. A request that matches no rule/.exec(
-          text,
-        )?.[1] ?? [],
+      text => /^rules: (.*) may pass without a limit\. Add a rule/.exec(text)?.[1] ?? [],
     )
 
   it.each([
@@ -299,7 +296,7 @@ describe('a lease that no request is served from', () => {
     ['beside a rule with other numbers for plans', LEASED, { ...LOG, plans: { free: { limit: 50 } } }],
   ])('is reported %s', (_, leased, other) => {
     expect(leaseWarningsIn({ rules: [other, leased] })).toEqual([
-      expect.stringMatching(/^rules\[0\]: '\w+' has no lease and counts every request of 'a': /),
+      expect.stringMatching(/^rules\[0\]: the lease of 'a' saves nothing, because '\w+' has none /),
     ])
   })
 
@@ -317,17 +314,15 @@ describe('a lease that no request is served from', () => {
   it('is reported once, with all rules and the fix', () => {
     const minute = { algorithm: 'fixed-window', limit: 50, period: '1m' }
     const rules = [RULE, rule({ name: 'b', ...minute }), rule({ name: 'off', ...minute, mode: 'off' })]
-    const message =
-      "has no lease and counts every request of 'a' and 'b': each of those requests goes to the store, and none is served from a lease."
     expect(leaseWarningsIn({ lease, rules: [...rules, LOG] })).toEqual([
-      `rules[3]: 'log' ${message} Use another algorithm for it, or remove the other leases.`,
+      "rules[3]: the lease of 'a' and 'b' saves nothing, because 'log' has none and counts the same requests. Use another algorithm for it, or remove the lease from 'a' and 'b'.",
     ])
     const without = rule({ name: 'c', algorithm: 'fixed-window', limit: 60, period: '1h', lease: false })
     expect(leaseWarningsIn({ lease, rules: [...rules, without] })).toEqual([
-      `rules[3]: 'c' ${message} Give it a lease too, or remove the other leases.`,
+      "rules[3]: the lease of 'a' and 'b' saves nothing, because 'c' has none and counts the same requests. Give it one, or remove the lease from 'a' and 'b'.",
     ])
     expect(leaseWarningsIn({ lease, rules: [...rules, without, { ...without, name: 'd' }] })).toEqual([
-      "rules[3]: 'c' and 'd' have no lease, and each counts every request of 'a' and 'b': each of those requests goes to the store, and none is served from a lease. Give them leases too, or remove the other leases.",
+      "rules[3]: the lease of 'a' and 'b' saves nothing, because 'c' and 'd' have none and count the same requests. Give them one, or remove the lease from 'a' and 'b'.",
     ])
   })
 

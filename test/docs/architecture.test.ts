@@ -1,4 +1,4 @@
-/** docs/architecture.md and CONTRIBUTING.md name only files, folders, scripts and links that exist. */
+/** docs/internals/architecture.md and CONTRIBUTING.md name only files, folders, scripts and links that exist. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 
@@ -6,7 +6,7 @@ const ROOT = new URL('../../', import.meta.url)
 const read = (path: string) => readFileSync(new URL(path, ROOT), 'utf8')
 const exists = (path: string, from = ROOT) => existsSync(new URL(path, from))
 
-const PAGES = ['docs/architecture.md', 'CONTRIBUTING.md'].map(path => [path, read(path)] as const)
+const PAGES = ['docs/internals/architecture.md', 'CONTRIBUTING.md'].map(path => [path, read(path)] as const)
 const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> }
 
 const found = (text: string, pattern: RegExp) => [...text.matchAll(pattern)].map(([, match]) => match!)
@@ -45,7 +45,7 @@ describe.each(PAGES)('%s', (path, page) => {
 })
 
 describe('the table of folders', () => {
-  const [, table] = /<!-- layers -->\n(.*?)<!-- end -->/s.exec(read('docs/architecture.md'))!
+  const [, table] = /<!-- layers -->\n(.*?)<!-- end -->/s.exec(read('docs/internals/architecture.md'))!
   const folders = found(table!, /^\| `src\/(\w+)` /gm)
 
   it('has every folder of src', () => {

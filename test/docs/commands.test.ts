@@ -1,13 +1,10 @@
 /** The pages name only commands and options that exist. */
-import { readdirSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { runInProcess } from '../support/command-line.ts'
+import { ALL_PAGES } from '../support/pages.ts'
 
 const ROOT = new URL('../../', import.meta.url)
-const PAGES = [
-  ...['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'examples/README.md', 'template/README.md'],
-  ...readdirSync(new URL('docs/', ROOT)).flatMap(name => (name.endsWith('.md') ? [`docs/${name}`] : [])),
-]
 
 /** The text after `npx sluicegate`, up to a comment, a pipe, or the end of the code. */
 const commandsIn = (text: string) =>
@@ -50,7 +47,7 @@ it.each([
   expect(await flawOf(command)).toBe(flaw)
 })
 
-describe.each(PAGES)('%s', page => {
+describe.each(ALL_PAGES)('%s', page => {
   it('names only commands and options that exist', async () => {
     for (const command of new Set(commandsIn(readFileSync(new URL(page, ROOT), 'utf8'))))
       expect([command, await flawOf(command)]).toEqual([command, undefined])

@@ -1,4 +1,4 @@
-/** docs/concurrency.md describes the record that the script writes, has the result of the soak, and links to files that exist. */
+/** docs/internals/concurrency.md describes the record that the script writes, has the result of the soak, and links to files that exist. */
 import { existsSync, readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
 import { encodeSync } from '../../src/script/sync.ts'
@@ -6,7 +6,7 @@ import { syncScript } from '../../src/script/sync-text.ts'
 import { ownKey } from '../../src/store/keys.ts'
 import { startRedis } from '../support/redis.ts'
 
-const PATH = new URL('../../docs/concurrency.md', import.meta.url)
+const PATH = new URL('../../docs/internals/concurrency.md', import.meta.url)
 const PAGE = readFileSync(PATH, 'utf8')
 
 it('the page links only to files that exist', () => {

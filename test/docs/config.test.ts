@@ -43,7 +43,7 @@ describe('the page', () => {
     const config = new Function('defineConfig', 'jwt', body)(defineConfig, jwt)
     expect(checkedConfig(config).rules.length).toBeGreaterThan(0)
   })
-  expect(blocks).toHaveLength(3)
+  expect(blocks).toHaveLength(2)
 
   it('lists the identity parts that `by` accepts', () => {
     const message = mistakeOf({ ...CONFIG, rules: [{ ...RULE, by: '?' }] })

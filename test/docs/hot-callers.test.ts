@@ -1,8 +1,8 @@
-/** docs/hot-callers.md: its configs are valid, its numbers are correct, and its table and pictures are those of the simulation. */
+/** docs/hot-callers.md and the leases in docs/internals/simulations.md: configs, numbers, tables and pictures are those of the code. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { makePictures } from '../../docs/hot-callers/make-pictures.ts'
-import { PAGE, withFigures } from '../../docs/hot-callers/make-table.ts'
+import { PAGE as SIMULATIONS, withFigures } from '../../docs/hot-callers/make-table.ts'
 import { tripsOverRate } from '../../docs/hot-callers/simulation.ts'
 import { CHANGES, TRAFFIC, TRIP_MS } from '../../docs/hot-callers/staleness.ts'
 import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
@@ -21,9 +21,11 @@ import { NO_SWITCHES } from '../../src/switches/switches.ts'
 import { bound } from '../support/bound.ts'
 import { rulesOf } from '../support/engines.ts'
 import { runLeaseFleet } from '../support/lease-fleet.ts'
+import { readPage } from '../support/pages.ts'
 
 const FOLDER = new URL('../../docs/hot-callers/', import.meta.url)
-const page = readFileSync(PAGE, 'utf8')
+const page = readPage('docs/hot-callers.md')
+const simulations = readFileSync(SIMULATIONS, 'utf8')
 const ACME = consumerStateKey('acme')
 const POLICY = { plans: ['free'], leases: true } as unknown as Policy
 
@@ -62,11 +64,11 @@ describe('the configs', () => {
 describe('the figures', () => {
   let figures: string
   beforeAll(async () => {
-    figures = await withFigures(page)
+    figures = await withFigures(simulations)
   }, 120_000)
 
   it('are those of the simulation (npm run plots)', () => {
-    expect(figures === page).toBe(true)
+    expect(figures === simulations).toBe(true)
   })
 
   it('never show a limit that the store has exceeded, or more in a window than the bound', () => {
@@ -100,9 +102,10 @@ describe('the figures', () => {
     expect(page).toContain('up to 99 of 100 trips')
     const points = new Map((await tripsOverRate(50, '250ms')).map(point => [point.perSecond, point]))
     const [at500, at1000] = [500, 1000].map(rate => points.get(rate)!.tripsPerRequest.toFixed(2))
-    expect(page.replaceAll(/\s+/g, ' ')).toContain(
-      `${at500} trips per request at 500 requests a second and ${at1000} at 1,000`,
-    )
+    for (const text of [page, simulations])
+      expect(text.replaceAll(/\s+/g, ' ')).toContain(
+        `${at500} trips per request at 500 requests a second and ${at1000} at 1,000`,
+      )
   })
 })
 
@@ -128,7 +131,7 @@ it('the page has the figures of the last benchmark', () => {
   ])
 })
 
-it('the page has the pictures that the simulation makes', { timeout: 60_000 }, async () => {
+it('the pictures are those that the simulation makes', { timeout: 60_000 }, async () => {
   const pictures = await makePictures()
   const files = readdirSync(FOLDER).filter(file => file.endsWith('.svg'))
   expect(files.sort()).toEqual([...pictures.keys()].sort())
@@ -148,7 +151,7 @@ describe('the statements of the page about leases', () => {
       return (trips / requests).toFixed(2)
     }
     const found = [await trips(6), await trips(120), await trips(300)]
-    expect(page.replaceAll(/\s+/g, ' ')).toContain(
+    expect(simulations.replaceAll(/\s+/g, ' ')).toContain(
       `${found[0]} trips per request when a trip takes 6 ms, ${found[1]} at 120 ms, ${found[2]} at 300 ms`,
     )
   })

@@ -1,15 +1,14 @@
 /** Each link in README.md and the pages leads to a file and a section that exist, and each page is in the contents. */
-import { existsSync, globSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, globSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
+import { ALL_PAGES, DOCS } from '../support/pages.ts'
 
 const ROOT = new URL('../../', import.meta.url)
 const read = (target: string | URL) => readFileSync(new URL(target, ROOT), 'utf8')
 
-const DOCS = readdirSync(new URL('docs/', ROOT)).filter(name => name.endsWith('.md'))
-const PAGES = [
-  ...['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'examples/README.md', 'template/README.md'],
-  ...DOCS.map(name => `docs/${name}`),
+const LINKING = [
+  ...ALL_PAGES,
   ...globSync('bench/*.md', { cwd: fileURLToPath(ROOT) }),
   'test/docs/messages.snapshot.md',
 ]
@@ -47,7 +46,7 @@ function flawOf(link: string, from: string): string | undefined {
     : 'no such section'
 }
 
-describe.each(PAGES)('%s', path => {
+describe.each(LINKING)('%s', path => {
   it('links to files and sections that exist', () => {
     const flaws = linksOf(read(path)).map(link => [link, flawOf(link, path)] as const)
     expect(flaws.filter(([, flaw]) => flaw)).toEqual([])
@@ -84,22 +83,39 @@ it('comments, messages and configs name only pages that exist', () => {
   expect(files.length).toBeGreaterThan(100)
   const own = 'test/docs/links.test.ts'
   for (const file of files.filter(name => name !== own)) {
-    const named = [...read(file).matchAll(/\bdocs\/[a-z-]+\.md(?:#[\w-]+)?/g)].map(([link]) => link)
+    const named = [...read(file).matchAll(/\bdocs\/(?:internals\/)?[a-z-]+\.md(?:#[\w-]+)?/g)].map(
+      ([link]) => link,
+    )
     for (const link of named) expect([file, link, flawOf(link, 'README.md')]).toEqual([file, link, undefined])
   }
 })
 
+/** A page at an old address, for links from elsewhere. */
+const hasMoved = (path: string) => /^# .*\n\nThis page has moved to /.test(read(path))
+
 it('docs/README.md has a line for each page', () => {
   const links = new Set(linksOf(read('docs/README.md')))
-  expect(DOCS.filter(name => name !== 'README.md' && !links.has(name))).toEqual([])
+  const pages = DOCS.filter(path => path !== 'docs/README.md' && !hasMoved(path))
+  expect(pages.filter(name => !links.has(name.slice('docs/'.length)))).toEqual([])
 })
 
-it('README.md and getting-started.md make a project with the same commands', () => {
-  const [block] = read('docs/getting-started.md').match(/^npm pack[^`]*/m)!
-  const commands = block.split(/\n|&&/).map(text => text.replace(/#.*/, '').trim())
-  for (const command of commands.filter(Boolean)) expect(read('README.md')).toContain(command)
+it('no page links to an old address', () => {
+  const old = DOCS.filter(hasMoved).map(path => new URL(path, ROOT).pathname)
+  for (const page of ALL_PAGES.filter(path => !DOCS.includes(path) || !hasMoved(path))) {
+    const targets = linksOf(read(page)).map(link => new URL(link, new URL(page, ROOT)).pathname)
+    expect([page, targets.filter(target => old.includes(target))]).toEqual([page, []])
+  }
 })
 
-it('README.md is short', () => {
-  expect(read('README.md').split('\n').length).toBeLessThan(161)
+/** The words of a page, without generated tables. */
+const wordsOf = (path: string) =>
+  read(path)
+    .replaceAll(/<!-- table:.*?<!-- end -->/gs, '')
+    .split(/\s+/)
+    .filter(Boolean).length
+
+it('README.md is short, and so are the pages for users together', () => {
+  expect(read('README.md').split(/\s+/).length).toBeLessThanOrEqual(1900)
+  const pages = DOCS.filter(path => !path.startsWith('docs/internals/'))
+  expect(pages.reduce((sum, path) => sum + wordsOf(path), wordsOf('README.md'))).toBeLessThanOrEqual(26_000)
 })

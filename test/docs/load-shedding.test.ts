@@ -1,14 +1,16 @@
-/** docs/load-shedding.md: its configs are valid, its numbers are correct, and its pictures are those of the simulation. */
+/** docs/load-shedding.md and its part of docs/internals/simulations.md: configs, numbers and pictures are those of the code. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { makePictures } from '../../docs/load-shedding/make-pictures.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import { defineConfig } from '../../src/config/define.ts'
 import { CLASSES, runDeadSignal, runFastRise, successOf, worstHalfMinute } from '../simulation/scenarios.ts'
+import { readPage } from '../support/pages.ts'
 
 const FOLDER = new URL('../../docs/load-shedding/', import.meta.url)
 
-const PAGE = readFileSync(new URL('../../docs/load-shedding.md', import.meta.url), 'utf8')
+const PAGE = readPage('docs/load-shedding.md')
+const SIMULATIONS = readPage('docs/internals/simulations.md')
 
 describe('the configs', () => {
   const [whole, rules] = [...PAGE.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code!)
@@ -47,7 +49,7 @@ describe('the configs', () => {
 describe('the success of critical requests with worker utilization alone', () => {
   const percentOf = (share: number) => `${Number((100 * share).toFixed(1))} %`
   const rowOf = (title: string) =>
-    PAGE.split('\n')
+    SIMULATIONS.split('\n')
       .find(line => line.startsWith(`| ${title}`))!
       .split(' | ')
       .slice(1)
@@ -60,6 +62,10 @@ describe('the success of critical requests with worker utilization alone', () =>
     expect(rowOf('in the worst half-minute')).toEqual(
       runs.map(run => percentOf(worstHalfMinute(run, critical))),
     )
+    const worst = runs.slice(0, -2).map(run => Math.round(100 * worstHalfMinute(run, critical)))
+    expect(PAGE.replaceAll(/\s+/g, ' ')).toContain(
+      `only ${Math.min(...worst)} to ${Math.max(...worst)} % of its calls in the worst half-minute`,
+    )
     expect(rowOf('in the whole run (6 to 15 minutes)')).toEqual(
       runs.map(run => percentOf(successOf(run, critical))),
     )
@@ -69,13 +75,13 @@ describe('the success of critical requests with worker utilization alone', () =>
 
   it('is a little lower in one run with another random seed', () => {
     const { seconds } = runFastRise(360, false, 5)
-    expect(PAGE).toContain(
+    expect(SIMULATIONS).toContain(
       `only ${(100 * worstHalfMinute(seconds, critical)).toFixed(1)} % succeeded in the worst half-minute`,
     )
   })
 })
 
-it('the page has the pictures that the simulation makes', () => {
+it('the pictures are those that the simulation makes', () => {
   const pictures = makePictures()
   const files = readdirSync(FOLDER).filter(file => file.endsWith('.svg'))
   expect(files.sort()).toEqual([...pictures.keys()].sort())

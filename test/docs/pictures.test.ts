@@ -1,6 +1,7 @@
-/** The pictures of README.md: request.svg is what its script draws, and terminal.svg shows a recorded session that names no machine. */
+/** The pictures: benefit.svg and request.svg are what their scripts draw, and terminal.svg shows a recorded session that names no machine. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
+import { drawBenefit } from '../../docs/pictures/draw-benefit.ts'
 import { drawRequest } from '../../docs/pictures/draw-request.ts'
 import { drawTerminal, type Entry } from '../../docs/pictures/draw-terminal.ts'
 import { statusesOf, trimmed } from '../../docs/pictures/record-terminal.ts'
@@ -10,8 +11,8 @@ const FOLDER = new URL('../../docs/pictures/', import.meta.url)
 const read = (file: string) => readFileSync(new URL(file, FOLDER), 'utf8')
 const FILES = readdirSync(FOLDER).filter(file => file.endsWith('.svg'))
 
-it('the pictures are request.svg and terminal.svg', () => {
-  expect(FILES.sort()).toEqual(['request.svg', 'terminal.svg'])
+it('the pictures are benefit.svg, request.svg and terminal.svg', () => {
+  expect(FILES.sort()).toEqual(['benefit.svg', 'request.svg', 'terminal.svg'])
 })
 
 describe.each(FILES)('%s', file => {
@@ -47,8 +48,11 @@ it.each([
   expect(flawOf(xml)).toBe(flaw)
 })
 
-it('request.svg is the picture that its script draws', () => {
-  expect(read('request.svg') === drawRequest(), 'request.svg is another: npm run plots').toBe(true)
+it.each([
+  ['benefit.svg', drawBenefit],
+  ['request.svg', drawRequest],
+])('%s is the picture that its script draws', (file, draw) => {
+  expect(read(file) === draw(), `${file} is another: npm run plots`).toBe(true)
 })
 
 describe('terminal.svg', () => {

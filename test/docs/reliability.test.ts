@@ -1,4 +1,4 @@
-/** docs/reliability.md: the runs that make its tables take minutes, so this file only tests that the tables have their results. */
+/** docs/internals/reliability.md: the runs that make its tables take minutes, so this file only tests that the tables have their results. */
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { withTable } from '../../docs/reliability/tables.ts'
@@ -7,7 +7,7 @@ import { REDIS_FAULTS } from '../anomaly/faults-of-redis.ts'
 import { STORE_FAULTS } from '../anomaly/faults-of-store.ts'
 import { REDIS_EVENTS } from '../anomaly/redis-events.ts'
 
-const page = readFileSync(new URL('../../docs/reliability.md', import.meta.url), 'utf8')
+const page = readFileSync(new URL('../../docs/internals/reliability.md', import.meta.url), 'utf8')
 const tables = new Map(
   [...page.matchAll(/<!-- table: (.+?) -->\n(.*?)<!-- end -->/gs)].map(([, name, text]) => [name, text!]),
 )

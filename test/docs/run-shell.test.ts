@@ -11,11 +11,9 @@ import { type Stack, startStack } from '../../src/node/start/stack.ts'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { environmentWith, SLUICE } from '../support/command-line.ts'
-import { blocksOf, PAGES, ROOT, readPage } from '../support/pages.ts'
+import { ALL_PAGES, blocksOf, ROOT, readPage } from '../support/pages.ts'
 import { startRedis } from '../support/redis.ts'
 import { writeModules } from '../support/snippet-modules.ts'
-
-const ALL_PAGES = [...PAGES, 'CONTRIBUTING.md', 'examples/README.md', 'template/README.md']
 
 /** The lines of shell on a page, without comments. A line that ends with a backslash is joined with the next one. */
 const linesOf = (page: string) =>
@@ -84,7 +82,7 @@ describe('curl', () => {
 
   it('is on no other page than those whose commands run here', () => {
     const pages = ALL_PAGES.filter(page => linesOf(page).some(line => line.includes('curl ')))
-    const run = ['credentials', 'getting-started', 'load-shedding', 'runbooks']
+    const run = ['credentials', 'getting-started', 'load-shedding', 'operations']
     expect(pages).toEqual(run.map(name => `docs/${name}.md`))
   })
 
@@ -117,8 +115,8 @@ describe('curl', () => {
     expect(await shell(command! + STATUS, { KEY: 'slk_acme_wrong' })).toBe('401')
   })
 
-  it('shows the health of the store, as docs/runbooks.md says', async () => {
-    const [command] = curls('docs/runbooks.md')
+  it('shows the health of the store, as docs/operations.md says', async () => {
+    const [command] = curls('docs/operations.md')
     expect(await shell(command!.replace('curl', 'curl -s'))).toMatch(/^HTTP\/1\.1 200 OK/)
   })
 
@@ -129,9 +127,11 @@ describe('curl', () => {
   })
 })
 
-it('docs/bridge.md starts a bridge with a token in a file that only its owner can read', async () => {
+it('docs/deploy.md starts a bridge with a token in a file that only its owner can read', async () => {
   const redis = await startRedis()
-  const code = blocksOf('docs/bridge.md')[0]!.code.trim()
+  const code = blocksOf('docs/deploy.md')
+    .find(({ code }) => code.includes('sluicegate bridge'))!
+    .code.trim()
   const command = code
     .replace('npx sluicegate', `'${process.execPath}' '${SLUICE}'`)
     .replace('redis://10.0.0.5:6379', `${redis.url} --port 0`)

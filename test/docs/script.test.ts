@@ -1,4 +1,4 @@
-/** docs/script.md shows the script that the rules of bench/rules.ts make. */
+/** docs/internals/script.md shows the script that the rules of bench/rules.ts make. */
 import { readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
 import { PAGE, scriptText, withScript } from '../../docs/reference/make-script-page.ts'

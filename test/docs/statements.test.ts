@@ -39,7 +39,7 @@ describe('keys in an outage', () => {
 })
 
 it('no page promises that a raised limit counts within a second, because the simulation has longer times', () => {
-  const rows = [...readPage('docs/hot-callers.md').matchAll(/^\| a limit is raised \(.*$/gm)]
+  const rows = [...readPage('docs/internals/simulations.md').matchAll(/^\| a limit is raised \(.*$/gm)]
   const longest = Math.max(
     ...rows.flatMap(([row]) => [...row.matchAll(/(\d+) ms/g)].map(([, ms]) => Number(ms))),
   )

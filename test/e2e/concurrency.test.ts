@@ -142,7 +142,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
       ]
     }
 
-    /** A column of the table in docs/concurrency.md. */
+    /** A column of the table in docs/internals/concurrency.md. */
     interface Soak {
       callers: readonly Caller[]
       mixed: Mixed

@@ -162,7 +162,7 @@ const REQUESTS_WITH_HOOKS: TestRequest[] = [
   },
 ]
 
-/** Differences by design (docs/edges.md): how edges around the user's code reply to the request of this name. */
+/** Differences by design (docs/README.md): how edges around the user's code reply to the request of this name. */
 const EXCEPTIONS: Readonly<Record<string, { why: string; reply: Pick<Reply, 'status' | 'isReceived'> }>> = {
   'to a reserved path': {
     why: "only the gateway has paths of its own, so elsewhere the user's code receives this one",

@@ -104,7 +104,7 @@ describe('npx sluicegate check', () => {
         'While the store does not answer:',
         '  open   no limit once an outage is confirmed: zendesk/d',
         '  local  each isolate counts by itself: b',
-        '  keys   keys that the isolate has admitted in the last 10 minutes are accepted, others are refused',
+        '  keys   keys that this copy of the Worker has admitted in the last 10 minutes pass; others get a 503',
       ],
     ])
   })
@@ -160,9 +160,9 @@ describe('npx sluicegate check', () => {
         'While the store does not answer:',
         '  local   each isolate counts by itself, up to 25 % of the limit: second, month, queue, guesses',
         '  closed  requests are refused: known',
-        '  keys    keys that the isolate has admitted in the last 10 minutes are accepted, others are refused',
+        '  keys    keys that this copy of the Worker has admitted in the last 10 minutes pass; others get a 503',
         'Warnings:',
-        `  ${file}:3: rules: no enforced rule is certain to match requests on the route docs from callers without a credential. A request that matches no rule passes without a limit: add a rule for all of these, or set limits: false on a route that needs no limit.`,
+        `  ${file}:3: rules: requests on the route docs from callers without a credential may pass without a limit. Add a rule that matches all of them, or set limits: false on a route if that is intended.`,
       ],
     ])
   })

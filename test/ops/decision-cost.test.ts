@@ -195,7 +195,7 @@ describe('the price', () => {
       'a `GET` with each decision: 6 commands if admitted, 4 if refused | $12 and $8 per million |',
     )
     expect(read('README.md')).toContain(
-      '(5 commands each, at $0.20 per 100,000) and $300 if all are refused (3 commands)',
+      '**$2,000**: 5 commands each, $10 per million. A refused request costs $6 per million',
     )
     expect(read('docs/deploy.md')).toMatch(
       /\| 5 \(.+\) \| \$10 per million \|\n\| a refused one \| 3 \| \$6 per million \|/,

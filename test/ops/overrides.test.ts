@@ -99,7 +99,7 @@ describe('an override', () => {
     ],
     ['plans', { queue: 5 }, 'usage', /^--queue has no effect on rule 'plans'/],
     ['tokens', { limit: 999_999_937, burst: 1e9 }, 'usage', /more than 2\^51 steps/],
-    ['window', { limit: 2 ** 23 }, 'usage', /limit: 8388608 is not an amount/],
+    ['window', { limit: 2 ** 23 }, 'usage', /limit: 8388608 is too high/],
     ['window', { limit: 2 }, 'usage', /cost: 3 can never be admitted: it is above the limit of 2/],
     ['queue', { queue: 700 }, 'usage', /queue: 700 could delay a request by 70 s/],
     [

@@ -6,7 +6,11 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net'
 
 type Next = (error?: unknown) => void
-type Response = ServerResponse & { json(value: unknown): void }
+type Response = ServerResponse & {
+  set(name: string, value: string): Response
+  status(code: number): Response
+  json(value: unknown): void
+}
 type Handler = (req: IncomingMessage, res: Response, next: Next) => unknown
 
 const servers: Server[] = []
@@ -20,7 +24,11 @@ export default function express() {
     /** Listens on a free port, whatever port the page names. */
     listen(_port: number) {
       const server = createServer((req, plain) => {
-        const res = Object.assign(plain, { json: (value: unknown) => plain.end(JSON.stringify(value)) })
+        const res = Object.assign(plain, {
+          set: (name: string, value: string) => plain.setHeader(name, value) as Response,
+          status: (code: number) => Object.assign(plain, { statusCode: code }) as Response,
+          json: (value: unknown) => plain.end(JSON.stringify(value)),
+        })
         const runFrom = (i: number, error?: unknown) => {
           const handler = error === undefined ? handlers[i] : undefined
           if (handler) handler(req, res, failure => runFrom(i + 1, failure))

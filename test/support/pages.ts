@@ -1,15 +1,25 @@
 /** README.md and the pages in docs/, and the blocks of code in them. */
-import { readdirSync, readFileSync } from 'node:fs'
+import { globSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
 export const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 export const readPage = (path: string) =>
   readFileSync(new URL(path, new URL('../../', import.meta.url)), 'utf8')
 
+/** The pages in docs/ and its folders. */
+export const DOCS = globSync('docs/**/*.md', { cwd: ROOT }).toSorted()
+
 /** The pages of the documentation. */
-export const PAGES = ['README.md', ...readdirSync(`${ROOT}docs`).map(name => `docs/${name}`)].filter(name =>
-  name.endsWith('.md'),
-)
+export const PAGES = ['README.md', ...DOCS]
+
+/** All pages that users and contributors read. */
+export const ALL_PAGES = [
+  ...PAGES,
+  'CONTRIBUTING.md',
+  'CHANGELOG.md',
+  'examples/README.md',
+  'template/README.md',
+]
 
 export interface Block {
   page: string

@@ -47,7 +47,7 @@ export function findUncovered(config: ConfigInput): Mistake[] {
   )
   return [...byCallers].map(([callers, places]) => ({
     path: 'rules',
-    message: `no enforced rule is certain to match ${joinAnd(places)} from ${callers}. A request that matches no rule passes without a limit: add a rule for all of these, or set limits: false on a route that needs no limit.`,
+    message: `${joinAnd(places)} from ${callers} may pass without a limit. Add a rule that matches all of them, or set limits: false on a route if that is intended.`,
   }))
 }
 

@@ -108,7 +108,7 @@ const common = {
       v.regex(/^[\w!#$%&'*+.^`|~-]+$/, HEADER),
       v.check(
         input => !/^authorization$/i.test(input),
-        'is the header of Authorization: Bearer <token>, and this setting names a header that has the token alone. Leave it out, or name another header.',
+        'needs no setting: Authorization: Bearer is the default. Remove this line.',
       ),
       v.check(input => !/^x-api-key$/i.test(input), 'is the header of API keys. Name another header.'),
     ),

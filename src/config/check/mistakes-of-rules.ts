@@ -132,7 +132,9 @@ export function mistakesOfGatewayRule(
     for (const mistake of mistakesOfGatewayNumbers(own, variant, `${path}.plans.${plan}`)) {
       // A plan has no cost of its own: its limit is too low for the cost of the rule.
       const isCost = mistake.path.endsWith('.cost')
-      const message = `leaves a ${descriptionOf(rule).costBound} of ${variant.quota.burst}, so a cost of ${rule.cost} can never be admitted. Raise it, or lower the cost.`
+      const { burst } = variant.quota
+      const bound = descriptionOf(rule).costBound
+      const message = `admits ${burst} at once, but a request costs ${rule.cost}. Raise its ${bound} to ${rule.cost}, or lower cost to ${burst}.`
       mistakes.push(isCost ? { path: `${path}.plans.${plan}`, message } : mistake)
     }
   }

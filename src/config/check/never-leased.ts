@@ -54,11 +54,10 @@ function groupWarnings(all: readonly UnleasedRule[]): Mistake[] {
   return [...groups.values()].map(group => {
     const [{ path, rule, leased }] = group as [UnleasedRule]
     const isOne = group.length === 1
-    const what = `${namesOf(group.map(each => each.rule))} ${isOne ? 'has no lease and counts' : 'have no lease, and each counts'}`
-    const fix = canLease(rule)
-      ? `Give ${isOne ? 'it a lease' : 'them leases'} too`
-      : `Use another algorithm for ${isOne ? 'it' : 'them'}`
-    const message = `${what} every request of ${namesOf(leased)}: each of those requests goes to the store, and none is served from a lease. ${fix}, or remove the other leases.`
+    const names = namesOf(group.map(each => each.rule))
+    const [verb, them] = isOne ? ['has', 'it'] : ['have', 'them']
+    const fix = canLease(rule) ? `Give ${them} one` : `Use another algorithm for ${them}`
+    const message = `the lease of ${namesOf(leased)} saves nothing, because ${names} ${verb} none and ${isOne ? 'counts' : 'count'} the same requests. ${fix}, or remove the lease from ${namesOf(leased)}.`
     return { path, message }
   })
 }

@@ -61,21 +61,21 @@ export type AlgorithmEntries<Name extends AlgorithmName> = EntriesOf<
 export function algorithmEntries<Name extends AlgorithmName>(name: Name): AlgorithmEntries<Name> {
   const entries = Object.entries<Parameter>(descriptions[name].parameters)
   return Object.fromEntries(
-    entries.map(([key, parameter]) => [key, schemaOf(parameter)]),
+    entries.map(([key, parameter]) => [key, schemaOf(parameter, name)]),
   ) as AlgorithmEntries<Name>
 }
 
-function schemaOf(parameter: Parameter): v.GenericSchema {
-  const schema = requiredSchemaOf(parameter)
+function schemaOf(parameter: Parameter, algorithm: AlgorithmName): v.GenericSchema {
+  const schema = requiredSchemaOf(parameter, algorithm)
   return 'isOptional' in parameter ? v.optional(schema) : schema
 }
 
-function requiredSchemaOf(parameter: Parameter): v.GenericSchema {
+function requiredSchemaOf(parameter: Parameter, algorithm: AlgorithmName): v.GenericSchema {
   switch (parameter.kind) {
     case 'name':
       return v.literal(parameter.is)
     case 'units':
-      return units(parameter.low, parameter.high, parameter.why)
+      return units(parameter.low, parameter.high, parameter.high === undefined ? undefined : algorithm)
     case 'period':
       return period
     case 'ttl':

@@ -36,7 +36,7 @@ export type {
   SheddingInput,
 }
 
-/** A config as it is written in sluice.config.ts, not checked yet: the argument of `defineConfig` and of every edge. */
+/** A config as it is written in sluice.config.ts, not checked yet: the argument of `defineConfig` and of every set-up. */
 export interface ConfigInput extends v.InferInput<typeof configSchema> {}
 
 export interface HeadersInput extends v.InferInput<typeof headers> {}

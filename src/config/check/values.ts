@@ -65,11 +65,12 @@ export function duration(low: number, high: number, range: string) {
   )
 }
 
-/** @param why the reason why `high` is lower than usual, as a clause for the message */
-export const units = (low: number, high = MAX_UNITS, why?: string) => {
-  const fix = `is not an amount. Write a whole number from ${low} to ${high}${why ? `: ${why}` : ''}.`
+/** @param algorithm that allows less than usual */
+export const units = (low: number, high = MAX_UNITS, algorithm?: string) => {
+  const fix = `is not an amount. Write a whole number from ${low} to ${high}.`
+  const tooHigh = `is too high: ${algorithm ? `${algorithm} allows at most` : 'the maximum is'} ${high}.`
   const fixOfType = ({ input }: { input: unknown }) => (input === 'adaptive' ? ADAPTIVE : fix)
-  return v.pipe(v.number(fixOfType), v.integer(fix), v.minValue(low, fix), v.maxValue(high, fix))
+  return v.pipe(v.number(fixOfType), v.integer(fix), v.minValue(low, fix), v.maxValue(high, tooHigh))
 }
 
 /** `limit: 'adaptive'` looks like a way to write a limit that follows the origin. */

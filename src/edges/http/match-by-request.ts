@@ -27,7 +27,7 @@ export function createMatchByRequest({ routes, routeDefaults, rules, shedding }:
     const url = new URL(request.url)
     const hosts = findHosts(hostOf(url))
     const paths = readingsOf(url.pathname)
-    if (!paths) throw new Error('the path has too many readings: the edge refuses it before it is matched')
+    if (!paths) throw new Error('the path has too many readings: the request is refused before it is matched')
     // Many readings match the same patterns.
     const distinctPaths = distinct(paths.map(findPaths))
     // A path without its last slash counts only if it has a route.

@@ -1,6 +1,6 @@
 /**
  * Decides a request that the store has not decided, by the failure policies (`onStoreFailure`) of the rules and of the credentials.
- * docs/security.md describes the risks. An error in limiting code is handled the same way.
+ * docs/failure.md describes the risks. An error in limiting code is handled the same way.
  *
  * A flood must not turn the limits off. So rules with the policy `open` are counted in the isolate, as with `local`, until a failure
  * of the store is confirmed.

@@ -1,6 +1,6 @@
 /**
  * The units of requests in flight that this isolate holds, by identity and rule. Plain bookkeeping, without I/O and timers.
- * docs/concurrency.md describes the messages to the store, and proves what they guarantee.
+ * docs/internals/concurrency.md describes the messages to the store, and proves what they guarantee.
  *
  * A request claims its units before it is decided. The claim is settled once: as admitted, as refused, or as lost if the action of
  * the store is unknown. After a lost claim the isolate begins a new epoch: its messages contain everything that the isolate may hold,

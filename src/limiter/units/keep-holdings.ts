@@ -1,7 +1,7 @@
 /**
  * Reports to the store which units this isolate holds. Each decision carries the message about its own identity. Released units are
  * reported with the next HTTP request of any kind, alone after 250 ms, or at once if most of the limit is in use. Units that are held
- * for long are renewed three times within the `ttl`. docs/concurrency.md describes the messages.
+ * for long are renewed three times within the `ttl`. docs/internals/concurrency.md describes the messages.
  */
 
 import type { Background } from '../../background.ts'

@@ -131,7 +131,7 @@ function fallbackOf({ rules, limits, localShare, credentials }: Config, isLimits
     return names.size === 0 ? [] : [[way, meaning + [...names].join(', ')]]
   })
   const keys: Record<Config['credentials']['onStoreFailure'], string> = {
-    recent: `keys that the isolate has admitted in the last ${formatDuration(credentials.seenForMs * 1e3)} are accepted, others are refused`,
+    recent: `keys that this copy of the Worker has admitted in the last ${formatDuration(credentials.seenForMs * 1e3)} pass; others get a 503`,
     refuse: 'all keys are refused',
     unchecked: 'everything that looks like a key is accepted',
   }

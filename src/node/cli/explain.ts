@@ -114,7 +114,7 @@ function describe(explanation: Explanation, { routes, routeDefaults, cluster }: 
   const at = [route ? `route ${route.name}` : 'no route', ...wordsOfRoute(settings, routeDefaults)].join(', ')
   const lines = [
     `${method} ${hostname}${pathname}${search}`,
-    `  Route    ${at}; accepts ${accept.join(', ') || 'no credential: depending on how the path is decoded, it matches several routes, and no credential is accepted by all of them. Use the plain path'}`,
+    `  Route    ${at}; accepts ${accept.join(', ') || 'no credential, so everyone gets a 401: this path can mean several routes, which share no credential. Use the plain path'}`,
     `  Caller   ${describeCaller(caller)}`,
     ...(trafficClass ? [`  Class    ${classText(trafficClass)}`] : []),
     `  Access   ${accessOf(explanation)}`,

@@ -247,9 +247,7 @@ function report(message: WorkerMessage): void {
       console.error(`${message.message}\nThe gateway keeps running with the previous version.`)
       break
     case 'stopped':
-      console.error(
-        `${message.message}\nThe Worker stopped with this change. It starts again with the next change that works.`,
-      )
+      console.error(`${message.message}\nThe Worker is down. Fix the file and save.`)
       break
     case 'ready':
     case 'failed':

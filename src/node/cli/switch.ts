@@ -51,9 +51,7 @@ export function switchCommand(load: ConfigLoader = loadConfig): Command {
       .summary('change limits live, without a deployment')
       .description(
         'Change limits live, without a deployment: the kill switch, modes and shares of rules, blocks and overrides. ' +
-          'Each isolate reads the kill switch and the switched rules about once a second, in the same trip to the store as a ' +
-          'decision. A change that loosens limits applies to that same decision, and one that tightens them from the next ' +
-          'request on. Blocks and overrides apply from the next request that reaches the store. ' +
+          'Loosening takes about a second; tightening, a block or an override takes one request more. ' +
           'Without a command, all switches are shown.',
       )
       .addCommand(

@@ -1,6 +1,6 @@
 /**
  * Every order of requests, replies, endings and messages of two isolates, with messages that are late, repeated or lost, isolates that
- * die, and a store that is emptied. docs/concurrency.md proves the properties that these tests check. The holdings and the model of the
+ * die, and a store that is emptied. docs/internals/concurrency.md proves the properties that these tests check. The holdings and the model of the
  * store are the real code; test/script/parity.test.ts compares the model with the script.
  */
 import { describe, expect, it } from 'vitest'

@@ -1,4 +1,4 @@
-/** The pages of the edges: the targets of their links and imports exist, and their configs are valid. */
+/** The pages of the set-ups: the targets of their links and imports exist, and their configs are valid. */
 import { existsSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
@@ -8,7 +8,7 @@ const ROOT = new URL('../../', import.meta.url)
 const read = (path: string) => readFileSync(new URL(path, ROOT), 'utf8')
 const { exports } = JSON.parse(read('package.json')) as { exports: Record<string, { types?: string }> }
 
-const PAGES = ['edges', 'guard', 'hono', 'binding', 'limits-by-name'].map(
+const PAGES = ['README', 'guard', 'binding', 'limits-by-name'].map(
   name => [`docs/${name}.md`, read(`docs/${name}.md`)] as const,
 )
 const blocks = (page: string) => [...page.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code!)

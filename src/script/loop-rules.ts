@@ -100,10 +100,6 @@ export class LoopRules {
     return this.column('entry_numbers', ({ entryNumber }) => entryNumber)
   }
 
-  get mark(): string {
-    return `marks[${this.column('marks_at', ({ markAt }) => markAt)}]`
-  }
-
   /** The condition that the rule `i` does not count bad credentials; undefined if no rule does. */
   get isNoGuess(): string | undefined {
     const others = this.kinds.filter(({ isGuess }) => !isGuess).length

@@ -108,10 +108,6 @@ export class LoopText {
     return `marks = { byte(ARGV[2], 1, ${this.#policy.identities + this.#rules.all.length}) }\n`
   }
 
-  #forEachRule(text: string): string {
-    return `for i = 1, ${this.#rules.all.length} do\n${text}end\n`
-  }
-
   /** Runs text for each identity `k`, whose rules are `from` to `to`. */
   #forEachIdentity(text: string): string {
     const last = this.#rules.ofIdentity('lasts', rules => rules.at(-1)!.i)
@@ -131,7 +127,7 @@ end
     const hasWhole = all.some(({ ownKeyRead }) => ownKeyRead === 'whole')
     const ofIdentity = hasWhole ? `for i = from, to do${ofRule(`${isWhole} and marks[i + k]`)}end\n` : ''
     const long = all.filter(({ ownKeyRead }) => ownKeyRead === 'parts')
-    const logs = long.toSorted((a, b) => a.entryNumber - b.entryNumber).map(({ i }) => i)
+    const logs = long.toSorted((a, b) => a.entryNumber - b.entryNumber)
     return [
       `keys, own_keys, place = {}, {}, ${records}\n`,
       this.#forEachIdentity(
@@ -139,8 +135,8 @@ end
       ),
       ...(long.length > 0
         ? [
-            `local whole, logs = place, { ${logs.join(', ')} }\n`,
-            `for j = 1, #logs do\nlocal i = logs[j]${ofRule(this.#rules.mark)}end\n`,
+            `local whole, logs, marks_at = place, ${listOf(logs, 'i')}, ${listOf(logs, 'markAt')}\n`,
+            `for j = 1, #logs do\nlocal i = logs[j]${ofRule('marks[marks_at[j]]')}end\n`,
           ]
         : []),
     ].join('')
@@ -186,15 +182,15 @@ end
 
   /** Skips all rules but those on bad credentials, if the credential is bad or its consumer is blocked. */
   #skipRulesOnRequests(): string {
-    const { isNoGuess, mark } = this.#rules
-    const skip = `${mark} = ${ABSENT}\n`
+    const { isNoGuess } = this.#rules
+    const skip = `marks[i + k] = ${ABSENT}\n`
     const text = isNoGuess ? `if ${isNoGuess} then\n${skip}end\n` : skip
-    return `if is_unknown or is_blocked then\n${this.#forEachRule(text)}end\n`
+    return `if is_unknown or is_blocked then\n${this.#forEachIdentity(`for i = from, to do\n${text}end\n`)}end\n`
   }
 
   /** @param isDecision whether overrides also set the mode. A refund gives units back whatever the mode is now */
   #applyOverrides(condition: string, isDecision: boolean): string {
-    const { all, entryNumber, mark, tags } = this.#rules
+    const { all, entryNumber, tags } = this.#rules
     // The reply has the overrides in the order of the policy.
     const overridable = all
       .filter(({ takesOverrides }) => takesOverrides)
@@ -206,10 +202,10 @@ end
     return `
 if ${condition} then
 ${OVERRIDES}local families = { ${overridable.map(({ family }) => literal(family)).join(', ')} }
-local overridable = { ${overridable.map(({ i }) => i).join(', ')} }
+local overridable, marks_at = ${listOf(overridable, 'i')}, ${listOf(overridable, 'markAt')}
 for j = 1, #families do
-local i, family = overridable[j], '=' .. families[j] .. ','
-${isDecision ? mark : '_'}, ${values} = overridden(${entryNumber}, family, ${mark}, ${values})
+local i, family, mark = overridable[j], '=' .. families[j] .. ',', marks_at[j]
+${isDecision ? 'marks[mark]' : '_'}, ${values} = overridden(${entryNumber}, family, marks[mark], ${values})
 end
 end
 `.trimStart()
@@ -278,7 +274,7 @@ ${this.#writeState()}`.trimStart()
     const known = hasSubject ? 'not admitted and 0 or is_unknown and -1 or 1' : 'admitted and 1 or 0'
     const plan = hasSubject ? "consumer and plan .. ' ' .. consumer or plan" : 'plan'
     return [
-      `reply, packed, slot = { is_usual and 2 or ${known}, ${plan}, now }, {}, 0\nlocal row = 4\n`,
+      `reply, packed, slot = { is_usual and 2 or ${known}, ${plan}, now${this.#roomForRows()} }, {}, 0\nlocal row = 4\n`,
       this.#forEachIdentity(text),
       this.#rules.has('takesOverrides') ? 'if changes then\nreply[#reply + 1] = changes\nend\n' : '',
       leases ? 'if grant then\nreply[#reply + 1] = grant\nend\n' : '',
@@ -302,10 +298,12 @@ end
     return `
 if is_spending and verb ~= 'decide'${this.#policy.hasSubject ? ' and not is_unknown' : ''} then
 grant, slot = verb + 0, 0
-${this.#forEachRule(`
-if ${this.#rules.mark} ~= ${ABSENT} then
+${this.#forEachIdentity(`
+for i = from, to do
+if marks[i + k] ~= ${ABSENT} then
 local cost, remaining, reset_after = 1
 ${this.#readCost()}${this.#rules.forKind(boundByKind)}end
+end
 `)}grant = grant < 1 and 1 or grant - grant % 1
 end
 `.trimStart()
@@ -415,23 +413,12 @@ end
 `.trimStart()
   }
 
-  /** Adds the row of the rule `i` to the reply. If the rules are in another order, the row is not the next one. */
+  /** Adds the row of the rule `i` to the reply. */
   #addRow(): string {
-    const starts = new Map<number, number>()
-    let start = 4
-    for (const [i, { isQueue }] of this.#policy.entries.entries()) {
-      starts.set(i + 1, start)
-      start += isQueue ? 3 : 2
-    }
-    const { areInOrder, entryNumber } = this.#rules
-    const find = () => {
-      const usual = this.#rules.column('rows', ({ entryNumber }) => starts.get(entryNumber)!)
-      return `row = ${usual}\nif not is_usual then\nrow = row + ${entryNumber} - 1\nend\n`
-    }
     const isQueue = this.#rules.column('are_queues', ({ isQueue }) => isQueue)
     const addDelay = `if ${isQueue} then\nreply[row] = delay or 0\nrow = row + 1\nend\n`
     return `
-${areInOrder ? '' : find()}if not is_usual then
+${this.#rules.areInOrder ? '' : this.#findRow()}if not is_usual then
 reply[row] = retry_after
 row = row + 1
 end
@@ -439,6 +426,27 @@ reply[row] = remaining
 reply[row + 1] = reset_after
 row = row + 2
 ${this.#rules.has('isQueue') ? addDelay : ''}`.trimStart()
+  }
+
+  /** Finds the row of the rule `i`, if it does not follow that of the rule before. */
+  #findRow(): string {
+    const { entryNumber } = this.#rules
+    // The row of a queue is one longer.
+    const queuesBefore = this.#rules.column(
+      'queues_before',
+      rule => this.#policy.entries.slice(0, rule.entryNumber - 1).filter(({ isQueue }) => isQueue).length,
+    )
+    const start = (length: 2 | 3) => `row = ${length} * ${entryNumber} + ${4 - length} + ${queuesBefore}\n`
+    return `if is_usual then\n${start(2)}else\n${start(3)}end\n`
+  }
+
+  /** Values for all rows, so that the list needs not grow row by row in a random order, which takes long. */
+  #roomForRows(): string {
+    const { all, areInOrder } = this.#rules
+    if (areInOrder) return ''
+    const queues = all.filter(({ isQueue }) => isQueue).length
+    const length = `(is_usual and 2 or 3) * ${all.length} + ${queues}`
+    return `, byte(rep(ARGV[2], 4), 1, ${length})`
   }
 
   /** Writes the state of identity `k`: the packed records, and others that are not idle. */
@@ -476,3 +484,6 @@ end
 return at
 end
 `.trimStart()
+
+const listOf = (rules: readonly LoopRule[], property: 'i' | 'markAt') =>
+  `{ ${rules.map(rule => rule[property]).join(', ')} }`

@@ -37,10 +37,10 @@ import {
 import { commitAny, commitUsual, type Identity, readStanding, readState } from './state-text.ts'
 
 /**
- * From this size on, a policy is compiled to loops: 20 rules by consumer, or 40 rules by address. The loops are then as fast as
- * straight-line code, or faster. A rule whose numbers depend on the caller counts twice, because its numbers are locals.
+ * From this size on, a policy is compiled to loops: 25 rules by consumer, or 50 rules by address. With fewer rules, straight-line code
+ * can be faster. A rule whose numbers depend on the caller counts twice, because its numbers are locals.
  */
-export const LOOPS_FROM = 40
+export const LOOPS_FROM = 50
 
 const sizeOf = ({ entries }: PolicyShape) =>
   entries.reduce((size, entry) => size + (hasVariableNumbers(entry) ? 2 : 1), 0)

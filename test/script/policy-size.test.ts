@@ -22,11 +22,11 @@ const rulesFor = (count: number, by?: RuleInput['by']) => Array.from({ length: c
 describe('the text of a script', () => {
   const hasLoops = (text: string) => /for \w+=1,1 do/.test(text)
 
-  it('is straight-line code for up to 19 rules by consumer, or 39 by address, and has loops for more', () => {
-    expect(hasLoops(textOf(rulesFor(19)))).toBe(false)
-    expect(hasLoops(textOf(rulesFor(20)))).toBe(true)
-    expect(hasLoops(textOf(rulesFor(39, 'address')))).toBe(false)
-    expect(hasLoops(textOf(rulesFor(40, 'address')))).toBe(true)
+  it('is straight-line code for up to 24 rules by consumer, or 49 by address, and has loops for more', () => {
+    expect(hasLoops(textOf(rulesFor(24)))).toBe(false)
+    expect(hasLoops(textOf(rulesFor(25)))).toBe(true)
+    expect(hasLoops(textOf(rulesFor(49, 'address')))).toBe(false)
+    expect(hasLoops(textOf(rulesFor(50, 'address')))).toBe(true)
   })
 
   it('has less than 20 kB for 200 rules', () => {

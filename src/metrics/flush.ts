@@ -15,24 +15,7 @@ import { createScheduler } from '../trips/scheduler.ts'
 import { type Batch, type Counters, createCounters } from './counters.ts'
 import type { Observation } from './observation.ts'
 
-/** The statistics of an isolate: counts its requests, and sends the counters to the store. */
-export interface StatsRecorder {
-  /** Counts a request. @param hasFailed whether the store did not answer */
-  count(observation: Observation, hasFailed: boolean, background: Background): void
-}
-
-/** Creates the recorder of an isolate. */
-export function createStatsRecorder(store: Store, timing: FlushTiming): StatsRecorder {
-  const counters = createCounters()
-  const flusher = createFlusher(counters, store, timing)
-  return {
-    count(observation, hasFailed, background) {
-      counters.record(observation)
-      if (hasFailed) flusher.pingFirst()
-      flusher.schedule(background)
-    },
-  }
-}
+export type StatsRecorder = ReturnType<typeof createStatsRecorder>
 
 export interface FlushTiming {
   everyMs: number
@@ -47,8 +30,12 @@ const MAX_AT_ONCE = 200
 /** `npx sluicegate stats` shows at most the last 7 days. */
 const KEEP_SECONDS = 8 * 86400
 
-/** Creates what sends the counters. */
-export function createFlusher(counters: Counters, store: Store, { everyMs, sleep, now }: FlushTiming) {
+/** Creates the statistics of an isolate: counts its requests, and sends the counters to the store. */
+export function createStatsRecorder(
+  store: Store,
+  { everyMs, sleep, now }: FlushTiming,
+  counters: Counters = createCounters(),
+) {
   let mustPingFirst = false
   /** Whether a request waits to send the counters, or the platform has ended it. */
   let isAwaited = false
@@ -79,7 +66,11 @@ export function createFlusher(counters: Counters, store: Store, { everyMs, sleep
   ])
 
   async function send(): Promise<void> {
-    if (mustPingFirst && !(await isReachable(store))) return
+    try {
+      if (mustPingFirst) await store.ping()
+    } catch {
+      return
+    }
     const batch = counters.take(MAX_AT_ONCE)
     if (batch.length === 0) return
     try {
@@ -97,11 +88,11 @@ export function createFlusher(counters: Counters, store: Store, { everyMs, sleep
   }
 
   return {
-    /** Call this after each count. */
-    schedule,
-    /** Call this when the store has not answered a decision. */
-    pingFirst() {
-      mustPingFirst = true
+    /** Counts a request. @param hasFailed whether the store did not answer */
+    count(observation: Observation, hasFailed: boolean, background: Background): void {
+      counters.record(observation)
+      mustPingFirst ||= hasFailed
+      schedule(background)
     },
   }
 }
@@ -109,13 +100,6 @@ export function createFlusher(counters: Counters, store: Store, { everyMs, sleep
 function callsFor(batch: Batch, key: string): PlainCall[] {
   const counts = batch.map(([field, by]): PlainCall => ({ command: 'HINCRBY', key, field, by }))
   return [...counts, { command: 'EXPIRE', key, seconds: KEEP_SECONDS }]
-}
-
-function isReachable(store: Store): Promise<boolean> {
-  return store.ping().then(
-    () => true,
-    () => false,
-  )
 }
 
 /**

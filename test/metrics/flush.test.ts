@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { type ErrorCode, GatewayError } from '../../src/errors.ts'
 import { createCounters } from '../../src/metrics/counters.ts'
-import { createFlusher } from '../../src/metrics/flush.ts'
+import { createStatsRecorder } from '../../src/metrics/flush.ts'
 import type { Observation } from '../../src/metrics/observation.ts'
 import { statsKey } from '../../src/store/keys.ts'
 import type { Store, StoreCall } from '../../src/store/store.ts'
@@ -30,23 +30,22 @@ function isolate() {
       return fault ? fail('ERR_STORE_UNREACHABLE') : Promise.resolve()
     },
   }
-  const flusher = createFlusher(counters, store, {
+  const timing = {
     everyMs: 10_000,
-    sleep: ms => new Promise(wake => sleepers.push({ until: now + ms, wake })),
+    sleep: (ms: number) => new Promise<void>(wake => sleepers.push({ until: now + ms, wake })),
     now: () => now,
-  })
+  }
+  const stats = createStatsRecorder(store, timing, counters)
   return {
     counters,
-    flusher,
     sent,
     pings: () => pings,
     fault(code?: ErrorCode | 'some') {
       fault = code
     },
-    request(route = 'a') {
+    request(route = 'a', hasFailed = false) {
       const observation: Observation = { requestId: '', outcome: 'allowed', route, verdicts: [], storeMs: 0 }
-      counters.record(observation)
-      flusher.schedule(() => {})
+      stats.count(observation, hasFailed, () => {})
     },
     /** The platform ends all background work. */
     kill: () => void sleepers.splice(0),
@@ -155,11 +154,10 @@ describe('counters', () => {
   )
 
   it('wait while the store is down, so that they are not lost', async () => {
-    const { request, pass, fault, flusher, sums, sent, pings } = isolate()
+    const { request, pass, fault, sums, sent, pings } = isolate()
     fault('ERR_STORE_UNREACHABLE')
     for (let i = 0; i < 600; i++) {
-      request()
-      flusher.pingFirst()
+      request('a', true)
       await pass(1_000)
     }
     expect(pings()).toBeGreaterThan(30)

@@ -52,7 +52,6 @@ export class ActiveLeases {
   constructor(known: KnownAnswers, options: LeaseOptions) {
     this.#known = known
     this.#options = options
-    known.onEviction = lease => this.end(lease)
   }
 
   add(lease: Lease): void {

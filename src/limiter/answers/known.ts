@@ -94,6 +94,8 @@ export interface Lease {
   grantedShare: number
   /** Until when no lease is asked for, because the store has refused (ms). */
   refusedUntil: number
+  /** Ends it, so that its unused units are given back. */
+  readonly end: () => void
 }
 
 interface Entry {
@@ -112,7 +114,7 @@ export function createKnownAnswers(clock: () => number) {
   const changedKeys = new Lru<number>({ size: MAX_ENTRIES })
   const entries = new Lru<Entry>({
     size: MAX_ENTRIES,
-    onEviction: (_, { lease }) => lease && known.onEviction(lease),
+    onEviction: (_, { lease }) => lease?.end(),
   })
   const known = {
     /** ms since an arbitrary instant. Decreases only if the clock was set back. */
@@ -122,8 +124,6 @@ export function createKnownAnswers(clock: () => number) {
     }),
     /** Called when the clock was set back. */
     onSetBack() {},
-    /** Called with each lease that there is no room for. */
-    onEviction(_: Lease) {},
     /** The number of changes so far, and of the last one that set the clock back. */
     changes: 0,
     setBackAt: 0,
@@ -131,9 +131,7 @@ export function createKnownAnswers(clock: () => number) {
     /** The entry, which then counts as used; undefined if nothing is known. */
     find: (key: string): Entry | undefined => entries.get(key),
 
-    findOrCreate(key: string): Entry {
-      const known = entries.get(key)
-      if (known) return known
+    add(key: string): Entry {
       const entry = {}
       entries.set(key, entry)
       return entry

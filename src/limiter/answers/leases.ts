@@ -124,6 +124,15 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
     lease.lastAnswer = { outcome, switches, asOf, answeredAt, endsAt, keptUntil, renewal }
   }
 
+  function createLease(leaseMs: number): Lease {
+    const lease: Lease = {
+      ...{ leaseMs, rate: new RequestRate(), grants: [], lastAnswer: undefined, lastUsedAt: 0 },
+      ...{ isScarce: false, renewal: undefined, grantedShare: 1, refusedUntil: Number.NEGATIVE_INFINITY },
+      end: () => active.end(lease),
+    }
+    return lease
+  }
+
   return {
     active,
 
@@ -132,7 +141,8 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
       const { policy, rules } = request.demand
       const leaseMs = policy.leases && !active.isStopped ? findShortestLease(rules) : undefined
       if (leaseMs === undefined) return undefined
-      const entry = known.findOrCreate(answerKeyOf(rules, request.demand))
+      const key = answerKeyOf(rules, request.demand)
+      const entry = known.find(key) ?? known.add(key)
       entry.lease ??= createLease(leaseMs)
       const { lease } = entry
       const time = now()
@@ -217,11 +227,6 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
     },
   }
 }
-
-const createLease = (leaseMs: number): Lease => ({
-  ...{ leaseMs, rate: new RequestRate(), grants: [], lastAnswer: undefined, lastUsedAt: 0 },
-  ...{ isScarce: false, renewal: undefined, grantedShare: 1, refusedUntil: Number.NEGATIVE_INFINITY },
-})
 
 const mayRenew = ({ refusedUntil, renewal }: Lease, time: number): boolean =>
   time >= refusedUntil && !isOnItsWay(renewal, time)

@@ -207,7 +207,8 @@ export function createRefusalMemory(known: KnownAnswers, rememberForMs: number) 
       if (refusing.some(({ rule }) => rule.isSystemLimit)) return
       const scope = (refusing.some(isGuess) && guessesOf(request)) || scopeOf(request)
       const refusal = toRefusal(outcome, refusing, scope.rules, request)
-      known.findOrCreate(scope.key).refusal = refusal
+      const entry = known.find(scope.key) ?? known.add(scope.key)
+      entry.refusal = refusal
       emptyFrom = Math.max(emptyFrom, refusal.validUntil)
     },
   }

@@ -15,6 +15,14 @@ const HORIZON = (4 * 366 + 1) * 86400e6
  */
 const KEEP_SECONDS = 10
 
+/**
+ * Up to a quarter of its life, and at most a minute, is added to the TTL of a key: the callers of a window all become idle at its end, and
+ * Redis would have to remove their keys within a second. The macro `spread` takes the amount from the microseconds of `now`, which
+ * is as good as random.
+ */
+const SPREAD_SHARE = 4
+const MAX_SPREAD = 60
+
 /** The marks of rules (marks.ts) as bytes, which is how the script reads them. */
 export const ABSENT = 48
 export const ENFORCE = 101
@@ -39,6 +47,8 @@ export const CONSTANTS: ReadonlyMap<string, string> = /* @__PURE__ */ (() =>
       STAYS_SHADOW,
       HORIZON,
       KEEP_SECONDS,
+      SPREAD_SHARE,
+      MAX_SPREAD,
       HOLDER_BYTES,
       FEW_BYTES,
       MANY_BYTES,

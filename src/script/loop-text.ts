@@ -32,7 +32,7 @@ import {
   replaceUnknownPlan,
   SETTINGS_OF_REFUND,
 } from './script-text.ts'
-import { decodeRecord, INTEGERS, LAST_MS, lifetime, RECORD_BYTES } from './state-text.ts'
+import { declareLife, decodeRecord, INTEGERS, LAST_MS, RECORD_BYTES, TTL } from './state-text.ts'
 
 /** The layout of a record. */
 const LAYOUT = `'>c3${INTEGERS}'`
@@ -468,7 +468,7 @@ end
 end
 end
 end
-redis.call('SETEX', KEYS[keys[k]], ${lifetime('latest')}, concat(packed, '', 1, size))
+${declareLife('latest')}redis.call('SETEX', KEYS[keys[k]], ${TTL}, concat(packed, '', 1, size))
 end
 `.trimStart()
   }

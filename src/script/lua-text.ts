@@ -39,17 +39,25 @@ export function replaceWords(text: string, wordFor: (word: string) => string | u
 export function wordsOf(text: string): ReadonlySet<string> {
   return new Set(text.match(WORDS))
 }
+const floorDiv = (a: string, b: string) => `((${a} - (${a}) % (${b})) / (${b}))`
+const lower = (a: string, b: string) => `(${[a, '<', b, 'and', a, 'or', b].join(' ')})`
 
 /** Functions in the sections of algorithms that are expanded to arithmetic, because a call takes longer than the arithmetic itself. */
 const MACROS: Record<string, (args: string[]) => string> = {
-  floor_div: ([a, b]) => `((${a} - (${a}) % (${b})) / (${b}))`,
+  floor_div: ([a, b]) => floorDiv(a!, b!),
   ceil_div: ([a, b]) => `((${a} + -(${a}) % (${b})) / (${b}))`,
   ceil_to_ms: ([a]) => `(${a} + -(${a}) % 1000)`,
+  /** How long to keep what is idle at `a` (whole seconds). */
+  life_until: ([a]) => `((${a} - now + -(${a} - now) % 1000000) / 1000000 + KEEP_SECONDS)`,
+  /** A TTL for a life of `a` seconds (constants.ts). */
+  spread: ([a]) => `(${a} + now % ${lower(floorDiv(a!, 'SPREAD_SHARE'), 'MAX_SPREAD')})`,
 }
 
-/** Expands `floor_div(a, b)`, `ceil_div(a, b)` and `ceil_to_ms(a)`. Their arguments are integers. */
+const MACRO_CALL = /* @__PURE__ */ (() => new RegExp(`\\b(${Object.keys(MACROS).join('|')})\\(`))()
+
+/** Expands the calls of macros, such as `floor_div(a, b)`. Their arguments are integers. */
 export function expandMacros(text: string): string {
-  const start = /\b(floor_div|ceil_div|ceil_to_ms)\(/.exec(text)
+  const start = MACRO_CALL.exec(text)
   if (!start) return text
   const from = start.index + start[0].length
   const { args, end } = parseArguments(text, from)

@@ -32,8 +32,8 @@ for key = 1, states do
     if kept == '' then
       redis.call('DEL', KEYS[key])
     else
-      local life = idle_at - now
-      redis.call('SETEX', KEYS[key], string.format('%d', (life + -life % 1000000) / 1000000 + KEEP_SECONDS), kept)
+      local life = life_until(idle_at)
+      redis.call('SETEX', KEYS[key], string.format('%d', spread(life)), kept)
     end
   end
 end

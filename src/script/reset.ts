@@ -4,7 +4,7 @@ import { CONSTANTS } from './constants.ts'
 import { createScript } from './create-script.ts'
 import type { BoundRule, Verdict } from './evaluation.ts'
 import { PRELUDE, RESET as TEXT } from './lua.generated.ts'
-import { replaceWords } from './lua-text.ts'
+import { expandMacros, replaceWords } from './lua-text.ts'
 import type { ChangeResult } from './refund.ts'
 import { formatTime, invalidReply, isField } from './wire.ts'
 
@@ -20,7 +20,7 @@ export const RESET = /* @__PURE__ */ (() => createScript(resetText()))()
 
 /** The text of the script. */
 export function resetText(): string {
-  return `local now = ARGV[2]\n${PRELUDE}${replaceWords(TEXT, word => CONSTANTS.get(word))}`
+  return `local now = ARGV[2]\n${PRELUDE}${replaceWords(expandMacros(TEXT), word => CONSTANTS.get(word))}`
 }
 
 /** Encodes a reset as a call of the script. */

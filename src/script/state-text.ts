@@ -1,6 +1,7 @@
 /** The Lua text that reads and writes the state of an identity. prelude.lua describes the format. */
 import { chunked } from '../chunked.ts'
 import { ABSENT } from './constants.ts'
+import { expandMacros } from './lua-text.ts'
 import { isExpectedInState, type RuleText } from './rule-text.ts'
 
 /** The rules that share one state, and the names of its locals in the Lua text. */
@@ -208,12 +209,13 @@ b${suffix} = b${suffix} * 4194304 + (${count} - c${suffix}) / 16777216
 
 const integers = ({ ruleNumber }: RuleText) => `a_${ruleNumber}, b_${ruleNumber}, c_${ruleNumber}`
 
-/** The lifetime of a key in seconds, as text. */
-export const lifetime = (idleAt: string) =>
-  `format('%d', (${idleAt} - now + -(${idleAt} - now) % 1000000) / 1000000 + KEEP_SECONDS)`
+/** Declares the life of a key, for the TTL. */
+export const declareLife = (idleAt: string) => expandMacros(`local life = life_until(${idleAt})\n`)
+/** The TTL as text: longer than the life, so that keys that become idle together expire apart. */
+export const TTL = /* @__PURE__ */ (() => expandMacros("format('%d', spread(life))"))()
 
 const setex = (key: string, bytes: string) =>
-  `redis.call('SETEX', ${key}, ${lifetime('idle_at')}, ${bytes})\n`
+  `${declareLife('idle_at')}redis.call('SETEX', ${key}, ${TTL}, ${bytes})\n`
 
 /** Writes the rule's own key, if it has one. */
 export function writeOwnKey({
@@ -224,11 +226,13 @@ export function writeOwnKey({
   if (!ownKeyRead) return ''
   const key = `KEYS[${of('own_key')}]`
   return `
-if ${of('own_offset')} then
+do
+${declareLife(idleAt)}if ${of('own_offset')} then
 redis.call('SETRANGE', ${key}, ${of('own_offset')}, ${of('own_bytes')})
-redis.call('EXPIRE', ${key}, ${lifetime(idleAt)})
+redis.call('EXPIRE', ${key}, ${TTL})
 elseif ${of('own_bytes')} then
-redis.call('SETEX', ${key}, ${lifetime(idleAt)}, ${of('own_bytes')})
+redis.call('SETEX', ${key}, ${TTL}, ${of('own_bytes')})
+end
 end
 `.trimStart()
 }

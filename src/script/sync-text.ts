@@ -25,8 +25,8 @@ ${read}end
 do
 ${write}end
 if own_bytes then
-local life = idle_at - now
-redis.call('SETEX', KEYS[own_key], format('%d', (life + -life % 1000000) / 1000000 + KEEP_SECONDS), own_bytes)
+local life = life_until(idle_at)
+redis.call('SETEX', KEYS[own_key], format('%d', spread(life)), own_bytes)
 end
 for later = own_key + 1, #KEYS do
 if KEYS[later] == KEYS[own_key] then

@@ -150,7 +150,9 @@ describeOnRedisEngine('the scripts of a config', (fresh, kind) => {
         for (const { plain, keyLocking } of [policy.decide, policy.refund]) {
           const [first, ...lines] = keyLocking.source.split('\n')
           expect([first, plain.source]).toEqual(['#!lua flags=allow-key-locking', ['', ...lines].join('\n')])
-          expect(plain.source).not.toMatch(/floor_div|ceil_div|ceil_to_ms|--@|undefined|NaN|\[object/)
+          expect(plain.source).not.toMatch(
+            /floor_div|ceil_div|ceil_to_ms|life_until|spread|--@|undefined|NaN|\[object/,
+          )
           expect(String(await redis.send(['SCRIPT', 'LOAD', plain.source]))).toBe(plain.sha1)
         }
       }

@@ -37,7 +37,10 @@ function record(tag: string, idleAt: number, n: number): Buffer {
   return bytes
 }
 
-/** Expects that the key expires this many seconds after the work, by the clock of Redis. */
+/** The most that is added to the life of a key, so that keys that become idle together do not expire together (s). */
+const SPREAD = 60
+
+/** Expects that the key expires this many seconds after the work, or up to a minute later, by the clock of Redis. */
 async function expectLife(redis: RedisEngine, key: string, seconds: number, work: () => Promise<unknown>) {
   const nowMs = async () => {
     const [seconds, microseconds] = (await redis.send(['TIME'])) as Buffer[]
@@ -48,7 +51,7 @@ async function expectLife(redis: RedisEngine, key: string, seconds: number, work
   const after = await nowMs()
   const end = Number(await redis.send(['PEXPIRETIME', key]))
   expect(end).toBeGreaterThanOrEqual(before + seconds * 1000)
-  expect(end).toBeLessThanOrEqual(after + seconds * 1000)
+  expect(end).toBeLessThan(after + (seconds + SPREAD) * 1000)
 }
 
 describeInBothForms('the state in Redis', fresh => {
@@ -95,6 +98,27 @@ describeInBothForms('the state in Redis', fresh => {
         })),
       )
       await expectLife(redis, STATE, 3610, () => decide(redis, rules))
+    },
+  )
+
+  it.each([
+    ['1s', 11, 2],
+    ['1m', 70, 17],
+    ['1h', 3610, SPREAD],
+  ] as const)(
+    'expires at different seconds with a period of %s: up to a quarter of its life later, and at most a minute',
+    async (period, life, spread) => {
+      const redis = await fresh()
+      const [rule] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'fixed-window', limit: 1e6, period })
+      const lives = new Set<number>()
+      for (let i = 0; i < 120; i++) {
+        await decide(redis, [rule!], NOON + i)
+        lives.add(Number(await redis.send(['TTL', STATE])))
+      }
+      // TTL rounds to whole seconds.
+      expect(Math.min(...lives)).toBeGreaterThanOrEqual(life - 1)
+      expect(Math.max(...lives)).toBeLessThan(life + spread)
+      expect(lives.size).toBeGreaterThanOrEqual(spread)
     },
   )
 

@@ -7,7 +7,7 @@ import { checkedConfig } from '../src/config/check/check.ts'
 import type { NumbersInput } from '../src/config/check/rule-schema.ts'
 import type { Rule } from '../src/config/compile.ts'
 import type { BoundRule } from '../src/script/evaluation.ts'
-import { consumerStateKey, ownKey } from '../src/store/keys.ts'
+import { chunksKey, consumerStateKey, ownKey } from '../src/store/keys.ts'
 import { bound } from '../test/support/bound.ts'
 import { startEngine } from './engine.ts'
 
@@ -52,10 +52,11 @@ async function logs(): Promise<void> {
     const [rule] = rulesOf({ algorithm: 'sliding-log', limit: entries, period: `${entries}s` })
     const log = ownKey(STATE, 'log', rule!.tag)
     for (let i = 0; i < entries; i++) await decide([rule!], NOON + i * 1e6)
-    const bytes = [await usageOf(log)]
+    const usage = async () => (await usageOf(log)) + (await usageOf(chunksKey(log)))
+    const bytes = [await usage()]
     const time = await timeOf(async i => {
       await decide([rule!], NOON + (entries + i) * 1e6)
-      if (i % 20 === 0) bytes.push(await usageOf(log))
+      if (i % 20 === 0) bytes.push(await usage())
     })
     const sets = [await sortedSetBytes(entries, 16), await sortedSetBytes(entries, 24)]
     const figures = [bytes[0]!, Math.min(...bytes), Math.max(...bytes), ...sets]

@@ -12,7 +12,7 @@ export interface AlgorithmLua {
   /** Sets `retry_after` if `cost` is refused. */
   readonly check: string
   /**
-   * Subtracts `cost`. A queue sets `delay`. A rule with its own key sets `own_bytes`, and `own_offset` if only a part changes.
+   * Subtracts `cost`. A queue sets `delay`. A rule with its own key sets `own_bytes`.
    */
   readonly spend: string
   /** Gives back `units` of a request admitted at `spent_at`. `spent`: its units that are still spent, including `units`. */
@@ -27,9 +27,18 @@ export interface AlgorithmLua {
  * An input of a rule. `rate`, `period`, `burst` and `step` have the same meaning as in Quota. For windows, the log and `concurrency`,
  * `limit` is the burst. `ends` and `holding` are texts in the arguments of each call: the ends of calendar windows, and the units that
  * the isolate holds.
- * `own_key` is the index of the rule's own key (of its log or its holders) in KEYS.
+ * `own_key` is the index in KEYS of the rule's own key, for its log or its holders; `chunks_key` that of the chunks of the log.
  */
-export type WireNumber = 'rate' | 'limit' | 'period' | 'burst' | 'step' | 'ends' | 'holding' | 'own_key'
+export type WireNumber =
+  | 'rate'
+  | 'limit'
+  | 'period'
+  | 'burst'
+  | 'step'
+  | 'ends'
+  | 'holding'
+  | 'own_key'
+  | 'chunks_key'
 
 /** The sections that every Lua file must have. `declare` is optional. */
 export const SECTIONS = ['read', 'check', 'spend', 'refund', 'standing', 'write'] as const

@@ -1,201 +1,307 @@
 -- Sliding log: admits exactly `limit` in any `period`. Model: sliding-log.ts, with the
--- same sections. In the model, the log is a list. In Redis, it is a string in its own
--- key, and each section reads and writes as few bytes as possible, so the steps differ.
+-- same sections. In the model, the log is a list. In Redis, a decision reads and writes
+-- at most about 2 kB of it, however long it is, so the steps differ.
 --
 -- Each admitted request adds an entry: its time, and the units admitted in all up to
 -- this request, modulo 2^32. Both numbers grow, so a binary search finds the first
 -- entry that still counts. A second search finds the entry whose expiry makes room for
 -- a cost. An entry at time t counts until just before t + period.
 --
--- An entry takes LOG_ENTRY bytes. The first entry is not a request: it holds the total
--- before the others. Free room is kept behind the last entry, so that adding one writes
--- only a few bytes. When the room is used up, the whole log is rewritten without the
--- entries that have expired.
+-- The entries are in a string in its own key, LOG_ENTRY bytes each, which is read
+-- together with the states, and written without the entries that have expired. The first
+-- entry is not a request: it holds the total before the others.
 --
--- A short log has been read together with the states. Loading a long log into Lua would
--- take longer than everything else, so only two parts of it are read: some entries from
--- the head on, and the newest. The head is the first entry that still counted when units
--- were last spent.
+-- If more than LOG_PLAIN entries count, the string has only the oldest entries (the
+-- front) and the newest (the back). Those between, the middle, are in a hash in a second
+-- key: LOG_CHUNK entries in each field. When the back is full, it becomes a chunk. When
+-- the front has expired, the oldest chunk replaces it. The entries are numbered in
+-- order of time: front, middle, back. Instead of a time, the first entry of the string
+-- then has 2^24 - 1, and the shape of the log: the field of the oldest chunk (times
+-- 2^20), the number of chunks (times 2^8) and the number of entries in the front.
 --
--- State: idle_at is when the newest entry no longer counts. n is the index of the head,
--- times 2^20, plus the number of entries.
---@ numbers limit, period, own_key
---@ keeps log, head, entries, newest, total, has_room, first, used
+-- State: idle_at is when the newest entry no longer counts. n is the number of the head,
+-- times 2^20, plus the number of entries. The search for the first entry that still counts
+-- begins at the head. Earlier versions wrote all entries to the string, however many, with
+-- room behind them, and not every head is 2. The next request that is admitted writes
+-- such a log anew.
+--@ numbers limit, period, own_key, chunks_key
+--@ keeps log, head, entries, newest, total, front, middle, oldest, first, first_at, first_total, used
 
 --@ declare
-local LOG_ENTRY, LOG_LAYOUT, LOG_NEAR = 11, '>I3I4I4', 32
+-- What most decisions do not need: searches beyond the first entries, and new shapes. The
+-- fewer locals of the script it uses, the less time its definition takes, so it names
+-- functions of libraries in full.
+local function open_log(text, key, front, middle, oldest)
+  local log, had_chunks, known, chunk = {}, middle > 0
 
--- The bytes of the entries `from` to `to` (indexes); fewer bytes if the log is shorter.
-local function log_bytes_between(log, from, to)
-  if log.whole then
-    return sub(log.whole, (from - 1) * LOG_ENTRY + 1, to * LOG_ENTRY)
+  -- The bytes of a chunk, numbered from 0.
+  local function read_chunk(number)
+    if number ~= known then
+      -- A key of another type answers with an error.
+      local bytes = redis.pcall('HGET', key, (oldest + number) % LOG_FIELDS)
+      local is_whole = type(bytes) == 'string' and #bytes == LOG_CHUNK * LOG_ENTRY
+      log.is_damaged = log.is_damaged or not is_whole
+      known, chunk = number, is_whole and bytes or string.rep('\0', LOG_ENTRY * LOG_CHUNK)
+    end
+    return chunk
   end
-  -- A key of another type answers with an error.
-  local bytes = redis.pcall('GETRANGE', log.key, (from - 1) * LOG_ENTRY, to * LOG_ENTRY - 1)
-  return type(bytes) == 'string' and bytes or ''
-end
 
--- Time and total of the i-th entry.
-local function read_entry(log, i)
-  local bytes, at = log.whole, i
-  if log.near and i >= log.from and i <= log.to then
-    bytes, at = log.near, i - log.from + 1
-  elseif not bytes then
-    bytes, at = log_bytes_between(log, i, i), 1
+  -- Time and total of the i-th entry.
+  function log.entry(i)
+    local bytes, at = text, i
+    if i > front then
+      local place = i - front - 1
+      if place < middle then
+        at = place % LOG_CHUNK + 1
+        bytes = read_chunk((place + 1 - at) / LOG_CHUNK)
+      else
+        at = i - middle
+      end
+    end
+    local high, low, total = unpack_integers('>I3I4I4', bytes, (at - 1) * LOG_ENTRY + 1)
+    return high * 4294967296 + low, total
   end
-  if #bytes < at * LOG_ENTRY then
-    return 0, 0
-  end
-  local high, low, total = unpack_integers(LOG_LAYOUT, bytes, (at - 1) * LOG_ENTRY + 1)
-  return high * 4294967296 + low, total
-end
 
-local function write_entry(time, total)
-  local low = time % 4294967296
-  return pack_integers(LOG_LAYOUT, (time - low) / 4294967296, low, total % 4294967296)
+  -- Finds the first entry from `low` on that fits. Usually it is near `low`, so the search
+  -- begins there, with a stride that doubles. Returns last + 1 if no entry fits.
+  function log.find(low, last, fits)
+    local high, stride = low, 1
+    while high <= last and not fits(log.entry(high)) do
+      low, high, stride = high + 1, high + stride, 2 * stride
+    end
+    high = high > last and last + 1 or high
+    while low < high do
+      local middle = (low + high - (low + high) % 2) / 2
+      if fits(log.entry(middle)) then
+        high = middle
+      else
+        low = middle + 1
+      end
+    end
+    return low
+  end
+
+  -- Returns the string for these entries and the chunks, and the number of entries.
+  -- `before`: the total before them. `ttl`: that of the chunks.
+  local function shape(before, oldest_bytes, newest_bytes, ttl)
+    local chunk_bytes, fields = LOG_CHUNK * LOG_ENTRY, {}
+    if middle == 0 and #oldest_bytes + #newest_bytes <= LOG_PLAIN * LOG_ENTRY then
+      local bytes = pack_integers('>I3I4I4', 0, 0, before) .. oldest_bytes .. newest_bytes
+      return bytes, #bytes / LOG_ENTRY
+    end
+    if #oldest_bytes > chunk_bytes then
+      newest_bytes = string.sub(oldest_bytes, chunk_bytes + 1) .. newest_bytes
+      oldest_bytes = string.sub(oldest_bytes, 1, chunk_bytes)
+    end
+    if not had_chunks then
+      -- Chunks of an earlier log may be left.
+      redis.call('UNLINK', key)
+    end
+    for from = 1, #newest_bytes - chunk_bytes, chunk_bytes do
+      fields[#fields + 1] = (oldest + middle / LOG_CHUNK) % LOG_FIELDS
+      fields[#fields + 1] = string.sub(newest_bytes, from, from + chunk_bytes - 1)
+      middle = middle + LOG_CHUNK
+    end
+    if #fields > 0 then
+      redis.pcall('HSET', key, unpack(fields))
+      redis.pcall('EXPIRE', key, ttl)
+      newest_bytes = string.sub(newest_bytes, #fields / 2 * chunk_bytes + 1)
+    end
+    local count = #oldest_bytes / LOG_ENTRY + 1
+    local numbers = (oldest * LOG_FIELDS + middle / LOG_CHUNK) * 256 + count
+    local bytes = pack_integers('>I3I4I4', 16777215, numbers, before) .. oldest_bytes .. newest_bytes
+    return bytes, #bytes / LOG_ENTRY + middle
+  end
+
+  -- Adds an entry after the first `last` entries of the string, and drops entries that have
+  -- expired, with at most 32 chunks. Returns the string and the number of entries.
+  function log.add(entry, first, last, before, ttl)
+    local oldest_bytes, back, passed = '', front + 1, first - front - 1
+    if passed < 0 then
+      oldest_bytes = string.sub(text, (first - 1) * LOG_ENTRY + 1, (front < last and front or last) * LOG_ENTRY)
+    elseif passed < middle then
+      local number, fields = (passed - passed % LOG_CHUNK) / LOG_CHUNK, {}
+      local from = passed % LOG_CHUNK
+      if number > 31 then
+        -- Only expired entries, so that `before` has no meaning.
+        number, from = 31, 0
+      end
+      for i = 0, number do
+        fields[i + 1] = (oldest + i) % LOG_FIELDS
+      end
+      oldest_bytes = string.sub(read_chunk(number), from * LOG_ENTRY + 1)
+      redis.pcall('HDEL', key, unpack(fields))
+      oldest, middle = (oldest + number + 1) % LOG_FIELDS, middle - (number + 1) * LOG_CHUNK
+    else
+      redis.call('UNLINK', key)
+      back, middle = first - middle, 0
+    end
+    local newest_bytes = string.sub(text, (back - 1) * LOG_ENTRY + 1, last * LOG_ENTRY) .. entry
+    return shape(before, oldest_bytes, newest_bytes, ttl)
+  end
+
+  -- The bytes of the entries from the i-th to the last one.
+  function log.rest(i, entries)
+    local place, parts = i - front - 1, {}
+    if place < 0 then
+      parts[1], place = string.sub(text, (i - 1) * LOG_ENTRY + 1, front * LOG_ENTRY), 0
+    end
+    local skipped = place < middle and place % LOG_CHUNK or place - middle
+    for number = (place - place % LOG_CHUNK) / LOG_CHUNK, middle / LOG_CHUNK - 1 do
+      parts[#parts + 1], skipped = string.sub(read_chunk(number), skipped * LOG_ENTRY + 1), 0
+    end
+    parts[#parts + 1] = string.sub(text, (front + skipped) * LOG_ENTRY + 1, (entries - middle) * LOG_ENTRY)
+    return table.concat(parts)
+  end
+
+  -- Replaces the entries from the i-th on. Returns the string and the number of entries.
+  function log.replace(i, bytes, ttl)
+    local _, _, before = unpack_integers('>I3I4I4', text)
+    local place, oldest_bytes = i - front - 1, ''
+    if middle == 0 or place > middle or place == middle and bytes ~= '' then
+      return string.sub(text, 1, (i - middle - 1) * LOG_ENTRY) .. bytes, i - 1 + #bytes / LOG_ENTRY
+    elseif place < 0 then
+      oldest_bytes, middle = string.sub(text, LOG_ENTRY + 1, (i - 1) * LOG_ENTRY), 0
+    else
+      local number = place < middle and (place - place % LOG_CHUNK) / LOG_CHUNK or middle / LOG_CHUNK - 1
+      oldest_bytes = string.sub(text, LOG_ENTRY + 1, front * LOG_ENTRY)
+      bytes = string.sub(read_chunk(number), 1, (place - number * LOG_CHUNK) * LOG_ENTRY) .. bytes
+      middle = number * LOG_CHUNK
+    end
+    return shape(before, oldest_bytes, bytes, ttl)
+  end
+
+  return log
 end
 
 --@ read
+log = values[own_key] or ''
 entries = n % 1048576
 head = (n - entries) / 1048576
-log = { whole = values[own_key] or nil, key = KEYS[own_key] }
-newest, total, has_room = 0, 0, false
-if entries > 1 and head > 1 and head <= entries and (log.whole or values[own_key] == nil) then
-  if log.whole then
-    newest, total = read_entry(log, entries)
-    has_room = #log.whole >= (entries + 1) * LOG_ENTRY
-  else
-    log.from = head - 1
-    log.to = entries - head < 2 * LOG_NEAR and entries + 1 or head + LOG_NEAR
-    log.near = log_bytes_between(log, log.from, log.to)
-    local last = log.to > entries and sub(log.near, (entries - log.from) * LOG_ENTRY + 1)
-      or log_bytes_between(log, entries, entries + 1)
-    if #last >= LOG_ENTRY then
-      newest, total = read_entry({ whole = last }, 1)
-      has_room = #last == 2 * LOG_ENTRY
-    end
+front, middle, oldest, newest, total, first_at, first_total = entries, 0, 0, 0, 0, 0, 0
+local before = 0
+if head > 1 and head <= entries and #log >= head * LOG_ENTRY then
+  -- The first two entries. A log without chunks can have a later head.
+  local high, low, first_high, first_low
+  high, low, before, first_high, first_low, first_total =
+    unpack_integers('>I3I4I4I3I4I4', log, (head - 2) * LOG_ENTRY + 1)
+  first_at = first_high * 4294967296 + first_low
+  if high == 16777215 then
+    front = low % 256
+    middle = (low - front) / 256 % LOG_FIELDS * LOG_CHUNK
+    oldest = floor_div(low, 256 * LOG_FIELDS)
+  end
+  if front > 0 and front + middle <= entries and #log >= (entries - middle) * LOG_ENTRY then
+    high, low, total = unpack_integers('>I3I4I4', log, (entries - middle - 1) * LOG_ENTRY + 1)
+    newest = high * 4294967296 + low
   end
 end
 -- A log that does not match its record counts as empty: it was evicted, written by
 -- another program, or the clock was set back by more than a period.
 if newest <= now - period or newest > now + period or ceil_to_ms(newest + period) ~= idle_at then
-  entries, head, newest, total = 0, 2, 0, 0
+  log, entries, head, newest, total, front, middle, before = '', 0, 2, 0, 0, 0, 0, 0
 end
 
 -- Find the first entry that still counts. Entries that had expired when the newest one
 -- was added stay expired, even if the clock was set back, because they may no longer be
--- in the log.
+-- in the log. Few entries have expired since units were last spent, so the search starts
+-- at `head`.
 local passed = (now > newest and now or newest) - period
--- Few entries have expired since units were last spent, so the search starts at `head`, with a
--- stride that doubles.
 first = head
-local beyond, stride = head, 1
-while beyond <= entries and read_entry(log, beyond) <= passed do
-  first, beyond, stride = beyond + 1, beyond + stride, 2 * stride
-end
-if beyond > entries then
-  beyond = entries + 1
-end
-while first < beyond do
-  local middle = floor_div(first + beyond, 2)
-  if read_entry(log, middle) > passed then
-    beyond = middle
-  else
-    first = middle + 1
+if first_at <= passed and entries > 0 then
+  local high, low
+  while first_at <= passed and first < front and first < head + 8 do
+    before, first = first_total, first + 1
+    high, low, first_total = unpack_integers('>I3I4I4', log, (first - 1) * LOG_ENTRY + 1)
+    first_at = high * 4294967296 + low
+  end
+  if first_at <= passed then
+    local parts = open_log(log, KEYS[chunks_key], front, middle, oldest)
+    first = parts.find(first, entries, function(time)
+      return time > passed
+    end)
+    first_at, first_total = parts.entry(first)
+    high, before = parts.entry(first - 1)
+    if parts.is_damaged then
+      log, entries, head, newest, total, front, middle, first, before = '', 0, 2, 0, 0, 0, 0, 2, 0
+    end
   end
 end
-used = 0
-if entries > 0 then
-  local _, before = read_entry(log, first - 1)
-  used = (total - before) % 4294967296
-end
+used = (total - before) % 4294967296
 
 --@ check
 if cost > limit then
   retry_after = -1
 elseif used + cost > limit then
   -- Time until the cost fits: until the entries that remain have at most limit - cost
-  -- units. Most requests cost little, so the entry whose expiry makes room is near the
-  -- first one, and the search uses a stride that doubles.
-  local low, high, stride = first, first, 1
-  while high < entries do
-    local _, by_then = read_entry(log, high)
-    if (total - by_then) % 4294967296 <= limit - cost then
-      break
-    end
-    low, high, stride = high + 1, high + stride, 2 * stride
+  -- units. Most requests cost little, so the expiry of the first one often makes room.
+  local frees_at, most = first_at, limit - cost
+  if (total - first_total) % 4294967296 > most then
+    local parts = open_log(log, KEYS[chunks_key], front, middle, oldest)
+    frees_at = parts.entry(parts.find(first, entries - 1, function(_, by_then)
+      return (total - by_then) % 4294967296 <= most
+    end))
+    frees_at = parts.is_damaged and 0 or frees_at
   end
-  if high > entries then
-    high = entries
-  end
-  while low < high do
-    local middle = floor_div(low + high, 2)
-    local _, by_then = read_entry(log, middle)
-    if (total - by_then) % 4294967296 <= limit - cost then
-      high = middle
-    else
-      low = middle + 1
-    end
-  end
-  retry_after = read_entry(log, low) + period - now
+  retry_after = frees_at + period - now
   if retry_after <= 0 or retry_after > 2 * period then
     -- Entries that are not in order were not written by this script. The log counts as
     -- empty.
-    retry_after, entries, newest, total, used = 0, 0, 0, 0, 0
+    retry_after, log, entries, head, newest, total, front, middle, first, used = 0, '', 0, 2, 0, 0, 0, 0, 2, 0
   end
 end
 
 --@ spend
 local time = now > newest and now or newest
-local entry = write_entry(time, total + cost)
-if time == newest then
-  own_bytes, own_offset = entry, (entries - 1) * LOG_ENTRY
-elseif entries > 0 and has_room then
-  own_bytes, own_offset = entry, entries * LOG_ENTRY
-  entries = entries + 1
+local low = time % 4294967296
+local entry = pack_integers('>I3I4I4', (time - low) / 4294967296, low, (total + cost) % 4294967296)
+-- The entries of the string that stay. Requests of the same microsecond share an entry.
+local last, before = entries - middle - (time == newest and 1 or 0), (total - used) % 4294967296
+if middle == 0 and last - first + 2 <= LOG_PLAIN then
+  own_bytes = pack_integers('>I3I4I4', 0, 0, before) .. sub(log, (first - 1) * LOG_ENTRY + 1, last * LOG_ENTRY) .. entry
+  entries = #own_bytes / LOG_ENTRY
+elseif middle > 0 and first <= front and last < front + LOG_CHUNK then
+  local shape = (oldest * LOG_FIELDS + middle / LOG_CHUNK) * 256 + front - first + 2
+  own_bytes = pack_integers('>I3I4I4', 16777215, shape, before) .. sub(log, (first - 1) * LOG_ENTRY + 1, last * LOG_ENTRY) .. entry
+  entries = #own_bytes / LOG_ENTRY + middle
 else
-  local counting = entries > 0 and log_bytes_between(log, first - 1, entries) or write_entry(0, 0)
-  entries, first = #counting / LOG_ENTRY + 1, 2
-  own_bytes = counting .. entry .. rep('\0', (floor_div(entries, 8) + 1) * LOG_ENTRY)
+  local life, parts = life_until(time + period), open_log(log, KEYS[chunks_key], front, middle, oldest)
+  own_bytes, entries = parts.add(entry, first, last, before, format('%d', spread(life)))
 end
-newest, used, head = time, used + cost, first
+newest, used, head = time, used + cost, 2
 
 --@ refund
 -- Gives back only units that were spent exactly at `spent_at`, and lowers the
 -- totals of all later entries.
-local at, last = first, entries
-while at < last do
-  local middle = floor_div(at + last, 2)
-  if read_entry(log, middle) < spent_at then
-    at = middle + 1
-  else
-    last = middle
-  end
-end
-local back, spent_then = 0, 0
+local parts = open_log(log, KEYS[chunks_key], front, middle, oldest)
+local back, spent_then, at = 0, 0
 if used > 0 then
-  local time, by_then = read_entry(log, at)
-  local _, before = read_entry(log, at - 1)
+  at = parts.find(first, entries - 1, function(time)
+    return time >= spent_at
+  end)
+  local time, by_then = parts.entry(at)
+  local _, before = parts.entry(at - 1)
   spent_then = (by_then - before) % 4294967296
   back = time == spent_at and spent_then or 0
   back = back < units and back or units
   back = back < used and back or used
 end
 if back > 0 then
-  local from = back == spent_then and at + 1 or at
-  local rest, lowered = { whole = log_bytes_between(log, from, entries) }, {}
-  for i = 1, entries - from + 1 do
-    local time, by_then = read_entry(rest, i)
-    lowered[i] = write_entry(time, by_then - back)
+  -- Four entries at a time, because there can be many.
+  local layout, rest, lowered = '>I3I4I4I3I4I4I3I4I4I3I4I4', parts.rest(back == spent_then and at + 1 or at, entries), {}
+  local padded = rest .. string.rep('\0', 3 * LOG_ENTRY)
+  for i = 1, #rest, 4 * LOG_ENTRY do
+    local a, b, total_a, c, d, total_c, e, f, total_e, g, h, total_g = unpack_integers(layout, padded, i)
+    lowered[#lowered + 1] = pack_integers(layout, a, b, (total_a - back) % 4294967296, c, d, (total_c - back) % 4294967296,
+      e, f, (total_e - back) % 4294967296, g, h, (total_g - back) % 4294967296)
   end
-  entries = back == spent_then and entries - 1 or entries
-  if #lowered > 0 then
-    own_bytes, own_offset = concat(lowered), (at - 1) * LOG_ENTRY
-  else
-    newest = read_entry(log, entries)
+  local life = life_until(newest + period)
+  newest = rest ~= '' and newest or parts.entry(at - 1)
+  if not parts.is_damaged then
+    own_bytes, entries = parts.replace(at, sub(table.concat(lowered), 1, #rest), format('%d', spread(life)))
+    used = used - back
   end
 end
-used = used - back
 -- The log is empty now, or its entries were not written by this script.
 if used == 0 or newest <= now - period or newest > now + period then
   entries, newest, used, own_bytes = 0, now - period, 0, nil

@@ -1,7 +1,6 @@
 /**
  * Sliding log: admits exactly `limit` in any `period`. Lua twin: sliding-log.lua, with the same sections. In this model, the log is a
- * list. In Redis, it is a string in its own key, so the Lua also finds entries by offset (`read_entry`, `LOG_NEAR`) and keeps free
- * room at the end.
+ * list. In Redis, it is a string in its own key and, if it is long, chunks in a second key, which only the Lua knows (`open_log`).
  *
  * Each admitted request adds an entry: its time, and the units admitted in all up to this request, modulo 2^32. Both numbers grow, so
  * a binary search finds the first entry that still counts. A second search finds the entry whose expiry makes room for a cost. An entry at
@@ -11,8 +10,14 @@
  */
 import { ceilToMs, type LogEntry, modelOf } from './algorithm.ts'
 
-/** The highest limit: a log of about a megabyte. It is rewritten each time that it has grown by an eighth. */
+/** The highest limit: a log of about a megabyte. */
 export const MAX_LOG_LIMIT = 100_000
+
+/** The sizes of a log in Redis (sliding-log.lua): the bytes of an entry, and bounds in entries, except for the fields of the hash. */
+export const LOG_ENTRY = 11
+export const LOG_PLAIN = 64
+export const LOG_CHUNK = 32
+export const LOG_FIELDS = 4096
 
 const BASE: LogEntry = [0, 0]
 

@@ -4,7 +4,14 @@
  */
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Rule } from '../config/compile-rule.ts'
-import { consumerKey, consumerStateKey, credentialIndexKey, credentialKey, ownKey } from '../store/keys.ts'
+import {
+  chunksKey,
+  consumerKey,
+  consumerStateKey,
+  credentialIndexKey,
+  credentialKey,
+  ownKey,
+} from '../store/keys.ts'
 import { type ConsumerRecord, formatConsumer, isBlocked, parseConsumer } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
@@ -182,7 +189,11 @@ export async function removeConsumer(
   const digests = await store.run(redis => redis.smembers(store.at(index)))
   const state = consumerStateKey(consumer)
   const ownKeys = rules.flatMap(({ counting: { state: kind }, tag }) =>
-    kind === 'log' || kind === 'held' ? [ownKey(state, kind, tag)] : [],
+    kind === 'log'
+      ? [ownKey(state, kind, tag), chunksKey(ownKey(state, kind, tag))]
+      : kind === 'held'
+        ? [ownKey(state, kind, tag)]
+        : [],
   )
   const keys = digests.map(digest => credentialKey(consumer, digest))
   const all = [...keys, consumerKey(consumer), state, ...new Set(ownKeys)]

@@ -2,10 +2,10 @@
  * Computes what one decision costs in the store: HTTP requests, and commands as Upstash bills them, including those inside the
  * script. src/script/decide.ts lists the commands. test/ops compares the numbers with those that a Redis counts.
  */
-import { appliesToPlan, countsInFlight } from '../config/compile-rule.ts'
+import { LOG_PLAIN } from '../algorithms/sliding-log.ts'
+import { appliesToPlan, countsInFlight, type Rule } from '../config/compile-rule.ts'
 import { splitBySlot } from '../limiter/cluster.ts'
 import type { BoundRule, Evaluation } from '../script/evaluation.ts'
-import { readsLogInParts } from '../script/policy.ts'
 
 /** USD for one command (Upstash, pay as you go: $0.20 per 100,000). */
 const PRICE = 0.2 / 100_000
@@ -76,9 +76,7 @@ export function decisionCost(
   const onGuess = applying.filter(({ rule }) => rule.on === 'auth-failure')
   // On a cluster, an unknown key is counted by a second HTTP request.
   const spent = refusal === 'unknown-key' && !isCluster ? onGuess : onRequest
-  const longLogs = [...onRequest, ...onGuess].filter(
-    ({ ownKey, rule }) => ownKey && readsLogInParts(rule),
-  ).length
+  const longLogs = [...onRequest, ...onGuess].filter(({ rule }) => hasLongLog(rule)).length
   const held = spent.filter(({ rule, role }) => role === 'spend' && countsInFlight(rule)).length
 
   const read = [
@@ -86,9 +84,8 @@ export function decisionCost(
     exactly('TIME', calls),
     exactly('MGET', calls),
     exactly('GET', subject?.kind === 'pointer' ? 1 : 0),
-    // Reads both ends of the log, and all of it to rewrite it. There are further reads only if many entries
-    // have expired since the last request.
-    { command: 'GETRANGE', least: 0, most: 3 * longLogs },
+    // Reads a chunk of the log. There are further reads only for a large cost, or if many entries have expired since the last request.
+    { command: 'HGET', least: 0, most: longLogs },
   ]
   const written = writesOf(spent)
   const endedIn = isCluster ? held : 1
@@ -116,11 +113,16 @@ function writesOf(rules: readonly BoundRule[]): CommandCount[] {
   const held = spent.filter(({ rule }) => countsInFlight(rule)).length
   const states = new Set(spent.filter(({ rule }) => !countsInFlight(rule)).map(({ key }) => key)).size
   const logs = spent.filter(({ rule, ownKey }) => ownKey && !countsInFlight(rule)).length
+  const longLogs = spent.filter(({ rule }) => hasLongLog(rule)).length
   return [
-    exactly('SETEX', states + held),
-    { command: 'SETEX or SETRANGE + EXPIRE', least: logs, most: 2 * logs },
+    exactly('SETEX', states + held + logs),
+    // Moves chunks of the log, usually once in 32 requests.
+    { command: 'HDEL or UNLINK, HSET + EXPIRE', least: 0, most: 3 * longLogs },
   ]
 }
+
+/** Whether the log can have chunks. */
+const hasLongLog = ({ counting, quota }: Rule) => counting.state === 'log' && quota.burst > LOG_PLAIN
 
 const exactly = (command: string, count: number) => ({ command, least: count, most: count })
 

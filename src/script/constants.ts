@@ -1,5 +1,6 @@
 /** Numbers that are used in the generated Lua text and in the Lua files. */
 import { FEW_HOLDERS, MANY_HOLDERS, NO_HOLDER } from '../algorithms/concurrency.ts'
+import { LOG_CHUNK, LOG_ENTRY, LOG_FIELDS, LOG_PLAIN } from '../algorithms/sliding-log.ts'
 import { literal } from './lua-text.ts'
 
 /**
@@ -53,5 +54,9 @@ export const CONSTANTS: ReadonlyMap<string, string> = /* @__PURE__ */ (() =>
       FEW_BYTES,
       MANY_BYTES,
       NO_HOLDER,
+      LOG_ENTRY,
+      LOG_PLAIN,
+      LOG_CHUNK,
+      LOG_FIELDS,
     }).map(([name, value]) => [name, literal(value)]),
   ))()

@@ -4,7 +4,7 @@
  *     KEYS     1. the records of the caller, as far as the subject has them (subject.lua): the record of the consumer, that of the
  *                 credential, the pointer to the consumer
  *              2. for each identity of the request its state, followed by the keys of its rules
- *              3. long logs
+ *              3. the chunks of logs
  *     ARGV[1]  verb: 'decide', or 'peek', which has the same reply and spends nothing. With a policy that has leases, a number above
  *              1: decides, and may spend for up to this many similar requests at once (lease.ts)
  *     ARGV[2]  marks, a letter each. For each identity: 1 if it is part of the request, else 0; then for each of its rules: 0 absent,
@@ -26,8 +26,8 @@
  *              an override: `1e20,5;` (number of the rule from 1, mark, limit and burst as the operator wrote them)
  *
  * Commands: TIME (unless now is given), one MGET, and for an admitted request one SETEX per identity. In addition: for a log one SETEX,
- * or SETRANGE and EXPIRE; for a long log two or more GETRANGE; for units in flight one SETEX, or with many isolates one BITFIELD; for
- * a pointer one GET. A refused request writes nothing. A request with a bad credential spends only under rules on bad credentials.
+ * for one with chunks sometimes HGET, HDEL or UNLINK, HSET and EXPIRE; for units in flight one SETEX, or with many isolates one BITFIELD;
+ * for a pointer one GET. A refused request writes nothing. A request with a bad credential spends only under rules on bad credentials.
  */
 import { appliesToPlan } from '../config/compile-rule.ts'
 import type { ScriptCall } from '../store/store.ts'

@@ -39,7 +39,7 @@ export interface Kind {
   isGuess: boolean
   isQueue: boolean
   isApart: boolean
-  hasOwnKey: boolean
+  ownKey: RuleEntry['ownKey']
   rules: LoopRule[]
 }
 
@@ -180,16 +180,17 @@ export class LoopRules {
     return `${declared}${locals}${join(name => sectionFor(kind, name, constants))}`
   }
 
-  #textNumber(name: 'ends' | 'holding' | 'own_key'): string {
+  #textNumber(name: 'ends' | 'holding' | 'own_key' | 'chunks_key'): string {
     if (name === 'own_key') return 'own_keys[i]'
+    if (name === 'chunks_key') return 'chunks_keys[i]'
     const argument = `ARGV[${this.column('arguments_at', ({ argumentAt }) => argumentAt)}]`
     return name === 'holding' ? `${argument} or ''` : argument
   }
 }
 
 function findOrAddKind(kinds: Map<string, Kind>, entry: RuleEntry): Kind {
-  const { argument, isGuess, isQueue, isApart, ownKeyRead } = entry
-  const traits = { hasEnds: argument === 'ends', isGuess, isQueue, isApart, hasOwnKey: !!ownKeyRead }
+  const { argument, isGuess, isQueue, isApart, ownKey } = entry
+  const traits = { hasEnds: argument === 'ends', isGuess, isQueue, isApart, ownKey }
   const lua = findLua(entry)
   const key = JSON.stringify([lua.read, traits])
   const kind = kinds.get(key) ?? { lua, ...traits, rules: [] }
@@ -233,14 +234,14 @@ export function loadKept(kind: Kind): string {
 }
 
 /** Changes the state of the rule `i` if it `is_spent`, and computes `remaining` and `reset_after`. @param change `spend` or `refund` */
-export function changeState({ hasOwnKey }: Kind, change: 'spend' | 'refund', section: Section): string {
+export function changeState({ ownKey }: Kind, change: 'spend' | 'refund', section: Section): string {
   const own = writeOwnKey({
-    ...(hasOwnKey && { ownKeyRead: 'whole' as const }),
+    ...(ownKey && { ownKey }),
     of: name => name,
     idleAt: 'idle_at',
   })
   return `
-${hasOwnKey ? 'local own_bytes, own_offset\n' : ''}if is_spent then
+${ownKey ? 'local own_bytes\n' : ''}if is_spent then
 ${section(change)}end
 ${section('standing')}if is_spent then
 ${section('write')}${own}end

@@ -44,7 +44,7 @@ const NEXT_POSITION = `position = position + ${RECORD_BYTES}\n`
 /** The locals of both scripts. */
 const NAMES = [
   ...['plan', 'values', 'place', 'settings', 'overrides_at', 'changes', 'reply'],
-  ...['marks', 'keys', 'own_keys', 'states', 'packed', 'from'],
+  ...['marks', 'keys', 'own_keys', 'chunks_keys', 'states', 'packed', 'from'],
 ]
 
 export class LoopText {
@@ -114,37 +114,37 @@ export class LoopText {
     return `from = 1\nfor k = 1, ${this.#policy.identities} do\nlocal to = ${last}\n${text}from = to + 1\nend\n`
   }
 
-  /** Computes the indexes in KEYS: first the records of the caller, then each state with the keys of its rules, then the long logs. */
+  /** Computes the indexes in KEYS: first the records of the caller, then each state with the keys of its rules, then the chunks of logs. */
   #locateKeys(records: string): string {
-    const ofRule = (condition: string) => `
+    const ofRule = (condition: string, keys: string) => `
 if ${condition} ~= ${ABSENT} then
 place = place + 1
-own_keys[i] = place
+${keys}[i] = place
 end
 `
     const { all } = this.#rules
-    const isWhole = this.#rules.column('are_whole', ({ ownKeyRead }) => ownKeyRead === 'whole')
-    const hasWhole = all.some(({ ownKeyRead }) => ownKeyRead === 'whole')
-    const ofIdentity = hasWhole ? `for i = from, to do${ofRule(`${isWhole} and marks[i + k]`)}end\n` : ''
-    const long = all.filter(({ ownKeyRead }) => ownKeyRead === 'parts')
-    const logs = long.toSorted((a, b) => a.entryNumber - b.entryNumber)
+    const hasOwn = this.#rules.column('have_own_keys', ({ ownKey }) => ownKey !== undefined)
+    const ofIdentity = all.some(({ ownKey }) => ownKey)
+      ? `for i = from, to do${ofRule(`${hasOwn} and marks[i + k]`, 'own_keys')}end\n`
+      : ''
+    const logs = all.filter(({ ownKey }) => ownKey === 'log').sort((a, b) => a.entryNumber - b.entryNumber)
     return [
-      `keys, own_keys, place = {}, {}, ${records}\n`,
+      `keys, own_keys, chunks_keys, place = {}, {}, {}, ${records}\n`,
       this.#forEachIdentity(
         `if marks[from + k - 1] ~= ${ABSENT} then\nplace = place + 1\nkeys[k] = place\n${ofIdentity}end\n`,
       ),
-      ...(long.length > 0
+      ...(logs.length > 0
         ? [
             `local whole, logs, marks_at = place, ${listOf(logs, 'i')}, ${listOf(logs, 'markAt')}\n`,
-            `for j = 1, #logs do\nlocal i = logs[j]${ofRule('marks[marks_at[j]]')}end\n`,
+            `for j = 1, #logs do\nlocal i = logs[j]${ofRule('marks[marks_at[j]]', 'chunks_keys')}end\n`,
           ]
         : []),
     ].join('')
   }
 
   #fetchValues(): string {
-    const hasLong = this.#rules.all.some(({ ownKeyRead }) => ownKeyRead === 'parts')
-    return `values = redis.call('MGET', ${hasLong ? 'unpack(KEYS, 1, whole)' : 'unpack(KEYS)'})\n`
+    const hasLog = this.#rules.all.some(({ ownKey }) => ownKey === 'log')
+    return `values = redis.call('MGET', ${hasLog ? 'unpack(KEYS, 1, whole)' : 'unpack(KEYS)'})\n`
   }
 
   /**

@@ -30,11 +30,8 @@ export interface RuleEntry {
   isQueue: boolean
   /** The argument that each request has for this rule: the ends of calendar windows, or the units that the isolate holds. */
   argument?: 'ends' | 'holding'
-  /**
-   * Set if the rule has a key of its own, for its log or its holders. `whole`: the value is read with the states. `parts`: the value
-   * is long, and separate commands read only the needed part.
-   */
-  ownKeyRead?: 'whole' | 'parts'
+  /** Set if the rule has a key of its own, which is read with the states. A log has a second key, for chunks, which is rarely read. */
+  ownKey?: 'log' | 'held'
   /** Whether everything is stored under its own key, without a record in the state of its identity. */
   isApart: boolean
   /** The numbers for each plan. The first are those of callers without a plan. */

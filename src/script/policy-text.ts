@@ -181,11 +181,11 @@ class PolicyText {
     ].join('')
   }
 
-  /** Computes the indexes in KEYS: first the records of the caller, then each state with the keys of its rules, then the long logs. */
+  /** Computes the indexes in KEYS: first the records of the caller, then each state with the keys of its rules, then the chunks of logs. */
   #locateKeys(records: string): string {
     const next = (name: string) => `place = place + 1\n${this.#locals.of(name)} = place\n`
     const where = (mark: string, text: string) => `if ${mark} ~= ${ABSENT} then\n${text}end\n`
-    const long = this.#rules.filter(({ ownKeyRead }) => ownKeyRead === 'parts')
+    const logs = this.#rules.filter(({ ownKey }) => ownKey === 'log')
     return [
       `place = ${records}\n`,
       ...this.#identities.map(({ rules, isPresent }, i) =>
@@ -193,19 +193,19 @@ class PolicyText {
           isPresent,
           next(`key_${i + 1}`) +
             rules
-              .filter(({ ownKeyRead }) => ownKeyRead === 'whole')
+              .filter(({ ownKey }) => ownKey)
               .map(({ of, ruleNumber }) => where(of('mark'), next(`own_key_${ruleNumber}`)))
               .join(''),
         ),
       ),
-      long.length > 0 ? `${this.#locals.of('whole')} = place\n` : '',
-      ...long.map(({ of, ruleNumber }) => where(of('mark'), next(`own_key_${ruleNumber}`))),
+      logs.length > 0 ? `${this.#locals.of('whole')} = place\n` : '',
+      ...logs.map(({ of, ruleNumber }) => where(of('mark'), next(`chunks_key_${ruleNumber}`))),
     ].join('')
   }
 
   #fetchValues(): string {
-    const hasLong = this.#rules.some(({ ownKeyRead }) => ownKeyRead === 'parts')
-    const keys = hasLong ? `unpack(KEYS, 1, ${this.#locals.of('whole')})` : 'unpack(KEYS)'
+    const hasLog = this.#rules.some(({ ownKey }) => ownKey === 'log')
+    const keys = hasLog ? `unpack(KEYS, 1, ${this.#locals.of('whole')})` : 'unpack(KEYS)'
     return `values = redis.call('MGET', ${keys})\n`
   }
 

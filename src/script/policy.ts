@@ -88,25 +88,13 @@ function createEntry(rule: Rule, identity: number): RuleEntry {
     isGuess: rule.on === 'auth-failure',
     isQueue,
     ...(rule.calendar && { argument: 'ends' }),
-    ...(countsInFlight(rule) && { argument: 'holding', ownKeyRead: 'whole' }),
-    ...(state === 'log' && { ownKeyRead: hasLongLog(rule) ? 'parts' : 'whole' }),
+    ...(countsInFlight(rule) && { argument: 'holding' }),
+    ...((state === 'log' || state === 'held') && { ownKey: state }),
     isApart: countsInFlight(rule),
     variants: [{ ...(plans && { plans }), tag: rule.tag, quota: rule.quota }],
   }
 }
 
-function mergeEntries(entry: RuleEntry, { variants, ownKeyRead }: RuleEntry): RuleEntry {
-  return {
-    ...entry,
-    ...(ownKeyRead === 'parts' && { ownKeyRead }),
-    variants: [...entry.variants, ...variants],
-  }
-}
-
-const hasLongLog = ({ quota }: Rule) => quota.burst > MAX_SHORT_LOG
-const MAX_SHORT_LOG = 100
-
-/** Whether the rule has a long log, of which separate commands read only the needed part. */
-export function readsLogInParts(rule: Rule): boolean {
-  return rule.counting.state === 'log' && hasLongLog(rule)
+function mergeEntries(entry: RuleEntry, { variants }: RuleEntry): RuleEntry {
+  return { ...entry, variants: [...entry.variants, ...variants] }
 }

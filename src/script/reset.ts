@@ -1,4 +1,6 @@
 /** Encodes calls of reset.lua, and decodes its replies. reset.lua describes the wire format. */
+
+import { chunksKey } from '../store/keys.ts'
 import type { ScriptCall } from '../store/store.ts'
 import { CONSTANTS } from './constants.ts'
 import { createScript } from './create-script.ts'
@@ -26,11 +28,13 @@ export function resetText(): string {
 /** Encodes a reset as a call of the script. */
 export function encodeReset({ rules, now }: Reset): ScriptCall {
   const states = [...new Set(rules.map(({ key }) => key))]
-  const logs = [...new Set(rules.flatMap(({ ownKey }) => ownKey ?? []))]
+  const ownKeys = rules.flatMap(({ ownKey, rule }) =>
+    ownKey === undefined ? [] : rule.counting.state === 'log' ? [ownKey, chunksKey(ownKey)] : [ownKey],
+  )
   const tags = rules.flatMap(({ key, rule }) => [String(states.indexOf(key) + 1), rule.tag])
   return {
     script: RESET,
-    keys: [...states, ...logs],
+    keys: [...states, ...new Set(ownKeys)],
     args: [String(states.length), formatTime(now), ...tags],
   }
 }

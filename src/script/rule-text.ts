@@ -89,13 +89,13 @@ export function sectionOf(
 /** Words in the sections that become locals of the rule, besides those that its algorithm declares. */
 const OWN_WORDS = [
   ...['cost', 'retry_after', 'delay', 'remaining', 'reset_after', 'units', 'spent'],
-  ...['own_bytes', 'own_offset'],
+  'own_bytes',
 ]
 
 /** Inputs that are numbers in the script, and not arguments of each call. */
-export type Constant = Exclude<WireNumber, 'ends' | 'holding' | 'own_key'>
+export type Constant = Exclude<WireNumber, 'ends' | 'holding' | 'own_key' | 'chunks_key'>
 
-const NOT_NUMBERS: ReadonlySet<WireNumber> = new Set(['ends', 'holding', 'own_key'])
+const NOT_NUMBERS: ReadonlySet<WireNumber> = new Set(['ends', 'holding', 'own_key', 'chunks_key'])
 
 export const isNumber = (name: WireNumber): name is Constant => !NOT_NUMBERS.has(name)
 

@@ -25,7 +25,8 @@ export interface ScriptParts {
 /** Assembles a script. */
 export function assembleScript({ algorithms, now, names, declaration, body }: ScriptParts): string {
   const text = replaceWords(body.join(''), word => CONSTANTS.get(word))
-  const declared = [...new Set(algorithms.map(({ declare }) => declare))].join('')
+  const functions = new Set(algorithms.map(({ declare }) => declare))
+  const declared = replaceWords([...functions].join(''), word => CONSTANTS.get(word))
   const library = Object.entries(LIBRARY).filter(([name]) =>
     new RegExp(`(?<![.\\w])${name}\\(`).test(declared + text),
   )

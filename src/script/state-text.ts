@@ -218,21 +218,12 @@ const setex = (key: string, bytes: string) =>
   `${declareLife('idle_at')}redis.call('SETEX', ${key}, ${TTL}, ${bytes})\n`
 
 /** Writes the rule's own key, if it has one. */
-export function writeOwnKey({
-  ownKeyRead,
-  of,
-  idleAt,
-}: Pick<RuleText, 'ownKeyRead' | 'of' | 'idleAt'>): string {
-  if (!ownKeyRead) return ''
+export function writeOwnKey({ ownKey, of, idleAt }: Pick<RuleText, 'ownKey' | 'of' | 'idleAt'>): string {
+  if (!ownKey) return ''
   const key = `KEYS[${of('own_key')}]`
   return `
-do
-${declareLife(idleAt)}if ${of('own_offset')} then
-redis.call('SETRANGE', ${key}, ${of('own_offset')}, ${of('own_bytes')})
-redis.call('EXPIRE', ${key}, ${TTL})
-elseif ${of('own_bytes')} then
-redis.call('SETEX', ${key}, ${TTL}, ${of('own_bytes')})
-end
+if ${of('own_bytes')} then
+${declareLife(idleAt)}redis.call('SETEX', ${key}, ${TTL}, ${of('own_bytes')})
 end
 `.trimStart()
 }

@@ -19,7 +19,7 @@ local now = ARGV[1]
 ${PRELUDE}${declare}local values = redis.call('MGET', unpack(KEYS))
 for own_key = 1, #KEYS do
 local limit, holding, period = 0, ARGV[2 * own_key], ARGV[2 * own_key + 1] + 0
-local ${keeps.join(', ')}, idle_at, n, own_bytes, own_offset
+local ${keeps.join(', ')}, idle_at, n, own_bytes
 do
 ${read}end
 do

@@ -1,6 +1,7 @@
 /** The parts of the wire format that the scripts share: keys, marks, arguments of rules, and checks of replies. */
 import type { Holding } from '../algorithms/algorithm.ts'
 import { GatewayError } from '../errors.ts'
+import { chunksKey } from '../store/keys.ts'
 import type { BoundRule } from './evaluation.ts'
 import { MARKS } from './marks.ts'
 import type { Policy } from './policy-shape.ts'
@@ -12,7 +13,7 @@ type CallRule = Pick<BoundRule, 'rule' | 'key' | 'ownKey' | 'ends' | 'holding' |
 export interface PlacedRules<T extends CallRule> {
   /** The rule of each entry; undefined if it is not part of the call. */
   byEntry: readonly (T | undefined)[]
-  /** The keys after the records of the caller: each state with the keys of its rules, then the long logs. */
+  /** The keys after the records of the caller: each state with the keys of its rules, then the chunks of logs. */
   keys: string[]
   /** ARGV[2] (decide.ts). */
   marks: string
@@ -39,7 +40,7 @@ export function placeRules<T extends CallRule>(
   }
 
   const keys: string[] = []
-  const longLogs: string[] = []
+  const chunks: string[] = []
   const ruleArguments: string[] = []
   const seen = new Set<string>()
   let marks = ''
@@ -53,7 +54,7 @@ export function placeRules<T extends CallRule>(
       if (!rule) continue
       if (key !== undefined && key !== rule.key) throw new Error('Rules of one identity need one key.')
       key = rule.key
-      if (entries[i]!.ownKeyRead === 'whole') ownKeys.push(rule.ownKey!)
+      if (entries[i]!.ownKey) ownKeys.push(rule.ownKey!)
     }
     marks += key === undefined ? MARKS.absent : MARKS.present
     marks += own
@@ -62,13 +63,13 @@ export function placeRules<T extends CallRule>(
     seen.add(key)
     keys.push(key, ...ownKeys)
   }
-  entries.forEach(({ ownKeyRead, argument }, i) => {
+  entries.forEach(({ ownKey, argument }, i) => {
     const rule = byEntry[i]
-    if (ownKeyRead === 'parts' && rule) longLogs.push(rule.ownKey!)
+    if (ownKey === 'log' && rule) chunks.push(chunksKey(rule.ownKey!))
     if (argument === 'ends') ruleArguments.push(rule?.ends?.join(' ') ?? '')
     if (argument === 'holding') ruleArguments.push(formatHolding(rule?.holding))
   })
-  return { byEntry, keys: [...keys, ...longLogs], marks, ruleArguments }
+  return { byEntry, keys: [...keys, ...chunks], marks, ruleArguments }
 }
 
 /** The results of entriesByIdentity, which are computed once for each policy. */

@@ -19,6 +19,7 @@
  *     sluice:{probe-<number>}:state        string  a counter for probes, which check whether the store is back
  *     sluice:{stats}:<yyyymmddhh>          hash    the statistics of an hour (UTC), one field per counter (src/metrics/counters.ts)
  *     …:state…:log:<tag>                   string  the log of a `sliding-log` rule (src/algorithms/sliding-log.lua)
+ *     …:state…:log:<tag>:mid               hash    the chunks of a long log
  *     …:state…:held:<tag>                  string  the units that isolates hold under a `concurrency` rule (src/algorithms/concurrency.lua)
  *
  * In an environment, keys begin with `sluice:<environment>:` instead of `sluice:`.
@@ -113,3 +114,6 @@ export const statsKey = (at: Date) => `sluice:{stats}:${at.toISOString().slice(0
 export function ownKey(stateKey: string, kind: 'log' | 'held', tag: string): string {
   return `${stateKey}:${kind}:${tag}`
 }
+
+/** The key of the chunks of a long log. @param logKey its own key */
+export const chunksKey = (logKey: string) => `${logKey}:mid`

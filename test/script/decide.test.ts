@@ -60,11 +60,12 @@ describe('the call of a decision', () => {
     )
   })
 
-  it('reads short logs with the states, and puts the long ones last', () => {
+  it('reads logs with the states, and puts their chunks last', () => {
     const log = { by: 'consumer', algorithm: 'sliding-log', period: '1h' } as const
-    const [long, short] = rulesOf({ ...log, name: 'long', limit: 101 }, { ...log, name: 'short', limit: 100 })
-    const evaluation = compiled({ rules: [bound(long!, 'C'), bound(short!, 'C')], plans: ['free'] })
-    expect(encodeDecide(evaluation).keys).toEqual(['C', `C:log:${short!.tag}`, `C:log:${long!.tag}`])
+    const [a, b] = rulesOf({ ...log, name: 'a', limit: 101 }, { ...log, name: 'b', limit: 100 })
+    const evaluation = compiled({ rules: [bound(a!, 'C'), bound(b!, 'C')], plans: ['free'] })
+    const logs = [a!, b!].map(({ tag }) => `C:log:${tag}`)
+    expect(encodeDecide(evaluation).keys).toEqual(['C', ...logs, ...logs.map(key => `${key}:mid`)])
   })
 
   it('counts a rule for a plan only if the caller is known to have this plan', () => {

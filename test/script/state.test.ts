@@ -6,6 +6,7 @@ import { consumerStateKey } from '../../src/store/keys.ts'
 import { bound } from '../support/bound.ts'
 import { describeInBothForms, type RedisEngine, rulesOf } from '../support/engines.ts'
 import { randomFrom, SEED } from '../support/random.ts'
+import { record } from '../support/state-record.ts'
 import { evaluationOf, NOON } from '../support/traffic.ts'
 
 const STATE = consumerStateKey('acme')
@@ -27,14 +28,6 @@ async function recordsOf(redis: RedisEngine): Promise<Record<string, [number, nu
     ]
   }
   return records
-}
-
-function record(tag: string, idleAt: number, n: number): Buffer {
-  const bytes = Buffer.alloc(14)
-  bytes.write(tag, 'latin1')
-  const bits = (BigInt(2 ** 42 - 1 - Math.floor(idleAt / 1000)) << 46n) + BigInt(n)
-  bytes.write(bits.toString(16).padStart(22, '0'), 3, 'hex')
-  return bytes
 }
 
 /** The most that is added to the life of a key, so that keys that become idle together do not expire together (s). */

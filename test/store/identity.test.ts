@@ -7,6 +7,7 @@ import { jwtConsumer } from '../../src/credentials/jwt-verifier.ts'
 import type { Caller } from '../../src/edges/http/caller.ts'
 import { createKeyReader } from '../../src/edges/http/identity-keys.ts'
 import {
+  chunksKey,
   consumerKey,
   credentialIndexKey,
   credentialKey,
@@ -269,7 +270,10 @@ it('all keys of the store are different, within an environment and between envir
         add(key)
         for (const tag of ['abc', 'log', random.pick(['x0y', 'key'])])
           for (const kind of ['log', 'held'] as const)
-            if (!keys.has(ownKey(key, kind, tag))) add(ownKey(key, kind, tag))
+            if (!keys.has(ownKey(key, kind, tag))) {
+              add(ownKey(key, kind, tag))
+              add(chunksKey(ownKey(key, kind, tag)))
+            }
       }
     }
     for (const identity of [[], [['account', name]]] as const) add(limitStateKey(name, identity))

@@ -4,12 +4,12 @@
  */
 import * as fc from 'fast-check'
 import { descriptionOf } from '../../src/algorithms/index.ts'
+import { LOG_PLAIN } from '../../src/algorithms/sliding-log.ts'
 import type { NumbersInput, PlanNumbersInput } from '../../src/config/check/rule-schema.ts'
 import type { ConfigInput, LimitRuleInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Config, GatewayRule, LimitRule, Rule } from '../../src/config/compile.ts'
 import { ConfigError } from '../../src/config/config-error.ts'
 import type { By } from '../../src/config/identity-parts.ts'
-import { readsLogInParts } from '../../src/script/policy.ts'
 import { configOf } from './engines.ts'
 import { anyNumbers } from './numbers.ts'
 import { listOf } from './traffic.ts'
@@ -39,7 +39,7 @@ const planNumbers = fc.oneof(
 )
 type AnyPlanNumbers = typeof planNumbers extends fc.Arbitrary<infer T> ? T : never
 
-/** A log that is read in parts. */
+/** A log that can have chunks. */
 const longLog: fc.Arbitrary<NumbersInput> = fc.record({
   algorithm: fc.constant('sliding-log' as const),
   limit: fc.constantFrom(101, 110),
@@ -194,6 +194,6 @@ export function traitsOf(rule: Rule | GatewayRule): string[] {
     ...(on === 'auth-failure' ? ['guesses'] : []),
     ...(match.plans ? ['of plans'] : []),
     ...('isForOthers' in rule && rule.isForOthers ? ['for other plans'] : []),
-    ...(readsLogInParts(rule) ? ['long log'] : []),
+    ...(rule.counting.state === 'log' && rule.quota.burst > LOG_PLAIN ? ['long log'] : []),
   ]
 }

@@ -5,7 +5,7 @@ const TEXT = "[\\w.%#!'()-]*"
 const PARTS = `(?:[a-z]+(?:[._-]${TEXT})?(?:=${TEXT})?)(?:,[a-z]+(?:[._-]${TEXT})?(?:=${TEXT})?)*`
 const OWNER = `c:(?:\\?|${TEXT}(?:~${TEXT})?)|ip:[\\da-f.:]+(?:/\\d+)?|ip:unknown|x:${PARTS}|l:[\\w-]+|global`
 
-/** The state of an identity, or the log of a rule: printable, with one pair of braces around the owner. */
+/** The state of an identity, the log of a rule or its chunks: printable, with one pair of braces around the owner. */
 export const STATE_KEY = new RegExp(
-  `^sluice:(?:[a-z0-9]{1,16}:)?\\{(?:${OWNER})\\}:state(?::${PARTS})?(?::log:[0-9A-Za-z]{3})?$`,
+  `^sluice:(?:[a-z0-9]{1,16}:)?\\{(?:${OWNER})\\}:state(?::${PARTS})?(?::log:[0-9A-Za-z]{3}(?::mid)?)?$`,
 )

@@ -77,7 +77,7 @@ export function withRiders(store: Store, riders: readonly Rider[]) {
      * @returns whether there was anything to send
      * @throws the error of the trip, after the rider has learned it
      */
-    async sendAlone(rider: Rider, run: Store['run']): Promise<boolean> {
+    async carryAlone(rider: Rider, run: Store['run']): Promise<boolean> {
       const load = loadOf(rider, [], true)
       if (!load) return false
       try {

@@ -4,7 +4,7 @@
  *
  *     a trip leaves       each rider adds its load
  *     no trip leaves      the scheduler makes one for the rider alone, when it has waited long enough
- *     the trip is lost    the rider learns it, with the fate of its calls (errors.ts), and decides what to send again
+ *     the trip is lost    the rider learns it, with the fate of its calls (errors.ts), and decides what to send again (trips.ts)
  */
 import { GatewayError } from '../errors.ts'
 import type { StoreCall } from '../store/store.ts'
@@ -27,7 +27,7 @@ export interface Load {
   /** Whether they run before the calls of the decisions, which then take them into account. Otherwise after them. */
   readonly isFirst?: boolean
   /**
-   * Called once, when the trip has ended.
+   * Called once, when the trip has ended; never if the platform ends the request before that. So what is on its way expires.
    * @param replies to the calls, in order. The place of a call that has failed has the GatewayError, with its fate
    */
   done(replies: readonly unknown[]): void

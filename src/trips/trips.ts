@@ -8,7 +8,16 @@
  *     probe ──────────────────────► riders ─► store          without messages about units: whether the store is back
  *                                                            must not depend on how many there are
  *
- * docs/internals/architecture.md says what each rider does after a lost trip.
+ * If a trip is lost, the fate of each of its calls (errors.ts) decides what is said again:
+ *
+ *                                     not sent, or refused       may have run
+ *     decision                        the failure policies of its rules decide; if the store may have counted units in
+ *                                     flight, the next message corrects them
+ *     switches                        the next trip reads them again
+ *     hand-overs (of an outage)       sent again                 count as handed over: never twice
+ *     messages about units in flight  the next message says all of it again: its numbers are absolute
+ *     returns (of leased units)       given back later           the units stay spent
+ *     signals (of the origin)         lost: the next report has new measurements
  */
 import type { Background } from '../background.ts'
 import type { Sleep, Timer } from '../clock.ts'
@@ -61,11 +70,11 @@ export function createTrips(
 
   /** Makes a trip for a rider alone, now. @returns whether anything was sent @throws GatewayError as Store.run */
   async function sendAlone(rider: Rider): Promise<boolean> {
-    if (!rider.isMeasured) return await carrier.sendAlone(rider, bareStore.run)
+    if (!rider.isMeasured) return await carrier.carryAlone(rider, bareStore.run)
     // If the isolate gets no other requests, only this trip can find out that the store is back.
     if (guarded.isProbeDue()) await guarded.probe()
     if (guarded.isOpen()) return false
-    return await carrier.sendAlone(rider, guarded.run)
+    return await carrier.carryAlone(rider, guarded.run)
   }
 
   const scheduler = createScheduler(

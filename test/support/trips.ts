@@ -13,4 +13,4 @@ export const tripsOn = (store: Store, riders: Riders, clock: { now(): number; ti
 
 /** Makes a trip for the rider alone. @returns whether it had anything to send */
 export const sendAlone = (rider: Rider, store: Store): Promise<boolean> =>
-  withRiders(store, [rider]).sendAlone(rider, store.run)
+  withRiders(store, [rider]).carryAlone(rider, store.run)

@@ -12,7 +12,9 @@ import { Command, Option } from 'commander'
 import { compareWith } from './against.ts'
 import { authentication } from './measurements/authentication.ts'
 import { billedCommands } from './measurements/billed-commands.ts'
+import { bridge } from './measurements/bridge.ts'
 import { bundleSize } from './measurements/bundle-size.ts'
+import { cluster } from './measurements/cluster.ts'
 import { directConnections } from './measurements/direct-connections.ts'
 import { guardInNode } from './measurements/guard.ts'
 import { hotCallers } from './measurements/hot-callers.ts'
@@ -45,6 +47,8 @@ const MEASUREMENTS = {
   'latency through workerd': workerLatency,
   'worker CPU': workerCpu,
   guard: guardInNode,
+  bridge,
+  cluster,
   memory,
   'per algorithm': perAlgorithm,
   'in flight': inFlight,

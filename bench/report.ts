@@ -51,6 +51,22 @@ export function atMost(ratios: readonly number[], most: number): Target {
   return { text: `≤ ${most}×`, isReached: median(ratios) <= most }
 }
 
+/** A row without a comparison: the median of the rounds, their range, and a target. */
+export function rowOf(
+  what: string,
+  values: readonly number[],
+  { unit, most, digits = 1 }: { unit: string; most?: number; digits?: number },
+): Row {
+  const [low, high] = [Math.min(...values), Math.max(...values)]
+  const range = values.length > 1 ? ` (${low.toFixed(digits)} to ${high.toFixed(digits)})` : ''
+  return {
+    what,
+    sluice: `${median(values).toFixed(digits)} ${unit}${range}`,
+    comparison: '-',
+    ...(most !== undefined && { target: { text: `≤ ${most} ${unit}`, isReached: median(values) <= most } }),
+  }
+}
+
 /** The ratios of two contenders, round by round. The contenders of a round ran one after the other. */
 export function ratiosOf(own: readonly number[], theirs: readonly number[]): number[] {
   return own.map((value, i) => value / theirs[i]!)

@@ -29,7 +29,7 @@ import type { Contender } from '../contenders.ts'
 import { evaluateInStore } from '../evaluate.ts'
 import { inHotLoop } from '../hot-loop.ts'
 import { inRounds, median } from '../measure.ts'
-import { type Findings, times } from '../report.ts'
+import { type Findings, rowOf, times } from '../report.ts'
 import { sixRules } from '../rules.ts'
 import { type Identity, newIdentities, type TestBed } from '../test-bed.ts'
 import type { Transport } from '../transport.ts'
@@ -95,12 +95,11 @@ export async function authentication(bed: TestBed): Promise<Findings> {
   const more = rounds[FULL]!.map((value, i) => value - rounds['an API key']![i]!)
   return {
     rows: [
-      {
-        what: 'Redis server time per decision of a consumer with as many overrides as its record can have, more than without',
-        sluice: `${median(more).toFixed(1)} µs (${Math.min(...more).toFixed(1)} to ${Math.max(...more).toFixed(1)})`,
-        comparison: '-',
-        target: { text: `≤ ${MOST_FOR_OVERRIDES} µs`, isReached: median(more) <= MOST_FOR_OVERRIDES },
-      },
+      rowOf(
+        'Redis server time per decision of a consumer with as many overrides as its record can have, more than without',
+        more,
+        { unit: 'µs', most: MOST_FOR_OVERRIDES },
+      ),
     ],
     tables: [
       {

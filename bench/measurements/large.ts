@@ -5,9 +5,9 @@
 import type { LimitRuleInput } from '../../src/config/check/schema.ts'
 import { type CountedBy, inOneDecision } from '../anonymous.ts'
 import { inHotLoop } from '../hot-loop.ts'
-import { inRounds, median } from '../measure.ts'
+import { inRounds } from '../measure.ts'
 import { commandsOf } from '../redis-statistics.ts'
-import type { Findings, Row } from '../report.ts'
+import { type Findings, type Row, rowOf } from '../report.ts'
 import { newIdentities, type TestBed } from '../test-bed.ts'
 import { straightTo } from '../transport.ts'
 
@@ -141,20 +141,4 @@ async function longLogs(bed: TestBed): Promise<Row[]> {
       },
     ),
   )
-}
-
-/** A row without a comparison: the median of the rounds, their range, and a target. */
-function rowOf(
-  what: string,
-  values: readonly number[],
-  { unit, most }: { unit: string; most?: number },
-): Row {
-  const [low, high] = [Math.min(...values), Math.max(...values)]
-  const range = values.length > 1 ? ` (${low.toFixed(1)} to ${high.toFixed(1)})` : ''
-  return {
-    what,
-    sluice: `${median(values).toFixed(1)} ${unit}${range}`,
-    comparison: '-',
-    ...(most !== undefined && { target: { text: `≤ ${most} ${unit}`, isReached: median(values) <= most } }),
-  }
 }

@@ -27,7 +27,7 @@ export interface Load {
   /** Whether they run before the calls of the decisions, which then take them into account. Otherwise after them. */
   readonly isFirst?: boolean
   /**
-   * Called once, when the trip has ended; never if the platform ends the request before that. So what is on its way expires.
+   * Called once, when the trip has ended; never if the platform ends the request before that. So what is on its way must count as lost after a while.
    * @param replies to the calls, in order. The place of a call that has failed has the GatewayError, with its fate
    */
   done(replies: readonly unknown[]): void

@@ -10,7 +10,8 @@
  *
  * If a trip is lost, the fate of each of its calls (errors.ts) decides what is said again:
  *
- *                                     not sent, or refused       may have run
+ *                                     not sent, or answered      may have run, or the platform has
+ *                                     with an error              ended its request
  *     decision                        the failure policies of its rules decide; if the store may have counted units in
  *                                     flight, the next message corrects them
  *     switches                        the next trip reads them again

@@ -48,7 +48,7 @@ export async function cluster(): Promise<Findings> {
     }
   } finally {
     await bridge.close()
-    await nodes.close()
+    await nodes.end()
   }
 }
 

@@ -188,10 +188,11 @@ export class TestCluster {
   /** Keeps the cluster for the next suite, unless this one has added, killed or frozen nodes. */
   async close(): Promise<void> {
     if (this.nodes.length === 3 && !this.nodes.some(({ wasDisturbed }) => wasDisturbed)) idle.push(this)
-    else await this.#end()
+    else await this.end()
   }
 
-  async #end(): Promise<void> {
+  /** Ends the nodes, which another suite could have used. */
+  async end(): Promise<void> {
     await Promise.all(this.nodes.map(node => node.kill()))
     await this.#guardian.dismiss()
   }

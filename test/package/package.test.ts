@@ -126,12 +126,12 @@ const EXPECTED = {
 }
 
 /**
- * The commands of README.md that make a project from a clone and start it, each without its comment.
+ * The commands of docs/getting-started.md that make a project from a clone and start it, each without its comment.
  *
  * @param folder takes the place of the folder above the clone
  */
-function commandsOfReadme(folder: string): string[] {
-  const text = readFileSync(join(ROOT, 'README.md'), 'utf8')
+function commandsOfGettingStarted(folder: string): string[] {
+  const text = readFileSync(join(ROOT, 'docs', 'getting-started.md'), 'utf8')
   const [, block] = /^```sh\n(?:.*\n)*?(npm pack (?:.*\n)*?)```$/m.exec(text)!
   const commands = block!.split(/\n|&&/).map(each => each.replace(/\s#.*/, '').trim())
   return commands.filter(Boolean).map(each => each.replaceAll(/(?<= )\.\.(?=\/|$)/g, folder))
@@ -141,14 +141,14 @@ function commandsOfReadme(folder: string): string[] {
 const stepsIn = (text: string) => [...text.matchAll(/^ {4}(.*)$/gm)].map(([, command]) => command!)
 
 describe('the installed command', () => {
-  it('leads from an empty folder to the first 429 within 60 s, with the commands of README.md', async () => {
+  it('leads from an empty folder to the first 429 within 60 s, with the commands of docs/getting-started.md', async () => {
     const folder = join(installed.folder, 'empty')
     mkdirSync(folder)
     const project = join(folder, 'my-api')
     let cwd = ROOT
     let begin = 0
     let printed = ''
-    for (const command of commandsOfReadme(folder)) {
+    for (const command of commandsOfGettingStarted(folder)) {
       if (command.startsWith('cd ')) cwd = command.slice(3)
       // This command has made `installed.tarball`.
       else if (command === `npm pack --pack-destination ${folder}`)
@@ -161,7 +161,7 @@ describe('the installed command', () => {
     }
     expect([cwd, begin]).toEqual([project, expect.any(Number)])
     expect(begin).toBeGreaterThan(0)
-    // `init` prints the commands that README.md continues with.
+    // `init` prints the commands that the page continues with.
     expect(stepsIn(printed).slice(1)).toEqual([
       'npm install ../sluicegate-0.1.0.tgz',
       'npm install',

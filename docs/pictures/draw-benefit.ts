@@ -5,7 +5,7 @@
 import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { inBothSchemes } from './colors.ts'
-import { escapeXml, svgOf } from './svg.ts'
+import { svgOf, text } from './svg.ts'
 
 const [WIDTH, HEIGHT] = [820, 300]
 const LIMITS = [
@@ -93,10 +93,6 @@ function arrow(from: number, to: number, y: number): string[] {
     `<path class="line" d="M${from} ${y}H${to - 8}"/>`,
     `<path class="head" d="M${to - 9} ${y - 5}v10l9 -5z"/>`,
   ]
-}
-
-function text(x: number, y: number, content: string, classes = ''): string {
-  return `<text${classes && ` class="${classes}"`} x="${x}" y="${y}">${escapeXml(content)}</text>`
 }
 
 const COLORS = inBothSchemes(

@@ -8,7 +8,7 @@
 import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { inBothSchemes } from './colors.ts'
-import { escapeXml, svgOf } from './svg.ts'
+import { svgOf, text } from './svg.ts'
 
 const [WIDTH, HEIGHT] = [820, 400]
 
@@ -111,10 +111,6 @@ function arrow(from: number, to: number, y: number, outcome: Outcome = ''): stri
     `<path class="${classes('line')}" d="M${from} ${y}H${to - ahead * 8}"/>`,
     `<path class="${classes('head')}" d="M${to - ahead * 9} ${y - 5}v10l${ahead * 9} -5z"/>`,
   ]
-}
-
-function text(x: number, y: number, content: string, classes = ''): string {
-  return `<text${classes && ` class="${classes}"`} x="${x}" y="${y}">${escapeXml(content)}</text>`
 }
 
 const COLORS = inBothSchemes(

@@ -30,6 +30,11 @@ export function svgOf({ width, height, title, description, style, body }: Pictur
   ].join('\n')
 }
 
+/** @param classes names of CSS classes, with spaces between them */
+export function text(x: number, y: number, content: string, classes = ''): string {
+  return `<text${classes && ` class="${classes}"`} x="${x}" y="${y}">${escapeXml(content)}</text>`
+}
+
 /** Text for an element or for an attribute in double quotes. */
 export function escapeXml(text: string): string {
   return text

@@ -7,7 +7,7 @@ export class Silence {
   readonly #onTooLong: () => void
   /** Commands without an answer. */
   #waiting = 0
-  /** When the first command was sent after the last answer (ms). Undefined if there is none. */
+  /** The time of the first command after the last answer (ms). Undefined if no command was sent since then. */
   #since: number | undefined
   #timer: NodeJS.Timeout | undefined
 

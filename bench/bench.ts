@@ -10,58 +10,36 @@ import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { Command, Option } from 'commander'
 import { compareWith } from './against.ts'
-import { authentication } from './measurements/authentication.ts'
-import { billedCommands } from './measurements/billed-commands.ts'
-import { bridge } from './measurements/bridge.ts'
-import { bundleSize } from './measurements/bundle-size.ts'
-import { cluster } from './measurements/cluster.ts'
-import { directConnections } from './measurements/direct-connections.ts'
-import { guardInNode } from './measurements/guard.ts'
-import { hotCallers } from './measurements/hot-callers.ts'
-import { httpRequests } from './measurements/http-requests.ts'
-import { inFlight } from './measurements/in-flight.ts'
-import { jwt } from './measurements/jwt.ts'
-import { large } from './measurements/large.ts'
-import { latency } from './measurements/latency.ts'
-import { memory } from './measurements/memory.ts'
-import { mixtures } from './measurements/mixtures.ts'
-import { paths } from './measurements/paths.ts'
-import { perAlgorithm } from './measurements/per-algorithm.ts'
-import { renewals } from './measurements/renewals.ts'
-import { serverTime } from './measurements/server-time.ts'
-import { shedding } from './measurements/shedding.ts'
-import { trips } from './measurements/trips.ts'
-import { workerCpu } from './measurements/worker-cpu.ts'
-import { workerLatency } from './measurements/worker-latency.ts'
 import { type Part, reportOf, sectionOf, withSections } from './report.ts'
 import { NoRedis, startTestBed } from './test-bed.ts'
 
 const RESULTS = new URL('results.md', import.meta.url)
 
+/** Loaded when they run: with the source of an older commit, for `--against`, not all of them can be. */
 const MEASUREMENTS = {
-  'HTTP requests': httpRequests,
-  'billed commands': billedCommands,
-  'Redis server time': serverTime,
-  latency,
-  'direct connections': directConnections,
-  'latency through workerd': workerLatency,
-  'worker CPU': workerCpu,
-  guard: guardInNode,
-  bridge,
-  cluster,
-  memory,
-  'per algorithm': perAlgorithm,
-  'in flight': inFlight,
-  renewals,
-  'load shedding': shedding,
-  'hot callers': hotCallers,
-  trips,
-  mixtures,
-  large,
-  callers: authentication,
-  tokens: jwt,
-  paths,
-  'bundle size': bundleSize,
+  'HTTP requests': async () => (await import('./measurements/http-requests.ts')).httpRequests,
+  'billed commands': async () => (await import('./measurements/billed-commands.ts')).billedCommands,
+  'Redis server time': async () => (await import('./measurements/server-time.ts')).serverTime,
+  latency: async () => (await import('./measurements/latency.ts')).latency,
+  'direct connections': async () => (await import('./measurements/direct-connections.ts')).directConnections,
+  'latency through workerd': async () => (await import('./measurements/worker-latency.ts')).workerLatency,
+  'worker CPU': async () => (await import('./measurements/worker-cpu.ts')).workerCpu,
+  guard: async () => (await import('./measurements/guard.ts')).guardInNode,
+  bridge: async () => (await import('./measurements/bridge.ts')).bridge,
+  cluster: async () => (await import('./measurements/cluster.ts')).cluster,
+  memory: async () => (await import('./measurements/memory.ts')).memory,
+  'per algorithm': async () => (await import('./measurements/per-algorithm.ts')).perAlgorithm,
+  'in flight': async () => (await import('./measurements/in-flight.ts')).inFlight,
+  renewals: async () => (await import('./measurements/renewals.ts')).renewals,
+  'load shedding': async () => (await import('./measurements/shedding.ts')).shedding,
+  'hot callers': async () => (await import('./measurements/hot-callers.ts')).hotCallers,
+  trips: async () => (await import('./measurements/trips.ts')).trips,
+  mixtures: async () => (await import('./measurements/mixtures.ts')).mixtures,
+  large: async () => (await import('./measurements/large.ts')).large,
+  callers: async () => (await import('./measurements/authentication.ts')).authentication,
+  tokens: async () => (await import('./measurements/jwt.ts')).jwt,
+  paths: async () => (await import('./measurements/paths.ts')).paths,
+  'bundle size': async () => (await import('./measurements/bundle-size.ts')).bundleSize,
 }
 
 const METHOD = [
@@ -128,7 +106,8 @@ async function run(): Promise<void> {
     for (const name of Object.keys(MEASUREMENTS) as Name[]) {
       if (only && !only.includes(name)) continue
       const startedAt = performance.now()
-      const findings = await MEASUREMENTS[name](bed)
+      const measurement = await MEASUREMENTS[name]()
+      const findings = await measurement(bed)
       console.error(`${name}: ${((performance.now() - startedAt) / 1000).toFixed(0)} s`)
       parts.push({ name, findings, when: `${new Date().toISOString().slice(0, 10)}, commit ${commit()}` })
       // Every part begins with an empty Redis.

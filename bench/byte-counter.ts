@@ -1,19 +1,22 @@
-/** A TCP proxy that counts the bytes that clients send, with the headers of HTTP. */
+/** A TCP proxy that counts the bytes that clients send and receive, with the headers of HTTP. */
 import { type AddressInfo, connect, createServer } from 'node:net'
 
 export interface ByteCounter {
   port: number
   /** Bytes since the last call. */
-  take(): number
+  take(): { sent: number; received: number }
 }
 
 /** Starts a proxy that runs until this process ends. */
 export async function startByteCounter(targetPort: number): Promise<ByteCounter> {
-  let bytes = 0
+  let bytes = { sent: 0, received: 0 }
   const server = createServer(client => {
     const target = connect(targetPort, '127.0.0.1')
     client.on('data', chunk => {
-      bytes += chunk.length
+      bytes.sent += chunk.length
+    })
+    target.on('data', chunk => {
+      bytes.received += chunk.length
     })
     client.pipe(target)
     target.pipe(client)
@@ -29,7 +32,7 @@ export async function startByteCounter(targetPort: number): Promise<ByteCounter>
     port: (server.address() as AddressInfo).port,
     take() {
       const taken = bytes
-      bytes = 0
+      bytes = { sent: 0, received: 0 }
       return taken
     },
   }

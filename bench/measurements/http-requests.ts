@@ -1,4 +1,4 @@
-/** Counts the HTTP requests to the store for one decision in a wrapper of fetch, and their bytes also on the connection. */
+/** Counts the HTTP requests to the store for one decision in a wrapper of fetch, and the bytes also on the connection. */
 import { type ByteCounter, startByteCounter } from '../byte-counter.ts'
 import {
   CALLS,
@@ -38,6 +38,8 @@ interface Sent {
   bodies: number
   /** Bytes of the bodies and the headers, without TLS. */
   bytes: number
+  /** Bytes of the replies, as the bridge sends them, with headers and without TLS. */
+  received: number
 }
 
 export async function httpRequests(bed: TestBed): Promise<Findings> {
@@ -76,6 +78,12 @@ export async function httpRequests(bed: TestBed): Promise<Findings> {
           comparison: `six ${call} at once: ${atOnce.bytes} B`,
           ratio: own.bytes / atOnce.bytes,
         },
+        {
+          what: `bytes received from the store per decision, ${what}, with headers`,
+          sluice: `${own.received} B`,
+          comparison: `six ${call} at once: ${atOnce.received} B`,
+          ratio: own.received / atOnce.received,
+        },
       )
     }
   }
@@ -96,7 +104,7 @@ async function sentFor(
 
   const contender = newClient()
   const realFetch = globalThis.fetch
-  const sent: Sent = { requests: 0, bodies: 0, bytes: 0 }
+  const sent = { requests: 0, bodies: 0 }
   counter.take()
   globalThis.fetch = (...args) => {
     sent.requests += 1
@@ -108,5 +116,6 @@ async function sentFor(
   } finally {
     globalThis.fetch = realFetch
   }
-  return { ...sent, bytes: counter.take() }
+  const { sent: bytes, received } = counter.take()
+  return { ...sent, bytes, received }
 }

@@ -118,14 +118,14 @@ function hopsIn(all: readonly string[][]): string[][] {
   ]
 }
 
-/** The figures of `hopsIn` in sentences, in whole milliseconds or tenths. */
+/** The latency of a decision and of a whole request, in whole milliseconds. */
 function latencyIn(hops: readonly string[][]): string {
-  const [decision, trip, cpu] = hops.map(([, adds]) => Number.parseFloat(adds!)) as [number, number, number]
+  const [decision, trip] = hops.map(([, adds]) => Number.parseFloat(adds!)) as [number, number]
   const [median, p99] = hops[1]![2]!.match(/[\d.]+/g)!.map(text => Math.round(Number(text)))
   return [
-    `With a round trip of 20 ms to Redis, a decision adds about **${Math.round(decision + trip + cpu)} ms** (median):`,
-    `${decision.toFixed(1)} ms to decide six limits, ${Math.round(trip)} ms for the HTTP request, and ${cpu.toFixed(1)} ms of CPU in the Worker.`,
-    `In all, with caller and origin on the same machine, a request took ${median} ms (p99: ${p99} ms). Upstash's servers and Cloudflare's edge are not measured ([performance](docs/performance.md)).`,
+    `**Latency**: with a round trip of 20 ms to Redis, a decision takes about **${Math.round(decision + trip)} ms**`,
+    `(median), and a request ${median} ms (p99: ${p99} ms) with caller and origin on the same machine. Upstash's servers`,
+    "and Cloudflare's edge are [not measured](docs/performance.md).",
   ].join(' ')
 }
 

@@ -9,12 +9,12 @@ import { svgOf, text } from './svg.ts'
 
 const [WIDTH, HEIGHT] = [820, 300]
 const LIMITS = [
-  '10 a second',
-  '120 a minute',
-  '1,000 an hour',
-  '5,000 a day',
-  '50 a second, address',
-  '600 a minute, address',
+  '10 a second per user',
+  '120 a minute per user',
+  '1,000 an hour per user',
+  '5,000 a day per user',
+  '50 a second per address',
+  '600 a minute per address',
 ]
 
 /** @returns the SVG document */
@@ -24,9 +24,9 @@ export function drawBenefit(): string {
     height: HEIGHT,
     title: 'Six limits, of which the last one refuses',
     description:
-      'On the left, a request makes six calls, one for each limit. Five limits admit it and are spent, the sixth refuses, and the ' +
-      'request gets a 429: five budgets are spent for nothing. On the right, Sluice decides the six limits in one call. The sixth ' +
-      'refuses, nothing is spent, and the request gets a 429.',
+      'On the left, a request makes six calls, one for each limit. Five limits admit it and are charged, the sixth refuses, and ' +
+      'the request gets a 429: five limits are charged for nothing. On the right, Sluice decides the six limits in one call. The sixth ' +
+      'refuses, nothing is charged, and the request gets a 429.',
     style: STYLE,
     body: [
       `<rect class="ground" x="0.5" y="0.5" width="${WIDTH - 1}" height="${HEIGHT - 1}" rx="8"/>`,
@@ -34,25 +34,25 @@ export function drawBenefit(): string {
         16,
         'One call for each limit',
         LIMITS.map(() => true),
-        '5 budgets spent, then 429',
+        '429, and five limits charged',
         'stop',
       ),
       ...panel(
         418,
         'Sluice: one call for all limits',
         LIMITS.map(() => false),
-        'nothing spent, 429',
+        '429, and nothing charged',
         'go',
       ),
     ],
   })
 }
 
-/** @param isSpent whether a limit that admits is spent */
+/** @param isCharged whether a limit that admits is charged */
 function panel(
   x: number,
   title: string,
-  isSpent: readonly boolean[],
+  isCharged: readonly boolean[],
   result: string,
   tone: 'go' | 'stop',
 ): string[] {
@@ -61,14 +61,14 @@ function panel(
     const y = top + 30 * i
     const refuses = i === LIMITS.length - 1
     const [what, classes] = refuses
-      ? ['refuses', 'stop']
-      : isSpent[i]
-        ? ['spent', 'stop']
-        : ['not spent', 'go']
+      ? ['refuses', 'strong']
+      : isCharged[i]
+        ? ['charged', 'stop']
+        : ['not charged', 'go']
     return [
       `<rect class="row" x="${x + 74}" y="${y}" width="294" height="24" rx="4"/>`,
       text(x + 86, y + 17, limit),
-      text(x + 356, y + 17, refuses ? what : `admits, ${what}`, `${classes} end${refuses ? ' strong' : ''}`),
+      text(x + 356, y + 17, what, `${classes} end`),
       ...(title.startsWith('Sluice') ? [] : arrow(x + 18, x + 72, y + 12)),
     ]
   })

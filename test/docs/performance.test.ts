@@ -39,16 +39,19 @@ it('deploy.md and README.md compute their costs with the figures of the last ben
   const all = 5 + 57 + Number(dollars)
   expect(page).toContain(`: $${all.toFixed(2)}.`)
   expect(readme).toContain(`**$${Math.round(all)}**, with ${cpu.toFixed(1)} ms of CPU each`)
-  const sent = firstNumber(
-    rowOf(
-      rows,
-      'bytes sent to the store per decision, six fixed-window, allowed, with headers',
-      'six fixedWindow at once',
-    ).own,
+  const bytes = (what: string) => {
+    const row = `bytes ${what} the store per decision, six fixed-window, allowed, with headers`
+    const one = firstNumber(rowOf(rows, row, 'six fixedWindow at once').own)
+    return {
+      one: `${Math.round(one / 10) * 10} B`,
+      all: `${(Math.round((one * 200) / 1e4) * 10).toString()} GB`,
+    }
+  }
+  const [sent, received] = [bytes('sent to'), bytes('received from')]
+  expect(page).toContain(
+    `The ${sent.all} that the requests send (${sent.one} each) and the ${received.all} of the bridge's replies (${received.one})`,
   )
-  const gigabytes = `${(Math.round((sent * 200) / 1e4) * 10).toString()} GB`
-  expect(page).toContain(`The ${gigabytes} that the requests send (${Math.round(sent / 10) * 10} B each)`)
-  expect(readme).toContain(`200 million requests send ${gigabytes}`)
+  expect(readme).toContain(`${sent.all} are sent and ${received.all} received`)
   const commands = rowOf(
     rows,
     'billed commands per decision, six sliding-window, allowed, later ones',
@@ -56,7 +59,7 @@ it('deploy.md and README.md compute their costs with the figures of the last ben
   )
   const others = firstNumber(commands.other)
   expect(readme).toContain(
-    `Six sliding windows take ${firstNumber(commands.own)} billed commands instead of ${others}`,
+    `For six sliding windows, Upstash bills that call as ${firstNumber(commands.own)} commands; with six calls of \`@upstash/ratelimit\`, ${others}.`,
   )
   const { own } = rowOf(rows, 'request p50 / p99 through workerd, bridge 20 ms away, proxied', 'PING')
   const [median, p99] = own.match(/[\d.]+/g)!.map(text => Math.round(Number(text)))

@@ -13,7 +13,7 @@ const WITH_LIMITS = fileURLToPath(new URL('../test/support/limits.config.ts', im
 
 const GATEWAY = "export { default } from './src/built/worker.generated.ts'"
 const RPC =
-  "import { limitsEntrypoint } from './src/edges/rpc/entrypoint.ts'; import config from './sluice.config.ts'"
+  "import { limitsEntrypoint } from './src/set-ups/rpc/entrypoint.ts'; import config from './sluice.config.ts'"
 const BINDING = "export { Limits } from './src/built/binding.generated.ts'"
 
 /**
@@ -49,8 +49,8 @@ const WORKERS = [
   },
 ]
 
-/** Edges without a build. Each has every part. */
-const EDGES = [
+/** Set-ups without a build. Each has every part. */
+const SET_UPS = [
   {
     what: 'Guard',
     from: 'guard/index',
@@ -99,9 +99,9 @@ export interface Bundle {
 
 export const BUNDLES: readonly Bundle[] = [
   ...WORKERS,
-  ...EDGES.map(({ what, from, code, name, most }) => ({
+  ...SET_UPS.map(({ what, from, code, name, most }) => ({
     ...{ what, most, file: CONFIG_FILE },
-    entry: `import { ${name} } from './src/edges/${from}.ts'
+    entry: `import { ${name} } from './src/set-ups/${from}.ts'
       import config from './sluice.config.ts'
       ${code}`,
   })),

@@ -2,10 +2,10 @@
 
 import { Ratelimit } from '@upstash/ratelimit'
 import { checkedConfig } from '../src/config/check/check.ts'
-import { ALL_PARTS } from '../src/edges/http/all-parts.ts'
-import { createIdentifier } from '../src/edges/http/identify.ts'
-import { createMatch } from '../src/edges/http/match.ts'
 import { toDecision } from '../src/limiter/decision.ts'
+import { ALL_PARTS } from '../src/set-ups/http/all-parts.ts'
+import { createIdentifier } from '../src/set-ups/http/identify.ts'
+import { createMatch } from '../src/set-ups/http/match.ts'
 import { evaluateInStore, evaluationOf } from './evaluate.ts'
 import { type Scale, type SixLimits, scaled, sixRules, WINDOWS } from './rules.ts'
 import type { Caller, Identity } from './test-bed.ts'
@@ -14,7 +14,7 @@ import type { Transport } from './transport.ts'
 /** @returns whether the request is admitted; `mixed` if some limits were spent and others refused */
 export type Contender<C extends Identity = Caller> = (caller: C) => Promise<'allowed' | 'refused' | 'mixed'>
 
-/** The steps of the gateway (src/edges/gateway/app.ts) up to the decision, including the digest of the key. */
+/** The steps of the gateway (src/set-ups/gateway/app.ts) up to the decision, including the digest of the key. */
 export function sluice({ store }: Transport, scale: Scale, limits: SixLimits = 'as shipped'): Contender {
   const config = checkedConfig({
     origin: 'https://api.example.com',

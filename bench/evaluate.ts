@@ -3,13 +3,13 @@
  * look fast.
  */
 import type { Config } from '../src/config/compile.ts'
-import type { Caller } from '../src/edges/http/caller.ts'
-import { demandRules } from '../src/edges/http/demand-rules.ts'
-import type { Matched } from '../src/edges/http/match.ts'
 import { bindRules } from '../src/limiter/bind.ts'
 import { evaluate } from '../src/limiter/evaluate.ts'
 import { gatewayPolicy } from '../src/script/compiled.ts'
 import type { Evaluation, Outcome } from '../src/script/evaluation.ts'
+import type { Caller } from '../src/set-ups/http/caller.ts'
+import { demandRules } from '../src/set-ups/http/demand-rules.ts'
+import type { Matched } from '../src/set-ups/http/match.ts'
 import type { Store } from '../src/store/store.ts'
 import { NO_SWITCHES } from '../src/switches/switches.ts'
 

@@ -2,7 +2,7 @@
  * The minimum of a gateway that asks its store about each request: it sends one PING with the client that Sluice uses, and then
  * proxies the request with the same code to the same origin. The difference to Sluice is the cost of a decision.
  */
-import { proxy } from '../src/edges/gateway/proxy.ts'
+import { proxy } from '../src/set-ups/gateway/proxy.ts'
 import type { Store } from '../src/store/store.ts'
 import { upstashStore } from '../src/store/upstash.ts'
 import { proxyConfig } from './proxy-config.ts'

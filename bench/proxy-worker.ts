@@ -1,5 +1,5 @@
 /** The minimum of a proxy in a Worker: it passes each request to the origin, with the code that Sluice uses. */
-import { proxy } from '../src/edges/gateway/proxy.ts'
+import { proxy } from '../src/set-ups/gateway/proxy.ts'
 import { proxyConfig } from './proxy-config.ts'
 
 export default {

@@ -1,7 +1,8 @@
 /** Measures requests a second through `guard` in one Node process, whose handler answers directly, and compares them with PINGs. */
-import { guard } from '../../src/edges/guard/guard.ts'
+
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
+import { guard } from '../../src/set-ups/guard/guard.ts'
 import { inRounds, median, runConcurrently } from '../measure.ts'
 import { type Findings, ratiosOf } from '../report.ts'
 import { sixRules } from '../rules.ts'

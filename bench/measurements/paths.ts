@@ -1,8 +1,8 @@
 /** Measures the CPU time of requests without a credential whose path can be read in many ways, against one with a plain path. */
 import { checkedConfig } from '../../src/config/check/check.ts'
-import { createApp } from '../../src/edges/gateway/app.ts'
-import { ALL_PARTS } from '../../src/edges/http/all-parts.ts'
-import { readingsOf } from '../../src/edges/http/path.ts'
+import { createApp } from '../../src/set-ups/gateway/app.ts'
+import { ALL_PARTS } from '../../src/set-ups/http/all-parts.ts'
+import { readingsOf } from '../../src/set-ups/http/path.ts'
 import { inRounds, median } from '../measure.ts'
 import { atMost, type Findings, ratiosOf } from '../report.ts'
 

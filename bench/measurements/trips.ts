@@ -2,7 +2,7 @@
  * Counts the decisions that Redis makes (EVALSHA) where calls go on after a refusal: calls of `acquire` that wait, and a caller that
  * floods a limit.
  */
-import { createLimiter } from '../../src/edges/limits/create-limiter.ts'
+import { createLimiter } from '../../src/set-ups/limits/create-limiter.ts'
 import { totalsOf } from '../redis-statistics.ts'
 import type { Findings } from '../report.ts'
 import type { Rest, TestBed } from '../test-bed.ts'

@@ -2,7 +2,7 @@
 interface Colors {
   ground: string
   box: string
-  edge: string
+  border: string
   ink: string
   faint: string
   go: string
@@ -12,7 +12,7 @@ interface Colors {
 const LIGHT: Colors = {
   ground: '#ffffff',
   box: '#f6f8fa',
-  edge: '#d1d9e0',
+  border: '#d1d9e0',
   ink: '#1f2328',
   faint: '#59636e',
   go: '#1a7f37',
@@ -21,7 +21,7 @@ const LIGHT: Colors = {
 const DARK: Colors = {
   ground: '#0d1117',
   box: '#151b23',
-  edge: '#3d444d',
+  border: '#3d444d',
   ink: '#f0f6fc',
   faint: '#9198a1',
   go: '#3fb950',

@@ -96,10 +96,10 @@ function arrow(from: number, to: number, y: number): string[] {
 }
 
 const COLORS = inBothSchemes(
-  ({ ground, box, edge, ink, faint, go, stop }) => `
-.ground { fill: ${ground}; stroke: ${edge} }
-.box { fill: ${box}; stroke: ${edge} }
-.row { fill: ${ground}; stroke: ${edge} }
+  ({ ground, box, border, ink, faint, go, stop }) => `
+.ground { fill: ${ground}; stroke: ${border} }
+.box { fill: ${box}; stroke: ${border} }
+.row { fill: ${ground}; stroke: ${border} }
 text { fill: ${ink} }
 .line { stroke: ${faint} }
 .head { fill: ${faint} }

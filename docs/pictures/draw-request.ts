@@ -114,10 +114,10 @@ function arrow(from: number, to: number, y: number, outcome: Outcome = ''): stri
 }
 
 const COLORS = inBothSchemes(
-  ({ ground, box, edge, ink, faint, go, stop }) => `
-.ground { fill: ${ground}; stroke: ${edge} }
-.box { fill: ${box}; stroke: ${edge} }
-.divider { stroke: ${edge} }
+  ({ ground, box, border, ink, faint, go, stop }) => `
+.ground { fill: ${ground}; stroke: ${border} }
+.box { fill: ${box}; stroke: ${border} }
+.divider { stroke: ${border} }
 text { fill: ${ink} }
 text.small { fill: ${faint} }
 .line { stroke: ${faint} }

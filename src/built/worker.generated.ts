@@ -1,5 +1,5 @@
 // Made by `npx sluicegate build` from the config. Do not edit.
-import { createLocalLimiter, createRefusalMemory, createScriptFinder, createStatsRecorder, createWorker, fixedWindow, gcra, withMissingParts } from '../edges/gateway/built.ts'
+import { createLocalLimiter, createRefusalMemory, createScriptFinder, createStatsRecorder, createWorker, fixedWindow, gcra, withMissingParts } from '../set-ups/gateway/built.ts'
 import config from '../../sluice.config.ts'
 
 export default createWorker(config, {

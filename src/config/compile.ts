@@ -31,7 +31,7 @@ import { withOwnTags } from './tags.ts'
 export type { Credentials, GatewayRule, LimitRule, Route, Rule }
 
 export interface Config {
-  /** The URL of the origin. Absent: the gateway cannot be used, only edges that need no origin. */
+  /** The URL of the origin. Absent: the gateway cannot be used, only set-ups that need no origin. */
   origin?: string
   originDeadlineMs: number
   idleDeadlineMs: number

@@ -1,5 +1,5 @@
 /**
- * Hints how to set the store's variables in a shell, for edges that run in a process of their own. The gateway's Worker does not carry
+ * Hints how to set the store's variables in a shell, for set-ups that run in a process of their own. The gateway's Worker does not carry
  * this file: its hints are in environment.ts.
  */
 import { ConfigError } from './config-error.ts'

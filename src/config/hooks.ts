@@ -1,6 +1,6 @@
 /**
  * The types of hooks: functions of a config that decide about a request if settings do not suffice (docs/hooks.md).
- * src/edges/http/hooks.ts calls them.
+ * src/set-ups/http/hooks.ts calls them.
  */
 
 /**

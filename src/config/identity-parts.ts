@@ -1,6 +1,6 @@
 /**
  * The parts that a rule of the gateway can count by. docs/config.md is generated from their doc comments (`npm run reference`): the
- * text after `Without:` describes a request without a value. src/edges/http/identity-keys.ts reads the values.
+ * text after `Without:` describes a request without a value. src/set-ups/http/identity-keys.ts reads the values.
  */
 
 export interface IdentityPart {

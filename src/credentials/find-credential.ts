@@ -140,7 +140,7 @@ export function createCredentialFinder(
     },
 
     describe(accept) {
-      // The credential of the hook is added later (nameHookCredential in src/edges/http/hooks.ts).
+      // The credential of the hook is added later (nameHookCredential in src/set-ups/http/hooks.ts).
       const kinds = accept.filter(method => method !== ANONYMOUS && method !== IDENTIFY)
       const texts = kinds.map(method => {
         const token = tokens?.describe(method)

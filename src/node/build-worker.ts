@@ -6,8 +6,6 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
 import type { Config, Rule } from '../config/compile.ts'
-import { dependsOnRequest } from '../edges/http/match.ts'
-import { followsOrigin } from '../edges/http/parts.ts'
 import { anyCountsInFlight, countsLocally, takesLeases } from '../limiter/needs.ts'
 import { probePolicy } from '../limiter/probe.ts'
 import { type BuiltScript, type BuiltScripts, fingerprintOf } from '../script/built-scripts.ts'
@@ -16,6 +14,8 @@ import { FIRST_LINES } from '../script/create-script.ts'
 import { compileScripts } from '../script/scripts.ts'
 import { signalScript } from '../script/signal-text.ts'
 import { syncScript } from '../script/sync-text.ts'
+import { dependsOnRequest } from '../set-ups/http/match.ts'
+import { followsOrigin } from '../set-ups/http/parts.ts'
 import type { Script } from '../store/store.ts'
 import type { Project } from './project.ts'
 
@@ -172,7 +172,7 @@ export function workerModule(
   ]
   return [
     FIRST_LINE,
-    importsFrom(packageName ? `${packageName}/built` : '../edges/gateway/built.ts'),
+    importsFrom(packageName ? `${packageName}/built` : '../set-ups/gateway/built.ts'),
     `import config from ${quoted(configPath)}`,
     '',
     ...lines,
@@ -232,7 +232,7 @@ function bindingModule(
     FIRST_LINE,
     // First, so that the scripts follow those of the gateway in a bundle: compression finds what they have in common.
     "import { scriptsOf } from './limits.generated.ts'",
-    importsFrom(packageName ? `${packageName}/rpc/built` : '../edges/rpc/built.ts'),
+    importsFrom(packageName ? `${packageName}/rpc/built` : '../set-ups/rpc/built.ts'),
     `import config from ${quoted(configPath)}`,
     '',
     ...lines,

@@ -2,15 +2,15 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 import { getRequestListener } from '@hono/node-server'
 import type { ConfigInput } from '../config/check/schema.ts'
-import type { CallerInfo } from '../edges/guard/caller-info.ts'
+import type { Ending } from '../limiter/engine-shape.ts'
+import type { CallerInfo } from '../set-ups/guard/caller-info.ts'
 import {
   type Closable,
   createGuard,
   type FetchHandler,
   type GuardOptions,
   type GuardPlatform,
-} from '../edges/guard/guard.ts'
-import type { Ending } from '../limiter/engine-shape.ts'
+} from '../set-ups/guard/guard.ts'
 
 declare module 'node:http' {
   interface IncomingMessage {
@@ -59,7 +59,7 @@ export function expressGuard<Req extends IncomingMessage = IncomingMessage>(
         res.end()
         return
       }
-      // Read while the request is decided: an exception of `address` is a failure of limiting code, as in the other edges.
+      // Read while the request is decided: an exception of `address` is a failure of limiting code, as in the other set-ups.
       const remoteAddr = {
         get hostname() {
           return address?.(req) ?? ''

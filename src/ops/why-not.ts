@@ -3,11 +3,11 @@ import { isInRanges } from '../config/address-ranges.ts'
 import type { Config, GatewayRule } from '../config/compile.ts'
 import type { TrafficClass } from '../config/compile-shedding.ts'
 import { needsCredential } from '../config/identity-parts.ts'
-import type { Caller } from '../edges/http/caller.ts'
-import type { Matched } from '../edges/http/match.ts'
-import { hostOf } from '../edges/http/path.ts'
 import { hostMatcher } from '../patterns/patterns.ts'
 import type { Evaluation } from '../script/evaluation.ts'
+import type { Caller } from '../set-ups/http/caller.ts'
+import type { Matched } from '../set-ups/http/match.ts'
+import { hostOf } from '../set-ups/http/path.ts'
 
 /** Everything that decides whether a rule applies to a request. */
 export interface RequestUnderRules {

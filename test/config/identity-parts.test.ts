@@ -12,8 +12,8 @@ import {
   readPart,
 } from '../../src/config/identity-parts.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
-import type { Caller } from '../../src/edges/http/caller.ts'
-import { createKeyReader } from '../../src/edges/http/identity-keys.ts'
+import type { Caller } from '../../src/set-ups/http/caller.ts'
+import { createKeyReader } from '../../src/set-ups/http/identity-keys.ts'
 
 const parts = Object.entries<IdentityPart>(identityParts)
 const ALL = parts.map(([part, { isNamed }]) => (isNamed ? `${part}:name` : part) as By)

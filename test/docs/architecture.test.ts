@@ -46,7 +46,7 @@ describe.each(PAGES)('%s', (path, page) => {
 
 describe('the table of folders', () => {
   const [, table] = /<!-- layers -->\n(.*?)<!-- end -->/s.exec(read('docs/internals/architecture.md'))!
-  const folders = found(table!, /^\| `src\/(\w+)` /gm)
+  const folders = found(table!, /^\| `src\/([\w-]+)` /gm)
 
   it('has every folder of src', () => {
     const there = readdirSync(new URL('src/', ROOT), { withFileTypes: true })
@@ -68,5 +68,5 @@ describe('the table of folders', () => {
 function forbiddenTo(folder: string): string[] {
   const { overrides } = JSON.parse(read('biome.json')) as { overrides: { includes: string[] }[] }
   const own = overrides.find(({ includes }) => includes.includes(`src/${folder}/**`))
-  return found(JSON.stringify(own), /"\*\*\/(\w+)\/\*\*"/g).sort()
+  return found(JSON.stringify(own), /"\*\*\/([\w-]+)\/\*\*"/g).sort()
 }

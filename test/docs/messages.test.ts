@@ -14,7 +14,7 @@ const PLACES: readonly [title: string, ...beginnings: string[]][] = [
   ['Command line: errors, confirmations and output', 'src/node/cli/', 'src/ops/'],
   ['Config: mistakes and warnings', 'src/config/', 'src/algorithms/'],
   ['`npm start`, the bridge and files', 'src/node/'],
-  ['Replies of the gateway (problem+json) and log lines', 'src/edges/http/', 'src/edges/gateway/'],
+  ['Replies of the gateway (problem+json) and log lines', 'src/set-ups/http/', 'src/set-ups/gateway/'],
   ['Errors in code: limits by name, guard, middleware, RPC, store, script', 'src/'],
 ]
 

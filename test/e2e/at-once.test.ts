@@ -1,4 +1,4 @@
-/** The same list of methods, endings and clients that leave as in test/edges/at-once.test.ts, for the set-ups in workerd. */
+/** The same list of methods, endings and clients that leave as in test/set-ups/at-once.test.ts, for the set-ups in workerd. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { json } from 'node:stream/consumers'

@@ -2,9 +2,9 @@ import { isIP } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { addressText, isIPv4, parseAddress } from '../../src/config/address-ranges.ts'
 import { compileAddress } from '../../src/config/compile-address.ts'
-import { addressIdentity, clientAddress as clientAddressBy } from '../../src/edges/http/address.ts'
-import { ALL_PARTS } from '../../src/edges/http/all-parts.ts'
-import { forwardedFor } from '../../src/edges/http/forwarded.ts'
+import { addressIdentity, clientAddress as clientAddressBy } from '../../src/set-ups/http/address.ts'
+import { ALL_PARTS } from '../../src/set-ups/http/all-parts.ts'
+import { forwardedFor } from '../../src/set-ups/http/forwarded.ts'
 import { type Random, randomFrom, SEED } from '../support/random.ts'
 
 const PROXIES = ['10.0.0.0/8', '2001:db8:1::/48']

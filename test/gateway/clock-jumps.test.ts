@@ -1,8 +1,8 @@
 /** The time of the machine jumps, because it was set by hand or by NTP. Durations are measured by the monotonic clock, so nothing changes. */
 import { describe, expect, it, vi } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
-import type { Parts } from '../../src/edges/http/parts.ts'
-import { createLimiter } from '../../src/edges/limits/create-limiter.ts'
+import type { Parts } from '../../src/set-ups/http/parts.ts'
+import { createLimiter } from '../../src/set-ups/limits/create-limiter.ts'
 import type { EndedRequest } from '../../src/shedding/adaptive-limit.ts'
 import { TOKEN, useGateway } from '../support/gateway.ts'
 import { hasRedisServer } from '../support/servers.ts'

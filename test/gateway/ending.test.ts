@@ -4,8 +4,8 @@
  */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { SYSTEM_TIMER, type Timer } from '../../src/clock.ts'
-import { observeEnd as observeEndOf, type ReplyContext } from '../../src/edges/http/ending.ts'
 import type { Ending } from '../../src/limiter/engine-shape.ts'
+import { observeEnd as observeEndOf, type ReplyContext } from '../../src/set-ups/http/ending.ts'
 import { PATIENT } from '../support/patience.ts'
 
 let endings: Ending[]

@@ -5,12 +5,12 @@ import { checkedConfig } from '../../src/config/check/check.ts'
 import type { By, MatchInput } from '../../src/config/check/rule-schema.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
-import { ALL_PARTS } from '../../src/edges/http/all-parts.ts'
-import type { Caller } from '../../src/edges/http/caller.ts'
-import { demandRules } from '../../src/edges/http/demand-rules.ts'
-import { createIdentifier } from '../../src/edges/http/identify.ts'
-import { createMatch } from '../../src/edges/http/match.ts'
-import { createMatchByRequest } from '../../src/edges/http/match-by-request.ts'
+import { ALL_PARTS } from '../../src/set-ups/http/all-parts.ts'
+import type { Caller } from '../../src/set-ups/http/caller.ts'
+import { demandRules } from '../../src/set-ups/http/demand-rules.ts'
+import { createIdentifier } from '../../src/set-ups/http/identify.ts'
+import { createMatch } from '../../src/set-ups/http/match.ts'
+import { createMatchByRequest } from '../../src/set-ups/http/match-by-request.ts'
 
 const match = (config: Parameters<typeof createMatch>[0], request: Request) =>
   createMatch(config, createMatchByRequest)(request)

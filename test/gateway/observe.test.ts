@@ -1,9 +1,9 @@
 /** Observations of requests that were shed, or would have been. */
 import { describe, expect, it } from 'vitest'
-import { retryAfterSeconds } from '../../src/edges/http/deny.ts'
-import { observe } from '../../src/edges/http/observe.ts'
-import type { Ruling } from '../../src/edges/http/ruling.ts'
 import type { Verdict } from '../../src/script/evaluation.ts'
+import { retryAfterSeconds } from '../../src/set-ups/http/deny.ts'
+import { observe } from '../../src/set-ups/http/observe.ts'
+import type { Ruling } from '../../src/set-ups/http/ruling.ts'
 import type { ShedVerdict } from '../../src/shedding/worker-utilization.ts'
 import { configOf } from '../support/engines.ts'
 

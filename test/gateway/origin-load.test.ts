@@ -1,7 +1,7 @@
 /** The measurements that the gateway passes to the shedder and the adaptive limit, through the whole gateway on Node. */
 import { beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
-import type { Parts } from '../../src/edges/http/parts.ts'
+import type { Parts } from '../../src/set-ups/http/parts.ts'
 import type { EndedRequest } from '../../src/shedding/adaptive-limit.ts'
 import type { Rider } from '../../src/trips/rider.ts'
 import { type App, useGateway } from '../support/gateway.ts'

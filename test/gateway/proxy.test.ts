@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
-import { proxy, targetUrl } from '../../src/edges/gateway/proxy.ts'
+import { proxy, targetUrl } from '../../src/set-ups/gateway/proxy.ts'
 import { configOf } from '../support/engines.ts'
 
 it.each([

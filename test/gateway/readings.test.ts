@@ -3,10 +3,10 @@
  * it accepts.
  */
 import { describe, expect, it } from 'vitest'
-import { createMatch, type Matched } from '../../src/edges/http/match.ts'
-import { createMatchByRequest } from '../../src/edges/http/match-by-request.ts'
-import { isReserved, readingsOf } from '../../src/edges/http/path.ts'
 import { canonicalPath } from '../../src/patterns/canonical.ts'
+import { createMatch, type Matched } from '../../src/set-ups/http/match.ts'
+import { createMatchByRequest } from '../../src/set-ups/http/match-by-request.ts'
+import { isReserved, readingsOf } from '../../src/set-ups/http/path.ts'
 import { configOf } from '../support/engines.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import type { TrafficClass } from '../../src/config/compile-shedding.ts'
 import type { Credential } from '../../src/credentials/credential.ts'
-import { classOfReading, knownPlanOf } from '../../src/edges/http/traffic-class.ts'
+import { classOfReading, knownPlanOf } from '../../src/set-ups/http/traffic-class.ts'
 
 const CLASSES: TrafficClass[] = [
   { name: 'critical', rank: 0, match: { plans: ['enterprise'] } },

@@ -1,8 +1,8 @@
 /** The origin's machines push their utilization to the gateway, authenticated with a secret. */
 import { describe, expect, it } from 'vitest'
-import { createUtilizationHandler } from '../../src/edges/http/utilization.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { signalScript } from '../../src/script/signal-text.ts'
+import { createUtilizationHandler } from '../../src/set-ups/http/utilization.ts'
 import { reportersKey, signalKey } from '../../src/store/keys.ts'
 import type { ScriptCall, Store, StoreCall } from '../../src/store/store.ts'
 import { describeOnRedisEngine } from '../support/engines.ts'

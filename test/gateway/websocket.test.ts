@@ -1,7 +1,7 @@
 /** The ends of a relayed WebSocket that need a peer which does not answer. test/e2e/ending-cases.ts has the others, in workerd. */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest'
-import { relayWebSocket } from '../../src/edges/http/websocket.ts'
 import type { Ending } from '../../src/limiter/engine-shape.ts'
+import { relayWebSocket } from '../../src/set-ups/http/websocket.ts'
 
 /** Refuses the codes that workerd refuses. Never answers a close frame by itself. */
 class SilentSocket extends EventTarget {

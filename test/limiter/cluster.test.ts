@@ -84,7 +84,7 @@ describe('an evaluation', () => {
   })
 })
 
-it('an edge without the code for clusters reports how to add it', async () => {
+it('a set-up without the code for clusters reports how to add it', async () => {
   const store: Store = { isCluster: true, run: () => Promise.reject(new Error()), ping: async () => {} }
   expect(await evaluate(store, evaluationAt(NOON))).toEqual({
     status: 'degraded',

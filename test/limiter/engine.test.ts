@@ -1,6 +1,6 @@
 /**
  * The engine by itself, with a store and a clock that are passed in. Switches, failures of the store and exceptions in limiting code
- * happen during decisions; `finish` counts once; probes and hand-overs run beside decisions. The edges have their own suites.
+ * happen during decisions; `finish` counts once; probes and hand-overs run beside decisions. The set-ups have their own suites.
  */
 
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
@@ -202,7 +202,7 @@ describe('switches, without rules to count', () => {
     expect(refreshes()).toBe(2)
   })
 
-  it('do not delay a request unless its edge waits for them', async () => {
+  it('do not delay a request unless its set-up waits for them', async () => {
     let answer = () => {}
     fault = () => new Promise<void>(resolve => (answer = resolve))
     expect(await kinds(1)).toEqual(['allowed'])

@@ -1,8 +1,8 @@
 /** Limits by name: the API of the library, on every Redis. */
 import { expect, it } from 'vitest'
-import type { LimitDecision, Limiter, LimitOptions } from '../../src/edges/limits/limiter.ts'
-import { createLimiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import { GatewayError } from '../../src/errors.ts'
+import type { LimitDecision, Limiter, LimitOptions } from '../../src/set-ups/limits/limiter.ts'
+import { createLimiterOnStore } from '../../src/set-ups/limits/limiter-on-store.ts'
 import { limitStateKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'
 import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'

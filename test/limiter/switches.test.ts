@@ -1,7 +1,7 @@
 /** Limits by name under live switches. Switches apply to calls, and never to refunds and resets. */
 import { beforeEach, describe, expect, it } from 'vitest'
-import type { Limiter, LimiterClock } from '../../src/edges/limits/limiter.ts'
-import { createLimiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
+import type { Limiter, LimiterClock } from '../../src/set-ups/limits/limiter.ts'
+import { createLimiterOnStore } from '../../src/set-ups/limits/limiter-on-store.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
 import { formatSwitches, type RuleSwitch, type Switches } from '../../src/switches/switches.ts'
 import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'

@@ -1,10 +1,10 @@
 /** The counters of an isolate: one outcome for each request, and the verdict of each rule, in bounded memory. */
 import { describe, expect, it } from 'vitest'
-import { observe } from '../../src/edges/http/observe.ts'
-import type { Ruling } from '../../src/edges/http/ruling.ts'
 import { toDecision } from '../../src/limiter/decision.ts'
 import { createCounters } from '../../src/metrics/counters.ts'
 import type { Verdict } from '../../src/script/evaluation.ts'
+import { observe } from '../../src/set-ups/http/observe.ts'
+import type { Ruling } from '../../src/set-ups/http/ruling.ts'
 import { rulesOf } from '../support/engines.ts'
 
 const WHERE = { requestId: 'id', route: 'reports', storeMs: 1 }

@@ -20,7 +20,6 @@ import { build } from 'esbuild'
 import { describe, expect, it } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { compileGatewayRule } from '../../src/config/compile-rule.ts'
-import { createLimiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import { probePolicy } from '../../src/limiter/probe.ts'
 import { buildWorker, builtFiles, workerModule } from '../../src/node/build-worker.ts'
 import { loadConfig } from '../../src/node/cli/load-config.ts'
@@ -33,6 +32,7 @@ import { createScriptFinder, fingerprintOf } from '../../src/script/built-script
 import { gatewayPolicy, limitPolicy } from '../../src/script/compiled.ts'
 import { createGatewayPolicy, createLimitPolicy } from '../../src/script/policy.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
+import { createLimiterOnStore } from '../../src/set-ups/limits/limiter-on-store.ts'
 import { configOf } from '../support/engines.ts'
 import { useStack } from '../support/stack.ts'
 
@@ -154,7 +154,7 @@ describe('the module of a Worker', () => {
     const own = { root: project, configFile: file, builtFolder: join(project, 'src/built') }
     const { outputFiles } = await build({
       ...bundleOptions(file, () => loadConfig(file), { ...own, packageName: '' }),
-      external: ['*/edges/gateway/built.ts'],
+      external: ['*/set-ups/gateway/built.ts'],
     })
     expect(outputFiles![0]!.text.match(/named\.example/g)).toHaveLength(1)
     rmSync(project, { recursive: true })
@@ -345,7 +345,7 @@ describe('the module of a service binding', () => {
         ),
       ),
     ).toEqual([])
-    expect(carried.filter(path => /src\/edges\/(http|gateway)|node_modules\/hono/.test(path))).toEqual([])
+    expect(carried.filter(path => /src\/set-ups\/(http|gateway)|node_modules\/hono/.test(path))).toEqual([])
   })
 })
 

@@ -1,10 +1,10 @@
 /** `sluicegate/testing`: keys that the config under test accepts. */
 import { afterEach, describe, expect, it } from 'vitest'
 import { defineConfig } from '../../src/config/define.ts'
-import { guard } from '../../src/edges/guard/index.ts'
 import { startTestStore, type TestStore } from '../../src/node/testing.ts'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { setPlan } from '../../src/ops/consumers.ts'
+import { guard } from '../../src/set-ups/guard/index.ts'
 
 const config = defineConfig({
   environment: 'live',

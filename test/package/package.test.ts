@@ -15,9 +15,9 @@ import { build } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startTestStore, type TestStore } from '../../src/node/testing.ts'
-import { describeEdges } from '../edges/same-replies.ts'
-import { guardOfBun, guardOfDeno } from '../support/edges.ts'
+import { describeSetUps } from '../set-ups/same-replies.ts'
 import { freePort } from '../support/free-port.ts'
+import { guardOfBun, guardOfDeno } from '../support/set-ups.ts'
 import {
   cleanEnvironment,
   type Installed,
@@ -563,7 +563,7 @@ describe.each([LOWEST_NODE, process.versions.node])('on Node %s', version => {
   })
 })
 
-describeEdges({
+describeSetUps({
   'guard of bun': guardOfBun(() => installed.bin('bun')),
   'guard of deno': guardOfDeno(() => installed.bin('deno')),
 })

@@ -1,8 +1,8 @@
 /** Real traffic through the engine, with the timestamps of the log as the clock, and through the running gateway. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { addressIdentity } from '../../src/edges/http/address.ts'
 import type { Stack } from '../../src/node/start/stack.ts'
 import { ScriptModel } from '../../src/script/model.ts'
+import { addressIdentity } from '../../src/set-ups/http/address.ts'
 import { addressStateKey } from '../../src/store/keys.ts'
 import type { RedisKind } from '../selection.ts'
 import { readAccessLog } from '../support/access-log.ts'

@@ -12,7 +12,6 @@ import { ALGORITHM_NAMES } from '../../src/algorithms/index.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import { countsInFlight } from '../../src/config/compile-rule.ts'
 import type { Credential } from '../../src/credentials/credential.ts'
-import { demandRules } from '../../src/edges/http/demand-rules.ts'
 import { bindRules, type DemandedRule } from '../../src/limiter/bind.ts'
 import {
   type PreparedCall,
@@ -29,6 +28,7 @@ import type { Policy, PolicyShape } from '../../src/script/policy-shape.ts'
 import { decideText } from '../../src/script/policy-text.ts'
 import type { ChangeResult, Refund } from '../../src/script/refund.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
+import { demandRules } from '../../src/set-ups/http/demand-rules.ts'
 import {
   consumerKey,
   credentialKey,
@@ -184,7 +184,7 @@ type Of<Verb extends Step['verb']> = Extract<Step, { verb: Verb }>
 
 const scenario = fc.record({
   config: configPlans,
-  edge: fc.constantFrom('gateway' as const, 'gateway' as const, 'gateway' as const, LIMIT as 'limit'),
+  setUp: fc.constantFrom('gateway' as const, 'gateway' as const, 'gateway' as const, LIMIT as 'limit'),
   steps: listOf(step, MAX_STEPS),
 })
 
@@ -243,11 +243,11 @@ class Run {
   #now = NOON
   #latest: readonly Verdict[] = []
 
-  constructor(engines: Engines, checked: Checked, edge: 'gateway' | 'limit', tally: Tally) {
+  constructor(engines: Engines, checked: Checked, setUp: 'gateway' | 'limit', tally: Tally) {
     const { config } = checked
     this.#engines = engines
     this.#checked = checked
-    this.#isGateway = edge === 'gateway'
+    this.#isGateway = setUp === 'gateway'
     this.#tally = tally
     const compile = (loopsFrom: number) => {
       const scriptsOf = (shape: PolicyShape) => compileScripts(shape, loopsFrom)
@@ -339,7 +339,7 @@ class Run {
     return holding && countsInFlight(rule) ? { ...bound, holding } : bound
   }
 
-  /** Binds rules like src/edges, but leaves some out and changes the costs of others. */
+  /** Binds rules like src/set-ups, but leaves some out and changes the costs of others. */
   async #demanded(step: RequestStep, credential: Credential | undefined): Promise<DemandedRule[]> {
     const { address, route, factor, counts } = step
     const isSelected = this.#filter(step.selection)
@@ -668,12 +668,12 @@ describeOnRedisEngine('a compiled policy', (fresh, kind) => {
     const engines: Engines = [redis, new RedisEngine(other.connection, undefined, kind)]
     const tally = new Tally()
     let runs = 0
-    await forEvery(scenario, Math.ceil(requests / MEAN_VERBS), async ({ config, edge, steps }) => {
+    await forEvery(scenario, Math.ceil(requests / MEAN_VERBS), async ({ config, setUp, steps }) => {
       const policy = checked(config)
       if (!policy) return
       // Otherwise the scripts of thousands of configs would fill the memory of Redis.
       for (const engine of runs++ % 100 === 0 ? engines : []) await engine.send(['SCRIPT', 'FLUSH'])
-      const run = new Run(engines, policy, edge, tally)
+      const run = new Run(engines, policy, setUp, tally)
       await run.start()
       for (const [i, step] of steps.entries()) {
         try {

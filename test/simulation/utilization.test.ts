@@ -82,9 +82,9 @@ describe.each(SEEDS)(
 
     it('refuses the same callers while the refused share is the same', () => {
       // A caller of the first class is refused once and admitted again once: two turns. The share varies as the load falls, so callers at its
-      // edge can be refused and admitted twice.
+      // border can be refused and admitted twice.
       expect(Math.max(...turns[CLASSES.indexOf('test')]!)).toBeLessThanOrEqual(4)
-      // Callers at the edge of the share are refused and admitted more often, because the share follows the load for 13 minutes. With random
+      // Callers at the border of the share are refused and admitted more often, because the share follows the load for 13 minutes. With random
       // shedding, it would be hundreds of times.
       const reads = [...turns[CLASSES.indexOf('reads')]!]
       expect(Math.max(...reads)).toBeLessThanOrEqual(16)

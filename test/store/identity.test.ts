@@ -4,8 +4,8 @@ import { describe, expect, it } from 'vitest'
 import type { By } from '../../src/config/check/rule-schema.ts'
 import { identityOf as nameOf } from '../../src/config/identity-parts.ts'
 import { jwtConsumer } from '../../src/credentials/jwt-verifier.ts'
-import type { Caller } from '../../src/edges/http/caller.ts'
-import { createKeyReader } from '../../src/edges/http/identity-keys.ts'
+import type { Caller } from '../../src/set-ups/http/caller.ts'
+import { createKeyReader } from '../../src/set-ups/http/identity-keys.ts'
 import {
   chunksKey,
   consumerKey,

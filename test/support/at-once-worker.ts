@@ -1,8 +1,8 @@
 /** The set-ups of test/e2e/at-once.test.ts in workerd. The app reports its turns to the test by HTTP requests. */
 import { Hono } from 'hono'
-import { gateway } from '../../src/edges/gateway/whole-worker.ts'
-import { guard } from '../../src/edges/guard/guard.ts'
-import { sluice } from '../../src/edges/hono/middleware.ts'
+import { gateway } from '../../src/set-ups/gateway/whole-worker.ts'
+import { guard } from '../../src/set-ups/guard/guard.ts'
+import { sluice } from '../../src/set-ups/hono/middleware.ts'
 import { AT_ONCE_CONFIG, answer, type Turns, type Work } from './ending-list.ts'
 
 interface Environment {

@@ -1,5 +1,5 @@
 /** A guard in workerd with one HTTP request to the store at a time, so that all other requests wait for their turn. */
-import { guard } from '../../src/edges/guard/index.ts'
+import { guard } from '../../src/set-ups/guard/index.ts'
 
 interface Environment {
   UPSTASH_REDIS_REST_URL: string

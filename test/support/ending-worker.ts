@@ -5,9 +5,9 @@
  */
 
 import { checkedConfig } from '../../src/config/check/check.ts'
-import { createApp } from '../../src/edges/gateway/app.ts'
-import { ALL_PARTS } from '../../src/edges/http/all-parts.ts'
 import type { Ending } from '../../src/limiter/engine-shape.ts'
+import { createApp } from '../../src/set-ups/gateway/app.ts'
+import { ALL_PARTS } from '../../src/set-ups/http/all-parts.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 
 interface Environment {

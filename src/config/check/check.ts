@@ -1,6 +1,6 @@
 /**
  * Checks a config: in `npx sluicegate check`, in `npm start`, and in the build of a deployment, which fails if there is a mistake. An
- * edge that is not built checks its config when it is created. A built Worker gets a config that has been checked.
+ * set-up that is not built checks its config when it is created. A built Worker gets a config that has been checked.
  */
 import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
 import { type Config, compileConfig } from '../compile.ts'

@@ -57,7 +57,7 @@ const OF_REQUESTS = [
   ...['refusals', 'headers', 'cors'],
 ] as const satisfies (keyof ConfigInput)[]
 
-/** Whether a config has limits by name and no settings for requests, so that probably no edge uses it for requests. */
+/** Whether a config has limits by name and no settings for requests, so that probably no set-up uses it for requests. */
 export function isOfLimitsAlone(config: ConfigInput): boolean {
   const { rules = [], limits = {} } = config
   const hasLimits = Object.keys(limits).length > 0

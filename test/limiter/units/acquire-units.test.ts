@@ -1,7 +1,7 @@
 /** Limits by name on concurrent work: `await using decision = await limiter.acquire(…)`. */
 import { expect, it } from 'vitest'
-import type { Limiter } from '../../../src/edges/limits/limiter.ts'
-import { createLimiterOnStore } from '../../../src/edges/limits/limiter-on-store.ts'
+import type { Limiter } from '../../../src/set-ups/limits/limiter.ts'
+import { createLimiterOnStore } from '../../../src/set-ups/limits/limiter-on-store.ts'
 import { configOf, describeOnRedisEngine, type RedisEngine } from '../../support/engines.ts'
 import { storeOf } from '../../support/stores.ts'
 import { NOON } from '../../support/traffic.ts'

@@ -1,6 +1,6 @@
 /** The gateway as a Worker, from a config and without a build. */
 import { defineConfig } from '../../../src/config/define.ts'
-import { gateway } from '../../../src/edges/gateway/whole-worker.ts'
+import { gateway } from '../../../src/set-ups/gateway/whole-worker.ts'
 
 export default gateway(
   defineConfig({

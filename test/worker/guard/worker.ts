@@ -2,9 +2,9 @@
 import { waitUntil } from 'cloudflare:workers'
 import { Hono } from 'hono'
 import { defineConfig } from '../../../src/config/define.ts'
-import { guard } from '../../../src/edges/guard/guard.ts'
-import { sluice } from '../../../src/edges/hono/middleware.ts'
-import { createLimiter } from '../../../src/edges/limits/create-limiter.ts'
+import { guard } from '../../../src/set-ups/guard/guard.ts'
+import { sluice } from '../../../src/set-ups/hono/middleware.ts'
+import { createLimiter } from '../../../src/set-ups/limits/create-limiter.ts'
 
 interface Env {
   UPSTREAM: string

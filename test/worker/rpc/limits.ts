@@ -1,5 +1,5 @@
 /** The Worker that has the limits. */
-import { limitsEntrypoint } from '../../../src/edges/rpc/entrypoint.ts'
+import { limitsEntrypoint } from '../../../src/set-ups/rpc/entrypoint.ts'
 import config from './config.ts'
 
 export class Limits extends limitsEntrypoint(config) {}

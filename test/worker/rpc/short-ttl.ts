@@ -1,5 +1,5 @@
 /** A Worker whose units are free a second after it has died. */
-import { limitsEntrypoint } from '../../../src/edges/rpc/entrypoint.ts'
+import { limitsEntrypoint } from '../../../src/set-ups/rpc/entrypoint.ts'
 import config from './short-ttl.config.ts'
 
 export class Limits extends limitsEntrypoint(config) {}

@@ -1,0 +1,243 @@
+/**
+ * A guard around any fetch-style handler: Workers, Vercel, Netlify, Deno, Bun, Lambda, Node. It takes the same steps
+ * as the gateway, but admitted requests go to the user's code instead of an origin.
+ */
+import type { ConfigInput } from '../../config/check/schema.ts'
+import type { Environment } from '../../config/environment.ts'
+import type { Ending } from '../../limiter/engine-shape.ts'
+import { ALL_PARTS } from '../http/all-parts.ts'
+import { addressOfNode } from '../http/behind-proxies.ts'
+import { deny } from '../http/deny.ts'
+import type { ForwardContext } from '../http/forward.ts'
+import { createHandler, type Handler, type Platform } from '../http/handle.ts'
+import { createIdentifier } from '../http/identify.ts'
+import { replyToMisconfiguration, runOrLog } from '../http/unexpected.ts'
+import { isPreflight } from '../http/web-page.ts'
+import {
+  addressFrom,
+  backgroundFrom,
+  environmentOf,
+  goneFrom,
+  isCloudflare,
+  type PlatformArguments,
+} from '../platform.ts'
+import { reportAtStart } from '../report-at-start.ts'
+import { checkSetUpConfig, connectStore } from '../set-up-config.ts'
+import { type CallerInfo, callerInfo } from './caller-info.ts'
+
+// biome-ignore lint/suspicious/noExplicitAny: what a platform passes beside the request is typed by the handler itself.
+export type FetchHandler = (request: Request, ...platform: any[]) => Response | Promise<Response>
+
+/** Options of `guard`. All are optional. */
+export interface GuardOptions {
+  /** The variables, if they are neither those of the process nor passed beside the request as on Workers. */
+  env?: Environment
+  /**
+   * Returns the client's address, for platforms that docs/guard.md does not list. Take it from the platform: a client
+   * that can write this value can choose its budget.
+   */
+  address?: (request: Request, ...platform: PlatformArguments) => string | undefined
+  /**
+   * Without `cors` in the config, hand CORS preflights to the handler, which must only answer them (default `false`:
+   * a 204 that allows nothing). With `cors`, the guard answers them.
+   */
+  passPreflights?: boolean
+}
+
+/** Dependencies of a guard beside the options; tests pass their own. */
+export type GuardPlatform = Omit<Platform, 'variables' | 'peerOf'>
+
+/** Lets a process end cleanly. */
+export interface Closable {
+  /**
+   * Gives back leased units (`lease`) before a process ends. Later requests are still decided, each with a trip to
+   * the store. Resolves when the store has the units again, or could not be reached. Never rejects.
+   */
+  close(): Promise<void>
+}
+
+/** The reply of a framework that sends it itself. Only the headers that the guard adds to `response` are used. */
+export interface FrameworkReply {
+  response: Response
+  /** Resolves when the framework has sent its reply, or cannot send it any more. */
+  ended: Promise<Ending>
+}
+
+/** Checks every limit of a request, and calls `run` if it is admitted. */
+export interface Guarded extends Closable {
+  (
+    request: Request,
+    platform: PlatformArguments,
+    run: (info: CallerInfo | undefined) => Response | FrameworkReply | Promise<Response | FrameworkReply>,
+    /** The request object of the framework around the guard (in Hono `c`), for hooks. */
+    host?: unknown,
+  ): Promise<Response>
+}
+
+/**
+ * Creates a guard, a function that adds the limits of a config to a handler:
+ *
+ *     export default { fetch: guard(config)(request => new Response('Hello')) }   // Workers
+ *     Deno.serve(guard(config)(handler))                                         // Deno; Bun and others likewise
+ *
+ * The handler gets the original request and the platform's other arguments. A refused request gets a 401, 403, 429 or
+ * 503 and never reaches the handler. `callerOf(request)` returns the caller of an admitted request. With leases
+ * (`lease`), call `close()` of the guarded handler before the process ends. Handlers of one guard share their leases.
+ *
+ * @throws ConfigError naming every mistake of the config. If a variable is missing, the log names it when the guard is
+ * created (on Workers: at the first request), and each request gets a 503
+ */
+export function guard(
+  config: ConfigInput,
+  options: GuardOptions = {},
+): <H extends FetchHandler>(handler: H) => H & Closable {
+  const guarded = createGuard(config, options)
+  return <H extends FetchHandler>(handler: H) => {
+    const guardedHandler: FetchHandler = (request, ...platform) =>
+      guarded(request, platform, () => handler(request, ...platform))
+    return Object.assign(guardedHandler as H, { close: guarded.close })
+  }
+}
+
+/**
+ * Creates a guard for adapters; `guard` and the middleware use it.
+ *
+ * @throws ConfigError as `guard`
+ */
+export function createGuard(
+  input: ConfigInput,
+  {
+    env,
+    passPreflights = false,
+    address = (request, ...args) => addressFrom(request, args),
+  }: GuardOptions = {},
+  platform: GuardPlatform = {},
+): Guarded {
+  const config = checkSetUpConfig(input)
+  let handler: Handler | undefined
+  // On Workers, the variables come with the first request.
+  if (env || !isCloudflare()) {
+    reportAtStart(() => {
+      const variables = env ?? environmentOf()
+      createIdentifier(connectStore(config, variables).config, ALL_PARTS, { ...variables })
+    })
+  }
+
+  /** Called with the first request, because on Workers the variables come with it. */
+  function build(args: PlatformArguments): Handler {
+    const variables = env ?? environmentOf(args)
+    const deployed = connectStore(config, variables)
+    return createHandler(deployed.config, deployed.store, ALL_PARTS, {
+      ...platform,
+      variables: { ...variables },
+    })
+  }
+
+  return Object.assign(guarded, { close: async () => await handler?.stop() })
+
+  async function guarded(...[request, args, run, host]: Parameters<Guarded>): Promise<Response> {
+    try {
+      handler ??= build(args)
+    } catch (error) {
+      return replyToMisconfiguration(error)
+    }
+    const { peerOf } = handler
+    // `peerOf` is set only for trusted Workers, and Workers pass their bindings first and their context second.
+    const peer = () =>
+      peerOf
+        ? peerOf(request, args[0], { executionCtx: args[1] as object })
+        : withoutPort(address(request, ...args))
+    if (isPreflight(request, hasBody(request)))
+      return await answerPreflight(handler, request, peer, () => run(undefined))
+    let nonResponse: { returned: unknown } | undefined
+    const background = backgroundFrom(args)
+    const handled = handler.handle(
+      {
+        ...{ request, url: new URL(request.url), peer, background, host },
+        gone: () => goneFrom(request, args),
+      },
+      async (_, context) => {
+        const returned = await run(rememberCaller(request, context))
+        if (isFrameworkReply(returned)) return { ...returned, isOwnReply: false }
+        if (isResponse(returned))
+          return { response: withChangeableHeaders(returned, request), isOwnReply: false, isDecoded: true }
+        // On Bun, the server takes a WebSocket over, and the handler returns nothing.
+        nonResponse = { returned }
+        return { response: new Response(null), isOwnReply: true }
+      },
+    )
+    // Without this, the platform ends this code if the client leaves before the reply has started.
+    if (handler.awaitsEndings) background(handled)
+    const reply = await handled
+    return nonResponse ? (nonResponse.returned as Response) : reply
+  }
+
+  async function answerPreflight(
+    { identifier }: Handler,
+    request: Request,
+    peer: () => string | undefined,
+    run: () => ReturnType<Parameters<Guarded>[2]>,
+  ): Promise<Response> {
+    let address: string | undefined
+    runOrLog(() => {
+      address = identifier.addressOf(request, peer())
+    })
+    const refusal = identifier.refuse(request, address)
+    if (refusal) return deny(refusal)
+    if (config.cors) return ALL_PARTS.answerPreflight(request, config.cors)
+    if (!passPreflights) return new Response(null, { status: 204 })
+    const returned = await run()
+    return isFrameworkReply(returned) ? returned.response : returned
+  }
+}
+
+/** Some proxies report the address with its port, which changes with each connection. Express passes it on in `req.ip`. */
+const withoutPort = (address: string | undefined) => address && (addressOfNode(address) ?? '')
+
+/** Whether the headers announce a body (RFC 9112, section 6.3). Servers on Node give every request a stream, even without a body. */
+function hasBody({ headers }: Request): boolean {
+  return headers.has('transfer-encoding') || (headers.get('content-length') ?? '0') !== '0'
+}
+
+const callers = new WeakMap<Request, CallerInfo>()
+
+function rememberCaller(request: Request, context: ForwardContext): CallerInfo {
+  const info = callerInfo(context)
+  callers.set(request, info)
+  return info
+}
+
+/**
+ * Returns the caller of a request, and the state of its limits.
+ *
+ * @returns undefined if no guard has admitted the request
+ */
+export function callerOf(request: Request): CallerInfo | undefined {
+  return callers.get(request)
+}
+
+/** Does not check the class: adapters have classes of their own. */
+const isResponse = (value: unknown): value is Response =>
+  typeof value === 'object' && value !== null && 'headers' in value && 'status' in value
+
+const isFrameworkReply = (value: unknown): value is FrameworkReply =>
+  typeof value === 'object' && value !== null && 'ended' in value && 'response' in value
+
+/** Returns a reply whose headers can be changed, and that no other request shares. */
+function withChangeableHeaders(response: Response, { method }: Request): Response {
+  // Hono answers HEAD with the reply to a GET, and drops its body unread.
+  if (method === 'HEAD') {
+    response.body?.cancel().catch(() => {})
+    return new Response(null, response)
+  }
+  // A WebSocket handshake is passed on as it is. A reply without a body may be a constant in the user's code.
+  if (response.status === 101 || response.body === null) return new Response(null, response)
+  try {
+    // Changes the reply itself, because Bun derives the type of a text from its body. This throws for a reply of
+    // `fetch`, whose headers cannot be changed.
+    response.headers.delete('x-request-id')
+    return response
+  } catch {
+    return new Response(response.body, response)
+  }
+}

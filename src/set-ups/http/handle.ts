@@ -1,0 +1,227 @@
+/**
+ * Handles one request: decide → report → delay → forward or deny → annotate → finish. Each set-up forwards in its own
+ * way: the gateway sends the request to the origin, the guard and the middleware run the user's code.
+ */
+import type { Background } from '../../background.ts'
+import { type Clock, elapsed, type Sleep, SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../../clock.ts'
+import type { Config } from '../../config/compile.ts'
+import { switchNameOf } from '../../config/compile-rule.ts'
+import type { Ending } from '../../limiter/engine-shape.ts'
+import { createEngineWithParts } from '../../limiter/engine-with-parts.ts'
+import { createGatewayPolicy } from '../../script/policy.ts'
+import type { Store } from '../../store/store.ts'
+import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
+import { annotate } from './annotate.ts'
+import { createDecideRequest, type DecidedRequest } from './decide-request.ts'
+import { delay } from './delay.ts'
+import { deny } from './deny.ts'
+import { createEmptyStoreCheck } from './empty-store.ts'
+import { type Forward, type Forwarded, replyToGoneClient } from './forward.ts'
+import { createIdentifier, type Identifier } from './identify.ts'
+import { createMatch } from './match.ts'
+import type { OriginLoad } from './origin-load.ts'
+import { followsOrigin, type Parts } from './parts.ts'
+import { readingsOf } from './path.ts'
+import { problem } from './problem.ts'
+import { createReporter, type Reporting } from './report.ts'
+import type { WithContext } from './trusted-worker.ts'
+import { runOrLog } from './unexpected.ts'
+import { exposeToScripts } from './web-page.ts'
+
+/**
+ * Returns the address of the other end of the connection.
+ *
+ * @param platform has the context of the request, if there is one: Hono's `c`, or `{ executionCtx: ctx }`
+ */
+export type PeerOf = (request: Request, env: unknown, platform: WithContext) => string | undefined
+
+/** What a set-up passes in beside config and store. */
+export interface Platform {
+  /** Variables of the environment, including the secrets of issuers. */
+  variables?: Readonly<Record<string, unknown>>
+  /** The other end of the connection, for `address: { from: … }` off Cloudflare. */
+  peerOf?: PeerOf
+  /** Default: that of the machine. */
+  clock?: Clock
+  /** The isolate's copy of the live switches; tests pass their own. */
+  board?: SwitchBoard
+  /** Delays a request until its departure; tests pass their own. */
+  sleep?: Sleep
+  /** Timer for messages to the store that are sent later; tests pass their own. */
+  timer?: Timer
+  /** The time of reports about the origin (µs); absent: the clock of the store, as always in production. */
+  reportAt?: () => number
+  /** Receives decisions. */
+  reporting?: Reporting
+}
+
+/** A request with the data of its platform. */
+export interface Incoming {
+  request: Request
+  /** The parsed URL of the request. */
+  url: URL
+  /** The other end of the connection, if the platform reports it. */
+  peer(): string | undefined
+  background: Background
+  /** Returns a signal that fires when the client has left. Default: that of the request. */
+  gone?: () => AbortSignal
+  /** The request object of the framework around Sluice (in Hono `c`), for hooks of the config. */
+  host?: unknown
+}
+
+export interface Handler {
+  handle(incoming: Incoming, forward: Forward): Promise<Response>
+  /** The `peerOf` of the platform; with `trustedWorkers`, the address that a trusted Worker reports. */
+  peerOf: PeerOf | undefined
+  identifier: Identifier
+  clock: Clock
+  /** If true, the platform must not end this code before `handle` has resolved, even if the client has left. */
+  awaitsEndings: boolean
+  /** Measurements of the origin; absent if no limit depends on them. */
+  originLoad: OriginLoad | undefined
+  /** Gives back the units that the isolate has leased. From then on the store decides each request. */
+  stop(): Promise<void>
+}
+
+/** Refuses a path with too many readings to match them. Called before anything else reads the path. */
+export function refuseAmbiguousPath({ pathname }: URL): Response | undefined {
+  if (readingsOf(pathname)) return undefined
+  return problem({
+    status: 400,
+    title: 'Bad Request',
+    detail:
+      'The path can be read in too many ways. Send a shorter path, or one in which %, ; and // are not nested.',
+  })
+}
+
+/**
+ * Creates the handler of a set-up, one for each isolate.
+ *
+ * @param parts at least those that the config uses
+ */
+export function createHandler(config: Config, store: Store, parts: Parts, platform: Platform = {}): Handler {
+  const { variables, clock = SYSTEM_CLOCK, sleep, timer = SYSTEM_TIMER, reporting = {} } = platform
+  const { board = createSwitchBoard(clock) } = platform
+  const elapsedMs = () => elapsed(clock)
+  const timing = { now: () => clock.now(), ...(reporting.sleep && { sleep: reporting.sleep }) }
+  const stats = config.stats && parts.createStatsRecorder(store, { ...timing, ...config.stats })
+  const { report, reportStoreChange, reportUnknownAddress, reportEmptyStore } = createReporter(
+    config,
+    stats,
+    clock,
+    reporting,
+  )
+  const identifier = createIdentifier(config, parts, variables)
+  const originLoad = followsOrigin(config)
+    ? parts.createOriginLoad(config, parts, { clock, board, reportAt: platform.reportAt })
+    : undefined
+  const hooks = config.hooks && parts.createHookRunner(config.hooks, config.plans, variables)
+  const xRateLimit = config.xRateLimit && parts.createXRateLimit(config.xRateLimit, clock)
+  const { trustedWorkers } = config.address
+  const emptyStore = createEmptyStoreCheck(store, () => elapsed(clock), reportEmptyStore)
+  const engine = createEngineWithParts(config, config.rules, store, parts, {
+    ...{ clock, timer, board, originLoad },
+    switchName: switchNameOf,
+    credentials: config.credentials.onStoreFailure,
+    onStoreChange(change) {
+      emptyStore.noteOutage()
+      reportStoreChange(change)
+    },
+    onFinish: reporting.onFinish,
+  })
+  const decideRequest = createDecideRequest(config, {
+    policy: createGatewayPolicy(config, parts.scriptsOf),
+    engine,
+    identifier,
+    classOfRequest: parts.classOfRequest,
+    match: createMatch(config, parts.createMatchByRequest),
+    shedder: originLoad?.shedder,
+    hooks,
+    emptyStore,
+  })
+
+  /** One request is enough: if its address is known, the platform reports addresses. */
+  let isAddressChecked = !usesAddresses(config)
+
+  return {
+    handle: config.credentials.webSocketKeys ? parts.withWebSocketKeys(handle) : handle,
+    peerOf: trustedWorkers ? parts.createClientAddressReader(trustedWorkers) : platform.peerOf,
+    identifier,
+    clock,
+    awaitsEndings: engine.awaitsEndings,
+    originLoad,
+    stop: engine.stop,
+  }
+
+  async function handle(incoming: Incoming, forward: Forward): Promise<Response> {
+    const { request, background } = incoming
+    const refusal = refuseAmbiguousPath(incoming.url)
+    if (refusal) return refusal
+    const requestId = crypto.randomUUID()
+    const decided = await decideRequest(request, incoming.peer, background, incoming.host)
+    const { ruling, matched, storeMs } = decided
+    const route = matched?.route?.name
+    if (!isAddressChecked && decided.caller) {
+      isAddressChecked = true
+      if (decided.caller.address === undefined) runOrLog(reportUnknownAddress)
+    }
+    runOrLog(() => report(ruling, { requestId, route, storeMs, shed: decided.shed }, background))
+
+    const finish = (ending: Ending) => runOrLog(() => decided.finish(ending))
+    try {
+      const forwarded = await replyTo(incoming, decided, requestId, forward)
+      const { response: reply, isOwnReply, isDecoded, ended } = forwarded
+      runOrLog(() => annotate(reply, ruling, requestId, xRateLimit))
+      const isRefused = ruling.kind !== 'allowed'
+      const response = hooks && isRefused ? await hooks.refuse(incoming, decided, reply) : reply
+      runOrLog(() => exposeToScripts(request, response, { isOwnReply, cors: config.cors, parts, xRateLimit }))
+      if (decided.awaitsEnding && ended) {
+        background(ended.then(finish))
+        return response
+      }
+      if (decided.awaitsEnding)
+        return parts.observeEnd(response, background, finish, {
+          isOwnReply,
+          isDecoded,
+          timer,
+          idleMs: config.idleDeadlineMs,
+          clientGone: incoming.gone?.() ?? request.signal,
+        })
+      finish('complete')
+      return response
+    } catch (error) {
+      finish('failed')
+      throw error
+    }
+  }
+
+  async function replyTo(
+    { request, url }: Incoming,
+    { ruling, caller, matched }: DecidedRequest,
+    requestId: string,
+    forward: Forward,
+  ): Promise<Forwarded> {
+    if (ruling.kind === 'denied') runOrLog(() => originLoad?.observeRefusal(ruling))
+    if (ruling.kind !== 'allowed') return { response: deny(ruling), isOwnReply: true }
+    const isDelayed = ruling.delay > 0
+    if (isDelayed) await delay(ruling.delay, request, sleep)
+    // Reading the signal takes time on Workers. If nothing awaits the end of requests, the platform itself ends this code.
+    if ((isDelayed || engine.awaitsEndings) && request.signal.aborted) return replyToGoneClient()
+    const startedAt = elapsedMs()
+    const context = {
+      requestId,
+      url,
+      route: matched?.route?.name,
+      ...(caller && { caller }),
+      decision: ruling,
+    }
+    const forwarded = await forward(request, context)
+    const latencyMs = elapsedMs() - startedAt
+    runOrLog(() => originLoad?.observeReply({ request, ...forwarded, latencyMs, decision: ruling }))
+    return forwarded
+  }
+}
+
+function usesAddresses({ rules, allow, block }: Config): boolean {
+  return rules.some(({ by }) => by.includes('address')) || allow.addresses.length + block.addresses.length > 0
+}

@@ -1,0 +1,43 @@
+/** Handles exceptions that point to a bug in Sluice or to a wrong variable: the log has the cause. */
+import { ConfigError } from '../../config/config-error.ts'
+import { traceOf } from '../../errors.ts'
+import { problem } from './problem.ts'
+
+/** Replies with a 500 to an exception outside of limiting code, where there is no fallback. */
+export function replyToException(error: Error): Response {
+  logException(error)
+  return problem({
+    status: 500,
+    title: 'Internal Server Error',
+    detail: 'The gateway failed to handle this request. Its log has the cause.',
+  })
+}
+
+/** Runs a side step (reporting, annotating). Its failure is logged, and must not cost the request its reply. */
+export function runOrLog(step: () => void): void {
+  try {
+    step()
+  } catch (error) {
+    logException(error)
+  }
+}
+
+export function logException(error: unknown): void {
+  console.error(JSON.stringify({ level: 'error', event: 'exception', error: traceOf(error) }))
+}
+
+/**
+ * Logs why a set-up cannot start, and creates the reply: it names the variables, without their values.
+ *
+ * @param error of the code that reads the variables
+ */
+export function replyToMisconfiguration(error: unknown): Response {
+  console.error((error as Error).message)
+  const names = error instanceof ConfigError ? error.mistakes.map(({ path }) => path) : []
+  const what = names.length > 0 ? ` Missing or not valid: ${names.join(', ')}.` : ''
+  return problem({
+    status: 503,
+    title: 'Service Unavailable',
+    detail: `Sluice is not configured.${what} The log of this service says how to fix it.`,
+  })
+}

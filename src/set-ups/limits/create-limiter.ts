@@ -1,0 +1,41 @@
+/** Creates limits by name from a config and the variables of the deployment. */
+import { SYSTEM_CLOCK } from '../../clock.ts'
+import { checkedConfig } from '../../config/check/check.ts'
+import type { ConfigInput } from '../../config/check/schema.ts'
+import type { Config } from '../../config/compile.ts'
+import type { Environment } from '../../config/environment.ts'
+import { createSwitchBoard } from '../../switches/live.ts'
+import { environmentOf } from '../platform.ts'
+import { connectStore } from '../set-up-config.ts'
+import type { Limiter } from './limiter.ts'
+import { createLimiterOnStore, type StoreLimiterSettings } from './limiter-on-store.ts'
+
+/** Options of `createLimiter`. All are optional. */
+export interface CreateLimiterOptions extends StoreLimiterSettings {
+  /** The variables, if they are not those of the process: `env` of a Worker. */
+  env?: Environment
+}
+
+/**
+ * Creates a limiter for the `limits` of a config. Create one for each process or isolate. Its store is that of
+ * `UPSTASH_REDIS_REST_URL` and `UPSTASH_REDIS_REST_TOKEN`. Its keys are those of the config's `environment` (or of
+ * `SLUICE_ENVIRONMENT`). The command line reads and resets the same keys. The limiter follows the live switches.
+ *
+ *     const limiter = createLimiter(config)
+ *     const { allowed, retryAfterMs } = await limiter.limit('zendesk', { account: '42' })
+ *
+ * @throws ConfigError naming every mistake of the config and each missing variable
+ */
+export function createLimiter(config: ConfigInput, options: CreateLimiterOptions = {}): Limiter {
+  return createLimiterWithConfig(config, options).limiter
+}
+
+/** Creates a limiter as `createLimiter`, and returns the compiled limits with it. */
+export function createLimiterWithConfig(
+  config: ConfigInput,
+  { env = environmentOf(), board = createSwitchBoard(SYSTEM_CLOCK), ...settings }: CreateLimiterOptions = {},
+): { limiter: Limiter; limits: Config['limits'] } {
+  const deployed = connectStore(checkedConfig(config), env)
+  const limiter = createLimiterOnStore(deployed.config, deployed.store, { board, ...settings })
+  return { limiter, limits: deployed.config.limits }
+}

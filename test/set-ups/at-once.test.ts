@@ -1,0 +1,67 @@
+/**
+ * A request holds its unit while the app works on it, in every set-up on Node, whatever the method, the status and the end of the request.
+ * Then the unit is free again. test/e2e/at-once.test.ts has the same list in workerd.
+ */
+import { getRequestListener } from '@hono/node-server'
+import { Hono } from 'hono'
+import { afterAll, beforeAll } from 'vitest'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import { expressGuard, nodeListener } from '../../src/node/express.ts'
+import { startTestStore, type TestStore } from '../../src/node/testing.ts'
+import { createApp } from '../../src/set-ups/gateway/app.ts'
+import { guard } from '../../src/set-ups/guard/guard.ts'
+import { sluice } from '../../src/set-ups/hono/middleware.ts'
+import { ALL_PARTS } from '../../src/set-ups/http/all-parts.ts'
+import { upstashStore } from '../../src/store/upstash.ts'
+import { AT_ONCE_CONFIG, answer } from '../support/ending-list.ts'
+import { askFunction, describeSetUp, listening, replyToError, serveApp } from '../support/endings.ts'
+
+let store: TestStore
+beforeAll(async () => {
+  store = await startTestStore()
+})
+afterAll(() => store?.close())
+
+describeSetUp('expressGuard', async turns => {
+  const limits = expressGuard(AT_ONCE_CONFIG, { env: store.env })
+  return await listening((req, res) =>
+    limits(req, res, error => {
+      if (error) replyToError(res)
+      else serveApp(req, res, turns).catch(() => replyToError(res))
+    }),
+  )
+})
+
+describeSetUp('nodeListener of a guard', async turns => {
+  const limits = guard(AT_ONCE_CONFIG, { env: store.env })
+  return await listening(nodeListener(limits((request: Request) => answer(request, turns))))
+})
+
+describeSetUp('Hono middleware', async turns => {
+  const app = new Hono()
+  app.use(sluice(AT_ONCE_CONFIG, { env: store.env }))
+  app.all('*', c => answer(c.req.raw, turns))
+  app.onError((_, c) => c.text('failed', 500))
+  return await listening(getRequestListener(app.fetch))
+})
+
+describeSetUp('guard as a function', async turns => {
+  const limits = guard(AT_ONCE_CONFIG, { env: store.env })
+  return { ask: askFunction(limits((request: Request) => answer(request, turns))), close: async () => {} }
+})
+
+describeSetUp('gateway', async turns => {
+  const origin = await listening((req, res) => void serveApp(req, res, turns).catch(() => replyToError(res)))
+  const { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token } = store.env
+  const config = checkedConfig({ ...AT_ONCE_CONFIG, origin: origin.url })
+  const { storeDeadlineMs: deadlineMs, keyLocking } = config
+  const app = createApp(config, upstashStore({ url, token, deadlineMs, keyLocking }), ALL_PARTS)
+  const gateway = await listening(getRequestListener(app.fetch))
+  return {
+    ask: gateway.ask,
+    async close() {
+      await gateway.close()
+      await origin.close()
+    },
+  }
+})

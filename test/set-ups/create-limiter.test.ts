@@ -1,0 +1,55 @@
+/** Limits by name from a config and variables: the keys that they count under, and the switches that they follow. */
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { startTestStore, type TestStore } from '../../src/node/testing.ts'
+import { createAdminStore } from '../../src/ops/admin-store.ts'
+import { switchRule } from '../../src/ops/switches.ts'
+import { createLimiter } from '../../src/set-ups/limits/create-limiter.ts'
+
+const CONFIG: ConfigInput = {
+  environment: 'live',
+  store: { deadline: '20s' },
+  limits: { calls: [{ name: 'long', algorithm: 'fixed-window', limit: 1, period: '300d' }] },
+}
+
+let store: TestStore
+beforeAll(async () => {
+  store = await startTestStore()
+})
+afterAll(() => store.close())
+beforeEach(() => store.clear())
+
+const admin = (environment: string) =>
+  createAdminStore({
+    url: store.env.UPSTASH_REDIS_REST_URL,
+    token: store.env.UPSTASH_REDIS_REST_TOKEN,
+    environment,
+  })
+const counters = () => admin('live').run(redis => redis.keys('*:state'))
+
+describe('createLimiter', () => {
+  it('counts in the environment of the config, which the command line reads and resets', async () => {
+    expect((await createLimiter(CONFIG, { env: store.env }).limit('calls')).allowed).toBe(true)
+    expect(await counters()).toEqual(['sluice:live:{l:calls}:state'])
+  })
+
+  it('counts in SLUICE_ENVIRONMENT if it is set', async () => {
+    await createLimiter(CONFIG, { env: { ...store.env, SLUICE_ENVIRONMENT: 'test' } }).limit('calls')
+    expect(await counters()).toEqual(['sluice:test:{l:calls}:state'])
+  })
+
+  it('uses the variables of the process by default', async () => {
+    for (const [name, value] of Object.entries(store.env)) vi.stubEnv(name, String(value))
+    expect((await createLimiter(CONFIG).limit('calls')).allowed).toBe(true)
+  })
+
+  it('follows the live switches', async () => {
+    await switchRule(admin('live'), 'calls/long', { mode: 'off', by: 'ops', at: new Date(0) })
+    const limiter = createLimiter(CONFIG, { env: store.env })
+    for (let i = 0; i < 3; i++) expect((await limiter.limit('calls')).allowed).toBe(true)
+  })
+
+  it('names the missing variables', () => {
+    expect(() => createLimiter(CONFIG, { env: {} })).toThrow('UPSTASH_REDIS_REST_TOKEN: is missing')
+  })
+})

@@ -194,9 +194,7 @@ describe('the price', () => {
     expect(read('docs/deploy.md')).toContain(
       'a `GET` with each decision: 6 commands if admitted, 4 if refused | $12 and $8 per million |',
     )
-    expect(read('README.md')).toContain(
-      '**$2,000**: 5 commands each, $10 per million. A refused request costs $6 per million',
-    )
+    expect(read('README.md')).toContain('**$2,000**: 5 commands each. A refused request takes 3')
     expect(read('docs/deploy.md')).toMatch(
       /\| 5 \(.+\) \| \$10 per million \|\n\| a refused one \| 3 \| \$6 per million \|/,
     )

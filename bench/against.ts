@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { markdownOf } from '../docs/markdown-tables.ts'
+import { markdownOf } from '../docs/programs/markdown-tables.ts'
 import { median } from './measure.ts'
 import { medianAndRange, type Rounds, ratiosOf, times } from './report.ts'
 

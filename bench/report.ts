@@ -1,7 +1,7 @@
 /** Formats the findings as Markdown, for bench/results.md and for the terminal. Each part of the benchmark has a section. */
 import { readFileSync } from 'node:fs'
 import { cpus, totalmem } from 'node:os'
-import { markdownOf, type Table } from '../docs/markdown-tables.ts'
+import { markdownOf, type Table } from '../docs/programs/markdown-tables.ts'
 import { median } from './measure.ts'
 
 /** One comparison, with a target or without. */

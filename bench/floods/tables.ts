@@ -1,5 +1,5 @@
 /** The results of floods: a table for each shape, with a column for each size and checkout, and their ratios. */
-import type { Table } from '../../docs/markdown-tables.ts'
+import type { Table } from '../../docs/programs/markdown-tables.ts'
 import { median, quantile } from '../measure.ts'
 import { times } from '../report.ts'
 import type { Sample } from './innocent-client.ts'

@@ -3,7 +3,7 @@
  * test:anomalies` runs everything and writes the results into docs/internals/reliability.md. `npm run test:all` runs a selection.
  */
 import { afterAll, describe, expect, it } from 'vitest'
-import { writeTable } from '../../docs/reliability/tables.ts'
+import { writeTable } from '../../docs/programs/reliability/tables.ts'
 import { unitsStillHeld } from './judge.ts'
 import type { Lane, Lanes } from './lane.ts'
 import { type LeaseFinding, playLeases } from './leases.ts'

@@ -1,6 +1,6 @@
 /** Faults of the origin: only the caller of the failed request gets an error, and the request stays counted. */
 import { afterAll, describe, expect, it } from 'vitest'
-import { writeTable } from '../../docs/reliability/tables.ts'
+import { writeTable } from '../../docs/programs/reliability/tables.ts'
 import { armShut } from '../support/fault-proxy.ts'
 import { anonymous, askAs, type Reply, undisturbed } from './callers.ts'
 import { ORIGIN_FAULTS } from './faults-of-origin.ts'

@@ -1,7 +1,7 @@
 /** Checks docs/algorithms.md: its configs are valid, its bounds are the real ones, and its examples give the stated results. */
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { replay, shown } from '../../docs/plots/scenario.ts'
+import { replay, shown } from '../../docs/programs/plots/scenario.ts'
 import { type AlgorithmName, ALGORITHM_NAMES as NAMES } from '../../src/algorithms/index.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { NumbersInput } from '../../src/config/check/rule-schema.ts'

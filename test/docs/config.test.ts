@@ -1,7 +1,7 @@
 /** Checks docs/config.md: its tables match the schema, its examples are valid configs, and its defaults are the real ones. */
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { type Row, readTables, withTables } from '../../docs/reference/make-reference.ts'
+import { type Row, readTables, withTables } from '../../docs/programs/reference/make-reference.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import { defineConfig } from '../../src/config/define.ts'
 import { jwt } from '../../src/credentials/jwt.ts'

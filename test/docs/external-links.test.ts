@@ -1,7 +1,7 @@
 /** `npm run check:links` requests the links to other sites. The tests themselves do not use the internet. */
 import { createServer } from 'node:http'
 import { expect, it, onTestFinished } from 'vitest'
-import { externalLinksOf, failureOf } from '../../docs/style/check-links.ts'
+import { externalLinksOf, failureOf } from '../../docs/programs/style/check-links.ts'
 
 it('finds links to other sites, and leaves out code, examples and own pages', () => {
   const page = [

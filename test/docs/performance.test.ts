@@ -1,13 +1,18 @@
 /** README.md and docs/performance.md have the figures of bench/results.md, in their tables, pictures and alt texts. */
-import { readdirSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { basename } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { medianAndRange } from '../../bench/report.ts'
-import { PAGES, withFigures } from '../../docs/performance/make-performance.ts'
-import { makePictures } from '../../docs/performance/pictures.ts'
-import { comparisonsIn, firstNumber, readResults, rowOf } from '../../docs/performance/read-results.ts'
+import { PAGES, withFigures } from '../../docs/programs/performance/make-performance.ts'
+import { makePictures } from '../../docs/programs/performance/pictures.ts'
+import {
+  comparisonsIn,
+  firstNumber,
+  readResults,
+  rowOf,
+} from '../../docs/programs/performance/read-results.ts'
 
-const FOLDER = new URL('../../docs/performance/', import.meta.url)
+const FOLDER = new URL('../../docs/pictures/', import.meta.url)
 const PAGE = readFileSync(new URL('../../docs/performance.md', import.meta.url), 'utf8')
 const RESULTS = readResults()
 const PICTURES = makePictures(RESULTS)
@@ -82,18 +87,13 @@ it('a page cannot name a table or a picture that is not made', () => {
   expect(() => withFigures(page('picture: other.svg'), RESULTS)).toThrow('There is no picture other.svg.')
 })
 
-it('the pictures are those that the script draws', () => {
-  const files = readdirSync(FOLDER).filter(file => file.endsWith('.svg'))
-  expect(files.sort()).toEqual([...PICTURES.keys()].sort())
-})
-
 describe.each([...PICTURES])('%s', (file, { svg, finding }) => {
   it('has the figures of the last benchmark (npm run performance)', () => {
     expect(readFileSync(new URL(file, FOLDER), 'utf8') === svg).toBe(true)
   })
 
   it('is in the page, and its alt text has figures', () => {
-    expect(PAGE).toContain(`![${finding}](performance/${file})`)
+    expect(PAGE).toContain(`![${finding}](pictures/${file})`)
     expect(finding).toMatch(/\d/)
     expect(finding).not.toMatch(/[[\]`]|NaN|undefined/)
   })

@@ -1,7 +1,7 @@
 /** The prose linter (docs/style): each rule on a bad and a good sentence, and the parts of a page and of a source file that it reads. */
 import { describe, expect, it } from 'vitest'
-import { findingsInComments, findingsInMarkdown } from '../../docs/style/check-prose.ts'
-import { MAX_SENTENCE_WORDS } from '../../docs/style/style.ts'
+import { findingsInComments, findingsInMarkdown } from '../../docs/programs/style/check-prose.ts'
+import { MAX_SENTENCE_WORDS } from '../../docs/programs/style/style.ts'
 
 const rulesOf = async (markdown: string) => (await findingsInMarkdown(markdown)).map(({ rule }) => rule)
 const words = (count: number) => Array.from({ length: count }, (_, index) => `w${index}`).join(' ')

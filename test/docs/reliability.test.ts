@@ -1,7 +1,7 @@
 /** docs/internals/reliability.md: the runs that make its tables take minutes, so this file only tests that the tables have their results. */
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { withTable } from '../../docs/reliability/tables.ts'
+import { withTable } from '../../docs/programs/reliability/tables.ts'
 import { ORIGIN_FAULTS } from '../anomaly/faults-of-origin.ts'
 import { REDIS_FAULTS } from '../anomaly/faults-of-redis.ts'
 import { STORE_FAULTS } from '../anomaly/faults-of-store.ts'

@@ -1,7 +1,7 @@
 /** docs/internals/script.md shows the script that the rules of bench/rules.ts make. */
 import { readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
-import { PAGE, scriptText, withScript } from '../../docs/reference/make-script-page.ts'
+import { PAGE, scriptText, withScript } from '../../docs/programs/reference/make-script-page.ts'
 
 const page = readFileSync(PAGE, 'utf8')
 

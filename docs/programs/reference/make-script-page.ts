@@ -4,12 +4,12 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { sixRules } from '../../bench/rules.ts'
-import { checkedConfig } from '../../src/config/check/check.ts'
-import { gatewayPolicy } from '../../src/script/compiled.ts'
-import { decideText } from '../../src/script/policy-text.ts'
+import { sixRules } from '../../../bench/rules.ts'
+import { checkedConfig } from '../../../src/config/check/check.ts'
+import { gatewayPolicy } from '../../../src/script/compiled.ts'
+import { decideText } from '../../../src/script/policy-text.ts'
 
-export const PAGE = new URL('../internals/script.md', import.meta.url)
+export const PAGE = new URL('../../internals/script.md', import.meta.url)
 
 /** Where each part of the page begins in the script, in its order. */
 const PARTS = [

@@ -17,8 +17,8 @@ import {
 } from './read-results.ts'
 
 export const PAGES = [
-  new URL('../performance.md', import.meta.url),
-  new URL('../../README.md', import.meta.url),
+  new URL('../../performance.md', import.meta.url),
+  new URL('../../../README.md', import.meta.url),
 ]
 
 /** The tables of costs, by name. Each has the comparisons whose name begins with one of its texts. */
@@ -83,8 +83,7 @@ export function withFigures(page: string, results: string): string {
     /(<!-- (table|picture): (.+?) -->\n).*?(<!-- end -->)/gs,
     (_, start, kind, name, end) => {
       const picture = pictures.get(name)
-      const text =
-        kind === 'table' ? tables.get(name) : picture && `![${picture.finding}](performance/${name})`
+      const text = kind === 'table' ? tables.get(name) : picture && `![${picture.finding}](pictures/${name})`
       if (text === undefined) throw new Error(`There is no ${kind} ${name}.`)
       return `${start}${text}\n${end}`
     },
@@ -200,6 +199,7 @@ function table(head: readonly string[], rows: readonly (readonly string[])[]): s
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const results = readResults()
   for (const page of PAGES) writeFileSync(page, withFigures(readFileSync(page, 'utf8'), results))
-  for (const [file, { svg }] of makePictures(results)) writeFileSync(new URL(file, import.meta.url), svg)
+  for (const [file, { svg }] of makePictures(results))
+    writeFileSync(new URL(`../../pictures/${file}`, import.meta.url), svg)
   console.log('Made the tables and pictures of README.md and docs/performance.md from bench/results.md.')
 }

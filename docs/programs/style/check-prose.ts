@@ -10,13 +10,13 @@ import { TextlintKernel, type TextlintKernelPlugin } from '@textlint/kernel'
 import { commentsOf } from './comments.ts'
 import { RULES } from './rules.ts'
 
-const ROOT = fileURLToPath(new URL('../../', import.meta.url))
+const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
 
 const FOLDERS = '{bench,docs,examples,package,src,template,create-sluicegate,test}'
 const PAGES = ['*.md', `${FOLDERS}/**/*.md`]
 const SOURCES = ['*.ts', `${FOLDERS}/**/*.ts`]
 /** The style itself quotes what must not be written. */
-const isOurs = (path: string) => !/node_modules|\.generated\.ts$|docs\/style\/style\.ts$/.test(path)
+const isOurs = (path: string) => !/node_modules|\.generated\.ts$|docs\/programs\/style\/style\.ts$/.test(path)
 
 export interface Finding {
   rule: string
@@ -68,7 +68,7 @@ async function main(paths: readonly string[]): Promise<void> {
     count += findings.length
   }
   if (count > 0) {
-    console.log(`${count} findings. The style is docs/style/style.ts.`)
+    console.log(`${count} findings. The style is docs/programs/style/style.ts.`)
     process.exitCode = 1
   }
 }

@@ -5,7 +5,7 @@
 import { globSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
-const ROOT = fileURLToPath(new URL('../../', import.meta.url))
+const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
 const PAGES = ['*.md', '{docs,examples,template}/**/*.md']
 const DEADLINE_MS = 20_000
 

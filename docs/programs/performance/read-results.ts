@@ -1,7 +1,7 @@
 /** Reads figures out of bench/results.md. */
 import { readFileSync } from 'node:fs'
 
-const RESULTS = new URL('../../bench/results.md', import.meta.url)
+const RESULTS = new URL('../../../bench/results.md', import.meta.url)
 
 /** USD for a million commands (Upstash, pay as you go: $0.20 per 100,000). */
 const DOLLARS_PER_MILLION = 2

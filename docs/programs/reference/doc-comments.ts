@@ -16,7 +16,7 @@ export interface Member {
   shapes(): readonly Shape[]
 }
 
-const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const ROOT = fileURLToPath(new URL('../../..', import.meta.url))
 
 /**
  * @param use gets the shapes of a type that a file of src exports, as in `('config/check/schema', 'ConfigInput')`; they can

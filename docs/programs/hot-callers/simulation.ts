@@ -2,8 +2,8 @@
  * What docs/internals/simulations.md shows: traffic of hot callers in a simulated fleet (test/support/lease-fleet.ts), with and without leases. The
  * limiter is the real one, the store is the model of its script, and time is simulated and seeded: the same numbers every time.
  */
-import type { Duration } from '../../src/config/check/schema.ts'
-import { type LeaseFleetPlan, type RuleReport, runLeaseFleet } from '../../test/support/lease-fleet.ts'
+import type { Duration } from '../../../src/config/check/schema.ts'
+import { type LeaseFleetPlan, type RuleReport, runLeaseFleet } from '../../../test/support/lease-fleet.ts'
 
 export const LEASES = [undefined, '100ms', '250ms', '1s'] as const
 

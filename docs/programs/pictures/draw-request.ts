@@ -141,6 +141,6 @@ ${COLORS}
 `
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  writeFileSync(new URL('request.svg', import.meta.url), drawRequest())
+  writeFileSync(new URL('../../pictures/request.svg', import.meta.url), drawRequest())
   console.log('Made request.svg.')
 }

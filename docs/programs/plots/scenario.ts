@@ -1,10 +1,10 @@
 /** What the pictures show: one stream of arrivals, met by each algorithm at the same limit. */
-import { checkedConfig } from '../../src/config/check/check.ts'
-import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
-import type { Rule } from '../../src/config/compile.ts'
-import { consumerStateKey } from '../../src/store/keys.ts'
-import { bound } from '../../test/support/bound.ts'
-import type { Evaluate } from '../engine.ts'
+import { checkedConfig } from '../../../src/config/check/check.ts'
+import type { NumbersInput } from '../../../src/config/check/rule-schema.ts'
+import type { Rule } from '../../../src/config/compile.ts'
+import { consumerStateKey } from '../../../src/store/keys.ts'
+import { bound } from '../../../test/support/bound.ts'
+import type { Evaluate } from './engine.ts'
 
 export const LIMIT = 10
 export const PERIOD_SECONDS = 10

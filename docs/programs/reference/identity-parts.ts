@@ -1,5 +1,5 @@
 /** The table of what a rule can count by: the parts of src/config/identity-parts.ts and their doc comments. */
-import { type IdentityPart, identityParts } from '../../src/config/identity-parts.ts'
+import { type IdentityPart, identityParts } from '../../../src/config/identity-parts.ts'
 import type { Table } from '../markdown-tables.ts'
 import type { Shape } from './doc-comments.ts'
 

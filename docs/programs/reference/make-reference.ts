@@ -9,7 +9,7 @@ import { markdownOf } from '../markdown-tables.ts'
 import { type PartRow, tableOfParts } from './identity-parts.ts'
 import { readSettings, type Setting } from './settings.ts'
 
-const PAGE = new URL('../config.md', import.meta.url)
+const PAGE = new URL('../../config.md', import.meta.url)
 
 /** Settings that have a table of their own, each with the link that replaces `object` in other tables. */
 const LINKS: Record<string, string> = {

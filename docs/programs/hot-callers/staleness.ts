@@ -2,7 +2,7 @@
  * How late a change takes effect, for docs/internals/simulations.md: the longest time from the change to the last request that is still
  * decided as before, in a simulated fleet (test/support/lease-fleet.ts) and for changes at several moments.
  */
-import { type Change, type LeaseFleetPlan, runLeaseFleet } from '../../test/support/lease-fleet.ts'
+import { type Change, type LeaseFleetPlan, runLeaseFleet } from '../../../test/support/lease-fleet.ts'
 import type { LeaseFor } from './simulation.ts'
 
 /** The duration of a trip in the simulation (ms). */

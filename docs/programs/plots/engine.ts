@@ -2,13 +2,13 @@
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type Command, connectRedis, type Reply } from '../src/node/rest-bridge/redis-connection.ts'
-import { startGuardian } from '../src/node/start/guardian.ts'
-import { findServer, startEmbeddedRedis, startPrivateServer } from '../src/node/start/redis.ts'
-import { decodeDecide, encodeDecide } from '../src/script/decide.ts'
-import type { Evaluation, Outcome } from '../src/script/evaluation.ts'
-import type { Policy } from '../src/script/policy-shape.ts'
-import { policyOf } from '../test/support/policy.ts'
+import { type Command, connectRedis, type Reply } from '../../../src/node/rest-bridge/redis-connection.ts'
+import { startGuardian } from '../../../src/node/start/guardian.ts'
+import { findServer, startEmbeddedRedis, startPrivateServer } from '../../../src/node/start/redis.ts'
+import { decodeDecide, encodeDecide } from '../../../src/script/decide.ts'
+import type { Evaluation, Outcome } from '../../../src/script/evaluation.ts'
+import type { Policy } from '../../../src/script/policy-shape.ts'
+import { policyOf } from '../../../test/support/policy.ts'
 
 export type Evaluate = (
   evaluation: Omit<Evaluation, 'policy'> & { plans: readonly string[]; now: number },

@@ -4,12 +4,12 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import type { Change } from '../../test/support/lease-fleet.ts'
+import type { Change } from '../../../test/support/lease-fleet.ts'
 import { withTable } from '../reliability/tables.ts'
 import { type LeaseFor, runShape, SHAPES } from './simulation.ts'
 import { CHANGES, stalenessOf, TRAFFIC } from './staleness.ts'
 
-export const PAGE = new URL('../internals/simulations.md', import.meta.url)
+export const PAGE = new URL('../../internals/simulations.md', import.meta.url)
 
 const SHOWN: readonly LeaseFor[] = [undefined, '250ms']
 

@@ -7,7 +7,7 @@ import { markdownOf, type Table } from '../markdown-tables.ts'
 
 /** @throws when the page has no place for it */
 export function writeTable(name: string, table: Table, page = 'reliability.md'): void {
-  const file = new URL(`../internals/${page}`, import.meta.url)
+  const file = new URL(`../../internals/${page}`, import.meta.url)
   writeFileSync(file, withTable(readFileSync(file, 'utf8'), name, table))
 }
 

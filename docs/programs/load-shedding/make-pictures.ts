@@ -4,7 +4,7 @@
  */
 import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { publishedGradient2 } from '../../test/simulation/published-gradient2.ts'
+import { publishedGradient2 } from '../../../test/simulation/published-gradient2.ts'
 import {
   BEST_FIXED,
   CLASSES,
@@ -17,9 +17,9 @@ import {
   runThreefold,
   startedBy,
   WORKERS,
-} from '../../test/simulation/scenarios.ts'
-import type { Second } from '../../test/simulation/simulation.ts'
-import { PRESSURE_SETTINGS } from '../../test/support/shedding-settings.ts'
+} from '../../../test/simulation/scenarios.ts'
+import type { Second } from '../../../test/simulation/simulation.ts'
+import { PRESSURE_SETTINGS } from '../../../test/support/shedding-settings.ts'
 import { heading, INK, render } from '../plots/draw.ts'
 
 /** Every picture by the name of its file. */
@@ -338,6 +338,6 @@ function rounded(value: number, digits: number): number {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const pictures = makePictures()
-  for (const [file, svg] of pictures) writeFileSync(new URL(file, import.meta.url), svg)
+  for (const [file, svg] of pictures) writeFileSync(new URL(`../../pictures/${file}`, import.meta.url), svg)
   console.log(`Made ${[...pictures.keys()].join(', ')}.`)
 }

@@ -1,10 +1,10 @@
 /** The settings of a config: what the schema says of each, and what its doc comment says. */
 import * as v from 'valibot'
-import { jwtSchema } from '../../src/config/check/jwt-schema.ts'
-import { configSchema } from '../../src/config/check/schema.ts'
-import type { Config } from '../../src/config/compile.ts'
-import type { ConfigError, Mistake } from '../../src/config/config-error.ts'
-import { applyVariables } from '../../src/config/environment.ts'
+import { jwtSchema } from '../../../src/config/check/jwt-schema.ts'
+import { configSchema } from '../../../src/config/check/schema.ts'
+import type { Config } from '../../../src/config/compile.ts'
+import type { ConfigError, Mistake } from '../../../src/config/config-error.ts'
+import { applyVariables } from '../../../src/config/environment.ts'
 import { type Member, type Shape, withDocComments } from './doc-comments.ts'
 import { type PartRow, readParts } from './identity-parts.ts'
 
@@ -171,7 +171,7 @@ function kindOf(wrapped: Schema): string {
       return 'object'
     default:
       throw new Error(
-        `A setting is a ${schema.type}: docs/reference/settings.ts does not know how to tell that.`,
+        `A setting is a ${schema.type}: docs/programs/reference/settings.ts does not know how to tell that.`,
       )
   }
 }

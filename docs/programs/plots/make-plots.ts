@@ -4,10 +4,10 @@
  */
 import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { countings } from '../../src/algorithms/all.ts'
-import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
-import { type Evaluate, startEngine } from '../engine.ts'
+import { countings } from '../../../src/algorithms/all.ts'
+import type { NumbersInput } from '../../../src/config/check/rule-schema.ts'
 import { drawAnswers, drawTotals, type Line } from './draw.ts'
+import { type Evaluate, startEngine } from './engine.ts'
 import { type Answer, comparedOnly, LIMIT, PERIOD_SECONDS, replay, shown } from './scenario.ts'
 
 /** Every picture by the name of its file. */
@@ -46,7 +46,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const engine = await startEngine()
   try {
     const plots = await makePlots(engine.evaluate)
-    for (const [file, svg] of plots) writeFileSync(new URL(file, import.meta.url), svg)
+    for (const [file, svg] of plots) writeFileSync(new URL(`../../pictures/${file}`, import.meta.url), svg)
     console.log(`Made ${[...plots.keys()].join(', ')} with ${engine.redis}.`)
   } finally {
     await engine.close()

@@ -118,6 +118,6 @@ ${COLORS}
 `
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  writeFileSync(new URL('benefit.svg', import.meta.url), drawBenefit())
+  writeFileSync(new URL('../../pictures/benefit.svg', import.meta.url), drawBenefit())
   console.log('Made benefit.svg.')
 }

@@ -156,6 +156,6 @@ function drawPanels(
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const pictures = await makePictures()
-  for (const [file, svg] of pictures) writeFileSync(new URL(file, import.meta.url), svg)
+  for (const [file, svg] of pictures) writeFileSync(new URL(`../../pictures/${file}`, import.meta.url), svg)
   console.log(`Made ${[...pictures.keys()].join(', ')}.`)
 }

@@ -17,6 +17,8 @@ export interface Row {
 export interface Target {
   text: string
   isReached: boolean
+  /** The profile that says why it may be missed: sentences, printed below the table if it is. */
+  why?: string | undefined
 }
 
 /** The values of all rounds, by contender. `npm run bench -- --against` compares those of Sluice with those of another commit. */
@@ -46,16 +48,16 @@ export interface Part {
   when: string
 }
 
-/** A target for a median of ratios. */
-export function atMost(ratios: readonly number[], most: number): Target {
-  return { text: `≤ ${most}×`, isReached: median(ratios) <= most }
+/** A target for a median of ratios. @param why as in Target */
+export function atMost(ratios: readonly number[], most: number, why?: string): Target {
+  return { text: `≤ ${most}×`, isReached: median(ratios) <= most, why }
 }
 
 /** A row without a comparison: the median of the rounds, their range, and a target. */
 export function rowOf(
   what: string,
   values: readonly number[],
-  { unit, most, digits = 1 }: { unit: string; most?: number; digits?: number },
+  { unit, most, why, digits = 1 }: { unit: string; most?: number; why?: string; digits?: number },
 ): Row {
   const [low, high] = [Math.min(...values), Math.max(...values)]
   const range = values.length > 1 ? ` (${low.toFixed(digits)} to ${high.toFixed(digits)})` : ''
@@ -63,7 +65,9 @@ export function rowOf(
     what,
     sluice: `${median(values).toFixed(digits)} ${unit}${range}`,
     comparison: '-',
-    ...(most !== undefined && { target: { text: `≤ ${most} ${unit}`, isReached: median(values) <= most } }),
+    ...(most !== undefined && {
+      target: { text: `≤ ${most} ${unit}`, isReached: median(values) <= most, why },
+    }),
   }
 }
 
@@ -92,12 +96,14 @@ export function roundsSideBySide(own: readonly number[], theirs: readonly number
 
 export function sectionOf({ name, findings, when }: Part): string {
   const { rows = [], tables = [], notes = [] } = findings
+  const missed = new Set(rows.flatMap(({ target }) => (target && !target.isReached && target.why) || []))
+  const bullets = [...[...missed].map(why => `Missed: ${why}`), ...notes]
   return [
     `## ${name[0]!.toUpperCase()}${name.slice(1)}`,
     `Measured on ${when}.`,
     ...(rows.length > 0 ? [tableOf(rows)] : []),
     ...tables.map(({ title, head, rows }) => `### ${title}\n\n${markdownTable(head, rows)}`),
-    ...(notes.length > 0 ? [notes.map(note => `- ${note}`).join('\n')] : []),
+    ...(bullets.length > 0 ? [bullets.map(bullet => `- ${bullet}`).join('\n')] : []),
   ].join('\n\n')
 }
 

@@ -80,6 +80,11 @@ const TARGETS: Readonly<Record<string, Partial<Record<Outcome, number>>>> = {
   'sliding-log, 970 to 992 of 1000': { refused: 1.6 },
 }
 
+/** By instructions (valgrind), which do not depend on the load of the machine. */
+const WHY =
+  'TIME is the whole gap of a single gcra rule that refuses. A refusal takes 46,900 instructions, the published script 40,200, and 47,700 if it ' +
+  'asks Redis for the time, as a limit that several machines share has to. It takes the clock of its caller instead.'
+
 export async function perAlgorithm(bed: TestBed): Promise<Findings> {
   const rows: string[][] = []
   const targets: Row[] = []
@@ -95,7 +100,7 @@ export async function perAlgorithm(bed: TestBed): Promise<Findings> {
         what: `Redis server time per decision, ${what}, ${outcome}, Redis busy`,
         sluice: `${median(own.time).toFixed(1)} µs`,
         comparison: `${against}: ${median(theirs.time).toFixed(1)} µs`,
-        ...{ ratio, target: atMost(ratio, most) },
+        ...{ ratio, target: atMost(ratio, most, what === 'gcra' ? WHY : undefined) },
       })
     }
     rows.push([

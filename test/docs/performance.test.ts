@@ -56,7 +56,7 @@ it('deploy.md and README.md compute their costs with the figures of the last ben
   expect(page).toContain(
     `The ${sent.all} that the requests send (${sent.one} each) and the ${received.all} of the bridge's replies (${received.one})`,
   )
-  expect(readme).toContain(`${sent.all} are sent and ${received.all} received`)
+  expect(readme).toContain(`${sent.all} are sent to Redis and ${received.all} received`)
   const commands = rowOf(
     rows,
     'billed commands per decision, six sliding-window, allowed, later ones',

@@ -117,14 +117,14 @@ function hopsIn(all: readonly string[][]): string[][] {
   ]
 }
 
-/** The latency of a decision and of a whole request, in whole milliseconds. */
+/** What a decision adds, and how long a whole request takes. */
 function latencyIn(hops: readonly string[][]): string {
   const [decision, trip] = hops.map(([, adds]) => Number.parseFloat(adds!)) as [number, number]
   const [median, p99] = hops[1]![2]!.match(/[\d.]+/g)!.map(text => Math.round(Number(text)))
   return [
-    `**Latency**: with a round trip of 20 ms to Redis, a decision takes about **${Math.round(decision + trip)} ms**`,
-    `(median), and a request ${median} ms (p99: ${p99} ms) with caller and origin on the same machine. Upstash's servers`,
-    "and Cloudflare's edge are [not measured](docs/performance.md).",
+    `**Latency**: a decision adds a round trip and ${decision.toFixed(1)} ms: **${Math.round(decision + trip)} ms** (median) with Redis 20 ms away.`,
+    `A request took ${median} ms (p99: ${p99} ms), caller and origin on the same machine. Upstash's servers and Cloudflare's edge are`,
+    '[not measured](docs/performance.md).',
   ].join(' ')
 }
 

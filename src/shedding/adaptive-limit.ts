@@ -19,12 +19,7 @@ export interface EndedRequest {
   inFlight: number
 }
 
-export type AdaptiveLimit = ReturnType<typeof createAdaptiveLimit>
-
 const METHODS: Record<Adaptive['method'], AdaptiveMethod> = { gradient, aimd }
-
-/** Length of a window (ms). The measurements of all isolates within a second move the limit once. */
-const WINDOW_MS = 1000
 
 /**
  * Sums of a window: requests that ended, failed requests, latency of the others (ms), requests in flight, refused
@@ -39,7 +34,7 @@ export function createAdaptiveLimit(
 ) {
   const controller = adaptiveController(settings, METHODS[method])
   const board = createSignalBoard({
-    ...{ name: 'adaptive-limit', windowMs: WINDOW_MS, sums: SUMS, controller },
+    ...{ name: 'adaptive-limit', sums: SUMS, controller },
     ...boardOptions,
   })
   return {

@@ -21,6 +21,9 @@ import type { Load, Rider } from '../trips/rider.ts'
 import { isWithin } from '../trips/turn.ts'
 import type { Controller } from './controller.ts'
 
+/** Length of a window (ms). The measurements of all isolates within a second move the state once. */
+const WINDOW_MS = 1000
+
 /** After this many windows without a reply, an isolate moves the state by itself. */
 const BY_ITSELF_AFTER = 3
 
@@ -30,20 +33,9 @@ const OLD_AFTER = 10
 /** After this many windows without a report, one is sent in a trip of its own. */
 const OVERDUE_AFTER = 2
 
-/** The board of one signal. Plain data, so it may outlive the requests that update it. */
-export interface SignalBoard<State> extends Rider {
-  /** Adds measurements, one for each sum. Values that are not above 0 count as 0; all are rounded to integers. */
-  add(values: readonly number[]): void
-  /** The current state of the controller. */
-  state(): State
-  /** A report, whether or not it is due. */
-  startReport(): Load
-}
-
 export interface SignalBoardOptions<State> {
   /** Letters, digits, - and _: a part of a key. */
   name: string
-  windowMs: number
   /** The number of sums. */
   sums: number
   controller: Controller<State>
@@ -56,8 +48,9 @@ export interface SignalBoardOptions<State> {
   reportAt?: (() => number) | undefined
 }
 
-export function createSignalBoard<State>(options: SignalBoardOptions<State>): SignalBoard<State> {
-  const { name, windowMs, sums: count, controller, now, script, addPushes, reportAt } = options
+/** Creates the board of one signal. Plain data, so it may outlive the requests that update it. */
+export function createSignalBoard<State>(options: SignalBoardOptions<State>) {
+  const { name, sums: count, controller, now, script, addPushes, reportAt } = options
   const zeros: readonly number[] = Array.from({ length: count }, () => 0)
   /** Sums since the last report, and when the first of them was added. */
   let unsentSums = [...zeros]
@@ -65,7 +58,9 @@ export function createSignalBoard<State>(options: SignalBoardOptions<State>): Si
   /** Sums since the state last moved. */
   let sinceMove = [...zeros]
 
-  let known: KnownState<State> = { window: -1, state: controller.initial }
+  /** The latest state that the isolate knows, and the window after which it holds; -1: unknown. */
+  let state = controller.initial
+  let window = -1
   /** The window of the latest state in the store. */
   let stored = -1
 
@@ -77,7 +72,7 @@ export function createSignalBoard<State>(options: SignalBoardOptions<State>): Si
   let unansweredSince: number | undefined
   let movedAt = 0
 
-  const isPast = (time: number, windows: number) => !isWithin(windows * windowMs, time, now())
+  const isPast = (time: number, windows: number) => !isWithin(windows * WINDOW_MS, time, now())
 
   /**
    * While the store does not answer, the isolate moves the state by its own measurements. Without measurements,
@@ -88,42 +83,32 @@ export function createSignalBoard<State>(options: SignalBoardOptions<State>): Si
     const time = now()
     if (time < movedAt) unansweredSince = movedAt = time
     const ms = time - movedAt
-    if (time - unansweredSince < BY_ITSELF_AFTER * windowMs || ms < windowMs) return
-    const sums = sinceMove
+    if (time - unansweredSince < BY_ITSELF_AFTER * WINDOW_MS || ms < WINDOW_MS) return
+    state = controller.next(state, { sums: sinceMove, ms })
     sinceMove = [...zeros]
     movedAt = time
-    known = { ...known, state: controller.next(known.state, { sums, ms }) }
   }
 
-  /** The latest state of a closed window, by the clock of the store. */
-  function findLatest({ at, state }: SignalSnapshot): KnownState<State> {
-    const current = Math.floor(at / (windowMs * 1000))
-    const read = state && controller.read(state.text)
-    const fromStore = state && read !== undefined ? { window: state.window, state: read } : undefined
+  function apply({ at, closed, state: inStore }: SignalSnapshot): void {
+    stored = inStore?.window ?? -1
     // The own state is of a window in the future if the clock of the store was set back.
-    const own = known.window < current ? known : { window: -1, state: known.state }
-    return fromStore && fromStore.window >= own.window ? fromStore : own
-  }
-
-  function apply(reported: SignalSnapshot): void {
-    const { closed, state } = reported
-    stored = state?.window ?? -1
-    known = findLatest(reported)
-    if (closed && closed.window > known.window) {
-      const ms = known.window < 0 ? windowMs : (closed.window - known.window) * windowMs
+    if (window >= Math.floor(at / (WINDOW_MS * 1000))) window = -1
+    const read = inStore && controller.read(inStore.text)
+    if (read !== undefined && stored >= window) {
+      state = read
+      window = stored
+    }
+    if (closed && closed.window > window) {
+      const ms = window < 0 ? WINDOW_MS : (closed.window - window) * WINDOW_MS
       const sums = closed.pushed && addPushes ? addPushes(closed.sums, closed.pushed) : closed.sums
-      known = { window: closed.window, state: controller.next(known.state, { sums, ms }) }
+      state = controller.next(state, { sums, ms })
+      window = closed.window
     }
     sinceMove = [...zeros]
     unansweredSince = undefined
   }
 
-  function stateToStore(): { window: number; text: string } | undefined {
-    if (known.window <= stored) return undefined
-    const text = controller.write(known.state)
-    return isStateText(text) ? { window: known.window, text } : undefined
-  }
-
+  /** A report, whether or not it is due. */
   function startReport(): Load {
     moveByItself()
     const number = ++reports
@@ -134,7 +119,9 @@ export function createSignalBoard<State>(options: SignalBoardOptions<State>): Si
     // Never sent again: a report whose reply was lost may have been added.
     unsentSums = [...zeros]
     unsentSince = undefined
-    const report = { signal: name, windowMs, sums, state: stateToStore(), now: reportAt?.() }
+    const text = controller.write(state)
+    const newState = window > stored && isStateText(text) ? { window, text } : undefined
+    const report = { signal: name, windowMs: WINDOW_MS, sums, state: newState, now: reportAt?.() }
     return {
       calls: [encodeReport(script(), report)],
       done([reply]) {
@@ -147,8 +134,18 @@ export function createSignalBoard<State>(options: SignalBoardOptions<State>): Si
     }
   }
 
+  const rider: Rider = {
+    isMeasured: true,
+    aloneAfterMs: () => (isPast(reportedAt, OVERDUE_AFTER) ? 0 : undefined),
+    isUnanswered: () => unansweredSince !== undefined && isPast(unansweredSince, 1),
+    load: () => (isPast(reportedAt, 1) ? startReport() : undefined),
+  }
   return {
-    add(values) {
+    ...rider,
+    startReport,
+
+    /** Adds measurements, one for each sum. Values that are not above 0 count as 0; all are rounded to integers. */
+    add(values: readonly number[]): void {
       unsentSince ??= now()
       for (let i = 0; i < count; i++) {
         const value = values[i]! > 0 ? Math.round(values[i]!) : 0
@@ -157,23 +154,10 @@ export function createSignalBoard<State>(options: SignalBoardOptions<State>): Si
       }
     },
 
-    state() {
+    /** The current state of the controller. */
+    state(): State {
       moveByItself()
-      return known.state
+      return state
     },
-
-    isMeasured: true,
-    aloneAfterMs: () => (isPast(reportedAt, OVERDUE_AFTER) ? 0 : undefined),
-    isUnanswered: () => unansweredSince !== undefined && isPast(unansweredSince, 1),
-
-    load: () => (isPast(reportedAt, 1) ? startReport() : undefined),
-    startReport,
   }
-}
-
-/** The latest state that the isolate knows. */
-interface KnownState<State> {
-  /** The window after which the state holds; -1: unknown. */
-  window: number
-  state: State
 }

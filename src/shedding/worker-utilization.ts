@@ -31,9 +31,6 @@ export interface ShedVerdict {
 
 export type WorkerUtilizationShedder = ReturnType<typeof createUtilizationShedderAndBoard>['shedder']
 
-/** Length of a window (ms). */
-const WINDOW_MS = 1000
-
 /**
  * Sums of a window: the signal in thousandths and the number of samples, first of the header, then of requests in
  * flight. The mean of the pushes is appended.
@@ -46,7 +43,7 @@ export function createUtilizationShedderAndBoard(
   boardOptions: Pick<SignalBoardOptions<never>, 'now' | 'script' | 'reportAt'>,
 ) {
   const board = createSignalBoard({
-    ...{ name: UTILIZATION_SIGNAL, windowMs: WINDOW_MS, sums: SUMS },
+    ...{ name: UTILIZATION_SIGNAL, sums: SUMS },
     controller: workerUtilizationController(settings),
     ...(settings.pushes && { addPushes: (sums, { mean }) => [...sums, mean, 1] }),
     ...boardOptions,

@@ -49,7 +49,7 @@ beforeEach(() => {
 
 const boardOf = (change: Partial<SignalBoardOptions<Totals>> = {}) =>
   createSignalBoard({
-    ...{ name: 'origin', windowMs: 1000, sums: 2, controller, now: () => now, script: signalScript },
+    ...{ name: 'origin', sums: 2, controller, now: () => now, script: signalScript },
     reportAt: () => (now + ahead) * 1000,
     ...change,
   })

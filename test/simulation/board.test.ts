@@ -43,7 +43,7 @@ async function run<State>(
   const isolates = Array.from({ length: ISOLATES }, () => ({
     phase: chance.uniform() * 1000,
     board: createSignalBoard({
-      ...{ name: 'origin', windowMs: 1000, sums: sumsAt(0, chance).length, controller },
+      ...{ name: 'origin', sums: sumsAt(0, chance).length, controller },
       now: () => NOON_MS + now,
       script: signalScript,
       reportAt: () => (NOON_MS + arrival) * 1000,

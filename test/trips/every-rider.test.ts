@@ -58,7 +58,7 @@ function createIsolate(redis: RedisEngine, time: Timers, name: string, isCluster
   const now = () => time.nowMs
   const clock = { now }
   const board = createSignalBoard({
-    ...{ name: 'origin', windowMs: 1000, sums: 1, controller: CONTROLLER, now, script: signalScript },
+    ...{ name: 'origin', sums: 1, controller: CONTROLLER, now, script: signalScript },
     reportAt: () => time.nowMs * 1e3,
   })
   const isolate: { isEnded: boolean } = { isEnded: false }

@@ -6,20 +6,12 @@
  * The limit rests above the capacity of the origin: where responses take `tolerance` times as long as usual. So it holds a queue while
  * callers want more than the origin can do. With a short queue, no controller could see at once that capacity is back.
  */
+import type { Adaptive } from '../config/compile-shedding.ts'
 import type { AdaptiveMethod } from './adaptive-method.ts'
 import { type Baseline, isUsedUp, lowerWhileFailing, NO_BASELINE, nextBaseline } from './baseline.ts'
-import { type Controller, elapsedMs, readFields, roundForStore, sumAt, writeFields } from './controller.ts'
-import { gradient } from './gradient.ts'
+import { type Controller, elapsedMs, numbersAsText, roundForStore, sumAt } from './controller.ts'
 
-export interface AdaptiveSettings {
-  /** The minimum of the limit. Measuring never lowers the limit to it. */
-  readonly min: number
-  readonly max: number
-  /** The limit before anything was measured. */
-  readonly initial: number
-  /** The tolerated latency under overload, as a multiple of the usual one (above 1). */
-  readonly tolerance: number
-}
+export type AdaptiveSettings = Omit<Adaptive, 'method'>
 
 export interface AdaptiveLimitState extends Baseline {
   /** With a fraction, so that slow growth is not lost. The whole part is enforced. */
@@ -73,12 +65,13 @@ const CERTAIN_SAMPLES = 200
  * belongs to.
  */
 export function adaptiveController(
-  { min, max, initial, tolerance }: AdaptiveSettings,
-  method: AdaptiveMethod = gradient,
+  { min, max, initial: firstLimit, tolerance }: AdaptiveSettings,
+  method: AdaptiveMethod,
 ): Controller<AdaptiveLimitState> {
   const clamp = (limit: number) => roundForStore(Math.min(Math.max(min, limit), max))
+  const initial: AdaptiveLimitState = { limit: clamp(firstLimit), usualFailures: 0, ...NO_BASELINE }
   return {
-    initial: { limit: clamp(initial), usualFailures: 0, ...NO_BASELINE },
+    initial,
     next(state, window) {
       const ended = sumAt(window, 0)
       // Without time, nothing changes. A window that stands for more time counts once, so that a gap does not make
@@ -108,22 +101,6 @@ export function adaptiveController(
       const usualFailures = state.usualFailures + FAILURES_DRIFT * (failures / ended - state.usualFailures)
       return { ...baseline, limit: clamp(next), usualFailures: roundForStore(usualFailures) }
     },
-    write: state => writeFields(state, FIELDS),
-    read(text) {
-      const state = readFields(text, FIELDS)
-      return state && { ...state, limit: clamp(state.limit) }
-    },
+    ...numbersAsText(initial, state => ({ ...state, limit: clamp(state.limit) })),
   }
 }
-
-/** The fields of a state, in the order in which they are written. */
-const FIELDS = [
-  'limit',
-  'usualFailures',
-  'baselineMs',
-  'baselineBeforeTrialMs',
-  'latencyMs',
-  'inFlight',
-  'markLatencyMs',
-  'markInFlight',
-] as const

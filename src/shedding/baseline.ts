@@ -29,6 +29,7 @@ export interface Baseline {
   readonly markInFlight: number
 }
 
+/** The text of a state (controller.ts) has the fields in this order. */
 export const NO_BASELINE: Baseline = {
   baselineMs: 0,
   baselineBeforeTrialMs: 0,

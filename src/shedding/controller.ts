@@ -13,17 +13,9 @@ export interface Controller<State> {
    * 0.
    */
   next(state: State, window: SignalWindow): State
-  /**
-   * Writes a state as text.
-   *
-   * @returns at most 100 characters of `[0-9A-Za-z .-]`
-   */
+  /** Writes a state as text: at most 100 characters of `[0-9A-Za-z .-]`. */
   write(state: State): string
-  /**
-   * Reads a state.
-   *
-   * @returns undefined for a text that `write` does not write
-   */
+  /** Reads a state. @returns undefined for a text that `write` does not write */
   read(text: string): State | undefined
 }
 
@@ -46,18 +38,24 @@ export function elapsedMs({ ms }: SignalWindow): number {
   return ms > 0 ? Math.round(Math.min(ms, Number.MAX_SAFE_INTEGER)) : 0
 }
 
-/** Writes the numbers of a state as text, in the order of the fields. */
-export const writeFields = <F extends string>(state: Readonly<Record<F, number>>, fields: readonly F[]) =>
-  fields.map(field => state[field]).join(' ')
-
-/** Reads the numbers of a state. @returns undefined if the text has another form or another count of numbers */
-export function readFields<F extends string>(
-  text: string,
-  fields: readonly F[],
-): Record<F, number> | undefined {
-  const parts = text.length > 100 ? [] : text.split(' ')
-  if (parts.length !== fields.length || !parts.every(part => NUMBER.test(part))) return undefined
-  return Object.fromEntries(fields.map((field, i) => [field, Number(parts[i])])) as Record<F, number>
+/**
+ * Writes the numbers of a state as text, and reads them.
+ * @param initial the text has the numbers in the order of its fields
+ * @param restore returns the state for numbers that were read, or undefined if the controller cannot have written them
+ */
+export function numbersAsText<State extends object>(
+  initial: State,
+  restore: (numbers: State) => State | undefined,
+): Pick<Controller<State>, 'write' | 'read'> {
+  const fields = Object.keys(initial) as (keyof State)[]
+  return {
+    write: state => fields.map(field => state[field]).join(' '),
+    read(text) {
+      const parts = text.length > 100 ? [] : text.split(' ')
+      if (parts.length !== fields.length || !parts.every(part => NUMBER.test(part))) return undefined
+      return restore(Object.fromEntries(fields.map((field, i) => [field, Number(parts[i])])) as State)
+    },
+  }
 }
 
 /**

@@ -7,14 +7,7 @@
  * (https://stripe.com/blog/rate-limiters).
  */
 import { finalizeHash, fnv1a } from '../hash.ts'
-import {
-  type Controller,
-  elapsedMs,
-  readFields,
-  type SignalWindow,
-  sumAt,
-  writeFields,
-} from './controller.ts'
+import { type Controller, elapsedMs, numbersAsText, type SignalWindow, sumAt } from './controller.ts'
 
 export interface PressureSettings {
   /** At this mean utilization (0 to 1) or above it, pressure grows. */
@@ -50,9 +43,6 @@ export interface Pressure {
   readonly episode: number
 }
 
-/** The fields of a state, in the order in which they are written. */
-const FIELDS = ['pressureMs', 'appliedMs', 'episode'] as const
-
 /**
  * The most time that one window stands for (ms). Longer gaps are silence, in which pressure shrinks, because the
  * signal is known only for its own time. Signals that machines push every few seconds still count as continuous.
@@ -74,8 +64,9 @@ export function pressureController(settings: PressureSettings): Controller<Press
   const clamp = (pressureMs: number) => Math.min(Math.max(0, pressureMs), fullMs)
   const follow = (pressureMs: number, before: number) =>
     clamp(Math.max(pressureMs, Math.min(before, pressureMs + slackOf(settings))))
+  const initial: Pressure = { pressureMs: 0, appliedMs: 0, episode: 0 }
   return {
-    initial: { pressureMs: 0, appliedMs: 0, episode: 0 },
+    initial,
     next({ pressureMs, appliedMs, episode }, window) {
       const ms = elapsedMs(window)
       const knownMs = Math.min(ms, KNOWN_MS)
@@ -90,13 +81,11 @@ export function pressureController(settings: PressureSettings): Controller<Press
         episode: afterSilence === 0 && next > 0 ? episode + 1 : episode,
       }
     },
-    write: state => writeFields(state, FIELDS),
-    read(text) {
-      const state = readFields(text, FIELDS)
-      if (!state || !FIELDS.every(field => Number.isSafeInteger(state[field]))) return undefined
+    ...numbersAsText(initial, state => {
+      if (!Object.values(state).every(Number.isSafeInteger)) return undefined
       const pressureMs = clamp(state.pressureMs)
       return { ...state, pressureMs, appliedMs: follow(pressureMs, state.appliedMs) }
-    },
+    }),
   }
 }
 

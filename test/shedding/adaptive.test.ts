@@ -149,6 +149,15 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
     })
   })
 
+  it('writes its numbers in the order that isolates of other versions read', () => {
+    const state = {
+      ...{ markInFlight: 8, markLatencyMs: 7, inFlight: 6, latencyMs: 5, baselineBeforeTrialMs: 4 },
+      ...{ baselineMs: 3, usualFailures: 2, limit: 9 },
+    }
+    expect(controller.write(state)).toBe('9 2 3 4 5 6 7 8')
+    expect(controller.read('9 2 3 4 5 6 7 8')).toEqual(state)
+  })
+
   it('writes at most a hundred characters for any numbers', () => {
     const wide = adaptiveController({ ...ADAPTIVE_SETTINGS, min: 1, max: 1e9, initial: 1e9 / 3 }, method)
     let state = wide.initial
@@ -178,10 +187,11 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
 })
 
 it('the gradient settles at the value of its formula', () => {
-  let state = adaptiveController(ADAPTIVE_SETTINGS).initial
+  const controller = adaptiveController(ADAPTIVE_SETTINGS, gradient)
+  let state = controller.initial
   const limits: number[] = []
   for (let i = 0; i < 1000; i++) {
-    state = adaptiveController(ADAPTIVE_SETTINGS).next(state, windowOf(state, {}))
+    state = controller.next(state, windowOf(state, {}))
     limits.push(state.limit)
   }
   // The formula 2 × 100 + √limit gives the limit itself at 215. The limit can be higher for a while: the baseline rises on trial.

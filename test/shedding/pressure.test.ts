@@ -107,6 +107,12 @@ describe('pressure', () => {
     })
   })
 
+  it('is written in the order that isolates of other versions read', () => {
+    const state = { episode: 3, appliedMs: 2000, pressureMs: 1000 }
+    expect(controller.write(state)).toBe('1000 2000 3')
+    expect(controller.read('1000 2000 3')).toEqual(state)
+  })
+
   it('is read only from texts that the controller can have written', () => {
     for (const text of [
       '',

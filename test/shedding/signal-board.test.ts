@@ -5,7 +5,7 @@ import { GatewayError } from '../../src/errors.ts'
 import { RESET } from '../../src/script/reset.ts'
 import { encodePush } from '../../src/script/signal.ts'
 import { signalScript } from '../../src/script/signal-text.ts'
-import { type Controller, readFields } from '../../src/shedding/controller.ts'
+import { type Controller, numbersAsText } from '../../src/shedding/controller.ts'
 import { createSignalBoard, type SignalBoardOptions } from '../../src/shedding/signal-board.ts'
 import { signalKey } from '../../src/store/keys.ts'
 import type { ScriptCall, Store, StoreCall } from '../../src/store/store.ts'
@@ -26,11 +26,11 @@ interface Totals {
   sum: number
   ms: number
 }
+const initial: Totals = { sum: 0, ms: 0 }
 const controller: Controller<Totals> = {
-  initial: { sum: 0, ms: 0 },
+  initial,
   next: ({ sum, ms }, window) => ({ sum: sum + (window.sums[0] ?? 0), ms: ms + window.ms }),
-  write: ({ sum, ms }) => `${sum} ${ms}`,
-  read: text => readFields(text, ['sum', 'ms']),
+  ...numbersAsText(initial, totals => totals),
 }
 
 /** Adds pushes as one more sample of each window. */

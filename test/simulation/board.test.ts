@@ -4,6 +4,7 @@ import { expect, it } from 'vitest'
 import { signalScript } from '../../src/script/signal-text.ts'
 import { adaptiveController } from '../../src/shedding/adaptive.ts'
 import type { Controller } from '../../src/shedding/controller.ts'
+import { gradient } from '../../src/shedding/gradient.ts'
 import { pressureController } from '../../src/shedding/pressure.ts'
 import { createSignalBoard } from '../../src/shedding/signal-board.ts'
 import type { ScriptCall } from '../../src/store/store.ts'
@@ -119,7 +120,7 @@ describeOnRedisEngine('the board of the simulation', fresh => {
   it('moves an adaptive limit as the real one, if each isolate reports in each window', async () => {
     const states = await run(await fresh(), {
       ...onTime,
-      controller: adaptiveController(ADAPTIVE_SETTINGS),
+      controller: adaptiveController(ADAPTIVE_SETTINGS, gradient),
       sumsAt: loadAt,
     })
     expect(new Set(states.map(({ real }) => real.limit)).size).toBeGreaterThan(5)

@@ -58,7 +58,10 @@ const SLACK_MS = 6000
 /** At most the quiet time: a pressure of 0 must admit everything. */
 const slackOf = ({ quietMs }: PressureSettings) => Math.min(SLACK_MS, quietMs)
 
-/** Creates the controller of the pressure. Sums: the signal in thousandths, and the number of samples. */
+/**
+ * Creates the controller of the pressure. Sums: for each signal, its values in thousandths and the number of samples. The highest
+ * mean counts.
+ */
 export function pressureController(settings: PressureSettings): Controller<Pressure> {
   const { high, low, fullMs } = settings
   const clamp = (pressureMs: number) => Math.min(Math.max(0, pressureMs), fullMs)
@@ -70,7 +73,7 @@ export function pressureController(settings: PressureSettings): Controller<Press
     next({ pressureMs, appliedMs, episode }, window) {
       const ms = elapsedMs(window)
       const knownMs = Math.min(ms, KNOWN_MS)
-      const mean = meanUtilization(window)
+      const mean = highestMean(window)
       // Without a signal the shedder fails open, as slowly as it sheds.
       const change = mean === undefined || mean <= low ? -knownMs : mean >= high ? knownMs : 0
       const afterSilence = clamp(pressureMs - (ms - knownMs))
@@ -89,54 +92,32 @@ export function pressureController(settings: PressureSettings): Controller<Press
   }
 }
 
-/** The mean of the signal (0 to 1); undefined without a sample. */
-export function meanUtilization(window: SignalWindow): number | undefined {
-  const samples = sumAt(window, 1)
-  // In this order of operations, 0.7 in thousandths is 0.7 again.
-  return samples > 0 ? sumAt(window, 0) / samples / 1000 : undefined
+/** The highest mean of the signals (0 to 1); undefined without a sample. */
+function highestMean(window: SignalWindow): number | undefined {
+  let highest: number | undefined
+  for (let at = 0; at < window.sums.length; at += 2) {
+    const samples = sumAt(window, at + 1)
+    // In this order of operations, 0.7 in thousandths is 0.7 again.
+    if (samples > 0) highest = Math.max(highest ?? 0, sumAt(window, at) / samples / 1000)
+  }
+  return highest
 }
 
 /**
- * Computes the share of callers of each class that is refused (0 to 1), the least important class first. A class is
- * refused completely before the next one is refused in part.
- *
- * @param appliedMs of the controller's state
- * @param classes number of classes without the critical one, which is never refused
+ * The place of a caller in its class, from 0 to below 1. The callers of a class are refused in this order, so a caller is not refused
+ * and admitted in turn, and as pressure grows, refused callers stay refused.
  */
-export function shedShares(
-  appliedMs: number,
-  classes: number,
-  { quietMs, fullMs }: PressureSettings,
-): number[] {
-  // If both times are equal, everything is refused at once.
-  const level = appliedMs >= fullMs ? 1 : Math.max(0, (appliedMs - quietMs) / (fullMs - quietMs))
-  return Array.from({ length: classes }, (_, i) => Math.min(1, Math.max(0, level * classes - i)))
-}
-
-/**
- * Whether a caller is in the refused share. At the same share a caller is always on the same side, so it is not
- * refused and admitted in turn. As the share grows, refused callers stay refused.
- */
-export function isShed(callerKey: string, episode: number, share: number): boolean {
-  return placeOf(callerKey, episode) < share
-}
-
-/** The place of a caller, from 0 to below 1: it is refused while the share of its class is larger. */
-const placeOf = (callerKey: string, episode: number) =>
+export const placeOf = (callerKey: string, episode: number) =>
   finalizeHash(fnv1a(`${episode} ${callerKey}`)) / 2 ** 32
 
 /**
- * How long a refused caller has to wait (ms), if the signal is low from now on.
- *
- * @param classPlace of its class, from 0 for the least important one
+ * The pressure (ms) up to which a caller is admitted. A class is refused completely before the next one is refused in part.
+ * @param place of its class, from 0 for the least important one, plus its own place in the class
+ * @param classes number of classes without the critical one, which is never refused
  */
-export function estimateWaitMs(
-  { pressureMs, episode }: Pressure,
-  callerKey: string,
-  { classPlace, classes }: { classPlace: number; classes: number },
-  settings: PressureSettings,
-): number {
-  const { quietMs, fullMs } = settings
-  const admittedAt = quietMs + ((fullMs - quietMs) * (classPlace + placeOf(callerKey, episode))) / classes
-  return Math.max(0, pressureMs - (admittedAt - slackOf(settings)))
-}
+export const toleratedMs = (place: number, classes: number, { quietMs, fullMs }: PressureSettings) =>
+  quietMs + ((fullMs - quietMs) * place) / classes
+
+/** How long a refused caller has to wait (ms), if the signal is low from now on. @param tolerated ms */
+export const estimateWaitMs = (pressureMs: number, tolerated: number, settings: PressureSettings) =>
+  Math.max(0, pressureMs - (tolerated - slackOf(settings)))

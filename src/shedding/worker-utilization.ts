@@ -5,17 +5,7 @@
 
 import type { ShedRule, WorkerUtilization } from '../config/compile-shedding.ts'
 import type { Rider } from '../trips/rider.ts'
-import type { Controller } from './controller.ts'
-import {
-  estimateWaitMs,
-  fullMsWithin,
-  isShed,
-  meanUtilization,
-  type Pressure,
-  type PressureSettings,
-  pressureController,
-  shedShares,
-} from './pressure.ts'
+import { estimateWaitMs, fullMsWithin, placeOf, pressureController, toleratedMs } from './pressure.ts'
 import { createSignalBoard, type SignalBoardOptions } from './signal-board.ts'
 import { UTILIZATION_SIGNAL } from './signal-name.ts'
 
@@ -42,14 +32,13 @@ export function createUtilizationShedderAndBoard(
   settings: WorkerUtilization,
   boardOptions: Pick<SignalBoardOptions<never>, 'now' | 'script' | 'reportAt'>,
 ) {
+  const { rules, header, pushes, isInFlight, high, low, afterMs, withinMs } = settings
+  const numbers = { high, low, quietMs: afterMs, fullMs: fullMsWithin(withinMs, afterMs) }
   const board = createSignalBoard({
-    ...{ name: UTILIZATION_SIGNAL, sums: SUMS },
-    controller: workerUtilizationController(settings),
-    ...(settings.pushes && { addPushes: (sums, { mean }) => [...sums, mean, 1] }),
+    ...{ name: UTILIZATION_SIGNAL, sums: SUMS, controller: pressureController(numbers) },
+    ...(pushes && { addPushes: (sums, { mean }) => [...sums, mean, 1] }),
     ...boardOptions,
   })
-  const numbers = pressureSettings(settings)
-  const { rules, header, isInFlight } = settings
   const ruleByRank = new Map(rules.map((rule, i) => [rule.rank, { rule, place: i }]))
 
   const shedder = {
@@ -68,13 +57,11 @@ export function createUtilizationShedderAndBoard(
       const found = ruleByRank.get(rank)
       const mode = found && modeOf(found.rule)
       if (!found || mode === 'off' || mode === undefined) return undefined
-      const pressure = board.state()
-      const share = shedShares(pressure.appliedMs, rules.length, numbers)[found.place]!
-      const isRefused = isShed(callerKey, pressure.episode, share)
-      const place = { classPlace: found.place, classes: rules.length }
-      const retryAfter = isRefused
-        ? Math.max(1, estimateWaitMs(pressure, callerKey, place, numbers)) * 1000
-        : 0
+      const { pressureMs, appliedMs, episode } = board.state()
+      const place = found.place + placeOf(callerKey, episode)
+      const tolerated = toleratedMs(place, rules.length, numbers)
+      const isRefused = appliedMs > tolerated
+      const retryAfter = isRefused ? Math.max(1, estimateWaitMs(pressureMs, tolerated, numbers)) * 1000 : 0
       return { rule: found.rule, mode, allowed: !isRefused, retryAfter }
     },
 
@@ -94,23 +81,6 @@ export function createUtilizationShedderAndBoard(
     },
   }
   return { shedder, board: board as Rider }
-}
-
-function pressureSettings({ high, low, afterMs, withinMs }: WorkerUtilization): PressureSettings {
-  return { high, low, quietMs: afterMs, fullMs: fullMsWithin(withinMs, afterMs) }
-}
-
-/** Moves the pressure by the highest of the available means. */
-export function workerUtilizationController(settings: WorkerUtilization): Controller<Pressure> {
-  const controller = pressureController(pressureSettings(settings))
-  return {
-    ...controller,
-    next(state, { sums, ms }) {
-      const means = [0, 2, 4].flatMap(at => meanUtilization({ sums: sums.slice(at, at + 2), ms }) ?? [])
-      const highest = means.length > 0 ? [Math.max(...means) * 1000, 1] : []
-      return controller.next(state, { sums: highest, ms })
-    },
-  }
 }
 
 /** Reads a share like `0.83`. Returns undefined unless it is a number from 0 to 1. */

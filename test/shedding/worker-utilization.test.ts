@@ -1,12 +1,9 @@
 /** The pressure of a signal with several sources. */
 import { describe, expect, it } from 'vitest'
-import type { WorkerUtilization } from '../../src/config/compile-shedding.ts'
-import { workerUtilizationController } from '../../src/shedding/worker-utilization.ts'
+import { pressureController } from '../../src/shedding/pressure.ts'
+import { PRESSURE_SETTINGS } from '../support/shedding-settings.ts'
 
-const SETTINGS: WorkerUtilization = {
-  ...{ rules: [], isInFlight: true, high: 0.9, low: 0.7, afterMs: 28_000, withinMs: 120_000 },
-}
-const { initial, next } = workerUtilizationController(SETTINGS)
+const { initial, next } = pressureController(PRESSURE_SETTINGS)
 const LATER = { ...initial, pressureMs: 10_000 }
 
 describe('the pressure of several sources', () => {

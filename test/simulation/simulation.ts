@@ -4,7 +4,8 @@
  */
 import type { AdaptiveLimitState } from '../../src/shedding/adaptive.ts'
 import type { Controller } from '../../src/shedding/controller.ts'
-import { isShed, type PressureSettings, pressureController, shedShares } from '../../src/shedding/pressure.ts'
+import { type PressureSettings, placeOf, pressureController } from '../../src/shedding/pressure.ts'
+import { shedShares } from '../support/shedding-settings.ts'
 import { Fleet, type Travel } from './board.ts'
 import { chanceFrom } from './chance.ts'
 import { Events } from './events.ts'
@@ -148,7 +149,7 @@ export function simulate(options: SimulationOptions): Simulated {
     if (pressure && shedding && number !== critical) {
       const { appliedMs, episode } = pressure.stateOf(isolate)
       const share = sharesAt(appliedMs)[number]!
-      const isRefused = isShed(`${classes[number]!.name}-${caller}`, episode, share)
+      const isRefused = placeOf(`${classes[number]!.name}-${caller}`, episode) < share
       if (refused[number]![caller] !== Number(isRefused)) turns[number]![caller]!++
       refused[number]![caller] = Number(isRefused)
       if (isRefused) {

@@ -6,52 +6,37 @@
  * In total a call takes at most forty deadlines (10 s by default), plus the delay of its last timer. This is so long because a flood
  * of thousands of requests can keep an isolate busy for seconds, while the replies of the store are already waiting to be read.
  */
-import { SYSTEM_CLOCK } from '../clock.ts'
+import type { Timer } from '../clock.ts'
 import { MAX_DEADLINES_PER_CALL } from '../config/compile-breaker.ts'
 import { GatewayError } from '../errors.ts'
-import { isolateLag, type LagMeter } from './lag.ts'
+import { isolateLag, isolateTimer, type LagMeter } from './lag.ts'
 
-export interface Deadline {
-  /** Aborts when the time is used up. */
-  signal: AbortSignal
-  /** Why the call was aborted: the store was slow (ERR_STORE_TIMEOUT), or the isolate was (ERR_STORE_OVERLOAD). */
-  failure(): GatewayError | undefined
-  /** Stops the timers, because the call has ended. */
-  end(): void
-}
+export type Deadline = ReturnType<typeof startDeadline>
 
 /** The clock and timers of a deadline; tests pass their own. */
 export interface DeadlineClock {
   lag: LagMeter
-  setTimer(run: () => void, ms: number): unknown
-  clearTimer(timer: unknown): void
+  timer: Timer
 }
 
 /** The number of timers in one deadline. More timers measure the lateness of the isolate more precisely. */
 const STEPS = 5
 
-const REAL_CLOCK: DeadlineClock = {
-  lag: isolateLag,
-  // On Workers the clock of a request can stand still, and its timers count from that time. So the difference is added.
-  setTimer: (run, ms) => setTimeout(run, isolateLag.now() + ms - SYSTEM_CLOCK.now()),
-  clearTimer: timer => clearTimeout(timer as number),
-}
+const REAL_CLOCK: DeadlineClock = { lag: isolateLag, timer: isolateTimer }
 
 /** Starts the deadline of a call. @param deadlineMs time in which the isolate is responsive */
-export function startDeadline(
-  deadlineMs: number,
-  { lag, setTimer, clearTimer }: DeadlineClock = REAL_CLOCK,
-): Deadline {
+export function startDeadline(deadlineMs: number, { lag, timer }: DeadlineClock = REAL_CLOCK) {
   const controller = new AbortController()
+  const maxMs = MAX_DEADLINES_PER_CALL * deadlineMs
   let failure: GatewayError | undefined
   let responsiveMs = 0
   let elapsedMs = 0
-  let step: { ms: number; startedAt: number; lateBefore: number; timer: unknown }
+  let step: { ms: number; startedAt: number; lateBefore: number; cancel(): void }
 
   function nextStep(): void {
-    const left = Math.min(deadlineMs - responsiveMs, MAX_DEADLINES_PER_CALL * deadlineMs - elapsedMs)
+    const left = Math.min(deadlineMs - responsiveMs, maxMs - elapsedMs)
     const ms = Math.ceil(Math.min(left, deadlineMs / STEPS))
-    step = { ms, startedAt: lag.now(), lateBefore: lag.total(), timer: setTimer(endStep, ms) }
+    step = { ms, startedAt: lag.now(), lateBefore: lag.total(), cancel: timer(ms, endStep) }
   }
 
   function endStep(): void {
@@ -62,7 +47,7 @@ export function startDeadline(
     elapsedMs += passedMs
     responsiveMs += passedMs - Math.min(passedMs, Math.max(lateMs, lag.total() - lateBefore))
     if (responsiveMs >= deadlineMs) fail(timeoutError())
-    else if (elapsedMs >= MAX_DEADLINES_PER_CALL * deadlineMs) fail(overloadError())
+    else if (elapsedMs >= maxMs) fail(overloadError())
     else nextStep()
   }
 
@@ -73,12 +58,15 @@ export function startDeadline(
 
   nextStep()
   return {
+    /** Aborts when the time is used up. */
     signal: controller.signal,
+    /** Why the call was aborted: the store was slow (ERR_STORE_TIMEOUT), or the isolate was (ERR_STORE_OVERLOAD). */
     failure: () => failure,
+    /** Stops the timers, because the call has ended. */
     end() {
       // If the reply arrives before the timer that would measure the lateness, the lateness is recorded here.
       if (!failure) lag.record(step.startedAt + step.ms)
-      clearTimer(step.timer)
+      step.cancel()
     },
   }
 }

@@ -2,7 +2,7 @@
  * Measures the lateness of an isolate: the time in which one of its timers was due and had not run, because the isolate was busy. This
  * time must not count against the store. Each isolate has one meter. It holds plain numbers, and nothing that belongs to a request.
  */
-import { latestOf, type Sleep, SYSTEM_CLOCK } from '../clock.ts'
+import { latestOf, type Sleep, SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../clock.ts'
 
 export interface LagMeter {
   /** The latest time that any request of this isolate has seen (ms). */
@@ -41,5 +41,6 @@ export function createLagMeter(clock: () => number = SYSTEM_CLOCK.now): LagMeter
 export const isolateLag = createLagMeter()
 
 /** On Workers the clock of a request can stand still, and its timers count from that time. So the time that it is behind is added. */
-export const isolateSleep: Sleep = ms =>
-  new Promise(resolve => setTimeout(resolve, isolateLag.now() + ms - SYSTEM_CLOCK.now()))
+export const isolateTimer: Timer = (ms, run) => SYSTEM_TIMER(isolateLag.now() + ms - SYSTEM_CLOCK.now(), run)
+
+export const isolateSleep: Sleep = ms => new Promise(resolve => isolateTimer(ms, resolve))

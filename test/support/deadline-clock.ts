@@ -29,12 +29,11 @@ export function createDeadlineClock(): DeadlineTestClock {
     world,
     timers,
     lag: createLagMeter(() => world.time),
-    setTimer(run, ms) {
+    timer(ms, run) {
       const timer = { at: world.time + ms, run }
       timers.add(timer)
-      return timer
+      return () => timers.delete(timer)
     },
-    clearTimer: timer => void timers.delete(timer as { at: number; run: () => void }),
     pass,
     isBusy(ms) {
       world.time += ms

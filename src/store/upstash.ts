@@ -3,10 +3,10 @@
  * was lost.
  */
 import { GatewayError } from '../errors.ts'
-import { type DeadlineClock, startDeadline, timeoutError } from './deadline.ts'
+import { type Deadline, type DeadlineClock, startDeadline, timeoutError } from './deadline.ts'
 import { inEnvironment } from './keys.ts'
 import { createRestConnection, type RestAnswer, type RestCommand, RestError } from './rest.ts'
-import type { ScriptCall, ScriptText, Store, StoreCall } from './store.ts'
+import type { Store, StoreCall } from './store.ts'
 
 export interface UpstashOptions {
   url: string
@@ -30,20 +30,16 @@ export function upstashStore(options: UpstashOptions, clock?: DeadlineClock): St
   const { url, token, deadlineMs, keyLocking, cluster, environment } = options
   const connection = createRestConnection(url, token)
 
-  /** With the flag, Upstash rejects access to undeclared keys. Without it, Upstash locks the whole database for the call. */
-  const textFor = ({ script, hasHiddenKeys }: ScriptCall): ScriptText =>
-    keyLocking && !hasHiddenKeys ? script.keyLocking : script.plain
-
   const at = (key: string) => inEnvironment(key, environment)
 
-  const scriptCommand = (name: string, script: string, { keys, args }: ScriptCall): RestCommand => [
-    ...([name, script, keys.length] as const),
-    ...keys.map(at),
-    ...args,
-  ]
-
-  function commandFor(call: StoreCall): RestCommand {
-    if (!('command' in call)) return scriptCommand('EVALSHA', textFor(call).sha1, call)
+  function commandFor(call: StoreCall | Ping, textBy: 'sha1' | 'source'): RestCommand {
+    if ('script' in call) {
+      const { script, hasHiddenKeys, keys, args } = call
+      // With the flag, Upstash rejects access to undeclared keys. Without it, Upstash locks the whole database for the call.
+      const text = keyLocking && !hasHiddenKeys ? script.keyLocking : script.plain
+      const name = textBy === 'sha1' ? 'EVALSHA' : 'EVAL'
+      return [name, text[textBy], keys.length, ...keys.map(at), ...args]
+    }
     switch (call.command) {
       case 'GET':
         return ['GET', at(call.key)]
@@ -51,74 +47,61 @@ export function upstashStore(options: UpstashOptions, clock?: DeadlineClock): St
         return ['HINCRBY', at(call.key), call.field, call.by]
       case 'EXPIRE':
         return ['EXPIRE', at(call.key), call.seconds]
+      case 'PING':
+        return ['PING']
     }
   }
 
-  async function withinDeadline<T>(work: (send: Send, toStoreError: ToStoreError) => Promise<T>): Promise<T> {
-    const deadline = startDeadline(deadlineMs, clock)
-    // The reason is read from the deadline and not from the error, because workerd passes on a copy of the abort reason.
-    const toStoreError: ToStoreError = error => deadline.failure() ?? failureOf(error)
+  /** @throws GatewayError */
+  async function send(commands: readonly RestCommand[], deadline: Deadline): Promise<RestAnswer[]> {
     try {
-      return await work(commands => connection(commands, deadline.signal), toStoreError)
+      return await connection(commands, deadline.signal)
     } catch (error) {
-      throw toStoreError(error)
+      // A single command that fails is answered with an error for the whole request.
+      if (commands.length === 1 && error instanceof RestError && error.status === 400)
+        return [{ error: error.message }]
+      // The reason is read from the deadline and not from the error, because workerd passes on a copy of the abort reason.
+      throw deadline.failure() ?? failureOf(error)
+    }
+  }
+
+  /** Runs the calls in one HTTP request. Calls whose script is missing in Redis are sent again with its source, in a second one. */
+  async function run(calls: readonly (StoreCall | Ping)[]): Promise<unknown[]> {
+    const deadline = startDeadline(deadlineMs, clock)
+    try {
+      const bySha1 = calls.map(call => commandFor(call, 'sha1'))
+      const answers = await send(bySha1, deadline)
+      const replies = answers.map(replyOf)
+      // These scripts were not run, so sending them again cannot spend twice.
+      const missing = [...calls.keys()].filter(i => answers[i]!.error?.startsWith('NOSCRIPT'))
+      if (missing.length > 0) {
+        const bySource = missing.map(i => commandFor(calls[i]!, 'source'))
+        // If the second request fails, the replies of the first one remain valid.
+        const repeated = await send(bySource, deadline).then(
+          answers => answers.map(replyOf),
+          failure => missing.map(() => failure),
+        )
+        for (const [n, i] of missing.entries()) replies[i] = repeated[n]
+      }
+      if (replies.length === 1 && replies[0] instanceof GatewayError) throw replies[0]
+      return replies
     } finally {
       deadline.end()
     }
   }
 
-  /** Runs the calls in one HTTP request. Calls whose script is missing in Redis are sent again with its source, in a second one. */
-  async function runAll(
-    send: Send,
-    calls: readonly StoreCall[],
-    toStoreError: ToStoreError,
-  ): Promise<unknown[]> {
-    const answers: Answer[] = await sendKeepingErrors(send, calls.map(commandFor))
-    // These scripts were not run, so sending them again cannot spend twice.
-    const missing = [...calls.entries()].flatMap(([i, call]) =>
-      'script' in call && answers[i]!.error?.startsWith('NOSCRIPT') ? [{ i, call }] : [],
-    )
-    if (missing.length > 0) {
-      const bySource = missing.map(({ call }) => scriptCommand('EVAL', textFor(call).source, call))
-      // If the second request fails, the replies of the first one remain valid.
-      const repeated: Answer[] = await sendKeepingErrors(send, bySource).catch(error =>
-        missing.map(() => ({ failure: toStoreError(error) })),
-      )
-      for (const [n, { i }] of missing.entries()) answers[i] = repeated[n]!
-    }
-    const replies = answers.map(
-      ({ result, error, failure }) => failure ?? (error === undefined ? result : refusal(error)),
-    )
-    if (replies.length === 1 && replies[0] instanceof GatewayError) throw replies[0]
-    return replies
-  }
-
   return {
     isCluster: cluster ?? false,
-    run: calls => withinDeadline((send, toStoreError) => runAll(send, calls, toStoreError)),
-    ping: () => withinDeadline(async send => void (await send([['PING']]))),
+    run: calls => run(calls),
+    ping: async () => void (await run([{ command: 'PING' }])),
   }
 }
 
-/** Sends commands under the deadline. */
-type Send = (commands: readonly RestCommand[]) => Promise<RestAnswer[]>
-
-type ToStoreError = (error: unknown) => GatewayError
-
-interface Answer extends RestAnswer {
-  failure?: GatewayError
+interface Ping {
+  command: 'PING'
 }
 
-/** A single command that fails is answered with an error for the whole request. */
-async function sendKeepingErrors(send: Send, commands: readonly RestCommand[]): Promise<Answer[]> {
-  try {
-    return await send(commands)
-  } catch (error) {
-    if (commands.length === 1 && error instanceof RestError && error.status === 400)
-      return [{ error: error.message }]
-    throw error
-  }
-}
+const replyOf = ({ result, error }: RestAnswer) => (error === undefined ? result : refusal(error))
 
 /** The GatewayError for whatever ends a request. Messages of the store can quote keys, and those of `fetch` the URL, so neither is passed on. */
 function failureOf(error: unknown): GatewayError {

@@ -10,14 +10,11 @@ const MAX_ESCAPED = 100
 /** @param value any text @returns at most 100 characters */
 export function escaped(value: string): string {
   // Escaping never shortens a text.
-  const canFit = value.length <= MAX_ESCAPED && value.isWellFormed()
-  const text = canFit ? percentEncoded(value) : undefined
-  if (text !== undefined && text.length <= MAX_ESCAPED) return text
+  if (value.length <= MAX_ESCAPED && value.isWellFormed()) {
+    const text = encodeURIComponent(value).replaceAll('*', '%2A').replaceAll('~', '%7E')
+    if (text.length <= MAX_ESCAPED) return text
+  }
   // Hashes the UTF-16 code units: UTF-8 would map all lone surrogates to the same character.
   const units = Uint16Array.from({ length: value.length }, (_, i) => value.charCodeAt(i))
   return `#${sha256(new Uint8Array(units.buffer))}`
-}
-
-function percentEncoded(value: string): string {
-  return encodeURIComponent(value).replaceAll('*', '%2A').replaceAll('~', '%7E')
 }

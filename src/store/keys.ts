@@ -34,25 +34,19 @@ import { escaped } from './escape.ts'
 export const UNKNOWN_CONSUMER = '?'
 export const UNKNOWN_CONSUMER_TAG = `{c:${UNKNOWN_CONSUMER}}`
 
-/** The key of a state or a record of one identity. It has the placeholder while only the store knows the consumer. */
-export type IdentityKey = string
-
-/** The tag of a consumer in keys: it stands in braces, so it determines the slot on a Redis Cluster. */
-const consumerTag = (consumer: string) => `{c:${consumer}}`
-
-export const isConsumerKnown = (key: IdentityKey): boolean => !key.includes(UNKNOWN_CONSUMER_TAG)
+/** Whether a key of a state or a record has the name of its consumer, if it has one. */
+export const isConsumerKnown = (key: string): boolean => !key.includes(UNKNOWN_CONSUMER_TAG)
 
 /** The key with a consumer in place of the placeholder, if it has one. @param consumer undefined: it stays unknown */
-export const withConsumer = (key: IdentityKey, consumer: string | undefined): IdentityKey =>
-  consumer === undefined ? key : withTag(key, consumerTag(consumer))
+export const withConsumer = (key: string, consumer: string | undefined): string =>
+  consumer === undefined ? key : withTag(key, `{c:${consumer}}`)
 
-/** The key with another tag in place of the placeholder, if it has one. */
-export const withTag = (key: IdentityKey, tag: string): IdentityKey => key.replace(UNKNOWN_CONSUMER_TAG, tag)
+/** The key with another tag (in braces) in place of the placeholder, if it has one. */
+export const withTag = (key: string, tag: string): string => key.replace(UNKNOWN_CONSUMER_TAG, tag)
 
 /** The key in its environment. So environments can share a database without sharing keys. */
-export function inEnvironment(key: string, environment: string | undefined): string {
-  return environment === undefined ? key : key.replace(/^sluice:/, `sluice:${environment}:`)
-}
+export const inEnvironment = (key: string, environment: string | undefined): string =>
+  environment === undefined ? key : key.replace(/^sluice:/, `sluice:${environment}:`)
 
 export const consumerKey = (consumer: string) => `sluice:{c:${consumer}}:consumer`
 
@@ -89,31 +83,26 @@ export function identityStateKey(
   owner: { consumer: string } | { address: string } | undefined,
   parts: readonly PartValue[],
 ): string {
-  const text = parts
-    .map(([part, value]) => (value === undefined ? part : `${part}=${escaped(value)}`))
-    .join(',')
+  const text = partsText(parts)
   if (!owner) return text ? `sluice:{x:${text}}:state` : 'sluice:{global}:state'
   const key = 'consumer' in owner ? consumerStateKey(owner.consumer) : addressStateKey(owner.address)
   return text ? `${key}:${text}` : key
 }
 
 /** The state key of a limit by name. @param identity parts in the order of the rule's `by`; empty if all calls are counted together */
-export function limitStateKey(
-  limit: string,
-  identity: readonly (readonly [part: string, value: string])[],
-): string {
-  if (identity.length === 0) return `sluice:{l:${limit}}:state`
-  const parts = identity.map(([part, value]) => `${part}=${escaped(value)}`)
-  return `sluice:{l:${limit}}:state:${parts.join(',')}`
+export function limitStateKey(limit: string, identity: readonly PartValue[]): string {
+  const key = `sluice:{l:${limit}}:state`
+  return identity.length > 0 ? `${key}:${partsText(identity)}` : key
 }
+
+const partsText = (parts: readonly PartValue[]) =>
+  parts.map(([part, value]) => (value === undefined ? part : `${part}=${escaped(value)}`)).join(',')
 
 /** The key of the statistics of an hour. @param at any time in that hour */
 export const statsKey = (at: Date) => `sluice:{stats}:${at.toISOString().slice(0, 13).replace(/[-T]/g, '')}`
 
 /** The own key of a rule, in addition to the state: for its log, or for its holders. @param tag of the rule */
-export function ownKey(stateKey: string, kind: 'log' | 'held', tag: string): string {
-  return `${stateKey}:${kind}:${tag}`
-}
+export const ownKey = (stateKey: string, kind: 'log' | 'held', tag: string) => `${stateKey}:${kind}:${tag}`
 
 /** The key of the chunks of a long log. @param logKey its own key */
 export const chunksKey = (logKey: string) => `${logKey}:mid`

@@ -75,17 +75,15 @@ export interface OverrideNumbers {
 }
 
 /** The text of a credential's record. */
-export function formatCredential(record: CredentialRecord): string {
-  const { plan, createdAt, expiresAt, label, hint, replacedBy } = record
-  return formatFields([
-    ['plan', plan ?? ''],
-    ['created', createdAt.toISOString()],
-    ['expires', expiresAt?.toISOString()],
-    ['label', label],
-    ['hint', hint],
-    ['replaced', replacedBy],
-  ])
-}
+export const formatCredential = (record: CredentialRecord): string =>
+  formatFields({
+    plan: record.plan ?? '',
+    created: record.createdAt.toISOString(),
+    expires: record.expiresAt?.toISOString(),
+    label: record.label,
+    hint: record.hint,
+    replaced: record.replacedBy,
+  })
 
 /** Parses a credential's record. @returns undefined if the text is not such a record */
 export function parseCredential(text: string): CredentialRecord | undefined {
@@ -102,23 +100,15 @@ export function parseCredential(text: string): CredentialRecord | undefined {
 }
 
 /** The text of a consumer's record: ASCII, so its length is in bytes. */
-export function formatConsumer({
-  plan,
-  blockedAt,
-  blockedUntil,
-  blockedBy,
-  reason,
-  overrides,
-}: ConsumerRecord): string {
-  return formatFields([
-    ['plan', plan ?? ''],
-    ['blocked', blockedAt?.toISOString()],
-    ['until', blockedUntil?.toFixed()],
-    ['by', blockedBy],
-    ['reason', reason],
-    ...overrides.map(override => ['override', formatOverride(override)] as const),
-  ])
-}
+export const formatConsumer = (record: ConsumerRecord): string =>
+  formatFields({
+    plan: record.plan ?? '',
+    blocked: record.blockedAt?.toISOString(),
+    until: record.blockedUntil?.toFixed(),
+    by: record.blockedBy,
+    reason: record.reason,
+    override: record.overrides.map(formatOverride),
+  })
 
 /** Parses a consumer's record. Fields and overrides that cannot be read are left out. */
 export function parseConsumer(text: string): ConsumerRecord {
@@ -179,14 +169,15 @@ function parseOverride(text: string): Override | undefined {
   }
 }
 
-/** Joins fields to a record. Commas and colons are not escaped; an override has already escaped the text from users. */
-function formatFields(pairs: readonly (readonly [key: string, value: string | undefined])[]): string {
-  return pairs
-    .flatMap(([key, value]) =>
-      value === undefined
-        ? []
-        : `${key}=${encodeURIComponent(value).replaceAll('%2C', ',').replaceAll('%3A', ':')}`,
-    )
+/**
+ * Joins fields to a record; a field with several values is repeated. Commas and colons are not escaped; an override has already escaped
+ * the text from users.
+ */
+function formatFields(fields: Record<string, string | readonly string[] | undefined>): string {
+  const escapedValue = (value: string) =>
+    encodeURIComponent(value).replaceAll('%2C', ',').replaceAll('%3A', ':')
+  return Object.entries(fields)
+    .flatMap(([key, values = []]) => [values].flat().map(value => `${key}=${escapedValue(value)}`))
     .join(' ')
 }
 

@@ -17,8 +17,6 @@ import type { Observation } from './observation.ts'
 
 export type Batch = readonly (readonly [field: string, by: number])[]
 
-export type Counters = ReturnType<typeof createCounters>
-
 export const LOST = 'lost'
 const NONE = '-'
 /** Replaces the labels of a counter when there is no room for another one. */

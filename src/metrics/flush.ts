@@ -7,19 +7,20 @@
  */
 
 import type { Background } from '../background.ts'
-import { type Sleep, SYSTEM_TIMER, type Timer } from '../clock.ts'
+import { SYSTEM_TIMER, type Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { statsKey } from '../store/keys.ts'
 import type { PlainCall, Store } from '../store/store.ts'
 import { createScheduler } from '../trips/scheduler.ts'
-import { type Batch, type Counters, createCounters } from './counters.ts'
+import { type Batch, createCounters } from './counters.ts'
 import type { Observation } from './observation.ts'
 
 export type StatsRecorder = ReturnType<typeof createStatsRecorder>
 
 export interface FlushTiming {
   everyMs: number
-  sleep?: Sleep
+  /** Default: the timer of the platform. */
+  timer?: Timer
   /** ms since the epoch */
   now: () => number
 }
@@ -31,21 +32,11 @@ const MAX_AT_ONCE = 200
 const KEEP_SECONDS = 8 * 86400
 
 /** Creates the statistics of an isolate: counts its requests, and sends the counters to the store. */
-export function createStatsRecorder(
-  store: Store,
-  { everyMs, sleep, now }: FlushTiming,
-  counters: Counters = createCounters(),
-) {
+export function createStatsRecorder(store: Store, { everyMs, timer = SYSTEM_TIMER, now }: FlushTiming) {
+  const counters = createCounters()
   let mustPingFirst = false
   /** Whether a request waits to send the counters, or the platform has ended it. */
   let isAwaited = false
-  const timer: Timer = sleep
-    ? (ms, run) => {
-        // If it fails, the turn of this request expires, and another one flushes.
-        void sleep(ms).then(run, () => {})
-        return () => {}
-      }
-    : SYSTEM_TIMER
 
   const { schedule } = createScheduler(now, timer, [
     {

@@ -34,7 +34,12 @@ afterEach(() => vi.restoreAllMocks())
 function flushing() {
   const sleepers: (() => void)[] = []
   return {
-    reporting: { sleep: () => new Promise<void>(wake => sleepers.push(wake)) },
+    reporting: {
+      timer: (_: number, wake: () => void) => {
+        sleepers.push(wake)
+        return () => {}
+      },
+    },
     flush: () => {
       for (const wake of sleepers.splice(0)) wake()
     },

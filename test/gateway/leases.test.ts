@@ -1,6 +1,6 @@
 /** Leases of an isolate: requests without a trip, within the limits, and with the same headers as others. */
 import { beforeEach, describe, expect, it, vi } from 'vitest'
-import { SYSTEM_TIMER } from '../../src/clock.ts'
+import { SYSTEM_TIMER, type Timer } from '../../src/clock.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { statsText } from '../../src/node/cli/stats-output.ts'
@@ -600,9 +600,12 @@ describe('on a cluster', () => {
 describe('statistics', () => {
   it('count requests from leases like others, and also count them separately', async () => {
     const wakes: (() => void)[] = []
-    const sleep = () => new Promise<void>(wake => wakes.push(wake))
+    const timer: Timer = (_, wake) => {
+      wakes.push(wake)
+      return () => {}
+    }
     const config: Settings = { rules: [ONE, { ...ONE, name: 'shadow', limit: 10, mode: 'shadow' }] }
-    const app = appWith(config, { reporting: { sleep } })
+    const app = appWith(config, { reporting: { timer } })
     const key = await gateway.key(consumer)
     let trips = 0
     for (let i = 0; i < 100; i++) trips += await tripsOf(() => app('/', { key }))

@@ -1,5 +1,6 @@
 /** Refusals that an isolate remembers: the same as those of the store, without a trip. */
 import { beforeEach, describe, expect, it, vi } from 'vitest'
+import type { Timer } from '../../src/clock.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { blockConsumer, setPlan, unblockConsumer } from '../../src/ops/consumers.ts'
@@ -310,9 +311,12 @@ describe('a `concurrency` rule', () => {
 describe('statistics', () => {
   it('count a remembered refusal like any other, and also count it separately', async () => {
     const wakes: (() => void)[] = []
-    const sleep = () => new Promise<void>(wake => wakes.push(wake))
+    const timer: Timer = (_, wake) => {
+      wakes.push(wake)
+      return () => {}
+    }
     const shadow: RuleInput = { ...ONE, name: 'shadow', mode: 'shadow' }
-    const app = appWith({ rules: [ONE, shadow] }, { reporting: { sleep } })
+    const app = appWith({ rules: [ONE, shadow] }, { reporting: { timer } })
     const key = await gateway.key('acme')
     for (let i = 0; i < 5; i++) await app('/', { key })
     for (const wake of wakes.splice(0)) wake()
@@ -331,7 +335,10 @@ describe('statistics', () => {
 
   it('count a shadow as allowed once its own retry time has passed, while another rule still refuses', async () => {
     const wakes: (() => void)[] = []
-    const sleep = () => new Promise<void>(wake => wakes.push(wake))
+    const timer: Timer = (_, wake) => {
+      wakes.push(wake)
+      return () => {}
+    }
     const fast = { by: 'consumer', algorithm: 'gcra', limit: 1, period: '30s' } as const
     const app = appWith(
       {
@@ -342,7 +349,7 @@ describe('statistics', () => {
         ],
         refusals: { rememberFor: '60s' },
       },
-      { reporting: { sleep } },
+      { reporting: { timer } },
     )
     const key = await gateway.key('acme')
     const trips = await tripsOf(async () => {

@@ -58,7 +58,7 @@ const platformWith = (touches: Touches): GuardPlatform => ({
   reporting: {
     analytics: touches.of('analytics', { writeDataPoint() {} }),
     onFinish: touches.fn('onFinish', () => {}),
-    sleep: touches.fn('reporting.sleep', () => new Promise<void>(resolve => setTimeout(resolve, 20))),
+    timer: touches.fn('reporting.timer', (_: number, run: () => void) => SYSTEM_TIMER(20, run)),
   },
 })
 

@@ -25,7 +25,7 @@ import { startRedis, type TestRedis } from './redis.ts'
 export const TOKEN = 'a token for tests'
 
 /** Keeps counters from being flushed, because tests count requests to the store. */
-const FOREVER = () => new Promise<void>(() => {})
+const NEVER = () => () => {}
 
 export interface TestGateway<T = TestRedis> {
   redis: T
@@ -121,7 +121,7 @@ async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis:
         ...input,
         store: { deadline: '20s', ...input.store },
       })
-      const reporting = { sleep: FOREVER, ...platform.reporting }
+      const reporting = { timer: NEVER, ...platform.reporting }
       // By default, the copy of the live switches never expires. Otherwise a slow test would read them again.
       const board = createSwitchBoard(platform.clock ?? { now: () => 0 })
       const app = createApp(

@@ -103,7 +103,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
   const { variables, clock = SYSTEM_CLOCK, sleep, timer = SYSTEM_TIMER, reporting = {} } = platform
   const { board = createSwitchBoard(clock) } = platform
   const elapsedMs = () => elapsed(clock)
-  const timing = { now: () => clock.now(), ...(reporting.sleep && { sleep: reporting.sleep }) }
+  const timing = { now: () => clock.now(), ...(reporting.timer && { timer: reporting.timer }) }
   const stats = config.stats && parts.createStatsRecorder(store, { ...timing, ...config.stats })
   const { report, reportStoreChange, reportUnknownAddress, reportEmptyStore } = createReporter(
     config,

@@ -19,7 +19,7 @@ import type { Ruling } from './ruling.ts'
 import { logException } from './unexpected.ts'
 
 /** Receivers of decisions; the defaults suit every platform. */
-export interface Reporting extends Pick<FlushTiming, 'sleep'> {
+export interface Reporting extends Pick<FlushTiming, 'timer'> {
   analytics?: AnalyticsDataset
   /** Called once for each decision, at the end of its request. */
   onFinish?: (decision: Decision, ending: Ending) => void

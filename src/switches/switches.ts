@@ -33,16 +33,12 @@ export const NO_SWITCHES: Switches = { rules: new Map() }
 
 export const hasSwitches = ({ kill, rules }: Switches): boolean => kill !== undefined || rules.size > 0
 
-/**
- * Reads the stored text.
- *
- * @param text null if nothing is stored
- */
+/** Reads the stored text. @param text null if nothing is stored */
 export function parseSwitches(text: string | null): Switches {
   const { kill, rules } = parseObject(text)
-  const parsedKill = parseSwitch(kill)
-  const named = Object.entries(isObject(rules) ? rules : {}).flatMap(([name, value]) => {
-    const parsed = parseRuleSwitch(value)
+  const parsedKill = parseSwitch(objectOf(kill))
+  const named = Object.entries(objectOf(rules)).flatMap(([name, value]) => {
+    const parsed = parseRuleSwitch(objectOf(value))
     return parsed ? [[name, parsed] as const] : []
   })
   return { ...(parsedKill && { kill: parsedKill }), rules: new Map(named) }
@@ -63,36 +59,18 @@ export function dropExpired(switches: Switches, nowMs: number): Switches {
 }
 
 /** Whether both have identical switches, compared by reference. */
-export function areSameSwitches(a: Switches, b: Switches): boolean {
-  if (a === b) return true
-  return (
-    a.kill === b.kill &&
+export const areSameSwitches = (a: Switches, b: Switches): boolean =>
+  a === b ||
+  (a.kill === b.kill &&
     a.rules.size === b.rules.size &&
-    [...a.rules].every(([name, each]) => b.rules.get(name) === each)
-  )
-}
+    [...a.rules].every(([name, each]) => b.rules.get(name) === each))
 
 /** Whether a switch has expired at a time (ms since the epoch). */
-export function hasExpired({ until }: Switch, nowMs: number): boolean {
-  return until !== undefined && until.getTime() <= nowMs
-}
+export const hasExpired = ({ until }: Switch, nowMs: number): boolean =>
+  until !== undefined && until.getTime() <= nowMs
 
-function parseObject(text: string | null): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(text ?? '')
-    return isObject(value) ? value : {}
-  } catch {
-    return {}
-  }
-}
-
-/**
- * Ignores a switch without a time or an operator. Also ignores one whose end cannot be read, because it would never
- * expire.
- */
-function parseSwitch(value: unknown): Switch | undefined {
-  if (!isObject(value)) return undefined
-  const { at, by, until, reason } = value
+/** Ignores a switch without a time or an operator. Also ignores one whose end cannot be read, because it would never expire. */
+function parseSwitch({ at, by, until, reason }: Written): Switch | undefined {
   const [setAt, endsAt] = [parseTime(at), parseTime(until)]
   if (!setAt || typeof by !== 'string' || (until !== undefined && !endsAt)) return undefined
   return {
@@ -103,13 +81,12 @@ function parseSwitch(value: unknown): Switch | undefined {
   }
 }
 
-function parseRuleSwitch(value: unknown): RuleSwitch | undefined {
-  const common = parseSwitch(value)
-  if (!common) return undefined
-  const { mode: written, share } = value as Record<string, unknown>
-  const mode = SWITCH_MODES.find(name => name === written)
+function parseRuleSwitch(written: Written): RuleSwitch | undefined {
+  const common = parseSwitch(written)
+  const { share } = written
+  const mode = SWITCH_MODES.find(name => name === written.mode)
   const isShare = typeof share === 'number' && share >= 0 && share <= 1
-  if ((written !== undefined && !mode) || (share !== undefined && !isShare)) return undefined
+  if (!common || (written.mode !== undefined && !mode) || (share !== undefined && !isShare)) return undefined
   return { ...common, ...(mode && { mode }), ...(isShare && { share }) }
 }
 
@@ -118,6 +95,16 @@ function parseTime(text: unknown): Date | undefined {
   return Number.isNaN(time.getTime()) ? undefined : time
 }
 
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
+type Written = Record<string, unknown>
+
+function parseObject(text: string | null): Written {
+  try {
+    return objectOf(JSON.parse(text ?? ''))
+  } catch {
+    return {}
+  }
 }
+
+/** The properties of an object; none for any other value. */
+const objectOf = (value: unknown): Written =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Written) : {}

@@ -94,8 +94,7 @@ function callsFor(batch: Batch, key: string): PlainCall[] {
 }
 
 /**
- * Whether counters may have arrived although the call failed. They have not if the store reported the error, or if
- * the call was not sent.
+ * Whether counters may have arrived although the call failed. They have not if the store reported the error, or if the call was not sent.
  */
 function mayHaveArrived(error: unknown): boolean {
   return !(error instanceof GatewayError) || error.fate === 'may-have-run'

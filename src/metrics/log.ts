@@ -1,7 +1,6 @@
 /**
- * Writes a log line as JSON. Lines are bounded per second for each event and isolate, so that a flood of requests
- * does not flood the log. Each line has the number of lines of its event that were skipped since the last one
- * (`skipped`).
+ * Writes a log line as JSON. Lines are bounded per second for each event and isolate, so that a flood of requests does not flood the log.
+ * Each line has the number of lines of its event that were skipped since the last one (`skipped`).
  */
 export type Log = (level: 'info' | 'warn', event: string, fields: Readonly<Record<string, unknown>>) => void
 

@@ -1,6 +1,5 @@
 /**
- * The values of one request that are counted, logged and sent. All of them come from the config or from fixed lists,
- * none from the caller.
+ * The values of one request that are counted, logged and sent. All of them come from the config or from fixed lists, none from the caller.
  */
 import type { Verdict } from '../script/evaluation.ts'
 
@@ -9,13 +8,12 @@ import type { Verdict } from '../script/evaluation.ts'
  *
  * - `allowed`, `limited`: decided by the rules.
  * - `shed`: refused because the system is full (503).
- * - `failed_open`: admitted although a rule that applies was not counted. `failed_closed`: refused for that reason
- *   (503).
+ * - `failed_open`: admitted although a rule that applies was not counted. `failed_closed`: refused for that reason (503).
  * - `unauthenticated` (401): the credential is missing or not valid. `forbidden` (403): the caller is blocked.
  * - `unverifiable`: the issuer of its token did not answer (503).
  *
- * If the store should have decided the request but did not, the request also has a cause, even if the isolate counted
- * by itself and the outcome is `allowed` or `limited`.
+ * If the store should have decided the request but did not, the request also has a cause, even if the isolate counted by itself and the
+ * outcome is `allowed` or `limited`.
  */
 export type RequestOutcome =
   | 'allowed'

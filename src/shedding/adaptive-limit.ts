@@ -1,7 +1,4 @@
-/**
- * The adaptive limit of the origin in one isolate: collects its measurements, and follows the limit that all isolates
- * share.
- */
+/** The adaptive limit of the origin in one isolate: collects its measurements, and follows the limit that all isolates share. */
 import type { Adaptive } from '../config/compile-shedding.ts'
 import type { Rider } from '../trips/rider.ts'
 import { adaptiveController } from './adaptive.ts'
@@ -21,10 +18,7 @@ export interface EndedRequest {
 
 const METHODS: Record<Adaptive['method'], AdaptiveMethod> = { gradient, aimd }
 
-/**
- * Sums of a window: requests that ended, failed requests, latency of the others (ms), requests in flight, refused
- * requests.
- */
+/** Sums of a window: requests that ended, failed requests, latency of the others (ms), requests in flight, refused requests. */
 const SUMS = 5
 
 /** Creates the adaptive limit of an isolate. */

@@ -24,9 +24,8 @@ export interface AdaptiveLimitState extends Baseline {
 const FAILURE_MARGIN = 0.1
 
 /**
- * How fast the usual share follows the measured share, per window. A route that always fails says nothing about the
- * load: after about twenty seconds it no longer shrinks the limit. Failures of an overload end sooner, because the
- * limit shrinks.
+ * How fast the usual share follows the measured share, per window. A route that always fails says nothing about the load: after about
+ * twenty seconds it no longer shrinks the limit. Failures of an overload end sooner, because the limit shrinks.
  */
 const FAILURES_DRIFT = 0.05
 
@@ -37,9 +36,8 @@ const FAILURES_DRIFT = 0.05
 const USED_SHARE = 0.5
 
 /**
- * The tolerated latency while the limit is not used up: `tolerance` times the first factor, and at least the second, as
- * multiples of the baseline. More than `tolerance`, because the limit refuses nothing then, and need not shrink for a
- * short peak of latency.
+ * The tolerated latency while the limit is not used up: `tolerance` times the first factor, and at least the second, as multiples of the
+ * baseline. More than `tolerance`, because the limit refuses nothing then, and need not shrink for a short peak of latency.
  */
 const UNUSED_FACTOR = 1.1
 const MIN_UNUSED_TOLERANCE = 1.5
@@ -56,13 +54,11 @@ const CERTAIN_SAMPLES = 200
 /**
  * Creates the controller of the adaptive limit.
  *
- * Sums: ended requests; failed ones among them (5xx, timeout, connection error); the latency of the others (ms); the
- * requests in flight that each of them counted at its start, including itself; and the requests that the limit
- * refused.
+ * Sums: ended requests; failed ones among them (5xx, timeout, connection error); the latency of the others (ms); the requests in flight
+ * that each of them counted at its start, including itself; and the requests that the limit refused.
  *
- * Failures have no latency: a full queue refuses within a millisecond, and an overloaded origin would look fast.
- * Requests in flight are counted at the start, because that is the queue that a request waits in and that its latency
- * belongs to.
+ * Failures have no latency: a full queue refuses within a millisecond, and an overloaded origin would look fast. Requests in flight are
+ * counted at the start, because that is the queue that a request waits in and that its latency belongs to.
  */
 export function adaptiveController(
   { min, max, initial: firstLimit, tolerance }: AdaptiveSettings,
@@ -74,11 +70,9 @@ export function adaptiveController(
     initial,
     next(state, window) {
       const ended = sumAt(window, 0)
-      // Without time, nothing changes. A window that stands for more time counts once, so that a gap does not make
-      // the limit jump.
+      // Without time, nothing changes. A window that stands for more time counts once, so that a gap does not make the limit jump.
       if (elapsedMs(window) === 0) return state
-      // The limit is full of requests that do not end, such as streams. One more is admitted, to measure the origin
-      // again.
+      // The limit is full of requests that do not end, such as streams. One more is admitted, to measure the origin again.
       if (ended < 1) return sumAt(window, 4) > 0 ? { ...state, limit: clamp(state.limit + 1) } : state
       const failures = Math.min(sumAt(window, 1), ended)
       const inFlight = sumAt(window, 3) / ended

@@ -1,8 +1,7 @@
 /**
- * Additive increase, multiplicative decrease, as in TCP (RFC 5681): the limit grows slowly while it is used, and
- * shrinks by a twentieth if responses are too slow or more of them fail than usual. It never settles: it grows until
- * the queue is too long and then backs off, in a sawtooth. Far below the tolerated latency, it grows much faster, as TCP
- * does in its slow start: by 50 % in each second.
+ * Additive increase, multiplicative decrease, as in TCP (RFC 5681): the limit grows slowly while it is used, and shrinks by a twentieth if
+ * responses are too slow or more of them fail than usual. It never settles: it grows until the queue is too long and then backs off, in a
+ * sawtooth. Far below the tolerated latency, it grows much faster, as TCP does in its slow start: by 50 % in each second.
  */
 import type { AdaptiveMethod } from './adaptive-method.ts'
 

@@ -58,10 +58,7 @@ const USED_UP_SHARE = 0.85
 /** Below this share, the limit does not affect the origin: callers alone determine the number in flight. */
 const UNAFFECTED_SHARE = 0.7
 
-/**
- * A window with this many requests gets half of the weight. The mean of 100 latencies with an ordinary spread is
- * exact to about 5 %.
- */
+/** A window with this many requests gets half of the weight. The mean of 100 latencies with an ordinary spread is exact to about 5 %. */
 const HALF_WEIGHT = 100
 
 /**
@@ -70,10 +67,7 @@ const HALF_WEIGHT = 100
  */
 const MIN_MOVE = 0.2
 
-/**
- * In logarithms: latency changes at most as much as the number in flight plus this, unless the origin has
- * changed.
- */
+/** In logarithms: latency changes at most as much as the number in flight plus this, unless the origin has changed. */
 const MAX_EXTRA_CHANGE = 0.1
 
 /**
@@ -87,10 +81,9 @@ const FOLLOWED_RATIO = 0.6
 const MAX_RAISE = 1.25
 
 /**
- * If latency followed, the baseline goes below the proven one, so that random errors do not add up. The step is this
- * number divided by the responses of the window, because few responses have a large error. Steps are small:
- * in a lasting overload, they lower the limit towards the capacity that the origin has now. When more capacity comes
- * back, requests are refused for some seconds.
+ * If latency followed, the baseline goes below the proven one, so that random errors do not add up. The step is this number divided by the
+ * responses of the window, because few responses have a large error. Steps are small: in a lasting overload, they lower the limit towards
+ * the capacity that the origin has now. When more capacity comes back, requests are refused for some seconds.
  */
 const CORRECTION_SAMPLES = 1.5
 const MIN_CORRECTION = 0.005
@@ -149,8 +142,7 @@ export function nextBaseline(
 
   const moved = logRatio(inFlight, markInFlight)
   const changed = logRatio(latencyMs, markLatencyMs)
-  // The origin has changed. The weighted mean is still on its way to the new latency, so the comparison starts again
-  // from this window.
+  // The origin has changed. The weighted mean is still on its way to the new latency, so the comparison starts again from this window.
   if (Math.abs(changed) > Math.abs(moved) + MAX_EXTRA_CHANGE)
     return withBaseline(tried, proven, withMarkAt(mean, meanInFlight))
   if (Math.abs(moved) < MIN_MOVE) return withBaseline(tried, proven, sameMark)

@@ -1,16 +1,14 @@
 /**
- * The interface of a load shedder or an adaptive limit, which moves its state once a second. Redis sums the signals
- * of all isolates in windows of one second, beside the state of the controller. Each isolate reads the last closed
- * window and the state, and computes the next state itself. The same state and window give the same next state
- * everywhere, so it does not matter which isolate stores it.
+ * The interface of a load shedder or an adaptive limit, which moves its state once a second. Redis sums the signals of all isolates in
+ * windows of one second, beside the state of the controller. Each isolate reads the last closed window and the state, and computes the next
+ * state itself. The same state and window give the same next state everywhere, so it does not matter which isolate stores it.
  */
 export interface Controller<State> {
   /** The state before anything is stored. */
   readonly initial: State
   /**
-   * Computes the next state. Pure. `write` and `read` keep the returned state unchanged, so that an isolate that
-   * computed a state and one that read it agree. Sums that no isolate can have sent (negative, not finite) count as
-   * 0.
+   * Computes the next state. Pure. `write` and `read` keep the returned state unchanged, so that an isolate that computed a state and one
+   * that read it agree. Sums that no isolate can have sent (negative, not finite) count as 0.
    */
   next(state: State, window: SignalWindow): State
   /** Writes a state as text: at most 100 characters of `[0-9A-Za-z .-]`. */
@@ -58,10 +56,7 @@ export function numbersAsText<State extends object>(
   }
 }
 
-/**
- * More than any latency in ms (almost three hours) or number in flight. Eight numbers with three decimals have at
- * most 100 characters.
- */
+/** More than any latency in ms (almost three hours) or number in flight. Eight numbers with three decimals have at most 100 characters. */
 const MAX = 9_999_999
 
 /**

@@ -1,10 +1,9 @@
 /**
- * The worker utilization shedder. Its state is the pressure: a bad signal adds its duration in ms. Below `quietMs` nothing is refused;
- * from there to `fullMs` the classes are refused one after the other. One second of signal moves the pressure by at most one second, so
- * no burst, deployment or single machine can make it jump. docs/load-shedding.md shows the effect.
+ * The worker utilization shedder. Its state is the pressure: a bad signal adds its duration in ms. Below `quietMs` nothing is refused; from
+ * there to `fullMs` the classes are refused one after the other. One second of signal moves the pressure by at most one second, so no
+ * burst, deployment or single machine can make it jump. docs/load-shedding.md shows the effect.
  *
- * The order of classes and the pace are those of Stripe's worker utilization load shedder
- * (https://stripe.com/blog/rate-limiters).
+ * The order of classes and the pace are those of Stripe's worker utilization load shedder (https://stripe.com/blog/rate-limiters).
  */
 import { finalizeHash, fnv1a } from '../hash.ts'
 import { type Controller, elapsedMs, numbersAsText, type SignalWindow, sumAt } from './controller.ts'
@@ -34,9 +33,8 @@ export interface Pressure {
   /** From 0 to `fullMs`. */
   readonly pressureMs: number
   /**
-   * The pressure that decides what is refused. It rises with `pressureMs` and follows it down only at a distance.
-   * Without the distance, a wavering pressure during a long overload would refuse and admit the callers at the
-   * border of the refused share in turn.
+   * The pressure that decides what is refused. It rises with `pressureMs` and follows it down only at a distance. Without the distance, a
+   * wavering pressure during a long overload would refuse and admit the callers at the border of the refused share in turn.
    */
   readonly appliedMs: number
   /** Grows each time that pressure leaves 0, so that different callers are refused first each time. */
@@ -49,10 +47,7 @@ export interface Pressure {
  */
 const KNOWN_MS = 5000
 
-/**
- * The distance at which `appliedMs` follows a falling pressure (ms): twice the variation of the pressure in the
- * simulation.
- */
+/** The distance at which `appliedMs` follows a falling pressure (ms): twice the variation of the pressure in the simulation. */
 const SLACK_MS = 6000
 
 /** At most the quiet time: a pressure of 0 must admit everything. */

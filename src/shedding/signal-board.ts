@@ -74,10 +74,7 @@ export function createSignalBoard<State>(options: SignalBoardOptions<State>) {
 
   const isPast = (time: number, windows: number) => !isWithin(windows * WINDOW_MS, time, now())
 
-  /**
-   * While the store does not answer, the isolate moves the state by its own measurements. Without measurements,
-   * all sums are 0.
-   */
+  /** While the store does not answer, the isolate moves the state by its own measurements. Without measurements, all sums are 0. */
   function moveByItself(): void {
     if (unansweredSince === undefined) return
     const time = now()

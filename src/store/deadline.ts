@@ -1,10 +1,9 @@
 /**
- * The deadline of one call to the store. It counts only the time in which the isolate was responsive. A chain of short timers measures
- * how late the isolate is (lag.ts), and that time does not count. So a reply that waits in a busy isolate does not look like a slow
- * store.
+ * The deadline of one call to the store. It counts only the time in which the isolate was responsive. A chain of short timers measures how
+ * late the isolate is (lag.ts), and that time does not count. So a reply that waits in a busy isolate does not look like a slow store.
  *
- * In total a call takes at most forty deadlines (10 s by default), plus the delay of its last timer. This is so long because a flood
- * of thousands of requests can keep an isolate busy for seconds, while the replies of the store are already waiting to be read.
+ * In total a call takes at most forty deadlines (10 s by default), plus the delay of its last timer. This is so long because a flood of
+ * thousands of requests can keep an isolate busy for seconds, while the replies of the store are already waiting to be read.
  */
 import type { Timer } from '../clock.ts'
 import { MAX_DEADLINES_PER_CALL } from '../config/compile-breaker.ts'

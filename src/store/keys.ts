@@ -34,15 +34,17 @@ import { escaped } from './escape.ts'
 export const UNKNOWN_CONSUMER = '?'
 export const UNKNOWN_CONSUMER_TAG = `{c:${UNKNOWN_CONSUMER}}`
 
-/** Whether a key of a state or a record has the name of its consumer, if it has one. */
-export const isConsumerKnown = (key: string): boolean => !key.includes(UNKNOWN_CONSUMER_TAG)
+/** The key of a state or a record of one identity. It has the placeholder while only the store knows the consumer. */
+export type IdentityKey = string
+
+export const isConsumerKnown = (key: IdentityKey): boolean => !key.includes(UNKNOWN_CONSUMER_TAG)
 
 /** The key with a consumer in place of the placeholder, if it has one. @param consumer undefined: it stays unknown */
-export const withConsumer = (key: string, consumer: string | undefined): string =>
+export const withConsumer = (key: IdentityKey, consumer: string | undefined): IdentityKey =>
   consumer === undefined ? key : withTag(key, `{c:${consumer}}`)
 
 /** The key with another tag (in braces) in place of the placeholder, if it has one. */
-export const withTag = (key: string, tag: string): string => key.replace(UNKNOWN_CONSUMER_TAG, tag)
+export const withTag = (key: IdentityKey, tag: string): IdentityKey => key.replace(UNKNOWN_CONSUMER_TAG, tag)
 
 /** The key in its environment. So environments can share a database without sharing keys. */
 export const inEnvironment = (key: string, environment: string | undefined): string =>

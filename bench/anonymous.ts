@@ -7,6 +7,7 @@ import { Ratelimit } from '@upstash/ratelimit'
 import { ALL_ALGORITHMS } from '../src/algorithms/all.ts'
 import type { LimitRuleInput } from '../src/config/check/schema.ts'
 import { compileLimitRule } from '../src/config/compile-rule.ts'
+import { withOwnTags } from '../src/config/tags.ts'
 import { toDecision } from '../src/limiter/decision.ts'
 import type { Policy } from '../src/script/policy-shape.ts'
 import { addressStateKey, consumerStateKey } from '../src/store/keys.ts'
@@ -27,7 +28,9 @@ export interface CountedBy {
 
 /** All rules in one decision. */
 export function inOneDecision({ store }: Transport, counted: readonly CountedBy[]): Contender<Identity> {
-  const rules = counted.map(({ by, rule }) => ({ by, rule: compileLimitRule(rule, ALL_ALGORITHMS) }))
+  // As in a config: two rules with the same tag would be one rule, and the other one would be missing from every request.
+  const compiled = withOwnTags(counted.map(({ rule }) => compileLimitRule(rule, ALL_ALGORITHMS)))
+  const rules = compiled.map((rule, i) => ({ by: counted[i]!.by, rule }))
   let policy: Policy | undefined
   return async ({ consumer, address }) => {
     const keys = { consumer: consumerStateKey(consumer), address: addressStateKey(address) }

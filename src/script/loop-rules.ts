@@ -8,16 +8,8 @@ import type { AlgorithmLua } from '../algorithms/lua.ts'
 import { Columns, type Value } from './columns.ts'
 import { literal, wordsOf } from './lua-text.ts'
 import type { PolicyShape, RuleEntry } from './policy-shape.ts'
-import {
-  findLua,
-  hasVariableNumbers,
-  isExpectedInState,
-  isNumber,
-  numberOf,
-  type SectionName,
-  sectionOf,
-} from './rule-text.ts'
-import { RECORD_BYTES, writeOwnKey } from './state-text.ts'
+import { findLua, hasVariableNumbers, isNumber, numberOf, type SectionName, sectionOf } from './rule-text.ts'
+import { writeOwnKey } from './state-text.ts'
 
 export interface LoopRule extends RuleEntry {
   lua: AlgorithmLua
@@ -127,21 +119,9 @@ export class LoopRules {
     return this.columns.table(NUMBERS[slot]!, values)
   }
 
-  /** Whether each rule usually has a record in the state. */
-  get areAllExpected(): boolean {
-    return this.all.every(isExpectedInState)
-  }
-
-  /** The byte at which the record of the rule `i` usually begins. -1: it usually has none; 0: it never has one. */
-  get position(): string {
-    return this.column('positions', rule => {
-      if (rule.isApart) return 0
-      if (!isExpectedInState(rule)) return -1
-      const before = this.all.filter(
-        other => other.identity === rule.identity && other.i < rule.i && isExpectedInState(other),
-      )
-      return before.length * RECORD_BYTES + 1
-    })
+  /** More text for a condition: that the state can have a record of the rule `i`. */
+  get andHasRecord(): string {
+    return this.has('isApart') ? ` and not ${this.column('are_apart', ({ isApart }) => isApart)}` : ''
   }
 
   /** Whether the row of rule `i` follows that of rule `i - 1`. */

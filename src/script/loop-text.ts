@@ -37,10 +37,6 @@ import { declareLife, decodeRecord, INTEGERS, LAST_MS, RECORD_BYTES, TTL } from 
 /** The layout of a record. */
 const LAYOUT = `'>c3${INTEGERS}'`
 
-/** Moves `position` to the record of the rule `i`, if all rules have records. */
-const FIRST_POSITION = `local position = ${1 - RECORD_BYTES}\n`
-const NEXT_POSITION = `position = position + ${RECORD_BYTES}\n`
-
 /** The locals of both scripts. */
 const NAMES = [
   ...['plan', 'values', 'place', 'settings', 'overrides_at', 'changes', 'reply'],
@@ -225,7 +221,7 @@ end
 local key = keys[k]
 if key then
 ${this.#readState(true)}local cost, retry_after = 1, 0
-${this.#forEachRecord(`
+for i = from, to do
 local mark = marks[i + k]
 if mark ~= ${ABSENT} then
 ${this.#readCost()}${this.#readRecord(true)}${this.#rules.forKind(checkKind)}if retry_after ~= 0 then
@@ -237,7 +233,8 @@ end
 ${isNoGuess ? `elseif ${isNoGuess} then` : 'else'}
 is_usual = false
 end
-`)}end
+end
+end
 `.trimStart()
     return [
       `admitted, is_usual = true, ${this.#policy.hasSubject ? 'not is_unknown' : 'true'}\n`,
@@ -321,7 +318,7 @@ end
 local key = keys[k]
 if key then
 ${this.#readState(false)}local size, latest, written = 0, 0, {}
-${this.#forEachRecord(`
+for i = from, to do
 if marks[i + k] ~= ${ABSENT} then
 local units, spent = ARGV[${unitsAt} - 1] + 0, ARGV[${unitsAt}] + 0
 local is_spent, remaining, reset_after = units > 0
@@ -331,7 +328,8 @@ end
 ${this.#readRecord(false)}${this.#rules.forKind(refundKind)}${this.#packRecord()}reply[2 * ${entryNumber}] = remaining
 reply[2 * ${entryNumber} + 1] = reset_after
 end
-`)}${this.#writeState()}end
+end
+${this.#writeState()}end
 `.trimStart()
     return [
       `reply, packed, states = { now }, {}, {}\nfor i = 2, ${1 + 2 * all.length} do\nreply[i] = 0\nend\n`,
@@ -347,7 +345,10 @@ end
     return `if has_costs then\ncost = ARGV[${entryNumber} + ${lastArgument}] ${times}\nend\n`
   }
 
-  /** Reads the state of identity `k`. @param isDecision whether a state with other records makes a decision unusual */
+  /**
+   * Reads the state of identity `k`. Its records are usually in the order of the rules, so the next one begins at `position`.
+   * @param isDecision whether a state with other records makes a decision unusual
+   */
   #readState(isDecision: boolean): string {
     const size = this.#rules.ofIdentity(
       'sizes',
@@ -355,40 +356,36 @@ end
     )
     return `
 local state = values[key]
-local is_expected = state and #state == ${size}
-if state and not is_expected then
-${isDecision ? 'is_usual = false\n' : ''}if #state % ${RECORD_BYTES} ~= 0 then
-state = nil
+local length, position = state and #state or 0, 1
+if state and length ~= ${size} then
+${isDecision ? 'is_usual = false\n' : ''}if length % ${RECORD_BYTES} ~= 0 then
+state, length = nil, 0
 end
 end
 states[k] = state
 `.trimStart()
   }
 
-  /** Runs text for each rule `i` of identity `k`, with the `position` of its record. */
-  #forEachRecord(text: string): string {
-    const { areAllExpected, position } = this.#rules
-    const start = areAllExpected ? FIRST_POSITION : ''
-    const next = areAllExpected ? NEXT_POSITION : `local position = ${position}\n`
-    return `${start}for i = from, to do\n${next}${text.trimStart()}end\n`
-  }
-
-  /** Reads the record of the rule `i` into `idle_at` and `n`: where it usually is, or else wherever it is. */
+  /** Reads the record of the rule `i` into `idle_at` and `n`: the one at `position`, or else wherever it is. */
   #readRecord(isDecision: boolean): string {
-    const { areAllExpected, tags } = this.#rules
-    const unpack = (at: string) => `tag, a, b, c = unpack_integers(${LAYOUT}, state, ${at})\n`
+    const { andHasRecord, isNoGuess, tags } = this.#rules
+    const unpack = `tag, a, b, c = unpack_integers(${LAYOUT}, state, position)\n`
+    // The state usually has no records of rules on bad credentials.
+    const unusual = isNoGuess ? `is_usual = is_usual and not (${isNoGuess})\n` : 'is_usual = false\n'
     return `
 local idle_at, n, tag, a, b, c
-if is_expected${areAllExpected ? '' : ' and position > 0'} then
-${unpack('position')}end
-if state and tag ~= ${tags}[i]${areAllExpected ? '' : ' and position ~= 0'} then
-${isDecision ? `is_usual = ${areAllExpected ? 'false' : 'is_usual and position < 0'}\n` : ''}local at = find_record(state, ${tags}[i])
+if position < length${andHasRecord} then
+${unpack}end
+if tag ~= ${tags}[i] and state${andHasRecord} then
+${isDecision ? unusual : ''}local at = find_record(state, ${tags}[i])
 if at then
-${unpack('at')}else
+position = at
+${unpack}else
 a = nil
 end
 end
 if a then
+position = position + ${RECORD_BYTES}
 ${decodeRecord({ idleAt: 'idle_at', count: 'n' }, '')}else
 idle_at, n = 0, 0
 end
@@ -397,15 +394,15 @@ end
 
   /** Packs the record of the rule `i`, if it has spent. */
   #packRecord(): string {
-    const isApart = this.#rules.column('are_apart', ({ isApart }) => isApart)
+    const { andHasRecord, tags } = this.#rules
     return `
-if is_spent${this.#rules.has('isApart') ? ` and not ${isApart}` : ''} then
+if is_spent${andHasRecord} then
 local ms = ${LAST_MS} - idle_at / 1000
 local b, c = ms % 1024, n % 16777216
 local a = (ms - b) / 1024
 b = b * 4194304 + (n - c) / 16777216
 size = size + 1
-packed[size] = pack_integers(${LAYOUT}, ${this.#rules.tags}[i], a, b, c)
+packed[size] = pack_integers(${LAYOUT}, ${tags}[i], a, b, c)
 if idle_at > latest then
 latest = idle_at
 end
@@ -455,11 +452,11 @@ ${this.#rules.has('isQueue') ? addDelay : ''}`.trimStart()
 if size > 0 then
 local state = states[k]
 for at = 1, written and state and #state or 0, ${RECORD_BYTES} do
+local tag = sub(state, at, at + 2)
+if not written[tag] then
 local a, b = unpack_integers('>I4I4', state, at + 3)
 local other = (${LAST_MS} - a * 1024 - (b - b % 4194304) / 4194304) * 1000
 if other > now and other - now < HORIZON then
-local tag = sub(state, at, at + 2)
-if not written[tag] then
 written[tag], size = true, size + 1
 packed[size] = sub(state, at, at + ${RECORD_BYTES - 1})
 if other > latest then

@@ -198,19 +198,21 @@ export function keptLocals(kind: Kind): readonly string[] {
 /** Declares the locals of a kind. */
 export const declareKept = ({ lua: { keeps } }: Kind) => `local ${keeps.join(', ')}\n`
 
-const slotOf = (i: number) => `kept[slot + ${i + 1}]`
+/** `slot` is the last place of the rule `i`. So its first kept local needs no sum, and many rules have only one. */
+const slotOf = (i: number) => (i === 0 ? 'kept[slot]' : `kept[slot - ${i}]`)
 
-/** Moves on behind the kept locals of the rule `i`. */
+/** Moves on to the kept locals of the rule `i`. */
 export const skipKept = (kind: Kind) => `slot = slot + ${keptLocals(kind).length}\n`
 
 export function storeKept(kind: Kind): string {
   const stored = keptLocals(kind).map((name, i) => `${slotOf(i)} = ${name}\n`)
-  return `${stored.join('')}${skipKept(kind)}`
+  // In the order of their places: a list that grows at its end needs no hash.
+  return `${skipKept(kind)}${stored.reverse().join('')}`
 }
 
 export function loadKept(kind: Kind): string {
   const names = keptLocals(kind)
-  return `local ${names.join(', ')} = ${names.map((_, i) => slotOf(i)).join(', ')}\n${skipKept(kind)}`
+  return `${skipKept(kind)}local ${names.join(', ')} = ${names.map((_, i) => slotOf(i)).join(', ')}\n`
 }
 
 /** Changes the state of the rule `i` if it `is_spent`, and computes `remaining` and `reset_after`. @param change `spend` or `refund` */

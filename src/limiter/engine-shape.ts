@@ -14,7 +14,7 @@ import type { Answers } from './answers/answers.ts'
 import type { Demand, SwitchName } from './bind.ts'
 import type { Decision } from './decision.ts'
 import type { Degraded, EvaluateOnCluster } from './evaluate.ts'
-import type { createLocalLimiter } from './outage/local.ts'
+import type { LocalLimiter } from './outage/local.ts'
 import type { PreparedCall } from './prepared-call.ts'
 import type { HoldingsKeeper } from './units/keep-holdings.ts'
 
@@ -110,11 +110,11 @@ export interface EngineOptions {
   onStoreChange?: ((change: StoreChange) => void) | undefined
   /** Called once for each decision. */
   onFinish?: ((decision: Decision, ending: Ending) => void) | undefined
-  /** Creates the limiter that counts in the isolate while the store does not answer. Not needed if all rules are `closed`. */
-  createLocal?: typeof createLocalLimiter | undefined
+  /** Counts in the isolate while the store does not answer. Not needed if all rules are `closed`. */
+  local?: LocalLimiter | undefined
   /** The units in flight that the isolate holds. Needed if a rule counts units in flight. */
   holdingsKeeper?: HoldingsKeeper | undefined
-  timer?: Timer | undefined
+  timer: Timer
   /** Decides without a trip where possible. Absent: the store decides each request. */
   answers?: Answers | undefined
   /** Used by requests that wait for their turn at the store, or for leased units; tests pass their own. */

@@ -1,5 +1,5 @@
 /** Puts an engine together for every set-up: the gateway and the edges for HTTP, and limits by name. */
-import { elapsed, SYSTEM_TIMER } from '../clock.ts'
+import { elapsed } from '../clock.ts'
 import type { Config } from '../config/compile.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import type { ScriptsOf } from '../script/policy-shape.ts'
@@ -44,17 +44,19 @@ export function createEngineWithParts(
   rules: readonly Rule[],
   store: Store,
   parts: EngineParts,
-  options: Omit<EngineOptions, 'probe' | 'onCluster' | 'createLocal' | 'answers' | 'holdingsKeeper'>,
+  options: Omit<EngineOptions, 'probe' | 'onCluster' | 'local' | 'answers' | 'holdingsKeeper'>,
 ): Engine {
-  const { clock, timer = SYSTEM_TIMER, decideAt: writeAt } = options
-  const { refusals } = config
+  const { clock, timer, decideAt: writeAt } = options
+  const { refusals, localShare = 1 } = config
   const now = () => elapsed(clock)
   const known = createKnownAnswers(now)
-  return createEngine({ ...config, localShare: config.localShare ?? 1 }, store, {
+  return createEngine(config, store, {
     ...options,
     probe: createProbe(parts.scriptsOf),
     onCluster: parts.evaluateOnCluster,
-    createLocal: countsLocally(rules) ? parts.createLocalLimiter : undefined,
+    local: countsLocally(rules)
+      ? parts.createLocalLimiter(localShare, () => clock.now(), writeAt)
+      : undefined,
     answers:
       refusals || takesLeases(rules)
         ? createAnswers(

@@ -11,7 +11,6 @@
  * `decide` never throws. An error in limiting code is handled like a failure of the store.
  */
 import { type Background, detached } from '../background.ts'
-import { SYSTEM_TIMER } from '../clock.ts'
 import type { Config } from '../config/compile.ts'
 import { isAdmitted } from '../credentials/caller-memory.ts'
 import type { DecideVerb } from '../script/decide.ts'
@@ -26,7 +25,7 @@ import { applyNewerSwitches, markKillSwitch } from './apply-switches.ts'
 import { bindRules, type Demand } from './bind.ts'
 import { type Decision, toDecision } from './decision.ts'
 import type { BrokenDemand, Decided, DecideOptions, Engine, EngineOptions } from './engine-shape.ts'
-import { catchFailure, type Degraded, evaluate, toDegraded } from './evaluate.ts'
+import { type Degraded, evaluate, toDegraded } from './evaluate.ts'
 import { decideWithoutCounting, fallBack } from './outage/fallback.ts'
 import { type PreparedCall, runCall } from './prepared-call.ts'
 import type { Claims } from './units/claims.ts'
@@ -56,15 +55,13 @@ interface Made extends Pick<Partial<Decided>, 'at' | 'outcome'> {
  * @param bareStore the store, without the breaker and the riders
  */
 export function createEngine(
-  config: Pick<Config, 'localShare'> & Partial<Pick<Config, 'breaker' | 'inFlight'>>,
+  config: Partial<Pick<Config, 'breaker' | 'inFlight'>>,
   bareStore: Store,
   options: EngineOptions,
 ): Engine {
-  const { clock, decideAt, board, switchName, onCluster, onFinish, holdingsKeeper, answers, originLoad } =
-    options
-  const { sleep = isolateSleep, timer = SYSTEM_TIMER } = options
+  const { clock, decideAt, board, switchName, onCluster, onFinish, originLoad } = options
+  const { local, holdingsKeeper, answers, timer, sleep = isolateSleep } = options
   const now = () => clock.now()
-  const local = options.createLocal?.(config.localShare, now, decideAt)
   const trips = createTrips(bareStore, {
     riders: {
       switches: board,
@@ -96,9 +93,8 @@ export function createEngine(
       return await decideAttempt(attempt)
     } catch (error) {
       attempt?.claims?.markUndecided('may-have-run')
-      const { policy, rules, subject } = demand
-      const candidates = rules.map(({ rule }) => rule)
-      return { decision: decideUncounted({ candidates, policy, error, ...(subject && { subject }) }, recall) }
+      const candidates = demand.rules.map(({ rule }) => rule)
+      return { decision: decideUncounted({ ...demand, candidates, error }, recall) }
     }
   }
 
@@ -209,7 +205,7 @@ export function createEngine(
     preparedCall: PreparedCall<ChangeResult>,
     background: Background,
   ): Promise<ChangeResult | Degraded> {
-    const changed = await catchFailure(() => runCall(store, preparedCall))
+    const changed = await runCall(store, preparedCall).catch(toDegraded)
     // A reset discards leased units, so that they are not given back on top of the whole budget. A refund keeps them.
     if ('keys' in preparedCall.call) {
       answers?.forget(preparedCall.call.keys, verb)

@@ -63,15 +63,6 @@ export async function evaluate(
   }
 }
 
-/** The result of `run`. An exception of the store, or of limiting code, becomes a `Degraded`. */
-export async function catchFailure<T>(run: () => Promise<T>): Promise<T | Degraded> {
-  try {
-    return await run()
-  } catch (error) {
-    return toDegraded(error)
-  }
-}
-
 /** The cause and the log text for an error of the store or of limiting code. */
 export function toDegraded(error: unknown): Degraded {
   // Messages of errors from other code may contain keys and tokens, so only messages of Sluice are passed on.

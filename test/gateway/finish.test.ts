@@ -4,6 +4,7 @@
  */
 
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { SYSTEM_TIMER } from '../../src/clock.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import type { Decision } from '../../src/limiter/decision.ts'
@@ -143,7 +144,8 @@ describe('a decision that has been made', () => {
     const engine = createEngine(config, store, {
       ...{ clock, board, onFinish, credentials: 'refuse' },
       switchName: ({ name }) => name,
-      createLocal: createLocalLimiter,
+      local: createLocalLimiter(1, clock.now),
+      timer: SYSTEM_TIMER,
       probe: async () => {},
     })
     const decideRequest = createDecideRequest(config, {

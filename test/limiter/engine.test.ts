@@ -4,6 +4,7 @@
  */
 
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { SYSTEM_TIMER } from '../../src/clock.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import type { RememberedCaller } from '../../src/credentials/caller-memory.ts'
 import { GatewayError } from '../../src/errors.ts'
@@ -69,7 +70,6 @@ beforeEach(async () => {
   engine = engineWith()
 })
 
-/** @param config of the engine. Default: the isolate's share is the whole limit */
 function engineWith(
   options: Partial<EngineOptions> = {},
   config: Partial<Parameters<typeof createEngine>[0]> = {},
@@ -84,11 +84,12 @@ function engineWith(
       return await working.run(each)
     },
   }
-  return createEngine({ localShare: 1, ...config }, store, {
+  return createEngine(config, store, {
     ...{ clock, decideAt: () => nowMs * 1e3, board: createSwitchBoard(clock) },
     switchName: ({ name }) => name,
     credentials: 'refuse',
-    createLocal: createLocalLimiter,
+    local: createLocalLimiter(1, clock.now, () => nowMs * 1e3),
+    timer: SYSTEM_TIMER,
     probe: createProbe(compileScripts),
     onCluster: evaluateOnCluster,
     onFinish: (decision, ending) => void finished.push([decision.kind, ending]),

@@ -114,12 +114,12 @@ export function isolateOn(
     writeAt: () => time.nowMs * 1e3,
     newName: named(name),
   })
-  const engine = createEngine({ localShare: 1, ...(breaker && { breaker }) }, store, {
+  const engine = createEngine({ ...(breaker && { breaker }) }, store, {
     ...{ clock, decideAt: () => time.nowMs * 1e3, board: NO_BOARD, holdingsKeeper },
     switchName: rule => rule.name,
     timer,
     credentials: 'refuse',
-    createLocal: createLocalLimiter,
+    local: createLocalLimiter(1, clock.now, () => time.nowMs * 1e3),
     probe: createProbe(compileScripts),
     onCluster: evaluateOnCluster,
     ...options,

@@ -198,7 +198,8 @@ export function createLimiterWithParts(
     [...config.limits].flatMap(([name, rules]) => rules.map(rule => [rule, name] as const)),
   )
   const engine = createEngineWithParts(config, allRules, store, parts, {
-    ...{ clock: { now: nowMs, elapsed: elapsedMs }, timer: clock.timer, decideAt: clock.now, board },
+    ...{ clock: { now: nowMs, elapsed: elapsedMs }, decideAt: clock.now, board },
+    timer: clock.timer ?? SYSTEM_TIMER,
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
     credentials: 'refuse',
   })

@@ -3,6 +3,7 @@
  * the limit. Requests are lost before or after the store has counted them, and replies come late and in any order.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { SYSTEM_TIMER } from '../../../src/clock.ts'
 import { GatewayError } from '../../../src/errors.ts'
 import { createEngine } from '../../../src/limiter/engine.ts'
 import type { Engine } from '../../../src/limiter/engine-shape.ts'
@@ -51,11 +52,12 @@ async function freshStore(): Promise<Store> {
 function engineOn(store: Store, retryAfterMs: number): Engine {
   const clock = { now: () => nowMs }
   const breaker = { failures: 1, slowCalls: 1, slowAfterMs: 250, retryAfterMs }
-  return createEngine({ localShare: 1, breaker }, store, {
+  return createEngine({ breaker }, store, {
     ...{ clock, decideAt: () => nowMs * 1e3, board: createSwitchBoard(clock) },
     switchName: ({ name }) => name,
     credentials: 'refuse',
-    createLocal: createLocalLimiter,
+    local: createLocalLimiter(1, clock.now, () => nowMs * 1e3),
+    timer: SYSTEM_TIMER,
     probe: createProbe(compileScripts),
   })
 }

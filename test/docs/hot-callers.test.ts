@@ -17,9 +17,9 @@ import { LEASE_DIVISOR } from '../../src/script/lease.ts'
 import { ScriptModel } from '../../src/script/model.ts'
 import type { Policy } from '../../src/script/policy-shape.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
-import { NO_SWITCHES } from '../../src/switches/switches.ts'
 import { bound } from '../support/bound.ts'
 import { rulesOf } from '../support/engines.ts'
+import { knownRequest } from '../support/known-request.ts'
 import { runLeaseFleet } from '../support/lease-fleet.ts'
 import { readPage } from '../support/pages.ts'
 
@@ -162,13 +162,13 @@ describe('the statements of the page about leases', () => {
     const rules = rulesOf(ruleOf('fixed-window', 100_000))
     const demanded = () => ({ policy: POLICY, rules: rules.map(rule => bound(rule, ACME, 1, nowMs)) })
     const ask = () => {
-      const answer = answers.forRequest(demanded(), NO_SWITCHES, () => NO_SWITCHES)
+      const answer = answers.forRequest(knownRequest(demanded()))
       if (answer.decideBeforeTrip()) return
       answer.endTrip(model.decide({ ...demanded(), wantedRequests: answer.beginTrip(), now: nowMs * 1e3 }))
     }
     for (let i = 0; i < 2000; i++, nowMs += 1) ask()
     for (let i = 0; i < 8; i++, nowMs += 100) ask()
-    const next = answers.forRequest(demanded(), NO_SWITCHES, () => NO_SWITCHES)
+    const next = answers.forRequest(knownRequest(demanded()))
     expect(next.decideAfterWait()).toBeUndefined()
     expect(page.replaceAll(/\s+/g, ' ')).toContain(
       'holds more units than it needs in the time of two leases, the isolate gives all of them back',

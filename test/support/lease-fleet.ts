@@ -18,10 +18,10 @@ import type { Refund } from '../../src/script/refund.ts'
 import { consumerKey, consumerStateKey, credentialKey } from '../../src/store/keys.ts'
 import { formatConsumer, formatCredential } from '../../src/store/records.ts'
 import type { Store, StoreCall } from '../../src/store/store.ts'
-import { NO_SWITCHES } from '../../src/switches/switches.ts'
 import type { Trips } from '../../src/trips/trips.ts'
 import { bound } from './bound.ts'
 import { rulesOf } from './engines.ts'
+import { knownRequest } from './known-request.ts'
 import { type Random, randomFrom } from './random.ts'
 import { tripsOn } from './trips.ts'
 import { VirtualClock } from './virtual-clock.ts'
@@ -351,7 +351,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
         rules: rules.map(rule => bound(rule, key, cost, time.nowMs)),
         ...(plan.change && { subject: subjectOf(caller) }),
       }
-      const own = this.own.forRequest(demanded, NO_SWITCHES, () => NO_SWITCHES)
+      const own = this.own.forRequest(knownRequest(demanded))
       const known = own.decideBeforeTrip() ?? (await this.#waitForAnswer(own))
       if (this.isDead) return
       if (known?.decision.kind === 'allowed') {

@@ -1,18 +1,10 @@
 /** Decides requests without a trip to the store: from leased units, or by repeating a remembered refusal. */
 import type { Outcome } from '../../script/evaluation.ts'
-import type { Switches } from '../../switches/switches.ts'
 import type { Rider } from '../../trips/rider.ts'
 import { type Decision, toDecision, type WithoutTrip } from '../decision.ts'
 import type { KnownAnswers, KnownRequest } from './known.ts'
 import type { Leases } from './leases.ts'
 import type { LookupPhase, RefusalMemory } from './refusals.ts'
-
-/** A decision without a trip. */
-interface KnownDecision {
-  decision: Decision
-  /** When its units were spent, by the clock of the store (µs); 0 for a refusal. */
-  at: number
-}
 
 export type Answers = ReturnType<typeof createAnswers>
 
@@ -26,21 +18,14 @@ export function createAnswers(
   leases: Leases | undefined,
 ) {
   return {
-    /** The parameters are those of KnownRequest. */
-    forRequest(
-      demand: KnownRequest['demand'],
-      switches: Switches,
-      current: () => Switches,
-      recall?: KnownRequest['recall'],
-    ) {
-      const request: KnownRequest = { demand, switches, current, recall }
+    forRequest(request: KnownRequest) {
       const lease = leases?.forRequest(request)
 
-      const repeatRefusal = (when: LookupPhase): KnownDecision | undefined => {
+      const repeatRefusal = (when: LookupPhase) => {
         const refusal = refusals?.find(request, when)
         return refusal && { decision: decisionFrom('refusals', refusal), at: 0 }
       }
-      const serveFromLease = (isNeeded: boolean): KnownDecision | undefined => {
+      const serveFromLease = (isNeeded: boolean) => {
         // Invalid credentials have no lease. If they are refused and this one were admitted, the reply would show that it is valid.
         if (!lease || refusals?.hasTooManyGuesses(request)) return undefined
         const outcome = leases!.serve(lease, isNeeded)
@@ -48,7 +33,7 @@ export function createAnswers(
       }
 
       return {
-        decideBeforeTrip(): KnownDecision | undefined {
+        decideBeforeTrip() {
           const served = serveFromLease(false)
           if (served) return served
           const refusal = repeatRefusal('before-trip')
@@ -83,7 +68,7 @@ export function createAnswers(
          * @returns the outcome to show to the caller: its `remaining` includes the unused leased units
          */
         endTrip<T extends Outcome | undefined>(outcome: T): T {
-          if (outcome && current() === switches) refusals?.remember(request, outcome)
+          if (outcome && request.current() === request.switches) refusals?.remember(request, outcome)
           return lease ? leases!.endTrip(lease, outcome) : outcome
         },
         decideAfterFailure: () => serveFromLease(true) ?? repeatRefusal('after-failure'),

@@ -94,8 +94,6 @@ export interface Lease {
   grantedShare: number
   /** Until when no lease is asked for, because the store has refused (ms). */
   refusedUntil: number
-  /** Ends it, so that its unused units are given back. */
-  readonly end: () => void
 }
 
 interface Entry {
@@ -114,7 +112,7 @@ export function createKnownAnswers(clock: () => number) {
   const changedKeys = new Lru<number>({ size: MAX_ENTRIES })
   const entries = new Lru<Entry>({
     size: MAX_ENTRIES,
-    onEviction: (_, { lease }) => lease?.end(),
+    onEviction: (_, { lease }) => lease && known.onDroppedLease(lease),
   })
   const known = {
     /** ms since an arbitrary instant. Decreases only if the clock was set back. */
@@ -124,6 +122,8 @@ export function createKnownAnswers(clock: () => number) {
     }),
     /** Called when the clock was set back. */
     onSetBack() {},
+    /** Called with the lease of an entry that was evicted: its unused units are given back. */
+    onDroppedLease(_: Lease) {},
     /** The number of changes so far, and of the last one that set the clock back. */
     changes: 0,
     setBackAt: 0,
@@ -146,8 +146,7 @@ export function createKnownAnswers(clock: () => number) {
     /** Whether an answer is still valid. @param keys under which it matters whether anything has changed */
     isValid: (
       { asOf, switches, outcome }: StoreAnswer,
-      current: KnownRequest['current'],
-      recall: KnownRequest['recall'],
+      { current, recall }: Pick<KnownRequest, 'current' | 'recall'>,
       keys?: readonly string[],
     ): boolean =>
       asOf >= known.setBackAt &&

@@ -14,7 +14,7 @@
  * leases for users.
  */
 import { type BoundRule, type Outcome, onlyEnforced, type Verdict } from '../../script/evaluation.ts'
-import { ActiveLeases, type LeaseOptions } from './active-leases.ts'
+import { createActiveLeases, type LeaseOptions } from './active-leases.ts'
 import { isOnItsWay, pauseFor } from './asked.ts'
 import { answerKeyOf, type KnownAnswers, type KnownRequest, type Lease } from './known.ts'
 import {
@@ -26,7 +26,7 @@ import {
   unitsSpentAhead,
 } from './lease-units.ts'
 import { countDown } from './outcomes.ts'
-import { type Renewal, RequestRate, renewalShare, startRenewal, TripTime, wantedBy } from './renewal.ts'
+import { type Renewal, RequestRate, renewalShare, wantedBy } from './renewal.ts'
 
 /** With fewer requests than this in the time of a lease, no units are leased. */
 const MIN_REQUESTS = 4
@@ -64,13 +64,14 @@ export type Leases = ReturnType<typeof createLeases>
 /** Creates the leases of an isolate. */
 export function createLeases(known: KnownAnswers, options: LeaseOptions) {
   const { now, isValid } = known
-  const active = new ActiveLeases(known, options)
-  const tripTime = new TripTime()
+  const active = createActiveLeases(known, options)
+  /** How long a slow trip takes (ms): follows slower trips at once, and faster ones gradually. 0 before the first answer. */
+  let tripMs = 0
 
   function findGrant({ lease, request, rules }: RequestLease, time: number): LeaseGrant | undefined {
     const { lastAnswer, grants } = lease
     if (!lastAnswer) return undefined
-    if (active.isOver(lease, time) || !isValid(lastAnswer, request.current, request.recall)) {
+    if (active.isOver(lease, time) || !isValid(lastAnswer, request)) {
       active.end(lease)
       return undefined
     }
@@ -87,7 +88,7 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
   function isRenewalDue({ lease, rules, rate, isFrequent }: RequestLease, time: number): boolean {
     if (!mayRenew(lease, time)) return false
     const { leaseMs, lastAnswer, grants } = lease
-    const share = renewalShare(leaseMs, tripTime.ms)
+    const share = renewalShare(leaseMs, tripMs)
     if (lastAnswer!.endsAt - time <= leaseMs * share) return true
     return isFrequent && countServable(grants, rules) <= rate * share
   }
@@ -118,19 +119,10 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
     const { asOf, notSentBefore } = request.trip!
     const endsAt = notSentBefore + lease.leaseMs
     if (lastAnswer && !active.isOver(lease, answeredAt) && endsAt < lastAnswer.endsAt) return
-    const keptUntil = Math.max(endsAt, answeredAt + tripTime.ms)
+    const keptUntil = Math.max(endsAt, answeredAt + tripMs)
     const renewal = own ?? lastAnswer?.renewal
     const { switches } = request
     lease.lastAnswer = { outcome, switches, asOf, answeredAt, endsAt, keptUntil, renewal }
-  }
-
-  function createLease(leaseMs: number): Lease {
-    const lease: Lease = {
-      ...{ leaseMs, rate: new RequestRate(), grants: [], lastAnswer: undefined, lastUsedAt: 0 },
-      ...{ isScarce: false, renewal: undefined, grantedShare: 1, refusedUntil: Number.NEGATIVE_INFINITY },
-      end: () => active.end(lease),
-    }
-    return lease
   }
 
   return {
@@ -143,7 +135,7 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
       if (leaseMs === undefined) return undefined
       const key = answerKeyOf(rules, request.demand)
       const entry = known.find(key) ?? known.add(key)
-      entry.lease ??= createLease(leaseMs)
+      entry.lease ??= newLease(leaseMs)
       const { lease } = entry
       const time = now()
       lease.lastUsedAt = time
@@ -178,10 +170,9 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
     pauseBeforeTrip({ lease: { renewal }, request }: RequestLease): number {
       const time = now()
       if (!isOnItsWay(renewal, time)) return 0
-      const { ms } = tripTime
       // The answer is due after a trip's time. If it is late, the request looks a few more times.
-      const dueIn = renewal.at + ms - time
-      return pauseFor(request, renewal, ms, Math.max(MIN_PAUSE_MS, dueIn > 0 ? dueIn : ms / 4))
+      const dueIn = renewal.at + tripMs - time
+      return pauseFor(request, renewal, tripMs, Math.max(MIN_PAUSE_MS, dueIn > 0 ? dueIn : tripMs / 4))
     },
 
     /** Notes that the trip of the request begins. @returns for how many requests the store is to spend; 1: for this request only */
@@ -192,9 +183,11 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
       active.openTrips += 1
       if (!mayRenew(lease, begunAt)) return 1
       const servable = countServable(lease.grants, rules)
-      const wanted = isFrequent ? wantedBy(rate, servable, lease.leaseMs, tripTime.ms) : 1
+      const wanted = isFrequent ? wantedBy(rate, servable, lease.leaseMs, tripMs) : 1
+      // Close to a limit the store grants few, and a request that waits in vain takes the time of two trips.
+      const places = Math.floor(wanted * Math.min(1, 2 * lease.grantedShare)) - 1
       // Until the answer arrives, other requests that make a trip ask for themselves only.
-      own.renewal = startRenewal(begunAt, wanted, lease.grantedShare)
+      own.renewal = { at: begunAt, wanted, places }
       lease.renewal = own.renewal
       return wanted
     },
@@ -210,13 +203,17 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
       active.openTrips -= 1
       if (lease.renewal === renewal) lease.renewal = undefined
       if (!outcome) return outcome
-      tripTime.record(time - own.begunAt)
+      const tookMs = time - own.begunAt
+      tripMs = tookMs > tripMs ? tookMs : tripMs + (tookMs - tripMs) / 8
       if (renewal) lease.grantedShare = (outcome.granted ?? 1) / renewal.wanted
       lease.isScarce = outcome.verdicts.some(isScarce)
-      if (outcome.status === 'refused' && !isGuessRefusal(outcome)) lease.refusedUntil = time + lease.leaseMs
-      // The credential is no longer valid, its consumer is blocked, or there were too many guesses: then valid and bad credentials get the same reply.
-      else if (outcome.status !== 'admitted') active.end(lease)
-      if (outcome.status !== 'admitted') return outcome
+      if (outcome.status !== 'admitted') {
+        const isOverLimit = outcome.status === 'refused' && !isGuessRefusal(outcome)
+        if (isOverLimit) lease.refusedUntil = time + lease.leaseMs
+        // The credential is no longer valid, its consumer is blocked, or there were too many guesses: then valid and bad credentials get the same reply.
+        else active.end(lease)
+        return outcome
+      }
       takeGrant(own, outcome, time)
       if (lease.grants.length === 0) return outcome
       prolong(own, outcome, time)
@@ -227,6 +224,11 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
     },
   }
 }
+
+const newLease = (leaseMs: number): Lease => ({
+  ...{ leaseMs, rate: new RequestRate(), grants: [], lastAnswer: undefined, lastUsedAt: 0 },
+  ...{ isScarce: false, renewal: undefined, grantedShare: 1, refusedUntil: Number.NEGATIVE_INFINITY },
+})
 
 const mayRenew = ({ refusedUntil, renewal }: Lease, time: number): boolean =>
   time >= refusedUntil && !isOnItsWay(renewal, time)

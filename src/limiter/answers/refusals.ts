@@ -46,14 +46,11 @@ const COMPARED_TRIPS = 16
 /** How long a refusal because of units in flight is remembered (ms). */
 const IN_FLIGHT_REFUSAL_MS = 100
 
-/** Where a request looks for a refusal. */
-interface Scope {
-  readonly request: KnownRequest
+/** Where a request looks for a refusal. `recall` is what has to be consistent with it. */
+interface Scope extends Pick<KnownRequest, 'demand' | 'current' | 'recall'> {
   readonly key: string
   /** The rules whose costs matter. */
   readonly rules: readonly BoundRule[]
-  /** What has to be consistent with the refusal. */
-  readonly recall: KnownRequest['recall']
 }
 
 export type RefusalMemory = ReturnType<typeof createRefusalMemory>
@@ -71,12 +68,12 @@ export function createRefusalMemory(known: KnownAnswers, rememberForMs: number) 
   }
 
   /** A refusal that may be over. */
-  function findRecent({ key, recall, request }: Scope, time: number): Refusal | undefined {
-    const entry = known.find(key)
+  function findRecent(scope: Scope, time: number): Refusal | undefined {
+    const entry = known.find(scope.key)
     const refusal = entry?.refusal
     if (!refusal) return undefined
     const isRecent = time < refusal.validUntil + MAX_WAIT_MS
-    if (isRecent && known.isValid(refusal, request.current, recall, refusal.keys)) return refusal
+    if (isRecent && known.isValid(refusal, scope, refusal.keys)) return refusal
     entry.refusal = undefined
     return undefined
   }
@@ -94,9 +91,9 @@ export function createRefusalMemory(known: KnownAnswers, rememberForMs: number) 
     const { outcome, costs, asked, answeredAt } = refusal
     if (time >= refusal.rememberedUntil && phase !== 'after-failure') {
       // One request asks the store again. The others are still refused, or all of them would make a trip.
-      if (asked?.by === scope.request.demand) return undefined
+      if (asked?.by === scope.demand) return undefined
       if (!isOnItsWay(asked, time, RECHECK_TIMEOUT_MS)) {
-        ask(refusal, scope.request, time)
+        ask(refusal, scope, time)
         return undefined
       }
     }
@@ -215,21 +212,18 @@ export function createRefusalMemory(known: KnownAnswers, rememberForMs: number) 
 }
 
 /** Notes that a request asks the store again. The others can all wait for its answer. */
-function ask(refusal: Refusal, { demand }: KnownRequest, at: number): void {
+function ask(refusal: Refusal, { demand }: Pick<KnownRequest, 'demand'>, at: number): void {
   refusal.asked = { at, by: demand, places: Number.POSITIVE_INFINITY }
 }
 
-function scopeOf(request: KnownRequest): Scope {
-  const { demand, recall } = request
-  return { key: answerKeyOf(demand.rules, demand), rules: demand.rules, recall, request }
+function scopeOf({ demand, current, recall }: KnownRequest): Scope {
+  return { demand, current, recall, key: answerKeyOf(demand.rules, demand), rules: demand.rules }
 }
 
 /** The scope of a refusal because of too many bad credentials: the address alone, whatever is known about the credential. */
-function guessesOf(request: KnownRequest): Scope | undefined {
-  const { rules, subject } = request.demand
-  const guesses = subject ? rules.filter(isGuess) : []
-  if (guesses.length === 0) return undefined
-  return { key: answerKeyOf(guesses), rules: guesses, recall: undefined, request }
+function guessesOf({ demand, current }: KnownRequest): Scope | undefined {
+  const rules = demand.subject ? demand.rules.filter(isGuess) : []
+  return rules.length === 0 ? undefined : { demand, current, key: answerKeyOf(rules), rules }
 }
 
 const isGuess = ({ rule }: Pick<BoundRule | Verdict, 'rule'>) => rule.on === 'auth-failure'

@@ -17,16 +17,6 @@ const LATEST_SHARE = 1 / 4
 /** A renewal begins this many trip times before the lease runs out. */
 const MARGIN = 1.5
 
-/** Estimates how long trips take: follows slower trips at once, and faster ones gradually. */
-export class TripTime {
-  /** How long a slow trip takes (ms); 0 before the first answer. */
-  ms = 0
-
-  record(tookMs: number): void {
-    this.ms = tookMs > this.ms ? tookMs : this.ms + (tookMs - this.ms) / 8
-  }
-}
-
 /** Estimates how many requests come in the time of a lease, from this interval of its duration and the one before. */
 export class RequestRate {
   #interval = 0
@@ -60,13 +50,3 @@ export function wantedBy(rate: number, servable: number, leaseMs: number, tripMs
   const perTrip = Math.floor((rate * tripMs) / leaseMs)
   return Math.max(1, Math.max(rate, perTrip) - Math.max(0, servable - perTrip))
 }
-
-/**
- * @param wanted requests that the store is asked to spend for
- * @param grantedShare the part of its wanted requests that the last renewal has got. Close to a limit the store grants few, and a
- *   request that waits in vain takes the time of two trips
- */
-export const startRenewal = (at: number, wanted: number, grantedShare: number): Renewal => ({
-  ...{ at, wanted },
-  places: Math.floor(wanted * Math.min(1, 2 * grantedShare)) - 1,
-})

@@ -6,9 +6,9 @@ import { createLeases } from '../../../src/limiter/answers/leases.ts'
 import { ScriptModel } from '../../../src/script/model.ts'
 import type { Policy } from '../../../src/script/policy-shape.ts'
 import { consumerStateKey } from '../../../src/store/keys.ts'
-import { NO_SWITCHES } from '../../../src/switches/switches.ts'
 import { bound } from '../../support/bound.ts'
 import { rulesOf } from '../../support/engines.ts'
+import { knownRequest } from '../../support/known-request.ts'
 
 const KEY = consumerStateKey('acme')
 const POLICY = { plans: ['free'], leases: true } as unknown as Policy
@@ -23,7 +23,7 @@ function setUp(forMs: number) {
   const known = createKnownAnswers(() => world.time)
   const answers = createAnswers(known, undefined, createLeases(known, { timer: () => () => {} }))
   const demand = () => ({ policy: POLICY, rules: [bound(rule!, KEY, 1, world.time)] })
-  const request = () => answers.forRequest(demand(), NO_SWITCHES, () => NO_SWITCHES)
+  const request = () => answers.forRequest(knownRequest(demand()))
   /** Begins a trip that the store decides at once. @returns a function that ends the trip */
   function ask(lease = request()) {
     const outcome = model.decide({ ...demand(), wantedRequests: lease.beginTrip(), now: world.time * 1e3 })

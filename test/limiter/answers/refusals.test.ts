@@ -9,10 +9,10 @@ import type { Evaluation, Outcome } from '../../../src/script/evaluation.ts'
 import { ScriptModel } from '../../../src/script/model.ts'
 import type { Policy } from '../../../src/script/policy-shape.ts'
 import { addressStateKey } from '../../../src/store/keys.ts'
-import { NO_SWITCHES } from '../../../src/switches/switches.ts'
 import { randomCases } from '../../selection.ts'
 import { bound } from '../../support/bound.ts'
 import { rulesOf } from '../../support/engines.ts'
+import { knownRequest } from '../../support/known-request.ts'
 import { forEvery } from '../../support/property.ts'
 import { FC_PATH } from '../../support/random.ts'
 
@@ -43,16 +43,8 @@ function memory(rememberForMs = 1000) {
   const known = createKnownAnswers(() => world.time)
   const refusals = createRefusalMemory(known, rememberForMs)
   const answers = createAnswers(known, refusals, undefined)
-  const answerTo = (demand: Evaluation) => answers.forRequest(demand, NO_SWITCHES, () => NO_SWITCHES)
-  const requestFor = (demand: Evaluation, trip?: KnownRequest['trip']): KnownRequest => ({
-    ...{
-      demand,
-      switches: NO_SWITCHES,
-      current: () => NO_SWITCHES,
-      recall: undefined,
-      trip,
-    },
-  })
+  const answerTo = (demand: Evaluation) => answers.forRequest(knownRequest(demand))
+  const requestFor = (demand: Evaluation, trip?: KnownRequest['trip']) => ({ ...knownRequest(demand), trip })
   return {
     world,
     known,

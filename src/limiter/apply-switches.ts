@@ -3,7 +3,7 @@
  * switches than those that the rules were bound under. A rule that was switched to `shadow` or `off` meanwhile no longer refuses;
  * a rule that was switched to `enforce` is enforced from the next request on. Pure.
  */
-import type { Rule } from '../config/compile-rule.ts'
+import { type Rule, switchNameOf } from '../config/compile-rule.ts'
 import { finalizeHash, fnv1a } from '../hash.ts'
 import {
   type BoundRule,
@@ -14,7 +14,7 @@ import {
 } from '../script/evaluation.ts'
 import { isConsumerKnown } from '../store/keys.ts'
 import type { Switches } from '../switches/switches.ts'
-import type { Decision } from './decision.ts'
+import { type Decision, refusesGuesses } from './decision.ts'
 
 /**
  * The mode of a rule for one identity: that of its switch, else that of the config.
@@ -29,9 +29,7 @@ export function modeUnderSwitches(
 ): Rule['mode'] {
   if (switches.kill) return 'off'
   const { mode = rule.mode, share = rule.enforcedShare } = switches.rules.get(name) ?? {}
-  return mode === 'off'
-    ? mode
-    : chooseMode({ name: rule.switchedAs ?? rule.name, mode, enforcedShare: share }, key)
+  return mode === 'off' ? mode : chooseMode({ name: switchNameOf(rule), mode, enforcedShare: share }, key)
 }
 
 /** The mode of a rule for this identity: `enforce` if the rule is enforced and the identity is in its share of callers. */
@@ -69,34 +67,25 @@ export function applyNewerSwitches(
   switchName: (rule: Rule) => string,
 ): Outcome {
   if (outcome.status !== 'admitted' && outcome.status !== 'refused') return outcome
-  const refusing = onlyEnforced(outcome.verdicts).filter(({ allowed }) => !allowed)
   // Too many guesses are refused before the credential and its consumer are evaluated, so this refusal stands.
-  if (refusing.some(({ rule }) => rule.on === 'auth-failure')) return outcome
+  if (refusesGuesses(outcome.verdicts)) return outcome
 
   const boundRules = new Map(rules.map(bound => [bound.rule.tag, bound]))
   const verdicts = outcome.verdicts.flatMap((verdict): Verdict[] => {
-    const bound = boundRules.get(verdict.rule.tag)
-    return bound ? applySwitchesToVerdict(verdict, bound, switches, switchName(bound.rule)) : [verdict]
+    const bound = boundRules.get(verdict.rule.tag)!
+    const name = switchName(bound.rule)
+    const mode = modeUnderSwitches(bound.rule, bound.shareKey ?? bound.key, switches, name)
+    if (mode === 'off') return []
+    // A rule that was bound as a shadow and comes back as enforced was enforced by an override of the consumer. A switch takes
+    // precedence over the override.
+    const isNowShadow = mode === 'shadow' && (bound.mode === 'enforce' || switches.rules.has(name))
+    return [isNowShadow ? { ...verdict, mode } : verdict]
   })
   const isRefused = onlyEnforced(verdicts).some(({ allowed }) => !allowed)
   if (outcome.status === 'admitted' || isRefused) return { ...outcome, verdicts }
   // Without a plan the credential is not verified: the slot that has its record has not answered.
   if (subject && !outcome.plan) return outcome
   return { ...outcome, status: 'admitted', verdicts }
-}
-
-function applySwitchesToVerdict(
-  verdict: Verdict,
-  bound: BoundRule,
-  switches: Switches,
-  name: string,
-): Verdict[] {
-  const mode = modeUnderSwitches(bound.rule, bound.shareKey ?? bound.key, switches, name)
-  if (mode === 'off') return []
-  // A rule that was bound as a shadow and comes back as enforced was enforced by an override of the consumer. A switch takes
-  // precedence over the override.
-  const isNowShadow = mode === 'shadow' && (bound.mode === 'enforce' || switches.rules.has(name))
-  return [isNowShadow ? { ...verdict, mode } : verdict]
 }
 
 /** Marks a request that passes under the kill switch, so that its caller and the origin can see it. */

@@ -31,9 +31,7 @@ export interface DemandedRule {
 }
 
 /**
- * Binds a rule to an identity.
- * @param key of the state of the identity
- * @param cost in units; with cost 0 the rule only reports its state
+ * Binds a rule to an identity. Key and cost are those of `DemandedRule`.
  * @param nowMs by the clock of this machine. It only selects the calendar windows to send; the store picks one of them by its own clock
  * @param mode by default that of the config
  */
@@ -44,20 +42,17 @@ export function bindRule(
   nowMs: number,
   mode = chooseMode(rule, key),
 ): BoundRule {
-  const { calendar } = rule
+  const { calendar, tag } = rule
+  const { state } = rule.counting
   return {
     rule,
     key,
     cost,
     role: cost === 0 ? 'peek' : 'spend',
     mode,
-    ...withOwnKey(rule, key),
+    ...((state === 'log' || state === 'held') && { ownKey: ownKey(key, state, tag) }),
     ...(calendar && { ends: calendar.windowEnds(calendar.period, calendar.timeZone, nowMs) }),
   }
-}
-
-function withOwnKey({ counting: { state }, tag }: Rule, key: string): { ownKey?: string } {
-  return state === 'log' || state === 'held' ? { ownKey: ownKey(key, state, tag) } : {}
 }
 
 /** Returns the name under which a rule is switched. */

@@ -24,6 +24,7 @@ import {
 import type { ChangeResult, Refund } from '../script/refund.ts'
 import { withConsumer } from '../store/keys.ts'
 import type { CallListener, Store, StoreCall } from '../store/store.ts'
+import { refusesGuesses } from './decision.ts'
 import type { EvaluateOnCluster } from './evaluate.ts'
 import {
   type PreparedCall,
@@ -248,10 +249,7 @@ async function joinSlots(
 
 /** The status of the whole decision. Too many guesses come first, so that the reply says nothing about the credential. */
 function statusOf(outcomes: readonly Outcome[], subject: Subject | undefined): Outcome['status'] {
-  const hasGuessedTooOften = outcomes.some(({ verdicts }) =>
-    verdicts.some(({ rule, mode, allowed }) => rule.on === 'auth-failure' && mode === 'enforce' && !allowed),
-  )
-  if (hasGuessedTooOften) return 'refused'
+  if (outcomes.some(({ verdicts }) => refusesGuesses(verdicts))) return 'refused'
   const bad = (['blocked', 'unknown-credential', 'refused'] as const).find(bad =>
     outcomes.some(({ status }) => status === bad),
   )

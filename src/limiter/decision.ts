@@ -29,29 +29,30 @@ export interface DegradedMark {
   detail: string
 }
 
-/** The request passes. */
-export interface Allowed extends WithoutTrip {
-  kind: 'allowed'
+/** A decision by the limits. */
+interface ByLimits extends WithoutTrip {
   /** The plan, as verified by the store. Absent for anonymous callers, and for credentials that the store has not checked. */
   plan?: string
-  /** The consumer that the credential belongs to, if only the store knew it. */
-  consumer?: string
   /** One for each rule that applies, shadows included. */
   verdicts: readonly Verdict[]
+  /** Set if the store has not evaluated the limits, so the isolate has counted, or if they are switched off. */
+  degraded?: DegradedMark
+}
+
+/** The request passes. */
+export interface Allowed extends ByLimits {
+  kind: 'allowed'
+  /** The consumer that the credential belongs to, if only the store knew it. */
+  consumer?: string
   /** How long to delay the request (µs). */
   delay: number
-  /** Set if the store has not evaluated the limits, or if they are switched off. */
-  degraded?: DegradedMark
   /** Set if at least one rule that applies has not been counted. */
   isUncounted?: boolean
 }
 
 /** At least one enforced rule refuses the request. */
-export interface Denied extends WithoutTrip {
+export interface Denied extends ByLimits {
   kind: 'denied'
-  /** As for an allowed request. */
-  plan?: string
-  verdicts: readonly Verdict[]
   /** The enforced verdicts that refused; at least one. */
   violated: readonly Verdict[]
   /**
@@ -59,8 +60,6 @@ export interface Denied extends WithoutTrip {
    * other limit refuses.
    */
   retryAfter: number
-  /** Set if the isolate has counted instead of the store. */
-  degraded?: DegradedMark
 }
 
 /** The store does not know the credential. */
@@ -92,36 +91,29 @@ export function toDecision(outcome: Outcome): Decision {
       return { kind: 'blocked' }
     case 'admitted': {
       const { plan, consumer, verdicts } = outcome
-      return {
-        ...toAllowed(onlyEnforced(verdicts), verdicts),
-        ...(plan && { plan }),
-        ...(consumer && { consumer }),
-      }
+      return { ...toAllowed(verdicts), ...(plan && { plan }), ...(consumer && { consumer }) }
     }
     case 'refused': {
       const { verdicts, plan } = hideGuessResult(outcome)
-      return { ...toDenied(onlyEnforced(verdicts), verdicts), ...(plan && { plan }) }
+      return { ...toDenied(verdicts), ...(plan && { plan }) }
     }
   }
 }
 
-/**
- * The decision to admit a request.
- * @param enforced the verdicts of enforced rules
- * @param all the verdicts that the caller sees
- */
-export function toAllowed(enforced: readonly Verdict[], all = enforced): Allowed {
-  return { kind: 'allowed', verdicts: all, delay: Math.max(0, ...enforced.map(({ delay }) => delay)) }
+/** The decision to admit a request. */
+export function toAllowed(verdicts: readonly Verdict[]): Allowed {
+  const delays = onlyEnforced(verdicts).map(({ delay }) => delay)
+  return { kind: 'allowed', verdicts, delay: Math.max(0, ...delays) }
 }
 
-/** The decision to refuse a request. @param enforced as for `toAllowed`; at least one of them refuses */
-export function toDenied(enforced: readonly Verdict[], all = enforced): Denied {
-  const violated = enforced.filter(({ allowed }) => !allowed)
+/** The decision to refuse a request. @param verdicts at least one enforced rule refuses */
+export function toDenied(verdicts: readonly Verdict[]): Denied {
+  const violated = onlyEnforced(verdicts).filter(({ allowed }) => !allowed)
   // A limit of the caller has a known retry time. How long the whole system stays full is unknown.
   const own = violated.filter(({ rule }) => !rule.isSystemLimit)
   const waits = (own.length > 0 ? own : violated).map(({ retryAfter }) => retryAfter)
   const retryAfter = waits.includes(-1) ? -1 : Math.max(...waits)
-  return { kind: 'denied', verdicts: all, violated, retryAfter }
+  return { kind: 'denied', verdicts, violated, retryAfter }
 }
 
 /**
@@ -129,7 +121,10 @@ export function toDenied(enforced: readonly Verdict[], all = enforced): Denied {
  * verdicts would show which guess was right.
  */
 function hideGuessResult({ verdicts, plan }: Outcome): Pick<Outcome, 'verdicts' | 'plan'> {
-  const ofGuesses = verdicts.filter(({ rule }) => rule.on === 'auth-failure')
-  const hasGuessedTooOften = onlyEnforced(ofGuesses).some(({ allowed }) => !allowed)
-  return hasGuessedTooOften ? { verdicts: ofGuesses, plan: '' } : { verdicts, plan }
+  if (!refusesGuesses(verdicts)) return { verdicts, plan }
+  return { verdicts: verdicts.filter(({ rule }) => rule.on === 'auth-failure'), plan: '' }
 }
+
+/** Whether there were too many bad credentials. Then the reply must not depend on the credential of the request. */
+export const refusesGuesses = (verdicts: readonly Verdict[]): boolean =>
+  verdicts.some(({ rule, mode, allowed }) => rule.on === 'auth-failure' && mode === 'enforce' && !allowed)

@@ -13,7 +13,8 @@
  * A changed switch ends the lease. Blocks, revoked keys and other plans take effect when the lease ends. docs/hot-callers.md describes
  * leases for users.
  */
-import { type BoundRule, type Outcome, onlyEnforced, type Verdict } from '../../script/evaluation.ts'
+import type { BoundRule, Outcome, Verdict } from '../../script/evaluation.ts'
+import { refusesGuesses } from '../decision.ts'
 import { createActiveLeases, type LeaseOptions } from './active-leases.ts'
 import { isOnItsWay, pauseFor } from './asked.ts'
 import { answerKeyOf, type KnownAnswers, type KnownRequest, type Lease } from './known.ts'
@@ -208,7 +209,7 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
       if (renewal) lease.grantedShare = (outcome.granted ?? 1) / renewal.wanted
       lease.isScarce = outcome.verdicts.some(isScarce)
       if (outcome.status !== 'admitted') {
-        const isOverLimit = outcome.status === 'refused' && !isGuessRefusal(outcome)
+        const isOverLimit = outcome.status === 'refused' && !refusesGuesses(outcome.verdicts)
         if (isOverLimit) lease.refusedUntil = time + lease.leaseMs
         // The credential is no longer valid, its consumer is blocked, or there were too many guesses: then valid and bad credentials get the same reply.
         else active.end(lease)
@@ -239,9 +240,6 @@ function hasSameRules(one: Outcome, other: Outcome): boolean {
     verdicts.map(({ rule: { name, limit, quota }, mode }) => `${name} ${mode} ${limit} ${quota.burst}`).join()
   return one.plan === other.plan && one.consumer === other.consumer && rulesOf(one) === rulesOf(other)
 }
-
-const isGuessRefusal = ({ verdicts }: Outcome) =>
-  onlyEnforced(verdicts).some(({ rule, allowed }) => rule.on === 'auth-failure' && !allowed)
 
 const isScarce = ({ rule: { counting, quota }, remaining }: Verdict) =>
   counting.state === 'time' && remaining < 0.9 * quota.burst

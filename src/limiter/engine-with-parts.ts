@@ -46,10 +46,12 @@ export function createEngineWithParts(
   parts: EngineParts,
   options: Omit<EngineOptions, 'probe' | 'onCluster' | 'local' | 'answers' | 'holdingsKeeper'>,
 ): Engine {
-  const { clock, timer, decideAt: writeAt } = options
+  const { clock, timer, board, decideAt: writeAt } = options
   const { refusals, localShare = 1 } = config
   const now = () => elapsed(clock)
-  const known = createKnownAnswers(now)
+  const known = createKnownAnswers(now, board.current)
+  const memory = refusals && parts.createRefusalMemory(known, refusals.rememberForMs)
+  const leases = takesLeases(rules) ? parts.createLeases(known, { timer, writeAt }) : undefined
   return createEngine(config, store, {
     ...options,
     probe: createProbe(parts.scriptsOf),
@@ -57,14 +59,7 @@ export function createEngineWithParts(
     local: countsLocally(rules)
       ? parts.createLocalLimiter(localShare, () => clock.now(), writeAt)
       : undefined,
-    answers:
-      refusals || takesLeases(rules)
-        ? createAnswers(
-            known,
-            refusals && parts.createRefusalMemory(known, refusals.rememberForMs),
-            takesLeases(rules) ? parts.createLeases(known, { timer, writeAt }) : undefined,
-          )
-        : undefined,
+    answers: memory || leases ? createAnswers(known, memory, leases) : undefined,
     holdingsKeeper: anyCountsInFlight(rules)
       ? parts.createHoldingsKeeper({ now, timer, script: parts.syncScript, writeAt })
       : undefined,

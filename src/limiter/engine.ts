@@ -104,9 +104,7 @@ export function createEngine(
     const bound = bindRules(rules, switches, switchName, now())
     const evaluation = { policy, plan, rules: bound, ...(subject && { subject }) }
     const isPlain = verb === 'decide' && !failure
-    const answer = isPlain
-      ? answers?.forRequest({ demand: evaluation, switches, current: board.current, recall })
-      : undefined
+    const answer = isPlain ? answers?.forRequest({ demand: evaluation, switches, recall }) : undefined
     return { verb, evaluation, switches, failure, answer, recall }
   }
 

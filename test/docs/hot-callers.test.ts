@@ -11,7 +11,6 @@ import type { RuleInput } from '../../src/config/check/schema.ts'
 import { canBeLeased } from '../../src/config/compile-rule.ts'
 import { defineConfig } from '../../src/config/define.ts'
 import { createAnswers } from '../../src/limiter/answers/answers.ts'
-import { createKnownAnswers } from '../../src/limiter/answers/known.ts'
 import { createLeases } from '../../src/limiter/answers/leases.ts'
 import { LEASE_DIVISOR } from '../../src/script/lease.ts'
 import { ScriptModel } from '../../src/script/model.ts'
@@ -19,7 +18,7 @@ import type { Policy } from '../../src/script/policy-shape.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import { bound } from '../support/bound.ts'
 import { rulesOf } from '../support/engines.ts'
-import { knownRequest } from '../support/known-request.ts'
+import { knownAnswers, knownRequest } from '../support/known-request.ts'
 import { runLeaseFleet } from '../support/lease-fleet.ts'
 import { readPage } from '../support/pages.ts'
 
@@ -157,7 +156,7 @@ describe('the statements of the page about leases', () => {
   it('if a caller slows down, the isolate gives back its unused units after the next answer of the store', () => {
     let nowMs = 1e12
     const model = new ScriptModel()
-    const known = createKnownAnswers(() => nowMs)
+    const known = knownAnswers(() => nowMs)
     const answers = createAnswers(known, undefined, createLeases(known, { timer: () => () => {} }))
     const rules = rulesOf(ruleOf('fixed-window', 100_000))
     const demanded = () => ({ policy: POLICY, rules: rules.map(rule => bound(rule, ACME, 1, nowMs)) })

@@ -7,7 +7,6 @@ import type { Timer } from '../../src/clock.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import { type Answer, type Answers, createAnswers } from '../../src/limiter/answers/answers.ts'
-import { createKnownAnswers } from '../../src/limiter/answers/known.ts'
 import { createLeases } from '../../src/limiter/answers/leases.ts'
 import { createRefusalMemory } from '../../src/limiter/answers/refusals.ts'
 import { compileOverride } from '../../src/ops/overrides.ts'
@@ -21,7 +20,7 @@ import type { Store, StoreCall } from '../../src/store/store.ts'
 import type { Trips } from '../../src/trips/trips.ts'
 import { bound } from './bound.ts'
 import { rulesOf } from './engines.ts'
-import { knownRequest } from './known-request.ts'
+import { knownAnswers, knownRequest } from './known-request.ts'
 import { type Random, randomFrom } from './random.ts'
 import { tripsOn } from './trips.ts'
 import { VirtualClock } from './virtual-clock.ts'
@@ -262,7 +261,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
 
     constructor() {
       const timer: Timer = (ms, run) => time.after(ms, () => this.isDead || run())
-      const known = createKnownAnswers(() => time.nowMs)
+      const known = knownAnswers(() => time.nowMs)
       this.own = createAnswers(
         known,
         plan.refusals === false ? undefined : createRefusalMemory(known, 1000),

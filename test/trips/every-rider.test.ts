@@ -63,7 +63,8 @@ function createIsolate(redis: RedisEngine, time: Timers, name: string, isCluster
   })
   const isolate: { isEnded: boolean } = { isEnded: false }
   const timer: Timer = (ms, run) => time.timer(ms, () => isolate.isEnded || run())
-  const known = createKnownAnswers(now)
+  const switchBoard = createSwitchBoard(clock)
+  const known = createKnownAnswers(now, switchBoard.current)
   const answers = createAnswers(
     known,
     createRefusalMemory(known, 1000),
@@ -71,7 +72,7 @@ function createIsolate(redis: RedisEngine, time: Timers, name: string, isCluster
   )
   const originLoad = { limitOf: () => undefined, riders: [board] }
   const whole = isolateOn(redis, time, name, {
-    ...{ isCluster, answers, originLoad, board: createSwitchBoard(clock) },
+    ...{ isCluster, answers, originLoad, board: switchBoard },
   })
   return Object.assign(whole, {
     signal: board,

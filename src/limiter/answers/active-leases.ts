@@ -36,7 +36,6 @@ const MAX_RETURNS_DUE = 1000
 /** How long refunds wait for another request if no saved trip is left for them (ms). Then they are dropped. */
 const MAX_RETURN_WAIT_MS = 10_000
 
-/** Creates the active leases of an isolate. */
 export function createActiveLeases(
   known: KnownAnswers,
   { timer, writeAt, buildRefundCall = encodeRefund }: LeaseOptions,

@@ -11,7 +11,6 @@ export type Answers = ReturnType<typeof createAnswers>
 /** The answers to one request. Each decision is undefined if the store has to decide. */
 export type Answer = ReturnType<Answers['forRequest']>
 
-/** Creates the answers of an isolate. */
 export function createAnswers(
   known: KnownAnswers,
   refusals: RefusalMemory | undefined,
@@ -67,8 +66,8 @@ export function createAnswers(
          * @param outcome undefined: the store has not answered
          * @returns the outcome to show to the caller: its `remaining` includes the unused leased units
          */
-        endTrip<T extends Outcome | undefined>(outcome: T): T {
-          if (outcome && request.current() === request.switches) refusals?.remember(request, outcome)
+        endTrip(outcome: Outcome | undefined): Outcome | undefined {
+          if (outcome && known.currentSwitches() === request.switches) refusals?.remember(request, outcome)
           return lease ? leases!.endTrip(lease, outcome) : outcome
         },
         decideAfterFailure: () => serveFromLease(true) ?? repeatRefusal('after-failure'),

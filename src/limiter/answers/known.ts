@@ -24,8 +24,6 @@ export interface KnownRequest {
   readonly demand: Omit<Evaluation, 'now'>
   /** Under which it was bound. */
   readonly switches: Switches
-  /** Returns the switches that are in force now. */
-  readonly current: () => Switches
   /** Returns the last answers of the store about the credential. */
   readonly recall?: (() => RememberedCaller | undefined) | undefined
   /** Set once it waits. */
@@ -106,8 +104,11 @@ const MAX_ENTRIES = 4000
 
 export type KnownAnswers = ReturnType<typeof createKnownAnswers>
 
-/** Creates what one isolate knows. @param clock ms since an arbitrary instant; should never decrease */
-export function createKnownAnswers(clock: () => number) {
+/**
+ * @param clock ms since an arbitrary instant; should never decrease
+ * @param currentSwitches returns the switches that are in force now
+ */
+export function createKnownAnswers(clock: () => number, currentSwitches: () => Switches) {
   /** The number of the last change under each state key. */
   const changedKeys = new Lru<number>({ size: MAX_ENTRIES })
   const entries = new Lru<Entry>({
@@ -120,6 +121,7 @@ export function createKnownAnswers(clock: () => number) {
       known.setBackAt = ++known.changes
       known.onSetBack()
     }),
+    currentSwitches,
     /** Called when the clock was set back. */
     onSetBack() {},
     /** Called with the lease of an entry that was evicted: its unused units are given back. */
@@ -146,11 +148,11 @@ export function createKnownAnswers(clock: () => number) {
     /** Whether an answer is still valid. @param keys under which it matters whether anything has changed */
     isValid: (
       { asOf, switches, outcome }: StoreAnswer,
-      { current, recall }: Pick<KnownRequest, 'current' | 'recall'>,
+      recall: KnownRequest['recall'],
       keys?: readonly string[],
     ): boolean =>
       asOf >= known.setBackAt &&
-      switches === current() &&
+      switches === currentSwitches() &&
       !keys?.some(key => (changedKeys.peek(key) ?? 0) > asOf) &&
       (!recall || isConsistent(outcome, recall())),
   }

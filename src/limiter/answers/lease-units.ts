@@ -1,6 +1,6 @@
 /** The units of leases: how many a decision has spent in advance, how many requests use of them, and how many are given back. */
 import { appliesToPlan } from '../../config/compile-rule.ts'
-import type { BoundRule, Evaluation, Outcome, Verdict } from '../../script/evaluation.ts'
+import type { BoundRule, Evaluation, Outcome } from '../../script/evaluation.ts'
 import type { Refund } from '../../script/refund.ts'
 import { withConsumer } from '../../store/keys.ts'
 
@@ -43,14 +43,10 @@ export function countServable(grants: readonly LeaseGrant[], rules: readonly Bou
   return requests
 }
 
-/**
- * The units that a decision has spent in advance, by rule.
- * @param grantedRequests for how many requests the decision has spent, including its own
- */
+/** The units that a decision has spent in advance, by rule. */
 export function unitsSpentAhead(
   rules: readonly BoundRule[],
-  { verdicts, plan, consumer }: Outcome,
-  grantedRequests: number,
+  { verdicts, plan, consumer, granted = 1 }: Outcome,
 ): LeasedUnits[] {
   return rules.flatMap((bound, ruleIndex): LeasedUnits[] => {
     const { rule, role, cost, key } = bound
@@ -58,23 +54,20 @@ export function unitsSpentAhead(
     const verdict = verdicts.find(verdict => verdict.rule.tag === rule.tag && verdict.rule.name === rule.name)
     // A shadow rule that would refuse spends nothing.
     if (!verdict?.allowed) return []
-    const interval = rule.counting.isQueue ? intervalOf(bound, verdict) : 0
+    // An override changes the limit of a queue and not its period.
+    const { period, rate } = rule.quota
+    const interval = rule.counting.isQueue ? (period / rate) * (rule.limit / verdict.rule.limit) : 0
     return [
       {
         bound: { ...bound, key: withConsumer(key, consumer) },
         ruleIndex,
-        spent: grantedRequests * cost,
-        left: (grantedRequests - 1) * cost,
+        spent: granted * cost,
+        left: (granted - 1) * cost,
         interval,
         departsAt: verdict.delay + cost * interval,
       },
     ]
   })
-}
-
-/** The time between two units of a queue (µs). An override changes the limit and not the period. */
-function intervalOf({ rule: { quota, limit } }: BoundRule, verdict: Verdict): number {
-  return (quota.period / quota.rate) * (limit / verdict.rule.limit)
 }
 
 /** Takes the units of a request. @param time ms @returns the delay until it may depart (µs), by the tag of a queue */
@@ -101,11 +94,11 @@ export function takeUnits(
  * Adds the unused leased units to `remaining` of the store's answer.
  * @param delays of queues, by tag, for a request that was served from the units. All other rules then have no delay
  */
-export function addUnitsLeft<T extends Outcome>(
-  outcome: T,
+export function addUnitsLeft(
+  outcome: Outcome,
   grants: readonly LeaseGrant[],
   delays?: ReadonlyMap<string, number>,
-): T {
+): Outcome {
   const left = new Map<string, number>()
   for (const { units } of grants)
     for (const { bound, left: more } of units)

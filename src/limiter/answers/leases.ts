@@ -62,7 +62,6 @@ interface RequestLease {
 
 export type Leases = ReturnType<typeof createLeases>
 
-/** Creates the leases of an isolate. */
 export function createLeases(known: KnownAnswers, options: LeaseOptions) {
   const { now, isValid } = known
   const active = createActiveLeases(known, options)
@@ -72,16 +71,14 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
   function findGrant({ lease, request, rules }: RequestLease, time: number): LeaseGrant | undefined {
     const { lastAnswer, grants } = lease
     if (!lastAnswer) return undefined
-    if (active.isOver(lease, time) || !isValid(lastAnswer, request)) {
+    if (active.isOver(lease, time) || !isValid(lastAnswer, request.recall)) {
       active.end(lease)
       return undefined
     }
     // A lease that is over serves the requests that have waited for this answer.
-    if (
-      time >= lastAnswer.endsAt &&
-      (request.trip || !lastAnswer.renewal || request.wait?.asked !== lastAnswer.renewal)
-    )
-      return undefined
+    const { renewal } = lastAnswer
+    const hasWaited = !request.trip && renewal !== undefined && request.wait?.asked === renewal
+    if (time >= lastAnswer.endsAt && !hasWaited) return undefined
     return grants.find(({ units }) => units.every(each => each.left >= rules[each.ruleIndex]!.cost))
   }
 
@@ -95,33 +92,29 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
   }
 
   /** @param answeredAt ms */
-  function takeGrant(
-    { lease, request, rules, rate }: RequestLease,
-    outcome: Outcome,
-    answeredAt: number,
-  ): void {
+  function takeGrant(own: RequestLease, outcome: Outcome, answeredAt: number): void {
+    const { lease, request, rules, rate } = own
     // The caller has become slower.
     const isTooMuch = countServable(lease.grants, rules) > MAX_KEPT_LEASES * rate
     // Units that were spent under other rules or other limits cannot serve these requests.
     const isOther = lease.lastAnswer && !hasSameRules(lease.lastAnswer.outcome, outcome)
     if (isTooMuch || isOther) active.end(lease)
-    const units = outcome.granted ? unitsSpentAhead(rules, outcome, outcome.granted) : []
-    if (units.length > 0) lease.grants.push({ evaluation: request.demand, outcome, units, answeredAt })
+    if (outcome.granted) {
+      const units = unitsSpentAhead(rules, outcome)
+      lease.grants.push({ evaluation: request.demand, outcome, units, answeredAt })
+    }
     lease.grants = lease.grants.filter(({ units }) => units.some(({ left }) => left > 0))
   }
 
   /** The store has confirmed that this caller is admitted. A reply that was overtaken by a later one confirms nothing new. */
-  function prolong(
-    { lease, request, renewal: own }: RequestLease,
-    outcome: Outcome,
-    answeredAt: number,
-  ): void {
+  function prolong(own: RequestLease, outcome: Outcome, answeredAt: number): void {
+    const { lease, request } = own
     const { lastAnswer } = lease
     const { asOf, notSentBefore } = request.trip!
     const endsAt = notSentBefore + lease.leaseMs
     if (lastAnswer && !active.isOver(lease, answeredAt) && endsAt < lastAnswer.endsAt) return
     const keptUntil = Math.max(endsAt, answeredAt + tripMs)
-    const renewal = own ?? lastAnswer?.renewal
+    const renewal = own.renewal ?? lastAnswer?.renewal
     const { switches } = request
     lease.lastAnswer = { outcome, switches, asOf, answeredAt, endsAt, keptUntil, renewal }
   }
@@ -198,7 +191,7 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
      * @param outcome undefined: the store has not answered
      * @returns the outcome to show to the caller: its `remaining` includes the unused leased units
      */
-    endTrip<T extends Outcome | undefined>(own: RequestLease, outcome: T): T {
+    endTrip(own: RequestLease, outcome: Outcome | undefined): Outcome | undefined {
       const { lease, renewal } = own
       const time = now()
       active.openTrips -= 1

@@ -47,7 +47,7 @@ const COMPARED_TRIPS = 16
 const IN_FLIGHT_REFUSAL_MS = 100
 
 /** Where a request looks for a refusal. `recall` is what has to be consistent with it. */
-interface Scope extends Pick<KnownRequest, 'demand' | 'current' | 'recall'> {
+interface Scope extends Pick<KnownRequest, 'demand' | 'recall'> {
   readonly key: string
   /** The rules whose costs matter. */
   readonly rules: readonly BoundRule[]
@@ -73,7 +73,7 @@ export function createRefusalMemory(known: KnownAnswers, rememberForMs: number) 
     const refusal = entry?.refusal
     if (!refusal) return undefined
     const isRecent = time < refusal.validUntil + MAX_WAIT_MS
-    if (isRecent && known.isValid(refusal, scope, refusal.keys)) return refusal
+    if (isRecent && known.isValid(refusal, scope.recall, refusal.keys)) return refusal
     entry.refusal = undefined
     return undefined
   }
@@ -216,14 +216,14 @@ function ask(refusal: Refusal, { demand }: Pick<KnownRequest, 'demand'>, at: num
   refusal.asked = { at, by: demand, places: Number.POSITIVE_INFINITY }
 }
 
-function scopeOf({ demand, current, recall }: KnownRequest): Scope {
-  return { demand, current, recall, key: answerKeyOf(demand.rules, demand), rules: demand.rules }
+function scopeOf({ demand, recall }: KnownRequest): Scope {
+  return { demand, recall, key: answerKeyOf(demand.rules, demand), rules: demand.rules }
 }
 
 /** The scope of a refusal because of too many bad credentials: the address alone, whatever is known about the credential. */
-function guessesOf({ demand, current }: KnownRequest): Scope | undefined {
+function guessesOf({ demand }: KnownRequest): Scope | undefined {
   const rules = demand.subject ? demand.rules.filter(isGuess) : []
-  return rules.length === 0 ? undefined : { demand, current, key: answerKeyOf(rules), rules }
+  return rules.length === 0 ? undefined : { demand, key: answerKeyOf(rules), rules }
 }
 
 const isGuess = ({ rule }: Pick<BoundRule | Verdict, 'rule'>) => rule.on === 'auth-failure'

@@ -1,14 +1,13 @@
 /** How long a lease serves requests after the store has decided, on the model of the script and a clock that the test sets. */
 import { describe, expect, it } from 'vitest'
 import { createAnswers } from '../../../src/limiter/answers/answers.ts'
-import { createKnownAnswers } from '../../../src/limiter/answers/known.ts'
 import { createLeases } from '../../../src/limiter/answers/leases.ts'
 import { ScriptModel } from '../../../src/script/model.ts'
 import type { Policy } from '../../../src/script/policy-shape.ts'
 import { consumerStateKey } from '../../../src/store/keys.ts'
 import { bound } from '../../support/bound.ts'
 import { rulesOf } from '../../support/engines.ts'
-import { knownRequest } from '../../support/known-request.ts'
+import { knownAnswers, knownRequest } from '../../support/known-request.ts'
 
 const KEY = consumerStateKey('acme')
 const POLICY = { plans: ['free'], leases: true } as unknown as Policy
@@ -20,7 +19,7 @@ function setUp(forMs: number) {
   })
   const world = { time: 1e6 }
   const model = new ScriptModel()
-  const known = createKnownAnswers(() => world.time)
+  const known = knownAnswers(() => world.time)
   const answers = createAnswers(known, undefined, createLeases(known, { timer: () => () => {} }))
   const demand = () => ({ policy: POLICY, rules: [bound(rule!, KEY, 1, world.time)] })
   const request = () => answers.forRequest(knownRequest(demand()))

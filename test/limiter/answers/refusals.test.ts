@@ -3,7 +3,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../../src/config/check/schema.ts'
 import { createAnswers } from '../../../src/limiter/answers/answers.ts'
-import { createKnownAnswers, type KnownRequest } from '../../../src/limiter/answers/known.ts'
+import type { KnownRequest } from '../../../src/limiter/answers/known.ts'
 import { createRefusalMemory, type LookupPhase } from '../../../src/limiter/answers/refusals.ts'
 import type { Evaluation, Outcome } from '../../../src/script/evaluation.ts'
 import { ScriptModel } from '../../../src/script/model.ts'
@@ -12,7 +12,7 @@ import { addressStateKey } from '../../../src/store/keys.ts'
 import { randomCases } from '../../selection.ts'
 import { bound } from '../../support/bound.ts'
 import { rulesOf } from '../../support/engines.ts'
-import { knownRequest } from '../../support/known-request.ts'
+import { knownAnswers, knownRequest } from '../../support/known-request.ts'
 import { forEvery } from '../../support/property.ts'
 import { FC_PATH } from '../../support/random.ts'
 
@@ -40,7 +40,7 @@ const admission = (remaining: number): Outcome => ({
 
 function memory(rememberForMs = 1000) {
   const world = { time: 1e6 }
-  const known = createKnownAnswers(() => world.time)
+  const known = knownAnswers(() => world.time)
   const refusals = createRefusalMemory(known, rememberForMs)
   const answers = createAnswers(known, refusals, undefined)
   const answerTo = (demand: Evaluation) => answers.forRequest(knownRequest(demand))

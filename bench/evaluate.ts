@@ -4,7 +4,6 @@
  */
 import type { Config } from '../src/config/compile.ts'
 import { bindRules } from '../src/limiter/bind.ts'
-import { evaluate } from '../src/limiter/evaluate.ts'
 import { gatewayPolicy } from '../src/script/compiled.ts'
 import type { Evaluation, Outcome } from '../src/script/evaluation.ts'
 import type { Caller } from '../src/set-ups/http/caller.ts'
@@ -12,6 +11,7 @@ import { demandRules } from '../src/set-ups/http/demand-rules.ts'
 import type { Matched } from '../src/set-ups/http/match.ts'
 import type { Store } from '../src/store/store.ts'
 import { NO_SWITCHES } from '../src/switches/switches.ts'
+import { evaluate } from '../test/support/evaluate.ts'
 
 /** @throws Error if the store made no decision */
 export async function evaluateInStore(store: Store, evaluation: Evaluation): Promise<Outcome> {

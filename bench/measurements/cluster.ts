@@ -1,9 +1,7 @@
 /** Measures what a Redis Cluster costs beyond one Redis: HTTP requests and commands of a decision that counts in two slots. */
 import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
 import { compileGatewayRule } from '../../src/config/compile-rule.ts'
-import { evaluateOnCluster } from '../../src/limiter/cluster.ts'
 import { toDecision } from '../../src/limiter/decision.ts'
-import { evaluate } from '../../src/limiter/evaluate.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { gatewayPolicy } from '../../src/script/compiled.ts'
 import { addressStateKey, consumerStateKey } from '../../src/store/keys.ts'
@@ -11,6 +9,7 @@ import type { Store } from '../../src/store/store.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { bound } from '../../test/support/bound.ts'
 import { TestCluster } from '../../test/support/cluster.ts'
+import { evaluate } from '../../test/support/evaluate.ts'
 import type { Findings, Row } from '../report.ts'
 import { sixRules } from '../rules.ts'
 import { newIdentities } from '../test-bed.ts'
@@ -82,11 +81,7 @@ async function rowFor(
     const all = rules.map(rule =>
       bound(rule, rule.by[0] === 'consumer' ? consumerStateKey(consumer) : addressStateKey(address)),
     )
-    const outcome = await evaluate(
-      counted,
-      { policy, rules: all },
-      { onCluster: evaluateOnCluster, undoStore: counted },
-    )
+    const outcome = await evaluate(counted, { policy, rules: all })
     if (outcome.status === 'degraded') throw new Error(`The store made no decision: ${outcome.cause}`)
     return toDecision(outcome).kind
   }

@@ -25,7 +25,7 @@ import type { ChangeResult, Refund } from '../script/refund.ts'
 import { withConsumer } from '../store/keys.ts'
 import type { CallListener, Store, StoreCall } from '../store/store.ts'
 import { refusesGuesses } from './decision.ts'
-import type { EvaluateOnCluster } from './evaluate.ts'
+import type { EvaluateOnCluster, EvaluateOptions } from './evaluate.ts'
 import {
   type PreparedCall,
   prepareDecide,
@@ -75,7 +75,7 @@ function refusalsOf(store: Store): SlotRefusals {
 async function askSlots(
   store: Store,
   parts: readonly Evaluation[],
-  { verb = 'decide', isCallerKnown, listener, undoStore, now = Date.now }: Parameters<EvaluateOnCluster>[2],
+  { verb, isCallerKnown, listener, undoStore, now }: EvaluateOptions,
 ): Promise<Answers> {
   const refusals = refusalsOf(store)
   const isRefusalLikely = () => parts.some(({ rules }) => refusals.areLikely(rules, now()))
@@ -107,7 +107,7 @@ async function askSlots(
   }
   let isPeek = isRefusalLikely()
   const home = parts.find(({ subject }) => subject && subject.kind !== 'failed')
-  if (!home || isPeek || isCallerKnown?.()) {
+  if (!home || isPeek || isCallerKnown()) {
     const answers = await ask(parts, isPeek ? 'peek' : verb, listener, calls => {
       // In a flood, the answers to other requests arrive while the calls wait.
       if (isPeek || !isRefusalLikely()) return
@@ -179,25 +179,17 @@ function hashTagOf(key: string): string {
  * Splits an evaluation by slot. Only the slot of the consumer gets the subject and knows the plan. Several slots grant no lease,
  * because each of them could grant another number of requests.
  */
-export function splitBySlot(evaluation: Evaluation): Evaluation[] {
-  const parts = partsOf(evaluation)
-  return parts.length > 1 ? parts.map(({ wantedRequests: _, ...part }) => part) : parts
-}
-
-function partsOf(evaluation: Evaluation): Evaluation[] {
-  const { rules, subject, ...rest } = evaluation
-  if (subject?.kind === 'failed') {
-    // Without a consumer there is no home slot, and only rules on bad credentials count.
-    const guesses = rules.filter(({ rule }) => rule.on === 'auth-failure')
-    const bySlot = Map.groupBy(guesses, ({ key }) => hashTagOf(key))
-    return [...bySlot.values()].map(rules => ({ ...rest, rules, subject }))
-  }
-  const bySlot = Map.groupBy(rules, ({ key }) => hashTagOf(key))
-  const home = subject && hashTagOf(subject.consumerKey)
-  if (home && !bySlot.has(home)) bySlot.set(home, [])
+export function splitBySlot({ rules, subject, wantedRequests, ...rest }: Evaluation): Evaluation[] {
+  // Without a consumer there is no home slot, and only rules on bad credentials count.
+  const isFailed = subject?.kind === 'failed'
+  const counted = isFailed ? rules.filter(({ rule }) => rule.on === 'auth-failure') : rules
+  const bySlot = Map.groupBy(counted, ({ key }) => hashTagOf(key))
+  const home = subject && !isFailed ? hashTagOf(subject.consumerKey) : undefined
+  if (home !== undefined && !bySlot.has(home)) bySlot.set(home, [])
   return [...bySlot].map(([slot, rules]) => ({
     ...{ ...rest, rules },
-    ...(subject && slot === home && { subject }),
+    ...(subject && (isFailed || slot === home) && { subject }),
+    ...(bySlot.size === 1 && { wantedRequests }),
   }))
 }
 

@@ -99,14 +99,12 @@ export interface EngineOptions {
   decideAt?: (() => number) | undefined
   /** The live switches that the engine follows. */
   board: SwitchBoard
-  /** Returns the name under which a rule is switched. */
   switchName: SwitchName
   /** The failure policy for credentials that cannot be checked. */
   credentials: Config['credentials']['onStoreFailure']
   /** Checks whether a store that has failed can decide again (probe.ts). */
   probe(store: Store): Promise<void>
-  /** Evaluates over several slots. Required if the store is a cluster. */
-  onCluster?: EvaluateOnCluster | undefined
+  onCluster: EvaluateOnCluster
   onStoreChange?: ((change: StoreChange) => void) | undefined
   /** Called once for each decision. */
   onFinish?: ((decision: Decision, ending: Ending) => void) | undefined

@@ -20,20 +20,18 @@ export interface Degraded extends DegradedMark {
 export type EvaluateOnCluster = (
   store: Store,
   evaluation: Evaluation,
-  options: Required<Pick<EvaluateOptions, 'undoStore'>> & EvaluateOptions,
+  options: EvaluateOptions,
 ) => Promise<Outcome>
 
 export interface EvaluateOptions {
-  /** Default: `decide`. */
-  verb?: DecideVerb
-  /** Required if the store is a cluster. */
-  onCluster?: EvaluateOnCluster | undefined
+  verb: DecideVerb
+  onCluster: EvaluateOnCluster
   /** The store for refunds of what some slots of a cluster have spent. It must not limit the calls in flight, or the units are lost. */
-  undoStore?: Store
+  undoStore: Store
   /** Whether the store has lately admitted the caller. On a cluster, another caller is looked up before shared rules count it. */
-  isCallerKnown?: () => boolean
-  /** ms. On a cluster, decides how long a refusal counts as likely. Default: the clock of the machine. */
-  now?: () => number
+  isCallerKnown(): boolean
+  /** ms. On a cluster, decides how long a refusal counts as likely. */
+  now(): number
   /** As for Store.run. If the result is no longer needed, the decision fails with the cause `overload`. */
   listener?: CallListener
 }
@@ -42,7 +40,7 @@ export interface EvaluateOptions {
 export async function evaluate(
   store: Store,
   evaluation: Evaluation,
-  options: EvaluateOptions = {},
+  options: EvaluateOptions,
 ): Promise<Outcome | Degraded> {
   // Without rules to count and a credential to look up, no trip is needed.
   if (evaluation.rules.length === 0 && !evaluation.subject) {
@@ -50,14 +48,9 @@ export async function evaluate(
   }
   const { verb, onCluster, listener } = options
   try {
-    if (!store.isCluster) return await runCall(store, prepareDecide(evaluation, verb), listener)
-    if (!onCluster) {
-      throw new GatewayError(
-        'ERR_CONFIG_INVALID',
-        'The store is a cluster, but this set-up has no code for clusters. Pass evaluateOnCluster (src/limiter/cluster.ts) as onCluster when you create its engine.',
-      )
-    }
-    return await onCluster(store, evaluation, { undoStore: store, ...options })
+    return store.isCluster
+      ? await onCluster(store, evaluation, options)
+      : await runCall(store, prepareDecide(evaluation, verb), listener)
   } catch (error) {
     return toDegraded(error)
   }

@@ -7,6 +7,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { SYSTEM_TIMER } from '../../src/clock.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { evaluateOnCluster } from '../../src/limiter/cluster.ts'
 import type { Decision } from '../../src/limiter/decision.ts'
 import { createEngine } from '../../src/limiter/engine.ts'
 import type { Ending } from '../../src/limiter/engine-shape.ts'
@@ -147,6 +148,7 @@ describe('a decision that has been made', () => {
       local: createLocalLimiter(1, clock.now),
       timer: SYSTEM_TIMER,
       probe: async () => {},
+      onCluster: evaluateOnCluster,
     })
     const decideRequest = createDecideRequest(config, {
       ...{

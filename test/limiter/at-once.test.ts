@@ -3,8 +3,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import { evaluateOnCluster } from '../../src/limiter/cluster.ts'
-import { evaluate } from '../../src/limiter/evaluate.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import type { BoundRule, Evaluation, Outcome } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
@@ -13,6 +11,7 @@ import type { Store } from '../../src/store/store.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { bound } from '../support/bound.ts'
 import { compiled, rulesOf } from '../support/engines.ts'
+import { evaluate } from '../support/evaluate.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 import { describeOnRedis, type TestRedis } from '../support/redis.ts'
 
@@ -129,9 +128,7 @@ describeOnRedis('300 decisions at once', (start, kind) => {
       const admitted = { all: 0, by: consumers.map(() => 0) }
       const attempt = async (i: number) => {
         const rules = [bound(a!, consumers[i]!, cost), bound(e!, address)]
-        const outcome = await evaluate(slots, compiled({ rules, plans: [] }), {
-          onCluster: evaluateOnCluster,
-        })
+        const outcome = await evaluate(slots, compiled({ rules, plans: [] }))
         if (outcome.status === 'degraded') throw new Error(outcome.detail)
         if (outcome.status !== 'admitted') return
         admitted.all += 1

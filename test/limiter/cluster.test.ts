@@ -3,8 +3,7 @@
 import { describe, expect, it, vi } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { GatewayError } from '../../src/errors.ts'
-import { evaluateOnCluster, splitBySlot } from '../../src/limiter/cluster.ts'
-import { type EvaluateOptions, evaluate } from '../../src/limiter/evaluate.ts'
+import { splitBySlot } from '../../src/limiter/cluster.ts'
 import type { Evaluation, Outcome, Verdict } from '../../src/script/evaluation.ts'
 import {
   addressStateKey,
@@ -25,6 +24,7 @@ import {
   rulesOf,
   type TimedEvaluation,
 } from '../support/engines.ts'
+import { type EvaluateOptions, evaluate } from '../support/evaluate.ts'
 import { overrideOf } from '../support/overrides.ts'
 import { forEvery } from '../support/property.ts'
 import { FC_PATH, SEED } from '../support/random.ts'
@@ -52,7 +52,7 @@ const evaluationAt = (now: number, changes: Partial<TimedEvaluation> = {}): Eval
   })
 
 const decideOn = (store: Store, evaluation: Evaluation, options: EvaluateOptions = {}) =>
-  evaluate(store, evaluation, { onCluster: evaluateOnCluster, isCallerKnown: () => true, ...options })
+  evaluate(store, evaluation, { isCallerKnown: () => true, ...options })
 
 describe('an evaluation', () => {
   it('of an anonymous caller with a plan has the plan in every slot', () => {
@@ -84,16 +84,6 @@ describe('an evaluation', () => {
   })
 })
 
-it('a set-up without the code for clusters reports how to add it', async () => {
-  const store: Store = { isCluster: true, run: () => Promise.reject(new Error()), ping: async () => {} }
-  expect(await evaluate(store, evaluationAt(NOON))).toEqual({
-    status: 'degraded',
-    cause: 'internal',
-    fate: 'not-sent',
-    detail: expect.stringMatching(/^The store is a cluster, .* Pass evaluateOnCluster .* as onCluster/),
-  })
-})
-
 describeOnRedisEngine('a lease on a cluster', fresh => {
   const lease = { for: '250ms' } as const
   const hour = { algorithm: 'fixed-window', limit: 1600, period: '1h', lease } as const
@@ -117,7 +107,7 @@ describeOnRedisEngine('a lease on a cluster', fresh => {
     const outcome = (await decideOn(store, evaluation)) as Outcome
     expect([outcome.status, outcome.granted]).toEqual(['admitted', granted])
     expect(outcome.verdicts.map(verdict => verdict.remaining)).toEqual(remaining)
-    const peek = await evaluateOnCluster(store, evaluation, { verb: 'peek', undoStore: store })
+    const peek = (await decideOn(store, evaluation, { verb: 'peek' })) as Outcome
     expect([peek.granted, peek.verdicts.map(verdict => verdict.remaining)]).toEqual([undefined, remaining])
   })
 })

@@ -2,10 +2,10 @@
 
 import { describe, expect, it } from 'vitest'
 import { toDecision } from '../../src/limiter/decision.ts'
-import { evaluate } from '../../src/limiter/evaluate.ts'
 import { decodeDecide, encodeDecide } from '../../src/script/decide.ts'
 import { bound } from '../support/bound.ts'
 import { compiled, configOf, rulesOf } from '../support/engines.ts'
+import { evaluate } from '../support/evaluate.ts'
 import { policyOf } from '../support/policy.ts'
 
 const SECOND = { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' } as const

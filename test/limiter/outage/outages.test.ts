@@ -5,6 +5,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { SYSTEM_TIMER } from '../../../src/clock.ts'
 import { GatewayError } from '../../../src/errors.ts'
+import { evaluateOnCluster } from '../../../src/limiter/cluster.ts'
 import { createEngine } from '../../../src/limiter/engine.ts'
 import type { Engine } from '../../../src/limiter/engine-shape.ts'
 import { createLocalLimiter } from '../../../src/limiter/outage/local.ts'
@@ -59,6 +60,7 @@ function engineOn(store: Store, retryAfterMs: number): Engine {
     local: createLocalLimiter(1, clock.now, () => nowMs * 1e3),
     timer: SYSTEM_TIMER,
     probe: createProbe(compileScripts),
+    onCluster: evaluateOnCluster,
   })
 }
 

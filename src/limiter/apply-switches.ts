@@ -56,10 +56,7 @@ export function isEnforcedForAny(rule: Rule, { kill, rules }: Switches, name: st
   return !kill && (rules.get(name)?.mode ?? rule.mode) === 'enforce'
 }
 
-/**
- * The outcome under newer switches. If no enforced rule refuses any more, a refused request is admitted without being counted.
- * @param switchName the name under which a rule is switched
- */
+/** The outcome under newer switches. If no enforced rule refuses any more, a refused request is admitted without being counted. */
 export function applyNewerSwitches(
   outcome: Outcome,
   { rules, subject }: Pick<Evaluation, 'rules' | 'subject'>,
@@ -91,6 +88,5 @@ export function applyNewerSwitches(
 /** Marks a request that passes under the kill switch, so that its caller and the origin can see it. */
 export function markKillSwitch(decision: Decision, { kill }: Switches): Decision {
   if (!kill || decision.kind !== 'allowed' || decision.degraded) return decision
-  const degraded = { cause: 'kill-switch', detail: '' } as const
-  return { ...decision, degraded, isUncounted: true }
+  return { ...decision, degraded: { cause: 'kill-switch', detail: '' }, isUncounted: true }
 }

@@ -58,10 +58,7 @@ export function bindRule(
 /** Returns the name under which a rule is switched. */
 export type SwitchName = (rule: Rule) => string
 
-/**
- * Binds each rule that is not switched off.
- * @param nowMs by the clock of this machine
- */
+/** Binds each rule that is not switched off. */
 export function bindRules(
   rules: readonly DemandedRule[],
   switches: Switches,

@@ -39,7 +39,6 @@ interface ByLimits extends WithoutTrip {
   degraded?: DegradedMark
 }
 
-/** The request passes. */
 export interface Allowed extends ByLimits {
   kind: 'allowed'
   /** The consumer that the credential belongs to, if only the store knew it. */
@@ -62,7 +61,6 @@ export interface Denied extends ByLimits {
   retryAfter: number
 }
 
-/** The store does not know the credential. */
 export interface UnknownCredential extends WithoutTrip {
   kind: 'unknown-credential'
   /** The verdicts of the rules that count bad credentials. */
@@ -82,7 +80,6 @@ export interface Unavailable {
   degraded: DegradedMark
 }
 
-/** The decision for an outcome of the store. */
 export function toDecision(outcome: Outcome): Decision {
   switch (outcome.status) {
     case 'unknown-credential':
@@ -100,13 +97,12 @@ export function toDecision(outcome: Outcome): Decision {
   }
 }
 
-/** The decision to admit a request. */
 export function toAllowed(verdicts: readonly Verdict[]): Allowed {
   const delays = onlyEnforced(verdicts).map(({ delay }) => delay)
   return { kind: 'allowed', verdicts, delay: Math.max(0, ...delays) }
 }
 
-/** The decision to refuse a request. @param verdicts at least one enforced rule refuses */
+/** @param verdicts at least one enforced rule refuses */
 export function toDenied(verdicts: readonly Verdict[]): Denied {
   const violated = onlyEnforced(verdicts).filter(({ allowed }) => !allowed)
   // A limit of the caller has a known retry time. How long the whole system stays full is unknown.

@@ -97,7 +97,6 @@ export interface EngineOptions {
   clock: Clock
   /** The time to decide by (µs). Absent, as always in production: the clock of the store. */
   decideAt?: (() => number) | undefined
-  /** The live switches that the engine follows. */
   board: SwitchBoard
   switchName: SwitchName
   /** The failure policy for credentials that cannot be checked. */

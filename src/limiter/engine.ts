@@ -10,12 +10,11 @@
  *
  * `decide` never throws. An error in limiting code is handled like a failure of the store.
  */
-import { type Background, detached } from '../background.ts'
+import type { Background } from '../background.ts'
 import type { Config } from '../config/compile.ts'
 import { isAdmitted } from '../credentials/caller-memory.ts'
 import type { DecideVerb } from '../script/decide.ts'
 import type { Evaluation, Outcome } from '../script/evaluation.ts'
-import type { ChangeResult } from '../script/refund.ts'
 import { isolateSleep } from '../store/lag.ts'
 import type { Store } from '../store/store.ts'
 import type { Switches } from '../switches/switches.ts'
@@ -24,10 +23,10 @@ import type { Answer } from './answers/answers.ts'
 import { applyNewerSwitches, markKillSwitch } from './apply-switches.ts'
 import { bindRules, type Demand } from './bind.ts'
 import { type Decision, toDecision } from './decision.ts'
-import type { BrokenDemand, Decided, DecideOptions, Engine, EngineOptions } from './engine-shape.ts'
+import type { BrokenDemand, Decided, DecideOptions, Ending, Engine, EngineOptions } from './engine-shape.ts'
 import { type Degraded, evaluate, toDegraded } from './evaluate.ts'
 import { decideWithoutCounting, fallBack } from './outage/fallback.ts'
-import { type PreparedCall, runCall } from './prepared-call.ts'
+import { runCall } from './prepared-call.ts'
 import type { Claims } from './units/claims.ts'
 
 /** A request while it is decided. */
@@ -180,17 +179,13 @@ export function createEngine(
     decideWithoutCounting(demand, board.current(), switchName, recall, fallback)
 
   /** @param claims of the request; its units stay in flight until `finish` */
-  function withFinish(
-    decision: Decision,
-    claims?: Claims,
-    background: Background = detached,
-  ): Pick<Decided, 'decision' | 'awaitsEnding' | 'finish'> {
+  function withFinish(decision: Decision, claims: Claims | undefined, background: Background) {
     let isFinished = false
     const release = claims && holdingsKeeper?.keep(claims, trips, background)
     return {
       decision,
       awaitsEnding: release !== undefined || onFinish !== undefined,
-      finish(ending) {
+      finish(ending: Ending) {
         if (isFinished) return
         isFinished = true
         if (release) answers?.forget(claims!.keys, 'ended')
@@ -200,11 +195,7 @@ export function createEngine(
     }
   }
 
-  async function change(
-    verb: 'refund' | 'reset',
-    preparedCall: PreparedCall<ChangeResult>,
-    background: Background,
-  ): Promise<ChangeResult | Degraded> {
+  const change: Engine['change'] = async (verb, preparedCall, background) => {
     const changed = await runCall(store, preparedCall).catch(toDegraded)
     // A reset discards leased units, so that they are not given back on top of the whole budget. A refund keeps them.
     if ('keys' in preparedCall.call) {
@@ -233,12 +224,12 @@ export function createEngine(
       trips.schedule(background)
       // If no demand can be built, decisions make no trip, and the kill switch must still reach this isolate.
       void refreshOverdueSwitches({ background })
-      return { ...withFinish(decideUncounted(demand, recall)), at: 0, storeMs: 0 }
+      return { ...withFinish(decideUncounted(demand, recall), undefined, background), at: 0, storeMs: 0 }
     },
 
     change,
 
-    stop: async () => await answers?.giveBack(trips.sendAlone),
+    stop: async () => await answers?.giveBack?.(trips.sendAlone),
 
     keepFresh(options) {
       trips.schedule(options.background)

@@ -65,7 +65,6 @@ export function toDegraded(error: unknown): Degraded {
   return { status: 'degraded', cause: causeOf(error), detail: error.message, fate: error.fate }
 }
 
-/** The cause of degradation for an error of Sluice. */
 export const causeOf = ({ code }: GatewayError): DegradedCause => CAUSES[code]
 
 const CAUSES: Readonly<Record<ErrorCode, DegradedCause>> = {

@@ -1,4 +1,7 @@
-/** Which parts of the engine the rules of a config need. A built Worker carries only these. */
+/**
+ * Which parts of the engine the rules of a config need, including rules that are off, because they can be switched on. A built Worker
+ * carries only these.
+ */
 import { countsInFlight, type Rule } from '../config/compile-rule.ts'
 import { FAILURE_POLICIES } from './outage/failure-policy.ts'
 
@@ -6,8 +9,6 @@ import { FAILURE_POLICIES } from './outage/failure-policy.ts'
 export const countsLocally = (rules: readonly Rule[]) =>
   rules.some(({ onStoreFailure }) => FAILURE_POLICIES[onStoreFailure].isCountedLocally)
 
-/** Whether a rule counts units in flight. Includes rules that are off, because they can be switched on. */
 export const anyCountsInFlight = (rules: readonly Rule[]) => rules.some(countsInFlight)
 
-/** Whether a decision may spend for several requests. Includes rules that are off, because they can be switched on. */
 export const takesLeases = (rules: readonly Rule[]) => rules.some(({ lease }) => lease !== undefined)

@@ -18,12 +18,10 @@ export function prepareDecide(evaluation: Evaluation, verb?: DecideVerb): Prepar
   return { call: encodeDecide(evaluation, verb), decode: reply => decodeDecide(reply, evaluation, verb) }
 }
 
-/** Prepares a refund: the units that one request has spent are given back. */
 export function prepareRefund(refund: Refund): PreparedCall<ChangeResult> {
   return { call: encodeRefund(refund), decode: reply => decodeRefund(reply, refund) }
 }
 
-/** Prepares a reset: the whole budget of an identity becomes available again. */
 export function prepareReset(reset: Reset): PreparedCall<ChangeResult> {
   return { call: encodeReset(reset), decode: reply => decodeReset(reply, reset) }
 }
@@ -79,11 +77,7 @@ export function decodeReplies<Result>(
   })
 }
 
-/**
- * Runs one call.
- * @param listener as for Store.run
- * @throws GatewayError as Store.run, and ERR_STORE_REPLY_INVALID for a reply that cannot be decoded
- */
+/** @throws GatewayError as Store.run, and ERR_STORE_REPLY_INVALID for a reply that cannot be decoded */
 export async function runCall<Result>(
   store: Store,
   preparedCall: PreparedCall<Result>,

@@ -21,9 +21,7 @@ const RULE = /* @__PURE__ */ (() =>
   compileLimitRule({ name: 'probe', algorithm: 'fixed-window', limit: 1e9, period: '1s' }, ALGORITHMS))()
 
 /** The policy of the probe. Every Worker carries its script. */
-export function probePolicy(scriptsOf: ScriptsOf): Policy {
-  return createLimitPolicy([RULE], scriptsOf)
-}
+export const probePolicy = (scriptsOf: ScriptsOf): Policy => createLimitPolicy([RULE], scriptsOf)
 
 /** Creates the probe. @returns a function that resolves if the store can decide, and else throws GatewayError as Store.run */
 export function createProbe(scriptsOf: ScriptsOf): (store: Store) => Promise<void> {

@@ -1,6 +1,5 @@
 /** Decides requests without a trip to the store: from leased units, or by repeating a remembered refusal. */
 import type { Outcome } from '../../script/evaluation.ts'
-import type { Rider } from '../../trips/rider.ts'
 import { type Decision, toDecision, type WithoutTrip } from '../decision.ts'
 import type { KnownAnswers, KnownRequest } from './known.ts'
 import type { Leases } from './leases.ts'
@@ -61,11 +60,7 @@ export function createAnswers(
           request.trip!.answeredAt = known.now()
         },
 
-        /**
-         * Notes that the trip has ended.
-         * @param outcome undefined: the store has not answered
-         * @returns the outcome to show to the caller: its `remaining` includes the unused leased units
-         */
+        /** Notes that the trip has ended. Parameter and result are those of `endTrip` in leases.ts. */
         endTrip(outcome: Outcome | undefined): Outcome | undefined {
           if (outcome && known.currentSwitches() === request.switches) refusals?.remember(request, outcome)
           return lease ? leases!.endTrip(lease, outcome) : outcome
@@ -76,11 +71,8 @@ export function createAnswers(
       }
     },
 
-    /** Gives back unused units of leases. */
     returns: leases?.active.returns,
-
-    /** Ends all leases, and gives back their unused units. @param send makes a trip for the returns; false: none can be made now */
-    giveBack: async (send: (returns: Rider) => Promise<boolean>) => await leases?.active.giveBack(send),
+    giveBack: leases?.active.giveBack,
 
     /** Forgets answers that are no longer valid: the keys were reset or refunded, or a request in flight under them has ended. */
     forget(keys: readonly string[], what: 'reset' | 'refund' | 'ended'): void {

@@ -153,7 +153,7 @@ export function createRefusalMemory(known: KnownAnswers, rememberForMs: number) 
 
   return {
     /** Finds a refusal for the request. @returns it as the store would repeat it now; undefined: the store has to decide */
-    find(request: KnownRequest, phase: LookupPhase = 'before-trip'): Outcome | undefined {
+    find(request: KnownRequest, phase: LookupPhase): Outcome | undefined {
       // A request that has just arrived reads the current time, so an earlier time means that the clock was set back.
       const time = now(phase === 'before-trip' ? MAX_CLOCK_LAG_MS : undefined)
       if (time >= emptyFrom) return undefined

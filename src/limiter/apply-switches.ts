@@ -32,23 +32,20 @@ export function modeUnderSwitches(
   return mode === 'off' ? mode : chooseMode({ name: switchNameOf(rule), mode, enforcedShare: share }, key)
 }
 
-/** The mode of a rule for this identity: `enforce` if the rule is enforced and the identity is in its share of callers. */
+/**
+ * The mode of a rule for this identity: `enforce` if the rule is enforced and the identity is in its share of callers. A hash of rule and
+ * identity gives each identity a fixed position from 0 to 1. So a growing share keeps the identities that it had, and two rules start
+ * with different callers.
+ */
 export function chooseMode(
-  rule: Pick<Rule, 'name' | 'mode' | 'enforcedShare'>,
+  { name, mode, enforcedShare: share }: Pick<Rule, 'name' | 'mode' | 'enforcedShare'>,
   key: string,
 ): BoundRule['mode'] {
-  return rule.mode === 'enforce' && isInShare(rule.enforcedShare, rule.name, key) ? 'enforce' : 'shadow'
-}
-
-/**
- * Whether an identity is in the share of callers for whom a rule is enforced. A hash of rule and identity gives each identity a
- * fixed position from 0 to 1. So a growing share keeps the identities that it had, and two rules start with different callers.
- */
-function isInShare(share: number, name: string, key: string): boolean {
-  if (share >= 1) return true
+  if (mode !== 'enforce' || share <= 0) return 'shadow'
+  if (share >= 1) return 'enforce'
   // If only the store knows the consumer, its position is unknown here, and it may be outside the share.
-  if (!isConsumerKnown(key)) return false
-  return share > 0 && finalizeHash(fnv1a(`${name} ${key}`)) / 2 ** 32 < share
+  const isInShare = isConsumerKnown(key) && finalizeHash(fnv1a(`${name} ${key}`)) / 2 ** 32 < share
+  return isInShare ? 'enforce' : 'shadow'
 }
 
 /** Whether a rule is enforced for at least some identities. */

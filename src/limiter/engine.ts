@@ -195,17 +195,6 @@ export function createEngine(
     }
   }
 
-  const change: Engine['change'] = async (verb, preparedCall, background) => {
-    const changed = await runCall(store, preparedCall).catch(toDegraded)
-    // A reset discards leased units, so that they are not given back on top of the whole budget. A refund keeps them.
-    if ('keys' in preparedCall.call) {
-      answers?.forget(preparedCall.call.keys, verb)
-      if (verb === 'reset' && 'at' in changed) local?.forgetReports(preparedCall.call.keys)
-    }
-    trips.schedule(background)
-    return changed
-  }
-
   /** Reads the switches in a separate trip. Without it, an isolate that makes no trips would never see them change back. */
   async function refreshOverdueSwitches({ background, awaitsSwitches }: DecideOptions): Promise<void> {
     if (!board.isOverdue() || store.isOpen()) return
@@ -227,7 +216,16 @@ export function createEngine(
       return { ...withFinish(decideUncounted(demand, recall), undefined, background), at: 0, storeMs: 0 }
     },
 
-    change,
+    async change(verb, preparedCall, background) {
+      const changed = await runCall(store, preparedCall).catch(toDegraded)
+      // A reset discards leased units, so that they are not given back on top of the whole budget. A refund keeps them.
+      if ('keys' in preparedCall.call) {
+        answers?.forget(preparedCall.call.keys, verb)
+        if (verb === 'reset' && 'at' in changed) local?.forgetReports(preparedCall.call.keys)
+      }
+      trips.schedule(background)
+      return changed
+    },
 
     stop: async () => await answers?.giveBack?.(trips.sendAlone),
 

@@ -46,7 +46,8 @@ export function createAnswers(
 
         /** Notes that a trip begins. @returns for how many requests the store is to spend */
         beginTrip(): number {
-          request.trip = { asOf: known.changes, notSentBefore: known.now() }
+          const begunAt = known.now()
+          request.trip = { asOf: known.changes, begunAt, notSentBefore: begunAt }
           return lease ? leases!.beginTrip(lease) : 1
         },
 

@@ -27,9 +27,8 @@ export const MAX_WAIT_TRIPS = 2
 export interface Wait {
   /** The answer that it has waited for last. */
   asked?: Asked
-  /** ms */
-  readonly mostMs: number
-  waitedMs: number
+  /** How much longer it may wait (ms). */
+  leftMs: number
 }
 
 /**
@@ -39,15 +38,15 @@ export interface Wait {
  * @returns ms until the request should look again; 0: it has to make a trip
  */
 export function pauseFor(request: { wait?: Wait }, asked: Asked, tripMs: number, pauseMs: number): number {
-  request.wait ??= { mostMs: MAX_WAIT_TRIPS * tripMs, waitedMs: 0 }
+  request.wait ??= { leftMs: MAX_WAIT_TRIPS * tripMs }
   const { wait } = request
-  const boundMs = Math.min(pauseMs, wait.mostMs - wait.waitedMs)
+  const boundMs = Math.min(pauseMs, wait.leftMs)
   if (boundMs <= 0) return 0
   if (wait.asked !== asked) {
     if (asked.places <= 0) return 0
     asked.places -= 1
     wait.asked = asked
   }
-  wait.waitedMs += boundMs
+  wait.leftMs -= boundMs
   return boundMs
 }

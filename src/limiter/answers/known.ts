@@ -36,6 +36,7 @@ export interface KnownRequest {
 export interface AskingTrip {
   /** `KnownAnswers.changes` when it began. */
   readonly asOf: number
+  readonly begunAt: number
   /** It was not sent before this time: it may have waited for its turn at the store. */
   notSentBefore: number
   /** When the reply arrived. Its request may notice it later. */
@@ -192,12 +193,7 @@ export function isConsistent(
   seen: RememberedCaller | undefined,
 ): boolean {
   if (!seen) return true
-  switch (status) {
-    case 'blocked':
-      return seen.isBlocked === true
-    case 'unknown-credential':
-      return seen.plan === undefined
-    default:
-      return !seen.isBlocked && !seen.isUnknown && (!plan || seen.plan === undefined || seen.plan === plan)
-  }
+  if (status === 'blocked') return seen.isBlocked === true
+  if (status === 'unknown-credential') return seen.plan === undefined
+  return !seen.isBlocked && !seen.isUnknown && (!plan || seen.plan === undefined || seen.plan === plan)
 }

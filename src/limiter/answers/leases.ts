@@ -54,8 +54,6 @@ interface RequestLease {
   readonly rate: number
   /** Whether enough requests come to lease units for them. */
   readonly isFrequent: boolean
-  /** When its trip began (ms). */
-  begunAt: number
   /** Set if this request renews the lease. */
   renewal: Renewal | undefined
 }
@@ -136,7 +134,7 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
       const rate = Math.min(lease.rate.count(time, leaseMs), MAX_REQUESTS)
       const losesUnusedUnits = lease.isScarce || rules.some(({ rule }) => rule.counting.isQueue)
       const isFrequent = rate >= (losesUnusedUnits ? MIN_REQUESTS_WHERE_REST_IS_LOST : MIN_REQUESTS)
-      return { request, lease, rules, rate, isFrequent, begunAt: 0, renewal: undefined }
+      return { request, lease, rules, rate, isFrequent, renewal: undefined }
     },
 
     /**
@@ -171,9 +169,8 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
 
     /** Notes that the trip of the request begins. @returns for how many requests the store is to spend; 1: for this request only */
     beginTrip(own: RequestLease): number {
-      const { lease, rate, rules, isFrequent } = own
-      const begunAt = now()
-      own.begunAt = begunAt
+      const { lease, rate, rules, isFrequent, request } = own
+      const { begunAt } = request.trip!
       active.openTrips += 1
       if (!mayRenew(lease, begunAt)) return 1
       const servable = countServable(lease.grants, rules)
@@ -192,12 +189,12 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
      * @returns the outcome to show to the caller: its `remaining` includes the unused leased units
      */
     endTrip(own: RequestLease, outcome: Outcome | undefined): Outcome | undefined {
-      const { lease, renewal } = own
+      const { lease, renewal, request } = own
       const time = now()
       active.openTrips -= 1
       if (lease.renewal === renewal) lease.renewal = undefined
       if (!outcome) return outcome
-      const tookMs = time - own.begunAt
+      const tookMs = time - request.trip!.begunAt
       tripMs = tookMs > tripMs ? tookMs : tripMs + (tookMs - tripMs) / 8
       if (renewal) lease.grantedShare = (outcome.granted ?? 1) / renewal.wanted
       lease.isScarce = outcome.verdicts.some(isScarce)

@@ -231,7 +231,6 @@ const isGuess = ({ rule }: Pick<BoundRule | Verdict, 'rule'>) => rule.on === 'au
 /** The time until all rules would admit the same cost again (ms). Infinite if no rule has refused, or if one of them never admits it. */
 function waitOf(refusing: readonly Verdict[]): number {
   const isForEver = refusing.length === 0 || refusing.some(({ retryAfter }) => retryAfter < 0)
-  return isForEver
-    ? Number.POSITIVE_INFINITY
-    : Math.max(...refusing.map(({ retryAfter }) => retryAfter)) / 1e3
+  if (isForEver) return Number.POSITIVE_INFINITY
+  return Math.max(...refusing.map(({ retryAfter }) => retryAfter)) / 1e3
 }

@@ -53,7 +53,7 @@ function memory(rememberForMs = 1000) {
     requestFor,
     /** @param asOf the changes that were known when the trip began */
     keep: (demand: Evaluation, outcome: Outcome, begunAt = world.time, asOf = known.changes) =>
-      refusals.remember(requestFor(demand, { asOf, notSentBefore: begunAt }), outcome),
+      refusals.remember(requestFor(demand, { asOf, begunAt, notSentBefore: begunAt }), outcome),
     find: (demand: Evaluation, when: LookupPhase = 'before-trip') => refusals.find(requestFor(demand), when),
     pause: (request: KnownRequest) => refusals.pauseBeforeTrip(request),
   }

@@ -5,13 +5,7 @@
  */
 import { type Rule, switchNameOf } from '../config/compile-rule.ts'
 import { finalizeHash, fnv1a } from '../hash.ts'
-import {
-  type BoundRule,
-  type Evaluation,
-  type Outcome,
-  onlyEnforced,
-  type Verdict,
-} from '../script/evaluation.ts'
+import { type BoundRule, type Evaluation, type Outcome, onlyEnforced } from '../script/evaluation.ts'
 import { isConsumerKnown } from '../store/keys.ts'
 import type { Switches } from '../switches/switches.ts'
 import { type Decision, refusesGuesses } from './decision.ts'
@@ -65,7 +59,7 @@ export function applyNewerSwitches(
   if (refusesGuesses(outcome.verdicts)) return outcome
 
   const boundRules = new Map(rules.map(bound => [bound.rule.tag, bound]))
-  const verdicts = outcome.verdicts.flatMap((verdict): Verdict[] => {
+  const verdicts = outcome.verdicts.flatMap(verdict => {
     const bound = boundRules.get(verdict.rule.tag)!
     const name = switchName(bound.rule)
     const mode = modeUnderSwitches(bound.rule, bound.shareKey ?? bound.key, switches, name)

@@ -128,7 +128,8 @@ export function createEngine(
       ? holdingsKeeper?.claim(attempt.evaluation.rules, originLoad?.limitOf)
       : undefined
     const evaluation: Evaluation = {
-      ...{ ...attempt.evaluation, rules: attempt.claims?.rulesForStore ?? attempt.evaluation.rules },
+      ...attempt.evaluation,
+      ...(attempt.claims && { rules: attempt.claims.rulesForStore }),
       ...(answer && { wantedRequests: answer.beginTrip() }),
       ...(decideAt && { now: decideAt() }),
     }
@@ -155,7 +156,6 @@ export function createEngine(
     // The store has nothing left, but units that were leased before are already paid for.
     const leased = outcome.status === 'refused' ? answer?.decideAfterRefusal() : undefined
     if (leased) return leased
-    // If the switches have not changed during the trip, the outcome is final.
     const underLatest =
       latest === switches ? outcome : applyNewerSwitches(outcome, evaluation, latest, switchName)
     // Under the kill switch the request was bound without rules. It stays marked, even if the switch was turned off during the trip.

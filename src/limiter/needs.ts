@@ -1,7 +1,4 @@
-/**
- * Which parts of the engine the rules of a config need, including rules that are off, because they can be switched on. A built Worker
- * carries only these.
- */
+/** Which parts the rules of a config need, also rules that are off, because they can be switched on. A built Worker has only these. */
 import { countsInFlight, type Rule } from '../config/compile-rule.ts'
 import { FAILURE_POLICIES } from './outage/failure-policy.ts'
 

@@ -67,7 +67,6 @@ export function createAnswers(
           return lease ? leases!.endTrip(lease, outcome) : outcome
         },
         decideAfterFailure: () => serveFromLease(true) ?? repeatRefusal('after-failure'),
-        /** The decision after a trip in which the store has refused: units that were leased before are already paid for. */
         decideAfterRefusal: () => serveFromLease(true),
       }
     },

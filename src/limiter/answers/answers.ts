@@ -46,8 +46,10 @@ export function createAnswers(
 
         /** Notes that a trip begins. @returns for how many requests the store is to spend */
         beginTrip(): number {
+          // Before the clock is read: if that finds that it was set back, the answer to this trip is not used again.
+          const asOf = known.changes
           const begunAt = known.now()
-          request.trip = { asOf: known.changes, begunAt, notSentBefore: begunAt }
+          request.trip = { asOf, begunAt, notSentBefore: begunAt }
           return lease ? leases!.beginTrip(lease) : 1
         },
 

@@ -201,7 +201,8 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
       if (outcome.status !== 'admitted') {
         const isOverLimit = outcome.status === 'refused' && !refusesGuesses(outcome.verdicts)
         if (isOverLimit) lease.refusedUntil = time + lease.leaseMs
-        // The credential is no longer valid, its consumer is blocked, or there were too many guesses: then valid and bad credentials get the same reply.
+        // The credential is no longer valid, its consumer is blocked, or there were too many guesses: then valid and bad credentials
+        // get the same reply.
         else active.end(lease)
         return outcome
       }

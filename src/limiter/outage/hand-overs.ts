@@ -6,17 +6,15 @@
 import type { Rule } from '../../config/compile-rule.ts'
 import { GatewayError } from '../../errors.ts'
 import type { BoundRule, Evaluation } from '../../script/evaluation.ts'
-import type { Policy } from '../../script/policy-shape.ts'
 import type { StoreCall } from '../../store/store.ts'
-import type { Load, Rider } from '../../trips/rider.ts'
+import type { Rider } from '../../trips/rider.ts'
 import { bindRule } from '../bind.ts'
 import { decodeReplies, prepareDecide } from '../prepared-call.ts'
-import type { LocalCounts, Spender, SpentRule } from './local-counts.ts'
+import type { LocalCounts, Spender } from './local-counts.ts'
 
 /** A part of the units of one identity, under the rules of one caller, that the store has not counted yet. It becomes one call. */
 interface HandOver extends Spender {
   key: string
-  policy: Policy
   rules: readonly BoundRule[]
 }
 
@@ -34,21 +32,16 @@ export function createHandOvers(counts: LocalCounts, now: () => number, at?: () 
   let isDeciding = false
 
   function handOversOf(key: string): HandOver[] {
-    const usage = counts.usageOf(key)
-    if (!usage?.policy) return []
-    const { policy, states, rules, handedOver } = usage
-    const unspent = [...states.keys()].flatMap(tag => {
-      const spent = rules.get(tag)
-      const units = spent ? counts.unitsInUse(key, spent.rule) - (handedOver.get(tag) ?? 0) : 0
-      return spent && units > 0 ? [{ ...spent, bound: toSpend(spent.rule, key, units) }] : []
+    const unspent = [...(counts.spentBy(key)?.values() ?? [])].flatMap(({ rule, spender, handedOver }) => {
+      const units = spender ? counts.unitsInUse(key, rule) - handedOver : 0
+      // The variants of a rule for one plan only apply with this plan.
+      const plan = rule.match.plans?.[0] ?? spender?.plan
+      return spender && units > 0 ? [{ ...spender, plan, bound: toSpend(rule, key, units) }] : []
     })
-    // The variants of a rule for one plan only apply with this plan.
-    const planOf = ({ plan, rule }: SpentRule) => rule.match.plans?.[0] ?? plan
-    const byCaller = Map.groupBy(unspent, spent => [planOf(spent), spent.consumerKey].join(' '))
-    return [...byCaller.values()].flatMap(all => {
-      const [first] = all
-      const caller = { plan: planOf(first!), consumerKey: first!.consumerKey }
-      return halvesOf(all.map(({ bound }) => bound)).map(rules => ({ key, policy, rules, ...caller }))
+    const bySpender = Map.groupBy(unspent, ({ plan, consumerKey }) => [plan, consumerKey].join(' '))
+    return [...bySpender.values()].flatMap(all => {
+      const { bound: _, ...spender } = all[0]!
+      return halvesOf(all.map(({ bound }) => bound)).map(rules => ({ key, rules, ...spender }))
     })
   }
 
@@ -71,47 +64,14 @@ export function createHandOvers(counts: LocalCounts, now: () => number, at?: () 
     return prepareDecide(evaluation)
   }
 
-  function change(what: 'handedOver' | 'onTheWay', { key, rules }: HandOver, sign: 1 | -1): void {
-    const units = counts.usageOf(key)?.[what]
-    for (const { rule, cost } of units ? rules : []) {
-      units!.set(rule.tag, Math.max(0, (units!.get(rule.tag) ?? 0) + sign * cost))
+  /** Changes how many units count as handed over, and how many of them are on their way. */
+  function change({ key, rules }: HandOver, handedOver: -1 | 0 | 1, onTheWay: -1 | 1): void {
+    for (const { rule, cost } of rules) {
+      const spent = counts.spentUnder({ key, rule })
+      if (!spent) continue
+      spent.handedOver = Math.max(0, spent.handedOver + handedOver * cost)
+      spent.onTheWay = Math.max(0, spent.onTheWay + onTheWay * cost)
     }
-  }
-
-  /** Removes and returns what is to be handed over of these identities. It counts as handed over from now on. */
-  function take(keys: readonly string[]): HandOver[] {
-    for (const key of keys) keysToHandOver.delete(key)
-    const handOvers = keys.flatMap(handOversOf)
-    for (const handOver of handOvers) {
-      change('handedOver', handOver, 1)
-      change('onTheWay', handOver, 1)
-    }
-    return handOvers
-  }
-
-  /** The calls for what `take` has returned. */
-  function loadOf(handOvers: readonly HandOver[]): Load | undefined {
-    if (handOvers.length === 0) return undefined
-    const prepared = handOvers.map(prepare)
-    return {
-      calls: prepared.map(({ call }) => call),
-      isFirst: true,
-      done(replies) {
-        for (const [i, result] of decodeReplies(prepared, replies).entries()) {
-          change('onTheWay', handOvers[i]!, -1)
-          if (!(result instanceof GatewayError)) continue
-          isDeciding = false
-          retryIfNotCounted(handOvers[i]!, result)
-        }
-      },
-    }
-  }
-
-  /** Hands over again later, unless the store may have counted the units. */
-  function retryIfNotCounted(handOver: HandOver, { fate }: GatewayError): void {
-    if (fate === 'may-have-run') return
-    change('handedOver', handOver, -1)
-    if (counts.usageOf(handOver.key)) keysToHandOver.add(handOver.key)
   }
 
   /**
@@ -124,7 +84,24 @@ export function createHandOvers(counts: LocalCounts, now: () => number, at?: () 
       const keys = isAlone
         ? [...keysToHandOver.keys().take(IDENTITIES_PER_REQUEST)]
         : keysIn(calls).filter(key => keysToHandOver.has(key))
-      return loadOf(take(keys))
+      for (const key of keys) keysToHandOver.delete(key)
+      const handOvers = keys.flatMap(handOversOf)
+      for (const handOver of handOvers) change(handOver, 1, 1)
+      const prepared = handOvers.map(prepare)
+      return {
+        calls: prepared.map(({ call }) => call),
+        isFirst: true,
+        done(replies) {
+          for (const [i, result] of decodeReplies(prepared, replies).entries()) {
+            const handOver = handOvers[i]!
+            const hasFailed = result instanceof GatewayError
+            if (hasFailed) isDeciding = false
+            const isRetried = hasFailed && result.fate !== 'may-have-run'
+            change(handOver, isRetried ? -1 : 0, -1)
+            if (isRetried && counts.spentBy(handOver.key)) keysToHandOver.add(handOver.key)
+          }
+        },
+      }
     },
     aloneAfterMs: () => (keysToHandOver.size > 0 && isDeciding ? 0 : undefined),
   }
@@ -137,23 +114,26 @@ export function createHandOvers(counts: LocalCounts, now: () => number, at?: () 
       isDeciding = byStore
     },
     /** Notes that an identity has spent units. */
-    add: (key: string) => void keysToHandOver.add(key),
+    add(bound: BoundRule, spender: Spender): void {
+      const spent = counts.spentUnder(bound)
+      if (spent) Object.assign(spent, { rule: bound.rule, spender })
+      keysToHandOver.add(bound.key)
+    },
     /** Notes that the counts of an identity were dropped. */
     drop: (key: string) => void keysToHandOver.delete(key),
 
     /** Units in use that a reply of the store does not take into account yet. */
     unreportedUnits(key: string, rule: Rule): number {
-      const usage = counts.usageOf(key)
-      if (!usage?.states.has(rule.tag)) return 0
-      const reported = (usage.handedOver.get(rule.tag) ?? 0) - (usage.onTheWay.get(rule.tag) ?? 0)
-      return Math.max(0, counts.unitsInUse(key, rule) - reported)
+      const spent = counts.spentBy(key)?.get(rule.tag)
+      if (!spent) return 0
+      return Math.max(0, counts.unitsInUse(key, rule) - (spent.handedOver - spent.onTheWay))
     },
 
     /** Reduces the handed-over units to those that have not refilled. What refills here has also refilled in the store. */
-    reduce({ key, rule }: BoundRule): void {
-      const handedOver = counts.usageOf(key)?.handedOver
-      const before = handedOver?.get(rule.tag)
-      if (handedOver && before) handedOver.set(rule.tag, Math.min(before, counts.unitsInUse(key, rule)))
+    reduce(bound: BoundRule): void {
+      const spent = counts.spentUnder(bound)
+      if (spent?.handedOver)
+        spent.handedOver = Math.min(spent.handedOver, counts.unitsInUse(bound.key, bound.rule))
     },
   }
 }

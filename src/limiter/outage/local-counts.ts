@@ -12,24 +12,25 @@ import type { Policy } from '../../script/policy-shape.ts'
 import { bindRule } from '../bind.ts'
 
 /** What an identity has spent in this isolate, by tag of the rule. The config bounds the number of tags. */
-export interface LocalUsage {
-  /** The policy of the rules. */
-  policy?: Policy
+interface LocalUsage {
   states: Map<string, State>
-  rules: Map<string, SpentRule>
-  /** How many of the units that have not refilled were already handed over, or were spent in the store. */
-  handedOver: Map<string, number>
-  /** How many of these are on their way to the store. */
-  onTheWay: Map<string, number>
+  spent: Map<string, SpentUnits>
 }
 
-/** A rule under which units were spent, and for whom. The last request counts: its numbers are those of the store. */
-export interface SpentRule extends Spender {
+/** The units of one rule that have not refilled. */
+interface SpentUnits {
   rule: Rule
+  /** The caller of the last request that spent units here: its numbers are those of the store. */
+  spender?: Spender
+  /** How many were already handed over, or were spent in the store. */
+  handedOver: number
+  /** How many of these are on their way to the store. */
+  onTheWay: number
 }
 
 /** The caller of a request, as far as the store needs it to count units later with the same numbers. */
 export interface Spender {
+  policy: Policy
   /** Key of the record of the consumer, whose overrides apply. */
   consumerKey?: string | undefined
   /** The plan that a hook of the config names for an anonymous caller. */
@@ -55,8 +56,7 @@ export function createLocalCounts(share: number, now: () => number, onEviction: 
 
   const memory: StateMemory = {
     get: key => usages.get(key)?.states,
-    set: (key, states) =>
-      usages.set(key, { states, rules: new Map(), handedOver: new Map(), onTheWay: new Map() }),
+    set: (key, states) => usages.set(key, { states, spent: new Map() }),
   }
 
   /** For reading only: using an entry would move it to the front of the LRU, which can push out others. */
@@ -69,14 +69,22 @@ export function createLocalCounts(share: number, now: () => number, onEviction: 
     return decideInMemory(modelOf, isPeek ? readOnlyMemory : memory, counted, at * 1e3, isPeek)
   }
 
+  /** What an identity has spent under a rule; undefined if nothing is known about the identity. */
+  function spentUnder({ key, rule }: Pick<BoundRule, 'key' | 'rule'>): SpentUnits | undefined {
+    const spent = usages.peek(key)?.spent
+    if (spent && !spent.has(rule.tag)) spent.set(rule.tag, { rule, handedOver: 0, onTheWay: 0 })
+    return spent?.get(rule.tag)
+  }
+
   function remainingOf(key: string, rule: Rule, at: number): number {
     return decide([bindRule(rule, key, 0, at)], 'peek', at).verdicts[0]!.remaining
   }
 
   return {
     decide,
-    /** What an identity has spent; undefined if nothing is known. */
-    usageOf: (key: string): LocalUsage | undefined => usages.peek(key),
+    spentUnder,
+    /** What an identity has spent, by tag of the rule; undefined if nothing is known. */
+    spentBy: (key: string): ReadonlyMap<string, SpentUnits> | undefined => usages.peek(key)?.spent,
     /** The cost of a request as it is counted: at most the share of the limit, unless it is more than the whole limit. */
     costOf: (bound: BoundRule): number => withShareOfLimit(bound, share).cost,
 
@@ -88,12 +96,13 @@ export function createLocalCounts(share: number, now: () => number, onEviction: 
     },
 
     /** Spends units that only the store has counted, until at most `remaining` are left. @param at ms */
-    lowerTo(remaining: number, { key, rule }: BoundRule, at: number): void {
+    lowerTo(remaining: number, bound: BoundRule, at: number): void {
+      const { key, rule } = bound
       const units = Math.floor(remainingOf(key, rule, at) - remaining)
       if (units <= 0) return
       decide([{ ...bindRule(rule, key, units, at), mode: 'enforce' }], 'decide', at)
-      const handedOver = usages.peek(key)?.handedOver
-      handedOver?.set(rule.tag, (handedOver.get(rule.tag) ?? 0) + units)
+      const spent = spentUnder(bound)
+      if (spent) spent.handedOver += units
     },
   }
 }

@@ -67,20 +67,16 @@ export function createLocalLimiter(share: number, now: () => number, decideAt?: 
       rules: readonly BoundRule[],
       verb: DecideVerb = 'decide',
       openUnits: readonly number[] = [],
-      spender: Spender = {},
+      spender: Omit<Spender, 'policy'> = {},
     ): { admitted: boolean; verdicts: Verdict[] } {
       handOvers.noteDecision(false)
       rules.forEach(handOvers.reduce)
       rules.forEach(applyReport)
       const result = refuseForOpenTrips(rules, openUnits) ?? counts.decide(rules, verb)
       const isSpent = result.admitted && verb === 'decide'
-      for (const { rule, key, role } of isSpent ? rules : []) {
+      for (const bound of isSpent ? rules : []) {
         // A rule that only reports has spent nothing. It may have no counts, so their eviction could not drop its key from the hand-overs.
-        if (role === 'peek') continue
-        const usage = counts.usageOf(key)
-        if (usage) usage.policy = policy
-        usage?.rules.set(rule.tag, { ...spender, rule })
-        handOvers.add(key)
+        if (bound.role === 'spend') handOvers.add(bound, { policy, ...spender })
       }
       return result
     },

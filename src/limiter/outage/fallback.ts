@@ -19,7 +19,7 @@ import type { SwitchName } from '../bind.ts'
 import { type Decision, type DegradedCause, toAllowed, toDenied } from '../decision.ts'
 import type { BrokenDemand } from '../engine-shape.ts'
 import { type Degraded, toDegraded } from '../evaluate.ts'
-import { FAILURE_POLICIES } from './failure-policy.ts'
+import { failurePolicyOf } from './failure-policy.ts'
 import type { LocalLimiter } from './local.ts'
 
 export interface FallbackSettings {
@@ -65,32 +65,21 @@ export function fallBack(
       // Without the store, bad credentials cannot be recognized. Shadows are evaluated in the store only.
       rule.on === 'request' && mode === 'enforce' && appliesToPlan(rule, plan),
   )
-  const hasFailed = hasStoreFailed(cause, store)
-  const counted: BoundRule[] = []
-  const openUnits: number[] = []
-  const count = (bound: BoundRule) => {
-    counted.push(withSpender(bound, subject, seen))
-    openUnits.push(local?.openUnits(bound, subject) ?? 0)
-  }
-  for (const bound of applying) {
-    switch (bound.rule.onStoreFailure) {
-      case 'closed':
-        return { kind: 'unavailable', what: 'limits', degraded }
-      case 'local':
-        count(bound)
-        break
-      case 'open':
-        if (!hasFailed) count(bound)
-        break
-      default:
-        return bound.rule.onStoreFailure satisfies never
-    }
-  }
+  if (applying.some(({ rule }) => !failurePolicyOf(rule).admits))
+    return { kind: 'unavailable', what: 'limits', degraded }
+  const isOutage = hasStoreFailed(cause, store)
+  const counted = applying.filter(({ rule }) => !isOutage || failurePolicyOf(rule).isCountedInOutage)
 
   // The plan is shown only if an earlier answer of the store has verified the credential.
   const own = isKnown && plan ? { plan } : {}
   const spender = { consumerKey: consumerKeyOf(subject, seen), plan: planOfHook }
-  const result = local?.decide(policy, counted, verb, openUnits, spender)
+  const result = local?.decide(
+    policy,
+    counted.map(bound => withSpender(bound, subject, seen)),
+    verb,
+    counted.map(bound => local.openUnits(bound, subject)),
+    spender,
+  )
   const verdicts = result?.verdicts ?? []
   if (result?.admitted === false) return { ...toDenied(verdicts), degraded, ...own }
   return {
@@ -115,9 +104,7 @@ export function decideWithoutCounting(
 ): Decision {
   const { cause, detail, ...degraded } = toDegraded(error)
   const isRefused = candidates.some(
-    rule =>
-      !FAILURE_POLICIES[rule.onStoreFailure].admitsUncounted &&
-      isEnforcedForAny(rule, switches, switchName(rule)),
+    rule => !failurePolicyOf(rule).admits && isEnforcedForAny(rule, switches, switchName(rule)),
   )
   if (isRefused) return { kind: 'unavailable', what: 'limits', degraded: { cause, detail } }
   const uncounted = { policy, rules: [], ...(subject && { subject }) }

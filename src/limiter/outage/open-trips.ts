@@ -3,26 +3,17 @@
  * that the isolate decides meanwhile (its own trip took too long) must leave units for them, or a flood that makes the store late
  * would get more than the limit.
  */
-import { countsInFlight } from '../../config/compile-rule.ts'
 import type { BoundRule, Evaluation, Subject } from '../../script/evaluation.ts'
 import { isWithin } from '../../trips/turn.ts'
-import { FAILURE_POLICIES } from './failure-policy.ts'
+import { followsStore } from './failure-policy.ts'
 
-export interface OpenTrips {
-  /**
-   * Notes that a decision is on its way to the store.
-   * @returns a function to call when it is answered, or has failed
-   */
-  begin(evaluation: Pick<Evaluation, 'rules' | 'subject' | 'wantedRequests'>): () => void
-  /** The units of a rule that decisions on their way may spend for the same identity. */
-  unitsOf(bound: BoundRule, subject: Subject | undefined): number
-}
+export type OpenTrips = ReturnType<typeof createOpenTrips>
 
 /** The platform can end a request without notice. Its trip is forgotten after one to two times this (ms), longer than any trip takes. */
 const FORGET_AFTER_MS = 20_000
 
 /** @param now ms since the epoch */
-export function createOpenTrips(now: () => number): OpenTrips {
+export function createOpenTrips(now: () => number) {
   let recent: Units = new Map()
   let older: Units = new Map()
   let recentSince = Number.NEGATIVE_INFINITY
@@ -36,10 +27,18 @@ export function createOpenTrips(now: () => number): OpenTrips {
   }
 
   return {
-    begin({ rules, subject, wantedRequests = 1 }) {
+    /**
+     * Notes that a decision is on its way to the store.
+     * @returns a function to call when it is answered, or has failed
+     */
+    begin({
+      rules,
+      subject,
+      wantedRequests = 1,
+    }: Pick<Evaluation, 'rules' | 'subject' | 'wantedRequests'>): () => void {
       // The variants of a rule for several plans count once: only one of them applies.
       const spending = new Map<string, BoundRule>()
-      for (const bound of rules) if (leavesUnits(bound)) spending.set(bound.rule.name, bound)
+      for (const bound of rules) if (maySpend(bound)) spending.set(bound.rule.name, bound)
       if (spending.size === 0) return () => {}
       forgetOld()
       const trips = recent
@@ -51,7 +50,8 @@ export function createOpenTrips(now: () => number): OpenTrips {
       return () => add(-wantedRequests)
     },
 
-    unitsOf(bound, subject) {
+    /** The units of a rule that decisions on their way may spend for the same identity. */
+    unitsOf(bound: BoundRule, subject: Subject | undefined): number {
       forgetOld()
       const unitsIn = (units: Units) => units.get(bound.rule.name)?.get(keyOf(bound, subject)) ?? 0
       return unitsIn(recent) + unitsIn(older)
@@ -73,11 +73,9 @@ function addUnits(units: Units, name: string, key: string, change: number): void
   else ofRule.delete(key)
 }
 
-/** Whether the isolate may have to leave the units of a rule that a decision on its way may spend. */
-function leavesUnits({ rule, role, mode }: BoundRule): boolean {
-  const isSpent = role === 'spend' && mode === 'enforce' && rule.on === 'request' && !countsInFlight(rule)
-  return isSpent && FAILURE_POLICIES[rule.onStoreFailure].isCountedLocally
-}
+/** Whether a decision on its way may spend units of a rule that the isolate may have to leave. */
+const maySpend = ({ rule, role, mode }: BoundRule) =>
+  role === 'spend' && mode === 'enforce' && followsStore(rule)
 
 /** If only the store knows the consumer, the trips of each key are counted by themselves. */
 function keyOf({ key }: BoundRule, subject: Subject | undefined): string {

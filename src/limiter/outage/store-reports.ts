@@ -3,11 +3,11 @@
  * admits no more than that (local.ts). Otherwise each outage, and each moment in which a flood makes the store late, would give a
  * caller the whole limit once more.
  */
-import { countsInFlight, type Rule } from '../../config/compile-rule.ts'
+import type { Rule } from '../../config/compile-rule.ts'
 import { Lru } from '../../lru.ts'
 import type { BoundRule, Outcome } from '../../script/evaluation.ts'
 import { withConsumer } from '../../store/keys.ts'
-import { FAILURE_POLICIES } from './failure-policy.ts'
+import { followsStore } from './failure-policy.ts'
 
 interface StoreReport {
   /** Units. */
@@ -34,11 +34,8 @@ export function createStoreReports(unreportedUnits: (key: string, rule: Rule) =>
     note(rules: readonly BoundRule[], { verdicts, consumer, at }: Outcome, now: number): void {
       const answeredAt = Math.min(at / 1e3, now)
       for (const { rule, mode, remaining: reported } of verdicts) {
-        // Units in flight are given back when requests end, so an old report would say nothing about them.
-        if (mode !== 'enforce' || rule.on !== 'request' || countsInFlight(rule)) continue
-        if (!FAILURE_POLICIES[rule.onStoreFailure].isCountedLocally) continue
         const bound = rules.find(bound => bound.rule.name === rule.name)
-        if (!bound) continue
+        if (mode !== 'enforce' || !followsStore(rule) || !bound) continue
         const key = withConsumer(bound.key, consumer)
         const reports = identities.get(key) ?? new Map<string, StoreReport>()
         if (reports.size === 0) identities.set(key, reports)

@@ -63,7 +63,8 @@ export function withBreaker(
   probe: (store: Store) => Promise<void>,
   { now, lag = isolateLag, onChange = () => {} }: BreakerPlatform,
 ): GuardedStore {
-  const { failures, slowCalls, slowAfterMs, retryAfterMs } = settings ?? NEVER
+  if (!settings) return { ...store, ...NEVER_OPEN }
+  const { failures, slowCalls, slowAfterMs, retryAfterMs } = settings
   let failuresInRow = 0
   let slowCallsInRow = 0
   /** Set while the breaker is open. */
@@ -74,24 +75,55 @@ export function withBreaker(
   let slowProbes = 0
   let timesClosed = 0
 
-  interface Stopwatch {
-    at: number
-    lateMs: number
-  }
-  const startStopwatch = (): Stopwatch => ({ at: now(), lateMs: lag.total() })
-  const isSlow = ({ at, lateMs }: Stopwatch) => now() - at - (lag.total() - lateMs) >= slowAfterMs
+  const start = () => ({ at: now(), lateMs: lag.total(), timesClosed })
+  type Start = ReturnType<typeof start>
+  const lateMsSince = ({ lateMs }: Start) => lag.total() - lateMs
+  const isSlow = (started: Start) => now() - started.at - lateMsSince(started) >= slowAfterMs
 
-  function recordResult(started: Stopwatch, failure: GatewayError | undefined): void {
-    if (isOverload(failure)) return
-    failuresInRow = failure ? failuresInRow + 1 : 0
-    slowCallsInRow = isTimeout(failure) || isSlow(started) ? slowCallsInRow + 1 : 0
-    const isQuotaUsedUp = settings && failure?.code === 'ERR_STORE_QUOTA'
-    if (failuresInRow >= failures || slowCallsInRow >= slowCalls || isQuotaUsedUp) {
-      openOrExtend(failure ?? TOO_SLOW, { isConfirmed: failure !== undefined && !isTimeout(failure) })
+  /** Runs calls, and records how they have ended. */
+  async function observe(
+    run: () => Promise<unknown[]>,
+    record: (started: Start, failure: unknown) => void,
+  ): Promise<unknown[]> {
+    const started = start()
+    try {
+      const replies = await run()
+      record(started, failureIn(store, replies))
+      return replies
+    } catch (error) {
+      record(started, error)
+      throw error
     }
   }
 
-  function openOrExtend(cause: GatewayError, { isConfirmed }: { isConfirmed: boolean }): void {
+  function recordResult(started: Start, failure: unknown): void {
+    // The result of a call that started before the breaker opened or closed is outdated.
+    if (open || timesClosed !== started.timesClosed || isOverload(failure)) return
+    if (failure !== undefined && !(failure instanceof GatewayError)) return
+    failuresInRow = failure ? failuresInRow + 1 : 0
+    slowCallsInRow = isTimeout(failure) || isSlow(started) ? slowCallsInRow + 1 : 0
+    const isQuotaUsedUp = failure?.code === 'ERR_STORE_QUOTA'
+    if (failuresInRow >= failures || slowCallsInRow >= slowCalls || isQuotaUsedUp)
+      openOrExtend(failure ?? TOO_SLOW, failure !== undefined && !isTimeout(failure))
+  }
+
+  /** Runs a call that shows whether the store is back. The next one is scheduled first, because the platform may end this request. */
+  function attempt(run: () => Promise<unknown[]>): Promise<unknown[]> {
+    probing.take(retryAfterMs)
+    return observe(run, recordAttempt)
+  }
+
+  function recordAttempt(started: Start, failure: unknown): void {
+    if (!failure && !isSlow(started)) close()
+    if (!open || isOverload(failure)) return
+    if (isTimeout(failure) && lateMsSince(started) <= MAX_LATE_SHARE * slowAfterMs) slowProbes += 1
+    const isLost = isTimeout(failure) && slowProbes < SLOW_PROBES_TO_CONFIRM
+    // A slow answer is still an answer, so it does not confirm an outage.
+    if (!failure) openOrExtend(TOO_SLOW, false)
+    else openOrExtend(failure instanceof GatewayError ? failure : open.cause, !isLost)
+  }
+
+  function openOrExtend(cause: GatewayError, isConfirmed: boolean): void {
     // The first quota error may be brief throttling. A second one in a row means that the quota is used up.
     const isQuota = cause.code === 'ERR_STORE_QUOTA'
     const retryMs = isQuota && open?.cause.code === cause.code ? QUOTA_RETRY_MS : retryAfterMs
@@ -111,34 +143,6 @@ export function withBreaker(
     timesClosed += 1
   }
 
-  /** Runs a call that shows whether the store is back. The next one is scheduled first, because the platform may end this request. */
-  async function attempt<T>(
-    run: () => Promise<T>,
-    failureIn: (result: T) => GatewayError | undefined,
-  ): Promise<T> {
-    probing.take(retryAfterMs)
-    const started = startStopwatch()
-    try {
-      const result = await run()
-      const failure = failureIn(result)
-      if (failure) recordFailedAttempt(failure, started)
-      else if (!isSlow(started)) close()
-      // A slow answer is still an answer, so it does not confirm an outage.
-      else if (open) openOrExtend(TOO_SLOW, { isConfirmed: false })
-      return result
-    } catch (error) {
-      recordFailedAttempt(error, started)
-      throw error
-    }
-  }
-
-  function recordFailedAttempt(error: unknown, { lateMs }: Stopwatch): void {
-    if (!open || isOverload(error)) return
-    if (isTimeout(error) && lag.total() - lateMs <= MAX_LATE_SHARE * slowAfterMs) slowProbes += 1
-    const isConfirmed = !isTimeout(error) || slowProbes >= SLOW_PROBES_TO_CONFIRM
-    openOrExtend(error instanceof GatewayError ? error : open.cause, { isConfirmed })
-  }
-
   const isProbeDue = () => open !== undefined && !probing.isTaken()
   const isStale = () => isProbeDue() && !isWithin(STALE_MS, open!.checkedAt, now())
 
@@ -146,40 +150,24 @@ export function withBreaker(
     ...store,
 
     isOpen: () => open !== undefined,
-    isOutageConfirmed: () => !settings || open?.isConfirmed === true,
+    isOutageConfirmed: () => open?.isConfirmed === true,
     isProbeDue,
     async probe() {
-      await attempt(
-        () => probe(store),
-        () => undefined,
-      ).catch(() => {})
+      await attempt(async () => {
+        await probe(store)
+        return []
+      }).catch(() => {})
     },
 
     async run(calls) {
-      if (isStale())
-        return await attempt(
-          () => store.run(calls),
-          replies => failureIn(store, replies),
-        )
-      if (open) {
-        const { message } = open.cause
-        throw new GatewayError(
-          'ERR_STORE_BREAKER_OPEN',
-          `The store was not called, because it failed before: ${message}`,
-        )
-      }
-      const started = startStopwatch()
-      const timesClosedBefore = timesClosed
-      // The result of a call that started before the breaker opened or closed is outdated.
-      const isCurrent = () => !open && timesClosed === timesClosedBefore
-      try {
-        const replies = await store.run(calls)
-        if (isCurrent()) recordResult(started, failureIn(store, replies))
-        return replies
-      } catch (error) {
-        if (isCurrent() && error instanceof GatewayError) recordResult(started, error)
-        throw error
-      }
+      const run = () => store.run(calls)
+      if (isStale()) return await attempt(run)
+      if (!open) return await observe(run, recordResult)
+      const { message } = open.cause
+      throw new GatewayError(
+        'ERR_STORE_BREAKER_OPEN',
+        `The store was not called, because it failed before: ${message}`,
+      )
     },
   }
 }
@@ -192,9 +180,9 @@ const isOverload = (error: unknown) =>
 
 const TOO_SLOW = new GatewayError('ERR_STORE_TIMEOUT', 'The store was slow.')
 
-const NEVER: BreakerSettings = {
-  failures: Number.POSITIVE_INFINITY,
-  slowCalls: Number.POSITIVE_INFINITY,
-  slowAfterMs: Number.POSITIVE_INFINITY,
-  retryAfterMs: 0,
+const NEVER_OPEN = {
+  isOpen: () => false,
+  isOutageConfirmed: () => true,
+  isProbeDue: () => false,
+  probe: async () => {},
 }

@@ -38,47 +38,42 @@ export function createScheduler(clock: () => number, timer: Timer, chores: reado
   const now = latestOf(clock)
   const entries = chores.map(chore => ({ chore, turn: createTurn(now) }))
 
-  async function doWhenDue(
-    { chore, turn }: { chore: Chore; turn: Turn },
-    firstMs: number | undefined,
-  ): Promise<void> {
+  async function doWhenDue(chore: Chore, turn: Turn, firstMs: number): Promise<void> {
     const startedAt = now()
     let pauses = 0
     let inRow = 0
-    let restMs = 0
-    let hasTurn = true
-    try {
-      for (let ms = firstMs; ms !== undefined; ms = chore.dueInMs()) {
-        if (ms > 0) {
-          const pauseMs = ms
-          if (pauses > 0 && !isWithin(MAX_WORK_MS, startedAt, now() + pauseMs)) return
-          hasTurn = pauses === 0 || isWithin(KEEPS_TURN_MS, startedAt, now() + pauseMs)
-          turn.take(hasTurn ? pauseMs + GRACE_MS : 0)
-          await new Promise<void>(resolve => timer(pauseMs, resolve, chore.isOptional))
-          if (!hasTurn && turn.isTaken()) return
-          hasTurn = true
-          pauses += 1
-          inRow = 0
-        } else {
-          if (++inRow > MAX_IN_ROW) return
-          turn.take(MAX_RUN_MS)
-          restMs = PAUSE_AFTER_FAILURE_MS
-          if (!(await chore.run())) return
-          restMs = 0
+    for (let ms: number | undefined = firstMs; ms !== undefined; ms = chore.dueInMs()) {
+      if (ms > 0) {
+        const pauseMs = ms
+        const endsWithin = (maxMs: number) => pauses === 0 || isWithin(maxMs, startedAt, now() + pauseMs)
+        if (!endsWithin(MAX_WORK_MS)) return
+        const keepsTurn = endsWithin(KEEPS_TURN_MS)
+        turn.take(keepsTurn ? pauseMs + GRACE_MS : 0)
+        await new Promise<void>(resolve => timer(pauseMs, resolve, chore.isOptional))
+        if (!keepsTurn && turn.isTaken()) return
+        turn.take(0)
+        pauses += 1
+        inRow = 0
+      } else {
+        if (++inRow > MAX_IN_ROW) return
+        turn.take(MAX_RUN_MS)
+        let isDone = false
+        try {
+          isDone = await chore.run()
+        } finally {
+          turn.take(isDone ? 0 : PAUSE_AFTER_FAILURE_MS)
         }
+        if (!isDone) return
       }
-    } finally {
-      if (hasTurn) turn.take(restMs)
     }
   }
 
   return {
     /** Does the chores that are due, unless another request already waits for that. Call this whenever one may have become due. */
     schedule(background: Background): void {
-      for (const entry of entries) {
-        if (entry.turn.isTaken()) continue
-        const ms = entry.chore.dueInMs()
-        if (ms !== undefined) background(doWhenDue(entry, ms))
+      for (const { chore, turn } of entries) {
+        const ms = turn.isTaken() ? undefined : chore.dueInMs()
+        if (ms !== undefined) background(doWhenDue(chore, turn, ms))
       }
     },
   }

@@ -10,19 +10,16 @@
  */
 export const isWithin = (ms: number, since: number, time: number) => time >= since && time - since < ms
 
-export interface Turn {
-  isTaken(): boolean
-  /** Takes the turn, or keeps it, for at most `ms`. 0 ends it, so that another request can take it. */
-  take(ms: number): void
-}
+export type Turn = ReturnType<typeof createTurn>
 
 /** @param now ms */
-export function createTurn(now: () => number): Turn {
+export function createTurn(now: () => number) {
   let takenAt = 0
   let lastsMs = 0
   return {
-    isTaken: () => isWithin(lastsMs, takenAt, now()),
-    take(ms) {
+    isTaken: (): boolean => isWithin(lastsMs, takenAt, now()),
+    /** Takes the turn, or keeps it, for at most `ms`. 0 ends it, so that another request can take it. */
+    take(ms: number): void {
       takenAt = now()
       lastsMs = ms
     },

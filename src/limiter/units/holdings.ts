@@ -38,7 +38,7 @@ export interface Claim {
 
 /** The units that the isolate holds of one identity under one rule. */
 interface HeldUnits {
-  /** The key, or the name of the holder while only the store knows the key. */
+  /** The key; the name of the holder, if only the store knew the consumer when the request came. */
   readonly mapKey: string
   key: string
   holder: string
@@ -65,8 +65,6 @@ interface HeldUnits {
   isNearLimit: boolean
   /** The claims that are not over, in the order of their last renewals. */
   readonly claims: Set<Claim>
-  /** Whether nothing is held or on its way, and only the change itself is not confirmed: since when (ms). */
-  emptySince: number | undefined
   sentPlace: Place<HeldUnits> | undefined
   renewalPlace: Place<HeldUnits> | undefined
 }
@@ -100,7 +98,7 @@ export const renewalMs = ({ ttl }: Pick<Message, 'ttl'>) => ttl / 3e3
 
 const NO_KEYS: ReadonlySet<string> = new Set()
 
-const createRenewals = () => new Queue<'renewalPlace', HeldUnits>('renewalPlace')
+type Renewals = Queue<'renewalPlace', HeldUnits>
 
 export class Holdings {
   readonly #now: () => number
@@ -111,10 +109,9 @@ export class Holdings {
   /** Those whose messages are on their way, in the order of sending. */
   readonly #sent = new Queue<'sentPlace', HeldUnits>('sentPlace')
   /** Those with claims, by `ttl`, in the order of their last confirmations. */
-  readonly #renewals = new Map<number, ReturnType<typeof createRenewals>>()
-  /** Those that hold nothing, by `ttl`, in the order in which they became empty. */
-  readonly #empty = new Map<number, Set<HeldUnits>>()
-  #emptyCount = 0
+  readonly #renewals = new Map<number, Renewals>()
+  /** Those of which nothing is held, and only this change is not confirmed: since when (ms), the oldest first. */
+  readonly #empty = new Map<HeldUnits, number>()
   readonly #maxEpochs: number
   #holderName: string | undefined
   #epoch = 0
@@ -249,13 +246,10 @@ export class Holdings {
    */
   renewalsDue(most = Number.POSITIVE_INFINITY): Message[] {
     const messages: Message[] = []
-    for (const [ttl, queue] of this.#renewals) {
-      const intervalMs = renewalMs({ ttl })
-      const { first } = queue
-      if (!first || !this.#hasElapsed(first.confirmed.at, DUE_SHARE * intervalMs)) continue
+    for (const queue of this.#renewals.values()) {
+      if (!this.#isDue(queue.first, DUE_SHARE)) continue
       for (const held of queue) {
-        const isSoonDue = this.#hasElapsed(held.confirmed.at, EARLIEST_RENEWAL_SHARE * intervalMs)
-        if (messages.length >= most || !isSoonDue) break
+        if (messages.length >= most || !this.#isDue(held, EARLIEST_RENEWAL_SHARE)) break
         // Until its message is confirmed or lost, it is not looked at again.
         queue.delete(held)
         this.#giveUpExpired(held)
@@ -275,9 +269,13 @@ export class Holdings {
 
   /** Whether `renewalsDue` would return messages. */
   isRenewalDue(): boolean {
-    for (const [ttl, { first }] of this.#renewals)
-      if (first && this.#hasElapsed(first.confirmed.at, DUE_SHARE * renewalMs({ ttl }))) return true
+    for (const { first } of this.#renewals.values()) if (this.#isDue(first, DUE_SHARE)) return true
     return false
+  }
+
+  /** Whether a share of the interval between renewals has passed. */
+  #isDue(held: HeldUnits | undefined, share: number): boolean {
+    return held !== undefined && this.#hasElapsed(held.confirmed.at, share * renewalMs(held))
   }
 
   /** The time until the record of a claim is due for its renewal (ms); 0 or less: it is due, or on its way. */
@@ -288,11 +286,8 @@ export class Holdings {
   /** Notes that the store has received these messages. */
   confirm(messages: readonly Message[]): void {
     for (const { key, holding } of messages) {
-      const isAbout = (held: HeldUnits | undefined) => held?.key === key && held.holder === holding.holder
-      let held = this.#heldUnits.get(key)
-      // While only the store knew the consumer, the name of the holder was the key of the map.
-      if (!isAbout(held)) held = this.#heldUnits.get(holding.holder)
-      if (!held || !isAbout(held)) continue
+      const held = this.#heldUnits.get(holding.holder) ?? this.#heldUnits.get(key)
+      if (held?.holder !== holding.holder) continue
       this.#confirm(held, holding)
       this.#updateIndexes(held)
     }
@@ -319,7 +314,6 @@ export class Holdings {
       confirmed: { epoch, ended: 0, at: now },
       ...{ sent: undefined, unconfirmedSince: undefined },
       claims: new Set(),
-      emptySince: undefined,
       ...{ sentPlace: undefined, renewalPlace: undefined },
     }
     this.#heldUnits.set(mapKey, held)
@@ -328,12 +322,9 @@ export class Holdings {
 
   /** Forgets identities of which nothing is held, when the record of the store has ended, or when there are too many. */
   #forgetEmpty(): void {
-    for (const [ttl, queue] of this.#empty) {
-      for (const held of queue) {
-        const isOver = this.#hasElapsed(held.emptySince!, ttl / 1e3)
-        if (!isOver && this.#emptyCount <= MAX_EMPTY) break
-        this.#forget(held)
-      }
+    for (const [held, since] of this.#empty) {
+      if (!this.#hasElapsed(since, held.ttl / 1e3) && this.#empty.size <= MAX_EMPTY) return
+      this.#forget(held)
     }
   }
 
@@ -342,7 +333,7 @@ export class Holdings {
     this.#unsent.delete(held)
     this.#sent.delete(held)
     this.#renewals.get(held.ttl)?.delete(held)
-    if (this.#empty.get(held.ttl)?.delete(held)) this.#emptyCount -= 1
+    this.#empty.delete(held)
   }
 
   /** An epoch that is later than all others of the same holder. When the four bytes of an epoch are used up, the isolate takes another name. */
@@ -393,17 +384,9 @@ export class Holdings {
     for (const held of this.#sent) {
       if (!this.#hasElapsed(held.sent!.at, MESSAGE_TIMEOUT_MS)) return
       this.#sent.delete(held)
+      held.sent = undefined
       this.#updateIndexes(held)
     }
-  }
-
-  #isOnItsWay({ sent, epoch, ended }: HeldUnits): boolean {
-    return (
-      sent !== undefined &&
-      sent.epoch === epoch &&
-      sent.ended === ended &&
-      !this.#hasElapsed(sent.at, MESSAGE_TIMEOUT_MS)
-    )
   }
 
   #end(claim: Claim): void {
@@ -425,7 +408,7 @@ export class Holdings {
 
   /** Updates after a change: what there is to send and to renew, and whether the entry can be deleted. */
   #updateIndexes(held: HeldUnits): void {
-    const { ttl, epoch, started, ended, confirmed, claims } = held
+    const { ttl, epoch, started, ended, confirmed, sent, claims } = held
     const isUnconfirmed = confirmed.epoch !== epoch || confirmed.ended !== ended
     const isKnown = isConsumerKnown(held.key)
     const isEmpty = claims.size === 0 && started === ended
@@ -434,33 +417,26 @@ export class Holdings {
       return
     }
     held.unconfirmedSince = isUnconfirmed ? (held.unconfirmedSince ?? this.#now()) : undefined
-    if (isUnconfirmed && isKnown && !this.#isOnItsWay(held)) this.#unsent.add(held)
+    const isOnItsWay = sent?.epoch === epoch && sent.ended === ended
+    if (isUnconfirmed && isKnown && !isOnItsWay) this.#unsent.add(held)
     else this.#unsent.delete(held)
     // A message about its renewal may be on its way. If it is lost, it is sent again as an unconfirmed change.
-    if (claims.size > 0 && !isUnconfirmed) queueOf(this.#renewals, ttl, createRenewals).add(held)
+    if (claims.size > 0 && !isUnconfirmed) this.#renewalsFor(ttl).add(held)
     else if (claims.size === 0) this.#renewals.get(ttl)?.delete(held)
-    this.#updateEmpty(held, isEmpty)
+    if (!isEmpty) this.#empty.delete(held)
+    else if (!this.#empty.has(held)) this.#empty.set(held, this.#now())
   }
 
-  #updateEmpty(held: HeldUnits, isEmpty: boolean): void {
-    if (isEmpty === (held.emptySince !== undefined)) return
-    held.emptySince = isEmpty ? this.#now() : undefined
-    const queue = queueOf(this.#empty, held.ttl, () => new Set<HeldUnits>())
-    if (isEmpty) queue.add(held)
-    else queue.delete(held)
-    this.#emptyCount += isEmpty ? 1 : -1
+  #renewalsFor(ttl: number): Renewals {
+    const queue = this.#renewals.get(ttl) ?? new Queue('renewalPlace')
+    this.#renewals.set(ttl, queue)
+    return queue
   }
 
   /** Whether `ms` have passed since `time`. Also true if `time` is that far in the future, because the clock was set back. */
   #hasElapsed(time: number, ms: number): boolean {
     return Math.abs(this.#now() - time) >= ms
   }
-}
-
-function queueOf<T>(queues: Map<number, T>, ttl: number, create: () => T): T {
-  const queue = queues.get(ttl) ?? create()
-  queues.set(ttl, queue)
-  return queue
 }
 
 function messageOf({ key, holder, epoch, started, ended, ttl }: HeldUnits): Message {

@@ -21,6 +21,8 @@ export interface TripInfo {
   readonly keysPerCall: number
 }
 
+export const keysOf = (call: StoreCall) => ('keys' in call ? call.keys : [call.key])
+
 /** What a rider adds to a trip. */
 export interface Load {
   readonly calls: readonly StoreCall[]

@@ -6,8 +6,7 @@
 import type { Rule } from '../../config/compile-rule.ts'
 import { GatewayError } from '../../errors.ts'
 import type { BoundRule, Evaluation } from '../../script/evaluation.ts'
-import type { StoreCall } from '../../store/store.ts'
-import type { Rider } from '../../trips/rider.ts'
+import { keysOf, type Rider } from '../../trips/rider.ts'
 import { bindRule } from '../bind.ts'
 import { decodeReplies, prepareDecide } from '../prepared-call.ts'
 import type { LocalCounts, Spender } from './local-counts.ts'
@@ -36,7 +35,9 @@ export function createHandOvers(counts: LocalCounts, now: () => number, at?: () 
       const units = spender ? counts.unitsInUse(key, rule) - handedOver : 0
       // The variants of a rule for one plan only apply with this plan.
       const plan = rule.match.plans?.[0] ?? spender?.plan
-      return spender && units > 0 ? [{ ...spender, plan, bound: toSpend(rule, key, units) }] : []
+      // Units that are already spent cannot be refused, so the rule is a shadow.
+      const bound = bindRule(rule, key, units, now(), 'shadow')
+      return spender && units > 0 ? [{ ...spender, plan, bound }] : []
     })
     const bySpender = Map.groupBy(unspent, ({ plan, consumerKey }) => [plan, consumerKey].join(' '))
     return [...bySpender.values()].flatMap(all => {
@@ -44,12 +45,6 @@ export function createHandOvers(counts: LocalCounts, now: () => number, at?: () 
       return halvesOf(all.map(({ bound }) => bound)).map(rules => ({ key, rules, ...spender }))
     })
   }
-
-  const toSpend = (rule: Rule, key: string, units: number): BoundRule => ({
-    // Units that are already spent cannot be refused, so the rule is a shadow.
-    ...bindRule(rule, key, units, now()),
-    mode: 'shadow',
-  })
 
   const prepare = ({ policy, plan, consumerKey, rules, key }: HandOver) => {
     // Overrides are for rules that count by consumer. The script looks them up, and treats the caller like that of a token: as verified.
@@ -83,7 +78,7 @@ export function createHandOvers(counts: LocalCounts, now: () => number, at?: () 
       if (keysToHandOver.size === 0 || !isAnswering) return undefined
       const keys = isAlone
         ? [...keysToHandOver.keys().take(IDENTITIES_PER_REQUEST)]
-        : keysIn(calls).filter(key => keysToHandOver.has(key))
+        : [...new Set(calls.flatMap(keysOf))].filter(key => keysToHandOver.has(key))
       for (const key of keys) keysToHandOver.delete(key)
       const handOvers = keys.flatMap(handOversOf)
       for (const handOver of handOvers) change(handOver, 1, 1)
@@ -154,8 +149,3 @@ function halvesOf(rules: readonly BoundRule[]): BoundRule[][] {
 
 /** The part of a key that determines its slot on a cluster (src/store/keys.ts). */
 const slotOf = (key: string) => key.slice(0, key.indexOf('}'))
-
-/** The state keys that the calls count under, each once. */
-function keysIn(calls: readonly StoreCall[]): string[] {
-  return [...new Set(calls.flatMap(call => ('keys' in call ? call.keys : [])))]
-}

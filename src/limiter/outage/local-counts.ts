@@ -100,7 +100,7 @@ export function createLocalCounts(share: number, now: () => number, onEviction: 
       const { key, rule } = bound
       const units = Math.floor(remainingOf(key, rule, at) - remaining)
       if (units <= 0) return
-      decide([{ ...bindRule(rule, key, units, at), mode: 'enforce' }], 'decide', at)
+      decide([bindRule(rule, key, units, at, 'enforce')], 'decide', at)
       const spent = spentUnder(bound)
       if (spent) spent.handedOver += units
     },

@@ -44,16 +44,14 @@ export function createLocalLimiter(share: number, now: () => number, decideAt?: 
   function refuseForOpenTrips(rules: readonly BoundRule[], openUnits: readonly number[]) {
     if (!openUnits.some(units => units > 0)) return undefined
     const { verdicts } = counts.decide(rules, 'peek')
-    const remaining = verdicts.map((verdict, i) => Math.max(0, verdict.remaining - (openUnits[i] ?? 0)))
-    const isRefused = rules.map((bound, i) => remaining[i]! < counts.costOf(bound))
-    if (!isRefused.includes(true)) return undefined
-    return {
-      admitted: false,
-      verdicts: verdicts.map((verdict, i) => ({
-        ...{ ...verdict, remaining: remaining[i]! },
-        ...(isRefused[i] && { allowed: false, retryAfter: waitForOpenTrips(verdict.retryAfter) }),
-      })),
-    }
+    const lowered = verdicts.map((verdict, i) => {
+      const remaining = Math.max(0, verdict.remaining - (openUnits[i] ?? 0))
+      if (remaining >= counts.costOf(rules[i]!)) return { ...verdict, remaining }
+      // When open trips have ended, units may be left again. A request that costs too much (-1) can never be admitted.
+      const retryAfter = verdict.retryAfter < 0 ? -1 : Math.max(verdict.retryAfter, OPEN_TRIPS_WAIT)
+      return { ...verdict, remaining, allowed: false, retryAfter }
+    })
+    return lowered.every(({ allowed }) => allowed) ? undefined : { admitted: false, verdicts: lowered }
   }
 
   return {
@@ -95,7 +93,3 @@ export function createLocalLimiter(share: number, now: () => number, decideAt?: 
     handOvers: handOvers.rider,
   }
 }
-
-/** When open trips have ended, units may be left again (µs). A request that costs too much (-1) can never be admitted. */
-const waitForOpenTrips = (retryAfter: number) =>
-  retryAfter < 0 ? retryAfter : Math.max(retryAfter, OPEN_TRIPS_WAIT)

@@ -31,11 +31,8 @@ export function createOpenTrips(now: () => number) {
      * Notes that a decision is on its way to the store.
      * @returns a function to call when it is answered, or has failed
      */
-    begin({
-      rules,
-      subject,
-      wantedRequests = 1,
-    }: Pick<Evaluation, 'rules' | 'subject' | 'wantedRequests'>): () => void {
+    begin(evaluation: Pick<Evaluation, 'rules' | 'subject' | 'wantedRequests'>): () => void {
+      const { rules, subject, wantedRequests = 1 } = evaluation
       // The variants of a rule for several plans count once: only one of them applies.
       const spending = new Map<string, BoundRule>()
       for (const bound of rules) if (maySpend(bound)) spending.set(bound.rule.name, bound)

@@ -15,8 +15,6 @@ export type LimitOf = (rule: Rule) => number | undefined
 export class Claims {
   readonly #holdings: Holdings
   readonly #claims: readonly Claim[]
-  /** The current limits of rules whose limit adapts, by tag. */
-  readonly #limits = new Map<string, number>()
   /** The claims that are in flight until the request is over. */
   inFlight: readonly Claim[] = []
   /** The rules that the store has to decide, each with the message about what the isolate holds. */
@@ -28,14 +26,13 @@ export class Claims {
    */
   constructor(rules: readonly BoundRule[], holdings: Holdings, limitOf: LimitOf = () => undefined) {
     this.#holdings = holdings
-    const claimed = new Map(rules.filter(needsClaim).map(rule => [rule.ownKey!, rule]))
+    const claimed = new Map(rules.filter(needsClaim).map(rule => [rule.ownKey, rule]))
     const claims = new Map([...claimed].map(([key, rule]) => [key, holdings.claim(rule)]))
     this.#claims = [...claims.values()]
     this.rulesForStore = rules.map(rule => {
-      const claim = rule.ownKey === undefined ? undefined : claims.get(rule.ownKey)
+      const claim = claims.get(rule.ownKey)
       if (!claim) return rule
       const limit = limitOf(rule.rule)
-      if (limit !== undefined) this.#limits.set(rule.rule.tag, limit)
       return { ...rule, holding: { ...claim.holding, ...(limit !== undefined && { limit }) } }
     })
   }
@@ -45,7 +42,8 @@ export class Claims {
     const admitted = this.#claims.filter(claim => {
       const { ownKey = '', rule } = claim.rule
       const verdict = verdicts.find(verdict => verdict.rule.tag === rule.tag)
-      const use = verdict && useOf(verdict, this.#limits.get(rule.tag))
+      const sent = this.rulesForStore.find(bound => bound.rule.tag === rule.tag)
+      const use = verdict && useOf(verdict, sent?.holding?.limit)
       if (consumer !== undefined) this.#holdings.rename(claim, withConsumer(ownKey, consumer))
       const isAdmitted = status === 'admitted' && verdict?.allowed === true
       this.#holdings.settle(claim, isAdmitted ? 'admitted' : isBySlot ? 'lost' : 'refused', use)

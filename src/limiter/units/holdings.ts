@@ -96,8 +96,6 @@ const MAX_EMPTY = 10_000
 /** The interval between two renewals: a third of the `ttl` (ms). */
 export const renewalMs = ({ ttl }: Pick<Message, 'ttl'>) => ttl / 3e3
 
-const NO_KEYS: ReadonlySet<string> = new Set()
-
 type Renewals = Queue<'renewalPlace', HeldUnits>
 
 export class Holdings {
@@ -227,7 +225,7 @@ export class Holdings {
    * @param except keys to leave out, because the same HTTP request has another message about them
    * @param most how many are returned, the oldest first
    */
-  unconfirmed(except: ReadonlySet<string> = NO_KEYS, most = Number.POSITIVE_INFINITY): Message[] {
+  unconfirmed(except: ReadonlySet<string> = new Set(), most = Number.POSITIVE_INFINITY): Message[] {
     this.#expireSent()
     const messages: Message[] = []
     for (const held of this.#unsent) {

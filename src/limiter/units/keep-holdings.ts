@@ -10,8 +10,8 @@ import type { Timer } from '../../clock.ts'
 import { GatewayError } from '../../errors.ts'
 import type { BoundRule } from '../../script/evaluation.ts'
 import { encodeSync, isSyncReply } from '../../script/sync.ts'
-import type { Script, StoreCall } from '../../store/store.ts'
-import type { Rider } from '../../trips/rider.ts'
+import type { Script } from '../../store/store.ts'
+import { keysOf, type Rider } from '../../trips/rider.ts'
 import type { Trips } from '../../trips/trips.ts'
 import { Claims, type LimitOf } from './claims.ts'
 import { Holdings, renewalMs } from './holdings.ts'
@@ -28,6 +28,10 @@ const MAX_REQUESTS_IN_ROW = 40
 
 /** The shortest time between two checks of one request whether units are due for renewal, as a share of the interval. */
 const SHORTEST_CHECK_SHARE = 0.1
+
+const detail =
+  'The platform allows a request in flight no more calls (50 with Workers Free), so it has stopped to renew units in flight. Other requests of the isolate renew them. Without any, the units are free after their ttl.'
+const EXHAUSTION = JSON.stringify({ level: 'warn', event: 'renewals-stopped', detail })
 
 export type HoldingsKeeper = ReturnType<typeof createHoldingsKeeper>
 
@@ -74,14 +78,6 @@ export function createHoldingsKeeper({ now, timer, script, writeAt, newName }: K
     },
   }
 
-  function logExhaustion(): void {
-    if (hasLoggedExhaustion) return
-    hasLoggedExhaustion = true
-    const detail =
-      'The platform allows a request in flight no more calls (50 with Workers Free), so it has stopped to renew units in flight. Other requests of the isolate renew them. Without any, the units are free after their ttl.'
-    console.warn(JSON.stringify({ level: 'warn', event: 'renewals-stopped', detail }))
-  }
-
   return {
     holdings,
     rider,
@@ -104,17 +100,15 @@ export function createHoldingsKeeper({ now, timer, script, writeAt, newName }: K
        * that another one has renewed them.
        */
       const intervalMs = Math.min(...claims.map(({ rule }) => renewalMs({ ttl: rule.rule.quota.period })))
-      function checkInMs(): number {
-        const wait = Math.min(...claims.map(claim => holdings.msUntilRenewal(claim)))
-        return Math.min(Math.max(wait, SHORTEST_CHECK_SHARE * intervalMs), intervalMs)
-      }
       /** False: this request may make no more calls. It still shows that its claims are alive, so that other requests renew them. */
       let canSend = true
       let isOver = false
       let cancelCheck = () => {}
-      let end = () => {}
       function checkLater(): void {
-        if (!isOver) cancelCheck = timer(checkInMs(), check, true)
+        if (isOver) return
+        const dueInMs = Math.min(...claims.map(claim => holdings.msUntilRenewal(claim)))
+        const pauseMs = Math.min(Math.max(dueInMs, SHORTEST_CHECK_SHARE * intervalMs), intervalMs)
+        cancelCheck = timer(pauseMs, check, true)
       }
       /** Most checks find nothing to send. With many streams they are most of the work, so they create no promises. */
       function check(): void {
@@ -127,9 +121,10 @@ export function createHoldingsKeeper({ now, timer, script, writeAt, newName }: K
           for (let sent = 0; sent < MAX_REQUESTS_IN_ROW && holdings.isRenewalDue(); sent++)
             if (!(await trips.sendAlone(rider))) return
         } catch (error) {
-          if (!isExhausted(error)) return
+          if (!(error instanceof GatewayError && error.code === 'ERR_STORE_CALLS_EXHAUSTED')) return
           canSend = false
-          logExhaustion()
+          if (!hasLoggedExhaustion) console.warn(EXHAUSTION)
+          hasLoggedExhaustion = true
         }
       }
       function sendTheRest(): void {
@@ -138,11 +133,8 @@ export function createHoldingsKeeper({ now, timer, script, writeAt, newName }: K
       }
       checkLater()
       // Keeps the timers of this request alive.
-      background(
-        new Promise<void>(resolve => {
-          end = resolve
-        }),
-      )
+      const { promise: ended, resolve: end } = Promise.withResolvers<void>()
+      background(ended)
       return () => {
         isOver = true
         cancelCheck()
@@ -154,8 +146,3 @@ export function createHoldingsKeeper({ now, timer, script, writeAt, newName }: K
     },
   }
 }
-
-const isExhausted = (error: unknown) =>
-  error instanceof GatewayError && error.code === 'ERR_STORE_CALLS_EXHAUSTED'
-
-const keysOf = (call: StoreCall) => ('keys' in call ? call.keys : [call.key])

@@ -17,11 +17,11 @@ import { createTurn, isWithin } from './turn.ts'
 export type StoreChange = { isOpen: true; cause: GatewayError } | { isOpen: false; afterMs: number }
 
 /** What the breaker needs from its platform. */
-export interface BreakerPlatform {
+interface BreakerPlatform {
   /** ms since the epoch */
   now: () => number
   lag?: LagMeter
-  onChange?: (change: StoreChange) => void
+  onChange?: ((change: StoreChange) => void) | undefined
 }
 
 export interface GuardedStore extends Store {
@@ -81,10 +81,7 @@ export function withBreaker(
   const isSlow = (started: Start) => now() - started.at - lateMsSince(started) >= slowAfterMs
 
   /** Runs calls, and records how they have ended. */
-  async function observe(
-    run: () => Promise<unknown[]>,
-    record: (started: Start, failure: unknown) => void,
-  ): Promise<unknown[]> {
+  async function observe(run: () => Promise<unknown[]>, record: typeof recordResult): Promise<unknown[]> {
     const started = start()
     try {
       const replies = await run()
@@ -127,10 +124,9 @@ export function withBreaker(
     // The first quota error may be brief throttling. A second one in a row means that the quota is used up.
     const isQuota = cause.code === 'ERR_STORE_QUOTA'
     const retryMs = isQuota && open?.cause.code === cause.code ? QUOTA_RETRY_MS : retryAfterMs
-    const probeInMs = open || isQuota ? retryMs : 0
-    const since = open?.since ?? now()
     if (!open) onChange({ isOpen: true, cause })
-    probing.take(probeInMs)
+    probing.take(open || isQuota ? retryMs : 0)
+    const since = open?.since ?? now()
     open = { cause, since, checkedAt: now(), isConfirmed: isConfirmed || open?.isConfirmed === true }
   }
 

@@ -10,31 +10,13 @@
  * (compatibility dates before 2024-10-14), and the platform can end any request without notice.
  */
 import type { Sleep } from '../clock.ts'
+import type { Config } from '../config/compile.ts'
 import { GatewayError } from '../errors.ts'
 import { timeoutError } from '../store/deadline.ts'
-import { isolateLag, isolateSleep } from '../store/lag.ts'
+import { isolateLag, isolateSleep, type LagMeter } from '../store/lag.ts'
 import type { CallListener, StoreCall } from '../store/store.ts'
 import type { GuardedStore } from './breaker.ts'
 import { isWithin } from './turn.ts'
-
-export interface InFlightSettings {
-  /** HTTP requests in flight. */
-  maxRequests: number
-  /** After this time a call no longer counts as in flight, because the platform can end a request without notice. */
-  expiresAfterMs: number
-  /** How long a call waits for its turn, without the time in which the isolate is late. */
-  maxWaitMs: number
-  /** The same, including the time in which the isolate is late. */
-  maxTotalWaitMs: number
-}
-
-export interface InFlightPlatform {
-  /** ms; the latest time that any request has seen. With the clock of one request, which can stand still, newer calls would be dropped. */
-  now?: () => number
-  sleep?: Sleep
-  /** The total time in which the isolate was late (ms). */
-  late?: () => number
-}
 
 /**
  * Calls in one HTTP request, and such requests in flight. Both are small, because the answers to the first batches may decide the rest
@@ -56,10 +38,10 @@ const MAX_CHECKS_PER_MS = 2
 /** A call gives up because of `maxWaitMs` only after this many checks. */
 const MIN_CHECKS = 4
 
-interface WaitingCalls {
+interface QueuedCalls {
   readonly calls: readonly StoreCall[]
   readonly listener: CallListener | undefined
-  /** Until when its request waits for it (ms). */
+  /** Until when its request waits for it, including the time in which the isolate is late (ms). */
   readonly until: number
   /** Reads the time since another request has sent the calls, without lateness of the isolate (ms). Absent while the calls wait. */
   msSinceSent?: () => number
@@ -70,25 +52,29 @@ interface WaitingCalls {
 /** Wraps the store with the limit. @param settings absent: no limit */
 export function withInFlightLimit(
   store: GuardedStore,
-  settings: InFlightSettings | undefined,
-  { now = isolateLag.now, sleep = isolateSleep, late = isolateLag.total }: InFlightPlatform = {},
+  settings: Config['inFlight'] | undefined,
+  { lag = isolateLag, sleep = isolateSleep }: { lag?: LagMeter; sleep?: Sleep } = {},
 ): GuardedStore {
   if (!settings) return store
   const { maxRequests, expiresAfterMs, maxWaitMs, maxTotalWaitMs } = settings
-  /** In the order of their start. */
+  /**
+   * In the order of their start, by the latest time that any request has seen. With the clock of one request, which can stand still,
+   * newer calls would be dropped.
+   */
   const inFlight = new Set<{ startedAt: number; isBatch: boolean }>()
   /** In the order of arrival. */
-  const waiting = new Set<WaitingCalls>()
+  const waiting = new Set<QueuedCalls>()
 
   /** @returns a function that reads the time since then, without lateness of the isolate (ms) */
   function startStopwatch(): () => number {
-    const [startedAt, lateBefore] = [now(), late()]
-    return () => now() - startedAt - (late() - lateBefore)
+    const start = lag.now() - lag.total()
+    return () => lag.now() - lag.total() - start
   }
 
   function hasRoom(): boolean {
-    const time = now()
+    const time = lag.now()
     for (const call of inFlight) {
+      // The platform can end a request without notice. Its call no longer counts after a while.
       if (isWithin(expiresAfterMs, call.startedAt, time)) break
       inFlight.delete(call)
     }
@@ -102,10 +88,10 @@ export function withInFlightLimit(
   }
 
   /** Removes and returns waiting calls to be sent together with a call, the oldest first. */
-  function takeBatch(): WaitingCalls[] {
-    const batch: WaitingCalls[] = []
+  function takeBatch(): QueuedCalls[] {
+    const batch: QueuedCalls[] = []
     if (waiting.size === 0 || !maySendBatch()) return batch
-    const time = now()
+    const time = lag.now()
     for (const entry of waiting) {
       if (time > entry.until) waiting.delete(entry)
       // Calls that are no longer needed stay, because their requests find out at the next check.
@@ -120,22 +106,21 @@ export function withInFlightLimit(
   }
 
   /** Sends the calls, together with a batch of waiting ones. */
-  async function send(calls: readonly StoreCall[], listener?: CallListener): Promise<unknown[]> {
-    const others = takeBatch()
-    const call = { startedAt: now(), isBatch: others.length > 0 }
+  async function send(own: Omit<QueuedCalls, 'until'>): Promise<unknown[]> {
+    const all = [own, ...takeBatch()]
+    const call = { startedAt: lag.now(), isBatch: all.length > 1 }
     inFlight.add(call)
     try {
-      const replies = await store.run([...calls, ...others.flatMap(other => other.calls)])
-      listener?.noteArrival()
-      let at = calls.length
-      for (const other of others) {
-        other.replies = replies.slice(at, at + other.calls.length)
-        other.listener?.noteArrival()
-        at += other.calls.length
+      const replies = await store.run(all.flatMap(({ calls }) => calls))
+      let at = 0
+      for (const each of all) {
+        each.replies = replies.slice(at, at + each.calls.length)
+        each.listener?.noteArrival()
+        at += each.calls.length
       }
-      return replies.slice(0, calls.length)
+      return own.replies!
     } catch (error) {
-      for (const other of others) other.error = error
+      for (const each of all) each.error = error
       throw error
     } finally {
       inFlight.delete(call)
@@ -147,10 +132,9 @@ export function withInFlightLimit(
     return Math.max(pause, Math.ceil(waiting.size / MAX_CHECKS_PER_MS))
   }
 
-  async function waitForTurn(calls: readonly StoreCall[], listener?: CallListener): Promise<unknown[]> {
+  async function waitForTurn(own: QueuedCalls): Promise<unknown[]> {
     if (waiting.size >= MAX_WAITING)
       throw overloadError(`${MAX_WAITING} decisions are already waiting for the store.`)
-    const own: WaitingCalls = { calls, listener, until: now() + maxTotalWaitMs }
     waiting.add(own)
     const waitedMs = startStopwatch()
     for (let check = 1; ; check++) {
@@ -162,18 +146,21 @@ export function withInFlightLimit(
         if (own.msSinceSent() >= expiresAfterMs) throw timeoutError()
         continue
       }
-      const isLate = (check >= MIN_CHECKS && waitedMs() >= maxWaitMs) || now() > own.until
-      const isOver = isLate || listener?.isNoLongerNeeded()
+      const isLate = (check >= MIN_CHECKS && waitedMs() >= maxWaitMs) || lag.now() > own.until
+      const isOver = isLate || own.listener?.isNoLongerNeeded()
       if (!isOver && !(hasRoom() && maySendBatch())) continue
       waiting.delete(own)
       if (isOver) throw overloadError(`This isolate has ${maxRequests} calls to the store in flight.`)
-      return await send(calls, listener)
+      return await send(own)
     }
   }
 
   return {
     ...store,
-    run: (calls, listener) => (hasRoom() ? send(calls, listener) : waitForTurn(calls, listener)),
+    run: (calls, listener) =>
+      hasRoom()
+        ? send({ calls, listener })
+        : waitForTurn({ calls, listener, until: lag.now() + maxTotalWaitMs }),
   }
 }
 

@@ -22,11 +22,11 @@
  */
 import type { Background } from '../background.ts'
 import type { Sleep, Timer } from '../clock.ts'
-import type { BreakerSettings } from '../config/compile-breaker.ts'
+import type { Config } from '../config/compile.ts'
 import type { Store } from '../store/store.ts'
 import { type StoreChange, withBreaker } from './breaker.ts'
 import { withRiders } from './carry.ts'
-import { type InFlightSettings, withInFlightLimit } from './queue-for-trips.ts'
+import { withInFlightLimit } from './queue-for-trips.ts'
 import type { Rider } from './rider.ts'
 import { createScheduler } from './scheduler.ts'
 
@@ -44,8 +44,8 @@ export interface TripsOptions {
   riders: Riders
   /** Checks whether a store that has failed can decide again. */
   probe(store: Store): Promise<void>
-  breaker?: BreakerSettings | undefined
-  inFlight?: InFlightSettings | undefined
+  breaker?: Config['breaker'] | undefined
+  inFlight?: Config['inFlight'] | undefined
   onStoreChange?: ((change: StoreChange) => void) | undefined
   /** ms */
   now(): number
@@ -63,10 +63,8 @@ export function createTrips(
   const { switches, handOvers, units, returns, signals = [] } = riders
   const inOrder = [switches, handOvers, units, returns, ...signals].filter(rider => rider !== undefined)
   const carrier = withRiders(bareStore, inOrder)
-  const guarded = withBreaker(carrier, breaker, () => probe(carrier.without(units)), {
-    now,
-    ...(onStoreChange && { onChange: onStoreChange }),
-  })
+  const probeWithoutUnits = () => probe(carrier.without(units))
+  const guarded = withBreaker(carrier, breaker, probeWithoutUnits, { now, onChange: onStoreChange })
   const store = withInFlightLimit(guarded, inFlight, { sleep })
 
   /** Makes a trip for a rider alone, now. @returns whether anything was sent @throws GatewayError as Store.run */

@@ -34,8 +34,7 @@ function isolate({ maxRequests = 2, expiresAfterMs = 500, maxWaitMs = 500 } = {}
     guarded,
     { maxRequests, expiresAfterMs, maxWaitMs, maxTotalWaitMs: 2000 },
     {
-      now: () => world.time,
-      late: () => world.late,
+      lag: { now: () => world.time, total: () => world.late, record: () => 0 },
       sleep: ms => {
         world.pauses.push(ms)
         return new Promise(resolve => timers.push(resolve))

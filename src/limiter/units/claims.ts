@@ -5,7 +5,6 @@
 import { countsInFlight, type Rule } from '../../config/compile-rule.ts'
 import type { CallFate } from '../../errors.ts'
 import type { BoundRule, Outcome, Verdict } from '../../script/evaluation.ts'
-import { withConsumer } from '../../store/keys.ts'
 import type { Decision } from '../decision.ts'
 import type { Claim, Holdings } from './holdings.ts'
 
@@ -40,13 +39,12 @@ export class Claims {
   /** Settles the claims by the outcome. */
   settle({ status, verdicts, consumer, isBySlot }: Outcome): void {
     const admitted = this.#claims.filter(claim => {
-      const { ownKey = '', rule } = claim.rule
+      const { rule } = claim.rule
       const verdict = verdicts.find(verdict => verdict.rule.tag === rule.tag)
       const sent = this.rulesForStore.find(bound => bound.rule.tag === rule.tag)
       const use = verdict && useOf(verdict, sent?.holding?.limit)
-      if (consumer !== undefined) this.#holdings.rename(claim, withConsumer(ownKey, consumer))
       const isAdmitted = status === 'admitted' && verdict?.allowed === true
-      this.#holdings.settle(claim, isAdmitted ? 'admitted' : isBySlot ? 'lost' : 'refused', use)
+      this.#holdings.settle(claim, isAdmitted ? 'admitted' : isBySlot ? 'lost' : 'refused', use, consumer)
       return isAdmitted
     })
     if (status === 'admitted') this.inFlight = admitted

@@ -14,7 +14,7 @@ import { BASE62 } from '../../base62.ts'
 import { type Place, Queue } from '../../queue.ts'
 import type { BoundRule } from '../../script/evaluation.ts'
 import type { Message } from '../../script/sync.ts'
-import { isConsumerKnown } from '../../store/keys.ts'
+import { isConsumerKnown, withConsumer } from '../../store/keys.ts'
 
 /** The result of a claim. */
 export type Settlement =
@@ -96,8 +96,6 @@ const MAX_EMPTY = 10_000
 /** The interval between two renewals: a third of the `ttl` (ms). */
 export const renewalMs = ({ ttl }: Pick<Message, 'ttl'>) => ttl / 3e3
 
-type Renewals = Queue<'renewalPlace', HeldUnits>
-
 export class Holdings {
   readonly #now: () => number
   readonly #createHolderName: () => string
@@ -107,7 +105,7 @@ export class Holdings {
   /** Those whose messages are on their way, in the order of sending. */
   readonly #sent = new Queue<'sentPlace', HeldUnits>('sentPlace')
   /** Those with claims, by `ttl`, in the order of their last confirmations. */
-  readonly #renewals = new Map<number, Renewals>()
+  readonly #renewals = new Map<number, Queue<'renewalPlace', HeldUnits>>()
   /** Those of which nothing is held, and only this change is not confirmed: since when (ms), the oldest first. */
   readonly #empty = new Map<HeldUnits, number>()
   readonly #maxEpochs: number
@@ -142,10 +140,12 @@ export class Holdings {
   /**
    * Settles a claim. Only the first call for a claim has an effect.
    * @param use the used part of the limit, from 0 to 1, by the reply of the store; absent: unknown
+   * @param consumer if only the store knew it
    */
-  settle(claim: Claim, settlement: Settlement, use?: number): void {
+  settle(claim: Claim, settlement: Settlement, use?: number, consumer?: string): void {
     if (claim.state !== 'pending') return
     const { held, rule, holding } = claim
+    held.key = withConsumer(held.key, consumer)
     const isOfCurrentEpoch = holding.epoch === held.epoch && holding.holder === held.holder
     if (isOfCurrentEpoch) held.pending -= rule.cost
     if (settlement === 'admitted') {
@@ -198,11 +198,6 @@ export class Holdings {
     if (claims.size === 1) return
     claims.delete(claim)
     claims.add(claim)
-  }
-
-  /** Sets the key of a claim whose consumer only the store knew. */
-  rename({ held }: Claim, key: string): void {
-    held.key = key
   }
 
   /** The rule with the units that the isolate holds for sure, so that it can decide by itself. */
@@ -315,6 +310,7 @@ export class Holdings {
       ...{ sentPlace: undefined, renewalPlace: undefined },
     }
     this.#heldUnits.set(mapKey, held)
+    if (!this.#renewals.has(held.ttl)) this.#renewals.set(held.ttl, new Queue('renewalPlace'))
     return held
   }
 
@@ -330,7 +326,7 @@ export class Holdings {
     this.#heldUnits.delete(held.mapKey)
     this.#unsent.delete(held)
     this.#sent.delete(held)
-    this.#renewals.get(held.ttl)?.delete(held)
+    this.#renewals.get(held.ttl)!.delete(held)
     this.#empty.delete(held)
   }
 
@@ -397,7 +393,8 @@ export class Holdings {
     const { confirmed, ttl } = held
     confirmed.at = this.#now()
     // The last to be renewed.
-    if (this.#renewals.get(ttl)?.delete(held)) this.#renewals.get(ttl)!.add(held)
+    const renewals = this.#renewals.get(ttl)!
+    if (renewals.delete(held)) renewals.add(held)
     if (epoch < confirmed.epoch || (epoch === confirmed.epoch && ended <= confirmed.ended)) return
     Object.assign(confirmed, { epoch, ended })
     held.unconfirmedSince = undefined
@@ -419,16 +416,10 @@ export class Holdings {
     if (isUnconfirmed && isKnown && !isOnItsWay) this.#unsent.add(held)
     else this.#unsent.delete(held)
     // A message about its renewal may be on its way. If it is lost, it is sent again as an unconfirmed change.
-    if (claims.size > 0 && !isUnconfirmed) this.#renewalsFor(ttl).add(held)
-    else if (claims.size === 0) this.#renewals.get(ttl)?.delete(held)
+    if (claims.size === 0) this.#renewals.get(ttl)!.delete(held)
+    else if (!isUnconfirmed) this.#renewals.get(ttl)!.add(held)
     if (!isEmpty) this.#empty.delete(held)
     else if (!this.#empty.has(held)) this.#empty.set(held, this.#now())
-  }
-
-  #renewalsFor(ttl: number): Renewals {
-    const queue = this.#renewals.get(ttl) ?? new Queue('renewalPlace')
-    this.#renewals.set(ttl, queue)
-    return queue
   }
 
   /** Whether `ms` have passed since `time`. Also true if `time` is that far in the future, because the clock was set back. */

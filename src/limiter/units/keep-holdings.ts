@@ -95,11 +95,9 @@ export function createHoldingsKeeper({ now, timer, script, writeAt, newName }: K
       background: Background,
     ): (() => void) | undefined {
       if (claims.length === 0) return undefined
-      /**
-       * Whichever request is awake renews what is due, of all requests. So this one checks when its own units are due, and usually finds
-       * that another one has renewed them.
-       */
-      const intervalMs = Math.min(...claims.map(({ rule }) => renewalMs({ ttl: rule.rule.quota.period })))
+      // Whichever request is awake renews what is due, of all requests. So this one checks when its own units are due, and usually
+      // finds that another one has renewed them.
+      const intervalMs = Math.min(...claims.map(({ held }) => renewalMs(held)))
       /** False: this request may make no more calls. It still shows that its claims are alive, so that other requests renew them. */
       let canSend = true
       let isOver = false

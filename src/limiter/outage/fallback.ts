@@ -16,7 +16,7 @@ import type { Switches } from '../../switches/switches.ts'
 import type { GuardedStore } from '../../trips/breaker.ts'
 import { isEnforcedForAny } from '../apply-switches.ts'
 import type { SwitchName } from '../bind.ts'
-import { type Decision, type DegradedCause, toAllowed, toDenied } from '../decision.ts'
+import { type Decision, toAllowed, toDenied } from '../decision.ts'
 import type { BrokenDemand } from '../engine-shape.ts'
 import { type Degraded, toDegraded } from '../evaluate.ts'
 import { failurePolicyOf } from './failure-policy.ts'
@@ -36,12 +36,7 @@ const ACCEPTED: Record<Credentials['onStoreFailure'], { admittedBefore: boolean;
   unchecked: { admittedBefore: true, unknown: true },
 }
 
-/**
- * Decides an evaluation without the store.
- * @param evaluation that the store has not answered
- * @param degraded why it has not
- * @param seen the last answers of the store about this credential
- */
+/** Decides an evaluation that the store has not answered. @param seen the last answers of the store about this credential */
 export function fallBack(
   { policy, subject, rules, plan: planOfHook }: Evaluation,
   { cause, detail }: Degraded,
@@ -59,7 +54,9 @@ export function fallBack(
   }
 
   const claimed = subject?.kind === 'token' ? subject.plan : undefined
-  const plan = subject && choosePlan([claimed, seen?.plan], policy.plans)
+  // The first plan that the config knows, else the default plan.
+  const known = [claimed, seen?.plan].find(plan => plan !== undefined && policy.plans.includes(plan))
+  const plan = subject && (known ?? policy.plans[0]!)
   const applying = rules.filter(
     ({ rule, mode }) =>
       // Without the store, bad credentials cannot be recognized. Shadows are evaluated in the store only.
@@ -67,7 +64,9 @@ export function fallBack(
   )
   if (applying.some(({ rule }) => !failurePolicyOf(rule).admits))
     return { kind: 'unavailable', what: 'limits', degraded }
-  const isOutage = hasStoreFailed(cause, store)
+  // A late answer can also mean that the isolate has too many requests, so it only counts if the outage is confirmed.
+  const isLate = cause === 'store-timeout' || cause === 'breaker-open'
+  const isOutage = isLate ? store.isOutageConfirmed() : cause !== 'overload'
   const counted = applying.filter(({ rule }) => !isOutage || failurePolicyOf(rule).isCountedInOutage)
 
   // The plan is shown only if an earlier answer of the store has verified the credential.
@@ -102,25 +101,15 @@ export function decideWithoutCounting(
   recall: (() => RememberedCaller | undefined) | undefined,
   settings: FallbackSettings,
 ): Decision {
-  const { cause, detail, ...degraded } = toDegraded(error)
+  const degraded = toDegraded(error)
+  const { cause, detail } = degraded
   const isRefused = candidates.some(
     rule => !failurePolicyOf(rule).admits && isEnforcedForAny(rule, switches, switchName(rule)),
   )
   if (isRefused) return { kind: 'unavailable', what: 'limits', degraded: { cause, detail } }
   const uncounted = { policy, rules: [], ...(subject && { subject }) }
-  const decision = fallBack(uncounted, { ...degraded, cause, detail }, callOrUndefined(recall), settings)
+  const decision = fallBack(uncounted, degraded, callOrUndefined(recall), settings)
   return decision.kind === 'allowed' ? { ...decision, isUncounted: true } : decision
-}
-
-/** Whether the store has failed for sure. A late answer can also mean that the isolate has too many requests. */
-function hasStoreFailed(cause: DegradedCause, store: FallbackSettings['store']): boolean {
-  if (cause === 'store-timeout' || cause === 'breaker-open') return store.isOutageConfirmed()
-  return cause !== 'overload'
-}
-
-/** The first plan that the config knows, else the default plan. */
-function choosePlan(candidates: readonly (string | undefined)[], plans: readonly string[]): string {
-  return candidates.find(plan => plan !== undefined && plans.includes(plan)) ?? plans[0]!
 }
 
 /** The key of the consumer's record; undefined for anonymous callers, and if only the store knows the consumer. */

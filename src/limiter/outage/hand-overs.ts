@@ -5,7 +5,7 @@
  */
 import type { Rule } from '../../config/compile-rule.ts'
 import { GatewayError } from '../../errors.ts'
-import type { BoundRule, Evaluation } from '../../script/evaluation.ts'
+import type { BoundRule } from '../../script/evaluation.ts'
 import { keysOf, type Rider } from '../../trips/rider.ts'
 import { bindRule } from '../bind.ts'
 import { decodeReplies, prepareDecide } from '../prepared-call.ts'
@@ -49,14 +49,13 @@ export function createHandOvers(counts: LocalCounts, now: () => number, at?: () 
   const prepare = ({ policy, plan, consumerKey, rules, key }: HandOver) => {
     // Overrides are for rules that count by consumer. The script looks them up, and treats the caller like that of a token: as verified.
     const hasOverrides = consumerKey !== undefined && slotOf(consumerKey) === slotOf(key)
-    const evaluation: Evaluation = {
+    return prepareDecide({
       ...{ policy, rules, plan },
       ...(hasOverrides && {
         subject: { kind: 'token', consumerKey, ...(plan !== undefined && { plan }) } as const,
       }),
       ...(at && { now: at() }),
-    }
-    return prepareDecide(evaluation)
+    })
   }
 
   /** Changes how many units count as handed over, and how many of them are on their way. */
@@ -139,12 +138,10 @@ export function createHandOvers(counts: LocalCounts, now: () => number, at?: () 
  * after it together.
  */
 function halvesOf(rules: readonly BoundRule[]): BoundRule[][] {
-  const parts: BoundRule[][] = []
-  for (let rest = [...rules]; rest.length > 0; ) {
-    parts.push(rest.map(bound => ({ ...bound, cost: Math.ceil(bound.cost / 2) })))
-    rest = rest.map(bound => ({ ...bound, cost: Math.floor(bound.cost / 2) })).filter(({ cost }) => cost > 0)
-  }
-  return parts
+  if (rules.length === 0) return []
+  const half = rules.map(bound => ({ ...bound, cost: Math.ceil(bound.cost / 2) }))
+  const rest = rules.map(bound => ({ ...bound, cost: Math.floor(bound.cost / 2) }))
+  return [half, ...halvesOf(rest.filter(({ cost }) => cost > 0))]
 }
 
 /** The part of a key that determines its slot on a cluster (src/store/keys.ts). */

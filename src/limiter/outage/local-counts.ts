@@ -112,15 +112,14 @@ export function createLocalCounts(share: number, now: () => number, onEviction: 
  * state has the same meaning for every cost.
  */
 function withShareOfLimit(bound: BoundRule, share: number): BoundRule {
-  const { rule, cost } = bound
+  const { rule, cost, holding } = bound
   const { quota } = rule
-  const burst = Math.max(1, Math.floor(quota.burst * share))
+  const partOf = (limit: number) => Math.max(1, Math.floor(limit * share))
+  const burst = partOf(quota.burst)
   const fitting = cost > quota.burst ? cost : Math.min(cost, burst)
   const ofShare = rule.counting.local.shareOf(quota, burst, share)
-  const { holding } = bound
-  const limit = holding?.limit === undefined ? undefined : Math.max(1, Math.floor(holding.limit * share))
   return {
     ...{ ...bound, cost: fitting, rule: { ...rule, quota: { ...quota, ...ofShare } } },
-    ...(holding && limit !== undefined && { holding: { ...holding, limit } }),
+    ...(holding?.limit !== undefined && { holding: { ...holding, limit: partOf(holding.limit) } }),
   }
 }

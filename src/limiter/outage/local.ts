@@ -35,11 +35,6 @@ export function createLocalLimiter(share: number, now: () => number, decideAt?: 
   const reports = createStoreReports(handOvers.unreportedUnits)
   const openTrips = createOpenTrips(now)
 
-  function applyReport(bound: BoundRule): void {
-    const report = reports.take(bound)
-    if (report) counts.lowerTo(report.remaining, bound, report.answeredAt)
-  }
-
   /** The refusal of a request that would take units which the store may still spend. Spends nothing. */
   function refuseForOpenTrips(rules: readonly BoundRule[], openUnits: readonly number[]) {
     if (!openUnits.some(units => units > 0)) return undefined
@@ -68,8 +63,11 @@ export function createLocalLimiter(share: number, now: () => number, decideAt?: 
       spender: Omit<Spender, 'policy'> = {},
     ): { admitted: boolean; verdicts: Verdict[] } {
       handOvers.noteDecision(false)
-      rules.forEach(handOvers.reduce)
-      rules.forEach(applyReport)
+      for (const bound of rules) {
+        handOvers.reduce(bound)
+        const report = reports.take(bound)
+        if (report) counts.lowerTo(report.remaining, bound, report.answeredAt)
+      }
       const result = refuseForOpenTrips(rules, openUnits) ?? counts.decide(rules, verb)
       const isSpent = result.admitted && verb === 'decide'
       for (const bound of isSpent ? rules : []) {

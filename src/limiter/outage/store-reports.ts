@@ -40,14 +40,11 @@ export function createStoreReports(unreportedUnits: (key: string, rule: Rule) =>
         const reports = identities.get(key) ?? new Map<string, StoreReport>()
         if (reports.size === 0) identities.set(key, reports)
         const last = reports.get(rule.name)
-        const remaining = Math.max(0, reported - unreportedUnits(key, rule))
         // Replies can arrive in another order than the store has decided.
         if (last && last.answeredAt > answeredAt) continue
-        const isSameTime = last?.answeredAt === answeredAt
-        reports.set(rule.name, {
-          remaining: isSameTime ? Math.min(last.remaining, remaining) : remaining,
-          answeredAt,
-        })
+        const most = last?.answeredAt === answeredAt ? last.remaining : Number.POSITIVE_INFINITY
+        const remaining = Math.min(most, Math.max(0, reported - unreportedUnits(key, rule)))
+        reports.set(rule.name, { remaining, answeredAt })
       }
     },
 

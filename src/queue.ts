@@ -16,6 +16,7 @@ export class Queue<Name extends string, T extends { [name in Name]: Place<T> | u
   readonly #name: Name
   #first: Place<T> | undefined
   #last: Place<T> | undefined
+  #size = 0
 
   /** @param name the property in which an item keeps its place. It cannot be in two queues of one name */
   constructor(name: Name) {
@@ -24,6 +25,10 @@ export class Queue<Name extends string, T extends { [name in Name]: Place<T> | u
 
   get first(): T | undefined {
     return this.#first?.item
+  }
+
+  get size(): number {
+    return this.#size
   }
 
   /** Appends an item, unless it is in the queue. */
@@ -35,6 +40,7 @@ export class Queue<Name extends string, T extends { [name in Name]: Place<T> | u
     if (this.#last) this.#last.next = place
     else this.#first = place
     this.#last = place
+    this.#size += 1
   }
 
   /** @returns whether the item was in the queue */
@@ -46,6 +52,7 @@ export class Queue<Name extends string, T extends { [name in Name]: Place<T> | u
     else this.#first = next
     if (next) next.previous = previous
     else this.#last = previous
+    this.#size -= 1
     place.isTaken = false
     place.previous = place.next = undefined
     return true

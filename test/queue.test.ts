@@ -24,6 +24,7 @@ it(`has the order of a Set, whatever enters and leaves (SEED=${SEED})`, () => {
     const found = [...queue].map(item => items.indexOf(item))
     expect(found).toEqual([...set].map(item => items.indexOf(item)))
     expect(queue.first).toBe([...set][0])
+    expect(queue.size).toBe(set.size)
   }
 })
 

@@ -65,6 +65,9 @@ interface HeldUnits {
   isNearLimit: boolean
   /** The claims that are not over, in the order of their last renewals. */
   readonly claims: Set<Claim>
+  /** Since when nothing is held, and only this change is not confirmed (ms). */
+  emptySince: number | undefined
+  emptyPlace: Place<HeldUnits> | undefined
   sentPlace: Place<HeldUnits> | undefined
   renewalPlace: Place<HeldUnits> | undefined
 }
@@ -106,8 +109,8 @@ export class Holdings {
   readonly #sent = new Queue<'sentPlace', HeldUnits>('sentPlace')
   /** Those with claims, by `ttl`, in the order of their last confirmations. */
   readonly #renewals = new Map<number, Queue<'renewalPlace', HeldUnits>>()
-  /** Those of which nothing is held, and only this change is not confirmed: since when (ms), the oldest first. */
-  readonly #empty = new Map<HeldUnits, number>()
+  /** Those of which nothing is held, in the order in which they became empty. */
+  readonly #empty = new Queue<'emptyPlace', HeldUnits>('emptyPlace')
   readonly #maxEpochs: number
   #holderName: string | undefined
   #epoch = 0
@@ -307,7 +310,7 @@ export class Holdings {
       confirmed: { epoch, ended: 0, at: now },
       ...{ sent: undefined, unconfirmedSince: undefined },
       claims: new Set(),
-      ...{ sentPlace: undefined, renewalPlace: undefined },
+      ...{ emptySince: undefined, emptyPlace: undefined, sentPlace: undefined, renewalPlace: undefined },
     }
     this.#heldUnits.set(mapKey, held)
     if (!this.#renewals.has(held.ttl)) this.#renewals.set(held.ttl, new Queue('renewalPlace'))
@@ -316,8 +319,8 @@ export class Holdings {
 
   /** Forgets identities of which nothing is held, when the record of the store has ended, or when there are too many. */
   #forgetEmpty(): void {
-    for (const [held, since] of this.#empty) {
-      if (!this.#hasElapsed(since, held.ttl / 1e3) && this.#empty.size <= MAX_EMPTY) return
+    for (const held of this.#empty) {
+      if (!this.#hasElapsed(held.emptySince!, held.ttl / 1e3) && this.#empty.size <= MAX_EMPTY) return
       this.#forget(held)
     }
   }
@@ -418,8 +421,9 @@ export class Holdings {
     // A message about its renewal may be on its way. If it is lost, it is sent again as an unconfirmed change.
     if (claims.size === 0) this.#renewals.get(ttl)!.delete(held)
     else if (!isUnconfirmed) this.#renewals.get(ttl)!.add(held)
-    if (!isEmpty) this.#empty.delete(held)
-    else if (!this.#empty.has(held)) this.#empty.set(held, this.#now())
+    held.emptySince = isEmpty ? (held.emptySince ?? this.#now()) : undefined
+    if (isEmpty) this.#empty.add(held)
+    else this.#empty.delete(held)
   }
 
   /** Whether `ms` have passed since `time`. Also true if `time` is that far in the future, because the clock was set back. */

@@ -272,7 +272,7 @@ class World {
       this.#happened,
       this.#isolates.map(({ isDead, holdings }) => [
         isDead,
-        isDead ? [] : holdings.heldUnits.map(({ sentPlace, renewalPlace, ...held }) => held),
+        isDead ? [] : holdings.heldUnits.map(({ emptyPlace, sentPlace, renewalPlace, ...held }) => held),
       ]),
       this.#requests.map(({ claim: { holding }, isolateKnows, reply, isEnded }) => [
         holding,

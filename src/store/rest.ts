@@ -56,10 +56,11 @@ export function createRestConnection(url: string, token: string): SendCommands {
 }
 
 function endpointOf(url: string): string {
-  const { protocol, username, password, search, hash, href } = parseUrl(url)
+  const { protocol, username, password, search, hash, origin, pathname } = parseUrl(url)
   // `fetch` rejects a URL with a user.
   if (!/^https?:$/.test(protocol) || username || password || search || hash) throw invalidUrl()
-  return href.replace(/\/$/, '')
+  // Not `href`, which keeps a `?` or `#` at the end.
+  return origin + pathname.replace(/\/+$/, '')
 }
 
 function parseUrl(url: string): URL {

@@ -142,6 +142,15 @@ describe('an answer that is not one of the protocol', () => {
   })
 })
 
+it.each(['/prefix/?', '/prefix/#', '/prefix//'])('the URL …%s has the path of the prefix', async path => {
+  const recorder = await startRecorder()
+  recorder.text = '[{"result":1},{"result":2}]'
+  const send = createRestConnection(`${recorder.url}${path}`, 't')
+  await send([['PING'], ['PING']], signal)
+  expect(recorder.requests).toMatchObject([{ path: '/prefix/pipeline' }])
+  await recorder.close()
+})
+
 describe('an invalid setting is refused without being quoted', () => {
   const URLS = ['', 'store.example', 'redis://store.example', 'https://u:secret@store.example']
   it.each([...URLS, 'https://store.example/?_token=secret', 'https://store.example/#secret'])('%s', url => {

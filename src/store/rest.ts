@@ -43,11 +43,14 @@ export function createRestConnection(url: string, token: string): SendCommands {
     const [only] = commands
     const isPipeline = commands.length > 1
     const response = await fetch(isPipeline ? `${endpoint}/pipeline` : endpoint, {
-      ...{ method: 'POST', headers, signal },
+      // A redirection would send the keys to another server, and before 2025-09-01 (compatibility date) Workers sent the token, too.
+      ...{ method: 'POST', headers, signal, redirect: 'manual' as const },
       body: JSON.stringify(isPipeline ? commands : only),
     })
     const reply = parse(await response.text())
+    // A server in front of the store can answer with a web page, so only the status is certain.
     if (!response.ok) throw new RestError(response.status, errorIn(reply) ?? '')
+    if (reply === undefined) throw invalid("The store's reply is not valid JSON.")
     const answers = isPipeline && Array.isArray(reply) ? reply : [reply]
     if (answers.length !== commands.length || !answers.every(isAnswer))
       throw invalid("The store's reply is not a list of results.")
@@ -88,11 +91,12 @@ function checkHeaders(headers: Record<string, string>): void {
   }
 }
 
+/** @returns undefined for a text that is not JSON */
 function parse(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    throw invalid("The store's reply is not valid JSON.")
+    return undefined
   }
 }
 

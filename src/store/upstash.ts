@@ -128,8 +128,15 @@ function refusal(message: string, status = 200): GatewayError {
   }
   // Something between here and Redis has failed, perhaps after the call has run.
   if (status >= 500) return unreachableError(`The store could not be reached (HTTP ${status}).`)
-  const kind = /^[A-Z]{2,20}/.exec(message)?.[0] ?? 'an error'
-  const fix = TOKEN_ERROR.test(kind) ? ' Check UPSTASH_REDIS_REST_TOKEN.' : ''
+  // Redirections are not followed.
+  if (status >= 300 && status < 400) {
+    return new GatewayError(
+      'ERR_STORE_REFUSED',
+      `The store answered with a redirection (HTTP ${status}). Check UPSTASH_REDIS_REST_URL.`,
+    )
+  }
+  const kind = /^[A-Z]{2,20}/.exec(message)?.[0] ?? (status > 400 ? `HTTP ${status}` : 'an error')
+  const fix = TOKEN_ERROR.test(kind) || status === 401 ? ' Check UPSTASH_REDIS_REST_TOKEN.' : ''
   return new GatewayError('ERR_STORE_REFUSED', `The store answered ${kind}.${fix}`)
 }
 

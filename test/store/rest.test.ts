@@ -114,7 +114,9 @@ describe('an answer that is not one of the protocol', () => {
   const INVALID = 'ERR_STORE_REPLY_INVALID'
   const answers: [status: number, text: string, count: number, code: string, fate: string][] = [
     [200, '<html>', 1, INVALID, 'may-have-run'],
-    [502, '<html>', 2, INVALID, 'may-have-run'],
+    [502, '<html>', 2, 'ERR_STORE_UNREACHABLE', 'may-have-run'],
+    [429, '<html>', 1, 'ERR_STORE_QUOTA', 'answered'],
+    [401, '<html>', 2, 'ERR_STORE_REFUSED', 'answered'],
     [200, '', 1, INVALID, 'may-have-run'],
     [200, 'null', 1, INVALID, 'may-have-run'],
     [200, '[]', 1, INVALID, 'may-have-run'],
@@ -140,6 +142,31 @@ describe('an answer that is not one of the protocol', () => {
     expect(proxy.count()).toBe(1)
     await proxy.close()
   })
+})
+
+it.each([
+  [401, 'The store answered HTTP 401. Check UPSTASH_REDIS_REST_TOKEN.'],
+  [403, 'The store answered HTTP 403.'],
+  [502, 'The store could not be reached (HTTP 502).'],
+  [308, 'The store answered with a redirection (HTTP 308). Check UPSTASH_REDIS_REST_URL.'],
+])('the message about a web page with status %i is: %s', async (status, message) => {
+  const proxy = await startCountingProxy('http://127.0.0.1:9')
+  proxy.fault = (_, response) => void response.writeHead(status).end('<html>')
+  const store = upstashStore({ url: proxy.url, token: 't', deadlineMs: PATIENT_MS, keyLocking: true })
+  await expect(store.ping()).rejects.toThrow(message)
+  await proxy.close()
+})
+
+it.each([301, 302, 303, 307, 308])('a redirection (%i) is not followed', async status => {
+  const elsewhere = await startCountingProxy('http://127.0.0.1:9')
+  elsewhere.fault = (_, response) => void response.end('{"result":"from elsewhere"}')
+  const proxy = await startCountingProxy('http://127.0.0.1:9')
+  proxy.fault = (_, response) => void response.writeHead(status, { location: elsewhere.url }).end()
+  const store = upstashStore({ url: proxy.url, token: 't', deadlineMs: PATIENT_MS, keyLocking: true })
+  const answer = store.run([{ command: 'GET', key: 'sluice:{a}' }])
+  await expect(answer).rejects.toMatchObject({ code: 'ERR_STORE_REFUSED', fate: 'answered' })
+  expect([proxy.count(), elsewhere.count()]).toEqual([1, 0])
+  await Promise.all([proxy.close(), elsewhere.close()])
 })
 
 it.each(['/prefix/?', '/prefix/#', '/prefix//'])('the URL …%s has the path of the prefix', async path => {

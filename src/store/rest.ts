@@ -10,8 +10,8 @@ export type RestCommand = readonly [name: string, ...args: (string | number)[]]
 /** The answer to one command. */
 export interface RestAnswer {
   result?: unknown
-  /** The message of Redis, of Upstash or of the bridge. It can quote keys. */
-  error?: string
+  /** The message of Redis, of Upstash or of the bridge. It can quote keys. Some servers write null beside a result. */
+  error?: string | null
 }
 
 /** An answer to the whole request that is an error. */
@@ -100,8 +100,11 @@ function parse(text: string): unknown {
   }
 }
 
-const isAnswer = (answer: unknown): answer is RestAnswer =>
-  typeof answer === 'object' && answer !== null && ('result' in answer || errorIn(answer) !== undefined)
+function isAnswer(answer: unknown): answer is RestAnswer {
+  if (typeof answer !== 'object' || answer === null) return false
+  const { error = null } = answer as { error?: unknown }
+  return typeof error === 'string' || (error === null && 'result' in answer)
+}
 
 function errorIn(answer: unknown): string | undefined {
   const error = (answer as { error?: unknown } | null)?.error

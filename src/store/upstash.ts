@@ -101,7 +101,7 @@ interface Ping {
   command: 'PING'
 }
 
-const replyOf = ({ result, error }: RestAnswer) => (error === undefined ? result : refusal(error))
+const replyOf = ({ result, error }: RestAnswer) => (typeof error === 'string' ? refusal(error) : result)
 
 /** The GatewayError for whatever ends a request. Messages of the store can quote keys, and those of `fetch` the URL, so neither is passed on. */
 function failureOf(error: unknown): GatewayError {

@@ -122,6 +122,8 @@ describe('an answer that is not one of the protocol', () => {
     [200, '[]', 1, INVALID, 'may-have-run'],
     [200, '{}', 1, INVALID, 'may-have-run'],
     [200, '{"error":7}', 1, INVALID, 'may-have-run'],
+    [200, '{"result":1,"error":7}', 1, INVALID, 'may-have-run'],
+    [200, '{"error":null}', 1, INVALID, 'may-have-run'],
     [200, '{"result":1}', 2, INVALID, 'may-have-run'],
     [200, '[{"result":1}]', 2, INVALID, 'may-have-run'],
     [200, '[{"result":1},null]', 2, INVALID, 'may-have-run'],
@@ -167,6 +169,17 @@ it.each([301, 302, 303, 307, 308])('a redirection (%i) is not followed', async s
   await expect(answer).rejects.toMatchObject({ code: 'ERR_STORE_REFUSED', fate: 'answered' })
   expect([proxy.count(), elsewhere.count()]).toEqual([1, 0])
   await Promise.all([proxy.close(), elsewhere.close()])
+})
+
+it.each([
+  ['{"result":1,"error":null}', [1]],
+  ['[{"result":1,"error":null},{"result":null,"error":null}]', [1, null]],
+])('a result beside an error that is null is a result: %s', async (text, results) => {
+  const proxy = await startCountingProxy('http://127.0.0.1:9')
+  proxy.fault = (_, response) => void response.end(text)
+  const store = upstashStore({ url: proxy.url, token: 't', deadlineMs: PATIENT_MS, keyLocking: true })
+  expect(await store.run(results.map(() => ({ command: 'GET', key: 'sluice:{a}' })))).toEqual(results)
+  await proxy.close()
 })
 
 it.each(['/prefix/?', '/prefix/#', '/prefix//'])('the URL …%s has the path of the prefix', async path => {

@@ -197,12 +197,15 @@ export function createRefusalMemory(known: KnownAnswers, rememberForMs: number) 
       // If a rule counts bad credentials, each of them must reach the store to be counted, so this answer is not remembered.
       const isCountedGuess = answer.status === 'unknown-credential' && answer.verdicts.length > 0
       if (isAdmitted || isCountedGuess) discard(request)
-      const outcome = isAdmitted ? refusalAfter(answer, request.demand.rules) : answer
-      if (!outcome || isCountedGuess) return
-      const refusing = onlyEnforced(outcome.verdicts).filter(({ allowed }) => !allowed)
+      const refused = isAdmitted ? refusalAfter(answer, request.demand.rules) : answer
+      if (!refused || isCountedGuess) return
+      const guesses = refusingOf(refused).some(isGuess) ? guessesOf(request) : undefined
+      // All callers of the address share this refusal, so it has nothing of this one: neither its limits nor how long they refuse.
+      const outcome = guesses ? ofGuesses(refused) : refused
+      const refusing = refusingOf(outcome)
       // The fleet can have free capacity again at any moment.
       if (refusing.some(({ rule }) => rule.isSystemLimit)) return
-      const scope = (refusing.some(isGuess) && guessesOf(request)) || scopeOf(request)
+      const scope = guesses ?? scopeOf(request)
       const refusal = toRefusal(outcome, refusing, scope.rules, request)
       const entry = known.find(scope.key) ?? known.add(scope.key)
       entry.refusal = refusal
@@ -225,6 +228,13 @@ function guessesOf({ demand }: KnownRequest): Scope | undefined {
   const rules = demand.subject ? demand.rules.filter(isGuess) : []
   return rules.length === 0 ? undefined : { demand, key: answerKeyOf(rules), rules }
 }
+
+const refusingOf = ({ verdicts }: Outcome) => onlyEnforced(verdicts).filter(({ allowed }) => !allowed)
+
+const ofGuesses = (outcome: Outcome): Outcome => ({
+  ...{ status: outcome.status, plan: '', at: outcome.at },
+  verdicts: outcome.verdicts.filter(isGuess),
+})
 
 const isGuess = ({ rule }: Pick<BoundRule | Verdict, 'rule'>) => rule.on === 'auth-failure'
 

@@ -8,7 +8,7 @@ import { createRefusalMemory, type LookupPhase } from '../../../src/limiter/answ
 import type { Evaluation, Outcome } from '../../../src/script/evaluation.ts'
 import { ScriptModel } from '../../../src/script/model.ts'
 import type { Policy } from '../../../src/script/policy-shape.ts'
-import { addressStateKey } from '../../../src/store/keys.ts'
+import { addressStateKey, consumerKey, consumerStateKey, credentialKey } from '../../../src/store/keys.ts'
 import { randomCases } from '../../selection.ts'
 import { bound } from '../../support/bound.ts'
 import { rulesOf } from '../../support/engines.ts'
@@ -66,6 +66,37 @@ describe('the memory of refusals', () => {
     const known = Array.from({ length: 20_000 }, (_, i) => find(demandOf(`10.0.${i >> 8}.${i & 255}`)))
     expect(known.filter(Boolean).length).toBeLessThanOrEqual(8000)
     expect(known.slice(-4000).every(Boolean)).toBe(true)
+  })
+
+  it('keeps what other rules say about a caller to itself, if there were too many guesses from an address', () => {
+    const [guesses, minute] = rulesOf(
+      { name: 'guesses', by: 'address', on: 'auth-failure', algorithm: 'gcra', limit: 1, period: '1s' },
+      { name: 'minute', by: 'consumer', algorithm: 'fixed-window', limit: 1, period: '1m' },
+    )
+    const demandBy = (consumer: string): Evaluation => ({
+      policy: {} as Policy,
+      rules: [bound(guesses!, addressStateKey('10.0.0.1')), bound(minute!, consumerStateKey(consumer))],
+      subject: {
+        kind: 'key',
+        consumerKey: consumerKey(consumer),
+        credentialKey: credentialKey(consumer, 'ff'),
+      },
+    })
+    const verdict = { mode: 'enforce', allowed: false, remaining: 0, resetAfter: 60e6, delay: 0 } as const
+    const { world, keep, find } = memory()
+    keep(demandBy('acme'), {
+      ...{ status: 'refused', plan: 'pro', at: 1e15 },
+      verdicts: [
+        { ...verdict, rule: guesses!, retryAfter: 300e3 },
+        { ...verdict, rule: minute!, retryAfter: 30e6 },
+      ],
+    })
+    const { plan, verdicts } = find(demandBy('globex'))!
+    expect([plan, verdicts.map(({ rule }) => rule.name)]).toEqual(['', ['guesses']])
+    // The store would refuse acme for 30 s, but no other caller.
+    world.time += 300
+    expect(find(demandBy('globex'))).toBeUndefined()
+    expect(find(demandBy('globex'), 'after-failure')).toBeUndefined()
   })
 
   it('ends a refusal when its retry time has passed since the start of the trip, and counts its times down from its end', () => {

@@ -65,7 +65,7 @@ export function upstashStore(options: UpstashOptions, clock?: DeadlineClock): St
     }
   }
 
-  /** Runs the calls in one HTTP request. Calls whose script is missing in Redis are sent again with its source, in a second one. */
+  /** Runs the calls in one HTTP request. Calls whose script is missing in Redis are sent again in a second one, which has the script. */
   async function run(calls: readonly (StoreCall | Ping)[]): Promise<unknown[]> {
     const deadline = startDeadline(deadlineMs, clock)
     try {
@@ -75,7 +75,15 @@ export function upstashStore(options: UpstashOptions, clock?: DeadlineClock): St
       // These scripts were not run, so sending them again cannot spend twice.
       const missing = [...calls.keys()].filter(i => answers[i]!.error?.startsWith('NOSCRIPT'))
       if (missing.length > 0) {
-        const bySource = missing.map(i => commandFor(calls[i]!, 'source'))
+        // The first call of each script has its source, because a source can have 650 kB, and a request at most 10 MB. The nodes of a
+        // cluster do not share their scripts, so there each call has the source.
+        const sent = new Set<unknown>()
+        const bySource = missing.map(i => {
+          const [, sha1] = bySha1[i]!
+          if (sent.has(sha1) && !cluster) return bySha1[i]!
+          sent.add(sha1)
+          return commandFor(calls[i]!, 'source')
+        })
         // If the second request fails, the replies of the first one remain valid.
         const repeated = await send(bySource, deadline).then(
           answers => answers.map(replyOf),

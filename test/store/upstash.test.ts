@@ -2,6 +2,7 @@
 
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { createScript } from '../../src/script/create-script.ts'
 import { RESET } from '../../src/script/reset.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { type CountingProxy, startCountingProxy } from '../support/counting-proxy.ts'
@@ -57,6 +58,24 @@ describeOnRedis('the store', start => {
     await redis.connection.send(['DEL', 'sluice:{b}'])
     const count = { command: 'HINCRBY', key: 'sluice:{b}', field: 'f', by: 1 } as const
     expect(await store().run([count, SCRIPT])).toEqual([1, [17]])
+  })
+
+  it('sends a lost script only once, whatever the number of its calls', async () => {
+    const requests: string[] = []
+    proxy.watch = ({ request }) => requests.push(request)
+    const replies = [...new Array(49).fill([17]), ['y']]
+    const other = { ...SCRIPT, script: createScript("return {'y'}") }
+    const calls = [...new Array(49).fill(SCRIPT), other]
+    await redis.connection.send(['SCRIPT', 'FLUSH'])
+    expect(await store().run(calls)).toEqual(replies)
+    const names = (JSON.parse(requests[1]!) as string[][]).map(([name]) => name)
+    expect(names).toEqual(['EVAL', ...new Array(48).fill('EVALSHA'), 'EVAL'])
+    // Each node of a cluster has its own scripts.
+    await redis.connection.send(['SCRIPT', 'FLUSH'])
+    const options = { url: proxy.url, token: 't', deadlineMs: 5000, keyLocking: true, cluster: true }
+    expect(await upstashStore(options).run(calls)).toEqual(replies)
+    expect(new Set((JSON.parse(requests[3]!) as string[][]).map(([name]) => name))).toEqual(new Set(['EVAL']))
+    proxy.watch = undefined
   })
 })
 

@@ -86,3 +86,12 @@ it('the bridge checks Redis at most once per second, however many health request
   expect([await checksUntil(60_000), await checksUntil(61_000), await checksUntil(61_001)]).toEqual([1, 1, 2])
   expect(compare).not.toHaveBeenCalled()
 })
+
+it('white space around the token of the bridge is not part of it', async () => {
+  const own = await startBridge({ redisUrl: redis.url, token: `\t${TOKEN} \n`, port: 0 })
+  const headers = { authorization: `Bearer ${TOKEN}` }
+  expect((await fetch(own.url, { method: 'POST', headers, body: '["PING"]' })).status).toBe(200)
+  await own.close()
+  const blank = startBridge({ redisUrl: redis.url, token: ' \n', port: 0 })
+  await expect(blank).rejects.toThrow('The bridge needs a token.')
+})

@@ -53,8 +53,10 @@ export interface Bridge {
 
 /** @throws when Redis does not answer, or the port is taken (code EADDRINUSE) */
 export async function startBridge(options: BridgeOptions): Promise<Bridge> {
-  const { redisUrl, token, port, host = '127.0.0.1', deadlineMs = 2000, maxRequestBytes = 10e6 } = options
+  const { redisUrl, port, host = '127.0.0.1', deadlineMs = 2000, maxRequestBytes = 10e6 } = options
   const { isEqual = timingSafeEqual, log, onRedisBack, pause, now = () => performance.now() } = options
+  // HTTP removes white space around a header, so a token that was read from a file with a line break could not be presented.
+  const token = options.token.trim()
   if (!token)
     throw new TypeError(
       'The bridge needs a token. Without one, anyone who reaches it could read and change the data.',

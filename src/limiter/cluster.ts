@@ -8,6 +8,9 @@
  * If a slot has lately refused such a request, all slots are first asked what they would decide, in one HTTP request that spends
  * nothing. In a flood, nearly all requests end with that.
  *
+ * If a slot does not answer and no other one refuses, the isolate decides the rules of that slot (outage/). What the others have spent
+ * stays spent if it admits the request.
+ *
  * A limit is never exceeded. Between the two requests, other requests may be refused that would have been admitted. Units that have
  * refilled meanwhile (gcra, token-bucket) and places in a queue (leaky-bucket) are not given back.
  */
@@ -25,7 +28,7 @@ import type { ChangeResult, Refund } from '../script/refund.ts'
 import { withConsumer } from '../store/keys.ts'
 import type { CallListener, Store, StoreCall } from '../store/store.ts'
 import { refusesGuesses } from './decision.ts'
-import type { EvaluateOnCluster, EvaluateOptions } from './evaluate.ts'
+import { type EvaluateOnCluster, type EvaluateOptions, SlotFailure } from './evaluate.ts'
 import {
   type PreparedCall,
   prepareDecide,
@@ -197,7 +200,7 @@ export function splitBySlot({ rules, subject, wantedRequests, ...rest }: Evaluat
  * Joins the answers of the slots to one outcome. If not all slots admit, gives back the spent units. If the slot of the consumer
  * does not know the credential, spends under the rules `on: 'auth-failure'`.
  * @param isDecision false: a peek, which counts no bad credential
- * @throws GatewayError of a slot that has not answered, if no other slot refuses
+ * @throws GatewayError of a slot that has not answered, if no other slot refuses: a SlotFailure if others have spent
  */
 async function joinSlots(
   undoStore: Store,
@@ -208,7 +211,7 @@ async function joinSlots(
   const outcomes = answers.filter(isAnswer)
   const failure = answers.find(answer => answer instanceof GatewayError)
   const status = statusOf(outcomes, evaluation.subject)
-  if (failure && status === 'admitted') throw failure
+  if (failure && status === 'admitted') throw failureInPart(undoStore, failure, spent, answers)
   const at = Math.max(0, ...outcomes.map(outcome => outcome.at))
   const plan = outcomes.map(outcome => outcome.plan).find(Boolean) ?? ''
   let verdicts = outcomes.flatMap(outcome => outcome.verdicts)
@@ -237,6 +240,22 @@ async function joinSlots(
   // Only a decision in a single slot can have a lease.
   const granted = outcomes.find(outcome => outcome.granted)?.granted
   return { status, plan, at, verdicts: withAgreement(inOrder), ...(granted && { granted }) }
+}
+
+/** The failure of a slot, with what the others have spent. */
+function failureInPart(
+  store: Store,
+  failure: GatewayError,
+  spent: Answers['spent'],
+  answers: Answers['answers'],
+): GatewayError {
+  const admitted = spent.filter((_, i) => isAnswer(answers[i]!))
+  if (admitted.length === 0) return failure
+  return new SlotFailure(failure, {
+    names: new Set(admitted.flatMap(({ rules }) => rules.map(({ rule }) => rule.name))),
+    verdicts: answers.filter(isAnswer).flatMap(({ verdicts }) => verdicts),
+    undo: async () => void (await refundAndCountGuesses(store, spent, answers, [])),
+  })
 }
 
 /** The status of the whole decision. Too many guesses come first, so that the reply says nothing about the credential. */

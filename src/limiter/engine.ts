@@ -143,7 +143,7 @@ export function createEngine(
         })
     endTrip?.()
     return reply.status === 'degraded'
-      ? completeWithoutStore(attempt, evaluation, reply)
+      ? await completeWithoutStore(attempt, evaluation, reply)
       : complete(attempt, evaluation, reply)
   }
 
@@ -163,16 +163,21 @@ export function createEngine(
     return { decision, outcome, claims }
   }
 
-  function completeWithoutStore(attempt: Attempt, evaluation: Evaluation, degraded: Degraded): Made {
+  async function completeWithoutStore(
+    attempt: Attempt,
+    evaluation: Evaluation,
+    degraded: Degraded,
+  ): Promise<Made> {
     const { verb, answer, claims, recall } = attempt
     const withHeld = claims ? { ...evaluation, rules: claims.markUndecided(degraded.fate) } : evaluation
     answer?.endTrip(undefined)
     // While this request waited, another one may have received an answer that also decides this one.
     const known = answer?.decideAfterFailure()
-    if (known) return known
-    const decision = fallBack(withHeld, degraded, recall?.(), fallback, verb)
-    claims?.holdLocally(decision)
-    return { decision, claims }
+    const decision = known?.decision ?? fallBack(withHeld, degraded, recall?.(), fallback, verb)
+    if (!known) claims?.holdLocally(decision)
+    // Units of a request that is refused, or that a lease has paid for.
+    if (known || decision.kind !== 'allowed') await degraded.inPart?.undo()
+    return known ?? { decision, claims }
   }
 
   const decideUncounted = (demand: BrokenDemand, recall: DecideOptions['recall']) =>

@@ -4,7 +4,7 @@
  */
 import { type CallFate, type ErrorCode, GatewayError, traceOf } from '../errors.ts'
 import type { DecideVerb } from '../script/decide.ts'
-import type { Evaluation, Outcome } from '../script/evaluation.ts'
+import type { Evaluation, Outcome, Verdict } from '../script/evaluation.ts'
 import type { CallListener, Store } from '../store/store.ts'
 import type { DegradedCause, DegradedMark } from './decision.ts'
 import { prepareDecide, runCall } from './prepared-call.ts'
@@ -14,6 +14,27 @@ export interface Degraded extends DegradedMark {
   status: 'degraded'
   /** Whether the store may have spent something nevertheless. */
   fate: CallFate
+  /** On a cluster: what other slots have spent. */
+  inPart?: AdmittedInPart
+}
+
+/** What the slots have spent that have admitted a request, when another slot has not answered. */
+export interface AdmittedInPart {
+  /** The names of their rules. */
+  names: ReadonlySet<string>
+  verdicts: readonly Verdict[]
+  /** Gives the units back. Never throws. */
+  undo(): Promise<void>
+}
+
+/** Some slots have admitted a request, and another one has not answered. */
+export class SlotFailure extends GatewayError {
+  readonly inPart: AdmittedInPart
+
+  constructor({ code, message }: GatewayError, inPart: AdmittedInPart) {
+    super(code, message, { fate: 'may-have-run' })
+    this.inPart = inPart
+  }
 }
 
 /** Evaluates over several slots of a cluster (cluster.ts). A Worker carries it only if its config has a cluster. */
@@ -62,7 +83,8 @@ export function toDegraded(error: unknown): Degraded {
   if (!(error instanceof GatewayError)) {
     return { status: 'degraded', cause: 'internal', detail: traceOf(error), fate: 'may-have-run' }
   }
-  return { status: 'degraded', cause: causeOf(error), detail: error.message, fate: error.fate }
+  const inPart = error instanceof SlotFailure ? { inPart: error.inPart } : {}
+  return { status: 'degraded', cause: causeOf(error), detail: error.message, fate: error.fate, ...inPart }
 }
 
 export const causeOf = ({ code }: GatewayError): DegradedCause => CAUSES[code]

@@ -10,7 +10,7 @@ import type { Credentials } from '../../config/compile-credentials.ts'
 import { appliesToPlan } from '../../config/compile-rule.ts'
 import type { RememberedCaller } from '../../credentials/caller-memory.ts'
 import type { DecideVerb } from '../../script/decide.ts'
-import type { BoundRule, Evaluation, Subject } from '../../script/evaluation.ts'
+import { type BoundRule, type Evaluation, onlyEnforced, type Subject } from '../../script/evaluation.ts'
 import { UNKNOWN_CONSUMER_TAG, withConsumer, withTag } from '../../store/keys.ts'
 import type { Switches } from '../../switches/switches.ts'
 import type { GuardedStore } from '../../trips/breaker.ts'
@@ -39,7 +39,7 @@ const ACCEPTED: Record<Credentials['onStoreFailure'], { admittedBefore: boolean;
 /** Decides an evaluation that the store has not answered. @param seen the last answers of the store about this credential */
 export function fallBack(
   { policy, subject, rules, plan: planOfHook }: Evaluation,
-  { cause, detail }: Degraded,
+  { cause, detail, inPart }: Degraded,
   seen: RememberedCaller | undefined,
   { credentials, local, store }: FallbackSettings,
   verb: DecideVerb = 'decide',
@@ -59,8 +59,12 @@ export function fallBack(
   const plan = subject && (known ?? policy.plans[0]!)
   const applying = rules.filter(
     ({ rule, mode }) =>
+      // Slots of a cluster that have answered have counted their rules.
+      !inPart?.names.has(rule.name) &&
       // Without the store, bad credentials cannot be recognized. Shadows are evaluated in the store only.
-      rule.on === 'request' && mode === 'enforce' && appliesToPlan(rule, plan),
+      rule.on === 'request' &&
+      mode === 'enforce' &&
+      appliesToPlan(rule, plan),
   )
   if (applying.some(({ rule }) => !failurePolicyOf(rule).admits))
     return { kind: 'unavailable', what: 'limits', degraded }
@@ -81,8 +85,9 @@ export function fallBack(
   )
   const verdicts = result?.verdicts ?? []
   if (result?.admitted === false) return { ...toDenied(verdicts), degraded, ...own }
+  const all = [...verdicts, ...(inPart?.verdicts ?? [])]
   return {
-    ...toAllowed(verdicts),
+    ...toAllowed(onlyEnforced(all), all),
     degraded,
     ...(counted.length < applying.length && { isUncounted: true }),
     ...own,

@@ -254,6 +254,7 @@ function failureInPart(
   return new SlotFailure(failure, {
     names: new Set(admitted.flatMap(({ rules }) => rules.map(({ rule }) => rule.name))),
     verdicts: answers.filter(isAnswer).flatMap(({ verdicts }) => verdicts),
+    plan: answers.filter((_, i) => spent[i]!.subject).find(isAnswer)?.plan,
     undo: async () => void (await refundAndCountGuesses(store, spent, answers, [])),
   })
 }

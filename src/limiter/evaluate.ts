@@ -23,6 +23,8 @@ export interface AdmittedInPart {
   /** The names of their rules. */
   names: ReadonlySet<string>
   verdicts: readonly Verdict[]
+  /** The plan of the caller; undefined if the slot of its consumer has not answered. */
+  plan: string | undefined
   /** Gives the units back. Never throws. */
   undo(): Promise<void>
 }

@@ -49,13 +49,15 @@ export function fallBack(
   if (seen?.isBlocked) return { kind: 'blocked' }
   const accepted = ACCEPTED[credentials]
   const isKnown = seen?.plan !== undefined && accepted.admittedBefore
-  if (subject && subject.kind !== 'token' && !isKnown && !accepted.unknown) {
+  // On a cluster, the slot of the consumer may have verified the key. Only that slot knows the consumer of an opaque key.
+  const verified = subject?.kind === 'pointer' ? undefined : inPart?.plan
+  if (subject && subject.kind !== 'token' && !isKnown && verified === undefined && !accepted.unknown) {
     return { kind: 'unavailable', what: 'credential', degraded }
   }
 
   const claimed = subject?.kind === 'token' ? subject.plan : undefined
   // The first plan that the config knows, else the default plan.
-  const known = [claimed, seen?.plan].find(plan => plan !== undefined && policy.plans.includes(plan))
+  const known = [verified, claimed, seen?.plan].find(plan => plan !== undefined && policy.plans.includes(plan))
   const plan = subject && (known ?? policy.plans[0]!)
   const applying = rules.filter(
     ({ rule, mode }) =>
@@ -74,7 +76,7 @@ export function fallBack(
   const counted = applying.filter(({ rule }) => !isOutage || failurePolicyOf(rule).isCountedInOutage)
 
   // The plan is shown only if an earlier answer of the store has verified the credential.
-  const own = isKnown && plan ? { plan } : {}
+  const own = (isKnown || verified !== undefined) && plan ? { plan } : {}
   const spender = { consumerKey: consumerKeyOf(subject, seen), plan: planOfHook }
   const result = local?.decide(
     policy,

@@ -2,8 +2,9 @@
 import { expect, it } from 'vitest'
 import type { LimitRuleInput, RuleInput } from '../../../src/config/check/schema.ts'
 import { GatewayError } from '../../../src/errors.ts'
-import { addressStateKey, consumerStateKey } from '../../../src/store/keys.ts'
-import { describeOnRedisEngine, rulesOf } from '../../support/engines.ts'
+import type { Subject } from '../../../src/script/evaluation.ts'
+import { addressStateKey, consumerKey, consumerStateKey, credentialKey } from '../../../src/store/keys.ts'
+import { credentialOf, describeOnRedisEngine, rulesOf } from '../../support/engines.ts'
 import { isolateOn, Timers } from '../../support/isolates.ts'
 
 const ADDRESS = addressStateKey('192.0.2.1')
@@ -26,11 +27,12 @@ describeOnRedisEngine('while one slot of a cluster does not answer', fresh => {
       const failure = new GatewayError('ERR_STORE_UNREACHABLE', 'The slot is down.')
       return (await run()).map((reply, i) => (isOfAddress(calls[i]!) ? failure : reply))
     }
-    const ask = async () => {
-      const { decision } = await isolate.askWith([
+    const ask = async (subject?: Subject) => {
+      const rules = [
         { rule: address!, key: ADDRESS, cost: 1 },
         { rule: consumer!, key: CONSUMER, cost: 1 },
-      ])
+      ]
+      const { decision } = await isolate.askWith(rules, subject)
       return decision
     }
     const remaining = async () => {
@@ -38,7 +40,7 @@ describeOnRedisEngine('while one slot of a cluster does not answer', fresh => {
       const { decision } = await isolateOn(redis, time, 'B').ask(consumer!, 0, CONSUMER)
       return 'verdicts' in decision ? decision.verdicts[0]!.remaining : undefined
     }
-    return { isolate, ask, remaining }
+    return { redis, isolate, ask, remaining }
   }
 
   it('an admitted request is charged once to the slots that have answered', async () => {
@@ -77,5 +79,17 @@ describeOnRedisEngine('while one slot of a cluster does not answer', fresh => {
   it('a rule that must not be decided without the store admits, if its own slot has', async () => {
     const { ask } = await isolateWith({ byConsumer: { onStoreFailure: 'closed' } })
     expect((await ask()).kind).toBe('allowed')
+  })
+
+  it('a key passes that the slot of its consumer has verified, with its plan', async () => {
+    const { redis, ask } = await isolateWith()
+    const key = (digest: string) =>
+      ({
+        kind: 'key',
+        ...{ consumerKey: consumerKey('acme'), credentialKey: credentialKey('acme', digest) },
+      }) as const
+    await redis.setRecord(credentialKey('acme', 'ff'), credentialOf('free'))
+    expect(await ask(key('ff'))).toMatchObject({ kind: 'allowed', plan: 'free', degraded: {} })
+    expect(await ask(key('00'))).toMatchObject({ kind: 'unknown-credential' })
   })
 })

@@ -28,7 +28,7 @@ import type { ChangeResult, Refund } from '../script/refund.ts'
 import { withConsumer } from '../store/keys.ts'
 import type { CallListener, Store, StoreCall } from '../store/store.ts'
 import { refusesGuesses } from './decision.ts'
-import { type EvaluateOnCluster, type EvaluateOptions, SlotFailure } from './evaluate.ts'
+import type { AdmittedInPart, EvaluateOnCluster, EvaluateOptions, SlotFailure } from './evaluate.ts'
 import {
   type PreparedCall,
   prepareDecide,
@@ -248,15 +248,16 @@ function failureInPart(
   failure: GatewayError,
   spent: Answers['spent'],
   answers: Answers['answers'],
-): GatewayError {
+): SlotFailure {
   const admitted = spent.filter((_, i) => isAnswer(answers[i]!))
   if (admitted.length === 0) return failure
-  return new SlotFailure(failure, {
+  const inPart: AdmittedInPart = {
     names: new Set(admitted.flatMap(({ rules }) => rules.map(({ rule }) => rule.name))),
     verdicts: answers.filter(isAnswer).flatMap(({ verdicts }) => verdicts),
     plan: answers.filter((_, i) => spent[i]!.subject).find(isAnswer)?.plan,
     undo: async () => void (await refundAndCountGuesses(store, spent, answers, [])),
-  })
+  }
+  return Object.assign(new GatewayError(failure.code, failure.message, { fate: 'may-have-run' }), { inPart })
 }
 
 /** The status of the whole decision. Too many guesses come first, so that the reply says nothing about the credential. */

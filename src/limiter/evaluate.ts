@@ -29,15 +29,8 @@ export interface AdmittedInPart {
   undo(): Promise<void>
 }
 
-/** Some slots have admitted a request, and another one has not answered. */
-export class SlotFailure extends GatewayError {
-  readonly inPart: AdmittedInPart
-
-  constructor({ code, message }: GatewayError, inPart: AdmittedInPart) {
-    super(code, message, { fate: 'may-have-run' })
-    this.inPart = inPart
-  }
-}
+/** Some slots have admitted a request, and another one has not answered. Not a class, which Workers without a cluster would carry. */
+export type SlotFailure = GatewayError & { inPart?: AdmittedInPart }
 
 /** Evaluates over several slots of a cluster (cluster.ts). A Worker carries it only if its config has a cluster. */
 export type EvaluateOnCluster = (
@@ -85,8 +78,8 @@ export function toDegraded(error: unknown): Degraded {
   if (!(error instanceof GatewayError)) {
     return { status: 'degraded', cause: 'internal', detail: traceOf(error), fate: 'may-have-run' }
   }
-  const inPart = error instanceof SlotFailure ? { inPart: error.inPart } : {}
-  return { status: 'degraded', cause: causeOf(error), detail: error.message, fate: error.fate, ...inPart }
+  const { message: detail, fate, inPart }: SlotFailure = error
+  return { status: 'degraded', cause: causeOf(error), detail, fate, ...(inPart && { inPart }) }
 }
 
 export const causeOf = ({ code }: GatewayError): DegradedCause => CAUSES[code]

@@ -15,6 +15,7 @@
  */
 import { countsInFlight } from '../../config/compile-rule.ts'
 import { type BoundRule, type Outcome, onlyEnforced, type Verdict } from '../../script/evaluation.ts'
+import { refusesGuesses } from '../decision.ts'
 import { isOnItsWay, MAX_WAIT_TRIPS, pauseFor } from './asked.ts'
 import { answerKeyOf, type KnownAnswers, type KnownRequest, type Refusal } from './known.ts'
 import { refusalAfter, repeatRefusal } from './outcomes.ts'
@@ -199,10 +200,12 @@ export function createRefusalMemory(known: KnownAnswers, rememberForMs: number) 
       if (isAdmitted || isCountedGuess) discard(request)
       const refused = isAdmitted ? refusalAfter(answer, request.demand.rules) : answer
       if (!refused || isCountedGuess) return
-      const guesses = refusingOf(refused).some(isGuess) ? guessesOf(request) : undefined
+      const guesses = refusesGuesses(refused.verdicts) ? guessesOf(request) : undefined
       // All callers of the address share this refusal, so it has nothing of this one: neither its limits nor how long they refuse.
-      const outcome = guesses ? ofGuesses(refused) : refused
-      const refusing = refusingOf(outcome)
+      const outcome: Outcome = guesses
+        ? { status: 'refused', plan: '', at: refused.at, verdicts: refused.verdicts.filter(isGuess) }
+        : refused
+      const refusing = onlyEnforced(outcome.verdicts).filter(({ allowed }) => !allowed)
       // The fleet can have free capacity again at any moment.
       if (refusing.some(({ rule }) => rule.isSystemLimit)) return
       const scope = guesses ?? scopeOf(request)
@@ -228,13 +231,6 @@ function guessesOf({ demand }: KnownRequest): Scope | undefined {
   const rules = demand.subject ? demand.rules.filter(isGuess) : []
   return rules.length === 0 ? undefined : { demand, key: answerKeyOf(rules), rules }
 }
-
-const refusingOf = ({ verdicts }: Outcome) => onlyEnforced(verdicts).filter(({ allowed }) => !allowed)
-
-const ofGuesses = (outcome: Outcome): Outcome => ({
-  ...{ status: outcome.status, plan: '', at: outcome.at },
-  verdicts: outcome.verdicts.filter(isGuess),
-})
 
 const isGuess = ({ rule }: Pick<BoundRule | Verdict, 'rule'>) => rule.on === 'auth-failure'
 

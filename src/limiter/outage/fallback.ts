@@ -10,7 +10,7 @@ import type { Credentials } from '../../config/compile-credentials.ts'
 import { appliesToPlan } from '../../config/compile-rule.ts'
 import type { RememberedCaller } from '../../credentials/caller-memory.ts'
 import type { DecideVerb } from '../../script/decide.ts'
-import { type BoundRule, type Evaluation, onlyEnforced, type Subject } from '../../script/evaluation.ts'
+import type { BoundRule, Evaluation, Subject } from '../../script/evaluation.ts'
 import { UNKNOWN_CONSUMER_TAG, withConsumer, withTag } from '../../store/keys.ts'
 import type { Switches } from '../../switches/switches.ts'
 import type { GuardedStore } from '../../trips/breaker.ts'
@@ -57,7 +57,9 @@ export function fallBack(
 
   const claimed = subject?.kind === 'token' ? subject.plan : undefined
   // The first plan that the config knows, else the default plan.
-  const known = [verified, claimed, seen?.plan].find(plan => plan !== undefined && policy.plans.includes(plan))
+  const known = [verified, claimed, seen?.plan].find(
+    plan => plan !== undefined && policy.plans.includes(plan),
+  )
   const plan = subject && (known ?? policy.plans[0]!)
   const applying = rules.filter(
     ({ rule, mode }) =>
@@ -87,9 +89,8 @@ export function fallBack(
   )
   const verdicts = result?.verdicts ?? []
   if (result?.admitted === false) return { ...toDenied(verdicts), degraded, ...own }
-  const all = [...verdicts, ...(inPart?.verdicts ?? [])]
   return {
-    ...toAllowed(onlyEnforced(all), all),
+    ...toAllowed([...verdicts, ...(inPart?.verdicts ?? [])]),
     degraded,
     ...(counted.length < applying.length && { isUncounted: true }),
     ...own,

@@ -7,12 +7,12 @@ import { Ratelimit } from '@upstash/ratelimit'
 import { ALL_ALGORITHMS } from '../src/algorithms/all.ts'
 import type { LimitRuleInput } from '../src/config/check/schema.ts'
 import { compileLimitRule } from '../src/config/compile-rule.ts'
-import { withOwnTags } from '../src/config/tags.ts'
+import { withUniqueTags } from '../src/config/tags.ts'
 import { toDecision } from '../src/limiter/decision.ts'
-import type { Policy } from '../src/script/policy-shape.ts'
+import type { RuleSet } from '../src/script/rule-set-shape.ts'
 import { addressStateKey, consumerStateKey } from '../src/store/keys.ts'
 import { bound } from '../test/support/bound.ts'
-import { policyOf } from '../test/support/policy.ts'
+import { ruleSetOf } from '../test/support/rule-set.ts'
 import { type Contender, inTurn, outcomeOf } from './contenders.ts'
 import { evaluateInStore } from './evaluate.ts'
 import type { Identity } from './test-bed.ts'
@@ -29,14 +29,14 @@ export interface CountedBy {
 /** All rules in one decision. */
 export function inOneDecision({ store }: Transport, counted: readonly CountedBy[]): Contender<Identity> {
   // As in a config: two rules with the same tag would be one rule, and the other one would be missing from every request.
-  const compiled = withOwnTags(counted.map(({ rule }) => compileLimitRule(rule, ALL_ALGORITHMS)))
+  const compiled = withUniqueTags(counted.map(({ rule }) => compileLimitRule(rule, ALL_ALGORITHMS)))
   const rules = compiled.map((rule, i) => ({ by: counted[i]!.by, rule }))
-  let policy: Policy | undefined
+  let ruleSet: RuleSet | undefined
   return async ({ consumer, address }) => {
     const keys = { consumer: consumerStateKey(consumer), address: addressStateKey(address) }
     const asked = rules.map(({ by, rule }) => bound(rule, keys[by]))
-    policy ??= policyOf(asked)
-    const decision = toDecision(await evaluateInStore(store, { policy, rules: asked }))
+    ruleSet ??= ruleSetOf(asked)
+    const decision = toDecision(await evaluateInStore(store, { ruleSet, rules: asked }))
     if (decision.kind === 'denied') return 'refused'
     if (decision.kind !== 'allowed' || decision.verdicts.length !== rules.length) {
       throw new Error(`Sluice did not evaluate all rules: ${JSON.stringify(decision)}`)

@@ -4,7 +4,7 @@
  */
 import type { Config } from '../src/config/compile.ts'
 import { bindRules } from '../src/limiter/bind.ts'
-import { gatewayPolicy } from '../src/script/compiled.ts'
+import { gatewayRuleSet } from '../src/script/compiled.ts'
 import type { Evaluation, Outcome } from '../src/script/evaluation.ts'
 import type { Caller } from '../src/set-ups/http/caller.ts'
 import { demandRules } from '../src/set-ups/http/demand-rules.ts'
@@ -31,7 +31,7 @@ export async function evaluationOf(
   const { credential } = caller
   return {
     rules: bindRules(rules, NO_SWITCHES, ({ name }) => name, Date.now()),
-    policy: gatewayPolicy({ rules: all, plans }),
+    ruleSet: gatewayRuleSet({ rules: all, plans }),
     ...(credential && { subject: credential.subject }),
   }
 }

@@ -45,7 +45,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
   ],
   'replay long traffic, or compile the largest configs': [
     'test/replay/**/*.test.ts',
-    'test/script/policy-size.test.ts',
+    'test/script/rule-set-size.test.ts',
     'test/simulation/adaptive.test.ts',
     'test/simulation/utilization.test.ts',
   ],

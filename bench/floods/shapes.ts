@@ -5,7 +5,7 @@ import { LIMITS } from './config.ts'
 export interface Shape {
   what: string
   path: '/flooded' | '/anonymous' | '/several' | '/several-anonymous'
-  /** Number of callers. Each has its own key, unless it guesses keys or is anonymous. */
+  /** Number of callers. Each has its side key, unless it guesses keys or is anonymous. */
   callers: number
   /** `api-key`, `opaque-key`: guessed keys of this kind. */
   sends: 'own keys' | 'no key' | 'api-key' | 'opaque-key'

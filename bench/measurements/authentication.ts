@@ -8,7 +8,7 @@ import { checkedConfig } from '../../src/config/check/check.ts'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { compileGatewayRule } from '../../src/config/compile-rule.ts'
 import { toDecision } from '../../src/limiter/decision.ts'
-import { gatewayPolicy } from '../../src/script/compiled.ts'
+import { gatewayRuleSet } from '../../src/script/compiled.ts'
 import type { Evaluation, Subject } from '../../src/script/evaluation.ts'
 import {
   addressStateKey,
@@ -140,7 +140,7 @@ function decision({ store }: Transport, { subject, rules = RULES, verdicts = 6 }
       bound(rule, rule.by[0] === 'consumer' ? consumerStateKey(named) : addressStateKey(address)),
     )
     const evaluation: Evaluation = {
-      policy: gatewayPolicy(config),
+      ruleSet: gatewayRuleSet(config),
       rules: counted,
       ...(credential && { subject: credential }),
     }

@@ -3,7 +3,7 @@ import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
 import { compileGatewayRule } from '../../src/config/compile-rule.ts'
 import { toDecision } from '../../src/limiter/decision.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { gatewayPolicy } from '../../src/script/compiled.ts'
+import { gatewayRuleSet } from '../../src/script/compiled.ts'
 import { addressStateKey, consumerStateKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
@@ -67,7 +67,7 @@ async function rowFor(
   const rules = sixRules(scale, 'fixed-window').map(
     rule => compileGatewayRule(rule, ['free'], ALL_ALGORITHMS)[0]!,
   )
-  const policy = gatewayPolicy({ rules, plans: [] })
+  const ruleSet = gatewayRuleSet({ rules, plans: [] })
   let requests = 0
   const counted: Store = {
     ...store,
@@ -81,7 +81,7 @@ async function rowFor(
     const all = rules.map(rule =>
       bound(rule, rule.by[0] === 'consumer' ? consumerStateKey(consumer) : addressStateKey(address)),
     )
-    const outcome = await evaluate(counted, { policy, rules: all })
+    const outcome = await evaluate(counted, { ruleSet, rules: all })
     if (outcome.status === 'degraded') throw new Error(`The store made no decision: ${outcome.cause}`)
     return toDecision(outcome).kind
   }

@@ -28,7 +28,7 @@ const SITUATIONS: readonly Situation[] = [
   { what: 'allowed, Redis without the script', scale: 'admits all', withoutScript: true },
 ]
 
-/** Half of the bytes that a request had before policies were compiled, when it still carried the numbers of all rules. */
+/** Half of the bytes that a request had before rule sets were compiled, when it still carried the numbers of all rules. */
 const MAX_BYTES = 336
 
 /** The HTTP requests for one decision. */

@@ -11,7 +11,7 @@ import { encodeSync, type Message } from '../../src/script/sync.ts'
 import { syncScript } from '../../src/script/sync-text.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import { bound } from '../../test/support/bound.ts'
-import { policyOf } from '../../test/support/policy.ts'
+import { ruleSetOf } from '../../test/support/rule-set.ts'
 import type { Contender } from '../contenders.ts'
 import { bytesAfter, costsOf, type Make, roundsOf } from '../decision-costs.ts'
 import { evaluateInStore } from '../evaluate.ts'
@@ -85,10 +85,10 @@ function sluiceHeldBy(isolates: number): Make {
       }
       if (!filled.has(consumer)) {
         filled.add(consumer)
-        await fill({ store }, boundRule.ownKey!, isolates - 1)
+        await fill({ store }, boundRule.sideKey!, isolates - 1)
       }
       const decision = toDecision(
-        await evaluateInStore(store, { policy: policyOf([boundRule]), rules: [boundRule] }),
+        await evaluateInStore(store, { ruleSet: ruleSetOf([boundRule]), rules: [boundRule] }),
       )
       return decision.kind === 'allowed' ? 'allowed' : 'refused'
     }

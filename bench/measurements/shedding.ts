@@ -7,12 +7,12 @@ import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { countsInFlight } from '../../src/config/compile-rule.ts'
 import { toDecision } from '../../src/limiter/decision.ts'
-import { gatewayPolicy } from '../../src/script/compiled.ts'
+import { gatewayRuleSet } from '../../src/script/compiled.ts'
 import { encodeReport } from '../../src/script/signal.ts'
 import { signalScript } from '../../src/script/signal-text.ts'
 import { encodeSync } from '../../src/script/sync.ts'
 import { syncScript } from '../../src/script/sync-text.ts'
-import { addressStateKey, consumerStateKey, identityStateKey, ownKey } from '../../src/store/keys.ts'
+import { addressStateKey, consumerStateKey, identityStateKey, sideKey } from '../../src/store/keys.ts'
 import { bound } from '../../test/support/bound.ts'
 import { eachOnce } from '../contenders.ts'
 import { evaluateInStore } from '../evaluate.ts'
@@ -126,7 +126,7 @@ function decision({ rules = RULES, shedding, isolates = 0 }: Kind): Make {
           for (let i = 0; isSystemLimit && i < isolates; i++) {
             const holding = { holder: `other${String(i).padStart(3, '0')}`, epoch: 1, started: 10, ended: 0 }
             await store.run([
-              encodeSync(syncScript(), [{ key: ownKey(globalKey, 'held', tag), ttl: TTL_US, holding }]),
+              encodeSync(syncScript(), [{ key: sideKey(globalKey, 'held', tag), ttl: TTL_US, holding }]),
             ])
           }
         }
@@ -138,7 +138,7 @@ function decision({ rules = RULES, shedding, isolates = 0 }: Kind): Make {
         }),
       }))
       const decided = toDecision(
-        await evaluateInStore(store, { policy: gatewayPolicy(config), rules: counted }),
+        await evaluateInStore(store, { ruleSet: gatewayRuleSet(config), rules: counted }),
       )
       if (decided.kind === 'denied') return 'refused'
       if (decided.kind !== 'allowed' || decided.verdicts.length !== counted.length) {

@@ -26,7 +26,7 @@
 --
 -- holding: '<holder> <epoch> <started> <ended>', or ''. A fifth number is the current
 -- value of an adaptive limit.
---@ numbers limit, period, holding, own_key
+--@ numbers limit, period, holding, side_key
 --@ keeps records, own_at, has_expired, others, holder, epoch, started, ended, capacity, expires_at, is_counted, in_flight, first_at, last_at, first_expiry, is_summed, last_expiry, last_use
 
 --@ declare
@@ -81,7 +81,7 @@ if holding ~= '' then
     capacity = adapted + 0
   end
 end
-records = values[own_key] or ''
+records = values[side_key] or ''
 if #records % HOLDER_BYTES ~= 0 then
   records = ''
 end
@@ -177,14 +177,14 @@ reset_after = in_flight > 0 and last - now or 0
 
 --@ write
 idle_at, n = expires_at > last_use and expires_at or last_use, 0
-own_bytes = nil
+side_bytes = nil
 if is_summed and own_at and #records > MANY_BYTES and floor_div(idle_at, 1000000) == floor_div(last_use, 1000000) then
   -- Writes the summary and the record in place, which is faster than writing all. One
   -- command does both. It does not extend the TTL of the key. So if `idle_at` has moved to a
   -- later second, everything is written.
   local number, bits = '%.0f', own_at * 8
   redis.call(
-    'BITFIELD', KEYS[own_key],
+    'BITFIELD', KEYS[side_key],
     'SET', 'u48', 0, format(number, in_flight),
     'SET', 'u48', 48, format(number, first_expiry / 1000),
     'SET', 'u48', 96, format(number, idle_at / 1000),
@@ -198,12 +198,12 @@ else
   local high = (expires_at / 1000 - low) / 4294967296
   local own = pack_integers('>c8I4I3I3I2I4', holder, epoch, started, ended, high, low)
   if has_expired then
-    own_bytes = own .. alive(records, first_at, holder, now, period)
+    side_bytes = own .. alive(records, first_at, holder, now, period)
   else
     local at = own_at or #records + 1
-    own_bytes = sub(records, first_at, at - 1) .. own .. sub(records, at + HOLDER_BYTES)
+    side_bytes = sub(records, first_at, at - 1) .. own .. sub(records, at + HOLDER_BYTES)
   end
-  if #own_bytes > FEW_BYTES then
-    own_bytes = summary_of(in_flight, first_expiry, idle_at) .. own_bytes
+  if #side_bytes > FEW_BYTES then
+    side_bytes = summary_of(in_flight, first_expiry, idle_at) .. side_bytes
   end
 end

@@ -12,7 +12,7 @@ export interface AlgorithmLua {
   /** Sets `retry_after` if `cost` is refused. */
   readonly check: string
   /**
-   * Subtracts `cost`. A queue sets `delay`. A rule with its own key sets `own_bytes`.
+   * Subtracts `cost`. A queue sets `delay`. A rule with its side key sets `side_bytes`.
    */
   readonly spend: string
   /** Gives back `units` of a request admitted at `spent_at`. `spent`: its units that are still spent, including `units`. */
@@ -27,7 +27,7 @@ export interface AlgorithmLua {
  * An input of a rule. `rate`, `period`, `burst` and `step` have the same meaning as in Quota. For windows, the log and `concurrency`,
  * `limit` is the burst. `ends` and `holding` are texts in the arguments of each call: the ends of calendar windows, and the units that
  * the isolate holds.
- * `own_key` is the index in KEYS of the rule's own key, for its log or its holders; `chunks_key` that of the chunks of the log.
+ * `side_key` is the index in KEYS of the rule's side key, for its log or its holders; `chunks_key` that of the chunks of the log.
  */
 export type WireNumber =
   | 'rate'
@@ -37,7 +37,7 @@ export type WireNumber =
   | 'step'
   | 'ends'
   | 'holding'
-  | 'own_key'
+  | 'side_key'
   | 'chunks_key'
 
 /** The sections that every Lua file must have. `declare` is optional. */

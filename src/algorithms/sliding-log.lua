@@ -7,7 +7,7 @@
 -- entry that still counts. A second search finds the entry whose expiry makes room for
 -- a cost. An entry at time t counts until just before t + period.
 --
--- The entries are in a string in its own key, LOG_ENTRY bytes each, which is read
+-- The entries are in a string in its side key, LOG_ENTRY bytes each, which is read
 -- together with the states, and written without the entries that have expired. The first
 -- entry is not a request: it holds the total before the others.
 --
@@ -24,7 +24,7 @@
 -- begins at the head. Earlier versions wrote all entries to the string, however many, with
 -- room behind them, and not every head is 2. The next request that is admitted writes
 -- such a log anew.
---@ numbers limit, period, own_key, chunks_key
+--@ numbers limit, period, side_key, chunks_key
 --@ keeps log, head, entries, newest, total, front, middle, oldest, first, first_at, first_total, used
 
 --@ declare
@@ -175,7 +175,7 @@ local function open_log(text, key, front, middle, oldest)
 end
 
 --@ read
-log = values[own_key] or ''
+log = values[side_key] or ''
 entries = n % 1048576
 head = (n - entries) / 1048576
 front, middle, oldest, newest, total, first_at, first_total = entries, 0, 0, 0, 0, 0, 0
@@ -258,15 +258,15 @@ local entry = pack_integers('>I3I4I4', (time - low) / 4294967296, low, (total + 
 -- The entries of the string that stay. Requests of the same microsecond share an entry.
 local last, before = entries - middle - (time == newest and 1 or 0), (total - used) % 4294967296
 if middle == 0 and last - first + 2 <= LOG_PLAIN then
-  own_bytes = pack_integers('>I3I4I4', 0, 0, before) .. sub(log, (first - 1) * LOG_ENTRY + 1, last * LOG_ENTRY) .. entry
-  entries = #own_bytes / LOG_ENTRY
+  side_bytes = pack_integers('>I3I4I4', 0, 0, before) .. sub(log, (first - 1) * LOG_ENTRY + 1, last * LOG_ENTRY) .. entry
+  entries = #side_bytes / LOG_ENTRY
 elseif middle > 0 and first <= front and last < front + LOG_CHUNK then
   local shape = (oldest * LOG_FIELDS + middle / LOG_CHUNK) * 256 + front - first + 2
-  own_bytes = pack_integers('>I3I4I4', 16777215, shape, before) .. sub(log, (first - 1) * LOG_ENTRY + 1, last * LOG_ENTRY) .. entry
-  entries = #own_bytes / LOG_ENTRY + middle
+  side_bytes = pack_integers('>I3I4I4', 16777215, shape, before) .. sub(log, (first - 1) * LOG_ENTRY + 1, last * LOG_ENTRY) .. entry
+  entries = #side_bytes / LOG_ENTRY + middle
 else
   local life, parts = life_until(time + period), open_log(log, KEYS[chunks_key], front, middle, oldest)
-  own_bytes, entries = parts.add(entry, first, last, before, format('%d', spread(life)))
+  side_bytes, entries = parts.add(entry, first, last, before, format('%d', spread(life)))
 end
 newest, used, head = time, used + cost, 2
 
@@ -298,13 +298,13 @@ if back > 0 then
   local life = life_until(newest + period)
   newest = rest ~= '' and newest or parts.entry(at - 1)
   if not parts.is_damaged then
-    own_bytes, entries = parts.replace(at, sub(table.concat(lowered), 1, #rest), format('%d', spread(life)))
+    side_bytes, entries = parts.replace(at, sub(table.concat(lowered), 1, #rest), format('%d', spread(life)))
     used = used - back
   end
 end
 -- The log is empty now, or its entries were not written by this script.
 if used == 0 or newest <= now - period or newest > now + period then
-  entries, newest, used, own_bytes = 0, now - period, 0, nil
+  entries, newest, used, side_bytes = 0, now - period, 0, nil
 end
 
 --@ standing

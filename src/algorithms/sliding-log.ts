@@ -1,6 +1,6 @@
 /**
  * Sliding log: admits exactly `limit` in any `period`. Lua twin: sliding-log.lua, with the same sections. In this model, the log is a
- * list. In Redis, it is a string in its own key and, if it is long, chunks in a second key, which only the Lua knows (`open_log`).
+ * list. In Redis, it is a string in its side key and, if it is long, chunks in a second key, which only the Lua knows (`open_log`).
  *
  * Each admitted request adds an entry: its time, and the units admitted in all up to this request, modulo 2^32. Both numbers grow, so
  * a binary search finds the first entry that still counts. A second search finds the entry whose expiry makes room for a cost. An entry at

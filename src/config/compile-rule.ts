@@ -49,7 +49,7 @@ export interface Rule {
   quota: Quota
   /** Units that one request spends. A rule with cost 0 only reports what is left. */
   cost: number
-  /** Identifies the rule's record in the state of an identity: three base62 letters. Of several rules, withOwnTags makes it unique. */
+  /** Identifies the rule's record in the state of an identity: three base62 letters. Of several rules, withUniqueTags makes it unique. */
   tag: string
   /** Identifies the rule for overrides. Unlike the tag, it does not change with limit and burst. Three base62 letters. */
   family: string

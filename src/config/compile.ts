@@ -26,7 +26,7 @@ import {
 } from './compile-rule.ts'
 import type { Adaptive, Shedding, SheddingCompiler } from './compile-shedding.ts'
 import { type Duration, milliseconds } from './duration.ts'
-import { withOwnTags } from './tags.ts'
+import { withUniqueTags } from './tags.ts'
 
 export type { Credentials, GatewayRule, LimitRule, Route, Rule }
 
@@ -65,7 +65,7 @@ export interface Config {
   /** Absent: every decision waits for the store. */
   breaker?: BreakerSettings
   /** How many HTTP requests to the store can be under way, and how long a decision waits for its turn (src/trips/queue-for-trips.ts). */
-  inFlight: { maxRequests: number; expiresAfterMs: number; maxWaitMs: number; maxTotalWaitMs: number }
+  tripLimit: { maxRequests: number; expiresAfterMs: number; maxWaitMs: number; maxTotalWaitMs: number }
   /** The share of each limit that an isolate admits by itself while the store fails, 0 to 1. */
   localShare: number
   keyLocking: boolean
@@ -112,7 +112,7 @@ export function compileConfig(
     plans,
     routes: compileRoutes(config.routes ?? [], credentials.accept),
     routeDefaults: compileRouteSettings({}, credentials.accept),
-    rules: withOwnTags([
+    rules: withUniqueTags([
       ...(config.rules ?? []).flatMap(rule => compileGatewayRule(withDefault(rule), plans, algorithms)),
       ...(config.shedding
         ? compileFleetRules(config.shedding, plans, algorithms, config.onStoreFailure)
@@ -123,7 +123,7 @@ export function compileConfig(
     limits: new Map(
       limits.map(([name, set]) => [
         name,
-        withOwnTags(set.map(rule => compileLimitRule(withDefault(rule), algorithms))),
+        withUniqueTags(set.map(rule => compileLimitRule(withDefault(rule), algorithms))),
       ]),
     ),
     credentials,
@@ -139,7 +139,7 @@ export function compileConfig(
     ...(rememberFor !== 0 && { refusals: { rememberForMs: milliseconds(rememberFor) } }),
     storeDeadlineMs,
     ...(breaker && { breaker }),
-    inFlight: {
+    tripLimit: {
       maxRequests: config.store?.maxInFlight ?? 32,
       expiresAfterMs: 2 * storeDeadlineMs,
       maxWaitMs: 4 * storeDeadlineMs,

@@ -29,7 +29,7 @@ export function tagOf(parts: readonly (string | number)[]): string {
  *
  * Variants of a rule for several plans may share a tag, because a caller has one plan.
  */
-export function withOwnTags<T extends Tagged>(rules: readonly T[]): T[] {
+export function withUniqueTags<T extends Tagged>(rules: readonly T[]): T[] {
   const tags = new Map<string, string>()
   const families = new Map<string, string>()
   return rules.map(rule => {

@@ -1,8 +1,8 @@
 /** Binds rules to the identities of one request, under the live switches. Pure. */
 import type { Rule } from '../config/compile-rule.ts'
 import type { BoundRule, Subject } from '../script/evaluation.ts'
-import type { Policy } from '../script/policy-shape.ts'
-import { ownKey } from '../store/keys.ts'
+import type { RuleSet } from '../script/rule-set-shape.ts'
+import { sideKey } from '../store/keys.ts'
 import type { Switches } from '../switches/switches.ts'
 import { chooseMode, modeUnderSwitches } from './apply-switches.ts'
 
@@ -16,7 +16,7 @@ export interface Demand {
   /** An earlier error in limiting code: the engine makes no trip, and decides as if the store had failed. */
   failure?: unknown
   /** The compiled rules of the config or of the limit; `rules` are some of them. */
-  policy: Policy
+  ruleSet: RuleSet
 }
 
 /** A rule, the identity that it counts, and what the request costs. */
@@ -50,7 +50,7 @@ export function bindRule(
     cost,
     role: cost === 0 ? 'peek' : 'spend',
     mode,
-    ...((state === 'log' || state === 'held') && { ownKey: ownKey(key, state, tag) }),
+    ...((state === 'log' || state === 'held') && { sideKey: sideKey(key, state, tag) }),
     ...(calendar && { ends: calendar.windowEnds(calendar.period, calendar.timeZone, nowMs) }),
   }
 }

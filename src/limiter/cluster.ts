@@ -165,10 +165,10 @@ async function findConsumer(
     consumerKey: named(subject.consumerKey),
     credentialKey: named(subject.credentialKey),
   }
-  const bound = rules.map(({ key, ownKey, ...rest }) => ({
+  const bound = rules.map(({ key, sideKey, ...rest }) => ({
     ...rest,
     key: named(key),
-    ...(ownKey && { ownKey: named(ownKey) }),
+    ...(sideKey && { sideKey: named(sideKey) }),
   }))
   return { evaluation: { ...evaluation, subject: key, rules: bound }, consumer }
 }
@@ -293,7 +293,7 @@ async function refundAndCountGuesses(
 }
 
 /** The refund of what a part has spent; empty if it has refused. */
-function refundOf({ policy, rules, subject, now }: Evaluation, answer: Outcome | GatewayError): Refund[] {
+function refundOf({ ruleSet, rules, subject, now }: Evaluation, answer: Outcome | GatewayError): Refund[] {
   if (!isAnswer(answer) || answer.status !== 'admitted') return []
   const { at, verdicts, plan } = answer
   const allowed = new Set(verdicts.filter(verdict => verdict.allowed).map(({ rule }) => rule.tag))
@@ -302,7 +302,7 @@ function refundOf({ policy, rules, subject, now }: Evaluation, answer: Outcome |
     .filter(({ rule }) => appliesToPlan(rule, plan))
     .map(({ cost, ...bound }) => ({ ...bound, units: cost, spent: cost }))
   const consumerKey = subject && 'consumerKey' in subject ? subject.consumerKey : undefined
-  return spent.length > 0 ? [{ policy, rules: spent, spentAt: at, consumerKey, plan, now }] : []
+  return spent.length > 0 ? [{ ruleSet, rules: spent, spentAt: at, consumerKey, plan, now }] : []
 }
 
 function afterRefund(verdict: Verdict, refunded: Verdict | undefined): Verdict {

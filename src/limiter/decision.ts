@@ -72,7 +72,7 @@ export interface Blocked extends WithoutTrip {
   kind: 'blocked'
 }
 
-/** The store has not answered, and the failure policies do not let the request pass without it. */
+/** The store has not answered, and the fallbacks do not let the request pass without it. */
 export interface Unavailable {
   kind: 'unavailable'
   /** What could not be checked. */

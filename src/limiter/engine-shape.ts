@@ -30,7 +30,7 @@ export type Ending =
 /** A decision, and what the edge has to do with it. */
 export interface Decided {
   decision: Decision
-  /** The evaluation behind the decision. Absent if it comes from a lease, a remembered refusal or the failure policies. */
+  /** The evaluation behind the decision. Absent if it comes from a lease, a remembered refusal or the fallbacks. */
   outcome?: Outcome
   /** When the store decided the request or spent its leased units, by its own clock (µs); 0 for all other decisions. */
   at: number
@@ -55,7 +55,7 @@ export interface DecideOptions {
 }
 
 /** The input for a request whose demand could not be built, because an exception was thrown. */
-export interface BrokenDemand extends Pick<Demand, 'subject' | 'policy'> {
+export interface BrokenDemand extends Pick<Demand, 'subject' | 'ruleSet'> {
   /** The rules that may apply to the request. */
   candidates: readonly Rule[]
   error: unknown
@@ -64,7 +64,7 @@ export interface BrokenDemand extends Pick<Demand, 'subject' | 'policy'> {
 export interface Engine {
   /** Decides all rules of the demand together, and spends if the request is admitted. Never throws. */
   decide(demand: Demand, options: DecideOptions): Promise<Decided>
-  /** Decides without a demand: nothing is counted, and enforced rules with the failure policy `closed` refuse. */
+  /** Decides without a demand: nothing is counted, and enforced rules with the fallback `closed` refuse. */
   decideBroken(demand: BrokenDemand, options: DecideOptions): Decided
   /** Returns what `decide` would return, and spends nothing. */
   peek(demand: Demand, options: DecideOptions): Promise<Decided>
@@ -99,7 +99,7 @@ export interface EngineOptions {
   decideAt?: (() => number) | undefined
   board: SwitchBoard
   switchName: SwitchName
-  /** The failure policy for credentials that cannot be checked. */
+  /** The fallback for credentials that cannot be checked. */
   credentials: Config['credentials']['onStoreFailure']
   /** Checks whether a store that has failed can decide again (probe.ts). */
   probe(store: Store): Promise<void>

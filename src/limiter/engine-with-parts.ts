@@ -2,7 +2,7 @@
 import { elapsed } from '../clock.ts'
 import type { Config } from '../config/compile.ts'
 import type { Rule } from '../config/compile-rule.ts'
-import type { ScriptsOf } from '../script/policy-shape.ts'
+import type { ScriptsOf } from '../script/rule-set-shape.ts'
 import type { Script, Store } from '../store/store.ts'
 import { createAnswers } from './answers/answers.ts'
 import { createKnownAnswers } from './answers/known.ts'
@@ -33,7 +33,7 @@ export interface EngineParts {
 }
 
 /** The part of a config that an engine uses. Absent: no breaker, no bound, no memory of refusals, the whole limit. */
-export type EngineConfig = Partial<Pick<Config, 'localShare' | 'breaker' | 'inFlight' | 'refusals'>>
+export type EngineConfig = Partial<Pick<Config, 'localShare' | 'breaker' | 'tripLimit' | 'refusals'>>
 
 /**
  * @param rules all rules that the engine may have to decide

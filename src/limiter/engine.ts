@@ -5,7 +5,7 @@
  *     bind                    the rules under the live switches
  *     answer without a trip   from leased units, or by a remembered refusal
  *     trip                    the store evaluates all rules, and the riders travel with it (src/trips)
- *     complete                apply the switches that came with the reply; without a reply, each rule's failure policy decides
+ *     complete                apply the switches that came with the reply; without a reply, each rule's fallback decides
  *     finish                  release units in flight, and schedule trips for riders that have waited long enough
  *
  * `decide` never throws. An error in limiting code is handled like a failure of the store.
@@ -54,7 +54,7 @@ interface Made extends Pick<Partial<Decided>, 'at' | 'outcome'> {
  * @param bareStore the store, without the breaker and the riders
  */
 export function createEngine(
-  config: Partial<Pick<Config, 'breaker' | 'inFlight'>>,
+  config: Partial<Pick<Config, 'breaker' | 'tripLimit'>>,
   bareStore: Store,
   options: EngineOptions,
 ): Engine {
@@ -69,7 +69,7 @@ export function createEngine(
       returns: answers?.returns,
       signals: originLoad?.riders,
     },
-    ...{ breaker: config.breaker, inFlight: config.inFlight, probe: options.probe },
+    ...{ breaker: config.breaker, tripLimit: config.tripLimit, probe: options.probe },
     ...{ onStoreChange: options.onStoreChange, now, timer, sleep },
   })
   const { store } = trips
@@ -98,10 +98,10 @@ export function createEngine(
   }
 
   function bind(verb: DecideVerb, demand: Demand, recall: DecideOptions['recall']): Attempt {
-    const { rules, subject, plan, policy, failure } = demand
+    const { rules, subject, plan, ruleSet, failure } = demand
     const switches = board.current()
     const bound = bindRules(rules, switches, switchName, now())
-    const evaluation = { policy, plan, rules: bound, ...(subject && { subject }) }
+    const evaluation = { ruleSet, plan, rules: bound, ...(subject && { subject }) }
     const isPlain = verb === 'decide' && !failure
     const answer = isPlain ? answers?.forRequest({ demand: evaluation, switches, recall }) : undefined
     return { verb, evaluation, switches, failure, answer, recall }

@@ -1,9 +1,9 @@
 /** Which parts the rules of a config need, also rules that are off, because they can be switched on. A built Worker has only these. */
 import { countsInFlight, type Rule } from '../config/compile-rule.ts'
-import { failurePolicyOf } from './outage/failure-policy.ts'
+import { fallbackOf } from './outage/fallbacks.ts'
 
 /** Whether the isolate counts a rule by itself while the store does not decide. */
-export const countsLocally = (rules: readonly Rule[]) => rules.some(rule => failurePolicyOf(rule).admits)
+export const countsLocally = (rules: readonly Rule[]) => rules.some(rule => fallbackOf(rule).admits)
 
 export const anyCountsInFlight = (rules: readonly Rule[]) => rules.some(countsInFlight)
 

@@ -4,8 +4,8 @@ import type { Counting } from '../algorithms/descriptor.ts'
 import { counting } from '../algorithms/fixed-window.descriptor.ts'
 import { compileLimitRule } from '../config/compile-rule.ts'
 import { GatewayError } from '../errors.ts'
-import { createLimitPolicy } from '../script/policy.ts'
-import type { Policy, ScriptsOf } from '../script/policy-shape.ts'
+import { createLimitRuleSet } from '../script/rule-set.ts'
+import type { RuleSet, ScriptsOf } from '../script/rule-set-shape.ts'
 import { probeStateKey } from '../store/keys.ts'
 import type { Store } from '../store/store.ts'
 import { bindRule } from './bind.ts'
@@ -20,16 +20,16 @@ const ALGORITHMS = { countings: { 'fixed-window': counting as Counting }, window
 const RULE = /* @__PURE__ */ (() =>
   compileLimitRule({ name: 'probe', algorithm: 'fixed-window', limit: 1e9, period: '1s' }, ALGORITHMS))()
 
-/** The policy of the probe. Every Worker carries its script. */
-export const probePolicy = (scriptsOf: ScriptsOf): Policy => createLimitPolicy([RULE], scriptsOf)
+/** The rule set of the probe. Every Worker carries its script. */
+export const probeRuleSet = (scriptsOf: ScriptsOf): RuleSet => createLimitRuleSet([RULE], scriptsOf)
 
 /** Creates the probe. @returns a function that resolves if the store can decide, and else throws GatewayError as Store.run */
 export function createProbe(scriptsOf: ScriptsOf): (store: Store) => Promise<void> {
-  const policy = probePolicy(scriptsOf)
+  const ruleSet = probeRuleSet(scriptsOf)
   return async store => {
     const keys = Array.from({ length: store.isCluster ? SLOTS : 1 }, (_, i) => probeStateKey(i))
     // Only calendar windows need the time, so it is 0 here.
-    const calls = keys.map(key => prepareDecide({ policy, rules: [bindRule(RULE, key, 1, 0)] }))
+    const calls = keys.map(key => prepareDecide({ ruleSet, rules: [bindRule(RULE, key, 1, 0)] }))
     const results = await runCalls(store, calls)
     const [failure] = results
     if (results.every(result => result instanceof GatewayError)) throw failure

@@ -7,9 +7,9 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
 import type { Config, Rule } from '../config/compile.ts'
 import { anyCountsInFlight, countsLocally, takesLeases } from '../limiter/needs.ts'
-import { probePolicy } from '../limiter/probe.ts'
+import { probeRuleSet } from '../limiter/probe.ts'
 import { type BuiltScript, type BuiltScripts, fingerprintOf } from '../script/built-scripts.ts'
-import { gatewayPolicy, limitPolicy } from '../script/compiled.ts'
+import { gatewayRuleSet, limitRuleSet } from '../script/compiled.ts'
 import { FIRST_LINES } from '../script/create-script.ts'
 import { compileScripts } from '../script/scripts.ts'
 import { signalScript } from '../script/signal-text.ts'
@@ -183,13 +183,13 @@ export function workerModule(
 function limitsModule({ limits }: Built, { packageName }: ModulePaths): string {
   // Compression looks back 32 kB. Scripts of about the same length are often the same but for their numbers, so they come one after
   // the other: 64 limits take 20 kB (gzip) instead of 67 kB.
-  const policies = [...limits.values()]
-    .map(limitPolicy)
+  const ruleSets = [...limits.values()]
+    .map(limitRuleSet)
     .sort((a, b) => a.decide.plain.source.length - b.decide.plain.source.length)
   const scripts = Object.fromEntries([
-    ...policies.map(policy => [
-      fingerprintOf(policy),
-      { decide: builtOf(policy.decide), refund: builtOf(policy.refund) },
+    ...ruleSets.map(ruleSet => [
+      fingerprintOf(ruleSet),
+      { decide: builtOf(ruleSet.decide), refund: builtOf(ruleSet.refund) },
     ]),
     builtProbe(),
   ])
@@ -245,9 +245,9 @@ const quoted = (text: string) => (/['\\]/.test(text) ? JSON.stringify(text) : `'
 /** `fixed-window` → `fixedWindow` */
 const localName = (name: string) => name.replaceAll(/-(.)/g, (_, letter: string) => letter.toUpperCase())
 
-/** The scripts of the gateway and of its probes, by the fingerprint of their policies. */
+/** The scripts of the gateway and of its probes, by the fingerprint of their rule sets. */
 function scriptsOf(config: Built): Record<string, BuiltScripts> {
-  const gateway = gatewayPolicy(config)
+  const gateway = gatewayRuleSet(config)
   const kinds = kindsOf(config)
   const [fingerprint, probe] = builtProbe(kinds)
   return {
@@ -262,7 +262,7 @@ function scriptsOf(config: Built): Record<string, BuiltScripts> {
 }
 
 function builtProbe(kinds?: readonly (keyof Script)[]): [string, BuiltScripts] {
-  const probe = probePolicy(compileScripts)
+  const probe = probeRuleSet(compileScripts)
   return [fingerprintOf(probe), { decide: builtOf(probe.decide, kinds) }]
 }
 

@@ -1,5 +1,5 @@
 /**
- * Cuts the Lua files into the pieces that the compiler of policies joins (src/script/), and writes them as modules that every
+ * Cuts the Lua files into the pieces that the compiler of rule sets joins (src/script/), and writes them as modules that every
  * runtime and bundler can import: `npm run bundle-lua`. test/script/bundle.test.ts fails when the result is stale.
  *
  * In the file of an algorithm, `--@` begins

@@ -5,7 +5,7 @@
 import { errors, Redis } from '@upstash/redis'
 import type { Config } from '../config/compile.ts'
 import { apiKeyStart } from '../credentials/api-key.ts'
-import { gatewayPolicy, limitPolicy } from '../script/compiled.ts'
+import { gatewayRuleSet, limitRuleSet } from '../script/compiled.ts'
 import { inEnvironment } from '../store/keys.ts'
 import type { Store } from '../store/store.ts'
 import { upstashStore } from '../store/upstash.ts'
@@ -136,8 +136,8 @@ export async function loadScriptsIntoRedis(
   config: Pick<Config, 'rules' | 'plans' | 'limits' | 'keyLocking'>,
 ): Promise<void> {
   const { keyLocking, limits } = config
-  const policies = [gatewayPolicy(config), ...[...limits.values()].map(limitPolicy)]
-  for (const script of policies.flatMap(({ decide, refund }) => [decide, refund])) {
+  const ruleSets = [gatewayRuleSet(config), ...[...limits.values()].map(limitRuleSet)]
+  for (const script of ruleSets.flatMap(({ decide, refund }) => [decide, refund])) {
     const { source } = keyLocking ? script.keyLocking : script.plain
     await store.run(redis => redis.scriptLoad(source))
   }

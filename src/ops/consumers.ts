@@ -10,7 +10,7 @@ import {
   consumerStateKey,
   credentialIndexKey,
   credentialKey,
-  ownKey,
+  sideKey,
 } from '../store/keys.ts'
 import { type ConsumerRecord, formatConsumer, isBlocked, parseConsumer } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
@@ -188,15 +188,15 @@ export async function removeConsumer(
   const { length: validKeys } = await listKeys(store, consumer)
   const digests = await store.run(redis => redis.smembers(store.at(index)))
   const state = consumerStateKey(consumer)
-  const ownKeys = rules.flatMap(({ counting: { state: kind }, tag }) =>
+  const sideKeys = rules.flatMap(({ counting: { state: kind }, tag }) =>
     kind === 'log'
-      ? [ownKey(state, kind, tag), chunksKey(ownKey(state, kind, tag))]
+      ? [sideKey(state, kind, tag), chunksKey(sideKey(state, kind, tag))]
       : kind === 'held'
-        ? [ownKey(state, kind, tag)]
+        ? [sideKey(state, kind, tag)]
         : [],
   )
   const keys = digests.map(digest => credentialKey(consumer, digest))
-  const all = [...keys, consumerKey(consumer), state, ...new Set(ownKeys)]
+  const all = [...keys, consumerKey(consumer), state, ...new Set(sideKeys)]
   // First, because a repeated call still finds the keys if this one ends in between.
   await dropPointers(store, consumer, digests)
   await store.run(redis => {

@@ -112,7 +112,7 @@ function writesOf(rules: readonly BoundRule[]): CommandCount[] {
   const spent = rules.filter(({ role }) => role === 'spend')
   const held = spent.filter(({ rule }) => countsInFlight(rule)).length
   const states = new Set(spent.filter(({ rule }) => !countsInFlight(rule)).map(({ key }) => key)).size
-  const logs = spent.filter(({ rule, ownKey }) => ownKey && !countsInFlight(rule)).length
+  const logs = spent.filter(({ rule, sideKey }) => sideKey && !countsInFlight(rule)).length
   const longLogs = spent.filter(({ rule }) => hasLongLog(rule)).length
   return [
     exactly('SETEX', states + held + logs),

@@ -11,7 +11,7 @@ import { appliesToPlan, countsInFlight, switchNameOf } from '../config/compile-r
 import { type Adaptive, adaptiveRangeOf, type TrafficClass } from '../config/compile-shedding.ts'
 import { type HookName, hooksOf } from '../config/hooks.ts'
 import { bindRules } from '../limiter/bind.ts'
-import { gatewayPolicy } from '../script/compiled.ts'
+import { gatewayRuleSet } from '../script/compiled.ts'
 import type { Evaluation } from '../script/evaluation.ts'
 import type { Caller } from '../set-ups/http/caller.ts'
 import { demandRules } from '../set-ups/http/demand-rules.ts'
@@ -147,7 +147,7 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
   const rules = reachesStore ? demandRules(request, caller, matched, config.allow, trafficClass) : []
   const evaluation: Evaluation = {
     rules: bindRules(rules, NO_SWITCHES, switchNameOf, Date.now()),
-    policy: gatewayPolicy(config),
+    ruleSet: gatewayRuleSet(config),
     ...(reachesStore && subject && { subject }),
   }
   return {
@@ -224,13 +224,13 @@ function explainRule(
   const bound =
     variant && evaluation.rules.find(({ rule }) => isBoundFrom(rule as GatewayRule, variant, plan))
   if (!bound) return { name, by, applies: false, because: whyNot(variants, variant, context) }
-  const { rule, cost, ownKey } = bound
+  const { rule, cost, sideKey } = bound
   const override = findOverride(variant, stored)
   const mode = override?.mode ?? bound.mode
   if (mode === 'off') return { name, by, applies: false, because: 'an override of the consumer turns it off' }
   const { limit = rule.limit, burst = rule.quota.burst } = override?.numbers ?? {}
   const adaptive = adaptiveRangeOf(rule, config.adaptive)
-  const key = countsInFlight(rule) ? ownKey! : bound.key
+  const key = countsInFlight(rule) ? sideKey! : bound.key
   return {
     name,
     by,

@@ -9,7 +9,7 @@ import { isOfConsumer } from '../config/identity-parts.ts'
 import { GatewayError } from '../errors.ts'
 import { bindRule } from '../limiter/bind.ts'
 import { type PreparedCall, prepareDecide, prepareReset, runCall } from '../limiter/prepared-call.ts'
-import { gatewayPolicy, limitPolicy } from '../script/compiled.ts'
+import { gatewayRuleSet, limitRuleSet } from '../script/compiled.ts'
 import type { Evaluation, Verdict } from '../script/evaluation.ts'
 import { checkIdentity } from '../set-ups/limits/arguments.ts'
 import type { LimitIdentity } from '../set-ups/limits/limiter.ts'
@@ -40,7 +40,7 @@ export async function peekLimit(
     const parts = rule.by.map(part => [part, String(identity[part])] as const)
     return boundTo(rule, limitStateKey(name, parts))
   })
-  return await peek(store, { policy: limitPolicy(rules), rules: bound })
+  return await peek(store, { ruleSet: limitRuleSet(rules), rules: bound })
 }
 
 export async function resetLimit(
@@ -90,11 +90,11 @@ export async function peekCaller(
   plan?: string,
 ): Promise<CallerStandings> {
   const { consumer, rules: counted, keyOf } = await countersOf(store, config, identity)
-  const policy = gatewayPolicy(config)
+  const ruleSet = gatewayRuleSet(config)
   const rulesFor = (plan: string | undefined) =>
     rulesForPlan(counted, plan).map(rule => boundTo(withoutPlans(rule), keyOf(rule)))
   if (consumer === undefined) {
-    const standings = await peek(store, { policy, rules: rulesFor(plan), ...(plan && { plan }) })
+    const standings = await peek(store, { ruleSet, rules: rulesFor(plan), ...(plan && { plan }) })
     return { ...(plan && { plan }), standings, off: [], plansOfKeys: [] }
   }
   const record = await readRecord(store, consumer)
@@ -107,7 +107,7 @@ export async function peekCaller(
     return { plan: chosen, blockedAt, standings: [], off: [], plansOfKeys: [] }
   const rules = rulesFor(chosen)
   const subject = { kind: 'token', consumerKey: consumerKey(consumer), plan: chosen } as const
-  const standings = await peek(store, { policy, rules, subject })
+  const standings = await peek(store, { ruleSet, rules, subject })
   const evaluated = new Set(standings.map(({ rule }) => rule.name))
   const off = rules.map(({ rule }) => rule).filter(({ name }) => !evaluated.has(name))
   const consumers = consumer.includes('~') ? [consumer] : await listConsumerNames(store)

@@ -14,7 +14,7 @@ import { rule as ruleSchema } from '../config/check/rule-schema.ts'
 import type { ConfigInput, RuleInput } from '../config/check/schema.ts'
 import { compileGatewayRule, type GatewayRule, withNumbers } from '../config/compile-rule.ts'
 import type { Mistake } from '../config/config-error.ts'
-import { findFreeTag, withOwnTags } from '../config/tags.ts'
+import { findFreeTag, withUniqueTags } from '../config/tags.ts'
 import {
   type ConsumerRecord,
   formatConsumer,
@@ -66,7 +66,7 @@ export async function setOverride(
     const others = record.overrides.filter(({ rule }) => rule !== override.rule)
     removed = others.filter(isRemoved)
     const kept = others.filter(other => !isRemoved(other))
-    const changed = { ...record, overrides: [...kept, withOwnTag(override, kept)] }
+    const changed = { ...record, overrides: [...kept, withUniqueTag(override, kept)] }
     checkLength(consumer, record, changed, kept.filter(isStale).length)
     return changed
   })
@@ -92,7 +92,7 @@ export const howToRemove = (consumer: string) =>
   `Remove overrides: npx sluicegate consumers override ${consumer} <rule> --remove. For other numbers in many rules, use a plan.`
 
 /** The override with a tag that no other override of the consumer has. */
-function withOwnTag(override: Override, others: readonly Override[]): Override {
+function withUniqueTag(override: Override, others: readonly Override[]): Override {
   const { rule, numbers } = override
   if (!numbers) return override
   const owners = new Map(others.flatMap(other => (other.numbers ? [[other.numbers.tag, other.rule]] : [])))
@@ -186,7 +186,7 @@ function numbersError({ name }: RuleInput, mistakes: readonly Mistake[]): AdminE
 
 /** Compiles the rules, with the tags that they have in the gateway. */
 function compileRules({ rules = [], plans = ['free'] }: RulesInput): GatewayRule[] {
-  return withOwnTags(rules.flatMap(rule => compileGatewayRule(rule, plans, ALL_ALGORITHMS)))
+  return withUniqueTags(rules.flatMap(rule => compileGatewayRule(rule, plans, ALL_ALGORITHMS)))
 }
 
 interface CompiledPair {

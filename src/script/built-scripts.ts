@@ -4,7 +4,7 @@ import { fnv1a } from '../hash.ts'
 import { notBuiltError } from '../not-built.ts'
 import type { Script } from '../store/store.ts'
 import { FIRST_LINES } from './create-script.ts'
-import type { PolicyScripts, PolicyShape } from './policy-shape.ts'
+import type { RuleSetScripts, RuleSetShape } from './rule-set-shape.ts'
 
 /** A script as it is in src/built/worker.generated.ts. */
 export interface BuiltScript {
@@ -14,26 +14,26 @@ export interface BuiltScript {
   sha1: Readonly<Partial<Record<keyof Script, string>>>
 }
 
-/** The built scripts of one policy. */
-export type BuiltScripts = Partial<Record<keyof PolicyScripts, BuiltScript>>
+/** The built scripts of one rule set. */
+export type BuiltScripts = Partial<Record<keyof RuleSetScripts, BuiltScript>>
 
 /** A fingerprint of everything that the scripts depend on. Rules with other numbers have another one. */
-export function fingerprintOf(shape: PolicyShape): string {
+export function fingerprintOf(shape: RuleSetShape): string {
   const { entries, identities, plans, hasSubject, leases } = shape
   return fnv1a(JSON.stringify({ entries, identities, plans, hasSubject, leases })).toString(36)
 }
 
 /**
- * Creates the function that finds the built scripts of a policy.
- * @param built by the fingerprint of the policy
- * @returns a function that throws if the policy was not built
+ * Creates the function that finds the built scripts of a rule set.
+ * @param built by the fingerprint of the rule set
+ * @returns a function that throws if the rule set was not built
  */
 export function createScriptFinder(
   built: Readonly<Record<string, BuiltScripts>>,
-): (shape: PolicyShape) => PolicyScripts {
+): (shape: RuleSetShape) => RuleSetScripts {
   return shape => {
     const scripts = built[fingerprintOf(shape)]
-    const find = (name: keyof PolicyScripts) => {
+    const find = (name: keyof RuleSetScripts) => {
       const script = scripts?.[name]
       if (!script) throw notBuiltError('the scripts of these rules')
       return toScript(script)

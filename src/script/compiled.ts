@@ -1,24 +1,24 @@
-/** Policies with scripts that are compiled at run time: for administration, the build and tests. Cached. */
+/** Rule sets with scripts that are compiled at run time: for administration, the build and tests. Cached. */
 import type { GatewayRule, LimitRule, Rule } from '../config/compile-rule.ts'
-import { createGatewayPolicy, createLimitPolicy } from './policy.ts'
-import type { Policy } from './policy-shape.ts'
+import { createGatewayRuleSet, createLimitRuleSet } from './rule-set.ts'
+import type { RuleSet } from './rule-set-shape.ts'
 import { compileScripts } from './scripts.ts'
 
-/** The policy of the gateway with this config. */
-export function gatewayPolicy(config: { rules: readonly GatewayRule[]; plans: readonly string[] }): Policy {
-  return findOrCreate(config.rules, () => createGatewayPolicy(config, compileScripts))
+/** The rule set of the gateway with this config. */
+export function gatewayRuleSet(config: { rules: readonly GatewayRule[]; plans: readonly string[] }): RuleSet {
+  return findOrCreate(config.rules, () => createGatewayRuleSet(config, compileScripts))
 }
 
-/** The policy of one limit by name. @param rules the same array for each call, because it is the key of the cache */
-export function limitPolicy(rules: readonly LimitRule[]): Policy {
-  return findOrCreate(rules, () => createLimitPolicy(rules, compileScripts))
+/** The rule set of one limit by name. @param rules the same array for each call, because it is the key of the cache */
+export function limitRuleSet(rules: readonly LimitRule[]): RuleSet {
+  return findOrCreate(rules, () => createLimitRuleSet(rules, compileScripts))
 }
 
 /** Plain data. An entry lives as long as its config. */
-const policies = new WeakMap<readonly Rule[], Policy>()
+const ruleSets = new WeakMap<readonly Rule[], RuleSet>()
 
-function findOrCreate(rules: readonly Rule[], make: () => Policy): Policy {
-  const policy = policies.get(rules) ?? make()
-  policies.set(rules, policy)
-  return policy
+function findOrCreate(rules: readonly Rule[], make: () => RuleSet): RuleSet {
+  const ruleSet = ruleSets.get(rules) ?? make()
+  ruleSets.set(rules, ruleSet)
+  return ruleSet
 }

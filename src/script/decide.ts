@@ -5,7 +5,7 @@
  *                 credential, the pointer to the consumer
  *              2. for each identity of the request its state, followed by the keys of its rules
  *              3. the chunks of logs
- *     ARGV[1]  verb: 'decide', or 'peek', which has the same reply and spends nothing. With a policy that has leases, a number above
+ *     ARGV[1]  verb: 'decide', or 'peek', which has the same reply and spends nothing. With a rule set that has leases, a number above
  *              1: decides, and may spend for up to this many similar requests at once (lease.ts)
  *     ARGV[2]  marks, a letter each. For each identity: 1 if it is part of the request, else 0; then for each of its rules: 0 absent,
  *              e enforced, s shadow, S shadow that no override can enforce
@@ -35,7 +35,7 @@ import type { BoundRule, Evaluation, Outcome, Subject, Verdict } from './evaluat
 import { withAgreement } from './evaluation.ts'
 import { wantedRequestsOf } from './lease.ts'
 import { MARKS } from './marks.ts'
-import type { Policy } from './policy-shape.ts'
+import type { RuleSet } from './rule-set-shape.ts'
 import { checkFields, checkStanding, formatTime, invalidReply, isField, placeRules } from './wire.ts'
 
 /** `peek` returns what `decide` would return, and spends nothing. */
@@ -43,13 +43,13 @@ export type DecideVerb = 'decide' | 'peek'
 
 /** Encodes an evaluation as a call of the script. */
 export function encodeDecide(
-  { policy, rules, subject, plan, wantedRequests, now }: Evaluation,
+  { ruleSet, rules, subject, plan, wantedRequests, now }: Evaluation,
   verb: DecideVerb = 'decide',
 ): ScriptCall & { keys: string[]; args: string[] } {
-  const wanted = wantedRequestsOf({ policy, wantedRequests }, verb)
+  const wanted = wantedRequestsOf({ ruleSet, wantedRequests }, verb)
   // Rules for plans apply only if the caller has a plan: from its subject, which the script looks up, or a known one.
   const applies = ({ rule }: BoundRule) => subject !== undefined || appliesToPlan(rule, plan)
-  const { byEntry, keys, marks, ruleArguments } = placeRules(policy, rules, applies)
+  const { byEntry, keys, marks, ruleArguments } = placeRules(ruleSet, rules, applies)
   const knownPlan = (subject?.kind === 'token' && subject.plan) || (plan ?? '')
   const verbArgument = wanted > 1 ? String(wanted) : verb
   const args: string[] = [
@@ -65,7 +65,7 @@ export function encodeDecide(
   // Most requests need only the first two or three arguments.
   while (args.at(-1) === '') args.pop()
   return {
-    script: policy.decide,
+    script: ruleSet.decide,
     keys: [...recordKeysOf(subject), ...keys],
     args,
     ...(subject?.kind === 'pointer' && { hasHiddenKeys: true }),
@@ -106,11 +106,11 @@ const ROWS_AT = 3
 export function decodeDecide(
   reply: unknown,
   {
-    policy,
+    ruleSet,
     rules,
     subject,
     wantedRequests,
-  }: Pick<Evaluation, 'policy' | 'rules' | 'subject' | 'wantedRequests'>,
+  }: Pick<Evaluation, 'ruleSet' | 'rules' | 'subject' | 'wantedRequests'>,
   verb: DecideVerb = 'decide',
 ): Outcome {
   if (!Array.isArray(reply)) throw invalidReply('no list')
@@ -121,21 +121,21 @@ export function decodeDecide(
   if (status === 'blocked') return { status, plan: '', at, verdicts: [] }
 
   const [plan = '', consumer] = text.split(' ')
-  const { rowStarts, length, standingAt } = rowsOf(policy, first === ALL_SPENT)
+  const { rowStarts, length, standingAt } = rowsOf(ruleSet, first === ALL_SPENT)
   const end = ROWS_AT + length
-  const wanted = wantedRequestsOf({ policy, wantedRequests }, verb)
+  const wanted = wantedRequestsOf({ ruleSet, wantedRequests }, verb)
   const trailing: unknown[] = reply.slice(end)
   const granted = wanted > 1 && status === 'admitted' ? checkGrant(trailing.pop(), wanted) : 1
   if (reply.length < end || trailing.length > 1) {
-    throw invalidReply(`${reply.length - ROWS_AT} fields for ${policy.entries.length} rules`)
+    throw invalidReply(`${reply.length - ROWS_AT} fields for ${ruleSet.entries.length} rules`)
   }
   const fields = checkFields(reply.slice(ROWS_AT, end))
-  const overrides = parseOverrides(trailing[0], policy.entries.length)
+  const overrides = parseOverrides(trailing[0], ruleSet.entries.length)
   const verdicts: Verdict[] = []
   for (const bound of rules) {
     const { plans } = bound.rule.match
     if (plans && !plans.includes(plan)) continue
-    const index = policy.entryOf(bound.rule)
+    const index = ruleSet.entryOf(bound.rule)
     const row = rowStarts[index]!
     const retryAfter = first === ALL_SPENT ? 0 : fields[row]!
     if (retryAfter === DOES_NOT_APPLY) continue
@@ -173,19 +173,19 @@ interface Rows {
   standingAt: 0 | 1
 }
 
-/** The layouts of each policy, without and with `retry_after`. Computed once. */
-const rowsOfPolicies = new WeakMap<Policy, { spent: Rows; any: Rows }>()
+/** The layouts of each rule set, without and with `retry_after`. Computed once. */
+const rowsOfRuleSets = new WeakMap<RuleSet, { spent: Rows; any: Rows }>()
 
-function rowsOf(policy: Policy, areAllSpent: boolean): Rows {
-  let rows = rowsOfPolicies.get(policy)
+function rowsOf(ruleSet: RuleSet, areAllSpent: boolean): Rows {
+  let rows = rowsOfRuleSets.get(ruleSet)
   if (!rows) {
-    rows = { spent: layOutRows(policy, 0), any: layOutRows(policy, 1) }
-    rowsOfPolicies.set(policy, rows)
+    rows = { spent: layOutRows(ruleSet, 0), any: layOutRows(ruleSet, 1) }
+    rowsOfRuleSets.set(ruleSet, rows)
   }
   return areAllSpent ? rows.spent : rows.any
 }
 
-function layOutRows({ entries }: Policy, standingAt: 0 | 1): Rows {
+function layOutRows({ entries }: RuleSet, standingAt: 0 | 1): Rows {
   const rowStarts: number[] = []
   let length = 0
   for (const { isQueue } of entries) {

@@ -1,15 +1,15 @@
 /** The input and the result of one decision, as plain values. */
 import type { Holding } from '../algorithms/algorithm.ts'
 import type { Rule } from '../config/compile-rule.ts'
-import type { Policy } from './policy-shape.ts'
+import type { RuleSet } from './rule-set-shape.ts'
 
 /** A rule that is bound to one request: its identity, cost and mode. */
 export interface BoundRule {
   rule: Rule
   /** Key of the state with its counters. */
   key: string
-  /** The rule's own key, if it has one: of its log, or of its holders. */
-  ownKey?: string
+  /** The rule's side key, if it has one: of its log, or of its holders. */
+  sideKey?: string
   /** Units. */
   cost: number
   /** Identifies the caller if the rule is enforced for a share of the callers. Absent: `key`. */
@@ -28,7 +28,7 @@ export interface BoundRule {
 /** The input of one decision. */
 export interface Evaluation {
   /** The compiled rules; `rules` are some of them. */
-  policy: Policy
+  ruleSet: RuleSet
   rules: readonly BoundRule[]
   /** The credential of the caller. Absent for an anonymous caller. */
   subject?: Subject
@@ -36,7 +36,7 @@ export interface Evaluation {
   plan?: string | undefined
   /**
    * For how many similar requests the isolate wants to spend at once (lease.ts), a whole number. Absent or 1: for this request only.
-   * Ignored if the policy has no leases.
+   * Ignored if the rule set has no leases.
    */
   wantedRequests?: number | undefined
   /** µs since the epoch. Absent, as always in production: the clock of the store. */

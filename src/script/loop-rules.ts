@@ -2,21 +2,21 @@
  * The rules of a script with loops (loop-text.ts): their order, their constants, and the Lua text that runs for the rule `i`.
  *
  * A rule has two numbers: `i` is its place in the order of the identities, in which the loops run. Its entry number is its place in
- * the policy, which is the order of costs and replies. Rules of the same kind have the same code.
+ * the rule set, which is the order of costs and replies. Rules of the same kind have the same code.
  */
 import type { AlgorithmLua } from '../algorithms/lua.ts'
 import { Columns, type Value } from './columns.ts'
 import { literal, wordsOf } from './lua-text.ts'
-import type { PolicyShape, RuleEntry } from './policy-shape.ts'
+import type { RuleEntry, RuleSetShape } from './rule-set-shape.ts'
 import { findLua, hasVariableNumbers, isNumber, numberOf, type SectionName, sectionOf } from './rule-text.ts'
-import { writeOwnKey } from './state-text.ts'
+import { writeSideKey } from './state-text.ts'
 
 export interface LoopRule extends RuleEntry {
   lua: AlgorithmLua
   kind: Kind
   /** The place of the rule in the loops, from 1. */
   i: number
-  /** The place of the rule in the policy, from 1. */
+  /** The place of the rule in the rule set, from 1. */
   entryNumber: number
   /** The index of its mark in ARGV[2]. */
   markAt: number
@@ -31,7 +31,7 @@ export interface Kind {
   isGuess: boolean
   isQueue: boolean
   isApart: boolean
-  ownKey: RuleEntry['ownKey']
+  sideKey: RuleEntry['sideKey']
   rules: LoopRule[]
 }
 
@@ -52,7 +52,7 @@ export class LoopRules {
   readonly lastArgument: number
   readonly #identities: number
 
-  constructor({ entries, identities }: PolicyShape) {
+  constructor({ entries, identities }: RuleSetShape) {
     this.#identities = identities
     const withArgument = entries.filter(({ argument }) => argument)
     this.lastArgument = BEFORE_ARGUMENTS + withArgument.length
@@ -160,8 +160,8 @@ export class LoopRules {
     return `${declared}${locals}${join(name => sectionFor(kind, name, constants))}`
   }
 
-  #textNumber(name: 'ends' | 'holding' | 'own_key' | 'chunks_key'): string {
-    if (name === 'own_key') return 'own_keys[i]'
+  #textNumber(name: 'ends' | 'holding' | 'side_key' | 'chunks_key'): string {
+    if (name === 'side_key') return 'side_keys[i]'
     if (name === 'chunks_key') return 'chunks_keys[i]'
     const argument = `ARGV[${this.column('arguments_at', ({ argumentAt }) => argumentAt)}]`
     return name === 'holding' ? `${argument} or ''` : argument
@@ -169,8 +169,8 @@ export class LoopRules {
 }
 
 function findOrAddKind(kinds: Map<string, Kind>, entry: RuleEntry): Kind {
-  const { argument, isGuess, isQueue, isApart, ownKey } = entry
-  const traits = { hasEnds: argument === 'ends', isGuess, isQueue, isApart, ownKey }
+  const { argument, isGuess, isQueue, isApart, sideKey } = entry
+  const traits = { hasEnds: argument === 'ends', isGuess, isQueue, isApart, sideKey }
   const lua = findLua(entry)
   const key = JSON.stringify([lua.read, traits])
   const kind = kinds.get(key) ?? { lua, ...traits, rules: [] }
@@ -216,14 +216,14 @@ export function loadKept(kind: Kind): string {
 }
 
 /** Changes the state of the rule `i` if it `is_spent`, and computes `remaining` and `reset_after`. @param change `spend` or `refund` */
-export function changeState({ ownKey }: Kind, change: 'spend' | 'refund', section: Section): string {
-  const own = writeOwnKey({
-    ...(ownKey && { ownKey }),
+export function changeState({ sideKey }: Kind, change: 'spend' | 'refund', section: Section): string {
+  const own = writeSideKey({
+    ...(sideKey && { sideKey }),
     of: name => name,
     idleAt: 'idle_at',
   })
   return `
-${ownKey ? 'local own_bytes\n' : ''}if is_spent then
+${sideKey ? 'local side_bytes\n' : ''}if is_spent then
 ${section(change)}end
 ${section('standing')}if is_spent then
 ${section('write')}${own}end

@@ -1,7 +1,7 @@
 /**
- * Compiles a policy with many rules to Lua: loops over its rules, whose numbers are in tables. The script has each section of an
+ * Compiles a rule set with many rules to Lua: loops over its rules, whose numbers are in tables. The script has each section of an
  * algorithm once, however many rules there are. It takes the same arguments, sends the same replies and stores the same states as the
- * straight-line code of policy-text.ts, which is faster with few rules.
+ * straight-line code of rule-set-text.ts, which is faster with few rules.
  *
  * A first loop reads the states and checks all rules, a second one spends, writes, and makes the reply. Between them, the locals of
  * the rules are in the list `kept`, one rule after the other.
@@ -21,7 +21,7 @@ import {
 } from './loop-rules.ts'
 import { OVERRIDES, SUBJECT } from './lua.generated.ts'
 import { literal } from './lua-text.ts'
-import type { PolicyShape, Variant } from './policy-shape.ts'
+import type { RuleSetShape, Variant } from './rule-set-shape.ts'
 import { assignment, isExpectedInState, isNumber, numberOf } from './rule-text.ts'
 import {
   assembleScript,
@@ -40,20 +40,20 @@ const LAYOUT = `'>c3${INTEGERS}'`
 /** The locals of both scripts. */
 const NAMES = [
   ...['plan', 'values', 'place', 'settings', 'overrides_at', 'changes', 'reply'],
-  ...['marks', 'keys', 'own_keys', 'chunks_keys', 'states', 'packed', 'from'],
+  ...['marks', 'keys', 'side_keys', 'chunks_keys', 'states', 'packed', 'from'],
 ]
 
 export class LoopText {
-  readonly #policy: PolicyShape
+  readonly #ruleSet: RuleSetShape
   readonly #rules: LoopRules
 
-  constructor(policy: PolicyShape) {
-    this.#policy = policy
-    this.#rules = new LoopRules(policy)
+  constructor(ruleSet: RuleSetShape) {
+    this.#ruleSet = ruleSet
+    this.#rules = new LoopRules(ruleSet)
   }
 
   decide(): string {
-    const { hasSubject, leases } = this.#policy
+    const { hasSubject, leases } = this.#ruleSet
     const body = [
       'verb = ARGV[1]\n',
       hasSubject ? "subject = ARGV[3] or ''\n" : '',
@@ -101,13 +101,13 @@ export class LoopText {
   }
 
   #readMarks(): string {
-    return `marks = { byte(ARGV[2], 1, ${this.#policy.identities + this.#rules.all.length}) }\n`
+    return `marks = { byte(ARGV[2], 1, ${this.#ruleSet.identities + this.#rules.all.length}) }\n`
   }
 
   /** Runs text for each identity `k`, whose rules are `from` to `to`. */
   #forEachIdentity(text: string): string {
     const last = this.#rules.ofIdentity('lasts', rules => rules.at(-1)!.i)
-    return `from = 1\nfor k = 1, ${this.#policy.identities} do\nlocal to = ${last}\n${text}from = to + 1\nend\n`
+    return `from = 1\nfor k = 1, ${this.#ruleSet.identities} do\nlocal to = ${last}\n${text}from = to + 1\nend\n`
   }
 
   /** Computes the indexes in KEYS: first the records of the caller, then each state with the keys of its rules, then the chunks of logs. */
@@ -119,13 +119,13 @@ ${keys}[i] = place
 end
 `
     const { all } = this.#rules
-    const hasOwn = this.#rules.column('have_own_keys', ({ ownKey }) => ownKey !== undefined)
-    const ofIdentity = all.some(({ ownKey }) => ownKey)
-      ? `for i = from, to do${ofRule(`${hasOwn} and marks[i + k]`, 'own_keys')}end\n`
+    const hasOwn = this.#rules.column('have_side_keys', ({ sideKey }) => sideKey !== undefined)
+    const ofIdentity = all.some(({ sideKey }) => sideKey)
+      ? `for i = from, to do${ofRule(`${hasOwn} and marks[i + k]`, 'side_keys')}end\n`
       : ''
-    const logs = all.filter(({ ownKey }) => ownKey === 'log').sort((a, b) => a.entryNumber - b.entryNumber)
+    const logs = all.filter(({ sideKey }) => sideKey === 'log').sort((a, b) => a.entryNumber - b.entryNumber)
     return [
-      `keys, own_keys, chunks_keys, place = {}, {}, {}, ${records}\n`,
+      `keys, side_keys, chunks_keys, place = {}, {}, {}, ${records}\n`,
       this.#forEachIdentity(
         `if marks[from + k - 1] ~= ${ABSENT} then\nplace = place + 1\nkeys[k] = place\n${ofIdentity}end\n`,
       ),
@@ -139,7 +139,7 @@ end
   }
 
   #fetchValues(): string {
-    const hasLog = this.#rules.all.some(({ ownKey }) => ownKey === 'log')
+    const hasLog = this.#rules.all.some(({ sideKey }) => sideKey === 'log')
     return `values = redis.call('MGET', ${hasLog ? 'unpack(KEYS, 1, whole)' : 'unpack(KEYS)'})\n`
   }
 
@@ -148,7 +148,7 @@ end
    * @param mayBeUnknown Lua condition under which the config may not know the plan
    */
   #applyPlan(mayBeUnknown?: string): string {
-    const { plans } = this.#policy
+    const { plans } = this.#ruleSet
     if (plans.length === 0) return ''
     const limited = this.#rules.all.filter(({ variants }) => variants.some(({ plans }) => plans))
     const changesFor = (plan: string) =>
@@ -187,7 +187,7 @@ end
   /** @param isDecision whether overrides also set the mode. A refund gives units back whatever the mode is now */
   #applyOverrides(condition: string, isDecision: boolean): string {
     const { all, entryNumber, tags } = this.#rules
-    // The reply has the overrides in the order of the policy.
+    // The reply has the overrides in the order of the rule set.
     const overridable = all
       .filter(({ takesOverrides }) => takesOverrides)
       .sort((a, b) => a.entryNumber - b.entryNumber)
@@ -237,7 +237,7 @@ end
 end
 `.trimStart()
     return [
-      `admitted, is_usual = true, ${this.#policy.hasSubject ? 'not is_unknown' : 'true'}\n`,
+      `admitted, is_usual = true, ${this.#ruleSet.hasSubject ? 'not is_unknown' : 'true'}\n`,
       'retry_afters, kept, slot, states = {}, {}, 0, {}\n',
       this.#forEachIdentity(text),
     ].join('')
@@ -245,7 +245,7 @@ end
 
   /** The loop that spends if all rules admit, writes the states, and makes the reply. */
   #endDecision(): string {
-    const { hasSubject, leases } = this.#policy
+    const { hasSubject, leases } = this.#ruleSet
     const { isNoGuess, tags } = this.#rules
     const delay = this.#rules.has('isQueue') ? 'delay, ' : ''
     const spendKind = (kind: Kind) =>
@@ -293,7 +293,7 @@ end
     const boundByKind = (kind: Kind) =>
       kind.isGuess ? skipKept(kind) : this.#rules.sections(kind, loadKept(kind), bound)
     return `
-if is_spending and verb ~= 'decide'${this.#policy.hasSubject ? ' and not is_unknown' : ''} then
+if is_spending and verb ~= 'decide'${this.#ruleSet.hasSubject ? ' and not is_unknown' : ''} then
 grant, slot = verb + 0, 0
 ${this.#forEachIdentity(`
 for i = from, to do
@@ -431,7 +431,7 @@ ${this.#rules.has('isQueue') ? addDelay : ''}`.trimStart()
     // The row of a queue is one longer.
     const queuesBefore = this.#rules.column(
       'queues_before',
-      rule => this.#policy.entries.slice(0, rule.entryNumber - 1).filter(({ isQueue }) => isQueue).length,
+      rule => this.#ruleSet.entries.slice(0, rule.entryNumber - 1).filter(({ isQueue }) => isQueue).length,
     )
     const start = (length: 2 | 3) => `row = ${length} * ${entryNumber} + ${4 - length} + ${queuesBefore}\n`
     return `if is_usual then\n${start(2)}else\n${start(3)}end\n`

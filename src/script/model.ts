@@ -1,6 +1,6 @@
 /**
  * A model of the scripts: the same results over plain memory, with the TypeScript models of the algorithms. It is the specification in
- * the parity tests, which compare it with the scripts of policy-text.ts. It also replays traffic without a store.
+ * the parity tests, which compare it with the scripts of rule-set-text.ts. It also replays traffic without a store.
  */
 
 import { IDLE, type State } from '../algorithms/algorithm.ts'
@@ -27,16 +27,16 @@ import {
 } from './evaluation.ts'
 import { LEASE_DIVISOR, wantedRequestsOf } from './lease.ts'
 import { decideInMemory, isIdle, type RuleToCount, refundInMemory } from './memory.ts'
-import type { PolicyShape } from './policy-shape.ts'
 import type { ChangeResult, Refund } from './refund.ts'
 import type { Reset } from './reset.ts'
+import type { RuleSetShape } from './rule-set-shape.ts'
 import type { Message } from './sync.ts'
 
 type WithNow<T> = T & { now: number }
 
-/** The model needs no scripts: of a policy it uses only the plans, and whether there are leases. */
+/** The model needs no scripts: of a rule set it uses only the plans, and whether there are leases. */
 export type ModelEvaluation = WithNow<
-  Omit<Evaluation, 'policy'> & { policy: Pick<PolicyShape, 'plans' | 'leases'> }
+  Omit<Evaluation, 'ruleSet'> & { ruleSet: Pick<RuleSetShape, 'plans' | 'leases'> }
 >
 
 const modelOf = (rule: Rule) => algorithms[rule.algorithm]
@@ -55,10 +55,10 @@ export class ScriptModel {
 
   /** Models the script of decide.ts. */
   decide(
-    { policy, rules, subject, plan: given = '', wantedRequests, now }: ModelEvaluation,
+    { ruleSet, rules, subject, plan: given = '', wantedRequests, now }: ModelEvaluation,
     verb: DecideVerb = 'decide',
   ): Outcome {
-    const { plans } = policy
+    const { plans } = ruleSet
     const caller = this.#identify(subject, now)
     const { isUnknown = false, isBlocked = false, consumer, overrides = [] } = caller ?? {}
     // A plan that the config does not have is replaced by the default plan.
@@ -76,7 +76,7 @@ export class ScriptModel {
       return { bound: { ...bound, key }, shown, isOnlyChecked }
     })
     // Bad credentials are counted one by one, without a lease.
-    const wanted = isUnknown ? 1 : wantedRequestsOf({ policy, wantedRequests }, verb)
+    const wanted = isUnknown ? 1 : wantedRequestsOf({ ruleSet, wantedRequests }, verb)
     const decide = (counted: readonly RuleToCount[], isPeek: boolean) =>
       decideInMemory(modelOf, this.#states, counted, now, isPeek)
     const times = wanted > 1 ? computeGrant(wanted, counted, decide(counted, true).verdicts) : 1
@@ -95,7 +95,7 @@ export class ScriptModel {
   }
 
   /** Models the script of refund.ts. */
-  refund({ rules, spentAt, consumerKey, now }: WithNow<Omit<Refund, 'policy'>>): ChangeResult {
+  refund({ rules, spentAt, consumerKey, now }: WithNow<Omit<Refund, 'ruleSet'>>): ChangeResult {
     const record = consumerKey === undefined ? undefined : this.#records.get(consumerKey)
     const { overrides } = parseConsumer(record ?? '')
     const refunded = rules.map(each => ({
@@ -121,8 +121,8 @@ export class ScriptModel {
 
   /** Models the script of sync.ts. */
   sync(messages: readonly Message[], now: number): void {
-    for (const { key: ownKey, holding, ttl: period } of messages) {
-      const [, key = '', tag = ''] = /^(.*):held:(\w+)$/.exec(ownKey) ?? []
+    for (const { key: sideKey, holding, ttl: period } of messages) {
+      const [, key = '', tag = ''] = /^(.*):held:(\w+)$/.exec(sideKey) ?? []
       const states = this.#states.get(key) ?? new Map<string, State>()
       const quota = { rate: 1, period, burst: 1 }
       const reading = { quota, holding, state: states.get(tag) ?? IDLE, now }

@@ -14,13 +14,13 @@
  */
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Verdict } from './evaluation.ts'
-import type { Policy } from './policy-shape.ts'
+import type { RuleSet } from './rule-set-shape.ts'
 import { checkFields, checkStanding, formatTime, invalidReply, isField, placeRules } from './wire.ts'
 
 /** The units that one request has spent, and how many of them to give back. */
 export interface Refund {
-  /** The policy of the rules. */
-  policy: Policy
+  /** The rule set of the rules. */
+  ruleSet: RuleSet
   rules: readonly RefundedRule[]
   /** When the request was admitted, by the clock of the store (µs). */
   spentAt: number
@@ -33,7 +33,7 @@ export interface Refund {
 }
 
 export interface RefundedRule
-  extends Pick<BoundRule, 'rule' | 'key' | 'ownKey' | 'ends' | 'holding' | 'mode'> {
+  extends Pick<BoundRule, 'rule' | 'key' | 'sideKey' | 'ends' | 'holding' | 'mode'> {
   /** Units to give back. 0: the rule only reports its state. */
   units: number
   /** Units of that request that are still spent, including `units`. */
@@ -48,13 +48,13 @@ export interface ChangeResult {
 }
 
 /** Encodes a refund as a call of the script. */
-export function encodeRefund({ policy, rules, spentAt, consumerKey, plan, now }: Refund): ScriptCall {
-  const { byEntry, keys, marks, ruleArguments } = placeRules(policy, rules)
+export function encodeRefund({ ruleSet, rules, spentAt, consumerKey, plan, now }: Refund): ScriptCall {
+  const { byEntry, keys, marks, ruleArguments } = placeRules(ruleSet, rules)
   const of = consumerKey === undefined ? '' : 'consumer'
   const args = [String(spentAt), marks, of, plan ?? '', formatTime(now), ...ruleArguments]
   for (const refunded of byEntry) args.push(String(refunded?.units ?? 0), String(refunded?.spent ?? 0))
   const records = consumerKey === undefined ? [] : [consumerKey]
-  return { script: policy.refund, keys: [...records, ...keys], args }
+  return { script: ruleSet.refund, keys: [...records, ...keys], args }
 }
 
 const FIELDS = 2
@@ -63,16 +63,16 @@ const FIELDS = 2
  * Decodes the reply to a refund.
  * @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that the script cannot have sent
  */
-export function decodeRefund(reply: unknown, { policy, rules }: Refund): ChangeResult {
+export function decodeRefund(reply: unknown, { ruleSet, rules }: Refund): ChangeResult {
   if (!Array.isArray(reply)) throw invalidReply('no list')
   const [at, ...rest] = reply as unknown[]
   if (!isField(at) || at < 0) throw invalidReply('no time')
   const fields = checkFields(rest)
-  const expected = policy.entries.length * FIELDS
+  const expected = ruleSet.entries.length * FIELDS
   if (fields.length !== expected)
-    throw invalidReply(`${fields.length} fields for ${policy.entries.length} rules`)
+    throw invalidReply(`${fields.length} fields for ${ruleSet.entries.length} rules`)
   const verdicts = rules.map(({ rule, mode }): Verdict => {
-    const row = policy.entryOf(rule) * FIELDS
+    const row = ruleSet.entryOf(rule) * FIELDS
     const [remaining = 0, resetAfter = 0] = fields.slice(row, row + FIELDS)
     checkStanding(remaining, resetAfter, 0)
     return { rule, mode, allowed: true, remaining, resetAfter, retryAfter: 0, delay: 0 }

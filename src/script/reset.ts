@@ -12,12 +12,12 @@ import { formatTime, invalidReply, isField } from './wire.ts'
 
 /** The rules to reset. Their whole budget becomes available again. */
 export interface Reset {
-  rules: readonly Pick<BoundRule, 'rule' | 'key' | 'ownKey' | 'mode'>[]
+  rules: readonly Pick<BoundRule, 'rule' | 'key' | 'sideKey' | 'mode'>[]
   /** µs since the epoch. Absent: the clock of the store. */
   now?: number | undefined
 }
 
-/** One script for all policies, because it removes records by their tags and needs no numbers of rules. */
+/** One script for all rule sets, because it removes records by their tags and needs no numbers of rules. */
 export const RESET = /* @__PURE__ */ (() => createScript(resetText()))()
 
 /** The text of the script. */
@@ -28,13 +28,13 @@ export function resetText(): string {
 /** Encodes a reset as a call of the script. */
 export function encodeReset({ rules, now }: Reset): ScriptCall {
   const states = [...new Set(rules.map(({ key }) => key))]
-  const ownKeys = rules.flatMap(({ ownKey, rule }) =>
-    ownKey === undefined ? [] : rule.counting.state === 'log' ? [ownKey, chunksKey(ownKey)] : [ownKey],
+  const sideKeys = rules.flatMap(({ sideKey, rule }) =>
+    sideKey === undefined ? [] : rule.counting.state === 'log' ? [sideKey, chunksKey(sideKey)] : [sideKey],
   )
   const tags = rules.flatMap(({ key, rule }) => [String(states.indexOf(key) + 1), rule.tag])
   return {
     script: RESET,
-    keys: [...states, ...new Set(ownKeys)],
+    keys: [...states, ...new Set(sideKeys)],
     args: [String(states.length), formatTime(now), ...tags],
   }
 }

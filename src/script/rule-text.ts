@@ -3,11 +3,11 @@
 import type { AlgorithmLua, SECTIONS, WireNumber } from '../algorithms/lua.ts'
 import { luaOf } from '../algorithms/lua-of.ts'
 import { expandMacros, type Locals, literal, replaceWords } from './lua-text.ts'
-import type { RuleEntry, Variant } from './policy-shape.ts'
+import type { RuleEntry, Variant } from './rule-set-shape.ts'
 
 export interface RuleText extends RuleEntry {
   lua: AlgorithmLua
-  /** The number of the rule in its policy, from 1. */
+  /** The number of the rule in its rule set, from 1. */
   ruleNumber: number
   /** The text of a section, with the locals and constants of this rule. */
   section(name: SectionName): string
@@ -89,13 +89,13 @@ export function sectionOf(
 /** Words in the sections that become locals of the rule, besides those that its algorithm declares. */
 const OWN_WORDS = [
   ...['cost', 'retry_after', 'delay', 'remaining', 'reset_after', 'units', 'spent'],
-  'own_bytes',
+  'side_bytes',
 ]
 
 /** Inputs that are numbers in the script, and not arguments of each call. */
-export type Constant = Exclude<WireNumber, 'ends' | 'holding' | 'own_key' | 'chunks_key'>
+export type Constant = Exclude<WireNumber, 'ends' | 'holding' | 'side_key' | 'chunks_key'>
 
-const NOT_NUMBERS: ReadonlySet<WireNumber> = new Set(['ends', 'holding', 'own_key', 'chunks_key'])
+const NOT_NUMBERS: ReadonlySet<WireNumber> = new Set(['ends', 'holding', 'side_key', 'chunks_key'])
 
 export const isNumber = (name: WireNumber): name is Constant => !NOT_NUMBERS.has(name)
 

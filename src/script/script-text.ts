@@ -1,4 +1,4 @@
-/** The parts of a script's text that both forms of a policy have: straight-line code (policy-text.ts), and loops (loop-text.ts). */
+/** The parts of a script's text that both forms of a rule set have: straight-line code (rule-set-text.ts), and loops (loop-text.ts). */
 import type { AlgorithmLua } from '../algorithms/lua.ts'
 import { CONSTANTS } from './constants.ts'
 import { POINTER, PRELUDE } from './lua.generated.ts'

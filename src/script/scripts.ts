@@ -1,17 +1,17 @@
 /**
- * Compiles the scripts of a policy when they are first needed. A built Worker does not carry this compiler: its scripts were
+ * Compiles the scripts of a rule set when they are first needed. A built Worker does not carry this compiler: its scripts were
  * compiled before (built-scripts.ts).
  */
 import type { Script } from '../store/store.ts'
 import { createScript } from './create-script.ts'
-import type { PolicyScripts, PolicyShape } from './policy-shape.ts'
-import { decideText, refundText } from './policy-text.ts'
+import type { RuleSetScripts, RuleSetShape } from './rule-set-shape.ts'
+import { decideText, refundText } from './rule-set-text.ts'
 
 /**
- * The scripts of a policy. Each is compiled at its first use.
- * @param loopsFrom for tests, which also compile small policies to loops
+ * The scripts of a rule set. Each is compiled at its first use.
+ * @param loopsFrom for tests, which also compile small rule sets to loops
  */
-export function compileScripts(shape: PolicyShape, loopsFrom?: number): PolicyScripts {
+export function compileScripts(shape: RuleSetShape, loopsFrom?: number): RuleSetScripts {
   let decide: Script | undefined
   let refund: Script | undefined
   return {

@@ -121,9 +121,9 @@ export function commitUsual({ rules, key }: Identity): string {
   ].join('')
 }
 
-/** Spends under a rule that has no record in the state, and writes its own key. */
+/** Spends under a rule that has no record in the state, and writes its side key. */
 function spendApart(rule: RuleText, spend: string): string {
-  return `do\n${declareNumbers([rule])}${spend}${rule.section('standing')}${rule.section('write')}${writeOwnKey(rule)}end\n`
+  return `do\n${declareNumbers([rule])}${spend}${rule.section('standing')}${rule.section('write')}${writeSideKey(rule)}end\n`
 }
 
 /** Spends under the rules, and packs their records into `bytes`. */
@@ -139,7 +139,7 @@ function packRecords(rules: readonly RuleText[], before: string): string {
         rule.section('write'),
         encodeRecord(rule, `_${rule.ruleNumber}`),
         `if ${rule.idleAt} > idle_at then\nidle_at = ${rule.idleAt}\nend\n`,
-        writeOwnKey(rule),
+        writeSideKey(rule),
       ].join(''),
     ),
     `bytes = ${before}pack_integers(${layout}, ${values})\n`,
@@ -163,7 +163,7 @@ ${spend(rule)}${rule.section('standing')}${declareNumbers([rule])}${rule.section
 if ${rule.idleAt} > idle_at then
 idle_at = ${rule.idleAt}
 end
-${writeOwnKey(rule)}else${readStanding(rule)}`.trimStart(),
+${writeSideKey(rule)}else${readStanding(rule)}`.trimStart(),
     ),
     "if bytes ~= '' then\n",
     `for at = 1, ${state} and #${state} % ${RECORD_BYTES} == 0 and #${state} or 0, ${RECORD_BYTES} do\n`,
@@ -217,13 +217,13 @@ export const TTL = /* @__PURE__ */ (() => expandMacros("format('%d', spread(life
 const setex = (key: string, bytes: string) =>
   `${declareLife('idle_at')}redis.call('SETEX', ${key}, ${TTL}, ${bytes})\n`
 
-/** Writes the rule's own key, if it has one. */
-export function writeOwnKey({ ownKey, of, idleAt }: Pick<RuleText, 'ownKey' | 'of' | 'idleAt'>): string {
-  if (!ownKey) return ''
-  const key = `KEYS[${of('own_key')}]`
+/** Writes the rule's side key, if it has one. */
+export function writeSideKey({ sideKey, of, idleAt }: Pick<RuleText, 'sideKey' | 'of' | 'idleAt'>): string {
+  if (!sideKey) return ''
+  const key = `KEYS[${of('side_key')}]`
   return `
-if ${of('own_bytes')} then
-${declareLife(idleAt)}redis.call('SETEX', ${key}, ${TTL}, ${of('own_bytes')})
+if ${of('side_bytes')} then
+${declareLife(idleAt)}redis.call('SETEX', ${key}, ${TTL}, ${of('side_bytes')})
 end
 `.trimStart()
 }

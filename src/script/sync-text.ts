@@ -17,20 +17,20 @@ export function syncText(): string {
 local format, match, sub = string.format, string.match, string.sub
 local now = ARGV[1]
 ${PRELUDE}${declare}local values = redis.call('MGET', unpack(KEYS))
-for own_key = 1, #KEYS do
-local limit, holding, period = 0, ARGV[2 * own_key], ARGV[2 * own_key + 1] + 0
-local ${keeps.join(', ')}, idle_at, n, own_bytes
+for side_key = 1, #KEYS do
+local limit, holding, period = 0, ARGV[2 * side_key], ARGV[2 * side_key + 1] + 0
+local ${keeps.join(', ')}, idle_at, n, side_bytes
 do
 ${read}end
 do
 ${write}end
-if own_bytes then
+if side_bytes then
 local life = life_until(idle_at)
-redis.call('SETEX', KEYS[own_key], format('%d', spread(life)), own_bytes)
+redis.call('SETEX', KEYS[side_key], format('%d', spread(life)), side_bytes)
 end
-for later = own_key + 1, #KEYS do
-if KEYS[later] == KEYS[own_key] then
-values[later] = own_bytes or redis.call('GET', KEYS[own_key])
+for later = side_key + 1, #KEYS do
+if KEYS[later] == KEYS[side_key] then
+values[later] = side_bytes or redis.call('GET', KEYS[side_key])
 end
 end
 end

@@ -1,8 +1,8 @@
 /**
  * The wire format of the script for messages: an isolate reports the units that it holds, without a request to decide. A message reports
- * released units, or renews held ones. All policies share this script (sync-text.ts). docs/internals/concurrency.md describes the messages.
+ * released units, or renews held ones. All rule sets share this script (sync-text.ts). docs/internals/concurrency.md describes the messages.
  *
- *     KEYS     the own keys of `concurrency` rules
+ *     KEYS     the side keys of `concurrency` rules
  *     ARGV[1]  now in microseconds, or '' for the clock of the store
  *     ARGV     then two values for each key: the units that the isolate holds, as in decide.ts, and how long they stay without another
  *              message (µs)
@@ -17,7 +17,7 @@ import { formatHolding, formatTime, isField } from './wire.ts'
 
 /** The units that an isolate holds of one identity under one rule. */
 export interface Message {
-  /** The rule's own key (`BoundRule.ownKey`). */
+  /** The rule's side key (`BoundRule.sideKey`). */
   key: string
   holding: Holding
   /** How long the units stay without another message (µs). */

@@ -4,12 +4,12 @@ import { GatewayError } from '../errors.ts'
 import { chunksKey } from '../store/keys.ts'
 import type { BoundRule } from './evaluation.ts'
 import { MARKS } from './marks.ts'
-import type { Policy } from './policy-shape.ts'
+import type { RuleSet } from './rule-set-shape.ts'
 
 /** A rule in one call. */
-type CallRule = Pick<BoundRule, 'rule' | 'key' | 'ownKey' | 'ends' | 'holding' | 'mode' | 'staysShadow'>
+type CallRule = Pick<BoundRule, 'rule' | 'key' | 'sideKey' | 'ends' | 'holding' | 'mode' | 'staysShadow'>
 
-/** The rules of one call, in the order of the policy's entries. */
+/** The rules of one call, in the order of the rule set's entries. */
 export interface PlacedRules<T extends CallRule> {
   /** The rule of each entry; undefined if it is not part of the call. */
   byEntry: readonly (T | undefined)[]
@@ -22,20 +22,20 @@ export interface PlacedRules<T extends CallRule> {
 }
 
 /**
- * Puts the rules of a call in the order of the policy's entries.
+ * Puts the rules of a call in the order of the rule set's entries.
  * @param applies a rule that does not apply is marked as absent, but the state of its identity is read
- * @throws Error if two rules have the same identity in the policy and different keys, or the other way round
+ * @throws Error if two rules have the same identity in the rule set and different keys, or the other way round
  */
 export function placeRules<T extends CallRule>(
-  policy: Policy,
+  ruleSet: RuleSet,
   rules: readonly T[],
   applies: (rule: T) => boolean = () => true,
 ): PlacedRules<T> {
-  const { entries } = policy
+  const { entries } = ruleSet
   const byEntry = new Array<T | undefined>(entries.length)
   for (const rule of rules) {
     // A rule with numbers for several plans is there once for each of them. The one that applies is used.
-    const index = policy.entryOf(rule.rule)
+    const index = ruleSet.entryOf(rule.rule)
     if (!byEntry[index] || applies(rule)) byEntry[index] = rule
   }
 
@@ -44,46 +44,46 @@ export function placeRules<T extends CallRule>(
   const ruleArguments: string[] = []
   const seen = new Set<string>()
   let marks = ''
-  for (const indexes of entriesByIdentity(policy)) {
+  for (const indexes of entriesByIdentity(ruleSet)) {
     let key: string | undefined
     let own = ''
-    const ownKeys: string[] = []
+    const sideKeys: string[] = []
     for (const i of indexes) {
       const rule = byEntry[i]
       own += rule && applies(rule) ? markOf(rule) : MARKS.absent
       if (!rule) continue
       if (key !== undefined && key !== rule.key) throw new Error('Rules of one identity need one key.')
       key = rule.key
-      if (entries[i]!.ownKey) ownKeys.push(rule.ownKey!)
+      if (entries[i]!.sideKey) sideKeys.push(rule.sideKey!)
     }
     marks += key === undefined ? MARKS.absent : MARKS.present
     marks += own
     if (key === undefined) continue
     if (seen.has(key)) throw new Error('Rules of different identities need different keys.')
     seen.add(key)
-    keys.push(key, ...ownKeys)
+    keys.push(key, ...sideKeys)
   }
-  entries.forEach(({ ownKey, argument }, i) => {
+  entries.forEach(({ sideKey, argument }, i) => {
     const rule = byEntry[i]
-    if (ownKey === 'log' && rule) chunks.push(chunksKey(rule.ownKey!))
+    if (sideKey === 'log' && rule) chunks.push(chunksKey(rule.sideKey!))
     if (argument === 'ends') ruleArguments.push(rule?.ends?.join(' ') ?? '')
     if (argument === 'holding') ruleArguments.push(formatHolding(rule?.holding))
   })
   return { byEntry, keys: [...keys, ...chunks], marks, ruleArguments }
 }
 
-/** The results of entriesByIdentity, which are computed once for each policy. */
-const entriesOfPolicies = new WeakMap<Policy, number[][]>()
+/** The results of entriesByIdentity, which are computed once for each rule set. */
+const entriesOfRuleSets = new WeakMap<RuleSet, number[][]>()
 
 /** For each identity the indexes of its entries. */
-function entriesByIdentity(policy: Policy): number[][] {
-  let byIdentity = entriesOfPolicies.get(policy)
+function entriesByIdentity(ruleSet: RuleSet): number[][] {
+  let byIdentity = entriesOfRuleSets.get(ruleSet)
   if (!byIdentity) {
-    const { entries, identities } = policy
+    const { entries, identities } = ruleSet
     byIdentity = Array.from({ length: identities }, (_, identity) =>
       entries.flatMap((entry, i) => (entry.identity === identity ? [i] : [])),
     )
-    entriesOfPolicies.set(policy, byIdentity)
+    entriesOfRuleSets.set(ruleSet, byIdentity)
   }
   return byIdentity
 }

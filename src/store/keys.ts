@@ -103,8 +103,8 @@ const partsText = (parts: readonly PartValue[]) =>
 /** The key of the statistics of an hour. @param at any time in that hour */
 export const statsKey = (at: Date) => `sluice:{stats}:${at.toISOString().slice(0, 13).replace(/[-T]/g, '')}`
 
-/** The own key of a rule, in addition to the state: for its log, or for its holders. @param tag of the rule */
-export const ownKey = (stateKey: string, kind: 'log' | 'held', tag: string) => `${stateKey}:${kind}:${tag}`
+/** The side key of a rule, in addition to the state: for its log, or for its holders. @param tag of the rule */
+export const sideKey = (stateKey: string, kind: 'log' | 'held', tag: string) => `${stateKey}:${kind}:${tag}`
 
-/** The key of the chunks of a long log. @param logKey its own key */
+/** The key of the chunks of a long log. @param logKey its side key */
 export const chunksKey = (logKey: string) => `${logKey}:mid`

@@ -1,5 +1,5 @@
 /**
- * Limits the HTTP requests that an isolate has in flight to the store. In a flood, further calls wait for their turn. Then they are
+ * Limits the HTTP requests to the store that an isolate has under way. In a flood, further calls wait for their turn. Then they are
  * sent in batches, many calls in one HTTP request, so the store decides them too. Without the limit, a flood would queue in the
  * isolate, and its own calls would look like a slow store. A call that has waited too long fails with ERR_STORE_OVERLOAD, without a
  * trip. Probes of the breaker and background work (hand-overs, counters, separate reads of the live switches) bypass the limit, so a
@@ -19,11 +19,11 @@ import type { GuardedStore } from './breaker.ts'
 import { isWithin } from './turn.ts'
 
 /**
- * Calls in one HTTP request, and such requests in flight. Both are small, because the answers to the first batches may decide the rest
+ * Calls in one HTTP request, and such requests under way. Both are small, because the answers to the first batches may decide the rest
  * of a flood without a trip.
  */
 const MAX_BATCH = 50
-const MAX_BATCHES_IN_FLIGHT = 4
+const MAX_BATCHES_UNDER_WAY = 4
 
 /** If this many calls wait, another call fails at once. This bounds the memory. */
 const MAX_WAITING = 20_000
@@ -50,9 +50,9 @@ interface QueuedCalls {
 }
 
 /** Wraps the store with the limit. @param settings absent: no limit */
-export function withInFlightLimit(
+export function withTripLimit(
   store: GuardedStore,
-  settings: Config['inFlight'] | undefined,
+  settings: Config['tripLimit'] | undefined,
   { lag = isolateLag, sleep = isolateSleep }: { lag?: LagMeter; sleep?: Sleep } = {},
 ): GuardedStore {
   if (!settings) return store
@@ -61,7 +61,7 @@ export function withInFlightLimit(
    * In the order of their start, by the latest time that any request has seen. With the clock of one request, which can stand still,
    * newer calls would be dropped.
    */
-  const inFlight = new Set<{ startedAt: number; isBatch: boolean }>()
+  const underWay = new Set<{ startedAt: number; isBatch: boolean }>()
   /** In the order of arrival. */
   const waiting = new Set<QueuedCalls>()
 
@@ -73,18 +73,18 @@ export function withInFlightLimit(
 
   function hasRoom(): boolean {
     const time = lag.now()
-    for (const call of inFlight) {
+    for (const call of underWay) {
       // The platform can end a request without notice. Its call no longer counts after a while.
       if (isWithin(expiresAfterMs, call.startedAt, time)) break
-      inFlight.delete(call)
+      underWay.delete(call)
     }
-    return inFlight.size < maxRequests
+    return underWay.size < maxRequests
   }
 
   function maySendBatch(): boolean {
     let batches = 0
-    for (const { isBatch } of inFlight) if (isBatch) batches += 1
-    return batches < MAX_BATCHES_IN_FLIGHT
+    for (const { isBatch } of underWay) if (isBatch) batches += 1
+    return batches < MAX_BATCHES_UNDER_WAY
   }
 
   /** Removes and returns waiting calls to be sent together with a call, the oldest first. */
@@ -109,7 +109,7 @@ export function withInFlightLimit(
   async function send(own: Omit<QueuedCalls, 'until'>): Promise<unknown[]> {
     const all = [own, ...takeBatch()]
     const call = { startedAt: lag.now(), isBatch: all.length > 1 }
-    inFlight.add(call)
+    underWay.add(call)
     try {
       const replies = await store.run(all.flatMap(({ calls }) => calls))
       let at = 0
@@ -123,7 +123,7 @@ export function withInFlightLimit(
       for (const each of all) each.error = error
       throw error
     } finally {
-      inFlight.delete(call)
+      underWay.delete(call)
     }
   }
 
@@ -150,7 +150,7 @@ export function withInFlightLimit(
       const isOver = isLate || own.listener?.isNoLongerNeeded()
       if (!isOver && !(hasRoom() && maySendBatch())) continue
       waiting.delete(own)
-      if (isOver) throw overloadError(`This isolate has ${maxRequests} calls to the store in flight.`)
+      if (isOver) throw overloadError(`This isolate has ${maxRequests} calls to the store under way.`)
       return await send(own)
     }
   }

@@ -12,7 +12,7 @@
  *
  *                                     not sent, or answered      may have run, or the platform has
  *                                     with an error              ended its request
- *     decision                        the failure policies of its rules decide; if the store may have counted units in
+ *     decision                        the fallbacks of its rules decide; if the store may have counted units in
  *                                     flight, the next message corrects them
  *     switches                        the next trip reads them again
  *     hand-overs (of an outage)       sent again                 count as handed over: never twice
@@ -26,7 +26,7 @@ import type { Config } from '../config/compile.ts'
 import type { Store } from '../store/store.ts'
 import { type StoreChange, withBreaker } from './breaker.ts'
 import { withRiders } from './carry.ts'
-import { withInFlightLimit } from './queue-for-trips.ts'
+import { withTripLimit } from './queue-for-trips.ts'
 import type { Rider } from './rider.ts'
 import { createScheduler } from './scheduler.ts'
 
@@ -45,7 +45,7 @@ export interface TripsOptions {
   /** Checks whether a store that has failed can decide again. */
   probe(store: Store): Promise<void>
   breaker?: Config['breaker'] | undefined
-  inFlight?: Config['inFlight'] | undefined
+  tripLimit?: Config['tripLimit'] | undefined
   onStoreChange?: ((change: StoreChange) => void) | undefined
   /** ms */
   now(): number
@@ -58,14 +58,14 @@ export type Trips = ReturnType<typeof createTrips>
 
 export function createTrips(
   bareStore: Store,
-  { riders, probe, breaker, inFlight, onStoreChange, now, timer, sleep }: TripsOptions,
+  { riders, probe, breaker, tripLimit, onStoreChange, now, timer, sleep }: TripsOptions,
 ) {
   const { switches, handOvers, units, returns, signals = [] } = riders
   const inOrder = [switches, handOvers, units, returns, ...signals].filter(rider => rider !== undefined)
   const carrier = withRiders(bareStore, inOrder)
   const probeWithoutUnits = () => probe(carrier.without(units))
   const guarded = withBreaker(carrier, breaker, probeWithoutUnits, { now, onChange: onStoreChange })
-  const store = withInFlightLimit(guarded, inFlight, { sleep })
+  const store = withTripLimit(guarded, tripLimit, { sleep })
 
   /** Makes a trip for a rider alone, now. @returns whether anything was sent @throws GatewayError as Store.run */
   async function sendAlone(rider: Rider): Promise<boolean> {

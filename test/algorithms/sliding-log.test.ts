@@ -2,7 +2,7 @@
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile.ts'
-import { chunksKey, consumerStateKey, ownKey } from '../../src/store/keys.ts'
+import { chunksKey, consumerStateKey, sideKey } from '../../src/store/keys.ts'
 import { bound } from '../support/bound.ts'
 import { describeOnRedisEngine, ModelEngine, type RedisEngine, rulesOf, runsFor } from '../support/engines.ts'
 import { forEvery } from '../support/property.ts'
@@ -136,7 +136,7 @@ describeOnRedisEngine('a log', fresh => {
   it('takes at most 16 bytes for each request that counts, and a decision reads at most 1.1 kB of it', async () => {
     const redis = await fresh()
     const rule = logOf(400)
-    const key = ownKey(STATE, 'log', rule.tag)
+    const key = sideKey(STATE, 'log', rule.tag)
     const chunks = chunksKey(key)
     let longest = 0
     for (let i = 0; i < 700; i++) {
@@ -158,7 +158,7 @@ describeOnRedisEngine('a log', fresh => {
   it('has chunks only while more than 64 entries count, and they expire with their entries', async () => {
     const redis = await fresh()
     const rule = logOf(400)
-    const chunks = chunksKey(ownKey(STATE, 'log', rule.tag))
+    const chunks = chunksKey(sideKey(STATE, 'log', rule.tag))
     const exists = () => redis.send(['EXISTS', chunks])
     await spendOneByOne(redis, rule, 64, 1)
     expect(await exists()).toBe(0)
@@ -197,7 +197,7 @@ describeOnRedisEngine('a log', fresh => {
         const times = Array.from({ length: head - 2 + limit }, (_, i) => NOON + (i - head + 2) * every)
         for (const now of times) await model.evaluate(ask(rule, 1, now))
         const entries = [[0, 0] as const, ...times.map((time, i) => [time, i + 1] as const)]
-        await redis.send(['SET', ownKey(STATE, 'log', rule.tag), earlierLog(entries)])
+        await redis.send(['SET', sideKey(STATE, 'log', rule.tag), earlierLog(entries)])
         const idleAt = Math.ceil((times.at(-1)! + 60e6) / 1000) * 1000
         await redis.send(['SET', STATE, record(rule.tag, idleAt, head * 2 ** 20 + entries.length)])
         for (const [i, units] of [0, cost, 1, 1, 0, cost].entries()) {
@@ -214,7 +214,7 @@ describeOnRedisEngine('a log', fresh => {
     async limit => {
       const redis = await fresh()
       const rule = logOf(limit)
-      const key = ownKey(STATE, 'log', rule.tag)
+      const key = sideKey(STATE, 'log', rule.tag)
       const fill = async () => {
         await redis.send(['FLUSHALL'])
         await spendOneByOne(redis, rule, limit, 1)
@@ -256,7 +256,7 @@ describeOnRedisEngine('a log', fresh => {
   it('whose chunks are missing, cut short or of another type counts as empty when they are needed, and is repaired', async () => {
     const redis = await fresh()
     const rule = logOf(400)
-    const chunks = chunksKey(ownKey(STATE, 'log', rule.tag))
+    const chunks = chunksKey(sideKey(STATE, 'log', rule.tag))
     const harm = [
       () => redis.send(['DEL', chunks]),
       async () => {
@@ -293,7 +293,7 @@ describeOnRedisEngine('a log', fresh => {
       const random = randomFrom(SEED)
       const redis = await fresh()
       const rule = logOf(limit)
-      const key = ownKey(STATE, 'log', rule.tag)
+      const key = sideKey(STATE, 'log', rule.tag)
       await spendOneByOne(redis, rule, limit, 1)
       const good = (await redis.send(['GET', key])) as Buffer
       const state = (await redis.send(['GET', STATE])) as Buffer

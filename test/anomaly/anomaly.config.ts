@@ -1,6 +1,6 @@
 /** The config of the Worker in the anomaly suite. */
 import { defineConfig } from '../../src/config/define.ts'
-import { LIMIT, SLOT_TTL_MS, SOAK_LIMIT, SOAK_PERIOD_MS, STORE } from './policy.ts'
+import { LIMIT, SLOT_TTL_MS, SOAK_LIMIT, SOAK_PERIOD_MS, STORE } from './modes.ts'
 import { inEachMode, inFlightInEachMode } from './rules.ts'
 
 export default defineConfig({

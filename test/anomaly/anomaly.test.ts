@@ -1,5 +1,5 @@
 /**
- * Tests that the gateway follows its failure policy for every fault in every call: no unexpected errors, no reply that takes too long, no
+ * Tests that the gateway follows its fallback for every fault in every call: no unexpected errors, no reply that takes too long, no
  * more requests above a limit than documented, and no units that stay held. docs/internals/reliability.md has the results.
  */
 import { afterAll, beforeAll } from 'vitest'
@@ -10,8 +10,8 @@ import { REDIS_FAULTS } from './faults-of-redis.ts'
 import { STORE_FAULTS } from './faults-of-store.ts'
 import { Lanes } from './lane.ts'
 import { type AllLanes, describeMatrix, IS_WHOLE } from './matrix.ts'
+import { MODES } from './modes.ts'
 import { describeOrigins } from './origins.ts'
-import { MODES } from './policy.ts'
 import { describeProcesses } from './processes.ts'
 import type { Anomaly } from './scenario.ts'
 

@@ -3,7 +3,7 @@ import { mintApiKey } from '../../src/credentials/api-key.ts'
 import type { CallerIdentity } from '../../src/ops/caller-identity.ts'
 import type { Observed } from './exchange.ts'
 import type { Lane } from './lane.ts'
-import type { Mode } from './policy.ts'
+import type { Mode } from './modes.ts'
 
 export interface Caller {
   key?: string

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { armHttp } from '../support/fault-proxy.ts'
 import { anonymous, askAs, undisturbed } from './callers.ts'
 import type { Lane, Lanes } from './lane.ts'
-import { LIMIT, type Mode } from './policy.ts'
+import { LIMIT, type Mode } from './modes.ts'
 import { untilDecided } from './scenario.ts'
 
 const MODE: Mode = 'open'

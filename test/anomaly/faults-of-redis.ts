@@ -1,7 +1,7 @@
 /** The faults of Redis behind the bridge, injected into the connection between the two. */
 import { armShut, type TcpFault } from '../support/fault-proxy.ts'
 import { commandOf } from '../support/resp.ts'
-import { DEADLINE_MS } from './policy.ts'
+import { DEADLINE_MS } from './modes.ts'
 import type { Anomaly } from './scenario.ts'
 
 /** Replaces the command by a script that only returns a reply, so that replies on the connection keep their order. */

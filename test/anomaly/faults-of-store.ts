@@ -4,7 +4,7 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Fault } from '../support/counting-proxy.ts'
-import { DEADLINE_MS } from './policy.ts'
+import { DEADLINE_MS } from './modes.ts'
 
 export interface StoreFault {
   name: string

@@ -1,4 +1,4 @@
-/** Checks the replies of callers, and the counters of the store, against the failure policy. */
+/** Checks the replies of callers, and the counters of the store, against the fallback. */
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { CallerIdentity } from '../../src/ops/caller-identity.ts'
 import { peekCaller } from '../../src/ops/limits.ts'
@@ -14,7 +14,7 @@ import {
   mistakeIn,
   mostWithoutStore,
   SLOT_TTL_MS,
-} from './policy.ts'
+} from './modes.ts'
 
 export interface Judged {
   /** Replies that the store has not decided. */

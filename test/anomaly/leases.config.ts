@@ -3,7 +3,7 @@
  * they would prevent leases.
  */
 import { defineConfig } from '../../src/config/define.ts'
-import { COSTLY, LIMIT, SOAK_LEASE_LIMIT, SOAK_LEASE_MS, SOAK_LEASE_PERIOD_MS, STORE } from './policy.ts'
+import { COSTLY, LIMIT, SOAK_LEASE_LIMIT, SOAK_LEASE_MS, SOAK_LEASE_PERIOD_MS, STORE } from './modes.ts'
 import { inEachMode, leasedInEachMode } from './rules.ts'
 
 export default defineConfig({

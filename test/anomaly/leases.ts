@@ -21,7 +21,7 @@ import {
   mistakeIn,
   QUOTA_RECOVERY_MS,
   RECOVERY_MS,
-} from './policy.ts'
+} from './modes.ts'
 import { type Anomaly, isTreatedAsFailure, untilDecided } from './scenario.ts'
 
 /** Requests of each caller before the faults. They fit into the time of one lease if the machine is not busy. */

@@ -7,7 +7,7 @@ import { writeTable } from '../../docs/programs/reliability/tables.ts'
 import { unitsStillHeld } from './judge.ts'
 import type { Lane, Lanes } from './lane.ts'
 import { type LeaseFinding, playLeases } from './leases.ts'
-import { MODES, type Mode } from './policy.ts'
+import { MODES, type Mode } from './modes.ts'
 import { type Anomaly, type Finding, play, type Which } from './scenario.ts'
 
 export const IS_WHOLE = process.env.ANOMALIES === 'all'

@@ -7,7 +7,7 @@ import { ORIGIN_FAULTS } from './faults-of-origin.ts'
 import { spentBy } from './judge.ts'
 import type { Lanes } from './lane.ts'
 import { IS_WHOLE } from './matrix.ts'
-import { LIMIT, type Mode } from './policy.ts'
+import { LIMIT, type Mode } from './modes.ts'
 import { untilDecided } from './scenario.ts'
 
 const MODE: Mode = 'open'

@@ -1,4 +1,4 @@
-/** Events of the Redis process under load: replies follow the policy, and the counters are right afterwards. */
+/** Events of the Redis process under load: replies follow the fallback, and the counters are right afterwards. */
 import { describe } from 'vitest'
 import type { Target } from '../support/fault-proxy.ts'
 import { startRedisProcess } from '../support/redis-process.ts'
@@ -8,7 +8,7 @@ import { judge, unitsStillHeld } from './judge.ts'
 import type { Lane } from './lane.ts'
 import { beginLeases, judgeLeases, type LeaseFinding, leasedCallers } from './leases.ts'
 import { type AllLanes, describeByMode } from './matrix.ts'
-import { LIMIT, MAX_GRANTED, type Mode, RECOVERY_MS } from './policy.ts'
+import { LIMIT, MAX_GRANTED, type Mode, RECOVERY_MS } from './modes.ts'
 import { REDIS_EVENTS, type RedisEvent } from './redis-events.ts'
 import { backSince, type Finding, isTreatedAsFailure, untilDecided } from './scenario.ts'
 

@@ -1,7 +1,7 @@
 /** Events of a Redis process under load. */
 import { rmSync } from 'node:fs'
 import { type RedisProcess, startRedisProcess } from '../support/redis-process.ts'
-import { DEADLINE_MS } from './policy.ts'
+import { DEADLINE_MS } from './modes.ts'
 
 export interface RedisEvent {
   name: string

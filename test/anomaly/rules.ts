@@ -9,7 +9,7 @@ import {
   leaseRuleName,
   MODES,
   SLOT_TTL_MS,
-} from './policy.ts'
+} from './modes.ts'
 
 /** For each mode, a rule for consumers and a rule for callers without a key. */
 export const inEachMode = (name: string, path: string, limit: number, period: Duration) =>

@@ -14,7 +14,7 @@ import {
 } from './callers.ts'
 import { type Judged, judge } from './judge.ts'
 import type { Lane } from './lane.ts'
-import { isSlownessMark, LIMIT, type Mode, QUOTA_RECOVERY_MS, RECOVERY_MS } from './policy.ts'
+import { isSlownessMark, LIMIT, type Mode, QUOTA_RECOVERY_MS, RECOVERY_MS } from './modes.ts'
 
 /** A fault that can be injected into a lane. */
 export interface Anomaly {

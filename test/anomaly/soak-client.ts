@@ -6,7 +6,7 @@ import { Agent } from 'node:http'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { randomFrom } from '../support/random.ts'
 import { type Ask, exchange, type Observed } from './exchange.ts'
-import { MODES, mistakeIn, SOAK_PERIOD_MS } from './policy.ts'
+import { MODES, mistakeIn, SOAK_PERIOD_MS } from './modes.ts'
 
 export interface SoakOrder {
   url: string
@@ -28,7 +28,7 @@ export interface SoakCounts {
   left: number
   /** Requests without a reply that the client has not left. */
   unanswered: number
-  /** Replies that the policy does not permit, by message. */
+  /** Replies that the fallback does not permit, by message. */
   mistakes: Record<string, number>
   slowest: number
   /** The most that the store has admitted of one caller's limit in one window. */

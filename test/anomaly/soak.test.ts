@@ -1,5 +1,5 @@
 /**
- * Runs two Workers, one of them with leases, under load with random faults for minutes: every reply follows the failure policy, all
+ * Runs two Workers, one of them with leases, under load with random faults for minutes: every reply follows the fallback, all
  * requests are accounted for, and memory does not grow. A third Worker holds 3,000 streams meanwhile. A fourth Worker admits none of their
  * addresses while Redis knows of the streams. `npm run test:soak` runs it; SOAK_MINUTES sets the duration.
  */
@@ -24,7 +24,7 @@ import {
   SOAK_PERIOD_MS,
   SOAK_STREAM_TTL_MS,
   SOAK_STREAMS,
-} from './policy.ts'
+} from './modes.ts'
 import type { SoakCounts, SoakOrder } from './soak-client.ts'
 import { failAtRandom, type Span } from './soak-faults.ts'
 import type { Asked, StreamCounts, StreamOrder } from './soak-streams.ts'

@@ -1,6 +1,6 @@
 /** The config of the two Workers for streams in the soak test: each address may have one stream. */
 import { defineConfig } from '../../src/config/define.ts'
-import { SOAK_STREAM_TTL_MS, STORE } from './policy.ts'
+import { SOAK_STREAM_TTL_MS, STORE } from './modes.ts'
 
 export default defineConfig({
   origin: 'https://origin.invalid',

@@ -269,9 +269,9 @@ describe('a misspelled word gets a suggestion', () => {
       "rules[0].mode: 'shaddow' is not a mode. Did you mean 'shadow'?",
     ],
     [
-      'a failure policy',
+      'a fallback',
       withRule({ onStoreFailure: 'locl' }),
-      "rules[0].onStoreFailure: 'locl' is not a failure policy. Did you mean 'local'?",
+      "rules[0].onStoreFailure: 'locl' is not a fallback. Did you mean 'local'?",
     ],
     [
       'an event',
@@ -297,9 +297,9 @@ describe('a misspelled word gets a suggestion', () => {
       "shedding.workerUtilization.signals[0]: 'headr' is not a signal. Did you mean 'header'?",
     ],
     [
-      'a failure policy for keys',
+      'a fallback for keys',
       { ...CONFIG, credentials: { onStoreFailure: 'recnt' } },
-      "credentials.onStoreFailure: 'recnt' is not a failure policy for keys. Did you mean 'recent'?",
+      "credentials.onStoreFailure: 'recnt' is not a fallback for keys. Did you mean 'recent'?",
     ],
     [
       'a plan of a rule that is for some plans',

@@ -5,7 +5,7 @@ import { ALGORITHM_NAMES, descriptionOf } from '../../src/algorithms/index.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput, LimitRuleInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import { findFreeTag, tagOf, withOwnTags } from '../../src/config/tags.ts'
+import { findFreeTag, tagOf, withUniqueTags } from '../../src/config/tags.ts'
 import { randomCases } from '../selection.ts'
 import { forEvery } from '../support/property.ts'
 import { listOf } from '../support/traffic.ts'
@@ -183,7 +183,7 @@ describe('a config of up to 200 rules and 12,000 numbers for plans', () => {
     const compiled = checkedConfig({ plans, rules }).rules
     expect(compiled).toHaveLength(1206)
     expectOwnTags(compiled)
-    const again = withOwnTags(compiled)
+    const again = withUniqueTags(compiled)
     expect(tagsOf(again)).toEqual(tagsOf(compiled))
   })
 })

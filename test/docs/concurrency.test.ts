@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
 import { encodeSync } from '../../src/script/sync.ts'
 import { syncScript } from '../../src/script/sync-text.ts'
-import { ownKey } from '../../src/store/keys.ts'
+import { sideKey } from '../../src/store/keys.ts'
 import { startRedis } from '../support/redis.ts'
 
 const PATH = new URL('../../docs/internals/concurrency.md', import.meta.url)
@@ -30,7 +30,7 @@ it('the page shows the bytes of a record', async () => {
   const ends = places.map(Number)
   const holding = { holder: 'isolate1', epoch: 70_000, started: 300, ended: 2 }
   const now = 1_800_000_000_000_000
-  const key = ownKey('sluice:{c:acme}:state', 'held', 'abc')
+  const key = sideKey('sluice:{c:acme}:state', 'held', 'abc')
   const { script, keys, args } = encodeSync(syncScript(), [{ key, holding, ttl: 15e6 }], now)
 
   const redis = await startRedis()

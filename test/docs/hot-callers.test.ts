@@ -14,7 +14,7 @@ import { createAnswers } from '../../src/limiter/answers/answers.ts'
 import { createLeases } from '../../src/limiter/answers/leases.ts'
 import { LEASE_DIVISOR } from '../../src/script/lease.ts'
 import { ScriptModel } from '../../src/script/model.ts'
-import type { Policy } from '../../src/script/policy-shape.ts'
+import type { RuleSet } from '../../src/script/rule-set-shape.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import { bound } from '../support/bound.ts'
 import { rulesOf } from '../support/engines.ts'
@@ -26,7 +26,7 @@ const FOLDER = new URL('../../docs/pictures/', import.meta.url)
 const page = readPage('docs/hot-callers.md')
 const simulations = readFileSync(SIMULATIONS, 'utf8')
 const ACME = consumerStateKey('acme')
-const POLICY = { plans: ['free'], leases: true } as unknown as Policy
+const RULE_SET = { plans: ['free'], leases: true } as unknown as RuleSet
 
 describe('the configs', () => {
   const [whole, rules] = [...page.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code!)
@@ -45,7 +45,7 @@ describe('the configs', () => {
     const { lease: _, ...rule } = ruleOf('gcra')
     const config = checkedConfig({ origin: 'route', rules: [rule as RuleInput] })
     expect(config.refusals).toEqual({ rememberForMs: 1000 })
-    expect(config.inFlight).toMatchObject({ maxRequests: 32, maxWaitMs: 1000 })
+    expect(config.tripLimit).toMatchObject({ maxRequests: 32, maxWaitMs: 1000 })
     expect(config.rules[0]!.lease).toBeUndefined()
     expect([LEASE_DIVISOR, page.includes('a sixteenth')]).toEqual([16, true])
   })
@@ -159,7 +159,7 @@ describe('the statements of the page about leases', () => {
     const known = knownAnswers(() => nowMs)
     const answers = createAnswers(known, undefined, createLeases(known, { timer: () => () => {} }))
     const rules = rulesOf(ruleOf('fixed-window', 100_000))
-    const demanded = () => ({ policy: POLICY, rules: rules.map(rule => bound(rule, ACME, 1, nowMs)) })
+    const demanded = () => ({ ruleSet: RULE_SET, rules: rules.map(rule => bound(rule, ACME, 1, nowMs)) })
     const ask = () => {
       const answer = answers.forRequest(knownRequest(demanded()))
       if (answer.decideBeforeTrip()) return
@@ -178,10 +178,10 @@ describe('the statements of the page about leases', () => {
     const model = new ScriptModel()
     const rules = rulesOf(ruleOf('fixed-window', 160)).map(rule => bound(rule, ACME, 1))
     const now = 1e15
-    const { granted } = model.decide({ policy: POLICY, rules, wantedRequests: 10, now })
+    const { granted } = model.decide({ ruleSet: RULE_SET, rules, wantedRequests: 10, now })
     model.reset({ rules, now: now + 1 })
     const of = (cost: number) => ({
-      policy: POLICY,
+      ruleSet: RULE_SET,
       rules: rules.map(rule => ({ ...rule, cost })),
       now: now + 2,
     })

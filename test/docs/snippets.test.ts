@@ -69,7 +69,7 @@ describe('the pages show', () => {
     expect([...config.credentials.jwt.keys()]).toEqual(['auth0', 'staff'])
   })
 
-  it('rules with different policies for a store that does not answer', () => {
+  it('rules with different fallbacks for a store that does not answer', () => {
     const settings = settingsIn(blocksOf('docs/failure.md')[0]!)
     const { rules } = checkedConfig({ origin: 'route', ...settings })
     expect(rules.map(({ onStoreFailure }) => onStoreFailure)).toEqual(['local', 'closed'])

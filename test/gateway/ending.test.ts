@@ -112,7 +112,7 @@ describe('the end of a reply', () => {
     expect(observeEnd(bodiless, background, over)).toBe(bodiless)
     expect(endings).toEqual(['complete'])
     const own = new Response('refused', { status: 429 })
-    expect(observeEnd(own, background, over, { isOwnReply: true })).toBe(own)
+    expect(observeEnd(own, background, over, { isFromSluice: true })).toBe(own)
     expect(endings).toEqual(['complete', 'complete'])
     expect(tasks).toEqual([])
   })

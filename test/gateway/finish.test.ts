@@ -12,7 +12,7 @@ import type { Decision } from '../../src/limiter/decision.ts'
 import { createEngine } from '../../src/limiter/engine.ts'
 import type { Ending } from '../../src/limiter/engine-shape.ts'
 import { createLocalLimiter } from '../../src/limiter/outage/local.ts'
-import { gatewayPolicy } from '../../src/script/compiled.ts'
+import { gatewayRuleSet } from '../../src/script/compiled.ts'
 import type { Platform } from '../../src/set-ups/gateway/app.ts'
 import { createDecideRequest } from '../../src/set-ups/http/decide-request.ts'
 import { createMatch } from '../../src/set-ups/http/match.ts'
@@ -152,7 +152,7 @@ describe('a decision that has been made', () => {
     })
     const decideRequest = createDecideRequest(config, {
       ...{
-        policy: gatewayPolicy(config),
+        ruleSet: gatewayRuleSet(config),
         engine,
         classOfRequest,
         match: createMatch(config, createMatchByRequest),

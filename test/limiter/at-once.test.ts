@@ -83,7 +83,7 @@ describeOnRedis('300 decisions at once', (start, kind) => {
     const model = new ScriptModel()
     if (times.size === inOrder.length) {
       for (const { evaluation, outcome } of inOrder) {
-        expect(outcome).toEqual(model.decide({ ...evaluation, policy: evaluation, now: outcome.at }))
+        expect(outcome).toEqual(model.decide({ ...evaluation, ruleSet: evaluation, now: outcome.at }))
       }
     } else {
       // With a coarse clock, two requests can have the same time. Only the embedded Redis has one.

@@ -94,7 +94,7 @@ describeOnRedisEngine('a lease on a cluster', fresh => {
   )
   const [ours, theirs, alsoOurs] = leased
   const OURS = [bound(ours!, CONSUMER, 1, NOON / 1e3), bound(alsoOurs!, CONSUMER, 1, NOON / 1e3)]
-  const policy = evaluationAt(NOON, { rules: [...OURS, bound(theirs!, ADDRESS)] }).policy
+  const ruleSet = evaluationAt(NOON, { rules: [...OURS, bound(theirs!, ADDRESS)] }).ruleSet
 
   it.each([
     ['is granted in one slot', OURS, 60, [1540, 1540]],
@@ -103,7 +103,7 @@ describeOnRedisEngine('a lease on a cluster', fresh => {
     const redis = await fresh()
     await redis.setRecord(CREDENTIAL, credentialOf('free'))
     const store = storeOf(redis, { isCluster: true })
-    const evaluation: Evaluation = { policy, rules, subject: WHO, now: NOON, wantedRequests: 60 }
+    const evaluation: Evaluation = { ruleSet, rules, subject: WHO, now: NOON, wantedRequests: 60 }
     const outcome = (await decideOn(store, evaluation)) as Outcome
     expect([outcome.status, outcome.granted]).toEqual(['admitted', granted])
     expect(outcome.verdicts.map(verdict => verdict.remaining)).toEqual(remaining)

@@ -22,8 +22,8 @@ import type { Store, StoreCall } from '../../src/store/store.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
 import { formatSwitches, type RuleSwitch } from '../../src/switches/switches.ts'
 import { RedisEngine, rulesOf } from '../support/engines.ts'
-import { policyOf } from '../support/policy.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
+import { ruleSetOf } from '../support/rule-set.ts'
 import { storeOf } from '../support/stores.ts'
 import { NOON } from '../support/traffic.ts'
 
@@ -100,14 +100,14 @@ function engineWith(
 const options: DecideOptions = { background: task => void tasks.push(task.catch(() => {})) }
 const awaiting: DecideOptions = { ...options, awaitsSwitches: true }
 
-const policyWith = (...rules: Rule[]) =>
-  policyOf(
+const ruleSetWith = (...rules: Rule[]) =>
+  ruleSetOf(
     rules.map(rule => ({ rule, key: KEY })),
     { plans: PLANS, hasSubject: true },
   )
 
 const demandOf = (...rules: Rule[]) => ({
-  policy: policyWith(...rules),
+  ruleSet: ruleSetWith(...rules),
   rules: rules.map((rule): DemandedRule => ({ rule, key: KEY, cost: rule.cost })),
 })
 const decide = async (...rules: Rule[]) => (await engine.decide(demandOf(...rules), options)).decision
@@ -257,7 +257,7 @@ describe('switches, without rules to count', () => {
     await kill()
     const broken = () =>
       engine.decideBroken(
-        { candidates: [closed], policy: policyWith(), error: new TypeError('bug') },
+        { candidates: [closed], ruleSet: ruleSetWith(), error: new TypeError('bug') },
         options,
       ).decision
     expect(broken().kind).toBe('unavailable')
@@ -311,11 +311,14 @@ describe('finish', () => {
 
   it('is also returned with a refusal, a peek, and a demand that could not be built', async () => {
     const denied = await engine.decide(
-      { policy: policyWith(two), rules: [{ rule: two, key: KEY, cost: 3 }] },
+      { ruleSet: ruleSetWith(two), rules: [{ rule: two, key: KEY, cost: 3 }] },
       options,
     )
     const peeked = await engine.peek(demandOf(two), options)
-    const broken = engine.decideBroken({ candidates: [], policy: policyWith(), error: new Error() }, options)
+    const broken = engine.decideBroken(
+      { candidates: [], ruleSet: ruleSetWith(), error: new Error() },
+      options,
+    )
     for (const { finish } of [denied, peeked, broken]) finish('complete')
     expect(finished.map(([kind]) => kind)).toEqual(['denied', 'allowed', 'allowed'])
   })
@@ -327,7 +330,7 @@ describe('finish', () => {
 })
 
 describe('an exception in limiting code', () => {
-  it('is handled by the failure policy of each rule, and its message is not passed on', async () => {
+  it('is handled by the fallback of each rule, and its message is not passed on', async () => {
     fail(new TypeError(`of ${KEY}`))
     const decisions = [await decide(closed), await decide(local), await decide(open)]
     expect(decisions.map(({ kind }) => kind)).toEqual(['unavailable', 'allowed', 'allowed'])
@@ -355,7 +358,12 @@ describe('an exception in limiting code', () => {
 describe('a demand that could not be built', () => {
   const broken = (rules: Rule[], subject?: typeof SUBJECT, seen?: RememberedCaller) =>
     engine.decideBroken(
-      { candidates: rules, policy: policyWith(), error: new TypeError('a bug'), ...(subject && { subject }) },
+      {
+        candidates: rules,
+        ruleSet: ruleSetWith(),
+        error: new TypeError('a bug'),
+        ...(subject && { subject }),
+      },
       { ...options, recall: () => seen },
     ).decision
 
@@ -431,11 +439,11 @@ describe('beside a decision', () => {
     nowMs += 1000
     calls = []
     if (by === 'decideBroken')
-      engine.decideBroken({ candidates: [], policy: policyWith(), error: 0 }, options)
+      engine.decideBroken({ candidates: [], ruleSet: ruleSetWith(), error: 0 }, options)
     if (by === 'refund')
       await engine.change(
         'refund',
-        prepareRefund({ policy: policyWith(), rules: [], spentAt: 1 }),
+        prepareRefund({ ruleSet: ruleSetWith(), rules: [], spentAt: 1 }),
         options.background,
       )
     if (by === 'reset') await engine.change('reset', prepareReset({ rules: [] }), options.background)
@@ -486,7 +494,7 @@ describe('a refund or a reset', () => {
     engine.change(
       'refund',
       prepareRefund({
-        policy: policyWith(two),
+        ruleSet: ruleSetWith(two),
         rules: [{ ...bound(), units: 1, spent: 1 }],
         spentAt,
         now: nowMs * 1e3,
@@ -547,7 +555,7 @@ describe('requests above the limit on calls in flight', () => {
     // The requests give up after their first checks, because they may not wait at all.
     engine = engineWith(
       { sleep: async () => {} },
-      { inFlight: { maxRequests: 1, expiresAfterMs, maxWaitMs: 0, maxTotalWaitMs: 10_000 } },
+      { tripLimit: { maxRequests: 1, expiresAfterMs, maxWaitMs: 0, maxTotalWaitMs: 10_000 } },
     )
     let answer = () => {}
     fault = () => new Promise<void>(resolve => (answer = resolve))
@@ -565,7 +573,7 @@ describe('requests above the limit on calls in flight', () => {
   it('are sent when earlier calls have ended', async () => {
     engine = engineWith(
       {},
-      { inFlight: { maxRequests: 1, expiresAfterMs, maxWaitMs: 500, maxTotalWaitMs: 10_000 } },
+      { tripLimit: { maxRequests: 1, expiresAfterMs, maxWaitMs: 500, maxTotalWaitMs: 10_000 } },
     )
     for (let i = 0; i < 3; i++) expect(await decide(many)).not.toHaveProperty('degraded')
     fail(UNREACHABLE)

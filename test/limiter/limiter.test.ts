@@ -301,7 +301,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(await gone.refund(decision)).toMatchObject({ allowed: false, degraded: 'internal' })
   })
 
-  it('applies the failure policy of its rules while the store is down', async () => {
+  it('applies the fallback of its rules while the store is down', async () => {
     const rule = { name: 'all', algorithm: 'fixed-window', limit: 2, period: '1h' } as const
     const { limits } = configOf({
       rules: [{ ...rule, by: 'address' }],

@@ -20,7 +20,7 @@ import { build } from 'esbuild'
 import { describe, expect, it } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { compileGatewayRule } from '../../src/config/compile-rule.ts'
-import { probePolicy } from '../../src/limiter/probe.ts'
+import { probeRuleSet } from '../../src/limiter/probe.ts'
 import { buildWorker, builtFiles, workerModule } from '../../src/node/build-worker.ts'
 import { loadConfig } from '../../src/node/cli/load-config.ts'
 import { findProject } from '../../src/node/project.ts'
@@ -29,8 +29,8 @@ import { withMissingParts } from '../../src/not-built.ts'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { createScriptFinder, fingerprintOf } from '../../src/script/built-scripts.ts'
-import { gatewayPolicy, limitPolicy } from '../../src/script/compiled.ts'
-import { createGatewayPolicy, createLimitPolicy } from '../../src/script/policy.ts'
+import { gatewayRuleSet, limitRuleSet } from '../../src/script/compiled.ts'
+import { createGatewayRuleSet, createLimitRuleSet } from '../../src/script/rule-set.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
 import { createLimiterOnStore } from '../../src/set-ups/limits/limiter-on-store.ts'
 import { configOf } from '../support/engines.ts'
@@ -103,7 +103,7 @@ describe('the module of a Worker', () => {
       const { stdout } = await promisify(execFile)(process.execPath, [SLUICE, 'build'], { cwd: project })
       expect(stdout).toBe(`Built ${built}.\n`)
       const module = readFileSync(join(project, 'src/built/worker.generated.ts'), 'utf8')
-      expect(module).toContain(fingerprintOf(gatewayPolicy(configOf(config as ConfigInput))))
+      expect(module).toContain(fingerprintOf(gatewayRuleSet(configOf(config as ConfigInput))))
     }
     rmSync(project, { recursive: true })
   })
@@ -257,7 +257,7 @@ describe('the module of a Worker', () => {
     expect(carried).toContain('src/built/worker.generated.ts')
     expect(carried).not.toContain('src/built/limits.generated.ts')
     expect(carried).not.toContain('src/built/binding.generated.ts')
-    for (const file of ['policy-text', 'lua-text', 'scripts', 'lua.generated']) {
+    for (const file of ['rule-set-text', 'lua-text', 'scripts', 'lua.generated']) {
       expect(carried).not.toContain(`src/script/${file}.ts`)
     }
     expect(
@@ -351,19 +351,19 @@ describe('the module of a service binding', () => {
 
 describe('built scripts', () => {
   const config = configOf({ rules: [second] })
-  const { plain, keyLocking } = gatewayPolicy(config).decide
+  const { plain, keyLocking } = gatewayRuleSet(config).decide
   const built = {
-    [fingerprintOf(gatewayPolicy(config))]: {
+    [fingerprintOf(gatewayRuleSet(config))]: {
       decide: { text: plain.source.slice(1), sha1: { plain: plain.sha1, keyLocking: keyLocking.sha1 } },
     },
   }
 
   it('equal the compiled scripts', () => {
-    expect(createGatewayPolicy(config, createScriptFinder(built)).decide).toEqual({ plain, keyLocking })
+    expect(createGatewayRuleSet(config, createScriptFinder(built)).decide).toEqual({ plain, keyLocking })
   })
 
   it('do not include scripts and algorithms that the config does not use', () => {
-    expect(() => createGatewayPolicy(config, createScriptFinder(built)).refund).toThrow(
+    expect(() => createGatewayRuleSet(config, createScriptFinder(built)).refund).toThrow(
       'the scripts of these rules',
     )
     const none = { countings: {}, windowEnds: () => [] }
@@ -377,7 +377,7 @@ describe('built scripts', () => {
       { ...second, by: 'address' as const },
     ]
     for (const other of others) {
-      expect(() => createGatewayPolicy(configOf({ rules: [other] }), createScriptFinder(built))).toThrow(
+      expect(() => createGatewayRuleSet(configOf({ rules: [other] }), createScriptFinder(built))).toThrow(
         'src/built/ was built for another config: it lacks the scripts of these rules. Run npx sluicegate build.',
       )
     }
@@ -396,14 +396,14 @@ describe('limits by name', () => {
   it('have built scripts, and a built probe, that equal the compiled ones', () => {
     const scriptsOf = built(LIMITS)
     for (const rules of configOf({ rules: [second], limits: LIMITS }).limits.values()) {
-      const compiled = limitPolicy(rules)
-      const found = createLimitPolicy(rules, scriptsOf)
+      const compiled = limitRuleSet(rules)
+      const found = createLimitRuleSet(rules, scriptsOf)
       for (const script of ['decide', 'refund'] as const) {
         const { plain, keyLocking } = compiled[script]
         expect(found[script]).toEqual({ plain, keyLocking })
       }
     }
-    expect(probePolicy(scriptsOf).decide.plain.source).toBe(probePolicy(compileScripts).decide.plain.source)
+    expect(probeRuleSet(scriptsOf).decide.plain.source).toBe(probeRuleSet(compileScripts).decide.plain.source)
   })
 
   it('come in an order in which many of them compress well', () => {

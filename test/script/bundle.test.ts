@@ -4,9 +4,9 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { RuleInput } from '../../src/config/check/rule-schema.ts'
 import { bundleAlgorithms, bundleScripts } from '../../src/node/bundle-lua.ts'
-import { gatewayPolicy } from '../../src/script/compiled.ts'
-import { decideText, refundText } from '../../src/script/policy-text.ts'
+import { gatewayRuleSet } from '../../src/script/compiled.ts'
 import { RESET, resetText } from '../../src/script/reset.ts'
+import { decideText, refundText } from '../../src/script/rule-set-text.ts'
 import { signalScript, signalText } from '../../src/script/signal-text.ts'
 import { syncText } from '../../src/script/sync-text.ts'
 import type { Script } from '../../src/store/store.ts'
@@ -35,14 +35,14 @@ const config = checkedConfig({
     { name: 'log', by: 'global', algorithm: 'sliding-log', limit: 10, period: '1s' },
   ],
 })
-const { decide, refund } = gatewayPolicy(config)
+const { decide, refund } = gatewayRuleSet(config)
 const SCRIPTS = [decide, refund, RESET, signalScript()]
-/** Compiles small policies to loops, too. */
+/** Compiles small rule sets to loops, too. */
 const WITH_LOOPS = 1
 /** The texts of the scripts before they are shortened. */
 const TEXTS = [
-  ...[decideText(gatewayPolicy(config)), decideText(gatewayPolicy(config), WITH_LOOPS)],
-  ...[refundText(gatewayPolicy(config)), refundText(gatewayPolicy(config), WITH_LOOPS)],
+  ...[decideText(gatewayRuleSet(config)), decideText(gatewayRuleSet(config), WITH_LOOPS)],
+  ...[refundText(gatewayRuleSet(config)), refundText(gatewayRuleSet(config), WITH_LOOPS)],
   resetText(),
   syncText(),
   signalText(),

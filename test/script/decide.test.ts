@@ -6,7 +6,7 @@ import { decodeDecide, encodeDecide } from '../../src/script/decide.ts'
 import { bound } from '../support/bound.ts'
 import { compiled, configOf, rulesOf } from '../support/engines.ts'
 import { evaluate } from '../support/evaluate.ts'
-import { policyOf } from '../support/policy.ts'
+import { ruleSetOf } from '../support/rule-set.ts'
 
 const SECOND = { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' } as const
 const [second, hour] = rulesOf(SECOND, {
@@ -35,27 +35,27 @@ describe('the call of a decision', () => {
   })
 
   it('marks rules and identities that are not part of the request, and rules that cannot refuse', () => {
-    const policy = policyOf(rules)
+    const ruleSet = ruleSetOf(rules)
     const [ofConsumer, ofAddress] = rules
-    expect(encodeDecide({ policy, rules: [ofConsumer!] })).toMatchObject({
+    expect(encodeDecide({ ruleSet, rules: [ofConsumer!] })).toMatchObject({
       keys: ['C'],
       args: ['decide', '1e00'],
     })
-    expect(encodeDecide({ policy, rules: [ofAddress!] })).toMatchObject({
+    expect(encodeDecide({ ruleSet, rules: [ofAddress!] })).toMatchObject({
       keys: ['A'],
       args: ['decide', '001e', '', '', '', '1', '5'],
     })
     const shadow = { ...ofConsumer!, mode: 'shadow' } as const
-    expect(encodeDecide({ policy, rules: [shadow] }).args[1]).toBe('1s00')
-    expect(encodeDecide({ policy, rules: [{ ...shadow, staysShadow: true }] }).args[1]).toBe('1S00')
+    expect(encodeDecide({ ruleSet, rules: [shadow] }).args[1]).toBe('1s00')
+    expect(encodeDecide({ ruleSet, rules: [{ ...shadow, staysShadow: true }] }).args[1]).toBe('1S00')
   })
 
   it('rejects two keys for one identity, and one key for two identities', () => {
     const [ofConsumer, ofAddress] = rules
-    const policy = policyOf([ofConsumer!, { ...ofAddress!, key: 'C' }])
-    expect(() => encodeDecide({ policy, rules })).toThrow('Rules of one identity need one key.')
-    const both = policyOf(rules)
-    expect(() => encodeDecide({ policy: both, rules: [ofConsumer!, { ...ofAddress!, key: 'C' }] })).toThrow(
+    const ruleSet = ruleSetOf([ofConsumer!, { ...ofAddress!, key: 'C' }])
+    expect(() => encodeDecide({ ruleSet, rules })).toThrow('Rules of one identity need one key.')
+    const both = ruleSetOf(rules)
+    expect(() => encodeDecide({ ruleSet: both, rules: [ofConsumer!, { ...ofAddress!, key: 'C' }] })).toThrow(
       'Rules of different identities need different keys.',
     )
   })
@@ -174,7 +174,7 @@ describe('a lease', () => {
 
   it('is requested by a number instead of the verb', () => {
     expect(encodeDecide(wanting(20)).args).toEqual(['20', '1e1e', 'key', '', '', '1', '5'])
-    expect(encodeDecide(wanting(20)).script).toBe(evaluation.policy.decide)
+    expect(encodeDecide(wanting(20)).script).toBe(evaluation.ruleSet.decide)
   })
 
   it.each([1, 0, -1, Number.NaN])('is not requested for %d requests', want => {

@@ -3,11 +3,11 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import { gatewayPolicy } from '../../src/script/compiled.ts'
+import { gatewayRuleSet } from '../../src/script/compiled.ts'
 import type { Outcome, Subject } from '../../src/script/evaluation.ts'
 import { LEASE_DIVISOR } from '../../src/script/lease.ts'
 import { ScriptModel } from '../../src/script/model.ts'
-import { decideText, refundText } from '../../src/script/policy-text.ts'
+import { decideText, refundText } from '../../src/script/rule-set-text.ts'
 import { consumerKey, consumerStateKey, credentialKey } from '../../src/store/keys.ts'
 import { formatConsumer } from '../../src/store/records.ts'
 import { type Admitted, violationOf } from '../algorithms/guarantees.ts'
@@ -303,9 +303,9 @@ describe('a lease, whatever the rules and the requests', () => {
   })
 })
 
-describe('the script of a policy', () => {
+describe('the script of a rule set', () => {
   const rules = (own: object) => [HOUR, DAY].map(rule => ({ ...rule, lease: undefined, ...own }))
-  const shapeOf = (own: object) => gatewayPolicy(configOf({ rules: rules(own) as RuleInput[] }))
+  const shapeOf = (own: object) => gatewayRuleSet(configOf({ rules: rules(own) as RuleInput[] }))
 
   it('has the text for leases only if a rule has a lease', () => {
     const [plain, leased] = [shapeOf({}), shapeOf({ lease })]
@@ -323,9 +323,9 @@ describe('the script of a policy', () => {
     expect(shapeOf({ lease: { for: '1s' } }).decide.plain.sha1).toBe(shapeOf({ lease }).decide.plain.sha1)
   })
 
-  it('ignores the wanted number of requests if the policy has no leases', () => {
-    const { policy, rules } = { policy: shapeOf({}), rules: rulesOf(HOUR, DAY) }
-    const evaluation = { ...evaluationWith(rules, {}), policy }
+  it('ignores the wanted number of requests if the rule set has no leases', () => {
+    const { ruleSet, rules } = { ruleSet: shapeOf({}), rules: rulesOf(HOUR, DAY) }
+    const evaluation = { ...evaluationWith(rules, {}), ruleSet }
     const [one, other] = [new ScriptModel(), new ScriptModel()]
     expect(one.decide({ ...evaluation, wantedRequests: 60 })).toEqual(other.decide(evaluation))
   })

@@ -5,14 +5,14 @@ import { LUA } from '../../src/algorithms/lua.generated.ts'
 import { SECTIONS } from '../../src/algorithms/lua.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import { expandMacros, Locals, literal, nameInLiteral, replaceWords } from '../../src/script/lua-text.ts'
-import { createPolicy } from '../../src/script/policy.ts'
-import type { PolicyShape } from '../../src/script/policy-shape.ts'
+import { createRuleSet } from '../../src/script/rule-set.ts'
+import type { RuleSetShape } from '../../src/script/rule-set-shape.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
 import { rulesOf } from '../support/engines.ts'
-import { policyOf } from '../support/policy.ts'
 import { forEvery } from '../support/property.ts'
 import { FC_PATH, SEED } from '../support/random.ts'
 import { describeOnRedis, type TestRedis } from '../support/redis.ts'
+import { ruleSetOf } from '../support/rule-set.ts'
 
 const REFUSED = 'A Lua literal must be a safe integer, or a name of letters, digits, _ and -.'
 
@@ -132,14 +132,14 @@ describeOnRedis('a literal', (start, kind) => {
 describe.each([
   ['with straight-line code', undefined],
   ['with loops', 1],
-])('a policy %s', (_, loopsFrom) => {
-  const scriptsOf = (shape: PolicyShape) => compileScripts(shape, loopsFrom)
+])('a ruleSet %s', (_, loopsFrom) => {
+  const scriptsOf = (shape: RuleSetShape) => compileScripts(shape, loopsFrom)
   const [rule] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 3, period: '1s' })
   const of = (rule: Rule, plans: readonly string[] = ['free']) =>
-    createPolicy([{ rule, identity: 'consumer' }], { plans, hasSubject: true }, scriptsOf)
+    createRuleSet([{ rule, identity: 'consumer' }], { plans, hasSubject: true }, scriptsOf)
   /** A rule with numbers for a plan, so the text has tags and names of plans. */
   const forPlan = (change: Partial<Rule>) =>
-    createPolicy(
+    createRuleSet(
       [
         { rule: { ...rule!, match: { plans: ['free'] } }, identity: 'consumer' },
         { rule: { ...rule!, match: { plans: ['pro'] }, ...change }, identity: 'consumer' },
@@ -147,15 +147,15 @@ describe.each([
       { plans: ['free', 'pro'], hasSubject: true },
       scriptsOf,
     )
-  const texts = (policy: ReturnType<typeof of>) => [
-    () => policy.decide.plain,
-    () => policy.decide.keyLocking,
-    () => policy.refund.plain,
-    () => policy.refund.keyLocking,
+  const texts = (ruleSet: ReturnType<typeof of>) => [
+    () => ruleSet.decide.plain,
+    () => ruleSet.decide.keyLocking,
+    () => ruleSet.refund.plain,
+    () => ruleSet.refund.keyLocking,
   ]
 
   it.each(HOSTILE)('is not compiled with a plan, a tag or a family %j', hostile => {
-    const policies = [
+    const ruleSets = [
       of({ ...rule!, match: { plans: ['free'] } }, ['free', hostile]),
       of({ ...rule!, match: { plans: [hostile] } }, [hostile]),
       of({ ...rule!, tag: hostile, takesOverrides: false }),
@@ -163,24 +163,24 @@ describe.each([
       of({ ...rule!, family: hostile }),
       forPlan({ tag: hostile }),
     ]
-    for (const policy of policies) for (const text of texts(policy)) expect(text).toThrow(TypeError)
+    for (const ruleSet of ruleSets) for (const text of texts(ruleSet)) expect(text).toThrow(TypeError)
   })
 
   it.each(NOT_SAFE_INTEGERS)('is not compiled with a number %d', value => {
     for (const number of ['rate', 'period', 'burst'] as const) {
       const quota = { ...rule!.quota, [number]: value }
-      const policies = [
+      const ruleSets = [
         of({ ...rule!, quota, takesOverrides: false }),
         of({ ...rule!, quota }),
         forPlan({ quota }),
       ]
-      for (const policy of policies) for (const text of texts(policy)) expect(text).toThrow(TypeError)
+      for (const ruleSet of ruleSets) for (const text of texts(ruleSet)) expect(text).toThrow(TypeError)
     }
   })
 
   it('has no other property of a rule in its text', () => {
     const hostile = "'hostile"
-    const { plain } = policyOf([
+    const { plain } = ruleSetOf([
       {
         rule: { ...rule!, name: hostile, candidateFor: hostile, match: { methods: new Set([hostile]) } },
         key: hostile,

@@ -63,9 +63,9 @@ describeInBothForms('many isolates', (fresh, kind) => {
       const key = consumerStateKey(newCaller())
       const model = new ModelEngine()
       let now = NOON
-      const ownKey = bound(rule!, key).ownKey!
+      const sideKey = bound(rule!, key).sideKey!
       const first = Array.from({ length: before }, (_, i) => ({
-        ...{ key: ownKey, ttl: rule!.quota.period },
+        ...{ key: sideKey, ttl: rule!.quota.period },
         holding: { holder: nameOf(i), epoch: 1, started: 1, ended: 0 },
       }))
       // One call has the messages of all these isolates, as if each had sent its own.
@@ -90,7 +90,7 @@ describeInBothForms('many isolates', (fresh, kind) => {
                 }),
               }
             default: {
-              await engine.sync([{ key: ownKey, holding, ttl: rule!.quota.period }], now)
+              await engine.sync([{ key: sideKey, holding, ttl: rule!.quota.period }], now)
               return { decided: await engine.peek(evaluation) }
             }
           }
@@ -132,7 +132,7 @@ describeInBothForms('many isolates', (fresh, kind) => {
       }
       const end = async (i: number) => {
         claims[i]!.ended += 1
-        const message = { key: bound(held!, key).ownKey!, ttl: held!.quota.period, holding: holdingOf(i) }
+        const message = { key: bound(held!, key).sideKey!, ttl: held!.quota.period, holding: holdingOf(i) }
         await redis.sync([message], now)
       }
 

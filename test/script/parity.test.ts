@@ -72,8 +72,8 @@ interface Moment {
 }
 
 /** The message of the isolate about a rule that counts units in flight. */
-function messageOf({ rule, ownKey, holding }: BoundRule): Message[] {
-  return holding && ownKey !== undefined ? [{ key: ownKey, holding, ttl: rule.quota.period }] : []
+function messageOf({ rule, sideKey, holding }: BoundRule): Message[] {
+  return holding && sideKey !== undefined ? [{ key: sideKey, holding, ttl: rule.quota.period }] : []
 }
 
 /** One step, which each engine executes. */

@@ -2,10 +2,10 @@
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { LUA } from '../../src/algorithms/lua.generated.ts'
-import { gatewayPolicy } from '../../src/script/compiled.ts'
+import { gatewayRuleSet } from '../../src/script/compiled.ts'
 import { createScript } from '../../src/script/create-script.ts'
-import { decideText, refundText } from '../../src/script/policy-text.ts'
 import { resetText } from '../../src/script/reset.ts'
+import { decideText, refundText } from '../../src/script/rule-set-text.ts'
 import { shortenScript } from '../../src/script/shorten-script.ts'
 import { signalText } from '../../src/script/signal-text.ts'
 import { syncText } from '../../src/script/sync-text.ts'
@@ -14,7 +14,7 @@ import { forEvery } from '../support/property.ts'
 import { SEED } from '../support/random.ts'
 import { describeOnRedis, type TestRedis } from '../support/redis.ts'
 
-const policy = gatewayPolicy(
+const ruleSet = gatewayRuleSet(
   configOf({
     plans: ['free', 'pro'],
     rules: Object.keys(LUA).map((algorithm, i) => ({
@@ -24,7 +24,7 @@ const policy = gatewayPolicy(
   }),
 )
 const TEXTS = [
-  ...[decideText(policy), refundText(policy), decideText(policy, 1), refundText(policy, 1)],
+  ...[decideText(ruleSet), refundText(ruleSet), decideText(ruleSet, 1), refundText(ruleSet, 1)],
   ...[resetText(), syncText(), signalText()],
 ]
 
@@ -155,7 +155,7 @@ describe('a shortened script', () => {
     const { plain, keyLocking } = createScript(TEXTS[0]!)
     expect(plain.source).toBe(`\n${shortenScript(TEXTS[0]!)}`)
     expect(keyLocking.source.split('\n').slice(1)).toEqual(plain.source.split('\n').slice(1))
-    expect(policy.decide.plain).toEqual(plain)
+    expect(ruleSet.decide.plain).toEqual(plain)
   })
 })
 

@@ -124,10 +124,10 @@ describeInBothForms('the state in Redis', fresh => {
   it('has logs whose life is extended by each entry', async () => {
     const redis = await fresh()
     const [rule] = rulesOf({ name: 'log', by: 'consumer', algorithm: 'sliding-log', limit: 10, period: '1h' })
-    const { ownKey } = counted([rule!])[0]!
-    await expectLife(redis, ownKey!, 3610, () => decide(redis, [rule!]))
-    await redis.send(['EXPIRE', ownKey!, '5'])
-    await expectLife(redis, ownKey!, 3610, () => decide(redis, [rule!], NOON + 1e6))
+    const { sideKey } = counted([rule!])[0]!
+    await expectLife(redis, sideKey!, 3610, () => decide(redis, [rule!]))
+    await redis.send(['EXPIRE', sideKey!, '5'])
+    await expectLife(redis, sideKey!, 3610, () => decide(redis, [rule!], NOON + 1e6))
   })
 
   it('keeps a record whose tag also occurs inside another record', async () => {

@@ -14,8 +14,8 @@ import {
   identityStateKey,
   inEnvironment,
   limitStateKey,
-  ownKey,
   pointerKey,
+  sideKey,
 } from '../../src/store/keys.ts'
 import { type Random, randomFrom, SEED } from '../support/random.ts'
 import { STATE_KEY } from '../support/store-keys.ts'
@@ -210,7 +210,7 @@ it(`the keys of two requests are equal only if their identities are (SEED=${SEED
 
 describe('a value', () => {
   it.each(['header.a', 'claim.auth0.a', 'account'])(
-    'in %s has its own key, and differs from a missing value',
+    'in %s has its side key, and differs from a missing value',
     async part => {
       const texts = [...new Set(VALUES)]
       const keys = [...texts, undefined].map(value => identityStateKey(undefined, [[part, value]]))
@@ -270,9 +270,9 @@ it('all keys of the store are different, within an environment and between envir
         add(key)
         for (const tag of ['abc', 'log', random.pick(['x0y', 'key'])])
           for (const kind of ['log', 'held'] as const)
-            if (!keys.has(ownKey(key, kind, tag))) {
-              add(ownKey(key, kind, tag))
-              add(chunksKey(ownKey(key, kind, tag)))
+            if (!keys.has(sideKey(key, kind, tag))) {
+              add(sideKey(key, kind, tag))
+              add(chunksKey(sideKey(key, kind, tag)))
             }
       }
     }

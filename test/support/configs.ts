@@ -1,5 +1,5 @@
 /**
- * Random configs for tests of properties that hold for every policy. They have rules of all algorithms, for plans, consumers, addresses and
+ * Random configs for tests of properties that hold for every rule set. They have rules of all algorithms, for plans, consumers, addresses and
  * guesses. Some have few rules; others have more rules than a script can have local variables for.
  */
 import * as fc from 'fast-check'

@@ -13,23 +13,23 @@ import { Lru } from '../../src/lru.ts'
 import type { Command, RedisConnection, Reply } from '../../src/node/rest-bridge/redis-connection.ts'
 import type { BoundRule, Evaluation, Outcome } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
-import type { Policy } from '../../src/script/policy-shape.ts'
 import type { ChangeResult, Refund } from '../../src/script/refund.ts'
 import type { Reset } from '../../src/script/reset.ts'
+import type { RuleSet } from '../../src/script/rule-set-shape.ts'
 import { encodeSync, isSyncReply, type Message } from '../../src/script/sync.ts'
 import { syncScript } from '../../src/script/sync-text.ts'
 import { formatCredential } from '../../src/store/records.ts'
 import type { Script, ScriptCall, ScriptText } from '../../src/store/store.ts'
 import { type RedisKind, randomCases, SELECTION } from '../selection.ts'
-import { policyOf } from './policy.ts'
 import { describeOnRedis, type TestRedis } from './redis.ts'
+import { ruleSetOf } from './rule-set.ts'
 
 type At<T> = T & { now: number }
 
-/** An evaluation without a policy. The policy is made from its rules. */
-export type Untimed = Omit<Evaluation, 'policy'> & { plans: readonly string[] }
+/** An evaluation without a rule set. The rule set is made from its rules. */
+export type Untimed = Omit<Evaluation, 'ruleSet'> & { plans: readonly string[] }
 export type TimedEvaluation = At<Untimed>
-export type TimedRefund = At<Omit<Refund, 'policy'>>
+export type TimedRefund = At<Omit<Refund, 'ruleSet'>>
 
 export interface Engine {
   evaluate(evaluation: TimedEvaluation): Promise<Outcome>
@@ -64,7 +64,7 @@ export class RedisEngine implements Engine {
 
   /**
    * @param buildOf chooses the text of a script
-   * @param loopsFrom the size from which the scripts of a policy have loops (policy-text.ts)
+   * @param loopsFrom the size from which the scripts of a rule set have loops (rule-set-text.ts)
    */
   constructor(
     connection: RedisConnection,
@@ -132,35 +132,35 @@ export class RedisEngine implements Engine {
   }
 }
 
-/** Converts an evaluation for the model, which needs no compiled policy. */
+/** Converts an evaluation for the model, which needs no compiled rule set. */
 export const modelled = ({ plans, ...evaluation }: TimedEvaluation) => {
   const leases = evaluation.rules.some(({ rule }) => rule.lease)
-  return { ...evaluation, policy: { plans, leases } }
+  return { ...evaluation, ruleSet: { plans, leases } }
 }
 
-/** Adds a policy that is made from the rules. Rules with the same key share an identity. */
+/** Adds a rule set that is made from the rules. Rules with the same key share an identity. */
 export function compiled<T extends Untimed>(
   { plans, ...evaluation }: T,
   loopsFrom?: number,
 ): Omit<T, 'plans'> & Evaluation {
   const { rules, subject } = evaluation as unknown as Untimed
   const hasSubject = subject !== undefined || rules.some(({ rule }) => rule.on === 'auth-failure')
-  const policy = policyFor(rules, { plans, hasSubject }, loopsFrom)
-  return { ...evaluation, policy } as unknown as Omit<T, 'plans'> & Evaluation
+  const ruleSet = ruleSetFor(rules, { plans, hasSubject }, loopsFrom)
+  return { ...evaluation, ruleSet } as unknown as Omit<T, 'plans'> & Evaluation
 }
 
 export function compiledRefund(refund: TimedRefund, loopsFrom?: number): At<Refund> {
-  return { ...refund, policy: policyFor(refund.rules, { plans: [], hasSubject: false }, loopsFrom) }
+  return { ...refund, ruleSet: ruleSetFor(refund.rules, { plans: [], hasSubject: false }, loopsFrom) }
 }
 
-/** Bounded: each policy has the text of its scripts, and 100,000 random requests have as many. */
-const policies = new Lru<Policy>({ size: 1000 })
+/** Bounded: each rule set has the text of its scripts, and 100,000 random requests have as many. */
+const ruleSets = new Lru<RuleSet>({ size: 1000 })
 
-function policyFor(
+function ruleSetFor(
   rules: readonly Pick<BoundRule, 'rule' | 'key'>[],
   { plans, hasSubject }: { plans: readonly string[]; hasSubject: boolean },
   loopsFrom: number | undefined,
-): Policy {
+): RuleSet {
   const keys = [...new Set(rules.map(({ key }) => key))]
   const shape = JSON.stringify([
     rules.map(
@@ -185,9 +185,9 @@ function policyFor(
     ),
     ...[plans, hasSubject, loopsFrom],
   ])
-  const policy = policies.get(shape) ?? policyOf(rules, { plans, hasSubject }, loopsFrom)
-  policies.set(shape, policy)
-  return policy
+  const ruleSet = ruleSets.get(shape) ?? ruleSetOf(rules, { plans, hasSubject }, loopsFrom)
+  ruleSets.set(shape, ruleSet)
+  return ruleSet
 }
 
 /** A snapshot without the keys that have expired by `nowMs`, for tests that may take longer than a key lives. */

@@ -1,12 +1,12 @@
 /**
- * The config of the flooded Worker: limits for all callers, with the failure policies `open` and `local`. Their period is long, so that the
+ * The config of the flooded Worker: limits for all callers, with the fallbacks `open` and `local`. Their period is long, so that the
  * number of admitted requests does not depend on the speed of the machine. The limits under `/second` have a short period.
  */
 import { defineConfig } from '../../src/config/define.ts'
 import { FLOOD_LIMIT } from './flood-limit.ts'
 
 const MODES = ['open', 'local'] as const
-/** Paths, each with its own limit, and the failure policy of the limit. */
+/** Paths, each with its own limit, and the fallback of the limit. */
 const LIMITS = [
   ['open', 'open'],
   ['local', 'local'],

@@ -8,7 +8,7 @@ import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { type AdminStore, createAdminStore, loadScriptsIntoRedis } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
-import type { PolicyScripts, PolicyShape } from '../../src/script/policy-shape.ts'
+import type { RuleSetScripts, RuleSetShape } from '../../src/script/rule-set-shape.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
 import { createApp, type Platform } from '../../src/set-ups/gateway/app.ts'
 import { ALL_PARTS } from '../../src/set-ups/http/all-parts.ts'
@@ -159,10 +159,10 @@ async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis:
   return gateway
 }
 
-const compiledScripts = new Map<string, PolicyScripts>()
+const compiledScripts = new Map<string, RuleSetScripts>()
 
-/** Compiles the scripts of each policy only once, because many tests have the same rules. */
-function scriptsOf(shape: PolicyShape): PolicyScripts {
+/** Compiles the scripts of each rule set only once, because many tests have the same rules. */
+function scriptsOf(shape: RuleSetShape): RuleSetScripts {
   const key = JSON.stringify(shape)
   const scripts = compiledScripts.get(key) ?? compileScripts(shape)
   compiledScripts.set(key, scripts)

@@ -17,7 +17,7 @@ import { consumerStateKey } from '../../src/store/keys.ts'
 import type { Store, StoreCall } from '../../src/store/store.ts'
 import { NO_BOARD } from '../../src/switches/live.ts'
 import type { RedisEngine } from './engines.ts'
-import { policyOf } from './policy.ts'
+import { ruleSetOf } from './rule-set.ts'
 import { storeOf } from './stores.ts'
 import { NOON } from './traffic.ts'
 
@@ -129,7 +129,7 @@ export function isolateOn(
     engine.decide(
       {
         rules,
-        policy: policyOf(rules, { plans: ['free'], hasSubject: subject !== undefined }),
+        ruleSet: ruleSetOf(rules, { plans: ['free'], hasSubject: subject !== undefined }),
         ...(subject && { subject }),
       },
       { background },

@@ -12,8 +12,8 @@ import { createRefusalMemory } from '../../src/limiter/answers/refusals.ts'
 import { compileOverride } from '../../src/ops/overrides.ts'
 import type { Evaluation, Outcome } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
-import type { Policy } from '../../src/script/policy-shape.ts'
 import type { Refund } from '../../src/script/refund.ts'
+import type { RuleSet } from '../../src/script/rule-set-shape.ts'
 import { consumerKey, consumerStateKey, credentialKey } from '../../src/store/keys.ts'
 import { formatConsumer, formatCredential } from '../../src/store/records.ts'
 import type { Store, StoreCall } from '../../src/store/store.ts'
@@ -133,7 +133,7 @@ type GiveBack = StoreCall & { refund: Refund }
 /** After this time a reply counts as lost. */
 export const LOST_MS = 250
 
-const POLICY = { plans: ['free'], leases: true } as unknown as Policy
+const RULE_SET = { plans: ['free'], leases: true } as unknown as RuleSet
 
 /** The account of the units under one rule. */
 class Account {
@@ -346,7 +346,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
       wanted[caller]!.push([time.nowMs, cost])
       const key = keys[caller]!
       const demanded = {
-        policy: POLICY,
+        ruleSet: RULE_SET,
         rules: rules.map(rule => bound(rule, key, cost, time.nowMs)),
         ...(plan.change && { subject: subjectOf(caller) }),
       }
@@ -417,7 +417,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
 
   if (plan.spentBefore) {
     const spent = (key: string) => rules.map(rule => bound(rule, key, plan.spentBefore!, start))
-    for (const key of keys) model.decide({ policy: POLICY, rules: spent(key), now: start * 1e3 })
+    for (const key of keys) model.decide({ ruleSet: RULE_SET, rules: spent(key), now: start * 1e3 })
   }
   if (plan.change) {
     const { what, afterMs } = plan.change
@@ -476,7 +476,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
   const now = Math.floor(time.nowMs * 1e3)
   const countedOf = ({ spec }: Account, key: string) => {
     const { verdicts } = model.decide(
-      { policy: POLICY, rules: [bound(spec, key, 1, time.nowMs)], now },
+      { ruleSet: RULE_SET, rules: [bound(spec, key, 1, time.nowMs)], now },
       'peek',
     )
     return spec.quota.burst - verdicts[0]!.remaining

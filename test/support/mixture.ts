@@ -1,7 +1,7 @@
 /** Sends many requests of several callers to two Workers. The requests end in all ways, while calls to the store fail at random. */
 import { Agent, type IncomingMessage } from 'node:http'
 import { bodyOf, STORE_FAULTS } from '../anomaly/faults-of-store.ts'
-import { DEADLINE_MS } from '../anomaly/policy.ts'
+import { DEADLINE_MS } from '../anomaly/modes.ts'
 import type { BedWorker, ConcurrencyBed } from './concurrency-bed.ts'
 import { NO_HEAD, sendRequest, WAYS } from './concurrency-client.ts'
 import type { Fault } from './counting-proxy.ts'

@@ -5,7 +5,7 @@ import { GatewayError } from '../../src/errors.ts'
 import { RESET } from '../../src/script/reset.ts'
 import type { ScriptCall } from '../../src/store/store.ts'
 import { type GuardedStore, withBreaker } from '../../src/trips/breaker.ts'
-import { withInFlightLimit } from '../../src/trips/queue-for-trips.ts'
+import { withTripLimit } from '../../src/trips/queue-for-trips.ts'
 
 /** A store and timers: the test decides when the store answers, and when the timers run. */
 function isolate({ maxRequests = 2, expiresAfterMs = 500, maxWaitMs = 500 } = {}) {
@@ -30,7 +30,7 @@ function isolate({ maxRequests = 2, expiresAfterMs = 500, maxWaitMs = 500 } = {}
     },
     { now: () => world.time },
   )
-  const store = withInFlightLimit(
+  const store = withTripLimit(
     guarded,
     { maxRequests, expiresAfterMs, maxWaitMs, maxTotalWaitMs: 2000 },
     {

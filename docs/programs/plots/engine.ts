@@ -7,11 +7,11 @@ import { startGuardian } from '../../../src/node/start/guardian.ts'
 import { findServer, startEmbeddedRedis, startPrivateServer } from '../../../src/node/start/redis.ts'
 import { decodeDecide, encodeDecide } from '../../../src/script/decide.ts'
 import type { Evaluation, Outcome } from '../../../src/script/evaluation.ts'
-import type { Policy } from '../../../src/script/policy-shape.ts'
-import { policyOf } from '../../../test/support/policy.ts'
+import type { RuleSet } from '../../../src/script/rule-set-shape.ts'
+import { ruleSetOf } from '../../../test/support/rule-set.ts'
 
 export type Evaluate = (
-  evaluation: Omit<Evaluation, 'policy'> & { plans: readonly string[]; now: number },
+  evaluation: Omit<Evaluation, 'ruleSet'> & { plans: readonly string[]; now: number },
 ) => Promise<Outcome>
 
 export interface DocsEngine {
@@ -32,16 +32,16 @@ export async function startEngine(): Promise<DocsEngine> {
     : await startEmbeddedRedis('no redis-server or valkey-server is on the PATH', context)
   const connection = await connectRedis(redis.url, 10_000)
   /** By the names, tags, limits and keys of the rules. */
-  const policies = new Map<string, Policy>()
+  const ruleSets = new Map<string, RuleSet>()
   return {
     redis: redis.description,
     async evaluate({ plans, ...asked }) {
       const name = asked.rules.map(({ rule, key }) => `${rule.name} ${rule.tag} ${rule.limit} ${key}`).join()
-      const known = policies.get(name)
-      const evaluation = { ...asked, policy: known ?? policyOf(asked.rules, { plans }) }
+      const known = ruleSets.get(name)
+      const evaluation = { ...asked, ruleSet: known ?? ruleSetOf(asked.rules, { plans }) }
       const { script, keys, args } = encodeDecide(evaluation)
       if (!known) await connection.send(['SCRIPT', 'LOAD', script.plain.source])
-      policies.set(name, evaluation.policy)
+      ruleSets.set(name, evaluation.ruleSet)
       const reply = await connection.send([
         ...['EVALSHA', script.plain.sha1, String(keys.length)],
         ...keys,

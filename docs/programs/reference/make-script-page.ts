@@ -6,8 +6,8 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { sixRules } from '../../../bench/rules.ts'
 import { checkedConfig } from '../../../src/config/check/check.ts'
-import { gatewayPolicy } from '../../../src/script/compiled.ts'
-import { decideText } from '../../../src/script/policy-text.ts'
+import { gatewayRuleSet } from '../../../src/script/compiled.ts'
+import { decideText } from '../../../src/script/rule-set-text.ts'
 
 export const PAGE = new URL('../../internals/script.md', import.meta.url)
 
@@ -33,7 +33,7 @@ export function scriptText(): string {
     plans: ['free', 'pro'],
     rules: sixRules('as configured', 'as shipped'),
   }
-  return decideText(gatewayPolicy(checkedConfig(input)))
+  return decideText(gatewayRuleSet(checkedConfig(input)))
 }
 
 /** The page with the script as it is now. */

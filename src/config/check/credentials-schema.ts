@@ -95,7 +95,7 @@ export const credentials = settings(
      * (`'recent'`), none (`'refuse'`), or all that look like a key (`'unchecked'`: use it only if the origin checks them too).
      * Other callers get a 503. Tokens do not need the store: their signature verifies them. Default: `'recent'`.
      */
-    onStoreFailure: v.optional(oneOf(['recent', 'refuse', 'unchecked'], 'is not a failure policy for keys')),
+    onStoreFailure: v.optional(oneOf(['recent', 'refuse', 'unchecked'], 'is not a fallback for keys')),
     /** How long an admitted key stays accepted during an outage (default `'10m'`), even if it has been revoked since. */
     seenFor: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),
   },

@@ -40,7 +40,7 @@ export interface PlanNumbersInput extends v.InferInput<typeof numbersOfPlan> {}
 export type OnStoreFailure = v.InferInput<ReturnType<typeof onStoreFailure>>
 
 export function onStoreFailure() {
-  return oneOf(['open', 'closed', 'local'], 'is not a failure policy')
+  return oneOf(['open', 'closed', 'local'], 'is not a fallback')
 }
 
 const named = {

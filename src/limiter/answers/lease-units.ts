@@ -114,10 +114,10 @@ export function addUnitsLeft(
 
 /** The refund of the unused units. @param now µs; undefined: the clock of the store */
 export function refundOf({ evaluation, outcome, units }: LeaseGrant, now: number | undefined): Refund {
-  const { policy, subject } = evaluation
+  const { ruleSet, subject } = evaluation
   const { at, plan, consumer } = outcome
   return {
-    policy,
+    ruleSet,
     rules: units.filter(canGiveBack).map(({ bound, left, spent }) => ({ ...bound, units: left, spent })),
     spentAt: at,
     consumerKey:

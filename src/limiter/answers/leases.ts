@@ -122,8 +122,8 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
 
     /** @returns undefined if a rule that applies cannot be leased */
     forRequest(request: KnownRequest): RequestLease | undefined {
-      const { policy, rules } = request.demand
-      const leaseMs = policy.leases && !active.isStopped ? findShortestLease(rules) : undefined
+      const { ruleSet, rules } = request.demand
+      const leaseMs = ruleSet.leases && !active.isStopped ? findShortestLease(rules) : undefined
       if (leaseMs === undefined) return undefined
       const key = answerKeyOf(rules, request.demand)
       const entry = known.find(key) ?? known.add(key)

@@ -1,8 +1,8 @@
 /**
- * Decides a request that the store has not decided, by the failure policies (`onStoreFailure`) of the rules and of the credentials.
+ * Decides a request that the store has not decided, by the fallbacks (`onStoreFailure`) of the rules and of the credentials.
  * docs/failure.md describes the risks. An error in limiting code is handled the same way.
  *
- * A flood must not turn the limits off. So rules with the policy `open` are counted in the isolate, as with `local`, until a failure
+ * A flood must not turn the limits off. So rules with the fallback `open` are counted in the isolate, as with `local`, until a failure
  * of the store is confirmed.
  */
 
@@ -19,7 +19,7 @@ import type { SwitchName } from '../bind.ts'
 import { type Decision, toAllowed, toDenied } from '../decision.ts'
 import type { BrokenDemand } from '../engine-shape.ts'
 import { type Degraded, toDegraded } from '../evaluate.ts'
-import { failurePolicyOf } from './failure-policy.ts'
+import { fallbackOf } from './fallbacks.ts'
 import type { LocalLimiter } from './local.ts'
 
 export interface FallbackSettings {
@@ -29,7 +29,7 @@ export interface FallbackSettings {
   store: Pick<GuardedStore, 'isOutageConfirmed'>
 }
 
-/** Which keys each policy for credentials accepts while the store cannot verify them. */
+/** Which keys each fallback for credentials accepts while the store cannot verify them. */
 const ACCEPTED: Record<Credentials['onStoreFailure'], { admittedBefore: boolean; unknown: boolean }> = {
   recent: { admittedBefore: true, unknown: false },
   refuse: { admittedBefore: false, unknown: false },
@@ -38,7 +38,7 @@ const ACCEPTED: Record<Credentials['onStoreFailure'], { admittedBefore: boolean;
 
 /** Decides an evaluation that the store has not answered. @param seen the last answers of the store about this credential */
 export function fallBack(
-  { policy, subject, rules, plan: planOfHook }: Evaluation,
+  { ruleSet, subject, rules, plan: planOfHook }: Evaluation,
   { cause, detail, inPart }: Degraded,
   seen: RememberedCaller | undefined,
   { credentials, local, store }: FallbackSettings,
@@ -58,9 +58,9 @@ export function fallBack(
   const claimed = subject?.kind === 'token' ? subject.plan : undefined
   // The first plan that the config knows, else the default plan.
   const known = [verified, claimed, seen?.plan].find(
-    plan => plan !== undefined && policy.plans.includes(plan),
+    plan => plan !== undefined && ruleSet.plans.includes(plan),
   )
-  const plan = subject && (known ?? policy.plans[0]!)
+  const plan = subject && (known ?? ruleSet.plans[0]!)
   const applying = rules.filter(
     ({ rule, mode }) =>
       // Slots of a cluster that have answered have counted their rules.
@@ -70,18 +70,18 @@ export function fallBack(
       mode === 'enforce' &&
       appliesToPlan(rule, plan),
   )
-  if (applying.some(({ rule }) => !failurePolicyOf(rule).admits))
+  if (applying.some(({ rule }) => !fallbackOf(rule).admits))
     return { kind: 'unavailable', what: 'limits', degraded }
   // A late answer can also mean that the isolate has too many requests, so it only counts if the outage is confirmed.
   const isLate = cause === 'store-timeout' || cause === 'breaker-open'
   const isOutage = isLate ? store.isOutageConfirmed() : cause !== 'overload'
-  const counted = applying.filter(({ rule }) => !isOutage || failurePolicyOf(rule).isCountedInOutage)
+  const counted = applying.filter(({ rule }) => !isOutage || fallbackOf(rule).isCountedInOutage)
 
   // The plan is shown only if an earlier answer of the store has verified the credential.
   const own = (isKnown || verified !== undefined) && plan ? { plan } : {}
   const spender = { consumerKey: consumerKeyOf(subject, seen), plan: planOfHook }
   const result = local?.decide(
-    policy,
+    ruleSet,
     counted.map(bound => withSpender(bound, subject, seen)),
     verb,
     counted.map(bound => local.openUnits(bound, subject)),
@@ -100,10 +100,10 @@ export function fallBack(
 
 /**
  * Decides a request whose demand could not be built. It is unknown what to count, so the isolate does not count either: enforced rules
- * with the policy `closed` refuse.
+ * with the fallback `closed` refuse.
  */
 export function decideWithoutCounting(
-  { candidates, subject, policy, error }: BrokenDemand,
+  { candidates, subject, ruleSet, error }: BrokenDemand,
   switches: Switches,
   switchName: SwitchName,
   recall: (() => RememberedCaller | undefined) | undefined,
@@ -112,10 +112,10 @@ export function decideWithoutCounting(
   const degraded = toDegraded(error)
   const { cause, detail } = degraded
   const isRefused = candidates.some(
-    rule => !failurePolicyOf(rule).admits && isEnforcedForAny(rule, switches, switchName(rule)),
+    rule => !fallbackOf(rule).admits && isEnforcedForAny(rule, switches, switchName(rule)),
   )
   if (isRefused) return { kind: 'unavailable', what: 'limits', degraded: { cause, detail } }
-  const uncounted = { policy, rules: [], ...(subject && { subject }) }
+  const uncounted = { ruleSet, rules: [], ...(subject && { subject }) }
   const decision = fallBack(uncounted, degraded, callOrUndefined(recall), settings)
   return decision.kind === 'allowed' ? { ...decision, isUncounted: true } : decision
 }

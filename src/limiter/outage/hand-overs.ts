@@ -46,11 +46,11 @@ export function createHandOvers(counts: LocalCounts, now: () => number, at?: () 
     })
   }
 
-  const prepare = ({ policy, plan, consumerKey, rules, key }: HandOver) => {
+  const prepare = ({ ruleSet, plan, consumerKey, rules, key }: HandOver) => {
     // Overrides are for rules that count by consumer. The script looks them up, and treats the caller like that of a token: as verified.
     const hasOverrides = consumerKey !== undefined && slotOf(consumerKey) === slotOf(key)
     return prepareDecide({
-      ...{ policy, rules, plan },
+      ...{ ruleSet, rules, plan },
       ...(hasOverrides && {
         subject: { kind: 'token', consumerKey, ...(plan !== undefined && { plan }) } as const,
       }),

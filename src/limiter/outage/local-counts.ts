@@ -8,7 +8,7 @@ import { Lru } from '../../lru.ts'
 import type { DecideVerb } from '../../script/decide.ts'
 import type { BoundRule } from '../../script/evaluation.ts'
 import { decideInMemory, type StateMemory } from '../../script/memory.ts'
-import type { Policy } from '../../script/policy-shape.ts'
+import type { RuleSet } from '../../script/rule-set-shape.ts'
 import { bindRule } from '../bind.ts'
 
 /** What an identity has spent in this isolate, by tag of the rule. The config bounds the number of tags. */
@@ -30,7 +30,7 @@ interface SpentUnits {
 
 /** The caller of a request, as far as the store needs it to count units later with the same numbers. */
 export interface Spender {
-  policy: Policy
+  ruleSet: RuleSet
   /** Key of the record of the consumer, whose overrides apply. */
   consumerKey?: string | undefined
   /** The plan that a hook of the config names for an anonymous caller. */

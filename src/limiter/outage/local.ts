@@ -12,7 +12,7 @@
  */
 import type { DecideVerb } from '../../script/decide.ts'
 import type { BoundRule, Outcome, Verdict } from '../../script/evaluation.ts'
-import type { Policy } from '../../script/policy-shape.ts'
+import type { RuleSet } from '../../script/rule-set-shape.ts'
 import { createHandOvers } from './hand-overs.ts'
 import { createLocalCounts, type Spender } from './local-counts.ts'
 import { createOpenTrips } from './open-trips.ts'
@@ -56,11 +56,11 @@ export function createLocalLimiter(share: number, now: () => number, decideAt?: 
      * @param spender for the hand-over
      */
     decide(
-      policy: Policy,
+      ruleSet: RuleSet,
       rules: readonly BoundRule[],
       verb: DecideVerb = 'decide',
       openUnits: readonly number[] = [],
-      spender: Omit<Spender, 'policy'> = {},
+      spender: Omit<Spender, 'ruleSet'> = {},
     ): { admitted: boolean; verdicts: Verdict[] } {
       handOvers.noteDecision(false)
       for (const bound of rules) {
@@ -72,7 +72,7 @@ export function createLocalLimiter(share: number, now: () => number, decideAt?: 
       const isSpent = result.admitted && verb === 'decide'
       for (const bound of isSpent ? rules : []) {
         // A rule that only reports has spent nothing. It may have no counts, so their eviction could not drop its key from the hand-overs.
-        if (bound.role === 'spend') handOvers.add(bound, { policy, ...spender })
+        if (bound.role === 'spend') handOvers.add(bound, { ruleSet, ...spender })
       }
       return result
     },

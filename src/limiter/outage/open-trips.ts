@@ -5,7 +5,7 @@
  */
 import type { BoundRule, Evaluation, Subject } from '../../script/evaluation.ts'
 import { isWithin } from '../../trips/turn.ts'
-import { followsStore } from './failure-policy.ts'
+import { followsStore } from './fallbacks.ts'
 
 export type OpenTrips = ReturnType<typeof createOpenTrips>
 

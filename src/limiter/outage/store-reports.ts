@@ -7,7 +7,7 @@ import type { Rule } from '../../config/compile-rule.ts'
 import { Lru } from '../../lru.ts'
 import type { BoundRule, Outcome } from '../../script/evaluation.ts'
 import { withConsumer } from '../../store/keys.ts'
-import { followsStore } from './failure-policy.ts'
+import { followsStore } from './fallbacks.ts'
 
 interface StoreReport {
   /** Units. */

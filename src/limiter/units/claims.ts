@@ -25,11 +25,11 @@ export class Claims {
    */
   constructor(rules: readonly BoundRule[], holdings: Holdings, limitOf: LimitOf = () => undefined) {
     this.#holdings = holdings
-    const claimed = new Map(rules.filter(needsClaim).map(rule => [rule.ownKey, rule]))
+    const claimed = new Map(rules.filter(needsClaim).map(rule => [rule.sideKey, rule]))
     const claims = new Map([...claimed].map(([key, rule]) => [key, holdings.claim(rule)]))
     this.#claims = [...claims.values()]
     this.rulesForStore = rules.map(rule => {
-      const claim = claims.get(rule.ownKey)
+      const claim = claims.get(rule.sideKey)
       if (!claim) return rule
       const limit = limitOf(rule.rule)
       return { ...rule, holding: { ...claim.holding, ...(limit !== undefined && { limit }) } }

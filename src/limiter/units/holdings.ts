@@ -205,7 +205,7 @@ export class Holdings {
 
   /** The rule with the units that the isolate holds for sure, so that it can decide by itself. */
   withHeldUnits({ holding, ...rule }: BoundRule): BoundRule {
-    const held = rule.ownKey === undefined ? undefined : this.#heldUnits.get(rule.ownKey)
+    const held = rule.sideKey === undefined ? undefined : this.#heldUnits.get(rule.sideKey)
     if (!held) return rule
     const limit = holding?.limit !== undefined && { limit: holding.limit }
     return { ...rule, holding: { ...messageOf(held).holding, started: held.inFlight, ended: 0, ...limit } }
@@ -294,7 +294,7 @@ export class Holdings {
     return [...this.#heldUnits.values()]
   }
 
-  #heldFor({ ownKey: key, rule }: BoundRule): HeldUnits {
+  #heldFor({ sideKey: key, rule }: BoundRule): HeldUnits {
     if (key === undefined) throw new Error(`The rule ${rule.name} counts no requests in flight.`)
     // If only the store knows the consumer, the isolate does not know what it already holds of it. So the request is a holder of its own.
     const isHeldByIsolate = isConsumerKnown(key)

@@ -76,7 +76,7 @@ export async function proxy(
     const response = request.body
       ? await fetch(new Request(target, request), settings)
       : await fetch(target, { ...settings, method: request.method })
-    return { response: copyResponse(response), isOwnReply: false }
+    return { response: copyResponse(response), isFromSluice: false }
   } catch (error) {
     if (aborts && request.signal.aborted) return replyToGoneClient()
     const isLate = deadline.signal.aborted
@@ -87,7 +87,7 @@ export async function proxy(
     console.error(
       JSON.stringify({ level: 'error', event: 'origin', reason, body: !!request.body, route, request_id }),
     )
-    return { response: isLate ? gatewayTimeout(config.originDeadlineMs) : badGateway(), isOwnReply: true }
+    return { response: isLate ? gatewayTimeout(config.originDeadlineMs) : badGateway(), isFromSluice: true }
   } finally {
     clearTimeout(timer)
   }

@@ -158,12 +158,12 @@ export function createGuard(
       },
       async (_, context) => {
         const returned = await run(rememberCaller(request, context))
-        if (isFrameworkReply(returned)) return { ...returned, isOwnReply: false }
+        if (isFrameworkReply(returned)) return { ...returned, isFromSluice: false }
         if (isResponse(returned))
-          return { response: withChangeableHeaders(returned, request), isOwnReply: false, isDecoded: true }
+          return { response: withChangeableHeaders(returned, request), isFromSluice: false, isDecoded: true }
         // On Bun, the server takes a WebSocket over, and the handler returns nothing.
         nonResponse = { returned }
-        return { response: new Response(null), isOwnReply: true }
+        return { response: new Response(null), isFromSluice: true }
       },
     )
     // Without this, the platform ends this code if the client leaves before the reply has started.

@@ -7,7 +7,7 @@ import type { Config } from '../../config/compile.ts'
 import type { TrafficClass } from '../../config/compile-shedding.ts'
 import type { Decided, Ending, Engine } from '../../limiter/engine-shape.ts'
 import { toDegraded } from '../../limiter/evaluate.ts'
-import type { Policy } from '../../script/policy-shape.ts'
+import type { RuleSet } from '../../script/rule-set-shape.ts'
 import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
 import type { Caller } from './caller.ts'
 import { demandRules } from './demand-rules.ts'
@@ -58,8 +58,8 @@ interface Identified extends AppliedHooks {
 
 /** Dependencies of the decision. */
 export interface DecideRequestParts {
-  /** The compiled policy of all rules. */
-  policy: Policy
+  /** The compiled rule set of all rules. */
+  ruleSet: RuleSet
   engine: Engine
   identifier: Identifier
   classOfRequest: Parts['classOfRequest']
@@ -74,14 +74,14 @@ export interface DecideRequestParts {
 
 export function createDecideRequest(
   config: Config,
-  { policy, engine, identifier, classOfRequest, match, shedder, hooks, emptyStore }: DecideRequestParts,
+  { ruleSet, engine, identifier, classOfRequest, match, shedder, hooks, emptyStore }: DecideRequestParts,
 ): DecideRequest {
   async function decide(
     { request, caller, matched, failure, trafficClass }: Identified,
     background: Background,
   ): Promise<Decided> {
     const { credential, plan } = caller
-    const common = { policy, plan, ...(credential && { subject: credential.subject }) }
+    const common = { ruleSet, plan, ...(credential && { subject: credential.subject }) }
     const options = { background, recall: () => identifier.recall(caller) }
     try {
       const rules = demandRules(request, caller, matched, config.allow, trafficClass)

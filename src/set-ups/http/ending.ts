@@ -14,7 +14,7 @@ import { relayWebSocket, webSocketOf } from './websocket.ts'
 
 export interface ReplyContext {
   /** The gateway made this reply, so nothing runs at the origin: the reply is over at once, and returned as it is. */
-  isOwnReply?: boolean
+  isFromSluice?: boolean
   /**
    * The signal of the client's request (in workerd with the flag enable_request_signal). Without it, workerd detects
    * that a client has left only when the origin sends more, and stays connected to an origin that sends nothing.
@@ -48,7 +48,7 @@ export function observeEnd(
   onEnd: (ending: Ending) => void,
   context: ReplyContext,
 ): Response {
-  const { isOwnReply = false, clientGone, timer } = context
+  const { isFromSluice = false, clientGone, timer } = context
   const onEndOnce = once(onEnd)
   const observe = (task: Promise<unknown>) => {
     try {
@@ -62,8 +62,8 @@ export function observeEnd(
   try {
     const webSocket = webSocketOf(response)
     if (webSocket) return relayWebSocket(response, webSocket, observe, onEndOnce, timer)
-    if (isOwnReply || response.body === null) {
-      onEndOnce(isOwnReply && clientGone?.aborted ? 'cancelled' : 'complete')
+    if (isFromSluice || response.body === null) {
+      onEndOnce(isFromSluice && clientGone?.aborted ? 'cancelled' : 'complete')
       return response
     }
     return pass(response, response.body, observe, onEndOnce, context)

@@ -22,7 +22,7 @@ export interface ForwardContext {
 export interface Forwarded {
   response: Response
   /** The gateway made the response, not the origin. */
-  isOwnReply: boolean
+  isFromSluice: boolean
   /** The platform may have decoded the body, so Content-Length is not the length of what passes through a stream. */
   isDecoded?: boolean
   /** Resolves when the request ends, if a framework sends the reply itself. Absent: the end of the response is the end of the request. */
@@ -31,7 +31,7 @@ export interface Forwarded {
 
 /** Replies to a client that has left. Only logs of the platform show its status, which is that of nginx. */
 export function replyToGoneClient(): Forwarded {
-  return { response: new Response(null, { status: 499 }), isOwnReply: true }
+  return { response: new Response(null, { status: 499 }), isFromSluice: true }
 }
 
 /** Answers an admitted request. An exception is rethrown after the request was finished as failed. */

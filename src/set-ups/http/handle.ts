@@ -8,7 +8,7 @@ import type { Config } from '../../config/compile.ts'
 import { switchNameOf } from '../../config/compile-rule.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
 import { createEngineWithParts } from '../../limiter/engine-with-parts.ts'
-import { createGatewayPolicy } from '../../script/policy.ts'
+import { createGatewayRuleSet } from '../../script/rule-set.ts'
 import type { Store } from '../../store/store.ts'
 import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
 import { annotate } from './annotate.ts'
@@ -130,7 +130,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     onFinish: reporting.onFinish,
   })
   const decideRequest = createDecideRequest(config, {
-    policy: createGatewayPolicy(config, parts.scriptsOf),
+    ruleSet: createGatewayRuleSet(config, parts.scriptsOf),
     engine,
     identifier,
     classOfRequest: parts.classOfRequest,
@@ -170,18 +170,20 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     const finish = (ending: Ending) => runOrLog(() => decided.finish(ending))
     try {
       const forwarded = await replyTo(incoming, decided, requestId, forward)
-      const { response: reply, isOwnReply, isDecoded, ended } = forwarded
+      const { response: reply, isFromSluice, isDecoded, ended } = forwarded
       runOrLog(() => annotate(reply, ruling, requestId, xRateLimit))
       const isRefused = ruling.kind !== 'allowed'
       const response = hooks && isRefused ? await hooks.refuse(incoming, decided, reply) : reply
-      runOrLog(() => exposeToScripts(request, response, { isOwnReply, cors: config.cors, parts, xRateLimit }))
+      runOrLog(() =>
+        exposeToScripts(request, response, { isFromSluice, cors: config.cors, parts, xRateLimit }),
+      )
       if (decided.awaitsEnding && ended) {
         background(ended.then(finish))
         return response
       }
       if (decided.awaitsEnding)
         return parts.observeEnd(response, background, finish, {
-          isOwnReply,
+          isFromSluice,
           isDecoded,
           timer,
           idleMs: config.idleDeadlineMs,
@@ -202,7 +204,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     forward: Forward,
   ): Promise<Forwarded> {
     if (ruling.kind === 'denied') runOrLog(() => originLoad?.observeRefusal(ruling))
-    if (ruling.kind !== 'allowed') return { response: deny(ruling), isOwnReply: true }
+    if (ruling.kind !== 'allowed') return { response: deny(ruling), isFromSluice: true }
     const isDelayed = ruling.delay > 0
     if (isDelayed) await delay(ruling.delay, request, sleep)
     // Reading the signal takes time on Workers. If nothing awaits the end of requests, the platform itself ends this code.

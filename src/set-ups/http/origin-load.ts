@@ -19,7 +19,7 @@ export interface OriginReply {
   request: Request
   response: Response
   /** The gateway made it, because the origin did not answer. */
-  isOwnReply: boolean
+  isFromSluice: boolean
   /** Time until the headers of the response arrived (ms). */
   latencyMs: number
   decision: Allowed
@@ -71,8 +71,8 @@ export function createOriginLoad(
     ...(shedder && { shedder }),
     limitOf,
 
-    observeReply({ request, response, isOwnReply, latencyMs, decision }) {
-      const isFresh = !isOwnReply && !isCached(response.headers)
+    observeReply({ request, response, isFromSluice, latencyMs, decision }) {
+      const isFresh = !isFromSluice && !isCached(response.headers)
       utilization?.shedder.observeReply(response.headers, isFresh)
       // The isolate's own counts say nothing about the fleet.
       const verdicts = decision.degraded ? [] : decision.verdicts
@@ -82,9 +82,9 @@ export function createOriginLoad(
         utilization?.shedder.observeInFlight((capacity - fleet.remaining) / fleet.rule.limit)
       }
       const whole = verdicts.find(({ rule }) => rule.adaptiveShare === 1)
-      if (!whole || !(isFresh || isOwnReply) || dependsOnClient(request, isOwnReply)) return
+      if (!whole || !(isFresh || isFromSluice) || dependsOnClient(request, isFromSluice)) return
       const inFlight = Math.max(0, limitOf(whole.rule)! - whole.remaining)
-      adaptive?.observe({ hasFailed: isOwnReply || response.status >= 500, latencyMs, inFlight })
+      adaptive?.observe({ hasFailed: isFromSluice || response.status >= 500, latencyMs, inFlight })
     },
 
     hideSignal: headers => utilization?.shedder.observeReply(headers, false),

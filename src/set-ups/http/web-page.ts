@@ -25,7 +25,7 @@ export function isPreflight(request: Request, hasBody = request.body !== null): 
 
 export interface ReplyToPage {
   /** The gateway made the reply, not the origin. */
-  isOwnReply: boolean
+  isFromSluice: boolean
   cors: Config['cors']
   parts: Pick<Parts, 'setAllowedOrigin'>
   /** The X-RateLimit headers, if the config has them. */
@@ -35,13 +35,13 @@ export interface ReplyToPage {
 export function exposeToScripts(
   request: Request,
   response: Response,
-  { isOwnReply, cors, parts, xRateLimit }: ReplyToPage,
+  { isFromSluice, cors, parts, xRateLimit }: ReplyToPage,
 ): void {
   if (!request.headers.has('origin')) return
   const { headers } = response
   if (cors) parts.setAllowedOrigin(request, headers, cors)
   // Replies of the gateway contain nothing private, and without this header a browser hides even the status 429.
-  else if (isOwnReply) headers.set('access-control-allow-origin', '*')
+  else if (isFromSluice) headers.set('access-control-allow-origin', '*')
   if (headers.has('access-control-allow-origin')) {
     headers.append('access-control-expose-headers', READABLE + (xRateLimit?.names ?? ''))
   }

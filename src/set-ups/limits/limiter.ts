@@ -14,8 +14,8 @@ import type { Allowed, Decision, DegradedCause, Denied, Unavailable } from '../.
 import { createEngineWithParts, type EngineConfig } from '../../limiter/engine-with-parts.ts'
 import type { Degraded } from '../../limiter/evaluate.ts'
 import { prepareRefund } from '../../limiter/prepared-call.ts'
-import { createLimitPolicy } from '../../script/policy.ts'
 import type { ChangeResult, RefundedRule } from '../../script/refund.ts'
+import { createLimitRuleSet } from '../../script/rule-set.ts'
 import { limitStateKey } from '../../store/keys.ts'
 import type { Store } from '../../store/store.ts'
 import { NO_BOARD, type SwitchBoard } from '../../switches/live.ts'
@@ -187,8 +187,8 @@ export function createLimiterWithParts(
   parts: LimiterParts,
   { board = NO_BOARD, clock = REAL_TIME, waitUntil }: LimiterSettings = {},
 ): Limiter {
-  const policies = new Map(
-    [...config.limits].map(([name, rules]) => [name, createLimitPolicy(rules, parts.scriptsOf)]),
+  const ruleSets = new Map(
+    [...config.limits].map(([name, rules]) => [name, createLimitRuleSet(rules, parts.scriptsOf)]),
   )
   const allRules = [...config.limits.values()].flat()
   const lineIdOf = (keyed: readonly { key: string }[]) => keyed.map(({ key }) => key).join('\n')
@@ -236,7 +236,7 @@ export function createLimiterWithParts(
     const keyed = bindKeys(name, identity)
     const rules = keyed.map((each): DemandedRule => ({ ...each, cost: costOf(each.rule) }))
     const { decision, outcome, at, awaitsEnding, finish } = await engine[verb](
-      { policy: policies.get(name)!, rules },
+      { ruleSet: ruleSets.get(name)!, rules },
       options,
     )
     if (!awaitsEnding) finish('complete')
@@ -270,7 +270,7 @@ export function createLimiterWithParts(
     return await decide('decide', name, identity, rule => costFor(rule, cost, 1))
   }
 
-  /** The result of a refund or reset. If the store has not made the change, `allowed` is false, whatever the failure policy. */
+  /** The result of a refund or reset. If the store has not made the change, `allowed` is false, whatever the fallback. */
   function changeResult(
     name: string,
     identity: LimitIdentity,
@@ -382,7 +382,7 @@ export function createLimiterWithParts(
         identity,
         await engine.change(
           'refund',
-          prepareRefund({ policy: policies.get(name)!, rules, spentAt: at, now: clock.now?.() }),
+          prepareRefund({ ruleSet: ruleSets.get(name)!, rules, spentAt: at, now: clock.now?.() }),
           background,
         ),
       )

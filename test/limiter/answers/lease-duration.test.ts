@@ -3,14 +3,14 @@ import { describe, expect, it } from 'vitest'
 import { createAnswers } from '../../../src/limiter/answers/answers.ts'
 import { createLeases } from '../../../src/limiter/answers/leases.ts'
 import { ScriptModel } from '../../../src/script/model.ts'
-import type { Policy } from '../../../src/script/policy-shape.ts'
+import type { RuleSet } from '../../../src/script/rule-set-shape.ts'
 import { consumerStateKey } from '../../../src/store/keys.ts'
 import { bound } from '../../support/bound.ts'
 import { rulesOf } from '../../support/engines.ts'
 import { knownAnswers, knownRequest } from '../../support/known-request.ts'
 
 const KEY = consumerStateKey('acme')
-const POLICY = { plans: ['free'], leases: true } as unknown as Policy
+const RULE_SET = { plans: ['free'], leases: true } as unknown as RuleSet
 
 function setUp(forMs: number) {
   const [rule] = rulesOf({
@@ -21,7 +21,7 @@ function setUp(forMs: number) {
   const model = new ScriptModel()
   const known = knownAnswers(() => world.time)
   const answers = createAnswers(known, undefined, createLeases(known, { timer: () => () => {} }))
-  const demand = () => ({ policy: POLICY, rules: [bound(rule!, KEY, 1, world.time)] })
+  const demand = () => ({ ruleSet: RULE_SET, rules: [bound(rule!, KEY, 1, world.time)] })
   const request = () => answers.forRequest(knownRequest(demand()))
   /** Begins a trip that the store decides at once. @returns a function that ends the trip */
   function ask(lease = request()) {

@@ -2,7 +2,7 @@
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { ScriptModel } from '../../../src/script/model.ts'
-import type { Policy } from '../../../src/script/policy-shape.ts'
+import type { RuleSet } from '../../../src/script/rule-set-shape.ts'
 import { consumerStateKey } from '../../../src/store/keys.ts'
 import { bound } from '../../support/bound.ts'
 import { rulesOf } from '../../support/engines.ts'
@@ -11,7 +11,7 @@ import { SEED } from '../../support/random.ts'
 import { NOON } from '../../support/traffic.ts'
 
 const KEY = consumerStateKey('acme')
-const POLICY = { plans: ['free'] } as unknown as Policy
+const RULE_SET = { plans: ['free'] } as unknown as RuleSet
 
 /** Units that are spent in advance. The unused ones are given back after `heldMs`. */
 interface Lease {
@@ -37,7 +37,7 @@ it.each(['gcra', 'token-bucket', 'fixed-window', 'sliding-window'] as const)(
     await forEvery(fc.array(lease, { minLength: 2, maxLength: 30 }), 300, async leases => {
       const [leased, plain] = [new ScriptModel(), new ScriptModel()]
       const evaluation = (cost: number, now: number) => ({
-        policy: POLICY,
+        ruleSet: RULE_SET,
         rules: [bound(rule!, KEY, cost, now / 1e3)],
         now,
       })

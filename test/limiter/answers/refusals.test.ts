@@ -7,7 +7,7 @@ import type { KnownRequest } from '../../../src/limiter/answers/known.ts'
 import { createRefusalMemory, type LookupPhase } from '../../../src/limiter/answers/refusals.ts'
 import type { Evaluation, Outcome } from '../../../src/script/evaluation.ts'
 import { ScriptModel } from '../../../src/script/model.ts'
-import type { Policy } from '../../../src/script/policy-shape.ts'
+import type { RuleSet } from '../../../src/script/rule-set-shape.ts'
 import { addressStateKey, consumerKey, consumerStateKey, credentialKey } from '../../../src/store/keys.ts'
 import { randomCases } from '../../selection.ts'
 import { bound } from '../../support/bound.ts'
@@ -19,7 +19,7 @@ import { FC_PATH } from '../../support/random.ts'
 const [rule] = rulesOf({ name: 'a', by: 'address', algorithm: 'gcra', limit: 1, period: '1s' })
 
 const demandOf = (address: string, cost = 1): Evaluation => ({
-  policy: {} as Policy,
+  ruleSet: {} as RuleSet,
   rules: [bound(rule!, addressStateKey(address), cost)],
 })
 
@@ -74,7 +74,7 @@ describe('the memory of refusals', () => {
       { name: 'minute', by: 'consumer', algorithm: 'fixed-window', limit: 1, period: '1m' },
     )
     const demandBy = (consumer: string): Evaluation => ({
-      policy: {} as Policy,
+      ruleSet: {} as RuleSet,
       rules: [bound(guesses!, addressStateKey('10.0.0.1')), bound(minute!, consumerStateKey(consumer))],
       subject: {
         kind: 'key',
@@ -256,7 +256,7 @@ describe('the memory of refusals', () => {
 })
 
 describe('after an admission that leaves too little for another', () => {
-  const POLICY = { plans: ['free'] } as unknown as Policy
+  const RULE_SET = { plans: ['free'] } as unknown as RuleSet
   const ofAddress = (algorithm: string, input: object): RuleInput =>
     ({ name: 'x', by: 'address', algorithm, period: '1s', ...input }) as unknown as RuleInput
   const INPUTS = fc.oneof(
@@ -299,7 +299,7 @@ describe('after an admission that leaves too little for another', () => {
       for (const { ms, cost } of steps) {
         world.time += ms
         const now = 1e12 + (world.time - start) * 1e3
-        const evaluation = { policy: POLICY, rules: rules.map(rule => bound(rule, 'x', cost, world.time)) }
+        const evaluation = { ruleSet: RULE_SET, rules: rules.map(rule => bound(rule, 'x', cost, world.time)) }
         const repeated = find(evaluation)
         const decided = model.decide({ ...evaluation, now })
         if (!repeated) {
@@ -336,7 +336,7 @@ describe('after an admission that leaves too little for another', () => {
     const { world, keep, find } = memory(60_000)
     const model = new ScriptModel()
     const rules = rulesOf(ofAddress(algorithm, { limit: 3, ...input }))
-    const evaluation = { policy: POLICY, rules: rules.map(rule => bound(rule, 'x', 1, world.time)) }
+    const evaluation = { ruleSet: RULE_SET, rules: rules.map(rule => bound(rule, 'x', 1, world.time)) }
     const decide = () => model.decide({ ...evaluation, now: 1e12 })
     keep(evaluation, decide())
     const [known, decided] = [find(evaluation)!, decide()]
@@ -421,7 +421,7 @@ describe('after an admission that leaves too little for another', () => {
 })
 
 describe('a repeated refusal has the verdicts of the store', () => {
-  const POLICY = { plans: ['free'] } as unknown as Policy
+  const RULE_SET = { plans: ['free'] } as unknown as RuleSet
   const KEY = addressStateKey('10.0.0.1')
   const LIVE: RuleInput = { name: 'live', by: 'address', algorithm: 'fixed-window', limit: 3, period: '1d' }
   const second = { by: 'address', limit: 4, period: '1s' } as const
@@ -453,7 +453,7 @@ describe('a repeated refusal has the verdicts of the store', () => {
     // The clocks of the store and the isolate run alike.
     const start = world.time
     const demand = () => ({
-      policy: POLICY,
+      ruleSet: RULE_SET,
       rules: rules.map(rule => bound(rule, KEY, 1, world.time)),
     })
     const decide = () => model.decide({ ...demand(), now: 1e12 + (world.time - start) * 1e3 })

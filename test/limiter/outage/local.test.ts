@@ -5,7 +5,7 @@ import type { LimitRuleInput } from '../../../src/config/check/schema.ts'
 import { type ErrorCode, GatewayError } from '../../../src/errors.ts'
 import { createLocalLimiter, type LocalLimiter } from '../../../src/limiter/outage/local.ts'
 import { prepareDecide, runCalls } from '../../../src/limiter/prepared-call.ts'
-import { gatewayPolicy } from '../../../src/script/compiled.ts'
+import { gatewayRuleSet } from '../../../src/script/compiled.ts'
 import type { DecideVerb } from '../../../src/script/decide.ts'
 import type { BoundRule, Outcome } from '../../../src/script/evaluation.ts'
 import { consumerKey, consumerStateKey } from '../../../src/store/keys.ts'
@@ -14,19 +14,19 @@ import { withRiders } from '../../../src/trips/carry.ts'
 import { bound } from '../../support/bound.ts'
 import { compiled, configOf, describeOnRedisEngine } from '../../support/engines.ts'
 import { counted, OTHER_KEY, RULES_FOR_TEN } from '../../support/local-rules.ts'
-import { policyOf } from '../../support/policy.ts'
+import { ruleSetOf } from '../../support/rule-set.ts'
 import { storeOf } from '../../support/stores.ts'
 import { NOON } from '../../support/traffic.ts'
 import { sendAlone } from '../../support/trips.ts'
 
 const decide = (local: LocalLimiter, rules: readonly BoundRule[], verb?: DecideVerb) =>
-  local.decide(policyOf(rules), rules, verb)
+  local.decide(ruleSetOf(rules), rules, verb)
 
-/** Decides by one rule for many identities. The rule and its policy are compiled only once. */
+/** Decides by one rule for many identities. The rule and its rule set are compiled only once. */
 function decideOf(local: LocalLimiter, input: LimitRuleInput) {
   const first = counted(input, 1)
-  const policy = policyOf([first])
-  return (key: string) => local.decide(policy, [{ ...first, key }])
+  const ruleSet = ruleSetOf([first])
+  return (key: string) => local.decide(ruleSet, [{ ...first, key }])
 }
 
 /** Whether units are handed over as soon as the store decides again. */
@@ -108,14 +108,14 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
         },
       ],
     })
-    const policy = gatewayPolicy(config)
+    const ruleSet = gatewayRuleSet(config)
     const pro = config.rules.find(({ match }) => match.plans?.includes('pro'))!
     const key = consumerStateKey('acme')
-    expect(local.decide(policy, [bound(pro, key, 30)]).admitted).toBe(true)
+    expect(local.decide(ruleSet, [bound(pro, key, 30)]).admitted).toBe(true)
     await sendAlone(local.handOvers, store)
     const rules = config.rules.map(rule => bound(rule, key, 0))
     const subject = { kind: 'token', consumerKey: consumerKey('acme'), plan: 'pro' } as const
-    const [now] = await runCalls(store, [prepareDecide({ policy, rules, subject })])
+    const [now] = await runCalls(store, [prepareDecide({ ruleSet, rules, subject })])
     expect((now as Outcome).verdicts.map(({ remaining }) => remaining)).toEqual([70])
   })
 

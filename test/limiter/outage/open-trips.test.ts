@@ -6,7 +6,7 @@ import { createLocalLimiter } from '../../../src/limiter/outage/local.ts'
 import { createOpenTrips, type OpenTrips } from '../../../src/limiter/outage/open-trips.ts'
 import type { BoundRule, Evaluation } from '../../../src/script/evaluation.ts'
 import { counted, KEY, OTHER_KEY, TEN } from '../../support/local-rules.ts'
-import { policyOf } from '../../support/policy.ts'
+import { ruleSetOf } from '../../support/rule-set.ts'
 import { NOON } from '../../support/traffic.ts'
 
 let nowMs: number
@@ -69,15 +69,15 @@ it('rules at cost 0, shadows and rules that the isolate does not count leave not
 it('the isolate refuses a request that would take open units, and spends nothing', () => {
   const local = createLocalLimiter(1, () => nowMs)
   const rules = [counted(TEN, 4)]
-  const policy = policyOf(rules)
-  const refused = local.decide(policy, rules, 'decide', [7])
+  const ruleSet = ruleSetOf(rules)
+  const refused = local.decide(ruleSet, rules, 'decide', [7])
   expect(refused).toMatchObject({
     admitted: false,
     verdicts: [{ allowed: false, remaining: 3, retryAfter: 1e6 }],
   })
-  expect(local.decide(policy, rules, 'decide', [6])).toMatchObject({
+  expect(local.decide(ruleSet, rules, 'decide', [6])).toMatchObject({
     admitted: true,
     verdicts: [{ remaining: 6 }],
   })
-  expect(local.decide(policy, rules, 'peek', [3]).admitted).toBe(false)
+  expect(local.decide(ruleSet, rules, 'peek', [3]).admitted).toBe(false)
 })

@@ -14,9 +14,9 @@ import { compileScripts } from '../../../src/script/scripts.ts'
 import type { Store, StoreCall } from '../../../src/store/store.ts'
 import { createSwitchBoard } from '../../../src/switches/live.ts'
 import { RedisEngine, rulesOf } from '../../support/engines.ts'
-import { policyOf } from '../../support/policy.ts'
 import { randomFrom, SEED } from '../../support/random.ts'
 import { startRedis, type TestRedis } from '../../support/redis.ts'
+import { ruleSetOf } from '../../support/rule-set.ts'
 import { storeOf } from '../../support/stores.ts'
 import { NOON } from '../../support/traffic.ts'
 
@@ -27,7 +27,7 @@ const [rule] = rulesOf({
 })
 const KEY = 'sluice:{x:tests}:state'
 const DEMAND = {
-  policy: policyOf([{ rule: rule!, key: KEY }], { plans: ['free'], hasSubject: true }),
+  ruleSet: ruleSetOf([{ rule: rule!, key: KEY }], { plans: ['free'], hasSubject: true }),
   rules: [{ rule: rule!, key: KEY, cost: 1 }],
 }
 

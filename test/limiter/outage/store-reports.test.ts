@@ -10,7 +10,7 @@ import type { DecideVerb } from '../../../src/script/decide.ts'
 import type { BoundRule, Outcome } from '../../../src/script/evaluation.ts'
 import { compiled, describeOnRedisEngine } from '../../support/engines.ts'
 import { counted as countedAt, KEY, OTHER_KEY, RULES_FOR_TEN, TEN } from '../../support/local-rules.ts'
-import { policyOf } from '../../support/policy.ts'
+import { ruleSetOf } from '../../support/rule-set.ts'
 import { storeOf } from '../../support/stores.ts'
 import { NOON } from '../../support/traffic.ts'
 import { sendAlone } from '../../support/trips.ts'
@@ -30,7 +30,7 @@ beforeEach(() => {
 
 const counted = (rule: LimitRuleInput, cost: number, key?: string) => countedAt(rule, cost, key, nowMs)
 
-const decide = (rules: readonly BoundRule[], verb?: DecideVerb) => local.decide(policyOf(rules), rules, verb)
+const decide = (rules: readonly BoundRule[], verb?: DecideVerb) => local.decide(ruleSetOf(rules), rules, verb)
 
 /** How many of `most` requests the isolate admits. */
 const admittedOf = (most: number, rule: LimitRuleInput, key = KEY) => {

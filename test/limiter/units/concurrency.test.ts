@@ -8,7 +8,7 @@ import type { Rule } from '../../../src/config/compile-rule.ts'
 import { GatewayError } from '../../../src/errors.ts'
 import type { Decided } from '../../../src/limiter/engine-shape.ts'
 import type { Subject } from '../../../src/script/evaluation.ts'
-import { addressStateKey, consumerStateKey, ownKey } from '../../../src/store/keys.ts'
+import { addressStateKey, consumerStateKey, sideKey } from '../../../src/store/keys.ts'
 import { credentialOf, describeOnRedisEngine, type RedisEngine, rulesOf } from '../../support/engines.ts'
 import { isolateOn, settled, Timers } from '../../support/isolates.ts'
 
@@ -357,7 +357,7 @@ describeOnRedisEngine('units in flight', fresh => {
     await time.pass(1000)
     expect(isolate.kept.holdings.heldUnits).toEqual([])
     expect(time.waiting).toBe(0)
-    const life = Number(await redis.send(['TTL', ownKey(ACME, 'held', three.tag)]))
+    const life = Number(await redis.send(['TTL', sideKey(ACME, 'held', three.tag)]))
     expect(life).toBeGreaterThan(0)
     expect(life).toBeLessThanOrEqual(15 + 10)
   })

@@ -1,11 +1,11 @@
-/** The types of a policy: the rules that can be decided together, without what differs from request to request. */
+/** The types of a rule set: the rules that can be decided together, without what differs from request to request. */
 import type { Quota } from '../algorithms/algorithm.ts'
 import type { AlgorithmName } from '../algorithms/all.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import type { Script } from '../store/store.ts'
 
 /** Everything that the text of the scripts depends on. */
-export interface PolicyShape {
+export interface RuleSetShape {
   entries: readonly RuleEntry[]
   /** The number of identities that the rules count for. */
   identities: number
@@ -17,7 +17,7 @@ export interface PolicyShape {
   leases?: boolean
 }
 
-/** A rule of a policy, with its numbers for each plan. */
+/** A rule of a rule set, with its numbers for each plan. */
 export interface RuleEntry {
   algorithm: AlgorithmName
   /** Number of its identity, from 0. Rules of one identity share one state. */
@@ -31,8 +31,8 @@ export interface RuleEntry {
   /** The argument that each request has for this rule: the ends of calendar windows, or the units that the isolate holds. */
   argument?: 'ends' | 'holding'
   /** Set if the rule has a key of its own, which is read with the states. A log has a second key, for chunks, which is rarely read. */
-  ownKey?: 'log' | 'held'
-  /** Whether everything is stored under its own key, without a record in the state of its identity. */
+  sideKey?: 'log' | 'held'
+  /** Whether everything is stored under its side key, without a record in the state of its identity. */
   isApart: boolean
   /** The numbers for each plan. The first are those of callers without a plan. */
   variants: readonly Variant[]
@@ -46,16 +46,16 @@ export interface Variant {
   quota: Quota
 }
 
-/** The scripts of one policy. */
-export interface PolicyScripts {
+/** The scripts of one rule set. */
+export interface RuleSetScripts {
   decide: Script
   refund: Script
 }
 
-/** Compiles the scripts of a policy, or finds those that were built. */
-export type ScriptsOf = (shape: PolicyShape) => PolicyScripts
+/** Compiles the scripts of a rule set, or finds those that were built. */
+export type ScriptsOf = (shape: RuleSetShape) => RuleSetScripts
 
-export interface Policy extends PolicyShape, PolicyScripts {
-  /** The index of a rule's entry. @throws Error for a rule of another policy */
+export interface RuleSet extends RuleSetShape, RuleSetScripts {
+  /** The index of a rule's entry. @throws Error for a rule of another rule set */
   entryOf(rule: Rule): number
 }

@@ -1,28 +1,28 @@
 /**
- * Creates policies. A policy has the rules that can be decided together, and two Lua scripts: one for decisions, one for refunds. So a
+ * Creates rule sets. A rule set has the rules that can be decided together, and two Lua scripts: one for decisions, one for refunds. So a
  * config adds at most two scripts for the gateway and two for each limit by name to the script cache of Redis, whatever requests
  * arrive. In addition there are the scripts of the probe, resets, signals and units in flight (sync.ts), and small ones of src/ops.
  * A deployment with other rules adds its own.
  */
 import { countsInFlight, type GatewayRule, type LimitRule, type Rule } from '../config/compile-rule.ts'
-import type { Policy, PolicyShape, RuleEntry, ScriptsOf } from './policy-shape.ts'
+import type { RuleEntry, RuleSet, RuleSetShape, ScriptsOf } from './rule-set-shape.ts'
 
 /** A rule and its identity. Rules with the same identity text share their state. */
-export interface PolicyRule {
+export interface RuleOfSet {
   rule: Rule
   identity: string
 }
 
 /**
- * Creates a policy.
+ * Creates a rule set.
  * @param rules in their order. A rule with numbers for several plans is there once for each of them
  * @param scriptsOf compiles the scripts (scripts.ts), or finds those that were built (built-scripts.ts)
  */
-export function createPolicy(
-  rules: readonly PolicyRule[],
-  { plans, hasSubject }: Pick<PolicyShape, 'plans' | 'hasSubject'>,
+export function createRuleSet(
+  rules: readonly RuleOfSet[],
+  { plans, hasSubject }: Pick<RuleSetShape, 'plans' | 'hasSubject'>,
   scriptsOf: ScriptsOf,
-): Policy {
+): RuleSet {
   const identities = [...new Set(rules.map(({ identity }) => identity))]
   const places = new Map<string, number>()
   const entries: RuleEntry[] = []
@@ -41,31 +41,31 @@ export function createPolicy(
 }
 
 /**
- * Creates the policy of the gateway.
+ * Creates the rule set of the gateway.
  * @param config `rules` includes rules that are off, because a live switch can turn them on
  */
-export function createGatewayPolicy(
+export function createGatewayRuleSet(
   { rules, plans }: { rules: readonly GatewayRule[]; plans: readonly string[] },
   scriptsOf: ScriptsOf,
-): Policy {
+): RuleSet {
   const counted = rules.map(rule => ({ rule, identity: rule.identity }))
-  return createPolicy(counted, { plans, hasSubject: true }, scriptsOf)
+  return createRuleSet(counted, { plans, hasSubject: true }, scriptsOf)
 }
 
-/** Creates the policy of one limit by name. */
-export function createLimitPolicy(rules: readonly LimitRule[], scriptsOf: ScriptsOf): Policy {
+/** Creates the rule set of one limit by name. */
+export function createLimitRuleSet(rules: readonly LimitRule[], scriptsOf: ScriptsOf): RuleSet {
   const counted = rules.map(rule => ({ rule, identity: rule.by.join(' ') }))
-  return createPolicy(counted, { plans: [], hasSubject: false }, scriptsOf)
+  return createRuleSet(counted, { plans: [], hasSubject: false }, scriptsOf)
 }
 
-function withScripts(shape: PolicyShape, scriptsOf: ScriptsOf): Policy {
+function withScripts(shape: RuleSetShape, scriptsOf: ScriptsOf): RuleSet {
   const places = new Map(shape.entries.flatMap(({ variants }, i) => variants.map(({ tag }) => [tag, i])))
   const scripts = scriptsOf(shape)
   return {
     ...shape,
     entryOf(rule) {
       const place = places.get(rule.tag)
-      if (place === undefined) throw new Error(`The rule ${rule.name} is not in this policy.`)
+      if (place === undefined) throw new Error(`The rule ${rule.name} is not in this rule set.`)
       return place
     },
     get decide() {
@@ -89,7 +89,7 @@ function createEntry(rule: Rule, identity: number): RuleEntry {
     isQueue,
     ...(rule.calendar && { argument: 'ends' }),
     ...(countsInFlight(rule) && { argument: 'holding' }),
-    ...((state === 'log' || state === 'held') && { ownKey: state }),
+    ...((state === 'log' || state === 'held') && { sideKey: state }),
     isApart: countsInFlight(rule),
     variants: [{ ...(plans && { plans }), tag: rule.tag, quota: rule.quota }],
   }

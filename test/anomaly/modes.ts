@@ -1,7 +1,7 @@
 /** The settings of the suite, and the replies that callers may get under them while the store fails. */
 import type { Observed } from './exchange.ts'
 
-/** The failure policies of a rule (`onStoreFailure`). */
+/** The fallbacks of a rule (`onStoreFailure`). */
 export const MODES = ['open', 'closed', 'local'] as const
 export type Mode = (typeof MODES)[number]
 
@@ -102,7 +102,7 @@ export interface Situation {
   isForgotten: boolean
 }
 
-/** Checks a reply. @returns what is wrong with it, or undefined if the policy permits it */
+/** Checks a reply. @returns what is wrong with it, or undefined if the fallback permits it */
 export function mistakeIn(
   { status, mark, type, retryAfter }: Observed,
   { mode, isUnknown, isForgotten }: Situation,

@@ -1,25 +1,25 @@
-/** The failure policies of rules (`onStoreFailure`): what a rule does with a request that the store has not decided. */
+/** The fallbacks of rules (`onStoreFailure`): what a rule does with a request that the store has not decided. */
 import type { OnStoreFailure } from '../../config/check/rule-schema.ts'
 import { countsInFlight, type Rule } from '../../config/compile-rule.ts'
 
-interface FailurePolicy {
+interface Fallback {
   /** Whether a rule may admit the request. It does if it cannot be counted at all, not even in the isolate. */
   admits: boolean
   /** Whether the isolate still counts the rule when an outage is confirmed. */
   isCountedInOutage: boolean
 }
 
-const FAILURE_POLICIES: Readonly<Record<OnStoreFailure, FailurePolicy>> = {
+const FALLBACKS: Readonly<Record<OnStoreFailure, Fallback>> = {
   local: { admits: true, isCountedInOutage: true },
   open: { admits: true, isCountedInOutage: false },
   closed: { admits: false, isCountedInOutage: false },
 }
 
-export const failurePolicyOf = ({ onStoreFailure }: Rule) => FAILURE_POLICIES[onStoreFailure]
+export const fallbackOf = ({ onStoreFailure }: Rule) => FALLBACKS[onStoreFailure]
 
 /**
  * Whether the isolate may have to count a rule by what it knows of the store's counts. Units in flight are given back when requests
  * end, so what the store has said about them before says nothing.
  */
 export const followsStore = (rule: Rule): boolean =>
-  rule.on === 'request' && !countsInFlight(rule) && failurePolicyOf(rule).admits
+  rule.on === 'request' && !countsInFlight(rule) && fallbackOf(rule).admits

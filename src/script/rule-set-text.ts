@@ -1,5 +1,5 @@
 /**
- * Compiles a policy to Lua: straight-line code for all its rules, with their numbers as constants, or loops if there are many
+ * Compiles a rule set to Lua: straight-line code for all its rules, with their numbers as constants, or loops if there are many
  * (loop-text.ts). `decideText` is the script that decides and peeks, `refundText` the one that gives units back. docs/internals/script.md shows
  * an example.
  *
@@ -16,7 +16,7 @@ import { LEASE_DIVISOR } from './lease.ts'
 import { LoopText } from './loop-text.ts'
 import { OVERRIDES, SUBJECT } from './lua.generated.ts'
 import { Locals, literal, nameInLiteral } from './lua-text.ts'
-import type { PolicyShape, Variant } from './policy-shape.ts'
+import type { RuleSetShape, Variant } from './rule-set-shape.ts'
 import {
   assignment,
   createRuleText,
@@ -37,43 +37,43 @@ import {
 import { commitAny, commitUsual, type Identity, readStanding, readState } from './state-text.ts'
 
 /**
- * From this size on, a policy is compiled to loops: 25 rules by consumer, or 50 rules by address. With fewer rules, straight-line code
+ * From this size on, a rule set is compiled to loops: 25 rules by consumer, or 50 rules by address. With fewer rules, straight-line code
  * can be faster. A rule whose numbers depend on the caller counts twice, because its numbers are locals.
  */
 export const LOOPS_FROM = 50
 
-const sizeOf = ({ entries }: PolicyShape) =>
+const sizeOf = ({ entries }: RuleSetShape) =>
   entries.reduce((size, entry) => size + (hasVariableNumbers(entry) ? 2 : 1), 0)
 
-const textOf = (policy: PolicyShape, loopsFrom: number) =>
-  sizeOf(policy) >= loopsFrom ? new LoopText(policy) : new PolicyText(policy)
+const textOf = (ruleSet: RuleSetShape, loopsFrom: number) =>
+  sizeOf(ruleSet) >= loopsFrom ? new LoopText(ruleSet) : new RuleSetText(ruleSet)
 
 /**
  * The script that decides and peeks. src/script/decide.ts encodes its arguments and decodes its reply.
- * @param loopsFrom for tests, which also compile small policies to loops
+ * @param loopsFrom for tests, which also compile small rule sets to loops
  */
-export function decideText(policy: PolicyShape, loopsFrom = LOOPS_FROM): string {
-  return textOf(policy, loopsFrom).decide()
+export function decideText(ruleSet: RuleSetShape, loopsFrom = LOOPS_FROM): string {
+  return textOf(ruleSet, loopsFrom).decide()
 }
 
 /** The script that gives units back. src/script/refund.ts encodes its arguments and decodes its reply. */
-export function refundText(policy: PolicyShape, loopsFrom = LOOPS_FROM): string {
-  return textOf(policy, loopsFrom).refund()
+export function refundText(ruleSet: RuleSetShape, loopsFrom = LOOPS_FROM): string {
+  return textOf(ruleSet, loopsFrom).refund()
 }
 
-class PolicyText {
-  readonly #policy: PolicyShape
+class RuleSetText {
+  readonly #ruleSet: RuleSetShape
   readonly #locals = new Locals()
   readonly #rules: readonly RuleText[]
   readonly #identities: readonly (Identity & { isPresent: string })[]
 
-  constructor(policy: PolicyShape) {
-    this.#policy = policy
-    const sizes = Map.groupBy(policy.entries, ({ identity }) => identity)
-    this.#rules = policy.entries.map((entry, i) =>
+  constructor(ruleSet: RuleSetShape) {
+    this.#ruleSet = ruleSet
+    const sizes = Map.groupBy(ruleSet.entries, ({ identity }) => identity)
+    this.#rules = ruleSet.entries.map((entry, i) =>
       createRuleText(entry, i + 1, sizes.get(entry.identity)!.length, this.#locals),
     )
-    this.#identities = Array.from({ length: policy.identities }, (_, i) => ({
+    this.#identities = Array.from({ length: ruleSet.identities }, (_, i) => ({
       rules: this.#rules.filter(({ identity }) => identity === i),
       isPresent: this.#locals.of(`present_${i + 1}`),
       key: this.#locals.of(`key_${i + 1}`),
@@ -83,7 +83,7 @@ class PolicyText {
   }
 
   decide(): string {
-    const { hasSubject, leases } = this.#policy
+    const { hasSubject, leases } = this.#ruleSet
     const body = [
       'verb = ARGV[1]\n',
       hasSubject ? "subject = ARGV[3] or ''\n" : '',
@@ -185,7 +185,7 @@ class PolicyText {
   #locateKeys(records: string): string {
     const next = (name: string) => `place = place + 1\n${this.#locals.of(name)} = place\n`
     const where = (mark: string, text: string) => `if ${mark} ~= ${ABSENT} then\n${text}end\n`
-    const logs = this.#rules.filter(({ ownKey }) => ownKey === 'log')
+    const logs = this.#rules.filter(({ sideKey }) => sideKey === 'log')
     return [
       `place = ${records}\n`,
       ...this.#identities.map(({ rules, isPresent }, i) =>
@@ -193,8 +193,8 @@ class PolicyText {
           isPresent,
           next(`key_${i + 1}`) +
             rules
-              .filter(({ ownKey }) => ownKey)
-              .map(({ of, ruleNumber }) => where(of('mark'), next(`own_key_${ruleNumber}`)))
+              .filter(({ sideKey }) => sideKey)
+              .map(({ of, ruleNumber }) => where(of('mark'), next(`side_key_${ruleNumber}`)))
               .join(''),
         ),
       ),
@@ -204,7 +204,7 @@ class PolicyText {
   }
 
   #fetchValues(): string {
-    const hasLog = this.#rules.some(({ ownKey }) => ownKey === 'log')
+    const hasLog = this.#rules.some(({ sideKey }) => sideKey === 'log')
     const keys = hasLog ? `unpack(KEYS, 1, ${this.#locals.of('whole')})` : 'unpack(KEYS)'
     return `values = redis.call('MGET', ${keys})\n`
   }
@@ -217,7 +217,7 @@ class PolicyText {
     const varying = this.#rules.filter(hasVariableNumbers)
     const limited = this.#rules.filter(({ variants }) => variants.some(({ plans }) => plans))
     const defaults = varying.map(rule => this.#assignNumbers(rule, rule.variants[0]!)).join('')
-    const { plans } = this.#policy
+    const { plans } = this.#ruleSet
     if (plans.length === 0) return defaults
     const unknown = mayBeUnknown === undefined ? '' : replaceUnknownPlan(plans, mayBeUnknown)
     const changesFor = (plan: string) => {
@@ -274,7 +274,7 @@ class PolicyText {
   }
 
   #endDecision(): string {
-    const { hasSubject, leases } = this.#policy
+    const { hasSubject, leases } = this.#ruleSet
     const isUsual = this.#identities.map(({ rules, key, fits }) => {
       const spent = rules
         .filter(({ isGuess }) => !isGuess)
@@ -330,7 +330,7 @@ class PolicyText {
       ),
     )
     return [
-      `if verb ~= 'decide'${this.#policy.hasSubject ? ' and not is_unknown' : ''} then\n`,
+      `if verb ~= 'decide'${this.#ruleSet.hasSubject ? ' and not is_unknown' : ''} then\n`,
       'grant = verb + 0\n',
       ...bounds,
       'grant = grant < 1 and 1 or grant - grant % 1\n',
@@ -345,7 +345,7 @@ class PolicyText {
    * @param hasGrant whether the reply ends with `grant`, if that is set
    */
   #returnReply(admitted: 1 | 2, hasGrant = false): string {
-    const { hasSubject } = this.#policy
+    const { hasSubject } = this.#ruleSet
     const rows = this.#rules.map(({ of, isQueue }) => {
       const retryAfter = admitted === 2 ? [] : [`${of('retry_after')} or -2`]
       const standing = [`${of('remaining')} or 0`, `${of('reset_after')} or 0`]

@@ -1,13 +1,13 @@
-/** Policies: the number of their scripts, and the counts that two of them share in one Redis. policy-size.test.ts has the largest. */
+/** Rule sets: the number of their scripts, and the counts that two of them share in one Redis. rule-set-size.test.ts has the largest. */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Config, Rule } from '../../src/config/compile.ts'
 import { prepareDecide, prepareRefund } from '../../src/limiter/prepared-call.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { gatewayPolicy, limitPolicy } from '../../src/script/compiled.ts'
+import { gatewayRuleSet, limitRuleSet } from '../../src/script/compiled.ts'
 import type { BoundRule, Subject } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
-import type { Policy } from '../../src/script/policy-shape.ts'
+import type { RuleSet } from '../../src/script/rule-set-shape.ts'
 import { addressStateKey, consumerKey, consumerStateKey } from '../../src/store/keys.ts'
 import type { ScriptCall } from '../../src/store/store.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
@@ -56,7 +56,7 @@ function subsets<T>(items: readonly T[]): T[][] {
 
 /** All kinds of calls for these rules: every subset of the rules, every subject and every verb. */
 function* callsOf(
-  policy: Policy,
+  ruleSet: RuleSet,
   rules: readonly (Rule & { by: readonly string[] })[],
   subjects: readonly (Subject | undefined)[],
 ) {
@@ -69,12 +69,12 @@ function* callsOf(
           const applicable = subject ? rules : rules.filter(({ rule }) => !rule.match.plans)
           if (!subject && applicable.length === 0) continue
           for (const verb of ['decide', 'peek'] as const) {
-            const evaluation = { policy, rules: applicable, ...(subject && { subject }), now: NOON }
+            const evaluation = { ruleSet, rules: applicable, ...(subject && { subject }), now: NOON }
             yield prepareDecide(evaluation, verb).call as ScriptCall
           }
         }
         const refunded = rules.map(each => ({ ...each, units: cost, spent: cost }))
-        yield prepareRefund({ policy, rules: refunded, spentAt: NOON, plan: '', now: NOON })
+        yield prepareRefund({ ruleSet, rules: refunded, spentAt: NOON, plan: '', now: NOON })
           .call as ScriptCall
       }
     }
@@ -94,10 +94,10 @@ describe('the scripts of a config', () => {
 
   it('are two for the gateway and two for each limit by name, whatever the requests', () => {
     const shas = (calls: Iterable<ScriptCall>) => new Set([...calls].map(({ script }) => script.plain.sha1))
-    const ofGateway = shas(callsOf(gatewayPolicy(config), config.rules, subjects))
+    const ofGateway = shas(callsOf(gatewayRuleSet(config), config.rules, subjects))
     expect(ofGateway.size).toBe(2)
     const all = [...config.limits.values()].map(rules =>
-      shas(callsOf(limitPolicy(rules), rules, [undefined])),
+      shas(callsOf(limitRuleSet(rules), rules, [undefined])),
     )
     expect(all.map(({ size }) => size)).toEqual([2, 2])
     expect(new Set([ofGateway, ...all].flatMap(found => [...found])).size).toBe(6)
@@ -109,18 +109,18 @@ describe('the scripts of a config', () => {
       rules: structuredClone(RULES),
       limits: structuredClone(LIMITS),
     })
-    const policy = gatewayPolicy(config)
-    expect(gatewayPolicy(config)).toBe(policy)
-    expect(policy.decide).toBe(policy.decide)
-    expect(gatewayPolicy(twin)).not.toBe(policy)
-    expect(gatewayPolicy(twin).decide.plain).toEqual(policy.decide.plain)
-    expect(gatewayPolicy(twin).refund.keyLocking).toEqual(policy.refund.keyLocking)
+    const ruleSet = gatewayRuleSet(config)
+    expect(gatewayRuleSet(config)).toBe(ruleSet)
+    expect(ruleSet.decide).toBe(ruleSet.decide)
+    expect(gatewayRuleSet(twin)).not.toBe(ruleSet)
+    expect(gatewayRuleSet(twin).decide.plain).toEqual(ruleSet.decide.plain)
+    expect(gatewayRuleSet(twin).refund.keyLocking).toEqual(ruleSet.refund.keyLocking)
   })
 
   it('reject a rule of another config', () => {
     const [other] = configOf({ rules: [{ ...RULES[0]!, limit: 11 }] }).rules
-    expect(() => prepareDecide({ policy: gatewayPolicy(config), rules: [bound(other!, 'C')] })).toThrow(
-      'The rule second is not in this policy.',
+    expect(() => prepareDecide({ ruleSet: gatewayRuleSet(config), rules: [bound(other!, 'C')] })).toThrow(
+      'The rule second is not in this rule set.',
     )
   })
 })
@@ -132,8 +132,8 @@ describeOnRedisEngine('the scripts of a config', (fresh, kind) => {
     await redis.send(['SCRIPT', 'FLUSH'])
     const config = configOf({ plans: ['free', 'pro'], rules: RULES, limits: LIMITS })
     const calls = [
-      ...callsOf(gatewayPolicy(config), config.rules, [undefined, TOKEN]),
-      ...[...config.limits.values()].flatMap(rules => [...callsOf(limitPolicy(rules), rules, [undefined])]),
+      ...callsOf(gatewayRuleSet(config), config.rules, [undefined, TOKEN]),
+      ...[...config.limits.values()].flatMap(rules => [...callsOf(limitRuleSet(rules), rules, [undefined])]),
     ]
     // One after the other. A thousand concurrent calls would each send the source of the script.
     for (const call of calls) await redis.run(call)
@@ -146,8 +146,8 @@ describeOnRedisEngine('the scripts of a config', (fresh, kind) => {
     await forEvery(configPlans, kind === 'embedded' ? 3 : 10, async plan => {
       const { config } = checked(plan) ?? {}
       if (!config) return
-      for (const policy of [gatewayPolicy(config), limitPolicy(limitRulesOf(config))]) {
-        for (const { plain, keyLocking } of [policy.decide, policy.refund]) {
+      for (const ruleSet of [gatewayRuleSet(config), limitRuleSet(limitRulesOf(config))]) {
+        for (const { plain, keyLocking } of [ruleSet.decide, ruleSet.refund]) {
           const [first, ...lines] = keyLocking.source.split('\n')
           expect([first, plain.source]).toEqual(['#!lua flags=allow-key-locking', ['', ...lines].join('\n')])
           expect(plain.source).not.toMatch(
@@ -162,14 +162,14 @@ describeOnRedisEngine('the scripts of a config', (fresh, kind) => {
 })
 
 describeOnRedisEngine('two configs in use at the same time', fresh => {
-  /** Decides in turn under the configs, each with its own policy. */
+  /** Decides in turn under the configs, each with its own rule set. */
   async function remainingBy(redis: RedisEngine, configs: readonly Config[], turns: number) {
     const model = new ScriptModel()
     const remaining: Record<string, number>[] = []
     for (let i = 0; i < turns; i++) {
       const config = configs[i % configs.length]!
       const rules = config.rules.map(rule => bound(rule, keyOf(rule), 1, NOON / 1e3))
-      const evaluation = { policy: gatewayPolicy(config), rules, subject: TOKEN, now: NOON }
+      const evaluation = { ruleSet: gatewayRuleSet(config), rules, subject: TOKEN, now: NOON }
       const outcome = await redis.ask(prepareDecide(evaluation))
       expect(outcome).toEqual(model.decide(evaluation))
       remaining.push(
@@ -211,8 +211,8 @@ describeOnRedisEngine('two configs in use at the same time', fresh => {
 })
 
 const missing = hasRedisServer
-  ? 'a policy that Redis does not have'
-  : 'a policy that Redis does not have (no real Redis is installed to restart)'
+  ? 'a ruleSet that Redis does not have'
+  : 'a ruleSet that Redis does not have (no real Redis is installed to restart)'
 
 describe.skipIf(!hasRedisServer)(missing, () => {
   let redis: RedisProcess
@@ -231,7 +231,7 @@ describe.skipIf(!hasRedisServer)(missing, () => {
   })
 
   const config = configOf({ rules: RULES.map(({ plans: _, ...rule }) => rule as RuleInput) })
-  const policy = gatewayPolicy(config)
+  const ruleSet = gatewayRuleSet(config)
   const rules = config.rules.map(rule => bound(rule, keyOf(rule)))
   const store = () => upstashStore({ url: proxy.url, token: 't', deadlineMs: PATIENT_MS, keyLocking: true })
 
@@ -240,12 +240,12 @@ describe.skipIf(!hasRedisServer)(missing, () => {
     const counts: number[][] = []
     for (let i = 0; i < calls; i++) {
       proxy.count()
-      const decide = prepareDecide({ policy, rules, subject: TOKEN })
+      const decide = prepareDecide({ ruleSet, rules, subject: TOKEN })
       const [reply] = await store().run([decide.call])
       const { at } = decide.decode(reply)
       const decisions = proxy.count()
       const refunded = rules.slice(0, 2).map(each => ({ ...each, units: 1, spent: 1 }))
-      const refund = prepareRefund({ policy, rules: refunded, spentAt: at })
+      const refund = prepareRefund({ ruleSet, rules: refunded, spentAt: at })
       refund.decode((await store().run([refund.call]))[0])
       counts.push([decisions, proxy.count()])
     }
@@ -277,8 +277,8 @@ describe.skipIf(!hasRedisServer)(missing, () => {
     // Several calls are repeated in one HTTP request.
     await redis.send('SCRIPT', 'FLUSH')
     const both = [
-      prepareDecide({ policy, rules, subject: TOKEN }),
-      prepareDecide({ policy, rules: rules.slice(2) }),
+      prepareDecide({ ruleSet, rules, subject: TOKEN }),
+      prepareDecide({ ruleSet, rules: rules.slice(2) }),
     ]
     proxy.count()
     const replies = await store().run(both.map(({ call }) => call))

@@ -1,9 +1,9 @@
-/** The largest policies that a config may have are compiled, and decide as the model predicts. */
+/** The largest rule sets that a config may have are compiled, and decide as the model predicts. */
 import { describe, expect, it } from 'vitest'
 import { ALGORITHM_NAMES, descriptionOf } from '../../src/algorithms/index.ts'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { prepareDecide, prepareRefund } from '../../src/limiter/prepared-call.ts'
-import { gatewayPolicy } from '../../src/script/compiled.ts'
+import { gatewayRuleSet } from '../../src/script/compiled.ts'
 import type { Subject } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
 import { consumerKey, consumerStateKey } from '../../src/store/keys.ts'
@@ -16,7 +16,7 @@ const TOKEN: Subject = { kind: 'token', consumerKey: consumerKey('acme') }
 const gcra = (i: number, by: RuleInput['by'] = 'consumer'): RuleInput => ({
   ...{ name: `r-${i}`, by, algorithm: 'gcra', limit: 500 + i, period: '1h' },
 })
-const textOf = (rules: RuleInput[]) => gatewayPolicy(configOf({ rules })).decide.plain.source
+const textOf = (rules: RuleInput[]) => gatewayRuleSet(configOf({ rules })).decide.plain.source
 const rulesFor = (count: number, by?: RuleInput['by']) => Array.from({ length: count }, (_, i) => gcra(i, by))
 
 describe('the text of a script', () => {
@@ -36,7 +36,7 @@ describe('the text of a script', () => {
   })
 })
 
-describeOnRedisEngine('a policy of 200 rules', (fresh, kind) => {
+describeOnRedisEngine('a rule set of 200 rules', (fresh, kind) => {
   const input = (i: number, by: RuleInput['by']): RuleInput => {
     const algorithm = ALGORITHM_NAMES[i % ALGORITHM_NAMES.length]!
     const queue = algorithm === 'leaky-bucket' ? { queue: 7 } : {}
@@ -52,8 +52,8 @@ describeOnRedisEngine('a policy of 200 rules', (fresh, kind) => {
     const redis = await fresh()
     const rules = Array.from({ length: 200 }, (_, i) => input(i, byOf(i)))
     const config = configOf({ plans: ['free', 'pro'], rules })
-    const policy = gatewayPolicy(config)
-    expect(policy.entries).toHaveLength(200)
+    const ruleSet = gatewayRuleSet(config)
+    expect(ruleSet.entries).toHaveLength(200)
     const model = new ScriptModel()
     const isThird = (_: unknown, i: number) => i % 3 === 0
     for (const [i, plan] of (['free', 'free', 'pro', 'pro'] as const).entries()) {
@@ -61,14 +61,14 @@ describeOnRedisEngine('a policy of 200 rules', (fresh, kind) => {
         bound(rule, `${consumerStateKey('acme')}:${rule.by[1]}`, 1 + (i % 2), NOON / 1e3),
       )
       const rules = i === 3 ? all.filter(isThird) : all
-      const evaluation = { policy, rules, subject: { ...TOKEN, plan }, now: NOON + i }
+      const evaluation = { ruleSet, rules, subject: { ...TOKEN, plan }, now: NOON + i }
       const outcome = await redis.ask(prepareDecide(evaluation))
       expect(outcome).toEqual(model.decide(evaluation))
       expect(outcome.status).toBe('admitted')
       const refunded = rules
         .filter(({ rule }) => rule.match.plans?.includes(plan) ?? true)
         .map(each => ({ ...each, units: 1, spent: 1 }))
-      const refund = { policy, rules: refunded, spentAt: NOON + i, plan, now: NOON + i }
+      const refund = { ruleSet, rules: refunded, spentAt: NOON + i, plan, now: NOON + i }
       expect(await redis.ask(prepareRefund(refund))).toEqual(model.refund(refund))
     }
     if (kind !== 'embedded') await redis.send(['SCRIPT', 'FLUSH'])
@@ -101,11 +101,11 @@ const LARGEST = (() => {
   ] as const
 })()
 
-describeOnRedisEngine('the largest policies that a config may have', (fresh, kind) => {
+describeOnRedisEngine('the largest rule sets that a config may have', (fresh, kind) => {
   it.each(LARGEST)('compile: %s', async (_, config) => {
     const redis = await fresh()
-    const policy = gatewayPolicy(config)
-    for (const { plain } of [policy.decide, policy.refund]) {
+    const ruleSet = gatewayRuleSet(config)
+    for (const { plain } of [ruleSet.decide, ruleSet.refund]) {
       expect(String(await redis.send(['SCRIPT', 'LOAD', plain.source]))).toBe(plain.sha1)
     }
     // In the compiled script, the numbers of the last plan come after the longest jumps.
@@ -113,7 +113,7 @@ describeOnRedisEngine('the largest policies that a config may have', (fresh, kin
     const rules = config.rules
       .filter(({ match }) => match.plans?.includes(plan) ?? true)
       .map(rule => bound(rule, `${consumerStateKey('acme')}:${rule.by[1]}`, 1, NOON / 1e3))
-    const evaluation = { policy, rules, subject: { ...TOKEN, plan }, now: NOON, wantedRequests: 10 }
+    const evaluation = { ruleSet, rules, subject: { ...TOKEN, plan }, now: NOON, wantedRequests: 10 }
     const outcome = await redis.ask(prepareDecide(evaluation))
     expect(outcome).toEqual(new ScriptModel().decide(evaluation))
     expect(outcome.granted).toBe(10)

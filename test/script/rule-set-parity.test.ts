@@ -1,7 +1,7 @@
 /**
- * The model predicts every reply of a compiled policy, for random configs and random requests that use some of the rules, bound like
+ * The model predicts every reply of a compiled rule set, for random configs and random requests that use some of the rules, bound like
  * those of the gateway and of limits by name. Between requests the records of consumers change, units are given back, budgets are
- * reset, and the records in states are reordered. Each policy is compiled to straight-line code and to loops, each with a Redis of its
+ * reset, and the records in states are reordered. Each rule set is compiled to straight-line code and to loops, each with a Redis of its
  * own: both send the same replies and store the same bytes.
  */
 
@@ -23,10 +23,10 @@ import { AdminError } from '../../src/ops/admin-error.ts'
 import { compileOverride } from '../../src/ops/overrides.ts'
 import type { BoundRule, Evaluation, Outcome, Subject, Verdict } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
-import { createGatewayPolicy, createLimitPolicy } from '../../src/script/policy.ts'
-import type { Policy, PolicyShape } from '../../src/script/policy-shape.ts'
-import { decideText } from '../../src/script/policy-text.ts'
 import type { ChangeResult, Refund } from '../../src/script/refund.ts'
+import { createGatewayRuleSet, createLimitRuleSet } from '../../src/script/rule-set.ts'
+import type { RuleSet, RuleSetShape } from '../../src/script/rule-set-shape.ts'
+import { decideText } from '../../src/script/rule-set-text.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
 import { demandRules } from '../../src/set-ups/http/demand-rules.ts'
 import {
@@ -190,7 +190,7 @@ const scenario = fc.record({
 
 /** An admitted request. Its keys include the consumer, even if only the store knew it. */
 interface Admitted {
-  policy: Policy
+  ruleSet: RuleSet
   rules: readonly BoundRule[]
   plan: string
   consumerKey?: string
@@ -232,8 +232,8 @@ class Run {
   readonly #model = new ScriptModel()
   readonly #checked: Checked
   /** Of straight-line code. */
-  readonly policy: Policy
-  readonly #loops: Policy
+  readonly ruleSet: RuleSet
+  readonly #loops: RuleSet
   readonly rules: readonly Rule[]
   readonly #names: readonly string[]
   readonly #isGateway: boolean
@@ -250,12 +250,12 @@ class Run {
     this.#isGateway = setUp === 'gateway'
     this.#tally = tally
     const compile = (loopsFrom: number) => {
-      const scriptsOf = (shape: PolicyShape) => compileScripts(shape, loopsFrom)
+      const scriptsOf = (shape: RuleSetShape) => compileScripts(shape, loopsFrom)
       return this.#isGateway
-        ? createGatewayPolicy(config, scriptsOf)
-        : createLimitPolicy(limitRulesOf(config), scriptsOf)
+        ? createGatewayRuleSet(config, scriptsOf)
+        : createLimitRuleSet(limitRulesOf(config), scriptsOf)
     }
-    this.policy = compile(Number.POSITIVE_INFINITY)
+    this.ruleSet = compile(Number.POSITIVE_INFINITY)
     this.#loops = compile(1)
     this.rules = this.#isGateway ? config.rules : limitRulesOf(config)
     this.#names = [...new Set(this.rules.map(({ name }) => name))]
@@ -311,7 +311,7 @@ class Run {
     if (rules.length === 0 && (subject === undefined || subject.kind === 'failed')) return
     const outcome = await this.#decide(
       {
-        ...{ policy: this.policy, rules, now: this.#now },
+        ...{ ruleSet: this.ruleSet, rules, now: this.#now },
         ...(subject && { subject }),
         ...(step.wantedRequests !== undefined && { wantedRequests: step.wantedRequests }),
       },
@@ -321,12 +321,12 @@ class Run {
     if (step.verb === 'peek' || outcome.status !== 'admitted') return
     const named = (key: string) => key.replace(UNKNOWN_CONSUMER_TAG, `{c:${outcome.consumer}}`)
     this.#admitted.push({
-      policy: this.policy,
+      ruleSet: this.ruleSet,
       ...{ plan: outcome.plan, verdicts: outcome.verdicts, granted: outcome.granted ?? 1, at: this.#now },
       rules: rules.map(each => ({
         ...each,
         key: named(each.key),
-        ...(each.ownKey && { ownKey: named(each.ownKey) }),
+        ...(each.sideKey && { sideKey: named(each.sideKey) }),
       })),
       ...(subject && 'consumerKey' in subject && { consumerKey: named(subject.consumerKey) }),
     })
@@ -395,7 +395,7 @@ class Run {
 
   async #decide(evaluation: Evaluation & { now: number }, verb: 'decide' | 'peek'): Promise<Outcome> {
     const expected = this.#model.decide(evaluation, verb)
-    const { answer, reply } = await this.#run(policy => prepareDecide({ ...evaluation, policy }, verb))
+    const { answer, reply } = await this.#run(ruleSet => prepareDecide({ ...evaluation, ruleSet }, verb))
     expectEqual(answer, expected)
     this.#tally.decided(evaluation, verb, answer, (reply as unknown[])[0], this.#isShuffled)
     if (verb === 'decide') this.#isShuffled = false
@@ -405,7 +405,7 @@ class Run {
   async #refund({ admission, units, kept, late }: Of<'refund'>): Promise<void> {
     const admitted = this.#admitted.at(admission)
     if (!admitted) return
-    const { policy, plan, consumerKey, at, granted } = admitted
+    const { ruleSet, plan, consumerKey, at, granted } = admitted
     const rules = admitted.rules
       .filter(({ rule, role }) => rule.on === 'request' && role === 'spend')
       .filter(({ rule }) => admitted.verdicts.some(verdict => verdict.rule.name === rule.name))
@@ -416,14 +416,14 @@ class Run {
       })
     if (rules.length === 0) return
     const refund: Refund & { now: number } = {
-      policy,
+      ruleSet,
       rules,
       spentAt: at + late,
       consumerKey,
       plan,
       now: this.#now,
     }
-    await this.#change('refund', this.#model.refund(refund), policy => prepareRefund({ ...refund, policy }))
+    await this.#change('refund', this.#model.refund(refund), ruleSet => prepareRefund({ ...refund, ruleSet }))
   }
 
   async #reset({ admission, selection }: Of<'reset'>): Promise<void> {
@@ -438,7 +438,7 @@ class Run {
   async #change(
     verb: string,
     expected: ChangeResult,
-    prepare: (policy: Policy) => PreparedCall<ChangeResult>,
+    prepare: (ruleSet: RuleSet) => PreparedCall<ChangeResult>,
   ): Promise<void> {
     const { answer } = await this.#run(prepare)
     expectEqual(answer, expected)
@@ -457,7 +457,7 @@ class Run {
     const planned = owed.some(({ rule }) => rule.match.plans)
     if (owed.length === 0) return
     await this.#decide(
-      { policy: this.policy, rules: owed, ...(planned && { plan }), now: this.#now },
+      { ruleSet: this.ruleSet, rules: owed, ...(planned && { plan }), now: this.#now },
       'decide',
     )
     this.#tally.count('hand over')
@@ -522,8 +522,8 @@ class Run {
     }
   }
 
-  async #run<T>(prepare: (policy: Policy) => PreparedCall<T>): Promise<{ answer: T; reply: unknown }> {
-    const { call, decode } = prepare(this.policy)
+  async #run<T>(prepare: (ruleSet: RuleSet) => PreparedCall<T>): Promise<{ answer: T; reply: unknown }> {
+    const { call, decode } = prepare(this.ruleSet)
     const [straight, loops] = this.#engines
     const reply = await straight.run(call as ScriptCall)
     expectEqual(await loops.run(prepare(this.#loops).call as ScriptCall), reply)
@@ -555,13 +555,13 @@ function expectEqual(actual: unknown, expected: unknown): void {
   if (!isDeepStrictEqual(actual, expected)) expect(actual).toEqual(expected)
 }
 
-/** The texts of scripts, by policy. */
-const texts = new WeakMap<Policy, string>()
+/** The texts of scripts, by rule set. */
+const texts = new WeakMap<RuleSet, string>()
 
 /** Whether the script has more locals than a Lua function can have. */
-function isSpilled(policy: Policy): boolean {
-  const text = texts.get(policy) ?? decideText(policy, Number.POSITIVE_INFINITY)
-  texts.set(policy, text)
+function isSpilled(ruleSet: RuleSet): boolean {
+  const text = texts.get(ruleSet) ?? decideText(ruleSet, Number.POSITIVE_INFINITY)
+  texts.set(ruleSet, text)
   return text.includes('spilled[')
 }
 
@@ -583,7 +583,7 @@ class Tally {
   }
 
   decided(
-    { policy, rules, subject, wantedRequests = 1 }: Evaluation,
+    { ruleSet, rules, subject, wantedRequests = 1 }: Evaluation,
     verb: 'decide' | 'peek',
     { status, verdicts, granted = 1 }: Outcome,
     first: unknown,
@@ -598,14 +598,14 @@ class Tally {
       this.count(first === 2 ? 'usual end' : 'other end')
       if (isShuffled && first !== 2) this.count('records in another order')
     }
-    if (isSpilled(policy)) this.count('spilled locals')
-    if (policy.leases && verb === 'decide' && wantedRequests > 1) {
+    if (isSpilled(ruleSet)) this.count('spilled locals')
+    if (ruleSet.leases && verb === 'decide' && wantedRequests > 1) {
       this.count(`lease wanted, ${status}`)
       const end = first === 2 ? 'usual end' : 'other end'
       if (status === 'admitted') this.count(granted === 1 ? 'lease of one' : `lease, ${end}`)
       if (granted > 1) this.#countLease(rules, verdicts)
     }
-    const sizes = Map.groupBy(policy.entries, ({ identity }) => identity)
+    const sizes = Map.groupBy(ruleSet.entries, ({ identity }) => identity)
     if ([...sizes.values()].some(({ length }) => length > 10)) this.count('crowded identity')
     if (rules.some(({ staysShadow }) => staysShadow)) this.count('switched to shadow')
     const bound = new Set(rules.map(({ rule }) => rule))
@@ -658,7 +658,7 @@ const SELDOM = [
 /** Expected only with many requests; test/script/lease.test.ts has one of each. */
 const RARE = ['lease, shadow that would refuse', 'lease, overridden numbers', 'lease, delay']
 
-describeOnRedisEngine('a compiled policy', (fresh, kind) => {
+describeOnRedisEngine('a compiled rule set', (fresh, kind) => {
   const requests = randomCases(REQUESTS, kind)
 
   it(`decides ${requests} random requests as the model predicts (SEED=${SEED})`, TIMED, async () => {
@@ -669,11 +669,11 @@ describeOnRedisEngine('a compiled policy', (fresh, kind) => {
     const tally = new Tally()
     let runs = 0
     await forEvery(scenario, Math.ceil(requests / MEAN_VERBS), async ({ config, setUp, steps }) => {
-      const policy = checked(config)
-      if (!policy) return
+      const ruleSet = checked(config)
+      if (!ruleSet) return
       // Otherwise the scripts of thousands of configs would fill the memory of Redis.
       for (const engine of runs++ % 100 === 0 ? engines : []) await engine.send(['SCRIPT', 'FLUSH'])
-      const run = new Run(engines, policy, setUp, tally)
+      const run = new Run(engines, ruleSet, setUp, tally)
       await run.start()
       for (const [i, step] of steps.entries()) {
         try {

@@ -82,7 +82,7 @@ const TARGETS: Readonly<Record<string, Partial<Record<Outcome, number>>>> = {
 
 /** By instructions (valgrind), which do not depend on the load of the machine. */
 const WHY =
-  'TIME is the whole gap of a single gcra rule that refuses. A refusal takes 46,900 instructions, the published script 40,200, and 47,700 if it ' +
+  'TIME is the whole gap of a single gcra rule. A refusal takes 46,900 instructions, the published script 40,200, and 47,700 if it ' +
   'asks Redis for the time, as a limit that several machines share has to. It takes the clock of its caller instead.'
 
 export async function perAlgorithm(bed: TestBed): Promise<Findings> {

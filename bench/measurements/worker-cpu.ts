@@ -23,6 +23,12 @@ const REQUESTS = 2500
 const CONSUMER = 'consumer-of-worker-cpu'
 const TARGET = 1.15
 
+/** Sampled with perf, 8,000 requests of each Worker. */
+const WHY =
+  'of the CPU time of a request, 77 % is workerd itself (HTTP, headers, promises between C++ and JavaScript), 18 % the kernel, and 3 % compiled ' +
+  'JavaScript (PING: 1 %). What Sluice adds is mostly memory: the kernel clears new pages for the heap for 8 % of the time (PING: 2 %). The ' +
+  'ratio of a whole run was 1.05 to 1.28 on this machine, whatever the commit.'
+
 interface Contender {
   url: string
   /** The parent process of workerd. */
@@ -67,7 +73,7 @@ function findingsOf(rounds: Record<'bare proxy' | 'PING' | 'Sluice', number[]>):
   })
   const ping = row('PING')
   return {
-    rows: [{ ...ping, target: atMost(ping.ratio, TARGET) }, row('bare proxy')],
+    rows: [{ ...ping, target: atMost(ping.ratio, TARGET, WHY) }, row('bare proxy')],
     rounds: [{ title: what, columns: rounds }],
   }
 }

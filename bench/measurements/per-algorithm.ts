@@ -85,6 +85,10 @@ const WHY =
   'TIME is the whole gap of a single gcra rule. A refusal takes 46,900 instructions, the published script 40,200, and 47,700 if it ' +
   'asks Redis for the time, as a limit that several machines share has to. It takes the clock of its caller instead.'
 
+const WHY_LOG =
+  'a refusal of a log reads the time of Redis too, and the entries of the log in one string, which Lua has to hash. The ratio of a whole run was ' +
+  '1.39 to 1.64 on this machine.'
+
 export async function perAlgorithm(bed: TestBed): Promise<Findings> {
   const rows: string[][] = []
   const targets: Row[] = []
@@ -100,7 +104,7 @@ export async function perAlgorithm(bed: TestBed): Promise<Findings> {
         what: `Redis server time per decision, ${what}, ${outcome}, Redis busy`,
         sluice: `${median(own.time).toFixed(1)} µs`,
         comparison: `${against}: ${median(theirs.time).toFixed(1)} µs`,
-        ...{ ratio, target: atMost(ratio, most, what === 'gcra' ? WHY : undefined) },
+        ...{ ratio, target: atMost(ratio, most, what === 'gcra' ? WHY : WHY_LOG) },
       })
     }
     rows.push([

@@ -6,7 +6,7 @@ import type { LimitRuleInput } from '../../src/config/check/schema.ts'
 import { type CountedBy, inOneDecision } from '../anonymous.ts'
 import { inHotLoop } from '../hot-loop.ts'
 import { inRounds } from '../measure.ts'
-import { commandsOf } from '../redis-statistics.ts'
+import { bytesOf, commandsOf, keysOf } from '../redis-statistics.ts'
 import { type Findings, type Row, rowOf } from '../report.ts'
 import { newIdentities, type TestBed } from '../test-bed.ts'
 import { straightTo } from '../transport.ts'
@@ -29,10 +29,12 @@ const MOST_LOAD_MS = 3
 
 /** Of `sliding-log`: the most requests of a period. */
 const LOG_LIMIT = 100_000
+/** Requests in the logs whose bytes are measured. */
+const LOGS = [100, 1000, LOG_LIMIT] as const
 const MOST_LOG_MICROSECONDS = 300
 
 export async function large(bed: TestBed): Promise<Findings> {
-  const rows = [...(await manyRules(bed)), ...(await longLogs(bed))]
+  const rows = [...(await manyRules(bed)), ...(await longLogs(bed)), ...(await logBytes(bed))]
   return {
     rows,
     notes: [
@@ -110,6 +112,23 @@ async function scriptOf({ redis }: TestBed, count: number): Promise<{ bytes: num
     loads.push(Number(/^cmdstat_script\|load:calls=1,usec=(\d+)/m.exec(info)![1]) / 1000)
   }
   return { bytes: Buffer.byteLength(source), loads }
+}
+
+/** What Redis keeps of logs that are full. */
+async function logBytes({ redis }: TestBed): Promise<Row[]> {
+  const rows: Row[] = []
+  for (const limit of LOGS) {
+    await redis.send(['FLUSHDB', 'SYNC'])
+    const sent: (readonly (string | Buffer)[])[] = []
+    const rule = { name: 'log', algorithm: 'sliding-log', limit, period: '1h' } as const
+    await inOneDecision(straightTo(redis, sent), [{ by: 'consumer', rule }])(newIdentities(1)[0]!)
+    const command = sent.at(-1)!
+    for (let i = 1; i < limit; i += 1000)
+      await Promise.all(Array.from({ length: Math.min(1000, limit - i) }, () => redis.send(command)))
+    const bytes = await bytesOf(redis, await keysOf(redis, '*'))
+    rows.push(rowOf(`bytes in Redis, sliding-log with ${limit} requests`, [bytes / 1000], { unit: 'kB' }))
+  }
+  return rows
 }
 
 async function longLogs(bed: TestBed): Promise<Row[]> {

@@ -10,7 +10,14 @@ import { MAX_DEADLINES_PER_CALL } from '../config/compile-breaker.ts'
 import { GatewayError } from '../errors.ts'
 import { isolateLag, isolateTimer, type LagMeter } from './lag.ts'
 
-export type Deadline = ReturnType<typeof startDeadline>
+export interface Deadline {
+  /** Aborts when the time is used up. */
+  signal: AbortSignal
+  /** Why the call was aborted: the store was slow (ERR_STORE_TIMEOUT), or the isolate was (ERR_STORE_OVERLOAD). */
+  failure(): GatewayError | undefined
+  /** Stops the timers, because the call has ended. */
+  end(): void
+}
 
 /** The clock and timers of a deadline; tests pass their own. */
 export interface DeadlineClock {
@@ -24,7 +31,7 @@ const STEPS = 5
 const REAL_CLOCK: DeadlineClock = { lag: isolateLag, timer: isolateTimer }
 
 /** Starts the deadline of a call. @param deadlineMs time in which the isolate is responsive */
-export function startDeadline(deadlineMs: number, { lag, timer }: DeadlineClock = REAL_CLOCK) {
+export function startDeadline(deadlineMs: number, { lag, timer }: DeadlineClock = REAL_CLOCK): Deadline {
   const controller = new AbortController()
   const maxMs = MAX_DEADLINES_PER_CALL * deadlineMs
   let failure: GatewayError | undefined
@@ -57,11 +64,8 @@ export function startDeadline(deadlineMs: number, { lag, timer }: DeadlineClock 
 
   nextStep()
   return {
-    /** Aborts when the time is used up. */
     signal: controller.signal,
-    /** Why the call was aborted: the store was slow (ERR_STORE_TIMEOUT), or the isolate was (ERR_STORE_OVERLOAD). */
     failure: () => failure,
-    /** Stops the timers, because the call has ended. */
     end() {
       // If the reply arrives before the timer that would measure the lateness, the lateness is recorded here.
       if (!failure) lag.record(step.startedAt + step.ms)

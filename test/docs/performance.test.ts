@@ -71,6 +71,25 @@ it('deploy.md and README.md compute their costs with the figures of the last ben
   expect(page).toContain(`a request took ${median} ms (p99: ${p99} ms)`)
 })
 
+it('algorithms.md has the memory and the time of the last benchmark', () => {
+  const page = readFileSync(new URL('../../docs/algorithms.md', import.meta.url), 'utf8').replaceAll(
+    /\s+/g,
+    ' ',
+  )
+  const figure = (what: string) => Number(new RegExp(`^\\| ${what} +\\| ([\\d.]+) `, 'm').exec(RESULTS)![1])
+  const memory = (limits: string) => figure(`memory of Redis per caller, ${limits}, sliding-window`)
+  const [three, six] = [memory('three limits of one identity'), memory('six limits of two identities')]
+  expect(page).toContain(
+    `three rules takes ${three} B, and one with six rules by consumer and address ${six} B`,
+  )
+  const bytes = (requests: number) => figure(`bytes in Redis, sliding-log with ${requests} requests`)
+  const time = figure('Redis server time per decision, sliding-log with 100000 requests, allowed')
+  expect(page).toContain(
+    `takes ${bytes(100)} kB for 100 requests, ${bytes(1000)} kB for 1,000, and ` +
+      `${Math.round(bytes(1e5)).toLocaleString('en')} kB for 100,000, where a decision takes ${Math.round(time)} µs`,
+  )
+})
+
 it('a ratio of measured times is the median of its rounds, with its range', () => {
   expect(medianAndRange([1.4, 1, 1.2])).toBe('1.20× (1.00 to 1.40)')
   const rows = [...PAGE.matchAll(/^\| (.+?) \|.* (\S+×.*?) \|$/gm)]

@@ -12,7 +12,7 @@ import { NOON } from '../../support/traffic.ts'
 const LIMIT = 10_000
 const SECOND = 1e6
 /** How long a trip to the store takes (µs). */
-const TRIP = 50_000
+const TRIP = 400_000
 const limits: ConfigInput['limits'] = {
   calls: [
     { name: 'window', by: ['account'], algorithm: 'fixed-window', limit: LIMIT, period: '20s' },

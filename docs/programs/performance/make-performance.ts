@@ -122,8 +122,8 @@ function latencyIn(hops: readonly string[][]): string {
   const [decision, trip] = hops.map(([, adds]) => Number.parseFloat(adds!)) as [number, number]
   const [median, p99] = hops[1]![2]!.match(/[\d.]+/g)!.map(text => Math.round(Number(text)))
   return [
-    `**Latency**: a decision adds a round trip and ${decision.toFixed(1)} ms: **${Math.round(decision + trip)} ms** (median) with Redis 20 ms away.`,
-    `A request took ${median} ms (p99: ${p99} ms), caller and origin on the same machine. Upstash's servers and Cloudflare's edge are`,
+    `**Latency**: with Redis 20 ms away, a decision adds **${Math.round(decision + trip)} ms** (median): the HTTP round trip, and ${decision.toFixed(1)} ms to decide.`,
+    `A request took ${median} ms (p99: ${p99} ms), all on one machine. Upstash's servers and Cloudflare's edge are`,
     '[not measured](docs/performance.md).',
   ].join(' ')
 }

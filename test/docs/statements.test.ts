@@ -85,6 +85,6 @@ it('a rule that counts by route applies to several routes', () => {
 it('README.md says that the names of keys contain addresses in plain text', () => {
   expect(addressStateKey('192.0.2.7')).toContain('192.0.2.7')
   expect(read('README.md')).toContain(
-    'The names of Redis keys contain client addresses (IPv6: the network) and consumers in plain text.',
+    'The names of Redis keys contain client addresses (IPv6: the network), consumers, users and headers that rules count by, in plain text.',
   )
 })

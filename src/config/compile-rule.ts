@@ -69,6 +69,8 @@ export interface Rule {
   switchedAs?: string
   /** Its limit is this share of the adaptive limit. `limit` is then the upper bound. */
   adaptiveShare?: number
+  /** Of a rule of the fleet: the rank from which on classes have a rule with a lower limit (compile-shedding.ts). */
+  nextRank?: number
   /** What happens to a request while the store does not answer. */
   onStoreFailure: OnStoreFailure
   /** One decision may spend units for several requests, which the isolate serves without a trip to the store for this long. */

@@ -2,21 +2,21 @@
 import type { Algorithms } from '../algorithms/descriptor.ts'
 import type { AdaptiveMethodName } from './check/adaptive-schema.ts'
 import type { ConfigInput } from './check/schema.ts'
-import type { SheddingInput } from './check/shedding-schema.ts'
+import type { Pace, SheddingInput } from './check/shedding-schema.ts'
 import { compileGatewayRule, compileMatch, type GatewayRule, type Match, type Rule } from './compile-rule.ts'
 import { milliseconds } from './duration.ts'
 
 /** A class of traffic. */
 export interface TrafficClass {
   name: string
-  /** Its index in the config. 0 is the most important class. */
+  /** Its place by importance. 0 is the most important class. */
   rank: number
   /** Absent: the class of every request that matches no other class. */
   match?: Match
 }
 
 export interface Shedding {
-  /** The most important first. */
+  /** In the order in which they are matched. */
   classes: readonly TrafficClass[]
   workerUtilization?: WorkerUtilization
 }
@@ -36,12 +36,13 @@ export interface WorkerUtilization {
   pushes?: { staleAfterMs: number }
   /** Whether requests in flight ÷ capacity is a signal. */
   isInFlight: boolean
-  /** Utilization, 0 to 1: from `high` on more is shed, up to `low` less. */
+  /** Utilization, 0 to 1: above `high` more is shed, below `low` less. */
   high: number
   low: number
-  /** How long the signal is high until the first request is shed (ms). */
+  pace: Pace
+  /** How long a full overload lasts until the first request is shed (ms). */
   afterMs: number
-  /** How long the signal is high until all classes but the first are shed (ms). */
+  /** How long it lasts from then on until all classes but the most important one are shed (ms). */
   withinMs: number
 }
 
@@ -89,11 +90,12 @@ export function compileAdaptive({
 }
 
 export const DEFAULT_SHEDDING = {
-  /** Share of the capacity that is reserved for the first class. */
+  /** Share of the capacity that is reserved for the most important class. */
   reserved: 0.2,
   header: 'x-utilization',
-  high: 0.9,
+  high: 0.8,
   low: 0.7,
+  pace: 'proportional',
   after: '28s',
   within: '2m',
   staleAfter: '30s',
@@ -104,6 +106,8 @@ export interface FleetLevel {
   /** The most important class of the level. */
   name: string
   rank: number
+  /** The rank of the next level; infinite for the last one. */
+  nextRank: number
   /** Share of the capacity, 0 to 1. */
   share: number
   /** Requests in flight. */
@@ -127,18 +131,42 @@ export function adaptiveRangeOf(
   return { method, min: own(min), max: own(max), initial: own(initial), tolerance }
 }
 
+/** The names of the classes, the most important first. A class that `importance` leaves out is a mistake, and comes last. */
+export const namesByImportance = ({ classes, importance = [] }: SheddingInput): string[] => [
+  ...new Set([...importance, ...classes.map(({ name }) => name)]),
+]
+
 /** The levels of the fleet, the most important first. If nothing is reserved for the class before, a class has no level of its own. */
-export function fleetLevels({ classes, fleetUsage }: SheddingInput): FleetLevel[] {
-  if (!fleetUsage) return []
-  const { capacity, reserved = { [classes[0]!.name]: DEFAULT_SHEDDING.reserved } } = fleetUsage
+export function fleetLevels(shedding: SheddingInput): FleetLevel[] {
+  if (!shedding.fleetUsage) return []
+  const names = namesByImportance(shedding)
+  const { capacity, reserved = { [names[0]!]: DEFAULT_SHEDDING.reserved } } = shedding.fleetUsage
   let reservedSoFar = 0
-  return classes.flatMap(({ name }, rank): FleetLevel[] => {
-    const above = classes[rank - 1]?.name ?? ''
+  const levels = names.flatMap((name, rank) => {
+    const above = names[rank - 1] ?? ''
     const reservedAbove = rank === 0 ? undefined : Object.hasOwn(reserved, above) ? reserved[above]! : 0
     reservedSoFar += reservedAbove ?? 0
     const share = 1 - reservedSoFar
     return reservedAbove === 0 ? [] : [{ name, rank, share, limit: wholeShareOf(capacity, share) }]
   })
+  return levels.map((level, i) => ({ ...level, nextRank: levels[i + 1]?.rank ?? Number.POSITIVE_INFINITY }))
+}
+
+/** The part of its limit that a level keeps free for each class of the level that is more important than the class of a request. */
+const ROOM_SHARE = 0.02
+
+/**
+ * The limit of a rule of the fleet for one class. A class of a level leaves room for each more important class of the level, so a level
+ * that fills up refuses the least important requests first. In telephone networks, this is called trunk reservation.
+ * @param limit the current one of the rule
+ */
+export function limitForClass(
+  { match: { fromRank = 0 }, nextRank = 0 }: Pick<GatewayRule, 'match' | 'nextRank'>,
+  limit: number,
+  { rank }: Pick<TrafficClass, 'rank'>,
+): number {
+  if (rank >= nextRank) return limit
+  return Math.max(1, limit - (rank - fromRank) * Math.ceil(limit * ROOM_SHARE))
 }
 
 /**
@@ -154,7 +182,7 @@ export function compileFleetRules(
   const { fleetUsage } = shedding
   if (!fleetUsage) return []
   const { ttl, mode, enforce } = fleetUsage
-  return fleetLevels(shedding).flatMap(({ name, rank, share, limit }) =>
+  return fleetLevels(shedding).flatMap(({ name, rank, nextRank, share, limit }) =>
     compileGatewayRule(
       {
         name: rank === 0 ? FLEET_USAGE : `${FLEET_USAGE}-${name}`,
@@ -166,7 +194,7 @@ export function compileFleetRules(
     ).map(
       (rule): GatewayRule => ({
         ...rule,
-        ...{ isSystemLimit: true, switchedAs: FLEET_USAGE, match: { fromRank: rank } },
+        ...{ isSystemLimit: true, switchedAs: FLEET_USAGE, match: { fromRank: rank }, nextRank },
         ...(fleetUsage.adaptive && { adaptiveShare: share }),
       }),
     ),
@@ -175,9 +203,10 @@ export function compileFleetRules(
 
 export function compileShedding(shedding: SheddingInput): Shedding {
   const { workerUtilization } = shedding
+  const names = namesByImportance(shedding)
   return {
-    classes: shedding.classes.map(({ name, match }, rank) => ({
-      ...{ name, rank },
+    classes: shedding.classes.map(({ name, match }) => ({
+      ...{ name, rank: names.indexOf(name) },
       ...(match && { match: compileMatch(match) }),
     })),
     ...(workerUtilization && { workerUtilization: compileWorkerUtilization(shedding, workerUtilization) }),
@@ -185,14 +214,14 @@ export function compileShedding(shedding: SheddingInput): Shedding {
 }
 
 function compileWorkerUtilization(
-  { classes }: SheddingInput,
+  shedding: SheddingInput,
   input: NonNullable<SheddingInput['workerUtilization']>,
 ): WorkerUtilization {
   const { signals, mode = 'enforce', enforce = 1 } = input
-  const { high = DEFAULT_SHEDDING.high, low = DEFAULT_SHEDDING.low } = input
+  const { high = DEFAULT_SHEDDING.high, low = DEFAULT_SHEDDING.low, pace = DEFAULT_SHEDDING.pace } = input
   return {
-    rules: classes
-      .map(({ name }, rank) => ({
+    rules: namesByImportance(shedding)
+      .map((name, rank) => ({
         name: `${WORKER_UTILIZATION}-${name}`,
         rank,
         mode,
@@ -205,7 +234,7 @@ function compileWorkerUtilization(
       pushes: { staleAfterMs: milliseconds(input.staleAfter ?? DEFAULT_SHEDDING.staleAfter) },
     }),
     isInFlight: signals.includes('in-flight'),
-    ...{ high, low },
+    ...{ high, low, pace },
     afterMs: milliseconds(input.after ?? DEFAULT_SHEDDING.after),
     withinMs: milliseconds(input.within ?? DEFAULT_SHEDDING.within),
   }

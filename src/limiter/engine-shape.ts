@@ -116,14 +116,6 @@ export interface EngineOptions {
   answers?: Answers | undefined
   /** Used by requests that wait for their turn at the store, or for leased units; tests pass their own. */
   sleep?: Sleep | undefined
-  /** The measurements of the origin. Needed if load shedding or an adaptive limit follows them. */
-  originLoad?: EngineLoad | undefined
-}
-
-/** The part of the origin's load that the engine uses (src/edges/http/origin-load.ts). */
-export interface EngineLoad {
-  /** The current limit of a rule whose limit adapts; undefined for a fixed limit. */
-  limitOf(rule: Rule): number | undefined
-  /** The measurements that travel with decisions: one rider for each signal. */
-  readonly riders: readonly Rider[]
+  /** The measurements of the origin that load shedding or an adaptive limit follows: one rider for each signal. */
+  signals?: readonly Rider[] | undefined
 }

@@ -58,7 +58,7 @@ export function createEngine(
   bareStore: Store,
   options: EngineOptions,
 ): Engine {
-  const { clock, decideAt, board, switchName, onCluster, onFinish, originLoad } = options
+  const { clock, decideAt, board, switchName, onCluster, onFinish, signals } = options
   const { local, holdingsKeeper, answers, timer, sleep = isolateSleep } = options
   const now = () => clock.now()
   const trips = createTrips(bareStore, {
@@ -67,7 +67,7 @@ export function createEngine(
       handOvers: local?.handOvers,
       units: holdingsKeeper?.rider,
       returns: answers?.returns,
-      signals: originLoad?.riders,
+      signals,
     },
     ...{ breaker: config.breaker, tripLimit: config.tripLimit, probe: options.probe },
     ...{ onStoreChange: options.onStoreChange, now, timer, sleep },
@@ -124,9 +124,7 @@ export function createEngine(
   async function decideByTrip(attempt: Attempt): Promise<Made> {
     const { verb, failure, answer, recall } = attempt
     const decides = verb === 'decide'
-    attempt.claims = decides
-      ? holdingsKeeper?.claim(attempt.evaluation.rules, originLoad?.limitOf)
-      : undefined
+    attempt.claims = decides ? holdingsKeeper?.claim(attempt.evaluation.rules) : undefined
     const evaluation: Evaluation = {
       ...attempt.evaluation,
       ...(attempt.claims && { rules: attempt.claims.rulesForStore }),

@@ -21,16 +21,19 @@ const METHODS: Record<Adaptive['method'], AdaptiveMethod> = { gradient, aimd }
 /** Sums of a window: requests that ended, failed requests, latency of the others (ms), requests in flight, refused requests. */
 const SUMS = 5
 
-/** Creates the adaptive limit of an isolate. */
-export function createAdaptiveLimit(
+/** Creates the board of the adaptive limit, whose state has the current limit. */
+export const createAdaptiveBoard = (
   { method, ...settings }: Adaptive,
-  boardOptions: Pick<SignalBoardOptions<never>, 'now' | 'script' | 'reportAt'>,
-) {
-  const controller = adaptiveController(settings, METHODS[method])
-  const board = createSignalBoard({
-    ...{ name: 'adaptive-limit', sums: SUMS, controller },
-    ...boardOptions,
+  options: Pick<SignalBoardOptions<never>, 'now' | 'script' | 'reportAt'>,
+) =>
+  createSignalBoard({
+    ...{ name: 'adaptive-limit', sums: SUMS, controller: adaptiveController(settings, METHODS[method]) },
+    ...options,
   })
+
+/** Creates the adaptive limit of an isolate. */
+export function createAdaptiveLimit(...[adaptive, options]: Parameters<typeof createAdaptiveBoard>) {
+  const board = createAdaptiveBoard(adaptive, options)
   return {
     limit: () => Math.floor(board.state().limit),
     observe: ({ hasFailed, latencyMs, inFlight }: EndedRequest) =>

@@ -1,33 +1,34 @@
 /**
- * The worker utilization shedder. Its state is the pressure: a bad signal adds its duration in ms. Below `quietMs` nothing is refused; from
- * there to `fullMs` the classes are refused one after the other. One second of signal moves the pressure by at most one second, so no
- * burst, deployment or single machine can make it jump. docs/load-shedding.md shows the effect.
+ * The worker utilization shedder. Its state is the pressure, in ms of full overload. The signal moves it in proportion to the overload: at a
+ * utilization of 1 by one second per second, at `high` not at all. Below `quietMs` nothing is refused; from there to `fullMs` the classes are
+ * refused one after the other. No burst, deployment or single machine can make it jump. docs/load-shedding.md shows the effect.
  *
- * The order of classes and the pace are those of Stripe's worker utilization load shedder (https://stripe.com/blog/rate-limiters).
+ * The order of classes, the pace and the default numbers are those of Stripe's worker utilization load shedder
+ * (https://stripe.com/blog/rate-limiters). Its refused share, from -28/120 to 1, is (pressure - `quietMs`) / (`fullMs` - `quietMs`).
  */
+import type { Pace } from '../config/check/shedding-schema.ts'
 import { finalizeHash, fnv1a } from '../hash.ts'
 import { type Controller, elapsedMs, numbersAsText, type SignalWindow, sumAt } from './controller.ts'
 
 export interface PressureSettings {
-  /** At this mean utilization (0 to 1) or above it, pressure grows. */
+  /** Above this mean utilization (0 to 1), pressure grows. */
   readonly high: number
-  /** At this mean utilization or below it, pressure shrinks. */
+  /** Below this mean utilization, pressure shrinks. */
   readonly low: number
-  /** A signal that is bad for less than this has no effect (ms). */
+  /** A full overload of less than this has no effect (ms). */
   readonly quietMs: number
-  /** After a bad signal of this duration, all classes but the critical one are refused (ms). */
+  /** After a full overload of this duration, all classes but the critical one are refused (ms). */
   readonly fullMs: number
+  readonly pace: Pace
 }
 
-/** The time until a measurement has an effect (ms): its second must be over, and it must have arrived. */
-const TRANSPORT_MS = 2000
-
-/**
- * Converts the time from the start of a bad signal until everything is refused (`withinMs`) to `fullMs`. The
- * transport of the signal takes part of this time.
- */
-export const fullMsWithin = (withinMs: number, quietMs: number) =>
-  Math.max(quietMs + 1, withinMs - TRANSPORT_MS)
+/** By how much pressure moves in a second (s): from -1 to 1. */
+function speedAt(utilization: number, { high, low, pace }: PressureSettings): number {
+  if (pace === 'full') return utilization >= high ? 1 : utilization <= low ? -1 : 0
+  if (utilization < low) return utilization / low - 1
+  if (utilization < high) return 0
+  return high < 1 ? Math.min(1, (utilization - high) / (1 - high)) : 1
+}
 
 export interface Pressure {
   /** From 0 to `fullMs`. */
@@ -58,7 +59,7 @@ const slackOf = ({ quietMs }: PressureSettings) => Math.min(SLACK_MS, quietMs)
  * mean counts.
  */
 export function pressureController(settings: PressureSettings): Controller<Pressure> {
-  const { high, low, fullMs } = settings
+  const { fullMs } = settings
   const clamp = (pressureMs: number) => Math.min(Math.max(0, pressureMs), fullMs)
   const follow = (pressureMs: number, before: number) =>
     clamp(Math.max(pressureMs, Math.min(before, pressureMs + slackOf(settings))))
@@ -70,9 +71,9 @@ export function pressureController(settings: PressureSettings): Controller<Press
       const knownMs = Math.min(ms, KNOWN_MS)
       const mean = highestMean(window)
       // Without a signal the shedder fails open, as slowly as it sheds.
-      const change = mean === undefined || mean <= low ? -knownMs : mean >= high ? knownMs : 0
+      const change = knownMs * (mean === undefined ? -1 : speedAt(mean, settings))
       const afterSilence = clamp(pressureMs - (ms - knownMs))
-      const next = clamp(afterSilence + change)
+      const next = clamp(afterSilence + Math.round(change))
       return {
         pressureMs: next,
         appliedMs: follow(next, appliedMs),
@@ -88,7 +89,7 @@ export function pressureController(settings: PressureSettings): Controller<Press
 }
 
 /** The highest mean of the signals (0 to 1); undefined without a sample. */
-function highestMean(window: SignalWindow): number | undefined {
+export function highestMean(window: SignalWindow): number | undefined {
   let highest: number | undefined
   for (let at = 0; at < window.sums.length; at += 2) {
     const samples = sumAt(window, at + 1)
@@ -113,6 +114,17 @@ export const placeOf = (callerKey: string, episode: number) =>
 export const toleratedMs = (place: number, classes: number, { quietMs, fullMs }: PressureSettings) =>
   quietMs + ((fullMs - quietMs) * place) / classes
 
-/** How long a refused caller has to wait (ms), if the signal is low from now on. @param tolerated ms */
+/** The share of the callers of a class that is refused, 0 to 1. Parameters as for `toleratedMs`; `place` is that of the class. */
+export function refusedShare(
+  appliedMs: number,
+  place: number,
+  classes: number,
+  settings: PressureSettings,
+): number {
+  const [first, last] = [toleratedMs(place, classes, settings), toleratedMs(place + 1, classes, settings)]
+  return Math.min(1, Math.max(0, (appliedMs - first) / (last - first)))
+}
+
+/** How long a refused caller has to wait at least (ms): if utilization is 0 from now on. @param tolerated ms */
 export const estimateWaitMs = (pressureMs: number, tolerated: number, settings: PressureSettings) =>
   Math.max(0, pressureMs - (tolerated - slackOf(settings)))

@@ -48,6 +48,8 @@ export interface SignalBoardOptions<State> {
   reportAt?: (() => number) | undefined
 }
 
+export type SignalBoard<State> = ReturnType<typeof createSignalBoard<State>>
+
 /** Creates the board of one signal. Plain data, so it may outlive the requests that update it. */
 export function createSignalBoard<State>(options: SignalBoardOptions<State>) {
   const { name, sums: count, controller, now, script, addPushes, reportAt } = options
@@ -140,6 +142,8 @@ export function createSignalBoard<State>(options: SignalBoardOptions<State>) {
   return {
     ...rider,
     startReport,
+    /** The number of sums. */
+    sums: count,
 
     /** Adds measurements, one for each sum. Values that are not above 0 count as 0; all are rounded to integers. */
     add(values: readonly number[]): void {

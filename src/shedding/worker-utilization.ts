@@ -4,8 +4,16 @@
  */
 
 import type { ShedRule, WorkerUtilization } from '../config/compile-shedding.ts'
+import type { PushedMean, SignalSnapshot } from '../script/signal.ts'
 import type { Rider } from '../trips/rider.ts'
-import { estimateWaitMs, fullMsWithin, placeOf, pressureController, toleratedMs } from './pressure.ts'
+import {
+  estimateWaitMs,
+  highestMean,
+  type PressureSettings,
+  placeOf,
+  pressureController,
+  toleratedMs,
+} from './pressure.ts'
 import { createSignalBoard, type SignalBoardOptions } from './signal-board.ts'
 import { UTILIZATION_SIGNAL } from './signal-name.ts'
 
@@ -15,7 +23,7 @@ export interface ShedVerdict {
   /** A shadow rule never refuses. */
   mode: 'enforce' | 'shadow'
   allowed: boolean
-  /** µs until the caller is admitted, if utilization is low from now on; 0 if it is allowed. */
+  /** µs until the caller is admitted, if utilization is 0 from now on; 0 if it is allowed. */
   retryAfter: number
 }
 
@@ -27,18 +35,47 @@ export type WorkerUtilizationShedder = ReturnType<typeof createUtilizationShedde
  */
 const SUMS = 4
 
+/** After this time (s), a window says nothing about the present. */
+const OLD_AFTER_S = 10
+
+/** The numbers of the pressure. */
+export const pressureSettings = ({
+  high,
+  low,
+  pace,
+  afterMs,
+  withinMs,
+}: WorkerUtilization): PressureSettings => ({
+  ...{ high, low, pace, quietMs: afterMs, fullMs: afterMs + withinMs },
+})
+
+/** Creates the board of the signal, whose state is the pressure. */
+export const createUtilizationBoard = (
+  settings: WorkerUtilization,
+  options: Pick<SignalBoardOptions<never>, 'now' | 'script' | 'reportAt'>,
+) =>
+  createSignalBoard({
+    ...{ name: UTILIZATION_SIGNAL, sums: SUMS, controller: pressureController(pressureSettings(settings)) },
+    ...(settings.pushes && { addPushes: withPushes }),
+    ...options,
+  })
+
+const withPushes = (sums: readonly number[], { mean }: PushedMean) => [...sums, mean, 1]
+
+/** The highest mean of the signals in the last window, 0 to 1. Undefined: without a report, or if the window is old. */
+export function utilizationIn({ at, closed }: SignalSnapshot, { pushes }: WorkerUtilization) {
+  if (!closed || at / 1e6 - closed.window > OLD_AFTER_S) return undefined
+  const { sums, pushed } = closed
+  return highestMean({ sums: pushes && pushed ? withPushes(sums, pushed) : sums, ms: 1000 })
+}
+
 /** Creates the shedder of an isolate, and the board that reports its measurements. */
 export function createUtilizationShedderAndBoard(
-  settings: WorkerUtilization,
-  boardOptions: Pick<SignalBoardOptions<never>, 'now' | 'script' | 'reportAt'>,
+  ...[settings, options]: Parameters<typeof createUtilizationBoard>
 ) {
-  const { rules, header, pushes, isInFlight, high, low, afterMs, withinMs } = settings
-  const numbers = { high, low, quietMs: afterMs, fullMs: fullMsWithin(withinMs, afterMs) }
-  const board = createSignalBoard({
-    ...{ name: UTILIZATION_SIGNAL, sums: SUMS, controller: pressureController(numbers) },
-    ...(pushes && { addPushes: (sums, { mean }) => [...sums, mean, 1] }),
-    ...boardOptions,
-  })
+  const { rules, header, isInFlight } = settings
+  const numbers = pressureSettings(settings)
+  const board = createUtilizationBoard(settings, options)
   const ruleByRank = new Map(rules.map((rule, i) => [rule.rank, { rule, place: i }]))
 
   const shedder = {

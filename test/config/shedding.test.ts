@@ -2,6 +2,8 @@
 import { describe, expect, it } from 'vitest'
 import { checkConfig, checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
+import type { GatewayRule } from '../../src/config/compile-rule.ts'
+import { limitForClass } from '../../src/config/compile-shedding.ts'
 import { ConfigError } from '../../src/config/config-error.ts'
 import { findSwitchable, listSwitchable } from '../../src/ops/switches.ts'
 
@@ -66,12 +68,36 @@ describe('shedding', () => {
       { classes: CLASSES, fleetUsage: { capacity: 10, reserved: { critical: 0.5, reads: 0.45 } } },
     ],
     [
-      'shedding.workerUtilization.low 0.9 is not below high (0.9). Lower it.',
-      { classes: CLASSES, workerUtilization: { signals: ['header'], low: 0.9 } },
+      'shedding.workerUtilization.low 0.8 is not below high (0.8). Lower it.',
+      { classes: CLASSES, workerUtilization: { signals: ['header'], low: 0.8 } },
     ],
     [
-      "shedding.workerUtilization.after '2m' is not shorter than workerUtilization.within ('2m'). Shorten it.",
-      { classes: CLASSES, workerUtilization: { signals: ['header'], after: '2m' } },
+      'shedding.importance leaves out reads, test. Name every class.',
+      { classes: CLASSES, importance: ['critical'], fleetUsage: { capacity: 10 } },
+    ],
+    [
+      "shedding.importance[0] 'critcal' is not a class (critical, reads, test). Did you mean 'critical'?",
+      {
+        classes: CLASSES,
+        importance: ['critcal', 'critical', 'reads', 'test'],
+        fleetUsage: { capacity: 10 },
+      },
+    ],
+    [
+      "shedding.importance[3] 'reads' is in the list twice. Leave it out once.",
+      {
+        classes: CLASSES,
+        importance: ['critical', 'reads', 'test', 'reads'],
+        fleetUsage: { capacity: 10 },
+      },
+    ],
+    [
+      'shedding.fleetUsage.reserved.critical 0.1 has no effect: no class is less important. Leave it out.',
+      {
+        classes: CLASSES,
+        importance: ['test', 'reads', 'critical'],
+        fleetUsage: { capacity: 10, reserved: { critical: 0.1 } },
+      },
     ],
     [
       "shedding.workerUtilization.signals 'in-flight' needs fleetUsage.capacity. Add it.",
@@ -205,8 +231,64 @@ describe('shedding', () => {
       header: 'x-utilization',
       pushes: { staleAfterMs: 30_000 },
       isInFlight: false,
-      ...{ high: 0.9, low: 0.7, afterMs: 28_000, withinMs: 120_000 },
+      ...{ high: 0.8, low: 0.7, pace: 'proportional', afterMs: 28_000, withinMs: 120_000 },
     })
+  })
+})
+
+describe('importance', () => {
+  const importance = ['reads', 'critical', 'test']
+  const { shedding, rules } = checkedConfig({
+    ...BASE,
+    shedding: {
+      ...{ classes: CLASSES, importance },
+      fleetUsage: { capacity: 100, reserved: { reads: 0.3 } },
+      workerUtilization: { signals: ['header'] },
+    },
+  })
+
+  it('ranks the classes, which are matched in the order of the config', () => {
+    expect(shedding!.classes.map(({ name, rank }) => [name, rank])).toEqual([
+      ['critical', 1],
+      ['reads', 0],
+      ['test', 2],
+    ])
+  })
+
+  it('decides who has room in the fleet, and who is shed first by utilization', () => {
+    const levels = rules.filter(({ isSystemLimit }) => isSystemLimit)
+    expect(levels.map(({ name, limit }) => [name, limit])).toEqual([
+      ['fleet-usage', 100],
+      ['fleet-usage-critical', 70],
+    ])
+    expect(shedding!.workerUtilization!.rules.map(({ name }) => name)).toEqual([
+      'worker-utilization-test',
+      'worker-utilization-critical',
+    ])
+  })
+})
+
+describe('the limit of a level of the fleet', () => {
+  const levelsOf = (capacity: number, reserved: Record<string, number>) =>
+    checkedConfig({
+      ...BASE,
+      shedding: { classes: CLASSES, fleetUsage: { capacity, reserved } },
+    }).rules.filter(({ isSystemLimit }) => isSystemLimit)
+  const limitsOf = (rule: GatewayRule) => [0, 1, 2].map(rank => limitForClass(rule, rule.limit, { rank }))
+
+  it('is lower by 2 % for each more important class of the level, and at least by 1', () => {
+    const [all] = levelsOf(400, { critical: 0 })
+    expect(limitsOf(all!)).toEqual([400, 392, 384])
+    const [few] = levelsOf(4, { critical: 0 })
+    expect(limitsOf(few!)).toEqual([4, 3, 2])
+    expect(limitForClass(few!, 2, { rank: 2 })).toBe(1)
+  })
+
+  it('is the same for classes that have a level below it', () => {
+    const [all, others] = levelsOf(400, { critical: 0.2 })
+    expect(limitsOf(all!)).toEqual([400, 400, 400])
+    expect(limitForClass(others!, 320, { rank: 1 })).toBe(320)
+    expect(limitForClass(others!, 320, { rank: 2 })).toBe(313)
   })
 })
 

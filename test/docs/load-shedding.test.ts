@@ -3,9 +3,24 @@ import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { makePictures } from '../../docs/programs/load-shedding/make-pictures.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
+import { limitForClass } from '../../src/config/compile-shedding.ts'
 import { defineConfig } from '../../src/config/define.ts'
-import { CLASSES, runDeadSignal, runFastRise, successOf, worstHalfMinute } from '../simulation/scenarios.ts'
+import type { PressureSettings } from '../../src/shedding/pressure.ts'
+import {
+  CLASSES,
+  FULL_PACE,
+  runDeadSignal,
+  runFastRise,
+  runHalfGone,
+  runSteady,
+  runThreefold,
+  SEED,
+  successOf,
+  turnsOf,
+  worstHalfMinute,
+} from '../simulation/scenarios.ts'
 import { readPage } from '../support/pages.ts'
+import { PRESSURE_SETTINGS } from '../support/shedding-settings.ts'
 
 const FOLDER = new URL('../../docs/pictures/', import.meta.url)
 
@@ -25,6 +40,11 @@ describe('the configs', () => {
       ['fleet-usage', 400, 'shadow'],
       ['fleet-usage-writes', 320, 'shadow'],
     ])
+    const [, writes] = levels
+    const limits = [1, 2, 3].map(rank => limitForClass(writes!, 320, { rank }))
+    expect(PAGE.replaceAll(/\s+/g, ' ')).toContain(
+      `admitted up to ${limits[0]} in flight, \`reads\` up to ${limits[1]}, \`test\` up to ${limits[2]}.`,
+    )
     const reserved = { critical: 0.2, writes: 0.1 }
     const fleetUsage = { ...config.shedding.fleetUsage, reserved }
     const other = checkedConfig({ ...config, shedding: { ...config.shedding, fleetUsage } })
@@ -40,8 +60,8 @@ describe('the configs', () => {
 
   it('have the defaults that the page names', () => {
     const { workerUtilization } = checkedConfig(config).shedding!
-    expect(workerUtilization).toMatchObject({ high: 0.9, low: 0.7, afterMs: 28_000, withinMs: 120_000 })
-    for (const text of ['`high` (0.9)', '`low` (0.7)', 'after 28 s', 'at 120 s', 'nothing for 30 s'])
+    expect(workerUtilization).toMatchObject({ high: 0.8, low: 0.7, afterMs: 28_000, withinMs: 120_000 })
+    for (const text of ['`high` (0.8)', '`low` (0.7)', 'pressure of 28 s', 'At 148 s', 'nothing for 30 s'])
       expect(PAGE).toContain(text)
   })
 })
@@ -74,11 +94,27 @@ describe('the success of critical requests with worker utilization alone', () =>
   })
 
   it('is a little lower in one run with another random seed', () => {
-    const { seconds } = runFastRise(360, false, 5)
+    const { seconds } = runFastRise(300, false, 5)
     expect(SIMULATIONS).toContain(
       `only ${(100 * worstHalfMinute(seconds, critical)).toFixed(1)} % succeeded in the worst half-minute`,
     )
   })
+})
+
+it('the table of the two paces is that of the simulation', () => {
+  const percentOf = (share: number) => `${Number((100 * share).toFixed(1))} %`
+  const runs = [(settings: PressureSettings) => runThreefold(false, SEED, settings), runHalfGone, runSteady]
+  const cells = runs.flatMap(run =>
+    [PRESSURE_SETTINGS, FULL_PACE].map(settings => {
+      const { seconds, turns } = run(settings)
+      const successes = CLASSES.map((_, i) => percentOf(successOf(seconds, i)))
+      const most = Math.max(...turns.flatMap(ofClass => [...ofClass]))
+      return [settings.pace, ...successes, turnsOf(seconds), most].join(' | ')
+    }),
+  )
+  const section = SIMULATIONS.split('### The two paces')[1]!.split('\n## ')[0]!
+  const rows = section.split('\n').filter(line => / (?:proportional|full) \|/.test(line))
+  expect(rows.map(row => row.split(' | ').slice(1).join(' | ').replace(/ \|$/, ''))).toEqual(cells)
 })
 
 it('the pictures are those that the simulation makes', () => {

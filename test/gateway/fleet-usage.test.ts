@@ -64,6 +64,51 @@ describe('load shedding by fleet usage', () => {
     expect(statusesOf(await hold(app, 3, { method: 'POST' }))).toEqual([200, 200, 503])
   })
 
+  it('refuses the least important of several classes without a reserved part first, also if it matches first', async () => {
+    const app = appOf({
+      ...CONFIG,
+      shedding: {
+        classes: [
+          { name: 'test', match: { path: '/test' } },
+          { name: 'writes', match: { methods: ['POST'] } },
+          { name: 'reads' },
+        ],
+        importance: ['writes', 'reads', 'test'],
+        fleetUsage: { capacity: 10, reserved: {} },
+      },
+    })
+    const statusOf = async (path: string, init = {}) => (await app(path, init)).status
+    await hold(app, 8, { method: 'POST' })
+    expect(await statusOf('/test', { method: 'POST' })).toBe(503)
+    expect(await statusOf('/')).toBe(200)
+    expect(await statusOf('/')).toBe(503)
+    expect(await statusOf('/', { method: 'POST' })).toBe(200)
+    expect(await statusOf('/', { method: 'POST' })).toBe(503)
+  })
+
+  it('sheds a POST of the test plan before a GET of others, with the example of the docs', async () => {
+    const app = appOf({
+      ...CONFIG,
+      shedding: {
+        classes: [
+          { name: 'test', match: { plans: ['test'] } },
+          { name: 'critical', match: { methods: ['POST'], path: '/charges{/*}?' } },
+          { name: 'writes', match: { methods: ['POST', 'PUT', 'PATCH', 'DELETE'] } },
+          { name: 'reads' },
+        ],
+        importance: ['critical', 'writes', 'reads', 'test'],
+        fleetUsage: { capacity: 20, reserved: { critical: 0.2 } },
+      },
+    })
+    const key = await gateway.key('acme', 'test')
+    await (await app('/', { key })).text()
+    await hold(app, 14)
+    expect((await app('/charges', { method: 'POST', key })).status).toBe(503)
+    expect((await app('/')).status).toBe(200)
+    expect((await app('/')).status).toBe(503)
+    expect((await app('/charges', { method: 'POST' })).status).toBe(200)
+  })
+
   it('counts all isolates, and a unit is free when its response has ended', async () => {
     const [a, b] = [appOf(CONFIG), appOf(CONFIG)]
     const held = await hold(a, 8)

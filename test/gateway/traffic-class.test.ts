@@ -26,6 +26,20 @@ describe('the class of a request', () => {
     expect(classOfReading(CLASSES.slice(1), KNOWN, undefined).name).toBe('reads')
   })
 
+  it('is the first that matches, whatever its importance', () => {
+    const classes: TrafficClass[] = [
+      { name: 'test', rank: 2, match: { plans: ['test'] } },
+      { name: 'critical', rank: 0, match: { methods: new Set(['POST']) } },
+      { name: 'reads', rank: 1 },
+    ]
+    expect(classOfReading(classes, KNOWN, 'test').name).toBe('test')
+    expect(classOfReading(classes, KNOWN, 'free').name).toBe('critical')
+    expect(classOfReading(classes, KNOWN, undefined).name).toBe('critical')
+    expect(classOfReading(classes, ANONYMOUS, undefined).name).toBe('critical')
+    // Without `critical`, as on another path: the key may have any plan.
+    expect(classOfReading([classes[0]!, classes[2]!], KNOWN, undefined).name).toBe('reads')
+  })
+
   it('of a caller without a credential never depends on a plan', () => {
     expect(classOfReading(CLASSES, ANONYMOUS, undefined).name).toBe('anonymous')
     expect(classOfReading(CLASSES.slice(0, 3), ANONYMOUS, undefined).name).toBe('reads')

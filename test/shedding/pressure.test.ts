@@ -25,11 +25,11 @@ describe('a pressure of 0', () => {
       [2000, 8000],
       [5000, 60_000],
     ] as const) {
-      const settings = { high: 0.9, low: 0.7, quietMs, fullMs }
+      const settings = { ...PRESSURE_SETTINGS, quietMs, fullMs }
       const { initial, next } = pressureController(settings)
-      const high = times(130, at(0.95)).reduce(next, initial)
+      const high = times(130, at(1)).reduce(next, initial)
       expect(shedShares(high.appliedMs, 2, settings)).toEqual([1, 1])
-      const rested = times(140, at(0.1)).reduce(next, high)
+      const rested = times(140, at(0)).reduce(next, high)
       expect(shedShares(rested.appliedMs, 2, settings)).toEqual([0, 0])
     }
   })
@@ -48,17 +48,57 @@ const windows = fc.record({
 })
 
 describe('pressure', () => {
-  it('grows while the signal is high, shrinks while it is low, and stays the same in between', () => {
-    expect(moved(times(10, at(0.9)))).toEqual({ pressureMs: 10_000, appliedMs: 10_000, episode: 1 })
-    expect(moved(times(10, at(0.8)), { pressureMs: 5000 }).pressureMs).toBe(5000)
-    expect(moved(times(4, at(0.7)), { pressureMs: 5000 }).pressureMs).toBe(1000)
+  it('grows above 0.8 and shrinks below 0.7 in proportion to the distance, and stays the same in between', () => {
+    const after10s = (utilization: number, pressureMs = 0) =>
+      moved(times(10, at(utilization)), { pressureMs }).pressureMs
+    expect(after10s(1)).toBe(10_000)
+    expect(after10s(0.9)).toBe(5000)
+    expect(after10s(0.85)).toBe(2500)
+    for (const between of [0.8, 0.75, 0.7]) expect(after10s(between, 50_000)).toBe(50_000)
+    expect(after10s(0.35, 50_000)).toBe(45_000)
+    expect(after10s(0, 50_000)).toBe(40_000)
+    expect(moved(times(10, at(0.9)))).toEqual({ pressureMs: 5000, appliedMs: 5000, episode: 1 })
   })
 
-  it('is full after the time in the settings, and 0 again after the same time', () => {
+  it('follows the formula that Stripe has published, from -28/120 to 1', () => {
+    let share = -28 / 120
+    let state = controller.initial
+    const rateOf = (u: number) => (u < 0.7 ? u / 0.7 - 1 : u > 0.8 ? (u - 0.8) / 0.2 : 0)
+    for (let second = 0; second < 2000; second++) {
+      const utilization = Math.round(1000 * (0.5 + 0.5 * Math.sin(second / 90))) / 1000
+      share = Math.min(1, Math.max(-28 / 120, share + rateOf(utilization) / 120))
+      state = controller.next(state, at(utilization))
+      // Each step is rounded to a millisecond.
+      expect(Math.abs((state.pressureMs - quietMs) / (fullMs - quietMs) - share)).toBeLessThan(0.002)
+    }
+  })
+
+  it('needs 28 s of full overload for the first refusal, and 120 s more to refuse all but the critical class', () => {
+    expect([quietMs, fullMs]).toEqual([28_000, 148_000])
     expect(moved(times(fullMs / 1000 + 50, at(1))).pressureMs).toBe(fullMs)
-    const falling = times(fullMs / 1000 - 1, at(0.2))
+    const falling = times(fullMs / 1000 - 1, at(0))
     expect(moved(falling, { pressureMs: fullMs }).pressureMs).toBe(1000)
-    expect(moved([...falling, ...times(5, at(0.2))], { pressureMs: fullMs }).pressureMs).toBe(0)
+    expect(moved([...falling, ...times(5, at(0))], { pressureMs: fullMs }).pressureMs).toBe(0)
+  })
+
+  it('moves by one second per second above `high` and below `low`, if the pace is full', () => {
+    const { initial, next } = pressureController({ ...PRESSURE_SETTINGS, pace: 'full' })
+    const after10s = (utilization: number) =>
+      times(10, at(utilization)).reduce(next, { ...initial, pressureMs: 50_000 }).pressureMs
+    expect([1, 0.8, 0.79, 0.71, 0.7, 0].map(after10s)).toEqual([
+      60_000, 60_000, 50_000, 50_000, 40_000, 40_000,
+    ])
+  })
+
+  it('moves at the limits of the settings', () => {
+    const only = (high: number, low: number, utilization: number, pressureMs = 5000) =>
+      pressureController({ ...PRESSURE_SETTINGS, high, low }).next(
+        { ...controller.initial, pressureMs, appliedMs: pressureMs },
+        at(utilization),
+      ).pressureMs
+    expect(only(1, 0.7, 1)).toBe(6000)
+    expect(only(1, 0.7, 0.999)).toBe(5000)
+    expect(only(0.8, 0, 0)).toBe(5000)
   })
 
   it('is applied at once when it rises, and 6 s behind when it falls', () => {
@@ -79,7 +119,7 @@ describe('pressure', () => {
   it('grows by at most five seconds for a window after a gap, and shrinks for the time of the gap', () => {
     expect(moved([at(1, 90_000)]).pressureMs).toBe(5000)
     expect(moved([at(1, 60_000)], { pressureMs: fullMs }).pressureMs).toBe(fullMs - 50_000)
-    expect(moved([at(0.1, 60_000)], { pressureMs: fullMs }).pressureMs).toBe(fullMs - 60_000)
+    expect(moved([at(0, 60_000)], { pressureMs: fullMs }).pressureMs).toBe(fullMs - 60_000)
   })
 
   it('reaches the same value with windows of one second and of five (as pushed signals have)', () => {

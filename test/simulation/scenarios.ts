@@ -4,6 +4,7 @@ import { type AdaptiveSettings, adaptiveController } from '../../src/shedding/ad
 import type { AdaptiveMethod } from '../../src/shedding/adaptive-method.ts'
 import { aimd } from '../../src/shedding/aimd.ts'
 import { gradient } from '../../src/shedding/gradient.ts'
+import type { PressureSettings } from '../../src/shedding/pressure.ts'
 import { ADAPTIVE_SETTINGS, PRESSURE_SETTINGS } from '../support/shedding-settings.ts'
 import type { OriginOptions } from './origin.ts'
 import {
@@ -68,9 +69,15 @@ const sheddingWith = (hasCapacity: boolean) => ({ ...shedding, ...(hasCapacity &
 
 /** The load grows to three times the usual within eight minutes, stays there for five minutes, and falls back. */
 export const RISE = { from: 60, top: 540, falls: 840, back: 1320 }
-export function runThreefold(hasCapacity = false, seed = SEED): Simulated {
+export function runThreefold(hasCapacity = false, seed = SEED, settings = PRESSURE_SETTINGS): Simulated {
   const load = loadThrough([0, 1], [RISE.from, 1], [RISE.top, 3], [RISE.falls, 3], [RISE.back, 1])
-  return simulate({ ...sheddingWith(hasCapacity), seed, seconds: 1560, classes: callersAt(load) })
+  return simulate({
+    ...sheddingWith(hasCapacity),
+    shedding: settings,
+    seed,
+    seconds: 1860,
+    classes: callersAt(load),
+  })
 }
 
 /** The load grows to three times the usual within some seconds, stays there for five minutes, and falls back at once. */
@@ -83,15 +90,39 @@ export function runFastRise(riseSeconds: number, hasCapacity: boolean, seed = SE
   return simulate({ ...sheddingWith(hasCapacity), seed, seconds, classes: callersAt(load) })
 }
 
+/** The same settings with the other pace. */
+export const FULL_PACE: PressureSettings = { ...PRESSURE_SETTINGS, pace: 'full' }
+
+/** Half of the workers of each machine are gone for ten minutes, at a load of three quarters of what all can do. */
+export const HALF_GONE = { from: 60, until: 660 }
+export function runHalfGone(settings = PRESSURE_SETTINGS, seed = SEED): Simulated {
+  const { workers } = tenMachines
+  return simulate({
+    ...{ ...shedding, shedding: settings, seed, seconds: 1080, classes: callersAt(() => 1.5 * USUAL_LOAD) },
+    incidents: [
+      [HALF_GONE.from, origin => origin.setWorkers(workers / 2)],
+      [HALF_GONE.until, origin => origin.setWorkers(workers)],
+    ],
+  })
+}
+
+/** A load of 0.85 of what the origin can do, for fifteen minutes. */
+export const STEADY = { from: 60, until: 960 }
+export function runSteady(settings = PRESSURE_SETTINGS, seed = SEED): Simulated {
+  const { from, until } = STEADY
+  const load = (seconds: number) => (seconds < from || seconds >= until ? 1 : 1.7) * USUAL_LOAD
+  return simulate({ ...shedding, shedding: settings, seed, seconds: 1260, classes: callersAt(load) })
+}
+
 /** The load triples within a second. */
 export const STEP = { at: FAST.at, until: FAST.at + 1 + FAST.heightSeconds }
 export const runStep = (hasCapacity: boolean) => runFastRise(1, hasCapacity)
 
-/** Far more load than the origin can serve. The critical class alone nearly fills the origin, so the pressure reaches its maximum. */
+/** Far more load than the origin can serve, and then hardly any. The critical class alone nearly fills the origin, so the pressure reaches its maximum. */
 export function runOverwhelmed(hasCapacity = false, seed = SEED): Simulated {
   const origin = { ...tenMachines, workers: 1 }
-  const load = (seconds: number) => (seconds < 60 ? 0.3 : seconds < 240 ? 3 : 0.3) * USUAL_LOAD
-  return simulate({ ...sheddingWith(hasCapacity), seed, origin, seconds: 420, classes: callersAt(load) })
+  const load = (seconds: number) => (seconds < 60 ? 0.3 : seconds < 240 ? 3 : 0.05) * USUAL_LOAD
+  return simulate({ ...sheddingWith(hasCapacity), seed, origin, seconds: 480, classes: callersAt(load) })
 }
 
 /** One of ten machines becomes five times as slow, and is always busy. */
@@ -230,4 +261,12 @@ export function worstHalfMinute(seconds: readonly Second[], number: number): num
     seconds.slice(30 * i, 30 * (i + 1)),
   )
   return Math.min(...parts.map(part => successOf(part, number)))
+}
+
+/** How many times the refused share changes between growing and shrinking. */
+export function turnsOf(seconds: readonly Second[]): number {
+  const sharesOf = ({ shares }: Second) => shares.reduce((sum, share) => sum + share, 0)
+  const steps = seconds.slice(1).map((second, i) => Math.sign(sharesOf(second) - sharesOf(seconds[i]!)))
+  const moves = steps.filter(step => step !== 0)
+  return moves.filter((move, i) => i > 0 && move !== moves[i - 1]).length
 }

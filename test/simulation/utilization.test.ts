@@ -6,11 +6,15 @@ import { PRESSURE_SETTINGS } from '../support/shedding-settings.ts'
 import {
   between,
   CLASSES,
+  FULL_PACE,
+  HALF_GONE,
   RISE,
   runBadMachine,
   runDeadSignal,
   runFastRise,
+  runHalfGone,
   runOverwhelmed,
+  runSteady,
   runStep,
   runThreefold,
   SEED,
@@ -18,6 +22,7 @@ import {
   STEP,
   successOf,
   total,
+  turnsOf,
   worstHalfMinute,
 } from './scenarios.ts'
 import type { ClassTally, Second } from './simulation.ts'
@@ -31,20 +36,11 @@ const sumOf = (seconds: readonly Second[], number: number, field: keyof ClassTal
   total(seconds, ({ classes }) => classes[number]![field])
 const allShed = (seconds: readonly Second[]) =>
   total(seconds, ({ classes }) => classes.reduce((sum, { shed }) => sum + shed, 0))
-const sharesOf = ({ shares }: Second) => shares.reduce((sum, share) => sum + share, 0)
-
 /** At least 99.9 % of critical requests succeed, over the whole run and in each half-minute. */
 function expectCriticalUnharmed(seconds: readonly Second[]): void {
   expect(sumOf(seconds, CRITICAL, 'shed')).toBe(0)
   expect(successOf(seconds, CRITICAL)).toBeGreaterThanOrEqual(0.999)
   expect(worstHalfMinute(seconds, CRITICAL)).toBeGreaterThanOrEqual(0.999)
-}
-
-/** How many times the refused share changes between growing and shrinking. */
-function turnsOf(seconds: readonly Second[]): number {
-  const steps = seconds.slice(1).map((second, i) => Math.sign(sharesOf(second) - sharesOf(seconds[i]!)))
-  const moves = steps.filter(step => step !== 0)
-  return moves.filter((move, i) => i > 0 && move !== moves[i - 1]).length
 }
 
 describe.each(SEEDS)(
@@ -63,21 +59,21 @@ describe.each(SEEDS)(
       // At the peak, some reads are still served: no more than necessary is shed.
       const height = between(seconds, RISE.top, RISE.falls)
       expect(successOf(height, CLASSES.indexOf('test'))).toBe(0)
-      expect(successOf(height, CLASSES.indexOf('reads'))).toBeGreaterThan(0.2)
+      expect(successOf(height, CLASSES.indexOf('reads'))).toBeGreaterThan(0.1)
     })
 
     it('keeps the origin busy, but not full', () => {
       const height = between(seconds, RISE.top, RISE.falls)
       const utilization = total(height, second => second.utilization) / height.length
-      expect(utilization).toBeGreaterThan(0.75)
-      expect(utilization).toBeLessThan(0.9)
+      expect(utilization).toBeGreaterThan(0.7)
+      expect(utilization).toBeLessThan(0.8)
       expect(total(height, second => second.failed)).toBeLessThan(
         0.0005 * total(height, second => second.answered),
       )
     })
 
-    it('makes the refused share change between growing and shrinking at most ten times in 26 minutes', () => {
-      expect(turnsOf(seconds)).toBeLessThanOrEqual(10)
+    it('makes the refused share grow and shrink once, not in turn', () => {
+      expect(turnsOf(seconds)).toBeLessThanOrEqual(3)
     })
 
     it('refuses the same callers while the refused share is the same', () => {
@@ -87,12 +83,12 @@ describe.each(SEEDS)(
       // Callers at the border of the share are refused and admitted more often, because the share follows the load for 13 minutes. With random
       // shedding, it would be hundreds of times.
       const reads = [...turns[CLASSES.indexOf('reads')]!]
-      expect(Math.max(...reads)).toBeLessThanOrEqual(16)
-      expect(reads.reduce((sum, count) => sum + count, 0) / reads.length).toBeLessThan(4)
+      expect(Math.max(...reads)).toBeLessThanOrEqual(6)
+      expect(reads.reduce((sum, count) => sum + count, 0) / reads.length).toBeLessThan(2.5)
     })
 
-    it('ends without refusals', () => {
-      expect(allShed(between(seconds, RISE.back, 2000))).toBe(0)
+    it('ends without refusals, within six minutes at half of the capacity', () => {
+      expect(allShed(between(seconds, RISE.back + 360, 2000))).toBe(0)
       expect(seconds.at(-1)!.pressureMs).toBe(0)
     })
   },
@@ -144,7 +140,7 @@ describe('three times the load within some minutes', () => {
     for (const seed of SEEDS) {
       const { seconds } = runThreefold(true, seed)
       expectCriticalUnharmed(seconds)
-      expect(allShed(between(seconds, RISE.back, 2000))).toBe(0)
+      expect(allShed(between(seconds, RISE.back + 360, 2000))).toBe(0)
       expect(seconds.at(-1)!.pressureMs).toBe(0)
     }
   })
@@ -154,9 +150,9 @@ describe.each(SEEDS)('an overload that shedding does not end (seed %d)', seed =>
   const { seconds } = runOverwhelmed(false, seed)
   const [from, until] = [60, 240]
 
-  it('refuses everything except critical requests within 120 s', () => {
+  it('refuses everything except critical requests within 148 s, and the time until the signal is high', () => {
     const full = seconds.find(({ shares }) => shares.every(share => share === 1))!.seconds
-    expect(full - from).toBeLessThanOrEqual(120)
+    expect(full - from).toBeLessThanOrEqual(fullMs / 1000 + 5)
     expect(sumOf(seconds, CRITICAL, 'shed')).toBe(0)
   })
 
@@ -167,9 +163,29 @@ describe.each(SEEDS)('an overload that shedding does not end (seed %d)', seed =>
     expect(writes).toBeLessThan(reads)
     expect(reads).toBeLessThan(test)
     expect(test).toBeGreaterThanOrEqual((fullMs - quietMs) / 1000)
-    // Callers repeat what failed in the overload, so the signal falls up to some seconds after the load. 123 s was the longest of ten seeds.
-    expect(test).toBeLessThanOrEqual(fullMs / 1000 + 10)
+    // The origin is a tenth busy, and callers repeat what failed in the overload.
+    expect(test).toBeLessThanOrEqual((fullMs - quietMs) / 1000 / 0.8 + 20)
     expect(allShed(between(seconds, until + test, 1000))).toBe(0)
+  })
+})
+
+describe.each(SEEDS)('the two paces (seed %d)', seed => {
+  const proportional = { height: runThreefold(false, seed), steady: runSteady(undefined, seed) }
+  const full = { height: runThreefold(false, seed, FULL_PACE), steady: runSteady(FULL_PACE, seed) }
+
+  it('a proportional pace turns seldom, a full pace often', () => {
+    for (const [one, other] of [
+      [proportional.height, full.height],
+      [proportional.steady, full.steady],
+    ] as const)
+      expect(5 * turnsOf(one.seconds)).toBeLessThan(turnsOf(other.seconds))
+  })
+
+  it('after half of the workers were gone, a full pace admits all callers sooner', () => {
+    const [slow, fast] = [runHalfGone(undefined, seed), runHalfGone(FULL_PACE, seed)].map(({ seconds }) =>
+      allShed(between(seconds, HALF_GONE.until, 2000)),
+    )
+    expect(fast).toBeLessThan(slow! / 2)
   })
 })
 

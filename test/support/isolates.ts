@@ -67,7 +67,7 @@ export async function settled(): Promise<void> {
   }
 }
 
-interface IsolateOptions extends Partial<Pick<EngineOptions, 'board' | 'answers' | 'originLoad'>> {
+interface IsolateOptions extends Partial<Pick<EngineOptions, 'board' | 'answers' | 'signals'>> {
   isCluster?: boolean
   /** Absent: the breaker never opens. */
   breaker?: BreakerSettings | undefined

@@ -70,9 +70,8 @@ function createIsolate(redis: RedisEngine, time: Timers, name: string, isCluster
     createRefusalMemory(known, 1000),
     createLeases(known, { timer, writeAt: () => time.nowMs * 1e3 }),
   )
-  const originLoad = { limitOf: () => undefined, riders: [board] }
   const whole = isolateOn(redis, time, name, {
-    ...{ isCluster, answers, originLoad, board: switchBoard },
+    ...{ isCluster, answers, signals: [board], board: switchBoard },
   })
   return Object.assign(whole, {
     signal: board,

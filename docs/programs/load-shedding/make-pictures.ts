@@ -4,17 +4,22 @@
  */
 import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
+import type { PressureSettings } from '../../../src/shedding/pressure.ts'
 import { publishedGradient2 } from '../../../test/simulation/published-gradient2.ts'
 import {
   BEST_FIXED,
   CLASSES,
+  FULL_PACE,
   HALF,
   limitBy,
   METHODS,
   RISE,
+  runHalfGone,
   runHalvedCapacity,
   runLongOverload,
+  runSteady,
   runThreefold,
+  SEED,
   startedBy,
   WORKERS,
 } from '../../../test/simulation/scenarios.ts'
@@ -26,6 +31,7 @@ import { heading, INK, render } from '../plots/draw.ts'
 export function makePictures(): Map<string, string> {
   return new Map([
     ['threefold.svg', drawThreefold()],
+    ['paces.svg', drawPaces()],
     ['half-capacity.svg', drawHalfCapacity()],
     ['gradient2.svg', drawGradient2()],
   ])
@@ -99,6 +105,60 @@ function drawThreefold(): string {
       },
     ],
   )
+}
+
+/** The pace of the pressure, compared with the one before, in three overloads. */
+function drawPaces(): string {
+  const scenarios = [
+    ['three times\nthe load', (settings: PressureSettings) => runThreefold(false, SEED, settings)],
+    ['half of the\nworkers gone', runHalfGone],
+    ['steady\nload of 0.85', runSteady],
+  ] as const
+  const paces = [
+    ['full', FULL_PACE, STROKES[0]!],
+    ['proportional', PRESSURE_SETTINGS, STROKES[3]!],
+  ] as const
+  const panels = scenarios.flatMap(([title, run]): Panel[] => {
+    const runs = paces.map(([name, settings, stroke]) => ({
+      name,
+      stroke,
+      bins: binned(run(settings).seconds, 10),
+    }))
+    return [
+      {
+        name: `${title}:\n% refused`,
+        max: 100,
+        interval: 50,
+        lines: runs.map(({ bins, ...line }) => ({ ...line, name: '', points: points(bins, refusedPart) })),
+      },
+      {
+        name: 'utilization',
+        max: 1,
+        interval: 0.5,
+        lines: runs.map(({ bins, ...line }) => ({
+          ...line,
+          points: points(
+            bins,
+            mean(({ utilization }) => utilization),
+          ),
+        })),
+        levels: [{ name: '0.8', at: 0.8 }],
+      },
+    ]
+  })
+  return drawPanels(
+    'Worker utilization: the two paces',
+    'refused: share of all attempts, with those that callers repeat',
+    { max: 26, interval: 2, unit: ' min', perUnit: 60 },
+    panels,
+  )
+}
+
+/** The share of attempts that the shedder refuses, in percent. */
+function refusedPart(bin: readonly Second[]): number {
+  const sum = (field: 'shed' | 'attempts') =>
+    total(bin, ({ classes }) => classes.reduce((all, tally) => all + tally[field], 0))
+  return (100 * sum('shed')) / sum('attempts')
 }
 
 function drawHalfCapacity(): string {

@@ -8,10 +8,10 @@ import {
   DEFAULT_SHEDDING,
   FLEET_USAGE,
   fleetLevels,
+  namesByImportance,
   WORKER_UTILIZATION,
 } from '../compile-shedding.ts'
 import type { Mistake } from '../config-error.ts'
-import { milliseconds } from '../duration.ts'
 import { didYouMean } from './did-you-mean.ts'
 import { mistakesOfMatch } from './mistakes-of-rules.ts'
 import { adaptiveOf } from './rule-schema.ts'
@@ -91,8 +91,9 @@ export function mistakesOfShedding(config: ConfigInput): Mistake[] {
   if (!shedding) return []
   const mistakes: Mistake[] = []
   const report = (key: string, message: string) => mistakes.push({ path: `shedding.${key}`, message })
-  const { classes, fleetUsage, workerUtilization } = shedding
+  const { classes, importance, fleetUsage, workerUtilization } = shedding
   const names = classes.map(({ name }) => name)
+  const fixOf = (name: string) => didYouMean(name, names) || ' Name one of them.'
   for (const [i, { name, match }] of classes.entries()) {
     const first = names.indexOf(name)
     if (first < i) {
@@ -112,6 +113,14 @@ export function mistakesOfShedding(config: ConfigInput): Mistake[] {
   } else if (open.length > 1) {
     report('classes', `has several classes without a match (${open.join(', ')}). Give all but one a match.`)
   }
+  for (const [i, name] of (importance ?? []).entries()) {
+    if (!names.includes(name))
+      report(`importance[${i}]`, `'${name}' is not a class (${names.join(', ')}).${fixOf(name)}`)
+    else if (importance!.indexOf(name) < i)
+      report(`importance[${i}]`, `'${name}' is in the list twice. Leave it out once.`)
+  }
+  const unranked = importance ? names.filter(name => !importance.includes(name)) : []
+  if (unranked.length > 0) report('importance', `leaves out ${unranked.join(', ')}. Name every class.`)
   if (!fleetUsage && !workerUtilization) {
     report('classes', 'has no effect without a shedder. Add fleetUsage or workerUtilization.')
   }
@@ -130,12 +139,8 @@ export function mistakesOfShedding(config: ConfigInput): Mistake[] {
     const reserved = Object.entries(fleetUsage.reserved ?? {})
     for (const [name, value] of reserved) {
       const path = `fleetUsage.reserved.${name}`
-      if (!names.includes(name))
-        report(
-          path,
-          `is not a class (${names.join(', ')}).${didYouMean(name, names) || ' Name one of them.'}`,
-        )
-      else if (name === names.at(-1))
+      if (!names.includes(name)) report(path, `is not a class (${names.join(', ')}).${fixOf(name)}`)
+      else if (name === namesByImportance(shedding).at(-1))
         report(path, `${value} has no effect: no class is less important. Leave it out.`)
     }
     const levels = fleetLevels(shedding)
@@ -151,14 +156,7 @@ export function mistakesOfShedding(config: ConfigInput): Mistake[] {
   if (workerUtilization) {
     const { signals, header, staleAfter } = workerUtilization
     const { high = DEFAULT_SHEDDING.high, low = DEFAULT_SHEDDING.low } = workerUtilization
-    const { after = DEFAULT_SHEDDING.after, within = DEFAULT_SHEDDING.within } = workerUtilization
     if (low >= high) report('workerUtilization.low', `${low} is not below high (${high}). Lower it.`)
-    if (milliseconds(after) >= milliseconds(within)) {
-      report(
-        'workerUtilization.after',
-        `'${after}' is not shorter than workerUtilization.within ('${within}'). Shorten it.`,
-      )
-    }
     if (signals.includes('in-flight') && !fleetUsage) {
       report('workerUtilization.signals', "'in-flight' needs fleetUsage.capacity. Add it.")
     }

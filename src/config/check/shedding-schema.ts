@@ -12,8 +12,8 @@ const trafficClass = settings(
     /** The name of the class in logs, statistics and `reserved`. Unique. */
     name: name('class name'),
     /**
-     * Which requests belong to the class. Exactly one class has no `match`: it gets every request that matches no other class.
-     * While an isolate does not know the plan of a caller, the caller's requests belong to the most important class that any plan
+     * Which requests belong to the class. A request belongs to the first class that it matches. Exactly one class has no `match`: it
+     * gets every request that matches no other class. While an isolate does not know the plan of a caller, the caller's requests belong to the most important class that any plan
      * would give them.
      */
     match: v.optional(match),
@@ -29,7 +29,7 @@ const fleetUsage = settings(
     capacity: units(2, 1e6),
     /**
      * Shares of the capacity that are reserved for a class and the more important ones, as in `{ critical: 0.2 }`. Less important
-     * classes can use only the rest. The most important class can use the whole capacity. Default: a fifth for the first class.
+     * classes can use only the rest. The most important class can use the whole capacity. Default: a fifth for the most important class.
      */
     reserved: v.optional(
       record(name('class name'), share(0), 'is not an object. Write it like { critical: 0.2 }.'),
@@ -50,6 +50,9 @@ const fleetUsage = settings(
 
 export const SIGNAL_SOURCES = ['header', 'push', 'in-flight'] as const
 
+export const PACES = ['proportional', 'full'] as const
+export type Pace = (typeof PACES)[number]
+
 const workerUtilization = settings(
   {
     /**
@@ -62,15 +65,20 @@ const workerUtilization = settings(
     ),
     /** The response header of the origin, as in `x-utilization: 0.83` (default `'x-utilization'`). Callers do not get it. */
     header: v.optional(headerName),
-    /** At this utilization and above, shedding increases (default `0.9`). */
+    /** Above this utilization, shedding increases (default `0.8`). */
     high: v.optional(share(0)),
-    /** At this utilization and below, shedding decreases (default `0.7`). Between the two, it stays the same. */
+    /** Below this utilization, shedding decreases (default `0.7`). Between the two, it stays the same. */
     low: v.optional(share(0)),
-    /** How long the utilization is high before the first request is shed (default `'28s'`). */
+    /**
+     * How fast shedding changes: `proportional` (default), the faster, the closer the utilization is to 1 or 0; `full`, always as fast as at
+     * 1 or 0. `full` recovers sooner from a sudden loss of capacity, but refuses and admits callers in turn more often.
+     */
+    pace: v.optional(oneOf(PACES, 'is not a pace')),
+    /** How long a utilization of 1 lasts before the first request is shed (default `'28s'`). A lower one takes longer. */
     after: v.optional(duration(1e6, 3600e6, "from '1s' to '1h'")),
     /**
-     * How long the utilization is high until all classes but the first are shed (default `'2m'`). When it is low again, shedding
-     * decreases at the same pace.
+     * How long a utilization of 1 lasts from then on, until all classes but the most important one are shed (default `'2m'`). At a
+     * utilization of 0, or without a signal, shedding decreases at the same pace.
      */
     within: v.optional(duration(2e6, 3600e6, "from '2s' to '1h'")),
     /** How long the last value from a machine stays valid after the push (default `'30s'`). */
@@ -83,12 +91,12 @@ const workerUtilization = settings(
   "is not an object. Write it like { signals: ['header'] }.",
 )
 
-/** The setting `shedding`: classes of traffic by importance, and when the less important ones are refused. */
+/** The setting `shedding`: classes of traffic, their importance, and when the less important ones are refused. */
 export interface SheddingInput extends v.InferInput<typeof shedding> {}
 
 export const shedding = settings(
   {
-    /** Classes of traffic, the most important first. */
+    /** Classes of traffic. A request belongs to the first that it matches. */
     classes: v.pipe(
       v.array(
         trafficClass,
@@ -96,6 +104,10 @@ export const shedding = settings(
       ),
       v.minLength(2, 'has fewer than two classes: there is nothing to choose from. Add one.'),
       v.maxLength(16, 'has more than 16 classes. Use fewer.'),
+    ),
+    /** The names of all classes, the most important first. Default: the order of `classes`. */
+    importance: v.optional(
+      v.array(name('class name'), "is not a list of class names. Write ['critical', 'other']."),
     ),
     /**
      * Fleet usage: when the share of a class is full, its requests get a 503, so that the more important classes have room.

@@ -2,14 +2,11 @@
  * The claims of one request: the units that it takes under rules that count units in flight (`concurrency`). They are made before
  * the request is decided, settled by the answer of the store, and released when the request is over.
  */
-import { countsInFlight, type Rule } from '../../config/compile-rule.ts'
+import { countsInFlight } from '../../config/compile-rule.ts'
 import type { CallFate } from '../../errors.ts'
 import type { BoundRule, Outcome, Verdict } from '../../script/evaluation.ts'
 import type { Decision } from '../decision.ts'
 import type { Claim, Holdings } from './holdings.ts'
-
-/** The current limit of a rule whose limit adapts; undefined for a fixed limit. */
-export type LimitOf = (rule: Rule) => number | undefined
 
 export class Claims {
   readonly #holdings: Holdings
@@ -19,11 +16,8 @@ export class Claims {
   /** The rules that the store has to decide, each with the message about what the isolate holds. */
   readonly rulesForStore: readonly BoundRule[]
 
-  /**
-   * A rule can be in `rules` once for each plan. These entries have one key, and share one claim.
-   * @param limitOf see LimitOf
-   */
-  constructor(rules: readonly BoundRule[], holdings: Holdings, limitOf: LimitOf = () => undefined) {
+  /** A rule can be in `rules` once for each plan. These entries have one key, and share one claim. */
+  constructor(rules: readonly BoundRule[], holdings: Holdings) {
     this.#holdings = holdings
     const claimed = new Map(rules.filter(needsClaim).map(rule => [rule.sideKey, rule]))
     const claims = new Map([...claimed].map(([key, rule]) => [key, holdings.claim(rule)]))
@@ -31,8 +25,9 @@ export class Claims {
     this.rulesForStore = rules.map(rule => {
       const claim = claims.get(rule.sideKey)
       if (!claim) return rule
-      const limit = limitOf(rule.rule)
-      return { ...rule, holding: { ...claim.holding, ...(limit !== undefined && { limit }) } }
+      // The limit of this request, if it differs from that in the script: it adapts, or depends on the traffic class.
+      const { limit, quota } = rule.rule
+      return { ...rule, holding: { ...claim.holding, ...(limit !== quota.burst && { limit }) } }
     })
   }
 
@@ -41,8 +36,7 @@ export class Claims {
     const admitted = this.#claims.filter(claim => {
       const { rule } = claim.rule
       const verdict = verdicts.find(verdict => verdict.rule.tag === rule.tag)
-      const sent = this.rulesForStore.find(bound => bound.rule.tag === rule.tag)
-      const use = verdict && useOf(verdict, sent?.holding?.limit)
+      const use = verdict && useOf(verdict)
       const isAdmitted = status === 'admitted' && verdict?.allowed === true
       this.#holdings.settle(claim, isAdmitted ? 'admitted' : isBySlot ? 'lost' : 'refused', use, consumer)
       return isAdmitted
@@ -74,7 +68,5 @@ export class Claims {
 
 const needsClaim = ({ rule, role }: BoundRule) => countsInFlight(rule) && role === 'spend'
 
-/** The used part of the limit, from 0 to 1. @param limit the current one, if it adapts */
-function useOf({ rule: { quota }, remaining }: Verdict, limit = quota.burst): number {
-  return (limit - remaining) / limit
-}
+/** The used part of the limit, from 0 to 1. */
+const useOf = ({ rule: { limit }, remaining }: Verdict) => (limit - remaining) / limit

@@ -13,7 +13,7 @@ import { encodeSync, isSyncReply } from '../../script/sync.ts'
 import type { Script } from '../../store/store.ts'
 import { keysOf, type Rider } from '../../trips/rider.ts'
 import type { Trips } from '../../trips/trips.ts'
-import { Claims, type LimitOf } from './claims.ts'
+import { Claims } from './claims.ts'
 import { Holdings, renewalMs } from './holdings.ts'
 
 /** How long a released unit waits for another HTTP request that reports it (ms). */
@@ -83,7 +83,7 @@ export function createHoldingsKeeper({ now, timer, script, writeAt, newName }: K
     rider,
 
     /** Claims the units of a request, before it is decided. */
-    claim: (rules: readonly BoundRule[], limitOf?: LimitOf) => new Claims(rules, holdings, limitOf),
+    claim: (rules: readonly BoundRule[]) => new Claims(rules, holdings),
 
     /**
      * Renews the claims of a request until it is over.

@@ -15,9 +15,9 @@ import type { EmptyStoreCheck } from './empty-store.ts'
 import type { AppliedHooks, HookRunner, Identify } from './hooks.ts'
 import type { Identifier } from './identify.ts'
 import type { Matched, MatchRequest } from './match.ts'
+import type { OriginLoad } from './origin-load.ts'
 import type { Parts } from './parts.ts'
 import type { Ruling } from './ruling.ts'
-import type { Shedder } from './shed.ts'
 import { runOrLog } from './unexpected.ts'
 
 /** A decided request. */
@@ -64,8 +64,8 @@ export interface DecideRequestParts {
   identifier: Identifier
   classOfRequest: Parts['classOfRequest']
   match: MatchRequest
-  /** The worker utilization shedder; absent if the config has none. */
-  shedder?: Shedder | undefined
+  /** The worker utilization shedder and the adaptive limit. Absent if the config has neither. */
+  originLoad?: Pick<OriginLoad, 'shedder' | 'limitOf'> | undefined
   /** The hooks of the config; absent if it has none. */
   hooks?: HookRunner | undefined
   /** Informed of keys that the store does not know. */
@@ -74,7 +74,7 @@ export interface DecideRequestParts {
 
 export function createDecideRequest(
   config: Config,
-  { ruleSet, engine, identifier, classOfRequest, match, shedder, hooks, emptyStore }: DecideRequestParts,
+  { ruleSet, engine, identifier, classOfRequest, match, originLoad, hooks, emptyStore }: DecideRequestParts,
 ): DecideRequest {
   async function decide(
     { request, caller, matched, failure, trafficClass }: Identified,
@@ -84,7 +84,7 @@ export function createDecideRequest(
     const common = { ruleSet, plan, ...(credential && { subject: credential.subject }) }
     const options = { background, recall: () => identifier.recall(caller) }
     try {
-      const rules = demandRules(request, caller, matched, config.allow, trafficClass)
+      const rules = demandRules(request, caller, matched, config.allow, trafficClass, originLoad?.limitOf)
       return await engine.decide({ ...common, rules, failure }, options)
     } catch (error) {
       return engine.decideBroken({ ...common, candidates: matched.rules, error }, options)
@@ -104,7 +104,7 @@ export function createDecideRequest(
       const { classes } = matched
       const trafficClass =
         classes.length > 0 ? classOfRequest(classes, caller, () => identifier.recall(caller)) : undefined
-      const shed = trafficClass && shedder?.evaluate(trafficClass, caller, matched)
+      const shed = trafficClass && originLoad?.shedder?.evaluate(trafficClass, caller, matched)
       if (shed?.mode === 'enforce' && !shed.allowed) {
         engine.keepFresh({ background })
         return { matched, caller, ruling: { kind: 'shed', verdict: shed }, ...WITHOUT_STORE }

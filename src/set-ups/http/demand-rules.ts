@@ -1,8 +1,8 @@
 /** Turns the rules that match a request into a demand: which of them apply to the caller, which identities they count, and at what cost. */
 import { isInRanges } from '../../config/address-ranges.ts'
 import type { Config, GatewayRule } from '../../config/compile.ts'
-import { withoutPlans } from '../../config/compile-rule.ts'
-import type { TrafficClass } from '../../config/compile-shedding.ts'
+import { type Rule, withoutPlans } from '../../config/compile-rule.ts'
+import { limitForClass, type TrafficClass } from '../../config/compile-shedding.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
 import { type Caller, callerKey } from './caller.ts'
 import { createKeyReader } from './identity-keys.ts'
@@ -13,6 +13,7 @@ import type { Matched } from './match.ts'
  *
  * @param request for the values that rules count by, beside those of the caller
  * @param trafficClass of the request, if the config sheds load
+ * @param adaptedLimitOf returns the current limit of a rule whose limit adapts
  */
 export function demandRules(
   request: Request,
@@ -20,6 +21,7 @@ export function demandRules(
   matched: Matched,
   allow: Config['allow'],
   trafficClass?: Pick<TrafficClass, 'rank'>,
+  adaptedLimitOf: (rule: Rule) => number | undefined = () => undefined,
 ): DemandedRule[] {
   const keyOf = createKeyReader(request, caller, matched.route?.name)
   const demanded: DemandedRule[] = []
@@ -27,10 +29,16 @@ export function demandRules(
     const adapted = adaptRule(rule, caller, trafficClass)
     const key = adapted && keyOf(rule)
     if (!key) continue
-    const costed = multiplyCost(adapted, matched.settings.cost)
-    // A system limit counts all callers together, but `enforce` can still name a share of the callers.
-    const shareKey = rule.isSystemLimit && callerKey(caller)
-    demanded.push({ rule: costed, key, cost: costed.cost, ...(shareKey && { shareKey }) })
+    if (rule.isSystemLimit) {
+      const limit = adaptedLimitOf(rule) ?? rule.limit
+      const ofClass = trafficClass ? limitForClass(rule, limit, trafficClass) : limit
+      // All callers are counted together, but `enforce` can still name a share of the callers.
+      const shareKey = callerKey(caller)
+      demanded.push({ rule: withLimit(adapted, ofClass), key, cost: adapted.cost, shareKey })
+    } else {
+      const costed = multiplyCost(adapted, matched.settings.cost)
+      demanded.push({ rule: costed, key, cost: costed.cost })
+    }
   }
   return demanded
 }
@@ -66,8 +74,11 @@ function adaptRule(
   return isForOthers ? withoutPlans(rule) : rule
 }
 
-/** Multiplies the cost of a rule, except for guesses and for system limits, which always cost the same. */
+/** The rule with the limit for this request. Its quota keeps the numbers of the config. */
+const withLimit = (rule: GatewayRule, limit: number) => (limit === rule.limit ? rule : { ...rule, limit })
+
+/** Multiplies the cost of a rule, except for guesses, which always cost the same. */
 function multiplyCost(rule: GatewayRule, factor: number): GatewayRule {
-  if (factor === 1 || rule.on === 'auth-failure' || rule.isSystemLimit) return rule
+  if (factor === 1 || rule.on === 'auth-failure') return rule
   return { ...rule, cost: rule.cost * factor }
 }

@@ -120,7 +120,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
   const { trustedWorkers } = config.address
   const emptyStore = createEmptyStoreCheck(store, () => elapsed(clock), reportEmptyStore)
   const engine = createEngineWithParts(config, config.rules, store, parts, {
-    ...{ clock, timer, board, originLoad },
+    ...{ clock, timer, board, signals: originLoad?.riders },
     switchName: switchNameOf,
     credentials: config.credentials.onStoreFailure,
     onStoreChange(change) {
@@ -135,7 +135,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     identifier,
     classOfRequest: parts.classOfRequest,
     match: createMatch(config, parts.createMatchByRequest),
-    shedder: originLoad?.shedder,
+    originLoad,
     hooks,
     emptyStore,
   })

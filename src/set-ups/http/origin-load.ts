@@ -7,6 +7,7 @@ import type { Config } from '../../config/compile.ts'
 import type { Rule } from '../../config/compile-rule.ts'
 import { FLEET_USAGE, shareOfAdaptive } from '../../config/compile-shedding.ts'
 import type { Allowed, Denied } from '../../limiter/decision.ts'
+import type { Verdict } from '../../script/evaluation.ts'
 import type { createAdaptiveLimit } from '../../shedding/adaptive-limit.ts'
 import type { createUtilizationShedderAndBoard } from '../../shedding/worker-utilization.ts'
 import type { Script } from '../../store/store.ts'
@@ -77,14 +78,12 @@ export function createOriginLoad(
       // The isolate's own counts say nothing about the fleet.
       const verdicts = decision.degraded ? [] : decision.verdicts
       const fleet = verdicts.find(({ rule }) => rule.name === FLEET_USAGE)
-      if (fleet) {
-        const capacity = limitOf(fleet.rule) ?? fleet.rule.limit
-        utilization?.shedder.observeInFlight((capacity - fleet.remaining) / fleet.rule.limit)
-      }
+      // The quota has the capacity of the config, also if the limit of this request was lower.
+      if (fleet) utilization?.shedder.observeInFlight(inFlightOf(fleet) / fleet.rule.quota.burst)
       const whole = verdicts.find(({ rule }) => rule.adaptiveShare === 1)
       if (!whole || !(isFresh || isFromSluice) || dependsOnClient(request, isFromSluice)) return
-      const inFlight = Math.max(0, limitOf(whole.rule)! - whole.remaining)
-      adaptive?.observe({ hasFailed: isFromSluice || response.status >= 500, latencyMs, inFlight })
+      const hasFailed = isFromSluice || response.status >= 500
+      adaptive?.observe({ hasFailed, latencyMs, inFlight: inFlightOf(whole) })
     },
 
     hideSignal: headers => utilization?.shedder.observeReply(headers, false),
@@ -97,6 +96,9 @@ export function createOriginLoad(
     riders: [utilization?.board, adaptive?.board].filter(board => board !== undefined),
   }
 }
+
+/** Requests of the fleet in flight when the store decided, including this one. */
+const inFlightOf = ({ rule: { limit }, remaining }: Verdict) => Math.max(0, limit - remaining)
 
 /** Whether the response comes from a cache, with headers of an earlier time. */
 const isCached = (headers: Headers) => headers.has('age') || headers.get('cf-cache-status') === 'HIT'

@@ -1,5 +1,5 @@
 /**
- * The traffic class of a request: the most important class that matches, or the class without a match. Only the store
+ * The traffic class of a request: the first class that matches, or the class without a match. Only the store
  * knows the plan of a caller. Until its answer is known, the caller is assumed to have the plan that makes its
  * request most important. Pure.
  */
@@ -9,7 +9,7 @@ import type { Caller } from './caller.ts'
 /**
  * Selects the class of one reading of a request.
  *
- * @param classes that match this reading, the most important first; one of them has no match
+ * @param classes that match this reading, in the order of the config; one of them has no match
  * @param knownPlan of the caller, from a token or the store's last answer
  */
 export function classOfReading(
@@ -24,10 +24,12 @@ export function classOfReading(
   const named = fits.filter(({ match }) => match !== undefined)
   const isSure = ({ match }: TrafficClass) =>
     match!.plans === undefined || (knownPlan !== undefined && match!.plans.includes(knownPlan))
-  const sure = named.find(isSure) ?? other
-  const mayHaveAnyPlan = credential !== undefined && knownPlan === undefined
-  const possible = mayHaveAnyPlan ? named[0] : undefined
-  return possible && possible.rank < sure.rank ? possible : sure
+  const sureAt = named.findIndex(isSure)
+  const sure = named[sureAt] ?? other
+  if (credential === undefined || knownPlan !== undefined) return sure
+  // The classes before it have a condition on the plan.
+  const possible = sureAt === -1 ? named : named.slice(0, sureAt)
+  return possible.reduce((most, next) => (next.rank < most.rank ? next : most), sure)
 }
 
 /**

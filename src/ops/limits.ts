@@ -172,7 +172,8 @@ async function readRecord(store: AdminStore, consumer: string): Promise<Consumer
 
 const boundTo = (rule: Rule, key: string) => bindRule(rule, key, rule.cost, Date.now())
 
-async function peek(store: AdminStore, evaluation: Evaluation): Promise<RuleStanding[]> {
+/** Reads what rules have left. Live switches are not read. */
+export async function peek(store: AdminStore, evaluation: Evaluation): Promise<RuleStanding[]> {
   if (evaluation.rules.length === 0) return []
   const { verdicts } = await answerOf(store, prepareDecide(evaluation, 'peek'))
   return verdicts.map(({ rule, mode, allowed, remaining, resetAfter, retryAfter }) => ({
@@ -180,7 +181,8 @@ async function peek(store: AdminStore, evaluation: Evaluation): Promise<RuleStan
   }))
 }
 
-async function answerOf<T>(store: AdminStore, call: PreparedCall<T>): Promise<T> {
+/** @throws AdminError `store` */
+export async function answerOf<T>(store: AdminStore, call: PreparedCall<T>): Promise<T> {
   try {
     return await runCall(store.decisions, call)
   } catch (error) {

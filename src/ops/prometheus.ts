@@ -1,4 +1,5 @@
 /** Writes the counters in the text format of Prometheus (version 0.0.4). Dashboards depend on the names. */
+import type { CurrentLoad, LevelLoad } from './origin-load.ts'
 import type { Stats } from './stats.ts'
 
 type Labels = Readonly<Record<string, string>>
@@ -9,7 +10,10 @@ export function startOfDay(now: Date): Date {
   return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), now.getUTCDate()))
 }
 
-export function prometheusText({ rules, requests, withoutTrip, lost }: Stats): string {
+export function prometheusText(
+  { rules, requests, withoutTrip, lost }: Stats,
+  load: CurrentLoad = {},
+): string {
   const verdicts = rules.flatMap(({ rule, route, plan, ...counts }) => {
     const labels = { policy: rule, route: labelValue(route), plan: labelValue(plan) }
     return [
@@ -56,7 +60,37 @@ export function prometheusText({ rules, requests, withoutTrip, lost }: Stats): s
       Object.entries(withoutTrip).map(([from, count = 0]): Sample => [{ from }, count]),
     ),
     counter('lost_requests', 'Requests whose counters may not have arrived.', [[{}, lost]]),
+    ...gaugesOf(load),
   ].join('')
+}
+
+function gaugesOf({ fleetUsage = [], adaptive, workerUtilization }: CurrentLoad): string[] {
+  const levels = (of: (level: LevelLoad) => number) =>
+    fleetUsage.map((level): Sample => [{ policy: level.rule }, of(level)])
+  const one = (value: number | undefined): Sample[] => (value === undefined ? [] : [[{}, value]])
+  const seconds = (ms: number | undefined) => one(ms && ms / 1000)
+  return [
+    gauge(
+      'fleet_in_flight',
+      'Requests in flight.',
+      levels(({ inFlight }) => inFlight),
+    ),
+    gauge(
+      'fleet_limit',
+      'Requests that may be in flight.',
+      levels(({ limit }) => limit),
+    ),
+    gauge('adaptive_limit', 'The adaptive limit: requests that may be in flight.', one(adaptive?.limit)),
+    gauge('origin_latency_seconds', 'Latency of the origin.', seconds(adaptive?.latencyMs)),
+    gauge('origin_usual_latency_seconds', 'Usual latency of the origin.', seconds(adaptive?.baselineMs)),
+    gauge('worker_utilization', 'Mean utilization of the origin.', one(workerUtilization?.utilization)),
+    gauge('pressure_seconds', 'Pressure of worker utilization.', seconds(workerUtilization?.pressureMs)),
+    gauge(
+      'refused_share',
+      'Share of callers that worker utilization refuses.',
+      (workerUtilization?.classes ?? []).map(({ rule, refused }): Sample => [{ policy: rule }, refused]),
+    ),
+  ]
 }
 
 const isCounted = ([, value]: Sample) => value > 0
@@ -64,11 +98,16 @@ const isCounted = ([, value]: Sample) => value > 0
 /** The value of a label. Prometheus treats an empty label like a missing one. */
 const labelValue = (label: string) => (label === '-' ? '' : label)
 
-function counter(name: string, help: string, samples: readonly Sample[]): string {
+const counter = (name: string, help: string, samples: readonly Sample[]) =>
+  metric(`gateway_rate_limit_${name}_total`, 'counter', help, samples)
+
+const gauge = (name: string, help: string, samples: readonly Sample[]) =>
+  metric(`gateway_rate_limit_${name}`, 'gauge', help, samples)
+
+function metric(name: string, type: string, help: string, samples: readonly Sample[]): string {
   if (samples.length === 0) return ''
-  const full = `gateway_rate_limit_${name}_total`
-  const lines = samples.map(([labels, value]) => `${full}${labelText(labels)} ${value}`)
-  return [`# HELP ${full} ${help}`, `# TYPE ${full} counter`, ...lines, ''].join('\n')
+  const lines = samples.map(([labels, value]) => `${name}${labelText(labels)} ${value}`)
+  return [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`, ...lines, ''].join('\n')
 }
 
 function labelText(labels: Labels): string {

@@ -96,8 +96,12 @@ function sectionsOfCallers(config: Config): Section[] {
     ])
   }
   if (shedding) {
-    const rows = shedding.classes.map(trafficClass => rowOfClass(trafficClass, shedding))
-    sections.push(['Traffic classes, the most important first:', rows])
+    const { classes } = shedding
+    const byImportance = [...classes].sort((a, b) => a.rank - b.rank)
+    const order = classes.map(({ name }) => name).join(', ')
+    const matched = classes.every(({ rank }, i) => rank === i) ? '' : ` (matched in this order: ${order})`
+    const rows = byImportance.map(trafficClass => rowOfClass(trafficClass, shedding))
+    sections.push([`Traffic classes, the most important first${matched}:`, rows])
   }
   sections.push(['Credentials:', credentialsOf(config)])
   const hooks = hooksOf(config.hooks)

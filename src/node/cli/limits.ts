@@ -4,10 +4,12 @@ import { descriptionOf } from '../../algorithms/index.ts'
 import { unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { formatAllowance } from '../../config/allowance.ts'
 import { didYouMean } from '../../config/check/did-you-mean.ts'
-import type { Rule } from '../../config/compile.ts'
+import type { Config, Rule } from '../../config/compile.ts'
 import { countsInFlight } from '../../config/compile-rule.ts'
+import { FLEET_USAGE, WORKER_UTILIZATION } from '../../config/compile-shedding.ts'
 import { formatWait } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
+import type { AdminStore } from '../../ops/admin-store.ts'
 import { type CallerIdentity, countersOf, optionFor, rulesByMore } from '../../ops/caller-identity.ts'
 import {
   peekCaller,
@@ -19,6 +21,7 @@ import {
   rulesShown,
 } from '../../ops/limits.ts'
 import { parseConsumerName, parsePlanName } from '../../ops/names.ts'
+import { readLoad } from '../../ops/origin-load.ts'
 import {
   addStoreAndConfirmOptions,
   addStoreOptions,
@@ -29,6 +32,7 @@ import {
 import { parsePart } from './arguments.ts'
 import { withExamples } from './help.ts'
 import { type ConfigLoader, loadConfig } from './load-config.ts'
+import { loadTexts } from './load-output.ts'
 import { alert, alertCell, type Cell, print, table, time } from './output.ts'
 
 interface Flags extends StoreFlags {
@@ -59,7 +63,7 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
         of(addStoreOptions(new Command('peek')))
           .summary('show what is left')
           .description(
-            'Show what is left of a limit by name, or of the rules for a consumer or an address. Spends nothing.',
+            'Show what is left of a limit by name, of the rules for a consumer or an address, or of the origin (fleet-usage or worker-utilization). Spends nothing.',
           )
           .option(
             '--plan <name>',
@@ -69,6 +73,7 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
         'limits peek --consumer acme',
         'limits peek --consumer acme --by header:x-tenant=a',
         'limits peek zendesk --by account=42',
+        'limits peek fleet-usage',
       ),
     )
     .addCommand(
@@ -89,6 +94,8 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
 async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags): Promise<void> {
   const target = parseTarget(limit, flags)
   const { store, config } = await openStore(flags, load)
+  if (target.kind === 'limit' && isShedder(target.name, config))
+    return await peekShedder(store, config, flags)
   if (target.kind === 'limit') {
     const standings = await peekLimit(store, config, target.name, flags.by ?? {})
     return print(flags, { limit: target.name, by: flags.by ?? {}, rules: standings.map(documentOf) }, () =>
@@ -131,6 +138,18 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
     if (by === 'consumer') lines.push(...noteOfOthers(rulesByOtherIdentities(config)))
     return lines.join('\n')
   })
+}
+
+/** Whether the name is that of a shedder of the config. A limit by name comes first. */
+const isShedder = (name: string, { limits, shedding, rules }: Config) =>
+  !limits.has(name) &&
+  ((name === FLEET_USAGE && rules.some(({ match }) => match.fromRank !== undefined)) ||
+    (name === WORKER_UTILIZATION && shedding?.workerUtilization !== undefined))
+
+/** Prints all load of the origin: a shedder alone says little. */
+async function peekShedder(store: AdminStore, config: Config, flags: Flags): Promise<void> {
+  const current = await readLoad(store, config)
+  print(flags, current, () => loadTexts(current).join('\n\n'))
 }
 
 async function reset(load: ConfigLoader, limit: string | undefined, flags: Flags): Promise<void> {

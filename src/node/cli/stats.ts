@@ -2,11 +2,13 @@
 import { Command, InvalidArgumentError, Option } from 'commander'
 import type { Config } from '../../config/compile.ts'
 import { parseDuration } from '../../config/duration.ts'
+import { readLoad } from '../../ops/origin-load.ts'
 import { prometheusText, startOfDay } from '../../ops/prometheus.ts'
 import { filterByRule, readStats } from '../../ops/stats.ts'
 import { addStoreOptions, openStore, type StoreFlags } from './administration.ts'
 import { withExamples } from './help.ts'
 import type { ConfigLoader } from './load-config.ts'
+import { loadTexts } from './load-output.ts'
 import { print } from './output.ts'
 import { type StatsFilter, statsText } from './stats-output.ts'
 
@@ -21,7 +23,7 @@ export function statsCommand(load: ConfigLoader): Command {
   const command = addStoreOptions(new Command('stats'))
     .summary('show what was decided')
     .description(
-      'Show what each rule decided, what shadow rules and candidates would have decided, and the outcomes of requests.',
+      'Show what each rule decided, what shadow rules and candidates would have decided, the outcomes of requests, and the load of the origin now.',
     )
     .addOption(
       new Option('--since <duration>', 'how far back, from 1h to 7d, in whole hours')
@@ -31,12 +33,10 @@ export function statsCommand(load: ConfigLoader): Command {
     .option('--rule <name>', 'show only this rule')
     .addOption(new Option('--by <part>', 'show each rule by route or by plan').choices(['route', 'plan']))
     .addOption(
-      new Option('--prometheus', 'print counters since midnight (UTC) as text for Prometheus').conflicts([
-        'json',
-        'since',
-        'by',
-        'rule',
-      ]),
+      new Option(
+        '--prometheus',
+        'print counters since midnight (UTC) and the load of the origin as text for Prometheus',
+      ).conflicts(['json', 'since', 'by', 'rule']),
     )
     .addHelpText('after', MEANING)
     .action(stats.bind(null, load))
@@ -72,8 +72,11 @@ async function stats(load: ConfigLoader, flags: Flags): Promise<void> {
   // Includes rules that are off, because they may have been on.
   const names = namesOfRules(config)
   const counted = flags.rule === undefined ? all : filterByRule(all, flags.rule, names)
-  if (flags.prometheus) return void process.stdout.write(prometheusText(counted))
-  print(flags, counted, () => statsText(counted, flags, names, config))
+  const current = flags.rule === undefined ? await readLoad(store, config) : {}
+  if (flags.prometheus) return void process.stdout.write(prometheusText(counted, current))
+  print(flags, { ...counted, ...current }, () =>
+    [statsText(counted, flags, names, config), ...loadTexts(current)].join('\n\n'),
+  )
 }
 
 /** In the order of the config, the shedders last. */

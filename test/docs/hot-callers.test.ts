@@ -169,7 +169,7 @@ describe('the statements of the page about leases', () => {
     for (let i = 0; i < 8; i++, nowMs += 100) ask()
     const next = answers.forRequest(knownRequest(demanded()))
     expect(next.decideAfterWait()).toBeUndefined()
-    expect(page.replaceAll(/\s+/g, ' ')).toContain(
+    expect(simulations.replaceAll(/\s+/g, ' ')).toContain(
       'holds more units than it needs in the time of two leases, the isolate gives all of them back',
     )
   })

@@ -74,12 +74,11 @@ const NAMES: Record<Latency['name'], string> = {
 
 function describeLatencies(latencies: readonly Latencies[]): string {
   const sentences = latencies.toReversed().map(({ distance, contenders }) => {
-    const times = contenders.map(({ name, p50, p99 }) => {
-      return [name, `${p50.toFixed(2)} ms (p99: ${p99.toFixed(2)} ms)`] as const
-    })
-    const of = Object.fromEntries(times) as Record<Latency['name'], string>
+    const of = Object.fromEntries(
+      contenders.map(({ name, p50 }) => [name, `${p50.toFixed(2)} ms`]),
+    ) as Record<Latency['name'], string>
     return [
-      `With Redis ${distance} ms away, the median decision about six sliding windows takes ${of.Sluice}, a bare PING ${of.PING},`,
+      `Median with Redis ${distance} ms away: a decision about six sliding windows ${of.Sluice}, a bare PING ${of.PING},`,
       `six slidingWindow calls of @upstash/ratelimit ${of['six at once']} at once and ${of['six in turn']} in turn.`,
     ].join(' ')
   })

@@ -6,6 +6,7 @@ import { checkedConfig } from '../../src/config/check/check.ts'
 import { limitForClass } from '../../src/config/compile-shedding.ts'
 import { defineConfig } from '../../src/config/define.ts'
 import type { PressureSettings } from '../../src/shedding/pressure.ts'
+import { runLevel } from '../simulation/fleet-level.ts'
 import {
   CLASSES,
   FULL_PACE,
@@ -115,6 +116,19 @@ it('the table of the two paces is that of the simulation', () => {
   const section = SIMULATIONS.split('### The two paces')[1]!.split('\n## ')[0]!
   const rows = section.split('\n').filter(line => / (?:proportional|full) \|/.test(line))
   expect(rows.map(row => row.split(' | ').slice(1).join(' | ').replace(/ \|$/, ''))).toEqual(cells)
+})
+
+it('the table of a full fleet is that of the simulation', () => {
+  const percentOf = (share: number) => Number((100 * share).toFixed(1))
+  const section = SIMULATIONS.split('## Fleet usage')[1]!.split('\n## ')[0]!
+  const rows = section.split('\n').filter(line => /^\| [\d.]+ /.test(line))
+  const cells = [0.8, 0.95, 1.2, 1.6].map(load =>
+    [false, true].flatMap(hasRoom => {
+      const { admitted, used } = runLevel(320, load, hasRoom)
+      return [`${admitted.map(percentOf).join(' / ')} %`, `${percentOf(used)} %`]
+    }),
+  )
+  expect(rows.map(row => row.slice(2, -2).split(' | ').slice(1))).toEqual(cells)
 })
 
 it('the pictures are those that the simulation makes', () => {

@@ -2,6 +2,7 @@
  * Simulates the closed loop: callers → isolates of the gateway (shedder, limit) → origin → signals → controllers → isolates. It runs in
  * virtual time with a seed, so the same options have the same result. The result has one row for each second.
  */
+import { limitForClass } from '../../src/config/compile-shedding.ts'
 import type { AdaptiveLimitState } from '../../src/shedding/adaptive.ts'
 import type { Controller } from '../../src/shedding/controller.ts'
 import { type PressureSettings, placeOf, pressureController } from '../../src/shedding/pressure.ts'
@@ -76,6 +77,9 @@ export interface Second {
 
 /** The origin has room while less than this share of its workers is busy. */
 const ROOM = 0.8
+
+/** The level of the fleet that has all classes but the critical one. */
+const OTHERS = { match: { fromRank: 1 }, nextRank: Number.POSITIVE_INFINITY }
 
 /** The pause before the first repetition. It doubles with each further one. */
 const BACKOFF_MS = 500
@@ -158,7 +162,10 @@ export function simulate(options: SimulationOptions): Simulated {
         return
       }
     }
-    const most = limitOf(isolate) - (number === critical ? 0 : reserved)
+    const most =
+      number === critical
+        ? limitOf(isolate)
+        : limitForClass(OTHERS, limitOf(isolate) - reserved, { rank: critical - number })
     if (inFlight >= most) {
       tally.limited++
       if (origin.busyShare < ROOM) row.limitedWithRoom++

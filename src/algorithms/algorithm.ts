@@ -27,6 +27,8 @@ export interface Quota {
   burst: number
   /** `sliding-window` only: the weight of the previous window falls in steps of this many microseconds. */
   step?: number
+  /** `fixed-window` only: a window starts with its first request, and not with the clock. */
+  startsWithRequest?: true
 }
 
 /**

@@ -90,6 +90,13 @@ export type Parameter =
   /** A duration or a calendar period. */
   | { readonly kind: 'calendar-period' }
   | { readonly kind: 'time-zone'; readonly isOptional: true }
+  /** One of a few words. `what` they are, for messages. */
+  | {
+      readonly kind: 'word'
+      readonly what: string
+      readonly words: readonly string[]
+      readonly isOptional: true
+    }
   /** How long units stay held after the last message of the isolate. */
   | { readonly kind: 'ttl'; readonly isOptional: true }
 
@@ -116,9 +123,11 @@ type RequiredKeys<P extends Parameters> = {
 
 type ValueOf<P extends Parameter> = P extends { kind: 'name'; is: infer Name }
   ? Name
-  : P extends Units
-    ? number
-    : string
+  : P extends { kind: 'word'; words: readonly (infer Word)[] }
+    ? Word
+    : P extends Units
+      ? number
+      : string
 
 /** The parameters that `Counting` reads, of any algorithm. */
 export interface QuotaInput {

@@ -1,5 +1,5 @@
--- Fixed window, aligned to the epoch or to a calendar. Model: fixed-window.ts,
--- section by section.
+-- Fixed window. Its start is aligned to the epoch or to a calendar, or is its first
+-- request. Model: fixed-window.ts, section by section.
 --
 -- Admits at most `limit` in each window of `period`. Within one period that spans
 -- a boundary, up to twice the limit can pass: this is a property of the algorithm.
@@ -13,9 +13,29 @@
 --@ keeps window_start, window_end, count
 
 --@ read
+--@ if first_request
+-- The first unit opens a window, which starts with its millisecond, because a record
+-- has whole milliseconds. A peek or a refused request opens none. A window without
+-- units is not open: after a refund of all of them, nothing was spent. Otherwise, the
+-- budget of that window and that of the next one could be spent around its end.
+--
+-- A record that ends more than a period ahead was written before the clock was set
+-- back. Its window stays open, so that its limit is not admitted twice. That can be
+-- for up to two periods, but not for longer: a record that ends later is ignored, so
+-- it cannot refuse for a very long time. A bound of one period would not do: a clock
+-- that is set back a little, right after the start of a window, would open a new one.
+-- And a refused request writes nothing, so no record says since when it refuses.
+window_end, count = now - now % 1000 + period, 0
+if n > 0 and idle_at > now and idle_at <= now + 2 * period then
+  window_end, count = idle_at, n
+end
+window_start = window_end - period
+--@ end
+--@ if clock
 window_start = now - now % period
 window_end, count = window_start + period, 0
 local next_end = window_end + period
+--@ end
 --@ if ends
 -- If the isolate's clock is days behind, all four ends are in the past. Then
 -- windows of `period` are used instead.
@@ -35,6 +55,7 @@ if first and now < fourth + 0 then
   end
 end
 --@ end
+--@ if clock
 if idle_at == window_end then
   count = n
 elseif idle_at == next_end then
@@ -43,6 +64,7 @@ elseif idle_at == next_end then
   -- admit its limit twice.
   window_start, window_end, count = window_end, next_end, n
 end
+--@ end
 
 --@ check
 if cost > limit then

@@ -1,5 +1,6 @@
 /**
- * Fixed window, aligned to the epoch or to a calendar. Lua twin: fixed-window.lua, section by section.
+ * Fixed window. Its start is aligned to the epoch or to a calendar, or is its first request. Lua twin: fixed-window.lua, section by
+ * section.
  *
  * Admits at most `limit` in each window of `period`. Within one period that spans a boundary, up to twice the limit can pass: this is
  * a property of the algorithm. The ends of calendar windows come with the call to the store (calendar.ts): four consecutive ends
@@ -18,7 +19,13 @@ interface Kept {
 }
 
 export const fixedWindow = modelOf<Kept>({
-  read({ quota: { burst: limit, period }, ends, state: [idleAt, n], now }) {
+  read({ quota: { burst: limit, period, startsWithRequest }, ends, state: [idleAt, n], now }) {
+    // Explained in the Lua twin.
+    if (startsWithRequest) {
+      const isOpen = n > 0 && idleAt > now && idleAt <= now + 2 * period
+      const [windowEnd, count] = isOpen ? [idleAt, n] : [now - (now % 1000) + period, 0]
+      return { limit, now, windowStart: windowEnd - period, windowEnd, count }
+    }
     let windowStart = now - (now % period)
     let [windowEnd, count] = [windowStart + period, 0]
     let nextEnd = windowEnd + period

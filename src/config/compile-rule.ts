@@ -175,10 +175,14 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number, algorithms
   const { state, toQuota } = counting
   const quota = toQuota(input, period)
   const lease = canBeLeased(input, counting) && input.lease
-  // A state belongs to a rule's name, algorithm and period. A state that is a time depends on the limit and the burst as well: under
-  // other numbers it has another meaning, so a rule that changes them starts with a new state. Counts of windows and logs stay valid
-  // if the limit changes. So two configs that are live at once, as in a gradual deployment, do not misread each other's states.
-  const family = [name, algorithm, ...(calendar ? [calendar.period, calendar.timeZone] : [period])]
+  // A state belongs to a rule's name, algorithm, period and start of windows. A state that is a time depends on the limit and the
+  // burst as well: under other numbers it has another meaning, so a rule that changes them starts with a new state. Counts of windows
+  // and logs stay valid if the limit changes. So two configs that are live at once, as in a gradual deployment, do not misread each
+  // other's states.
+  const family = [
+    ...[name, algorithm, ...(calendar ? [calendar.period, calendar.timeZone] : [period])],
+    ...(quota.startsWithRequest ? ['first-request'] : []),
+  ]
   return {
     name,
     algorithm,

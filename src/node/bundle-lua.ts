@@ -7,7 +7,7 @@
  *     --@ numbers rate, period     the numbers of a rule that the algorithm reads, in this order; `text` instead, if they are text
  *     --@ keeps backlog            locals that live from one section to the next
  *     --@ read                     a section: SECTIONS in src/algorithms/lua.ts, and `declare` for functions
- *     --@ if ends … --@ end        lines that are left out if the rule has no number `ends`
+ *     --@ if ends … --@ end        lines only for rules of which the condition is true (conditionsOf in src/script/rule-text.ts)
  *
  * The result is part of the Worker. To keep it small, it has no comments, blank lines and indentation.
  */

@@ -86,6 +86,8 @@ export interface ApplyingRule {
   /** The rule counts requests in flight (`concurrency`). */
   countsInFlight: boolean
   calendar?: { period: string; timeZone: string }
+  /** Present if windows start with their first request (`fixed-window`). */
+  start?: 'first-request'
   burst: number
   mode: 'enforce' | 'shadow'
   /** The numbers or the mode above are those of an override. `until` is null for an override without an end. */
@@ -243,6 +245,7 @@ function explainRule(
     period: rule.period,
     countsInFlight: countsInFlight(rule),
     ...(rule.calendar && { calendar: { period: rule.calendar.period, timeZone: rule.calendar.timeZone } }),
+    ...(rule.quota.startsWithRequest && { start: 'first-request' }),
     burst,
     mode,
     ...(override && { override: { until: override.until ? new Date(override.until / 1000) : null } }),

@@ -8,7 +8,15 @@ import type { AlgorithmLua } from '../algorithms/lua.ts'
 import { Columns, type Value } from './columns.ts'
 import { literal, wordsOf } from './lua-text.ts'
 import type { RuleEntry, RuleSetShape } from './rule-set-shape.ts'
-import { findLua, hasVariableNumbers, isNumber, numberOf, type SectionName, sectionOf } from './rule-text.ts'
+import {
+  conditionsOf,
+  findLua,
+  hasVariableNumbers,
+  isNumber,
+  numberOf,
+  type SectionName,
+  sectionOf,
+} from './rule-text.ts'
 import { writeSideKey } from './state-text.ts'
 
 export interface LoopRule extends RuleEntry {
@@ -27,7 +35,7 @@ export interface LoopRule extends RuleEntry {
 /** Rules that have the same code. */
 export interface Kind {
   lua: AlgorithmLua
-  hasEnds: boolean
+  conditions: readonly string[]
   isGuess: boolean
   isQueue: boolean
   isApart: boolean
@@ -169,8 +177,8 @@ export class LoopRules {
 }
 
 function findOrAddKind(kinds: Map<string, Kind>, entry: RuleEntry): Kind {
-  const { argument, isGuess, isQueue, isApart, sideKey } = entry
-  const traits = { hasEnds: argument === 'ends', isGuess, isQueue, isApart, sideKey }
+  const { isGuess, isQueue, isApart, sideKey } = entry
+  const traits = { conditions: conditionsOf(entry), isGuess, isQueue, isApart, sideKey }
   const lua = findLua(entry)
   const key = JSON.stringify([lua.read, traits])
   const kind = kinds.get(key) ?? { lua, ...traits, rules: [] }
@@ -178,8 +186,8 @@ function findOrAddKind(kinds: Map<string, Kind>, entry: RuleEntry): Kind {
   return kind
 }
 
-const sectionFor = ({ lua, hasEnds }: Kind, name: SectionName, constants?: ReadonlyMap<string, string>) =>
-  sectionOf(lua, name, hasEnds, word => constants?.get(word))
+const sectionFor = ({ lua, conditions }: Kind, name: SectionName, constants?: ReadonlyMap<string, string>) =>
+  sectionOf(lua, name, conditions, word => constants?.get(word))
 
 /** The literal of a number that is the same for all rules and callers. */
 function constantOf(name: Parameters<typeof numberOf>[1], rules: readonly LoopRule[]): string | undefined {

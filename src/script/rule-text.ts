@@ -50,7 +50,7 @@ export function createRuleText(
   const count = isBlockLocal ? `n_${ruleNumber}` : of('n')
   const replaced = new Map([...constants, ['idle_at', idleAt], ['n', count]])
   const wordFor = (word: string) => replaced.get(word) ?? (ownWords.has(word) ? of(word) : undefined)
-  const hasEnds = entry.argument === 'ends'
+  const conditions = conditionsOf(entry)
   return {
     ...entry,
     lua,
@@ -63,24 +63,32 @@ export function createRuleText(
     get tag() {
       return hasVariableNumbers(entry) ? of('tag') : literal(variants[0]!.tag)
     },
-    section: name => sectionOf(lua, name, hasEnds, wordFor),
+    section: name => sectionOf(lua, name, conditions, wordFor),
   }
 }
 
 export type SectionName = (typeof SECTIONS)[number]
 
+/** The conditions of `--@ if` in the Lua file of an algorithm (bundle-lua.ts) that are true for a rule. */
+export function conditionsOf({ argument, variants: [first] }: RuleEntry): readonly string[] {
+  const ofWindow = first!.quota.startsWithRequest ? 'first_request' : 'clock'
+  return argument === 'ends' ? ['ends', ofWindow] : [ofWindow]
+}
+
 /**
  * A section of an algorithm.
- * @param hasEnds whether the rule has a calendar
+ * @param conditions those that are true for the rule
  * @param wordFor replaces words
  */
 export function sectionOf(
   lua: AlgorithmLua,
   name: SectionName,
-  hasEnds: boolean,
+  conditions: readonly string[],
   wordFor: (word: string) => string | undefined,
 ): string {
-  const text = lua[name].replace(/--@ if ends\n([\s\S]*?)--@ end\n/g, hasEnds ? '$1' : '')
+  const text = lua[name].replace(/--@ if (\w+)\n([\s\S]*?)--@ end\n/g, (_, condition, lines) =>
+    conditions.includes(condition) ? lines : '',
+  )
   // A section with locals becomes a block, so that they do not clash with those of other sections.
   const block = /^local /m.test(text) ? `do\n${text}end\n` : text
   return expandMacros(replaceWords(block, wordFor))

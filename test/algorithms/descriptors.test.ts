@@ -87,6 +87,8 @@ it.each([
   [{ algorithm: 'token-bucket', limit: 10, period: '1s' }, '5px'],
   [{ algorithm: 'leaky-bucket', limit: 10, period: '1s', queue: 5 }, '3Es'],
   [{ algorithm: 'fixed-window', limit: 10, period: '1s' }, 'AGt'],
+  [{ algorithm: 'fixed-window', limit: 10, period: '1s', start: 'clock' }, 'AGt'],
+  [{ algorithm: 'fixed-window', limit: 10, period: '1s', start: 'first-request' }, 'iON'],
   [{ algorithm: 'fixed-window', limit: 10, period: 'month', timeZone: 'Europe/Berlin' }, 'ILP'],
   [{ algorithm: 'sliding-window', limit: 10, period: '1s' }, '8Hp'],
   [{ algorithm: 'sliding-log', limit: 10, period: '1s' }, 'QgW'],

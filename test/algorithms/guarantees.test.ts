@@ -11,7 +11,7 @@ import { consumerStateKey } from '../../src/store/keys.ts'
 import { bound } from '../support/bound.ts'
 import { describeOnEngines, type Engine, ModelEngine } from '../support/engines.ts'
 import { ALGORITHMS, ALGORITHMS_OVER_TIME, numbersOf } from '../support/numbers.ts'
-import { forEvery } from '../support/property.ts'
+import { expectShare, forEvery } from '../support/property.ts'
 import { type Random, randomFrom, SEED } from '../support/random.ts'
 import { evaluationOf, listOf, NOON, newCaller, ruleOf } from '../support/traffic.ts'
 import { WAITS, type Wait } from '../support/waits.ts'
@@ -23,7 +23,7 @@ import {
   unitsOf,
   violationOf,
 } from './guarantees.ts'
-import { nextWindow, windowOf } from './windows.ts'
+import { nextWindow, windowOf, windowsFromRequests } from './windows.ts'
 
 /** The cost of a request, computed from the remaining units. */
 const AMOUNTS = {
@@ -175,6 +175,8 @@ const NUMBERS: Partial<Record<AlgorithmName, readonly Periodic[]>> = {
   'fixed-window': [
     { algorithm: 'fixed-window', limit: 6, period: '1s' },
     { algorithm: 'fixed-window', limit: 3, period: '7ms' },
+    { algorithm: 'fixed-window', limit: 6, period: '1s', start: 'first-request' },
+    { algorithm: 'fixed-window', limit: 3, period: '7ms', start: 'first-request' },
   ],
   'sliding-window': [
     { algorithm: 'sliding-window', limit: 6, period: '1s' },
@@ -284,6 +286,31 @@ describeOnEngines('an adversary', fresh => {
       expect(admitted).toEqual(await attack(new ModelEngine(), rule, moves))
       expect(violationOf(rule, admitted)).toBeUndefined()
     }
+  })
+})
+
+describeOnEngines('windows that start with their first request', fresh => {
+  it(`admit at most the limit from their start until a period later, with any plan (SEED=${SEED})`, async () => {
+    const engine = await fresh()
+    const numbers = numbersOf('fixed-window').filter(
+      each => 'start' in each && each.start === 'first-request',
+    )
+    const scenario = fc.record({ numbers, start: fc.nat(3600e6), plan: listOf(moves, 30) })
+    let [windows, full] = [0, 0]
+    await forEvery(scenario, engine instanceof ModelEngine ? 200 : 15, async ({ numbers, start, plan }) => {
+      const rule = ruleOf(numbers)
+      const admitted = await attack(engine, rule, plan, { start: NOON + start })
+      for (const [first] of windowsFromRequests(rule.period, admitted)) {
+        // A window starts with the millisecond of its first request.
+        const from = Math.floor(first!.at / 1e3) * 1e3
+        const units = unitsOf(admitted.filter(({ at }) => at >= from && at < from + rule.period))
+        expect(units).toBeLessThanOrEqual(rule.limit)
+        windows += 1
+        if (units === rule.limit) full += 1
+      }
+    })
+    // If few windows were used up, the runs would prove little.
+    expectShare('windows that are used up', full, windows, 0.2)
   })
 })
 

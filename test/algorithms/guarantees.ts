@@ -1,7 +1,7 @@
 /** The guarantees of the algorithms about admitted requests, for any order and any times of arrival. */
 import type { Rule } from '../../src/config/compile.ts'
 import type { Admission } from './reference.ts'
-import { windowOf } from './windows.ts'
+import { windowOf, windowsFromRequests } from './windows.ts'
 
 export interface Admitted extends Admission {
   /** µs until the request departed (`leaky-bucket`). */
@@ -13,6 +13,8 @@ export function mostBetween(rule: Rule, from: number, to: number): number {
   const { limit, period, quota } = rule
   switch (rule.algorithm) {
     case 'fixed-window':
+      // The end of one window, and then one window after the other, each of which starts at the earliest when the last one has ended.
+      if (quota.startsWithRequest) return limit * (to > from ? Math.floor((to - from - 1) / period) + 2 : 1)
       return limit * (windowOf(rule, to) - windowOf(rule, from) + 1)
     case 'sliding-log':
       return limit * (Math.floor((to - from) / period) + 1)
@@ -55,10 +57,12 @@ function intervalViolation(rule: Rule, admitted: readonly Admitted[]): string | 
 }
 
 function windowViolation(rule: Rule, admitted: readonly Admitted[]): string | undefined {
-  const windows = Map.groupBy(admitted, ({ at }) => windowOf(rule, at))
-  for (const [window, spent] of windows) {
+  const windows = rule.quota.startsWithRequest
+    ? windowsFromRequests(rule.period, admitted)
+    : Map.groupBy(admitted, ({ at }) => windowOf(rule, at)).values()
+  for (const spent of windows) {
     const units = unitsOf(spent)
-    if (units > rule.limit) return `${units} units in window ${window}: at most ${rule.limit}`
+    if (units > rule.limit) return `${units} units in the window of ${spent[0]!.at}: at most ${rule.limit}`
   }
   return undefined
 }

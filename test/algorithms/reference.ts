@@ -6,7 +6,7 @@
 import type { AlgorithmName } from '../../src/algorithms/index.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import type { BoundRule, Evaluation, Outcome } from '../../src/script/evaluation.ts'
-import { windowOf } from './windows.ts'
+import { windowOf, windowsFromRequests } from './windows.ts'
 
 /** An admitted request. */
 export interface Admission {
@@ -29,6 +29,10 @@ const definitions: Partial<Record<AlgorithmName, (rule: Rule) => Definition>> = 
   /** At most the limit in the same window. */
   'fixed-window': rule => ({
     admits: (list, t, cost) => {
+      if (rule.quota.startsWithRequest) {
+        const window = windowsFromRequests(rule.period, [...list, { at: t, cost }]).at(-1)!
+        return unitsOf(window) <= rule.limit
+      }
       const window = windowOf(rule, t)
       return unitsOf(list.filter(({ at }) => windowOf(rule, at) === window)) + cost <= rule.limit
     },

@@ -195,6 +195,72 @@ export const vectors: Record<string, readonly VectorTable[]> = {
         [20, 1, true, 1, 10, 0],
       ],
     },
+    {
+      title: '3 per 10 s from the first request',
+      rule: { algorithm: 'fixed-window', limit: 3, period: '10s', start: 'first-request' },
+      rows: [
+        // Neither a refused request nor a peek starts a window.
+        [103, 4, false, 3, 0, -1],
+        [103, 0, true, 3, 0, 0],
+        [104, 1, true, 2, 10, 0],
+        [109, 1, true, 1, 5, 0],
+        // The clock starts no window.
+        [110, 2, false, 1, 4, 4],
+        [113.999999, 1, true, 0, 0.000001, 0],
+        [113.999999, 1, false, 0, 0.000001, 0.000001],
+        [113.999999, 0, true, 0, 0.000001, 0],
+        // The next window starts with the next request, and not with the end of the last one.
+        [114, 0, true, 3, 0, 0],
+        [117, 3, true, 0, 10, 0],
+        [126.999999, 1, false, 0, 0.000001, 0.000001],
+        [127, 1, true, 2, 10, 0],
+      ],
+    },
+    {
+      title: 'a window from the first request starts with its millisecond',
+      rule: { algorithm: 'fixed-window', limit: 2, period: '10s', start: 'first-request' },
+      rows: [
+        [100.000999, 2, true, 0, 9.999001, 0],
+        [101, 1, false, 0, 9, 9],
+        [109.999999, 1, false, 0, 0.000001, 0.000001],
+        [110, 1, true, 1, 10, 0],
+      ],
+    },
+    {
+      title: 'from the first request, given back to the window that has spent them',
+      rule: { algorithm: 'fixed-window', limit: 3, period: '10s', start: 'first-request' },
+      rows: [
+        [104.0005, 3, true, 0, 9.9995, 0],
+        [105, [1, 3, 104.0005], true, 1, 9, 0],
+        [106, 1, true, 0, 8, 0],
+        [114, 1, true, 2, 10, 0],
+        // Units of the last window.
+        [115, [2, 2, 104.0005], true, 2, 9, 0],
+        [115, [1, 1, 113.999999], true, 2, 9, 0],
+        // If nothing is left of what a window has spent, it is over.
+        [116, [1, 1, 114], true, 3, 0, 0],
+        [117, 3, true, 0, 10, 0],
+        [118, [1, 1, 114], true, 0, 9, 0],
+        // A refund starts no window.
+        [130, [1, 1, 117], true, 3, 0, 0],
+        [131, 1, true, 2, 10, 0],
+        [132, 'reset', true, 3, 0, 0],
+        [133, 3, true, 0, 10, 0],
+      ],
+    },
+    {
+      title: 'from the first request, a clock set back opens no window twice',
+      rule: { algorithm: 'fixed-window', limit: 2, period: '10s', start: 'first-request' },
+      rows: [
+        [104, 2, true, 0, 10, 0],
+        [103, 1, false, 0, 11, 11],
+        [103, [1, 2, 104], true, 1, 11, 0],
+        [103, 1, true, 0, 11, 0],
+        [94, 1, false, 0, 20, 20],
+        // After a clock is set back by more than a period, the record counts as empty. Otherwise it would refuse for a very long time.
+        [93.999999, 1, true, 1, 9.999001, 0],
+      ],
+    },
   ],
   'token-bucket': [
     {

@@ -1,4 +1,7 @@
-/** Finds the window of an instant and the start of the next one: by arithmetic, or with Intl for calendar windows. */
+/**
+ * Finds the window of an instant and the start of the next one: by arithmetic, or with Intl for calendar windows. Windows that start with
+ * their first request depend on what was admitted.
+ */
 import type { Rule } from '../../src/config/compile.ts'
 
 const HOUR = 3600e6
@@ -25,6 +28,27 @@ export function nextWindow(rule: Pick<Rule, 'period' | 'calendar'>, at: number):
     else after = middle
   }
   return after
+}
+
+/**
+ * Puts what was admitted under windows that start with their first request into these windows.
+ * @param list in the order of admission
+ */
+export function windowsFromRequests<T extends { readonly at: number }>(
+  period: number,
+  list: readonly T[],
+): T[][] {
+  const windows: T[][] = []
+  let end = Number.NEGATIVE_INFINITY
+  for (const admission of list) {
+    if (admission.at >= end) {
+      windows.push([])
+      // A window starts with the millisecond of its first request.
+      end = Math.floor(admission.at / 1e3) * 1e3 + period
+    }
+    windows.at(-1)!.push(admission)
+  }
+  return windows
 }
 
 type LocalDate = readonly [year: number, month: number, day: number]

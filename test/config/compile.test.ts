@@ -189,7 +189,7 @@ describe('a mistake', () => {
     [
       'a burst for a fixed window',
       withRule({ algorithm: 'fixed-window', burst: 3 }),
-      [`rules[0].burst: is not a setting here. ${SETTINGS}, timeZone, ${MODES}`],
+      [`rules[0].burst: is not a setting here. ${SETTINGS}, timeZone, start, ${MODES}`],
     ],
     [
       'an unknown identity part',
@@ -282,6 +282,40 @@ describe('a mistake', () => {
       withRule({ algorithm: 'fixed-window', period: '1h', timeZone: 'Europe/Berlin' }),
       [
         "rules[0].timeZone: 'Europe/Berlin' needs a calendar period: 'day', 'week' or 'month'. Use one, or no timeZone.",
+      ],
+    ],
+    [
+      'a start of windows that does not exist',
+      withRule({ algorithm: 'fixed-window', start: 'first' }),
+      ["rules[0].start: 'first' is not a way to start windows. Use 'clock' or 'first-request'."],
+    ],
+    [
+      'a start of windows with another algorithm',
+      withRule({ algorithm: 'sliding-window', start: 'first-request' }),
+      [`rules[0].start: is not a setting here. ${SETTINGS}, ${MODES}`],
+    ],
+    [
+      'a calendar period from the first request',
+      withRule({
+        algorithm: 'fixed-window',
+        period: 'month',
+        timeZone: 'Europe/Berlin',
+        start: 'first-request',
+      }),
+      [
+        "rules[0].start: 'first-request' needs a period that is a duration, and 'month' follows the calendar. Use period: '30d' without timeZone, or leave start out.",
+      ],
+    ],
+    [
+      'a time zone from the first request',
+      withRule({
+        algorithm: 'fixed-window',
+        period: '1d',
+        timeZone: 'Europe/Berlin',
+        start: 'first-request',
+      }),
+      [
+        "rules[0].timeZone: 'Europe/Berlin' has no effect on windows with start: 'first-request'. Leave timeZone out.",
       ],
     ],
     [

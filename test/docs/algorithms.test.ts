@@ -115,6 +115,26 @@ describeOnEngines('the examples', fresh => {
       expect(await spendAll(ask, 60.4)).toBe(120)
     })
 
+    it('of fixed-window: 100 an hour by the clock admits 200 around the hour, from the first request it does not', async () => {
+      const hour = { algorithm: 'fixed-window', limit: 100, period: '1h' } as const
+      const byClock = asking(await fresh(), hour)
+      expect(await spendAll(byClock, 3599)).toBe(100)
+      expect(await spendAll(byClock, 3601)).toBe(100)
+      const fromFirst = asking(await fresh(), { ...hour, start: 'first-request' })
+      expect(await spendAll(fromFirst, 3599)).toBe(100)
+      expect(await spendAll(fromFirst, 3601)).toBe(0)
+      expect(await spendAll(fromFirst, 7198.999999)).toBe(0)
+      expect(await spendAll(fromFirst, 7199)).toBe(100)
+    })
+
+    it('of fixed-window from the first request: 199 in 2 s, if a window is nearly over', async () => {
+      const numbers = { algorithm: 'fixed-window', limit: 100, period: '1h', start: 'first-request' } as const
+      const ask = asking(await fresh(), numbers)
+      await ask(60)
+      expect(await spendAll(ask, 3659)).toBe(99)
+      expect(await spendAll(ask, 3661)).toBe(100)
+    })
+
     it('of fixed-window with 7d: the window ends on a Thursday', async () => {
       const ask = asking(await fresh(), { algorithm: 'fixed-window', limit: 1, period: '7d' })
       expect((await ask(0)).resetAfter).toBe(Date.UTC(2026, 10, 26) * 1e3 - NOON)
@@ -204,15 +224,17 @@ describeOnEngines('the examples', fresh => {
   })
 
   describe('changed numbers', () => {
-    it.each(['fixed-window', 'sliding-window', 'sliding-log'] as const)(
-      'keep the spent units of %s',
-      async algorithm => {
-        const engine = await fresh()
-        await asking(engine, { algorithm, limit: 200, period: '1h' })(0, 100)
-        expect((await asking(engine, { algorithm, limit: 150, period: '1h' })(0, 0)).remaining).toBe(50)
-        expect((await asking(engine, { algorithm, limit: 80, period: '1h' })(0, 0)).remaining).toBe(0)
-      },
-    )
+    it.each([
+      { algorithm: 'fixed-window', period: '1h' },
+      { algorithm: 'fixed-window', period: '1h', start: 'first-request' },
+      { algorithm: 'sliding-window', period: '1h' },
+      { algorithm: 'sliding-log', period: '1h' },
+    ] as const)('keep the spent units of %j', async numbers => {
+      const engine = await fresh()
+      await asking(engine, { ...numbers, limit: 200 })(0, 100)
+      expect((await asking(engine, { ...numbers, limit: 150 })(0, 0)).remaining).toBe(50)
+      expect((await asking(engine, { ...numbers, limit: 80 })(0, 0)).remaining).toBe(0)
+    })
 
     it('keep the units in flight; a changed ttl does not', async () => {
       const engine = await fresh()
@@ -242,6 +264,12 @@ describeOnEngines('the examples', fresh => {
   })
 
   describe('a clock that is set back', () => {
+    it('from 21 s to 19 s makes fixed-window from the first request wait 12 s', async () => {
+      const ask = asking(await fresh(), { algorithm: 'fixed-window', ...TEN, start: 'first-request' })
+      await ask(21, 10)
+      expect(await ask(19)).toMatchObject({ allowed: false, retryAfter: 12e6 })
+    })
+
     it.each([
       ['fixed-window', 11],
       ['sliding-window', 12],

@@ -296,6 +296,19 @@ describe('a refused request', () => {
     expect(await refused.json()).toMatchObject({ detail: expect.stringContaining('quota (1 per month)') })
   })
 
+  it('of a window from the first request ends a period after that request', async () => {
+    const app = gateway.app({
+      rules: [
+        { ...TWO, start: 'first-request' },
+        { ...TWO, name: 'clock' },
+      ],
+    })
+    const key = await gateway.key('acme')
+    const { headers } = await app('/', { key })
+    expect(headers.get('ratelimit-policy')).toBe('"two";q=2;w=25920000, "clock";q=2;w=25920000')
+    expect(headers.get('ratelimit')).toMatch(/^"two";r=1;t=25920000, "clock";r=1;t=\d+$/)
+  })
+
   it('names every limit that refused, and no other', async () => {
     const app = gateway.app({
       rules: [

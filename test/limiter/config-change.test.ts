@@ -70,6 +70,7 @@ const AFRESH = [
   ...changes('a longer period', ofAll({ period: '3s' })),
   ...changes('a shorter period', ofAll({ period: '100ms' })),
   ...changes('another name', ofAll({ name: 'b' })),
+  ...changes('windows from the first request', { 'fixed-window': { start: 'first-request' } }),
   ...changes('a calendar', { 'fixed-window': { period: 'day', timeZone: 'Asia/Tokyo' } }),
 ]
 const ALGORITHM_CHANGES: Change[] = ALGORITHMS.flatMap(before =>
@@ -133,6 +134,7 @@ const PAIRS: Change[] = [
   ...changes('two limits and bursts', only(['token-bucket', 'gcra'], { limit: 3, burst: 2 })),
   ...changes('two limits and queues', { 'leaky-bucket': { limit: 3, queue: 1 } }),
   ...changes('two periods', ofAll({ period: '3s' })),
+  ...changes('two starts of windows', { 'fixed-window': { start: 'first-request' } }),
 ]
 
 /** Sets of rules that share one state. Rules are added, removed and renamed. */

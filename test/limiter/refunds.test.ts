@@ -92,6 +92,8 @@ describeOnEngines('a refund', fresh => {
             const units = upTo(spent.cost, step.part)
             latest = await caller.giveBack(units, now, spent)
             spent.cost -= units
+            // A window that starts with its first request is over if all of its units were given back.
+            while (admitted.at(-1)?.cost === 0) admitted.pop()
             reference?.giveBack(caller.counted(0, now), spent.at, units)
             refunds += 1
             afterRefund = true

@@ -100,6 +100,17 @@ it.each([
   expect(explained.stdout).toContain('\n\nThe config has no rules.\n\nThe store is not called')
 })
 
+it('npx sluicegate check and explain say which windows start with their first request', async () => {
+  const rule = `{ name: 'hour', by: 'consumer', algorithm: 'fixed-window', limit: 100, period: '1h', start: 'first-request' }`
+  const file = configFile(`export default { origin: 'route', rules: [${rule}] }`)
+  const { stdout } = await runInProcess(['check', file])
+  expect(stdout).toMatch(/^ {2}hour {2}100 per hour from the first request {2}by consumer {2}fixed-window$/m)
+  const request = ['explain', 'GET', '/', '--consumer', 'acme', '--config', file]
+  expect((await runInProcess(request)).stdout).toMatch(/ 100 per hour from the first request, fixed-window /)
+  const { rules } = JSON.parse((await runInProcess([...request, '--json'])).stdout)
+  expect(rules).toMatchObject([{ name: 'hour', period_seconds: 3600, start: 'first-request' }])
+})
+
 describe('a limit that follows the origin', () => {
   const adaptiveFile = () =>
     configFile(
@@ -141,7 +152,10 @@ describe('npx sluicegate check --json', () => {
     const file = configFile(`export default {
       origin: 'route', environment: 'live', plans: ['free', 'pro', 'own'], rules: [${rules}],
       routes: [{ name: 'docs', match: { path: '/docs/*' }, cost: 2, accept: ['anonymous'] }],
-      limits: { zendesk: [{ name: 'e', by: ['account'], algorithm: 'sliding-log', limit: 8, period: '1h' }] },
+      limits: { zendesk: [
+        { name: 'e', by: ['account'], algorithm: 'sliding-log', limit: 8, period: '1h' },
+        { name: 'f', algorithm: 'fixed-window', limit: 8, period: '1h', start: 'first-request' },
+      ] },
     }`)
     const { code, stdout, stderr } = await runInProcess(['check', '--json', file])
     expect([code, stderr]).toEqual([0, ''])
@@ -182,6 +196,10 @@ describe('npx sluicegate check --json', () => {
       limits: {
         zendesk: [
           { ...common, name: 'e', by: ['account'], algorithm: 'sliding-log', limit: 8, period_seconds: 3600 },
+          {
+            ...{ ...common, name: 'f', by: [], algorithm: 'fixed-window', limit: 8, period_seconds: 3600 },
+            start: 'first-request',
+          },
         ],
       },
       routes: [{ name: 'docs', match: { path: '/docs/*' }, accept: ['anonymous'], cost: 2, limits: true }],

@@ -77,6 +77,23 @@ it('shows the key in which a rule counts requests in flight', async () => {
   ])
 })
 
+it('says which windows start with their first request', async () => {
+  const rules: RuleInput[] = [
+    { name: 'first', by, ...numbers, start: 'first-request' },
+    { name: 'clock', by, ...numbers, start: 'clock' },
+  ]
+  const { rules: explained } = await explain(config({ rules }), {
+    method: 'GET',
+    path: '/',
+    consumer: 'acme',
+  })
+  expect(explained).toMatchObject([
+    { allows: '10 per minute from the first request', start: 'first-request' },
+    { allows: '10 per minute' },
+  ])
+  expect(explained[1]).not.toHaveProperty('start')
+})
+
 describe('a limit that follows the origin', () => {
   const adaptive = { min: 10 }
   const explainedWith = async (input: Partial<ConfigInput>) => {

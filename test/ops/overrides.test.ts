@@ -15,6 +15,7 @@ const ALL = config(
   { name: 'tokens', by, algorithm: 'token-bucket', limit: 60, period: '1m' },
   { name: 'queue', by, algorithm: 'leaky-bucket', limit: 10, period: '1s', queue: 5 },
   { name: 'month', by, algorithm: 'fixed-window', limit: 1000, period: 'month' },
+  { name: 'first', by, algorithm: 'fixed-window', limit: 100, period: '1h', start: 'first-request' },
   {
     name: 'window',
     by: ['consumer', 'route'],
@@ -40,6 +41,7 @@ describe('an override', () => {
     ['queue', { queue: 8 }, [1, 100_000, 9, 10, 9]],
     ['queue', { limit: 20, queue: 0 }, [1, 50_000, 1, 20, 1]],
     ['month', { limit: 5 }, [5, undefined, undefined, 5, 5]],
+    ['first', { limit: 5 }, [5, 3600e6, undefined, 5, 5]],
     ['window', { limit: 500 }, [500, 3600e6, 1, 500, 500]],
     ['log', { limit: 7 }, [7, 3600e6, undefined, 7, 7]],
   ])('of %s with %j is compiled to %j', (rule, numbers, [rate, period, burstOrStep, limit, burst]) => {

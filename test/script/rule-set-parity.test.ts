@@ -639,6 +639,7 @@ const OFTEN = [
   ...ALGORITHM_NAMES,
   ...['admitted', 'refused', 'unknown-credential', 'blocked', 'none', 'key', 'pointer', 'token', 'failed'],
   ...['usual end', 'other end', 'spilled locals', 'crowded identity', 'switched to shadow'],
+  'from the first request',
   ...['calendar', 'guesses', 'of plans', 'for other plans', 'long log', 'delay', 'peek'],
   ...['lease, usual end', 'lease, other end', 'lease of one', 'lease, several costs', 'lease, of plans'],
 ]

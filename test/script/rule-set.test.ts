@@ -8,6 +8,7 @@ import { gatewayRuleSet, limitRuleSet } from '../../src/script/compiled.ts'
 import type { BoundRule, Subject } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
 import type { RuleSet } from '../../src/script/rule-set-shape.ts'
+import { decideText, refundText } from '../../src/script/rule-set-text.ts'
 import { addressStateKey, consumerKey, consumerStateKey } from '../../src/store/keys.ts'
 import type { ScriptCall } from '../../src/store/store.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
@@ -122,6 +123,27 @@ describe('the scripts of a config', () => {
     expect(() => prepareDecide({ ruleSet: gatewayRuleSet(config), rules: [bound(other!, 'C')] })).toThrow(
       'The rule second is not in this rule set.',
     )
+  })
+})
+
+describe('the scripts of windows', () => {
+  const windows = { by: 'consumer', algorithm: 'fixed-window', limit: 10, period: '1h' } as const
+  const scriptsOf = (...rules: object[]) => {
+    const named = rules.map((rule, i) => ({ ...windows, ...rule, name: `r-${i}` }) as RuleInput)
+    const ruleSet = gatewayRuleSet(configOf({ rules: named }))
+    return [1, undefined].flatMap(from => [decideText(ruleSet, from), refundText(ruleSet, from)])
+  }
+  const [first, clock] = [{ start: 'first-request' }, {}]
+
+  it.each([
+    { rules: [clock], hasFirst: false, hasClock: true },
+    { rules: [{ start: 'clock' }], hasFirst: false, hasClock: true },
+    { rules: [first], hasFirst: true, hasClock: false },
+    { rules: [first, clock], hasFirst: true, hasClock: true },
+  ])('have only the code that the starts of the windows need: $rules', ({ rules, hasFirst, hasClock }) => {
+    for (const text of scriptsOf(...rules)) {
+      expect([text.includes('now - now % 1000 + '), text.includes('next_end')]).toEqual([hasFirst, hasClock])
+    }
   })
 })
 

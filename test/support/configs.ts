@@ -191,6 +191,7 @@ export function traitsOf(rule: Rule | GatewayRule): string[] {
   return [
     algorithm,
     ...(calendar ? ['calendar'] : []),
+    ...(rule.quota.startsWithRequest ? ['from the first request'] : []),
     ...(on === 'auth-failure' ? ['guesses'] : []),
     ...(match.plans ? ['of plans'] : []),
     ...('isForOthers' in rule && rule.isForOthers ? ['for other plans'] : []),

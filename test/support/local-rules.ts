@@ -5,12 +5,13 @@ import { compileLimitRule } from '../../src/config/compile-rule.ts'
 import type { BoundRule } from '../../src/script/evaluation.ts'
 import { bound } from './bound.ts'
 
-/** A rule for ten units with each algorithm, and one with calendar windows. All periods are long. */
+/** A rule for ten units with each algorithm, and two with other windows. All periods are long. */
 export const RULES_FOR_TEN: readonly LimitRuleInput[] = [
   ...(['gcra', 'token-bucket', 'leaky-bucket', 'fixed-window', 'sliding-window', 'sliding-log'] as const).map(
     algorithm => ({ name: algorithm, algorithm, limit: 10, period: '7d' }) as LimitRuleInput,
   ),
   { name: 'calendar', algorithm: 'fixed-window', limit: 10, period: 'month' },
+  { name: 'first-request', algorithm: 'fixed-window', limit: 10, period: '7d', start: 'first-request' },
 ]
 
 /** Ten units, one of which refills each second. */

@@ -45,6 +45,11 @@ export function plainNumbersOf(algorithm: AlgorithmName): fc.Arbitrary<NumbersIn
       return (fc.record({ ...common, queue: fc.nat(9) }) as fc.Arbitrary<LeakyNumbers>).map(
         withQueueThatDrains,
       )
+    case 'fixed-window':
+      return fc.record({
+        ...common,
+        start: fc.constantFrom('clock', 'first-request'),
+      }) as fc.Arbitrary<NumbersInput>
     case 'concurrency':
       return fc.record({ algorithm: fc.constant(algorithm), limit: limits, ttl: ttls })
     default:

@@ -13,13 +13,19 @@ export interface View {
   retryAfter: number
 }
 
+/** µs. A window that starts with its first request ends when all is back. If none is open: a period, in which it could have passed. */
+function untilWindowEnds({ rule, now, resetAfter }: View): number {
+  if (rule.quota.startsWithRequest) return resetAfter || rule.period
+  return nextWindow(rule, now) - now
+}
+
 /** Functions that compute a pause (µs). */
 export const WAITS = {
   'not at all': () => 0,
   'a microsecond': () => 1,
-  'until just before the window ends': ({ rule, now }) => nextWindow(rule, now) - now - 1,
-  'until the window ends': ({ rule, now }) => nextWindow(rule, now) - now,
-  'until just after the window has ended': ({ rule, now }) => nextWindow(rule, now) - now + 1,
+  'until just before the window ends': view => untilWindowEnds(view) - 1,
+  'until the window ends': untilWindowEnds,
+  'until just after the window has ended': view => untilWindowEnds(view) + 1,
   'until just before it fits': ({ retryAfter }) => Math.max(0, retryAfter - 1),
   'until a step before it fits': ({ rule, retryAfter }) =>
     Math.max(0, retryAfter - (rule.quota.step ?? 1) + 1),

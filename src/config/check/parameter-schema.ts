@@ -5,7 +5,7 @@ import { MAX_TTL } from '../../algorithms/concurrency.ts'
 import type { Parameter, Parameters } from '../../algorithms/descriptor.ts'
 import { type AlgorithmName, descriptions } from '../../algorithms/index.ts'
 import { didYouMean } from './did-you-mean.ts'
-import { duration, text, units } from './values.ts'
+import { duration, oneOf, text, units } from './values.ts'
 
 const MAX_PERIOD = 366 * 86400e6
 
@@ -44,7 +44,9 @@ type RequiredSchemaOf<P extends Parameter> = P extends { kind: 'name'; is: infer
         ? typeof ttl
         : P extends { kind: 'calendar-period' }
           ? typeof calendarPeriod
-          : typeof timeZone
+          : P extends { kind: 'word'; words: infer Words extends readonly string[] }
+            ? ReturnType<typeof oneOf<Words>>
+            : typeof timeZone
 
 type SchemaOf<P extends Parameter> = P extends { isOptional: true }
   ? v.OptionalSchema<RequiredSchemaOf<P>, undefined>
@@ -84,5 +86,7 @@ function requiredSchemaOf(parameter: Parameter, algorithm: AlgorithmName): v.Gen
       return calendarPeriod
     case 'time-zone':
       return timeZone
+    case 'word':
+      return oneOf(parameter.words, `is not a ${parameter.what}`)
   }
 }

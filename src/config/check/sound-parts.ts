@@ -138,7 +138,7 @@ const DEPENDS_ON: readonly [mistake: RegExp, on: RegExp][] = [
 
 /** Settings of one entry that are checked against each other. An invalid one does not affect the mistakes of another group. */
 const GROUPS = [
-  ['algorithm', 'limit', 'period', 'timeZone', 'burst', 'queue', 'ttl', 'cost', 'plans', 'adaptive'],
+  ['algorithm', 'limit', 'period', 'timeZone', 'start', 'burst', 'queue', 'ttl', 'cost', 'plans', 'adaptive'],
   ['mode', 'enforce', 'candidateFor'],
   ['lease', 'algorithm'],
   ['lease', 'on'],

@@ -47,6 +47,8 @@ export interface RuleDocument {
   period_seconds?: number
   calendar_period?: string
   time_zone?: string
+  /** Present if windows start with their first request (fixed-window). */
+  start?: 'first-request'
   ttl_seconds?: number
   /** gcra and token-bucket. */
   burst?: number
@@ -125,7 +127,7 @@ function gatewayRuleDocument(name: string, { rules, input, adaptive }: LoadedFil
 }
 
 function ruleDocument(rule: GatewayRule | LimitRule): RuleDocument {
-  const { name, by, algorithm, period, calendar, mode, enforcedShare, candidateFor } = rule
+  const { name, by, algorithm, period, calendar, quota, mode, enforcedShare, candidateFor } = rule
   return {
     name,
     by,
@@ -136,6 +138,7 @@ function ruleDocument(rule: GatewayRule | LimitRule): RuleDocument {
       : calendar
         ? { calendar_period: calendar.period, time_zone: calendar.timeZone }
         : { period_seconds: period / 1e6 }),
+    ...(quota.startsWithRequest && { start: 'first-request' }),
     mode,
     enforced_share: enforcedShare,
     ...(candidateFor !== undefined && { candidate_for: candidateFor }),

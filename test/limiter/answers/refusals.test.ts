@@ -274,6 +274,11 @@ describe('after an admission that leaves too little for another', () => {
       algorithm: fc.constantFrom('fixed-window', 'sliding-window', 'sliding-log'),
       limit: fc.integer({ min: 1, max: 9 }),
     }),
+    fc.record({
+      algorithm: fc.constant('fixed-window'),
+      limit: fc.integer({ min: 1, max: 9 }),
+      start: fc.constant('first-request'),
+    }),
   )
   const CASES = fc.record({
     inputs: fc.array(INPUTS, { minLength: 1, maxLength: 3 }),
@@ -332,6 +337,7 @@ describe('after an admission that leaves too little for another', () => {
     ['token-bucket', { burst: 1 }, 333_334],
     ['leaky-bucket', { queue: 0 }, 333_334],
     ['fixed-window', { limit: 1 }, 1e6],
+    ['fixed-window', { limit: 1, start: 'first-request' }, 1e6],
   ] as const)('of %s, the retry time is that of the store', (algorithm, input, retryAfter) => {
     const { world, keep, find } = memory(60_000)
     const model = new ScriptModel()

@@ -381,6 +381,26 @@ describe('the local limiter', () => {
     },
   )
 
+  it('starts a window with its first request, if the rule says so', () => {
+    let time = NOON / 1e3 + 3_599_000
+    const local = createLocalLimiter(0.5, () => time)
+    const rule: LimitRuleInput = {
+      ...{ name: 'hour', algorithm: 'fixed-window', limit: 10, period: '1h', start: 'first-request' },
+    }
+    const admitted = () => {
+      let count = 0
+      while (decide(local, [counted(rule, 1)]).admitted) count += 1
+      return count
+    }
+    expect(admitted()).toBe(5)
+    time += 2000
+    expect(admitted()).toBe(0)
+    time += 3_597_999
+    expect(admitted()).toBe(0)
+    time += 1
+    expect(admitted()).toBe(5)
+  })
+
   it('admits as much as a limit that equals its share, with every algorithm', () => {
     for (const algorithm of ['gcra', 'token-bucket'] as const) {
       let time = 1.7e12

@@ -66,7 +66,7 @@ export function createLocalLimiter(share: number, now: () => number, decideAt?: 
       for (const bound of rules) {
         handOvers.reduce(bound)
         const report = reports.take(bound)
-        if (report) counts.lowerTo(report.remaining, bound, report.answeredAt)
+        if (report) counts.lowerTo(report.remaining, bound, report.spentAt)
       }
       const result = refuseForOpenTrips(rules, openUnits) ?? counts.decide(rules, verb)
       const isSpent = result.admitted && verb === 'decide'

@@ -17,6 +17,8 @@ interface StoreReport {
    * clock of this machine.
    */
   answeredAt: number
+  /** When the units that are not left were spent, as far as the isolate counts them (ms). */
+  spentAt: number
 }
 
 /** About 200 bytes each. The LRU keeps up to twice as many. */
@@ -33,7 +35,7 @@ export function createStoreReports(unreportedUnits: (key: string, rule: Rule) =>
     /** Notes what an outcome reports about the rules that the isolate would count. @param now ms, by the clock of this machine */
     note(rules: readonly BoundRule[], { verdicts, consumer, at }: Outcome, now: number): void {
       const answeredAt = Math.min(at / 1e3, now)
-      for (const { rule, mode, remaining: reported } of verdicts) {
+      for (const { rule, mode, remaining: reported, resetAfter } of verdicts) {
         const bound = rules.find(bound => bound.rule.name === rule.name)
         if (mode !== 'enforce' || !followsStore(rule) || !bound) continue
         const key = withConsumer(bound.key, consumer)
@@ -44,7 +46,11 @@ export function createStoreReports(unreportedUnits: (key: string, rule: Rule) =>
         if (last && last.answeredAt > answeredAt) continue
         const most = last?.answeredAt === answeredAt ? last.remaining : Number.POSITIVE_INFINITY
         const remaining = Math.min(most, Math.max(0, reported - unreportedUnits(key, rule)))
-        reports.set(rule.name, { remaining, answeredAt })
+        // A window that has started with a request ends here when it ends in the store.
+        const isStarted = rule.quota.startsWithRequest && resetAfter > 0
+        const windowStart = Math.round(answeredAt * 1e3 + resetAfter - rule.period) / 1e3
+        const spentAt = isStarted ? windowStart : answeredAt
+        reports.set(rule.name, { remaining, answeredAt, spentAt })
       }
     },
 

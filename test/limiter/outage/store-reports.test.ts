@@ -8,6 +8,7 @@ import { createStoreReports } from '../../../src/limiter/outage/store-reports.ts
 import { prepareDecide, runCalls } from '../../../src/limiter/prepared-call.ts'
 import type { DecideVerb } from '../../../src/script/decide.ts'
 import type { BoundRule, Outcome } from '../../../src/script/evaluation.ts'
+import type { Store } from '../../../src/store/store.ts'
 import { compiled, describeOnRedisEngine } from '../../support/engines.ts'
 import { counted as countedAt, KEY, OTHER_KEY, RULES_FOR_TEN, TEN } from '../../support/local-rules.ts'
 import { ruleSetOf } from '../../support/rule-set.ts'
@@ -50,6 +51,13 @@ function report(rule: LimitRuleInput, remaining: number, outcome: Partial<Outcom
   })
 }
 
+async function decideInStore(store: Store, rule: LimitRuleInput, cost: number) {
+  const rules = [counted(rule, cost)]
+  const call = prepareDecide({ ...compiled({ rules, plans: [] }), now: nowMs * 1e3 })
+  const [outcome] = await runCalls(store, [call])
+  return { rules, outcome: outcome as Outcome }
+}
+
 describeOnRedisEngine('after an answer of the store, the isolate admits what is left', fresh => {
   it.each(RULES_FOR_TEN)('$name', async rule => {
     const store = storeOf(await fresh())
@@ -63,20 +71,30 @@ describeOnRedisEngine('after an answer of the store, the isolate admits what is 
     expect(admittedOf(10, rule)).toBe(left)
   })
 
+  it('until its window ends, if that has started with a request', async () => {
+    const store = storeOf(await fresh())
+    const minute: LimitRuleInput = {
+      ...{ name: 'minute', algorithm: 'fixed-window', limit: 10, period: '1m', start: 'first-request' },
+    }
+    await decideInStore(store, minute, 10)
+    nowMs += 50_000
+    const { rules, outcome } = await decideInStore(store, minute, 1)
+    expect(outcome.status).toBe('refused')
+    local.noteReport(rules, outcome)
+    nowMs += 9999
+    expect(admittedOf(20, minute)).toBe(0)
+    nowMs += 1
+    expect(admittedOf(20, minute)).toBe(10)
+  })
+
   it('and hands over only what it has admitted itself', async () => {
     const store = storeOf(await fresh())
     const week: LimitRuleInput = { ...TEN, period: '7d' }
-    const decideInStore = async (cost: number) => {
-      const rules = [counted(week, cost)]
-      const call = prepareDecide({ ...compiled({ rules, plans: [] }), now: nowMs * 1e3 })
-      const [outcome] = await runCalls(store, [call])
-      return { rules, outcome: outcome as Outcome }
-    }
-    const { rules, outcome } = await decideInStore(6)
+    const { rules, outcome } = await decideInStore(store, week, 6)
     local.noteReport(rules, outcome)
     expect(admittedOf(3, week)).toBe(3)
     await sendAlone(local.handOvers, store)
-    expect((await decideInStore(0)).outcome.verdicts[0]!.remaining).toBe(1)
+    expect((await decideInStore(store, week, 0)).outcome.verdicts[0]!.remaining).toBe(1)
     expect(admittedOf(3, week)).toBe(1)
   })
 })

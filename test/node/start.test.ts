@@ -335,7 +335,7 @@ describe('npx sluicegate start', () => {
     [
       1,
       ['--redis', 'redis://127.0.0.1:1'],
-      /Redis did not answer at 127\.0\.0\.1:1\. Check that it is running/,
+      /Redis did not answer at 127\.0\.0\.1:1: connect ECONNREFUSED 127\.0\.0\.1:1\. Check that it is running/,
     ],
     [2, ['--origin', 'example.com'], /Use an http or https URL without query or credentials/],
     [2, ['--port', 'http'], /Use a number from 0/],

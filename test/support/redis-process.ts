@@ -1,4 +1,4 @@
-/** A private redis-server that tests can kill, freeze and restart. It keeps no files, so it is empty after a restart. */
+/** A private redis-server that tests can kill, freeze and restart. By default it keeps no files, so it is empty after a restart. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -12,6 +12,8 @@ export interface RedisProcess {
   host: string
   /** The working directory. If it is removed, Redis cannot write snapshots. */
   directory: string
+  /** As the default user. */
+  url: string
   start(): Promise<void>
   kill(): Promise<void>
   freeze(): void
@@ -24,8 +26,16 @@ export interface RedisProcess {
 const host = '127.0.0.1'
 const DEADLINE_MS = 5000
 
-export async function startRedisProcess(): Promise<RedisProcess> {
+/**
+ * @param own settings of redis.conf in addition to those of all tests. Paths of files are relative to the working directory.
+ * @param prepare writes files into the working directory, before the server starts
+ */
+export async function startRedisProcess(
+  own: Readonly<Record<string, string>> = {},
+  prepare: (directory: string) => void = () => {},
+): Promise<RedisProcess> {
   const directory = mkdtempSync(join(tmpdir(), 'sluice-'))
+  prepare(directory)
   const port = await freePort()
   let child: ChildProcess
 
@@ -36,6 +46,7 @@ export async function startRedisProcess(): Promise<RedisProcess> {
       save: '',
       dir: directory,
       'repl-diskless-sync-delay': '0',
+      ...own,
     }
     const args = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, value])
     child = spawn('redis-server', args, { stdio: 'ignore' })
@@ -70,6 +81,7 @@ export async function startRedisProcess(): Promise<RedisProcess> {
     port,
     host,
     directory,
+    url: `redis://${host}:${port}`,
     start,
     kill,
     freeze: () => void child.kill('SIGSTOP'),

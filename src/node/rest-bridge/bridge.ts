@@ -16,7 +16,8 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { createBridgeListener } from './bridge-listener.ts'
 import { RedisCommands } from './redis-commands.ts'
-import { connectRedis, RedisUnavailable } from './redis-connection.ts'
+import { connectRedis, ErrorReply, RedisUnavailable } from './redis-connection.ts'
+import { textOf } from './redis-server.ts'
 import { watchRedis } from './watch-redis.ts'
 
 export interface BridgeOptions {
@@ -63,11 +64,7 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
     )
 
   const redis = await connectRedis(redisUrl, deadlineMs).catch(error => {
-    if (!(error instanceof RedisUnavailable)) throw error
-    const { host, pathname } = new URL(redisUrl)
-    throw new Error(
-      `Redis did not answer at ${host || pathname}. Check that it is running, and check the URL in --redis or REDIS_URL.`,
-    )
+    throw startError(error, redisUrl, deadlineMs)
   })
   const commands = new RedisCommands(redis)
   // A cluster that lacks a node serves the keys of the others.
@@ -98,6 +95,24 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
       redis.close()
     },
   }
+}
+
+/** The error codes of Node for a certificate whose authority it does not know. */
+const UNKNOWN_AUTHORITY = /^(DEPTH_ZERO_)?SELF_SIGNED_CERT|^UNABLE_TO_(GET_ISSUER_CERT|VERIFY_LEAF_SIGNATURE)/
+
+/** The error for a Redis that cannot be used when the bridge starts. */
+function startError(error: unknown, redisUrl: string, deadlineMs: number): unknown {
+  const { host, pathname } = new URL(redisUrl)
+  const address = host || pathname
+  if (error instanceof ErrorReply)
+    return new Error(`Redis at ${address} answered with an error: ${error.message}`)
+  if (!(error instanceof RedisUnavailable)) return error
+  const cause = error.cause as NodeJS.ErrnoException | undefined
+  const why = cause ? textOf(cause) : `no reply within ${deadlineMs / 1e3} s`
+  const fix = UNKNOWN_AUTHORITY.test(cause?.code ?? '')
+    ? 'If you trust the authority that signed its certificate, set NODE_EXTRA_CA_CERTS to the file with the certificate of that authority.'
+    : 'Check that it is running, and check the URL in --redis or REDIS_URL.'
+  return new Error(`Redis did not answer at ${address}: ${why}. ${fix}`)
 }
 
 const HEALTH_MS = 1000

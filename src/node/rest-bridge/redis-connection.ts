@@ -14,7 +14,7 @@ export { type Command, ErrorReply, type RedisConnection, RedisUnavailable, type 
 
 /**
  * @param url `redis://`, `rediss://` or `unix:///path/to/socket`; of a cluster, that of any node
- * @throws when Redis does not answer the first time
+ * @throws ErrorReply; RedisUnavailable with the error of the connection as its cause, if Redis does not answer the first time
  */
 export async function connectRedis(url: string, deadlineMs: number): Promise<FoundRedis> {
   const server = new RedisServer(url, deadlineMs)
@@ -30,7 +30,8 @@ export async function connectRedis(url: string, deadlineMs: number): Promise<Fou
     }
   } catch (error) {
     server.destroy()
-    throw error
+    if (!(error instanceof RedisUnavailable)) throw error
+    throw new RedisUnavailable(error.reason, { cause: server.failure })
   }
   return {
     isCluster: false,

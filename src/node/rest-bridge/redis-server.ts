@@ -14,8 +14,9 @@ export type Reply = string | Buffer | number | null | Error | Reply[]
 export class RedisUnavailable extends Error {
   readonly reason: 'unreachable' | 'timeout'
 
-  constructor(reason: 'unreachable' | 'timeout') {
-    super(reason === 'timeout' ? 'ERR Redis did not answer in time' : 'ERR Redis cannot be reached')
+  /** @param options `cause`: the error of the connection, if one is known */
+  constructor(reason: 'unreachable' | 'timeout', options?: ErrorOptions) {
+    super(reason === 'timeout' ? 'ERR Redis did not answer in time' : 'ERR Redis cannot be reached', options)
     this.reason = reason
   }
 }
@@ -44,8 +45,7 @@ export class RedisServer {
   readonly #deadlineMs: number
   #isConnecting = true
   #isLeft = false
-  /** The last error of the connection. */
-  #failure = 'there is no connection'
+  #failure: NodeJS.ErrnoException | undefined
   /** When the client was created (ms). */
   #madeAt = performance.now()
   /** Of the current connection. */
@@ -81,6 +81,11 @@ export class RedisServer {
     return this.#client.isReady
   }
 
+  /** The last error of the connection. Its message has no user and no password. */
+  get failure(): NodeJS.ErrnoException | undefined {
+    return this.#failure
+  }
+
   /** Sends a PING. @returns undefined if the server answers; never rejects */
   async outage(): Promise<Outage | undefined> {
     try {
@@ -92,7 +97,8 @@ export class RedisServer {
       if (error instanceof ErrorReply)
         return { address, reason: `answers with an error: ${error.message.replace(/\.$/, '')}`, status: 400 }
       const isLate = error instanceof RedisUnavailable && error.reason === 'timeout'
-      const why = isLate ? `no reply within ${this.#deadlineMs / 1e3} s` : this.#failure
+      const failure = this.#failure ? textOf(this.#failure) : 'there is no connection'
+      const why = isLate ? `no reply within ${this.#deadlineMs / 1e3} s` : failure
       return { address, reason: `does not answer: ${why}`, status: isLate ? 504 : 503 }
     }
   }
@@ -139,9 +145,8 @@ export class RedisServer {
     this.#client.destroy()
   }
 
-  /** If several addresses of a host were tried, the error has no message, only a code. */
   #noteFailure = (error: NodeJS.ErrnoException): void => {
-    this.#failure = error.message || error.code || error.name
+    this.#failure = error
   }
 
   /** Records whether the server answers. Renews the connection if it cannot be used any more. */
@@ -185,6 +190,10 @@ export class RedisServer {
 
 /** After how many deadlines without an answer the connection is replaced. More than one, so that the caller gets a timeout first. */
 const STALL_DEADLINES = 1.2
+
+/** What an error says, for a message that goes on after it. If several addresses of a host were tried, the error has only a code. */
+export const textOf = ({ message, code, name }: NodeJS.ErrnoException): string =>
+  (message || code || name).replace(/\.$/, '')
 
 type RawClient = ReturnType<typeof createRawClient>
 

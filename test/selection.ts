@@ -32,6 +32,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/node/build-worker.test.ts',
     'test/node/cli.test.ts',
     'test/node/import-config.test.ts',
+    'test/node/redis-acl.test.ts',
     'test/node/redis-tls.test.ts',
     'test/node/start.test.ts',
   ],

@@ -8,7 +8,7 @@ import { apiKeyStart } from '../credentials/api-key.ts'
 import { gatewayRuleSet, limitRuleSet } from '../script/compiled.ts'
 import { inEnvironment } from '../store/keys.ts'
 import type { Store } from '../store/store.ts'
-import { upstashStore } from '../store/upstash.ts'
+import { NO_PERMISSION, upstashStore } from '../store/upstash.ts'
 import { AdminError } from './admin-error.ts'
 
 const DEADLINE_MS = 5000
@@ -176,9 +176,11 @@ function describeFailure(error: unknown, test: string): [what: string, nextStep?
 /** The first sentence of an error of Redis, which says what is wrong. Scripts add their digest after it. */
 const shortened = (text: string) => (/^.{1,200}?\.(?=\s|$)/s.exec(text)?.[0] ?? text).slice(0, 200)
 
-/** Redis answers, but refuses all changes. */
+/** Redis answers, but refuses all changes, or what its user may not do. */
 function fixFor(message: string): string | undefined {
   const [code] = /\b(?:MISCONF|OOM)\b/.exec(message) ?? []
+  if (NO_PERMISSION.test(message))
+    return 'Its Redis user lacks a permission. docs/deploy.md#your-own-redis lists those that Sluice needs.'
   if (code === 'MISCONF')
     return 'Its Redis cannot write to its disk, so it refuses all changes. Find the cause in the log of Redis, such as a full disk, and run redis-cli BGSAVE after the repair.'
   return (

@@ -143,6 +143,11 @@ function refusal(message: string, status = 200): GatewayError {
       `The store answered with a redirection (HTTP ${status}). Check UPSTASH_REDIS_REST_URL.`,
     )
   }
+  if (NO_PERMISSION.test(message))
+    return new GatewayError(
+      'ERR_STORE_REFUSED',
+      'The store answered NOPERM. Its Redis user lacks a permission (docs/deploy.md#your-own-redis).',
+    )
   const kind = /^[A-Z]{2,20}/.exec(message)?.[0] ?? (status > 400 ? `HTTP ${status}` : 'an error')
   const fix = TOKEN_ERROR.test(kind) || status === 401 ? ' Check UPSTASH_REDIS_REST_TOKEN.' : ''
   return new GatewayError('ERR_STORE_REFUSED', `The store answered ${kind}.${fix}`)
@@ -155,6 +160,10 @@ function refusal(message: string, status = 200): GatewayError {
  */
 const QUOTA =
   /^(ERR )?(max (daily |monthly )?requests? limit|max bandwidth|too many requests|rate limit|throttled)/i
+
+/** The user of Redis may not run a command, or not use a key. For a command in a script, the words depend on the version of Redis. */
+export const NO_PERMISSION =
+  /\bNOPERM\b|^(ERR )?(ACL failure in script|The user executing the script can't)\b/
 
 /** A 401, as Upstash and the bridge answer it. */
 const TOKEN_ERROR = /^(WRONGPASS|NOAUTH)$/

@@ -11,7 +11,9 @@ import { CommandKeys } from '../../src/node/rest-bridge/command-keys.ts'
 import { SLOTS, slotOf } from '../../src/node/rest-bridge/key-slot.ts'
 import type { Reply } from '../../src/node/rest-bridge/redis-server.ts'
 import { describeOnCluster, type TestCluster, type TestNode } from '../support/cluster.ts'
+import { PATIENT_MS } from '../support/patience.ts'
 import { randomFrom, SEED } from '../support/random.ts'
+import { PASSWORD, SET_USER_OF_CLUSTER } from '../support/redis-user.ts'
 
 const SLUICE = fileURLToPath(new URL('../../src/node/cli/sluice.ts', import.meta.url))
 const TOKEN = 'a token for tests'
@@ -390,6 +392,30 @@ describeOnCluster('the bridge', start => {
       )
     } finally {
       await all('')
+    }
+  })
+
+  it('works as the Redis user of docs/deploy.md, also for a slot that is moving', async () => {
+    const send = (command: string) => Promise.all(cluster.nodes.map(node => node.ask(...command.split(' '))))
+    await send(SET_USER_OF_CLUSTER)
+    await send('ACL LOG RESET')
+    const redisUrl = cluster.url.replace('//', `//sluice:${PASSWORD}@`)
+    const asUser = await startBridge({ redisUrl, token: TOKEN, port: 0, deadlineMs: PATIENT_MS })
+    const slot = String(slotOf(A))
+    const [source, target] = await nodesOf(A, B)
+    try {
+      const commands = [A, B, C].map(tag => ['SET', `sluice:${tag}`, '1'])
+      expect((await ask(commands, '/pipeline', asUser)).body).toEqual(commands.map(() => ({ result: 'OK' })))
+      await target.ask('CLUSTER', 'SETSLOT', slot, 'IMPORTING', await source.id())
+      await source.ask('CLUSTER', 'SETSLOT', slot, 'MIGRATING', await target.id())
+      // The key is not at the source, which redirects by ASK.
+      expect((await ask(['GET', `sluice:${A}moving`], '/', asUser)).body).toEqual({ result: null })
+      const denied = (await send('ACL LOG')).flat(2).map(String)
+      expect(denied.filter(word => /^(cluster|command|asking)/.test(word))).toEqual([])
+    } finally {
+      await Promise.all([source, target].map(node => node.ask('CLUSTER', 'SETSLOT', slot, 'STABLE')))
+      await asUser.close()
+      await send('ACL DELUSER sluice')
     }
   })
 

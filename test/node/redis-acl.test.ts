@@ -1,0 +1,245 @@
+/** The Redis user of docs/deploy.md: everything works with its permissions, and it has no other. */
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { createAdminStore, loadScriptsIntoRedis } from '../../src/ops/admin-store.ts'
+import { guard } from '../../src/set-ups/guard/guard.ts'
+import { createLimiter } from '../../src/set-ups/limits/create-limiter.ts'
+import { runInProcess } from '../support/command-line.ts'
+import { TOKEN, useGatewayOn } from '../support/gateway.ts'
+import { PATIENT, PATIENT_MS } from '../support/patience.ts'
+import { type RedisProcess, startRedisProcess } from '../support/redis-process.ts'
+import { GRANTED, PASSWORD, SET_USER } from '../support/redis-user.ts'
+import { hasRedisServer } from '../support/servers.ts'
+
+const LONG = { period: '300d' } as const
+const CONFIG = {
+  plans: ['free', 'pro'],
+  credentials: { opaqueKeys: {}, accept: ['api-key', 'opaque-key'] },
+  rules: [
+    { name: 'window', by: 'consumer', algorithm: 'fixed-window', limit: 3, ...LONG },
+    { name: 'held', by: 'consumer', algorithm: 'concurrency', limit: 3 },
+    { name: 'guesses', on: 'auth-failure', by: 'address', algorithm: 'gcra', limit: 5, ...LONG },
+  ],
+  shedding: {
+    classes: [{ name: 'writes', match: { methods: ['POST'] } }, { name: 'reads' }],
+    workerUtilization: { signals: ['push'] },
+  },
+  limits: {
+    all: [
+      { name: 'fixed', by: ['account'], algorithm: 'fixed-window', limit: 90, ...LONG },
+      { name: 'sliding', by: ['account'], algorithm: 'sliding-window', limit: 90, ...LONG },
+      { name: 'log', by: ['account'], algorithm: 'sliding-log', limit: 90, ...LONG },
+      { name: 'gcra', by: ['account'], algorithm: 'gcra', limit: 90, ...LONG },
+      { name: 'bucket', by: ['account'], algorithm: 'token-bucket', limit: 90, ...LONG },
+      { name: 'leaky', by: ['account'], algorithm: 'leaky-bucket', limit: 1e5, period: '1s', queue: 9 },
+      { name: 'held', by: ['account'], algorithm: 'concurrency', limit: 90 },
+    ],
+  },
+} satisfies Partial<ConfigInput>
+
+const title = hasRedisServer ? '' : ' (no redis-server is installed)'
+
+describe.skipIf(title)(`the Redis user of docs/deploy.md${title}`, () => {
+  let redis: RedisProcess
+  const gateway = useGatewayOn(async () => {
+    redis = await startRedisProcess()
+    await redis.send(...SET_USER.split(' '))
+    return { url: userUrl(PASSWORD), close: redis.close }
+  })
+  const userUrl = (password: string) => redis.url.replace('//', `//sluice:${password}@`)
+
+  /** The commands that Redis has refused, without those that the bridge can do without: it asks whether Redis is a cluster, and names itself. */
+  async function refused(): Promise<string[]> {
+    const entries = (await redis.send('ACL', 'LOG')) as Buffer[][]
+    const objects = entries.map(entry => String(entry[entry.map(String).indexOf('object') + 1]))
+    return objects.filter(object => !['cluster|info', 'client|setinfo'].includes(object))
+  }
+
+  const env = () => ({ UPSTASH_REDIS_REST_URL: gateway.store.url, UPSTASH_REDIS_REST_TOKEN: TOKEN })
+
+  /** Runs a command of the command line. @returns its output */
+  async function command(line: string, input = ''): Promise<string> {
+    const { code, stdout, stderr } = await runInProcess(line.split(' '), env(), input)
+    expect([line, code, stderr]).toEqual([line, 0, expect.not.stringContaining('NOPERM')])
+    return stdout
+  }
+
+  it('can decide and give back under every algorithm', async () => {
+    const limiter = createLimiter({ ...CONFIG, store: { deadline: '20s' } }, { env: env() })
+    const account = { account: '42' }
+    // More than 64, so that the log has a second key.
+    for (let i = 0; i < 80; i++) {
+      const { allowed, degraded } = await limiter.limit('all', account)
+      expect([allowed, degraded]).toEqual([true, undefined])
+    }
+    const { degraded } = await limiter.refund(await limiter.limit('all', account))
+    const peeked = await limiter.peek('all', account)
+    expect([degraded, peeked.degraded]).toEqual([undefined, undefined])
+    expect(peeked.rules.find(({ name }) => name === 'log')!.remaining).toBe(10)
+    await limiter.reset('all', account)
+    expect((await limiter.peek('all', account)).rules.every(({ remaining }) => remaining >= 9)).toBe(true)
+    expect(await refused()).toEqual([])
+  })
+
+  it('can serve requests: keys, units in flight, guesses, statistics, and the load of the origin', async () => {
+    const sleepers: (() => void)[] = []
+    const timer = (_: number, wake: () => void) => {
+      sleepers.push(wake)
+      return () => {}
+    }
+    const variables = { SLUICE_UTILIZATION_SECRET: '0123456789abcdef'.repeat(4) }
+    const app = gateway.app(CONFIG, { variables, reporting: { timer } })
+    await command('keys import - --consumer partner', 'an-opaque-key-of-a-partner')
+    for (const key of [await gateway.key('acme'), 'an-opaque-key-of-a-partner']) {
+      const statuses = []
+      for (let i = 0; i < 4; i++) {
+        const reply = await app('/', { key })
+        statuses.push([reply.status, reply.headers.get('sluice-degraded')])
+        await reply.text()
+      }
+      expect(statuses).toEqual([...Array(3).fill([200, null]), [429, null]])
+    }
+    expect((await app('/', { key: 'an-opaque-key-that-is-made-up' })).status).toBe(401)
+    const push = {
+      method: 'POST',
+      headers: { authorization: `Bearer ${variables.SLUICE_UTILIZATION_SECRET}` },
+    }
+    for (const reporter of ['a', 'b']) {
+      const body = JSON.stringify({ reporter, utilization: 0.5 })
+      expect((await app('/_sluice/utilization', { ...push, body })).status).toBe(204)
+    }
+    for (const wake of sleepers.splice(0)) wake()
+    await vi.waitFor(async () => expect(await command('stats')).toMatch(/window +\d/), PATIENT)
+    expect(await refused()).toEqual([])
+  })
+
+  it('can run the commands of an operator', async () => {
+    const list = async () =>
+      JSON.parse(await command('keys list --consumer globex --json')) as { id: string }[]
+    await command('keys create --consumer globex --plan pro --expires 1d')
+    const [{ id }] = (await list()) as [{ id: string }]
+    for (const line of [`rotate ${id} --overlap 1h`, `label ${id} ci`, `plan ${id} free`])
+      await command(`keys ${line}`)
+    // An expired key leaves the index with the next list.
+    await redis.send(
+      'DEL',
+      `sluice:{c:globex}:key:${String(await redis.send('SRANDMEMBER', 'sluice:{c:globex}:keys'))}`,
+    )
+    for (const key of await list()) await command(`keys revoke ${key.id} --yes`)
+    for (const line of [
+      'consumers set globex --plan pro',
+      'consumers block globex --for 1h --yes',
+      'consumers unblock globex',
+      'consumers override globex consumer-minute --limit 500',
+      'consumers show globex',
+      'consumers list',
+      'consumers remove globex --yes',
+      'limits peek --consumer globex',
+      'limits reset --consumer globex --yes',
+      'switch kill on --for 1m --yes',
+      'switch kill off',
+      'switch rule consumer-minute shadow --for 1h',
+      'switch rule consumer-minute reset',
+      'switch',
+      'explain GET / --consumer globex',
+    ])
+      await command(line)
+    // As `npm start` does.
+    await loadScriptsIntoRedis(
+      createAdminStore({ url: gateway.store.url, token: TOKEN }),
+      checkedConfig({ origin: 'route', ...CONFIG }),
+    )
+    expect(await refused()).toEqual([])
+  })
+
+  it('has no permission that is not used', async () => {
+    const stats = String(await redis.send('INFO', 'commandstats'))
+    const called = [...stats.matchAll(/^cmdstat_([a-z|]+):calls=[1-9]/gm)].map(([, command]) => command!)
+    // Only a log whose oldest part has expired is shortened, which takes longer than a test should.
+    expect(GRANTED.filter(command => !called.includes(command))).toEqual(['hdel'])
+  })
+
+  it('cannot read other keys, or run other commands', async () => {
+    const bridge = await startBridge({ redisUrl: userUrl(PASSWORD), token: TOKEN, port: 0 })
+    const ask = async (...words: string[]) => {
+      const init = {
+        method: 'POST',
+        headers: { authorization: `Bearer ${TOKEN}` },
+        body: JSON.stringify(words),
+      }
+      return ((await (await fetch(bridge.url, init)).json()) as { error?: string }).error
+    }
+    try {
+      expect(await ask('GET', 'sluice:{switches}')).toBeUndefined()
+      for (const words of [
+        ['GET', 'session:1'],
+        ['EVAL', "return redis.call('GET', 'session:1')", '0'],
+        ['KEYS', '*'],
+        ['FLUSHALL'],
+      ])
+        expect([words, await ask(...words)]).toEqual([
+          words,
+          expect.stringMatching(/NOPERM|ACL failure|The user executing the script can't/),
+        ])
+    } finally {
+      await bridge.close()
+    }
+  })
+})
+
+describe.skipIf(title)(`a Redis user who may only read${title}`, () => {
+  let redis: RedisProcess
+  let bridge: Bridge
+  beforeAll(async () => {
+    redis = await startRedisProcess()
+    await redis.send(
+      'ACL',
+      'SETUSER',
+      'reader',
+      'on',
+      '>secret',
+      '~sluice:*',
+      '+@read',
+      '+ping',
+      '+eval',
+      '+evalsha',
+      '+time',
+    )
+    const redisUrl = redis.url.replace('//', '//reader:secret@')
+    bridge = await startBridge({ redisUrl, token: TOKEN, port: 0, deadlineMs: PATIENT_MS })
+  })
+  afterAll(async () => {
+    await bridge?.close()
+    await redis?.close()
+  })
+  const env = () => ({ UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: TOKEN })
+
+  it.each(['keys create --consumer acme', 'switch kill on --for 1m --yes', 'consumers set acme --plan pro'])(
+    'cannot change anything, and the message says why: %s',
+    async line => {
+      const { code, stdout, stderr } = await runInProcess(line.split(' '), env())
+      expect([code, stdout]).toEqual([1, ''])
+      expect(stderr).toMatch(/docs\/deploy\.md#your-own-redis/)
+    },
+  )
+
+  it('refuses requests under a closed rule, and the log says why', async () => {
+    const lines: unknown[] = []
+    for (const level of ['warn', 'error', 'info'] as const)
+      vi.spyOn(console, level).mockImplementation(line => void lines.push(line))
+    const rule = { name: 'a', by: 'address', algorithm: 'fixed-window', limit: 5, ...LONG } as const
+    const config: ConfigInput = {
+      store: { deadline: '20s' },
+      credentials: { accept: ['anonymous'] },
+      onStoreFailure: 'closed',
+      rules: [rule],
+    }
+    const reply = await guard(config, { env: env() })((_: Request) => new Response())(
+      new Request('http://app.test/'),
+    )
+    expect([reply.status, reply.headers.get('sluice-degraded')]).toEqual([503, 'store-refused'])
+    expect(lines.join('\n')).toMatch(/NOPERM\. Its Redis user lacks a permission/)
+  })
+})

@@ -21,6 +21,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/set-ups/rpc-death.test.ts',
     'test/node/rest-bridge-cluster.test.ts',
     'test/node/rest-bridge-outage.test.ts',
+    'test/node/redis-aof.test.ts',
   ],
   'start several Workers, or programs again and again': [
     'test/e2e/leases.test.ts',

@@ -25,6 +25,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
   ],
   'start several Workers, or programs again and again': [
     'test/e2e/leases.test.ts',
+    'test/e2e/origin-route.test.ts',
     'test/e2e/switches.test.ts',
     'test/e2e/web-socket-keys.test.ts',
     'test/set-ups/set-ups.test.ts',

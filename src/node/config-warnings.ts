@@ -17,18 +17,27 @@ export function locatedWarnings(
 }
 
 const CLIENT_SIGNAL = 'enable_request_signal'
+const STRICTLY_PUBLIC = 'global_fetch_strictly_public'
 
-/** Finds settings that need something in the wrangler.toml beside the config. Without that file, the config is not that of a Worker. */
-function warningsOfWrangler({ onClientGone }: ConfigInput, file: string): Warning[] {
+/** Finds settings that do not go with the wrangler.toml beside the config. Without that file, the config is not that of a Worker. */
+function warningsOfWrangler({ origin, onClientGone }: ConfigInput, file: string): Warning[] {
   const wrangler = join(dirname(file), 'wrangler.toml')
-  if (onClientGone !== 'abort' || !existsSync(wrangler)) return []
-  if (compatibilityIn(readFileSync(wrangler, 'utf8')).flags.includes(CLIENT_SIGNAL)) return []
-  return [
-    {
+  if (!existsSync(wrangler)) return []
+  const { flags } = compatibilityIn(readFileSync(wrangler, 'utf8'))
+  const warnings: Warning[] = []
+  if (onClientGone === 'abort' && !flags.includes(CLIENT_SIGNAL)) {
+    warnings.push({
       path: 'onClientGone',
       message: `'abort' has no effect, because workerd does not report that a client has left. In wrangler.toml, add compatibility_flags = ["${CLIENT_SIGNAL}"].`,
-    },
-  ]
+    })
+  }
+  if (origin === 'route' && flags.includes(STRICTLY_PUBLIC)) {
+    warnings.push({
+      path: 'origin',
+      message: `with 'route', the Worker fetches its own URL, which the flag ${STRICTLY_PUBLIC} sends to the Worker again instead of to the origin. In wrangler.toml, remove the flag, or set origin to the URL of another zone.`,
+    })
+  }
+  return warnings
 }
 
 export const warningLine = (warning: Warning, file: string) => mistakeText(warning, shortPath(file))

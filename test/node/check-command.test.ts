@@ -74,6 +74,20 @@ describe('npx sluicegate check', () => {
     // Without a wrangler.toml, the config is not that of a Worker.
     expect(warning.test((await runInProcess(['check', file])).stdout)).toBe(false)
   })
+
+  it.each([
+    ['route', 'global_fetch_strictly_public', true],
+    ['route', 'enable_request_signal', false],
+    ['https://api.example.com', 'global_fetch_strictly_public', false],
+  ])(
+    "warns about origin: 'route' if a flag sends its requests to the Worker again: %s, %s",
+    async (origin, flag, warns) => {
+      writeFileSync(join(directory, 'wrangler.toml'), `compatibility_flags = ["nodejs_compat", "${flag}"]\n`)
+      const file = configFile(`export default { origin: '${origin}', rules: [${RULE}] }\n`)
+      const { stdout } = await runInProcess(['check', file])
+      expect(/:1: origin: with 'route', .* remove the flag/m.test(stdout)).toBe(warns)
+    },
+  )
 })
 
 it.each([

@@ -19,6 +19,8 @@ export interface TestOrigin {
   url: string
   /** Requests that arrived, oldest first. */
   received: Received[]
+  /** The bytes of bodies that have arrived, also of requests that have not ended. */
+  arrivedBytes(): number
   close(): Promise<void>
 }
 
@@ -75,12 +77,14 @@ const later: (() => void)[] = []
 
 export async function startOrigin(): Promise<TestOrigin> {
   const received: Received[] = []
+  let arrivedBytes = 0
   const server = createServer(async (request, response) => {
     const hash = createHash('sha256')
     let bodyBytes = 0
     try {
       for await (const chunk of request as AsyncIterable<Buffer>) {
         bodyBytes += chunk.length
+        arrivedBytes += chunk.length
         hash.update(chunk)
       }
     } catch {
@@ -118,6 +122,7 @@ export async function startOrigin(): Promise<TestOrigin> {
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     received,
+    arrivedBytes: () => arrivedBytes,
     close: () =>
       new Promise(resolve => {
         server.close(() => resolve())

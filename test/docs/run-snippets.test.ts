@@ -7,12 +7,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { build } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { unstable_readConfig } from 'wrangler'
+import { warningsOf } from '../../src/config/check/warnings.ts'
 import { loadConfig } from '../../src/node/cli/load-config.ts'
 import { startTestStore, type TestStore } from '../../src/node/testing.ts'
 import { bundleOptions } from '../../src/node/worker-bundle.ts'
 import { addressOfApp, closeApps } from '../support/express.ts'
+import { sign, signingKey, startKeyServer } from '../support/key-server.ts'
 import { listen } from '../support/listen.ts'
 import { startOrigin, type TestOrigin } from '../support/origin.ts'
 import { type Block, blocksOf, blockWith, isConfig, PAGES, ROOT, readPage } from '../support/pages.ts'
@@ -39,6 +41,7 @@ const BINDING_UNITS = blockWith('docs/binding.md', 'using units')
 const BINDING_REFUND = blockWith('docs/binding.md', 'createAccount()')
 const BINDING_GATEWAY = blockWith('docs/binding.md', 'built/binding.generated.ts')
 const BINDING_TYPES = blockWith('docs/binding.md', 'const signups: RateLimit')
+const APPLICATIONS = blockWith('docs/rules.md', "by: 'claim:azp'")
 const TRUSTED_CONFIG = blockWith('docs/security.md', 'trustedWorkers')
 const TRUSTED_TOML = blockWith('docs/security.md', '[[services]]', 'toml')
 const TRUSTED_CALL = blockWith('docs/security.md', 'env.GATEWAY.fetch')
@@ -322,6 +325,87 @@ describe('the snippets work on Node', () => {
     it('does not limit requests that are skipped', async () => {
       const reply = await (await guarded({ LOAD_TEST: 'on' }))(ALICE)
       expect([reply.status, reply.headers.get('ratelimit')]).toEqual([200, null])
+    })
+  })
+
+  describe('docs/rules.md, limits of applications', () => {
+    /** Admits two requests of each application, and three of each other caller, so that a test needs few requests. */
+    const limits = APPLICATIONS.replaceAll('limit: 1000,', 'limit: 2,').replace('limit: 100,', 'limit: 3,')
+
+    async function guarded() {
+      const key = await signingKey('RS256', 'first')
+      const issuer = await startKeyServer(key.jwk)
+      onTestFinished(() => issuer.close())
+      const config = limits.replace('https://login.example.com/.well-known/jwks.json', issuer.url)
+      const { handler } = await importFrom({
+        'guard.ts': `import { callerOf, guard } from 'sluicegate/guard'
+          import config from './sluice.config.ts'
+          export const handler = guard(config)(request => new Response(callerOf(request).consumer))`,
+        'sluice.config.ts': `import { defineConfig, jwt } from 'sluicegate'\nexport default defineConfig({\n${config}\n})`,
+      })
+      const tokenOf = (sub: string, azp: string) => {
+        const claims = {
+          iss: 'https://login.example.com/',
+          aud: 'https://api.example.com',
+          exp: 4e9,
+          sub,
+          azp,
+        }
+        return sign(claims, key)
+      }
+      /** @returns the statuses of the replies to this many equal requests */
+      const ask = async (count: number, headers: Record<string, string>) => {
+        const statuses: number[] = []
+        for (let i = 0; i < count; i++)
+          statuses.push((await handler(new Request('http://app.test/', { headers }))).status)
+        return statuses
+      }
+      return { ask, tokenOf }
+    }
+
+    it('has no mistake, and no warning', async () => {
+      const file = join(
+        write({
+          'sluice.config.ts': `import { defineConfig, jwt } from 'sluicegate'\nexport default defineConfig({\norigin: 'route',\n${APPLICATIONS}\n})`,
+        }),
+        'sluice.config.ts',
+      )
+      const { input } = await loadConfig(file)
+      expect(warningsOf(input)).toEqual([])
+    })
+
+    it('counts all tokens of an OAuth client together, and those of another one separately', async () => {
+      const { ask, tokenOf } = await guarded()
+      const bearer = async (sub: string, azp: string) => ({
+        authorization: `Bearer ${await tokenOf(sub, azp)}`,
+      })
+      expect(await ask(1, await bearer('alice', 'web'))).toEqual([200])
+      expect(await ask(1, await bearer('bob', 'web'))).toEqual([200])
+      expect(await ask(1, await bearer('carol', 'web'))).toEqual([429])
+      expect(await ask(3, await bearer('alice', 'mobile'))).toEqual([200, 200, 429])
+      // An unsigned claim is worth nothing.
+      const [head, , signature] = (await tokenOf('mallory', 'web')).split('.')
+      const forged = Buffer.from('{"sub":"mallory","azp":"other","exp":4000000000}').toString('base64url')
+      expect(await ask(1, { authorization: `Bearer ${head}.${forged}.${signature}` })).toEqual([401])
+    })
+
+    it('counts by the header only what the proxy sends', async () => {
+      const { ask, tokenOf } = await guarded()
+      const proxy = { 'x-api-key': await store.createKey('edge', 'proxy') }
+      const app = (id: string) => ({ 'x-client-id': id })
+      expect(await ask(1, { ...proxy, ...app('a') })).toEqual([200])
+      // Forged headers: no key, a wrong key, the key of another caller, a token.
+      for (const credential of [{}, { 'x-api-key': 'slk_edge_wrong' }])
+        expect(await ask(2, { ...credential, ...app('a') })).toEqual([401, 401])
+      const other = { 'x-api-key': await store.createKey('acme', 'free') }
+      const statuses = []
+      for (const id of ['a', 'b', 'c', 'd']) statuses.push(...(await ask(1, { ...other, ...app(id) })))
+      expect(statuses).toEqual([200, 200, 200, 429])
+      const token = { authorization: `Bearer ${await tokenOf('mallory', 'web')}` }
+      expect(await ask(1, { ...token, ...app('a') })).toEqual([200])
+      // They have spent nothing of the applications behind the proxy.
+      expect(await ask(2, { ...proxy, ...app('a') })).toEqual([200, 429])
+      expect(await ask(3, { ...proxy, ...app('b') })).toEqual([200, 200, 429])
     })
   })
 })

@@ -225,6 +225,14 @@ describe.skipIf(title)(`a Redis user who may only read${title}`, () => {
     },
   )
 
+  it('cannot start a bridge without PING, and the message says why', async () => {
+    await redis.send('ACL', 'SETUSER', 'silent', 'on', '>secret', '~sluice:*', '+@read')
+    const redisUrl = redis.url.replace('//', '//silent:secret@')
+    await expect(startBridge({ redisUrl, token: TOKEN, port: 0 })).rejects.toThrow(
+      /^Redis at [\d.:]+ answered with an error: NOPERM .*ping.*\. docs\/deploy\.md#your-own-redis lists/,
+    )
+  })
+
   it('refuses requests under a closed rule, and the log says why', async () => {
     const lines: unknown[] = []
     for (const level of ['warn', 'error', 'info'] as const)

@@ -14,6 +14,7 @@
 import { timingSafeEqual } from 'node:crypto'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { NO_PERMISSION } from '../../store/upstash.ts'
 import { createBridgeListener } from './bridge-listener.ts'
 import { RedisCommands } from './redis-commands.ts'
 import { connectRedis, ErrorReply, RedisUnavailable } from './redis-connection.ts'
@@ -104,8 +105,12 @@ const UNKNOWN_AUTHORITY = /^(DEPTH_ZERO_)?SELF_SIGNED_CERT|^UNABLE_TO_(GET_ISSUE
 function startError(error: unknown, redisUrl: string, deadlineMs: number): unknown {
   const { host, pathname } = new URL(redisUrl)
   const address = host || pathname
-  if (error instanceof ErrorReply)
-    return new Error(`Redis at ${address} answered with an error: ${error.message}`)
+  if (error instanceof ErrorReply) {
+    const page = NO_PERMISSION.test(error.message)
+      ? ' docs/deploy.md#your-own-redis lists the permissions that Sluice needs.'
+      : ''
+    return new Error(`Redis at ${address} answered with an error: ${textOf(error)}.${page}`)
+  }
   if (!(error instanceof RedisUnavailable)) return error
   const cause = error.cause as NodeJS.ErrnoException | undefined
   const why = cause ? textOf(cause) : `no reply within ${deadlineMs / 1e3} s`

@@ -180,7 +180,7 @@ const shortened = (text: string) => (/^.{1,200}?\.(?=\s|$)/s.exec(text)?.[0] ?? 
 function fixFor(message: string): string | undefined {
   const [code] = /\b(?:MISCONF|OOM)\b/.exec(message) ?? []
   if (NO_PERMISSION.test(message))
-    return 'Its Redis user lacks a permission. docs/deploy.md#your-own-redis lists those that Sluice needs.'
+    return 'Its token is read-only, or its Redis user lacks a permission. docs/deploy.md#your-own-redis lists those that Sluice needs.'
   if (code === 'MISCONF')
     return 'Its Redis cannot write to its disk, so it refuses all changes. Find the cause in the log of Redis, such as a full disk, and run redis-cli BGSAVE after the repair.'
   return (

@@ -146,7 +146,7 @@ function refusal(message: string, status = 200): GatewayError {
   if (NO_PERMISSION.test(message))
     return new GatewayError(
       'ERR_STORE_REFUSED',
-      'The store answered NOPERM. Its Redis user lacks a permission (docs/deploy.md#your-own-redis).',
+      'The store answered NOPERM: its token is read-only, or its Redis user lacks a permission (docs/deploy.md#your-own-redis).',
     )
   const kind = /^[A-Z]{2,20}/.exec(message)?.[0] ?? (status > 400 ? `HTTP ${status}` : 'an error')
   const fix = TOKEN_ERROR.test(kind) || status === 401 ? ' Check UPSTASH_REDIS_REST_TOKEN.' : ''

@@ -248,6 +248,6 @@ describe.skipIf(title)(`a Redis user who may only read${title}`, () => {
       new Request('http://app.test/'),
     )
     expect([reply.status, reply.headers.get('sluice-degraded')]).toEqual([503, 'store-refused'])
-    expect(lines.join('\n')).toMatch(/NOPERM\. Its Redis user lacks a permission/)
+    expect(lines.join('\n')).toMatch(/NOPERM: its token is read-only, or its Redis user lacks a permission/)
   })
 })

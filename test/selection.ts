@@ -24,8 +24,10 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/node/redis-aof.test.ts',
   ],
   'start several Workers, or programs again and again': [
+    'test/e2e/bullmq.test.ts',
     'test/e2e/leases.test.ts',
     'test/e2e/origin-route.test.ts',
+    'test/e2e/queue-worker.test.ts',
     'test/e2e/switches.test.ts',
     'test/e2e/web-socket-keys.test.ts',
     'test/set-ups/set-ups.test.ts',

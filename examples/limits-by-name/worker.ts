@@ -1,4 +1,7 @@
-/** A background task that stays inside the limits of a third party, however many processes run it. */
+/**
+ * A background task that stays inside the limits of a third party, however many processes run it. It may wait, because it has nothing else
+ * to do. The consumer of a queue has: see ../queue-worker and ../bullmq.
+ */
 import { createLimiter } from 'sluicegate'
 import config from './sluice.config.ts'
 

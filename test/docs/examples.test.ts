@@ -9,6 +9,7 @@ const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const EXAMPLES = join(ROOT, 'examples')
 const page = readFileSync(join(EXAMPLES, 'README.md'), 'utf8')
 const own = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
+const versions = { ...own.dependencies, ...own.devDependencies }
 /** The source that names the packages that test/package installs beside sluicegate, without quotes. */
 const installed = readFileSync(join(ROOT, 'test/package/installed.ts'), 'utf8').replaceAll("'", '')
 
@@ -36,7 +37,7 @@ describe.each(FOLDERS)('the example %s', name => {
     expect(Object.keys(manifest.dependencies).sort()).toEqual(importsOf(folder).sort())
     const all = { ...manifest.dependencies, ...manifest.devDependencies }
     for (const [dependency, version] of Object.entries(all)) {
-      const pinned = dependency === own.name ? own.version : own.devDependencies[dependency]
+      const pinned = dependency === own.name ? own.version : versions[dependency]
       if (pinned) expect([dependency, version]).toEqual([dependency, pinned])
       else expect(installed).toContain(`${dependency}: ${version}`)
     }

@@ -30,6 +30,8 @@ const HONO = blockWith('docs/guard.md', "from 'sluicegate/hono'")
 const LIMITS_CONFIG = blockWith('docs/limits-by-name.md', 'export default defineConfig(')
 const LIMITS_WORKER = blockWith('docs/limits-by-name.md', "from 'cloudflare:workers'")
 const LIMITS_PROCESS = blockWith('docs/limits-by-name.md', 'limiter.acquire(')
+const LIMITS_QUEUES = blockWith('docs/limits-by-name.md', 'message.retry(')
+const LIMITS_BULLMQ = blockWith('docs/limits-by-name.md', 'moveToDelayed(')
 const HONO_AFTER = blockWith('docs/migrating.md', "from 'sluicegate/hono'")
 const UPSTASH_BEFORE = blockWith('docs/migrating.md', "from '@upstash/ratelimit'")
 const UPSTASH_AFTER = blockWith('docs/migrating.md', 'createLimiter(config)')
@@ -48,6 +50,7 @@ const TRUSTED_CALL = blockWith('docs/security.md', 'env.GATEWAY.fetch')
 
 const RUN: readonly string[] = [
   ...[README_LIMITER, GUARD, GUARD_EXPRESS, GUARD_TESTS, HONO, LIMITS_WORKER, LIMITS_PROCESS],
+  ...[LIMITS_QUEUES, LIMITS_BULLMQ],
   ...[HONO_AFTER, UPSTASH_BEFORE, UPSTASH_AFTER, BINDING_LIMITS, BINDING_UNITS, BINDING_REFUND],
   ...[BINDING_GATEWAY, BINDING_TYPES, TRUSTED_CALL, BINDING_TOML, TRUSTED_TOML],
 ]
@@ -287,6 +290,51 @@ describe('the snippets work on Node', () => {
       const { rules } = await limiter.peek('exports', account)
       expect(rules[0].remaining).toBe(5)
     }, PATIENT_MS)
+  })
+
+  describe('docs/limits-by-name.md, in a queue consumer', () => {
+    const consumerWith = async (code: string, head: string) =>
+      (
+        await importFrom({
+          'consumer.ts': `import { createLimiter } from 'sluicegate'
+            import { DelayedError } from 'bullmq'
+            import config from './sluice.config.ts'
+            const limiter = createLimiter(config)
+            export async function consume(${head}, callZendesk) {\n${code}\n}`,
+          'sluice.config.ts': LIMITS_CONFIG,
+        })
+      ).consume
+    const account = { account: '42' }
+    const thirty = <T>(make: () => T) => Array.from({ length: 30 }, make)
+
+    it('of Cloudflare: calls, or retries when the limit allows it', async () => {
+      const consume = await consumerWith(LIMITS_QUEUES, 'message')
+      const call = vi.fn()
+      const messages = thirty(() => ({ body: account, ack: vi.fn(), retry: vi.fn() }))
+      await Promise.all(messages.map(message => consume(message, call)))
+      const retries = messages.flatMap(({ retry }) => retry.mock.calls)
+      expect(retries.length).toBeGreaterThan(0)
+      expect(retries).toEqual(retries.map(() => [{ delaySeconds: 1 }]))
+      expect(messages.flatMap(({ ack }) => ack.mock.calls)).toHaveLength(call.mock.calls.length)
+      expect(call.mock.calls.length + retries.length).toBe(30)
+    })
+
+    it('of BullMQ: calls, or moves the job to a time when the limit allows it', async () => {
+      const consume = await consumerWith(LIMITS_BULLMQ, 'job, token')
+      const call = vi.fn()
+      const jobs = thirty(() => ({ data: account, moveToDelayed: vi.fn() }))
+      const startedAt = Date.now()
+      const results = await Promise.allSettled(jobs.map(job => consume(job, 'a token', call)))
+      const moves = jobs.flatMap(({ moveToDelayed }) => moveToDelayed.mock.calls)
+      expect(moves.length).toBeGreaterThan(0)
+      for (const [until, token] of moves) {
+        expect(until).toBeGreaterThan(startedAt)
+        expect(token).toBe('a token')
+      }
+      const reasons = results.flatMap(result => (result.status === 'rejected' ? [result.reason.name] : []))
+      expect(reasons).toEqual(moves.map(() => 'DelayedError'))
+      expect(call.mock.calls.length + moves.length).toBe(30)
+    })
   })
 
   describe('docs/hooks.md', () => {

@@ -80,6 +80,12 @@ declare const config: import('sluicegate').ConfigInput
 declare const userId: string
 declare const address: string
 declare function createAccount(): Promise<boolean>
+declare const limiter: import('sluicegate').Limiter
+declare const message: Message<{ account: string }>
+declare const job: import('bullmq').Job<{ account: string }>
+declare const token: string
+declare const DelayedError: typeof import('bullmq').DelayedError
+declare function callZendesk(task: { account: string }): Promise<void>
 `
 
 const NO_UNUSED = { noUnusedLocals: false, noUnusedParameters: false }

@@ -42,8 +42,8 @@ const npm = (folder: string, ...args: string[]) =>
 
 /** Versions as they are pinned in this repository, so that no newer version is installed. */
 function pinned(...names: string[]): Record<string, string> {
-  const { devDependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
-  return Object.fromEntries(names.map(name => [name, devDependencies[name]]))
+  const { dependencies, devDependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
+  return Object.fromEntries(names.map(name => [name, devDependencies[name] ?? dependencies[name]]))
 }
 
 /** @param manifest a package.json of this repository */
@@ -78,6 +78,7 @@ export async function installPackage(): Promise<Installed> {
     dependencies: {
       sluicegate: `file:${tarball}`,
       ...pinned('hono', 'wrangler', 'typescript', 'esbuild', '@cloudflare/workers-types', '@types/node'),
+      ...pinned('bullmq', 'redis'),
       // The other runtimes, and what the examples use.
       ...{ express: '5.3.0', '@types/express': '5.0.6', bun: '1.4.5', '@types/bun': '1.4.5', deno: '2.9.6' },
       ...{ publint: '0.3.25', '@arethetypeswrong/cli': '0.18.5' },

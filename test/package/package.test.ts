@@ -370,15 +370,19 @@ describe('an example', () => {
     }
   })
 
-  it.each(['gateway-worker', 'guard-worker', 'hono-worker', 'binding/limits', 'binding/caller'])(
-    'can be deployed: %s',
-    async name => {
-      const { stdout } = await run(example(name), installed.bin('wrangler'), [
-        ...['deploy', '--dry-run', '--outdir', 'trial'],
-      ])
-      expect(stdout).toContain('--dry-run: exiting now.')
-    },
-  )
+  it.each([
+    'gateway-worker',
+    'guard-worker',
+    'hono-worker',
+    'queue-worker',
+    'binding/limits',
+    'binding/caller',
+  ])('can be deployed: %s', async name => {
+    const { stdout } = await run(example(name), installed.bin('wrangler'), [
+      ...['deploy', '--dry-run', '--outdir', 'trial'],
+    ])
+    expect(stdout).toContain('--dry-run: exiting now.')
+  })
 
   it('of a function runs in its adapter: lambda', async () => {
     await store.clear()
@@ -596,6 +600,8 @@ describe('the package', () => {
     'vercel',
     'netlify',
     'limits-by-name',
+    'queue-worker',
+    'bullmq',
   ])('has types with which an example compiles: %s', async name => {
     await run(example(name), installed.bin('tsc'), ['-p', '.']).catch(error => {
       throw new Error(error.stdout)

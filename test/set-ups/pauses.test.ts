@@ -18,6 +18,17 @@ describe('an answer', () => {
     expect(answer(USED_UP)).toMatchObject({ further: 0, pauseMs: 2000, paceMs: 2000 })
   })
 
+  it('lets calls follow at the pace of the rules that hold them up, not of a rule with units left', () => {
+    const [day] = rulesOf({ name: 'b', by: 'address', algorithm: 'fixed-window', limit: 5000, period: 'day' })
+    const plenty = { ...USED_UP, rule: day!, remaining: 4990 }
+    const admitted = answerFor({ decision: ADMITTED, verdicts: [USED_UP, plenty] }, () => 1, 0)
+    expect(admitted).toMatchObject({ further: 0, pauseMs: 1000, paceMs: 1000 })
+    const refusal = { ...USED_UP, allowed: false, retryAfter: 500e3 }
+    const decision = { allowed: false, retryAfterMs: 500 }
+    const refused = answerFor({ decision, verdicts: [refusal, plenty] }, () => 1, 500)
+    expect(refused).toMatchObject({ pauseMs: 500, paceMs: 1000 })
+  })
+
   it('lets one call ask after the other if it is to a call with cost 0, or if the store has not answered', () => {
     const ofCost0 = answerFor({ decision: ADMITTED, verdicts: [USED_UP] }, () => 0, 0)
     expect(ofCost0).toMatchObject({ further: 0, paceMs: Number.POSITIVE_INFINITY })

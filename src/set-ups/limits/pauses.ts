@@ -38,10 +38,13 @@ export function answerFor(
   // A cost of 0 and a store that does not answer say nothing about the calls behind, so one asks after the other.
   if (enforced.length === 0 && (!allowed || all.length > 0))
     return { allowed, further: 0, pauseMs, paceMs: Number.POSITIVE_INFINITY, isEstimate: false }
-  const paces = enforced.map(({ rule }) => paceOf(rule, costOf(rule)) / 1e3)
-  const paceMs = Math.max(0, ...paces)
+  const furtherOf = ({ rule, remaining }: Verdict) => Math.floor(remaining / costOf(rule))
+  const further = Math.min(...enforced.map(furtherOf))
+  // The rules that refuse, or will refuse first. Any other rule holds no call up: 5,000 a day are one in 17 s only on average.
+  const first = enforced.filter(verdict => (allowed ? furtherOf(verdict) === further : !verdict.allowed))
+  const binding = first.length > 0 ? first : enforced
+  const paceMs = Math.max(0, ...binding.map(({ rule }) => paceOf(rule, costOf(rule)) / 1e3))
   if (!allowed) return { allowed, further: 0, pauseMs, paceMs, isEstimate: false }
-  const further = Math.min(...enforced.map(({ rule, remaining }) => Math.floor(remaining / costOf(rule))))
   const used = enforced.filter(({ rule, remaining }) => remaining < costOf(rule))
   const waits = used.map(verdict => waitFor(verdict, costOf(verdict.rule)) / 1e3)
   const isEstimate = used.some(({ rule }) => !countsInFlight(rule) && !rule.counting.waitFor)

@@ -6,11 +6,10 @@
  * - `-- --only mixtures` runs one part and prints it. With `--write`, it renews the section of the part in the file.
  * - `-- --against <commit>` runs some parts for the source of another commit in turns with this one, and prints what became slower.
  */
-import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { Command, Option } from 'commander'
 import { compareWith } from './against.ts'
-import { type Part, reportOf, sectionOf, withSections } from './report.ts'
+import { commit, type Part, reportOf, sectionOf, withSections } from './report.ts'
 import { NoRedis, startTestBed } from './test-bed.ts'
 
 const RESULTS = new URL('results.md', import.meta.url)
@@ -123,12 +122,4 @@ async function run(): Promise<void> {
   } finally {
     await bed.close()
   }
-}
-
-/** `098e223`, or `098e223 and changes` */
-function commit(): string {
-  const git = (...words: string[]) =>
-    execFileSync('git', words, { cwd: new URL('.', import.meta.url), encoding: 'utf8' }).trim()
-  const hasChanges = git('status', '--porcelain', '--', '../src', '../bench/*.ts', '../bench/*/*.ts') !== ''
-  return `${git('rev-parse', '--short', 'HEAD')}${hasChanges ? ' and changes' : ''}`
 }

@@ -1,4 +1,5 @@
 /** Formats the findings as Markdown, for bench/results.md and for the terminal. Each part of the benchmark has a section. */
+import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { cpus, totalmem } from 'node:os'
 import { markdownOf, type Table } from '../docs/programs/markdown-tables.ts'
@@ -175,4 +176,12 @@ export function versions(redisVersion: string, packages = PACKAGES): string {
 function versionOf(name: string): string {
   const file = new URL(`../node_modules/${name}/package.json`, import.meta.url)
   return JSON.parse(readFileSync(file, 'utf8')).version
+}
+
+/** The commit that is measured: `098e223`, or `098e223 and changes`. */
+export function commit(): string {
+  const git = (...words: string[]) =>
+    execFileSync('git', words, { cwd: new URL('.', import.meta.url), encoding: 'utf8' }).trim()
+  const hasChanges = git('status', '--porcelain', '--', '../src', '../bench/*.ts', '../bench/*/*.ts') !== ''
+  return `${git('rev-parse', '--short', 'HEAD')}${hasChanges ? ' and changes' : ''}`
 }

@@ -26,8 +26,15 @@ export interface AccessLog {
 export function readAccessLog(): AccessLog {
   if (!existsSync(LOG))
     return { title: 'a made-up log (the real one is not beside this clone)', requests: madeUpLog() }
-  const lines = gunzipSync(readFileSync(LOG)).toString('utf8').trimEnd().split('\n')
-  return { title: 'a real log', requests: lines.map(parseLine) }
+  return { title: 'a real log', requests: requestsIn(LOG) }
+}
+
+/** The requests in a log. @param file in the common log format, as text or gzip */
+export function requestsIn(file: string): LoggedRequest[] {
+  const bytes = readFileSync(file)
+  const isGzip = bytes[0] === 0x1f && bytes[1] === 0x8b
+  const text = (isGzip ? gunzipSync(bytes) : bytes).toString('utf8')
+  return text.trimEnd().split('\n').map(parseLine)
 }
 
 /** Apache's combined format: `192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /path HTTP/1.1" 200 …` */

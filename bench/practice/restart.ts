@@ -34,7 +34,11 @@ const KINDS: readonly Kind[] = [
 /** Decisions of each kind. */
 const PER_SECOND = 100
 const CALLERS = 100
-const RESTARTS = 7
+/** How often Redis is killed, and after how long it is started again. Without data, a server starts in a few hundredths of a second. */
+const DOWNTIMES = [
+  { waitMs: 0, times: 7 },
+  { waitMs: 2000, times: 3 },
+] as const
 const CALM_MS = 1500
 /** From the start of a server to the next calm time. */
 const RECOVERY_MS = 2500
@@ -48,6 +52,8 @@ export interface Decided {
 }
 
 export interface Restart {
+  /** The time before the server was started again. */
+  waitMs: number
   killedAt: number
   /** Redis answers again. */
   upAt: number
@@ -55,29 +61,23 @@ export interface Restart {
 
 export interface Degraded {
   decisions: number
-  /** Before the first restart. */
-  inCalm: number
-  /** For each restart: decisions without the store, and the time from the kill to the last of them (ms). */
-  perRestart: readonly { decisions: number; lastMs: number }[]
   refused: number
-  causes: readonly string[]
+  /** From the kill to the last of them (ms). */
+  lastMs: number
 }
 
-/** What the decisions of one kind say about the restarts. */
-export function degradedOf(decided: readonly Decided[], restarts: readonly Restart[]): Degraded {
+/** What was decided without the store from each restart to the next. Decisions are of one kind. */
+export function degradedOf(decided: readonly Decided[], restarts: readonly Restart[]): Degraded[] {
   const degraded = decided.filter(({ cause }) => cause !== undefined)
-  const perRestart = restarts.map(({ killedAt }, i) => {
+  return restarts.map(({ killedAt }, i) => {
     const until = restarts[i + 1]?.killedAt ?? Number.POSITIVE_INFINITY
     const own = degraded.filter(({ endedAt }) => endedAt >= killedAt && endedAt < until)
-    return { decisions: own.length, lastMs: Math.max(0, ...own.map(({ endedAt }) => endedAt - killedAt)) }
+    return {
+      decisions: own.length,
+      refused: own.filter(({ allowed }) => !allowed).length,
+      lastMs: Math.max(0, ...own.map(({ endedAt }) => endedAt - killedAt)),
+    }
   })
-  return {
-    decisions: decided.length,
-    inCalm: degraded.length - perRestart.reduce((sum, { decisions }) => sum + decisions, 0),
-    perRestart,
-    refused: degraded.filter(({ allowed }) => !allowed).length,
-    causes: [...new Set(degraded.map(({ cause }) => cause!))].sort(),
-  }
 }
 
 async function run(): Promise<{ decided: Decided[]; restarts: Restart[] }> {
@@ -99,14 +99,17 @@ async function run(): Promise<{ decided: Decided[]; restarts: Restart[] }> {
     for (const limiter of limiters.flat()) await limiter.limit('api', { caller: 'warm-up' })
     const load = steadyLoad(limiters)
     const restarts: Restart[] = []
-    for (let i = 0; i < RESTARTS; i++) {
-      // The restarts are at different times after the last probe of a breaker.
-      await pause(CALM_MS + (i * 1000) / RESTARTS)
-      const killedAt = performance.now()
-      await redis.kill()
-      await redis.start()
-      restarts.push({ killedAt, upAt: performance.now() })
-      await pause(RECOVERY_MS)
+    for (const { waitMs, times } of DOWNTIMES) {
+      for (let i = 0; i < times; i++) {
+        // Restarts are at different times after the last probe of a breaker.
+        await pause(CALM_MS + (i * 1000) / times)
+        const killedAt = performance.now()
+        await redis.kill()
+        await pause(waitMs)
+        await redis.start()
+        restarts.push({ waitMs, killedAt, upAt: performance.now() })
+        await pause(RECOVERY_MS)
+      }
     }
     return { decided: await load.stop(), restarts }
   } finally {
@@ -152,50 +155,55 @@ const pause = (ms: number) => new Promise<void>(resolve => setTimeout(resolve, m
 
 export async function restart(): Promise<Figure> {
   const { decided, restarts } = await run()
-  const took = restarts.map(({ killedAt, upAt }) => upAt - killedAt)
-  const anHour = PER_SECOND * 3600
-  const rows = KINDS.map(({ onStoreFailure, retryAfter, isolates }, i) => {
-    const { decisions, inCalm, perRestart, refused, causes } = degradedOf(
-      decided.filter(({ kind }) => kind === i),
-      restarts,
-    )
-    const numbers = perRestart.map(each => each.decisions)
-    const mean = numbers.reduce((sum, n) => sum + n, 0) / numbers.length
-    return [
-      ...[`'${onStoreFailure}'`, `'${retryAfter}'`, String(isolates), count(decisions)],
-      `${mean.toFixed(0)} (${Math.min(...numbers)} to ${Math.max(...numbers)})`,
-      `${(Math.max(...perRestart.map(({ lastMs }) => lastMs)) / 1000).toFixed(2)} s`,
-      ...[percent(mean, anHour, 3), percent(refused, numbers.reduce((sum, n) => sum + n, 0) || 1, 0)],
-      ...[String(inCalm), causes.join(', ')],
-    ]
-  })
+  const rows: string[][] = []
+  let calm = 0
+  for (const [i, { onStoreFailure, retryAfter, isolates }] of KINDS.entries()) {
+    const own = decided.filter(({ kind }) => kind === i)
+    const degraded = degradedOf(own, restarts)
+    calm += own.filter(({ cause }) => cause !== undefined).length - sumOf(degraded, 'decisions')
+    for (const { waitMs } of DOWNTIMES) {
+      const times = degraded.filter((_, n) => restarts[n]!.waitMs === waitMs)
+      const mean = sumOf(times, 'decisions') / times.length
+      const numbers = times.map(({ decisions }) => decisions)
+      rows.push([
+        ...[`'${onStoreFailure}'`, `'${retryAfter}'`, String(isolates), downtimeOf(restarts, waitMs)],
+        `${mean.toFixed(0)} (${Math.min(...numbers)} to ${Math.max(...numbers)})`,
+        percent(sumOf(times, 'refused'), sumOf(times, 'decisions') || 1, 0),
+        `${(Math.max(...times.map(({ lastMs }) => lastMs)) / 1000).toFixed(2)} s`,
+        percent(mean, PER_SECOND * 3600, 3),
+      ])
+    }
+  }
+  const causes = [...new Set(decided.flatMap(({ cause }) => cause ?? []))].sort()
   return {
     sentences: [
       'Stripe lets requests pass if Redis fails, and a comment in its code says "Our observed failure rate is 0.01%" ' +
         "([Paul Tarjan's gist](https://gist.github.com/ptarjan/e38f45f2dfe601419ca3af937fff574d), 2017).",
-      `Measured: ${PER_SECOND} decisions a second for each row, by limits by name through the bridge, while redis-server is killed and started again ` +
-        `${RESTARTS} times, which takes ${median(took).toFixed(0)} ms (${Math.min(...took).toFixed(0)} to ${Math.max(...took).toFixed(0)}).`,
-      `The time is scaled: only ${(CALM_MS + RECOVERY_MS + 500) / 1000} s around each restart are run. The rest of the hour counts as decided by the store, as all decisions between the restarts were. ` +
-        'So a share is the mean number without the store, divided by the decisions of an hour with one restart.',
+      `Measured: ${PER_SECOND} decisions a second for each kind of isolates, by limits by name through the bridge, while redis-server is killed and started again without data. ` +
+        `In all, ${count(decided.length)} decisions were made, ${calm} of them without the store before the first restart. Causes: ${causes.join(', ')}.`,
+      'The time is scaled: only some seconds around each restart are run. The rest of the hour counts as decided by the store. So a share is the mean number without the store, ' +
+        'divided by the decisions of an hour with one restart.',
+      'An outage lasts until Redis answers and, if the breaker has opened, until the next probe (`breaker.retryAfter`).',
     ],
     table: {
       head: [
-        ...[
-          '`onStoreFailure`',
-          '`breaker.retryAfter`',
-          'isolates',
-          'decisions',
-          'without the store, each restart',
-        ],
-        ...[
-          'longest time without the store',
-          'share of an hour',
-          'refused of these',
-          'without the store otherwise',
-          'causes',
-        ],
+        ...['`onStoreFailure`', '`breaker.retryAfter`', 'isolates', 'Redis down for', 'without the store'],
+        ...['refused of these', 'longest time without the store', 'share of the hour'],
       ],
       rows,
     },
   }
+}
+
+/** From the kill until Redis answers: the median of the restarts, and their range. */
+function downtimeOf(restarts: readonly Restart[], waitMs: number): string {
+  const took = restarts.filter(each => each.waitMs === waitMs).map(({ killedAt, upAt }) => upAt - killedAt)
+  const [middle, least, most] = [median(took), Math.min(...took), Math.max(...took)].map(ms =>
+    (ms / 1000).toFixed(2),
+  )
+  return `${middle} s (${least} to ${most})`
+}
+
+function sumOf(degraded: readonly Degraded[], what: 'decisions' | 'refused'): number {
+  return degraded.reduce((sum, each) => sum + each[what], 0)
 }

@@ -228,7 +228,7 @@ export async function slidingApproximation(): Promise<Figure> {
       'Cloudflare found 0.003% of 400 million requests from 270,000 sources wrongly allowed or limited, and a mean difference of 6% between the real and the approximate rate ' +
         '([How we built rate limiting capable of scaling to millions of domains](https://blog.cloudflare.com/counting-things-a-lot-of-different-things/), 2017).',
       `The model: ${LIMIT} a minute for each of ${count(TYPICAL.callers)} callers, over an hour. The rates of callers are lognormal (mean ${MEAN_RATE} a minute, σ ${SIGMA}). Half of the callers ` +
-        `send requests at random times (Poisson), the others in bursts of ${BURST} on average, 0.2 s apart.`,
+        `send requests at random times (Poisson), the others in bursts of ${BURST} on average, 0.2 s apart. Cloudflare's traffic is not public, so the shares are those of this model.`,
       MEANING,
       'Above the limit, the two admit about as many requests of a caller, but not the same ones.',
     ],

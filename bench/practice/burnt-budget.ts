@@ -51,7 +51,7 @@ export async function burntBudget(): Promise<Figure> {
       'Brandur Leach burnt the 5,000 requests an hour of an API at once and found "51 minute(s) before reset" ' +
         '([Rate Limiting, Cells, and GCRA](https://brandur.org/rate-limiting), 2015).',
       'Each algorithm has a limit of 5,000 an hour. Its model spends the whole budget at one instant, in every second of an hour, and says when the next request ' +
-        'passes. `leaky-bucket` has a queue of 83, because it holds requests for at most 60 s. `concurrency` has no period.',
+        'passes. `leaky-bucket` has a queue of 83, because it holds requests for at most 60 s; the request that passes next is held for about that long. `concurrency` has no period.',
     ],
     table: {
       head: ['algorithm', 'spent at once', 'shortest wait', 'mean wait', 'longest wait'],

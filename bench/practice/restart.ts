@@ -3,7 +3,7 @@
  * Only the time around the restarts is run: limits by name, their REST connection, the bridge, and Redis over sockets.
  */
 import { mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Duration, OnStoreFailure } from '../../src/config/check/schema.ts'
 import { startGuardian } from '../../src/node/start/guardian.ts'
@@ -154,40 +154,43 @@ function steadyLoad(limiters: readonly (readonly Limiter[])[]) {
 const pause = (ms: number) => new Promise<void>(resolve => setTimeout(resolve, ms))
 
 export async function restart(): Promise<Figure> {
+  const [load] = loadavg()
   const { decided, restarts } = await run()
-  const rows: string[][] = []
-  let calm = 0
-  for (const [i, { onStoreFailure, retryAfter, isolates }] of KINDS.entries()) {
-    const own = decided.filter(({ kind }) => kind === i)
-    const degraded = degradedOf(own, restarts)
-    calm += own.filter(({ cause }) => cause !== undefined).length - sumOf(degraded, 'decisions')
-    for (const { waitMs } of DOWNTIMES) {
+  const kinds = KINDS.map((kind, i) => {
+    const own = decided.filter(each => each.kind === i)
+    return { ...kind, degraded: degradedOf(own, restarts) }
+  })
+  const rows = DOWNTIMES.flatMap(({ waitMs }) =>
+    kinds.map(({ onStoreFailure, retryAfter, isolates, degraded }) => {
       const times = degraded.filter((_, n) => restarts[n]!.waitMs === waitMs)
-      const mean = sumOf(times, 'decisions') / times.length
       const numbers = times.map(({ decisions }) => decisions)
-      rows.push([
-        ...[`'${onStoreFailure}'`, `'${retryAfter}'`, String(isolates), downtimeOf(restarts, waitMs)],
+      const mean = sumOf(times, 'decisions') / times.length
+      return [
+        ...[downtimeOf(restarts, waitMs), `'${onStoreFailure}'`, `'${retryAfter}'`, String(isolates)],
         `${mean.toFixed(0)} (${Math.min(...numbers)} to ${Math.max(...numbers)})`,
         percent(sumOf(times, 'refused'), sumOf(times, 'decisions') || 1, 0),
         `${(Math.max(...times.map(({ lastMs }) => lastMs)) / 1000).toFixed(2)} s`,
         percent(mean, PER_SECOND * 3600, 3),
-      ])
-    }
-  }
+      ]
+    }),
+  )
+  const calm = decided.filter(
+    ({ cause, endedAt }) => cause !== undefined && endedAt < restarts[0]!.killedAt,
+  ).length
   const causes = [...new Set(decided.flatMap(({ cause }) => cause ?? []))].sort()
   return {
     sentences: [
       'Stripe lets requests pass if Redis fails, and a comment in its code says "Our observed failure rate is 0.01%" ' +
         "([Paul Tarjan's gist](https://gist.github.com/ptarjan/e38f45f2dfe601419ca3af937fff574d), 2017).",
       `Measured: ${PER_SECOND} decisions a second for each kind of isolates, by limits by name through the bridge, while redis-server is killed and started again without data. ` +
-        `In all, ${count(decided.length)} decisions were made, ${calm} of them without the store before the first restart. Causes: ${causes.join(', ')}.`,
+        `In all, ${count(decided.length)} decisions were made, ${calm} of them without the store before the first restart. Causes: ${causes.join(', ')}. Load average before: ${load!.toFixed(1)}.`,
       'The time is scaled: only some seconds around each restart are run. The rest of the hour counts as decided by the store. So a share is the mean number without the store, ' +
         'divided by the decisions of an hour with one restart.',
       'An outage lasts until Redis answers and, if the breaker has opened, until the next probe (`breaker.retryAfter`).',
     ],
     table: {
       head: [
-        ...['`onStoreFailure`', '`breaker.retryAfter`', 'isolates', 'Redis down for', 'without the store'],
+        ...['Redis down for', '`onStoreFailure`', '`breaker.retryAfter`', 'isolates', 'without the store'],
         ...['refused of these', 'longest time without the store', 'share of the hour'],
       ],
       rows,

@@ -13,7 +13,7 @@ export interface Transport {
   redis: Redis
 }
 
-/** As in production: both use the real @upstash/redis client, Sluice with its own settings and @upstash/ratelimit with the defaults. */
+/** As in production: Sluice has its own client (src/store/rest.ts), and @upstash/ratelimit has @upstash/redis with the default settings. */
 export function throughBridge(rest: Rest): Transport {
   return { store: upstashStore({ ...rest, deadlineMs: 250, keyLocking: true }), redis: new Redis(rest) }
 }

@@ -9,6 +9,7 @@ import { type Figure, NOON } from './figure.ts'
 /** 5,000 an hour, as in the post. A queue holds requests for at most 60 s, so `leaky-bucket` admits fewer at once. */
 const RULES = [
   { algorithm: 'fixed-window' },
+  { algorithm: 'fixed-window', start: 'first-request' },
   { algorithm: 'sliding-window' },
   { algorithm: 'sliding-log' },
   { algorithm: 'token-bucket', burst: 5000 },
@@ -36,13 +37,16 @@ function spentAtOnce({ limit, ...numbers }: LimitRuleInput): number {
   return 'queue' in numbers ? numbers.queue! + 1 : limit
 }
 
+const nameOf = (rule: LimitRuleInput) =>
+  'start' in rule ? `${rule.algorithm}, start: '${rule.start}'` : rule.algorithm
+
 export async function burntBudget(): Promise<Figure> {
   const rows = RULES.map(rule => {
     const waits = Array.from({ length: HOUR_SECONDS }, (_, at) => waitAfterBurning(rule, at))
     const mean = waits.reduce((sum, wait) => sum + wait, 0) / waits.length
     const spent = spentAtOnce(rule)
     return [
-      ...[rule.algorithm, spent.toLocaleString('en')],
+      ...[nameOf(rule), spent.toLocaleString('en')],
       ...[Math.min(...waits), mean, Math.max(...waits)].map(formatSeconds),
     ]
   })

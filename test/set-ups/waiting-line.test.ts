@@ -79,6 +79,29 @@ describe('calls that wait', () => {
     },
   )
 
+  it('ask when the next units are due, also if the last answer has made that sooner', async () => {
+    const line = createWaitingLine(clock)
+    const refusal = { allowed: false, further: 0, pauseMs: 1000, paceMs: 17_000, isEstimate: false }
+    const [first, second] = [line.join(Infinity), line.join(Infinity)]
+    const startedAt = Date.now()
+    expect(await first.turn()).toBe(true)
+    first.report({ ...refusal, allowed: true, further: 2 })
+    // Both ask at once, and are refused. The first answer counts on units for the other one.
+    expect(await first.turn()).toBe(true)
+    expect(await second.turn()).toBe(true)
+    first.report(refusal)
+    const again = first.turn()
+    await vi.advanceTimersByTimeAsync(100)
+    second.report(refusal)
+    const next = second.turn()
+    await untilDone(again)
+    expect(Date.now() - startedAt).toBeLessThan(1300)
+    first.report({ ...refusal, allowed: true, further: 1, paceMs: 100 })
+    first.leave()
+    await untilDone(next)
+    expect(Date.now() - startedAt).toBeLessThan(2000)
+  })
+
   it('ask at once if the limit has units for all of them', async () => {
     const [line, store] = [createWaitingLine(clock), storeOf({ burst: 1000, paceMs: 1, tripMs: 30 })]
     const startedAt = Date.now()

@@ -167,7 +167,9 @@ export function createWaitingLine({ elapsedMs, sleep }: LineClock): WaitingLine 
               intervalMs > 0 || place === 0 ? (place * intervalMs) / 2 : MIN_PAUSE_MS * 2 ** looks
             // The platform can end a call that asks. Then it is this one's turn.
             const untilGone = asking > 0 ? askingUntil - time : Number.POSITIVE_INFINITY
-            const wait = Math.min(untilNext + Math.min(behind, MAX_PAUSE_MS), untilGone)
+            // Its answer can make `nextAt` earlier.
+            const untilAnswered = asking > 0 ? MAX_PAUSE_MS * 2 ** place : Number.POSITIVE_INFINITY
+            const wait = Math.min(untilNext + Math.min(behind, MAX_PAUSE_MS), untilGone, untilAnswered)
             const pause = Math.max(wait, MIN_PAUSE_MS)
             call.dueAt = time + pause
             await sleep(Math.min(pause, deadline - time))

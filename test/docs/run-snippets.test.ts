@@ -297,7 +297,7 @@ describe('the snippets work on Node', () => {
       (
         await importFrom({
           'consumer.ts': `import { createLimiter } from 'sluicegate'
-            import { DelayedError } from 'bullmq'
+            import { DelayedError, UnrecoverableError } from 'bullmq'
             import config from './sluice.config.ts'
             const limiter = createLimiter(config)
             export async function consume(${head}, callZendesk) {\n${code}\n}`,

@@ -85,6 +85,7 @@ declare const message: Message<{ account: string }>
 declare const job: import('bullmq').Job<{ account: string }>
 declare const token: string
 declare const DelayedError: typeof import('bullmq').DelayedError
+declare const UnrecoverableError: typeof import('bullmq').UnrecoverableError
 declare function callZendesk(task: { account: string }): Promise<void>
 `
 

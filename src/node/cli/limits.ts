@@ -140,11 +140,20 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
   })
 }
 
-/** Whether the name is that of a shedder of the config. A limit by name comes first. */
-const isShedder = (name: string, { limits, shedding, rules }: Config) =>
-  !limits.has(name) &&
-  ((name === FLEET_USAGE && rules.some(({ match }) => match.fromRank !== undefined)) ||
-    (name === WORKER_UTILIZATION && shedding?.workerUtilization !== undefined))
+/**
+ * Whether the name is that of a shedder. A limit by name comes first.
+ * @throws AdminError if the config does not have the shedder
+ */
+function isShedder(name: string, { limits, shedding, rules }: Config): boolean {
+  if (limits.has(name) || (name !== FLEET_USAGE && name !== WORKER_UTILIZATION)) return false
+  const isUsed =
+    name === FLEET_USAGE
+      ? rules.some(({ match }) => match.fromRank !== undefined)
+      : shedding?.workerUtilization !== undefined
+  if (isUsed) return true
+  const setting = name === FLEET_USAGE ? 'fleetUsage' : 'workerUtilization'
+  throw new AdminError('not-found', `The config has no shedding.${setting}.`)
+}
 
 /** Prints all load of the origin: a shedder alone says little. */
 async function peekShedder(store: AdminStore, config: Config, flags: Flags): Promise<void> {

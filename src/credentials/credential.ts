@@ -23,7 +23,8 @@ export interface Credential {
 
 /** A credential that is refused without asking the store. */
 export interface RefusedCredential {
-  reason: TokenRefusal | 'not-accepted'
+  /** `unsigned`: the config requires signed keys, and this one has no signature, or one by an unknown secret. */
+  reason: TokenRefusal | 'not-accepted' | 'unsigned'
   /** For the log, never for the caller. Contains nothing of the credential. */
   detail?: string
   /** For the caller, if the usual text for the reason does not fit. */

@@ -1,6 +1,6 @@
 /**
- * Signed API keys. With a secret (`SLUICE_KEY_SECRET`), new keys end in a signature, so that a key can be checked without
- * the store.
+ * Signed API keys. With a secret (`SLUICE_KEY_SECRET`), new keys end in a signature, so an isolate can check a key by itself: a
+ * made-up key is refused without a trip, and during an outage a key that the isolate has never seen can pass.
  *
  *     slk_<consumer>_<secret><mode><day><id><MAC>
  *                     30      1     3    2   22     base62 characters
@@ -12,8 +12,10 @@
  */
 import type { CryptoKey } from 'jose'
 import { BASE62 } from '../base62.ts'
+import type { Config } from '../config/compile.ts'
 import { ConfigError } from '../config/config-error.ts'
 import { base62, mintKeyBody, randomBase62 } from './api-key.ts'
+import type { Credential, FindResult } from './credential.ts'
 
 /** The variable with the secrets. */
 export const KEY_SECRET = 'SLUICE_KEY_SECRET'
@@ -94,6 +96,42 @@ export async function mintSignedKey(key: SignedKey): Promise<string> {
   return signed + (await createMac(secret, environment)(signed))
 }
 
+/** Checks the signature of a key that the isolate does not remember. Its form is valid (consumerOfApiKey). */
+export type CheckSignature = (credential: Credential, key: string) => Promise<FindResult>
+
+/**
+ * Creates the check of an isolate.
+ *
+ * @param variables of the environment, including the secrets
+ * @param now ms since the epoch
+ * @throws ConfigError naming the variable if it is missing or not valid
+ */
+export function createSignatureCheck(
+  { credentials, environment, plans }: Pick<Config, 'credentials' | 'environment' | 'plans'>,
+  variables: Readonly<Record<string, unknown>>,
+  now: () => number,
+): CheckSignature {
+  const secrets = readKeySecrets(variables[KEY_SECRET])
+  const macs = new Map(secrets.map(secret => [secret.id, createMac(secret, environment)]))
+  const { signature, signedForMs = 0, signedPlan: plan = plans[0]! } = credentials
+
+  /** Whether a key is young enough to pass in an outage. The clock of the machine that has made it may be ahead. */
+  function isYoung(day: string): boolean {
+    const ageMs = now() - [...day].reduce((sum, digit) => sum * 62 + BASE62.indexOf(digit), 0) * DAY_MS
+    return ageMs < signedForMs && ageMs >= -DAY_MS
+  }
+
+  return async (credential, key) => {
+    const [, signed, day, id, mac] = FORM.exec(key) ?? []
+    const computeMac = macs.get(id!)
+    if (!computeMac) return signature === 'require' ? { reason: 'unsigned' } : credential
+    if (!isEqual(await computeMac(signed!), mac!)) return { reason: 'bad-signature' }
+    const { subject } = credential
+    if (subject.kind !== 'key' || !isYoung(day!)) return credential
+    return { ...credential, subject: { ...subject, planInOutage: plan } }
+  }
+}
+
 /** Creates the function that computes the MAC of a text. Requests share the imported key, and no promise. */
 function createMac({ text }: KeySecret, environment = ''): (signed: string) => Promise<string> {
   let key: CryptoKey | undefined
@@ -124,4 +162,11 @@ function base62Of(bytes: DataView): string {
     digits = BASE62[rest] + digits
   }
   return digits
+}
+
+/** Compares texts of the same length in a time that does not depend on where they differ. */
+function isEqual(a: string, b: string): boolean {
+  let difference = a.length ^ b.length
+  for (let i = 0; i < a.length; i++) difference |= a.charCodeAt(i) ^ b.charCodeAt(i)
+  return difference === 0
 }

@@ -152,6 +152,7 @@ export function workerModule(
     ...used(config.stats !== undefined, 'createStatsRecorder'),
     ...used(config.shedding !== undefined, 'classOfRequest'),
     ...used(dependsOnRequest(config), 'createMatchByRequest'),
+    ...used(config.credentials.signature !== undefined, 'createSignatureCheck'),
     ...used(config.credentials.opaqueKeys !== undefined, 'createOpaqueKeyFinder'),
     ...used(config.credentials.jwt.size > 0, 'createTokenFinder'),
     ...used(isFollowing, 'createOriginLoad'),

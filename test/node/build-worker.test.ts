@@ -181,6 +181,7 @@ describe('the module of a Worker', () => {
         'createXRateLimit',
         'withWebSocketKeys',
         'createOpaqueKeyFinder',
+        'createSignatureCheck',
       ],
       'createTokenFinder',
       ...['createUtilizationShedderAndBoard', 'createAdaptiveLimit', 'createPushReceiver'],

@@ -90,6 +90,17 @@ export async function openStore(
   return { store, config }
 }
 
+/** As `openStore`. @throws AdminError if the gateway would refuse the new key */
+export async function openStoreForNewKey(...of: Parameters<typeof openStore>): ReturnType<typeof openStore> {
+  const opened = await openStore(...of)
+  const { store, config } = opened
+  if (config.credentials.signature !== 'require' || store.keySecret) return opened
+  throw new AdminError(
+    'refused',
+    `The config requires signed keys (credentials.apiKeys.signature), so the new key must be signed. Set ${KEY_SECRET} to the secret of the deployment.`,
+  )
+}
+
 /** The secret that signs new API keys. @throws ConfigError if the variable is not valid */
 export function keySecretOf({ [KEY_SECRET]: text }: NodeJS.Dict<string>): KeySecret | undefined {
   return text ? readKeySecrets(text)[0] : undefined

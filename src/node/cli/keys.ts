@@ -6,7 +6,13 @@ import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
 import { createKey, importKey, keyStatsOf, listConsumerNames, listKeys, type NewKey } from '../../ops/keys.ts'
 import { parseConsumerName, parseFutureTime, parsePlanName, parseShortText } from '../../ops/names.ts'
-import { addStoreOptions, openStore, type StoreFlags, secretOf } from './administration.ts'
+import {
+  addStoreOptions,
+  openStore,
+  openStoreForNewKey,
+  type StoreFlags,
+  secretOf,
+} from './administration.ts'
 import { withExamples } from './help.ts'
 import { keyChangeCommands } from './key-changes.ts'
 import { keyStatsText, keyTable, printCreatedKey } from './key-output.ts'
@@ -85,7 +91,7 @@ export function keysCommand(load: ConfigLoader): Command {
 }
 
 async function create(load: ConfigLoader, flags: NewKeyFlags): Promise<void> {
-  const { store, config } = await openStore(flags, load)
+  const { store, config } = await openStoreForNewKey(flags, load)
   const created = await createKey(store, await newKeyOf(flags, config.plans))
   if (flags.json) print(flags, created, String)
   else printCreatedKey(created, config.plans)

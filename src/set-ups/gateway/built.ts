@@ -7,6 +7,7 @@
 import 'hono/tiny'
 
 export { compileAdaptive, compileFleetRules, compileShedding } from '../../config/compile-shedding.ts'
+export { createSignatureCheck } from '../../credentials/key-signature.ts'
 export { createOpaqueKeyFinder } from '../../credentials/opaque-key.ts'
 export { createTokenFinder } from '../../credentials/tokens.ts'
 export { createStatsRecorder } from '../../metrics/flush.ts'

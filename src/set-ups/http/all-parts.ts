@@ -1,4 +1,5 @@
 /** All parts of the gateway. Scripts are compiled when they are first needed. */
+import { createSignatureCheck } from '../../credentials/key-signature.ts'
 import { createOpaqueKeyFinder } from '../../credentials/opaque-key.ts'
 import { createTokenFinder } from '../../credentials/tokens.ts'
 import { createLeases } from '../../limiter/answers/leases.ts'
@@ -40,6 +41,7 @@ export const ALL_PARTS: Parts = {
   withWebSocketKeys,
   classOfRequest,
   createMatchByRequest,
+  createSignatureCheck,
   createOpaqueKeyFinder,
   createTokenFinder,
   createOriginLoad,

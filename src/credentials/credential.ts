@@ -29,6 +29,8 @@ export interface RefusedCredential {
   detail?: string
   /** For the caller, if the usual text for the reason does not fit. */
   advice?: string
+  /** Set if it counts as a guess: the credential as it would be, if it were valid. */
+  guess?: Credential
 }
 
 /** The result of looking for one kind of credential. Undefined: the request has none of this kind. */

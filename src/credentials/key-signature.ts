@@ -124,8 +124,8 @@ export function createSignatureCheck(
   return async (credential, key) => {
     const [, signed, day, id, mac] = FORM.exec(key) ?? []
     const computeMac = macs.get(id!)
-    if (!computeMac) return signature === 'require' ? { reason: 'unsigned' } : credential
-    if (!isEqual(await computeMac(signed!), mac!)) return { reason: 'bad-signature' }
+    if (!computeMac) return signature === 'require' ? { reason: 'unsigned', guess: credential } : credential
+    if (!isEqual(await computeMac(signed!), mac!)) return { reason: 'bad-signature', guess: credential }
     const { subject } = credential
     if (subject.kind !== 'key' || !isYoung(day!)) return credential
     return { ...credential, subject: { ...subject, planInOutage: plan } }

@@ -54,7 +54,10 @@ export type Subject =
   | { kind: 'pointer'; consumerKey: string; credentialKey: string; pointerKey: string }
   /** A token, already verified by its signature. */
   | { kind: 'token'; consumerKey: string; plan?: string }
-  /** Known to be bad, because another slot of a cluster does not know it. Only rules `on: 'auth-failure'` count. */
+  /**
+   * Known to be bad, because another slot of a cluster does not know it, or its signature is wrong. Only rules `on: 'auth-failure'`
+   * count.
+   */
   | { kind: 'failed' }
 
 /** The result of one rule. */

@@ -100,6 +100,51 @@ describe('made-up keys', () => {
   })
 })
 
+describe('guesses that make no trip', () => {
+  const rules = [RULE, GUESSES]
+  const address = '192.0.2.7'
+  const guess = async (app: App) => statusOf(app, await forgedKey(), address)
+
+  it('are counted with the next trip, and the address is then refused, in this isolate and in others', async () => {
+    const key = await keyOf('acme')
+    const app = isolate(REQUIRED, { rules })
+    for (let i = 0; i < 20; i++) expect(await guess(app)).toBe(401)
+    expect(gateway.store.count()).toBe(0)
+    // A request of another caller takes them with it.
+    expect(await statusOf(app, key)).toBe(200)
+    expect(gateway.store.count()).toBe(1)
+    expect(await guess(app)).toBe(429)
+    expect(await statusOf(app, key, address)).toBe(429)
+    expect(gateway.store.count()).toBe(0)
+    const other = isolate(REQUIRED, { rules })
+    expect(await statusOf(other, key, address)).toBe(429)
+    expect(await guess(other)).toBe(429)
+    expect(await statusOf(other, key)).toBe(200)
+  })
+
+  it('count one by one, together with those that the store counts itself', async () => {
+    const key = await keyOf('acme')
+    const [app, other] = [isolate(REQUIRED, { rules }), isolate(REQUIRED, { rules })]
+    const unknown = async () => statusOf(other, await signedKey('acme'), address)
+    for (let i = 0; i < 2; i++) expect(await unknown()).toBe(401)
+    await guess(app)
+    expect(await statusOf(app, key)).toBe(200)
+    // Two of five are left.
+    expect(await statusOf(app, key, address)).toBe(200)
+    for (let i = 0; i < 2; i++) expect(await unknown()).toBe(401)
+    expect(await unknown()).toBe(429)
+  })
+
+  it('of an allowed address are not counted', async () => {
+    const key = await keyOf('acme')
+    const app = isolate(REQUIRED, { rules, allow: { addresses: [address] } })
+    for (let i = 0; i < 20; i++) expect(await guess(app)).toBe(401)
+    expect(await statusOf(app, key)).toBe(200)
+    expect(await guess(app)).toBe(401)
+    expect(await statusOf(isolate(REQUIRED, { rules }), key, address)).toBe(200)
+  })
+})
+
 describe('while the store does not answer', () => {
   it('a signed key that a new isolate does not know passes within one deadline, on the plan of the config', async () => {
     const key = await keyOf('acme', 'pro')

@@ -182,6 +182,7 @@ describe('the module of a Worker', () => {
         'withWebSocketKeys',
         'createOpaqueKeyFinder',
         'createSignatureCheck',
+        'createGuesses',
       ],
       'createTokenFinder',
       ...['createUtilizationShedderAndBoard', 'createAdaptiveLimit', 'createPushReceiver'],

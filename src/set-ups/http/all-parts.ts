@@ -5,6 +5,7 @@ import { createTokenFinder } from '../../credentials/tokens.ts'
 import { createLeases } from '../../limiter/answers/leases.ts'
 import { createRefusalMemory } from '../../limiter/answers/refusals.ts'
 import { evaluateOnCluster } from '../../limiter/cluster.ts'
+import { createGuesses } from '../../limiter/guesses.ts'
 import { createLocalLimiter } from '../../limiter/outage/local.ts'
 import { createHoldingsKeeper } from '../../limiter/units/keep-holdings.ts'
 import { createStatsRecorder } from '../../metrics/flush.ts'
@@ -33,6 +34,7 @@ export const ALL_PARTS: Parts = {
   createLocalLimiter,
   createLeases,
   createRefusalMemory,
+  createGuesses,
   createStatsRecorder,
   syncScript,
   observeEnd,

@@ -79,7 +79,11 @@ export function createIdentifier(
       if (found && !('reason' in found)) return { ...caller, credential: found }
       if (!found && accept.includes(ANONYMOUS)) return caller
       const accepted = credentials.describe(accept)
-      if (found) return { ...caller, refusal: { kind: 'unauthenticated', ...found, accepted } }
+      if (found) {
+        const { guess, ...refused } = found
+        const refusal = { kind: 'unauthenticated', ...refused, accepted } as const
+        return { ...caller, refusal, ...(guess && { guess }) }
+      }
       return { ...caller, refusal: { kind: 'unauthenticated', reason: 'missing', accepted } }
     },
 

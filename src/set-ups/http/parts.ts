@@ -17,7 +17,7 @@ import type { createPushReceiver } from './utilization.ts'
 import type { withWebSocketKeys } from './web-socket-key.ts'
 import type { createXRateLimit } from './x-rate-limit.ts'
 
-export interface Parts extends EngineParts, OriginLoadParts {
+export interface Parts extends Required<EngineParts>, OriginLoadParts {
   /** Unless statistics are off (`stats: { keep: false }`). */
   createStatsRecorder: typeof createStatsRecorder
   /** With rules that count requests in flight. */

@@ -56,14 +56,14 @@ const SET_UPS = [
     from: 'guard/index',
     code: 'export default guard(config)(() => new Response())',
     name: 'guard',
-    most: 106,
+    most: 107.5,
   },
   {
     what: 'Hono middleware, with Hono',
     from: 'hono/middleware',
     code: "import { Hono } from 'hono'; export default new Hono().use(sluice(config))",
     name: 'sluice',
-    most: 114,
+    most: 116,
   },
   {
     what: 'Service binding without a build',
@@ -84,7 +84,7 @@ const SET_UPS = [
     from: 'gateway/whole-worker',
     code: 'export default gateway(config)',
     name: 'gateway',
-    most: 112.5,
+    most: 113.5,
   },
 ]
 

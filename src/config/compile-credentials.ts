@@ -9,6 +9,8 @@ export interface Credentials {
   accept: readonly CredentialMethod[]
   /** Prefix of API keys, without the underscore and the environment. */
   keyPrefix: string
+  /** Which API keys are refused because of their signature. Absent: signatures are not checked. */
+  signature?: 'check' | 'require'
   /** Absent: opaque keys are not accepted. `header` is in lower case; without it, keys are in `X-API-Key` or sent as bearer tokens. */
   opaqueKeys?: { header?: string; rememberForMs: number }
   /** Issuers by method name, with the code that verifies their tokens. */
@@ -21,6 +23,10 @@ export interface Credentials {
   onStoreFailure: NonNullable<CredentialsInput['onStoreFailure']>
   /** How long an admitted key stays accepted while the store cannot verify it. */
   seenForMs: number
+  /** With `onStoreFailure: 'signed'`: how old a signed key can be to be accepted (ms). */
+  signedForMs?: number
+  /** The plan of such keys. Absent: the first one of the config. */
+  signedPlan?: string
 }
 
 export interface Issuer extends JwtIssuer {
@@ -52,10 +58,15 @@ export function compileCredentials(config: ConfigInput): Credentials {
     forward,
     onStoreFailure,
     seenFor,
+    signedFor,
+    signedPlan,
   } = config.credentials ?? {}
+  const passesSigned = onStoreFailure === 'signed'
+  const signature = apiKeys?.signature ?? (passesSigned && 'check')
   return {
     accept: accept ?? credentialMethodsOf(config),
     keyPrefix: apiKeys?.prefix ?? 'slk',
+    ...(signature && { signature }),
     ...(opaqueKeys && {
       opaqueKeys: {
         ...(opaqueKeys.header && { header: opaqueKeys.header.toLowerCase() }),
@@ -72,5 +83,7 @@ export function compileCredentials(config: ConfigInput): Credentials {
     forward: forward ?? false,
     onStoreFailure: onStoreFailure ?? 'recent',
     seenForMs: milliseconds(seenFor ?? '10m'),
+    ...(passesSigned && { signedForMs: milliseconds(signedFor ?? '30d') }),
+    ...(signedPlan && { signedPlan }),
   }
 }

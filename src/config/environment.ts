@@ -26,6 +26,11 @@ export interface Environment extends StoreAddress {
    * push.
    */
   SLUICE_UTILIZATION_SECRET?: string
+  /**
+   * The secrets that sign and check API keys (`credentials.apiKeys.signature`): `<id>:<secret>`, as `npx sluicegate keys secret` makes
+   * it. Separate several with commas; the first one signs. Default: new keys are not signed.
+   */
+  SLUICE_KEY_SECRET?: string
   /** A data set of Workers Analytics Engine, bound in wrangler.toml: each request is a data point. Default: none. */
   SLUICE_ANALYTICS?: AnalyticsDataset
 }

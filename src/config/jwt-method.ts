@@ -56,7 +56,7 @@ export interface VerifiedToken {
  * - `wrong-issuer`: no issuer that the route accepts has issued it.
  * - `wrong-algorithm`: the config does not accept the algorithm of its signature.
  * - `unknown-signing-key`: the issuer publishes no key with its key id.
- * - `bad-signature`: the key that it names has not signed it.
+ * - `bad-signature`: the key that it names has not signed it; also of API keys with a wrong signature.
  * - `unverifiable`: the issuer's keys could not be fetched, and none are cached.
  * - `bad-claim`: `exp`, `nbf` or `iat` is missing or is not a time.
  * - `no-consumer`: it has no claim that names a consumer.

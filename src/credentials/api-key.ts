@@ -6,6 +6,7 @@
  * - The last six characters are a CRC-32 of everything before them. Typos and garbage are refused without a trip to
  *   the store. The checksum proves nothing else. GitHub tokens have the same form
  *   (https://github.blog/2021-04-05-behind-githubs-new-authentication-token-formats/).
+ * - A signed key has a signature in place of the checksum (key-signature.ts). The length tells the two apart.
  *
  * The store has only the SHA-256 of a key. A random secret of this length needs neither a salt nor a slow hash.
  */
@@ -26,7 +27,9 @@ export function apiKeyStart(prefix = 'slk', environment?: string): string {
   return environment === undefined ? `${prefix}_` : `${prefix}_${environment}_`
 }
 
-const SECRET = /^[0-9A-Za-z]{36}$/
+const TAIL = /^[0-9A-Za-z]{36}$/
+/** The secret, and 28 characters for the signature. */
+const SIGNED_TAIL = /^[0-9A-Za-z]{30}[lt][0-9A-Za-z]{27}$/
 
 /**
  * Creates a key for a consumer. It cannot be recovered: show it once, and store only its SHA-256.
@@ -34,13 +37,18 @@ const SECRET = /^[0-9A-Za-z]{36}$/
  * @throws TypeError if the consumer is not a valid name
  */
 export function mintApiKey(consumer: string, start = apiKeyStart()): string {
-  if (!isConsumerName(consumer)) throw new TypeError(`'${consumer}' is not a consumer name`)
-  const body = `${start}${consumer}_${randomBase62(SECRET_LENGTH)}`
+  const body = mintKeyBody(consumer, start)
   return body + checksum(body)
 }
 
+/** Creates a key without its checksum or signature. @throws TypeError if the consumer is not a valid name */
+export function mintKeyBody(consumer: string, start: string): string {
+  if (!isConsumerName(consumer)) throw new TypeError(`'${consumer}' is not a consumer name`)
+  return `${start}${consumer}_${randomBase62(SECRET_LENGTH)}`
+}
+
 /**
- * Reads the consumer from a key, without a trip to the store.
+ * Reads the consumer from a key, without a trip to the store. Does not check the signature of a signed key.
  *
  * @returns undefined if the form or the checksum is wrong. A result proves nothing: anyone can write a key for any
  * consumer
@@ -49,12 +57,15 @@ export function consumerOfApiKey(key: string, start = apiKeyStart()): string | u
   if (!key.startsWith(start) || key.length > MAX_LENGTH) return undefined
   const end = key.lastIndexOf('_')
   const consumer = key.slice(start.length, end)
-  if (!isConsumerName(consumer) || !SECRET.test(key.slice(end + 1))) return undefined
+  const tail = key.slice(end + 1)
+  if (!isConsumerName(consumer)) return undefined
+  if (SIGNED_TAIL.test(tail)) return consumer
+  if (!TAIL.test(tail)) return undefined
   const body = key.slice(0, -CHECKSUM_LENGTH)
   return checksum(body) === key.slice(-CHECKSUM_LENGTH) ? consumer : undefined
 }
 
-function randomBase62(length: number): string {
+export function randomBase62(length: number): string {
   let text = ''
   while (text.length < length) {
     // 248 is 4 × 62. Bytes from 248 on are discarded, so that every character is equally likely.
@@ -64,10 +75,13 @@ function randomBase62(length: number): string {
   return text.slice(0, length)
 }
 
-function checksum(text: string): string {
-  let left = crc32(text)
+const checksum = (text: string) => base62(crc32(text), CHECKSUM_LENGTH)
+
+/** A whole number in base62, with leading zeros. */
+export function base62(value: number, length: number): string {
+  let left = value
   let digits = ''
-  for (let i = 0; i < CHECKSUM_LENGTH; i++) {
+  for (let i = 0; i < length; i++) {
     digits = BASE62[left % 62] + digits
     left = Math.floor(left / 62)
   }

@@ -1,8 +1,9 @@
 /**
  * Remembers the store's answers about callers, for decisions while the store does not answer: admitted credentials
- * with their consumer and plan, and blocked consumers. Only credentials that the store has admitted are added, so
- * made-up keys cannot evict others. Plain data, bounded in number and time.
+ * with their consumer and plan, and blocked consumers. Only credentials that the store has admitted are added, and revoked
+ * keys with a valid signature, so made-up keys cannot evict others. Plain data, bounded in number and time.
  */
+import type { Credentials } from '../config/compile-credentials.ts'
 import { Lru } from '../lru.ts'
 import type { Outcome } from '../script/evaluation.ts'
 import { UNKNOWN_CONSUMER } from '../store/keys.ts'
@@ -14,7 +15,7 @@ export interface RememberedCaller {
   plan?: string
   consumer?: string
   isBlocked?: boolean
-  /** The store knew the credential once, and does not know it any more: it was revoked, or has expired. */
+  /** The credential was valid once, and the store does not know it any more: it was revoked, or has expired. */
   isUnknown?: boolean
 }
 
@@ -32,15 +33,25 @@ type Claimed = Pick<Credential, 'digest' | 'consumer' | 'subject'>
 const memoryKey = ({ digest, consumer, subject }: Claimed) =>
   subject.kind === 'token' ? `token ${consumer}` : digest
 
+const passesInOutage = ({ subject }: Claimed) => subject.kind === 'key' && subject.planInOutage !== undefined
+
 export class CallerMemory {
   readonly #credentials: Lru<Required<Pick<RememberedCaller, 'plan' | 'consumer'>>>
   readonly #blocked: Lru<true>
   readonly #unknown: Lru<true>
 
-  constructor({ seenForMs }: { seenForMs: number }) {
-    this.#credentials = new Lru({ size: MAX_REMEMBERED, maxAgeMs: seenForMs })
-    this.#blocked = new Lru({ size: MAX_REMEMBERED, maxAgeMs: seenForMs })
-    this.#unknown = new Lru({ size: MAX_REMEMBERED, maxAgeMs: seenForMs })
+  constructor({ seenForMs, signedForMs }: Pick<Credentials, 'seenForMs' | 'signedForMs'>) {
+    const admitted = { size: MAX_REMEMBERED, maxAgeMs: seenForMs }
+    // A signed key passes however long an outage lasts, so its revocation must not be forgotten.
+    const refused = signedForMs ? { size: MAX_REMEMBERED } : admitted
+    this.#credentials = new Lru(admitted)
+    this.#blocked = new Lru(refused)
+    this.#unknown = new Lru(refused)
+  }
+
+  /** Whether the store has admitted the credential lately. Faster than `recall`. */
+  hasAdmitted(credential: Claimed): boolean {
+    return this.#credentials.peek(memoryKey(credential)) !== undefined
   }
 
   recall(credential: Claimed): RememberedCaller | undefined {
@@ -71,8 +82,8 @@ export class CallerMemory {
         if (isKnown) this.#blocked.set(owner, true)
         break
       case 'unknown-credential':
-        // Only of credentials that the store has admitted before, as everything here.
-        if (this.#credentials.peek(key)) this.#unknown.set(key, true)
+        // Only of credentials that were valid once, as everything here.
+        if (this.#credentials.peek(key) || passesInOutage(credential)) this.#unknown.set(key, true)
         this.#credentials.delete(key)
         break
       // A refusal by a limit changes nothing: it reports neither a block nor the validity of the credential.

@@ -23,11 +23,14 @@ export interface Credential {
 
 /** A credential that is refused without asking the store. */
 export interface RefusedCredential {
-  reason: TokenRefusal | 'not-accepted'
+  /** `unsigned`: the config requires signed keys, and this one has no signature, or one by an unknown secret. */
+  reason: TokenRefusal | 'not-accepted' | 'unsigned'
   /** For the log, never for the caller. Contains nothing of the credential. */
   detail?: string
   /** For the caller, if the usual text for the reason does not fit. */
   advice?: string
+  /** Set if it counts as a guess: the credential as it would be, if it were valid. */
+  guess?: Credential
 }
 
 /** The result of looking for one kind of credential. Undefined: the request has none of this kind. */

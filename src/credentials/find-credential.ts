@@ -11,6 +11,7 @@ import { apiKeyStart, consumerOfApiKey } from './api-key.ts'
 import { CallerMemory, type RememberedCaller } from './caller-memory.ts'
 import type { Credential, FindResult, RefusedCredential } from './credential.ts'
 import { type CredentialHeaders, readCredentialHeaders } from './credential-headers.ts'
+import type { createSignatureCheck } from './key-signature.ts'
 import type { createOpaqueKeyFinder } from './opaque-key.ts'
 import type { createTokenFinder } from './tokens.ts'
 
@@ -41,6 +42,8 @@ type Settings = Pick<Config, 'credentials' | 'environment' | 'plans'>
 
 /** Code that only some configs need. */
 export interface FinderParts {
+  /** With `credentials.signature`. */
+  createSignatureCheck: typeof createSignatureCheck
   /** With `credentials.opaqueKeys`. */
   createOpaqueKeyFinder: typeof createOpaqueKeyFinder
   /** With `credentials.jwt`. */
@@ -55,18 +58,21 @@ const JWT = /^eyJ[\w-]+\.[\w-]+\.[\w-]*$/
 /**
  * Creates the finder of an isolate. It remembers consumers and issuers' keys, as plain data.
  *
- * @param variables of the environment, including the secrets of issuers
+ * @param variables of the environment, including the secrets of issuers and of API keys
+ * @param now ms since the epoch, for the age of signed keys
  * @throws ConfigError naming a secret that is missing or too short
  */
 export function createCredentialFinder(
   config: Settings,
   variables: Readonly<Record<string, unknown>>,
-  { createOpaqueKeyFinder, createTokenFinder }: FinderParts,
+  { createSignatureCheck, createOpaqueKeyFinder, createTokenFinder }: FinderParts,
+  now = Date.now,
 ): CredentialFinder {
   const { credentials, environment } = config
   const { keyPrefix, opaqueKeys } = credentials
   const tokens = credentials.jwt.size > 0 ? createTokenFinder(config, variables) : undefined
   const start = apiKeyStart(keyPrefix, environment)
+  const checkSignature = credentials.signature && createSignatureCheck(config, variables, now)
   const opaque = opaqueKeys && createOpaqueKeyFinder(opaqueKeys, keyPrefix)
   const remembered = new CallerMemory(credentials)
   /**
@@ -76,7 +82,7 @@ export function createCredentialFinder(
   const areBearerTokensKeys = opaqueKeys !== undefined && opaqueKeys.header === undefined
   const hasKeyPrefix = (text: string) => text.startsWith(`${keyPrefix}_`)
 
-  function findApiKey({ apiKey, bearer }: CredentialHeaders): FindResult {
+  function findApiKey({ apiKey, bearer }: CredentialHeaders): FindResult | Promise<FindResult> {
     const text = apiKey ?? bearer
     // A bearer token may be meant for the origin, and X-API-Key may hold an opaque key. A text with the prefix is
     // always an API key, even if it is malformed.
@@ -86,11 +92,13 @@ export function createCredentialFinder(
     if (consumer === undefined) return MALFORMED
     const digest = sha256(text)
     const keys = { consumerKey: consumerKey(consumer), credentialKey: credentialKey(consumer, digest) }
-    return {
+    const credential: Credential = {
       ...{ method: 'api-key', consumer, digest, isVerified: false },
       header: apiKey === undefined ? 'authorization' : 'x-api-key',
       subject: { kind: 'key', ...keys },
     }
+    const isKnown = !checkSignature || remembered.hasAdmitted(credential)
+    return isKnown ? credential : checkSignature(credential, text)
   }
 
   function findByMethod(

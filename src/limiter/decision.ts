@@ -31,7 +31,10 @@ export interface DegradedMark {
 
 /** A decision by the limits. */
 interface ByLimits extends WithoutTrip {
-  /** The plan, as verified by the store. Absent for anonymous callers, and for credentials that the store has not checked. */
+  /**
+   * The plan, as verified by the store, or that of signed keys in an outage. Absent for anonymous callers, and for credentials that were
+   * not checked.
+   */
   plan?: string
   /** One for each rule that applies, shadows included. */
   verdicts: readonly Verdict[]

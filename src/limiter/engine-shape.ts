@@ -14,6 +14,7 @@ import type { Answers } from './answers/answers.ts'
 import type { Demand, SwitchName } from './bind.ts'
 import type { Decision } from './decision.ts'
 import type { Degraded, EvaluateOnCluster } from './evaluate.ts'
+import type { Guesses } from './guesses.ts'
 import type { LocalLimiter } from './outage/local.ts'
 import type { PreparedCall } from './prepared-call.ts'
 import type { HoldingsKeeper } from './units/keep-holdings.ts'
@@ -66,6 +67,8 @@ export interface Engine {
   decide(demand: Demand, options: DecideOptions): Promise<Decided>
   /** Decides without a demand: nothing is counted, and enforced rules with the fallback `closed` refuse. */
   decideBroken(demand: BrokenDemand, options: DecideOptions): Decided
+  /** Counts a guess that was refused without a trip (guesses.ts). Absent: there are none. */
+  noteGuess?: Guesses['note'] | undefined
   /** Returns what `decide` would return, and spends nothing. */
   peek(demand: Demand, options: DecideOptions): Promise<Decided>
   /**
@@ -112,6 +115,8 @@ export interface EngineOptions {
   /** The units in flight that the isolate holds. Needed if a rule counts units in flight. */
   holdingsKeeper?: HoldingsKeeper | undefined
   timer: Timer
+  /** Counts guesses that were refused without a trip. Absent: the store counts all of them. */
+  guesses?: Guesses | undefined
   /** Decides without a trip where possible. Absent: the store decides each request. */
   answers?: Answers | undefined
   /** Used by requests that wait for their turn at the store, or for leased units; tests pass their own. */

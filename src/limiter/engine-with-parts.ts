@@ -11,7 +11,8 @@ import type { createRefusalMemory } from './answers/refusals.ts'
 import { createEngine } from './engine.ts'
 import type { Engine, EngineOptions } from './engine-shape.ts'
 import type { EvaluateOnCluster } from './evaluate.ts'
-import { anyCountsInFlight, countsLocally, takesLeases } from './needs.ts'
+import type { createGuesses } from './guesses.ts'
+import { anyCountsInFlight, countsGuesses, countsLocally, takesLeases } from './needs.ts'
 import type { createLocalLimiter } from './outage/local.ts'
 import { createProbe } from './probe.ts'
 import type { createHoldingsKeeper } from './units/keep-holdings.ts'
@@ -25,6 +26,8 @@ export interface EngineParts {
   createLocalLimiter: typeof createLocalLimiter
   /** Unless refusals are not remembered (`refusals: { rememberFor: 0 }`). */
   createRefusalMemory: typeof createRefusalMemory
+  /** With rules on bad credentials, if the isolate checks the signatures of keys. Limits by name have no credentials. */
+  createGuesses?: typeof createGuesses
   /** With `lease`. */
   createLeases: typeof createLeases
   /** With rules that count requests in flight. */
@@ -33,7 +36,9 @@ export interface EngineParts {
 }
 
 /** The part of a config that an engine uses. Absent: no breaker, no bound, no memory of refusals, the whole limit. */
-export type EngineConfig = Partial<Pick<Config, 'localShare' | 'breaker' | 'tripLimit' | 'refusals'>>
+export type EngineConfig = Partial<
+  Pick<Config, 'localShare' | 'breaker' | 'tripLimit' | 'refusals' | 'credentials'>
+>
 
 /**
  * @param rules all rules that the engine may have to decide
@@ -44,7 +49,7 @@ export function createEngineWithParts(
   rules: readonly Rule[],
   store: Store,
   parts: EngineParts,
-  options: Omit<EngineOptions, 'probe' | 'onCluster' | 'local' | 'answers' | 'holdingsKeeper'>,
+  options: Omit<EngineOptions, 'probe' | 'onCluster' | 'local' | 'answers' | 'guesses' | 'holdingsKeeper'>,
 ): Engine {
   const { clock, timer, board, decideAt: writeAt } = options
   const { refusals, localShare = 1 } = config
@@ -60,6 +65,7 @@ export function createEngineWithParts(
       ? parts.createLocalLimiter(localShare, () => clock.now(), writeAt)
       : undefined,
     answers: memory || leases ? createAnswers(known, memory, leases) : undefined,
+    guesses: countsGuesses(config, rules) ? parts.createGuesses!(known, memory, options) : undefined,
     holdingsKeeper: anyCountsInFlight(rules)
       ? parts.createHoldingsKeeper({ now, timer, script: parts.syncScript, writeAt })
       : undefined,

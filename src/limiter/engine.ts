@@ -59,7 +59,7 @@ export function createEngine(
   options: EngineOptions,
 ): Engine {
   const { clock, decideAt, board, switchName, onCluster, onFinish, signals } = options
-  const { local, holdingsKeeper, answers, timer, sleep = isolateSleep } = options
+  const { local, holdingsKeeper, answers, guesses, timer, sleep = isolateSleep } = options
   const now = () => clock.now()
   const trips = createTrips(bareStore, {
     riders: {
@@ -67,6 +67,7 @@ export function createEngine(
       handOvers: local?.handOvers,
       units: holdingsKeeper?.rider,
       returns: answers?.returns,
+      guesses: guesses?.rider,
       signals,
     },
     ...{ breaker: config.breaker, tripLimit: config.tripLimit, probe: options.probe },
@@ -211,6 +212,8 @@ export function createEngine(
   return {
     decide: (demand, options) => decideWith('decide', demand, options),
     peek: (demand, options) => decideWith('peek', demand, options),
+
+    noteGuess: guesses?.note,
 
     decideBroken(demand, { recall, background }) {
       trips.schedule(background)

@@ -1,9 +1,16 @@
 /** Which parts the rules of a config need, also rules that are off, because they can be switched on. A built Worker has only these. */
+import type { Config } from '../config/compile.ts'
 import { countsInFlight, type Rule } from '../config/compile-rule.ts'
 import { fallbackOf } from './outage/fallbacks.ts'
 
 /** Whether the isolate counts a rule by itself while the store does not decide. */
 export const countsLocally = (rules: readonly Rule[]) => rules.some(rule => fallbackOf(rule).admits)
+
+/** Whether the isolate counts guesses that it refuses without the store: keys with a wrong signature. */
+export const countsGuesses = (
+  { credentials }: Partial<Pick<Config, 'credentials'>>,
+  rules: readonly Rule[],
+) => credentials?.signature !== undefined && rules.some(({ on }) => on === 'auth-failure')
 
 export const anyCountsInFlight = (rules: readonly Rule[]) => rules.some(countsInFlight)
 

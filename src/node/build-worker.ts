@@ -6,7 +6,7 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
 import type { Config, Rule } from '../config/compile.ts'
-import { anyCountsInFlight, countsLocally, takesLeases } from '../limiter/needs.ts'
+import { anyCountsInFlight, countsGuesses, countsLocally, takesLeases } from '../limiter/needs.ts'
 import { probeRuleSet } from '../limiter/probe.ts'
 import { type BuiltScript, type BuiltScripts, fingerprintOf } from '../script/built-scripts.ts'
 import { gatewayRuleSet, limitRuleSet } from '../script/compiled.ts'
@@ -152,6 +152,8 @@ export function workerModule(
     ...used(config.stats !== undefined, 'createStatsRecorder'),
     ...used(config.shedding !== undefined, 'classOfRequest'),
     ...used(dependsOnRequest(config), 'createMatchByRequest'),
+    ...used(config.credentials.signature !== undefined, 'createSignatureCheck'),
+    ...used(countsGuesses(config, config.rules), 'createGuesses'),
     ...used(config.credentials.opaqueKeys !== undefined, 'createOpaqueKeyFinder'),
     ...used(config.credentials.jwt.size > 0, 'createTokenFinder'),
     ...used(isFollowing, 'createOriginLoad'),

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { ConfigInput } from '../config/check/schema.ts'
 import type { Environment } from '../config/environment.ts'
+import { KEY_SECRET, newKeySecret, readKeySecrets } from '../credentials/key-signature.ts'
 import { createAdminStore } from '../ops/admin-store.ts'
 import { createKey } from '../ops/keys.ts'
 import { startBridge } from './rest-bridge/bridge.ts'
@@ -56,8 +57,13 @@ export async function startTestStore({ config: own }: TestStoreOptions = {}): Pr
   const token = randomBytes(24).toString('base64url')
   const bridge = await startBridge({ redisUrl: redis.url, token, port: 0 })
   const rest = { url: bridge.url, token }
+  const keySecret = newKeySecret()
   return {
-    env: { UPSTASH_REDIS_REST_URL: rest.url, UPSTASH_REDIS_REST_TOKEN: token },
+    env: {
+      UPSTASH_REDIS_REST_URL: rest.url,
+      UPSTASH_REDIS_REST_TOKEN: token,
+      [KEY_SECRET]: keySecret,
+    },
     async createKey(consumer, plan, config = own ?? {}) {
       if (plan !== undefined) mustBePlan(plan, plans)
       const keyPrefix = config.credentials?.apiKeys?.prefix
@@ -65,6 +71,7 @@ export async function startTestStore({ config: own }: TestStoreOptions = {}): Pr
         ...rest,
         environment: config.environment,
         ...(keyPrefix !== undefined && { keyPrefix }),
+        ...(isSigned(config) && { keySecret: readKeySecrets(keySecret)[0] }),
       })
       return (await createKey(store, { consumer, ...(plan !== undefined && { plan }) })).key
     },
@@ -78,6 +85,10 @@ export async function startTestStore({ config: own }: TestStoreOptions = {}): Pr
     },
   }
 }
+
+/** Whether keys are signed: not by default, because few set-ups have the secret. */
+const isSigned = ({ credentials }: KeySettings) =>
+  credentials?.apiKeys?.signature !== undefined || credentials?.onStoreFailure === 'signed'
 
 /** The plan of a config without `plans`. */
 const DEFAULT_PLAN = 'free'

@@ -5,6 +5,7 @@
 import { errors, Redis } from '@upstash/redis'
 import type { Config } from '../config/compile.ts'
 import { apiKeyStart } from '../credentials/api-key.ts'
+import type { KeySecret } from '../credentials/key-signature.ts'
 import { gatewayRuleSet, limitRuleSet } from '../script/compiled.ts'
 import { inEnvironment } from '../store/keys.ts'
 import type { Store } from '../store/store.ts'
@@ -22,6 +23,8 @@ export interface AdminStoreOptions {
   environment?: string | undefined
   /** Prefix of API keys (`credentials.apiKeys.prefix`). Default: `slk`. */
   keyPrefix?: string
+  /** The secret that signs new API keys. Absent: they are not signed. */
+  keySecret?: KeySecret | undefined
   keyLocking?: boolean
   cluster?: boolean
 }
@@ -33,6 +36,8 @@ export interface AdminStore {
   keyPrefix: string
   /** The first characters of every API key of this environment. */
   keyStart: string
+  /** The secret that signs new API keys. */
+  keySecret: KeySecret | undefined
   /** The store that decides, for peeking at limits and resetting them. */
   decisions: Store
   /** What to do about an error of `decisions`: by default, how to test whether the store answers. */
@@ -69,7 +74,15 @@ return 1`
 const ATTEMPTS = 10
 
 export function createAdminStore(options: AdminStoreOptions): AdminStore {
-  const { url, token, environment, keyPrefix = 'slk', keyLocking = true, cluster = false } = options
+  const {
+    url,
+    token,
+    environment,
+    keyPrefix = 'slk',
+    keyLocking = true,
+    cluster = false,
+    keySecret,
+  } = options
   const redis = new Redis({
     url,
     token,
@@ -86,6 +99,7 @@ export function createAdminStore(options: AdminStoreOptions): AdminStore {
     nextStepFor: message => fixFor(message) ?? howToTest(url),
     keyPrefix,
     keyStart: apiKeyStart(keyPrefix, environment),
+    keySecret,
     decisions: upstashStore({ url, token, deadlineMs: DEADLINE_MS, keyLocking, cluster, environment }),
     at: key => inEnvironment(key, environment),
 

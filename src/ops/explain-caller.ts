@@ -7,7 +7,9 @@ import { isConsumerName } from '../config/forms.ts'
 import { CF_PARTS, type CfPart } from '../config/identity-parts.ts'
 import type { JwtIssuer, RefusedToken, VerifiedToken } from '../config/jwt-method.ts'
 import type { Credential } from '../credentials/credential.ts'
+import type { FinderParts } from '../credentials/find-credential.ts'
 import { expectedClaims, readClaims, refuse, refuseFor } from '../credentials/jwt-verifier.ts'
+import { isSigned } from '../credentials/key-signature.ts'
 import { subjectOfOpaqueKey } from '../credentials/opaque-key.ts'
 import { ALL_PARTS } from '../set-ups/http/all-parts.ts'
 import type { Caller } from '../set-ups/http/caller.ts'
@@ -128,14 +130,15 @@ function addAddress(headers: Headers, { address: { from } }: Config, address: st
   if (from === 'forwarded') headers.set(from, `for="${address.includes(':') ? `[${address}]` : address}"`)
 }
 
-/** The caller as the gateway identifies it, except that signatures of tokens are not verified. */
+/** The caller as the gateway identifies it, except that signatures of keys and tokens are not verified. */
 export async function identifyCaller(
   config: Config,
   input: RequestInput,
   matched: Matched,
   { request, peer }: { request: Request; peer?: string },
 ): Promise<Caller> {
-  const identifier = createIdentifier(withoutSignatureChecks(config), ALL_PARTS)
+  const parts = { ...ALL_PARTS, createSignatureCheck }
+  const identifier = createIdentifier(withoutSignatureChecks(config), parts)
   const caller = await identifier.identify(request, matched, peer)
   if (input.consumer === undefined || caller.refusal?.kind === 'forbidden') return caller
   const { refusal: _, ...anonymous } = caller
@@ -156,6 +159,12 @@ async function verifyUnsigned(token: string, issuer: JwtIssuer): Promise<Verifie
     return refuseFor(error)
   }
 }
+
+/** Checks whether a key has a signature, but not whether that is right, for which the secret would be needed. */
+const createSignatureCheck: FinderParts['createSignatureCheck'] =
+  ({ credentials: { signature } }) =>
+  async (credential, key) =>
+    signature === 'require' && !isSigned(key) ? { reason: 'unsigned' } : credential
 
 /** The config with issuers that do not check signatures. */
 function withoutSignatureChecks({ credentials, ...config }: Config): Config {

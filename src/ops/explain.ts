@@ -322,6 +322,7 @@ const REASONS: Record<Unauthenticated['reason'], string> = {
   'wrong-algorithm': 'the algorithm (alg) of the token is not one of its issuer in the config',
   'unknown-signing-key': 'the issuer of the token has no key with its id (kid)',
   'bad-signature': 'the signature of the token is wrong',
+  unsigned: 'the key has no signature, which the config requires (credentials.apiKeys.signature)',
   unverifiable: 'the token cannot be verified',
   'wrong-audience': 'the token is for another audience (aud)',
   'not-yet-valid': 'the token is not valid yet (nbf)',

@@ -4,6 +4,7 @@
  */
 import { isConsumerName } from '../config/forms.ts'
 import { mintApiKey } from '../credentials/api-key.ts'
+import { mintSignedKey } from '../credentials/key-signature.ts'
 import { isOpaqueKey } from '../credentials/opaque-key.ts'
 import { sha256 } from '../sha256.ts'
 import {
@@ -60,10 +61,12 @@ export async function createKey(store: AdminStore, { consumer, ...rest }: NewKey
       'This consumer is identified by the tokens of an issuer, so it cannot have API keys. Use another consumer.',
     )
   }
-  const key = mintApiKey(consumer, store.keyStart)
+  const createdAt = new Date()
+  const key = await mint(store, consumer, createdAt)
   const digest = sha256(key)
   const id = keyId(consumer, digest)
-  const record = { ...rest, createdAt: new Date(), hint: hintOf(key) }
+  const signedBy = store.keySecret?.id
+  const record = { ...rest, createdAt, hint: hintOf(key), ...(signedBy && { signedBy }) }
   let isSent = false
   await writeListed(store, consumer, () => {
     isSent = true
@@ -74,6 +77,15 @@ export async function createKey(store: AdminStore, { consumer, ...rest }: NewKey
     throw new AdminError(error.kind, error.message, [fix, error.nextStep].filter(Boolean).join('\n'))
   })
   return { key, id, consumer, kind: 'api-key', ...record }
+}
+
+async function mint(
+  { keyStart: start, keySecret: secret, environment }: AdminStore,
+  consumer: string,
+  createdAt: Date,
+): Promise<string> {
+  if (!secret) return mintApiKey(consumer, start)
+  return await mintSignedKey({ consumer, start, environment, secret, issuedAt: createdAt.getTime() })
 }
 
 /** An opaque key to import: its text, or its SHA-256 if the text is not available. */
@@ -180,6 +192,27 @@ export async function listKeys(store: AdminStore, consumer?: string): Promise<Ke
 export function planOfAll(keys: readonly Pick<KeyInfo, 'plan'>[]): string | undefined {
   const plan = keys[0]?.plan
   return keys.every(key => key.plan === plan) ? plan : undefined
+}
+
+/** How many API keys are signed. Opaque keys never are. */
+export interface KeyStats {
+  /** How many are signed with each secret, by its id. */
+  signed: Readonly<Record<string, number>>
+  /** The keys that are not signed. */
+  unsigned: readonly KeyInfo[]
+  /** From when on all keys are signed. Absent: a key that is not signed never expires. */
+  allSignedAt?: Date
+}
+
+/** @param now ms since the epoch; the result for keys that are all signed */
+export function keyStatsOf(keys: readonly KeyInfo[], now = Date.now()): KeyStats {
+  const apiKeys = keys.filter(({ kind }) => kind === 'api-key')
+  const unsigned = apiKeys.filter(({ signedBy }) => !signedBy)
+  const signed: Record<string, number> = {}
+  for (const { signedBy } of apiKeys) if (signedBy) signed[signedBy] = (signed[signedBy] ?? 0) + 1
+  const ends = unsigned.map(({ expiresAt }) => expiresAt?.getTime() ?? Number.POSITIVE_INFINITY)
+  const last = Math.max(now, ...ends)
+  return { signed, unsigned, ...(Number.isFinite(last) && { allSignedAt: new Date(last) }) }
 }
 
 interface Key {

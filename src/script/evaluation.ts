@@ -45,13 +45,19 @@ export interface Evaluation {
 
 /** The credential of a caller, to be checked by the store. The keys are those of records (src/store/records.ts). */
 export type Subject =
-  /** An API key: valid if it has a record. */
-  | { kind: 'key'; consumerKey: string; credentialKey: string }
+  /**
+   * An API key: valid if it has a record. `planInOutage` is set if the isolate has checked its signature, so that it can pass without
+   * the store: the plan that it is then counted on.
+   */
+  | { kind: 'key'; consumerKey: string; credentialKey: string; planInOutage?: string }
   /** An opaque key: the same, but only the store knows the consumer. The keys have `UNKNOWN_CONSUMER` in its place. */
   | { kind: 'pointer'; consumerKey: string; credentialKey: string; pointerKey: string }
   /** A token, already verified by its signature. */
   | { kind: 'token'; consumerKey: string; plan?: string }
-  /** Known to be bad, because another slot of a cluster does not know it. Only rules `on: 'auth-failure'` count. */
+  /**
+   * Known to be bad, because another slot of a cluster does not know it, or its signature is wrong. Only rules `on: 'auth-failure'`
+   * count.
+   */
   | { kind: 'failed' }
 
 /** The result of one rule. */

@@ -3,6 +3,7 @@
  * the decision. Every value is escaped, so that no value can look like another field.
  *
  *     credential   plan=<plan or nothing> created=<time> [expires=<time>] [label=<text>] [hint=<last letters>] [replaced=<id>]
+ *                  [signed=<id of the secret>]
  *     consumer     plan=<plan> [blocked=<time>] [until=<µs>] [by=<operator>] [reason=<text>]
  *                  [override=<family>,<numbers>] …
  *
@@ -21,6 +22,8 @@ export interface CredentialRecord {
   hint?: string
   /** Id of the key that replaces this one. This key stays valid for the time of the overlap only. */
   replacedBy?: string
+  /** Id of the secret that has signed the key. Absent: the key is not signed. */
+  signedBy?: string
 }
 
 /** The record of a consumer. A consumer without a record has the default plan, no block, and no overrides. */
@@ -83,11 +86,12 @@ export const formatCredential = (record: CredentialRecord): string =>
     label: record.label,
     hint: record.hint,
     replaced: record.replacedBy,
+    signed: record.signedBy,
   })
 
 /** Parses a credential's record. @returns undefined if the text is not such a record */
 export function parseCredential(text: string): CredentialRecord | undefined {
-  const { plan, created, expires, label, hint, replaced } = Object.fromEntries(parseFields(text))
+  const { plan, created, expires, label, hint, replaced, signed } = Object.fromEntries(parseFields(text))
   if (plan === undefined || created === undefined) return undefined
   return {
     createdAt: new Date(created),
@@ -96,6 +100,7 @@ export function parseCredential(text: string): CredentialRecord | undefined {
     ...(label && { label }),
     ...(hint && { hint }),
     ...(replaced && { replacedBy: replaced }),
+    ...(signed && { signedBy: signed }),
   }
 }
 

@@ -18,6 +18,7 @@
  *     hand-overs (of an outage)       sent again                 count as handed over: never twice
  *     messages about units in flight  the next message says all of it again: its numbers are absolute
  *     returns (of leased units)       given back later           the units stay spent
+ *     guesses                         lost: they are not counted
  *     signals (of the origin)         lost: the next report has new measurements
  */
 import type { Background } from '../background.ts'
@@ -36,6 +37,7 @@ export interface Riders {
   handOvers?: Rider | undefined
   units?: Rider | undefined
   returns?: Rider | undefined
+  guesses?: Rider | undefined
   /** One for each signal of the origin. */
   signals?: readonly Rider[] | undefined
 }
@@ -60,8 +62,10 @@ export function createTrips(
   bareStore: Store,
   { riders, probe, breaker, tripLimit, onStoreChange, now, timer, sleep }: TripsOptions,
 ) {
-  const { switches, handOvers, units, returns, signals = [] } = riders
-  const inOrder = [switches, handOvers, units, returns, ...signals].filter(rider => rider !== undefined)
+  const { switches, handOvers, units, returns, guesses, signals = [] } = riders
+  const inOrder = [switches, handOvers, units, returns, guesses, ...signals].filter(
+    rider => rider !== undefined,
+  )
   const carrier = withRiders(bareStore, inOrder)
   const probeWithoutUnits = () => probe(carrier.without(units))
   const guarded = withBreaker(carrier, breaker, probeWithoutUnits, { now, onChange: onStoreChange })

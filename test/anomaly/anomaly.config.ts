@@ -7,7 +7,8 @@ export default defineConfig({
   origin: 'https://origin.invalid',
   // Long, so that only an origin that hangs reaches it, even on a busy machine.
   originDeadline: '5s',
-  credentials: { accept: ['api-key', 'anonymous'] },
+  // Keys that are not signed pass only if the isolate knows them.
+  credentials: { accept: ['api-key', 'anonymous'], onStoreFailure: 'signed' },
   store: STORE,
   rules: [
     // A long period, so that no units come back while a scenario runs.

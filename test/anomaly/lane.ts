@@ -7,6 +7,7 @@ import { mkdtempSync } from 'node:fs'
 import { Agent } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { KEY_SECRET, newKeySecret, readKeySecrets } from '../../src/credentials/key-signature.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { startGuardian } from '../../src/node/start/guardian.ts'
 import { startWorker } from '../../src/node/start/worker.ts'
@@ -38,6 +39,7 @@ export interface Lane {
   inspectorUrl?: string
   ask(path: string, ask?: Ask): Promise<Observed>
   key(consumer: string): Promise<string>
+  signedKey(consumer: string): Promise<string>
   /** Resolves when the store answers. There must be no active fault. */
   ready(): Promise<void>
   /** A new name that no other caller has. */
@@ -47,6 +49,8 @@ export interface Lane {
 }
 
 const TOKEN = randomBytes(12).toString('hex')
+const SECRETS = newKeySecret()
+const KEY_SECRETS = readKeySecrets(SECRETS)
 /** The configs of the Workers, by name. */
 const CONFIGS = {
   ordinary: new URL('anomaly.config.ts', import.meta.url).pathname,
@@ -89,6 +93,7 @@ export async function startLane(
     bindings: {
       UPSTASH_REDIS_REST_URL: store.url,
       UPSTASH_REDIS_REST_TOKEN: TOKEN,
+      [KEY_SECRET]: SECRETS,
       ORIGIN_URL: `http://127.0.0.1:${originProxy.port}`,
     },
   })
@@ -107,6 +112,8 @@ export async function startLane(
     ...(worker.inspectorUrl !== undefined && { inspectorUrl: worker.inspectorUrl }),
     ask: (path, ask) => exchange(agent, worker.url + path, ask),
     key: async consumer => (await createKey(admin, { consumer, plan: 'free' })).key,
+    signedKey: async consumer =>
+      (await createKey({ ...admin, keySecret: KEY_SECRETS[0] }, { consumer, plan: 'free' })).key,
     async ready() {
       const until = performance.now() + READY_MS
       const answers = () =>

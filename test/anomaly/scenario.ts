@@ -10,6 +10,7 @@ import {
   consumerOf,
   isDecided,
   type Reply,
+  signedConsumerOf,
   withUnknownKey,
 } from './callers.ts'
 import { type Judged, judge } from './judge.ts'
@@ -48,7 +49,10 @@ const ROUNDS = LIMIT + 1
 
 export async function play(lane: Lane, anomaly: Anomaly, mode: Mode, which: Which): Promise<Finding> {
   await lane.ready()
-  const callers = [await consumerOf(lane), anonymous(lane), await consumerOf(lane), withUnknownKey(lane)]
+  const callers = [
+    ...[await consumerOf(lane), anonymous(lane), await consumerOf(lane), withUnknownKey(lane)],
+    await signedConsumerOf(lane),
+  ]
   lane.origin.received.length = 0
   const armed = anomaly.arm(lane, n => which === 'every' || n === which)
   try {

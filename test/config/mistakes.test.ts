@@ -490,6 +490,11 @@ describe('a mistake in credentials', () => {
         "credentials.opaqueKeys.header: 'Authorization' is always searched for keys. Leave it out, or name another header.",
       ],
     ],
+    [
+      'a plan of signed keys that the config does not have',
+      { ...CONFIG, plans: ['free', 'pro'], credentials: { onStoreFailure: 'signed', signedPlan: 'fre' } },
+      ["credentials.signedPlan: 'fre' is not in plans (free, pro). Did you mean 'free'?"],
+    ],
   ])('%s', (_, config, mistakes) => expect(mistakesIn(config)).toEqual(mistakes))
 })
 

@@ -3,8 +3,14 @@ import { readFileSync } from 'node:fs'
 import { crc32 } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { apiKeyStart, mintApiKey } from '../../src/credentials/api-key.ts'
+import { mintSignedKey, newKeySecret, readKeySecrets } from '../../src/credentials/key-signature.ts'
 
 const page = readFileSync(new URL('../../docs/security.md', import.meta.url), 'utf8')
+
+const SIGNED = await mintSignedKey({
+  ...{ consumer: 'acme', start: apiKeyStart('slk', 'live'), environment: 'live', issuedAt: Date.now() },
+  secret: readKeySecrets(newKeySecret())[0]!,
+})
 
 describe('the expression for secret scanners', () => {
   const expression = new RegExp(/`(\\bslk_.+?)`/.exec(page)![1]!)
@@ -14,6 +20,7 @@ describe('the expression for secret scanners', () => {
     mintApiKey('a.b_c-d'),
     mintApiKey('a'.repeat(64)),
     mintApiKey('acme', apiKeyStart('slk', 'live')),
+    SIGNED,
   ])('finds %s', key => {
     expect(expression.exec(`KEY="${key}"`)?.[0]).toBe(key)
     expect(expression.test(key.slice(0, -1))).toBe(false)

@@ -181,6 +181,8 @@ describe('the module of a Worker', () => {
         'createXRateLimit',
         'withWebSocketKeys',
         'createOpaqueKeyFinder',
+        'createSignatureCheck',
+        'createGuesses',
       ],
       'createTokenFinder',
       ...['createUtilizationShedderAndBoard', 'createAdaptiveLimit', 'createPushReceiver'],

@@ -341,6 +341,32 @@ describe('an administration command', () => {
     )
   })
 
+  it('signs new keys with SLUICE_KEY_SECRET, and never prints it', async () => {
+    const secret = (await sluice(['keys', 'secret'])).stdout.trim()
+    expect(secret).toMatch(/^[0-9A-Za-z]{2}:[0-9A-Za-z]{43}$/)
+    const file = join(directory, 'signed.config.ts')
+    writeFileSync(file, `export default { credentials: { apiKeys: { signature: 'require' } } }\n`)
+    const run = (variable: string, ...args: string[]) =>
+      sluice(['--config', file, ...args], {
+        ...env(),
+        SLUICE_KEY_SECRET: variable,
+        SLUICE_ENVIRONMENT: 'signed',
+      })
+    const create = ['keys', 'create', '--consumer', 'signed', '--json']
+    const made = await run(`${secret},zz:${'z'.repeat(40)}`, ...create)
+    expect(JSON.parse(made.stdout)).toMatchObject({ signedBy: secret.slice(0, 2) })
+    const unset = await run('', ...create)
+    expect([unset.code, unset.stderr]).toEqual([1, expect.stringContaining('Set SLUICE_KEY_SECRET')])
+    const wrong = await run('my-wrong-secret', ...create)
+    expect([wrong.code, wrong.stderr]).toEqual([1, expect.stringMatching(/SLUICE_KEY_SECRET: is not valid/)])
+    const stats = await run('', 'keys', 'stats')
+    expect(stats.stdout).toMatch(
+      new RegExp(`signed by ${secret.slice(0, 2)} +1\nnot signed +0\n.*refuses none`),
+    )
+    const printed = [made, unset, wrong, stats].map(({ stdout, stderr }) => stdout + stderr).join()
+    for (const text of [secret.slice(3), 'my-wrong-secret', 'zzzz']) expect(printed).not.toContain(text)
+  })
+
   it('lists consumers in columns', async () => {
     const { stdout } = await runProcessOnStore(['consumers', 'list'])
     expect(stdout).toMatch(

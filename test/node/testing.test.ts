@@ -60,6 +60,17 @@ describe('a store with the config', () => {
   })
 })
 
+it('keys are signed if the config checks signatures', async () => {
+  store = await startTestStore()
+  const signing = defineConfig({ ...config, credentials: { apiKeys: { signature: 'require' } } })
+  const handler = guard(signing, { env: store.env })((_: Request) => new Response('Hello'))
+  const statusOf = async (key: string) =>
+    (await handler(new Request('http://x.test/', { headers: { 'x-api-key': key } }))).status
+  expect(await statusOf(await store.createKey('alice', 'pro', signing))).toBe(200)
+  const unsigned = await store.createKey('alice', 'pro', { environment: 'live' })
+  expect(await statusOf(unsigned)).toBe(401)
+})
+
 it('a store without a config accepts a config for each key, and any plan', async () => {
   store = await startTestStore()
   expect(await limitOf(await store.createKey('alice', 'pro', config))).toBe('"minute";q=3;w=60')

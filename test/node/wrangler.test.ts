@@ -24,6 +24,7 @@ it.each([
     ORIGIN_URL: 'http://127.0.0.1:8788',
     SLUICE_ENVIRONMENT: 'dev',
     SLUICE_UTILIZATION_SECRET: 'a secret',
+    SLUICE_KEY_SECRET: 'a1:a secret of keys',
     // The config chooses this name.
     JWT_SECRET: 'another secret',
   }

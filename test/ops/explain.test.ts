@@ -3,6 +3,7 @@ import { describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
+import { mintSignedKey } from '../../src/credentials/key-signature.ts'
 import { type ExplainInput, explain } from '../../src/ops/explain.ts'
 import { configOf } from '../support/engines.ts'
 
@@ -222,6 +223,19 @@ describe('a request with a credential', () => {
       },
     })
     expect((await explainRequest('/partners', { consumer: 'acme' })).caller.method).toBe('opaque-key')
+  })
+
+  it('that has no signature is refused if the config requires one, and a signed one is explained without the secret', async () => {
+    const credentials = { ...INPUT.credentials, apiKeys: { signature: 'require' as const } }
+    const explained = (key: string) =>
+      explain(config({ ...INPUT, credentials }), { method: 'GET', path: '/', key })
+    expect((await explained(mintApiKey('acme'))).refusal?.reason).toMatch(/^the key has no signature/)
+    const key = await mintSignedKey({
+      ...{ consumer: 'acme', start: 'slk_', environment: undefined, issuedAt: Date.now() },
+      secret: { id: 'a1', text: 'unknown here' },
+    })
+    const { caller, refusal } = await explained(key)
+    expect([caller.consumer, refusal]).toEqual(['acme', undefined])
   })
 
   it('that is an opaque key has no known consumer, because only the store knows whose key it is', async () => {

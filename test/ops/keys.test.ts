@@ -2,7 +2,8 @@
 import { type AddressInfo, createServer } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { consumerOfApiKey, mintApiKey } from '../../src/credentials/api-key.ts'
-import { keyTable } from '../../src/node/cli/key-output.ts'
+import { isSigned, newKeySecret, readKeySecrets } from '../../src/credentials/key-signature.ts'
+import { keyStatsText, keyTable } from '../../src/node/cli/key-output.ts'
 import { type AdminStore, createAdminStore } from '../../src/ops/admin-store.ts'
 import { removeConsumer, setPlan } from '../../src/ops/consumers.ts'
 import { expireKey, revokeKey, rotateKey, setKeyLabel, setKeyPlan } from '../../src/ops/key-changes.ts'
@@ -10,6 +11,7 @@ import { findKey } from '../../src/ops/key-reference.ts'
 import {
   createKey,
   importKey,
+  keyStatsOf,
   listConsumerNames,
   listKeys,
   removeFromIndexIfEmpty,
@@ -70,6 +72,36 @@ describeOnRedis('keys', start => {
     const { key, ...known } = made
     expect(listed).toEqual(known)
     expect(listed).toMatchObject({ label: 'für Ü, 100 %', plan: 'pro', hint: key.slice(-4), expiresAt })
+  })
+
+  it('are signed with the secret of the store, and lists and statistics show which are', async () => {
+    const [first, second] = readKeySecrets(`${newKeySecret()},${newKeySecret()}`)
+    const signing = (keySecret = first) => admin.storeOf({ environment: 'test', keySecret })
+    const old = await createKey(admin.storeOf({ environment: 'test' }), { consumer: 'acme' })
+    const keys = [
+      await createKey(signing(), { consumer: 'acme' }),
+      await createKey(signing(second), { consumer: 'globex' }),
+    ]
+    const environment = 'test'
+    expect(keys.map(({ key }) => isSigned(key))).toEqual([true, true])
+    expect(isSigned(old.key)).toBe(false)
+    await importKey(signing(), { key: OPAQUE }, { consumer: 'acme' })
+    // Not even a later change of the record forgets it. None of this needs the secret.
+    const store = admin.storeOf({ environment })
+    await setKeyLabel(store, await findKey(store, keys[0]!.key), 'ci')
+    const listed = await listKeys(store)
+    expect(listed.map(({ signedBy }) => signedBy)).toEqual([undefined, first!.id, undefined, second!.id])
+    expect(keyTable(listed)).toContain(` api-key, signed by ${first!.id} `)
+
+    const stats = keyStatsOf(listed)
+    expect(stats).toMatchObject({ signed: { [first!.id]: 1, [second!.id]: 1 }, unsigned: [{ id: old.id }] })
+    expect(stats.allSignedAt).toBeUndefined()
+    expect(keyStatsText(stats)).toContain(`These never expire, so rotate them: ${old.id}`)
+    const expiresAt = inAnHour()
+    await expireKey(store, await findKey(store, old.id), expiresAt)
+    expect(keyStatsOf(await listKeys(store)).allSignedAt).toEqual(expiresAt)
+    await revokeKey(store, await findKey(store, old.id))
+    expect(keyStatsOf(await listKeys(store), 5)).toMatchObject({ unsigned: [], allSignedAt: new Date(5) })
   })
 
   it('of an environment are separate from all others', async () => {

@@ -58,6 +58,11 @@ export const credentials = settings(
         {
           /** Prefix of the keys (default `'slk'`). Keys with another prefix are no longer accepted. */
           prefix: v.optional(keyPrefix),
+          /**
+           * Check the signatures of keys with `SLUICE_KEY_SECRET`: a key with a wrong one is refused without a trip to the store (`'check'`),
+           * and so is a key without one (`'require'`). Default: not checked, or `'check'` with `onStoreFailure: 'signed'`.
+           */
+          signature: v.optional(oneOf(['check', 'require'], 'does not say which signatures are needed')),
         },
         "is not an object. Write it like { prefix: 'slk' }.",
       ),
@@ -92,12 +97,18 @@ export const credentials = settings(
     forward: v.optional(flag),
     /**
      * Which keys are accepted while the store cannot verify them: those that this isolate has admitted recently
-     * (`'recent'`), none (`'refuse'`), or all that look like a key (`'unchecked'`: use it only if the origin checks them too).
-     * Other callers get a 503. Tokens do not need the store: their signature verifies them. Default: `'recent'`.
+     * (`'recent'`), these and signed keys (`'signed'`), none (`'refuse'`), or all that look like a key (`'unchecked'`: use it only if
+     * the origin checks them too). Other callers get a 503. Tokens do not need the store: their signature verifies them. Default: `'recent'`.
      */
-    onStoreFailure: v.optional(oneOf(['recent', 'refuse', 'unchecked'], 'is not a fallback for keys')),
+    onStoreFailure: v.optional(
+      oneOf(['recent', 'signed', 'refuse', 'unchecked'], 'is not a fallback for keys'),
+    ),
     /** How long an admitted key stays accepted during an outage (default `'10m'`), even if it has been revoked since. */
     seenFor: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),
+    /** How old a signed key that an isolate does not know can be to pass during an outage (default `'30d'`). */
+    signedFor: v.optional(duration(86400e6, 3650 * 86400e6, "from '1d' to '3650d'")),
+    /** The plan that such keys are counted on. Default: the first of `plans`. */
+    signedPlan: v.optional(text('is not a plan. Write text.')),
   },
   "is not an object. Write it like { accept: ['api-key'] }.",
 )

@@ -1,16 +1,28 @@
-/** Finds mistakes in credentials that the schema cannot find: the arguments of `jwt({ … })`, and issuers that conflict. */
+/** Finds mistakes in credentials that the schema cannot find: settings that conflict, and the arguments of `jwt({ … })`. */
 import * as v from 'valibot'
 import { compileJwt } from '../compile-jwt.ts'
 import { ANONYMOUS, IDENTIFY } from '../compile-route.ts'
 import type { Mistake } from '../config-error.ts'
 import type { JwtMethod } from '../jwt-method.ts'
+import { didYouMean } from './did-you-mean.ts'
 import { type JwtInput, jwtSchema, mistakesOfJwt } from './jwt-schema.ts'
 import { mistakeOf } from './mistake.ts'
 import type { CredentialsInput } from './schema.ts'
 
 const RESERVED_NAMES = ['api-key', 'opaque-key', IDENTIFY, ANONYMOUS]
 
-export function mistakesOfCredentials({ jwt = {} }: CredentialsInput, plans: readonly string[]): Mistake[] {
+export function mistakesOfCredentials(credentials: CredentialsInput, plans: readonly string[]): Mistake[] {
+  return [...mistakesOfSignedPlan(credentials, plans), ...mistakesOfIssuers(credentials, plans)]
+}
+
+function mistakesOfSignedPlan({ signedPlan }: CredentialsInput, plans: readonly string[]): Mistake[] {
+  if (signedPlan === undefined || plans.includes(signedPlan)) return []
+  const hint = didYouMean(signedPlan, plans) || ' Add it there.'
+  const message = `'${signedPlan}' is not in plans (${plans.join(', ')}).${hint}`
+  return [{ path: 'credentials.signedPlan', message }]
+}
+
+function mistakesOfIssuers({ jwt = {} }: CredentialsInput, plans: readonly string[]): Mistake[] {
   const entries = Object.entries(jwt)
   const own = entries.map(([name, method]) => mistakesOfMethod(name, method, plans))
   // Only valid issuers can be compared with each other.

@@ -32,6 +32,7 @@ export interface FallbackSettings {
 /** Which keys each fallback for credentials accepts while the store cannot verify them. */
 const ACCEPTED: Record<Credentials['onStoreFailure'], { admittedBefore: boolean; unknown: boolean }> = {
   recent: { admittedBefore: true, unknown: false },
+  signed: { admittedBefore: true, unknown: false },
   refuse: { admittedBefore: false, unknown: false },
   unchecked: { admittedBefore: true, unknown: true },
 }
@@ -51,13 +52,16 @@ export function fallBack(
   const isKnown = seen?.plan !== undefined && accepted.admittedBefore
   // On a cluster, the slot of the consumer may have verified the key. Only that slot knows the consumer of an opaque key.
   const verified = subject?.kind === 'pointer' ? undefined : inPart?.plan
-  if (subject && subject.kind !== 'token' && !isKnown && verified === undefined && !accepted.unknown) {
+  // A signed key passes unless it was revoked before. The check of its signature has set the plan.
+  const signed = subject?.kind === 'key' && !seen?.isUnknown ? subject.planInOutage : undefined
+  const isVerified = isKnown || verified !== undefined || signed !== undefined
+  if (subject && subject.kind !== 'token' && !isVerified && !accepted.unknown) {
     return { kind: 'unavailable', what: 'credential', degraded }
   }
 
   const claimed = subject?.kind === 'token' ? subject.plan : undefined
   // The first plan that the config knows, else the default plan.
-  const known = [verified, claimed, seen?.plan].find(
+  const known = [verified, claimed, seen?.plan, signed].find(
     plan => plan !== undefined && ruleSet.plans.includes(plan),
   )
   const plan = subject && (known ?? ruleSet.plans[0]!)
@@ -77,8 +81,8 @@ export function fallBack(
   const isOutage = isLate ? store.isOutageConfirmed() : cause !== 'overload'
   const counted = applying.filter(({ rule }) => !isOutage || fallbackOf(rule).isCountedInOutage)
 
-  // The plan is shown only if an earlier answer of the store has verified the credential.
-  const own = (isKnown || verified !== undefined) && plan ? { plan } : {}
+  // The plan is shown only if an earlier answer of the store, or its signature, has verified the credential.
+  const own = isVerified && plan ? { plan } : {}
   const spender = { consumerKey: consumerKeyOf(subject, seen), plan: planOfHook }
   const result = local?.decide(
     ruleSet,

@@ -4,6 +4,7 @@ import { text } from 'node:stream/consumers'
 import { type Command, Option } from 'commander'
 import { didYouMean } from '../../config/check/did-you-mean.ts'
 import { ENVIRONMENT } from '../../config/forms.ts'
+import { KEY_SECRET, type KeySecret, readKeySecrets } from '../../credentials/key-signature.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import { type AdminStore, createAdminStore } from '../../ops/admin-store.ts'
 import type { ConsumerChange } from '../../ops/consumers.ts'
@@ -84,8 +85,25 @@ export async function openStore(
     keyLocking,
     cluster,
     keyPrefix: credentials.keyPrefix,
+    keySecret: keySecretOf(process.env),
   })
   return { store, config }
+}
+
+/** As `openStore`. @throws AdminError if the gateway would refuse the new key */
+export async function openStoreForNewKey(...of: Parameters<typeof openStore>): ReturnType<typeof openStore> {
+  const opened = await openStore(...of)
+  const { store, config } = opened
+  if (config.credentials.signature !== 'require' || store.keySecret) return opened
+  throw new AdminError(
+    'refused',
+    `The config requires signed keys (credentials.apiKeys.signature), so the new key must be signed. Set ${KEY_SECRET} to the secret of the deployment.`,
+  )
+}
+
+/** The secret that signs new API keys. @throws ConfigError if the variable is not valid */
+export function keySecretOf({ [KEY_SECRET]: text }: NodeJS.Dict<string>): KeySecret | undefined {
+  return text ? readKeySecrets(text)[0] : undefined
 }
 
 /** The config with the environment that the command works on: `--env`, else `SLUICE_ENVIRONMENT`, else that of the config. */

@@ -136,6 +136,7 @@ function fallbackOf({ rules, limits, localShare, credentials }: Config, isLimits
   })
   const keys: Record<Config['credentials']['onStoreFailure'], string> = {
     recent: `keys that this copy of the Worker has admitted in the last ${formatDuration(credentials.seenForMs * 1e3)} pass; others get a 503`,
+    signed: `keys that this copy of the Worker has admitted in the last ${formatDuration(credentials.seenForMs * 1e3)} pass, and signed keys that are younger than ${formatDuration((credentials.signedForMs ?? 0) * 1e3)}; others get a 503`,
     refuse: 'all keys are refused',
     unchecked: 'everything that looks like a key is accepted',
   }
@@ -234,14 +235,14 @@ function countsAnonymous({ by, on, mode, match, isForOthers, isSystemLimit }: Ga
 
 /** First the credentials of the default `accept`, in its order; then those that only routes accept; then all others of the config. */
 function credentialsOf({ credentials, environment, routes, rules }: Config): string[][] {
-  const { accept, keyPrefix, opaqueKeys, jwt, webSocketKeys } = credentials
+  const { accept, keyPrefix, signature, opaqueKeys, jwt, webSocketKeys } = credentials
   const accepted = new Set<CredentialMethod>([...accept, ...routes.flatMap(route => route.accept)])
   const start = environment === undefined ? keyPrefix : `${keyPrefix}_${environment}`
   const what = (method: CredentialMethod) => {
     const issuer = jwt.get(method)
     if (issuer) return `tokens of ${issuer.issuer}, as ${issuer.header ?? 'Authorization: Bearer'}`
     if (method === 'api-key')
-      return `${start}_…${webSocketKeys ? ', on WebSockets also as subprotocol sluice-key.<key>' : ''}`
+      return `${start}_…${signature === 'require' ? ', only signed ones' : ''}${webSocketKeys ? ', on WebSockets also as subprotocol sluice-key.<key>' : ''}`
     if (method === IDENTIFY) return `callers that hooks.identify names, as ${IDENTIFY}~<name>`
     if (method === ANONYMOUS) {
       return `callers without a credential${rules.some(countsAnonymous) ? '' : ', which no rule limits'}`

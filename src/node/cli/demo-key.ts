@@ -1,4 +1,5 @@
 /** The key that `npm start` shows: one that works with the Worker as it is now. */
+import type { KeySecret } from '../../credentials/key-signature.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import { type AdminStore, createAdminStore, isOnThisMachine } from '../../ops/admin-store.ts'
 import { revokeKey } from '../../ops/key-changes.ts'
@@ -42,7 +43,8 @@ export interface DemoKey {
   forget(): Promise<void>
 }
 
-export function demoKey(rest: { url: string; token: string }): DemoKey {
+/** @param keySecret signs the key */
+export function demoKey(rest: { url: string; token: string }, keySecret?: KeySecret): DemoKey {
   let current: { store: AdminStore; key: string } | undefined
   return { renew, isStored, forget }
 
@@ -59,7 +61,7 @@ export function demoKey(rest: { url: string; token: string }): DemoKey {
 
   async function renew({ environment, keyPrefix }: KeySettings): Promise<string> {
     await forget()
-    const store = createAdminStore({ ...rest, environment, keyPrefix })
+    const store = createAdminStore({ ...rest, environment, keyPrefix, keySecret })
     const expiresAt = new Date(Date.now() + LIFETIME_MS)
     const { key } = await createKey(store, { consumer: CONSUMER, expiresAt })
     current = { store, key }

@@ -10,6 +10,7 @@ import {
   addStoreOptions,
   mustConfirm,
   openStore,
+  openStoreForNewKey,
   type StoreFlags,
   secretOf,
 } from './administration.ts'
@@ -145,7 +146,7 @@ async function rotate(
       'usage',
       `--overlap: '${flags.overlap.slice(0, 60)}' is not a duration. Use a duration such as '24h', or 0.`,
     )
-  const { store, config } = await openStore(flags, load)
+  const { store, config } = await openStoreForNewKey(flags, load)
   const found = await findKey(store, await secretOf(key))
   if (overlap === 0 && !found.record.replacedBy) await mustConfirm(`Revoke key '${found.id}' now?`, flags)
   const { created, oldEndsAt, failure } = await rotateKey(store, found, overlap / 1000)

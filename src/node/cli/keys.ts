@@ -1,14 +1,21 @@
 /** `npx sluicegate keys …`: API keys, and opaque keys that were made elsewhere. */
 import { Command } from 'commander'
 import { didYouMean } from '../../config/check/did-you-mean.ts'
+import { newKeySecret } from '../../credentials/key-signature.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
-import { createKey, importKey, listConsumerNames, listKeys, type NewKey } from '../../ops/keys.ts'
+import { createKey, importKey, keyStatsOf, listConsumerNames, listKeys, type NewKey } from '../../ops/keys.ts'
 import { parseConsumerName, parseFutureTime, parsePlanName, parseShortText } from '../../ops/names.ts'
-import { addStoreOptions, openStore, type StoreFlags, secretOf } from './administration.ts'
+import {
+  addStoreOptions,
+  openStore,
+  openStoreForNewKey,
+  type StoreFlags,
+  secretOf,
+} from './administration.ts'
 import { withExamples } from './help.ts'
 import { keyChangeCommands } from './key-changes.ts'
-import { keyTable, printCreatedKey } from './key-output.ts'
+import { keyStatsText, keyTable, printCreatedKey } from './key-output.ts'
 import type { ConfigLoader } from './load-config.ts'
 import { print } from './output.ts'
 
@@ -58,6 +65,18 @@ export function keysCommand(load: ConfigLoader): Command {
       ),
     )
     .addCommand(
+      new Command('secret')
+        .summary('make a secret that signs API keys')
+        .description('Make a secret for SLUICE_KEY_SECRET. Keys that are created with it are signed.')
+        .action(() => console.log(newKeySecret())),
+    )
+    .addCommand(
+      addStoreOptions(new Command('stats'))
+        .summary('show how many keys are signed')
+        .description("Show how many API keys are signed, and whether signature: 'require' would refuse any.")
+        .action(stats.bind(null, load)),
+    )
+    .addCommand(
       withExamples(
         addStoreOptions(new Command('list'))
           .summary('list keys')
@@ -72,7 +91,7 @@ export function keysCommand(load: ConfigLoader): Command {
 }
 
 async function create(load: ConfigLoader, flags: NewKeyFlags): Promise<void> {
-  const { store, config } = await openStore(flags, load)
+  const { store, config } = await openStoreForNewKey(flags, load)
   const created = await createKey(store, await newKeyOf(flags, config.plans))
   if (flags.json) print(flags, created, String)
   else printCreatedKey(created, config.plans)
@@ -117,6 +136,14 @@ async function list(load: ConfigLoader, flags: StoreFlags & { consumer?: string 
   const keys = await listKeys(store, consumer)
   const others = keys.length === 0 && consumer !== undefined ? await listConsumerNames(store) : []
   print(flags, keys, () => (keys.length > 0 ? keyTable(keys) : noKeysText(store, consumer, others)))
+}
+
+async function stats(load: ConfigLoader, flags: StoreFlags): Promise<void> {
+  const { store } = await openStore(flags, load)
+  const counted = keyStatsOf(await listKeys(store))
+  const { signed, unsigned, allSignedAt } = counted
+  const document = { signed, unsigned: unsigned.map(({ id }) => id), allSignedAt: allSignedAt ?? null }
+  print(flags, document, () => keyStatsText(counted))
 }
 
 /** Keys of other environments are not listed, so a wrong environment looks like missing keys. */

@@ -7,7 +7,7 @@ import { projectWith } from '../project.ts'
 import type { RedisEnd } from '../start/redis.ts'
 import type { Stack } from '../start/stack.ts'
 import type { KeySettings, WorkerMessage } from '../start/worker-messages.ts'
-import { configOf } from './administration.ts'
+import { configOf, keySecretOf } from './administration.ts'
 import { fromVariable, parseOriginUrl, parsePort, parseRedisChoice, restStore } from './arguments.ts'
 import { warningsAbout } from './check.ts'
 import { demoKey, mayWriteDemoKey } from './demo-key.ts'
@@ -51,8 +51,10 @@ export function startCommand(load: FileLoader): Command {
 async function start(load: FileLoader, flags: Flags): Promise<void> {
   const loaded = await load()
   // The demo key is one of this environment.
-  const { SLUICE_ENVIRONMENT } = readLocalVariables(projectWith(loaded.file))
+  const variables = readLocalVariables(projectWith(loaded.file))
+  const { SLUICE_ENVIRONMENT } = variables
   if (SLUICE_ENVIRONMENT) process.env.SLUICE_ENVIRONMENT = SLUICE_ENVIRONMENT
+  const keySecret = keySecretOf(variables)
   const config = await configOf({}, async () => loaded)
   const { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token } = process.env
   const { REDIS_URL } = process.env
@@ -137,7 +139,7 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
   if (!rest) console.log(`Bridge   ${stack.rest.url}`)
   console.log(`Origin   ${stack.origin}${flags.origin ? '' : ' (demo: echoes what it receives)'}`)
 
-  const demo = demoKey(stack.rest)
+  const demo = demoKey(stack.rest, keySecret)
   try {
     await loadScriptsIntoRedis(createAdminStore({ ...stack.rest, ...keys }), config).catch(error => {
       const hint =

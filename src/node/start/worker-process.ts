@@ -9,6 +9,7 @@ import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
 import { checkedConfig } from '../../config/check/check.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
 import type { Config } from '../../config/compile.ts'
+import { KEY_SECRET } from '../../credentials/key-signature.ts'
 import { ALL_PARTS } from '../../set-ups/http/all-parts.ts'
 import { createIdentifier } from '../../set-ups/http/identify.ts'
 import { UTILIZATION_SECRET } from '../../shedding/signal-name.ts'
@@ -75,7 +76,7 @@ const messageOf = (error: unknown) => (error instanceof Error ? error.message : 
 async function checkConfig(): Promise<Config> {
   const config = await readConfig()
   // Checks the secrets too.
-  createIdentifier(config, ALL_PARTS, readLocalVariables(project))
+  createIdentifier(config, ALL_PARTS, { ...readLocalVariables(project), ...settings.bindings })
   return config
 }
 
@@ -97,6 +98,7 @@ function variablesNamedBy({ credentials, shedding }: Config): string[] {
   return [
     'SLUICE_ENVIRONMENT',
     ...(shedding?.workerUtilization?.pushes ? [UTILIZATION_SECRET] : []),
+    ...(credentials.signature ? [KEY_SECRET] : []),
     ...secrets,
   ]
 }

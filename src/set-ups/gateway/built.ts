@@ -7,8 +7,10 @@
 import 'hono/tiny'
 
 export { compileAdaptive, compileFleetRules, compileShedding } from '../../config/compile-shedding.ts'
+export { createSignatureCheck } from '../../credentials/key-signature.ts'
 export { createOpaqueKeyFinder } from '../../credentials/opaque-key.ts'
 export { createTokenFinder } from '../../credentials/tokens.ts'
+export { createGuesses } from '../../limiter/guesses.ts'
 export { createStatsRecorder } from '../../metrics/flush.ts'
 export { createScriptFinder } from '../../script/built-scripts.ts'
 export { createAdaptiveLimit } from '../../shedding/adaptive-limit.ts'

@@ -1,9 +1,11 @@
 /** All parts of the gateway. Scripts are compiled when they are first needed. */
+import { createSignatureCheck } from '../../credentials/key-signature.ts'
 import { createOpaqueKeyFinder } from '../../credentials/opaque-key.ts'
 import { createTokenFinder } from '../../credentials/tokens.ts'
 import { createLeases } from '../../limiter/answers/leases.ts'
 import { createRefusalMemory } from '../../limiter/answers/refusals.ts'
 import { evaluateOnCluster } from '../../limiter/cluster.ts'
+import { createGuesses } from '../../limiter/guesses.ts'
 import { createLocalLimiter } from '../../limiter/outage/local.ts'
 import { createHoldingsKeeper } from '../../limiter/units/keep-holdings.ts'
 import { createStatsRecorder } from '../../metrics/flush.ts'
@@ -32,6 +34,7 @@ export const ALL_PARTS: Parts = {
   createLocalLimiter,
   createLeases,
   createRefusalMemory,
+  createGuesses,
   createStatsRecorder,
   syncScript,
   observeEnd,
@@ -40,6 +43,7 @@ export const ALL_PARTS: Parts = {
   withWebSocketKeys,
   classOfRequest,
   createMatchByRequest,
+  createSignatureCheck,
   createOpaqueKeyFinder,
   createTokenFinder,
   createOriginLoad,

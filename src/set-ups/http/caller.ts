@@ -12,6 +12,8 @@ export interface Caller {
   refusal?: EarlyRefusal
   /** Absent for anonymous callers. */
   credential?: Credential
+  /** With a refusal that counts as a guess: the credential as it would be, if it were valid. */
+  guess?: Credential
   /** The plan that a hook of the config names for an anonymous caller. */
   plan?: string
 }

@@ -100,7 +100,16 @@ export function createDecideRequest(
         ? await hooks.apply(identify, { request, matched: beforeHooks, host })
         : { matched: beforeHooks, caller: await identify() }
       const { matched, caller } = applied
-      if (caller.refusal) return { ...applied, ruling: caller.refusal, ...WITHOUT_STORE }
+      if (caller.refusal) {
+        const { guess, refusal } = caller
+        const tooManyGuesses =
+          guess &&
+          engine.noteGuess?.({
+            ruleSet,
+            rules: demandRules(request, { ...caller, credential: guess }, matched, config.allow),
+          })
+        return { ...applied, ruling: tooManyGuesses ?? refusal, ...WITHOUT_STORE }
+      }
       const { classes } = matched
       const trafficClass =
         classes.length > 0 ? classOfRequest(classes, caller, () => identifier.recall(caller)) : undefined

@@ -111,7 +111,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     clock,
     reporting,
   )
-  const identifier = createIdentifier(config, parts, variables)
+  const identifier = createIdentifier(config, parts, variables, () => clock.now())
   const originLoad = followsOrigin(config)
     ? parts.createOriginLoad(config, parts, { clock, board, reportAt: platform.reportAt })
     : undefined

@@ -4,7 +4,7 @@ import type { Config } from '../../config/compile.ts'
 import { ANONYMOUS } from '../../config/compile-route.ts'
 import type { RememberedCaller } from '../../credentials/caller-memory.ts'
 import type { Credential } from '../../credentials/credential.ts'
-import { createCredentialFinder } from '../../credentials/find-credential.ts'
+import { createCredentialFinder, type FinderParts } from '../../credentials/find-credential.ts'
 import type { Outcome } from '../../script/evaluation.ts'
 import { addressIdentity, clientAddress } from './address.ts'
 import type { Caller } from './caller.ts'
@@ -41,16 +41,18 @@ export interface Identifier {
  * Creates the identifier of an isolate. It remembers consumers and issuers' keys, as plain data.
  *
  * @param parts at least those that the config uses
- * @param variables of the environment, including the secrets of issuers
+ * @param variables of the environment, including the secrets of issuers and of API keys
+ * @param now ms since the epoch
  * @throws ConfigError naming a secret that is missing or too short
  */
 export function createIdentifier(
   config: Settings,
-  parts: Pick<Parts, 'addressBehindProxies' | 'createOpaqueKeyFinder' | 'createTokenFinder'>,
+  parts: Pick<Parts, 'addressBehindProxies' | keyof FinderParts>,
   variables: Readonly<Record<string, unknown>> = {},
+  now?: () => number,
 ): Identifier {
   const { address, block } = config
-  const credentials = createCredentialFinder(config, variables, parts)
+  const credentials = createCredentialFinder(config, variables, parts, now)
 
   const addressOf = (request: Request, peer?: string) => clientAddress(request, address, peer, parts)
 
@@ -77,7 +79,11 @@ export function createIdentifier(
       if (found && !('reason' in found)) return { ...caller, credential: found }
       if (!found && accept.includes(ANONYMOUS)) return caller
       const accepted = credentials.describe(accept)
-      if (found) return { ...caller, refusal: { kind: 'unauthenticated', ...found, accepted } }
+      if (found) {
+        const { guess, ...refused } = found
+        const refusal = { kind: 'unauthenticated', ...refused, accepted } as const
+        return { ...caller, refusal, ...(guess && { guess }) }
+      }
       return { ...caller, refusal: { kind: 'unauthenticated', reason: 'missing', accepted } }
     },
 

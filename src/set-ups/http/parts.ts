@@ -1,5 +1,6 @@
 /** Parts that a Worker carries only if its config uses them. src/built/worker.generated.ts selects them. */
 import type { Config } from '../../config/compile.ts'
+import type { createSignatureCheck } from '../../credentials/key-signature.ts'
 import type { createOpaqueKeyFinder } from '../../credentials/opaque-key.ts'
 import type { createTokenFinder } from '../../credentials/tokens.ts'
 import type { EngineParts } from '../../limiter/engine-with-parts.ts'
@@ -16,7 +17,7 @@ import type { createPushReceiver } from './utilization.ts'
 import type { withWebSocketKeys } from './web-socket-key.ts'
 import type { createXRateLimit } from './x-rate-limit.ts'
 
-export interface Parts extends EngineParts, OriginLoadParts {
+export interface Parts extends Required<EngineParts>, OriginLoadParts {
   /** Unless statistics are off (`stats: { keep: false }`). */
   createStatsRecorder: typeof createStatsRecorder
   /** With rules that count requests in flight. */
@@ -29,6 +30,8 @@ export interface Parts extends EngineParts, OriginLoadParts {
   withWebSocketKeys: typeof withWebSocketKeys
   /** With `shedding`. */
   classOfRequest: typeof classOfRequest
+  /** With `credentials.apiKeys.signature`. */
+  createSignatureCheck: typeof createSignatureCheck
   /** With `credentials.opaqueKeys`. */
   createOpaqueKeyFinder: typeof createOpaqueKeyFinder
   /** With `credentials.jwt`. */

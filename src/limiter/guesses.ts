@@ -1,0 +1,136 @@
+/**
+ * Guesses that the isolate has refused by itself: API keys with a wrong signature. A flood of them makes no trip. The rules on bad
+ * credentials count them with the next trip that leaves anyway, and the reply shows whether an address has made too many. Their number
+ * is bounded. Guesses above the bound are not counted, and neither are those that are lost with a trip.
+ */
+import type { Clock } from '../clock.ts'
+import { GatewayError } from '../errors.ts'
+import type { BoundRule } from '../script/evaluation.ts'
+import type { Rider, TripInfo } from '../trips/rider.ts'
+import { isWithin } from '../trips/turn.ts'
+import { answerKeyOf, type KnownAnswers, type KnownRequest } from './answers/known.ts'
+import type { RefusalMemory } from './answers/refusals.ts'
+import { bindRule, bindRules, type Demand, type SwitchName } from './bind.ts'
+import { type Decision, toDecision } from './decision.ts'
+import { decodeReplies, prepareDecide } from './prepared-call.ts'
+
+export type Guesses = ReturnType<typeof createGuesses>
+
+/** About 500 bytes each. */
+const MAX_ADDRESSES = 1000
+
+/** Calls of one trip, about 40 µs of Redis each. The decisions of the trip run before them, and its reply waits for them. */
+const MAX_CALLS = 20
+
+/** How long no other guesses are sent (ms). So a flood from many addresses costs Redis little. */
+const PAUSE_MS = 100
+
+/** The same until the last ones are answered. On a cluster, their node may hang, and decisions travel with them. */
+const UNANSWERED_PAUSE_MS = 1000
+
+const BAD = { kind: 'failed' } as const
+
+/** The guesses of one address. */
+interface Counted {
+  request: KnownRequest
+  guesses: number
+}
+
+/**
+ * @param memory where refusals are remembered; absent: nowhere
+ * @param options `decideAt` returns the time to count by (µs); absent: the clock of the store
+ */
+export function createGuesses(
+  known: KnownAnswers,
+  memory: RefusalMemory | undefined,
+  {
+    clock,
+    decideAt: at,
+    switchName,
+  }: { clock: Clock; decideAt?: (() => number) | undefined; switchName: SwitchName },
+) {
+  const now = () => clock.now()
+  const addresses = new Map<string, Counted>()
+  let lastSentAt = Number.NEGATIVE_INFINITY
+  let isAnswered = true
+
+  /** The calls for one address. The last one makes a single guess, so that its reply shows whether another one is refused. */
+  function callsFor({ request, guesses }: Counted, { keysPerCall }: TripInfo) {
+    const { ruleSet, rules } = request.demand
+    const groups = keysPerCall > 1 ? [rules] : [...Map.groupBy(rules, ({ key }) => key).values()]
+    return groups.flatMap(group =>
+      halvesOf(guesses).map((count, i, { length }) => ({
+        request: i === length - 1 && groups.length === 1 ? request : undefined,
+        prepared: prepareDecide({
+          ...{ ruleSet, subject: BAD },
+          rules: group.map(({ rule, key, cost, mode }) => bindRule(rule, key, cost * count, now(), mode)),
+          ...(at && { now: at() }),
+        }),
+      })),
+    )
+  }
+
+  const rider: Rider = {
+    load(trip) {
+      const pauseMs = isAnswered ? PAUSE_MS : UNANSWERED_PAUSE_MS
+      if (addresses.size === 0 || !trip.isAnswering || isWithin(pauseMs, lastSentAt, known.now()))
+        return undefined
+      const begunAt = known.now()
+      lastSentAt = begunAt
+      isAnswered = false
+      const switches = known.currentSwitches()
+      const calls: ReturnType<typeof callsFor> = []
+      for (const [key, counted] of addresses) {
+        if (calls.length >= MAX_CALLS) break
+        addresses.delete(key)
+        // A rule may be off by now.
+        if (counted.request.switches !== switches) continue
+        counted.request.trip = { asOf: known.changes, begunAt, notSentBefore: begunAt }
+        calls.push(...callsFor(counted, trip))
+      }
+      const prepared = calls.map(({ prepared }) => prepared)
+      return {
+        calls: prepared.map(({ call }) => call),
+        done(replies) {
+          isAnswered = !replies.some(reply => reply instanceof GatewayError)
+          for (const [i, result] of decodeReplies(prepared, replies).entries()) {
+            const { request } = calls[i]!
+            if (request && !(result instanceof GatewayError)) memory?.remember(request, result)
+          }
+        },
+      }
+    },
+  }
+
+  return {
+    rider,
+
+    /**
+     * Counts a guess under the rules on bad credentials of a request, when the next trip leaves.
+     * @returns the refusal of the store, if it refuses the address by now
+     */
+    note({ ruleSet, rules: demanded }: Pick<Demand, 'ruleSet' | 'rules'>): Decision | undefined {
+      const switches = known.currentSwitches()
+      const onGuesses = demanded.filter(({ rule }) => rule.on === 'auth-failure')
+      const rules = bindRules(onGuesses, switches, switchName, now())
+      if (rules.length === 0) return undefined
+      const request: KnownRequest = { demand: { ruleSet, rules, subject: BAD }, switches }
+      // No trip is made that could renew the refusal, so it lasts as long as the store has said.
+      const refusal = memory?.find(request, 'after-failure')
+      if (refusal) return { ...toDecision(refusal), from: 'refusals' } as Decision
+      const key = answerKeyOf(rules)
+      const counted = addresses.get(key)
+      if (counted) counted.guesses = Math.min(counted.guesses + 1, mostGuesses(rules))
+      else if (addresses.size < MAX_ADDRESSES) addresses.set(key, { request, guesses: 1 })
+      return undefined
+    },
+  }
+}
+
+/** As many as the store can admit, and one that it refuses. */
+const mostGuesses = (rules: readonly BoundRule[]) =>
+  Math.min(...rules.map(({ rule, cost }) => Math.floor(rule.quota.burst / cost))) + 1
+
+/** Splits guesses as halvesOf in hand-overs.ts splits units: if fewer are left, the store counts exactly those. */
+const halvesOf = (guesses: number): number[] =>
+  guesses === 0 ? [] : [Math.ceil(guesses / 2), ...halvesOf(Math.floor(guesses / 2))]

@@ -158,15 +158,16 @@ const ROOM_SHARE = 0.02
 /**
  * The limit of a rule of the fleet for one class. A class of a level leaves room for each more important class of the level, so a level
  * that fills up refuses the least important requests first. In telephone networks, this is called trunk reservation.
+ * Less important levels leave as much room as the last class of this one. Otherwise they would take the room, while that class is refused.
  * @param limit the current one of the rule
  */
 export function limitForClass(
-  { match: { fromRank = 0 }, nextRank = 0 }: Pick<GatewayRule, 'match' | 'nextRank'>,
+  { match: { fromRank = 0 }, nextRank = 1 }: Pick<GatewayRule, 'match' | 'nextRank'>,
   limit: number,
   { rank }: Pick<TrafficClass, 'rank'>,
 ): number {
-  if (rank >= nextRank) return limit
-  return Math.max(1, limit - (rank - fromRank) * Math.ceil(limit * ROOM_SHARE))
+  const classesAbove = Math.min(rank, nextRank - 1) - fromRank
+  return Math.max(1, limit - classesAbove * Math.ceil(limit * ROOM_SHARE))
 }
 
 /**

@@ -290,6 +290,11 @@ describe('the limit of a level of the fleet', () => {
     expect(limitForClass(others!, 320, { rank: 1 })).toBe(320)
     expect(limitForClass(others!, 320, { rank: 2 })).toBe(313)
   })
+
+  it('is for classes of less important levels as low as for the last class of the level', () => {
+    const [all] = levelsOf(400, { critical: 0, reads: 0.1 })
+    expect(limitsOf(all!)).toEqual([400, 392, 392])
+  })
 })
 
 it('a shedder is switched as a whole, and an error about one of its rules says so', () => {

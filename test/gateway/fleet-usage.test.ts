@@ -86,6 +86,26 @@ describe('load shedding by fleet usage', () => {
     expect(await statusOf('/', { method: 'POST' })).toBe(503)
   })
 
+  it('admits no class while it refuses a more important one, also of another level', async () => {
+    const app = appOf({
+      ...CONFIG,
+      shedding: {
+        classes: [
+          { name: 'critical', match: { methods: ['POST'] } },
+          { name: 'reads', match: { path: '/reads' } },
+          { name: 'test' },
+        ],
+        fleetUsage: { capacity: 10, reserved: { reads: 0.2 } },
+      },
+    })
+    const statusOf = async (path: string, init = {}) => (await app(path, init)).status
+    await hold(app, 7)
+    expect([await statusOf('/reads'), await statusOf('/reads')]).toEqual([200, 200])
+    expect(await statusOf('/reads')).toBe(503)
+    expect(await statusOf('/')).toBe(503)
+    expect(await statusOf('/', { method: 'POST' })).toBe(200)
+  })
+
   it('sheds a POST of the test plan before a GET of others, with the example of the docs', async () => {
     const app = appOf({
       ...CONFIG,

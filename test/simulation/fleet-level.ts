@@ -19,7 +19,7 @@ export interface LevelResult {
 /** @param load requests that all classes want in flight, as a multiple of the limit @param hasRoom whether classes leave room */
 export function runLevel(limit: number, load: number, hasRoom: boolean): LevelResult {
   const [chance, events] = [chanceFrom(SEED), new Events()]
-  const rule = { match: { fromRank: 0 }, nextRank: hasRoom ? Number.POSITIVE_INFINITY : 0 }
+  const rule = { match: { fromRank: 0 }, nextRank: hasRoom ? Number.POSITIVE_INFINITY : 1 }
   const limits = [0, 1, 2].map(rank => limitForClass(rule, limit, { rank }))
   const [wanted, admitted] = [
     [0, 0, 0],

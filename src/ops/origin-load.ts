@@ -1,18 +1,19 @@
 /**
  * How much room the origin has now, as an isolate sees it: requests of the fleet in flight, the adaptive limit, and the pressure of worker
- * utilization. Reading spends nothing.
+ * utilization. Reading writes nothing.
  */
 import type { Config } from '../config/compile.ts'
 import { type Adaptive, shareOfAdaptive, type WorkerUtilization } from '../config/compile-shedding.ts'
 import { bindRule } from '../limiter/bind.ts'
 import { gatewayRuleSet } from '../script/compiled.ts'
-import { decodeReport, type SignalSnapshot } from '../script/signal.ts'
+import { decodeReport, peekInsteadOf, type SignalSnapshot } from '../script/signal.ts'
 import { signalScript } from '../script/signal-text.ts'
 import { createAdaptiveBoard } from '../shedding/adaptive-limit.ts'
 import { refusedShare } from '../shedding/pressure.ts'
 import type { SignalBoard, SignalBoardOptions } from '../shedding/signal-board.ts'
 import { createUtilizationBoard, pressureSettings, utilizationIn } from '../shedding/worker-utilization.ts'
 import { identityStateKey } from '../store/keys.ts'
+import type { ScriptCall } from '../store/store.ts'
 import type { AdminStore } from './admin-store.ts'
 import { answerOf, peek } from './limits.ts'
 
@@ -97,8 +98,13 @@ async function readAdaptive(store: AdminStore, adaptive: Adaptive): Promise<Adap
   return { limit: Math.floor(limit), min, max, latencyMs, baselineMs }
 }
 
-async function readUtilization(store: AdminStore, settings: WorkerUtilization): Promise<UtilizationLoad> {
-  const { state, snapshot } = await readSignal(store, createUtilizationBoard(settings, OPTIONS))
+/** @param options tests pass a clock */
+export async function readUtilization(
+  store: AdminStore,
+  settings: WorkerUtilization,
+  options = OPTIONS,
+): Promise<UtilizationLoad> {
+  const { state, snapshot } = await readSignal(store, createUtilizationBoard(settings, options))
   const { rules } = settings
   const numbers = pressureSettings(settings)
   const utilization = utilizationIn(snapshot, settings)
@@ -114,9 +120,12 @@ async function readUtilization(store: AdminStore, settings: WorkerUtilization): 
   }
 }
 
-const OPTIONS: Pick<SignalBoardOptions<never>, 'now' | 'script'> = { now: Date.now, script: signalScript }
+const OPTIONS: Pick<SignalBoardOptions<never>, 'now' | 'script' | 'reportAt'> = {
+  now: Date.now,
+  script: signalScript,
+}
 
-/** Reads the state as an isolate does that has measured nothing: by an empty report. */
+/** Reads the state as an isolate does that has measured nothing, but writes nothing. */
 async function readSignal<State>(
   store: AdminStore,
   board: SignalBoard<State>,
@@ -126,6 +135,6 @@ async function readSignal<State>(
     report.done([reply])
     return decodeReport(reply, board.sums)
   }
-  const snapshot = await answerOf(store, { call: report.calls[0]!, decode })
+  const snapshot = await answerOf(store, { call: peekInsteadOf(report.calls[0] as ScriptCall), decode })
   return { state: board.state(), snapshot }
 }

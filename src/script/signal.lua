@@ -3,7 +3,7 @@
 --
 --   KEYS[1]  the signal: windows, the state of the controller, and the mean of the pushes
 --   KEYS[2]  reporters, only for a push: a hash with `<thousandths> <µs>` for each machine
---   ARGV[1]  'report' or 'push'
+--   ARGV[1]  'report', 'peek' or 'push'
 --   ARGV[2]  now in microseconds, or '' for the clock of this server
 --
 -- report, sent by an isolate:
@@ -14,6 +14,9 @@
 --   reply    { now, number of the last closed window or -1, its sums…, window of the
 --              latest state or -1, that state, mean of the pushes when the window
 --              closed or -1, number of reporters in that mean }
+--
+-- peek, sent by an operator: like a report of zeros, but writes nothing. A report of
+--   zeros could end a window before an isolate has read it.
 --
 -- push, sent by a machine of the origin:
 --   ARGV[3]  name of the reporter
@@ -152,8 +155,10 @@ if sent_at and sent_at + 0 > state_at and sent_at + 0 < current then
   state_at, state = sent_at + 0, ARGV[6 + count]
 end
 
-local written = { integer(open), joined(sums), integer(closed), joined(last), integer(mean), integer(reporters), integer(state_at), state }
-redis.call('SETEX', KEYS[1], KEPT_SECONDS, table.concat(written, ';') .. '|' .. (pushed and pushes or ''))
+if ARGV[1] == 'report' then
+  local written = { integer(open), joined(sums), integer(closed), joined(last), integer(mean), integer(reporters), integer(state_at), state }
+  redis.call('SETEX', KEYS[1], KEPT_SECONDS, table.concat(written, ';') .. '|' .. (pushed and pushes or ''))
+end
 
 local reply = { now, closed }
 for i = 1, count do

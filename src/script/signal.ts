@@ -91,6 +91,12 @@ export function encodeReport(
   }
 }
 
+/** Reads what a report of zeros would read, and writes nothing. */
+export const peekInsteadOf = ({ args: [, ...args], ...call }: ScriptCall): ScriptCall => ({
+  ...call,
+  args: ['peek', ...args],
+})
+
 /**
  * Decodes the reply to a report.
  * @param sums the number of sums in the report

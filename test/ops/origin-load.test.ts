@@ -3,10 +3,11 @@ import { describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { loadTexts } from '../../src/node/cli/load-output.ts'
-import { readLoad } from '../../src/ops/origin-load.ts'
+import { readLoad, readUtilization } from '../../src/ops/origin-load.ts'
 import { prometheusText } from '../../src/ops/prometheus.ts'
 import { encodeReport } from '../../src/script/signal.ts'
 import { signalScript } from '../../src/script/signal-text.ts'
+import { createUtilizationBoard } from '../../src/shedding/worker-utilization.ts'
 import { useGateway } from '../support/gateway.ts'
 
 const INPUT = {
@@ -97,10 +98,28 @@ worker-utilization-test  50 %`.trim(),
     ])
   })
 
-  it('spends nothing, and leaves no trace that an isolate would count', async () => {
+  it('writes nothing', async () => {
     await read()
-    const keys = (await gateway.redis.connection.send(['KEYS', '*'])) as string[]
-    expect(keys.every(key => String(key).includes('{signal:'))).toBe(true)
+    expect(await gateway.redis.connection.send(['KEYS', '*'])).toEqual([])
+  })
+
+  it('ends no window of the measurements, so that an isolate that reports every 2 s reads them all', async () => {
+    const { workerUtilization } = CONFIG.shedding!
+    let now = 1_800_000_000_000
+    const options = { now: () => now, script: signalScript, reportAt: () => now * 1000 }
+    const board = createUtilizationBoard(workerUtilization!, options)
+    for (let second = 0; second <= 20; second += 2) {
+      now = 1_800_000_000_000 + second * 1000
+      board.add([1000, 1, 0, 0])
+      const { calls, done } = board.startReport()
+      done(await gateway.admin.decisions.run(calls))
+      for (const later of [500, 1000])
+        await readUtilization(gateway.admin, workerUtilization!, {
+          ...options,
+          reportAt: () => (now + later) * 1000,
+        })
+    }
+    expect(board.state().pressureMs).toBe(19_000)
   })
 
   it('is empty for a config without shedding', async () => {

@@ -26,6 +26,8 @@ export interface PressureSettings {
 function speedAt(utilization: number, { high, low, pace }: PressureSettings): number {
   if (pace === 'full') return utilization >= high ? 1 : utilization <= low ? -1 : 0
   if (utilization < low) return utilization / low - 1
+  // With a `low` of 0 as well: otherwise, nothing but silence would end the shedding.
+  if (utilization === 0) return -1
   if (utilization < high) return 0
   return high < 1 ? Math.min(1, (utilization - high) / (1 - high)) : 1
 }

@@ -2,6 +2,7 @@
 
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { PACES } from '../../src/config/check/shedding-schema.ts'
 import { type Pressure, placeOf, pressureController } from '../../src/shedding/pressure.ts'
 import { forEvery } from '../support/property.ts'
 import { PRESSURE_SETTINGS, shedShares } from '../support/shedding-settings.ts'
@@ -60,6 +61,13 @@ describe('pressure', () => {
     expect(moved(times(10, at(0.9)))).toEqual({ pressureMs: 5000, appliedMs: 5000, episode: 1 })
   })
 
+  it('shrinks at a utilization of 0, also if `low` is 0', () => {
+    for (const pace of PACES) {
+      const { next, initial } = pressureController({ ...PRESSURE_SETTINGS, low: 0, pace })
+      expect(next({ ...initial, pressureMs: 50_000 }, at(0)).pressureMs).toBe(49_000)
+    }
+  })
+
   it('follows the formula that Stripe has published, from -28/120 to 1', () => {
     let share = -28 / 120
     let state = controller.initial
@@ -98,7 +106,7 @@ describe('pressure', () => {
       ).pressureMs
     expect(only(1, 0.7, 1)).toBe(6000)
     expect(only(1, 0.7, 0.999)).toBe(5000)
-    expect(only(0.8, 0, 0)).toBe(5000)
+    expect(only(0.8, 0, 0)).toBe(4000)
   })
 
   it('is applied at once when it rises, and 6 s behind when it falls', () => {

@@ -225,6 +225,17 @@ describe.skipIf(title)(`a Redis user who may only read${title}`, () => {
     },
   )
 
+  it('gets the counters of stats without the permission to run scripts, and a note that the load is missing', async () => {
+    await redis.send('ACL', 'SETUSER', 'watcher', 'on', '>secret', '~sluice:*', '+@read', '+ping', '+time')
+    const redisUrl = redis.url.replace('//', '//watcher:secret@')
+    const watched = await startBridge({ redisUrl, token: TOKEN, port: 0, deadlineMs: PATIENT_MS })
+    const line = 'stats --prometheus --config test/support/shedding.config.ts'
+    const result = await runInProcess(line.split(' '), { ...env(), UPSTASH_REDIS_REST_URL: watched.url })
+    await watched.close()
+    expect(result).toMatchObject({ code: 0, stdout: expect.stringMatching(/lost_requests_total 0\n$/) })
+    expect(result.stderr).toMatch(/^The load of the origin is not shown\. The store answered NOPERM/)
+  })
+
   it('cannot start a bridge without PING, and the message says why', async () => {
     await redis.send('ACL', 'SETUSER', 'silent', 'on', '>secret', '~sluice:*', '+@read')
     const redisUrl = redis.url.replace('//', '//silent:secret@')

@@ -2,9 +2,12 @@
 import { Command, InvalidArgumentError, Option } from 'commander'
 import type { Config } from '../../config/compile.ts'
 import { parseDuration } from '../../config/duration.ts'
-import { readLoad } from '../../ops/origin-load.ts'
+import { AdminError } from '../../ops/admin-error.ts'
+import type { AdminStore } from '../../ops/admin-store.ts'
+import { type CurrentLoad, readLoad } from '../../ops/origin-load.ts'
 import { prometheusText, startOfDay } from '../../ops/prometheus.ts'
 import { filterByRule, readStats } from '../../ops/stats.ts'
+import { NO_PERMISSION } from '../../store/upstash.ts'
 import { addStoreOptions, openStore, type StoreFlags } from './administration.ts'
 import { withExamples } from './help.ts'
 import type { ConfigLoader } from './load-config.ts'
@@ -72,11 +75,22 @@ async function stats(load: ConfigLoader, flags: Flags): Promise<void> {
   // Includes rules that are off, because they may have been on.
   const names = namesOfRules(config)
   const counted = flags.rule === undefined ? all : filterByRule(all, flags.rule, names)
-  const current = flags.rule === undefined ? await readLoad(store, config) : {}
+  const current = flags.rule === undefined ? await readLoadIfPermitted(store, config) : {}
   if (flags.prometheus) return void process.stdout.write(prometheusText(counted, current))
   print(flags, { ...counted, ...current }, () =>
     [statsText(counted, flags, names, config), ...loadTexts(current)].join('\n\n'),
   )
+}
+
+/** A token that is read-only can read the counters, but cannot run the scripts that read the load of the origin. */
+async function readLoadIfPermitted(store: AdminStore, config: Config): Promise<CurrentLoad> {
+  try {
+    return await readLoad(store, config)
+  } catch (error) {
+    if (!(error instanceof AdminError) || !NO_PERMISSION.test(error.message)) throw error
+    process.stderr.write(`The load of the origin is not shown. ${error.message}\n`)
+    return {}
+  }
 }
 
 /** In the order of the config, the shedders last. */

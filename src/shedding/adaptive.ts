@@ -30,8 +30,9 @@ const FAILURE_MARGIN = 0.1
 const FAILURES_DRIFT = 0.05
 
 /**
- * The limit grows only while at least this share of it is in flight. Otherwise it would grow to its maximum every quiet
- * night. Half, because requests come in bursts: a limit of twice the mean leaves room for them.
+ * The limit grows only while at least this share of it is in flight, or while it refuses: less important classes may use only a part of
+ * it. Otherwise it would grow to its maximum every quiet night. Half, because requests come in bursts: a limit of twice the mean leaves
+ * room for them.
  */
 const USED_SHARE = 0.5
 
@@ -78,7 +79,7 @@ export function adaptiveController(
       const inFlight = sumAt(window, 3) / ended
       const { limit } = state
       const sample = { latencyMs: sumAt(window, 2), samples: ended - failures, inFlight, limit }
-      const isUsed = inFlight >= USED_SHARE * limit
+      const isUsed = inFlight >= USED_SHARE * limit || sumAt(window, 4) > 0
       const isFull = isUsedUp(inFlight, limit)
       const isFailing = isUsed && failures / ended > state.usualFailures + FAILURE_MARGIN
       const measured = nextBaseline(state, sample)

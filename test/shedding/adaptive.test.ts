@@ -66,6 +66,20 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
     expect(limit).toBeLessThan(100)
   })
 
+  it('grows while it refuses requests, however few are in flight: a class may use only a part of it', () => {
+    const from = { ...run(60, {}), limit: min }
+    const after60s = (refused: number) => {
+      let state = from
+      for (let i = 0; i < 60; i++) {
+        const { sums, ms } = windowOf(state, { wanted: Math.floor(state.limit / 4) })
+        state = controller.next(state, { sums: [...sums, refused], ms })
+      }
+      return state.limit
+    }
+    expect(after60s(50)).toBeGreaterThan(100)
+    expect(after60s(0)).toBe(min)
+  })
+
   it('does not grow while responses are slower than the tolerance, even if it is not used up', () => {
     const controller = adaptiveController({ ...ADAPTIVE_SETTINGS, tolerance: 1.1 }, method)
     const half = { ...run(60, { wanted: 60 }, controller.initial, controller), limit: 100 }

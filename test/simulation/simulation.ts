@@ -98,7 +98,7 @@ export function simulate(options: SimulationOptions): Simulated {
   const pressure =
     shedding && new Fleet(pressureController(shedding), isolates, 2, events, networkChance, travel)
   const adaptive =
-    typeof limit === 'object' ? new Fleet(limit, isolates, 4, events, networkChance, travel) : undefined
+    typeof limit === 'object' ? new Fleet(limit, isolates, 5, events, networkChance, travel) : undefined
   const critical = classes.length - 1
   const limitOf = (isolate: number) =>
     Math.floor(
@@ -168,6 +168,7 @@ export function simulate(options: SimulationOptions): Simulated {
         : limitForClass(OTHERS, limitOf(isolate) - reserved, { rank: critical - number })
     if (inFlight >= most) {
       tally.limited++
+      adaptive?.report(isolate, [0, 0, 0, 0, 1])
       if (origin.busyShare < ROOM) row.limitedWithRoom++
       retry()
       return
@@ -176,7 +177,7 @@ export function simulate(options: SimulationOptions): Simulated {
     inFlight++
     const inFlightAtStart = inFlight
     origin.handle(({ isOk, latencyMs, utilization }) => {
-      adaptive?.report(isolate, [1, isOk ? 0 : 1, isOk ? latencyMs : 0, inFlightAtStart])
+      adaptive?.report(isolate, [1, isOk ? 0 : 1, isOk ? latencyMs : 0, inFlightAtStart, 0])
       if (utilization !== undefined) pressure?.report(isolate, [Math.round(utilization * 1000), 1])
       inFlight--
       if (!isOk) {

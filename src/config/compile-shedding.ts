@@ -154,6 +154,8 @@ export function fleetLevels(shedding: SheddingInput): FleetLevel[] {
 
 /** The part of its limit that a level keeps free for each class of the level that is more important than the class of a request. */
 const ROOM_SHARE = 0.02
+/** The most that it keeps free. A small limit with many classes would otherwise keep most of it free, because the room is at least 1. */
+const MAX_ROOM_SHARE = 0.2
 
 /**
  * The limit of a rule of the fleet for one class. A class of a level leaves room for each more important class of the level, so a level
@@ -167,7 +169,8 @@ export function limitForClass(
   { rank }: Pick<TrafficClass, 'rank'>,
 ): number {
   const classesAbove = Math.min(rank, nextRank - 1) - fromRank
-  return Math.max(1, limit - classesAbove * Math.ceil(limit * ROOM_SHARE))
+  const room = classesAbove * Math.ceil(limit * ROOM_SHARE)
+  return Math.max(1, limit - Math.min(room, Math.ceil(limit * MAX_ROOM_SHARE)))
 }
 
 /**

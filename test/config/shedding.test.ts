@@ -276,12 +276,13 @@ describe('the limit of a level of the fleet', () => {
     }).rules.filter(({ isSystemLimit }) => isSystemLimit)
   const limitsOf = (rule: GatewayRule) => [0, 1, 2].map(rank => limitForClass(rule, rule.limit, { rank }))
 
-  it('is lower by 2 % for each more important class of the level, and at least by 1', () => {
+  it('is lower by 2 % for each more important class of the level, at least by 1 and at most by a fifth', () => {
     const [all] = levelsOf(400, { critical: 0 })
     expect(limitsOf(all!)).toEqual([400, 392, 384])
     const [few] = levelsOf(4, { critical: 0 })
-    expect(limitsOf(few!)).toEqual([4, 3, 2])
+    expect(limitsOf(few!)).toEqual([4, 3, 3])
     expect(limitForClass(few!, 2, { rank: 2 })).toBe(1)
+    expect([1, 5, 15].map(rank => limitForClass(few!, 10, { rank }))).toEqual([9, 8, 8])
   })
 
   it('is the same for classes that have a level below it', () => {

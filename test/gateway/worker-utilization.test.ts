@@ -67,7 +67,7 @@ describe('load shedding by worker utilization', () => {
   }
 
   it('sheds nothing for 28 s, then more and more of the least important class, then of the next, never the first', async () => {
-    const { apps, seconds } = fleetOf(CONFIG)
+    const { apps, seconds } = fleetOf(CONFIG, 1)
     const [app] = apps as [App]
     await seconds(28, 1)
     expect(await shedAt(app, '/test')).toEqual([])

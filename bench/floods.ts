@@ -57,8 +57,8 @@ const WARM_UP: Record<Flood['kind'], Size> = {
 const METHOD = [
   'The client of the flood, the innocent client, workerd, the REST bridge, the origin and redis-server are separate processes on one machine, and share its ' +
     'cores. The times of the flood and of the innocent caller therefore include waiting for the other processes.',
-  'The Worker is bundled as for a deployment, and runs in workerd with the flags of wrangler.toml, as one isolate. All settings are the ' +
-    'defaults. The limits are fixed windows of a minute (bench/floods/config.ts): 100 for a consumer, 200 for an address, and 20 unknown keys for ' +
+  'The Worker is bundled as for a deployment, and runs in workerd with the flags of wrangler.toml, as one isolate. It checks the signatures of API ' +
+    'keys; all other settings are the defaults. The limits are fixed windows of a minute (bench/floods/config.ts): 100 for a consumer, 200 for an address, and 20 unknown keys for ' +
     'an address; in floods that name another limit, that one for each caller. Every flood has its own callers, and begins and ends within one window.',
   'The innocent caller has its own connections, key and address. It sends 50 requests a second to a route on which it never reaches its limit. Its times are ' +
     'those of all requests that were under way at some time between the first request and the last reply of the flood, in all rounds together. A flood begins ' +

@@ -8,6 +8,7 @@ import { findServer, startPrivateServer } from '../../src/node/start/redis.ts'
 import { type Child, startChild } from '../child.ts'
 import { NoRedis, type Rest } from '../test-bed.ts'
 import { type NodeGateways, startNodeGateways } from './node-gateways.ts'
+import { KEY_SECRET_ID } from './requests.ts'
 import type { StoreSideSettings } from './store-side.ts'
 import { CONFIG_FILE, type FloodedWorker, nameOfTree, startWorkerOf } from './worker.ts'
 
@@ -62,6 +63,7 @@ export async function startFloodBed(trees: Readonly<Record<string, string>>): Pr
       UPSTASH_REDIS_REST_URL: storeSide.ready.url,
       UPSTASH_REDIS_REST_TOKEN: token,
       ORIGIN_URL: origin.ready.url,
+      SLUICE_KEY_SECRET: `${KEY_SECRET_ID}:${'only-for-the-benchmark'.repeat(2)}`,
     }
     const contenders: Contender[] = []
     for (const [label, tree] of Object.entries(trees)) {

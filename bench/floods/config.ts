@@ -1,5 +1,5 @@
 /**
- * The config of the flooded Worker, for all checkouts. All settings have their defaults. The limits are fixed windows of a minute, so
+ * The config of the flooded Worker, for all checkouts. It checks the signatures of keys; all other settings have their defaults. The limits are fixed windows of a minute, so
  * that the exact number of requests that may reach the origin is known.
  */
 import type { ConfigInput } from '../../src/config/check/schema.ts'
@@ -13,7 +13,7 @@ export const LIMITS = {
 
 export default {
   origin: 'https://origin.invalid',
-  credentials: { accept: ['api-key', 'opaque-key'], opaqueKeys: {} },
+  credentials: { accept: ['api-key', 'opaque-key'], apiKeys: { signature: 'check' }, opaqueKeys: {} },
   routes: [
     { name: 'flooded', match: { path: '/flooded' } },
     // One request spends a consumer's whole limit.

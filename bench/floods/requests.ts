@@ -1,6 +1,9 @@
 /** The requests of a flood: as texts for raw-connection.ts, or as headers. */
 import { randomBytes } from 'node:crypto'
-import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { mintApiKey, mintKeyBody, randomBase62 } from '../../src/credentials/api-key.ts'
+
+/** The id of the Worker's secret for keys. */
+export const KEY_SECRET_ID = 'fl'
 
 export interface Caller {
   /** The name by which the origin counts. Absent: the origin does not count the request. */
@@ -9,12 +12,15 @@ export interface Caller {
   apiKey?: string
 }
 
+/** `signed-key`: an API key with a wrong signature. */
+export type GuessedKey = 'api-key' | 'signed-key' | 'opaque-key'
+
 export interface FloodRequests {
   path: string
   /** The requests come from these callers in turn. */
   callers: readonly Caller[]
   /** Each request has a different valid-looking key that the store does not know, instead of the caller's key. */
-  guesses?: 'api-key' | 'opaque-key'
+  guesses?: GuessedKey
   /** The requests come from these addresses in turn, instead of the callers' addresses. */
   addresses?: readonly string[]
 }
@@ -39,8 +45,10 @@ export function callerOf({ callers, guesses, addresses }: FloodRequests, i: numb
   }
 }
 
-function guessed(kind: 'api-key' | 'opaque-key', i: number): string {
-  return kind === 'api-key' ? mintApiKey(`guessed-${i}`) : randomBytes(24).toString('base64url')
+function guessed(kind: GuessedKey, i: number): string {
+  if (kind === 'opaque-key') return randomBytes(24).toString('base64url')
+  if (kind === 'api-key') return mintApiKey(`guessed-${i}`)
+  return `${mintKeyBody(`guessed-${i}`, 'slk_')}l5Bw${KEY_SECRET_ID}${randomBase62(22)}`
 }
 
 export function requestText(path: string, caller: Caller): string {

@@ -193,6 +193,7 @@ function guessesOf({ replies, unknownKeys }: FloodAnswer): NonNullable<Run['gues
   return { tried, aboveLimit: aboveLimit.reduce((sum, count) => sum + count, 0) }
 }
 
+/** Whether the store looks up the keys of the flood. */
 const isGuessing = ({ sends }: Shape) => sends === 'api-key' || sends === 'opaque-key'
 
 /** Whether the store has answered. For other requests, it is unknown whether they reached the store. */
@@ -204,7 +205,7 @@ async function requestsOf(bed: FloodBed, shape: Shape, { requests }: Size): Prom
   return {
     path,
     callers: sends === 'own keys' ? await newCallers(bed, shape.callers) : strangers(shape.callers),
-    ...((sends === 'api-key' || sends === 'opaque-key') && { guesses: sends }),
+    ...(sends !== 'own keys' && sends !== 'no key' && { guesses: sends }),
     ...(addresses && { addresses }),
   }
 }

@@ -1,5 +1,6 @@
 /** The floods that are measured. */
 import { LIMITS } from './config.ts'
+import type { GuessedKey } from './requests.ts'
 
 /** The callers of a flood. */
 export interface Shape {
@@ -7,8 +8,8 @@ export interface Shape {
   path: '/flooded' | '/anonymous' | '/several' | '/several-anonymous'
   /** Number of callers. Each has its side key, unless it guesses keys or is anonymous. */
   callers: number
-  /** `api-key`, `opaque-key`: guessed keys of this kind. */
-  sends: 'own keys' | 'no key' | 'api-key' | 'opaque-key'
+  /** Or guessed keys of this kind. */
+  sends: 'own keys' | 'no key' | GuessedKey
   /** Every request comes from a different address. */
   hasManyAddresses?: true
   /** Before the flood, the isolate has verified the keys (`seen`), or the limits are spent as well (`spent`). */
@@ -104,14 +105,21 @@ const UNKNOWN_KEYS: Shape = {
   what: 'one address with unknown API keys, each request with a different key',
 }
 
+const WRONG_SIGNATURES: Shape = {
+  ...{ path: '/flooded', callers: 1, sends: 'signed-key', limit: 0 },
+  what: 'one address with made-up signed keys, each request with a different key',
+}
+
 export const STREAMS: readonly Stream[] = [
   ...[1, 10, 1000].map((callers): Stream => ({ ...overTheLimit(callers), kind: 'stream' })),
   { ...UNKNOWN_KEYS, kind: 'stream' },
+  { ...WRONG_SIGNATURES, kind: 'stream' },
 ]
 
 export const NODE_STREAMS: readonly NodeStream[] = [
   ...[1, 10].map((callers): NodeStream => ({ ...overTheLimit(callers), kind: 'node' })),
   { ...UNKNOWN_KEYS, kind: 'node' },
+  { ...WRONG_SIGNATURES, kind: 'node' },
   {
     ...{ kind: 'node', path: '/anonymous', callers: 1, sends: 'no key', limit: LIMITS.address },
     what: 'one anonymous caller',

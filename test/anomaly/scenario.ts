@@ -49,10 +49,8 @@ const ROUNDS = LIMIT + 1
 
 export async function play(lane: Lane, anomaly: Anomaly, mode: Mode, which: Which): Promise<Finding> {
   await lane.ready()
-  const callers = [
-    ...[await consumerOf(lane), anonymous(lane), await consumerOf(lane), withUnknownKey(lane)],
-    await signedConsumerOf(lane),
-  ]
+  const [plain, signed] = [await consumerOf(lane), await signedConsumerOf(lane)]
+  const callers = [plain, anonymous(lane), signed, withUnknownKey(lane)]
   lane.origin.received.length = 0
   const armed = anomaly.arm(lane, n => which === 'every' || n === which)
   try {

@@ -2,8 +2,10 @@
 import { expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { KEY_SECRET, newKeySecret, readKeySecrets } from '../../src/credentials/key-signature.ts'
 import { runCall as askStore, prepareDecide } from '../../src/limiter/prepared-call.ts'
 import { slotOf } from '../../src/node/rest-bridge/key-slot.ts'
+import { createKey } from '../../src/ops/keys.ts'
 import { createLimiterOnStore } from '../../src/set-ups/limits/limiter-on-store.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { addressStateKey, consumerStateKey, credentialKey, pointerKey } from '../../src/store/keys.ts'
@@ -134,6 +136,25 @@ describeOnCluster('the gateway', start => {
       ...[200, expect.stringMatching(/^"consumer";r=3;t=\d+, "address";r=10;/), 1],
     ])
     expect((await ask('/', { key: 'a-key-that-nobody-knows', address })).status).toBe(401)
+  })
+
+  it('counts guesses that make no trip, in the slot of their address', async () => {
+    const guesses: RuleInput = {
+      ...{ name: 'guesses', by: 'address', on: 'auth-failure' },
+      ...{ algorithm: 'fixed-window', limit: 4, period: '300d' },
+    }
+    const variables = { [KEY_SECRET]: newKeySecret() }
+    const credentials = { apiKeys: { signature: 'require' as const } }
+    const config = { rules: [CONSUMER, guesses], credentials, store: { cluster: true } }
+    const [ask, other] = [gateway.app(config, { variables }), gateway.app(config, { variables })]
+    const keySecret = readKeySecrets(variables[KEY_SECRET])[0]
+    const { key } = await createKey({ ...gateway.admin, keySecret }, { consumer: 'hooli' })
+    const address = '198.51.100.60'
+    for (let i = 0; i < 9; i++)
+      expect((await ask('/', { key: mintApiKey('hooli'), address })).status).toBe(401)
+    expect((await ask('/', { key, address: '198.51.100.61' })).status).toBe(200)
+    expect((await ask('/', { key: mintApiKey('hooli'), address })).status).toBe(429)
+    for (const each of [ask, other]) expect((await each('/', { key, address })).status).toBe(429)
   })
 
   it('counts guesses, and refuses valid keys too after too many of them', async () => {

@@ -4,13 +4,13 @@ import { table, time, timeAhead } from './output.ts'
 
 /** The key alone on standard output, so that it can be piped into a secret store. */
 export function printCreatedKey(
-  { key, id, consumer, plan, expiresAt }: CreatedKey,
+  { key, id, consumer, plan, expiresAt, signedBy }: CreatedKey,
   plans: readonly string[],
 ): void {
   const until = expiresAt ? `, valid until ${time(expiresAt)} UTC` : ''
   const on = plan ? `plan '${plan}'` : `the consumer's plan (default: '${plans[0]}')`
   console.error(
-    `Created a key for consumer '${consumer}' on ${on}${until}. It cannot be shown again. To revoke it: npx sluicegate keys revoke ${id}`,
+    `Created a ${signedBy ? 'signed key' : 'key'} for consumer '${consumer}' on ${on}${until}. It cannot be shown again. To revoke it: npx sluicegate keys revoke ${id}`,
   )
   console.log(key)
 }

@@ -65,16 +65,24 @@ export function keysCommand(load: ConfigLoader): Command {
       ),
     )
     .addCommand(
-      new Command('secret')
-        .summary('make a secret that signs API keys')
-        .description('Make a secret for SLUICE_KEY_SECRET. Keys that are created with it are signed.')
-        .action(() => console.log(newKeySecret())),
+      withExamples(
+        new Command('secret')
+          .summary('make a secret that signs API keys')
+          .description('Make a secret for SLUICE_KEY_SECRET. Keys that are created with it are signed.')
+          .action(() => console.log(newKeySecret())),
+        'keys secret',
+      ),
     )
     .addCommand(
-      addStoreOptions(new Command('stats'))
-        .summary('show how many keys are signed')
-        .description("Show how many API keys are signed, and whether signature: 'require' would refuse any.")
-        .action(stats.bind(null, load)),
+      withExamples(
+        addStoreOptions(new Command('stats'))
+          .summary('show how many keys are signed')
+          .description(
+            "Show how many API keys are signed, and whether signature: 'require' would refuse any.",
+          )
+          .action(stats.bind(null, load)),
+        'keys stats',
+      ),
     )
     .addCommand(
       withExamples(

@@ -144,7 +144,7 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
   const reachesStore = !refusal && !preflight
   const trafficClass =
     matched.classes.length > 0
-      ? leastImportantOf(matched.classes.map(classes => classOfReading(classes, caller, plan)))
+      ? leastImportantOf(matched.classes.map(classes => classOfReading(classes, caller, plan, config.plans)))
       : undefined
   const rules = reachesStore ? demandRules(request, caller, matched, config.allow, trafficClass) : []
   const evaluation: Evaluation = {

@@ -10,6 +10,7 @@ const CLASSES: TrafficClass[] = [
   { name: 'batch', rank: 2, match: { authenticated: true, plans: ['batch'] } },
   { name: 'anonymous', rank: 3, match: { authenticated: false } },
 ]
+const PLANS = ['free', 'test', 'batch', 'enterprise']
 const credential = { subject: { kind: 'key' } } as Credential
 const KNOWN = { credential }
 const ANONYMOUS = {}
@@ -19,11 +20,11 @@ describe('the class of a request', () => {
     ['enterprise', 'critical'],
     ['free', 'reads'],
     ['batch', 'batch'],
-  ])('of plan %s is %s', (plan, name) => expect(classOfReading(CLASSES, KNOWN, plan).name).toBe(name))
+  ])('of plan %s is %s', (plan, name) => expect(classOfReading(CLASSES, KNOWN, plan, PLANS).name).toBe(name))
 
   it('is the most important possible one while the plan is unknown', () => {
-    expect(classOfReading(CLASSES, KNOWN, undefined).name).toBe('critical')
-    expect(classOfReading(CLASSES.slice(1), KNOWN, undefined).name).toBe('reads')
+    expect(classOfReading(CLASSES, KNOWN, undefined, PLANS).name).toBe('critical')
+    expect(classOfReading(CLASSES.slice(1), KNOWN, undefined, PLANS).name).toBe('reads')
   })
 
   it('is the first that matches, whatever its importance', () => {
@@ -32,17 +33,27 @@ describe('the class of a request', () => {
       { name: 'critical', rank: 0, match: { methods: new Set(['POST']) } },
       { name: 'reads', rank: 1 },
     ]
-    expect(classOfReading(classes, KNOWN, 'test').name).toBe('test')
-    expect(classOfReading(classes, KNOWN, 'free').name).toBe('critical')
-    expect(classOfReading(classes, KNOWN, undefined).name).toBe('critical')
-    expect(classOfReading(classes, ANONYMOUS, undefined).name).toBe('critical')
+    expect(classOfReading(classes, KNOWN, 'test', PLANS).name).toBe('test')
+    expect(classOfReading(classes, KNOWN, 'free', PLANS).name).toBe('critical')
+    expect(classOfReading(classes, KNOWN, undefined, PLANS).name).toBe('critical')
+    expect(classOfReading(classes, ANONYMOUS, undefined, PLANS).name).toBe('critical')
     // Without `critical`, as on another path: the key may have any plan.
-    expect(classOfReading([classes[0]!, classes[2]!], KNOWN, undefined).name).toBe('reads')
+    expect(classOfReading([classes[0]!, classes[2]!], KNOWN, undefined, PLANS).name).toBe('reads')
+  })
+
+  it('is not one that no plan would give, while the plan is unknown', () => {
+    const classes: TrafficClass[] = [
+      { name: 'free', rank: 2, match: { plans: ['free'] } },
+      { name: 'paid', rank: 1, match: { plans: ['test', 'batch', 'enterprise'] } },
+      { name: 'rest', rank: 0 },
+    ]
+    expect(classOfReading(classes, KNOWN, undefined, PLANS).name).toBe('paid')
+    expect(classOfReading(classes, KNOWN, undefined, [...PLANS, 'new']).name).toBe('rest')
   })
 
   it('of a caller without a credential never depends on a plan', () => {
-    expect(classOfReading(CLASSES, ANONYMOUS, undefined).name).toBe('anonymous')
-    expect(classOfReading(CLASSES.slice(0, 3), ANONYMOUS, undefined).name).toBe('reads')
+    expect(classOfReading(CLASSES, ANONYMOUS, undefined, PLANS).name).toBe('anonymous')
+    expect(classOfReading(CLASSES.slice(0, 3), ANONYMOUS, undefined, PLANS).name).toBe('reads')
   })
 
   it("depends on the plan of the token, else on the store's last answer", () => {

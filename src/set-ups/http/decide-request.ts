@@ -112,7 +112,9 @@ export function createDecideRequest(
       }
       const { classes } = matched
       const trafficClass =
-        classes.length > 0 ? classOfRequest(classes, caller, () => identifier.recall(caller)) : undefined
+        classes.length > 0
+          ? classOfRequest(classes, caller, () => identifier.recall(caller), config.plans)
+          : undefined
       const shed = trafficClass && originLoad?.shedder?.evaluate(trafficClass, caller, matched)
       if (shed?.mode === 'enforce' && !shed.allowed) {
         engine.keepFresh({ background })

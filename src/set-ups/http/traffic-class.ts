@@ -11,39 +11,43 @@ import type { Caller } from './caller.ts'
  *
  * @param classes that match this reading, in the order of the config; one of them has no match
  * @param knownPlan of the caller, from a token or the store's last answer
+ * @param plans of the config
  */
 export function classOfReading(
   classes: readonly TrafficClass[],
   { credential }: Pick<Caller, 'credential'>,
   knownPlan: string | undefined,
+  plans: readonly string[],
 ): TrafficClass {
-  const isForCaller = ({ match }: TrafficClass) =>
-    match?.authenticated === undefined || match.authenticated === (credential !== undefined)
-  const fits = classes.filter(isForCaller)
+  const fits = classes.filter(
+    ({ match }) => match?.authenticated === undefined || match.authenticated === (credential !== undefined),
+  )
   const other = fits.find(({ match }) => match === undefined)!
   const named = fits.filter(({ match }) => match !== undefined)
-  const isSure = ({ match }: TrafficClass) =>
-    match!.plans === undefined || (knownPlan !== undefined && match!.plans.includes(knownPlan))
-  const sureAt = named.findIndex(isSure)
-  const sure = named[sureAt] ?? other
-  if (credential === undefined || knownPlan !== undefined) return sure
-  // The classes before it have a condition on the plan.
-  const possible = sureAt === -1 ? named : named.slice(0, sureAt)
-  return possible.reduce((most, next) => (next.rank < most.rank ? next : most), sure)
+  const classOf = (plan: string | undefined) =>
+    named.find(({ match }) => !match!.plans || (plan !== undefined && match!.plans.includes(plan))) ?? other
+  if (credential === undefined || knownPlan !== undefined) return classOf(knownPlan)
+  // All plans that no class names get the same class.
+  const withOwnClass = new Set(named.flatMap(({ match }) => match!.plans ?? []))
+  const unnamed = plans.find(plan => !withOwnClass.has(plan))
+  const distinct = [...withOwnClass, ...(unnamed === undefined ? [] : [unnamed])]
+  return distinct.map(classOf).reduce((most, next) => (next.rank < most.rank ? next : most))
 }
 
 /**
  * The class of a request: the least important one of its readings, by what this isolate knows about the caller.
  *
  * @param recall the store's last answer about the credential
+ * @param plans of the config
  */
 export function classOfRequest(
   classes: readonly (readonly TrafficClass[])[],
   caller: Pick<Caller, 'credential' | 'plan'>,
   recall: () => { plan?: string } | undefined,
+  plans: readonly string[],
 ): TrafficClass {
   const plan = knownPlanOf(caller, recall)
-  return leastImportantOf(classes.map(matching => classOfReading(matching, caller, plan)))
+  return leastImportantOf(classes.map(matching => classOfReading(matching, caller, plan, plans)))
 }
 
 /** The least important of several classes. */

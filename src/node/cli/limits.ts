@@ -94,8 +94,11 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
 async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags): Promise<void> {
   const target = parseTarget(limit, flags)
   const { store, config } = await openStore(flags, load)
-  if (target.kind === 'limit' && isShedder(target.name, config))
+  if (target.kind === 'limit' && isShedder(target.name, config)) {
+    if (flags.by)
+      throw new AdminError('usage', `'${target.name}' counts all callers together. Leave --by out.`)
     return await peekShedder(store, config, flags)
+  }
   if (target.kind === 'limit') {
     const standings = await peekLimit(store, config, target.name, flags.by ?? {})
     return print(flags, { limit: target.name, by: flags.by ?? {}, rules: standings.map(documentOf) }, () =>

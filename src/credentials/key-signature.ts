@@ -113,10 +113,11 @@ export function createSignatureCheck(
 ): CheckSignature {
   const secrets = readKeySecrets(variables[KEY_SECRET])
   const macs = new Map(secrets.map(secret => [secret.id, createMac(secret, environment)]))
-  const { signature, signedForMs = 0, signedPlan: plan = plans[0]! } = credentials
+  const { signature, signedForMs, signedPlan: plan = plans[0]! } = credentials
 
   /** Whether a key is young enough to pass in an outage. The clock of the machine that has made it may be ahead. */
   function isYoung(day: string): boolean {
+    if (signedForMs === undefined) return false
     const ageMs = now() - [...day].reduce((sum, digit) => sum * 62 + BASE62.indexOf(digit), 0) * DAY_MS
     return ageMs < signedForMs && ageMs >= -DAY_MS
   }

@@ -183,10 +183,14 @@ describe('while the store does not answer', () => {
     expect(await statusOf(app, await signedKey('acme'))).toBe(200)
   })
 
-  it('a signed key does not pass without the setting', async () => {
-    const app = isolate({ apiKeys: { signature: 'require' } })
+  it('a signed key does not pass without the setting, whatever its day is', async () => {
+    const apps = (['recent', 'refuse'] as const).map(onStoreFailure =>
+      isolate({ ...REQUIRED, onStoreFailure }),
+    )
     gone()
-    expect(await statusOf(app, await signedKey('acme'))).toBe(503)
+    for (const app of apps)
+      for (const days of [-1, 0, 1])
+        expect(await statusOf(app, await signedKey('acme', Date.now() + days * DAY_MS))).toBe(503)
   })
 
   it('a signed key passes until it is too old, by the clock of the isolate', async () => {

@@ -28,12 +28,17 @@ const PAUSE_MS = 100
 /** The same until the last ones are answered. On a cluster, their node may hang, and decisions travel with them. */
 const UNANSWERED_PAUSE_MS = 1000
 
+/** How long guesses wait for a trip (ms). The store counts them as if they were made now. */
+const MAX_AGE_MS = 60_000
+
 const BAD = { kind: 'failed' } as const
 
 /** The guesses of one address. */
 interface Counted {
   request: KnownRequest
   guesses: number
+  /** When the first one was made (ms). */
+  since: number
 }
 
 /**
@@ -53,6 +58,7 @@ export function createGuesses(
   const addresses = new Map<string, Counted>()
   let lastSentAt = Number.NEGATIVE_INFINITY
   let isAnswered = true
+  const isTooOld = ({ since }: Counted) => !isWithin(MAX_AGE_MS, since, known.now())
 
   /** The calls for one address. The last one makes a single guess, so that its reply shows whether another one is refused. */
   function callsFor({ request, guesses }: Counted, { keysPerCall }: TripInfo) {
@@ -84,7 +90,7 @@ export function createGuesses(
         if (calls.length >= MAX_CALLS) break
         addresses.delete(key)
         // A rule may be off by now.
-        if (counted.request.switches !== switches) continue
+        if (counted.request.switches !== switches || isTooOld(counted)) continue
         counted.request.trip = { asOf: known.changes, begunAt, notSentBefore: begunAt }
         calls.push(...callsFor(counted, trip))
       }
@@ -120,8 +126,9 @@ export function createGuesses(
       if (refusal) return { ...toDecision(refusal), from: 'refusals' } as Decision
       const key = answerKeyOf(rules)
       const counted = addresses.get(key)
-      if (counted) counted.guesses = Math.min(counted.guesses + 1, mostGuesses(rules))
-      else if (addresses.size < MAX_ADDRESSES) addresses.set(key, { request, guesses: 1 })
+      if (counted && !isTooOld(counted)) counted.guesses = Math.min(counted.guesses + 1, mostGuesses(rules))
+      else if (counted || addresses.size < MAX_ADDRESSES)
+        addresses.set(key, { request, guesses: 1, since: known.now() })
       return undefined
     },
   }

@@ -108,6 +108,19 @@ describe('guesses that make no trip', () => {
     expect(note(1)).toBeUndefined()
   })
 
+  it('are dropped if no trip leaves within a minute: the store would count old guesses as new ones', () => {
+    for (let i = 0; i < 5; i++) note(1)
+    note(2)
+    now += 59_999
+    note(2)
+    expect(Object.keys(costsIn(load()))).toHaveLength(2)
+    for (let i = 0; i < 5; i++) note(1)
+    note(2)
+    now += 60_000
+    note(2)
+    expect(costsIn(load())).toEqual({ 'sluice:{a:2}:state': [1] })
+  })
+
   it('are dropped if the switches have changed, because their rule may be off', () => {
     note(1)
     switches = { ...NO_SWITCHES }

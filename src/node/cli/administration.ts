@@ -72,9 +72,11 @@ export function signatureOf(flags: SignedFlags): { by: string; reason?: string; 
   }
 }
 
+/** @param keySecret signs new keys */
 export async function openStore(
   flags: StoreFlags,
   load: ConfigLoader,
+  keySecret?: KeySecret,
 ): Promise<{ store: AdminStore; config: LoadedConfig }> {
   const rest = restStore(flags)
   const config = await configOf(flags, load)
@@ -85,14 +87,17 @@ export async function openStore(
     keyLocking,
     cluster,
     keyPrefix: credentials.keyPrefix,
-    keySecret: keySecretOf(process.env),
+    keySecret,
   })
   return { store, config }
 }
 
-/** As `openStore`. @throws AdminError if the gateway would refuse the new key */
-export async function openStoreForNewKey(...of: Parameters<typeof openStore>): ReturnType<typeof openStore> {
-  const opened = await openStore(...of)
+/** As `openStore`, with the secret that signs. @throws AdminError if the gateway would refuse the new key */
+export async function openStoreForNewKey(
+  flags: StoreFlags,
+  load: ConfigLoader,
+): ReturnType<typeof openStore> {
+  const opened = await openStore(flags, load, keySecretOf(process.env))
   const { store, config } = opened
   if (config.credentials.signature !== 'require' || store.keySecret) return opened
   throw new AdminError(

@@ -13,7 +13,7 @@ import { statsKey } from '../store/keys.ts'
 import type { PlainCall, Store } from '../store/store.ts'
 import { createScheduler } from '../trips/scheduler.ts'
 import { type Batch, createCounters } from './counters.ts'
-import type { Observation } from './observation.ts'
+import type { Counted } from './observation.ts'
 
 export type StatsRecorder = ReturnType<typeof createStatsRecorder>
 
@@ -37,6 +37,7 @@ export function createStatsRecorder(store: Store, { everyMs, timer = SYSTEM_TIME
   let mustPingFirst = false
   /** Whether a request waits to send the counters, or the platform has ended it. */
   let isAwaited = false
+  let sending: Promise<unknown> | undefined
 
   const { schedule } = createScheduler(now, timer, [
     {
@@ -49,21 +50,23 @@ export function createStatsRecorder(store: Store, { everyMs, timer = SYSTEM_TIME
         return everyMs
       },
       async run() {
-        await send()
+        sending = send()
+        await sending
         isAwaited = false
         return true
       },
     },
   ])
 
-  async function send(): Promise<void> {
+  /** @returns whether the whole batch has arrived */
+  async function send(): Promise<boolean> {
     try {
       if (mustPingFirst) await store.ping()
     } catch {
-      return
+      return false
     }
     const batch = counters.take(MAX_AT_ONCE)
-    if (batch.length === 0) return
+    if (batch.length === 0) return true
     try {
       const replies = await store.run(callsFor(batch, statsKey(new Date(now()))))
       mustPingFirst = false
@@ -71,19 +74,27 @@ export function createStatsRecorder(store: Store, { everyMs, timer = SYSTEM_TIME
       const mayBeStored = replies.some(reply => reply instanceof GatewayError && mayHaveArrived(reply))
       if (mayBeStored) counters.countAsLost(failed)
       else counters.putBack(failed)
+      return failed.length === 0
     } catch (error) {
       mustPingFirst = true
       if (mayHaveArrived(error)) counters.countAsLost(batch)
       else counters.putBack(batch)
+      return false
     }
   }
 
   return {
-    /** Counts a request. @param hasFailed whether the store did not answer */
-    count(observation: Observation, hasFailed: boolean, background: Background): void {
+    /** Counts a request or a call. @param hasFailed whether the store did not answer */
+    count(observation: Counted, hasFailed: boolean, background: Background): void {
       counters.record(observation)
       mustPingFirst ||= hasFailed
       schedule(background)
+    },
+
+    /** Sends all counters now, before the isolate stops. Never rejects. What the store does not confirm stays counted here. */
+    async flush(): Promise<void> {
+      await sending
+      while (counters.size > 0 && (await send()));
     },
   }
 }

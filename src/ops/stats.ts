@@ -1,10 +1,10 @@
-/** Counts by rule, and by outcome of requests. The store has one record for each hour, which expires after a week. */
+/** Counts by rule, and by outcome of requests and of calls of limits by name. The store has one record for each hour, which expires after a week. */
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import { statsKey } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 
-/** Verdicts of a rule. Labels are those of src/metrics/counters.ts: `-` means none, `~` that the table of counters was full. */
+/** Verdicts of a rule, in a limit by name `<limit>/<rule>`. Labels are those of src/metrics/counters.ts: `-` means none, `~` that the table of counters was full. */
 export interface RuleCounts {
   rule: string
   route: string
@@ -25,6 +25,14 @@ export interface RequestCount {
   count: number
 }
 
+/** Calls of a limit by name. */
+export interface CallCount {
+  limit: string
+  outcome: string
+  cause: string
+  count: number
+}
+
 export interface Stats {
   /** The start of the first hour. */
   since: Date
@@ -34,6 +42,10 @@ export interface Stats {
   withoutTrip: Readonly<Partial<Record<string, number>>>
   /** Requests whose counters may not have arrived. */
   lost: number
+  /** Not part of `requests`. */
+  calls: readonly CallCount[]
+  callsWithoutTrip: Readonly<Partial<Record<string, number>>>
+  lostCalls: number
 }
 
 const HOUR_MS = 3600e3
@@ -57,13 +69,23 @@ function pairs(hash: readonly string[]): [field: string, count: number][] {
 function sumFields(fields: readonly (readonly [string, number])[]): Omit<Stats, 'since'> {
   const rules = new Map<string, RuleCounts>()
   const requests = new Map<string, RequestCount>()
+  const calls = new Map<string, CallCount>()
   const withoutTrip: Record<string, number> = {}
+  const callsWithoutTrip: Record<string, number> = {}
   let lost = 0
+  let lostCalls = 0
   for (const [field, count] of fields) {
     const [kind, outcome = '', ...labels] = field.split(' ')
     const name = labels.join(' ')
     if (kind === 'lost') lost += count
+    if (kind === 'lost-calls') lostCalls += count
     if (kind === 'without-trip') withoutTrip[outcome] = (withoutTrip[outcome] ?? 0) + count
+    if (kind === 'call-without-trip') callsWithoutTrip[outcome] = (callsWithoutTrip[outcome] ?? 0) + count
+    if (kind === 'call') {
+      const [cause = '', limit = ''] = labels
+      const sum = calls.get(`${outcome} ${name}`)?.count ?? 0
+      calls.set(`${outcome} ${name}`, { limit, outcome, cause, count: sum + count })
+    }
     if (kind === 'request') {
       const [cause = '', route = ''] = labels
       const sum = requests.get(`${outcome} ${name}`)?.count ?? 0
@@ -75,7 +97,10 @@ function sumFields(fields: readonly (readonly [string, number])[]): Omit<Stats, 
     const sums = rules.get(name) ?? { rule, route, plan, ...NOTHING }
     rules.set(name, { ...sums, [countName]: sums[countName] + count })
   }
-  return { rules: [...rules.values()], requests: [...requests.values()], withoutTrip, lost }
+  return {
+    ...{ rules: [...rules.values()], requests: [...requests.values()], withoutTrip, lost },
+    ...{ calls: [...calls.values()], callsWithoutTrip, lostCalls },
+  }
 }
 
 const NOTHING = { allowed: 0, limited: 0, shadowAllowed: 0, shadowLimited: 0, agreed: 0, disagreed: 0 }

@@ -47,6 +47,8 @@ function isolate() {
       const observation: Observation = { requestId: '', outcome: 'allowed', route, verdicts: [], storeMs: 0 }
       stats.count(observation, hasFailed, () => {})
     },
+    call: () => stats.count({ limit: 'mail', outcome: 'allowed', verdicts: [] }, false, () => {}),
+    flush: () => stats.flush(),
     /** The platform ends all background work. */
     kill: () => void sleepers.splice(0),
     async pass(ms: number) {
@@ -151,6 +153,40 @@ describe('counters', () => {
       ])
     },
   )
+
+  it('count lost calls of limits by name apart from lost requests', async () => {
+    const { request, call, pass, fault, sent } = isolate()
+    for (let i = 0; i < 3; i++) call()
+    request()
+    fault('ERR_STORE_TIMEOUT')
+    await pass(10_000)
+    fault()
+    await pass(10_000)
+    expect(sent.flat().flatMap(call => ('by' in call ? [[call.field, call.by]] : []))).toEqual([
+      ['lost', 1],
+      ['lost-calls', 3],
+    ])
+  })
+
+  it('are all sent at once when the isolate stops', async () => {
+    const { request, flush, pass, sent, sums } = isolate()
+    for (let i = 0; i < 250; i++) request(`route-${i}`)
+    await flush()
+    expect(sent.map(calls => calls.length)).toEqual([201, 51])
+    await pass(10_000)
+    expect(sums()).toBe(250)
+  })
+
+  it('stay counted if the store refuses them when the isolate stops', async () => {
+    const { request, flush, fault, sums, sent } = isolate()
+    request()
+    fault('ERR_STORE_QUOTA')
+    await flush()
+    expect(sent).toEqual([])
+    fault()
+    await flush()
+    expect(sums()).toBe(1)
+  })
 
   it('wait while the store is down, so that they are not lost', async () => {
     const { request, pass, fault, sums, sent, pings } = isolate()

@@ -511,6 +511,7 @@ describe('npx sluicegate stats', () => {
         requests: [{ outcome: 'limited', cause: '-', route: '-', count: 2 }],
         withoutTrip: {},
         lost: 0,
+        ...{ calls: [], callsWithoutTrip: {}, lostCalls: 0 },
       })
       expect((await sluiceProcess(['stats', '--prometheus'], env)).stdout).toMatch(
         /^gateway_rate_limit_decisions_total\{policy="consumer-second",route="",plan="pro",outcome="limited"\} 2$/m,

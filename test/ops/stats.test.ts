@@ -39,6 +39,8 @@ beforeEach(async () => {
 
 const HOUR_MS = 3600e3
 
+const NO_CALLS = { calls: [], callsWithoutTrip: {}, lostCalls: 0 }
+
 /** An hour ago, because the current hour may have just begun. */
 const lately = () => new Date(Date.now() - HOUR_MS)
 
@@ -70,6 +72,15 @@ const COUNTS = {
   'rule allowed gone - free': 3,
 }
 
+const CALLS = {
+  'call allowed - zendesk': 30,
+  'call limited - zendesk': 10,
+  'call failed_open store-timeout zendesk': 1,
+  'call allowed - mail': 2,
+  'rule allowed zendesk/minute - -': 30,
+  'rule limited zendesk/minute - -': 10,
+}
+
 describe('the counters', () => {
   it('of each hour since the given time are read in one request', async () => {
     const now = new Date('2026-11-21T08:30:00Z')
@@ -85,6 +96,7 @@ describe('the counters', () => {
       withoutTrip: {},
       requests: [{ outcome: 'allowed', cause: '-', route: '-', count: 111 }],
       lost: 0,
+      ...NO_CALLS,
     })
   })
 
@@ -120,6 +132,41 @@ describe('npx sluicegate stats', () => {
       'all                         1010',
       '',
       'The counters of 5 more requests may be missing: the store did not confirm them.',
+    ])
+  })
+
+  it('shows calls of limits by name apart from requests', async () => {
+    const input: Partial<ConfigInput> = {
+      limits: {
+        zendesk: [{ name: 'minute', algorithm: 'gcra', limit: 1, period: '1m' }],
+        mail: [{ name: 'pace', algorithm: 'leaky-bucket', limit: 1, period: '1s' }],
+      },
+    }
+    await count({ ...CALLS, 'call-without-trip refusals zendesk': 4, 'lost-calls': 2 })
+    const calls = [
+      'CALLS OF  OUTCOME      CAUSE          COUNT  SHARE',
+      'zendesk   allowed                     30     73.2 %',
+      'zendesk   limited                     10     24.4 %',
+      'zendesk   failed_open  store-timeout  1      2.4 %',
+      'mail      allowed                     2      100 %',
+      '',
+      'Calls decided without a trip to the store: 4 (9.3 %) refused from memory.',
+      '',
+      'The counters of 2 more calls may be missing: the store did not confirm them.',
+    ]
+    const rows = [
+      'RULE            ALLOWED  DENIED     WOULD ALLOW  WOULD DENY  AGREES',
+      'zendesk/minute  30       10 (25 %)',
+    ]
+    expect((await show({}, input)).split('\n').slice(2)).toEqual([...rows, '', ...calls])
+    expect((await show({ rule: 'zendesk/minute' }, input)).split('\n').slice(2, 4)).toEqual(rows)
+    await count({ 'request allowed - -': 3 })
+    expect((await show({}, input)).split('\n').slice(5)).toEqual([
+      'REQUESTS  CAUSE  COUNT  SHARE',
+      'allowed          3      100 %',
+      'all              3',
+      '',
+      ...calls,
     ])
   })
 
@@ -197,6 +244,22 @@ describe('npx sluicegate stats --prometheus', () => {
     ])
   })
 
+  it('prints calls of limits by name', async () => {
+    await count({ ...CALLS, 'call-without-trip leases mail': 1, 'lost-calls': 2 })
+    const lines = prometheusText(await readStats(admin.store, lately())).split('\n')
+    expect(lines.filter(line => line.startsWith('gateway'))).toEqual([
+      'gateway_rate_limit_decisions_total{policy="zendesk/minute",route="",plan="",outcome="allowed"} 30',
+      'gateway_rate_limit_decisions_total{policy="zendesk/minute",route="",plan="",outcome="limited"} 10',
+      'gateway_rate_limit_lost_requests_total 0',
+      'gateway_rate_limit_calls_total{limit="zendesk",outcome="allowed",cause=""} 30',
+      'gateway_rate_limit_calls_total{limit="zendesk",outcome="limited",cause=""} 10',
+      'gateway_rate_limit_calls_total{limit="zendesk",outcome="failed_open",cause="store-timeout"} 1',
+      'gateway_rate_limit_calls_total{limit="mail",outcome="allowed",cause=""} 2',
+      'gateway_rate_limit_calls_without_trip_total{from="leases"} 1',
+      'gateway_rate_limit_lost_calls_total 2',
+    ])
+  })
+
   it('counts from midnight, so that counters start at zero once a day and otherwise never shrink', () => {
     expect(startOfDay(new Date('2026-11-21T23:59:59.999Z'))).toEqual(new Date('2026-11-21T00:00:00Z'))
     expect(startOfDay(new Date('2026-11-22T00:00:00Z'))).toEqual(new Date('2026-11-22T00:00:00Z'))
@@ -205,7 +268,14 @@ describe('npx sluicegate stats --prometheus', () => {
   it('escapes every label from the store', () => {
     const requests = [{ outcome: 'a"b', cause: 'c\\d', route: 'e\nf', count: 1 }]
     expect(
-      prometheusText({ since: new Date(0), rules: [], requests, withoutTrip: { refusals: 2 }, lost: 0 }),
+      prometheusText({
+        since: new Date(0),
+        rules: [],
+        requests,
+        withoutTrip: { refusals: 2 },
+        lost: 0,
+        ...NO_CALLS,
+      }),
     ).toContain('{outcome="a\\"b",cause="c\\\\d",route="e\\nf"} 1\n')
   })
 })

@@ -79,8 +79,9 @@ async function stats(load: ConfigLoader, flags: Flags): Promise<void> {
   )
 }
 
-/** In the order of the config, the shedders last. */
-function namesOfRules({ rules, shedding }: Pick<Config, 'rules' | 'shedding'>): string[] {
-  const all = [...rules, ...(shedding?.workerUtilization?.rules ?? [])]
-  return [...new Set(all.map(({ name }) => name))]
+/** In the order of the config, then the shedders and the rules of limits by name. */
+function namesOfRules({ rules, shedding, limits }: Pick<Config, 'rules' | 'shedding' | 'limits'>): string[] {
+  const all = [...rules, ...(shedding?.workerUtilization?.rules ?? [])].map(({ name }) => name)
+  const named = [...limits].flatMap(([limit, rules]) => rules.map(({ name }) => `${limit}/${name}`))
+  return [...new Set([...all, ...named])]
 }

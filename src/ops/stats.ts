@@ -1,6 +1,6 @@
-/** Counts by rule, and by outcome of requests and of calls of limits by name. The store has one record for each hour, which expires after a week. */
+/** Counts by rule, and by outcome of requests and of calls of limits by name, from the records of minutes, hours or days. */
 import { didYouMean } from '../config/check/did-you-mean.ts'
-import { statsKey } from '../store/keys.ts'
+import { oldStatsKey, type StatsUnit, statsKey } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 
@@ -34,8 +34,10 @@ export interface CallCount {
 }
 
 export interface Stats {
-  /** The start of the first hour. */
+  /** The start of the first record. */
   since: Date
+  /** What the records are about. */
+  unit: StatsUnit
   rules: readonly RuleCounts[]
   requests: readonly RequestCount[]
   /** Requests that the isolate decided without a trip to the store, by the source of the decision. */
@@ -48,25 +50,59 @@ export interface Stats {
   lostCalls: number
 }
 
-const HOUR_MS = 3600e3
+const MINUTE_MS = 60e3
+const HOUR_MS = 60 * MINUTE_MS
+const UNIT_MS: Record<StatsUnit, number> = { minute: MINUTE_MS, hour: HOUR_MS, day: 24 * HOUR_MS }
 
-/** @param since the statistics begin with the hour of this time */
+/** How far back the records of minutes and of hours go (ms). */
+const MAX_BACK_MS = { minute: 2 * HOUR_MS, hour: 7 * UNIT_MS.day }
+
+/** `npx sluicegate stats` looks back at most this far (ms): the records of days. */
+export const MAX_LOOK_BACK_MS = 400 * UNIT_MS.day
+
+/**
+ * Reads the shortest records that go back that far. A version before counts only by the hour: if it has counted in that time, minutes
+ * are not enough, so whole hours are read.
+ * @param since the statistics begin with the minute, the hour or the day of this time
+ */
 export async function readStats(store: AdminStore, since: Date, now = new Date()): Promise<Stats> {
-  const first = Math.floor(since.getTime() / HOUR_MS)
-  const last = Math.floor(now.getTime() / HOUR_MS)
-  const hours = Array.from({ length: last - first + 1 }, (_, i) => new Date((first + i) * HOUR_MS))
-  // Nothing is deserialized, so a hash is a list: field, value, field, value.
-  const hashes = await store.runEach<Date, readonly string[]>(hours, (pipeline, hour) =>
-    pipeline.hgetall(store.at(statsKey(hour))),
+  const backMs = now.getTime() - since.getTime()
+  const shortest = backMs <= MAX_BACK_MS.minute ? 'minute' : backMs <= MAX_BACK_MS.hour ? 'hour' : 'day'
+  const old = await readOldHours(store, since, now)
+  const unit = shortest === 'minute' && old.length > 0 ? 'hour' : shortest
+  const times = timesOf(unit, since, now)
+  const texts = await store.runEach<Date, string | null>(times, (pipeline, at) =>
+    pipeline.get(store.at(statsKey(at, unit))),
   )
-  return { since: hours[0]!, ...sumFields(hashes.flatMap(pairs)) }
+  return { since: times[0]!, unit, ...sumFields([...old, ...texts.flatMap(text => parseRecord(text ?? ''))]) }
 }
 
-function pairs(hash: readonly string[]): [field: string, count: number][] {
-  return Array.from({ length: hash.length / 2 }, (_, i) => [hash[2 * i]!, Number(hash[2 * i + 1])])
+/** The start of each minute, hour or day since a time. */
+function timesOf(unit: StatsUnit, since: Date, now: Date): Date[] {
+  const ms = UNIT_MS[unit]
+  const first = Math.floor(since.getTime() / ms)
+  const last = Math.floor(now.getTime() / ms)
+  return Array.from({ length: last - first + 1 }, (_, i) => new Date((first + i) * ms))
 }
 
-function sumFields(fields: readonly (readonly [string, number])[]): Omit<Stats, 'since'> {
+type Count = [field: string, count: number]
+
+/** The counters that a version before has written. They are kept for eight days. */
+async function readOldHours(store: AdminStore, since: Date, now: Date): Promise<Count[]> {
+  const first = new Date(Math.max(since.getTime(), now.getTime() - 8 * UNIT_MS.day))
+  // Nothing is deserialized, so a hash is a list: field, value, field, value.
+  const hashes = await store.runEach<Date, readonly string[]>(timesOf('hour', first, now), (pipeline, at) =>
+    pipeline.hgetall(store.at(oldStatsKey(at))),
+  )
+  return hashes.flatMap(hash =>
+    Array.from({ length: hash.length / 2 }, (_, i): Count => [hash[2 * i]!, Number(hash[2 * i + 1])]),
+  )
+}
+
+const parseRecord = (text: string): Count[] =>
+  [...text.matchAll(/^(.+)\t(\d+)$/gm)].map(([, field, count]) => [field!, Number(count)])
+
+function sumFields(fields: readonly Count[]): Omit<Stats, 'since' | 'unit'> {
   const rules = new Map<string, RuleCounts>()
   const requests = new Map<string, RequestCount>()
   const calls = new Map<string, CallCount>()

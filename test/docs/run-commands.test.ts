@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { statsKey } from '../../src/store/keys.ts'
+import { oldStatsKey } from '../../src/store/keys.ts'
 import { type Result, runInProcess } from '../support/command-line.ts'
 import { ALL_PAGES } from '../support/pages.ts'
 import { PATIENT_MS } from '../support/patience.ts'
@@ -359,7 +359,7 @@ describe('docs/operations.md shows what is printed by', () => {
       'request failed_open store-timeout -': 14,
     }
     const fields = Object.entries(counts).flatMap(([field, count]) => [field, String(count)])
-    await redis.connection.send(['HSET', statsKey(new Date()), ...fields])
+    await redis.connection.send(['HSET', oldStatsKey(new Date()), ...fields])
     const args = ['stats', '--since', '24h', '--config', fileOf(config, 'stats')]
     const shown = outputOf('docs/operations.md', '$ npx sluicegate stats')
     const [, ...rows] = (await run(args)).stdout.trim().split('\n')

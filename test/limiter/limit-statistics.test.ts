@@ -82,13 +82,11 @@ function processOn(redis: RedisEngine, input: Partial<ConfigInput> = {}) {
     },
     /** The counters that the store has. */
     async counts(): Promise<Record<string, number>> {
-      const reply = (await redis.send(['HGETALL', statsKey(new Date(now / 1e3))])) as unknown as string[]
-      const texts = reply.map(String)
-      const pairs = Array.from({ length: texts.length / 2 }, (_, i) => [
-        texts[2 * i]!,
-        Number(texts[2 * i + 1]),
-      ])
-      return Object.fromEntries(pairs)
+      const record = await redis.send(['GET', statsKey(new Date(now / 1e3), 'hour')])
+      const lines = record === null ? [] : String(record).split('\n')
+      return Object.fromEntries(
+        lines.map(line => [line.split('\t')[0]!, Number(line.split('\t')[1])] as const),
+      )
     },
   }
 }

@@ -8,7 +8,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { consumerOfApiKey } from '../../src/credentials/api-key.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { sha256 } from '../../src/sha256.ts'
-import { statsKey } from '../../src/store/keys.ts'
+import { oldStatsKey } from '../../src/store/keys.ts'
 import { runInProcess, runProcess } from '../support/command-line.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
@@ -495,7 +495,7 @@ describe('npx sluicegate stats', () => {
       expect((await sluiceProcess(['stats'], env)).stdout).toMatch(/^Nothing was counted since /)
 
       const counts = ['request limited - -', '2', 'rule limited consumer-second - pro', '2']
-      await redis.connection.send(['HSET', statsKey(new Date()), ...counts])
+      await redis.connection.send(['HSET', oldStatsKey(new Date()), ...counts])
       expect((await sluice(['stats'], env)).stdout).toMatch(/^consumer-second +0 +2 \(100 %\)$/m)
       const { since, ...document } = JSON.parse(
         (await sluice(['stats', '--since', '1h', '--json'], env)).stdout,
@@ -511,6 +511,7 @@ describe('npx sluicegate stats', () => {
         requests: [{ outcome: 'limited', cause: '-', route: '-', count: 2 }],
         withoutTrip: {},
         lost: 0,
+        unit: 'hour',
         ...{ calls: [], callsWithoutTrip: {}, lostCalls: 0 },
       })
       expect((await sluiceProcess(['stats', '--prometheus'], env)).stdout).toMatch(

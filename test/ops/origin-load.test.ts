@@ -82,6 +82,7 @@ worker-utilization-test  50 %`.trim(),
     const text = prometheusText(
       {
         since: new Date(),
+        unit: 'hour',
         rules: [],
         requests: [],
         withoutTrip: {},

@@ -2,11 +2,12 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { callFor } from '../../src/metrics/flush.ts'
 import { statsCommand } from '../../src/node/cli/stats.ts'
 import { type StatsFilter, statsText } from '../../src/node/cli/stats-output.ts'
 import { prometheusText, startOfDay } from '../../src/ops/prometheus.ts'
 import { filterByRule, readStats } from '../../src/ops/stats.ts'
-import { statsKey } from '../../src/store/keys.ts'
+import { oldStatsKey } from '../../src/store/keys.ts'
 import { startAdmin, type TestAdmin } from '../support/admin.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
 
@@ -46,7 +47,7 @@ const lately = () => new Date(Date.now() - HOUR_MS)
 
 async function count(counts: Record<string, number>, at = new Date()): Promise<void> {
   const fields = Object.entries(counts).flatMap(([field, count]) => [field, String(count)])
-  await admin.redis.connection.send(['HSET', statsKey(at), ...fields])
+  await admin.redis.connection.send(['HSET', oldStatsKey(at), ...fields])
 }
 
 /** Makes the text that the command prints. */
@@ -82,22 +83,66 @@ const CALLS = {
 }
 
 describe('the counters', () => {
-  it('of each hour since the given time are read in one request', async () => {
+  it('of a version before, one hash for each hour, are still read', async () => {
     const now = new Date('2026-11-21T08:30:00Z')
     for (const [hours, by] of [1, 10, 100, 1000].entries()) {
       await count({ 'request allowed - -': by }, new Date(now.getTime() - hours * HOUR_MS))
     }
     admin.proxy.count()
     const stats = await readStats(admin.store, new Date(now.getTime() - 2 * HOUR_MS), now)
-    expect(admin.proxy.count()).toBe(1)
+    // One for the hashes, one for the records.
+    expect(admin.proxy.count()).toBe(2)
     expect(stats).toEqual({
       since: new Date('2026-11-21T06:00:00Z'),
       rules: [],
       withoutTrip: {},
       requests: [{ outcome: 'allowed', cause: '-', route: '-', count: 111 }],
       lost: 0,
+      unit: 'hour',
       ...NO_CALLS,
     })
+  })
+
+  const NOW = new Date('2026-11-21T08:30:40Z')
+  const ago = (ms: number) => new Date(NOW.getTime() - ms)
+  /** What a flush at this time adds, for isolates of this version. */
+  const flushAt = (at: Date, count: number) =>
+    admin.store.decisions.run([callFor([['request allowed - -', count]], at)])
+  const read = async (backMs: number) => {
+    const { unit, since, requests } = await readStats(admin.store, ago(backMs), NOW)
+    return [unit, since.toISOString(), requests[0]?.count]
+  }
+
+  it('are read by the minute up to two hours back, by the hour up to seven days, else by the day', async () => {
+    const flushes = [
+      30e3,
+      9 * 60e3,
+      11 * 60e3,
+      3 * HOUR_MS,
+      2 * 24 * HOUR_MS,
+      29 * 24 * HOUR_MS,
+      399 * 24 * HOUR_MS,
+    ]
+    for (const [i, backMs] of flushes.entries()) await flushAt(ago(backMs), 10 ** i)
+    expect(await read(10 * 60e3)).toEqual(['minute', '2026-11-21T08:20:00.000Z', 11])
+    expect(await read(2 * HOUR_MS)).toEqual(['minute', '2026-11-21T06:30:00.000Z', 111])
+    expect(await read(2 * HOUR_MS + 1)).toEqual(['hour', '2026-11-21T06:00:00.000Z', 111])
+    expect(await read(24 * HOUR_MS)).toEqual(['hour', '2026-11-20T08:00:00.000Z', 1111])
+    expect(await read(7 * 24 * HOUR_MS)).toEqual(['hour', '2026-11-14T08:00:00.000Z', 11_111])
+    expect(await read(30 * 24 * HOUR_MS)).toEqual(['day', '2026-10-22T00:00:00.000Z', 111_111])
+    expect(await read(400 * 24 * HOUR_MS)).toEqual(['day', '2025-10-17T00:00:00.000Z', 1_111_111])
+  })
+
+  it('of two versions at once are added up, and none counts twice', async () => {
+    await flushAt(ago(60e3), 1)
+    await flushAt(ago(3 * HOUR_MS), 10)
+    await count({ 'request allowed - -': 100 }, ago(3 * HOUR_MS))
+    // The version before has not counted in this time, so minutes are enough.
+    expect(await read(10 * 60e3)).toEqual(['minute', '2026-11-21T08:20:00.000Z', 1])
+    expect(await read(24 * HOUR_MS)).toEqual(['hour', '2026-11-20T08:00:00.000Z', 111])
+    expect(await read(30 * 24 * HOUR_MS)).toEqual(['day', '2026-10-22T00:00:00.000Z', 111])
+    await count({ 'request allowed - -': 1000 }, ago(60e3))
+    expect(await read(10 * 60e3)).toEqual(['hour', '2026-11-21T08:00:00.000Z', 1001])
   })
 
   it('of one environment are separate from those of another', async () => {
@@ -197,8 +242,8 @@ describe('npx sluicegate stats', () => {
   })
 
   it.each([
-    ['--since', '30m'],
-    ['--since', '8d'],
+    ['--since', '30s'],
+    ['--since', '401d'],
     ['--since', 'yesterday'],
     ['--by', 'consumer'],
     ['--prometheus', '--json'],
@@ -274,6 +319,7 @@ describe('npx sluicegate stats --prometheus', () => {
         requests,
         withoutTrip: { refusals: 2 },
         lost: 0,
+        unit: 'hour',
         ...NO_CALLS,
       }),
     ).toContain('{outcome="a\\"b",cause="c\\\\d",route="e\\nf"} 1\n')

@@ -11,7 +11,7 @@ export interface StatsFilter {
 
 /** @param names of rules, in the order in which they are shown */
 export function statsText(
-  { since, rules, requests, withoutTrip, lost, calls, callsWithoutTrip, lostCalls }: Stats,
+  { since, unit, rules, requests, withoutTrip, lost, calls, callsWithoutTrip, lostCalls }: Stats,
   { rule, by }: StatsFilter,
   names: readonly string[],
   config: Config,
@@ -19,9 +19,9 @@ export function statsText(
   const sum = sumOf(requests)
   const callSum = sumOf(calls)
   if (sum + lost + callSum + lostCalls === 0)
-    return `Nothing was counted since ${time(since)} UTC, the start of an hour. ${adviceFor(config)}`
-  // Counters are kept for each hour, so the time differs from that of --since.
-  const lines = [`Since ${time(since)} UTC, the start of an hour:`, '']
+    return `Nothing was counted since ${time(since)} UTC, the start of ${START_OF[unit]}. ${adviceFor(config)}`
+  // Counters are kept by the minute, hour or day, so the time differs from that of --since.
+  const lines = [`Since ${time(since)} UTC, the start of ${START_OF[unit]}:`, '']
   const rows = sumByRule(rules, names, by)
   lines.push(
     rows.length > 0
@@ -53,6 +53,8 @@ export function statsText(
       lines.push('', `The counters of ${count} more ${what} may be missing: the store did not confirm them.`)
   return lines.join('\n')
 }
+
+const START_OF = { minute: 'a minute', hour: 'an hour', day: 'a day' }
 
 const sumOf = (rows: readonly { count: number }[]) => rows.reduce((sum, { count }) => sum + count, 0)
 

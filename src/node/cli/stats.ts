@@ -4,7 +4,7 @@ import type { Config } from '../../config/compile.ts'
 import { parseDuration } from '../../config/duration.ts'
 import { readLoad } from '../../ops/origin-load.ts'
 import { prometheusText, startOfDay } from '../../ops/prometheus.ts'
-import { filterByRule, readStats } from '../../ops/stats.ts'
+import { filterByRule, MAX_LOOK_BACK_MS, readStats } from '../../ops/stats.ts'
 import { addStoreOptions, openStore, type StoreFlags } from './administration.ts'
 import { withExamples } from './help.ts'
 import type { ConfigLoader } from './load-config.ts'
@@ -26,7 +26,10 @@ export function statsCommand(load: ConfigLoader): Command {
       'Show what each rule decided, what shadow rules and candidates would have decided, the outcomes of requests, and the load of the origin now.',
     )
     .addOption(
-      new Option('--since <duration>', 'how far back, from 1h to 7d, in whole hours')
+      new Option(
+        '--since <duration>',
+        'how far back, from 1m to 400d: up to 2h in whole minutes, up to 7d in hours, else in days (UTC)',
+      )
         .default(DAY_MS, '24h')
         .argParser(lookBack),
     )
@@ -40,7 +43,7 @@ export function statsCommand(load: ConfigLoader): Command {
     )
     .addHelpText('after', MEANING)
     .action(stats.bind(null, load))
-  return withExamples(command, 'stats --since 1h', 'stats --rule consumer-minute --by plan')
+  return withExamples(command, 'stats --since 10m', 'stats --rule consumer-minute --by plan')
 }
 
 const MEANING = `
@@ -60,8 +63,8 @@ the request.`
 
 function lookBack(text: string): number {
   const milliseconds = (parseDuration(text) ?? 0) / 1e3
-  if (milliseconds >= 3600e3 && milliseconds <= 7 * DAY_MS) return milliseconds
-  throw new InvalidArgumentError('Use a duration from 1h to 7d.')
+  if (milliseconds >= 60e3 && milliseconds <= MAX_LOOK_BACK_MS) return milliseconds
+  throw new InvalidArgumentError('Use a duration from 1m to 400d.')
 }
 
 async function stats(load: ConfigLoader, flags: Flags): Promise<void> {

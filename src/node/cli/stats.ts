@@ -2,9 +2,11 @@
 import { Command, InvalidArgumentError, Option } from 'commander'
 import type { Config } from '../../config/compile.ts'
 import { parseDuration } from '../../config/duration.ts'
+import { AdminError } from '../../ops/admin-error.ts'
 import { readLoad } from '../../ops/origin-load.ts'
 import { prometheusText, startOfDay } from '../../ops/prometheus.ts'
 import { filterByRule, MAX_LOOK_BACK_MS, readStats } from '../../ops/stats.ts'
+import { type Bound, checkBounds, checkWord, formatCheck, parseBound } from '../../ops/stats-bounds.ts'
 import { addStoreOptions, openStore, type StoreFlags } from './administration.ts'
 import { withExamples } from './help.ts'
 import type { ConfigLoader } from './load-config.ts'
@@ -14,6 +16,7 @@ import { type StatsFilter, statsText } from './stats-output.ts'
 
 interface Flags extends StoreFlags, StatsFilter {
   since: number
+  failAbove?: Bound[]
   prometheus?: boolean
 }
 
@@ -37,13 +40,24 @@ export function statsCommand(load: ConfigLoader): Command {
     .addOption(new Option('--by <part>', 'show each rule by route or by plan').choices(['route', 'plan']))
     .addOption(
       new Option(
+        '--fail-above <bound>',
+        "exit with 3 if a share is above a bound, as in 'degraded>0.1%'; can be repeated",
+      ).argParser((text, before: Bound[] = []) => [...before, parseBound(text)]),
+    )
+    .addOption(
+      new Option(
         '--prometheus',
         'print counters since midnight (UTC) and the load of the origin as text for Prometheus',
-      ).conflicts(['json', 'since', 'by', 'rule']),
+      ).conflicts(['json', 'since', 'by', 'rule', 'failAbove']),
     )
     .addHelpText('after', MEANING)
     .action(stats.bind(null, load))
-  return withExamples(command, 'stats --since 10m', 'stats --rule consumer-minute --by plan')
+  return withExamples(
+    command,
+    'stats --since 10m',
+    "stats --since 10m --fail-above 'degraded>0.1%'",
+    'stats --rule consumer-minute --by plan',
+  )
 }
 
 const MEANING = `
@@ -59,7 +73,12 @@ Outcomes:
 
 For requests that were decided without the store, the cause is shown. Preflights and requests to
 /_sluice/ are not counted. Each rule is counted by its own verdict, whatever other rules decided about
-the request.`
+the request.
+
+Bounds of --fail-above are for the share of an outcome, of a cause, or of 'degraded' (any cause) of all
+requests, and of the calls of each limit by name. With --rule: of 'limited', 'shadow_limited' or
+'disagreed' of its verdicts. The shares that are above go to standard error, and the exit code is 3.
+Without any requests, no share is above. If the store does not answer, the exit code is 1.`
 
 function lookBack(text: string): number {
   const milliseconds = (parseDuration(text) ?? 0) / 1e3
@@ -68,6 +87,7 @@ function lookBack(text: string): number {
 }
 
 async function stats(load: ConfigLoader, flags: Flags): Promise<void> {
+  for (const bound of flags.failAbove ?? []) checkWord(bound, flags.rule)
   const { store, config } = await openStore(flags, load)
   const now = new Date()
   const since = flags.prometheus ? startOfDay(now) : new Date(now.getTime() - flags.since)
@@ -76,10 +96,14 @@ async function stats(load: ConfigLoader, flags: Flags): Promise<void> {
   const names = namesOfRules(config)
   const counted = flags.rule === undefined ? all : filterByRule(all, flags.rule, names)
   const current = flags.rule === undefined ? await readLoad(store, config) : {}
+  const checks = flags.failAbove && checkBounds(counted, flags.failAbove, flags.rule)
   if (flags.prometheus) return void process.stdout.write(prometheusText(counted, current))
-  print(flags, { ...counted, ...current }, () =>
+  print(flags, { ...counted, ...current, ...(checks && { checks }) }, () =>
     [statsText(counted, flags, names, config), ...loadTexts(current)].join('\n\n'),
   )
+  const above = checks?.filter(({ isAbove }) => isAbove) ?? []
+  if (above.length > 0) throw new AdminError('above', above.map(formatCheck).join('\n'))
+  if (checks && !flags.json) console.log(`\nNo share is above:\n${checks.map(formatCheck).join('\n')}`)
 }
 
 /** In the order of the config, then the shedders and the rules of limits by name. */

@@ -33,7 +33,7 @@ const WORKERS = [
     what: 'Worker with the shipped config and a service binding for four limits',
     file: WITH_LIMITS,
     entry: `${GATEWAY}; ${BINDING}`,
-    most: 66,
+    most: 66.5,
   },
   {
     what: 'Worker with the shipped config and limitsEntrypoint for four limits',

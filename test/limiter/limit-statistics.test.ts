@@ -2,6 +2,7 @@
 import { expect, it } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { GatewayError } from '../../src/errors.ts'
+import type { LimiterSettings } from '../../src/set-ups/limits/limiter.ts'
 import { createLimiterOnStore } from '../../src/set-ups/limits/limiter-on-store.ts'
 import { statsKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'
@@ -23,7 +24,11 @@ const RULE: RuleInput = { name: 'any', by: 'consumer', algorithm: 'gcra', limit:
 const ACCOUNT = { account: '42' }
 
 /** A process with a limiter, whose clock only the test and `acquire` move. */
-function processOn(redis: RedisEngine, input: Partial<ConfigInput> = {}) {
+function processOn(
+  redis: RedisEngine,
+  input: Partial<ConfigInput> = {},
+  settings: Pick<LimiterSettings, 'waitUntil' | 'awaitsCounters'> = {},
+) {
   let now = NOON
   let isDown = false
   /** Calls to the store that have not ended. */
@@ -61,11 +66,13 @@ function processOn(redis: RedisEngine, input: Partial<ConfigInput> = {}) {
     stats: {},
     ...input,
   })
-  const limiter = createLimiterOnStore(config, store, { clock })
+  const limiter = createLimiterOnStore(config, store, { clock, ...settings })
   return {
     limiter,
     trips: () => counted.requests.length,
     timers,
+    /** The platform ends the work that is not kept alive. */
+    endCalls: () => void timers.splice(0),
     setDown(value: boolean) {
       isDown = value
     },
@@ -202,6 +209,33 @@ describeOnRedisEngine('the statistics of limits by name', fresh => {
     // The store may have received the counters.
     await limiter.close()
     expect(await counts()).toEqual({ 'lost-calls': 1 })
+  })
+
+  it('do not keep a call alive, which would hold up a queue: a later call sends them, and is kept alive for that', async () => {
+    const kept: Promise<unknown>[] = []
+    const waitUntil = (task: Promise<unknown>) => void kept.push(task)
+    const { limiter, pass, counts, endCalls } = processOn(await fresh(), {}, { waitUntil })
+    await limiter.limit('mail')
+    expect(kept).toEqual([])
+    endCalls()
+    await pass(11_000)
+    expect(await counts()).toEqual({})
+    await limiter.limit('mail')
+    expect(kept).toHaveLength(1)
+    await Promise.all(kept)
+    expect(await counts()).toMatchObject({ 'call allowed - mail': 2 })
+  })
+
+  it('keep a call of a service binding alive until they are sent', async () => {
+    const kept: Promise<unknown>[] = []
+    const waitUntil = (task: Promise<unknown>) => void kept.push(task)
+    const { limiter, pass, counts } = processOn(await fresh(), {}, { waitUntil, awaitsCounters: true })
+    await limiter.limit('mail')
+    await limiter.limit('mail')
+    expect(kept).toHaveLength(1)
+    await pass(10_000)
+    await Promise.all(kept)
+    expect(await counts()).toMatchObject({ 'call allowed - mail': 2 })
   })
 
   it('can be turned off', async () => {

@@ -172,6 +172,12 @@ export interface LimiterSettings {
    * Workers pass `waitUntil` of `cloudflare:workers`; otherwise such work ends with the request.
    */
   waitUntil?: (task: Promise<unknown>) => void
+  /**
+   * Whether a call is kept alive until its counters are sent (`stats.every`), as the service binding does. Default: only
+   * while they are sent, because a batch of Cloudflare Queues ends only when all of its work has ended. If the platform
+   * ends a call before that, a later one sends its counters.
+   */
+  awaitsCounters?: boolean
 }
 
 /** The part of a config that limits by name use. */
@@ -187,7 +193,7 @@ export function createLimiterWithParts(
   config: LimiterConfig,
   store: Store,
   parts: LimiterParts,
-  { board = NO_BOARD, clock = REAL_TIME, waitUntil }: LimiterSettings = {},
+  { board = NO_BOARD, clock = REAL_TIME, waitUntil, awaitsCounters = false }: LimiterSettings = {},
 ): Limiter {
   const ruleSets = new Map(
     [...config.limits].map(([name, rules]) => [name, createLimitRuleSet(rules, parts.scriptsOf)]),
@@ -200,14 +206,16 @@ export function createLimiterWithParts(
     [...config.limits].flatMap(([name, rules]) => rules.map(rule => [rule, name] as const)),
   )
   const timer = clock.timer ?? SYSTEM_TIMER
-  const stats = config.stats && parts.createStatsRecorder(store, { ...config.stats, timer, now: nowMs })
+  const background: Background = waitUntil ? keptAliveBy(waitUntil) : detached
+  const stats =
+    config.stats &&
+    parts.createStatsRecorder(keepingAlive(store, background), { ...config.stats, timer, now: nowMs })
   const engine = createEngineWithParts(config, allRules, store, parts, {
     ...{ clock: { now: nowMs, elapsed: elapsedMs }, decideAt: clock.now, board },
     timer,
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
     credentials: 'refuse',
   })
-  const background: Background = waitUntil ? keptAliveBy(waitUntil) : detached
   const options = { background, awaitsSwitches: true }
 
   function rulesOf(name: string): readonly LimitRule[] {
@@ -276,7 +284,7 @@ export function createLimiterWithParts(
 
   /** Counts a call by its last decision. */
   function count({ observed, decision }: DecidedCall): LimitDecision {
-    stats?.count(observed, isStoreFailure(observed.cause), background)
+    stats?.count(observed, isStoreFailure(observed.cause), awaitsCounters ? background : detached)
     return decision
   }
 
@@ -434,6 +442,15 @@ function keptAliveBy(waitUntil: NonNullable<LimiterSettings['waitUntil']>): Back
       // An exception would lose a decision whose units are already taken.
     }
   }
+}
+
+/** The store, each of whose trips is kept alive. */
+function keepingAlive(store: Store, background: Background): Store {
+  const kept = <T>(trip: Promise<T>) => {
+    background(trip)
+    return trip
+  }
+  return { ...store, run: calls => kept(store.run(calls)), ping: () => kept(store.ping()) }
 }
 
 /** Whether the store has spent nothing for a decision because it did not make it. */

@@ -1,6 +1,6 @@
 // Made by `npx sluicegate build` from the config. Do not edit.
 import { scriptsOf } from './limits.generated.ts'
-import { builtEntrypoint, createRefusalMemory, withMissingParts } from '../set-ups/rpc/built.ts'
+import { builtEntrypoint, createRefusalMemory, createStatsRecorder, withMissingParts } from '../set-ups/rpc/built.ts'
 import config from '../../sluice.config.ts'
 
 /** The limits by name as a service binding. */
@@ -11,5 +11,6 @@ export class Limits extends builtEntrypoint(config, {
   parts: withMissingParts({
     scriptsOf,
     createRefusalMemory,
+    createStatsRecorder,
   }),
 }) {}

@@ -9,15 +9,23 @@
  *     without-trip <refusals|leases> <route>         requests that were decided without a trip to the store
  *     lost                                           requests whose counters may not have arrived
  *
+ * Calls of limits by name are counted apart from requests. Their rules have the names of live switches:
+ *
+ *     call <outcome> <cause> <limit>                 one for each call
+ *     rule <outcome> <limit>/<rule> - -              one for each rule that took part
+ *     call-without-trip <refusals|leases> <limit>    calls that were decided without a trip to the store
+ *     lost-calls                                     calls whose counters may not have arrived
+ *
  * `-` stands for a missing word; no name begins with it. Each rule is counted by its own verdict, even if another
  * rule refused the request. A request with a bad credential counts only rules with `on: 'auth-failure'`. A request
  * that no rule decided (401 without a trip, 403) counts no rule.
  */
-import type { Observation } from './observation.ts'
+import type { Counted } from './observation.ts'
 
 export type Batch = readonly (readonly [field: string, by: number])[]
 
-export const LOST = 'lost'
+/** What counts the requests and the calls of a batch that may not have arrived. */
+const LOST = { request: 'lost', call: 'lost-calls' }
 const NONE = '-'
 /** Replaces the labels of a counter when there is no room for another one. */
 const OTHER = '~'
@@ -39,11 +47,12 @@ export function createCounters(maxFields = MAX_FIELDS) {
       return counts.size
     },
 
-    record({ outcome, cause = NONE, from, route = NONE, plan = NONE, verdicts }: Observation) {
-      add(`request ${outcome} ${cause} ${route}`, 1)
-      if (from) add(`without-trip ${from} ${route}`, 1)
+    record({ limit, outcome, cause = NONE, from, route = NONE, plan = NONE, verdicts }: Counted) {
+      const isCall = limit !== undefined
+      add(`${isCall ? 'call' : 'request'} ${outcome} ${cause} ${limit ?? route}`, 1)
+      if (from) add(`${isCall ? 'call-' : ''}without-trip ${from} ${limit ?? route}`, 1)
       for (const { rule, mode, allowed, agrees } of verdicts) {
-        const labels = `${rule.name} ${route} ${plan}`
+        const labels = `${isCall ? `${limit}/` : ''}${rule.name} ${route} ${plan}`
         add(`rule ${mode === 'shadow' ? 'shadow_' : ''}${allowed ? 'allowed' : 'limited'} ${labels}`, 1)
         if (agrees !== undefined) add(`candidate ${agrees ? 'agreed' : 'disagreed'} ${labels}`, 1)
       }
@@ -61,11 +70,10 @@ export function createCounters(maxFields = MAX_FIELDS) {
       for (const [field, by] of batch) add(field, by)
     },
 
-    /** Adds the requests of a batch to `lost`, because the batch may not have arrived. */
+    /** Counts the requests and calls of a batch as lost, because the batch may not have arrived. */
     countAsLost(batch: Batch) {
-      const requests = batch.filter(([field]) => field === LOST || field.startsWith('request '))
-      const sum = requests.reduce((sum, [, by]) => sum + by, 0)
-      if (sum > 0) add(LOST, sum)
+      for (const [kind, lost] of Object.entries(LOST))
+        for (const [field, by] of batch) if (field === lost || field.startsWith(`${kind} `)) add(lost, by)
     },
   }
 }

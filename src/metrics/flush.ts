@@ -1,6 +1,6 @@
 /**
  * Sends counters to the store in the background: one HTTP request per interval for an isolate with traffic, never one
- * per request. Counters are added to the hash of the hour in which they are sent.
+ * per request. Counters are added to the records of the minute, the hour and the day in which they are sent.
  *
  * Counters that certainly have not arrived are sent again. Counters that may have arrived are not, so that nothing is
  * counted twice; they are counted as lost. During an outage the store must answer a ping before counters are sent.
@@ -9,11 +9,12 @@
 import type { Background } from '../background.ts'
 import { SYSTEM_TIMER, type Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import { statsKey } from '../store/keys.ts'
-import type { PlainCall, Store } from '../store/store.ts'
+import { type StatsUnit, statsKey } from '../store/keys.ts'
+import type { ScriptCall, Store } from '../store/store.ts'
 import { createScheduler } from '../trips/scheduler.ts'
+import { addCountsScript, argumentsOf } from './add-counts.ts'
 import { type Batch, createCounters } from './counters.ts'
-import type { Observation } from './observation.ts'
+import type { Counted } from './observation.ts'
 
 export type StatsRecorder = ReturnType<typeof createStatsRecorder>
 
@@ -25,11 +26,11 @@ export interface FlushTiming {
   now: () => number
 }
 
-/** Counters in one HTTP request. Each is one command. */
+/** Counters in one HTTP request. */
 const MAX_AT_ONCE = 200
 
-/** `npx sluicegate stats` shows at most the last 7 days. */
-const KEEP_SECONDS = 8 * 86400
+/** How long a record is kept (s): a little longer than `npx sluicegate stats` looks back by it. */
+const KEEP_SECONDS: Record<StatsUnit, number> = { minute: 7500, hour: 8 * 86400, day: 401 * 86400 }
 
 /** Creates the statistics of an isolate: counts its requests, and sends the counters to the store. */
 export function createStatsRecorder(store: Store, { everyMs, timer = SYSTEM_TIMER, now }: FlushTiming) {
@@ -37,6 +38,7 @@ export function createStatsRecorder(store: Store, { everyMs, timer = SYSTEM_TIME
   let mustPingFirst = false
   /** Whether a request waits to send the counters, or the platform has ended it. */
   let isAwaited = false
+  let sending: Promise<unknown> | undefined
 
   const { schedule } = createScheduler(now, timer, [
     {
@@ -49,48 +51,60 @@ export function createStatsRecorder(store: Store, { everyMs, timer = SYSTEM_TIME
         return everyMs
       },
       async run() {
-        await send()
+        sending = send()
+        await sending
         isAwaited = false
         return true
       },
     },
   ])
 
-  async function send(): Promise<void> {
+  /** @returns whether the whole batch has arrived */
+  async function send(): Promise<boolean> {
     try {
       if (mustPingFirst) await store.ping()
     } catch {
-      return
+      return false
     }
     const batch = counters.take(MAX_AT_ONCE)
-    if (batch.length === 0) return
+    if (batch.length === 0) return true
     try {
-      const replies = await store.run(callsFor(batch, statsKey(new Date(now()))))
+      const [reply] = await store.run([callFor(batch, new Date(now()))])
+      if (reply instanceof GatewayError) throw reply
       mustPingFirst = false
-      const failed = batch.filter((_, i) => replies[i] instanceof GatewayError)
-      const mayBeStored = replies.some(reply => reply instanceof GatewayError && mayHaveArrived(reply))
-      if (mayBeStored) counters.countAsLost(failed)
-      else counters.putBack(failed)
+      return true
     } catch (error) {
       mustPingFirst = true
       if (mayHaveArrived(error)) counters.countAsLost(batch)
       else counters.putBack(batch)
+      return false
     }
   }
 
   return {
-    /** Counts a request. @param hasFailed whether the store did not answer */
-    count(observation: Observation, hasFailed: boolean, background: Background): void {
+    /** Counts a request or a call. @param hasFailed whether the store did not answer */
+    count(observation: Counted, hasFailed: boolean, background: Background): void {
       counters.record(observation)
       mustPingFirst ||= hasFailed
       schedule(background)
     },
+
+    /** Sends all counters now, before the isolate stops. Never rejects. What the store does not confirm stays counted here. */
+    async flush(): Promise<void> {
+      await sending
+      while (counters.size > 0 && (await send()));
+    },
   }
 }
 
-function callsFor(batch: Batch, key: string): PlainCall[] {
-  const counts = batch.map(([field, by]): PlainCall => ({ command: 'HINCRBY', key, field, by }))
-  return [...counts, { command: 'EXPIRE', key, seconds: KEEP_SECONDS }]
+/** The call that adds a batch to the records of a time. */
+export function callFor(batch: Batch, at: Date): ScriptCall {
+  const kept = Object.entries(KEEP_SECONDS)
+  return {
+    script: addCountsScript(),
+    keys: kept.map(([unit]) => statsKey(at, unit as StatsUnit)),
+    args: [...kept.map(([, seconds]) => String(seconds)), ...argumentsOf(batch)],
+  }
 }
 
 /**

@@ -1,6 +1,7 @@
 /**
  * The values of one request that are counted, logged and sent. All of them come from the config or from fixed lists, none from the caller.
  */
+import type { DegradedCause } from '../limiter/decision.ts'
 import type { Verdict } from '../script/evaluation.ts'
 
 /**
@@ -28,22 +29,28 @@ export type RequestOutcome =
 /** The part of a verdict that is counted. */
 export type ObservedVerdict = Pick<Verdict, 'mode' | 'allowed' | 'agrees'> & { rule: { name: string } }
 
-export interface Observation {
-  requestId: string
+/** The part of an observation that is counted, of a request or of a call of a limit by name. */
+export interface Counted {
+  /** Of a call: the name of its limit. Absent for requests. */
+  limit?: string
   outcome: RequestOutcome
   /** Why the store has not decided, for any outcome. */
   cause?: string
-  /** For the log only. */
-  detail?: string
-  /** Set if the request made no trip to the store: it was decided by remembered `refusals` or from `leases`. */
+  /** Set if no trip to the store was made: remembered `refusals` or `leases` decided. */
   from?: string
-  /** Why the request was refused, if no rule refused it. */
-  reason?: string
   route?: string
   /** Absent for anonymous callers, and if the plan is unknown. */
   plan?: string
   /** Verdicts of the rules that applied, including shadow rules. */
   verdicts: readonly ObservedVerdict[]
+}
+
+export interface Observation extends Counted {
+  requestId: string
+  /** For the log only. */
+  detail?: string
+  /** Why the request was refused, if no rule refused it. */
+  reason?: string
   /** In whole seconds. Absent for a refusal that never ends. */
   retryAfter?: number
   /** How long the decision waited for the store (ms). */
@@ -54,3 +61,8 @@ export interface Observation {
 export function refusingRuleNames(verdicts: readonly ObservedVerdict[], mode: Verdict['mode']): string[] {
   return verdicts.filter(verdict => verdict.mode === mode && !verdict.allowed).map(({ rule }) => rule.name)
 }
+
+export const KILLED: DegradedCause = 'kill-switch'
+
+/** Whether the store has failed; it has not if the limits are switched off. */
+export const isStoreFailure = (cause: string | undefined) => cause !== undefined && cause !== KILLED

@@ -224,6 +224,7 @@ function bindingModule(
     ...used(countsLocally(rules), 'createLocalLimiter'),
     ...used(takesLeases(rules), 'createLeases'),
     ...used(config.refusals !== undefined, 'createRefusalMemory'),
+    ...used(config.stats !== undefined, 'createStatsRecorder'),
     ...used(needsHoldings, 'createHoldingsKeeper'),
     ...script(needsHoldings, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
     '  }),',

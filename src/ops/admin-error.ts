@@ -7,6 +7,8 @@ export type AdminFailure =
   | 'refused'
   /** The store did not answer, or its answer was invalid. */
   | 'store'
+  /** A share of the statistics is above its bound. */
+  | 'above'
 
 /** An error of an administrative operation, with a message for users. No message contains a key, a token, or the text of a command. */
 export class AdminError extends Error {

@@ -11,7 +11,7 @@ export function startOfDay(now: Date): Date {
 }
 
 export function prometheusText(
-  { rules, requests, withoutTrip, lost }: Stats,
+  { rules, requests, withoutTrip, lost, calls, callsWithoutTrip, lostCalls }: Stats,
   load: CurrentLoad = {},
 ): string {
   const verdicts = rules.flatMap(({ rule, route, plan, ...counts }) => {
@@ -60,6 +60,23 @@ export function prometheusText(
       Object.entries(withoutTrip).map(([from, count = 0]): Sample => [{ from }, count]),
     ),
     counter('lost_requests', 'Requests whose counters may not have arrived.', [[{}, lost]]),
+    counter(
+      'calls',
+      'Outcomes of calls of limits by name.',
+      calls.map(
+        ({ limit, outcome, cause, count }): Sample => [{ limit, outcome, cause: labelValue(cause) }, count],
+      ),
+    ),
+    counter(
+      'calls_without_trip',
+      'Calls of limits by name that were decided without a trip to the store.',
+      Object.entries(callsWithoutTrip).map(([from, count = 0]): Sample => [{ from }, count]),
+    ),
+    counter(
+      'lost_calls',
+      'Calls of limits by name whose counters may not have arrived.',
+      calls.length + lostCalls > 0 ? [[{}, lostCalls]] : [],
+    ),
     ...gaugesOf(load),
   ].join('')
 }

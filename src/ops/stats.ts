@@ -1,10 +1,10 @@
-/** Counts by rule, and by outcome of requests. The store has one record for each hour, which expires after a week. */
+/** Counts by rule, and by outcome of requests and of calls of limits by name, from the records of minutes, hours or days. */
 import { didYouMean } from '../config/check/did-you-mean.ts'
-import { statsKey } from '../store/keys.ts'
+import { type StatsUnit, statsKey } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 
-/** Verdicts of a rule. Labels are those of src/metrics/counters.ts: `-` means none, `~` that the table of counters was full. */
+/** Verdicts of a rule, in a limit by name `<limit>/<rule>`. Labels are those of src/metrics/counters.ts: `-` means none, `~` that the table of counters was full. */
 export interface RuleCounts {
   rule: string
   route: string
@@ -25,45 +25,90 @@ export interface RequestCount {
   count: number
 }
 
+/** Calls of a limit by name. */
+export interface CallCount {
+  limit: string
+  outcome: string
+  cause: string
+  count: number
+}
+
 export interface Stats {
-  /** The start of the first hour. */
+  /** The start of the first record. */
   since: Date
+  /** What the records are about. */
+  unit: StatsUnit
   rules: readonly RuleCounts[]
   requests: readonly RequestCount[]
   /** Requests that the isolate decided without a trip to the store, by the source of the decision. */
   withoutTrip: Readonly<Partial<Record<string, number>>>
   /** Requests whose counters may not have arrived. */
   lost: number
+  /** Not part of `requests`. */
+  calls: readonly CallCount[]
+  callsWithoutTrip: Readonly<Partial<Record<string, number>>>
+  lostCalls: number
 }
 
-const HOUR_MS = 3600e3
+const MINUTE_MS = 60e3
+const HOUR_MS = 60 * MINUTE_MS
+const UNIT_MS: Record<StatsUnit, number> = { minute: MINUTE_MS, hour: HOUR_MS, day: 24 * HOUR_MS }
 
-/** @param since the statistics begin with the hour of this time */
+/** How far back the records of minutes and of hours go (ms). */
+const MAX_BACK_MS = { minute: 2 * HOUR_MS, hour: 7 * UNIT_MS.day }
+
+/** `npx sluicegate stats` looks back at most this far (ms): the records of days. */
+export const MAX_LOOK_BACK_MS = 400 * UNIT_MS.day
+
+/**
+ * Reads the shortest records that go back that far.
+ * @param since the statistics begin with the minute, the hour or the day of this time
+ */
 export async function readStats(store: AdminStore, since: Date, now = new Date()): Promise<Stats> {
-  const first = Math.floor(since.getTime() / HOUR_MS)
-  const last = Math.floor(now.getTime() / HOUR_MS)
-  const hours = Array.from({ length: last - first + 1 }, (_, i) => new Date((first + i) * HOUR_MS))
+  const backMs = now.getTime() - since.getTime()
+  const unit = backMs <= MAX_BACK_MS.minute ? 'minute' : backMs <= MAX_BACK_MS.hour ? 'hour' : 'day'
+  const times = timesOf(unit, since, now)
   // Nothing is deserialized, so a hash is a list: field, value, field, value.
-  const hashes = await store.runEach<Date, readonly string[]>(hours, (pipeline, hour) =>
-    pipeline.hgetall(store.at(statsKey(hour))),
+  const hashes = await store.runEach<Date, readonly string[]>(times, (pipeline, at) =>
+    pipeline.hgetall(store.at(statsKey(at, unit))),
   )
-  return { since: hours[0]!, ...sumFields(hashes.flatMap(pairs)) }
+  return { since: times[0]!, unit, ...sumFields(hashes.flatMap(pairs)) }
 }
 
-function pairs(hash: readonly string[]): [field: string, count: number][] {
+/** The start of each minute, hour or day since a time. */
+function timesOf(unit: StatsUnit, since: Date, now: Date): Date[] {
+  const ms = UNIT_MS[unit]
+  const first = Math.floor(since.getTime() / ms)
+  const last = Math.floor(now.getTime() / ms)
+  return Array.from({ length: last - first + 1 }, (_, i) => new Date((first + i) * ms))
+}
+
+type Count = [field: string, count: number]
+
+function pairs(hash: readonly string[]): Count[] {
   return Array.from({ length: hash.length / 2 }, (_, i) => [hash[2 * i]!, Number(hash[2 * i + 1])])
 }
 
-function sumFields(fields: readonly (readonly [string, number])[]): Omit<Stats, 'since'> {
+function sumFields(fields: readonly Count[]): Omit<Stats, 'since' | 'unit'> {
   const rules = new Map<string, RuleCounts>()
   const requests = new Map<string, RequestCount>()
+  const calls = new Map<string, CallCount>()
   const withoutTrip: Record<string, number> = {}
+  const callsWithoutTrip: Record<string, number> = {}
   let lost = 0
+  let lostCalls = 0
   for (const [field, count] of fields) {
     const [kind, outcome = '', ...labels] = field.split(' ')
     const name = labels.join(' ')
     if (kind === 'lost') lost += count
+    if (kind === 'lost-calls') lostCalls += count
     if (kind === 'without-trip') withoutTrip[outcome] = (withoutTrip[outcome] ?? 0) + count
+    if (kind === 'call-without-trip') callsWithoutTrip[outcome] = (callsWithoutTrip[outcome] ?? 0) + count
+    if (kind === 'call') {
+      const [cause = '', limit = ''] = labels
+      const sum = calls.get(`${outcome} ${name}`)?.count ?? 0
+      calls.set(`${outcome} ${name}`, { limit, outcome, cause, count: sum + count })
+    }
     if (kind === 'request') {
       const [cause = '', route = ''] = labels
       const sum = requests.get(`${outcome} ${name}`)?.count ?? 0
@@ -75,7 +120,10 @@ function sumFields(fields: readonly (readonly [string, number])[]): Omit<Stats, 
     const sums = rules.get(name) ?? { rule, route, plan, ...NOTHING }
     rules.set(name, { ...sums, [countName]: sums[countName] + count })
   }
-  return { rules: [...rules.values()], requests: [...requests.values()], withoutTrip, lost }
+  return {
+    ...{ rules: [...rules.values()], requests: [...requests.values()], withoutTrip, lost },
+    ...{ calls: [...calls.values()], callsWithoutTrip, lostCalls },
+  }
 }
 
 const NOTHING = { allowed: 0, limited: 0, shadowAllowed: 0, shadowLimited: 0, agreed: 0, disagreed: 0 }

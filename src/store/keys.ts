@@ -17,7 +17,8 @@
  *     sluice:{l:<limit>}:state             string  all counters of a limit by name without an identity
  *     sluice:{l:<limit>}:state:<identity>  string  the counters of one identity: `account=42`
  *     sluice:{probe-<number>}:state        string  a counter for probes, which check whether the store is back
- *     sluice:{stats}:<yyyymmddhh>          hash    the statistics of an hour (UTC), one field per counter (src/metrics/counters.ts)
+ *     sluice:{stats}:<time>                hash    the statistics of an hour (UTC), as in `2026112109`; with a unit those of a minute or a
+ *                                                  day: `m:202611210904`, `d:20261121` (src/metrics/add-counts.ts)
  *     …:state…:log:<tag>                   string  the log of a `sliding-log` rule (src/algorithms/sliding-log.lua)
  *     …:state…:log:<tag>:mid               hash    the chunks of a long log
  *     …:state…:held:<tag>                  string  the units that isolates hold under a `concurrency` rule (src/algorithms/concurrency.lua)
@@ -100,8 +101,18 @@ export function limitStateKey(limit: string, identity: readonly PartValue[]): st
 const partsText = (parts: readonly PartValue[]) =>
   parts.map(([part, value]) => (value === undefined ? part : `${part}=${escaped(value)}`)).join(',')
 
-/** The key of the statistics of an hour. @param at any time in that hour */
-export const statsKey = (at: Date) => `sluice:{stats}:${at.toISOString().slice(0, 13).replace(/[-T]/g, '')}`
+/** What a record of the statistics is about. */
+export type StatsUnit = 'minute' | 'hour' | 'day'
+
+const TIME_LENGTH = { minute: 16, hour: 13, day: 10 }
+
+const timeOf = (at: Date, unit: StatsUnit) =>
+  at.toISOString().slice(0, TIME_LENGTH[unit]).replaceAll(/\D/g, '')
+
+const PREFIX = { minute: 'm:', hour: '', day: 'd:' }
+
+/** The key of the statistics of a minute, an hour or a day. @param at any time in it */
+export const statsKey = (at: Date, unit: StatsUnit) => `sluice:{stats}:${PREFIX[unit]}${timeOf(at, unit)}`
 
 /** The side key of a rule, in addition to the state: for its log, or for its holders. @param tag of the rule */
 export const sideKey = (stateKey: string, kind: 'log' | 'held', tag: string) => `${stateKey}:${kind}:${tag}`

@@ -54,8 +54,8 @@ export interface ScriptText {
   sha1: string
 }
 
-/** A plain Redis command: reads live switches and pointers, writes counters of the statistics. */
-export type PlainCall =
-  | { command: 'GET'; key: string }
-  | { command: 'HINCRBY'; key: string; field: string; by: number }
-  | { command: 'EXPIRE'; key: string; seconds: number }
+/** A plain Redis command: reads live switches and pointers. */
+export interface PlainCall {
+  command: 'GET'
+  key: string
+}

@@ -40,16 +40,7 @@ export function upstashStore(options: UpstashOptions, clock?: DeadlineClock): St
       const name = textBy === 'sha1' ? 'EVALSHA' : 'EVAL'
       return [name, text[textBy], keys.length, ...keys.map(at), ...args]
     }
-    switch (call.command) {
-      case 'GET':
-        return ['GET', at(call.key)]
-      case 'HINCRBY':
-        return ['HINCRBY', at(call.key), call.field, call.by]
-      case 'EXPIRE':
-        return ['EXPIRE', at(call.key), call.seconds]
-      case 'PING':
-        return ['PING']
-    }
+    return 'key' in call ? ['GET', at(call.key)] : ['PING']
   }
 
   /** @throws GatewayError */

@@ -359,7 +359,7 @@ describe('docs/operations.md shows what is printed by', () => {
       'request failed_open store-timeout -': 14,
     }
     const fields = Object.entries(counts).flatMap(([field, count]) => [field, String(count)])
-    await redis.connection.send(['HSET', statsKey(new Date()), ...fields])
+    await redis.connection.send(['HSET', statsKey(new Date(), 'hour'), ...fields])
     const args = ['stats', '--since', '24h', '--config', fileOf(config, 'stats')]
     const shown = outputOf('docs/operations.md', '$ npx sluicegate stats')
     const [, ...rows] = (await run(args)).stdout.trim().split('\n')

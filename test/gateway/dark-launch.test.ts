@@ -75,7 +75,8 @@ describeOnRedis('a gateway with shadow rules', (_, kind) => {
 
     flush()
     const stats = await readWhen(stats => sent(stats) === 8)
-    expect(gateway.store.count()).toBe(1)
+    // The second brings the script, which this Redis does not have yet.
+    expect(gateway.store.count()).toBe(2)
     const short = (by?: 'route' | 'plan') =>
       sumByRule(stats.rules, ['live', 'tight', 'log', 'guesses'], by).map(row => [
         ...[row.rule, ...(by ? [row[by]] : []), row.allowed, row.limited],
@@ -97,8 +98,9 @@ describeOnRedis('a gateway with shadow rules', (_, kind) => {
       ['tight', 'pro', 0, 0, 1, 1, 0, 0],
     ])
     const keys = (await gateway.redis.connection.send(['KEYS', 'sluice:{stats}:*'])) as Buffer[]
-    const ttl = Number(await gateway.redis.connection.send(['TTL', keys[0]!.toString()]))
-    expect([keys.length, ttl > 7.9 * 86400]).toEqual([1, true])
+    const ttls = await Promise.all(keys.map(key => gateway.redis.connection.send(['TTL', String(key)])))
+    const days = ttls.map(ttl => Math.round(Number(ttl) / 864) / 100).sort((a, b) => a - b)
+    expect(days).toEqual([0.09, 8, 401])
   })
 
   it('gives each request exactly one outcome, with or without a trip, with or without a store', async () => {

@@ -3,7 +3,6 @@ import { describe, expect, it } from 'vitest'
 import { type ErrorCode, GatewayError } from '../../src/errors.ts'
 import { createStatsRecorder } from '../../src/metrics/flush.ts'
 import type { Observation } from '../../src/metrics/observation.ts'
-import { statsKey } from '../../src/store/keys.ts'
 import type { Store, StoreCall } from '../../src/store/store.ts'
 
 const START = Date.UTC(2026, 10, 21, 8, 59, 58)
@@ -21,7 +20,7 @@ function isolate() {
       if (fault && fault !== 'some') return fail(fault)
       sent.push(calls)
       const broken = new GatewayError('ERR_STORE_REFUSED', 'for the test')
-      return Promise.resolve(calls.map((_, i) => (fault === 'some' && i === 1 ? broken : 1)))
+      return Promise.resolve([fault === 'some' ? broken : 1])
     },
     ping() {
       pings += 1
@@ -47,6 +46,8 @@ function isolate() {
       const observation: Observation = { requestId: '', outcome: 'allowed', route, verdicts: [], storeMs: 0 }
       stats.count(observation, hasFailed, () => {})
     },
+    call: () => stats.count({ limit: 'mail', outcome: 'allowed', verdicts: [] }, false, () => {}),
+    flush: () => stats.flush(),
     /** The platform ends all background work. */
     kill: () => void sleepers.splice(0),
     async pass(ms: number) {
@@ -58,24 +59,35 @@ function isolate() {
       await new Promise(resolve => setImmediate(resolve))
     },
     sums: () =>
-      sent.flat().reduce((sum, call) => sum + ('by' in call && call.field !== 'lost' ? call.by : 0), 0),
+      sent
+        .flat()
+        .flatMap(countsOf)
+        .reduce((sum, [field, by]) => sum + (field === 'lost' ? 0 : by), 0),
   }
 }
 
+/** The counters of a call. */
+function countsOf(call: StoreCall): [field: string, by: number][] {
+  const counts = 'args' in call ? call.args.slice(3) : []
+  return counts.flatMap((field, i): [string, number][] =>
+    i % 2 === 0 ? [[field, Number(counts[i + 1])]] : [],
+  )
+}
+
 describe('counters', () => {
-  it('are sent in one request every ten seconds, under the hour in which they are sent', async () => {
+  it('are sent in one request every ten seconds, for the minute, hour and day in which they are sent', async () => {
     const { request, pass, sent } = isolate()
     for (let i = 0; i < 100; i++) request()
     await pass(9_999)
     request()
     expect(sent).toEqual([])
     await pass(1)
-    const key = statsKey(new Date(START + 10_000))
-    expect(key).toBe('sluice:{stats}:2026112109')
-    expect(sent).toEqual([
+    expect(sent).toMatchObject([
       [
-        { command: 'HINCRBY', key, field: 'request allowed - a', by: 101 },
-        { command: 'EXPIRE', key, seconds: 8 * 86400 },
+        {
+          keys: ['sluice:{stats}:m:202611210900', 'sluice:{stats}:2026112109', 'sluice:{stats}:d:20261121'],
+          args: ['7500', '691200', '34646400', 'request allowed - a', '101'],
+        },
       ],
     ])
     // Without requests there is nothing to send.
@@ -99,9 +111,10 @@ describe('counters', () => {
     const { request, pass, sent, sums } = isolate()
     for (let i = 0; i < 250; i++) request(`route-${i}`)
     await pass(10_000)
-    expect(sent.map(calls => calls.length)).toEqual([201])
+    const sizes = () => sent.map(([call]) => countsOf(call!).length)
+    expect(sizes()).toEqual([200])
     await pass(10_000)
-    expect(sent.map(calls => calls.length)).toEqual([201, 51])
+    expect(sizes()).toEqual([200, 50])
     expect(sums()).toBe(250)
   })
 
@@ -146,11 +159,43 @@ describe('counters', () => {
       fault()
       await pass(10_000)
       expect(sums()).toBe(0)
-      expect(sent).toEqual([
-        [expect.objectContaining({ field: 'lost', by: 7 }), expect.objectContaining({ command: 'EXPIRE' })],
-      ])
+      expect(sent.flat().flatMap(countsOf)).toEqual([['lost', 7]])
     },
   )
+
+  it('count lost calls of limits by name apart from lost requests', async () => {
+    const { request, call, pass, fault, sent } = isolate()
+    for (let i = 0; i < 3; i++) call()
+    request()
+    fault('ERR_STORE_TIMEOUT')
+    await pass(10_000)
+    fault()
+    await pass(10_000)
+    expect(sent.flat().flatMap(countsOf)).toEqual([
+      ['lost', 1],
+      ['lost-calls', 3],
+    ])
+  })
+
+  it('are all sent at once when the isolate stops', async () => {
+    const { request, flush, pass, sent, sums } = isolate()
+    for (let i = 0; i < 250; i++) request(`route-${i}`)
+    await flush()
+    expect(sent.map(([call]) => countsOf(call!).length)).toEqual([200, 50])
+    await pass(10_000)
+    expect(sums()).toBe(250)
+  })
+
+  it('stay counted if the store refuses them when the isolate stops', async () => {
+    const { request, flush, fault, sums, sent } = isolate()
+    request()
+    fault('ERR_STORE_QUOTA')
+    await flush()
+    expect(sent).toEqual([])
+    fault()
+    await flush()
+    expect(sums()).toBe(1)
+  })
 
   it('wait while the store is down, so that they are not lost', async () => {
     const { request, pass, fault, sums, sent, pings } = isolate()
@@ -167,14 +212,18 @@ describe('counters', () => {
     expect(sums()).toBe(601)
   })
 
-  it('are sent again one by one if only some of them failed', async () => {
-    const { request, pass, fault, sums } = isolate()
+  it('are sent again if the store reports an error', async () => {
+    const { request, pass, fault, sent } = isolate()
     for (const route of ['a', 'b', 'c']) request(route)
     fault('some')
     await pass(10_000)
     fault()
+    sent.splice(0)
     await pass(10_000)
-    // The store of this test applies b although it reports a failure, so b arrives twice.
-    expect(sums()).toBe(4)
+    expect(sent.flat().flatMap(countsOf)).toEqual([
+      ['request allowed - a', 1],
+      ['request allowed - b', 1],
+      ['request allowed - c', 1],
+    ])
   })
 })

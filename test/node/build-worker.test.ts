@@ -282,9 +282,10 @@ describe('the module of a service binding', () => {
   it('contains only the algorithms and parts that the limits use', () => {
     const parts = [
       ...['windowEnds', 'evaluateOnCluster', 'createLocalLimiter', 'createLeases', 'createRefusalMemory'],
-      ...['createHoldingsKeeper', 'syncScript'],
+      ...['createHoldingsKeeper', 'syncScript', 'createStatsRecorder'],
     ]
     const few = moduleOf({
+      stats: { keep: false },
       limits: { calls: [{ ...calls, onStoreFailure: 'closed' }] },
       refusals: { rememberFor: 0 },
     })
@@ -292,6 +293,7 @@ describe('the module of a service binding', () => {
     expect(few).toContain("countings: { 'sliding-log': slidingLog },")
     expect(parts.filter(part => few.includes(part))).toEqual([])
     const all = moduleOf({
+      stats: {},
       store: { cluster: true },
       limits: {
         ...LIMITS,

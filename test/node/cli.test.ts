@@ -522,12 +522,13 @@ describe('npx sluicegate stats', () => {
       expect((await sluiceProcess(['stats'], env)).stdout).toMatch(/^Nothing was counted since /)
 
       const counts = ['request limited - -', '2', 'rule limited consumer-second - pro', '2']
-      await redis.connection.send(['HSET', statsKey(new Date()), ...counts])
+      for (const unit of ['minute', 'hour'] as const)
+        await redis.connection.send(['HSET', statsKey(new Date(), unit), ...counts])
       expect((await sluice(['stats'], env)).stdout).toMatch(/^consumer-second +0 +2 \(100 %\)$/m)
       const { since, ...document } = JSON.parse(
         (await sluice(['stats', '--since', '1h', '--json'], env)).stdout,
       )
-      expect(since).toMatch(/:00:00\.000Z$/)
+      expect(since).toMatch(/:00\.000Z$/)
       expect(document).toEqual({
         rules: [
           {
@@ -538,10 +539,38 @@ describe('npx sluicegate stats', () => {
         requests: [{ outcome: 'limited', cause: '-', route: '-', count: 2 }],
         withoutTrip: {},
         lost: 0,
+        unit: 'minute',
+        ...{ calls: [], callsWithoutTrip: {}, lostCalls: 0 },
       })
       expect((await sluiceProcess(['stats', '--prometheus'], env)).stdout).toMatch(
         /^gateway_rate_limit_decisions_total\{policy="consumer-second",route="",plan="pro",outcome="limited"\} 2$/m,
       )
+      const failAbove = (bound: string, ...more: string[]) =>
+        sluice(['stats', '--since', '1h', '--fail-above', bound, ...more], env)
+      expect(await failAbove('limited>99%')).toMatchObject({
+        ...{ code: 3, stderr: 'limited>99%: 100 % of requests (2 of 2)\n' },
+        stdout: expect.stringMatching(/^consumer-second /m),
+      })
+      expect(
+        await failAbove('limited>50%', '--fail-above', 'shed>1%', '--rule', 'consumer-second'),
+      ).toMatchObject({
+        ...{ code: 2, stderr: expect.stringContaining("'shed' is not counted for a rule") },
+      })
+      expect(await failAbove('limited>50%', '--rule', 'consumer-second')).toMatchObject({
+        ...{ code: 3, stderr: 'limited>50%: 100 % of rule consumer-second (2 of 2)\n' },
+      })
+      expect(await failAbove('degraded>0.1%', '--fail-above', 'shed>1%')).toMatchObject({
+        ...{ code: 0, stderr: '' },
+        stdout: expect.stringMatching(
+          /\n\nNo share is above:\ndegraded>0\.1%: 0 % of requests \(0 of 2\)\nshed>1%: 0 % of requests \(0 of 2\)\n$/,
+        ),
+      })
+      const asJson = await failAbove('limited>99%', '--json')
+      expect([asJson.code, JSON.parse(asJson.stdout).checks]).toEqual([
+        3,
+        [{ bound: 'limited>99%', of: 'requests', count: 2, sum: 2, isAbove: true }],
+      ])
+      expect((await failAbove('limited')).code).toBe(2)
       expect(await sluiceProcess(['stats', '--rule', 'nowhere'], env)).toMatchObject({
         code: 1,
         stderr: expect.stringMatching(/^The config has no rule 'nowhere'\. Rules: consumer-second, /),

@@ -49,7 +49,10 @@ describe('help', () => {
       // A program keeps the options that it has parsed, so each example needs a new one.
       const fresh = await programFor([])
       for (const command of leavesOf(fresh)) command.action(() => {})
-      const words = example.split(' < ')[0]!.split(' ')
+      const words = example
+        .split(' < ')[0]!
+        .split(' ')
+        .map(word => word.replace(/^'(.*)'$/, '$1'))
       await expect(fresh.parseAsync(words, { from: 'user' }), example).resolves.toBeDefined()
     }
   })

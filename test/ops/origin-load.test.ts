@@ -81,7 +81,17 @@ WORKER UTILIZATION       REFUSED CALLERS
 worker-utilization-test  50 %`.trim(),
     )
     const text = prometheusText(
-      { since: new Date(), rules: [], requests: [], withoutTrip: {}, lost: 0 },
+      {
+        since: new Date(),
+        unit: 'hour',
+        rules: [],
+        requests: [],
+        withoutTrip: {},
+        lost: 0,
+        calls: [],
+        callsWithoutTrip: {},
+        lostCalls: 0,
+      },
       load,
     )
     expect(text.split('\n').filter(line => line.startsWith('gateway') && !line.includes('_total'))).toEqual([

@@ -2,11 +2,12 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { callFor } from '../../src/metrics/flush.ts'
 import { statsCommand } from '../../src/node/cli/stats.ts'
 import { type StatsFilter, statsText } from '../../src/node/cli/stats-output.ts'
 import { prometheusText, startOfDay } from '../../src/ops/prometheus.ts'
 import { filterByRule, readStats } from '../../src/ops/stats.ts'
-import { statsKey } from '../../src/store/keys.ts'
+import { type StatsUnit, statsKey } from '../../src/store/keys.ts'
 import { startAdmin, type TestAdmin } from '../support/admin.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
 
@@ -39,12 +40,15 @@ beforeEach(async () => {
 
 const HOUR_MS = 3600e3
 
+const NO_CALLS = { calls: [], callsWithoutTrip: {}, lostCalls: 0 }
+
 /** An hour ago, because the current hour may have just begun. */
 const lately = () => new Date(Date.now() - HOUR_MS)
 
 async function count(counts: Record<string, number>, at = new Date()): Promise<void> {
   const fields = Object.entries(counts).flatMap(([field, count]) => [field, String(count)])
-  await admin.redis.connection.send(['HSET', statsKey(at), ...fields])
+  for (const unit of ['minute', 'hour', 'day'] satisfies StatsUnit[])
+    await admin.redis.connection.send(['HSET', statsKey(at, unit), ...fields])
 }
 
 /** Makes the text that the command prints. */
@@ -70,22 +74,57 @@ const COUNTS = {
   'rule allowed gone - free': 3,
 }
 
+const CALLS = {
+  'call allowed - zendesk': 30,
+  'call limited - zendesk': 10,
+  'call failed_open store-timeout zendesk': 1,
+  'call allowed - mail': 2,
+  'rule allowed zendesk/minute - -': 30,
+  'rule limited zendesk/minute - -': 10,
+}
+
 describe('the counters', () => {
-  it('of each hour since the given time are read in one request', async () => {
-    const now = new Date('2026-11-21T08:30:00Z')
-    for (const [hours, by] of [1, 10, 100, 1000].entries()) {
-      await count({ 'request allowed - -': by }, new Date(now.getTime() - hours * HOUR_MS))
-    }
+  const NOW = new Date('2026-11-21T08:30:40Z')
+  const ago = (ms: number) => new Date(NOW.getTime() - ms)
+  /** What a flush at this time adds. */
+  const flushAt = (at: Date, count: number) =>
+    admin.store.decisions.run([callFor([['request allowed - -', count]], at)])
+  const read = async (backMs: number) => {
+    const { unit, since, requests } = await readStats(admin.store, ago(backMs), NOW)
+    return [unit, since.toISOString(), requests[0]?.count]
+  }
+
+  it('are read by the minute up to two hours back, by the hour up to seven days, else by the day', async () => {
+    const flushes = [
+      30e3,
+      9 * 60e3,
+      11 * 60e3,
+      3 * HOUR_MS,
+      2 * 24 * HOUR_MS,
+      29 * 24 * HOUR_MS,
+      399 * 24 * HOUR_MS,
+    ]
+    for (const [i, backMs] of flushes.entries()) await flushAt(ago(backMs), 10 ** i)
+    expect(await read(10 * 60e3)).toEqual(['minute', '2026-11-21T08:20:00.000Z', 11])
+    expect(await read(2 * HOUR_MS)).toEqual(['minute', '2026-11-21T06:30:00.000Z', 111])
+    expect(await read(2 * HOUR_MS + 1)).toEqual(['hour', '2026-11-21T06:00:00.000Z', 111])
+    expect(await read(24 * HOUR_MS)).toEqual(['hour', '2026-11-20T08:00:00.000Z', 1111])
+    expect(await read(7 * 24 * HOUR_MS)).toEqual(['hour', '2026-11-14T08:00:00.000Z', 11_111])
+    expect(await read(30 * 24 * HOUR_MS)).toEqual(['day', '2026-10-22T00:00:00.000Z', 111_111])
+    expect(await read(400 * 24 * HOUR_MS)).toEqual(['day', '2025-10-17T00:00:00.000Z', 1_111_111])
+  })
+
+  it('are read in one request to the store', async () => {
     admin.proxy.count()
-    const stats = await readStats(admin.store, new Date(now.getTime() - 2 * HOUR_MS), now)
+    await read(2 * HOUR_MS)
     expect(admin.proxy.count()).toBe(1)
-    expect(stats).toEqual({
-      since: new Date('2026-11-21T06:00:00Z'),
-      rules: [],
-      withoutTrip: {},
-      requests: [{ outcome: 'allowed', cause: '-', route: '-', count: 111 }],
-      lost: 0,
-    })
+  })
+
+  it('of a version before, which counts only by the hour in the same records, are added up', async () => {
+    await flushAt(ago(3 * HOUR_MS), 10)
+    const key = statsKey(ago(3 * HOUR_MS), 'hour')
+    await admin.redis.connection.send(['HINCRBY', key, 'request allowed - -', '100'])
+    expect(await read(24 * HOUR_MS)).toEqual(['hour', '2026-11-20T08:00:00.000Z', 110])
   })
 
   it('of one environment are separate from those of another', async () => {
@@ -105,7 +144,7 @@ describe('npx sluicegate stats', () => {
   it('shows the verdicts of each rule, and what a shadow rule would have allowed and denied', async () => {
     await count({ ...COUNTS, lost: 5 })
     const lines = (await show()).split('\n')
-    expect(lines[0]).toMatch(/^Since \d{4}-\d\d-\d\d \d\d:00 UTC, the start of an hour:$/)
+    expect(lines[0]).toMatch(/^Since \d{4}-\d\d-\d\d \d\d:\d\d UTC, the start of a minute:$/)
     expect(lines.slice(2)).toEqual([
       'RULE    ALLOWED  DENIED     WOULD ALLOW  WOULD DENY  AGREES',
       'minute  999      1 (0.1 %)',
@@ -120,6 +159,41 @@ describe('npx sluicegate stats', () => {
       'all                         1010',
       '',
       'The counters of 5 more requests may be missing: the store did not confirm them.',
+    ])
+  })
+
+  it('shows calls of limits by name apart from requests', async () => {
+    const input: Partial<ConfigInput> = {
+      limits: {
+        zendesk: [{ name: 'minute', algorithm: 'gcra', limit: 1, period: '1m' }],
+        mail: [{ name: 'pace', algorithm: 'leaky-bucket', limit: 1, period: '1s' }],
+      },
+    }
+    await count({ ...CALLS, 'call-without-trip refusals zendesk': 4, 'lost-calls': 2 })
+    const calls = [
+      'CALLS OF  OUTCOME      CAUSE          COUNT  SHARE',
+      'zendesk   allowed                     30     73.2 %',
+      'zendesk   limited                     10     24.4 %',
+      'zendesk   failed_open  store-timeout  1      2.4 %',
+      'mail      allowed                     2      100 %',
+      '',
+      'Calls decided without a trip to the store: 4 (9.3 %) refused from memory.',
+      '',
+      'The counters of 2 more calls may be missing: the store did not confirm them.',
+    ]
+    const rows = [
+      'RULE            ALLOWED  DENIED     WOULD ALLOW  WOULD DENY  AGREES',
+      'zendesk/minute  30       10 (25 %)',
+    ]
+    expect((await show({}, input)).split('\n').slice(2)).toEqual([...rows, '', ...calls])
+    expect((await show({ rule: 'zendesk/minute' }, input)).split('\n').slice(2, 4)).toEqual(rows)
+    await count({ 'request allowed - -': 3 })
+    expect((await show({}, input)).split('\n').slice(5)).toEqual([
+      'REQUESTS  CAUSE  COUNT  SHARE',
+      'allowed          3      100 %',
+      'all              3',
+      '',
+      ...calls,
     ])
   })
 
@@ -150,8 +224,8 @@ describe('npx sluicegate stats', () => {
   })
 
   it.each([
-    ['--since', '30m'],
-    ['--since', '8d'],
+    ['--since', '30s'],
+    ['--since', '401d'],
     ['--since', 'yesterday'],
     ['--by', 'consumer'],
     ['--prometheus', '--json'],
@@ -197,6 +271,22 @@ describe('npx sluicegate stats --prometheus', () => {
     ])
   })
 
+  it('prints calls of limits by name', async () => {
+    await count({ ...CALLS, 'call-without-trip leases mail': 1, 'lost-calls': 2 })
+    const lines = prometheusText(await readStats(admin.store, lately())).split('\n')
+    expect(lines.filter(line => line.startsWith('gateway'))).toEqual([
+      'gateway_rate_limit_decisions_total{policy="zendesk/minute",route="",plan="",outcome="allowed"} 30',
+      'gateway_rate_limit_decisions_total{policy="zendesk/minute",route="",plan="",outcome="limited"} 10',
+      'gateway_rate_limit_lost_requests_total 0',
+      'gateway_rate_limit_calls_total{limit="zendesk",outcome="allowed",cause=""} 30',
+      'gateway_rate_limit_calls_total{limit="zendesk",outcome="limited",cause=""} 10',
+      'gateway_rate_limit_calls_total{limit="zendesk",outcome="failed_open",cause="store-timeout"} 1',
+      'gateway_rate_limit_calls_total{limit="mail",outcome="allowed",cause=""} 2',
+      'gateway_rate_limit_calls_without_trip_total{from="leases"} 1',
+      'gateway_rate_limit_lost_calls_total 2',
+    ])
+  })
+
   it('counts from midnight, so that counters start at zero once a day and otherwise never shrink', () => {
     expect(startOfDay(new Date('2026-11-21T23:59:59.999Z'))).toEqual(new Date('2026-11-21T00:00:00Z'))
     expect(startOfDay(new Date('2026-11-22T00:00:00Z'))).toEqual(new Date('2026-11-22T00:00:00Z'))
@@ -205,7 +295,15 @@ describe('npx sluicegate stats --prometheus', () => {
   it('escapes every label from the store', () => {
     const requests = [{ outcome: 'a"b', cause: 'c\\d', route: 'e\nf', count: 1 }]
     expect(
-      prometheusText({ since: new Date(0), rules: [], requests, withoutTrip: { refusals: 2 }, lost: 0 }),
+      prometheusText({
+        since: new Date(0),
+        rules: [],
+        requests,
+        withoutTrip: { refusals: 2 },
+        lost: 0,
+        unit: 'hour',
+        ...NO_CALLS,
+      }),
     ).toContain('{outcome="a\\"b",cause="c\\\\d",route="e\\nf"} 1\n')
   })
 })

@@ -9,6 +9,7 @@ import { expressGuard } from '../../src/node/express.ts'
 import { startTestStore, type TestStore } from '../../src/node/testing.ts'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { peekCaller, peekLimit } from '../../src/ops/limits.ts'
+import { readStats } from '../../src/ops/stats.ts'
 import { guard } from '../../src/set-ups/guard/guard.ts'
 import { sluice } from '../../src/set-ups/hono/middleware.ts'
 import { createLimiter } from '../../src/set-ups/limits/create-limiter.ts'
@@ -68,6 +69,16 @@ async function callUntilLeased(call: () => Promise<unknown>, spent: () => Promis
   )
   return calls
 }
+
+it('close() of a guard sends its counters', async () => {
+  const { stats: _, ...counted } = CONFIG
+  const around = guard(counted, { env: store.env, address: () => ADDRESS })
+  const guarded = around((_: Request) => new Response())
+  await guarded(new Request('https://api.test/'))
+  await guarded.close()
+  const { requests } = await readStats(admin(), new Date())
+  expect(requests).toEqual([{ outcome: 'allowed', cause: '-', route: '-', count: 1 }])
+})
 
 describe('close() gives back leased units', () => {
   it('of limits by name, and the store decides each later call', async () => {

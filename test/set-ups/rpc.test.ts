@@ -2,14 +2,17 @@
 import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import type { Config } from '../../src/config/compile.ts'
 import { loadConfig } from '../../src/node/cli/load-config.ts'
 import { startTestStore, type TestStore } from '../../src/node/testing.ts'
 import { bundleOptions } from '../../src/node/worker-bundle.ts'
+import { createAdminStore } from '../../src/ops/admin-store.ts'
+import { readStats } from '../../src/ops/stats.ts'
 import { UNIT_ENDS } from '../support/ending-list.ts'
+import { PATIENT_MS } from '../support/patience.ts'
 import gatewayConfig from '../worker/rpc/gateway.config.ts'
 
 const fileOf = (name: string) => fileURLToPath(new URL(`../worker/rpc/${name}.ts`, import.meta.url))
@@ -80,8 +83,9 @@ function useBinding(bundleLimits: () => Promise<string>) {
     await store.close()
   })
 
-  return async (path: string, key = path) =>
+  const call = async (path: string, key = path) =>
     (await fetch(`${url}${path}?key=${encodeURIComponent(key)}`)).json() as Promise<unknown>
+  return Object.assign(call, { env: () => store.env })
 }
 
 describe.each([
@@ -95,6 +99,24 @@ describe.each([
     for (let i = 0; i < 4; i++) successes.push(await call('/limit-by-key', '192.0.2.7'))
     expect(successes).toEqual([true, true, true, false])
     expect(await call('/limit-by-key', '192.0.2.8')).toBe(true)
+  })
+
+  it('count their calls in the statistics', async () => {
+    for (let i = 0; i < 4; i++) await call('/limit-by-key', '192.0.2.77')
+    const { UPSTASH_REDIS_REST_URL: storeUrl, UPSTASH_REDIS_REST_TOKEN: token } = call.env()
+    const counts = await vi.waitUntil(
+      async () => {
+        const { calls, rules } = await readStats(
+          createAdminStore({ url: storeUrl, token }),
+          new Date(Date.now() - 3600e3),
+        )
+        const refused = calls.find(({ limit, outcome }) => limit === 'signups' && outcome === 'limited')
+        return refused && rules.find(({ rule }) => rule === 'signups/hour')
+      },
+      { timeout: PATIENT_MS, interval: 100 },
+    )
+    expect(counts.limited).toBeGreaterThan(0)
+    expect(counts.allowed).toBeGreaterThan(counts.limited)
   })
 
   it('report how to name a limit if a key alone could mean several', async () => {

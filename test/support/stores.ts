@@ -29,12 +29,5 @@ export function storeOf(redis: RedisEngine, { isCluster = false } = {}): Counted
 }
 
 async function plain(redis: RedisEngine, call: PlainCall): Promise<unknown> {
-  switch (call.command) {
-    case 'GET':
-      return (await redis.send(['GET', call.key]))?.toString() ?? null
-    case 'HINCRBY':
-      return await redis.send(['HINCRBY', call.key, call.field, String(call.by)])
-    case 'EXPIRE':
-      return await redis.send(['EXPIRE', call.key, String(call.seconds)])
-  }
+  return (await redis.send(['GET', call.key]))?.toString() ?? null
 }

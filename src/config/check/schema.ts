@@ -298,8 +298,8 @@ export const configSchema = settings(
           /** Keep the counters in the store (default `true`). */
           keep: v.optional(flag),
           /**
-           * How often an isolate that has requests sends its counters to the store (default `'10s'`): one HTTP request, with
-           * a command for each changed counter and one for the expiry.
+           * How often an isolate that has requests sends its counters to the store (default `'10s'`): one HTTP request,
+           * billed as seven or eight commands.
            */
           every: v.optional(duration(1e6, 20e6, "from '1s' to '20s'")),
         },

@@ -8,6 +8,8 @@ import { checkHelpTopic, describeUsageError } from './usage-errors.ts'
 
 const FAILED = 1
 const WRONG_USAGE = 2
+/** Only of `stats --fail-above`, so only its help names it. */
+const ABOVE = 3
 const EXIT_CODES = `\nExit codes: 0 success, or nothing to change; ${FAILED} failure (invalid config, store error, not found, refused); ${WRONG_USAGE} wrong usage.`
 
 const DEVELOP = 'Develop and deploy:'
@@ -32,7 +34,7 @@ const COMMANDS: Record<string, [group: string, make: (load: FileLoader) => Promi
 /**
  * Runs a command of `npx sluicegate` in this process. It prints results and errors, and never rejects.
  * @param args the arguments after `sluicegate`, as in `['keys', 'list']`
- * @returns the exit code: 0 success, or nothing to change; 1 failure; 2 wrong usage
+ * @returns the exit code: 0 success, or nothing to change; 1 failure; 2 wrong usage; 3 a share above its bound
  */
 export async function run(args: readonly string[]): Promise<number> {
   try {
@@ -83,7 +85,8 @@ function exitCodeOf(error: unknown): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : WRONG_USAGE
   console.error(error instanceof Error ? error.message : String(error))
   if (error instanceof AdminError && error.nextStep) console.error(error.nextStep)
-  return error instanceof AdminError && error.kind === 'usage' ? WRONG_USAGE : FAILED
+  if (!(error instanceof AdminError)) return FAILED
+  return error.kind === 'usage' ? WRONG_USAGE : error.kind === 'above' ? ABOVE : FAILED
 }
 
 function onEach(command: Command, change: (command: Command) => void): void {

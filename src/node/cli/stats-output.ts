@@ -1,6 +1,6 @@
 /** What `npx sluicegate stats` prints for people. */
 import type { Config } from '../../config/compile.ts'
-import { type RuleCounts, type Stats, sumByOutcome, sumByRule } from '../../ops/stats.ts'
+import { type CallCount, type RuleCounts, type Stats, sumByOutcome, sumByRule } from '../../ops/stats.ts'
 import { alertCell, type Cell, table, time } from './output.ts'
 
 /** Which part of the statistics to print. */
@@ -11,16 +11,17 @@ export interface StatsFilter {
 
 /** @param names of rules, in the order in which they are shown */
 export function statsText(
-  { since, rules, requests, withoutTrip, lost }: Stats,
+  { since, unit, rules, requests, withoutTrip, lost, calls, callsWithoutTrip, lostCalls }: Stats,
   { rule, by }: StatsFilter,
   names: readonly string[],
   config: Config,
 ): string {
-  const sum = requests.reduce((sum, { count }) => sum + count, 0)
-  if (sum + lost === 0)
-    return `Nothing was counted since ${time(since)} UTC, the start of an hour. ${adviceFor(config)}`
-  // Counters are kept for each hour, so the time differs from that of --since.
-  const lines = [`Since ${time(since)} UTC, the start of an hour:`, '']
+  const sum = sumOf(requests)
+  const callSum = sumOf(calls)
+  if (sum + lost + callSum + lostCalls === 0)
+    return `Nothing was counted since ${time(since)} UTC, the start of ${START_OF[unit]}. ${adviceFor(config)}`
+  // Counters are kept by the minute, hour or day, so the time differs from that of --since.
+  const lines = [`Since ${time(since)} UTC, the start of ${START_OF[unit]}:`, '']
   const rows = sumByRule(rules, names, by)
   lines.push(
     rows.length > 0
@@ -29,7 +30,7 @@ export function statsText(
         ? 'No rule was evaluated.'
         : `Rule '${rule}' was not evaluated.`,
   )
-  if (rule === undefined) {
+  if (rule === undefined && requests.length > 0) {
     const outcomes = sumByOutcome(requests).map(({ outcome, cause, count }) => [
       outcome,
       cause === '-' ? '' : cause,
@@ -42,9 +43,35 @@ export function statsText(
     )
   }
   if (rule === undefined) lines.push(...withoutTripLines(withoutTrip, sum))
-  if (lost > 0)
-    lines.push('', `The counters of ${lost} more requests may be missing: the store did not confirm them.`)
+  if (rule === undefined && calls.length > 0) lines.push('', callTable(calls, config))
+  if (rule === undefined) lines.push(...withoutTripLines(callsWithoutTrip, callSum, 'Calls decided'))
+  for (const [count, what] of [
+    [lost, 'requests'],
+    [lostCalls, 'calls'],
+  ] as const)
+    if (count > 0)
+      lines.push('', `The counters of ${count} more ${what} may be missing: the store did not confirm them.`)
   return lines.join('\n')
+}
+
+const START_OF = { minute: 'a minute', hour: 'an hour', day: 'a day' }
+
+const sumOf = (rows: readonly { count: number }[]) => rows.reduce((sum, { count }) => sum + count, 0)
+
+/** The outcomes of each limit by name in the order of the config, the most frequent first. */
+function callTable(calls: readonly CallCount[], { limits }: Config): string {
+  const names = [...new Set([...limits.keys(), ...calls.map(({ limit }) => limit)])]
+  const rows = names.flatMap(name => {
+    const own = calls.filter(({ limit }) => limit === name).sort((a, b) => b.count - a.count)
+    return own.map(({ outcome, cause, count }) => [
+      WORDS.get(name) ?? name,
+      outcome,
+      WORDS.get(cause) === undefined ? cause : '',
+      String(count),
+      share(count, sumOf(own)),
+    ])
+  })
+  return table(['CALLS OF', 'OUTCOME', 'CAUSE', 'COUNT', 'SHARE'], rows)
 }
 
 function adviceFor({ stats, environment }: Config): string {
@@ -70,12 +97,16 @@ function ruleTable(rows: readonly RuleCounts[], by: StatsFilter['by'], { rules }
   return table(['RULE', ...label, 'ALLOWED', 'DENIED', 'WOULD ALLOW', 'WOULD DENY', 'AGREES'], cells)
 }
 
-function withoutTripLines({ refusals = 0, leases = 0 }: Stats['withoutTrip'], sum: number): string[] {
+function withoutTripLines(
+  { refusals = 0, leases = 0 }: Stats['withoutTrip'],
+  sum: number,
+  what = 'Decided',
+): string[] {
   const parts = [
     ...(refusals > 0 ? [`${refusals} (${share(refusals, sum)}) refused from memory`] : []),
     ...(leases > 0 ? [`${leases} (${share(leases, sum)}) admitted from leases`] : []),
   ]
-  return parts.length > 0 ? ['', `Decided without a trip to the store: ${parts.join(', ')}.`] : []
+  return parts.length > 0 ? ['', `${what} without a trip to the store: ${parts.join(', ')}.`] : []
 }
 
 /** For labels that are not names. */

@@ -6,7 +6,8 @@ import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
 import { type CurrentLoad, readLoad } from '../../ops/origin-load.ts'
 import { prometheusText, startOfDay } from '../../ops/prometheus.ts'
-import { filterByRule, readStats } from '../../ops/stats.ts'
+import { filterByRule, MAX_LOOK_BACK_MS, readStats } from '../../ops/stats.ts'
+import { type Bound, checkBounds, checkWord, formatCheck, parseBound } from '../../ops/stats-bounds.ts'
 import { NO_PERMISSION } from '../../store/upstash.ts'
 import { addStoreOptions, openStore, type StoreFlags } from './administration.ts'
 import { withExamples } from './help.ts'
@@ -17,6 +18,7 @@ import { type StatsFilter, statsText } from './stats-output.ts'
 
 interface Flags extends StoreFlags, StatsFilter {
   since: number
+  failAbove?: Bound[]
   prometheus?: boolean
 }
 
@@ -29,7 +31,10 @@ export function statsCommand(load: ConfigLoader): Command {
       'Show what each rule decided, what shadow rules and candidates would have decided, the outcomes of requests, and the load of the origin now.',
     )
     .addOption(
-      new Option('--since <duration>', 'how far back, from 1h to 7d, in whole hours')
+      new Option(
+        '--since <duration>',
+        'how far back, from 1m to 400d: up to 2h in whole minutes, up to 7d in hours, else in days (UTC)',
+      )
         .default(DAY_MS, '24h')
         .argParser(lookBack),
     )
@@ -37,13 +42,24 @@ export function statsCommand(load: ConfigLoader): Command {
     .addOption(new Option('--by <part>', 'show each rule by route or by plan').choices(['route', 'plan']))
     .addOption(
       new Option(
+        '--fail-above <bound>',
+        "exit with 3 if a share is above a bound, as in 'degraded>0.1%'; can be repeated",
+      ).argParser((text, before: Bound[] = []) => [...before, parseBound(text)]),
+    )
+    .addOption(
+      new Option(
         '--prometheus',
         'print counters since midnight (UTC) and the load of the origin as text for Prometheus',
-      ).conflicts(['json', 'since', 'by', 'rule']),
+      ).conflicts(['json', 'since', 'by', 'rule', 'failAbove']),
     )
     .addHelpText('after', MEANING)
     .action(stats.bind(null, load))
-  return withExamples(command, 'stats --since 1h', 'stats --rule consumer-minute --by plan')
+  return withExamples(
+    command,
+    'stats --since 10m',
+    "stats --since 10m --fail-above 'degraded>0.1%'",
+    'stats --rule consumer-minute --by plan',
+  )
 }
 
 const MEANING = `
@@ -59,15 +75,21 @@ Outcomes:
 
 For requests that were decided without the store, the cause is shown. Preflights and requests to
 /_sluice/ are not counted. Each rule is counted by its own verdict, whatever other rules decided about
-the request.`
+the request.
+
+Bounds of --fail-above are for the share of an outcome, of a cause, or of 'degraded' (any cause) of all
+requests, and of the calls of each limit by name. With --rule: of 'limited', 'shadow_limited' or
+'disagreed' of its verdicts. The shares that are above go to standard error, and the exit code is 3.
+Without any requests, no share is above. If the store does not answer, the exit code is 1.`
 
 function lookBack(text: string): number {
   const milliseconds = (parseDuration(text) ?? 0) / 1e3
-  if (milliseconds >= 3600e3 && milliseconds <= 7 * DAY_MS) return milliseconds
-  throw new InvalidArgumentError('Use a duration from 1h to 7d.')
+  if (milliseconds >= 60e3 && milliseconds <= MAX_LOOK_BACK_MS) return milliseconds
+  throw new InvalidArgumentError('Use a duration from 1m to 400d.')
 }
 
 async function stats(load: ConfigLoader, flags: Flags): Promise<void> {
+  for (const bound of flags.failAbove ?? []) checkWord(bound, flags.rule)
   const { store, config } = await openStore(flags, load)
   const now = new Date()
   const since = flags.prometheus ? startOfDay(now) : new Date(now.getTime() - flags.since)
@@ -76,10 +98,14 @@ async function stats(load: ConfigLoader, flags: Flags): Promise<void> {
   const names = namesOfRules(config)
   const counted = flags.rule === undefined ? all : filterByRule(all, flags.rule, names)
   const current = flags.rule === undefined ? await readLoadIfPermitted(store, config) : {}
+  const checks = flags.failAbove && checkBounds(counted, flags.failAbove, flags.rule)
   if (flags.prometheus) return void process.stdout.write(prometheusText(counted, current))
-  print(flags, { ...counted, ...current }, () =>
+  print(flags, { ...counted, ...current, ...(checks && { checks }) }, () =>
     [statsText(counted, flags, names, config), ...loadTexts(current)].join('\n\n'),
   )
+  const above = checks?.filter(({ isAbove }) => isAbove) ?? []
+  if (above.length > 0) throw new AdminError('above', above.map(formatCheck).join('\n'))
+  if (checks && !flags.json) console.log(`\nNo share is above:\n${checks.map(formatCheck).join('\n')}`)
 }
 
 /** A token that is read-only can read the counters, but cannot run the scripts that read the load of the origin. */
@@ -93,8 +119,9 @@ async function readLoadIfPermitted(store: AdminStore, config: Config): Promise<C
   }
 }
 
-/** In the order of the config, the shedders last. */
-function namesOfRules({ rules, shedding }: Pick<Config, 'rules' | 'shedding'>): string[] {
-  const all = [...rules, ...(shedding?.workerUtilization?.rules ?? [])]
-  return [...new Set(all.map(({ name }) => name))]
+/** In the order of the config, then the shedders and the rules of limits by name. */
+function namesOfRules({ rules, shedding, limits }: Pick<Config, 'rules' | 'shedding' | 'limits'>): string[] {
+  const all = [...rules, ...(shedding?.workerUtilization?.rules ?? [])].map(({ name }) => name)
+  const named = [...limits].flatMap(([limit, rules]) => rules.map(({ name }) => `${limit}/${name}`))
+  return [...new Set([...all, ...named])]
 }

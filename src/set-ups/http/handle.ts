@@ -79,7 +79,7 @@ export interface Handler {
   awaitsEndings: boolean
   /** Measurements of the origin; absent if no limit depends on them. */
   originLoad: OriginLoad | undefined
-  /** Gives back the units that the isolate has leased. From then on the store decides each request. */
+  /** Sends the counters, and gives back the units that the isolate has leased. From then on the store decides each request. */
   stop(): Promise<void>
 }
 
@@ -150,7 +150,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     clock,
     awaitsEndings: engine.awaitsEndings,
     originLoad,
-    stop: engine.stop,
+    stop: async () => void (await Promise.all([engine.stop(), stats?.flush()])),
   }
 
   async function handle(incoming: Incoming, forward: Forward): Promise<Response> {

@@ -6,13 +6,13 @@ import type { Background } from '../../background.ts'
 import type { Clock } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
 import type { AnalyticsDataset } from '../../config/environment.ts'
-import type { Decision, DegradedCause } from '../../limiter/decision.ts'
+import type { Decision } from '../../limiter/decision.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
 import { causeOf } from '../../limiter/evaluate.ts'
 import { writeDataPoint } from '../../metrics/analytics.ts'
 import type { FlushTiming, StatsRecorder } from '../../metrics/flush.ts'
 import { createLog, type Log } from '../../metrics/log.ts'
-import { type Observation, refusingRuleNames } from '../../metrics/observation.ts'
+import { isStoreFailure, KILLED, type Observation, refusingRuleNames } from '../../metrics/observation.ts'
 import type { StoreChange } from '../../trips/breaker.ts'
 import { observe, type RequestDetails } from './observe.ts'
 import type { Ruling } from './ruling.ts'
@@ -56,8 +56,7 @@ export function createReporter(
       if (isReportedNowhere && !isUnusual) return
       try {
         const observation = observe(ruling, details)
-        const hasStoreFailed = observation.cause !== undefined && observation.cause !== KILLED
-        stats?.count(observation, hasStoreFailed, background)
+        stats?.count(observation, isStoreFailure(observation.cause), background)
         if (isUnusual) logUnusual(log, observation)
         if (analytics) writeDataPoint(analytics, observation)
       } catch (error) {
@@ -90,9 +89,6 @@ function isOrdinary(ruling: Ruling): boolean {
   return ruling.kind === 'allowed' && !ruling.degraded && ruling.verdicts.every(({ allowed }) => allowed)
 }
 
-/** Under the kill switch, requests are not logged one by one, and the store has not failed. */
-const KILLED: DegradedCause = 'kill-switch'
-
 /** Log lines contain no caller, address, path or credential. */
 function logUnusual(log: Log, observation: Observation): void {
   const { outcome, cause, reason, detail, route, plan, verdicts, retryAfter, requestId } = observation
@@ -106,6 +102,7 @@ function logUnusual(log: Log, observation: Observation): void {
     ...(retryAfter !== undefined && { retry_after: retryAfter }),
     request_id: requestId,
   }
+  // Under the kill switch, requests are not logged one by one.
   if (cause === KILLED) return
   const policies = refusingRuleNames(verdicts, 'enforce')
   if (cause) log('warn', 'degraded', { ...fields, policies })

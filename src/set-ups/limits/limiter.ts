@@ -14,6 +14,7 @@ import type { Allowed, Decision, DegradedCause, Denied, Unavailable } from '../.
 import { createEngineWithParts, type EngineConfig } from '../../limiter/engine-with-parts.ts'
 import type { Degraded } from '../../limiter/evaluate.ts'
 import { prepareRefund } from '../../limiter/prepared-call.ts'
+import { isStoreFailure } from '../../metrics/observation.ts'
 import type { ChangeResult, RefundedRule } from '../../script/refund.ts'
 import { createLimitRuleSet } from '../../script/rule-set.ts'
 import { limitStateKey } from '../../store/keys.ts'
@@ -29,6 +30,7 @@ import {
   type LimitIdentity,
   type LimitOptions,
 } from './arguments.ts'
+import { type ObservedCall, observeCall, observeLateTurn } from './observe-call.ts'
 import type { LimiterParts } from './parts.ts'
 import { answerFor, type Decided, pauseAfter, queueWait } from './pauses.ts'
 import { createWaitingLine, type WaitingLine } from './waiting-line.ts'
@@ -135,9 +137,9 @@ export interface Limiter {
    */
   reset(name: string, identity?: LimitIdentity, options?: { rule?: string }): Promise<LimitDecision>
   /**
-   * Gives back leased units (`lease`) before a process ends. Later calls are still decided, each with a trip to the
-   * store. Resolves when the store has the units again, or could not be reached. Never rejects. Units that decisions
-   * hold stay held.
+   * Gives back leased units (`lease`), and sends the counters of `npx sluicegate stats`, before a process ends. Later
+   * calls are still decided, each with a trip to the store. Resolves when the store has both, or could not be reached.
+   * Never rejects. Units that decisions hold stay held.
    */
   close(): Promise<void>
 }
@@ -170,10 +172,16 @@ export interface LimiterSettings {
    * Workers pass `waitUntil` of `cloudflare:workers`; otherwise such work ends with the request.
    */
   waitUntil?: (task: Promise<unknown>) => void
+  /**
+   * Whether a call is kept alive until its counters are sent (`stats.every`), as the service binding does. Default: only
+   * while they are sent, because a batch of Cloudflare Queues ends only when all of its work has ended. If the platform
+   * ends a call before that, a later one sends its counters.
+   */
+  awaitsCounters?: boolean
 }
 
 /** The part of a config that limits by name use. */
-export type LimiterConfig = Pick<Config, 'limits'> & EngineConfig
+export type LimiterConfig = Pick<Config, 'limits' | 'stats'> & EngineConfig
 
 /**
  * Creates a limiter.
@@ -185,7 +193,7 @@ export function createLimiterWithParts(
   config: LimiterConfig,
   store: Store,
   parts: LimiterParts,
-  { board = NO_BOARD, clock = REAL_TIME, waitUntil }: LimiterSettings = {},
+  { board = NO_BOARD, clock = REAL_TIME, waitUntil, awaitsCounters = false }: LimiterSettings = {},
 ): Limiter {
   const ruleSets = new Map(
     [...config.limits].map(([name, rules]) => [name, createLimitRuleSet(rules, parts.scriptsOf)]),
@@ -197,13 +205,17 @@ export function createLimiterWithParts(
   const limitOf = new Map(
     [...config.limits].flatMap(([name, rules]) => rules.map(rule => [rule, name] as const)),
   )
+  const timer = clock.timer ?? SYSTEM_TIMER
+  const background: Background = waitUntil ? keptAliveBy(waitUntil) : detached
+  const stats =
+    config.stats &&
+    parts.createStatsRecorder(keepingAlive(store, background), { ...config.stats, timer, now: nowMs })
   const engine = createEngineWithParts(config, allRules, store, parts, {
     ...{ clock: { now: nowMs, elapsed: elapsedMs }, decideAt: clock.now, board },
-    timer: clock.timer ?? SYSTEM_TIMER,
+    timer,
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
     credentials: 'refuse',
   })
-  const background: Background = waitUntil ? keptAliveBy(waitUntil) : detached
   const options = { background, awaitsSwitches: true }
 
   function rulesOf(name: string): readonly LimitRule[] {
@@ -232,7 +244,7 @@ export function createLimiterWithParts(
     name: string,
     identity: LimitIdentity,
     costOf: (rule: LimitRule) => number,
-  ): Promise<Decided<LimitDecision>> {
+  ): Promise<DecidedCall> {
     const keyed = bindKeys(name, identity)
     const rules = keyed.map((each): DemandedRule => ({ ...each, cost: costOf(each.rule) }))
     const { decision, outcome, at, awaitsEnding, finish } = await engine[verb](
@@ -257,7 +269,7 @@ export function createLimiterWithParts(
       ...(known.degraded && { degraded: known.degraded.cause }),
       ...releaseMethods(() => finish('complete')),
     }
-    return { decision: made, verdicts }
+    return { decision: made, verdicts, observed: observeCall(name, known) }
   }
 
   /** Decides a call of `limit`. @throws TypeError for an invalid cost */
@@ -265,9 +277,15 @@ export function createLimiterWithParts(
     name: string,
     identity: LimitIdentity,
     { cost = 1 }: LimitOptions,
-  ): Promise<Decided<LimitDecision>> {
+  ): Promise<DecidedCall> {
     checkCost(name, cost, rulesOf(name))
     return await decide('decide', name, identity, rule => costFor(rule, cost, 1))
+  }
+
+  /** Counts a call by its last decision. */
+  function count({ observed, decision }: DecidedCall): LimitDecision {
+    stats?.count(observed, isStoreFailure(observed.cause), awaitsCounters ? background : detached)
+    return decision
   }
 
   /** The result of a refund or reset. If the store has not made the change, `allowed` is false, whatever the fallback. */
@@ -305,7 +323,7 @@ export function createLimiterWithParts(
   const limiter: Limiter = {
     limit: async (name, identity = {}, options = {}) => {
       checkOptions('limit', options, ['cost'])
-      return (await spend(name, identity, options)).decision
+      return count(await spend(name, identity, options))
     },
 
     async peek(name, identity = {}) {
@@ -323,21 +341,22 @@ export function createLimiterWithParts(
       const lineId = lineIdOf(bindKeys(name, identity))
       const line = lineOf(lineId)
       const deadline = elapsedMs() + timeoutMs
-      const attempt = async (): Promise<Decided<LimitDecision>> => {
+      const attempt = async (): Promise<DecidedCall> => {
         const left = deadline - elapsedMs()
         // A place in a queue cannot be given back, so a call whose turn would come too late does not join.
         if (Number.isFinite(left) && joinsQueue(rules, options.cost)) {
-          const { decision, verdicts } = await decide('peek', name, identity, () => 0)
+          const { decision, verdicts, observed } = await decide('peek', name, identity, () => 0)
           const delayMs = milliseconds(queueWait(verdicts))
           if (delayMs > left) {
-            return { decision: { ...decision, allowed: false, retryAfterMs: delayMs }, verdicts }
+            const refused = { ...decision, allowed: false, retryAfterMs: delayMs }
+            return { decision: refused, verdicts, observed: observeLateTurn(observed, verdicts, left) }
           }
         }
         return await spend(name, identity, options)
       }
       const place = line.join(deadline, JSON.stringify(options.cost ?? 1))
       const costOf = (rule: Rule) => costFor(rule as LimitRule, options.cost ?? 1, 1)
-      let made: Decided<LimitDecision>
+      let made: DecidedCall
       try {
         for (let attempts = 0; ; attempts++) {
           if (!(await place.turn())) {
@@ -353,7 +372,7 @@ export function createLimiterWithParts(
         place.leave()
         if (line.isEmpty()) lines.delete(lineId)
       }
-      const { decision } = made
+      const decision = count(made)
       if (decision.allowed) await clock.sleep(decision.delayMs)
       return decision
     },
@@ -403,9 +422,14 @@ export function createLimiterWithParts(
       )
     },
 
-    close: engine.stop,
+    close: async () => void (await Promise.all([engine.stop(), stats?.flush()])),
   }
   return limiter
+}
+
+/** A decision, and what is counted of it. */
+interface DecidedCall extends Decided<LimitDecision> {
+  observed: ObservedCall
 }
 
 /** If the platform refuses the task, for example because the request has ended, the task runs on as long as it can. */
@@ -418,6 +442,15 @@ function keptAliveBy(waitUntil: NonNullable<LimiterSettings['waitUntil']>): Back
       // An exception would lose a decision whose units are already taken.
     }
   }
+}
+
+/** The store, each of whose trips is kept alive. */
+function keepingAlive(store: Store, background: Background): Store {
+  const kept = <T>(trip: Promise<T>) => {
+    background(trip)
+    return trip
+  }
+  return { ...store, run: calls => kept(store.run(calls)), ping: () => kept(store.ping()) }
 }
 
 /** Whether the store has spent nothing for a decision because it did not make it. */

@@ -35,7 +35,7 @@ export function builtEntrypoint(config: ConfigInput, { algorithms, parts }: Buil
     const { config: deployed, store } = deployConfig({ ...compiled, origin: 'route' }, env)
     const board = createSwitchBoard(SYSTEM_CLOCK)
     return {
-      limiter: createLimiterWithParts(deployed, store, parts, { board, waitUntil }),
+      limiter: createLimiterWithParts(deployed, store, parts, { board, waitUntil, awaitsCounters: true }),
       limits: deployed.limits,
     }
   })

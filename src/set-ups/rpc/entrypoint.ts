@@ -30,5 +30,7 @@ export {
  * @throws ConfigError (from its methods) naming every mistake of the config and each missing variable
  */
 export function limitsEntrypoint(config: ConfigInput, settings: StoreLimiterSettings = {}): EntrypointClass {
-  return createEntrypoint(config, env => createLimiterWithConfig(config, { env, waitUntil, ...settings }))
+  return createEntrypoint(config, env =>
+    createLimiterWithConfig(config, { env, waitUntil, awaitsCounters: true, ...settings }),
+  )
 }

@@ -3,6 +3,7 @@ import { defineConfig } from '../../../src/config/define.ts'
 
 export default defineConfig({
   store: { deadline: '20s' },
+  stats: { every: '1s' },
   limits: {
     signups: [{ name: 'hour', by: ['address'], algorithm: 'sliding-window', limit: 3, period: '1h' }],
     mails: [

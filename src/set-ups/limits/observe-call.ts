@@ -1,0 +1,45 @@
+/** Converts the decision about a call of a limit by name to what is counted. Pure. */
+import type { Allowed, Denied, Unavailable } from '../../limiter/decision.ts'
+import type { Counted } from '../../metrics/observation.ts'
+import type { Verdict } from '../../script/evaluation.ts'
+import { milliseconds } from '../rule-result.ts'
+
+export interface ObservedCall extends Counted {
+  limit: string
+}
+
+export function observeCall(limit: string, decision: Allowed | Denied | Unavailable): ObservedCall {
+  return {
+    limit,
+    outcome: outcomeOf(decision),
+    ...(decision.degraded && { cause: decision.degraded.cause }),
+    ...('from' in decision && decision.from && { from: decision.from }),
+    verdicts: 'verdicts' in decision ? decision.verdicts : [],
+  }
+}
+
+function outcomeOf(decision: Allowed | Denied | Unavailable): ObservedCall['outcome'] {
+  if (decision.kind === 'unavailable') return 'failed_closed'
+  if (decision.kind === 'denied') return 'limited'
+  return decision.isUncounted ? 'failed_open' : 'allowed'
+}
+
+/**
+ * A call of `acquire` that did not join a queue, because its turn would have come too late: the queue has refused it.
+ *
+ * @param observed the call without a place in the queue
+ * @param leftMs how long the call could have waited
+ */
+export function observeLateTurn(
+  observed: ObservedCall,
+  verdicts: readonly Verdict[],
+  leftMs: number,
+): ObservedCall {
+  const isTooLate = ({ rule, mode, resetAfter }: Verdict) =>
+    mode === 'enforce' && rule.counting.isQueue && milliseconds(resetAfter) > leftMs
+  return {
+    ...observed,
+    outcome: 'limited',
+    verdicts: verdicts.map(verdict => (isTooLate(verdict) ? { ...verdict, allowed: false } : verdict)),
+  }
+}

@@ -75,11 +75,14 @@ export async function readStats(store: AdminStore, since: Date, now = new Date()
   return { since: times[0]!, unit, ...sumFields(hashes.flatMap(pairs)) }
 }
 
+/** How far the clock of an isolate can be ahead of this one (ms): its counters are in the record of its own minute. */
+const MAX_CLOCK_LEAD_MS = 60e3
+
 /** The start of each minute, hour or day since a time. */
 function timesOf(unit: StatsUnit, since: Date, now: Date): Date[] {
   const ms = UNIT_MS[unit]
   const first = Math.floor(since.getTime() / ms)
-  const last = Math.floor(now.getTime() / ms)
+  const last = Math.floor((now.getTime() + MAX_CLOCK_LEAD_MS) / ms)
   return Array.from({ length: last - first + 1 }, (_, i) => new Date((first + i) * ms))
 }
 

@@ -67,7 +67,7 @@ export interface Engine {
   decide(demand: Demand, options: DecideOptions): Promise<Decided>
   /** Decides without a demand: nothing is counted, and enforced rules with the fallback `closed` refuse. */
   decideBroken(demand: BrokenDemand, options: DecideOptions): Decided
-  /** Counts a guess that was refused without a trip (guesses.ts). Absent: there are none. */
+  /** Counts a bad key that the isolate has refused by itself, without a trip (guesses.ts). Absent if no config setting makes it do so. */
   noteGuess?: Guesses['note'] | undefined
   /** Returns what `decide` would return, and spends nothing. */
   peek(demand: Demand, options: DecideOptions): Promise<Decided>

@@ -61,6 +61,11 @@ export function refundText(ruleSet: RuleSetShape, loopsFrom = LOOPS_FROM): strin
   return textOf(ruleSet, loopsFrom).refund()
 }
 
+/** The script that settles reservations. src/script/settle.ts encodes its arguments and decodes its reply. */
+export function settleText(ruleSet: RuleSetShape): string {
+  return new RuleSetText(ruleSet).settle()
+}
+
 class RuleSetText {
   readonly #ruleSet: RuleSetShape
   readonly #locals = new Locals()
@@ -135,6 +140,10 @@ class RuleSetText {
     ]
     const names = ['spent_at', 'plan', 'values', 'place', 'settings', 'overrides_at', 'changes', '_']
     return this.#assembleScript(names, 'local now = ARGV[5]\n', body)
+  }
+
+  settle(): string {
+    throw new Error('not yet')
   }
 
   #assembleScript(names: readonly string[], now: string, body: readonly string[]): string {

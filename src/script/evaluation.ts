@@ -39,7 +39,7 @@ export interface Evaluation {
    * Ignored if the rule set has no leases.
    */
   wantedRequests?: number | undefined
-  /** Identifies what this request reserves: twelve random base62 letters. Absent: rules with a settlement just spend. */
+  /** Identifies what this request reserves: twelve random base62 letters. Absent: rules with a settlement spend for good. */
   reservationId?: string | undefined
   /** µs since the epoch. Absent, as always in production: the clock of the store. */
   now?: number

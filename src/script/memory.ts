@@ -142,7 +142,8 @@ function toReading(
   { rule, key, ends, holding }: Pick<BoundRule, 'rule' | 'key' | 'ends' | 'holding'>,
   now: number,
 ) {
-  return { quota: rule.quota, ends, holding, state: memory.get(key)?.get(rule.tag) ?? IDLE, now }
+  const quota = rule.settlement ? { ...rule.quota, settles: true as const } : rule.quota
+  return { quota, ends, holding, state: memory.get(key)?.get(rule.tag) ?? IDLE, now }
 }
 
 function dropIdle(memory: StateMemory, keys: ReadonlySet<string>, now: number): void {

@@ -6,8 +6,8 @@
  *
  *     <reservationId> <spent_at> <family>=<units> <family>=<units> …
  *
- * Only the removal of the member settles it. So each reservation is settled at most once, whoever sends the message and however often,
- * and messages need no order. A member that has ended is not settled: its units stay spent, or the next decision of the identity gives
+ * Only the removal of the member settles it. So each reservation is settled at most once, however often the message is sent
+ * and by which isolate, and messages need no order. A member that has ended is not settled: its units stay spent, or the next decision of the identity gives
  * them back.
  *
  *     KEYS     the record of the consumer if ARGV[3] is 'consumer'; then states, and reservations of the identities that have them

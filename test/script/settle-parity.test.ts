@@ -94,7 +94,7 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
             ...inputs.map((each, i) => ({ ...each.numbers, name: `r${i}`, by: 'consumer' as const })),
           ).map((rule, i): Rule => {
             const settlement = inputs[i]!.terms
-            return settlement ? { ...rule, settlement, quota: { ...rule.quota, settles: true } } : rule
+            return settlement ? { ...rule, settlement } : rule
           })
           const keys = [`sluice:{c:${caller}}:state`, `sluice:{c:${caller}}:state:b`]
           const keyed = all.map((rule, i) => ({ rule, key: keys[inputs[i]!.identity]! }))

@@ -76,7 +76,7 @@ export async function reservations(bed: TestBed): Promise<Findings> {
     notes: [
       'Reserved and settled: cells show "the tokens are reserved and settled : their number is known before = ratio", for decision and settlement ' +
         `together. ${isReached ? 'Reached' : 'Missed'}: at most ${TARGET} times. A reservation is a member of a sorted set, which takes ZADD and PEXPIRE in ` +
-        'the decision; a message about settlements takes an EVALSHA of its own with MGET, ZREMRANGEBYSCORE, SETEX, and ZREM for each request.',
+        'the decision; a message about settlements takes an EVALSHA of its own with MGET, ZMSCORE, ZREM and SETEX.',
     ],
   }
 }

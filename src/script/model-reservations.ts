@@ -6,8 +6,8 @@ import type { BoundRule, Verdict } from './evaluation.ts'
 import { costOf } from './memory.ts'
 import type { RuleEntry } from './rule-set-shape.ts'
 
-/** How many reservations that have ended one decision gives back (reservation-text.ts). */
-const MAX_ENDED = 20
+/** As in reservation-text.ts. */
+const [MAX_ENDED, DROP_EVERY] = [20, 8]
 
 interface KeyedRule {
   key: string
@@ -125,9 +125,9 @@ export class ModelReservations {
     return reserved
   }
 
-  /** Drops the reservations that have ended, if their units stay spent. */
+  /** Now and then, drops the reservations that have ended, if their units stay spent. Matters only if the clock is set back later. */
   dropEnded(key: string, rules: readonly KeyedRule[], now: number, entries?: readonly RuleEntry[]): void {
-    if (termsOf(key, rules, entries).some(isReleased)) return
+    if (now % DROP_EVERY !== 0 || termsOf(key, rules, entries).some(isReleased)) return
     const set = this.#sets.get(reservedKey(key))
     for (const [member, end] of set ?? []) if (end <= Math.floor(now / 1000)) set!.delete(member)
   }
@@ -154,8 +154,7 @@ export class ModelReservations {
     const end = set?.get(member)
     if (units === '' || end === undefined || end <= now / 1000) return false
     if (!isRenewal) return set!.delete(member)
-    const renewed = endOf(termsOf(key, rules, entries), now)
-    set!.set(member, renewed)
-    return renewed !== end
+    set!.set(member, endOf(termsOf(key, rules, entries), now))
+    return true
   }
 }

@@ -145,7 +145,6 @@ export class ScriptModel {
     const counted = rules.map(each => ({ ...each, ...applyOverriddenNumbers(each, overrides, now) }))
     const entries = ruleSet?.entries
     let applied = 0
-    for (const key of keys) this.#reservations.dropEnded(key, rules, now, entries)
     for (const { id, spentAt, amounts, isRenewal = false } of requests) {
       for (const key of keys) {
         const own = rules
@@ -166,6 +165,7 @@ export class ScriptModel {
         }
       }
     }
+    for (const key of keys) this.#reservations.dropEnded(key, rules, now, entries)
     const toChange = counted.map((bound, i) => ({ bound, shown: rules[i]!.rule, changes: changes[i]! }))
     return { at: now, applied, verdicts: changeInMemory(modelOf, this.#states, toChange, now) }
   }

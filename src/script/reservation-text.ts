@@ -9,6 +9,9 @@ import { hasVariableNumbers, type RuleText } from './rule-text.ts'
 /** How many reservations that have ended one decision gives back. Later decisions give back the others. */
 const MAX_ENDED = 20
 
+/** Which share of settlements also drops reservations that have ended without one: as the microseconds of `now` are as good as random. */
+const DROP_EVERY = 8
+
 /** How much longer Redis keeps the set than its last member is valid (ms). */
 const KEEP_MS = 1000
 
@@ -110,18 +113,12 @@ end
 `.trimStart()
   }
 
-  /** Drops reservations that have ended, if their units stay spent. */
-  dropEnded(): string {
-    if (!this.isUsed || this.#ended) return ''
-    return `
-if ${this.#key} then
-redis.call('ZREMRANGEBYSCORE', KEYS[${this.#key}], '0', string.format('%.0f', (now - now % 1000) / 1000))
-end
-`.trimStart()
-  }
-
-  /** Settles or renews the reservation of the request whose arguments begin at `at`. Those that have ended stay as they are. */
-  settle(): string {
+  /**
+   * Settles or renews the reservations of all requests of the call. Those that have ended stay as they are.
+   * @param first index in ARGV of the arguments of the first request
+   * @param width how many arguments each request has
+   */
+  settle(first: number, width: number): string {
     if (!this.isUsed) return ''
     const key = `KEYS[${this.#key}]`
     const reservedAt = ({ ruleNumber }: RuleText) => `ARGV[at + ${1 + 2 * ruleNumber}]`
@@ -136,21 +133,48 @@ if ${rule.of('mark')} ~= ${ABSENT} then
 ${settleRule(rule, reservedAt(rule), actualAt(rule))}end
 `.trimStart(),
     )
-    // The others were dropped before.
-    const isLive = this.#ended ? `(redis.call('ZSCORE', ${key}, member) or 0) + 0 > now / 1000` : 'true'
     return `
 if ${this.#key} then
+local members, places = {}, {}
+for at = ${first}, #ARGV, ${width} do
 local units = ${units.join(' .. ')}
 if units ~= '' then
-local member = ARGV[at] .. ' ' .. ARGV[at + 1] .. units
+members[#members + 1] = ARGV[at] .. ' ' .. ARGV[at + 1] .. units
+places[#places + 1] = at
+end
+end
+local ends = #members > 0 and redis.call('ZMSCORE', ${key}, unpack(members)) or {}
+local over, renewed, is_over = {}, {}, {}
+for j = 1, #members do
+local member, at = members[j], places[j]
+if ends[j] and ends[j] + 0 > now / 1000 and not is_over[member] then
+applied = applied + 1
 if ARGV[at + 2] == 'renew' then
-if ${isLive} and redis.call('ZADD', ${key}, 'XX', 'CH', ${this.#end()}, member) == 1 then
-applied = applied + 1
-${this.#keepKey()}end
-elseif ${isLive} and redis.call('ZREM', ${key}, member) == 1 then
-applied = applied + 1
+renewed[#renewed + 1] = ${this.#end()}
+renewed[#renewed + 1] = member
+else
+over[#over + 1] = member
+is_over[member] = true
+spent_at = ARGV[at + 1] + 0
 ${settled.join('')}end
 end
+end
+if #renewed > 0 then
+redis.call('ZADD', ${key}, 'XX', unpack(renewed))
+${this.#keepKey()}end
+if #over > 0 then
+redis.call('ZREM', ${key}, unpack(over))
+end
+${this.#dropEnded(key)}end
+`.trimStart()
+  }
+
+  /** Now and then, drops reservations that have ended, if their units stay spent. The others are dropped when their units are given back. */
+  #dropEnded(key: string): string {
+    if (this.#ended) return ''
+    return `
+if now % ${DROP_EVERY} == 0 then
+redis.call('ZREMRANGEBYSCORE', ${key}, '0', string.format('%.0f', (now - now % 1000) / 1000))
 end
 `.trimStart()
   }

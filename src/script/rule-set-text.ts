@@ -164,10 +164,7 @@ class RuleSetText {
       this.#applyOverrides('overrides_at', false),
       ...this.#identities.map(identity => readState(identity, () => '')),
       'applied = 0\n',
-      ...this.#reservations.map(reservations => reservations.dropEnded()),
-      `for at = ${6 + this.#withArgument().length}, #ARGV, ${width} do\nspent_at = ARGV[at + 1] + 0\n`,
-      ...this.#reservations.map(reservations => reservations.settle()),
-      'end\n',
+      ...this.#reservations.map(reservations => reservations.settle(6 + this.#withArgument().length, width)),
       ...this.#identities.map(identity =>
         commitAny(identity, {
           isSpent: ({ of, settlement }) => (settlement ? of('settled') : 'false'),

@@ -23,8 +23,8 @@
  *
  * Fewer units than reserved are given back as by a refund, so nothing to a window that has ended. More are spent without a check.
  *
- * Commands: TIME (unless now is given), one MGET, for each identity one ZREMRANGEBYSCORE (none if units are given back at the end of
- * reservations) and one SETEX, and for each member ZREM, or ZSCORE and ZREM.
+ * Commands: TIME (unless now is given), one MGET, and for each identity ZMSCORE, ZREM and SETEX, or for renewals ZADD and PEXPIRE; now and
+ * then ZREMRANGEBYSCORE.
  */
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Verdict } from './evaluation.ts'

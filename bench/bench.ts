@@ -29,6 +29,7 @@ const MEASUREMENTS = {
   memory: async () => (await import('./measurements/memory.ts')).memory,
   'per algorithm': async () => (await import('./measurements/per-algorithm.ts')).perAlgorithm,
   'in flight': async () => (await import('./measurements/in-flight.ts')).inFlight,
+  reservations: async () => (await import('./measurements/reservations.ts')).reservations,
   renewals: async () => (await import('./measurements/renewals.ts')).renewals,
   'load shedding': async () => (await import('./measurements/shedding.ts')).shedding,
   'hot callers': async () => (await import('./measurements/hot-callers.ts')).hotCallers,

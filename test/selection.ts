@@ -43,6 +43,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
   'run what the pages show: commands, snippets and simulations': [
     'test/docs/hot-callers.test.ts',
     'test/docs/load-shedding.test.ts',
+    'test/docs/reservations.test.ts',
     'test/docs/run-commands.test.ts',
     'test/docs/run-shell.test.ts',
     'test/docs/run-snippets.test.ts',

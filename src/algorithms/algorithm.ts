@@ -29,7 +29,12 @@ export interface Quota {
   step?: number
   /** `fixed-window` only: a window starts with its first request, and not with the clock. */
   startsWithRequest?: true
+  /** Its requests are settled later, and can then have cost more than the limit. */
+  settles?: true
 }
+
+/** If requests are settled later, at most this many times the limit counts as spent. So all numbers stay exact. */
+export const MAX_DEBT = 16
 
 /**
  * The stored record of one rule. From the instant `idleAt` (µs) on, the record says the same as no record, so it may be dropped.
@@ -89,6 +94,8 @@ export interface Standing {
   remaining: number
   /** µs until the whole budget is back. 0: nothing is spent. */
   resetAfter: number
+  /** If requests are settled later: the units that are spent above the limit. */
+  debt?: number
 }
 
 /** The answer to a request with a cost, and the standing before it. */
@@ -119,18 +126,21 @@ export interface RefundedUnits {
 /** An algorithm as pure functions. None of them stores anything: the caller stores the returned state. */
 export interface Model {
   /** The budget left now, without spending. */
-  peek(input: ModelInput): Standing
+  peek(input: ModelInput & { ended?: readonly RefundedUnits[] }): Standing
   /**
    * Decides whether a cost is admitted. The caller stores `after.state`.
    * @param cost at least 1
    * @param times how often the cost is spent (default 1). The caller must know that the budget suffices for all of them.
+   * @param ended units that are given back before the check, because their reservations have ended
    */
-  decide(input: ModelInput & { cost: number; times?: number }): CheckResult
+  decide(input: ModelInput & { cost: number; times?: number; ended?: readonly RefundedUnits[] }): CheckResult
   /**
    * Gives units back, but no more than are certainly still missing. So the guarantee of the algorithm still holds, and the budget
    * never exceeds the whole.
    */
   refund(input: ModelInput & RefundedUnits): Update
+  /** Makes several changes, one after the other: gives units back, or spends a cost without a check. */
+  change(input: ModelInput, changes: readonly (RefundedUnits | { cost: number })[]): Update
 }
 
 /**
@@ -154,10 +164,15 @@ export function modelOf<Kept>({ read, check, spend, refund, standing, write }: S
     const newStanding = standing(kept)
     return { ...newStanding, delay, state: write(kept, newStanding) }
   }
+  const readAfter = (input: ModelInput, ended: readonly RefundedUnits[] = []) => {
+    const kept = read(input)
+    for (const units of ended) refund(kept, units)
+    return kept
+  }
   return {
-    peek: input => standing(read(input)),
-    decide({ cost, times = 1, ...input }) {
-      const kept = read(input)
+    peek: ({ ended, ...input }) => standing(readAfter(input, ended)),
+    decide({ cost, times = 1, ended, ...input }) {
+      const kept = readAfter(input, ended)
       const retryAfter = check(kept, cost)
       const before = { retryAfter, ...standing(kept) }
       return retryAfter === 0 ? { ...before, after: toUpdate(kept, spend(kept, times * cost) ?? 0) } : before
@@ -165,6 +180,14 @@ export function modelOf<Kept>({ read, check, spend, refund, standing, write }: S
     refund({ units, spent, spentAt, ...input }) {
       const kept = read(input)
       refund(kept, { units, spent, spentAt })
+      return toUpdate(kept, 0)
+    },
+    change(input, changes) {
+      const kept = read(input)
+      for (const change of changes) {
+        if ('cost' in change) spend(kept, change.cost)
+        else refund(kept, change)
+      }
       return toUpdate(kept, 0)
     },
   }

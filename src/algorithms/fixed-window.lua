@@ -75,6 +75,11 @@ end
 
 --@ spend
 count = count + cost
+--@ if settled
+if count > MAX_DEBT * limit then
+  count = MAX_DEBT * limit
+end
+--@ end
 
 --@ refund
 -- Units that were spent in another window are not given back to this one.
@@ -84,6 +89,9 @@ end
 
 --@ standing
 remaining = count < limit and limit - count or 0
+--@ if settled
+debt = count > limit and count - limit or 0
+--@ end
 reset_after = count > 0 and window_end - now or 0
 
 --@ write

@@ -8,23 +8,29 @@
  *
  * State: idleAt is the end of the window, n the units spent in it.
  */
-import { modelOf } from './algorithm.ts'
+import { MAX_DEBT, modelOf } from './algorithm.ts'
 
 interface Kept {
   limit: number
   now: number
   windowStart: number
   windowEnd: number
+  settles: boolean
   count: number
 }
 
 export const fixedWindow = modelOf<Kept>({
-  read({ quota: { burst: limit, period, startsWithRequest }, ends, state: [idleAt, n], now }) {
+  read({
+    quota: { burst: limit, period, startsWithRequest, settles = false },
+    ends,
+    state: [idleAt, n],
+    now,
+  }) {
     // Explained in the Lua twin.
     if (startsWithRequest) {
       const isOpen = n > 0 && idleAt > now && idleAt <= now + 2 * period
       const [windowEnd, count] = isOpen ? [idleAt, n] : [now - (now % 1000) + period, 0]
-      return { limit, now, windowStart: windowEnd - period, windowEnd, count }
+      return { limit, now, windowStart: windowEnd - period, windowEnd, settles, count }
     }
     let windowStart = now - (now % period)
     let [windowEnd, count] = [windowStart + period, 0]
@@ -45,7 +51,7 @@ export const fixedWindow = modelOf<Kept>({
       // current, because opening the old one again would admit its limit twice.
       ;[windowStart, windowEnd, count] = [windowEnd, nextEnd, n]
     }
-    return { limit, now, windowStart, windowEnd, count }
+    return { limit, now, windowStart, windowEnd, settles, count }
   },
 
   check({ limit, now, windowEnd, count }, cost) {
@@ -55,6 +61,7 @@ export const fixedWindow = modelOf<Kept>({
 
   spend(kept, cost) {
     kept.count += cost
+    if (kept.settles) kept.count = Math.min(kept.count, MAX_DEBT * kept.limit)
     return undefined
   },
 
@@ -64,8 +71,12 @@ export const fixedWindow = modelOf<Kept>({
     if (spentAt >= windowStart && spentAt < windowEnd) kept.count = Math.max(0, count - units)
   },
 
-  standing({ limit, now, windowEnd, count }) {
-    return { remaining: count < limit ? limit - count : 0, resetAfter: count > 0 ? windowEnd - now : 0 }
+  standing({ limit, now, windowEnd, settles, count }) {
+    return {
+      remaining: count < limit ? limit - count : 0,
+      resetAfter: count > 0 ? windowEnd - now : 0,
+      ...(settles && { debt: Math.max(0, count - limit) }),
+    }
   },
 
   write: ({ windowEnd, count }) => [windowEnd, count],

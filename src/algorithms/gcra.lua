@@ -12,11 +12,21 @@
 
 --@ read
 backlog = (idle_at - now) * rate - n
+--@ if once
 -- If the clock was set back, as in a failover, the backlog can be above the burst,
 -- and drains. More than twice the burst cannot be a state of this rule, and is ignored.
 if backlog < 0 or backlog > 2 * (burst * period) then
   backlog = 0
 end
+--@ end
+--@ if settled
+-- A debt is above the burst, and drains too.
+if backlog < 0 then
+  backlog = 0
+elseif backlog > MAX_DEBT * (burst * period) then
+  backlog = MAX_DEBT * (burst * period)
+end
+--@ end
 
 --@ check
 local excess = backlog + cost * period - burst * period
@@ -28,6 +38,11 @@ end
 
 --@ spend
 backlog = backlog + cost * period
+--@ if settled
+if backlog > MAX_DEBT * (burst * period) then
+  backlog = MAX_DEBT * (burst * period)
+end
+--@ end
 
 --@ refund
 -- Units that have drained since the request are not given back. The units that stay
@@ -43,6 +58,9 @@ end
 --@ standing
 local room = burst * period - backlog
 remaining = room > 0 and floor_div(room, period) or 0
+--@ if settled
+debt = room < 0 and ceil_div(-room, period) or 0
+--@ end
 reset_after = ceil_div(backlog, rate)
 
 --@ write

@@ -8,23 +8,29 @@
  *
  * State: the theoretical arrival time (TAT), at which the backlog will have drained, is n ticks before idleAt.
  */
-import { ceilDiv, ceilToMs, modelOf } from './algorithm.ts'
+import { ceilDiv, ceilToMs, MAX_DEBT, modelOf } from './algorithm.ts'
 
 interface Kept {
   rate: number
   period: number
   burst: number
   now: number
+  settles: boolean
   backlog: number
 }
 
 export const gcra = modelOf<Kept>({
-  read({ quota: { rate, period, burst }, state: [idleAt, n], now }) {
+  read({ quota: { rate, period, burst, settles = false }, state: [idleAt, n], now }) {
     let backlog = (idleAt - now) * rate - n
+    // A debt is above the burst, and drains too.
+    if (settles) {
+      backlog = Math.max(0, Math.min(backlog, MAX_DEBT * (burst * period)))
+      return { rate, period, burst, now, settles, backlog }
+    }
     // If the clock was set back, as in a failover, the backlog can be above the burst, and drains. More than twice the burst cannot be
     // a state of this rule, and is ignored.
     if (backlog < 0 || backlog > 2 * (burst * period)) backlog = 0
-    return { rate, period, burst, now, backlog }
+    return { rate, period, burst, now, settles, backlog }
   },
 
   check({ rate, period, burst, backlog }, cost) {
@@ -35,6 +41,7 @@ export const gcra = modelOf<Kept>({
 
   spend(kept, cost) {
     kept.backlog += cost * kept.period
+    if (kept.settles) kept.backlog = Math.min(kept.backlog, MAX_DEBT * (kept.burst * kept.period))
     return undefined
   },
 
@@ -47,9 +54,13 @@ export const gcra = modelOf<Kept>({
     kept.backlog = Math.max(0, backlog - back)
   },
 
-  standing({ rate, period, burst, backlog }) {
+  standing({ rate, period, burst, settles, backlog }) {
     const room = burst * period - backlog
-    return { remaining: room > 0 ? Math.floor(room / period) : 0, resetAfter: ceilDiv(backlog, rate) }
+    return {
+      remaining: room > 0 ? Math.floor(room / period) : 0,
+      resetAfter: ceilDiv(backlog, rate),
+      ...(settles && { debt: Math.max(0, ceilDiv(-room, period)) }),
+    }
   },
 
   write({ rate, now, backlog }, { resetAfter }) {

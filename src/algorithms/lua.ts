@@ -17,7 +17,7 @@ export interface AlgorithmLua {
   readonly spend: string
   /** Gives back `units` of a request admitted at `spent_at`. `spent`: its units that are still spent, including `units`. */
   readonly refund: string
-  /** Sets `remaining` and `reset_after`. */
+  /** Sets `remaining` and `reset_after`, and `debt` of a rule with a settlement. */
   readonly standing: string
   /** Sets `idle_at` and `n`. Runs after `standing`. */
   readonly write: string

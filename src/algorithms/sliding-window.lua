@@ -46,6 +46,11 @@ end
 
 --@ spend
 current = current + cost
+--@ if settled
+if current > MAX_DEBT * limit then
+  current = MAX_DEBT * limit
+end
+--@ end
 
 --@ refund
 if spent_at >= window_end - period and spent_at < window_end then
@@ -57,6 +62,9 @@ end
 --@ standing
 local room = limit * (period / step) - (previous < limit and previous or limit) * left
 remaining = floor_div(room, period / step) - current
+--@ if settled
+debt = remaining < 0 and -remaining or 0
+--@ end
 if remaining < 0 then
   remaining = 0
 end

@@ -10,7 +10,7 @@
  * State: idleAt is the end of the window after the current one. n is the previous window's count times 2^23, plus the
  * current one's.
  */
-import { ceilDiv, modelOf } from './algorithm.ts'
+import { ceilDiv, MAX_DEBT, modelOf } from './algorithm.ts'
 
 /** The counts of both windows share one number of the record. */
 export const MAX_WINDOW_COUNT = 2 ** 23 - 1
@@ -20,6 +20,7 @@ interface Kept {
   period: number
   step: number
   now: number
+  settles: boolean
   windowEnd: number
   previous: number
   current: number
@@ -28,7 +29,7 @@ interface Kept {
 }
 
 export const slidingWindow = modelOf<Kept>({
-  read({ quota: { burst: limit, period, step = 1 }, state: [idleAt, n], now }) {
+  read({ quota: { burst: limit, period, step = 1, settles = false }, state: [idleAt, n], now }) {
     let [windowEnd, previous, current] = [now - (now % period) + period, 0, 0]
     if (idleAt === windowEnd + period || idleAt === windowEnd + 2 * period) {
       // The record is of this window or the next one. A record of the next one exists if the clock was set back, as in a failover.
@@ -38,7 +39,7 @@ export const slidingWindow = modelOf<Kept>({
       previous = n % 8388608
     }
     const left = Math.min(ceilDiv(windowEnd - now, step), period / step)
-    return { limit, period, step, now, windowEnd, previous, current, left }
+    return { limit, period, step, now, settles, windowEnd, previous, current, left }
   },
 
   check({ limit, period, step, now, windowEnd, previous, current, left }, cost) {
@@ -58,6 +59,7 @@ export const slidingWindow = modelOf<Kept>({
 
   spend(kept, cost) {
     kept.current += cost
+    if (kept.settles) kept.current = Math.min(kept.current, MAX_DEBT * kept.limit)
     return undefined
   },
 
@@ -70,12 +72,14 @@ export const slidingWindow = modelOf<Kept>({
     }
   },
 
-  standing({ limit, period, step, now, windowEnd, previous, current, left }) {
+  standing({ limit, period, step, now, settles, windowEnd, previous, current, left }) {
     const steps = period / step
     const room = limit * steps - Math.min(previous, limit) * left
+    const units = Math.floor(room / steps) - current
     return {
-      remaining: Math.max(0, Math.floor(room / steps) - current),
+      remaining: Math.max(0, units),
       resetAfter: current > 0 ? windowEnd + period - now : previous > 0 ? windowEnd - now : 0,
+      ...(settles && { debt: Math.max(0, -units) }),
     }
   },
 

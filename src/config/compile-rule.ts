@@ -26,6 +26,16 @@ export interface Calendar {
   windowEnds: Algorithms['windowEnds']
 }
 
+/** How a rule reserves units whose amount is known only afterwards. */
+export interface SettlementTerms {
+  /** How long a reservation lasts unless it is renewed (ms). */
+  ttlMs: number
+  /** What becomes of units that are not settled until then: they stay spent, or are given back. */
+  onUnsettled: 'keep' | 'release'
+  /** An estimate above the whole limit reserves the whole limit, or is refused. */
+  aboveLimit: 'clamp' | 'refuse'
+}
+
 export interface Lease {
   /** How long an isolate may admit requests without asking the store. */
   forMs: number
@@ -71,6 +81,8 @@ export interface Rule {
   adaptiveShare?: number
   /** Of a rule of the fleet: the rank from which on classes have a rule with a lower limit (compile-shedding.ts). */
   nextRank?: number
+  /** Set if the cost of a request is known only afterwards: an estimate is reserved, and settled when the cost is known. */
+  settlement?: SettlementTerms
   /** What happens to a request while the store does not answer. */
   onStoreFailure: OnStoreFailure
   /** One decision may spend units for several requests, which the isolate serves without a trip to the store for this long. */

@@ -4,6 +4,7 @@ import { type DecideVerb, decodeDecide, encodeDecide } from '../script/decide.ts
 import type { Evaluation, Outcome } from '../script/evaluation.ts'
 import { type ChangeResult, decodeRefund, encodeRefund, type Refund } from '../script/refund.ts'
 import { decodeReset, encodeReset, type Reset } from '../script/reset.ts'
+import { decodeSettle, encodeSettle, type Settlement, type SettleResult } from '../script/settle.ts'
 import type { CallListener, Store, StoreCall } from '../store/store.ts'
 
 /** A call to the store, and the function that checks and decodes its reply. */
@@ -24,6 +25,10 @@ export function prepareRefund(refund: Refund): PreparedCall<ChangeResult> {
 
 export function prepareReset(reset: Reset): PreparedCall<ChangeResult> {
   return { call: encodeReset(reset), decode: reply => decodeReset(reply, reset) }
+}
+
+export function prepareSettle(settlement: Settlement): PreparedCall<SettleResult> {
+  return { call: encodeSettle(settlement), decode: reply => decodeSettle(reply, settlement) }
 }
 
 /** Prepares the lookup of the consumer that an opaque key belongs to; the result is undefined if the key is unknown. */

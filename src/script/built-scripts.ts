@@ -45,6 +45,9 @@ export function createScriptFinder(
       get refund() {
         return find('refund')
       },
+      get settle() {
+        return scripts?.settle && find('settle')
+      },
     }
   }
 }

@@ -1,4 +1,5 @@
 /** Numbers that are used in the generated Lua text and in the Lua files. */
+import { MAX_DEBT } from '../algorithms/algorithm.ts'
 import { FEW_HOLDERS, MANY_HOLDERS, NO_HOLDER } from '../algorithms/concurrency.ts'
 import { LOG_CHUNK, LOG_ENTRY, LOG_FIELDS, LOG_PLAIN } from '../algorithms/sliding-log.ts'
 import { literal } from './lua-text.ts'
@@ -55,6 +56,7 @@ export const CONSTANTS: ReadonlyMap<string, string> = /* @__PURE__ */ (() =>
       MANY_BYTES,
       NO_HOLDER,
       LOG_ENTRY,
+      MAX_DEBT,
       LOG_PLAIN,
       LOG_CHUNK,
       LOG_FIELDS,

@@ -4,7 +4,7 @@
  *     KEYS     1. the records of the caller, as far as the subject has them (subject.lua): the record of the consumer, that of the
  *                 credential, the pointer to the consumer
  *              2. for each identity of the request its state, followed by the keys of its rules
- *              3. the chunks of logs
+ *              3. the chunks of logs, then the reservations of identities with rules that are settled later
  *     ARGV[1]  verb: 'decide', or 'peek', which has the same reply and spends nothing. With a rule set that has leases, a number above
  *              1: decides, and may spend for up to this many similar requests at once (lease.ts)
  *     ARGV[2]  marks, a letter each. For each identity: 1 if it is part of the request, else 0; then for each of its rules: 0 absent,
@@ -13,7 +13,7 @@
  *     ARGV[4]  the plan if it is known without the store, because a token or an earlier decision names it; else ''
  *     ARGV[5]  now in microseconds, or '' for the clock of the store
  *     ARGV     for each rule with a calendar the ends of its windows; for each `concurrency` rule the units that the isolate holds.
- *              Then the cost of each rule, unless all costs are 1. A rule with cost 0 admits, and writes nothing. Empty values at
+ *              If a rule is settled later: the reservationId of the request, or ''. Then the cost of each rule, unless all costs are 1. A rule with cost 0 admits, and writes nothing. Empty values at
  *              the end are left out
  *
  *     reply    { status, plan, now, the row of each rule, the overrides as text if there are any, and, if ARGV[1] is a number and the
@@ -22,12 +22,13 @@
  *                      Rules on bad credentials are checked first, so they can also refuse a blocked consumer
  *              plan: with a pointer 'plan consumer'
  *              a row: retry_after (µs; 0: allows, -1: never admits this cost, -2: does not apply to this caller; left out with
- *                     status 2), remaining, reset_after, and for a queue the delay until departure
+ *                     status 2), remaining, reset_after, for a queue the delay until departure, and for a rule that is settled later the
+ *                     units that were reserved, and the units above the limit
  *              an override: `1e20,5;` (number of the rule from 1, mark, limit and burst as the operator wrote them)
  *
  * Commands: TIME (unless now is given), one MGET, and for an admitted request one SETEX per identity. In addition: for a log one SETEX,
  * for one with chunks sometimes HGET, HDEL or UNLINK, HSET and EXPIRE; for units in flight one SETEX, or with many isolates one BITFIELD;
- * for a pointer one GET. A refused request writes nothing. A request with a bad credential spends only under rules on bad credentials.
+ * for a pointer one GET. Reservations take ZADD and PEXPIRE, and if they are given back at their end, ZRANGEBYSCORE and ZREM. A refused request writes nothing. A request with a bad credential spends only under rules on bad credentials.
  */
 import { appliesToPlan } from '../config/compile-rule.ts'
 import type { ScriptCall } from '../store/store.ts'
@@ -43,7 +44,7 @@ export type DecideVerb = 'decide' | 'peek'
 
 /** Encodes an evaluation as a call of the script. */
 export function encodeDecide(
-  { ruleSet, rules, subject, plan, wantedRequests, now }: Evaluation,
+  { ruleSet, rules, subject, plan, wantedRequests, reservationId, now }: Evaluation,
   verb: DecideVerb = 'decide',
 ): ScriptCall & { keys: string[]; args: string[] } {
   const wanted = wantedRequestsOf({ ruleSet, wantedRequests }, verb)
@@ -59,6 +60,7 @@ export function encodeDecide(
     knownPlan,
     formatTime(now),
     ...ruleArguments,
+    ...(ruleSet.settle ? [reservationId ?? ''] : []),
   ]
   if (rules.some(({ cost }) => cost !== 1))
     args.push(...Array.from(byEntry, bound => String(bound?.cost ?? 1)))
@@ -142,9 +144,13 @@ export function decodeDecide(
     const remaining = fields[row + standingAt]!
     const resetAfter = fields[row + standingAt + 1]!
     const delay = bound.rule.counting.isQueue ? fields[row + standingAt + 2]! : 0
+    const [reserved, debt] = bound.rule.settlement ? fields.slice(row + standingAt + 2) : []
     checkStanding(remaining, resetAfter, delay)
     const { rule, mode } = applyOverride(bound, overrides?.get(index))
-    verdicts.push({ rule, mode, allowed: retryAfter === 0, remaining, resetAfter, retryAfter, delay })
+    verdicts.push({
+      ...{ rule, mode, allowed: retryAfter === 0, remaining, resetAfter, retryAfter, delay },
+      ...(reserved !== undefined && { reserved, debt: debt! }),
+    })
   }
   if ((status !== 'refused') !== verdicts.every(({ allowed, mode }) => allowed || mode === 'shadow')) {
     throw invalidReply('a status that contradicts its rules')
@@ -188,9 +194,9 @@ function rowsOf(ruleSet: RuleSet, areAllSpent: boolean): Rows {
 function layOutRows({ entries }: RuleSet, standingAt: 0 | 1): Rows {
   const rowStarts: number[] = []
   let length = 0
-  for (const { isQueue } of entries) {
+  for (const { isQueue, settlement } of entries) {
     rowStarts.push(length)
-    length += standingAt + (isQueue ? 3 : 2)
+    length += standingAt + (settlement ? 4 : isQueue ? 3 : 2)
   }
   return { rowStarts, length, standingAt }
 }

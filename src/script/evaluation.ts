@@ -39,6 +39,8 @@ export interface Evaluation {
    * Ignored if the rule set has no leases.
    */
   wantedRequests?: number | undefined
+  /** Identifies what this request reserves: twelve random base62 letters. Absent: rules with a settlement spend for good. */
+  reservationId?: string | undefined
   /** µs since the epoch. Absent, as always in production: the clock of the store. */
   now?: number
 }
@@ -74,6 +76,10 @@ export interface Verdict {
   retryAfter: number
   /** The time until an admitted request may depart (`leaky-bucket`, µs); else 0. */
   delay: number
+  /** Of a rule with a settlement: the units that this request has reserved. */
+  reserved?: number
+  /** Of a rule with a settlement: the units above the limit. Nothing is admitted until they are worked off. */
+  debt?: number
   /** Set for a candidate: whether it decides like the rule that it would replace. */
   agrees?: boolean
 }

@@ -1,5 +1,5 @@
 /** Decides and refunds over plain memory, with the TypeScript models: checks all rules, then commits all or none. No I/O, no clock. */
-import { IDLE, type Model, type State } from '../algorithms/algorithm.ts'
+import { IDLE, type Model, type RefundedUnits, type State } from '../algorithms/algorithm.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import type { BoundRule, Verdict } from './evaluation.ts'
 import type { RefundedRule } from './refund.ts'
@@ -20,6 +20,8 @@ export interface RuleToCount {
   shown: Rule
   /** Whether the cost is checked and never spent. */
   isOnlyChecked?: boolean
+  /** Units to give back before, because their reservations have ended. */
+  ended?: readonly RefundedUnits[]
   /** For how many requests the cost is spent, if the rule has room for all of them. Default: 1. */
   times?: number
 }
@@ -37,13 +39,19 @@ export function decideInMemory(
   now: number,
   isPeek = false,
 ): { admitted: boolean; verdicts: Verdict[] } {
-  const checked = rules.map(({ bound, shown, isOnlyChecked, times = 1 }) => {
-    const { rule, key, cost, role, mode } = bound
+  const checked = rules.map(({ bound, shown, isOnlyChecked, ended = [], times = 1 }) => {
+    const { rule, key, role, mode } = bound
+    const cost = costOf(bound)
     const model = modelOf(rule)
     const reading = toReading(memory, bound, now)
     const check =
-      role === 'peek' ? { retryAfter: 0, ...model.peek(reading) } : model.decide({ ...reading, cost, times })
-    const { after, ...standing } = { after: undefined, ...check }
+      role === 'peek'
+        ? { retryAfter: 0, ...model.peek({ ...reading, ended }) }
+        : model.decide({ ...reading, cost, times, ended })
+    const { after = ended.length > 0 ? model.change(reading, ended) : undefined, ...standing } = {
+      after: undefined,
+      ...check,
+    }
     return { rule, key, shown, mode, standing, ...(after && !isOnlyChecked && !isPeek && { after }) }
   })
   const admitted = checked.every(({ standing, mode }) => standing.retryAfter === 0 || mode === 'shadow')
@@ -58,10 +66,47 @@ export function decideInMemory(
 
   const verdicts = checked.map(({ shown, mode, standing, after }): Verdict => {
     const { retryAfter } = standing
-    const { remaining, resetAfter, delay } = admitted && after ? after : { ...standing, delay: 0 }
-    return { rule: shown, mode, allowed: retryAfter === 0, remaining, resetAfter, retryAfter, delay }
+    const { remaining, resetAfter, delay, debt } = admitted && after ? after : { ...standing, delay: 0 }
+    const ofSettlement = debt === undefined ? {} : { debt }
+    return {
+      ...{ rule: shown, mode, allowed: retryAfter === 0, remaining, resetAfter, retryAfter, delay },
+      ...ofSettlement,
+    }
   })
   return { admitted, verdicts }
+}
+
+/** The units that a request takes. A rule that is settled later may take less than the estimate: at most its whole limit. */
+export const costOf = ({ rule: { settlement, quota }, cost }: BoundRule): number =>
+  settlement?.aboveLimit === 'clamp' ? Math.min(cost, quota.burst) : cost
+
+/**
+ * Makes the changes of each rule.
+ * @param now µs
+ * @returns the states afterwards
+ */
+export function changeInMemory(
+  modelOf: ModelOf,
+  memory: StateMemory,
+  rules: readonly {
+    bound: Pick<BoundRule, 'rule' | 'key' | 'ends' | 'holding' | 'mode'>
+    shown: Rule
+    changes: readonly (RefundedUnits | { cost: number })[]
+  }[],
+  now: number,
+): Verdict[] {
+  const changed = rules.map(({ bound, shown, changes }) => {
+    const model = modelOf(bound.rule)
+    const reading = toReading(memory, bound, now)
+    const after = changes.length > 0 ? model.change(reading, changes) : undefined
+    return { bound, shown, after, standing: after ?? model.peek(reading) }
+  })
+  dropIdle(memory, new Set(changed.filter(({ after }) => after).map(({ bound }) => bound.key)), now)
+  for (const { bound, after } of changed) if (after) setState(memory, bound.key, bound.rule.tag, after.state)
+  return changed.map(({ bound: { mode }, shown, standing: { remaining, resetAfter, debt } }) => ({
+    ...{ rule: shown, mode, allowed: true, remaining, resetAfter, retryAfter: 0, delay: 0 },
+    ...(debt !== undefined && { debt }),
+  }))
 }
 
 /**
@@ -97,7 +142,8 @@ function toReading(
   { rule, key, ends, holding }: Pick<BoundRule, 'rule' | 'key' | 'ends' | 'holding'>,
   now: number,
 ) {
-  return { quota: rule.quota, ends, holding, state: memory.get(key)?.get(rule.tag) ?? IDLE, now }
+  const quota = rule.settlement ? { ...rule.quota, settles: true as const } : rule.quota
+  return { quota, ends, holding, state: memory.get(key)?.get(rule.tag) ?? IDLE, now }
 }
 
 function dropIdle(memory: StateMemory, keys: ReadonlySet<string>, now: number): void {

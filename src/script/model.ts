@@ -3,7 +3,7 @@
  * the parity tests, which compare it with the scripts of rule-set-text.ts. It also replays traffic without a store.
  */
 
-import { IDLE, type State } from '../algorithms/algorithm.ts'
+import { IDLE, MAX_DEBT, type RefundedUnits, type State } from '../algorithms/algorithm.ts'
 import { applyMessage } from '../algorithms/concurrency.ts'
 import { algorithms } from '../algorithms/index.ts'
 import { luaOf } from '../algorithms/lua-of.ts'
@@ -26,17 +26,21 @@ import {
   withAgreement,
 } from './evaluation.ts'
 import { LEASE_DIVISOR, wantedRequestsOf } from './lease.ts'
-import { decideInMemory, isIdle, type RuleToCount, refundInMemory } from './memory.ts'
+import { changeInMemory, decideInMemory, isIdle, type RuleToCount, refundInMemory } from './memory.ts'
+import { ModelReservations } from './model-reservations.ts'
 import type { ChangeResult, Refund } from './refund.ts'
 import type { Reset } from './reset.ts'
 import type { RuleSetShape } from './rule-set-shape.ts'
+import type { Settlement, SettleResult } from './settle.ts'
 import type { Message } from './sync.ts'
 
 type WithNow<T> = T & { now: number }
 
 /** The model needs no scripts: of a rule set it uses only the plans, and whether there are leases. */
 export type ModelEvaluation = WithNow<
-  Omit<Evaluation, 'ruleSet'> & { ruleSet: Pick<RuleSetShape, 'plans' | 'leases'> }
+  Omit<Evaluation, 'ruleSet'> & {
+    ruleSet: Pick<RuleSetShape, 'plans' | 'leases'> & Partial<Pick<RuleSetShape, 'entries'>>
+  }
 >
 
 const modelOf = (rule: Rule) => algorithms[rule.algorithm]
@@ -45,6 +49,7 @@ const modelOf = (rule: Rule) => algorithms[rule.algorithm]
 export class ScriptModel {
   /** The states of rules, by state key and tag. */
   readonly #states = new Map<string, Map<string, State>>()
+  readonly #reservations = new ModelReservations()
   /** Records of credentials and consumers, and pointers, by key. */
   readonly #records = new Map<string, string>()
 
@@ -55,7 +60,7 @@ export class ScriptModel {
 
   /** Models the script of decide.ts. */
   decide(
-    { ruleSet, rules, subject, plan: given = '', wantedRequests, now }: ModelEvaluation,
+    { ruleSet, rules, subject, plan: given = '', wantedRequests, reservationId = '', now }: ModelEvaluation,
     verb: DecideVerb = 'decide',
   ): Outcome {
     const { plans } = ruleSet
@@ -70,11 +75,18 @@ export class ScriptModel {
         rule.on === 'auth-failure' ? true : !isUnknown && !isBlocked && appliesToPlan(rule, plan),
       )
       .flatMap(bound => applyOverride(bound, overrides, now))
-    const counted = applying.map(({ bound, shown }) => {
+    const keyed = applying.map(({ bound, shown }) => {
       const key = withConsumer(bound.key, consumer)
       const isOnlyChecked = !isUnknown && bound.rule.on === 'auth-failure'
       return { bound: { ...bound, key }, shown, isOnlyChecked }
     })
+    const ended = this.#reservations.findEnded(
+      keyed,
+      rules.map(({ key, rule }) => ({ key: withConsumer(key, consumer), rule })),
+      now,
+      ruleSet.entries,
+    )
+    const counted = keyed.map(each => ({ ...each, ended: ended.unitsOf(each.bound) }))
     // Bad credentials are counted one by one, without a lease.
     const wanted = isUnknown ? 1 : wantedRequestsOf({ ruleSet, wantedRequests }, verb)
     const decide = (counted: readonly RuleToCount[], isPeek: boolean) =>
@@ -85,10 +97,22 @@ export class ScriptModel {
       verb === 'peek',
     )
     if (admitted && isBlocked) return { status: 'blocked', plan: '', at: now, verdicts: [] }
+    const reserved =
+      admitted && verb !== 'peek'
+        ? this.#reservations.reserve(reservationId, counted, verdicts, {
+            ended,
+            now,
+            entries: ruleSet.entries,
+          })
+        : []
+    const reported = verdicts.map((verdict, i) => {
+      const { settlement } = counted[i]!.bound.rule
+      return settlement ? { ...verdict, reserved: reserved[i] ?? 0 } : verdict
+    })
 
     const status = !admitted ? 'refused' : isUnknown ? 'unknown-credential' : 'admitted'
     return {
-      ...{ status, plan: known, at: now, verdicts: withAgreement(verdicts) },
+      ...{ status, plan: known, at: now, verdicts: withAgreement(reported) },
       ...(consumer && { consumer }),
       ...(status === 'admitted' && times > 1 && { granted: times }),
     }
@@ -106,9 +130,50 @@ export class ScriptModel {
     return { at: now, verdicts: refundInMemory(modelOf, this.#states, refunded, spentAt, now) }
   }
 
+  /** Models the script of settle.ts. */
+  settle({
+    rules,
+    consumerKey,
+    now,
+    requests,
+    ruleSet,
+  }: WithNow<Omit<Settlement, 'ruleSet'> & { ruleSet?: Pick<RuleSetShape, 'entries'> }>): SettleResult {
+    const record = consumerKey === undefined ? undefined : this.#records.get(consumerKey)
+    const { overrides } = parseConsumer(record ?? '')
+    const keys = [...new Set(rules.map(({ key }) => key))]
+    const changes = rules.map((): (RefundedUnits | { cost: number })[] => [])
+    const counted = rules.map(each => ({ ...each, ...applyOverriddenNumbers(each, overrides, now) }))
+    const entries = ruleSet?.entries
+    let applied = 0
+    for (const { id, spentAt, amounts, isRenewal = false } of requests) {
+      for (const key of keys) {
+        const own = rules
+          .map((rule, i) => ({ rule: rule.rule, i, ...amounts[i]! }))
+          .filter(({ i }) => rules[i]!.key === key)
+        if (!this.#reservations.settle(key, { id, spentAt, own, isRenewal }, { rules, now, entries }))
+          continue
+        applied += 1
+        if (isRenewal) continue
+        for (const { i, reserved, actual } of own) {
+          if (reserved === 0 || actual === reserved) continue
+          const most = MAX_DEBT * counted[i]!.rule.quota.burst
+          const change =
+            actual > reserved
+              ? { cost: Math.min(actual - reserved, most) }
+              : { units: reserved - actual, spent: reserved, spentAt }
+          changes[i]!.push(change)
+        }
+      }
+    }
+    for (const key of keys) this.#reservations.dropEnded(key, rules, now, entries)
+    const toChange = counted.map((bound, i) => ({ bound, shown: rules[i]!.rule, changes: changes[i]! }))
+    return { at: now, applied, verdicts: changeInMemory(modelOf, this.#states, toChange, now) }
+  }
+
   /** Models reset.lua. */
   reset({ rules, now }: WithNow<Reset>): ChangeResult {
     for (const { key, rule } of rules) {
+      if (rule.settlement) this.#reservations.drop(key)
       const states = this.#states.get(key)
       for (const [tag, state] of states ?? []) if (isIdle(state, now) || tag === rule.tag) states!.delete(tag)
     }

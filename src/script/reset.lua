@@ -1,7 +1,7 @@
 -- Makes the whole budget of rules available again, by removing their records.
 -- src/script/reset.ts encodes the arguments and decodes the reply.
 --
---   KEYS     the state of each identity; then the side keys of the rules (logs, holders)
+--   KEYS     the state of each identity; then the side keys of the rules (logs, holders, reservations)
 --   ARGV[1]  how many of the keys are states
 --   ARGV[2]  now in microseconds, or '' for the clock of this server
 --   ARGV     then two values for each rule: index of its state in KEYS, tag

@@ -1,6 +1,6 @@
 /** Encodes calls of reset.lua, and decodes its replies. reset.lua describes the wire format. */
 
-import { chunksKey } from '../store/keys.ts'
+import { chunksKey, reservedKey } from '../store/keys.ts'
 import type { ScriptCall } from '../store/store.ts'
 import { CONSTANTS } from './constants.ts'
 import { createScript } from './create-script.ts'
@@ -31,10 +31,12 @@ export function encodeReset({ rules, now }: Reset): ScriptCall {
   const sideKeys = rules.flatMap(({ sideKey, rule }) =>
     sideKey === undefined ? [] : rule.counting.state === 'log' ? [sideKey, chunksKey(sideKey)] : [sideKey],
   )
+  // Reservations of before the reset must not be settled after it: their units may have been spent again.
+  const reservations = rules.flatMap(({ rule, key }) => (rule.settlement ? [reservedKey(key)] : []))
   const tags = rules.flatMap(({ key, rule }) => [String(states.indexOf(key) + 1), rule.tag])
   return {
     script: RESET,
-    keys: [...states, ...new Set(sideKeys)],
+    keys: [...states, ...new Set([...sideKeys, ...reservations])],
     args: [String(states.length), formatTime(now), ...tags],
   }
 }

@@ -1,7 +1,7 @@
 /** The types of a rule set: the rules that can be decided together, without what differs from request to request. */
 import type { Quota } from '../algorithms/algorithm.ts'
 import type { AlgorithmName } from '../algorithms/all.ts'
-import type { Rule } from '../config/compile-rule.ts'
+import type { Rule, SettlementTerms } from '../config/compile-rule.ts'
 import type { Script } from '../store/store.ts'
 
 /** Everything that the text of the scripts depends on. */
@@ -34,6 +34,8 @@ export interface RuleEntry {
   sideKey?: 'log' | 'held'
   /** Whether everything is stored under its side key, without a record in the state of its identity. */
   isApart: boolean
+  /** Set if it reserves units that are settled later. */
+  settlement?: SettlementTerms
   /** The numbers for each plan. The first are those of callers without a plan. */
   variants: readonly Variant[]
 }
@@ -50,6 +52,8 @@ export interface Variant {
 export interface RuleSetScripts {
   decide: Script
   refund: Script
+  /** Absent: no rule has a settlement. */
+  settle?: Script | undefined
 }
 
 /** Compiles the scripts of a rule set, or finds those that were built. */

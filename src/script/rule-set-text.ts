@@ -16,6 +16,7 @@ import { LEASE_DIVISOR } from './lease.ts'
 import { LoopText } from './loop-text.ts'
 import { OVERRIDES, SUBJECT } from './lua.generated.ts'
 import { Locals, literal, nameInLiteral } from './lua-text.ts'
+import { clampCost, isReleased, ReservationText } from './reservation-text.ts'
 import type { RuleSetShape, Variant } from './rule-set-shape.ts'
 import {
   assignment,
@@ -45,8 +46,11 @@ export const LOOPS_FROM = 50
 const sizeOf = ({ entries }: RuleSetShape) =>
   entries.reduce((size, entry) => size + (hasVariableNumbers(entry) ? 2 : 1), 0)
 
+/** Loops have no reservations. */
 const textOf = (ruleSet: RuleSetShape, loopsFrom: number) =>
-  sizeOf(ruleSet) >= loopsFrom ? new LoopText(ruleSet) : new RuleSetText(ruleSet)
+  sizeOf(ruleSet) >= loopsFrom && !ruleSet.entries.some(({ settlement }) => settlement)
+    ? new LoopText(ruleSet)
+    : new RuleSetText(ruleSet)
 
 /**
  * The script that decides and peeks. src/script/decide.ts encodes its arguments and decodes its reply.
@@ -61,11 +65,17 @@ export function refundText(ruleSet: RuleSetShape, loopsFrom = LOOPS_FROM): strin
   return textOf(ruleSet, loopsFrom).refund()
 }
 
+/** The script that settles reservations. src/script/settle.ts encodes its arguments and decodes its reply. */
+export function settleText(ruleSet: RuleSetShape): string {
+  return new RuleSetText(ruleSet).settle()
+}
+
 class RuleSetText {
   readonly #ruleSet: RuleSetShape
   readonly #locals = new Locals()
   readonly #rules: readonly RuleText[]
   readonly #identities: readonly (Identity & { isPresent: string })[]
+  readonly #reservations: readonly ReservationText[]
 
   constructor(ruleSet: RuleSetShape) {
     this.#ruleSet = ruleSet
@@ -80,14 +90,19 @@ class RuleSetText {
       state: this.#locals.of(`state_${i + 1}`),
       fits: this.#locals.of(`fits_${i + 1}`),
     }))
+    this.#reservations = this.#identities.map(
+      ({ rules }, i) => new ReservationText(rules, i + 1, this.#locals),
+    )
   }
 
   decide(): string {
     const { hasSubject, leases } = this.#ruleSet
+    const reserves = this.#hasReservations()
     const body = [
       'verb = ARGV[1]\n',
       hasSubject ? "subject = ARGV[3] or ''\n" : '',
-      this.#readArguments(5 + this.#withArgument().length),
+      reserves ? `reservation = ARGV[${6 + this.#withArgument().length}] or ''\n` : '',
+      this.#readArguments(5 + this.#withArgument().length + (reserves ? 1 : 0)),
       this.#locateKeys(hasSubject ? RECORDS_OF_SUBJECT : '0'),
       hasSubject ? RESOLVE_POINTER : '',
       this.#fetchValues(),
@@ -96,15 +111,16 @@ class RuleSetText {
       hasSubject ? this.#skipRulesOnRequests() : '',
       this.#applyOverrides(hasSubject ? 'overrides_at and not is_unknown' : 'overrides_at', true),
       'admitted = true\n',
-      ...this.#identities.map(identity => readState(identity, checkRule)),
+      ...this.#identities.map((identity, i) => this.#checkIdentity(identity, this.#reservations[i]!)),
       this.#endDecision(),
     ]
     const names = ['verb', 'plan', 'values', 'admitted', 'place', 'reply']
     const ofOverrides = ['changes', 'settings', 'overrides_at']
     const ofSubject = hasSubject ? ['subject', 'is_unknown', 'is_blocked', 'consumer'] : []
     const ofLease = leases ? ['grant'] : []
+    const ofReservations = reserves ? ['reservation', 'spent_at'] : []
     return this.#assembleScript(
-      [...names, ...ofOverrides, ...ofSubject, ...ofLease],
+      [...names, ...ofOverrides, ...ofSubject, ...ofLease, ...ofReservations],
       "local now = ARGV[5] or ''\n",
       body,
     )
@@ -135,6 +151,40 @@ class RuleSetText {
     ]
     const names = ['spent_at', 'plan', 'values', 'place', 'settings', 'overrides_at', 'changes', '_']
     return this.#assembleScript(names, 'local now = ARGV[5]\n', body)
+  }
+
+  settle(): string {
+    const width = 3 + 2 * this.#rules.length
+    const body = [
+      this.#readArguments(undefined),
+      this.#locateKeys(RECORDS_OF_REFUND),
+      this.#fetchValues(),
+      SETTINGS_OF_REFUND,
+      this.#applyPlan(),
+      this.#applyOverrides('overrides_at', false),
+      ...this.#identities.map(identity => readState(identity, () => '')),
+      'applied = 0\n',
+      ...this.#reservations.map(reservations => reservations.settle(6 + this.#withArgument().length, width)),
+      ...this.#identities.map(identity =>
+        commitAny(identity, {
+          isSpent: ({ of, settlement }) => (settlement ? of('settled') : 'false'),
+          spend: () => '',
+        }),
+      ),
+      `return { now, applied${this.#rules.map(({ of }) => `, ${of('remaining')} or 0, ${of('reset_after')} or 0, ${of('debt')} or 0`).join('')} }\n`,
+    ]
+    const names = ['spent_at', 'applied', 'plan', 'values', 'place', 'settings', 'overrides_at']
+    return this.#assembleScript([...names, 'changes', '_'], 'local now = ARGV[5]\n', body)
+  }
+
+  #hasReservations(): boolean {
+    return this.#rules.some(({ settlement }) => settlement)
+  }
+
+  /** Reads the state of an identity, gives back what has ended without being settled, and checks the rules. */
+  #checkIdentity(identity: Identity, reservations: ReservationText): string {
+    const { findEnded } = reservations
+    return findEnded() + readState(identity, rule => reservations.giveBackEnded(rule) + checkRule(rule))
   }
 
   #assembleScript(names: readonly string[], now: string, body: readonly string[]): string {
@@ -198,14 +248,17 @@ class RuleSetText {
               .join(''),
         ),
       ),
-      logs.length > 0 ? `${this.#locals.of('whole')} = place\n` : '',
+      logs.length > 0 || this.#hasReservations() ? `${this.#locals.of('whole')} = place\n` : '',
       ...logs.map(({ of, ruleNumber }) => where(of('mark'), next(`chunks_key_${ruleNumber}`))),
+      ...this.#reservations.map(({ isUsed, keyName }, i) =>
+        isUsed ? where(this.#identities[i]!.isPresent, next(keyName)) : '',
+      ),
     ].join('')
   }
 
   #fetchValues(): string {
-    const hasLog = this.#rules.some(({ sideKey }) => sideKey === 'log')
-    const keys = hasLog ? `unpack(KEYS, 1, ${this.#locals.of('whole')})` : 'unpack(KEYS)'
+    const hasOthers = this.#hasReservations() || this.#rules.some(({ sideKey }) => sideKey === 'log')
+    const keys = hasOthers ? `unpack(KEYS, 1, ${this.#locals.of('whole')})` : 'unpack(KEYS)'
     return `values = redis.call('MGET', ${keys})\n`
   }
 
@@ -289,7 +342,13 @@ class RuleSetText {
     const standing = this.#rules.map(readStanding).join('')
     const anySpent = (rule: RuleText) =>
       `${rule.of('retry_after')} == 0 and ${rule.of('cost')} > 0${rule.isGuess ? ' and is_unknown' : ''}`
-    const any = { isSpent: anySpent, spend: (rule: RuleText) => rule.section('spend') }
+    const any = {
+      isSpent: (rule: RuleText) =>
+        isReleased(rule) ? `(${rule.of('settled')} or ${anySpent(rule)})` : anySpent(rule),
+      spend: (rule: RuleText) =>
+        isReleased(rule) ? `if ${anySpent(rule)} then\n${rule.section('spend')}end\n` : rule.section('spend'),
+    }
+    const reserve = this.#reservations.map(reservations => reservations.reserve()).join('')
     // Each end returns. With `elseif`, the first end would jump over all others, and Lua limits the length of jumps.
     return [
       `if not admitted or verb == 'peek'${hasSubject ? ' and not is_blocked' : ''} then\n`,
@@ -300,9 +359,11 @@ class RuleSetText {
       leases ? this.#computeGrant() : '',
       `if ${[...isKnown, ...isUsual].join(' and ') || 'true'} then\n`,
       ...this.#identities.map(commitUsual),
+      reserve,
       this.#returnReply(2, leases),
       'end\n',
       ...this.#identities.map(identity => commitAny(identity, any)),
+      reserve,
       this.#returnReply(1, leases),
     ].join('')
   }
@@ -346,10 +407,12 @@ class RuleSetText {
    */
   #returnReply(admitted: 1 | 2, hasGrant = false): string {
     const { hasSubject } = this.#ruleSet
-    const rows = this.#rules.map(({ of, isQueue }) => {
+    const rows = this.#rules.map(({ of, isQueue, settlement }) => {
       const retryAfter = admitted === 2 ? [] : [`${of('retry_after')} or -2`]
       const standing = [`${of('remaining')} or 0`, `${of('reset_after')} or 0`]
-      return [...retryAfter, ...standing, ...(isQueue ? [`${of('delay')} or 0`] : [])].join(', ')
+      const ofQueue = isQueue ? [`${of('delay')} or 0`] : []
+      const ofSettlement = settlement ? [`${of('reserved')} or 0`, `${of('debt')} or 0`] : []
+      return [...retryAfter, ...standing, ...ofQueue, ...ofSettlement].join(', ')
     })
     const known = hasSubject ? 'not admitted and 0 or is_unknown and -1 or 1' : 'admitted and 1 or 0'
     const status = admitted === 2 ? '2' : known
@@ -374,6 +437,7 @@ function checkRule(rule: RuleText): string {
   const { of } = rule
   return [
     `${of('retry_after')} = 0\n`,
+    rule.settlement?.aboveLimit === 'clamp' ? clampCost(rule) : '',
     `if ${of('cost')} > 0 then\n${rule.section('check')}`,
     `if ${of('retry_after')} ~= 0 and ${of('mark')} == ${ENFORCE} then\nadmitted = false\nend\nend\n`,
   ].join('')

@@ -74,6 +74,9 @@ function withScripts(shape: RuleSetShape, scriptsOf: ScriptsOf): RuleSet {
     get refund() {
       return scripts.refund
     },
+    get settle() {
+      return scripts.settle
+    },
   }
 }
 
@@ -91,6 +94,7 @@ function createEntry(rule: Rule, identity: number): RuleEntry {
     ...(countsInFlight(rule) && { argument: 'holding' }),
     ...((state === 'log' || state === 'held') && { sideKey: state }),
     isApart: countsInFlight(rule),
+    ...(rule.settlement && { settlement: rule.settlement }),
     variants: [{ ...(plans && { plans }), tag: rule.tag, quota: rule.quota }],
   }
 }

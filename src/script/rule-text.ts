@@ -70,9 +70,9 @@ export function createRuleText(
 export type SectionName = (typeof SECTIONS)[number]
 
 /** The conditions of `--@ if` in the Lua file of an algorithm (bundle-lua.ts) that are true for a rule. */
-export function conditionsOf({ argument, variants: [first] }: RuleEntry): readonly string[] {
+export function conditionsOf({ argument, settlement, variants: [first] }: RuleEntry): readonly string[] {
   const ofWindow = first!.quota.startsWithRequest ? 'first_request' : 'clock'
-  return argument === 'ends' ? ['ends', ofWindow] : [ofWindow]
+  return [...(argument === 'ends' ? ['ends'] : []), ofWindow, settlement ? 'settled' : 'once']
 }
 
 /**
@@ -97,6 +97,7 @@ export function sectionOf(
 /** Words in the sections that become locals of the rule, besides those that its algorithm declares. */
 const OWN_WORDS = [
   ...['cost', 'retry_after', 'delay', 'remaining', 'reset_after', 'units', 'spent'],
+  ...['reserved', 'debt'],
   'side_bytes',
 ]
 

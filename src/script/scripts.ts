@@ -5,7 +5,7 @@
 import type { Script } from '../store/store.ts'
 import { createScript } from './create-script.ts'
 import type { RuleSetScripts, RuleSetShape } from './rule-set-shape.ts'
-import { decideText, refundText } from './rule-set-text.ts'
+import { decideText, refundText, settleText } from './rule-set-text.ts'
 
 /**
  * The scripts of a rule set. Each is compiled at its first use.
@@ -14,6 +14,7 @@ import { decideText, refundText } from './rule-set-text.ts'
 export function compileScripts(shape: RuleSetShape, loopsFrom?: number): RuleSetScripts {
   let decide: Script | undefined
   let refund: Script | undefined
+  let settle: Script | undefined
   return {
     get decide() {
       decide ??= createScript(decideText(shape, loopsFrom))
@@ -22,6 +23,10 @@ export function compileScripts(shape: RuleSetShape, loopsFrom?: number): RuleSet
     get refund() {
       refund ??= createScript(refundText(shape, loopsFrom))
       return refund
+    },
+    get settle() {
+      if (shape.entries.some(({ settlement }) => settlement)) settle ??= createScript(settleText(shape))
+      return settle
     },
   }
 }

@@ -21,6 +21,7 @@
  *                                                  day: `m:202611210904`, `d:20261121` (src/metrics/add-counts.ts)
  *     …:state…:log:<tag>                   string  the log of a `sliding-log` rule (src/algorithms/sliding-log.lua)
  *     …:state…:log:<tag>:mid               hash    the chunks of a long log
+ *     …:state…:reserved                    zset    the units that requests have reserved, by when they end (src/script/settle.ts)
  *     …:state…:held:<tag>                  string  the units that isolates hold under a `concurrency` rule (src/algorithms/concurrency.lua)
  *
  * In an environment, keys begin with `sluice:<environment>:` instead of `sluice:`.
@@ -116,6 +117,9 @@ export const statsKey = (at: Date, unit: StatsUnit) => `sluice:{stats}:${PREFIX[
 
 /** The side key of a rule, in addition to the state: for its log, or for its holders. @param tag of the rule */
 export const sideKey = (stateKey: string, kind: 'log' | 'held', tag: string) => `${stateKey}:${kind}:${tag}`
+
+/** The key of the reservations of an identity. */
+export const reservedKey = (stateKey: string) => `${stateKey}:reserved`
 
 /** The key of the chunks of a long log. @param logKey its side key */
 export const chunksKey = (logKey: string) => `${logKey}:mid`

@@ -1,0 +1,160 @@
+/** The reservations in the model of the scripts (settle.ts): members of sorted sets, as text, with the time of their end in ms. */
+import type { RefundedUnits } from '../algorithms/algorithm.ts'
+import type { Rule } from '../config/compile-rule.ts'
+import { reservedKey } from '../store/keys.ts'
+import type { BoundRule, Verdict } from './evaluation.ts'
+import { costOf } from './memory.ts'
+import type { RuleEntry } from './rule-set-shape.ts'
+
+/** As in reservation-text.ts. */
+const [MAX_ENDED, DROP_EVERY] = [20, 8]
+
+interface KeyedRule {
+  key: string
+  rule: Rule
+}
+
+/** The rules of an identity that reserve, whether they are part of a call or not. */
+type Terms = readonly Pick<RuleEntry, 'family' | 'settlement'>[]
+
+/**
+ * Finds the rules of the identity that reserve.
+ * @param rules those of the call
+ * @param entries of the rule set; absent: the call has all rules
+ */
+function termsOf(key: string, rules: readonly KeyedRule[], entries?: readonly RuleEntry[]): Terms {
+  const own = rules.filter(each => each.key === key).map(({ rule }) => rule)
+  const entry = entries?.find(({ family }) => own.some(rule => rule.family === family))
+  const all = entry ? entries!.filter(({ identity }) => identity === entry.identity) : own
+  return all.filter(({ settlement }) => settlement)
+}
+
+/** The units of a member, in the order of the rule set. */
+function unitsText(
+  rules: readonly { rule: Rule; reserved: number }[],
+  entries?: readonly RuleEntry[],
+): string {
+  const placeOf = ({ rule }: { rule: Rule }) =>
+    entries?.findIndex(({ family }) => family === rule.family) ?? 0
+  return rules
+    .filter(({ reserved }) => reserved > 0)
+    .toSorted((a, b) => placeOf(a) - placeOf(b))
+    .map(({ rule, reserved }) => ` ${rule.family}=${reserved}`)
+    .join('')
+}
+
+/** The reservations that have ended, by the key of their set, and the units that each rule gets back. */
+export interface Ended {
+  members: ReadonlyMap<string, readonly string[]>
+  unitsOf(bound: BoundRule): RefundedUnits[]
+}
+
+const isReleased = ({ settlement }: Pick<Rule, 'settlement'>) => settlement?.onUnsettled === 'release'
+
+const endOf = (terms: Terms, now: number) =>
+  Math.floor(now / 1000) + Math.max(...terms.map(({ settlement }) => settlement!.ttlMs))
+
+export class ModelReservations {
+  readonly #sets = new Map<string, Map<string, number>>()
+
+  /**
+   * @param applying the rules that apply to the caller
+   * @param asked all rules of the call
+   */
+  findEnded(
+    applying: readonly { bound: BoundRule }[],
+    asked: readonly KeyedRule[],
+    now: number,
+    entries?: readonly RuleEntry[],
+  ): Ended {
+    const members = new Map<string, readonly string[]>()
+    for (const key of new Set(asked.map(({ key }) => key))) {
+      const released = termsOf(key, asked, entries).filter(isReleased)
+      if (released.length === 0) continue
+      const ended = [...(this.#sets.get(reservedKey(key)) ?? [])]
+        .filter(([, end]) => end <= Math.floor(now / 1000))
+        .sort(([a, aEnd], [b, bEnd]) => aEnd - bEnd || (a < b ? -1 : 1))
+        .slice(0, MAX_ENDED)
+        .map(([member]) => member)
+      const present = new Set(applying.flatMap(({ bound }) => (bound.key === key ? [bound.rule.family] : [])))
+      const absent = released.filter(({ family }) => !present.has(family))
+      members.set(
+        key,
+        ended.filter(member => !absent.some(({ family }) => member.includes(` ${family}=`))),
+      )
+    }
+    return {
+      members,
+      unitsOf({ key, rule }) {
+        if (!isReleased(rule)) return []
+        return (members.get(key) ?? []).flatMap(member => {
+          const units = Number(new RegExp(` ${rule.family}=(\\d+)`).exec(member)?.[1] ?? 0)
+          return units > 0 ? [{ units, spent: units, spentAt: Number(member.split(' ')[1]) }] : []
+        })
+      },
+    }
+  }
+
+  /** @returns the units that each rule has reserved */
+  reserve(
+    id: string,
+    counted: readonly { bound: BoundRule }[],
+    verdicts: readonly Verdict[],
+    { ended, now, entries }: { ended: Ended; now: number; entries?: readonly RuleEntry[] | undefined },
+  ): number[] {
+    for (const [key, members] of ended.members) {
+      for (const member of members) this.#sets.get(reservedKey(key))?.delete(member)
+    }
+    const rules = counted.map(({ bound }) => bound)
+    const reserved = rules.map((bound, i) =>
+      id !== '' && bound.rule.settlement && bound.role === 'spend' && verdicts[i]!.allowed
+        ? costOf(bound)
+        : 0,
+    )
+    for (const key of new Set(rules.map(({ key }) => key))) {
+      const own = rules.map((bound, i) => ({ ...bound, reserved: reserved[i]! }))
+      const units = unitsText(
+        own.filter(bound => bound.key === key),
+        entries,
+      )
+      if (units === '') continue
+      const set = this.#sets.get(reservedKey(key)) ?? new Map<string, number>()
+      set.set(`${id} ${now}${units}`, endOf(termsOf(key, rules, entries), now))
+      this.#sets.set(reservedKey(key), set)
+    }
+    return reserved
+  }
+
+  /** Now and then, drops the reservations that have ended, if their units stay spent. Matters only if the clock is set back later. */
+  dropEnded(key: string, rules: readonly KeyedRule[], now: number, entries?: readonly RuleEntry[]): void {
+    if (now % DROP_EVERY !== 0 || termsOf(key, rules, entries).some(isReleased)) return
+    const set = this.#sets.get(reservedKey(key))
+    for (const [member, end] of set ?? []) if (end <= Math.floor(now / 1000)) set!.delete(member)
+  }
+
+  /** Drops all reservations of an identity: their units stay as they are. */
+  drop = (key: string) => this.#sets.delete(reservedKey(key))
+
+  /** @returns whether the reservation was there, and had not ended */
+  settle(
+    key: string,
+    request: {
+      id: string
+      spentAt: number
+      own: readonly { rule: Rule; reserved: number }[]
+      isRenewal: boolean
+    },
+    terms: { rules: readonly KeyedRule[]; now: number; entries?: readonly RuleEntry[] | undefined },
+  ): boolean {
+    const { id, spentAt, own, isRenewal } = request
+    const { rules, now, entries } = terms
+    const units = unitsText(own, entries)
+    const member = `${id} ${spentAt}${units}`
+    const set = this.#sets.get(reservedKey(key))
+    const end = set?.get(member)
+    if (units === '' || end === undefined || end <= now / 1000) return false
+    if (!isRenewal) return set!.delete(member)
+    set!.set(member, endOf(termsOf(key, rules, entries), now))
+    return true
+  }
+}

@@ -1,0 +1,216 @@
+/**
+ * The Lua text about the reservations of an identity: units of requests whose cost is known only afterwards (settle.ts). Each
+ * reservation is a member of a sorted set: `<reservationId> <spent_at> <family>=<units> …`, with the time of its end (ms) as score.
+ */
+import { ABSENT } from './constants.ts'
+import { type Locals, literal, nameInLiteral } from './lua-text.ts'
+import { hasVariableNumbers, type RuleText } from './rule-text.ts'
+
+/** How many reservations that have ended one decision gives back. Later decisions give back the others. */
+const MAX_ENDED = 20
+
+/** Which share of settlements also drops reservations that have ended without one: as the microseconds of `now` are as good as random. */
+const DROP_EVERY = 8
+
+/** How much longer Redis keeps the set than its last member is valid (ms). */
+const KEEP_MS = 1000
+
+/** Whether the units of a reservation are given back if nothing settles it. */
+export const isReleased = ({ settlement }: RuleText) => settlement?.onUnsettled === 'release'
+
+/** Reserves at most the whole limit. */
+export function clampCost(rule: RuleText): string {
+  const { of, lua, variants } = rule
+  const name = lua.numbers.includes('burst') ? 'burst' : 'limit'
+  const most = hasVariableNumbers(rule) ? of(name) : literal(variants[0]!.quota.burst)
+  return `if ${of('cost')} > ${most} then\n${of('cost')} = ${most}\nend\n`
+}
+
+export class ReservationText {
+  /** Whether a rule of the identity reserves. If not, all texts are empty. */
+  readonly isUsed: boolean
+  /** The local with the index of the set in KEYS; nil if the identity is not part of the call. */
+  readonly keyName: string
+  readonly #rules: readonly RuleText[]
+  readonly #key: string
+  readonly #ended: string
+  readonly #ttlMs: number
+
+  constructor(rules: readonly RuleText[], identityNumber: number, locals: Locals) {
+    this.#rules = rules.filter(({ settlement }) => settlement)
+    this.isUsed = this.#rules.length > 0
+    this.keyName = `reserved_key_${identityNumber}`
+    this.#ttlMs = Math.max(0, ...this.#rules.map(({ settlement }) => settlement!.ttlMs))
+    this.#key = this.isUsed ? locals.of(this.keyName) : ''
+    this.#ended = this.#rules.some(isReleased) ? locals.of(`ended_${identityNumber}`) : ''
+  }
+
+  /**
+   * Lists the reservations that have ended, if units are given back then. It leaves out those with units of a rule that is not part of the
+   * request, because this decision does not write the record of that rule.
+   */
+  findEnded = (): string => {
+    if (!this.#ended) return ''
+    const absent = this.#rules
+      .filter(isReleased)
+      .map(
+        ({ of, family }) =>
+          `${of('mark')} == ${ABSENT} and string.find(member, ' ${nameInLiteral(family)}=', 1, true)`,
+      )
+    return `
+${this.#ended} = {}
+if ${this.#key} then
+local found = redis.call('ZRANGEBYSCORE', KEYS[${this.#key}], '0', string.format('%.0f', (now - now % 1000) / 1000), 'LIMIT', 0, ${MAX_ENDED})
+for j = 1, #found do
+local member = found[j]
+if not (${absent.join(' or ')}) then
+${this.#ended}[#${this.#ended} + 1] = member
+end
+end
+end
+`.trimStart()
+  }
+
+  /** Gives the units of those reservations back to a rule, before it is checked. Only an admitted request stores the result. */
+  giveBackEnded(rule: RuleText): string {
+    if (!isReleased(rule)) return ''
+    const { of, family } = rule
+    return `
+for j = 1, #${this.#ended} do
+local units = string.match(${this.#ended}[j], ' ${nameInLiteral(family)}=(%d+)')
+if units then
+spent_at = string.match(${this.#ended}[j], '^%S+ (%d+)') + 0
+${of('units')}, ${of('spent')} = units + 0, units + 0
+${rule.section('refund')}${of('settled')} = true
+end
+end
+`.trimStart()
+  }
+
+  /** Stores what the request has reserved, and drops the reservations that were given back. */
+  reserve(): string {
+    if (!this.isUsed) return ''
+    const key = `KEYS[${this.#key}]`
+    const parts = this.#rules.map(({ of, family }) =>
+      `
+if ${of('mark')} ~= ${ABSENT} and ${of('retry_after')} == 0 and ${of('cost')} > 0 then
+${of('reserved')} = ${of('cost')}
+units = units .. ' ${nameInLiteral(family)}=' .. string.format('%.0f', ${of('cost')})
+end
+`.trimStart(),
+    )
+    const drop =
+      this.#ended && `if #${this.#ended} > 0 then\nredis.call('ZREM', ${key}, unpack(${this.#ended}))\nend\n`
+    return `
+if ${this.#key} then
+${drop}if reservation ~= '' then
+local units = ''
+${parts.join('')}if units ~= '' then
+redis.call('ZADD', ${key}, ${this.#end()}, reservation .. string.format(' %.0f', now) .. units)
+${this.#keepKey()}end
+end
+end
+`.trimStart()
+  }
+
+  /**
+   * Settles or renews the reservations of all requests of the call. Those that have ended stay as they are.
+   * @param first index in ARGV of the arguments of the first request
+   * @param width how many arguments each request has
+   */
+  settle(first: number, width: number): string {
+    if (!this.isUsed) return ''
+    const key = `KEYS[${this.#key}]`
+    const reservedAt = ({ ruleNumber }: RuleText) => `ARGV[at + ${1 + 2 * ruleNumber}]`
+    const actualAt = ({ ruleNumber }: RuleText) => `ARGV[at + ${2 + 2 * ruleNumber}]`
+    const units = this.#rules.map(
+      rule =>
+        `(${reservedAt(rule)} ~= '0' and ' ${nameInLiteral(rule.family)}=' .. ${reservedAt(rule)} or '')`,
+    )
+    const settled = this.#rules.map(rule =>
+      `
+if ${rule.of('mark')} ~= ${ABSENT} then
+${settleRule(rule, reservedAt(rule), actualAt(rule))}end
+`.trimStart(),
+    )
+    return `
+if ${this.#key} then
+local members, places = {}, {}
+for at = ${first}, #ARGV, ${width} do
+local units = ${units.join(' .. ')}
+if units ~= '' then
+members[#members + 1] = ARGV[at] .. ' ' .. ARGV[at + 1] .. units
+places[#places + 1] = at
+end
+end
+local ends = #members > 0 and redis.call('ZMSCORE', ${key}, unpack(members)) or {}
+local over, renewed, is_over = {}, {}, {}
+for j = 1, #members do
+local member, at = members[j], places[j]
+if ends[j] and ends[j] + 0 > now / 1000 and not is_over[member] then
+applied = applied + 1
+if ARGV[at + 2] == 'renew' then
+renewed[#renewed + 1] = ${this.#end()}
+renewed[#renewed + 1] = member
+else
+over[#over + 1] = member
+is_over[member] = true
+spent_at = ARGV[at + 1] + 0
+${settled.join('')}end
+end
+end
+if #renewed > 0 then
+redis.call('ZADD', ${key}, 'XX', unpack(renewed))
+${this.#keepKey()}end
+if #over > 0 then
+redis.call('ZREM', ${key}, unpack(over))
+end
+${this.#dropEnded(key)}end
+`.trimStart()
+  }
+
+  /** Now and then, drops reservations that have ended, if their units stay spent. The others are dropped when their units are given back. */
+  #dropEnded(key: string): string {
+    if (this.#ended) return ''
+    return `
+if now % ${DROP_EVERY} == 0 then
+redis.call('ZREMRANGEBYSCORE', ${key}, '0', string.format('%.0f', (now - now % 1000) / 1000))
+end
+`.trimStart()
+  }
+
+  #end(): string {
+    return `string.format('%.0f', (now - now % 1000) / 1000 + ${literal(this.#ttlMs)})`
+  }
+
+  #keepKey(): string {
+    return `redis.call('PEXPIRE', KEYS[${this.#key}], ${literal(this.#ttlMs + KEEP_MS)})\n`
+  }
+}
+
+/** Gives back what was reserved in excess, or spends what was missing, without a check. */
+function settleRule(rule: RuleText, reserved: string, actual: string): string {
+  const { of } = rule
+  return `
+${of('spent')} = ${reserved} + 0
+${of('cost')} = ${actual} - ${of('spent')}
+if ${of('cost')} > 0 then
+${spendExtra(rule)}${of('settled')} = true
+elseif ${of('cost')} < 0 then
+${of('units')} = -${of('cost')}
+${rule.section('refund')}${of('settled')} = true
+end
+`.trimStart()
+}
+
+/** More than the algorithm counts at most would not be exact. */
+function spendExtra(rule: RuleText): string {
+  const { of, lua, variants } = rule
+  const name = lua.numbers.includes('burst') ? 'burst' : 'limit'
+  const most = hasVariableNumbers(rule) ? of(name) : literal(variants[0]!.quota.burst)
+  return `
+if ${of('cost')} > MAX_DEBT * ${most} then
+${of('cost')} = MAX_DEBT * ${most}
+end
+${rule.section('spend')}`.trimStart()
+}

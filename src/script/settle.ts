@@ -1,0 +1,121 @@
+/**
+ * The wire format of the script that settles reservations: it replaces what requests have reserved by what they have cost.
+ *
+ * A decision that reserves adds a member to the reservations of each identity, a sorted set whose scores are when the members end (ms,
+ * by the clock of the store):
+ *
+ *     <reservationId> <spent_at> <family>=<units> <family>=<units> …
+ *
+ * Only the removal of the member settles it. So each reservation is settled at most once, however often the message is sent
+ * and by which isolate, and messages need no order. A member that has ended is not settled: its units stay spent, or the next decision of the identity gives
+ * them back.
+ *
+ *     KEYS     the record of the consumer if ARGV[3] is 'consumer'; then states, and reservations of the identities that have them
+ *     ARGV[1]  ''
+ *     ARGV[2]  marks as in decide.ts
+ *     ARGV[3]  'consumer' if the rules are counted for a consumer, whose overrides then apply; else ''
+ *     ARGV[4]  the plan under which the requests were counted, or ''
+ *     ARGV[5]  now in microseconds, or '' for the clock of the store
+ *     ARGV     the arguments of rules as in decide.ts; then for each request its reservationId, when it was admitted (µs), 'settle' or
+ *              'renew', and for each rule of the rule set the units reserved and the units that it has cost
+ *
+ *     reply    { now, the number of members that were settled or renewed, then for each rule remaining, reset_after and debt }
+ *
+ * Fewer units than reserved are given back as by a refund, so nothing to a window that has ended. More are spent without a check.
+ *
+ * Commands: TIME (unless now is given), one MGET, and for each identity ZMSCORE, ZREM and SETEX, or for renewals ZADD and PEXPIRE; now and
+ * then ZREMRANGEBYSCORE.
+ */
+import type { ScriptCall } from '../store/store.ts'
+import type { BoundRule, Verdict } from './evaluation.ts'
+import type { RuleSet } from './rule-set-shape.ts'
+import { checkFields, checkStanding, formatTime, invalidReply, isField, placeRules } from './wire.ts'
+
+/** The settlements of requests that were counted under the same rules, for the same identities and under the same plan. */
+export interface Settlement {
+  /** The rule set of the rules. */
+  ruleSet: RuleSet
+  rules: readonly SettledRule[]
+  /** Key of the record of the consumer that the rules are counted for. Its overrides apply. */
+  consumerKey?: string | undefined
+  /** The plan under which the requests were counted. Absent if no rule has numbers for plans. */
+  plan?: string | undefined
+  /** µs since the epoch. Absent: the clock of the store. */
+  now?: number | undefined
+  requests: readonly SettledRequest[]
+}
+
+export type SettledRule = Pick<BoundRule, 'rule' | 'key' | 'sideKey' | 'ends' | 'holding' | 'mode'>
+
+/** A request with a reservation. */
+export interface SettledRequest {
+  /** Its reservationId. */
+  id: string
+  /** When it was admitted, by the clock of the store (µs). */
+  spentAt: number
+  /** For each of the rules, in their order. */
+  amounts: readonly SettledAmount[]
+  /** Whether only the end of the reservation is moved: to one ttl from now. */
+  isRenewal?: boolean
+}
+
+export interface SettledAmount {
+  /** As the store has reported. 0: nothing. */
+  reserved: number
+  /** What the request has cost. */
+  actual: number
+}
+
+/** The states afterwards. */
+export interface SettleResult {
+  /** When it was done, by the clock of the store (µs). */
+  at: number
+  /** For how many identities of the requests it was done. Of the others, the reservation was settled before, or has ended. */
+  applied: number
+  verdicts: readonly Verdict[]
+}
+
+/** Encodes settlements as a call of the script. @throws Error if no rule of the rule set has a settlement */
+export function encodeSettle({ ruleSet, rules, consumerKey, plan, now, requests }: Settlement): ScriptCall {
+  if (!ruleSet.settle) throw new Error('No rule of this rule set has a settlement.')
+  const { keys, marks, ruleArguments } = placeRules(ruleSet, rules)
+  const of = consumerKey === undefined ? '' : 'consumer'
+  const args = ['', marks, of, plan ?? '', formatTime(now), ...ruleArguments]
+  const places = rules.map(({ rule }) => ruleSet.entryOf(rule))
+  for (const { id, spentAt, amounts, isRenewal } of requests) {
+    const row = new Array<string>(2 * ruleSet.entries.length).fill('0')
+    for (const [i, { reserved, actual }] of amounts.entries()) {
+      // A rule with numbers for several plans is in `rules` once for each of them, and only one has reserved.
+      if (reserved === 0) continue
+      row[2 * places[i]!] = String(reserved)
+      row[2 * places[i]! + 1] = String(actual)
+    }
+    args.push(id, String(spentAt), isRenewal ? 'renew' : 'settle', ...row)
+  }
+  const records = consumerKey === undefined ? [] : [consumerKey]
+  return { script: ruleSet.settle, keys: [...records, ...keys], args }
+}
+
+const FIELDS = 3
+
+/**
+ * Decodes the reply to settlements.
+ * @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that the script cannot have sent
+ */
+export function decodeSettle(reply: unknown, { ruleSet, rules }: Settlement): SettleResult {
+  if (!Array.isArray(reply)) throw invalidReply('no list')
+  const [at, applied, ...rest] = reply as unknown[]
+  if (!isField(at) || at < 0) throw invalidReply('no time')
+  if (!isField(applied) || applied < 0) throw invalidReply('no number of reservations')
+  const fields = checkFields(rest)
+  if (fields.length !== ruleSet.entries.length * FIELDS)
+    throw invalidReply(`${fields.length} fields for ${ruleSet.entries.length} rules`)
+  const verdicts = rules.map(({ rule, mode }): Verdict => {
+    const row = ruleSet.entryOf(rule) * FIELDS
+    const [remaining = 0, resetAfter = 0, debt = 0] = fields.slice(row, row + FIELDS)
+    checkStanding(remaining, resetAfter, 0)
+    const debtOf = rule.settlement && { debt }
+    return { rule, mode, allowed: true, remaining, resetAfter, retryAfter: 0, delay: 0, ...debtOf }
+  })
+  return { at, applied, verdicts }
+}

@@ -1,0 +1,155 @@
+/**
+ * The model predicts every reply of the scripts that reserve and settle, for random rules and random orders of decisions, settlements,
+ * renewals and resets, with a clock that is sometimes set back.
+ */
+import * as fc from 'fast-check'
+import { expect, it } from 'vitest'
+import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
+import type { Rule } from '../../src/config/compile.ts'
+import { prepareDecide, prepareReset, prepareSettle } from '../../src/limiter/prepared-call.ts'
+import type { Verdict } from '../../src/script/evaluation.ts'
+import { ScriptModel } from '../../src/script/model.ts'
+import type { Settlement } from '../../src/script/settle.ts'
+import { randomCases } from '../selection.ts'
+import { bound } from '../support/bound.ts'
+import { describeOnRedisEngine, rulesOf } from '../support/engines.ts'
+import { expectShare, forEvery } from '../support/property.ts'
+import { ruleSetOf } from '../support/rule-set.ts'
+import { listOf, NOON, newCaller } from '../support/traffic.ts'
+
+const STEPS = 80
+/** `npm run test:soak` makes many more. */
+const CASES = Number(process.env.PARITY_REQUESTS ?? 2000) / 20
+/** The embedded Redis takes a few milliseconds for each decision, and more on a busy machine. */
+const TIMED = 60_000 + 200 * CASES
+const numbers = fc.constantFrom<NumbersInput>(
+  { algorithm: 'fixed-window', limit: 20, period: '10s' },
+  { algorithm: 'fixed-window', limit: 20, period: '10s', start: 'first-request' },
+  { algorithm: 'fixed-window', limit: 50, period: 'day' },
+  { algorithm: 'sliding-window', limit: 20, period: '10s' },
+  { algorithm: 'gcra', limit: 20, period: '10s' },
+  { algorithm: 'gcra', limit: 7, period: '3s', burst: 20 },
+  { algorithm: 'token-bucket', limit: 20, period: '10s', burst: 30 },
+)
+const ruleInSet = fc.record({
+  numbers,
+  identity: fc.constantFrom(0, 0, 1),
+  terms: fc.option(
+    fc.record({
+      ttlMs: fc.constantFrom(2000, 5000),
+      onUnsettled: fc.constantFrom('keep' as const, 'release' as const),
+      aboveLimit: fc.constantFrom('clamp' as const, 'clamp' as const, 'refuse' as const),
+    }),
+    { freq: 4, nil: undefined },
+  ),
+  mode: fc.constantFrom('enforce' as const, 'enforce' as const, 'shadow' as const),
+})
+
+/** µs; often none, sometimes back. */
+const pause = fc.oneof(
+  { weight: 3, arbitrary: fc.constant(0) },
+  { weight: 3, arbitrary: fc.integer({ min: 1, max: 1_500_000 }) },
+  { weight: 1, arbitrary: fc.integer({ min: 1, max: 20_000_000 }) },
+  { weight: 1, arbitrary: fc.integer({ min: -3_000_000, max: -1 }) },
+)
+const parts = fc.integer({ min: 1, max: 31 })
+const step = fc.oneof(
+  {
+    weight: 8,
+    arbitrary: fc.record({
+      verb: fc.constant('decide' as const),
+      isPeek: fc.constantFrom(false, false, false, true),
+      pause,
+      parts,
+      cost: fc.constantFrom(0, 1, 2, 5, 5, 12, 20, 45),
+      reserves: fc.constantFrom(true, true, true, false),
+    }),
+  },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      verb: fc.constant('settle' as const),
+      isRenewal: fc.constantFrom(false, false, false, true),
+      pause,
+      /** From the latest. */
+      admissions: fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1, maxLength: 3 }),
+      actual: fc.constantFrom(0, 1, 3, 5, 9, 60, 2000, 1e9),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ verb: fc.constant('reset' as const), pause, parts }) },
+)
+
+describeOnRedisEngine('reservations', (fresh, kind) => {
+  it(
+    'are made, settled, renewed and ended as in the model',
+    async () => {
+      const engine = await fresh()
+      let [decisions, debts, settlements, applied] = [0, 0, 0, 0]
+      await forEvery(
+        fc.record({ rules: listOf(ruleInSet, 5), steps: listOf(step, STEPS) }),
+        randomCases(CASES, kind),
+        async ({ rules: inputs, steps }) => {
+          const caller = newCaller()
+          const all = rulesOf(
+            ...inputs.map((each, i) => ({ ...each.numbers, name: `r${i}`, by: 'consumer' as const })),
+          ).map((rule, i): Rule => {
+            const settlement = inputs[i]!.terms
+            return settlement ? { ...rule, settlement } : rule
+          })
+          const keys = [`sluice:{c:${caller}}:state`, `sluice:{c:${caller}}:state:b`]
+          const keyed = all.map((rule, i) => ({ rule, key: keys[inputs[i]!.identity]! }))
+          const ruleSet = ruleSetOf(keyed)
+          const model = new ScriptModel()
+          const admissions: { id: string; at: number; verdicts: readonly Verdict[] }[] = []
+          let now = NOON
+          for (const [i, each] of steps.entries()) {
+            now += each.pause
+            const bind = (part: number, cost: number) => {
+              const rules = keyed.map(({ rule, key }, j) => ({
+                ...bound(rule, key, cost, now / 1e3),
+                mode: inputs[j]!.mode,
+              }))
+              const some = rules.filter((_, j) => (part >> j) % 2 === 1)
+              return some.length > 0 ? some : rules
+            }
+            if (each.verb === 'decide') {
+              const verb = each.isPeek ? 'peek' : 'decide'
+              const reservationId = each.reserves ? `request${i}` : undefined
+              const evaluation = { ruleSet, rules: bind(each.parts, each.cost), reservationId, now }
+              const outcome = await engine.ask(prepareDecide(evaluation, verb))
+              expect(outcome).toEqual(model.decide(evaluation, verb))
+              if (outcome.status === 'admitted' && !each.isPeek && reservationId)
+                admissions.push({ id: reservationId, at: outcome.at, verdicts: outcome.verdicts })
+              decisions += 1
+              debts += Number(outcome.verdicts.some(({ debt = 0 }) => debt > 0))
+            } else if (each.verb === 'reset') {
+              const reset = { rules: bind(each.parts, 1), now }
+              expect(await engine.ask(prepareReset(reset))).toEqual(model.reset(reset))
+            } else {
+              const chosen = each.admissions.flatMap(from => admissions.at(-from) ?? [])
+              if (chosen.length === 0 || !ruleSet.settle) continue
+              const rules = keyed.map(({ rule, key }) => bound(rule, key, 1, now / 1e3))
+              const requests = chosen.map(({ id, at, verdicts }) => ({
+                ...{ id, spentAt: at, isRenewal: each.isRenewal },
+                amounts: rules.map(({ rule }) => {
+                  const reserved = verdicts.find(verdict => verdict.rule.tag === rule.tag)?.reserved ?? 0
+                  return { reserved, actual: each.actual }
+                }),
+              }))
+              const settlement: Settlement & { now: number } = { ruleSet, rules, requests, now }
+              const result = await engine.ask(prepareSettle(settlement))
+              expect(result).toEqual(model.settle(settlement))
+              if (!each.isRenewal) {
+                settlements += 1
+                applied += Number(result.applied > 0)
+              }
+            }
+          }
+        },
+      )
+      expectShare('settlements that were applied', applied, settlements, 0.1, 0.95)
+      expectShare('decisions under a debt', debts, decisions, 0.01, 0.5)
+    },
+    TIMED,
+  )
+})

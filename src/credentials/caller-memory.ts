@@ -37,10 +37,17 @@ const passesInOutage = ({ subject }: Claimed) => subject.kind === 'key' && subje
 
 export class CallerMemory {
   readonly #credentials: Lru<Required<Pick<RememberedCaller, 'plan' | 'consumer'>>>
-  readonly #blocked: Lru<true>
+  /** When the block ends, by the clock of this isolate (ms). */
+  readonly #blocked: Lru<number>
   readonly #unknown: Lru<true>
+  readonly #now: () => number
 
-  constructor({ seenForMs, signedForMs }: Pick<Credentials, 'seenForMs' | 'signedForMs'>) {
+  /** @param now ms since the epoch */
+  constructor(
+    { seenForMs, signedForMs }: Pick<Credentials, 'seenForMs' | 'signedForMs'>,
+    now: () => number = Date.now,
+  ) {
+    this.#now = now
     const admitted = { size: MAX_REMEMBERED, maxAgeMs: seenForMs }
     // A signed key passes however long an outage lasts, so its revocation must not be forgotten.
     const refused = signedForMs ? { size: MAX_REMEMBERED } : admitted
@@ -57,7 +64,8 @@ export class CallerMemory {
   recall(credential: Claimed): RememberedCaller | undefined {
     const key = memoryKey(credential)
     const seen = this.#credentials.get(key)
-    const isBlocked = this.#blocked.peek(seen?.consumer ?? credential.consumer)
+    const blockEnd = this.#blocked.peek(seen?.consumer ?? credential.consumer)
+    const isBlocked = blockEnd !== undefined && blockEnd > this.#now()
     const isUnknown = this.#unknown.peek(key)
     if (!isBlocked && !isUnknown) return seen
     return { ...seen, ...(isBlocked && { isBlocked }), ...(isUnknown && { isUnknown }) }
@@ -68,7 +76,10 @@ export class CallerMemory {
    *
    * @param outcome of a request with this credential
    */
-  remember(credential: Claimed, outcome: Pick<Outcome, 'status' | 'plan' | 'consumer'>): void {
+  remember(
+    credential: Claimed,
+    outcome: Pick<Outcome, 'status' | 'plan' | 'consumer' | 'at' | 'blockedUntil'>,
+  ): void {
     const key = memoryKey(credential)
     const owner = outcome.consumer ?? this.#credentials.get(key)?.consumer ?? credential.consumer
     const isKnown = owner !== UNKNOWN_CONSUMER
@@ -79,7 +90,11 @@ export class CallerMemory {
         this.#unknown.delete(key)
         break
       case 'blocked':
-        if (isKnown) this.#blocked.set(owner, true)
+        // The end is by the clock of the store.
+        if (isKnown) {
+          const { at, blockedUntil = Number.POSITIVE_INFINITY } = outcome
+          this.#blocked.set(owner, this.#now() + (blockedUntil - at) / 1e3)
+        }
         break
       case 'unknown-credential':
         // Only of credentials that were valid once, as everything here.

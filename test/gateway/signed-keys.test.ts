@@ -242,6 +242,20 @@ describe('while the store does not answer', () => {
     for (const each of [key, second]) expect(await statusOf(app, each)).toBe(403)
   })
 
+  it('a block that the isolate has seen ends on time, although it cannot ask', async () => {
+    let now = Date.now()
+    const app = isolate(SIGNED, {}, { clock: { now: () => now } })
+    const key = await keyOf('rogue')
+    await blockConsumer(gateway.admin, 'rogue', { until: new Date(now + 3600e3) })
+    expect(await statusOf(app, key)).toBe(403)
+    gone()
+    // The store has a clock of its own.
+    now += 3590e3
+    expect(await statusOf(app, key)).toBe(403)
+    now += 20e3
+    expect(await statusOf(app, key)).toBe(200)
+  })
+
   it('a key of another environment does not pass', async () => {
     const app = isolate(SIGNED)
     gone()

@@ -44,7 +44,7 @@ describeOnRedis('refused callers', (_, kind) => {
     const [a, b, c] = addresses
     const acme = await gateway.key('acme')
     await importKey(gateway.admin, { key: OPAQUE }, { consumer: 'beta' })
-    const guess = mintApiKey('mallory', 'slk')
+    const guess = mintApiKey('mallory')
     for (const [key, address, times] of [
       [acme, a, 4],
       [OPAQUE, b, 3],

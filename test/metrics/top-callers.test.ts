@@ -163,6 +163,26 @@ describeOnRedisEngine('the record of refused callers', fresh => {
     expect(acme.count - acme.error).toBeGreaterThan(150)
   })
 
+  it('takes two commands more than the counters alone, however much is sent', async () => {
+    const redis = await fresh()
+    if (redis.kind === 'embedded') return
+    const commands = async () => {
+      const info = String(await redis.send(['INFO', 'commandstats']))
+      const counts = [...info.matchAll(/^cmdstat_(hmget|hset|expire):calls=(\d+)/gm)]
+      return Object.fromEntries(counts.map(([, name, calls]) => [name!, Number(calls)]))
+    }
+    const crowd = Object.fromEntries(Array.from({ length: 32 }, (_, i) => [`c-${i}`, 1]))
+    for (let i = 0; i < 2; i++) await send(redis, crowd)
+    const before = await commands()
+    await redis.run(callFor([['lost', 1]], AT))
+    const alone = await commands()
+    await send(redis, crowd)
+    const all = await commands()
+    expect([alone.hmget! - before.hmget!, alone.hset! - before.hset!]).toEqual([3, 3])
+    expect([all.hmget! - alone.hmget!, all.hset! - alone.hset!]).toEqual([4, 4])
+    expect(all.expire).toBe(before.expire)
+  })
+
   it('counts no more than 500 rules, whatever is sent', async () => {
     const redis = await fresh()
     for (let i = 0; i < 510; i++) await send(redis, { acme: 1 }, AT, `rule-${i}`)

@@ -1,11 +1,13 @@
 /** The callers that rules have refused most: the sketch of an isolate, and the record of an hour on every Redis. */
 import { describe, expect, it } from 'vitest'
+import { type ErrorCode, GatewayError } from '../../src/errors.ts'
 import { addCountsAndCallersScript, type Tally } from '../../src/metrics/add-callers.ts'
-import { callFor } from '../../src/metrics/flush.ts'
+import { callFor, createStatsRecorder } from '../../src/metrics/flush.ts'
 import type { Counted } from '../../src/metrics/observation.ts'
 import { createTopCallers, type RefusedCaller } from '../../src/metrics/top-callers.ts'
 import { parseCallers } from '../../src/ops/top-callers.ts'
 import { sha1 } from '../../src/sha1.ts'
+import type { Store } from '../../src/store/store.ts'
 import { describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
 
 const AT = new Date('2026-11-21T08:58:10Z')
@@ -103,6 +105,13 @@ describe('the refused callers of an isolate', () => {
     for (const { error } of Object.values(tallies)) expect(error).toBeLessThanOrEqual(n / 32)
   })
 
+  it('of more than ten rules travel with several flushes', () => {
+    const isolate = createTopCallers('consumers')
+    for (let i = 0; i < 25; i++) isolate.record(refusal(`rule-${i}`), { consumer: 'acme' })
+    const sizes = [1, 2, 3, 4].map(() => Object.keys(sent(isolate)).length)
+    expect(sizes).toEqual([10, 10, 5, 0])
+  })
+
   it('are counted again if they have not arrived', () => {
     const isolate = createTopCallers('consumers')
     isolate.record(refusal(), { consumer: 'acme' })
@@ -110,6 +119,50 @@ describe('the refused callers of an isolate', () => {
     isolate.record(refusal(), { consumer: 'acme' })
     expect(sent(isolate)).toEqual({ 'limited minute': { acme: { count: 2, error: 0 } } })
   })
+})
+
+describe('a flush', () => {
+  /** An isolate whose store fails once. @returns how often the refusal of acme was sent, in calls that the store did not refuse */
+  async function sentAfter(fault: ErrorCode): Promise<number> {
+    const wakers: (() => void)[] = []
+    const timer = (_: number, wake: () => void) => {
+      wakers.push(wake)
+      return () => {}
+    }
+    let time = AT.getTime()
+    let faults: ErrorCode[] = [fault]
+    const arrived: string[] = []
+    const store: Store = {
+      async run([call]) {
+        const [code] = faults
+        faults = []
+        if (code) throw new GatewayError(code, 'for the test')
+        if ('args' in call!) arrived.push(...call.args)
+        return [1]
+      },
+      ping: async () => {},
+    }
+    const timing = { everyMs: 10_000, timer, now: () => time }
+    const stats = createStatsRecorder(store, { ...timing, topCallers: createTopCallers('consumers') })
+    stats.count(refusal(), false, () => {}, { consumer: 'acme' })
+    for (let i = 0; i < 4; i++) {
+      time += 10_000
+      for (const wake of wakers.splice(0)) wake()
+      await new Promise(resolve => setImmediate(resolve))
+      stats.count({ outcome: 'allowed', verdicts: [] }, false, () => {})
+    }
+    return arrived.filter(text => text === 'acme 1 0').length
+  }
+
+  it.each<[ErrorCode, number]>([
+    ['ERR_STORE_REFUSED', 1],
+    ['ERR_STORE_TIMEOUT', 0],
+  ])(
+    'that fails with %s sends the callers again only if they have certainly not arrived',
+    async (code, times) => {
+      expect(await sentAfter(code)).toBe(times)
+    },
+  )
 })
 
 it('the digests of the script are those of its text', () => {

@@ -6,6 +6,7 @@ import { isInRanges, parseAddress } from '../config/address-ranges.ts'
 import type { Config, GatewayRule, LimitRule } from '../config/compile.ts'
 import { switchNameOf } from '../config/compile-rule.ts'
 import { isConsumerName } from '../config/forms.ts'
+import { isOfConsumer } from '../config/identity-parts.ts'
 import { isOpaqueKey } from '../credentials/opaque-key.ts'
 import { networkText } from '../metrics/top-callers.ts'
 import { escaped } from '../store/escape.ts'
@@ -51,6 +52,8 @@ export interface WhyFacts {
   now: Date
   /** Those that have not ended. */
   switches: Switches
+  /** The switches of rules that can concern the caller, by the name of the rule. */
+  switched: ReadonlyMap<string, RuleSwitch>
   consumer?: {
     name: string
     record: ConsumerRecord
@@ -143,7 +146,10 @@ async function aboutKey(
   return await aboutConsumer(store, config, consumer, { ...common, caller: id, key: record }, id)
 }
 
-const NOTHING = { caller: '', rules: [], off: [], notAsked: new Map<string, string[]>(), refusals: [] }
+const NOTHING = {
+  ...{ caller: '', rules: [], off: [], refusals: [] },
+  ...{ notAsked: new Map<string, string[]>(), switched: new Map<string, RuleSwitch>() },
+}
 
 type Common = Pick<WhyFacts, 'kind' | 'caller' | 'now' | 'switches' | 'key'> & typeof NOTHING
 
@@ -181,6 +187,7 @@ async function aboutConsumer(
     ...common,
     consumer: { name, record, keys, ...(!names.includes(name) && { others: names }) },
     plan,
+    switched: switchesOf(config, common.switches, by => isOfConsumer(by)),
     ...(config.allow.consumers.has(name) && { listed: 'allow.consumers' as const }),
     ...asked,
     notAsked: new Map(
@@ -213,6 +220,7 @@ async function aboutAddress(
   return {
     ...common,
     caller: address,
+    switched: switchesOf(config, common.switches, by => by.includes('address')),
     ...(listed && { listed }),
     ...asked,
     notAsked: rulesByMore(config, ['address']),
@@ -257,9 +265,24 @@ async function aboutIdentity(
     caller: Object.entries(identity)
       .map(([part, value]) => `${part}=${value}`)
       .join(','),
+    switched: new Map(
+      [...common.switches.rules].filter(([name]) =>
+        counted.some(([limit, rules]) => rules.some(rule => `${limit}/${rule.name}` === name)),
+      ),
+    ),
     ...asked,
     ...(await refusalsOf(store, config, [name.join(',')], common.now)),
   }
+}
+
+/** The switches of rules that count by this, or all callers together. */
+function switchesOf(
+  { rules }: Config,
+  { rules: switches }: Switches,
+  isOwn: (by: GatewayRule['by']) => boolean,
+): ReadonlyMap<string, RuleSwitch> {
+  const concerned = rules.filter(({ by }) => by.includes('global') || isOwn(by)).map(switchNameOf)
+  return new Map([...switches].filter(([name]) => concerned.includes(name)))
 }
 
 /** For the rules that count all callers together. */

@@ -19,8 +19,17 @@ beforeAll(async () => {
   redis = await startRedis()
   bridge = await startBridge({ redisUrl: redis.url, token, port: 0, deadlineMs: PATIENT_MS })
   env = { UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: token }
+  await createKey(createAdminStore({ url: bridge.url, token }), { consumer: 'acme' })
+  await sendRefusal()
+})
+afterAll(async () => {
+  await bridge?.close()
+  await redis?.close()
+})
+
+/** An isolate sends a refusal of acme. */
+async function sendRefusal() {
   const store = createAdminStore({ url: bridge.url, token })
-  await createKey(store, { consumer: 'acme' })
   const isolate = createTopCallers('consumers')
   const verdicts = [{ rule: { name: 'consumer-minute' }, mode: 'enforce', allowed: false }] as const
   isolate.record({ outcome: 'limited', verdicts }, { consumer: 'acme' })
@@ -32,11 +41,7 @@ beforeAll(async () => {
     new Date(),
   )
   await store.decisions.run([isolate.addTo(call, new Date()).call])
-})
-afterAll(async () => {
-  await bridge?.close()
-  await redis?.close()
-})
+}
 
 it('print text, or JSON', async () => {
   const run = async (...args: string[]) => {
@@ -79,6 +84,18 @@ it('name wrong arguments', async () => {
   ])
   expect((await fails('stats', '--top', 'consumers', '--rule', 'nowhere'))[0]).toBe(1)
   expect((await fails('why', 'not a consumer'))[0]).toBe(2)
+})
+
+it('forget a consumer that is removed, also if isolates send refusals afterwards', async () => {
+  const remove = () => runInProcess(['consumers', 'remove', 'acme', '--yes'], env)
+  const shown = async () => (await runInProcess(['stats', '--top', 'consumers'], env)).stdout
+  expect((await remove()).code).toBe(0)
+  expect(await shown()).not.toContain('acme')
+  await sendRefusal()
+  expect(await shown()).toContain('acme')
+  expect((await remove()).code).toBe(0)
+  expect(await shown()).not.toContain('acme')
+  expect((await remove()).stderr).toMatch(/^The store has no consumer 'acme'/)
 })
 
 it('say what cannot be known if the store does not answer', async () => {

@@ -173,8 +173,8 @@ describeOnRedis('why', (_, kind) => {
     expect(sentence).toContain(
       'acme is refused by `trial` (1 per 300 days, enforced by a switch of ops since T)',
     )
-    expect(sentence).not.toContain('`month`')
-    expect(sentence).toContain('last changed at T (switch of `trial` by ops)')
+    expect(sentence).toContain('; `month` is switched to off by ops since T; last changed at T (switch of `')
+    expect(sentence).not.toContain('refused by `month`')
     await killLimits(gateway.admin, by)
     expect(await why('acme')).toEqual([
       'admitted',
@@ -207,6 +207,11 @@ describeOnRedis('why', (_, kind) => {
       'partly',
       '192.0.2.7 is refused by `address` (5 per 300 days) since T: 4 requests in the last 5 minutes; one more request now would be admitted.',
     ])
+    await switchRule(gateway.admin, 'address', { at: new Date(), by: 'ops', mode: 'off' })
+    await switchRule(gateway.admin, 'month', { at: new Date(), by: 'ops', mode: 'off' })
+    expect((await why('192.0.2.7'))[1]).toMatch(
+      /; `address` is switched to off by ops since T; last changed at T \(switch of `address` by ops\)\.$/,
+    )
     expect((await why('198.51.100.7'))[1]).toContain('is refused with a 403: block.addresses has it')
     expect((await why('203.0.113.7'))[1]).toContain(
       'is admitted: allow.addresses has it, so no rule limits it',

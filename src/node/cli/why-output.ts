@@ -10,6 +10,7 @@ import type { RecordedRefusals, WhyFacts, WhyRule } from '../../ops/why.ts'
 import type { Override } from '../../store/records.ts'
 import { blockText, isBlockedNow } from './blocks.ts'
 import { alertCell, table, time } from './output.ts'
+import { effectOf } from './switch.ts'
 
 /**
  * - `refused`: a request now would be refused.
@@ -157,14 +158,21 @@ function alwaysRefusedRoutes({ rules }: WhyFacts, { routes }: Settings): string 
 
 /** `plan free`, `override of minute: limit 1000`, `last changed …` */
 function settingsOf(facts: WhyFacts): string[] {
-  const { consumer, plan, now } = facts
+  const { consumer, plan, now, switched } = facts
+  const switches = [...switched].flatMap(([name, own]) => {
+    const effect = own.mode === 'enforce' && own.share === undefined ? '' : effectOf(own)
+    return effect
+      ? [`\`${name}\` is switched to ${effect} by ${printable(own.by)} ${since(own.at, now)}`]
+      : []
+  })
   const off = facts.off.length > 0 ? [`turned off by an override: ${facts.off.join(', ')}`] : []
-  if (!consumer || consumer.others) return changed(facts)
+  if (!consumer || consumer.others) return [...switches, ...changed(facts)]
   const overrides = consumer.record.overrides.filter(({ until }) => !(until && until <= now.getTime() * 1e3))
   return [
     ...(plan ? [`plan ${plan}`] : []),
     `override ${overrides.map(overrideText).join(', ') || 'none'}`,
     ...off,
+    ...switches,
     ...changed(facts),
   ]
 }
@@ -174,9 +182,8 @@ function overrideText({ rule, numbers, mode }: Override): string {
 }
 
 /** The last change that is on record. The removal of a setting and the change of a plan leave none. */
-function changed({ consumer, key, rules, switches, now }: WhyFacts): string[] {
+function changed({ consumer, key, switched, switches, now }: WhyFacts): string[] {
   const { record, keys = [] } = consumer ?? {}
-  const switched = new Map(rules.flatMap(({ name, switch: own }) => (own ? [[name, own] as const] : [])))
   const changes: { at: Date; text: string }[] = [
     ...(record?.overrides ?? []).flatMap(({ at, by = '', rule }) =>
       at ? [{ at, text: `override of \`${rule}\`${by && ` by ${by}`}` }] : [],

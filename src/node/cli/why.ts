@@ -35,11 +35,15 @@ async function why(load: ConfigLoader, argument: string, flags: StoreFlags): Pro
     throw error instanceof AdminError && error.kind === 'store' ? unknownBecause(error, config) : error
   })
   const verdict = verdictOf(facts, config)
-  if (verdict.state === 'unknown') console.error(facts.peekError!.nextStep ?? '')
   print(flags, documentOf(facts, verdict), () =>
     [verdict.sentence, detailsOf(facts)].filter(Boolean).join('\n\n'),
   )
-  if (facts.peekError) throw new AdminError('store', 'The rules did not answer, so this is not known.')
+  if (facts.peekError)
+    throw new AdminError(
+      'store',
+      'The rules did not answer, so what they would decide is not known.',
+      facts.peekError.nextStep,
+    )
 }
 
 /** The error of a store that did not answer, with what cannot be known and what the config alone says. */

@@ -305,6 +305,8 @@ async function ask<T>(
       off.push(...found.off)
       for (const { limitName, ...standing } of found.rules) {
         const { rule } = standing
+        // Limits of the origin depend on the traffic class of a request.
+        if (rule.isSystemLimit) continue
         const name = limitName === undefined ? rule.name : `${limitName}/${rule.name}`
         const own = switches.get(limitName === undefined ? switchNameOf(rule) : name)
         // A switch to shadow takes precedence over an override.

@@ -136,7 +136,7 @@ describeOnRedis('why', (_, kind) => {
     )
     expect(await why('acne')).toEqual([
       'refused',
-      "acne is refused with a 401: the store does not know this consumer. Did you mean 'acme'?",
+      "acne is refused with a 401: it has no valid key; the store has no key and no setting of it. Did you mean 'acme'?",
     ])
     await createKey(gateway.admin, { consumer: 'beta' })
     await setOverride(gateway.admin, 'gone', compileOverride(INPUT, { rule: 'month', limit: 9 }))

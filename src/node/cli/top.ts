@@ -1,6 +1,7 @@
 /** `npx sluicegate top`: what rules refuse now and whom, on the terminal. */
 import { clearScreenDown, cursorTo } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { stripVTControlCharacters } from 'node:util'
 import { Command } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
 import { readTop, type Top } from '../../ops/top.ts'
@@ -69,17 +70,16 @@ export async function watch({ read, describe, draw, pause }: Watched): Promise<v
   while (await pause())
 }
 
-/** As many lines as the terminal has. */
+/** As much as the terminal has room for. */
 function redraw(screen: string): void {
-  const { rows = 24 } = process.stdout
+  const { rows = 24, columns = 80 } = process.stdout
+  const lines = screen.split('\n').slice(0, rows - 1)
   cursorTo(process.stdout, 0, 0)
   clearScreenDown(process.stdout)
-  process.stdout.write(
-    screen
-      .split('\n')
-      .slice(0, rows - 1)
-      .join('\n'),
-  )
+  for (const line of lines) {
+    const plain = stripVTControlCharacters(line)
+    process.stdout.write(`${plain.length > columns ? plain.slice(0, columns) : line}\n`)
+  }
 }
 
 const UNKNOWN =

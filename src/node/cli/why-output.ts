@@ -48,8 +48,7 @@ function reasonOf(facts: WhyFacts, config: Settings): [WhyState, string] {
   if (consumer && isBlockedNow(consumer.record))
     return ['refused', `is refused with a 403: blocked ${blockText(consumer.record, ' UTC')}`]
   if (consumer?.keys.length === 0 && needsKey(consumer.name, config)) {
-    const hint = consumer.others ? 'the store does not know this consumer' : 'it has no valid key'
-    return ['refused', `is refused with a 401: ${hint}`]
+    return ['refused', 'is refused with a 401: it has no valid key']
   }
   if (switches.kill) {
     const { at, by } = switches.kill
@@ -96,8 +95,8 @@ function reasonOf(facts: WhyFacts, config: Settings): [WhyState, string] {
 const timesText = ({ refused: { byMinute } }: Pick<RecordedRefusals, 'refused'>) =>
   `${sumOf(byMinute)} requests in the last 5 minutes`
 
-/** A rule on bad credentials does not limit a caller with a good one, and limits of the origin depend on the traffic class. */
-const isUsual = ({ on, isSystemLimit }: Rule) => on === 'request' && !isSystemLimit
+/** A rule on bad credentials does not limit a caller with a good one. */
+const isUsual = ({ on }: Rule) => on === 'request'
 
 const isCurrent = ({ byMinute }: RecordedRefusals['refused']) => sumOf(byMinute.slice(0, CURRENT_MINUTES)) > 0
 
@@ -166,7 +165,10 @@ function settingsOf(facts: WhyFacts): string[] {
       : []
   })
   const off = facts.off.length > 0 ? [`turned off by an override: ${facts.off.join(', ')}`] : []
-  if (!consumer || consumer.others) return [...switches, ...changed(facts)]
+  if (!consumer || consumer.others) {
+    const isUnknown = consumer && facts.key !== null ? ['the store has no key and no setting of it'] : []
+    return [...isUnknown, ...switches, ...changed(facts)]
+  }
   const overrides = consumer.record.overrides.filter(({ until }) => !(until && until <= now.getTime() * 1e3))
   return [
     ...(plan ? [`plan ${plan}`] : []),

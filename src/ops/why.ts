@@ -1,6 +1,6 @@
 /**
  * Collects what decides about a caller now: its credential, block, plan and overrides, the live switches, what is left of its rules, and
- * what was refused lately. Reads only: nothing is counted.
+ * what was refused lately. Nothing is counted.
  */
 import { isInRanges, parseAddress } from '../config/address-ranges.ts'
 import type { Config, GatewayRule, LimitRule } from '../config/compile.ts'

@@ -75,7 +75,7 @@ describe('the refused callers of an isolate', () => {
     }
   })
 
-  it('are the most frequent ones of a million, each within its error, in bounded memory', () => {
+  it('are the most frequent ones of a million, each within its error, in 32 counters', () => {
     const isolate = createTopCallers('consumers')
     const hot = new Map([
       ['hot-1', 0],

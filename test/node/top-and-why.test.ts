@@ -105,6 +105,8 @@ it('say what cannot be known if the store does not answer', async () => {
   expect(why.stderr).toMatch(/^Redis did not answer: The store at .* cannot be reached\.\n/)
   expect(why.stderr).toContain('cannot be known: whether the caller is refused, blocked or has a valid key;')
   expect(why.stderr).toContain('consumer-second, consumer-minute, consumer-hour, address-second')
+  const wrong = await runInProcess(['why', 'acme'], { ...env, UPSTASH_REDIS_REST_TOKEN: 'wrong' })
+  expect(wrong.stderr).toMatch(/^Redis refused to answer: .* answered with an error: WRONGPASS/)
   const top = await runInProcess(['top', '--once'], down)
   expect(top.code).toBe(1)
   expect(top.stderr).toMatch(

@@ -11,6 +11,7 @@ import { withExamples } from './help.ts'
 import type { ConfigLoader } from './load-config.ts'
 import { alert, print } from './output.ts'
 import { topText } from './top-output.ts'
+import { unansweredText } from './unanswered.ts'
 
 interface Flags extends StoreFlags {
   once?: boolean
@@ -39,7 +40,7 @@ async function top(load: ConfigLoader, flags: Flags): Promise<void> {
   if (flags.once || flags.json || !process.stdout.isTTY) {
     const read = await readTop(store).catch(error => {
       throw error instanceof AdminError
-        ? new AdminError(error.kind, `Redis did not answer: ${error.message}\n${UNKNOWN}`, error.nextStep)
+        ? new AdminError(error.kind, `${unansweredText(error)}\n${UNKNOWN}`, error.nextStep)
         : error
     })
     return print(flags, documentOf(read), () => text(read))
@@ -88,7 +89,7 @@ const UNKNOWN =
 function errorText(error: unknown): string {
   if (!(error instanceof AdminError)) throw error
   return [
-    `${new Date().toISOString().slice(11, 19)} UTC. ${alert('Redis did not answer')}: ${error.message}`,
+    `${new Date().toISOString().slice(11, 19)} UTC. ${alert(unansweredText(error))}`,
     UNKNOWN,
     error.nextStep ?? '',
   ].join('\n')

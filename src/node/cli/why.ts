@@ -7,6 +7,7 @@ import { addStoreOptions, openStore, type StoreFlags, secretOf } from './adminis
 import { withExamples } from './help.ts'
 import type { ConfigLoader } from './load-config.ts'
 import { print } from './output.ts'
+import { unansweredText } from './unanswered.ts'
 import { detailsOf, type Verdict, verdictOf } from './why-output.ts'
 
 export function whyCommand(load: ConfigLoader): Command {
@@ -47,21 +48,21 @@ async function why(load: ConfigLoader, argument: string, flags: StoreFlags): Pro
 }
 
 /** The error of a store that did not answer, with what cannot be known and what the config alone says. */
-function unknownBecause({ message, nextStep }: AdminError, { rules, limits }: Config): AdminError {
+function unknownBecause(error: AdminError, { rules, limits }: Config): AdminError {
   const all = [...rules, ...[...limits.values()].flat()].filter(({ mode }) => mode === 'enforce')
   const ways = Map.groupBy(all, ({ onStoreFailure }) => onStoreFailure)
   const meanwhile = [...ways].map(
     ([way, rules]) => `${[...new Set(rules.map(({ name }) => name))].join(', ')} (${way})`,
   )
   const lines = [
-    `Redis did not answer: ${message}`,
+    unansweredText(error),
     'Until it does, this cannot be known: whether the caller is refused, blocked or has a valid key; its plan and overrides; the live',
     'switches; what is left of its limits; since when it was refused. The gateway may still reach Redis: see /_sluice/health.',
     ...(meanwhile.length > 0
       ? [`Without Redis, each rule follows its onStoreFailure: ${meanwhile.join('; ')}.`]
       : []),
   ]
-  return new AdminError('store', lines.join('\n'), nextStep)
+  return new AdminError('store', lines.join('\n'), error.nextStep)
 }
 
 function documentOf(facts: WhyFacts, { state, sentence }: Verdict) {

@@ -9,6 +9,7 @@ import { createGuesses } from '../../limiter/guesses.ts'
 import { createLocalLimiter } from '../../limiter/outage/local.ts'
 import { createHoldingsKeeper } from '../../limiter/units/keep-holdings.ts'
 import { createStatsRecorder } from '../../metrics/flush.ts'
+import { createTopCallers } from '../../metrics/top-callers.ts'
 import { compileScripts } from '../../script/scripts.ts'
 import { signalScript } from '../../script/signal-text.ts'
 import { syncScript } from '../../script/sync-text.ts'
@@ -36,6 +37,7 @@ export const ALL_PARTS: Parts = {
   createRefusalMemory,
   createGuesses,
   createStatsRecorder,
+  createTopCallers,
   syncScript,
   observeEnd,
   createHookRunner,

@@ -7,6 +7,7 @@ import { createLocalLimiter } from '../../limiter/outage/local.ts'
 import { prepareReset } from '../../limiter/prepared-call.ts'
 import { createHoldingsKeeper } from '../../limiter/units/keep-holdings.ts'
 import { createStatsRecorder } from '../../metrics/flush.ts'
+import { createTopCallers } from '../../metrics/top-callers.ts'
 import type { ScriptsOf } from '../../script/rule-set-shape.ts'
 import { compileScripts } from '../../script/scripts.ts'
 import { syncScript } from '../../script/sync-text.ts'
@@ -35,7 +36,7 @@ export function createLimiterOnStore(
   { scriptsOf = compileScripts, ...settings }: StoreLimiterSettings = {},
 ): Limiter {
   const parts = {
-    ...{ scriptsOf, syncScript, evaluateOnCluster, prepareReset, createStatsRecorder },
+    ...{ scriptsOf, syncScript, evaluateOnCluster, prepareReset, createStatsRecorder, createTopCallers },
     ...{ createHoldingsKeeper, createLeases, createLocalLimiter, createRefusalMemory },
   }
   return createLimiterWithParts(config, store, parts, settings)

@@ -327,6 +327,7 @@ const REASONS: Record<Unauthenticated['reason'], string> = {
   'wrong-audience': 'the token is for another audience (aud)',
   'not-yet-valid': 'the token is not valid yet (nbf)',
   expired: 'the token has expired (exp)',
-  'bad-claim': 'a time in the token (exp, nbf or iat) is missing or not valid',
+  'bad-claim':
+    'a time in the token (exp, nbf or iat) is missing or not valid, or its mode is neither live nor test',
   'no-consumer': 'no claim of the token names a consumer',
 }

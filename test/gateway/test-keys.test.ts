@@ -2,21 +2,26 @@
 import { crc32 } from 'node:zlib'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { CallerMode } from '../../src/config/caller-mode.ts'
+import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
-import { base62, consumerOfApiKey, modeOfApiKey } from '../../src/credentials/api-key.ts'
+import { base62, consumerOfApiKey, mintApiKey, modeOfApiKey } from '../../src/credentials/api-key.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
 import { KEY_SECRET, newKeySecret, readKeySecrets } from '../../src/credentials/key-signature.ts'
+import { statsText } from '../../src/node/cli/stats-output.ts'
 import { blockConsumer, setPlan } from '../../src/ops/consumers.ts'
 import { revokeKey, rotateKey } from '../../src/ops/key-changes.ts'
 import { findKey } from '../../src/ops/key-reference.ts'
 import { createKey, importKey } from '../../src/ops/keys.ts'
 import { compileOverride, setOverride } from '../../src/ops/overrides.ts'
+import { prometheusText } from '../../src/ops/prometheus.ts'
+import { readStats } from '../../src/ops/stats.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { consumerStateKey, credentialKey } from '../../src/store/keys.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
 import { SELECTION } from '../selection.ts'
 import { type App, useGateway } from '../support/gateway.ts'
 import { sign } from '../support/key-server.ts'
+import { PATIENT } from '../support/patience.ts'
 
 const gateway = useGateway()
 beforeEach(() => vi.spyOn(console, 'warn').mockImplementation(() => {}))
@@ -473,4 +478,37 @@ it('hooks get the mode with the consumer', async () => {
   for (const key of [await apiKey('live'), unknown, unknown, undefined])
     await app('/', { ...(key && { key }) })
   expect(modes).toEqual(['test', 'live', undefined, 'test', undefined])
+})
+
+it('the log and the statistics name test callers', async () => {
+  const info = vi.spyOn(console, 'info').mockImplementation(() => {})
+  const wakes: (() => void)[] = []
+  const timer = (_: number, wake: () => void) => {
+    wakes.push(wake)
+    return () => {}
+  }
+  const modes: unknown[] = []
+  const analytics = { writeDataPoint: ({ blobs }: { blobs: string[] }) => void modes.push(blobs.at(-1)) }
+  const app = isolate({ log: { perSecond: 100 } }, { reporting: { analytics: analytics as never, timer } })
+  const [live, test] = [await apiKey('live'), await apiKey('test')]
+  await statusesOf(app, test, 3)
+  await statusesOf(app, live, 3)
+  // A made-up key has no mode.
+  await statusesOf(app, mintApiKey('acme', undefined, 'test'), 1)
+
+  const lines = info.mock.calls.flatMap(([line]) => (typeof line === 'string' ? [JSON.parse(line)] : []))
+  expect(lines.map(({ event, outcome, mode }) => [event, outcome, mode])).toEqual([
+    ['refused', 'limited', 'test'],
+    ['refused', 'limited', undefined],
+    ['refused', 'unauthenticated', undefined],
+  ])
+  expect(modes).toEqual(['test', 'test', 'test', '', '', '', ''])
+  for (const wake of wakes.splice(0)) wake()
+  await vi.waitFor(async () => {
+    const stats = await readStats(gateway.admin, new Date(Date.now() - 60e3))
+    expect(stats.test).toEqual({ allowed: 2, limited: 1 })
+    const text = statsText(stats, {}, ['two'], checkedConfig({ rules: [TWO] }))
+    expect(text).toContain('With test keys and test tokens: 3 (42.9 %), of which 2 allowed, 1 limited.')
+    expect(prometheusText(stats)).toContain('gateway_rate_limit_test_requests_total{outcome="allowed"} 2\n')
+  }, PATIENT)
 })

@@ -36,7 +36,7 @@ export const identityParts = {
    * others of its issuer that lack it.
    */
   claim: { needs: 'token', isNamed: true },
-  /** The mode of the credential, `live` or `test`. Without: counted as live. */
+  /** The [mode](credentials.md#test-keys) of the credential, `live` or `test`. Without: counted as live. */
   mode: {},
   /** The country of the client, as Cloudflare reports it. Without: counted with all others without one. */
   country: { cf: { example: 'DE' } },

@@ -3,6 +3,8 @@
  * src/set-ups/http/hooks.ts calls them.
  */
 
+import type { CallerMode } from './caller-mode.ts'
+
 /**
  * What a hook gets in addition to the request.
  *
@@ -22,6 +24,8 @@ export interface HookContext<Route extends string = string> {
    * API key is a claim: the store verifies the key later.
    */
   consumer?: string
+  /** `live` or `test`, the mode of the credential. Absent, as `consumer`. */
+  mode?: CallerMode
 }
 
 /** What the hook `cost` gets in addition to the request. */
@@ -62,7 +66,7 @@ type Async<T> = T | Promise<T>
  */
 export type IdentifyHook<Route extends string = string> = (
   request: Request,
-  context: Omit<HookContext<Route>, 'consumer' | 'address'>,
+  context: Omit<HookContext<Route>, 'consumer' | 'mode' | 'address'>,
 ) => Async<string | null | undefined>
 
 /** @returns `true` if the request is not limited, as on a route with `limits: false`; `false` to limit it as usual */

@@ -12,7 +12,7 @@ import { didYouMean } from './did-you-mean.ts'
 import { ruleLease } from './lease-schema.ts'
 import { type MatchInput, match } from './match-schema.ts'
 import { type AlgorithmEntries, algorithmEntries } from './parameter-schema.ts'
-import { listed, name, oneOf, record, settings, share, units } from './values.ts'
+import { flag, listed, name, oneOf, record, settings, share, units } from './values.ts'
 
 export type { By, MatchInput }
 
@@ -112,6 +112,11 @@ const PLAN_NUMBERS = listed(
 const gatewayOnly = {
   /** Which requests are counted together: `'consumer'`, `'address'`, or a combination: `['consumer', 'route']`. */
   by,
+  /**
+   * Count live and test callers together (default `false`: rules by `consumer`, `credential` or a claim count test keys and test
+   * tokens separately, so that they never spend a live budget).
+   */
+  acrossModes: v.optional(flag),
   /**
    * What is counted: each `request` (default), or each `auth-failure` (a key that the store does not know). When the limit of an
    * `auth-failure` rule is reached, all keys from the same identity are refused, even valid ones, so that guessing cannot succeed.

@@ -65,6 +65,8 @@ export interface GatewayRuleDocument extends RuleDocument {
   cost: number
   /** As it is written. */
   match: MatchInput
+  /** Set if live and test callers are counted together. */
+  across_modes?: true
   /** Numbers of plans that have their own; false: the rule does not apply. */
   plans: Readonly<Record<string, PlanDocument | false>>
 }
@@ -122,6 +124,7 @@ function gatewayRuleDocument(name: string, { rules, input, adaptive }: LoadedFil
     on: rule.on,
     cost: rule.cost,
     match,
+    ...(rule.acrossModes && { across_modes: true }),
     plans: Object.fromEntries([...numbers, ...without.map(plan => [plan, false] as const)]),
   }
 }

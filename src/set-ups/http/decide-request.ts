@@ -5,6 +5,7 @@
 import type { Background } from '../../background.ts'
 import type { Config } from '../../config/compile.ts'
 import type { TrafficClass } from '../../config/compile-shedding.ts'
+import type { Demand } from '../../limiter/bind.ts'
 import type { Decided, Ending, Engine } from '../../limiter/engine-shape.ts'
 import { toDegraded } from '../../limiter/evaluate.ts'
 import type { RuleSet } from '../../script/rule-set-shape.ts'
@@ -76,18 +77,40 @@ export function createDecideRequest(
   config: Config,
   { ruleSet, engine, identifier, classOfRequest, match, originLoad, hooks, emptyStore }: DecideRequestParts,
 ): DecideRequest {
+  const classOf = (caller: Caller, { classes }: Matched): TrafficClass | undefined =>
+    classes.length > 0
+      ? classOfRequest(classes, caller, () => identifier.recall(caller), config.plans)
+      : undefined
+
+  const callerOf = ({ credential, plan }: Caller) => ({
+    ...{ ruleSet, plan },
+    ...(credential && { subject: credential.subject }),
+  })
+
+  const demandOf = ({ request, caller, matched, failure, trafficClass }: Identified): Demand => ({
+    ...callerOf(caller),
+    rules: demandRules(request, caller, matched, config.allow, trafficClass, originLoad?.limitOf),
+    failure,
+  })
+
+  /** @returns the caller in the mode in which it was decided */
   async function decide(
-    { request, caller, matched, failure, trafficClass }: Identified,
+    identified: Identified,
     background: Background,
-  ): Promise<Decided> {
-    const { credential, plan } = caller
-    const common = { ruleSet, plan, ...(credential && { subject: credential.subject }) }
+  ): Promise<Decided & { caller: Caller }> {
+    const { matched } = identified
+    let { caller } = identified
     const options = { background, recall: () => identifier.recall(caller) }
+    const inMode: Demand['inMode'] = (mode, consumer) => {
+      caller = identifier.useMode(caller, mode, consumer)
+      return demandOf({ ...identified, caller, trafficClass: classOf(caller, matched) })
+    }
     try {
-      const rules = demandRules(request, caller, matched, config.allow, trafficClass, originLoad?.limitOf)
-      return await engine.decide({ ...common, rules, failure }, options)
+      const decided = await engine.decide({ ...demandOf(identified), inMode }, options)
+      return { ...decided, caller }
     } catch (error) {
-      return engine.decideBroken({ ...common, candidates: matched.rules, error }, options)
+      const broken = { ...callerOf(caller), candidates: matched.rules, error }
+      return { ...engine.decideBroken(broken, options), caller }
     }
   }
 
@@ -110,30 +133,27 @@ export function createDecideRequest(
           })
         return { ...applied, ruling: tooManyGuesses ?? refusal, ...WITHOUT_STORE }
       }
-      const { classes } = matched
-      const trafficClass =
-        classes.length > 0
-          ? classOfRequest(classes, caller, () => identifier.recall(caller), config.plans)
-          : undefined
+      const trafficClass = classOf(caller, matched)
       const shed = trafficClass && originLoad?.shedder?.evaluate(trafficClass, caller, matched)
       if (shed?.mode === 'enforce' && !shed.allowed) {
         engine.keepFresh({ background })
         return { matched, caller, ruling: { kind: 'shed', verdict: shed }, ...WITHOUT_STORE }
       }
 
-      const { decision, outcome, storeMs, awaitsEnding, finish } = await decide(
-        { request, ...applied, trafficClass },
-        background,
-      )
+      const decided = await decide({ request, ...applied, trafficClass }, background)
+      const { decision, outcome, storeMs, awaitsEnding, finish } = decided
       // An exception must not lose the decision, which has already spent units and must still be finished.
       if (outcome) {
         runOrLog(() => {
           if (outcome.status === 'unknown-credential')
             emptyStore?.noteUnknownKey(background, identifier.recall(caller)?.plan !== undefined)
-          identifier.remember(caller, outcome)
+          identifier.remember(decided.caller, outcome)
         })
       }
-      return { matched, caller, ruling: decision, storeMs, awaitsEnding, finish, ...(shed && { shed }) }
+      return {
+        ...{ matched, caller: decided.caller, ruling: decision, storeMs, awaitsEnding, finish },
+        ...(shed && { shed }),
+      }
     } catch (error) {
       const { cause, detail } = toDegraded(error)
       const ruling = { kind: 'unavailable', what: 'credential', degraded: { cause, detail } } as const

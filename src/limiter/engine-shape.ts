@@ -59,6 +59,8 @@ export interface DecideOptions {
   recall?: () => RememberedCaller | undefined
   /** Whether to wait for a separate read of overdue switches. By default it runs in the background. */
   awaitsSwitches?: boolean
+  /** Whether the costs are final, so nothing is reserved, and rules with a settlement count like all others. */
+  isFinal?: boolean
 }
 
 /** The input for a request whose demand could not be built, because an exception was thrown. */

@@ -25,11 +25,12 @@ import { createTrips } from '../trips/trips.ts'
 import type { Answer } from './answers/answers.ts'
 import { applyNewerSwitches, markKillSwitch } from './apply-switches.ts'
 import { bindRules, type Demand } from './bind.ts'
-import { type Decision, toDecision } from './decision.ts'
+import { toDecision } from './decision.ts'
 import type { BrokenDemand, Decided, DecideOptions, Ending, Engine, EngineOptions } from './engine-shape.ts'
 import { type Degraded, evaluate, toDegraded } from './evaluate.ts'
 import { decideWithoutCounting, fallBack } from './outage/fallback.ts'
 import { runCall } from './prepared-call.ts'
+import { stateKeysOf } from './reservations/reservation.ts'
 import type { Settling } from './reservations/settlements.ts'
 import type { Claims } from './units/claims.ts'
 
@@ -48,8 +49,7 @@ interface Attempt {
 }
 
 /** A decision, before the edge gets it. */
-interface Made extends Pick<Partial<Decided>, 'at' | 'outcome' | 'reservation'> {
-  decision: Decision
+interface Made extends Pick<Decided, 'decision' | 'outcome' | 'reservation'>, Partial<Pick<Decided, 'at'>> {
   claims?: Claims | undefined
 }
 
@@ -67,13 +67,12 @@ export function createEngine(
   const now = () => clock.now()
   const trips = createTrips(bareStore, {
     riders: {
-      switches: board,
+      ...{ switches: board, signals },
       handOvers: local?.handOvers,
       settlements: settlements?.rider,
       units: holdingsKeeper?.rider,
       returns: answers?.returns,
       guesses: guesses?.rider,
-      signals,
     },
     ...{ breaker: config.breaker, tripLimit: config.tripLimit, probe: options.probe },
     ...{ onStoreChange: options.onStoreChange, now, timer, sleep },
@@ -92,23 +91,23 @@ export function createEngine(
     return { ...started, ...(outcome && { outcome }), at, storeMs: now() - startedAt }
   }
 
-  async function makeDecision(verb: DecideVerb, demand: Demand, { recall }: DecideOptions): Promise<Made> {
+  async function makeDecision(verb: DecideVerb, demand: Demand, options: DecideOptions): Promise<Made> {
     let attempt: Attempt | undefined
     try {
-      attempt = bind(verb, demand, recall)
+      attempt = bind(verb, demand, options)
       return await decideAttempt(attempt)
     } catch (error) {
       attempt?.claims?.markUndecided('may-have-run')
       const candidates = demand.rules.map(({ rule }) => rule)
-      return { decision: decideUncounted({ ...demand, candidates, error }, recall) }
+      return { decision: decideUncounted({ ...demand, candidates, error }, options.recall) }
     }
   }
 
-  function bind(verb: DecideVerb, demand: Demand, recall: DecideOptions['recall']): Attempt {
+  function bind(verb: DecideVerb, demand: Demand, { recall, isFinal }: DecideOptions): Attempt {
     const { rules, subject, plan, ruleSet, failure } = demand
     const switches = board.current()
     const bound = bindRules(rules, switches, switchName, now())
-    const reservationId = verb === 'decide' ? settlements?.idFor(bound) : undefined
+    const reservationId = verb === 'decide' && !isFinal ? settlements?.idFor(bound) : undefined
     const evaluation = { ruleSet, plan, rules: bound, ...(subject && { subject }), reservationId }
     const isPlain = verb === 'decide' && !failure && reservationId === undefined
     const answer = isPlain ? answers?.forRequest({ demand: evaluation, switches, recall }) : undefined
@@ -243,6 +242,7 @@ export function createEngine(
 
     async settle(reservation, actualOf, background) {
       const settled = await settlements!.settleNow(store, reservation, actualOf)
+      answers?.forget(stateKeysOf(reservation), 'refund')
       trips.schedule(background)
       return settled
     },

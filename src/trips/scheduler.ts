@@ -71,7 +71,7 @@ export function createScheduler(clock: () => number, timer: Timer, chores: reado
         } catch (error) {
           if (!chore.isRepeated || isExhausted(error)) throw error
         } finally {
-          turn.take(isDone ? 0 : PAUSE_AFTER_FAILURE_MS)
+          turn.take(isDone || chore.isRepeated ? 0 : PAUSE_AFTER_FAILURE_MS)
         }
         if (!isDone && !chore.isRepeated) return
         hasFailed = !isDone

@@ -94,8 +94,13 @@ export const settlementFor = (
   rules: rules.map(({ rule, key, mode }) => bindRule(rule, key, 0, nowMs, mode)),
 })
 
-/** After which time without a renewal the first of its units end, and the last ones (ms). */
-export const firstEndMs = ({ rules }: Reservation) => Math.min(...rules.map(ttlOf))
-export const lastEndMs = ({ rules }: Reservation) => Math.max(...rules.map(ttlOf))
+export const stateKeysOf = ({ rules }: Reservation) => rules.map(({ key }) => key)
 
-const ttlOf = ({ rule }: ReservedRule) => rule.settlement?.ttlMs ?? 0
+/**
+ * After which time without a renewal it may end at the earliest, and at the latest (ms). What is reserved of one identity ends together,
+ * after the longest ttl of its rules.
+ */
+export const firstEndMs = ({ rules }: Reservation) => Math.min(...rules.map(({ rule }) => ttlOf(rule)))
+export const lastEndMs = ({ ruleSet }: Reservation) => Math.max(...ruleSet.entries.map(ttlOf))
+
+const ttlOf = ({ settlement }: Pick<Rule, 'settlement'>) => settlement?.ttlMs ?? 0

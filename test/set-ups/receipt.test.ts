@@ -105,11 +105,11 @@ describeOnRedisEngine('a receipt', fresh => {
     expect(await left()).toBe(6)
   })
 
-  it('can be refunded once in each isolate, but gives no identity more than its full budget', async () => {
+  it('can be refunded once, in whichever isolate', async () => {
     const receipt = await spend(4)
     await spend(2)
     await one.refund(receipt)
-    expect(await two.refund(receipt)).toMatchObject({ day: 10 })
+    expect(await two.refund(receipt)).toMatchObject({ day: 8, pace: 18 })
   })
 
   it('is recognized as refunded while it is one of the latest, and forgotten later', async () => {

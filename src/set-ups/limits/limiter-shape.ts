@@ -123,8 +123,8 @@ export interface Limiter {
    * Gives back what a decision has spent, or `cost` units of it, if the call was not made or cost less than expected.
    * Never gives an identity more than its full budget, and never more than is certainly missing. A place in a queue
    * (`leaky-bucket`) is not given back, because the departures behind it are fixed. With a cost by rule name, other
-   * rules give nothing back. The limiter remembers the refunds of a decision object; a copy counts as another
-   * decision.
+   * rules give nothing back. The store gives no unit of a decision back twice, from whichever process.
+   * Partial refunds of a decision add up within a process; of several processes, the largest sum counts.
    *
    * @returns the state after the refund; not allowed if the store did not do it
    * @throws TypeError as `limit`
@@ -144,9 +144,9 @@ export interface Limiter {
   reserve(name: string, identity?: LimitIdentity, options?: ReserveOptions): Promise<ReservedDecision>
   /**
    * Replaces the units that a decision has reserved by what the call has cost: less is given back to the window or
-   * bucket that it came from, more is spent in any case. The store does this at most once for each decision, whoever
-   * calls this and how often. A unit that `amounts` does not name stays as reserved. `decision` can be a copy, made by
-   * another process.
+   * bucket that it came from, more is spent in any case. The store does this at most once for each decision, from
+   * whichever process, and however often this is called. A unit that `amounts` does not name stays as reserved.
+   * `decision` can be a copy, made by another process.
    *
    * @throws TypeError as `reserve`. The decision can still be settled
    */

@@ -38,6 +38,7 @@ import type { LimitDecision, Limiter, RefundableDecision } from './limiter-shape
 import { type ObservedCall, observeCall, observeLateTurn } from './observe-call.ts'
 import type { LimiterParts } from './parts.ts'
 import { answerFor, type Decided, pauseAfter, queueWait } from './pauses.ts'
+import { refundOnce } from './refund-once.ts'
 import { amountFor, reservationFor, reservedUnits } from './reserve.ts'
 import { createWaitingLine, type WaitingLine } from './waiting-line.ts'
 
@@ -284,31 +285,34 @@ export function createLimiterWithParts(
     async refund(decision, options = {}) {
       checkOptions('refund', options, ['cost'])
       const { cost } = options
-      const { limit: name, identity, at } = decision
+      const { limit: name, identity, at, id } = decision
       if (cost !== undefined) checkCost(name, cost, rulesOf(name))
       if (isUndecided(decision)) return changeResult(name, identity, { cause: decision.degraded })
       const spentUnits = refundableUnits(decision, rulesOf(name))
       const refundedUnits = refunded.get(decision) ?? new Map<string, number>()
       refunded.set(decision, refundedUnits)
       const keyed = bindKeys(name, identity)
-      const rules = keyed.flatMap(({ rule, key }): RefundedRule[] => {
+      const refunds = keyed.flatMap(({ rule, key }) => {
         const before = refundedUnits.get(rule.name) ?? 0
         const spent = (spentUnits.get(rule.name) ?? 0) - before
         if (spent <= 0) return []
         const units = Math.min(spent, cost === undefined ? spent : costFor(rule, cost, 0))
         refundedUnits.set(rule.name, before + units)
-        return [{ ...bindRule(rule, key, units, nowMs()), units, spent }]
+        return [{ ...bindRule(rule, key, units, nowMs()), units, spent, before }]
       })
-      if (rules.length === 0) return changeResult(name, identity, { at: 0, verdicts: [] })
-      return changeResult(
-        name,
-        identity,
-        await engine.change(
-          'refund',
-          prepareRefund({ ruleSet: ruleSets.get(name)!, rules, spentAt: at, now: clock.now?.() }),
-          background,
-        ),
-      )
+      if (refunds.length === 0) return changeResult(name, identity, { at: 0, verdicts: [] })
+      const once = id === undefined ? undefined : refundOnce(id, at, keyed)
+      const rules = refunds.map(({ before, units, spent, ...bound }): RefundedRule => {
+        const ofAll = once ? before : 0
+        return { ...bound, units: ofAll + units, spent: ofAll + spent }
+      })
+      const refund = { ruleSet: ruleSets.get(name)!, rules, spentAt: at, once, now: clock.now?.() }
+      const result = await engine.change('refund', prepareRefund(refund), background)
+      // With an id, the store has given back nothing twice if the caller tries again.
+      if (once && 'cause' in result)
+        for (const { rule, units } of refunds)
+          refundedUnits.set(rule.name, refundedUnits.get(rule.name)! - units)
+      return changeResult(name, identity, result)
     },
 
     async reserve(name, identity = {}, options = {}) {

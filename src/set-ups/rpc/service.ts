@@ -67,8 +67,7 @@ export interface LimitsService {
   peek(name: string, identity?: LimitIdentity): Promise<RpcDecision>
   /**
    * Gives back what a decision has spent, or `cost` units of it, and no more than is certainly missing. Works in every
-   * isolate. Each isolate remembers what it has refunded, and refunds no unit twice; isolates do not know the refunds
-   * of others.
+   * isolate, and the store gives no unit back twice. Partial refunds add up within an isolate.
    *
    * @param receipt of the decision, unchanged
    * @throws TypeError for a receipt that `limit` or `acquire` cannot have returned, and for an invalid cost
@@ -206,7 +205,7 @@ export function createEntrypoint(
       options: ReserveOptions = {},
     ): Promise<RpcDecision> {
       const decision = await this.#limiter.reserve(name, identity, options)
-      // As in `limit`. What is reserved stays so.
+      // As in `limit`. The reservation stays.
       decision.release()
       return this.#plain(decision)
     }

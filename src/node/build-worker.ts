@@ -6,7 +6,13 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
 import type { Config, Rule } from '../config/compile.ts'
-import { anyCountsInFlight, countsGuesses, countsLocally, takesLeases } from '../limiter/needs.ts'
+import {
+  anyCountsInFlight,
+  anyReserves,
+  countsGuesses,
+  countsLocally,
+  takesLeases,
+} from '../limiter/needs.ts'
 import { probeRuleSet } from '../limiter/probe.ts'
 import { type BuiltScript, type BuiltScripts, fingerprintOf } from '../script/built-scripts.ts'
 import { gatewayRuleSet, limitRuleSet } from '../script/compiled.ts'
@@ -162,7 +168,8 @@ export function workerModule(
     ...script(isFollowing, 'signalScript', () => builtOf(signalScript(), kindsOf(config))),
     ...used(workerUtilization?.pushes !== undefined, 'createPushReceiver'),
     ...used(needsHoldings, 'createHoldingsKeeper'),
-    ...used(needsHoldings, 'observeEnd'),
+    ...used(anyReserves(config.rules), 'createSettlements'),
+    ...used(needsHoldings || anyReserves(config.rules), 'observeEnd'),
     ...script(needsHoldings, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
     `    scriptsOf: createScriptFinder(${JSON.stringify(scriptsOf(config), null, 2)}),`,
     '  }),',
@@ -191,7 +198,11 @@ function limitsModule({ limits }: Built, { packageName }: ModulePaths): string {
   const scripts = Object.fromEntries([
     ...ruleSets.map(ruleSet => [
       fingerprintOf(ruleSet),
-      { decide: builtOf(ruleSet.decide), refund: builtOf(ruleSet.refund) },
+      {
+        decide: builtOf(ruleSet.decide),
+        refund: builtOf(ruleSet.refund),
+        ...(ruleSet.settle && { settle: builtOf(ruleSet.settle) }),
+      },
     ]),
     builtProbe(),
   ])
@@ -226,6 +237,7 @@ function bindingModule(
     ...used(config.refusals !== undefined, 'createRefusalMemory'),
     ...used(config.stats !== undefined, 'createStatsRecorder'),
     ...used(needsHoldings, 'createHoldingsKeeper'),
+    ...used(anyReserves(rules), 'createSettlements'),
     ...script(needsHoldings, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
     '  }),',
     '}) {}',
@@ -258,6 +270,7 @@ function scriptsOf(config: Built): Record<string, BuiltScripts> {
       // The gateway refunds units if slots of a cluster disagree, and the unused units of leases. The shorter script comes first:
       // compression looks back 32 kB, and then finds in the longer script what both have in common.
       ...((config.cluster || takesLeases(config.rules)) && { refund: builtOf(gateway.refund, kinds) }),
+      ...(gateway.settle && { settle: builtOf(gateway.settle, kinds) }),
       decide: builtOf(gateway.decide, kinds),
     },
     [fingerprint]: probe,

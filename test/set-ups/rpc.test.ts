@@ -218,7 +218,7 @@ describe.each([
   it('name the wrong field of a receipt', async () => {
     expect(await call('/refund/wrong')).toEqual({
       error:
-        'receipt.costs.day is 11. It must be a whole number from 1 to 10. Pass the receipt of a decision unchanged to refund(receipt).',
+        'receipt.costs.day is 11. It must be a whole number from 1 to 10. Pass the receipt of a decision unchanged.',
     })
   })
 

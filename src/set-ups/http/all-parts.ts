@@ -7,6 +7,7 @@ import { createRefusalMemory } from '../../limiter/answers/refusals.ts'
 import { evaluateOnCluster } from '../../limiter/cluster.ts'
 import { createGuesses } from '../../limiter/guesses.ts'
 import { createLocalLimiter } from '../../limiter/outage/local.ts'
+import { createSettlements } from '../../limiter/reservations/settlements.ts'
 import { createHoldingsKeeper } from '../../limiter/units/keep-holdings.ts'
 import { createStatsRecorder } from '../../metrics/flush.ts'
 import { compileScripts } from '../../script/scripts.ts'
@@ -31,6 +32,7 @@ export const ALL_PARTS: Parts = {
   scriptsOf: compileScripts,
   evaluateOnCluster,
   createHoldingsKeeper,
+  createSettlements,
   createLocalLimiter,
   createLeases,
   createRefusalMemory,

@@ -20,7 +20,7 @@ import type { createXRateLimit } from './x-rate-limit.ts'
 export interface Parts extends Required<EngineParts>, OriginLoadParts {
   /** Unless statistics are off (`stats: { keep: false }`). */
   createStatsRecorder: typeof createStatsRecorder
-  /** With rules that count requests in flight. */
+  /** With rules that count requests in flight, or that reserve units. */
   observeEnd: typeof observeEnd
   /** With `hooks`. */
   createHookRunner: typeof createHookRunner

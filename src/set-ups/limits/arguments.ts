@@ -17,6 +17,12 @@ export interface LimitOptions {
   cost?: number | Readonly<Record<string, number>>
 }
 
+/** Amounts by unit, as in `{ tokens: 731 }`. Whole numbers from 0 to 1,000,000,000. */
+export type Amounts = Readonly<Record<string, number>>
+
+/** The name of what a rule counts, in amounts. A rule of a config without units is named itself. */
+export const unitOf = (rule: LimitRule & { unit?: string }): string => rule.unit ?? rule.name
+
 /** The highest cost of a call. */
 export const MAX_COST = 1e9
 
@@ -97,6 +103,35 @@ export function checkCost(
     checkRule(name, rule, rules)
     checkUnits(rule, units)
   }
+}
+
+/**
+ * @param rules whose units the amounts can name
+ * @throws TypeError for an unknown unit or an invalid amount
+ */
+export function checkAmounts(name: string, amounts: unknown, rules: readonly LimitRule[]): void {
+  const units = [...new Set(rules.map(unitOf))]
+  if (!isRecord(amounts)) {
+    const example = `{ ${units[0] ?? 'tokens'}: 100 }`
+    throw new TypeError(
+      `amounts is ${show(amounts)}. Use an object with an amount for each unit, such as ${example}.`,
+    )
+  }
+  for (const [unit, amount] of Object.entries(amounts)) {
+    if (!units.includes(unit))
+      throw new TypeError(
+        `The limit '${name}' reserves no unit '${unit}'. Units: ${units.join(', ') || 'none'}.`,
+      )
+    checkUnits(`amounts.${unit}`, amount)
+  }
+}
+
+/** @throws TypeError if no rule of the limit reserves units */
+export function checkReserves(name: string, rules: readonly LimitRule[]): void {
+  if (rules.some(({ settlement }) => settlement)) return
+  throw new TypeError(
+    `The limit '${name}' reserves nothing: no rule counts a unit of the config. Use limit('${name}').`,
+  )
 }
 
 function checkUnits(what: string, units: unknown): void {

@@ -5,6 +5,7 @@ import { createRefusalMemory } from '../../limiter/answers/refusals.ts'
 import { evaluateOnCluster } from '../../limiter/cluster.ts'
 import { createLocalLimiter } from '../../limiter/outage/local.ts'
 import { prepareReset } from '../../limiter/prepared-call.ts'
+import { createSettlements } from '../../limiter/reservations/settlements.ts'
 import { createHoldingsKeeper } from '../../limiter/units/keep-holdings.ts'
 import { createStatsRecorder } from '../../metrics/flush.ts'
 import type { ScriptsOf } from '../../script/rule-set-shape.ts'
@@ -36,7 +37,7 @@ export function createLimiterOnStore(
 ): Limiter {
   const parts = {
     ...{ scriptsOf, syncScript, evaluateOnCluster, prepareReset, createStatsRecorder },
-    ...{ createHoldingsKeeper, createLeases, createLocalLimiter, createRefusalMemory },
+    ...{ createHoldingsKeeper, createLeases, createLocalLimiter, createRefusalMemory, createSettlements },
   }
   return createLimiterWithParts(config, store, parts, settings)
 }

@@ -14,6 +14,14 @@ import type {
   RuleInput,
 } from './check/rule-schema.ts'
 import { compileRequestPattern, type RequestPattern } from './compile-route.ts'
+import {
+  COUNT_IF_SETTLEMENT,
+  NO_UNITS,
+  REQUESTS,
+  type Settlement,
+  type Unit,
+  type Units,
+} from './compile-units.ts'
 import { milliseconds, parseDuration } from './duration.ts'
 import { type By, identityOf, isOfConsumer } from './identity-parts.ts'
 import { tagOf } from './tags.ts'
@@ -57,8 +65,15 @@ export interface Rule {
   calendar?: Calendar
   /** The numbers that the algorithm computes with. */
   quota: Quota
-  /** Units that one request spends. A rule with cost 0 only reports what is left. */
+  /** What it counts: requests, or a unit of the config (`units`). */
+  unit: string
+  /**
+   * Units that one request spends. A rule with cost 0 only reports what is left. Of another unit than requests: the estimate of the
+   * config, or 1 if each request has its own.
+   */
   cost: number
+  /** Set if what a request costs is known only afterwards. */
+  settlement?: Settlement
   /** Identifies the rule's record in the state of an identity: three base62 letters. Of several rules, withUniqueTags makes it unique. */
   tag: string
   /** Identifies the rule for overrides. Unlike the tag, it does not change with limit and burst. Three base62 letters. */
@@ -105,6 +120,8 @@ export interface GatewayRule extends Rule {
   identity: string
   /** The variant for all plans without numbers of their own, which is also for callers without a plan. */
   isForOthers: boolean
+  /** A request counts only if the response has one of these statuses. */
+  countIf?: { status: ReadonlySet<number> }
 }
 
 /** A rule of a limit by name. */
@@ -130,12 +147,14 @@ export const MAX_DELAY = 60e6
  * the store, because the store knows the plan of the caller.
  * @param plans all plans of the config
  * @param algorithms the algorithms that rules can have
+ * @param units those of the config
  * @returns the variant for all other plans first
  */
 export function compileGatewayRule(
   input: RuleInput,
   plans: readonly string[],
   algorithms: Algorithms,
+  units: Units = NO_UNITS,
 ): GatewayRule[] {
   const by = [input.by].flat()
   const match = compileMatch(input.match ?? {})
@@ -144,11 +163,17 @@ export function compileGatewayRule(
     identity: identityOf(by),
     on: input.on ?? 'request',
     takesOverrides: (input.on ?? 'request') === 'request' && isOfConsumer(by),
+    ...(input.countIf && { countIf: { status: new Set(input.countIf.status) } }),
+  }
+  const unit = unitOf(input, units)
+  const costs = {
+    cost: input.cost ?? fixedEstimateOf(unit),
+    settlement: input.countIf ? COUNT_IF_SETTLEMENT : unit?.actual && unit.settlement,
   }
   const own = Object.entries(input.plans ?? {})
   const others = (match.plans ?? plans).filter(plan => !own.some(([name]) => name === plan))
   const base: GatewayRule = {
-    ...compileRule(input, input.cost ?? 1, algorithms),
+    ...compileRule(input, costs, algorithms),
     ...common,
     match: own.length > 0 ? { ...match, plans: others } : match,
     isForOthers: own.length > 0 && match.plans === undefined,
@@ -156,7 +181,7 @@ export function compileGatewayRule(
   }
   const variants = own.flatMap(([plan, numbers]): GatewayRule[] => {
     if (!numbers) return []
-    const rule = compileRule(withNumbers(input, numbers), input.cost ?? 1, algorithms)
+    const rule = compileRule(withNumbers(input, numbers), costs, algorithms)
     return [{ ...rule, ...common, match: { ...match, plans: [plan] }, isForOthers: false }]
   })
   return [base, ...variants]
@@ -174,12 +199,39 @@ export function withoutPlans(rule: GatewayRule): GatewayRule {
   return { ...rule, match }
 }
 
-export function compileLimitRule(input: LimitRuleInput, algorithms: Algorithms): LimitRule {
-  return { ...compileRule(input, 1, algorithms), by: input.by ?? [] }
+/** Rules of other units than requests can always be settled, because the caller knows when it has an actual amount. */
+export function compileLimitRule(
+  input: LimitRuleInput,
+  algorithms: Algorithms,
+  units: Units = NO_UNITS,
+): LimitRule {
+  const unit = unitOf(input, units)
+  const costs = { cost: fixedEstimateOf(unit), settlement: unit?.settlement }
+  return { ...compileRule(input, costs, algorithms), by: input.by ?? [] }
 }
 
-function compileRule(input: RuleInput | LimitRuleInput, cost: number, algorithms: Algorithms): Rule {
+/** @returns undefined for rules of requests, and for a unit that the config does not have */
+function unitOf({ unit = REQUESTS }: RuleInput | LimitRuleInput, units: Units): Unit | undefined {
+  return unit === REQUESTS ? undefined : units.get(unit)
+}
+
+/** What a request without an amount of its own costs. Undefined: each has one. */
+function fixedEstimateOf(unit: Unit | undefined): number | undefined {
+  return typeof unit?.estimate === 'number' ? unit.estimate : undefined
+}
+
+interface Costs {
+  cost: number | undefined
+  settlement: Settlement | undefined
+}
+
+function compileRule(
+  input: RuleInput | LimitRuleInput,
+  { cost = 1, settlement }: Costs,
+  algorithms: Algorithms,
+): Rule {
   const { name, algorithm, limit, candidateFor, mode = candidateFor ? 'shadow' : 'enforce' } = input
+  const { unit = REQUESTS } = input
   const calendar = calendarOf(input, algorithms)
   const period = periodOf(input)
   const counting = algorithms.countings[algorithm]
@@ -190,10 +242,11 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number, algorithms
   // A state belongs to a rule's name, algorithm, period and start of windows. A state that is a time depends on the limit and the
   // burst as well: under other numbers it has another meaning, so a rule that changes them starts with a new state. Counts of windows
   // and logs stay valid if the limit changes. So two configs that are live at once, as in a gradual deployment, do not misread each
-  // other's states.
+  // other's states. A rule that changes its unit starts with a new state, too.
   const family = [
     ...[name, algorithm, ...(calendar ? [calendar.period, calendar.timeZone] : [period])],
     ...(quota.startsWithRequest ? ['first-request'] : []),
+    ...(unit === REQUESTS ? [] : [`unit ${unit}`]),
   ]
   return {
     name,
@@ -203,7 +256,9 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number, algorithms
     counting,
     ...(calendar && { calendar }),
     quota,
+    unit,
     cost,
+    ...(settlement && canSettle(counting) && { settlement }),
     tag: tagOf([...family, ...(state === 'time' ? [limit, quota.burst] : [])]),
     family: tagOf(family),
     takesOverrides: false,
@@ -221,13 +276,18 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number, algorithms
 export const countsInFlight = ({ counting }: { readonly counting: Pick<Counting, 'state'> }) =>
   counting.state === 'held'
 
+/** Whether units can be given back to the time at which they were spent, and a debt can be worked off. */
+export const canSettle = ({ state, isQueue }: Pick<Counting, 'state' | 'isQueue'>): boolean =>
+  (state === 'time' && !isQueue) || state === 'counts'
+
 /**
- * Whether a rule can have a lease. A log needs an entry for each request, units in flight end with each request, and failed
- * credentials are counted one by one.
+ * Whether a rule can have a lease. A log needs an entry for each request, units in flight end with each request, failed credentials
+ * are counted one by one, and a lease is for requests that all cost the same.
  */
 export function canBeLeased(input: RuleInput | LimitRuleInput, { state }: Pick<Counting, 'state'>): boolean {
   const isGuess = 'on' in input && input.on === 'auth-failure'
-  return (state === 'time' || state === 'counts') && !isGuess
+  const isVariable = ('countIf' in input && input.countIf) || (input.unit ?? REQUESTS) !== REQUESTS
+  return (state === 'time' || state === 'counts') && !isGuess && !isVariable
 }
 
 /** The check has accepted calendar periods only for algorithms that support them. */

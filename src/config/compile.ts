@@ -25,6 +25,7 @@ import {
   type Rule,
 } from './compile-rule.ts'
 import type { Adaptive, Shedding, SheddingCompiler } from './compile-shedding.ts'
+import { compileUnits, type Units } from './compile-units.ts'
 import { type Duration, milliseconds } from './duration.ts'
 import { withUniqueTags } from './tags.ts'
 
@@ -47,6 +48,8 @@ export interface Config {
   routeDefaults: RouteSettings
   /** Includes rules that are off, because they can be switched on, and one variant for each plan with numbers of its own. */
   rules: readonly GatewayRule[]
+  /** What rules count besides requests, by name. */
+  units: Units
   /** Absent: no traffic is shed. */
   shedding?: Shedding
   /** Absent: every limit is fixed. */
@@ -94,6 +97,7 @@ export function compileConfig(
   const plans = config.plans ?? ['free']
   const limits = Object.entries(config.limits ?? {})
   const credentials = compileCredentials(config)
+  const units = compileUnits(config.units)
   const withDefault = <T extends RuleInput | LimitRuleInput>(rule: T): T => ({
     ...rule,
     onStoreFailure: rule.onStoreFailure ?? config.onStoreFailure,
@@ -113,17 +117,20 @@ export function compileConfig(
     routes: compileRoutes(config.routes ?? [], credentials.accept),
     routeDefaults: compileRouteSettings({}, credentials.accept),
     rules: withUniqueTags([
-      ...(config.rules ?? []).flatMap(rule => compileGatewayRule(withDefault(rule), plans, algorithms)),
+      ...(config.rules ?? []).flatMap(rule =>
+        compileGatewayRule(withDefault(rule), plans, algorithms, units),
+      ),
       ...(config.shedding
         ? compileFleetRules(config.shedding, plans, algorithms, config.onStoreFailure)
         : []),
     ]),
+    units,
     ...(config.shedding && { shedding: compileShedding(config.shedding) }),
     ...(adaptive && { adaptive }),
     limits: new Map(
       limits.map(([name, set]) => [
         name,
-        withUniqueTags(set.map(rule => compileLimitRule(withDefault(rule), algorithms))),
+        withUniqueTags(set.map(rule => compileLimitRule(withDefault(rule), algorithms, units))),
       ]),
     ),
     credentials,

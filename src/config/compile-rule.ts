@@ -18,7 +18,7 @@ import {
   COUNT_IF_SETTLEMENT,
   NO_UNITS,
   REQUESTS,
-  type Settlement,
+  type SettlementTerms,
   type Unit,
   type Units,
 } from './compile-units.ts'
@@ -26,22 +26,14 @@ import { milliseconds, parseDuration } from './duration.ts'
 import { type By, identityOf, isOfConsumer } from './identity-parts.ts'
 import { tagOf } from './tags.ts'
 
+export type { SettlementTerms }
+
 /** The calendar of a rule whose windows are days, weeks or months. */
 export interface Calendar {
   period: CalendarPeriod
   timeZone: string
   /** Computes the ends of its windows. */
   windowEnds: Algorithms['windowEnds']
-}
-
-/** How a rule reserves units whose amount is known only afterwards. */
-export interface SettlementTerms {
-  /** How long a reservation lasts unless it is renewed (ms). */
-  ttlMs: number
-  /** What becomes of units that are not settled until then: they stay spent, or are given back. */
-  onUnsettled: 'keep' | 'release'
-  /** An estimate above the whole limit reserves the whole limit, or is refused. */
-  aboveLimit: 'clamp' | 'refuse'
 }
 
 export interface Lease {
@@ -72,8 +64,6 @@ export interface Rule {
    * config, or 1 if each request has its own.
    */
   cost: number
-  /** Set if what a request costs is known only afterwards. */
-  settlement?: Settlement
   /** Identifies the rule's record in the state of an identity: three base62 letters. Of several rules, withUniqueTags makes it unique. */
   tag: string
   /** Identifies the rule for overrides. Unlike the tag, it does not change with limit and burst. Three base62 letters. */
@@ -222,7 +212,7 @@ function fixedEstimateOf(unit: Unit | undefined): number | undefined {
 
 interface Costs {
   cost: number | undefined
-  settlement: Settlement | undefined
+  settlement: SettlementTerms | undefined
 }
 
 function compileRule(

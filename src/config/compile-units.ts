@@ -6,13 +6,13 @@ import { milliseconds } from './duration.ts'
 /** The unit of rules that name none: a request has as many of it as it costs. */
 export const REQUESTS = 'requests'
 
-/** How a rule treats costs that are known only afterwards: an estimate is reserved, and settled when the cost is known. */
-export interface Settlement {
-  /** How long a reservation lasts without a renewal (ms). */
+/** How a rule reserves units whose amount is known only afterwards. */
+export interface SettlementTerms {
+  /** How long a reservation lasts unless it is renewed (ms). */
   ttlMs: number
-  /** What becomes of a reservation that is not settled: it stays spent, or is given back. */
+  /** What becomes of units that are not settled until then: they stay spent, or are given back. */
   onUnsettled: 'keep' | 'release'
-  /** An estimate above the whole limit: reserves the whole limit, or is refused. */
+  /** An estimate above the whole limit reserves the whole limit, or is refused. */
   aboveLimit: 'clamp' | 'refuse'
 }
 
@@ -33,7 +33,7 @@ export interface Unit {
   actual?: ActualSource
   /** Whether the gateway asks the origin to report usage in streams. */
   includesUsage: boolean
-  settlement: Settlement
+  settlement: SettlementTerms
 }
 
 /** The units of a config by name, without requests. */
@@ -42,7 +42,7 @@ export type Units = ReadonlyMap<string, Unit>
 export const NO_UNITS: Units = new Map()
 
 /** With `countIf`, a request that costs more than the limit is refused, as by other rules of requests. */
-export const COUNT_IF_SETTLEMENT: Settlement = {
+export const COUNT_IF_SETTLEMENT: SettlementTerms = {
   ttlMs: 600_000,
   onUnsettled: 'keep',
   aboveLimit: 'refuse',

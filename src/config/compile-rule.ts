@@ -118,6 +118,8 @@ export interface GatewayRule extends Rule {
 export interface LimitRule extends Rule {
   /** Parts of the identity that are counted separately. Empty: all callers are counted together. */
   by: readonly string[]
+  /** Each call has to say its amount, because the unit has no fixed estimate. */
+  needsAmount?: true
 }
 
 /** Which requests a rule or a traffic class is for. An absent field matches every request. */
@@ -197,7 +199,11 @@ export function compileLimitRule(
 ): LimitRule {
   const unit = unitOf(input, units)
   const costs = { cost: fixedEstimateOf(unit), settlement: unit?.settlement }
-  return { ...compileRule(input, costs, algorithms), by: input.by ?? [] }
+  return {
+    ...compileRule(input, costs, algorithms),
+    by: input.by ?? [],
+    ...(unit && costs.cost === undefined && ({ needsAmount: true } as const)),
+  }
 }
 
 /** @returns undefined for rules of requests, and for a unit that the config does not have */

@@ -21,7 +21,7 @@ import { compileScripts } from '../script/scripts.ts'
 import { signalScript } from '../script/signal-text.ts'
 import { syncScript } from '../script/sync-text.ts'
 import { dependsOnRequest } from '../set-ups/http/match.ts'
-import { followsOrigin } from '../set-ups/http/parts.ts'
+import { estimatesFromBody, followsOrigin, readsUsage } from '../set-ups/http/parts.ts'
 import type { Script } from '../store/store.ts'
 import type { Project } from './project.ts'
 
@@ -30,6 +30,7 @@ type Built = Pick<
   | 'rules'
   | 'plans'
   | 'limits'
+  | 'units'
   | 'cluster'
   | 'cors'
   | 'address'
@@ -148,6 +149,10 @@ export function workerModule(
     ...used(hasProxies, 'addressBehindProxies'),
     ...used(hasCors, 'answerPreflight'),
     ...used(hasCors, 'setAllowedOrigin'),
+    ...used(anyReserves(config.rules), 'createAmountSettler'),
+    ...used(readsUsage(config), 'createUsageReader'),
+    ...used(estimatesFromBody(config), 'createEstimateAmounts'),
+    ...used(config.hooks?.actual !== undefined, 'withActualHook'),
     ...used(config.hooks !== undefined, 'createHookRunner'),
     ...used(config.xRateLimit !== undefined, 'createXRateLimit'),
     ...used(config.credentials.webSocketKeys, 'withWebSocketKeys'),

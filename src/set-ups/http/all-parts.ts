@@ -15,13 +15,17 @@ import { signalScript } from '../../script/signal-text.ts'
 import { syncScript } from '../../script/sync-text.ts'
 import { createAdaptiveLimit } from '../../shedding/adaptive-limit.ts'
 import { createUtilizationShedderAndBoard } from '../../shedding/worker-utilization.ts'
+import { withActualHook } from '../../usage/actual-hook.ts'
+import { createUsageReader } from '../../usage/usage-reader.ts'
 import { addressBehindProxies } from './behind-proxies.ts'
 import { answerPreflight, setAllowedOrigin } from './cors.ts'
 import { observeEnd } from './ending.ts'
+import { createEstimateAmounts } from './estimate-amounts.ts'
 import { createHookRunner } from './hooks.ts'
 import { createMatchByRequest } from './match-by-request.ts'
 import { createOriginLoad } from './origin-load.ts'
 import type { Parts } from './parts.ts'
+import { createAmountSettler } from './settle-amounts.ts'
 import { classOfRequest } from './traffic-class.ts'
 import { createClientAddressReader } from './trusted-worker.ts'
 import { createPushReceiver } from './utilization.ts'
@@ -40,6 +44,10 @@ export const ALL_PARTS: Parts = {
   createStatsRecorder,
   syncScript,
   observeEnd,
+  createAmountSettler,
+  createUsageReader,
+  withActualHook,
+  createEstimateAmounts,
   createHookRunner,
   createXRateLimit,
   withWebSocketKeys,

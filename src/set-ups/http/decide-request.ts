@@ -1,17 +1,19 @@
 /**
- * Decides a request: match → identify → shed → demand → decide. Never throws: an error in limiting code is handled like
+ * Decides a request: match → identify → shed → estimate → demand → decide. Never throws: an error in limiting code is handled like
  * a failing store, and if the caller cannot be identified, the request gets a 503.
  */
 import type { Background } from '../../background.ts'
 import type { Config } from '../../config/compile.ts'
 import type { TrafficClass } from '../../config/compile-shedding.ts'
-import type { Decided, Ending, Engine } from '../../limiter/engine-shape.ts'
+import type { Decided, Engine } from '../../limiter/engine-shape.ts'
 import { toDegraded } from '../../limiter/evaluate.ts'
+import type { Reservation } from '../../limiter/reservations/reservation.ts'
 import type { RuleSet } from '../../script/rule-set-shape.ts'
 import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
 import type { Caller } from './caller.ts'
 import { demandRules } from './demand-rules.ts'
 import type { EmptyStoreCheck } from './empty-store.ts'
+import type { EstimateAmounts, EstimatedRequest } from './estimate-amounts.ts'
 import type { AppliedHooks, HookRunner, Identify } from './hooks.ts'
 import type { Identifier } from './identify.ts'
 import type { Matched, MatchRequest } from './match.ts'
@@ -32,8 +34,12 @@ export interface DecidedRequest {
   storeMs: number
   /** If true, something depends on how and when the request ends. */
   awaitsEnding: boolean
+  /** What the request has reserved. Absent: nothing. */
+  reservation?: Reservation | undefined
+  /** Absent: the amounts of the request did not need its body, so the request is the given one. */
+  estimated?: EstimatedRequest
   /** Call this exactly once, when the request is over. */
-  finish(ending: Ending): void
+  finish: Decided['finish']
 }
 
 /**
@@ -68,23 +74,28 @@ export interface DecideRequestParts {
   originLoad?: Pick<OriginLoad, 'shedder' | 'limitOf'> | undefined
   /** The hooks of the config; absent if it has none. */
   hooks?: HookRunner | undefined
+  /** Absent: no estimate depends on the body of a request. */
+  estimateAmounts?: EstimateAmounts | undefined
   /** Informed of keys that the store does not know. */
   emptyStore?: Pick<EmptyStoreCheck, 'noteUnknownKey'>
 }
 
-export function createDecideRequest(
-  config: Config,
-  { ruleSet, engine, identifier, classOfRequest, match, originLoad, hooks, emptyStore }: DecideRequestParts,
-): DecideRequest {
+export function createDecideRequest(config: Config, parts: DecideRequestParts): DecideRequest {
+  const { ruleSet, engine, identifier, classOfRequest, match, originLoad, hooks } = parts
+  const { estimateAmounts, emptyStore } = parts
+
   async function decide(
-    { request, caller, matched, failure, trafficClass }: Identified,
+    { request, caller, matched, failure, trafficClass, amounts }: Identified,
     background: Background,
   ): Promise<Decided> {
     const { credential, plan } = caller
     const common = { ruleSet, plan, ...(credential && { subject: credential.subject }) }
     const options = { background, recall: () => identifier.recall(caller) }
     try {
-      const rules = demandRules(request, caller, matched, config.allow, trafficClass, originLoad?.limitOf)
+      const rules = demandRules(request, caller, matched, config.allow, {
+        ...{ trafficClass, amounts },
+        adaptedLimitOf: originLoad?.limitOf,
+      })
       return await engine.decide({ ...common, rules, failure }, options)
     } catch (error) {
       return engine.decideBroken({ ...common, candidates: matched.rules, error }, options)
@@ -121,8 +132,9 @@ export function createDecideRequest(
         return { matched, caller, ruling: { kind: 'shed', verdict: shed }, ...WITHOUT_STORE }
       }
 
-      const { decision, outcome, storeMs, awaitsEnding, finish } = await decide(
-        { request, ...applied, trafficClass },
+      const estimated = estimateAmounts && (await estimateAmounts(request, matched.rules, applied.amounts))
+      const { decision, outcome, storeMs, awaitsEnding, reservation, finish } = await decide(
+        { request, ...applied, ...estimated, trafficClass },
         background,
       )
       // An exception must not lose the decision, which has already spent units and must still be finished.
@@ -133,7 +145,11 @@ export function createDecideRequest(
           identifier.remember(caller, outcome)
         })
       }
-      return { matched, caller, ruling: decision, storeMs, awaitsEnding, finish, ...(shed && { shed }) }
+      return {
+        ...{ matched, caller, ruling: decision, storeMs, awaitsEnding, reservation, finish },
+        ...(estimated && { estimated }),
+        ...(shed && { shed }),
+      }
     } catch (error) {
       const { cause, detail } = toDegraded(error)
       const ruling = { kind: 'unavailable', what: 'credential', degraded: { cause, detail } } as const

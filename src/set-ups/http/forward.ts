@@ -1,6 +1,7 @@
 /** Forwards an admitted request: to an origin, or to the user's code. */
 import type { Allowed } from '../../limiter/decision.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
+import type { BodyTap, ReplyHead } from '../../usage/usage.ts'
 import type { Caller } from './caller.ts'
 
 /**
@@ -17,16 +18,32 @@ export interface ForwardContext {
   route?: string | undefined
   /** The parsed URL of the request, if it was parsed before. */
   url?: URL
+  /** The request, if its body was read for an estimate. */
+  copy?: Request
+  /** The header Accept-Encoding for the origin. Absent: that of the client. */
+  acceptEncoding?: string | undefined
+}
+
+/** The head of a reply, before it is sent. */
+export interface SentHead extends ReplyHead {
+  headers: ReplyHead['headers'] & { delete(name: string): void }
 }
 
 export interface Forwarded {
   response: Response
   /** The gateway made the response, not the origin. */
   isFromSluice: boolean
+  /** Nothing was forwarded, because the client had left before. */
+  isUnsent?: boolean
   /** The platform may have decoded the body, so Content-Length is not the length of what passes through a stream. */
   isDecoded?: boolean
   /** Resolves when the request ends, if a framework sends the reply itself. Absent: the end of the response is the end of the request. */
   ended?: Promise<Ending>
+  /**
+   * With `ended`: calls a function with the head of the reply before the framework sends it, and lets the tap that it returns see the
+   * body. The tap cannot change the body.
+   */
+  observe?: (read: (head: SentHead) => BodyTap | undefined) => void
 }
 
 /** Replies to a client that has left. Only logs of the platform show its status, which is that of nginx. */

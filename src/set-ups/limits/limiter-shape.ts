@@ -1,7 +1,7 @@
 /** The interface of limits by name (limiter.ts): what a call gets, and the methods. */
 import type { DegradedCause } from '../../limiter/decision.ts'
 import type { RuleResult } from '../rule-result.ts'
-import type { Amounts, LimitIdentity, LimitOptions } from './arguments.ts'
+import type { Amounts, CostOptions, LimitIdentity, LimitOptions } from './arguments.ts'
 
 /** The decision about one call of a limit by name. */
 export interface LimitDecision {
@@ -56,7 +56,7 @@ export interface RefundableDecision
 }
 
 /** Options of `acquire`: those of `limit`, and how long to wait. */
-export interface AcquireOptions extends LimitOptions {
+export interface AcquireOptions extends CostOptions {
   /**
    * Give up if it would take longer than this many ms (default: no limit). A queue that others join at the same moment
    * can take longer.
@@ -64,11 +64,8 @@ export interface AcquireOptions extends LimitOptions {
   timeoutMs?: number
 }
 
-/** Options of `reserve`. A rule that they do not name reserves the estimate of its unit. */
-export interface ReserveOptions extends LimitOptions {
-  /** The estimates by unit, as in `{ tokens: 2000 }`. */
-  amounts?: Amounts
-}
+/** Options of `reserve`: the amounts are estimates. */
+export interface ReserveOptions extends CostOptions {}
 
 /** The part of a decision that `settle` uses. */
 export type SettleableDecision = Pick<
@@ -101,7 +98,7 @@ export interface Limiter {
    *
    * @throws TypeError for an unknown limit or part of an identity, and for an invalid cost
    */
-  limit(name: string, identity?: LimitIdentity, options?: LimitOptions): Promise<LimitDecision>
+  limit(name: string, identity?: LimitIdentity, options?: CostOptions): Promise<LimitDecision>
   /**
    * Returns what `limit` would return now for a cost of 1 (`allowed`, `delayMs`, `retryAfterMs`), and spends nothing.
    * Another call can spend in the meantime.

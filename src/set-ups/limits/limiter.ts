@@ -8,6 +8,7 @@ import { type Background, detached } from '../../background.ts'
 import { SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../../clock.ts'
 import type { Config, LimitRule } from '../../config/compile.ts'
 import { countsInFlight, type Rule } from '../../config/compile-rule.ts'
+import { REQUESTS } from '../../config/compile-units.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
 import { bindRule } from '../../limiter/bind.ts'
 import type { Allowed, Decision, DegradedCause, Denied, Unavailable } from '../../limiter/decision.ts'
@@ -24,13 +25,16 @@ import type { Store } from '../../store/store.ts'
 import { NO_BOARD, type SwitchBoard } from '../../switches/live.ts'
 import { milliseconds, ruleResultOf } from '../rule-result.ts'
 import {
+  type CostOptions,
   checkAmounts,
   checkCost,
+  checkCosts,
   checkIdentity,
   checkOptions,
   checkReserves,
   checkRule,
   checkTimeout,
+  costOf,
   type LimitIdentity,
   type LimitOptions,
 } from './arguments.ts'
@@ -178,13 +182,9 @@ export function createLimiterWithParts(
   }
 
   /** Decides a call of `limit`. @throws TypeError for an invalid cost */
-  async function spend(
-    name: string,
-    identity: LimitIdentity,
-    { cost = 1 }: LimitOptions,
-  ): Promise<DecidedCall> {
-    checkCost(name, cost, rulesOf(name))
-    return await decide('decide', name, identity, rule => costFor(rule, cost, 1))
+  async function spend(name: string, identity: LimitIdentity, options: CostOptions): Promise<DecidedCall> {
+    checkCosts(name, options, rulesOf(name))
+    return await decide('decide', name, identity, rule => costOf(rule, options))
   }
 
   /** Counts a call by its last decision. */
@@ -227,7 +227,7 @@ export function createLimiterWithParts(
 
   const limiter: Limiter = {
     limit: async (name, identity = {}, options = {}) => {
-      checkOptions('limit', options, ['cost'])
+      checkOptions('limit', options, ['cost', 'amounts'])
       return count(await spend(name, identity, options))
     },
 
@@ -238,18 +238,18 @@ export function createLimiterWithParts(
     },
 
     async acquire(name, identity = {}, acquireOptions = {}) {
-      checkOptions('acquire', acquireOptions, ['cost', 'timeoutMs'])
+      checkOptions('acquire', acquireOptions, ['cost', 'amounts', 'timeoutMs'])
       const { timeoutMs = Number.POSITIVE_INFINITY, ...options } = acquireOptions
       checkTimeout(timeoutMs)
       const rules = rulesOf(name)
-      checkCost(name, options.cost ?? 1, rules)
+      checkCosts(name, options, rules)
       const lineId = lineIdOf(bindKeys(name, identity))
       const line = lineOf(lineId)
       const deadline = elapsedMs() + timeoutMs
       const attempt = async (): Promise<DecidedCall> => {
         const left = deadline - elapsedMs()
         // A place in a queue cannot be given back, so a call whose turn would come too late does not join.
-        if (Number.isFinite(left) && joinsQueue(rules, options.cost)) {
+        if (Number.isFinite(left) && joinsQueue(rules, options)) {
           const { decision, verdicts, observed } = await decide('peek', name, identity, () => 0)
           const delayMs = milliseconds(queueWait(verdicts))
           if (delayMs > left) {
@@ -259,8 +259,8 @@ export function createLimiterWithParts(
         }
         return await spend(name, identity, options)
       }
-      const place = line.join(deadline, JSON.stringify(options.cost ?? 1))
-      const costOf = (rule: Rule) => costFor(rule as LimitRule, options.cost ?? 1, 1)
+      const place = line.join(deadline, JSON.stringify([options.cost ?? 1, options.amounts]))
+      const costOfRule = (rule: Rule) => costOf(rule as LimitRule, options)
       let made: DecidedCall
       try {
         for (let attempts = 0; ; attempts++) {
@@ -270,7 +270,7 @@ export function createLimiterWithParts(
           }
           made = await attempt()
           const pauseMs = pauseAfter(made, attempts)
-          place.report(answerFor(made, costOf, pauseMs))
+          place.report(answerFor(made, costOfRule, pauseMs))
           if (made.decision.allowed || pauseMs < 0 || pauseMs > deadline - elapsedMs()) break
         }
       } finally {
@@ -317,13 +317,10 @@ export function createLimiterWithParts(
 
     async reserve(name, identity = {}, options = {}) {
       checkOptions('reserve', options, ['cost', 'amounts'])
-      const { cost = {}, amounts = {} } = options
       const rules = rulesOf(name)
       checkReserves(name, rules)
-      checkCost(name, cost, rules)
-      checkAmounts(name, amounts, rules)
-      const costOf = (rule: LimitRule) => amountFor(rule, amounts) ?? costFor(rule, cost, rule.cost)
-      const decision = count(await decide('decide', name, identity, costOf, reserving))
+      checkCosts(name, options, rules)
+      const decision = count(await decide('decide', name, identity, rule => costOf(rule, options), reserving))
       return {
         ...decision,
         async settle(amounts) {
@@ -462,14 +459,14 @@ function retryAfterOf(decision: Allowed | Denied | Unavailable): number {
  * @param otherwise for rules that a cost by rule name does not name
  */
 function costFor(rule: LimitRule, cost: NonNullable<LimitOptions['cost']>, otherwise: number): number {
-  if (typeof cost === 'number') return cost
+  if (typeof cost === 'number') return rule.unit === REQUESTS ? cost : otherwise
   return Object.hasOwn(cost, rule.name) ? cost[rule.name]! : otherwise
 }
 
 /** Whether a call of this cost may have to wait in a queue. */
-function joinsQueue(rules: readonly LimitRule[], cost: NonNullable<LimitOptions['cost']> = 1): boolean {
+function joinsQueue(rules: readonly LimitRule[], options: CostOptions): boolean {
   return rules.some(rule => {
-    const units = costFor(rule, cost, 1)
+    const units = costOf(rule, options)
     return rule.counting.isQueue && units > 0 && units <= rule.quota.burst
   })
 }

@@ -2,7 +2,7 @@
 import type { LimitRule } from '../../config/compile.ts'
 import type { Reservation } from '../../limiter/reservations/reservation.ts'
 import type { RuleSet } from '../../script/rule-set-shape.ts'
-import { type Amounts, unitOf } from './arguments.ts'
+import type { Amounts } from './arguments.ts'
 import type { SettleableDecision } from './limiter-shape.ts'
 
 /** The units of a reservation, by rule name. */
@@ -23,7 +23,6 @@ export function reservationFor(
 }
 
 /** What a call has cost under a rule; undefined if the amounts do not name its unit. */
-export function amountFor(rule: LimitRule, amounts: Amounts): number | undefined {
-  const unit = unitOf(rule)
+export function amountFor({ unit }: LimitRule, amounts: Amounts): number | undefined {
   return Object.hasOwn(amounts, unit) ? amounts[unit] : undefined
 }

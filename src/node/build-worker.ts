@@ -243,6 +243,7 @@ function bindingModule(
     ...used(config.stats !== undefined, 'createStatsRecorder'),
     ...used(needsHoldings, 'createHoldingsKeeper'),
     ...used(anyReserves(rules), 'createSettlements'),
+    ...used(anyReserves(rules), 'createReserving'),
     ...script(needsHoldings, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
     '  }),',
     '}) {}',

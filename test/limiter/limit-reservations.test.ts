@@ -7,25 +7,21 @@ import { createReceipts } from '../../src/set-ups/rpc/receipt.ts'
 import type { Store } from '../../src/store/store.ts'
 import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
 import { settled as settledWork, Timers } from '../support/isolates.ts'
-import { settled, TERMS } from '../support/settled-rules.ts'
+import { TERMS } from '../support/settled-rules.ts'
 import { storeOf } from '../support/stores.ts'
 
 const config = configOf({
+  units: { tokens: { estimate: 200, ttl: '10s' } },
   rules: [{ name: 'any', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' }],
   limits: {
     llm: [
       { name: 'calls', by: ['team'], algorithm: 'fixed-window', limit: 100, period: '1d' },
-      { name: 'tokens', by: ['team'], algorithm: 'fixed-window', limit: 1000, period: '1d' },
+      { name: 'tokens', unit: 'tokens', by: ['team'], algorithm: 'fixed-window', limit: 1000, period: '1d' },
     ],
     plain: [{ name: 'calls', algorithm: 'fixed-window', limit: 100, period: '1d' }],
   },
 })
-const limits = new Map(
-  [...config.limits].map(([name, rules]) => [
-    name,
-    rules.map(rule => (rule.name === 'tokens' ? { ...settled(rule), cost: 200 } : rule)),
-  ]),
-)
+const { limits } = config
 const TEAM = { team: 'a' }
 
 const standing = ({ rules }: Pick<SettledDecision, 'rules'>) =>
@@ -214,8 +210,8 @@ describe('a wrong argument', () => {
     [{ tokens: Number.NaN }, `amounts.tokens is NaN. ${RANGE}`],
     [{ tokens: 0.5 }, `amounts.tokens is 0.5. ${RANGE}`],
     [{ tokens: '5' }, `amounts.tokens is '5'. ${RANGE}`],
-    [{ token: 5 }, "The limit 'llm' reserves no unit 'token'. Units: tokens."],
-    [{ calls: 5 }, "The limit 'llm' reserves no unit 'calls'. Units: tokens."],
+    [{ token: 5 }, "The limit 'llm' has no unit 'token' here. Units: tokens."],
+    [{ calls: 5 }, "The limit 'llm' has no unit 'calls' here. Units: tokens."],
     [731, 'amounts is 731. Use an object with an amount for each unit, such as { tokens: 100 }.'],
     [undefined, 'amounts is undefined. Use an object with an amount for each unit, such as { tokens: 100 }.'],
   ])('of settle is rejected before anything is sent: %j', async (amounts, message) => {

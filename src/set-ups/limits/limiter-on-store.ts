@@ -13,6 +13,7 @@ import { compileScripts } from '../../script/scripts.ts'
 import { syncScript } from '../../script/sync-text.ts'
 import type { Store } from '../../store/store.ts'
 import { createLimiterWithParts, type Limiter, type LimiterConfig, type LimiterSettings } from './limiter.ts'
+import { createReserving } from './reserve.ts'
 
 export interface StoreLimiterSettings extends LimiterSettings {
   /**
@@ -36,7 +37,7 @@ export function createLimiterOnStore(
   { scriptsOf = compileScripts, ...settings }: StoreLimiterSettings = {},
 ): Limiter {
   const parts = {
-    ...{ scriptsOf, syncScript, evaluateOnCluster, prepareReset, createStatsRecorder },
+    ...{ scriptsOf, syncScript, evaluateOnCluster, prepareReset, createStatsRecorder, createReserving },
     ...{ createHoldingsKeeper, createLeases, createLocalLimiter, createRefusalMemory, createSettlements },
   }
   return createLimiterWithParts(config, store, parts, settings)

@@ -26,8 +26,8 @@ const MAX_PER_CALL = 50
 const MAX_CALLS_BESIDE = 20
 const MAX_CALLS_ALONE = 100
 
-/** The most messages that wait, about 500 bytes each: 100 requests a second for three minutes. */
-const MAX_MESSAGES = 20_000
+/** The most messages that wait, about 0.8 kB each: of 100 requests a second, those of 100 s. */
+const MAX_MESSAGES = 10_000
 
 /** In a process that stops: how often it checks whether the last messages are confirmed, when it repeats them, and when it gives up (ms). */
 const STOP_CHECK_MS = 10
@@ -153,18 +153,19 @@ export function createOutbox({ now, wallClock, writeAt }: OutboxOptions) {
   return {
     rider,
 
-    /** Sends a message about a reservation with the next trip. */
-    add(reservation: Reservation, message: OutgoingMessage): void {
+    /** Sends a message about a reservation with the next trip. @returns false if too many wait, so it was dropped */
+    add(reservation: Reservation, message: OutgoingMessage): boolean {
       if (size >= MAX_MESSAGES) {
         if (dropped === 0) console.warn(OVERFLOW)
         dropped += 1
-        return
+        return false
       }
       size += 1
       const key = callKeyOf(reservation)
       const batch = ready.get(key)
       if (batch) batch.messages.push(message)
       else ready.set(key, { reservation, messages: [message], since: now() })
+      return true
     },
 
     /**

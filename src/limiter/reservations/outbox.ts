@@ -169,7 +169,7 @@ export function createOutbox({ now, wallClock, writeAt }: OutboxOptions) {
     },
 
     /**
-     * Sends everything, before a process ends. Gives up after 2 s.
+     * Sends everything, before a process ends. After 2 s, drops the rest, whose timers would keep the process running.
      * @param send makes a trip for the rider
      */
     async flush(
@@ -177,12 +177,16 @@ export function createOutbox({ now, wallClock, writeAt }: OutboxOptions) {
       sleep: (ms: number) => Promise<void>,
     ): Promise<void> {
       repeatAfterMs = REPEAT_WHEN_STOPPING_MS
-      for (let ms = 0; size > 0 && ms < MAX_STOP_MS; ms += STOP_CHECK_MS) {
+      const until = now() + MAX_STOP_MS
+      while (size > 0 && now() < until) {
         const isDue = ready.size > 0 || rider.aloneAfterMs!() === 0
         const isSent = isDue && (await send(rider).catch(() => false))
         if (!isSent) await sleep(STOP_CHECK_MS)
       }
       repeatAfterMs = REPEAT_AFTER_MS
+      ready.clear()
+      unconfirmed.clear()
+      size = 0
     },
 
     /** Messages that wait or are not confirmed, and those that were dropped because too many waited. */

@@ -270,6 +270,8 @@ describe('a settlement', () => {
     await time.pass(2000)
     await stopped
     expect(store.trips.length).toBeLessThan(15)
+    await time.pass(2000)
+    expect(time.waiting).toBe(0)
   })
 })
 

@@ -63,7 +63,7 @@ export interface UsageReport {
   /** What a source with `usage` has found. */
   tokens?: Tokens
   ending: ReplyEnding
-  /** The reply broke off before its last usage arrived: the amounts are what had been seen by then. */
+  /** The last usage did not arrive, because the reply broke off: amounts that are read from the body are what had been seen by then. */
   isPartial: boolean
   problems: readonly Problem[]
 }

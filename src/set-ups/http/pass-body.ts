@@ -3,6 +3,7 @@
  * workerd does not detect a client that leaves with an ordinary FIN, and the request would hold its units for ever.
  */
 import type { Timer } from '../../clock.ts'
+import type { BodyTap } from '../../usage/usage.ts'
 
 /** Native streams of workerd: bytes pass through them without running JavaScript. Node has none. */
 declare const IdentityTransformStream: (new () => TransformStream) | undefined
@@ -18,6 +19,8 @@ export interface PassOptions {
   /** How long the body may be silent (ms). */
   idleMs: number
   timer: Timer
+  /** Reads the body on its way. Then it is passed on here also if it has a length. */
+  tap?: BodyTap | undefined
 }
 
 /** `idle`: the body was cut off because it was silent. */
@@ -44,11 +47,12 @@ export interface PassedBody {
  * may need. Other bodies are passed on here, chunk by chunk.
  */
 export function passBody(body: ReadableStream, options: PassOptions): PassedBody {
-  const { clientGone, length } = options
+  const { clientGone, tap } = options
+  const length = tap?.changesBytes ? undefined : options.length
   const idle = new AbortController()
   const signal = clientGone ? AbortSignal.any([clientGone, idle.signal]) : idle.signal
   const { readable, writable } = createPassThrough(length, signal)
-  return { readable, passed: pass(body, writable, options, signal, idle) }
+  return { readable, passed: pass(body, writable, { ...options, length }, signal, idle) }
 }
 
 /** With a known length, the client still gets Content-Length instead of chunks. */
@@ -69,15 +73,16 @@ function createPassThrough(length: number | undefined, signal: AbortSignal): Tra
 async function pass(
   body: ReadableStream,
   writable: WritableStream,
-  { length, clientGone, idleMs, timer }: PassOptions,
+  { length, clientGone, idleMs, timer, tap }: PassOptions,
   signal: AbortSignal,
   idle: AbortController,
 ): Promise<PassResult> {
   let silentChecks = 0
+  const isPiped = length !== undefined && !tap
   const startTimer = () =>
-    length === undefined
-      ? timer(idleMs / CHECKS, check, true)
-      : timer(idleMs + length * MS_PER_BYTE, () => idle.abort(), true)
+    isPiped
+      ? timer(idleMs + length * MS_PER_BYTE, () => idle.abort(), true)
+      : timer(idleMs / CHECKS, check, true)
   let cancelTimer = () => {}
   function check() {
     silentChecks += 1
@@ -85,12 +90,12 @@ async function pass(
     else cancelTimer = startTimer()
   }
 
-  const reader = length === undefined ? readerOf(body) : undefined
+  const reader = isPiped ? undefined : readerOf(body)
   try {
     cancelTimer = startTimer()
     if (!reader) await body.pipeTo(writable, { signal })
     else {
-      await pump(reader, writable, signal, () => {
+      await pump(reader, writable, signal, tap, () => {
         silentChecks = 0
       })
     }
@@ -120,6 +125,7 @@ async function pump(
   reader: Reader,
   writable: WritableStream,
   signal: AbortSignal,
+  tap: BodyTap | undefined,
   onChunk: () => void,
 ): Promise<void> {
   const writer = writable.getWriter()
@@ -130,6 +136,7 @@ async function pump(
     reader.cancel().catch(() => {})
     writer.abort(stopped).catch(() => {})
   }
+  const write = (bytes: Uint8Array) => (bytes.byteLength > 0 ? writer.write(bytes) : undefined)
   const onSignal = () => stop(signal.reason)
   signal.addEventListener('abort', onSignal)
   // The client can stop reading while the body is silent.
@@ -140,9 +147,11 @@ async function pump(
       const { done, value } = await reader.read()
       if (stopped) throw stopped
       if (done) break
-      await writer.write(value)
+      if (tap) await Promise.all([write(tap.pass(value!)), tap.see(value!)])
+      else await writer.write(value)
       onChunk()
     }
+    if (tap) await write(tap.rest())
     await writer.close()
   } catch (error) {
     writer.abort(error).catch(() => {})

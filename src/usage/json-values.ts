@@ -61,6 +61,10 @@ const isOfMark = (byte: number) => byte === 0xef || byte === 0xbb || byte === 0x
 /** The bytes that a value can begin with: `"`, `-`, digits, `[`, `f`, `n`, `t`, `{`. */
 const FIRST_BYTES = new Set('"-0123456789[fnt{'.split('').map(char => char.charCodeAt(0)))
 
+/** Bytes that matter at every depth. */
+const MARKS = new Uint8Array(256)
+for (const mark of [QUOTE, OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT]) MARKS[mark] = 1
+
 /** The text of a part of the JSON that spans chunks. */
 class Kept {
   #parts: Uint8Array[] = []
@@ -208,6 +212,9 @@ export function createJsonValues(paths: readonly JsonPath[]): JsonValues {
         at = skipString(chunk, at)
         continue
       }
+      // Most bytes of a large body are numbers or texts below the levels that matter.
+      if (depth > levels) while (at < chunk.length && MARKS[chunk[at]!] === 0) at += 1
+      if (at === chunk.length) break
       const byte = chunk[at]!
       if (expects === 'value' && !isSpace(byte) && byte !== CLOSE_ARRAY && !(isEmpty && isOfMark(byte))) {
         if (FIRST_BYTES.has(byte)) beginValue(at)

@@ -146,9 +146,11 @@ export function createUsageChunkFilter(maxEventBytes: number): UsageChunkFilter 
   }
 }
 
+const decoder = new TextDecoder()
+
 function hasOnlyUsage(event: readonly Uint8Array[]): boolean {
   const bytes = event.length === 1 ? event[0]! : concat(event)
-  if (!USAGE_OBJECT.test(new TextDecoder().decode(bytes))) return false
+  if (!USAGE_OBJECT.test(decoder.decode(bytes))) return false
   let isUsage = false
   createEventReader(
     Number.POSITIVE_INFINITY,

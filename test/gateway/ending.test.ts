@@ -6,6 +6,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { SYSTEM_TIMER, type Timer } from '../../src/clock.ts'
 import type { Ending } from '../../src/limiter/engine-shape.ts'
 import { observeEnd as observeEndOf, type ReplyContext } from '../../src/set-ups/http/ending.ts'
+import type { BodyTap } from '../../src/usage/usage.ts'
 import { PATIENT } from '../support/patience.ts'
 
 let endings: Ending[]
@@ -211,6 +212,115 @@ describe('a silent body', () => {
     await settled()
     expect(endings).toEqual(['complete'])
     expect(listen.mock.calls.length).toBeLessThan(10)
+  })
+})
+
+describe('a body that is read on its way', () => {
+  const bytesOf = (text: string) => new TextEncoder().encode(text)
+  const textOf = (bytes: Uint8Array | undefined) => new TextDecoder().decode(bytes)
+
+  /** Records what it sees. It takes time for each chunk, until the test continues. */
+  function slowTap(changes: Partial<BodyTap> = {}) {
+    const seen: string[] = []
+    let resume = () => {}
+    const tap: BodyTap = {
+      changesBytes: false,
+      pass: chunk => chunk,
+      rest: () => new Uint8Array(),
+      see(chunk) {
+        seen.push(textOf(chunk))
+        return new Promise(resolve => {
+          resume = resolve
+        })
+      },
+      ...changes,
+    }
+    return { tap, seen, resume: () => resume() }
+  }
+
+  it.each([{}, { 'content-length': '6' }])(
+    'arrives before it was read, and no chunk is read ahead of that, with %j',
+    async headers => {
+      const { body, control } = controlledBody()
+      const { tap, seen, resume } = slowTap()
+      const reply = observeEnd(new Response(body, { headers }), background, over, { tap })
+      const reader = reply.body!.getReader()
+      for (const text of ['ab', 'cd', 'ef']) control.enqueue(bytesOf(text))
+      control.close()
+      for (const [i, text] of ['ab', 'cd', 'ef'].entries()) {
+        expect(textOf((await reader.read()).value)).toBe(text)
+        await new Promise(setImmediate)
+        expect(seen).toHaveLength(i + 1)
+        expect(endings).toEqual([])
+        resume()
+      }
+      expect((await reader.read()).done).toBe(true)
+      await settled()
+      expect([seen, endings]).toEqual([['ab', 'cd', 'ef'], ['complete']])
+    },
+  )
+
+  it('is only read as fast as its client reads', async () => {
+    let pulled = 0
+    const body = new ReadableStream<Uint8Array>(
+      {
+        pull(control) {
+          pulled += 1
+          control.enqueue(bytesOf('chunk'))
+        },
+      },
+      { highWaterMark: 0 },
+    )
+    const { tap, seen } = slowTap({})
+    const reply = observeEnd(new Response(body), background, over, { tap: { ...tap, see: () => undefined } })
+    for (let i = 0; i < 5; i++) await new Promise(setImmediate)
+    expect(pulled).toBeLessThanOrEqual(2)
+    await reply.body!.cancel()
+    await settled()
+    expect([endings, seen]).toEqual([['cancelled'], []])
+  })
+
+  it('can be changed: its parts, its end, and so its length', async () => {
+    const tap: BodyTap = {
+      changesBytes: true,
+      pass: chunk => (textOf(chunk) === 'secret' ? new Uint8Array() : chunk),
+      rest: () => bytesOf('!'),
+      see: () => undefined,
+    }
+    const { body, control } = controlledBody()
+    const reply = observeEnd(new Response(body), background, over, { tap })
+    for (const text of ['a', 'secret', 'b']) control.enqueue(bytesOf(text))
+    control.close()
+    expect(await reply.text()).toBe('ab!')
+    await settled()
+    expect(endings).toEqual(['complete'])
+  })
+
+  it('ends if its client leaves, also while a chunk is read without end', async () => {
+    const { body, control, cancel } = controlledBody()
+    const { tap } = slowTap()
+    const client = new AbortController()
+    const reply = observeEnd(new Response(body), background, over, { tap, clientGone: client.signal })
+    const reader = reply.body!.getReader()
+    control.enqueue(bytesOf('a'))
+    await reader.read()
+    client.abort()
+    await settled()
+    expect([endings, cancel.mock.calls.length]).toEqual([['cancelled'], 1])
+  })
+
+  it('ends if it fails, after its last chunk was read', async () => {
+    const { body, control } = controlledBody()
+    const { tap, seen, resume } = slowTap()
+    const reply = observeEnd(new Response(body), background, over, { tap })
+    const reader = reply.body!.getReader()
+    control.enqueue(bytesOf('a'))
+    await reader.read()
+    control.error(new Error('reset'))
+    resume()
+    await expect(reader.read()).rejects.toThrow('reset')
+    await settled()
+    expect([endings, seen]).toEqual([['failed'], ['a']])
   })
 })
 

@@ -130,13 +130,21 @@ async function pump(
 ): Promise<void> {
   const writer = writable.getWriter()
   let stopped: unknown
+  let interrupt: (reason: unknown) => void = () => {}
   /** Ends a read or a write that is pending. */
   const stop = (reason: unknown) => {
     stopped ??= reason ?? new Error('stopped')
+    interrupt(stopped)
     reader.cancel().catch(() => {})
     writer.abort(stopped).catch(() => {})
   }
   const write = (bytes: Uint8Array) => (bytes.byteLength > 0 ? writer.write(bytes) : undefined)
+  /** Resolves when the chunk was sent and seen. Does not wait for a tap if the pump is stopped. */
+  const passThrough = (tap: BodyTap, chunk: Uint8Array) =>
+    new Promise<unknown>((resolve, reject) => {
+      interrupt = reject
+      Promise.all([write(tap.pass(chunk)), tap.see(chunk)]).then(resolve, reject)
+    })
   const onSignal = () => stop(signal.reason)
   signal.addEventListener('abort', onSignal)
   // The client can stop reading while the body is silent.
@@ -147,7 +155,7 @@ async function pump(
       const { done, value } = await reader.read()
       if (stopped) throw stopped
       if (done) break
-      if (tap) await Promise.all([write(tap.pass(value!)), tap.see(value!)])
+      if (tap) await passThrough(tap, value!)
       else await writer.write(value)
       onChunk()
     }

@@ -6,6 +6,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { SYSTEM_TIMER, type Timer } from '../../src/clock.ts'
 import type { Ending } from '../../src/limiter/engine-shape.ts'
 import { observeEnd as observeEndOf, type ReplyContext } from '../../src/set-ups/http/ending.ts'
+import { createReadOnSlots, type ReadOn } from '../../src/set-ups/http/pump.ts'
 import type { BodyTap } from '../../src/usage/usage.ts'
 import { PATIENT } from '../support/patience.ts'
 
@@ -321,6 +322,84 @@ describe('a body that is read on its way', () => {
     await expect(reader.read()).rejects.toThrow('reset')
     await settled()
     expect([endings, seen]).toEqual([['failed'], ['a']])
+  })
+})
+
+describe('a body that is read on after its client has left', () => {
+  const chunk = (i: number) => new Uint8Array([i])
+
+  function tapped() {
+    const seen: number[] = []
+    const tap: BodyTap = {
+      changesBytes: false,
+      pass: bytes => bytes,
+      rest: () => new Uint8Array(),
+      see: ([byte]) => void seen.push(byte!),
+    }
+    return { tap, seen }
+  }
+
+  /** A client that reads one chunk and leaves. */
+  async function leaveAfterOne(
+    how: 'by its signal' | 'by cancelling',
+    readOn: ReadOn,
+    timer: Timer = SYSTEM_TIMER,
+  ) {
+    const { body, control, cancel } = controlledBody()
+    const { tap, seen } = tapped()
+    const client = new AbortController()
+    const reply = observeEnd(new Response(body), background, over, {
+      ...{ tap, readOn, timer, clientGone: client.signal },
+    })
+    const reader = reply.body!.getReader()
+    control.enqueue(chunk(1))
+    await reader.read()
+    if (how === 'by cancelling') await reader.cancel()
+    else client.abort()
+    await new Promise(setImmediate)
+    return { control, cancel, seen }
+  }
+
+  it.each(['by its signal', 'by cancelling'] as const)('is seen to its end: %s', async how => {
+    const begin = createReadOnSlots(1)
+    const { control, cancel, seen } = await leaveAfterOne(how, { forMs: 25_000, begin })
+    expect([endings, cancel.mock.calls.length, begin()]).toEqual([[], 0, undefined])
+    for (const i of [2, 3]) control.enqueue(chunk(i))
+    control.close()
+    await settled()
+    expect([seen, endings]).toEqual([[1, 2, 3], ['cancelled']])
+    expect(begin()).toBeTypeOf('function')
+  })
+
+  it('is cancelled after a while', async () => {
+    let runOut = () => {}
+    const timer: Timer = (ms, run) => {
+      if (ms === 25_000) runOut = run
+      return () => {}
+    }
+    const begin = createReadOnSlots(1)
+    const { control, cancel, seen } = await leaveAfterOne('by its signal', { forMs: 25_000, begin }, timer)
+    control.enqueue(chunk(2))
+    await new Promise(setImmediate)
+    runOut()
+    await settled()
+    expect([seen, endings, cancel.mock.calls.length]).toEqual([[1, 2], ['cancelled'], 1])
+    expect(begin()).toBeTypeOf('function')
+  })
+
+  it('is cancelled at once if too many are read on', async () => {
+    const { cancel } = await leaveAfterOne('by its signal', { forMs: 25_000, begin: createReadOnSlots(0) })
+    await settled()
+    expect([endings, cancel.mock.calls.length]).toEqual([['cancelled'], 1])
+  })
+
+  it('is over if it fails', async () => {
+    const begin = createReadOnSlots(1)
+    const { control } = await leaveAfterOne('by its signal', { forMs: 25_000, begin })
+    control.error(new Error('reset'))
+    await settled()
+    expect(endings).toEqual(['cancelled'])
+    expect(begin()).toBeTypeOf('function')
   })
 })
 

@@ -4,6 +4,7 @@
  */
 import { SYSTEM_TIMER } from '../../src/clock.ts'
 import { observeEnd } from '../../src/set-ups/http/ending.ts'
+import { createReadOnSlots } from '../../src/set-ups/http/pump.ts'
 import { acceptEncoding } from '../../src/usage/encodings.ts'
 import { type LlmRequestSettings, readLlmRequest } from '../../src/usage/llm-request.ts'
 import type { Tokens } from '../../src/usage/tokens.ts'
@@ -19,6 +20,12 @@ export interface UsageCase {
   reports: UsageReport[]
 }
 
+interface Settings extends LlmRequestSettings {
+  readOnMs?: number
+}
+
+const begin = createReadOnSlots(10)
+
 const cases: Record<string, UsageCase> = {}
 
 export default {
@@ -29,7 +36,7 @@ export default {
   ): Promise<Response> {
     const { pathname } = new URL(request.url)
     if (pathname === '/reports') return Response.json(cases)
-    const settings = JSON.parse(request.headers.get('x-settings') ?? '{}') as LlmRequestSettings
+    const { readOnMs, ...settings } = JSON.parse(request.headers.get('x-settings') ?? '{}') as Settings
     const llm = await readLlmRequest(request, settings)
     const reports: UsageReport[] = []
     const state = { how: llm.how, estimate: llm.tokens, isSignalAborted: false, reports }
@@ -51,7 +58,10 @@ export default {
       reply,
       background,
       ending => background(reader.end(ending).then(report => reports.push(report))),
-      { clientGone: request.signal, timer: SYSTEM_TIMER, idleMs: 60_000, tap: reader },
+      {
+        ...{ clientGone: request.signal, timer: SYSTEM_TIMER, idleMs: 60_000, tap: reader },
+        readOn: readOnMs ? { forMs: readOnMs, begin } : undefined,
+      },
     )
   },
 }

@@ -115,22 +115,22 @@ describe('the SDK of Anthropic', () => {
   })
 })
 
-describe('a client that leaves', () => {
-  /** Sends a request, and resolves when the first bytes of its reply have arrived. */
-  async function begin(name: string, path: string, plan: LlmPlan) {
-    const client = httpRequest(worker.url + path, {
-      method: 'POST',
-      agent: false,
-      headers: headersOf(name, plan),
-    })
-    client.on('error', () => {})
-    client.end(JSON.stringify({ messages: [], stream: true }))
-    const response = await new Promise<IncomingMessage>(resolve => client.once('response', resolve))
-    response.on('error', () => {})
-    await new Promise(resolve => response.once('data', resolve))
-    return client
-  }
+/** Sends a request, and resolves when the first bytes of its reply have arrived. */
+async function begin(name: string, path: string, plan: LlmPlan, settings: object = {}) {
+  const client = httpRequest(worker.url + path, {
+    method: 'POST',
+    agent: false,
+    headers: headersOf(name, plan, settings),
+  })
+  client.on('error', () => {})
+  client.end(JSON.stringify({ messages: [], stream: true }))
+  const response = await new Promise<IncomingMessage>(resolve => client.once('response', resolve))
+  response.on('error', () => {})
+  await new Promise(resolve => response.once('data', resolve))
+  return client
+}
 
+describe('a client that leaves', () => {
   // While the origin says nothing, workerd detects only a reset. Then the signal of the request fires, and no stream is cancelled.
   it.each([
     ['closes its connection while the origin sends', 'close', { pauseMs: 5, output: 100_000 }],
@@ -158,6 +158,29 @@ describe('a client that leaves', () => {
     client.socket!.resetAndDestroy()
     expect(await reportOf(name)).toMatchObject({ ending: 'cancelled', isPartial: true, amounts: {} })
     await vi.waitUntil(async () => (await caseOf(name))!.isSignalAborted, { timeout: PATIENT_MS })
+  })
+})
+
+describe('a reply that is read on after its client has left', () => {
+  async function leave(name: string, plan: LlmPlan, settings: object) {
+    const client = await begin(name, '/v1/messages', plan, settings)
+    client.socket!.resetAndDestroy()
+  }
+
+  it('costs what the origin has counted', async () => {
+    const name = newName()
+    await leave(name, { pauseMs: 5, output: 60, input: 40 }, { readOnMs: 25_000 })
+    const report = await reportOf(name)
+    expect(report).toMatchObject({ ending: 'cancelled', isPartial: false, tokens: { input: 40, output: 60 } })
+    expect(callOf(name)!.isWhole).toBe(true)
+  })
+
+  it('costs what was seen when its time is over', async () => {
+    const name = newName()
+    await leave(name, { pauseMs: 5, output: 100_000, input: 40 }, { readOnMs: 100 })
+    const report = await reportOf(name)
+    expect(report).toMatchObject({ ending: 'cancelled', isPartial: true, tokens: { input: 40 } })
+    expect(callOf(name)!.isWhole).toBe(false)
   })
 })
 

@@ -4,6 +4,7 @@
  */
 import type { Timer } from '../../clock.ts'
 import type { BodyTap } from '../../usage/usage.ts'
+import { type BodyReader, pump, type ReadOn } from './pump.ts'
 
 /** Native streams of workerd: bytes pass through them without running JavaScript. Node has none. */
 declare const IdentityTransformStream: (new () => TransformStream) | undefined
@@ -21,6 +22,8 @@ export interface PassOptions {
   timer: Timer
   /** Reads the body on its way. Then it is passed on here also if it has a length. */
   tap?: BodyTap | undefined
+  /** Absent: when the client leaves, the body is cancelled. */
+  readOn?: ReadOn | undefined
 }
 
 /** `idle`: the body was cut off because it was silent. */
@@ -73,7 +76,7 @@ function createPassThrough(length: number | undefined, signal: AbortSignal): Tra
 async function pass(
   body: ReadableStream,
   writable: WritableStream,
-  { length, clientGone, idleMs, timer, tap }: PassOptions,
+  { length, clientGone, idleMs, timer, tap, readOn }: PassOptions,
   signal: AbortSignal,
   idle: AbortController,
 ): Promise<PassResult> {
@@ -95,8 +98,13 @@ async function pass(
     cancelTimer = startTimer()
     if (!reader) await body.pipeTo(writable, { signal })
     else {
-      await pump(reader, writable, signal, tap, () => {
+      const onChunk = () => {
         silentChecks = 0
+      }
+      const begin = () => (idle.signal.aborted ? undefined : readOn?.begin())
+      await pump(reader, writable, {
+        ...{ signal, tap, timer, onChunk },
+        readOn: readOn && { ...readOn, begin },
       })
     }
     return 'complete'
@@ -114,68 +122,13 @@ async function pass(
   }
 }
 
-/** Reads a body chunk by chunk. */
-interface Reader {
-  read(): Promise<{ done: boolean; value?: Uint8Array | undefined }>
-  cancel(): Promise<void>
-}
-
-/** Like `pipeTo`. Calls `onChunk` after each chunk. @throws if either side fails, or if the signal fires */
-async function pump(
-  reader: Reader,
-  writable: WritableStream,
-  signal: AbortSignal,
-  tap: BodyTap | undefined,
-  onChunk: () => void,
-): Promise<void> {
-  const writer = writable.getWriter()
-  let stopped: unknown
-  let interrupt: (reason: unknown) => void = () => {}
-  /** Ends a read or a write that is pending. */
-  const stop = (reason: unknown) => {
-    stopped ??= reason ?? new Error('stopped')
-    interrupt(stopped)
-    reader.cancel().catch(() => {})
-    writer.abort(stopped).catch(() => {})
-  }
-  const write = (bytes: Uint8Array) => (bytes.byteLength > 0 ? writer.write(bytes) : undefined)
-  /** Resolves when the chunk was sent and seen. Does not wait for a tap if the pump is stopped. */
-  const passThrough = (tap: BodyTap, chunk: Uint8Array) =>
-    new Promise<unknown>((resolve, reject) => {
-      interrupt = reject
-      Promise.all([write(tap.pass(chunk)), tap.see(chunk)]).then(resolve, reject)
-    })
-  const onSignal = () => stop(signal.reason)
-  signal.addEventListener('abort', onSignal)
-  // The client can stop reading while the body is silent.
-  writer.closed.catch(stop)
-  try {
-    if (signal.aborted) onSignal()
-    for (;;) {
-      const { done, value } = await reader.read()
-      if (stopped) throw stopped
-      if (done) break
-      if (tap) await passThrough(tap, value!)
-      else await writer.write(value)
-      onChunk()
-    }
-    if (tap) await write(tap.rest())
-    await writer.close()
-  } catch (error) {
-    writer.abort(error).catch(() => {})
-    throw error
-  } finally {
-    signal.removeEventListener('abort', onSignal)
-  }
-}
-
 const MAX_READ_BYTES = 65_536
 
 /**
  * In workerd, reads all bytes that have arrived, up to a size that grows while the body fills it, because each read takes CPU time.
  * Elsewhere, and for a body that JavaScript produces, reads the chunks as they are.
  */
-function readerOf(body: ReadableStream): Reader {
+function readerOf(body: ReadableStream): BodyReader {
   const bytes = isWorkerd() ? byteReaderOf(body) : undefined
   if (!bytes) return body.getReader()
   let size = 4096

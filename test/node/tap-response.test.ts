@@ -1,5 +1,6 @@
 /** Usage of the responses of apps on Node. */
 import { createServer, type ServerResponse } from 'node:http'
+import { connect, createServer as createHttp2Server } from 'node:http2'
 import type { AddressInfo } from 'node:net'
 import { Readable } from 'node:stream'
 import { gzipSync } from 'node:zlib'
@@ -111,6 +112,33 @@ describe('the usage of a response of Node', () => {
     expect([response.status, text, response.headers.get('x-ms')]).toEqual([200, BODY, null])
     expect(response.headers.get('content-type')).toBe('application/json')
     expect(report).toMatchObject({ amounts: { tokens: 7, ms: 7 }, ending: 'complete', problems: [] })
+  })
+
+  it('is read once over HTTP/2, where the methods of a response call each other', async () => {
+    const seen: string[] = []
+    const server = createHttp2Server((_, res) => {
+      tapResponse(
+        res as unknown as ServerResponse,
+        ({ status }) => ({
+          cleanHeaders: () => void seen.push(String(status)),
+          see: chunk => void seen.push(Buffer.from(chunk).toString()),
+        }),
+        error => expect.fail(String(error)),
+      )
+      res.write('a')
+      res.end('b')
+    })
+    await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+    const client = connect(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)
+    close = () =>
+      new Promise(resolve => {
+        client.close()
+        server.close(() => resolve())
+      })
+    const received = []
+    for await (const part of client.request({ ':path': '/' })) received.push(String(part))
+    expect(received.join('')).toBe('ab')
+    expect(seen).toEqual(['200', 'a', 'b'])
   })
 
   it('is what was seen if the app breaks off', async () => {

@@ -9,7 +9,11 @@ const bytesOf = (text: string) => new TextEncoder().encode(text)
 function scan(text: string | Uint8Array, pointers: readonly string[], chunkBytes = Number.POSITIVE_INFINITY) {
   const bytes = typeof text === 'string' ? bytesOf(text) : text
   const values = createJsonValues(pointers.map(pointer => parsePointer(pointer)!))
-  for (let at = 0; at < bytes.length; at += chunkBytes) values.feed(bytes.slice(at, at + chunkBytes))
+  for (let at = 0; at < bytes.length; at += chunkBytes) {
+    const chunk = bytes.slice(at, at + chunkBytes)
+    values.feed(chunk)
+    chunk.fill(0)
+  }
   values.end()
   return { found: values.found.map(found => found?.value), isJson: values.isJson(), places: values.found }
 }

@@ -75,7 +75,10 @@ function filter(text: string, sizes: readonly number[], maxEventBytes = 10_000) 
   const out: Uint8Array[] = []
   for (let at = 0, i = 0; at < bytes.length; i++) {
     const size = sizes[i % sizes.length]!
-    out.push(pass(bytes.slice(at, at + size)))
+    const chunk = bytes.slice(at, at + size)
+    out.push(pass(chunk).slice())
+    // The chunk was passed on: the client can use its memory for something else.
+    chunk.fill(0)
     at += size
   }
   out.push(rest())

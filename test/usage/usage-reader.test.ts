@@ -160,6 +160,18 @@ describe('the usage of a reply', () => {
     }
   })
 
+  it('has no length on its way if the usage chunk is taken out', () => {
+    const lengthAfter = (type: string, hidesUsage: boolean) => {
+      const headers = new Headers({ 'content-type': type, 'content-length': '5' })
+      const reader = createUsageReader(bothOf('chat'), { status: 200, headers }, { hidesUsage })
+      reader.cleanHeaders(headers)
+      return [reader.changesBytes, headers.get('content-length')]
+    }
+    expect(lengthAfter('text/event-stream', true)).toEqual([true, null])
+    expect(lengthAfter('text/event-stream', false)).toEqual([false, '5'])
+    expect(lengthAfter('application/json', true)).toEqual([false, '5'])
+  })
+
   it('does not change a byte on its way', async () => {
     for (const stream of [false, true]) {
       const { sent, reader } = await ask('messages', { output: 30 }, { stream })
@@ -267,10 +279,19 @@ describe('other sources', () => {
       'data: {"text":"a"}',
       'data: {"usage":{"total_tokens":3}}',
       `data: ${JSON.stringify(body)}`,
+      'data: {"usage":{"total_tokens":null}}',
     ]
     expect((await passOn(sse(...events), sources)).report).toMatchObject({
       ...{ amounts: { tokens: 5, usd: 13 }, isPartial: false, problems: [] },
     })
+  })
+
+  it('are JSON pointers with any letters, also if an event arrives byte by byte', async () => {
+    const reader = createUsageReader({ tokens: { json: '/é/größe' } }, sse())
+    for (const byte of new TextEncoder().encode('data: {"é":{"größe":5}}\n\n')) {
+      void reader.see(new Uint8Array([byte]))
+    }
+    expect((await reader.end('complete')).amounts).toEqual({ tokens: 5 })
   })
 
   it('are statuses: 1 or 0', async () => {

@@ -15,7 +15,7 @@ export async function withActualHook(
     const amounts = (await hook(usage, head)) ?? {}
     return isAmounts(amounts) ? { ...report, amounts: { ...report.amounts, ...amounts } } : withProblem(BAD)
   } catch (error) {
-    return withProblem(`It failed: ${error instanceof Error ? error.name : typeof error}.`)
+    return withProblem(`The hook failed: ${error instanceof Error ? error.name : typeof error}.`)
   }
 
   function withProblem(detail: string): UsageReport {
@@ -24,7 +24,7 @@ export async function withActualHook(
   }
 }
 
-const BAD = 'It did not return whole numbers from 0 to 1,000,000,000 by the names of units.'
+const BAD = 'The hook did not return whole numbers from 0 to 1,000,000,000 by the names of units.'
 
 const isAmounts = (result: unknown): result is Amounts =>
   typeof result === 'object' &&

@@ -52,7 +52,7 @@ export function createUsageReader(
   if (inBody.length > 0 && encoding === 'other') {
     addProblem({
       reason: 'encoding',
-      detail: 'The body of a reply has a Content-Encoding that is not read; only gzip is.',
+      detail: 'The Content-Encoding of a reply is not read. Let the origin send gzip, or no encoding.',
     })
   }
 
@@ -60,7 +60,7 @@ export function createUsageReader(
   const onBadTokens = () =>
     addProblem({
       reason: 'bad-amount',
-      detail: 'The usage of a reply has a field that is not a number of tokens.',
+      detail: `The usage of a reply has a field that is not a whole number from 0 to ${MAX_AMOUNT}. The field is ignored.`,
     })
   const create = isStream ? readerOfEvents : readerOfJson
   const body = create(inBody, usages, maxEventBytes, addProblem, onBadTokens)
@@ -71,7 +71,8 @@ export function createUsageReader(
   if (hidesUsage && isStream && !filter) {
     addProblem({
       reason: 'not-hidden',
-      detail: 'A compressed event stream was passed on with the chunk that has only usage.',
+      detail:
+        'A compressed event stream was passed on with the chunk that has only usage. Let the origin send it without compression.',
     })
   }
 
@@ -112,10 +113,12 @@ export function createUsageReader(
       const tokens = usages.get(source.usage)?.tokens()
       return tokens && weigh(tokens, source.weights)
     }
+    if (!('json' in source)) return undefined
     const value = body.valueOf(unit)
     if (value === undefined || value === null) return undefined
     const amount = toAmount(value)
-    if (amount === undefined) addProblem(badAmount(unit, 'The value at its JSON pointer'))
+    if (amount === undefined)
+      addProblem(badAmount(unit, `The value at ${source.json} in the body of a reply`))
     return amount
   }
 
@@ -127,9 +130,9 @@ export function createUsageReader(
     else if (!body.isValid()) {
       addProblem({ reason: 'not-json', detail: 'The body of a reply is neither JSON nor an event stream.' })
     } else {
-      for (const [unit] of missing) {
+      for (const [unit, source] of missing) {
         if (problems.some(problem => problem.reason === 'bad-amount' && problem.unit === unit)) continue
-        addProblem({ reason: 'no-usage', unit, detail: 'A reply ended without what this unit is read from.' })
+        addProblem({ reason: 'no-usage', unit, detail: missingDetail(source) })
       }
     }
   }
@@ -173,7 +176,7 @@ const UNREADABLE: Problem = { reason: 'unreadable', detail: 'The body of a reply
 const badAmount = (unit: string, what: string): Problem => ({
   reason: 'bad-amount',
   unit,
-  detail: `${what} is not a number from 0 to ${MAX_AMOUNT}.`,
+  detail: `${what} is not a number from 0 to ${MAX_AMOUNT}, so it is not counted.`,
 })
 
 /** A number, rounded up; undefined if it is not an amount. */
@@ -193,9 +196,15 @@ function amountsOfHead(
     const text = headers.get(source.header)
     const amount = text !== null && /^\d{1,10}$/.test(text.trim()) ? toAmount(Number(text)) : undefined
     if (amount !== undefined) amounts[unit] = amount
-    else if (text !== null) addProblem(badAmount(unit, 'Its header'))
+    else if (text !== null) addProblem(badAmount(unit, `The header ${source.header} of a reply`))
     else if (status < 400)
-      addProblem({ reason: 'no-usage', unit, detail: 'A reply does not have its header.' })
+      addProblem({ reason: 'no-usage', unit, detail: `A reply does not have the header ${source.header}.` })
   }
   return amounts
+}
+
+function missingDetail(source: AmountSource): string {
+  return 'json' in source
+    ? `A reply ended without a value at ${source.json} in its body.`
+    : 'A reply ended without usage. OpenAI sends it in streams of chat completions only if stream_options.include_usage is true.'
 }

@@ -325,7 +325,7 @@ describe('other sources', () => {
       () => {
         throw new TypeError('secret')
       },
-      'It failed: TypeError.',
+      'The hook failed: TypeError.',
     ],
     ['returns a negative number', () => ({ usd: -1 }), undefined],
     ['returns NaN', async () => ({ usd: Number.NaN }), undefined],

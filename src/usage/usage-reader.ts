@@ -60,7 +60,7 @@ export function createUsageReader(
   const onBadTokens = () =>
     addProblem({
       reason: 'bad-amount',
-      detail: `The usage of a reply has a field that is not a whole number from 0 to ${MAX_AMOUNT}. The field is ignored.`,
+      detail: `The usage of a reply has a field that is not a whole number from 0 to ${MAX_AMOUNT}. All of it is ignored.`,
     })
   const create = isStream ? readerOfEvents : readerOfJson
   const body = create(inBody, usages, maxEventBytes, addProblem, onBadTokens)
@@ -103,7 +103,7 @@ export function createUsageReader(
       amounts,
       ...(tokens && { tokens }),
       ending,
-      isPartial: hasOutput && inBody.length > 0 && !body.isWhole(ending === 'complete'),
+      isPartial: hasOutput && readsBody && !body.isWhole(ending === 'complete'),
       problems,
     }
   }

@@ -39,12 +39,15 @@ export async function readLlmRequest(
   settings: LlmRequestSettings = {},
 ): Promise<LlmRequest> {
   const { maxBytes = DEFAULT_MAX_BYTES, includeUsage = false } = settings
-  if (!request.body) return { request, tokens: NO_TOKENS, how: 'no-body', hidesUsage: false }
   const length = lengthOf(request)
   const guess = (how: LlmRequest['how'], bytes: number, forwarded = request): LlmRequest => ({
     ...{ request: forwarded, how, hidesUsage: false },
     tokens: tokensOf(bytes, undefined, settings),
   })
+  // Express passes on the request without its body.
+  if (!request.body && (length > 0 || request.headers.has('transfer-encoding')))
+    return guess('failed', length)
+  if (!request.body) return { request, tokens: NO_TOKENS, how: 'no-body', hidesUsage: false }
   if (length > maxBytes) return guess('too-large', length)
   try {
     const { chunks, bytes, rest } = await readUpTo(request.body as ReadableStream<Uint8Array>, maxBytes)

@@ -570,7 +570,10 @@ describeOnRedisEngine('a limit by name', fresh => {
       const expected = message
         .replace('of limit are', `of ${method} are`)
         .replace(/^limit has/, `${method} has`)
-        .replace(/(Options|these): cost, amounts\./, method === 'limit' ? '$&' : '$1: cost, amounts, timeoutMs.')
+        .replace(
+          /(Options|these): cost, amounts\./,
+          method === 'limit' ? '$&' : '$1: cost, amounts, timeoutMs.',
+        )
       await expect(limiter[method](...(args as unknown as [string]))).rejects.toThrow(new TypeError(expected))
     }
     expect(await redis.snapshot()).toEqual({})

@@ -12,6 +12,7 @@ import {
   type GuardPlatform,
 } from '../set-ups/guard/guard.ts'
 
+import { logException } from '../set-ups/http/unexpected.ts'
 import { tapResponse } from './tap-response.ts'
 
 declare module 'node:http' {
@@ -72,7 +73,11 @@ export function expressGuard<Req extends IncomingMessage = IncomingMessage>(
       const response = await guarded(request, [peer], info => {
         isAdmitted = true
         if (info) req.sluice = info
-        return { response: new Response(), ended: endOf(res), observe: read => tapResponse(res, read) }
+        return {
+          response: new Response(),
+          ended: endOf(res),
+          observe: begin => tapResponse(res, begin, logException),
+        }
       })
       if (isAdmitted) setHeaders(response, res)
       else await send(response, res)

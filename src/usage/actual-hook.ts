@@ -1,6 +1,7 @@
 /** The hook of the config that computes actual amounts. */
+
+import { toAmount } from './head-amounts.ts'
 import type { ActualHook, Amounts, Problem, ReplyHead, UsageReport } from './usage.ts'
-import { toAmount } from './usage-reader.ts'
 
 /**
  * The report with the amounts of the hook, which override those of the sources. Never rejects. The caller bounds how long the hook can take.

@@ -9,7 +9,7 @@ import type { UsageFormat } from './usage.ts'
 export interface UsageOfReply {
   /**
    * Reads a JSON body, or the data of an event.
-   * @returns false if a field is not a number of tokens; it is ignored
+   * @returns false if a field is not a number of tokens. Then all of its usage is ignored
    */
   read(json: unknown): boolean
   /** Takes note of an event without usage, by its name. */
@@ -88,7 +88,7 @@ function withCompaction(usage: Json, field: string): unknown {
     .reduce<unknown>((sum, iteration) => Number(sum ?? 0) + Number(iteration[field] ?? 0), usage[field])
 }
 
-export const isTokenCount = (value: unknown): value is number =>
+const isTokenCount = (value: unknown): value is number =>
   Number.isInteger(value) && (value as number) >= 0 && (value as number) <= MAX_AMOUNT
 
 export function createUsageOfReply(name: UsageFormat): UsageOfReply {
@@ -102,20 +102,21 @@ export function createUsageOfReply(name: UsageFormat): UsageOfReply {
       const object = objectOf(json)
       const usage = object && format.usageOf(object)
       if (!usage) return true
-      let isValid = true
-      for (const [field, value] of Object.entries(format.fieldsOf(usage))) {
-        if (isTokenCount(value)) latest[field as keyof Fields] = value
-        else if (value !== undefined && value !== null) isValid = false
-      }
+      const fields = Object.entries(format.fieldsOf(usage)).filter(
+        ([, value]) => value !== undefined && value !== null,
+      )
+      // Not the valid fields alone: they would be less than what the request has cost.
+      if (!fields.every(([, value]) => isTokenCount(value))) return false
+      Object.assign(latest, Object.fromEntries(fields))
       if (format.isLast(object) && latest.input !== undefined) isFinal = true
-      return isValid
+      return true
     },
     noteEvent(event) {
       if (event !== undefined && event === format.deltaEvent) deltas += 1
     },
     tokens() {
-      const { input = 0, output = 0, cached = 0, cacheWrite = 0 } = latest
-      if (latest.input === undefined && latest.output === undefined) return undefined
+      const { input, output = 0, cached = 0, cacheWrite = 0 } = latest
+      if (input === undefined) return undefined
       return {
         input: format.inputHasCached ? Math.max(input - cached, 0) : input,
         output: isFinal ? output : Math.max(output, deltas),

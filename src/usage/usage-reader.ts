@@ -2,6 +2,7 @@
 
 import { readerOfEvents, readerOfJson, usagesOf } from './body-readers.ts'
 import { type CopyReader, createGzipReader, encodingOf } from './encodings.ts'
+import { amountsOfHead, badAmount, toAmount } from './head-amounts.ts'
 import { MAX_AMOUNT, weigh } from './tokens.ts'
 import type {
   AmountSource,
@@ -43,7 +44,8 @@ export function createUsageReader(
     const isNew = !problems.some(({ reason, unit }) => reason === problem.reason && unit === problem.unit)
     if (isNew) problems.push(problem)
   }
-  const fromHead = amountsOfHead(sources, head, addProblem)
+  const fromHead = amountsOfHead(sources, head)
+  fromHead.problems.forEach(addProblem)
   const inBody = Object.entries(sources).filter(([, source]) => 'usage' in source || 'json' in source)
 
   const encoding = isDecoded ? 'identity' : encodingOf(head.headers.get('content-encoding'))
@@ -60,7 +62,7 @@ export function createUsageReader(
   const onBadTokens = () =>
     addProblem({
       reason: 'bad-amount',
-      detail: `The usage of a reply has a field that is not a whole number from 0 to ${MAX_AMOUNT}. The field is ignored.`,
+      detail: `The usage of a reply has a field that is not a whole number from 0 to ${MAX_AMOUNT}. All of it is ignored.`,
     })
   const create = isStream ? readerOfEvents : readerOfJson
   const body = create(inBody, usages, maxEventBytes, addProblem, onBadTokens)
@@ -88,7 +90,7 @@ export function createUsageReader(
     }
     // Errors that an origin sends instead of an answer have no usage, and cost nothing.
     const hasOutput = head.status < 400 && !(ending === 'failed' && bytes === 0) && !body.beganWithError()
-    const amounts: Record<string, number> = { ...fromHead }
+    const amounts: Record<string, number> = { ...fromHead.amounts }
     for (const [unit, source] of inBody) {
       const amount = amountOf(unit, source)
       if (amount !== undefined) amounts[unit] = amount
@@ -103,7 +105,7 @@ export function createUsageReader(
       amounts,
       ...(tokens && { tokens }),
       ending,
-      isPartial: hasOutput && inBody.length > 0 && !body.isWhole(ending === 'complete'),
+      isPartial: hasOutput && readsBody && !body.isWhole(ending === 'complete'),
       problems,
     }
   }
@@ -172,36 +174,6 @@ export function createUsageReader(
 }
 
 const UNREADABLE: Problem = { reason: 'unreadable', detail: 'The body of a reply could not be decoded.' }
-
-const badAmount = (unit: string, what: string): Problem => ({
-  reason: 'bad-amount',
-  unit,
-  detail: `${what} is not a number from 0 to ${MAX_AMOUNT}, so it is not counted.`,
-})
-
-/** A number, rounded up; undefined if it is not an amount. */
-export function toAmount(value: unknown): number | undefined {
-  return typeof value === 'number' && value >= 0 && value <= MAX_AMOUNT ? Math.ceil(value) : undefined
-}
-
-function amountsOfHead(
-  sources: AmountSources,
-  { status, headers }: ReplyHead,
-  addProblem: (problem: Problem) => void,
-): Record<string, number> {
-  const amounts: Record<string, number> = {}
-  for (const [unit, source] of Object.entries(sources)) {
-    if ('status' in source) amounts[unit] = source.status.includes(status) ? 1 : 0
-    if (!('header' in source)) continue
-    const text = headers.get(source.header)
-    const amount = text !== null && /^\d{1,10}$/.test(text.trim()) ? toAmount(Number(text)) : undefined
-    if (amount !== undefined) amounts[unit] = amount
-    else if (text !== null) addProblem(badAmount(unit, `The header ${source.header} of a reply`))
-    else if (status < 400)
-      addProblem({ reason: 'no-usage', unit, detail: `A reply does not have the header ${source.header}.` })
-  }
-  return amounts
-}
 
 function missingDetail(source: AmountSource): string {
   return 'json' in source

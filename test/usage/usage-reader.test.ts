@@ -364,6 +364,18 @@ describe('what cannot be read', () => {
     }
   })
 
+  it('is usage of which one value is wrong or missing; the rest of it alone would be too little', async () => {
+    for (const usage of ['{"prompt_tokens":-1,"completion_tokens":9}', '{"completion_tokens":9}']) {
+      const { report } = await passOn(json(`{"usage":${usage}}`), bothOf('chat'))
+      expect(report.amounts).toEqual({})
+    }
+    const start = 'data: {"type":"message_start","message":{"usage":{"input_tokens":25,"output_tokens":1}}}'
+    const delta = 'data: {"type":"message_delta","usage":{"input_tokens":1.5,"output_tokens":50}}'
+    const { report } = await passOn(sse(start, delta), bothOf('messages'))
+    expect(report).toMatchObject({ isPartial: true, tokens: { input: 25, output: 1 } })
+    expect(reasonsOf(report)).toEqual(['bad-amount'])
+  })
+
   it('is a reply without usage, header or value', async () => {
     const sources = { a: { usage: 'openai' }, b: { header: 'x-b' }, c: { json: '/c' } } as const
     const { report } = await passOn(json('{"usage":null,"c":null}'), sources)

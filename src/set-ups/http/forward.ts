@@ -24,9 +24,10 @@ export interface ForwardContext {
   acceptEncoding?: string | undefined
 }
 
-/** The head of a reply, before it is sent. */
-export interface SentHead extends ReplyHead {
-  headers: ReplyHead['headers'] & { delete(name: string): void }
+/** Reads a reply that a framework sends itself. */
+export interface ReplyReader extends Pick<BodyTap, 'see'> {
+  /** Removes headers that the client must not get. */
+  cleanHeaders(headers: { delete(name: string): void }): void
 }
 
 export interface Forwarded {
@@ -39,11 +40,8 @@ export interface Forwarded {
   isDecoded?: boolean
   /** Resolves when the request ends, if a framework sends the reply itself. Absent: the end of the response is the end of the request. */
   ended?: Promise<Ending>
-  /**
-   * With `ended`: calls a function with the head of the reply before the framework sends it, and lets the tap that it returns see the
-   * body. The tap cannot change the body.
-   */
-  observe?: (read: (head: SentHead) => BodyTap | undefined) => void
+  /** With `ended`: calls `begin` before the framework sends the head of its reply, and what it returns for each chunk of the body. */
+  observe?: (begin: (head: ReplyHead) => ReplyReader) => void
 }
 
 /** Replies to a client that has left. Only logs of the platform show its status, which is that of nginx. */

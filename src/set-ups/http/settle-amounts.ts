@@ -4,17 +4,17 @@
  *
  * An amount that is not found stays as it was reserved. The reason is logged, once for each isolate.
  */
-import type { Config, Rule } from '../../config/compile.ts'
-import type { GatewayRule } from '../../config/compile-rule.ts'
+import type { Config, GatewayRule, Rule } from '../../config/compile.ts'
+import type { ActualSource } from '../../config/compile-units.ts'
 import { milliseconds } from '../../config/duration.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
 import type { ActualOf, Reservation } from '../../limiter/reservations/reservation.ts'
 import type { withActualHook } from '../../usage/actual-hook.ts'
 import { acceptEncoding } from '../../usage/encodings.ts'
-import type { BodyTap, Problem, UsageReport } from '../../usage/usage.ts'
+import type { BodyTap, Problem, ReplyHead, UsageReport } from '../../usage/usage.ts'
 import type { createUsageReader } from '../../usage/usage-reader.ts'
 import { withDeadline } from './deadline.ts'
-import type { Forwarded, SentHead } from './forward.ts'
+import type { Forwarded } from './forward.ts'
 
 /** Parts that a Worker carries only if its units need them. */
 export interface AmountParts {
@@ -35,7 +35,7 @@ interface Reserved {
 /** Finds what one request has cost. */
 export interface AmountsOfReply {
   /** Has to see the body. Absent: the body is passed on as it is. */
-  tap?: BodyTap
+  tap?: BodyTap | undefined
   /** Whether the amounts are known only when the reply has ended. */
   needsEnd: boolean
   /** Returns what the request has cost. Never rejects. */
@@ -57,147 +57,154 @@ export interface AmountSettler {
 
 const CLIENT_GONE = 499
 
+type Headers = { delete(name: string): void }
+
 /** @param now monotonic time (ms) */
 export function createAmountSettler(
   { units, hooks }: Pick<Config, 'units' | 'hooks'>,
   parts: AmountParts,
   now: () => number,
 ): AmountSettler {
+  const actualOf = ({ unit }: Rule): ActualSource | undefined => units.get(unit)?.actual
   const hiddenHeaders = [...units.values()].flatMap(({ actual }) =>
     typeof actual === 'object' && 'header' in actual && !actual.keep ? actual.header : [],
   )
-  const logged = new Set<string>()
-
-  const actualOf = ({ unit }: Rule) => units.get(unit)?.actual
-  const isInBody = (rule: Rule) => {
-    const actual = actualOf(rule)
-    return typeof actual === 'object' && !('header' in actual)
-  }
-
-  function log({ reason, unit, detail }: Problem): void {
-    const id = `${reason} ${unit}`
-    if (logged.has(id)) return
-    logged.add(id)
-    console.warn(JSON.stringify({ level: 'warn', event: 'usage', reason, unit, detail }))
-  }
-
-  return {
-    acceptEncoding: (accepted, { reservation, estimated }) =>
-      estimated?.hidesUsage || reservation?.rules.some(({ rule }) => isInBody(rule))
-        ? acceptEncoding(accepted, estimated?.hidesUsage)
-        : undefined,
-
-    follow({ response, isFromSluice, isUnsent, isDecoded = false, observe }, reserved, startedAt) {
-      if (isFromSluice) return reserved.reservation && withoutOrigin(isUnsent ? undefined : response.status)
-      if (!observe) return read(response, isDecoded, reserved, startedAt)
-      let amounts: AmountsOfReply | undefined
-      observe(head => {
-        amounts = read(head, false, reserved, startedAt)
-        return amounts?.tap
-      })
-      return reserved.reservation && { needsEnd: true, end: async ending => amounts?.end(ending) }
-    },
-  }
+  const log = createProblemLog()
 
   function read(
-    { status, headers }: SentHead,
+    head: ReplyHead,
     isDecoded: boolean,
     { reservation, estimated }: Reserved,
     startedAt: number,
-  ): AmountsOfReply | undefined {
-    const hidesUsage = estimated?.hidesUsage
-    if (!reservation && !hidesUsage) {
-      for (const name of hiddenHeaders) headers.delete(name)
-      return undefined
-    }
-    const rules = (reservation?.rules ?? []).map(({ rule }) => rule)
-
+  ) {
+    const rules = reservation?.rules.map(({ rule }) => rule) ?? []
+    const has = (actual: ActualSource) => rules.some(rule => actualOf(rule) === actual)
     const sources = Object.fromEntries(
       rules.flatMap(rule => {
         const actual = actualOf(rule)
-        return typeof actual === 'object' ? [[rule.unit, actual]] : []
+        return typeof actual === 'object' ? [[rule.unit, actual] as const] : []
       }),
     )
-    const hidden = new Map(hiddenHeaders.map(name => [name.toLowerCase(), headers.get(name)]))
-    const head = {
-      status,
-      headers: { get: (name: string) => hidden.get(name.toLowerCase()) ?? headers.get(name) },
-    }
+    const hidesUsage = estimated?.hidesUsage
     const reader =
       hidesUsage || Object.keys(sources).length > 0
         ? parts.createUsageReader(sources, head, {
             hidesUsage,
-            // A body with this encoding is recognized by its first bytes.
-            isDecoded: isDecoded && !/gzip/i.test(headers.get('content-encoding') ?? ''),
+            // The reader recognizes gzip by its first bytes.
+            isDecoded: isDecoded && !/gzip/i.test(head.headers.get('content-encoding') ?? ''),
           })
         : undefined
-    for (const name of hiddenHeaders) headers.delete(name)
-    reader?.cleanHeaders(headers)
-    const has = (actual: 'bytes' | 'ms' | 'hook') => rules.some(rule => actualOf(rule) === actual)
     const hook = rules.some(({ unit }) => units.has(unit)) ? hooks?.actual : undefined
+    const headOfHook = hook && keepHeaders(head, hiddenHeaders)
     let bytes = 0
-
-    const count = (sent: Uint8Array) => {
-      bytes += sent.byteLength
-      return sent
-    }
     const tap: BodyTap | undefined =
       reader?.readsBody || has('bytes')
         ? {
             changesBytes: reader?.changesBytes ?? false,
-            pass: chunk => count(reader ? reader.pass(chunk) : chunk),
-            rest: () => count(reader ? reader.rest() : NO_BYTES),
-            see: chunk => reader?.see(chunk),
+            pass: chunk => reader?.pass(chunk) ?? chunk,
+            rest: () => reader?.rest() ?? NO_BYTES,
+            see(chunk) {
+              bytes += chunk.byteLength
+              return reader?.see(chunk)
+            },
           }
         : undefined
 
     async function report(ending: Ending): Promise<UsageReport> {
       const found = (await reader?.end(ending)) ?? { amounts: {}, ending, isPartial: false, problems: [] }
-      const measured = { bytes, ms: Math.max(0, now() - startedAt) }
-      const amounts = rules.flatMap(rule => {
+      const measured = { bytes, ms: Math.ceil(Math.max(0, now() - startedAt)) }
+      const amounts: Record<string, number> = { ...found.amounts }
+      for (const rule of rules) {
         const actual = actualOf(rule)
-        return actual === 'bytes' || actual === 'ms' ? [[rule.unit, Math.ceil(measured[actual])]] : []
-      })
-      const whole = { ...found, amounts: { ...found.amounts, ...Object.fromEntries(amounts) } }
+        if (actual === 'bytes' || actual === 'ms') amounts[rule.unit] = measured[actual]
+      }
+      const whole = { ...found, amounts }
       if (!hook) return whole
-      return await withDeadline(milliseconds(hooks!.deadline), parts.withActualHook(whole, hook, head)).catch(
-        (error: Error) => ({
-          ...whole,
-          problems: [...whole.problems, { reason: 'hook' as const, detail: error.message }],
-        }),
-      )
+      const hooked = parts.withActualHook(whole, hook, headOfHook!)
+      return await withDeadline(milliseconds(hooks!.deadline), hooked).catch(({ message }: Error) => ({
+        ...whole,
+        problems: [...whole.problems, { reason: 'hook' as const, detail: message }],
+      }))
     }
 
     return {
-      ...(tap && { tap }),
+      tap,
       needsEnd: tap !== undefined || has('ms') || hook !== undefined,
-      async end(ending) {
+      cleanHeaders(headers: Headers) {
+        for (const name of hiddenHeaders) headers.delete(name)
+        reader?.cleanHeaders(headers)
+      },
+      async end(ending: Ending): Promise<ActualOf> {
         const { amounts, problems } = await report(ending)
         for (const problem of problems) log(problem)
         return rule => {
-          if (!units.has(rule.unit)) return costOf(rule, status)
+          if (!units.has(rule.unit)) return costByStatus(rule, head.status)
           return Object.hasOwn(amounts, rule.unit) ? amounts[rule.unit] : undefined
         }
       },
     }
   }
+
+  return {
+    acceptEncoding(accepted, { reservation, estimated }) {
+      const isRead = reservation?.rules.some(({ rule }) => isInBody(actualOf(rule)))
+      if (!isRead && !estimated?.hidesUsage) return undefined
+      return acceptEncoding(accepted, estimated?.hidesUsage)
+    },
+
+    follow({ response, isFromSluice, isUnsent, isDecoded = false, observe }, reserved, startedAt) {
+      const { reservation } = reserved
+      if (isFromSluice) return reservation && withoutOrigin(isUnsent ? undefined : response.status)
+      if (!observe) {
+        const amounts = read(response, isDecoded, reserved, startedAt)
+        amounts.cleanHeaders(response.headers)
+        return reservation || amounts.tap ? amounts : undefined
+      }
+      let amounts: AmountsOfReply | undefined
+      observe(head => {
+        const ofHead = read(head, false, reserved, startedAt)
+        amounts = ofHead
+        return { see: chunk => ofHead.tap?.see(chunk), cleanHeaders: ofHead.cleanHeaders }
+      })
+      return reservation && { needsEnd: true, end: async ending => await amounts?.end(ending) }
+    },
+  }
 }
 
 const NO_BYTES = new Uint8Array()
 
+const isInBody = (actual: ActualSource | undefined) => typeof actual === 'object' && !('header' in actual)
+
+/** A head that keeps these headers when they are removed from the reply. */
+function keepHeaders({ status, headers }: ReplyHead, names: readonly string[]): ReplyHead {
+  const kept = new Map(names.map(name => [name.toLowerCase(), headers.get(name)]))
+  return { status, headers: { get: name => kept.get(name.toLowerCase()) ?? headers.get(name) } }
+}
+
 /**
  * The gateway has replied because the origin has not, or because the client has left while the origin was working. Then the estimate
- * stays, or clients could get replies for nothing by leaving early.
+ * stays: otherwise clients could make the origin work for nothing.
  *
  * @param status undefined: the request was not forwarded
  */
 function withoutOrigin(status: number | undefined): AmountsOfReply {
-  const actualOf: ActualOf = rule => (isCountedIf(rule) && status ? costOf(rule, status) : 0)
+  const actualOf: ActualOf = rule => (isCountedIf(rule) && status ? costByStatus(rule, status) : 0)
   return { needsEnd: false, end: async () => (status === CLIENT_GONE ? undefined : actualOf) }
 }
 
 const isCountedIf = (rule: Rule): rule is GatewayRule => (rule as GatewayRule).countIf !== undefined
 
-/** The cost of a request under a rule with `countIf`: all that was reserved, or nothing. */
-const costOf = (rule: Rule, status: number): number | undefined =>
+/** The cost of a request under a rule with `countIf`: what it has reserved, or nothing. */
+const costByStatus = (rule: Rule, status: number): number | undefined =>
   isCountedIf(rule) && !rule.countIf!.status.has(status) ? 0 : undefined
+
+/** Logs each problem once. */
+function createProblemLog(): (problem: Problem) => void {
+  const logged = new Set<string>()
+  return ({ reason, unit, detail }) => {
+    const id = `${reason} ${unit}`
+    if (logged.has(id)) return
+    logged.add(id)
+    console.warn(JSON.stringify({ level: 'warn', event: 'usage', reason, unit, detail }))
+  }
+}

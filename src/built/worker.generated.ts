@@ -1,5 +1,5 @@
 // Made by `npx sluicegate build` from the config. Do not edit.
-import { createLocalLimiter, createRefusalMemory, createScriptFinder, createStatsRecorder, createWorker, fixedWindow, gcra, withMissingParts } from '../set-ups/gateway/built.ts'
+import { createLocalLimiter, createRefusalMemory, createScriptFinder, createStatsRecorder, createTopCallers, createWorker, fixedWindow, gcra, withMissingParts } from '../set-ups/gateway/built.ts'
 import config from '../../sluice.config.ts'
 
 export default createWorker(config, {
@@ -10,6 +10,7 @@ export default createWorker(config, {
     createLocalLimiter,
     createRefusalMemory,
     createStatsRecorder,
+    createTopCallers,
     scriptsOf: createScriptFinder({
   "18xtm0c": {
     "decide": {

@@ -112,9 +112,13 @@ export function createLimiterWithParts(
   )
   const timer = clock.timer ?? SYSTEM_TIMER
   const background: Background = waitUntil ? keptAliveBy(waitUntil) : detached
+  const topCallers = config.stats?.topCallers && parts.createTopCallers(config.stats.topCallers)
   const stats =
     config.stats &&
-    parts.createStatsRecorder(keepingAlive(store, background), { ...config.stats, timer, now: nowMs })
+    parts.createStatsRecorder(keepingAlive(store, background), {
+      ...config.stats,
+      ...{ timer, now: nowMs, topCallers },
+    })
   const engine = createEngineWithParts(config, allRules, store, parts, {
     ...{ clock: { now: nowMs, elapsed: elapsedMs }, decideAt: clock.now, board },
     timer,
@@ -188,7 +192,8 @@ export function createLimiterWithParts(
 
   /** Counts a call by its last decision. */
   function count({ observed, decision }: DecidedCall): LimitDecision {
-    stats?.count(observed, isStoreFailure(observed.cause), awaitsCounters ? background : detached)
+    const keptAlive = awaitsCounters ? background : detached
+    stats?.count(observed, isStoreFailure(observed.cause), keptAlive, { identity: decision.identity })
     return decision
   }
 

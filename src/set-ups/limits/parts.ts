@@ -3,6 +3,7 @@
 import type { EngineParts } from '../../limiter/engine-with-parts.ts'
 import type { prepareReset } from '../../limiter/prepared-call.ts'
 import type { createStatsRecorder } from '../../metrics/flush.ts'
+import type { createTopCallers } from '../../metrics/top-callers.ts'
 import type { createReserving } from './reserve.ts'
 
 export interface LimiterParts extends EngineParts {
@@ -12,4 +13,6 @@ export interface LimiterParts extends EngineParts {
   createReserving: typeof createReserving
   /** Unless nothing is counted (`stats: { keep: false }`). */
   createStatsRecorder: typeof createStatsRecorder
+  /** Unless `stats: { topCallers: 'off' }`. */
+  createTopCallers: typeof createTopCallers
 }

@@ -4,6 +4,6 @@ import type { ConfigInput } from '../../src/config/check/schema.ts'
 import binding from '../worker/rpc/config.ts'
 
 /** The limits that count requests. */
-const limits = Object.fromEntries(Object.entries(binding.limits).filter(([name]) => name !== 'llm'))
+const limits = Object.fromEntries(Object.entries(binding.limits ?? {}).filter(([name]) => name !== 'llm'))
 
 export default { ...shipped, limits } satisfies ConfigInput

@@ -13,4 +13,6 @@ export class Limits extends builtEntrypoint(config, {
     createRefusalMemory,
     createStatsRecorder,
   }),
+  compilers: withMissingParts({
+  }),
 }) {}

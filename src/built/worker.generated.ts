@@ -29,6 +29,6 @@ export default createWorker(config, {
   }
 }),
   }),
-  shedding: withMissingParts({
+  compilers: withMissingParts({
   }),
 })

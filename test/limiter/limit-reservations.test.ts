@@ -7,25 +7,21 @@ import { createReceipts } from '../../src/set-ups/rpc/receipt.ts'
 import type { Store } from '../../src/store/store.ts'
 import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
 import { settled as settledWork, Timers } from '../support/isolates.ts'
-import { settled, TERMS } from '../support/settled-rules.ts'
+import { TERMS } from '../support/settled-rules.ts'
 import { storeOf } from '../support/stores.ts'
 
 const config = configOf({
+  units: { tokens: { estimate: 200, ttl: '10s' } },
   rules: [{ name: 'any', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' }],
   limits: {
     llm: [
       { name: 'calls', by: ['team'], algorithm: 'fixed-window', limit: 100, period: '1d' },
-      { name: 'tokens', by: ['team'], algorithm: 'fixed-window', limit: 1000, period: '1d' },
+      { name: 'tokens', unit: 'tokens', by: ['team'], algorithm: 'fixed-window', limit: 1000, period: '1d' },
     ],
     plain: [{ name: 'calls', algorithm: 'fixed-window', limit: 100, period: '1d' }],
   },
 })
-const limits = new Map(
-  [...config.limits].map(([name, rules]) => [
-    name,
-    rules.map(rule => (rule.name === 'tokens' ? { ...settled(rule), cost: 200 } : rule)),
-  ]),
-)
+const { limits } = config
 const TEAM = { team: 'a' }
 
 const standing = ({ rules }: Pick<SettledDecision, 'rules'>) =>
@@ -178,7 +174,7 @@ describeOnRedisEngine('a reservation of a limit by name', fresh => {
   })
 
   it('makes room for other calls at once, although their refusals are remembered', async () => {
-    const remembering = createLimiterOnStore({ ...config, limits }, storeOf(redis), {
+    const remembering = createLimiterOnStore(config, storeOf(redis), {
       clock: { now: () => time.nowMs * 1e3, sleep: async () => {}, timer: time.timer },
     })
     const call = await remembering.reserve('llm', TEAM, { amounts: { tokens: 1000 } })

@@ -15,12 +15,12 @@ import type {
 } from './check/rule-schema.ts'
 import { compileRequestPattern, type RequestPattern } from './compile-route.ts'
 import {
-  COUNT_IF_SETTLEMENT,
+  type CompiledUnits,
+  type CountedRule,
   NO_UNITS,
   REQUESTS,
   type SettlementTerms,
-  type Unit,
-  type Units,
+  type UnitOfRule,
 } from './compile-units.ts'
 import { milliseconds, parseDuration } from './duration.ts'
 import { type By, identityOf, isOfConsumer } from './identity-parts.ts'
@@ -104,14 +104,12 @@ export const appliesToPlan = ({ match }: Pick<Rule, 'match'>, plan: string | und
   match.plans === undefined || (plan !== undefined && match.plans.includes(plan))
 
 /** A rule for requests to the gateway, a guard or a middleware, with the numbers for one plan or for several. */
-export interface GatewayRule extends Rule {
+export interface GatewayRule extends Rule, CountedRule {
   by: readonly By[]
   /** Identifies what the rule counts by. Rules with the same text share the state of an identity (identity-parts.ts). */
   identity: string
   /** The variant for all plans without numbers of their own, which is also for callers without a plan. */
   isForOthers: boolean
-  /** A request counts only if the response has one of these statuses. */
-  countIf?: { status: ReadonlySet<number> }
 }
 
 /** A rule of a limit by name. */
@@ -146,26 +144,22 @@ export function compileGatewayRule(
   input: RuleInput,
   plans: readonly string[],
   algorithms: Algorithms,
-  units: Units = NO_UNITS,
+  { ofGatewayRule }: CompiledUnits = NO_UNITS,
 ): GatewayRule[] {
   const by = [input.by].flat()
   const match = compileMatch(input.match ?? {})
+  const { countIf, ...unit } = ofGatewayRule(input)
   const common = {
     by,
     identity: identityOf(by),
     on: input.on ?? 'request',
     takesOverrides: (input.on ?? 'request') === 'request' && isOfConsumer(by),
-    ...(input.countIf && { countIf: { status: new Set(input.countIf.status) } }),
-  }
-  const unit = unitOf(input, units)
-  const costs = {
-    cost: input.cost ?? fixedEstimateOf(unit),
-    settlement: input.countIf ? COUNT_IF_SETTLEMENT : unit?.actual && unit.settlement,
+    ...(countIf && { countIf }),
   }
   const own = Object.entries(input.plans ?? {})
   const others = (match.plans ?? plans).filter(plan => !own.some(([name]) => name === plan))
   const base: GatewayRule = {
-    ...compileRule(input, costs, algorithms),
+    ...compileRule(input, unit, algorithms),
     ...common,
     match: own.length > 0 ? { ...match, plans: others } : match,
     isForOthers: own.length > 0 && match.plans === undefined,
@@ -173,7 +167,7 @@ export function compileGatewayRule(
   }
   const variants = own.flatMap(([plan, numbers]): GatewayRule[] => {
     if (!numbers) return []
-    const rule = compileRule(withNumbers(input, numbers), costs, algorithms)
+    const rule = compileRule(withNumbers(input, numbers), unit, algorithms)
     return [{ ...rule, ...common, match: { ...match, plans: [plan] }, isForOthers: false }]
   })
   return [base, ...variants]
@@ -191,39 +185,22 @@ export function withoutPlans(rule: GatewayRule): GatewayRule {
   return { ...rule, match }
 }
 
-/** Rules of other units than requests can always be settled, because the caller knows when it has an actual amount. */
 export function compileLimitRule(
   input: LimitRuleInput,
   algorithms: Algorithms,
-  units: Units = NO_UNITS,
+  { ofLimitRule }: CompiledUnits = NO_UNITS,
 ): LimitRule {
-  const unit = unitOf(input, units)
-  const costs = { cost: fixedEstimateOf(unit), settlement: unit?.settlement }
+  const { needsAmount, ...unit } = ofLimitRule(input)
   return {
-    ...compileRule(input, costs, algorithms),
+    ...compileRule(input, unit, algorithms),
     by: input.by ?? [],
-    ...(unit && costs.cost === undefined && ({ needsAmount: true } as const)),
+    ...(needsAmount && { needsAmount }),
   }
-}
-
-/** @returns undefined for rules of requests, and for a unit that the config does not have */
-function unitOf({ unit = REQUESTS }: RuleInput | LimitRuleInput, units: Units): Unit | undefined {
-  return unit === REQUESTS ? undefined : units.get(unit)
-}
-
-/** What a request without an amount of its own costs. Undefined: each has one. */
-function fixedEstimateOf(unit: Unit | undefined): number | undefined {
-  return typeof unit?.estimate === 'number' ? unit.estimate : undefined
-}
-
-interface Costs {
-  cost: number | undefined
-  settlement: SettlementTerms | undefined
 }
 
 function compileRule(
   input: RuleInput | LimitRuleInput,
-  { cost = 1, settlement }: Costs,
+  { cost = 1, settlement }: UnitOfRule,
   algorithms: Algorithms,
 ): Rule {
   const { name, algorithm, limit, candidateFor, mode = candidateFor ? 'shadow' : 'enforce' } = input
@@ -254,7 +231,7 @@ function compileRule(
     quota,
     unit,
     cost,
-    ...(settlement && canSettle(counting) && { settlement }),
+    ...(settlement && { settlement }),
     tag: tagOf([...family, ...(state === 'time' ? [limit, quota.burst] : [])]),
     family: tagOf(family),
     takesOverrides: false,

@@ -1,6 +1,6 @@
 /** Compiles `units`: what rules count besides requests, where its amounts come from, and how reservations end. Pure. */
 import type { AmountSource } from '../usage/usage.ts'
-import type { UnitInput } from './check/units-schema.ts'
+import type { ConfigInput, LimitRuleInput, RuleInput, UnitInput } from './check/schema.ts'
 import { milliseconds } from './duration.ts'
 
 /** The unit of rules that name none: a request has as many of it as it costs. */
@@ -39,17 +39,66 @@ export interface Unit {
 /** The units of a config by name, without requests. */
 export type Units = ReadonlyMap<string, Unit>
 
-export const NO_UNITS: Units = new Map()
+/** What a rule has of its unit. */
+export interface UnitOfRule {
+  /** Absent: 1. */
+  cost?: number | undefined
+  settlement?: SettlementTerms | undefined
+}
+
+export interface CompiledUnits {
+  units: Units
+  ofGatewayRule(rule: Pick<RuleInput, 'unit' | 'cost' | 'countIf'>): UnitOfRule & Pick<CountedRule, 'countIf'>
+  ofLimitRule(rule: Pick<LimitRuleInput, 'unit'>): UnitOfRule & { needsAmount?: true }
+}
+
+/** A rule that counts only some responses. */
+export interface CountedRule {
+  /** A request counts only if the response has one of these statuses. */
+  countIf?: { status: ReadonlySet<number> }
+}
+
+/** For a config whose rules all count requests. */
+export const NO_UNITS: CompiledUnits = {
+  units: new Map(),
+  ofGatewayRule: ({ cost }) => ({ cost }),
+  ofLimitRule: () => ({}),
+}
 
 /** With `countIf`, a request that costs more than the limit is refused, as by other rules of requests. */
-export const COUNT_IF_SETTLEMENT: SettlementTerms = {
+const COUNT_IF_SETTLEMENT: SettlementTerms = {
   ttlMs: 600_000,
   onUnsettled: 'keep',
   aboveLimit: 'refuse',
 }
 
-export function compileUnits(input: Readonly<Record<string, UnitInput>> = {}): Units {
-  return new Map(Object.entries(input).map(([name, unit]) => [name, compileUnit(unit)]))
+/** A part that a built Worker carries only if its config has units or `countIf`. */
+export function compileUnits(input: ConfigInput['units'] = {}): CompiledUnits {
+  const entries = Object.entries(input).filter(([name]) => name !== REQUESTS)
+  const units: Units = new Map(entries.map(([name, unit]) => [name, compileUnit(unit)]))
+  return {
+    units,
+
+    ofGatewayRule({ unit: name = REQUESTS, cost, countIf }) {
+      if (countIf) {
+        return { cost, settlement: COUNT_IF_SETTLEMENT, countIf: { status: new Set(countIf.status) } }
+      }
+      const unit = units.get(name)
+      return { cost: cost ?? fixedEstimateOf(unit), settlement: unit?.actual && unit.settlement }
+    },
+
+    // Such a rule can always be settled, because the caller knows when it has an actual amount.
+    ofLimitRule({ unit: name = REQUESTS }) {
+      const unit = units.get(name)
+      const cost = fixedEstimateOf(unit)
+      return { cost, settlement: unit?.settlement, ...(unit && cost === undefined && { needsAmount: true }) }
+    },
+  }
+}
+
+/** What a request without an amount of its own costs. Undefined: each request has one. */
+function fixedEstimateOf(unit: Unit | undefined): number | undefined {
+  return typeof unit?.estimate === 'number' ? unit.estimate : undefined
 }
 
 function compileUnit({ estimate, actual, ttl, onUnsettled, aboveLimit }: UnitInput): Unit {

@@ -25,7 +25,7 @@ import {
   type Rule,
 } from './compile-rule.ts'
 import type { Adaptive, Shedding, SheddingCompiler } from './compile-shedding.ts'
-import { compileUnits, type Units } from './compile-units.ts'
+import { type compileUnits, NO_UNITS, type Units } from './compile-units.ts'
 import { type Duration, milliseconds } from './duration.ts'
 import { withUniqueTags } from './tags.ts'
 
@@ -88,20 +88,26 @@ export interface Config {
   cors?: { origins: '*' | readonly string[]; headers?: readonly string[]; maxAgeSeconds: number }
 }
 
+/** Functions that a built Worker carries only if its config needs them. */
+export interface Compilers extends SheddingCompiler {
+  /** With `units` or `countIf`. */
+  compileUnits: typeof compileUnits
+}
+
 /**
  * @param config a config that check/check.ts has accepted
  * @param algorithms at least those of its rules
- * @param sheddingCompiler compiles load shedding and adaptive limits
+ * @param compilers at least those that the config needs
  */
 export function compileConfig(
   config: ConfigInput,
   algorithms: Algorithms,
-  { compileAdaptive, compileFleetRules, compileShedding }: SheddingCompiler,
+  { compileAdaptive, compileFleetRules, compileShedding, compileUnits }: Compilers,
 ): Config {
   const plans = config.plans ?? ['free']
   const limits = Object.entries(config.limits ?? {})
   const credentials = compileCredentials(config)
-  const units = compileUnits(config.units)
+  const units = hasUnits(config) ? compileUnits(config.units) : NO_UNITS
   const withDefault = <T extends RuleInput | LimitRuleInput>(rule: T): T => ({
     ...rule,
     onStoreFailure: rule.onStoreFailure ?? config.onStoreFailure,
@@ -128,7 +134,7 @@ export function compileConfig(
         ? compileFleetRules(config.shedding, plans, algorithms, config.onStoreFailure)
         : []),
     ]),
-    units,
+    units: units.units,
     ...(config.shedding && { shedding: compileShedding(config.shedding) }),
     ...(adaptive && { adaptive }),
     limits: new Map(
@@ -177,3 +183,6 @@ function compileStats({ every = '10s', topCallers = 'consumers' }: NonNullable<C
 
 const hasAdaptive = ({ rules, shedding }: ConfigInput) =>
   shedding?.fleetUsage?.adaptive !== undefined || rules?.some(rule => 'adaptive' in rule && rule.adaptive)
+
+const hasUnits = ({ rules, units }: ConfigInput) =>
+  Object.keys(units ?? {}).length > 0 || rules?.some(({ countIf }) => countIf)

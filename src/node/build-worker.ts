@@ -20,8 +20,9 @@ import { FIRST_LINES } from '../script/create-script.ts'
 import { compileScripts } from '../script/scripts.ts'
 import { signalScript } from '../script/signal-text.ts'
 import { syncScript } from '../script/sync-text.ts'
+import { estimatesFromBody, readsUsage, usesAmounts } from '../set-ups/http/amounts-needed.ts'
 import { dependsOnRequest } from '../set-ups/http/match.ts'
-import { estimatesFromBody, followsOrigin, readsUsage } from '../set-ups/http/parts.ts'
+import { followsOrigin } from '../set-ups/http/parts.ts'
 import type { Script } from '../store/store.ts'
 import type { Project } from './project.ts'
 
@@ -149,7 +150,7 @@ export function workerModule(
     ...used(hasProxies, 'addressBehindProxies'),
     ...used(hasCors, 'answerPreflight'),
     ...used(hasCors, 'setAllowedOrigin'),
-    ...used(anyReserves(config.rules), 'createAmountSettler'),
+    ...used(usesAmounts(config), 'createAmounts'),
     ...used(readsUsage(config), 'createUsageReader'),
     ...used(estimatesFromBody(config), 'createEstimateAmounts'),
     ...used(config.hooks?.actual !== undefined, 'withActualHook'),
@@ -179,7 +180,8 @@ export function workerModule(
     ...script(needsHoldings, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
     `    scriptsOf: createScriptFinder(${JSON.stringify(scriptsOf(config), null, 2)}),`,
     '  }),',
-    '  shedding: withMissingParts({',
+    '  compilers: withMissingParts({',
+    ...used(usesAmounts(config), 'compileUnits'),
     ...['compileFleetRules', 'compileShedding', 'compileAdaptive'].flatMap(name => used(isShedding, name)),
     '  }),',
     '})',
@@ -247,6 +249,9 @@ function bindingModule(
     ...used(anyReserves(rules), 'createSettlements'),
     ...used(anyReserves(rules), 'createReserving'),
     ...script(needsHoldings, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
+    '  }),',
+    '  compilers: withMissingParts({',
+    ...used(config.units.size > 0, 'compileUnits'),
     '  }),',
     '}) {}',
     '',

@@ -7,6 +7,7 @@ export { counting as leakyBucket } from '../algorithms/leaky-bucket.descriptor.t
 export { counting as slidingLog } from '../algorithms/sliding-log.descriptor.ts'
 export { counting as slidingWindow } from '../algorithms/sliding-window.descriptor.ts'
 export { counting as tokenBucket } from '../algorithms/token-bucket.descriptor.ts'
+export { compileUnits } from '../config/compile-units.ts'
 export { createLeases } from '../limiter/answers/leases.ts'
 export { createRefusalMemory } from '../limiter/answers/refusals.ts'
 export { evaluateOnCluster } from '../limiter/cluster.ts'

@@ -174,7 +174,7 @@ describeOnRedisEngine('a reservation of a limit by name', fresh => {
   })
 
   it('makes room for other calls at once, although their refusals are remembered', async () => {
-    const remembering = createLimiterOnStore({ ...config, limits }, storeOf(redis), {
+    const remembering = createLimiterOnStore(config, storeOf(redis), {
       clock: { now: () => time.nowMs * 1e3, sleep: async () => {}, timer: time.timer },
     })
     const call = await remembering.reserve('llm', TEAM, { amounts: { tokens: 1000 } })

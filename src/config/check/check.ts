@@ -80,7 +80,7 @@ function mistakesBetweenParts(config: ConfigInput): Mistake[] {
 
 /** Checks and compiles a config. @throws ConfigError as checkConfig */
 export function checkedConfig(input: unknown): Config {
-  return compileConfig(checkConfig(input), ALL_ALGORITHMS, SHEDDING_COMPILER)
+  return compileConfig(checkConfig(input), ALL_ALGORITHMS, { ...SHEDDING_COMPILER, compileUnits })
 }
 
 /** Two checks of a number can have the same message, which is shown once. */

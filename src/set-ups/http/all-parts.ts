@@ -18,6 +18,7 @@ import { createAdaptiveLimit } from '../../shedding/adaptive-limit.ts'
 import { createUtilizationShedderAndBoard } from '../../shedding/worker-utilization.ts'
 import { withActualHook } from '../../usage/actual-hook.ts'
 import { createUsageReader } from '../../usage/usage-reader.ts'
+import { createAmounts } from './amounts.ts'
 import { addressBehindProxies } from './behind-proxies.ts'
 import { answerPreflight, setAllowedOrigin } from './cors.ts'
 import { observeEnd } from './ending.ts'
@@ -26,7 +27,6 @@ import { createHookRunner } from './hooks.ts'
 import { createMatchByRequest } from './match-by-request.ts'
 import { createOriginLoad } from './origin-load.ts'
 import type { Parts } from './parts.ts'
-import { createAmountSettler } from './settle-amounts.ts'
 import { classOfRequest } from './traffic-class.ts'
 import { createClientAddressReader } from './trusted-worker.ts'
 import { createPushReceiver } from './utilization.ts'
@@ -46,7 +46,7 @@ export const ALL_PARTS: Parts = {
   createTopCallers,
   syncScript,
   observeEnd,
-  createAmountSettler,
+  createAmounts,
   createUsageReader,
   withActualHook,
   createEstimateAmounts,

@@ -7,40 +7,17 @@ import type { Config } from '../../config/compile.ts'
 import type { TrafficClass } from '../../config/compile-shedding.ts'
 import type { Decided, Engine } from '../../limiter/engine-shape.ts'
 import { toDegraded } from '../../limiter/evaluate.ts'
-import type { Reservation } from '../../limiter/reservations/reservation.ts'
 import type { RuleSet } from '../../script/rule-set-shape.ts'
-import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
-import type { Caller } from './caller.ts'
+import type { DecidedRequest } from './decided-request.ts'
 import { demandRules } from './demand-rules.ts'
 import type { EmptyStoreCheck } from './empty-store.ts'
-import type { EstimateAmounts, EstimatedRequest } from './estimate-amounts.ts'
+import type { EstimateAmounts } from './estimate-amounts.ts'
 import type { AppliedHooks, HookRunner, Identify } from './hooks.ts'
 import type { Identifier } from './identify.ts'
-import type { Matched, MatchRequest } from './match.ts'
+import type { MatchRequest } from './match.ts'
 import type { OriginLoad } from './origin-load.ts'
 import type { Parts } from './parts.ts'
-import type { Ruling } from './ruling.ts'
 import { runOrLog } from './unexpected.ts'
-
-/** A decided request. */
-export interface DecidedRequest {
-  ruling: Ruling
-  /** Absent, like the caller, if an exception came first. */
-  matched?: Matched
-  caller?: Caller
-  /** The verdict of the worker utilization shedder, if it did not refuse the request. */
-  shed?: ShedVerdict
-  /** How long the decision took (ms); 0 if the engine did not make it. */
-  storeMs: number
-  /** If true, something depends on how and when the request ends. */
-  awaitsEnding: boolean
-  /** What the request has reserved. Absent: nothing. */
-  reservation?: Reservation | undefined
-  /** Absent: the amounts of the request did not need its body, so the request is the given one. */
-  estimated?: EstimatedRequest
-  /** Call this exactly once, when the request is over. */
-  finish: Decided['finish']
-}
 
 /**
  * Decides a request.

@@ -1,6 +1,7 @@
 /** Forwards an admitted request: to an origin, or to the user's code. */
 import type { Allowed } from '../../limiter/decision.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
+import type { ActualOf } from '../../limiter/reservations/reservation.ts'
 import type { BodyTap, ReplyHead } from '../../usage/usage.ts'
 import type { Caller } from './caller.ts'
 
@@ -24,6 +25,16 @@ export interface ForwardContext {
   acceptEncoding?: string | undefined
 }
 
+/** Finds what a request has cost. */
+export interface CostOfReply {
+  /** Has to see the body. Absent: the body is passed on as it is. */
+  tap?: BodyTap | undefined
+  /** Whether something depends on when and how the reply ends. */
+  needsEnd: boolean
+  /** Returns what the request has cost; undefined: as much as it has reserved. Never rejects. */
+  end(ending: Ending): Promise<ActualOf | undefined>
+}
+
 /** Reads a reply that a framework sends itself. */
 export interface ReplyReader extends Pick<BodyTap, 'see'> {
   /** Removes headers that the client must not get. */
@@ -34,12 +45,12 @@ export interface Forwarded {
   response: Response
   /** The gateway made the response, not the origin. */
   isFromSluice: boolean
-  /** Nothing was forwarded, because the client had left before. */
-  isUnsent?: boolean
   /** The platform may have decoded the body, so Content-Length is not the length of what passes through a stream. */
   isDecoded?: boolean
   /** Resolves when the request ends, if a framework sends the reply itself. Absent: the end of the response is the end of the request. */
   ended?: Promise<Ending>
+  /** What the request has cost. Absent: it has reserved nothing, or its cost is as it was reserved. */
+  cost?: CostOfReply | undefined
   /** With `ended`: calls `begin` before the framework sends the head of its reply, and what it returns for each chunk of the body. */
   observe?: (begin: (head: ReplyHead) => ReplyReader) => void
 }

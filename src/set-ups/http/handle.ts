@@ -5,16 +5,17 @@
 import type { Background } from '../../background.ts'
 import { type Clock, elapsed, type Sleep, SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
-import { countsInFlight, switchNameOf } from '../../config/compile-rule.ts'
+import { switchNameOf } from '../../config/compile-rule.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
 import { createEngineWithParts } from '../../limiter/engine-with-parts.ts'
-import { anyReserves } from '../../limiter/needs.ts'
 import type { Settling } from '../../limiter/reservations/settlements.ts'
 import { createGatewayRuleSet } from '../../script/rule-set.ts'
 import type { Store } from '../../store/store.ts'
 import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
+import { usesAmounts } from './amounts-needed.ts'
 import { annotate } from './annotate.ts'
-import { createDecideRequest, type DecidedRequest } from './decide-request.ts'
+import { createDecideRequest } from './decide-request.ts'
+import type { DecidedRequest } from './decided-request.ts'
 import { delay } from './delay.ts'
 import { deny } from './deny.ts'
 import { createEmptyStoreCheck } from './empty-store.ts'
@@ -22,12 +23,10 @@ import { type Forward, type Forwarded, replyToGoneClient } from './forward.ts'
 import { createIdentifier, type Identifier } from './identify.ts'
 import { createMatch } from './match.ts'
 import type { OriginLoad } from './origin-load.ts'
-import { estimatesFromBody, followsOrigin, type Parts } from './parts.ts'
+import { followsOrigin, type Parts } from './parts.ts'
 import { readingsOf } from './path.ts'
 import { problem } from './problem.ts'
 import { createReporter, type Reporting } from './report.ts'
-import type { Ruling } from './ruling.ts'
-import type { AmountsOfReply } from './settle-amounts.ts'
 import type { WithContext } from './trusted-worker.ts'
 import { runOrLog } from './unexpected.ts'
 import { exposeToScripts } from './web-page.ts'
@@ -121,8 +120,9 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     ? parts.createOriginLoad(config, parts, { clock, board, reportAt: platform.reportAt })
     : undefined
   const hooks = config.hooks && parts.createHookRunner(config.hooks, config, variables)
-  const estimateAmounts = estimatesFromBody(config) ? parts.createEstimateAmounts(config.units) : undefined
-  const settler = anyReserves(config.rules) ? parts.createAmountSettler(config, parts, elapsedMs) : undefined
+  const amounts = usesAmounts(config)
+    ? parts.createAmounts(config, parts, elapsedMs, reporting.onFinish !== undefined)
+    : undefined
   const xRateLimit = config.xRateLimit && parts.createXRateLimit(config.xRateLimit, clock)
   const { trustedWorkers } = config.address
   const emptyStore = createEmptyStoreCheck(store, () => elapsed(clock), reportEmptyStore)
@@ -144,7 +144,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     match: createMatch(config, parts.createMatchByRequest),
     originLoad,
     hooks,
-    estimateAmounts,
+    estimateAmounts: amounts?.estimate,
     emptyStore,
   })
 
@@ -178,9 +178,9 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     const finish = (ending: Ending, settling?: Settling) => runOrLog(() => decided.finish(ending, settling))
     try {
       const forwarded = await replyTo(incoming, decided, requestId, forward)
-      const { response: reply, isFromSluice, isDecoded, ended, amounts } = forwarded
+      const { response: reply, isFromSluice, isDecoded, ended, cost } = forwarded
       const end = (ending: Ending) => {
-        const settled = amounts?.end(ending).then(actualOf => finish(ending, actualOf))
+        const settled = cost?.end(ending).then(actualOf => finish(ending, actualOf))
         if (settled) runOrLog(() => background(settled))
         else finish(ending)
       }
@@ -190,20 +190,19 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
       runOrLog(() =>
         exposeToScripts(request, response, { isFromSluice, cors: config.cors, parts, xRateLimit }),
       )
-      const awaitsEnding =
-        amounts?.needsEnd === false && !reporting.onFinish ? holdsUnits(ruling) : decided.awaitsEnding
+      const awaitsEnding = cost?.needsEnd ?? decided.awaitsEnding
       if (awaitsEnding && ended) {
         background(ended.then(end))
         return response
       }
-      if (awaitsEnding || amounts?.tap)
+      if (awaitsEnding)
         return parts.observeEnd(response, background, end, {
           isFromSluice,
           isDecoded,
           timer,
           idleMs: config.idleDeadlineMs,
           clientGone: incoming.gone?.() ?? request.signal,
-          tap: amounts?.tap,
+          tap: cost?.tap,
         })
       end('complete')
       return response
@@ -219,43 +218,30 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     decided: DecidedRequest,
     requestId: string,
     forward: Forward,
-  ): Promise<Forwarded & { amounts?: AmountsOfReply | undefined }> {
-    const { ruling, caller, matched, estimated } = decided
+  ): Promise<Forwarded> {
+    const { ruling, caller, matched } = decided
     if (ruling.kind === 'denied') runOrLog(() => originLoad?.observeRefusal(ruling))
     if (ruling.kind !== 'allowed') return { response: deny(ruling), isFromSluice: true }
     const isDelayed = ruling.delay > 0
     if (isDelayed) await delay(ruling.delay, request, sleep)
-    const startedAt = elapsedMs()
-    const follow = (forwarded: Forwarded) => {
-      let amounts: AmountsOfReply | undefined
-      runOrLog(() => {
-        amounts = settler?.follow(forwarded, decided, startedAt)
-      })
-      return { ...forwarded, amounts }
-    }
     // Reading the signal takes time on Workers. If nothing awaits the end of requests, the platform itself ends this code.
     if ((isDelayed || engine.awaitsEndings) && request.signal.aborted)
-      return follow({ ...replyToGoneClient(), isUnsent: true })
-    const copy = estimated?.request ?? request
+      return { ...replyToGoneClient(), cost: amounts?.unsent }
+    const startedAt = elapsedMs()
     const context = {
       requestId,
       url,
-      ...(copy !== request && { copy }),
       route: matched?.route?.name,
       ...(caller && { caller }),
       decision: ruling,
-      acceptEncoding: settler?.acceptEncoding(request.headers.get('accept-encoding'), decided),
     }
-    const forwarded = await forward(copy, context)
+    const send = amounts ? amounts.forwarding(forward, decided) : forward
+    const forwarded = await send(request, context)
     const latencyMs = elapsedMs() - startedAt
     runOrLog(() => originLoad?.observeReply({ request, ...forwarded, latencyMs, decision: ruling }))
-    return follow(forwarded)
+    return forwarded
   }
 }
-
-/** Whether an admitted request holds units that are released when it ends. */
-const holdsUnits = (ruling: Ruling) =>
-  'verdicts' in ruling && ruling.verdicts.some(({ rule, allowed }) => allowed && countsInFlight(rule))
 
 function usesAddresses({ rules, allow, block }: Config): boolean {
   return rules.some(({ by }) => by.includes('address')) || allow.addresses.length + block.addresses.length > 0

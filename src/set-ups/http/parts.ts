@@ -6,14 +6,13 @@ import type { createTokenFinder } from '../../credentials/tokens.ts'
 import type { EngineParts } from '../../limiter/engine-with-parts.ts'
 import type { createStatsRecorder } from '../../metrics/flush.ts'
 import type { createTopCallers } from '../../metrics/top-callers.ts'
+import type { AmountParts, createAmounts } from './amounts.ts'
 import type { addressBehindProxies } from './behind-proxies.ts'
 import type { answerPreflight, setAllowedOrigin } from './cors.ts'
 import type { observeEnd } from './ending.ts'
-import type { createEstimateAmounts } from './estimate-amounts.ts'
 import type { createHookRunner } from './hooks.ts'
 import type { createMatchByRequest } from './match-by-request.ts'
 import type { createOriginLoad, OriginLoadParts } from './origin-load.ts'
-import type { AmountParts, createAmountSettler } from './settle-amounts.ts'
 import type { classOfRequest } from './traffic-class.ts'
 import type { createClientAddressReader } from './trusted-worker.ts'
 import type { createPushReceiver } from './utilization.ts'
@@ -27,10 +26,8 @@ export interface Parts extends Required<EngineParts>, OriginLoadParts, AmountPar
   createTopCallers: typeof createTopCallers
   /** With rules that count requests in flight, or that reserve units. */
   observeEnd: typeof observeEnd
-  /** With rules that reserve units. */
-  createAmountSettler: typeof createAmountSettler
-  /** With units that are estimated from the body of a request, or that ask the origin for usage. */
-  createEstimateAmounts: typeof createEstimateAmounts
+  /** With `units` or `countIf`. */
+  createAmounts: typeof createAmounts
   /** With `hooks`. */
   createHookRunner: typeof createHookRunner
   /** With `headers: { xRateLimit }`. */
@@ -63,19 +60,3 @@ export interface Parts extends Required<EngineParts>, OriginLoadParts, AmountPar
 /** Whether a limit depends on measurements of the origin. */
 export const followsOrigin = ({ shedding, adaptive }: Pick<Config, 'shedding' | 'adaptive'>) =>
   shedding?.workerUtilization !== undefined || adaptive !== undefined
-
-/** Whether an estimate depends on the body of a request, or the request is changed to ask for usage. */
-export const estimatesFromBody = ({ units, rules }: Pick<Config, 'units' | 'rules'>) =>
-  unitsOf({ units, rules }).some(
-    ({ estimate, includesUsage }) => typeof estimate === 'object' || includesUsage,
-  )
-
-/** Whether what a request costs is read from the reply. */
-export const readsUsage = (config: Pick<Config, 'units' | 'rules'>) =>
-  unitsOf(config).some(({ actual, includesUsage }) => typeof actual === 'object' || includesUsage)
-
-/** The units that rules of the gateway count. */
-const unitsOf = ({ units, rules }: Pick<Config, 'units' | 'rules'>) => {
-  const counted = new Set(rules.map(({ unit }) => unit))
-  return [...units].flatMap(([name, unit]) => (counted.has(name) ? unit : []))
-}

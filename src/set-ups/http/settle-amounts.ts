@@ -14,10 +14,9 @@ import { acceptEncoding } from '../../usage/encodings.ts'
 import type { BodyTap, Problem, ReplyHead, UsageReport } from '../../usage/usage.ts'
 import type { createUsageReader } from '../../usage/usage-reader.ts'
 import { withDeadline } from './deadline.ts'
-import type { Forwarded } from './forward.ts'
+import type { CostOfReply, Forwarded } from './forward.ts'
 
-/** Parts that a Worker carries only if its units need them. */
-export interface AmountParts {
+export interface SettleParts {
   /** With units whose `actual` is `usage`, `header` or `json`. */
   createUsageReader: typeof createUsageReader
   /** With the hook `actual`. */
@@ -32,16 +31,6 @@ interface Reserved {
   estimated?: { hidesUsage: boolean }
 }
 
-/** Finds what one request has cost. */
-export interface AmountsOfReply {
-  /** Has to see the body. Absent: the body is passed on as it is. */
-  tap?: BodyTap | undefined
-  /** Whether the amounts are known only when the reply has ended. */
-  needsEnd: boolean
-  /** Returns what the request has cost. Never rejects. */
-  end(ending: Ending): Promise<ActualOf | undefined>
-}
-
 /** Finds what the requests of a config have cost. */
 export interface AmountSettler {
   /** The header Accept-Encoding for the origin. Undefined: that of the client, because the body of the reply is not read. */
@@ -52,7 +41,7 @@ export interface AmountSettler {
    * @param startedAt when the request was forwarded (monotonic, ms)
    * @returns undefined if the request has reserved nothing, and its reply can be passed on as it is
    */
-  follow(forwarded: Forwarded, reserved: Reserved, startedAt: number): AmountsOfReply | undefined
+  follow(forwarded: Forwarded, reserved: Reserved, startedAt: number): CostOfReply | undefined
 }
 
 const CLIENT_GONE = 499
@@ -62,7 +51,7 @@ type Headers = { delete(name: string): void }
 /** @param now monotonic time (ms) */
 export function createAmountSettler(
   { units, hooks }: Pick<Config, 'units' | 'hooks'>,
-  parts: AmountParts,
+  parts: SettleParts,
   now: () => number,
 ): AmountSettler {
   const actualOf = ({ unit }: Rule): ActualSource | undefined => units.get(unit)?.actual
@@ -152,15 +141,15 @@ export function createAmountSettler(
       return acceptEncoding(accepted, estimated?.hidesUsage)
     },
 
-    follow({ response, isFromSluice, isUnsent, isDecoded = false, observe }, reserved, startedAt) {
+    follow({ response, isFromSluice, isDecoded = false, observe }, reserved, startedAt) {
       const { reservation } = reserved
-      if (isFromSluice) return reservation && withoutOrigin(isUnsent ? undefined : response.status)
+      if (isFromSluice) return reservation && withoutOrigin(response.status)
       if (!observe) {
         const amounts = read(response, isDecoded, reserved, startedAt)
         amounts.cleanHeaders(response.headers)
         return reservation || amounts.tap ? amounts : undefined
       }
-      let amounts: AmountsOfReply | undefined
+      let amounts: CostOfReply | undefined
       observe(head => {
         const ofHead = read(head, false, reserved, startedAt)
         amounts = ofHead
@@ -184,11 +173,9 @@ function keepHeaders({ status, headers }: ReplyHead, names: readonly string[]): 
 /**
  * The gateway has replied because the origin has not, or because the client has left while the origin was working. Then the estimate
  * stays: otherwise clients could make the origin work for nothing.
- *
- * @param status undefined: the request was not forwarded
  */
-function withoutOrigin(status: number | undefined): AmountsOfReply {
-  const actualOf: ActualOf = rule => (isCountedIf(rule) && status ? costByStatus(rule, status) : 0)
+function withoutOrigin(status: number): CostOfReply {
+  const actualOf: ActualOf = rule => (isCountedIf(rule) ? costByStatus(rule, status) : 0)
   return { needsEnd: false, end: async () => (status === CLIENT_GONE ? undefined : actualOf) }
 }
 

@@ -113,7 +113,12 @@ export function checkCost(
  * @param rules whose units the amounts can name
  * @throws TypeError for an unknown unit or an invalid amount
  */
-export function checkAmounts(name: string, amounts: unknown, rules: readonly LimitRule[]): void {
+export function checkAmounts(
+  name: string,
+  amounts: unknown,
+  rules: readonly LimitRule[],
+  verb = 'reserves',
+): void {
   const units = [...new Set(rules.map(({ unit }) => unit))]
   if (!isRecord(amounts)) {
     const example = `{ ${units[0] ?? 'tokens'}: 100 }`
@@ -124,7 +129,7 @@ export function checkAmounts(name: string, amounts: unknown, rules: readonly Lim
   for (const [unit, amount] of Object.entries(amounts)) {
     if (!units.includes(unit))
       throw new TypeError(
-        `The limit '${name}' has no unit '${unit}' here. Units: ${units.join(', ') || 'none'}.`,
+        `The limit '${name}' ${verb} no unit '${unit}'. Units: ${units.join(', ') || 'none'}.`,
       )
     checkUnits(`amounts.${unit}`, amount)
   }
@@ -134,7 +139,7 @@ export function checkAmounts(name: string, amounts: unknown, rules: readonly Lim
 export function checkCosts(name: string, options: CostOptions, rules: readonly LimitRule[]): void {
   const { cost, amounts } = options
   if (cost !== undefined) checkCost(name, cost, rules)
-  if (amounts !== undefined) checkAmounts(name, amounts, rules)
+  if (amounts !== undefined) checkAmounts(name, amounts, rules, 'counts')
   const rule = rules.find(rule => rule.needsAmount && costGiven(rule, options) === undefined)
   if (!rule) return
   throw new TypeError(

@@ -30,7 +30,6 @@ import type { BrokenDemand, Decided, DecideOptions, Ending, Engine, EngineOption
 import { type Degraded, evaluate, toDegraded } from './evaluate.ts'
 import { decideWithoutCounting, fallBack } from './outage/fallback.ts'
 import { runCall } from './prepared-call.ts'
-import { stateKeysOf } from './reservations/reservation.ts'
 import type { Settling } from './reservations/settlements.ts'
 import type { Claims } from './units/claims.ts'
 
@@ -240,12 +239,7 @@ export function createEngine(
       return changed
     },
 
-    async settle(reservation, actualOf, background) {
-      const settled = await settlements!.settleNow(store, reservation, actualOf)
-      answers?.forget(stateKeysOf(reservation), 'refund')
-      trips.schedule(background)
-      return settled
-    },
+    settle: (...args) => settlements!.settleNow({ trips, answers }, ...args),
 
     stop: async () =>
       void (await Promise.all([answers?.giveBack?.(trips.sendAlone), settlements?.flush(trips.sendAlone)])),

@@ -39,6 +39,7 @@ const MEASUREMENTS = {
   callers: async () => (await import('./measurements/authentication.ts')).authentication,
   tokens: async () => (await import('./measurements/jwt.ts')).jwt,
   paths: async () => (await import('./measurements/paths.ts')).paths,
+  'reading usage': async () => (await import('./measurements/usage.ts')).usage,
   'bundle size': async () => (await import('./measurements/bundle-size.ts')).bundleSize,
 }
 

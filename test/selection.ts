@@ -19,6 +19,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/e2e/flood.test.ts',
     'test/e2e/slow-origin.test.ts',
     'test/set-ups/rpc-death.test.ts',
+    'test/usage/workerd.test.ts',
     'test/node/rest-bridge-cluster.test.ts',
     'test/node/rest-bridge-outage.test.ts',
     'test/node/redis-aof.test.ts',
@@ -55,6 +56,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/script/rule-set-size.test.ts',
     'test/simulation/adaptive.test.ts',
     'test/simulation/utilization.test.ts',
+    'test/usage/memory.test.ts',
   ],
   'pack and install the package': ['test/package/**/*.test.ts'],
 }

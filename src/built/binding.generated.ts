@@ -14,4 +14,6 @@ export class Limits extends builtEntrypoint(config, {
     createStatsRecorder,
     createTopCallers,
   }),
+  compilers: withMissingParts({
+  }),
 }) {}

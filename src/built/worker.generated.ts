@@ -30,6 +30,6 @@ export default createWorker(config, {
   }
 }),
   }),
-  shedding: withMissingParts({
+  compilers: withMissingParts({
   }),
 })

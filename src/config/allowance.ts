@@ -4,21 +4,24 @@ import type { Quota } from '../algorithms/algorithm.ts'
 import type { CalendarPeriod } from '../algorithms/calendar-period.ts'
 import type { Counting } from '../algorithms/descriptor.ts'
 import { countsInFlight } from './compile-rule.ts'
+import { REQUESTS } from './compile-units.ts'
 import { formatPeriod } from './duration.ts'
 
 interface Allowance {
   readonly limit: number
+  readonly unit: string
   readonly period: number
   readonly calendar?: { readonly period: CalendarPeriod; readonly timeZone: string }
   readonly counting: Pick<Counting, 'state'>
   readonly quota: Pick<Quota, 'startsWithRequest'>
 }
 
-/** `10 per second`, `1000 per month`, `5 at once` */
+/** `10 per second`, `1000 tokens per month`, `5 at once` */
 export function formatAllowance(allowance: Allowance): string {
-  const { limit, period, calendar } = allowance
+  const { limit, unit, period, calendar } = allowance
   if (countsInFlight(allowance)) return `${limit} at once`
-  return `${limit} per ${calendar?.period ?? formatPeriod(period)}`
+  const units = unit === REQUESTS ? limit : `${limit} ${unit}`
+  return `${units} per ${calendar?.period ?? formatPeriod(period)}`
 }
 
 /**

@@ -15,9 +15,19 @@ import type {
   RuleInput,
 } from './check/rule-schema.ts'
 import { compileRequestPattern, type RequestPattern } from './compile-route.ts'
+import {
+  type CompiledUnits,
+  type CountedRule,
+  NO_UNITS,
+  REQUESTS,
+  type SettlementTerms,
+  type UnitOfRule,
+} from './compile-units.ts'
 import { milliseconds, parseDuration } from './duration.ts'
 import { type By, identityOf, isOfConsumer } from './identity-parts.ts'
 import { tagOf } from './tags.ts'
+
+export type { SettlementTerms }
 
 /** The calendar of a rule whose windows are days, weeks or months. */
 export interface Calendar {
@@ -25,16 +35,6 @@ export interface Calendar {
   timeZone: string
   /** Computes the ends of its windows. */
   windowEnds: Algorithms['windowEnds']
-}
-
-/** How a rule reserves units whose amount is known only afterwards. */
-export interface SettlementTerms {
-  /** How long a reservation lasts unless it is renewed (ms). */
-  ttlMs: number
-  /** What becomes of units that are not settled until then: they stay spent, or are given back. */
-  onUnsettled: 'keep' | 'release'
-  /** An estimate above the whole limit reserves the whole limit, or is refused. */
-  aboveLimit: 'clamp' | 'refuse'
 }
 
 export interface Lease {
@@ -58,7 +58,12 @@ export interface Rule {
   calendar?: Calendar
   /** The numbers that the algorithm computes with. */
   quota: Quota
-  /** Units that one request spends. A rule with cost 0 only reports what is left. */
+  /** What it counts: requests, or a unit of the config (`units`). */
+  unit: string
+  /**
+   * Units that one request spends. A rule with cost 0 only reports what is left. Of another unit than requests: the estimate of the
+   * config, or 1 if each request has its own.
+   */
   cost: number
   /** Identifies the rule's record in the state of an identity: three base62 letters. Of several rules, withUniqueTags makes it unique. */
   tag: string
@@ -100,7 +105,7 @@ export const appliesToPlan = ({ match }: Pick<Rule, 'match'>, plan: string | und
   match.plans === undefined || (plan !== undefined && match.plans.includes(plan))
 
 /** A rule for requests to the gateway, a guard or a middleware, with the numbers for one plan or for several. */
-export interface GatewayRule extends Rule {
+export interface GatewayRule extends Rule, CountedRule {
   by: readonly By[]
   /** Identifies what the rule counts by. Rules with the same text share the state of an identity (identity-parts.ts). */
   identity: string
@@ -114,6 +119,8 @@ export interface GatewayRule extends Rule {
 export interface LimitRule extends Rule {
   /** Parts of the identity that are counted separately. Empty: all callers are counted together. */
   by: readonly string[]
+  /** Each call has to say its amount, because the unit has no fixed estimate. */
+  needsAmount?: true
 }
 
 /** Which requests a rule or a traffic class is for. An absent field matches every request. */
@@ -134,26 +141,30 @@ export const MAX_DELAY = 60e6
  * the store, because the store knows the plan of the caller.
  * @param plans all plans of the config
  * @param algorithms the algorithms that rules can have
+ * @param units those of the config
  * @returns the variant for all other plans first
  */
 export function compileGatewayRule(
   input: RuleInput,
   plans: readonly string[],
   algorithms: Algorithms,
+  { ofGatewayRule }: CompiledUnits = NO_UNITS,
 ): GatewayRule[] {
   const by = [input.by].flat()
   const match = compileMatch(input.match ?? {})
+  const { countIf, ...unit } = ofGatewayRule(input)
   const common = {
     by,
     identity: identityOf(by, input.acrossModes),
     ...(input.acrossModes && ({ acrossModes: true } as const)),
     on: input.on ?? 'request',
     takesOverrides: (input.on ?? 'request') === 'request' && isOfConsumer(by),
+    ...(countIf && { countIf }),
   }
   const own = Object.entries(input.plans ?? {})
   const others = (match.plans ?? plans).filter(plan => !own.some(([name]) => name === plan))
   const base: GatewayRule = {
-    ...compileRule(input, input.cost ?? 1, algorithms),
+    ...compileRule(input, unit, algorithms),
     ...common,
     match: own.length > 0 ? { ...match, plans: others } : match,
     isForOthers: own.length > 0 && match.plans === undefined,
@@ -161,7 +172,7 @@ export function compileGatewayRule(
   }
   const variants = own.flatMap(([plan, numbers]): GatewayRule[] => {
     if (!numbers) return []
-    const rule = compileRule(withNumbers(input, numbers), input.cost ?? 1, algorithms)
+    const rule = compileRule(withNumbers(input, numbers), unit, algorithms)
     return [{ ...rule, ...common, match: { ...match, plans: [plan] }, isForOthers: false }]
   })
   return [base, ...variants]
@@ -179,12 +190,26 @@ export function withoutPlans(rule: GatewayRule): GatewayRule {
   return { ...rule, match }
 }
 
-export function compileLimitRule(input: LimitRuleInput, algorithms: Algorithms): LimitRule {
-  return { ...compileRule(input, 1, algorithms), by: input.by ?? [] }
+export function compileLimitRule(
+  input: LimitRuleInput,
+  algorithms: Algorithms,
+  { ofLimitRule }: CompiledUnits = NO_UNITS,
+): LimitRule {
+  const { needsAmount, ...unit } = ofLimitRule(input)
+  return {
+    ...compileRule(input, unit, algorithms),
+    by: input.by ?? [],
+    ...(needsAmount && { needsAmount }),
+  }
 }
 
-function compileRule(input: RuleInput | LimitRuleInput, cost: number, algorithms: Algorithms): Rule {
+function compileRule(
+  input: RuleInput | LimitRuleInput,
+  { cost = 1, settlement }: UnitOfRule,
+  algorithms: Algorithms,
+): Rule {
   const { name, algorithm, limit, candidateFor, mode = candidateFor ? 'shadow' : 'enforce' } = input
+  const { unit = REQUESTS } = input
   const calendar = calendarOf(input, algorithms)
   const period = periodOf(input)
   const counting = algorithms.countings[algorithm]
@@ -195,10 +220,11 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number, algorithms
   // A state belongs to a rule's name, algorithm, period and start of windows. A state that is a time depends on the limit and the
   // burst as well: under other numbers it has another meaning, so a rule that changes them starts with a new state. Counts of windows
   // and logs stay valid if the limit changes. So two configs that are live at once, as in a gradual deployment, do not misread each
-  // other's states.
+  // other's states. A rule that changes its unit starts with a new state, too.
   const family = [
     ...[name, algorithm, ...(calendar ? [calendar.period, calendar.timeZone] : [period])],
     ...(quota.startsWithRequest ? ['first-request'] : []),
+    ...(unit === REQUESTS ? [] : [`unit ${unit}`]),
   ]
   return {
     name,
@@ -208,7 +234,9 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number, algorithms
     counting,
     ...(calendar && { calendar }),
     quota,
+    unit,
     cost,
+    ...(settlement && { settlement }),
     tag: tagOf([...family, ...(state === 'time' ? [limit, quota.burst] : [])]),
     family: tagOf(family),
     takesOverrides: false,
@@ -226,13 +254,18 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number, algorithms
 export const countsInFlight = ({ counting }: { readonly counting: Pick<Counting, 'state'> }) =>
   counting.state === 'held'
 
+/** Whether units can be given back to the time at which they were spent, and a debt can be worked off. */
+export const canSettle = ({ state, isQueue }: Pick<Counting, 'state' | 'isQueue'>): boolean =>
+  (state === 'time' && !isQueue) || state === 'counts'
+
 /**
- * Whether a rule can have a lease. A log needs an entry for each request, units in flight end with each request, and failed
- * credentials are counted one by one.
+ * Whether a rule can have a lease. A log needs an entry for each request, units in flight end with each request, failed credentials
+ * are counted one by one, and a lease is for requests that all cost the same.
  */
 export function canBeLeased(input: RuleInput | LimitRuleInput, { state }: Pick<Counting, 'state'>): boolean {
   const isGuess = 'on' in input && input.on === 'auth-failure'
-  return (state === 'time' || state === 'counts') && !isGuess
+  const isVariable = ('countIf' in input && input.countIf) || (input.unit ?? REQUESTS) !== REQUESTS
+  return (state === 'time' || state === 'counts') && !isGuess && !isVariable
 }
 
 /** The check has accepted calendar periods only for algorithms that support them. */

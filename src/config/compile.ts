@@ -25,6 +25,7 @@ import {
   type Rule,
 } from './compile-rule.ts'
 import type { Adaptive, Shedding, SheddingCompiler } from './compile-shedding.ts'
+import { type compileUnits, NO_UNITS, type Units } from './compile-units.ts'
 import { type Duration, milliseconds } from './duration.ts'
 import { withUniqueTags } from './tags.ts'
 
@@ -47,6 +48,8 @@ export interface Config {
   routeDefaults: RouteSettings
   /** Includes rules that are off, because they can be switched on, and one variant for each plan with numbers of its own. */
   rules: readonly GatewayRule[]
+  /** What rules count besides requests, by name. */
+  units: Units
   /** Absent: no traffic is shed. */
   shedding?: Shedding
   /** Absent: every limit is fixed. */
@@ -85,19 +88,26 @@ export interface Config {
   cors?: { origins: '*' | readonly string[]; headers?: readonly string[]; maxAgeSeconds: number }
 }
 
+/** Functions that a built Worker carries only if its config needs them. */
+export interface Compilers extends SheddingCompiler {
+  /** With `units` or `countIf`. */
+  compileUnits: typeof compileUnits
+}
+
 /**
  * @param config a config that check/check.ts has accepted
  * @param algorithms at least those of its rules
- * @param sheddingCompiler compiles load shedding and adaptive limits
+ * @param compilers at least those that the config needs
  */
 export function compileConfig(
   config: ConfigInput,
   algorithms: Algorithms,
-  { compileAdaptive, compileFleetRules, compileShedding }: SheddingCompiler,
+  { compileAdaptive, compileFleetRules, compileShedding, compileUnits }: Compilers,
 ): Config {
   const plans = config.plans ?? ['free']
   const limits = Object.entries(config.limits ?? {})
   const credentials = compileCredentials(config)
+  const units = hasUnits(config) ? compileUnits(config.units) : NO_UNITS
   const withDefault = <T extends RuleInput | LimitRuleInput>(rule: T): T => ({
     ...rule,
     onStoreFailure: rule.onStoreFailure ?? config.onStoreFailure,
@@ -117,17 +127,20 @@ export function compileConfig(
     routes: compileRoutes(config.routes ?? [], credentials.accept),
     routeDefaults: compileRouteSettings({}, credentials.accept),
     rules: withUniqueTags([
-      ...(config.rules ?? []).flatMap(rule => compileGatewayRule(withDefault(rule), plans, algorithms)),
+      ...(config.rules ?? []).flatMap(rule =>
+        compileGatewayRule(withDefault(rule), plans, algorithms, units),
+      ),
       ...(config.shedding
         ? compileFleetRules(config.shedding, plans, algorithms, config.onStoreFailure)
         : []),
     ]),
+    units: units.units,
     ...(config.shedding && { shedding: compileShedding(config.shedding) }),
     ...(adaptive && { adaptive }),
     limits: new Map(
       limits.map(([name, set]) => [
         name,
-        withUniqueTags(set.map(rule => compileLimitRule(withDefault(rule), algorithms))),
+        withUniqueTags(set.map(rule => compileLimitRule(withDefault(rule), algorithms, units))),
       ]),
     ),
     credentials,
@@ -170,3 +183,6 @@ function compileStats({ every = '10s', topCallers = 'consumers' }: NonNullable<C
 
 const hasAdaptive = ({ rules, shedding }: ConfigInput) =>
   shedding?.fleetUsage?.adaptive !== undefined || rules?.some(rule => 'adaptive' in rule && rule.adaptive)
+
+const hasUnits = ({ rules, units }: ConfigInput) =>
+  Object.keys(units ?? {}).length > 0 || rules?.some(({ countIf }) => countIf)

@@ -2,6 +2,9 @@
  * The types of hooks: functions of a config that decide about a request if settings do not suffice (docs/hooks.md).
  * src/set-ups/http/hooks.ts calls them.
  */
+import type { ActualHook, Amounts } from '../usage/usage.ts'
+
+export type { ActualHook, Amounts }
 
 import type { CallerMode } from './caller-mode.ts'
 
@@ -85,6 +88,16 @@ export type CostHook<Route extends string = string> = (
 ) => Async<number>
 
 /**
+ * Says what a request will cost, by the name of the unit.
+ *
+ * @returns whole numbers from 0 to 1,000,000,000. A unit that is left out costs its `estimate`
+ */
+export type AmountsHook<Route extends string = string> = (
+  request: Request,
+  context: HookContext<Route>,
+) => Async<Amounts>
+
+/**
  * Names the plan of an anonymous caller, or of one that `identify` has named.
  *
  * @typeParam Plan the names of the config's plans, if the compiler knows them
@@ -114,14 +127,24 @@ export interface Hooks<Plan extends string = string, Route extends string = stri
   identify?: IdentifyHook<Route> | undefined
   skip?: SkipHook<Route> | undefined
   cost?: CostHook<Route> | undefined
+  amounts?: AmountsHook<Route> | undefined
   plan?: PlanHook<Plan, Route> | undefined
   refusal?: RefusalHook<Route> | undefined
+  actual?: ActualHook | undefined
 }
 
 export type HookName = keyof Hooks
 
 /** All hooks, in the order in which they are called for a request. */
-export const HOOK_NAMES = ['identify', 'skip', 'plan', 'cost', 'refusal'] as const satisfies HookName[]
+export const HOOK_NAMES = [
+  'identify',
+  'skip',
+  'plan',
+  'cost',
+  'amounts',
+  'refusal',
+  'actual',
+] as const satisfies HookName[]
 
 /** The names of the hooks that a config has. */
 export const hooksOf = (hooks: Hooks | undefined): HookName[] => HOOK_NAMES.filter(name => hooks?.[name])

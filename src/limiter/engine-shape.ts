@@ -6,6 +6,7 @@ import type { Rule } from '../config/compile-rule.ts'
 import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import type { Outcome } from '../script/evaluation.ts'
 import type { ChangeResult } from '../script/refund.ts'
+import type { SettleResult } from '../script/settle.ts'
 import type { Store } from '../store/store.ts'
 import type { SwitchBoard } from '../switches/live.ts'
 import type { StoreChange } from '../trips/breaker.ts'
@@ -17,6 +18,8 @@ import type { Degraded, EvaluateOnCluster } from './evaluate.ts'
 import type { Guesses } from './guesses.ts'
 import type { LocalLimiter } from './outage/local.ts'
 import type { PreparedCall } from './prepared-call.ts'
+import type { ActualOf, Reservation } from './reservations/reservation.ts'
+import type { Settlements, Settling } from './reservations/settlements.ts'
 import type { HoldingsKeeper } from './units/keep-holdings.ts'
 
 /** How the admitted work has ended. */
@@ -39,11 +42,14 @@ export interface Decided {
   storeMs: number
   /** Whether the edge has to observe the end of this request, because something depends on how and when it ends. */
   awaitsEnding: boolean
+  /** What the decision has reserved in the store. */
+  reservation?: Reservation | undefined
   /**
    * Ends the request. The edge calls it once for each decision, also when a later step throws. Only the first call has an
    * effect.
+   * @param settling what the request has cost under each rule that reserves; absent: as much as was reserved
    */
-  finish(ending: Ending): void
+  finish(ending: Ending, settling?: Settling): void
 }
 
 /** What an edge provides beside the demand. */
@@ -53,6 +59,8 @@ export interface DecideOptions {
   recall?: () => RememberedCaller | undefined
   /** Whether to wait for a separate read of overdue switches. By default it runs in the background. */
   awaitsSwitches?: boolean
+  /** Whether the costs are final, so nothing is reserved, and rules with a settlement count like all others. */
+  isFinal?: boolean
 }
 
 /** The input for a request whose demand could not be built, because an exception was thrown. */
@@ -82,7 +90,17 @@ export interface Engine {
     preparedCall: PreparedCall<ChangeResult>,
     background: Background,
   ): Promise<ChangeResult | Degraded>
-  /** Gives back all leased units, before the isolate stops. Afterwards the store decides each request. */
+  /**
+   * Replaces what a request has reserved by what it has cost, unless that was done before, by any isolate, or the reservation has ended.
+   * If the store fails, the isolate repeats it in the background. The rules of the engine must have a settlement.
+   * @returns the states afterwards, or the cause if the store failed
+   */
+  settle(
+    reservation: Reservation,
+    actualOf: ActualOf | undefined,
+    background: Background,
+  ): Promise<SettleResult | Degraded>
+  /** Gives back all leased units and sends all settlements, before the isolate stops. Afterwards the store decides each request. */
   stop(): Promise<void>
   /**
    * For a request that was refused without a decision. Trips keep the switches and the measurements fresh; this refreshes them
@@ -114,6 +132,8 @@ export interface EngineOptions {
   local?: LocalLimiter | undefined
   /** The units in flight that the isolate holds. Needed if a rule counts units in flight. */
   holdingsKeeper?: HoldingsKeeper | undefined
+  /** What requests have reserved. Needed if a rule has a settlement. */
+  settlements?: Settlements | undefined
   timer: Timer
   /** Counts guesses that were refused without a trip. Absent: the store counts all of them. */
   guesses?: Guesses | undefined

@@ -12,9 +12,10 @@ import { createEngine } from './engine.ts'
 import type { Engine, EngineOptions } from './engine-shape.ts'
 import type { EvaluateOnCluster } from './evaluate.ts'
 import type { createGuesses } from './guesses.ts'
-import { anyCountsInFlight, countsGuesses, countsLocally, takesLeases } from './needs.ts'
+import { anyCountsInFlight, anyReserves, countsGuesses, countsLocally, takesLeases } from './needs.ts'
 import type { createLocalLimiter } from './outage/local.ts'
 import { createProbe } from './probe.ts'
+import type { createSettlements } from './reservations/settlements.ts'
 import type { createHoldingsKeeper } from './units/keep-holdings.ts'
 
 /** Parts that a Worker carries only if its rules need them. */
@@ -33,6 +34,8 @@ export interface EngineParts {
   /** With rules that count requests in flight. */
   createHoldingsKeeper: typeof createHoldingsKeeper
   syncScript: () => Script
+  /** With rules that reserve units. */
+  createSettlements: typeof createSettlements
 }
 
 /** The part of a config that an engine uses. Absent: no breaker, no bound, no memory of refusals, the whole limit. */
@@ -49,7 +52,10 @@ export function createEngineWithParts(
   rules: readonly Rule[],
   store: Store,
   parts: EngineParts,
-  options: Omit<EngineOptions, 'probe' | 'onCluster' | 'local' | 'answers' | 'guesses' | 'holdingsKeeper'>,
+  options: Omit<
+    EngineOptions,
+    'probe' | 'onCluster' | 'local' | 'answers' | 'guesses' | 'holdingsKeeper' | 'settlements'
+  >,
 ): Engine {
   const { clock, timer, board, decideAt: writeAt } = options
   const { refusals, localShare = 1 } = config
@@ -68,6 +74,9 @@ export function createEngineWithParts(
     guesses: countsGuesses(config, rules) ? parts.createGuesses!(known, memory, options) : undefined,
     holdingsKeeper: anyCountsInFlight(rules)
       ? parts.createHoldingsKeeper({ now, timer, script: parts.syncScript, writeAt })
+      : undefined,
+    settlements: anyReserves(rules)
+      ? parts.createSettlements({ now, timer, wallClock: clock.now, writeAt })
       : undefined,
   })
 }

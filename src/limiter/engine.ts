@@ -7,7 +7,10 @@
  *     trip                    the store evaluates all rules, and the riders travel with it (src/trips); once more if only the store
  *                             knew the mode of the caller, and the rules were bound for another one
  *     complete                apply the switches that came with the reply; without a reply, each rule's fallback decides
- *     finish                  release units in flight, and schedule trips for riders that have waited long enough
+ *     finish                  release units in flight, settle reserved units, and schedule trips for riders that have waited enough
+ *
+ * A request that reserves units (`Rule.settlement`) is always decided by the store, or by the fallbacks. They count its estimate, and
+ * nothing settles it. If only the reply is lost, the reservation ends by its policy.
  *
  * `decide` never throws. An error in limiting code is handled like a failure of the store.
  */
@@ -23,11 +26,12 @@ import { createTrips } from '../trips/trips.ts'
 import type { Answer } from './answers/answers.ts'
 import { applyNewerSwitches, markKillSwitch } from './apply-switches.ts'
 import { bindRules, type Demand } from './bind.ts'
-import { type Decision, toDecision } from './decision.ts'
+import { toDecision } from './decision.ts'
 import type { BrokenDemand, Decided, DecideOptions, Ending, Engine, EngineOptions } from './engine-shape.ts'
 import { type Degraded, evaluate, toDegraded } from './evaluate.ts'
 import { decideWithoutCounting, fallBack } from './outage/fallback.ts'
 import { runCall } from './prepared-call.ts'
+import type { Settling } from './reservations/settlements.ts'
 import type { Claims } from './units/claims.ts'
 
 /** A request while it is decided. */
@@ -45,8 +49,7 @@ interface Attempt {
 }
 
 /** A decision, before the edge gets it. */
-interface Made extends Pick<Partial<Decided>, 'at' | 'outcome'> {
-  decision: Decision
+interface Made extends Pick<Decided, 'decision' | 'outcome' | 'reservation'>, Partial<Pick<Decided, 'at'>> {
   claims?: Claims | undefined
 }
 
@@ -60,16 +63,16 @@ export function createEngine(
   options: EngineOptions,
 ): Engine {
   const { clock, decideAt, board, switchName, onCluster, onFinish, signals } = options
-  const { local, holdingsKeeper, answers, guesses, timer, sleep = isolateSleep } = options
+  const { local, holdingsKeeper, settlements, answers, guesses, timer, sleep = isolateSleep } = options
   const now = () => clock.now()
   const trips = createTrips(bareStore, {
     riders: {
-      switches: board,
+      ...{ switches: board, signals },
       handOvers: local?.handOvers,
+      settlements: settlements?.rider,
       units: holdingsKeeper?.rider,
       returns: answers?.returns,
       guesses: guesses?.rider,
-      signals,
     },
     ...{ breaker: config.breaker, tripLimit: config.tripLimit, probe: options.probe },
     ...{ onStoreChange: options.onStoreChange, now, timer, sleep },
@@ -80,18 +83,18 @@ export function createEngine(
   async function decideWith(verb: DecideVerb, demand: Demand, options: DecideOptions): Promise<Decided> {
     const startedAt = now()
     const wasOverdue = board.isOverdue()
-    const { decision, outcome, claims, at = outcome?.at ?? 0 } = await makeDecision(verb, demand, options)
-    const started = withFinish(decision, claims, options.background)
+    const made = await makeDecision(verb, demand, options)
+    const { outcome, at = outcome?.at ?? 0 } = made
+    const started = withFinish(made, options.background)
     trips.schedule(options.background)
     if (wasOverdue) await refreshOverdueSwitches(options)
     return { ...started, ...(outcome && { outcome }), at, storeMs: now() - startedAt }
   }
 
   async function makeDecision(verb: DecideVerb, demand: Demand, options: DecideOptions): Promise<Made> {
-    const { recall } = options
     let attempt: Attempt | undefined
     try {
-      attempt = bind(verb, demand, recall)
+      attempt = bind(verb, demand, options)
       const made = await decideAttempt(attempt)
       if ('decision' in made) return made
       // The rules were bound for another mode than that of the key, and nothing was spent.
@@ -101,16 +104,17 @@ export function createEngine(
     } catch (error) {
       attempt?.claims?.markUndecided('may-have-run')
       const candidates = demand.rules.map(({ rule }) => rule)
-      return { decision: decideUncounted({ ...demand, candidates, error }, recall) }
+      return { decision: decideUncounted({ ...demand, candidates, error }, options.recall) }
     }
   }
 
-  function bind(verb: DecideVerb, demand: Demand, recall: DecideOptions['recall']): Attempt {
+  function bind(verb: DecideVerb, demand: Demand, { recall, isFinal }: DecideOptions): Attempt {
     const { rules, subject, plan, ruleSet, failure } = demand
     const switches = board.current()
     const bound = bindRules(rules, switches, switchName, now())
-    const evaluation = { ruleSet, plan, rules: bound, ...(subject && { subject }) }
-    const isPlain = verb === 'decide' && !failure
+    const reservationId = verb === 'decide' && !isFinal ? settlements?.idFor(bound) : undefined
+    const evaluation = { ruleSet, plan, rules: bound, ...(subject && { subject }), reservationId }
+    const isPlain = verb === 'decide' && !failure && reservationId === undefined
     const answer = isPlain ? answers?.forRequest({ demand: evaluation, switches, recall }) : undefined
     return { verb, evaluation, switches, failure, answer, recall }
   }
@@ -172,7 +176,7 @@ export function createEngine(
       latest === switches ? outcome : applyNewerSwitches(outcome, evaluation, latest, switchName)
     // Under the kill switch the request was bound without rules. It stays marked, even if the switch was turned off during the trip.
     const decision = markKillSwitch(toDecision(underLatest), switches.kill ? switches : latest)
-    return { decision, outcome, claims }
+    return { decision, outcome, claims, reservation: settlements?.open(evaluation, reply) }
   }
 
   async function completeWithoutStore(
@@ -195,18 +199,19 @@ export function createEngine(
   const decideUncounted = (demand: BrokenDemand, recall: DecideOptions['recall']) =>
     decideWithoutCounting(demand, board.current(), switchName, recall, fallback)
 
-  /** @param claims of the request; its units stay in flight until `finish` */
-  function withFinish(decision: Decision, claims: Claims | undefined, background: Background) {
+  function withFinish({ decision, claims, reservation }: Made, background: Background) {
     let isFinished = false
     const release = claims && holdingsKeeper?.keep(claims, trips, background)
+    const settle = reservation && settlements!.keep(reservation, trips, background)
     return {
-      decision,
-      awaitsEnding: release !== undefined || onFinish !== undefined,
-      finish(ending: Ending) {
+      ...{ decision, reservation },
+      awaitsEnding: release !== undefined || settle !== undefined || onFinish !== undefined,
+      finish(ending: Ending, settling?: Settling) {
         if (isFinished) return
         isFinished = true
         if (release) answers?.forget(claims!.keys, 'ended')
         release?.()
+        settle?.(settling)
         onFinish?.(decision, ending)
       },
     }
@@ -232,7 +237,7 @@ export function createEngine(
       trips.schedule(background)
       // If no demand can be built, decisions make no trip, and the kill switch must still reach this isolate.
       void refreshOverdueSwitches({ background })
-      return { ...withFinish(decideUncounted(demand, recall), undefined, background), at: 0, storeMs: 0 }
+      return { ...withFinish({ decision: decideUncounted(demand, recall) }, background), at: 0, storeMs: 0 }
     },
 
     async change(verb, preparedCall, background) {
@@ -246,13 +251,16 @@ export function createEngine(
       return changed
     },
 
-    stop: async () => await answers?.giveBack?.(trips.sendAlone),
+    settle: (...args) => settlements!.settleNow({ trips, answers }, ...args),
+
+    stop: async () =>
+      void (await Promise.all([answers?.giveBack?.(trips.sendAlone), settlements?.flush(trips.sendAlone)])),
 
     keepFresh(options) {
       trips.schedule(options.background)
       void refreshOverdueSwitches(options)
     },
 
-    awaitsEndings: onFinish !== undefined || holdingsKeeper !== undefined,
+    awaitsEndings: onFinish !== undefined || holdingsKeeper !== undefined || settlements !== undefined,
   }
 }

@@ -15,3 +15,7 @@ export const countsGuesses = (
 export const anyCountsInFlight = (rules: readonly Rule[]) => rules.some(countsInFlight)
 
 export const takesLeases = (rules: readonly Rule[]) => rules.some(({ lease }) => lease !== undefined)
+
+/** Whether a rule reserves units that are settled when the cost is known. */
+export const anyReserves = (rules: readonly Rule[]) =>
+  rules.some(({ settlement }) => settlement !== undefined)

@@ -6,7 +6,13 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
 import type { Config, Rule } from '../config/compile.ts'
-import { anyCountsInFlight, countsGuesses, countsLocally, takesLeases } from '../limiter/needs.ts'
+import {
+  anyCountsInFlight,
+  anyReserves,
+  countsGuesses,
+  countsLocally,
+  takesLeases,
+} from '../limiter/needs.ts'
 import { probeRuleSet } from '../limiter/probe.ts'
 import { type BuiltScript, type BuiltScripts, fingerprintOf } from '../script/built-scripts.ts'
 import { gatewayRuleSet, limitRuleSet } from '../script/compiled.ts'
@@ -14,6 +20,7 @@ import { FIRST_LINES } from '../script/create-script.ts'
 import { compileScripts } from '../script/scripts.ts'
 import { signalScript } from '../script/signal-text.ts'
 import { syncScript } from '../script/sync-text.ts'
+import { estimatesFromBody, readsUsage, usesAmounts } from '../set-ups/http/amounts-needed.ts'
 import { dependsOnRequest } from '../set-ups/http/match.ts'
 import { followsOrigin } from '../set-ups/http/parts.ts'
 import type { Script } from '../store/store.ts'
@@ -24,6 +31,7 @@ type Built = Pick<
   | 'rules'
   | 'plans'
   | 'limits'
+  | 'units'
   | 'cluster'
   | 'cors'
   | 'address'
@@ -142,6 +150,10 @@ export function workerModule(
     ...used(hasProxies, 'addressBehindProxies'),
     ...used(hasCors, 'answerPreflight'),
     ...used(hasCors, 'setAllowedOrigin'),
+    ...used(usesAmounts(config), 'createAmounts'),
+    ...used(readsUsage(config), 'createUsageReader'),
+    ...used(estimatesFromBody(config), 'createEstimateAmounts'),
+    ...used(config.hooks?.actual !== undefined, 'withActualHook'),
     ...used(config.hooks !== undefined, 'createHookRunner'),
     ...used(config.xRateLimit !== undefined, 'createXRateLimit'),
     ...used(config.credentials.webSocketKeys, 'withWebSocketKeys'),
@@ -163,11 +175,13 @@ export function workerModule(
     ...script(isFollowing, 'signalScript', () => builtOf(signalScript(), kindsOf(config))),
     ...used(workerUtilization?.pushes !== undefined, 'createPushReceiver'),
     ...used(needsHoldings, 'createHoldingsKeeper'),
-    ...used(needsHoldings, 'observeEnd'),
+    ...used(anyReserves(config.rules), 'createSettlements'),
+    ...used(needsHoldings || anyReserves(config.rules), 'observeEnd'),
     ...script(needsHoldings, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
     `    scriptsOf: createScriptFinder(${JSON.stringify(scriptsOf(config), null, 2)}),`,
     '  }),',
-    '  shedding: withMissingParts({',
+    '  compilers: withMissingParts({',
+    ...used(usesAmounts(config), 'compileUnits'),
     ...['compileFleetRules', 'compileShedding', 'compileAdaptive'].flatMap(name => used(isShedding, name)),
     '  }),',
     '})',
@@ -192,7 +206,11 @@ function limitsModule({ limits }: Built, { packageName }: ModulePaths): string {
   const scripts = Object.fromEntries([
     ...ruleSets.map(ruleSet => [
       fingerprintOf(ruleSet),
-      { decide: builtOf(ruleSet.decide), refund: builtOf(ruleSet.refund) },
+      {
+        decide: builtOf(ruleSet.decide),
+        refund: builtOf(ruleSet.refund),
+        ...(ruleSet.settle && { settle: builtOf(ruleSet.settle) }),
+      },
     ]),
     builtProbe(),
   ])
@@ -228,7 +246,12 @@ function bindingModule(
     ...used(config.stats !== undefined, 'createStatsRecorder'),
     ...used(config.stats?.topCallers !== undefined, 'createTopCallers'),
     ...used(needsHoldings, 'createHoldingsKeeper'),
+    ...used(anyReserves(rules), 'createSettlements'),
+    ...used(anyReserves(rules), 'createReserving'),
     ...script(needsHoldings, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
+    '  }),',
+    '  compilers: withMissingParts({',
+    ...used(config.units.size > 0, 'compileUnits'),
     '  }),',
     '}) {}',
     '',
@@ -260,6 +283,7 @@ function scriptsOf(config: Built): Record<string, BuiltScripts> {
       // The gateway refunds units if slots of a cluster disagree, and the unused units of leases. The shorter script comes first:
       // compression looks back 32 kB, and then finds in the longer script what both have in common.
       ...((config.cluster || takesLeases(config.rules)) && { refund: builtOf(gateway.refund, kinds) }),
+      ...(gateway.settle && { settle: builtOf(gateway.settle, kinds) }),
       decide: builtOf(gateway.decide, kinds),
     },
     [fingerprint]: probe,

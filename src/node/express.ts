@@ -12,6 +12,9 @@ import {
   type GuardPlatform,
 } from '../set-ups/guard/guard.ts'
 
+import { logException } from '../set-ups/http/unexpected.ts'
+import { tapResponse } from './tap-response.ts'
+
 declare module 'node:http' {
   interface IncomingMessage {
     /** The caller of the request, and how its limits stand: set by `expressGuard`. */
@@ -50,10 +53,11 @@ export function expressGuard<Req extends IncomingMessage = IncomingMessage>(
   platform: GuardPlatform = {},
 ): Middleware<Req> & Closable {
   const guarded = createGuard(config, options, platform)
+  const readsBody = Object.values(config.units ?? {}).some(({ estimate = 0 }) => typeof estimate !== 'number')
   const middleware: Middleware<Req> = (req, res, next) => {
     let isAdmitted = false
     async function decide(): Promise<void> {
-      const request = requestOf(req, res)
+      const request = requestOf(req, res, readsBody)
       if (typeof request === 'number') {
         res.statusCode = request
         res.end()
@@ -69,7 +73,11 @@ export function expressGuard<Req extends IncomingMessage = IncomingMessage>(
       const response = await guarded(request, [peer], info => {
         isAdmitted = true
         if (info) req.sluice = info
-        return { response: new Response(), ended: endOf(res) }
+        return {
+          response: new Response(),
+          ended: endOf(res),
+          observe: begin => tapResponse(res, begin, logException),
+        }
       })
       if (isAdmitted) setHeaders(response, res)
       else await send(response, res)
@@ -152,11 +160,18 @@ const IMPOSSIBLE = /^(CONNECT|TRACE|TRACK)$/i
 /** Parts of a path that a URL parser resolves and the app does not. The app would route another path than the limits have checked. */
 const AMBIGUOUS = /[\\#]|\/(?:\.|%2e){1,2}(?=[/?]|$)/i
 
+/** The body that earlier middleware has parsed, as `express.json()` does. */
+function parsedBodyOf(req: IncomingMessage): string | undefined {
+  const { body } = req as { body?: unknown }
+  return typeof body === 'string' ? body : typeof body === 'object' ? JSON.stringify(body) : undefined
+}
+
 /**
  * The request without its body, which only the app reads.
+ * @param readsBody the request gets the body that was parsed before, for an estimate
  * @returns an error status if the app and the limits could read the target, the host or the method differently
  */
-function requestOf(req: IncomingMessage, res: ServerResponse): Request | number {
+function requestOf(req: IncomingMessage, res: ServerResponse, readsBody: boolean): Request | number {
   if (IMPOSSIBLE.test(req.method ?? '')) return 501
   const url = urlOf(req)
   if (!url) return 400
@@ -171,7 +186,9 @@ function requestOf(req: IncomingMessage, res: ServerResponse): Request | number 
     // Pseudo-headers of HTTP/2.
     if (!name.startsWith(':')) headers.append(name, req.rawHeaders[i + 1]!)
   }
-  return new Request(url, { method: req.method ?? 'GET', headers, signal: gone.signal })
+  const { method = 'GET' } = req
+  const body = readsBody && !/^(GET|HEAD)$/i.test(method) ? parsedBodyOf(req) : undefined
+  return new Request(url, { method, headers, signal: gone.signal, ...(body !== undefined && { body }) })
 }
 
 function urlOf(req: IncomingMessage): URL | undefined {

@@ -155,7 +155,7 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
     matched.classes.length > 0
       ? leastImportantOf(matched.classes.map(classes => classOfReading(classes, caller, plan, config.plans)))
       : undefined
-  const rules = reachesStore ? demandRules(request, caller, matched, config.allow, trafficClass) : []
+  const rules = reachesStore ? demandRules(request, caller, matched, config.allow, { trafficClass }) : []
   const evaluation: Evaluation = {
     rules: bindRules(rules, NO_SWITCHES, switchNameOf, Date.now()),
     ruleSet: gatewayRuleSet(config),

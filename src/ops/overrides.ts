@@ -13,6 +13,7 @@ import { mistakesOfGatewayNumbers, mistakesOfNumbers } from '../config/check/mis
 import { rule as ruleSchema } from '../config/check/rule-schema.ts'
 import type { ConfigInput, RuleInput } from '../config/check/schema.ts'
 import { compileGatewayRule, type GatewayRule, withNumbers } from '../config/compile-rule.ts'
+import { compileUnits } from '../config/compile-units.ts'
 import type { Mistake } from '../config/config-error.ts'
 import { findFreeTag, withUniqueTags } from '../config/tags.ts'
 import {
@@ -34,7 +35,7 @@ export interface OverrideInput extends Partial<Record<PlanUnits, number>> {
   until?: Date
 }
 
-type RulesInput = Pick<ConfigInput, 'rules' | 'plans'>
+type RulesInput = Pick<ConfigInput, 'rules' | 'plans' | 'units'>
 
 export interface OverrideChange extends ConsumerChange {
   /** The other overrides that were removed: those that had ended, and stale ones if that was wished. */
@@ -156,7 +157,12 @@ function numbersOf(rule: RuleInput, config: RulesInput): OverrideNumbers {
   if (!parsed.success) throw numbersError(rule, parsed.issues.map(mistakeOf))
   const mistakes = mistakesOfNumbers(rule).map(([path, message]) => ({ path, message }))
   if (mistakes.length > 0) throw numbersError(rule, mistakes)
-  const compiled = compileGatewayRule(rule, config.plans ?? [], ALL_ALGORITHMS)[0]!
+  const compiled = compileGatewayRule(
+    rule,
+    config.plans ?? [],
+    ALL_ALGORITHMS,
+    compileUnits(config.units),
+  )[0]!
   const atGateway = mistakesOfGatewayNumbers(rule, compiled, '')
   if (atGateway.length > 0) throw numbersError(rule, atGateway)
   const { rate, period, burst } = compiled.quota
@@ -185,8 +191,9 @@ function numbersError({ name }: RuleInput, mistakes: readonly Mistake[]): AdminE
 }
 
 /** Compiles the rules, with the tags that they have in the gateway. */
-function compileRules({ rules = [], plans = ['free'] }: RulesInput): GatewayRule[] {
-  return withUniqueTags(rules.flatMap(rule => compileGatewayRule(rule, plans, ALL_ALGORITHMS)))
+function compileRules({ rules = [], plans = ['free'], units }: RulesInput): GatewayRule[] {
+  const compiled = compileUnits(units)
+  return withUniqueTags(rules.flatMap(rule => compileGatewayRule(rule, plans, ALL_ALGORITHMS, compiled)))
 }
 
 interface CompiledPair {

@@ -25,6 +25,7 @@ import type { RuleSetShape, Variant } from './rule-set-shape.ts'
 import { assignment, isExpectedInState, isNumber, numberOf } from './rule-text.ts'
 import {
   assembleScript,
+  countRefundOnce,
   forPlan,
   RECORDS_OF_REFUND,
   RECORDS_OF_SUBJECT,
@@ -79,8 +80,10 @@ export class LoopText {
   }
 
   refund(): string {
+    const { all, lastArgument } = this.#rules
     const body = [
       'spent_at = ARGV[1] + 0\n',
+      this.#ruleSet.hasSubject ? '' : countRefundOnce(lastArgument + 1, all.length),
       this.#readMarks(),
       this.#locateKeys(RECORDS_OF_REFUND),
       this.#fetchValues(),

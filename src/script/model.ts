@@ -29,7 +29,7 @@ import {
 import { LEASE_DIVISOR, wantedRequestsOf } from './lease.ts'
 import { changeInMemory, decideInMemory, isIdle, type RuleToCount, refundInMemory } from './memory.ts'
 import { ModelReservations } from './model-reservations.ts'
-import type { ChangeResult, Refund } from './refund.ts'
+import type { ChangeResult, Refund, RefundedRule, RefundOnce } from './refund.ts'
 import type { Reset } from './reset.ts'
 import type { RuleSetShape } from './rule-set-shape.ts'
 import type { Settlement, SettleResult } from './settle.ts'
@@ -53,6 +53,16 @@ export class ScriptModel {
   readonly #reservations = new ModelReservations()
   /** Records of credentials and consumers, and pointers, by key. */
   readonly #records = new Map<string, string>()
+
+  /** The units that were given back of single requests, by the key of the hash, by id and by rule. */
+  readonly #refunds = new Map<string, Map<string, Map<string, number>>>()
+
+  #givenBack({ key, id }: RefundOnce): Map<string, number> {
+    const byId = this.#refunds.get(key) ?? new Map<string, Map<string, number>>()
+    const given = byId.get(id) ?? new Map<string, number>()
+    this.#refunds.set(key, byId.set(id, given))
+    return given
+  }
 
   /** Stores a record (store/records.ts) or a pointer. */
   setRecord(key: string, text: string): void {
@@ -124,11 +134,13 @@ export class ScriptModel {
   }
 
   /** Models the script of refund.ts. */
-  refund({ rules, spentAt, consumerKey, now }: WithNow<Omit<Refund, 'ruleSet'>>): ChangeResult {
+  refund({ rules, spentAt, once, consumerKey, now }: WithNow<Omit<Refund, 'ruleSet'>>): ChangeResult {
     const record = consumerKey === undefined ? undefined : this.#records.get(consumerKey)
     const { overrides } = parseConsumer(record ?? '')
+    const given = once && this.#givenBack(once)
     const refunded = rules.map(each => ({
       ...each,
+      ...(given && onlyNew(each, given)),
       ...applyOverriddenNumbers(each, overrides, now),
       shown: each.rule,
     }))
@@ -219,6 +231,14 @@ export class ScriptModel {
     const own = { plan: credential.plan ?? plan ?? '', ...(isOther && { otherMode: mode }) }
     return { ...own, ...ofConsumer, ...resolved }
   }
+}
+
+/** The units of a refund with an id that were not given back before. */
+function onlyNew({ rule, units, spent }: RefundedRule, given: Map<string, number>) {
+  const before = given.get(rule.tag) ?? 0
+  const total = Math.max(before, units)
+  given.set(rule.tag, total)
+  return { units: total - before, spent: spent - before }
 }
 
 /**

@@ -1,14 +1,19 @@
 /**
  * The wire format of the script that gives back all or some of the units that one request has spent.
  *
- *     KEYS     the record of the consumer if ARGV[3] is 'consumer'; then states and logs as in decide.ts
+ * A refund with an id has an effect once, from whichever isolate and however often it is sent: its units are all that were given back of
+ * the request so far. The store keeps these totals in a hash, and gives back only what they grow by.
+ *
+ *     KEYS     the record of the consumer if ARGV[3] is 'consumer'; then states and logs as in decide.ts; then the hash of
+ *              totals, if the refund has an id
  *     ARGV[1]  when the request was admitted, by the clock of the store (µs)
  *     ARGV[2]  marks as in decide.ts
  *     ARGV[3]  'consumer' if the rules are counted for a consumer, whose overrides then apply; else ''
  *     ARGV[4]  the plan under which the request was counted, or ''
  *     ARGV[5]  now in microseconds, or '' for the clock of the store
  *     ARGV     the arguments of rules as in decide.ts; then for each rule the units to give back (0: only report the state), and the
- *              units of that request that are still spent
+ *              units of that request that are still spent. With an id: all units that were given back so far, and all that the
+ *              request had spent; then the id, and how long the totals are kept (s)
  *
  *     reply    { now, then for each rule remaining and reset_after }
  */
@@ -24,6 +29,8 @@ export interface Refund {
   rules: readonly RefundedRule[]
   /** When the request was admitted, by the clock of the store (µs). */
   spentAt: number
+  /** Absent: the units are given back again, if the same refund is sent again. Only for rule sets without a subject. */
+  once?: RefundOnce | undefined
   /** Key of the record of the consumer that the rules are counted for. Its overrides apply. */
   consumerKey?: string | undefined
   /** The plan under which the request was counted. Absent if no rule has numbers for plans. */
@@ -32,11 +39,21 @@ export interface Refund {
   now?: number | undefined
 }
 
+/** Identifies the request, so that its units are given back once. */
+export interface RefundOnce {
+  /** Key of the hash of totals. */
+  key: string
+  /** Of the request. */
+  id: string
+  /** How long the totals are kept (s): at least until a refund of the request can have no effect. */
+  keepSeconds: number
+}
+
 export interface RefundedRule
   extends Pick<BoundRule, 'rule' | 'key' | 'sideKey' | 'ends' | 'holding' | 'mode'> {
-  /** Units to give back. 0: the rule only reports its state. */
+  /** Units to give back. 0: the rule only reports its state. With an id: all units given back so far, including these. */
   units: number
-  /** Units of that request that are still spent, including `units`. */
+  /** Units of that request that are still spent, including `units`. With an id: all that it had spent. */
   spent: number
 }
 
@@ -47,14 +64,17 @@ export interface ChangeResult {
   verdicts: readonly Verdict[]
 }
 
-/** Encodes a refund as a call of the script. */
-export function encodeRefund({ ruleSet, rules, spentAt, consumerKey, plan, now }: Refund): ScriptCall {
+/** Encodes a refund as a call of the script. @throws Error for an id with a rule set that has a subject */
+export function encodeRefund(refund: Refund): ScriptCall {
+  const { ruleSet, rules, spentAt, once, consumerKey, plan, now } = refund
+  if (once && ruleSet.hasSubject) throw new Error('Only refunds of limits by name can have an id.')
   const { byEntry, keys, marks, ruleArguments } = placeRules(ruleSet, rules)
   const of = consumerKey === undefined ? '' : 'consumer'
   const args = [String(spentAt), marks, of, plan ?? '', formatTime(now), ...ruleArguments]
   for (const refunded of byEntry) args.push(String(refunded?.units ?? 0), String(refunded?.spent ?? 0))
+  if (once) args.push(once.id, String(once.keepSeconds))
   const records = consumerKey === undefined ? [] : [consumerKey]
-  return { script: ruleSet.refund, keys: [...records, ...keys], args }
+  return { script: ruleSet.refund, keys: [...records, ...keys, ...(once ? [once.key] : [])], args }
 }
 
 const FIELDS = 2

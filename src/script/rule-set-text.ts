@@ -28,6 +28,7 @@ import {
 } from './rule-text.ts'
 import {
   assembleScript,
+  countRefundOnce,
   forPlan,
   RECORDS_OF_REFUND,
   RECORDS_OF_SUBJECT,
@@ -130,6 +131,7 @@ class RuleSetText {
     const first = 5 + this.#withArgument().length
     const body = [
       'spent_at = ARGV[1] + 0\n',
+      this.#ruleSet.hasSubject ? '' : countRefundOnce(first + 1, this.#rules.length),
       this.#readArguments(undefined),
       ...this.#rules.map(
         ({ of, ruleNumber }) =>

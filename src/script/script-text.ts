@@ -56,6 +56,31 @@ export const SETTINGS_OF_REFUND =
   "overrides_at = find(settings, 'override=', 1, true)\nend\nplan = ARGV[4]\n"
 
 /**
+ * Replaces the totals of a refund with an id (refund.ts) by what they grow by, and stores them.
+ * @param first index in ARGV of the units of the first rule
+ */
+export function countRefundOnce(first: number, rules: number): string {
+  const id = first + 2 * rules
+  return `
+if ARGV[${id}] then
+(function()
+local key, given = KEYS[#KEYS], {}
+for total in string.gmatch(redis.call('HGET', key, ARGV[${id}]) or '', '%d+') do
+given[#given + 1] = total + 0
+end
+for i = 1, ${rules} do
+local at, before = ${first - 2} + 2 * i, given[i] or 0
+given[i] = math.max(before, ARGV[at] + 0)
+ARGV[at], ARGV[at + 1] = given[i] - before, ARGV[at + 1] - before
+end
+redis.call('HSET', key, ARGV[${id}], table.concat(given, ' '))
+redis.call('EXPIRE', key, ARGV[${id + 1}])
+end)()
+end
+`.trimStart()
+}
+
+/**
  * Replaces a plan that the config does not have by the default plan.
  * @param mayBeUnknown Lua condition under which the config may not know the plan
  */

@@ -20,13 +20,16 @@ export interface RuleResult {
   resetAfterMs: number
   /** Until the rule would allow the same cost; 0 if it is allowed now, -1 if never. */
   retryAfterMs: number
+  /** Of a rule that reserves: the units above the limit. Nothing is allowed until they are worked off. */
+  debt?: number
 }
 
 export function ruleResultOf(verdict: Verdict): RuleResult {
-  const { rule, mode, allowed, remaining, resetAfter, retryAfter } = verdict
+  const { rule, mode, allowed, remaining, resetAfter, retryAfter, debt } = verdict
   return {
     ...{ name: rule.name, mode, allowed, limit: rule.limit, remaining },
     ...{ resetAfterMs: milliseconds(resetAfter), retryAfterMs: milliseconds(retryAfter) },
+    ...(debt !== undefined && { debt }),
   }
 }
 

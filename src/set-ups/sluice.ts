@@ -24,7 +24,15 @@ export type {
   SkipHook,
 } from '../config/hooks.ts'
 export { type JwtInput, jwt } from '../credentials/jwt.ts'
-export type { LimitIdentity, LimitOptions } from './limits/arguments.ts'
+export type { Amounts, LimitIdentity, LimitOptions } from './limits/arguments.ts'
 export { type CreateLimiterOptions, createLimiter } from './limits/create-limiter.ts'
-export type { AcquireOptions, LimitDecision, Limiter } from './limits/limiter.ts'
+export type {
+  AcquireOptions,
+  LimitDecision,
+  Limiter,
+  ReservedDecision,
+  ReserveOptions,
+  SettleableDecision,
+  SettledDecision,
+} from './limits/limiter-shape.ts'
 export type { RuleResult } from './rule-result.ts'

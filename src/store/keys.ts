@@ -24,6 +24,7 @@
  *     …:state…:log:<tag>                   string  the log of a `sliding-log` rule (src/algorithms/sliding-log.lua)
  *     …:state…:log:<tag>:mid               hash    the chunks of a long log
  *     …:state…:reserved                    zset    the units that requests have reserved, by when they end (src/script/settle.ts)
+ *     …:state…:refunds:<number>            hash    the units that were given back of single calls of a limit by name (src/script/refund.ts)
  *     …:state…:held:<tag>                  string  the units that isolates hold under a `concurrency` rule (src/algorithms/concurrency.lua)
  *
  * In an environment, keys begin with `sluice:<environment>:` instead of `sluice:`.
@@ -133,6 +134,9 @@ export const sideKey = (stateKey: string, kind: 'log' | 'held', tag: string) => 
 
 /** The key of the reservations of an identity. */
 export const reservedKey = (stateKey: string) => `${stateKey}:reserved`
+
+/** The key of the units that were given back of single calls in one of several times. */
+export const refundsKey = (stateKey: string, time: number) => `${stateKey}:refunds:${time}`
 
 /** The key of the chunks of a long log. @param logKey its side key */
 export const chunksKey = (logKey: string) => `${logKey}:mid`

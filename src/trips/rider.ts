@@ -47,6 +47,8 @@ export interface Rider {
   readonly isMeasured?: boolean
   /** Whether a process may exit before the trip for this rider alone is made. */
   readonly isOptional?: boolean
+  /** Whether the request that makes a trip for this rider alone tries again if the trip fails. Otherwise, a later request does. */
+  readonly isRepeated?: boolean
   /** Whether its last call has had no reply. On a cluster, its node may hang, so it does not ride with decisions then. */
   isUnanswered?(): boolean
 }

@@ -4,6 +4,7 @@
  */
 import type { Background } from '../background.ts'
 import { latestOf, type Timer } from '../clock.ts'
+import type { GatewayError } from '../errors.ts'
 import { createTurn, isWithin, type Turn } from './turn.ts'
 
 export interface Chore {
@@ -13,6 +14,8 @@ export interface Chore {
   run(): Promise<boolean>
   /** Whether a process may exit before it is done. */
   readonly isOptional?: boolean
+  /** Whether the same request tries again if it was not done. */
+  readonly isRepeated?: boolean
 }
 
 /** How long a request goes on with a chore (ms): Workers end background work 30 s after the request. */
@@ -30,6 +33,9 @@ const MAX_RUN_MS = 10_000
 /** After this time, another request can do what has failed (ms). */
 const PAUSE_AFTER_FAILURE_MS = 250
 
+/** After this time, the same request can repeat what has failed (ms). */
+const PAUSE_BEFORE_REPETITION_MS = 1000
+
 /** The most times that one request does a chore without a pause. */
 const MAX_IN_ROW = 40
 
@@ -42,14 +48,16 @@ export function createScheduler(clock: () => number, timer: Timer, chores: reado
     const startedAt = now()
     let pauses = 0
     let inRow = 0
-    for (let ms: number | undefined = firstMs; ms !== undefined; ms = chore.dueInMs()) {
+    let hasFailed = false
+    for (let dueInMs: number | undefined = firstMs; dueInMs !== undefined; dueInMs = chore.dueInMs()) {
+      const ms = hasFailed ? Math.max(dueInMs, PAUSE_BEFORE_REPETITION_MS) : dueInMs
+      hasFailed = false
       if (ms > 0) {
-        const pauseMs = ms
-        const endsWithin = (maxMs: number) => pauses === 0 || isWithin(maxMs, startedAt, now() + pauseMs)
+        const endsWithin = (maxMs: number) => pauses === 0 || isWithin(maxMs, startedAt, now() + ms)
         if (!endsWithin(MAX_WORK_MS)) return
         const keepsTurn = endsWithin(KEEPS_TURN_MS)
-        turn.take(keepsTurn ? pauseMs + GRACE_MS : 0)
-        await new Promise<void>(resolve => timer(pauseMs, resolve, chore.isOptional))
+        turn.take(keepsTurn ? ms + GRACE_MS : 0)
+        await new Promise<void>(resolve => timer(ms, resolve, chore.isOptional))
         if (!keepsTurn && turn.isTaken()) return
         turn.take(0)
         pauses += 1
@@ -60,10 +68,13 @@ export function createScheduler(clock: () => number, timer: Timer, chores: reado
         let isDone = false
         try {
           isDone = await chore.run()
+        } catch (error) {
+          if (!chore.isRepeated || isExhausted(error)) throw error
         } finally {
-          turn.take(isDone ? 0 : PAUSE_AFTER_FAILURE_MS)
+          turn.take(isDone || chore.isRepeated ? 0 : PAUSE_AFTER_FAILURE_MS)
         }
-        if (!isDone) return
+        if (!isDone && !chore.isRepeated) return
+        hasFailed = !isDone
       }
     }
   }
@@ -78,3 +89,6 @@ export function createScheduler(clock: () => number, timer: Timer, chores: reado
     },
   }
 }
+
+/** Whether the platform allows the request no more calls, so that only another one can do the chore. */
+const isExhausted = (error: unknown) => (error as GatewayError).code === 'ERR_STORE_CALLS_EXHAUSTED'

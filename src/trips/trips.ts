@@ -16,6 +16,7 @@
  *                                     flight, the next message corrects them
  *     switches                        the next trip reads them again
  *     hand-overs (of an outage)       sent again                 count as handed over: never twice
+ *     settlements                     repeated until the store has answered: it settles each reservation at most once
  *     messages about units in flight  the next message says all of it again: its numbers are absolute
  *     returns (of leased units)       given back later           the units stay spent
  *     guesses                         lost: they are not counted
@@ -35,6 +36,7 @@ import { createScheduler } from './scheduler.ts'
 export interface Riders {
   switches?: Rider | undefined
   handOvers?: Rider | undefined
+  settlements?: Rider | undefined
   units?: Rider | undefined
   returns?: Rider | undefined
   guesses?: Rider | undefined
@@ -62,8 +64,8 @@ export function createTrips(
   bareStore: Store,
   { riders, probe, breaker, tripLimit, onStoreChange, now, timer, sleep }: TripsOptions,
 ) {
-  const { switches, handOvers, units, returns, guesses, signals = [] } = riders
-  const inOrder = [switches, handOvers, units, returns, guesses, ...signals].filter(
+  const { switches, handOvers, settlements, units, returns, guesses, signals = [] } = riders
+  const inOrder = [switches, handOvers, settlements, units, returns, guesses, ...signals].filter(
     rider => rider !== undefined,
   )
   const carrier = withRiders(bareStore, inOrder)
@@ -85,6 +87,7 @@ export function createTrips(
     timer,
     inOrder.map(rider => ({
       isOptional: rider.isOptional ?? false,
+      isRepeated: rider.isRepeated ?? false,
       dueInMs: () => (rider.isMeasured || !guarded.isOpen() ? rider.aloneAfterMs?.() : undefined),
       run: () => sendAlone(rider),
     })),

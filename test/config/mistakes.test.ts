@@ -63,7 +63,7 @@ describe('a mistake', () => {
       'a hook that does not exist',
       { ...CONFIG, hooks: { identity: () => 'alice' } },
       [
-        "hooks.identity: is not a setting here. Did you mean 'identify'? Settings: identify, skip, plan, cost, refusal, deadline.",
+        "hooks.identity: is not a setting here. Did you mean 'identify'? Settings: identify, skip, plan, cost, refusal, amounts, actual, deadline.",
       ],
     ],
     [
@@ -184,7 +184,7 @@ describe('a mistake', () => {
       'a burst and a queue',
       withRule({ burst: 5, queue: 5 }),
       [
-        'rules[0].queue: is not a setting here. Settings: name, by, acrossModes, on, cost, match, plans, algorithm, limit, period, burst, mode, enforce, candidateFor, onStoreFailure, lease.',
+        'rules[0].queue: is not a setting here. Settings: name, unit, by, acrossModes, on, cost, countIf, match, plans, algorithm, limit, period, burst, mode, enforce, candidateFor, onStoreFailure, lease.',
       ],
     ],
   ])('%s', (_, config, mistakes) => expect(mistakesIn(config)).toEqual(mistakes))

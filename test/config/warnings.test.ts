@@ -329,7 +329,7 @@ describe('a lease that no request is served from', () => {
   it('is reported for the config if it applies to no rule', () => {
     const mails = [{ name: 'a', algorithm: 'gcra', limit: 10, period: '1s' }]
     const message =
-      "lease: has no effect: every rule has a lease setting of its own, or cannot have a lease (sliding-log, concurrency, on: 'auth-failure'). Leave it out."
+      "lease: has no effect: every rule has a lease setting of its own, or cannot have a lease (sliding-log, concurrency, on: 'auth-failure', countIf, unit). Leave it out."
     for (const rules of [[ALL], [LEASED], [rule({ lease: false })], [ALL, GUESSES]]) {
       expect(leaseWarningsIn({ lease, rules })).toEqual([message])
       expect(leaseWarningsIn({ lease, rules, limits: { mails } })).toEqual([])

@@ -90,7 +90,7 @@ describe('a setting', () => {
 /** Makes a config with a setting or without it. */
 type Make = (path?: string, value?: unknown) => unknown
 
-function configsFor(name: string, { of = [''] }: Row): Make[] {
+function configsFor(name: string, { of = [''], path: place }: Row): Make[] {
   const [table = ''] = name.split(':')
   switch (table) {
     case 'config':
@@ -126,6 +126,10 @@ function configsFor(name: string, { of = [''] }: Row): Make[] {
       return [(path, value) => ({ ...CONFIG, shedding: put(SHEDDING, path, value) })]
     case 'cors':
       return [(path, value) => ({ ...CONFIG, cors: put({ origins: '*' }, path, value) })]
+    case 'units': {
+      const source = place.startsWith('actual.keep') ? { header: 'x-cost' } : { usage: 'openai' }
+      return [(path, value) => ({ ...CONFIG, units: { a: put({ actual: source }, path, value) } })]
+    }
     case 'credentials':
       return [(path, value) => ({ ...CONFIG, credentials: put({ opaqueKeys: {} }, path, value) })]
     default:

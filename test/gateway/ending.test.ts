@@ -6,6 +6,8 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { SYSTEM_TIMER, type Timer } from '../../src/clock.ts'
 import type { Ending } from '../../src/limiter/engine-shape.ts'
 import { observeEnd as observeEndOf, type ReplyContext } from '../../src/set-ups/http/ending.ts'
+import { createReadOnSlots, type ReadOn } from '../../src/set-ups/http/pump.ts'
+import type { BodyTap } from '../../src/usage/usage.ts'
 import { PATIENT } from '../support/patience.ts'
 
 let endings: Ending[]
@@ -211,6 +213,193 @@ describe('a silent body', () => {
     await settled()
     expect(endings).toEqual(['complete'])
     expect(listen.mock.calls.length).toBeLessThan(10)
+  })
+})
+
+describe('a body that is read on its way', () => {
+  const bytesOf = (text: string) => new TextEncoder().encode(text)
+  const textOf = (bytes: Uint8Array | undefined) => new TextDecoder().decode(bytes)
+
+  /** Records what it sees. It takes time for each chunk, until the test continues. */
+  function slowTap(changes: Partial<BodyTap> = {}) {
+    const seen: string[] = []
+    let resume = () => {}
+    const tap: BodyTap = {
+      changesBytes: false,
+      pass: chunk => chunk,
+      rest: () => new Uint8Array(),
+      see(chunk) {
+        seen.push(textOf(chunk))
+        return new Promise(resolve => {
+          resume = resolve
+        })
+      },
+      ...changes,
+    }
+    return { tap, seen, resume: () => resume() }
+  }
+
+  it.each([{}, { 'content-length': '6' }])(
+    'arrives before it was read, and no chunk is read ahead of that, with %j',
+    async headers => {
+      const { body, control } = controlledBody()
+      const { tap, seen, resume } = slowTap()
+      const reply = observeEnd(new Response(body, { headers }), background, over, { tap })
+      const reader = reply.body!.getReader()
+      for (const text of ['ab', 'cd', 'ef']) control.enqueue(bytesOf(text))
+      control.close()
+      for (const [i, text] of ['ab', 'cd', 'ef'].entries()) {
+        expect(textOf((await reader.read()).value)).toBe(text)
+        await new Promise(setImmediate)
+        expect(seen).toHaveLength(i + 1)
+        expect(endings).toEqual([])
+        resume()
+      }
+      expect((await reader.read()).done).toBe(true)
+      await settled()
+      expect([seen, endings]).toEqual([['ab', 'cd', 'ef'], ['complete']])
+    },
+  )
+
+  it('is only read as fast as its client reads', async () => {
+    let pulled = 0
+    const body = new ReadableStream<Uint8Array>(
+      {
+        pull(control) {
+          pulled += 1
+          control.enqueue(bytesOf('chunk'))
+        },
+      },
+      { highWaterMark: 0 },
+    )
+    const { tap, seen } = slowTap({})
+    const reply = observeEnd(new Response(body), background, over, { tap: { ...tap, see: () => undefined } })
+    for (let i = 0; i < 5; i++) await new Promise(setImmediate)
+    expect(pulled).toBeLessThanOrEqual(2)
+    await reply.body!.cancel()
+    await settled()
+    expect([endings, seen]).toEqual([['cancelled'], []])
+  })
+
+  it('can be changed: its parts, its end, and so its length', async () => {
+    const tap: BodyTap = {
+      changesBytes: true,
+      pass: chunk => (textOf(chunk) === 'secret' ? new Uint8Array() : chunk),
+      rest: () => bytesOf('!'),
+      see: () => undefined,
+    }
+    const { body, control } = controlledBody()
+    const reply = observeEnd(new Response(body), background, over, { tap })
+    for (const text of ['a', 'secret', 'b']) control.enqueue(bytesOf(text))
+    control.close()
+    expect(await reply.text()).toBe('ab!')
+    await settled()
+    expect(endings).toEqual(['complete'])
+  })
+
+  it('ends if its client leaves, also while a chunk is read without end', async () => {
+    const { body, control, cancel } = controlledBody()
+    const { tap } = slowTap()
+    const client = new AbortController()
+    const reply = observeEnd(new Response(body), background, over, { tap, clientGone: client.signal })
+    const reader = reply.body!.getReader()
+    control.enqueue(bytesOf('a'))
+    await reader.read()
+    client.abort()
+    await settled()
+    expect([endings, cancel.mock.calls.length]).toEqual([['cancelled'], 1])
+  })
+
+  it('ends if it fails, after its last chunk was read', async () => {
+    const { body, control } = controlledBody()
+    const { tap, seen, resume } = slowTap()
+    const reply = observeEnd(new Response(body), background, over, { tap })
+    const reader = reply.body!.getReader()
+    control.enqueue(bytesOf('a'))
+    await reader.read()
+    control.error(new Error('reset'))
+    resume()
+    await expect(reader.read()).rejects.toThrow('reset')
+    await settled()
+    expect([endings, seen]).toEqual([['failed'], ['a']])
+  })
+})
+
+describe('a body that is read on after its client has left', () => {
+  const chunk = (i: number) => new Uint8Array([i])
+
+  function tapped() {
+    const seen: number[] = []
+    const tap: BodyTap = {
+      changesBytes: false,
+      pass: bytes => bytes,
+      rest: () => new Uint8Array(),
+      see: ([byte]) => void seen.push(byte!),
+    }
+    return { tap, seen }
+  }
+
+  /** A client that reads one chunk and leaves. */
+  async function leaveAfterOne(
+    how: 'by its signal' | 'by cancelling',
+    readOn: ReadOn,
+    timer: Timer = SYSTEM_TIMER,
+  ) {
+    const { body, control, cancel } = controlledBody()
+    const { tap, seen } = tapped()
+    const client = new AbortController()
+    const reply = observeEnd(new Response(body), background, over, {
+      ...{ tap, readOn, timer, clientGone: client.signal },
+    })
+    const reader = reply.body!.getReader()
+    control.enqueue(chunk(1))
+    await reader.read()
+    if (how === 'by cancelling') await reader.cancel()
+    else client.abort()
+    await new Promise(setImmediate)
+    return { control, cancel, seen }
+  }
+
+  it.each(['by its signal', 'by cancelling'] as const)('is seen to its end: %s', async how => {
+    const begin = createReadOnSlots(1)
+    const { control, cancel, seen } = await leaveAfterOne(how, { forMs: 25_000, begin })
+    expect([endings, cancel.mock.calls.length, begin()]).toEqual([[], 0, undefined])
+    for (const i of [2, 3]) control.enqueue(chunk(i))
+    control.close()
+    await settled()
+    expect([seen, endings]).toEqual([[1, 2, 3], ['cancelled']])
+    expect(begin()).toBeTypeOf('function')
+  })
+
+  it('is cancelled after a while', async () => {
+    let runOut = () => {}
+    const timer: Timer = (ms, run) => {
+      if (ms === 25_000) runOut = run
+      return () => {}
+    }
+    const begin = createReadOnSlots(1)
+    const { control, cancel, seen } = await leaveAfterOne('by its signal', { forMs: 25_000, begin }, timer)
+    control.enqueue(chunk(2))
+    await new Promise(setImmediate)
+    runOut()
+    await settled()
+    expect([seen, endings, cancel.mock.calls.length]).toEqual([[1, 2], ['cancelled'], 1])
+    expect(begin()).toBeTypeOf('function')
+  })
+
+  it('is cancelled at once if too many are read on', async () => {
+    const { cancel } = await leaveAfterOne('by its signal', { forMs: 25_000, begin: createReadOnSlots(0) })
+    await settled()
+    expect([endings, cancel.mock.calls.length]).toEqual([['cancelled'], 1])
+  })
+
+  it('is over if it fails', async () => {
+    const begin = createReadOnSlots(1)
+    const { control } = await leaveAfterOne('by its signal', { forMs: 25_000, begin })
+    control.error(new Error('reset'))
+    await settled()
+    expect(endings).toEqual(['cancelled'])
+    expect(begin()).toBeTypeOf('function')
   })
 })
 

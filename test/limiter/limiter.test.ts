@@ -515,7 +515,7 @@ describeOnRedisEngine('a limit by name', fresh => {
   )
 
   const COST = 'Use a whole number from 0 to 1000000000, or an object with one for each rule.'
-  const OPTIONS = 'Use an object with any of these: cost.'
+  const OPTIONS = 'Use an object with any of these: cost, amounts.'
   const OF_ACCOUNT = "The limit 'zendesk' counts by account:"
 
   it.each<[Call, string]>([
@@ -538,8 +538,8 @@ describeOnRedisEngine('a limit by name', fresh => {
       `cost is ${shown}. ${COST}`,
     ]),
     [['crawler', {}, { cost: { second: 5n } }], 'second is 5n. Use a whole number from 0 to 1000000000.'],
-    [['crawler', {}, { costs: 5 }], "limit has no option 'costs'. Options: cost."],
-    [['crawler', {}, { delta: 5 }], "limit has no option 'delta'. Options: cost."],
+    [['crawler', {}, { costs: 5 }], "limit has no option 'costs'. Options: cost, amounts."],
+    [['crawler', {}, { delta: 5 }], "limit has no option 'delta'. Options: cost, amounts."],
     [['crawler', {}, 'x'], `The options of limit are 'x'. ${OPTIONS}`],
     [['crawler', {}, 5], `The options of limit are 5. ${OPTIONS}`],
     [['crawler', {}, null], `The options of limit are null. ${OPTIONS}`],
@@ -570,7 +570,10 @@ describeOnRedisEngine('a limit by name', fresh => {
       const expected = message
         .replace('of limit are', `of ${method} are`)
         .replace(/^limit has/, `${method} has`)
-        .replace(/(Options|these): cost\./, method === 'limit' ? '$&' : '$1: cost, timeoutMs.')
+        .replace(
+          /(Options|these): cost, amounts\./,
+          method === 'limit' ? '$&' : '$1: cost, amounts, timeoutMs.',
+        )
       await expect(limiter[method](...(args as unknown as [string]))).rejects.toThrow(new TypeError(expected))
     }
     expect(await redis.snapshot()).toEqual({})
@@ -586,7 +589,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     [
       'acquire',
       ['crawler', {}, { timeout: 5 }],
-      "acquire has no option 'timeout'. Options: cost, timeoutMs.",
+      "acquire has no option 'timeout'. Options: cost, amounts, timeoutMs.",
     ],
     ['reset', ['crawler', {}, { rules: 'day' }], "reset has no option 'rules'. Options: rule."],
     [

@@ -66,7 +66,7 @@ describeOnRedisEngine('a receipt', fresh => {
   it('is plain data with the units that each rule has spent', async () => {
     const receipt = await spend(2)
     expect(receipt).toEqual({
-      id: expect.stringMatching(/^[\da-f-]{36}$/),
+      id: expect.stringMatching(/^[\dA-Za-z]{12}$/),
       ...{ limit: 'mails', identity: A, at: expect.any(Number) },
       costs: { day: 2, pace: 2, trial: 2 },
     })
@@ -105,11 +105,11 @@ describeOnRedisEngine('a receipt', fresh => {
     expect(await left()).toBe(6)
   })
 
-  it('can be refunded once in each isolate, but gives no identity more than its full budget', async () => {
+  it('can be refunded once, in whichever isolate', async () => {
     const receipt = await spend(4)
     await spend(2)
     await one.refund(receipt)
-    expect(await two.refund(receipt)).toMatchObject({ day: 10 })
+    expect(await two.refund(receipt)).toMatchObject({ day: 8, pace: 18 })
   })
 
   it('is recognized as refunded while it is one of the latest, and forgotten later', async () => {
@@ -134,11 +134,11 @@ describeOnRedisEngine('a receipt', fresh => {
 describe('a wrong receipt', () => {
   const { receipts } = isolateOn(GONE)
 
-  const UNCHANGED = 'Pass the receipt of a decision unchanged to refund(receipt).'
+  const UNCHANGED = 'Pass the receipt of a decision unchanged.'
 
   it.each<[wrong: object, message: string]>([
-    [{ id: undefined }, 'receipt.id is undefined. It must be a UUID.'],
-    [{ id: 'x'.repeat(36) }, `receipt.id is '${'x'.repeat(36)}'. It must be a UUID.`],
+    [{ id: undefined }, 'receipt.id is undefined. It must be the id of a decision.'],
+    [{ id: 'x'.repeat(36) }, `receipt.id is '${'x'.repeat(36)}'. It must be the id of a decision.`],
     [{ limit: 'mail' }, "receipt.limit is 'mail'. Limits of the config: mails, exports."],
     [{ limit: ['mails'] }, "receipt.limit is ['mails']. Limits of the config: mails, exports."],
     [{ identity: null }, 'receipt.identity is null. It must be an object.'],

@@ -166,7 +166,7 @@ export function ruleSetFor(
   const shape = JSON.stringify([
     rules.map(
       ({
-        rule: { name, algorithm, tag, quota, match, takesOverrides, family, on, calendar, lease },
+        rule: { name, algorithm, tag, quota, match, takesOverrides, family, on, calendar, lease, settlement },
         key,
       }) => [
         ...[
@@ -180,6 +180,7 @@ export function ruleSetFor(
           on,
           calendar,
           lease,
+          settlement,
           keys.indexOf(key),
         ],
       ],

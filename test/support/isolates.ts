@@ -9,6 +9,7 @@ import { createEngine } from '../../src/limiter/engine.ts'
 import type { Decided, EngineOptions } from '../../src/limiter/engine-shape.ts'
 import { createLocalLimiter } from '../../src/limiter/outage/local.ts'
 import { createProbe } from '../../src/limiter/probe.ts'
+import { createSettlements } from '../../src/limiter/reservations/settlements.ts'
 import { createHoldingsKeeper } from '../../src/limiter/units/keep-holdings.ts'
 import type { Subject } from '../../src/script/evaluation.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
@@ -113,8 +114,14 @@ export function isolateOn(
     writeAt: () => time.nowMs * 1e3,
     newName: named(name),
   })
+  let reservations = 0
+  const settlements = createSettlements({
+    ...{ now: clock.now, wallClock: clock.now, timer },
+    writeAt: () => time.nowMs * 1e3,
+    newId: () => `${name}${String(reservations++).padStart(12 - name.length, '0')}`,
+  })
   const engine = createEngine({ ...(breaker && { breaker }) }, store, {
-    ...{ clock, decideAt: () => time.nowMs * 1e3, board: NO_BOARD, holdingsKeeper },
+    ...{ clock, decideAt: () => time.nowMs * 1e3, board: NO_BOARD, holdingsKeeper, settlements },
     switchName: rule => rule.name,
     timer,
     credentials: 'refuse',
@@ -135,6 +142,7 @@ export function isolateOn(
     )
   return Object.assign(isolate, {
     kept: holdingsKeeper,
+    ...{ engine, settlements },
     ask: (rule: Rule, cost = 1, key = ACME) => ask([{ rule, key, cost }]),
     askAll: (...rules: Rule[]) => ask(rules.map(rule => ({ rule, key: ACME, cost: 1 }))),
     askWith: ask,

@@ -5,6 +5,7 @@ import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { compileConfig } from '../../src/config/compile.ts'
 import * as SHEDDING_COMPILER from '../../src/config/compile-shedding.ts'
+import { compileUnits } from '../../src/config/compile-units.ts'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { listConsumers } from '../../src/ops/consumers.ts'
 import { explain } from '../../src/ops/explain.ts'
@@ -35,7 +36,7 @@ it('makes a key, finds it and revokes it', async () => {
 })
 
 it('reads what limits, switches and counters say', async () => {
-  const config = compileConfig(CONFIG, ALL_ALGORITHMS, SHEDDING_COMPILER)
+  const config = compileConfig(CONFIG, ALL_ALGORITHMS, { ...SHEDDING_COMPILER, compileUnits })
   const { standings } = await peekCaller(store, config, { consumer })
   expect(standings.map(({ rule, remaining }) => [rule.name, remaining])).toEqual([['hour', 10]])
   expect([...(await readSwitches(store)).rules]).toEqual([])

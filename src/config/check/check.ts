@@ -5,8 +5,9 @@
 import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
 import { type Config, compileConfig } from '../compile.ts'
 import { credentialMethodsOf } from '../compile-credentials.ts'
-import { compileGatewayRule } from '../compile-rule.ts'
+import { compileGatewayRule, compileLimitRule } from '../compile-rule.ts'
 import * as SHEDDING_COMPILER from '../compile-shedding.ts'
+import { compileUnits } from '../compile-units.ts'
 import { ConfigError, type Mistake } from '../config-error.ts'
 import { mistakesOfAddress } from './address-schema.ts'
 import { mistakesOfHooks } from './hooks-schema.ts'
@@ -22,6 +23,7 @@ import {
   mistakesOfSet,
 } from './mistakes-of-rules.ts'
 import { mistakesOfAdaptive, mistakesOfShedding } from './mistakes-of-shedding.ts'
+import { mistakesOfUnits } from './mistakes-of-units.ts'
 import { findNotPlain } from './plain.ts'
 import type { ConfigInput } from './schema.ts'
 import { findSoundParts } from './sound-parts.ts'
@@ -51,14 +53,19 @@ function mistakesBetweenParts(config: ConfigInput): Mistake[] {
   const plans = config.plans ?? ['free']
   const methods = credentialMethodsOf(config)
   const written = config.rules ?? []
-  const rules = written.map(rule => compileGatewayRule(rule, plans, ALL_ALGORITHMS))
+  const units = compileUnits(config.units)
+  const rules = written.map(rule => compileGatewayRule(rule, plans, ALL_ALGORITHMS, units))
   return [
     ...mistakesOfSet(written, 'rules'),
     ...written.flatMap((rule, i) => mistakesOfGatewayRule(rule, rules[i]!, `rules[${i}]`, config)),
     ...Object.entries(config.limits ?? {}).flatMap(([name, set]) => [
       ...mistakesOfSet(set, `limits.${name}`),
-      ...set.flatMap((rule, i) => mistakesOfLimitRule(rule, `limits.${name}[${i}]`)),
+      ...set.flatMap((rule, i) => {
+        const compiled = compileLimitRule(rule, ALL_ALGORITHMS, units)
+        return mistakesOfLimitRule(rule, compiled, `limits.${name}[${i}]`, config)
+      }),
     ]),
+    ...mistakesOfUnits(config),
     ...mistakesOfAddress(config.address).map(([key, message]) => ({ path: `address.${key}`, message })),
     ...mistakesOfCredentials(config.credentials ?? {}, plans),
     ...mistakesOfHooks(config),
@@ -73,7 +80,7 @@ function mistakesBetweenParts(config: ConfigInput): Mistake[] {
 
 /** Checks and compiles a config. @throws ConfigError as checkConfig */
 export function checkedConfig(input: unknown): Config {
-  return compileConfig(checkConfig(input), ALL_ALGORITHMS, SHEDDING_COMPILER)
+  return compileConfig(checkConfig(input), ALL_ALGORITHMS, { ...SHEDDING_COMPILER, compileUnits })
 }
 
 /** Two checks of a number can have the same message, which is shown once. */

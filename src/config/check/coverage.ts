@@ -86,8 +86,9 @@ function describeMissingLimit(rules: readonly RuleInput[]): string {
 /** Whether a rule limits the requests of its callers. An adaptive rule limits all callers together. */
 const isEnforced = (rule: RuleInput) => canRefuse(rule) && adaptiveOf(rule) === undefined
 
-function canRefuse({ mode = 'enforce', candidateFor, enforce, on = 'request', cost }: RuleInput): boolean {
-  return mode === 'enforce' && candidateFor === undefined && enforce !== 0 && cost !== 0 && on === 'request'
+function canRefuse({ mode = 'enforce', candidateFor, enforce, on = 'request', cost, countIf }: RuleInput) {
+  const isEnforced = mode === 'enforce' && candidateFor === undefined && enforce !== 0
+  return isEnforced && cost !== 0 && on === 'request' && countIf === undefined
 }
 
 /** Every place in which requests are counted. */

@@ -2,7 +2,15 @@
 import * as v from 'valibot'
 import { IDENTIFY } from '../compile-route.ts'
 import type { Mistake } from '../config-error.ts'
-import type { CostHook, IdentifyHook, PlanHook, RefusalHook, SkipHook } from '../hooks.ts'
+import type {
+  ActualHook,
+  AmountsHook,
+  CostHook,
+  IdentifyHook,
+  PlanHook,
+  RefusalHook,
+  SkipHook,
+} from '../hooks.ts'
 import { duration, settings } from './values.ts'
 
 export interface HooksInput extends v.InferInput<typeof hooks> {}
@@ -23,7 +31,7 @@ export const hooks = settings(
     /** Returns the plan of an anonymous caller or of one that `identify` has named: one of `plans`, or `undefined`. Default: none. */
     plan: v.optional(hook<PlanHook>("(request, { consumer }) => (consumer ? 'pro' : undefined)")),
     /**
-     * Returns the factor for the cost of each rule, and replaces the route's `cost`. A whole number from 0 (not
+     * Returns the factor for the cost of each rule of requests, and replaces the route's `cost`. A whole number from 0 (not
      * counted) to 1,000,000,000. Default: none.
      */
     cost: v.optional(hook<CostHook>("request => (request.method === 'POST' ? 5 : 1)")),
@@ -31,6 +39,16 @@ export const hooks = settings(
     refusal: v.optional(
       hook<RefusalHook>("({ outcome }) => (outcome === 'limited' ? 'Slow down.' : undefined)"),
     ),
+    /**
+     * Returns what a request will cost of each of `units`, as in `{ tokens: 1200 }`: whole numbers from 0 to 1,000,000,000. A unit that
+     * it leaves out costs its `estimate`. Default: none.
+     */
+    amounts: v.optional(hook<AmountsHook>('request => ({ tokens: 1200 })')),
+    /**
+     * Returns what a request has cost, as in `{ tokens: 731 }`, for units with `actual: 'hook'`; for other units, it replaces what their
+     * source found. It gets `{ amounts, tokens, ending, isPartial }`, and the status and headers of the response. Default: none.
+     */
+    actual: v.optional(hook<ActualHook>('(usage, { status }) => ({ calls: status < 400 ? 1 : 0 })')),
     /** How long each hook may take (default `'1s'`). */
     deadline: v.optional(duration(1e3, 30e6, "from '1ms' to '30s'")),
   },

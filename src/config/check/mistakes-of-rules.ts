@@ -4,10 +4,19 @@ import { descriptionOf } from '../../algorithms/index.ts'
 import { hasPlanUnits, planUnits, unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { compileRanges } from '../address-ranges.ts'
 import { ANONYMOUS } from '../compile-route.ts'
-import { countsInFlight, type GatewayRule, MAX_DELAY, periodOf, withNumbers } from '../compile-rule.ts'
+import {
+  countsInFlight,
+  type GatewayRule,
+  type LimitRule,
+  MAX_DELAY,
+  periodOf,
+  withNumbers,
+} from '../compile-rule.ts'
+import { REQUESTS } from '../compile-units.ts'
 import type { Mistake } from '../config-error.ts'
 import { isOfConsumer, needsCredential, needsToken, separatesModes } from '../identity-parts.ts'
 import { didYouMean } from './did-you-mean.ts'
+import { mistakesOfCounted, mistakesOfEstimates, mistakesOfSettlement } from './mistakes-of-units.ts'
 import type { LimitRuleInput, MatchInput, NumbersInput, RuleInput } from './rule-schema.ts'
 import type { ConfigInput } from './schema.ts'
 
@@ -100,7 +109,11 @@ export function mistakesOfGatewayRule(
   path: string,
   config: ConfigInput,
 ): Mistake[] {
-  const mistakes = mistakesOfGatewayNumbers(rule, compiled[0]!, path)
+  const mistakes = [
+    ...mistakesOfGatewayNumbers(rule, compiled[0]!, path),
+    ...mistakesOfCounted(rule, compiled[0]!, path, config),
+    ...mistakesOfEstimates(rule, path, config),
+  ]
   const report = (key: string, message: string) => mistakes.push({ path: `${path}.${key}`, message })
   if (rule.on === 'auth-failure' && countsInFlight(compiled[0]!)) {
     report(
@@ -236,8 +249,9 @@ export function mistakesOfRouteCosts(
       const isForAll = Object.values(others).every(value => value === undefined)
       const counts = !isOnlyAnonymous || !rule!.by.some(needsCredential)
       const isFor = isForAll && counts && (routes === undefined || routes.includes(name))
-      const { mode, on, quota, cost } = rule!
-      return isFor && mode === 'enforce' && on === 'request' && cost * factor > quota.burst
+      const { mode, on, quota, cost, unit } = rule!
+      const costs = mode === 'enforce' && on === 'request' && unit === REQUESTS
+      return isFor && costs && cost * factor > quota.burst
     })
     if (factor === 1 || !limits || at === -1) return []
     const { cost, quota } = compiled[at]![0]!
@@ -267,12 +281,12 @@ export function mistakesOfLists({ allow, block }: ConfigInput): Mistake[] {
 
 /** Finds numbers that the algorithm supports and the gateway does not: costs above the burst, and delays that are too long. */
 export function mistakesOfGatewayNumbers(rule: RuleInput, compiled: GatewayRule, path: string): Mistake[] {
-  const mistakes: Mistake[] = []
+  const mistakes = mistakesOfSettlement(compiled, path)
   const report = (key: string, message: string) => mistakes.push({ path: `${path}.${key}`, message })
-  const { cost, quota } = compiled
+  const { cost, quota, unit } = compiled
   const { burst } = quota
   const description = descriptionOf(rule)
-  if (cost > burst) {
+  if (unit === REQUESTS && cost > burst) {
     report(
       'cost',
       `${cost} can never be admitted: it is above the ${description.costBound} of ${burst}. Lower it.`,
@@ -291,8 +305,18 @@ export function mistakesOfGatewayNumbers(rule: RuleInput, compiled: GatewayRule,
 }
 
 /** Finds mistakes in one rule of a limit by name. */
-export function mistakesOfLimitRule({ by, enforce }: LimitRuleInput, path: string): Mistake[] {
-  if (by !== undefined || enforce === undefined || enforce === 0 || enforce === 1) return []
+export function mistakesOfLimitRule(
+  rule: LimitRuleInput,
+  compiled: LimitRule,
+  path: string,
+  config: ConfigInput,
+): Mistake[] {
+  const { by, enforce } = rule
+  const mistakes = [
+    ...mistakesOfSettlement(compiled, path),
+    ...mistakesOfCounted(rule, compiled, path, config),
+  ]
+  if (by !== undefined || enforce === undefined || enforce === 0 || enforce === 1) return mistakes
   const message = `${enforce} is a share of callers, and this rule counts all callers together. Leave it out, or add a by, such as by: ['account'].`
-  return [{ path: `${path}.enforce`, message }]
+  return [...mistakes, { path: `${path}.enforce`, message }]
 }

@@ -31,7 +31,7 @@ const canLease = (rule: RuleInput | LimitRuleInput) =>
 function findUnusedDefault(rules: readonly (RuleInput | LimitRuleInput)[]): Mistake[] {
   if (rules.some(rule => rule.lease === undefined && canLease(rule))) return []
   const message =
-    "has no effect: every rule has a lease setting of its own, or cannot have a lease (sliding-log, concurrency, on: 'auth-failure'). Leave it out."
+    "has no effect: every rule has a lease setting of its own, or cannot have a lease (sliding-log, concurrency, on: 'auth-failure', countIf, unit). Leave it out."
   return [{ path: 'lease', message }]
 }
 

@@ -3,6 +3,7 @@ import type { AlgorithmName } from '../../algorithms/index.ts'
 import { formatFullAllowance } from '../allowance.ts'
 import { ANONYMOUS } from '../compile-route.ts'
 import { countsInFlight, type GatewayRule } from '../compile-rule.ts'
+import { REQUESTS } from '../compile-units.ts'
 import type { Mistake } from '../config-error.ts'
 import { type By, separatesModes } from '../identity-parts.ts'
 import type { RuleInput } from './rule-schema.ts'
@@ -45,7 +46,7 @@ function ownReason(
   if (input.enforce === 0)
     return ['.enforce', '0: the rule is a shadow rule for all callers and never refuses.']
   if (rule.cost === 0) return ['.cost', '0: the rule counts nothing, so it never refuses.']
-  if (!countsInFlight(rule) && perSecond(rule) > MAX_PER_SECOND) {
+  if (!countsInFlight(rule) && rule.unit === REQUESTS && perSecond(rule) > MAX_PER_SECOND) {
     return ['.limit', `${formatFullAllowance(rule)} is more than any caller sends: the rule never refuses.`]
   }
   const { routes, authenticated } = input.match ?? {}
@@ -68,9 +69,15 @@ function ownReason(
   return undefined
 }
 
-/** Finds another rule that refuses every request that this one would refuse. Of two equal rules, only the second one is reported. */
-function reasonOfAnother(rules: readonly CheckedRule[], i: number): Reason | undefined {
-  const target = rules[i]!
+/**
+ * Finds another rule that refuses every request that this one would refuse. Of two equal rules, only the second one is reported. Nothing
+ * is certain about a rule whose costs differ from request to request.
+ */
+function reasonOfAnother(all: readonly CheckedRule[], index: number): Reason | undefined {
+  const target = all[index]!
+  const rules = all.filter(({ rule }) => rule.unit === REQUESTS && !rule.countIf)
+  const i = rules.indexOf(target)
+  if (i === -1) return undefined
   const first = rules.find(
     (other, j) => j !== i && isReachedFirst(target, other) && !(i < j && isReachedFirst(other, target)),
   )

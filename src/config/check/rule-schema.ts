@@ -12,6 +12,7 @@ import { didYouMean } from './did-you-mean.ts'
 import { ruleLease } from './lease-schema.ts'
 import { type MatchInput, match } from './match-schema.ts'
 import { type AlgorithmEntries, algorithmEntries } from './parameter-schema.ts'
+import { ruleUnit } from './units-schema.ts'
 import { flag, listed, name, oneOf, record, settings, share, units } from './values.ts'
 
 export type { By, MatchInput }
@@ -46,6 +47,11 @@ export function onStoreFailure() {
 const named = {
   /** The name of the rule in headers, logs and state. Unique. */
   name: name('rule name'),
+  /**
+   * What the rule counts: requests, or one of `units` (default `'requests'`). A unit is only for `fixed-window`, `sliding-window`, `gcra`
+   * and `token-bucket`.
+   */
+  unit: v.optional(ruleUnit),
 }
 
 export const modes = {
@@ -77,7 +83,7 @@ const leasing = {
    * An isolate takes units for several requests in one decision, at most one sixteenth of the remaining units, and then serves requests
    * without a trip to the store. Never more than the limit is spent, but a request can be counted in one window and reach the
    * origin in the next (docs/hot-callers.md). A request that is also counted by a rule without a lease always goes to the store. Not for
-   * `sliding-log`, `concurrency` and `on: 'auth-failure'`. `false`: no lease, even if the config has one. Default: that of the config.
+   * `sliding-log`, `concurrency`, `on: 'auth-failure'`, `countIf` and `unit`. `false`: no lease, even if the config has one. Default: that of the config.
    */
   lease: v.optional(ruleLease),
 }
@@ -109,6 +115,17 @@ const PLAN_NUMBERS = listed(
   'and',
 )
 
+const countIf = settings(
+  {
+    /** The statuses of responses to requests that count. */
+    status: v.pipe(
+      v.array(units(100, 599), 'is not a list of statuses. Write it like [401, 403].'),
+      v.minLength(1, 'is empty, so no request would count. Name a status.'),
+    ),
+  },
+  'is not an object. Write it like { status: [401, 403] }.',
+)
+
 const gatewayOnly = {
   /** Which requests are counted together: `'consumer'`, `'address'`, or a combination: `['consumer', 'route']`. */
   by,
@@ -124,6 +141,11 @@ const gatewayOnly = {
   on: v.optional(oneOf(['request', 'auth-failure'], 'is not an event to count')),
   /** Units that one request spends (default `1`). 0 reports what is left and spends nothing. */
   cost: v.optional(units(0)),
+  /**
+   * A request counts only if the response has one of these statuses, as in `{ status: [401, 403] }`. Each request reserves its cost
+   * first, so that no more requests than the limit can be under way at once. Default: every request counts.
+   */
+  countIf: v.optional(countIf),
   /** Which requests the rule is for. A request must meet all conditions. Default: every request. */
   match: v.optional(match),
   /** Other numbers for plans, as in `{ pro: { limit: 1200 } }`; `false`: the rule does not apply to that plan. Default: none. */

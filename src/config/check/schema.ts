@@ -21,6 +21,7 @@ import {
 } from './rule-schema.ts'
 import { type SheddingInput, shedding } from './shedding-schema.ts'
 import { type BreakerInput, store } from './store-schema.ts'
+import { type UnitInput, unitsOfConfig } from './units-schema.ts'
 import { duration, flag, headerName, name, oneOf, record, settings, text, units } from './values.ts'
 
 export type {
@@ -34,6 +35,7 @@ export type {
   RouteInput,
   RuleInput,
   SheddingInput,
+  UnitInput,
 }
 
 /** A config as it is written in sluice.config.ts, not checked yet: the argument of `defineConfig` and of every set-up. */
@@ -217,6 +219,8 @@ export const configSchema = settings(
         "is not an object. Write it like { zendesk: [{ name: 'second', … }] }.",
       ),
     ),
+    /** What rules count besides requests, by name: tokens, money, bytes. Default: none. */
+    units: v.optional(unitsOfConfig),
     /** Refuses less important traffic with a 503 while the system is full (docs/load-shedding.md). Default: none. */
     shedding: v.optional(shedding),
     /** How callers authenticate, and which credentials are accepted. Default: API keys. */
@@ -270,7 +274,7 @@ export const configSchema = settings(
     onStoreFailure: v.optional(onStoreFailure()),
     /**
      * An isolate takes units for several requests in one decision, and serves those requests without a trip to the store. Applies to all
-     * rules without their own setting, except those that cannot have a lease: `sliding-log`, `concurrency` and `on: 'auth-failure'`.
+     * rules without their own setting, except those that cannot have a lease: `sliding-log`, `concurrency`, `on: 'auth-failure'`, `countIf` and `unit`.
      * Default: none.
      */
     lease: v.optional(lease),

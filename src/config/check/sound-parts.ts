@@ -134,11 +134,15 @@ const DEPENDS_ON: readonly [mistake: RegExp, on: RegExp][] = [
   [/\.match\.routes/, /^routes(\[\d+\](\.name)?)?$/],
   [/\baccept\b|\.by$/, /^credentials(\.(jwt|opaqueKeys)\b|$)/],
   [/^routes\[\d+\]\.cost$|^plans$|^shedding/, /^(rules|routes|plans|shedding)/],
+  [/\.(unit|limit)$/, /^(units|hooks)/],
+  [/^units|^hooks\.(amounts|actual)$/, /^(rules|hooks|units)/],
 ]
 
 /** Settings of one entry that are checked against each other. An invalid one does not affect the mistakes of another group. */
 const GROUPS = [
   ['algorithm', 'limit', 'period', 'timeZone', 'start', 'burst', 'queue', 'ttl', 'cost', 'plans', 'adaptive'],
+  ['unit', 'countIf', 'algorithm', 'on', 'cost', 'lease'],
+  ['unit', 'limit', 'burst', 'period'],
   ['mode', 'enforce', 'candidateFor'],
   ['lease', 'algorithm'],
   ['lease', 'on'],

@@ -4,9 +4,11 @@
 import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
 import { credentialMethodsOf } from '../compile-credentials.ts'
 import { compileGatewayRule } from '../compile-rule.ts'
+import { compileUnits } from '../compile-units.ts'
 import type { Mistake } from '../config-error.ts'
 import { type By, readPart } from '../identity-parts.ts'
 import { findUncovered } from './coverage.ts'
+import { warningsOfUnits } from './mistakes-of-units.ts'
 import { findUnusedLeases } from './never-leased.ts'
 import { findRulesThatNeverRefuse } from './never-refuses.ts'
 import type { ConfigInput } from './schema.ts'
@@ -17,7 +19,11 @@ export type Warning = Mistake
 /** @param config a config without mistakes */
 export function warningsOf(config: ConfigInput): Warning[] {
   const { rules = [], routes = [], plans = ['free'] } = config
-  const written = rules.map(input => ({ input, rule: compileGatewayRule(input, plans, ALL_ALGORITHMS)[0]! }))
+  const units = compileUnits(config.units)
+  const written = rules.map(input => ({
+    input,
+    rule: compileGatewayRule(input, plans, ALL_ALGORITHMS, units)[0]!,
+  }))
   const accept = config.credentials?.accept ?? credentialMethodsOf(config)
   const reach = {
     accepted: new Set([...accept, ...routes.flatMap(route => route.accept ?? [])]),
@@ -28,6 +34,10 @@ export function warningsOf(config: ConfigInput): Warning[] {
     ...findRulesThatNeverRefuse(written, reach),
     ...findUncovered(config),
     ...findUnusedLeases(config),
+    ...warningsOfUnits(
+      config,
+      written.map(({ rule }) => rule),
+    ),
     ...rules.flatMap(({ by }, i) => warningsOfIdentity([by].flat(), `rules[${i}].by`, config)),
     ...warningsOfAddress(config),
   ]

@@ -147,6 +147,7 @@ function forwardedHeaders(request: Request, url: URL, config: ProxyConfig, conte
     headers.set('x-consumer-mode', modeOf(credential))
     if (decision?.plan) headers.set('x-consumer-plan', decision.plan)
   }
+  if (context.acceptEncoding) headers.set('accept-encoding', context.acceptEncoding)
   if (decision?.degraded) headers.set('sluice-degraded', decision.degraded.cause)
   return headers
 }

@@ -7,6 +7,7 @@ import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
 import { checkConfig } from '../../config/check/check.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
 import * as SHEDDING_COMPILER from '../../config/compile-shedding.ts'
+import { compileUnits } from '../../config/compile-units.ts'
 import { ALL_PARTS } from '../http/all-parts.ts'
 import { createWorker, type GatewayWorker } from './worker.ts'
 
@@ -20,6 +21,10 @@ export type { GatewayWorker }
  * @throws ConfigError naming every mistake of the config
  */
 export function gateway(config: ConfigInput): GatewayWorker {
-  const parts = { algorithms: ALL_ALGORITHMS, parts: ALL_PARTS, shedding: SHEDDING_COMPILER }
+  const parts = {
+    algorithms: ALL_ALGORITHMS,
+    parts: ALL_PARTS,
+    compilers: { ...SHEDDING_COMPILER, compileUnits },
+  }
   return createWorker(checkConfig(config), parts)
 }

@@ -2,8 +2,7 @@
 import type { Hono } from 'hono/tiny'
 import type { Algorithms } from '../../algorithms/descriptor.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
-import { compileConfig } from '../../config/compile.ts'
-import type { SheddingCompiler } from '../../config/compile-shedding.ts'
+import { type Compilers, compileConfig } from '../../config/compile.ts'
 import { applyVariables, type Environment } from '../../config/environment.ts'
 import { deployConfig } from '../deploy-config.ts'
 import { createIdentifier } from '../http/identify.ts'
@@ -19,7 +18,7 @@ const WORKERS_MODULE: string = 'cloudflare:workers'
 export interface Built {
   algorithms: Algorithms
   parts: Parts
-  shedding: SheddingCompiler
+  compilers: Compilers
 }
 
 /** The default export of a Worker. */
@@ -36,10 +35,10 @@ export interface GatewayWorker {
  *
  * @param config already checked, so that the Worker need not carry the code that checks it
  */
-export function createWorker(config: ConfigInput, { algorithms, parts, shedding }: Built): GatewayWorker {
+export function createWorker(config: ConfigInput, { algorithms, parts, compilers }: Built): GatewayWorker {
   // Limits by name are not decided here, so the Worker does not carry the algorithms that only they use.
   const { limits: _, ...gatewayConfig } = config
-  const compiled = compileConfig(gatewayConfig, algorithms, shedding)
+  const compiled = compileConfig(gatewayConfig, algorithms, compilers)
   let app: Hono | undefined
   void import(/* @vite-ignore */ WORKERS_MODULE).then(
     ({ env }) => reportAtStart(() => createIdentifier(applyVariables(compiled, env), parts, env)),

@@ -8,7 +8,7 @@ import type { Ending } from '../../limiter/engine-shape.ts'
 import { ALL_PARTS } from '../http/all-parts.ts'
 import { addressOfNode } from '../http/behind-proxies.ts'
 import { deny } from '../http/deny.ts'
-import type { ForwardContext } from '../http/forward.ts'
+import type { Forwarded } from '../http/forward.ts'
 import { createHandler, type Handler, type Platform } from '../http/handle.ts'
 import { createIdentifier } from '../http/identify.ts'
 import { replyToMisconfiguration, runOrLog } from '../http/unexpected.ts'
@@ -57,7 +57,7 @@ export interface Closable {
 }
 
 /** The reply of a framework that sends it itself. Only the headers that the guard adds to `response` are used. */
-export interface FrameworkReply {
+export interface FrameworkReply extends Pick<Forwarded, 'observe'> {
   response: Response
   /** Resolves when the framework has sent its reply, or cannot send it any more. */
   ended: Promise<Ending>
@@ -68,7 +68,11 @@ export interface Guarded extends Closable {
   (
     request: Request,
     platform: PlatformArguments,
-    run: (info: CallerInfo | undefined) => Response | FrameworkReply | Promise<Response | FrameworkReply>,
+    /** Gets the request, or a copy if its body was read for an estimate. */
+    run: (
+      info: CallerInfo | undefined,
+      request: Request,
+    ) => Response | FrameworkReply | Promise<Response | FrameworkReply>,
     /** The request object of the framework around the guard (in Hono `c`), for hooks. */
     host?: unknown,
   ): Promise<Response>
@@ -80,8 +84,8 @@ export interface Guarded extends Closable {
  *     export default { fetch: guard(config)(request => new Response('Hello')) }   // Workers
  *     Deno.serve(guard(config)(handler))                                         // Deno; Bun and others likewise
  *
- * The handler gets the original request and the platform's other arguments. A refused request gets a 401, 403, 429 or
- * 503 and never reaches the handler. `callerOf(request)` returns the caller of an admitted request. With leases
+ * The handler gets the original request (or a copy, if its body was read for an estimate) and the platform's other arguments.
+ * A refused request gets a 401, 403, 429 or 503 and never reaches the handler. `callerOf(request)` returns the caller of an admitted request. With leases
  * (`lease`), call `close()` of the guarded handler before the process ends. Handlers of one guard share their leases.
  *
  * @throws ConfigError naming every mistake of the config. If a variable is missing, the log names it when the guard is
@@ -94,7 +98,7 @@ export function guard(
   const guarded = createGuard(config, options)
   return <H extends FetchHandler>(handler: H) => {
     const guardedHandler: FetchHandler = (request, ...platform) =>
-      guarded(request, platform, () => handler(request, ...platform))
+      guarded(request, platform, (_, copy) => handler(copy, ...platform))
     return Object.assign(guardedHandler as H, { close: guarded.close })
   }
 }
@@ -148,7 +152,7 @@ export function createGuard(
         ? peerOf(request, args[0], { executionCtx: args[1] as object })
         : withoutPort(address(request, ...args))
     if (isPreflight(request, hasBody(request)))
-      return await answerPreflight(handler, request, peer, () => run(undefined))
+      return await answerPreflight(handler, request, peer, () => run(undefined, request))
     let nonResponse: { returned: unknown } | undefined
     const background = backgroundFrom(args)
     const handled = handler.handle(
@@ -157,7 +161,11 @@ export function createGuard(
         gone: () => goneFrom(request, args),
       },
       async (_, context) => {
-        const returned = await run(rememberCaller(request, context))
+        const { copy = request } = context
+        const info = callerInfo(context)
+        // The user's code may have either of them.
+        for (const each of [request, copy]) callers.set(each, info)
+        const returned = await run(info, copy)
         if (isFrameworkReply(returned)) return { ...returned, isFromSluice: false }
         if (isResponse(returned))
           return { response: withChangeableHeaders(returned, request), isFromSluice: false, isDecoded: true }
@@ -200,12 +208,6 @@ function hasBody({ headers }: Request): boolean {
 }
 
 const callers = new WeakMap<Request, CallerInfo>()
-
-function rememberCaller(request: Request, context: ForwardContext): CallerInfo {
-  const info = callerInfo(context)
-  callers.set(request, info)
-  return info
-}
 
 /**
  * Returns the caller of a request, and the state of its limits.

@@ -63,8 +63,9 @@ export function sluice(
     const response = await guarded(
       request,
       argumentsOf(c),
-      async info => {
+      async (info, copy) => {
         isAdmitted = true
+        if (copy !== request) c.req.raw = copy
         if (info) {
           c.set('sluice', info)
           const [least] = info.limits

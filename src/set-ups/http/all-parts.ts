@@ -7,6 +7,7 @@ import { createRefusalMemory } from '../../limiter/answers/refusals.ts'
 import { evaluateOnCluster } from '../../limiter/cluster.ts'
 import { createGuesses } from '../../limiter/guesses.ts'
 import { createLocalLimiter } from '../../limiter/outage/local.ts'
+import { createSettlements } from '../../limiter/reservations/settlements.ts'
 import { createHoldingsKeeper } from '../../limiter/units/keep-holdings.ts'
 import { createStatsRecorder } from '../../metrics/flush.ts'
 import { createTopCallers } from '../../metrics/top-callers.ts'
@@ -15,9 +16,13 @@ import { signalScript } from '../../script/signal-text.ts'
 import { syncScript } from '../../script/sync-text.ts'
 import { createAdaptiveLimit } from '../../shedding/adaptive-limit.ts'
 import { createUtilizationShedderAndBoard } from '../../shedding/worker-utilization.ts'
+import { withActualHook } from '../../usage/actual-hook.ts'
+import { createUsageReader } from '../../usage/usage-reader.ts'
+import { createAmounts } from './amounts.ts'
 import { addressBehindProxies } from './behind-proxies.ts'
 import { answerPreflight, setAllowedOrigin } from './cors.ts'
 import { observeEnd } from './ending.ts'
+import { createEstimateAmounts } from './estimate-amounts.ts'
 import { createHookRunner } from './hooks.ts'
 import { createMatchByRequest } from './match-by-request.ts'
 import { createOriginLoad } from './origin-load.ts'
@@ -32,6 +37,7 @@ export const ALL_PARTS: Parts = {
   scriptsOf: compileScripts,
   evaluateOnCluster,
   createHoldingsKeeper,
+  createSettlements,
   createLocalLimiter,
   createLeases,
   createRefusalMemory,
@@ -40,6 +46,10 @@ export const ALL_PARTS: Parts = {
   createTopCallers,
   syncScript,
   observeEnd,
+  createAmounts,
+  createUsageReader,
+  withActualHook,
+  createEstimateAmounts,
   createHookRunner,
   createXRateLimit,
   withWebSocketKeys,

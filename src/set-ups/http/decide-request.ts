@@ -1,41 +1,25 @@
 /**
- * Decides a request: match → identify → shed → demand → decide. Never throws: an error in limiting code is handled like
+ * Decides a request: match → identify → shed → estimate → demand → decide. Never throws: an error in limiting code is handled like
  * a failing store, and if the caller cannot be identified, the request gets a 503.
  */
 import type { Background } from '../../background.ts'
 import type { Config } from '../../config/compile.ts'
 import type { TrafficClass } from '../../config/compile-shedding.ts'
 import type { Demand } from '../../limiter/bind.ts'
-import type { Decided, Ending, Engine } from '../../limiter/engine-shape.ts'
+import type { Decided, Engine } from '../../limiter/engine-shape.ts'
 import { toDegraded } from '../../limiter/evaluate.ts'
 import type { RuleSet } from '../../script/rule-set-shape.ts'
-import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
 import type { Caller } from './caller.ts'
+import type { DecidedRequest } from './decided-request.ts'
 import { demandRules } from './demand-rules.ts'
 import type { EmptyStoreCheck } from './empty-store.ts'
+import type { EstimateAmounts } from './estimate-amounts.ts'
 import type { AppliedHooks, HookRunner, Identify } from './hooks.ts'
 import type { Identifier } from './identify.ts'
 import type { Matched, MatchRequest } from './match.ts'
 import type { OriginLoad } from './origin-load.ts'
 import type { Parts } from './parts.ts'
-import type { Ruling } from './ruling.ts'
 import { runOrLog } from './unexpected.ts'
-
-/** A decided request. */
-export interface DecidedRequest {
-  ruling: Ruling
-  /** Absent, like the caller, if an exception came first. */
-  matched?: Matched
-  caller?: Caller
-  /** The verdict of the worker utilization shedder, if it did not refuse the request. */
-  shed?: ShedVerdict
-  /** How long the decision took (ms); 0 if the engine did not make it. */
-  storeMs: number
-  /** If true, something depends on how and when the request ends. */
-  awaitsEnding: boolean
-  /** Call this exactly once, when the request is over. */
-  finish(ending: Ending): void
-}
 
 /**
  * Decides a request.
@@ -69,14 +53,15 @@ export interface DecideRequestParts {
   originLoad?: Pick<OriginLoad, 'shedder' | 'limitOf'> | undefined
   /** The hooks of the config; absent if it has none. */
   hooks?: HookRunner | undefined
+  /** Absent: no estimate depends on the body of a request. */
+  estimateAmounts?: EstimateAmounts | undefined
   /** Informed of keys that the store does not know. */
   emptyStore?: Pick<EmptyStoreCheck, 'noteUnknownKey'>
 }
 
-export function createDecideRequest(
-  config: Config,
-  { ruleSet, engine, identifier, classOfRequest, match, originLoad, hooks, emptyStore }: DecideRequestParts,
-): DecideRequest {
+export function createDecideRequest(config: Config, parts: DecideRequestParts): DecideRequest {
+  const { ruleSet, engine, identifier, classOfRequest, match, originLoad, hooks } = parts
+  const { estimateAmounts, emptyStore } = parts
   const classOf = (caller: Caller, { classes }: Matched): TrafficClass | undefined =>
     classes.length > 0
       ? classOfRequest(classes, caller, () => identifier.recall(caller), config.plans)
@@ -87,9 +72,12 @@ export function createDecideRequest(
     ...(credential && { subject: credential.subject }),
   })
 
-  const demandOf = ({ request, caller, matched, failure, trafficClass }: Identified): Demand => ({
+  const demandOf = ({ request, caller, matched, failure, trafficClass, amounts }: Identified): Demand => ({
     ...callerOf(caller),
-    rules: demandRules(request, caller, matched, config.allow, trafficClass, originLoad?.limitOf),
+    rules: demandRules(request, caller, matched, config.allow, {
+      ...{ trafficClass, amounts },
+      adaptedLimitOf: originLoad?.limitOf,
+    }),
     failure,
   })
 
@@ -140,8 +128,9 @@ export function createDecideRequest(
         return { matched, caller, ruling: { kind: 'shed', verdict: shed }, ...WITHOUT_STORE }
       }
 
-      const decided = await decide({ request, ...applied, trafficClass }, background)
-      const { decision, outcome, storeMs, awaitsEnding, finish } = decided
+      const estimated = estimateAmounts && (await estimateAmounts(request, matched.rules, applied.amounts))
+      const decided = await decide({ request, ...applied, ...estimated, trafficClass }, background)
+      const { decision, outcome, storeMs, awaitsEnding, reservation, finish } = decided
       // An exception must not lose the decision, which has already spent units and must still be finished.
       if (outcome) {
         runOrLog(() => {
@@ -151,7 +140,8 @@ export function createDecideRequest(
         })
       }
       return {
-        ...{ matched, caller: decided.caller, ruling: decision, storeMs, awaitsEnding, finish },
+        ...{ matched, caller: decided.caller, ruling: decision, storeMs, awaitsEnding, reservation, finish },
+        ...(estimated && { estimated }),
         ...(shed && { shed }),
       }
     } catch (error) {

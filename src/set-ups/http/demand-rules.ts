@@ -3,25 +3,32 @@ import { isInRanges } from '../../config/address-ranges.ts'
 import type { Config, GatewayRule } from '../../config/compile.ts'
 import { type Rule, withoutPlans } from '../../config/compile-rule.ts'
 import { limitForClass, type TrafficClass } from '../../config/compile-shedding.ts'
+import { REQUESTS } from '../../config/compile-units.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
+import type { Amounts } from '../../usage/usage.ts'
 import { type Caller, callerKey, modeOf } from './caller.ts'
 import { createKeyReader } from './identity-keys.ts'
 import type { Matched } from './match.ts'
+
+interface MoreOfRequest {
+  trafficClass?: Pick<TrafficClass, 'rank'> | undefined
+  adaptedLimitOf?: ((rule: Rule) => number | undefined) | undefined
+  amounts?: Amounts | undefined
+}
 
 /**
  * Returns each rule that applies to this caller, with the key of its identity and the cost of the request.
  *
  * @param request for the values that rules count by, beside those of the caller
- * @param trafficClass of the request, if the config sheds load
- * @param adaptedLimitOf returns the current limit of a rule whose limit adapts
+ * @param more `trafficClass`: of the request, if the config sheds load; `adaptedLimitOf`: returns the current limit of a rule whose limit
+ * adapts; `amounts`: what the request costs of each unit, if it differs from the estimate of the config
  */
 export function demandRules(
   request: Request,
   caller: Caller,
   matched: Matched,
   allow: Config['allow'],
-  trafficClass?: Pick<TrafficClass, 'rank'>,
-  adaptedLimitOf: (rule: Rule) => number | undefined = () => undefined,
+  { trafficClass, adaptedLimitOf, amounts = {} }: MoreOfRequest = {},
 ): DemandedRule[] {
   const keyOf = createKeyReader(request, caller, matched.route?.name)
   const demanded: DemandedRule[] = []
@@ -30,14 +37,15 @@ export function demandRules(
     const key = adapted && keyOf(rule)
     if (!key) continue
     if (rule.isSystemLimit) {
-      const limit = adaptedLimitOf(rule) ?? rule.limit
+      const limit = adaptedLimitOf?.(rule) ?? rule.limit
       const ofClass = trafficClass ? limitForClass(rule, limit, trafficClass) : limit
       // All callers are counted together, but `enforce` can still name a share of the callers.
       const shareKey = callerKey(caller)
       demanded.push({ rule: withLimit(adapted, ofClass), key, cost: adapted.cost, shareKey })
     } else {
-      const costed = multiplyCost(adapted, matched.settings.cost)
-      demanded.push({ rule: costed, key, cost: costed.cost })
+      const cost = costOf(adapted, matched.settings.cost, amounts)
+      const costed = cost === adapted.cost ? adapted : { ...adapted, cost }
+      demanded.push({ rule: costed, key, cost })
     }
   }
   return demanded
@@ -78,8 +86,11 @@ function adaptRule(
 /** The rule with the limit for this request. Its quota keeps the numbers of the config. */
 const withLimit = (rule: GatewayRule, limit: number) => (limit === rule.limit ? rule : { ...rule, limit })
 
-/** Multiplies the cost of a rule, except for guesses, which always cost the same. */
-function multiplyCost(rule: GatewayRule, factor: number): GatewayRule {
-  if (factor === 1 || rule.on === 'auth-failure') return rule
-  return { ...rule, cost: rule.cost * factor }
+/**
+ * What a request costs under a rule: the amount of its unit, or the cost of the rule times the factor of the request. Guesses always cost
+ * the same.
+ */
+function costOf({ unit, cost, on }: GatewayRule, factor: number, amounts: Amounts): number {
+  if (unit !== REQUESTS) return Object.hasOwn(amounts, unit) ? amounts[unit]! : cost
+  return on === 'auth-failure' ? cost : cost * factor
 }

@@ -4,7 +4,8 @@
  */
 
 import { formatAllowance } from '../../config/allowance.ts'
-import { countsInFlight } from '../../config/compile-rule.ts'
+import { countsInFlight, type Rule } from '../../config/compile-rule.ts'
+import { REQUESTS } from '../../config/compile-units.ts'
 import type { Allowed, Denied, Unavailable } from '../../limiter/decision.ts'
 import { problem } from './problem.ts'
 import { type Forbidden, isReducedCapacity, type Ruling, type Unauthenticated } from './ruling.ts'
@@ -48,7 +49,7 @@ function quotaExceeded({ violated: all, retryAfter, degraded }: Denied): Respons
   const seconds = retryAfterSeconds(retryAfter)
   const advice =
     seconds === undefined
-      ? `This request costs ${first!.rule.cost}, which is more than the limit can ever admit.`
+      ? `This request costs ${formatUnits(first!.rule)}, which is more than the limit can ever admit.`
       : `Nothing was charged. Try again ${retryWording(violated)} ${seconds} s.`
   return problem({
     status: 429,
@@ -65,6 +66,8 @@ function retryWording(violated: Denied['violated']): string {
   const isInFlight = violated.every(({ rule }) => countsInFlight(rule))
   return isInFlight ? 'when one of your requests has ended, or in' : 'in'
 }
+
+const formatUnits = ({ cost, unit }: Rule) => (unit === REQUESTS ? cost : `${cost} ${unit}`)
 
 const LIMIT_REACHED = {
   store: 'Limit reached',

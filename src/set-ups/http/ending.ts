@@ -8,7 +8,9 @@
 import type { Background } from '../../background.ts'
 import type { Timer } from '../../clock.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
+import type { BodyTap } from '../../usage/usage.ts'
 import { isWorkerd, passBody } from './pass-body.ts'
+import type { ReadOn } from './pump.ts'
 import { logException } from './unexpected.ts'
 import { relayWebSocket, webSocketOf } from './websocket.ts'
 
@@ -26,6 +28,10 @@ export interface ReplyContext {
   idleMs: number
   /** Also detects, outside of workerd, a reply that is never read, because middleware around the set-up can replace it. */
   timer: Timer
+  /** Reads the body on its way. `onEnd` is called after it has seen the last chunk. */
+  tap?: BodyTap | undefined
+  /** What the tap still reads after the client has left; `onEnd` is called after that. */
+  readOn?: ReadOn | undefined
 }
 
 /**
@@ -79,11 +85,11 @@ function pass(
   body: ReadableStream,
   background: Background,
   onEnd: (ending: Ending) => void,
-  { clientGone, isDecoded = false, timer, idleMs }: ReplyContext,
+  { clientGone, isDecoded = false, timer, idleMs, tap, readOn }: ReplyContext,
 ): Response {
   if (body.locked) throw new TypeError('The body of the reply is already being read.')
   const length = isDecoded ? undefined : lengthOf(response)
-  const { readable, passed } = passBody(body, { length, clientGone, idleMs, timer })
+  const { readable, passed } = passBody(body, { length, clientGone, idleMs, timer, tap, readOn })
   const reply = new Response(isDecoded ? reportIfUnread(readable, onEnd, timer) : readable, response)
   background(
     passed.then(result => {

@@ -1,6 +1,8 @@
 /** Forwards an admitted request: to an origin, or to the user's code. */
 import type { Allowed } from '../../limiter/decision.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
+import type { ActualOf } from '../../limiter/reservations/reservation.ts'
+import type { BodyTap, ReplyHead } from '../../usage/usage.ts'
 import type { Caller } from './caller.ts'
 
 /**
@@ -17,6 +19,26 @@ export interface ForwardContext {
   route?: string | undefined
   /** The parsed URL of the request, if it was parsed before. */
   url?: URL
+  /** The request, if its body was read for an estimate. */
+  copy?: Request
+  /** The header Accept-Encoding for the origin. Absent: that of the client. */
+  acceptEncoding?: string | undefined
+}
+
+/** Finds what a request has cost. */
+export interface CostOfReply {
+  /** Has to see the body. Absent: the body is passed on as it is. */
+  tap?: BodyTap | undefined
+  /** Whether something depends on when and how the reply ends. */
+  needsEnd: boolean
+  /** Returns what the request has cost; undefined: as much as it has reserved. Never rejects. */
+  end(ending: Ending): Promise<ActualOf | undefined>
+}
+
+/** Reads a reply that a framework sends itself. */
+export interface ReplyReader extends Pick<BodyTap, 'see'> {
+  /** Removes headers that the client must not get. */
+  cleanHeaders(headers: { delete(name: string): void }): void
 }
 
 export interface Forwarded {
@@ -27,6 +49,10 @@ export interface Forwarded {
   isDecoded?: boolean
   /** Resolves when the request ends, if a framework sends the reply itself. Absent: the end of the response is the end of the request. */
   ended?: Promise<Ending>
+  /** What the request has cost. Absent: it has reserved nothing, or its cost is as it was reserved. */
+  cost?: CostOfReply | undefined
+  /** With `ended`: calls `begin` before the framework sends the head of its reply, and what it returns for each chunk of the body. */
+  observe?: (begin: (head: ReplyHead) => ReplyReader) => void
 }
 
 /** Replies to a client that has left. Only logs of the platform show its status, which is that of nginx. */

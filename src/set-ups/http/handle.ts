@@ -8,11 +8,14 @@ import type { Config } from '../../config/compile.ts'
 import { switchNameOf } from '../../config/compile-rule.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
 import { createEngineWithParts } from '../../limiter/engine-with-parts.ts'
+import type { Settling } from '../../limiter/reservations/settlements.ts'
 import { createGatewayRuleSet } from '../../script/rule-set.ts'
 import type { Store } from '../../store/store.ts'
 import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
+import { usesAmounts } from './amounts-needed.ts'
 import { annotate } from './annotate.ts'
-import { createDecideRequest, type DecidedRequest } from './decide-request.ts'
+import { createDecideRequest } from './decide-request.ts'
+import type { DecidedRequest } from './decided-request.ts'
 import { delay } from './delay.ts'
 import { deny } from './deny.ts'
 import { createEmptyStoreCheck } from './empty-store.ts'
@@ -116,7 +119,10 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
   const originLoad = followsOrigin(config)
     ? parts.createOriginLoad(config, parts, { clock, board, reportAt: platform.reportAt })
     : undefined
-  const hooks = config.hooks && parts.createHookRunner(config.hooks, config.plans, variables)
+  const hooks = config.hooks && parts.createHookRunner(config.hooks, config, variables)
+  const amounts = usesAmounts(config)
+    ? parts.createAmounts(config, parts, elapsedMs, reporting.onFinish !== undefined)
+    : undefined
   const xRateLimit = config.xRateLimit && parts.createXRateLimit(config.xRateLimit, clock)
   const { trustedWorkers } = config.address
   const emptyStore = createEmptyStoreCheck(store, () => elapsed(clock), reportEmptyStore)
@@ -138,6 +144,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     match: createMatch(config, parts.createMatchByRequest),
     originLoad,
     hooks,
+    estimateAmounts: amounts?.estimate,
     emptyStore,
   })
 
@@ -168,48 +175,58 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     }
     runOrLog(() => report(ruling, { requestId, route, caller, storeMs, shed: decided.shed }, background))
 
-    const finish = (ending: Ending) => runOrLog(() => decided.finish(ending))
+    const finish = (ending: Ending, settling?: Settling) => runOrLog(() => decided.finish(ending, settling))
     try {
       const forwarded = await replyTo(incoming, decided, requestId, forward)
-      const { response: reply, isFromSluice, isDecoded, ended } = forwarded
+      const { response: reply, isFromSluice, isDecoded, ended, cost } = forwarded
+      const end = (ending: Ending) => {
+        const settled = cost?.end(ending).then(actualOf => finish(ending, actualOf))
+        if (settled) runOrLog(() => background(settled))
+        else finish(ending)
+      }
       runOrLog(() => annotate(reply, ruling, requestId, xRateLimit))
       const isRefused = ruling.kind !== 'allowed'
       const response = hooks && isRefused ? await hooks.refuse(incoming, decided, reply) : reply
       runOrLog(() =>
         exposeToScripts(request, response, { isFromSluice, cors: config.cors, parts, xRateLimit }),
       )
-      if (decided.awaitsEnding && ended) {
-        background(ended.then(finish))
+      const awaitsEnding = cost?.needsEnd ?? decided.awaitsEnding
+      if (awaitsEnding && ended) {
+        background(ended.then(end))
         return response
       }
-      if (decided.awaitsEnding)
-        return parts.observeEnd(response, background, finish, {
+      if (awaitsEnding)
+        return parts.observeEnd(response, background, end, {
           isFromSluice,
           isDecoded,
           timer,
           idleMs: config.idleDeadlineMs,
           clientGone: incoming.gone?.() ?? request.signal,
+          tap: cost?.tap,
         })
-      finish('complete')
+      end('complete')
       return response
     } catch (error) {
-      finish('failed')
+      // The origin or the user's code has failed without a reply.
+      finish('failed', () => 0)
       throw error
     }
   }
 
   async function replyTo(
     { request, url }: Incoming,
-    { ruling, caller, matched }: DecidedRequest,
+    decided: DecidedRequest,
     requestId: string,
     forward: Forward,
   ): Promise<Forwarded> {
+    const { ruling, caller, matched } = decided
     if (ruling.kind === 'denied') runOrLog(() => originLoad?.observeRefusal(ruling))
     if (ruling.kind !== 'allowed') return { response: deny(ruling), isFromSluice: true }
     const isDelayed = ruling.delay > 0
     if (isDelayed) await delay(ruling.delay, request, sleep)
     // Reading the signal takes time on Workers. If nothing awaits the end of requests, the platform itself ends this code.
-    if ((isDelayed || engine.awaitsEndings) && request.signal.aborted) return replyToGoneClient()
+    if ((isDelayed || engine.awaitsEndings) && request.signal.aborted)
+      return { ...replyToGoneClient(), cost: amounts?.unsent }
     const startedAt = elapsedMs()
     const context = {
       requestId,
@@ -218,7 +235,8 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
       ...(caller && { caller }),
       decision: ruling,
     }
-    const forwarded = await forward(request, context)
+    const send = amounts ? amounts.forwarding(forward, decided) : forward
+    const forwarded = await send(request, context)
     const latencyMs = elapsedMs() - startedAt
     runOrLog(() => originLoad?.observeReply({ request, ...forwarded, latencyMs, decision: ruling }))
     return forwarded

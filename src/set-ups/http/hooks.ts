@@ -1,6 +1,6 @@
 /**
- * Calls the hooks of the config (src/config/hooks.ts) for a request: `identify`, `skip`, `plan` and `cost` before the
- * decision, in this order, and `refusal` for the reply to a refused request. A Worker whose config has no hooks does
+ * Calls the hooks of the config (src/config/hooks.ts) for a request: `identify`, `skip`, `plan`, `cost` and `amounts`
+ * before the decision, in this order, and `refusal` for the reply to a refused request. A Worker whose config has no hooks does
  * not carry this file.
  *
  * A hook that throws, takes too long or returns an invalid result is a failure of limiting code, never a 500. The
@@ -12,7 +12,7 @@ import type { Config } from '../../config/compile.ts'
 import { ANONYMOUS, IDENTIFY } from '../../config/compile-route.ts'
 import { withoutPlans } from '../../config/compile-rule.ts'
 import { milliseconds } from '../../config/duration.ts'
-import type { Body, HookContext, HookName, RefusalInfo } from '../../config/hooks.ts'
+import type { Amounts, Body, HookContext, HookName, RefusalInfo } from '../../config/hooks.ts'
 import type { Credential } from '../../credentials/credential.ts'
 import { GatewayError, traceOf } from '../../errors.ts'
 import { refusingRuleNames } from '../../metrics/observation.ts'
@@ -20,6 +20,7 @@ import { sha256 } from '../../sha256.ts'
 import { escaped } from '../../store/escape.ts'
 import { consumerKey, UNKNOWN_CONSUMER } from '../../store/keys.ts'
 import { type Caller, modeOf } from './caller.ts'
+import { withDeadline } from './deadline.ts'
 import type { Matched } from './match.ts'
 import { observe } from './observe.ts'
 import type { EarlyRefusal, Ruling } from './ruling.ts'
@@ -28,6 +29,8 @@ import type { EarlyRefusal, Ruling } from './ruling.ts'
 export interface AppliedHooks {
   caller: Caller
   matched: Matched
+  /** What the request will cost, by unit, if a hook says it. */
+  amounts?: Amounts
   /** The error of the first hook that failed. If set, the store is not asked. */
   failure?: unknown
 }
@@ -78,10 +81,13 @@ const MAX_COST = 1e9
  */
 export function createHookRunner(
   { deadline, ...hooks }: NonNullable<Config['hooks']>,
-  plans: readonly string[],
+  { plans, units }: Pick<Config, 'plans' | 'units'>,
   env: Readonly<Record<string, unknown>> = {},
 ): HookRunner {
   const deadlineMs = milliseconds(deadline)
+  const hasNoEstimate = new Set(
+    [...units].flatMap(([name, unit]) => (unit.estimate === undefined ? name : [])),
+  )
   const logged = new Set<HookName>()
 
   /** @throws GatewayError if the hook throws, is too slow, or returns an invalid result */
@@ -155,7 +161,12 @@ export function createHookRunner(
     }
     const costContext = { ...context, cost: settings.cost }
     const cost = await resultOf('cost', settings.cost, () => hooks.cost!(bodiless(), costContext), isCost)
-    return { ...withPlan(caller, { ...matched, settings: { ...settings, cost } }, plan), failure }
+    const withoutEstimate = rules.map(({ unit }) => unit).filter(unit => hasNoEstimate.has(unit))
+    const isComplete = (result: unknown): result is Amounts =>
+      isAmounts(result) && withoutEstimate.every(unit => Object.hasOwn(result, unit))
+    const amounts = await resultOf('amounts', {}, () => hooks.amounts!(bodiless(), context), isComplete)
+    const costed = withPlan(caller, { ...matched, settings: { ...settings, cost } }, plan)
+    return { ...costed, amounts, failure }
   }
 
   const isPlan = (result: unknown): result is string | null | undefined =>
@@ -271,6 +282,9 @@ const isName = (result: unknown): result is string | null | undefined =>
 
 const isBoolean = (result: unknown): result is boolean => typeof result === 'boolean'
 
+const isAmounts = (result: unknown): result is Amounts =>
+  typeof result === 'object' && result !== null && Object.values(result).every(isCost)
+
 const isCost = (result: unknown): result is number =>
   Number.isInteger(result) && (result as number) >= 0 && (result as number) <= MAX_COST
 
@@ -292,21 +306,6 @@ function isBody(result: unknown): result is Body {
   return (
     typeof result === 'string' || ArrayBuffer.isView(result) || kinds.some(kind => result instanceof kind)
   )
-}
-
-/** @throws GatewayError if it takes longer */
-async function withDeadline(deadlineMs: number, result: unknown): Promise<unknown> {
-  if (typeof (result as PromiseLike<unknown> | undefined)?.then !== 'function') return result
-  let timer: unknown
-  const tooLate = new Promise<never>((_, reject) => {
-    const error = new GatewayError('ERR_HOOK_FAILED', `It took longer than ${deadlineMs} ms.`)
-    timer = setTimeout(() => reject(error), deadlineMs)
-  })
-  try {
-    return await Promise.race([result, tooLate])
-  } finally {
-    clearTimeout(timer as number)
-  }
 }
 
 const describeKind = (result: unknown) =>

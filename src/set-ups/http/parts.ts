@@ -6,6 +6,7 @@ import type { createTokenFinder } from '../../credentials/tokens.ts'
 import type { EngineParts } from '../../limiter/engine-with-parts.ts'
 import type { createStatsRecorder } from '../../metrics/flush.ts'
 import type { createTopCallers } from '../../metrics/top-callers.ts'
+import type { AmountParts, createAmounts } from './amounts.ts'
 import type { addressBehindProxies } from './behind-proxies.ts'
 import type { answerPreflight, setAllowedOrigin } from './cors.ts'
 import type { observeEnd } from './ending.ts'
@@ -18,13 +19,15 @@ import type { createPushReceiver } from './utilization.ts'
 import type { withWebSocketKeys } from './web-socket-key.ts'
 import type { createXRateLimit } from './x-rate-limit.ts'
 
-export interface Parts extends Required<EngineParts>, OriginLoadParts {
+export interface Parts extends Required<EngineParts>, OriginLoadParts, AmountParts {
   /** Unless statistics are off (`stats: { keep: false }`). */
   createStatsRecorder: typeof createStatsRecorder
   /** Unless `stats: { topCallers: 'off' }`. */
   createTopCallers: typeof createTopCallers
-  /** With rules that count requests in flight. */
+  /** With rules that count requests in flight, or that reserve units. */
   observeEnd: typeof observeEnd
+  /** With `units` or `countIf`. */
+  createAmounts: typeof createAmounts
   /** With `hooks`. */
   createHookRunner: typeof createHookRunner
   /** With `headers: { xRateLimit }`. */

@@ -3,6 +3,8 @@
  * workerd does not detect a client that leaves with an ordinary FIN, and the request would hold its units for ever.
  */
 import type { Timer } from '../../clock.ts'
+import type { BodyTap } from '../../usage/usage.ts'
+import { type BodyReader, pump, type ReadOn } from './pump.ts'
 
 /** Native streams of workerd: bytes pass through them without running JavaScript. Node has none. */
 declare const IdentityTransformStream: (new () => TransformStream) | undefined
@@ -18,6 +20,10 @@ export interface PassOptions {
   /** How long the body may be silent (ms). */
   idleMs: number
   timer: Timer
+  /** Reads the body on its way. Then it is passed on here also if it has a length. */
+  tap?: BodyTap | undefined
+  /** Absent: when the client leaves, the body is cancelled. */
+  readOn?: ReadOn | undefined
 }
 
 /** `idle`: the body was cut off because it was silent. */
@@ -44,11 +50,12 @@ export interface PassedBody {
  * may need. Other bodies are passed on here, chunk by chunk.
  */
 export function passBody(body: ReadableStream, options: PassOptions): PassedBody {
-  const { clientGone, length } = options
+  const { clientGone, tap } = options
+  const length = tap?.changesBytes ? undefined : options.length
   const idle = new AbortController()
   const signal = clientGone ? AbortSignal.any([clientGone, idle.signal]) : idle.signal
   const { readable, writable } = createPassThrough(length, signal)
-  return { readable, passed: pass(body, writable, options, signal, idle) }
+  return { readable, passed: pass(body, writable, { ...options, length }, signal, idle) }
 }
 
 /** With a known length, the client still gets Content-Length instead of chunks. */
@@ -69,15 +76,16 @@ function createPassThrough(length: number | undefined, signal: AbortSignal): Tra
 async function pass(
   body: ReadableStream,
   writable: WritableStream,
-  { length, clientGone, idleMs, timer }: PassOptions,
+  { length, clientGone, idleMs, timer, tap, readOn }: PassOptions,
   signal: AbortSignal,
   idle: AbortController,
 ): Promise<PassResult> {
   let silentChecks = 0
+  const isPiped = length !== undefined && !tap
   const startTimer = () =>
-    length === undefined
-      ? timer(idleMs / CHECKS, check, true)
-      : timer(idleMs + length * MS_PER_BYTE, () => idle.abort(), true)
+    isPiped
+      ? timer(idleMs + length * MS_PER_BYTE, () => idle.abort(), true)
+      : timer(idleMs / CHECKS, check, true)
   let cancelTimer = () => {}
   function check() {
     silentChecks += 1
@@ -85,13 +93,18 @@ async function pass(
     else cancelTimer = startTimer()
   }
 
-  const reader = length === undefined ? readerOf(body) : undefined
+  const reader = isPiped ? undefined : readerOf(body)
   try {
     cancelTimer = startTimer()
     if (!reader) await body.pipeTo(writable, { signal })
     else {
-      await pump(reader, writable, signal, () => {
+      const onChunk = () => {
         silentChecks = 0
+      }
+      const begin = () => (idle.signal.aborted ? undefined : readOn?.begin())
+      await pump(reader, writable, {
+        ...{ signal, tap, timer, onChunk },
+        readOn: readOn && { ...readOn, begin },
       })
     }
     return 'complete'
@@ -109,56 +122,13 @@ async function pass(
   }
 }
 
-/** Reads a body chunk by chunk. */
-interface Reader {
-  read(): Promise<{ done: boolean; value?: Uint8Array | undefined }>
-  cancel(): Promise<void>
-}
-
-/** Like `pipeTo`. Calls `onChunk` after each chunk. @throws if either side fails, or if the signal fires */
-async function pump(
-  reader: Reader,
-  writable: WritableStream,
-  signal: AbortSignal,
-  onChunk: () => void,
-): Promise<void> {
-  const writer = writable.getWriter()
-  let stopped: unknown
-  /** Ends a read or a write that is pending. */
-  const stop = (reason: unknown) => {
-    stopped ??= reason ?? new Error('stopped')
-    reader.cancel().catch(() => {})
-    writer.abort(stopped).catch(() => {})
-  }
-  const onSignal = () => stop(signal.reason)
-  signal.addEventListener('abort', onSignal)
-  // The client can stop reading while the body is silent.
-  writer.closed.catch(stop)
-  try {
-    if (signal.aborted) onSignal()
-    for (;;) {
-      const { done, value } = await reader.read()
-      if (stopped) throw stopped
-      if (done) break
-      await writer.write(value)
-      onChunk()
-    }
-    await writer.close()
-  } catch (error) {
-    writer.abort(error).catch(() => {})
-    throw error
-  } finally {
-    signal.removeEventListener('abort', onSignal)
-  }
-}
-
 const MAX_READ_BYTES = 65_536
 
 /**
  * In workerd, reads all bytes that have arrived, up to a size that grows while the body fills it, because each read takes CPU time.
  * Elsewhere, and for a body that JavaScript produces, reads the chunks as they are.
  */
-function readerOf(body: ReadableStream): Reader {
+function readerOf(body: ReadableStream): BodyReader {
   const bytes = isWorkerd() ? byteReaderOf(body) : undefined
   if (!bytes) return body.getReader()
   let size = 4096

@@ -4,6 +4,7 @@
  */
 import { kindOf, show } from '../../config/check/mistake.ts'
 import type { LimitRule } from '../../config/compile.ts'
+import { REQUESTS } from '../../config/compile-units.ts'
 
 /** The identity that is counted: a value for every part that the rules of the limit count by. */
 export type LimitIdentity = Readonly<Record<string, string | number>>
@@ -11,11 +12,20 @@ export type LimitIdentity = Readonly<Record<string, string | number>>
 /** Options of `limit` and `refund`. */
 export interface LimitOptions {
   /**
-   * Units (default 1; for `refund` all that were spent), or units by rule name if the rules count different things.
-   * Whole numbers from 0 to 1,000,000,000. With cost 0, a rule only reports its state.
+   * Requests (default 1; for `refund` all units that were spent), or units by rule name. Whole numbers from 0 to
+   * 1,000,000,000. With cost 0, a rule only reports its state.
    */
   cost?: number | Readonly<Record<string, number>>
 }
+
+/** Options of `limit`. */
+export interface CostOptions extends LimitOptions {
+  /** Amounts by unit, for rules that count a unit of the config. Default: the estimate of the unit, if it is a number. */
+  amounts?: Amounts
+}
+
+/** Amounts by unit, as in `{ tokens: 731 }`. Whole numbers from 0 to 1,000,000,000. */
+export type Amounts = Readonly<Record<string, number>>
 
 /** The highest cost of a call. */
 export const MAX_COST = 1e9
@@ -97,6 +107,66 @@ export function checkCost(
     checkRule(name, rule, rules)
     checkUnits(rule, units)
   }
+}
+
+/**
+ * @param rules whose units the amounts can name
+ * @throws TypeError for an unknown unit or an invalid amount
+ */
+export function checkAmounts(
+  name: string,
+  amounts: unknown,
+  rules: readonly LimitRule[],
+  verb = 'reserves',
+): void {
+  const units = [...new Set(rules.map(({ unit }) => unit))]
+  if (!isRecord(amounts)) {
+    const example = `{ ${units[0] ?? 'tokens'}: 100 }`
+    throw new TypeError(
+      `amounts is ${show(amounts)}. Use an object with an amount for each unit, such as ${example}.`,
+    )
+  }
+  for (const [unit, amount] of Object.entries(amounts)) {
+    if (!units.includes(unit))
+      throw new TypeError(
+        `The limit '${name}' ${verb} no unit '${unit}'. Units: ${units.join(', ') || 'none'}.`,
+      )
+    checkUnits(`amounts.${unit}`, amount)
+  }
+}
+
+/** @throws TypeError for an invalid cost or amount, and for a unit without an amount */
+export function checkCosts(name: string, options: CostOptions, rules: readonly LimitRule[]): void {
+  const { cost, amounts } = options
+  if (cost !== undefined) checkCost(name, cost, rules)
+  if (amounts !== undefined) checkAmounts(name, amounts, rules, 'counts')
+  const rule = rules.find(rule => rule.needsAmount && costGiven(rule, options) === undefined)
+  if (!rule) return
+  throw new TypeError(
+    `The limit '${name}' counts ${rule.unit}, which has no estimate in the config. Use amounts: { ${rule.unit}: 100 }.`,
+  )
+}
+
+/** What a call costs under a rule. The options are checked. */
+export function costOf(rule: LimitRule, options: CostOptions): number {
+  const { unit, cost } = rule
+  return (
+    costGiven(rule, options) ?? (unit === REQUESTS && typeof options.cost === 'number' ? options.cost : cost)
+  )
+}
+
+/** The cost that the options name for a rule, by its name or by its unit. */
+function costGiven({ name, unit }: LimitRule, { cost, amounts = {} }: CostOptions): number | undefined {
+  if (typeof cost === 'object' && Object.hasOwn(cost, name)) return cost[name]
+  return Object.hasOwn(amounts, unit) ? amounts[unit] : undefined
+}
+
+/** @throws TypeError if no rule of the limit reserves units */
+export function checkReserves(name: string, rules: readonly LimitRule[]): void {
+  if (rules.some(({ settlement }) => settlement)) return
+  throw new TypeError(
+    `The limit '${name}' reserves nothing: no rule counts a unit of the config. Use limit('${name}').`,
+  )
 }
 
 function checkUnits(what: string, units: unknown): void {

@@ -5,6 +5,7 @@ import { createRefusalMemory } from '../../limiter/answers/refusals.ts'
 import { evaluateOnCluster } from '../../limiter/cluster.ts'
 import { createLocalLimiter } from '../../limiter/outage/local.ts'
 import { prepareReset } from '../../limiter/prepared-call.ts'
+import { createSettlements } from '../../limiter/reservations/settlements.ts'
 import { createHoldingsKeeper } from '../../limiter/units/keep-holdings.ts'
 import { createStatsRecorder } from '../../metrics/flush.ts'
 import { createTopCallers } from '../../metrics/top-callers.ts'
@@ -13,6 +14,7 @@ import { compileScripts } from '../../script/scripts.ts'
 import { syncScript } from '../../script/sync-text.ts'
 import type { Store } from '../../store/store.ts'
 import { createLimiterWithParts, type Limiter, type LimiterConfig, type LimiterSettings } from './limiter.ts'
+import { createReserving } from './reserve.ts'
 
 export interface StoreLimiterSettings extends LimiterSettings {
   /**
@@ -37,7 +39,8 @@ export function createLimiterOnStore(
 ): Limiter {
   const parts = {
     ...{ scriptsOf, syncScript, evaluateOnCluster, prepareReset, createStatsRecorder, createTopCallers },
-    ...{ createHoldingsKeeper, createLeases, createLocalLimiter, createRefusalMemory },
+    ...{ createHoldingsKeeper, createLeases, createLocalLimiter, createRefusalMemory, createSettlements },
+    createReserving,
   }
   return createLimiterWithParts(config, store, parts, settings)
 }

@@ -7,142 +7,47 @@
 import { type Background, detached } from '../../background.ts'
 import { SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../../clock.ts'
 import type { Config, LimitRule } from '../../config/compile.ts'
-import { countsInFlight, type Rule } from '../../config/compile-rule.ts'
+import type { Rule } from '../../config/compile-rule.ts'
+import { REQUESTS } from '../../config/compile-units.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
 import { bindRule } from '../../limiter/bind.ts'
-import type { Allowed, Decision, DegradedCause, Denied, Unavailable } from '../../limiter/decision.ts'
+import type { Allowed, Decision, Denied, Unavailable } from '../../limiter/decision.ts'
+import type { DecideOptions } from '../../limiter/engine-shape.ts'
 import { createEngineWithParts, type EngineConfig } from '../../limiter/engine-with-parts.ts'
 import type { Degraded } from '../../limiter/evaluate.ts'
+import { anyReserves } from '../../limiter/needs.ts'
 import { prepareRefund } from '../../limiter/prepared-call.ts'
+import { newReservationId } from '../../limiter/reservations/reservation.ts'
 import { isStoreFailure } from '../../metrics/observation.ts'
 import type { ChangeResult, RefundedRule } from '../../script/refund.ts'
 import { createLimitRuleSet } from '../../script/rule-set.ts'
 import { limitStateKey } from '../../store/keys.ts'
 import type { Store } from '../../store/store.ts'
 import { NO_BOARD, type SwitchBoard } from '../../switches/live.ts'
-import { milliseconds, type RuleResult, ruleResultOf } from '../rule-result.ts'
+import { milliseconds, ruleResultOf } from '../rule-result.ts'
 import {
+  type CostOptions,
   checkCost,
+  checkCosts,
   checkIdentity,
   checkOptions,
+  checkReserves,
   checkRule,
   checkTimeout,
+  costOf,
   type LimitIdentity,
   type LimitOptions,
 } from './arguments.ts'
+import type { LimitDecision, Limiter, RefundableDecision } from './limiter-shape.ts'
 import { type ObservedCall, observeCall, observeLateTurn } from './observe-call.ts'
 import type { LimiterParts } from './parts.ts'
 import { answerFor, type Decided, pauseAfter, queueWait } from './pauses.ts'
+import { refundOnce } from './refund-once.ts'
+import { isUndecided, refundableUnits, reservedUnits } from './spent-units.ts'
 import { createWaitingLine, type WaitingLine } from './waiting-line.ts'
 
+export type { AcquireOptions, LimitDecision, Limiter, RefundableDecision } from './limiter-shape.ts'
 export type { LimitIdentity, LimitOptions }
-
-/** The decision about one call of a limit by name. */
-export interface LimitDecision {
-  /** Name of the limit in the config. */
-  limit: string
-  identity: LimitIdentity
-  /** If false, nothing was spent. */
-  allowed: boolean
-  /** Wait this long before the call (`leaky-bucket`; else 0). Whole ms, rounded up. */
-  delayMs: number
-  /** Try again after this time; 0 if allowed, -1 if this cost can never be allowed. Whole ms, rounded up. */
-  retryAfterMs: number
-  /**
-   * When it was decided, by the store's clock (µs). 0 without a trip: while degraded, and for a remembered refusal.
-   * From a lease: when its units were spent.
-   */
-  at: number
-  /** One for each rule that took part. While degraded, only the rules that the isolate counts. */
-  rules: readonly RuleResult[]
-  /**
-   * The cost for each rule that took part, by rule name. Empty after `peek`, `refund` and `reset`, and if a refusal
-   * was switched off while it was made.
-   */
-  costs: Readonly<Record<string, number>>
-  /**
-   * Why the store has not evaluated the limits: it did not answer, and each rule's `onStoreFailure` decided, or all
-   * limits are switched off.
-   */
-  degraded?: DegradedCause
-  /**
-   * Call this when the work is over. It releases the units that the decision holds under `concurrency` rules, and
-   * gives back nothing else. Only the first call counts. `await using decision = await limiter.acquire(…)` calls it
-   * at the end of the block. Without a release, the units are held until the process ends, and then for the `ttl` of
-   * the rule.
-   */
-  release(): void
-  [Symbol.asyncDispose](): Promise<void>
-}
-
-/** The part of a decision that a refund uses. */
-export interface RefundableDecision
-  extends Pick<LimitDecision, 'limit' | 'identity' | 'allowed' | 'at' | 'costs' | 'degraded'> {
-  rules: readonly Pick<RuleResult, 'name' | 'allowed'>[]
-}
-
-/** Options of `acquire`: those of `limit`, and how long to wait. */
-export interface AcquireOptions extends LimitOptions {
-  /**
-   * Give up if it would take longer than this many ms (default: no limit). A queue that others join at the same moment
-   * can take longer.
-   */
-  timeoutMs?: number
-}
-
-/**
- * The limits by name of a config. A refusal, or a store that does not answer, is a result and not an exception: see
- * `allowed` and `degraded` of the decision. Wrong arguments throw a TypeError.
- */
-export interface Limiter {
-  /**
-   * Decides, and spends if all rules of the limit admit.
-   *
-   * @throws TypeError for an unknown limit or part of an identity, and for an invalid cost
-   */
-  limit(name: string, identity?: LimitIdentity, options?: LimitOptions): Promise<LimitDecision>
-  /**
-   * Returns what `limit` would return now for a cost of 1 (`allowed`, `delayMs`, `retryAfterMs`), and spends nothing.
-   * Another call can spend in the meantime.
-   *
-   * @throws TypeError as `limit`
-   */
-  peek(name: string, identity?: LimitIdentity): Promise<LimitDecision>
-  /**
-   * Waits until the limit admits, then until the departure from a queue (`leaky-bucket`). The calls of a process that
-   * wait for one identity are admitted in the order in which they came, and ask the store one after the other. If all
-   * units are in flight (`concurrency`), the first of them tries again after 50 ms and then less often, up to every
-   * 1.6 s.
-   *
-   * @returns the last decision, which is not allowed if it can never be, or not within `timeoutMs`
-   * @throws TypeError as `limit`
-   */
-  acquire(name: string, identity?: LimitIdentity, options?: AcquireOptions): Promise<LimitDecision>
-  /**
-   * Gives back what a decision has spent, or `cost` units of it, if the call was not made or cost less than expected.
-   * Never gives an identity more than its full budget, and never more than is certainly missing. A place in a queue
-   * (`leaky-bucket`) is not given back, because the departures behind it are fixed. With a cost by rule name, other
-   * rules give nothing back. The limiter remembers the refunds of a decision object; a copy counts as another
-   * decision.
-   *
-   * @returns the state after the refund; not allowed if the store did not do it
-   * @throws TypeError as `limit`
-   */
-  refund(decision: RefundableDecision, options?: LimitOptions): Promise<LimitDecision>
-  /**
-   * Makes the whole budget of an identity available again, for all rules of the limit or for one.
-   *
-   * @returns the state after the reset; not allowed if the store did not do it
-   * @throws TypeError as `limit`, and for an unknown rule
-   */
-  reset(name: string, identity?: LimitIdentity, options?: { rule?: string }): Promise<LimitDecision>
-  /**
-   * Gives back leased units (`lease`), and sends the counters of `npx sluicegate stats`, before a process ends. Later
-   * calls are still decided, each with a trip to the store. Resolves when the store has both, or could not be reached.
-   * Never rejects. Units that decisions hold stay held.
-   */
-  close(): Promise<void>
-}
 
 /** The clock of the limiter; tests pass their own. */
 export interface LimiterClock {
@@ -220,7 +125,7 @@ export function createLimiterWithParts(
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
     credentials: 'refuse',
   })
-  const options = { background, awaitsSwitches: true }
+  const options = { background, awaitsSwitches: true, isFinal: true }
 
   function rulesOf(name: string): readonly LimitRule[] {
     const rules = config.limits.get(name)
@@ -248,12 +153,13 @@ export function createLimiterWithParts(
     name: string,
     identity: LimitIdentity,
     costOf: (rule: LimitRule) => number,
+    decideOptions: DecideOptions = options,
   ): Promise<DecidedCall> {
     const keyed = bindKeys(name, identity)
     const rules = keyed.map((each): DemandedRule => ({ ...each, cost: costOf(each.rule) }))
-    const { decision, outcome, at, awaitsEnding, finish } = await engine[verb](
+    const { decision, outcome, at, reservation, awaitsEnding, finish } = await engine[verb](
       { ruleSet: ruleSets.get(name)!, rules },
-      options,
+      decideOptions,
     )
     if (!awaitsEnding) finish('complete')
     const known = narrowDecision(decision)
@@ -270,20 +176,18 @@ export function createLimiterWithParts(
       retryAfterMs: milliseconds(retryAfterOf(known)),
       rules: verdicts.map(ruleResultOf),
       costs: Object.fromEntries(charged.map(({ rule, cost }) => [rule.name, cost])),
+      ...(at > 0 && charged.length > 0 && { id: reservation?.id ?? newReservationId() }),
+      ...(reservation && { reserved: reservedUnits(reservation) }),
       ...(known.degraded && { degraded: known.degraded.cause }),
-      ...releaseMethods(() => finish('complete')),
+      ...releaseMethods(() => finish('complete', 'unsettled')),
     }
     return { decision: made, verdicts, observed: observeCall(name, known) }
   }
 
   /** Decides a call of `limit`. @throws TypeError for an invalid cost */
-  async function spend(
-    name: string,
-    identity: LimitIdentity,
-    { cost = 1 }: LimitOptions,
-  ): Promise<DecidedCall> {
-    checkCost(name, cost, rulesOf(name))
-    return await decide('decide', name, identity, rule => costFor(rule, cost, 1))
+  async function spend(name: string, identity: LimitIdentity, options: CostOptions): Promise<DecidedCall> {
+    checkCosts(name, options, rulesOf(name))
+    return await decide('decide', name, identity, rule => costOf(rule, options))
   }
 
   /** Counts a call by its last decision. */
@@ -325,9 +229,19 @@ export function createLimiterWithParts(
   /** Units given back of each decision, by rule name. */
   const refunded = new WeakMap<RefundableDecision, Map<string, number>>()
 
-  const limiter: Limiter = {
+  const reserving = anyReserves(allRules)
+    ? parts.createReserving({
+        ...{ rulesOf, bindKeys, showResult: changeResult },
+        ruleSetOf: name => ruleSets.get(name)!,
+        decide: async (name, identity, costOf) =>
+          count(await decide('decide', name, identity, costOf, { ...options, isFinal: false })),
+        settle: (reservation, actualOf) => engine.settle(reservation, actualOf, background),
+      })
+    : undefined
+
+  return {
     limit: async (name, identity = {}, options = {}) => {
-      checkOptions('limit', options, ['cost'])
+      checkOptions('limit', options, ['cost', 'amounts'])
       return count(await spend(name, identity, options))
     },
 
@@ -338,18 +252,18 @@ export function createLimiterWithParts(
     },
 
     async acquire(name, identity = {}, acquireOptions = {}) {
-      checkOptions('acquire', acquireOptions, ['cost', 'timeoutMs'])
+      checkOptions('acquire', acquireOptions, ['cost', 'amounts', 'timeoutMs'])
       const { timeoutMs = Number.POSITIVE_INFINITY, ...options } = acquireOptions
       checkTimeout(timeoutMs)
       const rules = rulesOf(name)
-      checkCost(name, options.cost ?? 1, rules)
+      checkCosts(name, options, rules)
       const lineId = lineIdOf(bindKeys(name, identity))
       const line = lineOf(lineId)
       const deadline = elapsedMs() + timeoutMs
       const attempt = async (): Promise<DecidedCall> => {
         const left = deadline - elapsedMs()
         // A place in a queue cannot be given back, so a call whose turn would come too late does not join.
-        if (Number.isFinite(left) && joinsQueue(rules, options.cost)) {
+        if (Number.isFinite(left) && joinsQueue(rules, options)) {
           const { decision, verdicts, observed } = await decide('peek', name, identity, () => 0)
           const delayMs = milliseconds(queueWait(verdicts))
           if (delayMs > left) {
@@ -359,8 +273,8 @@ export function createLimiterWithParts(
         }
         return await spend(name, identity, options)
       }
-      const place = line.join(deadline, JSON.stringify(options.cost ?? 1))
-      const costOf = (rule: Rule) => costFor(rule as LimitRule, options.cost ?? 1, 1)
+      const place = line.join(deadline, JSON.stringify([options.cost ?? 1, options.amounts]))
+      const costOfRule = (rule: Rule) => costOf(rule as LimitRule, options)
       let made: DecidedCall
       try {
         for (let attempts = 0; ; attempts++) {
@@ -370,7 +284,7 @@ export function createLimiterWithParts(
           }
           made = await attempt()
           const pauseMs = pauseAfter(made, attempts)
-          place.report(answerFor(made, costOf, pauseMs))
+          place.report(answerFor(made, costOfRule, pauseMs))
           if (made.decision.allowed || pauseMs < 0 || pauseMs > deadline - elapsedMs()) break
         }
       } finally {
@@ -385,31 +299,44 @@ export function createLimiterWithParts(
     async refund(decision, options = {}) {
       checkOptions('refund', options, ['cost'])
       const { cost } = options
-      const { limit: name, identity, at } = decision
+      const { limit: name, identity, at, id } = decision
       if (cost !== undefined) checkCost(name, cost, rulesOf(name))
       if (isUndecided(decision)) return changeResult(name, identity, { cause: decision.degraded })
       const spentUnits = refundableUnits(decision, rulesOf(name))
       const refundedUnits = refunded.get(decision) ?? new Map<string, number>()
       refunded.set(decision, refundedUnits)
       const keyed = bindKeys(name, identity)
-      const rules = keyed.flatMap(({ rule, key }): RefundedRule[] => {
+      const refunds = keyed.flatMap(({ rule, key }) => {
         const before = refundedUnits.get(rule.name) ?? 0
         const spent = (spentUnits.get(rule.name) ?? 0) - before
         if (spent <= 0) return []
         const units = Math.min(spent, cost === undefined ? spent : costFor(rule, cost, 0))
         refundedUnits.set(rule.name, before + units)
-        return [{ ...bindRule(rule, key, units, nowMs()), units, spent }]
+        return [{ ...bindRule(rule, key, units, nowMs()), units, spent, before }]
       })
-      if (rules.length === 0) return changeResult(name, identity, { at: 0, verdicts: [] })
-      return changeResult(
-        name,
-        identity,
-        await engine.change(
-          'refund',
-          prepareRefund({ ruleSet: ruleSets.get(name)!, rules, spentAt: at, now: clock.now?.() }),
-          background,
-        ),
-      )
+      if (refunds.length === 0) return changeResult(name, identity, { at: 0, verdicts: [] })
+      const once = id === undefined ? undefined : refundOnce(id, at, keyed)
+      const rules = refunds.map(({ before, units, spent, ...bound }): RefundedRule => {
+        const ofAll = once ? before : 0
+        return { ...bound, units: ofAll + units, spent: ofAll + spent }
+      })
+      const refund = { ruleSet: ruleSets.get(name)!, rules, spentAt: at, once, now: clock.now?.() }
+      const result = await engine.change('refund', prepareRefund(refund), background)
+      // With an id, the store has given back nothing twice if the caller tries again.
+      if (once && 'cause' in result)
+        for (const { rule, units } of refunds)
+          refundedUnits.set(rule.name, refundedUnits.get(rule.name)! - units)
+      return changeResult(name, identity, result)
+    },
+
+    async reserve(name, identity = {}, options = {}) {
+      checkReserves(name, rulesOf(name))
+      return await reserving!.reserve(name, identity, options)
+    },
+
+    async settle(decision, amounts) {
+      checkReserves(decision.limit, rulesOf(decision.limit))
+      return await reserving!.settle(decision, amounts)
     },
 
     async reset(name, identity = {}, options = {}) {
@@ -427,9 +354,9 @@ export function createLimiterWithParts(
       )
     },
 
+    // Also sends settlements.
     close: async () => void (await Promise.all([engine.stop(), stats?.flush()])),
   }
-  return limiter
 }
 
 /** A decision, and what is counted of it. */
@@ -456,29 +383,6 @@ function keepingAlive(store: Store, background: Background): Store {
     return trip
   }
   return { ...store, run: calls => kept(store.run(calls)), ping: () => kept(store.ping()) }
-}
-
-/** Whether the store has spent nothing for a decision because it did not make it. */
-function isUndecided<D extends RefundableDecision>(decision: D): decision is D & { degraded: DegradedCause } {
-  return decision.degraded !== undefined && decision.at === 0
-}
-
-/**
- * The units that a decision has spent in the store, by rule name. A refused decision has spent nothing, and a rule
- * that refused has spent nothing, also in shadow mode. Units in flight are released, not refunded.
- *
- * @param rules those of the limit
- */
-export function refundableUnits(
-  decision: RefundableDecision,
-  rules: readonly LimitRule[],
-): Map<string, number> {
-  if (!decision.allowed || isUndecided(decision)) return new Map()
-  const inFlight = new Set(rules.filter(countsInFlight).map(({ name }) => name))
-  const charged = decision.rules.filter(
-    ({ name, allowed }) => allowed && !inFlight.has(name) && Object.hasOwn(decision.costs, name),
-  )
-  return new Map(charged.map(({ name }) => [name, decision.costs[name]!]))
 }
 
 /**
@@ -515,14 +419,14 @@ function retryAfterOf(decision: Allowed | Denied | Unavailable): number {
  * @param otherwise for rules that a cost by rule name does not name
  */
 function costFor(rule: LimitRule, cost: NonNullable<LimitOptions['cost']>, otherwise: number): number {
-  if (typeof cost === 'number') return cost
+  if (typeof cost === 'number') return rule.unit === REQUESTS ? cost : otherwise
   return Object.hasOwn(cost, rule.name) ? cost[rule.name]! : otherwise
 }
 
 /** Whether a call of this cost may have to wait in a queue. */
-function joinsQueue(rules: readonly LimitRule[], cost: NonNullable<LimitOptions['cost']> = 1): boolean {
+function joinsQueue(rules: readonly LimitRule[], options: CostOptions): boolean {
   return rules.some(rule => {
-    const units = costFor(rule, cost, 1)
+    const units = costOf(rule, options)
     return rule.counting.isQueue && units > 0 && units <= rule.quota.burst
   })
 }

@@ -6,8 +6,7 @@ import { waitUntil } from 'cloudflare:workers'
 import type { Algorithms } from '../../algorithms/descriptor.ts'
 import { SYSTEM_CLOCK } from '../../clock.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
-import { compileConfig } from '../../config/compile.ts'
-import { withMissingParts } from '../../not-built.ts'
+import { type Compilers, compileConfig } from '../../config/compile.ts'
 import { createSwitchBoard } from '../../switches/live.ts'
 import { deployConfig } from '../deploy-config.ts'
 import { createLimiterWithParts } from '../limits/limiter.ts'
@@ -18,6 +17,7 @@ import { createEntrypoint, type EntrypointClass } from './service.ts'
 export interface BuiltLimits {
   algorithms: Algorithms
   parts: LimiterParts
+  compilers: Compilers
 }
 
 /**
@@ -26,11 +26,14 @@ export interface BuiltLimits {
  * @param config already checked
  * @throws Error (from its methods) if it was built for other limits than those of the config
  */
-export function builtEntrypoint(config: ConfigInput, { algorithms, parts }: BuiltLimits): EntrypointClass {
+export function builtEntrypoint(
+  config: ConfigInput,
+  { algorithms, parts, compilers }: BuiltLimits,
+): EntrypointClass {
   return createEntrypoint(config, env => {
     // The rest of the config is that of the gateway, which may use other algorithms.
     const { rules: _, shedding: _shedding, routes: _routes, ...limitsConfig } = config
-    const compiled = compileConfig(limitsConfig, algorithms, withMissingParts({}))
+    const compiled = compileConfig(limitsConfig, algorithms, compilers)
     // Nothing is proxied, so an origin is not needed.
     const { config: deployed, store } = deployConfig({ ...compiled, origin: 'route' }, env)
     const board = createSwitchBoard(SYSTEM_CLOCK)

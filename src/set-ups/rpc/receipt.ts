@@ -8,13 +8,14 @@
 
 import { SYSTEM_CLOCK } from '../../clock.ts'
 import { show } from '../../config/check/mistake.ts'
-import type { Config } from '../../config/compile.ts'
+import type { Config, LimitRule } from '../../config/compile.ts'
 import { countsInFlight } from '../../config/compile-rule.ts'
 import { Lru } from '../../lru.ts'
 import { findIdentityMistake, type LimitIdentity, MAX_COST } from '../limits/arguments.ts'
-import { type LimitDecision, type RefundableDecision, refundableUnits } from '../limits/limiter.ts'
+import type { LimitDecision, RefundableDecision, SettleableDecision } from '../limits/limiter-shape.ts'
+import { refundableUnits } from '../limits/spent-units.ts'
 
-/** What `refund` needs to know of a decision. Plain data: it can be stored, sent as JSON, and refunded in any isolate. */
+/** What `refund` and `settle` need to know of a decision. Plain data: it can be stored, sent as JSON, and used in any isolate. */
 export interface Receipt {
   /** Different for each decision. */
   id: string
@@ -24,6 +25,8 @@ export interface Receipt {
   at: number
   /** The units that a refund can give back, by rule name. */
   costs: Readonly<Record<string, number>>
+  /** The units that `settle` replaces, by rule name. */
+  reserved?: Readonly<Record<string, number>>
 }
 
 /** Writes and checks receipts, and recognizes those that this isolate has already refunded. */
@@ -36,7 +39,7 @@ export interface Receipts {
    *
    * @throws TypeError naming the wrong field, its value and the fix
    */
-  decisionOf(receipt: unknown): RefundableDecision
+  decisionOf(receipt: unknown): RefundableDecision & SettleableDecision
 }
 
 interface ReceiptsSettings {
@@ -51,20 +54,20 @@ export function createReceipts(
   limits: Config['limits'],
   { size = 5_000, now = SYSTEM_CLOCK.now }: ReceiptsSettings = {},
 ): Receipts {
-  const refunded = new Lru<RefundableDecision>({ size })
+  const refunded = new Lru<CheckedReceipt>({ size })
   return {
     receiptOf(decision) {
-      const { limit, identity, at } = decision
+      const { limit, identity, at, id = crypto.randomUUID(), reserved } = decision
       const spent = [...refundableUnits(decision, limits.get(limit)!)].filter(([, units]) => units > 0)
       const costs = Object.fromEntries(spent)
-      return { id: crypto.randomUUID(), limit, identity: { ...identity }, at, costs }
+      return { id, limit, identity: { ...identity }, at, costs, ...(reserved && { reserved }) }
     },
 
     decisionOf(receipt) {
-      const { id, ...decision } = checkReceipt(receipt, limits, now())
-      const known = refunded.get(id)
+      const decision = checkReceipt(receipt, limits, now())
+      const known = refunded.get(decision.id)
       if (known) return known
-      if (decision.rules.length > 0) refunded.set(id, decision)
+      if (decision.rules.length > 0) refunded.set(decision.id, decision)
       return decision
     },
   }
@@ -73,15 +76,13 @@ export function createReceipts(
 /** How far the store's clock can be ahead of that of this machine. The refund itself uses only the store's clock. */
 const MAX_CLOCK_DIFFERENCE_MS = 3_600_000
 
+type CheckedReceipt = RefundableDecision & { id: string }
+
 /** @throws TypeError naming the wrong field, its value and the fix */
-function checkReceipt(
-  receipt: unknown,
-  limits: Config['limits'],
-  nowMs: number,
-): RefundableDecision & { id: string } {
+function checkReceipt(receipt: unknown, limits: Config['limits'], nowMs: number): CheckedReceipt {
   if (!isRecord(receipt)) throw invalid('', receipt, 'It must be an object.')
-  const { id, limit, identity, at, costs } = receipt
-  if (typeof id !== 'string' || !UUID.test(id)) throw invalid('.id', id, 'It must be a UUID.')
+  const { id, limit, identity, at, costs, reserved = {} } = receipt
+  if (typeof id !== 'string' || !ID.test(id)) throw invalid('.id', id, 'It must be the id of a decision.')
 
   const rules = typeof limit === 'string' ? limits.get(limit) : undefined
   if (typeof limit !== 'string' || !rules)
@@ -95,34 +96,43 @@ function checkReceipt(
   if (!isWhole(at, 0, latest))
     throw invalid('.at', at, 'It must be a time in the past, in whole microseconds since 1970.')
 
-  if (!isRecord(costs)) throw invalid('.costs', costs, 'It must be an object.')
   // Units in flight are released, not refunded.
   const refundable = rules.filter(rule => !countsInFlight(rule))
-  const spent = Object.entries(costs).map(([name, units]) => {
-    const rule = refundable.find(each => each.name === name)
-    if (!rule) {
-      const names = listed(refundable.map(each => each.name))
-      throw invalid(`.costs.${name}`, units, `Rules of '${limit}' with refunds: ${names}.`)
-    }
-    // A cost above the burst is never admitted.
-    const most = Math.min(rule.quota.burst, MAX_COST)
-    if (!isWhole(units, 1, most))
-      throw invalid(`.costs.${name}`, units, `It must be a whole number from 1 to ${most}.`)
-    return { rule, units }
-  })
+  const spent = checkUnits('costs', costs, refundable, `Rules of '${limit}' with refunds`)
+  const reserving = rules.filter(({ settlement }) => settlement)
+  const units = checkUnits('reserved', reserved, reserving, `Rules of '${limit}' with reservations`)
   return {
-    ...{ id, limit, identity, at, allowed: true },
-    costs: Object.fromEntries(spent.map(({ rule, units }) => [rule.name, units])),
-    rules: spent.map(({ rule }) => ({ name: rule.name, allowed: true })),
+    ...{ id, limit, identity, at, allowed: true, costs: spent },
+    rules: Object.keys(spent).map(name => ({ name, allowed: true })),
+    ...(Object.keys(units).length > 0 && { reserved: units }),
   }
 }
 
-const UUID = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/
+/** @returns the units by rule name */
+function checkUnits(
+  field: string,
+  value: unknown,
+  rules: readonly LimitRule[],
+  what: string,
+): Record<string, number> {
+  if (!isRecord(value)) throw invalid(`.${field}`, value, 'It must be an object.')
+  const all = Object.entries(value).map(([name, units]) => {
+    const rule = rules.find(each => each.name === name)
+    if (!rule) throw invalid(`.${field}.${name}`, units, `${what}: ${listed(rules.map(({ name }) => name))}.`)
+    // A cost above the burst is never admitted.
+    const most = Math.min(rule.quota.burst, MAX_COST)
+    if (!isWhole(units, 1, most))
+      throw invalid(`.${field}.${name}`, units, `It must be a whole number from 1 to ${most}.`)
+    return [name, units] as const
+  })
+  return Object.fromEntries(all)
+}
+
+/** That of a decision, or a UUID: of a decision that has spent nothing, and of all receipts of earlier versions. */
+const ID = /^([\dA-Za-z]{12}|[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12})$/
 
 function invalid(field: string, value: unknown, rule: string): TypeError {
-  return new TypeError(
-    `receipt${field} is ${show(value)}. ${rule} Pass the receipt of a decision unchanged to refund(receipt).`,
-  )
+  return new TypeError(`receipt${field} is ${show(value)}. ${rule} Pass the receipt of a decision unchanged.`)
 }
 
 const listed = (names: readonly string[]) => names.join(', ') || 'none'

@@ -7,8 +7,8 @@ import { show } from '../../config/check/mistake.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
 import type { Config } from '../../config/compile.ts'
 import { applyVariables, type Environment } from '../../config/environment.ts'
-import type { LimitIdentity, LimitOptions } from '../limits/arguments.ts'
-import type { AcquireOptions, LimitDecision, Limiter } from '../limits/limiter.ts'
+import type { Amounts, LimitIdentity, LimitOptions } from '../limits/arguments.ts'
+import type { AcquireOptions, LimitDecision, Limiter, ReserveOptions } from '../limits/limiter-shape.ts'
 import { reportAtStart } from '../report-at-start.ts'
 import type { RuleResult } from '../rule-result.ts'
 import { checkKeyOptions, type KeyOptions } from './key-options.ts'
@@ -38,8 +38,14 @@ export interface RpcDecision {
   rules: readonly RuleResult[]
   /** Why the store has not decided; absent if it has. */
   degraded?: string
-  /** For `refund`. Plain data, which can be stored and sent as JSON. */
+  /** For `refund` and `settle`. Plain data, which can be stored and sent as JSON. */
   receipt: Receipt
+}
+
+/** The state after a settlement. */
+export interface RpcSettlement extends RpcDecision {
+  /** Whether this call has replaced the reserved units. Otherwise, another one has, or the reservation has ended. */
+  applied: boolean
 }
 
 /** The arguments of `limit`: those of Cloudflare's rate limiting binding, or a limit by name. */
@@ -61,13 +67,25 @@ export interface LimitsService {
   peek(name: string, identity?: LimitIdentity): Promise<RpcDecision>
   /**
    * Gives back what a decision has spent, or `cost` units of it, and no more than is certainly missing. Works in every
-   * isolate. Each isolate remembers what it has refunded, and refunds no unit twice; isolates do not know the refunds
-   * of others.
+   * isolate, and the store gives no unit back twice. Partial refunds add up within an isolate.
    *
    * @param receipt of the decision, unchanged
    * @throws TypeError for a receipt that `limit` or `acquire` cannot have returned, and for an invalid cost
    */
   refund(receipt: Receipt, options?: LimitOptions): Promise<RpcDecision>
+  /**
+   * Decides as `limit`, and reserves units whose amount is known only afterwards, until `settle(receipt, amounts)` or
+   * for the `ttl` of their unit. The reservation is not renewed.
+   */
+  reserve(name: string, identity?: LimitIdentity, options?: ReserveOptions): Promise<RpcDecision>
+  /**
+   * Replaces the units that a decision has reserved by what the call has cost. Works in every isolate, and the store
+   * does it at most once.
+   *
+   * @param receipt of the decision, unchanged
+   * @throws TypeError for a receipt that `reserve` cannot have returned, an unknown unit and an invalid amount
+   */
+  settle(receipt: Receipt, amounts: Amounts): Promise<RpcSettlement>
   /**
    * Waits until the limit admits. Units in flight are released when the returned object is disposed of, at the latest
    * when the context of the caller ends:
@@ -131,7 +149,7 @@ export type EntrypointClass = new (
 export interface ConnectedLimits {
   /** Compiled. */
   limits: Config['limits']
-  limiter: Pick<Limiter, 'limit' | 'peek' | 'refund' | 'acquire'>
+  limiter: Pick<Limiter, 'limit' | 'peek' | 'refund' | 'reserve' | 'settle' | 'acquire'>
 }
 
 /**
@@ -179,6 +197,23 @@ export function createEntrypoint(
       const { limiter, receipts } = this.#shared
       const decision = receipts.decisionOf(receipt)
       return toPlainDecision(await limiter.refund(decision, options), receipt)
+    }
+
+    async reserve(
+      name: string,
+      identity: LimitIdentity = {},
+      options: ReserveOptions = {},
+    ): Promise<RpcDecision> {
+      const decision = await this.#limiter.reserve(name, identity, options)
+      // As in `limit`. The reservation stays.
+      decision.release()
+      return this.#plain(decision)
+    }
+
+    async settle(receipt: Receipt, amounts: Amounts): Promise<RpcSettlement> {
+      const { limiter, receipts } = this.#shared
+      const settled = await limiter.settle(receipts.decisionOf(receipt), amounts)
+      return { ...toPlainDecision(settled, receipt), applied: settled.applied }
     }
 
     async acquire(

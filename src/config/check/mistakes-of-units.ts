@@ -1,0 +1,171 @@
+/** Finds mistakes in `units` and `countIf` that the schema cannot find: between their settings, and with the rest of the config. */
+import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
+import { ALGORITHM_NAMES } from '../../algorithms/index.ts'
+import { MAX_WINDOW_COUNT } from '../../algorithms/sliding-window.ts'
+import { canSettle, type GatewayRule, type LimitRule } from '../compile-rule.ts'
+import { REQUESTS } from '../compile-units.ts'
+import type { Mistake } from '../config-error.ts'
+import { didYouMean } from './did-you-mean.ts'
+import type { LimitRuleInput, RuleInput } from './rule-schema.ts'
+import type { ConfigInput } from './schema.ts'
+import type { UnitInput } from './units-schema.ts'
+import { listed } from './values.ts'
+
+/** Names that the headers of other rules have, and these rules. */
+const TAKEN: Readonly<Record<string, string>> = {
+  [REQUESTS]: 'rules without a unit',
+  'concurrent-requests': 'concurrency rules',
+}
+
+/** Finds units whose settings contradict each other, and hooks that are never called. */
+export function mistakesOfUnits({ units = {}, rules = [], hooks = {} }: ConfigInput): Mistake[] {
+  const mistakes = Object.entries(units).flatMap(([name, unit]): Mistake[] => {
+    const path = `units.${name}`
+    const taken = TAKEN[name] && [{ path, message: `is the unit of ${TAKEN[name]}. Choose another name.` }]
+    const ofActual = mistakesOfActual(unit, hooks.actual !== undefined)
+    return taken || ofActual.map(([key, message]) => ({ path: `${path}.${key}`, message }))
+  })
+  if (hooks.actual && !Object.values(units).some(({ actual }) => actual === 'hook')) {
+    const message = "is never called: no unit has actual: 'hook'. Add it to a unit, or leave this out."
+    mistakes.push({ path: 'hooks.actual', message })
+  }
+  if (hooks.amounts && !rules.some(hasUnit)) {
+    const message = 'is never called: no rule has a unit. Add one, or use hooks.cost for rules of requests.'
+    mistakes.push({ path: 'hooks.amounts', message })
+  }
+  return mistakes
+}
+
+/** @returns the key and the message of each mistake */
+function mistakesOfActual({ actual }: UnitInput, hasHook: boolean): [key: string, message: string][] {
+  if (actual === 'hook' && !hasHook) return [['actual', "'hook' needs the hook: add hooks.actual."]]
+  if (typeof actual !== 'object') return []
+  const { weights, includeUsage, keep, usage, header } = actual
+  const sources = (['usage', 'header', 'json'] as const).filter(key => actual[key] !== undefined)
+  if (sources.length !== 1) {
+    const found = sources.length === 0 ? 'has no source' : `has ${listed(sources, 'and')}`
+    return [['actual', `${found}. Write one of usage, header and json.`]]
+  }
+  const unused: [key: string, needed: string, isUnused: unknown][] = [
+    ['weights', 'usage', weights && !usage],
+    ['includeUsage', "usage: 'openai'", includeUsage && usage !== 'openai'],
+    ['keep', 'header', keep && !header],
+  ]
+  return unused.flatMap(([key, needed, isUnused]): [string, string][] =>
+    isUnused ? [[`actual.${key}`, `has no effect without ${needed}. Leave it out.`]] : [],
+  )
+}
+
+const hasUnit = ({ unit = REQUESTS }: RuleInput | LimitRuleInput) => unit !== REQUESTS
+
+/** Finds mistakes in `unit` and `countIf` of a rule. @param compiled its first variant */
+export function mistakesOfCounted(
+  rule: RuleInput | LimitRuleInput,
+  compiled: GatewayRule | LimitRule,
+  path: string,
+  { units = {}, store }: ConfigInput,
+): Mistake[] {
+  const { unit = REQUESTS, algorithm } = rule
+  const { cost, countIf, on } = { cost: undefined, countIf: undefined, on: undefined, ...rule }
+  if (!hasUnit(rule) && !countIf) return []
+  const [key, what] = hasUnit(rule) ? ['unit', `'${unit}' `] : ['countIf', '']
+  const mistakes: Mistake[] = []
+  const report = (key: string, message: string) => mistakes.push({ path: `${path}.${key}`, message })
+  if (hasUnit(rule) && !Object.hasOwn(units, unit)) {
+    const known = Object.keys(units)
+    const fix = didYouMean(unit, [REQUESTS, ...known]) || ' Add it there.'
+    report('unit', `'${unit}' is not in units (${known.join(', ') || 'which is empty'}).${fix}`)
+  }
+  if (!canSettle(ALL_ALGORITHMS.countings[algorithm]!)) {
+    report(key, `${what}cannot be combined with ${algorithm}. Use ${listed(SETTLING, 'or')}.`)
+  }
+  if (on === 'auth-failure') {
+    report(key, `${what}cannot be combined with on: 'auth-failure', which counts requests. Leave it out.`)
+  }
+  if (hasUnit(rule) && countIf) {
+    report('countIf', `cannot be combined with unit: '${unit}', because it counts requests. Leave it out.`)
+  }
+  if (hasUnit(rule) && cost !== undefined) {
+    report(
+      'cost',
+      `${cost} has no effect with unit: '${unit}': each request has an amount of it. Leave it out.`,
+    )
+  }
+  if (countIf && cost === 0) report('cost', '0 with countIf counts no request. Leave it out.')
+  if (rule.lease) {
+    report('lease', `cannot be combined with ${key}: not all requests cost the same. Leave it out.`)
+  }
+  if (store?.cluster && compiled.settlement) {
+    report(
+      key,
+      `${what}cannot be combined with store.cluster: its reservations need a Redis without slots. Leave one of them out.`,
+    )
+  }
+  return mistakes
+}
+
+/** Finds rules of the gateway for which a request has no amount. */
+export function mistakesOfEstimates(rule: RuleInput, path: string, { units, hooks }: ConfigInput): Mistake[] {
+  const unit = hasUnit(rule) && units?.[rule.unit!]
+  if (!unit || unit.estimate !== undefined || hooks?.amounts) return []
+  const message = `'${rule.unit}' has no amount to count for a request. Add units.${rule.unit}.estimate, or hooks.amounts.`
+  return [{ path: `${path}.unit`, message }]
+}
+
+/** Algorithms that a rule with a unit or with `countIf` can have. */
+const SETTLING = ALGORITHM_NAMES.filter(name => canSettle(ALL_ALGORITHMS.countings[name]!))
+
+/** The highest limit of a sliding window that is settled: its counts go as far above it (MAX_WINDOW_COUNT). */
+const MAX_SETTLED_WINDOW = (MAX_WINDOW_COUNT + 1) / 2
+
+/** Units times ticks per unit of a rate that is settled: a debt may be many times the burst, and sums stay exact up to 2^52. */
+const MAX_SETTLED_TICKS = 2 ** 52 / 16
+
+/** Finds numbers that leave no room for a debt, and an estimate that is never admitted. */
+export function mistakesOfSettlement(
+  { algorithm, unit, cost, limit, counting, quota, settlement }: GatewayRule | LimitRule,
+  path: string,
+): Mistake[] {
+  const mistakes: Mistake[] = []
+  const report = (key: string, message: string) => mistakes.push({ path: `${path}.${key}`, message })
+  if (settlement && algorithm === 'sliding-window' && limit > MAX_SETTLED_WINDOW) {
+    report(
+      'limit',
+      `${limit} leaves no room for costs above their estimates: with sliding-window, the maximum is ${MAX_SETTLED_WINDOW}. Lower it, or use fixed-window or gcra.`,
+    )
+  }
+  if (settlement && counting.state === 'time' && quota.burst * quota.period >= MAX_SETTLED_TICKS) {
+    report(
+      'limit',
+      `${limit} with a burst of ${quota.burst} leaves no room for costs above their estimates: it needs more than 2^48 steps. Lower the burst, or choose a limit that is a divisor of the period in microseconds.`,
+    )
+  }
+  if (unit !== REQUESTS && settlement?.aboveLimit !== 'clamp' && cost > quota.burst && canSettle(counting)) {
+    const clamp = settlement ? ", or set aboveLimit: 'clamp' there" : ''
+    report(
+      'limit',
+      `${limit} is below the estimate of a request (${cost} ${unit}), so no request would ever be admitted. Raise it, or lower units.${unit}.estimate${clamp}.`,
+    )
+  }
+  return mistakes
+}
+
+/** Warns about estimates that use up a whole limit, and about units that no rule counts. */
+export function warningsOfUnits(
+  { units = {}, rules = [], limits = {} }: ConfigInput,
+  compiled: readonly GatewayRule[],
+): Mistake[] {
+  const counted = new Set([...rules, ...Object.values(limits).flat()].map(({ unit }) => unit))
+  const unused = Object.keys(units).filter(name => !counted.has(name))
+  return [
+    ...unused.map(name => ({
+      path: `units.${name}`,
+      message: `is not counted: no rule has unit: '${name}'. Add it to a rule, or leave the unit out.`,
+    })),
+    ...compiled.flatMap(({ unit, cost, settlement, quota, limit }, i): Mistake[] => {
+      if (unit === REQUESTS || settlement?.aboveLimit !== 'clamp' || cost <= quota.burst) return []
+      const message = `${limit} is below the estimate of a request (${cost} ${unit}): each request reserves the whole limit, so an identity can have only one at a time. Raise it, or lower units.${unit}.estimate.`
+      return [{ path: `rules[${i}].limit`, message }]
+    }),
+  ]
+}

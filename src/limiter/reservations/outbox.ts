@@ -1,0 +1,211 @@
+/**
+ * The settlements that the store has not confirmed. Since the store settles each reservation at most once, in any order, every message is
+ * repeated until it has answered: it makes no difference whether one was not sent, has failed or has only lost its reply. A message is
+ * given up when its reservation has ended in the store.
+ *
+ *     ready        waits for the next trip, or 250 ms for one of its own
+ *     unconfirmed  was sent; is sent again after 2 s, unless the store has answered
+ */
+import { GatewayError } from '../../errors.ts'
+import type { SettledRequest, Settlement } from '../../script/settle.ts'
+import type { Rider } from '../../trips/rider.ts'
+import { isWithin } from '../../trips/turn.ts'
+import { decodeReplies, prepareSettle } from '../prepared-call.ts'
+import { callKeyOf, type Reservation, settlementFor } from './reservation.ts'
+
+/** How long a settlement waits for another HTTP request that carries it (ms). */
+const SEND_DELAY_MS = 250
+
+/** A message without an answer after this time is sent again (ms). The deadlines of trips are shorter. */
+const REPEAT_AFTER_MS = 2000
+
+/** Requests in one call, about 6 µs of Redis each. */
+const MAX_PER_CALL = 50
+
+/** Calls beside decisions, which wait for them, and in a trip of their own; about 40 µs of Redis each. */
+const MAX_CALLS_BESIDE = 20
+const MAX_CALLS_ALONE = 100
+
+/** The most messages that wait, about 0.8 kB each: of 100 requests a second, those of 100 s. */
+const MAX_MESSAGES = 10_000
+
+/** In a process that stops: how often it checks whether the last messages are confirmed, when it repeats them, and when it gives up (ms). */
+const STOP_CHECK_MS = 10
+const REPEAT_WHEN_STOPPING_MS = 250
+const MAX_STOP_MS = 2000
+
+const detail = `More than ${MAX_MESSAGES} settlements wait for a store that does not answer. Further reservations end unsettled, by the policy of their unit.`
+const OVERFLOW = JSON.stringify({ level: 'warn', event: 'settlements-dropped', detail })
+
+export interface OutgoingMessage {
+  readonly request: SettledRequest
+  /** When its reservation ends (ms). */
+  readonly until: number
+  /** Called when the store has answered. @param sentAt (ms) */
+  onConfirmed?(sentAt: number): void
+  /** Whether another message has replaced it. */
+  isObsolete?(): boolean
+}
+
+/** Messages that one call can carry. */
+interface Batch {
+  readonly reservation: Reservation
+  messages: OutgoingMessage[]
+  /** Since when the oldest waits, or when they were sent (ms). */
+  since: number
+}
+
+export interface OutboxOptions {
+  /** Monotonic (ms). */
+  now(): number
+  /** The time of this machine (ms). */
+  wallClock(): number
+  /** The time to write by (µs). Absent, as always in production: the clock of the store. */
+  writeAt?: (() => number) | undefined
+}
+
+export function createOutbox({ now, wallClock, writeAt }: OutboxOptions) {
+  /** By the key of the call, the longest waiting first. */
+  const ready = new Map<string, Batch>()
+  /** In the order of sending. */
+  const unconfirmed = new Set<Batch>()
+  let repeatAfterMs = REPEAT_AFTER_MS
+  let size = 0
+  let dropped = 0
+
+  /** Drops messages whose reservation has ended. */
+  function dropEnded(batch: Batch, time: number): void {
+    const before = batch.messages.length
+    batch.messages = batch.messages.filter(({ until, isObsolete }) => time < until && !isObsolete?.())
+    size -= before - batch.messages.length
+  }
+
+  /** The messages to send now, each batch in one call. */
+  function take(most: number, time: number): Batch[] {
+    const batches: Batch[] = []
+    const add = (batch: Batch) => {
+      dropEnded(batch, time)
+      if (batch.messages.length > 0) batches.push(batch)
+    }
+    for (const batch of unconfirmed) {
+      if (batches.length >= most || isWithin(repeatAfterMs, batch.since, time)) break
+      unconfirmed.delete(batch)
+      add(batch)
+    }
+    for (const [key, batch] of ready) {
+      while (batches.length < most && batch.messages.length > 0)
+        add({ ...batch, messages: batch.messages.splice(0, MAX_PER_CALL) })
+      if (batch.messages.length > 0) break
+      ready.delete(key)
+    }
+    return batches
+  }
+
+  const prepare = ({ reservation, messages }: Batch) => {
+    const requests = messages.map(({ request }) => request)
+    return prepareSettle({ ...settlementFor(reservation, wallClock()), requests, now: writeAt?.() })
+  }
+
+  const rider: Rider = {
+    isMeasured: true,
+    isRepeated: true,
+
+    load({ isAlone, isAnswering }) {
+      // Beside decisions, messages do not load a store that fails.
+      if (!isAlone && !isAnswering) return undefined
+      const time = now()
+      const batches = take(isAlone ? MAX_CALLS_ALONE : MAX_CALLS_BESIDE, time)
+      for (const batch of batches) {
+        batch.since = time
+        unconfirmed.add(batch)
+      }
+      const prepared = batches.map(prepare)
+      return {
+        calls: prepared.map(({ call }) => call),
+        isFirst: true,
+        done(replies) {
+          for (const [i, result] of decodeReplies(prepared, replies).entries()) {
+            const batch = batches[i]!
+            if (result instanceof GatewayError || !unconfirmed.delete(batch)) continue
+            size -= batch.messages.length
+            for (const { onConfirmed } of batch.messages) onConfirmed?.(time)
+          }
+        },
+      }
+    },
+
+    aloneAfterMs() {
+      const time = now()
+      const leftMs = (batch: Batch | undefined, ms: number) =>
+        batch === undefined
+          ? Number.POSITIVE_INFINITY
+          : isWithin(ms, batch.since, time)
+            ? batch.since + ms - time
+            : 0
+      const ms = Math.min(
+        leftMs(ready.values().next().value, SEND_DELAY_MS),
+        leftMs(unconfirmed.values().next().value, repeatAfterMs),
+      )
+      return Number.isFinite(ms) ? ms : undefined
+    },
+  }
+
+  return {
+    rider,
+
+    /** Sends a message about a reservation with the next trip. @returns false if too many wait, so it was dropped */
+    add(reservation: Reservation, message: OutgoingMessage): boolean {
+      if (size >= MAX_MESSAGES) {
+        if (dropped === 0) console.warn(OVERFLOW)
+        dropped += 1
+        return false
+      }
+      size += 1
+      const key = callKeyOf(reservation)
+      const batch = ready.get(key)
+      if (batch) batch.messages.push(message)
+      else ready.set(key, { reservation, messages: [message], since: now() })
+      return true
+    },
+
+    /**
+     * Sends everything, before a process ends. After 2 s, drops the rest, whose timers would keep the process running.
+     * @param send makes a trip for the rider
+     */
+    async flush(
+      send: (rider: Rider) => Promise<boolean>,
+      sleep: (ms: number) => Promise<void>,
+    ): Promise<void> {
+      repeatAfterMs = REPEAT_WHEN_STOPPING_MS
+      const until = now() + MAX_STOP_MS
+      while (size > 0 && now() < until) {
+        const isDue = ready.size > 0 || rider.aloneAfterMs!() === 0
+        const isSent = isDue && (await send(rider).catch(() => false))
+        if (!isSent) await sleep(STOP_CHECK_MS)
+      }
+      repeatAfterMs = REPEAT_AFTER_MS
+      ready.clear()
+      unconfirmed.clear()
+      size = 0
+    },
+
+    /** Messages that wait or are not confirmed, and those that were dropped because too many waited. */
+    get counts() {
+      return { waiting: size, dropped }
+    },
+  }
+}
+
+export type Outbox = ReturnType<typeof createOutbox>
+
+/** A settlement of a single request. */
+export const settlementOf = (
+  reservation: Reservation,
+  request: Omit<SettledRequest, 'id' | 'spentAt'>,
+  nowMs: number,
+  now?: number,
+): Settlement => ({
+  ...settlementFor(reservation, nowMs),
+  requests: [{ id: reservation.id, spentAt: reservation.spentAt, ...request }],
+  now,
+})

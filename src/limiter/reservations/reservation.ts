@@ -1,0 +1,104 @@
+/** What a request has reserved in the store until its cost is known. Pure. */
+import { BASE62 } from '../../base62.ts'
+import type { Rule } from '../../config/compile-rule.ts'
+import type { BoundRule, Evaluation, Outcome } from '../../script/evaluation.ts'
+import type { RuleSet } from '../../script/rule-set-shape.ts'
+import type { SettledAmount, Settlement } from '../../script/settle.ts'
+import { withConsumer } from '../../store/keys.ts'
+import { bindRule } from '../bind.ts'
+
+/** Plain data: any isolate can settle it. */
+export interface Reservation {
+  /** Twelve random base62 letters. */
+  readonly id: string
+  readonly ruleSet: RuleSet
+  /** The rules that have reserved; at least one. */
+  readonly rules: readonly ReservedRule[]
+  /** Key of the record of the consumer that the rules are counted for. */
+  readonly consumerKey?: string | undefined
+  /** The plan under which the request was counted. */
+  readonly plan?: string | undefined
+  /** When it was admitted, by the clock of the store (µs). */
+  readonly spentAt: number
+}
+
+export interface ReservedRule extends Pick<BoundRule, 'rule' | 'key' | 'mode'> {
+  /** Units. */
+  readonly reserved: number
+}
+
+/**
+ * Returns what a request has cost under a rule, in the rule's unit; undefined: unknown, so the units that were reserved stay spent.
+ * Fractions are rounded up.
+ */
+export type ActualOf = (rule: Rule) => number | undefined
+
+/** The most units that a request can cost. */
+const MAX_ACTUAL = 1e9
+
+const ID_LENGTH = 12
+
+/** Whether a request reserves units. */
+export const reserves = (rules: readonly BoundRule[]) =>
+  rules.some(({ rule, role }) => rule.settlement !== undefined && role === 'spend')
+
+export function newReservationId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(ID_LENGTH))
+  return Array.from(bytes, byte => BASE62[byte % 62]).join('')
+}
+
+/** What a decision has reserved; undefined: nothing. */
+export function reservationOf(
+  { reservationId: id, ruleSet, rules: bound, subject, plan }: Evaluation,
+  { status, verdicts, consumer, plan: planOfCaller, at }: Outcome,
+): Reservation | undefined {
+  if (id === undefined || status !== 'admitted') return undefined
+  const rules = bound.flatMap(({ rule, key, mode }): ReservedRule[] => {
+    const verdict = verdicts.find(verdict => verdict.rule.tag === rule.tag && verdict.rule.name === rule.name)
+    return verdict?.reserved
+      ? [{ rule, key: withConsumer(key, consumer), mode, reserved: verdict.reserved }]
+      : []
+  })
+  if (rules.length === 0) return undefined
+  const consumerKey =
+    subject && 'consumerKey' in subject ? withConsumer(subject.consumerKey, consumer) : undefined
+  return { id, ruleSet, rules, consumerKey, plan: planOfCaller || plan, spentAt: at }
+}
+
+/**
+ * The amounts of a settlement. An amount that no request can cost counts as unknown: the store would refuse it, and with it the
+ * settlements of other requests.
+ */
+export const amountsOf = ({ rules }: Reservation, actualOf: ActualOf | undefined): SettledAmount[] =>
+  rules.map(({ rule, reserved }) => {
+    const actual = actualOf?.(rule) ?? reserved
+    return { reserved, actual: actual >= 0 ? Math.min(Math.ceil(actual), MAX_ACTUAL) : reserved }
+  })
+
+/** Reservations with the same key are settled in one call: the same rules, identities, plan and consumer. Keys contain no line break. */
+export function callKeyOf({ rules, plan = '', consumerKey = '' }: Reservation): string {
+  let key = `${plan}\n${consumerKey}`
+  for (const { rule, key: stateKey } of rules) key += `\n${rule.tag} ${stateKey}`
+  return key
+}
+
+/**
+ * The settlement without its requests.
+ * @param nowMs by the clock of this machine, to select the calendar windows
+ */
+export const settlementFor = (
+  { ruleSet, rules, consumerKey, plan }: Reservation,
+  nowMs: number,
+): Omit<Settlement, 'requests' | 'now'> => ({
+  ...{ ruleSet, consumerKey, plan },
+  rules: rules.map(({ rule, key, mode }) => bindRule(rule, key, 0, nowMs, mode)),
+})
+
+/**
+ * After which time without a renewal it may end at the earliest, and at the latest (ms). What is reserved of one identity ends together,
+ * after the longest ttl of its rules.
+ */
+export const firstEndMs = ({ rules }: Reservation) => Math.min(...rules.map(({ rule }) => ttlOf(rule)))
+export const lastEndMs = ({ ruleSet }: Reservation) => Math.max(...ruleSet.entries.map(ttlOf))
+
+const ttlOf = ({ settlement }: Pick<Rule, 'settlement'>) => settlement?.ttlMs ?? 0

@@ -1,0 +1,136 @@
+/**
+ * Keeps what requests of this isolate have reserved, until their cost is known. Then a settlement replaces the reserved units by the cost
+ * (outbox.ts). Longer requests renew their reservation at half of its `ttl`, with the same messages. Each request renews its own, so that
+ * those of a request that the platform has ended run out.
+ */
+import type { Background } from '../../background.ts'
+import type { Timer } from '../../clock.ts'
+import type { BoundRule, Evaluation, Outcome } from '../../script/evaluation.ts'
+import type { SettleResult } from '../../script/settle.ts'
+import type { Rider } from '../../trips/rider.ts'
+import type { Trips } from '../../trips/trips.ts'
+import type { Answers } from '../answers/answers.ts'
+import { type Degraded, toDegraded } from '../evaluate.ts'
+import { prepareSettle, runCall } from '../prepared-call.ts'
+import { createOutbox, type OutboxOptions, settlementOf } from './outbox.ts'
+import {
+  type ActualOf,
+  amountsOf,
+  firstEndMs,
+  lastEndMs,
+  newReservationId,
+  type Reservation,
+  reservationOf,
+  reserves,
+} from './reservation.ts'
+
+/** How a request ends for its reservation. Absent: the reserved units stay spent. 'unsettled': the policy of each unit decides. */
+export type Settling = ActualOf | 'unsettled'
+
+export type Settlements = ReturnType<typeof createSettlements>
+
+export interface SettlementsOptions extends OutboxOptions {
+  timer: Timer
+  /** Creates ids of reservations; simulations pass their own. */
+  newId?: (() => string) | undefined
+}
+
+/** A renewal that is not confirmed is checked again after this share of the `ttl`. */
+const RENEWAL_CHECK_SHARE = 0.1
+
+export function createSettlements({ timer, newId = newReservationId, ...options }: SettlementsOptions) {
+  const { now, wallClock, writeAt } = options
+  const outbox = createOutbox(options)
+  const requestOf = ({ id, spentAt }: Reservation) => ({ id, spentAt })
+
+  function queue(reservation: Reservation, actualOf: ActualOf | undefined, until: number): void {
+    const amounts = amountsOf(reservation, actualOf)
+    outbox.add(reservation, { request: { ...requestOf(reservation), amounts }, until })
+  }
+
+  return {
+    rider: outbox.rider,
+    get counts() {
+      return outbox.counts
+    },
+
+    /** The id under which a request reserves; undefined: it reserves nothing. */
+    idFor: (rules: readonly BoundRule[]): string | undefined => (reserves(rules) ? newId() : undefined),
+
+    open: (evaluation: Evaluation, outcome: Outcome): Reservation | undefined =>
+      reservationOf(evaluation, outcome),
+
+    /**
+     * Renews a reservation until its request is over.
+     * @returns a function to be called once, when the request is over
+     */
+    keep(
+      reservation: Reservation,
+      trips: Pick<Trips, 'schedule'>,
+      background: Background,
+    ): (settling?: Settling) => void {
+      const ttlMs = firstEndMs(reservation)
+      let renewedAt = now()
+      let isRenewing = false
+      let isOver = false
+      let cancelCheck = () => {}
+      const endsAt = () => renewedAt + lastEndMs(reservation)
+      function renew(): void {
+        const amounts = amountsOf(reservation, undefined)
+        isRenewing = outbox.add(reservation, {
+          request: { ...requestOf(reservation), amounts, isRenewal: true },
+          until: endsAt(),
+          isObsolete: () => isOver,
+          onConfirmed(sentAt) {
+            renewedAt = sentAt
+            isRenewing = false
+          },
+        })
+      }
+      function checkLater(): void {
+        const dueInMs = renewedAt + ttlMs / 2 - now()
+        cancelCheck = timer(Math.max(dueInMs, RENEWAL_CHECK_SHARE * ttlMs), check, true)
+      }
+      function check(): void {
+        const isDue = now() >= renewedAt + ttlMs / 2
+        if (isDue && !isRenewing) renew()
+        // Also if a message waits already: the request that was to send it may have ended.
+        trips.schedule(background)
+        if (now() < endsAt()) checkLater()
+      }
+      checkLater()
+      // Keeps the timers of this request alive.
+      const { promise: ended, resolve: end } = Promise.withResolvers<void>()
+      background(ended)
+      return settling => {
+        isOver = true
+        cancelCheck()
+        end()
+        if (settling !== 'unsettled') queue(reservation, settling, endsAt())
+        trips.schedule(background)
+      }
+    },
+
+    /** Settles at once. If the store fails, the settlement is repeated in the background. @returns the states afterwards */
+    async settleNow(
+      { trips, answers }: { trips: Pick<Trips, 'store' | 'schedule'>; answers: Answers | undefined },
+      reservation: Reservation,
+      actualOf: ActualOf | undefined,
+      background: Background,
+    ): Promise<SettleResult | Degraded> {
+      const amounts = amountsOf(reservation, actualOf)
+      const settlement = settlementOf(reservation, { amounts }, wallClock(), writeAt?.())
+      const settled = await runCall(trips.store, prepareSettle(settlement)).catch(toDegraded)
+      if ('cause' in settled) queue(reservation, actualOf, now() + lastEndMs(reservation))
+      // The units that were given back may make room for others.
+      const keys = reservation.rules.map(({ key }) => key)
+      answers?.forget(keys, 'refund')
+      trips.schedule(background)
+      return settled
+    },
+
+    /** Sends what waits, before a process ends. */
+    flush: (send: (rider: Rider) => Promise<boolean>) =>
+      outbox.flush(send, ms => new Promise<void>(resolve => timer(ms, resolve))),
+  }
+}

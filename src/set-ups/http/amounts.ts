@@ -1,0 +1,65 @@
+/**
+ * What requests cost in units of the config: estimates before they are decided, and actual amounts from their replies. A Worker whose config
+ * has neither `units` nor `countIf` does not carry this file.
+ */
+import type { Config } from '../../config/compile.ts'
+import { countsInFlight } from '../../config/compile-rule.ts'
+import { estimatesFromBody } from './amounts-needed.ts'
+import type { DecidedRequest } from './decided-request.ts'
+import type { createEstimateAmounts, EstimateAmounts } from './estimate-amounts.ts'
+import type { CostOfReply, Forward } from './forward.ts'
+import { createAmountSettler, type SettleParts } from './settle-amounts.ts'
+import { runOrLog } from './unexpected.ts'
+
+/** Parts that a Worker carries only if its units need them. */
+export interface AmountParts extends SettleParts {
+  /** With units that are estimated from the body of a request, or that ask the origin for usage. */
+  createEstimateAmounts: typeof createEstimateAmounts
+}
+
+export interface Amounts {
+  /** Undefined: no estimate depends on the body of a request. */
+  estimate: EstimateAmounts | undefined
+  /** Forwards an admitted request, and finds what it has cost. */
+  forwarding(forward: Forward, decided: DecidedRequest): Forward
+  /** The cost of an admitted request that was not forwarded: nothing. */
+  unsent: CostOfReply
+}
+
+/**
+ * @param now monotonic time (ms)
+ * @param isObserved whether something else depends on the end of each request
+ */
+export function createAmounts(
+  config: Config,
+  parts: AmountParts,
+  now: () => number,
+  isObserved: boolean,
+): Amounts {
+  const settler = createAmountSettler(config, parts, now)
+  return {
+    estimate: estimatesFromBody(config) ? parts.createEstimateAmounts(config.units) : undefined,
+
+    forwarding: (forward, decided) => async (request, context) => {
+      const { ruling, estimated } = decided
+      const startedAt = now()
+      const copy = estimated?.request ?? request
+      const forwarded = await forward(copy, {
+        ...context,
+        ...(copy !== request && { copy }),
+        acceptEncoding: settler.acceptEncoding(request.headers.get('accept-encoding'), decided),
+      })
+      let cost: CostOfReply | undefined
+      runOrLog(() => {
+        const found = settler.follow(forwarded, decided, startedAt)
+        if (!found) return
+        const holdsUnits =
+          'verdicts' in ruling && ruling.verdicts.some(({ rule, allowed }) => allowed && countsInFlight(rule))
+        cost = { ...found, needsEnd: found.needsEnd || holdsUnits || isObserved }
+      })
+      return { ...forwarded, cost }
+    },
+
+    unsent: { needsEnd: true, end: async () => () => 0 },
+  }
+}

@@ -1,0 +1,110 @@
+/** Passes on the chunks of a body one by one, so that a tap can see them. */
+import type { Timer } from '../../clock.ts'
+import type { BodyTap } from '../../usage/usage.ts'
+
+/** Reads a body chunk by chunk. */
+export interface BodyReader {
+  read(): Promise<{ done: boolean; value?: Uint8Array | undefined }>
+  cancel(): Promise<void>
+}
+
+/** Lets the tap read the rest of a body whose client has left. */
+export interface ReadOn {
+  /** Then the body is cancelled (ms). Workers have 30 s after the client has left. */
+  forMs: number
+  /** @returns undefined if too many bodies are being read on; else call the result at the end */
+  begin(): (() => void) | undefined
+}
+
+/** Lets so many bodies of an isolate be read on at once. @returns `begin` of `ReadOn` */
+export function createReadOnSlots(most: number): ReadOn['begin'] {
+  let taken = 0
+  return () => {
+    if (taken >= most) return undefined
+    taken += 1
+    return () => {
+      taken -= 1
+    }
+  }
+}
+
+export interface PumpOptions {
+  /** Ends the pump. */
+  signal: AbortSignal
+  tap: BodyTap | undefined
+  readOn: ReadOn | undefined
+  timer: Timer
+  /** Called after each chunk. */
+  onChunk: () => void
+}
+
+/** Like `pipeTo`. @throws if either side fails, or if the signal fires; after the body was read on */
+export async function pump(
+  reader: BodyReader,
+  writable: WritableStream,
+  { signal, tap, readOn, timer, onChunk }: PumpOptions,
+): Promise<void> {
+  const writer = writable.getWriter()
+  let stopped: unknown
+  /** Ends reading on. Absent: the body is not read on. */
+  let endReadingOn: (() => void) | undefined
+  let interrupt = () => {}
+
+  /** Ends a read or a write that is pending. */
+  const stop = (reason: unknown) => {
+    if (stopped) return
+    stopped = reason ?? new Error('stopped')
+    writer.abort(stopped).catch(() => {})
+    endReadingOn = tap && beginReadingOn()
+    if (!endReadingOn) reader.cancel().catch(() => {})
+    interrupt()
+  }
+  function beginReadingOn(): (() => void) | undefined {
+    const end = readOn?.begin()
+    if (!end) return undefined
+    const onTimeout = () => {
+      endReadingOn = undefined
+      end()
+      reader.cancel().catch(() => {})
+      interrupt()
+    }
+    const cancelTimer = timer(readOn!.forMs, onTimeout, true)
+    return () => {
+      cancelTimer()
+      end()
+    }
+  }
+  const write = (bytes: Uint8Array) => (bytes.byteLength > 0 ? writer.write(bytes) : undefined)
+  /** Resolves when the chunk was sent and seen. Does not wait longer if the pump is stopped. Handed over first, so that seeing it delays nothing. */
+  const passThrough = (tap: BodyTap, chunk: Uint8Array) =>
+    new Promise<void>(resolve => {
+      interrupt = resolve
+      const sent = stopped ? undefined : write(tap.pass(chunk))
+      Promise.all([sent, tap.see(chunk)]).then(() => resolve(), stop)
+    })
+
+  const onSignal = () => stop(signal.reason)
+  signal.addEventListener('abort', onSignal)
+  // The client can stop reading while the body is silent.
+  writer.closed.catch(stop)
+  try {
+    if (signal.aborted) onSignal()
+    for (;;) {
+      const { done, value } = await reader.read()
+      if (stopped && !endReadingOn) throw stopped
+      if (done) break
+      if (tap) await passThrough(tap, value!)
+      else await writer.write(value)
+      onChunk()
+    }
+    if (stopped) throw stopped
+    if (tap) await write(tap.rest())
+    await writer.close()
+  } catch (error) {
+    writer.abort(error).catch(() => {})
+    throw error
+  } finally {
+    endReadingOn?.()
+    signal.removeEventListener('abort', onSignal)
+  }
+}

@@ -1,0 +1,197 @@
+/**
+ * Finds what an admitted request has cost, from its response: for rules of a unit with an `actual` amount, and for rules with `countIf`.
+ * The engine then settles what the request has reserved. A Worker whose rules reserve nothing does not carry this file.
+ *
+ * An amount that is not found stays as it was reserved. The reason is logged, once for each isolate.
+ */
+import type { Config, GatewayRule, Rule } from '../../config/compile.ts'
+import type { ActualSource } from '../../config/compile-units.ts'
+import { milliseconds } from '../../config/duration.ts'
+import type { Ending } from '../../limiter/engine-shape.ts'
+import type { ActualOf, Reservation } from '../../limiter/reservations/reservation.ts'
+import type { withActualHook } from '../../usage/actual-hook.ts'
+import { acceptEncoding } from '../../usage/encodings.ts'
+import type { BodyTap, Problem, ReplyHead, UsageReport } from '../../usage/usage.ts'
+import type { createUsageReader } from '../../usage/usage-reader.ts'
+import { withDeadline } from './deadline.ts'
+import type { CostOfReply, Forwarded } from './forward.ts'
+
+export interface SettleParts {
+  /** With units whose `actual` is `usage`, `header` or `json`. */
+  createUsageReader: typeof createUsageReader
+  /** With the hook `actual`. */
+  withActualHook: typeof withActualHook
+}
+
+/** A decided request. */
+interface Reserved {
+  /** Absent: it has reserved nothing. */
+  reservation?: Reservation | undefined
+  /** `hidesUsage`: the request asks the origin for usage that the client must not get. */
+  estimated?: { hidesUsage: boolean }
+}
+
+/** Finds what the requests of a config have cost. */
+export interface AmountSettler {
+  /** The header Accept-Encoding for the origin. Undefined: that of the client, because the body of the reply is not read. */
+  acceptEncoding(accepted: string | null, reserved: Reserved): string | undefined
+  /**
+   * Takes the reply to a request before it is sent, and removes the headers that the client must not get.
+   *
+   * @param startedAt when the request was forwarded (monotonic, ms)
+   * @returns undefined if the request has reserved nothing, and its reply can be passed on as it is
+   */
+  follow(forwarded: Forwarded, reserved: Reserved, startedAt: number): CostOfReply | undefined
+}
+
+const CLIENT_GONE = 499
+
+type Headers = { delete(name: string): void }
+
+/** @param now monotonic time (ms) */
+export function createAmountSettler(
+  { units, hooks }: Pick<Config, 'units' | 'hooks'>,
+  parts: SettleParts,
+  now: () => number,
+): AmountSettler {
+  const actualOf = ({ unit }: Rule): ActualSource | undefined => units.get(unit)?.actual
+  const hiddenHeaders = [...units.values()].flatMap(({ actual }) =>
+    typeof actual === 'object' && 'header' in actual && !actual.keep ? actual.header : [],
+  )
+  const log = createProblemLog()
+
+  function read(
+    head: ReplyHead,
+    isDecoded: boolean,
+    { reservation, estimated }: Reserved,
+    startedAt: number,
+  ) {
+    const rules = reservation?.rules.map(({ rule }) => rule) ?? []
+    const has = (actual: ActualSource) => rules.some(rule => actualOf(rule) === actual)
+    const sources = Object.fromEntries(
+      rules.flatMap(rule => {
+        const actual = actualOf(rule)
+        return typeof actual === 'object' ? [[rule.unit, actual] as const] : []
+      }),
+    )
+    const hidesUsage = estimated?.hidesUsage
+    const reader =
+      hidesUsage || Object.keys(sources).length > 0
+        ? parts.createUsageReader(sources, head, {
+            hidesUsage,
+            // The reader recognizes gzip by its first bytes.
+            isDecoded: isDecoded && !/gzip/i.test(head.headers.get('content-encoding') ?? ''),
+          })
+        : undefined
+    const hook = rules.some(({ unit }) => units.has(unit)) ? hooks?.actual : undefined
+    const headOfHook = hook && keepHeaders(head, hiddenHeaders)
+    let bytes = 0
+    const tap: BodyTap | undefined =
+      reader?.readsBody || has('bytes')
+        ? {
+            changesBytes: reader?.changesBytes ?? false,
+            pass: chunk => reader?.pass(chunk) ?? chunk,
+            rest: () => reader?.rest() ?? NO_BYTES,
+            see(chunk) {
+              bytes += chunk.byteLength
+              return reader?.see(chunk)
+            },
+          }
+        : undefined
+
+    async function report(ending: Ending): Promise<UsageReport> {
+      const found = (await reader?.end(ending)) ?? { amounts: {}, ending, isPartial: false, problems: [] }
+      const measured = { bytes, ms: Math.ceil(Math.max(0, now() - startedAt)) }
+      const amounts: Record<string, number> = { ...found.amounts }
+      for (const rule of rules) {
+        const actual = actualOf(rule)
+        if (actual === 'bytes' || actual === 'ms') amounts[rule.unit] = measured[actual]
+      }
+      const whole = { ...found, amounts }
+      if (!hook) return whole
+      const hooked = parts.withActualHook(whole, hook, headOfHook!)
+      return await withDeadline(milliseconds(hooks!.deadline), hooked).catch(({ message }: Error) => ({
+        ...whole,
+        problems: [...whole.problems, { reason: 'hook' as const, detail: message }],
+      }))
+    }
+
+    return {
+      tap,
+      needsEnd: tap !== undefined || has('ms') || hook !== undefined,
+      cleanHeaders(headers: Headers) {
+        for (const name of hiddenHeaders) headers.delete(name)
+        reader?.cleanHeaders(headers)
+      },
+      async end(ending: Ending): Promise<ActualOf> {
+        const { amounts, problems } = await report(ending)
+        for (const problem of problems) log(problem)
+        return rule => {
+          if (!units.has(rule.unit)) return costByStatus(rule, head.status)
+          return Object.hasOwn(amounts, rule.unit) ? amounts[rule.unit] : undefined
+        }
+      },
+    }
+  }
+
+  return {
+    acceptEncoding(accepted, { reservation, estimated }) {
+      const isRead = reservation?.rules.some(({ rule }) => isInBody(actualOf(rule)))
+      if (!isRead && !estimated?.hidesUsage) return undefined
+      return acceptEncoding(accepted, estimated?.hidesUsage)
+    },
+
+    follow({ response, isFromSluice, isDecoded = false, observe }, reserved, startedAt) {
+      const { reservation } = reserved
+      if (isFromSluice) return reservation && withoutOrigin(response.status)
+      if (!observe) {
+        const amounts = read(response, isDecoded, reserved, startedAt)
+        amounts.cleanHeaders(response.headers)
+        return reservation || amounts.tap ? amounts : undefined
+      }
+      let amounts: CostOfReply | undefined
+      observe(head => {
+        const ofHead = read(head, false, reserved, startedAt)
+        amounts = ofHead
+        return { see: chunk => ofHead.tap?.see(chunk), cleanHeaders: ofHead.cleanHeaders }
+      })
+      return reservation && { needsEnd: true, end: async ending => await amounts?.end(ending) }
+    },
+  }
+}
+
+const NO_BYTES = new Uint8Array()
+
+const isInBody = (actual: ActualSource | undefined) => typeof actual === 'object' && !('header' in actual)
+
+/** A head that keeps these headers when they are removed from the reply. */
+function keepHeaders({ status, headers }: ReplyHead, names: readonly string[]): ReplyHead {
+  const kept = new Map(names.map(name => [name.toLowerCase(), headers.get(name)]))
+  return { status, headers: { get: name => kept.get(name.toLowerCase()) ?? headers.get(name) } }
+}
+
+/**
+ * The gateway has replied because the origin has not, or because the client has left while the origin was working. Then the estimate
+ * stays: otherwise clients could make the origin work for nothing.
+ */
+function withoutOrigin(status: number): CostOfReply {
+  const actualOf: ActualOf = rule => (isCountedIf(rule) ? costByStatus(rule, status) : 0)
+  return { needsEnd: false, end: async () => (status === CLIENT_GONE ? undefined : actualOf) }
+}
+
+const isCountedIf = (rule: Rule): rule is GatewayRule => (rule as GatewayRule).countIf !== undefined
+
+/** The cost of a request under a rule with `countIf`: what it has reserved, or nothing. */
+const costByStatus = (rule: Rule, status: number): number | undefined =>
+  isCountedIf(rule) && !rule.countIf!.status.has(status) ? 0 : undefined
+
+/** Logs each problem once. */
+function createProblemLog(): (problem: Problem) => void {
+  const logged = new Set<string>()
+  return ({ reason, unit, detail }) => {
+    const id = `${reason} ${unit}`
+    if (logged.has(id)) return
+    logged.add(id)
+    console.warn(JSON.stringify({ level: 'warn', event: 'usage', reason, unit, detail }))
+  }
+}

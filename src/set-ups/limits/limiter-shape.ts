@@ -1,0 +1,164 @@
+/** The interface of limits by name (limiter.ts): what a call gets, and the methods. */
+import type { DegradedCause } from '../../limiter/decision.ts'
+import type { RuleResult } from '../rule-result.ts'
+import type { Amounts, CostOptions, LimitIdentity, LimitOptions } from './arguments.ts'
+
+/** The decision about one call of a limit by name. */
+export interface LimitDecision {
+  /** Name of the limit in the config. */
+  limit: string
+  identity: LimitIdentity
+  /** If false, nothing was spent. */
+  allowed: boolean
+  /** Wait this long before the call (`leaky-bucket`; else 0). Whole ms, rounded up. */
+  delayMs: number
+  /** Try again after this time; 0 if allowed, -1 if this cost can never be allowed. Whole ms, rounded up. */
+  retryAfterMs: number
+  /**
+   * When it was decided, by the store's clock (µs). 0 without a trip: while degraded, and for a remembered refusal.
+   * From a lease: when its units were spent.
+   */
+  at: number
+  /** One for each rule that took part. While degraded, only the rules that the isolate counts. */
+  rules: readonly RuleResult[]
+  /**
+   * The cost for each rule that took part, by rule name. Empty after `peek`, `refund` and `reset`, and if a refusal
+   * was switched off while it was made.
+   */
+  costs: Readonly<Record<string, number>>
+  /** Identifies a decision that has spent units, for refunds and settlements. A copy of the decision needs it. */
+  id?: string
+  /** Units that `reserve` has reserved, by rule name. `settle` replaces them by the cost. */
+  reserved?: Readonly<Record<string, number>>
+  /**
+   * Why the store has not evaluated the limits: it did not answer, and each rule's `onStoreFailure` decided, or all
+   * limits are switched off.
+   */
+  degraded?: DegradedCause
+  /**
+   * Call this when the work is over. It releases the units that the decision holds under `concurrency` rules, and
+   * gives back nothing else: reserved units stay spent, or are given back when the reservation ends, as their unit
+   * says (`onUnsettled`). Only the first call counts. `await using decision = await limiter.acquire(…)` calls it
+   * at the end of the block. Without a release, the units are held until the process ends, and then for the `ttl` of
+   * the rule.
+   */
+  release(): void
+  [Symbol.asyncDispose](): Promise<void>
+}
+
+/** The part of a decision that a refund uses. */
+export interface RefundableDecision
+  extends Pick<
+    LimitDecision,
+    'limit' | 'identity' | 'allowed' | 'at' | 'costs' | 'id' | 'reserved' | 'degraded'
+  > {
+  rules: readonly Pick<RuleResult, 'name' | 'allowed'>[]
+}
+
+/** Options of `acquire`: those of `limit`, and how long to wait. */
+export interface AcquireOptions extends CostOptions {
+  /**
+   * Give up if it would take longer than this many ms (default: no limit). A queue that others join at the same moment
+   * can take longer.
+   */
+  timeoutMs?: number
+}
+
+/** Options of `reserve`: the amounts are estimates. */
+export interface ReserveOptions extends CostOptions {}
+
+/** The part of a decision that `settle` uses. */
+export type SettleableDecision = Pick<
+  LimitDecision,
+  'limit' | 'identity' | 'at' | 'id' | 'reserved' | 'degraded'
+>
+
+/** The decision of `reserve`. */
+export interface ReservedDecision extends LimitDecision {
+  /** As `settle` of the limiter. It also releases the decision. */
+  settle(amounts: Amounts): Promise<SettledDecision>
+}
+
+/** The state after a settlement. Not allowed if the store could not do it now: then the limiter repeats it. */
+export interface SettledDecision extends LimitDecision {
+  /**
+   * Whether this call has replaced the reserved units. Otherwise, another one has, nothing was reserved, the reservation has
+   * ended, or the store does not answer.
+   */
+  applied: boolean
+}
+
+/**
+ * The limits by name of a config. A refusal, or a store that does not answer, is a result and not an exception: see
+ * `allowed` and `degraded` of the decision. Wrong arguments throw a TypeError.
+ */
+export interface Limiter {
+  /**
+   * Decides, and spends if all rules of the limit admit.
+   *
+   * @throws TypeError for an unknown limit or part of an identity, and for an invalid cost
+   */
+  limit(name: string, identity?: LimitIdentity, options?: CostOptions): Promise<LimitDecision>
+  /**
+   * Returns what `limit` would return now for a cost of 1 (`allowed`, `delayMs`, `retryAfterMs`), and spends nothing.
+   * Another call can spend in the meantime.
+   *
+   * @throws TypeError as `limit`
+   */
+  peek(name: string, identity?: LimitIdentity): Promise<LimitDecision>
+  /**
+   * Waits until the limit admits, then until the departure from a queue (`leaky-bucket`). The calls of a process that
+   * wait for one identity are admitted in the order in which they came, and ask the store one after the other. If all
+   * units are in flight (`concurrency`), the first of them tries again after 50 ms and then less often, up to every
+   * 1.6 s.
+   *
+   * @returns the last decision, which is not allowed if it can never be, or not within `timeoutMs`
+   * @throws TypeError as `limit`
+   */
+  acquire(name: string, identity?: LimitIdentity, options?: AcquireOptions): Promise<LimitDecision>
+  /**
+   * Gives back what a decision has spent, or `cost` units of it, if the call was not made or cost less than expected.
+   * Never gives an identity more than its full budget, and never more than is certainly missing. A place in a queue
+   * (`leaky-bucket`) is not given back, because the departures behind it are fixed. With a cost by rule name, other
+   * rules give nothing back. The store gives no unit of a decision back twice, from whichever process.
+   * Partial refunds of a decision add up within a process; of several processes, the largest sum counts.
+   *
+   * @returns the state after the refund; not allowed if the store did not do it
+   * @throws TypeError as `limit`
+   */
+  refund(decision: RefundableDecision, options?: LimitOptions): Promise<LimitDecision>
+  /**
+   * Decides as `limit`, and reserves units whose amount is known only afterwards. Renews the reservation until
+   * `settle` or `release`.
+   *
+   *     await using call = await limiter.reserve('llm', { team: 'a' }, { amounts: { tokens: 2000 } })
+   *     if (call.allowed) await call.settle({ tokens: await ask(…) })
+   *
+   * While the store does not answer, nothing is reserved: the estimates are spent.
+   *
+   * @throws TypeError as `limit`, for an unknown unit, and if no rule of the limit reserves units
+   */
+  reserve(name: string, identity?: LimitIdentity, options?: ReserveOptions): Promise<ReservedDecision>
+  /**
+   * Replaces the units that a decision has reserved by what the call has cost: less is given back to the window or
+   * bucket that it came from, more is spent in any case. The store does this at most once for each decision, from
+   * whichever process, and however often this is called. A unit that `amounts` does not name stays as reserved.
+   * `decision` can be a copy, made by another process.
+   *
+   * @throws TypeError as `reserve`. The decision can still be settled
+   */
+  settle(decision: SettleableDecision, amounts: Amounts): Promise<SettledDecision>
+  /**
+   * Makes the whole budget of an identity available again, for all rules of the limit or for one.
+   *
+   * @returns the state after the reset; not allowed if the store did not do it
+   * @throws TypeError as `limit`, and for an unknown rule
+   */
+  reset(name: string, identity?: LimitIdentity, options?: { rule?: string }): Promise<LimitDecision>
+  /**
+   * Gives back leased units (`lease`), sends settlements that wait, and sends the counters of `npx sluicegate stats`, before a process ends. Later
+   * calls are still decided, each with a trip to the store. Resolves when the store has both, or could not be reached.
+   * Never rejects. Units that decisions hold stay held.
+   */
+  close(): Promise<void>
+}

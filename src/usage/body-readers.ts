@@ -1,0 +1,113 @@
+/** Read what sources look for in the body of a reply, which is decoded. */
+import { createEventReader } from './event-stream.ts'
+import { createUsageOfReply, USAGE_OBJECT, type UsageOfReply } from './formats.ts'
+import { createJsonValues, type JsonPath, parsePointer, valueAt } from './json-values.ts'
+import type { AmountSource, Problem, UsageFormat } from './usage.ts'
+
+/** Looks at a decoded body. */
+export interface BodyReader {
+  feed(bytes: Uint8Array): void
+  end(): void
+  /** What is found at each pointer; undefined: nothing. */
+  valueOf(unit: string): unknown
+  /** The body has what JSON or an event stream has. */
+  isValid(): boolean
+  /** Whether no later usage can follow. @param hasEnded the body has ended */
+  isWhole(hasEnded: boolean): boolean
+  /** The first event of the stream is an error. */
+  beganWithError(): boolean
+}
+
+export type BodySources = readonly (readonly [unit: string, source: AmountSource])[]
+export type Usages = ReadonlyMap<UsageFormat, UsageOfReply>
+
+export const usagesOf = (sources: BodySources): Usages =>
+  new Map(
+    sources.flatMap(([, source]) =>
+      'usage' in source ? [[source.usage, createUsageOfReply(source.usage)] as const] : [],
+    ),
+  )
+
+/** The path of each unit that is read by a pointer. `check` has refused what is not a pointer. */
+function pathsOf(sources: BodySources): [unit: string, path: JsonPath][] {
+  return sources.flatMap(([unit, source]) =>
+    'json' in source ? [[unit, parsePointer(source.json) ?? []]] : [],
+  )
+}
+
+type CreateBodyReader = (
+  sources: BodySources,
+  usages: Usages,
+  maxEventBytes: number,
+  addProblem: (problem: Problem) => void,
+  onBadTokens: () => void,
+) => BodyReader
+
+/** Reads a body that is one JSON value. */
+export const readerOfJson: CreateBodyReader = (sources, usages, _, __, onBadTokens) => {
+  const paths = pathsOf(sources)
+  const values = createJsonValues([...paths.map(([, path]) => path), ...(usages.size > 0 ? [['usage']] : [])])
+  return {
+    feed: bytes => values.feed(bytes),
+    end() {
+      values.end()
+      const usage = values.found[paths.length]
+      for (const reader of usages.values()) if (usage && !reader.read({ usage: usage.value })) onBadTokens()
+    },
+    valueOf: unit => values.found[paths.findIndex(([name]) => name === unit)]?.value,
+    isValid: () => values.isJson(),
+    isWhole: hasEnded => hasEnded || values.found.every(value => value !== undefined),
+    beganWithError: () => false,
+  }
+}
+
+/** Reads a body that is an event stream. */
+export const readerOfEvents: CreateBodyReader = (sources, usages, maxEventBytes, addProblem, onBadTokens) => {
+  const paths = pathsOf(sources).map(([unit, path]) => ({
+    unit,
+    path,
+    // Parsing each event would take most of the time.
+    mark: JSON.stringify(path.findLast(token => !/^\d+$/.test(token)) ?? '').slice(1, -1),
+  }))
+  const found = new Map<string, unknown>()
+  let events = 0
+  let beganWithError = false
+  let isValid = true
+
+  function onEvent({ event, data }: { event?: string | undefined; data: string }): void {
+    events += 1
+    for (const usage of usages.values()) usage.noteEvent(event)
+    if (events === 1) beganWithError = event === 'error' || data.startsWith('{"error"')
+    const hasUsage = usages.size > 0 && USAGE_OBJECT.test(data)
+    const marked = paths.filter(({ mark }) => data.includes(mark))
+    if (!hasUsage && marked.length === 0) return
+    let json: unknown
+    try {
+      json = JSON.parse(data)
+    } catch {
+      // The end of a stream can be a word, such as [DONE].
+      if (hasUsage) isValid = false
+      return
+    }
+    for (const usage of usages.values()) if (hasUsage && !usage.read(json)) onBadTokens()
+    for (const { unit, path } of marked) {
+      const value = valueAt(json, path)
+      if (value !== undefined && value !== null) found.set(unit, value)
+    }
+  }
+
+  const reader = createEventReader(maxEventBytes, onEvent, () =>
+    addProblem({
+      reason: 'event-too-large',
+      detail: `An event of a reply has more than ${maxEventBytes} characters, and was not read.`,
+    }),
+  )
+  return {
+    feed: bytes => reader.feed(bytes),
+    end() {},
+    valueOf: unit => found.get(unit),
+    isValid: () => isValid,
+    isWhole: hasEnded => (usages.size > 0 ? [...usages.values()].every(usage => usage.isFinal()) : hasEnded),
+    beganWithError: () => beganWithError,
+  }
+}

@@ -1,0 +1,165 @@
+/**
+ * A stream of OpenAI's chat completions has its usage only if the request asks for it. Then its last chunk has no choices, which clients that
+ * have not asked may not expect. So the gateway asks, and takes this chunk out again. The other chunks have `"usage": null`, which
+ * stays.
+ */
+import { createEventReader } from './event-stream.ts'
+import { isUsageChunk, USAGE_OBJECT } from './formats.ts'
+import { createJsonValues } from './json-values.ts'
+
+/**
+ * Adds `stream_options: { include_usage: true }` to a chat completion that streams. All other bytes stay as they are.
+ * @param text the body of the request
+ * @param body the same, parsed
+ * @returns undefined if there is nothing to add
+ */
+export function askForUsage(
+  text: Uint8Array<ArrayBuffer>,
+  body: Readonly<Record<string, unknown>>,
+): Uint8Array<ArrayBuffer> | undefined {
+  const { messages, stream, stream_options: options } = body
+  if (stream !== true || !Array.isArray(messages)) return undefined
+  // Other values are a mistake that the origin replies to.
+  if (typeof (options ?? {}) !== 'object' || Array.isArray(options)) return undefined
+  if ((options as { include_usage?: unknown } | null | undefined)?.include_usage === true) return undefined
+  const values = createJsonValues([['stream_options']])
+  values.feed(text)
+  const [place] = values.found
+  const added = JSON.stringify({ ...(options as object | null | undefined), include_usage: true })
+  if (place) return replaced(text, place.from, place.to, added)
+  const start = text.indexOf(OPEN_OBJECT) + 1
+  return replaced(text, start, start, `"stream_options":${added},`)
+}
+
+const OPEN_OBJECT = 123
+
+function replaced(text: Uint8Array, from: number, to: number, replacement: string): Uint8Array<ArrayBuffer> {
+  return concat([text.subarray(0, from), new TextEncoder().encode(replacement), text.subarray(to)])
+}
+
+export function concat(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(parts.reduce((sum, { byteLength }) => sum + byteLength, 0))
+  let at = 0
+  for (const part of parts) {
+    bytes.set(part, at)
+    at += part.byteLength
+  }
+  return bytes
+}
+
+export interface UsageChunkFilter {
+  /** Returns the events that are complete, and holds back the beginning of the next one. */
+  pass(chunk: Uint8Array): Uint8Array
+  /** The beginning of an event that did not end. */
+  rest(): Uint8Array
+}
+
+const [LF, CR] = [10, 13] as const
+const NOTHING = new Uint8Array()
+
+/**
+ * Takes the usage chunk out of a stream of chat completions. The bytes of all other events are not changed.
+ * @param maxEventBytes a larger event is passed on as it arrives
+ */
+export function createUsageChunkFilter(maxEventBytes: number): UsageChunkFilter {
+  let held: Uint8Array[] = []
+  let heldBytes = 0
+  /** The current event is too large, and its beginning was passed on. */
+  let isPassing = false
+  let isLineEmpty = true
+  let followsCr = false
+  /** The last event ended with a CR at the end of its chunk, and was passed on or taken out. If a LF follows, it belongs to this event. */
+  let endedWithCr: 'passed' | 'taken' | undefined
+
+  /** Where the current event ends in the chunk (the position after its blank line), from a position on; undefined: not in this chunk. */
+  function endOfEvent(chunk: Uint8Array, from: number): number | undefined {
+    for (let at = from; at < chunk.length; at++) {
+      const byte = chunk[at]
+      if (byte === LF && followsCr) {
+        // The second half of a line ending.
+        followsCr = false
+        continue
+      }
+      followsCr = byte === CR
+      if (byte !== LF && byte !== CR) {
+        isLineEmpty = false
+        continue
+      }
+      if (isLineEmpty) {
+        if (byte === LF || chunk[at + 1] !== LF) return at + 1
+        followsCr = false
+        return at + 2
+      }
+      isLineEmpty = true
+    }
+    return undefined
+  }
+
+  return {
+    pass(chunk) {
+      const out: Uint8Array[] = []
+      /** Where the bytes begin that are passed on together. */
+      let passFrom = 0
+      let from = 0
+      if (endedWithCr && chunk[0] === LF) {
+        followsCr = false
+        from = 1
+        if (endedWithCr === 'taken') passFrom = 1
+      }
+      if (chunk.length > 0) endedWithCr = undefined
+      for (;;) {
+        const end = endOfEvent(chunk, from)
+        if (end === undefined) break
+        const event = [...held, chunk.subarray(from, end)]
+        const isTaken = !isPassing && hasOnlyUsage(event)
+        if (isTaken) {
+          out.push(chunk.subarray(passFrom, from))
+          passFrom = end
+        } else out.push(...held)
+        if (followsCr && end === chunk.length) endedWithCr = isTaken ? 'taken' : 'passed'
+        held = []
+        heldBytes = 0
+        isPassing = false
+        from = end
+      }
+      if (!isPassing && heldBytes + chunk.length - from > maxEventBytes) {
+        out.push(...held)
+        held = []
+        heldBytes = 0
+        isPassing = true
+      }
+      out.push(chunk.subarray(passFrom, isPassing ? chunk.length : from))
+      if (!isPassing && from < chunk.length) {
+        // Copied: the rest of the chunk is passed on.
+        held.push(chunk.slice(from))
+        heldBytes += chunk.length - from
+      }
+      const parts = out.filter(({ byteLength }) => byteLength > 0)
+      return parts.length === 0 ? NOTHING : parts.length === 1 ? parts[0]! : concat(parts)
+    },
+    rest() {
+      const rest = concat(held)
+      held = []
+      heldBytes = 0
+      return rest
+    },
+  }
+}
+
+const decoder = new TextDecoder()
+
+function hasOnlyUsage(event: readonly Uint8Array[]): boolean {
+  const bytes = event.length === 1 ? event[0]! : concat(event)
+  if (!USAGE_OBJECT.test(decoder.decode(bytes))) return false
+  let isUsage = false
+  createEventReader(
+    Number.POSITIVE_INFINITY,
+    ({ data }) => {
+      try {
+        isUsage = isUsageChunk(JSON.parse(data))
+      } catch {}
+    },
+    () => {},
+  ).feed(bytes)
+  return isUsage
+}

@@ -1,0 +1,367 @@
+/** Rules that count units, through the whole gateway on Node: what a request reserves, and what it has cost in the end. */
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { SYSTEM_TIMER, type Timer } from '../../src/clock.ts'
+import type { ConfigInput, RuleInput, UnitInput } from '../../src/config/check/schema.ts'
+import type { ActualHook } from '../../src/config/hooks.ts'
+import { type App, useGateway } from '../support/gateway.ts'
+import { PATIENT } from '../support/patience.ts'
+
+const DAY: RuleInput = {
+  ...{ name: 'day', unit: 'tokens', by: 'consumer', limit: 10_000, period: '1d' },
+  algorithm: 'fixed-window',
+}
+const LOGINS: RuleInput = {
+  ...{ name: 'logins', by: 'address', algorithm: 'sliding-window', limit: 3, period: '1h' },
+  countIf: { status: [401, 403] },
+}
+const OPEN = { credentials: { accept: ['anonymous' as const] } }
+
+type Reply = (request: IncomingMessage, response: ServerResponse, body: string) => void
+
+const json =
+  (body: unknown, headers: Record<string, string> = {}): Reply =>
+  (_, response) =>
+    response.writeHead(200, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(body))
+
+const usage = (tokens: number) => json({ usage: { total_tokens: tokens } })
+
+/** Messages that wait for a trip do not wait long here. */
+const timer: Timer = (ms, run, isOptional) => SYSTEM_TIMER(ms <= 1000 ? 1 : ms, run, isOptional)
+
+describe('a rule with a unit', () => {
+  const gateway = useGateway()
+  const api = useApi()
+  const TOTAL: UnitInput = { estimate: 2000, actual: { json: '/usage/total_tokens' } }
+
+  const appWith = (unit: UnitInput, more: Partial<ConfigInput> = {}, rule: Partial<RuleInput> = {}) =>
+    gateway.app(
+      { origin: api.url, units: { tokens: unit }, rules: [{ ...DAY, ...rule } as RuleInput], ...more },
+      { timer },
+    )
+
+  /** Sends a request, and reads its reply to the end. Returns what was left when it was admitted. */
+  async function leftBy(app: App, key: string, init: RequestInit = {}): Promise<number> {
+    const response = await app('/', { key, ...init })
+    await response.text().catch(() => {})
+    return leftIn(response)
+  }
+
+  /** Waits until so many units are left. */
+  async function expectLeft(key: string, units: number): Promise<void> {
+    const peeking = appWith(TOTAL, { hooks: { amounts: () => ({ tokens: 0 }) } })
+    await vi.waitFor(async () => expect(leftIn(await peeking('/', { key }))).toBe(units), PATIENT)
+  }
+
+  it('reserves the estimate, and counts what the response reports', async () => {
+    const [app, key] = [appWith(TOTAL), await gateway.key('acme')]
+    api.reply = usage(731)
+    expect(await leftBy(app, key)).toBe(8000)
+    await expectLeft(key, 10_000 - 731)
+    api.reply = usage(5000)
+    expect(await leftBy(app, key)).toBe(10_000 - 731 - 2000)
+    await expectLeft(key, 10_000 - 731 - 5000)
+  })
+
+  it('refuses while a cost above the estimate is a debt, and names the unit in headers and body', async () => {
+    const [app, key] = [appWith(TOTAL), await gateway.key('acme')]
+    api.reply = usage(12_000)
+    expect(await leftBy(app, key)).toBe(8000)
+    await expectLeft(key, 0)
+    const refused = await app('/', { key })
+    expect(refused.status).toBe(429)
+    expect(refused.headers.get('RateLimit-Policy')).toBe('"day";q=10000;qu="tokens";w=86400')
+    expect(await refused.json()).toMatchObject({
+      detail: expect.stringMatching(/^Limit reached: day \(10000 tokens per day\)\. Nothing was charged\./),
+    })
+  })
+
+  it.each<[string, Reply]>([
+    ['an error', (_, response) => response.writeHead(500).end('{"error":{}}')],
+    ['a broken connection', request => request.socket.destroy()],
+  ])('counts nothing if the origin replies with %s', async (_, reply) => {
+    const log = vi.spyOn(console, 'error').mockImplementation(() => {})
+    const [app, key] = [appWith(TOTAL), await gateway.key('acme')]
+    api.reply = reply
+    expect(await leftBy(app, key)).toBe(8000)
+    await expectLeft(key, 10_000)
+    log.mockRestore()
+  })
+
+  it('keeps the estimate if the response does not report an amount, and logs it once', async () => {
+    const log = vi.spyOn(console, 'warn').mockImplementation(() => {})
+    const [app, key] = [appWith(TOTAL), await gateway.key('acme')]
+    api.reply = json({})
+    for (const expected of [8000, 6000, 4000]) expect(await leftBy(app, key)).toBe(expected)
+    await vi.waitUntil(() => log.mock.calls.length > 0, PATIENT)
+    await expectLeft(key, 4000)
+    const lines = log.mock.calls.map(([line]) => JSON.parse(line as string))
+    log.mockRestore()
+    expect(lines).toMatchObject([{ event: 'usage', reason: 'no-usage', unit: 'tokens' }])
+  })
+
+  it('counts what a stream has reported until its client left, or else the estimate', async () => {
+    const unit: UnitInput = { estimate: 2000, actual: { usage: 'anthropic' } }
+    const [app, key] = [appWith(unit), await gateway.key('acme')]
+    const leave = async (text: string) => {
+      api.reply = (_, response) => {
+        response.writeHead(200, { 'content-type': 'text/event-stream' })
+        response.write(text)
+      }
+      const client = new AbortController()
+      const response = await app('/', { key, signal: client.signal })
+      const reader = response.body!.getReader()
+      await reader.read()
+      client.abort()
+      await reader.cancel().catch(() => {})
+    }
+    await leave(MESSAGE_START)
+    await expectLeft(key, 10_000 - 101)
+    await leave('event: ping\ndata: {"type":"ping"}\n\n')
+    await expectLeft(key, 10_000 - 101 - 2000)
+  })
+
+  it('reads tokens with weights, and asks the origin for an encoding that can be read', async () => {
+    const unit: UnitInput = { estimate: 2000, actual: { usage: 'anthropic', weights: { output: 5 } } }
+    const [app, key] = [appWith(unit), await gateway.key('acme')]
+    const encodings: unknown[] = []
+    api.reply = (request, response) => {
+      if (request.method === 'POST') encodings.push(request.headers['accept-encoding'])
+      response.writeHead(200, { 'content-type': 'text/event-stream' }).write(MESSAGE_START)
+      response.end('event: message_delta\ndata: {"type":"message_delta","usage":{"output_tokens":20}}\n\n')
+    }
+    await leftBy(app, key, { method: 'POST', headers: { 'accept-encoding': 'br, gzip' } })
+    await expectLeft(key, 10_000 - 200)
+    await leftBy(app, key, { method: 'POST', headers: { 'accept-encoding': 'br' } })
+    expect(encodings).toEqual(['gzip', 'identity'])
+  })
+
+  it('reads a header, which the client does not get unless the config says so', async () => {
+    const key = await gateway.key('acme')
+    api.reply = json({}, { 'x-cost': '42' })
+    const hidden = appWith({ estimate: 2000, actual: { header: 'X-Cost' } })
+    const kept = appWith({ estimate: 2000, actual: { header: 'x-cost', keep: true } })
+    expect((await hidden('/', { key })).headers.get('x-cost')).toBeNull()
+    expect((await kept('/', { key })).headers.get('x-cost')).toBe('42')
+    await expectLeft(key, 10_000 - 2 * 42)
+  })
+
+  it('hides the header also from callers that no rule counts', async () => {
+    api.reply = json({}, { 'x-cost': '42' })
+    const unit: UnitInput = { estimate: 2000, actual: { header: 'x-cost' } }
+    const app = appWith(unit, { allow: { consumers: ['friend'] } })
+    const response = await app('/', { key: await gateway.key('friend') })
+    expect(response.headers.get('RateLimit')).toBeNull()
+    expect(response.headers.get('x-cost')).toBeNull()
+  })
+
+  it('measures the bytes of the body, and the milliseconds of the response', async () => {
+    let now = 5000
+    const rules: RuleInput[] = [
+      { ...DAY, name: 'bytes', unit: 'bytes' },
+      { ...DAY, name: 'ms', unit: 'ms' },
+    ]
+    const units: ConfigInput['units'] = {
+      bytes: { estimate: 2000, actual: 'bytes' },
+      ms: { estimate: 2000, actual: 'ms' },
+    }
+    const config = { origin: api.url, units, rules }
+    const app = gateway.app(config, { timer, clock: { now: () => now, elapsed: () => now } })
+    const peeking = gateway.app({ ...config, hooks: { amounts: () => ({ bytes: 0, ms: 0 }) } })
+    const key = await gateway.key('acme')
+    api.reply = (_, response) => {
+      now += 250
+      response.end('x'.repeat(1234))
+    }
+    const response = await app('/', { key })
+    expect(response.headers.get('RateLimit-Policy')).toContain('"bytes";q=10000;qu="content-bytes"')
+    await response.text()
+    await vi.waitFor(async () => {
+      const limits = (await peeking('/', { key })).headers.get('RateLimit')
+      expect(limits).toMatch(/"bytes";r=8766;t=\d+, "ms";r=9750;t=\d+/)
+    }, PATIENT)
+  })
+
+  it('takes amounts from hooks, before the request and after it', async () => {
+    const key = await gateway.key('acme')
+    const seen: unknown[] = []
+    const hooks: ConfigInput['hooks'] = {
+      amounts: request => ({ tokens: Number(request.headers.get('x-size')) }),
+      actual: ({ ending }, { status, headers }) => {
+        seen.push(ending, status, headers.get('x-tokens'))
+        return { tokens: 7 }
+      },
+    }
+    const app = appWith({ estimate: 2000, actual: 'hook' }, { hooks })
+    api.reply = json({}, { 'x-tokens': '7' })
+    expect(await leftBy(app, key, { headers: { 'x-size': '500' } })).toBe(9500)
+    await expectLeft(key, 10_000 - 7)
+    expect(seen).toEqual(['complete', 200, '7'])
+  })
+
+  it.each<[string, ActualHook]>([
+    ['throws', () => Promise.reject(new Error('no'))],
+    ['takes too long', () => new Promise(() => {})],
+    ['returns no amount', () => ({ tokens: -1 })],
+  ])('keeps the estimate if the hook %s', async (_, actual) => {
+    const log = vi.spyOn(console, 'warn').mockImplementation(() => {})
+    const key = await gateway.key('acme')
+    const app = appWith({ estimate: 2000, actual: 'hook' }, { hooks: { actual, deadline: '5ms' } })
+    api.reply = json({})
+    await leftBy(app, key)
+    await vi.waitUntil(() => log.mock.calls.length > 0, PATIENT)
+    expect(JSON.parse(log.mock.calls[0]![0])).toMatchObject({ event: 'usage', reason: 'hook' })
+    log.mockRestore()
+    await expectLeft(key, 8000)
+  })
+
+  it('counts the amount of a hook for good if the unit has no actual amount', async () => {
+    const key = await gateway.key('acme')
+    const app = appWith({}, { hooks: { amounts: () => ({ tokens: 300 }) } })
+    api.reply = usage(5)
+    expect(await leftBy(app, key)).toBe(9700)
+    expect(await leftBy(app, key)).toBe(9400)
+  })
+
+  it('is decided without the store if the hook does not say an amount that has no estimate', async () => {
+    const log = vi.spyOn(console, 'error').mockImplementation(() => {})
+    const app = appWith({}, { hooks: { amounts: () => ({}) } }, { onStoreFailure: 'closed' })
+    const response = await app('/', { key: await gateway.key('acme') })
+    expect(response.status).toBe(503)
+    expect(log).toHaveBeenCalledOnce()
+    log.mockRestore()
+  })
+
+  it("reads the estimate 'llm' from the body of the request, which reaches the origin unchanged", async () => {
+    const key = await gateway.key('acme')
+    const app = appWith({ estimate: 'llm', actual: { usage: 'openai' } })
+    const body = JSON.stringify({
+      model: 'm',
+      max_tokens: 500,
+      messages: [{ role: 'user', content: 'hello' }],
+    })
+    const received: string[] = []
+    const counts = { prompt_tokens: 10, completion_tokens: 20, total_tokens: 30 }
+    api.reply = (request, response, text) => {
+      received.push(text)
+      json({ usage: counts })(request, response, text)
+    }
+    const reserved = Math.ceil(body.length / 4) + 500
+    expect(await leftBy(app, key, { method: 'POST', body })).toBe(10_000 - reserved)
+    await expectLeft(key, 10_000 - 30)
+    expect(received.filter(Boolean)).toEqual([body])
+  })
+
+  it('reserves the whole limit for an estimate above it, or refuses it', async () => {
+    const key = await gateway.key('acme')
+    api.reply = usage(0)
+    const refusing = appWith(
+      { ...TOTAL, aboveLimit: 'refuse' },
+      { hooks: { amounts: () => ({ tokens: 20_000 }) } },
+    )
+    const refused = await refusing('/', { key })
+    expect(refused.status).toBe(429)
+    expect(await refused.json()).toMatchObject({
+      detail: expect.stringContaining(
+        'This request costs 20000 tokens, which is more than the limit can ever admit.',
+      ),
+    })
+    expect(await leftBy(appWith({ ...TOTAL, estimate: 20_000 }), key)).toBe(0)
+    await expectLeft(key, 10_000)
+  })
+
+  it('counts beside rules of requests, whose cost does not apply to it, all or nothing', async () => {
+    const key = await gateway.key('acme')
+    const minute: RuleInput = {
+      ...{ name: 'minute', by: 'consumer', limit: 2, period: '1m' },
+      algorithm: 'fixed-window',
+    }
+    const app = appWith(TOTAL, { rules: [DAY, minute], hooks: { cost: () => 2 } })
+    api.reply = usage(100)
+    const first = await app('/', { key })
+    expect(first.headers.get('RateLimit')).toMatch(/"day";r=8000;t=\d+, "minute";r=0/)
+    await first.text()
+    await expectLeft(key, 9900)
+    expect((await app('/', { key })).status).toBe(429)
+    await expectLeft(key, 9900)
+  })
+})
+
+const leftIn = ({ headers }: Response) =>
+  Number(/;r=(\d+)/.exec(headers.get('RateLimit') ?? '')?.[1] ?? Number.NaN)
+
+const MESSAGE_START =
+  'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":100,"output_tokens":1}}}\n\n'
+
+describe('a rule with countIf', () => {
+  const gateway = useGateway()
+  const api = useApi()
+
+  const status =
+    (code: number): Reply =>
+    (_, response) =>
+      response.writeHead(code).end()
+
+  it('counts only requests with these statuses, so that the right password is always admitted', async () => {
+    const app = gateway.app({ origin: api.url, ...OPEN, rules: [LOGINS] })
+    const login = async (code: number) => {
+      api.reply = status(code)
+      return (await app('/login', { address: '192.0.2.1' })).status
+    }
+    for (let i = 0; i < 6; i++) expect(await login(200)).toBe(200)
+    expect([await login(401), await login(403), await login(401)]).toEqual([401, 403, 401])
+    expect(await login(200)).toBe(429)
+  })
+
+  it('reserves first, so that guesses at once do not exceed the limit', async () => {
+    const app = gateway.app({ origin: api.url, ...OPEN, rules: [LOGINS] })
+    const held: ServerResponse[] = []
+    api.reply = (_, response) => void held.push(response)
+    const guesses = Array.from({ length: 10 }, () => app('/login', { address: '192.0.2.1' }))
+    await vi.waitUntil(() => held.length === 3, PATIENT)
+    for (const response of held) response.writeHead(401).end()
+    const statuses = (await Promise.all(guesses)).map(({ status }) => status)
+    expect(statuses.toSorted()).toEqual([401, 401, 401, ...Array(7).fill(429)])
+  })
+
+  it('counts a request whose client leaves early, so that leaving early hides no guess', async () => {
+    const app = gateway.app({
+      origin: api.url,
+      ...OPEN,
+      onClientGone: 'abort',
+      rules: [{ ...LOGINS, limit: 1 }],
+    })
+    let arrived = () => {}
+    const isArrived = new Promise<void>(resolve => {
+      arrived = resolve
+    })
+    api.reply = () => arrived()
+    const client = new AbortController()
+    const left = app('/login', { address: '192.0.2.1', signal: client.signal })
+    await isArrived
+    client.abort()
+    expect((await left).status).toBe(499)
+    api.reply = status(200)
+    expect((await app('/login', { address: '192.0.2.1' })).status).toBe(429)
+  })
+})
+
+/** An API whose replies each test plans. */
+function useApi(): { url: string; reply: Reply } {
+  const api = { url: '', reply: json({}) }
+  const server = createServer((request, response) => {
+    const chunks: Buffer[] = []
+    request.on('data', chunk => chunks.push(chunk))
+    request.on('end', () => api.reply(request, response, Buffer.concat(chunks).toString()))
+  })
+  beforeAll(async () => {
+    await new Promise<void>(resolve => void server.listen(0, '127.0.0.1', resolve))
+    api.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  })
+  afterAll(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return api
+}

@@ -1,0 +1,285 @@
+/**
+ * Isolates that reserve and settle, in random orders of events: requests and their ends, isolates that die, requests that end unsettled,
+ * and windows that end. Trips are lost before or after they were executed, come late, and settlements are executed twice.
+ *
+ * A ledger that only sees the calls that were executed predicts what the store counts, to the unit.
+ */
+import { expect, it } from 'vitest'
+import type { SettlementTerms } from '../../../src/config/compile-rule.ts'
+import { GatewayError } from '../../../src/errors.ts'
+import type { Decided } from '../../../src/limiter/engine-shape.ts'
+import { consumerStateKey, reservedKey } from '../../../src/store/keys.ts'
+import type { ScriptCall, StoreCall } from '../../../src/store/store.ts'
+import { randomCases } from '../../selection.ts'
+import { describeOnRedisEngine, type RedisEngine } from '../../support/engines.ts'
+import { isolateOn, Timers } from '../../support/isolates.ts'
+import { type Random, randomFrom, SEED } from '../../support/random.ts'
+import { settledRule } from '../../support/settled-rules.ts'
+
+const LIMIT = 3000
+const PERIOD_MS = 20_000
+const TTL_MS = 10_000
+const CONSUMERS = ['acme', 'other']
+const ISOLATES = 3
+const STEPS = randomCases(160)
+const RUNS = process.env.SOAK === undefined ? 8 : 200
+const PAUSES_MS = [0, 0, 50, 400, 3000]
+/** Above the estimates, and below. */
+const ACTUAL = [0, 1, 40, 120, 300, 900]
+
+type Fault = 'lost request' | 'lost reply' | 'late' | 'twice'
+
+interface Entry {
+  key: string
+  spentAt: number
+  reserved: number
+  endsAt: number
+  /** Set once it was settled. */
+  actual?: number
+}
+
+/** What the store must count, computed from the calls that it has executed. */
+class Ledger {
+  readonly entries = new Map<string, Entry>()
+  /** Units that were spent beyond what was reserved, by key and window. */
+  readonly #extra = new Map<string, number>()
+  readonly #terms: SettlementTerms
+
+  constructor(terms: SettlementTerms) {
+    this.#terms = terms
+  }
+
+  note(call: StoreCall, reply: unknown, nowMs: number): void {
+    if (!('script' in call) || !Array.isArray(reply)) return
+    if (call.args[0] === 'decide') this.#noteDecision(call, reply, nowMs)
+    else if (call.args[0] === '') this.#noteSettlements(call, nowMs)
+  }
+
+  #noteDecision({ keys: [key = ''], args: [, , , , , id] }: ScriptCall, reply: unknown[], nowMs: number) {
+    const [status, , spentAt, , , reserved] = reply as number[]
+    if (status !== 2 || !id || !reserved) return
+    this.entries.set(id, { key, spentAt: spentAt!, reserved, endsAt: nowMs + TTL_MS })
+  }
+
+  #noteSettlements({ keys: [key = ''], args }: ScriptCall, nowMs: number): void {
+    for (let i = 5; i < args.length; i += 5) {
+      const [id = '', , verb, , actual] = args.slice(i, i + 5)
+      const entry = this.entries.get(id)
+      if (!entry || entry.actual !== undefined || entry.endsAt <= nowMs) continue
+      if (verb === 'renew') entry.endsAt = nowMs + TTL_MS
+      else {
+        entry.actual = Number(actual)
+        const name = `${key} ${windowOf(nowMs)}`
+        this.#extra.set(name, (this.#extra.get(name) ?? 0) + Math.max(0, entry.actual - entry.reserved))
+      }
+    }
+  }
+
+  /** Used and debt of an identity. */
+  used(key: string, nowMs: number): number {
+    let used = this.#extra.get(`${key} ${windowOf(nowMs)}`) ?? 0
+    for (const entry of this.entries.values()) {
+      if (entry.key !== key || windowOf(entry.spentAt / 1e3) !== windowOf(nowMs)) continue
+      const isReleased = this.#terms.onUnsettled === 'release' && entry.endsAt <= nowMs
+      used +=
+        entry.actual !== undefined ? Math.min(entry.actual, entry.reserved) : isReleased ? 0 : entry.reserved
+    }
+    return used
+  }
+
+  open(key: string, nowMs: number): Entry[] {
+    return [...this.entries.values()].filter(
+      entry => entry.key === key && entry.actual === undefined && entry.endsAt > nowMs,
+    )
+  }
+}
+
+const windowOf = (ms: number) => Math.floor(ms / PERIOD_MS)
+
+interface Plan {
+  faults: readonly Fault[]
+  dies?: boolean
+  terms: Partial<SettlementTerms>
+}
+
+interface Open {
+  isolate: ReturnType<typeof isolateOn>
+  decided: Decided
+}
+
+class World {
+  readonly time = new Timers()
+  readonly isolates: ReturnType<typeof isolateOn>[]
+  readonly ledger: Ledger
+  readonly rule
+  open: Open[] = []
+  /** What each request has cost, as its isolate knows. */
+  readonly costs = new Map<string, number>()
+  readonly #redis: RedisEngine
+  readonly #random: Random
+  readonly #plan: Plan
+  readonly #asked: Promise<unknown>[] = []
+
+  constructor(redis: RedisEngine, plan: Plan, seed: number) {
+    this.#redis = redis
+    this.#plan = plan
+    this.#random = randomFrom(seed)
+    this.rule = settledRule(
+      {
+        ...{ name: 'tokens', by: 'consumer', algorithm: 'fixed-window', limit: LIMIT },
+        ...{ period: `${PERIOD_MS / 1e3}s`, onStoreFailure: 'closed' },
+      },
+      { ttlMs: TTL_MS, ...plan.terms },
+    )
+    this.ledger = new Ledger(this.rule.settlement!)
+    this.isolates = Array.from({ length: ISOLATES }, (_, i) => isolateOn(redis, this.time, 'ABC'[i]!))
+    for (const isolate of this.isolates) isolate.fault = run => this.#run(run, isolate)
+  }
+
+  get alive() {
+    return this.isolates.filter(({ isEnded }) => !isEnded)
+  }
+
+  async #run(run: () => Promise<unknown[]>, isolate: ReturnType<typeof isolateOn>): Promise<unknown[]> {
+    const calls = isolate.requests.at(-1)!
+    const { faults } = this.#plan
+    const fault = faults.length > 0 && this.#random.chance(0.2) ? this.#random.pick(faults) : undefined
+    const lost = (fate: 'not-sent' | 'may-have-run') =>
+      new GatewayError('ERR_STORE_UNREACHABLE', fault ?? '', { fate })
+    if (fault === 'lost request') throw lost('not-sent')
+    const replies = await this.#execute(calls, run)
+    // A decision is executed once. A settlement may be repeated.
+    if (fault === 'twice' && calls.every(call => 'script' in call && call.args[0] === ''))
+      await this.#execute(calls, run)
+    if (fault === 'late') await new Promise<void>(resolve => this.time.timer(300, resolve))
+    if (fault === 'lost reply' || isolate.isEnded) throw lost('may-have-run')
+    return replies
+  }
+
+  async #execute(calls: readonly StoreCall[], run: () => Promise<unknown[]>): Promise<unknown[]> {
+    const nowMs = this.time.nowMs
+    const replies = await run()
+    for (const [i, call] of calls.entries()) this.ledger.note(call, replies[i], nowMs)
+    return replies
+  }
+
+  ask(isolate: ReturnType<typeof isolateOn>, consumer: string): void {
+    const key = consumerStateKey(consumer)
+    const cost = this.#random.pick([1, 40, 100, 250])
+    const asked = isolate.askWith([{ rule: this.rule, key, cost }]).then(decided => {
+      if (isolate.isEnded) return
+      if (decided.awaitsEnding) this.open.push({ isolate, decided })
+      else decided.finish('complete')
+    })
+    this.#asked.push(asked)
+  }
+
+  async step(): Promise<void> {
+    const isolate = this.#random.pick(this.alive)
+    this.ask(isolate, this.#random.pick(CONSUMERS))
+    if (this.#random.chance(0.9) && this.open.length > 0) {
+      const [over] = this.open.splice(this.#random.int(0, this.open.length - 1), 1)
+      this.finish(over!)
+    }
+    await this.time.pass(this.#random.pick(PAUSES_MS))
+  }
+
+  finish({ isolate, decided: { finish, reservation } }: Open): void {
+    if (isolate.isEnded) return
+    const { id, rules } = reservation!
+    const how = this.#random.int(0, 9)
+    if (how === 0) {
+      finish('failed', 'unsettled')
+      return
+    }
+    const actual = how === 1 ? undefined : this.#random.pick(ACTUAL)
+    this.costs.set(id, actual ?? rules[0]!.reserved)
+    finish('complete', () => actual)
+  }
+
+  die(): void {
+    const isolate = this.#random.pick(this.alive)
+    isolate.isEnded = true
+    this.open = this.open.filter(each => each.isolate !== isolate)
+  }
+
+  /** What a new isolate sees. */
+  async check(what: string): Promise<void> {
+    for (const consumer of CONSUMERS) {
+      const key = consumerStateKey(consumer)
+      const seen = isolateOn(this.#redis, this.time, 'Z')
+      const { outcome } = await seen.askWith([{ rule: this.rule, key, cost: 0 }])
+      const { remaining, debt = 0 } = outcome!.verdicts[0]!
+      const { nowMs } = this.time
+      expect(LIMIT - remaining + debt, `${what}, ${consumer}`).toBe(this.ledger.used(key, nowMs))
+      const ends = (await this.#redis.send(['ZRANGE', reservedKey(key), '0', '-1', 'WITHSCORES'])) as Buffer[]
+      const scores = ends.filter((_, i) => i % 2 === 1).map(Number)
+      for (const score of scores) expect(score).toBeLessThanOrEqual(nowMs + TTL_MS)
+      expect(scores.filter(score => score > nowMs).length, what).toBe(this.ledger.open(key, nowMs).length)
+    }
+  }
+
+  /** Ends all requests, and lets everything arrive. @returns the reservations that were live before */
+  async settle(): Promise<Entry[]> {
+    for (const isolate of this.alive) {
+      isolate.fault = async run => this.#execute(isolate.requests.at(-1)!, run)
+    }
+    await this.time.pass(1000)
+    await Promise.all(this.#asked)
+    const live = this.open.flatMap(({ isolate, decided: { reservation } }) => {
+      const entry = this.ledger.entries.get(reservation!.id)!
+      return isolate.isEnded || entry.endsAt <= this.time.nowMs + 3000 ? [] : [entry]
+    })
+    for (const { decided } of this.open.splice(0)) {
+      this.costs.set(decided.reservation!.id, 7)
+      decided.finish('complete', () => 7)
+    }
+    await this.time.pass(3000)
+    return live
+  }
+}
+
+const ALL: readonly Fault[] = ['lost request', 'lost reply', 'late', 'twice']
+const PLANS: [string, Plan][] = [
+  ['nothing is lost', { faults: [], terms: {} }],
+  ['trips are lost, late and repeated', { faults: ALL, terms: {} }],
+  ['trips are lost, and an isolate dies', { faults: ALL, dies: true, terms: {} }],
+  [
+    'trips are lost, an isolate dies, and what is unsettled is given back',
+    { faults: ALL, dies: true, terms: { onUnsettled: 'release' } },
+  ],
+]
+
+describeOnRedisEngine('the books of reservations', (fresh, kind) => {
+  it.each(PLANS)('agree with what was executed, to the unit: %s', { timeout: 600_000 }, async (_, plan) => {
+    let settled = 0
+    let unsettled = 0
+    for (let run = 0; run < randomCases(RUNS, kind); run++) {
+      const world = new World(await fresh(), plan, SEED + run)
+      for (let i = 0; i < STEPS; i++) {
+        if (plan.dies && i === STEPS / 2) world.die()
+        await world.step()
+        if (i % 10 === 9 && plan.faults.length === 0) await world.check(`run ${run}, step ${i}`)
+      }
+      const live = await world.settle()
+      await world.check(`run ${run}, in the end`)
+      // Exactly once, if the message could reach the store.
+      expect(live.filter(({ actual }) => actual !== 7)).toEqual([])
+      for (const isolate of world.alive)
+        expect(isolate.settlements.counts).toEqual({ waiting: 0, dropped: 0 })
+      await world.time.pass(2 * TTL_MS)
+      await world.check(`run ${run}, after the ttl`)
+      for (const consumer of CONSUMERS)
+        expect(world.ledger.open(consumerStateKey(consumer), world.time.nowMs)).toEqual([])
+      for (const [id, { actual }] of world.ledger.entries) {
+        if (actual === undefined) unsettled += 1
+        else {
+          settled += 1
+          expect(actual).toBe(world.costs.get(id))
+        }
+      }
+    }
+    expect(settled).toBeGreaterThan(15)
+    if (plan.faults.length > 0) expect(unsettled).toBeGreaterThan(0)
+  })
+})

@@ -1,0 +1,124 @@
+/** What requests to the user's code have cost in units, in each set-up that runs it. */
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { Hono } from 'hono'
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { SYSTEM_TIMER, type Timer } from '../../src/clock.ts'
+import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { expressGuard } from '../../src/node/express.ts'
+import { startTestStore, type TestStore } from '../../src/node/testing.ts'
+import { callerOf, createGuard, guard } from '../../src/set-ups/guard/guard.ts'
+import { sluice } from '../../src/set-ups/hono/middleware.ts'
+import { PATIENT } from '../support/patience.ts'
+
+const CONFIG: ConfigInput = {
+  store: { deadline: '20s' },
+  log: { perSecond: 0 },
+  stats: { keep: false },
+  credentials: { accept: ['anonymous'] },
+  units: {
+    tokens: { estimate: { defaultOutput: 100 }, actual: { usage: 'openai' } },
+    cost: { estimate: 50, actual: { header: 'x-cost' } },
+  },
+  rules: [
+    { name: 'tokens', unit: 'tokens', by: 'global', algorithm: 'fixed-window', limit: 10_000, period: '1d' },
+    { name: 'cost', unit: 'cost', by: 'global', algorithm: 'gcra', limit: 10_000, period: '1d' },
+  ],
+}
+const BODY = JSON.stringify({ messages: [{ role: 'user', content: 'x'.repeat(400) }], max_tokens: 30 })
+const RESERVED = Math.ceil(BODY.length / 4) + 30
+const USAGE = { prompt_tokens: 12, completion_tokens: 8, total_tokens: 20 }
+
+/** Messages that wait for a trip do not wait long here. */
+const timer: Timer = (ms, run, isOptional) => SYSTEM_TIMER(ms <= 1000 ? 1 : ms, run, isOptional)
+
+let store: TestStore
+beforeAll(async () => {
+  store = await startTestStore()
+})
+afterAll(() => store.close())
+beforeEach(() => store.clear())
+
+const servers: Server[] = []
+afterAll(() => {
+  for (const server of servers) {
+    server.closeAllConnections()
+    server.close()
+  }
+})
+
+type Send = (init: RequestInit) => Promise<Response>
+
+const leftIn = (response: Response) =>
+  [...(response.headers.get('RateLimit') ?? '').matchAll(/;r=(\d+)/g)].map(([, left]) => Number(left))
+
+/** Waits until so much is left of both limits. */
+async function expectLeft(left: number[]): Promise<void> {
+  const peeking = guard(
+    { ...CONFIG, hooks: { amounts: () => ({ tokens: 0, cost: 0 }) } },
+    { env: store.env },
+  )((_: Request) => new Response())
+  await vi.waitFor(
+    async () => expect(leftIn(await peeking(new Request('http://a.test/')))).toEqual(left),
+    PATIENT,
+  )
+}
+
+/** Sends a request to a model to the user's code, which gets its whole body. */
+async function expectSettled(send: Send): Promise<void> {
+  const response = await send({ method: 'POST', body: BODY, headers: { 'content-type': 'application/json' } })
+  expect(leftIn(response)).toEqual([10_000 - RESERVED, 9950])
+  expect(response.headers.get('x-cost')).toBeNull()
+  expect(await response.json()).toMatchObject({ received: BODY })
+  await expectLeft([10_000 - 20, 10_000 - 7])
+}
+
+const reply = (received: string) => Response.json({ received, usage: USAGE }, { headers: { 'x-cost': '7' } })
+
+describe('a request to a model', () => {
+  it('is settled by the reply of guarded code', async () => {
+    const options = { env: store.env }
+    const guarded = createGuard(CONFIG, options, { timer })
+    await expectSettled(init => {
+      const request = new Request('http://a.test/', init)
+      return guarded(request, [], async (info, copy) => {
+        expect(callerOf(copy)).toBe(info)
+        return reply(await copy.text())
+      })
+    })
+  })
+
+  it('is settled by the reply of a Hono app', async () => {
+    const app = new Hono()
+    app.use(sluice(CONFIG, { env: store.env }, { timer }))
+    app.post('/', async c => reply(await c.req.text()))
+    await expectSettled(async init => await app.request('/', init))
+  })
+
+  it('is settled by the reply of an Express app, whose body was parsed before', async () => {
+    const middleware = expressGuard(CONFIG, { env: store.env }, { timer })
+    const server = createServer(async (req, res) => {
+      const chunks: Buffer[] = []
+      for await (const chunk of req) chunks.push(chunk as Buffer)
+      const received = Buffer.concat(chunks).toString()
+      Object.assign(req, { body: JSON.parse(received) })
+      middleware(req, res, () => {
+        res.writeHead(200, { 'content-type': 'application/json', 'x-cost': '7' })
+        res.write(JSON.stringify({ received }).slice(0, -1))
+        res.end(`,"usage":${JSON.stringify(USAGE)}}`)
+      })
+    })
+    servers.push(server)
+    await new Promise<void>(resolve => void server.listen(0, '127.0.0.1', resolve))
+    await expectSettled(init => fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`, init))
+  })
+
+  it('costs nothing if the user’s code throws', async () => {
+    const guarded = createGuard(CONFIG, { env: store.env }, { timer })
+    const failing = guarded(new Request('http://a.test/', { method: 'POST', body: BODY }), [], () => {
+      throw new Error('broken')
+    })
+    await expect(failing).rejects.toThrow('broken')
+    await expectLeft([10_000, 10_000])
+  })
+})

@@ -1,0 +1,66 @@
+/** Reading usage takes no memory that grows with the reply. */
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import { describe, expect, it } from 'vitest'
+import type { UsageReader } from '../../src/usage/usage.ts'
+import { createUsageReader } from '../../src/usage/usage-reader.ts'
+
+setFlagsFromString('--expose-gc')
+const collect = runInNewContext('gc') as () => void
+
+/** An hour of a fast model: 280 events a second. */
+const EVENTS = 1_000_000
+/** Less than one pointer for each event (bytes). What else runs in the process takes some. */
+const MOST_GROWTH = 7_000_000
+
+const head = (type: string) => ({ status: 200, headers: new Headers({ 'content-type': type }) })
+const bytesOf = (text: string) => new TextEncoder().encode(text)
+
+/** Heap and buffers after the events of each tenth (bytes). */
+function heaps(reader: UsageReader, eventOf: (i: number) => string): number[] {
+  return Array.from({ length: 10 }, (_, tenth) => {
+    const perChunk = 100
+    for (let i = 0; i < EVENTS / 10; i += perChunk) {
+      let text = ''
+      for (let j = 0; j < perChunk; j++) text += eventOf((tenth * EVENTS) / 10 + i + j)
+      // An event is often in two chunks.
+      const chunk = bytesOf(text)
+      for (const part of [chunk.subarray(0, 5000), chunk.subarray(5000)]) {
+        reader.pass(part)
+        void reader.see(part)
+      }
+    }
+    collect()
+    const { heapUsed, arrayBuffers } = process.memoryUsage()
+    return heapUsed + arrayBuffers
+  })
+}
+
+describe('the memory of a reader', () => {
+  const chatEvent = (i: number) =>
+    `data: {"id":"chatcmpl-${i}","choices":[{"index":0,"delta":{"content":"word${i} "}}],"usage":null}\n\n`
+  const messageEvent = (i: number) =>
+    `event: content_block_delta\ndata: {"type":"content_block_delta","delta":{"text":"word${i} "}}\n\n`
+
+  it.each([
+    ['chat completions', 'openai', false, 'text/event-stream', chatEvent],
+    ['chat completions whose usage is hidden', 'openai', true, 'text/event-stream', chatEvent],
+    ['messages', 'anthropic', false, 'text/event-stream', messageEvent],
+    [
+      'JSON',
+      'openai',
+      false,
+      'application/json',
+      (i: number) => `${i === 0 ? '{"data":[' : ','}{"text":"word${i}"}`,
+    ],
+  ] as const)(
+    'does not grow with a reply of a million parts: %s',
+    async (_, usage, hidesUsage, type, eventOf) => {
+      const reader = createUsageReader({ tokens: { usage } }, head(type), { hidesUsage })
+      const [first = 0, ...later] = heaps(reader, eventOf)
+      expect(Math.min(...later.slice(-3)) - first).toBeLessThan(MOST_GROWTH)
+      const { tokens } = await reader.end('cancelled')
+      expect(tokens).toBe(undefined)
+    },
+  )
+})

@@ -1,0 +1,441 @@
+/** What a reply has cost, in the formats of the API that test/support/llm-origin.ts plays, and when it goes wrong. */
+import { gzipSync } from 'node:zlib'
+import { describe, expect, it } from 'vitest'
+import { withActualHook } from '../../src/usage/actual-hook.ts'
+import { NO_TOKENS } from '../../src/usage/tokens.ts'
+import type { AmountSources, ReplyEnding, UsageReader, UsageReport } from '../../src/usage/usage.ts'
+import { createUsageReader, type UsageReaderOptions } from '../../src/usage/usage-reader.ts'
+import { createLlmOrigin, type LlmPlan } from '../support/llm-origin.ts'
+
+const PATHS = {
+  chat: '/v1/chat/completions',
+  responses: '/v1/responses',
+  embeddings: '/v1/embeddings',
+  messages: '/v1/messages',
+} as const
+
+type Api = keyof typeof PATHS
+
+interface Asked {
+  /** Bytes that the client got. */
+  sent: Uint8Array[]
+  reader: UsageReader
+  report: UsageReport
+}
+
+const formatOf = (api: Api) => (api === 'messages' ? 'anthropic' : 'openai')
+const bothOf = (api: Api): AmountSources => ({
+  tokens: { usage: formatOf(api) },
+  usd: { usage: formatOf(api), weights: { input: 2.5, output: 10, cached: 0.25 } },
+})
+
+/** Passes on the body of a reply as a set-up does. */
+async function passOn(
+  reply: Response,
+  sources: AmountSources,
+  options: UsageReaderOptions & { leavesAfter?: number } = {},
+): Promise<Asked> {
+  const reader = createUsageReader(sources, reply, options)
+  const sent: Uint8Array[] = []
+  let ending: ReplyEnding = 'complete'
+  const source = reply.body!.getReader()
+  try {
+    for (;;) {
+      if (sent.length === options.leavesAfter) {
+        ending = 'cancelled'
+        await source.cancel()
+        break
+      }
+      const { done, value } = await source.read()
+      if (done) break
+      sent.push(reader.pass(value))
+      await reader.see(value)
+    }
+    sent.push(reader.rest())
+  } catch {
+    ending = 'failed'
+  }
+  return { sent, reader, report: await reader.end(ending) }
+}
+
+async function ask(
+  api: Api,
+  plan: LlmPlan,
+  {
+    stream = false,
+    includesUsage = true,
+    sources = bothOf(api),
+    ...options
+  }: {
+    stream?: boolean
+    includesUsage?: boolean
+    sources?: AmountSources
+    leavesAfter?: number
+  } & UsageReaderOptions = {},
+) {
+  const origin = createLlmOrigin()
+  const body = {
+    ...{ model: 'words', messages: [{ role: 'user', content: 'Say some words.' }], stream },
+    ...(includesUsage && { stream_options: { include_usage: true } }),
+  }
+  const reply = await origin.fetch(
+    new Request(`http://origin.test${PATHS[api]}`, {
+      method: 'POST',
+      body: JSON.stringify(body),
+      headers: { 'x-llm': JSON.stringify(plan) },
+    }),
+  )
+  return { ...(await passOn(reply, sources, options)), call: origin.calls[0]! }
+}
+
+const sse = (...events: string[]) =>
+  new Response(events.map(event => `${event}\n\n`).join(''), {
+    headers: { 'content-type': 'text/event-stream' },
+  })
+
+const textOf = (parts: readonly Uint8Array[]) => new TextDecoder().decode(Buffer.concat(parts))
+
+describe('the usage of a reply', () => {
+  const cases = (['chat', 'responses', 'messages'] as const).flatMap(api =>
+    [false, true].flatMap(stream => [false, true].map(gzip => ({ api, stream, gzip }))),
+  )
+
+  it.each([...cases, { api: 'embeddings', stream: false, gzip: false } as const])(
+    'is what the origin has counted: $api, streaming: $stream, gzip: $gzip',
+    async ({ api, stream, gzip }) => {
+      const { report, call } = await ask(api, { input: 1000, cached: 300, output: 25, gzip }, { stream })
+      const output = api === 'embeddings' ? 0 : 25
+      expect(call.tokens).toEqual({ input: 1000, output, cached: 300, cacheWrite: 0 })
+      expect(report).toEqual({
+        amounts: { tokens: 1300 + output, usd: 2500 + 75 + 10 * output },
+        tokens: call.tokens,
+        ending: 'complete',
+        isPartial: false,
+        problems: [],
+      })
+    },
+  )
+
+  it('has the tokens that Anthropic writes to the cache, and those of compactions', async () => {
+    const { report } = await ask(
+      'messages',
+      { input: 10, cached: 20, cacheWrite: 40, output: 5 },
+      { stream: true },
+    )
+    expect(report.tokens).toEqual({ input: 10, cached: 20, cacheWrite: 40, output: 5 })
+    expect(report.amounts.tokens).toBe(75)
+
+    const usage = {
+      ...{ input_tokens: 23, output_tokens: 10 },
+      iterations: [
+        { type: 'compaction', input_tokens: 180, output_tokens: 35 },
+        { type: 'message', input_tokens: 23, output_tokens: 10 },
+      ],
+    }
+    const { report: compacted } = await passOn(Response.json({ usage }), bothOf('messages'))
+    expect(compacted.tokens).toEqual({ ...NO_TOKENS, input: 203, output: 45 })
+  })
+
+  it('is the latest of each field, not a sum', async () => {
+    const { report } = await passOn(
+      sse(
+        'data: {"type":"message_start","message":{"usage":{"input_tokens":25,"output_tokens":1}}}',
+        'data: {"type":"message_delta","usage":{"output_tokens":15,"cache_read_input_tokens":4}}',
+        'data: {"type":"message_delta","usage":{"output_tokens":40,"input_tokens":30}}',
+      ),
+      bothOf('messages'),
+    )
+    expect(report.tokens).toEqual({ input: 30, output: 40, cached: 4, cacheWrite: 0 })
+  })
+
+  it('is read from chunks of any size, with any line endings', async () => {
+    const events =
+      '\ufeff: hello\r\n\r\nid: 1\r\ndata: {"choices":[{"delta":{"content":"\\"usage\\":{ é"}}],"usage":null}\r\n\r\n' +
+      'data: {"choices":[],\r\ndata: "usage" : {"prompt_tokens":3,"completion_tokens":4}}\r\n\r\ndata: [DONE]\r\n\r\n'
+    const bytes = new TextEncoder().encode(events)
+    for (const size of [1, 2, 5, 64, bytes.length]) {
+      const reader = createUsageReader(bothOf('chat'), sse())
+      for (let at = 0; at < bytes.length; at += size) void reader.see(bytes.slice(at, at + size))
+      expect((await reader.end('complete')).tokens).toEqual({ ...NO_TOKENS, input: 3, output: 4 })
+    }
+  })
+
+  it('has no length on its way if the usage chunk is taken out', () => {
+    const lengthAfter = (type: string, hidesUsage: boolean) => {
+      const headers = new Headers({ 'content-type': type, 'content-length': '5' })
+      const reader = createUsageReader(bothOf('chat'), { status: 200, headers }, { hidesUsage })
+      reader.cleanHeaders(headers)
+      return [reader.changesBytes, headers.get('content-length')]
+    }
+    expect(lengthAfter('text/event-stream', true)).toEqual([true, null])
+    expect(lengthAfter('text/event-stream', false)).toEqual([false, '5'])
+    expect(lengthAfter('application/json', true)).toEqual([false, '5'])
+  })
+
+  it('does not change a byte on its way', async () => {
+    for (const stream of [false, true]) {
+      const { sent, reader } = await ask('messages', { output: 30 }, { stream })
+      const { sent: plain } = await ask('messages', { output: 30 }, { stream, sources: {} })
+      expect(textOf(sent)).toBe(textOf(plain))
+      expect(reader).toMatchObject({ readsBody: true, changesBytes: false })
+    }
+  })
+})
+
+describe('a reply that breaks off', () => {
+  it('has what was seen: Anthropic reports the prompt first, and each delta is at least a token', async () => {
+    const { report, call } = await ask(
+      'messages',
+      { input: 50, output: 30 },
+      { stream: true, leavesAfter: 13 },
+    )
+    expect(report).toMatchObject({ ending: 'cancelled', isPartial: true })
+    expect(report.tokens).toEqual({ ...NO_TOKENS, input: 50, output: 10 })
+    expect(report.tokens).toEqual(call.tokens)
+  })
+
+  it.each([true, false])('has what was seen before the origin failed, gzip: %s', async gzip => {
+    const { report } = await ask('messages', { input: 50, output: 30, failAt: 13, gzip }, { stream: true })
+    expect(report).toMatchObject({
+      ...{ ending: 'failed', isPartial: true, amounts: { tokens: 60 } },
+      ...{ tokens: { input: 50, output: 10 }, problems: [] },
+    })
+  })
+
+  it.each(['chat', 'responses'] as const)('has no amounts if no usage was seen: %s', async api => {
+    for (const how of [{ leavesAfter: 5 }, { plan: { failAt: 5 } }]) {
+      const { plan, ...options } = { plan: {}, ...how }
+      const { report } = await ask(api, plan, { stream: true, ...options })
+      expect(report).toMatchObject({ amounts: {}, isPartial: true, problems: [] })
+    }
+  })
+
+  it('is whole if the client leaves after the last usage', async () => {
+    for (const [api, events] of [
+      ['chat', 23],
+      ['messages', 25],
+    ] as const) {
+      const { report } = await ask(api, { input: 5 }, { stream: true, leavesAfter: events })
+      expect(report).toMatchObject({ ending: 'cancelled', isPartial: false, amounts: { tokens: 25 } })
+    }
+  })
+
+  it('costs nothing if it fails before its first byte, or is an error', async () => {
+    for (const api of ['chat', 'responses', 'messages'] as const) {
+      const failed = await ask(api, { failAt: 0 }, { stream: true })
+      expect(failed.report).toMatchObject({
+        ending: 'failed',
+        isPartial: false,
+        amounts: { tokens: 0, usd: 0 },
+      })
+      for (const status of [400, 429, 500, 529]) {
+        const { report } = await ask(api, { status })
+        expect(report).toMatchObject({ amounts: { tokens: 0, usd: 0 }, isPartial: false, problems: [] })
+      }
+    }
+    for (const event of [
+      'event: error\ndata: {"type":"error"}',
+      'data: {"error":{"message":"overloaded"}}',
+    ]) {
+      const { report } = await passOn(sse(event), bothOf('messages'))
+      expect(report).toMatchObject({ amounts: { tokens: 0, usd: 0 }, problems: [] })
+    }
+  })
+
+  it('has no amounts if it fails in the middle of JSON', async () => {
+    const { report } = await ask('chat', { failAt: 0 })
+    expect(report).toMatchObject({ ending: 'failed', isPartial: true, amounts: {} })
+  })
+
+  it('is reported once: later ends have the same report, and what is seen later does not count', async () => {
+    const reader = createUsageReader(bothOf('chat'), sse())
+    const first = reader.end('cancelled')
+    void reader.see(new TextEncoder().encode('data: {"choices":[],"usage":{"prompt_tokens":1}}\n\n'))
+    expect(await reader.end('complete')).toBe(await first)
+    expect((await first).ending).toBe('cancelled')
+    expect((await first).tokens).toBe(undefined)
+  })
+})
+
+describe('other sources', () => {
+  const replyWith = (headers: Record<string, string>, body: unknown = {}, status = 200) =>
+    Response.json(body, { status, headers })
+
+  it('are headers, which the client does not get unless they are kept', async () => {
+    const reply = replyWith({ 'x-usage-tokens': '731', 'x-ms': ' 12 ' })
+    const sources = { tokens: { header: 'X-Usage-Tokens' }, ms: { header: 'x-ms', keep: true } }
+    const { reader, report } = await passOn(reply, sources)
+    expect(report).toMatchObject({ amounts: { tokens: 731, ms: 12 }, isPartial: false, problems: [] })
+    expect(reader.readsBody).toBe(false)
+    reader.cleanHeaders(reply.headers)
+    expect([reply.headers.get('x-usage-tokens'), reply.headers.get('x-ms')]).toEqual([null, ' 12 '.trim()])
+  })
+
+  it('are JSON pointers, in a body or in events, and round decimals up', async () => {
+    const sources = { tokens: { json: '/usage/total_tokens' }, usd: { json: '/costs/0/micro' } }
+    const body = { costs: [{ micro: 12.01 }], usage: { total_tokens: 5 } }
+    expect((await passOn(Response.json(body), sources)).report.amounts).toEqual({ tokens: 5, usd: 13 })
+    const events = [
+      'data: {"text":"a"}',
+      'data: {"usage":{"total_tokens":3}}',
+      `data: ${JSON.stringify(body)}`,
+      'data: {"usage":{"total_tokens":null}}',
+    ]
+    expect((await passOn(sse(...events), sources)).report).toMatchObject({
+      ...{ amounts: { tokens: 5, usd: 13 }, isPartial: false, problems: [] },
+    })
+  })
+
+  it('are JSON pointers with any letters, also if an event arrives byte by byte', async () => {
+    const reader = createUsageReader({ tokens: { json: '/é/größe' } }, sse())
+    for (const byte of new TextEncoder().encode('data: {"é":{"größe":5}}\n\n')) {
+      void reader.see(new Uint8Array([byte]))
+    }
+    expect((await reader.end('complete')).amounts).toEqual({ tokens: 5 })
+  })
+
+  it('are statuses: 1 or 0', async () => {
+    const sources = { guesses: { status: [401, 403] } }
+    for (const [status, amount] of [
+      [200, 0],
+      [401, 1],
+      [403, 1],
+      [500, 0],
+    ]) {
+      const { report, reader } = await passOn(replyWith({}, {}, status), sources)
+      expect([report.amounts, reader.readsBody]).toEqual([{ guesses: amount }, false])
+    }
+  })
+
+  it('are a hook over all that was found', async () => {
+    const reply = replyWith({ 'x-factor': '3' }, { usage: { prompt_tokens: 7, completion_tokens: 2 } })
+    const { report } = await passOn(reply, bothOf('chat'))
+    const hooked = await withActualHook(
+      report,
+      ({ tokens }, { headers }) => ({ usd: tokens!.input * Number(headers.get('x-factor')) }),
+      reply,
+    )
+    expect(hooked).toEqual({ ...report, amounts: { tokens: 9, usd: 21 } })
+    expect(await withActualHook(report, () => undefined, reply)).toEqual(report)
+  })
+
+  it.each([
+    [
+      'throws',
+      () => {
+        throw new TypeError('secret')
+      },
+      'The hook failed: TypeError.',
+    ],
+    ['returns a negative number', () => ({ usd: -1 }), undefined],
+    ['returns NaN', async () => ({ usd: Number.NaN }), undefined],
+    ['returns a number', () => 5 as never, undefined],
+  ])('keep their amounts if the hook %s', async (_, hook, detail) => {
+    const { report } = await passOn(replyWith({}, { usage: { prompt_tokens: 7 } }), bothOf('chat'))
+    const hooked = await withActualHook(report, hook, replyWith({}))
+    expect(hooked.amounts).toEqual(report.amounts)
+    expect(hooked.problems).toMatchObject([{ reason: 'hook', ...(detail && { detail }) }])
+  })
+})
+
+describe('what cannot be read', () => {
+  const reasonsOf = ({ problems }: UsageReport) => problems.map(({ reason }) => reason)
+  const json = (text: string, headers: Record<string, string> = {}) =>
+    new Response(text, { headers: { 'content-type': 'application/json', ...headers } })
+
+  it.each(['-5', '1.5', 'NaN', '1e3', '9999999999', '', '0x10', '5, 6'])('is a header of %j', async value => {
+    const { report } = await passOn(json('{}', { 'x-tokens': value }), { tokens: { header: 'x-tokens' } })
+    expect([report.amounts, reasonsOf(report)]).toEqual([{}, ['bad-amount']])
+  })
+
+  it.each(['-5', '1000000001', '"5"', 'true', '{}', '[5]', '1e400'])(
+    'is a value of %s at a pointer',
+    async value => {
+      const { report } = await passOn(json(`{"n":${value}}`), { tokens: { json: '/n' } })
+      expect([report.amounts, reasonsOf(report)]).toEqual([{}, ['bad-amount']])
+    },
+  )
+
+  it.each(['negative', 'text'] as const)('is usage with values that are %s', async usage => {
+    for (const stream of [false, true]) {
+      const { report } = await ask('chat', { usage, input: 3 }, { stream })
+      expect(report.amounts).toEqual({})
+      expect(reasonsOf(report)).toContain('bad-amount')
+    }
+  })
+
+  it('is usage of which one value is wrong or missing; the rest of it alone would be too little', async () => {
+    for (const usage of ['{"prompt_tokens":-1,"completion_tokens":9}', '{"completion_tokens":9}']) {
+      const { report } = await passOn(json(`{"usage":${usage}}`), bothOf('chat'))
+      expect(report.amounts).toEqual({})
+    }
+    const start = 'data: {"type":"message_start","message":{"usage":{"input_tokens":25,"output_tokens":1}}}'
+    const delta = 'data: {"type":"message_delta","usage":{"input_tokens":1.5,"output_tokens":50}}'
+    const { report } = await passOn(sse(start, delta), bothOf('messages'))
+    expect(report).toMatchObject({ isPartial: true, tokens: { input: 25, output: 1 } })
+    expect(reasonsOf(report)).toEqual(['bad-amount'])
+  })
+
+  it('is a reply without usage, header or value', async () => {
+    const sources = { a: { usage: 'openai' }, b: { header: 'x-b' }, c: { json: '/c' } } as const
+    const { report } = await passOn(json('{"usage":null,"c":null}'), sources)
+    expect(report.amounts).toEqual({})
+    expect(report.problems.map(({ reason, unit }) => `${reason} ${unit}`)).toEqual([
+      'no-usage b',
+      'no-usage a',
+      'no-usage c',
+    ])
+    for (const stream of [true, false]) {
+      const { report } = await ask('chat', { usage: 'none' }, { stream })
+      expect([report.amounts, reasonsOf(report)]).toEqual([{}, ['no-usage', 'no-usage']])
+    }
+  })
+
+  it.each(['<html></html>', '', '{"usage":'])('is a body that is not JSON: %j', async text => {
+    const { report } = await passOn(json(text), bothOf('chat'))
+    expect([report.amounts, reasonsOf(report)]).toEqual([{}, ['not-json']])
+  })
+
+  it('is an encoding other than gzip, unless the platform has decoded the body', async () => {
+    const body = '{"usage":{"prompt_tokens":7}}'
+    const { report, reader } = await passOn(json(body, { 'content-encoding': 'br' }), bothOf('chat'))
+    expect([report.amounts, reasonsOf(report), reader.readsBody]).toEqual([{}, ['encoding'], false])
+    for (const encoding of ['br', 'gzip', 'identity']) {
+      const options = { isDecoded: encoding === 'br' }
+      const { report } = await passOn(json(body, { 'content-encoding': encoding }), bothOf('chat'), options)
+      expect(report.tokens?.input).toBe(7)
+    }
+  })
+
+  it('is gzip with an error in it', async () => {
+    const zipped = gzipSync(JSON.stringify({ usage: { prompt_tokens: 7 }, text: 'x'.repeat(1000) }))
+    zipped.fill(7, 15, 30)
+    const { report, sent } = await passOn(
+      new Response(zipped, { headers: { 'content-encoding': 'gzip' } }),
+      bothOf('chat'),
+    )
+    expect([report.amounts, reasonsOf(report)]).toEqual([{}, ['unreadable']])
+    expect(Buffer.concat(sent)).toEqual(zipped)
+  })
+
+  it('is an event above the bound; the events after it are read', async () => {
+    const large = `data: {"usage":{"prompt_tokens":1},"text":"${'data: x'.repeat(300)}"}`
+    const last = 'data: {"choices":[],"usage":{"prompt_tokens":8,"completion_tokens":1}}'
+    const bytes = new TextEncoder().encode(`${large}\n\n${last}\n\n`)
+    for (const size of [1, 7, 100]) {
+      const reader = createUsageReader(bothOf('chat'), sse(), { maxEventBytes: 1000 })
+      for (let at = 0; at < bytes.length; at += size) void reader.see(bytes.slice(at, at + size))
+      const report = await reader.end('complete')
+      expect([report.tokens?.input, reasonsOf(report)]).toEqual([8, ['event-too-large']])
+    }
+  })
+
+  it('has no text of the body in its details', async () => {
+    const { report } = await passOn(json('{"secret":1,"n":"secret"}'), {
+      n: { json: '/n' },
+      m: { json: '/m' },
+    })
+    expect(report.problems).toHaveLength(2)
+    expect(JSON.stringify(report.problems)).not.toContain('secret')
+  })
+})

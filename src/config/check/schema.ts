@@ -219,7 +219,7 @@ export const configSchema = settings(
         "is not an object. Write it like { zendesk: [{ name: 'second', … }] }.",
       ),
     ),
-    /** What rules count besides requests, by name: tokens, money, bytes. Default: none. */
+    /** What rules count besides requests, by name: tokens, money, bytes (docs/units.md). Default: none. */
     units: v.optional(unitsOfConfig),
     /** Refuses less important traffic with a 503 while the system is full (docs/load-shedding.md). Default: none. */
     shedding: v.optional(shedding),

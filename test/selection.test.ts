@@ -58,8 +58,8 @@ describe('the servers of a run', () => {
 it('npm run test:all runs all random cases on real servers', () => {
   expect(randomCases(1000, 'redis-server', 'all')).toBe(1000)
   expect(randomCases(1000, 'embedded', 'all')).toBe(250)
-  expect(randomCases(1000, 'redis-server', 'quick')).toBe(250)
-  expect(randomCases(1000, 'embedded', 'quick')).toBe(250)
+  expect(randomCases(1000, 'redis-server', 'quick')).toBe(167)
+  expect(randomCases(1000, 'embedded', 'quick')).toBe(167)
   expect(randomCases(1, 'embedded', 'quick')).toBe(1)
 })
 

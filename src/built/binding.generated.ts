@@ -1,6 +1,6 @@
 // Made by `npx sluicegate build` from the config. Do not edit.
 import { scriptsOf } from './limits.generated.ts'
-import { builtEntrypoint, createRefusalMemory, createStatsRecorder, withMissingParts } from '../set-ups/rpc/built.ts'
+import { builtEntrypoint, createRefusalMemory, createStatsRecorder, createTopCallers, withMissingParts } from '../set-ups/rpc/built.ts'
 import config from '../../sluice.config.ts'
 
 /** The limits by name as a service binding. */
@@ -12,6 +12,7 @@ export class Limits extends builtEntrypoint(config, {
     scriptsOf,
     createRefusalMemory,
     createStatsRecorder,
+    createTopCallers,
   }),
   compilers: withMissingParts({
   }),

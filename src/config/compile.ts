@@ -76,7 +76,11 @@ export interface Config {
   cluster: boolean
   log: { perSecond: number }
   /** Absent: no statistics are stored. */
-  stats?: { everyMs: number }
+  stats?: {
+    everyMs: number
+    /** Which names of refused callers are kept. Absent: none. */
+    topCallers?: 'consumers' | 'networks'
+  }
   /** The unit of `X-RateLimit-Reset`. Absent: no `X-RateLimit-*` headers are sent. */
   xRateLimit?: HeadersInput['xRateLimit']
   /** Absent: the config has no hooks. */
@@ -162,7 +166,7 @@ export function compileConfig(
     keyLocking: config.store?.keyLocking ?? true,
     cluster: config.store?.cluster ?? false,
     log: { perSecond: config.log?.perSecond ?? 5 },
-    ...(config.stats?.keep !== false && { stats: { everyMs: milliseconds(config.stats?.every ?? '10s') } }),
+    ...(config.stats?.keep !== false && { stats: compileStats(config.stats) }),
     xRateLimit: config.headers?.xRateLimit,
     ...(config.hooks && { hooks: { ...config.hooks, deadline: config.hooks.deadline ?? '1s' } }),
     ...(config.cors && { cors: compileCors(config.cors) }),
@@ -171,6 +175,10 @@ export function compileConfig(
 
 function compileCors({ origins, headers, maxAge }: CorsInput): NonNullable<Config['cors']> {
   return { origins, ...(headers && { headers }), maxAgeSeconds: milliseconds(maxAge ?? '10m') / 1e3 }
+}
+
+function compileStats({ every = '10s', topCallers = 'consumers' }: NonNullable<ConfigInput['stats']> = {}) {
+  return { everyMs: milliseconds(every), ...(topCallers !== 'off' && { topCallers }) }
 }
 
 const hasAdaptive = ({ rules, shedding }: ConfigInput) =>

@@ -35,29 +35,46 @@ const memoryKey = ({ digest, consumer, subject }: Claimed) =>
 
 const passesInOutage = ({ subject }: Claimed) => subject.kind === 'key' && subject.planInOutage !== undefined
 
-export class CallerMemory {
-  readonly #credentials: Lru<Required<Pick<RememberedCaller, 'plan' | 'consumer'>>>
-  readonly #blocked: Lru<true>
-  readonly #unknown: Lru<true>
+interface Admitted extends Required<Pick<RememberedCaller, 'plan' | 'consumer'>> {
+  /** Until when the credential passes without the store (ms since the epoch). A signed key keeps its plan after that. */
+  until: number
+}
 
-  constructor({ seenForMs, signedForMs }: Pick<Credentials, 'seenForMs' | 'signedForMs'>) {
-    const admitted = { size: MAX_REMEMBERED, maxAgeMs: seenForMs }
+export class CallerMemory {
+  readonly #credentials: Lru<Admitted>
+  readonly #seenForMs: number
+  /** When the block ends, by the clock of this isolate (ms). */
+  readonly #blocked: Lru<number>
+  readonly #unknown: Lru<true>
+  readonly #now: () => number
+
+  /** @param now ms since the epoch */
+  constructor(
+    { seenForMs, signedForMs }: Pick<Credentials, 'seenForMs' | 'signedForMs'>,
+    now: () => number = Date.now,
+  ) {
+    this.#now = now
+    this.#seenForMs = seenForMs
+    this.#credentials = new Lru({ size: MAX_REMEMBERED })
     // A signed key passes however long an outage lasts, so its revocation must not be forgotten.
-    const refused = signedForMs ? { size: MAX_REMEMBERED } : admitted
-    this.#credentials = new Lru(admitted)
+    const refused = { size: MAX_REMEMBERED, ...(!signedForMs && { maxAgeMs: seenForMs }) }
     this.#blocked = new Lru(refused)
     this.#unknown = new Lru(refused)
   }
 
   /** Whether the store has admitted the credential lately. Faster than `recall`. */
   hasAdmitted(credential: Claimed): boolean {
-    return this.#credentials.peek(memoryKey(credential)) !== undefined
+    const admitted = this.#credentials.peek(memoryKey(credential))
+    return admitted !== undefined && admitted.until > this.#now()
   }
 
   recall(credential: Claimed): RememberedCaller | undefined {
     const key = memoryKey(credential)
-    const seen = this.#credentials.get(key)
-    const isBlocked = this.#blocked.peek(seen?.consumer ?? credential.consumer)
+    const admitted = this.#credentials.get(key)
+    const isUsable = admitted && (passesInOutage(credential) || admitted.until > this.#now())
+    const seen = isUsable ? admitted : undefined
+    const blockEnd = this.#blocked.peek(seen?.consumer ?? credential.consumer)
+    const isBlocked = blockEnd !== undefined && blockEnd > this.#now()
     const isUnknown = this.#unknown.peek(key)
     if (!isBlocked && !isUnknown) return seen
     return { ...seen, ...(isBlocked && { isBlocked }), ...(isUnknown && { isUnknown }) }
@@ -68,22 +85,32 @@ export class CallerMemory {
    *
    * @param outcome of a request with this credential
    */
-  remember(credential: Claimed, outcome: Pick<Outcome, 'status' | 'plan' | 'consumer'>): void {
+  remember(
+    credential: Claimed,
+    outcome: Pick<Outcome, 'status' | 'plan' | 'consumer' | 'at' | 'blockedUntil'>,
+  ): void {
     const key = memoryKey(credential)
     const owner = outcome.consumer ?? this.#credentials.get(key)?.consumer ?? credential.consumer
     const isKnown = owner !== UNKNOWN_CONSUMER
     switch (outcome.status) {
       case 'admitted':
-        if (isKnown) this.#credentials.set(key, { plan: outcome.plan, consumer: owner })
+        if (isKnown) {
+          const until = this.#now() + this.#seenForMs
+          this.#credentials.set(key, { plan: outcome.plan, consumer: owner, until })
+        }
         this.#blocked.delete(owner)
         this.#unknown.delete(key)
         break
       case 'blocked':
-        if (isKnown) this.#blocked.set(owner, true)
+        // The end is by the clock of the store.
+        if (isKnown) {
+          const { at, blockedUntil = Number.POSITIVE_INFINITY } = outcome
+          this.#blocked.set(owner, this.#now() + (blockedUntil - at) / 1e3)
+        }
         break
       case 'unknown-credential':
         // Only of credentials that were valid once, as everything here.
-        if (this.#credentials.peek(key) || passesInOutage(credential)) this.#unknown.set(key, true)
+        if (this.hasAdmitted(credential) || passesInOutage(credential)) this.#unknown.set(key, true)
         this.#credentials.delete(key)
         break
       // A refusal by a limit changes nothing: it reports neither a block nor the validity of the credential.

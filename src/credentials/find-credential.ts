@@ -59,7 +59,7 @@ const JWT = /^eyJ[\w-]+\.[\w-]+\.[\w-]*$/
  * Creates the finder of an isolate. It remembers consumers and issuers' keys, as plain data.
  *
  * @param variables of the environment, including the secrets of issuers and of API keys
- * @param now ms since the epoch, for the age of signed keys
+ * @param now ms since the epoch, for the age of signed keys and the ends of blocks
  * @throws ConfigError naming a secret that is missing or too short
  */
 export function createCredentialFinder(
@@ -74,7 +74,7 @@ export function createCredentialFinder(
   const start = apiKeyStart(keyPrefix, environment)
   const checkSignature = credentials.signature && createSignatureCheck(config, variables, now)
   const opaque = opaqueKeys && createOpaqueKeyFinder(opaqueKeys, keyPrefix)
-  const remembered = new CallerMemory(credentials)
+  const remembered = new CallerMemory(credentials, now)
   /**
    * Opaque keys look like tokens for the origin. If they are sent as bearer tokens, every bearer token is treated as
    * an opaque key.

@@ -230,7 +230,10 @@ async function joinSlots(
     const corrected = new Map(refunded.flatMap(({ verdicts }) => verdicts).map(each => [each.rule.tag, each]))
     verdicts = verdicts.map(verdict => afterRefund(verdict, corrected.get(verdict.rule.tag)))
   }
-  if (status === 'blocked') return { status, plan: '', at, verdicts: [] }
+  if (status === 'blocked') {
+    const blockedUntil = outcomes.find(outcome => outcome.blockedUntil)?.blockedUntil
+    return { status, plan: '', at, verdicts: [], ...(blockedUntil && { blockedUntil }) }
+  }
   if (status === 'unknown-credential') verdicts = verdicts.filter(({ rule }) => rule.on === 'auth-failure')
 
   const byTag = new Map(verdicts.map(verdict => [verdict.rule.tag, verdict]))

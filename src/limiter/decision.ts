@@ -36,6 +36,8 @@ interface ByLimits extends WithoutTrip {
    * not checked.
    */
   plan?: string
+  /** The consumer that the credential belongs to, if only the store knew it. */
+  consumer?: string
   /** One for each rule that applies, shadows included. */
   verdicts: readonly Verdict[]
   /** Set if the store has not evaluated the limits, so the isolate has counted, or if they are switched off. */
@@ -44,8 +46,6 @@ interface ByLimits extends WithoutTrip {
 
 export interface Allowed extends ByLimits {
   kind: 'allowed'
-  /** The consumer that the credential belongs to, if only the store knew it. */
-  consumer?: string
   /** How long to delay the request (µs). */
   delay: number
   /** Set if at least one rule that applies has not been counted. */
@@ -94,8 +94,8 @@ export function toDecision(outcome: Outcome): Decision {
       return { ...toAllowed(verdicts), ...(plan && { plan }), ...(consumer && { consumer }) }
     }
     case 'refused': {
-      const { verdicts, plan } = hideGuessResult(outcome)
-      return { ...toDenied(verdicts), ...(plan && { plan }) }
+      const { verdicts, plan, consumer } = hideGuessResult(outcome)
+      return { ...toDenied(verdicts), ...(plan && { plan }), ...(consumer && { consumer }) }
     }
   }
 }
@@ -119,8 +119,9 @@ export function toDenied(verdicts: readonly Verdict[]): Denied {
  * Keeps only the verdicts on guesses if there were too many guesses. The other rules apply to valid credentials only, so their
  * verdicts would show which guess was right.
  */
-function hideGuessResult({ verdicts, plan }: Outcome): Pick<Outcome, 'verdicts' | 'plan'> {
-  if (!refusesGuesses(verdicts)) return { verdicts, plan }
+function hideGuessResult(outcome: Outcome): Pick<Outcome, 'verdicts' | 'plan' | 'consumer'> {
+  const { verdicts } = outcome
+  if (!refusesGuesses(verdicts)) return outcome
   return { verdicts: verdicts.filter(({ rule }) => rule.on === 'auth-failure'), plan: '' }
 }
 

@@ -5,7 +5,7 @@
  */
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import type { BoundRule } from '../script/evaluation.ts'
+import type { BoundRule, Outcome } from '../script/evaluation.ts'
 import type { Rider, TripInfo } from '../trips/rider.ts'
 import { isWithin } from '../trips/turn.ts'
 import { answerKeyOf, type KnownAnswers, type KnownRequest } from './answers/known.ts'
@@ -19,14 +19,20 @@ export type Guesses = ReturnType<typeof createGuesses>
 /** About 500 bytes each. */
 const MAX_ADDRESSES = 1000
 
-/** Calls of one trip, about 40 µs of Redis each. The decisions of the trip run before them, and its reply waits for them. */
+/**
+ * Calls of one trip, about 40 µs of Redis each. The decisions of the trip run before them, and its reply waits for them. Only the calls for
+ * a single address can be more.
+ */
 const MAX_CALLS = 20
 
-/** How long no other guesses are sent (ms). So a flood from many addresses costs Redis little. */
-const PAUSE_MS = 100
+/** How long no other guesses are sent (ms). Calls can cost money: a flood from many addresses makes 20 of them a second. */
+const PAUSE_MS = 1000
 
-/** The same until the last ones are answered. On a cluster, their node may hang, and decisions travel with them. */
-const UNANSWERED_PAUSE_MS = 1000
+/**
+ * The same until the last ones are answered. On a cluster, their node may hang, and the decisions that they travel with wait for it. Guesses
+ * make no trip of their own, so they cannot wait for one, as other riders do (`isUnanswered`).
+ */
+const UNANSWERED_PAUSE_MS = 10_000
 
 /** How long guesses wait for a trip (ms). The store counts them as if they were made now. */
 const MAX_AGE_MS = 60_000
@@ -60,13 +66,17 @@ export function createGuesses(
   let isAnswered = true
   const isTooOld = ({ since }: Counted) => !isWithin(MAX_AGE_MS, since, known.now())
 
-  /** The calls for one address. The last one makes a single guess, so that its reply shows whether another one is refused. */
+  /**
+   * The calls for one address: one row for each of its slots, if the store is a cluster. The last call of a row makes a single guess, so that
+   * its reply shows whether another one is refused.
+   */
   function callsFor({ request, guesses }: Counted, { keysPerCall }: TripInfo) {
     const { ruleSet, rules } = request.demand
     const groups = keysPerCall > 1 ? [rules] : [...Map.groupBy(rules, ({ key }) => key).values()]
     return groups.flatMap(group =>
       halvesOf(guesses).map((count, i, { length }) => ({
-        request: i === length - 1 && groups.length === 1 ? request : undefined,
+        request,
+        isLast: i === length - 1,
         prepared: prepareDecide({
           ...{ ruleSet, subject: BAD },
           rules: group.map(({ rule, key, cost, mode }) => bindRule(rule, key, cost * count, now(), mode)),
@@ -76,33 +86,43 @@ export function createGuesses(
     )
   }
 
+  /** Takes the guesses of as many addresses as fit into one trip. */
+  function takeCalls(trip: TripInfo) {
+    const begunAt = known.now()
+    const switches = known.currentSwitches()
+    const calls: ReturnType<typeof callsFor> = []
+    for (const [key, counted] of addresses) {
+      // A rule may be off by now.
+      const isValid = counted.request.switches === switches && !isTooOld(counted)
+      const more = isValid ? callsFor(counted, trip) : []
+      if (calls.length > 0 && calls.length + more.length > MAX_CALLS) break
+      addresses.delete(key)
+      counted.request.trip = { asOf: known.changes, begunAt, notSentBefore: begunAt }
+      calls.push(...more)
+    }
+    return calls
+  }
+
   const rider: Rider = {
     load(trip) {
       const pauseMs = isAnswered ? PAUSE_MS : UNANSWERED_PAUSE_MS
       if (addresses.size === 0 || !trip.isAnswering || isWithin(pauseMs, lastSentAt, known.now()))
         return undefined
-      const begunAt = known.now()
-      lastSentAt = begunAt
+      lastSentAt = known.now()
       isAnswered = false
-      const switches = known.currentSwitches()
-      const calls: ReturnType<typeof callsFor> = []
-      for (const [key, counted] of addresses) {
-        if (calls.length >= MAX_CALLS) break
-        addresses.delete(key)
-        // A rule may be off by now.
-        if (counted.request.switches !== switches || isTooOld(counted)) continue
-        counted.request.trip = { asOf: known.changes, begunAt, notSentBefore: begunAt }
-        calls.push(...callsFor(counted, trip))
-      }
+      const calls = takeCalls(trip)
       const prepared = calls.map(({ prepared }) => prepared)
       return {
         calls: prepared.map(({ call }) => call),
         done(replies) {
           isAnswered = !replies.some(reply => reply instanceof GatewayError)
-          for (const [i, result] of decodeReplies(prepared, replies).entries()) {
-            const { request } = calls[i]!
-            if (request && !(result instanceof GatewayError)) memory?.remember(request, result)
-          }
+          const results = decodeReplies(prepared, replies)
+          const last = calls.flatMap(({ request, isLast }, i) => {
+            const result = results[i]!
+            return isLast && !(result instanceof GatewayError) ? [{ request, result }] : []
+          })
+          for (const [request, answers] of Map.groupBy(last, ({ request }) => request))
+            memory?.remember(request, mergeSlots(answers.map(({ result }) => result)))
         },
       }
     },
@@ -132,6 +152,12 @@ export function createGuesses(
       return undefined
     },
   }
+}
+
+/** The outcome for an address from those of its slots: one that refuses is enough. */
+function mergeSlots(outcomes: readonly Outcome[]): Outcome {
+  const worst = outcomes.find(({ status }) => status === 'refused') ?? outcomes[0]!
+  return { ...worst, verdicts: outcomes.flatMap(({ verdicts }) => verdicts) }
 }
 
 /** As many as the store can admit, and one that it refuses. */

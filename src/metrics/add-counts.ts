@@ -10,7 +10,7 @@
 import { restoreScript } from '../script/built-scripts.ts'
 import type { Batch } from './counters.ts'
 
-const text = `local fields={}
+export const addCountsText = `local fields={}
 for i=4,#ARGV,2 do fields[#fields+1]=ARGV[i]end
 for r,key in ipairs(KEYS)do
 local known=redis.call('HMGET',key,'#',unpack(fields))
@@ -35,7 +35,7 @@ export const argumentsOf = (batch: Batch): string[] => batch.flatMap(([field, by
 
 /** A test compares the digests with the text. */
 export const addCountsScript = restoreScript({
-  text,
+  text: addCountsText,
   sha1: {
     keyLocking: 'fcceb49797240261f084da6654ac9ae801aa41c0',
     plain: '61b8111a5420254ce9765ff17c285b83b35d1024',

@@ -15,6 +15,7 @@ import { createScheduler } from '../trips/scheduler.ts'
 import { addCountsScript, argumentsOf } from './add-counts.ts'
 import { type Batch, createCounters } from './counters.ts'
 import type { Counted } from './observation.ts'
+import type { RefusedCaller, TopCallers } from './top-callers.ts'
 
 export type StatsRecorder = ReturnType<typeof createStatsRecorder>
 
@@ -24,6 +25,8 @@ export interface FlushTiming {
   timer?: Timer
   /** ms since the epoch */
   now: () => number
+  /** The refused callers, which travel with the counters. Absent: they are not counted. */
+  topCallers?: Pick<TopCallers, 'record' | 'addTo'> | undefined
 }
 
 /** Counters in one HTTP request. */
@@ -33,7 +36,10 @@ const MAX_AT_ONCE = 200
 const KEEP_SECONDS: Record<StatsUnit, number> = { minute: 7500, hour: 8 * 86400, day: 401 * 86400 }
 
 /** Creates the statistics of an isolate: counts its requests, and sends the counters to the store. */
-export function createStatsRecorder(store: Store, { everyMs, timer = SYSTEM_TIMER, now }: FlushTiming) {
+export function createStatsRecorder(
+  store: Store,
+  { everyMs, timer = SYSTEM_TIMER, now, topCallers }: FlushTiming,
+) {
   const counters = createCounters()
   let mustPingFirst = false
   /** Whether a request waits to send the counters, or the platform has ended it. */
@@ -68,23 +74,33 @@ export function createStatsRecorder(store: Store, { everyMs, timer = SYSTEM_TIME
     }
     const batch = counters.take(MAX_AT_ONCE)
     if (batch.length === 0) return true
+    const at = new Date(now())
+    const { call, putBack } = topCallers?.addTo(callFor(batch, at), at) ?? { call: callFor(batch, at) }
     try {
-      const [reply] = await store.run([callFor(batch, new Date(now()))])
+      const [reply] = await store.run([call])
       if (reply instanceof GatewayError) throw reply
       mustPingFirst = false
       return true
     } catch (error) {
       mustPingFirst = true
       if (mayHaveArrived(error)) counters.countAsLost(batch)
-      else counters.putBack(batch)
+      else {
+        counters.putBack(batch)
+        putBack?.()
+      }
       return false
     }
   }
 
   return {
-    /** Counts a request or a call. @param hasFailed whether the store did not answer */
-    count(observation: Counted, hasFailed: boolean, background: Background): void {
+    /**
+     * Counts a request or a call.
+     * @param hasFailed whether the store did not answer
+     * @param caller absent: no rule has refused it, not even as a shadow
+     */
+    count(observation: Counted, hasFailed: boolean, background: Background, caller?: RefusedCaller): void {
       counters.record(observation)
+      if (caller) topCallers?.record(observation, caller)
       mustPingFirst ||= hasFailed
       schedule(background)
     },

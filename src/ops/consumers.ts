@@ -17,6 +17,7 @@ import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { dropPointers } from './key-changes.ts'
 import { type KeyInfo, listConsumerNames, listKeys, removeFromIndexIfEmpty, writeListed } from './keys.ts'
+import { eraseCaller } from './top-callers.ts'
 
 export interface ConsumerInfo extends ConsumerRecord {
   consumer: string
@@ -174,7 +175,7 @@ export async function unblockConsumer(store: AdminStore, consumer: string): Prom
 }
 
 /**
- * Removes all keys of a consumer, its record, and the counters of rules `by: 'consumer'`. Counters of combinations such as
+ * Removes all keys of a consumer, its record, the counters of rules `by: 'consumer'`, and its refusals in the statistics. Counters of combinations such as
  * `['consumer', 'route']` have Redis keys that cannot be listed. They expire by themselves.
  * @param rules the rules of the config; some of them keep their counters in Redis keys of their own
  * @returns the number of keys that were valid until now
@@ -197,7 +198,8 @@ export async function removeConsumer(
   )
   const keys = digests.map(digest => credentialKey(consumer, digest))
   const all = [...keys, consumerKey(consumer), state, ...new Set(sideKeys)]
-  // First, because a repeated call still finds the keys if this one ends in between.
+  // These come first, because a repeated call still finds the keys if this one ends in between.
+  await eraseCaller(store, consumer)
   await dropPointers(store, consumer, digests)
   await store.run(redis => {
     const transaction = redis.multi().del(...all.map(store.at))

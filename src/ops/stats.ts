@@ -72,8 +72,11 @@ export async function readStats(store: AdminStore, since: Date, now = new Date()
   const hashes = await store.runEach<Date, readonly string[]>(times, (pipeline, at) =>
     pipeline.hgetall(store.at(statsKey(at, unit))),
   )
-  return { since: times[0]!, unit, ...sumFields(hashes.flatMap(pairs)) }
+  return { since: times[0]!, unit, ...sumRecords(hashes) }
 }
+
+/** Adds up records. @param hashes each as a list: field, value, field, value */
+export const sumRecords = (hashes: readonly (readonly string[])[]) => sumFields(hashes.flatMap(pairs))
 
 /** How far the clock of an isolate can be ahead of this one (ms): its counters are in the record of its own minute. */
 const MAX_CLOCK_LEAD_MS = 60e3
@@ -147,7 +150,13 @@ const COUNTS = new Map<string, keyof typeof NOTHING>([
  */
 export function filterByRule(stats: Stats, rule: string, names: readonly string[]): Stats {
   const rules = stats.rules.filter(counts => counts.rule === rule)
-  if (rules.length > 0 || names.includes(rule)) return { ...stats, rules }
+  if (rules.length === 0) checkRuleName(rule, names)
+  return { ...stats, rules }
+}
+
+/** @throws AdminError `not-found` for a rule that is not in the config */
+export function checkRuleName(rule: string, names: readonly string[]): void {
+  if (names.includes(rule)) return
   throw new AdminError(
     'not-found',
     `The config has no rule '${rule}'.${didYouMean(rule, names)} Rules: ${names.join(', ')}.`,

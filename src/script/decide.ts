@@ -18,7 +18,8 @@
  *
  *     reply    { status, plan, now, the row of each rule, the overrides as text if there are any, and, if ARGV[1] is a number and the
  *                request is admitted, the number of requests that units were spent for }
- *              status: 1 admitted, 2 admitted and spent by every rule, 0 refused, -1 bad credential, -2 blocked (no rows follow).
+ *              status: 1 admitted, 2 admitted and spent by every rule, 0 refused, -1 bad credential, -2 blocked (no rows follow, but the
+ *                      end of the block as text in µs, or '').
  *                      Rules on bad credentials are checked first, so they can also refuse a blocked consumer
  *              plan: with a pointer 'plan consumer'
  *              a row: retry_after (µs; 0: allows, -1: never admits this cost, -2: does not apply to this caller; left out with
@@ -116,11 +117,14 @@ export function decodeDecide(
   verb: DecideVerb = 'decide',
 ): Outcome {
   if (!Array.isArray(reply)) throw invalidReply('no list')
-  const [first, text, at] = reply as unknown[]
+  const [first, text, at, blockEnd] = reply as unknown[]
   const status = STATUS.get(first)
   if (!status || typeof text !== 'string' || !isField(at) || at < 0)
     throw invalidReply('no status, plan and time')
-  if (status === 'blocked') return { status, plan: '', at, verdicts: [] }
+  if (status === 'blocked') {
+    const blockedUntil = Number(blockEnd || Number.NaN)
+    return { status, plan: '', at, verdicts: [], ...(Number.isSafeInteger(blockedUntil) && { blockedUntil }) }
+  }
 
   const [plan = '', consumer] = text.split(' ')
   const { rowStarts, length, standingAt } = rowsOf(ruleSet, first === ALL_SPENT)

@@ -94,6 +94,8 @@ export interface Outcome {
   consumer?: string
   /** When it was decided, by the clock of the store (µs). */
   at: number
+  /** With `blocked`: when the block ends (µs). Absent: it has no end. */
+  blockedUntil?: number
   /** One for each rule that applies to this caller. */
   verdicts: readonly Verdict[]
   /** For how many requests units were spent, including the admitted request itself. Absent: 1. The isolate may serve the others. */

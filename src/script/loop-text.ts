@@ -68,7 +68,7 @@ export class LoopText {
       hasSubject ? this.#skipRulesOnRequests() : '',
       this.#applyOverrides(hasSubject ? 'overrides_at and not is_unknown' : 'overrides_at', true),
       this.#checkRules(),
-      hasSubject ? "if is_blocked and admitted then\nreturn { -2, '', now }\nend\n" : '',
+      hasSubject ? "if is_blocked and admitted then\nreturn { -2, '', now, is_blocked }\nend\n" : '',
       "is_spending = admitted and verb ~= 'peek'\nis_usual = is_usual and is_spending\n",
       leases ? this.#computeGrant() : '',
       this.#endDecision(),

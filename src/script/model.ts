@@ -75,7 +75,7 @@ export class ScriptModel {
   ): Outcome {
     const { plans } = ruleSet
     const caller = this.#identify(subject, now)
-    const { isUnknown = false, isBlocked = false, consumer, overrides = [] } = caller ?? {}
+    const { isUnknown = false, isBlocked = false, blockedUntil, consumer, overrides = [] } = caller ?? {}
     // A plan that the config does not have is replaced by the default plan.
     const known = !caller || isUnknown ? '' : plans.includes(caller.plan) ? caller.plan : plans[0]!
     const plan = caller ? known : given
@@ -106,7 +106,8 @@ export class ScriptModel {
       counted.map(each => ({ ...each, times })),
       verb === 'peek',
     )
-    if (admitted && isBlocked) return { status: 'blocked', plan: '', at: now, verdicts: [] }
+    if (admitted && isBlocked)
+      return { status: 'blocked', plan: '', at: now, verdicts: [], ...(blockedUntil && { blockedUntil }) }
     const reserved =
       admitted && verb !== 'peek'
         ? this.#reservations.reserve(reservationId, counted, verdicts, {
@@ -215,8 +216,8 @@ export class ScriptModel {
     if (subject.kind === 'pointer' && consumer === undefined) return UNKNOWN_CALLER
     const named = (key: string) => withConsumer(key, consumer)
     const record = parseConsumer(this.#records.get(named(subject.consumerKey)) ?? '')
-    const { plan, overrides } = record
-    const ofConsumer = { isBlocked: isBlocked(record, now), overrides }
+    const { plan, overrides, blockedUntil } = record
+    const ofConsumer = { isBlocked: isBlocked(record, now), blockedUntil, overrides }
     const resolved = consumer === undefined ? {} : { consumer }
     if (subject.kind === 'token') return { plan: subject.plan || (plan ?? ''), ...ofConsumer }
     const credential = parseCredential(this.#records.get(named(subject.credentialKey)) ?? '')
@@ -252,6 +253,8 @@ interface Caller {
   plan: string
   /** Whether the consumer is blocked, and the block has not ended. */
   isBlocked: boolean
+  /** µs */
+  blockedUntil?: number | undefined
   overrides: readonly Override[]
   /** The consumer that a pointer names. */
   consumer?: string

@@ -357,7 +357,7 @@ class RuleSetText {
       standing,
       this.#returnReply(1),
       'end\n',
-      hasSubject ? "if is_blocked then\nreturn { -2, '', now }\nend\n" : '',
+      hasSubject ? "if is_blocked then\nreturn { -2, '', now, is_blocked }\nend\n" : '',
       leases ? this.#computeGrant() : '',
       `if ${[...isKnown, ...isUsual].join(' and ') || 'true'} then\n`,
       ...this.#identities.map(commitUsual),

@@ -56,15 +56,25 @@ const RESERVED: ReadonlySet<string> = /* @__PURE__ */ (() =>
 const TOKENS =
   /[A-Za-z_]\w*|\s+|--\[(=*)\[.*?\]\1\]|--[^\n\r]*|\[(=*)\[.*?\]\2\]|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|0[xX]\w*|\.?\d(?:[eE][+-]|[\w.])*|\.{2,3}|./gs
 
-const isName = (token: string | undefined) => token !== undefined && /^[A-Za-z_]/.test(token)
-const isCode = (token: string) => !/^(?:--|\s)/.test(token)
+/** Names and keywords begin with a letter or an underscore. Codes instead of patterns, because a config has a million tokens. */
+function isName(token: string | undefined): boolean {
+  if (token === undefined) return false
+  const code = token.charCodeAt(0) | LOWER_CASE
+  return (code >= 97 && code <= 122) || token[0] === '_'
+}
+
+const LOWER_CASE = 0x20
+
+/** Whether a token is not a space or a comment. */
+const isCode = (token: string) => !(token.startsWith('--') || isSpace(token))
+const isSpace = (token: string) => token[0] === ' ' || token[0] === '\n' || /^\s/.test(token)
 
 /** Whether two tokens need a space between them: `local name`, `1 .. text`, and `- -`, which would begin a comment. */
 function needsSpace(before = '', after = ''): boolean {
   if (before === '' || after === '') return true
   // The usual cases, because splitting the text again takes long.
-  if (/^[A-Za-z_]/.test(before)) return /^\w/.test(after)
-  if (/^[(){}\]=,+*/%<>~#:;]$/.test(before)) return false
+  if (isName(before)) return isName(after) || /^\d/.test(after)
+  if (before.length === 1 && '(){}],=+*/%<>~#:;'.includes(before)) return false
   // Two opening brackets would begin a long string.
   if (before === '[' && after.startsWith('[')) return true
   const both = (before + after).match(TOKENS)
@@ -76,9 +86,11 @@ export function shortenScript(text: string): string {
   const tokens = text.match(TOKENS) ?? []
   const shortNames = shortNamesFor(tokens.filter(isCode))
   let short = ''
-  for (const [i, token] of tokens.entries()) {
-    const isUnneeded = token[0] === ' ' && /^ +$/.test(token) && !needsSpace(tokens[i - 1], tokens[i + 1])
-    if (!isUnneeded) short += shortNames.get(token) ?? token
+  for (let i = 0; i < tokens.length; i++) {
+    const token = tokens[i]!
+    if (isName(token)) short += shortNames.get(token) ?? token
+    else if (token[0] !== ' ' || !/^ +$/.test(token) || needsSpace(tokens[i - 1], tokens[i + 1]))
+      short += token
   }
   return short
 }
@@ -130,13 +142,15 @@ function collectNames(tokens: readonly string[]): Names {
   /** Whether the next names declare locals: after `local`, `for` or `function (`, as long as commas join them. */
   let isDeclaring = false
   const brackets: string[] = []
-  for (const [i, token] of tokens.entries()) {
-    const [before = '', next] = [tokens[i - 1], tokens[i + 1]]
+  for (let i = 0; i < tokens.length; i++) {
+    const token = tokens[i]!
+    const before = tokens[i - 1] ?? ''
     if (token === 'local' || token === 'for' || (token === '(' && beginsParameters(tokens, i)))
       isDeclaring = true
     else if (isName(token) && token !== 'function') {
+      const next = tokens[i + 1]
       all.add(token)
-      const isInTable = brackets.at(-1) === '{' && /^[{,;]$/.test(before)
+      const isInTable = brackets.at(-1) === '{' && (before === '{' || before === ',' || before === ';')
       const isKey = isInTable && next === '=' && tokens[i + 2] !== '='
       if (before === '.' || before === ':' || isKey) keys.add(token)
       else if (isDeclaring) declared.add(token)
@@ -151,6 +165,7 @@ function collectNames(tokens: readonly string[]): Names {
 /** Whether the bracket begins the parameters of a function. The function can have a name of several parts. */
 function beginsParameters(tokens: readonly string[], bracket: number): boolean {
   let at = bracket - 1
-  while (tokens[at] !== 'function' && (/^[.:]$/.test(tokens[at] ?? '') || isName(tokens[at]))) at -= 1
+  while (tokens[at] !== 'function' && (tokens[at] === '.' || tokens[at] === ':' || isName(tokens[at])))
+    at -= 1
   return tokens[at] === 'function'
 }

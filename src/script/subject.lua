@@ -32,10 +32,12 @@ else
       -- The fields before the overrides, of which there can be many.
       overrides_at = string.find(settings, 'override=', 1, true)
       local head = overrides_at and sub(settings, 1, overrides_at) or settings
-      is_blocked = string.find(head, 'blocked=', 1, true)
-      if is_blocked then
-        local ends_at = string.match(head, ' until=(%d+)')
-        is_blocked = not ends_at or ends_at + 0 > now
+      if string.find(head, 'blocked=', 1, true) then
+        -- When the block ends; '': it has no end.
+        is_blocked = string.match(head, ' until=(%d+)') or ''
+        if is_blocked ~= '' and is_blocked + 0 <= now then
+          is_blocked = nil
+        end
       end
       if own_plan == '' and sub(settings, 1, 6) ~= 'plan= ' then
         own_plan = string.match(settings, '^plan=(%S+)') or ''

@@ -16,6 +16,14 @@ export default defineConfig({
     ...inFlightInEachMode,
     ...inEachMode('soak-', '/soak', SOAK_LIMIT, `${SOAK_PERIOD_MS}ms`),
     {
+      name: 'guesses',
+      by: 'address',
+      on: 'auth-failure',
+      algorithm: 'fixed-window',
+      limit: 100,
+      period: '300d',
+    },
+    {
       name: 'held',
       by: 'address',
       algorithm: 'leaky-bucket',

@@ -35,6 +35,12 @@ export async function signedConsumerOf(lane: Lane): Promise<Caller> {
   return { ...newCaller(lane), key: await lane.signedKey(consumer), owner: { consumer }, isKnown: true }
 }
 
+/** A caller whose signed key has a wrong signature: it never passes, and makes no trip. */
+export async function forgerOf(lane: Lane): Promise<Caller> {
+  const key = await lane.signedKey(lane.name())
+  return { ...newCaller(lane), key: key.slice(0, -1) + (key.endsWith('x') ? 'y' : 'x') }
+}
+
 /** A caller without a credential. */
 export function anonymous(lane: Lane): Caller {
   const address = lane.address()

@@ -8,6 +8,7 @@ import {
   askAs,
   type Caller,
   consumerOf,
+  forgerOf,
   isDecided,
   type Reply,
   signedConsumerOf,
@@ -51,6 +52,7 @@ export async function play(lane: Lane, anomaly: Anomaly, mode: Mode, which: Whic
   await lane.ready()
   const [plain, signed] = [await consumerOf(lane), await signedConsumerOf(lane)]
   const callers = [plain, anonymous(lane), signed, withUnknownKey(lane)]
+  const forger = await forgerOf(lane)
   lane.origin.received.length = 0
   const armed = anomaly.arm(lane, n => which === 'every' || n === which)
   try {
@@ -58,6 +60,8 @@ export async function play(lane: Lane, anomaly: Anomaly, mode: Mode, which: Whic
       for (const caller of callers) {
         await armed.before?.()
         await askAs(lane, caller, mode)
+        // Its guesses travel with the next trip.
+        await askAs(lane, forger, mode)
       }
     }
   } finally {
@@ -69,6 +73,7 @@ export async function play(lane: Lane, anomaly: Anomaly, mode: Mode, which: Whic
 
   const judged = await judge(lane, [...callers, ...after], { mode, arrives: anomaly.arrives ?? false })
   const mistakes = [...judged.mistakes]
+  if (forger.replies.some(({ status }) => status !== 401)) mistakes.push('a forged key did not get a 401')
   const replies = callers.flatMap(({ replies }) => replies)
   const admitted = replies.filter(({ status }) => status === 200).length
   if (forwarded !== admitted) mistakes.push(`${admitted} were admitted, ${forwarded} forwarded`)

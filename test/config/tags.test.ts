@@ -2,6 +2,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { ALGORITHM_NAMES, descriptionOf } from '../../src/algorithms/index.ts'
+import { BASE62 } from '../../src/base62.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput, LimitRuleInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
@@ -32,15 +33,7 @@ function expectOwnTags(rules: readonly Rule[]): void {
 }
 
 /** Three names whose windows have the same hash. */
-const SAME = (() => {
-  const byTag = new Map<string, string[]>()
-  for (let i = 0; ; i++) {
-    const tag = tagOf([`w-${i}`, 'fixed-window', 3600e6])
-    const names = [...(byTag.get(tag) ?? []), `w-${i}`]
-    byTag.set(tag, names)
-    if (names.length === 3) return names as [string, string, string]
-  }
-})()
+const SAME = ['w-2320', 'w-2328', 'w-4331'] as const
 
 describe('a tag', () => {
   it('never changes, because the store has records with it', () => {
@@ -118,10 +111,8 @@ describe('a tag', () => {
 
   it('of a shedder is not that of a rule', () => {
     const hash = tagOf(['fleet-usage', 'concurrency', 15e6])
-    let name = ''
-    for (let i = 0; name === ''; i++) {
-      if (tagOf([`slots-${i}`, 'concurrency', 15e6]) === hash) name = `slots-${i}`
-    }
+    // A rule with this name has the same hash.
+    const name = 'slots-400350'
     const { rules } = checkedConfig({
       rules: [{ name, by: 'consumer', algorithm: 'concurrency', limit: 9 }],
       shedding: {
@@ -135,7 +126,10 @@ describe('a tag', () => {
 
   it('is found even if nearly all tags are taken', () => {
     const owners = new Map<string, string>()
-    for (let i = 0; owners.size < 0.9 * 62 ** 3; i++) owners.set(tagOf(['other', i]), 'other')
+    const letters = [...BASE62]
+    const pairs = letters.flatMap(first => letters.map(second => first + second))
+    // Tags with one of six last letters are free.
+    for (const last of letters.slice(6)) for (const pair of pairs) owners.set(pair + last, 'other')
     expect(owners.has(findFreeTag('mine', owners.keys().next().value!, owners))).toBe(false)
   })
 })

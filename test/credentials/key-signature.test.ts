@@ -16,6 +16,7 @@ import {
   readKeySecrets,
 } from '../../src/credentials/key-signature.ts'
 import { ALL_PARTS } from '../../src/set-ups/http/all-parts.ts'
+import { SELECTION } from '../selection.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
@@ -183,8 +184,7 @@ describe('SLUICE_KEY_SECRET', () => {
   })
 })
 
-/** `npm run test:soak` runs a million. */
-const TAILS = process.env.SOAK ? 1_000_000 : 5000
+const TAILS = SELECTION === 'all' ? 1_000_000 : 5000
 
 describe('random texts', () => {
   it(`never pass for a signed key, and none of ${TAILS.toLocaleString('en')} causes an exception`, async () => {

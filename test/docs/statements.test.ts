@@ -27,7 +27,8 @@ describe('keys in an outage', () => {
       ...{ digest: `digest ${i}`, consumer: `c${i}` },
       subject: { kind: 'key' as const, consumerKey: `consumer ${i}`, credentialKey: `credential ${i}` },
     }))
-    for (const credential of credentials) memory.remember(credential, { status: 'admitted', plan: 'free' })
+    for (const credential of credentials)
+      memory.remember(credential, { status: 'admitted', plan: 'free', at: 1 })
     const known = credentials.filter(credential => memory.recall(credential)?.plan !== undefined)
     expect(known.length).toBeGreaterThanOrEqual(10_000)
     expect(known.length).toBeLessThanOrEqual(20_000)

@@ -100,7 +100,8 @@ describeOnRedis('a gateway with shadow rules', (_, kind) => {
     const keys = (await gateway.redis.connection.send(['KEYS', 'sluice:{stats}:*'])) as Buffer[]
     const ttls = await Promise.all(keys.map(key => gateway.redis.connection.send(['TTL', String(key)])))
     const days = ttls.map(ttl => Math.round(Number(ttl) / 864) / 100).sort((a, b) => a - b)
-    expect(days).toEqual([0.09, 8, 401])
+    // Two of an hour: the counters, and the refused callers.
+    expect(days).toEqual([0.09, 8, 8, 401])
   })
 
   it('gives each request exactly one outcome, with or without a trip, with or without a store', async () => {

@@ -28,7 +28,7 @@ const ONE: RuleInput = {
 }
 const LEASE = { lease: { for: '1s' } } as const
 /** After this many requests at one instant, the isolate holds units for more. */
-const WARM = 40
+const WARM = 25
 
 type Settings = Partial<ConfigInput> & Pick<ConfigInput, 'rules'>
 
@@ -117,11 +117,11 @@ describe('a caller with a lease', () => {
     const config = { rules: [ONE] }
     const app = appWith(config, GIVING_BACK)
     const key = await gateway.key(consumer)
-    const trips = await tripsOf(async () => expect(await send(app, 200, { key })).toEqual({ 200: 200 }))
+    const trips = await tripsOf(async () => expect(await send(app, 80, { key })).toEqual({ 200: 80 }))
     expect(trips).toBeLessThan(20)
-    expect(gateway.origin.received.length).toBe(200)
-    expect((await spent(config)).one).toBeGreaterThan(200)
-    await expectSpent(config, { one: 200 })
+    expect(gateway.origin.received.length).toBe(80)
+    expect((await spent(config)).one).toBeGreaterThan(80)
+    await expectSpent(config, { one: 80 })
   })
 
   it('returns units with its next decision, in the same HTTP request', async () => {
@@ -138,7 +138,7 @@ describe('a caller with a lease', () => {
     const app = appWith({ rules: [ONE] })
     const key = await gateway.key(consumer)
     let names: string[] | undefined
-    for (let i = 1; i <= 100; i++) {
+    for (let i = 1; i <= 50; i++) {
       const { headers } = await app('/', { key })
       expect(headers.get('ratelimit')).toMatch(new RegExp(`^"one";r=${LIMIT - i};t=\\d+$`))
       expect(headers.get('ratelimit-policy')).toBe(`"one";q=${LIMIT};w=25920000`)
@@ -190,9 +190,9 @@ describe('a caller with a lease', () => {
     }
     const app = appWith(config, GIVING_BACK)
     const key = await gateway.key(consumer)
-    const trips = await tripsOf(async () => expect(await send(app, 200, { key })).toEqual({ 200: 200 }))
-    expect(trips).toBeLessThan(40)
-    await expectSpent(config, { one: 200, sliding: 200, bucket: 200, cells: 200, shadow: 10 })
+    const trips = await tripsOf(async () => expect(await send(app, 80, { key })).toEqual({ 200: 80 }))
+    expect(trips).toBeLessThan(30)
+    await expectSpent(config, { one: 80, sliding: 80, bucket: 80, cells: 80, shadow: 10 })
   })
 
   it('departs evenly from a queue', async () => {
@@ -237,7 +237,7 @@ describe('a caller with a lease', () => {
     })
     const key = await gateway.key(consumer)
     expect(await tripsOf(() => send(app, 20, { key }, '/other'))).toBe(20)
-    expect(await tripsOf(() => send(app, 50, { key }))).toBeLessThan(20)
+    expect(await tripsOf(() => send(app, 40, { key }))).toBeLessThan(20)
     expect(await tripsOf(() => send(app, 20, { key }, '/other'))).toBe(20)
   })
 
@@ -245,20 +245,20 @@ describe('a caller with a lease', () => {
     const config: Settings = { rules: [{ ...ONE, period: 'month' } as RuleInput] }
     const app = appWith(config, GIVING_BACK)
     const key = await gateway.key(consumer)
-    expect(await tripsOf(() => send(app, 100, { key }))).toBeLessThan(20)
-    await expectSpent(config, { one: 100 })
+    expect(await tripsOf(() => send(app, 50, { key }))).toBeLessThan(20)
+    await expectSpent(config, { one: 50 })
   })
 
   it('never exceeds the limit, and reaches its last unit', async () => {
-    const config = { rules: [{ ...ONE, limit: 300 }] }
+    const config = { rules: [{ ...ONE, limit: 150 }] }
     const [app, other] = [appWith(config), appWith(config)]
     const key = await gateway.key(consumer)
     let admitted = 0
-    for (let i = 0; i < 400; i++)
+    for (let i = 0; i < 200; i++)
       admitted += (await (i % 3 ? app : other)('/', { key })).status === 200 ? 1 : 0
     // An isolate that still holds units admits its own callers with them while the other isolate is refused.
-    expect(admitted).toBeLessThanOrEqual(300)
-    expect(admitted).toBeGreaterThanOrEqual(290)
+    expect(admitted).toBeLessThanOrEqual(150)
+    expect(admitted).toBeGreaterThanOrEqual(140)
     expect(gateway.origin.received.length).toBe(admitted)
   })
 })
@@ -291,16 +291,16 @@ describe('plans and overrides', () => {
     const app = appWith(PLANS, GIVING_BACK)
     const [free, pro] = [await gateway.key('small'), await gateway.key(consumer, 'pro')]
     expect(await tripsOf(() => send(app, 15, { key: free }))).toBe(15)
-    expect(await tripsOf(() => send(app, 100, { key: pro }))).toBeLessThan(20)
+    expect(await tripsOf(() => send(app, 50, { key: pro }))).toBeLessThan(20)
     const { headers } = await app('/', { key: pro })
     expect(headers.get('ratelimit-policy')).toContain(`"one";q=${LIMIT}`)
-    expect(headers.get('ratelimit')).toContain(`r=${LIMIT - 101}`)
+    expect(headers.get('ratelimit')).toContain(`r=${LIMIT - 51}`)
     expect(gateway.origin.received.at(-1)!.headers['x-consumer-plan']).toBe('pro')
     time += 1000
     await vi.waitFor(async () => {
       time += 100
       const { standings } = await peekCaller(gateway.admin, configOf(PLANS), { consumer }, 'pro')
-      expect(standings[0]!.remaining).toBe(LIMIT - 101)
+      expect(standings[0]!.remaining).toBe(LIMIT - 51)
     }, PATIENT)
   })
 
@@ -312,11 +312,11 @@ describe('plans and overrides', () => {
       const input = { origin: 'route', ...config } as ConfigInput
       await setOverride(gateway.admin, consumer, compileOverride(input, { rule: 'one', limit: 5000 }))
       const app = appWith(config, GIVING_BACK)
-      expect(await tripsOf(() => send(app, 100, { key }))).toBeLessThan(20)
+      expect(await tripsOf(() => send(app, 50, { key }))).toBeLessThan(20)
       const { headers } = await app('/', { key })
       expect(headers.get('ratelimit-policy')).toContain('"one";q=5000')
-      expect(headers.get('ratelimit')).toContain('r=4899')
-      await expectSpent(config, { one: 101 })
+      expect(headers.get('ratelimit')).toContain('r=4949')
+      await expectSpent(config, { one: 51 })
     },
   )
 
@@ -484,7 +484,7 @@ describe('while the store is down', () => {
           answer.pipe(caller)
         }
       })
-    const statuses = await send(app, 200, { key })
+    const statuses = await send(app, 100, { key })
     gateway.store.fault = undefined
     time += 1000
     await send(app, 1, { key: await gateway.key('other') })
@@ -503,12 +503,12 @@ describe('opaque keys', () => {
     const key = 'an-old-key-of-a-partner'
     await importKey(gateway.admin, { key }, { consumer: 'partner', plan: 'free' })
     const app = appWith(config, GIVING_BACK)
-    expect(await tripsOf(() => send(app, 100, { key }))).toBeLessThan(20)
+    expect(await tripsOf(() => send(app, 50, { key }))).toBeLessThan(20)
     expect(gateway.origin.received.at(-1)!.headers).toMatchObject({
       'x-consumer-id': 'partner',
       'x-consumer-plan': 'free',
     })
-    await expectSpent(config, { one: 100 }, { consumer: 'partner' })
+    await expectSpent(config, { one: 50 }, { consumer: 'partner' })
   })
 })
 
@@ -528,7 +528,7 @@ describe('guesses', () => {
     expect(await spent(config, { address })).toEqual({ guesses: 30 })
     // Valid credentials are not guesses.
     const key = await gateway.key(consumer)
-    expect(await tripsOf(() => send(app, 100, { key, address }))).toBeLessThan(20)
+    expect(await tripsOf(() => send(app, 50, { key, address }))).toBeLessThan(20)
     expect(await spent(config, { address })).toEqual({ guesses: 30 })
   })
 
@@ -586,8 +586,8 @@ describe('on a cluster', () => {
     const config: Settings = { rules: [ONE], ...cluster }
     const app = appWith(config, GIVING_BACK)
     const key = await gateway.key(consumer)
-    expect(await tripsOf(() => send(app, 100, { key }))).toBeLessThan(20)
-    await expectSpent(config, { one: 100 })
+    expect(await tripsOf(() => send(app, 50, { key }))).toBeLessThan(20)
+    await expectSpent(config, { one: 50 })
   })
 
   it('a caller whose rules are in several slots has none, and its first request takes two trips', async () => {

@@ -174,6 +174,22 @@ describe('while the store does not answer', () => {
     expect(statuses).toEqual([200, 200, 200, 429])
   })
 
+  it('a signed key keeps the plan that the isolate has seen, however long the outage lasts', async () => {
+    let now = Date.now()
+    const rules: RuleInput[] = [{ ...RULE, plans: { pro: { limit: 500 } } }]
+    const app = isolate(SIGNED, { plans: ['free', 'pro'], rules }, { clock: { now: () => now } })
+    const [signed, old] = [await keyOf('acme', 'pro'), await gateway.key('old', 'pro')]
+    for (const key of [signed, old]) expect(await statusOf(app, key)).toBe(200)
+    gone()
+    now += 11 * 60e3
+    expect(await statusOf(app, signed)).toBe(200)
+    expect(gateway.origin.received.at(-1)!.headers).toMatchObject({ 'x-consumer-plan': 'pro' })
+    expect(await statusOf(app, old)).toBe(503)
+    // Then it is too old.
+    now += 31 * DAY_MS
+    expect(await statusOf(app, signed)).toBe(503)
+  })
+
   it('a forged key is a 401, and a key without a signature a 503', async () => {
     const old = await gateway.key('acme')
     const app = isolate(SIGNED)
@@ -240,6 +256,20 @@ describe('while the store does not answer', () => {
     expect(await statusOf(app, key)).toBe(403)
     gone()
     for (const each of [key, second]) expect(await statusOf(app, each)).toBe(403)
+  })
+
+  it('a block that the isolate has seen ends on time, although it cannot ask', async () => {
+    let now = Date.now()
+    const app = isolate(SIGNED, {}, { clock: { now: () => now } })
+    const key = await keyOf('rogue')
+    await blockConsumer(gateway.admin, 'rogue', { until: new Date(now + 3600e3) })
+    expect(await statusOf(app, key)).toBe(403)
+    gone()
+    // The store has a clock of its own.
+    now += 3590e3
+    expect(await statusOf(app, key)).toBe(403)
+    now += 20e3
+    expect(await statusOf(app, key)).toBe(200)
   })
 
   it('a key of another environment does not pass', async () => {

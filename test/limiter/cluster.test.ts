@@ -495,8 +495,10 @@ describeOnRedisEngine('the caller, over two slots', fresh => {
 
   it('spends nothing if its consumer is blocked', async () => {
     const { redis, store, ask } = await prepared()
-    await redis.setRecord(consumerKey('acme'), formatConsumer({ blockedAt: new Date(0), overrides: [] }))
-    expect((await ask()).status).toBe('blocked')
+    const blockedUntil = NOON + 1
+    const record = formatConsumer({ blockedAt: new Date(0), blockedUntil, overrides: [] })
+    await redis.setRecord(consumerKey('acme'), record)
+    expect(await ask()).toMatchObject({ status: 'blocked', blockedUntil })
     const peek = await decideOn(
       store,
       compiled({ rules: [bound(narrow!, ADDRESS, 0)], plans: [], now: NOON }),

@@ -96,12 +96,51 @@ describe('guesses that make no trip', () => {
     expect(sent).toBe(1000)
   })
 
+  /** Ten seconds with 10,000 guesses and 100 trips each. The store admits 20 guesses of an address. */
+  function flood(addresses: number) {
+    const spent = new Map<string, number>()
+    const perSecond: number[] = []
+    let refused = 0
+    for (let tick = 0; tick < 1000; tick++) {
+      for (let i = 0; i < 100; i++) refused += note((tick * 100 + i) % addresses) ? 1 : 0
+      const { calls, done } = load() ?? { calls: [], done: () => {} }
+      const second = Math.floor(tick / 100)
+      perSecond[second] = (perSecond[second] ?? 0) + calls.length
+      done(
+        calls.map(call => {
+          const { keys, args } = call as unknown as { keys: string[]; args: string[] }
+          const before = spent.get(keys[0]!) ?? 0
+          const after = before + (Number(args.at(-1)) || 1)
+          if (after > 20) return [0, '', now * 1e3, 3600e6, 20 - before, 3600e6]
+          spent.set(keys[0]!, after)
+          return [-1, '', now * 1e3, 0, 20 - after, 3600e6]
+        }),
+      )
+      now += 10
+    }
+    return { perSecond, refused, spent: spent.get('sluice:{a:0}:state') }
+  }
+
+  it('of one address in a flood cost five commands, until the isolate refuses them by itself', () => {
+    const { perSecond, refused, spent } = flood(1)
+    expect(perSecond).toEqual([5, ...Array(9).fill(0)])
+    expect(spent).toBe(20)
+    expect(refused).toBe(99_900)
+  })
+
+  it('of 5,000 addresses in a flood cost at most 20 commands a second', () => {
+    const { perSecond } = flood(5000)
+    expect(Math.max(...perSecond)).toBeLessThanOrEqual(20)
+    expect(Math.min(...perSecond)).toBeGreaterThan(0)
+  })
+
   it('wait while the store does not answer, and are lost with a trip', () => {
     note(1)
     expect(load({ isAnswering: false })).toBeUndefined()
     load()!.done([new GatewayError('ERR_STORE_TIMEOUT', 'late')])
     note(2)
-    now += 999
+    // On a cluster, decisions wait for the node that has not answered.
+    now += 9999
     expect(load()).toBeUndefined()
     now += 1
     expect(Object.keys(costsIn(load()))).toEqual(['sluice:{a:2}:state'])
@@ -143,10 +182,37 @@ describe('guesses that make no trip', () => {
     const rules = [...of(1), { rule: PER_ROUTE!, key: 'sluice:{b}:state', cost: 1 }]
     const noteBoth = () => guesses.note({ ruleSet: ruleSetOfBoth, rules })
     noteBoth()
-    expect(load({ keysPerCall: 50 })!.calls).toHaveLength(1)
+    const together = load({ keysPerCall: 50 })!
+    expect(together.calls).toHaveLength(1)
+    together.done([[-1, '', 1, 0, 5, 1, 0, 5, 1]])
     now += 1000
     noteBoth()
     const calls = load({ keysPerCall: 1 })!.calls
     expect(calls.map(keysOf)).toEqual([['sluice:{a:1}:state'], ['sluice:{b}:state']])
+  })
+
+  it.each([
+    ['one slot has refused', [0, 60e6], [-1, 0], true],
+    ['the other has refused', [-1, 0], [0, 60e6], true],
+    ['one has refused, and the other has not answered', [0, 60e6], undefined, true],
+    ['none has refused', [-1, 0], [-1, 0], false],
+    ['none has answered', undefined, undefined, false],
+  ] as const)('are refused on a cluster if %s: %j', (_, ofAddress, ofRoute, isRefused) => {
+    const rules = [...of(1), { rule: PER_ROUTE!, key: 'sluice:{b}:state', cost: 1 }]
+    const noteBoth = () => guesses.note({ ruleSet: ruleSetOfBoth, rules })
+    noteBoth()
+    const failed = new GatewayError('ERR_STORE_TIMEOUT', 'late')
+    const [absent, at] = [[-2, 0, 0], now * 1e3]
+    load({ keysPerCall: 1 })!.done([
+      ofAddress ? [ofAddress[0], '', at, ofAddress[1], 0, 60e6, ...absent] : failed,
+      ofRoute ? [ofRoute[0], '', at, ...absent, ofRoute[1], 0, 60e6] : failed,
+    ])
+    const refusal = noteBoth()
+    expect(refusal?.kind).toBe(isRefused ? 'denied' : undefined)
+    if (isRefused) expect(refusal).toMatchObject({ from: 'refusals', retryAfter: 60e6 })
+    // Guesses of another address go on.
+    expect(note(2)).toBeUndefined()
+    now += 59_000
+    expect(noteBoth()?.kind).toBe(isRefused ? 'denied' : undefined)
   })
 })

@@ -171,6 +171,7 @@ describe('the module of a Worker', () => {
         'setAllowedOrigin',
         'createLocalLimiter',
         'createStatsRecorder',
+        'createTopCallers',
         'createHoldingsKeeper',
         'observeEnd',
       ],
@@ -282,7 +283,7 @@ describe('the module of a service binding', () => {
   it('contains only the algorithms and parts that the limits use', () => {
     const parts = [
       ...['windowEnds', 'evaluateOnCluster', 'createLocalLimiter', 'createLeases', 'createRefusalMemory'],
-      ...['createHoldingsKeeper', 'syncScript', 'createStatsRecorder'],
+      ...['createHoldingsKeeper', 'syncScript', 'createStatsRecorder', 'createTopCallers'],
     ]
     const few = moduleOf({
       stats: { keep: false },

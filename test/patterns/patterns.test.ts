@@ -234,6 +234,8 @@ describe('a set of patterns', () => {
     const find = pathFinder(Array.from({ length: 100_000 }, (_, i) => `/v1/things${i}/:id`))
     const path = `/v1/things7/${'x'.repeat(1000)}`
     // A moment for 20,000 matches; with a step for each pattern, it would be 2,000,000,000 steps.
-    for (let i = 0; i < 20_000; i++) expect(find(path).size).toBe(1)
+    let found = 0
+    for (let i = 0; i < 20_000; i++) found += find(path).size
+    expect(found).toBe(20_000)
   })
 })

@@ -112,6 +112,9 @@ describe('the reply to a decision', () => {
       at: 17,
       verdicts: [],
     })
+    expect(decodeDecide([-2, '', 17, ''], evaluation)).not.toHaveProperty('blockedUntil')
+    expect(decodeDecide([-2, '', 17, '9'.repeat(30)], evaluation)).not.toHaveProperty('blockedUntil')
+    expect(decodeDecide([-2, '', 17, '18'], evaluation)).toMatchObject({ blockedUntil: 18 })
     expect(decodeDecide([-1, '', 17, ...Array(2).fill([-2, 0, 0]).flat()], evaluation).status).toBe(
       'unknown-credential',
     )

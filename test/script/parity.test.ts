@@ -7,7 +7,7 @@ import { expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile.ts'
 import type { BoundRule, Verdict } from '../../src/script/evaluation.ts'
 import type { Message } from '../../src/script/sync.ts'
-import { randomCases } from '../selection.ts'
+import { randomCases, SELECTION } from '../selection.ts'
 import { describeOnRedisEngine, type Engine, ModelEngine } from '../support/engines.ts'
 import { expectShare, forEvery } from '../support/property.ts'
 import { FC_PATH, SEED } from '../support/random.ts'
@@ -142,6 +142,7 @@ describeOnRedisEngine('parity', (fresh, kind) => {
     expectShare('refunds', refund, all, 0.02)
     expectShare('resets', reset, all, 0.02)
     expectShare('refusals', refused, decide, 0.15, 0.8)
-    if (!FC_PATH) expect(all).toBeGreaterThan(0.8 * requests)
+    // The few lists of `npm test` can all be short.
+    if (!FC_PATH) expect(all).toBeGreaterThan((SELECTION === 'all' ? 0.8 : 0.4) * requests)
   })
 })

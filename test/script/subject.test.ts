@@ -97,9 +97,9 @@ describeOnEngines('a consumer', fresh => {
       }
       await engine.setRecord(consumerKey('acme'), formatConsumer(blocked))
       expect(parseConsumer(formatConsumer(blocked))).toEqual(blocked)
-      const statusAt = async (now: number) =>
-        (await engine.evaluate(evaluationFor([MINUTE], subject, now))).status
-      expect([await statusAt(NOON - 1), await statusAt(NOON)]).toEqual(['blocked', 'admitted'])
+      const at = async (now: number) => await engine.evaluate(evaluationFor([MINUTE], subject, now))
+      expect(await at(NOON - 1)).toMatchObject({ status: 'blocked', blockedUntil: NOON })
+      expect((await at(NOON)).status).toBe('admitted')
     },
   )
 

@@ -122,14 +122,14 @@ describe.each([
   it('report how to name a limit if a key alone could mean several', async () => {
     expect(await call('/limit-by-key/ambiguous')).toEqual({
       error:
-        'limit({ key }) does not say which limit. Name one (signups, mails, drafts, exports) in the props of the binding: { "limit": "signups" }.',
+        'limit({ key }) does not say which limit. Name one (signups, mails, drafts, exports, llm) in the props of the binding: { "limit": "signups" }.',
     })
   })
 
   it('report that the binding names a limit that the config does not have', async () => {
     expect(await call('/limit-by-key/inherited')).toEqual({
       error:
-        "The props of the binding name the limit '__proto__', which the config does not have. Limits: signups, mails, drafts, exports.",
+        "The props of the binding name the limit '__proto__', which the config does not have. Limits: signups, mails, drafts, exports, llm.",
     })
   })
 
@@ -215,6 +215,21 @@ describe.each([
     expect(await call('/refund/of-peek')).toEqual([{}, []])
   })
 
+  it('reserve units, which any isolate settles once', async () => {
+    expect(await call('/reserve')).toMatchObject({
+      allowed: true,
+      reserved: { day: 200 },
+      settled: { applied: true, rules: [{ name: 'day', remaining: 269, debt: 0 }] },
+      again: { applied: false, rules: [{ name: 'day', remaining: 269 }] },
+    })
+  })
+
+  it('leave a reservation as it is after a wrong amount', async () => {
+    expect(await call('/settle/wrong')).toEqual({
+      error: 'amounts.tokens is -1. Use a whole number from 0 to 1000000000.',
+    })
+  })
+
   it('name the wrong field of a receipt', async () => {
     expect(await call('/refund/wrong')).toEqual({
       error:
@@ -224,7 +239,7 @@ describe.each([
 
   it('name the limit that does not exist, and the limits of the config', async () => {
     expect(await call('/limit/unknown')).toEqual({
-      error: "The config has no limit 'nothing'. Limits: signups, mails, drafts, exports.",
+      error: "The config has no limit 'nothing'. Limits: signups, mails, drafts, exports, llm.",
     })
   })
 
@@ -245,7 +260,7 @@ describe.each([
 
   it('hold nothing if acquire throws', async () => {
     expect(await call('/acquire/throws')).toEqual({
-      error: "The config has no limit 'nothing'. Limits: signups, mails, drafts, exports.",
+      error: "The config has no limit 'nothing'. Limits: signups, mails, drafts, exports, llm.",
     })
   })
 

@@ -156,16 +156,17 @@ export function compiledRefund(refund: TimedRefund, loopsFrom?: number): At<Refu
 /** Bounded: each rule set has the text of its scripts, and 100,000 random requests have as many. */
 const ruleSets = new Lru<RuleSet>({ size: 1000 })
 
-function ruleSetFor(
+/** The rule set that is made from the rules, compiled once. Rules with the same key share an identity. */
+export function ruleSetFor(
   rules: readonly Pick<BoundRule, 'rule' | 'key'>[],
   { plans, hasSubject }: { plans: readonly string[]; hasSubject: boolean },
-  loopsFrom: number | undefined,
+  loopsFrom?: number,
 ): RuleSet {
   const keys = [...new Set(rules.map(({ key }) => key))]
   const shape = JSON.stringify([
     rules.map(
       ({
-        rule: { name, algorithm, tag, quota, match, takesOverrides, family, on, calendar, lease },
+        rule: { name, algorithm, tag, quota, match, takesOverrides, family, on, calendar, lease, settlement },
         key,
       }) => [
         ...[
@@ -179,6 +180,7 @@ function ruleSetFor(
           on,
           calendar,
           lease,
+          settlement,
           keys.indexOf(key),
         ],
       ],

@@ -17,8 +17,7 @@ import { syncScript } from '../../src/script/sync-text.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import type { Store, StoreCall } from '../../src/store/store.ts'
 import { NO_BOARD } from '../../src/switches/live.ts'
-import type { RedisEngine } from './engines.ts'
-import { ruleSetOf } from './rule-set.ts'
+import { type RedisEngine, ruleSetFor } from './engines.ts'
 import { storeOf } from './stores.ts'
 import { NOON } from './traffic.ts'
 
@@ -136,7 +135,7 @@ export function isolateOn(
     engine.decide(
       {
         rules,
-        ruleSet: ruleSetOf(rules, { plans: ['free'], hasSubject: subject !== undefined }),
+        ruleSet: ruleSetFor(rules, { plans: ['free'], hasSubject: subject !== undefined }),
         ...(subject && { subject }),
       },
       { background },

@@ -3,4 +3,7 @@ import shipped from '../../sluice.config.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import binding from '../worker/rpc/config.ts'
 
-export default { ...shipped, limits: binding.limits } satisfies ConfigInput
+/** The limits that count requests. */
+const limits = Object.fromEntries(Object.entries(binding.limits ?? {}).filter(([name]) => name !== 'llm'))
+
+export default { ...shipped, limits } satisfies ConfigInput

@@ -32,7 +32,7 @@ const [window, held, outage] = rulesOf(
 
 const CONSUMERS = ['acme', 'other']
 const ISOLATES = 2
-const STEPS = randomCases(100)
+const STEPS = 2 * randomCases(50)
 const RUNS = 2
 const SERVICE_MS = [0, 40, 400, 4000]
 

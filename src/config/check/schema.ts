@@ -303,9 +303,22 @@ export const configSchema = settings(
           keep: v.optional(flag),
           /**
            * How often an isolate that has requests sends its counters to the store (default `'10s'`): one HTTP request,
-           * billed as seven or eight commands.
+           * billed as seven or eight commands, and two more after refusals.
            */
           every: v.optional(duration(1e6, 20e6, "from '1s' to '20s'")),
+          /**
+           * Whose refusals are counted, for `npx sluicegate top`, `why` and `stats --top` (default `'consumers'`). Kept for 8 days:
+           * - `'consumers'`: of consumers, and of identities of limits by name, without addresses.
+           * - `'networks'`: also of callers without a consumer, by the network of their address: IPv4 /24, IPv6 /48.
+           * - `'off'`: of no caller.
+           */
+          topCallers: v.optional(
+            oneOf(
+              ['consumers', 'networks', 'off'],
+              'does not say whose refusals are counted',
+              "Use 'consumers', 'networks' or 'off'.",
+            ),
+          ),
         },
         "is not an object. Write it like { every: '10s' }.",
       ),

@@ -26,8 +26,8 @@ const MAX_PER_CALL = 50
 const MAX_CALLS_BESIDE = 20
 const MAX_CALLS_ALONE = 100
 
-/** The most messages that wait, about 500 bytes each: 100 requests a second for three minutes. */
-const MAX_MESSAGES = 20_000
+/** The most messages that wait, about 0.8 kB each: of 100 requests a second, those of 100 s. */
+const MAX_MESSAGES = 10_000
 
 /** In a process that stops: how often it checks whether the last messages are confirmed, when it repeats them, and when it gives up (ms). */
 const STOP_CHECK_MS = 10
@@ -153,22 +153,23 @@ export function createOutbox({ now, wallClock, writeAt }: OutboxOptions) {
   return {
     rider,
 
-    /** Sends a message about a reservation with the next trip. */
-    add(reservation: Reservation, message: OutgoingMessage): void {
+    /** Sends a message about a reservation with the next trip. @returns false if too many wait, so it was dropped */
+    add(reservation: Reservation, message: OutgoingMessage): boolean {
       if (size >= MAX_MESSAGES) {
         if (dropped === 0) console.warn(OVERFLOW)
         dropped += 1
-        return
+        return false
       }
       size += 1
       const key = callKeyOf(reservation)
       const batch = ready.get(key)
       if (batch) batch.messages.push(message)
       else ready.set(key, { reservation, messages: [message], since: now() })
+      return true
     },
 
     /**
-     * Sends everything, before a process ends. Gives up after 2 s.
+     * Sends everything, before a process ends. After 2 s, drops the rest, whose timers would keep the process running.
      * @param send makes a trip for the rider
      */
     async flush(
@@ -176,12 +177,16 @@ export function createOutbox({ now, wallClock, writeAt }: OutboxOptions) {
       sleep: (ms: number) => Promise<void>,
     ): Promise<void> {
       repeatAfterMs = REPEAT_WHEN_STOPPING_MS
-      for (let ms = 0; size > 0 && ms < MAX_STOP_MS; ms += STOP_CHECK_MS) {
+      const until = now() + MAX_STOP_MS
+      while (size > 0 && now() < until) {
         const isDue = ready.size > 0 || rider.aloneAfterMs!() === 0
         const isSent = isDue && (await send(rider).catch(() => false))
         if (!isSent) await sleep(STOP_CHECK_MS)
       }
       repeatAfterMs = REPEAT_AFTER_MS
+      ready.clear()
+      unconfirmed.clear()
+      size = 0
     },
 
     /** Messages that wait or are not confirmed, and those that were dropped because too many waited. */

@@ -70,19 +70,22 @@ export function createSettlements({ timer, newId = newReservationId, ...options 
       background: Background,
     ): (settling?: Settling) => void {
       const ttlMs = firstEndMs(reservation)
-      const amounts = amountsOf(reservation, undefined)
       let renewedAt = now()
       let isRenewing = false
       let isOver = false
       let cancelCheck = () => {}
       const endsAt = () => renewedAt + lastEndMs(reservation)
-      const renewal = {
-        request: { ...requestOf(reservation), amounts, isRenewal: true },
-        isObsolete: () => isOver,
-        onConfirmed(sentAt: number) {
-          renewedAt = sentAt
-          isRenewing = false
-        },
+      function renew(): void {
+        const amounts = amountsOf(reservation, undefined)
+        isRenewing = outbox.add(reservation, {
+          request: { ...requestOf(reservation), amounts, isRenewal: true },
+          until: endsAt(),
+          isObsolete: () => isOver,
+          onConfirmed(sentAt) {
+            renewedAt = sentAt
+            isRenewing = false
+          },
+        })
       }
       function checkLater(): void {
         const dueInMs = renewedAt + ttlMs / 2 - now()
@@ -90,10 +93,7 @@ export function createSettlements({ timer, newId = newReservationId, ...options 
       }
       function check(): void {
         const isDue = now() >= renewedAt + ttlMs / 2
-        if (isDue && !isRenewing) {
-          isRenewing = true
-          outbox.add(reservation, { ...renewal, until: endsAt() })
-        }
+        if (isDue && !isRenewing) renew()
         // Also if a message waits already: the request that was to send it may have ended.
         trips.schedule(background)
         if (now() < endsAt()) checkLater()

@@ -13,6 +13,7 @@ import {
 } from '../../ops/consumers.ts'
 import { type KeyInfo, listKeys } from '../../ops/keys.ts'
 import { parseConsumerName, parsePlanName } from '../../ops/names.ts'
+import { hasRefusals } from '../../ops/top-callers.ts'
 import {
   addChangeOptions,
   addStoreAndConfirmOptions,
@@ -233,7 +234,14 @@ async function unblock(load: ConfigLoader, argument: string, flags: Flags): Prom
 async function remove(load: ConfigLoader, argument: string, flags: Flags): Promise<void> {
   const { store, config } = await openStore(flags, load)
   const consumer = await parseConsumerName(argument)
-  const { keys: owned } = await showConsumer(store, consumer)
+  const owned = await showConsumer(store, consumer).then(
+    ({ keys }) => keys,
+    async error => {
+      // Isolates may have sent refusals after the consumer was removed.
+      if (await hasRefusals(store, consumer)) return []
+      throw error
+    },
+  )
   await mustConfirm(`Remove consumer '${consumer}', with ${count(owned.length)}?`, flags)
   const { keys } = await removeConsumer(store, consumer, config.rules)
   if (consumer.includes('~')) {

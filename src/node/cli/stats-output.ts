@@ -127,7 +127,7 @@ function enforcedShares(allowed: number, limited: number): [string, Cell] {
 }
 
 /** `0.3 %`. A share above 0 is never shown as 0 %, and a share below 1 never as 100 %. */
-function share(part: number, sum: number): string {
+export function share(part: number, sum: number): string {
   const percent = (100 * part) / sum
   if (part > 0 && percent < 0.1) return '< 0.1 %'
   if (part < sum && percent > 99.9) return '> 99.9 %'

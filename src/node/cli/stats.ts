@@ -1,13 +1,14 @@
 /** `npx sluicegate stats`: what rules have done, and what shadows would have. */
 import { Command, InvalidArgumentError, Option } from 'commander'
 import type { Config } from '../../config/compile.ts'
-import { parseDuration } from '../../config/duration.ts'
+import { formatDuration, parseDuration } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
 import { type CurrentLoad, readLoad } from '../../ops/origin-load.ts'
 import { prometheusText, startOfDay } from '../../ops/prometheus.ts'
-import { filterByRule, MAX_LOOK_BACK_MS, readStats } from '../../ops/stats.ts'
+import { checkRuleName, filterByRule, MAX_LOOK_BACK_MS, readStats } from '../../ops/stats.ts'
 import { type Bound, checkBounds, checkWord, formatCheck, parseBound } from '../../ops/stats-bounds.ts'
+import { MAX_CALLERS_BACK_MS, readTopCallers } from '../../ops/top-callers.ts'
 import { NO_PERMISSION } from '../../store/upstash.ts'
 import { addStoreOptions, openStore, type StoreFlags } from './administration.ts'
 import { withExamples } from './help.ts'
@@ -15,11 +16,14 @@ import type { ConfigLoader } from './load-config.ts'
 import { loadTexts } from './load-output.ts'
 import { print } from './output.ts'
 import { type StatsFilter, statsText } from './stats-output.ts'
+import { topCallersText } from './top-output.ts'
 
 interface Flags extends StoreFlags, StatsFilter {
   since: number
   failAbove?: Bound[]
   prometheus?: boolean
+  top?: 'consumers'
+  shadow?: boolean
 }
 
 const DAY_MS = 86400e3
@@ -41,6 +45,12 @@ export function statsCommand(load: ConfigLoader): Command {
     .option('--rule <name>', 'show only this rule')
     .addOption(new Option('--by <part>', 'show each rule by route or by plan').choices(['route', 'plan']))
     .addOption(
+      new Option('--top <what>', 'show whom each rule has refused most, up to 7d back, by the hour')
+        .choices(['consumers'])
+        .conflicts(['by', 'failAbove', 'prometheus']),
+    )
+    .option('--shadow', 'with --top: whom shadow rules would have refused')
+    .addOption(
       new Option(
         '--fail-above <bound>',
         "exit with 3 if a share is above a bound, as in 'degraded>0.1%'; can be repeated",
@@ -59,6 +69,7 @@ export function statsCommand(load: ConfigLoader): Command {
     'stats --since 10m',
     "stats --since 10m --fail-above 'degraded>0.1%'",
     'stats --rule consumer-minute --by plan',
+    'stats --top consumers --rule consumer-minute --since 1h',
   )
 }
 
@@ -90,6 +101,8 @@ function lookBack(text: string): number {
 
 async function stats(load: ConfigLoader, flags: Flags): Promise<void> {
   for (const bound of flags.failAbove ?? []) checkWord(bound, flags.rule)
+  if (flags.shadow && !flags.top) throw new AdminError('usage', '--shadow needs --top consumers. Add it.')
+  if (flags.top) return await topCallers(load, flags)
   const { store, config } = await openStore(flags, load)
   const now = new Date()
   const since = flags.prometheus ? startOfDay(now) : new Date(now.getTime() - flags.since)
@@ -106,6 +119,27 @@ async function stats(load: ConfigLoader, flags: Flags): Promise<void> {
   const above = checks?.filter(({ isAbove }) => isAbove) ?? []
   if (above.length > 0) throw new AdminError('above', above.map(formatCheck).join('\n'))
   if (checks && !flags.json) console.log(`\nNo share is above:\n${checks.map(formatCheck).join('\n')}`)
+}
+
+async function topCallers(load: ConfigLoader, flags: Flags): Promise<void> {
+  if (flags.since > MAX_CALLERS_BACK_MS)
+    throw new AdminError(
+      'usage',
+      `--since ${formatDuration(flags.since * 1e3)}: callers are kept for 8 days. Use at most 7d with --top.`,
+    )
+  const { store, config } = await openStore(flags, load)
+  if (!config.stats?.topCallers)
+    throw new AdminError(
+      'refused',
+      'The config counts no callers. Remove stats.topCallers and stats.keep from it.',
+    )
+  const now = new Date()
+  const { since, rules } = await readTopCallers(store, new Date(now.getTime() - flags.since), now)
+  const mode = flags.shadow ? 'shadow' : 'enforce'
+  const all = rules.filter(each => each.mode === mode)
+  const shown = all.filter(({ rule }) => flags.rule === undefined || rule === flags.rule)
+  if (flags.rule !== undefined && shown.length === 0) checkRuleName(flags.rule, namesOfRules(config))
+  print(flags, { since, rules: shown }, () => topCallersText(shown, { since, now }, flags))
 }
 
 /** A token that is read-only can read the counters, but cannot run the scripts that read the load of the origin. */

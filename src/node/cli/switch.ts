@@ -266,14 +266,14 @@ function ruleTable({ rules }: Switches, config: LoadedConfig): string {
 }
 
 /** `shadow`, `enforce for 25 %` */
-function effectOf({ mode, share }: Pick<RuleSwitch, 'mode' | 'share'>): string {
+export function effectOf({ mode, share }: Pick<RuleSwitch, 'mode' | 'share'>): string {
   const percent =
     share === undefined || (share === 1 && mode) ? '' : `for ${Number((share * 100).toPrecision(12))} %`
   const isShared = mode === undefined || mode === 'enforce'
   return [mode ?? 'enforce', isShared ? percent : ''].filter(Boolean).join(' ')
 }
 
-function signatureText({ at, by, until, reason }: Switch): string {
+export function signatureText({ at, by, until, reason }: Switch): string {
   const end = until ? `until ${timeAhead(until, ' UTC')}` : 'until it is switched back'
   return printable(`since ${time(at)} UTC by ${by}, ${end}${reason ? `: ${reason}` : ''}`)
 }

@@ -4,6 +4,7 @@
  */
 import type { Config } from '../../config/compile.ts'
 import { removeCredentials } from '../../credentials/credential-headers.ts'
+import { verifiedConsumer } from '../http/caller.ts'
 import { type ForwardContext, type Forwarded, replyToGoneClient } from '../http/forward.ts'
 import { foldHeaderName, isMethodOverride } from '../http/header-names.ts'
 import { problem } from '../http/problem.ts'
@@ -140,9 +141,9 @@ function forwardedHeaders(request: Request, url: URL, config: ProxyConfig, conte
 
   const credential = caller?.credential
   if (!config.credentials.forward) removeCredentials(headers, config.credentials, credential?.header)
-  // Only a verified consumer: without the store, the consumer of a key is only claimed.
-  if (credential && (decision?.plan || credential.isVerified)) {
-    headers.set('x-consumer-id', decision?.consumer ?? credential.consumer)
+  const consumer = verifiedConsumer(caller, decision)
+  if (consumer !== undefined) {
+    headers.set('x-consumer-id', consumer)
     if (decision?.plan) headers.set('x-consumer-plan', decision.plan)
   }
   if (context.acceptEncoding) headers.set('accept-encoding', context.acceptEncoding)

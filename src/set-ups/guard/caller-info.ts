@@ -2,7 +2,7 @@
 
 import type { DegradedCause } from '../../limiter/decision.ts'
 import { onlyEnforced, type Verdict } from '../../script/evaluation.ts'
-import type { Caller } from '../http/caller.ts'
+import { verifiedConsumer } from '../http/caller.ts'
 import type { ForwardContext } from '../http/forward.ts'
 import { type RuleResult, ruleResultOf } from '../rule-result.ts'
 
@@ -24,7 +24,7 @@ export interface CallerInfo {
 
 /** Collects what the user's code learns about an admitted request. */
 export function callerInfo({ caller, decision, requestId }: ForwardContext): CallerInfo {
-  const consumer = consumerOf(caller, decision)
+  const consumer = verifiedConsumer(caller, decision)
   return {
     requestId,
     ...(consumer !== undefined && { consumer }),
@@ -40,10 +40,3 @@ export function callerInfo({ caller, decision, requestId }: ForwardContext): Cal
 
 /** The part of the whole budget that is left, from 0 to 1. With `burst` or `queue`, the whole budget is not the limit. */
 const shareLeft = ({ rule, remaining }: Verdict) => remaining / rule.quota.burst
-
-/** Only a verified consumer: without the store, the consumer of a key is only claimed. */
-function consumerOf(caller: Caller | undefined, decision: ForwardContext['decision']): string | undefined {
-  const credential = caller?.credential
-  if (!credential || !(decision?.plan || credential.isVerified)) return undefined
-  return decision?.consumer ?? credential.consumer
-}

@@ -1,7 +1,7 @@
 /** The caller of a request, as far as the request identifies it. */
 import type { Credential } from '../../credentials/credential.ts'
 import { UNKNOWN_CONSUMER } from '../../store/keys.ts'
-import type { EarlyRefusal } from './ruling.ts'
+import type { EarlyRefusal, Ruling } from './ruling.ts'
 
 export interface Caller {
   /** The client's address in canonical form; absent if unknown. */
@@ -22,4 +22,13 @@ export interface Caller {
 export function callerKey({ credential, addressIdentity }: Caller): string {
   if (!credential) return addressIdentity
   return credential.consumer === UNKNOWN_CONSUMER ? credential.digest : credential.consumer
+}
+
+/** Only a verified consumer: without the store, the consumer of a key is only claimed. */
+export function verifiedConsumer(caller: Caller | undefined, ruling: Ruling | undefined): string | undefined {
+  const credential = caller?.credential
+  const { plan, consumer } = (ruling ?? {}) as { plan?: string; consumer?: string }
+  if (!credential || !(plan || credential.isVerified)) return undefined
+  const known = consumer ?? credential.consumer
+  return known === UNKNOWN_CONSUMER ? undefined : known
 }

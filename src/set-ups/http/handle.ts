@@ -107,7 +107,8 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
   const { board = createSwitchBoard(clock) } = platform
   const elapsedMs = () => elapsed(clock)
   const timing = { now: () => clock.now(), ...(reporting.timer && { timer: reporting.timer }) }
-  const stats = config.stats && parts.createStatsRecorder(store, { ...timing, ...config.stats })
+  const topCallers = config.stats?.topCallers && parts.createTopCallers(config.stats.topCallers)
+  const stats = config.stats && parts.createStatsRecorder(store, { ...timing, ...config.stats, topCallers })
   const { report, reportStoreChange, reportUnknownAddress, reportEmptyStore } = createReporter(
     config,
     stats,
@@ -166,13 +167,13 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     if (refusal) return refusal
     const requestId = crypto.randomUUID()
     const decided = await decideRequest(request, incoming.peer, background, incoming.host)
-    const { ruling, matched, storeMs } = decided
+    const { ruling, matched, caller, storeMs } = decided
     const route = matched?.route?.name
-    if (!isAddressChecked && decided.caller) {
+    if (!isAddressChecked && caller) {
       isAddressChecked = true
-      if (decided.caller.address === undefined) runOrLog(reportUnknownAddress)
+      if (caller.address === undefined) runOrLog(reportUnknownAddress)
     }
-    runOrLog(() => report(ruling, { requestId, route, storeMs, shed: decided.shed }, background))
+    runOrLog(() => report(ruling, { requestId, route, caller, storeMs, shed: decided.shed }, background))
 
     const finish = (ending: Ending, settling?: Settling) => runOrLog(() => decided.finish(ending, settling))
     try {

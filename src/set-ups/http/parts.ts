@@ -5,6 +5,7 @@ import type { createOpaqueKeyFinder } from '../../credentials/opaque-key.ts'
 import type { createTokenFinder } from '../../credentials/tokens.ts'
 import type { EngineParts } from '../../limiter/engine-with-parts.ts'
 import type { createStatsRecorder } from '../../metrics/flush.ts'
+import type { createTopCallers } from '../../metrics/top-callers.ts'
 import type { AmountParts, createAmounts } from './amounts.ts'
 import type { addressBehindProxies } from './behind-proxies.ts'
 import type { answerPreflight, setAllowedOrigin } from './cors.ts'
@@ -21,6 +22,8 @@ import type { createXRateLimit } from './x-rate-limit.ts'
 export interface Parts extends Required<EngineParts>, OriginLoadParts, AmountParts {
   /** Unless statistics are off (`stats: { keep: false }`). */
   createStatsRecorder: typeof createStatsRecorder
+  /** Unless `stats: { topCallers: 'off' }`. */
+  createTopCallers: typeof createTopCallers
   /** With rules that count requests in flight, or that reserve units. */
   observeEnd: typeof observeEnd
   /** With `units` or `countIf`. */

@@ -14,6 +14,7 @@ import type { FlushTiming, StatsRecorder } from '../../metrics/flush.ts'
 import { createLog, type Log } from '../../metrics/log.ts'
 import { isStoreFailure, KILLED, type Observation, refusingRuleNames } from '../../metrics/observation.ts'
 import type { StoreChange } from '../../trips/breaker.ts'
+import { type Caller, verifiedConsumer } from './caller.ts'
 import { observe, type RequestDetails } from './observe.ts'
 import type { Ruling } from './ruling.ts'
 import { logException } from './unexpected.ts'
@@ -26,7 +27,12 @@ export interface Reporting extends Pick<FlushTiming, 'timer'> {
 }
 
 export interface Reporter {
-  report(ruling: Ruling, details: RequestDetails, background: Background): void
+  /** @param details with the caller, if it is known */
+  report(
+    ruling: Ruling,
+    details: RequestDetails & { caller: Caller | undefined },
+    background: Background,
+  ): void
   /** Logs that the store failed or is back: one line each, independent of the number of requests. */
   reportStoreChange(change: StoreChange): void
   /** Logs that the address of a client is unknown, although rules or lists of the config depend on it. */
@@ -51,12 +57,15 @@ export function createReporter(
   let hasFailed = false
 
   return {
-    report(ruling, details, background) {
+    report(ruling, { caller, ...details }, background) {
       const isUnusual = !isOrdinary(ruling) || details.shed?.allowed === false
       if (isReportedNowhere && !isUnusual) return
       try {
         const observation = observe(ruling, details)
-        stats?.count(observation, isStoreFailure(observation.cause), background)
+        const refused = isUnusual
+          ? { consumer: verifiedConsumer(caller, ruling), address: caller?.address }
+          : undefined
+        stats?.count(observation, isStoreFailure(observation.cause), background, refused)
         if (isUnusual) logUnusual(log, observation)
         if (analytics) writeDataPoint(analytics, observation)
       } catch (error) {

@@ -8,11 +8,13 @@ import { prepareReset } from '../../limiter/prepared-call.ts'
 import { createSettlements } from '../../limiter/reservations/settlements.ts'
 import { createHoldingsKeeper } from '../../limiter/units/keep-holdings.ts'
 import { createStatsRecorder } from '../../metrics/flush.ts'
+import { createTopCallers } from '../../metrics/top-callers.ts'
 import type { ScriptsOf } from '../../script/rule-set-shape.ts'
 import { compileScripts } from '../../script/scripts.ts'
 import { syncScript } from '../../script/sync-text.ts'
 import type { Store } from '../../store/store.ts'
 import { createLimiterWithParts, type Limiter, type LimiterConfig, type LimiterSettings } from './limiter.ts'
+import { createReserving } from './reserve.ts'
 
 export interface StoreLimiterSettings extends LimiterSettings {
   /**
@@ -36,8 +38,9 @@ export function createLimiterOnStore(
   { scriptsOf = compileScripts, ...settings }: StoreLimiterSettings = {},
 ): Limiter {
   const parts = {
-    ...{ scriptsOf, syncScript, evaluateOnCluster, prepareReset, createStatsRecorder },
+    ...{ scriptsOf, syncScript, evaluateOnCluster, prepareReset, createStatsRecorder, createTopCallers },
     ...{ createHoldingsKeeper, createLeases, createLocalLimiter, createRefusalMemory, createSettlements },
+    createReserving,
   }
   return createLimiterWithParts(config, store, parts, settings)
 }

@@ -7,14 +7,15 @@
 import { type Background, detached } from '../../background.ts'
 import { SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../../clock.ts'
 import type { Config, LimitRule } from '../../config/compile.ts'
-import { countsInFlight, type Rule } from '../../config/compile-rule.ts'
+import type { Rule } from '../../config/compile-rule.ts'
 import { REQUESTS } from '../../config/compile-units.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
 import { bindRule } from '../../limiter/bind.ts'
-import type { Allowed, Decision, DegradedCause, Denied, Unavailable } from '../../limiter/decision.ts'
+import type { Allowed, Decision, Denied, Unavailable } from '../../limiter/decision.ts'
 import type { DecideOptions } from '../../limiter/engine-shape.ts'
 import { createEngineWithParts, type EngineConfig } from '../../limiter/engine-with-parts.ts'
 import type { Degraded } from '../../limiter/evaluate.ts'
+import { anyReserves } from '../../limiter/needs.ts'
 import { prepareRefund } from '../../limiter/prepared-call.ts'
 import { newReservationId } from '../../limiter/reservations/reservation.ts'
 import { isStoreFailure } from '../../metrics/observation.ts'
@@ -26,7 +27,6 @@ import { NO_BOARD, type SwitchBoard } from '../../switches/live.ts'
 import { milliseconds, ruleResultOf } from '../rule-result.ts'
 import {
   type CostOptions,
-  checkAmounts,
   checkCost,
   checkCosts,
   checkIdentity,
@@ -43,7 +43,7 @@ import { type ObservedCall, observeCall, observeLateTurn } from './observe-call.
 import type { LimiterParts } from './parts.ts'
 import { answerFor, type Decided, pauseAfter, queueWait } from './pauses.ts'
 import { refundOnce } from './refund-once.ts'
-import { amountFor, reservationFor, reservedUnits } from './reserve.ts'
+import { isUndecided, refundableUnits, reservedUnits } from './spent-units.ts'
 import { createWaitingLine, type WaitingLine } from './waiting-line.ts'
 
 export type { AcquireOptions, LimitDecision, Limiter, RefundableDecision } from './limiter-shape.ts'
@@ -112,17 +112,20 @@ export function createLimiterWithParts(
   )
   const timer = clock.timer ?? SYSTEM_TIMER
   const background: Background = waitUntil ? keptAliveBy(waitUntil) : detached
+  const topCallers = config.stats?.topCallers && parts.createTopCallers(config.stats.topCallers)
   const stats =
     config.stats &&
-    parts.createStatsRecorder(keepingAlive(store, background), { ...config.stats, timer, now: nowMs })
+    parts.createStatsRecorder(keepingAlive(store, background), {
+      ...config.stats,
+      ...{ timer, now: nowMs, topCallers },
+    })
   const engine = createEngineWithParts(config, allRules, store, parts, {
     ...{ clock: { now: nowMs, elapsed: elapsedMs }, decideAt: clock.now, board },
     timer,
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
     credentials: 'refuse',
   })
-  const reserving = { background, awaitsSwitches: true }
-  const options = { ...reserving, isFinal: true }
+  const options = { background, awaitsSwitches: true, isFinal: true }
 
   function rulesOf(name: string): readonly LimitRule[] {
     const rules = config.limits.get(name)
@@ -189,7 +192,8 @@ export function createLimiterWithParts(
 
   /** Counts a call by its last decision. */
   function count({ observed, decision }: DecidedCall): LimitDecision {
-    stats?.count(observed, isStoreFailure(observed.cause), awaitsCounters ? background : detached)
+    const keptAlive = awaitsCounters ? background : detached
+    stats?.count(observed, isStoreFailure(observed.cause), keptAlive, { identity: decision.identity })
     return decision
   }
 
@@ -225,7 +229,17 @@ export function createLimiterWithParts(
   /** Units given back of each decision, by rule name. */
   const refunded = new WeakMap<RefundableDecision, Map<string, number>>()
 
-  const limiter: Limiter = {
+  const reserving = anyReserves(allRules)
+    ? parts.createReserving({
+        ...{ rulesOf, bindKeys, showResult: changeResult },
+        ruleSetOf: name => ruleSets.get(name)!,
+        decide: async (name, identity, costOf) =>
+          count(await decide('decide', name, identity, costOf, { ...options, isFinal: false })),
+        settle: (reservation, actualOf) => engine.settle(reservation, actualOf, background),
+      })
+    : undefined
+
+  return {
     limit: async (name, identity = {}, options = {}) => {
       checkOptions('limit', options, ['cost', 'amounts'])
       return count(await spend(name, identity, options))
@@ -316,38 +330,13 @@ export function createLimiterWithParts(
     },
 
     async reserve(name, identity = {}, options = {}) {
-      checkOptions('reserve', options, ['cost', 'amounts'])
-      const rules = rulesOf(name)
-      checkReserves(name, rules)
-      checkCosts(name, options, rules)
-      const decision = count(await decide('decide', name, identity, rule => costOf(rule, options), reserving))
-      return {
-        ...decision,
-        async settle(amounts) {
-          const settled = await limiter.settle(decision, amounts)
-          decision.release()
-          return settled
-        },
-      }
+      checkReserves(name, rulesOf(name))
+      return await reserving!.reserve(name, identity, options)
     },
 
     async settle(decision, amounts) {
-      const { limit: name, identity } = decision
-      const rules = rulesOf(name)
-      checkReserves(name, rules)
-      checkAmounts(
-        name,
-        amounts,
-        rules.filter(({ settlement }) => settlement),
-      )
-      const reservation = reservationFor(decision, ruleSets.get(name)!, bindKeys(name, identity))
-      const result = isUndecided(decision)
-        ? { cause: decision.degraded }
-        : reservation.rules.length > 0
-          ? await engine.settle(reservation, rule => amountFor(rule as LimitRule, amounts), background)
-          : { at: 0, verdicts: [] }
-      const applied = 'applied' in result && result.applied > 0
-      return { ...changeResult(name, identity, result), applied }
+      checkReserves(decision.limit, rulesOf(decision.limit))
+      return await reserving!.settle(decision, amounts)
     },
 
     async reset(name, identity = {}, options = {}) {
@@ -368,7 +357,6 @@ export function createLimiterWithParts(
     // Also sends settlements.
     close: async () => void (await Promise.all([engine.stop(), stats?.flush()])),
   }
-  return limiter
 }
 
 /** A decision, and what is counted of it. */
@@ -395,34 +383,6 @@ function keepingAlive(store: Store, background: Background): Store {
     return trip
   }
   return { ...store, run: calls => kept(store.run(calls)), ping: () => kept(store.ping()) }
-}
-
-/** Whether the store has spent nothing for a decision because it did not make it. */
-function isUndecided<D extends Pick<RefundableDecision, 'degraded' | 'at'>>(
-  decision: D,
-): decision is D & { degraded: DegradedCause } {
-  return decision.degraded !== undefined && decision.at === 0
-}
-
-/**
- * The units that a decision has spent in the store, by rule name. A refused decision has spent nothing, and a rule
- * that refused has spent nothing, also in shadow mode. Units in flight are released and reserved ones settled, not
- * refunded.
- *
- * @param rules those of the limit
- */
-export function refundableUnits(
-  decision: RefundableDecision,
-  rules: readonly LimitRule[],
-): Map<string, number> {
-  if (!decision.allowed || isUndecided(decision)) return new Map()
-  const inFlight = new Set(rules.filter(countsInFlight).map(({ name }) => name))
-  const { costs, reserved = {} } = decision
-  const charged = decision.rules.filter(
-    ({ name, allowed }) =>
-      allowed && !inFlight.has(name) && Object.hasOwn(costs, name) && !Object.hasOwn(reserved, name),
-  )
-  return new Map(charged.map(({ name }) => [name, costs[name]!]))
 }
 
 /**

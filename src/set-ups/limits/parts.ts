@@ -3,10 +3,16 @@
 import type { EngineParts } from '../../limiter/engine-with-parts.ts'
 import type { prepareReset } from '../../limiter/prepared-call.ts'
 import type { createStatsRecorder } from '../../metrics/flush.ts'
+import type { createTopCallers } from '../../metrics/top-callers.ts'
+import type { createReserving } from './reserve.ts'
 
 export interface LimiterParts extends EngineParts {
   /** For `reset`, which the service binding does not offer. */
   prepareReset: typeof prepareReset
+  /** With rules that reserve units. */
+  createReserving: typeof createReserving
   /** Unless nothing is counted (`stats: { keep: false }`). */
   createStatsRecorder: typeof createStatsRecorder
+  /** Unless `stats: { topCallers: 'off' }`. */
+  createTopCallers: typeof createTopCallers
 }

@@ -1,16 +1,82 @@
-/** Converts reservations of limits by name to plain data, by which any process can settle them, and back. Pure. */
-import type { LimitRule } from '../../config/compile.ts'
-import type { Reservation } from '../../limiter/reservations/reservation.ts'
+/** Reservations of limits by name: units whose amount is known only afterwards. */
+import type { LimitRule, Rule } from '../../config/compile.ts'
+import type { Degraded } from '../../limiter/evaluate.ts'
+import type { ActualOf, Reservation } from '../../limiter/reservations/reservation.ts'
+import type { ChangeResult } from '../../script/refund.ts'
 import type { RuleSet } from '../../script/rule-set-shape.ts'
-import type { Amounts } from './arguments.ts'
-import type { SettleableDecision } from './limiter-shape.ts'
+import type { SettleResult } from '../../script/settle.ts'
+import {
+  type Amounts,
+  checkAmounts,
+  checkCosts,
+  checkOptions,
+  costOf,
+  type LimitIdentity,
+} from './arguments.ts'
+import type { LimitDecision, Limiter, SettleableDecision } from './limiter-shape.ts'
+import { isUndecided } from './spent-units.ts'
 
-/** The units of a reservation, by rule name. */
-export const reservedUnits = ({ rules }: Reservation): Readonly<Record<string, number>> =>
-  Object.fromEntries(rules.map(({ rule, reserved }) => [rule.name, reserved]))
+/** What reservations need from the limiter. */
+export interface ReservingOptions {
+  /** @throws TypeError for an unknown limit */
+  rulesOf(name: string): readonly LimitRule[]
+  ruleSetOf(name: string): RuleSet
+  /** Each rule of a limit with the key of the identity. @throws TypeError */
+  bindKeys(name: string, identity: LimitIdentity): readonly { rule: LimitRule; key: string }[]
+  /** Decides a call, and counts it. */
+  decide(name: string, identity: LimitIdentity, costOf: (rule: LimitRule) => number): Promise<LimitDecision>
+  settle(reservation: Reservation, actualOf: ActualOf): Promise<SettleResult | Degraded>
+  /** The decision that shows the state after a change. */
+  showResult(
+    name: string,
+    identity: LimitIdentity,
+    result: ChangeResult | Pick<Degraded, 'cause'>,
+  ): LimitDecision
+}
+
+/** Creates the methods of limits that have rules with a settlement. */
+export function createReserving({
+  rulesOf,
+  ruleSetOf,
+  bindKeys,
+  decide,
+  settle,
+  showResult,
+}: ReservingOptions): Pick<Limiter, 'reserve' | 'settle'> {
+  const reserving: Pick<Limiter, 'reserve' | 'settle'> = {
+    async reserve(name, identity = {}, options = {}) {
+      checkOptions('reserve', options, ['cost', 'amounts'])
+      checkCosts(name, options, rulesOf(name))
+      const decision = await decide(name, identity, rule => costOf(rule, options))
+      return {
+        ...decision,
+        async settle(amounts) {
+          const settled = await reserving.settle(decision, amounts)
+          decision.release()
+          return settled
+        },
+      }
+    },
+
+    async settle(decision, amounts) {
+      const { limit: name, identity } = decision
+      const settled = rulesOf(name).filter(({ settlement }) => settlement)
+      checkAmounts(name, amounts, settled)
+      const reservation = reservationFor(decision, ruleSetOf(name), bindKeys(name, identity))
+      const result = isUndecided(decision)
+        ? { cause: decision.degraded }
+        : reservation.rules.length > 0
+          ? await settle(reservation, rule => amountFor(rule, amounts))
+          : { at: 0, verdicts: [] }
+      const applied = 'applied' in result && result.applied > 0
+      return { ...showResult(name, identity, result), applied }
+    },
+  }
+  return reserving
+}
 
 /** The reservation of a decision. @param keyed the rules of the limit with the keys of the identity */
-export function reservationFor(
+function reservationFor(
   { id = '', at, reserved = {} }: SettleableDecision,
   ruleSet: RuleSet,
   keyed: readonly { rule: LimitRule; key: string }[],
@@ -23,6 +89,6 @@ export function reservationFor(
 }
 
 /** What a call has cost under a rule; undefined if the amounts do not name its unit. */
-export function amountFor({ unit }: LimitRule, amounts: Amounts): number | undefined {
+function amountFor({ unit }: Rule, amounts: Amounts): number | undefined {
   return Object.hasOwn(amounts, unit) ? amounts[unit] : undefined
 }

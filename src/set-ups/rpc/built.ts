@@ -5,4 +5,5 @@
 // First, as in gateway/built.ts.
 
 export * from '../built-parts.ts'
+export { createReserving } from '../limits/reserve.ts'
 export { builtEntrypoint } from './built-entrypoint.ts'

@@ -12,8 +12,8 @@ import type { Config, LimitRule } from '../../config/compile.ts'
 import { countsInFlight } from '../../config/compile-rule.ts'
 import { Lru } from '../../lru.ts'
 import { findIdentityMistake, type LimitIdentity, MAX_COST } from '../limits/arguments.ts'
-import { refundableUnits } from '../limits/limiter.ts'
 import type { LimitDecision, RefundableDecision, SettleableDecision } from '../limits/limiter-shape.ts'
+import { refundableUnits } from '../limits/spent-units.ts'
 
 /** What `refund` and `settle` need to know of a decision. Plain data: it can be stored, sent as JSON, and used in any isolate. */
 export interface Receipt {

@@ -73,6 +73,16 @@ const CALLS: Record<string, (env: Env, key: string) => Promise<unknown>> = {
     const { receipt } = await env.LIMITS.limit('mails', { account: key })
     return await env.OTHER.refund({ ...receipt, costs: { day: 11 } })
   },
+  '/reserve': async (env, key) => {
+    const { allowed, receipt } = await env.LIMITS.reserve('llm', { team: key }, { amounts: { tokens: 200 } })
+    const settled = await env.OTHER.settle(JSON.parse(JSON.stringify(receipt)), { tokens: 731 })
+    const again = await env.LIMITS.settle(receipt, { tokens: 731 })
+    return { allowed, reserved: receipt.reserved, settled, again }
+  },
+  '/settle/wrong': async (env, key) => {
+    const { receipt } = await env.LIMITS.reserve('llm', { team: key }, { amounts: { tokens: 200 } })
+    return await env.LIMITS.settle(receipt, { tokens: -1 })
+  },
   '/acquire': async (env, key) => {
     const statuses: unknown[] = []
     {

@@ -1,0 +1,234 @@
+/**
+ * Whose requests each rule has refused most, and would have as a shadow, from the records of hours (src/metrics/add-callers.ts). Counts
+ * are bounds, because a record has only the most frequent callers of each rule.
+ */
+import { callersKey } from '../store/keys.ts'
+import type { AdminStore } from './admin-store.ts'
+
+const MINUTE_MS = 60e3
+const HOUR_MS = 60 * MINUTE_MS
+
+/** Records are kept for eight days, so a whole record of this time is still there (ms). */
+export const MAX_CALLERS_BACK_MS = 7 * 24 * HOUR_MS
+
+/** How long records are kept (ms). */
+const KEPT_MS = 8 * 24 * HOUR_MS
+
+/** A pause without refusals that is longer than this begins a new run (min). The script has the same number. */
+const MAX_PAUSE_MINUTES = 5
+
+/** The callers of a rule in a record. */
+const RECORD_SIZE = 20
+
+/** How far the clock of an isolate can be ahead of this one (ms). */
+const MAX_CLOCK_LEAD_MS = MINUTE_MS
+
+/** Stands for callers that nothing names: they have no consumer, and networks are not kept. */
+export const UNNAMED = '-'
+
+/** A caller in the record of an hour. */
+export interface RecordedCaller {
+  name: string
+  count: number
+  /** By how much the count can be too high. */
+  error: number
+  /** The minute of the hour since which it has been refused without a longer pause. */
+  since: number
+  /** What was counted in the last minutes with refusals. */
+  minutes: readonly (readonly [minute: number, count: number])[]
+}
+
+/** A caller that a rule has refused. */
+export interface RefusedCaller {
+  /** `acme`, `192.0.2.0/24`, `account=42`, or `-`. */
+  name: string
+  /** It was refused at least that often. */
+  atLeast: number
+  atMost: number
+  /**
+   * Refused since then without a pause of more than five minutes. It can have been refused before that, if the records of before had no
+   * room for it.
+   */
+  since: Date
+  last: Date
+  /** Refusals in the last minutes, at least: [0] in this minute, [1] in the one before, … */
+  byMinute: readonly number[]
+}
+
+/** The callers of a rule. */
+export interface RuleCallers {
+  /** In a limit by name `<limit>/<rule>`. */
+  rule: string
+  mode: 'enforce' | 'shadow'
+  /** All refusals of the rule in the records. */
+  sum: number
+  spread: Spread
+  /** The most refused one first. */
+  callers: readonly RefusedCaller[]
+}
+
+/**
+ * - `one caller`: at least half of the refusals are of one caller.
+ * - `many callers`: no caller has half of them.
+ * - `not known`: at least half of them are of callers that nothing names.
+ */
+export type Spread = 'one caller' | 'many callers' | 'not known'
+
+/** The text of a field of a record. Text that cannot be read is left out. */
+export function parseCallers(text: string): RecordedCaller[] {
+  return [...text.matchAll(/(\S+) (\d+) (\d+) (\d+) (\S+)/g)].map(
+    ([, name = '', count, error, since, minutes = '']) => ({
+      ...{ name, count: Number(count), error: Number(error), since: Number(since) },
+      minutes: minutes.split(',').map(each => {
+        const [minute, count] = each.split(':')
+        return [Number(minute), Number(count)] as const
+      }),
+    }),
+  )
+}
+
+interface HourOfCallers {
+  at: Date
+  callers: readonly RecordedCaller[]
+}
+
+/**
+ * Reads the callers of all rules, in one request to the store.
+ * @param since the records begin with the hour of this time
+ */
+export async function readTopCallers(
+  store: AdminStore,
+  since: Date,
+  now = new Date(),
+): Promise<{ since: Date; rules: RuleCallers[] }> {
+  const hours = hoursOf(since, now)
+  const hashes = await store.runEach<Date, readonly string[]>(hours, (pipeline, at) =>
+    pipeline.hgetall(store.at(callersKey(at))),
+  )
+  return { since: hours[0]!, rules: callersOf(hours, hashes, now) }
+}
+
+/** The start of each hour since a time. */
+export function hoursOf(since: Date, now: Date): Date[] {
+  const first = Math.floor(since.getTime() / HOUR_MS)
+  const last = Math.floor((now.getTime() + MAX_CLOCK_LEAD_MS) / HOUR_MS)
+  return Array.from({ length: last - first + 1 }, (_, i) => new Date((first + i) * HOUR_MS))
+}
+
+/** @param hashes the record of each hour, as a list: field, value, field, value */
+export function callersOf(
+  hours: readonly Date[],
+  hashes: readonly (readonly string[])[],
+  now: Date,
+): RuleCallers[] {
+  const all = new Map<string, HourOfCallers[]>()
+  for (const [i, hash] of hashes.entries())
+    for (let j = 0; j < hash.length; j += 2) {
+      const callers = parseCallers(hash[j + 1]!)
+      const counted = hash[j]!
+      if (callers.length > 0) all.set(counted, [...(all.get(counted) ?? []), { at: hours[i]!, callers }])
+    }
+  return [...all]
+    .flatMap(([counted, hours]): RuleCallers[] => {
+      const [kind, rule = ''] = counted.split(' ')
+      if (kind !== 'limited' && kind !== 'shadow_limited') return []
+      const callers = sumOfHours(hours, now).sort((a, b) => b.atLeast - a.atLeast || b.atMost - a.atMost)
+      const sum = hours.flatMap(({ callers }) => callers).reduce((sum, { count }) => sum + count, 0)
+      const mode = kind === 'limited' ? 'enforce' : 'shadow'
+      return [{ rule, mode, sum, spread: spreadOf(callers, sum), callers }]
+    })
+    .sort((a, b) => (a.mode === b.mode ? b.sum - a.sum : a.mode === 'enforce' ? -1 : 1))
+}
+
+export function spreadOf(callers: readonly Pick<RefusedCaller, 'name' | 'atLeast'>[], sum: number): Spread {
+  const most = callers.find(({ atLeast }) => 2 * atLeast >= sum)
+  if (!most) return 'many callers'
+  return most.name === UNNAMED ? 'not known' : 'one caller'
+}
+
+function sumOfHours(hours: readonly HourOfCallers[], now: Date): RefusedCaller[] {
+  const names = new Set(hours.flatMap(({ callers }) => callers.map(({ name }) => name)))
+  return [...names].map(name => {
+    const found = hours.flatMap(({ at, callers }) => {
+      const own = callers.find(caller => caller.name === name)
+      return own ? [{ at, ...own }] : []
+    })
+    // A record that has no more room may have dropped the caller, with at most as many refusals as its smallest count.
+    const dropped = hours
+      .filter(({ callers }) => callers.length >= RECORD_SIZE && callers.every(each => each.name !== name))
+      .reduce((sum, { callers }) => sum + Math.min(...callers.map(({ count }) => count)), 0)
+    const atMost = found.reduce((sum, { count }) => sum + count, dropped)
+    const atLeast = found.reduce((sum, { count, error }) => sum + count - error, 0)
+    return { name, atLeast, atMost, ...timesOf(found, now) }
+  })
+}
+
+/** @param found in the order of time */
+function timesOf(
+  found: readonly (RecordedCaller & { at: Date })[],
+  now: Date,
+): Pick<RefusedCaller, 'since' | 'last' | 'byMinute'> {
+  const minuteOf = (at: Date, minute: number) => at.getTime() / MINUTE_MS + minute
+  const runs = found.map(({ at, since, minutes }) => ({
+    since: minuteOf(at, since),
+    last: minuteOf(at, minutes.at(-1)![0]),
+  }))
+  let { since, last } = runs.at(-1)!
+  for (const run of runs.slice(0, -1).reverse()) {
+    if (since - run.last > MAX_PAUSE_MINUTES) break
+    since = run.since
+  }
+  const nowMinute = Math.floor(now.getTime() / MINUTE_MS)
+  const byMinute: number[] = Array(MAX_PAUSE_MINUTES + 1).fill(0)
+  for (const { at, minutes } of found.slice(-2))
+    for (const [minute, count] of minutes) {
+      // Of an isolate whose clock is ahead: now.
+      const ago = Math.max(0, nowMinute - minuteOf(at, minute))
+      if (ago < byMinute.length) byMinute[ago]! += count
+    }
+  return { since: new Date(since * MINUTE_MS), last: new Date(last * MINUTE_MS), byMinute }
+}
+
+/** Whether refusals of a consumer are on record. */
+export async function hasRefusals(store: AdminStore, consumer: string, now = new Date()): Promise<boolean> {
+  const { rules } = await readTopCallers(store, new Date(now.getTime() - KEPT_MS), now)
+  return rules.some(({ callers }) => callers.some(({ name }) => name === consumer))
+}
+
+/**
+ * Removes a caller from all records: its consumer, and identities of limits by name with this value.
+ * @returns how many rules it was removed from, each hour counted
+ */
+export async function eraseCaller(store: AdminStore, consumer: string, now = new Date()): Promise<number> {
+  const hours = hoursOf(new Date(now.getTime() - KEPT_MS), now)
+  const erased = await store.runEach<Date, number | string>(hours, (pipeline, at) => {
+    pipeline.eval(ERASE, [store.at(callersKey(at))], [consumer])
+  })
+  return erased.reduce<number>((sum, count) => sum + Number(count), 0)
+}
+
+/** Its refusals are no longer part of the sums. */
+const ERASE = `
+local erased = 0
+local fields = redis.call('HGETALL', KEYS[1])
+for i = 1, #fields, 2 do
+  local kept, isErased = {}, false
+  for name, rest in string.gmatch(fields[i + 1], '(%S+) (%d+ %d+ %d+ %S+)') do
+    local isOwn = name == ARGV[1]
+    for value in string.gmatch(name, '=([^,]*)') do isOwn = isOwn or value == ARGV[1] end
+    if isOwn then
+      isErased = true
+    else
+      kept[#kept + 1] = name .. ' ' .. rest
+    end
+  end
+  if isErased then
+    erased = erased + 1
+    if #kept == 0 then
+      redis.call('HDEL', KEYS[1], fields[i])
+    else
+      redis.call('HSET', KEYS[1], fields[i], table.concat(kept, ' '))
+    end
+  end
+end
+return erased`

@@ -1,0 +1,364 @@
+/**
+ * Collects what decides about a caller now: its credential, block, plan and overrides, the live switches, what is left of its rules, and
+ * what was refused lately. Nothing is counted.
+ */
+import { isInRanges, parseAddress } from '../config/address-ranges.ts'
+import type { Config, GatewayRule, LimitRule } from '../config/compile.ts'
+import { switchNameOf } from '../config/compile-rule.ts'
+import { isConsumerName } from '../config/forms.ts'
+import { isOfConsumer } from '../config/identity-parts.ts'
+import { isOpaqueKey } from '../credentials/opaque-key.ts'
+import { networkText } from '../metrics/top-callers.ts'
+import { escaped } from '../store/escape.ts'
+import { consumerKey } from '../store/keys.ts'
+import { type ConsumerRecord, type CredentialRecord, isBlocked, parseConsumer } from '../store/records.ts'
+import { dropExpired, type RuleSwitch, type Switches } from '../switches/switches.ts'
+import { AdminError } from './admin-error.ts'
+import type { AdminStore } from './admin-store.ts'
+import { type CallerIdentity, rulesBy, rulesByMore } from './caller-identity.ts'
+import { findKey } from './key-reference.ts'
+import { type KeyInfo, listConsumerNames, listKeys, planOfAll } from './keys.ts'
+import { peekCaller, peekLimit, type RuleStanding } from './limits.ts'
+import { parseConsumerName } from './names.ts'
+import { readSwitches } from './switches.ts'
+import { type RefusedCaller, readTopCallers } from './top-callers.ts'
+
+/** Whom the question is about. */
+export type WhyTarget =
+  | { kind: 'consumer'; consumer: string }
+  | { kind: 'key'; text: string }
+  | { kind: 'address'; address: string }
+  /** The parts of an identity of limits by name. */
+  | { kind: 'identity'; identity: Readonly<Record<string, string>> }
+
+/** A rule, and what it would decide about a request now. */
+export interface WhyRule extends RuleStanding {
+  /** In a limit by name `<limit>/<rule>`. */
+  name: string
+  switch?: RuleSwitch | undefined
+}
+
+/** The refusals of a rule that are on record for the caller. */
+export interface RecordedRefusals {
+  rule: string
+  mode: 'enforce' | 'shadow'
+  refused: RefusedCaller
+}
+
+export interface WhyFacts {
+  kind: WhyTarget['kind']
+  /** As it is shown: the name, the id of the key, or the address. */
+  caller: string
+  now: Date
+  /** Those that have not ended. */
+  switches: Switches
+  /** The switches of rules that can concern the caller, by the name of the rule. */
+  switched: ReadonlyMap<string, RuleSwitch>
+  consumer?: {
+    name: string
+    record: ConsumerRecord
+    keys: readonly KeyInfo[]
+    /** The names in the store, if this one is not among them. */
+    others?: readonly string[]
+  }
+  /** Of a key: null if the store does not know it. */
+  key?: CredentialRecord | null
+  plan?: string
+  /** Set if the config itself refuses or admits the caller. */
+  listed?: 'block.addresses' | 'allow.addresses' | 'allow.consumers'
+  rules: readonly WhyRule[]
+  /** Names of rules that an override turns off. */
+  off: readonly string[]
+  /** Rules that could not be asked, because they count by more, with the missing parts. */
+  notAsked: ReadonlyMap<string, readonly string[]>
+  /** Set if the rules could not be asked. */
+  peekError?: AdminError
+  refusals: readonly RecordedRefusals[]
+  /** The start of the records of refusals. Absent: the config keeps none for such callers. */
+  refusalsSince?: Date
+}
+
+/** How far back refusals are read (ms). */
+const LOOK_BACK_MS = 24 * 3600e3
+
+/** The rules by credential are asked for at most this many keys of a consumer. */
+const MAX_KEYS = 10
+
+/**
+ * Finds out whether a text is an address, a key, an identity such as `account=42`, or else a consumer.
+ * @throws AdminError `usage`
+ */
+export async function parseWhyTarget(
+  text: string,
+  { keyPrefix }: Pick<AdminStore, 'keyPrefix'>,
+): Promise<WhyTarget> {
+  if (parseAddress(text)) return { kind: 'address', address: text }
+  if (text.startsWith(`${keyPrefix}_`) || KEY_ID.test(text)) return { kind: 'key', text }
+  if (/^[^=,]+=/.test(text)) {
+    const parts = text.split(',').map(part => part.split('=', 2) as [string, string | undefined])
+    return {
+      kind: 'identity',
+      identity: Object.fromEntries(parts.map(([part, value = '']) => [part, value])),
+    }
+  }
+  if (!isConsumerName(text) && !text.includes('~') && isOpaqueKey(text)) return { kind: 'key', text }
+  return { kind: 'consumer', consumer: await parseConsumerName(text) }
+}
+
+/** @throws AdminError `store` if the store does not answer at all */
+export async function readWhy(
+  store: AdminStore,
+  config: Config,
+  target: WhyTarget,
+  now = new Date(),
+): Promise<WhyFacts> {
+  const switches = dropExpired(await readSwitches(store), now.getTime())
+  const common = { ...NOTHING, kind: target.kind, now, switches }
+  const switched = withSwitches(config, switches)
+  if (target.kind === 'identity') return await aboutIdentity(store, switched, target.identity, common)
+  if (target.kind === 'address') return await aboutAddress(store, switched, target.address, common)
+  if (target.kind === 'key') {
+    const about = await aboutKey(store, switched, target.text, common)
+    // Never the text itself, which may be a key.
+    const caller = KEY_ID.test(target.text) ? target.text : 'this key'
+    return about ?? { ...common, caller, key: null }
+  }
+  const { consumer } = target
+  const about = await aboutConsumer(store, switched, consumer, { ...common, caller: consumer })
+  const maybeKey = about.consumer?.others && config.credentials.opaqueKeys && isOpaqueKey(consumer)
+  return (maybeKey && (await aboutKey(store, switched, consumer, { ...common, kind: 'key' }))) || about
+}
+
+const KEY_ID = /^[^/]+\/[0-9a-f]{4,64}$/
+
+/** @returns undefined if the store does not know the key */
+async function aboutKey(
+  store: AdminStore,
+  config: Config,
+  text: string,
+  common: Common,
+): Promise<WhyFacts | undefined> {
+  const key = await findKey(store, text).catch(error => {
+    if (!(error instanceof AdminError) || error.kind !== 'not-found') throw error
+  })
+  if (!key) return undefined
+  const { id, consumer, record } = key
+  return await aboutConsumer(store, config, consumer, { ...common, caller: id, key: record }, id)
+}
+
+const NOTHING = {
+  ...{ caller: '', rules: [], off: [], refusals: [] },
+  ...{ notAsked: new Map<string, string[]>(), switched: new Map<string, RuleSwitch>() },
+}
+
+type Common = Pick<WhyFacts, 'kind' | 'caller' | 'now' | 'switches' | 'key'> & typeof NOTHING
+
+async function aboutConsumer(
+  store: AdminStore,
+  config: Config,
+  name: string,
+  common: Common,
+  keyId?: string,
+): Promise<WhyFacts> {
+  const text = await store.run(redis => redis.get<string>(store.at(consumerKey(name))))
+  const record = parseConsumer(text ?? '')
+  const keys = await listKeys(store, name)
+  const names = text === null && keys.length === 0 ? await listConsumerNames(store) : [name]
+  const plan = planOf(config, common.key ? [common.key] : keys, record)
+  const isBlockedNow = isBlocked(record, common.now.getTime() * 1e3)
+  const credentials = keyId === undefined ? keys.slice(0, MAX_KEYS).map(({ id }) => id) : [keyId]
+  const hasRulesByKey = rulesBy(config, ['credential']).length > 0
+  const identities: CallerIdentity[] = [
+    { consumer: name },
+    ...globalIdentity(config),
+    ...(hasRulesByKey ? credentials.map(credential => ({ consumer: name, credential })) : []),
+  ]
+  const asked = isBlockedNow
+    ? {}
+    : await ask(
+        async identity => {
+          const { standings, off } = await peekCaller(store, config, identity, plan)
+          return { rules: standings, off: off.map(({ name }) => name) }
+        },
+        identities,
+        common.switches,
+      )
+  return {
+    ...common,
+    consumer: { name, record, keys, ...(!names.includes(name) && { others: names }) },
+    plan,
+    switched: switchesOf(config, common.switches, by => isOfConsumer(by)),
+    ...(config.allow.consumers.has(name) && { listed: 'allow.consumers' as const }),
+    ...asked,
+    notAsked: new Map(
+      [...rulesByMore(config, ['consumer'])].filter(
+        ([, missing]) => !(hasRulesByKey && missing.every(part => part === 'credential')),
+      ),
+    ),
+    ...(await refusalsOf(store, config, [name], common.now)),
+  }
+}
+
+async function aboutAddress(
+  store: AdminStore,
+  config: Config,
+  address: string,
+  common: Common,
+): Promise<WhyFacts> {
+  const asked = await ask(
+    async identity => ({ rules: (await peekCaller(store, config, identity)).standings, off: [] }),
+    [{ address }, ...globalIdentity(config)],
+    common.switches,
+  )
+  const { block, allow, stats } = config
+  const listed = isInRanges(block.addresses, address)
+    ? 'block.addresses'
+    : isInRanges(allow.addresses, address)
+      ? 'allow.addresses'
+      : undefined
+  const names = stats?.topCallers === 'networks' ? [networkText(address)!] : []
+  return {
+    ...common,
+    caller: address,
+    switched: switchesOf(config, common.switches, by => by.includes('address')),
+    ...(listed && { listed }),
+    ...asked,
+    notAsked: rulesByMore(config, ['address']),
+    ...(await refusalsOf(store, config, names, common.now)),
+  }
+}
+
+async function aboutIdentity(
+  store: AdminStore,
+  config: Config,
+  identity: Readonly<Record<string, string>>,
+  common: Common,
+): Promise<WhyFacts> {
+  const parts = Object.keys(identity).sort().join(',')
+  const counted = [...config.limits].filter(
+    ([, rules]) => [...new Set(rules.flatMap(({ by }) => by))].sort().join(',') === parts,
+  )
+  if (counted.length === 0) {
+    const known = [...config.limits].map(([name, rules]) => {
+      const by = [...new Set(rules.flatMap(({ by }) => by))].map(part => `${part}=…`)
+      return `${by.join(',') || 'all calls together'} (${name})`
+    })
+    throw new AdminError(
+      'usage',
+      `No limit by name counts by ${parts.slice(0, 60)}. They count by: ${known.join('; ') || 'there are none'}.`,
+    )
+  }
+  const asked = await ask(
+    async ([limit]) => ({
+      rules: (await peekLimit(store, config, limit, identity)).map(standing => ({
+        ...standing,
+        limitName: limit,
+      })),
+      off: [],
+    }),
+    counted,
+    common.switches,
+  )
+  const name = Object.entries(identity).map(([part, value]) => `${part}=${escaped(value)}`)
+  return {
+    ...common,
+    caller: Object.entries(identity)
+      .map(([part, value]) => `${part}=${value}`)
+      .join(','),
+    switched: new Map(
+      [...common.switches.rules].filter(([name]) =>
+        counted.some(([limit, rules]) => rules.some(rule => `${limit}/${rule.name}` === name)),
+      ),
+    ),
+    ...asked,
+    ...(await refusalsOf(store, config, [name.join(',')], common.now)),
+  }
+}
+
+/** The switches of rules that count by this, or all callers together. */
+function switchesOf(
+  { rules }: Config,
+  { rules: switches }: Switches,
+  isOwn: (by: GatewayRule['by']) => boolean,
+): ReadonlyMap<string, RuleSwitch> {
+  const concerned = rules.filter(({ by }) => by.includes('global') || isOwn(by)).map(switchNameOf)
+  return new Map([...switches].filter(([name]) => concerned.includes(name)))
+}
+
+/** For the rules that count all callers together. */
+const globalIdentity = (config: Config): CallerIdentity[] =>
+  rulesBy(config, ['global']).length > 0 ? [{ global: '' }] : []
+
+/** Asks the rules of each identity. If the store does not answer, the error is part of the result. */
+async function ask<T>(
+  peek: (
+    identity: T,
+  ) => Promise<{ rules: readonly (RuleStanding & { limitName?: string })[]; off: readonly string[] }>,
+  identities: readonly T[],
+  { rules: switches }: Switches,
+): Promise<Pick<WhyFacts, 'rules' | 'off'> & Pick<WhyFacts, 'peekError'>> {
+  const rules: WhyRule[] = []
+  const off: string[] = []
+  try {
+    for (const identity of identities) {
+      const found = await peek(identity)
+      off.push(...found.off)
+      for (const { limitName, ...standing } of found.rules) {
+        const { rule } = standing
+        // Limits of the origin depend on the traffic class of a request.
+        if (rule.isSystemLimit) continue
+        const name = limitName === undefined ? rule.name : `${limitName}/${rule.name}`
+        const own = switches.get(limitName === undefined ? switchNameOf(rule) : name)
+        // A switch to shadow takes precedence over an override.
+        const mode = own?.mode === 'shadow' ? 'shadow' : standing.mode
+        rules.push({ ...standing, name, mode, ...(own && { switch: own }) })
+      }
+    }
+    return { rules, off }
+  } catch (error) {
+    if (!(error instanceof AdminError) || error.kind !== 'store') throw error
+    return { rules, off, peekError: error }
+  }
+}
+
+async function refusalsOf(
+  store: AdminStore,
+  { stats }: Config,
+  names: readonly string[],
+  now: Date,
+): Promise<Pick<WhyFacts, 'refusals' | 'refusalsSince'>> {
+  if (!stats?.topCallers || names.length === 0) return { refusals: [] }
+  const { since, rules } = await readTopCallers(store, new Date(now.getTime() - LOOK_BACK_MS), now)
+  const refusals = rules.flatMap(({ rule, mode, callers }) =>
+    callers.flatMap(refused => (names.includes(refused.name) ? [{ rule, mode, refused }] : [])),
+  )
+  return { refusals, refusalsSince: since }
+}
+
+/** As for a request: the plan of its key, else of the consumer, else the default. */
+function planOf(
+  { plans }: Pick<Config, 'plans'>,
+  keys: readonly Pick<KeyInfo, 'plan'>[],
+  { plan }: ConsumerRecord,
+): string {
+  const stored = planOfAll(keys) ?? plan ?? ''
+  return plans.includes(stored) ? stored : plans[0]!
+}
+
+/** The config with the modes and shares that the switches have set, so that rules which are switched on are asked too. */
+function withSwitches(config: Config, { rules: switches }: Switches): Config {
+  const switched = <R extends GatewayRule | LimitRule>(rule: R, name: string): R => {
+    const { mode = rule.mode, share = rule.enforcedShare } = switches.get(name) ?? {}
+    return { ...rule, mode, enforcedShare: share }
+  }
+  return {
+    ...config,
+    rules: config.rules.map(rule => switched(rule, switchNameOf(rule))),
+    limits: new Map(
+      [...config.limits].map(([limit, rules]) => [
+        limit,
+        rules.map(rule => switched(rule, `${limit}/${rule.name}`)),
+      ]),
+    ),
+  }
+}

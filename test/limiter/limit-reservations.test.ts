@@ -210,8 +210,8 @@ describe('a wrong argument', () => {
     [{ tokens: Number.NaN }, `amounts.tokens is NaN. ${RANGE}`],
     [{ tokens: 0.5 }, `amounts.tokens is 0.5. ${RANGE}`],
     [{ tokens: '5' }, `amounts.tokens is '5'. ${RANGE}`],
-    [{ token: 5 }, "The limit 'llm' has no unit 'token' here. Units: tokens."],
-    [{ calls: 5 }, "The limit 'llm' has no unit 'calls' here. Units: tokens."],
+    [{ token: 5 }, "The limit 'llm' reserves no unit 'token'. Units: tokens."],
+    [{ calls: 5 }, "The limit 'llm' reserves no unit 'calls'. Units: tokens."],
     [731, 'amounts is 731. Use an object with an amount for each unit, such as { tokens: 100 }.'],
     [undefined, 'amounts is undefined. Use an object with an amount for each unit, such as { tokens: 100 }.'],
   ])('of settle is rejected before anything is sent: %j', async (amounts, message) => {

@@ -4,7 +4,14 @@ import { milliseconds } from './duration.ts'
 import type { JwtIssuer } from './jwt-method.ts'
 
 export function compileJwt(name: string, input: JwtInput): JwtIssuer {
-  const { audience, clockTolerance = '5s', claims = {}, plans = {}, sharesConsumers = false } = input
+  const {
+    audience,
+    clockTolerance = '5s',
+    claims = {},
+    plans = {},
+    modes = {},
+    sharesConsumers = false,
+  } = input
   const { header, consumerClaims, ...rest } = 'access' in input ? accessOf(input) : keysOf(input)
   return {
     name,
@@ -15,6 +22,8 @@ export function compileJwt(name: string, input: JwtInput): JwtIssuer {
     consumerClaims: listOf(claims.consumer ?? consumerClaims),
     ...(claims.plan !== undefined && { planClaim: claims.plan }),
     plans,
+    ...(claims.mode !== undefined && { modeClaim: claims.mode }),
+    modes,
     sharesConsumers,
   }
 }

@@ -5,6 +5,7 @@ import type { AlgorithmName } from '../algorithms/all.ts'
 import { type CalendarPeriod, isCalendarPeriod, NOMINAL_PERIOD } from '../algorithms/calendar-period.ts'
 import type { Algorithms, Counting } from '../algorithms/descriptor.ts'
 import { notBuiltError } from '../not-built.ts'
+import type { CallerMode } from './caller-mode.ts'
 import type {
   LimitRuleInput,
   MatchInput,
@@ -108,6 +109,8 @@ export interface GatewayRule extends Rule, CountedRule {
   by: readonly By[]
   /** Identifies what the rule counts by. Rules with the same text share the state of an identity (identity-parts.ts). */
   identity: string
+  /** Test callers and live ones are counted together. */
+  acrossModes?: true
   /** The variant for all plans without numbers of their own, which is also for callers without a plan. */
   isForOthers: boolean
 }
@@ -125,6 +128,7 @@ export interface Match extends RequestPattern {
   plans?: readonly string[]
   routes?: ReadonlySet<string>
   authenticated?: boolean
+  mode?: CallerMode
   /** Only requests of the traffic class with this rank, and of less important classes (compile-shedding.ts). */
   fromRank?: number
 }
@@ -151,7 +155,8 @@ export function compileGatewayRule(
   const { countIf, ...unit } = ofGatewayRule(input)
   const common = {
     by,
-    identity: identityOf(by),
+    identity: identityOf(by, input.acrossModes),
+    ...(input.acrossModes && ({ acrossModes: true } as const)),
     on: input.on ?? 'request',
     takesOverrides: (input.on ?? 'request') === 'request' && isOfConsumer(by),
     ...(countIf && { countIf }),
@@ -280,11 +285,12 @@ export function periodOf(input: NumbersInput): number {
 
 const DEFAULT_TTL = '15s'
 
-export function compileMatch({ plans, routes, authenticated, ...place }: MatchInput): Match {
+export function compileMatch({ plans, routes, authenticated, mode, ...place }: MatchInput): Match {
   return {
     ...compileRequestPattern(place),
     ...(plans && { plans }),
     ...(routes && { routes: new Set(routes) }),
     ...(authenticated !== undefined && { authenticated }),
+    ...(mode && { mode }),
   }
 }

@@ -6,6 +6,8 @@ import type { ActualHook, Amounts } from '../usage/usage.ts'
 
 export type { ActualHook, Amounts }
 
+import type { CallerMode } from './caller-mode.ts'
+
 /**
  * What a hook gets in addition to the request.
  *
@@ -25,6 +27,8 @@ export interface HookContext<Route extends string = string> {
    * API key is a claim: the store verifies the key later.
    */
   consumer?: string
+  /** `live` or `test`, the mode of the credential. Absent, as `consumer`. */
+  mode?: CallerMode
 }
 
 /** What the hook `cost` gets in addition to the request. */
@@ -65,7 +69,7 @@ type Async<T> = T | Promise<T>
  */
 export type IdentifyHook<Route extends string = string> = (
   request: Request,
-  context: Omit<HookContext<Route>, 'consumer' | 'address'>,
+  context: Omit<HookContext<Route>, 'consumer' | 'mode' | 'address'>,
 ) => Async<string | null | undefined>
 
 /** @returns `true` if the request is not limited, as on a route with `limits: false`; `false` to limit it as usual */

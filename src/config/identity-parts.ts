@@ -36,6 +36,8 @@ export const identityParts = {
    * others of its issuer that lack it.
    */
   claim: { needs: 'token', isNamed: true },
+  /** The [mode](credentials.md#test-keys) of the credential, `live` or `test`. Without: counted as live. */
+  mode: {},
   /** The country of the client, as Cloudflare reports it. Without: counted with all others without one. */
   country: { cf: { example: 'DE' } },
   /** The network of the client, by its AS number as Cloudflare reports it. Without: counted with all others without one. */
@@ -107,12 +109,19 @@ export function isOfConsumer(by: readonly By[]): boolean {
   return by.some(part => partOf(part).isOfConsumer)
 }
 
+/** Whether test callers and live ones are counted separately, although `by` does not say so: no test caller spends a live budget. */
+export const separatesModes = (by: readonly By[]) => by.some(needsCredential) && !by.includes('mode')
+
+/** The label, without a value, of identities that count both modes together. It must not be that of a part. */
+export const BOTH_MODES = 'both-modes'
+
 /**
  * Identifies what is counted. Rules with the same text share the state of an identity; rules with different texts never do. The
  * consumer or address that owns the state comes first, wherever it stands in `by`.
  */
-export function identityOf(by: readonly By[]): string {
+export function identityOf(by: readonly By[], acrossModes = false): string {
   const owner = isOfConsumer(by) ? 'consumer' : by.includes('address') ? 'address' : ''
+  const parts = by.filter(part => part !== owner && part !== 'global')
   // JSON, because the name of a claim can contain any character.
-  return JSON.stringify([owner, ...by.filter(part => part !== owner && part !== 'global')])
+  return JSON.stringify([owner, ...parts, ...(acrossModes ? [BOTH_MODES] : [])])
 }

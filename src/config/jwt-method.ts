@@ -2,6 +2,7 @@
  * The types of a credential method for the tokens of one issuer. The code is in src/credentials/jwt.ts, which a Worker contains only if
  * its config uses it.
  */
+import type { CallerMode } from './caller-mode.ts'
 import type { JwtInput } from './check/jwt-schema.ts'
 
 /** The result of `jwt({ … })`. */
@@ -32,6 +33,9 @@ export interface JwtIssuer {
   planClaim?: string
   /** Maps values of the plan claim to plans of the config. */
   plans: Readonly<Record<string, string>>
+  modeClaim?: string
+  /** Maps values of the mode claim to modes. */
+  modes: Readonly<Record<string, CallerMode>>
   /** Whether a token and an API key with the same consumer name belong to one consumer. False: the issuer has its own consumers. */
   sharesConsumers: boolean
 }
@@ -46,6 +50,7 @@ export interface VerifiedToken {
   consumer: string
   /** The value of the plan claim, mapped by `plans`. It may not be a plan of the config. */
   plan?: string
+  mode: CallerMode
   claims: Readonly<Record<string, unknown>>
 }
 
@@ -58,7 +63,7 @@ export interface VerifiedToken {
  * - `unknown-signing-key`: the issuer publishes no key with its key id.
  * - `bad-signature`: the key that it names has not signed it; also of API keys with a wrong signature.
  * - `unverifiable`: the issuer's keys could not be fetched, and none are cached.
- * - `bad-claim`: `exp`, `nbf` or `iat` is missing or is not a time.
+ * - `bad-claim`: `exp`, `nbf` or `iat` is missing or is not a time, or its mode is neither live nor test.
  * - `no-consumer`: it has no claim that names a consumer.
  */
 export type TokenRefusal =

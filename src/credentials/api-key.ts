@@ -7,10 +7,12 @@
  *   the store. The checksum proves nothing else. GitHub tokens have the same form
  *   (https://github.blog/2021-04-05-behind-githubs-new-authentication-token-formats/).
  * - A signed key has a signature in place of the checksum (key-signature.ts). The length tells the two apart.
+ * - A test key has a `t` after the secret. So the mode is known without a look-up, and cannot be changed: the key would be another one.
  *
  * The store has only the SHA-256 of a key. A random secret of this length needs neither a salt nor a slow hash.
  */
 import { BASE62 } from '../base62.ts'
+import type { CallerMode } from '../config/caller-mode.ts'
 import { isConsumerName } from '../config/forms.ts'
 
 const SECRET_LENGTH = 30
@@ -27,17 +29,19 @@ export function apiKeyStart(prefix = 'slk', environment?: string): string {
   return environment === undefined ? `${prefix}_` : `${prefix}_${environment}_`
 }
 
-const TAIL = /^[0-9A-Za-z]{36}$/
+const TAIL = /^[0-9A-Za-z]{30}t?[0-9A-Za-z]{6}$/
 /** The secret, and 28 characters for the signature. */
 const SIGNED_TAIL = /^[0-9A-Za-z]{30}[lt][0-9A-Za-z]{27}$/
+/** A test key, with a checksum or a signature. */
+const TEST_KEY = /_[0-9A-Za-z]{30}t(?:[0-9A-Za-z]{6}|[0-9A-Za-z]{27})$/
 
 /**
  * Creates a key for a consumer. It cannot be recovered: show it once, and store only its SHA-256.
  *
  * @throws TypeError if the consumer is not a valid name
  */
-export function mintApiKey(consumer: string, start = apiKeyStart()): string {
-  const body = mintKeyBody(consumer, start)
+export function mintApiKey(consumer: string, start = apiKeyStart(), mode: CallerMode = 'live'): string {
+  const body = mintKeyBody(consumer, start) + (mode === 'test' ? 't' : '')
   return body + checksum(body)
 }
 
@@ -64,6 +68,9 @@ export function consumerOfApiKey(key: string, start = apiKeyStart()): string | u
   const body = key.slice(0, -CHECKSUM_LENGTH)
   return checksum(body) === key.slice(-CHECKSUM_LENGTH) ? consumer : undefined
 }
+
+/** The mode of a key whose form is valid (consumerOfApiKey). */
+export const modeOfApiKey = (key: string): CallerMode => (TEST_KEY.test(key) ? 'test' : 'live')
 
 export function randomBase62(length: number): string {
   let text = ''

@@ -3,6 +3,7 @@
  * with their consumer and plan, and blocked consumers. Only credentials that the store has admitted are added, and revoked
  * keys with a valid signature, so made-up keys cannot evict others. Plain data, bounded in number and time.
  */
+import type { CallerMode } from '../config/caller-mode.ts'
 import type { Credentials } from '../config/compile-credentials.ts'
 import { Lru } from '../lru.ts'
 import type { Outcome } from '../script/evaluation.ts'
@@ -14,6 +15,8 @@ export interface RememberedCaller {
   /** Absent: only the block of the consumer is known. */
   plan?: string
   consumer?: string
+  /** Absent: live. */
+  mode?: CallerMode
   isBlocked?: boolean
   /** The credential was valid once, and the store does not know it any more: it was revoked, or has expired. */
   isUnknown?: boolean
@@ -27,7 +30,7 @@ export const isAdmitted = (seen: RememberedCaller | undefined) =>
 const MAX_REMEMBERED = 10_000
 
 /** A credential with the consumer that it claims. */
-type Claimed = Pick<Credential, 'digest' | 'consumer' | 'subject'>
+type Claimed = Pick<Credential, 'digest' | 'consumer' | 'mode' | 'subject'>
 
 /** Tokens are replaced often, so their consumer is the key; the prefix keeps it apart from digests. */
 const memoryKey = ({ digest, consumer, subject }: Claimed) =>
@@ -35,7 +38,9 @@ const memoryKey = ({ digest, consumer, subject }: Claimed) =>
 
 const passesInOutage = ({ subject }: Claimed) => subject.kind === 'key' && subject.planInOutage !== undefined
 
-interface Admitted extends Required<Pick<RememberedCaller, 'plan' | 'consumer'>> {
+interface Admitted
+  extends Required<Pick<RememberedCaller, 'plan' | 'consumer'>>,
+    Pick<RememberedCaller, 'mode'> {
   /** Until when the credential passes without the store (ms since the epoch). A signed key keeps its plan after that. */
   until: number
 }
@@ -96,7 +101,8 @@ export class CallerMemory {
       case 'admitted':
         if (isKnown) {
           const until = this.#now() + this.#seenForMs
-          this.#credentials.set(key, { plan: outcome.plan, consumer: owner, until })
+          const mode = credential.mode === 'test' && { mode: credential.mode }
+          this.#credentials.set(key, { plan: outcome.plan, consumer: owner, until, ...mode })
         }
         this.#blocked.delete(owner)
         this.#unknown.delete(key)

@@ -1,4 +1,5 @@
 /** The credential of a request, after it was recognized as one of the accepted kinds. */
+import type { CallerMode } from '../config/caller-mode.ts'
 import type { CredentialMethod } from '../config/compile-route.ts'
 import type { TokenRefusal } from '../config/jwt-method.ts'
 import type { Subject } from '../script/evaluation.ts'
@@ -12,6 +13,8 @@ export interface Credential {
   consumer: string
   /** SHA-256 of the credential, in hex. */
   digest: string
+  /** Absent: live. Of an opaque key that this isolate does not know yet, it is assumed, and the store checks it. */
+  mode?: CallerMode
   /** The keys that the store checks for this credential. */
   subject: Subject
   /** The header that it was sent in, in lower case. Absent if a hook of the config has named the consumer. */

@@ -2,12 +2,13 @@
  * Finds the credential of a request among the kinds that its route accepts. Keys cost no I/O here: the store checks
  * them in the trip that counts the request. Tokens are verified with the issuer's keys, which the isolate caches.
  */
+import type { CallerMode } from '../config/caller-mode.ts'
 import type { Config } from '../config/compile.ts'
 import { ANONYMOUS, type CredentialMethod, IDENTIFY } from '../config/compile-route.ts'
 import type { Outcome } from '../script/evaluation.ts'
 import { sha256 } from '../sha256.ts'
 import { consumerKey, credentialKey } from '../store/keys.ts'
-import { apiKeyStart, consumerOfApiKey } from './api-key.ts'
+import { apiKeyStart, consumerOfApiKey, modeOfApiKey } from './api-key.ts'
 import { CallerMemory, type RememberedCaller } from './caller-memory.ts'
 import type { Credential, FindResult, RefusedCredential } from './credential.ts'
 import { type CredentialHeaders, readCredentialHeaders } from './credential-headers.ts'
@@ -36,6 +37,13 @@ export interface CredentialFinder {
   remember(credential: Credential | undefined, outcome: Outcome): void
   /** The store's recent answer about a credential. */
   recall(credential: Credential | undefined): RememberedCaller | undefined
+  /**
+   * Remembers what the store has found in the record of an opaque key.
+   *
+   * @param consumer undefined: it was known before
+   * @returns the credential with it
+   */
+  useMode(credential: Credential, mode: CallerMode, consumer: string | undefined): Credential
 }
 
 type Settings = Pick<Config, 'credentials' | 'environment' | 'plans'>
@@ -73,8 +81,9 @@ export function createCredentialFinder(
   const tokens = credentials.jwt.size > 0 ? createTokenFinder(config, variables) : undefined
   const start = apiKeyStart(keyPrefix, environment)
   const checkSignature = credentials.signature && createSignatureCheck(config, variables, now)
-  const opaque = opaqueKeys && createOpaqueKeyFinder(opaqueKeys, keyPrefix)
   const remembered = new CallerMemory(credentials, now)
+  const lastModeOf = (credential: Credential) => remembered.recall(credential)?.mode
+  const opaque = opaqueKeys && createOpaqueKeyFinder(opaqueKeys, keyPrefix, lastModeOf)
   /**
    * Opaque keys look like tokens for the origin. If they are sent as bearer tokens, every bearer token is treated as
    * an opaque key.
@@ -93,7 +102,7 @@ export function createCredentialFinder(
     const digest = sha256(text)
     const keys = { consumerKey: consumerKey(consumer), credentialKey: credentialKey(consumer, digest) }
     const credential: Credential = {
-      ...{ method: 'api-key', consumer, digest, isVerified: false },
+      ...{ method: 'api-key', consumer, digest, mode: modeOfApiKey(text), isVerified: false },
       header: apiKey === undefined ? 'authorization' : 'x-api-key',
       subject: { kind: 'key', ...keys },
     }
@@ -167,5 +176,7 @@ export function createCredentialFinder(
     },
 
     recall: credential => credential && remembered.recall(credential),
+
+    useMode: (credential, mode, consumer) => opaque!.useMode(credential, mode, consumer),
   }
 }

@@ -16,6 +16,7 @@ import {
   jwtVerify,
 } from 'jose'
 import { latestOf } from '../clock.ts'
+import { type CallerMode, isCallerMode } from '../config/caller-mode.ts'
 import { ConfigError } from '../config/config-error.ts'
 import { isConsumerName } from '../config/forms.ts'
 import type { JwtIssuer, JwtVerifier, RefusedToken, VerifiedToken } from '../config/jwt-method.ts'
@@ -80,7 +81,9 @@ export async function readClaims(
     return refuse('no-consumer', `${name} is not a consumer name`)
   const consumer = issuer.sharesConsumers ? claim : jwtConsumer(issuer.name, claim)
   const plan = planOf(claims, issuer)
-  return { kind: 'verified', consumer, ...(plan !== undefined && { plan }), claims }
+  const mode = modeOf(claims, issuer)
+  if (!mode) return refuse('bad-claim', `${issuer.modeClaim} is neither live nor test`)
+  return { kind: 'verified', consumer, mode, ...(plan !== undefined && { plan }), claims }
 }
 
 /** A claim as text. @returns undefined also for numbers beyond 2^53: parsing rounds them, so two consumers could become one */
@@ -92,6 +95,15 @@ function claimText(claim: unknown): string | undefined {
 function planOf(claims: JWTPayload, { planClaim, plans }: JwtIssuer): string | undefined {
   const plan = planClaim === undefined ? undefined : claimText(claims[planClaim])
   return plan !== undefined && Object.hasOwn(plans, plan) ? plans[plan] : plan
+}
+
+/** @returns undefined for a value that is not a mode: it must not spend a live budget */
+function modeOf(claims: JWTPayload, { modeClaim, modes }: JwtIssuer): CallerMode | undefined {
+  const claim = modeClaim === undefined ? undefined : claims[modeClaim]
+  if (claim === undefined) return 'live'
+  const text = typeof claim === 'boolean' ? String(claim) : (claimText(claim) ?? '')
+  const mode = Object.hasOwn(modes, text) ? modes[text] : text
+  return isCallerMode(mode) ? mode : undefined
 }
 
 /**

@@ -12,6 +12,7 @@
  */
 import type { CryptoKey } from 'jose'
 import { BASE62 } from '../base62.ts'
+import type { CallerMode } from '../config/caller-mode.ts'
 import type { Config } from '../config/compile.ts'
 import { ConfigError } from '../config/config-error.ts'
 import { base62, mintKeyBody, randomBase62 } from './api-key.ts'
@@ -82,6 +83,8 @@ export interface SignedKey {
   consumer: string
   /** The start of keys of this environment (api-key.ts). */
   start: string
+  /** Default: live. */
+  mode?: CallerMode
   environment: string | undefined
   secret: KeySecret
   /** ms since the epoch */
@@ -90,9 +93,9 @@ export interface SignedKey {
 
 /** Creates a signed key. It cannot be recovered, as any key. @throws TypeError if the consumer is not a valid name */
 export async function mintSignedKey(key: SignedKey): Promise<string> {
-  const { consumer, start, environment, secret, issuedAt } = key
+  const { consumer, start, mode, environment, secret, issuedAt } = key
   const day = base62(Math.floor(issuedAt / DAY_MS), 3)
-  const signed = `${mintKeyBody(consumer, start)}l${day}${secret.id}`
+  const signed = `${mintKeyBody(consumer, start)}${mode === 'test' ? 't' : 'l'}${day}${secret.id}`
   return signed + (await createMac(secret, environment)(signed))
 }
 

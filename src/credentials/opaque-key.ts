@@ -3,6 +3,7 @@
  * consumer by their SHA-256. An isolate remembers the consumer of each key for a while, so that the next decision can
  * name in advance all keys of the store that it needs. The store still checks the key itself every time.
  */
+import type { CallerMode } from '../config/caller-mode.ts'
 import type { Credentials } from '../config/compile.ts'
 import { Lru } from '../lru.ts'
 import type { Outcome, Subject } from '../script/evaluation.ts'
@@ -11,7 +12,7 @@ import { consumerKey, credentialKey, pointerKey, UNKNOWN_CONSUMER } from '../sto
 import type { Credential, FindResult } from './credential.ts'
 import type { CredentialHeaders } from './credential-headers.ts'
 
-/** About 200 bytes each; up to twice as many are kept. */
+/** About 250 bytes each; up to twice as many are kept. */
 const MAX_REMEMBERED = 10_000
 
 /** In characters. Shorter texts can be guessed, and longer ones are not keys. */
@@ -22,25 +23,31 @@ export function isOpaqueKey(text: string): boolean {
   return text.length >= LENGTHS.min && text.length <= LENGTHS.max && /^[!-~]+$/.test(text)
 }
 
-/** Consumers by the digest of their keys. Plain data, so it may outlive a request. */
+/** What the record of a key says for good. */
+export interface KeyOwner {
+  consumer: string
+  mode: CallerMode
+}
+
+/** Owners by the digest of their keys. Plain data, so it may outlive a request. */
 export class KeyMemory {
-  readonly #consumers: Lru<string>
+  readonly #owners: Lru<KeyOwner>
 
   constructor({ rememberForMs }: { rememberForMs: number }) {
-    this.#consumers = new Lru({ size: MAX_REMEMBERED, maxAgeMs: rememberForMs })
+    this.#owners = new Lru({ size: MAX_REMEMBERED, maxAgeMs: rememberForMs })
   }
 
-  consumerOf(digest: string): string | undefined {
-    return this.#consumers.get(digest)
+  ownerOf(digest: string): KeyOwner | undefined {
+    return this.#owners.get(digest)
   }
 
   /** If a key moves to another consumer, one request is refused before the isolate notices. */
-  remember(digest: string, consumer: string): void {
-    this.#consumers.set(digest, consumer)
+  remember(digest: string, owner: KeyOwner): void {
+    this.#owners.set(digest, owner)
   }
 
   forget(digest: string): void {
-    this.#consumers.delete(digest)
+    this.#owners.delete(digest)
   }
 }
 
@@ -48,10 +55,15 @@ export class KeyMemory {
  * The keys that the store checks for an opaque key.
  *
  * @param consumer undefined: the store has to look it up
+ * @param mode that the request is counted in. If it is another one, the store spends nothing
  */
-export function subjectOfOpaqueKey(digest: string, consumer: string | undefined): Subject {
+export function subjectOfOpaqueKey(
+  digest: string,
+  consumer: string | undefined,
+  mode: CallerMode = 'live',
+): Subject {
   const name = consumer ?? UNKNOWN_CONSUMER
-  const keys = { consumerKey: consumerKey(name), credentialKey: credentialKey(name, digest) }
+  const keys = { consumerKey: consumerKey(name), credentialKey: credentialKey(name, digest), mode }
   return consumer === undefined
     ? { kind: 'pointer', ...keys, pointerKey: pointerKey(digest) }
     : { kind: 'key', ...keys }
@@ -59,14 +71,22 @@ export function subjectOfOpaqueKey(digest: string, consumer: string | undefined)
 
 export interface OpaqueKeys {
   find(sent: CredentialHeaders, headers: Headers): FindResult
+  /** Remembers what the store has found in the record of a key. @returns the credential with it */
+  useMode(credential: Credential, mode: CallerMode, consumer: string | undefined): Credential
   /** Remembers the consumer that the store has found for a key, or forgets the key if the store does not know it. */
   remember(credential: Credential, outcome: Outcome): void
 }
 
-/** Creates the finder of opaque keys of an isolate. It remembers the consumer of each key. */
+/**
+ * Creates the finder of opaque keys of an isolate. It remembers the consumer and the mode of each key.
+ *
+ * @param lastModeOf the mode in which the store has last admitted a key, also after its consumer was forgotten. If the store does not
+ *   answer, nothing else is known about the key
+ */
 export function createOpaqueKeyFinder(
   settings: NonNullable<Credentials['opaqueKeys']>,
   keyPrefix: string,
+  lastModeOf: (credential: Credential) => CallerMode | undefined,
 ): OpaqueKeys {
   const memory = new KeyMemory(settings)
   const { header } = settings
@@ -79,17 +99,30 @@ export function createOpaqueKeyFinder(
       if (text === undefined || (header === undefined && isApiKey(text))) return undefined
       if (isApiKey(text) || !isOpaqueKey(text)) return { reason: 'malformed' }
       const digest = sha256(text)
-      const consumer = memory.consumerOf(digest)
-      return {
-        ...{ method: 'opaque-key', consumer: consumer ?? UNKNOWN_CONSUMER, digest, isVerified: false },
+      const owner = memory.ownerOf(digest)
+      const credential: Credential = {
+        ...{ method: 'opaque-key', consumer: UNKNOWN_CONSUMER, digest, isVerified: false },
         header: header ?? (apiKey === undefined ? 'authorization' : 'x-api-key'),
-        subject: subjectOfOpaqueKey(digest, consumer),
+        subject: subjectOfOpaqueKey(digest, undefined),
       }
+      return inMode(credential, owner?.mode ?? lastModeOf(credential) ?? 'live', owner?.consumer)
     },
 
-    remember({ digest }, { status, consumer }) {
+    useMode(credential, mode, consumer) {
+      const known = inMode(credential, mode, consumer)
+      memory.remember(known.digest, { consumer: known.consumer, mode })
+      return known
+    },
+
+    remember({ digest, mode = 'live' }, { status, consumer }) {
       if (status === 'unknown-credential') memory.forget(digest)
-      else if (consumer !== undefined) memory.remember(digest, consumer)
+      else if (consumer !== undefined) memory.remember(digest, { consumer, mode })
     },
   }
+}
+
+function inMode(credential: Credential, mode: CallerMode, consumer: string | undefined): Credential {
+  const owner = consumer ?? credential.consumer
+  const known = owner === UNKNOWN_CONSUMER ? undefined : owner
+  return { ...credential, mode, consumer: owner, subject: subjectOfOpaqueKey(credential.digest, known, mode) }
 }

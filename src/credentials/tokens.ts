@@ -44,10 +44,10 @@ export function createTokenFinder(
       if (text === undefined || issuer.issuerOf(text) !== issuer.issuer) return undefined
       const verified = await verifiers.get(name)!.verify(text)
       if (verified.kind === 'refused') return refusedFor(verified)
-      const { consumer, plan, claims } = verified
+      const { consumer, plan, mode, claims } = verified
       const knownPlan = plan !== undefined && plans.includes(plan) ? { plan } : {}
       return {
-        ...{ method: name, consumer, digest: sha256(text), isVerified: true, claims },
+        ...{ method: name, consumer, digest: sha256(text), mode, isVerified: true, claims },
         header: issuer.header ?? 'authorization',
         subject: { kind: 'token', consumerKey: consumerKey(consumer), ...knownPlan },
       }

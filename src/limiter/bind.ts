@@ -1,4 +1,5 @@
 /** Binds rules to the identities of one request, under the live switches. Pure. */
+import type { CallerMode } from '../config/caller-mode.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import type { BoundRule, Subject } from '../script/evaluation.ts'
 import type { RuleSet } from '../script/rule-set-shape.ts'
@@ -13,6 +14,13 @@ export interface Demand {
   subject?: Subject
   /** The plan of an anonymous caller, if a hook of the config names one. */
   plan?: string | undefined
+  /**
+   * Returns the demand in the mode that the store has found in the record of an opaque key, if the rules are bound for another one. That
+   * demand has no such function, so a request is bound at most twice.
+   *
+   * @param consumer of the key, if only the store knew it
+   */
+  inMode?: (mode: CallerMode, consumer: string | undefined) => Demand
   /** An earlier error in limiting code: the engine makes no trip, and decides as if the store had failed. */
   failure?: unknown
   /** The compiled rules of the config or of the limit; `rules` are some of them. */

@@ -124,7 +124,8 @@ async function askSlots(
   }
   const [first] = await ask([home], verb, listener)
   const others = parts.filter(part => part !== home)
-  if (!isAnswer(first!) || first.status === 'unknown-credential') return { spent: [home], answers: [first!] }
+  const isOver = !isAnswer(first!) || first.status === 'unknown-credential' || first.status === 'other-mode'
+  if (isOver) return { spent: [home], answers: [first!] }
   // A reply that refuses needs to know what the others have left, and whether there were too many guesses.
   const isAdmitted = first.status === 'admitted'
   // The slot of the consumer has decided, so from here on the replies are needed.
@@ -164,6 +165,7 @@ async function findConsumer(
     kind: 'key',
     consumerKey: named(subject.consumerKey),
     credentialKey: named(subject.credentialKey),
+    ...(subject.mode && { mode: subject.mode }),
   }
   const bound = rules.map(({ key, sideKey, ...rest }) => ({
     ...rest,
@@ -230,6 +232,8 @@ async function joinSlots(
     const corrected = new Map(refunded.flatMap(({ verdicts }) => verdicts).map(each => [each.rule.tag, each]))
     verdicts = verdicts.map(verdict => afterRefund(verdict, corrected.get(verdict.rule.tag)))
   }
+  const { mode } = outcomes.find(outcome => outcome.mode) ?? {}
+  if (status === 'other-mode') return { status, mode: mode!, plan: '', at, verdicts: [] }
   if (status === 'blocked') {
     const blockedUntil = outcomes.find(outcome => outcome.blockedUntil)?.blockedUntil
     return { status, plan: '', at, verdicts: [], ...(blockedUntil && { blockedUntil }) }
@@ -266,7 +270,7 @@ function failureInPart(
 /** The status of the whole decision. Too many guesses come first, so that the reply says nothing about the credential. */
 function statusOf(outcomes: readonly Outcome[], subject: Subject | undefined): Outcome['status'] {
   if (outcomes.some(({ verdicts }) => refusesGuesses(verdicts))) return 'refused'
-  const bad = (['blocked', 'unknown-credential', 'refused'] as const).find(bad =>
+  const bad = (['other-mode', 'blocked', 'unknown-credential', 'refused'] as const).find(bad =>
     outcomes.some(({ status }) => status === bad),
   )
   return bad ?? (subject?.kind === 'failed' ? 'unknown-credential' : 'admitted')

@@ -1,4 +1,5 @@
 /** The decision on a demand, for all edges. Pure. */
+import { GatewayError } from '../errors.ts'
 import { type Outcome, onlyEnforced, type Verdict } from '../script/evaluation.ts'
 
 export type Decision = Allowed | Denied | UnknownCredential | Blocked | Unavailable
@@ -83,12 +84,15 @@ export interface Unavailable {
   degraded: DegradedMark
 }
 
+/** @throws GatewayError for an outcome after which the rules have to be bound again */
 export function toDecision(outcome: Outcome): Decision {
   switch (outcome.status) {
     case 'unknown-credential':
       return { kind: 'unknown-credential', verdicts: outcome.verdicts }
     case 'blocked':
       return { kind: 'blocked' }
+    case 'other-mode':
+      throw new GatewayError('ERR_STORE_REPLY_INVALID', 'The key has changed its mode during the decision.')
     case 'admitted': {
       const { plan, consumer, verdicts } = outcome
       return { ...toAllowed(verdicts), ...(plan && { plan }), ...(consumer && { consumer }) }

@@ -4,7 +4,8 @@
  *
  *     bind                    the rules under the live switches
  *     answer without a trip   from leased units, or by a remembered refusal
- *     trip                    the store evaluates all rules, and the riders travel with it (src/trips)
+ *     trip                    the store evaluates all rules, and the riders travel with it (src/trips); once more if only the store
+ *                             knew the mode of the caller, and the rules were bound for another one
  *     complete                apply the switches that came with the reply; without a reply, each rule's fallback decides
  *     finish                  release units in flight, settle reserved units, and schedule trips for riders that have waited enough
  *
@@ -30,7 +31,6 @@ import type { BrokenDemand, Decided, DecideOptions, Ending, Engine, EngineOption
 import { type Degraded, evaluate, toDegraded } from './evaluate.ts'
 import { decideWithoutCounting, fallBack } from './outage/fallback.ts'
 import { runCall } from './prepared-call.ts'
-import { stateKeysOf } from './reservations/reservation.ts'
 import type { Settling } from './reservations/settlements.ts'
 import type { Claims } from './units/claims.ts'
 
@@ -95,7 +95,12 @@ export function createEngine(
     let attempt: Attempt | undefined
     try {
       attempt = bind(verb, demand, options)
-      return await decideAttempt(attempt)
+      const made = await decideAttempt(attempt)
+      if ('decision' in made) return made
+      // The rules were bound for another mode than that of the key, and nothing was spent.
+      attempt = undefined
+      const again = demand.inMode?.(made.mode!, made.consumer)
+      return again ? await makeDecision(verb, again, options) : { decision: toDecision(made) }
     } catch (error) {
       attempt?.claims?.markUndecided('may-have-run')
       const candidates = demand.rules.map(({ rule }) => rule)
@@ -114,7 +119,8 @@ export function createEngine(
     return { verb, evaluation, switches, failure, answer, recall }
   }
 
-  async function decideAttempt(attempt: Attempt): Promise<Made> {
+  /** @returns an outcome with the status `other-mode` if the rules have to be bound again */
+  async function decideAttempt(attempt: Attempt): Promise<Made | Outcome> {
     const { answer } = attempt
     let known: Made | undefined = answer?.decideBeforeTrip()
     // Requests share no promise, so each one checks by itself whether an answer that is on its way has come. Nothing may be awaited
@@ -128,7 +134,7 @@ export function createEngine(
     return known ?? (await decideByTrip(attempt))
   }
 
-  async function decideByTrip(attempt: Attempt): Promise<Made> {
+  async function decideByTrip(attempt: Attempt): Promise<Made | Outcome> {
     const { verb, failure, answer, recall } = attempt
     const decides = verb === 'decide'
     attempt.claims = decides ? holdingsKeeper?.claim(attempt.evaluation.rules) : undefined
@@ -147,6 +153,11 @@ export function createEngine(
           ...(answer && { listener: answer }),
         })
     endTrip?.()
+    if (reply.status === 'other-mode') {
+      attempt.claims?.settle(reply)
+      answer?.endTrip(undefined)
+      return reply
+    }
     return reply.status === 'degraded'
       ? await completeWithoutStore(attempt, evaluation, reply)
       : complete(attempt, evaluation, reply)
@@ -240,12 +251,7 @@ export function createEngine(
       return changed
     },
 
-    async settle(reservation, actualOf, background) {
-      const settled = await settlements!.settleNow(store, reservation, actualOf)
-      answers?.forget(stateKeysOf(reservation), 'refund')
-      trips.schedule(background)
-      return settled
-    },
+    settle: (...args) => settlements!.settleNow({ trips, answers }, ...args),
 
     stop: async () =>
       void (await Promise.all([answers?.giveBack?.(trips.sendAlone), settlements?.flush(trips.sendAlone)])),

@@ -12,16 +12,17 @@ const MAX_NAMES_LENGTH = 4000
  *     blob1-4  outcome, route, plan, cause
  *     blob5    enforced rules that refused
  *     blob6    shadow rules that would have refused
+ *     blob7    `test` for a test caller
  *     double1  1
  *     double2  ms that the store took
  */
 export function writeDataPoint(dataset: AnalyticsDataset, observation: Observation): void {
-  const { outcome, route = '', plan = '', cause = '', verdicts, storeMs } = observation
+  const { outcome, route = '', plan = '', cause = '', mode = '', verdicts, storeMs } = observation
   const limited = refusingRuleNames(verdicts, 'enforce')
   const wouldLimit = refusingRuleNames(verdicts, 'shadow')
   dataset.writeDataPoint({
     indexes: [limited[0] ?? 'none'],
-    blobs: [outcome, route, plan, cause, joinNames(limited), joinNames(wouldLimit)],
+    blobs: [outcome, route, plan, cause, joinNames(limited), joinNames(wouldLimit), mode],
     doubles: [1, storeMs],
   })
 }

@@ -7,6 +7,7 @@
  *                                                    shadow_allowed, shadow_limited
  *     candidate <agreed|disagreed> <rule> <route> <plan>   one more for a candidate, if the rule that it would replace applied too
  *     without-trip <refusals|leases> <route>         requests that were decided without a trip to the store
+ *     test <outcome>                                 requests of test callers
  *     lost                                           requests whose counters may not have arrived
  *
  * Calls of limits by name are counted apart from requests. Their rules have the names of live switches:
@@ -47,9 +48,10 @@ export function createCounters(maxFields = MAX_FIELDS) {
       return counts.size
     },
 
-    record({ limit, outcome, cause = NONE, from, route = NONE, plan = NONE, verdicts }: Counted) {
+    record({ limit, outcome, cause = NONE, from, route = NONE, plan = NONE, mode, verdicts }: Counted) {
       const isCall = limit !== undefined
       add(`${isCall ? 'call' : 'request'} ${outcome} ${cause} ${limit ?? route}`, 1)
+      if (mode) add(`${mode} ${outcome}`, 1)
       if (from) add(`${isCall ? 'call-' : ''}without-trip ${from} ${limit ?? route}`, 1)
       for (const { rule, mode, allowed, agrees } of verdicts) {
         const labels = `${isCall ? `${limit}/` : ''}${rule.name} ${route} ${plan}`

@@ -41,6 +41,8 @@ export interface Counted {
   route?: string
   /** Absent for anonymous callers, and if the plan is unknown. */
   plan?: string
+  /** Set for a test caller. */
+  mode?: 'test'
   /** Verdicts of the rules that applied, including shadow rules. */
   verdicts: readonly ObservedVerdict[]
 }

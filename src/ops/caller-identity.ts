@@ -3,6 +3,7 @@
  * `{ consumer: 'acme', 'header:x-tenant': 'a' }`. Finds the rules that count by exactly these parts, and their keys in the store.
  */
 import { parseAddress } from '../config/address-ranges.ts'
+import type { CallerMode } from '../config/caller-mode.ts'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Config, GatewayRule } from '../config/compile.ts'
 import { isOfConsumer } from '../config/identity-parts.ts'
@@ -13,16 +14,18 @@ import { consumerKey, UNKNOWN_CONSUMER } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { findKey } from './key-reference.ts'
+import { parseMode } from './names.ts'
 
 /**
  * Values by part, as a rule names the part. A consumer is spelled as in the keys of the store; a credential is the id of a key. An empty
- * value stands for a request without such a header, claim or route.
+ * value stands for a request without such a header, claim or route. Every caller has a mode, by default that of the key, else `live`.
  */
 export type CallerIdentity = Readonly<Record<string, string>>
 
 export interface Counters {
   /** The consumer, if the identity has one. */
   consumer: string | undefined
+  mode: CallerMode
   /** The rules that count by exactly these parts. */
   rules: readonly GatewayRule[]
   keyOf(rule: GatewayRule): string
@@ -41,13 +44,17 @@ export async function countersOf(
       `'${address.slice(0, 60)}' is not an address. Use an address such as 192.0.2.7 or 2001:db8::1.`,
     )
   }
-  const rules = rulesBy(config, Object.keys(identity))
-  if (rules.length === 0) mustBeOneCaller(config, Object.keys(identity))
+  if (rulesBy(config, Object.keys(identity)).length === 0) mustBeOneCaller(config, Object.keys(identity))
   const key = keyText === undefined ? undefined : await findKey(store, keyText)
   const consumer = identity.consumer ?? key?.consumer
   if (key && key.consumer !== consumer)
     throw new AdminError('usage', `Key '${key.id}' belongs to consumer '${key.consumer}', not '${consumer}'.`)
+  const ofKey = key?.record.mode ?? 'live'
+  const mode = identity.mode === undefined ? ofKey : parseMode(identity.mode)
+  if (key && mode !== ofKey) throw new AdminError('usage', `Key '${key.id}' has the mode ${ofKey}.`)
+  const rules = rulesBy(config, Object.keys(identity), mode)
   const credential: Credential = {
+    mode,
     ...{ method: methodOf(config, identity), consumer: consumer ?? UNKNOWN_CONSUMER, isVerified: true },
     digest: key?.digest ?? '',
     subject: { kind: 'token', consumerKey: consumerKey(consumer ?? UNKNOWN_CONSUMER) },
@@ -55,7 +62,7 @@ export async function countersOf(
   }
   const caller = { addressIdentity: addressIdentity(address, config.address.ipv6Prefix), credential }
   const read = createKeyReader(requestOf(identity), caller, identity.route || undefined)
-  return { consumer, rules, keyOf: rule => read(rule)! }
+  return { consumer, mode, rules, keyOf: rule => read(rule)! }
 }
 
 /** `[['x-tenant', 'a']]` for the part `header`; without empty values. */
@@ -95,24 +102,34 @@ function methodOf({ credentials: { jwt } }: Config, identity: CallerIdentity): s
   return first
 }
 
-/** The parts without `consumer` if a key names it. */
-const distinct = (parts: readonly string[]) =>
-  parts.includes('credential') ? parts.filter(part => part !== 'consumer') : parts
+/** The parts without those that are always known: `mode`, and `consumer` if a key names it. */
+const distinct = (parts: readonly string[]) => {
+  const isKnown = (part: string) =>
+    (part === 'mode' && parts.length > 1) || (part === 'consumer' && parts.includes('credential'))
+  return parts.filter(part => !isKnown(part))
+}
 
 /** The parts of a rule that are not among the given ones. @returns undefined if the rule does not count by all of these */
 function missingParts(by: readonly string[], given: readonly string[]): string[] | undefined {
   const isCounted = (part: string) =>
-    by.includes(part) || (part === 'consumer' && isOfConsumer(by as GatewayRule['by']))
+    by.includes(part) || part === 'mode' || (part === 'consumer' && isOfConsumer(by as GatewayRule['by']))
   return given.every(isCounted) ? distinct(by).filter(part => !given.includes(part)) : undefined
 }
 
 const isOn = ({ mode }: GatewayRule) => mode !== 'off'
 
-export function rulesBy({ rules }: Pick<Config, 'rules'>, parts: readonly string[]): GatewayRule[] {
+/** @param mode of the caller. Absent: rules for either mode */
+export function rulesBy(
+  { rules }: Pick<Config, 'rules'>,
+  parts: readonly string[],
+  mode?: string,
+): GatewayRule[] {
   const wanted = distinct(parts)
   return rules.filter(rule => {
     const by = distinct(rule.by)
-    return isOn(rule) && by.length === wanted.length && wanted.every(part => by.includes(part as never))
+    const isForMode = mode === undefined || (rule.match.mode ?? mode) === mode
+    const isSame = by.length === wanted.length && wanted.every(part => by.includes(part as never))
+    return isOn(rule) && isForMode && isSame
   })
 }
 
@@ -131,12 +148,13 @@ export function rulesByMore(
 
 /** How to give a part on the command line. */
 export function optionFor(part: string): string {
-  if (part === 'consumer' || part === 'address') return `--${part} …`
+  if (part === 'consumer' || part === 'address' || part === 'mode') return `--${part} …`
   return part === 'credential' ? '--by credential=<key id>' : `--by ${part}=…`
 }
 
 /** @throws AdminError `usage` unless the parts are `consumer` or `address` alone */
-function mustBeOneCaller(config: Config, parts: readonly string[]): void {
+function mustBeOneCaller(config: Config, given: readonly string[]): void {
+  const parts = distinct(given)
   if (parts.length === 1 && (parts[0] === 'consumer' || parts[0] === 'address')) return
   const known = [...new Set(config.rules.filter(isOn).flatMap(({ by }) => by))]
   const unknown = parts.find(part => !known.includes(part as never))

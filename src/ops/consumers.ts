@@ -4,12 +4,14 @@
  */
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Rule } from '../config/compile-rule.ts'
+import { BOTH_MODES } from '../config/identity-parts.ts'
 import {
   chunksKey,
   consumerKey,
   consumerStateKey,
   credentialIndexKey,
   credentialKey,
+  identityStateKey,
   sideKey,
 } from '../store/keys.ts'
 import { type ConsumerRecord, formatConsumer, isBlocked, parseConsumer } from '../store/records.ts'
@@ -175,8 +177,8 @@ export async function unblockConsumer(store: AdminStore, consumer: string): Prom
 }
 
 /**
- * Removes all keys of a consumer, its record, the counters of rules `by: 'consumer'`, and its refusals in the statistics. Counters of combinations such as
- * `['consumer', 'route']` have Redis keys that cannot be listed. They expire by themselves.
+ * Removes all keys of a consumer, its record, the counters of rules `by: 'consumer'` in both modes, and its refusals in the statistics.
+ * Counters of combinations such as `['consumer', 'route']` have Redis keys that cannot be listed. They expire by themselves.
  * @param rules the rules of the config; some of them keep their counters in Redis keys of their own
  * @returns the number of keys that were valid until now
  */
@@ -188,16 +190,15 @@ export async function removeConsumer(
   const index = credentialIndexKey(consumer)
   const { length: validKeys } = await listKeys(store, consumer)
   const digests = await store.run(redis => redis.smembers(store.at(index)))
-  const state = consumerStateKey(consumer)
-  const sideKeys = rules.flatMap(({ counting: { state: kind }, tag }) =>
-    kind === 'log'
-      ? [sideKey(state, kind, tag), chunksKey(sideKey(state, kind, tag))]
-      : kind === 'held'
-        ? [sideKey(state, kind, tag)]
-        : [],
-  )
+  const both = identityStateKey({ consumer }, [[BOTH_MODES, undefined]])
+  const states = [consumerStateKey(consumer), consumerStateKey(consumer, 'test'), both]
+  const sideKeys = rules.flatMap(({ counting: { state: kind }, tag }) => {
+    if (kind !== 'log' && kind !== 'held') return []
+    const own = states.map(state => sideKey(state, kind, tag))
+    return kind === 'log' ? own.flatMap(key => [key, chunksKey(key)]) : own
+  })
   const keys = digests.map(digest => credentialKey(consumer, digest))
-  const all = [...keys, consumerKey(consumer), state, ...new Set(sideKeys)]
+  const all = [...keys, consumerKey(consumer), ...states, ...new Set(sideKeys)]
   // These come first, because a repeated call still finds the keys if this one ends in between.
   await eraseCaller(store, consumer)
   await dropPointers(store, consumer, digests)

@@ -1,6 +1,7 @@
 /** Builds the request and the caller for `explain` from the arguments of the command. Does not use the store. */
 import { decodeJwt, decodeProtectedHeader, type JWTPayload, UnsecuredJWT } from 'jose'
 import { parseAddress } from '../config/address-ranges.ts'
+import type { CallerMode } from '../config/caller-mode.ts'
 import type { Config } from '../config/compile.ts'
 import { IDENTIFY } from '../config/compile-route.ts'
 import { isConsumerName } from '../config/forms.ts'
@@ -12,7 +13,7 @@ import { expectedClaims, readClaims, refuse, refuseFor } from '../credentials/jw
 import { isSigned } from '../credentials/key-signature.ts'
 import { subjectOfOpaqueKey } from '../credentials/opaque-key.ts'
 import { ALL_PARTS } from '../set-ups/http/all-parts.ts'
-import type { Caller } from '../set-ups/http/caller.ts'
+import { type Caller, modeOf } from '../set-ups/http/caller.ts'
 import { createIdentifier } from '../set-ups/http/identify.ts'
 import type { Matched } from '../set-ups/http/match.ts'
 import { readingsOf } from '../set-ups/http/path.ts'
@@ -32,6 +33,8 @@ export interface RequestInput extends Partial<Record<CfPart, string>> {
   key?: string
   token?: string
   consumer?: string
+  /** The mode of the credential, if only the store knows it, or if only the consumer is given. Default: live. */
+  mode?: CallerMode
 }
 
 /** The placeholder for the digest of a key, if only the consumer is given. */
@@ -139,13 +142,24 @@ export async function identifyCaller(
 ): Promise<Caller> {
   const parts = { ...ALL_PARTS, createSignatureCheck }
   const identifier = createIdentifier(withoutSignatureChecks(config), parts)
-  const caller = await identifier.identify(request, matched, peer)
+  const caller = inMode(await identifier.identify(request, matched, peer), input)
   if (input.consumer === undefined || caller.refusal?.kind === 'forbidden') return caller
   const { refusal: _, ...anonymous } = caller
   const credential = await credentialOf(await parseConsumerName(input.consumer), config, matched)
   return credential
-    ? { ...anonymous, credential }
+    ? { ...anonymous, credential: { ...credential, mode: input.mode ?? 'live' } }
     : { ...anonymous, refusal: { kind: 'unauthenticated', reason: 'not-accepted', accepted: [] } }
+}
+
+/** @throws AdminError `usage` if the credential itself says that it has another mode */
+function inMode(caller: Caller, { mode }: RequestInput): Caller {
+  const { credential } = caller
+  if (!credential || mode === undefined || credential.mode === mode) return caller
+  if (credential.method === 'opaque-key') return { ...caller, credential: { ...credential, mode } }
+  throw new AdminError(
+    'usage',
+    `--mode: this credential has the mode ${modeOf(credential)}. Leave --mode out.`,
+  )
 }
 
 /** Checks everything except the signature, for which the issuer's keys would be needed. */

@@ -32,7 +32,7 @@ export type LookUp = (credential: Credential) => Promise<Stored | undefined>
 
 /** @returns a function whose result is undefined for an opaque key, because only a decision looks up its consumer */
 export function createLookUp(store: AdminStore): LookUp {
-  return async ({ subject, digest, consumer: name }) => {
+  return async ({ subject, digest, mode = 'live', consumer: name }) => {
     if (subject.kind === 'pointer' || subject.kind === 'failed') return undefined
     const { consumerKey } = subject
     const ofKey = subject.kind === 'key' && digest !== ANY_KEY ? subject.credentialKey : undefined
@@ -42,7 +42,8 @@ export function createLookUp(store: AdminStore): LookUp {
     )
     const record = parseCredential(key ?? '')
     const keys = digest === ANY_KEY ? await listKeys(store, name) : []
-    const planOfKeys = planOfAll(keys)
+    const ofMode = keys.filter(key => key.mode === mode)
+    const planOfKeys = planOfAll(ofMode)
     // Only a hint, and not an error: consumers of tokens need no record.
     const isUnknown = digest === ANY_KEY && consumer === null && keys.length === 0
     const others = isUnknown ? await listConsumerNames(store) : []
@@ -50,7 +51,7 @@ export function createLookUp(store: AdminStore): LookUp {
       ...parseConsumer(consumer ?? ''),
       ...(record?.plan && { planOfKey: record.plan }),
       ...(planOfKeys && { planOfKeys }),
-      plansOfKeys: [...new Set(keys.flatMap(({ plan }) => plan ?? []))],
+      plansOfKeys: [...new Set(ofMode.flatMap(({ plan }) => plan ?? []))],
       isUnknownKey: ofKey !== undefined && record === undefined,
       ...(isUnknown && !others.includes(name) && { unknownConsumer: { others } }),
     }

@@ -4,6 +4,7 @@
  */
 
 import { formatFullAllowance } from '../config/allowance.ts'
+import type { CallerMode } from '../config/caller-mode.ts'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Config, GatewayRule, Route } from '../config/compile.ts'
 import { ANONYMOUS, type RouteSettings } from '../config/compile-route.ts'
@@ -13,7 +14,7 @@ import { type HookName, hooksOf } from '../config/hooks.ts'
 import { bindRules } from '../limiter/bind.ts'
 import { gatewayRuleSet } from '../script/compiled.ts'
 import type { Evaluation } from '../script/evaluation.ts'
-import type { Caller } from '../set-ups/http/caller.ts'
+import { type Caller, modeOf } from '../set-ups/http/caller.ts'
 import { demandRules } from '../set-ups/http/demand-rules.ts'
 import { createMatch } from '../set-ups/http/match.ts'
 import { createMatchByRequest } from '../set-ups/http/match-by-request.ts'
@@ -43,7 +44,15 @@ export interface Explanation {
   route?: RouteExplanation
   /** Accepted credentials, in the order in which they are tried. */
   accept: readonly string[]
-  caller: { method: string; consumer?: string; address: string; plan?: string; planFrom?: PlanSource }
+  caller: {
+    method: string
+    consumer?: string
+    /** Set if there is a consumer. */
+    mode?: CallerMode
+    address: string
+    plan?: string
+    planFrom?: PlanSource
+  }
   /** The request is refused: by the gateway before it asks the store, or because of the caller's records. */
   refusal?: { status: 401 | 403 | 404; reason: string }
   /** Arguments that would make the explanation more exact. */
@@ -159,7 +168,7 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
     accept,
     caller: {
       method: credential?.method ?? 'anonymous',
-      ...(credential && { consumer: credential.consumer }),
+      ...(credential && { consumer: credential.consumer, mode: modeOf(credential) }),
       address: caller.addressIdentity,
       ...(plan !== undefined && { plan, planFrom: planFrom! }),
     },
@@ -172,6 +181,9 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
         stored?.plansOfKeys.filter(other => other !== plan),
         lookUp !== undefined,
       ),
+      ...(credential?.method === 'opaque-key' && input.key !== undefined && !input.mode
+        ? [HINT_FOR_MODE]
+        : []),
       ...(stored?.unknownConsumer ? [hintForUnknown(input.consumer!, stored.unknownConsumer.others)] : []),
       ...(caller.address === undefined ? hintsForAddress(input, config) : []),
     ],
@@ -290,6 +302,9 @@ function hintsForCredential(
   ]
 }
 
+const HINT_FOR_MODE =
+  'Only the store knows the mode of an imported key. If it is a test key, add --mode test.'
+
 const hintForUnknown = (consumer: string, others: readonly string[]) =>
   `The store has no key and no setting of consumer '${consumer}'.${didYouMean(consumer, others)}`
 
@@ -327,6 +342,7 @@ const REASONS: Record<Unauthenticated['reason'], string> = {
   'wrong-audience': 'the token is for another audience (aud)',
   'not-yet-valid': 'the token is not valid yet (nbf)',
   expired: 'the token has expired (exp)',
-  'bad-claim': 'a time in the token (exp, nbf or iat) is missing or not valid',
+  'bad-claim':
+    'a time in the token (exp, nbf or iat) is missing or not valid, or its mode is neither live nor test',
   'no-consumer': 'no claim of the token names a consumer',
 }

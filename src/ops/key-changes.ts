@@ -71,7 +71,7 @@ export interface Rotated {
 }
 
 /**
- * Replaces a key by a new one with the same plan, label and lifetime. If the expiry of the old key cannot be set, the new key is
+ * Replaces a key by a new one with the same plan, label, mode and lifetime. If the expiry of the old key cannot be set, the new key is
  * returned all the same, because it is valid and cannot be shown again.
  * @param overlapMs how long the old key stays valid
  * @throws AdminError for an opaque key, and for a key that is being replaced already: its full lifetime is no longer known
@@ -84,7 +84,7 @@ export async function rotateKey(store: AdminStore, key: FoundKey, overlapMs: num
       'An opaque key cannot be rotated, because it was created elsewhere. Import a new one and revoke this one.',
     )
   }
-  const { plan, label, createdAt, expiresAt, replacedBy } = record
+  const { plan, label, mode, createdAt, expiresAt, replacedBy } = record
   if (replacedBy) {
     const end = expiresAt ? ` and expires at ${expiresAt.toISOString().replace(/\.\d+/, '')}` : ''
     throw new AdminError(
@@ -97,6 +97,7 @@ export async function rotateKey(store: AdminStore, key: FoundKey, overlapMs: num
     consumer,
     ...(plan && { plan }),
     ...(label && { label }),
+    ...(mode && { mode }),
     ...(expiresAt && { expiresAt: new Date(now + expiresAt.getTime() - createdAt.getTime()) }),
   })
   const endsAt = new Date(Math.min(now + overlapMs, expiresAt?.getTime() ?? Number.POSITIVE_INFINITY))

@@ -2,6 +2,7 @@
  * Creates API keys, imports opaque keys, and lists both. The store never has the secret, only the SHA-256 of a key and a few of
  * its letters.
  */
+import type { CallerMode } from '../config/caller-mode.ts'
 import { isConsumerName } from '../config/forms.ts'
 import { mintApiKey } from '../credentials/api-key.ts'
 import { mintSignedKey } from '../credentials/key-signature.ts'
@@ -24,13 +25,16 @@ export interface NewKey {
   /** Absent: the plan of the consumer applies. */
   plan?: string
   label?: string
+  /** Default: live. */
+  mode?: CallerMode
   /** Absent: the key is valid until it is revoked. */
   expiresAt?: Date
 }
 
-export interface KeyInfo extends CredentialRecord {
+export interface KeyInfo extends Omit<CredentialRecord, 'mode'> {
   id: string
   consumer: string
+  mode: CallerMode
   kind: 'api-key' | 'opaque-key'
 }
 
@@ -54,7 +58,10 @@ export function distinguishingDigits(digests: readonly string[]): number {
   return digits
 }
 
-export async function createKey(store: AdminStore, { consumer, ...rest }: NewKey): Promise<CreatedKey> {
+export async function createKey(
+  store: AdminStore,
+  { consumer, mode = 'live', ...rest }: NewKey,
+): Promise<CreatedKey> {
   if (!isConsumerName(consumer)) {
     throw new AdminError(
       'usage',
@@ -62,30 +69,35 @@ export async function createKey(store: AdminStore, { consumer, ...rest }: NewKey
     )
   }
   const createdAt = new Date()
-  const key = await mint(store, consumer, createdAt)
+  const key = await mint(store, consumer, mode, createdAt)
   const digest = sha256(key)
   const id = keyId(consumer, digest)
   const signedBy = store.keySecret?.id
   const record = { ...rest, createdAt, hint: hintOf(key), ...(signedBy && { signedBy }) }
+  const written = { ...record, ...recordOf(mode) }
   let isSent = false
   await writeListed(store, consumer, () => {
     isSent = true
-    return writeKey(store, consumer, digest, record)
+    return writeKey(store, consumer, digest, written)
   }).catch(error => {
     if (!isSent || !(error instanceof AdminError)) throw error
     const fix = `Key '${id}' may have been created, but it is not shown. If npx sluicegate keys list shows its id, revoke it: npx sluicegate keys revoke ${id}`
     throw new AdminError(error.kind, error.message, [fix, error.nextStep].filter(Boolean).join('\n'))
   })
-  return { key, id, consumer, kind: 'api-key', ...record }
+  return { key, id, consumer, kind: 'api-key', mode, ...record }
 }
+
+/** The mode as a record has it. */
+const recordOf = (mode: CallerMode) => (mode === 'test' ? { mode } : {})
 
 async function mint(
   { keyStart: start, keySecret: secret, environment }: AdminStore,
   consumer: string,
+  mode: CallerMode,
   createdAt: Date,
 ): Promise<string> {
-  if (!secret) return mintApiKey(consumer, start)
-  return await mintSignedKey({ consumer, start, environment, secret, issuedAt: createdAt.getTime() })
+  if (!secret) return mintApiKey(consumer, start, mode)
+  return await mintSignedKey({ consumer, start, mode, environment, secret, issuedAt: createdAt.getTime() })
 }
 
 /** An opaque key to import: its text, or its SHA-256 if the text is not available. */
@@ -95,16 +107,16 @@ export type OpaqueKey = { key: string } | { digest: string }
 export async function importKey(
   store: AdminStore,
   opaque: OpaqueKey,
-  { consumer, ...rest }: NewKey,
+  { consumer, mode = 'live', ...rest }: NewKey,
 ): Promise<KeyInfo> {
   const digest = await digestOf(store, opaque)
   const record = { ...rest, createdAt: new Date(), ...('key' in opaque && opaqueKeyHint(opaque.key)) }
   const owner = await staleOwnerOf(store, digest)
   await writeListed(store, consumer, async () => {
     await claim(store, digest, consumer, owner, rest.expiresAt)
-    await writeKey(store, consumer, digest, record)
+    await writeKey(store, consumer, digest, { ...record, ...recordOf(mode) })
   })
-  return { id: keyId(consumer, digest), consumer, kind: 'opaque-key', ...record }
+  return { id: keyId(consumer, digest), consumer, kind: 'opaque-key', mode, ...record }
 }
 
 async function digestOf({ keyPrefix }: AdminStore, opaque: OpaqueKey): Promise<string> {
@@ -183,7 +195,7 @@ export async function listKeys(store: AdminStore, consumer?: string): Promise<Ke
     .flatMap(({ consumer, id }, i): KeyInfo[] => {
       const record = parseCredential(texts[i] ?? '')
       const kind = owners[i] === consumer ? 'opaque-key' : 'api-key'
-      return record ? [{ id, consumer, kind, ...record }] : []
+      return record ? [{ id, consumer, kind, mode: 'live', ...record }] : []
     })
     .sort((a, b) => compare(a.consumer, b.consumer) || a.createdAt.getTime() - b.createdAt.getTime())
 }

@@ -82,14 +82,14 @@ export interface CallerStandings {
   otherConsumers?: readonly string[]
 }
 
-/** @param plan absent: the plan that all keys of the consumer have, else that of the consumer; no plan for an address */
+/** @param plan absent: the plan that all keys of the consumer with this mode have, else that of the consumer; no plan for an address */
 export async function peekCaller(
   store: AdminStore,
   config: Config,
   identity: CallerIdentity,
   plan?: string,
 ): Promise<CallerStandings> {
-  const { consumer, rules: counted, keyOf } = await countersOf(store, config, identity)
+  const { consumer, mode, rules: counted, keyOf } = await countersOf(store, config, identity)
   const ruleSet = gatewayRuleSet(config)
   const rulesFor = (plan: string | undefined) =>
     rulesForPlan(counted, plan).map(rule => boundTo(withoutPlans(rule), keyOf(rule)))
@@ -99,7 +99,7 @@ export async function peekCaller(
   }
   const record = await readRecord(store, consumer)
   const { plan: own, blockedAt } = record
-  const keys = plan === undefined ? await listKeys(store, consumer) : []
+  const keys = plan === undefined ? (await listKeys(store, consumer)).filter(key => key.mode === mode) : []
   // As for a request: the plan of its key, or else of the consumer.
   const stored = planOfAll(keys) ?? own ?? ''
   const chosen = plan ?? (config.plans.includes(stored) ? stored : config.plans[0]!)
@@ -141,8 +141,12 @@ export async function resetCaller(
 }
 
 /** Names of the rules that `peekCaller` shows and `resetCaller` resets. */
-export function rulesShown(config: Pick<Config, 'rules'>, parts: readonly string[]): string[] {
-  return [...new Set(rulesBy(config, parts).map(({ name }) => name))]
+export function rulesShown(
+  config: Pick<Config, 'rules'>,
+  parts: readonly string[],
+  mode: string = 'live',
+): string[] {
+  return [...new Set(rulesBy(config, parts, mode).map(({ name }) => name))]
 }
 
 /**

@@ -1,5 +1,6 @@
 /** Converts arguments of commands to the form in the store: consumers, texts and times. Each error says what to write instead. */
 
+import { CALLER_MODES, type CallerMode, isCallerMode } from '../config/caller-mode.ts'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import { parseDuration } from '../config/duration.ts'
 import { isConsumerName } from '../config/forms.ts'
@@ -35,6 +36,15 @@ export function parsePlanName(text: string, plans: readonly string[]): string {
   throw new AdminError(
     'usage',
     `The config has no plan '${shown(text)}'.${didYouMean(text, plans)} Plans: ${plans.join(', ')}.`,
+  )
+}
+
+/** @throws AdminError `usage` */
+export function parseMode(text: string): CallerMode {
+  if (isCallerMode(text)) return text
+  throw new AdminError(
+    'usage',
+    `'${shown(text)}' is not a mode.${didYouMean(text, CALLER_MODES)} Use ${CALLER_MODES.join(' or ')}.`,
   )
 }
 

@@ -11,7 +11,7 @@ export function startOfDay(now: Date): Date {
 }
 
 export function prometheusText(
-  { rules, requests, withoutTrip, lost, calls, callsWithoutTrip, lostCalls }: Stats,
+  { rules, requests, withoutTrip, test, lost, calls, callsWithoutTrip, lostCalls }: Stats,
   load: CurrentLoad = {},
 ): string {
   const verdicts = rules.flatMap(({ rule, route, plan, ...counts }) => {
@@ -58,6 +58,11 @@ export function prometheusText(
       'without_trip',
       'Requests that were decided without a trip to the store.',
       Object.entries(withoutTrip).map(([from, count = 0]): Sample => [{ from }, count]),
+    ),
+    counter(
+      'test_requests',
+      'Requests of test callers, which are also in requests.',
+      Object.entries(test).map(([outcome, count = 0]): Sample => [{ outcome }, count]),
     ),
     counter('lost_requests', 'Requests whose counters may not have arrived.', [[{}, lost]]),
     counter(

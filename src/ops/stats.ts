@@ -42,6 +42,8 @@ export interface Stats {
   requests: readonly RequestCount[]
   /** Requests that the isolate decided without a trip to the store, by the source of the decision. */
   withoutTrip: Readonly<Partial<Record<string, number>>>
+  /** How many of the requests came from test callers, by their outcome. */
+  test: Readonly<Partial<Record<string, number>>>
   /** Requests whose counters may not have arrived. */
   lost: number
   /** Not part of `requests`. */
@@ -100,6 +102,7 @@ function sumFields(fields: readonly Count[]): Omit<Stats, 'since' | 'unit'> {
   const requests = new Map<string, RequestCount>()
   const calls = new Map<string, CallCount>()
   const withoutTrip: Record<string, number> = {}
+  const test: Record<string, number> = {}
   const callsWithoutTrip: Record<string, number> = {}
   let lost = 0
   let lostCalls = 0
@@ -109,6 +112,7 @@ function sumFields(fields: readonly Count[]): Omit<Stats, 'since' | 'unit'> {
     if (kind === 'lost') lost += count
     if (kind === 'lost-calls') lostCalls += count
     if (kind === 'without-trip') withoutTrip[outcome] = (withoutTrip[outcome] ?? 0) + count
+    if (kind === 'test') test[outcome] = (test[outcome] ?? 0) + count
     if (kind === 'call-without-trip') callsWithoutTrip[outcome] = (callsWithoutTrip[outcome] ?? 0) + count
     if (kind === 'call') {
       const [cause = '', limit = ''] = labels
@@ -127,7 +131,7 @@ function sumFields(fields: readonly Count[]): Omit<Stats, 'since' | 'unit'> {
     rules.set(name, { ...sums, [countName]: sums[countName] + count })
   }
   return {
-    ...{ rules: [...rules.values()], requests: [...requests.values()], withoutTrip, lost },
+    ...{ rules: [...rules.values()], requests: [...requests.values()], withoutTrip, test, lost },
     ...{ calls: [...calls.values()], callsWithoutTrip, lostCalls },
   }
 }

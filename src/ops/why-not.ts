@@ -5,7 +5,7 @@ import type { TrafficClass } from '../config/compile-shedding.ts'
 import { needsCredential } from '../config/identity-parts.ts'
 import { hostMatcher } from '../patterns/patterns.ts'
 import type { Evaluation } from '../script/evaluation.ts'
-import type { Caller } from '../set-ups/http/caller.ts'
+import { type Caller, modeOf } from '../set-ups/http/caller.ts'
 import type { Matched } from '../set-ups/http/match.ts'
 import { hostOf } from '../set-ups/http/path.ts'
 
@@ -49,6 +49,8 @@ export function whyNot(
   }
   if (first.match.authenticated === true && !credential) return 'only for callers with a credential'
   if (first.match.authenticated === false && credential) return 'only for callers without a credential'
+  if (first.match.mode !== undefined && first.match.mode !== modeOf(credential))
+    return `only for ${first.match.mode} callers`
   if (first.on === 'auth-failure') {
     return credential
       ? 'counts only requests with a key: a token is verified without the store'

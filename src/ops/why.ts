@@ -164,12 +164,13 @@ async function aboutConsumer(
   const record = parseConsumer(text ?? '')
   const keys = await listKeys(store, name)
   const names = text === null && keys.length === 0 ? await listConsumerNames(store) : [name]
-  const plan = planOf(config, common.key ? [common.key] : keys, record)
+  const mode = common.key?.mode ?? 'live'
+  const plan = planOf(config, common.key ? [common.key] : keys.filter(key => key.mode === mode), record)
   const isBlockedNow = isBlocked(record, common.now.getTime() * 1e3)
   const credentials = keyId === undefined ? keys.slice(0, MAX_KEYS).map(({ id }) => id) : [keyId]
   const hasRulesByKey = rulesBy(config, ['credential']).length > 0
   const identities: CallerIdentity[] = [
-    { consumer: name },
+    { consumer: name, mode },
     ...globalIdentity(config),
     ...(hasRulesByKey ? credentials.map(credential => ({ consumer: name, credential })) : []),
   ]

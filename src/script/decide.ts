@@ -10,7 +10,8 @@
  *     ARGV[2]  marks, a letter each. For each identity: 1 if it is part of the request, else 0; then for each of its rules: 0 absent,
  *              e enforced, s shadow, S shadow that no override can enforce
  *     ARGV[3]  the kind of the subject (subject.lua), or ''
- *     ARGV[4]  the plan if it is known without the store, because a token or an earlier decision names it; else ''
+ *     ARGV[4]  the plan if it is known without the store, because a token or an earlier decision names it; for an opaque key the mode that
+ *              the rules are bound for; else ''
  *     ARGV[5]  now in microseconds, or '' for the clock of the store
  *     ARGV     for each rule with a calendar the ends of its windows; for each `concurrency` rule the units that the isolate holds.
  *              If a rule is settled later: the reservationId of the request, or ''. Then the cost of each rule, unless all costs are 1. A rule with cost 0 admits, and writes nothing. Empty values at
@@ -19,9 +20,9 @@
  *     reply    { status, plan, now, the row of each rule, the overrides as text if there are any, and, if ARGV[1] is a number and the
  *                request is admitted, the number of requests that units were spent for }
  *              status: 1 admitted, 2 admitted and spent by every rule, 0 refused, -1 bad credential, -2 blocked (no rows follow, but the
- *                      end of the block as text in µs, or '').
+ *                      end of the block as text in µs, or ''), -3 the key has another mode (no rows follow).
  *                      Rules on bad credentials are checked first, so they can also refuse a blocked consumer
- *              plan: with a pointer 'plan consumer'
+ *              plan: with a pointer 'plan consumer'. With status -3 the mode is in its place
  *              a row: retry_after (µs; 0: allows, -1: never admits this cost, -2: does not apply to this caller; left out with
  *                     status 2), remaining, reset_after, for a queue the delay until departure, and for a rule that is settled later the
  *                     units that were reserved, and the units above the limit
@@ -31,6 +32,7 @@
  * for one with chunks sometimes HGET, HDEL or UNLINK, HSET and EXPIRE; for units in flight one SETEX, or with many isolates one BITFIELD;
  * for a pointer one GET. Reservations take ZADD and PEXPIRE, and if they are given back at their end, ZRANGEBYSCORE and ZREM. A refused request writes nothing. A request with a bad credential spends only under rules on bad credentials.
  */
+import { isCallerMode } from '../config/caller-mode.ts'
 import { appliesToPlan } from '../config/compile-rule.ts'
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Evaluation, Outcome, Subject, Verdict } from './evaluation.ts'
@@ -52,13 +54,12 @@ export function encodeDecide(
   // Rules for plans apply only if the caller has a plan: from its subject, which the script looks up, or a known one.
   const applies = ({ rule }: BoundRule) => subject !== undefined || appliesToPlan(rule, plan)
   const { byEntry, keys, marks, ruleArguments } = placeRules(ruleSet, rules, applies)
-  const knownPlan = (subject?.kind === 'token' && subject.plan) || (plan ?? '')
   const verbArgument = wanted > 1 ? String(wanted) : verb
   const args: string[] = [
     verbArgument,
     marks,
     subject?.kind ?? '',
-    knownPlan,
+    knownBefore(subject, plan),
     formatTime(now),
     ...ruleArguments,
     ...(ruleSet.settle ? [reservationId ?? ''] : []),
@@ -73,6 +74,12 @@ export function encodeDecide(
     args,
     ...(subject?.kind === 'pointer' && { hasHiddenKeys: true }),
   }
+}
+
+/** ARGV[4]. */
+function knownBefore(subject: Subject | undefined, plan = ''): string {
+  if (subject?.kind === 'token') return subject.plan || plan
+  return subject ? ('mode' in subject && subject.mode) || '' : plan
 }
 
 /** The keys of the caller's records, in the order of KEYS. */
@@ -96,6 +103,7 @@ const STATUS = new Map<unknown, Outcome['status']>([
   [0, 'refused'],
   [-1, 'unknown-credential'],
   [-2, 'blocked'],
+  [-3, 'other-mode'],
 ])
 const ALL_SPENT = 2
 const DOES_NOT_APPLY = -2
@@ -127,6 +135,10 @@ export function decodeDecide(
   }
 
   const [plan = '', consumer] = text.split(' ')
+  if (status === 'other-mode') {
+    if (!isCallerMode(plan)) throw invalidReply('a mode that is neither live nor test')
+    return { status, mode: plan, ...(consumer && { consumer }), plan: '', at, verdicts: [] }
+  }
   const { rowStarts, length, standingAt } = rowsOf(ruleSet, first === ALL_SPENT)
   const end = ROWS_AT + length
   const wanted = wantedRequestsOf({ ruleSet, wantedRequests }, verb)

@@ -1,5 +1,6 @@
 /** The input and the result of one decision, as plain values. */
 import type { Holding } from '../algorithms/algorithm.ts'
+import type { CallerMode } from '../config/caller-mode.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import type { RuleSet } from './rule-set-shape.ts'
 
@@ -49,11 +50,12 @@ export interface Evaluation {
 export type Subject =
   /**
    * An API key: valid if it has a record. `planInOutage` is set if the isolate has checked its signature, so that it can pass without
-   * the store: the plan that it is then counted on.
+   * the store: the plan that it is then counted on. `mode` is set for opaque keys, whose record has their mode: the one that the rules
+   * are bound for.
    */
-  | { kind: 'key'; consumerKey: string; credentialKey: string; planInOutage?: string }
+  | { kind: 'key'; consumerKey: string; credentialKey: string; planInOutage?: string; mode?: CallerMode }
   /** An opaque key: the same, but only the store knows the consumer. The keys have `UNKNOWN_CONSUMER` in its place. */
-  | { kind: 'pointer'; consumerKey: string; credentialKey: string; pointerKey: string }
+  | { kind: 'pointer'; consumerKey: string; credentialKey: string; pointerKey: string; mode?: CallerMode }
   /** A token, already verified by its signature. */
   | { kind: 'token'; consumerKey: string; plan?: string }
   /**
@@ -86,8 +88,13 @@ export interface Verdict {
 
 /** The result of one decision. */
 export interface Outcome {
-  /** With `unknown-credential` the verdicts are those of rules `on: 'auth-failure'`. */
-  status: 'admitted' | 'refused' | 'unknown-credential' | 'blocked'
+  /**
+   * With `unknown-credential` the verdicts are those of rules `on: 'auth-failure'`. `other-mode`: the key has another mode than its
+   * subject says, so the rules are bound to the wrong identities. Nothing was spent, and there are no verdicts.
+   */
+  status: 'admitted' | 'refused' | 'unknown-credential' | 'blocked' | 'other-mode'
+  /** With `other-mode`: the mode of the key. */
+  mode?: CallerMode
   /** The caller's plan; empty for an anonymous caller. */
   plan: string
   /** The consumer that the credential belongs to, if only the store knew it. */

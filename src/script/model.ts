@@ -7,6 +7,7 @@ import { IDLE, MAX_DEBT, type RefundedUnits, type State } from '../algorithms/al
 import { applyMessage } from '../algorithms/concurrency.ts'
 import { algorithms } from '../algorithms/index.ts'
 import { luaOf } from '../algorithms/lua-of.ts'
+import type { CallerMode } from '../config/caller-mode.ts'
 import { appliesToPlan, type Rule } from '../config/compile-rule.ts'
 import { withConsumer } from '../store/keys.ts'
 import {
@@ -76,6 +77,9 @@ export class ScriptModel {
     const { plans } = ruleSet
     const caller = this.#identify(subject, now)
     const { isUnknown = false, isBlocked = false, blockedUntil, consumer, overrides = [] } = caller ?? {}
+    const mode = caller?.otherMode
+    if (mode)
+      return { status: 'other-mode', mode, plan: '', at: now, verdicts: [], ...(consumer && { consumer }) }
     // A plan that the config does not have is replaced by the default plan.
     const known = !caller || isUnknown ? '' : plans.includes(caller.plan) ? caller.plan : plans[0]!
     const plan = caller ? known : given
@@ -222,7 +226,10 @@ export class ScriptModel {
     if (subject.kind === 'token') return { plan: subject.plan || (plan ?? ''), ...ofConsumer }
     const credential = parseCredential(this.#records.get(named(subject.credentialKey)) ?? '')
     if (!credential) return { ...UNKNOWN_CALLER, ...resolved }
-    return { plan: credential.plan ?? plan ?? '', ...ofConsumer, ...resolved }
+    const mode: CallerMode = credential.mode ?? 'live'
+    const isOther = subject.mode !== undefined && subject.mode !== mode
+    const own = { plan: credential.plan ?? plan ?? '', ...(isOther && { otherMode: mode }) }
+    return { ...own, ...ofConsumer, ...resolved }
   }
 }
 
@@ -258,6 +265,8 @@ interface Caller {
   overrides: readonly Override[]
   /** The consumer that a pointer names. */
   consumer?: string
+  /** The mode of the credential, if its subject has another one. */
+  otherMode?: CallerMode
 }
 
 const UNKNOWN_CALLER: Caller = { isUnknown: true, plan: '', isBlocked: false, overrides: [] }

@@ -12,7 +12,8 @@
 --                       the consumer
 --            'failed'   the credential is known to be bad
 --   ARGV[4]  the plan if it is known without the store, because a token or an earlier
---            decision names it; else ''
+--            decision names it; with 'key' and 'pointer' the mode that the rules are bound
+--            for, if only the record has the mode of the credential; else ''
 if subject == '' then
   plan = ARGV[4] or ''
 elseif subject == 'failed' then
@@ -26,6 +27,14 @@ else
     -- Most credentials name no plan: 'plan= created=…'.
     local record = values[2]
     own_plan = record and (sub(record, 1, 6) == 'plan= ' and '' or string.match(record, '^plan=(%S*)'))
+    local mode = own_plan and ARGV[4] or ''
+    if mode ~= '' then
+      -- The caller has other identities in another mode, so nothing is spent.
+      local own_mode = string.find(record, ' mode=test', 1, true) and 'test' or 'live'
+      if own_mode ~= mode then
+        return { -3, consumer and own_mode .. ' ' .. consumer or own_mode, now }
+      end
+    end
   end
   if own_plan then
     if settings then

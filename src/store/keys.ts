@@ -11,8 +11,9 @@
  *     sluice:{signal:<name>}:reporters     hash    the machines of the origin that push their utilization, with their last values
  *     sluice:{c:<consumer>}:state          string  all counters of the consumer (src/script/prelude.lua)
  *     sluice:{c:<consumer>}:state:<parts>  string  the counters for a part of its requests: `route=reports`
+ *     sluice:{c:<consumer>}:test…          string  the same for requests with its test keys and test tokens
  *     sluice:{ip:<address>}:state…         string  all counters of an address, or of an IPv6 network; parts as above
- *     sluice:{x:<parts>}:state             string  the counters of any other identity: `country=DE`
+ *     sluice:{x:<parts>}:state             string  the counters of any other identity: `country=DE`; `:test` for test tokens (`claim`)
  *     sluice:{global}:state                string  the counters of all callers together
  *     sluice:{l:<limit>}:state             string  all counters of a limit by name without an identity
  *     sluice:{l:<limit>}:state:<identity>  string  the counters of one identity: `account=42`
@@ -73,9 +74,14 @@ export const pointerKey = (digest: string) => `sluice:{k:${digest}}`
 
 export const credentialKey = (consumer: string, digest: string) => `sluice:{c:${consumer}}:key:${digest}`
 
-export const consumerStateKey = (consumer: string) => `sluice:{c:${consumer}}:state`
+/** The word for the counters of live callers, which also have those of identities that do not depend on a credential, and of test callers. */
+export type StateWord = 'state' | 'test'
 
-export const addressStateKey = (address: string) => `sluice:{ip:${address}}:state`
+export const consumerStateKey = (consumer: string, word: StateWord = 'state') =>
+  `sluice:{c:${consumer}}:${word}`
+
+export const addressStateKey = (address: string, word: StateWord = 'state') =>
+  `sluice:{ip:${address}}:${word}`
 
 /** A part of an identity beside consumer and address. The value is undefined if the request has none. */
 export type PartValue = readonly [part: string, value: string | undefined]
@@ -84,14 +90,17 @@ export type PartValue = readonly [part: string, value: string | undefined]
  * The state key of an identity. The state of an identity with a consumer is in the slot of the consumer. Without a consumer, it is in
  * the slot of the address. Without either, it has a slot of its own.
  * @param owner a consumer or an address, as they are written in keys; undefined if the identity has neither
+ * @param word keeps the counters of test callers apart, whatever the parts are
  */
 export function identityStateKey(
   owner: { consumer: string } | { address: string } | undefined,
   parts: readonly PartValue[],
+  word: StateWord = 'state',
 ): string {
   const text = partsText(parts)
-  if (!owner) return text ? `sluice:{x:${text}}:state` : 'sluice:{global}:state'
-  const key = 'consumer' in owner ? consumerStateKey(owner.consumer) : addressStateKey(owner.address)
+  if (!owner) return text ? `sluice:{x:${text}}:${word}` : 'sluice:{global}:state'
+  const key =
+    'consumer' in owner ? consumerStateKey(owner.consumer, word) : addressStateKey(owner.address, word)
   return text ? `${key}:${text}` : key
 }
 

@@ -3,7 +3,7 @@
  * the decision. Every value is escaped, so that no value can look like another field.
  *
  *     credential   plan=<plan or nothing> created=<time> [expires=<time>] [label=<text>] [hint=<last letters>] [replaced=<id>]
- *                  [signed=<id of the secret>]
+ *                  [signed=<id of the secret>] [mode=test]
  *     consumer     plan=<plan> [blocked=<time>] [until=<µs>] [by=<operator>] [reason=<text>]
  *                  [override=<family>,<numbers>] …
  *
@@ -24,6 +24,8 @@ export interface CredentialRecord {
   replacedBy?: string
   /** Id of the secret that has signed the key. Absent: the key is not signed. */
   signedBy?: string
+  /** Absent: live. */
+  mode?: 'test'
 }
 
 /** The record of a consumer. A consumer without a record has the default plan, no block, and no overrides. */
@@ -87,11 +89,14 @@ export const formatCredential = (record: CredentialRecord): string =>
     hint: record.hint,
     replaced: record.replacedBy,
     signed: record.signedBy,
+    mode: record.mode,
   })
 
 /** Parses a credential's record. @returns undefined if the text is not such a record */
 export function parseCredential(text: string): CredentialRecord | undefined {
-  const { plan, created, expires, label, hint, replaced, signed } = Object.fromEntries(parseFields(text))
+  const { plan, created, expires, label, hint, replaced, signed, mode } = Object.fromEntries(
+    parseFields(text),
+  )
   if (plan === undefined || created === undefined) return undefined
   return {
     createdAt: new Date(created),
@@ -101,6 +106,7 @@ export function parseCredential(text: string): CredentialRecord | undefined {
     ...(hint && { hint }),
     ...(replaced && { replacedBy: replaced }),
     ...(signed && { signedBy: signed }),
+    ...(mode === 'test' && { mode }),
   }
 }
 

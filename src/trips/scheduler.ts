@@ -4,7 +4,7 @@
  */
 import type { Background } from '../background.ts'
 import { latestOf, type Timer } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
+import type { GatewayError } from '../errors.ts'
 import { createTurn, isWithin, type Turn } from './turn.ts'
 
 export interface Chore {
@@ -91,5 +91,4 @@ export function createScheduler(clock: () => number, timer: Timer, chores: reado
 }
 
 /** Whether the platform allows the request no more calls, so that only another one can do the chore. */
-const isExhausted = (error: unknown) =>
-  error instanceof GatewayError && error.code === 'ERR_STORE_CALLS_EXHAUSTED'
+const isExhausted = (error: unknown) => (error as GatewayError).code === 'ERR_STORE_CALLS_EXHAUSTED'

@@ -116,7 +116,8 @@ describe('a lease', () => {
 describe('a mistake', () => {
   const DURATION =
     "is not a duration. Write a number and a unit in quotes, as in '250ms', '1s', '15m', '1h' or '1d'."
-  const SETTINGS = 'Settings: name, unit, by, on, cost, countIf, match, plans, algorithm, limit, period'
+  const SETTINGS =
+    'Settings: name, unit, by, acrossModes, on, cost, countIf, match, plans, algorithm, limit, period'
   const MODES = 'mode, enforce, candidateFor, onStoreFailure, lease.'
   const listed = (items: readonly string[]) => `${items.slice(0, -1).join(', ')} or ${items.at(-1)}`
   const ALGORITHMS = listed(ALGORITHM_NAMES.map(name => `'${name}'`))

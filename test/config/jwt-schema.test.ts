@@ -34,6 +34,7 @@ describe('an issuer of tokens', () => {
       clockToleranceSeconds: 5,
       consumerClaims: ['sub'],
       plans: {},
+      modes: {},
       sharesConsumers: false,
     })
   })
@@ -58,6 +59,7 @@ describe('an issuer of tokens', () => {
         header: 'cf-access-jwt-assertion',
         consumerClaims: ['sub', 'common_name'],
         plans: {},
+        modes: {},
         sharesConsumers: false,
       })
     },
@@ -86,6 +88,7 @@ describe('an issuer of tokens', () => {
       consumerClaims: ['https://example.com/org', 'sub'],
       planClaim: 'tier',
       plans: { gold: 'pro' },
+      modes: {},
       sharesConsumers: true,
     })
     expect(compiled({ ...ACCESS, header: 'X-Token', claims: { consumer: 'email' } })).toMatchObject({
@@ -109,7 +112,7 @@ describe('a mistake', () => {
   const UNSIGNED = 'is not allowed: a token without a signature proves nothing.'
   const VARIABLE =
     "auth0.secret: is not the name of a variable. Write the name in capitals, as in 'JWT_SECRET', and never the secret itself: npx wrangler secret put JWT_SECRET"
-  const COMMON = 'audience, clockTolerance, header, claims, plans, sharesConsumers.'
+  const COMMON = 'audience, clockTolerance, header, claims, plans, modes, sharesConsumers.'
   const ISS = "Write the iss of its tokens, as in 'https://issuer.example.com/'."
   const AUD = "Write the aud of its tokens, as in 'api'."
   const CLAIM = "is not a claim name. Write it like 'sub' or ['sub', 'email']."
@@ -265,7 +268,7 @@ describe('a mistake', () => {
     [
       'an unknown claim',
       { ...JWKS, claims: { subject: 'sub' } },
-      ['auth0.claims.subject: is not a setting here. Settings: consumer, plan.'],
+      ['auth0.claims.subject: is not a setting here. Settings: consumer, plan, mode.'],
     ],
     [
       'empty claim names',

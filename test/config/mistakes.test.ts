@@ -184,7 +184,7 @@ describe('a mistake', () => {
       'a burst and a queue',
       withRule({ burst: 5, queue: 5 }),
       [
-        'rules[0].queue: is not a setting here. Settings: name, unit, by, on, cost, countIf, match, plans, algorithm, limit, period, burst, mode, enforce, candidateFor, onStoreFailure, lease.',
+        'rules[0].queue: is not a setting here. Settings: name, unit, by, acrossModes, on, cost, countIf, match, plans, algorithm, limit, period, burst, mode, enforce, candidateFor, onStoreFailure, lease.',
       ],
     ],
   ])('%s', (_, config, mistakes) => expect(mistakesIn(config)).toEqual(mistakes))

@@ -82,6 +82,7 @@ describe('a valid token', () => {
     expect(await verify(await sign(CLAIMS, key()))).toEqual({
       kind: 'verified',
       consumer: 'auth0~alice',
+      mode: 'live',
       claims: CLAIMS,
     })
   })

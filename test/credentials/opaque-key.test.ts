@@ -18,24 +18,24 @@ it.each([
   expect(isOpaqueKey(text)).toBe(expected)
 })
 
-it('the consumer of a key is remembered for a while, or until it is forgotten', () => {
+it('the consumer and the mode of a key are remembered for a while, or until the key is forgotten', () => {
   vi.useFakeTimers({ now: 0 })
   const memory = new KeyMemory({ rememberForMs: 1000 })
-  memory.remember('a', 'acme')
-  memory.remember('b', 'bcme')
+  memory.remember('a', { consumer: 'acme', mode: 'test' })
+  memory.remember('b', { consumer: 'bcme', mode: 'live' })
   memory.forget('b')
-  expect([memory.consumerOf('a'), memory.consumerOf('b')]).toEqual(['acme', undefined])
+  expect([memory.ownerOf('a'), memory.ownerOf('b')]).toEqual([{ consumer: 'acme', mode: 'test' }, undefined])
   vi.setSystemTime(1001)
-  expect(memory.consumerOf('a')).toBeUndefined()
+  expect(memory.ownerOf('a')).toBeUndefined()
 })
 
 it('only a bounded number of keys is remembered: the most recently used ones', () => {
   const memory = new KeyMemory({ rememberForMs: 60_000 })
   for (let i = 0; i < 50_000; i++) {
-    memory.remember(`${i}`, 'acme')
-    memory.consumerOf('0')
+    memory.remember(`${i}`, { consumer: 'acme', mode: 'live' })
+    memory.ownerOf('0')
   }
-  const known = Array.from({ length: 50_000 }, (_, i) => memory.consumerOf(`${i}`)).filter(Boolean)
+  const known = Array.from({ length: 50_000 }, (_, i) => memory.ownerOf(`${i}`)).filter(Boolean)
   expect(known.length).toBeLessThanOrEqual(20_000)
-  expect(memory.consumerOf('49999')).toBe('acme')
+  expect(memory.ownerOf('49999')?.consumer).toBe('acme')
 })

@@ -26,6 +26,11 @@ describe('the expression for secret scanners', () => {
     expect(expression.test(key.slice(0, -1))).toBe(false)
   })
 
+  it('finds test keys', () => {
+    const key = mintApiKey('acme', apiKeyStart(), 'test')
+    expect(expression.exec(`KEY="${key}"`)?.[0]).toBe(key)
+  })
+
   it('and the checksum distinguish a key from text that only looks like one', () => {
     const key = mintApiKey('acme')
     const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'

@@ -203,12 +203,14 @@ it.each(SETTINGS)('%s names a valid setting: %s', (_, text) => {
     period: '1m',
   } as const
   const config = { origin: 'route', plans: ['free', 'pro'], rules: [rule] } as const
-  // The setting can be one of the config, of a rule, of its match, or of the credentials.
+  const issuer = { secret: 'JWT_SECRET', algorithms: ['HS256' as const], issuer: 'i', audience: 'api' }
+  // The setting can be one of the config, of a rule, of its match, of the credentials, or of an issuer.
   const places = [
     { ...config, ...setting },
     { ...config, rules: [{ ...rule, ...setting }] },
     { ...config, rules: [{ ...rule, match: setting }] },
     { ...config, credentials: setting },
+    { ...config, credentials: { jwt: { auth0: jwt({ ...issuer, claims: { mode: 'env' }, ...setting }) } } },
   ]
   const mistakes = places.map(input => {
     try {

@@ -5,7 +5,9 @@ import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { KEY_SECRET, newKeySecret, readKeySecrets } from '../../src/credentials/key-signature.ts'
 import { runCall as askStore, prepareDecide } from '../../src/limiter/prepared-call.ts'
 import { slotOf } from '../../src/node/rest-bridge/key-slot.ts'
-import { createKey } from '../../src/ops/keys.ts'
+import { revokeKey } from '../../src/ops/key-changes.ts'
+import { findKey } from '../../src/ops/key-reference.ts'
+import { createKey, importKey } from '../../src/ops/keys.ts'
 import { createLimiterOnStore } from '../../src/set-ups/limits/limiter-on-store.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { addressStateKey, consumerStateKey, credentialKey, pointerKey } from '../../src/store/keys.ts'
@@ -136,6 +138,37 @@ describeOnCluster('the gateway', start => {
       ...[200, expect.stringMatching(/^"consumer";r=3;t=\d+, "address";r=10;/), 1],
     ])
     expect((await ask('/', { key: 'a-key-that-nobody-knows', address })).status).toBe(401)
+  })
+
+  it('spends nothing in any slot while an opaque test key is taken for a live one', async () => {
+    const key = 'a-test-key-of-a-partner'
+    const address = '198.51.100.31'
+    await importKey(gateway.admin, { key }, { consumer: 'globex-tests', mode: 'test' })
+    const config = {
+      rules: [CONSUMER, ADDRESS],
+      credentials: { opaqueKeys: {} },
+      store: { cluster: true },
+    }
+    const ask = gateway.app(config)
+    gateway.store.count()
+    const first = await ask('/', { key, address })
+    // The lookup, the consumer in the wrong mode, then the consumer and the address in the right one.
+    expect([first.status, first.headers.get('ratelimit'), gateway.store.count()]).toEqual([
+      ...[200, expect.stringMatching(/^"consumer";r=4;t=\d+, "address";r=11;/), 4],
+    ])
+    expect(gateway.origin.received.at(-1)!.headers['x-consumer-mode']).toBe('test')
+    expect((await ask('/', { key, address })).headers.get('ratelimit')).toMatch(
+      /"consumer";r=3;.*"address";r=10;/,
+    )
+    expect(gateway.store.count()).toBe(1)
+    const { key: live } = await createKey(gateway.admin, { consumer: 'globex-tests' })
+    expect((await ask('/', { key: live, address })).headers.get('ratelimit')).toMatch(/^"consumer";r=4;/)
+    // A remembered mode that is wrong: the slot of the address has admitted the request, and gives its unit back.
+    await revokeKey(gateway.admin, await findKey(gateway.admin, key))
+    await importKey(gateway.admin, { key }, { consumer: 'globex-tests' })
+    expect((await ask('/', { key, address })).headers.get('ratelimit')).toMatch(
+      /"consumer";r=3;.*"address";r=8;/,
+    )
   })
 
   it('counts guesses that make no trip, in the slot of their address', async () => {

@@ -254,7 +254,9 @@ describeOnRedis('a gateway with shadow rules', (_, kind) => {
     gateway.store.fault = (_, response) => void response.destroy()
     await app('/', { key })
     const took = [1, expect.any(Number)]
-    const point = (index: string, ...blobs: string[]) => ({ indexes: [index], blobs, doubles: took })
+    const point = (index: string, ...blobs: string[]) => ({
+      ...{ indexes: [index], blobs: [...blobs, ''], doubles: took },
+    })
     expect(points).toEqual([
       point('none', 'allowed', 'reports', 'free', '', '', ''),
       point('none', 'allowed', 'reports', 'free', '', '', 'tight'),

@@ -165,6 +165,7 @@ describe('a decision that has been made', () => {
           throw new TypeError('a bug')
         },
         recall: () => undefined,
+        useMode: caller => caller,
       },
     })
     const decided = await decideRequest(

@@ -228,6 +228,7 @@ describe('an admitted request', () => {
     )
     expect(kept).toEqual({
       'x-consumer-id': 'acme',
+      'x-consumer-mode': 'live',
       'x-consumer-plan': 'free',
       'x-forwarded-for': '192.0.2.1',
       'x-forwarded-host': 'gateway.test',

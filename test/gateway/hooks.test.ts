@@ -145,6 +145,7 @@ describe('a hook', () => {
           host: undefined,
           route: 'app',
           consumer: 'acme',
+          mode: 'live',
           address: '192.0.2.1',
         },
       },

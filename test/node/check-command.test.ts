@@ -34,6 +34,24 @@ describe('npx sluicegate check', () => {
     expect((await runInProcess(['check'])).stdout).not.toContain('Warnings')
   })
 
+  it('shows which rules and classes are for test callers, and which rules count both modes together', async () => {
+    const file = configFile(`export default {
+      origin: 'route',
+      rules: [
+        { name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s', acrossModes: true },
+        { name: 'b', by: 'consumer', algorithm: 'gcra', limit: 5, period: '1s', match: { mode: 'test' } },
+      ],
+      shedding: { classes: [{ name: 'tests', match: { mode: 'test' } }, { name: 'others' }], fleetUsage: { capacity: 9 } },
+    }`)
+    const { stdout } = await runInProcess(['check', file])
+    expect(stdout).toMatch(/^ {2}a .* live and test together$/m)
+    expect(stdout).toMatch(/^ {2}b .* in test mode$/m)
+    expect(stdout).toMatch(/^ {2}tests +in test mode/m)
+    const { rules } = JSON.parse((await runInProcess(['check', file, '--json'])).stdout)
+    expect(rules).toMatchObject([{ across_modes: true, match: {} }, { match: { mode: 'test' } }])
+    expect(rules[1]).not.toHaveProperty('across_modes')
+  })
+
   it('warns about environment variables that the config reads', async () => {
     const file = configFile(
       `import { env } from 'node:process'

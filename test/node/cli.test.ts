@@ -538,6 +538,7 @@ describe('npx sluicegate stats', () => {
         ],
         requests: [{ outcome: 'limited', cause: '-', route: '-', count: 2 }],
         withoutTrip: {},
+        test: {},
         lost: 0,
         unit: 'minute',
         ...{ calls: [], callsWithoutTrip: {}, lostCalls: 0 },

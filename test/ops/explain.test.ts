@@ -285,7 +285,10 @@ describe('a request with a credential', () => {
     }
     const refusals: [object, string, alg?: string][] = [
       [{ exp: 1 }, 'the token has expired (exp)'],
-      [{ exp: undefined }, 'a time in the token (exp, nbf or iat) is missing or not valid'],
+      [
+        { exp: undefined },
+        'a time in the token (exp, nbf or iat) is missing or not valid, or its mode is neither live nor test',
+      ],
       [{ aud: 'other' }, 'the token is for another audience (aud)'],
       [{ nbf: 4e9 - 1 }, 'the token is not valid yet (nbf)'],
       [{ sub: '' }, 'no claim of the token names a consumer'],

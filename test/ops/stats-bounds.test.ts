@@ -4,7 +4,7 @@ import type { Stats } from '../../src/ops/stats.ts'
 import { checkBounds, checkWord, formatCheck, parseBound } from '../../src/ops/stats-bounds.ts'
 
 const NOTHING: Stats = {
-  ...{ since: new Date(0), unit: 'minute', rules: [], requests: [], withoutTrip: {}, lost: 0 },
+  ...{ since: new Date(0), unit: 'minute', rules: [], requests: [], withoutTrip: {}, test: {}, lost: 0 },
   ...{ calls: [], callsWithoutTrip: {}, lostCalls: 0 },
 }
 

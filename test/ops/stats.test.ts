@@ -305,6 +305,7 @@ describe('npx sluicegate stats --prometheus', () => {
         rules: [],
         requests,
         withoutTrip: { refusals: 2 },
+        test: {},
         lost: 0,
         unit: 'hour',
         ...NO_CALLS,

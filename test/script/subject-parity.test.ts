@@ -16,16 +16,21 @@ import { config, evaluationFor, GUESSES, MINUTE, RULES } from './subject-rules.t
 function callerOf(consumer: string) {
   const digest = `${consumer}-digest`
   const keyed = { consumerKey: consumerKey(consumer), credentialKey: credentialKey(consumer, digest) }
+  const pointer = {
+    kind: 'pointer' as const,
+    consumerKey: consumerKey(UNKNOWN_CONSUMER),
+    credentialKey: credentialKey(UNKNOWN_CONSUMER, digest),
+    pointerKey: pointerKey(digest),
+  }
   const subjects = {
     key: { kind: 'key', ...keyed },
+    'live key': { kind: 'key', ...keyed, mode: 'live' },
+    'test key': { kind: 'key', ...keyed, mode: 'test' },
     token: { kind: 'token', consumerKey: consumerKey(consumer) },
     'token of a plan': { kind: 'token', consumerKey: consumerKey(consumer), plan: 'pro' },
-    pointer: {
-      kind: 'pointer',
-      consumerKey: consumerKey(UNKNOWN_CONSUMER),
-      credentialKey: credentialKey(UNKNOWN_CONSUMER, digest),
-      pointerKey: pointerKey(digest),
-    },
+    pointer,
+    'live pointer': { ...pointer, mode: 'live' },
+    'test pointer': { ...pointer, mode: 'test' },
     none: undefined,
   } satisfies Record<string, Subject | undefined>
   return { consumer, pointerKey: pointerKey(digest), ...keyed, subjects }
@@ -40,10 +45,8 @@ const end = fc.option(fc.integer({ min: -1e5, max: 1e6 }), { nil: undefined })
 const askStep = fc.record({
   pause: pausesToAndFro,
   subject: fc.constantFrom<keyof Caller['subjects']>(
-    'key',
-    'key',
-    'token',
-    'pointer',
+    ...(['key', 'key', 'key', 'live key', 'test key', 'token', 'token'] as const),
+    ...(['pointer', 'live pointer', 'test pointer'] as const),
     'token of a plan',
     'none',
   ),
@@ -62,8 +65,11 @@ const overrideStep = fc.record({
 })
 /** A change of a record: of the consumer, of its key, or of the pointer to the consumer. */
 const recordStep = fc.oneof(
-  { weight: 3, arbitrary: fc.record({ credential: plan }) },
-  { weight: 1, arbitrary: fc.constant({ credential: 'nonsense' as const }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({ credential: plan, mode: fc.constantFrom(undefined, 'test' as const) }),
+  },
+  { weight: 1, arbitrary: fc.constant({ credential: 'nonsense' as const, mode: undefined }) },
   { weight: 2, arbitrary: fc.record({ pointsTo: fc.constantFrom('itself', 'another') }) },
   {
     weight: 8,
@@ -78,7 +84,7 @@ type RecordStep = typeof recordStep extends fc.Arbitrary<infer T> ? T : never
 
 function recordOf(step: RecordStep, caller: Caller, now: number): [key: string, text: string] {
   if ('credential' in step) {
-    const text = step.credential === 'nonsense' ? 'nonsense' : credentialOf(step.credential)
+    const text = step.credential === 'nonsense' ? 'nonsense' : credentialOf(step.credential, step.mode)
     return [caller.credentialKey, text]
   }
   if ('pointsTo' in step) {
@@ -140,7 +146,7 @@ describeOnRedisEngine('a decision about a subject', fresh => {
       }
     })
     if (FC_PATH) return
-    for (const status of ['admitted', 'refused', 'unknown-credential', 'blocked']) {
+    for (const status of ['admitted', 'refused', 'unknown-credential', 'blocked', 'other-mode']) {
       expect(statuses.get(status), status).toBeGreaterThan(runsFor(redis, 5))
     }
   })

@@ -79,7 +79,8 @@ describe('a guard', () => {
       env,
       ctx,
       {
-        ...{ requestId: reply.headers.get('x-request-id'), consumer: 'acme', plan: 'free' },
+        ...{ requestId: reply.headers.get('x-request-id'), consumer: 'acme', mode: 'live' },
+        plan: 'free',
         limits: [
           { ...ALLOWED, name: 'at-once', limit: 2, remaining: 1 },
           { ...ALLOWED, name: 'hour', limit: 100, remaining: 99 },

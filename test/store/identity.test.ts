@@ -1,8 +1,9 @@
 /** Two callers share a key of the store only if they are the same identity to the rule, whatever their values are. */
 
 import { describe, expect, it } from 'vitest'
+import type { CallerMode } from '../../src/config/caller-mode.ts'
 import type { By } from '../../src/config/check/rule-schema.ts'
-import { identityOf as nameOf } from '../../src/config/identity-parts.ts'
+import { identityOf as nameOf, separatesModes } from '../../src/config/identity-parts.ts'
 import { jwtConsumer } from '../../src/credentials/jwt-verifier.ts'
 import type { Caller } from '../../src/set-ups/http/caller.ts'
 import { createKeyReader } from '../../src/set-ups/http/identity-keys.ts'
@@ -87,6 +88,7 @@ interface Facts {
   consumer?: string
   digest: string
   claims?: Record<string, unknown>
+  mode: CallerMode
   method: string
   address: string
   route?: string
@@ -107,6 +109,7 @@ async function randomFacts(random: Random): Promise<Facts> {
         : random.pick(['acme', 'a', 'A', 'a.b', '?', 'auth0', 'state']),
     }),
     ...(kind > 0 && isToken && { claims: { a: randomClaim(random), 'b,c=d': randomClaim(random) } }),
+    mode: random.pick(['live', 'test']),
     digest: random.pick([SHA, 'cd'.repeat(32)]),
     method: isToken ? issuer : 'api-key',
     address: random.pick(['192.0.2.1', '192.0.2.2', '2001:db8::/64', 'unknown']),
@@ -124,7 +127,7 @@ const randomClaim = (random: Random) =>
   random.pick([randomText(random), randomText(random), 1, true, undefined])
 
 const PARTS: By[] = [
-  ...(['consumer', 'credential', 'address', 'route', 'method', 'host', 'country', 'asn'] as const),
+  ...(['consumer', 'credential', 'address', 'route', 'method', 'host', 'country', 'asn', 'mode'] as const),
   ...(['header:a', 'header:b', 'claim:a', 'claim:b,c=d'] as const),
 ]
 
@@ -134,12 +137,20 @@ function randomBy(random: Random): By[] {
   return [...new Set(parts)]
 }
 
-async function keyOf(facts: Facts, by: By[]): Promise<string | undefined> {
-  const { consumer, digest, claims, method, address, route, verb, host, headers, cf } = facts
+async function keyOf(facts: Facts, by: By[], acrossModes?: true): Promise<string | undefined> {
+  const { consumer, digest, claims, mode, method, address, route, verb, host, headers, cf } = facts
   const caller = {
     addressIdentity: address,
     ...(consumer !== undefined && {
-      credential: { consumer, digest, method, ...(claims && { claims }), header: '', isVerified: false },
+      credential: {
+        consumer,
+        digest,
+        mode,
+        method,
+        ...(claims && { claims }),
+        header: '',
+        isVerified: false,
+      },
     }),
   } as Caller
   // Like a Request, but it also accepts values that a Request would reject.
@@ -149,11 +160,22 @@ async function keyOf(facts: Facts, by: By[]): Promise<string | undefined> {
     cf,
     headers: { get: (name: string) => headers[name] ?? null },
   }
-  return createKeyReader(request as unknown as Request, caller, route)({ by, identity: nameOf(by) })
+  return createKeyReader(
+    request as unknown as Request,
+    caller,
+    route,
+  )({
+    ...{ by, identity: nameOf(by, acrossModes) },
+    ...(acrossModes && { acrossModes }),
+  })
 }
 
 /** An unambiguous text for the identity that a rule counts. */
-function identityOf({ consumer, digest, claims, method, ...facts }: Facts, by: By[]): string {
+function identityOf(
+  { consumer, digest, claims, mode, method, ...facts }: Facts,
+  by: By[],
+  acrossModes: boolean,
+): string {
   const entries = by.flatMap((part): [string, unknown][] => {
     const [kind, name = ''] = part.split(/:(.*)/s)
     switch (kind) {
@@ -173,12 +195,16 @@ function identityOf({ consumer, digest, claims, method, ...facts }: Facts, by: B
       case 'country':
       case 'asn':
         return [[part, facts.cf[kind] ?? null]]
+      case 'mode':
+        return [[part, consumer === undefined ? 'live' : mode]]
       case 'method':
         return [[part, facts.verb]]
       default:
         return [[part, facts[kind as 'address' | 'route' | 'host'] ?? null]]
     }
   })
+  if (acrossModes) entries.push(['both modes', true])
+  else if (mode === 'test' && separatesModes(by)) entries.push(['test', true])
   return JSON.stringify(Object.entries(Object.fromEntries(entries)).sort(([a], [b]) => (a < b ? -1 : 1)))
 }
 
@@ -189,8 +215,9 @@ it(`the keys of two requests are equal only if their identities are (SEED=${SEED
   for (let i = 0; i < 3000; i++) {
     const facts = await randomFacts(random)
     const by = randomBy(random)
-    const key = await keyOf(facts, by)
-    const identity = identityOf(facts, by)
+    const acrossModes = separatesModes(by) && random.chance(0.2) ? true : undefined
+    const key = await keyOf(facts, by, acrossModes)
+    const identity = identityOf(facts, by, acrossModes === true)
     if (key === undefined) {
       expect(by.some(part => /^(consumer|credential|claim)/.test(part))).toBe(true)
       continue
@@ -201,7 +228,7 @@ it(`the keys of two requests are equal only if their identities are (SEED=${SEED
     if (before !== undefined) collisions += 1
     expect(identity, `${key} is also ${before} (request ${i}, SEED=${SEED})`).toBe(before ?? identity)
     identityByKey.set(key, identity)
-    expect(await keyOf(structuredClone(facts), [...by])).toBe(key)
+    expect(await keyOf(structuredClone(facts), [...by], acrossModes)).toBe(key)
   }
   // The requests were similar enough to meet often, and different enough to need different keys.
   expect(collisions).toBeGreaterThan(200)
@@ -268,6 +295,7 @@ it('all keys of the store are different, within an environment and between envir
       for (const parts of [[], [[name, undefined]], [['route', name]]] as const) {
         const key = identityStateKey(owner, parts)
         add(key)
+        add(identityStateKey(owner, parts, 'test'))
         for (const tag of ['abc', 'log', random.pick(['x0y', 'key'])])
           for (const kind of ['log', 'held'] as const)
             if (!keys.has(sideKey(key, kind, tag))) {

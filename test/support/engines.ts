@@ -242,8 +242,14 @@ export function runsFor(engine: Engine, runs: number): number {
 }
 
 /** The record of a credential, with or without its own plan. */
-export function credentialOf(plan?: string): string {
-  return formatCredential({ createdAt: new Date('2026-01-01'), ...(plan && { plan }) })
+export function credentialOf(plan?: string, mode?: 'test'): string {
+  const label = 'a label with mode=test'
+  return formatCredential({
+    createdAt: new Date('2026-01-01'),
+    label,
+    ...(plan && { plan }),
+    ...(mode && { mode }),
+  })
 }
 
 /** Compiles rules. */

@@ -7,5 +7,5 @@ const OWNER = `c:(?:\\?|${TEXT}(?:~${TEXT})?)|ip:[\\da-f.:]+(?:/\\d+)?|ip:unknow
 
 /** The state of an identity, the log of a rule or its chunks: printable, with one pair of braces around the owner. */
 export const STATE_KEY = new RegExp(
-  `^sluice:(?:[a-z0-9]{1,16}:)?\\{(?:${OWNER})\\}:state(?::${PARTS})?(?::log:[0-9A-Za-z]{3}(?::mid)?)?$`,
+  `^sluice:(?:[a-z0-9]{1,16}:)?\\{(?:${OWNER})\\}:(?:state|test)(?::${PARTS})?(?::log:[0-9A-Za-z]{3}(?::mid)?)?$`,
 )

@@ -1,6 +1,7 @@
 /** Finds requests that no enforced rule is certain to cover. `check` warns about them, because they pass without a limit. */
 import { canonicalPath } from '../../patterns/canonical.ts'
 import { hostMatcher, pathMatcher } from '../../patterns/patterns.ts'
+import { CALLER_MODES, type CallerMode } from '../caller-mode.ts'
 import { credentialMethodsOf } from '../compile-credentials.ts'
 import { ANONYMOUS } from '../compile-route.ts'
 import type { Mistake } from '../config-error.ts'
@@ -18,6 +19,7 @@ interface Caller {
   kind: 'key' | 'token' | 'anonymous'
   /** Absent: the caller has no credential. */
   plan?: string
+  mode: CallerMode
 }
 
 export function findUncovered(config: ConfigInput): Mistake[] {
@@ -107,18 +109,28 @@ function callersAt({ accept }: Place, config: ConfigInput): Caller[] {
     accept.map(method => (method === ANONYMOUS ? 'anonymous' : issuers.includes(method) ? 'token' : 'key')),
   )
   const plans = config.plans ?? ['free']
+  const modesOf = (kind: Caller['kind']): readonly CallerMode[] =>
+    dependsOnMode(config) && (kind === 'key' || hasTestTokens(config)) ? CALLER_MODES : ['live']
   return [...kinds].flatMap((kind): Caller[] =>
-    kind === 'anonymous' ? [{ kind }] : plans.map(plan => ({ kind, plan })),
+    kind === 'anonymous'
+      ? [{ kind, mode: 'live' }]
+      : plans.flatMap(plan => modesOf(kind).map(mode => ({ kind, plan, mode }))),
   )
 }
 
+const dependsOnMode = ({ rules = [] }: ConfigInput) => rules.some(({ match }) => match?.mode !== undefined)
+
+const hasTestTokens = ({ credentials: { jwt = {} } = {} }: ConfigInput) =>
+  Object.values(jwt).some(({ input }) => input.claims?.mode !== undefined)
+
 /** Whether a rule counts the requests of such a caller at this place, if their method matches. */
-function isFor(rule: RuleInput, place: Place, { kind, plan }: Caller): boolean {
+function isFor(rule: RuleInput, place: Place, { kind, plan, mode }: Caller): boolean {
   const { match = {} } = rule
   const by = [rule.by].flat()
   if (by.some(needsCredential) && kind === 'anonymous') return false
   if (by.some(needsToken) && kind !== 'token') return false
   if (match.authenticated !== undefined && match.authenticated !== (kind !== 'anonymous')) return false
+  if (match.mode !== undefined && match.mode !== mode) return false
   if (match.plans && !(plan !== undefined && match.plans.includes(plan))) return false
   if (match.routes && !(place.name !== undefined && match.routes.includes(place.name))) return false
   // `rule.plans` is ignored: a rule that is `false` for a plan leaves that plan out on purpose.
@@ -157,8 +169,10 @@ function describeCallers(callers: readonly Caller[], config: ConfigInput): strin
   const own = [...new Set(withCredential.flatMap(({ plan }) => plan ?? []))]
   const what = kinds.length > 1 ? 'credential' : kinds[0]
   const onPlans = own.length === plans.length ? '' : ` on plan ${joinAnd(own)}`
+  const modes = [...new Set(withCredential.map(({ mode }) => mode))]
+  const inMode = dependsOnMode(config) && modes.length === 1 ? `${modes[0]} ` : ''
   return joinAnd([
-    ...(kinds.length > 0 ? [`callers with a ${what}${onPlans}`] : []),
+    ...(kinds.length > 0 ? [`callers with a ${inMode}${what}${onPlans}`] : []),
     ...(callers.some(({ kind }) => kind === 'anonymous') ? ['callers without a credential'] : []),
   ])
 }

@@ -3,8 +3,9 @@
  * path and the value.
  */
 import * as v from 'valibot'
+import { CALLER_MODES } from '../caller-mode.ts'
 import { didYouMean } from './did-you-mean.ts'
-import { duration, flag, name, record, settings, text } from './values.ts'
+import { duration, flag, name, oneOf, record, settings, text } from './values.ts'
 
 const PUBLIC_KEY_ALGORITHMS = [
   ...(['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'] as const),
@@ -124,6 +125,11 @@ const common = {
         consumer: v.optional(oneOrMore("is not a claim name. Write it like 'sub' or ['sub', 'email'].")),
         /** The claim that names the plan. Default: none. */
         plan: v.optional(text("is not a claim name. Write it like 'plan'.")),
+        /**
+         * The claim that names the mode: `live` or `test`. A token without it is live; one with another value is refused with a 401.
+         * Default: all tokens are live.
+         */
+        mode: v.optional(text("is not a claim name. Write it like 'mode'.")),
       },
       "is not an object. Write it like { consumer: 'sub', plan: 'plan' }.",
     ),
@@ -134,6 +140,14 @@ const common = {
    */
   plans: v.optional(
     record(v.string(), name('plan name'), "is not an object. Write it like { gold: 'pro' }."),
+  ),
+  /** Maps the issuer's modes to `live` and `test`, as in `{ sandbox: 'test' }` or `{ true: 'live', false: 'test' }`. Default: none. */
+  modes: v.optional(
+    record(
+      v.string(),
+      oneOf(CALLER_MODES, 'is not a mode'),
+      "is not an object. Write it like { sandbox: 'test' }.",
+    ),
   ),
   /**
    * Whether the claim names the same consumers as API keys, so that both are counted together (default `false`: each issuer has
@@ -208,7 +222,7 @@ export const jwtSchema: v.GenericSchema<JwtInput> = v.lazy(input => {
  */
 export function mistakesOfJwt(
   name: string,
-  { claims, plans }: JwtInput,
+  { claims, plans, modes }: JwtInput,
   planNames?: readonly string[],
 ): [key: string, message: string][] {
   const mistakes: [string, string][] = []
@@ -216,6 +230,12 @@ export function mistakesOfJwt(
     mistakes.push([
       'plans',
       `has no effect without claims.plan. Name the claim that holds the plan in tokens of ${name}, or leave plans out.`,
+    ])
+  }
+  if (modes && claims?.mode === undefined) {
+    mistakes.push([
+      'modes',
+      `has no effect without claims.mode. Name the claim that holds the mode in tokens of ${name}, or leave modes out.`,
     ])
   }
   for (const [value, plan] of Object.entries(plans ?? {})) {

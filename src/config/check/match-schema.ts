@@ -1,6 +1,7 @@
 /** The schema of `match`: which requests a rule or a route is for. rule-schema.ts describes the form of the messages. */
 import * as v from 'valibot'
-import { flag, hostPattern, name, pathPattern, settings } from './values.ts'
+import { CALLER_MODES } from '../caller-mode.ts'
+import { flag, hostPattern, name, oneOf, pathPattern, settings } from './values.ts'
 
 /** The settings that rules and routes share: method, host and path. */
 export const requestEntries = {
@@ -34,6 +35,8 @@ export const match = settings(
     routes: v.optional(names('route', 'reports')),
     /** `true`: only callers with a credential; `false`: only those without. Default: both. */
     authenticated: v.optional(flag),
+    /** `'test'`: only callers with a test key or a test token; `'live'`: all others. Default: both. */
+    mode: v.optional(oneOf(CALLER_MODES, 'is not a mode')),
   },
   "is not an object. Write it like { path: '/reports/*' }.",
 )

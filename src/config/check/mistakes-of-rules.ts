@@ -14,7 +14,7 @@ import {
 } from '../compile-rule.ts'
 import { REQUESTS } from '../compile-units.ts'
 import type { Mistake } from '../config-error.ts'
-import { isOfConsumer, needsCredential, needsToken } from '../identity-parts.ts'
+import { isOfConsumer, needsCredential, needsToken, separatesModes } from '../identity-parts.ts'
 import { didYouMean } from './did-you-mean.ts'
 import { mistakesOfCounted, mistakesOfEstimates, mistakesOfSettlement } from './mistakes-of-units.ts'
 import type { LimitRuleInput, MatchInput, NumbersInput, RuleInput } from './rule-schema.ts'
@@ -162,6 +162,18 @@ export function mistakesOfGatewayRule(
   if (ofTokens && Object.keys(config.credentials?.jwt ?? {}).length === 0) {
     report('by', `'${ofTokens}' needs tokens, and credentials.jwt has no issuer. Add one.`)
   }
+  if (rule.acrossModes && !separatesModes(by)) {
+    const why = by.includes('mode')
+      ? "contradicts 'mode' in by. Leave one of them out."
+      : 'has no effect: without a part that needs a credential, modes are counted together anyway. Leave it out.'
+    report('acrossModes', why)
+  }
+  if (rule.on === 'auth-failure' && (by.includes('mode') || rule.match?.mode !== undefined)) {
+    report(
+      rule.match?.mode === undefined ? 'by' : 'match.mode',
+      "cannot be combined with on: 'auth-failure': a bad credential has no mode. Leave one of them out.",
+    )
+  }
   if (rule.on === 'auth-failure') {
     if (by.some(needsCredential)) {
       report(
@@ -212,7 +224,17 @@ export function mistakesOfMatch(match: MatchInput | undefined, path: string, con
         path: `${path}.match.${key}`,
         message: `'${name}' is not in ${key} (${known.join(', ') || 'which is empty'}).${didYouMean(name, known) || ' Add it there.'}`,
       }))
-  return [...missing('routes', routes), ...missing('plans', plans)]
+  const contradiction =
+    match?.mode === 'test' && match.authenticated === false
+      ? [
+          {
+            path: `${path}.match.mode`,
+            message:
+              "'test' needs a credential, and match.authenticated: false is for callers without one. Change one of them.",
+          },
+        ]
+      : []
+  return [...missing('routes', routes), ...missing('plans', plans), ...contradiction]
 }
 
 /** Finds routes whose cost is above the burst of a rule that certainly applies, so that no request would ever be admitted. */

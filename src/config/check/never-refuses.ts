@@ -5,7 +5,7 @@ import { ANONYMOUS } from '../compile-route.ts'
 import { countsInFlight, type GatewayRule } from '../compile-rule.ts'
 import { REQUESTS } from '../compile-units.ts'
 import type { Mistake } from '../config-error.ts'
-import type { By } from '../identity-parts.ts'
+import { type By, separatesModes } from '../identity-parts.ts'
 import type { RuleInput } from './rule-schema.ts'
 
 /** A rule as the user wrote it, and its compiled variant for all plans without numbers of their own. */
@@ -159,6 +159,7 @@ function countsAllOf({ input, rule }: CheckedRule, target: CheckedRule): boolean
   const { by } = target.rule
   const isOfAll = rule.by.length === 1 && rule.by[0] === ('global' satisfies By)
   if (rule.on !== target.rule.on || !(isOfAll || rule.by.every(part => by.includes(part)))) return false
+  if (target.rule.acrossModes && !rule.acrossModes && separatesModes(rule.by)) return false
   return Object.entries(input.match ?? {}).every(
     ([key, value]) =>
       value === undefined ||

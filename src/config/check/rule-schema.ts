@@ -13,7 +13,7 @@ import { ruleLease } from './lease-schema.ts'
 import { type MatchInput, match } from './match-schema.ts'
 import { type AlgorithmEntries, algorithmEntries } from './parameter-schema.ts'
 import { ruleUnit } from './units-schema.ts'
-import { listed, name, oneOf, record, settings, share, units } from './values.ts'
+import { flag, listed, name, oneOf, record, settings, share, units } from './values.ts'
 
 export type { By, MatchInput }
 
@@ -129,6 +129,11 @@ const countIf = settings(
 const gatewayOnly = {
   /** Which requests are counted together: `'consumer'`, `'address'`, or a combination: `['consumer', 'route']`. */
   by,
+  /**
+   * Count live and test callers together (default `false`: rules by `consumer`, `credential` or a claim count test keys and test
+   * tokens separately, so that they never spend a live budget).
+   */
+  acrossModes: v.optional(flag),
   /**
    * What is counted: each `request` (default), or each `auth-failure` (a key that the store does not know). When the limit of an
    * `auth-failure` rule is reached, all keys from the same identity are refused, even valid ones, so that guessing cannot succeed.

@@ -146,7 +146,7 @@ const GROUPS = [
   ['mode', 'enforce', 'candidateFor'],
   ['lease', 'algorithm'],
   ['lease', 'on'],
-  ['by', 'on', 'match', 'plans', 'cost'],
+  ['by', 'on', 'match', 'plans', 'cost', 'acrossModes'],
   ['cost', 'limits'],
 ]
 

@@ -94,8 +94,6 @@ export const settlementFor = (
   rules: rules.map(({ rule, key, mode }) => bindRule(rule, key, 0, nowMs, mode)),
 })
 
-export const stateKeysOf = ({ rules }: Reservation) => rules.map(({ key }) => key)
-
 /**
  * After which time without a renewal it may end at the earliest, and at the latest (ms). What is reserved of one identity ends together,
  * after the longest ttl of its rules.

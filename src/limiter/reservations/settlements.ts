@@ -7,9 +7,9 @@ import type { Background } from '../../background.ts'
 import type { Timer } from '../../clock.ts'
 import type { BoundRule, Evaluation, Outcome } from '../../script/evaluation.ts'
 import type { SettleResult } from '../../script/settle.ts'
-import type { Store } from '../../store/store.ts'
 import type { Rider } from '../../trips/rider.ts'
 import type { Trips } from '../../trips/trips.ts'
+import type { Answers } from '../answers/answers.ts'
 import { type Degraded, toDegraded } from '../evaluate.ts'
 import { prepareSettle, runCall } from '../prepared-call.ts'
 import { createOutbox, type OutboxOptions, settlementOf } from './outbox.ts'
@@ -113,14 +113,19 @@ export function createSettlements({ timer, newId = newReservationId, ...options 
 
     /** Settles at once. If the store fails, the settlement is repeated in the background. @returns the states afterwards */
     async settleNow(
-      store: Store,
+      { trips, answers }: { trips: Pick<Trips, 'store' | 'schedule'>; answers: Answers | undefined },
       reservation: Reservation,
       actualOf: ActualOf | undefined,
+      background: Background,
     ): Promise<SettleResult | Degraded> {
       const amounts = amountsOf(reservation, actualOf)
       const settlement = settlementOf(reservation, { amounts }, wallClock(), writeAt?.())
-      const settled = await runCall(store, prepareSettle(settlement)).catch(toDegraded)
+      const settled = await runCall(trips.store, prepareSettle(settlement)).catch(toDegraded)
       if ('cause' in settled) queue(reservation, actualOf, now() + lastEndMs(reservation))
+      // The units that were given back may make room for others.
+      const keys = reservation.rules.map(({ key }) => key)
+      answers?.forget(keys, 'refund')
+      trips.schedule(background)
       return settled
     },
 

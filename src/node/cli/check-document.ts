@@ -70,6 +70,8 @@ export interface GatewayRuleDocument extends RuleDocument {
   count_if?: readonly number[]
   /** As it is written. */
   match: MatchInput
+  /** Set if live and test callers are counted together. */
+  across_modes?: true
   /** Numbers of plans that have their own; false: the rule does not apply. */
   plans: Readonly<Record<string, PlanDocument | false>>
 }
@@ -128,6 +130,7 @@ function gatewayRuleDocument(name: string, { rules, input, adaptive }: LoadedFil
     cost: rule.cost,
     ...(rule.countIf && { count_if: [...rule.countIf.status] }),
     match,
+    ...(rule.acrossModes && { across_modes: true }),
     plans: Object.fromEntries([...numbers, ...without.map(plan => [plan, false] as const)]),
   }
 }

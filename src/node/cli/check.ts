@@ -171,6 +171,8 @@ function rowOf(rule: AnyRule, config: Config): string[] {
   if (match.authenticated !== undefined) {
     parts.push(match.authenticated ? 'with a credential' : 'without a credential')
   }
+  if (match.mode) parts.push(`in ${match.mode} mode`)
+  if ('acrossModes' in rule && rule.acrossModes) parts.push('live and test together')
   const who = by.length > 0 ? `by ${by.join(' and ')}` : ''
   return [name, amount, who, parts.filter(Boolean).join(', ')]
 }
@@ -199,12 +201,13 @@ function placeOf({ methods, host, path }: RequestPattern): string[] {
 /** Name, which requests it has, and how it is shed. */
 function rowOfClass({ name, rank, match }: TrafficClass, { workerUtilization }: Shedding): string[] {
   const rule = workerUtilization?.rules.find(rule => rule.rank === rank)
-  const { plans, routes, authenticated } = match ?? {}
+  const { plans, routes, authenticated, mode } = match ?? {}
   const what = [
     ...placeOf(match ?? {}),
     ...(routes ? [`route ${[...routes].join('|')}`] : []),
     ...(plans ? [`plan ${plans.join('|')}`] : []),
     ...(authenticated === undefined ? [] : [authenticated ? 'with a credential' : 'without a credential']),
+    ...(mode ? [`in ${mode} mode`] : []),
   ]
   const shed = rule
     ? `${rule.name}${rule.mode === 'enforce' ? '' : ` (${rule.mode})`}`
@@ -231,7 +234,8 @@ function countsAnonymous({ by, on, mode, match, isForOthers, isSystemLimit }: Ga
     !isSystemLimit &&
     !by.some(needsCredential) &&
     !isForPlans &&
-    match.authenticated !== true
+    match.authenticated !== true &&
+    match.mode !== 'test'
   )
 }
 

@@ -7,6 +7,7 @@ import { createAdminStore } from '../../ops/admin-store.ts'
 import type { CommandCounts, DecisionCost } from '../../ops/decision-cost.ts'
 import { type Explanation, explain, type RuleExplanation } from '../../ops/explain.ts'
 import { createLookUp, type LookUp, type PlanSource } from '../../ops/explain-stored.ts'
+import { parseMode } from '../../ops/names.ts'
 import { configOf, ENVIRONMENT_HELP, JSON_HELP, secretOf } from './administration.ts'
 import { parseHeader, restStore } from './arguments.ts'
 import { explainDocument } from './explain-document.ts'
@@ -20,6 +21,7 @@ interface Flags extends Partial<Record<CfPart, string>> {
   key?: string
   token?: string
   consumer?: string
+  mode?: string
   plan?: string
   address?: string
   header?: [string, string][]
@@ -49,6 +51,7 @@ export function explainCommand(load: ConfigLoader): Command {
       ).conflicts(['consumer']),
     )
     .option('--consumer <name>', 'consumer that sends the request; no credential is needed')
+    .option('--mode <mode>', 'mode of an imported key or of --consumer: live or test (default: live)')
     .option('--plan <name>', 'plan, instead of the one from the token or the store')
     .option('--address <address>', 'address of the client')
     .option('--header <name: value>', 'header of the request; repeat it for more', parseHeader)
@@ -75,13 +78,14 @@ export function explainCommand(load: ConfigLoader): Command {
 const CF_NAMES: Record<CfPart, string> = { country: 'country', asn: 'AS number' }
 
 async function run(load: ConfigLoader, method: string, path: string, flags: Flags): Promise<void> {
-  const { json, env, header: headers, key, token, ...rest } = flags
+  const { json, env, header: headers, key, token, mode, ...rest } = flags
   const config = await configOf(flags, load)
   const input = {
     method: method.toUpperCase(),
     path,
     ...rest,
     ...(headers && { headers }),
+    ...(mode !== undefined && { mode: parseMode(mode) }),
     ...(key !== undefined && { key: await secretOf(key) }),
     ...(token !== undefined && { token: await secretOf(token) }),
   }
@@ -140,11 +144,11 @@ function classText({ name, shedBy }: NonNullable<Explanation['trafficClass']>): 
   return shedBy ? `${name}, which ${shedBy} sheds while the origin is too busy` : name
 }
 
-function describeCaller({ method, consumer, address, plan, planFrom }: Explanation['caller']): string {
+function describeCaller({ method, consumer, mode, address, plan, planFrom }: Explanation['caller']): string {
   const who =
     consumer === undefined
       ? method
-      : `${consumer === '?' ? 'owner of the key' : consumer}, by ${method}, plan ${plan} (${PLAN_FROM[planFrom!]})`
+      : `${consumer === '?' ? 'owner of the key' : consumer}, by ${method}${mode === 'test' ? ' in test mode' : ''}, plan ${plan} (${PLAN_FROM[planFrom!]})`
   return `${who}; address ${address}`
 }
 

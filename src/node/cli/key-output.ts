@@ -4,30 +4,33 @@ import { table, time, timeAhead } from './output.ts'
 
 /** The key alone on standard output, so that it can be piped into a secret store. */
 export function printCreatedKey(
-  { key, id, consumer, plan, expiresAt, signedBy }: CreatedKey,
+  { key, id, consumer, mode, plan, expiresAt, signedBy }: CreatedKey,
   plans: readonly string[],
 ): void {
   const until = expiresAt ? `, valid until ${time(expiresAt)} UTC` : ''
   const on = plan ? `plan '${plan}'` : `the consumer's plan (default: '${plans[0]}')`
   console.error(
-    `Created a ${signedBy ? 'signed key' : 'key'} for consumer '${consumer}' on ${on}${until}. It cannot be shown again. To revoke it: npx sluicegate keys revoke ${id}`,
+    `Created a ${signedBy ? 'signed ' : ''}${mode === 'test' ? 'test ' : ''}key for consumer '${consumer}' on ${on}${until}. It cannot be shown again. To revoke it: npx sluicegate keys revoke ${id}`,
   )
   console.log(key)
 }
 
 export function keyTable(keys: readonly KeyInfo[]): string {
-  const rows = keys.map(({ id, kind, plan, label, createdAt, expiresAt, hint, replacedBy, signedBy }) => [
-    ...[
-      id,
-      signedBy ? `${kind}, signed by ${signedBy}` : kind,
-      plan ?? "(consumer's)",
-      label ?? '',
-      time(createdAt),
+  const rows = keys.map(
+    ({ id, kind, mode, plan, label, createdAt, expiresAt, hint, replacedBy, signedBy }) => [
+      ...[
+        id,
+        signedBy ? `${kind}, signed by ${signedBy}` : kind,
+        mode,
+        plan ?? "(consumer's)",
+        label ?? '',
+        time(createdAt),
+      ],
+      (expiresAt ? timeAhead(expiresAt) : 'never') + (replacedBy ? `, replaced by ${replacedBy}` : ''),
+      hint ? `…${hint}` : '',
     ],
-    (expiresAt ? timeAhead(expiresAt) : 'never') + (replacedBy ? `, replaced by ${replacedBy}` : ''),
-    hint ? `…${hint}` : '',
-  ])
-  return table(['KEY', 'KIND', 'PLAN', 'LABEL', 'CREATED (UTC)', 'EXPIRES', 'HINT'], rows)
+  )
+  return table(['KEY', 'KIND', 'MODE', 'PLAN', 'LABEL', 'CREATED (UTC)', 'EXPIRES', 'HINT'], rows)
 }
 
 /** How many keys that are not signed are listed. */

@@ -5,7 +5,13 @@ import { newKeySecret } from '../../credentials/key-signature.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
 import { createKey, importKey, keyStatsOf, listConsumerNames, listKeys, type NewKey } from '../../ops/keys.ts'
-import { parseConsumerName, parseFutureTime, parsePlanName, parseShortText } from '../../ops/names.ts'
+import {
+  parseConsumerName,
+  parseFutureTime,
+  parseMode,
+  parsePlanName,
+  parseShortText,
+} from '../../ops/names.ts'
 import {
   addStoreOptions,
   openStore,
@@ -23,6 +29,7 @@ interface NewKeyFlags extends StoreFlags {
   consumer: string
   plan?: string
   label?: string
+  mode?: string
   expires?: string
 }
 
@@ -35,6 +42,7 @@ export function keysCommand(load: ConfigLoader): Command {
         "plan of this key only, even if the consumer's changes (default: the consumer's plan)",
       )
       .option('--label <text>', 'label to recognize the key by')
+      .option('--mode <mode>', 'live or test (default: live); a test key never spends a live budget')
       .option('--expires <when>', "duration such as '90d', or time such as '2030-12-31' (default: never)")
   const group = new Command('keys')
     .summary('create, import, change and revoke keys')
@@ -51,6 +59,7 @@ export function keysCommand(load: ConfigLoader): Command {
           .action(create.bind(null, load)),
         'keys create --consumer acme',
         'keys create --consumer acme --label ci --expires 90d',
+        'keys create --consumer acme --mode test',
       ),
     )
     .addCommand(
@@ -128,12 +137,13 @@ async function bringIn(
 }
 
 async function newKeyOf(flags: NewKeyFlags, plans: readonly string[]): Promise<NewKey> {
-  const { plan, label, expires } = flags
+  const { plan, label, mode, expires } = flags
   const expiresAt = expires === undefined ? undefined : parseFutureTime(expires)
   return {
     consumer: await named('--consumer', () => parseConsumerName(flags.consumer)),
     ...(plan !== undefined && { plan: parsePlanName(plan, plans) }),
     ...(label !== undefined && { label: parseShortText(label, 'label') }),
+    ...(mode !== undefined && { mode: parseMode(mode) }),
     ...(expiresAt && { expiresAt }),
   }
 }

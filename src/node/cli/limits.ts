@@ -20,7 +20,7 @@ import {
   rulesByOtherIdentities,
   rulesShown,
 } from '../../ops/limits.ts'
-import { parseConsumerName, parsePlanName } from '../../ops/names.ts'
+import { parseConsumerName, parseMode, parsePlanName } from '../../ops/names.ts'
 import { readLoad } from '../../ops/origin-load.ts'
 import {
   addStoreAndConfirmOptions,
@@ -40,6 +40,7 @@ interface Flags extends StoreFlags {
   rule?: string
   consumer?: string
   address?: string
+  mode?: string
   plan?: string
   yes?: boolean
 }
@@ -55,6 +56,7 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
       )
       .option('--consumer <name>', 'consumer, for the gateway rules that count by it')
       .option('--address <address>', 'address, for the gateway rules that count by it')
+      .option('--mode <mode>', 'mode of the caller: live or test (default: live)')
   return new Command('limits')
     .summary('show what is left of limits, and reset them')
     .description('Show what is left of the limits by name and of the gateway rules, and reset them.')
@@ -72,6 +74,7 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
           .action(peek.bind(null, load)),
         'limits peek --consumer acme',
         'limits peek --consumer acme --by header:x-tenant=a',
+        'limits peek --consumer acme --mode test',
         'limits peek zendesk --by account=42',
         'limits peek fleet-usage',
       ),
@@ -117,7 +120,7 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
     otherConsumers,
   } = await peekCaller(store, config, counted, plan)
   const notShown = rulesByMore(config, parts)
-  const by = parts.join(' and ')
+  const by = namesOf(parts)
   const document = {
     ...counted,
     plan: found ?? null,
@@ -189,11 +192,11 @@ async function reset(load: ConfigLoader, limit: string | undefined, flags: Flags
       '--rule needs the name of a limit. Leave --rule out to reset all rules of the caller.',
     )
   const counted = await parseCaller(flags)
-  const by = Object.keys(counted).join(' and ')
+  const by = namesOf(Object.keys(counted))
   const whose = Object.entries(counted)
     .map(([part, value]) => `${part} '${value}'`)
     .join(', ')
-  const rules = rulesShown(config, Object.keys(counted))
+  const rules = rulesShown(config, Object.keys(counted), counted.mode)
   const affected = config.rules.filter(({ name }) => rules.includes(name))
   const others = [...rulesByMore(config, Object.keys(counted)).keys()]
   const rest =
@@ -214,12 +217,12 @@ async function reset(load: ConfigLoader, limit: string | undefined, flags: Flags
 
 type Target = { kind: 'limit'; name: string } | { kind: 'caller' }
 
-function parseTarget(limit: string | undefined, { consumer, address, by, plan }: Flags): Target {
-  const hasCaller = consumer !== undefined || address !== undefined
+function parseTarget(limit: string | undefined, { consumer, address, mode, by, plan }: Flags): Target {
+  const hasCaller = [consumer, address, mode].some(value => value !== undefined)
   if (limit === undefined ? !hasCaller && !by : hasCaller)
     throw new AdminError(
       'usage',
-      'Use either the name of a limit, or a caller: --consumer, --address, or the parts of its identity with --by.',
+      'Use either the name of a limit, or a caller: --consumer, --address, --mode, or the parts of its identity with --by.',
     )
   if (limit === undefined) return { kind: 'caller' }
   if (plan !== undefined)
@@ -227,17 +230,23 @@ function parseTarget(limit: string | undefined, { consumer, address, by, plan }:
   return { kind: 'limit', name: limit }
 }
 
-/** `--consumer` and `--address` are short for `--by consumer=…` and `--by address=…`. */
+/** The parts of an identity, in words. Every caller has a mode, so it is only named if there is nothing else. */
+const namesOf = (parts: readonly string[]) =>
+  (parts.length > 1 ? parts.filter(part => part !== 'mode') : parts).join(' and ')
+
+/** `--consumer`, `--address` and `--mode` are short for `--by consumer=…`, `--by address=…` and `--by mode=…`. */
 async function parseCaller({ by = {}, ...flags }: Flags): Promise<CallerIdentity> {
-  for (const part of ['consumer', 'address'] as const) {
+  for (const part of ['consumer', 'address', 'mode'] as const) {
     if (flags[part] !== undefined && by[part] !== undefined)
       throw new AdminError('usage', `--${part} and --by ${part}=… are the same. Use one of them.`)
   }
-  const { consumer = by.consumer, address = by.address } = flags
+  const { consumer = by.consumer, address = by.address, mode = by.mode } = flags
+  const { consumer: _, address: __, mode: ___, ...others } = by
   return {
     ...(consumer !== undefined && { consumer: await parseConsumerName(consumer) }),
     ...(address !== undefined && { address }),
-    ...Object.fromEntries(Object.entries(by).filter(([part]) => part !== 'consumer' && part !== 'address')),
+    ...(mode !== undefined && { mode: parseMode(mode) }),
+    ...others,
   }
 }
 

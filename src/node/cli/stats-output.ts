@@ -11,7 +11,7 @@ export interface StatsFilter {
 
 /** @param names of rules, in the order in which they are shown */
 export function statsText(
-  { since, unit, rules, requests, withoutTrip, lost, calls, callsWithoutTrip, lostCalls }: Stats,
+  { since, unit, rules, requests, withoutTrip, test, lost, calls, callsWithoutTrip, lostCalls }: Stats,
   { rule, by }: StatsFilter,
   names: readonly string[],
   config: Config,
@@ -42,7 +42,7 @@ export function statsText(
       table(['REQUESTS', 'CAUSE', 'COUNT', 'SHARE'], [...outcomes, ['all', '', String(sum), '']]),
     )
   }
-  if (rule === undefined) lines.push(...withoutTripLines(withoutTrip, sum))
+  if (rule === undefined) lines.push(...withoutTripLines(withoutTrip, sum), ...testLines(test, sum))
   if (rule === undefined && calls.length > 0) lines.push('', callTable(calls, config))
   if (rule === undefined) lines.push(...withoutTripLines(callsWithoutTrip, callSum, 'Calls decided'))
   for (const [count, what] of [
@@ -107,6 +107,14 @@ function withoutTripLines(
     ...(leases > 0 ? [`${leases} (${share(leases, sum)}) admitted from leases`] : []),
   ]
   return parts.length > 0 ? ['', `${what} without a trip to the store: ${parts.join(', ')}.`] : []
+}
+
+function testLines(test: Stats['test'], sum: number): string[] {
+  const outcomes = Object.entries(test).map(([outcome, count = 0]) => ({ outcome, count }))
+  if (outcomes.length === 0) return []
+  const parts = outcomes.sort((a, b) => b.count - a.count).map(({ outcome, count }) => `${count} ${outcome}`)
+  const all = sumOf(outcomes)
+  return ['', `With test keys and test tokens: ${all} (${share(all, sum)}), of which ${parts.join(', ')}.`]
 }
 
 /** For labels that are not names. */

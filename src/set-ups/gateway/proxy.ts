@@ -4,7 +4,7 @@
  */
 import type { Config } from '../../config/compile.ts'
 import { removeCredentials } from '../../credentials/credential-headers.ts'
-import { verifiedConsumer } from '../http/caller.ts'
+import { modeOf, verifiedConsumer } from '../http/caller.ts'
 import { type ForwardContext, type Forwarded, replyToGoneClient } from '../http/forward.ts'
 import { foldHeaderName, isMethodOverride } from '../http/header-names.ts'
 import { problem } from '../http/problem.ts'
@@ -144,6 +144,7 @@ function forwardedHeaders(request: Request, url: URL, config: ProxyConfig, conte
   const consumer = verifiedConsumer(caller, decision)
   if (consumer !== undefined) {
     headers.set('x-consumer-id', consumer)
+    headers.set('x-consumer-mode', modeOf(credential))
     if (decision?.plan) headers.set('x-consumer-plan', decision.plan)
   }
   if (context.acceptEncoding) headers.set('accept-encoding', context.acceptEncoding)

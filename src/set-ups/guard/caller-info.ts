@@ -1,8 +1,9 @@
 /** What the user's code learns about an admitted request. */
 
+import type { CallerMode } from '../../config/caller-mode.ts'
 import type { DegradedCause } from '../../limiter/decision.ts'
 import { onlyEnforced, type Verdict } from '../../script/evaluation.ts'
-import { verifiedConsumer } from '../http/caller.ts'
+import { modeOf, verifiedConsumer } from '../http/caller.ts'
 import type { ForwardContext } from '../http/forward.ts'
 import { type RuleResult, ruleResultOf } from '../rule-result.ts'
 
@@ -12,6 +13,8 @@ export interface CallerInfo {
   requestId: string
   /** The verified consumer. Absent for anonymous callers, and for an API key that the store has not checked. */
   consumer?: string
+  /** The mode of its credential. Absent, as `consumer`. */
+  mode?: CallerMode
   /** The plan that the store reports for the caller. */
   plan?: string
   /** The client's address; absent if the platform does not report it. */
@@ -27,7 +30,7 @@ export function callerInfo({ caller, decision, requestId }: ForwardContext): Cal
   const consumer = verifiedConsumer(caller, decision)
   return {
     requestId,
-    ...(consumer !== undefined && { consumer }),
+    ...(consumer !== undefined && { consumer, mode: modeOf(caller?.credential) }),
     ...(decision?.plan !== undefined && { plan: decision.plan }),
     ...(caller?.address !== undefined && { address: caller.address }),
     limits: onlyEnforced(decision?.verdicts ?? [])

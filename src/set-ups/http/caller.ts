@@ -1,4 +1,5 @@
 /** The caller of a request, as far as the request identifies it. */
+import type { CallerMode } from '../../config/caller-mode.ts'
 import type { Credential } from '../../credentials/credential.ts'
 import { UNKNOWN_CONSUMER } from '../../store/keys.ts'
 import type { EarlyRefusal, Ruling } from './ruling.ts'
@@ -17,6 +18,9 @@ export interface Caller {
   /** The plan that a hook of the config names for an anonymous caller. */
   plan?: string
 }
+
+/** The mode of a caller with this credential. A caller without one is live. */
+export const modeOf = (credential: Credential | undefined): CallerMode => credential?.mode ?? 'live'
 
 /** Names the caller: its consumer, else its credential if only the store knows the consumer, else its address. */
 export function callerKey({ credential, addressIdentity }: Caller): string {

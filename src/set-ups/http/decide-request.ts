@@ -5,16 +5,18 @@
 import type { Background } from '../../background.ts'
 import type { Config } from '../../config/compile.ts'
 import type { TrafficClass } from '../../config/compile-shedding.ts'
+import type { Demand } from '../../limiter/bind.ts'
 import type { Decided, Engine } from '../../limiter/engine-shape.ts'
 import { toDegraded } from '../../limiter/evaluate.ts'
 import type { RuleSet } from '../../script/rule-set-shape.ts'
+import type { Caller } from './caller.ts'
 import type { DecidedRequest } from './decided-request.ts'
 import { demandRules } from './demand-rules.ts'
 import type { EmptyStoreCheck } from './empty-store.ts'
 import type { EstimateAmounts } from './estimate-amounts.ts'
 import type { AppliedHooks, HookRunner, Identify } from './hooks.ts'
 import type { Identifier } from './identify.ts'
-import type { MatchRequest } from './match.ts'
+import type { Matched, MatchRequest } from './match.ts'
 import type { OriginLoad } from './origin-load.ts'
 import type { Parts } from './parts.ts'
 import { runOrLog } from './unexpected.ts'
@@ -60,22 +62,43 @@ export interface DecideRequestParts {
 export function createDecideRequest(config: Config, parts: DecideRequestParts): DecideRequest {
   const { ruleSet, engine, identifier, classOfRequest, match, originLoad, hooks } = parts
   const { estimateAmounts, emptyStore } = parts
+  const classOf = (caller: Caller, { classes }: Matched): TrafficClass | undefined =>
+    classes.length > 0
+      ? classOfRequest(classes, caller, () => identifier.recall(caller), config.plans)
+      : undefined
 
+  const callerOf = ({ credential, plan }: Caller) => ({
+    ...{ ruleSet, plan },
+    ...(credential && { subject: credential.subject }),
+  })
+
+  const demandOf = ({ request, caller, matched, failure, trafficClass, amounts }: Identified): Demand => ({
+    ...callerOf(caller),
+    rules: demandRules(request, caller, matched, config.allow, {
+      ...{ trafficClass, amounts },
+      adaptedLimitOf: originLoad?.limitOf,
+    }),
+    failure,
+  })
+
+  /** @returns the caller in the mode in which it was decided */
   async function decide(
-    { request, caller, matched, failure, trafficClass, amounts }: Identified,
+    identified: Identified,
     background: Background,
-  ): Promise<Decided> {
-    const { credential, plan } = caller
-    const common = { ruleSet, plan, ...(credential && { subject: credential.subject }) }
+  ): Promise<Decided & { caller: Caller }> {
+    const { matched } = identified
+    let { caller } = identified
     const options = { background, recall: () => identifier.recall(caller) }
+    const inMode: Demand['inMode'] = (mode, consumer) => {
+      caller = identifier.useMode(caller, mode, consumer)
+      return demandOf({ ...identified, caller, trafficClass: classOf(caller, matched) })
+    }
     try {
-      const rules = demandRules(request, caller, matched, config.allow, {
-        ...{ trafficClass, amounts },
-        adaptedLimitOf: originLoad?.limitOf,
-      })
-      return await engine.decide({ ...common, rules, failure }, options)
+      const decided = await engine.decide({ ...demandOf(identified), inMode }, options)
+      return { ...decided, caller }
     } catch (error) {
-      return engine.decideBroken({ ...common, candidates: matched.rules, error }, options)
+      const broken = { ...callerOf(caller), candidates: matched.rules, error }
+      return { ...engine.decideBroken(broken, options), caller }
     }
   }
 
@@ -98,11 +121,7 @@ export function createDecideRequest(config: Config, parts: DecideRequestParts): 
           })
         return { ...applied, ruling: tooManyGuesses ?? refusal, ...WITHOUT_STORE }
       }
-      const { classes } = matched
-      const trafficClass =
-        classes.length > 0
-          ? classOfRequest(classes, caller, () => identifier.recall(caller), config.plans)
-          : undefined
+      const trafficClass = classOf(caller, matched)
       const shed = trafficClass && originLoad?.shedder?.evaluate(trafficClass, caller, matched)
       if (shed?.mode === 'enforce' && !shed.allowed) {
         engine.keepFresh({ background })
@@ -110,20 +129,18 @@ export function createDecideRequest(config: Config, parts: DecideRequestParts): 
       }
 
       const estimated = estimateAmounts && (await estimateAmounts(request, matched.rules, applied.amounts))
-      const { decision, outcome, storeMs, awaitsEnding, reservation, finish } = await decide(
-        { request, ...applied, ...estimated, trafficClass },
-        background,
-      )
+      const decided = await decide({ request, ...applied, ...estimated, trafficClass }, background)
+      const { decision, outcome, storeMs, awaitsEnding, reservation, finish } = decided
       // An exception must not lose the decision, which has already spent units and must still be finished.
       if (outcome) {
         runOrLog(() => {
           if (outcome.status === 'unknown-credential')
             emptyStore?.noteUnknownKey(background, identifier.recall(caller)?.plan !== undefined)
-          identifier.remember(caller, outcome)
+          identifier.remember(decided.caller, outcome)
         })
       }
       return {
-        ...{ matched, caller, ruling: decision, storeMs, awaitsEnding, reservation, finish },
+        ...{ matched, caller: decided.caller, ruling: decision, storeMs, awaitsEnding, reservation, finish },
         ...(estimated && { estimated }),
         ...(shed && { shed }),
       }

@@ -6,7 +6,7 @@ import { limitForClass, type TrafficClass } from '../../config/compile-shedding.
 import { REQUESTS } from '../../config/compile-units.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
 import type { Amounts } from '../../usage/usage.ts'
-import { type Caller, callerKey } from './caller.ts'
+import { type Caller, callerKey, modeOf } from './caller.ts'
 import { createKeyReader } from './identity-keys.ts'
 import type { Matched } from './match.ts'
 
@@ -75,6 +75,7 @@ function adaptRule(
   if (match.fromRank !== undefined && !(trafficClass && trafficClass.rank >= match.fromRank)) return undefined
   if (match.authenticated !== undefined && match.authenticated !== (credential !== undefined))
     return undefined
+  if (match.mode !== undefined && match.mode !== modeOf(credential)) return undefined
   if (credential) return on === 'request' || credential.subject.kind !== 'token' ? rule : undefined
   // A caller without a credential does not guess, and has no plan. If a hook names a plan, the hook has already
   // chosen the rules of that plan.

@@ -19,7 +19,7 @@ import { refusingRuleNames } from '../../metrics/observation.ts'
 import { sha256 } from '../../sha256.ts'
 import { escaped } from '../../store/escape.ts'
 import { consumerKey, UNKNOWN_CONSUMER } from '../../store/keys.ts'
-import type { Caller } from './caller.ts'
+import { type Caller, modeOf } from './caller.ts'
 import { withDeadline } from './deadline.ts'
 import type { Matched } from './match.ts'
 import { observe } from './observe.ts'
@@ -214,7 +214,7 @@ function contextOf(
     ...{ env, host },
     ...(route !== undefined && { route }),
     ...(address !== undefined && { address }),
-    ...(consumer !== undefined && consumer !== UNKNOWN_CONSUMER && { consumer }),
+    ...(consumer !== undefined && consumer !== UNKNOWN_CONSUMER && { consumer, mode: modeOf(credential) }),
   }
 }
 

@@ -1,5 +1,6 @@
 /** Identifies the caller by its address and credential. Refuses blocked addresses and countries. */
 import { isInRanges } from '../../config/address-ranges.ts'
+import type { CallerMode } from '../../config/caller-mode.ts'
 import type { Config } from '../../config/compile.ts'
 import { ANONYMOUS } from '../../config/compile-route.ts'
 import type { RememberedCaller } from '../../credentials/caller-memory.ts'
@@ -35,6 +36,8 @@ export interface Identifier {
   remember(caller: Caller, outcome: Outcome): void
   /** The store's recent answer about the caller's credential. */
   recall(caller: Caller): RememberedCaller | undefined
+  /** The caller with the mode, and with the consumer if only the store knew it, in the record of its opaque key. Remembers both. */
+  useMode(caller: Caller, mode: CallerMode, consumer: string | undefined): Caller
 }
 
 /**
@@ -94,5 +97,10 @@ export function createIdentifier(
     remember: ({ credential }, outcome) => credentials.remember(credential, outcome),
 
     recall: ({ credential }) => credentials.recall(credential),
+
+    useMode: (caller, mode, consumer) => ({
+      ...caller,
+      credential: credentials.useMode(caller.credential!, mode, consumer),
+    }),
   }
 }

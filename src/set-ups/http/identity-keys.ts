@@ -2,16 +2,18 @@
 
 import type { GatewayRule } from '../../config/compile-rule.ts'
 import {
+  BOTH_MODES,
   type By,
   isOfConsumer,
   needsCredential,
   needsToken,
   type PartName,
   readPart,
+  separatesModes,
 } from '../../config/identity-parts.ts'
 import type { Credential } from '../../credentials/credential.ts'
 import { identityStateKey, type PartValue } from '../../store/keys.ts'
-import type { Caller } from './caller.ts'
+import { type Caller, modeOf } from './caller.ts'
 import { cfOf } from './connection.ts'
 import { hostOf } from './path.ts'
 
@@ -44,6 +46,7 @@ const readers: Record<PartName, (source: Source, name: string, owner: Owner) => 
     request.headers.get(name) ?? undefined,
   ],
   claim: ({ caller }, name) => claimOf(caller.credential!, name),
+  mode: ({ caller }) => ['mode', modeOf(caller.credential)],
   country: ({ request }) => ['country', textOf(cfOf(request).country)],
   asn: ({ request }) => ['asn', textOf(cfOf(request).asn)],
 }
@@ -58,16 +61,20 @@ export function createKeyReader(
   request: Request,
   caller: Caller,
   route: string | undefined,
-): (rule: Pick<GatewayRule, 'by' | 'identity'>) => string | undefined {
+): (rule: Pick<GatewayRule, 'by' | 'identity' | 'acrossModes'>) => string | undefined {
   // Cached, because several rules count the same identity.
   const known = new Map<string, string | undefined>()
-  return ({ by, identity }) => {
-    if (!known.has(identity)) known.set(identity, identityKey(by, { request, caller, route }))
+  return rule => {
+    const { identity } = rule
+    if (!known.has(identity)) known.set(identity, identityKey(rule, { request, caller, route }))
     return known.get(identity)
   }
 }
 
-function identityKey(by: readonly By[], source: Source): string | undefined {
+function identityKey(
+  { by, acrossModes }: Pick<GatewayRule, 'by' | 'acrossModes'>,
+  source: Source,
+): string | undefined {
   const { credential } = source.caller
   if (!credential && by.some(needsCredential)) return undefined
   if (!credential?.claims && by.some(needsToken)) return undefined
@@ -78,7 +85,9 @@ function identityKey(by: readonly By[], source: Source): string | undefined {
     const value = readers[part](source, name, owner)
     return value ? [value] : []
   })
-  return identityStateKey(owner, values)
+  if (acrossModes) return identityStateKey(owner, [...values, [BOTH_MODES, undefined]])
+  const isApart = modeOf(source.caller.credential) === 'test' && separatesModes(by)
+  return identityStateKey(owner, values, isApart ? 'test' : 'state')
 }
 
 function ownerOf(by: readonly By[], { credential, addressIdentity }: Caller): Owner {

@@ -1,4 +1,5 @@
 /** Converts a ruling to the values that are counted, logged and sent. Pure. */
+import type { CallerMode } from '../../config/caller-mode.ts'
 import type { Observation, RequestOutcome } from '../../metrics/observation.ts'
 import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
 import { FLEET_RETRY_SECONDS, retryAfterSeconds } from './deny.ts'
@@ -9,9 +10,11 @@ export type RequestDetails = Pick<Observation, 'requestId' | 'storeMs'> & {
   route: string | undefined
   /** The verdict of the shedder, if it did not refuse the request. */
   shed?: ShedVerdict | undefined
+  /** The mode of the caller. Default: live. */
+  mode?: CallerMode
 }
 
-export function observe(ruling: Ruling, { route, shed, ...details }: RequestDetails): Observation {
+export function observe(ruling: Ruling, { route, shed, mode, ...details }: RequestDetails): Observation {
   const degraded = 'degraded' in ruling ? ruling.degraded : undefined
   const plan = 'plan' in ruling ? ruling.plan : undefined
   const retryAfter = retryAfterOf(ruling)
@@ -25,6 +28,8 @@ export function observe(ruling: Ruling, { route, shed, ...details }: RequestDeta
     ...(reason && { reason }),
     ...('from' in ruling && { from: ruling.from }),
     ...(plan && { plan }),
+    // The store does not know this credential, so its mode is made up.
+    ...(mode === 'test' && ruling.kind !== 'unknown-credential' && { mode }),
     verdicts: verdictsOf(ruling, shed),
     ...(retryAfter !== undefined && { retryAfter }),
   }

@@ -14,7 +14,7 @@ import type { FlushTiming, StatsRecorder } from '../../metrics/flush.ts'
 import { createLog, type Log } from '../../metrics/log.ts'
 import { isStoreFailure, KILLED, type Observation, refusingRuleNames } from '../../metrics/observation.ts'
 import type { StoreChange } from '../../trips/breaker.ts'
-import { type Caller, verifiedConsumer } from './caller.ts'
+import { type Caller, modeOf, verifiedConsumer } from './caller.ts'
 import { observe, type RequestDetails } from './observe.ts'
 import type { Ruling } from './ruling.ts'
 import { logException } from './unexpected.ts'
@@ -61,7 +61,7 @@ export function createReporter(
       const isUnusual = !isOrdinary(ruling) || details.shed?.allowed === false
       if (isReportedNowhere && !isUnusual) return
       try {
-        const observation = observe(ruling, details)
+        const observation = observe(ruling, { ...details, mode: modeOf(caller?.credential) })
         const refused = isUnusual
           ? { consumer: verifiedConsumer(caller, ruling), address: caller?.address }
           : undefined
@@ -100,7 +100,7 @@ function isOrdinary(ruling: Ruling): boolean {
 
 /** Log lines contain no caller, address, path or credential. */
 function logUnusual(log: Log, observation: Observation): void {
-  const { outcome, cause, reason, detail, route, plan, verdicts, retryAfter, requestId } = observation
+  const { outcome, cause, reason, detail, route, plan, mode, verdicts, retryAfter, requestId } = observation
   const fields = {
     ...(cause && { cause }),
     ...(detail && { detail }),
@@ -108,6 +108,7 @@ function logUnusual(log: Log, observation: Observation): void {
     outcome,
     ...(route && { route }),
     ...(plan && { plan }),
+    ...(mode && { mode }),
     ...(retryAfter !== undefined && { retry_after: retryAfter }),
     request_id: requestId,
   }

@@ -4,7 +4,7 @@
  * request most important. Pure.
  */
 import type { TrafficClass } from '../../config/compile-shedding.ts'
-import type { Caller } from './caller.ts'
+import { type Caller, modeOf } from './caller.ts'
 
 /**
  * Selects the class of one reading of a request.
@@ -20,7 +20,9 @@ export function classOfReading(
   plans: readonly string[],
 ): TrafficClass {
   const fits = classes.filter(
-    ({ match }) => match?.authenticated === undefined || match.authenticated === (credential !== undefined),
+    ({ match }) =>
+      (match?.authenticated === undefined || match.authenticated === (credential !== undefined)) &&
+      (match?.mode === undefined || match.mode === modeOf(credential)),
   )
   const other = fits.find(({ match }) => match === undefined)!
   const named = fits.filter(({ match }) => match !== undefined)

@@ -262,7 +262,7 @@ describe('a mistake in units', () => {
       'units in flight',
       withRule({ algorithm: 'concurrency', limit: 1000, period: undefined }),
       [
-        'rules[0].period: is not a setting here. Settings: name, unit, by, on, cost, countIf, match, plans, algorithm, limit, ttl, adaptive, mode, enforce, candidateFor, onStoreFailure, lease.',
+        'rules[0].period: is not a setting here. Settings: name, unit, by, acrossModes, on, cost, countIf, match, plans, algorithm, limit, ttl, adaptive, mode, enforce, candidateFor, onStoreFailure, lease.',
         "rules[0].unit: 'tokens' cannot be combined with concurrency. Use fixed-window, gcra, sliding-window or token-bucket.",
       ],
     ],

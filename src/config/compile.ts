@@ -37,7 +37,7 @@ export interface Config {
   originDeadlineMs: number
   idleDeadlineMs: number
   /** What becomes of a request at the origin if its client leaves before the response head. */
-  onClientGone: 'wait' | 'abort'
+  onClientGone: 'wait' | 'abort' | 'read-on'
   /** Absent: there is only one deployment. */
   environment?: string
   /** The first plan is the default. */

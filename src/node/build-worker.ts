@@ -181,7 +181,7 @@ export function workerModule(
     `    scriptsOf: createScriptFinder(${JSON.stringify(scriptsOf(config), null, 2)}),`,
     '  }),',
     '  compilers: withMissingParts({',
-    ...used(usesAmounts(config), 'compileUnits'),
+    ...used(config.units.size > 0 || usesAmounts(config), 'compileUnits'),
     ...['compileFleetRules', 'compileShedding', 'compileAdaptive'].flatMap(name => used(isShedding, name)),
     '  }),',
     '})',

@@ -63,7 +63,7 @@ describe('a mistake', () => {
       'a hook that does not exist',
       { ...CONFIG, hooks: { identity: () => 'alice' } },
       [
-        "hooks.identity: is not a setting here. Did you mean 'identify'? Settings: identify, skip, plan, cost, refusal, amounts, actual, deadline.",
+        "hooks.identity: is not a setting here. Did you mean 'identify'? Settings: identify, skip, plan, cost, amounts, refusal, actual, deadline.",
       ],
     ],
     [

@@ -350,6 +350,13 @@ describe('a mistake in units', () => {
       ["units.tokens.actual: 'hook' needs the hook: add hooks.actual."],
     ],
     [
+      'replies to read on that no unit is read from',
+      { ...withLogins(), onClientGone: 'read-on' },
+      [
+        "onClientGone: 'read-on' has no effect: no unit is read from replies. Use 'wait', or add actual to a unit.",
+      ],
+    ],
+    [
       'countIf without a status',
       withLogins({ countIf: { status: [] } }),
       ['rules[0].countIf.status: [] is empty, so no request would count. Name a status.'],

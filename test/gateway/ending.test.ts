@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { SYSTEM_TIMER, type Timer } from '../../src/clock.ts'
 import type { Ending } from '../../src/limiter/engine-shape.ts'
 import { observeEnd as observeEndOf, type ReplyContext } from '../../src/set-ups/http/ending.ts'
-import { createReadOnSlots, type ReadOn } from '../../src/set-ups/http/pump.ts'
+import { createReadOnSlots, createTapPump, type ReadOn } from '../../src/set-ups/http/tap-pump.ts'
 import type { BodyTap } from '../../src/usage/usage.ts'
 import { PATIENT } from '../support/patience.ts'
 
@@ -244,7 +244,9 @@ describe('a body that is read on its way', () => {
     async headers => {
       const { body, control } = controlledBody()
       const { tap, seen, resume } = slowTap()
-      const reply = observeEnd(new Response(body, { headers }), background, over, { tap })
+      const reply = observeEnd(new Response(body, { headers }), background, over, {
+        pump: createTapPump(tap),
+      })
       const reader = reply.body!.getReader()
       for (const text of ['ab', 'cd', 'ef']) control.enqueue(bytesOf(text))
       control.close()
@@ -273,7 +275,9 @@ describe('a body that is read on its way', () => {
       { highWaterMark: 0 },
     )
     const { tap, seen } = slowTap({})
-    const reply = observeEnd(new Response(body), background, over, { tap: { ...tap, see: () => undefined } })
+    const reply = observeEnd(new Response(body), background, over, {
+      pump: createTapPump({ ...tap, see: () => undefined }),
+    })
     for (let i = 0; i < 5; i++) await new Promise(setImmediate)
     expect(pulled).toBeLessThanOrEqual(2)
     await reply.body!.cancel()
@@ -289,7 +293,7 @@ describe('a body that is read on its way', () => {
       see: () => undefined,
     }
     const { body, control } = controlledBody()
-    const reply = observeEnd(new Response(body), background, over, { tap })
+    const reply = observeEnd(new Response(body), background, over, { pump: createTapPump(tap) })
     for (const text of ['a', 'secret', 'b']) control.enqueue(bytesOf(text))
     control.close()
     expect(await reply.text()).toBe('ab!')
@@ -301,7 +305,10 @@ describe('a body that is read on its way', () => {
     const { body, control, cancel } = controlledBody()
     const { tap } = slowTap()
     const client = new AbortController()
-    const reply = observeEnd(new Response(body), background, over, { tap, clientGone: client.signal })
+    const reply = observeEnd(new Response(body), background, over, {
+      pump: createTapPump(tap),
+      clientGone: client.signal,
+    })
     const reader = reply.body!.getReader()
     control.enqueue(bytesOf('a'))
     await reader.read()
@@ -313,7 +320,7 @@ describe('a body that is read on its way', () => {
   it('ends if it fails, after its last chunk was read', async () => {
     const { body, control } = controlledBody()
     const { tap, seen, resume } = slowTap()
-    const reply = observeEnd(new Response(body), background, over, { tap })
+    const reply = observeEnd(new Response(body), background, over, { pump: createTapPump(tap) })
     const reader = reply.body!.getReader()
     control.enqueue(bytesOf('a'))
     await reader.read()
@@ -349,7 +356,8 @@ describe('a body that is read on after its client has left', () => {
     const { tap, seen } = tapped()
     const client = new AbortController()
     const reply = observeEnd(new Response(body), background, over, {
-      ...{ tap, readOn, timer, clientGone: client.signal },
+      pump: createTapPump(tap, { readOn, timer }),
+      clientGone: client.signal,
     })
     const reader = reply.body!.getReader()
     control.enqueue(chunk(1))

@@ -122,6 +122,24 @@ describe('a rule with a unit', () => {
     await expectLeft(key, 10_000 - 101 - 2000)
   })
 
+  it("reads the reply on after its client has left, with onClientGone: 'read-on'", async () => {
+    const unit: UnitInput = { estimate: 2000, actual: { usage: 'anthropic' } }
+    const [app, key] = [appWith(unit, { onClientGone: 'read-on' }), await gateway.key('acme')]
+    let end = () => {}
+    api.reply = (_, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' }).write(MESSAGE_START)
+      end = () => response.end(MESSAGE_END)
+    }
+    const client = new AbortController()
+    const response = await app('/', { key, signal: client.signal })
+    const reader = response.body!.getReader()
+    await reader.read()
+    client.abort()
+    await reader.cancel().catch(() => {})
+    end()
+    await expectLeft(key, 10_000 - 120)
+  })
+
   it('reads tokens with weights, and asks the origin for an encoding that can be read', async () => {
     const unit: UnitInput = { estimate: 2000, actual: { usage: 'anthropic', weights: { output: 5 } } }
     const [app, key] = [appWith(unit), await gateway.key('acme')]
@@ -129,7 +147,7 @@ describe('a rule with a unit', () => {
     api.reply = (request, response) => {
       if (request.method === 'POST') encodings.push(request.headers['accept-encoding'])
       response.writeHead(200, { 'content-type': 'text/event-stream' }).write(MESSAGE_START)
-      response.end('event: message_delta\ndata: {"type":"message_delta","usage":{"output_tokens":20}}\n\n')
+      response.end(MESSAGE_END)
     }
     await leftBy(app, key, { method: 'POST', headers: { 'accept-encoding': 'br, gzip' } })
     await expectLeft(key, 10_000 - 200)
@@ -290,6 +308,8 @@ describe('a rule with a unit', () => {
 
 const leftIn = ({ headers }: Response) =>
   Number(/;r=(\d+)/.exec(headers.get('RateLimit') ?? '')?.[1] ?? Number.NaN)
+
+const MESSAGE_END = 'event: message_delta\ndata: {"type":"message_delta","usage":{"output_tokens":20}}\n\n'
 
 const MESSAGE_START =
   'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":100,"output_tokens":1}}}\n\n'

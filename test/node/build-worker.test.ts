@@ -202,6 +202,37 @@ describe('the module of a Worker', () => {
     )
   })
 
+  it.each<[string, Partial<ConfigInput>, string[]]>([
+    ['no unit', { rules: [second] }, []],
+    [
+      'countIf',
+      { rules: [{ ...second, countIf: { status: [401] } }] },
+      ['compileUnits', 'createAmounts', 'createSettlements', 'observeEnd'],
+    ],
+    [
+      'a unit of milliseconds',
+      { units: { ms: { estimate: 100, actual: 'ms' } }, rules: [{ ...second, unit: 'ms' }] },
+      ['compileUnits', 'createAmounts', 'createSettlements', 'observeEnd'],
+    ],
+    [
+      'tokens',
+      {
+        units: { tokens: { estimate: 'llm', actual: { usage: 'openai' } } },
+        rules: [{ ...second, unit: 'tokens' }],
+      },
+      [
+        ...['compileUnits', 'createAmounts', 'createEstimateAmounts', 'createSettlements'],
+        ...['createUsageReader', 'observeEnd'],
+      ],
+    ],
+    ['a unit of limits by name alone', { units: { tokens: {} }, rules: [second] }, ['compileUnits']],
+  ])('carries what its units need: %s', (_, config, expected) => {
+    const parts = ['compileUnits', 'createAmounts', 'createEstimateAmounts', 'createSettlements']
+    const all = [...parts, 'createUsageReader', 'observeEnd', 'withActualHook']
+    const text = workerModule(configOf(config))
+    expect(all.filter(part => text.includes(`    ${part},`))).toEqual(expected)
+  })
+
   it.each([
     ['cloudflare', false],
     ['peer', false],

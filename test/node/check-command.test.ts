@@ -191,7 +191,7 @@ describe('npx sluicegate check --json', () => {
     }`)
     const { code, stdout, stderr } = await runInProcess(['check', '--json', file])
     expect([code, stderr]).toEqual([0, ''])
-    const common = { mode: 'enforce', enforced_share: 1, on_store_failure: 'local' }
+    const common = { unit: 'requests', mode: 'enforce', enforced_share: 1, on_store_failure: 'local' }
     const ofGateway = { ...common, on: 'request', cost: 1, match: {}, plans: {} }
     expect(JSON.parse(stdout)).toEqual({
       ...{

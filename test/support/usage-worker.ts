@@ -4,7 +4,7 @@
  */
 import { SYSTEM_TIMER } from '../../src/clock.ts'
 import { observeEnd } from '../../src/set-ups/http/ending.ts'
-import { createReadOnSlots } from '../../src/set-ups/http/pump.ts'
+import { createReadOnSlots, createTapPump } from '../../src/set-ups/http/tap-pump.ts'
 import { acceptEncoding } from '../../src/usage/encodings.ts'
 import { type LlmRequestSettings, readLlmRequest } from '../../src/usage/llm-request.ts'
 import type { Tokens } from '../../src/usage/tokens.ts'
@@ -59,8 +59,8 @@ export default {
       background,
       ending => background(reader.end(ending).then(report => reports.push(report))),
       {
-        ...{ clientGone: request.signal, timer: SYSTEM_TIMER, idleMs: 60_000, tap: reader },
-        readOn: readOnMs ? { forMs: readOnMs, begin } : undefined,
+        ...{ clientGone: request.signal, timer: SYSTEM_TIMER, idleMs: 60_000 },
+        pump: createTapPump(reader, { readOn: readOnMs ? { forMs: readOnMs, begin } : undefined }),
       },
     )
   },

@@ -136,6 +136,11 @@ describe('a client that leaves', () => {
     ['closes its connection while the origin sends', 'close', { pauseMs: 5, output: 100_000 }],
     ['resets its connection while the origin sends', 'reset', { pauseMs: 5, output: 100_000 }],
     ['resets its connection while the origin is silent', 'reset', { pauseMs: 50_000, output: 3 }],
+    [
+      'resets its connection while the origin sends gzip',
+      'reset',
+      { pauseMs: 5, output: 100_000, gzip: true },
+    ],
   ] as const)('is reported once, with what was seen, if it %s', async (_, how, plan) => {
     const name = newName()
     const client = await begin(name, '/v1/messages', { ...plan, input: 40 })
@@ -186,12 +191,13 @@ describe('a reply that is read on after its client has left', () => {
 
 describe('an origin that fails', () => {
   it.each([
-    [0, { tokens: 0 }],
-    [8, { tokens: 45 }],
-  ])('before event %i costs %j', async (failAt, amounts) => {
+    [0, false, { tokens: 0 }],
+    [8, false, { tokens: 45 }],
+    [8, true, { tokens: 45 }],
+  ])('before event %i costs what was seen, gzip: %s', async (failAt, gzip, amounts) => {
     const name = newName()
     const body = JSON.stringify({ messages: [], stream: true })
-    const headers = headersOf(name, { input: 40, failAt })
+    const headers = headersOf(name, { input: 40, failAt, gzip })
     const reply = await fetch(`${worker.url}/v1/messages`, { method: 'POST', body, headers })
     await expect(reply.text()).rejects.toThrow()
     expect(await reportOf(name)).toMatchObject({ ending: 'failed', amounts })

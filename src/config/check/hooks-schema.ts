@@ -35,15 +35,15 @@ export const hooks = settings(
      * counted) to 1,000,000,000. Default: none.
      */
     cost: v.optional(hook<CostHook>("request => (request.method === 'POST' ? 5 : 1)")),
-    /** Returns the reply to a refused request: a body, a `Response`, or `undefined` for the default reply. Default: none. */
-    refusal: v.optional(
-      hook<RefusalHook>("({ outcome }) => (outcome === 'limited' ? 'Slow down.' : undefined)"),
-    ),
     /**
      * Returns what a request will cost of each of `units`, as in `{ tokens: 1200 }`: whole numbers from 0 to 1,000,000,000. A unit that
      * it leaves out costs its `estimate`. Default: none.
      */
     amounts: v.optional(hook<AmountsHook>('request => ({ tokens: 1200 })')),
+    /** Returns the reply to a refused request: a body, a `Response`, or `undefined` for the default reply. Default: none. */
+    refusal: v.optional(
+      hook<RefusalHook>("({ outcome }) => (outcome === 'limited' ? 'Slow down.' : undefined)"),
+    ),
     /**
      * Returns what a request has cost, as in `{ tokens: 731 }`, for units with `actual: 'hook'`; for other units, it replaces what their
      * source found. It gets `{ amounts, tokens, ending, isPartial }`, and the status and headers of the response. Default: none.

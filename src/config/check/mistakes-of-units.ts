@@ -18,7 +18,12 @@ const TAKEN: Readonly<Record<string, string>> = {
 }
 
 /** Finds units whose settings contradict each other, and hooks that are never called. */
-export function mistakesOfUnits({ units = {}, rules = [], hooks = {} }: ConfigInput): Mistake[] {
+export function mistakesOfUnits({
+  units = {},
+  rules = [],
+  hooks = {},
+  onClientGone,
+}: ConfigInput): Mistake[] {
   const mistakes = Object.entries(units).flatMap(([name, unit]): Mistake[] => {
     const path = `units.${name}`
     const taken = TAKEN[name] && [{ path, message: `is the unit of ${TAKEN[name]}. Choose another name.` }]
@@ -32,6 +37,11 @@ export function mistakesOfUnits({ units = {}, rules = [], hooks = {} }: ConfigIn
   if (hooks.amounts && !rules.some(hasUnit)) {
     const message = 'is never called: no rule has a unit. Add one, or use hooks.cost for rules of requests.'
     mistakes.push({ path: 'hooks.amounts', message })
+  }
+  if (onClientGone === 'read-on' && !Object.values(units).some(({ actual }) => typeof actual === 'object')) {
+    const message =
+      "'read-on' has no effect: no unit is read from replies. Use 'wait', or add actual to a unit."
+    mistakes.push({ path: 'onClientGone', message })
   }
   return mistakes
 }

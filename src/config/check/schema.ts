@@ -172,9 +172,11 @@ export const configSchema = settings(
      *   work when the connection closes. With any other, a client that cancels and repeats its request can make the
      *   origin work on more requests than `limit`. Needs the compatibility flag `enable_request_signal` in
      *   wrangler.toml, which projects made by `init` have.
+     * - `'read-on'`: as `'wait'`. In addition, a reply from which a unit is read (`actual`) is read on for up to 25 s if
+     *   its client leaves, so that it costs what the origin reports at its end. An isolate reads on 100 replies at once.
      */
     onClientGone: v.optional(
-      oneOf(['wait', 'abort'], 'is not a way to treat a request whose client has left'),
+      oneOf(['wait', 'abort', 'read-on'], 'is not a way to treat a request whose client has left'),
     ),
     /**
      * The name of this deployment, if there are several, as in `'live'` and `'test'`. API keys (`slk_test_…`) and all
@@ -219,7 +221,7 @@ export const configSchema = settings(
         "is not an object. Write it like { zendesk: [{ name: 'second', … }] }.",
       ),
     ),
-    /** What rules count besides requests, by name: tokens, money, bytes. Default: none. */
+    /** What rules count besides requests, by name: tokens, money, bytes (docs/units.md). Default: none. */
     units: v.optional(unitsOfConfig),
     /** Refuses less important traffic with a 503 while the system is full (docs/load-shedding.md). Default: none. */
     shedding: v.optional(shedding),

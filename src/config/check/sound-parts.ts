@@ -135,7 +135,7 @@ const DEPENDS_ON: readonly [mistake: RegExp, on: RegExp][] = [
   [/\baccept\b|\.by$/, /^credentials(\.(jwt|opaqueKeys)\b|$)/],
   [/^routes\[\d+\]\.cost$|^plans$|^shedding/, /^(rules|routes|plans|shedding)/],
   [/\.(unit|limit)$/, /^(units|hooks)/],
-  [/^units|^hooks\.(amounts|actual)$/, /^(rules|hooks|units)/],
+  [/^units|^hooks\.(amounts|actual)$|^onClientGone$/, /^(rules|hooks|units)/],
 ]
 
 /** Settings of one entry that are checked against each other. An invalid one does not affect the mistakes of another group. */

@@ -40,6 +40,8 @@ export interface RuleDocument {
   name: string
   by: readonly string[]
   algorithm: string
+  /** `requests`, or a unit of the config. */
+  unit: string
   limit: number
   /** The limit follows the origin, from `min` to `max`. Absent: it is fixed. */
   adaptive?: Adaptive
@@ -62,7 +64,10 @@ export interface RuleDocument {
 
 export interface GatewayRuleDocument extends RuleDocument {
   on: string
+  /** Of a rule with a unit: its estimate, or 1 if each request has its own. */
   cost: number
+  /** The statuses of responses that count. Absent: all of them. */
+  count_if?: readonly number[]
   /** As it is written. */
   match: MatchInput
   /** Set if live and test callers are counted together. */
@@ -123,6 +128,7 @@ function gatewayRuleDocument(name: string, { rules, input, adaptive }: LoadedFil
     ...(range && { adaptive: range }),
     on: rule.on,
     cost: rule.cost,
+    ...(rule.countIf && { count_if: [...rule.countIf.status] }),
     match,
     ...(rule.acrossModes && { across_modes: true }),
     plans: Object.fromEntries([...numbers, ...without.map(plan => [plan, false] as const)]),
@@ -130,11 +136,12 @@ function gatewayRuleDocument(name: string, { rules, input, adaptive }: LoadedFil
 }
 
 function ruleDocument(rule: GatewayRule | LimitRule): RuleDocument {
-  const { name, by, algorithm, period, calendar, quota, mode, enforcedShare, candidateFor } = rule
+  const { name, by, algorithm, unit, period, calendar, quota, mode, enforcedShare, candidateFor } = rule
   return {
     name,
     by,
     algorithm,
+    unit,
     ...numbersOf(rule),
     ...(countsInFlight(rule)
       ? { ttl_seconds: period / 1e6 }

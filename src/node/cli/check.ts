@@ -16,6 +16,7 @@ import {
 } from '../../config/compile-route.ts'
 import { countsInFlight } from '../../config/compile-rule.ts'
 import { adaptiveRangeOf, type Shedding, type TrafficClass } from '../../config/compile-shedding.ts'
+import { REQUESTS } from '../../config/compile-units.ts'
 import { formatDuration } from '../../config/duration.ts'
 import { hooksOf } from '../../config/hooks.ts'
 import { needsCredential } from '../../config/identity-parts.ts'
@@ -157,7 +158,8 @@ function rowOf(rule: AnyRule, config: Config): string[] {
   if (isOfPlan(rule, config)) return [`  ${match.plans!.join('|')}`, amount, '', numbers.join(', ')]
 
   const parts = [algorithm, ...numbers]
-  if (cost !== 1) parts.push(`cost ${cost}`)
+  if (cost !== 1) parts.push(`${rule.unit === REQUESTS ? 'cost' : 'estimate'} ${cost}`)
+  if ('countIf' in rule && rule.countIf) parts.push(`only status ${[...rule.countIf.status].join('|')}`)
   if (on !== 'request') parts.push(`on ${on}`)
   if (candidateFor) parts.push(`candidate for ${candidateFor}`)
   else if (mode !== 'enforce') parts.push(mode)

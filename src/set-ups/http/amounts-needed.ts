@@ -1,11 +1,12 @@
 /** Which parts the units of a config need. */
 import type { Config } from '../../config/compile.ts'
-import { anyReserves } from '../../limiter/needs.ts'
+import { REQUESTS } from '../../config/compile-units.ts'
 
 type Counting = Pick<Config, 'units' | 'rules'>
 
 /** Whether requests can cost amounts of units, or count by the status of their response. */
-export const usesAmounts = ({ units, rules }: Counting) => units.size > 0 || anyReserves(rules)
+export const usesAmounts = ({ rules }: Pick<Config, 'rules'>) =>
+  rules.some(({ unit, settlement }) => unit !== REQUESTS || settlement !== undefined)
 
 /** Whether an estimate depends on the body of a request, or the request is changed to ask for usage. */
 export const estimatesFromBody = (config: Counting) =>

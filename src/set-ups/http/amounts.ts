@@ -9,6 +9,7 @@ import type { DecidedRequest } from './decided-request.ts'
 import type { createEstimateAmounts, EstimateAmounts } from './estimate-amounts.ts'
 import type { CostOfReply, Forward } from './forward.ts'
 import { createAmountSettler, type SettleParts } from './settle-amounts.ts'
+import { createReadOnSlots, createTapPump } from './tap-pump.ts'
 import { runOrLog } from './unexpected.ts'
 
 /** Parts that a Worker carries only if its units need them. */
@@ -16,6 +17,12 @@ export interface AmountParts extends SettleParts {
   /** With units that are estimated from the body of a request, or that ask the origin for usage. */
   createEstimateAmounts: typeof createEstimateAmounts
 }
+
+/** How long a reply is read after its client has left: workerd ends such work after 30 s. */
+const READ_ON_MS = 25_000
+
+/** How many such replies an isolate reads at once. */
+const MAX_READ_ON = 100
 
 export interface Amounts {
   /** Undefined: no estimate depends on the body of a request. */
@@ -37,6 +44,10 @@ export function createAmounts(
   isObserved: boolean,
 ): Amounts {
   const settler = createAmountSettler(config, parts, now)
+  const readOn =
+    config.onClientGone === 'read-on'
+      ? { forMs: READ_ON_MS, begin: createReadOnSlots(MAX_READ_ON) }
+      : undefined
   return {
     estimate: estimatesFromBody(config) ? parts.createEstimateAmounts(config.units) : undefined,
 
@@ -53,9 +64,14 @@ export function createAmounts(
       runOrLog(() => {
         const found = settler.follow(forwarded, decided, startedAt)
         if (!found) return
+        const { tap, ...rest } = found
         const holdsUnits =
           'verdicts' in ruling && ruling.verdicts.some(({ rule, allowed }) => allowed && countsInFlight(rule))
-        cost = { ...found, needsEnd: found.needsEnd || holdsUnits || isObserved }
+        cost = {
+          ...rest,
+          ...(tap && { pump: createTapPump(tap, { readOn }) }),
+          needsEnd: rest.needsEnd || holdsUnits || isObserved,
+        }
       })
       return { ...forwarded, cost }
     },

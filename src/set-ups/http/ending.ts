@@ -8,9 +8,7 @@
 import type { Background } from '../../background.ts'
 import type { Timer } from '../../clock.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
-import type { BodyTap } from '../../usage/usage.ts'
-import { isWorkerd, passBody } from './pass-body.ts'
-import type { ReadOn } from './pump.ts'
+import { isWorkerd, type Pump, passBody } from './pass-body.ts'
 import { logException } from './unexpected.ts'
 import { relayWebSocket, webSocketOf } from './websocket.ts'
 
@@ -28,10 +26,8 @@ export interface ReplyContext {
   idleMs: number
   /** Also detects, outside of workerd, a reply that is never read, because middleware around the set-up can replace it. */
   timer: Timer
-  /** Reads the body on its way. `onEnd` is called after it has seen the last chunk. */
-  tap?: BodyTap | undefined
-  /** What the tap still reads after the client has left; `onEnd` is called after that. */
-  readOn?: ReadOn | undefined
+  /** Passes on the body in another way. `onEnd` is called when it has ended. */
+  pump?: Pump | undefined
 }
 
 /**
@@ -85,11 +81,11 @@ function pass(
   body: ReadableStream,
   background: Background,
   onEnd: (ending: Ending) => void,
-  { clientGone, isDecoded = false, timer, idleMs, tap, readOn }: ReplyContext,
+  { clientGone, isDecoded = false, timer, idleMs, pump }: ReplyContext,
 ): Response {
   if (body.locked) throw new TypeError('The body of the reply is already being read.')
   const length = isDecoded ? undefined : lengthOf(response)
-  const { readable, passed } = passBody(body, { length, clientGone, idleMs, timer, tap, readOn })
+  const { readable, passed } = passBody(body, { length, clientGone, idleMs, timer, pump })
   const reply = new Response(isDecoded ? reportIfUnread(readable, onEnd, timer) : readable, response)
   background(
     passed.then(result => {

@@ -4,6 +4,7 @@ import type { Ending } from '../../limiter/engine-shape.ts'
 import type { ActualOf } from '../../limiter/reservations/reservation.ts'
 import type { BodyTap, ReplyHead } from '../../usage/usage.ts'
 import type { Caller } from './caller.ts'
+import type { Pump } from './pass-body.ts'
 
 /**
  * The caller and the decision, for the headers that the origin gets. A CORS preflight has no caller; then the origin
@@ -27,8 +28,8 @@ export interface ForwardContext {
 
 /** Finds what a request has cost. */
 export interface CostOfReply {
-  /** Has to see the body. Absent: the body is passed on as it is. */
-  tap?: BodyTap | undefined
+  /** Reads the body on its way. Absent: the body is passed on as it is. */
+  pump?: Pump | undefined
   /** Whether something depends on when and how the reply ends. */
   needsEnd: boolean
   /** Returns what the request has cost; undefined: as much as it has reserved. Never rejects. */

@@ -202,7 +202,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
           timer,
           idleMs: config.idleDeadlineMs,
           clientGone: incoming.gone?.() ?? request.signal,
-          tap: cost?.tap,
+          pump: cost?.pump,
         })
       end('complete')
       return response

@@ -3,8 +3,6 @@
  * workerd does not detect a client that leaves with an ordinary FIN, and the request would hold its units for ever.
  */
 import type { Timer } from '../../clock.ts'
-import type { BodyTap } from '../../usage/usage.ts'
-import { type BodyReader, pump, type ReadOn } from './pump.ts'
 
 /** Native streams of workerd: bytes pass through them without running JavaScript. Node has none. */
 declare const IdentityTransformStream: (new () => TransformStream) | undefined
@@ -20,11 +18,20 @@ export interface PassOptions {
   /** How long the body may be silent (ms). */
   idleMs: number
   timer: Timer
-  /** Reads the body on its way. Then it is passed on here also if it has a length. */
-  tap?: BodyTap | undefined
-  /** Absent: when the client leaves, the body is cancelled. */
-  readOn?: ReadOn | undefined
+  /** Default: chunks are passed on as they are. */
+  pump?: Pump | undefined
 }
+
+/** Passes on a body. Then it is passed on chunk by chunk also if it has a length. */
+export interface Pump {
+  /** The length of the body is not that of what is sent. */
+  changesBytes: boolean
+  /** Like `pipeTo`. Calls `onChunk` after each chunk. @throws if either side fails, or if the signal fires */
+  run(reader: BodyReader, writable: WritableStream, signal: AbortSignal, onChunk: () => void): Promise<void>
+}
+
+/** Why the signal of a pump fires if the body has been silent. */
+export const IDLE = new Error('The body was silent.')
 
 /** `idle`: the body was cut off because it was silent. */
 export type PassResult = 'complete' | 'cancelled' | 'failed' | 'idle'
@@ -50,8 +57,8 @@ export interface PassedBody {
  * may need. Other bodies are passed on here, chunk by chunk.
  */
 export function passBody(body: ReadableStream, options: PassOptions): PassedBody {
-  const { clientGone, tap } = options
-  const length = tap?.changesBytes ? undefined : options.length
+  const { clientGone, pump } = options
+  const length = pump?.changesBytes ? undefined : options.length
   const idle = new AbortController()
   const signal = clientGone ? AbortSignal.any([clientGone, idle.signal]) : idle.signal
   const { readable, writable } = createPassThrough(length, signal)
@@ -76,20 +83,20 @@ function createPassThrough(length: number | undefined, signal: AbortSignal): Tra
 async function pass(
   body: ReadableStream,
   writable: WritableStream,
-  { length, clientGone, idleMs, timer, tap, readOn }: PassOptions,
+  { length, clientGone, idleMs, timer, pump }: PassOptions,
   signal: AbortSignal,
   idle: AbortController,
 ): Promise<PassResult> {
   let silentChecks = 0
-  const isPiped = length !== undefined && !tap
+  const isPiped = length !== undefined && !pump
   const startTimer = () =>
     isPiped
-      ? timer(idleMs + length * MS_PER_BYTE, () => idle.abort(), true)
+      ? timer(idleMs + length * MS_PER_BYTE, () => idle.abort(IDLE), true)
       : timer(idleMs / CHECKS, check, true)
   let cancelTimer = () => {}
   function check() {
     silentChecks += 1
-    if (silentChecks > CHECKS) idle.abort()
+    if (silentChecks > CHECKS) idle.abort(IDLE)
     else cancelTimer = startTimer()
   }
 
@@ -98,13 +105,8 @@ async function pass(
     cancelTimer = startTimer()
     if (!reader) await body.pipeTo(writable, { signal })
     else {
-      const onChunk = () => {
+      await (pump?.run ?? passChunks)(reader, writable, signal, () => {
         silentChecks = 0
-      }
-      const begin = () => (idle.signal.aborted ? undefined : readOn?.begin())
-      await pump(reader, writable, {
-        ...{ signal, tap, timer, onChunk },
-        readOn: readOn && { ...readOn, begin },
       })
     }
     return 'complete'
@@ -119,6 +121,49 @@ async function pass(
     return clientGone?.aborted || !didBodyFail ? 'cancelled' : 'failed'
   } finally {
     cancelTimer()
+  }
+}
+
+/** Reads a body chunk by chunk. */
+export interface BodyReader {
+  read(): Promise<{ done: boolean; value?: Uint8Array | undefined }>
+  cancel(): Promise<void>
+}
+
+/** Like `pipeTo`. Calls `onChunk` after each chunk. @throws if either side fails, or if the signal fires */
+async function passChunks(
+  reader: BodyReader,
+  writable: WritableStream,
+  signal: AbortSignal,
+  onChunk: () => void,
+): Promise<void> {
+  const writer = writable.getWriter()
+  let stopped: unknown
+  /** Ends a read or a write that is pending. */
+  const stop = (reason: unknown) => {
+    stopped ??= reason ?? new Error('stopped')
+    reader.cancel().catch(() => {})
+    writer.abort(stopped).catch(() => {})
+  }
+  const onSignal = () => stop(signal.reason)
+  signal.addEventListener('abort', onSignal)
+  // The client can stop reading while the body is silent.
+  writer.closed.catch(stop)
+  try {
+    if (signal.aborted) onSignal()
+    for (;;) {
+      const { done, value } = await reader.read()
+      if (stopped) throw stopped
+      if (done) break
+      await writer.write(value)
+      onChunk()
+    }
+    await writer.close()
+  } catch (error) {
+    writer.abort(error).catch(() => {})
+    throw error
+  } finally {
+    signal.removeEventListener('abort', onSignal)
   }
 }
 

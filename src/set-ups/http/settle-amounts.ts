@@ -16,6 +16,12 @@ import type { createUsageReader } from '../../usage/usage-reader.ts'
 import { withDeadline } from './deadline.ts'
 import type { CostOfReply, Forwarded } from './forward.ts'
 
+/** Finds what one request has cost, while a tap sees the body. */
+export interface TappedCost extends Omit<CostOfReply, 'pump'> {
+  /** Absent: the body is passed on as it is. */
+  tap?: BodyTap | undefined
+}
+
 export interface SettleParts {
   /** With units whose `actual` is `usage`, `header` or `json`. */
   createUsageReader: typeof createUsageReader
@@ -41,7 +47,7 @@ export interface AmountSettler {
    * @param startedAt when the request was forwarded (monotonic, ms)
    * @returns undefined if the request has reserved nothing, and its reply can be passed on as it is
    */
-  follow(forwarded: Forwarded, reserved: Reserved, startedAt: number): CostOfReply | undefined
+  follow(forwarded: Forwarded, reserved: Reserved, startedAt: number): TappedCost | undefined
 }
 
 const CLIENT_GONE = 499
@@ -149,7 +155,7 @@ export function createAmountSettler(
         amounts.cleanHeaders(response.headers)
         return reservation || amounts.tap ? amounts : undefined
       }
-      let amounts: CostOfReply | undefined
+      let amounts: TappedCost | undefined
       observe(head => {
         const ofHead = read(head, false, reserved, startedAt)
         amounts = ofHead
@@ -174,7 +180,7 @@ function keepHeaders({ status, headers }: ReplyHead, names: readonly string[]): 
  * The gateway has replied because the origin has not, or because the client has left while the origin was working. Then the estimate
  * stays: otherwise clients could make the origin work for nothing.
  */
-function withoutOrigin(status: number): CostOfReply {
+function withoutOrigin(status: number): TappedCost {
   const actualOf: ActualOf = rule => (isCountedIf(rule) ? costByStatus(rule, status) : 0)
   return { needsEnd: false, end: async () => (status === CLIENT_GONE ? undefined : actualOf) }
 }

@@ -1,12 +1,7 @@
-/** Passes on the chunks of a body one by one, so that a tap can see them. */
-import type { Timer } from '../../clock.ts'
+/** Passes on a body, and lets a tap see each chunk. */
+import { SYSTEM_TIMER, type Timer } from '../../clock.ts'
 import type { BodyTap } from '../../usage/usage.ts'
-
-/** Reads a body chunk by chunk. */
-export interface BodyReader {
-  read(): Promise<{ done: boolean; value?: Uint8Array | undefined }>
-  cancel(): Promise<void>
-}
+import { type BodyReader, IDLE, type Pump } from './pass-body.ts'
 
 /** Lets the tap read the rest of a body whose client has left. */
 export interface ReadOn {
@@ -28,21 +23,27 @@ export function createReadOnSlots(most: number): ReadOn['begin'] {
   }
 }
 
-export interface PumpOptions {
-  /** Ends the pump. */
-  signal: AbortSignal
-  tap: BodyTap | undefined
-  readOn: ReadOn | undefined
-  timer: Timer
-  /** Called after each chunk. */
-  onChunk: () => void
+export interface TapPumpOptions {
+  /** Absent: when the client leaves, the body is cancelled. Else the pump ends after the body was read on. */
+  readOn?: ReadOn | undefined
+  timer?: Timer
 }
 
-/** Like `pipeTo`. @throws if either side fails, or if the signal fires; after the body was read on */
-export async function pump(
+/** Creates the pump of one body. A chunk is handed over before it is seen, and the next one is read after that. */
+export function createTapPump(tap: BodyTap, { readOn, timer = SYSTEM_TIMER }: TapPumpOptions = {}): Pump {
+  return {
+    changesBytes: tap.changesBytes,
+    run: (reader, writable, signal, onChunk) =>
+      run(reader, writable, signal, onChunk, { tap, readOn, timer }),
+  }
+}
+
+async function run(
   reader: BodyReader,
   writable: WritableStream,
-  { signal, tap, readOn, timer, onChunk }: PumpOptions,
+  signal: AbortSignal,
+  onChunk: () => void,
+  { tap, readOn, timer }: { tap: BodyTap; readOn: ReadOn | undefined; timer: Timer },
 ): Promise<void> {
   const writer = writable.getWriter()
   let stopped: unknown
@@ -55,7 +56,7 @@ export async function pump(
     if (stopped) return
     stopped = reason ?? new Error('stopped')
     writer.abort(stopped).catch(() => {})
-    endReadingOn = tap && beginReadingOn()
+    if (reason !== IDLE) endReadingOn = beginReadingOn()
     if (!endReadingOn) reader.cancel().catch(() => {})
     interrupt()
   }
@@ -75,8 +76,8 @@ export async function pump(
     }
   }
   const write = (bytes: Uint8Array) => (bytes.byteLength > 0 ? writer.write(bytes) : undefined)
-  /** Resolves when the chunk was sent and seen. Does not wait longer if the pump is stopped. Handed over first, so that seeing it delays nothing. */
-  const passThrough = (tap: BodyTap, chunk: Uint8Array) =>
+  /** Resolves when the chunk was sent and seen. Does not wait longer if the pump is stopped. */
+  const passThrough = (chunk: Uint8Array) =>
     new Promise<void>(resolve => {
       interrupt = resolve
       const sent = stopped ? undefined : write(tap.pass(chunk))
@@ -93,12 +94,11 @@ export async function pump(
       const { done, value } = await reader.read()
       if (stopped && !endReadingOn) throw stopped
       if (done) break
-      if (tap) await passThrough(tap, value!)
-      else await writer.write(value)
+      await passThrough(value!)
       onChunk()
     }
     if (stopped) throw stopped
-    if (tap) await write(tap.rest())
+    await write(tap.rest())
     await writer.close()
   } catch (error) {
     writer.abort(error).catch(() => {})

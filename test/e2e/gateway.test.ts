@@ -44,6 +44,7 @@ describe('the running gateway', () => {
     const { headers } = running.origin.received[0]!
     const added = [
       'x-consumer-id',
+      'x-consumer-mode',
       'x-consumer-plan',
       'x-forwarded-for',
       'x-forwarded-host',

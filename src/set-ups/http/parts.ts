@@ -5,6 +5,7 @@ import type { createOpaqueKeyFinder } from '../../credentials/opaque-key.ts'
 import type { createTokenFinder } from '../../credentials/tokens.ts'
 import type { EngineParts } from '../../limiter/engine-with-parts.ts'
 import type { createStatsRecorder } from '../../metrics/flush.ts'
+import type { createMeasurements } from '../../metrics/measurements.ts'
 import type { createTopCallers } from '../../metrics/top-callers.ts'
 import type { AmountParts, createAmounts } from './amounts.ts'
 import type { addressBehindProxies } from './behind-proxies.ts'
@@ -24,6 +25,8 @@ export interface Parts extends Required<EngineParts>, OriginLoadParts, AmountPar
   createStatsRecorder: typeof createStatsRecorder
   /** Unless `stats: { topCallers: 'off' }`. */
   createTopCallers: typeof createTopCallers
+  /** With `metrics`. */
+  createMeasurements: typeof createMeasurements
   /** With rules that count requests in flight, or that reserve units. */
   observeEnd: typeof observeEnd
   /** With `units` or `countIf`. */

@@ -86,7 +86,7 @@ export interface LimiterSettings {
 }
 
 /** The part of a config that limits by name use. */
-export type LimiterConfig = Pick<Config, 'limits' | 'stats'> & EngineConfig
+export type LimiterConfig = Pick<Config, 'limits' | 'stats' | 'metrics'> & EngineConfig
 
 /**
  * Creates a limiter.
@@ -96,7 +96,7 @@ export type LimiterConfig = Pick<Config, 'limits' | 'stats'> & EngineConfig
  */
 export function createLimiterWithParts(
   config: LimiterConfig,
-  store: Store,
+  bareStore: Store,
   parts: LimiterParts,
   { board = NO_BOARD, clock = REAL_TIME, waitUntil, awaitsCounters = false }: LimiterSettings = {},
 ): Limiter {
@@ -113,15 +113,18 @@ export function createLimiterWithParts(
   const timer = clock.timer ?? SYSTEM_TIMER
   const background: Background = waitUntil ? keptAliveBy(waitUntil) : detached
   const topCallers = config.stats?.topCallers && parts.createTopCallers(config.stats.topCallers)
+  const measurements = config.metrics && parts.createMeasurements()
+  const store = measurements?.watch(bareStore) ?? bareStore
   const stats =
     config.stats &&
     parts.createStatsRecorder(keepingAlive(store, background), {
       ...config.stats,
-      ...{ timer, now: nowMs, topCallers },
+      ...{ timer, now: nowMs, topCallers, measurements },
     })
   const engine = createEngineWithParts(config, allRules, store, parts, {
     ...{ clock: { now: nowMs, elapsed: elapsedMs }, decideAt: clock.now, board },
     timer,
+    onStoreChange: ({ isOpen }) => measurements?.noteStoreChange(isOpen),
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
     credentials: 'refuse',
   })

@@ -3,6 +3,7 @@
 import type { EngineParts } from '../../limiter/engine-with-parts.ts'
 import type { prepareReset } from '../../limiter/prepared-call.ts'
 import type { createStatsRecorder } from '../../metrics/flush.ts'
+import type { createMeasurements } from '../../metrics/measurements.ts'
 import type { createTopCallers } from '../../metrics/top-callers.ts'
 import type { createReserving } from './reserve.ts'
 
@@ -15,4 +16,6 @@ export interface LimiterParts extends EngineParts {
   createStatsRecorder: typeof createStatsRecorder
   /** Unless `stats: { topCallers: 'off' }`. */
   createTopCallers: typeof createTopCallers
+  /** With `metrics`. */
+  createMeasurements: typeof createMeasurements
 }

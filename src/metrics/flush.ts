@@ -68,6 +68,7 @@ export function createStatsRecorder(
         return true
       },
     },
+    ...(measurements?.exporter ? [measurements.exporter.chore] : []),
   ])
 
   /** @returns whether the whole batch has arrived */
@@ -121,6 +122,7 @@ export function createStatsRecorder(
     async flush(): Promise<void> {
       await sending
       while (counters.size > 0 && (await send()));
+      await measurements?.exporter?.push()
     },
   }
 }

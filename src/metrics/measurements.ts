@@ -10,6 +10,7 @@
  * All but `usage` are in the record of all time alone. Their fields have two words, so that a full record keeps them apart.
  */
 import type { Store, StoreCall } from '../store/store.ts'
+import type { Chore } from '../trips/scheduler.ts'
 import type { Batch } from './counters.ts'
 import type { Counted } from './observation.ts'
 
@@ -24,7 +25,10 @@ export interface Measured {
   totals: Batch
 }
 
-export type Measurements = ReturnType<typeof createMeasurements>
+export type Measurements = ReturnType<typeof createMeasurements> & {
+  /** Pushes them to a collector (otlp.ts). */
+  exporter?: { chore: Chore; push(): Promise<void> }
+}
 
 /** Creates the measurements of an isolate. */
 export function createMeasurements() {

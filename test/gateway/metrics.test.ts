@@ -42,6 +42,8 @@ const down: Fault = (request, response) => {
   response.writeHead(503).end()
 }
 
+const realFetch = globalThis.fetch
+
 const ADDRESS = { address: '192.0.2.1' }
 
 async function send(isolate: Isolate, times: number, path = '/'): Promise<void> {
@@ -210,6 +212,21 @@ describe('GET /_sluice/metrics', () => {
       valueIn(text, 'sluice_unsent_requests', { outcome: 'failed_open', cause })
     expect(unsent('store-unreachable')! + unsent('breaker-open')!).toBe(6)
     gateway.store.fault = undefined
+  })
+
+  it('also pushes to a collector, with the flush that happens anyway', async () => {
+    const bodies: string[] = []
+    vi.spyOn(globalThis, 'fetch').mockImplementation((input, init) => {
+      if (!String(input).startsWith('https://otlp.example')) return realFetch(input, init)
+      bodies.push(String(init?.body))
+      return Promise.resolve(Response.json({}))
+    })
+    const isolate = isolateOf({ ...CONFIG, metrics: { otlp: { url: 'https://otlp.example/v1/metrics' } } })
+    await send(isolate, 2)
+    expect(bodies).toEqual([])
+    await isolate.flush()
+    expect(bodies).toEqual([expect.stringContaining('"sluice.origin.duration"')])
+    expect(bodies[0]).not.toContain(ADDRESS.address)
   })
 
   it('answers within the deadline of the store while the store hangs', async () => {

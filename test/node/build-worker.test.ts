@@ -186,7 +186,7 @@ describe('the module of a Worker', () => {
         'createGuesses',
       ],
       'createTokenFinder',
-      ...['createMeasurements', 'createMetricsEndpoint', 'prepareFleet'],
+      ...['createMeasurements', 'createOtlpMeasurements', 'createMetricsEndpoint', 'prepareFleet'],
       ...['createUtilizationShedderAndBoard', 'createAdaptiveLimit', 'createPushReceiver'],
       ...['compileFleetRules', 'compileShedding', 'compileAdaptive'],
     ]) {

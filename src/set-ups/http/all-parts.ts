@@ -11,6 +11,7 @@ import { createSettlements } from '../../limiter/reservations/settlements.ts'
 import { createHoldingsKeeper } from '../../limiter/units/keep-holdings.ts'
 import { createStatsRecorder } from '../../metrics/flush.ts'
 import { createMeasurements } from '../../metrics/measurements.ts'
+import { createOtlpMeasurements } from '../../metrics/otlp.ts'
 import { createTopCallers } from '../../metrics/top-callers.ts'
 import { compileScripts } from '../../script/scripts.ts'
 import { signalScript } from '../../script/signal-text.ts'
@@ -46,6 +47,7 @@ export const ALL_PARTS: Parts = {
   createStatsRecorder,
   createTopCallers,
   createMeasurements,
+  createOtlpMeasurements,
   syncScript,
   observeEnd,
   createAmounts,

@@ -9,6 +9,7 @@ import { switchNameOf } from '../../config/compile-rule.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
 import { createEngineWithParts } from '../../limiter/engine-with-parts.ts'
 import type { Settling } from '../../limiter/reservations/settlements.ts'
+import { createMetrics } from '../../metrics/create-metrics.ts'
 import type { StatsRecorder } from '../../metrics/flush.ts'
 import type { Measurements } from '../../metrics/measurements.ts'
 import { createGatewayRuleSet } from '../../script/rule-set.ts'
@@ -126,7 +127,7 @@ export function createHandler(
   const { board = createSwitchBoard(clock) } = platform
   const elapsedMs = () => elapsed(clock)
   const timing = { now: () => clock.now(), ...(reporting.timer && { timer: reporting.timer }) }
-  const measurements = config.metrics && parts.createMeasurements()
+  const measurements = createMetrics(config, parts, variables, () => clock.now())
   const store = measurements?.watch(bareStore) ?? bareStore
   const topCallers = config.stats?.topCallers && parts.createTopCallers(config.stats.topCallers)
   const stats =

@@ -4,8 +4,8 @@ import type { createSignatureCheck } from '../../credentials/key-signature.ts'
 import type { createOpaqueKeyFinder } from '../../credentials/opaque-key.ts'
 import type { createTokenFinder } from '../../credentials/tokens.ts'
 import type { EngineParts } from '../../limiter/engine-with-parts.ts'
+import type { MeasurementParts } from '../../metrics/create-metrics.ts'
 import type { createStatsRecorder } from '../../metrics/flush.ts'
-import type { createMeasurements } from '../../metrics/measurements.ts'
 import type { createTopCallers } from '../../metrics/top-callers.ts'
 import type { AmountParts, createAmounts } from './amounts.ts'
 import type { addressBehindProxies } from './behind-proxies.ts'
@@ -20,13 +20,11 @@ import type { createPushReceiver } from './utilization.ts'
 import type { withWebSocketKeys } from './web-socket-key.ts'
 import type { createXRateLimit } from './x-rate-limit.ts'
 
-export interface Parts extends Required<EngineParts>, OriginLoadParts, AmountParts {
+export interface Parts extends Required<EngineParts>, OriginLoadParts, AmountParts, MeasurementParts {
   /** Unless statistics are off (`stats: { keep: false }`). */
   createStatsRecorder: typeof createStatsRecorder
   /** Unless `stats: { topCallers: 'off' }`. */
   createTopCallers: typeof createTopCallers
-  /** With `metrics`. */
-  createMeasurements: typeof createMeasurements
   /** With rules that count requests in flight, or that reserve units. */
   observeEnd: typeof observeEnd
   /** With `units` or `countIf`. */

@@ -36,6 +36,8 @@ const OTHER = '~'
 /** More than any known config needs: rules × routes × plans counted by one isolate between two flushes. */
 const MAX_FIELDS = 2000
 
+export type Counters = ReturnType<typeof createCounters>
+
 export function createCounters(maxFields = MAX_FIELDS) {
   const counts = new Map<string, number>()
 

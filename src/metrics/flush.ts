@@ -45,7 +45,7 @@ export function createStatsRecorder(
   store: Store,
   { everyMs, timer = SYSTEM_TIMER, now, topCallers, measurements }: FlushTiming,
 ) {
-  const counters = createCounters()
+  const counters = measurements?.exporter?.counters ?? createCounters()
   let mustPingFirst = false
   /** Whether a request waits to send the counters, or the platform has ended it. */
   let isAwaited = false

@@ -11,7 +11,7 @@
  */
 import type { Store, StoreCall } from '../store/store.ts'
 import type { Chore } from '../trips/scheduler.ts'
-import type { Batch } from './counters.ts'
+import type { Batch, Counters } from './counters.ts'
 import type { Counted } from './observation.ts'
 
 /** The upper bounds of the buckets (ms). The last bucket has no bound. */
@@ -27,7 +27,7 @@ export interface Measured {
 
 export type Measurements = ReturnType<typeof createMeasurements> & {
   /** Pushes them to a collector (otlp.ts). */
-  exporter?: { chore: Chore; push(): Promise<void> }
+  exporter?: { counters: Counters; chore: Chore; push(): Promise<void> }
 }
 
 /** Creates the measurements of an isolate. */

@@ -7,7 +7,7 @@
  */
 import { SYSTEM_CLOCK } from '../clock.ts'
 import type { Chore } from '../trips/scheduler.ts'
-import { createCounters } from './counters.ts'
+import { type Counters, createCounters } from './counters.ts'
 import { BUCKETS_MS, createMeasurements, type Measurements } from './measurements.ts'
 import { type MeasuredSums, type Sums, sumFields, sumMeasurements } from './sums.ts'
 
@@ -36,7 +36,7 @@ export function createOtlpMeasurements(
 ): Measurements {
   const forStore = createMeasurements()
   const pushed = createMeasurements()
-  const counters = createCounters()
+  const { forStore: countersForStore, forPush: counters } = createSharedCounters()
   const missing = Object.values(headers).filter(name => typeof variables[name] !== 'string')
   let since = now()
   let isAwaited = false
@@ -101,7 +101,6 @@ export function createOtlpMeasurements(
     record(observation) {
       forStore.record(observation)
       pushed.record(observation)
-      counters.record(observation)
     },
     recordOrigin(ms) {
       forStore.recordOrigin(ms)
@@ -112,8 +111,32 @@ export function createOtlpMeasurements(
       forStore.noteStoreChange(isOpen)
       pushed.noteStoreChange(isOpen)
     },
-    exporter: { chore, push },
+    exporter: { counters: countersForStore, chore, push },
   }
+}
+
+/** Counters that are recorded once, and taken twice: by the statistics and by pushes. */
+function createSharedCounters(): { forStore: Counters; forPush: Counters } {
+  const recorded = createCounters()
+  const both = [createCounters(), createCounters()] as const
+  /** The counters, with what was recorded since they were last read. */
+  function read(counters: Counters): Counters {
+    const batch = recorded.take(Number.POSITIVE_INFINITY)
+    for (const each of both) each.putBack(batch)
+    return counters
+  }
+  const [forStore, forPush] = both.map(
+    (counters): Counters => ({
+      ...counters,
+      record: recorded.record,
+      get size() {
+        return read(counters).size
+      },
+      all: () => read(counters).all(),
+      take: max => read(counters).take(max),
+    }),
+  ) as [Counters, Counters]
+  return { forStore, forPush }
 }
 
 interface Interval {

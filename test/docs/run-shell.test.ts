@@ -209,7 +209,7 @@ describe('wrangler, whose commands need an account', () => {
   const names = [...new Set(all.map(namesOf))]
 
   it('is used on the pages', () => {
-    expect(names.sort()).toEqual(['deploy', 'dev', 'login', 'secret put', 'tail', 'types'])
+    expect(names.sort()).toEqual(['deploy', 'dev', 'login', 'secret put', 'types'])
   })
 
   it.concurrent.each(names)('has the command %s, with the options of the pages', async name => {

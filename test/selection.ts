@@ -13,6 +13,7 @@ export const SELECTION: Selection = process.env.TEST_SELECTION === 'all' ? 'all'
 export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
   'inject faults into Workers, servers and origins': [
     'test/anomaly/**/*.test.ts',
+    'test/metrics/alerts.test.ts',
     'test/e2e/at-once.test.ts',
     'test/e2e/concurrency.test.ts',
     'test/e2e/endings.test.ts',

@@ -11,6 +11,7 @@ import type {
   HeadersInput,
   HooksInput,
   LimitRuleInput,
+  MetricsInput,
   RuleInput,
 } from './check/schema.ts'
 import { type AddressSettings, compileAddress } from './compile-address.ts'
@@ -81,6 +82,8 @@ export interface Config {
     /** Which names of refused callers are kept. Absent: none. */
     topCallers?: 'consumers' | 'networks'
   }
+  /** Absent: nothing is measured beside the statistics. */
+  metrics?: MetricsInput
   /** The unit of `X-RateLimit-Reset`. Absent: no `X-RateLimit-*` headers are sent. */
   xRateLimit?: HeadersInput['xRateLimit']
   /** Absent: the config has no hooks. */
@@ -167,6 +170,7 @@ export function compileConfig(
     cluster: config.store?.cluster ?? false,
     log: { perSecond: config.log?.perSecond ?? 5 },
     ...(config.stats?.keep !== false && { stats: compileStats(config.stats) }),
+    ...(config.metrics && { metrics: config.metrics }),
     xRateLimit: config.headers?.xRateLimit,
     ...(config.hooks && { hooks: { ...config.hooks, deadline: config.hooks.deadline ?? '1s' } }),
     ...(config.cors && { cors: compileCors(config.cors) }),

@@ -31,6 +31,8 @@ export interface Environment extends StoreAddress {
    * it. Separate several with commas; the first one signs. Default: new keys are not signed.
    */
   SLUICE_KEY_SECRET?: string
+  /** The secret for `GET /_sluice/metrics` (`metrics`), at least 16 characters. Default: the path does not exist. */
+  SLUICE_METRICS_TOKEN?: string
   /** A data set of Workers Analytics Engine, bound in wrangler.toml: each request is a data point. Default: none. */
   SLUICE_ANALYTICS?: AnalyticsDataset
 }

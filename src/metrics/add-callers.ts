@@ -90,8 +90,8 @@ for i=#ARGV,from,-1 do ARGV[i]=nil end
 export const addCountsAndCallersScript = restoreScript({
   text: text + addCountsText,
   sha1: {
-    keyLocking: '0255752149ba319def3c7b02ec3008a94c2017ee',
-    plain: '10c37894b3b3d885baf2b7662d6ea5f9f58a79dc',
+    keyLocking: '013c94ec8332e4118c0b109771debc438434d7f0',
+    plain: '6646ea72e0fcb3b33491112ba6e39a5bb35ce3a7',
   },
 })
 

@@ -17,6 +17,8 @@
  *     call-without-trip <refusals|leases> <limit>    calls that were decided without a trip to the store
  *     lost-calls                                     calls whose counters may not have arrived
  *
+ * src/metrics/measurements.ts has the counters that only metrics need.
+ *
  * `-` stands for a missing word; no name begins with it. Each rule is counted by its own verdict, even if another
  * rule refused the request. A request with a bad credential counts only rules with `on: 'auth-failure'`. A request
  * that no rule decided (401 without a trip, 403) counts no rule.
@@ -33,6 +35,8 @@ const OTHER = '~'
 
 /** More than any known config needs: rules × routes × plans counted by one isolate between two flushes. */
 const MAX_FIELDS = 2000
+
+export type Counters = ReturnType<typeof createCounters>
 
 export function createCounters(maxFields = MAX_FIELDS) {
   const counts = new Map<string, number>()
@@ -59,6 +63,8 @@ export function createCounters(maxFields = MAX_FIELDS) {
         if (agrees !== undefined) add(`candidate ${agrees ? 'agreed' : 'disagreed'} ${labels}`, 1)
       }
     },
+
+    all: (): Batch => [...counts],
 
     /** Removes and returns up to `max` counters, the oldest first. */
     take(max: number): Batch {

@@ -9,11 +9,12 @@
 import type { Background } from '../background.ts'
 import { SYSTEM_TIMER, type Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import { type StatsUnit, statsKey } from '../store/keys.ts'
+import { STATS_TOTAL_KEY, type StatsUnit, statsKey } from '../store/keys.ts'
 import type { ScriptCall, Store } from '../store/store.ts'
 import { createScheduler } from '../trips/scheduler.ts'
 import { addCountsScript, argumentsOf } from './add-counts.ts'
 import { type Batch, createCounters } from './counters.ts'
+import type { Measured, Measurements } from './measurements.ts'
 import type { Counted } from './observation.ts'
 import type { RefusedCaller, TopCallers } from './top-callers.ts'
 
@@ -27,20 +28,24 @@ export interface FlushTiming {
   now: () => number
   /** The refused callers, which travel with the counters. Absent: they are not counted. */
   topCallers?: Pick<TopCallers, 'record' | 'addTo'> | undefined
+  /** What only metrics have, to be sent with the counters. Absent: the config has no metrics. */
+  measurements?: Measurements | undefined
 }
 
 /** Counters in one HTTP request. */
 const MAX_AT_ONCE = 200
 
 /** How long a record is kept (s): a little longer than `npx sluicegate stats` looks back by it. */
-const KEEP_SECONDS: Record<StatsUnit, number> = { minute: 7500, hour: 8 * 86400, day: 401 * 86400 }
+const KEEP_SECONDS = { minute: 7500, hour: 8 * 86400, day: 401 * 86400 }
+
+const UNITS = Object.keys(KEEP_SECONDS) as StatsUnit[]
 
 /** Creates the statistics of an isolate: counts its requests, and sends the counters to the store. */
 export function createStatsRecorder(
   store: Store,
-  { everyMs, timer = SYSTEM_TIMER, now, topCallers }: FlushTiming,
+  { everyMs, timer = SYSTEM_TIMER, now, topCallers, measurements }: FlushTiming,
 ) {
-  const counters = createCounters()
+  const counters = measurements?.exporter?.counters ?? createCounters()
   let mustPingFirst = false
   /** Whether a request waits to send the counters, or the platform has ended it. */
   let isAwaited = false
@@ -63,6 +68,7 @@ export function createStatsRecorder(
         return true
       },
     },
+    ...(measurements?.exporter ? [measurements.exporter.chore] : []),
   ])
 
   /** @returns whether the whole batch has arrived */
@@ -75,7 +81,9 @@ export function createStatsRecorder(
     const batch = counters.take(MAX_AT_ONCE)
     if (batch.length === 0) return true
     const at = new Date(now())
-    const { call, putBack } = topCallers?.addTo(callFor(batch, at), at) ?? { call: callFor(batch, at) }
+    const measured = measurements?.take()
+    const counts = callFor(batch, at, measured)
+    const { call, putBack } = topCallers?.addTo(counts, at) ?? { call: counts }
     try {
       const [reply] = await store.run([call])
       if (reply instanceof GatewayError) throw reply
@@ -87,6 +95,7 @@ export function createStatsRecorder(
       else {
         counters.putBack(batch)
         putBack?.()
+        measurements?.putBack(measured!)
       }
       return false
     }
@@ -101,25 +110,34 @@ export function createStatsRecorder(
     count(observation: Counted, hasFailed: boolean, background: Background, caller?: RefusedCaller): void {
       counters.record(observation)
       if (caller) topCallers?.record(observation, caller)
+      measurements?.record(observation)
       mustPingFirst ||= hasFailed
       schedule(background)
     },
+
+    /** What the store does not have yet. */
+    unsent: (): Batch => counters.all(),
 
     /** Sends all counters now, before the isolate stops. Never rejects. What the store does not confirm stays counted here. */
     async flush(): Promise<void> {
       await sending
       while (counters.size > 0 && (await send()));
+      await measurements?.exporter?.push()
     },
   }
 }
 
-/** The call that adds a batch to the records of a time. */
-export function callFor(batch: Batch, at: Date): ScriptCall {
-  const kept = Object.entries(KEEP_SECONDS)
+/** The call that adds a batch to the records of a time, and with metrics to that of all time. */
+export function callFor(batch: Batch, at: Date, measured?: Measured): ScriptCall {
+  const { usage = [], totals = [] } = measured ?? {}
+  const kept = [...UNITS.map(unit => KEEP_SECONDS[unit]), ...(measured ? [KEEP_SECONDS.day] : [])]
   return {
     script: addCountsScript(),
-    keys: kept.map(([unit]) => statsKey(at, unit as StatsUnit)),
-    args: [...kept.map(([, seconds]) => String(seconds)), ...argumentsOf(batch)],
+    keys: [...UNITS.map(unit => statsKey(at, unit)), ...(measured ? [STATS_TOTAL_KEY] : [])],
+    args: [
+      ...[...kept, batch.length + usage.length].map(String),
+      ...[batch, usage, totals].flatMap(argumentsOf),
+    ],
   }
 }
 

@@ -1,6 +1,7 @@
 /**
  * The values of one request that are counted, logged and sent. All of them come from the config or from fixed lists, none from the caller.
  */
+import type { Rule } from '../config/compile-rule.ts'
 import type { DegradedCause } from '../limiter/decision.ts'
 import type { Verdict } from '../script/evaluation.ts'
 
@@ -26,8 +27,11 @@ export type RequestOutcome =
   | 'unverifiable'
   | 'forbidden'
 
-/** The part of a verdict that is counted. */
-export type ObservedVerdict = Pick<Verdict, 'mode' | 'allowed' | 'agrees'> & { rule: { name: string } }
+/** The part of a verdict that is counted. A shedder has no limit of which anything remains. */
+export type ObservedVerdict = Pick<Verdict, 'mode' | 'allowed' | 'agrees'> &
+  Partial<Pick<Verdict, 'remaining'>> & {
+    rule: { name: string } & Partial<Pick<Rule, 'limit' | 'quota' | 'adaptiveShare'>>
+  }
 
 /** The part of an observation that is counted, of a request or of a call of a limit by name. */
 export interface Counted {
@@ -45,6 +49,8 @@ export interface Counted {
   mode?: 'test'
   /** Verdicts of the rules that applied, including shadow rules. */
   verdicts: readonly ObservedVerdict[]
+  /** How long the decision waited for the store (ms). Absent for calls. */
+  storeMs?: number
 }
 
 export interface Observation extends Counted {
@@ -64,7 +70,19 @@ export function refusingRuleNames(verdicts: readonly ObservedVerdict[], mode: Ve
   return verdicts.filter(verdict => verdict.mode === mode && !verdict.allowed).map(({ rule }) => rule.name)
 }
 
-export const KILLED: DegradedCause = 'kill-switch'
+export const KILLED = 'kill-switch' satisfies DegradedCause
 
 /** Whether the store has failed; it has not if the limits are switched off. */
 export const isStoreFailure = (cause: string | undefined) => cause !== undefined && cause !== KILLED
+
+/** All outcomes and causes, as the compiler checks: for metrics, and for the bounds of `stats`. */
+export const OUTCOMES: Readonly<Record<RequestOutcome, true>> = {
+  ...{ allowed: true, limited: true, shed: true, failed_open: true, failed_closed: true },
+  ...{ unauthenticated: true, forbidden: true, unverifiable: true },
+}
+
+export const CAUSES: Readonly<Record<DegradedCause, true>> = {
+  ...{ 'store-timeout': true, 'store-unreachable': true, 'store-refused': true, 'store-quota': true },
+  ...{ 'store-reply-invalid': true, 'breaker-open': true, overload: true, internal: true },
+  [KILLED]: true,
+}

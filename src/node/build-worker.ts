@@ -36,6 +36,7 @@ type Built = Pick<
   | 'cors'
   | 'address'
   | 'stats'
+  | 'metrics'
   | 'shedding'
   | 'adaptive'
   | 'keyLocking'
@@ -141,6 +142,7 @@ export function workerModule(
   const isShedding = config.shedding !== undefined || config.adaptive !== undefined
   const hasProxies = config.address.from === 'x-forwarded-for' || config.address.from === 'forwarded'
   const hasCors = config.cors !== undefined
+  const hasMetrics = config.metrics !== undefined
   const { workerUtilization } = config.shedding ?? {}
   const lines = [
     'export default createWorker(config, {',
@@ -163,6 +165,12 @@ export function workerModule(
     ...used(config.refusals !== undefined, 'createRefusalMemory'),
     ...used(config.stats !== undefined, 'createStatsRecorder'),
     ...used(config.stats?.topCallers !== undefined, 'createTopCallers'),
+    ...used(hasMetrics && !config.metrics?.otlp, 'createMeasurements'),
+    ...used(config.metrics?.otlp !== undefined, 'createOtlpMeasurements'),
+    ...used(hasMetrics, 'createMetricsEndpoint'),
+    ...used(hasMetrics && isShedding, 'prepareFleet'),
+    ...used(hasMetrics && config.adaptive !== undefined, 'prepareAdaptive'),
+    ...used(hasMetrics && workerUtilization !== undefined, 'prepareUtilization'),
     ...used(config.shedding !== undefined, 'classOfRequest'),
     ...used(dependsOnRequest(config), 'createMatchByRequest'),
     ...used(config.credentials.signature !== undefined, 'createSignatureCheck'),
@@ -245,6 +253,8 @@ function bindingModule(
     ...used(config.refusals !== undefined, 'createRefusalMemory'),
     ...used(config.stats !== undefined, 'createStatsRecorder'),
     ...used(config.stats?.topCallers !== undefined, 'createTopCallers'),
+    ...used(config.metrics !== undefined && !config.metrics.otlp, 'createMeasurements'),
+    ...used(config.metrics?.otlp !== undefined, 'createOtlpMeasurements'),
     ...used(needsHoldings, 'createHoldingsKeeper'),
     ...used(anyReserves(rules), 'createSettlements'),
     ...used(anyReserves(rules), 'createReserving'),

@@ -4,7 +4,9 @@ import { dirname, join } from 'node:path'
 import type { ConfigInput } from '../config/check/schema.ts'
 import { type Warning, warningsOf } from '../config/check/warnings.ts'
 import { mistakeText } from '../config/config-error.ts'
+import { METRICS_TOKEN, weaknessOf } from '../config/metrics-token.ts'
 import { locate, shortPath } from './config-lines.ts'
+import { readLocalVariables } from './dev-vars.ts'
 import { compatibilityIn } from './wrangler-file.ts'
 
 /** @param input a config without mistakes @param others warnings from other sources */
@@ -13,7 +15,10 @@ export function locatedWarnings(
   file: string,
   others: readonly Warning[] = [],
 ): Warning[] {
-  return locate([...warningsOf(input), ...warningsOfWrangler(input, file), ...others], file)
+  return locate(
+    [...warningsOf(input), ...warningsOfWrangler(input, file), ...warningsOfSecrets(input, file), ...others],
+    file,
+  )
 }
 
 const CLIENT_SIGNAL = 'enable_request_signal'
@@ -38,6 +43,12 @@ function warningsOfWrangler({ origin, onClientGone }: ConfigInput, file: string)
     })
   }
   return warnings
+}
+
+/** Finds secrets that can be guessed, in the variables of the shell and in `.dev.vars`. */
+function warningsOfSecrets({ metrics }: ConfigInput, file: string): Warning[] {
+  const weakness = metrics && weaknessOf(readLocalVariables({ root: dirname(file) })[METRICS_TOKEN])
+  return weakness ? [weakness] : []
 }
 
 export const warningLine = (warning: Warning, file: string) => mistakeText(warning, shortPath(file))

@@ -1,7 +1,6 @@
 /** Bounds for shares of the statistics, as in `degraded>0.1%`, for `npx sluicegate stats --fail-above`. Pure. */
 import { didYouMean } from '../config/check/did-you-mean.ts'
-import type { DegradedCause } from '../limiter/decision.ts'
-import type { RequestOutcome } from '../metrics/observation.ts'
+import { CAUSES, OUTCOMES } from '../metrics/observation.ts'
 import { AdminError } from './admin-error.ts'
 import type { RuleCounts, Stats } from './stats.ts'
 
@@ -37,23 +36,6 @@ export function parseBound(text: string): Bound {
     'usage',
     `--fail-above '${text}': no share is above ${number}%. Use a percentage from 0% to less than 100%.`,
   )
-}
-
-/** Complete, as the compiler checks. */
-const OUTCOMES: Record<RequestOutcome, true> = {
-  ...{ allowed: true, limited: true, shed: true, failed_open: true, failed_closed: true },
-  ...{ unauthenticated: true, forbidden: true, unverifiable: true },
-}
-
-const CAUSES: Record<DegradedCause, true> = {
-  ...{ 'store-timeout': true, 'store-unreachable': true, 'store-refused': true, 'store-quota': true },
-  ...{
-    'store-reply-invalid': true,
-    'breaker-open': true,
-    overload: true,
-    internal: true,
-    'kill-switch': true,
-  },
 }
 
 const WORDS = [...Object.keys(OUTCOMES), 'degraded', ...Object.keys(CAUSES)]

@@ -1,55 +1,26 @@
 /** Counts by rule, and by outcome of requests and of calls of limits by name, from the records of minutes, hours or days. */
 import { didYouMean } from '../config/check/did-you-mean.ts'
-import { type StatsUnit, statsKey } from '../store/keys.ts'
+import {
+  type MeasuredSums,
+  NOTHING,
+  pairs,
+  type RequestCount,
+  type RuleCounts,
+  type Sums,
+  sumFields,
+  sumMeasurements,
+} from '../metrics/sums.ts'
+import { STATS_TOTAL_KEY, type StatsUnit, statsKey } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 
-/** Verdicts of a rule, in a limit by name `<limit>/<rule>`. Labels are those of src/metrics/counters.ts: `-` means none, `~` that the table of counters was full. */
-export interface RuleCounts {
-  rule: string
-  route: string
-  plan: string
-  allowed: number
-  limited: number
-  shadowAllowed: number
-  shadowLimited: number
-  /** Verdicts of a candidate that agreed with the rule that it would replace. */
-  agreed: number
-  disagreed: number
-}
+export type { CallCount, RequestCount, RuleCounts } from '../metrics/sums.ts'
 
-export interface RequestCount {
-  outcome: string
-  cause: string
-  route: string
-  count: number
-}
-
-/** Calls of a limit by name. */
-export interface CallCount {
-  limit: string
-  outcome: string
-  cause: string
-  count: number
-}
-
-export interface Stats {
+export interface Stats extends Sums {
   /** The start of the first record. */
   since: Date
   /** What the records are about. */
   unit: StatsUnit
-  rules: readonly RuleCounts[]
-  requests: readonly RequestCount[]
-  /** Requests that the isolate decided without a trip to the store, by the source of the decision. */
-  withoutTrip: Readonly<Partial<Record<string, number>>>
-  /** How many of the requests came from test callers, by their outcome. */
-  test: Readonly<Partial<Record<string, number>>>
-  /** Requests whose counters may not have arrived. */
-  lost: number
-  /** Not part of `requests`. */
-  calls: readonly CallCount[]
-  callsWithoutTrip: Readonly<Partial<Record<string, number>>>
-  lostCalls: number
 }
 
 const MINUTE_MS = 60e3
@@ -80,6 +51,20 @@ export async function readStats(store: AdminStore, since: Date, now = new Date()
 /** Adds up records. @param hashes each as a list: field, value, field, value */
 export const sumRecords = (hashes: readonly (readonly string[])[]) => sumFields(hashes.flatMap(pairs))
 
+/** The counters of all time, and what only metrics have. They do not restart, unless the store loses them. */
+export async function readTotals(
+  store: AdminStore,
+  now = new Date(),
+): Promise<{ sums: Sums; measured: MeasuredSums }> {
+  const minuteBefore = new Date(now.getTime() - MINUTE_MS)
+  const keys = [STATS_TOTAL_KEY, statsKey(minuteBefore, 'minute'), statsKey(now, 'minute')]
+  const hashes = await store.runEach<string, readonly string[]>(keys, (pipeline, key) =>
+    pipeline.hgetall(store.at(key)),
+  )
+  const [totals, ...recent] = hashes.map(pairs)
+  return { sums: sumFields(totals!), measured: sumMeasurements(totals!, recent.flat()) }
+}
+
 /** How far the clock of an isolate can be ahead of this one (ms): its counters are in the record of its own minute. */
 const MAX_CLOCK_LEAD_MS = 60e3
 
@@ -90,62 +75,6 @@ function timesOf(unit: StatsUnit, since: Date, now: Date): Date[] {
   const last = Math.floor((now.getTime() + MAX_CLOCK_LEAD_MS) / ms)
   return Array.from({ length: last - first + 1 }, (_, i) => new Date((first + i) * ms))
 }
-
-type Count = [field: string, count: number]
-
-function pairs(hash: readonly string[]): Count[] {
-  return Array.from({ length: hash.length / 2 }, (_, i) => [hash[2 * i]!, Number(hash[2 * i + 1])])
-}
-
-function sumFields(fields: readonly Count[]): Omit<Stats, 'since' | 'unit'> {
-  const rules = new Map<string, RuleCounts>()
-  const requests = new Map<string, RequestCount>()
-  const calls = new Map<string, CallCount>()
-  const withoutTrip: Record<string, number> = {}
-  const test: Record<string, number> = {}
-  const callsWithoutTrip: Record<string, number> = {}
-  let lost = 0
-  let lostCalls = 0
-  for (const [field, count] of fields) {
-    const [kind, outcome = '', ...labels] = field.split(' ')
-    const name = labels.join(' ')
-    if (kind === 'lost') lost += count
-    if (kind === 'lost-calls') lostCalls += count
-    if (kind === 'without-trip') withoutTrip[outcome] = (withoutTrip[outcome] ?? 0) + count
-    if (kind === 'test') test[outcome] = (test[outcome] ?? 0) + count
-    if (kind === 'call-without-trip') callsWithoutTrip[outcome] = (callsWithoutTrip[outcome] ?? 0) + count
-    if (kind === 'call') {
-      const [cause = '', limit = ''] = labels
-      const sum = calls.get(`${outcome} ${name}`)?.count ?? 0
-      calls.set(`${outcome} ${name}`, { limit, outcome, cause, count: sum + count })
-    }
-    if (kind === 'request') {
-      const [cause = '', route = ''] = labels
-      const sum = requests.get(`${outcome} ${name}`)?.count ?? 0
-      requests.set(`${outcome} ${name}`, { outcome, cause, route, count: sum + count })
-    }
-    const countName = COUNTS.get(`${kind} ${outcome}`)
-    if (!countName) continue
-    const [rule = '', route = '', plan = ''] = labels
-    const sums = rules.get(name) ?? { rule, route, plan, ...NOTHING }
-    rules.set(name, { ...sums, [countName]: sums[countName] + count })
-  }
-  return {
-    ...{ rules: [...rules.values()], requests: [...requests.values()], withoutTrip, test, lost },
-    ...{ calls: [...calls.values()], callsWithoutTrip, lostCalls },
-  }
-}
-
-const NOTHING = { allowed: 0, limited: 0, shadowAllowed: 0, shadowLimited: 0, agreed: 0, disagreed: 0 }
-
-const COUNTS = new Map<string, keyof typeof NOTHING>([
-  ['rule allowed', 'allowed'],
-  ['rule limited', 'limited'],
-  ['rule shadow_allowed', 'shadowAllowed'],
-  ['rule shadow_limited', 'shadowLimited'],
-  ['candidate agreed', 'agreed'],
-  ['candidate disagreed', 'disagreed'],
-])
 
 /**
  * The statistics with the counts of one rule only.

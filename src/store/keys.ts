@@ -21,6 +21,7 @@
  *     sluice:{stats}:<time>                hash    the statistics of an hour (UTC), as in `2026112109`; with a unit those of a minute or a
  *                                                  day: `m:202611210904`, `d:20261121` (src/metrics/add-counts.ts)
  *     sluice:{stats}:callers:<time>        hash    the callers that were refused most in an hour (UTC) (src/metrics/add-callers.ts)
+ *     sluice:{stats}:total                 hash    the statistics of all time, and what only metrics have (src/metrics/measurements.ts)
  *     …:state…:log:<tag>                   string  the log of a `sliding-log` rule (src/algorithms/sliding-log.lua)
  *     …:state…:log:<tag>:mid               hash    the chunks of a long log
  *     …:state…:reserved                    zset    the units that requests have reserved, by when they end (src/script/settle.ts)
@@ -128,6 +129,8 @@ export const statsKey = (at: Date, unit: StatsUnit) => `sluice:{stats}:${PREFIX[
 
 /** The key of the callers that were refused most in an hour. @param at any time in it */
 export const callersKey = (at: Date) => `sluice:{stats}:callers:${timeOf(at, 'hour')}`
+/** The key of the counters that never restart, for metrics. */
+export const STATS_TOTAL_KEY = 'sluice:{stats}:total'
 
 /** The side key of a rule, in addition to the state: for its log, or for its holders. @param tag of the rule */
 export const sideKey = (stateKey: string, kind: 'log' | 'held', tag: string) => `${stateKey}:${kind}:${tag}`

@@ -54,8 +54,8 @@ export interface ScriptText {
   sha1: string
 }
 
-/** A plain Redis command: reads live switches and pointers. */
+/** A plain Redis command: reads live switches and pointers, or the counters of metrics. */
 export interface PlainCall {
-  command: 'GET'
+  command: 'GET' | 'HGETALL'
   key: string
 }

@@ -40,7 +40,7 @@ export function upstashStore(options: UpstashOptions, clock?: DeadlineClock): St
       const name = textBy === 'sha1' ? 'EVALSHA' : 'EVAL'
       return [name, text[textBy], keys.length, ...keys.map(at), ...args]
     }
-    return 'key' in call ? ['GET', at(call.key)] : ['PING']
+    return 'key' in call ? [call.command, at(call.key)] : [call.command]
   }
 
   /** @throws GatewayError */

@@ -59,9 +59,9 @@ export async function bodyOf(answer: IncomingMessage): Promise<Buffer> {
 const edited = (edit: (list: unknown[]) => unknown): Fault =>
   spoiled((body, response) => {
     const answer = JSON.parse(String(body)) as { result: unknown[] } | { result: unknown[] }[]
-    // Only replies of scripts have a list.
+    // Only replies of scripts have a list, and hashes, which can be empty.
     for (const each of [answer].flat()) {
-      if (Array.isArray(each.result)) each.result = edit(each.result) as unknown[]
+      if (Array.isArray(each.result) && each.result.length > 1) each.result = edit(each.result) as unknown[]
     }
     response.writeHead(200, JSON_TYPE).end(JSON.stringify(answer))
   })

@@ -21,7 +21,7 @@ const refusal = (rule = 'minute', mode: 'enforce' | 'shadow' = 'enforce'): Count
 /** What an isolate would send: by what is counted, the counts by caller. */
 function sent(isolate: ReturnType<typeof createTopCallers>): Record<string, Record<string, Tally>> {
   const { call } = isolate.addTo(callFor([], AT), AT)
-  const args = call.args.slice(4, -1)
+  const args = call.args.slice(5, -1)
   return Object.fromEntries(
     args.flatMap((counted, i) => {
       if (i % 2 === 1) return []

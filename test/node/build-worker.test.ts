@@ -186,6 +186,7 @@ describe('the module of a Worker', () => {
         'createGuesses',
       ],
       'createTokenFinder',
+      ...['createMeasurements', 'createOtlpMeasurements', 'createMetricsEndpoint', 'prepareFleet'],
       ...['createUtilizationShedderAndBoard', 'createAdaptiveLimit', 'createPushReceiver'],
       ...['compileFleetRules', 'compileShedding', 'compileAdaptive'],
     ]) {
@@ -467,6 +468,7 @@ describe('a Worker with every part', () => {
   const running = useStack('shedding.config.ts', {
     JWT_SECRET: 'a secret of the tests, of 32 bytes and some more',
     SLUICE_UTILIZATION_SECRET: SECRET,
+    SLUICE_METRICS_TOKEN: SECRET,
   })
 
   it('makes decisions', async () => {
@@ -499,5 +501,15 @@ describe('a Worker with every part', () => {
       return (await fetch(url, { method: 'POST', headers, body })).status
     }
     expect([await push(SECRET), await push('another')]).toEqual([204, 401])
+  })
+
+  it('serves metrics, with the load of the origin', async () => {
+    const scrape = (secret: string) =>
+      fetch(`${running.stack.url}/_sluice/metrics`, { headers: { authorization: `Bearer ${secret}` } })
+    expect((await scrape('another')).status).toBe(401)
+    const text = await (await scrape(SECRET)).text()
+    expect(text).toMatch(/^sluice_store_up 1$/m)
+    for (const gauge of ['fleet_limit', 'adaptive_limit', 'pressure_seconds'])
+      expect(text).toMatch(new RegExp(`^gateway_rate_limit_${gauge}\\b.* \\d`, 'm'))
   })
 })

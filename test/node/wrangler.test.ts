@@ -25,6 +25,7 @@ it.each([
     SLUICE_ENVIRONMENT: 'dev',
     SLUICE_UTILIZATION_SECRET: 'a secret',
     SLUICE_KEY_SECRET: 'a1:a secret of keys',
+    SLUICE_METRICS_TOKEN: 'a secret of metrics',
     // The config chooses this name.
     JWT_SECRET: 'another secret',
   }

@@ -2,9 +2,9 @@
 import { describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { prometheusText } from '../../src/metrics/prometheus.ts'
 import { loadTexts } from '../../src/node/cli/load-output.ts'
 import { readLoad, readUtilization } from '../../src/ops/origin-load.ts'
-import { prometheusText } from '../../src/ops/prometheus.ts'
 import { encodeReport } from '../../src/script/signal.ts'
 import { signalScript } from '../../src/script/signal-text.ts'
 import { createUtilizationBoard } from '../../src/shedding/worker-utilization.ts'
@@ -82,8 +82,6 @@ worker-utilization-test  50 %`.trim(),
     )
     const text = prometheusText(
       {
-        since: new Date(),
-        unit: 'hour',
         rules: [],
         requests: [],
         withoutTrip: {},

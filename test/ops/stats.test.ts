@@ -3,10 +3,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { callFor } from '../../src/metrics/flush.ts'
+import { prometheusText, startOfDay } from '../../src/metrics/prometheus.ts'
 import { statsCommand } from '../../src/node/cli/stats.ts'
 import { type StatsFilter, statsText } from '../../src/node/cli/stats-output.ts'
-import { prometheusText, startOfDay } from '../../src/ops/prometheus.ts'
-import { filterByRule, readStats } from '../../src/ops/stats.ts'
+import { filterByRule, readStats, readTotals } from '../../src/ops/stats.ts'
 import { type StatsUnit, statsKey } from '../../src/store/keys.ts'
 import { startAdmin, type TestAdmin } from '../support/admin.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
@@ -250,11 +250,13 @@ describe('npx sluicegate stats --prometheus', () => {
       '# HELP gateway_rate_limit_decisions_total Verdicts of rules.',
       '# TYPE gateway_rate_limit_decisions_total counter',
       'gateway_rate_limit_decisions_total{policy="minute",route="",plan="free",outcome="allowed"} 900',
+      'gateway_rate_limit_decisions_total{policy="minute",route="",plan="free",outcome="limited"} 0',
       'gateway_rate_limit_decisions_total{policy="minute",route="reports",plan="pro",outcome="allowed"} 99',
       'gateway_rate_limit_decisions_total{policy="minute",route="reports",plan="pro",outcome="limited"} 1',
       'gateway_rate_limit_decisions_total{policy="log",route="",plan="free",outcome="shadow_allowed"} 899',
       'gateway_rate_limit_decisions_total{policy="log",route="",plan="free",outcome="shadow_limited"} 1',
       'gateway_rate_limit_decisions_total{policy="gone",route="",plan="free",outcome="allowed"} 3',
+      'gateway_rate_limit_decisions_total{policy="gone",route="",plan="free",outcome="limited"} 0',
       '# HELP gateway_rate_limit_candidate_verdicts_total Verdicts of candidates, compared with those of the replaced rule.',
       '# TYPE gateway_rate_limit_candidate_verdicts_total counter',
       'gateway_rate_limit_candidate_verdicts_total{policy="log",route="",plan="free",agreement="agreed"} 899',
@@ -297,17 +299,27 @@ describe('npx sluicegate stats --prometheus', () => {
     expect(startOfDay(new Date('2026-11-22T00:00:00Z'))).toEqual(new Date('2026-11-22T00:00:00Z'))
   })
 
+  it('with metrics, has the same counters as the gateway, which do not restart at midnight', async () => {
+    const measured = { usage: [['usage minute', 500_000]], totals: [['time-origin 50', 3]] } as const
+    for (const at of [new Date(), new Date(Date.now() - 100 * 24 * HOUR_MS)])
+      await admin.store.decisions.run([callFor([['request allowed - -', 2]], at, measured)])
+    const { sums, measured: read } = await readTotals(admin.store)
+    const text = prometheusText(sums, {}, read)
+    expect(text).toContain('gateway_rate_limit_requests_total{outcome="allowed",cause="",route=""} 4\n')
+    expect(text).toContain('sluice_limit_usage_ratio{policy="minute"} 0.5\n')
+    expect(text).toContain('sluice_origin_duration_seconds_bucket{le="0.025"} 0\n')
+    expect(text).toContain('sluice_origin_duration_seconds_bucket{le="0.05"} 6\n')
+  })
+
   it('escapes every label from the store', () => {
     const requests = [{ outcome: 'a"b', cause: 'c\\d', route: 'e\nf', count: 1 }]
     expect(
       prometheusText({
-        since: new Date(0),
         rules: [],
         requests,
         withoutTrip: { refusals: 2 },
         test: {},
         lost: 0,
-        unit: 'hour',
         ...NO_CALLS,
       }),
     ).toContain('{outcome="a\\"b",cause="c\\\\d",route="e\\nf"} 1\n')

@@ -11,6 +11,7 @@ import { createKey } from '../../src/ops/keys.ts'
 import type { RuleSetScripts, RuleSetShape } from '../../src/script/rule-set-shape.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
 import { createApp, type Platform } from '../../src/set-ups/gateway/app.ts'
+import { METRICS_PARTS } from '../../src/set-ups/gateway/metrics.ts'
 import { ALL_PARTS } from '../../src/set-ups/http/all-parts.ts'
 import type { Parts } from '../../src/set-ups/http/parts.ts'
 import type { DeadlineClock } from '../../src/store/deadline.ts'
@@ -127,7 +128,7 @@ async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis:
       const app = createApp(
         config,
         storeOf(config, store.url, platform.deadlineClock),
-        { ...ALL_PARTS, scriptsOf, ...platform.parts },
+        { ...ALL_PARTS, ...METRICS_PARTS, scriptsOf, ...platform.parts },
         { board, ...platform, reporting },
       )
       // Loads the scripts before the first request, as in a deployment that has been running for a moment.

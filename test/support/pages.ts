@@ -18,6 +18,7 @@ export const ALL_PAGES = [
   'CONTRIBUTING.md',
   'CHANGELOG.md',
   'examples/README.md',
+  'ops/README.md',
   'template/README.md',
 ]
 

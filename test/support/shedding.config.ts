@@ -15,6 +15,7 @@ export default defineConfig({
     accept: ['api-key', 'internal', 'access', 'opaque-key', 'identify', 'anonymous'],
   },
   headers: { xRateLimit: 'unix-seconds' },
+  metrics: {},
   hooks: {
     identify: request => request.headers.get('x-user'),
     skip: () => false,

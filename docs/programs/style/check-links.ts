@@ -6,7 +6,7 @@ import { globSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
-const PAGES = ['*.md', '{docs,examples,template}/**/*.md']
+const PAGES = ['*.md', '{docs,examples,ops,template}/**/*.md']
 const DEADLINE_MS = 20_000
 
 /** Hosts of examples: api.example.com. */

@@ -12,7 +12,7 @@ import { RULES } from './rules.ts'
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
 
-const FOLDERS = '{bench,docs,examples,package,src,template,create-sluicegate,test}'
+const FOLDERS = '{bench,docs,examples,ops,package,src,template,create-sluicegate,test}'
 const PAGES = ['*.md', `${FOLDERS}/**/*.md`]
 const SOURCES = ['*.ts', `${FOLDERS}/**/*.ts`]
 /** The style itself quotes what must not be written. */

@@ -11,6 +11,7 @@ import { compileUnits } from '../compile-units.ts'
 import { ConfigError, type Mistake } from '../config-error.ts'
 import { mistakesOfAddress } from './address-schema.ts'
 import { mistakesOfHooks } from './hooks-schema.ts'
+import { mistakesOfMetrics } from './metrics-schema.ts'
 import { show } from './mistake.ts'
 import { mistakesOfCredentials } from './mistakes-of-credentials.ts'
 import { mistakesOfAccept, mistakesOfRoutes } from './mistakes-of-routes.ts'
@@ -72,6 +73,7 @@ function mistakesBetweenParts(config: ConfigInput): Mistake[] {
     ...mistakesOfRoutes(config.routes ?? [], methods),
     ...mistakesOfRouteCosts(config, rules),
     ...mistakesOfLists(config),
+    ...mistakesOfMetrics(config),
     ...mistakesOfShedding(config),
     ...mistakesOfAdaptive(config),
     ...mistakesOfAccept(config.credentials?.accept, methods, 'credentials.accept'),

@@ -9,6 +9,7 @@ import { type AddressInput, address } from './address-schema.ts'
 import { type CredentialsInput, credentials } from './credentials-schema.ts'
 import { type HooksInput, hooks } from './hooks-schema.ts'
 import { lease } from './lease-schema.ts'
+import { type MetricsInput, metrics } from './metrics-schema.ts'
 import { addressRanges } from './range-schema.ts'
 import { type RouteInput, route } from './route-schema.ts'
 import {
@@ -31,6 +32,7 @@ export type {
   Duration,
   HooksInput,
   LimitRuleInput,
+  MetricsInput,
   OnStoreFailure,
   RouteInput,
   RuleInput,
@@ -325,6 +327,11 @@ export const configSchema = settings(
         "is not an object. Write it like { every: '10s' }.",
       ),
     ),
+    /**
+     * With `{}`, the gateway serves metrics for Prometheus at `/_sluice/metrics` to anyone who sends the secret `SLUICE_METRICS_TOKEN`
+     * (docs/operations.md). Its statistics are then billed as two commands more. Default: none.
+     */
+    metrics: v.optional(metrics),
     /** Headers of replies in addition to `RateLimit` and `RateLimit-Policy`. */
     headers: v.optional(headers),
     /**

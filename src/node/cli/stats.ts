@@ -2,11 +2,11 @@
 import { Command, InvalidArgumentError, Option } from 'commander'
 import type { Config } from '../../config/compile.ts'
 import { formatDuration, parseDuration } from '../../config/duration.ts'
+import { prometheusText, startOfDay } from '../../metrics/prometheus.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
 import { type CurrentLoad, readLoad } from '../../ops/origin-load.ts'
-import { prometheusText, startOfDay } from '../../ops/prometheus.ts'
-import { checkRuleName, filterByRule, MAX_LOOK_BACK_MS, readStats } from '../../ops/stats.ts'
+import { checkRuleName, filterByRule, MAX_LOOK_BACK_MS, readStats, readTotals } from '../../ops/stats.ts'
 import { type Bound, checkBounds, checkWord, formatCheck, parseBound } from '../../ops/stats-bounds.ts'
 import { MAX_CALLERS_BACK_MS, readTopCallers } from '../../ops/top-callers.ts'
 import { NO_PERMISSION } from '../../store/upstash.ts'
@@ -59,7 +59,7 @@ export function statsCommand(load: ConfigLoader): Command {
     .addOption(
       new Option(
         '--prometheus',
-        'print counters since midnight (UTC) and the load of the origin as text for Prometheus',
+        'print counters since midnight (UTC), with metrics: {} since their beginning, and the load of the origin as text for Prometheus',
       ).conflicts(['json', 'since', 'by', 'rule', 'failAbove']),
     )
     .addHelpText('after', MEANING)
@@ -104,15 +104,14 @@ async function stats(load: ConfigLoader, flags: Flags): Promise<void> {
   if (flags.shadow && !flags.top) throw new AdminError('usage', '--shadow needs --top consumers. Add it.')
   if (flags.top) return await topCallers(load, flags)
   const { store, config } = await openStore(flags, load)
+  if (flags.prometheus) return void process.stdout.write(await textForPrometheus(store, config))
   const now = new Date()
-  const since = flags.prometheus ? startOfDay(now) : new Date(now.getTime() - flags.since)
-  const all = await readStats(store, since, now)
+  const all = await readStats(store, new Date(now.getTime() - flags.since), now)
   // Includes rules that are off, because they may have been on.
   const names = namesOfRules(config)
   const counted = flags.rule === undefined ? all : filterByRule(all, flags.rule, names)
   const current = flags.rule === undefined ? await readLoadIfPermitted(store, config) : {}
   const checks = flags.failAbove && checkBounds(counted, flags.failAbove, flags.rule)
-  if (flags.prometheus) return void process.stdout.write(prometheusText(counted, current))
   print(flags, { ...counted, ...current, ...(checks && { checks }) }, () =>
     [statsText(counted, flags, names, config), ...loadTexts(current)].join('\n\n'),
   )
@@ -140,6 +139,13 @@ async function topCallers(load: ConfigLoader, flags: Flags): Promise<void> {
   const shown = all.filter(({ rule }) => flags.rule === undefined || rule === flags.rule)
   if (flags.rule !== undefined && shown.length === 0) checkRuleName(flags.rule, namesOfRules(config))
   print(flags, { since, rules: shown }, () => topCallersText(shown, { since, now }, flags))
+}
+
+async function textForPrometheus(store: AdminStore, config: Config): Promise<string> {
+  const load = await readLoadIfPermitted(store, config)
+  if (!config.metrics) return prometheusText(await readStats(store, startOfDay(new Date())), load)
+  const { sums, measured } = await readTotals(store)
+  return prometheusText(sums, load, measured)
 }
 
 /** A token that is read-only can read the counters, but cannot run the scripts that read the load of the origin. */

@@ -12,16 +12,20 @@ import { replyToException, runOrLog } from '../http/unexpected.ts'
 import { isPreflight } from '../http/web-page.ts'
 import { backgroundOf } from './background.ts'
 import { createHealthCheck } from './health.ts'
+import type { MetricsParts } from './metrics.ts'
 import { proxy } from './proxy.ts'
 
 export type { Platform }
+
+/** The path of the metrics is absent if its parts are. */
+export type GatewayParts = Parts & Partial<MetricsParts>
 
 /**
  * Creates the gateway.
  *
  * @param parts at least those that the config uses
  */
-export function createApp(config: Config, store: Store, parts: Parts, platform: Platform = {}): Hono {
+export function createApp(config: Config, store: Store, parts: GatewayParts, platform: Platform = {}): Hono {
   const { variables } = platform
   const app = new Hono()
   const handler = createHandler(config, store, parts, platform)
@@ -33,6 +37,10 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
     const receive = parts.createPushReceiver(store, pushes, variables, parts.signalScript)
     app.all('/_sluice/utilization', c => receive(c.req.raw))
   }
+
+  const serveMetrics =
+    handler.metrics && parts.createMetricsEndpoint?.(config, handler.metrics, parts, variables, handler.clock)
+  if (serveMetrics) app.get('/_sluice/metrics', c => serveMetrics(c.req.raw))
 
   // One handler: Hono would compose several as middleware, for each request.
   app.all('*', c => {

@@ -9,6 +9,7 @@ import type { ConfigInput } from '../../config/check/schema.ts'
 import * as SHEDDING_COMPILER from '../../config/compile-shedding.ts'
 import { compileUnits } from '../../config/compile-units.ts'
 import { ALL_PARTS } from '../http/all-parts.ts'
+import { METRICS_PARTS } from './metrics.ts'
 import { createWorker, type GatewayWorker } from './worker.ts'
 
 export type { GatewayWorker }
@@ -23,7 +24,7 @@ export type { GatewayWorker }
 export function gateway(config: ConfigInput): GatewayWorker {
   const parts = {
     algorithms: ALL_ALGORITHMS,
-    parts: ALL_PARTS,
+    parts: { ...ALL_PARTS, ...METRICS_PARTS },
     compilers: { ...SHEDDING_COMPILER, compileUnits },
   }
   return createWorker(checkConfig(config), parts)

@@ -6,10 +6,9 @@ import { type Compilers, compileConfig } from '../../config/compile.ts'
 import { applyVariables, type Environment } from '../../config/environment.ts'
 import { deployConfig } from '../deploy-config.ts'
 import { createIdentifier } from '../http/identify.ts'
-import type { Parts } from '../http/parts.ts'
 import { replyToMisconfiguration } from '../http/unexpected.ts'
 import { reportAtStart } from '../report-at-start.ts'
-import { createApp } from './app.ts'
+import { createApp, type GatewayParts } from './app.ts'
 
 /** A name that bundlers do not resolve: in Node, where tests run a Worker, the module is missing. */
 const WORKERS_MODULE: string = 'cloudflare:workers'
@@ -17,7 +16,7 @@ const WORKERS_MODULE: string = 'cloudflare:workers'
 /** The parts that a Worker carries for its config. */
 export interface Built {
   algorithms: Algorithms
-  parts: Parts
+  parts: GatewayParts
   compilers: Compilers
 }
 

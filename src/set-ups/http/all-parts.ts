@@ -10,6 +10,8 @@ import { createLocalLimiter } from '../../limiter/outage/local.ts'
 import { createSettlements } from '../../limiter/reservations/settlements.ts'
 import { createHoldingsKeeper } from '../../limiter/units/keep-holdings.ts'
 import { createStatsRecorder } from '../../metrics/flush.ts'
+import { createMeasurements } from '../../metrics/measurements.ts'
+import { createOtlpMeasurements } from '../../metrics/otlp.ts'
 import { createTopCallers } from '../../metrics/top-callers.ts'
 import { compileScripts } from '../../script/scripts.ts'
 import { signalScript } from '../../script/signal-text.ts'
@@ -44,6 +46,8 @@ export const ALL_PARTS: Parts = {
   createGuesses,
   createStatsRecorder,
   createTopCallers,
+  createMeasurements,
+  createOtlpMeasurements,
   syncScript,
   observeEnd,
   createAmounts,

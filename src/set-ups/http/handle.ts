@@ -9,7 +9,11 @@ import { switchNameOf } from '../../config/compile-rule.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
 import { createEngineWithParts } from '../../limiter/engine-with-parts.ts'
 import type { Settling } from '../../limiter/reservations/settlements.ts'
+import { createMetrics } from '../../metrics/create-metrics.ts'
+import type { StatsRecorder } from '../../metrics/flush.ts'
+import type { Measurements } from '../../metrics/measurements.ts'
 import { createGatewayRuleSet } from '../../script/rule-set.ts'
+import type { RuleSet } from '../../script/rule-set-shape.ts'
 import type { Store } from '../../store/store.ts'
 import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
 import { usesAmounts } from './amounts-needed.ts'
@@ -72,6 +76,15 @@ export interface Incoming {
   host?: unknown
 }
 
+/** What the isolate has for metrics. */
+export interface MetricsSource {
+  /** With its trips counted, and without the breaker, as for health checks. */
+  store: Store
+  stats: Pick<StatsRecorder, 'unsent'>
+  measurements: Measurements
+  ruleSet: RuleSet
+}
+
 export interface Handler {
   handle(incoming: Incoming, forward: Forward): Promise<Response>
   /** The `peerOf` of the platform; with `trustedWorkers`, the address that a trusted Worker reports. */
@@ -82,6 +95,8 @@ export interface Handler {
   awaitsEndings: boolean
   /** Measurements of the origin; absent if no limit depends on them. */
   originLoad: OriginLoad | undefined
+  /** Absent without `metrics`. */
+  metrics: MetricsSource | undefined
   /** Sends the counters, and gives back the units that the isolate has leased. From then on the store decides each request. */
   stop(): Promise<void>
 }
@@ -102,13 +117,21 @@ export function refuseAmbiguousPath({ pathname }: URL): Response | undefined {
  *
  * @param parts at least those that the config uses
  */
-export function createHandler(config: Config, store: Store, parts: Parts, platform: Platform = {}): Handler {
+export function createHandler(
+  config: Config,
+  bareStore: Store,
+  parts: Parts,
+  platform: Platform = {},
+): Handler {
   const { variables, clock = SYSTEM_CLOCK, sleep, timer = SYSTEM_TIMER, reporting = {} } = platform
   const { board = createSwitchBoard(clock) } = platform
   const elapsedMs = () => elapsed(clock)
   const timing = { now: () => clock.now(), ...(reporting.timer && { timer: reporting.timer }) }
+  const measurements = createMetrics(config, parts, variables, () => clock.now())
+  const store = measurements?.watch(bareStore) ?? bareStore
   const topCallers = config.stats?.topCallers && parts.createTopCallers(config.stats.topCallers)
-  const stats = config.stats && parts.createStatsRecorder(store, { ...timing, ...config.stats, topCallers })
+  const stats =
+    config.stats && parts.createStatsRecorder(store, { ...timing, ...config.stats, topCallers, measurements })
   const { report, reportStoreChange, reportUnknownAddress, reportEmptyStore } = createReporter(
     config,
     stats,
@@ -132,12 +155,14 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     credentials: config.credentials.onStoreFailure,
     onStoreChange(change) {
       emptyStore.noteOutage()
+      measurements?.noteStoreChange(change.isOpen)
       reportStoreChange(change)
     },
     onFinish: reporting.onFinish,
   })
+  const ruleSet = createGatewayRuleSet(config, parts.scriptsOf)
   const decideRequest = createDecideRequest(config, {
-    ruleSet: createGatewayRuleSet(config, parts.scriptsOf),
+    ruleSet,
     engine,
     identifier,
     classOfRequest: parts.classOfRequest,
@@ -158,6 +183,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     clock,
     awaitsEndings: engine.awaitsEndings,
     originLoad,
+    metrics: measurements && stats && { store, stats, measurements, ruleSet },
     stop: async () => void (await Promise.all([engine.stop(), stats?.flush()])),
   }
 
@@ -238,6 +264,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     const send = amounts ? amounts.forwarding(forward, decided) : forward
     const forwarded = await send(request, context)
     const latencyMs = elapsedMs() - startedAt
+    measurements?.recordOrigin(latencyMs)
     runOrLog(() => originLoad?.observeReply({ request, ...forwarded, latencyMs, decision: ruling }))
     return forwarded
   }

@@ -4,6 +4,7 @@ import type { createSignatureCheck } from '../../credentials/key-signature.ts'
 import type { createOpaqueKeyFinder } from '../../credentials/opaque-key.ts'
 import type { createTokenFinder } from '../../credentials/tokens.ts'
 import type { EngineParts } from '../../limiter/engine-with-parts.ts'
+import type { MeasurementParts } from '../../metrics/create-metrics.ts'
 import type { createStatsRecorder } from '../../metrics/flush.ts'
 import type { createTopCallers } from '../../metrics/top-callers.ts'
 import type { AmountParts, createAmounts } from './amounts.ts'
@@ -19,7 +20,7 @@ import type { createPushReceiver } from './utilization.ts'
 import type { withWebSocketKeys } from './web-socket-key.ts'
 import type { createXRateLimit } from './x-rate-limit.ts'
 
-export interface Parts extends Required<EngineParts>, OriginLoadParts, AmountParts {
+export interface Parts extends Required<EngineParts>, OriginLoadParts, AmountParts, MeasurementParts {
   /** Unless statistics are off (`stats: { keep: false }`). */
   createStatsRecorder: typeof createStatsRecorder
   /** Unless `stats: { topCallers: 'off' }`. */

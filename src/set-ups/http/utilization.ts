@@ -8,9 +8,9 @@
  */
 import { GatewayError } from '../../errors.ts'
 import { decodePush, encodePush } from '../../script/signal.ts'
-import { sha256 } from '../../sha256.ts'
 import { UTILIZATION_SECRET, UTILIZATION_SIGNAL } from '../../shedding/signal-name.ts'
 import type { Script, Store } from '../../store/store.ts'
+import { createBearerCheck } from './bearer.ts'
 import { type Problem, problem } from './problem.ts'
 
 export interface UtilizationPushes {
@@ -40,8 +40,6 @@ export function createPushReceiver(
 }
 
 const MAX_BYTES = 4096
-/** Longer tokens are refused without hashing them. */
-const MAX_TOKEN_LENGTH = 1024
 
 /**
  * Creates the handler of an isolate.
@@ -53,14 +51,13 @@ export function createUtilizationHandler(
   { signal, staleAfterMs, secretName, secret }: UtilizationPushes,
   script: () => Script,
 ): (request: Request) => Promise<Response> {
-  const digest = typeof secret === 'string' && secret !== '' ? sha256(secret) : undefined
+  const refuse = createBearerCheck(secret)
 
   return async request => {
     if (request.method !== 'POST') return wrongMethod(request.method)
-    if (digest === undefined) return noSecret(secretName)
-    const token = /^Bearer +(\S+)$/i.exec(request.headers.get('authorization') ?? '')?.[1]
-    if (token === undefined) return unauthorized('missing')
-    if (token.length > MAX_TOKEN_LENGTH || !isEqual(sha256(token), digest)) return unauthorized('wrong')
+    if (refuse === undefined) return noSecret(secretName)
+    const refusal = refuse(request)
+    if (refusal) return refusal
     const text = await readBody(request)
     if (typeof text !== 'string') return problem(text)
     const sample = parseSample(text)
@@ -82,13 +79,6 @@ export function createUtilizationHandler(
 interface Sample {
   reporter: string
   utilization: number
-}
-
-/** Compares digests in constant time, so that the duration reveals nothing about the secret. */
-function isEqual(digest: string, other: string): boolean {
-  let difference = digest.length ^ other.length
-  for (let i = 0; i < digest.length; i++) difference |= digest.charCodeAt(i) ^ other.charCodeAt(i)
-  return difference === 0
 }
 
 /** Reads the body, or returns the problem with it. */
@@ -173,19 +163,6 @@ function wrongMethod(method: string): Response {
     title: 'Method Not Allowed',
     detail: `${method} is not allowed here. Send POST with an object like ${EXAMPLE}.`,
     headers: { allow: 'POST' },
-  })
-}
-
-function unauthorized(what: 'missing' | 'wrong'): Response {
-  const challenge = 'Bearer realm="sluice"'
-  return problem({
-    status: 401,
-    title: 'Unauthorized',
-    detail: {
-      missing: 'The authorization header has no bearer token. Send Authorization: Bearer <secret>.',
-      wrong: 'The bearer token is not valid. Send the secret that is set in the gateway.',
-    }[what],
-    headers: { 'www-authenticate': what === 'missing' ? challenge : `${challenge}, error="invalid_token"` },
   })
 }
 

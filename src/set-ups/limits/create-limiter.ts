@@ -36,6 +36,10 @@ export function createLimiterWithConfig(
   { env = environmentOf(), board = createSwitchBoard(SYSTEM_CLOCK), ...settings }: CreateLimiterOptions = {},
 ): { limiter: Limiter; limits: Config['limits'] } {
   const deployed = connectStore(checkedConfig(config), env)
-  const limiter = createLimiterOnStore(deployed.config, deployed.store, { board, ...settings })
+  const limiter = createLimiterOnStore(deployed.config, deployed.store, {
+    board,
+    variables: { ...env },
+    ...settings,
+  })
   return { limiter, limits: deployed.config.limits }
 }

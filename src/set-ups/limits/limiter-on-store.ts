@@ -8,6 +8,8 @@ import { prepareReset } from '../../limiter/prepared-call.ts'
 import { createSettlements } from '../../limiter/reservations/settlements.ts'
 import { createHoldingsKeeper } from '../../limiter/units/keep-holdings.ts'
 import { createStatsRecorder } from '../../metrics/flush.ts'
+import { createMeasurements } from '../../metrics/measurements.ts'
+import { createOtlpMeasurements } from '../../metrics/otlp.ts'
 import { createTopCallers } from '../../metrics/top-callers.ts'
 import type { ScriptsOf } from '../../script/rule-set-shape.ts'
 import { compileScripts } from '../../script/scripts.ts'
@@ -41,6 +43,7 @@ export function createLimiterOnStore(
     ...{ scriptsOf, syncScript, evaluateOnCluster, prepareReset, createStatsRecorder, createTopCallers },
     ...{ createHoldingsKeeper, createLeases, createLocalLimiter, createRefusalMemory, createSettlements },
     createReserving,
+    ...{ createMeasurements, createOtlpMeasurements },
   }
   return createLimiterWithParts(config, store, parts, settings)
 }

@@ -18,6 +18,7 @@ import type { Degraded } from '../../limiter/evaluate.ts'
 import { anyReserves } from '../../limiter/needs.ts'
 import { prepareRefund } from '../../limiter/prepared-call.ts'
 import { newReservationId } from '../../limiter/reservations/reservation.ts'
+import { createMetrics } from '../../metrics/create-metrics.ts'
 import { isStoreFailure } from '../../metrics/observation.ts'
 import type { ChangeResult, RefundedRule } from '../../script/refund.ts'
 import { createLimitRuleSet } from '../../script/rule-set.ts'
@@ -83,10 +84,12 @@ export interface LimiterSettings {
    * ends a call before that, a later one sends its counters.
    */
   awaitsCounters?: boolean
+  /** Of the environment, for the headers of `metrics.otlp`. Default: none. */
+  variables?: Readonly<Record<string, unknown>>
 }
 
 /** The part of a config that limits by name use. */
-export type LimiterConfig = Pick<Config, 'limits' | 'stats'> & EngineConfig
+export type LimiterConfig = Pick<Config, 'limits' | 'stats' | 'metrics' | 'environment'> & EngineConfig
 
 /**
  * Creates a limiter.
@@ -96,9 +99,9 @@ export type LimiterConfig = Pick<Config, 'limits' | 'stats'> & EngineConfig
  */
 export function createLimiterWithParts(
   config: LimiterConfig,
-  store: Store,
+  bareStore: Store,
   parts: LimiterParts,
-  { board = NO_BOARD, clock = REAL_TIME, waitUntil, awaitsCounters = false }: LimiterSettings = {},
+  { board = NO_BOARD, clock = REAL_TIME, waitUntil, awaitsCounters = false, variables }: LimiterSettings = {},
 ): Limiter {
   const ruleSets = new Map(
     [...config.limits].map(([name, rules]) => [name, createLimitRuleSet(rules, parts.scriptsOf)]),
@@ -113,15 +116,18 @@ export function createLimiterWithParts(
   const timer = clock.timer ?? SYSTEM_TIMER
   const background: Background = waitUntil ? keptAliveBy(waitUntil) : detached
   const topCallers = config.stats?.topCallers && parts.createTopCallers(config.stats.topCallers)
+  const measurements = createMetrics(config, parts, variables, nowMs)
+  const store = measurements?.watch(bareStore) ?? bareStore
   const stats =
     config.stats &&
     parts.createStatsRecorder(keepingAlive(store, background), {
       ...config.stats,
-      ...{ timer, now: nowMs, topCallers },
+      ...{ timer, now: nowMs, topCallers, measurements },
     })
   const engine = createEngineWithParts(config, allRules, store, parts, {
     ...{ clock: { now: nowMs, elapsed: elapsedMs }, decideAt: clock.now, board },
     timer,
+    onStoreChange: ({ isOpen }) => measurements?.noteStoreChange(isOpen),
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
     credentials: 'refuse',
   })

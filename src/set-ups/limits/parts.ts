@@ -2,11 +2,12 @@
 
 import type { EngineParts } from '../../limiter/engine-with-parts.ts'
 import type { prepareReset } from '../../limiter/prepared-call.ts'
+import type { MeasurementParts } from '../../metrics/create-metrics.ts'
 import type { createStatsRecorder } from '../../metrics/flush.ts'
 import type { createTopCallers } from '../../metrics/top-callers.ts'
 import type { createReserving } from './reserve.ts'
 
-export interface LimiterParts extends EngineParts {
+export interface LimiterParts extends EngineParts, MeasurementParts {
   /** For `reset`, which the service binding does not offer. */
   prepareReset: typeof prepareReset
   /** With rules that reserve units. */

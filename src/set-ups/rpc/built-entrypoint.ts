@@ -38,7 +38,9 @@ export function builtEntrypoint(
     const { config: deployed, store } = deployConfig({ ...compiled, origin: 'route' }, env)
     const board = createSwitchBoard(SYSTEM_CLOCK)
     return {
-      limiter: createLimiterWithParts(deployed, store, parts, { board, waitUntil, awaitsCounters: true }),
+      limiter: createLimiterWithParts(deployed, store, parts, {
+        ...{ board, waitUntil, awaitsCounters: true, variables: { ...env } },
+      }),
       limits: deployed.limits,
     }
   })

@@ -1,0 +1,14 @@
+/** The secret of `GET /_sluice/metrics`. */
+import type { Mistake } from './config-error.ts'
+
+export const METRICS_TOKEN = 'SLUICE_METRICS_TOKEN'
+
+/** As long as a random text of 96 bits. */
+const MIN_LENGTH = 16
+
+/** Why the secret can be guessed; undefined if it cannot, or if there is none. */
+export function weaknessOf(token: unknown): Mistake | undefined {
+  if (typeof token !== 'string' || token === '' || token.length >= MIN_LENGTH) return undefined
+  const message = `has ${token.length} characters, so it can be guessed. Use at least ${MIN_LENGTH}, as from openssl rand -hex 16.`
+  return { path: METRICS_TOKEN, message }
+}

@@ -1,0 +1,139 @@
+/** Reads counters back: what the records of the statistics have, or what an isolate has not sent yet. Pure. */
+import { BUCKETS_MS, timeField, USAGE_UNITS } from './measurements.ts'
+
+/** Verdicts of a rule, in a limit by name `<limit>/<rule>`. Labels are those of src/metrics/counters.ts: `-` means none, `~` that the table of counters was full. */
+export interface RuleCounts {
+  rule: string
+  route: string
+  plan: string
+  allowed: number
+  limited: number
+  shadowAllowed: number
+  shadowLimited: number
+  /** Verdicts of a candidate that agreed with the rule that it would replace. */
+  agreed: number
+  disagreed: number
+}
+
+export interface RequestCount {
+  outcome: string
+  cause: string
+  route: string
+  count: number
+}
+
+/** Calls of a limit by name. */
+export interface CallCount {
+  limit: string
+  outcome: string
+  cause: string
+  count: number
+}
+
+/** Sums of counters. */
+export interface Sums {
+  rules: readonly RuleCounts[]
+  requests: readonly RequestCount[]
+  /** Requests that the isolate decided without a trip to the store, by the source of the decision. */
+  withoutTrip: Readonly<Partial<Record<string, number>>>
+  /** How many of the requests came from test callers, by their outcome. */
+  test: Readonly<Partial<Record<string, number>>>
+  /** Requests whose counters may not have arrived. */
+  lost: number
+  /** Not part of `requests`. */
+  calls: readonly CallCount[]
+  callsWithoutTrip: Readonly<Partial<Record<string, number>>>
+  lostCalls: number
+}
+
+export type Count = readonly [field: string, count: number]
+
+/** The fields of a hash, as the store replies with it: field, value, field, value. */
+export function pairs(hash: readonly string[]): Count[] {
+  return Array.from({ length: hash.length / 2 }, (_, i) => [hash[2 * i]!, Number(hash[2 * i + 1])])
+}
+
+export function sumFields(fields: readonly Count[]): Sums {
+  const rules = new Map<string, RuleCounts>()
+  const requests = new Map<string, RequestCount>()
+  const calls = new Map<string, CallCount>()
+  const withoutTrip: Record<string, number> = {}
+  const test: Record<string, number> = {}
+  const callsWithoutTrip: Record<string, number> = {}
+  let lost = 0
+  let lostCalls = 0
+  for (const [field, count] of fields) {
+    const [kind, outcome = '', ...labels] = field.split(' ')
+    const name = labels.join(' ')
+    if (kind === 'lost') lost += count
+    if (kind === 'lost-calls') lostCalls += count
+    if (kind === 'without-trip') withoutTrip[outcome] = (withoutTrip[outcome] ?? 0) + count
+    if (kind === 'test') test[outcome] = (test[outcome] ?? 0) + count
+    if (kind === 'call-without-trip') callsWithoutTrip[outcome] = (callsWithoutTrip[outcome] ?? 0) + count
+    if (kind === 'call') {
+      const [cause = '', limit = ''] = labels
+      const sum = calls.get(`${outcome} ${name}`)?.count ?? 0
+      calls.set(`${outcome} ${name}`, { limit, outcome, cause, count: sum + count })
+    }
+    if (kind === 'request') {
+      const [cause = '', route = ''] = labels
+      const sum = requests.get(`${outcome} ${name}`)?.count ?? 0
+      requests.set(`${outcome} ${name}`, { outcome, cause, route, count: sum + count })
+    }
+    const countName = COUNTS.get(`${kind} ${outcome}`)
+    if (!countName) continue
+    const [rule = '', route = '', plan = ''] = labels
+    const sums = rules.get(name) ?? { rule, route, plan, ...NOTHING }
+    rules.set(name, { ...sums, [countName]: sums[countName] + count })
+  }
+  return {
+    ...{ rules: [...rules.values()], requests: [...requests.values()], withoutTrip, test, lost },
+    ...{ calls: [...calls.values()], callsWithoutTrip, lostCalls },
+  }
+}
+
+export const NOTHING = { allowed: 0, limited: 0, shadowAllowed: 0, shadowLimited: 0, agreed: 0, disagreed: 0 }
+
+const COUNTS = new Map<string, keyof typeof NOTHING>([
+  ['rule allowed', 'allowed'],
+  ['rule limited', 'limited'],
+  ['rule shadow_allowed', 'shadowAllowed'],
+  ['rule shadow_limited', 'shadowLimited'],
+  ['candidate agreed', 'agreed'],
+  ['candidate disagreed', 'disagreed'],
+])
+
+/** The sums of the measurements (measurements.ts), by the words of their fields. */
+export interface MeasuredSums {
+  /** By what was timed: the count of each bucket, and the sum of the durations (ms). */
+  times: ReadonlyMap<'decision' | 'origin', { buckets: readonly number[]; sumMs: number }>
+  /** The highest share that was used of the limit of a rule, 0 to 1. */
+  usage: ReadonlyMap<string, number>
+  trips: number
+  commands: number
+  breakerOpened: number
+}
+
+/**
+ * @param totals of the record of all time
+ * @param recent of the records of the last minutes
+ */
+export function sumMeasurements(totals: readonly Count[], recent: readonly Count[]): MeasuredSums {
+  // A full record has further counters under longer names.
+  const count = new Map(totals.map(([field, by]) => [field.replace(/ ~ ~ ~$/, ''), by]))
+  const of = (field: string) => count.get(field) ?? 0
+  const timeOf = (what: string) => ({
+    buckets: [...BUCKETS_MS, undefined].map((_, i) => of(timeField(what, i))),
+    sumMs: of(`time-${what} sum`),
+  })
+  const usage = new Map<string, number>()
+  for (const [field, share] of recent) {
+    const [, rule] = /^usage (\S+)$/.exec(field) ?? []
+    if (rule !== undefined) usage.set(rule, Math.max(usage.get(rule) ?? 0, share / USAGE_UNITS))
+  }
+  return {
+    times: new Map((['decision', 'origin'] as const).map(what => [what, timeOf(what)])),
+    ...{ usage, trips: of('store trips'), commands: of('store commands') },
+    breakerOpened: of('breaker opened'),
+  }
+}

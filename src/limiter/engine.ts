@@ -4,13 +4,9 @@
  *
  *     bind                    the rules under the live switches
  *     answer without a trip   from leased units, or by a remembered refusal
- *     trip                    the store evaluates all rules, and the riders travel with it (src/trips); once more if only the store
- *                             knew the mode of the caller, and the rules were bound for another one
+ *     trip                    the store evaluates all rules, and the riders travel with it (src/trips); once more for an opaque test key
  *     complete                apply the switches that came with the reply; without a reply, each rule's fallback decides
  *     finish                  release units in flight, settle reserved units, and schedule trips for riders that have waited enough
- *
- * A request that reserves units (`Rule.settlement`) is always decided by the store, or by the fallbacks. They count its estimate, and
- * nothing settles it. If only the reply is lost, the reservation ends by its policy.
  *
  * `decide` never throws. An error in limiting code is handled like a failure of the store.
  */
@@ -67,12 +63,8 @@ export function createEngine(
   const now = () => clock.now()
   const trips = createTrips(bareStore, {
     riders: {
-      ...{ switches: board, signals },
-      handOvers: local?.handOvers,
-      settlements: settlements?.rider,
-      units: holdingsKeeper?.rider,
-      returns: answers?.returns,
-      guesses: guesses?.rider,
+      ...{ switches: board, signals, handOvers: local?.handOvers, settlements: settlements?.rider },
+      ...{ units: holdingsKeeper?.rider, returns: answers?.returns, guesses: guesses?.rider },
     },
     ...{ breaker: config.breaker, tripLimit: config.tripLimit, probe: options.probe },
     ...{ onStoreChange: options.onStoreChange, now, timer, sleep },
@@ -97,7 +89,7 @@ export function createEngine(
       attempt = bind(verb, demand, options)
       const made = await decideAttempt(attempt)
       if ('decision' in made) return made
-      // The rules were bound for another mode than that of the key, and nothing was spent.
+      // Only the store knew the mode of the key. The rules were bound for another one, and nothing was spent.
       attempt = undefined
       const again = demand.inMode?.(made.mode!, made.consumer)
       return again ? await makeDecision(verb, again, options) : { decision: toDecision(made) }

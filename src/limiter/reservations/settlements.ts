@@ -2,6 +2,9 @@
  * Keeps what requests of this isolate have reserved, until their cost is known. Then a settlement replaces the reserved units by the cost
  * (outbox.ts). Longer requests renew their reservation at half of its `ttl`, with the same messages. Each request renews its own, so that
  * those of a request that the platform has ended run out.
+ *
+ * A request that reserves is always decided by the store, or by the fallbacks. They count its estimate, and nothing settles it. If only
+ * the reply is lost, the reservation ends by its policy.
  */
 import type { Background } from '../../background.ts'
 import type { Timer } from '../../clock.ts'

@@ -6,10 +6,12 @@ import { limitsCommand } from '../../src/node/cli/limits.ts'
 import { type Correction, correctCaller, correctLimit } from '../../src/ops/corrections.ts'
 import { evaluateCaller, peekCaller, peekLimit, type RuleStanding } from '../../src/ops/limits.ts'
 import { compileOverride, setOverride } from '../../src/ops/overrides.ts'
+import { readStats } from '../../src/ops/stats.ts'
 import { createLimiterOnStore } from '../../src/set-ups/limits/limiter-on-store.ts'
 import { consumerStateKey, limitStateKey, reservedKey } from '../../src/store/keys.ts'
 import { configOf } from '../support/engines.ts'
 import { TOKEN, useGateway } from '../support/gateway.ts'
+import { PATIENT } from '../support/patience.ts'
 import { describeOnRedis } from '../support/redis.ts'
 
 const LONG = { period: '300d' } as const
@@ -227,6 +229,31 @@ describeOnRedis('rules that are settled later', (_, kind) => {
       message: typeof message === 'string' ? message : expect.stringMatching(message),
     })
     expect(await gateway.redis.connection.send(['KEYS', '*'])).toEqual([])
+  })
+
+  it('are in the statistics of the gateway if the store did not confirm a settlement in time', async () => {
+    let passedMs = 0
+    const clock = { now: () => Date.now() + passedMs, elapsed: () => performance.now() + passedMs }
+    const timers: (() => void)[] = []
+    const timer = (_: number, run: () => void) => {
+      timers.push(run)
+      return () => {}
+    }
+    const log = vi.spyOn(console, 'warn').mockImplementation(() => {})
+    const rules = INPUT.rules.filter(({ name }) => name === 'tokens')
+    const config = { rules, units: INPUT.units, plans: INPUT.plans }
+    const app = await gateway.informed(config, { clock, timer, reporting: { timer } })
+    const key = await gateway.key('acme')
+    const send = async () => (await app('/', { key })).text()
+    await send()
+    passedMs = 20 * 60_000
+    await vi.waitFor(async () => {
+      await send()
+      for (const run of timers.splice(0)) run()
+      const { unsettled } = await readStats(gateway.admin, new Date(), new Date(clock.now()))
+      expect(unsettled).toEqual({ tokens: 1 })
+    }, PATIENT)
+    log.mockRestore()
   })
 
   it('are not corrected for a consumer for whom an override turns them off', async () => {

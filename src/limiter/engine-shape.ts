@@ -126,6 +126,8 @@ export interface EngineOptions {
   probe(store: Store): Promise<void>
   onCluster: EvaluateOnCluster
   onStoreChange?: ((change: StoreChange) => void) | undefined
+  /** Called if the isolate gives up settlements. @param rule the name of its live switch */
+  onUnsettled?: ((rule: string, settlements: number) => void) | undefined
   /** Called once for each decision. */
   onFinish?: ((decision: Decision, ending: Ending) => void) | undefined
   /** Counts in the isolate while the store does not answer. Not needed if all rules are `closed`. */

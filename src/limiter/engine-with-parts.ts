@@ -57,7 +57,7 @@ export function createEngineWithParts(
     'probe' | 'onCluster' | 'local' | 'answers' | 'guesses' | 'holdingsKeeper' | 'settlements'
   >,
 ): Engine {
-  const { clock, timer, board, decideAt: writeAt } = options
+  const { clock, timer, board, decideAt: writeAt, switchName, onUnsettled } = options
   const { refusals, localShare = 1 } = config
   const now = () => elapsed(clock)
   const known = createKnownAnswers(now, board.current)
@@ -76,7 +76,10 @@ export function createEngineWithParts(
       ? parts.createHoldingsKeeper({ now, timer, script: parts.syncScript, writeAt })
       : undefined,
     settlements: anyReserves(rules)
-      ? parts.createSettlements({ now, timer, wallClock: clock.now, writeAt })
+      ? parts.createSettlements({
+          ...{ now, timer, wallClock: clock.now, writeAt },
+          onGivenUp: onUnsettled && ((rule, settlements) => onUnsettled(switchName(rule), settlements)),
+        })
       : undefined,
   })
 }

@@ -17,6 +17,10 @@
  *     call-without-trip <refusals|leases> <limit>    calls that were decided without a trip to the store
  *     lost-calls                                     calls whose counters may not have arrived
  *
+ * Of both, with limits by name as `<limit>/<rule>`:
+ *
+ *     unsettled <rule>                               settlements that were given up
+ *
  * src/metrics/measurements.ts has the counters that only metrics need.
  *
  * `-` stands for a missing word; no name begins with it. Each rule is counted by its own verdict, even if another
@@ -65,6 +69,8 @@ export function createCounters(maxFields = MAX_FIELDS) {
     },
 
     all: (): Batch => [...counts],
+
+    addUnsettled: (rule: string, by: number) => add(`unsettled ${rule}`, by),
 
     /** Removes and returns up to `max` counters, the oldest first. */
     take(max: number): Batch {

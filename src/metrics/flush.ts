@@ -115,6 +115,9 @@ export function createStatsRecorder(
       schedule(background)
     },
 
+    /** Counts settlements that were given up. They are sent with the next request that is counted. @param rule its name */
+    countUnsettled: (rule: string, settlements: number): void => counters.addUnsettled(rule, settlements),
+
     /** What the store does not have yet. */
     unsent: (): Batch => counters.all(),
 

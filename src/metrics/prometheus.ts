@@ -17,7 +17,7 @@ export function startOfDay(now: Date): Date {
 
 /** @param measured absent: the config has no metrics */
 export function prometheusText(
-  { rules, requests, withoutTrip, test, lost, calls, callsWithoutTrip, lostCalls }: Sums,
+  { rules, requests, withoutTrip, test, lost, calls, callsWithoutTrip, lostCalls, unsettled = {} }: Sums,
   load: CurrentLoad = {},
   measured?: MeasuredSums,
 ): string {
@@ -73,6 +73,11 @@ export function prometheusText(
       'lost_calls',
       'Calls of limits by name whose counters may not have arrived.',
       calls.length + lostCalls > 0 ? [[{}, lostCalls]] : [],
+    ),
+    counter(
+      'unsettled',
+      'Settlements that were given up: the policy of their unit has applied.',
+      Object.entries(unsettled).map(([policy, count]): Sample => [{ policy }, count]),
     ),
     ...gaugesOf(load),
     ...(measured ? [...sumsOf(requests), ...measuredTexts(measured)] : []),

@@ -44,6 +44,8 @@ export interface Sums {
   calls: readonly CallCount[]
   callsWithoutTrip: Readonly<Partial<Record<string, number>>>
   lostCalls: number
+  /** Settlements that isolates have given up, by rule. Absent: none. */
+  unsettled?: Readonly<Record<string, number>>
 }
 
 export type Count = readonly [field: string, count: number]
@@ -60,6 +62,7 @@ export function sumFields(fields: readonly Count[]): Sums {
   const withoutTrip: Record<string, number> = {}
   const test: Record<string, number> = {}
   const callsWithoutTrip: Record<string, number> = {}
+  const unsettled: Record<string, number> = {}
   let lost = 0
   let lostCalls = 0
   for (const [field, count] of fields) {
@@ -70,6 +73,7 @@ export function sumFields(fields: readonly Count[]): Sums {
     if (kind === 'without-trip') withoutTrip[outcome] = (withoutTrip[outcome] ?? 0) + count
     if (kind === 'test') test[outcome] = (test[outcome] ?? 0) + count
     if (kind === 'call-without-trip') callsWithoutTrip[outcome] = (callsWithoutTrip[outcome] ?? 0) + count
+    if (kind === 'unsettled') unsettled[outcome] = (unsettled[outcome] ?? 0) + count
     if (kind === 'call') {
       const [cause = '', limit = ''] = labels
       const sum = calls.get(`${outcome} ${name}`)?.count ?? 0
@@ -89,6 +93,7 @@ export function sumFields(fields: readonly Count[]): Sums {
   return {
     ...{ rules: [...rules.values()], requests: [...requests.values()], withoutTrip, test, lost },
     ...{ calls: [...calls.values()], callsWithoutTrip, lostCalls },
+    ...(Object.keys(unsettled).length > 0 && { unsettled }),
   }
 }
 

@@ -151,7 +151,9 @@ export async function loadScriptsIntoRedis(
 ): Promise<void> {
   const { keyLocking, limits } = config
   const ruleSets = [gatewayRuleSet(config), ...[...limits.values()].map(limitRuleSet)]
-  for (const script of ruleSets.flatMap(({ decide, refund }) => [decide, refund])) {
+  for (const script of ruleSets
+    .flatMap(({ decide, refund, settle }) => [decide, refund, settle ?? []])
+    .flat()) {
     const { source } = keyLocking ? script.keyLocking : script.plain
     await store.run(redis => redis.scriptLoad(source))
   }

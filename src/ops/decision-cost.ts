@@ -27,6 +27,8 @@ export interface DecisionCost {
    * requests in flight.
    */
   ended?: CommandCounts
+  /** The commands that settle what an admitted request has reserved, as a call beside later decisions or alone. Absent: it reserves nothing. */
+  settled?: CommandCounts
   /**
    * What a decision takes in addition if the isolate has not read the live switches within the last second: a GET in the same HTTP
    * request. Absent: the store is not called.
@@ -78,6 +80,7 @@ export function decisionCost(
   const spent = refusal === 'unknown-key' && !isCluster ? onGuess : onRequest
   const longLogs = [...onRequest, ...onGuess].filter(({ rule }) => hasLongLog(rule)).length
   const held = spent.filter(({ rule, role }) => role === 'spend' && countsInFlight(rule)).length
+  const reserved = keysOfReserved(spent)
 
   const read = [
     exactly('EVALSHA', calls),
@@ -86,6 +89,7 @@ export function decisionCost(
     exactly('GET', subject?.kind === 'pointer' ? 1 : 0),
     // Reads a chunk of the log. There are further reads only for a large cost, or if many entries have expired since the last request.
     { command: 'HGET', least: 0, most: longLogs },
+    exactly('ZRANGEBYSCORE', keysOfReleased(evaluation).size),
   ]
   const written = writesOf(spent)
   const endedIn = isCluster ? held : 1
@@ -95,15 +99,23 @@ export function decisionCost(
     exactly('MGET', endedIn),
     exactly('SETEX', held),
   ]
+  const settled = [
+    ...['EVALSHA', 'TIME', 'MGET'].map(command => exactly(command, 1)),
+    ...['ZMSCORE', 'ZREM'].map(command => exactly(command, reserved.size)),
+    // Nothing is written if the request has cost what it has reserved.
+    { command: 'SETEX', least: 0, most: reserved.size },
+    { command: 'ZREMRANGEBYSCORE', least: 0, most: reserved.size },
+  ]
   // The slot of a caller that is new to the isolate decides first, in an HTTP request of its own.
   const httpRequests = isLookedUp ? (calls > 1 ? 3 : 2) : 1
   const trips = { httpRequests, calls, switchRead: countsOf([exactly('GET', 1)]) }
   if (refusal) return { ...trips, refused: countsOf([...read, ...written]) }
   return {
     ...trips,
-    admitted: countsOf([...read, ...written]),
+    admitted: countsOf([...read, ...written, ...reservationsOf(reserved, keysOfReleased(evaluation))]),
     refused: countsOf(read),
     ...(held > 0 && { ended: countsOf(ended) }),
+    ...(reserved.size > 0 && { settled: countsOf(settled) }),
   }
 }
 
@@ -120,6 +132,25 @@ function writesOf(rules: readonly BoundRule[]): CommandCount[] {
     { command: 'HDEL or UNLINK, HSET + EXPIRE', least: 0, most: 3 * longLogs },
   ]
 }
+
+/** The state keys of the identities of which a request reserves units. */
+const keysOfReserved = (rules: readonly BoundRule[]) =>
+  new Set(rules.filter(({ rule, role }) => role === 'spend' && rule.settlement).map(({ key }) => key))
+
+/** The state keys of the identities whose reservations are given back at their end. */
+function keysOfReleased({ rules, ruleSet }: Evaluation): ReadonlySet<string> {
+  const released = ruleSet.entries.filter(({ settlement }) => settlement?.onUnsettled === 'release')
+  const identities = new Set(released.map(({ identity }) => identity))
+  const found = rules.filter(({ rule }) => identities.has(ruleSet.entries[ruleSet.entryOf(rule)]!.identity))
+  return new Set(found.map(({ key }) => key))
+}
+
+/** The commands that reserve. */
+const reservationsOf = (reserved: ReadonlySet<string>, released: ReadonlySet<string>) => [
+  { command: 'ZREM', least: 0, most: released.size },
+  exactly('ZADD', reserved.size),
+  exactly('PEXPIRE', reserved.size),
+]
 
 /** Whether the log can have chunks. */
 const hasLongLog = ({ counting, quota }: Rule) => counting.state === 'log' && quota.burst > LOG_PLAIN

@@ -27,6 +27,7 @@ import { inEnvironment } from '../store/keys.ts'
 import { NO_SWITCHES } from '../switches/switches.ts'
 import { type DecisionCost, decisionCost } from './decision-cost.ts'
 import { ANY_KEY, identifyCaller, type RequestInput, requestOf } from './explain-caller.ts'
+import { explainSettlement, type SettlementExplanation } from './explain-settlement.ts'
 import {
   findOverride,
   type LookUp,
@@ -101,7 +102,12 @@ export interface ApplyingRule {
   mode: 'enforce' | 'shadow'
   /** The numbers or the mode above are those of an override. `until` is null for an override without an end. */
   override?: { until: Date | null }
+  /** What the cost is counted in: `requests`, or a unit of the config. */
+  unit: string
+  /** Of a rule that is settled later: 1 unless the config has the estimate. */
   cost: number
+  /** Present if the cost of a request is known only afterwards. */
+  settlement?: SettlementExplanation
   /** `auth-failure`: units are spent only if the credential is not valid. */
   on: 'request' | 'auth-failure'
   /** The Redis key of the state, or of the units in flight of a `concurrency` rule, including the environment. */
@@ -246,6 +252,7 @@ function explainRule(
     override?.numbers ?? {}
   const adaptive = adaptiveRangeOf(rule, config.adaptive)
   const key = countsInFlight(rule) ? sideKey! : bound.key
+  const settlement = explainSettlement(rule, cost, config)
   return {
     name,
     by,
@@ -261,7 +268,9 @@ function explainRule(
     burst,
     mode,
     ...(override && { override: { until: override.until ? new Date(override.until / 1000) : null } }),
+    unit: rule.unit,
     cost,
+    ...(settlement && { settlement }),
     on: rule.on,
     key: inEnvironment(key.replace(encodeURIComponent(ANY_KEY), ANY_KEY), config.environment),
   }

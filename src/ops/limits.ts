@@ -10,7 +10,7 @@ import { GatewayError } from '../errors.ts'
 import { bindRule } from '../limiter/bind.ts'
 import { type PreparedCall, prepareDecide, prepareReset, runCall } from '../limiter/prepared-call.ts'
 import { gatewayRuleSet, limitRuleSet } from '../script/compiled.ts'
-import type { Evaluation, Verdict } from '../script/evaluation.ts'
+import type { BoundRule, Evaluation, Verdict } from '../script/evaluation.ts'
 import { checkIdentity } from '../set-ups/limits/arguments.ts'
 import type { LimitIdentity } from '../set-ups/limits/limiter.ts'
 import { createLimiterOnStore } from '../set-ups/limits/limiter-on-store.ts'
@@ -20,27 +20,47 @@ import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { type CallerIdentity, countersOf, rulesBy } from './caller-identity.ts'
 import { type KeyInfo, listConsumerNames, listKeys, planOfAll } from './keys.ts'
+import { type Reserved, readReservations } from './reservations.ts'
 
 /** What a rule has left for an identity, and its verdict about a request with the rule's cost. */
 export type RuleStanding = Pick<Verdict, 'mode' | 'allowed' | 'remaining' | 'resetAfter' | 'retryAfter'> & {
   /** With the numbers of the consumer's plan and overrides. */
   rule: Rule
   cost: number
+  /** Of a rule with a settlement. */
+  usage?: Usage
 }
 
-export async function peekLimit(
+/** In the unit of the rule. */
+export interface Usage {
+  /** At most what can be spent at once. Includes what is reserved. */
+  used: number
+  /** What requests that are not settled yet have reserved, also in earlier windows. */
+  reserved: Reserved
+  /** What was spent above that. */
+  debt: number
+}
+
+export const peekLimit = async (
   store: AdminStore,
   config: Pick<Config, 'limits'>,
   name: string,
   identity: LimitIdentity,
-): Promise<RuleStanding[]> {
+): Promise<RuleStanding[]> => await peek(store, evaluateLimit(config, name, identity))
+
+/** The evaluation of a call of a limit by name. */
+export function evaluateLimit(
+  config: Pick<Config, 'limits'>,
+  name: string,
+  identity: LimitIdentity,
+): Evaluation {
   const rules = limitOf(config, name)
   withUsageErrors(() => checkIdentity(name, identity, rules))
   const bound = rules.filter(isOn).map(rule => {
     const parts = rule.by.map(part => [part, String(identity[part])] as const)
     return boundTo(rule, limitStateKey(name, parts))
   })
-  return await peek(store, { ruleSet: limitRuleSet(rules), rules: bound })
+  return { ruleSet: limitRuleSet(rules), rules: bound }
 }
 
 export async function resetLimit(
@@ -82,6 +102,37 @@ export interface CallerStandings {
   otherConsumers?: readonly string[]
 }
 
+/** The evaluation of a request of a caller, without a credential. */
+export interface CallerEvaluation {
+  evaluation: Evaluation
+  /** Absent: an address without a credential. */
+  consumer?: { name: string; record: ConsumerRecord; plan: string; keys: readonly KeyInfo[] }
+}
+
+/** @param plan as for peekCaller */
+export async function evaluateCaller(
+  store: AdminStore,
+  config: Config,
+  identity: CallerIdentity,
+  plan?: string,
+): Promise<CallerEvaluation> {
+  const { consumer: name, mode, rules: counted, keyOf } = await countersOf(store, config, identity)
+  const ruleSet = gatewayRuleSet(config)
+  const rulesFor = (plan: string | undefined) =>
+    rulesForPlan(counted, plan).map(rule => boundTo(withoutPlans(rule), keyOf(rule)))
+  if (name === undefined) return { evaluation: { ruleSet, rules: rulesFor(plan), ...(plan && { plan }) } }
+  const record = await readRecord(store, name)
+  const keys = plan === undefined ? (await listKeys(store, name)).filter(key => key.mode === mode) : []
+  // As for a request: the plan of its key, or else of the consumer.
+  const stored = planOfAll(keys) ?? record.plan ?? ''
+  const chosen = plan ?? (config.plans.includes(stored) ? stored : config.plans[0]!)
+  const subject = { kind: 'token', consumerKey: consumerKey(name), plan: chosen } as const
+  return {
+    evaluation: { ruleSet, rules: rulesFor(chosen), subject },
+    consumer: { name, record, plan: chosen, keys },
+  }
+}
+
 /** @param plan absent: the plan that all keys of the consumer with this mode have, else that of the consumer; no plan for an address */
 export async function peekCaller(
   store: AdminStore,
@@ -89,31 +140,22 @@ export async function peekCaller(
   identity: CallerIdentity,
   plan?: string,
 ): Promise<CallerStandings> {
-  const { consumer, mode, rules: counted, keyOf } = await countersOf(store, config, identity)
-  const ruleSet = gatewayRuleSet(config)
-  const rulesFor = (plan: string | undefined) =>
-    rulesForPlan(counted, plan).map(rule => boundTo(withoutPlans(rule), keyOf(rule)))
-  if (consumer === undefined) {
-    const standings = await peek(store, { ruleSet, rules: rulesFor(plan), ...(plan && { plan }) })
+  const { evaluation, consumer } = await evaluateCaller(store, config, identity, plan)
+  if (!consumer) {
+    const standings = await peek(store, evaluation)
     return { ...(plan && { plan }), standings, off: [], plansOfKeys: [] }
   }
-  const record = await readRecord(store, consumer)
-  const { plan: own, blockedAt } = record
-  const keys = plan === undefined ? (await listKeys(store, consumer)).filter(key => key.mode === mode) : []
-  // As for a request: the plan of its key, or else of the consumer.
-  const stored = planOfAll(keys) ?? own ?? ''
-  const chosen = plan ?? (config.plans.includes(stored) ? stored : config.plans[0]!)
+  const { name, record, plan: chosen, keys } = consumer
+  const { blockedAt } = record
   if (blockedAt && isBlocked(record, Date.now() * 1000))
     return { plan: chosen, blockedAt, standings: [], off: [], plansOfKeys: [] }
-  const rules = rulesFor(chosen)
-  const subject = { kind: 'token', consumerKey: consumerKey(consumer), plan: chosen } as const
-  const standings = await peek(store, { ruleSet, rules, subject })
+  const standings = await peek(store, evaluation)
   const evaluated = new Set(standings.map(({ rule }) => rule.name))
-  const off = rules.map(({ rule }) => rule).filter(({ name }) => !evaluated.has(name))
-  const consumers = consumer.includes('~') ? [consumer] : await listConsumerNames(store)
+  const off = evaluation.rules.map(({ rule }) => rule).filter(({ name }) => !evaluated.has(name))
+  const consumers = name.includes('~') ? [name] : await listConsumerNames(store)
   return {
     ...{ plan: chosen, standings, off, plansOfKeys: plansOf(keys, config).filter(other => other !== chosen) },
-    ...(!consumers.includes(consumer) && { otherConsumers: consumers }),
+    ...(!consumers.includes(name) && { otherConsumers: consumers }),
   }
 }
 
@@ -177,13 +219,36 @@ async function readRecord(store: AdminStore, consumer: string): Promise<Consumer
 const boundTo = (rule: Rule, key: string) => bindRule(rule, key, rule.cost, Date.now())
 
 /** Reads what rules have left. Live switches are not read. */
-export async function peek(store: AdminStore, evaluation: Evaluation): Promise<RuleStanding[]> {
-  if (evaluation.rules.length === 0) return []
-  const { verdicts } = await answerOf(store, prepareDecide(evaluation, 'peek'))
-  return verdicts.map(({ rule, mode, allowed, remaining, resetAfter, retryAfter }) => ({
-    ...{ rule, cost: rule.cost, mode, allowed, remaining, resetAfter, retryAfter },
-  }))
+export const peek = async (store: AdminStore, evaluation: Evaluation): Promise<RuleStanding[]> =>
+  (await peekWithTime(store, evaluation)).standings
+
+/** @returns `at`: by the clock of the store (µs) */
+export async function peekWithTime(
+  store: AdminStore,
+  evaluation: Evaluation,
+): Promise<{ at: number; standings: RuleStanding[] }> {
+  if (evaluation.rules.length === 0) return { at: 0, standings: [] }
+  const { at, verdicts } = await answerOf(store, prepareDecide(evaluation, 'peek'))
+  const keys = verdicts.flatMap(({ rule, debt }) => (debt === undefined ? [] : boundOf(evaluation, rule).key))
+  const reservations = await readReservations(store, [...new Set(keys)], at)
+  const standings = verdicts.map(
+    ({ rule, mode, allowed, remaining, resetAfter, retryAfter, debt }): RuleStanding => ({
+      ...{ rule, cost: rule.cost, mode, allowed, remaining, resetAfter, retryAfter },
+      ...(debt !== undefined && {
+        usage: {
+          used: rule.quota.burst - remaining,
+          reserved: reservations.get(boundOf(evaluation, rule).key)!(rule.family),
+          debt,
+        },
+      }),
+    }),
+  )
+  return { at, standings }
 }
+
+/** The rule of an evaluation that a verdict is about. The rule of the verdict can have the numbers of an override. */
+export const boundOf = ({ rules }: Evaluation, { tag, name }: Rule): BoundRule =>
+  rules.find(({ rule }) => rule.tag === tag && rule.name === name)!
 
 /** @throws AdminError `store` */
 export async function answerOf<T>(store: AdminStore, call: PreparedCall<T>): Promise<T> {
@@ -196,7 +261,7 @@ export async function answerOf<T>(store: AdminStore, call: PreparedCall<T>): Pro
   }
 }
 
-function limitOf({ limits }: Pick<Config, 'limits'>, name: string): readonly LimitRule[] {
+export function limitOf({ limits }: Pick<Config, 'limits'>, name: string): readonly LimitRule[] {
   const rules = limits.get(name)
   if (rules) return rules
   const names = [...limits.keys()]

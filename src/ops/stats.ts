@@ -83,8 +83,10 @@ function timesOf(unit: StatsUnit, since: Date, now: Date): Date[] {
  */
 export function filterByRule(stats: Stats, rule: string, names: readonly string[]): Stats {
   const rules = stats.rules.filter(counts => counts.rule === rule)
+  const { unsettled = {}, ...others } = stats
+  const given = unsettled[rule]
   if (rules.length === 0) checkRuleName(rule, names)
-  return { ...stats, rules }
+  return { ...others, rules, ...(given && { unsettled: { [rule]: given } }) }
 }
 
 /** @throws AdminError `not-found` for a rule that is not in the config */

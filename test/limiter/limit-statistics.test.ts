@@ -146,6 +146,21 @@ describeOnRedisEngine('the statistics of limits by name', fresh => {
     })
   })
 
+  it('count a settlement that the store did not confirm in time', async () => {
+    const tokens = { name: 'tokens', unit: 'tokens', algorithm: 'gcra', limit: 1000, period: '1d' } as const
+    const units = { tokens: { estimate: 200, ttl: '1m' } } as const
+    const { limiter, pass, counts, setDown } = processOn(await fresh(), { units, limits: { llm: [tokens] } })
+    const call = await limiter.reserve('llm', {})
+    await pass(10_000)
+    setDown(true)
+    expect(await call.settle({ tokens: 5 })).toMatchObject({ allowed: false })
+    await pass(61_000)
+    setDown(false)
+    await limiter.limit('llm', {})
+    await pass(10_000)
+    expect(await counts()).toMatchObject({ 'unsettled llm/tokens': 1 })
+  })
+
   it('count a queue as refusing if the turn of a call would come too late', async () => {
     const { limiter, pass, counts } = processOn(await fresh())
     for (let i = 0; i < 5; i++) await limiter.limit('mail')

@@ -1,4 +1,7 @@
 /** `npx sluicegate explain`: the records that it reads from the store, its hints, and its JSON document. */
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { runInProcess } from '../support/command-line.ts'
@@ -53,13 +56,57 @@ describe('npx sluicegate explain', () => {
     const { rules, store } = await documentOf(['--consumer', 'acme'])
     expect(rules[1]).toEqual({
       ...{ name: 'consumer-minute', by: ['consumer'], applies: true, algorithm: 'fixed-window', limit: 120 },
-      ...{ allows: '120 per minute', burst: 120, mode: 'enforce', cost: 1, on: 'request' },
+      ...{ allows: '120 per minute', burst: 120, mode: 'enforce', unit: 'requests', cost: 1, on: 'request' },
       ...{ key: 'sluice:{c:acme}:state', period_seconds: 60 },
     })
     expect(store).toMatchObject({
       ...{ http_requests: 1, script_calls: 1 },
       admitted: { least_commands: 5, most_commands: 5, least_usd_per_million: 10, most_usd_per_million: 10 },
     })
+  })
+
+  it('shows the unit of a rule, its estimate, and where its actual amount comes from', async () => {
+    const rule = `by: 'consumer', algorithm: 'fixed-window', limit: 9000, period: '1d'`
+    const file = join(mkdtempSync(join(tmpdir(), 'explain-')), 'units.config.ts')
+    writeFileSync(
+      file,
+      `export default {
+        origin: 'route',
+        units: {
+          tokens: { estimate: 'llm', actual: { usage: 'openai' }, onUnsettled: 'release' },
+          usd: { estimate: 200, actual: { header: 'x-cost' }, ttl: '1m' },
+          pages: { estimate: 2 },
+        },
+        rules: [
+          { name: 'a', unit: 'tokens', ${rule} },
+          { name: 'b', unit: 'usd', ${rule} },
+          { name: 'c', unit: 'pages', ${rule} },
+          { name: 'd', countIf: { status: [401, 403] }, ${rule} },
+        ],
+      }\n`,
+    )
+    const args = ['--consumer', 'acme', '--config', file]
+    const { code, stdout, stderr } = await explained(args)
+    expect([code, stderr]).toEqual([0, ''])
+    expect(stdout).toMatch(/^a +consumer +9000 tokens per day, .*tokens of the body +sluice:/m)
+    expect(stdout).toMatch(/^b .* 200 usd +sluice:/m)
+    expect(stdout).toMatch(/^c .* 2 pages +sluice:/m)
+    expect(stdout).toContain(
+      [
+        'Reserved before the request, and settled after it by:',
+        '  a  the usage in the response, in the format of openai; without a settlement within 10 minutes, it is given back',
+        '  b  the header x-cost of the response; without a settlement within 1 minute, it stays spent',
+        '  d  the status of the response: 1 for 401, 403, else 0; without a settlement within 10 minutes, it stays spent',
+        '',
+      ].join('\n'),
+    )
+    const { rules, store } = await documentOf(args)
+    expect(rules[1]).toMatchObject({
+      ...{ unit: 'usd', cost: 200 },
+      settlement: { estimate: 200, actual: { header: 'x-cost' }, on_unsettled: 'keep', ttl_seconds: 60 },
+    })
+    expect([rules[0].settlement.estimate, rules[2].settlement]).toEqual(['llm', undefined])
+    expect(store.settled.most_commands).toBe(7)
   })
 
   it('continues if the store does not answer, and reports this', async () => {

@@ -4,6 +4,8 @@ import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { createAdminStore, loadScriptsIntoRedis } from '../../src/ops/admin-store.ts'
+import { correctLimit } from '../../src/ops/corrections.ts'
+import { peekLimit } from '../../src/ops/limits.ts'
 import { guard } from '../../src/set-ups/guard/guard.ts'
 import { createLimiter } from '../../src/set-ups/limits/create-limiter.ts'
 import { runInProcess } from '../support/command-line.ts'
@@ -86,14 +88,22 @@ describe.skipIf(title)(`the Redis user of docs/deploy.md${title}`, () => {
     expect(await refused()).toEqual([])
   })
 
-  it('can reserve and settle', async () => {
+  it('can reserve and settle, show what is reserved, and correct a settlement', async () => {
     const limiter = createLimiter({ ...CONFIG, store: { deadline: '20s' } }, { env: env() })
+    const admin = createAdminStore({ url: gateway.store.url, token: TOKEN })
+    const config = checkedConfig({ origin: 'route', ...CONFIG })
     for (const [limit, unit] of [
       ['kept', 'tokens'],
       ['released', 'images'],
     ] as const) {
-      const call = await limiter.reserve(limit, { account: '42' })
+      const account = { account: '42' }
+      const call = await limiter.reserve(limit, account)
+      const [peeked] = await peekLimit(admin, config, limit, account)
+      expect(peeked!.usage!.reserved.requests).toBe(1)
       expect(await call.settle({ [unit]: 3 })).toMatchObject({ applied: true, rules: [{ remaining: 87 }] })
+      const { name } = config.limits.get(limit)![0]!
+      const { after } = await correctLimit(admin, config, limit, account, name, -2)
+      expect(after.remaining).toBe(89)
     }
     expect(await refused()).toEqual([])
   })

@@ -145,6 +145,39 @@ describe.skipIf(!hasRedisServer)(title, () => {
     }
   })
 
+  it('is the real cost of a request that reserves units, and of its settlement', async () => {
+    const units: ConfigInput['units'] = {
+      bytes: { estimate: 9, actual: 'bytes' },
+      ms: { estimate: 9, actual: 'ms', onUnsettled: 'release' },
+    }
+    const rules: RuleInput[] = [
+      ...six,
+      { ...window, name: 'bytes', by: 'consumer', unit: 'bytes' },
+      { ...window, name: 'time', by: 'address', unit: 'ms', limit: 100_000 },
+    ]
+    const { cost } = await explained({ rules, units }, { consumer: 'acme' })
+    const [admitted, settled] = [cost.admitted!, cost.settled!]
+    expect([admitted.least, admitted.most, settled.least, settled.most]).toEqual([10, 11, 7, 11])
+    const key = await gateway.key('reserving')
+    const app = await gateway.informed({ rules, units }, { timer: () => () => {} })
+    const send = () =>
+      counted(async () => {
+        const response = await app('/', { key, address })
+        await response.text()
+        return response
+      })
+    expectWithin(await send(), 1, admitted)
+    // The settlement of a request is part of a later trip.
+    await vi.waitFor(async () => {
+      const { status, requests, commands } = await send()
+      const sum = Object.values(commands).reduce((a, b) => a + b, 0)
+      expect([status, requests]).toEqual([200, 1])
+      expect(sum).toBeGreaterThanOrEqual(admitted.least + settled.least)
+      expect(sum).toBeLessThanOrEqual(admitted.most + settled.most)
+      expect(commands).toMatchObject({ evalsha: 2, zmscore: 2 })
+    }, PATIENT)
+  })
+
   it('is the real cost of a request with an opaque key, before and after its first use', async () => {
     const input = { rules: six, credentials: { opaqueKeys: {} } }
     const key = 'partner-key-of-before'
@@ -229,7 +262,8 @@ async function explained(
   input: Partial<ConfigInput> & Pick<ConfigInput, 'rules'>,
   caller: { consumer?: string; key?: string },
 ) {
-  const config = { ...configOf(input), input: { rules: input.rules } }
+  const { rules, units } = input
+  const config = { ...configOf(input), input: { rules, ...(units && { units }) } }
   return await explain(config, { method: 'GET', path: '/', address, ...caller })
 }
 

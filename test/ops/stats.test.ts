@@ -294,6 +294,19 @@ describe('npx sluicegate stats --prometheus', () => {
     ])
   })
 
+  it('prints settlements that were given up, by rule, and shows what becomes of them', async () => {
+    await count({ 'request allowed - -': 3, 'unsettled minute': 2, 'unsettled llm/tokens': 5 })
+    const [text, all] = [await show(), await readStats(admin.store, lately())]
+    expect(text).toContain("\n\n2 settlements of rule 'minute' were given up, because the store did not")
+    expect(text).toContain("\n\n5 settlements of rule 'llm/tokens' were given up, ")
+    expect(await show({ rule: 'minute' })).not.toContain('llm/tokens')
+    const lines = prometheusText(all).split('\n')
+    expect(lines.filter(line => line.startsWith('gateway_rate_limit_unsettled'))).toEqual([
+      'gateway_rate_limit_unsettled_total{policy="minute"} 2',
+      'gateway_rate_limit_unsettled_total{policy="llm/tokens"} 5',
+    ])
+  })
+
   it('counts from midnight, so that counters start at zero once a day and otherwise never shrink', () => {
     expect(startOfDay(new Date('2026-11-21T23:59:59.999Z'))).toEqual(new Date('2026-11-21T00:00:00Z'))
     expect(startOfDay(new Date('2026-11-22T00:00:00Z'))).toEqual(new Date('2026-11-22T00:00:00Z'))

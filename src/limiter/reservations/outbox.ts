@@ -6,6 +6,7 @@
  *     ready        waits for the next trip, or 250 ms for one of its own
  *     unconfirmed  was sent; is sent again after 2 s, unless the store has answered
  */
+import type { Rule } from '../../config/compile-rule.ts'
 import { GatewayError } from '../../errors.ts'
 import type { SettledRequest, Settlement } from '../../script/settle.ts'
 import type { Rider } from '../../trips/rider.ts'
@@ -62,9 +63,11 @@ export interface OutboxOptions {
   wallClock(): number
   /** The time to write by (µs). Absent, as always in production: the clock of the store. */
   writeAt?: (() => number) | undefined
+  /** Called for each rule of settlements that are given up. The store may have got one of which only the replies were lost. */
+  onGivenUp?: ((rule: Rule, settlements: number) => void) | undefined
 }
 
-export function createOutbox({ now, wallClock, writeAt }: OutboxOptions) {
+export function createOutbox({ now, wallClock, writeAt, onGivenUp }: OutboxOptions) {
   /** By the key of the call, the longest waiting first. */
   const ready = new Map<string, Batch>()
   /** In the order of sending. */
@@ -75,9 +78,21 @@ export function createOutbox({ now, wallClock, writeAt }: OutboxOptions) {
 
   /** Drops messages whose reservation has ended. */
   function dropEnded(batch: Batch, time: number): void {
-    const before = batch.messages.length
-    batch.messages = batch.messages.filter(({ until, isObsolete }) => time < until && !isObsolete?.())
-    size -= before - batch.messages.length
+    const { messages } = batch
+    batch.messages = messages.filter(({ until, isObsolete }) => time < until && !isObsolete?.())
+    size -= messages.length - batch.messages.length
+    giveUp(
+      batch.reservation,
+      messages.filter(({ until }) => time >= until),
+    )
+  }
+
+  function giveUp({ rules }: Reservation, messages: readonly OutgoingMessage[]): void {
+    const settlements = messages.filter(({ request }) => !request.isRenewal).length
+    if (settlements === 0) return
+    // A rule with numbers for several plans can be there once for each of them.
+    const byName = new Map(rules.map(({ rule }) => [rule.name, rule]))
+    for (const rule of byName.values()) onGivenUp?.(rule, settlements)
   }
 
   /** The messages to send now, each batch in one call. */
@@ -158,6 +173,7 @@ export function createOutbox({ now, wallClock, writeAt }: OutboxOptions) {
       if (size >= MAX_MESSAGES) {
         if (dropped === 0) console.warn(OVERFLOW)
         dropped += 1
+        giveUp(reservation, [message])
         return false
       }
       size += 1

@@ -1,6 +1,7 @@
 /** What `npx sluicegate explain --json` prints: each number under a name that says its unit. */
 import type { CommandCounts, DecisionCost } from '../../ops/decision-cost.ts'
 import type { Explanation, RuleExplanation } from '../../ops/explain.ts'
+import type { SettlementExplanation } from '../../ops/explain-settlement.ts'
 
 export function explainDocument(explanation: Explanation) {
   const { method, url, route, accept, caller, refusal, hints, isPreflight, trafficClass, rules, cost } =
@@ -23,9 +24,10 @@ export function explainDocument(explanation: Explanation) {
 
 function ruleDocument(rule: RuleExplanation) {
   if (!rule.applies) return rule
-  const { period, countsInFlight, calendar, ...others } = rule
+  const { period, countsInFlight, calendar, settlement, ...others } = rule
   return {
     ...others,
+    ...(settlement && { settlement: settlementDocument(settlement) }),
     ...(countsInFlight
       ? { ttl_seconds: period / 1e6 }
       : calendar
@@ -34,13 +36,21 @@ function ruleDocument(rule: RuleExplanation) {
   }
 }
 
-function costDocument({ httpRequests, calls, admitted, refused, ended, switchRead }: DecisionCost) {
+const settlementDocument = ({ estimate, actual, onUnsettled, ttlMs }: SettlementExplanation) => ({
+  estimate,
+  actual,
+  on_unsettled: onUnsettled,
+  ttl_seconds: ttlMs / 1e3,
+})
+
+function costDocument({ httpRequests, calls, admitted, refused, ended, settled, switchRead }: DecisionCost) {
   return {
     http_requests: httpRequests,
     script_calls: calls,
     admitted: admitted ? countsDocument(admitted) : null,
     refused: countsDocument(refused),
     ...(ended && { ended: countsDocument(ended) }),
+    ...(settled && { settled: countsDocument(settled) }),
     ...(switchRead && { switch_read: countsDocument(switchRead) }),
   }
 }

@@ -1,11 +1,14 @@
 /** `npx sluicegate explain GET /reports/7`: how the gateway would handle a request, and what that costs. */
 import { Command, Option } from 'commander'
 import type { Config } from '../../config/compile.ts'
+import { REQUESTS } from '../../config/compile-units.ts'
+import { formatDuration } from '../../config/duration.ts'
 import { CF_PARTS, type CfPart } from '../../config/identity-parts.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import { createAdminStore } from '../../ops/admin-store.ts'
 import type { CommandCounts, DecisionCost } from '../../ops/decision-cost.ts'
-import { type Explanation, explain, type RuleExplanation } from '../../ops/explain.ts'
+import { type ApplyingRule, type Explanation, explain, type RuleExplanation } from '../../ops/explain.ts'
+import type { SettlementExplanation } from '../../ops/explain-settlement.ts'
 import { createLookUp, type LookUp, type PlanSource } from '../../ops/explain-stored.ts'
 import { parseMode } from '../../ops/names.ts'
 import { configOf, ENVIRONMENT_HELP, JSON_HELP, secretOf } from './administration.ts'
@@ -13,7 +16,7 @@ import { parseHeader, restStore } from './arguments.ts'
 import { explainDocument } from './explain-document.ts'
 import { withExamples } from './help.ts'
 import type { ConfigLoader } from './load-config.ts'
-import { alert, print, table, time } from './output.ts'
+import { alert, columns, print, table, time } from './output.ts'
 import { wordsOfRoute } from './route-words.ts'
 
 interface Flags extends Partial<Record<CfPart, string>> {
@@ -126,6 +129,7 @@ function describe(explanation: Explanation, { routes, routeDefaults, cluster }: 
     '',
     ruleTable(rules),
     '',
+    ...settlementLines(rules),
     costOf(cost, cluster),
     ...hints.flatMap(hint => ['', hint]),
   ]
@@ -167,7 +171,7 @@ function ruleTable(rules: readonly RuleExplanation[]): string {
   const rows = rules.map(rule => {
     const by = rule.by.join(' + ')
     if (!rule.applies) return [rule.name, by, `no: ${rule.because}`, '', '', '']
-    const { limit, allows, burst, algorithm, mode, on, cost, key, override } = rule
+    const { limit, allows, burst, algorithm, mode, on, key, override } = rule
     const until = override?.until ? ` until ${time(override.until)} UTC` : ''
     const own = override ? `, by an override${until}` : ''
     const numbers = `${allows}${burst === limit ? '' : `, burst ${burst}`}, ${algorithm}${own}`
@@ -176,15 +180,52 @@ function ruleTable(rules: readonly RuleExplanation[]): string {
       by,
       numbers,
       on === 'auth-failure' ? `${mode}, on auth-failure` : mode,
-      String(cost),
+      costText(rule),
       key,
     ]
   })
   return table(['RULE', 'BY', 'APPLIES', 'MODE', 'COST', 'COUNTED IN'], rows)
 }
 
+/** `1`, `200 tokens`, `tokens of the body` */
+function costText({ unit, cost, settlement }: ApplyingRule): string {
+  const estimate = settlement?.estimate ?? cost
+  if (estimate === 'llm') return `${unit} of the body`
+  if (estimate === 'hook') return `${unit} of hooks.amounts`
+  return unit === REQUESTS ? String(estimate) : `${estimate} ${unit}`
+}
+
+/** How the cost of rules that are settled later is found. Empty without such rules. */
+function settlementLines(rules: readonly RuleExplanation[]): string[] {
+  const rows = rules.flatMap(rule => {
+    const { applies, name } = rule
+    if (!applies || !rule.settlement) return []
+    const { actual, onUnsettled, ttlMs } = rule.settlement
+    const end = onUnsettled === 'keep' ? 'stays spent' : 'is given back'
+    const text = `${actualText(actual)}; without a settlement within ${formatDuration(ttlMs * 1e3)}, it ${end}`
+    return [[name, text]]
+  })
+  return rows.length > 0
+    ? ['Reserved before the request, and settled after it by:', columns(rows, '  '), '']
+    : []
+}
+
+function actualText(actual: SettlementExplanation['actual']): string {
+  if (typeof actual === 'string') return ACTUAL_TEXTS[actual]
+  if ('usage' in actual) return `the usage in the response, in the format of ${actual.usage}`
+  if ('header' in actual) return `the header ${actual.header} of the response`
+  if ('json' in actual) return `${actual.json} in the response`
+  return `the status of the response: 1 for ${actual.status.join(', ')}, else 0`
+}
+
+const ACTUAL_TEXTS = {
+  bytes: 'the bytes of the response body',
+  ms: 'the duration in ms',
+  hook: 'the hook actual',
+}
+
 function costOf(
-  { httpRequests, calls, admitted, refused, ended, switchRead }: DecisionCost,
+  { httpRequests, calls, admitted, refused, ended, settled, switchRead }: DecisionCost,
   isCluster: boolean,
 ): string {
   if (httpRequests === 0) return 'The store is not called, so there is no cost.'
@@ -197,6 +238,11 @@ function costOf(
     ...(ended
       ? [
           `  ended     at most ${countsOf(ended)}; none if the end of the request is reported to the store together with the next admitted request of the same caller`,
+        ]
+      : []),
+    ...(settled
+      ? [
+          `  settled   at most ${countsOf(settled)}; less if one message settles several requests of the same caller`,
         ]
       : []),
     ...(switchRead

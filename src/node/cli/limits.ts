@@ -1,4 +1,4 @@
-/** `npx sluicegate limits …`: shows what is left of limits, and resets them. */
+/** `npx sluicegate limits …`: shows what is left of limits, resets them, and corrects settlements. */
 import { Command } from 'commander'
 import { descriptionOf } from '../../algorithms/index.ts'
 import { unitsAtOnce } from '../../algorithms/plan-units.ts'
@@ -10,7 +10,7 @@ import { FLEET_USAGE, WORKER_UTILIZATION } from '../../config/compile-shedding.t
 import { formatWait } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
-import { type CallerIdentity, countersOf, optionFor, rulesByMore } from '../../ops/caller-identity.ts'
+import { countersOf, optionFor, rulesByMore } from '../../ops/caller-identity.ts'
 import {
   peekCaller,
   peekLimit,
@@ -20,7 +20,7 @@ import {
   rulesByOtherIdentities,
   rulesShown,
 } from '../../ops/limits.ts'
-import { parseConsumerName, parseMode, parsePlanName } from '../../ops/names.ts'
+import { parsePlanName } from '../../ops/names.ts'
 import { readLoad } from '../../ops/origin-load.ts'
 import {
   addStoreAndConfirmOptions,
@@ -29,40 +29,36 @@ import {
   openStore,
   type StoreFlags,
 } from './administration.ts'
-import { parsePart } from './arguments.ts'
+import { correctCommand } from './corrections.ts'
 import { withExamples } from './help.ts'
+import {
+  addTarget,
+  callerText,
+  identityText,
+  namesOf,
+  parseCaller,
+  parseTarget,
+  type TargetFlags,
+} from './limit-target.ts'
 import { type ConfigLoader, loadConfig } from './load-config.ts'
 import { loadTexts } from './load-output.ts'
 import { alert, alertCell, type Cell, print, table, time } from './output.ts'
+import { USAGE_HEADINGS, usageCells, usageDocument } from './usage-output.ts'
 
-interface Flags extends StoreFlags {
-  by?: Record<string, string>
+interface Flags extends StoreFlags, TargetFlags {
   rule?: string
-  consumer?: string
-  address?: string
-  mode?: string
-  plan?: string
   yes?: boolean
 }
 
 export function limitsCommand(load: ConfigLoader = loadConfig): Command {
-  const of = (command: Command) =>
-    command
-      .argument('[limit]', 'name of a limit in the config')
-      .option(
-        '--by <part=value>',
-        'value of a part, such as account=42 or header:x-tenant=a; once for each part',
-        parsePart,
-      )
-      .option('--consumer <name>', 'consumer, for the gateway rules that count by it')
-      .option('--address <address>', 'address, for the gateway rules that count by it')
-      .option('--mode <mode>', 'mode of the caller: live or test (default: live)')
   return new Command('limits')
-    .summary('show what is left of limits, and reset them')
-    .description('Show what is left of the limits by name and of the gateway rules, and reset them.')
+    .summary('show what is left of limits, reset and correct them')
+    .description(
+      'Show what is left of the limits by name and of the gateway rules, reset them, and correct settlements.',
+    )
     .addCommand(
       withExamples(
-        of(addStoreOptions(new Command('peek')))
+        addTarget(addStoreOptions(new Command('peek')))
           .summary('show what is left')
           .description(
             'Show what is left of a limit by name, of the rules for a consumer or an address, or of the origin (fleet-usage or worker-utilization). Spends nothing.',
@@ -81,7 +77,7 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
     )
     .addCommand(
       withExamples(
-        of(addStoreAndConfirmOptions(new Command('reset')))
+        addTarget(addStoreAndConfirmOptions(new Command('reset')))
           .summary('reset what was spent')
           .description(
             'Reset a limit by name, or the rules for a consumer or an address: everything is available again.',
@@ -92,6 +88,7 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
         'limits reset zendesk --by account=42 --rule account-day',
       ),
     )
+    .addCommand(correctCommand(load))
 }
 
 async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags): Promise<void> {
@@ -105,7 +102,12 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
   if (target.kind === 'limit') {
     const standings = await peekLimit(store, config, target.name, flags.by ?? {})
     return print(flags, { limit: target.name, by: flags.by ?? {}, rules: standings.map(documentOf) }, () =>
-      [standingTable(standings), ...noteOfQueue(standings), ...noteOfHeld(standings)].join('\n'),
+      [
+        standingTable(standings),
+        ...usageTable(standings),
+        ...noteOfQueue(standings),
+        ...noteOfHeld(standings),
+      ].join('\n'),
     )
   }
   const plan = flags.plan === undefined ? undefined : parsePlanName(flags.plan, config.plans)
@@ -134,6 +136,7 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
     if (blockedAt)
       return `Consumer '${counted.consumer}' has been ${alert('blocked')} since ${time(blockedAt)} UTC: nothing is counted.`
     const lines = [standings.length > 0 ? standingTable(standings) : `No rule counts by ${by} alone.`]
+    lines.push(...usageTable(standings))
     if (off.length > 0) lines.push(`Turned off by an override: ${off.map(({ name }) => name).join(', ')}.`)
     if (plansOfKeys.length > 0)
       lines.push(
@@ -172,11 +175,8 @@ async function reset(load: ConfigLoader, limit: string | undefined, flags: Flags
   const { store, config } = await openStore(flags, load)
   if (target.kind === 'limit') {
     const { by = {}, rule } = flags
-    const whose = Object.entries(by)
-      .map(([name, value]) => `${name}=${value}`)
-      .join(' ')
-    const of = whose ? ` of ${whose}` : ''
-    const what = rule ? `rule '${rule}' of limit '${target.name}'${of}` : `limit '${target.name}'${of}`
+    const limit = `limit '${target.name}'${identityText(by)}`
+    const what = rule ? `rule '${rule}' of ${limit}` : limit
     await mustConfirm(`Reset ${what}?`, flags)
     await resetLimit(store, config, target.name, by, rule)
     const affected = config.limits.get(target.name)!.filter(({ name }) => rule === undefined || name === rule)
@@ -193,9 +193,7 @@ async function reset(load: ConfigLoader, limit: string | undefined, flags: Flags
     )
   const counted = await parseCaller(flags)
   const by = namesOf(Object.keys(counted))
-  const whose = Object.entries(counted)
-    .map(([part, value]) => `${part} '${value}'`)
-    .join(', ')
+  const whose = callerText(counted)
   const rules = rulesShown(config, Object.keys(counted), counted.mode)
   const affected = config.rules.filter(({ name }) => rules.includes(name))
   const others = [...rulesByMore(config, Object.keys(counted)).keys()]
@@ -213,41 +211,6 @@ async function reset(load: ConfigLoader, limit: string | undefined, flags: Flags
     { ...counted, reset: true, rules, notReset: others },
     () => `Reset ${what} of ${whose}.${stillInFlight(affected)}${rest}`,
   )
-}
-
-type Target = { kind: 'limit'; name: string } | { kind: 'caller' }
-
-function parseTarget(limit: string | undefined, { consumer, address, mode, by, plan }: Flags): Target {
-  const hasCaller = [consumer, address, mode].some(value => value !== undefined)
-  if (limit === undefined ? !hasCaller && !by : hasCaller)
-    throw new AdminError(
-      'usage',
-      'Use either the name of a limit, or a caller: --consumer, --address, --mode, or the parts of its identity with --by.',
-    )
-  if (limit === undefined) return { kind: 'caller' }
-  if (plan !== undefined)
-    throw new AdminError('usage', '--plan cannot be used with a limit by name. Leave it out.')
-  return { kind: 'limit', name: limit }
-}
-
-/** The parts of an identity, in words. Every caller has a mode, so it is only named if there is nothing else. */
-const namesOf = (parts: readonly string[]) =>
-  (parts.length > 1 ? parts.filter(part => part !== 'mode') : parts).join(' and ')
-
-/** `--consumer`, `--address` and `--mode` are short for `--by consumer=…`, `--by address=…` and `--by mode=…`. */
-async function parseCaller({ by = {}, ...flags }: Flags): Promise<CallerIdentity> {
-  for (const part of ['consumer', 'address', 'mode'] as const) {
-    if (flags[part] !== undefined && by[part] !== undefined)
-      throw new AdminError('usage', `--${part} and --by ${part}=… are the same. Use one of them.`)
-  }
-  const { consumer = by.consumer, address = by.address, mode = by.mode } = flags
-  const { consumer: _, address: __, mode: ___, ...others } = by
-  return {
-    ...(consumer !== undefined && { consumer: await parseConsumerName(consumer) }),
-    ...(address !== undefined && { address }),
-    ...(mode !== undefined && { mode: parseMode(mode) }),
-    ...others,
-  }
 }
 
 /** `a`, `a and b`, `a, b and c` */
@@ -312,6 +275,14 @@ function standingTable(standings: readonly RuleStanding[]): string {
   return table(['RULE', 'MODE', 'LIMIT', 'ALLOWED NOW', 'REMAINING', 'FULL AGAIN', 'RETRY'], rows)
 }
 
+/** A table of its own, so that the other rules need no such columns. */
+function usageTable(standings: readonly RuleStanding[]): string[] {
+  const rows = standings.flatMap(({ rule, usage }) =>
+    usage ? [[rule.name, rule.unit, ...usageCells(usage)]] : [],
+  )
+  return rows.length > 0 ? ['', table(['RULE', 'UNIT', ...USAGE_HEADINGS], rows)] : []
+}
+
 function allowedCell(allowed: boolean, cost: number): Cell {
   const costText = cost === 1 ? '' : ` (cost ${cost})`
   return allowed ? `yes${costText}` : alertCell(`no${costText}`)
@@ -339,11 +310,13 @@ function atOnceOf(rule: RuleStanding['rule']): Record<string, number> {
   return atOnce ? { [atOnce.parameter]: atOnce.units } : {}
 }
 
-function documentOf({ rule, cost, mode, allowed, remaining, resetAfter, retryAfter }: RuleStanding) {
+function documentOf(standing: RuleStanding) {
+  const { rule, cost, mode, allowed, remaining, resetAfter, retryAfter, usage } = standing
   return {
     rule: rule.name,
     on: rule.on,
     mode,
+    unit: rule.unit,
     limit: rule.limit,
     ...atOnceOf(rule),
     cost,
@@ -351,5 +324,6 @@ function documentOf({ rule, cost, mode, allowed, remaining, resetAfter, retryAft
     remaining,
     resetAfterMs: Math.ceil(resetAfter / 1e3),
     retryAfterMs: retryAfter < 0 ? -1 : Math.ceil(retryAfter / 1e3),
+    ...(usage && usageDocument(usage)),
   }
 }

@@ -11,7 +11,19 @@ export interface StatsFilter {
 
 /** @param names of rules, in the order in which they are shown */
 export function statsText(
-  { since, unit, rules, requests, withoutTrip, test, lost, calls, callsWithoutTrip, lostCalls }: Stats,
+  {
+    since,
+    unit,
+    rules,
+    requests,
+    withoutTrip,
+    test,
+    lost,
+    calls,
+    callsWithoutTrip,
+    lostCalls,
+    unsettled = {},
+  }: Stats,
   { rule, by }: StatsFilter,
   names: readonly string[],
   config: Config,
@@ -51,6 +63,11 @@ export function statsText(
   ] as const)
     if (count > 0)
       lines.push('', `The counters of ${count} more ${what} may be missing: the store did not confirm them.`)
+  for (const [name, count] of Object.entries(unsettled))
+    lines.push(
+      '',
+      `${count} settlements of rule '${WORDS.get(name) ?? name}' were given up, because the store did not confirm them in time: the policy of its unit applies.`,
+    )
   return lines.join('\n')
 }
 

@@ -158,6 +158,7 @@ export function createHandler(
       measurements?.noteStoreChange(change.isOpen)
       reportStoreChange(change)
     },
+    onUnsettled: stats?.countUnsettled,
     onFinish: reporting.onFinish,
   })
   const ruleSet = createGatewayRuleSet(config, parts.scriptsOf)

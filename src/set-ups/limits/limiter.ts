@@ -130,6 +130,7 @@ export function createLimiterWithParts(
     onStoreChange: ({ isOpen }) => measurements?.noteStoreChange(isOpen),
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
     credentials: 'refuse',
+    onUnsettled: stats?.countUnsettled,
   })
   const options = { background, awaitsSwitches: true, isFinal: true }
 

@@ -4,7 +4,7 @@ import type { Timer } from '../../../src/clock.ts'
 import type { Rule } from '../../../src/config/compile-rule.ts'
 import { GatewayError } from '../../../src/errors.ts'
 import type { Reservation } from '../../../src/limiter/reservations/reservation.ts'
-import { createSettlements } from '../../../src/limiter/reservations/settlements.ts'
+import { createSettlements, type SettlementsOptions } from '../../../src/limiter/reservations/settlements.ts'
 import type { RuleSet } from '../../../src/script/rule-set-shape.ts'
 import { consumerStateKey } from '../../../src/store/keys.ts'
 import type { ScriptCall, Store, StoreCall } from '../../../src/store/store.ts'
@@ -78,14 +78,14 @@ class ReservingStore implements Store {
   }
 }
 
-const createWorld = () => worldOn(new Timers())
+const createWorld = (options: Partial<SettlementsOptions> = {}) => worldOn(new Timers(), options)
 
 /** A clock with an event queue, for many requests. */
 class Events extends VirtualClock {
   timer: Timer = (ms, run) => this.after(Math.trunc(ms), run)
 }
 
-function worldOn<T extends Timers | Events>(time: T) {
+function worldOn<T extends Timers | Events>(time: T, options: Partial<SettlementsOptions> = {}) {
   const store = new ReservingStore(time)
   const now = () => time.nowMs
   /** Whether the platform ends the requests that begin now. None of their code runs any more. */
@@ -94,7 +94,7 @@ function worldOn<T extends Timers | Events>(time: T) {
     const isEnded = platform.endsRequests
     return time.timer(ms, () => isEnded || run())
   }
-  const settlements = createSettlements({ now, wallClock: now, timer })
+  const settlements = createSettlements({ now, wallClock: now, timer, ...options })
   const trips = tripsOn(store, { settlements: settlements.rider }, { now, timer })
   let count = 0
   const background = (task: Promise<unknown>) => void task.catch(() => {})
@@ -250,6 +250,19 @@ describe('a settlement', () => {
     for (let i = 0; i < 10_010; i++) reserve(`caller-${i % 100}`).settle(() => i)
     expect(settlements.counts).toEqual({ waiting: 10_000, dropped: 10 })
     expect(warn.mock.calls).toEqual([[expect.stringContaining('"event":"settlements-dropped"')]])
+  })
+
+  it('is counted for each of its rules if its reservation ends before the store confirms it, but a renewal is not', async () => {
+    const given: unknown[] = []
+    const onGivenUp = ({ name }: Rule, settlements: number) => given.push([name, settlements])
+    const { time, store, reserve } = createWorld({ onGivenUp })
+    reserve().settle(() => 5)
+    await time.pass(250)
+    store.isAway = true
+    reserve()
+    for (let i = 0; i < 3; i++) reserve('acme').settle(() => 5)
+    await time.pass(2 * TTL)
+    expect(given).toEqual([['tokens', 3]])
   })
 
   it('is sent before a process stops, also if a trip is lost', async () => {

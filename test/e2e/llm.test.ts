@@ -219,6 +219,18 @@ describe.skipIf(!hasRedisServer)(`examples/llm${title}`, () => {
     await untilSettled(team, 70)
   })
 
+  it('with release, the estimates of a killed Worker are given back after the ttl', async () => {
+    const variant = { ttl: '10s', onUnsettled: 'release' } as const
+    const [killed, other] = await Promise.all([bed.start(variant), bed.start(variant)])
+    const team = await newTeam()
+    await Promise.all([1, 2].map(() => beginChat(team.openai(gated('never'), killed))))
+    expect(await bed.reservations(team.name)).toHaveLength(2)
+    process.kill(-killed.pid, 'SIGKILL')
+    await expect.poll(() => bed.reservations(team.name), { timeout: 2 * PATIENT_MS }).toEqual([])
+    await team.openai({ input: 40, output: 3 }, other).chat.completions.create(CHAT)
+    await untilSettled(team, 43)
+  })
+
   // Runs last, because its Worker is not restarted.
   it('a killed Worker leaves the estimates of its requests spent, and nothing more', async () => {
     const team = await newTeam()

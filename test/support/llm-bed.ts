@@ -34,6 +34,7 @@ export interface Variant {
   usage?: 'openai' | 'anthropic'
   /** Of reservations. */
   ttl?: string
+  onUnsettled?: 'keep' | 'release'
   /** Tokens of a team. */
   tokens?: number
   /** Requests of a team. */
@@ -69,7 +70,7 @@ export interface LlmBed {
 /** Adapts the example's config, which is beside this file. */
 const configOf = (variant: Variant) => `
 import example from './sluice.config.ts'
-const { usage = 'openai', ttl, tokens = 1_000_000, requests = 500, isWithoutUnits } = ${JSON.stringify(variant)}
+const { usage = 'openai', ttl = '10m', onUnsettled = 'keep', tokens = 1_000_000, requests = 500, isWithoutUnits } = ${JSON.stringify(variant)}
 const actual = usage === 'openai' ? example.units.tokens.actual : { usage }
 const [minute, day] = example.rules
 const rules = [{ ...minute, limit: requests, period: '300d' }, { ...day, limit: tokens, period: '300d' }]
@@ -79,7 +80,7 @@ export default {
   log: { perSecond: 0 },
   ...(isWithoutUnits
     ? { units: undefined, rules: rules.slice(0, 1) }
-    : { units: { tokens: { ...example.units.tokens, actual, ...(ttl && { ttl }) } }, rules }),
+    : { units: { tokens: { ...example.units.tokens, actual, ttl, onUnsettled } }, rules }),
 }
 `
 

@@ -33,6 +33,8 @@ interface Call {
   streams: boolean
   /** 0: no whole reply has arrived. */
   status: number
+  /** Where it was sent. */
+  url?: string
 }
 
 const estimateOf = ({ maximum }: Call) => BODY_BYTES / 4 + maximum
@@ -102,6 +104,7 @@ describe.skipIf(!hasRedisServer)(`examples/llm under load${title}`, () => {
         const i = sent++
         const call = calls[i]!
         const { url } = alive[i % alive.length]!
+        call.url = url
         call.status = await send(url, keys[call.team], call, String(i), agent)
         if (sent >= KILL_AFTER && killedAt === 0) {
           const [killed] = alive.splice(0, 1)
@@ -121,7 +124,10 @@ describe.skipIf(!hasRedisServer)(`examples/llm under load${title}`, () => {
       const all = calls
         .map((call, i) => ({ call, atOrigin: seen.get(i) }))
         .filter(({ call }) => call.team === team)
-      const unanswered = new Set(all.flatMap(({ call }) => (call.status === 0 ? estimateOf(call) : [])))
+      // Also of calls that it has answered: a settlement waits up to 250 ms for the next trip.
+      const ofKilled = new Set(
+        all.flatMap(({ call }) => (call.url === workers[0].url ? estimateOf(call) : [])),
+      )
       /** What the store must count, if these reservations are not settled. */
       const costWith = (reserved: readonly number[]) =>
         all.reduce((sum, { call, atOrigin }) => {
@@ -133,14 +139,17 @@ describe.skipIf(!hasRedisServer)(`examples/llm under load${title}`, () => {
           const { used, reserved } = await bed.books(team)
           return {
             difference: used - costWith(reserved),
-            ofOthers: reserved.filter(each => !unanswered.has(each)),
+            ofOthers: reserved.filter(each => !ofKilled.has(each)),
           }
         }, PATIENTLY)
         .toEqual({ difference: 0, ofOthers: [] })
       const { used, reserved } = await bed.books(team)
+      // Most of its calls were settled before.
+      expect(reserved.length).toBeLessThan(AT_ONCE)
       const refused = all.filter(({ call }) => call.status === 429).length
       const debt = Math.max(0, used - TOKENS)
-      summary[team] = { refused, unanswered: unanswered.size, unsettled: reserved.length, used, debt }
+      const unanswered = all.filter(({ call }) => call.status === 0 && call.plan.failAt === undefined).length
+      summary[team] = { refused, unanswered, unsettled: reserved.length, used, debt }
     }
     if (process.env.SOAK) console.log(summary)
     // No reservation of the killed Worker has ended so far.

@@ -372,6 +372,7 @@ describe('an example', () => {
 
   it.each([
     'gateway-worker',
+    'llm',
     'guard-worker',
     'hono-worker',
     'queue-worker',
@@ -590,6 +591,7 @@ describe('the package', () => {
 
   it.each([
     'gateway-worker',
+    'llm',
     'guard-worker',
     'hono-worker',
     'binding',

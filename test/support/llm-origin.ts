@@ -19,6 +19,8 @@ export interface LlmPlan {
   /** Waits before the head, and between events (ms). */
   delayMs?: number
   pauseMs?: number
+  /** Waits after the first event until the test opens this gate. */
+  gate?: string
   /** Refuses with this status. */
   status?: number
   /** Breaks off before this event, or in the middle of a JSON body. */
@@ -42,6 +44,10 @@ export interface LlmOrigin {
   fetch(request: Request): Promise<Response>
   /** Oldest first. */
   calls: LlmCall[]
+  /** Requests to other paths. */
+  refused: { path: string; authorization: string | null }[]
+  /** Lets the replies that wait at this gate go on. */
+  open(gate: string): void
 }
 
 type Json = Record<string, unknown>
@@ -209,12 +215,23 @@ const messageOf = (content: unknown[], reason: string | null) => ({
 
 export function createLlmOrigin(): LlmOrigin {
   const calls: LlmCall[] = []
+  const refused: LlmOrigin['refused'] = []
+  const gates = new Map<string, PromiseWithResolvers<void>>()
+  function gateOf(name: string) {
+    const gate = gates.get(name) ?? Promise.withResolvers<void>()
+    gates.set(name, gate)
+    return gate
+  }
   return {
-    calls,
+    ...{ calls, refused },
+    open: gate => gateOf(gate).resolve(),
     async fetch(request) {
       const { pathname: path } = new URL(request.url)
       const format = FORMATS[path]
-      if (!format || request.method !== 'POST') return refuse(404)
+      if (!format || request.method !== 'POST') {
+        refused.push({ path, authorization: request.headers.get('authorization') })
+        return refuse(404)
+      }
       const text = await request.text()
       const body = JSON.parse(text) as Json
       const plan = JSON.parse(request.headers.get('x-llm') ?? '{}') as LlmPlan
@@ -233,7 +250,8 @@ export function createLlmOrigin(): LlmOrigin {
         return refuse(plan.status)
       }
       const lines = body.stream ? linesOf(format.events(tokens, plan, body)) : [whole(format, tokens, plan)]
-      return new Response(bodyOf(lines, plan, call), {
+      const opened = plan.gate === undefined ? undefined : gateOf(plan.gate).promise
+      return new Response(bodyOf(lines, plan, call, opened), {
         headers: {
           'content-type': body.stream ? 'text/event-stream; charset=utf-8' : 'application/json',
           'x-usage-tokens': String(input + cached + cacheWrite + output),
@@ -265,7 +283,13 @@ function refuse(status: number): Response {
   return Response.json({ error: { type: 'server_error', message: 'The model is busy.' } }, { status })
 }
 
-function bodyOf(lines: Iterable<Line>, plan: LlmPlan, call: LlmCall): ReadableStream<Uint8Array> {
+/** @param opened resolves when the reply may go on after its first event */
+function bodyOf(
+  lines: Iterable<Line>,
+  plan: LlmPlan,
+  call: LlmCall,
+  opened: Promise<void> | undefined,
+): ReadableStream<Uint8Array> {
   const iterator = lines[Symbol.iterator]()
   const encode = plan.gzip ? gzipper() : async (text: string | undefined) => new TextEncoder().encode(text)
   let sent = 0
@@ -281,6 +305,7 @@ function bodyOf(lines: Iterable<Line>, plan: LlmPlan, call: LlmCall): ReadableSt
           await pause(5)
           return controller.error(new Error('The model has failed.'))
         }
+        if (sent > 0) await opened
         if (sent > 0) await pause(plan.pauseMs)
         if (done) {
           const end = await encode(undefined)

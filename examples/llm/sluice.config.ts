@@ -1,0 +1,32 @@
+import { defineConfig } from 'sluicegate'
+
+export default defineConfig({
+  // Any API that speaks the protocol of OpenAI; the variable ORIGIN_URL overrides it.
+  origin: 'https://api.openai.com',
+  // A model can think for a long time before it sends the head of its response.
+  originDeadline: '5m',
+  units: {
+    tokens: { estimate: 'llm', actual: { usage: 'openai', includeUsage: true } },
+  },
+  // Each team has keys of its own: npx sluicegate keys create --consumer team-a
+  rules: [
+    { name: 'minute', by: 'consumer', algorithm: 'sliding-window', limit: 500, period: '1m' },
+    {
+      name: 'tokens',
+      unit: 'tokens',
+      by: 'consumer',
+      algorithm: 'fixed-window',
+      limit: 1_000_000,
+      period: 'day',
+    },
+  ],
+  hooks: {
+    // SDKs show the message of an error only if it has the form of OpenAI. The header Retry-After stays.
+    async refusal({ outcome, policies }, response) {
+      const { detail: message } = (await response.json()) as { detail: string }
+      const code = outcome === 'limited' ? 'rate_limit_exceeded' : outcome
+      const error = { message, type: policies[0] ?? outcome, param: null, code }
+      return Response.json({ error }, { status: response.status })
+    },
+  },
+})

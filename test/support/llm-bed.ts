@@ -1,0 +1,180 @@
+/**
+ * examples/llm with all real parts: Workers in workerd, a fake API of language models, the REST bridge and a Redis that can be stopped.
+ * Windows are longer than those of the example, so that no test depends on the time of day.
+ */
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import Anthropic from '@anthropic-ai/sdk'
+import OpenAI from 'openai'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import type { Config } from '../../src/config/compile.ts'
+import { bindRule } from '../../src/limiter/bind.ts'
+import { prepareDecide } from '../../src/limiter/prepared-call.ts'
+import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { startGuardian } from '../../src/node/start/guardian.ts'
+import { type RunningWorker, startWorker } from '../../src/node/start/worker.ts'
+import { type AdminStore, createAdminStore } from '../../src/ops/admin-store.ts'
+import { countersOf } from '../../src/ops/caller-identity.ts'
+import { createKey } from '../../src/ops/keys.ts'
+import { answerOf } from '../../src/ops/limits.ts'
+import { gatewayRuleSet } from '../../src/script/compiled.ts'
+import { reservedKey } from '../../src/store/keys.ts'
+import { type CountingProxy, startCountingProxy } from './counting-proxy.ts'
+import { type LlmPlan, startLlmOrigin } from './llm-origin.ts'
+import { PATIENT_MS } from './patience.ts'
+import { copyExample } from './queue-examples.ts'
+import { type RedisProcess, startRedisProcess } from './redis-process.ts'
+
+const TOKEN = 'a token for tests'
+
+/** Changes to the example, as JSON. */
+export interface Variant {
+  usage?: 'openai' | 'anthropic'
+  /** Of reservations. */
+  ttl?: string
+  onUnsettled?: 'keep' | 'release'
+  /** Tokens of a team. */
+  tokens?: number
+  /** Requests of a team. */
+  requests?: number
+  /** No rule counts tokens. */
+  isWithoutUnits?: boolean
+}
+
+/** What the store counts for a team. */
+export interface Books {
+  /** With what is reserved, and with debt. */
+  used: number
+  /** The estimates of the reservations that live. */
+  reserved: number[]
+}
+
+export interface LlmBed {
+  folder: string
+  redis: RedisProcess
+  /** Between the Workers and the bridge. */
+  store: CountingProxy
+  origin: Awaited<ReturnType<typeof startLlmOrigin>>
+  /** For the bindings of a Worker. */
+  bindings: Record<string, string>
+  start(variant?: Variant): Promise<RunningWorker>
+  key(team: string): Promise<string>
+  books(team: string): Promise<Books>
+  /** The reservations of a team that live, under any config. `until`: ms since the epoch. */
+  reservations(team: string): Promise<{ estimate: number; until: number }[]>
+  close(): Promise<void>
+}
+
+/** Adapts the example's config, which is beside this file. */
+const configOf = (variant: Variant) => `
+import example from './sluice.config.ts'
+const { usage = 'openai', ttl = '10m', onUnsettled = 'keep', tokens = 1_000_000, requests = 500, isWithoutUnits } = ${JSON.stringify(variant)}
+const actual = usage === 'openai' ? example.units.tokens.actual : { usage }
+const [minute, day] = example.rules
+const rules = [{ ...minute, limit: requests, period: '300d' }, { ...day, limit: tokens, period: '300d' }]
+export default {
+  ...example,
+  store: { deadline: '${PATIENT_MS}ms', maxInFlight: 1000 },
+  log: { perSecond: 0 },
+  ...(isWithoutUnits
+    ? { units: undefined, rules: rules.slice(0, 1) }
+    : { units: { tokens: { ...example.units.tokens, actual, ttl, onUnsettled } }, rules }),
+}
+`
+
+export async function startLlmBed(): Promise<LlmBed> {
+  const parts: { close(): Promise<unknown> }[] = []
+  const close = async () => {
+    for (const part of parts.splice(0).reverse()) await part.close()
+  }
+  const guardian = startGuardian()
+  parts.push({ close: () => guardian.dismiss() })
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-llm-'))
+  guardian.guard({ directory: folder })
+  copyExample('llm', folder)
+  const redis = await startRedisProcess({ appendonly: 'yes', appendfsync: 'always' })
+  parts.push(redis)
+  const bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0, deadlineMs: PATIENT_MS })
+  parts.push(bridge)
+  const store = await startCountingProxy(bridge.url)
+  parts.push(store)
+  const origin = await startLlmOrigin()
+  parts.push(origin)
+  const admin = createAdminStore({ url: bridge.url, token: TOKEN })
+  const bindings = {
+    ...{ UPSTASH_REDIS_REST_URL: store.url, UPSTASH_REDIS_REST_TOKEN: TOKEN, ORIGIN_URL: origin.url },
+  }
+  let workers = 0
+  let config: Config
+
+  return {
+    ...{ folder, redis, store, origin, bindings, close },
+    async start(variant = {}) {
+      workers += 1
+      const configFile = join(folder, `worker-${workers}.config.ts`)
+      writeFileSync(configFile, configOf(variant))
+      const { default: input } = await import(pathToFileURL(configFile).href)
+      if (!variant.isWithoutUnits) config = checkedConfig(input)
+      const directory = join(folder, `worker-${workers}`)
+      const worker = await startWorker({
+        ...{ guardian, directory, configFile, bindings, host: '127.0.0.1', port: 0, watch: false },
+      })
+      parts.push(worker)
+      return worker
+    },
+    key: async team => (await createKey(admin, { consumer: team })).key,
+    books: team => booksOf(admin, config, team),
+    reservations: team => reservationsOf(admin, config, team),
+  }
+}
+
+async function tokenRule(admin: AdminStore, config: Config, team: string) {
+  const { rules, keyOf } = await countersOf(admin, config, { consumer: team })
+  const rule = rules.find(({ unit }) => unit === 'tokens')!
+  return { rule, key: keyOf(rule) }
+}
+
+async function booksOf(admin: AdminStore, config: Config, team: string): Promise<Books> {
+  const { rule, key } = await tokenRule(admin, config, team)
+  const evaluation = { ruleSet: gatewayRuleSet(config), rules: [bindRule(rule, key, 1, Date.now())] }
+  const { verdicts } = await answerOf(admin, prepareDecide(evaluation, 'peek'))
+  const { remaining, debt = 0 } = verdicts[0]!
+  const reservations = await reservationsOf(admin, config, team)
+  return { used: rule.limit - remaining + debt, reserved: reservations.map(({ estimate }) => estimate) }
+}
+
+async function reservationsOf(admin: AdminStore, config: Config, team: string) {
+  const { key } = await tokenRule(admin, config, team)
+  const listed = await admin.run(redis =>
+    redis.zrange<(string | number)[]>(admin.at(reservedKey(key)), Date.now(), '+inf', {
+      byScore: true,
+      withScores: true,
+    }),
+  )
+  const reservations: { estimate: number; until: number }[] = []
+  for (let i = 0; i < listed.length; i += 2) {
+    reservations.push({
+      estimate: Number(/=(\d+)$/.exec(String(listed[i]))![1]),
+      until: Number(listed[i + 1]),
+    })
+  }
+  return reservations
+}
+
+/** The SDKs of a team. @param worker its URL */
+export function sdksOf(worker: string, apiKey: string, plan: LlmPlan = {}) {
+  const options = { apiKey, defaultHeaders: { 'x-llm': JSON.stringify(plan) }, maxRetries: 0 }
+  return {
+    openai: new OpenAI({ ...options, baseURL: `${worker}/v1` }),
+    anthropic: new Anthropic({ ...options, baseURL: worker }),
+  }
+}
+
+/** All tokens that the origin has reported or would have reported, if it has not sent the end. */
+export const tokensOf = (calls: LlmBed['origin']['calls']) =>
+  calls.reduce(
+    (sum, { tokens: { input, output, cached, cacheWrite } }) => sum + input + output + cached + cacheWrite,
+    0,
+  )

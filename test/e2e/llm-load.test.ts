@@ -11,11 +11,11 @@ import { PATIENT_MS } from '../support/patience.ts'
 import { type Random, randomFrom, SEED } from '../support/random.ts'
 import { hasRedisServer } from '../support/servers.ts'
 
-const CALLS = process.env.SOAK === undefined ? 3000 : 10_000
+const CALLS = process.env.SOAK === undefined ? 1000 : 10_000
 const AT_ONCE = 240
 /** A Worker is killed when so many calls were sent. */
 const KILL_AFTER = 0.7 * CALLS
-const TTL_MS = process.env.SOAK === undefined ? 60_000 : 120_000
+const TTL_MS = process.env.SOAK === undefined ? 20_000 : 120_000
 const TEAMS = ['small', 'large', 'large'] as const
 const BODY_BYTES = 200
 /** On average, a call costs about 2,000 tokens. Team 'large' needs more than this for its calls, team 'small' less. */

@@ -55,8 +55,8 @@ export async function readLlmRequest(
     const text = concat(chunks)
     const body = parseObject(text)
     if (!body) return guess('not-json', bytes, withBody(request, text))
-    const edited =
-      includeUsage && !request.headers.has('content-encoding') ? askForUsage(text, body) : undefined
+    // That it could be parsed shows that it is not compressed, whatever Content-Encoding says.
+    const edited = includeUsage ? askForUsage(text, body) : undefined
     return {
       request: withBody(request, edited ?? text),
       tokens: tokensOf(bytes, outputOf(body), settings),

@@ -26,12 +26,14 @@ export function askForUsage(
   values.feed(text)
   const [place] = values.found
   const added = JSON.stringify({ ...(options as object | null | undefined), include_usage: true })
-  if (place) return replaced(text, place.from, place.to, added)
-  const start = text.indexOf(OPEN_OBJECT) + 1
-  return replaced(text, start, start, `"stream_options":${added},`)
+  if (place && JSON.stringify(place.value) === JSON.stringify(options))
+    return replaced(text, place.from, place.to, added)
+  // At the end: the client's own may be too long to be found, and origins read the last one.
+  const end = text.lastIndexOf(CLOSE_OBJECT)
+  return replaced(text, end, end, `,"stream_options":${added}`)
 }
 
-const OPEN_OBJECT = 123
+const CLOSE_OBJECT = 125
 
 function replaced(text: Uint8Array, from: number, to: number, replacement: string): Uint8Array<ArrayBuffer> {
   return concat([text.subarray(0, from), new TextEncoder().encode(replacement), text.subarray(to)])

@@ -470,6 +470,29 @@ describe('a warning', () => {
       withRule({ limit: 1e9, period: '1s', algorithm: 'gcra', burst: 10_000 }),
       [],
     ],
+    [
+      'a limit that callers share, and that one estimate can use up',
+      {
+        ...withUnit({ estimate: 'llm', actual: { usage: 'openai' } }),
+        rules: [RULE, { ...RULE, name: 'all', by: 'global', limit: 9e6 }],
+      },
+      [
+        "rules[1].unit: callers share this limit, and each chooses its estimate: one request can reserve all of it, and keeps it if the response reports no usage. Add a rule with unit: 'tokens' by: 'consumer', and set units.tokens.aboveLimit: 'refuse'.",
+      ],
+    ],
+    [
+      'no warning: the limit of the caller refuses larger estimates',
+      {
+        ...withUnit({ estimate: { maxOutput: 4000 }, actual: { usage: 'openai' }, aboveLimit: 'refuse' }),
+        rules: [RULE, { ...RULE, name: 'all', by: 'global', limit: 9e6 }],
+      },
+      [],
+    ],
+    [
+      'no warning: the config chooses the estimate',
+      { ...withUnit(TOKENS), rules: [RULE, { ...RULE, name: 'all', by: 'global', limit: 9e6 }] },
+      [],
+    ],
     ['no warning: two rules of different units', withRule({ limit: 1e9 }), []],
     [
       'a rule with countIf covers no request',

@@ -1,6 +1,7 @@
 /** Rules that count units, through the whole gateway on Node: what a request reserves, and what it has cost in the end. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { SYSTEM_TIMER, type Timer } from '../../src/clock.ts'
 import type { ConfigInput, RuleInput, UnitInput } from '../../src/config/check/schema.ts'
@@ -62,6 +63,45 @@ describe('a rule with a unit', () => {
     api.reply = usage(5000)
     expect(await leftBy(app, key)).toBe(10_000 - 731 - 2000)
     await expectLeft(key, 10_000 - 731 - 5000)
+  })
+
+  it('passes the key of the API on to it, beside the key of the caller', async () => {
+    const app = gateway.app({
+      ...{ origin: api.url, units: { tokens: { estimate: 'llm', actual: { usage: 'openai' } } } },
+      rules: [{ name: 'minute', by: 'consumer', algorithm: 'sliding-window', limit: 500, period: '1m' }, DAY],
+    })
+    const key = await gateway.key('acme')
+    let sent: IncomingMessage['headers'] = {}
+    api.reply = (request, ...rest) => {
+      sent = request.headers
+      json({ usage: { prompt_tokens: 20, completion_tokens: 30 } })(request, ...rest)
+    }
+    const openai = new OpenAI({
+      ...{ apiKey: 'sk-openai', baseURL: 'http://gateway.example/v1', maxRetries: 0 },
+      defaultHeaders: { 'X-API-Key': key },
+      fetch: (url, init) => app(new URL(String(url)).pathname, init),
+    })
+    await openai.chat.completions.create({ model: 'gpt', messages: [{ role: 'user', content: 'Hello' }] })
+    expect(sent).toMatchObject({ authorization: 'Bearer sk-openai', 'x-consumer-id': 'acme' })
+    expect(sent).not.toHaveProperty('x-api-key')
+    await expectLeft(key, 10_000 - 50)
+  })
+
+  it("a caller cannot reserve more of a shared limit than its own limit has, with aboveLimit: 'refuse'", async () => {
+    const rules: RuleInput[] = [DAY, { ...DAY, name: 'all', by: 'global', limit: 1_000_000 }]
+    const left = async (aboveLimit: 'refuse' | 'clamp', consumer: string) => {
+      const unit: UnitInput = { estimate: 'llm', actual: { usage: 'openai' }, aboveLimit }
+      const app = gateway.app({ origin: api.url, units: { tokens: unit }, rules })
+      // A stream without usage: the estimate stays.
+      api.reply = json({})
+      const body = JSON.stringify({ messages: [], max_tokens: 9000, n: 100, stream: true })
+      const response = await app('/', { key: await gateway.key(consumer), method: 'POST', body })
+      await response.text()
+      return [response.status, Number(/"all";r=(\d+)/.exec(response.headers.get('ratelimit')!)?.[1])]
+    }
+    expect(await left('refuse', 'acme')).toEqual([429, 1_000_000])
+    // `check` warns about this.
+    expect(await left('clamp', 'beta')).toEqual([200, expect.closeTo(100_000, -2)])
   })
 
   it('refuses while a cost above the estimate is a debt, and names the unit in headers and body', async () => {

@@ -112,6 +112,12 @@ describeOnRedis('why', (_, kind) => {
     )
   })
 
+  it('names in the store cannot change how the terminal shows the sentence', async () => {
+    await createKey(gateway.admin, { consumer: 'acme' })
+    await refused('acme', 'mon\u001b[2Jth', 5)
+    expect((await why('acme'))[1]).toContain('acme is refused by `mon?[2Jth` since T')
+  })
+
   it('a consumer is admitted, also with an earlier refusal', async () => {
     await createKey(gateway.admin, { consumer: 'acme' })
     const none = 'acme is admitted; no refusal is on record since '

@@ -188,12 +188,34 @@ describe('the body of an estimated request', () => {
     expect([hidesUsage, tokens.input]).toEqual([true, Math.ceil((text.length + 1) / 4)])
   })
 
+  it.each([
+    ['has a Content-Encoding that is not true', '', { 'content-encoding': 'gzip' }],
+    ['has long options', `,"stream_options":{"include_usage":false,"x":"${'x'.repeat(70_000)}"}`, {}],
+    [
+      'has short options, then long ones',
+      `,"stream_options":null,"stream_options":{"include_usage":false,"x":"${'x'.repeat(70_000)}"}`,
+      {},
+    ],
+    [
+      'writes the key in escapes',
+      `,"${[...'stream_options'].map(char => `\\u00${char.charCodeAt(0).toString(16)}`).join('')}":{}`,
+      {},
+    ],
+  ])('asks for usage, even if the client tries to avoid it: %s', async (_, options, headers) => {
+    const text = `{"messages":[],"stream":true${options}}`
+    const { request, hidesUsage } = await readLlmRequest(requestOf(text, headers as Record<string, string>), {
+      includeUsage: true,
+    })
+    expect(hidesUsage).toBe(true)
+    expect(await request.json()).toMatchObject({ stream_options: { include_usage: true } })
+  })
+
   it('is not edited above the bound, if it is compressed, or if it asks already', async () => {
     const body = { messages: [], stream: true }
     for (const [request, settings] of [
       [requestOf(body), { maxBytes: 10 }],
       [streamed([JSON.stringify(body)]).request, { maxBytes: 10 }],
-      [requestOf(body, { 'content-encoding': 'identity' }), {}],
+      [requestOf('\u001f\u008b, compressed', { 'content-encoding': 'gzip' }), {}],
       [requestOf({ ...body, stream_options: { include_usage: true } }), {}],
     ] as const) {
       const text = await request.clone().text()

@@ -16,11 +16,11 @@ describe('a chat completion that streams asks for its usage', () => {
   it.each([
     [
       '{"stream":true,"messages":[]}',
-      '{"stream_options":{"include_usage":true},"stream":true,"messages":[]}',
+      '{"stream":true,"messages":[],"stream_options":{"include_usage":true}}',
     ],
     [
       ' { "seed": 9007199254740993, "messages":[], "stream":true, "t":1.0}',
-      ' {"stream_options":{"include_usage":true}, "seed": 9007199254740993, "messages":[], "stream":true, "t":1.0}',
+      ' { "seed": 9007199254740993, "messages":[], "stream":true, "t":1.0,"stream_options":{"include_usage":true}}',
     ],
     [
       '{"stream":true,"stream_options":{"include_obfuscation":false},"messages":["é"]}',

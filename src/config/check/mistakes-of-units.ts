@@ -5,6 +5,7 @@ import { MAX_WINDOW_COUNT } from '../../algorithms/sliding-window.ts'
 import { canSettle, type GatewayRule, type LimitRule } from '../compile-rule.ts'
 import { REQUESTS } from '../compile-units.ts'
 import type { Mistake } from '../config-error.ts'
+import { needsCredential } from '../identity-parts.ts'
 import { didYouMean } from './did-you-mean.ts'
 import type { LimitRuleInput, RuleInput } from './rule-schema.ts'
 import type { ConfigInput } from './schema.ts'
@@ -160,7 +161,10 @@ export function mistakesOfSettlement(
   return mistakes
 }
 
-/** Warns about estimates that use up a whole limit, and about units that no rule counts. */
+/**
+ * Warns about estimates that use up a whole limit, about those with which a caller can use up the limit of others, and about units that no
+ * rule counts.
+ */
 export function warningsOfUnits(
   { units = {}, rules = [], limits = {} }: ConfigInput,
   compiled: readonly GatewayRule[],
@@ -177,5 +181,28 @@ export function warningsOfUnits(
       const message = `${limit} is below the estimate of a request (${cost} ${unit}): each request reserves the whole limit, so an identity can have only one at a time. Raise it, or lower units.${unit}.estimate.`
       return [{ path: `rules[${i}].limit`, message }]
     }),
+    ...rules.flatMap((rule, i) =>
+      letsCallerReserveAll(rule, { units, rules }) ? [reservesAll(rule, i)] : [],
+    ),
   ]
 }
+
+/** Whether callers share a limit, and no limit of their own refuses an estimate that they choose by the body of their request. */
+function letsCallerReserveAll(
+  { unit, by, mode = 'enforce' }: RuleInput,
+  { units = {}, rules = [] }: Pick<ConfigInput, 'units' | 'rules'>,
+): boolean {
+  const { estimate, aboveLimit } = units[unit ?? REQUESTS] ?? {}
+  const isChosen = estimate === 'llm' || typeof estimate === 'object'
+  if (!isChosen || mode !== 'enforce' || isOfCaller(by)) return false
+  const hasOwnLimit = rules.some(each => each.unit === unit && isOfCaller(each.by))
+  return aboveLimit !== 'refuse' || !hasOwnLimit
+}
+
+const isOfCaller = (by: RuleInput['by']) =>
+  [by].flat().some(part => part === 'address' || needsCredential(part))
+
+const reservesAll = ({ unit }: RuleInput, i: number): Mistake => ({
+  path: `rules[${i}].unit`,
+  message: `callers share this limit, and each chooses its estimate: one request can reserve all of it, and keeps it if the response reports no usage. Add a rule with unit: '${unit}' by: 'consumer', and set units.${unit}.aboveLimit: 'refuse'.`,
+})

@@ -32,9 +32,10 @@ const CURRENT_MINUTES = 2
 
 export function verdictOf(facts: WhyFacts, config: Settings): Verdict {
   const [state, reason] = reasonOf(facts, config)
-  const parts = [`${printable(facts.caller)} ${reason}`, ...settingsOf(facts)]
+  const parts = [`${facts.caller} ${reason}`, ...settingsOf(facts)]
   const { name = '', others = [] } = facts.consumer ?? {}
-  return { state, sentence: `${parts.join('; ')}.${didYouMean(name, others)}` }
+  // Names, reasons and errors come from the store.
+  return { state, sentence: printable(`${parts.join('; ')}.${didYouMean(name, others)}`) }
 }
 
 function reasonOf(facts: WhyFacts, config: Settings): [WhyState, string] {
@@ -54,7 +55,7 @@ function reasonOf(facts: WhyFacts, config: Settings): [WhyState, string] {
     const { at, by } = switches.kill
     return [
       'admitted',
-      `is admitted: ${printable(by)} has turned the kill switch on ${since(at, now)}, so no rule limits anything`,
+      `is admitted: ${by} has turned the kill switch on ${since(at, now)}, so no rule limits anything`,
     ]
   }
   if (listed) return ['admitted', `is admitted: ${listed} has it, so no rule limits it`]
@@ -93,7 +94,7 @@ function reasonOf(facts: WhyFacts, config: Settings): [WhyState, string] {
 }
 
 const timesText = ({ refused: { byMinute } }: Pick<RecordedRefusals, 'refused'>) =>
-  `${sumOf(byMinute)} requests in the last 5 minutes`
+  `${sumOf(byMinute)} ${sumOf(byMinute) === 1 ? 'request' : 'requests'} in the last 5 minutes`
 
 /** A rule on bad credentials does not limit a caller with a good one. */
 const isUsual = ({ on }: Rule) => on === 'request'
@@ -128,7 +129,7 @@ interface RuleMode {
 /** `, enforced by a switch of ops since 13:58 UTC` */
 function switchedText({ switch: own, mode }: RuleMode, now: Date): string {
   if (!own) return ''
-  return `, ${mode === 'enforce' ? 'enforced' : 'a shadow'} by a switch of ${printable(own.by)} ${since(own.at, now)}`
+  return `, ${mode === 'enforce' ? 'enforced' : 'a shadow'} by a switch of ${own.by} ${since(own.at, now)}`
 }
 
 function lastRefused({ refusals, refusalsSince, now }: WhyFacts): string {
@@ -160,9 +161,7 @@ function settingsOf(facts: WhyFacts): string[] {
   const { consumer, plan, now, switched } = facts
   const switches = [...switched].flatMap(([name, own]) => {
     const effect = own.mode === 'enforce' && own.share === undefined ? '' : effectOf(own)
-    return effect
-      ? [`\`${name}\` is switched to ${effect} by ${printable(own.by)} ${since(own.at, now)}`]
-      : []
+    return effect ? [`\`${name}\` is switched to ${effect} by ${own.by} ${since(own.at, now)}`] : []
   })
   const off = facts.off.length > 0 ? [`turned off by an override: ${facts.off.join(', ')}`] : []
   if (!consumer || consumer.others) {
@@ -196,7 +195,7 @@ function changed({ consumer, key, switched, switches, now }: WhyFacts): string[]
     ...(key ? [key] : keys).map(({ createdAt }) => ({ at: createdAt, text: 'key created' })),
   ]
   const [last] = changes.sort((a, b) => b.at.getTime() - a.at.getTime())
-  return last ? [`last changed at ${clock(last.at, now)} (${printable(last.text)})`] : []
+  return last ? [`last changed at ${clock(last.at, now)} (${last.text})`] : []
 }
 
 const byText = (by: string | undefined) => (by ? ` by ${by}` : '')

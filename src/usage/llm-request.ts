@@ -1,4 +1,5 @@
 /** Estimates how many tokens a request to a language model will take, from its body, which goes on to the origin unchanged. */
+import { SYSTEM_TIMER, type Timer } from '../clock.ts'
 import { MAX_AMOUNT, NO_TOKENS, type Tokens } from './tokens.ts'
 import { askForUsage, concat } from './usage-chunk.ts'
 
@@ -11,25 +12,42 @@ export interface LlmRequestSettings {
   maxOutput?: number | undefined
   /** Adds `stream_options.include_usage` to chat completions of OpenAI that stream (default `false`). */
   includeUsage?: boolean | undefined
+  /** Ends the reading of a slow body; tests pass their own. */
+  timer?: Timer
 }
 
 export interface LlmRequest {
-  /** Forward this request instead of the given one, whose body may be used up. It has the same body, unless `hidesUsage` is true. */
+  /** Forward this request. It has the same body as the given one, unless `hidesUsage` is true. */
   request: Request
   tokens: Tokens
   /**
    * - `read`: from the whole body.
-   * - `too-large`: from the length of the body and the default.
+   * - `too-large`: from the length of the body and the default; also while the isolate reads too many bodies.
+   * - `too-slow`: likewise, because it did not end within 10 s, or came in tiny chunks.
    * - `not-json`: likewise, because the body is not a JSON object.
    * - `no-body`: 0.
-   * - `failed`: the client broke off its body, or something else has read it.
+   * - `broken`: likewise, because the client broke off its body.
+   * - `failed`: likewise, because something else has read it.
    */
-  how: 'read' | 'too-large' | 'not-json' | 'no-body' | 'failed'
+  how: 'read' | 'too-large' | 'too-slow' | 'not-json' | 'no-body' | 'broken' | 'failed'
   /** The request asks the origin for a chunk that the client must not get. */
   hidesUsage: boolean
 }
 
 const DEFAULT_MAX_BYTES = 256_000
+
+/** A body that has not ended after this time is not read further (ms). */
+const READ_MS = 10_000
+
+/** In workerd, a chunk holds so many bytes however small it is, twice: for the estimate and for the origin. */
+const CHUNK_BYTES = 4096
+
+/** A body in more chunks is not read further: a client could send single bytes. Usually, a chunk has 1 kB or more. */
+const MAX_CHUNKS = 1000
+
+/** Callers are not known yet, so there is a bound for what an isolate holds of all bodies that it reads at once. It has 128 MB. */
+const MAX_HELD_BYTES = 32_000_000
+
 const DEFAULT_OUTPUT = 1000
 const BYTES_PER_TOKEN = 4
 
@@ -38,10 +56,10 @@ export async function readLlmRequest(
   request: Request,
   settings: LlmRequestSettings = {},
 ): Promise<LlmRequest> {
-  const { maxBytes = DEFAULT_MAX_BYTES, includeUsage = false } = settings
+  const { maxBytes = DEFAULT_MAX_BYTES, includeUsage = false, timer = SYSTEM_TIMER } = settings
   const length = lengthOf(request)
-  const guess = (how: LlmRequest['how'], bytes: number, forwarded = request): LlmRequest => ({
-    ...{ request: forwarded, how, hidesUsage: false },
+  const guess = (how: LlmRequest['how'], bytes: number): LlmRequest => ({
+    ...{ request, how, hidesUsage: false },
     tokens: tokensOf(bytes, undefined, settings),
   })
   // Express passes on the request without its body.
@@ -50,16 +68,19 @@ export async function readLlmRequest(
   if (!request.body) return { request, tokens: NO_TOKENS, how: 'no-body', hidesUsage: false }
   if (length > maxBytes) return guess('too-large', length)
   try {
-    const { chunks, bytes, rest } = await readUpTo(request.body as ReadableStream<Uint8Array>, maxBytes)
-    if (rest) return guess(rest.how, bytes, withBody(request, continued(chunks, rest.reader)))
-    const text = concat(chunks)
+    // The given body goes on as the platform delivers it, with its length.
+    const copy = request.clone().body as ReadableStream<Uint8Array>
+    const { text, how } = await readUpTo(copy, maxBytes, timer)
+    if (how) return guess(how, Math.max(length, text.byteLength))
     const body = parseObject(text)
-    if (!body) return guess('not-json', bytes, withBody(request, text))
+    if (!body) return guess('not-json', text.byteLength)
     // That it could be parsed shows that it is not compressed, whatever Content-Encoding says.
     const edited = includeUsage ? askForUsage(text, body) : undefined
+    // Some origins refuse a body in chunks, without Content-Length.
+    const hasLength = length > 0 || request.method === 'GET' || request.method === 'HEAD'
     return {
-      request: withBody(request, edited ?? text),
-      tokens: tokensOf(bytes, outputOf(body), settings),
+      request: edited || !hasLength ? withBody(request, edited ?? text) : request,
+      tokens: tokensOf(text.byteLength, outputOf(body), settings),
       how: 'read',
       hidesUsage: edited !== undefined,
     }
@@ -108,55 +129,53 @@ function parseObject(text: Uint8Array): Record<string, unknown> | undefined {
   }
 }
 
-type Reader = ReadableStreamDefaultReader<Uint8Array>
-
 interface Beginning {
-  chunks: Uint8Array[]
-  bytes: number
-  /** Absent: the body has ended. */
-  rest?: { how: 'too-large' | 'failed'; reader: Reader }
+  text: Uint8Array<ArrayBuffer>
+  /** Absent: this is the whole body. */
+  how?: 'too-large' | 'too-slow' | 'broken'
 }
 
-async function readUpTo(body: ReadableStream<Uint8Array>, maxBytes: number): Promise<Beginning> {
+/** What all bodies of the isolate hold that are being read. */
+let heldBytes = 0
+
+async function readUpTo(
+  body: ReadableStream<Uint8Array>,
+  maxBytes: number,
+  timer: Timer,
+): Promise<Beginning> {
   const reader = body.getReader()
+  const { promise: late, resolve } = Promise.withResolvers<'too-slow'>()
+  const cancelTimer = timer(READ_MS, () => resolve('too-slow'), true)
   const chunks: Uint8Array[] = []
   let bytes = 0
+  let held = 0
+  const stop = (how: 'too-large' | 'too-slow'): Beginning => {
+    reader.cancel().catch(() => {})
+    return { text: concat(chunks), how }
+  }
   try {
     for (;;) {
-      const { done, value } = await reader.read()
-      if (done) return { chunks, bytes }
-      chunks.push(value)
-      bytes += value.byteLength
-      if (bytes > maxBytes) return { chunks, bytes, rest: { how: 'too-large', reader } }
+      const read = await Promise.race([reader.read(), late])
+      if (read === 'too-slow') return stop(read)
+      if (read.done) return { text: concat(chunks) }
+      chunks.push(read.value)
+      bytes += read.value.byteLength
+      const more = 2 * Math.max(read.value.byteLength, CHUNK_BYTES)
+      held += more
+      heldBytes += more
+      if (bytes > maxBytes || heldBytes > MAX_HELD_BYTES) return stop('too-large')
+      if (chunks.length >= MAX_CHUNKS) return stop('too-slow')
     }
   } catch {
-    return { chunks, bytes, rest: { how: 'failed', reader } }
+    return { text: concat(chunks), how: 'broken' }
+  } finally {
+    cancelTimer()
+    heldBytes -= held
   }
 }
 
-/** A body that was read in part: what was read, then the rest as it arrives. If it has failed, it fails again. */
-function continued(chunks: Uint8Array[], reader: Reader): ReadableStream<Uint8Array> {
-  const first = [...chunks]
-  return new ReadableStream<Uint8Array>(
-    {
-      async pull(controller) {
-        const chunk = first.shift()
-        if (chunk) return controller.enqueue(chunk)
-        const { done, value } = await reader.read()
-        if (done) controller.close()
-        else controller.enqueue(value)
-      },
-      cancel: reason => reader.cancel(reason),
-    },
-    { highWaterMark: 0 },
-  )
-}
-
-function withBody(request: Request, body: Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array>): Request {
+function withBody(request: Request, body: Uint8Array<ArrayBuffer>): Request {
   const headers = new Headers(request.headers)
-  if (body instanceof Uint8Array && headers.has('content-length')) {
-    headers.set('content-length', String(body.byteLength))
-  }
-  // Node requires `duplex` for a stream.
-  return new Request(request, { body, headers, duplex: 'half' } as RequestInit)
+  if (headers.has('content-length')) headers.set('content-length', String(body.byteLength))
+  return new Request(request, { body, headers })
 }

@@ -311,6 +311,18 @@ describe('a rule with a unit', () => {
     expect(received.filter(Boolean)).toEqual([body])
   })
 
+  it("does not forward a body that its client has broken off, with the estimate 'llm', and counts nothing", async () => {
+    const key = await gateway.key('acme')
+    const app = appWith({ estimate: 'llm', actual: { usage: 'openai' } })
+    const received = vi.fn<Reply>(usage(30))
+    api.reply = received
+    const body = new ReadableStream({ pull: controller => controller.error(new Error('gone')) })
+    const response = await app('/', { key, method: 'POST', body, duplex: 'half' } as RequestInit)
+    expect([response.status, leftIn(response)]).toEqual([499, 9000])
+    expect(received).not.toHaveBeenCalled()
+    await expectLeft(key, 10_000)
+  })
+
   it('reserves the whole limit for an estimate above it, or refuses it', async () => {
     const key = await gateway.key('acme')
     api.reply = usage(0)

@@ -95,13 +95,16 @@ describe('a request to a model', () => {
     await expectSettled(async init => await app.request('/', init))
   })
 
-  it('is settled by the reply of an Express app, whose body was parsed before', async () => {
+  it.each<[string, (text: string) => unknown]>([
+    ['JSON', JSON.parse],
+    ['bytes', text => Buffer.from(text)],
+  ])('is settled by the reply of an Express app, whose body was parsed before as %s', async (_, parse) => {
     const middleware = expressGuard(CONFIG, { env: store.env }, { timer })
     const server = createServer(async (req, res) => {
       const chunks: Buffer[] = []
       for await (const chunk of req) chunks.push(chunk as Buffer)
       const received = Buffer.concat(chunks).toString()
-      Object.assign(req, { body: JSON.parse(received) })
+      Object.assign(req, { body: parse(received) })
       middleware(req, res, () => {
         res.writeHead(200, { 'content-type': 'application/json', 'x-cost': '7' })
         res.write(JSON.stringify({ received }).slice(0, -1))
@@ -111,6 +114,18 @@ describe('a request to a model', () => {
     servers.push(server)
     await new Promise<void>(resolve => void server.listen(0, '127.0.0.1', resolve))
     await expectSettled(init => fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`, init))
+  })
+
+  it('is estimated without the body if a parser of an Express app made something that JSON cannot have', async () => {
+    const middleware = expressGuard(CONFIG, { env: store.env }, { timer })
+    const server = createServer((req, res) => {
+      Object.assign(req, { body: { id: 1n } })
+      middleware(req, res, error => res.writeHead(error ? 500 : 200).end())
+    })
+    servers.push(server)
+    await new Promise<void>(resolve => void server.listen(0, '127.0.0.1', resolve))
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
+    expect((await fetch(url, { method: 'POST', body: 'id=1' })).status).toBe(200)
   })
 
   it('costs nothing if the user’s code throws', async () => {

@@ -7,7 +7,7 @@ import { countsInFlight } from '../../config/compile-rule.ts'
 import { estimatesFromBody } from './amounts-needed.ts'
 import type { DecidedRequest } from './decided-request.ts'
 import type { createEstimateAmounts, EstimateAmounts } from './estimate-amounts.ts'
-import type { CostOfReply, Forward } from './forward.ts'
+import { type CostOfReply, type Forward, replyToGoneClient } from './forward.ts'
 import { createAmountSettler, type SettleParts } from './settle-amounts.ts'
 import { createReadOnSlots, createTapPump } from './tap-pump.ts'
 import { runOrLog } from './unexpected.ts'
@@ -43,6 +43,7 @@ export function createAmounts(
   now: () => number,
   isObserved: boolean,
 ): Amounts {
+  const unsent: CostOfReply = { needsEnd: true, end: async () => () => 0 }
   const settler = createAmountSettler(config, parts, now)
   const readOn =
     config.onClientGone === 'read-on'
@@ -53,6 +54,7 @@ export function createAmounts(
 
     forwarding: (forward, decided) => async (request, context) => {
       const { ruling, estimated } = decided
+      if (estimated?.isBroken) return { ...replyToGoneClient(), cost: unsent }
       const startedAt = now()
       const copy = estimated?.request ?? request
       const forwarded = await forward(copy, {
@@ -76,6 +78,6 @@ export function createAmounts(
       return { ...forwarded, cost }
     },
 
-    unsent: { needsEnd: true, end: async () => () => 0 },
+    unsent,
   }
 }

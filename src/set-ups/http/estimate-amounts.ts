@@ -9,12 +9,14 @@ import { type Tokens, type Weights, weigh } from '../../usage/tokens.ts'
 import type { Amounts } from '../../usage/usage.ts'
 
 export interface EstimatedRequest {
-  /** Forward this request: the body of the given one may be used up. */
+  /** Forward this request. */
   request: Request
   /** By unit. A unit that is left out costs its fixed estimate. */
   amounts: Amounts
   /** The request asks the origin for usage that the client must not get. */
   hidesUsage: boolean
+  /** The client has broken off the body, so the request must not be forwarded: workerd can end such a body as if it were whole. */
+  isBroken: boolean
 }
 
 /**
@@ -37,14 +39,17 @@ export function createEstimateAmounts(units: Units): EstimateAmounts {
       name => typeof units.get(name)?.estimate === 'object' && !Object.hasOwn(known, name),
     )
     const amounts: Record<string, number> = { ...known }
-    let result = { request, amounts, hidesUsage: false }
+    let result = { request, amounts, hidesUsage: false, isBroken: false }
 
     async function read(settings: LlmEstimate): Promise<Tokens> {
-      const { request, tokens, hidesUsage } = await readLlmRequest(result.request, {
+      const { request, tokens, how, hidesUsage } = await readLlmRequest(result.request, {
         ...settings,
         includeUsage,
       })
-      result = { request, amounts, hidesUsage: hidesUsage || result.hidesUsage }
+      result = {
+        ...{ request, amounts, hidesUsage: hidesUsage || result.hidesUsage },
+        isBroken: how === 'broken' || result.isBroken,
+      }
       return tokens
     }
 

@@ -204,7 +204,7 @@ describe('the body of an estimated request', () => {
       return () => {}
     }
     const reads = stuck.map(request => readLlmRequest(request, { timer }))
-    await new Promise(resolve => setTimeout(resolve, 50))
+    await new Promise(resolve => setImmediate(resolve))
     for (const end of cancels) end()
     const hows = (await Promise.all(reads)).map(({ how }) => how)
     expect(hows.filter(how => how === 'too-slow').length).toBe(64)

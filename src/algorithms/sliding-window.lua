@@ -47,8 +47,10 @@ end
 --@ spend
 current = current + cost
 --@ if settled
-if current > MAX_DEBT * limit then
-  current = MAX_DEBT * limit
+-- Both counts share one number of the record.
+local most = MAX_DEBT * limit < 8388607 and MAX_DEBT * limit or 8388607
+if current > most then
+  current = most
 end
 --@ end
 

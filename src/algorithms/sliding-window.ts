@@ -59,7 +59,8 @@ export const slidingWindow = modelOf<Kept>({
 
   spend(kept, cost) {
     kept.current += cost
-    if (kept.settles) kept.current = Math.min(kept.current, MAX_DEBT * kept.limit)
+    // Both counts share one number of the record.
+    if (kept.settles) kept.current = Math.min(kept.current, MAX_DEBT * kept.limit, MAX_WINDOW_COUNT)
     return undefined
   },
 

@@ -153,3 +153,25 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
     TIMED,
   )
 })
+
+describeOnRedisEngine('a sliding window with the highest limit', fresh => {
+  it('still has its debt after a settlement of a billion units', async () => {
+    const engine = await fresh()
+    const caller = newCaller()
+    const limit = 4_194_304
+    const [own] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'sliding-window', limit, period: '1h' })
+    const rule: Rule = { ...own!, settlement: { ttlMs: 60_000, onUnsettled: 'keep', aboveLimit: 'clamp' } }
+    const keyed = { rule, key: `sluice:{c:${caller}}:state` }
+    const ruleSet = ruleSetOf([keyed])
+    const rules = [bound(rule, keyed.key, 1, NOON / 1e3)]
+    const decide = async (now: number, verb: 'decide' | 'peek') =>
+      await engine.ask(prepareDecide({ ruleSet, rules, reservationId: 'request00001', now }, verb))
+    const { at } = await decide(NOON, 'decide')
+    const requests = [{ id: 'request00001', spentAt: at, amounts: [{ reserved: 1, actual: 1e9 }] }]
+    await engine.ask(prepareSettle({ ruleSet, rules, requests, now: NOON }))
+    const [now] = (await decide(NOON, 'peek')).verdicts
+    expect([now!.remaining, now!.debt]).toEqual([0, 2 ** 23 - 1 - limit])
+    const [next] = (await decide(NOON + 3600e6, 'peek')).verdicts
+    expect(next!.remaining).toBe(0)
+  })
+})

@@ -6,7 +6,7 @@ export const METRICS_TOKEN = 'SLUICE_METRICS_TOKEN'
 /** As long as a random text of 96 bits. */
 const MIN_LENGTH = 16
 
-/** Why the secret can be guessed; undefined if it cannot, or if there is none. */
+/** Says why a secret can be guessed. Returns undefined for a secret that cannot be guessed, and without a secret. */
 export function weaknessOf(token: unknown): Mistake | undefined {
   if (typeof token !== 'string' || token === '' || token.length >= MIN_LENGTH) return undefined
   const message = `has ${token.length} characters, so it can be guessed. Use at least ${MIN_LENGTH}, as from openssl rand -hex 16.`

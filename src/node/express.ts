@@ -160,7 +160,7 @@ const IMPOSSIBLE = /^(CONNECT|TRACE|TRACK)$/i
 /** Parts of a path that a URL parser resolves and the app does not. The app would route another path than the limits have checked. */
 const AMBIGUOUS = /[\\#]|\/(?:\.|%2e){1,2}(?=[/?]|$)/i
 
-/** The body that earlier middleware has parsed, as `express.json()` does. Undefined: there is none, or it cannot be JSON. */
+/** The body that middleware such as `express.json()` has parsed. Undefined without such a body, and for one that cannot be JSON. */
 function parsedBodyOf(req: IncomingMessage): string | Uint8Array<ArrayBuffer> | undefined {
   const { body } = req as { body?: unknown }
   if (typeof body === 'string' || body instanceof Uint8Array) return body as string | Uint8Array<ArrayBuffer>

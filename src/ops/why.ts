@@ -246,7 +246,7 @@ async function aboutIdentity(
     })
     throw new AdminError(
       'usage',
-      `No limit by name counts by ${parts.slice(0, 60)}. They count by: ${known.join('; ') || 'there are none'}.`,
+      `No limit by name counts by ${parts.slice(0, 60)}. ${known.length > 0 ? `Limits by name count by: ${known.join('; ')}.` : 'The config has no limits by name.'}`,
     )
   }
   const asked = await ask(

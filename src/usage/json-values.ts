@@ -21,7 +21,7 @@ export interface JsonValues {
   end(): void
   /** Whether what has been read can be JSON; only brackets and quotes are checked. After `end`: whether it is whole. */
   isJson(): boolean
-  /** The last value of each path; undefined: there is none, or it was too large to keep. */
+  /** The last value of each path. Undefined for a path without a value, and for a value that was too large to keep. */
   found: readonly (FoundValue | undefined)[]
 }
 
@@ -42,7 +42,7 @@ export function parsePointer(pointer: string): JsonPath | undefined {
     .map(token => token.replaceAll('~1', '/').replaceAll('~0', '~'))
 }
 
-/** The value at a path of parsed JSON; undefined if there is none. */
+/** The value at a path of parsed JSON. Undefined for a path without a value. */
 export function valueAt(json: unknown, path: JsonPath): unknown {
   let value = json
   for (const token of path) {

@@ -37,7 +37,7 @@ export interface Problem {
    * - `not-json`: the body is not JSON.
    * - `encoding`: the body has an encoding that is not read, such as br.
    * - `unreadable`: the body could not be decoded.
-   * - `event-too-large`: an event was above the bound, so it was not read.
+   * - `event-too-large`: an event was not read, because it was larger than the bound.
    * - `not-hidden`: the client got the usage chunk that it has not asked for.
    * - `hook`: the hook failed, or returned something else than amounts.
    */

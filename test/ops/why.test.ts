@@ -235,7 +235,7 @@ describeOnRedis('why', (_, kind) => {
     )
     expect((await why('account=43'))[0]).toBe('admitted')
     await expect(facts('user=7')).rejects.toThrow(
-      'No limit by name counts by user. They count by: account=… (mail).',
+      'No limit by name counts by user. Limits by name count by: account=… (mail).',
     )
   })
 

@@ -168,7 +168,7 @@ export function createOutbox({ now, wallClock, writeAt, onGivenUp }: OutboxOptio
   return {
     rider,
 
-    /** Sends a message about a reservation with the next trip. @returns false if too many wait, so it was dropped */
+    /** Sends a message about a reservation with the next trip. @returns false if it was dropped, because too many messages wait */
     add(reservation: Reservation, message: OutgoingMessage): boolean {
       if (size >= MAX_MESSAGES) {
         if (dropped === 0) console.warn(OVERFLOW)

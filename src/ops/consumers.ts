@@ -52,14 +52,12 @@ export async function listExceptionalConsumers(
 const isPast = (until: number | undefined) => until !== undefined && until <= Date.now() * 1000
 
 function textsOf(store: AdminStore, consumers: readonly string[]): Promise<(string | null)[]> {
-  return store.runEach<string, string | null>(consumers, (pipeline, consumer) =>
-    pipeline.get(store.at(consumerKey(consumer))),
-  )
+  return store.runEach<string | null>(consumers.map(consumer => ['GET', store.at(consumerKey(consumer))]))
 }
 
 /** @throws AdminError `not-found` if the store has no key and no setting of the consumer, and its list of consumers lacks it */
 export async function showConsumer(store: AdminStore, consumer: string): Promise<ConsumerInfo> {
-  const text = await store.run(redis => redis.get<string>(store.at(consumerKey(consumer))))
+  const text = await store.run<string | null>('GET', store.at(consumerKey(consumer)))
   const keys = await listKeys(store, consumer)
   if (text === null && keys.length === 0) {
     const all = await listConsumerNames(store)
@@ -99,7 +97,7 @@ export async function changeConsumer(
   change: (record: ConsumerRecord) => ConsumerRecord,
 ): Promise<ConsumerChange> {
   const key = consumerKey(consumer)
-  const stored = (await store.run(redis => redis.get<string>(store.at(key)))) ?? undefined
+  const stored = (await store.run<string | null>('GET', store.at(key))) ?? undefined
   let before = parseConsumer(stored ?? '')
   let record = change(before)
   // Returns before the consumer is listed: a change without effect must not list a consumer that has nothing stored.
@@ -189,7 +187,7 @@ export async function removeConsumer(
 ): Promise<{ keys: number }> {
   const index = credentialIndexKey(consumer)
   const { length: validKeys } = await listKeys(store, consumer)
-  const digests = await store.run(redis => redis.smembers(store.at(index)))
+  const digests = await store.run<string[]>('SMEMBERS', store.at(index))
   const both = identityStateKey({ consumer }, [[BOTH_MODES, undefined]])
   const states = [consumerStateKey(consumer), consumerStateKey(consumer, 'test'), both]
   const sideKeys = rules.flatMap(({ counting: { state: kind }, tag }) => {
@@ -202,12 +200,11 @@ export async function removeConsumer(
   // These come first, because a repeated call still finds the keys if this one ends in between.
   await eraseCaller(store, consumer)
   await dropPointers(store, consumer, digests)
-  await store.run(redis => {
-    const transaction = redis.multi().del(...all.map(store.at))
+  await store.transact([
+    ['DEL', ...all.map(store.at)],
     // The index itself stays, because a key that is being created at this moment is added to it.
-    if (digests.length > 0) transaction.srem(store.at(index), ...digests)
-    return transaction.exec()
-  })
+    ...(digests.length > 0 ? [['SREM', store.at(index), ...digests] as const] : []),
+  ])
   await removeFromIndexIfEmpty(store, consumer)
   return { keys: validKeys }
 }

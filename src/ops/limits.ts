@@ -212,7 +212,7 @@ function rulesForPlan(rules: readonly GatewayRule[], plan: string | undefined): 
 }
 
 async function readRecord(store: AdminStore, consumer: string): Promise<ConsumerRecord> {
-  const text = await store.run(redis => redis.get<string>(store.at(consumerKey(consumer))))
+  const text = await store.run<string | null>('GET', store.at(consumerKey(consumer)))
   return parseConsumer(text ?? '')
 }
 

@@ -23,6 +23,7 @@ import {
   type Override,
   type OverrideNumbers,
 } from '../store/records.ts'
+import { readStoreTime } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { type ConsumerChange, changeConsumer, showConsumer } from './consumers.ts'
@@ -59,9 +60,9 @@ export async function setOverride(
   override: Override,
   { config, removeStale = false }: SetOptions = {},
 ): Promise<OverrideChange> {
-  const [seconds] = await store.run(redis => redis.time())
+  const now = await readStoreTime(store)
   const isStale = (other: Override) => config !== undefined && STALE.has(statusOf(other, config))
-  const isRemoved = (other: Override) => hasEnded(other, seconds * 1000) || (removeStale && isStale(other))
+  const isRemoved = (other: Override) => hasEnded(other, now) || (removeStale && isStale(other))
   let removed: readonly Override[] = []
   const change = await changeConsumer(store, consumer, record => {
     const others = record.overrides.filter(({ rule }) => rule !== override.rule)

@@ -19,7 +19,7 @@ import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 
 export async function readSwitches(store: AdminStore): Promise<Switches> {
-  return parseSwitches(await store.run(redis => redis.get<string>(store.at(SWITCHES_KEY))))
+  return parseSwitches(await store.run<string | null>('GET', store.at(SWITCHES_KEY)))
 }
 
 export interface SwitchChange {

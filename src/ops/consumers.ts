@@ -19,7 +19,7 @@ import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { dropPointers } from './key-changes.ts'
 import { type KeyInfo, listConsumerNames, listKeys, removeFromIndexIfEmpty, writeListed } from './keys.ts'
-import { eraseCaller } from './top-callers.ts'
+import { eraseCaller, hasRefusals } from './top-callers.ts'
 
 export interface ConsumerInfo extends ConsumerRecord {
   consumer: string
@@ -130,6 +130,27 @@ export function setPlan(
   return changeConsumer(store, consumer, ({ plan: _, ...rest }) => ({ ...rest, ...(plan && { plan }) }))
 }
 
+/** The plan of a key comes before that of its consumer, so these keys stay on their plans. */
+export function keysOnOtherPlans(keys: readonly KeyInfo[], plan: string): KeyInfo[] {
+  return keys.filter(key => key.plan !== undefined && key.plan !== plan)
+}
+
+export interface PlanChange extends ConsumerChange {
+  keysOnOtherPlans: readonly KeyInfo[]
+}
+
+/** As `setPlan`, and finds the keys that keep another plan. @param plans of the config */
+export async function changePlan(
+  store: AdminStore,
+  consumer: string,
+  plan: string | undefined,
+  plans: readonly string[],
+): Promise<PlanChange> {
+  const change = await setPlan(store, consumer, plan)
+  const keys = await listKeys(store, consumer)
+  return { ...change, keysOnOtherPlans: keysOnOtherPlans(keys, plan ?? plans[0]!) }
+}
+
 export interface Block {
   by?: string
   /** null: until the consumer is unblocked. */
@@ -172,6 +193,20 @@ export async function unblockConsumer(store: AdminStore, consumer: string): Prom
   const result = await changeConsumer(store, consumer, withoutBlock)
   if (!result.isChanged) await showConsumer(store, consumer)
   return result
+}
+
+/**
+ * The keys that `removeConsumer` will remove.
+ * @throws AdminError `not-found` for an unknown consumer
+ */
+export async function keysToRemove(store: AdminStore, consumer: string): Promise<readonly KeyInfo[]> {
+  try {
+    return (await showConsumer(store, consumer)).keys
+  } catch (error) {
+    // Isolates may have sent refusals after the consumer was removed.
+    if (await hasRefusals(store, consumer)) return []
+    throw error
+  }
 }
 
 /**

@@ -5,8 +5,9 @@
 
 import * as v from 'valibot'
 import { ALL_ALGORITHMS } from '../algorithms/all.ts'
+import { descriptionOf } from '../algorithms/index.ts'
 import { luaOf } from '../algorithms/lua-of.ts'
-import { hasPlanUnits, type PlanUnits, planUnits } from '../algorithms/plan-units.ts'
+import { hasPlanUnits, type PlanUnits, planUnits, unitsAtOnce } from '../algorithms/plan-units.ts'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import { mistakeOf } from '../config/check/mistake.ts'
 import { mistakesOfGatewayNumbers, mistakesOfNumbers } from '../config/check/mistakes-of-rules.ts'
@@ -234,6 +235,24 @@ export function findOverridable(
     found ? 'refused' : 'not-found',
     `${problem} Rules by consumer: ${names.join(', ') || 'none'}.`,
   )
+}
+
+/** When an override ends. Undefined: it has no end. @param override.until µs since the epoch */
+export const untilOf = ({ until }: { until?: number | undefined }) =>
+  until === undefined ? undefined : new Date(until / 1000)
+
+/**
+ * What an override lets the consumer spend at once, under the name that the algorithm has for it. If the config no longer has the rule, only
+ * the stored numbers are known. For windows and logs, their `burst` is the limit.
+ */
+export function atOnceOf(
+  { rule: name, numbers }: Override,
+  { rules }: Pick<ConfigInput, 'rules'>,
+): { parameter: string; units: number } | undefined {
+  if (!numbers) return undefined
+  const rule = rules?.find(rule => rule.name === name)
+  if (rule) return unitsAtOnce(descriptionOf(rule), numbers.burst)
+  return numbers.burst === numbers.limit ? undefined : { parameter: 'burst', units: numbers.burst }
 }
 
 const hasEnded = ({ until }: Override, now: number) => until !== undefined && until <= now * 1000

@@ -76,7 +76,7 @@ export async function startTestStore({ config: own }: TestStoreOptions = {}): Pr
       return (await createKey(store, { consumer, ...(plan !== undefined && { plan }) })).key
     },
     async clear() {
-      await createAdminStore(rest).run(connection => connection.flushall())
+      await createAdminStore(rest).run('FLUSHALL')
     },
     async close() {
       await bridge.close()

@@ -170,3 +170,7 @@ function mustBeOneCaller(config: Config, given: readonly string[]): void {
     : ` Leave some of these parts out.`
   throw new AdminError('usage', `No rule counts by ${parts.join(' and ')} alone.${hint}`)
 }
+
+/** The parts of an identity, in words. Every caller has a mode, so it is only named if there is nothing else. */
+export const namesOf = (parts: readonly string[]) =>
+  (parts.length > 1 ? parts.filter(part => part !== 'mode') : parts).join(' and ')

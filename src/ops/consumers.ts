@@ -19,7 +19,7 @@ import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { dropPointers } from './key-changes.ts'
 import { type KeyInfo, listConsumerNames, listKeys, removeFromIndexIfEmpty, writeListed } from './keys.ts'
-import { eraseCaller } from './top-callers.ts'
+import { eraseCaller, hasRefusals } from './top-callers.ts'
 
 export interface ConsumerInfo extends ConsumerRecord {
   consumer: string
@@ -52,14 +52,12 @@ export async function listExceptionalConsumers(
 const isPast = (until: number | undefined) => until !== undefined && until <= Date.now() * 1000
 
 function textsOf(store: AdminStore, consumers: readonly string[]): Promise<(string | null)[]> {
-  return store.runEach<string, string | null>(consumers, (pipeline, consumer) =>
-    pipeline.get(store.at(consumerKey(consumer))),
-  )
+  return store.runEach<string | null>(consumers.map(consumer => ['GET', store.at(consumerKey(consumer))]))
 }
 
 /** @throws AdminError `not-found` if the store has no key and no setting of the consumer, and its list of consumers lacks it */
 export async function showConsumer(store: AdminStore, consumer: string): Promise<ConsumerInfo> {
-  const text = await store.run(redis => redis.get<string>(store.at(consumerKey(consumer))))
+  const text = await store.run<string | null>('GET', store.at(consumerKey(consumer)))
   const keys = await listKeys(store, consumer)
   if (text === null && keys.length === 0) {
     const all = await listConsumerNames(store)
@@ -99,7 +97,7 @@ export async function changeConsumer(
   change: (record: ConsumerRecord) => ConsumerRecord,
 ): Promise<ConsumerChange> {
   const key = consumerKey(consumer)
-  const stored = (await store.run(redis => redis.get<string>(store.at(key)))) ?? undefined
+  const stored = (await store.run<string | null>('GET', store.at(key))) ?? undefined
   let before = parseConsumer(stored ?? '')
   let record = change(before)
   // Returns before the consumer is listed: a change without effect must not list a consumer that has nothing stored.
@@ -130,6 +128,27 @@ export function setPlan(
   plan: string | undefined,
 ): Promise<ConsumerChange> {
   return changeConsumer(store, consumer, ({ plan: _, ...rest }) => ({ ...rest, ...(plan && { plan }) }))
+}
+
+/** The plan of a key comes before that of its consumer, so these keys stay on their plans. */
+export function keysOnOtherPlans(keys: readonly KeyInfo[], plan: string): KeyInfo[] {
+  return keys.filter(key => key.plan !== undefined && key.plan !== plan)
+}
+
+export interface PlanChange extends ConsumerChange {
+  keysOnOtherPlans: readonly KeyInfo[]
+}
+
+/** As `setPlan`, and finds the keys that keep another plan. @param plans of the config */
+export async function changePlan(
+  store: AdminStore,
+  consumer: string,
+  plan: string | undefined,
+  plans: readonly string[],
+): Promise<PlanChange> {
+  const change = await setPlan(store, consumer, plan)
+  const keys = await listKeys(store, consumer)
+  return { ...change, keysOnOtherPlans: keysOnOtherPlans(keys, plan ?? plans[0]!) }
 }
 
 export interface Block {
@@ -177,6 +196,20 @@ export async function unblockConsumer(store: AdminStore, consumer: string): Prom
 }
 
 /**
+ * The keys that `removeConsumer` will remove.
+ * @throws AdminError `not-found` for an unknown consumer
+ */
+export async function keysToRemove(store: AdminStore, consumer: string): Promise<readonly KeyInfo[]> {
+  try {
+    return (await showConsumer(store, consumer)).keys
+  } catch (error) {
+    // Isolates may have sent refusals after the consumer was removed.
+    if (await hasRefusals(store, consumer)) return []
+    throw error
+  }
+}
+
+/**
  * Removes all keys of a consumer, its record, the counters of rules `by: 'consumer'` in both modes, and its refusals in the statistics.
  * Counters of combinations such as `['consumer', 'route']` have Redis keys that cannot be listed. They expire by themselves.
  * @param rules the rules of the config; some of them keep their counters in Redis keys of their own
@@ -189,7 +222,7 @@ export async function removeConsumer(
 ): Promise<{ keys: number }> {
   const index = credentialIndexKey(consumer)
   const { length: validKeys } = await listKeys(store, consumer)
-  const digests = await store.run(redis => redis.smembers(store.at(index)))
+  const digests = await store.run<string[]>('SMEMBERS', store.at(index))
   const both = identityStateKey({ consumer }, [[BOTH_MODES, undefined]])
   const states = [consumerStateKey(consumer), consumerStateKey(consumer, 'test'), both]
   const sideKeys = rules.flatMap(({ counting: { state: kind }, tag }) => {
@@ -202,12 +235,11 @@ export async function removeConsumer(
   // These come first, because a repeated call still finds the keys if this one ends in between.
   await eraseCaller(store, consumer)
   await dropPointers(store, consumer, digests)
-  await store.run(redis => {
-    const transaction = redis.multi().del(...all.map(store.at))
+  await store.transact([
+    ['DEL', ...all.map(store.at)],
     // The index itself stays, because a key that is being created at this moment is added to it.
-    if (digests.length > 0) transaction.srem(store.at(index), ...digests)
-    return transaction.exec()
-  })
+    ...(digests.length > 0 ? [['SREM', store.at(index), ...digests] as const] : []),
+  ])
   await removeFromIndexIfEmpty(store, consumer)
   return { keys: validKeys }
 }

@@ -10,6 +10,7 @@ import type { Evaluation } from '../script/evaluation.ts'
 import { decodeSettle, encodeSettle, type Settlement } from '../script/settle.ts'
 import type { LimitIdentity } from '../set-ups/limits/limiter.ts'
 import { reservedKey } from '../store/keys.ts'
+import { evalCommand } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { type CallerIdentity, optionFor, rulesBy, rulesByMore } from './caller-identity.ts'
@@ -130,15 +131,12 @@ async function settle(store: AdminStore, settlement: Settlement): Promise<void> 
   const [{ id, spentAt, amounts }] = settlement.requests as [Settlement['requests'][number]]
   const reservations = store.at(reservedKey(key))
   const member = `${id} ${spentAt} ${rule.family}=${amounts[0]!.reserved}`
-  const [, reply] = await store.run(redis =>
-    redis
-      .multi()
-      .zadd(reservations, { score: Math.floor(spentAt / 1000) + RESERVED_MS, member })
-      .eval(script.plain.source, keys.map(store.at), [...args])
-      // Also if the script has failed.
-      .zrem(reservations, member)
-      .exec<[number, unknown, number]>(),
-  )
+  const [, reply] = await store.transact([
+    ['ZADD', reservations, Math.floor(spentAt / 1000) + RESERVED_MS, member],
+    evalCommand(script.plain.source, keys.map(store.at), args),
+    // Also if the script has failed.
+    ['ZREM', reservations, member],
+  ])
   if (decodeSettle(reply, settlement).applied !== 1)
     throw new AdminError('store', 'The store did not make the correction.', store.nextStepFor(''))
 }

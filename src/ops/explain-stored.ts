@@ -36,9 +36,8 @@ export function createLookUp(store: AdminStore): LookUp {
     if (subject.kind === 'pointer' || subject.kind === 'failed') return undefined
     const { consumerKey } = subject
     const ofKey = subject.kind === 'key' && digest !== ANY_KEY ? subject.credentialKey : undefined
-    const [consumer, key] = await store.runEach<string, string | null>(
-      [consumerKey, ...(ofKey ? [ofKey] : [])],
-      (pipeline, name) => pipeline.get(store.at(name)),
+    const [consumer, key] = await store.runEach<string | null>(
+      [consumerKey, ...(ofKey ? [ofKey] : [])].map(name => ['GET', store.at(name)]),
     )
     const record = parseCredential(key ?? '')
     const keys = digest === ANY_KEY ? await listKeys(store, name) : []

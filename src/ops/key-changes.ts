@@ -1,6 +1,7 @@
 /** Changes of a key: label, plan, expiry, revocation, rotation. A change applies from the next request that reaches the store. */
 import { credentialIndexKey, credentialKey, pointerKey } from '../store/keys.ts'
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
+import { evalCommand } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import type { FoundKey } from './key-reference.ts'
@@ -54,13 +55,10 @@ export async function revokeKey(
 ): Promise<void> {
   // First, because a repeated call still finds the key if this one ends in between.
   await dropPointers(store, consumer, [digest])
-  await store.run(redis =>
-    redis
-      .multi()
-      .del(store.at(credentialKey(consumer, digest)))
-      .srem(store.at(credentialIndexKey(consumer)), digest)
-      .exec(),
-  )
+  await store.transact([
+    ['DEL', store.at(credentialKey(consumer, digest))],
+    ['SREM', store.at(credentialIndexKey(consumer)), digest],
+  ])
 }
 
 export interface Rotated {
@@ -125,7 +123,7 @@ async function changeKey(
 }
 
 async function isOpaque(store: AdminStore, consumer: string, digest: string): Promise<boolean> {
-  return (await store.run(redis => redis.get<string>(store.at(pointerKey(digest))))) === consumer
+  return (await store.run<string | null>('GET', store.at(pointerKey(digest)))) === consumer
 }
 
 async function expirePointer(store: AdminStore, key: FoundKey, at: Date | undefined): Promise<void> {
@@ -150,7 +148,7 @@ export async function dropPointers(
   consumer: string,
   digests: readonly string[],
 ): Promise<void> {
-  await store.runEach(digests, (pipeline, digest) =>
-    pipeline.eval(DELETE_IF_OWNED, [store.at(pointerKey(digest))], [consumer]),
+  await store.runEach(
+    digests.map(digest => evalCommand(DELETE_IF_OWNED, [store.at(pointerKey(digest))], [consumer])),
   )
 }

@@ -26,7 +26,7 @@ const ID = /^([^/]{1,255})\/([0-9a-f]{4,64})$/s
  */
 export async function findKey(store: AdminStore, text: string): Promise<FoundKey> {
   const { consumer, digest, id } = (await byId(store, text)) ?? (await byKey(store, text))
-  const record = await store.run(redis => redis.get<string>(store.at(credentialKey(consumer, digest))))
+  const record = await store.run<string | null>('GET', store.at(credentialKey(consumer, digest)))
   const parsed = parseCredential(record ?? '')
   if (parsed) return { id, consumer, digest, record: parsed }
   throw new AdminError(
@@ -45,7 +45,7 @@ async function byId(store: AdminStore, text: string): Promise<Found | undefined>
   const [, owner, prefix] = ID.exec(text) ?? []
   const consumer = owner && (await parseConsumerName(owner).catch(() => undefined))
   if (!consumer || !prefix) return undefined
-  const digests = await store.run(redis => redis.smembers(store.at(credentialIndexKey(consumer))))
+  const digests = await store.run<string[]>('SMEMBERS', store.at(credentialIndexKey(consumer)))
   const matching = digests.filter(digest => digest.startsWith(prefix))
   const digits = distinguishingDigits(digests)
   if (matching.length === 1) {
@@ -85,7 +85,7 @@ async function byKey(store: AdminStore, text: string): Promise<Found> {
     )
   }
   const digest = sha256(text)
-  const consumer = await store.run(redis => redis.get<string>(store.at(pointerKey(digest))))
+  const consumer = await store.run<string | null>('GET', store.at(pointerKey(digest)))
   if (consumer !== null) return foundKey(consumer, digest)
   // The message names only consumers that the store has, and never the text, which may be a key.
   const owner = ID.exec(text)?.[1]

@@ -16,6 +16,7 @@ import {
   pointerKey,
 } from '../store/keys.ts'
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
+import { evalCommand } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 
@@ -145,10 +146,9 @@ async function digestOf({ keyPrefix }: AdminStore, opaque: OpaqueKey): Promise<s
  * @throws AdminError if the key belongs to a consumer
  */
 async function staleOwnerOf(store: AdminStore, digest: string): Promise<string | null> {
-  const owner = await store.run(redis => redis.get<string>(store.at(pointerKey(digest))))
+  const owner = await store.run<string | null>('GET', store.at(pointerKey(digest)))
   if (owner !== null) {
-    const record = await store.run(redis => redis.exists(store.at(credentialKey(owner, digest))))
-    if (Number(record) === 1)
+    if ((await store.run('EXISTS', store.at(credentialKey(owner, digest)))) === 1)
       throw new AdminError(
         'refused',
         `This key already belongs to consumer '${owner}': ${keyId(owner, digest)}.`,
@@ -174,18 +174,18 @@ async function claim(
 /** Lists the keys of all consumers, or of one. Removes expired keys from the index. */
 export async function listKeys(store: AdminStore, consumer?: string): Promise<KeyInfo[]> {
   const consumers = consumer === undefined ? await listConsumerNames(store) : [consumer]
-  const indexes = await store.runEach<string, string[]>(consumers, (pipeline, consumer) =>
-    pipeline.smembers(store.at(credentialIndexKey(consumer))),
+  const indexes = await store.runEach<string[]>(
+    consumers.map(consumer => ['SMEMBERS', store.at(credentialIndexKey(consumer))]),
   )
   const all = consumers.flatMap((consumer, i) => {
     const digits = distinguishingDigits(indexes[i]!)
     return indexes[i]!.map(digest => ({ consumer, digest, id: keyId(consumer, digest, digits) }))
   })
-  const texts = await store.runEach<Key, string | null>(all, (pipeline, { consumer, digest }) =>
-    pipeline.get(store.at(credentialKey(consumer, digest))),
+  const texts = await store.runEach<string | null>(
+    all.map(({ consumer, digest }) => ['GET', store.at(credentialKey(consumer, digest))]),
   )
-  const owners = await store.runEach<Key, string | null>(all, (pipeline, { digest }) =>
-    pipeline.get(store.at(pointerKey(digest))),
+  const owners = await store.runEach<string | null>(
+    all.map(({ digest }) => ['GET', store.at(pointerKey(digest))]),
   )
   await prune(
     store,
@@ -238,15 +238,16 @@ if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
 return redis.call('SREM', KEYS[1], ARGV[1])`
 
 async function prune(store: AdminStore, gone: readonly Key[]): Promise<void> {
-  await store.runEach(gone, (pipeline, { consumer, digest }) => {
+  const commands = gone.map(({ consumer, digest }) => {
     const keys = [credentialIndexKey(consumer), credentialKey(consumer, digest)].map(store.at)
-    pipeline.eval(DROP_IF_GONE, keys, [digest])
+    return evalCommand(DROP_IF_GONE, keys, [digest])
   })
+  await store.runEach(commands)
 }
 
 /** Every consumer that has or had keys or settings in the store, sorted. */
 export async function listConsumerNames(store: AdminStore): Promise<string[]> {
-  const consumers = await store.run(redis => redis.smembers(store.at(CONSUMER_INDEX_KEY)))
+  const consumers = await store.run<string[]>('SMEMBERS', store.at(CONSUMER_INDEX_KEY))
   return consumers.sort(compare)
 }
 
@@ -267,15 +268,15 @@ export async function writeListed(
 
 /** @returns whether the consumer is new */
 async function addToIndex(store: AdminStore, consumer: string): Promise<boolean> {
-  return Number(await store.run(redis => redis.sadd(store.at(CONSUMER_INDEX_KEY), consumer))) === 1
+  return (await store.run('SADD', store.at(CONSUMER_INDEX_KEY), consumer)) === 1
 }
 
 /** Removes a consumer without keys and settings from the index. The index is in another slot of a cluster, so no transaction covers both. */
 export async function removeFromIndexIfEmpty(store: AdminStore, consumer: string): Promise<void> {
   const keys = [consumerKey(consumer), credentialIndexKey(consumer)].map(store.at)
-  const isEmpty = async () => Number(await store.run(redis => redis.exists(...keys))) === 0
+  const isEmpty = async () => (await store.run('EXISTS', ...keys)) === 0
   if (!(await isEmpty())) return
-  await store.run(redis => redis.srem(store.at(CONSUMER_INDEX_KEY), consumer))
+  await store.run('SREM', store.at(CONSUMER_INDEX_KEY), consumer)
   // Lists again a consumer that was written between the two calls. Later writes list it themselves.
   if (!(await isEmpty())) await addToIndex(store, consumer)
 }
@@ -287,14 +288,11 @@ async function writeKey(
   record: CredentialRecord,
 ): Promise<void> {
   const { expiresAt } = record
-  const expiry = expiresAt && { pxat: expiresAt.getTime() }
-  await store.run(redis =>
-    redis
-      .multi()
-      .set(store.at(credentialKey(consumer, digest)), formatCredential(record), expiry)
-      .sadd(store.at(credentialIndexKey(consumer)), digest)
-      .exec(),
-  )
+  const expiry = expiresAt ? ['PXAT', expiresAt.getTime()] : []
+  await store.transact([
+    ['SET', store.at(credentialKey(consumer, digest)), formatCredential(record), ...expiry],
+    ['SADD', store.at(credentialIndexKey(consumer)), digest],
+  ])
 }
 
 /** The last letters of an API key belong to its checksum. For opaque keys, they are a hint only if the rest of the key is long enough. */

@@ -18,7 +18,7 @@ import { consumerKey, limitStateKey } from '../store/keys.ts'
 import { type ConsumerRecord, isBlocked, parseConsumer } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
-import { type CallerIdentity, countersOf, rulesBy } from './caller-identity.ts'
+import { type CallerIdentity, countersOf, namesOf, rulesBy, rulesByMore } from './caller-identity.ts'
 import { type KeyInfo, listConsumerNames, listKeys, planOfAll } from './keys.ts'
 import { type Reserved, readReservations } from './reservations.ts'
 
@@ -165,6 +165,36 @@ function plansOf(keys: readonly KeyInfo[], { plans }: Pick<Config, 'plans'>): st
   return [...new Set(named.map(plan => (plans.includes(plan) ? plan : plans[0]!)))]
 }
 
+/** Names of rules. */
+export interface CallerReset {
+  rules: readonly string[]
+  /** These count by more than the parts that were given. */
+  notReset: readonly string[]
+}
+
+/** What `resetCaller` will reset. @throws AdminError `refused` if no rule counts by these parts alone */
+export async function planReset(
+  store: AdminStore,
+  config: Config,
+  identity: CallerIdentity,
+): Promise<CallerReset> {
+  const parts = Object.keys(identity)
+  const rules = rulesShown(config, parts, identity.mode)
+  const notReset = [...rulesByMore(config, parts).keys()]
+  if (rules.length > 0) return { rules, notReset }
+  await countersOf(store, config, identity)
+  throw new AdminError(
+    'refused',
+    `No rule counts by ${namesOf(parts)} alone.${notResetText(identity, notReset)}`,
+  )
+}
+
+/** A sentence about the rules that are not reset. Empty without such rules. */
+export const notResetText = (identity: CallerIdentity, names: readonly string[]): string =>
+  names.length > 0
+    ? ` Not reset, because they count by more than the ${namesOf(Object.keys(identity))}: ${names.join(', ')}.`
+    : ''
+
 /** Resets the rules for every plan, with the numbers of the config and with those of overrides. */
 export async function resetCaller(
   store: AdminStore,
@@ -212,7 +242,7 @@ function rulesForPlan(rules: readonly GatewayRule[], plan: string | undefined): 
 }
 
 async function readRecord(store: AdminStore, consumer: string): Promise<ConsumerRecord> {
-  const text = await store.run(redis => redis.get<string>(store.at(consumerKey(consumer))))
+  const text = await store.run<string | null>('GET', store.at(consumerKey(consumer)))
   return parseConsumer(text ?? '')
 }
 

@@ -5,8 +5,9 @@
 
 import * as v from 'valibot'
 import { ALL_ALGORITHMS } from '../algorithms/all.ts'
+import { descriptionOf } from '../algorithms/index.ts'
 import { luaOf } from '../algorithms/lua-of.ts'
-import { hasPlanUnits, type PlanUnits, planUnits } from '../algorithms/plan-units.ts'
+import { hasPlanUnits, type PlanUnits, planUnits, unitsAtOnce } from '../algorithms/plan-units.ts'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import { mistakeOf } from '../config/check/mistake.ts'
 import { mistakesOfGatewayNumbers, mistakesOfNumbers } from '../config/check/mistakes-of-rules.ts'
@@ -23,6 +24,7 @@ import {
   type Override,
   type OverrideNumbers,
 } from '../store/records.ts'
+import { readStoreTime } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { type ConsumerChange, changeConsumer, showConsumer } from './consumers.ts'
@@ -59,9 +61,9 @@ export async function setOverride(
   override: Override,
   { config, removeStale = false }: SetOptions = {},
 ): Promise<OverrideChange> {
-  const [seconds] = await store.run(redis => redis.time())
+  const now = await readStoreTime(store)
   const isStale = (other: Override) => config !== undefined && STALE.has(statusOf(other, config))
-  const isRemoved = (other: Override) => hasEnded(other, seconds * 1000) || (removeStale && isStale(other))
+  const isRemoved = (other: Override) => hasEnded(other, now) || (removeStale && isStale(other))
   let removed: readonly Override[] = []
   const change = await changeConsumer(store, consumer, record => {
     const others = record.overrides.filter(({ rule }) => rule !== override.rule)
@@ -233,6 +235,24 @@ export function findOverridable(
     found ? 'refused' : 'not-found',
     `${problem} Rules by consumer: ${names.join(', ') || 'none'}.`,
   )
+}
+
+/** When an override ends. Undefined: it has no end. @param override.until µs since the epoch */
+export const untilOf = ({ until }: { until?: number | undefined }) =>
+  until === undefined ? undefined : new Date(until / 1000)
+
+/**
+ * What an override lets the consumer spend at once, under the name that the algorithm has for it. If the config no longer has the rule, only
+ * the stored numbers are known. For windows and logs, their `burst` is the limit.
+ */
+export function atOnceOf(
+  { rule: name, numbers }: Override,
+  { rules }: Pick<ConfigInput, 'rules'>,
+): { parameter: string; units: number } | undefined {
+  if (!numbers) return undefined
+  const rule = rules?.find(rule => rule.name === name)
+  if (rule) return unitsAtOnce(descriptionOf(rule), numbers.burst)
+  return numbers.burst === numbers.limit ? undefined : { parameter: 'burst', units: numbers.burst }
 }
 
 const hasEnded = ({ until }: Override, now: number) => until !== undefined && until <= now * 1000

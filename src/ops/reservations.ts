@@ -26,13 +26,9 @@ export async function readReservations(
   stateKeys: readonly string[],
   at: number,
 ): Promise<ReadonlyMap<string, Reservations>> {
-  const from = `(${Math.floor(at / 1000)}` as const
-  const replies = await store.runEach<string, readonly string[]>(stateKeys, (pipeline, key) =>
-    pipeline.zrange(store.at(reservedKey(key)), from, '+inf', {
-      byScore: true,
-      offset: 0,
-      count: MAX_READ + 1,
-    }),
+  const which = [`(${Math.floor(at / 1000)}`, '+inf', 'BYSCORE', 'LIMIT', 0, MAX_READ + 1]
+  const replies = await store.runEach<readonly string[]>(
+    stateKeys.map(key => ['ZRANGE', store.at(reservedKey(key)), ...which]),
   )
   return new Map(stateKeys.map((key, i) => [key, reservationsOf(replies[i]!)]))
 }

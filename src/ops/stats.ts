@@ -41,9 +41,8 @@ export async function readStats(store: AdminStore, since: Date, now = new Date()
   const backMs = now.getTime() - since.getTime()
   const unit = backMs <= MAX_BACK_MS.minute ? 'minute' : backMs <= MAX_BACK_MS.hour ? 'hour' : 'day'
   const times = timesOf(unit, since, now)
-  // Nothing is deserialized, so a hash is a list: field, value, field, value.
-  const hashes = await store.runEach<Date, readonly string[]>(times, (pipeline, at) =>
-    pipeline.hgetall(store.at(statsKey(at, unit))),
+  const hashes = await store.runEach<readonly string[]>(
+    times.map(at => ['HGETALL', store.at(statsKey(at, unit))]),
   )
   return { since: times[0]!, unit, ...sumRecords(hashes) }
 }
@@ -58,9 +57,7 @@ export async function readTotals(
 ): Promise<{ sums: Sums; measured: MeasuredSums }> {
   const minuteBefore = new Date(now.getTime() - MINUTE_MS)
   const keys = [STATS_TOTAL_KEY, statsKey(minuteBefore, 'minute'), statsKey(now, 'minute')]
-  const hashes = await store.runEach<string, readonly string[]>(keys, (pipeline, key) =>
-    pipeline.hgetall(store.at(key)),
-  )
+  const hashes = await store.runEach<readonly string[]>(keys.map(key => ['HGETALL', store.at(key)]))
   const [totals, ...recent] = hashes.map(pairs)
   return { sums: sumFields(totals!), measured: sumMeasurements(totals!, recent.flat()) }
 }

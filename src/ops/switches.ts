@@ -19,7 +19,7 @@ import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 
 export async function readSwitches(store: AdminStore): Promise<Switches> {
-  return parseSwitches(await store.run(redis => redis.get<string>(store.at(SWITCHES_KEY))))
+  return parseSwitches(await store.run<string | null>('GET', store.at(SWITCHES_KEY)))
 }
 
 export interface SwitchChange {
@@ -98,6 +98,23 @@ export function listSwitchable({
   )
   const all = [...rules.map(rule => [switchNameOf(rule), rule] as const), ...ofShedder, ...named]
   return new Map(all.map(([name, { mode, enforcedShare: share }]) => [name, { mode, share }]))
+}
+
+/** Whether a switch has an effect: it must not have ended, and the config must still have its rule. */
+export type SwitchStatus = 'applies' | 'over' | 'rule-gone'
+
+/** @param isInConfig whether the config has the rule of the switch; the kill switch needs none */
+export function switchStatusOf(each: Switch, isInConfig = true): SwitchStatus {
+  if (hasExpired(each, Date.now())) return 'over'
+  return isInConfig ? 'applies' : 'rule-gone'
+}
+
+/** `shadow`, `enforce for 25 %` */
+export function effectOf({ mode, share }: Pick<RuleSwitch, 'mode' | 'share'>): string {
+  const percent =
+    share === undefined || (share === 1 && mode) ? '' : `for ${Number((share * 100).toPrecision(12))} %`
+  const isShared = mode === undefined || mode === 'enforce'
+  return [mode ?? 'enforce', isShared ? percent : ''].filter(Boolean).join(' ')
 }
 
 /** @throws AdminError `not-found` that lists everything that can be switched */

@@ -3,6 +3,7 @@
  * are bounds, because a record has only the most frequent callers of each rule.
  */
 import { callersKey } from '../store/keys.ts'
+import { evalCommand } from './admin-connection.ts'
 import type { AdminStore } from './admin-store.ts'
 
 const MINUTE_MS = 60e3
@@ -102,8 +103,8 @@ export async function readTopCallers(
   now = new Date(),
 ): Promise<{ since: Date; rules: RuleCallers[] }> {
   const hours = hoursOf(since, now)
-  const hashes = await store.runEach<Date, readonly string[]>(hours, (pipeline, at) =>
-    pipeline.hgetall(store.at(callersKey(at))),
+  const hashes = await store.runEach<readonly string[]>(
+    hours.map(at => ['HGETALL', store.at(callersKey(at))]),
   )
   return { since: hours[0]!, rules: callersOf(hours, hashes, now) }
 }
@@ -201,10 +202,10 @@ export async function hasRefusals(store: AdminStore, consumer: string, now = new
  */
 export async function eraseCaller(store: AdminStore, consumer: string, now = new Date()): Promise<number> {
   const hours = hoursOf(new Date(now.getTime() - KEPT_MS), now)
-  const erased = await store.runEach<Date, number | string>(hours, (pipeline, at) => {
-    pipeline.eval(ERASE, [store.at(callersKey(at))], [consumer])
-  })
-  return erased.reduce<number>((sum, count) => sum + Number(count), 0)
+  const erased = await store.runEach<number>(
+    hours.map(at => evalCommand(ERASE, [store.at(callersKey(at))], [consumer])),
+  )
+  return erased.reduce((sum, count) => sum + count, 0)
 }
 
 /** Its refusals are no longer part of the sums. */

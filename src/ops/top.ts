@@ -52,8 +52,8 @@ export async function readTop(store: AdminStore, now = new Date()): Promise<Top>
   const hours = hoursOf(minute(MINUTES_BEFORE + 1), now)
   const keys = [...minutes.map(at => statsKey(at, 'minute')), ...hours.map(callersKey), SWITCHES_KEY] as const
   const startedAt = performance.now()
-  const replies = await store.runEach<string, unknown>(keys, (pipeline, key) =>
-    key === SWITCHES_KEY ? pipeline.get(store.at(key)) : pipeline.hgetall(store.at(key)),
+  const replies = await store.runEach(
+    keys.map(key => [key === SWITCHES_KEY ? 'GET' : 'HGETALL', store.at(key)]),
   )
   const storeMs = performance.now() - startedAt
   const records = replies.slice(0, minutes.length) as string[][]

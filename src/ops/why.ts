@@ -160,7 +160,7 @@ async function aboutConsumer(
   common: Common,
   keyId?: string,
 ): Promise<WhyFacts> {
-  const text = await store.run(redis => redis.get<string>(store.at(consumerKey(name))))
+  const text = await store.run<string | null>('GET', store.at(consumerKey(name)))
   const record = parseConsumer(text ?? '')
   const keys = await listKeys(store, name)
   const names = text === null && keys.length === 0 ? await listConsumerNames(store) : [name]

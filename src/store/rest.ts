@@ -28,30 +28,46 @@ export class RestError extends Error {
 /**
  * Sends the commands in one HTTP request, once.
  * @param commands at least one
+ * @param isTransaction sends them as one transaction: all of them run, or none
  * @returns the answers in order
  * @throws RestError if the request was answered with an error; GatewayError ERR_STORE_REPLY_INVALID; whatever `fetch` throws
  */
-export type SendCommands = (commands: readonly RestCommand[], signal: AbortSignal) => Promise<RestAnswer[]>
+export type SendCommands = (
+  commands: readonly RestCommand[],
+  signal: AbortSignal,
+  isTransaction?: boolean,
+) => Promise<RestAnswer[]>
 
-/** @throws GatewayError ERR_CONFIG_INVALID without the URL, which may contain a password, and without the token */
-export function createRestConnection(url: string, token: string): SendCommands {
+/** Sends an HTTP request, as `fetch` does. */
+type Send = (url: string, init: RequestInit & { headers: Record<string, string> }) => Promise<Response>
+
+/**
+ * @param send default: `fetch`
+ * @throws GatewayError ERR_CONFIG_INVALID without the URL, which may contain a password, and without the token
+ */
+export function createRestConnection(
+  url: string,
+  token: string,
+  send: Send = (url, init) => fetch(url, init),
+): SendCommands {
   const endpoint = endpointOf(url)
   const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' }
   checkHeaders(headers)
 
-  return async (commands, signal) => {
+  return async (commands, signal, isTransaction) => {
     const [only] = commands
-    const isPipeline = commands.length > 1
-    const response = await fetch(isPipeline ? `${endpoint}/pipeline` : endpoint, {
+    const isList = isTransaction || commands.length > 1
+    const path = isTransaction ? '/multi-exec' : isList ? '/pipeline' : ''
+    const response = await send(endpoint + path, {
       // A redirection would send the keys to another server, and before 2025-09-01 (compatibility date) Workers sent the token, too.
       ...{ method: 'POST', headers, signal, redirect: 'manual' as const },
-      body: JSON.stringify(isPipeline ? commands : only),
+      body: JSON.stringify(isList ? commands : only),
     })
     const reply = parse(await response.text())
     // A server in front of the store can answer with a web page, so only the status is certain.
     if (!response.ok) throw new RestError(response.status, errorIn(reply) ?? '')
     if (reply === undefined) throw invalid("The store's reply is not valid JSON.")
-    const answers = isPipeline && Array.isArray(reply) ? reply : [reply]
+    const answers = isList && Array.isArray(reply) ? reply : [reply]
     if (answers.length !== commands.length || !answers.every(isAnswer))
       throw invalid("The store's reply is not a list of results.")
     return answers

@@ -109,7 +109,7 @@ describe('curl', () => {
   it('reaches the origin with a key, as docs/credentials.md says', async () => {
     const [command] = curls('docs/credentials.md')
     // The address has no budget left after the loop above.
-    await store.run(connection => connection.flushall())
+    await store.run('FLUSHALL')
     const KEY = await keyOf('acme')
     expect(await shell(command! + STATUS, { KEY })).toBe('200')
     expect(await shell(command! + STATUS, { KEY: 'slk_acme_wrong' })).toBe('401')

@@ -1,6 +1,7 @@
 /** Consumers: their settings, concurrent changes, and their removal. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
+import type { Command, Reply } from '../../src/ops/admin-connection.ts'
 import type { AdminStore } from '../../src/ops/admin-store.ts'
 import {
   blockConsumer,
@@ -190,10 +191,11 @@ describeOnRedis('consumers', start => {
 
     it('lose those that have ended by the clock of the store, whatever that of the operator says', async () => {
       await store({ overrides: stale(1, { until: (Date.now() - 3600e3) * 1000 }) })
-      const time = async () => [Math.floor(Date.now() / 1000) - 86_400, 0]
+      const time = [String(Math.floor(Date.now() / 1000) - 86_400), '0']
       const behind: AdminStore = {
         ...admin.store,
-        run: commands => admin.store.run(redis => commands(Object.assign(Object.create(redis), { time }))),
+        run: async <T extends Reply>(...command: Command) =>
+          command[0] === 'TIME' ? (time as readonly Reply[] as T) : await admin.store.run<T>(...command),
       }
       const { removed } = await setOverride(behind, 'acme', hour, { config })
       expect([removed, namesOf((await stored()).overrides)]).toEqual([[], ['gone-0', 'hour']])

@@ -147,12 +147,8 @@ async function booksOf(admin: AdminStore, config: Config, team: string): Promise
 
 async function reservationsOf(admin: AdminStore, config: Config, team: string) {
   const { key } = await tokenRule(admin, config, team)
-  const listed = await admin.run(redis =>
-    redis.zrange<(string | number)[]>(admin.at(reservedKey(key)), Date.now(), '+inf', {
-      byScore: true,
-      withScores: true,
-    }),
-  )
+  const which = [Date.now(), '+inf', 'BYSCORE', 'WITHSCORES']
+  const listed = await admin.run<string[]>('ZRANGE', admin.at(reservedKey(key)), ...which)
   const reservations: { estimate: number; until: number }[] = []
   for (let i = 0; i < listed.length; i += 2) {
     reservations.push({

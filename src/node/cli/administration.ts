@@ -8,9 +8,9 @@ import { KEY_SECRET, type KeySecret, readKeySecrets } from '../../credentials/ke
 import { AdminError } from '../../ops/admin-error.ts'
 import { type AdminStore, createAdminStore } from '../../ops/admin-store.ts'
 import type { ConsumerChange } from '../../ops/consumers.ts'
+import { consumerChangeDocument } from '../../ops/documents/consumers.ts'
 import { parseFutureTime, parseShortText } from '../../ops/names.ts'
 import { restStore } from './arguments.ts'
-import { blockDocument } from './blocks.ts'
 import { CHANGE_OPTIONS, optionIn, STORE_OPTIONS } from './help.ts'
 import type { ConfigLoader, LoadedConfig } from './load-config.ts'
 import { print } from './output.ts'
@@ -165,21 +165,13 @@ export function noteIfNew(consumer: string, { isNew, others = [] }: ConsumerChan
   console.error(`Consumer '${consumer}' is new in this store.${hint}`)
 }
 
-/**
- * Prints the settings of a consumer after a change, and a hint if its name may be misspelled.
- * @param more further fields of the JSON document
- */
+/** Prints the settings of a consumer after a change, and a hint if its name may be misspelled. */
 export function printChange(
   flags: StoreFlags,
   consumer: string,
-  result: ConsumerChange,
+  change: ConsumerChange,
   human: string,
-  more: object = {},
 ): void {
-  noteIfNew(consumer, result)
-  const { record } = result
-  const { plan, overrides } = record
-  const rules = overrides.map(({ rule }) => rule)
-  const all = { consumer, plan: plan ?? null, ...blockDocument(record) }
-  print(flags, { ...all, overrides: rules, ...more }, () => human)
+  noteIfNew(consumer, change)
+  print(flags, consumerChangeDocument(consumer, change), () => human)
 }

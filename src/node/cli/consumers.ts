@@ -1,37 +1,45 @@
 /** `npx sluicegate consumers …`: plans, blocks and overrides, live. */
 import { Command } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
+import { blockText, endedBlock, isBlockedNow } from '../../ops/blocks.ts'
 import { rulesByMore } from '../../ops/caller-identity.ts'
 import {
   blockConsumer,
   type ConsumerInfo,
+  changePlan,
+  keysOnOtherPlans,
+  keysToRemove,
   listConsumers,
   removeConsumer,
-  setPlan,
   showConsumer,
   unblockConsumer,
 } from '../../ops/consumers.ts'
-import { type KeyInfo, listKeys } from '../../ops/keys.ts'
+import {
+  consumerDocument,
+  planChangeDocument,
+  removedConsumerDocument,
+} from '../../ops/documents/consumers.ts'
+import type { KeyInfo } from '../../ops/keys.ts'
 import { parseConsumerName, parsePlanName } from '../../ops/names.ts'
-import { hasRefusals } from '../../ops/top-callers.ts'
+import { time } from '../../ops/times.ts'
 import {
   addChangeOptions,
   addStoreAndConfirmOptions,
   addStoreOptions,
   CONSUMER_HELP,
   mustConfirm,
+  noteIfNew,
   openStore,
   printChange,
   type SignedFlags,
   type StoreFlags,
   signatureOf,
 } from './administration.ts'
-import { blockText, endedBlock, isBlockedNow } from './blocks.ts'
 import { withExamples } from './help.ts'
 import { keyTable } from './key-output.ts'
 import { type ConfigLoader, type LoadedConfig, loadConfig } from './load-config.ts'
-import { alert, alertCell, print, table, time } from './output.ts'
-import { noteOfLength, overrideCommand, overrideTable, settingsOf } from './overrides.ts'
+import { alert, alertCell, print, table } from './output.ts'
+import { noteOfLength, overrideCommand, overrideTable } from './overrides.ts'
 
 type Flags = StoreFlags & { yes?: boolean }
 
@@ -125,7 +133,7 @@ async function list(load: ConfigLoader, flags: Flags): Promise<void> {
   const consumers = await listConsumers(store)
   print(
     flags,
-    consumers.map(consumer => documentOf(consumer, config)),
+    consumers.map(consumer => consumerDocument(consumer, config)),
     () => (consumers.length > 0 ? consumerTable(consumers) : 'There are no consumers.'),
   )
 }
@@ -144,12 +152,7 @@ function consumerTable(consumers: readonly ConsumerInfo[]): string {
 async function show(load: ConfigLoader, argument: string, flags: Flags): Promise<void> {
   const { store, config } = await openStore(flags, load)
   const info = await showConsumer(store, await parseConsumerName(argument))
-  print(flags, documentOf(info, config), () => describe(info, config))
-}
-
-function documentOf({ consumer, keys, ...record }: ConsumerInfo, config: LoadedConfig) {
-  const { overrides, ...settings } = settingsOf(consumer, record, config)
-  return { ...settings, keys, overrides }
+  print(flags, consumerDocument(info, config), () => describe(info, config))
 }
 
 function describe(info: ConsumerInfo, config: LoadedConfig): string {
@@ -181,20 +184,17 @@ async function set(
   const { store, config } = await openStore(flags, load)
   const plan = flags.plan === false ? undefined : parsePlanName(flags.plan, config.plans)
   const consumer = await parseConsumerName(argument)
-  const result = await setPlan(store, consumer, plan)
+  const result = await changePlan(store, consumer, plan, config.plans)
   const already = result.isChanged ? '' : ' already'
   const what = plan
     ? `is${already} on plan '${plan}'`
     : `${already ? 'already has' : 'has'} no plan of its own`
-  const others = keysOnOtherPlans(await listKeys(store, consumer), plan ?? config.plans[0]!)
-  printChange(flags, consumer, result, `Consumer '${consumer}' ${what}.${noteOfKeys(others)}`, {
-    keysOnOtherPlans: others.map(({ id, plan }) => ({ id, plan })),
-  })
-}
-
-/** The plan of a key comes before that of its consumer, so these keys stay on their plans. */
-function keysOnOtherPlans(keys: readonly KeyInfo[], plan: string): KeyInfo[] {
-  return keys.filter(key => key.plan !== undefined && key.plan !== plan)
+  noteIfNew(consumer, result)
+  print(
+    flags,
+    planChangeDocument(consumer, result),
+    () => `Consumer '${consumer}' ${what}.${noteOfKeys(result.keysOnOtherPlans)}`,
+  )
 }
 
 const MOST_KEYS = 10
@@ -234,14 +234,7 @@ async function unblock(load: ConfigLoader, argument: string, flags: Flags): Prom
 async function remove(load: ConfigLoader, argument: string, flags: Flags): Promise<void> {
   const { store, config } = await openStore(flags, load)
   const consumer = await parseConsumerName(argument)
-  const owned = await showConsumer(store, consumer).then(
-    ({ keys }) => keys,
-    async error => {
-      // Isolates may have sent refusals after the consumer was removed.
-      if (await hasRefusals(store, consumer)) return []
-      throw error
-    },
-  )
+  const owned = await keysToRemove(store, consumer)
   await mustConfirm(`Remove consumer '${consumer}', with ${count(owned.length)}?`, flags)
   const { keys } = await removeConsumer(store, consumer, config.rules)
   if (consumer.includes('~')) {
@@ -257,7 +250,7 @@ async function remove(load: ConfigLoader, argument: string, flags: Flags): Promi
   }
   print(
     flags,
-    { consumer, removed: true, keys },
+    removedConsumerDocument(consumer, { keys }),
     () => `Consumer '${consumer}' is removed, with ${count(keys)}.`,
   )
 }

@@ -9,6 +9,7 @@ import {
   ruleOfCaller,
   ruleOfLimit,
 } from '../../ops/corrections.ts'
+import { correctionDocument } from '../../ops/documents/limits.ts'
 import type { RuleStanding } from '../../ops/limits.ts'
 import { parsePlanName } from '../../ops/names.ts'
 import { addStoreAndConfirmOptions, mustConfirm, openStore, type StoreFlags } from './administration.ts'
@@ -23,7 +24,7 @@ import {
 } from './limit-target.ts'
 import type { ConfigLoader } from './load-config.ts'
 import { print, table } from './output.ts'
-import { USAGE_HEADINGS, usageCells, usageDocument } from './usage-output.ts'
+import { USAGE_HEADINGS, usageCells } from './usage-output.ts'
 
 interface Flags extends StoreFlags, TargetFlags {
   rule: string
@@ -80,7 +81,7 @@ async function correct(load: ConfigLoader, limit: string | undefined, flags: Fla
       : await correctCaller(store, config, counted!, rule, units, plan)
   const of = target.kind === 'limit' ? { limit: target.name, by } : counted
   const done = spend === undefined ? { givenBack: amount } : { spent: amount }
-  const document = { ...of, rule, unit, ...done, ...documentOf(correction) }
+  const document = { ...of, rule, unit, ...done, ...correctionDocument(correction) }
   print(
     flags,
     document,
@@ -95,9 +96,4 @@ function tableOf({ before, after }: Correction): string {
     String(remaining),
   ]
   return table(['', ...USAGE_HEADINGS, 'REMAINING'], [row('before', before), row('after', after)])
-}
-
-function documentOf({ before, after }: Correction) {
-  const standing = ({ usage, remaining }: RuleStanding) => ({ ...usageDocument(usage!), remaining })
-  return { before: standing(before), after: standing(after) }
 }

@@ -1,10 +1,11 @@
 /** The key that `npm start` shows: one that works with the Worker as it is now. */
 import type { KeySecret } from '../../credentials/key-signature.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { type AdminStore, createAdminStore, isOnThisMachine } from '../../ops/admin-store.ts'
+import { type AdminStore, createAdminStore } from '../../ops/admin-store.ts'
 import { revokeKey } from '../../ops/key-changes.ts'
 import { findKey } from '../../ops/key-reference.ts'
 import { createKey, removeFromIndexIfEmpty } from '../../ops/keys.ts'
+import { isOnThisMachine } from '../../ops/store-failure.ts'
 import { sha256 } from '../../sha256.ts'
 import type { KeySettings } from '../start/worker-messages.ts'
 import { askUser } from './administration.ts'

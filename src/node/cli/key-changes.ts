@@ -2,9 +2,17 @@
 import { Command } from 'commander'
 import { parseDuration } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
+import {
+  keyExpiryDocument,
+  keyLabelDocument,
+  keyPlanDocument,
+  revokedKeyDocument,
+  rotatedKeyDocument,
+} from '../../ops/documents/keys.ts'
 import { expireKey, revokeKey, rotateKey, setKeyLabel, setKeyPlan } from '../../ops/key-changes.ts'
 import { findKey } from '../../ops/key-reference.ts'
 import { parsePlanName, parseShortText, parseTime, printable } from '../../ops/names.ts'
+import { timeAhead } from '../../ops/times.ts'
 import {
   addStoreAndConfirmOptions,
   addStoreOptions,
@@ -17,7 +25,7 @@ import {
 import { withExamples } from './help.ts'
 import { printCreatedKey } from './key-output.ts'
 import type { ConfigLoader } from './load-config.ts'
-import { print, timeAhead } from './output.ts'
+import { print } from './output.ts'
 
 const KEY = "ID of the key, such as 'acme/0f3a9c1d2b4e', or the key itself; - reads it from standard input"
 
@@ -84,7 +92,7 @@ async function label(
   const found = await findKey(store, await secretOf(key))
   await setKeyLabel(store, found, chosen)
   const { id } = found
-  print(flags, { id, label: chosen ?? null }, () =>
+  print(flags, keyLabelDocument(id, chosen), () =>
     chosen ? `The label of key '${id}' is '${chosen}'.` : `Key '${id}' has no label.`,
   )
 }
@@ -103,7 +111,7 @@ async function plan(
   const { id } = found
   print(
     flags,
-    { id, plan: chosen ?? null },
+    keyPlanDocument(id, chosen),
     () => `Key '${id}' is on ${chosen ? `plan '${chosen}'` : "the consumer's plan"}.`,
   )
 }
@@ -121,7 +129,7 @@ async function expire(
   const { id } = found
   if (isNow) await mustConfirm(`Revoke key '${id}' now?`, flags)
   await expireKey(store, found, at)
-  print(flags, { id, expiresAt: at ?? null }, () =>
+  print(flags, keyExpiryDocument(id, at), () =>
     isNow ? `Key '${id}' is revoked.` : `Key '${id}' ${at ? expiryText(at) : 'never expires'}.`,
   )
 }
@@ -132,7 +140,7 @@ async function revoke(load: ConfigLoader, key: string, flags: StoreFlags & { yes
   const { label } = found.record
   await mustConfirm(`Revoke key '${found.id}'${label ? ` (${printable(label)})` : ''}?`, flags)
   await revokeKey(store, found)
-  print(flags, { id: found.id, revoked: true }, () => `Key '${found.id}' is revoked.`)
+  print(flags, revokedKeyDocument(found.id), () => `Key '${found.id}' is revoked.`)
 }
 
 async function rotate(
@@ -149,9 +157,10 @@ async function rotate(
   const { store, config } = await openStoreForNewKey(flags, load)
   const found = await findKey(store, await secretOf(key))
   if (overlap === 0 && !found.record.replacedBy) await mustConfirm(`Revoke key '${found.id}' now?`, flags)
-  const { created, oldEndsAt, failure } = await rotateKey(store, found, overlap / 1000)
+  const rotated = await rotateKey(store, found, overlap / 1000)
+  const { created, oldEndsAt, failure } = rotated
   const { id } = found
-  if (flags.json) print(flags, { ...created, replaces: { id, expiresAt: oldEndsAt ?? null } }, String)
+  if (flags.json) print(flags, rotatedKeyDocument(id, rotated), String)
   else printCreatedKey(created, config.plans)
   if (failure) throw new AdminError('store', `The old key '${id}' is still valid: ${failure.message}`)
   if (flags.json) return

@@ -1,6 +1,7 @@
 /** How keys are printed. The secret of a key is printed once, when the key is made. */
 import type { CreatedKey, KeyInfo, KeyStats } from '../../ops/keys.ts'
-import { table, time, timeAhead } from './output.ts'
+import { time, timeAhead } from '../../ops/times.ts'
+import { table } from './output.ts'
 
 /** The key alone on standard output, so that it can be piped into a secret store. */
 export function printCreatedKey(

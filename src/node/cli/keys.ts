@@ -4,6 +4,7 @@ import { didYouMean } from '../../config/check/did-you-mean.ts'
 import { newKeySecret } from '../../credentials/key-signature.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
+import { createdKeyDocument, keyDocument, keyStatsDocument } from '../../ops/documents/keys.ts'
 import { createKey, importKey, keyStatsOf, listConsumerNames, listKeys, type NewKey } from '../../ops/keys.ts'
 import {
   parseConsumerName,
@@ -110,7 +111,7 @@ export function keysCommand(load: ConfigLoader): Command {
 async function create(load: ConfigLoader, flags: NewKeyFlags): Promise<void> {
   const { store, config } = await openStoreForNewKey(flags, load)
   const created = await createKey(store, await newKeyOf(flags, config.plans))
-  if (flags.json) print(flags, created, String)
+  if (flags.json) print(flags, createdKeyDocument(created), String)
   else printCreatedKey(created, config.plans)
 }
 
@@ -133,7 +134,11 @@ async function bringIn(
       'This key is not accepted yet. Add credentials: { opaqueKeys: {} } to the config, and deploy.',
     )
   }
-  print(flags, imported, () => `Key '${imported.id}' belongs to consumer '${imported.consumer}' now.`)
+  print(
+    flags,
+    keyDocument(imported),
+    () => `Key '${imported.id}' belongs to consumer '${imported.consumer}' now.`,
+  )
 }
 
 async function newKeyOf(flags: NewKeyFlags, plans: readonly string[]): Promise<NewKey> {
@@ -153,15 +158,15 @@ async function list(load: ConfigLoader, flags: StoreFlags & { consumer?: string 
   const consumer = flags.consumer === undefined ? undefined : await parseConsumerName(flags.consumer)
   const keys = await listKeys(store, consumer)
   const others = keys.length === 0 && consumer !== undefined ? await listConsumerNames(store) : []
-  print(flags, keys, () => (keys.length > 0 ? keyTable(keys) : noKeysText(store, consumer, others)))
+  print(flags, keys.map(keyDocument), () =>
+    keys.length > 0 ? keyTable(keys) : noKeysText(store, consumer, others),
+  )
 }
 
 async function stats(load: ConfigLoader, flags: StoreFlags): Promise<void> {
   const { store } = await openStore(flags, load)
   const counted = keyStatsOf(await listKeys(store))
-  const { signed, unsigned, allSignedAt } = counted
-  const document = { signed, unsigned: unsigned.map(({ id }) => id), allSignedAt: allSignedAt ?? null }
-  print(flags, document, () => keyStatsText(counted))
+  print(flags, keyStatsDocument(counted), () => keyStatsText(counted))
 }
 
 /** Keys of other environments are not listed, so a wrong environment looks like missing keys. */

@@ -43,10 +43,6 @@ export function parseTarget(
   return { kind: 'limit', name: limit }
 }
 
-/** The parts of an identity, in words. Every caller has a mode, so it is only named if there is nothing else. */
-export const namesOf = (parts: readonly string[]) =>
-  (parts.length > 1 ? parts.filter(part => part !== 'mode') : parts).join(' and ')
-
 /** `--consumer`, `--address` and `--mode` are short for `--by consumer=…`, `--by address=…` and `--by mode=…`. */
 export async function parseCaller({ by = {}, ...flags }: TargetFlags): Promise<CallerIdentity> {
   for (const part of ['consumer', 'address', 'mode'] as const) {

@@ -10,18 +10,28 @@ import { FLEET_USAGE, WORKER_UTILIZATION } from '../../config/compile-shedding.t
 import { formatWait } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
-import { countersOf, optionFor, rulesByMore } from '../../ops/caller-identity.ts'
+import { namesOf, optionFor, rulesByMore } from '../../ops/caller-identity.ts'
 import {
+  atOnceDocument,
+  callerDocument,
+  callerResetDocument,
+  limitDocument,
+  limitResetDocument,
+} from '../../ops/documents/limits.ts'
+import { loadDocument } from '../../ops/documents/stats.ts'
+import {
+  notResetText,
   peekCaller,
   peekLimit,
+  planReset,
   type RuleStanding,
   resetCaller,
   resetLimit,
   rulesByOtherIdentities,
-  rulesShown,
 } from '../../ops/limits.ts'
 import { parsePlanName } from '../../ops/names.ts'
 import { readLoad } from '../../ops/origin-load.ts'
+import { time } from '../../ops/times.ts'
 import {
   addStoreAndConfirmOptions,
   addStoreOptions,
@@ -35,15 +45,14 @@ import {
   addTarget,
   callerText,
   identityText,
-  namesOf,
   parseCaller,
   parseTarget,
   type TargetFlags,
 } from './limit-target.ts'
 import { type ConfigLoader, loadConfig } from './load-config.ts'
 import { loadTexts } from './load-output.ts'
-import { alert, alertCell, type Cell, print, table, time } from './output.ts'
-import { USAGE_HEADINGS, usageCells, usageDocument } from './usage-output.ts'
+import { alert, alertCell, type Cell, print, table } from './output.ts'
+import { USAGE_HEADINGS, usageCells } from './usage-output.ts'
 
 interface Flags extends StoreFlags, TargetFlags {
   rule?: string
@@ -101,7 +110,7 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
   }
   if (target.kind === 'limit') {
     const standings = await peekLimit(store, config, target.name, flags.by ?? {})
-    return print(flags, { limit: target.name, by: flags.by ?? {}, rules: standings.map(documentOf) }, () =>
+    return print(flags, limitDocument(target.name, flags.by ?? {}, standings), () =>
       [
         standingTable(standings),
         ...usageTable(standings),
@@ -113,26 +122,11 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
   const plan = flags.plan === undefined ? undefined : parsePlanName(flags.plan, config.plans)
   const counted = await parseCaller(flags)
   const parts = Object.keys(counted)
-  const {
-    standings,
-    off,
-    blockedAt,
-    plan: found,
-    plansOfKeys,
-    otherConsumers,
-  } = await peekCaller(store, config, counted, plan)
+  const found = await peekCaller(store, config, counted, plan)
+  const { standings, off, blockedAt, plansOfKeys, otherConsumers } = found
   const notShown = rulesByMore(config, parts)
   const by = namesOf(parts)
-  const document = {
-    ...counted,
-    plan: found ?? null,
-    ...(counted.consumer !== undefined && { blockedAt: blockedAt ?? null, plansOfKeys }),
-    rules: standings.map(documentOf),
-    off: off.map(({ name }) => name),
-    notShown: [...notShown.keys()],
-    ...(counted.consumer !== undefined && { isKnown: !otherConsumers }),
-  }
-  print(flags, document, () => {
+  print(flags, callerDocument(counted, found, notShown.keys()), () => {
     if (blockedAt)
       return `Consumer '${counted.consumer}' has been ${alert('blocked')} since ${time(blockedAt)} UTC: nothing is counted.`
     const lines = [standings.length > 0 ? standingTable(standings) : `No rule counts by ${by} alone.`]
@@ -140,7 +134,7 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
     if (off.length > 0) lines.push(`Turned off by an override: ${off.map(({ name }) => name).join(', ')}.`)
     if (plansOfKeys.length > 0)
       lines.push(
-        `These are the limits of plan '${found}'. Keys of consumer '${counted.consumer}' have other plans: ${plansOfKeys.join(', ')}. To see those, use --plan.`,
+        `These are the limits of plan '${found.plan}'. Keys of consumer '${counted.consumer}' have other plans: ${plansOfKeys.join(', ')}. To see those, use --plan.`,
       )
     if (otherConsumers) lines.push(noteOfUnknown(counted.consumer!, otherConsumers))
     lines.push(...noteOfQueue(standings), ...noteOfHeld(standings), ...noteOf(notShown, by))
@@ -167,7 +161,7 @@ function isShedder(name: string, { limits, shedding, rules }: Config): boolean {
 /** Prints all load of the origin: a shedder alone says little. */
 async function peekShedder(store: AdminStore, config: Config, flags: Flags): Promise<void> {
   const current = await readLoad(store, config)
-  print(flags, current, () => loadTexts(current).join('\n\n'))
+  print(flags, loadDocument(current), () => loadTexts(current).join('\n\n'))
 }
 
 async function reset(load: ConfigLoader, limit: string | undefined, flags: Flags): Promise<void> {
@@ -182,7 +176,7 @@ async function reset(load: ConfigLoader, limit: string | undefined, flags: Flags
     const affected = config.limits.get(target.name)!.filter(({ name }) => rule === undefined || name === rule)
     return print(
       flags,
-      { limit: target.name, by, ...(rule && { rule }), reset: true },
+      limitResetDocument(target.name, by, rule),
       () => `Reset ${what}.${stillInFlight(affected)}`,
     )
   }
@@ -192,24 +186,17 @@ async function reset(load: ConfigLoader, limit: string | undefined, flags: Flags
       '--rule needs the name of a limit. Leave --rule out to reset all rules of the caller.',
     )
   const counted = await parseCaller(flags)
-  const by = namesOf(Object.keys(counted))
+  const planned = await planReset(store, config, counted)
+  const { rules, notReset } = planned
   const whose = callerText(counted)
-  const rules = rulesShown(config, Object.keys(counted), counted.mode)
   const affected = config.rules.filter(({ name }) => rules.includes(name))
-  const others = [...rulesByMore(config, Object.keys(counted)).keys()]
-  const rest =
-    others.length > 0 ? ` Not reset, because they count by more than the ${by}: ${others.join(', ')}.` : ''
-  if (rules.length === 0) {
-    await countersOf(store, config, counted)
-    throw new AdminError('refused', `No rule counts by ${by} alone.${rest}`)
-  }
   const what = allOf(rules)
   await mustConfirm(`Reset ${what} of ${whose}?`, flags)
   await resetCaller(store, config, counted)
   print(
     flags,
-    { ...counted, reset: true, rules, notReset: others },
-    () => `Reset ${what} of ${whose}.${stillInFlight(affected)}${rest}`,
+    callerResetDocument(counted, planned),
+    () => `Reset ${what} of ${whose}.${stillInFlight(affected)}${notResetText(counted, notReset)}`,
   )
 }
 
@@ -296,34 +283,10 @@ function atOnceText(rule: RuleStanding['rule']): string {
 
 /** REMAINING of such a rule is one more than its queue. */
 function noteOfQueue(standings: readonly RuleStanding[]): string[] {
-  const names = standings.filter(({ rule }) => 'queue' in atOnceOf(rule)).map(({ rule }) => rule.name)
+  const names = standings.filter(({ rule }) => 'queue' in atOnceDocument(rule)).map(({ rule }) => rule.name)
   return names.length > 0
     ? [
         `REMAINING of ${allOf([...new Set(names)])}: one request that starts at once, and those that wait in the queue.`,
       ]
     : []
-}
-
-/** The units that can be spent at once, under the name that the algorithm has for them (`burst` or `queue`). */
-function atOnceOf(rule: RuleStanding['rule']): Record<string, number> {
-  const atOnce = unitsAtOnce(descriptionOf(rule), rule.quota.burst)
-  return atOnce ? { [atOnce.parameter]: atOnce.units } : {}
-}
-
-function documentOf(standing: RuleStanding) {
-  const { rule, cost, mode, allowed, remaining, resetAfter, retryAfter, usage } = standing
-  return {
-    rule: rule.name,
-    on: rule.on,
-    mode,
-    unit: rule.unit,
-    limit: rule.limit,
-    ...atOnceOf(rule),
-    cost,
-    allowed,
-    remaining,
-    resetAfterMs: Math.ceil(resetAfter / 1e3),
-    retryAfterMs: retryAfter < 0 ? -1 : Math.ceil(retryAfter / 1e3),
-    ...(usage && usageDocument(usage)),
-  }
 }

@@ -2,16 +2,13 @@
 import { resolve } from 'node:path'
 import { checkedConfig } from '../../config/check/check.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
-import type { Config } from '../../config/compile.ts'
+import type { CheckedConfig } from '../../ops/context.ts'
 import { withLines } from '../config-lines.ts'
 import { importConfig } from '../import-config.ts'
 import { findProject } from '../project.ts'
 import { noteEnvironmentReads } from './environment-reads.ts'
 
-export interface LoadedConfig extends Config {
-  /** As it is written. */
-  input: ConfigInput
-}
+export type LoadedConfig = CheckedConfig
 
 export interface LoadedFile extends LoadedConfig {
   file: string

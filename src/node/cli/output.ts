@@ -1,6 +1,5 @@
-/** What commands print: tables and times for people, or one JSON document. */
+/** What commands print: tables for people, or one JSON document. */
 import { styleText } from 'node:util'
-import { formatWait } from '../../config/duration.ts'
 import { printable } from '../../ops/names.ts'
 
 /** Text of a table; `isAlert` where it is shown in red. */
@@ -38,18 +37,4 @@ export const warning = (text: string) => styleText('yellow', text)
 /** Prints a result: the document as JSON with `--json`, else the text of `human`. */
 export function print(flags: { json?: boolean }, document: unknown, human: () => string): void {
   console.log(flags.json ? JSON.stringify(document, null, 2) : human())
-}
-
-/** `2026-11-21 06:00` (UTC) */
-export function time(date: Date): string {
-  return date.toISOString().slice(0, 16).replace('T', ' ')
-}
-
-/**
- * `2026-11-21 06:00 (in 23 h)`
- * @param zone stands behind the time; in a table the heading names it
- */
-export function timeAhead(date: Date, zone = ''): string {
-  const left = date.getTime() - Date.now()
-  return `${time(date)}${zone} (${left > 0 ? `in ${formatWait(left * 1000)}` : 'ended'})`
 }

@@ -1,17 +1,21 @@
 /** `npx sluicegate consumers override …`: other numbers for one consumer, for a time. */
 import { Command, Option } from 'commander'
-import { ALGORITHM_NAMES, descriptionOf } from '../../algorithms/index.ts'
-import { type PlanUnits, planUnits, unitsAtOnce } from '../../algorithms/plan-units.ts'
+import { ALGORITHM_NAMES } from '../../algorithms/index.ts'
+import { type PlanUnits, planUnits } from '../../algorithms/plan-units.ts'
 import { AdminError } from '../../ops/admin-error.ts'
+import { overrideChangeDocument, settingsDocument } from '../../ops/documents/consumers.ts'
 import { parseConsumerName, parseFutureTime } from '../../ops/names.ts'
 import {
+  atOnceOf,
   compileOverride,
   findOverridable,
   howToRemove,
   removeOverride,
   setOverride,
   statusOf,
+  untilOf,
 } from '../../ops/overrides.ts'
+import { time, timeAhead } from '../../ops/times.ts'
 import {
   type ConsumerRecord,
   formatConsumer,
@@ -29,10 +33,9 @@ import {
   UNTIL_HELP,
 } from './administration.ts'
 import { parseUnits } from './arguments.ts'
-import { blockDocument } from './blocks.ts'
 import { CHANGE_OPTIONS, optionIn, withExamples } from './help.ts'
 import type { ConfigLoader, LoadedConfig } from './load-config.ts'
-import { print, table, time, timeAhead } from './output.ts'
+import { print, table } from './output.ts'
 
 interface Flags extends StoreFlags, Partial<Record<PlanUnits, number>> {
   mode?: 'enforce' | 'shadow' | 'off'
@@ -103,12 +106,12 @@ async function override(load: ConfigLoader, argument: string, rule: string, flag
   const change = await setOverride(store, consumer, compiled, { config: config.input, removeStale })
   noteIfNew(consumer, change)
   const { removed } = change
-  const view = viewOf(compiled, config)
-  if (view.status === 'rule-off')
+  const document = overrideChangeDocument(consumer, compiled, change, config)
+  if (document.status === 'rule-off')
     console.error(`Rule '${rule}' is off in the config: the override has no effect until the rule is on.`)
   print(
     flags,
-    { consumer, ...view, removed: removed.map(override => viewOf(override, config)) },
+    document,
     () =>
       `Consumer '${consumer}' has an override of rule '${rule}': ${numbersOf(compiled, config)}${ending(compiled)}.${removedText(removed, config)}`,
   )
@@ -140,41 +143,11 @@ async function remove(load: ConfigLoader, argument: string, rule: string, flags:
   // Without an override, the name of the rule may be misspelled.
   if (!isChanged) findOverridable(config.input, rule)
   const removed = before.overrides.find(override => override.rule === rule)
-  print(flags, settingsOf(consumer, record, config), () =>
+  print(flags, settingsDocument(consumer, record, config), () =>
     removed
       ? `Consumer '${consumer}' no longer has an override of rule '${rule}'. It had: ${numbersOf(removed, config)}.`
       : `Consumer '${consumer}' has no override of rule '${rule}': nothing was changed.`,
   )
-}
-
-/** The settings of a consumer, for JSON output. */
-export function settingsOf(
-  consumer: string,
-  { plan, overrides, ...record }: ConsumerRecord,
-  config: LoadedConfig,
-) {
-  return {
-    consumer,
-    plan: plan ?? null,
-    ...blockDocument(record),
-    overrides: overrides.map(override => viewOf(override, config)),
-  }
-}
-
-/** An override for JSON output. */
-export function viewOf(override: Override, config: LoadedConfig) {
-  const { rule, mode, numbers } = override
-  return {
-    rule,
-    ...(numbers && {
-      limit: numbers.limit,
-      ...atOnceDocument(override, config),
-    }),
-    ...(mode && { mode }),
-    until: untilOf(override) ?? null,
-    ...(override.at && { at: override.at, by: override.by }),
-    status: statusOf(override, config.input),
-  }
 }
 
 const STATUSES = {
@@ -221,7 +194,7 @@ const sinceText = ({ at, by }: Override) => (at ? `${time(at)}, ${by}` : '')
 
 function numbersOf(override: Override, config: LoadedConfig): string {
   const { mode, numbers } = override
-  const atOnce = atOnceOf(override, config)
+  const atOnce = atOnceOf(override, config.input)
   const parts = [
     ...(numbers ? [`limit ${numbers.limit}`] : []),
     ...(numbers && atOnce && atOnce.units !== numbers.limit ? [`${atOnce.parameter} ${atOnce.units}`] : []),
@@ -233,22 +206,4 @@ function numbersOf(override: Override, config: LoadedConfig): string {
 function ending(override: Override): string {
   const until = untilOf(override)
   return until ? `, until ${timeAhead(until, ' UTC')}` : ', until it is removed'
-}
-
-const untilOf = ({ until }: Override) => (until === undefined ? undefined : new Date(until / 1000))
-
-function atOnceDocument(override: Override, config: LoadedConfig): Record<string, number> {
-  const atOnce = atOnceOf(override, config)
-  return atOnce ? { [atOnce.parameter]: atOnce.units } : {}
-}
-
-/** If the config no longer has the rule, only the stored numbers are known. For windows and logs, their `burst` is the limit. */
-function atOnceOf(
-  { rule: name, numbers }: Override,
-  { input }: LoadedConfig,
-): { parameter: string; units: number } | undefined {
-  if (!numbers) return undefined
-  const rule = input.rules?.find(rule => rule.name === name)
-  if (rule) return unitsAtOnce(descriptionOf(rule), numbers.burst)
-  return numbers.burst === numbers.limit ? undefined : { parameter: 'burst', units: numbers.burst }
 }

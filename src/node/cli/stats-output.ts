@@ -1,7 +1,8 @@
 /** What `npx sluicegate stats` prints for people. */
 import type { Config } from '../../config/compile.ts'
 import { type CallCount, type RuleCounts, type Stats, sumByOutcome, sumByRule } from '../../ops/stats.ts'
-import { alertCell, type Cell, table, time } from './output.ts'
+import { time } from '../../ops/times.ts'
+import { alertCell, type Cell, table } from './output.ts'
 
 /** Which part of the statistics to print. */
 export interface StatsFilter {

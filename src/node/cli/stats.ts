@@ -5,6 +5,7 @@ import { formatDuration, parseDuration } from '../../config/duration.ts'
 import { prometheusText, startOfDay } from '../../metrics/prometheus.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
+import { statsDocument, topCallersDocument } from '../../ops/documents/stats.ts'
 import { type CurrentLoad, readLoad } from '../../ops/origin-load.ts'
 import { checkRuleName, filterByRule, MAX_LOOK_BACK_MS, readStats, readTotals } from '../../ops/stats.ts'
 import { type Bound, checkBounds, checkWord, formatCheck, parseBound } from '../../ops/stats-bounds.ts'
@@ -112,7 +113,7 @@ async function stats(load: ConfigLoader, flags: Flags): Promise<void> {
   const counted = flags.rule === undefined ? all : filterByRule(all, flags.rule, names)
   const current = flags.rule === undefined ? await readLoadIfPermitted(store, config) : {}
   const checks = flags.failAbove && checkBounds(counted, flags.failAbove, flags.rule)
-  print(flags, { ...counted, ...current, ...(checks && { checks }) }, () =>
+  print(flags, statsDocument(counted, current, checks), () =>
     [statsText(counted, flags, names, config), ...loadTexts(current)].join('\n\n'),
   )
   const above = checks?.filter(({ isAbove }) => isAbove) ?? []
@@ -138,7 +139,7 @@ async function topCallers(load: ConfigLoader, flags: Flags): Promise<void> {
   const all = rules.filter(each => each.mode === mode)
   const shown = all.filter(({ rule }) => flags.rule === undefined || rule === flags.rule)
   if (flags.rule !== undefined && shown.length === 0) checkRuleName(flags.rule, namesOfRules(config))
-  print(flags, { since, rules: shown }, () => topCallersText(shown, { since, now }, flags))
+  print(flags, topCallersDocument(since, shown), () => topCallersText(shown, { since, now }, flags))
 }
 
 async function textForPrometheus(store: AdminStore, config: Config): Promise<string> {

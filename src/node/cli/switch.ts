@@ -2,25 +2,24 @@
 import { Argument, Command } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
+import { blockText, isBlockedNow } from '../../ops/blocks.ts'
 import { listExceptionalConsumers } from '../../ops/consumers.ts'
+import { exceptionsDocument, switchesDocument } from '../../ops/documents/switches.ts'
 import { printable } from '../../ops/names.ts'
 import {
+  effectOf,
   findSwitchable,
   killLimits,
   listSwitchable,
   readSwitches,
   resetRule,
   restoreLimits,
-  type Switchable,
+  type SwitchStatus,
   switchRule,
+  switchStatusOf,
 } from '../../ops/switches.ts'
-import {
-  hasExpired,
-  type RuleSwitch,
-  SWITCH_MODES,
-  type Switch,
-  type Switches,
-} from '../../switches/switches.ts'
+import { time, timeAhead } from '../../ops/times.ts'
+import { hasExpired, SWITCH_MODES, type Switch, type Switches } from '../../switches/switches.ts'
 import {
   addChangeOptions,
   addStoreOptions,
@@ -31,12 +30,11 @@ import {
   signatureOf,
 } from './administration.ts'
 import { parseShare } from './arguments.ts'
-import { blockDocument, blockText, isBlockedNow } from './blocks.ts'
 import { blockCommand, unblockCommand } from './consumers.ts'
 import { withExamples } from './help.ts'
 import { type ConfigLoader, type LoadedConfig, loadConfig } from './load-config.ts'
-import { alert, alertCell, print, table, time, timeAhead } from './output.ts'
-import { allOverrides, overrideCommand, viewOf } from './overrides.ts'
+import { alert, alertCell, print, table } from './output.ts'
+import { allOverrides, overrideCommand } from './overrides.ts'
 
 type Flags = StoreFlags & SignedFlags & { yes?: boolean }
 type RuleFlags = Flags & { share?: number }
@@ -107,13 +105,7 @@ async function show(load: ConfigLoader, flags: StoreFlags): Promise<void> {
   const { store, config } = await openStore(flags, load)
   const [switches, consumers] = [await readSwitches(store), await listExceptionalConsumers(store)]
   const blocked = consumers.filter(isBlockedNow)
-  const document = {
-    ...documentOf(switches, config),
-    blocked: blocked.map(({ consumer, ...record }) => ({ consumer, ...blockDocument(record) })),
-    overrides: consumers.flatMap(({ consumer, overrides }) =>
-      overrides.map(each => ({ consumer, ...viewOf(each, config) })),
-    ),
-  }
+  const document = exceptionsDocument(switches, consumers, config)
   print(flags, document, () => {
     const rows = blocked.map(({ consumer, ...record }) => [consumer, alertCell(blockText(record))])
     return [
@@ -139,7 +131,7 @@ async function kill(load: ConfigLoader, state: 'on' | 'off', flags: Flags): Prom
   const text = isChanged
     ? describeKillSwitch(switches)
     : 'The kill switch was already off: nothing was changed.'
-  print(flags, documentOf(switches, config), () => `${text}${inEnvironmentOf(store)}`)
+  print(flags, switchesDocument(switches, config), () => `${text}${inEnvironmentOf(store)}`)
 }
 
 async function rule(
@@ -160,7 +152,7 @@ async function rule(
     const text = isChanged
       ? `Rule '${name}' follows the config again.`
       : `Rule '${name}' was not switched: nothing was changed.`
-    return print(flags, documentOf(switches, config), () => `${text}${inEnvironmentOf(store)}`)
+    return print(flags, switchesDocument(switches, config), () => `${text}${inEnvironmentOf(store)}`)
   }
   if (state === undefined && share === undefined) {
     throw new AdminError('usage', `No change is given. Use one of ${RULE_STATES.join(', ')}, or --share.`)
@@ -187,7 +179,7 @@ async function rule(
   }
   print(
     flags,
-    documentOf(switches, config),
+    switchesDocument(switches, config),
     () => `Rule '${name}' is switched to ${effectOf(now)}, ${signatureText(now)}.${inEnvironmentOf(store)}`,
   )
 }
@@ -209,27 +201,6 @@ function mustStandAlone({ for: duration, until, by, reason }: SignedFlags, state
     'usage',
     `--for, --until, --by and --reason cannot be stored: ${state} deletes the whole record. Leave them out.`,
   )
-}
-
-/** The switches for JSON output. */
-function documentOf(switches: Switches, config: LoadedConfig) {
-  const known = listSwitchable(config)
-  return {
-    kill: switches.kill ? { ...switches.kill, status: statusOf(switches.kill) } : null,
-    rules: [...switches.rules].map(([name, each]) => ({
-      rule: name,
-      ...each,
-      config: known.get(name) ?? null,
-      status: statusOf(each, known.get(name), true),
-    })),
-  }
-}
-
-type SwitchStatus = 'applies' | 'over' | 'rule-gone'
-
-function statusOf(each: Switch, written?: Switchable, isRule = false): SwitchStatus {
-  if (hasExpired(each, Date.now())) return 'over'
-  return isRule && !written ? 'rule-gone' : 'applies'
 }
 
 const STATUSES: Record<SwitchStatus, string> = {
@@ -255,7 +226,7 @@ function ruleTable({ rules }: Switches, config: LoadedConfig): string {
       written ? effectOf(written) : '',
       `${time(each.at)}, ${each.by}`,
       each.until ? timeAhead(each.until) : 'no end',
-      STATUSES[statusOf(each, written, true)],
+      STATUSES[switchStatusOf(each, written !== undefined)],
       each.reason ?? '',
     ]
   })
@@ -263,14 +234,6 @@ function ruleTable({ rules }: Switches, config: LoadedConfig): string {
     ['RULE', 'SWITCHED TO', 'IN THE CONFIG', 'SINCE (UTC), BY', 'UNTIL (UTC)', 'STATUS', 'REASON'],
     rows,
   )
-}
-
-/** `shadow`, `enforce for 25 %` */
-export function effectOf({ mode, share }: Pick<RuleSwitch, 'mode' | 'share'>): string {
-  const percent =
-    share === undefined || (share === 1 && mode) ? '' : `for ${Number((share * 100).toPrecision(12))} %`
-  const isShared = mode === undefined || mode === 'enforce'
-  return [mode ?? 'enforce', isShared ? percent : ''].filter(Boolean).join(' ')
 }
 
 export function signatureText({ at, by, until, reason }: Switch): string {

@@ -1,10 +1,11 @@
 /** What `npx sluicegate top` and `stats --top` show. Pure. */
+import { effectOf } from '../../ops/switches.ts'
+import { clock, time } from '../../ops/times.ts'
 import type { Counted, Top, TopRule, Trend } from '../../ops/top.ts'
 import { type RuleCallers, type Spread, UNNAMED } from '../../ops/top-callers.ts'
-import { alert, alertCell, type Cell, table, time } from './output.ts'
+import { alert, alertCell, type Cell, table } from './output.ts'
 import { share } from './stats-output.ts'
-import { effectOf, signatureText } from './switch.ts'
-import { clock } from './why-output.ts'
+import { signatureText } from './switch.ts'
 
 /** Rows of callers. */
 const MOST_ROWS = 10

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { stripVTControlCharacters } from 'node:util'
 import { Command } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
+import { topDocument } from '../../ops/documents/stats.ts'
 import { readTop, type Top } from '../../ops/top.ts'
 import { addStoreOptions, openStore, type StoreFlags } from './administration.ts'
 import { parseSeconds } from './arguments.ts'
@@ -43,7 +44,7 @@ async function top(load: ConfigLoader, flags: Flags): Promise<void> {
         ? new AdminError(error.kind, `${unansweredText(error)}\n${UNKNOWN}`, error.nextStep)
         : error
     })
-    return print(flags, documentOf(read), () => text(read))
+    return print(flags, topDocument(read), () => text(read))
   }
   const stopped = new AbortController()
   process.once('SIGINT', () => stopped.abort())
@@ -93,8 +94,4 @@ function errorText(error: unknown): string {
     UNKNOWN,
     error.nextStep ?? '',
   ].join('\n')
-}
-
-function documentOf({ switches, ...top }: Top) {
-  return { ...top, switches: { kill: switches.kill ?? null, rules: Object.fromEntries(switches.rules) } }
 }

@@ -10,11 +10,3 @@ export function usageCells({ used, reserved: { units, requests, isPartial }, deb
   const reserved = requests === 0 ? '0' : `${isPartial ? 'at least ' : ''}${units} (${of})`
   return [String(used), reserved, debt > 0 ? alertCell(String(debt)) : '0']
 }
-
-export const usageDocument = ({ used, reserved: { units, requests, isPartial }, debt }: Usage) => ({
-  used,
-  reserved: units,
-  reservedRequests: requests,
-  ...(isPartial && { reservedIsPartial: true }),
-  debt,
-})

@@ -2,13 +2,15 @@
 import { Command } from 'commander'
 import type { Config } from '../../config/compile.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { parseWhyTarget, readWhy, type WhyFacts } from '../../ops/why.ts'
+import { whyDocument } from '../../ops/documents/why.ts'
+import { parseWhyTarget, readWhy } from '../../ops/why.ts'
+import { verdictOf } from '../../ops/why-verdict.ts'
 import { addStoreOptions, openStore, type StoreFlags, secretOf } from './administration.ts'
 import { withExamples } from './help.ts'
 import type { ConfigLoader } from './load-config.ts'
 import { print } from './output.ts'
 import { unansweredText } from './unanswered.ts'
-import { detailsOf, type Verdict, verdictOf } from './why-output.ts'
+import { detailsOf } from './why-output.ts'
 
 export function whyCommand(load: ConfigLoader): Command {
   return withExamples(
@@ -36,7 +38,7 @@ async function why(load: ConfigLoader, argument: string, flags: StoreFlags): Pro
     throw error instanceof AdminError && error.kind === 'store' ? unknownBecause(error, config) : error
   })
   const verdict = verdictOf(facts, config)
-  print(flags, documentOf(facts, verdict), () =>
+  print(flags, whyDocument(facts, verdict), () =>
     [verdict.sentence, detailsOf(facts)].filter(Boolean).join('\n\n'),
   )
   if (facts.peekError)
@@ -63,25 +65,4 @@ function unknownBecause(error: AdminError, { rules, limits }: Config): AdminErro
       : []),
   ]
   return new AdminError('store', lines.join('\n'), error.nextStep)
-}
-
-function documentOf(facts: WhyFacts, { state, sentence }: Verdict) {
-  const { caller, kind, plan, consumer, rules, refusals, notAsked, switches } = facts
-  return {
-    ...{ caller, kind, state, sentence, plan: plan ?? null },
-    blockedAt: consumer?.record.blockedAt ?? null,
-    overrides: consumer?.record.overrides.map(({ rule }) => rule) ?? [],
-    kill: switches.kill ?? null,
-    rules: rules.map(({ name, mode, rule, cost, allowed, remaining, retryAfter, switch: own }) => ({
-      ...{ rule: name, mode, limit: rule.limit, cost, allowed, remaining },
-      retryAfterMs: retryAfter < 0 ? -1 : Math.ceil(retryAfter / 1e3),
-      ...(own && { switch: own }),
-    })),
-    refusals: refusals.map(({ rule, mode, refused: { name: _, ...refused } }) => ({
-      rule,
-      mode,
-      ...refused,
-    })),
-    notAsked: [...notAsked.keys()],
-  }
 }

@@ -1,22 +1,9 @@
-/** How commands show blocks of consumers. A block that has ended counts as no block. */
-import { printable } from '../../ops/names.ts'
-import { type ConsumerRecord, isBlocked } from '../../store/records.ts'
-import { time, timeAhead } from './output.ts'
+/** Blocks of consumers in words. A block that has ended counts as no block. */
+import { type ConsumerRecord, isBlocked } from '../store/records.ts'
+import { printable } from './names.ts'
+import { time, timeAhead } from './times.ts'
 
 type Blocked = Pick<ConsumerRecord, 'blockedAt' | 'blockedUntil' | 'blockedBy' | 'reason'>
-
-/** The block for JSON output. */
-export function blockDocument(record: Blocked) {
-  const { blockedAt, blockedBy, reason } = record
-  if (!isBlockedNow(record)) return { blockedAt: null }
-  const until = endOf(record)
-  return {
-    blockedAt,
-    ...(until && { blockedUntil: until }),
-    ...(blockedBy && { blockedBy }),
-    ...(reason && { reason }),
-  }
-}
 
 /**
  * `since 2026-11-21 06:00 UTC, until 2026-11-22 06:00 (in 23 h), by ops: unpaid`; an empty text if the consumer is not blocked.

@@ -1,7 +1,7 @@
 /** What `npx sluicegate explain --json` prints: each number under a name that says its unit. */
-import type { CommandCounts, DecisionCost } from '../../ops/decision-cost.ts'
-import type { Explanation, RuleExplanation } from '../../ops/explain.ts'
-import type { SettlementExplanation } from '../../ops/explain-settlement.ts'
+import type { CommandCounts, DecisionCost } from '../decision-cost.ts'
+import type { Explanation, RuleExplanation } from '../explain.ts'
+import type { SettlementExplanation } from '../explain-settlement.ts'
 
 export function explainDocument(explanation: Explanation) {
   const { method, url, route, accept, caller, refusal, hints, isPreflight, trafficClass, rules, cost } =

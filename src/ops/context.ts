@@ -1,0 +1,14 @@
+/** What administration works on: the config of a deployment, and its store. */
+import type { ConfigInput } from '../config/check/schema.ts'
+import type { Config } from '../config/compile.ts'
+import type { AdminStore } from './admin-store.ts'
+
+export interface CheckedConfig extends Config {
+  /** As it is written. */
+  input: ConfigInput
+}
+
+export interface AdminContext {
+  store: AdminStore
+  config: CheckedConfig
+}

@@ -1,0 +1,56 @@
+/** The document about why a caller is refused, or that it is not. */
+import type { RuleSwitch, Switch } from '../../switches/switches.ts'
+import type { RefusedCaller } from '../top-callers.ts'
+import type { WhyFacts } from '../why.ts'
+import type { Verdict, WhyState } from '../why-verdict.ts'
+import { type Json, toJson } from './json.ts'
+import { retryAfterMs } from './limits.ts'
+
+export interface WhyDocument {
+  caller: string
+  kind: WhyFacts['kind']
+  state: WhyState
+  /** The reason, in one sentence of English. */
+  sentence: string
+  plan: string | null
+  blockedAt: string | null
+  /** Names of the rules that overrides of the consumer change. */
+  overrides: string[]
+  kill: Json<Switch> | null
+  rules: {
+    rule: string
+    mode: 'enforce' | 'shadow'
+    limit: number
+    cost: number
+    allowed: boolean
+    remaining: number
+    /** -1: never. */
+    retryAfterMs: number
+    switch?: Json<RuleSwitch>
+  }[]
+  /** What is on record of the last day. */
+  refusals: (Json<Omit<RefusedCaller, 'name'>> & { rule: string; mode: 'enforce' | 'shadow' })[]
+  /** Rules that count by more, so they could not be asked. */
+  notAsked: string[]
+}
+
+export function whyDocument(facts: WhyFacts, { state, sentence }: Verdict): WhyDocument {
+  const { caller, kind, plan, consumer, rules, refusals, notAsked, switches } = facts
+  return toJson({
+    ...{ caller, kind, state, sentence, plan: plan ?? null },
+    blockedAt: consumer?.record.blockedAt ?? null,
+    overrides: consumer?.record.overrides.map(({ rule }) => rule) ?? [],
+    kill: switches.kill ?? null,
+    rules: rules.map(({ name, mode, rule, cost, allowed, remaining, retryAfter, switch: own }) => ({
+      ...{ rule: name, mode, limit: rule.limit, cost, allowed, remaining },
+      retryAfterMs: retryAfterMs(retryAfter),
+      ...(own && { switch: own }),
+    })),
+    refusals: refusals.map(({ rule, mode, refused: { name: _, ...refused } }) => ({
+      rule,
+      mode,
+      ...refused,
+    })),
+    notAsked: [...notAsked.keys()],
+  })
+}

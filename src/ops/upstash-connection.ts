@@ -1,0 +1,73 @@
+/** Administration over the REST protocol of Upstash. Each command, pipeline or transaction is one HTTP request, with a deadline. */
+import { createRestConnection, type RestAnswer, RestError } from '../store/rest.ts'
+import { upstashStore } from '../store/upstash.ts'
+import type { AdminConnection, Command, Reply } from './admin-connection.ts'
+import { AdminError } from './admin-error.ts'
+import { describeFailure, howToTest, nextStepFor } from './store-failure.ts'
+
+const DEADLINE_MS = 5000
+
+/** The most commands in one request, so that it stays far below Upstash's limit of 10 MB. */
+const MAX_AT_ONCE = 1000
+
+export interface UpstashConnectionOptions {
+  url: string
+  token: string
+  /** The environment of the keys that decisions access. */
+  environment?: string | undefined
+  /** Default: true. */
+  keyLocking?: boolean
+  /** Default: false. */
+  cluster?: boolean
+}
+
+/** @throws GatewayError ERR_CONFIG_INVALID if the URL or the token is not valid */
+export function upstashConnection(options: UpstashConnectionOptions): AdminConnection {
+  const { url, token, environment, keyLocking = true, cluster = false } = options
+  const send = createRestConnection(url, token, fetchInOrder())
+
+  async function repliesTo(commands: readonly Command[], isTransaction = false): Promise<Reply[]> {
+    try {
+      const answers = await send(commands, AbortSignal.timeout(DEADLINE_MS), isTransaction)
+      return answers.map(replyOf)
+    } catch (error) {
+      const [what, nextStep] = describeFailure(error, { deadlineMs: DEADLINE_MS, test: howToTest(url) })
+      throw new AdminError('store', `The store at ${new URL(url).host} ${what}`, nextStep)
+    }
+  }
+
+  return {
+    async run<T extends Reply>(...command: Command) {
+      const [reply] = await repliesTo([command])
+      return reply as T
+    },
+    async runEach<T extends Reply>(commands: readonly Command[]) {
+      const replies: Reply[] = []
+      for (let from = 0; from < commands.length; from += MAX_AT_ONCE)
+        replies.push(...(await repliesTo(commands.slice(from, from + MAX_AT_ONCE))))
+      return replies as T[]
+    },
+    transact: commands => repliesTo(commands, true),
+    decisions: upstashStore({ url, token, deadlineMs: DEADLINE_MS, keyLocking, cluster, environment }),
+    nextStepFor: message => nextStepFor(message, url),
+  }
+}
+
+function replyOf({ result, error }: RestAnswer): Reply {
+  if (typeof error === 'string') throw new RestError(200, error)
+  return result as Reply
+}
+
+/**
+ * A global database of Upstash reads from the nearest replica, which may not have the last write yet. With the token of its last
+ * reply, it waits until the replica has.
+ */
+function fetchInOrder(): Parameters<typeof createRestConnection>[2] {
+  const name = 'upstash-sync-token'
+  let token: string | null = null
+  return async (url, { headers, ...init }) => {
+    const response = await fetch(url, { ...init, headers: { ...headers, ...(token && { [name]: token }) } })
+    token = response.headers.get(name) ?? token
+    return response
+  }
+}

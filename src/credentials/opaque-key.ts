@@ -114,9 +114,11 @@ export function createOpaqueKeyFinder(
       return known
     },
 
-    remember({ digest, mode = 'live' }, { status, consumer }) {
+    remember({ digest, mode = 'live' }, { status, consumer, verdicts }) {
+      // After too many guesses, the store does not say whether the mode is right.
+      const isModeRight = status === 'admitted' || verdicts.some(({ rule }) => rule.on === 'request')
       if (status === 'unknown-credential') memory.forget(digest)
-      else if (consumer !== undefined) memory.remember(digest, { consumer, mode })
+      else if (consumer !== undefined && isModeRight) memory.remember(digest, { consumer, mode })
     },
   }
 }

@@ -29,14 +29,7 @@ import { withConsumer } from '../store/keys.ts'
 import type { CallListener, Store, StoreCall } from '../store/store.ts'
 import { refusesGuesses } from './decision.ts'
 import type { AdmittedInPart, EvaluateOnCluster, EvaluateOptions, SlotFailure } from './evaluate.ts'
-import {
-  type PreparedCall,
-  prepareDecide,
-  prepareLookUp,
-  prepareRefund,
-  runCall,
-  runCalls,
-} from './prepared-call.ts'
+import { type PreparedCall, prepareDecide, prepareLookUp, prepareRefund, runCalls } from './prepared-call.ts'
 import { SlotRefusals } from './slot-refusals.ts'
 
 /**
@@ -46,6 +39,7 @@ import { SlotRefusals } from './slot-refusals.ts'
 export const evaluateOnCluster: EvaluateOnCluster = async (store, evaluation, options) => {
   const { verb, undoStore } = options
   const found = await findConsumer(store, evaluation)
+  if ('status' in found) return found
   const asked = await askSlots(store, splitBySlot(found.evaluation), options)
   const outcome = await joinSlots(undoStore, found.evaluation, asked, verb !== 'peek')
   return {
@@ -151,14 +145,30 @@ function isDecided(answers: Answers['answers'], parts: readonly Evaluation[]): b
   return status !== 'admitted' || !answers.every(isAnswer)
 }
 
-/** Replaces a pointer (opaque key) by its consumer. The pointer is in another slot than the consumer, so it is read first, in a separate trip. */
+/**
+ * Replaces a pointer (opaque key) by its consumer. The pointer is in another slot than the consumer, so it is read first, in a separate trip.
+ * After too many guesses, a good key must not take more trips than a bad one, so this trip also asks for them.
+ * @returns the refusal after too many guesses
+ */
 async function findConsumer(
   store: Store,
   evaluation: Evaluation,
-): Promise<{ evaluation: Evaluation; consumer?: string }> {
+): Promise<{ evaluation: Evaluation; consumer?: string } | Outcome> {
   const { subject, rules } = evaluation
   if (subject?.kind !== 'pointer') return { evaluation }
-  const consumer = await runCall(store, prepareLookUp(subject.pointerKey))
+  const guesses = splitBySlot({ ...evaluation, subject: { kind: 'failed' } })
+  const peeks = guesses.map(guess => prepareDecide(guess, 'peek'))
+  const answers = await runCalls<Outcome | string | undefined>(store, [
+    ...peeks,
+    prepareLookUp(subject.pointerKey),
+  ])
+  const consumer = answers.pop() as string | undefined | GatewayError
+  if (consumer instanceof GatewayError) throw consumer
+  const outcomes = answers.filter(isAnswer) as Outcome[]
+  if (outcomes.some(({ verdicts }) => refusesGuesses(verdicts))) {
+    const at = Math.max(...outcomes.map(outcome => outcome.at))
+    return { status: 'refused', plan: '', at, verdicts: outcomes.flatMap(({ verdicts }) => verdicts) }
+  }
   if (consumer === undefined) return { evaluation: { ...evaluation, subject: { kind: 'failed' } } }
   const named = (key: string) => withConsumer(key, consumer)
   const key: Subject = {

@@ -21,7 +21,8 @@
  *                request is admitted, the number of requests that units were spent for }
  *              status: 1 admitted, 2 admitted and spent by every rule, 0 refused, -1 bad credential, -2 blocked (no rows follow, but the
  *                      end of the block as text in µs, or ''), -3 the key has another mode (no rows follow).
- *                      Rules on bad credentials are checked first, so they can also refuse a blocked consumer
+ *                      Rules on bad credentials are checked first, so they can also refuse a blocked consumer, or a key
+ *                      of another mode
  *              plan: with a pointer 'plan consumer'. With status -3 the mode is in its place
  *              a row: retry_after (µs; 0: allows, -1: never admits this cost, -2: does not apply to this caller; left out with
  *                     status 2), remaining, reset_after, for a queue the delay until departure, and for a rule that is settled later the

@@ -68,13 +68,13 @@ export class LoopText {
       hasSubject ? this.#skipRulesOnRequests() : '',
       this.#applyOverrides(hasSubject ? 'overrides_at and not is_unknown' : 'overrides_at', true),
       this.#checkRules(),
-      hasSubject ? "if is_blocked and admitted then\nreturn { -2, '', now, is_blocked }\nend\n" : '',
+      hasSubject ? 'if instead and admitted then\nreturn instead\nend\n' : '',
       "is_spending = admitted and verb ~= 'peek'\nis_usual = is_usual and is_spending\n",
       leases ? this.#computeGrant() : '',
       this.#endDecision(),
     ]
     const names = ['verb', 'has_costs', 'admitted', 'is_usual', 'is_spending', 'retry_afters', 'kept', 'slot']
-    const ofSubject = hasSubject ? ['subject', 'is_unknown', 'is_blocked', 'consumer'] : []
+    const ofSubject = hasSubject ? ['subject', 'is_unknown', 'instead', 'consumer'] : []
     const ofLease = leases ? ['grant'] : []
     return this.#assembleScript([...names, ...ofSubject, ...ofLease], "local now = ARGV[5] or ''\n", body)
   }
@@ -179,12 +179,12 @@ end
     )
   }
 
-  /** Skips all rules but those on bad credentials, if the credential is bad or its consumer is blocked. */
+  /** Skips all rules but those on bad credentials, if the credential is bad, or they are not to decide (subject.lua). */
   #skipRulesOnRequests(): string {
     const { isNoGuess } = this.#rules
     const skip = `marks[i + k] = ${ABSENT}\n`
     const text = isNoGuess ? `if ${isNoGuess} then\n${skip}end\n` : skip
-    return `if is_unknown or is_blocked then\n${this.#forEachIdentity(`for i = from, to do\n${text}end\n`)}end\n`
+    return `if is_unknown or instead then\n${this.#forEachIdentity(`for i = from, to do\n${text}end\n`)}end\n`
   }
 
   /** @param isDecision whether overrides also set the mode. A refund gives units back whatever the mode is now */

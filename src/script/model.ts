@@ -78,15 +78,14 @@ export class ScriptModel {
     const caller = this.#identify(subject, now)
     const { isUnknown = false, isBlocked = false, blockedUntil, consumer, overrides = [] } = caller ?? {}
     const mode = caller?.otherMode
-    if (mode)
-      return { status: 'other-mode', mode, plan: '', at: now, verdicts: [], ...(consumer && { consumer }) }
+    const isDecidedByRules = !isUnknown && !isBlocked && !mode
     // A plan that the config does not have is replaced by the default plan.
     const known = !caller || isUnknown ? '' : plans.includes(caller.plan) ? caller.plan : plans[0]!
     const plan = caller ? known : given
 
     const applying = rules
       .filter(({ rule }) =>
-        rule.on === 'auth-failure' ? true : !isUnknown && !isBlocked && appliesToPlan(rule, plan),
+        rule.on === 'auth-failure' ? true : isDecidedByRules && appliesToPlan(rule, plan),
       )
       .flatMap(bound => applyOverride(bound, overrides, now))
     const keyed = applying.map(({ bound, shown }) => {
@@ -112,6 +111,8 @@ export class ScriptModel {
     )
     if (admitted && isBlocked)
       return { status: 'blocked', plan: '', at: now, verdicts: [], ...(blockedUntil && { blockedUntil }) }
+    if (admitted && mode)
+      return { status: 'other-mode', mode, plan: '', at: now, verdicts: [], ...(consumer && { consumer }) }
     const reserved =
       admitted && verb !== 'peek'
         ? this.#reservations.reserve(reservationId, counted, verdicts, {

@@ -117,7 +117,7 @@ class RuleSetText {
     ]
     const names = ['verb', 'plan', 'values', 'admitted', 'place', 'reply']
     const ofOverrides = ['changes', 'settings', 'overrides_at']
-    const ofSubject = hasSubject ? ['subject', 'is_unknown', 'is_blocked', 'consumer'] : []
+    const ofSubject = hasSubject ? ['subject', 'is_unknown', 'instead', 'consumer'] : []
     const ofLease = leases ? ['grant'] : []
     const ofReservations = reserves ? ['reservation', 'spent_at'] : []
     return this.#assembleScript(
@@ -294,7 +294,7 @@ class RuleSetText {
     )
   }
 
-  /** Skips all rules but those on bad credentials, if the credential is bad or its consumer is blocked. */
+  /** Skips all rules but those on bad credentials, if the credential is bad, or they are not to decide (subject.lua). */
   #skipRulesOnRequests(): string {
     const others = this.#rules.filter(({ isGuess }) => !isGuess).map(({ of }) => of('mark'))
     if (others.length === 0) return ''
@@ -304,7 +304,7 @@ class RuleSetText {
         part.map(() => String(ABSENT)),
       ),
     )
-    return `if is_unknown or is_blocked then\n${none.join('')}end\n`
+    return `if is_unknown or instead then\n${none.join('')}end\n`
   }
 
   /** @param isDecision whether overrides also set the mode. A refund gives units back whatever the mode is now */
@@ -353,11 +353,11 @@ class RuleSetText {
     const reserve = this.#reservations.map(reservations => reservations.reserve()).join('')
     // Each end returns. With `elseif`, the first end would jump over all others, and Lua limits the length of jumps.
     return [
-      `if not admitted or verb == 'peek'${hasSubject ? ' and not is_blocked' : ''} then\n`,
+      `if not admitted or verb == 'peek'${hasSubject ? ' and not instead' : ''} then\n`,
       standing,
       this.#returnReply(1),
       'end\n',
-      hasSubject ? "if is_blocked then\nreturn { -2, '', now, is_blocked }\nend\n" : '',
+      hasSubject ? 'if instead then\nreturn instead\nend\n' : '',
       leases ? this.#computeGrant() : '',
       `if ${[...isKnown, ...isUsual].join(' and ') || 'true'} then\n`,
       ...this.#identities.map(commitUsual),

@@ -2,6 +2,10 @@
 -- that of the credential, else that of the consumer, else the default plan. The default
 -- plan also replaces plans that the config does not have.
 --
+-- If no rule on requests can decide, `instead` is the reply, unless a rule on bad
+-- credentials refuses. These decide first, so that after too many guesses a good
+-- credential takes neither another reply nor another trip than a bad one.
+--
 --   ARGV[3]  the kind of the subject
 --            ''         an anonymous caller, or a credential that was checked before
 --            'key'      KEYS[1] is the record of the consumer, KEYS[2] that of the
@@ -32,7 +36,7 @@ else
       -- The caller has other identities in another mode, so nothing is spent.
       local own_mode = string.find(record, ' mode=test', 1, true) and 'test' or 'live'
       if own_mode ~= mode then
-        return { -3, consumer and own_mode .. ' ' .. consumer or own_mode, now }
+        instead = { -3, consumer and own_mode .. ' ' .. consumer or own_mode, now }
       end
     end
   end
@@ -43,9 +47,9 @@ else
       local head = overrides_at and sub(settings, 1, overrides_at) or settings
       if string.find(head, 'blocked=', 1, true) then
         -- When the block ends; '': it has no end.
-        is_blocked = string.match(head, ' until=(%d+)') or ''
-        if is_blocked ~= '' and is_blocked + 0 <= now then
-          is_blocked = nil
+        local block_end = string.match(head, ' until=(%d+)') or ''
+        if block_end == '' or block_end + 0 > now then
+          instead = { -2, '', now, block_end }
         end
       end
       if own_plan == '' and sub(settings, 1, 6) ~= 'plan= ' then

@@ -1,6 +1,8 @@
 /** Opaque keys (made elsewhere and imported), and how an isolate remembers their consumers. */
 import { afterEach, expect, it, vi } from 'vitest'
-import { isOpaqueKey, KeyMemory } from '../../src/credentials/opaque-key.ts'
+import type { Credential } from '../../src/credentials/credential.ts'
+import { createOpaqueKeyFinder, isOpaqueKey, KeyMemory } from '../../src/credentials/opaque-key.ts'
+import type { Verdict } from '../../src/script/evaluation.ts'
 
 afterEach(() => void vi.useRealTimers())
 
@@ -27,6 +29,17 @@ it('the consumer and the mode of a key are remembered for a while, or until the 
   expect([memory.ownerOf('a'), memory.ownerOf('b')]).toEqual([{ consumer: 'acme', mode: 'test' }, undefined])
   vi.setSystemTime(1001)
   expect(memory.ownerOf('a')).toBeUndefined()
+})
+
+it('a refusal after too many guesses does not show the mode of a key, so the key is not remembered', () => {
+  const finder = createOpaqueKeyFinder({ rememberForMs: 1000 }, 'sk', () => undefined)
+  const find = () => finder.find({ bearer: 'an-old-partner-key-4711' }, new Headers()) as Credential
+  const refused = (on: 'request' | 'auth-failure') => {
+    const verdict = { rule: { on } } as Verdict
+    finder.remember(find(), { status: 'refused', plan: '', consumer: 'acme', at: 0, verdicts: [verdict] })
+    return find().subject.kind
+  }
+  expect([refused('auth-failure'), refused('request')]).toEqual(['pointer', 'key'])
 })
 
 it('only a bounded number of keys is remembered: the most recently used ones', () => {

@@ -213,6 +213,25 @@ describeOnCluster('the gateway', start => {
     expect(peek.headers.get('ratelimit')).toMatch(/^"address";r=11;/)
   })
 
+  it('takes the same trips for right and wrong opaque keys after too many guesses', async () => {
+    const guesses: RuleInput = {
+      ...{ name: 'guesses', by: 'address', on: 'auth-failure' },
+      ...{ algorithm: 'fixed-window', limit: 1, period: '300d' },
+    }
+    const credentials = { opaqueKeys: {} }
+    const config = { rules: [CONSUMER, ADDRESS, guesses], credentials, store: { cluster: true } }
+    const address = '198.51.100.70'
+    const keys = { wrong: 'a-guess-of-a-key', live: 'an-old-key-of-hooli', test: 'an-old-test-key-of-hooli' }
+    for (const mode of ['live', 'test'] as const)
+      await importKey(gateway.admin, { key: keys[mode] }, { consumer: 'hooli', mode })
+    expect((await gateway.app(config)('/', { key: 'another-guess-of-a-key', address })).status).toBe(401)
+    for (const key of Object.values(keys)) {
+      const ask = await gateway.informed(config)
+      gateway.store.count()
+      expect([key, (await ask('/', { key, address })).status, gateway.store.count()]).toEqual([key, 429, 1])
+    }
+  })
+
   it('never exceeds a limit under concurrency, and admits up to the limit afterwards', async () => {
     const keys = await Promise.all(consumers.map(consumer => gateway.key(consumer)))
     const addresses = ['198.51.100.10', '198.51.100.11', '198.51.100.12']

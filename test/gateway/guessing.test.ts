@@ -5,6 +5,7 @@
 import { expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { createKey, importKey } from '../../src/ops/keys.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { consumerKey, credentialKey, pointerKey } from '../../src/store/keys.ts'
 import { formatConsumer } from '../../src/store/records.ts'
@@ -18,6 +19,8 @@ const GUESSES: RuleInput = {
   ...{ algorithm: 'fixed-window', limit: 2, period: '300d' },
 }
 const TEN: RuleInput = { name: 'ten', by: 'consumer', algorithm: 'fixed-window', limit: 10, period: '300d' }
+
+const TEST = { consumer: 'acme', mode: 'test' } as const
 
 const app = (config: Partial<ConfigInput> = {}) => gateway.app({ rules: [TEN, GUESSES], ...config })
 const set = (key: string, text: string) => gateway.redis.connection.send(['SET', key, text])
@@ -103,6 +106,29 @@ it('after too many guesses, right and wrong ones get the same reply', async () =
   const good = await ask('/', { key: right.good, address: '192.0.2.9' })
   expect(good.headers.get('ratelimit')).toMatch(/^"ten";r=9;/)
 })
+
+it.each(['an isolate that has seen no other request', 'an isolate that knows the keys'])(
+  'after too many guesses, right and wrong ones take one trip each in %s',
+  async which => {
+    const config = { rules: [TEN, GUESSES], credentials: { opaqueKeys: {} } }
+    const keys = {
+      ...{ wrong: mintApiKey('acme'), 'wrong opaque': 'a-guess-of-an-opaque-key' },
+      ...{ live: await gateway.key('acme'), test: (await createKey(gateway.admin, TEST)).key },
+      ...{ 'live opaque': 'an-old-key-of-acme', 'test opaque': 'an-old-test-key-of-acme' },
+    }
+    await importKey(gateway.admin, { key: keys['live opaque'] }, { consumer: 'acme' })
+    await importKey(gateway.admin, { key: keys['test opaque'] }, TEST)
+    const address = '192.0.2.7'
+    for (let i = 0; i < 2; i++) await app()('/', { key: mintApiKey('acme'), address })
+
+    for (const [name, key] of Object.entries(keys)) {
+      const ask = await gateway.informed(config)
+      if (which.endsWith('keys')) await ask('/', { key, address: '192.0.2.9' })
+      gateway.store.count()
+      expect([name, (await ask('/', { key, address })).status, gateway.store.count()]).toEqual([name, 429, 1])
+    }
+  },
+)
 
 it('the refusal of another limit does not reveal how many guesses are left', async () => {
   const ask = app({ rules: [{ ...TEN, limit: 1 }, GUESSES] })

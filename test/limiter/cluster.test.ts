@@ -655,11 +655,11 @@ describeOnRedisEngine('the caller, over two slots', fresh => {
     expect([ofUnknownKey.status, left(ofUnknownKey), store.requests]).toEqual([
       'unknown-credential',
       { guesses: 1 },
-      [1, 1],
+      [2, 1],
     ])
     await redis.setRecord(pointerKey('ff'), 'acme')
     const found = await ask(unknown, { rules: cold })
     expect(found).toMatchObject({ status: 'admitted', consumer: 'acme' })
-    expect([left(found), store.requests]).toEqual([{ guesses: 1, wide: 4, log: 3 }, [1, 2]])
+    expect([left(found), store.requests]).toEqual([{ guesses: 1, wide: 4, log: 3 }, [2, 2]])
   })
 })

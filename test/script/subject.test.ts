@@ -311,6 +311,24 @@ describeOnEngines('a rule on auth-failure', fresh => {
     expect(await engine.snapshot()).toEqual(before)
   })
 
+  it.each([
+    ['key', KEY],
+    ['pointer', POINTER],
+  ])(
+    'after too many guesses refuses a %s of another mode at once, like a bad credential',
+    async (_, subject) => {
+      const { engine, bad, ask } = await prepared()
+      await engine.setRecord(pointerKey('ff'), 'acme')
+      await engine.setRecord(credentialKey('acme', 'ff'), credentialOf('pro', 'test'))
+      const taken = { ...subject, mode: 'live' } as Subject
+      expect((await ask(taken)).status).toBe('other-mode')
+      for (let i = 0; i < 2; i++) await ask(bad)
+      const before = await engine.snapshot()
+      expect(toDecision(await ask(taken))).toEqual(toDecision(await ask(bad)))
+      expect(await engine.snapshot()).toEqual(before)
+    },
+  )
+
   it('never refuses as a shadow', async () => {
     const { engine, bad } = await prepared()
     const rules = [{ ...GUESSES, mode: 'shadow' as const }, MINUTE]

@@ -22,7 +22,7 @@ const PARTS = [
   ['check', 'if mark_1 ~= 48 then\nbacklog_1'],
   ['second identity', 'state_2 = '],
   ['standing', 'if not admitted or'],
-  ['usual', 'if is_blocked then\nreturn'],
+  ['usual', 'if instead then\nreturn'],
   ['any', 'if key_1 then\nlocal bytes'],
 ] as const
 

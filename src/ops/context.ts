@@ -11,4 +11,6 @@ export interface CheckedConfig extends Config {
 export interface AdminContext {
   store: AdminStore
   config: CheckedConfig
+  /** The author of changes that name none. */
+  by: string
 }

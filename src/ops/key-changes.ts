@@ -5,7 +5,16 @@ import { evalCommand } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import type { FoundKey } from './key-reference.ts'
-import { type CreatedKey, createKey } from './keys.ts'
+import { type CreatedKey, createKey, type KeyInfo } from './keys.ts'
+
+/** What is known of a key. */
+export async function showKey(
+  store: AdminStore,
+  { id, consumer, digest, record }: FoundKey,
+): Promise<KeyInfo> {
+  const kind = (await isOpaque(store, consumer, digest)) ? 'opaque-key' : 'api-key'
+  return { id, consumer, kind, mode: 'live', ...record }
+}
 
 /** @param label undefined removes the label */
 export async function setKeyLabel(

@@ -5,7 +5,7 @@
 import type { CallerMode } from '../config/caller-mode.ts'
 import { isConsumerName } from '../config/forms.ts'
 import { mintApiKey } from '../credentials/api-key.ts'
-import { mintSignedKey } from '../credentials/key-signature.ts'
+import { KEY_SECRET, mintSignedKey } from '../credentials/key-signature.ts'
 import { isOpaqueKey } from '../credentials/opaque-key.ts'
 import { sha256 } from '../sha256.ts'
 import {
@@ -86,6 +86,18 @@ export async function createKey(
     throw new AdminError(error.kind, error.message, [fix, error.nextStep].filter(Boolean).join('\n'))
   })
   return { key, id, consumer, kind: 'api-key', mode, ...record }
+}
+
+/** @param signature of the config. @throws AdminError `refused` if the gateway would refuse the new key */
+export function mustSignNewKeys(
+  { keySecret }: Pick<AdminStore, 'keySecret'>,
+  signature: string | undefined,
+): void {
+  if (signature !== 'require' || keySecret) return
+  throw new AdminError(
+    'refused',
+    `The config requires signed keys (credentials.apiKeys.signature), so the new key must be signed. Set ${KEY_SECRET} to the secret of the deployment.`,
+  )
 }
 
 /** The mode as a record has it. */

@@ -1,4 +1,4 @@
-/** Reads how much room the origin has now, for the command line. */
+/** Reads how much room the origin has now. */
 import type { Config } from '../config/compile.ts'
 import type { WorkerUtilization } from '../config/compile-shedding.ts'
 import {
@@ -11,6 +11,8 @@ import {
 } from '../metrics/current-load.ts'
 import { gatewayRuleSet } from '../script/compiled.ts'
 import { signalScript } from '../script/signal-text.ts'
+import { NO_PERMISSION } from '../store/upstash.ts'
+import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { answerOf } from './limits.ts'
 
@@ -27,6 +29,24 @@ export async function readLoad(store: AdminStore, config: Config): Promise<Curre
     ...(fleet && { fleetUsage: (await answerOf(store, fleet))(adaptive?.limit) }),
     ...(adaptive && { adaptive }),
     ...(workerUtilization && { workerUtilization: await readUtilization(store, workerUtilization) }),
+  }
+}
+
+/**
+ * As `readLoad`. A token that is read-only can read the counters, but cannot run the scripts that read the load of the origin.
+ * @param onRefused gets the reason if there is no load
+ */
+export async function readLoadIfPermitted(
+  store: AdminStore,
+  config: Config,
+  onRefused: (error: AdminError) => void = () => {},
+): Promise<CurrentLoad> {
+  try {
+    return await readLoad(store, config)
+  } catch (error) {
+    if (!(error instanceof AdminError) || !NO_PERMISSION.test(error.message)) throw error
+    onRefused(error)
+    return {}
   }
 }
 

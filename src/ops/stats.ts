@@ -1,5 +1,7 @@
 /** Counts by rule, and by outcome of requests and of calls of limits by name, from the records of minutes, hours or days. */
 import { didYouMean } from '../config/check/did-you-mean.ts'
+import type { Config } from '../config/compile.ts'
+import { parseDuration } from '../config/duration.ts'
 import {
   type MeasuredSums,
   NOTHING,
@@ -31,7 +33,13 @@ const UNIT_MS: Record<StatsUnit, number> = { minute: MINUTE_MS, hour: HOUR_MS, d
 const MAX_BACK_MS = { minute: 2 * HOUR_MS, hour: 7 * UNIT_MS.day }
 
 /** `npx sluicegate stats` looks back at most this far (ms): the records of days. */
-export const MAX_LOOK_BACK_MS = 400 * UNIT_MS.day
+const MAX_LOOK_BACK_MS = 400 * UNIT_MS.day
+
+/** How far to look back, from 1m to 400d. @returns ms, or undefined for another text */
+export function parseLookBack(text: string): number | undefined {
+  const ms = (parseDuration(text) ?? 0) / 1e3
+  return ms >= MINUTE_MS && ms <= MAX_LOOK_BACK_MS ? ms : undefined
+}
 
 /**
  * Reads the shortest records that go back that far.
@@ -84,6 +92,17 @@ export function filterByRule(stats: Stats, rule: string, names: readonly string[
   const given = unsettled[rule]
   if (rules.length === 0) checkRuleName(rule, names)
   return { ...others, rules, ...(given && { unsettled: { [rule]: given } }) }
+}
+
+/** The names of all rules in the order of the config, then of the shedders and of limits by name. Includes rules that are off, because they may have been on. */
+export function listRuleNames({
+  rules,
+  shedding,
+  limits,
+}: Pick<Config, 'rules' | 'shedding' | 'limits'>): string[] {
+  const all = [...rules, ...(shedding?.workerUtilization?.rules ?? [])].map(({ name }) => name)
+  const named = [...limits].flatMap(([limit, rules]) => rules.map(({ name }) => `${limit}/${name}`))
+  return [...new Set([...all, ...named])]
 }
 
 /** @throws AdminError `not-found` for a rule that is not in the config */

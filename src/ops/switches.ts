@@ -50,6 +50,26 @@ export async function switchRule(store: AdminStore, name: string, change: RuleSw
   return switches
 }
 
+/** @throws AdminError `usage` for a change without an effect, or with two that contradict each other */
+export function checkRuleChange({
+  mode,
+  share,
+}: {
+  mode?: string | undefined
+  share?: number | undefined
+}): void {
+  if (mode === undefined && share === undefined)
+    throw new AdminError('usage', 'No change is given. Use a mode or a share.')
+  if (share === undefined) return
+  if (!(share >= 0 && share <= 1))
+    throw new AdminError('usage', 'The share is not valid. Use a number from 0 to 1.')
+  if (mode === 'off' || mode === 'shadow')
+    throw new AdminError(
+      'usage',
+      `A share cannot be combined with mode ${mode}: it is the share of callers for whom the rule is enforced.`,
+    )
+}
+
 /** Removes the switch of a rule, even if the config no longer has the rule. */
 export function resetRule(store: AdminStore, name: string): Promise<SwitchChange> {
   return changeSwitches(store, ({ rules, ...rest }) => {

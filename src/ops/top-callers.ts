@@ -2,9 +2,12 @@
  * Whose requests each rule has refused most, and would have as a shadow, from the records of hours (src/metrics/add-callers.ts). Counts
  * are bounds, because a record has only the most frequent callers of each rule.
  */
+import type { Config } from '../config/compile.ts'
 import { callersKey } from '../store/keys.ts'
 import { evalCommand } from './admin-connection.ts'
+import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
+import { checkRuleName, listRuleNames } from './stats.ts'
 
 const MINUTE_MS = 60e3
 const HOUR_MS = 60 * MINUTE_MS
@@ -188,6 +191,24 @@ function timesOf(
       if (ago < byMinute.length) byMinute[ago]! += count
     }
   return { since: new Date(since * MINUTE_MS), last: new Date(last * MINUTE_MS), byMinute }
+}
+
+/** The rules of one mode, and of one name if it is given. @throws AdminError `refused` if the config counts no callers; `not-found` */
+export async function readTopCallersOf(
+  store: AdminStore,
+  config: Pick<Config, 'stats' | 'rules' | 'shedding' | 'limits'>,
+  since: Date,
+  { mode, rule, now }: { mode: 'enforce' | 'shadow'; rule?: string | undefined; now: Date },
+): Promise<{ since: Date; rules: RuleCallers[] }> {
+  if (!config.stats?.topCallers)
+    throw new AdminError(
+      'refused',
+      'The config counts no callers. Remove stats.topCallers and stats.keep from it.',
+    )
+  const read = await readTopCallers(store, since, now)
+  const rules = read.rules.filter(each => each.mode === mode && (rule === undefined || each.rule === rule))
+  if (rule !== undefined && rules.length === 0) checkRuleName(rule, listRuleNames(config))
+  return { since: read.since, rules }
 }
 
 /** Whether refusals of a consumer are on record. */

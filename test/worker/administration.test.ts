@@ -7,6 +7,7 @@ import { compileConfig } from '../../src/config/compile.ts'
 import * as SHEDDING_COMPILER from '../../src/config/compile-shedding.ts'
 import { compileUnits } from '../../src/config/compile-units.ts'
 import { prometheusText } from '../../src/metrics/prometheus.ts'
+import { createAdmin } from '../../src/ops/admin/index.ts'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { listConsumers } from '../../src/ops/consumers.ts'
 import { explain } from '../../src/ops/explain.ts'
@@ -33,6 +34,14 @@ it('makes a key, finds it and revokes it', async () => {
   expect((await listConsumers(store)).map(({ consumer }) => consumer)).toContain(consumer)
   await revokeKey(store, await findKey(store, key))
   expect(await listKeys(store, consumer)).toEqual([])
+})
+
+it('is in sluicegate/admin, with the variables of the Worker', async () => {
+  const env = { UPSTASH_REDIS_REST_URL: inject('restUrl'), UPSTASH_REDIS_REST_TOKEN: inject('restToken') }
+  const admin = createAdmin(CONFIG, { env })
+  const { id, key } = await admin.keys.create({ consumer })
+  expect(await admin.keys.show(key)).toMatchObject({ id, consumer })
+  expect(await admin.keys.revoke(id)).toEqual({ id, revoked: true })
 })
 
 it('reads what limits, switches and counters say', async () => {

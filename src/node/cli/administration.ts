@@ -9,7 +9,8 @@ import { AdminError } from '../../ops/admin-error.ts'
 import { type AdminStore, createAdminStore } from '../../ops/admin-store.ts'
 import type { ConsumerChange } from '../../ops/consumers.ts'
 import { consumerChangeDocument } from '../../ops/documents/consumers.ts'
-import { parseFutureTime, parseShortText } from '../../ops/names.ts'
+import { parseSignature, type Signature } from '../../ops/inputs.ts'
+import { mustSignNewKeys } from '../../ops/keys.ts'
 import { restStore } from './arguments.ts'
 import { CHANGE_OPTIONS, optionIn, STORE_OPTIONS } from './help.ts'
 import type { ConfigLoader, LoadedConfig } from './load-config.ts'
@@ -62,15 +63,9 @@ export function addChangeOptions(command: Command): Command {
   return optionIn(CHANGE_OPTIONS, command, '--reason <text>', 'reason, shown to administrators only')
 }
 
-/** The author, the reason and the end of a change. `until` is null for `--until never`, and absent if no end was given. */
-export function signatureOf(flags: SignedFlags): { by: string; reason?: string; until?: Date | null } {
-  const time = flags.for ?? flags.until
-  return {
-    by: parseShortText(flags.by ?? userInfo().username, 'name'),
-    ...(flags.reason !== undefined && { reason: parseShortText(flags.reason, 'reason') }),
-    ...(time !== undefined && { until: parseFutureTime(time) ?? null }),
-  }
-}
+/** As parseSignature, with the user of this machine as the author unless another is given. */
+export const signatureOf = ({ by, reason, ...flags }: SignedFlags): Signature =>
+  parseSignature({ by, reason, until: flags.for ?? flags.until }, userInfo().username)
 
 /** @param keySecret signs new keys */
 export async function openStore(
@@ -98,12 +93,8 @@ export async function openStoreForNewKey(
   load: ConfigLoader,
 ): ReturnType<typeof openStore> {
   const opened = await openStore(flags, load, keySecretOf(process.env))
-  const { store, config } = opened
-  if (config.credentials.signature !== 'require' || store.keySecret) return opened
-  throw new AdminError(
-    'refused',
-    `The config requires signed keys (credentials.apiKeys.signature), so the new key must be signed. Set ${KEY_SECRET} to the secret of the deployment.`,
-  )
+  mustSignNewKeys(opened.store, opened.config.credentials.signature)
+  return opened
 }
 
 /** The secret that signs new API keys. @throws ConfigError if the variable is not valid */

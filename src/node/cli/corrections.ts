@@ -69,19 +69,18 @@ async function correct(load: ConfigLoader, limit: string | undefined, flags: Fla
   const counted = target.kind === 'caller' ? await parseCaller(flags) : undefined
   const plan = flags.plan === undefined ? undefined : parsePlanName(flags.plan, config.plans)
   const { by = {} } = flags
-  const [{ unit }, whose] =
+  const [found, whose] =
     target.kind === 'limit'
       ? [ruleOfLimit(config, target.name, rule), `limit '${target.name}'${identityText(by)}`]
       : [ruleOfCaller(config, counted!, rule), callerText(counted!)]
-  const what = `${amount} ${unit} of rule '${rule}' of ${whose}`
+  const what = `${amount} ${found.unit} of rule '${rule}' of ${whose}`
   await mustConfirm(`${spend === undefined ? 'Give back' : 'Spend'} ${what}?`, flags)
   const correction =
     target.kind === 'limit'
       ? await correctLimit(store, config, target.name, by, rule, units)
       : await correctCaller(store, config, counted!, rule, units, plan)
-  const of = target.kind === 'limit' ? { limit: target.name, by } : counted
-  const done = spend === undefined ? { givenBack: amount } : { spent: amount }
-  const document = { ...of, rule, unit, ...done, ...correctionDocument(correction) }
+  const of = target.kind === 'limit' ? { limit: target.name, by } : counted!
+  const document = correctionDocument(of, found, units, correction)
   print(
     flags,
     document,

@@ -1,6 +1,5 @@
 /** `npx sluicegate keys label`, `plan`, `expire`, `revoke` and `rotate`: changes of an existing key. */
 import { Command } from 'commander'
-import { parseDuration } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import {
   keyExpiryDocument,
@@ -9,6 +8,7 @@ import {
   revokedKeyDocument,
   rotatedKeyDocument,
 } from '../../ops/documents/keys.ts'
+import { parseOverlap } from '../../ops/inputs.ts'
 import { expireKey, revokeKey, rotateKey, setKeyLabel, setKeyPlan } from '../../ops/key-changes.ts'
 import { findKey } from '../../ops/key-reference.ts'
 import { parsePlanName, parseShortText, parseTime, printable } from '../../ops/names.ts'
@@ -148,16 +148,11 @@ async function rotate(
   key: string,
   flags: StoreFlags & { overlap: string; yes?: boolean },
 ): Promise<void> {
-  const overlap = flags.overlap === '0' ? 0 : parseDuration(flags.overlap)
-  if (overlap === undefined)
-    throw new AdminError(
-      'usage',
-      `--overlap: '${flags.overlap.slice(0, 60)}' is not a duration. Use a duration such as '24h', or 0.`,
-    )
+  const overlap = parseOverlap(flags.overlap, '--overlap')
   const { store, config } = await openStoreForNewKey(flags, load)
   const found = await findKey(store, await secretOf(key))
   if (overlap === 0 && !found.record.replacedBy) await mustConfirm(`Revoke key '${found.id}' now?`, flags)
-  const rotated = await rotateKey(store, found, overlap / 1000)
+  const rotated = await rotateKey(store, found, overlap)
   const { created, oldEndsAt, failure } = rotated
   const { id } = found
   if (flags.json) print(flags, rotatedKeyDocument(id, rotated), String)

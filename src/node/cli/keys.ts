@@ -5,14 +5,9 @@ import { newKeySecret } from '../../credentials/key-signature.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
 import { createdKeyDocument, keyDocument, keyStatsDocument } from '../../ops/documents/keys.ts'
+import { parseNewKey } from '../../ops/inputs.ts'
 import { createKey, importKey, keyStatsOf, listConsumerNames, listKeys, type NewKey } from '../../ops/keys.ts'
-import {
-  parseConsumerName,
-  parseFutureTime,
-  parseMode,
-  parsePlanName,
-  parseShortText,
-} from '../../ops/names.ts'
+import { parseConsumerName } from '../../ops/names.ts'
 import {
   addStoreOptions,
   openStore,
@@ -143,14 +138,8 @@ async function bringIn(
 
 async function newKeyOf(flags: NewKeyFlags, plans: readonly string[]): Promise<NewKey> {
   const { plan, label, mode, expires } = flags
-  const expiresAt = expires === undefined ? undefined : parseFutureTime(expires)
-  return {
-    consumer: await named('--consumer', () => parseConsumerName(flags.consumer)),
-    ...(plan !== undefined && { plan: parsePlanName(plan, plans) }),
-    ...(label !== undefined && { label: parseShortText(label, 'label') }),
-    ...(mode !== undefined && { mode: parseMode(mode) }),
-    ...(expiresAt && { expiresAt }),
-  }
+  const consumer = await named('--consumer', () => parseConsumerName(flags.consumer))
+  return await parseNewKey({ consumer, plan, label, mode, expires }, plans)
 }
 
 async function list(load: ConfigLoader, flags: StoreFlags & { consumer?: string }): Promise<void> {

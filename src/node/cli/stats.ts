@@ -1,16 +1,15 @@
 /** `npx sluicegate stats`: what rules have done, and what shadows would have. */
 import { Command, InvalidArgumentError, Option } from 'commander'
 import type { Config } from '../../config/compile.ts'
-import { formatDuration, parseDuration } from '../../config/duration.ts'
+import { formatDuration } from '../../config/duration.ts'
 import { prometheusText, startOfDay } from '../../metrics/prometheus.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
 import { statsDocument, topCallersDocument } from '../../ops/documents/stats.ts'
-import { type CurrentLoad, readLoad } from '../../ops/origin-load.ts'
-import { checkRuleName, filterByRule, MAX_LOOK_BACK_MS, readStats, readTotals } from '../../ops/stats.ts'
+import { readLoadIfPermitted } from '../../ops/origin-load.ts'
+import { filterByRule, listRuleNames, parseLookBack, readStats, readTotals } from '../../ops/stats.ts'
 import { type Bound, checkBounds, checkWord, formatCheck, parseBound } from '../../ops/stats-bounds.ts'
-import { MAX_CALLERS_BACK_MS, readTopCallers } from '../../ops/top-callers.ts'
-import { NO_PERMISSION } from '../../store/upstash.ts'
+import { MAX_CALLERS_BACK_MS, readTopCallersOf } from '../../ops/top-callers.ts'
 import { addStoreOptions, openStore, type StoreFlags } from './administration.ts'
 import { withExamples } from './help.ts'
 import type { ConfigLoader } from './load-config.ts'
@@ -95,8 +94,8 @@ requests, and of the calls of each limit by name. With --rule: of 'limited', 'sh
 Without any requests, no share is above. If the store does not answer, the exit code is 1.`
 
 function lookBack(text: string): number {
-  const milliseconds = (parseDuration(text) ?? 0) / 1e3
-  if (milliseconds >= 60e3 && milliseconds <= MAX_LOOK_BACK_MS) return milliseconds
+  const milliseconds = parseLookBack(text)
+  if (milliseconds !== undefined) return milliseconds
   throw new InvalidArgumentError('Use a duration from 1m to 400d.')
 }
 
@@ -108,10 +107,9 @@ async function stats(load: ConfigLoader, flags: Flags): Promise<void> {
   if (flags.prometheus) return void process.stdout.write(await textForPrometheus(store, config))
   const now = new Date()
   const all = await readStats(store, new Date(now.getTime() - flags.since), now)
-  // Includes rules that are off, because they may have been on.
-  const names = namesOfRules(config)
+  const names = listRuleNames(config)
   const counted = flags.rule === undefined ? all : filterByRule(all, flags.rule, names)
-  const current = flags.rule === undefined ? await readLoadIfPermitted(store, config) : {}
+  const current = flags.rule === undefined ? await readLoadIfPermitted(store, config, noteOfLoad) : {}
   const checks = flags.failAbove && checkBounds(counted, flags.failAbove, flags.rule)
   print(flags, statsDocument(counted, current, checks), () =>
     [statsText(counted, flags, names, config), ...loadTexts(current)].join('\n\n'),
@@ -128,41 +126,19 @@ async function topCallers(load: ConfigLoader, flags: Flags): Promise<void> {
       `--since ${formatDuration(flags.since * 1e3)}: callers are kept for 8 days. Use at most 7d with --top.`,
     )
   const { store, config } = await openStore(flags, load)
-  if (!config.stats?.topCallers)
-    throw new AdminError(
-      'refused',
-      'The config counts no callers. Remove stats.topCallers and stats.keep from it.',
-    )
   const now = new Date()
-  const { since, rules } = await readTopCallers(store, new Date(now.getTime() - flags.since), now)
-  const mode = flags.shadow ? 'shadow' : 'enforce'
-  const all = rules.filter(each => each.mode === mode)
-  const shown = all.filter(({ rule }) => flags.rule === undefined || rule === flags.rule)
-  if (flags.rule !== undefined && shown.length === 0) checkRuleName(flags.rule, namesOfRules(config))
-  print(flags, topCallersDocument(since, shown), () => topCallersText(shown, { since, now }, flags))
+  const { since, rules } = await readTopCallersOf(store, config, new Date(now.getTime() - flags.since), {
+    ...{ mode: flags.shadow ? 'shadow' : 'enforce', rule: flags.rule, now },
+  })
+  print(flags, topCallersDocument(since, rules), () => topCallersText(rules, { since, now }, flags))
 }
 
 async function textForPrometheus(store: AdminStore, config: Config): Promise<string> {
-  const load = await readLoadIfPermitted(store, config)
+  const load = await readLoadIfPermitted(store, config, noteOfLoad)
   if (!config.metrics) return prometheusText(await readStats(store, startOfDay(new Date())), load)
   const { sums, measured } = await readTotals(store)
   return prometheusText(sums, load, measured)
 }
 
-/** A token that is read-only can read the counters, but cannot run the scripts that read the load of the origin. */
-async function readLoadIfPermitted(store: AdminStore, config: Config): Promise<CurrentLoad> {
-  try {
-    return await readLoad(store, config)
-  } catch (error) {
-    if (!(error instanceof AdminError) || !NO_PERMISSION.test(error.message)) throw error
-    process.stderr.write(`The load of the origin is not shown. ${error.message}\n`)
-    return {}
-  }
-}
-
-/** In the order of the config, then the shedders and the rules of limits by name. */
-function namesOfRules({ rules, shedding, limits }: Pick<Config, 'rules' | 'shedding' | 'limits'>): string[] {
-  const all = [...rules, ...(shedding?.workerUtilization?.rules ?? [])].map(({ name }) => name)
-  const named = [...limits].flatMap(([limit, rules]) => rules.map(({ name }) => `${limit}/${name}`))
-  return [...new Set([...all, ...named])]
-}
+const noteOfLoad = ({ message }: AdminError) =>
+  void process.stderr.write(`The load of the origin is not shown. ${message}\n`)

@@ -5,6 +5,7 @@ import type { AdminStore } from '../../ops/admin-store.ts'
 import { blockText, isBlockedNow } from '../../ops/blocks.ts'
 import { listExceptionalConsumers } from '../../ops/consumers.ts'
 import { exceptionsDocument, switchesDocument } from '../../ops/documents/switches.ts'
+import { switchOf } from '../../ops/inputs.ts'
 import { printable } from '../../ops/names.ts'
 import {
   effectOf,
@@ -122,7 +123,7 @@ async function show(load: ConfigLoader, flags: StoreFlags): Promise<void> {
 
 async function kill(load: ConfigLoader, state: 'on' | 'off', flags: Flags): Promise<void> {
   if (state === 'off') mustStandAlone(flags, 'off')
-  const set = state === 'on' ? switchOf(flags) : undefined
+  const set = state === 'on' ? switchOf(signatureOf(flags)) : undefined
   const { store, config } = await openStore(flags, load)
   if (set) await mustConfirm('Turn the kill switch on? While it is on, no rule limits any request.', flags)
   const { switches, isChanged } = set
@@ -164,7 +165,7 @@ async function rule(
     )
   }
   const set = {
-    ...switchOf(flags),
+    ...switchOf(signatureOf(flags)),
     ...(state && { mode: state }),
     ...(share !== undefined && { share }),
   }
@@ -187,11 +188,6 @@ async function rule(
 /** So that it is clear which deployment was switched. */
 function inEnvironmentOf({ environment }: AdminStore): string {
   return environment === undefined ? '' : ` This is environment '${environment}'.`
-}
-
-function switchOf(flags: Flags): Switch {
-  const { until, ...signature } = signatureOf(flags)
-  return { at: new Date(), ...signature, ...(until && { until }) }
 }
 
 /** @throws AdminError for options that cannot be stored, because the command deletes the whole record */

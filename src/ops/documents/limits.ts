@@ -62,7 +62,13 @@ export interface CallerDocument {
   isKnown?: boolean
 }
 
+/** With the parts of the caller as fields, or `limit` and `by`. */
 export interface CorrectionDocument {
+  [part: string]: unknown
+  rule: string
+  unit: string
+  spent?: number
+  givenBack?: number
   before: UsageDocument & { remaining: number }
   after: UsageDocument & { remaining: number }
 }
@@ -144,7 +150,18 @@ export const callerResetDocument = (identity: CallerIdentity, { rules, notReset 
   notReset,
 })
 
-export function correctionDocument({ before, after }: Correction): CorrectionDocument {
+/** @param target a limit by name with its identity, or the parts of a caller. @param units spent; below 0: given back */
+export function correctionDocument(
+  target: CallerIdentity | { limit: string; by: LimitIdentity },
+  { name, unit }: Pick<Rule, 'name' | 'unit'>,
+  units: number,
+  { before, after }: Correction,
+): CorrectionDocument {
   const standing = ({ usage, remaining }: RuleStanding) => ({ ...usageDocument(usage!), remaining })
-  return { before: standing(before), after: standing(after) }
+  return {
+    ...target,
+    ...{ rule: name, unit },
+    ...(units < 0 ? { givenBack: -units } : { spent: units }),
+    ...{ before: standing(before), after: standing(after) },
+  }
 }

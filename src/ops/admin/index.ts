@@ -1,0 +1,83 @@
+/** The exports of `sluicegate/admin`: keys, consumers, switches, limits and statistics, with the documents that the command line prints. */
+import { checkedConfig } from '../../config/check/check.ts'
+import type { ConfigInput } from '../../config/check/schema.ts'
+import type { Environment } from '../../config/environment.ts'
+import { KEY_SECRET, readKeySecrets } from '../../credentials/key-signature.ts'
+import { environmentOf } from '../../set-ups/platform.ts'
+import { connectStore } from '../../set-ups/set-up-config.ts'
+import { createAdminStore } from '../admin-store.ts'
+import type { AdminContext } from '../context.ts'
+import { administerConsumers, type ConsumerAdmin } from './consumers.ts'
+import { administerKeys, type KeyAdmin } from './keys.ts'
+import { administerLimits, type LimitAdmin } from './limits.ts'
+import { administerStats, type StatsAdmin } from './stats.ts'
+import { administerSwitches, type SwitchAdmin } from './switches.ts'
+
+export { AdminError, type AdminFailure } from '../admin-error.ts'
+export type * from '../documents/consumers.ts'
+export type * from '../documents/keys.ts'
+export type * from '../documents/limits.ts'
+export type * from '../documents/stats.ts'
+export type * from '../documents/switches.ts'
+export type * from '../documents/why.ts'
+export type { ChangeInput, NewKeyInput, TimeInput } from '../inputs.ts'
+export type { OpaqueKey } from '../keys.ts'
+export type { OverrideSettings } from './consumers.ts'
+export type { StatsInput, TopCallersInput } from './stats.ts'
+export type { RuleChangeInput } from './switches.ts'
+
+export interface Admin extends StatsAdmin {
+  keys: KeyAdmin
+  consumers: ConsumerAdmin
+  switches: SwitchAdmin
+  limits: LimitAdmin
+}
+
+/** Options of `createAdmin`. All are optional. */
+export interface CreateAdminOptions {
+  /** The variables, if they are not those of the process: `env` of a Worker. */
+  env?: Environment
+  /** The author of changes, which blocks, overrides and switches record. Default: `sluicegate/admin`. */
+  by?: string
+}
+
+/**
+ * Creates the administration of a deployment: of its config, and of the store of `UPSTASH_REDIS_REST_URL` and
+ * `UPSTASH_REDIS_REST_TOKEN`. `SLUICE_ENVIRONMENT` and `SLUICE_KEY_SECRET` count as for the command line. Every function throws
+ * AdminError.
+ *
+ *     const admin = createAdmin(config, { by: 'sign-up' })
+ *     const { key } = await admin.keys.create({ consumer: 'acme', plan: 'pro' })
+ *
+ * @throws ConfigError naming every mistake of the config and each missing variable
+ */
+export function createAdmin(
+  input: ConfigInput,
+  { env = environmentOf(), by = 'sluicegate/admin' }: CreateAdminOptions = {},
+): Admin {
+  const checked = checkedConfig(input)
+  const { environment } = connectStore(checked, env).config
+  const { credentials, keyLocking, cluster } = checked
+  const secrets = env[KEY_SECRET]
+  const store = createAdminStore({
+    url: env.UPSTASH_REDIS_REST_URL!.trim(),
+    token: env.UPSTASH_REDIS_REST_TOKEN!.trim(),
+    ...{ environment, keyLocking, cluster },
+    keyPrefix: credentials.keyPrefix,
+    keySecret: secrets ? readKeySecrets(secrets)[0] : undefined,
+  })
+  return administer({
+    store,
+    config: { ...checked, ...(environment !== undefined && { environment }), input },
+    by,
+  })
+}
+
+/** The administration of a config and a store. */
+export const administer = (context: AdminContext): Admin => ({
+  keys: administerKeys(context),
+  consumers: administerConsumers(context),
+  switches: administerSwitches(context),
+  limits: administerLimits(context),
+  ...administerStats(context),
+})

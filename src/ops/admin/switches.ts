@@ -1,0 +1,60 @@
+/** Administration of live switches. */
+import type { RuleSwitch } from '../../switches/switches.ts'
+import { listExceptionalConsumers } from '../consumers.ts'
+import type { AdminContext } from '../context.ts'
+import {
+  type ExceptionsDocument,
+  exceptionsDocument,
+  type SwitchesDocument,
+  switchesDocument,
+} from '../documents/switches.ts'
+import { type ChangeInput, parseSignature, switchOf } from '../inputs.ts'
+import {
+  checkRuleChange,
+  findSwitchable,
+  killLimits,
+  readSwitches,
+  resetRule,
+  restoreLimits,
+  switchRule,
+} from '../switches.ts'
+
+export type RuleChangeInput = ChangeInput & Pick<RuleSwitch, 'mode' | 'share'>
+
+export type SwitchAdmin = ReturnType<typeof administerSwitches>
+
+export function administerSwitches({ store, config, by }: AdminContext) {
+  return {
+    /** The switches, the blocked consumers and the overrides. */
+    async show(): Promise<ExceptionsDocument> {
+      return exceptionsDocument(await readSwitches(store), await listExceptionalConsumers(store), config)
+    },
+
+    /** Turns the kill switch on: no rule limits a request until it ends or is turned off. */
+    async kill(change: ChangeInput = {}): Promise<SwitchesDocument> {
+      return switchesDocument(await killLimits(store, switchOf(parseSignature(change, by))), config)
+    },
+
+    /** Turns the kill switch off. */
+    async restore(): Promise<SwitchesDocument> {
+      return switchesDocument((await restoreLimits(store)).switches, config)
+    },
+
+    /** Changes the mode of a rule, or the share of callers that it is enforced for. @param rule of a limit by name: `<limit>/<rule>` */
+    async setRule(rule: string, { mode, share, ...change }: RuleChangeInput): Promise<SwitchesDocument> {
+      checkRuleChange({ mode, share })
+      const signed = switchOf(parseSignature(change, by))
+      findSwitchable(config, rule)
+      const set = { ...signed, ...(mode && { mode }), ...(share !== undefined && { share }) }
+      return switchesDocument(await switchRule(store, rule, set), config)
+    },
+
+    /** Makes a rule follow the config again. */
+    async resetRule(rule: string): Promise<SwitchesDocument> {
+      const { switches, isChanged } = await resetRule(store, rule)
+      // Without a switch, the name of the rule may be misspelled.
+      if (!isChanged) findSwitchable(config, rule)
+      return switchesDocument(switches, config)
+    },
+  }
+}

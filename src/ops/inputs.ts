@@ -1,0 +1,81 @@
+/** Arguments of changes, from texts and times as users write them. */
+import { parseDuration } from '../config/duration.ts'
+import { AdminError } from './admin-error.ts'
+import type { NewKey } from './keys.ts'
+import { parseConsumerName, parseFutureTime, parseMode, parsePlanName, parseShortText } from './names.ts'
+
+/** A time, or a text: a duration from now such as `24h`, a time such as `2030-12-31T18:00:00Z`, or `never`. */
+export type TimeInput = Date | string
+
+/** A key to create or to import. */
+export interface NewKeyInput {
+  consumer: string
+  /** Default: the plan of the consumer. */
+  plan?: string | undefined
+  /** To recognize the key by. */
+  label?: string | undefined
+  /** `live` or `test`. Default: live. */
+  mode?: string | undefined
+  /** Default: never. */
+  expires?: TimeInput | undefined
+}
+
+/** @param plans of the config. @throws AdminError `usage` */
+export async function parseNewKey(input: NewKeyInput, plans: readonly string[]): Promise<NewKey> {
+  const { plan, label, mode, expires } = input
+  const expiresAt = expires === undefined ? undefined : parseEnd(expires)
+  return {
+    consumer: await parseConsumerName(input.consumer),
+    ...(plan !== undefined && { plan: parsePlanName(plan, plans) }),
+    ...(label !== undefined && { label: parseShortText(label, 'label') }),
+    ...(mode !== undefined && { mode: parseMode(mode) }),
+    ...(expiresAt && { expiresAt }),
+  }
+}
+
+/** @returns undefined for `never`. @throws AdminError `usage` for a time that is not in the future */
+export const parseEnd = (time: TimeInput): Date | undefined => parseFutureTime(textOf(time))
+
+/** The text of a time, for the parsers of names.ts. */
+export const textOf = (time: TimeInput): string => (typeof time === 'string' ? time : time.toISOString())
+
+/** Why a change is made, and how long it lasts. */
+export interface ChangeInput {
+  /** Shown to administrators only. */
+  reason?: string | undefined
+  /** Default: until it is undone. Of a block that is changed: the end that it has. */
+  until?: TimeInput | undefined
+  /** The author. Default: that of `createAdmin`. */
+  by?: string | undefined
+}
+
+/** The author, the reason and the end of a change. `until` is null for `never`, and absent if no end was given. */
+export interface Signature {
+  by: string
+  reason?: string
+  until?: Date | null
+}
+
+/** @param by the author, unless the change names another. @throws AdminError `usage` */
+export function parseSignature({ reason, until, by: own }: ChangeInput, by: string): Signature {
+  return {
+    by: parseShortText(own ?? by, 'name'),
+    ...(reason !== undefined && { reason: parseShortText(reason, 'reason') }),
+    ...(until !== undefined && { until: parseEnd(until) ?? null }),
+  }
+}
+
+/** Of a switch, which has no earlier end to keep. */
+export function switchOf({ until, ...signature }: Signature) {
+  return { at: new Date(), ...signature, ...(until && { until }) }
+}
+
+/** How long the old key of a rotation stays valid. @param name of the argument, for the error. @returns ms */
+export function parseOverlap(text: string, name: string): number {
+  const microseconds = text === '0' ? 0 : parseDuration(text)
+  if (microseconds !== undefined) return microseconds / 1000
+  throw new AdminError(
+    'usage',
+    `${name}: '${text.slice(0, 60)}' is not a duration. Use a duration such as '24h', or 0.`,
+  )
+}

@@ -20,6 +20,9 @@ const SEND_DELAY_MS = 250
 /** A message without an answer after this time is sent again (ms). The deadlines of trips are shorter. */
 const REPEAT_AFTER_MS = 2000
 
+/** A message can take as long until the store has it and answers in time (ms). */
+const ON_THE_WAY_MS = 5000
+
 /** Requests in one call, about 6 µs of Redis each. */
 const MAX_PER_CALL = 50
 
@@ -42,6 +45,8 @@ export interface OutgoingMessage {
   readonly request: SettledRequest
   /** When its reservation ends (ms). */
   readonly until: number
+  /** Set if the reply to its decision was lost: when that was sent (ms). */
+  readonly lostAt?: number
   /** Called when the store has answered. @param sentAt (ms) */
   onConfirmed?(sentAt: number): void
   /** Whether another message has replaced it. */
@@ -54,6 +59,8 @@ interface Batch {
   messages: OutgoingMessage[]
   /** Since when the oldest waits, or when they were sent (ms). */
   since: number
+  /** How often the store has answered. */
+  answers: number
 }
 
 export interface OutboxOptions {
@@ -117,7 +124,9 @@ export function createOutbox({ now, wallClock, writeAt, onGivenUp }: OutboxOptio
   }
 
   const prepare = ({ reservation, messages }: Batch) => {
-    const requests = messages.map(({ request }) => request)
+    const requests = messages.map(({ request, lostAt }) =>
+      lostAt === undefined ? request : { ...request, lostForMs: now() - lostAt + ON_THE_WAY_MS },
+    )
     return prepareSettle({ ...settlementFor(reservation, wallClock()), requests, now: writeAt?.() })
   }
 
@@ -141,9 +150,16 @@ export function createOutbox({ now, wallClock, writeAt, onGivenUp }: OutboxOptio
         done(replies) {
           for (const [i, result] of decodeReplies(prepared, replies).entries()) {
             const batch = batches[i]!
-            if (result instanceof GatewayError || !unconfirmed.delete(batch)) continue
-            size -= batch.messages.length
-            for (const { onConfirmed } of batch.messages) onConfirmed?.(time)
+            if (result instanceof GatewayError || !unconfirmed.has(batch)) continue
+            batch.answers += 1
+            const { messages } = batch
+            // A decision whose reply was lost may still be on its way, so what is not found is looked for again.
+            batch.messages = messages.filter(
+              ({ lostAt }) => lostAt !== undefined && batch.answers === 1 && result.applied < messages.length,
+            )
+            size -= messages.length - batch.messages.length
+            if (batch.messages.length === 0) unconfirmed.delete(batch)
+            for (const { lostAt, onConfirmed } of messages) if (lostAt === undefined) onConfirmed?.(time)
           }
         },
       }
@@ -180,7 +196,7 @@ export function createOutbox({ now, wallClock, writeAt, onGivenUp }: OutboxOptio
       const key = callKeyOf(reservation)
       const batch = ready.get(key)
       if (batch) batch.messages.push(message)
-      else ready.set(key, { reservation, messages: [message], since: now() })
+      else ready.set(key, { reservation, messages: [message], since: now(), answers: 0 })
       return true
     },
 

@@ -7,7 +7,7 @@ import { costOf } from './memory.ts'
 import type { RuleEntry } from './rule-set-shape.ts'
 
 /** As in reservation-text.ts. */
-const [MAX_ENDED, DROP_EVERY] = [20, 8]
+const [MAX_ENDED, MAX_ENDED_SEEN, DROP_EVERY] = [20, 2540, 8]
 
 interface KeyedRule {
   key: string
@@ -84,13 +84,15 @@ export class ModelReservations {
       const ended = [...(this.#sets.get(reservedKey(key)) ?? [])]
         .filter(([, end]) => end <= Math.floor(now / 1000))
         .sort(([a, aEnd], [b, bEnd]) => aEnd - bEnd || (a < b ? -1 : 1))
-        .slice(0, MAX_ENDED)
+        .slice(0, MAX_ENDED_SEEN)
         .map(([member]) => member)
       const present = new Set(applying.flatMap(({ bound }) => (bound.key === key ? [bound.rule.family] : [])))
       const absent = released.filter(({ family }) => !present.has(family))
       members.set(
         key,
-        ended.filter(member => !absent.some(({ family }) => member.includes(` ${family}=`))),
+        ended
+          .filter(member => !absent.some(({ family }) => member.includes(` ${family}=`)))
+          .slice(0, MAX_ENDED),
       )
     }
     return {

@@ -6,8 +6,12 @@ import { ABSENT } from './constants.ts'
 import { type Locals, literal, nameInLiteral } from './lua-text.ts'
 import { hasVariableNumbers, type RuleText } from './rule-text.ts'
 
-/** How many reservations that have ended one decision gives back. Later decisions give back the others. */
+/**
+ * How many reservations that have ended one decision gives back, and the most that it looks at, in pages of which each has twice as
+ * many. Later decisions give back the others.
+ */
 const MAX_ENDED = 20
+const MAX_ENDED_SEEN = 127 * MAX_ENDED
 
 /** Which share of settlements also drops reservations that have ended without one: as the microseconds of `now` are as good as random. */
 const DROP_EVERY = 8
@@ -64,13 +68,18 @@ export class ReservationText {
     return `
 ${this.#ended} = {}
 if ${this.#key} then
-local found = redis.call('ZRANGEBYSCORE', KEYS[${this.#key}], '0', string.format('%.0f', (now - now % 1000) / 1000), 'LIMIT', 0, ${MAX_ENDED})
+local seen, found = 0, {}
+repeat
+local most = seen + ${MAX_ENDED}
+found = redis.call('ZRANGEBYSCORE', KEYS[${this.#key}], '0', string.format('%.0f', (now - now % 1000) / 1000), 'LIMIT', seen, most)
 for j = 1, #found do
 local member = found[j]
-if not (${absent.join(' or ')}) then
+if #${this.#ended} < ${MAX_ENDED} and not (${absent.join(' or ')}) then
 ${this.#ended}[#${this.#ended} + 1] = member
 end
 end
+seen = seen + #found
+until #found < most or #${this.#ended} >= ${MAX_ENDED} or seen >= ${MAX_ENDED_SEEN}
 end
 `.trimStart()
   }

@@ -14,7 +14,7 @@ import {
   UNKNOWN_CONSUMER,
 } from '../../../src/store/keys.ts'
 import { NO_SWITCHES } from '../../../src/switches/switches.ts'
-import { credentialOf, describeOnRedisEngine } from '../../support/engines.ts'
+import { credentialOf, describeOnRedisEngine, ruleSetFor } from '../../support/engines.ts'
 import { isolateOn, Timers } from '../../support/isolates.ts'
 import { settled, settledRule, TERMS } from '../../support/settled-rules.ts'
 
@@ -237,6 +237,28 @@ describeOnRedisEngine('a request that reserves', fresh => {
     await time.pass(250)
     const seen = await isolateOn(redis, time, 'B').askWith(rules.map(each => ({ ...each, cost: 0 })))
     expect(seen.outcome!.verdicts.map(({ remaining }) => remaining)).toEqual([980, 970])
+  })
+
+  it('that ends unsettled is given back although many others before it wait for a rule that no request has', async () => {
+    const { time, isolate } = await start()
+    const key = consumerStateKey('acme')
+    const terms = { onUnsettled: 'release', ttlMs: 1000 } as const
+    const released = settled(RULE, terms)
+    const rare = settled({ ...RULE, name: 'rare', tag: 'rrr', family: 'rrr' }, terms)
+    const keyed = [released, rare].map(rule => ({ rule, key }))
+    const ruleSet = ruleSetFor(keyed, { plans: [], hasSubject: false })
+    const ask = async (rule: typeof RULE, cost: number) => {
+      const background = () => {}
+      const decided = await isolate.engine.decide({ rules: [{ rule, key, cost }], ruleSet }, { background })
+      decided.finish('failed', 'unsettled')
+      return standingOf(decided).remaining
+    }
+    for (let i = 0; i < 70; i++) await ask(rare, 1)
+    await time.pass(10)
+    for (let i = 0; i < 3; i++) await ask(released, 100)
+    await time.pass(1000)
+    expect(await ask(released, 0)).toBe(1000)
+    for (const remaining of [950, 970, 990, 1000]) expect(await ask(rare, 0)).toBe(remaining)
   })
 
   it('adds at most 0.1 HTTP requests each, at 20 requests a second', async () => {

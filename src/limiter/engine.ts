@@ -42,6 +42,8 @@ interface Attempt {
   /** The units in flight that the request claims. */
   claims?: Claims | undefined
   recall: DecideOptions['recall']
+  /** When it was sent to the store (ms). */
+  sentAt?: number
 }
 
 /** A decision, before the edge gets it. */
@@ -129,6 +131,7 @@ export function createEngine(
   async function decideByTrip(attempt: Attempt): Promise<Made | Outcome> {
     const { verb, failure, answer, recall } = attempt
     const decides = verb === 'decide'
+    attempt.sentAt = now()
     attempt.claims = decides ? holdingsKeeper?.claim(attempt.evaluation.rules) : undefined
     const evaluation: Evaluation = {
       ...attempt.evaluation,
@@ -178,6 +181,7 @@ export function createEngine(
   ): Promise<Made> {
     const { verb, answer, claims, recall } = attempt
     const withHeld = claims ? { ...evaluation, rules: claims.markUndecided(degraded.fate) } : evaluation
+    if (!attempt.failure) settlements?.giveBackLost(evaluation, degraded, recall?.(), attempt.sentAt!)
     answer?.endTrip(undefined)
     // While this request waited, another one may have received an answer that also decides this one.
     const known = answer?.decideAfterFailure()

@@ -12,6 +12,7 @@ import {
   credentialIndexKey,
   credentialKey,
   identityStateKey,
+  reservedKey,
   sideKey,
 } from '../store/keys.ts'
 import { type ConsumerRecord, formatConsumer, isBlocked, parseConsumer } from '../store/records.ts'
@@ -231,7 +232,7 @@ export async function removeConsumer(
     return kind === 'log' ? own.flatMap(key => [key, chunksKey(key)]) : own
   })
   const keys = digests.map(digest => credentialKey(consumer, digest))
-  const all = [...keys, consumerKey(consumer), ...states, ...new Set(sideKeys)]
+  const all = [...keys, consumerKey(consumer), ...states, ...states.map(reservedKey), ...new Set(sideKeys)]
   // These come first, because a repeated call still finds the keys if this one ends in between.
   await eraseCaller(store, consumer)
   await dropPointers(store, consumer, digests)

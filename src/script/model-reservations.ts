@@ -7,7 +7,7 @@ import { costOf } from './memory.ts'
 import type { RuleEntry } from './rule-set-shape.ts'
 
 /** As in reservation-text.ts. */
-const [MAX_ENDED, DROP_EVERY] = [20, 8]
+const [MAX_ENDED, MAX_ENDED_SEEN, DROP_EVERY] = [20, 2540, 8]
 
 interface KeyedRule {
   key: string
@@ -51,8 +51,18 @@ export interface Ended {
 
 const isReleased = ({ settlement }: Pick<Rule, 'settlement'>) => settlement?.onUnsettled === 'release'
 
-const endOf = (terms: Terms, now: number) =>
-  Math.floor(now / 1000) + Math.max(...terms.map(({ settlement }) => settlement!.ttlMs))
+const ttlOf = (terms: Terms) => Math.max(...terms.map(({ settlement }) => settlement!.ttlMs))
+const endOf = (terms: Terms, now: number) => Math.floor(now / 1000) + ttlOf(terms)
+
+/** The units of a rule in a member. */
+const unitsIn = (member: string, { family }: Rule) =>
+  Number(new RegExp(` ${family}=(\\d+)`).exec(member)?.[1] ?? 0)
+
+interface SettleTerms {
+  rules: readonly KeyedRule[]
+  now: number
+  entries?: readonly RuleEntry[] | undefined
+}
 
 export class ModelReservations {
   readonly #sets = new Map<string, Map<string, number>>()
@@ -74,13 +84,15 @@ export class ModelReservations {
       const ended = [...(this.#sets.get(reservedKey(key)) ?? [])]
         .filter(([, end]) => end <= Math.floor(now / 1000))
         .sort(([a, aEnd], [b, bEnd]) => aEnd - bEnd || (a < b ? -1 : 1))
-        .slice(0, MAX_ENDED)
+        .slice(0, MAX_ENDED_SEEN)
         .map(([member]) => member)
       const present = new Set(applying.flatMap(({ bound }) => (bound.key === key ? [bound.rule.family] : [])))
       const absent = released.filter(({ family }) => !present.has(family))
       members.set(
         key,
-        ended.filter(member => !absent.some(({ family }) => member.includes(` ${family}=`))),
+        ended
+          .filter(member => !absent.some(({ family }) => member.includes(` ${family}=`)))
+          .slice(0, MAX_ENDED),
       )
     }
     return {
@@ -88,7 +100,7 @@ export class ModelReservations {
       unitsOf({ key, rule }) {
         if (!isReleased(rule)) return []
         return (members.get(key) ?? []).flatMap(member => {
-          const units = Number(new RegExp(` ${rule.family}=(\\d+)`).exec(member)?.[1] ?? 0)
+          const units = unitsIn(member, rule)
           return units > 0 ? [{ units, spent: units, spentAt: Number(member.split(' ')[1]) }] : []
         })
       },
@@ -135,6 +147,22 @@ export class ModelReservations {
   /** Drops all reservations of an identity: their units stay as they are. */
   drop = (key: string) => this.#sets.delete(reservedKey(key))
 
+  /** The reservation of a request whose reply was lost; undefined: it is not there. */
+  findLost<Own extends { rule: Rule }>(
+    key: string,
+    { id, lostForMs, own }: { id: string; lostForMs: number; own: readonly Own[] },
+    { rules, now, entries }: SettleTerms,
+  ): { spentAt: number; own: (Own & { reserved: number })[] } | undefined {
+    const since = Math.floor(now / 1000) - Math.ceil(lostForMs) + ttlOf(termsOf(key, rules, entries))
+    const members = [...(this.#sets.get(reservedKey(key)) ?? [])].filter(([, end]) => end >= since)
+    const member = members.find(([member]) => member.startsWith(`${id} `))?.[0]
+    if (member === undefined) return undefined
+    return {
+      spentAt: Number(member.split(' ')[1]),
+      own: own.map(each => ({ ...each, reserved: unitsIn(member, each.rule) })),
+    }
+  }
+
   /** @returns whether the reservation was there, and had not ended */
   settle(
     key: string,
@@ -144,7 +172,7 @@ export class ModelReservations {
       own: readonly { rule: Rule; reserved: number }[]
       isRenewal: boolean
     },
-    terms: { rules: readonly KeyedRule[]; now: number; entries?: readonly RuleEntry[] | undefined },
+    terms: SettleTerms,
   ): boolean {
     const { id, spentAt, own, isRenewal } = request
     const { rules, now, entries } = terms

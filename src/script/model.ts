@@ -163,13 +163,21 @@ export class ScriptModel {
     const counted = rules.map(each => ({ ...each, ...applyOverriddenNumbers(each, overrides, now) }))
     const entries = ruleSet?.entries
     let applied = 0
-    for (const { id, spentAt, amounts, isRenewal = false } of requests) {
+    const terms = { rules, now, entries }
+    // All requests of the call are looked for at once.
+    const longest = Math.max(0, ...requests.map(({ lostForMs = 0 }) => lostForMs))
+    for (const { id, lostForMs, amounts, isRenewal = false, ...request } of requests) {
       for (const key of keys) {
-        const own = rules
+        const known = rules
           .map((rule, i) => ({ rule: rule.rule, i, ...amounts[i]! }))
           .filter(({ i }) => rules[i]!.key === key)
-        if (!this.#reservations.settle(key, { id, spentAt, own, isRenewal }, { rules, now, entries }))
-          continue
+        const asked = { spentAt: request.spentAt, own: known }
+        const found =
+          lostForMs === undefined
+            ? asked
+            : this.#reservations.findLost(key, { id, lostForMs: longest, own: known }, terms)
+        if (!found || !this.#reservations.settle(key, { id, ...found, isRenewal }, terms)) continue
+        const { spentAt, own } = found
         applied += 1
         if (isRenewal) continue
         for (const { i, reserved, actual } of own) {

@@ -6,11 +6,19 @@ import { ABSENT } from './constants.ts'
 import { type Locals, literal, nameInLiteral } from './lua-text.ts'
 import { hasVariableNumbers, type RuleText } from './rule-text.ts'
 
-/** How many reservations that have ended one decision gives back. Later decisions give back the others. */
+/**
+ * How many reservations that have ended one decision gives back, and the most that it looks at, in pages of which each has twice as
+ * many. Later decisions give back the others.
+ */
 const MAX_ENDED = 20
+const MAX_ENDED_SEEN = 127 * MAX_ENDED
 
 /** Which share of settlements also drops reservations that have ended without one: as the microseconds of `now` are as good as random. */
 const DROP_EVERY = 8
+
+/** How many members are looked at to find a reservation whose reply was lost, and how many at once: about 0.2 µs each. */
+const MAX_SEEN = 2000
+const SEEN_AT_ONCE = 100
 
 /** How much longer Redis keeps the set than its last member is valid (ms). */
 const KEEP_MS = 1000
@@ -60,13 +68,18 @@ export class ReservationText {
     return `
 ${this.#ended} = {}
 if ${this.#key} then
-local found = redis.call('ZRANGEBYSCORE', KEYS[${this.#key}], '0', string.format('%.0f', (now - now % 1000) / 1000), 'LIMIT', 0, ${MAX_ENDED})
+local seen, found = 0, {}
+repeat
+local most = seen + ${MAX_ENDED}
+found = redis.call('ZRANGEBYSCORE', KEYS[${this.#key}], '0', string.format('%.0f', (now - now % 1000) / 1000), 'LIMIT', seen, most)
 for j = 1, #found do
 local member = found[j]
-if not (${absent.join(' or ')}) then
+if #${this.#ended} < ${MAX_ENDED} and not (${absent.join(' or ')}) then
 ${this.#ended}[#${this.#ended} + 1] = member
 end
 end
+seen = seen + #found
+until #found < most or #${this.#ended} >= ${MAX_ENDED} or seen >= ${MAX_ENDED_SEEN}
 end
 `.trimStart()
   }
@@ -135,15 +148,20 @@ ${settleRule(rule, reservedAt(rule), actualAt(rule))}end
     )
     return `
 if ${this.#key} then
-local members, places = {}, {}
+local members, places, lost, lost_for = {}, {}, {}, nil
 for at = ${first}, #ARGV, ${width} do
+if ARGV[at + 2] == 'lost' then
+lost[ARGV[at]] = at
+lost_for = math.max(lost_for or 0, ARGV[at + 1] + 0)
+else
 local units = ${units.join(' .. ')}
 if units ~= '' then
 members[#members + 1] = ARGV[at] .. ' ' .. ARGV[at + 1] .. units
 places[#places + 1] = at
 end
 end
-local ends = #members > 0 and redis.call('ZMSCORE', ${key}, unpack(members)) or {}
+end
+${this.#findLost(key)}local ends = #members > 0 and redis.call('ZMSCORE', ${key}, unpack(members)) or {}
 local over, renewed, is_over = {}, {}, {}
 for j = 1, #members do
 local member, at = members[j], places[j]
@@ -155,7 +173,7 @@ renewed[#renewed + 1] = member
 else
 over[#over + 1] = member
 is_over[member] = true
-spent_at = ARGV[at + 1] + 0
+spent_at = (ARGV[at + 2] == 'lost' and string.match(member, ' (%d+)') or ARGV[at + 1]) + 0
 ${settled.join('')}end
 end
 end
@@ -166,6 +184,36 @@ if #over > 0 then
 redis.call('ZREM', ${key}, unpack(over))
 end
 ${this.#dropEnded(key)}end
+`.trimStart()
+  }
+
+  /** Finds the members whose replies were lost, and puts the units that they have reserved into ARGV. */
+  #findLost(key: string): string {
+    // A rule that has reserved nothing is not settled.
+    const reserved = this.#rules.map(({ ruleNumber, family }) =>
+      `
+local units = string.match(found[j], ' ${nameInLiteral(family)}=(%d+)')
+ARGV[at + ${1 + 2 * ruleNumber}] = units or '0'
+ARGV[at + ${2 + 2 * ruleNumber}] = units and ARGV[at + ${2 + 2 * ruleNumber}] or '0'
+`.trimStart(),
+    )
+    const since = `string.format('%.0f', (now - now % 1000) / 1000 - lost_for + ${literal(this.#ttlMs)})`
+    return `
+for from = 0, lost_for and ${MAX_SEEN - 1} or -1, ${SEEN_AT_ONCE} do
+local found = redis.call('ZRANGEBYSCORE', ${key}, ${since}, '+inf', 'LIMIT', from, ${SEEN_AT_ONCE})
+for j = 1, #found do
+local id = string.match(found[j], '^%S+')
+local at = lost[id]
+if at then
+lost[id] = nil
+members[#members + 1] = found[j]
+places[#places + 1] = at
+${reserved.join('')}end
+end
+if #found < ${SEEN_AT_ONCE} or not next(lost) then
+break
+end
+end
 `.trimStart()
   }
 

@@ -17,14 +17,19 @@
  *     ARGV[4]  the plan under which the requests were counted, or ''
  *     ARGV[5]  now in microseconds, or '' for the clock of the store
  *     ARGV     the arguments of rules as in decide.ts; then for each request its reservationId, when it was admitted (µs), 'settle' or
- *              'renew', and for each rule of the rule set the units reserved and the units that it has cost
+ *              'renew', and for each rule of the rule set the units reserved and the units that it has cost.
+ *              If the reply to its decision was lost: its reservationId, the most milliseconds since its decision, 'lost', and the same
+ *              numbers, of which only the cost is used
  *
  *     reply    { now, the number of members that were settled or renewed, then for each rule remaining, reset_after and debt }
  *
  * Fewer units than reserved are given back as by a refund, so nothing to a window that has ended. More are spent without a check.
  *
+ * If the reply was lost, the isolate knows only the first word of the member. It has not ended before `ttl` from the decision, so the script
+ * looks at the members that end later, the earliest first, which are usually few: those of decisions made since then.
+ *
  * Commands: TIME (unless now is given), one MGET, and for each identity ZMSCORE, ZREM and SETEX, or for renewals ZADD and PEXPIRE; now and
- * then ZREMRANGEBYSCORE.
+ * then ZREMRANGEBYSCORE. After lost replies ZRANGEBYSCORE.
  */
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Verdict } from './evaluation.ts'
@@ -53,6 +58,11 @@ export interface SettledRequest {
   id: string
   /** When it was admitted, by the clock of the store (µs). */
   spentAt: number
+  /**
+   * Set if the reply to its decision was lost, so that `spentAt` and what it has reserved are unknown: how long ago the decision was
+   * made, at most (ms).
+   */
+  lostForMs?: number | undefined
   /** For each of the rules, in their order. */
   amounts: readonly SettledAmount[]
   /** Whether only the end of the reservation is moved: to one ttl from now. */
@@ -82,15 +92,16 @@ export function encodeSettle({ ruleSet, rules, consumerKey, plan, now, requests 
   const of = consumerKey === undefined ? '' : 'consumer'
   const args = ['', marks, of, plan ?? '', formatTime(now), ...ruleArguments]
   const places = rules.map(({ rule }) => ruleSet.entryOf(rule))
-  for (const { id, spentAt, amounts, isRenewal } of requests) {
+  for (const { id, spentAt, lostForMs, amounts, isRenewal } of requests) {
     const row = new Array<string>(2 * ruleSet.entries.length).fill('0')
     for (const [i, { reserved, actual }] of amounts.entries()) {
       // A rule with numbers for several plans is in `rules` once for each of them, and only one has reserved.
-      if (reserved === 0) continue
+      if (reserved === 0 && lostForMs === undefined) continue
       row[2 * places[i]!] = String(reserved)
       row[2 * places[i]! + 1] = String(actual)
     }
-    args.push(id, String(spentAt), isRenewal ? 'renew' : 'settle', ...row)
+    if (lostForMs !== undefined) args.push(id, String(Math.ceil(lostForMs)), 'lost', ...row)
+    else args.push(id, String(spentAt), isRenewal ? 'renew' : 'settle', ...row)
   }
   const records = consumerKey === undefined ? [] : [consumerKey]
   return { script: ruleSet.settle, keys: [...records, ...keys], args }

@@ -13,10 +13,10 @@
  *                                     not sent, or answered      may have run, or the platform has
  *                                     with an error              ended its request
  *     decision                        the fallbacks of its rules decide; if the store may have counted units in
- *                                     flight, the next message corrects them
+ *                                     flight, the next message corrects them; what it may have reserved is given back
  *     switches                        the next trip reads them again
- *     hand-overs (of an outage)       sent again                 count as handed over: never twice
  *     settlements                     repeated until the store has answered: it settles each reservation at most once
+ *     hand-overs (of an outage)       sent again                 count as handed over: never twice
  *     messages about units in flight  the next message says all of it again: its numbers are absolute
  *     returns (of leased units)       given back later           the units stay spent
  *     guesses                         lost: they are not counted
@@ -35,8 +35,8 @@ import { createScheduler } from './scheduler.ts'
 /** The riders of an isolate, in the order of their calls. A new rider is one more entry here and in `inOrder`. */
 export interface Riders {
   switches?: Rider | undefined
-  handOvers?: Rider | undefined
   settlements?: Rider | undefined
+  handOvers?: Rider | undefined
   units?: Rider | undefined
   returns?: Rider | undefined
   guesses?: Rider | undefined
@@ -65,7 +65,8 @@ export function createTrips(
   { riders, probe, breaker, tripLimit, onStoreChange, now, timer, sleep }: TripsOptions,
 ) {
   const { switches, handOvers, settlements, units, returns, guesses, signals = [] } = riders
-  const inOrder = [switches, handOvers, settlements, units, returns, guesses, ...signals].filter(
+  // What settlements give back leaves room for hand-overs.
+  const inOrder = [switches, settlements, handOvers, units, returns, guesses, ...signals].filter(
     rider => rider !== undefined,
   )
   const carrier = withRiders(bareStore, inOrder)

@@ -1,5 +1,6 @@
 /** Estimates how many tokens a request to a language model will take, from its body, which goes on to the origin unchanged. */
 import { SYSTEM_TIMER, type Timer } from '../clock.ts'
+import { readUpTo, resumeBody } from './read-body.ts'
 import { MAX_AMOUNT, NO_TOKENS, type Tokens } from './tokens.ts'
 import { askForUsage, concat } from './usage-chunk.ts'
 
@@ -32,21 +33,11 @@ export interface LlmRequest {
   how: 'read' | 'too-large' | 'too-slow' | 'not-json' | 'no-body' | 'broken' | 'failed'
   /** The request asks the origin for a chunk that the client must not get. */
   hidesUsage: boolean
+  /** Is aborted when the client breaks off the rest of a body that was not read to its end. Absent: the platform notices it. */
+  bodyFailed?: AbortSignal
 }
 
 const DEFAULT_MAX_BYTES = 256_000
-
-/** A body that has not ended after this time is not read further (ms). */
-const READ_MS = 10_000
-
-/** In workerd, a chunk holds so many bytes however small it is, twice: for the estimate and for the origin. */
-const CHUNK_BYTES = 4096
-
-/** A body in more chunks is not read further: a client could send single bytes. Usually, a chunk has 1 kB or more. */
-const MAX_CHUNKS = 1000
-
-/** Callers are not known yet, so there is a bound for what an isolate holds of all bodies that it reads at once. It has 128 MB. */
-const MAX_HELD_BYTES = 32_000_000
 
 const DEFAULT_OUTPUT = 1000
 const BYTES_PER_TOKEN = 4
@@ -68,19 +59,30 @@ export async function readLlmRequest(
   if (!request.body) return { request, tokens: NO_TOKENS, how: 'no-body', hidesUsage: false }
   if (length > maxBytes) return guess('too-large', length)
   try {
-    // The given body goes on as the platform delivers it, with its length.
-    const copy = request.clone().body as ReadableStream<Uint8Array>
-    const { text, how } = await readUpTo(copy, maxBytes, timer)
-    if (how) return guess(how, Math.max(length, text.byteLength))
-    const body = parseObject(text)
-    if (!body) return guess('not-json', text.byteLength)
+    // A body with a length goes on as the platform delivers it. If it is broken off, its length shows that. Of one without, a copy would
+    // end as if it was complete.
+    const isCopied = length > 0 || isBodiless(request)
+    const body = isCopied ? request.clone().body : request.body
+    const reader = (body as ReadableStream<Uint8Array>).getReader()
+    const beginning = await readUpTo(reader, maxBytes, timer)
+    const { how } = beginning
+    const text = concat(beginning.chunks)
+    if (isCopied && how) reader.cancel().catch(() => {})
+    if (how) {
+      const guessed = guess(how, Math.max(length, text.byteLength))
+      if (isCopied) return guessed
+      const { body, failed } = resumeBody(reader, beginning, timer)
+      return { ...guessed, request: withBody(request, body), bodyFailed: failed }
+    }
+    const parsed = parseObject(text)
     // That it could be parsed shows that it is not compressed, whatever Content-Encoding says.
-    const edited = includeUsage ? askForUsage(text, body) : undefined
+    const edited = includeUsage && parsed ? askForUsage(text, parsed) : undefined
     // Some origins refuse a body in chunks, without Content-Length.
-    const hasLength = length > 0 || request.method === 'GET' || request.method === 'HEAD'
+    const forwarded = edited || !isCopied ? withBody(request, edited ?? text) : request
+    if (!parsed) return { ...guess('not-json', text.byteLength), request: forwarded }
     return {
-      request: edited || !hasLength ? withBody(request, edited ?? text) : request,
-      tokens: tokensOf(text.byteLength, outputOf(body), settings),
+      request: forwarded,
+      tokens: tokensOf(text.byteLength, outputOf(parsed), settings),
       how: 'read',
       hidesUsage: edited !== undefined,
     }
@@ -88,6 +90,9 @@ export async function readLlmRequest(
     return guess('failed', length)
   }
 }
+
+/** Requests of these methods cannot be created with a body. */
+const isBodiless = ({ method }: Request) => method === 'GET' || method === 'HEAD'
 
 /** The largest number of output tokens that a request allows; undefined if it does not say. */
 function outputOf(body: Readonly<Record<string, unknown>>): number | undefined {
@@ -129,53 +134,9 @@ function parseObject(text: Uint8Array): Record<string, unknown> | undefined {
   }
 }
 
-interface Beginning {
-  text: Uint8Array<ArrayBuffer>
-  /** Absent: this is the whole body. */
-  how?: 'too-large' | 'too-slow' | 'broken'
-}
-
-/** What all bodies of the isolate hold that are being read. */
-let heldBytes = 0
-
-async function readUpTo(
-  body: ReadableStream<Uint8Array>,
-  maxBytes: number,
-  timer: Timer,
-): Promise<Beginning> {
-  const reader = body.getReader()
-  const { promise: late, resolve } = Promise.withResolvers<'too-slow'>()
-  const cancelTimer = timer(READ_MS, () => resolve('too-slow'), true)
-  const chunks: Uint8Array[] = []
-  let bytes = 0
-  let held = 0
-  const stop = (how: 'too-large' | 'too-slow'): Beginning => {
-    reader.cancel().catch(() => {})
-    return { text: concat(chunks), how }
-  }
-  try {
-    for (;;) {
-      const read = await Promise.race([reader.read(), late])
-      if (read === 'too-slow') return stop(read)
-      if (read.done) return { text: concat(chunks) }
-      chunks.push(read.value)
-      bytes += read.value.byteLength
-      const more = 2 * Math.max(read.value.byteLength, CHUNK_BYTES)
-      held += more
-      heldBytes += more
-      if (bytes > maxBytes || heldBytes > MAX_HELD_BYTES) return stop('too-large')
-      if (chunks.length >= MAX_CHUNKS) return stop('too-slow')
-    }
-  } catch {
-    return { text: concat(chunks), how: 'broken' }
-  } finally {
-    cancelTimer()
-    heldBytes -= held
-  }
-}
-
-function withBody(request: Request, body: Uint8Array<ArrayBuffer>): Request {
+function withBody(request: Request, body: Uint8Array<ArrayBuffer> | ReadableStream): Request {
   const headers = new Headers(request.headers)
-  if (headers.has('content-length')) headers.set('content-length', String(body.byteLength))
-  return new Request(request, { body, headers })
+  if (headers.has('content-length') && body instanceof Uint8Array)
+    headers.set('content-length', String(body.byteLength))
+  return new Request(request, { body, headers, duplex: 'half' } as RequestInit)
 }

@@ -323,6 +323,24 @@ describe('a rule with a unit', () => {
     await expectLeft(key, 10_000)
   })
 
+  it('breaks off the request to the origin when its client breaks off a body that is too large to be read', async () => {
+    const key = await gateway.key('acme')
+    const app = appWith({ estimate: 'llm', actual: { usage: 'openai' } })
+    const received = vi.fn<Reply>(usage(30))
+    api.reply = received
+    const chunks = [new Uint8Array(300_000), new Uint8Array(1000)]
+    const body = new ReadableStream({
+      pull(controller) {
+        const chunk = chunks.shift()
+        if (chunk) controller.enqueue(chunk)
+        else controller.error(new Error('gone'))
+      },
+    })
+    const response = await app('/', { key, method: 'POST', body, duplex: 'half' } as RequestInit)
+    expect(response.status).toBe(499)
+    expect(received).not.toHaveBeenCalled()
+  })
+
   it('reserves the whole limit for an estimate above it, or refuses it', async () => {
     const key = await gateway.key('acme')
     api.reply = usage(0)

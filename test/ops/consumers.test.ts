@@ -281,6 +281,7 @@ describeOnRedis('consumers', start => {
     await importKey(admin.store, { key: 'partner-key-of-before' }, { consumer: 'acme' })
     await setPlan(admin.store, 'acme', 'pro')
     await send('SET', 'sluice:{c:acme}:state', 'x')
+    await send('ZADD', 'sluice:{c:acme}:state:reserved', '1', 'x')
     await send('SET', `sluice:{c:acme}:state:log:${log!.tag}`, 'x')
     await send('SADD', 'sluice:{c:acme}:keys', '0'.repeat(64))
     expect(await removeConsumer(admin.store, 'acme', [log!])).toEqual({ keys: 2 })

@@ -70,6 +70,8 @@ const step = fc.oneof(
     arbitrary: fc.record({
       verb: fc.constant('settle' as const),
       isRenewal: fc.constantFrom(false, false, false, true),
+      /** Whether only the ids are known, and how much too long ago they were made, as far as the isolate knows (ms). */
+      lostFor: fc.constantFrom(undefined, undefined, undefined, 0, 900, 5000, -900),
       pause,
       /** From the latest. */
       admissions: fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1, maxLength: 3 }),
@@ -84,7 +86,7 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
     'are made, settled, renewed and ended as in the model',
     async () => {
       const engine = await fresh()
-      let [decisions, debts, settlements, applied] = [0, 0, 0, 0]
+      let [decisions, debts, settlements, applied, found] = [0, 0, 0, 0, 0]
       await forEvery(
         fc.record({ rules: listOf(ruleInSet, 5), steps: listOf(step, STEPS) }),
         randomCases(CASES, kind),
@@ -126,12 +128,16 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
               const reset = { rules: bind(each.parts, 1), now }
               expect(await engine.ask(prepareReset(reset))).toEqual(model.reset(reset))
             } else {
-              const chosen = each.admissions.flatMap(from => admissions.at(-from) ?? [])
+              const all = each.admissions.flatMap(from => admissions.at(-from) ?? [])
+              const isLost = each.lostFor !== undefined
+              const chosen = isLost ? [...new Set(all)] : all
               if (chosen.length === 0 || !ruleSet.settle) continue
               const rules = keyed.map(({ rule, key }) => bound(rule, key, 1, now / 1e3))
               const requests = chosen.map(({ id, at, verdicts }) => ({
-                ...{ id, spentAt: at, isRenewal: each.isRenewal },
+                ...{ id, spentAt: isLost ? 0 : at, isRenewal: each.isRenewal && !isLost },
+                ...(isLost && { lostForMs: Math.max(0, (now - at) / 1e3 + each.lostFor!) }),
                 amounts: rules.map(({ rule }) => {
+                  if (isLost) return { reserved: 0, actual: each.actual }
                   const reserved = verdicts.find(verdict => verdict.rule.tag === rule.tag)?.reserved ?? 0
                   return { reserved, actual: each.actual }
                 }),
@@ -142,12 +148,14 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
               if (!each.isRenewal) {
                 settlements += 1
                 applied += Number(result.applied > 0)
+                found += Number(isLost && result.applied > 0)
               }
             }
           }
         },
       )
       expectShare('settlements that were applied', applied, settlements, 0.1, 0.95)
+      expectShare('settlements that found a reservation by its id', found, settlements, 0.05, 0.5)
       expectShare('decisions under a debt', debts, decisions, 0.01, 0.5)
     },
     TIMED,

@@ -3,6 +3,7 @@ import type { Background } from '../../src/background.ts'
 import type { Timer } from '../../src/clock.ts'
 import type { BreakerSettings } from '../../src/config/compile-breaker.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
+import type { RememberedCaller } from '../../src/credentials/caller-memory.ts'
 import type { DemandedRule } from '../../src/limiter/bind.ts'
 import { evaluateOnCluster } from '../../src/limiter/cluster.ts'
 import { createEngine } from '../../src/limiter/engine.ts'
@@ -131,14 +132,18 @@ export function isolateOn(
     ...options,
   })
   const background: Background = task => void task.catch(() => {})
-  const ask = (rules: readonly DemandedRule[], subject?: Subject): Promise<Decided> =>
+  const ask = (
+    rules: readonly DemandedRule[],
+    subject?: Subject,
+    recall?: () => RememberedCaller | undefined,
+  ): Promise<Decided> =>
     engine.decide(
       {
         rules,
         ruleSet: ruleSetFor(rules, { plans: ['free'], hasSubject: subject !== undefined }),
         ...(subject && { subject }),
       },
-      { background },
+      { background, ...(recall && { recall }) },
     )
   return Object.assign(isolate, {
     kept: holdingsKeeper,

@@ -46,7 +46,7 @@ export default {
     })
     const headers = new Headers(llm.request.headers)
     headers.set('accept-encoding', acceptEncoding(headers.get('accept-encoding'), llm.hidesUsage))
-    const init = { headers, encodeResponseBody: 'manual' } as RequestInit
+    const init = { headers, encodeResponseBody: 'manual', signal: llm.bodyFailed } as RequestInit
     const target = new Request(env.ORIGIN_URL + pathname, llm.request)
     const response = await fetch(target, init)
     const usage = pathname === '/v1/messages' ? 'anthropic' : 'openai'

@@ -1,6 +1,7 @@
 /** Requests to language models through workerd: of the official SDKs, and of clients that leave. */
 
-import { request as httpRequest, type IncomingMessage } from 'node:http'
+import { createServer, request as httpRequest, type IncomingMessage } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
@@ -231,6 +232,42 @@ describe('the body of a request', () => {
     const { 'content-length': sentLength, 'transfer-encoding': encoding } = call.headers
     if (length || how === 'read') expect([sentLength, encoding]).toEqual([String(text.length), undefined])
     else expect(encoding).toBe('chunked')
+  })
+})
+
+describe('a body in chunks that its client breaks off', () => {
+  it.each([
+    ['after 256 kB', 300_000],
+    ['after 3 MB', 3_000_000],
+  ])('reaches the origin as a broken request: %s', async (_, bytes) => {
+    const endings: string[] = []
+    let received = 0
+    const server = createServer((request, response) => {
+      request.on('data', (chunk: Uint8Array) => {
+        received += chunk.byteLength
+      })
+      request.on('end', () => {
+        endings.push('whole')
+        response.end()
+      })
+      request.on('error', ({ message }) => endings.push(message))
+    })
+    await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+    const { port } = server.address() as AddressInfo
+    const uploads = await startTestWorker('usage-worker.ts', { ORIGIN_URL: `http://127.0.0.1:${port}` })
+    try {
+      const client = httpRequest(`${uploads.url}/v1/messages`, { method: 'POST', agent: false })
+      client.on('error', () => {})
+      for (let at = 0; at < bytes; at += 50_000) client.write('x'.repeat(50_000))
+      await vi.waitUntil(() => received === bytes, { timeout: PATIENT_MS })
+      client.destroy()
+      await vi.waitUntil(() => endings.length > 0, { timeout: PATIENT_MS })
+      expect(endings).toEqual(['aborted'])
+    } finally {
+      await uploads.close()
+      server.closeAllConnections()
+      server.close()
+    }
   })
 })
 

@@ -4,7 +4,7 @@
  * given up when its reservation has ended in the store.
  *
  *     ready        waits for the next trip, or 250 ms for one of its own
- *     unconfirmed  was sent; is sent again after 2 s, unless the store has answered
+ *     unconfirmed  was sent; is sent again after 2 s, unless the store has answered; later each time that it answers with an error
  */
 import type { Rule } from '../../config/compile-rule.ts'
 import { GatewayError } from '../../errors.ts'
@@ -17,8 +17,14 @@ import { callKeyOf, type Reservation, settlementFor } from './reservation.ts'
 /** How long a settlement waits for another HTTP request that carries it (ms). */
 const SEND_DELAY_MS = 250
 
-/** A message without an answer after this time is sent again (ms). The deadlines of trips are shorter. */
-const REPEAT_AFTER_MS = 2000
+/**
+ * A message without an answer is sent again after the first of these times (ms), which is longer than the deadlines of trips. An error of
+ * the script, as for a key of another type, will be the same again, so each one doubles the time.
+ */
+const REPEAT_AFTER_MS = [2000, 4000, 8000, 16_000, 32_000]
+
+/** A message can take as long until the store has it and answers in time (ms). */
+const ON_THE_WAY_MS = 5000
 
 /** Requests in one call, about 6 µs of Redis each. */
 const MAX_PER_CALL = 50
@@ -38,10 +44,14 @@ const MAX_STOP_MS = 2000
 const detail = `More than ${MAX_MESSAGES} settlements wait for a store that does not answer. Further reservations end unsettled, by the policy of their unit.`
 const OVERFLOW = JSON.stringify({ level: 'warn', event: 'settlements-dropped', detail })
 
+const REFUSED = 'The store answers a settlement with an error. It is repeated until its reservation ends. '
+
 export interface OutgoingMessage {
   readonly request: SettledRequest
   /** When its reservation ends (ms). */
   readonly until: number
+  /** Set if the reply to its decision was lost: when that was sent (ms). */
+  readonly lostAt?: number
   /** Called when the store has answered. @param sentAt (ms) */
   onConfirmed?(sentAt: number): void
   /** Whether another message has replaced it. */
@@ -54,6 +64,9 @@ interface Batch {
   messages: OutgoingMessage[]
   /** Since when the oldest waits, or when they were sent (ms). */
   since: number
+  /** How often the store has answered, and how often with an error. */
+  answers: number
+  errors: number
 }
 
 export interface OutboxOptions {
@@ -70,9 +83,11 @@ export interface OutboxOptions {
 export function createOutbox({ now, wallClock, writeAt, onGivenUp }: OutboxOptions) {
   /** By the key of the call, the longest waiting first. */
   const ready = new Map<string, Batch>()
-  /** In the order of sending. */
-  const unconfirmed = new Set<Batch>()
-  let repeatAfterMs = REPEAT_AFTER_MS
+  /** By their errors, each in the order of sending. */
+  const unconfirmed = REPEAT_AFTER_MS.map(() => new Set<Batch>())
+  const unconfirmedLike = ({ errors }: Batch) => unconfirmed[Math.min(errors, unconfirmed.length - 1)]!
+  let repeatAfterMs: readonly number[] = REPEAT_AFTER_MS
+  let isErrorLogged = false
   let size = 0
   let dropped = 0
 
@@ -102,10 +117,12 @@ export function createOutbox({ now, wallClock, writeAt, onGivenUp }: OutboxOptio
       dropEnded(batch, time)
       if (batch.messages.length > 0) batches.push(batch)
     }
-    for (const batch of unconfirmed) {
-      if (batches.length >= most || isWithin(repeatAfterMs, batch.since, time)) break
-      unconfirmed.delete(batch)
-      add(batch)
+    for (const [i, sent] of unconfirmed.entries()) {
+      for (const batch of sent) {
+        if (batches.length >= most || isWithin(repeatAfterMs[i]!, batch.since, time)) break
+        sent.delete(batch)
+        add(batch)
+      }
     }
     for (const [key, batch] of ready) {
       while (batches.length < most && batch.messages.length > 0)
@@ -116,8 +133,21 @@ export function createOutbox({ now, wallClock, writeAt, onGivenUp }: OutboxOptio
     return batches
   }
 
+  function noteError(batch: Batch, { code, message }: GatewayError): void {
+    if (code !== 'ERR_STORE_REFUSED' && code !== 'ERR_STORE_REPLY_INVALID') return
+    if (unconfirmedLike(batch).delete(batch)) {
+      batch.errors += 1
+      unconfirmedLike(batch).add(batch)
+    }
+    if (isErrorLogged) return
+    isErrorLogged = true
+    console.warn(JSON.stringify({ level: 'warn', event: 'settlement-refused', detail: REFUSED + message }))
+  }
+
   const prepare = ({ reservation, messages }: Batch) => {
-    const requests = messages.map(({ request }) => request)
+    const requests = messages.map(({ request, lostAt }) =>
+      lostAt === undefined ? request : { ...request, lostForMs: now() - lostAt + ON_THE_WAY_MS },
+    )
     return prepareSettle({ ...settlementFor(reservation, wallClock()), requests, now: writeAt?.() })
   }
 
@@ -132,7 +162,7 @@ export function createOutbox({ now, wallClock, writeAt, onGivenUp }: OutboxOptio
       const batches = take(isAlone ? MAX_CALLS_ALONE : MAX_CALLS_BESIDE, time)
       for (const batch of batches) {
         batch.since = time
-        unconfirmed.add(batch)
+        unconfirmedLike(batch).add(batch)
       }
       const prepared = batches.map(prepare)
       return {
@@ -141,9 +171,17 @@ export function createOutbox({ now, wallClock, writeAt, onGivenUp }: OutboxOptio
         done(replies) {
           for (const [i, result] of decodeReplies(prepared, replies).entries()) {
             const batch = batches[i]!
-            if (result instanceof GatewayError || !unconfirmed.delete(batch)) continue
-            size -= batch.messages.length
-            for (const { onConfirmed } of batch.messages) onConfirmed?.(time)
+            if (result instanceof GatewayError) noteError(batch, result)
+            if (result instanceof GatewayError || !unconfirmedLike(batch).has(batch)) continue
+            batch.answers += 1
+            const { messages } = batch
+            // A decision whose reply was lost may still be on its way, so what is not found is looked for again.
+            batch.messages = messages.filter(
+              ({ lostAt }) => lostAt !== undefined && batch.answers === 1 && result.applied < messages.length,
+            )
+            size -= messages.length - batch.messages.length
+            if (batch.messages.length === 0) unconfirmedLike(batch).delete(batch)
+            for (const { lostAt, onConfirmed } of messages) if (lostAt === undefined) onConfirmed?.(time)
           }
         },
       }
@@ -159,7 +197,7 @@ export function createOutbox({ now, wallClock, writeAt, onGivenUp }: OutboxOptio
             : 0
       const ms = Math.min(
         leftMs(ready.values().next().value, SEND_DELAY_MS),
-        leftMs(unconfirmed.values().next().value, repeatAfterMs),
+        ...unconfirmed.map((sent, i) => leftMs(sent.values().next().value, repeatAfterMs[i]!)),
       )
       return Number.isFinite(ms) ? ms : undefined
     },
@@ -180,7 +218,7 @@ export function createOutbox({ now, wallClock, writeAt, onGivenUp }: OutboxOptio
       const key = callKeyOf(reservation)
       const batch = ready.get(key)
       if (batch) batch.messages.push(message)
-      else ready.set(key, { reservation, messages: [message], since: now() })
+      else ready.set(key, { reservation, messages: [message], since: now(), answers: 0, errors: 0 })
       return true
     },
 
@@ -192,7 +230,7 @@ export function createOutbox({ now, wallClock, writeAt, onGivenUp }: OutboxOptio
       send: (rider: Rider) => Promise<boolean>,
       sleep: (ms: number) => Promise<void>,
     ): Promise<void> {
-      repeatAfterMs = REPEAT_WHEN_STOPPING_MS
+      repeatAfterMs = REPEAT_AFTER_MS.map(() => REPEAT_WHEN_STOPPING_MS)
       const until = now() + MAX_STOP_MS
       while (size > 0 && now() < until) {
         const isDue = ready.size > 0 || rider.aloneAfterMs!() === 0
@@ -201,7 +239,7 @@ export function createOutbox({ now, wallClock, writeAt, onGivenUp }: OutboxOptio
       }
       repeatAfterMs = REPEAT_AFTER_MS
       ready.clear()
-      unconfirmed.clear()
+      for (const sent of unconfirmed) sent.clear()
       size = 0
     },
 

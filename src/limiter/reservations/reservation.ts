@@ -1,10 +1,11 @@
 /** What a request has reserved in the store until its cost is known. Pure. */
 import { BASE62 } from '../../base62.ts'
-import type { Rule } from '../../config/compile-rule.ts'
+import { appliesToPlan, type Rule } from '../../config/compile-rule.ts'
+import type { RememberedCaller } from '../../credentials/caller-memory.ts'
 import type { BoundRule, Evaluation, Outcome } from '../../script/evaluation.ts'
 import type { RuleSet } from '../../script/rule-set-shape.ts'
 import type { SettledAmount, Settlement } from '../../script/settle.ts'
-import { withConsumer } from '../../store/keys.ts'
+import { isConsumerKnown, withConsumer } from '../../store/keys.ts'
 import { bindRule } from '../bind.ts'
 
 /** Plain data: any isolate can settle it. */
@@ -63,6 +64,29 @@ export function reservationOf(
   const consumerKey =
     subject && 'consumerKey' in subject ? withConsumer(subject.consumerKey, consumer) : undefined
   return { id, ruleSet, rules, consumerKey, plan: planOfCaller || plan, spentAt: at }
+}
+
+/**
+ * What a decision may have reserved whose reply was lost. It is settled by its id alone.
+ * @param seen the last answers of the store about the credential
+ * @returns undefined: nothing, or the isolate does not know of which consumer or under which plan
+ */
+export function lostReservationOf(
+  { reservationId: id, ruleSet, rules: bound, subject, plan: planOfHook }: Evaluation,
+  seen: RememberedCaller | undefined,
+): Reservation | undefined {
+  const known = subject?.kind === 'token' ? subject.plan || seen?.plan : subject ? seen?.plan : planOfHook
+  if (id === undefined || (subject && known === undefined && ruleSet.plans.length > 0)) return undefined
+  const plan = subject && !ruleSet.plans.includes(known!) ? ruleSet.plans[0] : known
+  const keyOf = (key: string) => withConsumer(key, seen?.consumer)
+  const consumerKey = subject && 'consumerKey' in subject ? keyOf(subject.consumerKey) : undefined
+  const rules = bound.flatMap(({ rule, role, key, mode, cost }): ReservedRule[] =>
+    rule.settlement && role === 'spend' && cost > 0 && appliesToPlan(rule, plan)
+      ? [{ rule, key: keyOf(key), mode, reserved: 0 }]
+      : [],
+  )
+  const isKnown = [...rules.map(({ key }) => key), consumerKey ?? ''].every(isConsumerKnown)
+  return rules.length > 0 && isKnown ? { id, ruleSet, rules, consumerKey, plan, spentAt: 0 } : undefined
 }
 
 /**

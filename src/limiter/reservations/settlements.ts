@@ -4,10 +4,11 @@
  * those of a request that the platform has ended run out.
  *
  * A request that reserves is always decided by the store, or by the fallbacks. They count its estimate, and nothing settles it. If only
- * the reply is lost, the reservation ends by its policy.
+ * the reply is lost, what the store may have reserved is given back by the id of the reservation.
  */
 import type { Background } from '../../background.ts'
 import type { Timer } from '../../clock.ts'
+import type { RememberedCaller } from '../../credentials/caller-memory.ts'
 import type { BoundRule, Evaluation, Outcome } from '../../script/evaluation.ts'
 import type { SettleResult } from '../../script/settle.ts'
 import type { Rider } from '../../trips/rider.ts'
@@ -21,6 +22,7 @@ import {
   amountsOf,
   firstEndMs,
   lastEndMs,
+  lostReservationOf,
   newReservationId,
   type Reservation,
   reservationOf,
@@ -62,6 +64,23 @@ export function createSettlements({ timer, newId = newReservationId, ...options 
 
     open: (evaluation: Evaluation, outcome: Outcome): Reservation | undefined =>
       reservationOf(evaluation, outcome),
+
+    /**
+     * Gives back what the store may have reserved for a decision whose reply was lost: the fallbacks have decided the request, and count
+     * it instead.
+     * @param sentAt when the decision was sent (ms)
+     */
+    giveBackLost(
+      evaluation: Evaluation,
+      { fate }: Degraded,
+      seen: RememberedCaller | undefined,
+      sentAt: number,
+    ): void {
+      const lost = fate === 'may-have-run' ? lostReservationOf(evaluation, seen) : undefined
+      if (!lost) return
+      const request = { ...requestOf(lost), amounts: amountsOf(lost, () => 0) }
+      outbox.add(lost, { request, lostAt: sentAt, until: now() + lastEndMs(lost) })
+    },
 
     /**
      * Renews a reservation until its request is over.

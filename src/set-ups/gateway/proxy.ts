@@ -60,6 +60,8 @@ export async function proxy(
   const deadline = new AbortController()
   const timer = setTimeout(() => deadline.abort(), config.originDeadlineMs)
   const aborts = config.onClientGone === 'abort'
+  const { bodyFailed } = context
+  const signals = [deadline.signal, aborts && request.signal, bodyFailed].filter(signal => !!signal)
   try {
     const url = context.url ?? new URL(request.url)
     const target = targetUrl(request.url, config.origin!, url)
@@ -69,7 +71,7 @@ export async function proxy(
       // Requests with a credential bypass the cache of the zone, whose key does not include the credential. The
       // origin sees this as Cache-Control: no-cache, unless the caller sent its own.
       ...(context.caller?.credential && { cache: 'no-store' }),
-      signal: aborts ? AbortSignal.any([deadline.signal, request.signal]) : deadline.signal,
+      signal: signals.length > 1 ? AbortSignal.any(signals) : deadline.signal,
       ...AS_ENCODED,
     }
     // Passing the request also passes its body, even with GET. Without a body, copying the request would be wasted
@@ -79,7 +81,7 @@ export async function proxy(
       : await fetch(target, { ...settings, method: request.method })
     return { response: copyResponse(response), isFromSluice: false }
   } catch (error) {
-    if (aborts && request.signal.aborted) return replyToGoneClient()
+    if ((aborts && request.signal.aborted) || bodyFailed?.aborted) return replyToGoneClient()
     const isLate = deadline.signal.aborted
     const { requestId: request_id, route } = context
     const reason = isLate ? 'timeout' : reasonOf(error)

@@ -59,7 +59,7 @@ export function createAmounts(
       const copy = estimated?.request ?? request
       const forwarded = await forward(copy, {
         ...context,
-        ...(copy !== request && { copy }),
+        ...(copy !== request && { copy, bodyFailed: estimated?.bodyFailed }),
         acceptEncoding: settler.acceptEncoding(request.headers.get('accept-encoding'), decided),
       })
       let cost: CostOfReply | undefined

@@ -17,6 +17,8 @@ export interface EstimatedRequest {
   hidesUsage: boolean
   /** The client has broken off the body, so the request must not be forwarded: workerd can end such a body as if it were whole. */
   isBroken: boolean
+  /** Is aborted when the client breaks off the rest of its body. */
+  bodyFailed?: AbortSignal | undefined
 }
 
 /**
@@ -39,16 +41,17 @@ export function createEstimateAmounts(units: Units): EstimateAmounts {
       name => typeof units.get(name)?.estimate === 'object' && !Object.hasOwn(known, name),
     )
     const amounts: Record<string, number> = { ...known }
-    let result = { request, amounts, hidesUsage: false, isBroken: false }
+    let result: EstimatedRequest = { request, amounts, hidesUsage: false, isBroken: false }
 
     async function read(settings: LlmEstimate): Promise<Tokens> {
-      const { request, tokens, how, hidesUsage } = await readLlmRequest(result.request, {
+      const { request, tokens, how, hidesUsage, bodyFailed } = await readLlmRequest(result.request, {
         ...settings,
         includeUsage,
       })
       result = {
         ...{ request, amounts, hidesUsage: hidesUsage || result.hidesUsage },
         isBroken: how === 'broken' || result.isBroken,
+        bodyFailed: bodyFailed ?? result.bodyFailed,
       }
       return tokens
     }

@@ -22,6 +22,8 @@ export interface ForwardContext {
   url?: URL
   /** The request, if its body was read for an estimate. */
   copy?: Request
+  /** Is aborted when the client breaks off the rest of that body, which the platform would then end as if it was complete. */
+  bodyFailed?: AbortSignal | undefined
   /** The header Accept-Encoding for the origin. Absent: that of the client. */
   acceptEncoding?: string | undefined
 }

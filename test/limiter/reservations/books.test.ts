@@ -113,8 +113,8 @@ class World {
   readonly ledger: Ledger
   readonly rule
   open: Open[] = []
-  /** What each request has cost, as its isolate knows. */
-  readonly costs = new Map<string, number>()
+  /** What each request has cost, as its isolate knows; undefined: it has ended unsettled. Absent: it never got the reply. */
+  readonly costs = new Map<string, number | undefined>()
   readonly #redis: RedisEngine
   readonly #random: Random
   readonly #plan: Plan
@@ -189,6 +189,7 @@ class World {
     const { id, rules } = reservation!
     const how = this.#random.int(0, 9)
     if (how === 0) {
+      this.costs.set(id, undefined)
       finish('failed', 'unsettled')
       return
     }
@@ -254,6 +255,7 @@ describeOnRedisEngine('the books of reservations', (fresh, kind) => {
   it.each(PLANS)('agree with what was executed, to the unit: %s', { timeout: 600_000 }, async (_, plan) => {
     let settled = 0
     let unsettled = 0
+    const lost = { settled: 0, unsettled: 0 }
     for (let run = 0; run < randomCases(RUNS, kind); run++) {
       const world = new World(await fresh(), plan, SEED + run)
       for (let i = 0; i < STEPS; i++) {
@@ -275,10 +277,14 @@ describeOnRedisEngine('the books of reservations', (fresh, kind) => {
         if (actual === undefined) unsettled += 1
         else {
           settled += 1
-          expect(actual).toBe(world.costs.get(id))
+          // A request whose reply was lost was refused, so everything is given back.
+          expect(actual).toBe(world.costs.has(id) ? world.costs.get(id) : 0)
         }
+        if (!world.costs.has(id)) lost[actual === undefined ? 'unsettled' : 'settled'] += 1
       }
     }
+    if (plan.faults.includes('lost reply')) expect(lost.settled).toBeGreaterThan(0)
+    if (!plan.dies) expect(lost.unsettled).toBe(0)
     expect(settled).toBeGreaterThan(15)
     if (plan.faults.length > 0) expect(unsettled).toBeGreaterThan(0)
   })

@@ -14,7 +14,7 @@ import {
   UNKNOWN_CONSUMER,
 } from '../../../src/store/keys.ts'
 import { NO_SWITCHES } from '../../../src/switches/switches.ts'
-import { credentialOf, describeOnRedisEngine } from '../../support/engines.ts'
+import { credentialOf, describeOnRedisEngine, ruleSetFor } from '../../support/engines.ts'
 import { isolateOn, Timers } from '../../support/isolates.ts'
 import { settled, settledRule, TERMS } from '../../support/settled-rules.ts'
 
@@ -26,6 +26,12 @@ const INPUT = {
   period: '1d',
 } as const
 const RULE = settledRule(INPUT)
+
+/** The store has executed the calls. */
+async function loseReply(run: () => Promise<unknown[]>): Promise<unknown[]> {
+  await run()
+  throw new GatewayError('ERR_STORE_TIMEOUT', 'late', { fate: 'may-have-run' })
+}
 
 const standingOf = ({ decision }: Pick<Decided, 'decision'>) => {
   if (decision.kind !== 'allowed' && decision.kind !== 'denied') throw new Error(decision.kind)
@@ -129,6 +135,86 @@ describeOnRedisEngine('a request that reserves', fresh => {
     expect(standingOf(await isolate.ask(RULE, 0))).toMatchObject({ remaining: 800 })
   })
 
+  it('is counted once if only the reply is lost: by the isolate, and what the store has reserved is given back', async () => {
+    const { time, isolate } = await start()
+    isolate.fault = loseReply
+    const decided = await isolate.ask(RULE, 400)
+    expect(decided).toMatchObject({ decision: { kind: 'allowed' }, awaitsEnding: false })
+    decided.finish('complete', () => 5)
+    isolate.fault = undefined
+    await isolate.ask(RULE, 0)
+    await time.pass(1000)
+    expect(standingOf(await isolate.ask(RULE, 0))).toMatchObject({ remaining: 600 })
+    await time.pass(2 * TERMS.ttlMs)
+    expect(standingOf(await isolate.ask(RULE, 0))).toMatchObject({ remaining: 600 })
+  })
+
+  it('takes nothing if only the reply is lost, and the request was refused', async () => {
+    const { redis, time, isolate } = await start()
+    const closed = { ...RULE, onStoreFailure: 'closed' as const }
+    const all = settled(closed, { onUnsettled: 'release' })
+    const rules = [
+      { rule: closed, key: consumerStateKey('acme'), cost: 2000 },
+      { rule: { ...all, name: 'all', tag: 'zzz', family: 'zzz' }, key: consumerStateKey('all'), cost: 300 },
+    ]
+    isolate.fault = loseReply
+    expect((await isolate.askWith(rules)).decision.kind).toBe('unavailable')
+    isolate.fault = undefined
+    const seenBy = async (name: string) => {
+      const seen = await isolateOn(redis, time, name).askWith(rules.map(each => ({ ...each, cost: 0 })))
+      return seen.outcome!.verdicts.map(({ remaining }) => remaining)
+    }
+    expect(await seenBy('B')).toEqual([0, 700])
+    await time.pass(250)
+    expect(await seenBy('C')).toEqual([1000, 1000])
+  })
+
+  it('whose reply is lost is looked for again, because its decision can arrive after its settlement', async () => {
+    const { redis, time, isolate } = await start()
+    const closed = { ...RULE, onStoreFailure: 'closed' as const }
+    const { promise: isLate, resolve: arrive } = Promise.withResolvers<void>()
+    let late: Promise<unknown> | undefined
+    isolate.fault = async run => {
+      late = isLate.then(run)
+      return await loseReply(async () => [])
+    }
+    await isolate.ask(closed, 200)
+    isolate.fault = undefined
+    await time.pass(1000)
+    arrive()
+    await late
+    const remaining = async () => standingOf(await isolateOn(redis, time, 'B').ask(closed, 0)).remaining
+    expect(await remaining()).toBe(800)
+    await time.pass(2000)
+    expect(await remaining()).toBe(1000)
+    expect(isolate.settlements.counts).toEqual({ waiting: 0, dropped: 0 })
+    await time.pass(10_000)
+    expect(isolate.requests).toHaveLength(3)
+  })
+
+  it('whose reply is lost is given back to a consumer that the isolate has seen before', async () => {
+    const { redis, time, isolate } = await start()
+    const digest = 'b'.repeat(64)
+    await redis.setRecord(pointerKey(digest), 'acme')
+    await redis.setRecord(credentialKey('acme', digest), credentialOf('free'))
+    const subject: Subject = {
+      kind: 'pointer',
+      consumerKey: consumerKey(UNKNOWN_CONSUMER),
+      credentialKey: credentialKey(UNKNOWN_CONSUMER, digest),
+      pointerKey: pointerKey(digest),
+    }
+    const demanded = [{ rule: RULE, key: consumerStateKey(UNKNOWN_CONSUMER), cost: 200 }]
+    const remaining = async () => standingOf(await isolateOn(redis, time, 'B').ask(RULE, 0)).remaining
+    isolate.fault = loseReply
+    // Nothing is known of the first one, so what it has reserved stays until its ttl.
+    await isolate.askWith(demanded, subject)
+    await isolate.askWith(demanded, subject, () => ({ plan: 'free', consumer: 'acme' }))
+    isolate.fault = undefined
+    expect(await remaining()).toBe(600)
+    await time.pass(1000)
+    expect(await remaining()).toBe(800)
+  })
+
   it('is settled by a process that stops', async () => {
     const { time, isolate } = await start()
     const decided = await isolate.ask(RULE, 200)
@@ -151,6 +237,28 @@ describeOnRedisEngine('a request that reserves', fresh => {
     await time.pass(250)
     const seen = await isolateOn(redis, time, 'B').askWith(rules.map(each => ({ ...each, cost: 0 })))
     expect(seen.outcome!.verdicts.map(({ remaining }) => remaining)).toEqual([980, 970])
+  })
+
+  it('that ends unsettled is given back although many others before it wait for a rule that no request has', async () => {
+    const { time, isolate } = await start()
+    const key = consumerStateKey('acme')
+    const terms = { onUnsettled: 'release', ttlMs: 1000 } as const
+    const released = settled(RULE, terms)
+    const rare = settled({ ...RULE, name: 'rare', tag: 'rrr', family: 'rrr' }, terms)
+    const keyed = [released, rare].map(rule => ({ rule, key }))
+    const ruleSet = ruleSetFor(keyed, { plans: [], hasSubject: false })
+    const ask = async (rule: typeof RULE, cost: number) => {
+      const background = () => {}
+      const decided = await isolate.engine.decide({ rules: [{ rule, key, cost }], ruleSet }, { background })
+      decided.finish('failed', 'unsettled')
+      return standingOf(decided).remaining
+    }
+    for (let i = 0; i < 70; i++) await ask(rare, 1)
+    await time.pass(10)
+    for (let i = 0; i < 3; i++) await ask(released, 100)
+    await time.pass(1000)
+    expect(await ask(released, 0)).toBe(1000)
+    for (const remaining of [950, 970, 990, 1000]) expect(await ask(rare, 0)).toBe(remaining)
   })
 
   it('adds at most 0.1 HTTP requests each, at 20 requests a second', async () => {

@@ -37,6 +37,10 @@ class ReservingStore implements Store {
   /** What happens to the next trips, in their order. */
   faults: (Fault | undefined)[] = []
   isAway = false
+  /** Answers settlements with errors. */
+  refuses = false
+  /** When each trip was made (ms). */
+  readonly times: number[] = []
   readonly #time: { readonly nowMs: number }
 
   constructor(time: { readonly nowMs: number }) {
@@ -47,11 +51,15 @@ class ReservingStore implements Store {
 
   async run(calls: readonly StoreCall[]): Promise<unknown[]> {
     this.trips.push([...calls])
+    this.times.push(this.#time.nowMs)
     const fault = this.isAway ? 'not-sent' : this.faults.shift()
     const lost = fault && new GatewayError('ERR_STORE_UNREACHABLE', fault, { fate: fault })
     if (fault === 'not-sent') throw lost!
     if (fault === 'answered') return calls.map(() => lost)
-    const replies = calls.map(call => ('script' in call ? this.#settle(call) : null))
+    const refusal = new GatewayError('ERR_STORE_REFUSED', 'The store answered WRONGTYPE.')
+    if (this.refuses && calls.length === 1) throw refusal
+    const settle = (call: ScriptCall) => (this.refuses ? refusal : this.#settle(call))
+    const replies = calls.map(call => ('script' in call ? settle(call) : null))
     if (lost) throw lost
     return replies
   }
@@ -186,6 +194,37 @@ describe('a settlement', () => {
     await decide()
     await decide()
     expect(store.trips.slice(before)).toEqual([[DECISION], [DECISION]])
+    expect(settlements.counts.waiting).toBe(0)
+  })
+
+  it('is repeated less and less often while the store answers it with an error, which is logged once', async () => {
+    const warn = vi.spyOn(console, 'warn').mockImplementation(() => {})
+    const { time, store, settlements, reserve } = createWorld()
+    store.refuses = true
+    for (const consumer of ['acme', 'other']) reserve(consumer).settle(() => 40)
+    await time.pass(20_000)
+    expect(store.times.map(ms => (ms - store.times[0]!) / 1000)).toEqual([0, 4, 12])
+    expect(warn).toHaveBeenCalledOnce()
+    expect(JSON.parse(warn.mock.calls[0]![0] as string)).toMatchObject({
+      event: 'settlement-refused',
+      detail: expect.stringContaining('WRONGTYPE'),
+    })
+    await time.pass(TTL)
+    reserve('third').settle(() => 40)
+    await time.pass(250)
+    expect(settlements.counts.waiting).toBe(1)
+  })
+
+  it('is settled when the store no longer answers it with an error', async () => {
+    vi.spyOn(console, 'warn').mockImplementation(() => {})
+    const { time, store, settlements, reserve } = createWorld()
+    store.refuses = true
+    const { name, settle } = reserve()
+    settle(() => 40)
+    await time.pass(5000)
+    store.refuses = false
+    await time.pass(8000)
+    expect(store.settled).toEqual(new Map([[name, 40]]))
     expect(settlements.counts.waiting).toBe(0)
   })
 

@@ -74,10 +74,14 @@ elseif count + cost > limit then
 end
 
 --@ spend
+--@ if settled
+-- A count from before the limit was lowered stays, because the limit may rise again.
+local most = count > MAX_DEBT * limit and count or MAX_DEBT * limit
+--@ end
 count = count + cost
 --@ if settled
-if count > MAX_DEBT * limit then
-  count = MAX_DEBT * limit
+if count > most then
+  count = most
 end
 --@ end
 

@@ -60,8 +60,10 @@ export const fixedWindow = modelOf<Kept>({
   },
 
   spend(kept, cost) {
+    // A count from before the limit was lowered stays.
+    const most = Math.max(kept.count, MAX_DEBT * kept.limit)
     kept.count += cost
-    if (kept.settles) kept.count = Math.min(kept.count, MAX_DEBT * kept.limit)
+    if (kept.settles) kept.count = Math.min(kept.count, most)
     return undefined
   },
 

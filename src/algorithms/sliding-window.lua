@@ -45,10 +45,16 @@ elseif capped * left + (current + cost) * (period / step) > limit * (period / st
 end
 
 --@ spend
+--@ if settled
+-- Both counts share one number of the record. A count from before the limit was
+-- lowered stays, because the limit may rise again.
+local most = MAX_DEBT * limit < 8388607 and MAX_DEBT * limit or 8388607
+if current > most then
+  most = current
+end
+--@ end
 current = current + cost
 --@ if settled
--- Both counts share one number of the record.
-local most = MAX_DEBT * limit < 8388607 and MAX_DEBT * limit or 8388607
 if current > most then
   current = most
 end

@@ -58,9 +58,10 @@ export const slidingWindow = modelOf<Kept>({
   },
 
   spend(kept, cost) {
+    // Both counts share one number of the record. A count from before the limit was lowered stays.
+    const most = Math.max(kept.current, Math.min(MAX_DEBT * kept.limit, MAX_WINDOW_COUNT))
     kept.current += cost
-    // Both counts share one number of the record.
-    if (kept.settles) kept.current = Math.min(kept.current, MAX_DEBT * kept.limit, MAX_WINDOW_COUNT)
+    if (kept.settles) kept.current = Math.min(kept.current, most)
     return undefined
   },
 

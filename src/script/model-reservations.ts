@@ -29,16 +29,11 @@ function termsOf(key: string, rules: readonly KeyedRule[], entries?: readonly Ru
   return all.filter(({ settlement }) => settlement)
 }
 
-/** The units of a member, in the order of the rule set. */
-function unitsText(
-  rules: readonly { rule: Rule; reserved: number }[],
-  entries?: readonly RuleEntry[],
-): string {
-  const placeOf = ({ rule }: { rule: Rule }) =>
-    entries?.findIndex(({ family }) => family === rule.family) ?? 0
+/** The units of a member. */
+function unitsText(rules: readonly { rule: Rule; reserved: number }[]): string {
   return rules
     .filter(({ reserved }) => reserved > 0)
-    .toSorted((a, b) => placeOf(a) - placeOf(b))
+    .toSorted((a, b) => (a.rule.family < b.rule.family ? -1 : 1))
     .map(({ rule, reserved }) => ` ${rule.family}=${reserved}`)
     .join('')
 }
@@ -125,10 +120,7 @@ export class ModelReservations {
     )
     for (const key of new Set(rules.map(({ key }) => key))) {
       const own = rules.map((bound, i) => ({ ...bound, reserved: reserved[i]! }))
-      const units = unitsText(
-        own.filter(bound => bound.key === key),
-        entries,
-      )
+      const units = unitsText(own.filter(bound => bound.key === key))
       if (units === '') continue
       const set = this.#sets.get(reservedKey(key)) ?? new Map<string, number>()
       set.set(`${id} ${now}${units}`, endOf(termsOf(key, rules, entries), now))
@@ -176,7 +168,7 @@ export class ModelReservations {
   ): boolean {
     const { id, spentAt, own, isRenewal } = request
     const { rules, now, entries } = terms
-    const units = unitsText(own, entries)
+    const units = unitsText(own)
     const member = `${id} ${spentAt}${units}`
     const set = this.#sets.get(reservedKey(key))
     const end = set?.get(member)

@@ -1,6 +1,7 @@
 /**
  * The Lua text about the reservations of an identity: units of requests whose cost is known only afterwards (settle.ts). Each
- * reservation is a member of a sorted set: `<reservationId> <spent_at> <family>=<units> …`, with the time of its end (ms) as score.
+ * reservation is a member of a sorted set: `<reservationId> <spent_at> <family>=<units> …`, with the time of its end (ms) as score. Families
+ * are in alphabetical order, so that a config with the same rules in another order can settle it.
  */
 import { ABSENT } from './constants.ts'
 import { type Locals, literal, nameInLiteral } from './lua-text.ts'
@@ -45,7 +46,7 @@ export class ReservationText {
   readonly #ttlMs: number
 
   constructor(rules: readonly RuleText[], identityNumber: number, locals: Locals) {
-    this.#rules = rules.filter(({ settlement }) => settlement)
+    this.#rules = rules.filter(({ settlement }) => settlement).sort((a, b) => (a.family < b.family ? -1 : 1))
     this.isUsed = this.#rules.length > 0
     this.keyName = `reserved_key_${identityNumber}`
     this.#ttlMs = Math.max(0, ...this.#rules.map(({ settlement }) => settlement!.ttlMs))

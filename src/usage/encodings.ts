@@ -34,6 +34,11 @@ export interface CopyReader {
 
 const GZIP_MAGIC = 0x1f
 
+/** A body that gets so much larger would only take CPU time. Events of models, which repeat much, get 20 to 50 times as large. */
+const MAX_RATIO = 200
+/** So much is read in any case (bytes). */
+const MIN_READ_BYTES = 10_000_000
+
 /**
  * Decompresses a copy of a body with Content-Encoding: gzip. Some platforms have already decompressed it and left the header. Such a body
  * does not begin as gzip does, and is read as it is: neither JSON nor events begin like this.
@@ -43,8 +48,15 @@ export function createGzipReader(onBytes: (bytes: Uint8Array) => void): CopyRead
   let isReadable = true
   let writer: WritableStreamDefaultWriter<Uint8Array> | undefined
   let reading: Promise<void> | undefined
+  let bytesIn = 0
+  let bytesOut = 0
   const fail = () => {
     isReadable = false
+  }
+  function read(bytes: Uint8Array): void {
+    bytesOut += bytes.byteLength
+    if (bytesOut > MIN_READ_BYTES && bytesOut > MAX_RATIO * bytesIn) throw new RangeError('too large')
+    onBytes(bytes)
   }
 
   function begin(): void {
@@ -52,7 +64,7 @@ export function createGzipReader(onBytes: (bytes: Uint8Array) => void): CopyRead
     writer = stream.writable.getWriter() as WritableStreamDefaultWriter<Uint8Array>
     writer.closed.catch(() => {})
     writer.ready.catch(() => {})
-    reading = readAll(stream.readable as ReadableStream<Uint8Array>, onBytes).catch(fail)
+    reading = readAll(stream.readable as ReadableStream<Uint8Array>, read).catch(fail)
   }
 
   return {
@@ -67,6 +79,7 @@ export function createGzipReader(onBytes: (bytes: Uint8Array) => void): CopyRead
         return undefined
       }
       if (!isReadable) return undefined
+      bytesIn += chunk.byteLength
       // Copied: it is decompressed while the chunk is sent.
       return writer.write(chunk.slice()).catch(fail)
     },
@@ -84,9 +97,15 @@ async function readAll(
   onBytes: (bytes: Uint8Array) => void,
 ): Promise<void> {
   const reader = stream.getReader()
-  for (;;) {
-    const { done, value } = await reader.read()
-    if (done) return
-    onBytes(value)
+  try {
+    for (;;) {
+      const { done, value } = await reader.read()
+      if (done) return
+      onBytes(value)
+    }
+  } catch (error) {
+    // Otherwise, writing would wait for ever.
+    reader.cancel(error).catch(() => {})
+    throw error
   }
 }

@@ -15,17 +15,29 @@ export function createEventReader(
   onTooLarge: () => void,
 ): EventReader {
   const decoder = new TextDecoder()
-  const parser = createParser({ onEvent, maxBufferSize: maxEventBytes, onError })
+  const parser = createParser({
+    onEvent(event) {
+      pending = 0
+      onEvent(event)
+    },
+    maxBufferSize: maxEventBytes,
+    onError,
+  })
   let isTooLarge = false
+  /** Characters since the last event. The parser keeps the texts that its lines are part of, so it can hold all of them. */
+  let pending = 0
   function onError({ type }: { type: string }) {
     // Other errors are unknown fields, which the format ignores.
     if (type === 'max-buffer-size-exceeded') isTooLarge = true
   }
   return {
     feed(chunk) {
-      parser.feed(decoder.decode(chunk, { stream: true }))
-      if (!isTooLarge) return
+      const text = decoder.decode(chunk, { stream: true })
+      pending += text.length
+      parser.feed(text)
+      if (!isTooLarge && pending <= 2 * maxEventBytes) return
       isTooLarge = false
+      pending = 0
       onTooLarge()
       // It skips what remains of the line.
       parser.reset()

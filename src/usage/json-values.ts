@@ -3,6 +3,8 @@
  * often at the end. Lines of JSON (NDJSON) are read as one text: the last value counts.
  */
 
+import { KeptBytes } from './kept-bytes.ts'
+
 /** The path that a JSON pointer names. */
 export type JsonPath = readonly string[]
 
@@ -67,23 +69,21 @@ for (const mark of [QUOTE, OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT]) 
 
 /** The text of a part of the JSON that spans chunks. */
 class Kept {
-  #parts: Uint8Array[] = []
-  #bytes = 0
+  readonly #text = new KeptBytes()
+  #isTooLong = false
   readonly max: number
   constructor(max: number) {
     this.max = max
   }
   add(part: Uint8Array): void {
-    this.#bytes += part.byteLength
-    // Copied: the chunk is passed on.
-    if (this.#bytes <= this.max) this.#parts.push(part.slice())
-    else this.#parts = []
+    this.#isTooLong ||= this.#text.length + part.byteLength > this.max
+    if (this.#isTooLong) this.#text.take()
+    else this.#text.add(part)
   }
   /** @returns undefined if it is too long, or not JSON */
   parse(before = '', after = ''): unknown {
-    if (this.#bytes > this.max) return undefined
-    const decoder = new TextDecoder()
-    const text = this.#parts.map(part => decoder.decode(part, { stream: true })).join('') + decoder.decode()
+    if (this.#isTooLong) return undefined
+    const text = new TextDecoder().decode(this.#text.take())
     try {
       return JSON.parse(before + text + after)
     } catch {

@@ -6,6 +6,7 @@
 import { createEventReader } from './event-stream.ts'
 import { isUsageChunk, USAGE_OBJECT } from './formats.ts'
 import { createJsonValues } from './json-values.ts'
+import { KeptBytes } from './kept-bytes.ts'
 
 /**
  * Adds `stream_options: { include_usage: true }` to a chat completion that streams. All other bytes stay as they are.
@@ -64,8 +65,7 @@ const NOTHING = new Uint8Array()
  * @param maxEventBytes a larger event is passed on as it arrives
  */
 export function createUsageChunkFilter(maxEventBytes: number): UsageChunkFilter {
-  let held: Uint8Array[] = []
-  let heldBytes = 0
+  const held = new KeptBytes()
   /** The current event is too large, and its beginning was passed on. */
   let isPassing = false
   let isLineEmpty = true
@@ -112,47 +112,34 @@ export function createUsageChunkFilter(maxEventBytes: number): UsageChunkFilter 
       for (;;) {
         const end = endOfEvent(chunk, from)
         if (end === undefined) break
-        const event = [...held, chunk.subarray(from, end)]
+        const beginning = held.take()
+        const event = concat([beginning, chunk.subarray(from, end)])
         const isTaken = !isPassing && hasOnlyUsage(event)
         if (isTaken) {
           out.push(chunk.subarray(passFrom, from))
           passFrom = end
-        } else out.push(...held)
+        } else out.push(beginning)
         if (followsCr && end === chunk.length) endedWithCr = isTaken ? 'taken' : 'passed'
-        held = []
-        heldBytes = 0
         isPassing = false
         from = end
       }
-      if (!isPassing && heldBytes + chunk.length - from > maxEventBytes) {
-        out.push(...held)
-        held = []
-        heldBytes = 0
+      if (!isPassing && held.length + chunk.length - from > maxEventBytes) {
+        out.push(held.take())
         isPassing = true
       }
       out.push(chunk.subarray(passFrom, isPassing ? chunk.length : from))
-      if (!isPassing && from < chunk.length) {
-        // Copied: the rest of the chunk is passed on.
-        held.push(chunk.slice(from))
-        heldBytes += chunk.length - from
-      }
+      if (!isPassing) held.add(chunk.subarray(from))
       const parts = out.filter(({ byteLength }) => byteLength > 0)
       return parts.length === 0 ? NOTHING : parts.length === 1 ? parts[0]! : concat(parts)
     },
-    rest() {
-      const rest = concat(held)
-      held = []
-      heldBytes = 0
-      return rest
-    },
+    rest: () => held.take(),
   }
 }
 
 const decoder = new TextDecoder()
 
-function hasOnlyUsage(event: readonly Uint8Array[]): boolean {
-  const bytes = event.length === 1 ? event[0]! : concat(event)
-  if (!USAGE_OBJECT.test(decoder.decode(bytes))) return false
+function hasOnlyUsage(event: Uint8Array): boolean {
+  if (!USAGE_OBJECT.test(decoder.decode(event))) return false
   let isUsage = false
   createEventReader(
     Number.POSITIVE_INFINITY,
@@ -162,6 +149,6 @@ function hasOnlyUsage(event: readonly Uint8Array[]): boolean {
       } catch {}
     },
     () => {},
-  ).feed(bytes)
+  ).feed(event)
   return isUsage
 }

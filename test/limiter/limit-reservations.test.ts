@@ -22,6 +22,14 @@ const config = configOf({
   },
 })
 const { limits } = config
+const DAY = { by: ['team'], algorithm: 'fixed-window' as const, period: '1d' as const }
+const TWO_UNITS_RULES = [
+  { ...DAY, name: 'tokens', unit: 'tokens', limit: 1000 },
+  { ...DAY, name: 'usd', unit: 'usd', limit: 100 },
+  { ...DAY, name: 'calls', limit: 10 },
+] as const
+const TWO_UNITS_INPUT = { units: { tokens: {}, usd: {} } }
+const TWO_UNITS = configOf({ ...TWO_UNITS_INPUT, limits: { llm: TWO_UNITS_RULES.slice(0, 2) } })
 const TEAM = { team: 'a' }
 
 const standing = ({ rules }: Pick<SettledDecision, 'rules'>) =>
@@ -33,7 +41,7 @@ describeOnRedisEngine('a reservation of a limit by name', fresh => {
   let isAway: boolean
   let trips: number
   const open: Promise<unknown>[] = []
-  const processOn = (): Limiter => {
+  const processOn = (limits = config.limits): Limiter => {
     const working = storeOf(redis)
     const store: Store = {
       ...working,
@@ -195,6 +203,44 @@ describeOnRedisEngine('a reservation of a limit by name', fresh => {
     expect(await limiter.settle(receipts.decisionOf(receipt), { tokens: 20 })).toMatchObject({
       applied: false,
     })
+  })
+
+  it('is settled by its receipt, although one with the same id and other fields was used before', async () => {
+    const receipts = createReceipts(limits, { now: () => time.nowMs })
+    const receipt = receipts.receiptOf(await limiter.reserve('llm', TEAM))
+    const { reserved: _, ...truncated } = receipt
+    const wrong = [
+      truncated,
+      { ...receipt, reserved: { tokens: 1 } },
+      { ...receipt, identity: { team: 'b' } },
+    ]
+    for (const each of wrong) {
+      const decision = receipts.decisionOf(each)
+      expect(await limiter.settle(decision, { tokens: 20 })).toMatchObject({ applied: false })
+    }
+    const decision = receipts.decisionOf(receipt)
+    expect(await limiter.settle(decision, { tokens: 20 })).toMatchObject({ applied: true })
+  })
+
+  it('is settled by its receipt after a deployment that lowers a limit, changes the order of rules or adds one', async () => {
+    const { receiptOf } = createReceipts(TWO_UNITS.limits)
+    const [tokens, usd, calls] = TWO_UNITS_RULES
+    const reserve = async () =>
+      receiptOf(await processOn(TWO_UNITS.limits).reserve('llm', TEAM, { amounts: { tokens: 800, usd: 90 } }))
+    for (const rules of [
+      [{ ...tokens, limit: 500 }, usd],
+      [usd, tokens],
+      [calls, tokens, usd],
+    ]) {
+      const { limits } = configOf({ ...TWO_UNITS_INPUT, limits: { llm: rules } })
+      const { decisionOf } = createReceipts(limits, { now: () => time.nowMs })
+      const settled = await processOn(limits).settle(decisionOf(await reserve()), { tokens: 0, usd: 0 })
+      expect(settled.applied).toBe(true)
+      expect(standing(await processOn(TWO_UNITS.limits).peek('llm', TEAM))).toEqual({
+        tokens: 1000,
+        usd: 100,
+      })
+    }
   })
 })
 

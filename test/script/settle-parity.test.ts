@@ -183,3 +183,37 @@ describeOnRedisEngine('a sliding window with the highest limit', fresh => {
     expect(next!.remaining).toBe(0)
   })
 })
+
+describeOnRedisEngine('a limit that was lowered for a while', fresh => {
+  it.each(['fixed-window', 'sliding-window'] as const)(
+    'does not shorten the count that a settlement adds to: %s',
+    async algorithm => {
+      const engine = await fresh()
+      const key = `sluice:{c:${newCaller()}}:state`
+      const withLimit = (limit: number) => {
+        const [rule] = rulesOf({ name: 'a', by: 'consumer', algorithm, limit, period: '1h' })
+        const own: Rule = {
+          ...rule!,
+          settlement: { ttlMs: 60_000, onUnsettled: 'keep', aboveLimit: 'clamp' },
+        }
+        const rules = (cost: number) => [bound(own, key, cost, NOON / 1e3)]
+        return { rules, ruleSet: ruleSetOf([{ rule: own, key }]) }
+      }
+      const [high, low] = [withLimit(1000), withLimit(10)]
+      const model = new ScriptModel()
+      const decide = async (cost: number, verb: 'decide' | 'peek', id?: string) => {
+        const evaluation = { ruleSet: high.ruleSet, rules: high.rules(cost), reservationId: id, now: NOON }
+        const outcome = await engine.ask(prepareDecide(evaluation, verb))
+        expect(outcome).toEqual(model.decide(evaluation, verb))
+        return outcome.verdicts[0]!
+      }
+      await decide(800, 'decide')
+      await decide(100, 'decide', 'request00001')
+      const requests = [{ id: 'request00001', spentAt: NOON, amounts: [{ reserved: 100, actual: 150 }] }]
+      const settlement = { ruleSet: low.ruleSet, rules: low.rules(1), requests, now: NOON }
+      expect(await engine.ask(prepareSettle(settlement))).toEqual(model.settle(settlement))
+      // Above 16 times the lower limit, no more is counted.
+      expect(await decide(1, 'peek')).toMatchObject({ remaining: 100 })
+    },
+  )
+})

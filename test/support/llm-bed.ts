@@ -29,6 +29,9 @@ import { type RedisProcess, startRedisProcess } from './redis-process.ts'
 
 const TOKEN = 'a token for tests'
 
+/** At least the longest deadline of a Worker. */
+const BRIDGE_MS = 60_000
+
 /** Changes to the example, as JSON. */
 export interface Variant {
   usage?: 'openai' | 'anthropic'
@@ -41,6 +44,9 @@ export interface Variant {
   requests?: number
   /** No rule counts tokens. */
   isWithoutUnits?: boolean
+  /** How long a decision may take, and how many of an isolate may wait for one. */
+  deadlineMs?: number
+  maxInFlight?: number
 }
 
 /** What the store counts for a team. */
@@ -70,13 +76,13 @@ export interface LlmBed {
 /** Adapts the example's config, which is beside this file. */
 const configOf = (variant: Variant) => `
 import example from './sluice.config.ts'
-const { usage = 'openai', ttl = '10m', onUnsettled = 'keep', tokens = 1_000_000, requests = 500, isWithoutUnits } = ${JSON.stringify(variant)}
+const { usage = 'openai', ttl = '10m', onUnsettled = 'keep', tokens = 1_000_000, requests = 500, isWithoutUnits, deadlineMs = ${PATIENT_MS}, maxInFlight = 1000 } = ${JSON.stringify(variant)}
 const actual = usage === 'openai' ? example.units.tokens.actual : { usage }
 const [minute, day] = example.rules
 const rules = [{ ...minute, limit: requests, period: '300d' }, { ...day, limit: tokens, period: '300d' }]
 export default {
   ...example,
-  store: { deadline: '${PATIENT_MS}ms', maxInFlight: 1000 },
+  store: { deadline: deadlineMs + 'ms', maxInFlight },
   log: { perSecond: 0 },
   ...(isWithoutUnits
     ? { units: undefined, rules: rules.slice(0, 1) }
@@ -96,7 +102,7 @@ export async function startLlmBed(): Promise<LlmBed> {
   copyExample('llm', folder)
   const redis = await startRedisProcess({ appendonly: 'yes', appendfsync: 'always' })
   parts.push(redis)
-  const bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0, deadlineMs: PATIENT_MS })
+  const bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0, deadlineMs: BRIDGE_MS })
   parts.push(bridge)
   const store = await startCountingProxy(bridge.url)
   parts.push(store)

@@ -63,4 +63,37 @@ describe('the memory of a reader', () => {
       expect(tokens).toBe(undefined)
     },
   )
+
+  const grows = (reader: UsageReader, parts: Iterable<string>) => {
+    collect()
+    const before = process.memoryUsage()
+    for (const text of parts) {
+      const part = bytesOf(text)
+      reader.pass(part)
+      void reader.see(part)
+    }
+    collect()
+    const after = process.memoryUsage()
+    return after.heapUsed + after.arrayBuffers - before.heapUsed - before.arrayBuffers
+  }
+
+  it('is bounded for an event with a short line in each of many large chunks', () => {
+    const reader = createUsageReader({ tokens: { usage: 'openai' } }, head('text/event-stream'))
+    const parts = function* () {
+      for (let i = 0; i < 1000; i++) yield `: ${'x'.repeat(60_000)}\ndata: line ${i} with some text\n`
+    }
+    expect(grows(reader, parts())).toBeLessThan(MOST_GROWTH)
+  })
+
+  it('is bounded for a body that arrives byte by byte', () => {
+    const bytes = function* (start: string, count: number) {
+      yield start
+      for (let i = 0; i < count; i++) yield 'x'
+    }
+    const source = { tokens: { usage: 'openai' } } as const
+    const hiding = createUsageReader(source, head('text/event-stream'), { hidesUsage: true })
+    expect(grows(hiding, bytes('data: ', 500_000))).toBeLessThan(3 * MOST_GROWTH)
+    const ofJson = createUsageReader(source, head('application/json'))
+    expect(grows(ofJson, bytes('{"usage":{"a":"', 65_000))).toBeLessThan(MOST_GROWTH)
+  })
 })

@@ -112,6 +112,14 @@ describe('the chunk that has only usage', () => {
     }
   })
 
+  it('is looked for in an event that arrives byte by byte', () => {
+    const { pass } = createUsageChunkFilter(200_000)
+    pass(bytesOf(': '))
+    const letter = bytesOf('x')
+    for (let i = 0; i < 150_000; i++) pass(letter)
+    expect(pass(bytesOf(`\n${OTHERS[0]}\n\n${USAGE[0]}\n\n`))).toHaveLength(150_005 + OTHERS[0]!.length)
+  })
+
   it('is looked for only in events up to the bound; larger ones are passed on as they arrive', () => {
     const large = `data: ${'x'.repeat(500)}\n\n`
     const { parts, text } = filter(large + `${USAGE[0]}\n\n` + large, [100], 250)

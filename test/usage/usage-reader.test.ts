@@ -418,6 +418,20 @@ describe('what cannot be read', () => {
     expect(Buffer.concat(sent)).toEqual(zipped)
   })
 
+  it('is gzip that gets 200 times as large and more, above 10 MB: it would only take CPU time', async () => {
+    const read = async (text: string) => {
+      const zipped = gzipSync(text)
+      const reply = new Response(zipped, { headers: { 'content-encoding': 'gzip' } })
+      const { report, sent } = await passOn(reply, bothOf('chat'))
+      expect(Buffer.concat(sent)).toEqual(zipped)
+      return [report.tokens?.input, reasonsOf(report)]
+    }
+    const end = '],"usage":{"prompt_tokens":7}}'
+    const largeText = (bytes: number) => `{"data":["${'x'.repeat(bytes)}"${end}`
+    expect(await read(largeText(1_000_000))).toEqual([7, []])
+    expect(await read(largeText(11_000_000))).toEqual([undefined, ['unreadable']])
+  })
+
   it('is an event above the bound; the events after it are read', async () => {
     const large = `data: {"usage":{"prompt_tokens":1},"text":"${'data: x'.repeat(300)}"}`
     const last = 'data: {"choices":[],"usage":{"prompt_tokens":8,"completion_tokens":1}}'

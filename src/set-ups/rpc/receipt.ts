@@ -66,7 +66,8 @@ export function createReceipts(
     decisionOf(receipt) {
       const decision = checkReceipt(receipt, limits, now())
       const known = refunded.get(decision.id)
-      if (known) return known
+      // A receipt with wrong fields must not stand for the right one.
+      if (known && JSON.stringify(known) === JSON.stringify(decision)) return known
       if (decision.rules.length > 0) refunded.set(decision.id, decision)
       return decision
     },
@@ -98,9 +99,23 @@ function checkReceipt(receipt: unknown, limits: Config['limits'], nowMs: number)
 
   // Units in flight are released, not refunded.
   const refundable = rules.filter(rule => !countsInFlight(rule))
-  const spent = checkUnits('costs', costs, refundable, `Rules of '${limit}' with refunds`)
+  // A cost above the burst is never admitted.
+  const spent = checkUnits(
+    'costs',
+    costs,
+    refundable,
+    `Rules of '${limit}' with refunds`,
+    quota => quota.burst,
+  )
   const reserving = rules.filter(({ settlement }) => settlement)
-  const units = checkUnits('reserved', reserved, reserving, `Rules of '${limit}' with reservations`)
+  // Not the burst, which a deployment may have lowered since. The store compares the units with what is reserved.
+  const units = checkUnits(
+    'reserved',
+    reserved,
+    reserving,
+    `Rules of '${limit}' with reservations`,
+    () => MAX_COST,
+  )
   return {
     ...{ id, limit, identity, at, allowed: true, costs: spent },
     rules: Object.keys(spent).map(name => ({ name, allowed: true })),
@@ -114,13 +129,13 @@ function checkUnits(
   value: unknown,
   rules: readonly LimitRule[],
   what: string,
+  mostOf: (quota: LimitRule['quota']) => number,
 ): Record<string, number> {
   if (!isRecord(value)) throw invalid(`.${field}`, value, 'It must be an object.')
   const all = Object.entries(value).map(([name, units]) => {
     const rule = rules.find(each => each.name === name)
     if (!rule) throw invalid(`.${field}.${name}`, units, `${what}: ${listed(rules.map(({ name }) => name))}.`)
-    // A cost above the burst is never admitted.
-    const most = Math.min(rule.quota.burst, MAX_COST)
+    const most = Math.min(mostOf(rule.quota), MAX_COST)
     if (!isWhole(units, 1, most))
       throw invalid(`.${field}.${name}`, units, `It must be a whole number from 1 to ${most}.`)
     return [name, units] as const

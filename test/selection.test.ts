@@ -4,7 +4,7 @@ import { globSync, readFileSync } from 'node:fs'
 import { matchesGlob } from 'node:path'
 import { promisify } from 'node:util'
 import { describe, expect, it, vi } from 'vitest'
-import { enginesOf, excludedFiles, LEFT_OUT, type RedisKind, randomCases } from './selection.ts'
+import { enginesOf, excludedFiles, LEFT_OUT, type RedisKind, randomCases, sized } from './selection.ts'
 
 const FILES = globSync('test/**/*.test.ts').sort()
 
@@ -58,9 +58,10 @@ describe('the servers of a run', () => {
 it('npm run test:all runs all random cases on real servers', () => {
   expect(randomCases(1000, 'redis-server', 'all')).toBe(1000)
   expect(randomCases(1000, 'embedded', 'all')).toBe(250)
-  expect(randomCases(1000, 'redis-server', 'quick')).toBe(167)
-  expect(randomCases(1000, 'embedded', 'quick')).toBe(167)
+  expect(randomCases(1000, 'redis-server', 'quick')).toBe(84)
+  expect(randomCases(1000, 'embedded', 'quick')).toBe(84)
   expect(randomCases(1, 'embedded', 'quick')).toBe(1)
+  expect([sized(9, 2, 'all'), sized(9, 2, 'quick')]).toEqual([9, 2])
 })
 
 it('.ci/run runs npm run test:all', () => {

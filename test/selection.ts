@@ -80,7 +80,7 @@ export function enginesOf(selection: Selection, available: readonly RedisKind[])
 }
 
 /** `npm test` runs this share of the random cases. */
-const QUICK_SHARE = 1 / 6
+const QUICK_SHARE = 1 / 12
 /** The embedded Redis only has to show that it executes the same scripts. */
 const EMBEDDED_SHARE = 1 / 4
 
@@ -91,6 +91,11 @@ const EMBEDDED_SHARE = 1 / 4
 export function randomCases(cases: number, kind?: RedisKind, selection = SELECTION): number {
   const share = selection === 'quick' ? QUICK_SHARE : kind === 'embedded' ? EMBEDDED_SHARE : 1
   return Math.ceil(cases * share)
+}
+
+/** A size, number or list of a suite. @param all with `npm run test:all`, @param quick with `npm test` */
+export function sized<T>(all: T, quick: T, selection = SELECTION): T {
+  return selection === 'all' ? all : quick
 }
 
 /** The seeds of a simulation: the one of the published figures, and nine others with `npm run test:all`. */

@@ -8,6 +8,7 @@ import type { AlgorithmName } from '../../src/algorithms/index.ts'
 import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
+import { sized } from '../selection.ts'
 import { bound } from '../support/bound.ts'
 import { describeOnEngines, type Engine, ModelEngine } from '../support/engines.ts'
 import { ALGORITHMS, ALGORITHMS_OVER_TIME, numbersOf } from '../support/numbers.ts'
@@ -151,7 +152,7 @@ async function search(random: Random, rule: Rule): Promise<{ plan: Plan; reached
   }
   let plan: Plan = Array.from({ length: unitsOfLimit(rule) + 8 }, randomMove)
   let reached = await scoreOf(plan)
-  for (let i = 0; i < 300; i++) {
+  for (let i = 0; i < sized(300, 150); i++) {
     const changed = plan.map(move => (random.chance(2 / plan.length) ? randomMove() : move))
     const score = await scoreOf(changed)
     // Equal scores are accepted, so that the search can leave a plateau.
@@ -229,7 +230,7 @@ describe('an adversary', () => {
     `cannot get more than %s guarantees, with any plan and any numbers (SEED=${SEED})`,
     async algorithm => {
       const scenario = fc.record({ numbers: numbersOf(algorithm), plan: listOf(moves, 20) })
-      await forEvery(scenario, 100, async ({ numbers, plan }) => {
+      await forEvery(scenario, sized(100, 40), async ({ numbers, plan }) => {
         const rule = ruleOf(numbers)
         expect(violationOf(rule, await attack(new ModelEngine(), rule, plan))).toBeUndefined()
       })
@@ -297,18 +298,22 @@ describeOnEngines('windows that start with their first request', fresh => {
     )
     const scenario = fc.record({ numbers, start: fc.nat(3600e6), plan: listOf(moves, 30) })
     let [windows, full] = [0, 0]
-    await forEvery(scenario, engine instanceof ModelEngine ? 200 : 15, async ({ numbers, start, plan }) => {
-      const rule = ruleOf(numbers)
-      const admitted = await attack(engine, rule, plan, { start: NOON + start })
-      for (const [first] of windowsFromRequests(rule.period, admitted)) {
-        // A window starts with the millisecond of its first request.
-        const from = Math.floor(first!.at / 1e3) * 1e3
-        const units = unitsOf(admitted.filter(({ at }) => at >= from && at < from + rule.period))
-        expect(units).toBeLessThanOrEqual(rule.limit)
-        windows += 1
-        if (units === rule.limit) full += 1
-      }
-    })
+    await forEvery(
+      scenario,
+      engine instanceof ModelEngine ? sized(200, 60) : 15,
+      async ({ numbers, start, plan }) => {
+        const rule = ruleOf(numbers)
+        const admitted = await attack(engine, rule, plan, { start: NOON + start })
+        for (const [first] of windowsFromRequests(rule.period, admitted)) {
+          // A window starts with the millisecond of its first request.
+          const from = Math.floor(first!.at / 1e3) * 1e3
+          const units = unitsOf(admitted.filter(({ at }) => at >= from && at < from + rule.period))
+          expect(units).toBeLessThanOrEqual(rule.limit)
+          windows += 1
+          if (units === rule.limit) full += 1
+        }
+      },
+    )
     // If few windows were used up, the runs would prove little.
     expectShare('windows that are used up', full, windows, 0.2)
   })

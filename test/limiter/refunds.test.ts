@@ -8,6 +8,7 @@ import { consumerStateKey } from '../../src/store/keys.ts'
 import { starts } from '../algorithms/following.ts'
 import { type Admitted, violationOf } from '../algorithms/guarantees.ts'
 import { type Admission, ReferenceLimiter } from '../algorithms/reference.ts'
+import { sized } from '../selection.ts'
 import { bound } from '../support/bound.ts'
 import { describeOnEngines, type Engine, ModelEngine, runsFor } from '../support/engines.ts'
 import { ALGORITHMS, ALGORITHMS_OVER_TIME, numbersOf } from '../support/numbers.ts'
@@ -50,7 +51,7 @@ class Caller {
 }
 
 /** More runs on the model, which is fast and predicts the scripts (parity.test.ts). */
-const runsOn = (engine: Engine) => (engine instanceof ModelEngine ? 50 : runsFor(engine, 3))
+const runsOn = (engine: Engine) => (engine instanceof ModelEngine ? sized(50, 20) : runsFor(engine, 3))
 
 /** A part, from 0 to 1. */
 const part = fc.nat(100).map(hundredths => hundredths / 100)
@@ -113,7 +114,7 @@ describeOnEngines('a refund', fresh => {
         }
       })
       // With too few refunds the runs would prove little.
-      if (engine instanceof ModelEngine && !FC_PATH) expect(refunds).toBeGreaterThan(100)
+      if (engine instanceof ModelEngine && !FC_PATH) expect(refunds).toBeGreaterThan(sized(100, 30))
     },
   )
 

@@ -15,6 +15,7 @@ import { consumerStateKey } from '../../src/store/keys.ts'
 import { expectReference } from '../algorithms/following.ts'
 import { type Admitted, unitsOf, violationOf } from '../algorithms/guarantees.ts'
 import { windowOf, windowsFromRequests } from '../algorithms/windows.ts'
+import { sized } from '../selection.ts'
 import { bound } from '../support/bound.ts'
 import {
   describeOnEngines,
@@ -302,7 +303,7 @@ describeOnEngines('a clock that is set back', fresh => {
         cost: part,
         back: setBack,
       })
-      const runs = engine instanceof ModelEngine ? 100 : runsFor(engine, 6)
+      const runs = engine instanceof ModelEngine ? sized(100, 30) : runsFor(engine, 6)
       await forEvery(scenario, runs, async ({ numbers, start, spent, pause, cost: costPart, back: by }) => {
         const caller = new Caller(engine, ruleOf(numbers))
         const { rule } = caller

@@ -9,9 +9,9 @@ import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { ConfigError } from '../../src/config/config-error.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
 import { expressGuard, type Middleware } from '../../src/node/express.ts'
-import { startTestStore, type TestStore } from '../../src/node/testing.ts'
 import { callerOf, guard } from '../../src/set-ups/guard/guard.ts'
 import { sluice } from '../../src/set-ups/hono/middleware.ts'
+import { type FastStore, startFastStore } from '../support/fast-store.ts'
 import { PATIENT } from '../support/patience.ts'
 
 const CONFIG: ConfigInput = {
@@ -25,9 +25,9 @@ const CONFIG: ConfigInput = {
   ],
 }
 
-let store: TestStore
+let store: FastStore
 beforeAll(async () => {
-  store = await startTestStore()
+  store = await startFastStore()
 })
 afterAll(() => store.close())
 beforeEach(() => store.clear())

@@ -7,7 +7,6 @@ import { Hono } from 'hono'
 import { afterAll, beforeAll } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import { expressGuard, nodeListener } from '../../src/node/express.ts'
-import { startTestStore, type TestStore } from '../../src/node/testing.ts'
 import { createApp } from '../../src/set-ups/gateway/app.ts'
 import { guard } from '../../src/set-ups/guard/guard.ts'
 import { sluice } from '../../src/set-ups/hono/middleware.ts'
@@ -15,10 +14,11 @@ import { ALL_PARTS } from '../../src/set-ups/http/all-parts.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { AT_ONCE_CONFIG, answer } from '../support/ending-list.ts'
 import { askFunction, describeSetUp, listening, replyToError, serveApp } from '../support/endings.ts'
+import { type FastStore, startFastStore } from '../support/fast-store.ts'
 
-let store: TestStore
+let store: FastStore
 beforeAll(async () => {
-  store = await startTestStore()
+  store = await startFastStore()
 })
 afterAll(() => store?.close())
 

@@ -6,13 +6,13 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vites
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { expressGuard } from '../../src/node/express.ts'
-import { startTestStore, type TestStore } from '../../src/node/testing.ts'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { peekCaller, peekLimit } from '../../src/ops/limits.ts'
 import { readStats } from '../../src/ops/stats.ts'
 import { guard } from '../../src/set-ups/guard/guard.ts'
 import { sluice } from '../../src/set-ups/hono/middleware.ts'
 import { createLimiter } from '../../src/set-ups/limits/create-limiter.ts'
+import { type FastStore, startFastStore } from '../support/fast-store.ts'
 import { listen } from '../support/listen.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 
@@ -27,9 +27,9 @@ const CONFIG: ConfigInput = {
 }
 const ADDRESS = '192.0.2.1'
 
-let store: TestStore
+let store: FastStore
 beforeAll(async () => {
-  store = await startTestStore()
+  store = await startFastStore()
 })
 afterAll(() => store.close())
 beforeEach(() => store.clear())

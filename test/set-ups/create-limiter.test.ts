@@ -1,10 +1,10 @@
 /** Limits by name from a config and variables: the keys that they count under, and the switches that they follow. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
-import { startTestStore, type TestStore } from '../../src/node/testing.ts'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { switchRule } from '../../src/ops/switches.ts'
 import { createLimiter } from '../../src/set-ups/limits/create-limiter.ts'
+import { type FastStore, startFastStore } from '../support/fast-store.ts'
 
 const CONFIG: ConfigInput = {
   environment: 'live',
@@ -12,9 +12,9 @@ const CONFIG: ConfigInput = {
   limits: { calls: [{ name: 'long', algorithm: 'fixed-window', limit: 1, period: '300d' }] },
 }
 
-let store: TestStore
+let store: FastStore
 beforeAll(async () => {
-  store = await startTestStore()
+  store = await startFastStore()
 })
 afterAll(() => store.close())
 beforeEach(() => store.clear())

@@ -12,7 +12,6 @@ import { SYSTEM_TIMER } from '../../src/clock.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { expressGuard, nodeListener } from '../../src/node/express.ts'
-import { startTestStore, type TestStore } from '../../src/node/testing.ts'
 import { createApp } from '../../src/set-ups/gateway/app.ts'
 import { createGuard, type GuardPlatform } from '../../src/set-ups/guard/guard.ts'
 import { sluice } from '../../src/set-ups/hono/middleware.ts'
@@ -20,6 +19,7 @@ import { ALL_PARTS } from '../../src/set-ups/http/all-parts.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { SELECTION } from '../selection.ts'
 import { replyToError, listening as serve } from '../support/endings.ts'
+import { type FastStore, startFastStore } from '../support/fast-store.ts'
 import { PATIENT, PATIENT_MS } from '../support/patience.ts'
 import { type Failing, Touches } from '../support/touches.ts'
 import { catchUncaught } from '../support/uncaught.ts'
@@ -123,7 +123,7 @@ const ROWS: readonly Row[] =
 /** `npm test` lets every eighth touch throw. */
 const STEP = SELECTION === 'all' ? 1 : 8
 
-const SETUPS: Record<string, (touches: Touches, env: TestStore['env']) => Promise<SetUp>> = {
+const SETUPS: Record<string, (touches: Touches, env: FastStore['env']) => Promise<SetUp>> = {
   async expressGuard(touches, env) {
     const limits = expressGuard(
       configWith(touches),
@@ -229,9 +229,9 @@ const askAt =
       client.end(body)
     })
 
-let store: TestStore
+let store: FastStore
 beforeAll(async () => {
-  store = await startTestStore()
+  store = await startFastStore()
 })
 afterAll(() => store?.close())
 

@@ -6,9 +6,9 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vites
 import { SYSTEM_TIMER, type Timer } from '../../src/clock.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { expressGuard } from '../../src/node/express.ts'
-import { startTestStore, type TestStore } from '../../src/node/testing.ts'
 import { callerOf, createGuard, guard } from '../../src/set-ups/guard/guard.ts'
 import { sluice } from '../../src/set-ups/hono/middleware.ts'
+import { type FastStore, startFastStore } from '../support/fast-store.ts'
 import { PATIENT } from '../support/patience.ts'
 
 const CONFIG: ConfigInput = {
@@ -32,9 +32,9 @@ const USAGE = { prompt_tokens: 12, completion_tokens: 8, total_tokens: 20 }
 /** Messages that wait for a trip do not wait long here. */
 const timer: Timer = (ms, run, isOptional) => SYSTEM_TIMER(ms <= 1000 ? 1 : ms, run, isOptional)
 
-let store: TestStore
+let store: FastStore
 beforeAll(async () => {
-  store = await startTestStore()
+  store = await startFastStore()
 })
 afterAll(() => store.close())
 beforeEach(() => store.clear())

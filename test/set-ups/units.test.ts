@@ -1,9 +1,9 @@
 /** Limits by name on Node hold units in flight until their caller ends them, in every way. test/set-ups/rpc.test.ts has the same list. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
-import { startTestStore, type TestStore } from '../../src/node/testing.ts'
 import { createLimiter } from '../../src/set-ups/limits/create-limiter.ts'
 import { acquireTwice, LIMIT, UNIT_ENDS } from '../support/ending-list.ts'
+import { type FastStore, startFastStore } from '../support/fast-store.ts'
 import { catchUncaught } from '../support/uncaught.ts'
 
 const CONFIG = {
@@ -13,9 +13,9 @@ const CONFIG = {
   },
 } satisfies ConfigInput
 
-let store: TestStore
+let store: FastStore
 beforeAll(async () => {
-  store = await startTestStore()
+  store = await startFastStore()
 })
 afterAll(() => store?.close())
 

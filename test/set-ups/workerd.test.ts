@@ -6,12 +6,12 @@ import { gzipSync } from 'node:zlib'
 import { build } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { startTestStore, type TestStore } from '../../src/node/testing.ts'
 import { createLimiter } from '../../src/set-ups/limits/create-limiter.ts'
+import { type FastStore, startFastStore } from '../support/fast-store.ts'
 
 const TEXT = 'hello '.repeat(2000)
 
-let store: TestStore
+let store: FastStore
 let upstream: Server
 let miniflare: Miniflare
 let url: string
@@ -34,7 +34,7 @@ async function running(name: string, bindings: Record<string, string>): Promise<
 }
 
 beforeAll(async () => {
-  store = await startTestStore()
+  store = await startFastStore()
   upstream = createServer((_, res) => {
     const body = gzipSync(TEXT)
     res.writeHead(200, { 'content-encoding': 'gzip', 'content-length': body.length }).end(body)

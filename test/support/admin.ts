@@ -1,9 +1,8 @@
 /** The store for administration, over the real client and the bridge. */
 
-import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { type AdminStore, type AdminStoreOptions, createAdminStore } from '../../src/ops/admin-store.ts'
-import { type CountingProxy, startCountingProxy } from './counting-proxy.ts'
-import { PATIENT_MS } from './patience.ts'
+import { startCountedBridge } from './counted-bridge.ts'
+import type { CountingProxy } from './counting-proxy.ts'
 import type { TestRedis } from './redis.ts'
 
 const TOKEN = 'a token for tests'
@@ -22,8 +21,8 @@ export async function startAdmin<T extends Pick<TestRedis, 'url' | 'close'>>(
   redis: T,
   options: Omit<AdminStoreOptions, 'url' | 'token'> = {},
 ): Promise<TestAdmin<T>> {
-  const bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0, deadlineMs: PATIENT_MS })
-  const proxy = await startCountingProxy(bridge.url)
+  const bridge = await startCountedBridge(redis.url, TOKEN)
+  const { proxy } = bridge
   const storeOf: TestAdmin<T>['storeOf'] = options =>
     createAdminStore({ url: proxy.url, token: TOKEN, ...options })
   return {
@@ -32,7 +31,6 @@ export async function startAdmin<T extends Pick<TestRedis, 'url' | 'close'>>(
     proxy,
     storeOf,
     async close() {
-      await proxy.close()
       await bridge.close()
       await redis.close()
     },

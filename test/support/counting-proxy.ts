@@ -1,5 +1,11 @@
 /** A proxy that counts HTTP requests. Tests can replace forwarding with a fault. */
-import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http'
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  request,
+  type ServerResponse,
+} from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { listen } from './listen.ts'
 
@@ -37,7 +43,8 @@ export interface CountingProxy {
   close(): Promise<void>
 }
 
-export async function startCountingProxy(target: string): Promise<CountingProxy> {
+/** @param listener of the target, in this process: it then answers requests itself, unless `watch` or a fault needs the reply */
+export async function startCountingProxy(target: string, listener?: RequestListener): Promise<CountingProxy> {
   let requests = 0
   let abandoned = 0
   let lastAt = Number.NEGATIVE_INFINITY
@@ -77,8 +84,9 @@ export async function startCountingProxy(target: string): Promise<CountingProxy>
     response: ServerResponse,
     reply: (answer: IncomingMessage, response: ServerResponse) => void = forward,
   ): void {
-    const { method, headers, url } = incoming
     const { watch } = proxy
+    if (listener && !watch && reply === forward) return void listener(incoming, response)
+    const { method, headers, url } = incoming
     const sentAt = Date.now()
     const sent: Buffer[] = []
     if (watch) incoming.on('data', chunk => sent.push(chunk))

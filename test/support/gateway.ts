@@ -5,7 +5,6 @@ import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import type { Config } from '../../src/config/compile.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { type AdminStore, createAdminStore, loadScriptsIntoRedis } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import type { RuleSetScripts, RuleSetShape } from '../../src/script/rule-set-shape.ts'
@@ -18,9 +17,9 @@ import type { DeadlineClock } from '../../src/store/deadline.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
 import type { RedisKind } from '../selection.ts'
-import { type CountingProxy, startCountingProxy } from './counting-proxy.ts'
+import { startCountedBridge } from './counted-bridge.ts'
+import type { CountingProxy } from './counting-proxy.ts'
 import { startOrigin, type TestOrigin } from './origin.ts'
-import { PATIENT_MS } from './patience.ts'
 import { startRedis, type TestRedis } from './redis.ts'
 
 export const TOKEN = 'a token for tests'
@@ -91,8 +90,8 @@ export function useGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(
 }
 
 async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis: T): Promise<TestGateway<T>> {
-  const bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0, deadlineMs: PATIENT_MS })
-  const store = await startCountingProxy(bridge.url)
+  const bridge = await startCountedBridge(redis.url, TOKEN)
+  const store = bridge.proxy
   const admin = createAdminStore({ url: bridge.url, token: TOKEN })
   const origin = await startOrigin()
   const loads = new Map<string, Promise<unknown>>()
@@ -152,7 +151,6 @@ async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis:
     },
     async close() {
       await origin.close()
-      await store.close()
       await bridge.close()
       await redis.close()
     },

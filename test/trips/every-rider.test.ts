@@ -18,7 +18,7 @@ import { signalScript } from '../../src/script/signal-text.ts'
 import { createSignalBoard } from '../../src/shedding/signal-board.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
-import { randomCases } from '../selection.ts'
+import { randomCases, sized } from '../selection.ts'
 import { describeOnRedisEngine, type RedisEngine, rulesOf } from '../support/engines.ts'
 import { isolateOn, Timers } from '../support/isolates.ts'
 import { type Random, randomFrom, SEED } from '../support/random.ts'
@@ -32,7 +32,7 @@ const [window, held, outage] = rulesOf(
 
 const CONSUMERS = ['acme', 'other']
 const ISOLATES = 2
-const STEPS = 2 * randomCases(50)
+const STEPS = sized(100, 18)
 const RUNS = 2
 const SERVICE_MS = [0, 40, 400, 4000]
 

@@ -10,7 +10,7 @@ import { GatewayError } from '../../../src/errors.ts'
 import type { Decided } from '../../../src/limiter/engine-shape.ts'
 import { consumerStateKey, reservedKey } from '../../../src/store/keys.ts'
 import type { ScriptCall, StoreCall } from '../../../src/store/store.ts'
-import { randomCases } from '../../selection.ts'
+import { randomCases, sized } from '../../selection.ts'
 import { describeOnRedisEngine, type RedisEngine } from '../../support/engines.ts'
 import { isolateOn, Timers } from '../../support/isolates.ts'
 import { type Random, randomFrom, SEED } from '../../support/random.ts'
@@ -21,7 +21,7 @@ const PERIOD_MS = 20_000
 const TTL_MS = 10_000
 const CONSUMERS = ['acme', 'other']
 const ISOLATES = 3
-const STEPS = randomCases(160)
+const STEPS = sized(160, 28)
 const RUNS = process.env.SOAK === undefined ? 8 : 200
 const PAUSES_MS = [0, 0, 50, 400, 3000]
 /** Above the estimates, and below. */

@@ -272,3 +272,29 @@ describeOnRedisEngine('a settlement under another override than the request', fr
     expect(now.verdicts[0]).toMatchObject({ remaining: left })
   })
 })
+
+describeOnRedisEngine('a bucket that was written by a clock that is set back', fresh => {
+  it.each<[string, hours: number, retryAfterHours: number]>([
+    ['an hour', 1, 2],
+    ['a month: it is full', 30 * 24, 0],
+  ])('by %s', async (_, hours, retryAfterHours) => {
+    const engine = await fresh()
+    const model = new ScriptModel()
+    const key = `sluice:{c:${newCaller()}}:state`
+    const [base] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 1000, period: '1h' })
+    const rule: Rule = {
+      ...base!,
+      settlement: { ttlMs: 60_000, onUnsettled: 'keep', aboveLimit: 'clamp' },
+    }
+    const ruleSet = ruleSetOf([{ rule, key }])
+    const decide = async (now: number) => {
+      const rules = [bound(rule, key, 1000, now / 1e3)]
+      const evaluation = { ruleSet, rules, reservationId: 'request00001', now }
+      const outcome = await engine.ask(prepareDecide(evaluation))
+      expect(outcome).toEqual(model.decide(evaluation))
+      return outcome.verdicts[0]!.retryAfter
+    }
+    await decide(NOON + hours * 3600e6)
+    expect(await decide(NOON)).toBe(retryAfterHours * 3600e6)
+  })
+})

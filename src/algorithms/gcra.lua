@@ -20,8 +20,9 @@ if backlog < 0 or backlog > 2 * (burst * period) then
 end
 --@ end
 --@ if settled
--- A debt is above the burst, and drains too.
-if backlog < 0 then
+-- A debt is above the burst, and drains too. Twice the highest one cannot be a state
+-- of this rule: the record was written by a clock that was far ahead.
+if backlog < 0 or backlog > 2 * MAX_DEBT * (burst * period) then
   backlog = 0
 elseif backlog > MAX_DEBT * (burst * period) then
   backlog = MAX_DEBT * (burst * period)

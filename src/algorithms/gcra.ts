@@ -22,9 +22,10 @@ interface Kept {
 export const gcra = modelOf<Kept>({
   read({ quota: { rate, period, burst, settles = false }, state: [idleAt, n], now }) {
     let backlog = (idleAt - now) * rate - n
-    // A debt is above the burst, and drains too.
     if (settles) {
-      backlog = Math.max(0, Math.min(backlog, MAX_DEBT * (burst * period)))
+      // A debt is above the burst, and drains too. Twice the highest one is the record of a clock that was far ahead.
+      const most = MAX_DEBT * (burst * period)
+      backlog = backlog > 2 * most ? 0 : Math.max(0, Math.min(backlog, most))
       return { rate, period, burst, now, settles, backlog }
     }
     // If the clock was set back, as in a failover, the backlog can be above the burst, and drains. More than twice the burst cannot be

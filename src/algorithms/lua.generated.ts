@@ -30,7 +30,7 @@ export const LUA: Readonly<Record<string, AlgorithmLua>> = {
     numbers: ["rate","period","burst"],
     keeps: ["backlog"],
     declare: "",
-    read: "backlog = (idle_at - now) * rate - n\n--@ if once\nif backlog < 0 or backlog > 2 * (burst * period) then\nbacklog = 0\nend\n--@ end\n--@ if settled\nif backlog < 0 then\nbacklog = 0\nelseif backlog > MAX_DEBT * (burst * period) then\nbacklog = MAX_DEBT * (burst * period)\nend\n--@ end\n",
+    read: "backlog = (idle_at - now) * rate - n\n--@ if once\nif backlog < 0 or backlog > 2 * (burst * period) then\nbacklog = 0\nend\n--@ end\n--@ if settled\nif backlog < 0 or backlog > 2 * MAX_DEBT * (burst * period) then\nbacklog = 0\nelseif backlog > MAX_DEBT * (burst * period) then\nbacklog = MAX_DEBT * (burst * period)\nend\n--@ end\n",
     check: "local excess = backlog + cost * period - burst * period\nif cost > burst then\nretry_after = -1\nelseif excess > 0 then\nretry_after = ceil_div(excess, rate)\nend\n",
     spend: "backlog = backlog + cost * period\n--@ if settled\nif backlog > MAX_DEBT * (burst * period) then\nbacklog = MAX_DEBT * (burst * period)\nend\n--@ end\n",
     refund: "local drained = (now - spent_at) * rate - (spent - units) * period\nlocal back = units * period - (drained > 0 and drained or 0)\nbacklog = backlog - (spent_at <= now and back > 0 and back or 0)\nif backlog < 0 then\nbacklog = 0\nend\n",

@@ -7,7 +7,7 @@ import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Config, Rule } from '../config/compile.ts'
 import { newReservationId } from '../limiter/reservations/reservation.ts'
 import type { Evaluation } from '../script/evaluation.ts'
-import { decodeSettle, encodeSettle, type Settlement } from '../script/settle.ts'
+import { decodeSettle, encodeSettle, type Settlement, writtenNumbers } from '../script/settle.ts'
 import type { LimitIdentity } from '../set-ups/limits/limiter.ts'
 import { reservedKey } from '../store/keys.ts'
 import { evalCommand } from './admin-connection.ts'
@@ -109,11 +109,12 @@ async function correct(
 /** The settlement of a request that was admitted at this time, so that nothing of it can have drained. */
 function settlementOf(evaluation: Evaluation, rule: Rule, units: number, at: number): Settlement {
   const { ruleSet, subject } = evaluation
+  const bound = boundOf(evaluation, rule)
   // A request has to reserve something.
   const amount = units > 0 ? { reserved: 1, actual: 1 + units } : { reserved: -units, actual: 0 }
   return {
     ruleSet,
-    rules: [boundOf(evaluation, rule)],
+    rules: [{ ...bound, written: writtenNumbers(rule, bound.rule) }],
     ...(subject?.kind === 'token'
       ? { consumerKey: subject.consumerKey, plan: subject.plan }
       : { plan: evaluation.plan }),

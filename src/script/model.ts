@@ -32,7 +32,7 @@ import { ModelReservations } from './model-reservations.ts'
 import type { ChangeResult, Refund, RefundedRule, RefundOnce } from './refund.ts'
 import type { Reset } from './reset.ts'
 import type { RuleSetShape } from './rule-set-shape.ts'
-import type { Settlement, SettleResult } from './settle.ts'
+import { type Settlement, type SettleResult, UNKNOWN_NUMBERS, writtenNumbers } from './settle.ts'
 import type { Message } from './sync.ts'
 
 type WithNow<T> = T & { now: number }
@@ -160,7 +160,13 @@ export class ScriptModel {
     const { overrides } = parseConsumer(record ?? '')
     const keys = [...new Set(rules.map(({ key }) => key))]
     const changes = rules.map((): (RefundedUnits | { cost: number })[] => [])
-    const counted = rules.map(each => ({ ...each, ...applyOverriddenNumbers(each, overrides, now) }))
+    const counted = rules.map(each => {
+      const numbers = overrideFor(each.rule, overrides, now)?.numbers
+      const shown = numbers
+        ? { ...each.rule, limit: numbers.limit, quota: { ...each.rule.quota, burst: numbers.burst } }
+        : each.rule
+      return { ...each, ...applyOverriddenNumbers(each, overrides, now), shown }
+    })
     const entries = ruleSet?.entries
     let applied = 0
     const terms = { rules, now, entries }
@@ -182,6 +188,12 @@ export class ScriptModel {
         if (isRenewal) continue
         for (const { i, reserved, actual } of own) {
           if (reserved === 0 || actual === reserved) continue
+          const { rule, written } = rules[i]!
+          const isOther =
+            rule.counting.state === 'time' &&
+            written !== UNKNOWN_NUMBERS &&
+            writtenNumbers(counted[i]!.shown, rule) !== written
+          if (actual < reserved && isOther) continue
           const most = MAX_DEBT * counted[i]!.rule.quota.burst
           const change =
             actual > reserved

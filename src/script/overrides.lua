@@ -5,7 +5,8 @@
 -- stops at each field only once. An empty field leaves the number of the config.
 --
 --   overridden(number, family, mark, tag, first, second, third)
---       returns the mark, the tag and the three numbers of a rule after its override.
+--       returns the mark, the tag and the three numbers of a rule after its override,
+--       and if it has other numbers, its limit and burst as the operator wrote them.
 --       Adds the override to `changes`, for the reply: `1e20,5;` (number of the rule,
 --       mark, limit and burst as the operator wrote them)
 local function overridden(number, family, mark, tag, first, second, third)
@@ -27,5 +28,5 @@ local function overridden(number, family, mark, tag, first, second, third)
     mark = mode == '1' and ENFORCE or mode == '0' and SHADOW or ABSENT
   end
   changes = (changes or '') .. number .. (mark == ENFORCE and 'e' or 's') .. written .. ';'
-  return mark, tag, first, second, third
+  return mark, tag, first, second, third, rate ~= '' and written
 end

@@ -27,6 +27,10 @@ const KEEP_MS = 1000
 /** Whether the units of a reservation are given back if nothing settles it. */
 export const isReleased = ({ settlement }: RuleText) => settlement?.onUnsettled === 'release'
 
+/** Whether a settlement says under which numbers the rule has reserved: under those of an override, some rules have another record. */
+export const isOverridable = ({ settlement, takesOverrides }: RuleText) =>
+  settlement !== undefined && takesOverrides
+
 /** Reserves at most the whole limit. */
 export function clampCost(rule: RuleText): string {
   const { of, lua, variants } = rule
@@ -239,13 +243,15 @@ end
 
 /** Gives back what was reserved in excess, or spends what was missing, without a check. */
 function settleRule(rule: RuleText, reserved: string, actual: string): string {
-  const { of } = rule
+  const { of, lua } = rule
+  // Another record than the one that was spent from. Windows have one record for all limits.
+  const isOther = isOverridable(rule) && lua.numbers.includes('rate') ? ` and not ${of('moved')}` : ''
   return `
 ${of('spent')} = ${reserved} + 0
 ${of('cost')} = ${actual} - ${of('spent')}
 if ${of('cost')} > 0 then
 ${spendExtra(rule)}${of('settled')} = true
-elseif ${of('cost')} < 0 then
+elseif ${of('cost')} < 0${isOther} then
 ${of('units')} = -${of('cost')}
 ${rule.section('refund')}${of('settled')} = true
 end

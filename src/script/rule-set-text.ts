@@ -16,7 +16,7 @@ import { LEASE_DIVISOR } from './lease.ts'
 import { LoopText } from './loop-text.ts'
 import { OVERRIDES, SUBJECT } from './lua.generated.ts'
 import { Locals, literal, nameInLiteral } from './lua-text.ts'
-import { clampCost, isReleased, ReservationText } from './reservation-text.ts'
+import { clampCost, isOverridable, isReleased, ReservationText } from './reservation-text.ts'
 import type { RuleSetShape, Variant } from './rule-set-shape.ts'
 import {
   assignment,
@@ -36,6 +36,7 @@ import {
   replaceUnknownPlan,
   SETTINGS_OF_REFUND,
 } from './script-text.ts'
+import { UNKNOWN_NUMBERS } from './settle.ts'
 import { commitAny, commitUsual, type Identity, readStanding, readState } from './state-text.ts'
 
 /**
@@ -157,16 +158,22 @@ class RuleSetText {
 
   settle(): string {
     const width = 3 + 2 * this.#rules.length
+    const first = 6 + this.#withArgument().length
+    const overridable = this.#rules.filter(isOverridable)
     const body = [
       this.#readArguments(undefined),
       this.#locateKeys(RECORDS_OF_REFUND),
       this.#fetchValues(),
       SETTINGS_OF_REFUND,
       this.#applyPlan(),
-      this.#applyOverrides('overrides_at', false),
+      this.#applyOverrides('overrides_at', false, overridable),
+      ...overridable.map(
+        ({ of }, i) =>
+          `${of('moved')} = ARGV[${first + i}] ~= '${UNKNOWN_NUMBERS}' and (${of('written')} or '') ~= ARGV[${first + i}]\n`,
+      ),
       ...this.#identities.map(identity => readState(identity, () => '')),
       'applied = 0\n',
-      ...this.#reservations.map(reservations => reservations.settle(6 + this.#withArgument().length, width)),
+      ...this.#reservations.map(reservations => reservations.settle(first + overridable.length, width)),
       ...this.#identities.map(identity =>
         commitAny(identity, {
           isSpent: ({ of, settlement }) => (settlement ? of('settled') : 'false'),
@@ -308,24 +315,29 @@ class RuleSetText {
   }
 
   /** @param isDecision whether overrides also set the mode. A refund gives units back whatever the mode is now */
-  #applyOverrides(condition: string, isDecision: boolean): string {
+  #applyOverrides(condition: string, isDecision: boolean, withWritten: readonly RuleText[] = []): string {
     const rules = this.#rules.filter(({ takesOverrides }) => takesOverrides)
     if (rules.length === 0) return ''
     return [
       `if ${condition} then\n`,
       OVERRIDES,
-      ...rules.map(rule => this.#applyOverride(rule, isDecision)),
+      ...rules.map(rule => this.#applyOverride(rule, isDecision, withWritten.includes(rule))),
       'end\n',
     ].join('')
   }
 
-  #applyOverride({ of, ruleNumber, family, lua: { numbers } }: RuleText, isDecision: boolean): string {
+  #applyOverride(
+    { of, ruleNumber, family, lua: { numbers } }: RuleText,
+    isDecision: boolean,
+    withWritten: boolean,
+  ): string {
     // Arguments of the call cannot be overridden.
     const own = numbers.map(number => (isNumber(number) ? of(number) : undefined))
     const values = [of('tag'), ...own.filter(value => value !== undefined)].join(', ')
     const mark = of('mark')
     const given = `'${ruleNumber}', '=${nameInLiteral(family)},', ${mark}, ${values}`
-    return `${isDecision ? mark : '_'}, ${values} = overridden(${given})\n`
+    const written = withWritten ? `, ${of('written')}` : ''
+    return `${isDecision ? mark : '_'}, ${values}${written} = overridden(${given})\n`
   }
 
   #endDecision(): string {

@@ -16,8 +16,11 @@
  *     ARGV[3]  'consumer' if the rules are counted for a consumer, whose overrides then apply; else ''
  *     ARGV[4]  the plan under which the requests were counted, or ''
  *     ARGV[5]  now in microseconds, or '' for the clock of the store
- *     ARGV     the arguments of rules as in decide.ts; then for each request its reservationId, when it was admitted (µs), 'settle' or
- *              'renew', and for each rule of the rule set the units reserved and the units that it has cost.
+ *     ARGV     the arguments of rules as in decide.ts; then for each rule with a settlement that overrides can change, the limit and burst of
+ *              the override under which the requests were counted, as its record has them, '' without such an override, or '?' if that
+ *              is not known
+ *     ARGV     for each request its reservationId, when it was admitted (µs), 'settle' or 'renew', and for each rule of the rule set the
+ *              units reserved and the units that it has cost.
  *              If the reply to its decision was lost: its reservationId, the most milliseconds since its decision, 'lost', and the same
  *              numbers, of which only the cost is used
  *
@@ -31,6 +34,8 @@
  * Commands: TIME (unless now is given), one MGET, and for each identity ZMSCORE, ZREM and SETEX, or for renewals ZADD and PEXPIRE; now and
  * then ZREMRANGEBYSCORE. After lost replies ZRANGEBYSCORE.
  */
+
+import type { Rule } from '../config/compile-rule.ts'
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Verdict } from './evaluation.ts'
 import type { RuleSet } from './rule-set-shape.ts'
@@ -50,7 +55,22 @@ export interface Settlement {
   requests: readonly SettledRequest[]
 }
 
-export type SettledRule = Pick<BoundRule, 'rule' | 'key' | 'sideKey' | 'ends' | 'holding' | 'mode'>
+export interface SettledRule
+  extends Pick<BoundRule, 'rule' | 'key' | 'sideKey' | 'ends' | 'holding' | 'mode'> {
+  /** The limit and burst of the override under which the requests were counted (`writtenNumbers`), or `UNKNOWN_NUMBERS`. */
+  written?: string | undefined
+}
+
+/** If the reply to a decision was lost, it is taken to be counted under the override of now. */
+export const UNKNOWN_NUMBERS = '?'
+
+/**
+ * The limit and burst of an override, as its record has them; undefined: it has no other numbers.
+ * @param shown the rule of a verdict
+ * @param rule that was bound
+ */
+export const writtenNumbers = (shown: Rule, rule: Rule): string | undefined =>
+  shown === rule ? undefined : `${shown.limit},${shown.quota.burst}`
 
 /** A request with a reservation. */
 export interface SettledRequest {
@@ -90,8 +110,13 @@ export function encodeSettle({ ruleSet, rules, consumerKey, plan, now, requests 
   if (!ruleSet.settle) throw new Error('No rule of this rule set has a settlement.')
   const { keys, marks, ruleArguments } = placeRules(ruleSet, rules)
   const of = consumerKey === undefined ? '' : 'consumer'
-  const args = ['', marks, of, plan ?? '', formatTime(now), ...ruleArguments]
   const places = rules.map(({ rule }) => ruleSet.entryOf(rule))
+  const written = ruleSet.entries.flatMap(({ settlement, takesOverrides }, place) =>
+    settlement && takesOverrides
+      ? (rules.find((rule, i) => places[i] === place && rule.written)?.written ?? '')
+      : [],
+  )
+  const args = ['', marks, of, plan ?? '', formatTime(now), ...ruleArguments, ...written]
   for (const { id, spentAt, lostForMs, amounts, isRenewal } of requests) {
     const row = new Array<string>(2 * ruleSet.entries.length).fill('0')
     for (const [i, { reserved, actual }] of amounts.entries()) {

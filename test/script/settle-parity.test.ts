@@ -5,14 +5,20 @@
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
+import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import { prepareDecide, prepareReset, prepareSettle } from '../../src/limiter/prepared-call.ts'
-import type { Verdict } from '../../src/script/evaluation.ts'
+import { settlementOf } from '../../src/limiter/reservations/outbox.ts'
+import { reservationOf } from '../../src/limiter/reservations/reservation.ts'
+import type { Subject, Verdict } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
 import type { Settlement } from '../../src/script/settle.ts'
+import { consumerKey, consumerStateKey } from '../../src/store/keys.ts'
+import { formatConsumer } from '../../src/store/records.ts'
 import { randomCases } from '../selection.ts'
 import { bound } from '../support/bound.ts'
 import { describeOnRedisEngine, rulesOf } from '../support/engines.ts'
+import { overrideOf } from '../support/overrides.ts'
 import { expectShare, forEvery } from '../support/property.ts'
 import { ruleSetOf } from '../support/rule-set.ts'
 import { listOf, NOON, newCaller } from '../support/traffic.ts'
@@ -216,4 +222,79 @@ describeOnRedisEngine('a limit that was lowered for a while', fresh => {
       expect(await decide(1, 'peek')).toMatchObject({ remaining: 100 })
     },
   )
+})
+
+describeOnRedisEngine('a settlement under another override than the request', fresh => {
+  const input: RuleInput = { name: 'a', by: 'consumer', algorithm: 'gcra', limit: 1000, period: '1h' }
+  const [base] = rulesOf(input)
+  const rule: Rule = { ...base!, settlement: { ttlMs: 60_000, onUnsettled: 'keep', aboveLimit: 'clamp' } }
+  const recordOf = (limit: number | undefined) =>
+    formatConsumer({ overrides: limit === undefined ? [] : [overrideOf(input, { limit })] })
+
+  it.each<[string, before: number | undefined, after: number | undefined, left: number]>([
+    ['gives nothing back to the bucket of an override that has begun', undefined, 2000, 1700],
+    ['gives nothing back to the bucket of the config after an override has ended', 2000, undefined, 700],
+    ['gives nothing back to the bucket of the next override', 2000, 3000, 2700],
+    ['gives back under the same override', 2000, 2000, 1700],
+    ['gives back without an override', undefined, undefined, 700],
+    ['gives back under an override with the numbers of the config', 1000, 1000, 700],
+  ])('%s', async (_, before, after, left) => {
+    const engine = await fresh()
+    const model = new ScriptModel()
+    const consumer = newCaller()
+    const key = consumerStateKey(consumer)
+    const ruleSet = ruleSetOf([{ rule, key }], { plans: ['free'], hasSubject: true })
+    const subject: Subject = { kind: 'token', consumerKey: consumerKey(consumer), plan: 'free' }
+    const setOverride = async (limit: number | undefined) => {
+      model.setRecord(subject.consumerKey, recordOf(limit))
+      await engine.setRecord(subject.consumerKey, recordOf(limit))
+    }
+    const decide = async (cost: number, id: string, verb: 'decide' | 'peek' = 'decide') => {
+      const rules = [bound(rule, key, cost, NOON / 1e3)]
+      const evaluation = { ruleSet, rules, subject, reservationId: id, now: NOON }
+      const outcome = await engine.ask(prepareDecide(evaluation, verb))
+      expect(outcome).toEqual(model.decide(evaluation, verb))
+      return { evaluation, outcome }
+    }
+    await setOverride(before)
+    const { evaluation, outcome } = await decide(500, 'request00001')
+    await setOverride(after)
+    await decide(300, 'request00002')
+    const settlement = settlementOf(
+      reservationOf(evaluation, outcome)!,
+      { amounts: [{ reserved: 500, actual: 0 }] },
+      NOON / 1e3,
+      NOON,
+    )
+    const timed = { ...settlement, now: NOON }
+    expect(await engine.ask(prepareSettle(timed))).toEqual(model.settle(timed))
+    const { outcome: now } = await decide(1, 'request00003', 'peek')
+    expect(now.verdicts[0]).toMatchObject({ remaining: left })
+  })
+})
+
+describeOnRedisEngine('a bucket that was written by a clock that is set back', fresh => {
+  it.each<[string, hours: number, retryAfterHours: number]>([
+    ['an hour', 1, 2],
+    ['a month: it is full', 30 * 24, 0],
+  ])('by %s', async (_, hours, retryAfterHours) => {
+    const engine = await fresh()
+    const model = new ScriptModel()
+    const key = `sluice:{c:${newCaller()}}:state`
+    const [base] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 1000, period: '1h' })
+    const rule: Rule = {
+      ...base!,
+      settlement: { ttlMs: 60_000, onUnsettled: 'keep', aboveLimit: 'clamp' },
+    }
+    const ruleSet = ruleSetOf([{ rule, key }])
+    const decide = async (now: number) => {
+      const rules = [bound(rule, key, 1000, now / 1e3)]
+      const evaluation = { ruleSet, rules, reservationId: 'request00001', now }
+      const outcome = await engine.ask(prepareDecide(evaluation))
+      expect(outcome).toEqual(model.decide(evaluation))
+      return outcome.verdicts[0]!.retryAfter
+    }
+    await decide(NOON + hours * 3600e6)
+    expect(await decide(NOON)).toBe(retryAfterHours * 3600e6)
+  })
 })

@@ -2,9 +2,11 @@
 
 import { createServer, request as httpRequest, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { gzipSync } from 'node:zlib'
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { listen } from '../support/listen.ts'
 import { type LlmPlan, startLlmOrigin } from '../support/llm-origin.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 import type { UsageCase } from '../support/usage-worker.ts'
@@ -202,6 +204,40 @@ describe('an origin that fails', () => {
     const reply = await fetch(`${worker.url}/v1/messages`, { method: 'POST', body, headers })
     await expect(reply.text()).rejects.toThrow()
     expect(await reportOf(name)).toMatchObject({ ending: 'failed', amounts })
+  })
+})
+
+describe('an origin whose reply gets a thousand times as large', () => {
+  const zipped = gzipSync(`{"data":[${'1,'.repeat(50_000_000)}1],"usage":{"prompt_tokens":7}}`)
+  const server = createServer((_, response) =>
+    response.writeHead(200, { 'content-encoding': 'gzip', 'content-length': zipped.length }).end(zipped),
+  )
+  let own: TestWorker
+  beforeAll(async () => {
+    await listen(server, 0)
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+    own = await startTestWorker('usage-worker.ts', { ORIGIN_URL: url })
+  })
+  afterAll(async () => {
+    await own?.close()
+    server.close()
+  })
+
+  it('is passed on, and not read', async () => {
+    const headers = { ...headersOf('bomb', {}), 'accept-encoding': 'gzip' }
+    const client = httpRequest(`${own.url}/v1/embeddings`, { method: 'POST', headers }).end('{}')
+    const response = await new Promise<IncomingMessage>((resolve, reject) => {
+      client.once('response', resolve).once('error', reject)
+    })
+    const received: Buffer[] = []
+    for await (const chunk of response) received.push(chunk as Buffer)
+    expect(Buffer.concat(received).equals(zipped)).toBe(true)
+    const reports = async () => {
+      const all = (await (await fetch(`${own.url}/reports`)).json()) as Record<string, UsageCase>
+      return all.bomb!.reports
+    }
+    await vi.waitUntil(async () => (await reports()).length > 0, { timeout: PATIENT_MS })
+    expect(await reports()).toMatchObject([{ ending: 'complete', problems: [{ reason: 'unreadable' }] }])
   })
 })
 

@@ -4,7 +4,13 @@ import { appliesToPlan, type Rule } from '../../config/compile-rule.ts'
 import type { RememberedCaller } from '../../credentials/caller-memory.ts'
 import type { BoundRule, Evaluation, Outcome } from '../../script/evaluation.ts'
 import type { RuleSet } from '../../script/rule-set-shape.ts'
-import type { SettledAmount, Settlement } from '../../script/settle.ts'
+import {
+  type SettledAmount,
+  type SettledRule,
+  type Settlement,
+  UNKNOWN_NUMBERS,
+  writtenNumbers,
+} from '../../script/settle.ts'
 import { isConsumerKnown, withConsumer } from '../../store/keys.ts'
 import { bindRule } from '../bind.ts'
 
@@ -23,7 +29,7 @@ export interface Reservation {
   readonly spentAt: number
 }
 
-export interface ReservedRule extends Pick<BoundRule, 'rule' | 'key' | 'mode'> {
+export interface ReservedRule extends Pick<SettledRule, 'rule' | 'key' | 'mode' | 'written'> {
   /** Units. */
   readonly reserved: number
 }
@@ -56,9 +62,14 @@ export function reservationOf(
   if (id === undefined || status !== 'admitted') return undefined
   const rules = bound.flatMap(({ rule, key, mode }): ReservedRule[] => {
     const verdict = verdicts.find(verdict => verdict.rule.tag === rule.tag && verdict.rule.name === rule.name)
-    return verdict?.reserved
-      ? [{ rule, key: withConsumer(key, consumer), mode, reserved: verdict.reserved }]
-      : []
+    if (!verdict?.reserved) return []
+    const written = writtenNumbers(verdict.rule, rule)
+    return [
+      {
+        ...{ rule, key: withConsumer(key, consumer), mode, reserved: verdict.reserved },
+        ...(written && { written }),
+      },
+    ]
   })
   if (rules.length === 0) return undefined
   const consumerKey =
@@ -82,7 +93,7 @@ export function lostReservationOf(
   const consumerKey = subject && 'consumerKey' in subject ? keyOf(subject.consumerKey) : undefined
   const rules = bound.flatMap(({ rule, role, key, mode, cost }): ReservedRule[] =>
     rule.settlement && role === 'spend' && cost > 0 && appliesToPlan(rule, plan)
-      ? [{ rule, key: keyOf(key), mode, reserved: 0 }]
+      ? [{ rule, key: keyOf(key), mode, reserved: 0, written: UNKNOWN_NUMBERS }]
       : [],
   )
   const isKnown = [...rules.map(({ key }) => key), consumerKey ?? ''].every(isConsumerKnown)
@@ -99,10 +110,10 @@ export const amountsOf = ({ rules }: Reservation, actualOf: ActualOf | undefined
     return { reserved, actual: actual >= 0 ? Math.min(Math.ceil(actual), MAX_ACTUAL) : reserved }
   })
 
-/** Reservations with the same key are settled in one call: the same rules, identities, plan and consumer. Keys contain no line break. */
+/** Reservations with the same key are settled in one call: the same rules, overrides, identities, plan and consumer. Keys contain no line break. */
 export function callKeyOf({ rules, plan = '', consumerKey = '' }: Reservation): string {
   let key = `${plan}\n${consumerKey}`
-  for (const { rule, key: stateKey } of rules) key += `\n${rule.tag} ${stateKey}`
+  for (const { rule, key: stateKey, written = '' } of rules) key += `\n${rule.tag} ${written} ${stateKey}`
   return key
 }
 
@@ -115,7 +126,7 @@ export const settlementFor = (
   nowMs: number,
 ): Omit<Settlement, 'requests' | 'now'> => ({
   ...{ ruleSet, consumerKey, plan },
-  rules: rules.map(({ rule, key, mode }) => bindRule(rule, key, 0, nowMs, mode)),
+  rules: rules.map(({ rule, key, mode, written }) => ({ ...bindRule(rule, key, 0, nowMs, mode), written })),
 })
 
 /**

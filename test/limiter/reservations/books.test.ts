@@ -62,7 +62,7 @@ class Ledger {
   }
 
   #noteSettlements({ keys: [key = ''], args }: ScriptCall, nowMs: number): void {
-    for (let i = 5; i < args.length; i += 5) {
+    for (let i = 6; i < args.length; i += 5) {
       const [id = '', , verb, , actual] = args.slice(i, i + 5)
       const entry = this.entries.get(id)
       if (!entry || entry.actual !== undefined || entry.endsAt <= nowMs) continue

@@ -67,7 +67,7 @@ class ReservingStore implements Store {
   #settle({ keys, args }: ScriptCall): unknown {
     const [key] = keys
     let applied = 0
-    for (let i = 5; i < args.length; i += 5) {
+    for (let i = 6; i < args.length; i += 5) {
       const [id, , verb, , actual] = args.slice(i, i + 5)
       const name = `${key} ${id}`
       if (!((this.reserved.get(name) ?? 0) > this.#time.nowMs)) continue

@@ -9,6 +9,7 @@
 import type { Background } from '../background.ts'
 import { SYSTEM_TIMER, type Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
+import type { ReservationCount } from '../limiter/reservations/reservation-counts.ts'
 import { STATS_TOTAL_KEY, type StatsUnit, statsKey } from '../store/keys.ts'
 import type { ScriptCall, Store } from '../store/store.ts'
 import { createScheduler } from '../trips/scheduler.ts'
@@ -115,8 +116,9 @@ export function createStatsRecorder(
       schedule(background)
     },
 
-    /** Counts settlements that were given up. They are sent with the next request that is counted. @param rule its name */
-    countUnsettled: (rule: string, settlements: number): void => counters.addUnsettled(rule, settlements),
+    /** Counts what becomes of reservations. It is sent with the next request that is counted. @param rule its name */
+    countReservations: (what: ReservationCount, rule: string, by: number): void =>
+      counters.add(`${what} ${rule}`, by),
 
     /** What the store does not have yet. */
     unsent: (): Batch => counters.all(),

@@ -3,6 +3,7 @@
  *
  *     usage <rule>                      the highest share of the rule's limit that any identity has used (millionths), in the records of
  *                                       minutes, hours and days. Of a limit by name: `<limit>/<rule>`
+ *     usage <rule> <reserved|debt>      the highest share of it that one request has reserved, and the highest debt as a share of it
  *     time-<decision|origin> <bucket>   decisions and responses of the origin, by the bucket of their duration (ms); `sum`: all durations
  *     store <trips|commands>            HTTP requests to the store, and the commands in them as Upstash bills them, at most
  *     breaker opened                    how often the breaker of an isolate has opened
@@ -62,11 +63,15 @@ export function createMeasurements() {
       if (storeMs !== undefined) times.decision.add(storeMs)
       // Without the store, an isolate knows only its own counts.
       if (cause !== undefined) return
-      for (const { rule, remaining } of verdicts) {
+      for (const { rule, remaining, reserved = 0, debt } of verdicts) {
         if (remaining === undefined) continue
         // What remains is a part of the burst. Only an adaptive limit can be below that of the config.
         const whole = rule.adaptiveShare === undefined ? rule.quota!.burst : rule.limit!
-        noteUsage(limit === undefined ? rule.name : `${limit}/${rule.name}`, 1 - remaining / whole)
+        const name = limit === undefined ? rule.name : `${limit}/${rule.name}`
+        noteUsage(name, Math.min(Math.max(0, 1 - remaining / whole), 1))
+        if (debt === undefined) continue
+        noteUsage(`${name} reserved`, reserved / whole)
+        noteUsage(`${name} debt`, debt / whole)
       }
     },
 
@@ -97,9 +102,8 @@ export function createMeasurements() {
 
     /** Removes and returns everything. */
     take(): Measured {
-      const inUnits = (share: number) => Math.round(Math.min(Math.max(0, share), 1) * USAGE_UNITS)
       const measured = {
-        usage: [...usage].map(([rule, share]) => [`usage ${rule}`, inUnits(share)] as const),
+        usage: [...usage].map(([rule, share]) => [`usage ${rule}`, Math.round(share * USAGE_UNITS)] as const),
         totals: sumOf([...times.decision.take(), ...times.origin.take(), ...takeEvents()]),
       }
       usage.clear()

@@ -2,6 +2,7 @@
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Config } from '../config/compile.ts'
 import { parseDuration } from '../config/duration.ts'
+import { mostRefused, recentHours } from '../metrics/recorded-callers.ts'
 import {
   type MeasuredSums,
   NOTHING,
@@ -12,7 +13,7 @@ import {
   sumFields,
   sumMeasurements,
 } from '../metrics/sums.ts'
-import { STATS_TOTAL_KEY, type StatsUnit, statsKey } from '../store/keys.ts'
+import { callersKey, STATS_TOTAL_KEY, type StatsUnit, statsKey } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 
@@ -64,10 +65,14 @@ export async function readTotals(
   now = new Date(),
 ): Promise<{ sums: Sums; measured: MeasuredSums }> {
   const minuteBefore = new Date(now.getTime() - MINUTE_MS)
-  const keys = [STATS_TOTAL_KEY, statsKey(minuteBefore, 'minute'), statsKey(now, 'minute')]
+  const hours = recentHours(now.getTime())
+  const records = [STATS_TOTAL_KEY, statsKey(minuteBefore, 'minute'), statsKey(now, 'minute')]
+  const keys = [...records, ...hours.map(callersKey)]
   const hashes = await store.runEach<readonly string[]>(keys.map(key => ['HGETALL', store.at(key)]))
-  const [totals, ...recent] = hashes.map(pairs)
-  return { sums: sumFields(totals!), measured: sumMeasurements(totals!, recent.flat()) }
+  const [totals, ...recent] = hashes.slice(0, records.length).map(pairs)
+  const callers = mostRefused(hours, hashes.slice(records.length), now.getTime())
+  const measured = sumMeasurements(totals!, recent.flat())
+  return { sums: sumFields(totals!), measured: { ...measured, mostRefused: callers } }
 }
 
 /** How far the clock of an isolate can be ahead of this one (ms): its counters are in the record of its own minute. */
@@ -88,10 +93,10 @@ function timesOf(unit: StatsUnit, since: Date, now: Date): Date[] {
  */
 export function filterByRule(stats: Stats, rule: string, names: readonly string[]): Stats {
   const rules = stats.rules.filter(counts => counts.rule === rule)
-  const { unsettled = {}, ...others } = stats
-  const given = unsettled[rule]
+  const { reservations = {}, ...others } = stats
+  const own = reservations[rule]
   if (rules.length === 0) checkRuleName(rule, names)
-  return { ...others, rules, ...(given && { unsettled: { [rule]: given } }) }
+  return { ...others, rules, ...(own && { reservations: { [rule]: own } }) }
 }
 
 /** The names of all rules in the order of the config, then of the shedders and of limits by name. Includes rules that are off, because they may have been on. */

@@ -58,6 +58,14 @@ async function show(shown: StatsFilter = {}, input: Partial<ConfigInput> = {}): 
   return statsText(stats, shown, NAMES, checkedConfig({ ...INPUT, ...input }))
 }
 
+const RESERVATIONS = {
+  'reservation made llm/tokens': 9,
+  'reservation settled llm/tokens': 7,
+  'reservation late llm/tokens': 1,
+  'units reserved llm/tokens': 18_000,
+  'units cost llm/tokens': 5117,
+}
+
 const COUNTS = {
   'request allowed - -': 900,
   'request allowed - reports': 99,
@@ -202,6 +210,30 @@ describe('npx sluicegate stats', () => {
     ])
   })
 
+  it('shows what rules have reserved, and what the requests have cost', async () => {
+    await count({ 'request allowed - -': 3, ...RESERVATIONS })
+    const table = [
+      'RESERVATIONS OF  MADE  SETTLED  LATE  GIVEN UP  UNITS RESERVED  COST  DEBT MADE',
+      'llm/tokens       9     7        1     0         18000           5117  0',
+      '',
+      'LATE: settled after they had ended, or twice. The settlement changed nothing.',
+    ]
+    const lines = (await show()).split('\n')
+    expect(lines.slice(-4)).toEqual(table)
+    await count({ 'unsettled minute': 2 })
+    const own = (await show({ rule: 'minute' })).split('\n')
+    expect(own.slice(-3)).toEqual([
+      'minute           0     0        0     2         0               0     0',
+      '',
+      'GIVEN UP: the store did not confirm the settlement in time, so onUnsettled of the unit applies.',
+    ])
+    const { reservations } = filterByRule(await readStats(admin.store, lately()), 'llm/tokens', [
+      'llm/tokens',
+    ])
+    const counts = { made: 9, settled: 7, late: 1, unsettled: 0, reserved: 18_000, cost: 5117, debt: 0 }
+    expect(reservations).toEqual({ 'llm/tokens': counts })
+  })
+
   it('groups by route and by plan, and can show only one rule', async () => {
     await count(COUNTS)
     expect((await show({ by: 'route', rule: 'minute' })).split('\n').slice(2)).toEqual([
@@ -294,17 +326,19 @@ describe('npx sluicegate stats --prometheus', () => {
     ])
   })
 
-  it('prints settlements that were given up, by rule, and shows what becomes of them', async () => {
-    await count({ 'request allowed - -': 3, 'unsettled minute': 2, 'unsettled llm/tokens': 5 })
-    const [text, all] = [await show(), await readStats(admin.store, lately())]
-    expect(text).toContain("\n\n2 settlements of rule 'minute' were given up, because the store did not")
-    expect(text).toContain("\n\n5 settlements of rule 'llm/tokens' were given up, ")
-    expect(await show({ rule: 'minute' })).not.toContain('llm/tokens')
-    const lines = prometheusText(all).split('\n')
-    expect(lines.filter(line => line.startsWith('gateway_rate_limit_unsettled'))).toEqual([
-      'gateway_rate_limit_unsettled_total{policy="minute"} 2',
-      'gateway_rate_limit_unsettled_total{policy="llm/tokens"} 5',
+  it('prints what became of reservations, by rule, from 0 on', async () => {
+    await count({ ...RESERVATIONS, 'unsettled minute': 2 })
+    const lines = prometheusText(await readStats(admin.store, lately())).split('\n')
+    expect(lines.filter(line => /^sluice_.*\{policy="llm\/tokens"/.test(line))).toEqual([
+      'sluice_reservations_made_total{policy="llm/tokens"} 9',
+      'sluice_reservations_ended_total{policy="llm/tokens",end="settled"} 7',
+      'sluice_reservations_ended_total{policy="llm/tokens",end="late"} 1',
+      'sluice_reservations_ended_total{policy="llm/tokens",end="unsettled"} 0',
+      'sluice_reserved_units_total{policy="llm/tokens"} 18000',
+      'sluice_cost_units_total{policy="llm/tokens"} 5117',
+      'sluice_debt_units_total{policy="llm/tokens"} 0',
     ])
+    expect(lines).toContain('sluice_reservations_ended_total{policy="minute",end="unsettled"} 2')
   })
 
   it('counts from midnight, so that counters start at zero once a day and otherwise never shrink', () => {

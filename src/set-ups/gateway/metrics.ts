@@ -3,7 +3,7 @@
  *
  *     curl https://gateway.example/_sluice/metrics -H "authorization: Bearer $SLUICE_METRICS_TOKEN"
  *
- * One HTTP request to the store reads the counters, and how much room the origin has: 3 commands, and 4 more for each of fleet usage,
+ * One HTTP request to the store reads the counters, and how much room the origin has: up to 5 commands, and 4 more for each of fleet usage,
  * an adaptive limit and worker utilization. While the store does not answer, the reply has what this isolate has counted.
  */
 import type { Clock } from '../../clock.ts'
@@ -20,8 +20,9 @@ import {
   type UtilizationLoad,
 } from '../../metrics/current-load.ts'
 import { isolateText, prometheusText } from '../../metrics/prometheus.ts'
+import { mostRefused, recentHours } from '../../metrics/recorded-callers.ts'
 import { type Count, pairs, sumFields, sumMeasurements } from '../../metrics/sums.ts'
-import { STATS_TOTAL_KEY, statsKey } from '../../store/keys.ts'
+import { callersKey, STATS_TOTAL_KEY, statsKey } from '../../store/keys.ts'
 import type { Script } from '../../store/store.ts'
 import { createBearerCheck } from '../http/bearer.ts'
 import type { MetricsSource } from '../http/handle.ts'
@@ -48,7 +49,7 @@ const MINUTE_MS = 60e3
  * @returns undefined without a secret: the path does not exist
  */
 export function createMetricsEndpoint(
-  config: Pick<Config, 'rules' | 'shedding' | 'adaptive'>,
+  config: Pick<Config, 'rules' | 'shedding' | 'adaptive' | 'stats'>,
   { store, stats, measurements, ruleSet }: MetricsSource,
   parts: Partial<MetricsParts> & { signalScript: () => Script },
   variables: Readonly<Record<string, unknown>> | undefined,
@@ -76,6 +77,8 @@ export function createMetricsEndpoint(
     const hasFleet = config.rules.some(({ match }) => match.fromRank !== undefined)
     const options = { now, script: parts.signalScript }
     const recordOf = (ms: number) => prepareRecord(statsKey(new Date(ms), 'minute'))
+    const hours = config.stats?.topCallers ? recentHours(at) : []
+    const callers = hours.map(hour => prepareHash(callersKey(hour)))
     const calls = [
       prepareRecord(STATS_TOTAL_KEY),
       recordOf(at - MINUTE_MS),
@@ -84,7 +87,7 @@ export function createMetricsEndpoint(
       config.adaptive && parts.prepareAdaptive!(config.adaptive, options),
       workerUtilization && parts.prepareUtilization!(workerUtilization, options),
     ] as const
-    const sent = calls.filter(call => call !== undefined)
+    const sent = [...calls, ...callers].filter(call => call !== undefined)
     const results = await runCalls<unknown>(store, sent)
     /** The result of a call; undefined if it was not sent, or if it failed by itself. */
     const resultOf = <T>(call: PreparedCall<T> | undefined) => {
@@ -103,7 +106,12 @@ export function createMetricsEndpoint(
       ...(adaptiveLoad && { adaptive: adaptiveLoad }),
       ...(utilizationLoad && { workerUtilization: utilizationLoad }),
     }
-    return prometheusText(sumFields(totals), load, sumMeasurements(totals, recent))
+    const measured = sumMeasurements(totals, recent)
+    const hashes = callers.map(call => resultOf(call) ?? [])
+    return prometheusText(sumFields(totals), load, {
+      ...measured,
+      mostRefused: mostRefused(hours, hashes, at),
+    })
   }
 
   return async request => {
@@ -120,14 +128,30 @@ export function createMetricsEndpoint(
   }
 }
 
-function prepareRecord(key: string): PreparedCall<readonly Count[]> {
+const isHash = (reply: unknown): reply is string[] =>
+  Array.isArray(reply) && reply.length % 2 === 0 && reply.every(text => typeof text === 'string')
+
+const invalid = () => new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is not a hash.")
+
+/** A hash as a list: field, value, field, value. */
+function prepareHash(key: string): PreparedCall<readonly string[]> {
   return {
     call: { command: 'HGETALL', key },
     decode(reply) {
-      const fields =
-        Array.isArray(reply) && reply.length % 2 === 0 ? pairs(reply) : [['', Number.NaN] as const]
-      if (fields.every(([field, count]) => typeof field === 'string' && count >= 0)) return fields
-      throw new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is not a hash.")
+      if (isHash(reply)) return reply
+      throw invalid()
+    },
+  }
+}
+
+function prepareRecord(key: string): PreparedCall<readonly Count[]> {
+  const { call, decode } = prepareHash(key)
+  return {
+    call,
+    decode(reply) {
+      const fields = pairs(decode(reply))
+      if (fields.every(([, count]) => count >= 0)) return fields
+      throw invalid()
     },
   }
 }

@@ -186,13 +186,25 @@ function measuredTexts(measured: MeasuredSums): string[] {
     metric(
       `sluice_limit_${name}_ratio`,
       'gauge',
-      `${help} in the last minute or two.`,
+      help,
       [...shares].map(([policy, share]): Sample => [{ policy }, share]),
     )
   return [
-    highest('usage', 'The highest share of its limit that any identity has used', usage),
-    highest('reserved', 'The highest share of its limit that one request has reserved', reserved),
-    highest('debt', 'The highest debt of any identity, as a share of the limit', debt),
+    highest(
+      'usage',
+      'The highest share of its limit that any identity has used in the last minute or two.',
+      usage,
+    ),
+    highest(
+      'reserved',
+      'The highest share of its limit that one request has reserved in the last minute or two.',
+      reserved,
+    ),
+    highest(
+      'debt',
+      'The highest debt of any identity in the last minute or two, as a share of the limit.',
+      debt,
+    ),
     metric(
       'sluice_top_caller_refusals',
       'gauge',

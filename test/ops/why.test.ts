@@ -109,8 +109,21 @@ describeOnRedis('why', (_, kind) => {
     ])
     await refused('acme', 'tenant', 2)
     expect((await why('acme'))[1]).toContain(
-      'whether it admits one more now is not known, because it was not asked',
+      '`tenant` was not asked, so nothing says whether one more request now would be admitted',
     )
+  })
+
+  it('a consumer is not refused any more by a rule that a switch has made a shadow, or turned off', async () => {
+    await createKey(gateway.admin, { consumer: 'acme' })
+    await refused('acme', 'month', 5)
+    for (const mode of ['shadow', 'off'] as const) {
+      await switchRule(gateway.admin, 'month', { mode, at: new Date(), by: 'ops' })
+      expect((await why('acme'))[1]).toMatch(
+        new RegExp(
+          `^acme is admitted; last refused by \`month\` at .*\`month\` is switched to ${mode} by ops`,
+        ),
+      )
+    }
   })
 
   it('names in the store cannot change how the terminal shows the sentence', async () => {

@@ -65,10 +65,38 @@ export interface ReservationCounts {
 
 export type Count = readonly [field: string, count: number]
 
-/** The fields of a hash, as the store replies with it: field, value, field, value. */
-export function pairs(hash: readonly string[]): Count[] {
-  return Array.from({ length: hash.length / 2 }, (_, i) => [hash[2 * i]!, Number(hash[2 * i + 1])])
-}
+/** A hash as the store replies with it: field, value, field, value. */
+export type Hash = readonly string[]
+
+const pairs = (hash: Hash): [field: string, value: string][] =>
+  Array.from({ length: hash.length / 2 }, (_, i) => [hash[2 * i]!, hash[2 * i + 1]!])
+
+/** Fields that are no sums: hours, minutes, highest values. */
+const IS_PART = /^(?:h|m|usage) /
+
+/** The sums in a record of a day, or of all time (add-counts.ts). */
+export const countsIn = (record: Hash): Count[] =>
+  pairs(record).flatMap(([field, value]): Count[] => (IS_PART.test(field) ? [] : [[field, Number(value)]]))
+
+/** What a record of a day has of some of its hours (`h`) or minutes (`m`). @param from and `to`: the first and the last, from 0 on */
+export const countsOfPart = (record: Hash, part: 'h' | 'm', from: number, to: number): Count[] =>
+  pairs(record).flatMap(([field, value]): Count[] => {
+    if (!field.startsWith(`${part} `)) return []
+    const counts = entriesOf(value).map(([at, count]) => (at >= from && at <= to ? count : 0))
+    return [[field.slice(2), counts.reduce((sum, count) => sum + count, 0)]]
+  })
+
+/** The highest values in the record of all time. @param from the first minute since the epoch */
+export const highestIn = (record: Hash, from: number): Count[] =>
+  pairs(record).flatMap(([field, value]): Count[] => {
+    if (!field.startsWith('usage ')) return []
+    const recent = entriesOf(value).filter(([at]) => at >= from)
+    return recent.length > 0 ? [[field, Math.max(...recent.map(([, count]) => count))]] : []
+  })
+
+/** Of a text as `540:3,541:28`. */
+const entriesOf = (text: string) =>
+  text.split(',').map(entry => entry.split(':').map(Number) as [at: number, count: number])
 
 export function sumFields(fields: readonly Count[]): Sums {
   const rules = new Map<string, RuleCounts>()
@@ -153,7 +181,7 @@ export interface MeasuredSums {
 
 /**
  * @param totals of the record of all time
- * @param recent of the records of the last minutes
+ * @param recent the highest values of the last minutes
  */
 export function sumMeasurements(totals: readonly Count[], recent: readonly Count[]): MeasuredSums {
   // A full record has further counters under longer names.

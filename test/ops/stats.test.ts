@@ -2,12 +2,12 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
-import { callFor } from '../../src/metrics/flush.ts'
+import { callFor } from '../../src/metrics/add-counts.ts'
 import { prometheusText, startOfDay } from '../../src/metrics/prometheus.ts'
 import { statsCommand } from '../../src/node/cli/stats.ts'
 import { type StatsFilter, statsText } from '../../src/node/cli/stats-output.ts'
 import { filterByRule, readStats, readTotals } from '../../src/ops/stats.ts'
-import { type StatsUnit, statsKey } from '../../src/store/keys.ts'
+import { hourStatsKey } from '../../src/store/keys.ts'
 import { startAdmin, type TestAdmin } from '../support/admin.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
 
@@ -46,9 +46,7 @@ const NO_CALLS = { calls: [], callsWithoutTrip: {}, lostCalls: 0 }
 const lately = () => new Date(Date.now() - HOUR_MS)
 
 async function count(counts: Record<string, number>, at = new Date()): Promise<void> {
-  const fields = Object.entries(counts).flatMap(([field, count]) => [field, String(count)])
-  for (const unit of ['minute', 'hour', 'day'] satisfies StatsUnit[])
-    await admin.redis.connection.send(['HSET', statsKey(at, unit), ...fields])
+  await admin.store.decisions.run([callFor(Object.entries(counts), at)])
 }
 
 /** Makes the text that the command prints. */
@@ -112,7 +110,8 @@ describe('the counters', () => {
       29 * 24 * HOUR_MS,
       399 * 24 * HOUR_MS,
     ]
-    for (const [i, backMs] of flushes.entries()) await flushAt(ago(backMs), 10 ** i)
+    // In the order of time.
+    for (const [i, backMs] of [...flushes.entries()].reverse()) await flushAt(ago(backMs), 10 ** i)
     expect(await read(10 * 60e3)).toEqual(['minute', '2026-11-21T08:20:00.000Z', 11])
     expect(await read(2 * HOUR_MS)).toEqual(['minute', '2026-11-21T06:30:00.000Z', 111])
     expect(await read(2 * HOUR_MS + 1)).toEqual(['hour', '2026-11-21T06:00:00.000Z', 111])
@@ -135,7 +134,7 @@ describe('the counters', () => {
 
   it('of a version before, which counts only by the hour in the same records, are added up', async () => {
     await flushAt(ago(3 * HOUR_MS), 10)
-    const key = statsKey(ago(3 * HOUR_MS), 'hour')
+    const key = hourStatsKey(ago(3 * HOUR_MS))
     await admin.redis.connection.send(['HINCRBY', key, 'request allowed - -', '100'])
     expect(await read(24 * HOUR_MS)).toEqual(['hour', '2026-11-20T08:00:00.000Z', 110])
   })

@@ -3,7 +3,7 @@
  *
  *     curl https://gateway.example/_sluice/metrics -H "authorization: Bearer $SLUICE_METRICS_TOKEN"
  *
- * One HTTP request to the store reads the counters, and how much room the origin has: up to 5 commands, and 4 more for each of fleet usage,
+ * One HTTP request to the store reads the counters, and how much room the origin has: up to 3 commands, and 4 more for each of fleet usage,
  * an adaptive limit and worker utilization. While the store does not answer, the reply has what this isolate has counted.
  */
 import type { Clock } from '../../clock.ts'
@@ -21,8 +21,8 @@ import {
 } from '../../metrics/current-load.ts'
 import { isolateText, prometheusText } from '../../metrics/prometheus.ts'
 import { mostRefused, recentHours } from '../../metrics/recorded-callers.ts'
-import { type Count, pairs, sumFields, sumMeasurements } from '../../metrics/sums.ts'
-import { callersKey, STATS_TOTAL_KEY, statsKey } from '../../store/keys.ts'
+import { countsIn, type Hash, highestIn, sumFields, sumMeasurements } from '../../metrics/sums.ts'
+import { callersKey, STATS_TOTAL_KEY } from '../../store/keys.ts'
 import type { Script } from '../../store/store.ts'
 import { createBearerCheck } from '../http/bearer.ts'
 import type { MetricsSource } from '../http/handle.ts'
@@ -76,13 +76,10 @@ export function createMetricsEndpoint(
     const { workerUtilization } = config.shedding ?? {}
     const hasFleet = config.rules.some(({ match }) => match.fromRank !== undefined)
     const options = { now, script: parts.signalScript }
-    const recordOf = (ms: number) => prepareRecord(statsKey(new Date(ms), 'minute'))
     const hours = config.stats?.topCallers ? recentHours(at) : []
     const callers = hours.map(hour => prepareHash(callersKey(hour)))
     const calls = [
       prepareRecord(STATS_TOTAL_KEY),
-      recordOf(at - MINUTE_MS),
-      recordOf(at),
       hasFleet ? parts.prepareFleet!(config, ruleSet, at) : undefined,
       config.adaptive && parts.prepareAdaptive!(config.adaptive, options),
       workerUtilization && parts.prepareUtilization!(workerUtilization, options),
@@ -94,10 +91,10 @@ export function createMetricsEndpoint(
       const result = call && results[(sent as readonly unknown[]).indexOf(call)]
       return result instanceof GatewayError ? undefined : (result as T | undefined)
     }
-    const [total, minuteBefore, minute, fleet, adaptive, utilization] = calls
-    const totals = resultOf(total)
-    if (!totals) throw results[0]
-    const recent = [...(resultOf(minuteBefore) ?? []), ...(resultOf(minute) ?? [])]
+    const [total, fleet, adaptive, utilization] = calls
+    const record = resultOf(total)
+    if (!record) throw results[0]
+    const totals = countsIn(record)
     const adaptiveLoad: AdaptiveLoad | undefined = resultOf(adaptive)
     const utilizationLoad: UtilizationLoad | undefined = resultOf(utilization)
     const fleetUsage = resultOf(fleet)?.(adaptiveLoad?.limit)
@@ -106,7 +103,7 @@ export function createMetricsEndpoint(
       ...(adaptiveLoad && { adaptive: adaptiveLoad }),
       ...(utilizationLoad && { workerUtilization: utilizationLoad }),
     }
-    const measured = sumMeasurements(totals, recent)
+    const measured = sumMeasurements(totals, highestIn(record, Math.floor(at / MINUTE_MS) - 1))
     const hashes = callers.map(call => resultOf(call) ?? [])
     return prometheusText(sumFields(totals), load, {
       ...measured,
@@ -133,8 +130,7 @@ const isHash = (reply: unknown): reply is string[] =>
 
 const invalid = () => new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is not a hash.")
 
-/** A hash as a list: field, value, field, value. */
-function prepareHash(key: string): PreparedCall<readonly string[]> {
+function prepareHash(key: string): PreparedCall<Hash> {
   return {
     call: { command: 'HGETALL', key },
     decode(reply) {
@@ -144,13 +140,13 @@ function prepareHash(key: string): PreparedCall<readonly string[]> {
   }
 }
 
-function prepareRecord(key: string): PreparedCall<readonly Count[]> {
+function prepareRecord(key: string): PreparedCall<Hash> {
   const { call, decode } = prepareHash(key)
   return {
     call,
     decode(reply) {
-      const fields = pairs(decode(reply))
-      if (fields.every(([, count]) => count >= 0)) return fields
+      const record = decode(reply)
+      if (countsIn(record).every(([, count]) => count >= 0)) return record
       throw invalid()
     },
   }

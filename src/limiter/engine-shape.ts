@@ -19,6 +19,7 @@ import type { Guesses } from './guesses.ts'
 import type { LocalLimiter } from './outage/local.ts'
 import type { PreparedCall } from './prepared-call.ts'
 import type { ActualOf, Reservation } from './reservations/reservation.ts'
+import type { ReservationCount } from './reservations/reservation-counts.ts'
 import type { Settlements, Settling } from './reservations/settlements.ts'
 import type { HoldingsKeeper } from './units/keep-holdings.ts'
 
@@ -126,8 +127,8 @@ export interface EngineOptions {
   probe(store: Store): Promise<void>
   onCluster: EvaluateOnCluster
   onStoreChange?: ((change: StoreChange) => void) | undefined
-  /** Called if the isolate gives up settlements. @param rule the name of its live switch */
-  onUnsettled?: ((rule: string, settlements: number) => void) | undefined
+  /** Counts what becomes of reservations. @param rule the name of its live switch */
+  countReservations?: ((what: ReservationCount, rule: string, by: number) => void) | undefined
   /** Called once for each decision. */
   onFinish?: ((decision: Decision, ending: Ending) => void) | undefined
   /** Counts in the isolate while the store does not answer. Not needed if all rules are `closed`. */

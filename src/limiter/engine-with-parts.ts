@@ -57,7 +57,7 @@ export function createEngineWithParts(
     'probe' | 'onCluster' | 'local' | 'answers' | 'guesses' | 'holdingsKeeper' | 'settlements'
   >,
 ): Engine {
-  const { clock, timer, board, decideAt: writeAt, switchName, onUnsettled } = options
+  const { clock, timer, board, decideAt: writeAt, switchName, countReservations } = options
   const { refusals, localShare = 1 } = config
   const now = () => elapsed(clock)
   const known = createKnownAnswers(now, board.current)
@@ -78,7 +78,7 @@ export function createEngineWithParts(
     settlements: anyReserves(rules)
       ? parts.createSettlements({
           ...{ now, timer, wallClock: clock.now, writeAt },
-          onGivenUp: onUnsettled && ((rule, settlements) => onUnsettled(switchName(rule), settlements)),
+          count: countReservations && ((what, rule, by) => countReservations(what, switchName(rule), by)),
         })
       : undefined,
   })

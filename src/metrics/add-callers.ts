@@ -90,8 +90,8 @@ for i=#ARGV,from,-1 do ARGV[i]=nil end
 export const addCountsAndCallersScript = restoreScript({
   text: text + addCountsText,
   sha1: {
-    keyLocking: '013c94ec8332e4118c0b109771debc438434d7f0',
-    plain: '6646ea72e0fcb3b33491112ba6e39a5bb35ce3a7',
+    keyLocking: '289b543864bb6d749db067d43c1725800c45d43f',
+    plain: '7381528a7d093cd4d32976ae7522c3361b585284',
   },
 })
 

@@ -19,7 +19,9 @@
  *
  * Of both, with limits by name as `<limit>/<rule>`:
  *
+ *     reservation <made|settled|late> <rule>         what becomes of reservations (src/limiter/reservations/reservation-counts.ts)
  *     unsettled <rule>                               settlements that were given up
+ *     units <reserved|cost|debt> <rule>              units of reservations
  *
  * src/metrics/measurements.ts has the counters that only metrics need.
  *
@@ -70,7 +72,7 @@ export function createCounters(maxFields = MAX_FIELDS) {
 
     all: (): Batch => [...counts],
 
-    addUnsettled: (rule: string, by: number) => add(`unsettled ${rule}`, by),
+    add,
 
     /** Removes and returns up to `max` counters, the oldest first. */
     take(max: number): Batch {

@@ -1,6 +1,6 @@
 /**
  * Sends counters to the store in the background: one HTTP request per interval for an isolate with traffic, never one
- * per request. Counters are added to the records of the minute, the hour and the day in which they are sent.
+ * per request. Counters are added to the minute, the hour and the day in which they are sent (add-counts.ts).
  *
  * Counters that certainly have not arrived are sent again. Counters that may have arrived are not, so that nothing is
  * counted twice; they are counted as lost. During an outage the store must answer a ping before counters are sent.
@@ -9,12 +9,12 @@
 import type { Background } from '../background.ts'
 import { SYSTEM_TIMER, type Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import { STATS_TOTAL_KEY, type StatsUnit, statsKey } from '../store/keys.ts'
-import type { ScriptCall, Store } from '../store/store.ts'
+import type { ReservationCount } from '../limiter/reservations/reservation-counts.ts'
+import type { Store } from '../store/store.ts'
 import { createScheduler } from '../trips/scheduler.ts'
-import { addCountsScript, argumentsOf } from './add-counts.ts'
+import { callFor } from './add-counts.ts'
 import { type Batch, createCounters } from './counters.ts'
-import type { Measured, Measurements } from './measurements.ts'
+import type { Measurements } from './measurements.ts'
 import type { Counted } from './observation.ts'
 import type { RefusedCaller, TopCallers } from './top-callers.ts'
 
@@ -34,11 +34,6 @@ export interface FlushTiming {
 
 /** Counters in one HTTP request. */
 const MAX_AT_ONCE = 200
-
-/** How long a record is kept (s): a little longer than `npx sluicegate stats` looks back by it. */
-const KEEP_SECONDS = { minute: 7500, hour: 8 * 86400, day: 401 * 86400 }
-
-const UNITS = Object.keys(KEEP_SECONDS) as StatsUnit[]
 
 /** Creates the statistics of an isolate: counts its requests, and sends the counters to the store. */
 export function createStatsRecorder(
@@ -115,8 +110,9 @@ export function createStatsRecorder(
       schedule(background)
     },
 
-    /** Counts settlements that were given up. They are sent with the next request that is counted. @param rule its name */
-    countUnsettled: (rule: string, settlements: number): void => counters.addUnsettled(rule, settlements),
+    /** Counts what becomes of reservations. It is sent with the next request that is counted. @param rule its name */
+    countReservations: (what: ReservationCount, rule: string, by: number): void =>
+      counters.add(`${what} ${rule}`, by),
 
     /** What the store does not have yet. */
     unsent: (): Batch => counters.all(),
@@ -127,20 +123,6 @@ export function createStatsRecorder(
       while (counters.size > 0 && (await send()));
       await measurements?.exporter?.push()
     },
-  }
-}
-
-/** The call that adds a batch to the records of a time, and with metrics to that of all time. */
-export function callFor(batch: Batch, at: Date, measured?: Measured): ScriptCall {
-  const { usage = [], totals = [] } = measured ?? {}
-  const kept = [...UNITS.map(unit => KEEP_SECONDS[unit]), ...(measured ? [KEEP_SECONDS.day] : [])]
-  return {
-    script: addCountsScript(),
-    keys: [...UNITS.map(unit => statsKey(at, unit)), ...(measured ? [STATS_TOTAL_KEY] : [])],
-    args: [
-      ...[...kept, batch.length + usage.length].map(String),
-      ...[batch, usage, totals].flatMap(argumentsOf),
-    ],
   }
 }
 

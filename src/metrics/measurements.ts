@@ -1,13 +1,14 @@
 /**
  * What an isolate measures for metrics, beside the counters of the statistics. Plain data, bounded, and sent with the counters:
  *
- *     usage <rule>                      the highest share of the rule's limit that any identity has used (millionths), in the records of
- *                                       minutes, hours and days. Of a limit by name: `<limit>/<rule>`
+ *     usage <rule>                      the highest share of the rule's limit that any identity has used (millionths), with the last
+ *                                       minutes. Of a limit by name: `<limit>/<rule>`
+ *     usage <rule> <reserved|debt>      the highest share of it that one request has reserved, and the highest debt as a share of it
  *     time-<decision|origin> <bucket>   decisions and responses of the origin, by the bucket of their duration (ms); `sum`: all durations
  *     store <trips|commands>            HTTP requests to the store, and the commands in them as Upstash bills them, at most
  *     breaker opened                    how often the breaker of an isolate has opened
  *
- * All but `usage` are in the record of all time alone. Their fields have two words, so that a full record keeps them apart.
+ * All are in the record of all time alone. The fields of sums have two words, so that a full record keeps them apart.
  */
 import type { Store, StoreCall } from '../store/store.ts'
 import type { Chore } from '../trips/scheduler.ts'
@@ -62,11 +63,15 @@ export function createMeasurements() {
       if (storeMs !== undefined) times.decision.add(storeMs)
       // Without the store, an isolate knows only its own counts.
       if (cause !== undefined) return
-      for (const { rule, remaining } of verdicts) {
+      for (const { rule, remaining, reserved = 0, debt } of verdicts) {
         if (remaining === undefined) continue
         // What remains is a part of the burst. Only an adaptive limit can be below that of the config.
         const whole = rule.adaptiveShare === undefined ? rule.quota!.burst : rule.limit!
-        noteUsage(limit === undefined ? rule.name : `${limit}/${rule.name}`, 1 - remaining / whole)
+        const name = limit === undefined ? rule.name : `${limit}/${rule.name}`
+        noteUsage(name, Math.min(Math.max(0, 1 - remaining / whole), 1))
+        if (debt === undefined) continue
+        noteUsage(`${name} reserved`, reserved / whole)
+        noteUsage(`${name} debt`, debt / whole)
       }
     },
 
@@ -97,9 +102,8 @@ export function createMeasurements() {
 
     /** Removes and returns everything. */
     take(): Measured {
-      const inUnits = (share: number) => Math.round(Math.min(Math.max(0, share), 1) * USAGE_UNITS)
       const measured = {
-        usage: [...usage].map(([rule, share]) => [`usage ${rule}`, inUnits(share)] as const),
+        usage: [...usage].map(([rule, share]) => [`usage ${rule}`, Math.round(share * USAGE_UNITS)] as const),
         totals: sumOf([...times.decision.take(), ...times.origin.take(), ...takeEvents()]),
       }
       usage.clear()
@@ -144,12 +148,13 @@ function createTimes(what: string) {
 /** The field of a bucket. @param bucket its place; after the last bound: `inf` */
 export const timeField = (what: string, bucket: number) => `time-${what} ${BUCKETS_MS[bucket] ?? 'inf'}`
 
-/** A script reads the time and all states at once, and writes each state and each signal at most once. Statistics read and write each record. */
+/** A script reads the time and all states at once, and writes each state and each signal at most once. Statistics read and write each record, but one of eight days before. */
 function mostCommandsOf(call: StoreCall): number {
   if (!('keys' in call)) return 1
   let most = 3
   for (const key of call.keys) {
     if (key.includes(':state') || key.includes('{signal')) most += 1
+    else if (key.includes('{stats}:d:')) most += 1
     else if (key.includes('{stats}')) most += 2
   }
   return most

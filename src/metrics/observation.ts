@@ -29,7 +29,7 @@ export type RequestOutcome =
 
 /** The part of a verdict that is counted. A shedder has no limit of which anything remains. */
 export type ObservedVerdict = Pick<Verdict, 'mode' | 'allowed' | 'agrees'> &
-  Partial<Pick<Verdict, 'remaining'>> & {
+  Partial<Pick<Verdict, 'remaining' | 'reserved' | 'debt'>> & {
     rule: { name: string } & Partial<Pick<Rule, 'limit' | 'quota' | 'adaptiveShare'>>
   }
 

@@ -9,7 +9,7 @@ import { SYSTEM_CLOCK } from '../clock.ts'
 import type { Chore } from '../trips/scheduler.ts'
 import { type Counters, createCounters } from './counters.ts'
 import { BUCKETS_MS, createMeasurements, type Measurements } from './measurements.ts'
-import { type MeasuredSums, type Sums, sumFields, sumMeasurements } from './sums.ts'
+import { type MeasuredSums, type ReservationCounts, type Sums, sumFields, sumMeasurements } from './sums.ts'
 
 export interface OtlpSettings {
   url: string
@@ -129,6 +129,7 @@ function createSharedCounters(): { forStore: Counters; forPush: Counters } {
     (counters): Counters => ({
       ...counters,
       record: recorded.record,
+      add: recorded.add,
       get size() {
         return read(counters).size
       },
@@ -184,6 +185,20 @@ export function otlpRequest(sums: Sums, measured: MeasuredSums, interval: Interv
       histogram: { aggregationTemporality: DELTA, dataPoints: count > 0 ? [point] : [] },
     }
   }
+  const highest = (what: 'usage' | 'reserved' | 'debt', description: string) => ({
+    ...{ name: `sluice.limit.${what}`, description, unit: '1' },
+    gauge: {
+      dataPoints: pointsOf(
+        [...measured[what]].map(([policy, share]) => [{ policy }, share]),
+        'asDouble',
+      ),
+    },
+  })
+  const { reservations = {} } = sums
+  const ofReservations = (whats: readonly (keyof ReservationCounts)[], label: string): Points =>
+    Object.entries(reservations).flatMap(([policy, counts]) =>
+      whats.map(what => [{ policy, [label]: what }, counts[what]] as const),
+    )
   const metrics = [
     sum(
       'sluice.requests',
@@ -212,6 +227,18 @@ export function otlpRequest(sums: Sums, measured: MeasuredSums, interval: Interv
       'Outcomes of calls of limits by name.',
       sums.calls.map(({ count, ...labels }) => [labels, count]),
     ),
+    sum(
+      'sluice.reservations',
+      '{reservation}',
+      'Reservations, and how they ended.',
+      ofReservations(['made', 'settled', 'late', 'unsettled'], 'state'),
+    ),
+    sum(
+      'sluice.reservation.units',
+      '{unit}',
+      'Units that were reserved, that requests have cost, and that were spent above the limit.',
+      ofReservations(['reserved', 'cost', 'debt'], 'what'),
+    ),
     sum('sluice.store.trips', '{request}', 'HTTP requests to the store.', [[{}, measured.trips]]),
     sum('sluice.store.commands', '{command}', 'Commands that the store has billed, at most.', [
       [{}, measured.commands],
@@ -221,16 +248,9 @@ export function otlpRequest(sums: Sums, measured: MeasuredSums, interval: Interv
     ]),
     duration('decision', 'Time until a request was decided.'),
     duration('origin', 'Time until the origin sent the head of its response.'),
-    {
-      ...{ name: 'sluice.limit.usage', unit: '1' },
-      description: 'The highest share of its limit that any identity has used.',
-      gauge: {
-        dataPoints: pointsOf(
-          [...measured.usage].map(([policy, share]) => [{ policy }, share]),
-          'asDouble',
-        ),
-      },
-    },
+    highest('usage', 'The highest share of its limit that any identity has used.'),
+    highest('reserved', 'The highest share of its limit that one request has reserved.'),
+    highest('debt', 'The highest debt of any identity, as a share of the limit.'),
   ]
   const hasPoints = (metric: object) =>
     Object.values(metric).some(value => (value as { dataPoints?: unknown[] }).dataPoints?.length)

@@ -5,7 +5,7 @@
 import type { CurrentLoad, LevelLoad } from './current-load.ts'
 import { BUCKETS_MS } from './measurements.ts'
 import { CAUSES, OUTCOMES } from './observation.ts'
-import type { MeasuredSums, RequestCount, RuleCounts, Sums } from './sums.ts'
+import type { MeasuredSums, RequestCount, ReservationCounts, RuleCounts, Sums } from './sums.ts'
 
 type Labels = Readonly<Record<string, string>>
 type Sample = readonly [labels: Labels, value: number]
@@ -17,7 +17,7 @@ export function startOfDay(now: Date): Date {
 
 /** @param measured absent: the config has no metrics */
 export function prometheusText(
-  { rules, requests, withoutTrip, test, lost, calls, callsWithoutTrip, lostCalls, unsettled = {} }: Sums,
+  { rules, requests, withoutTrip, test, lost, calls, callsWithoutTrip, lostCalls, reservations = {} }: Sums,
   load: CurrentLoad = {},
   measured?: MeasuredSums,
 ): string {
@@ -74,11 +74,7 @@ export function prometheusText(
       'Calls of limits by name whose counters may not have arrived.',
       calls.length + lostCalls > 0 ? [[{}, lostCalls]] : [],
     ),
-    counter(
-      'unsettled',
-      'Settlements that were given up: the policy of their unit has applied.',
-      Object.entries(unsettled).map(([policy, count]): Sample => [{ policy }, count]),
-    ),
+    ...reservationsOf(reservations),
     ...gaugesOf(load),
     ...(measured ? [...sumsOf(requests), ...measuredTexts(measured)] : []),
   ].join('')
@@ -138,6 +134,34 @@ const verdictsOf = (rules: readonly RuleCounts[]) =>
     )
   })
 
+/** All from 0 on: a counter that begins above 0 has no rate. */
+function reservationsOf(reservations: Readonly<Record<string, ReservationCounts>>): string[] {
+  const byRule = (name: string, help: string, samplesOf: (counts: ReservationCounts) => readonly Sample[]) =>
+    metric(
+      `sluice_${name}_total`,
+      'counter',
+      help,
+      Object.entries(reservations).flatMap(([policy, counts]) =>
+        samplesOf(counts).map(([labels, value]): Sample => [{ policy, ...labels }, value]),
+      ),
+    )
+  return [
+    byRule('reservations_made', 'Reservations.', ({ made }) => [[{}, made]]),
+    byRule(
+      'reservations_ended',
+      'Ends of reservations that isolates know.',
+      ({ settled, late, unsettled }) => [
+        [{ end: 'settled' }, settled],
+        [{ end: 'late' }, late],
+        [{ end: 'unsettled' }, unsettled],
+      ],
+    ),
+    byRule('reserved_units', 'Units that were reserved.', ({ reserved }) => [[{}, reserved]]),
+    byRule('cost_units', 'What requests with reservations have cost.', ({ cost }) => [[{}, cost]]),
+    byRule('debt_units', 'Units that were spent above the limit.', ({ debt }) => [[{}, debt]]),
+  ]
+}
+
 /** The requests again, with few labels and from 0 on, for alerts: a counter that begins above 0 has no rate. */
 function sumsOf(requests: readonly RequestCount[]): string[] {
   const by = (label: 'outcome' | 'cause', words: Readonly<Record<string, true>>) =>
@@ -156,13 +180,36 @@ function sumsOf(requests: readonly RequestCount[]): string[] {
   ]
 }
 
-function measuredTexts({ times, usage, trips, commands, breakerOpened }: MeasuredSums): string[] {
-  return [
+function measuredTexts(measured: MeasuredSums): string[] {
+  const { times, usage, reserved, debt, mostRefused = [], trips, commands, breakerOpened } = measured
+  const highest = (name: string, help: string, shares: ReadonlyMap<string, number>) =>
     metric(
-      'sluice_limit_usage_ratio',
+      `sluice_limit_${name}_ratio`,
       'gauge',
+      help,
+      [...shares].map(([policy, share]): Sample => [{ policy }, share]),
+    )
+  return [
+    highest(
+      'usage',
       'The highest share of its limit that any identity has used in the last minute or two.',
-      [...usage].map(([policy, share]): Sample => [{ policy }, share]),
+      usage,
+    ),
+    highest(
+      'reserved',
+      'The highest share of its limit that one request has reserved in the last minute or two.',
+      reserved,
+    ),
+    highest(
+      'debt',
+      'The highest debt of any identity in the last minute or two, as a share of the limit.',
+      debt,
+    ),
+    metric(
+      'sluice_top_caller_refusals',
+      'gauge',
+      'Refusals of the caller that the rule has refused most in the last five minutes, at least.',
+      [...mostRefused].map(([policy, count]): Sample => [{ policy }, count]),
     ),
     histogram(
       'sluice_decision_duration_seconds',

@@ -44,16 +44,59 @@ export interface Sums {
   calls: readonly CallCount[]
   callsWithoutTrip: Readonly<Partial<Record<string, number>>>
   lostCalls: number
-  /** Settlements that isolates have given up, by rule. Absent: none. */
-  unsettled?: Readonly<Record<string, number>>
+  /** What has become of reservations, by rule. Absent: none were made. */
+  reservations?: Readonly<Record<string, ReservationCounts>>
+}
+
+/** Reservations of a rule, and their units. */
+export interface ReservationCounts {
+  made: number
+  settled: number
+  /** Settled after their end, or twice: the store has not applied these settlements. */
+  late: number
+  /** Settlements that isolates have given up. */
+  unsettled: number
+  /** Units that were reserved, and what the requests have cost. */
+  reserved: number
+  cost: number
+  /** Units that settlements have spent above the limit. */
+  debt: number
 }
 
 export type Count = readonly [field: string, count: number]
 
-/** The fields of a hash, as the store replies with it: field, value, field, value. */
-export function pairs(hash: readonly string[]): Count[] {
-  return Array.from({ length: hash.length / 2 }, (_, i) => [hash[2 * i]!, Number(hash[2 * i + 1])])
-}
+/** A hash as the store replies with it: field, value, field, value. */
+export type Hash = readonly string[]
+
+const pairs = (hash: Hash): [field: string, value: string][] =>
+  Array.from({ length: hash.length / 2 }, (_, i) => [hash[2 * i]!, hash[2 * i + 1]!])
+
+/** Fields that are no sums: hours, minutes, highest values. */
+const IS_PART = /^(?:h|m|usage) /
+
+/** The sums in a record of a day, or of all time (add-counts.ts). */
+export const countsIn = (record: Hash): Count[] =>
+  pairs(record).flatMap(([field, value]): Count[] => (IS_PART.test(field) ? [] : [[field, Number(value)]]))
+
+/** What a record of a day has of some of its hours (`h`) or minutes (`m`). @param from and `to`: the first and the last, from 0 on */
+export const countsOfPart = (record: Hash, part: 'h' | 'm', from: number, to: number): Count[] =>
+  pairs(record).flatMap(([field, value]): Count[] => {
+    if (!field.startsWith(`${part} `)) return []
+    const counts = entriesOf(value).map(([at, count]) => (at >= from && at <= to ? count : 0))
+    return [[field.slice(2), counts.reduce((sum, count) => sum + count, 0)]]
+  })
+
+/** The highest values in the record of all time. @param from the first minute since the epoch */
+export const highestIn = (record: Hash, from: number): Count[] =>
+  pairs(record).flatMap(([field, value]): Count[] => {
+    if (!field.startsWith('usage ')) return []
+    const recent = entriesOf(value).filter(([at]) => at >= from)
+    return recent.length > 0 ? [[field, Math.max(...recent.map(([, count]) => count))]] : []
+  })
+
+/** Of a text as `540:3,541:28`. */
+const entriesOf = (text: string) =>
+  text.split(',').map(entry => entry.split(':').map(Number) as [at: number, count: number])
 
 export function sumFields(fields: readonly Count[]): Sums {
   const rules = new Map<string, RuleCounts>()
@@ -62,7 +105,7 @@ export function sumFields(fields: readonly Count[]): Sums {
   const withoutTrip: Record<string, number> = {}
   const test: Record<string, number> = {}
   const callsWithoutTrip: Record<string, number> = {}
-  const unsettled: Record<string, number> = {}
+  const reservations: Record<string, ReservationCounts> = {}
   let lost = 0
   let lostCalls = 0
   for (const [field, count] of fields) {
@@ -73,7 +116,11 @@ export function sumFields(fields: readonly Count[]): Sums {
     if (kind === 'without-trip') withoutTrip[outcome] = (withoutTrip[outcome] ?? 0) + count
     if (kind === 'test') test[outcome] = (test[outcome] ?? 0) + count
     if (kind === 'call-without-trip') callsWithoutTrip[outcome] = (callsWithoutTrip[outcome] ?? 0) + count
-    if (kind === 'unsettled') unsettled[outcome] = (unsettled[outcome] ?? 0) + count
+    const [what, counted] = kind === 'unsettled' ? [kind, outcome] : [outcome, labels[0] ?? '~']
+    if (isReservationCount(kind, what)) {
+      const sums = reservations[counted] ?? NO_RESERVATIONS
+      reservations[counted] = { ...sums, [what]: sums[what] + count }
+    }
     if (kind === 'call') {
       const [cause = '', limit = ''] = labels
       const sum = calls.get(`${outcome} ${name}`)?.count ?? 0
@@ -93,9 +140,16 @@ export function sumFields(fields: readonly Count[]): Sums {
   return {
     ...{ rules: [...rules.values()], requests: [...requests.values()], withoutTrip, test, lost },
     ...{ calls: [...calls.values()], callsWithoutTrip, lostCalls },
-    ...(Object.keys(unsettled).length > 0 && { unsettled }),
+    ...(Object.keys(reservations).length > 0 && { reservations }),
   }
 }
+
+const NO_RESERVATIONS = { made: 0, settled: 0, late: 0, unsettled: 0, reserved: 0, cost: 0, debt: 0 }
+
+const RESERVATION_KINDS = new Set(['reservation', 'units', 'unsettled'])
+
+const isReservationCount = (kind: string | undefined, what: string): what is keyof ReservationCounts =>
+  RESERVATION_KINDS.has(kind ?? '') && Object.hasOwn(NO_RESERVATIONS, what)
 
 export const NOTHING = { allowed: 0, limited: 0, shadowAllowed: 0, shadowLimited: 0, agreed: 0, disagreed: 0 }
 
@@ -114,6 +168,12 @@ export interface MeasuredSums {
   times: ReadonlyMap<'decision' | 'origin', { buckets: readonly number[]; sumMs: number }>
   /** The highest share that was used of the limit of a rule, 0 to 1. */
   usage: ReadonlyMap<string, number>
+  /** The highest share of its limit that one request has reserved, 0 to 1. */
+  reserved: ReadonlyMap<string, number>
+  /** The highest debt, as a share of the limit. */
+  debt: ReadonlyMap<string, number>
+  /** How often each rule has refused the caller that it refuses most, in the last minutes. Absent: callers are not counted. */
+  mostRefused?: ReadonlyMap<string, number>
   trips: number
   commands: number
   breakerOpened: number
@@ -121,7 +181,7 @@ export interface MeasuredSums {
 
 /**
  * @param totals of the record of all time
- * @param recent of the records of the last minutes
+ * @param recent the highest values of the last minutes
  */
 export function sumMeasurements(totals: readonly Count[], recent: readonly Count[]): MeasuredSums {
   // A full record has further counters under longer names.
@@ -131,14 +191,16 @@ export function sumMeasurements(totals: readonly Count[], recent: readonly Count
     buckets: [...BUCKETS_MS, undefined].map((_, i) => of(timeField(what, i))),
     sumMs: of(`time-${what} sum`),
   })
-  const usage = new Map<string, number>()
+  const highest = { usage: new Map<string, number>(), reserved: new Map(), debt: new Map() }
   for (const [field, share] of recent) {
-    const [, rule] = /^usage (\S+)$/.exec(field) ?? []
-    if (rule !== undefined) usage.set(rule, Math.max(usage.get(rule) ?? 0, share / USAGE_UNITS))
+    const [, rule, what] = /^usage (\S+)(?: (reserved|debt))?$/.exec(field) ?? []
+    if (rule === undefined) continue
+    const shares: Map<string, number> = highest[(what as 'reserved' | 'debt' | undefined) ?? 'usage']
+    shares.set(rule, Math.max(shares.get(rule) ?? 0, share / USAGE_UNITS))
   }
   return {
     times: new Map((['decision', 'origin'] as const).map(what => [what, timeOf(what)])),
-    ...{ usage, trips: of('store trips'), commands: of('store commands') },
+    ...{ ...highest, trips: of('store trips'), commands: of('store commands') },
     breakerOpened: of('breaker opened'),
   }
 }

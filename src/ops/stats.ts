@@ -2,17 +2,22 @@
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Config } from '../config/compile.ts'
 import { parseDuration } from '../config/duration.ts'
+import { mostRefused, recentHours } from '../metrics/recorded-callers.ts'
 import {
+  type Count,
+  countsIn,
+  countsOfPart,
+  type Hash,
+  highestIn,
   type MeasuredSums,
   NOTHING,
-  pairs,
   type RequestCount,
   type RuleCounts,
   type Sums,
   sumFields,
   sumMeasurements,
 } from '../metrics/sums.ts'
-import { STATS_TOTAL_KEY, type StatsUnit, statsKey } from '../store/keys.ts'
+import { callersKey, hourStatsKey, STATS_TOTAL_KEY, statsKey } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 
@@ -25,15 +30,19 @@ export interface Stats extends Sums {
   unit: StatsUnit
 }
 
+/** What the statistics were read by. */
+export type StatsUnit = 'minute' | 'hour' | 'day'
+
 const MINUTE_MS = 60e3
 const HOUR_MS = 60 * MINUTE_MS
-const UNIT_MS: Record<StatsUnit, number> = { minute: MINUTE_MS, hour: HOUR_MS, day: 24 * HOUR_MS }
+const DAY_MS = 24 * HOUR_MS
+const UNIT_MS: Record<StatsUnit, number> = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS }
 
-/** How far back the records of minutes and of hours go (ms). */
-const MAX_BACK_MS = { minute: 2 * HOUR_MS, hour: 7 * UNIT_MS.day }
+/** How far back records have minutes and hours (ms). */
+const MAX_BACK_MS = { minute: 2 * HOUR_MS, hour: 7 * DAY_MS }
 
 /** `npx sluicegate stats` looks back at most this far (ms): the records of days. */
-const MAX_LOOK_BACK_MS = 400 * UNIT_MS.day
+const MAX_LOOK_BACK_MS = 400 * DAY_MS
 
 /** How far to look back, from 1m to 400d. @returns ms, or undefined for another text */
 export function parseLookBack(text: string): number | undefined {
@@ -41,40 +50,58 @@ export function parseLookBack(text: string): number | undefined {
   return ms >= MINUTE_MS && ms <= MAX_LOOK_BACK_MS ? ms : undefined
 }
 
+/** How far the clock of an isolate can be ahead of this one (ms): its counters are in its own minute. */
+const MAX_CLOCK_LEAD_MS = 60e3
+
 /**
- * Reads the shortest records that go back that far.
+ * Reads minutes if records have them that far back, else hours, else days.
  * @param since the statistics begin with the minute, the hour or the day of this time
  */
 export async function readStats(store: AdminStore, since: Date, now = new Date()): Promise<Stats> {
   const backMs = now.getTime() - since.getTime()
   const unit = backMs <= MAX_BACK_MS.minute ? 'minute' : backMs <= MAX_BACK_MS.hour ? 'hour' : 'day'
-  const times = timesOf(unit, since, now)
-  const hashes = await store.runEach<readonly string[]>(
-    times.map(at => ['HGETALL', store.at(statsKey(at, unit))]),
+  const days = timesOf('day', since, now)
+  // Earlier versions have written records of hours, which last eight days.
+  const hours = unit === 'hour' ? timesOf('hour', since, now) : []
+  const keys = [...days.map(statsKey), ...hours.map(hourStatsKey)]
+  const records = await store.runEach<Hash>(keys.map(key => ['HGETALL', store.at(key)]))
+  const [first, last] = [timesOf(unit, since, now)[0]!, new Date(now.getTime() + MAX_CLOCK_LEAD_MS)]
+  const counts = records.flatMap((record, i) =>
+    unit === 'day' || i >= days.length
+      ? countsIn(record)
+      : countsBetween(record, days[i]!, unit, first, last),
   )
-  return { since: times[0]!, unit, ...sumRecords(hashes) }
+  return { since: first, unit, ...sumFields(counts) }
 }
 
-/** Adds up records. @param hashes each as a list: field, value, field, value */
-export const sumRecords = (hashes: readonly (readonly string[])[]) => sumFields(hashes.flatMap(pairs))
+/** What the record of a day has from one time to another, in whole minutes or hours. */
+export function countsBetween(
+  record: Hash,
+  day: Date,
+  unit: 'minute' | 'hour',
+  first: Date,
+  last: Date,
+): Count[] {
+  const placeOf = (at: Date) => Math.floor((at.getTime() - day.getTime()) / UNIT_MS[unit])
+  return countsOfPart(record, unit === 'minute' ? 'm' : 'h', placeOf(first), placeOf(last))
+}
 
 /** The counters of all time, and what only metrics have. They do not restart, unless the store loses them. */
 export async function readTotals(
   store: AdminStore,
   now = new Date(),
 ): Promise<{ sums: Sums; measured: MeasuredSums }> {
-  const minuteBefore = new Date(now.getTime() - MINUTE_MS)
-  const keys = [STATS_TOTAL_KEY, statsKey(minuteBefore, 'minute'), statsKey(now, 'minute')]
-  const hashes = await store.runEach<readonly string[]>(keys.map(key => ['HGETALL', store.at(key)]))
-  const [totals, ...recent] = hashes.map(pairs)
-  return { sums: sumFields(totals!), measured: sumMeasurements(totals!, recent.flat()) }
+  const hours = recentHours(now.getTime())
+  const keys = [STATS_TOTAL_KEY, ...hours.map(callersKey)]
+  const [record, ...callers] = await store.runEach<Hash>(keys.map(key => ['HGETALL', store.at(key)]))
+  const totals = countsIn(record!)
+  const measured = sumMeasurements(totals, highestIn(record!, Math.floor(now.getTime() / MINUTE_MS) - 1))
+  const refused = mostRefused(hours, callers, now.getTime())
+  return { sums: sumFields(totals), measured: { ...measured, mostRefused: refused } }
 }
 
-/** How far the clock of an isolate can be ahead of this one (ms): its counters are in the record of its own minute. */
-const MAX_CLOCK_LEAD_MS = 60e3
-
 /** The start of each minute, hour or day since a time. */
-function timesOf(unit: StatsUnit, since: Date, now: Date): Date[] {
+export function timesOf(unit: StatsUnit, since: Date, now: Date): Date[] {
   const ms = UNIT_MS[unit]
   const first = Math.floor(since.getTime() / ms)
   const last = Math.floor((now.getTime() + MAX_CLOCK_LEAD_MS) / ms)
@@ -88,10 +115,10 @@ function timesOf(unit: StatsUnit, since: Date, now: Date): Date[] {
  */
 export function filterByRule(stats: Stats, rule: string, names: readonly string[]): Stats {
   const rules = stats.rules.filter(counts => counts.rule === rule)
-  const { unsettled = {}, ...others } = stats
-  const given = unsettled[rule]
+  const { reservations = {}, ...others } = stats
+  const own = reservations[rule]
   if (rules.length === 0) checkRuleName(rule, names)
-  return { ...others, rules, ...(given && { unsettled: { [rule]: given } }) }
+  return { ...others, rules, ...(own && { reservations: { [rule]: own } }) }
 }
 
 /** The names of all rules in the order of the config, then of the shedders and of limits by name. Includes rules that are off, because they may have been on. */

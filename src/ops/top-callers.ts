@@ -3,6 +3,7 @@
  * are bounds, because a record has only the most frequent callers of each rule.
  */
 import type { Config } from '../config/compile.ts'
+import { parseCallers, type RecordedCaller, UNNAMED } from '../metrics/recorded-callers.ts'
 import { callersKey } from '../store/keys.ts'
 import { evalCommand } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
@@ -26,21 +27,6 @@ const RECORD_SIZE = 20
 
 /** How far the clock of an isolate can be ahead of this one (ms). */
 const MAX_CLOCK_LEAD_MS = MINUTE_MS
-
-/** Stands for callers that nothing names: they have no consumer, and networks are not kept. */
-export const UNNAMED = '-'
-
-/** A caller in the record of an hour. */
-export interface RecordedCaller {
-  name: string
-  count: number
-  /** By how much the count can be too high. */
-  error: number
-  /** The minute of the hour since which it has been refused without a longer pause. */
-  since: number
-  /** What was counted in the last minutes with refusals. */
-  minutes: readonly (readonly [minute: number, count: number])[]
-}
 
 /** A caller that a rule has refused. */
 export interface RefusedCaller {
@@ -77,19 +63,6 @@ export interface RuleCallers {
  * - `not known`: at least half of them are of callers that nothing names.
  */
 export type Spread = 'one caller' | 'many callers' | 'not known'
-
-/** The text of a field of a record. Text that cannot be read is left out. */
-export function parseCallers(text: string): RecordedCaller[] {
-  return [...text.matchAll(/(\S+) (\d+) (\d+) (\d+) (\S+)/g)].map(
-    ([, name = '', count, error, since, minutes = '']) => ({
-      ...{ name, count: Number(count), error: Number(error), since: Number(since) },
-      minutes: minutes.split(',').map(each => {
-        const [minute, count] = each.split(':')
-        return [Number(minute), Number(count)] as const
-      }),
-    }),
-  )
-}
 
 interface HourOfCallers {
   at: Date

@@ -1,8 +1,9 @@
 /** What rules refuse now, and whom: the last five minutes, and whether it gets better or worse. One request to the store. */
+import { sumFields } from '../metrics/sums.ts'
 import { callersKey, SWITCHES_KEY, statsKey } from '../store/keys.ts'
 import { dropExpired, parseSwitches, type Switches } from '../switches/switches.ts'
 import type { AdminStore } from './admin-store.ts'
-import { type Stats, sumByOutcome, sumByRule, sumRecords } from './stats.ts'
+import { countsBetween, type Stats, sumByOutcome, sumByRule, timesOf } from './stats.ts'
 import { callersOf, hoursOf, type RefusedCaller, type Spread, spreadOf } from './top-callers.ts'
 
 /**
@@ -47,21 +48,24 @@ const MINUTES_BEFORE = 4
 
 export async function readTop(store: AdminStore, now = new Date()): Promise<Top> {
   const minute = (ago: number) => new Date(now.getTime() - ago * MINUTE_MS)
-  // The clock of an isolate can be a minute ahead.
-  const minutes = Array.from({ length: MINUTES_BEFORE + 3 }, (_, i) => minute(i - 1))
+  const days = timesOf('day', minute(MINUTES_BEFORE + 1), now)
   const hours = hoursOf(minute(MINUTES_BEFORE + 1), now)
-  const keys = [...minutes.map(at => statsKey(at, 'minute')), ...hours.map(callersKey), SWITCHES_KEY] as const
+  const keys = [...days.map(statsKey), ...hours.map(callersKey), SWITCHES_KEY] as const
   const startedAt = performance.now()
   const replies = await store.runEach(
     keys.map(key => [key === SWITCHES_KEY ? 'GET' : 'HGETALL', store.at(key)]),
   )
   const storeMs = performance.now() - startedAt
-  const records = replies.slice(0, minutes.length) as string[][]
-  const hashes = replies.slice(minutes.length, -1) as string[][]
+  const records = replies.slice(0, days.length) as string[][]
+  const hashes = replies.slice(days.length, -1) as string[][]
   // Of this minute only the part that has passed.
   const recentMinutes = 1 + (now.getTime() % MINUTE_MS) / MINUTE_MS
   const counted = (recent: number, before: number) => countedOf(recent, before, recentMinutes)
-  const [recent, before] = [sumRecords(records.slice(0, 3)), sumRecords(records.slice(3))]
+  const between = (first: Date, last: Date) =>
+    sumFields(records.flatMap((record, i) => countsBetween(record, days[i]!, 'minute', first, last)))
+  // The clock of an isolate can be a minute ahead.
+  const recent = between(minute(1), minute(-1))
+  const before = between(minute(MINUTES_BEFORE + 1), minute(2))
   const switches = dropExpired(parseSwitches(replies.at(-1) as string | null), now.getTime())
   return {
     ...{ at: now, storeMs, switches },

@@ -60,7 +60,11 @@ function reasonOf(facts: WhyFacts, config: Settings): [WhyState, string] {
   if (listed) return ['admitted', `is admitted: ${listed} has it, so no rule limits it`]
   if (peekError) return ['unknown', `may be refused or admitted: ${peekError.message.replace(/\.$/, '')}`]
   const refusing = rules.filter(({ mode, allowed, rule }) => mode === 'enforce' && !allowed && isUsual(rule))
-  const current = facts.refusals.filter(({ mode, refused }) => mode === 'enforce' && isCurrent(refused))
+  // A rule that a switch has made a shadow, or turned off, refuses no more.
+  const isEnforced = (name: string) => (switches.rules.get(name)?.mode ?? 'enforce') === 'enforce'
+  const current = facts.refusals.filter(
+    ({ rule, mode, refused }) => mode === 'enforce' && isCurrent(refused) && isEnforced(rule),
+  )
   const never = refusing.filter(({ retryAfter }) => retryAfter < 0)
   if (never.length > 0) return ['refused', `is always refused by ${never.map(neverText).join(' and by ')}`]
   if (refusing.length > 0) {
@@ -85,7 +89,7 @@ function reasonOf(facts: WhyFacts, config: Settings): [WhyState, string] {
     const next =
       others.length === 0
         ? 'one more request now would be admitted'
-        : `whether it admits one more now is not known, because it was not asked`
+        : `${others.map(({ rule }) => `\`${rule}\``).join(' and ')} ${others.length === 1 ? 'was' : 'were'} not asked, so nothing says whether one more request now would be admitted`
     return ['partly', `is refused by ${by.join(', and by ')}; ${next}`]
   }
   const admitted = facts.kind === 'address' ? 'is refused by no rule by address' : 'is admitted'

@@ -18,8 +18,8 @@
  *     sluice:{l:<limit>}:state             string  all counters of a limit by name without an identity
  *     sluice:{l:<limit>}:state:<identity>  string  the counters of one identity: `account=42`
  *     sluice:{probe-<number>}:state        string  a counter for probes, which check whether the store is back
- *     sluice:{stats}:<time>                hash    the statistics of an hour (UTC), as in `2026112109`; with a unit those of a minute or a
- *                                                  day: `m:202611210904`, `d:20261121` (src/metrics/add-counts.ts)
+ *     sluice:{stats}:d:<date>              hash    the statistics of a day (UTC), as in `d:20261121` (src/metrics/add-counts.ts)
+ *     sluice:{stats}:<time>                hash    those of an hour, as in `2026112109`, which earlier versions have written
  *     sluice:{stats}:callers:<time>        hash    the callers that were refused most in an hour (UTC) (src/metrics/add-callers.ts)
  *     sluice:{stats}:total                 hash    the statistics of all time, and what only metrics have (src/metrics/measurements.ts)
  *     …:state…:log:<tag>                   string  the log of a `sliding-log` rule (src/algorithms/sliding-log.lua)
@@ -114,21 +114,19 @@ export function limitStateKey(limit: string, identity: readonly PartValue[]): st
 const partsText = (parts: readonly PartValue[]) =>
   parts.map(([part, value]) => (value === undefined ? part : `${part}=${escaped(value)}`)).join(',')
 
-/** What a record of the statistics is about. */
-export type StatsUnit = 'minute' | 'hour' | 'day'
+/** `20261121`, or with the hour `2026112109`. */
+const timeOf = (at: Date, length: number) => at.toISOString().slice(0, length).replaceAll(/\D/g, '')
+const [DAY, HOUR] = [10, 13]
 
-const TIME_LENGTH = { minute: 16, hour: 13, day: 10 }
+/** The key of the statistics of a day. @param at any time in it */
+export const statsKey = (at: Date) => `sluice:{stats}:d:${timeOf(at, DAY)}`
 
-const timeOf = (at: Date, unit: StatsUnit) =>
-  at.toISOString().slice(0, TIME_LENGTH[unit]).replaceAll(/\D/g, '')
-
-const PREFIX = { minute: 'm:', hour: '', day: 'd:' }
-
-/** The key of the statistics of a minute, an hour or a day. @param at any time in it */
-export const statsKey = (at: Date, unit: StatsUnit) => `sluice:{stats}:${PREFIX[unit]}${timeOf(at, unit)}`
+/** The key of the statistics of an hour that an earlier version has written. @param at any time in it */
+export const hourStatsKey = (at: Date) => `sluice:{stats}:${timeOf(at, HOUR)}`
 
 /** The key of the callers that were refused most in an hour. @param at any time in it */
-export const callersKey = (at: Date) => `sluice:{stats}:callers:${timeOf(at, 'hour')}`
+export const callersKey = (at: Date) => `sluice:{stats}:callers:${timeOf(at, HOUR)}`
+
 /** The key of the counters that never restart, for metrics. */
 export const STATS_TOTAL_KEY = 'sluice:{stats}:total'
 

@@ -8,11 +8,11 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { statsKey } from '../../src/store/keys.ts'
 import { type Result, runInProcess } from '../support/command-line.ts'
 import { ALL_PAGES } from '../support/pages.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
+import { storeCounts } from '../support/stored-counts.ts'
 
 const ROOT = new URL('../../', import.meta.url)
 const SHIPPED = fileURLToPath(new URL('sluice.config.ts', ROOT))
@@ -362,8 +362,7 @@ describe('docs/operations.md shows what is printed by', () => {
       ...{ 'request allowed - -': 81190, 'request unauthenticated - -': 1741, 'request limited - -': 312 },
       'request failed_open store-timeout -': 14,
     }
-    const fields = Object.entries(counts).flatMap(([field, count]) => [field, String(count)])
-    await redis.connection.send(['HSET', statsKey(new Date(), 'hour'), ...fields])
+    await redis.connection.send(storeCounts(counts))
     const args = ['stats', '--since', '24h', '--config', fileOf(config, 'stats')]
     const shown = outputOf('docs/operations.md', '$ npx sluicegate stats')
     const [, ...rows] = (await run(args)).stdout.trim().split('\n')

@@ -112,6 +112,65 @@ describe('GET /_sluice/metrics', () => {
     expect(await usage(120_000)).toBeUndefined()
   })
 
+  it('has what requests have reserved and cost, how it was settled, and the debt, by rule', async () => {
+    // The origin's response has 7 bytes.
+    const isolate = isolateOf({
+      ...CONFIG,
+      units: { size: { estimate: 5, actual: 'bytes' } },
+      rules: [{ ...CONFIG.rules[0]!, name: 'size', unit: 'size', limit: 13 }],
+    })
+    const text = async () => {
+      await isolate.flush()
+      isolate.pass(5000)
+      return await isolate.scrape()
+    }
+    const valuesIn = (scrape: string) => ({
+      made: valueIn(scrape, 'sluice_reservations_made_total', { policy: 'size' }),
+      settled: valueIn(scrape, 'sluice_reservations_ended_total', { policy: 'size', end: 'settled' }),
+      late: valueIn(scrape, 'sluice_reservations_ended_total', { policy: 'size', end: 'late' }),
+      reserved: valueIn(scrape, 'sluice_reserved_units_total', { policy: 'size' }),
+      cost: valueIn(scrape, 'sluice_cost_units_total', { policy: 'size' }),
+      debt: valueIn(scrape, 'sluice_debt_units_total', { policy: 'size' }),
+    })
+    // The settlement of each travels with the next request. The last one is refused because of the debt.
+    for (let i = 0; i < 3; i++) {
+      await send(isolate, 1, '/cookies')
+      await new Promise(resolve => setImmediate(resolve))
+    }
+    const scrape = await text()
+    expect(valuesIn(scrape)).toEqual({ made: 2, settled: 2, late: 0, reserved: 10, cost: 14, debt: 1 })
+    expect(valueIn(scrape, 'sluice_limit_usage_ratio', { policy: 'size' })).toBe(1)
+    expect(valueIn(scrape, 'sluice_limit_reserved_ratio', { policy: 'size' })).toBeCloseTo(5 / 13)
+    expect(valueIn(scrape, 'sluice_limit_debt_ratio', { policy: 'size' })).toBeCloseTo(1 / 13)
+  })
+
+  it('has how often each rule has refused its most refused consumer in the last five minutes', async () => {
+    const isolate = isolateOf({
+      ...CONFIG,
+      rules: [{ ...CONFIG.rules[0]!, by: ['consumer', 'address'], limit: 1 }],
+    })
+    for (const [consumer, times] of [
+      ['acme', 4],
+      ['globex', 2],
+    ] as const) {
+      const key = await gateway.key(consumer)
+      for (let i = 0; i < times; i++) await (await isolate.app('/', { key })).text()
+    }
+    await send(isolate, 9)
+    await isolate.flush()
+    const refusals = async (later: number) => {
+      const reader = isolateOf()
+      reader.pass(later)
+      const text = await reader.scrape()
+      expect(text).not.toContain('acme')
+      return valueIn(text, 'sluice_top_caller_refusals', { policy: 'minute' })
+    }
+    expect(await refusals(0)).toBe(3)
+    expect(await refusals(4 * 60_000)).toBe(3)
+    expect(await refusals(5 * 60_000)).toBe(0)
+    expect(await refusals(2 * 3600_000)).toBeUndefined()
+  })
+
   it('has how much room the origin has', async () => {
     const isolate = isolateOf(WITH_SHEDDING)
     const held = await isolate.app('/critical/x', ADDRESS)

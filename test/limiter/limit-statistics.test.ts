@@ -7,6 +7,7 @@ import { createLimiterOnStore } from '../../src/set-ups/limits/limiter-on-store.
 import { statsKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'
 import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
+import { storedSums } from '../support/stored-counts.ts'
 import { storeOf } from '../support/stores.ts'
 import { NOON } from '../support/traffic.ts'
 
@@ -89,11 +90,7 @@ function processOn(
     },
     /** The counters that the store has. */
     async counts(): Promise<Record<string, number>> {
-      const hash = (await redis.send(['HGETALL', statsKey(new Date(now / 1e3), 'hour')])) as unknown[]
-      const pairs = hash.flatMap((field, i) =>
-        i % 2 === 0 ? [[String(field), Number(hash[i + 1])] as const] : [],
-      )
-      return Object.fromEntries(pairs.filter(([field]) => field !== '#'))
+      return storedSums(await redis.send(['HGETALL', statsKey(new Date(now / 1e3))]))
     },
   }
 }

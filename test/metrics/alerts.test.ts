@@ -6,8 +6,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import type { ConfigInput } from '../../src/config/check/schema.ts'
-import { callFor } from '../../src/metrics/flush.ts'
+import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
+import { callFor } from '../../src/metrics/add-counts.ts'
 import { killLimits, restoreLimits } from '../../src/ops/switches.ts'
 import { STORE_FAULTS } from '../anomaly/faults-of-store.ts'
 import { armHttp } from '../support/fault-proxy.ts'
@@ -18,15 +18,23 @@ import {
   inputSeries,
   SCRAPE_MS,
   type ScrapedGateway,
+  type Senders,
   startScrapedGateway,
 } from '../support/scraped-gateway.ts'
 
 const ALERTS = join(ROOT, 'ops/prometheus/alerts.yml')
 const MINUTE_MS = 60_000
 
+const RULE = {
+  ...{ name: 'minute', by: 'address', algorithm: 'fixed-window', limit: 100, period: '1m' },
+} as const satisfies RuleInput
+
+const UNITS: ConfigInput['units'] = { size: { estimate: 5, actual: 'bytes', ttl: '10s' } }
+const SIZE: RuleInput = { ...RULE, name: 'size', unit: 'size', limit: 1000 }
+
 const CONFIG: Partial<ConfigInput> = {
   credentials: { accept: ['api-key', 'anonymous'] },
-  rules: [{ name: 'minute', by: 'address', algorithm: 'fixed-window', limit: 100, period: '1m' }],
+  rules: [RULE],
 }
 
 const OUTAGE = ['SluiceStoreDown', 'SluiceDecisionsWithoutStore', 'SluiceBreakerOpen']
@@ -49,7 +57,9 @@ interface Scenario {
   fires: readonly string[]
   config?: Partial<ConfigInput>
   /** Callers during the fault. */
-  addresses?: number
+  senders?: Senders
+  /** API keys of as many consumers are used during the fault. */
+  consumers?: number
   begin(gateway: TestGateway, scraped: ScrapedGateway): unknown
   end?(gateway: TestGateway): unknown
 }
@@ -73,7 +83,12 @@ const ofStore = STORE_FAULTS.filter(({ isTypical, isHarmless }) => IS_WHOLE || i
 const down = STORE_FAULTS.find(({ name }) => name.startsWith('answers 503'))!.fault!
 
 const SCENARIOS: readonly Scenario[] = [
-  { name: 'no fault', fires: [], begin: () => {} },
+  {
+    name: 'no fault',
+    fires: [],
+    config: { units: UNITS, rules: [RULE, SIZE] },
+    begin: () => {},
+  },
   ...ofStore,
   {
     name: 'a store of which every tenth call fails',
@@ -95,11 +110,38 @@ const SCENARIOS: readonly Scenario[] = [
     begin: () => {},
   },
   {
-    name: 'a caller that is refused',
-    row: 'A single caller is refused all the time',
+    name: 'callers without a name that are refused',
+    row: 'Callers without a consumer are refused all the time',
     fires: [],
-    addresses: 1,
+    senders: { addresses: 1 },
     begin: () => {},
+  },
+  {
+    name: 'a consumer that is refused',
+    row: 'A rule refuses mostly one consumer',
+    fires: ['SluiceOneCallerRefused'],
+    config: { rules: [{ ...RULE, limit: 1, by: 'consumer' }] },
+    consumers: 1,
+    begin: () => {},
+  },
+  {
+    name: 'consumers that are refused',
+    row: 'A rule refuses many consumers',
+    fires: [],
+    config: { rules: [{ ...RULE, limit: 1, by: 'global' }] },
+    consumers: 5,
+    begin: () => {},
+  },
+  {
+    name: 'a Redis that refuses settlements',
+    row: 'Redis denies settlements, as its user lacks a permission',
+    fires: ['SluiceReservationsUnsettled'],
+    config: {
+      units: UNITS,
+      rules: [SIZE],
+    },
+    begin: ({ redis }) => redis.connection.send(['ACL', 'SETUSER', 'default', '-zmscore']),
+    end: ({ redis }) => redis.connection.send(['ACL', 'SETUSER', 'default', '+zmscore']),
   },
   {
     name: 'the kill switch',
@@ -136,11 +178,13 @@ describe(`the alerts of ops/${WITHOUT_PROMTOOL}`, { skip: WITHOUT_PROMTOOL !== '
   afterEach(() => vi.restoreAllMocks())
 
   /** Three minutes without the fault, three with it, and two without. */
-  async function scrapesOf({ config = {}, begin, end, addresses }: Scenario): Promise<string[]> {
+  async function scrapesOf({ config = {}, begin, end, senders, consumers = 0 }: Scenario): Promise<string[]> {
+    const names = Array.from({ length: consumers }, (_, i) => `consumer-${i}`)
+    const keys = await Promise.all(names.map(name => gateway.key(name)))
     const scraped = startScrapedGateway(gateway, { ...CONFIG, ...config })
     await scraped.run(3 * MINUTE_MS)
     await begin(gateway, scraped)
-    await scraped.run(3 * MINUTE_MS, addresses === undefined ? {} : { addresses })
+    await scraped.run(3 * MINUTE_MS, { ...senders, keys })
     gateway.store.fault = undefined
     scraped.isHanging = false
     await end?.(gateway)
@@ -192,7 +236,11 @@ describe(`the alerts of ops/${WITHOUT_PROMTOOL}`, { skip: WITHOUT_PROMTOOL !== '
   }, async () => {
     const scraped = startScrapedGateway(gateway, {
       ...CONFIG,
-      rules: [...CONFIG.rules!, { ...CONFIG.rules![0]!, name: 'trial', limit: 1, mode: 'shadow' }],
+      units: UNITS,
+      rules: [
+        ...[RULE, SIZE, { ...RULE, name: 'trial', limit: 1, mode: 'shadow' } as const],
+        { ...RULE, name: 'strict', by: 'consumer', limit: 1 },
+      ],
       shedding: {
         classes: [{ name: 'critical', match: { path: '/critical/*' } }, { name: 'other' }],
         fleetUsage: { capacity: 10, adaptive: {} },
@@ -208,7 +256,8 @@ describe(`the alerts of ops/${WITHOUT_PROMTOOL}`, { skip: WITHOUT_PROMTOOL !== '
         measured,
       ),
     ])
-    await scraped.run(3 * MINUTE_MS)
+    await scraped.run(2 * MINUTE_MS)
+    await scraped.run(MINUTE_MS, { keys: [await gateway.key('acme')] })
     armHttp(gateway.store, down, () => true)
     await scraped.run(MINUTE_MS)
     gateway.store.fault = undefined

@@ -68,7 +68,7 @@ function isolate() {
 
 /** The counters of a call. */
 function countsOf(call: StoreCall): [field: string, by: number][] {
-  const counts = 'args' in call ? call.args.slice(call.keys.length + 1) : []
+  const counts = 'args' in call ? call.args.slice(2) : []
   return counts.flatMap((field, i): [string, number][] =>
     i % 2 === 0 ? [[field, Number(counts[i + 1])]] : [],
   )
@@ -85,8 +85,8 @@ describe('counters', () => {
     expect(sent).toMatchObject([
       [
         {
-          keys: ['sluice:{stats}:m:202611210900', 'sluice:{stats}:2026112109', 'sluice:{stats}:d:20261121'],
-          args: ['7500', '691200', '34646400', '1', 'request allowed - a', '101'],
+          keys: ['sluice:{stats}:d:20261121', 'sluice:{stats}:d:20261113'],
+          args: [String((START + 10_000) / 60_000 - 8 / 60), '1', 'request allowed - a', '101'],
         },
       ],
     ])

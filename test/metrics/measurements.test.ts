@@ -36,6 +36,20 @@ it('the highest share of a limit is that of any identity, and of its burst', () 
   expect([...read(measurements).usage]).toEqual([])
 })
 
+it('the highest share that a request has reserved, and the highest debt, are those of rules with reservations', () => {
+  const measurements = createMeasurements()
+  for (const [reserved, debt] of [
+    [20, 0],
+    [5, 150],
+  ] as const)
+    measurements.record({
+      outcome: 'allowed',
+      verdicts: [{ ...verdict(0), reserved, debt }, verdict(9, BURST)],
+    })
+  const { reserved, debt } = read(measurements)
+  expect([[...reserved], [...debt]]).toEqual([[['minute', 0.2]], [['minute', 1.5]]])
+})
+
 it('a shedder has no limit, and without the store an isolate does not know how much is used', () => {
   const measurements = createMeasurements()
   const { remaining: _, ...shed } = verdict(0)

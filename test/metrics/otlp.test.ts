@@ -205,6 +205,23 @@ describe('metrics that are pushed to a collector', () => {
     expect(push.headers['content-type']).toBe('application/json')
   })
 
+  it('have what became of reservations', async () => {
+    const { stats, request, pass } = isolate()
+    request()
+    stats.countReservations('reservation made', 'tokens', 3)
+    stats.countReservations('units cost', 'tokens', 700)
+    await pass(10_000)
+    await arrived(1)
+    const labels = (what: string, value: string) => [
+      { key: 'policy', value: { stringValue: 'tokens' } },
+      { key: what, value: { stringValue: value } },
+    ]
+    const made = { attributes: labels('state', 'made'), asInt: 3 }
+    expect(pointsOf(pushes[0]!, 'sluice.reservations')).toMatchObject([made])
+    const cost = { attributes: labels('what', 'cost'), asInt: 700 }
+    expect(pointsOf(pushes[0]!, 'sluice.reservation.units')).toMatchObject([cost])
+  })
+
   it('have only labels of the config, and what was counted since the last push', async () => {
     const { request, pass, done } = isolate()
     request()

@@ -2,11 +2,13 @@
 import { describe, expect, it } from 'vitest'
 import { type ErrorCode, GatewayError } from '../../src/errors.ts'
 import { addCountsAndCallersScript, type Tally } from '../../src/metrics/add-callers.ts'
-import { callFor, createStatsRecorder } from '../../src/metrics/flush.ts'
+import { callFor } from '../../src/metrics/add-counts.ts'
+import { createStatsRecorder } from '../../src/metrics/flush.ts'
 import type { Counted } from '../../src/metrics/observation.ts'
+import { parseCallers } from '../../src/metrics/recorded-callers.ts'
 import { createTopCallers, type RefusedCaller } from '../../src/metrics/top-callers.ts'
-import { parseCallers } from '../../src/ops/top-callers.ts'
 import { sha1 } from '../../src/sha1.ts'
+import { statsKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'
 import { describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
 
@@ -21,7 +23,7 @@ const refusal = (rule = 'minute', mode: 'enforce' | 'shadow' = 'enforce'): Count
 /** What an isolate would send: by what is counted, the counts by caller. */
 function sent(isolate: ReturnType<typeof createTopCallers>): Record<string, Record<string, Tally>> {
   const { call } = isolate.addTo(callFor([], AT), AT)
-  const args = call.args.slice(5, -1)
+  const args = call.args.slice(3, -1)
   return Object.fromEntries(
     args.flatMap((counted, i) => {
       if (i % 2 === 1) return []
@@ -191,7 +193,8 @@ describeOnRedisEngine('the record of refused callers', fresh => {
     await send(redis, { acme: 1 }, minute(51))
     expect(await field(redis)).toBe('acme 10 0 50 50:5,52:5 beta 1 0 50 50:1')
     expect(await field(redis, '#')).toBe('1')
-    expect(String(await redis.send(['HGETALL', 'sluice:{stats}:2026112108']))).toBe('#,1,lost,4')
+    const record = String(await redis.send(['HGETALL', statsKey(AT)]))
+    expect(record).toBe('#,1,lost,4,h lost,8:4,m lost,530:2,532:2')
     expect(Number(await redis.send(['TTL', RECORD]))).toBeGreaterThan(8 * 86400 - 60)
   })
 
@@ -231,8 +234,8 @@ describeOnRedisEngine('the record of refused callers', fresh => {
     const alone = await commands()
     await send(redis, crowd)
     const all = await commands()
-    expect([alone.hmget! - before.hmget!, alone.hset! - before.hset!]).toEqual([3, 3])
-    expect([all.hmget! - alone.hmget!, all.hset! - alone.hset!]).toEqual([4, 4])
+    expect([alone.hmget! - before.hmget!, alone.hset! - before.hset!]).toEqual([1, 1])
+    expect([all.hmget! - alone.hmget!, all.hset! - alone.hset!]).toEqual([2, 2])
     expect(all.expire).toBe(before.expire)
   })
 

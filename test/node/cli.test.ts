@@ -8,10 +8,10 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { consumerOfApiKey } from '../../src/credentials/api-key.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { sha256 } from '../../src/sha256.ts'
-import { statsKey } from '../../src/store/keys.ts'
 import { runInProcess, runProcess } from '../support/command-line.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
+import { storeCounts } from '../support/stored-counts.ts'
 
 /** All temporary files of a run go here, so that tests can detect files that are left behind. */
 let directory: string
@@ -521,9 +521,8 @@ describe('npx sluicegate stats', () => {
       const env = { UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: 't' }
       expect((await sluiceProcess(['stats'], env)).stdout).toMatch(/^Nothing was counted since /)
 
-      const counts = ['request limited - -', '2', 'rule limited consumer-second - pro', '2']
-      for (const unit of ['minute', 'hour'] as const)
-        await redis.connection.send(['HSET', statsKey(new Date(), unit), ...counts])
+      const counts = { 'request limited - -': 2, 'rule limited consumer-second - pro': 2 }
+      await redis.connection.send(storeCounts(counts))
       expect((await sluice(['stats'], env)).stdout).toMatch(/^consumer-second +0 +2 \(100 %\)$/m)
       const { since, ...document } = JSON.parse(
         (await sluice(['stats', '--since', '1h', '--json'], env)).stdout,

@@ -186,10 +186,9 @@ describe.skipIf(title)(`the Redis user of docs/deploy.md${title}`, () => {
   it('has no permission that is not used', async () => {
     const stats = String(await redis.send('INFO', 'commandstats'))
     const called = [...stats.matchAll(/^cmdstat_([a-z|]+):calls=[1-9]/gm)].map(([, command]) => command!)
-    // Only a log whose oldest part has expired is shortened, which takes longer than a test should. Only a record of statistics with
-    // more than 2,000 counters is incremented by one of them. And only some decisions drop reservations that have ended.
+    // Only a log whose oldest part has expired is shortened, which takes longer than a test should. And only some decisions drop reservations that have ended.
     const unused = GRANTED.filter(command => !called.includes(command) && command !== 'zremrangebyscore')
-    expect(unused).toEqual(['hdel', 'hincrby'])
+    expect(unused).toEqual(['hdel'])
   })
 
   it('cannot read other keys, or run other commands', async () => {

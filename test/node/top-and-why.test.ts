@@ -1,6 +1,6 @@
 /** `npx sluicegate top`, `why` and `stats --top` as a user runs them, with a store and without an answer. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { callFor } from '../../src/metrics/flush.ts'
+import { callFor } from '../../src/metrics/add-counts.ts'
 import { createTopCallers } from '../../src/metrics/top-callers.ts'
 import { watch } from '../../src/node/cli/top.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'

@@ -250,8 +250,8 @@ describeOnRedis('rules that are settled later', (_, kind) => {
     await vi.waitFor(async () => {
       await send()
       for (const run of timers.splice(0)) run()
-      const { unsettled } = await readStats(gateway.admin, new Date(), new Date(clock.now()))
-      expect(unsettled).toEqual({ tokens: 1 })
+      const { reservations } = await readStats(gateway.admin, new Date(), new Date(clock.now()))
+      expect(reservations?.tokens).toMatchObject({ unsettled: 1 })
     }, PATIENT)
     log.mockRestore()
   })

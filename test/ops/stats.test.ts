@@ -2,12 +2,12 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
-import { callFor } from '../../src/metrics/flush.ts'
+import { callFor } from '../../src/metrics/add-counts.ts'
 import { prometheusText, startOfDay } from '../../src/metrics/prometheus.ts'
 import { statsCommand } from '../../src/node/cli/stats.ts'
 import { type StatsFilter, statsText } from '../../src/node/cli/stats-output.ts'
 import { filterByRule, readStats, readTotals } from '../../src/ops/stats.ts'
-import { type StatsUnit, statsKey } from '../../src/store/keys.ts'
+import { hourStatsKey } from '../../src/store/keys.ts'
 import { startAdmin, type TestAdmin } from '../support/admin.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
 
@@ -46,9 +46,7 @@ const NO_CALLS = { calls: [], callsWithoutTrip: {}, lostCalls: 0 }
 const lately = () => new Date(Date.now() - HOUR_MS)
 
 async function count(counts: Record<string, number>, at = new Date()): Promise<void> {
-  const fields = Object.entries(counts).flatMap(([field, count]) => [field, String(count)])
-  for (const unit of ['minute', 'hour', 'day'] satisfies StatsUnit[])
-    await admin.redis.connection.send(['HSET', statsKey(at, unit), ...fields])
+  await admin.store.decisions.run([callFor(Object.entries(counts), at)])
 }
 
 /** Makes the text that the command prints. */
@@ -56,6 +54,14 @@ async function show(shown: StatsFilter = {}, input: Partial<ConfigInput> = {}): 
   const all = await readStats(admin.store, lately())
   const stats = shown.rule === undefined ? all : filterByRule(all, shown.rule, NAMES)
   return statsText(stats, shown, NAMES, checkedConfig({ ...INPUT, ...input }))
+}
+
+const RESERVATIONS = {
+  'reservation made llm/tokens': 9,
+  'reservation settled llm/tokens': 7,
+  'reservation late llm/tokens': 1,
+  'units reserved llm/tokens': 18_000,
+  'units cost llm/tokens': 5117,
 }
 
 const COUNTS = {
@@ -104,7 +110,8 @@ describe('the counters', () => {
       29 * 24 * HOUR_MS,
       399 * 24 * HOUR_MS,
     ]
-    for (const [i, backMs] of flushes.entries()) await flushAt(ago(backMs), 10 ** i)
+    // In the order of time.
+    for (const [i, backMs] of [...flushes.entries()].reverse()) await flushAt(ago(backMs), 10 ** i)
     expect(await read(10 * 60e3)).toEqual(['minute', '2026-11-21T08:20:00.000Z', 11])
     expect(await read(2 * HOUR_MS)).toEqual(['minute', '2026-11-21T06:30:00.000Z', 111])
     expect(await read(2 * HOUR_MS + 1)).toEqual(['hour', '2026-11-21T06:00:00.000Z', 111])
@@ -127,7 +134,7 @@ describe('the counters', () => {
 
   it('of a version before, which counts only by the hour in the same records, are added up', async () => {
     await flushAt(ago(3 * HOUR_MS), 10)
-    const key = statsKey(ago(3 * HOUR_MS), 'hour')
+    const key = hourStatsKey(ago(3 * HOUR_MS))
     await admin.redis.connection.send(['HINCRBY', key, 'request allowed - -', '100'])
     expect(await read(24 * HOUR_MS)).toEqual(['hour', '2026-11-20T08:00:00.000Z', 110])
   })
@@ -200,6 +207,30 @@ describe('npx sluicegate stats', () => {
       '',
       ...calls,
     ])
+  })
+
+  it('shows what rules have reserved, and what the requests have cost', async () => {
+    await count({ 'request allowed - -': 3, ...RESERVATIONS })
+    const table = [
+      'RESERVATIONS OF  MADE  SETTLED  LATE  GIVEN UP  UNITS RESERVED  COST  DEBT MADE',
+      'llm/tokens       9     7        1     0         18000           5117  0',
+      '',
+      'LATE: settled after they had ended, or twice. The settlement changed nothing.',
+    ]
+    const lines = (await show()).split('\n')
+    expect(lines.slice(-4)).toEqual(table)
+    await count({ 'unsettled minute': 2 })
+    const own = (await show({ rule: 'minute' })).split('\n')
+    expect(own.slice(-3)).toEqual([
+      'minute           0     0        0     2         0               0     0',
+      '',
+      'GIVEN UP: the store did not confirm the settlement in time, so onUnsettled of the unit applies.',
+    ])
+    const { reservations } = filterByRule(await readStats(admin.store, lately()), 'llm/tokens', [
+      'llm/tokens',
+    ])
+    const counts = { made: 9, settled: 7, late: 1, unsettled: 0, reserved: 18_000, cost: 5117, debt: 0 }
+    expect(reservations).toEqual({ 'llm/tokens': counts })
   })
 
   it('groups by route and by plan, and can show only one rule', async () => {
@@ -294,17 +325,19 @@ describe('npx sluicegate stats --prometheus', () => {
     ])
   })
 
-  it('prints settlements that were given up, by rule, and shows what becomes of them', async () => {
-    await count({ 'request allowed - -': 3, 'unsettled minute': 2, 'unsettled llm/tokens': 5 })
-    const [text, all] = [await show(), await readStats(admin.store, lately())]
-    expect(text).toContain("\n\n2 settlements of rule 'minute' were given up, because the store did not")
-    expect(text).toContain("\n\n5 settlements of rule 'llm/tokens' were given up, ")
-    expect(await show({ rule: 'minute' })).not.toContain('llm/tokens')
-    const lines = prometheusText(all).split('\n')
-    expect(lines.filter(line => line.startsWith('gateway_rate_limit_unsettled'))).toEqual([
-      'gateway_rate_limit_unsettled_total{policy="minute"} 2',
-      'gateway_rate_limit_unsettled_total{policy="llm/tokens"} 5',
+  it('prints what became of reservations, by rule, from 0 on', async () => {
+    await count({ ...RESERVATIONS, 'unsettled minute': 2 })
+    const lines = prometheusText(await readStats(admin.store, lately())).split('\n')
+    expect(lines.filter(line => /^sluice_.*\{policy="llm\/tokens"/.test(line))).toEqual([
+      'sluice_reservations_made_total{policy="llm/tokens"} 9',
+      'sluice_reservations_ended_total{policy="llm/tokens",end="settled"} 7',
+      'sluice_reservations_ended_total{policy="llm/tokens",end="late"} 1',
+      'sluice_reservations_ended_total{policy="llm/tokens",end="unsettled"} 0',
+      'sluice_reserved_units_total{policy="llm/tokens"} 18000',
+      'sluice_cost_units_total{policy="llm/tokens"} 5117',
+      'sluice_debt_units_total{policy="llm/tokens"} 0',
     ])
+    expect(lines).toContain('sluice_reservations_ended_total{policy="minute",end="unsettled"} 2')
   })
 
   it('counts from midnight, so that counters start at zero once a day and otherwise never shrink', () => {

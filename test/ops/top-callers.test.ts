@@ -1,7 +1,7 @@
 /** Reading and erasing the callers that rules have refused, and what `stats --top` and `top` show of them. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { callFor } from '../../src/metrics/add-counts.ts'
 import type { Batch } from '../../src/metrics/counters.ts'
-import { callFor } from '../../src/metrics/flush.ts'
 import { createTopCallers } from '../../src/metrics/top-callers.ts'
 import { topCallersText, topText } from '../../src/node/cli/top-output.ts'
 import { removeConsumer } from '../../src/ops/consumers.ts'
@@ -156,12 +156,12 @@ describe('npx sluicegate top', () => {
   const show = async () => topText(await readTop(admin.store, NOW)).replace(/in \d+ ms/, 'in 1 ms')
 
   it('shows what is refused and whom, and whether the last minute is better or worse', async () => {
+    // Of an hour ago.
+    await send({ gamma: 500 }, minutesAgo(60), { batch: refused(500) })
     for (const ago of [5, 4, 3, 2])
       await send({ acme: 10, beta: 10 }, minutesAgo(ago), { batch: refused(20, 80) })
     await send({ acme: 70 }, minutesAgo(1), { batch: refused(70, 80) })
     await send({ acme: 35 }, NOW, { batch: refused(35, 40) })
-    // Of an hour ago.
-    await send({ gamma: 500 }, minutesAgo(60), { batch: refused(500) })
     admin.proxy.count()
     expect(await show()).toBe(`08:03:30 UTC. The last 5 minutes; Redis answered in 1 ms.
 

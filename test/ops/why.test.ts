@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { GatewayError } from '../../src/errors.ts'
-import { callFor } from '../../src/metrics/flush.ts'
+import { callFor } from '../../src/metrics/add-counts.ts'
 import { createTopCallers } from '../../src/metrics/top-callers.ts'
 import { detailsOf } from '../../src/node/cli/why-output.ts'
 import type { AdminStore } from '../../src/ops/admin-store.ts'
@@ -109,8 +109,21 @@ describeOnRedis('why', (_, kind) => {
     ])
     await refused('acme', 'tenant', 2)
     expect((await why('acme'))[1]).toContain(
-      'whether it admits one more now is not known, because it was not asked',
+      '`tenant` was not asked, so nothing says whether one more request now would be admitted',
     )
+  })
+
+  it('a consumer is not refused any more by a rule that a switch has made a shadow, or turned off', async () => {
+    await createKey(gateway.admin, { consumer: 'acme' })
+    await refused('acme', 'month', 5)
+    for (const mode of ['shadow', 'off'] as const) {
+      await switchRule(gateway.admin, 'month', { mode, at: new Date(), by: 'ops' })
+      expect((await why('acme'))[1]).toMatch(
+        new RegExp(
+          `^acme is admitted; last refused by \`month\` at .*\`month\` is switched to ${mode} by ops`,
+        ),
+      )
+    }
   })
 
   it('names in the store cannot change how the terminal shows the sentence', async () => {

@@ -5,7 +5,7 @@ import type { App, TestGateway, TestPlatform } from './gateway.ts'
 
 export const METRICS_SECRET = 'a secret of metrics that is long enough'.replaceAll(' ', '-')
 
-/** The commands of a scrape without load shedding. */
+/** The commands of a scrape without load shedding, in the first minutes of an hour, which read two records of callers. */
 export const GET_METRICS_COMMANDS = 3
 
 export interface Isolate {

@@ -16,9 +16,16 @@ import { METRICS_SECRET } from './metrics.ts'
 /** Between two scrapes (ms). */
 export const SCRAPE_MS = 15_000
 
+/** The callers that send the requests. */
+export interface Senders {
+  addresses?: number
+  /** API keys, used in turns. Absent: the requests are anonymous. */
+  keys?: readonly string[]
+}
+
 export interface ScrapedGateway {
   /** Time passes, with a request every five seconds. */
-  run(ms: number, options?: { addresses?: number }): Promise<void>
+  run(ms: number, options?: Senders): Promise<void>
   /** Sends a request whose response is not awaited, and waits until it is decided. */
   hold(path: string): Promise<void>
   /** Calls to the store reach their deadline, a moment after they were sent. */
@@ -87,14 +94,16 @@ export function startScrapedGateway(gateway: TestGateway, input: Partial<ConfigI
       void request(path, { 'cf-connecting-ip': '10.1.0.1' })
       await settle()
     },
-    async run(ms, { addresses = 1000 } = {}) {
+    async run(ms, { addresses = 1000, keys = [] } = {}) {
       for (const until = now + ms; now < until; ) {
         now += REQUEST_MS
         for (const sleeper of sleepers) if (sleeper.at <= now && sleepers.delete(sleeper)) sleeper.wake()
         await settle()
         requests += 1
         const address = `10.0.${(requests % addresses) >> 8}.${(requests % addresses) & 255}`
-        await (await request('/', { 'cf-connecting-ip': address })).text()
+        const key = keys[requests % keys.length]
+        const credential: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` }
+        await (await request('/', { 'cf-connecting-ip': address, ...credential })).text()
         await settle()
         if (now % SCRAPE_MS !== 0) continue
         const reply = await request('/_sluice/metrics', { authorization: `Bearer ${METRICS_SECRET}` })

@@ -307,7 +307,7 @@ export const configSchema = settings(
           keep: v.optional(flag),
           /**
            * How often an isolate that has requests sends its counters to the store (default `'10s'`): one HTTP request,
-           * billed as seven or eight commands, and two more after refusals.
+           * billed as three commands, and two more after refusals.
            */
           every: v.optional(duration(1e6, 20e6, "from '1s' to '20s'")),
           /**

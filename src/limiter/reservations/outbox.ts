@@ -6,13 +6,13 @@
  *     ready        waits for the next trip, or 250 ms for one of its own
  *     unconfirmed  was sent; is sent again after 2 s, unless the store has answered; later each time that it answers with an error
  */
-import type { Rule } from '../../config/compile-rule.ts'
 import { GatewayError } from '../../errors.ts'
 import type { SettledRequest, Settlement } from '../../script/settle.ts'
 import type { Rider } from '../../trips/rider.ts'
 import { isWithin } from '../../trips/turn.ts'
 import { decodeReplies, prepareSettle } from '../prepared-call.ts'
 import { callKeyOf, type Reservation, settlementFor } from './reservation.ts'
+import type { ReservationCounts } from './reservation-counts.ts'
 
 /** How long a settlement waits for another HTTP request that carries it (ms). */
 const SEND_DELAY_MS = 250
@@ -67,6 +67,8 @@ interface Batch {
   /** How often the store has answered, and how often with an error. */
   answers: number
   errors: number
+  /** Whether they were sent before. */
+  isRepeated?: boolean
 }
 
 export interface OutboxOptions {
@@ -76,11 +78,10 @@ export interface OutboxOptions {
   wallClock(): number
   /** The time to write by (µs). Absent, as always in production: the clock of the store. */
   writeAt?: (() => number) | undefined
-  /** Called for each rule of settlements that are given up. The store may have got one of which only the replies were lost. */
-  onGivenUp?: ((rule: Rule, settlements: number) => void) | undefined
+  counts: ReservationCounts
 }
 
-export function createOutbox({ now, wallClock, writeAt, onGivenUp }: OutboxOptions) {
+export function createOutbox({ now, wallClock, writeAt, counts }: OutboxOptions) {
   /** By the key of the call, the longest waiting first. */
   const ready = new Map<string, Batch>()
   /** By their errors, each in the order of sending. */
@@ -102,12 +103,9 @@ export function createOutbox({ now, wallClock, writeAt, onGivenUp }: OutboxOptio
     )
   }
 
-  function giveUp({ rules }: Reservation, messages: readonly OutgoingMessage[]): void {
+  function giveUp(reservation: Reservation, messages: readonly OutgoingMessage[]): void {
     const settlements = messages.filter(({ request }) => !request.isRenewal).length
-    if (settlements === 0) return
-    // A rule with numbers for several plans can be there once for each of them.
-    const byName = new Map(rules.map(({ rule }) => [rule.name, rule]))
-    for (const rule of byName.values()) onGivenUp?.(rule, settlements)
+    if (settlements > 0) counts.givenUp(reservation, settlements)
   }
 
   /** The messages to send now, each batch in one call. */
@@ -121,6 +119,7 @@ export function createOutbox({ now, wallClock, writeAt, onGivenUp }: OutboxOptio
       for (const batch of sent) {
         if (batches.length >= most || isWithin(repeatAfterMs[i]!, batch.since, time)) break
         sent.delete(batch)
+        batch.isRepeated = true
         add(batch)
       }
     }
@@ -175,6 +174,8 @@ export function createOutbox({ now, wallClock, writeAt, onGivenUp }: OutboxOptio
             if (result instanceof GatewayError || !unconfirmedLike(batch).has(batch)) continue
             batch.answers += 1
             const { messages } = batch
+            const own = messages.filter(({ lostAt }) => lostAt === undefined).map(({ request }) => request)
+            counts.answered(batch.reservation, own, result, batch.isRepeated || own.length < messages.length)
             // A decision whose reply was lost may still be on its way, so what is not found is looked for again.
             batch.messages = messages.filter(
               ({ lostAt }) => lostAt !== undefined && batch.answers === 1 && result.applied < messages.length,

@@ -28,28 +28,38 @@ import {
   reservationOf,
   reserves,
 } from './reservation.ts'
+import { type CountReservations, createReservationCounts } from './reservation-counts.ts'
 
 /** How a request ends for its reservation. Absent: the reserved units stay spent. 'unsettled': the policy of each unit decides. */
 export type Settling = ActualOf | 'unsettled'
 
 export type Settlements = ReturnType<typeof createSettlements>
 
-export interface SettlementsOptions extends OutboxOptions {
+export interface SettlementsOptions extends Omit<OutboxOptions, 'counts'> {
   timer: Timer
   /** Creates ids of reservations; simulations pass their own. */
   newId?: (() => string) | undefined
+  /** Absent: there are no statistics. */
+  count?: CountReservations | undefined
 }
 
 /** A renewal that is not confirmed is checked again after this share of the `ttl`. */
 const RENEWAL_CHECK_SHARE = 0.1
 
-export function createSettlements({ timer, newId = newReservationId, ...options }: SettlementsOptions) {
+export function createSettlements({
+  timer,
+  newId = newReservationId,
+  count,
+  ...options
+}: SettlementsOptions) {
   const { now, wallClock, writeAt } = options
-  const outbox = createOutbox(options)
+  const counts = createReservationCounts(count)
+  const outbox = createOutbox({ ...options, counts })
   const requestOf = ({ id, spentAt }: Reservation) => ({ id, spentAt })
 
   function queue(reservation: Reservation, actualOf: ActualOf | undefined, until: number): void {
     const amounts = amountsOf(reservation, actualOf)
+    counts.cost(reservation, amounts)
     outbox.add(reservation, { request: { ...requestOf(reservation), amounts }, until })
   }
 
@@ -62,8 +72,12 @@ export function createSettlements({ timer, newId = newReservationId, ...options 
     /** The id under which a request reserves; undefined: it reserves nothing. */
     idFor: (rules: readonly BoundRule[]): string | undefined => (reserves(rules) ? newId() : undefined),
 
-    open: (evaluation: Evaluation, outcome: Outcome): Reservation | undefined =>
-      reservationOf(evaluation, outcome),
+    /** What a decision has reserved; undefined: nothing. */
+    open(evaluation: Evaluation, outcome: Outcome): Reservation | undefined {
+      const reservation = reservationOf(evaluation, outcome)
+      if (reservation) counts.made(reservation)
+      return reservation
+    },
 
     /**
      * Gives back what the store may have reserved for a decision whose reply was lost: the fallbacks have decided the request, and count
@@ -144,6 +158,10 @@ export function createSettlements({ timer, newId = newReservationId, ...options 
       const settlement = settlementOf(reservation, { amounts }, wallClock(), writeAt?.())
       const settled = await runCall(trips.store, prepareSettle(settlement)).catch(toDegraded)
       if ('cause' in settled) queue(reservation, actualOf, now() + lastEndMs(reservation))
+      else {
+        counts.answered(reservation, settlement.requests, settled)
+        if (settled.applied > 0) counts.cost(reservation, amounts)
+      }
       // The units that were given back may make room for others.
       const keys = reservation.rules.map(({ key }) => key)
       answers?.forget(keys, 'refund')

@@ -23,7 +23,7 @@ export function statsText(
     calls,
     callsWithoutTrip,
     lostCalls,
-    unsettled = {},
+    reservations = {},
   }: Stats,
   { rule, by }: StatsFilter,
   names: readonly string[],
@@ -64,11 +64,7 @@ export function statsText(
   ] as const)
     if (count > 0)
       lines.push('', `The counters of ${count} more ${what} may be missing: the store did not confirm them.`)
-  for (const [name, count] of Object.entries(unsettled))
-    lines.push(
-      '',
-      `${count} settlements of rule '${WORDS.get(name) ?? name}' were given up, because the store did not confirm them in time: the policy of its unit applies.`,
-    )
+  if (Object.keys(reservations).length > 0) lines.push('', ...reservationLines(reservations))
   return lines.join('\n')
 }
 
@@ -90,6 +86,29 @@ function callTable(calls: readonly CallCount[], { limits }: Config): string {
     ])
   })
   return table(['CALLS OF', 'OUTCOME', 'CAUSE', 'COUNT', 'SHARE'], rows)
+}
+
+function reservationLines(reservations: NonNullable<Stats['reservations']>): string[] {
+  const rows = Object.entries(reservations).map(([name, counts]) => {
+    const { made, settled, late, unsettled, reserved, cost, debt } = counts
+    const numbers = [made, settled, late, unsettled, reserved, cost, debt].map(String)
+    return [WORDS.get(name) ?? name, ...numbers]
+  })
+  const columns = ['MADE', 'SETTLED', 'LATE', 'GIVEN UP', 'UNITS RESERVED', 'COST', 'DEBT MADE']
+  const all = Object.values(reservations)
+  const isAny = (what: 'late' | 'unsettled') => all.some(counts => counts[what] > 0)
+  return [
+    table(['RESERVATIONS OF', ...columns], rows),
+    ...(isAny('late')
+      ? ['', 'LATE: settled after they had ended, or twice. The settlement changed nothing.']
+      : []),
+    ...(isAny('unsettled')
+      ? [
+          '',
+          'GIVEN UP: the store did not confirm the settlement in time, so onUnsettled of the unit applies.',
+        ]
+      : []),
+  ]
 }
 
 function adviceFor({ stats, environment }: Config): string {

@@ -1,8 +1,9 @@
 /** What `npx sluicegate top` and `stats --top` show. Pure. */
+import { UNNAMED } from '../../metrics/recorded-callers.ts'
 import { effectOf } from '../../ops/switches.ts'
 import { clock, time } from '../../ops/times.ts'
 import type { Counted, Top, TopRule, Trend } from '../../ops/top.ts'
-import { type RuleCallers, type Spread, UNNAMED } from '../../ops/top-callers.ts'
+import type { RuleCallers, Spread } from '../../ops/top-callers.ts'
 import { alert, alertCell, type Cell, table } from './output.ts'
 import { share } from './stats-output.ts'
 import { signatureText } from './switch.ts'

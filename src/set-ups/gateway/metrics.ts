@@ -3,7 +3,7 @@
  *
  *     curl https://gateway.example/_sluice/metrics -H "authorization: Bearer $SLUICE_METRICS_TOKEN"
  *
- * One HTTP request to the store reads the counters, and how much room the origin has: 3 commands, and 4 more for each of fleet usage,
+ * One HTTP request to the store reads the counters, and how much room the origin has: up to 3 commands, and 4 more for each of fleet usage,
  * an adaptive limit and worker utilization. While the store does not answer, the reply has what this isolate has counted.
  */
 import type { Clock } from '../../clock.ts'
@@ -20,8 +20,9 @@ import {
   type UtilizationLoad,
 } from '../../metrics/current-load.ts'
 import { isolateText, prometheusText } from '../../metrics/prometheus.ts'
-import { type Count, pairs, sumFields, sumMeasurements } from '../../metrics/sums.ts'
-import { STATS_TOTAL_KEY, statsKey } from '../../store/keys.ts'
+import { mostRefused, recentHours } from '../../metrics/recorded-callers.ts'
+import { countsIn, type Hash, highestIn, sumFields, sumMeasurements } from '../../metrics/sums.ts'
+import { callersKey, STATS_TOTAL_KEY } from '../../store/keys.ts'
 import type { Script } from '../../store/store.ts'
 import { createBearerCheck } from '../http/bearer.ts'
 import type { MetricsSource } from '../http/handle.ts'
@@ -48,7 +49,7 @@ const MINUTE_MS = 60e3
  * @returns undefined without a secret: the path does not exist
  */
 export function createMetricsEndpoint(
-  config: Pick<Config, 'rules' | 'shedding' | 'adaptive'>,
+  config: Pick<Config, 'rules' | 'shedding' | 'adaptive' | 'stats'>,
   { store, stats, measurements, ruleSet }: MetricsSource,
   parts: Partial<MetricsParts> & { signalScript: () => Script },
   variables: Readonly<Record<string, unknown>> | undefined,
@@ -75,26 +76,25 @@ export function createMetricsEndpoint(
     const { workerUtilization } = config.shedding ?? {}
     const hasFleet = config.rules.some(({ match }) => match.fromRank !== undefined)
     const options = { now, script: parts.signalScript }
-    const recordOf = (ms: number) => prepareRecord(statsKey(new Date(ms), 'minute'))
+    const hours = config.stats?.topCallers ? recentHours(at) : []
+    const callers = hours.map(hour => prepareHash(callersKey(hour)))
     const calls = [
       prepareRecord(STATS_TOTAL_KEY),
-      recordOf(at - MINUTE_MS),
-      recordOf(at),
       hasFleet ? parts.prepareFleet!(config, ruleSet, at) : undefined,
       config.adaptive && parts.prepareAdaptive!(config.adaptive, options),
       workerUtilization && parts.prepareUtilization!(workerUtilization, options),
     ] as const
-    const sent = calls.filter(call => call !== undefined)
+    const sent = [...calls, ...callers].filter(call => call !== undefined)
     const results = await runCalls<unknown>(store, sent)
     /** The result of a call; undefined if it was not sent, or if it failed by itself. */
     const resultOf = <T>(call: PreparedCall<T> | undefined) => {
       const result = call && results[(sent as readonly unknown[]).indexOf(call)]
       return result instanceof GatewayError ? undefined : (result as T | undefined)
     }
-    const [total, minuteBefore, minute, fleet, adaptive, utilization] = calls
-    const totals = resultOf(total)
-    if (!totals) throw results[0]
-    const recent = [...(resultOf(minuteBefore) ?? []), ...(resultOf(minute) ?? [])]
+    const [total, fleet, adaptive, utilization] = calls
+    const record = resultOf(total)
+    if (!record) throw results[0]
+    const totals = countsIn(record)
     const adaptiveLoad: AdaptiveLoad | undefined = resultOf(adaptive)
     const utilizationLoad: UtilizationLoad | undefined = resultOf(utilization)
     const fleetUsage = resultOf(fleet)?.(adaptiveLoad?.limit)
@@ -103,7 +103,12 @@ export function createMetricsEndpoint(
       ...(adaptiveLoad && { adaptive: adaptiveLoad }),
       ...(utilizationLoad && { workerUtilization: utilizationLoad }),
     }
-    return prometheusText(sumFields(totals), load, sumMeasurements(totals, recent))
+    const measured = sumMeasurements(totals, highestIn(record, Math.floor(at / MINUTE_MS) - 1))
+    const hashes = callers.map(call => resultOf(call) ?? [])
+    return prometheusText(sumFields(totals), load, {
+      ...measured,
+      mostRefused: mostRefused(hours, hashes, at),
+    })
   }
 
   return async request => {
@@ -120,14 +125,29 @@ export function createMetricsEndpoint(
   }
 }
 
-function prepareRecord(key: string): PreparedCall<readonly Count[]> {
+const isHash = (reply: unknown): reply is string[] =>
+  Array.isArray(reply) && reply.length % 2 === 0 && reply.every(text => typeof text === 'string')
+
+const invalid = () => new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is not a hash.")
+
+function prepareHash(key: string): PreparedCall<Hash> {
   return {
     call: { command: 'HGETALL', key },
     decode(reply) {
-      const fields =
-        Array.isArray(reply) && reply.length % 2 === 0 ? pairs(reply) : [['', Number.NaN] as const]
-      if (fields.every(([field, count]) => typeof field === 'string' && count >= 0)) return fields
-      throw new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is not a hash.")
+      if (isHash(reply)) return reply
+      throw invalid()
+    },
+  }
+}
+
+function prepareRecord(key: string): PreparedCall<Hash> {
+  const { call, decode } = prepareHash(key)
+  return {
+    call,
+    decode(reply) {
+      const record = decode(reply)
+      if (countsIn(record).every(([, count]) => count >= 0)) return record
+      throw invalid()
     },
   }
 }

@@ -158,7 +158,7 @@ export function createHandler(
       measurements?.noteStoreChange(change.isOpen)
       reportStoreChange(change)
     },
-    onUnsettled: stats?.countUnsettled,
+    countReservations: stats?.countReservations,
     onFinish: reporting.onFinish,
   })
   const ruleSet = createGatewayRuleSet(config, parts.scriptsOf)
@@ -185,7 +185,11 @@ export function createHandler(
     awaitsEndings: engine.awaitsEndings,
     originLoad,
     metrics: measurements && stats && { store, stats, measurements, ruleSet },
-    stop: async () => void (await Promise.all([engine.stop(), stats?.flush()])),
+    // What the engine settles last is counted, too.
+    async stop() {
+      await engine.stop()
+      await stats?.flush()
+    },
   }
 
   async function handle(incoming: Incoming, forward: Forward): Promise<Response> {

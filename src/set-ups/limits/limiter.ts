@@ -130,7 +130,7 @@ export function createLimiterWithParts(
     onStoreChange: ({ isOpen }) => measurements?.noteStoreChange(isOpen),
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
     credentials: 'refuse',
-    onUnsettled: stats?.countUnsettled,
+    countReservations: stats?.countReservations,
   })
   const options = { background, awaitsSwitches: true, isFinal: true }
 
@@ -362,7 +362,11 @@ export function createLimiterWithParts(
     },
 
     // Also sends settlements.
-    close: async () => void (await Promise.all([engine.stop(), stats?.flush()])),
+    async close() {
+      await engine.stop()
+      // What the engine settles last is counted, too.
+      await stats?.flush()
+    },
   }
 }
 

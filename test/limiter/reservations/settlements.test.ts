@@ -41,6 +41,8 @@ class ReservingStore implements Store {
   refuses = false
   /** When each trip was made (ms). */
   readonly times: number[] = []
+  /** The debt after each settlement. */
+  debt = 0
   readonly #time: { readonly nowMs: number }
 
   constructor(time: { readonly nowMs: number }) {
@@ -78,11 +80,27 @@ class ReservingStore implements Store {
         this.settled.set(name, Number(actual))
       }
     }
-    return [this.#time.nowMs * 1e3, applied, 0, 0, 0]
+    return [this.#time.nowMs * 1e3, applied, 0, 0, this.debt]
   }
 
   get calls(): ScriptCall[] {
     return this.trips.flat().filter(call => 'script' in call)
+  }
+}
+
+/** What the statistics get of the rule `tokens`. `counts` returns it, and begins again. */
+function createCounts() {
+  let sums: Record<string, number> = {}
+  return {
+    count(what: string, { name }: Rule, by: number) {
+      expect(name).toBe('tokens')
+      sums[what] = (sums[what] ?? 0) + by
+    },
+    counts() {
+      const counted = sums
+      sums = {}
+      return counted
+    },
   }
 }
 
@@ -292,16 +310,54 @@ describe('a settlement', () => {
   })
 
   it('is counted for each of its rules if its reservation ends before the store confirms it, but a renewal is not', async () => {
-    const given: unknown[] = []
-    const onGivenUp = ({ name }: Rule, settlements: number) => given.push([name, settlements])
-    const { time, store, reserve } = createWorld({ onGivenUp })
+    const { counts, count } = createCounts()
+    const { time, store, reserve } = createWorld({ count })
     reserve().settle(() => 5)
     await time.pass(250)
     store.isAway = true
     reserve()
     for (let i = 0; i < 3; i++) reserve('acme').settle(() => 5)
     await time.pass(2 * TTL)
-    expect(given).toEqual([['tokens', 3]])
+    expect(counts()).toEqual({ 'reservation settled': 1, unsettled: 3, 'units cost': 20 })
+  })
+
+  it('is counted with what the request has cost, and with the debt that it has made', async () => {
+    const { counts, count } = createCounts()
+    const { time, store, settlements, trips, reserve } = createWorld({ count })
+    for (const cost of [40, 130]) reserve().settle(() => cost)
+    await time.pass(250)
+    expect(counts()).toEqual({ 'reservation settled': 2, 'units cost': 170 })
+    store.debt = 50
+    reserve().settle(() => 120)
+    await time.pass(250)
+    reserve().settle(() => 300)
+    await time.pass(250)
+    expect(counts()).toEqual({ 'reservation settled': 2, 'units cost': 420, 'units debt': 20 + 50 })
+    const on = { trips, answers: undefined }
+    const { reservation } = reserve()
+    for (let i = 0; i < 2; i++)
+      await settlements.settleNow(
+        on,
+        reservation,
+        () => 90,
+        () => {},
+      )
+    expect(counts()).toEqual({ 'reservation settled': 1, 'reservation late': 1, 'units cost': 90 })
+  })
+
+  it('is counted as late if its reservation has ended, but not if a message that was lost may have settled it', async () => {
+    const { counts, count } = createCounts()
+    const { time, store, reserve } = createWorld({ count })
+    const late = reserve()
+    store.reserved.clear()
+    late.settle(() => 5)
+    reserve().settle(() => 5)
+    await time.pass(250)
+    expect(counts()).toMatchObject({ 'reservation settled': 1, 'reservation late': 1 })
+    store.faults = ['may-have-run']
+    reserve().settle(() => 5)
+    await time.pass(5000)
+    expect(counts()).toEqual({ 'reservation settled': 1, 'units cost': 5 })
   })
 
   it('is sent before a process stops, also if a trip is lost', async () => {

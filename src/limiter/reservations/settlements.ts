@@ -14,6 +14,7 @@ import type { SettleResult } from '../../script/settle.ts'
 import type { Rider } from '../../trips/rider.ts'
 import type { Trips } from '../../trips/trips.ts'
 import type { Answers } from '../answers/answers.ts'
+import type { CallGuard } from '../call-guard.ts'
 import { type Degraded, toDegraded } from '../evaluate.ts'
 import { prepareSettle, runCall } from '../prepared-call.ts'
 import { createOutbox, type OutboxOptions, settlementOf } from './outbox.ts'
@@ -139,11 +140,17 @@ export function createSettlements({ timer, newId = newReservationId, ...options 
       reservation: Reservation,
       actualOf: ActualOf | undefined,
       background: Background,
+      guard?: CallGuard,
     ): Promise<SettleResult | Degraded> {
       const amounts = amountsOf(reservation, actualOf)
       const settlement = settlementOf(reservation, { amounts }, wallClock(), writeAt?.())
-      const settled = await runCall(trips.store, prepareSettle(settlement)).catch(toDegraded)
-      if ('cause' in settled) queue(reservation, actualOf, now() + lastEndMs(reservation))
+      const call = prepareSettle(settlement)
+      const settling = guard ? guard.run(trips.store, call) : runCall(trips.store, call)
+      const settled = await settling.catch(toDegraded)
+      if ('cause' in settled) {
+        guard?.passFailure(settled)
+        queue(reservation, actualOf, now() + lastEndMs(reservation))
+      }
       // The units that were given back may make room for others.
       const keys = reservation.rules.map(({ key }) => key)
       answers?.forget(keys, 'refund')

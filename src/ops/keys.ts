@@ -44,7 +44,8 @@ export interface CreatedKey extends KeyInfo {
   key: string
 }
 
-const ID_DIGITS = 12
+/** How many digits of its digest identify a key or a token, unless two begin alike. */
+export const ID_DIGITS = 12
 
 /** @param digits more than the default only if the digests of two keys begin with the same digits */
 export function keyId(consumer: string, digest: string, digits = ID_DIGITS): string {

@@ -146,11 +146,10 @@ export function createEngine(
     const endTrip = decides && !failure ? local?.beginTrip(evaluation) : undefined
     const reply = failure
       ? toDegraded(failure)
-      : await evaluate(store, evaluation, {
+      : await evaluate(guard?.on(store) ?? store, evaluation, {
           ...{ verb, onCluster, undoStore: trips.storeWithoutQueue, now },
           isCallerKnown: () => isAdmitted(recall?.()),
           ...(answer && { listener: answer }),
-          guard,
         })
     endTrip?.()
     if (reply.status === 'other-mode') {
@@ -243,11 +242,10 @@ export function createEngine(
     },
 
     async change(verb, preparedCall, background, guard) {
-      const changing = guard ? guard.run(store, preparedCall) : runCall(store, preparedCall)
-      const changed = await changing.catch(toDegraded)
-      const mayHaveRun = 'at' in changed || changed.fate === 'may-have-run'
+      const changed = await runCall(guard?.on(store) ?? store, preparedCall).catch(toDegraded)
+      const wasSent = 'at' in changed || changed.fate !== 'not-sent'
       // A reset discards leased units, so that they are not given back on top of the whole budget. A refund keeps them.
-      if ('keys' in preparedCall.call && mayHaveRun) {
+      if ('keys' in preparedCall.call && wasSent) {
         answers?.forget(preparedCall.call.keys, verb)
         if (verb === 'reset' && 'at' in changed) local?.forgetReports(preparedCall.call.keys)
       }

@@ -6,7 +6,6 @@ import { type CallFate, type ErrorCode, GatewayError, traceOf } from '../errors.
 import type { DecideVerb } from '../script/decide.ts'
 import type { Evaluation, Outcome, Verdict } from '../script/evaluation.ts'
 import type { CallListener, Store } from '../store/store.ts'
-import type { CallGuard } from './call-guard.ts'
 import type { DegradedCause, DegradedMark } from './decision.ts'
 import { prepareDecide, runCall } from './prepared-call.ts'
 
@@ -51,7 +50,6 @@ export interface EvaluateOptions {
   now(): number
   /** As for Store.run. If the result is no longer needed, the decision fails with the cause `overload`. */
   listener?: CallListener
-  guard?: CallGuard | undefined
 }
 
 /** Evaluates in the store. Never throws: errors become a `Degraded`. */
@@ -60,15 +58,15 @@ export async function evaluate(
   evaluation: Evaluation,
   options: EvaluateOptions,
 ): Promise<Outcome | Degraded> {
-  const { verb, onCluster, listener, guard } = options
+  // Without rules to count and a credential to look up, no trip is needed.
+  if (evaluation.rules.length === 0 && !evaluation.subject) {
+    return { status: 'admitted', plan: '', at: 0, verdicts: [] }
+  }
+  const { verb, onCluster, listener } = options
   try {
-    // Without rules to count and a credential to look up, no trip is needed.
-    const needsNoTrip = evaluation.rules.length === 0 && !evaluation.subject
-    if (needsNoTrip || store.isCluster) await guard?.check(store)
-    if (needsNoTrip) return { status: 'admitted', plan: '', at: 0, verdicts: [] }
-    if (store.isCluster) return await onCluster(store, evaluation, options)
-    const call = prepareDecide(evaluation, verb)
-    return await (guard ? guard.run(store, call, listener) : runCall(store, call, listener))
+    return store.isCluster
+      ? await onCluster(store, evaluation, options)
+      : await runCall(store, prepareDecide(evaluation, verb), listener)
   } catch (error) {
     return toDegraded(error)
   }

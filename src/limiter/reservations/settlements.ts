@@ -144,9 +144,8 @@ export function createSettlements({ timer, newId = newReservationId, ...options 
     ): Promise<SettleResult | Degraded> {
       const amounts = amountsOf(reservation, actualOf)
       const settlement = settlementOf(reservation, { amounts }, wallClock(), writeAt?.())
-      const call = prepareSettle(settlement)
-      const settling = guard ? guard.run(trips.store, call) : runCall(trips.store, call)
-      const settled = await settling.catch(toDegraded)
+      const store = guard?.on(trips.store) ?? trips.store
+      const settled = await runCall(store, prepareSettle(settlement)).catch(toDegraded)
       if ('cause' in settled) {
         guard?.passFailure(settled)
         queue(reservation, actualOf, now() + lastEndMs(reservation))

@@ -7,14 +7,14 @@ import { readServiceToken } from '../../credentials/service-token.ts'
 import { GatewayError } from '../../errors.ts'
 import type { CallFailure, CallGuard } from '../../limiter/call-guard.ts'
 import { toDegraded } from '../../limiter/evaluate.ts'
-import { type PreparedCall, prepareLookUp, runCall } from '../../limiter/prepared-call.ts'
+import { prepareLookUp, runCall } from '../../limiter/prepared-call.ts'
 import { Lru } from '../../lru.ts'
 import { hasAnyOf, type Scope } from '../../scopes.ts'
 import { guardCall, isGuardReply } from '../../script/guard.ts'
 import { sha256 } from '../../sha256.ts'
 import { tokenKey } from '../../store/keys.ts'
 import { parseToken, type TokenRecord } from '../../store/records.ts'
-import type { ScriptCall, Store } from '../../store/store.ts'
+import type { CallListener, ScriptCall, Store, StoreCall } from '../../store/store.ts'
 import type { GuardableLimiter, Limiter } from '../limits/limiter.ts'
 import { createTokenAttempts } from './token-attempts.ts'
 
@@ -193,36 +193,39 @@ export function createTokenChecks(
       return new GatewayError('ERR_STORE_REFUSED', 'The service token was refused.', { fate: 'not-sent' })
     }
 
-    /** The call with the check in its script. */
-    function guardedCall<Result>({ call, decode }: PreparedCall<Result>): PreparedCall<Result> {
+    /** Checks the token alone, unless that was done within the last second. @throws GatewayError */
+    async function mustPermit(from: Store): Promise<void> {
+      if (isFresh(attempt)) return
+      const checked = await read(attempt, from)
+      if (!checked.ok) throw refused(checked)
+      isAdmitted = true
+    }
+
+    async function runGuarded(from: Store, calls: readonly StoreCall[], listener?: CallListener) {
+      if (from.isCluster) {
+        await mustPermit(from)
+        return await from.run(calls, listener)
+      }
       const at = now()
       const { digest, needed } = attempt
-      return {
-        call: guardCall(call as ScriptCall, { key: tokenKey(digest), scopes: needed }),
-        decode(reply) {
-          if (isGuardReply(reply)) throw refused(refuse(attempt, reply))
-          isAdmitted = true
-          admit(attempt, at)
-          return decode(reply)
-        },
-      }
+      const check = { key: tokenKey(digest), scopes: needed }
+      const replies = await from.run(
+        calls.map(call => guardCall(call as ScriptCall, check)),
+        listener,
+      )
+      const refusing = replies.find(isGuardReply)
+      if (refusing) throw refused(refuse(attempt, refusing))
+      isAdmitted = true
+      admit(attempt, at)
+      return replies
     }
 
     const guard = {
       isFresh: () => isFresh(attempt),
-
-      async run<Result>(from: Store, call: PreparedCall<Result>, listener?: Parameters<CallGuard['run']>[2]) {
-        if (!from.isCluster) return await runCall(from, guardedCall(call), listener)
-        await guard.check(from)
-        return await runCall(from, call, listener)
-      },
-
-      async check(from: Store) {
-        if (isFresh(attempt)) return
-        const checked = await read(attempt, from)
-        if (!checked.ok) throw refused(checked)
-        isAdmitted = true
-      },
+      on: (from: Store): Store => ({
+        ...from,
+        run: (calls, listener) => runGuarded(from, calls, listener),
+      }),
 
       passFailure({ cause, fate }: CallFailure) {
         if (!refusal && isFresh(attempt)) return
@@ -232,7 +235,7 @@ export function createTokenChecks(
 
       /** For calls that have made no trip, because there was nothing to do, or their arguments were wrong. */
       async mustBeAdmitted() {
-        if (!isAdmitted) await guard.check(store).catch(error => guard.passFailure(toDegraded(error)))
+        if (!isAdmitted) await mustPermit(store).catch(error => guard.passFailure(toDegraded(error)))
       },
     }
     return guard

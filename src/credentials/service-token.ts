@@ -31,5 +31,8 @@ export function readServiceToken(text: string): { environment: string | undefine
   return { environment: form[1] }
 }
 
+/** The id of a token, by which people name it. @param digits more than 12 only if the digests of two tokens begin alike */
+export const serviceTokenId = (digest: string, digits = 12): string => digest.slice(0, digits)
+
 /** Whether a text can only be meant as a service token, whatever its form. */
 export const looksLikeServiceToken = (text: string): boolean => text.startsWith(`${PREFIX}_`)

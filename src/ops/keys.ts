@@ -44,8 +44,7 @@ export interface CreatedKey extends KeyInfo {
   key: string
 }
 
-/** How many digits of its digest identify a key or a token, unless two begin alike. */
-export const ID_DIGITS = 12
+const ID_DIGITS = 12
 
 /** @param digits more than the default only if the digests of two keys begin with the same digits */
 export function keyId(consumer: string, digest: string, digits = ID_DIGITS): string {

@@ -4,14 +4,19 @@
  */
 
 import { didYouMean } from '../config/check/did-you-mean.ts'
-import { looksLikeServiceToken, mintServiceToken, readServiceToken } from '../credentials/service-token.ts'
+import {
+  looksLikeServiceToken,
+  mintServiceToken,
+  readServiceToken,
+  serviceTokenId,
+} from '../credentials/service-token.ts'
 import { isScope, missingScopes, SCOPES } from '../scopes.ts'
 import { sha256 } from '../sha256.ts'
 import { TOKEN_INDEX_KEY, tokenKey } from '../store/keys.ts'
 import { formatToken, parseToken, type TokenRecord } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
-import { distinguishingDigits, ID_DIGITS } from './keys.ts'
+import { distinguishingDigits } from './keys.ts'
 import { printable } from './names.ts'
 
 export interface TokenInfo extends TokenRecord {
@@ -48,13 +53,10 @@ export interface TokenOptions {
   minted?: MintedToken | undefined
 }
 
-/** @param digits more than the default only if the digests of two tokens begin with the same digits */
-const tokenId = (digest: string, digits = ID_DIGITS) => digest.slice(0, digits)
-
 export function mintToken({ environment }: AdminStore): MintedToken {
   const token = mintServiceToken(environment)
   const digest = sha256(token)
-  return { token, digest, id: tokenId(digest) }
+  return { token, digest, id: serviceTokenId(digest) }
 }
 
 /** @throws AdminError `usage` for unknown scopes; `forbidden` if the maker has not all of them, or ends before the new token */
@@ -86,7 +88,7 @@ export async function listTokens(store: AdminStore): Promise<TokenInfo[]> {
   return digests
     .flatMap((digest, i): TokenInfo[] => {
       const record = parseToken(texts[i] ?? '')
-      return record ? [{ id: tokenId(digest, digits), ...record }] : []
+      return record ? [{ id: serviceTokenId(digest, digits), ...record }] : []
     })
     .sort((a, b) => a.createdAt.getTime() - b.createdAt.getTime() || (a.id < b.id ? -1 : 1))
 }
@@ -234,8 +236,8 @@ async function byId(store: AdminStore, prefix: string): Promise<Omit<FoundToken,
   const [digest, ...others] = matching
   if (digest === undefined) throw notFound(store, prefix)
   const digits = distinguishingDigits(digests)
-  if (others.length === 0) return { digest, id: tokenId(digest, digits) }
-  const all = matching.slice(0, 10).map(each => tokenId(each, digits))
+  if (others.length === 0) return { digest, id: serviceTokenId(digest, digits) }
+  const all = matching.slice(0, 10).map(each => serviceTokenId(each, digits))
   throw new AdminError(
     'refused',
     `More than one token begins like this: ${all.join(', ')}. Add more digits of the ID.`,
@@ -247,7 +249,7 @@ function byToken({ environment }: AdminStore, text: string): Omit<FoundToken, 'r
   const where = environment === undefined ? '' : ` of environment '${environment}'`
   if (form && form.environment === environment) {
     const digest = sha256(text)
-    return { digest, id: tokenId(digest) }
+    return { digest, id: serviceTokenId(digest) }
   }
   throw looksLikeServiceToken(text)
     ? new AdminError('not-found', `This is not a token${where}. Check that it was copied whole.`)

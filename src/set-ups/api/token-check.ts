@@ -3,7 +3,7 @@
  * so its end, its revocation and its rotation take effect within a second. Plain data in bounded memory.
  */
 import { type Clock, elapsed, latestOf, SYSTEM_CLOCK } from '../../clock.ts'
-import { readServiceToken } from '../../credentials/service-token.ts'
+import { readServiceToken, serviceTokenId } from '../../credentials/service-token.ts'
 import { GatewayError } from '../../errors.ts'
 import type { CallFailure, CallGuard } from '../../limiter/call-guard.ts'
 import { toDegraded } from '../../limiter/evaluate.ts'
@@ -72,8 +72,6 @@ const REMEMBERED_MS = 1000
 
 /** About 1 kB each. The Lru keeps up to twice as many. */
 const MAX_TOKENS = 500
-
-const ID_DIGITS = 12
 
 /** What the store has said about a token. It is kept for longer than a second: the next check of this token does not count as a guess. */
 interface Known {
@@ -175,7 +173,7 @@ export function createTokenChecks(
       const readAt = now()
       const record = parseToken((await runCall(from, prepareLookUp(tokenKey(digest)))) ?? '')
       if (!record) return refuse(attempt, 'unknown')
-      const token = { ...record, id: digest.slice(0, ID_DIGITS), digest }
+      const token = { ...record, id: serviceTokenId(digest), digest }
       known = { admitted: find(digest)?.admitted ?? new Map(), token, readAt }
       tokens.set(digest, known)
       attempts.end(attempt.address, digest, true)
@@ -259,7 +257,7 @@ export function createTokenChecks(
       try {
         const value = await callOf(guard)
         await guard.mustBeAdmitted()
-        return { ok: true, token: { id: digest.slice(0, ID_DIGITS), digest }, value }
+        return { ok: true, token: { id: serviceTokenId(digest), digest }, value }
       } catch (error) {
         if (error instanceof CallRefused) return error.refusal
         throw error

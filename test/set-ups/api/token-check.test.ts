@@ -332,6 +332,20 @@ describeOnRedisEngine('service tokens', fresh => {
       expect(await stateOf()).toEqual(before)
     })
 
+    it('keep the leases of others if they are refused a reset', async () => {
+      const token = await add(['limits:use'])
+      const leasing = createGuardableLimiterOnStore(LEASING, failing, { clock: clock() })
+      const guarded = (text: string, call: (limiter: Limiter) => Promise<unknown>) =>
+        tokens.guarded(text, scopesForLimit('leased'), ADDRESS, leasing, call)
+      for (let i = 0; i < 30; i++) await guarded(token, each => each.limit('leased'))
+      expect(await guarded(mintServiceToken(undefined), each => each.reset('leased'))).toMatchObject({
+        reason: 'unknown',
+      })
+      const trips = store.requests.length
+      expect(await guarded(token, each => each.limit('leased'))).toMatchObject({ value: { allowed: true } })
+      expect(store.requests).toHaveLength(trips)
+    })
+
     it('get no remembered refusal of the isolate unless they were checked within a second', async () => {
       const token = await add(['limits:use'])
       const call = (text: string) =>

@@ -11,7 +11,7 @@ import { createGuardableLimiterOnStore } from '../../../src/set-ups/limits/limit
 import { sha256 } from '../../../src/sha256.ts'
 import { tokenKey } from '../../../src/store/keys.ts'
 import { formatToken, type TokenRecord } from '../../../src/store/records.ts'
-import type { Store } from '../../../src/store/store.ts'
+import type { Store, StoreCall } from '../../../src/store/store.ts'
 import { configOf, describeOnRedisEngine, type RedisEngine } from '../../support/engines.ts'
 import { type CountedStore, storeOf } from '../../support/stores.ts'
 import { NOON } from '../../support/traffic.ts'
@@ -41,6 +41,8 @@ describeOnRedisEngine('service tokens', fresh => {
   let redis: RedisEngine
   let store: CountedStore
   let failing: Store
+  /** Of the last trip. */
+  let lastCalls: readonly StoreCall[]
   /** Of the store: not set if it answers. */
   let failure: GatewayError | undefined
   let nowMs: number
@@ -55,6 +57,7 @@ describeOnRedisEngine('service tokens', fresh => {
       ...store,
       async run(calls) {
         if (failure) throw failure
+        lastCalls = calls
         return await store.run(calls)
       },
     }
@@ -330,6 +333,8 @@ describeOnRedisEngine('service tokens', fresh => {
       const before = await stateOf()
       expect(await call()).toEqual({ ok: false, reason: 'unknown' })
       expect(await stateOf()).toEqual(before)
+      // Not by a leased unit that was then refused.
+      expect(lastCalls).toMatchObject([{ script: expect.anything() }])
     })
 
     it('keep the leases of others if they are refused a reset', async () => {
@@ -358,6 +363,7 @@ describeOnRedisEngine('service tokens', fresh => {
       expect(await call(token)).toMatchObject({ ok: true, value: { allowed: false } })
       expect(store.requests).toHaveLength(trips)
       expect(await call(mintServiceToken(undefined))).toEqual({ ok: false, reason: 'unknown' })
+      expect(lastCalls).toMatchObject([{ script: expect.anything() }])
     })
 
     it('get a local answer while the store fails only if they were checked within a second', async () => {
@@ -377,6 +383,21 @@ describeOnRedisEngine('service tokens', fresh => {
       expect(await call()).toMatchObject({ ok: true, value: { degraded: 'store-timeout' } })
       nowMs += 1000
       expect(await call()).toEqual(refusal)
+    })
+
+    it('that are revoked while a call waits for a limit get nothing at its next try', async () => {
+      const token = await add(['limits:use'])
+      const sleep = async (ms: number) => {
+        await remove(token)
+        nowMs += ms
+      }
+      const waiting = createGuardableLimiterOnStore(CONFIG, failing, { clock: { ...clock(), sleep } })
+      const guarded = (call: (limiter: Limiter) => Promise<unknown>) =>
+        tokens.guarded(token, scopesForLimit('calls'), ADDRESS, waiting, call)
+      await guarded(each => each.limit('calls', ACCOUNT, { cost: 10 }))
+      const before = await stateOf()
+      expect(await guarded(each => each.acquire('calls', ACCOUNT))).toEqual({ ok: false, reason: 'unknown' })
+      expect(await stateOf()).toEqual(before)
     })
 
     it('let a refund be tried again after the store has failed', async () => {

@@ -82,7 +82,8 @@ export function randomBase62(length: number): string {
   return text.slice(0, length)
 }
 
-const checksum = (text: string) => base62(crc32(text), CHECKSUM_LENGTH)
+/** Six base62 characters. It finds typos and proves nothing. */
+export const checksum = (text: string): string => base62(crc32(text), CHECKSUM_LENGTH)
 
 /** A whole number in base62, with leading zeros. */
 export function base62(value: number, length: number): string {

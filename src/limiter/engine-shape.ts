@@ -13,6 +13,7 @@ import type { StoreChange } from '../trips/breaker.ts'
 import type { Rider } from '../trips/rider.ts'
 import type { Answers } from './answers/answers.ts'
 import type { Demand, SwitchName } from './bind.ts'
+import type { CallGuard } from './call-guard.ts'
 import type { Decision } from './decision.ts'
 import type { Degraded, EvaluateOnCluster } from './evaluate.ts'
 import type { Guesses } from './guesses.ts'
@@ -62,6 +63,8 @@ export interface DecideOptions {
   awaitsSwitches?: boolean
   /** Whether the costs are final, so nothing is reserved, and rules with a settlement count like all others. */
   isFinal?: boolean
+  /** Checked in the trip of the decision. Not on a cluster, where the check needs a trip of its own. */
+  guard?: CallGuard | undefined
 }
 
 /** The input for a request whose demand could not be built, because an exception was thrown. */
@@ -72,7 +75,7 @@ export interface BrokenDemand extends Pick<Demand, 'subject' | 'ruleSet'> {
 }
 
 export interface Engine {
-  /** Decides all rules of the demand together, and spends if the request is admitted. Never throws. */
+  /** Decides all rules of the demand together, and spends if the request is admitted. Throws only what its guard throws. */
   decide(demand: Demand, options: DecideOptions): Promise<Decided>
   /** Decides without a demand: nothing is counted, and enforced rules with the fallback `closed` refuse. */
   decideBroken(demand: BrokenDemand, options: DecideOptions): Decided
@@ -90,6 +93,7 @@ export interface Engine {
     verb: 'refund' | 'reset',
     preparedCall: PreparedCall<ChangeResult>,
     background: Background,
+    guard?: CallGuard,
   ): Promise<ChangeResult | Degraded>
   /**
    * Replaces what a request has reserved by what it has cost, unless that was done before, by any isolate, or the reservation has ended.
@@ -100,6 +104,7 @@ export interface Engine {
     reservation: Reservation,
     actualOf: ActualOf | undefined,
     background: Background,
+    guard?: CallGuard,
   ): Promise<SettleResult | Degraded>
   /** Gives back all leased units and sends all settlements, before the isolate stops. Afterwards the store decides each request. */
   stop(): Promise<void>

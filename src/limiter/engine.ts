@@ -8,7 +8,7 @@
  *     complete                apply the switches that came with the reply; without a reply, each rule's fallback decides
  *     finish                  release units in flight, settle reserved units, and schedule trips for riders that have waited enough
  *
- * `decide` never throws. An error in limiting code is handled like a failure of the store.
+ * `decide` never throws, unless the call has a guard (call-guard.ts). An error in limiting code is handled like a failure of the store.
  */
 import type { Background } from '../background.ts'
 import type { Config } from '../config/compile.ts'
@@ -44,6 +44,7 @@ interface Attempt {
   recall: DecideOptions['recall']
   /** When it was sent to the store (ms). */
   sentAt?: number
+  guard: DecideOptions['guard']
 }
 
 /** A decision, before the edge gets it. */
@@ -97,20 +98,23 @@ export function createEngine(
       return again ? await makeDecision(verb, again, options) : { decision: toDecision(made) }
     } catch (error) {
       attempt?.claims?.markUndecided('may-have-run')
+      options.guard?.passFailure(toDegraded(error))
       const candidates = demand.rules.map(({ rule }) => rule)
       return { decision: decideUncounted({ ...demand, candidates, error }, options.recall) }
     }
   }
 
-  function bind(verb: DecideVerb, demand: Demand, { recall, isFinal }: DecideOptions): Attempt {
+  function bind(verb: DecideVerb, demand: Demand, { recall, isFinal, guard }: DecideOptions): Attempt {
     const { rules, subject, plan, ruleSet, failure } = demand
     const switches = board.current()
     const bound = bindRules(rules, switches, switchName, now())
     const reservationId = verb === 'decide' && !isFinal ? settlements?.idFor(bound) : undefined
     const evaluation = { ruleSet, plan, rules: bound, ...(subject && { subject }), reservationId }
     const isPlain = verb === 'decide' && !failure && reservationId === undefined
-    const answer = isPlain ? answers?.forRequest({ demand: evaluation, switches, recall }) : undefined
-    return { verb, evaluation, switches, failure, answer, recall }
+    const isKnown = guard === undefined || guard.isFresh()
+    const answer =
+      isPlain && isKnown ? answers?.forRequest({ demand: evaluation, switches, recall }) : undefined
+    return { verb, evaluation, switches, failure, answer, recall, guard }
   }
 
   /** @returns an outcome with the status `other-mode` if the rules have to be bound again */
@@ -129,7 +133,7 @@ export function createEngine(
   }
 
   async function decideByTrip(attempt: Attempt): Promise<Made | Outcome> {
-    const { verb, failure, answer, recall } = attempt
+    const { verb, failure, answer, recall, guard } = attempt
     const decides = verb === 'decide'
     attempt.sentAt = now()
     attempt.claims = decides ? holdingsKeeper?.claim(attempt.evaluation.rules) : undefined
@@ -142,7 +146,7 @@ export function createEngine(
     const endTrip = decides && !failure ? local?.beginTrip(evaluation) : undefined
     const reply = failure
       ? toDegraded(failure)
-      : await evaluate(store, evaluation, {
+      : await evaluate(guard?.on(store) ?? store, evaluation, {
           ...{ verb, onCluster, undoStore: trips.storeWithoutQueue, now },
           isCallerKnown: () => isAdmitted(recall?.()),
           ...(answer && { listener: answer }),
@@ -179,10 +183,11 @@ export function createEngine(
     evaluation: Evaluation,
     degraded: Degraded,
   ): Promise<Made> {
-    const { verb, answer, claims, recall } = attempt
+    const { verb, answer, claims, recall, guard } = attempt
     const withHeld = claims ? { ...evaluation, rules: claims.markUndecided(degraded.fate) } : evaluation
     if (!attempt.failure) settlements?.giveBackLost(evaluation, degraded, recall?.(), attempt.sentAt!)
     answer?.endTrip(undefined)
+    guard?.passFailure(degraded)
     // While this request waited, another one may have received an answer that also decides this one.
     const known = answer?.decideAfterFailure()
     const decision = known?.decision ?? fallBack(withHeld, degraded, recall?.(), fallback, verb)
@@ -236,14 +241,16 @@ export function createEngine(
       return { ...withFinish({ decision: decideUncounted(demand, recall) }, background), at: 0, storeMs: 0 }
     },
 
-    async change(verb, preparedCall, background) {
-      const changed = await runCall(store, preparedCall).catch(toDegraded)
+    async change(verb, preparedCall, background, guard) {
+      const changed = await runCall(guard?.on(store) ?? store, preparedCall).catch(toDegraded)
+      const wasSent = 'at' in changed || changed.fate !== 'not-sent'
       // A reset discards leased units, so that they are not given back on top of the whole budget. A refund keeps them.
-      if ('keys' in preparedCall.call) {
+      if ('keys' in preparedCall.call && wasSent) {
         answers?.forget(preparedCall.call.keys, verb)
         if (verb === 'reset' && 'at' in changed) local?.forgetReports(preparedCall.call.keys)
       }
       trips.schedule(background)
+      if ('cause' in changed) guard?.passFailure(changed)
       return changed
     },
 

@@ -3,6 +3,8 @@ export type AdminFailure =
   /** The arguments are invalid. Nothing was sent. */
   | 'usage'
   | 'not-found'
+  /** The service token that asks for the operation may not do it. */
+  | 'forbidden'
   /** The stored data does not allow the operation. */
   | 'refused'
   /** The store did not answer, or its answer was invalid. */

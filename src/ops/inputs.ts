@@ -3,6 +3,7 @@ import { parseDuration } from '../config/duration.ts'
 import { AdminError } from './admin-error.ts'
 import type { NewKey } from './keys.ts'
 import { parseConsumerName, parseFutureTime, parseMode, parsePlanName, parseShortText } from './names.ts'
+import { checkScopes, type NewToken } from './tokens.ts'
 
 /** A time, or a text: a duration from now such as `24h`, a time such as `2030-12-31T18:00:00Z`, or `never`. */
 export type TimeInput = Date | string
@@ -31,6 +32,23 @@ export async function parseNewKey(input: NewKeyInput, plans: readonly string[]):
     ...(mode !== undefined && { mode: parseMode(mode) }),
     ...(expiresAt && { expiresAt }),
   }
+}
+
+/** A service token to create. */
+export interface NewTokenInput {
+  /** Of its owner or its purpose. */
+  name: string
+  /** Such as `consumers:block`. */
+  scopes: readonly string[]
+  /** Default: never. */
+  expires?: TimeInput | undefined
+}
+
+/** @param limits the names of the limits of the config, for the message. @throws AdminError `usage` */
+export function parseNewToken({ name, scopes, expires }: NewTokenInput, limits: Iterable<string>): NewToken {
+  checkScopes(scopes, limits)
+  const expiresAt = expires === undefined ? undefined : parseEnd(expires)
+  return { name: parseShortText(name, 'name'), scopes, ...(expiresAt && { expiresAt }) }
 }
 
 /** @returns undefined for `never`. @throws AdminError `usage` for a time that is not in the future */

@@ -33,10 +33,12 @@ export function createScriptFinder(
 ): (shape: RuleSetShape) => RuleSetScripts {
   return shape => {
     const scripts = built[fingerprintOf(shape)]
+    const found: Partial<RuleSetScripts> = {}
     const find = (name: keyof RuleSetScripts) => {
       const script = scripts?.[name]
       if (!script) throw notBuiltError('the scripts of these rules')
-      return toScript(script)
+      found[name] ??= toScript(script)
+      return found[name]
     }
     // Looked up now, so that a missing script fails at start-up, and not as a failure of the limits at the first request.
     const decide = find('decide')

@@ -6,6 +6,8 @@
  *     sluice:{c:<consumer>}:keys           set     SHA-256 of all keys of the consumer, for `npx sluicegate keys list`
  *     sluice:{k:<sha256>}                  string  the consumer that an opaque key belongs to ("pointer")
  *     sluice:{consumers}                   set     all consumers, for `npx sluicegate consumers list`
+ *     sluice:{t:<sha256>}                  string  the record of a service token; it expires with the token
+ *     sluice:{tokens}                      set     SHA-256 of all service tokens, for `npx sluicegate tokens list`
  *     sluice:{switches}                    string  the live switches (src/switches/switches.ts)
  *     sluice:{signal:<name>}               string  the measurements of an origin, shared by all isolates (src/script/signal.lua)
  *     sluice:{signal:<name>}:reporters     hash    the machines of the origin that push their utilization, with their last values
@@ -61,6 +63,10 @@ export const consumerKey = (consumer: string) => `sluice:{c:${consumer}}:consume
 export const credentialIndexKey = (consumer: string) => `sluice:{c:${consumer}}:keys`
 
 export const CONSUMER_INDEX_KEY = 'sluice:{consumers}'
+
+export const tokenKey = (digest: string) => `sluice:{t:${digest}}`
+
+export const TOKEN_INDEX_KEY = 'sluice:{tokens}'
 
 export const SWITCHES_KEY = 'sluice:{switches}'
 

@@ -1,9 +1,10 @@
 /**
- * The records of credentials and consumers in the store. Each is one line of text, which src/script/subject.lua reads in the trip of
- * the decision. Every value is escaped, so that no value can look like another field.
+ * The records of credentials, consumers and service tokens in the store. Each is one line of text, which src/script/subject.lua (for
+ * tokens src/script/guard.ts) reads in the trip of the decision. Every value is escaped, so that no value can look like another field.
  *
  *     credential   plan=<plan or nothing> created=<time> [expires=<time>] [label=<text>] [hint=<last letters>] [replaced=<id>]
  *                  [signed=<id of the secret>] [mode=test]
+ *     token        name=<name> scopes=<scope>,<scope> created=<time> [expires=<time>] [by=<who made it>] [replaced=<id>]
  *     consumer     plan=<plan> [blocked=<time>] [until=<µs>] [by=<operator>] [reason=<text>]
  *                  [override=<family>,<numbers>] …
  *
@@ -26,6 +27,21 @@ export interface CredentialRecord {
   signedBy?: string
   /** Absent: live. */
   mode?: 'test'
+}
+
+/** The record of a service token. It lives as long as the token is valid. */
+export interface TokenRecord {
+  /** Of its owner or its purpose, for people. */
+  name: string
+  /** src/scopes.ts */
+  scopes: readonly string[]
+  createdAt: Date
+  /** When the token and its record expire. */
+  expiresAt?: Date
+  /** The operator or the token that has created it. */
+  by?: string
+  /** Id of the token that replaces this one. This token stays valid for the time of the overlap only. */
+  replacedBy?: string
 }
 
 /** The record of a consumer. A consumer without a record has the default plan, no block, and no overrides. */
@@ -107,6 +123,31 @@ export function parseCredential(text: string): CredentialRecord | undefined {
     ...(replaced && { replacedBy: replaced }),
     ...(signed && { signedBy: signed }),
     ...(mode === 'test' && { mode }),
+  }
+}
+
+/** The text of a service token's record. */
+export const formatToken = (record: TokenRecord): string =>
+  formatFields({
+    name: record.name,
+    scopes: record.scopes.join(','),
+    created: record.createdAt.toISOString(),
+    expires: record.expiresAt?.toISOString(),
+    by: record.by,
+    replaced: record.replacedBy,
+  })
+
+/** Parses a service token's record. @returns undefined if the text is not such a record */
+export function parseToken(text: string): TokenRecord | undefined {
+  const { name, scopes, created, expires, by, replaced } = Object.fromEntries(parseFields(text))
+  if (name === undefined || !scopes || created === undefined) return undefined
+  return {
+    name,
+    scopes: scopes.split(','),
+    createdAt: new Date(created),
+    ...(expires && { expiresAt: new Date(expires) }),
+    ...(by && { by }),
+    ...(replaced && { replacedBy: replaced }),
   }
 }
 

@@ -48,6 +48,21 @@ it('creates, shows, changes, rotates and revokes keys', async () => {
   expect(await admin.keys.stats()).toEqual({ signed, unsigned: [], allSignedAt: AT })
 })
 
+it('creates, shows, rotates and revokes service tokens', async () => {
+  const scopes = ['limits:use:mails', 'consumers:block']
+  const { token, ...created } = await admin.tokens.create({ name: 'support', scopes, expires: '90d' })
+  const { id } = created
+  expect(created).toEqual({ ...{ id, name: 'support', scopes, by: 'sign-up' }, createdAt: AT, expiresAt: AT })
+  expect(await admin.tokens.show(token)).toEqual(created)
+  expect(await admin.tokens.list()).toEqual([created])
+  const rotated = await admin.tokens.rotate(id, '1h')
+  expect(rotated).toMatchObject({ name: 'support', scopes, replaces: { id, expiresAt: AT } })
+  expect(await admin.tokens.revoke(id)).toEqual({ id, revoked: true })
+  await expect(admin.tokens.create({ name: 'a', scopes: ['limits:use:mail!'] })).rejects.toThrow(
+    "Did you mean 'limits:use:mails'?",
+  )
+})
+
 it('sets plans, blocks and overrides of consumers, with their author', async () => {
   expect(await admin.consumers.setPlan('acme', 'pro')).toEqual({
     ...{ consumer: 'acme', plan: 'pro', blockedAt: null, overrides: [], keysOnOtherPlans: [] },

@@ -7,6 +7,7 @@ import { findKey } from '../../src/ops/key-reference.ts'
 import { createKey, importKey, listKeys } from '../../src/ops/keys.ts'
 import { peekCaller, peekLimit, resetCaller, resetLimit } from '../../src/ops/limits.ts'
 import { compileOverride, setOverride } from '../../src/ops/overrides.ts'
+import { createToken, findToken, listTokens, revokeToken, rotateToken } from '../../src/ops/tokens.ts'
 import { startAdmin, type TestAdmin } from '../support/admin.ts'
 import { describeOnCluster, type TestCluster } from '../support/cluster.ts'
 import { configOf } from '../support/engines.ts'
@@ -67,5 +68,17 @@ describeOnCluster('the administration', start => {
         .map(String)
         .filter(key => !/\{(ip|l):/.test(key)),
     ).toEqual([])
+  })
+  it('creates, lists, rotates and revokes service tokens', async () => {
+    const { store } = admin
+    const made = await Promise.all(
+      Array.from({ length: 5 }, (_, i) => createToken(store, { name: `t${i}`, scopes: ['stats:read'] })),
+    )
+    const [first, second] = made
+    await rotateToken(store, await findToken(store, first!.id), 3600e3)
+    await revokeToken(store, await findToken(store, second!.id))
+    expect((await listTokens(store)).map(({ name }) => name).sort()).toEqual(['t0', 't0', 't2', 't3', 't4'])
+    for (const { id } of await listTokens(store)) await revokeToken(store, await findToken(store, id))
+    expect(await listTokens(store)).toEqual([])
   })
 })

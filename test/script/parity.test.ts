@@ -1,12 +1,13 @@
 /**
  * The model predicts every reply of the scripts, for random verbs under random rule sets that replace each other. Scripts with loops and
- * scripts of straight-line code take turns on the same states.
+ * scripts of straight-line code take turns on the same states, and so do scripts with and without a guard.
  */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile.ts'
 import type { BoundRule, Verdict } from '../../src/script/evaluation.ts'
 import type { Message } from '../../src/script/sync.ts'
+import { formatToken } from '../../src/store/records.ts'
 import { randomCases, SELECTION } from '../selection.ts'
 import { describeOnRedisEngine, type Engine, ModelEngine } from '../support/engines.ts'
 import { expectShare, forEvery } from '../support/property.ts'
@@ -35,6 +36,7 @@ const TIMED = { timeout: 60_000 + 10 * REQUESTS }
 const common = {
   ...{ pause: pausesToAndFro, set: fc.constantFrom(0, 0, 0, 1), counts: countsOfIsolates },
   hasLoops: fc.boolean(),
+  guard: fc.constantFrom('none' as const, 'admits' as const, 'refuses first' as const),
 }
 
 const refund = fc.record({
@@ -112,6 +114,8 @@ describeOnRedisEngine('parity', (fresh, kind) => {
   it(`the model predicts ${requests} random verbs (SEED=${SEED})`, TIMED, async () => {
     const redis = await fresh()
     const withLoops = redis.withLoops()
+    const [key, scopes] = ['sluice:{t:f00d}', ['limits:use', 'limits:use:a']]
+    await redis.setRecord(key, formatToken({ name: 'any', scopes: ['limits:use:a'], createdAt: new Date(0) }))
     const totals = { decide: 0, peek: 0, refund: 0, reset: 0, sync: 0, refused: 0 }
     await forEvery(scenario, Math.ceil(requests / MEAN_STEPS), async ({ sets, steps }) => {
       const model = new ModelEngine()
@@ -125,7 +129,17 @@ describeOnRedisEngine('parity', (fresh, kind) => {
         const rules = ruleSets[step.set % ruleSets.length]!
         now = after(step.pause, now, rules, verdicts)
         const act = actionOf(step, { rules, caller, now, admittedAt })
-        const [expected, actual] = await Promise.all([act(model), act(step.hasLoops ? withLoops : redis)])
+        const engine = step.hasLoops ? withLoops : redis
+        if (step.guard === 'refuses first' && step.verb !== 'sync') {
+          await expect(act(engine.guardedBy({ key: `${key}:none`, scopes }))).rejects.toThrow(
+            "The store's reply has no",
+          )
+          await expect(act(engine.guardedBy({ key, scopes: ['limits:use:b'] }))).rejects.toThrow(
+            "The store's reply has no",
+          )
+        }
+        const guarded = step.guard === 'none' ? engine : engine.guardedBy({ key, scopes })
+        const [expected, actual] = await Promise.all([act(model), act(guarded)])
         expect(actual, `step ${i}, ${step.verb}`).toEqual(expected)
         totals[step.verb] += 1
         if (!expected || Array.isArray(expected)) continue

@@ -12,6 +12,7 @@ import {
 import { Lru } from '../../src/lru.ts'
 import type { Command, RedisConnection, Reply } from '../../src/node/rest-bridge/redis-connection.ts'
 import type { BoundRule, Evaluation, Outcome } from '../../src/script/evaluation.ts'
+import { type GuardArguments, guardCall } from '../../src/script/guard.ts'
 import { ScriptModel } from '../../src/script/model.ts'
 import type { ChangeResult, Refund } from '../../src/script/refund.ts'
 import type { Reset } from '../../src/script/reset.ts'
@@ -61,6 +62,7 @@ export class RedisEngine implements Engine {
   readonly #buildOf: (script: Script) => ScriptText
   readonly kind: RedisKind | undefined
   readonly #loopsFrom: number | undefined
+  #guard: GuardArguments | undefined
 
   /**
    * @param buildOf chooses the text of a script
@@ -83,6 +85,13 @@ export class RedisEngine implements Engine {
     return new RedisEngine(this.#connection, this.#buildOf, this.kind, 1)
   }
 
+  /** The same Redis, with a guard in front of all scripts but those about units in flight. */
+  guardedBy(guard: GuardArguments): RedisEngine {
+    const engine = new RedisEngine(this.#connection, this.#buildOf, this.kind, this.#loopsFrom)
+    engine.#guard = guard
+    return engine
+  }
+
   evaluate = (evaluation: TimedEvaluation) => this.ask(prepareDecide(compiled(evaluation, this.#loopsFrom)))
   peek = (evaluation: TimedEvaluation) =>
     this.ask(prepareDecide(compiled(evaluation, this.#loopsFrom), 'peek'))
@@ -96,7 +105,8 @@ export class RedisEngine implements Engine {
 
   /** Runs a call as it is. */
   async ask<T>({ call, decode }: PreparedCall<T>): Promise<T> {
-    return decode(await this.run(call as ScriptCall))
+    const own = call as ScriptCall
+    return decode(await this.run(this.#guard ? guardCall(own, this.#guard) : own))
   }
 
   async setRecord(key: string, text: string): Promise<void> {

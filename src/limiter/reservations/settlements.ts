@@ -14,6 +14,7 @@ import type { SettleResult } from '../../script/settle.ts'
 import type { Rider } from '../../trips/rider.ts'
 import type { Trips } from '../../trips/trips.ts'
 import type { Answers } from '../answers/answers.ts'
+import type { CallGuard } from '../call-guard.ts'
 import { type Degraded, toDegraded } from '../evaluate.ts'
 import { prepareSettle, runCall } from '../prepared-call.ts'
 import { createOutbox, type OutboxOptions, settlementOf } from './outbox.ts'
@@ -153,12 +154,16 @@ export function createSettlements({
       reservation: Reservation,
       actualOf: ActualOf | undefined,
       background: Background,
+      guard?: CallGuard,
     ): Promise<SettleResult | Degraded> {
       const amounts = amountsOf(reservation, actualOf)
       const settlement = settlementOf(reservation, { amounts }, wallClock(), writeAt?.())
-      const settled = await runCall(trips.store, prepareSettle(settlement)).catch(toDegraded)
-      if ('cause' in settled) queue(reservation, actualOf, now() + lastEndMs(reservation))
-      else {
+      const store = guard?.on(trips.store) ?? trips.store
+      const settled = await runCall(store, prepareSettle(settlement)).catch(toDegraded)
+      if ('cause' in settled) {
+        guard?.passFailure(settled)
+        queue(reservation, actualOf, now() + lastEndMs(reservation))
+      } else {
         counts.answered(reservation, settlement.requests, settled)
         if (settled.applied > 0) counts.cost(reservation, amounts)
       }

@@ -24,6 +24,7 @@ const COMMANDS: Record<string, [group: string, make: (load: FileLoader) => Promi
   explain: [DEVELOP, async load => (await import('./explain.ts')).explainCommand(load)],
   build: [DEVELOP, async load => (await import('./build.ts')).buildCommand(load)],
   keys: [OPERATE, async load => (await import('./keys.ts')).keysCommand(load)],
+  tokens: [OPERATE, async load => (await import('./tokens.ts')).tokensCommand(load)],
   consumers: [OPERATE, async load => (await import('./consumers.ts')).consumersCommand(load)],
   limits: [OPERATE, async load => (await import('./limits.ts')).limitsCommand(load)],
   switch: [OPERATE, async load => (await import('./switch.ts')).switchCommand(load)],

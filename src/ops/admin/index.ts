@@ -1,4 +1,4 @@
-/** The exports of `sluicegate/admin`: keys, consumers, switches, limits and statistics, with the documents that the command line prints. */
+/** The exports of `sluicegate/admin`: keys, service tokens, consumers, switches, limits and statistics, with the documents that the command line prints. */
 import { checkedConfig } from '../../config/check/check.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
 import type { Environment } from '../../config/environment.ts'
@@ -12,6 +12,7 @@ import { administerKeys, type KeyAdmin } from './keys.ts'
 import { administerLimits, type LimitAdmin } from './limits.ts'
 import { administerStats, type StatsAdmin } from './stats.ts'
 import { administerSwitches, type SwitchAdmin } from './switches.ts'
+import { administerTokens, type TokenAdmin } from './tokens.ts'
 
 export { AdminError, type AdminFailure } from '../admin-error.ts'
 export type * from '../documents/consumers.ts'
@@ -19,8 +20,9 @@ export type * from '../documents/keys.ts'
 export type * from '../documents/limits.ts'
 export type * from '../documents/stats.ts'
 export type * from '../documents/switches.ts'
+export type * from '../documents/tokens.ts'
 export type * from '../documents/why.ts'
-export type { ChangeInput, NewKeyInput, TimeInput } from '../inputs.ts'
+export type { ChangeInput, NewKeyInput, NewTokenInput, TimeInput } from '../inputs.ts'
 export type { OpaqueKey } from '../keys.ts'
 export type { OverrideSettings } from './consumers.ts'
 export type { StatsInput, TopCallersInput } from './stats.ts'
@@ -28,6 +30,7 @@ export type { RuleChangeInput } from './switches.ts'
 
 export interface Admin extends StatsAdmin {
   keys: KeyAdmin
+  tokens: TokenAdmin
   consumers: ConsumerAdmin
   switches: SwitchAdmin
   limits: LimitAdmin
@@ -76,6 +79,7 @@ export function createAdmin(
 /** The administration of a config and a store. */
 export const administer = (context: AdminContext): Admin => ({
   keys: administerKeys(context),
+  tokens: administerTokens(context),
   consumers: administerConsumers(context),
   switches: administerSwitches(context),
   limits: administerLimits(context),

@@ -15,7 +15,13 @@ import type { ScriptsOf } from '../../script/rule-set-shape.ts'
 import { compileScripts } from '../../script/scripts.ts'
 import { syncScript } from '../../script/sync-text.ts'
 import type { Store } from '../../store/store.ts'
-import { createLimiterWithParts, type Limiter, type LimiterConfig, type LimiterSettings } from './limiter.ts'
+import {
+  createGuardableLimiter,
+  type GuardableLimiter,
+  type Limiter,
+  type LimiterConfig,
+  type LimiterSettings,
+} from './limiter.ts'
 import { createReserving } from './reserve.ts'
 
 export interface StoreLimiterSettings extends LimiterSettings {
@@ -37,13 +43,22 @@ export interface StoreLimiterSettings extends LimiterSettings {
 export function createLimiterOnStore(
   config: LimiterConfig,
   store: Store,
-  { scriptsOf = compileScripts, ...settings }: StoreLimiterSettings = {},
+  settings?: StoreLimiterSettings,
 ): Limiter {
+  return createGuardableLimiterOnStore(config, store, settings)()
+}
+
+/** Creates a limiter as `createLimiterOnStore`, for calls with and without a guard. */
+export function createGuardableLimiterOnStore(
+  config: LimiterConfig,
+  store: Store,
+  { scriptsOf = compileScripts, ...settings }: StoreLimiterSettings = {},
+): GuardableLimiter {
   const parts = {
     ...{ scriptsOf, syncScript, evaluateOnCluster, prepareReset, createStatsRecorder, createTopCallers },
     ...{ createHoldingsKeeper, createLeases, createLocalLimiter, createRefusalMemory, createSettlements },
     createReserving,
     ...{ createMeasurements, createOtlpMeasurements },
   }
-  return createLimiterWithParts(config, store, parts, settings)
+  return createGuardableLimiter(config, store, parts, settings)
 }

@@ -11,6 +11,7 @@ import type { Rule } from '../../config/compile-rule.ts'
 import { REQUESTS } from '../../config/compile-units.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
 import { bindRule } from '../../limiter/bind.ts'
+import type { CallGuard } from '../../limiter/call-guard.ts'
 import type { Allowed, Decision, Denied, Unavailable } from '../../limiter/decision.ts'
 import type { DecideOptions } from '../../limiter/engine-shape.ts'
 import { createEngineWithParts, type EngineConfig } from '../../limiter/engine-with-parts.ts'
@@ -99,10 +100,23 @@ export type LimiterConfig = Pick<Config, 'limits' | 'stats' | 'metrics' | 'envir
  */
 export function createLimiterWithParts(
   config: LimiterConfig,
+  store: Store,
+  parts: LimiterParts,
+  settings?: LimiterSettings,
+): Limiter {
+  return createGuardableLimiter(config, store, parts, settings)()
+}
+
+/** Returns the methods of a limiter. With a guard, which belongs to one request, their calls need its permission. */
+export type GuardableLimiter = (guard?: CallGuard) => Limiter
+
+/** Creates a limiter as `createLimiterWithParts`, for calls with and without a guard. */
+export function createGuardableLimiter(
+  config: LimiterConfig,
   bareStore: Store,
   parts: LimiterParts,
   { board = NO_BOARD, clock = REAL_TIME, waitUntil, awaitsCounters = false, variables }: LimiterSettings = {},
-): Limiter {
+): GuardableLimiter {
   const ruleSets = new Map(
     [...config.limits].map(([name, rules]) => [name, createLimitRuleSet(rules, parts.scriptsOf)]),
   )
@@ -132,8 +146,6 @@ export function createLimiterWithParts(
     credentials: 'refuse',
     countReservations: stats?.countReservations,
   })
-  const options = { background, awaitsSwitches: true, isFinal: true }
-
   function rulesOf(name: string): readonly LimitRule[] {
     const rules = config.limits.get(name)
     if (rules) return rules
@@ -160,7 +172,7 @@ export function createLimiterWithParts(
     name: string,
     identity: LimitIdentity,
     costOf: (rule: LimitRule) => number,
-    decideOptions: DecideOptions = options,
+    decideOptions: DecideOptions,
   ): Promise<DecidedCall> {
     const keyed = bindKeys(name, identity)
     const rules = keyed.map((each): DemandedRule => ({ ...each, cost: costOf(each.rule) }))
@@ -192,9 +204,14 @@ export function createLimiterWithParts(
   }
 
   /** Decides a call of `limit`. @throws TypeError for an invalid cost */
-  async function spend(name: string, identity: LimitIdentity, options: CostOptions): Promise<DecidedCall> {
+  async function spend(
+    name: string,
+    identity: LimitIdentity,
+    options: CostOptions,
+    decideOptions: DecideOptions,
+  ): Promise<DecidedCall> {
     checkCosts(name, options, rulesOf(name))
-    return await decide('decide', name, identity, rule => costOf(rule, options))
+    return await decide('decide', name, identity, rule => costOf(rule, options), decideOptions)
   }
 
   /** Counts a call by its last decision. */
@@ -236,138 +253,156 @@ export function createLimiterWithParts(
   /** Units given back of each decision, by rule name. */
   const refunded = new WeakMap<RefundableDecision, Map<string, number>>()
 
-  const reserving = anyReserves(allRules)
-    ? parts.createReserving({
-        ...{ rulesOf, bindKeys, showResult: changeResult },
-        ruleSetOf: name => ruleSets.get(name)!,
-        decide: async (name, identity, costOf) =>
-          count(await decide('decide', name, identity, costOf, { ...options, isFinal: false })),
-        settle: (reservation, actualOf) => engine.settle(reservation, actualOf, background),
-      })
-    : undefined
+  /** @param guard absent: the calls need no permission */
+  function methods(guard?: CallGuard): Limiter {
+    const decideOptions = { background, awaitsSwitches: true, isFinal: true, guard }
+    const reserving = anyReserves(allRules)
+      ? parts.createReserving({
+          ...{ rulesOf, bindKeys, showResult: changeResult },
+          ruleSetOf: name => ruleSets.get(name)!,
+          decide: async (name, identity, costOf) =>
+            count(await decide('decide', name, identity, costOf, { ...decideOptions, isFinal: false })),
+          settle: (reservation, actualOf) => engine.settle(reservation, actualOf, background, guard),
+        })
+      : undefined
 
-  return {
-    limit: async (name, identity = {}, options = {}) => {
-      checkOptions('limit', options, ['cost', 'amounts'])
-      return count(await spend(name, identity, options))
-    },
+    return {
+      limit: async (name, identity = {}, options = {}) => {
+        checkOptions('limit', options, ['cost', 'amounts'])
+        return count(await spend(name, identity, options, decideOptions))
+      },
 
-    async peek(name, identity = {}) {
-      const { decision, verdicts } = await decide('peek', name, identity, () => 1)
-      // A queue reports its length; a peek has no place in it.
-      return { ...decision, delayMs: decision.allowed ? milliseconds(queueWait(verdicts)) : 0 }
-    },
+      async peek(name, identity = {}) {
+        const { decision, verdicts } = await decide('peek', name, identity, () => 1, decideOptions)
+        // A queue reports its length; a peek has no place in it.
+        return { ...decision, delayMs: decision.allowed ? milliseconds(queueWait(verdicts)) : 0 }
+      },
 
-    async acquire(name, identity = {}, acquireOptions = {}) {
-      checkOptions('acquire', acquireOptions, ['cost', 'amounts', 'timeoutMs'])
-      const { timeoutMs = Number.POSITIVE_INFINITY, ...options } = acquireOptions
-      checkTimeout(timeoutMs)
-      const rules = rulesOf(name)
-      checkCosts(name, options, rules)
-      const lineId = lineIdOf(bindKeys(name, identity))
-      const line = lineOf(lineId)
-      const deadline = elapsedMs() + timeoutMs
-      const attempt = async (): Promise<DecidedCall> => {
-        const left = deadline - elapsedMs()
-        // A place in a queue cannot be given back, so a call whose turn would come too late does not join.
-        if (Number.isFinite(left) && joinsQueue(rules, options)) {
-          const { decision, verdicts, observed } = await decide('peek', name, identity, () => 0)
-          const delayMs = milliseconds(queueWait(verdicts))
-          if (delayMs > left) {
-            const refused = { ...decision, allowed: false, retryAfterMs: delayMs }
-            return { decision: refused, verdicts, observed: observeLateTurn(observed, verdicts, left) }
+      async acquire(name, identity = {}, acquireOptions = {}) {
+        checkOptions('acquire', acquireOptions, ['cost', 'amounts', 'timeoutMs'])
+        const { timeoutMs = Number.POSITIVE_INFINITY, ...options } = acquireOptions
+        checkTimeout(timeoutMs)
+        const rules = rulesOf(name)
+        checkCosts(name, options, rules)
+        const lineId = lineIdOf(bindKeys(name, identity))
+        const line = lineOf(lineId)
+        const deadline = elapsedMs() + timeoutMs
+        const attempt = async (): Promise<DecidedCall> => {
+          const left = deadline - elapsedMs()
+          // A place in a queue cannot be given back, so a call whose turn would come too late does not join.
+          if (Number.isFinite(left) && joinsQueue(rules, options)) {
+            const { decision, verdicts, observed } = await decide(
+              'peek',
+              name,
+              identity,
+              () => 0,
+              decideOptions,
+            )
+            const delayMs = milliseconds(queueWait(verdicts))
+            if (delayMs > left) {
+              const refused = { ...decision, allowed: false, retryAfterMs: delayMs }
+              return { decision: refused, verdicts, observed: observeLateTurn(observed, verdicts, left) }
+            }
           }
+          return await spend(name, identity, options, decideOptions)
         }
-        return await spend(name, identity, options)
-      }
-      const place = line.join(deadline, JSON.stringify([options.cost ?? 1, options.amounts]))
-      const costOfRule = (rule: Rule) => costOf(rule as LimitRule, options)
-      let made: DecidedCall
-      try {
-        for (let attempts = 0; ; attempts++) {
-          if (!(await place.turn())) {
+        const place = line.join(deadline, JSON.stringify([options.cost ?? 1, options.amounts]))
+        const costOfRule = (rule: Rule) => costOf(rule as LimitRule, options)
+        let made: DecidedCall
+        try {
+          for (let attempts = 0; ; attempts++) {
+            if (!(await place.turn())) {
+              made = await attempt()
+              break
+            }
             made = await attempt()
-            break
+            const pauseMs = pauseAfter(made, attempts)
+            place.report(answerFor(made, costOfRule, pauseMs))
+            if (made.decision.allowed || pauseMs < 0 || pauseMs > deadline - elapsedMs()) break
           }
-          made = await attempt()
-          const pauseMs = pauseAfter(made, attempts)
-          place.report(answerFor(made, costOfRule, pauseMs))
-          if (made.decision.allowed || pauseMs < 0 || pauseMs > deadline - elapsedMs()) break
+        } finally {
+          place.leave()
+          if (line.isEmpty()) lines.delete(lineId)
         }
-      } finally {
-        place.leave()
-        if (line.isEmpty()) lines.delete(lineId)
-      }
-      const decision = count(made)
-      if (decision.allowed) await clock.sleep(decision.delayMs)
-      return decision
-    },
+        const decision = count(made)
+        if (decision.allowed) await clock.sleep(decision.delayMs)
+        return decision
+      },
 
-    async refund(decision, options = {}) {
-      checkOptions('refund', options, ['cost'])
-      const { cost } = options
-      const { limit: name, identity, at, id } = decision
-      if (cost !== undefined) checkCost(name, cost, rulesOf(name))
-      if (isUndecided(decision)) return changeResult(name, identity, { cause: decision.degraded })
-      const spentUnits = refundableUnits(decision, rulesOf(name))
-      const refundedUnits = refunded.get(decision) ?? new Map<string, number>()
-      refunded.set(decision, refundedUnits)
-      const keyed = bindKeys(name, identity)
-      const refunds = keyed.flatMap(({ rule, key }) => {
-        const before = refundedUnits.get(rule.name) ?? 0
-        const spent = (spentUnits.get(rule.name) ?? 0) - before
-        if (spent <= 0) return []
-        const units = Math.min(spent, cost === undefined ? spent : costFor(rule, cost, 0))
-        refundedUnits.set(rule.name, before + units)
-        return [{ ...bindRule(rule, key, units, nowMs()), units, spent, before }]
-      })
-      if (refunds.length === 0) return changeResult(name, identity, { at: 0, verdicts: [] })
-      const once = id === undefined ? undefined : refundOnce(id, at, keyed)
-      const rules = refunds.map(({ before, units, spent, ...bound }): RefundedRule => {
-        const ofAll = once ? before : 0
-        return { ...bound, units: ofAll + units, spent: ofAll + spent }
-      })
-      const refund = { ruleSet: ruleSets.get(name)!, rules, spentAt: at, once, now: clock.now?.() }
-      const result = await engine.change('refund', prepareRefund(refund), background)
-      // With an id, the store has given back nothing twice if the caller tries again.
-      if (once && 'cause' in result)
-        for (const { rule, units } of refunds)
-          refundedUnits.set(rule.name, refundedUnits.get(rule.name)! - units)
-      return changeResult(name, identity, result)
-    },
+      async refund(decision, options = {}) {
+        checkOptions('refund', options, ['cost'])
+        const { cost } = options
+        const { limit: name, identity, at, id } = decision
+        if (cost !== undefined) checkCost(name, cost, rulesOf(name))
+        if (isUndecided(decision)) return changeResult(name, identity, { cause: decision.degraded })
+        const spentUnits = refundableUnits(decision, rulesOf(name))
+        const refundedUnits = refunded.get(decision) ?? new Map<string, number>()
+        refunded.set(decision, refundedUnits)
+        const keyed = bindKeys(name, identity)
+        const refunds = keyed.flatMap(({ rule, key }) => {
+          const before = refundedUnits.get(rule.name) ?? 0
+          const spent = (spentUnits.get(rule.name) ?? 0) - before
+          if (spent <= 0) return []
+          const units = Math.min(spent, cost === undefined ? spent : costFor(rule, cost, 0))
+          refundedUnits.set(rule.name, before + units)
+          return [{ ...bindRule(rule, key, units, nowMs()), units, spent, before }]
+        })
+        if (refunds.length === 0) return changeResult(name, identity, { at: 0, verdicts: [] })
+        const once = id === undefined ? undefined : refundOnce(id, at, keyed)
+        const rules = refunds.map(({ before, units, spent, ...bound }): RefundedRule => {
+          const ofAll = once ? before : 0
+          return { ...bound, units: ofAll + units, spent: ofAll + spent }
+        })
+        const refund = { ruleSet: ruleSets.get(name)!, rules, spentAt: at, once, now: clock.now?.() }
+        // With an id, the store has given back nothing twice if the caller tries again.
+        const tryAgain = () => {
+          for (const { rule, units } of once ? refunds : [])
+            refundedUnits.set(rule.name, refundedUnits.get(rule.name)! - units)
+        }
+        const changing = engine.change('refund', prepareRefund(refund), background, guard)
+        const result = await changing.catch(error => {
+          tryAgain()
+          throw error
+        })
+        if ('cause' in result) tryAgain()
+        return changeResult(name, identity, result)
+      },
 
-    async reserve(name, identity = {}, options = {}) {
-      checkReserves(name, rulesOf(name))
-      return await reserving!.reserve(name, identity, options)
-    },
+      async reserve(name, identity = {}, options = {}) {
+        checkReserves(name, rulesOf(name))
+        return await reserving!.reserve(name, identity, options)
+      },
 
-    async settle(decision, amounts) {
-      checkReserves(decision.limit, rulesOf(decision.limit))
-      return await reserving!.settle(decision, amounts)
-    },
+      async settle(decision, amounts) {
+        checkReserves(decision.limit, rulesOf(decision.limit))
+        return await reserving!.settle(decision, amounts)
+      },
 
-    async reset(name, identity = {}, options = {}) {
-      checkOptions('reset', options, ['rule'])
-      const { rule: only } = options
-      if (only !== undefined) checkRule(name, only, rulesOf(name))
-      const keyed = bindKeys(name, identity)
-      const rules = keyed
-        .filter(({ rule }) => only === undefined || rule.name === only)
-        .map(({ rule, key }) => bindRule(rule, key, 0, nowMs()))
-      return changeResult(
-        name,
-        identity,
-        await engine.change('reset', parts.prepareReset({ rules, now: clock.now?.() }), background),
-      )
-    },
+      async reset(name, identity = {}, options = {}) {
+        checkOptions('reset', options, ['rule'])
+        const { rule: only } = options
+        if (only !== undefined) checkRule(name, only, rulesOf(name))
+        const keyed = bindKeys(name, identity)
+        const rules = keyed
+          .filter(({ rule }) => only === undefined || rule.name === only)
+          .map(({ rule, key }) => bindRule(rule, key, 0, nowMs()))
+        return changeResult(
+          name,
+          identity,
+          await engine.change('reset', parts.prepareReset({ rules, now: clock.now?.() }), background, guard),
+        )
+      },
 
-    // Also sends settlements.
-    async close() {
-      await engine.stop()
-      // What the engine settles last is counted, too.
-      await stats?.flush()
-    },
+      // Also sends settlements.
+      async close() {
+        await engine.stop()
+        // What the engine settles last is counted, too.
+        await stats?.flush()
+      },
+    }
   }
+
+  return methods
 }
 
 /** A decision, and what is counted of it. */

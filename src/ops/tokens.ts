@@ -1,0 +1,266 @@
+/**
+ * Service tokens for the HTTP API: created, listed, revoked and rotated. The store never has a token, only its SHA-256. A token can make,
+ * revoke and rotate only tokens that have no other scopes than itself and end no later.
+ */
+
+import { didYouMean } from '../config/check/did-you-mean.ts'
+import {
+  looksLikeServiceToken,
+  mintServiceToken,
+  readServiceToken,
+  serviceTokenId,
+} from '../credentials/service-token.ts'
+import { isScope, missingScopes, SCOPES } from '../scopes.ts'
+import { sha256 } from '../sha256.ts'
+import { TOKEN_INDEX_KEY, tokenKey } from '../store/keys.ts'
+import { formatToken, parseToken, type TokenRecord } from '../store/records.ts'
+import { AdminError } from './admin-error.ts'
+import type { AdminStore } from './admin-store.ts'
+import { distinguishingDigits } from './keys.ts'
+import { printable } from './names.ts'
+
+export interface TokenInfo extends TokenRecord {
+  id: string
+}
+
+/** A new token, which cannot be shown again. */
+export interface CreatedToken extends TokenInfo {
+  token: string
+  digest: string
+}
+
+export interface FoundToken {
+  id: string
+  digest: string
+  record: TokenRecord
+}
+
+export type NewToken = Pick<TokenRecord, 'name' | 'scopes' | 'expiresAt' | 'by'>
+
+/** A token before it is stored. So its id is known before the first request to the store. */
+export interface MintedToken {
+  token: string
+  digest: string
+  id: string
+}
+
+/** The token that asks for a change. */
+export type TokenMaker = Pick<TokenRecord, 'scopes' | 'expiresAt'>
+
+export interface TokenOptions {
+  /** Absent: an operator with the token of the store, who can do everything. */
+  maker?: TokenMaker | undefined
+  minted?: MintedToken | undefined
+}
+
+export function mintToken({ environment }: AdminStore): MintedToken {
+  const token = mintServiceToken(environment)
+  const digest = sha256(token)
+  return { token, digest, id: serviceTokenId(digest) }
+}
+
+/** @throws AdminError `usage` for unknown scopes; `forbidden` if the maker has not all of them, or ends before the new token */
+export async function createToken(
+  store: AdminStore,
+  { name, scopes, expiresAt, by }: NewToken,
+  { maker, minted = mintToken(store) }: TokenOptions = {},
+): Promise<CreatedToken> {
+  checkScopes(scopes)
+  const record: TokenRecord = {
+    ...{ name, scopes: [...new Set(scopes)], createdAt: new Date() },
+    ...(expiresAt && { expiresAt }),
+    ...(by !== undefined && { by }),
+  }
+  mustInclude(maker, record, 'The new token')
+  await write(store, minted, record)
+  return { ...minted, ...record }
+}
+
+/** Lists the tokens in the order of their creation. Removes expired tokens from the index. */
+export async function listTokens(store: AdminStore): Promise<TokenInfo[]> {
+  const digests = await store.run<string[]>('SMEMBERS', store.at(TOKEN_INDEX_KEY))
+  const digits = distinguishingDigits(digests)
+  const texts = await readAll(store, digests)
+  await prune(
+    store,
+    digests.filter((_, i) => texts[i] === null),
+  )
+  return digests
+    .flatMap((digest, i): TokenInfo[] => {
+      const record = parseToken(texts[i] ?? '')
+      return record ? [{ id: serviceTokenId(digest, digits), ...record }] : []
+    })
+    .sort((a, b) => a.createdAt.getTime() - b.createdAt.getTime() || (a.id < b.id ? -1 : 1))
+}
+
+const ID = /^[0-9a-f]{4,64}$/
+
+/**
+ * @param text an id, or the token itself. It may be a secret, so no message repeats it unless it is an id
+ * @throws AdminError if no token or more than one matches
+ */
+export async function findToken(store: AdminStore, text: string): Promise<FoundToken> {
+  const { digest, id } = ID.test(text) ? await byId(store, text) : byToken(store, text)
+  const record = parseToken((await store.run<string | null>('GET', store.at(tokenKey(digest)))) ?? '')
+  if (record) return { id, digest, record }
+  throw notFound(store, id)
+}
+
+/** Revokes a token. Isolates that have checked it lately admit it for at most one more second. @throws AdminError `forbidden` */
+export async function revokeToken(
+  store: AdminStore,
+  { id, digest, record }: FoundToken,
+  maker?: TokenMaker,
+): Promise<void> {
+  mustInclude(maker, record, `Token '${id}'`)
+  // The index last, because a repeated call still finds the token if this one ends in between.
+  await store.run('DEL', store.at(tokenKey(digest)))
+  await store.run('SREM', store.at(TOKEN_INDEX_KEY), digest)
+}
+
+export interface RotatedToken {
+  created: CreatedToken
+  /** When the old token ends. Absent: its end could not be set, because of `failure`. */
+  oldEndsAt?: Date
+  failure?: AdminError
+}
+
+/**
+ * Replaces a token by a new one with the same name, scopes and lifetime, which ends with the maker at the latest. If the end of the
+ * old token cannot be set, the new one is returned all the same, because it is valid and cannot be shown again.
+ * @param overlapMs how long the old token stays valid
+ * @throws AdminError `forbidden`, and for a token that is being replaced already
+ */
+export async function rotateToken(
+  store: AdminStore,
+  old: FoundToken,
+  overlapMs: number,
+  { maker, by, ...options }: TokenOptions & { by?: string } = {},
+): Promise<RotatedToken> {
+  const { id, record } = old
+  const { name, scopes, createdAt, expiresAt, replacedBy } = record
+  mustInclude(maker, record, `Token '${id}'`)
+  if (replacedBy)
+    throw new AdminError('refused', `Token '${id}' is already replaced by '${replacedBy}'. Rotate that one.`)
+  const now = Date.now()
+  const lifetimeMs = expiresAt ? expiresAt.getTime() - createdAt.getTime() : Number.POSITIVE_INFINITY
+  const end = Math.min(now + lifetimeMs, maker?.expiresAt?.getTime() ?? Number.POSITIVE_INFINITY)
+  const created = await createToken(
+    store,
+    {
+      name,
+      scopes,
+      ...(Number.isFinite(end) && { expiresAt: new Date(end) }),
+      ...(by !== undefined && { by }),
+    },
+    { maker, ...options },
+  )
+  const endsAt = new Date(Math.min(now + overlapMs, expiresAt?.getTime() ?? Number.POSITIVE_INFINITY))
+  try {
+    await replace(store, old, created.id, endsAt)
+    return { created, oldEndsAt: endsAt }
+  } catch (error) {
+    if (!(error instanceof AdminError)) throw error
+    return { created, failure: error }
+  }
+}
+
+/**
+ * @param scopes at least one
+ * @param limits the names of the limits in the config, for the message
+ * @throws AdminError `usage`
+ */
+export function checkScopes(scopes: readonly string[], limits: Iterable<string> = []): void {
+  const unknown = scopes.length === 0 ? '' : scopes.find(scope => !isScope(scope))
+  if (unknown === undefined) return
+  const known = [...Object.keys(SCOPES), ...Array.from(limits, name => `limits:use:${name}`)]
+  throw new AdminError(
+    'usage',
+    `'${printable(unknown.slice(0, 60))}' is not a scope.${didYouMean(unknown, known)} Scopes: ${known.join(', ')}.`,
+  )
+}
+
+function mustInclude(maker: TokenMaker | undefined, token: TokenMaker, what: string): void {
+  if (!maker) return
+  const missing = missingScopes(maker.scopes, token.scopes)
+  if (missing.length > 0)
+    throw new AdminError('forbidden', `${what} has scopes that your token has not: ${missing.join(', ')}.`)
+  if (maker.expiresAt && !(token.expiresAt && token.expiresAt <= maker.expiresAt))
+    throw new AdminError(
+      'forbidden',
+      `${what} must end no later than your token: ${maker.expiresAt.toISOString()}.`,
+    )
+}
+
+/** Lists the token before and after it is stored: every valid token is in the index, even if this process ends, or another one prunes it meanwhile. */
+async function write(store: AdminStore, { digest, id }: MintedToken, record: TokenRecord): Promise<void> {
+  const { expiresAt } = record
+  const index = () => store.run('SADD', store.at(TOKEN_INDEX_KEY), digest)
+  await index()
+  try {
+    const expiry = expiresAt ? (['PXAT', expiresAt.getTime()] as const) : []
+    await store.run('SET', store.at(tokenKey(digest)), formatToken(record), ...expiry)
+    await index()
+  } catch (error) {
+    if (!(error instanceof AdminError)) throw error
+    const fix = `Token '${id}' may have been created, but it is not shown. If npx sluicegate tokens list shows its id, revoke it: npx sluicegate tokens revoke ${id}`
+    throw new AdminError(error.kind, error.message, [fix, error.nextStep].filter(Boolean).join('\n'))
+  }
+}
+
+async function replace(store: AdminStore, old: FoundToken, by: string, endsAt: Date): Promise<void> {
+  if (endsAt <= new Date()) return await revokeToken(store, old)
+  await store.change(tokenKey(old.digest), text => {
+    const record = parseToken(text ?? '')
+    if (!record) throw notFound(store, old.id)
+    return { text: formatToken({ ...record, expiresAt: endsAt, replacedBy: by }), expiry: endsAt }
+  })
+}
+
+const readAll = (store: AdminStore, digests: readonly string[]) =>
+  store.runEach<string | null>(digests.map(digest => ['GET', store.at(tokenKey(digest))]))
+
+/** The index is in another slot of a cluster than the tokens, so no transaction covers both. */
+async function prune(store: AdminStore, gone: readonly string[]): Promise<void> {
+  const index = store.at(TOKEN_INDEX_KEY)
+  await store.runEach(gone.map(digest => ['SREM', index, digest]))
+  const again = await readAll(store, gone)
+  // A token that was stored between the two calls.
+  const listed = gone.filter((_, i) => again[i] !== null)
+  await store.runEach(listed.map(digest => ['SADD', index, digest]))
+}
+
+async function byId(store: AdminStore, prefix: string): Promise<Omit<FoundToken, 'record'>> {
+  const digests = await store.run<string[]>('SMEMBERS', store.at(TOKEN_INDEX_KEY))
+  const matching = digests.filter(digest => digest.startsWith(prefix)).sort()
+  const [digest, ...others] = matching
+  if (digest === undefined) throw notFound(store, prefix)
+  const digits = distinguishingDigits(digests)
+  if (others.length === 0) return { digest, id: serviceTokenId(digest, digits) }
+  const all = matching.slice(0, 10).map(each => serviceTokenId(each, digits))
+  throw new AdminError(
+    'refused',
+    `More than one token begins like this: ${all.join(', ')}. Add more digits of the ID.`,
+  )
+}
+
+function byToken({ environment }: AdminStore, text: string): Omit<FoundToken, 'record'> {
+  const form = readServiceToken(text)
+  const where = environment === undefined ? '' : ` of environment '${environment}'`
+  if (form && form.environment === environment) {
+    const digest = sha256(text)
+    return { digest, id: serviceTokenId(digest) }
+  }
+  throw looksLikeServiceToken(text)
+    ? new AdminError('not-found', `This is not a token${where}. Check that it was copied whole.`)
+    : new AdminError(
+        'usage',
+        "This is not a token. Use its ID, such as '0f3a9c1d2b4e' (npx sluicegate tokens list), or the token itself.",
+      )
+}
+
+const notFound = ({ environment }: AdminStore, id: string) =>
+  new AdminError(
+    'not-found',
+    `There is no token '${id}' ${environment === undefined ? 'in the unnamed environment' : `in environment '${environment}'`}: it never existed, has ended, or was revoked. If it belongs to another environment, use --env <name>.`,
+  )

@@ -1,0 +1,281 @@
+/**
+ * Checks service tokens for the HTTP API: in one trip, or in the trip of a limit by name. An isolate remembers an admitted token for a second,
+ * so its end, its revocation and its rotation take effect within a second. Plain data in bounded memory.
+ */
+import { type Clock, elapsed, latestOf, SYSTEM_CLOCK } from '../../clock.ts'
+import { readServiceToken, serviceTokenId } from '../../credentials/service-token.ts'
+import { GatewayError } from '../../errors.ts'
+import type { CallFailure, CallGuard } from '../../limiter/call-guard.ts'
+import { toDegraded } from '../../limiter/evaluate.ts'
+import { prepareLookUp, runCall } from '../../limiter/prepared-call.ts'
+import { Lru } from '../../lru.ts'
+import { hasAnyOf, type Scope } from '../../scopes.ts'
+import { guardCall, isGuardReply } from '../../script/guard.ts'
+import { sha256 } from '../../sha256.ts'
+import { tokenKey } from '../../store/keys.ts'
+import { parseToken, type TokenRecord } from '../../store/records.ts'
+import type { CallListener, ScriptCall, Store, StoreCall } from '../../store/store.ts'
+import type { GuardableLimiter, Limiter } from '../limits/limiter.ts'
+import { createTokenAttempts } from './token-attempts.ts'
+
+/** A token that the store has admitted. */
+export interface CheckedToken extends TokenRecord {
+  id: string
+  digest: string
+}
+
+/** Why a token was refused. */
+export interface TokenRefusal {
+  ok: false
+  reason: 'missing' | 'malformed' | 'unknown' | 'scope' | 'too-many' | 'store'
+  /** With `scope`: the token needs any one of them. */
+  needed?: readonly Scope[]
+  /** With `too-many`: when to try again (ms). */
+  retryAfterMs?: number
+  /** With `store`. */
+  failure?: CallFailure
+}
+
+export type TokenCheck = { ok: true; token: CheckedToken } | TokenRefusal
+
+/** The result of calls of a limiter, or why the token may not make them. */
+export type GuardedResult<T> =
+  | { ok: true; token: Pick<CheckedToken, 'id' | 'digest'>; value: T }
+  | TokenRefusal
+
+export interface TokenChecks {
+  /**
+   * Checks a token in one trip, or without one if the store has admitted it within the last second.
+   * @param text what follows `Bearer `; undefined: nothing was sent
+   * @param needed any one of them; empty: any token
+   * @param address of the client, as rules count it; undefined: unknown
+   */
+  check(text: string | undefined, needed: readonly Scope[], address: string | undefined): Promise<TokenCheck>
+  /**
+   * Makes calls of a limiter for a token. The check is in the script of each call, before anything is counted; on a cluster, in a trip before.
+   * @param needed at least one
+   * @throws whatever `call` throws, such as a TypeError for wrong arguments, if the token is admitted
+   */
+  guarded<T>(
+    text: string | undefined,
+    needed: readonly Scope[],
+    address: string | undefined,
+    limiterFor: GuardableLimiter,
+    call: (limiter: Limiter) => Promise<T>,
+  ): Promise<GuardedResult<T>>
+  /** Forgets a token that this isolate has revoked or replaced. */
+  forget(digest: string): void
+}
+
+/** How long an admitted token is remembered (ms), from before the trip that has checked it. */
+const REMEMBERED_MS = 1000
+
+/** About 1 kB each. The Lru keeps up to twice as many. */
+const MAX_TOKENS = 500
+
+/** What the store has said about a token. It is kept for longer than a second: the next check of this token does not count as a guess. */
+interface Known {
+  /** By which scopes the token was admitted, and when the last trip began that has done it (ms). */
+  admitted: Map<string, number>
+  token?: CheckedToken
+  /** When the trip began that has brought `token` (ms). */
+  readAt?: number
+}
+
+/** A token whose form is right, and what a request needs it for. */
+interface Attempt {
+  digest: string
+  needed: readonly Scope[]
+  address: string
+}
+
+/** Ends the calls of a limiter if the guard refuses. Only `guarded` sees it. */
+class CallRefused extends Error {
+  readonly refusal: TokenRefusal
+
+  constructor(refusal: TokenRefusal) {
+    super(`The service token was refused: ${refusal.reason}.`)
+    this.refusal = refusal
+  }
+}
+
+/**
+ * Creates the checks of an isolate.
+ * @param environment whose tokens are valid
+ */
+export function createTokenChecks(
+  store: Store,
+  environment: string | undefined,
+  clock: Clock = SYSTEM_CLOCK,
+): TokenChecks {
+  let tokens = new Lru<Known>({ size: MAX_TOKENS })
+  const now = latestOf(
+    () => elapsed(clock),
+    () => {
+      tokens = new Lru<Known>({ size: MAX_TOKENS })
+    },
+  )
+  const attempts = createTokenAttempts(now)
+  const isRecent = (at: number | undefined) => at !== undefined && now() < at + REMEMBERED_MS
+
+  function find(digest: string): Known | undefined {
+    // First, because it forgets all tokens if the clock was set back.
+    now()
+    return tokens.get(digest)
+  }
+
+  /** Refuses what needs no trip, and counts the attempt. */
+  function begin(
+    text: string | undefined,
+    needed: readonly Scope[],
+    address = '',
+  ): ({ ok: true } & Attempt) | TokenRefusal {
+    if (!text) return { ok: false, reason: 'missing' }
+    const form = readServiceToken(text)
+    if (!form) return { ok: false, reason: 'malformed' }
+    if (form.environment !== environment) return { ok: false, reason: 'unknown' }
+    const digest = sha256(text)
+    const attempt = { digest, needed, address }
+    if (find(digest)) return { ok: true, ...attempt }
+    const result = attempts.begin(address, digest)
+    if (result === 'wrong') return { ok: false, reason: 'unknown' }
+    if (result !== undefined) return { ok: false, reason: 'too-many', retryAfterMs: result }
+    return { ok: true, ...attempt }
+  }
+
+  function isFresh({ digest, needed }: Attempt): boolean {
+    const known = find(digest)
+    return (
+      isRecent(known?.admitted.get(needed.join(','))) || (isRecent(known?.readAt) && permits(known, needed))
+    )
+  }
+
+  /** @param at when the trip began that has admitted the token (ms) */
+  function admit({ digest, needed, address }: Attempt, at: number): void {
+    attempts.end(address, digest, true)
+    const known: Known = find(digest) ?? { admitted: new Map() }
+    known.admitted.set(needed.join(','), at)
+    tokens.set(digest, known)
+  }
+
+  function refuse({ digest, needed, address }: Attempt, reason: 'unknown' | 'scope'): TokenRefusal {
+    attempts.end(address, digest, reason === 'scope')
+    if (reason === 'scope') return { ok: false, reason, needed }
+    tokens.delete(digest)
+    return { ok: false, reason }
+  }
+
+  /** Checks a token in one trip, unless its record was read within the last second. @throws GatewayError as Store.run */
+  async function read(attempt: Attempt, from: Store): Promise<TokenCheck> {
+    const { digest, needed } = attempt
+    let known = find(digest)
+    if (!isRecent(known?.readAt)) {
+      const readAt = now()
+      const record = parseToken((await runCall(from, prepareLookUp(tokenKey(digest)))) ?? '')
+      if (!record) return refuse(attempt, 'unknown')
+      const token = { ...record, id: serviceTokenId(digest), digest }
+      known = { admitted: find(digest)?.admitted ?? new Map(), token, readAt }
+      tokens.set(digest, known)
+      attempts.end(attempt.address, digest, true)
+    }
+    return permits(known, needed) ? { ok: true, token: known!.token! } : refuse(attempt, 'scope')
+  }
+
+  function createGuard(attempt: Attempt): CallGuard & { mustBeAdmitted(): Promise<void> } {
+    let refusal: TokenRefusal | undefined
+    let isAdmitted = false
+
+    function refused(by: TokenRefusal): GatewayError {
+      refusal = by
+      // Nothing has run, so the isolate need not correct what it says about units in flight.
+      return new GatewayError('ERR_STORE_REFUSED', 'The service token was refused.', { fate: 'not-sent' })
+    }
+
+    /** Checks the token alone, unless that was done within the last second. @throws GatewayError */
+    async function mustPermit(from: Store): Promise<void> {
+      if (isFresh(attempt)) return
+      const checked = await read(attempt, from)
+      if (!checked.ok) throw refused(checked)
+      isAdmitted = true
+    }
+
+    async function runGuarded(from: Store, calls: readonly StoreCall[], listener?: CallListener) {
+      if (from.isCluster) {
+        await mustPermit(from)
+        return await from.run(calls, listener)
+      }
+      const at = now()
+      const { digest, needed } = attempt
+      const check = { key: tokenKey(digest), scopes: needed }
+      const replies = await from.run(
+        calls.map(call => guardCall(call as ScriptCall, check)),
+        listener,
+      )
+      const refusing = replies.find(isGuardReply)
+      if (refusing) throw refused(refuse(attempt, refusing))
+      isAdmitted = true
+      admit(attempt, at)
+      return replies
+    }
+
+    const guard = {
+      isFresh: () => isFresh(attempt),
+      on: (from: Store): Store => ({
+        ...from,
+        run: (calls, listener) => runGuarded(from, calls, listener),
+      }),
+
+      passFailure({ cause, fate }: CallFailure) {
+        if (!refusal && isFresh(attempt)) return
+        refusal ??= { ok: false, reason: 'store', failure: { cause, fate } }
+        throw new CallRefused(refusal)
+      },
+
+      /** For calls that have made no trip, because there was nothing to do, or their arguments were wrong. */
+      async mustBeAdmitted() {
+        if (!isAdmitted) await mustPermit(store).catch(error => guard.passFailure(toDegraded(error)))
+      },
+    }
+    return guard
+  }
+
+  return {
+    async check(text, needed, address) {
+      const attempt = begin(text, needed, address)
+      if (!attempt.ok) return attempt
+      return await read(attempt, store).catch((error): TokenRefusal => {
+        const { cause, fate } = toDegraded(error)
+        return { ok: false, reason: 'store', failure: { cause, fate } }
+      })
+    },
+
+    async guarded(text, needed, address, limiterFor, call) {
+      const attempt = begin(text, needed, address)
+      if (!attempt.ok) return attempt
+      const { digest } = attempt
+      const guard = createGuard(attempt)
+      try {
+        const value = await callOf(guard)
+        await guard.mustBeAdmitted()
+        return { ok: true, token: { id: serviceTokenId(digest), digest }, value }
+      } catch (error) {
+        if (error instanceof CallRefused) return error.refusal
+        throw error
+      }
+
+      async function callOf(guard: ReturnType<typeof createGuard>) {
+        try {
+          return await call(limiterFor(guard))
+        } catch (error) {
+          if (!(error instanceof CallRefused)) await guard.mustBeAdmitted()
+          throw error
+        }
+      }
+    },
+
+    forget: digest => tokens.delete(digest),
+  }
+}
+
+const permits = (known: Known | undefined, needed: readonly Scope[]) =>
+  known?.token !== undefined && hasAnyOf(known.token.scopes, needed)

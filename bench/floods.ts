@@ -69,6 +69,11 @@ const METHOD = [
   'Stream: requests are pipelined at a fixed rate, and the client does not wait for replies. A connection has at most 16 unanswered requests. A request that is ' +
     'due while no connection has room is not sent. "Over the limit": before the stream, one request uses up the whole limit. Unknown API keys have the right ' +
     'form and checksum.',
+  'In workerd alone: Miniflare, in which the Worker runs in the other floods, has a Worker of its own in front, which takes more CPU than a request that ' +
+    'Sluice refuses. Here workerd runs the same bundle without it, as one or two processes, each with one isolate. They share the connections of the flood and ' +
+    'of the innocent caller. "Requests a second that one core of workerd carries" is one second, divided by its CPU time per request.',
+  'HTTP requests to the store that are not for a decision of the innocent caller: an isolate reads the live switches and writes statistics. Made-up signed keys ' +
+    'make none: those that an isolate has counted travel with decisions.',
   'Calls in one second: when a refusal is remembered for 1 s, an isolate asks the store about a caller again after 1 s and the time until the next request. So ' +
     'no second has two calls, but a window of 5 s can have six: one at its beginning, four within it, and one at its end. "EVALSHA calls a second per caller, all ' +
     'refused before, no innocent caller" divides the calls of such a window by its length, and can therefore be above 1. The streams in Node count the calls ' +
@@ -111,7 +116,8 @@ const [load] = loadavg()
 const plan = options.quick ? QUICK : WHOLE
 const isChosen = (shape: Flood) => options.only?.some(text => titleOf(shape).includes(text)) ?? true
 
-const bed = await startFloodBed(treesOf(options)).catch(error => {
+const bareIsolates = Math.max(...STREAMS.map(shape => (isChosen(shape) && shape.bareIsolates) || 0))
+const bed = await startFloodBed(treesOf(options), bareIsolates).catch(error => {
   if (!(error instanceof NoRedis)) throw error
   console.error(error.message)
   process.exit(1)

@@ -7,6 +7,7 @@ import { startGuardian } from '../../src/node/start/guardian.ts'
 import { findServer, startPrivateServer } from '../../src/node/start/redis.ts'
 import { type Child, startChild } from '../child.ts'
 import { NoRedis, type Rest } from '../test-bed.ts'
+import { startBareWorkerd } from './bare-workerd.ts'
 import { type NodeGateways, startNodeGateways } from './node-gateways.ts'
 import { KEY_SECRET_ID } from './requests.ts'
 import type { StoreSideSettings } from './store-side.ts'
@@ -30,12 +31,20 @@ export interface Contender extends FloodedWorker {
   /** The heading of its column. */
   label: string
   tree: string
+  /** The Worker in workerd alone, several times. */
+  bare: readonly FloodedWorker[]
   /** The gateway in Node, with its callers. */
   inNode: NodeGateways
 }
 
-/** @throws NoRedis */
-export async function startFloodBed(trees: Readonly<Record<string, string>>): Promise<FloodBed> {
+/**
+ * @param bareIsolates the Worker of each checkout also runs so many times in workerd alone
+ * @throws NoRedis
+ */
+export async function startFloodBed(
+  trees: Readonly<Record<string, string>>,
+  bareIsolates: number,
+): Promise<FloodBed> {
   const program = await findServer(['redis-server'])
   if (!program) throw new NoRedis()
   const guardian = startGuardian()
@@ -69,9 +78,12 @@ export async function startFloodBed(trees: Readonly<Record<string, string>>): Pr
     for (const [label, tree] of Object.entries(trees)) {
       const place = { bindings, guardian, directory: join(directory, `w${contenders.length}`) }
       const worker = started(await startWorkerOf(tree, place))
+      const bare: FloodedWorker[] = []
+      for (let i = 0; i < bareIsolates; i++)
+        bare.push(started(await startBareWorkerd(tree, { ...place, directory: `${place.directory}-${i}` })))
       const settings = { tree, configFile: CONFIG_FILE, bindings }
       const inNode = started(await startNodeGateways(settings, { guardian, directory }))
-      contenders.push({ ...worker, label, tree: nameOfTree(tree), inNode })
+      contenders.push({ ...worker, bare, label, tree: nameOfTree(tree), inNode })
     }
     return {
       redisVersion: program.version,

@@ -8,13 +8,13 @@ import { wallClock } from './wall-clock.ts'
 export type FloodCommand =
   /**
    * Before a flood: sends requests on a few connections, one after the other on each of them.
-   * `toAll`: if there are several isolates, all of them get these requests.
+   * `toAll`: if there are several isolates, all of them get these requests; otherwise the first one.
    */
-  | { do: 'send'; url: string; requests: FloodRequests; count: number; toAll: boolean }
+  | { do: 'send'; urls: readonly string[]; requests: FloodRequests; count: number; toAll: boolean }
   /** Prepares the requests of the next flood. */
   | { do: 'prepare'; requests: FloodRequests; count: number }
   /** Opens the connections. workerd closes connections on which nothing is sent for about 15 s. */
-  | { do: 'connect'; url: string; connections: number }
+  | { do: 'connect'; urls: readonly string[]; connections: number }
   /** Sends all requests at once, each on its own connection if there are enough. */
   | { do: 'burst' }
   /** Sends all requests at a fixed rate, without waiting for replies. */
@@ -61,7 +61,7 @@ handleCommands(async (command: FloodCommand) => {
       return {}
     case 'connect':
       if (!prepared) throw new Error('No flood is prepared.')
-      prepared.connections = await openAll(command.url, command.connections)
+      prepared.connections = await openAll(command.urls, command.connections)
       return {}
     case 'burst':
       return await flood(burst)
@@ -73,30 +73,34 @@ reportReady({})
 
 type Prepared = NonNullable<typeof prepared>
 
-async function openAll(url: string, count: number): Promise<RawConnection[]> {
+/** @param urls of the isolates, which get the same number of connections each */
+async function openAll(urls: readonly string[], count: number): Promise<RawConnection[]> {
   const connections: RawConnection[] = []
   // Not all at the same moment, because the queue of a listening socket is limited.
-  await runConcurrently(64, count, async () => {
-    connections.push(await openConnection(url))
+  await runConcurrently(64, count, async i => {
+    connections[i] = await openConnection(urls[i % urls.length]!)
   })
   return connections
 }
 
-async function send({ url, requests, count }: Extract<FloodCommand, { do: 'send' }>) {
+async function send({ urls, requests, count, toAll }: Extract<FloodCommand, { do: 'send' }>) {
   const texts = requestTexts(requests, count)
   const replies: Record<Reply, number> = {}
-  const connections = await openAll(url, Math.min(FEW_CONNECTIONS, count))
-  let sent = 0
-  await Promise.all(
-    connections.map(async connection => {
-      while (sent < count) {
-        const text = texts[sent++]!
-        const reply = await new Promise<Reply>(resolve => connection.send([text], resolve))
-        replies[reply] = (replies[reply] ?? 0) + 1
-      }
-      connection.close()
-    }),
-  )
+  const targets = toAll ? urls : urls.slice(0, 1)
+  for (const url of targets) {
+    const connections = await openAll([url], Math.min(FEW_CONNECTIONS, count))
+    let sent = 0
+    await Promise.all(
+      connections.map(async connection => {
+        while (sent < count) {
+          const text = texts[sent++]!
+          const reply = await new Promise<Reply>(resolve => connection.send([text], resolve))
+          replies[reply] = (replies[reply] ?? 0) + 1 / targets.length
+        }
+        connection.close()
+      }),
+    )
+  }
   return replies
 }
 

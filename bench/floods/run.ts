@@ -42,6 +42,8 @@ export interface Run {
   degradedAfterMs: number
   /** Includes those of the innocent caller, whose decisions share HTTP requests with those of the flood. */
   httpRequests: number
+  /** Excludes those for decisions of the innocent caller, with which calls of the flood travel. */
+  ownHttpRequests: number
   /** Excludes those of the innocent caller. */
   scriptCalls: number
   /** For a stream: calls per second after every caller has been refused once, without the innocent caller. */
@@ -53,6 +55,8 @@ export interface Run {
   scriptMs: number
   /** CPU of the process of the gateway. In Node, it includes the callers. */
   gatewayCpuMs: number
+  /** CPU of the process that sends the flood. Absent in Node. */
+  floodingCpuMs?: number
 }
 
 const INNOCENT = { callers: 1, perSecond: 50 }
@@ -88,21 +92,25 @@ class Disturbed extends Error {}
 
 /** The processes of the gateway, and the clients that send to it. */
 interface Side {
-  /** '' for the gateway in Node, which has none. */
-  url: string
+  /** Of each isolate; none for the gateway in Node. */
+  urls: readonly string[]
   pids: readonly number[]
   flooding: { send<Answer>(command: FloodCommand): Promise<Answer> }
   innocent: { send<Answer>(command: InnocentCommand): Promise<Answer> }
 }
 
-function sideOf({ flooding, innocent }: FloodBed, { url, workerd, inNode }: Contender, shape: Flood): Side {
-  if (shape.kind === 'node') return { url: '', pids: inNode.pids, flooding: inNode, innocent: inNode }
-  return { url, pids: [workerd], flooding, innocent }
+function sideOf({ flooding, innocent }: FloodBed, contender: Contender, shape: Flood): Side {
+  const { bare, inNode } = contender
+  if (shape.kind === 'node') return { urls: [], pids: inNode.pids, flooding: inNode, innocent: inNode }
+  const isBare = shape.kind === 'stream' && shape.bareIsolates !== undefined
+  const flooded = isBare ? bare.slice(0, shape.bareIsolates) : [contender]
+  const [urls, pids] = [flooded.map(({ url }) => url), flooded.map(({ workerd }) => workerd)]
+  return { urls, pids, flooding, innocent }
 }
 
 async function tryFlood(bed: FloodBed, contender: Contender, shape: Flood, size: Size): Promise<Run> {
   const side = sideOf(bed, contender, shape)
-  const { url, pids } = side
+  const { urls, pids } = side
   const send = <T>(command: FloodCommand) => side.flooding.send<T>(command)
   const sendToInnocent = <T>(command: InnocentCommand) => side.innocent.send<T>(command)
   const hasSockets = shape.kind !== 'node'
@@ -114,23 +122,25 @@ async function tryFlood(bed: FloodBed, contender: Contender, shape: Flood, size:
   // Without names, so that the origin does not count them.
   const innocents = (await newCallers(bed, callers)).map(({ name: _, ...caller }) => caller)
   await send({ do: 'prepare', requests, count: size.requests })
-  await sendToInnocent({ do: 'start', url, path: '/innocent', callers: innocents, perSecond })
+  await sendToInnocent({ do: 'start', urls, path: '/innocent', callers: innocents, perSecond })
   await pause(BEFORE_MS)
   await mustSettle(side)
   await prepareCallers(side, shape, requests)
   await mustSettle(side)
   await roomInMinute(roomFor(size))
   const minute = Math.floor(Date.now() / MINUTE_MS)
-  if (hasSockets) await send({ do: 'connect', url, connections: size.connections })
+  if (hasSockets) await send({ do: 'connect', urls, connections: size.connections })
   await pause(CONNECTED_MS)
   if (shape.before === 'spent') await sendOnce(side, { ...requests, path: '/spending' })
   await bed.origin.send<OriginCounts>({})
 
   const before = await totals(bed, pids)
+  const floodingBefore = cpuSeconds(bed.flooding.pid)
   const answer = await send<FloodAnswer>(
     shape.kind === 'burst' ? { do: 'burst' } : { do: 'stream', perSecond: size.perSecond! },
   )
   const after = await totals(bed, pids)
+  const floodingSeconds = cpuSeconds(bed.flooding.pid) - floodingBefore
   const isOneMinute = Math.floor(Date.now() / MINUTE_MS) === minute
   await pause(AFTER_MS)
   await settle(side)
@@ -156,6 +166,7 @@ async function tryFlood(bed: FloodBed, contender: Contender, shape: Flood, size:
       ...samples.filter(({ reply }) => reply !== '200').map(({ sentAt }) => sentAt - endedAt),
     ),
     httpRequests: used('httpRequests'),
+    ownHttpRequests: Math.max(0, used('httpRequests') - trips),
     scriptCalls: used('scriptCalls') - trips,
     ...(shape.kind === 'stream' && {
       laterScriptCallsPerSecond: await laterCalls(bed, side, requests, size),
@@ -165,19 +176,20 @@ async function tryFlood(bed: FloodBed, contender: Contender, shape: Flood, size:
     redisCpuMs: used('cpuMicroseconds') / 1e3,
     scriptMs: used('scriptMicroseconds') / 1e3,
     gatewayCpuMs: used('gatewaySeconds') * 1e3,
+    ...(hasSockets && { floodingCpuMs: floodingSeconds * 1e3 }),
   }
 }
 
 /** Continues the stream with the same callers, all of which have been refused. @returns EVALSHA calls per second */
 async function laterCalls(
   bed: FloodBed,
-  { flooding, url, pids }: Side,
+  { flooding, urls, pids }: Side,
   requests: FloodRequests,
   { perSecond, connections }: Size,
 ): Promise<number> {
   const send = <T>(command: FloodCommand) => flooding.send<T>(command)
   await send({ do: 'prepare', requests, count: LATER.seconds * perSecond! })
-  await send({ do: 'connect', url, connections })
+  await send({ do: 'connect', urls, connections })
   await pause(CONNECTED_MS)
   const end = send<FloodAnswer>({ do: 'stream', perSecond: perSecond! })
   await pause(LATER.afterMs)
@@ -228,9 +240,9 @@ async function prepareCallers(side: Side, shape: Shape, requests: FloodRequests)
 }
 
 /** Sends one request of each caller, to one isolate or to each. @throws Disturbed unless the store admits all of them */
-async function sendOnce({ flooding, url }: Side, { path, callers }: FloodRequests, toAll = false) {
+async function sendOnce({ flooding, urls }: Side, { path, callers }: FloodRequests, toAll = false) {
   const requests = { path, callers }
-  const command: FloodCommand = { do: 'send', url, requests, count: callers.length, toAll }
+  const command: FloodCommand = { do: 'send', urls, requests, count: callers.length, toAll }
   const replies = await flooding.send<Record<Reply, number>>(command)
   if (replies['200'] !== callers.length) {
     throw new Disturbed(`before the flood, ${path} was answered ${JSON.stringify(replies)}`)

@@ -28,6 +28,8 @@ export interface Burst extends Shape {
 
 export interface Stream extends Shape {
   kind: 'stream'
+  /** So many isolates share the flood, each in a workerd of its own, without Miniflare (bare-workerd.ts). Absent: one, in Miniflare. */
+  bareIsolates?: number
 }
 
 /** A stream to the gateway in Node, without sockets between callers and gateway (node-gateway.ts). */
@@ -114,6 +116,12 @@ export const STREAMS: readonly Stream[] = [
   ...[1, 10, 1000].map((callers): Stream => ({ ...overTheLimit(callers), kind: 'stream' })),
   { ...UNKNOWN_KEYS, kind: 'stream' },
   { ...WRONG_SIGNATURES, kind: 'stream' },
+  ...[1, 2].map(
+    (bareIsolates): Stream => ({
+      ...{ ...WRONG_SIGNATURES, kind: 'stream', bareIsolates },
+      what: `${WRONG_SIGNATURES.what}, to ${bareIsolates === 1 ? 'one isolate' : `${bareIsolates} isolates`} in workerd alone`,
+    }),
+  ),
 ]
 
 export const NODE_STREAMS: readonly NodeStream[] = [

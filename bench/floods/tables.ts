@@ -182,10 +182,23 @@ const OF_STREAM: readonly Metric[] = [
     of: medianOf(run => run.httpRequests / seconds(run)),
     digits: 1,
   },
+  {
+    what: 'of these, not for a decision of the innocent caller',
+    of: medianOf(run => run.ownHttpRequests / seconds(run)),
+    digits: 1,
+  },
   ...INNOCENT,
   {
     what: 'CPU of workerd per request, µs',
     of: medianOf(run => (1e3 * run.gatewayCpuMs) / requestsServed(run)),
+  },
+  {
+    what: 'requests a second that one core of workerd carries',
+    of: medianOf(run => (1e3 * requestsServed(run)) / run.gatewayCpuMs),
+  },
+  {
+    what: 'CPU of the client of the flood per request, µs',
+    of: medianOf(run => (1e3 * run.floodingCpuMs!) / answered(run)),
   },
   ...REDIS_CPU,
 ]

@@ -18,7 +18,10 @@ import { callersKey } from '../store/keys.ts'
 import type { ScriptCall } from '../store/store.ts'
 import { addCountsText } from './add-counts.ts'
 
-/** A caller as it is written in the store: `acme`, `192.0.2.0/24`, `account=42`, or `-` if nothing that may be kept names it. */
+/**
+ * A caller as it is written in the store: `acme`, `acme:test` for its test keys and test tokens, `192.0.2.0/24`, `account=42`, or `-` if
+ * nothing that may be kept names it.
+ */
 export type CallerName = string
 
 export interface Tally {

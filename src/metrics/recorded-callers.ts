@@ -5,8 +5,12 @@ const MINUTE_MS = 60e3
 /** Stands for callers that nothing names: they have no consumer, and networks are not kept. */
 export const UNNAMED = '-'
 
+/** Ends the name of a consumer in the mode test. No other name ends like this, because names of consumers have no colon. */
+export const TEST_SUFFIX = ':test'
+
 /** A caller in the record of an hour. */
 export interface RecordedCaller {
+  /** As it is written in the store: with the mode. */
   name: string
   count: number
   /** By how much the count can be too high. */

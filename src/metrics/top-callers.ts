@@ -11,16 +11,20 @@
  * add-callers.ts adds the sketches of all isolates to those of the store.
  */
 import { addressText, isIPv4, networkOf, parseAddress } from '../config/address-ranges.ts'
+import type { CallerMode } from '../config/caller-mode.ts'
 import type { Config } from '../config/compile.ts'
 import { escaped } from '../store/escape.ts'
 import type { ScriptCall } from '../store/store.ts'
 import { type CallerName, type Tally, withCallers } from './add-callers.ts'
 import type { Counted } from './observation.ts'
+import { TEST_SUFFIX } from './recorded-callers.ts'
 
 /** The caller of a request, or of a call of a limit by name. */
 export interface RefusedCaller {
   /** Only if verified. */
   consumer?: string | undefined
+  /** Absent: live. */
+  mode?: CallerMode
   address?: string | undefined
   identity?: Readonly<Record<string, string | number>>
 }
@@ -62,8 +66,8 @@ export function createTopCallers(kept: NonNullable<NonNullable<Config['stats']>[
     tally.error += error
   }
 
-  function nameOf({ consumer, address = '', identity = {} }: RefusedCaller): CallerName {
-    if (consumer) return consumer
+  function nameOf({ consumer, mode, address = '', identity = {} }: RefusedCaller): CallerName {
+    if (consumer) return mode === 'test' ? consumer + TEST_SUFFIX : consumer
     const parts = Object.entries(identity).map(([part, value]) => [`${part}=`, String(value)] as const)
     const names = [['', address] as const, ...parts].flatMap(([part, text]) => {
       const network = networkText(text)

@@ -2,8 +2,9 @@
  * Whose requests each rule has refused most, and would have as a shadow, from the records of hours (src/metrics/add-callers.ts). Counts
  * are bounds, because a record has only the most frequent callers of each rule.
  */
+import type { CallerMode } from '../config/caller-mode.ts'
 import type { Config } from '../config/compile.ts'
-import { parseCallers, type RecordedCaller, UNNAMED } from '../metrics/recorded-callers.ts'
+import { parseCallers, type RecordedCaller, TEST_SUFFIX, UNNAMED } from '../metrics/recorded-callers.ts'
 import { callersKey } from '../store/keys.ts'
 import { evalCommand } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
@@ -32,6 +33,8 @@ const MAX_CLOCK_LEAD_MS = MINUTE_MS
 export interface RefusedCaller {
   /** `acme`, `192.0.2.0/24`, `account=42`, or `-`. */
   name: string
+  /** Set if it was refused with test keys or test tokens. */
+  callerMode?: 'test'
   /** It was refused at least that often. */
   atLeast: number
   atMost: number
@@ -136,9 +139,18 @@ function sumOfHours(hours: readonly HourOfCallers[], now: Date): RefusedCaller[]
       .reduce((sum, { callers }) => sum + Math.min(...callers.map(({ count }) => count)), 0)
     const atMost = found.reduce((sum, { count }) => sum + count, dropped)
     const atLeast = found.reduce((sum, { count, error }) => sum + count - error, 0)
-    return { name, atLeast, atMost, ...timesOf(found, now) }
+    return { ...callerOf(name), atLeast, atMost, ...timesOf(found, now) }
   })
 }
+
+function callerOf(recorded: string): Pick<RefusedCaller, 'name' | 'callerMode'> {
+  if (!recorded.endsWith(TEST_SUFFIX)) return { name: recorded }
+  return { name: recorded.slice(0, -TEST_SUFFIX.length), callerMode: 'test' }
+}
+
+/** The mode in which a caller was refused. */
+export const modeOfRefused = ({ callerMode }: Pick<RefusedCaller, 'callerMode'>): CallerMode =>
+  callerMode ?? 'live'
 
 /** @param found in the order of time */
 function timesOf(
@@ -197,7 +209,7 @@ export async function hasRefusals(store: AdminStore, consumer: string, now = new
 export async function eraseCaller(store: AdminStore, consumer: string, now = new Date()): Promise<number> {
   const hours = hoursOf(new Date(now.getTime() - KEPT_MS), now)
   const erased = await store.runEach<number>(
-    hours.map(at => evalCommand(ERASE, [store.at(callersKey(at))], [consumer])),
+    hours.map(at => evalCommand(ERASE, [store.at(callersKey(at))], [consumer, consumer + TEST_SUFFIX])),
   )
   return erased.reduce((sum, count) => sum + count, 0)
 }
@@ -209,7 +221,7 @@ local fields = redis.call('HGETALL', KEYS[1])
 for i = 1, #fields, 2 do
   local kept, isErased = {}, false
   for name, rest in string.gmatch(fields[i + 1], '(%S+) (%d+ %d+ %d+ %S+)') do
-    local isOwn = name == ARGV[1]
+    local isOwn = name == ARGV[1] or name == ARGV[2]
     for value in string.gmatch(name, '=([^,]*)') do isOwn = isOwn or value == ARGV[1] end
     if isOwn then
       isErased = true

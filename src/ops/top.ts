@@ -38,7 +38,7 @@ export interface TopRule extends Counted {
   sum: number
   /** Absent: no caller is on record. */
   spread?: Spread
-  callers: readonly (Counted & Pick<RefusedCaller, 'name' | 'since'>)[]
+  callers: readonly (Counted & Pick<RefusedCaller, 'name' | 'callerMode' | 'since'>)[]
 }
 
 const MINUTE_MS = 60e3
@@ -121,8 +121,8 @@ function rulesOf(
         if (total.count === 0) return []
         const own = callers.find(each => each.rule === rule && each.mode === mode)?.callers ?? []
         const current = own
-          .map(({ name, since, byMinute }) => ({
-            ...{ name, since },
+          .map(({ name, callerMode, since, byMinute }) => ({
+            ...{ name, ...(callerMode && { callerMode }), since },
             ...counted(sumOf(byMinute.slice(0, 2)), sumOf(byMinute.slice(2))),
           }))
           .filter(({ count }) => count > 0)

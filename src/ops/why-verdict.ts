@@ -31,7 +31,7 @@ const CURRENT_MINUTES = 2
 
 export function verdictOf(facts: WhyFacts, config: Settings): Verdict {
   const [state, reason] = reasonOf(facts, config)
-  const parts = [`${facts.caller} ${reason}`, ...settingsOf(facts)]
+  const parts = [`${facts.caller} ${reason}`, ...inOtherMode(facts), ...settingsOf(facts)]
   const { name = '', others = [] } = facts.consumer ?? {}
   // Names, reasons and errors come from the store.
   return { state, sentence: printable(`${parts.join('; ')}.${didYouMean(name, others)}`) }
@@ -136,14 +136,28 @@ function switchedText({ switch: own, mode }: RuleMode, now: Date): string {
 }
 
 function lastRefused({ refusals, refusalsSince, now }: WhyFacts): string {
-  const last = refusals
-    .filter(({ mode }) => mode === 'enforce')
-    .sort((a, b) => b.refused.last.getTime() - a.refused.last.getTime())[0]
+  const [last] = lastFirst(refusals)
   if (last) return `last refused by \`${last.rule}\` at ${clock(last.refused.last, now)}`
   return refusalsSince
     ? `no refusal is on record since ${clock(refusalsSince, now)}`
     : 'whether it was refused before is not on record'
 }
+
+/** `its test requests were last refused by …` */
+function inOtherMode({ otherMode, now }: WhyFacts): string[] {
+  const [last] = lastFirst(otherMode?.refusals ?? [])
+  if (!otherMode || !last) return []
+  const when = isCurrent(last.refused)
+    ? `are refused by \`${last.rule}\` ${since(last.refused.since, now)}: ${timesText(last)}`
+    : `were last refused by \`${last.rule}\` at ${clock(last.refused.last, now)}`
+  return [`its ${otherMode.mode} requests ${when}`]
+}
+
+/** The refusals by enforced rules. */
+const lastFirst = (refusals: readonly RecordedRefusals[]) =>
+  refusals
+    .filter(({ mode }) => mode === 'enforce')
+    .sort((a, b) => b.refused.last.getTime() - a.refused.last.getTime())
 
 /** ` except on route reports, whose requests cost 20 …` */
 function alwaysRefusedRoutes({ rules }: WhyFacts, { routes }: Settings): string {

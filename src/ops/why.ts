@@ -3,6 +3,7 @@
  * what was refused lately. Nothing is counted.
  */
 import { isInRanges, parseAddress } from '../config/address-ranges.ts'
+import type { CallerMode } from '../config/caller-mode.ts'
 import type { Config, GatewayRule, LimitRule } from '../config/compile.ts'
 import { switchNameOf } from '../config/compile-rule.ts'
 import { isConsumerName } from '../config/forms.ts'
@@ -21,7 +22,7 @@ import { type KeyInfo, listConsumerNames, listKeys, planOfAll } from './keys.ts'
 import { peekCaller, peekLimit, type RuleStanding } from './limits.ts'
 import { parseConsumerName } from './names.ts'
 import { readSwitches } from './switches.ts'
-import { type RefusedCaller, readTopCallers } from './top-callers.ts'
+import { modeOfRefused, type RefusedCaller, readTopCallers } from './top-callers.ts'
 
 /** Whom the question is about. */
 export type WhyTarget =
@@ -74,6 +75,8 @@ export interface WhyFacts {
   /** Set if the rules could not be asked. */
   peekError?: AdminError
   refusals: readonly RecordedRefusals[]
+  /** Of a consumer, or of its key: its refusals in the other mode, which other units decide. */
+  otherMode?: { mode: CallerMode; refusals: readonly RecordedRefusals[] }
   /** The start of the records of refusals. Absent: the config keeps none for such callers. */
   refusalsSince?: Date
 }
@@ -196,7 +199,7 @@ async function aboutConsumer(
         ([, missing]) => !(hasRulesByKey && missing.every(part => part === 'credential')),
       ),
     ),
-    ...(await refusalsOf(store, config, [name], common.now)),
+    ...splitByMode(await refusalsOf(store, config, [name], common.now), mode, config),
   }
 }
 
@@ -334,6 +337,19 @@ async function refusalsOf(
     callers.flatMap(refused => (names.includes(refused.name) ? [{ rule, mode, refused }] : [])),
   )
   return { refusals, refusalsSince: since }
+}
+
+/** @param mode of the requests that the rules were asked for. Rules with `acrossModes` count the others together with them */
+function splitByMode(
+  { refusals, ...rest }: Awaited<ReturnType<typeof refusalsOf>>,
+  mode: CallerMode,
+  { rules }: Config,
+): Pick<WhyFacts, 'refusals' | 'refusalsSince' | 'otherMode'> {
+  const acrossModes = new Set(rules.filter(rule => rule.acrossModes).map(({ name }) => name))
+  const own = refusals.filter(({ rule, refused }) => modeOfRefused(refused) === mode || acrossModes.has(rule))
+  const others = refusals.filter(each => !own.includes(each))
+  const otherMode = { mode: mode === 'live' ? 'test' : 'live', refusals: others } as const
+  return { ...rest, refusals: own, ...(others.length > 0 && { otherMode }) }
 }
 
 /** As for a request: the plan of its key, else of the consumer, else the default. */

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { armHttp } from '../support/fault-proxy.ts'
 import { anonymous, askAs, undisturbed } from './callers.ts'
 import type { Lane, Lanes } from './lane.ts'
+import { CASE_TIMEOUT_MS } from './matrix.ts'
 import { LIMIT, type Mode } from './modes.ts'
 import { untilDecided } from './scenario.ts'
 
@@ -58,7 +59,10 @@ const LEAVING: readonly Leaving[] = [
 ]
 
 export function describeClients(lanes: () => Lanes): void {
-  describe(`${GONE} clients that go away at the same time`, { concurrent: true }, () => {
+  describe(`${GONE} clients that go away at the same time`, {
+    concurrent: true,
+    timeout: CASE_TIMEOUT_MS,
+  }, () => {
     it.each(LEAVING)('$name leave nothing behind', async leaving => {
       await lanes().use(async lane => {
         const fault = leaving.wait?.(lane)

@@ -12,6 +12,9 @@ import { type Anomaly, type Finding, play, type Which } from './scenario.ts'
 
 export const IS_WHOLE = process.env.ANOMALIES === 'all'
 
+/** Of a case, with the time in which it waits for a lane behind all others (ms). */
+export const CASE_TIMEOUT_MS = 900_000
+
 /** More calls than any scenario makes. If a scenario has no n-th call, higher numbers are left out. */
 const MAX_CALLS = 40
 
@@ -58,7 +61,7 @@ export function describeByMode<Case extends { name: string; isTypical?: true }>(
   describe(left > 0 ? `${title} (npm run test:anomalies: ${left} more ways)` : title, {
     concurrent: true,
   }, () => {
-    it.each(chosen)('$name', { timeout: 900_000 }, async each => {
+    it.each(chosen)('$name', { timeout: CASE_TIMEOUT_MS }, async each => {
       const leased = Promise.all(
         LEASE_MODES.map(async mode => {
           const finding = await lanes().leases.use(lane => findWithLeases(lane, each, mode))

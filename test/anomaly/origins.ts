@@ -6,7 +6,7 @@ import { anonymous, askAs, type Reply, undisturbed } from './callers.ts'
 import { ORIGIN_FAULTS } from './faults-of-origin.ts'
 import { spentBy } from './judge.ts'
 import type { Lanes } from './lane.ts'
-import { IS_WHOLE } from './matrix.ts'
+import { CASE_TIMEOUT_MS, IS_WHOLE } from './matrix.ts'
 import { LIMIT, type Mode } from './modes.ts'
 import { untilDecided } from './scenario.ts'
 
@@ -15,7 +15,7 @@ const MODE: Mode = 'open'
 export function describeOrigins(lanes: () => Lanes): void {
   const found = new Map<string, string[]>()
 
-  describe('an origin that', { concurrent: true }, () => {
+  describe('an origin that', { concurrent: true, timeout: CASE_TIMEOUT_MS }, () => {
     it.each(ORIGIN_FAULTS)('$name affects one caller only ($status), who is charged', async origin => {
       await lanes().use(async lane => {
         const { owner, replies } = await undisturbed(async () => {

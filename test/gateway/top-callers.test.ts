@@ -43,7 +43,7 @@ describeOnRedis('refused callers', (_, kind) => {
     const app = gateway.app({ ...CONFIG, ...(stats && { stats }) }, { reporting: { timer } })
     const [a, b, c] = addresses
     const acme = await gateway.key('acme')
-    await importKey(gateway.admin, { key: OPAQUE }, { consumer: 'beta' })
+    await importKey(gateway.admin, { key: OPAQUE }, { consumer: 'beta', mode: 'test' })
     const guess = mintApiKey('mallory')
     for (const [key, address, times] of [
       [acme, a, 4],
@@ -64,15 +64,20 @@ describeOnRedis('refused callers', (_, kind) => {
     return Object.fromEntries(
       rules.map(({ rule, mode, callers }) => [
         `${rule} ${mode}`,
-        Object.fromEntries(callers.map(({ name, atMost }) => [name, atMost])),
+        Object.fromEntries(
+          callers.map(({ name, callerMode, atMost }) => [
+            callerMode ? `${name} (${callerMode})` : name,
+            atMost,
+          ]),
+        ),
       ]),
     )
   }
 
-  it('are verified consumers, also those of opaque keys, and no addresses', async () => {
+  it('are verified consumers with the mode of their keys, also those of opaque keys, and no addresses', async () => {
     expect(await refused({})).toEqual({
-      'day enforce': { acme: 3, beta: 2 },
-      'shadow shadow': { acme: 3, beta: 2, '-': 2 },
+      'day enforce': { acme: 3, 'beta (test)': 2 },
+      'shadow shadow': { acme: 3, 'beta (test)': 2, '-': 2 },
       'anonymous enforce': { '-': 2 },
       'guesses enforce': { '-': 1 },
     })
@@ -82,8 +87,8 @@ describeOnRedis('refused callers', (_, kind) => {
     expect(
       await refused({ topCallers: 'networks' }, ['192.0.2.7', '198.51.100.9', '2001:db8:1:2::3']),
     ).toEqual({
-      'day enforce': { acme: 3, beta: 2 },
-      'shadow shadow': { acme: 3, beta: 2, '2001:db8:1::/48': 2 },
+      'day enforce': { acme: 3, 'beta (test)': 2 },
+      'shadow shadow': { acme: 3, 'beta (test)': 2, '2001:db8:1::/48': 2 },
       'anonymous enforce': { '2001:db8:1::/48': 2 },
       'guesses enforce': { '2001:db8:1::/48': 1 },
     })

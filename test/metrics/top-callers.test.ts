@@ -60,6 +60,9 @@ describe('the refused callers of an isolate', () => {
 
   it.each<[RefusedCaller, consumers: string, networks: string]>([
     [{ consumer: 'acme', address: '192.0.2.7' }, 'acme', 'acme'],
+    [{ consumer: 'acme', mode: 'live' }, 'acme', 'acme'],
+    [{ consumer: 'acme', mode: 'test' }, 'acme:test', 'acme:test'],
+    [{ mode: 'test', address: '192.0.2.7' }, '-', '192.0.2.0/24'],
     [{ address: '192.0.2.7' }, '-', '192.0.2.0/24'],
     [{ address: '2001:db8:1:2::3' }, '-', '2001:db8:1::/48'],
     [{}, '-', '-'],

@@ -35,7 +35,9 @@ async function send(
     for (let i = 0; i < count; i++)
       isolate.record(
         { outcome: 'limited', verdicts: [{ rule: { name: rule }, mode, allowed: false }] },
-        consumer === '-' ? {} : { consumer },
+        consumer === '-'
+          ? {}
+          : { consumer: consumer.replace(' test', ''), ...(consumer.endsWith(' test') && { mode: 'test' }) },
       )
   await admin.store.decisions.run([isolate.addTo(callFor([...batch, ['lost', 1]], at), at).call])
 }
@@ -78,6 +80,23 @@ describe('refused callers', () => {
     expect(minute!.callers[0]).toMatchObject({ name: 'acme', atLeast: 50, atMost: 53 })
   })
 
+  it('of a consumer are apart for its test keys, which records of earlier versions do not know', async () => {
+    await send({ acme: 3, 'acme test': 2 }, NOW, {
+      batch: [
+        ['request limited - -', 5],
+        ['rule limited minute - free', 5],
+      ],
+    })
+    const [minute] = await read(NOW)
+    expect(minute!.callers).toMatchObject([
+      { name: 'acme', atLeast: 3 },
+      { name: 'acme', callerMode: 'test', atLeast: 2 },
+    ])
+    expect(minute!.callers[0]).not.toHaveProperty('callerMode')
+    expect(topText(await readTop(admin.store, NOW))).toMatch(/^acme \(test\) +minute +2 /m)
+    expect(topCallersText([minute!], { since: NOW, now: NOW }, {})).toMatch(/ acme \(test\) +2 +40 % /)
+  })
+
   it('are read in one request, and those of another environment are not', async () => {
     await send({ acme: 1 })
     admin.proxy.count()
@@ -89,7 +108,7 @@ describe('refused callers', () => {
   it('are erased together with their consumer, in limits by name too, and no others are', async () => {
     const now = new Date()
     await createKey(admin.store, { consumer: 'acme' })
-    await send({ acme: 5, beta: 2 }, now)
+    await send({ acme: 5, 'acme test': 1, 'acme-2 test': 1, beta: 2 }, now)
     await send({ acme: 5 }, now, { rule: 'hour' })
     const isolate = createTopCallers('consumers')
     for (const account of ['acme', 'acme-2'])
@@ -107,7 +126,7 @@ describe('refused callers', () => {
     expect(await hasRefusals(admin.store, 'acme')).toBe(false)
     const { rules } = await readTopCallers(admin.store, now)
     expect(rules.map(({ rule, sum, callers }) => [rule, sum, callers.map(({ name }) => name)])).toEqual([
-      ['minute', 2, ['beta']],
+      ['minute', 3, ['beta', 'acme-2']],
       ['mail/day', 1, ['account=acme-2']],
     ])
   })

@@ -65,7 +65,10 @@ describeOnRedis('why', (_, kind) => {
   async function refused(name: string, rule: string, count: number, minutesAgo = 0) {
     const at = new Date(Date.now() - minutesAgo * 60e3)
     const isolate = createTopCallers('networks')
-    const caller = name.includes('.') ? { address: name } : { consumer: name }
+    const [consumer, mode] = name.split(' ')
+    const caller = name.includes('.')
+      ? { address: name }
+      : { consumer, ...(mode && { mode: 'test' as const }) }
     for (let i = 0; i < count; i++)
       isolate.record(
         { outcome: 'limited', verdicts: [{ rule: { name: rule }, mode: 'enforce', allowed: false }] },
@@ -126,6 +129,31 @@ describeOnRedis('why', (_, kind) => {
     }
   })
 
+  it('a consumer whose test keys are refused, and such a key', async () => {
+    await createKey(gateway.admin, { consumer: 'acme' })
+    const test = await createKey(gateway.admin, { consumer: 'acme', mode: 'test' })
+    await refused('acme test', 'month', 5)
+    expect(await why('acme')).toEqual([
+      'admitted',
+      expect.stringMatching(
+        /^acme is admitted; no refusal is on record since .*T; its test requests are refused by `month` since T: 5 requests in the last 5 minutes; plan free; /,
+      ),
+    ])
+    expect(detailsOf(await facts('acme'))).toMatch(/^month \(test\) +enforce +5 /m)
+    expect((await why(test.id))[1]).toMatch(
+      / is refused by `month` \(3 per 300 days\) since T: 5 requests in/,
+    )
+    // A rule with acrossModes counts both together.
+    const rules = INPUT.rules.map(rule => (rule === MONTH ? { ...MONTH, acrossModes: true } : rule))
+    const together = configOf({ ...INPUT, rules })
+    expect((await why('acme', gateway.admin, together))[1]).toMatch(
+      /^acme is refused by `month` .* since T: 5 requests in/,
+    )
+    await refused('acme test', 'trial', 1, 20)
+    await refused('beta test', 'month', 1, 20)
+    expect((await why('beta'))[1]).toMatch(/its test requests were last refused by `month` at .*T;/)
+  })
+
   it('names in the store cannot change how the terminal shows the sentence', async () => {
     await createKey(gateway.admin, { consumer: 'acme' })
     await refused('acme', 'mon\u001b[2Jth', 5)
@@ -137,8 +165,7 @@ describeOnRedis('why', (_, kind) => {
     const none = 'acme is admitted; no refusal is on record since '
     expect((await why('acme'))[1]).toMatch(new RegExp(`^${none}`))
     await refused('acme', 'month', 5, 30)
-    const [state, sentence] = await why('acme')
-    expect([state, sentence]).toEqual([
+    expect(await why('acme')).toEqual([
       'admitted',
       expect.stringContaining('acme is admitted; last refused by `month` at '),
     ])

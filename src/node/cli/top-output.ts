@@ -3,7 +3,7 @@ import { UNNAMED } from '../../metrics/recorded-callers.ts'
 import { effectOf } from '../../ops/switches.ts'
 import { clock, time } from '../../ops/times.ts'
 import type { Counted, Top, TopRule, Trend } from '../../ops/top.ts'
-import type { RuleCallers, Spread } from '../../ops/top-callers.ts'
+import type { RefusedCaller, RuleCallers, Spread } from '../../ops/top-callers.ts'
 import { alert, alertCell, type Cell, table } from './output.ts'
 import { share } from './stats-output.ts'
 import { signatureText } from './switch.ts'
@@ -54,11 +54,11 @@ export function topText(top: Top, environment?: string): string {
     sections.push(
       table(
         ['CALLER', 'RULE', 'REFUSED', TREND, 'SINCE (UTC)'],
-        callers.map(({ name, rule, since, ...counted }) => [
-          nameOf(name),
+        callers.map(({ rule, since, ...caller }) => [
+          nameOf(caller),
           ruleName(rule),
-          String(counted.count),
-          rate(counted),
+          String(caller.count),
+          rate(caller),
           clock(since, at, ''),
         ]),
       ),
@@ -97,11 +97,14 @@ function rate({ perMinute, trend }: Counted): Cell {
   return trend === 'worse' ? alertCell(text) : text
 }
 
-function whoText(spread: Spread, first: { name: string } | undefined): string {
-  return spread === 'one caller' && first ? `one caller: ${first.name}` : spread
+function whoText(spread: Spread, first: NamedCaller | undefined): string {
+  return spread === 'one caller' && first ? `one caller: ${nameOf(first)}` : spread
 }
 
-const nameOf = (name: string) => (name === UNNAMED ? '(no name is kept)' : name)
+type NamedCaller = Pick<RefusedCaller, 'name' | 'callerMode'>
+
+const nameOf = ({ name, callerMode }: NamedCaller) =>
+  name === UNNAMED ? '(no name is kept)' : callerMode ? `${name} (${callerMode})` : name
 
 /** What `stats --top consumers` shows. */
 export function topCallersText(
@@ -118,7 +121,7 @@ export function topCallersText(
     if (shown.length === 0) return [[...first, '(too many to name any)', '', '', '']]
     return shown.map((caller, i) => [
       ...(i === 0 ? first : ['', '', '']),
-      nameOf(caller.name),
+      nameOf(caller),
       caller.atLeast === caller.atMost ? String(caller.atLeast) : `${caller.atLeast} to ${caller.atMost}`,
       share(caller.atLeast, sum),
       `${clock(caller.since, now, '')} to ${clock(caller.last, now, '')}`,

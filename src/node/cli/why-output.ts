@@ -11,8 +11,8 @@ import { alertCell, table } from './output.ts'
 
 /** A table of the rules, and what else is known. Empty if no rule is reached. */
 export function detailsOf(facts: WhyFacts): string {
-  const { rules, refusals, now, notAsked, consumer } = facts
-  if (consumer?.others && refusals.length === 0) return ''
+  const { rules, refusals, otherMode, now, notAsked, consumer } = facts
+  if (consumer?.others && refusals.length === 0 && !otherMode) return ''
   const others = refusals.filter(each => !rules.some(({ name }) => name === each.rule))
   const rows = [
     ...rules.map(({ name, rule, mode, cost, allowed, remaining, retryAfter, switch: own }) => {
@@ -31,6 +31,10 @@ export function detailsOf(facts: WhyFacts): string {
       ]
     }),
     ...others.map(each => [each.rule, each.mode, '', '', '', '', ...refusedCells(each, now)]),
+    ...(otherMode?.refusals ?? []).map(each => [
+      ...[`${each.rule} (${otherMode!.mode})`, each.mode, '', '', '', ''],
+      ...refusedCells(each, now),
+    ]),
   ]
   const missing = [...notAsked].map(([name, parts]) => `${name} (add ${parts.map(optionFor).join(' ')})`)
   return [

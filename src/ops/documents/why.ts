@@ -35,7 +35,7 @@ export interface WhyDocument {
 }
 
 export function whyDocument(facts: WhyFacts, { state, sentence }: Verdict): WhyDocument {
-  const { caller, kind, plan, consumer, rules, refusals, notAsked, switches } = facts
+  const { caller, kind, plan, consumer, rules, refusals, otherMode, notAsked, switches } = facts
   return toJson({
     ...{ caller, kind, state, sentence, plan: plan ?? null },
     blockedAt: consumer?.record.blockedAt ?? null,
@@ -46,11 +46,13 @@ export function whyDocument(facts: WhyFacts, { state, sentence }: Verdict): WhyD
       retryAfterMs: retryAfterMs(retryAfter),
       ...(own && { switch: own }),
     })),
-    refusals: refusals.map(({ rule, mode, refused: { name: _, ...refused } }) => ({
-      rule,
-      mode,
-      ...refused,
-    })),
+    refusals: [...refusals, ...(otherMode?.refusals ?? [])].map(
+      ({ rule, mode, refused: { name: _, ...refused } }) => ({
+        rule,
+        mode,
+        ...refused,
+      }),
+    ),
     notAsked: [...notAsked.keys()],
   })
 }

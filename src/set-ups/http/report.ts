@@ -61,9 +61,10 @@ export function createReporter(
       const isUnusual = !isOrdinary(ruling) || details.shed?.allowed === false
       if (isReportedNowhere && !isUnusual) return
       try {
-        const observation = observe(ruling, { ...details, mode: modeOf(caller?.credential) })
+        const mode = modeOf(caller?.credential)
+        const observation = observe(ruling, { ...details, mode })
         const refused = isUnusual
-          ? { consumer: verifiedConsumer(caller, ruling), address: caller?.address }
+          ? { consumer: verifiedConsumer(caller, ruling), mode, address: caller?.address }
           : undefined
         stats?.count(observation, isStoreFailure(observation.cause), background, refused)
         if (isUnusual) logUnusual(log, observation)

@@ -92,10 +92,10 @@ export type CostHook<Route extends string = string> = (
  *
  * @returns whole numbers from 0 to 1,000,000,000. A unit that is left out costs its `estimate`
  */
-export type AmountsHook<Route extends string = string> = (
+export type AmountsHook<Route extends string = string, Unit extends string = string> = (
   request: Request,
   context: HookContext<Route>,
-) => Async<Amounts>
+) => Async<{ readonly [Name in Unit]?: number }>
 
 /**
  * Names the plan of an anonymous caller, or of one that `identify` has named.
@@ -123,11 +123,15 @@ export type RefusalHook<Route extends string = string> = (
 ) => Async<Response | Body | null | undefined>
 
 /** The hooks of a config. All are optional. */
-export interface Hooks<Plan extends string = string, Route extends string = string> {
+export interface Hooks<
+  Plan extends string = string,
+  Route extends string = string,
+  Unit extends string = string,
+> {
   identify?: IdentifyHook<Route> | undefined
   skip?: SkipHook<Route> | undefined
   cost?: CostHook<Route> | undefined
-  amounts?: AmountsHook<Route> | undefined
+  amounts?: AmountsHook<Route, Unit> | undefined
   plan?: PlanHook<Plan, Route> | undefined
   refusal?: RefusalHook<Route> | undefined
   actual?: ActualHook | undefined

@@ -63,13 +63,14 @@ export function createEngineWithParts(
   const known = createKnownAnswers(now, board.current)
   const memory = refusals && parts.createRefusalMemory(known, refusals.rememberForMs)
   const leases = takesLeases(rules) ? parts.createLeases(known, { timer, writeAt }) : undefined
+  const local = countsLocally(rules)
+    ? parts.createLocalLimiter(localShare, () => clock.now(), writeAt)
+    : undefined
   return createEngine(config, store, {
     ...options,
     probe: createProbe(parts.scriptsOf),
     onCluster: parts.evaluateOnCluster,
-    local: countsLocally(rules)
-      ? parts.createLocalLimiter(localShare, () => clock.now(), writeAt)
-      : undefined,
+    local,
     answers: memory || leases ? createAnswers(known, memory, leases) : undefined,
     guesses: countsGuesses(config, rules) ? parts.createGuesses!(known, memory, options) : undefined,
     holdingsKeeper: anyCountsInFlight(rules)
@@ -78,6 +79,7 @@ export function createEngineWithParts(
     settlements: anyReserves(rules)
       ? parts.createSettlements({
           ...{ now, timer, wallClock: clock.now, writeAt },
+          onReport: local?.noteReport,
           count: countReservations && ((what, rule, by) => countReservations(what, switchName(rule), by)),
         })
       : undefined,

@@ -39,6 +39,20 @@ export function clampCost(rule: RuleText): string {
   return `if ${of('cost')} > ${most} then\n${of('cost')} = ${most}\nend\n`
 }
 
+/** Where the arguments of settlements are (settle.ts). */
+export interface Amounts {
+  /** Index in ARGV of the first one. */
+  first: number
+  /** The rules of the rule set that have a settlement. */
+  settled: readonly RuleText[]
+}
+
+/** ARGV of what a rule has reserved in the request at `at`. */
+const reservedIn = ({ settled }: Amounts, { ruleNumber }: RuleText) =>
+  `ARGV[at + ${3 + 2 * settled.findIndex(rule => rule.ruleNumber === ruleNumber)}]`
+const actualIn = ({ settled }: Amounts, { ruleNumber }: RuleText) =>
+  `ARGV[at + ${4 + 2 * settled.findIndex(rule => rule.ruleNumber === ruleNumber)}]`
+
 export class ReservationText {
   /** Whether a rule of the identity reserves. If not, all texts are empty. */
   readonly isUsed: boolean
@@ -131,16 +145,14 @@ end
 `.trimStart()
   }
 
-  /**
-   * Settles or renews the reservations of all requests of the call. Those that have ended stay as they are.
-   * @param first index in ARGV of the arguments of the first request
-   * @param width how many arguments each request has
-   */
-  settle(first: number, width: number): string {
+  /** Settles or renews the reservations of all requests of the call. Those that have ended stay as they are. */
+  settle(amounts: Amounts): string {
     if (!this.isUsed) return ''
     const key = `KEYS[${this.#key}]`
-    const reservedAt = ({ ruleNumber }: RuleText) => `ARGV[at + ${1 + 2 * ruleNumber}]`
-    const actualAt = ({ ruleNumber }: RuleText) => `ARGV[at + ${2 + 2 * ruleNumber}]`
+    const { first, settled: all } = amounts
+    const width = 3 + 2 * all.length
+    const reservedAt = (rule: RuleText) => reservedIn(amounts, rule)
+    const actualAt = (rule: RuleText) => actualIn(amounts, rule)
     const units = this.#rules.map(
       rule =>
         `(${reservedAt(rule)} ~= '0' and ' ${nameInLiteral(rule.family)}=' .. ${reservedAt(rule)} or '')`,
@@ -166,7 +178,7 @@ places[#places + 1] = at
 end
 end
 end
-${this.#findLost(key)}local ends = #members > 0 and redis.call('ZMSCORE', ${key}, unpack(members)) or {}
+${this.#findLost(key, amounts)}local ends = #members > 0 and redis.call('ZMSCORE', ${key}, unpack(members)) or {}
 local over, renewed, is_over = {}, {}, {}
 for j = 1, #members do
 local member, at = members[j], places[j]
@@ -193,13 +205,13 @@ ${this.#dropEnded(key)}end
   }
 
   /** Finds the members whose replies were lost, and puts the units that they have reserved into ARGV. */
-  #findLost(key: string): string {
+  #findLost(key: string, amounts: Amounts): string {
     // A rule that has reserved nothing is not settled.
-    const reserved = this.#rules.map(({ ruleNumber, family }) =>
+    const reserved = this.#rules.map(rule =>
       `
-local units = string.match(found[j], ' ${nameInLiteral(family)}=(%d+)')
-ARGV[at + ${1 + 2 * ruleNumber}] = units or '0'
-ARGV[at + ${2 + 2 * ruleNumber}] = units and ARGV[at + ${2 + 2 * ruleNumber}] or '0'
+local units = string.match(found[j], ' ${nameInLiteral(rule.family)}=(%d+)')
+${reservedIn(amounts, rule)} = units or '0'
+${actualIn(amounts, rule)} = units and ${actualIn(amounts, rule)} or '0'
 `.trimStart(),
     )
     const since = `string.format('%.0f', (now - now % 1000) / 1000 - lost_for + ${literal(this.#ttlMs)})`

@@ -16,7 +16,9 @@ import { LEASE_DIVISOR } from './lease.ts'
 import { LoopText } from './loop-text.ts'
 import { OVERRIDES, SUBJECT } from './lua.generated.ts'
 import { Locals, literal, nameInLiteral } from './lua-text.ts'
-import { clampCost, isOverridable, isReleased, ReservationText } from './reservation-text.ts'
+
+import { type Amounts, clampCost, isOverridable, isReleased, ReservationText } from './reservation-text.ts'
+
 import type { RuleSetShape, Variant } from './rule-set-shape.ts'
 import {
   assignment,
@@ -37,7 +39,7 @@ import {
   SETTINGS_OF_REFUND,
 } from './script-text.ts'
 import { UNKNOWN_NUMBERS } from './settle.ts'
-import { commitAny, commitUsual, type Identity, readStanding, readState } from './state-text.ts'
+import { commitAny, commitUsual, type Identity, NEVER, readStanding, readState } from './state-text.ts'
 
 /**
  * From this size on, a rule set is compiled to loops: 25 rules by consumer, or 50 rules by address. With fewer rules, straight-line code
@@ -157,9 +159,10 @@ class RuleSetText {
   }
 
   settle(): string {
-    const width = 3 + 2 * this.#rules.length
-    const first = 6 + this.#withArgument().length
+    const settled = this.#rules.filter(({ settlement }) => settlement)
     const overridable = this.#rules.filter(isOverridable)
+    const first = 6 + this.#withArgument().length
+    const amounts: Amounts = { first: first + overridable.length, settled }
     const body = [
       this.#readArguments(undefined),
       this.#locateKeys(RECORDS_OF_REFUND),
@@ -173,10 +176,10 @@ class RuleSetText {
       ),
       ...this.#identities.map(identity => readState(identity, () => '')),
       'applied = 0\n',
-      ...this.#reservations.map(reservations => reservations.settle(first + overridable.length, width)),
+      ...this.#reservations.map(reservations => reservations.settle(amounts)),
       ...this.#identities.map(identity =>
         commitAny(identity, {
-          isSpent: ({ of, settlement }) => (settlement ? of('settled') : 'false'),
+          isSpent: ({ of, settlement }) => (settlement ? of('settled') : NEVER),
           spend: () => '',
         }),
       ),

@@ -19,8 +19,8 @@
  *     ARGV     the arguments of rules as in decide.ts; then for each rule with a settlement that overrides can change, the limit and burst of
  *              the override under which the requests were counted, as its record has them, '' without such an override, or '?' if that
  *              is not known
- *     ARGV     for each request its reservationId, when it was admitted (µs), 'settle' or 'renew', and for each rule of the rule set the
- *              units reserved and the units that it has cost.
+ *     ARGV     for each request its reservationId, when it was admitted (µs), 'settle' or 'renew', and for each rule with a
+ *              settlement the units reserved and the units that it has cost.
  *              If the reply to its decision was lost: its reservationId, the most milliseconds since its decision, 'lost', and the same
  *              numbers, of which only the cost is used
  *
@@ -110,18 +110,19 @@ export function encodeSettle({ ruleSet, rules, consumerKey, plan, now, requests 
   if (!ruleSet.settle) throw new Error('No rule of this rule set has a settlement.')
   const { keys, marks, ruleArguments } = placeRules(ruleSet, rules)
   const of = consumerKey === undefined ? '' : 'consumer'
-  const places = rules.map(({ rule }) => ruleSet.entryOf(rule))
-  const written = ruleSet.entries.flatMap(({ settlement, takesOverrides }, place) =>
-    settlement && takesOverrides
-      ? (rules.find((rule, i) => places[i] === place && rule.written)?.written ?? '')
+  const settled = ruleSet.entries.flatMap(({ settlement }, place) => (settlement ? place : []))
+  const places = rules.map(({ rule }) => settled.indexOf(ruleSet.entryOf(rule)))
+  const written = settled.flatMap((place, index) =>
+    ruleSet.entries[place]!.takesOverrides
+      ? (rules.find((rule, i) => places[i] === index && rule.written)?.written ?? '')
       : [],
   )
   const args = ['', marks, of, plan ?? '', formatTime(now), ...ruleArguments, ...written]
   for (const { id, spentAt, lostForMs, amounts, isRenewal } of requests) {
-    const row = new Array<string>(2 * ruleSet.entries.length).fill('0')
+    const row = new Array<string>(2 * settled.length).fill('0')
     for (const [i, { reserved, actual }] of amounts.entries()) {
       // A rule with numbers for several plans is in `rules` once for each of them, and only one has reserved.
-      if (reserved === 0 && lostForMs === undefined) continue
+      if (places[i] === -1 || (reserved === 0 && lostForMs === undefined)) continue
       row[2 * places[i]!] = String(reserved)
       row[2 * places[i]! + 1] = String(actual)
     }

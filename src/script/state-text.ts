@@ -146,15 +146,23 @@ function packRecords(rules: readonly RuleText[], before: string): string {
   ].join('')
 }
 
+/** A rule that never spends in this script. */
+export const NEVER = 'false'
+
 /** Writes the state in all other cases: only some rules have spent, or the state has other records. Records that are not idle are kept. */
 export function commitAny(
   { rules, key, state }: Identity,
   { isSpent, spend }: { isSpent: (rule: RuleText) => string; spend: (rule: RuleText) => string },
 ): string {
+  const unspent = rules.filter(rule => isSpent(rule) === NEVER)
+  const standings = unspent.map(readStanding).join('')
+  const spending = rules.filter(rule => isSpent(rule) !== NEVER)
+  if (spending.length === 0) return standings && `if ${key} then\n${standings}end\n`
   return [
     `if ${key} then\n`,
+    standings,
     "local bytes, idle_at = '', 0\n",
-    ...rules.map(rule =>
+    ...spending.map(rule =>
       rule.isApart
         ? `if ${isSpent(rule)} then\n${spendApart(rule, spend(rule))}else${readStanding(rule)}`
         : `

@@ -6,6 +6,8 @@ import { defineConfig } from '../../src/config/define.ts'
 import type { PlanHook } from '../../src/config/hooks.ts'
 
 const RULE = { name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' } as const
+const OF_TOKENS = { ...RULE, unit: 'tokens' } as const
+const TOKENS = { tokens: { estimate: 10 } } as const
 
 it('accepts the numbers of the algorithm', () => {
   const config = defineConfig({
@@ -77,6 +79,22 @@ const misnamed = {
       // @ts-expect-error Type '"report"' is not assignable to type '"reports"'.
       rules: [{ ...RULE, match: { routes: ['report'] } }],
     }),
+  'a unit that is not declared': () =>
+    defineConfig({
+      origin: 'route',
+      units: TOKENS,
+      // @ts-expect-error Type '"token"' is not assignable to type '"tokens" | "requests" | undefined'.
+      rules: [{ ...RULE, unit: 'token' }],
+    }),
+  'a unit in a config without units': () =>
+    // @ts-expect-error Type '"tokens"' is not assignable to type '"requests" | undefined'.
+    defineConfig({ origin: 'route', rules: [OF_TOKENS] }),
+  'a unit of a limit that is not declared': () =>
+    defineConfig({
+      units: TOKENS,
+      // @ts-expect-error Type '"token"' is not assignable to type '"tokens" | "requests" | undefined'.
+      limits: { api: [{ ...RULE, by: ['user'], unit: 'token' }] },
+    }),
   'a candidate for a rule that does not exist': () =>
     // @ts-expect-error Type '"c"' is not assignable to type '"a" | "b" | undefined'.
     defineConfig({ origin: 'route', rules: [RULE, { ...RULE, name: 'b', candidateFor: 'c' }] }),
@@ -86,7 +104,7 @@ it.each(Object.entries(misnamed))('refuses %s, in the types and in the check', (
   expect(() => checkConfig(config())).toThrow()
 })
 
-it('accepts only declared plans and routes in hooks', () => {
+it('accepts only declared plans, routes and units in hooks', () => {
   const routes = [{ name: 'reports', match: { path: '/reports/*' } }] as const
   const planOfStore = (): string => 'pro'
   const configs = [
@@ -98,6 +116,8 @@ it('accepts only declared plans and routes in hooks', () => {
     defineConfig({ plans: ['free', 'pro'], hooks: { plan: () => 'gold' } }),
     // @ts-expect-error Type 'string' is not assignable to type '"free" | "pro"'.
     defineConfig({ plans: ['free', 'pro'], hooks: { plan: planOfStore } }),
+    // @ts-expect-error Type '{ token: number }' has no properties in common with type '{ tokens?: number }'.
+    defineConfig({ units: TOKENS, rules: [OF_TOKENS], hooks: { amounts: () => ({ token: 5 }) } }),
     // @ts-expect-error The types '"reports"' and '"report"' have no overlap.
     defineConfig({ routes: [...routes], hooks: { skip: (_, { route }) => route === 'report' } }),
   ]
@@ -109,10 +129,27 @@ it('accepts only declared plans and routes in hooks', () => {
   expect(() => checkConfig(defineConfig({ plans: ['free', 'pro'], hooks: { plan: planOf } }))).not.toThrow()
 })
 
+it('accepts the units that the config declares', () => {
+  const config = defineConfig({
+    origin: 'route',
+    units: { tokens: { estimate: 10 }, images: { actual: 'hook', estimate: 1 } },
+    rules: [RULE, { ...RULE, name: 'b', unit: 'tokens' }, { ...RULE, name: 'c', unit: 'images' }],
+    limits: {
+      api: [
+        { ...RULE, by: ['user'], unit: 'tokens' },
+        { ...RULE, name: 'b', by: ['user'] },
+      ],
+    },
+    hooks: { amounts: async () => ({ tokens: 5 }), actual: () => ({ images: 2 }) },
+  })
+  expect(() => checkConfig(config)).not.toThrow()
+})
+
 it('accepts a generated config, whose names only the check can compare', () => {
   const rules: ConfigInput['rules'] = [{ ...RULE, match: { plans: ['free'] } }]
   const hooks: HooksInput = { plan: () => 'free' }
   const made: ConfigInput = { origin: 'route', plans: ['free'], rules }
+  const units: ConfigInput['units'] = TOKENS
   for (const config of [
     defineConfig(made),
     defineConfig({ ...made, origin: 'route' }),
@@ -120,6 +157,7 @@ it('accepts a generated config, whose names only the check can compare', () => {
     defineConfig({ origin: 'route', plans: ['free'], rules: [...rules, { ...RULE, name: 'b' }] }),
     defineConfig({ ...made, plans: ['free'], hooks }),
     defineConfig({ rules, hooks: { plan: () => 'free' } }),
+    defineConfig({ origin: 'route', units, rules: [OF_TOKENS] }),
     defineConfig({ hooks }),
   ]) {
     expect(() => checkConfig(config)).not.toThrow()

@@ -116,7 +116,9 @@ export function isolateOn(
     newName: named(name),
   })
   let reservations = 0
+  const local = createLocalLimiter(1, clock.now, () => time.nowMs * 1e3)
   const settlements = createSettlements({
+    onReport: local.noteReport,
     ...{ now: clock.now, wallClock: clock.now, timer },
     writeAt: () => time.nowMs * 1e3,
     newId: () => `${name}${String(reservations++).padStart(12 - name.length, '0')}`,
@@ -126,7 +128,7 @@ export function isolateOn(
     switchName: rule => rule.name,
     timer,
     credentials: 'refuse',
-    local: createLocalLimiter(1, clock.now, () => time.nowMs * 1e3),
+    local,
     probe: createProbe(compileScripts),
     onCluster: evaluateOnCluster,
     ...options,

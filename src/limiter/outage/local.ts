@@ -11,12 +11,12 @@
  * a caller more than the limit, except for units whose hand-over was lost.
  */
 import type { DecideVerb } from '../../script/decide.ts'
-import type { BoundRule, Outcome, Verdict } from '../../script/evaluation.ts'
+import type { BoundRule, Verdict } from '../../script/evaluation.ts'
 import type { RuleSet } from '../../script/rule-set-shape.ts'
 import { createHandOvers } from './hand-overs.ts'
 import { createLocalCounts, type Spender } from './local-counts.ts'
 import { createOpenTrips } from './open-trips.ts'
-import { createStoreReports } from './store-reports.ts'
+import { createStoreReports, type Report, type ReportedRule } from './store-reports.ts'
 
 export type LocalLimiter = ReturnType<typeof createLocalLimiter>
 
@@ -81,9 +81,9 @@ export function createLocalLimiter(share: number, now: () => number, decideAt?: 
     openUnits: openTrips.unitsOf,
 
     /** Notes an answer of the store. While the store does not answer, the isolate admits no more than it reported as remaining. */
-    noteReport(rules: readonly BoundRule[], outcome: Outcome): void {
-      if (outcome.at > 0) handOvers.noteDecision(true)
-      reports.note(rules, outcome, now())
+    noteReport(rules: readonly ReportedRule[], report: Report): void {
+      if (report.at > 0) handOvers.noteDecision(true)
+      reports.note(rules, report, now())
     },
     /** Forgets what the store has reported for these keys, because they were reset. */
     forgetReports: reports.forget,

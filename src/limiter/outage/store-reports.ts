@@ -9,6 +9,10 @@ import type { BoundRule, Outcome } from '../../script/evaluation.ts'
 import { withConsumer } from '../../store/keys.ts'
 import { followsStore } from './fallbacks.ts'
 
+/** What an answer of the store reports: to a decision, or to settlements. */
+export type Report = Partial<Outcome> & Pick<Outcome, 'verdicts' | 'at'>
+export type ReportedRule = Pick<BoundRule, 'rule' | 'key'>
+
 interface StoreReport {
   /** Units. */
   remaining: number
@@ -33,7 +37,7 @@ export function createStoreReports(unreportedUnits: (key: string, rule: Rule) =>
 
   return {
     /** Notes what an outcome reports about the rules that the isolate would count. @param now ms, by the clock of this machine */
-    note(rules: readonly BoundRule[], { verdicts, consumer, at }: Outcome, now: number): void {
+    note(rules: readonly ReportedRule[], { verdicts, consumer, at }: Report, now: number): void {
       const answeredAt = Math.min(at / 1e3, now)
       for (const { rule, mode, remaining: reported, resetAfter } of verdicts) {
         const bound = rules.find(bound => bound.rule.name === rule.name)

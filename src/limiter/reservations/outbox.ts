@@ -7,7 +7,7 @@
  *     unconfirmed  was sent; is sent again after 2 s, unless the store has answered; later each time that it answers with an error
  */
 import { GatewayError } from '../../errors.ts'
-import type { SettledRequest, Settlement } from '../../script/settle.ts'
+import type { SettledRequest, Settlement, SettleResult } from '../../script/settle.ts'
 import type { Rider } from '../../trips/rider.ts'
 import { isWithin } from '../../trips/turn.ts'
 import { decodeReplies, prepareSettle } from '../prepared-call.ts'
@@ -79,9 +79,11 @@ export interface OutboxOptions {
   /** The time to write by (µs). Absent, as always in production: the clock of the store. */
   writeAt?: (() => number) | undefined
   counts: ReservationCounts
+  /** Called with the states that the store has answered. */
+  onReport?: ((rules: Reservation['rules'], result: SettleResult) => void) | undefined
 }
 
-export function createOutbox({ now, wallClock, writeAt, counts }: OutboxOptions) {
+export function createOutbox({ now, wallClock, writeAt, counts, onReport }: OutboxOptions) {
   /** By the key of the call, the longest waiting first. */
   const ready = new Map<string, Batch>()
   /** By their errors, each in the order of sending. */
@@ -173,6 +175,7 @@ export function createOutbox({ now, wallClock, writeAt, counts }: OutboxOptions)
             if (result instanceof GatewayError) noteError(batch, result)
             if (result instanceof GatewayError || !unconfirmedLike(batch).has(batch)) continue
             batch.answers += 1
+            onReport?.(batch.reservation.rules, result)
             const { messages } = batch
             const own = messages.filter(({ lostAt }) => lostAt === undefined).map(({ request }) => request)
             counts.answered(batch.reservation, own, result, batch.isRepeated || own.length < messages.length)

@@ -164,6 +164,7 @@ export function createSettlements({
         guard?.passFailure(settled)
         queue(reservation, actualOf, now() + lastEndMs(reservation))
       } else {
+        options.onReport?.(reservation.rules, settled)
         counts.answered(reservation, settlement.requests, settled)
         if (settled.applied > 0) counts.cost(reservation, amounts)
       }

@@ -215,6 +215,18 @@ describeOnRedisEngine('a request that reserves', fresh => {
     expect(await remaining()).toBe(800)
   })
 
+  it('leaves room for others while the store is away, as the answer to its settlement has said', async () => {
+    const { time, isolate } = await start()
+    const decided = await isolate.ask(RULE, 900)
+    decided.finish('complete', () => 100)
+    await time.pass(250)
+    isolate.fault = async () => {
+      throw new GatewayError('ERR_STORE_UNREACHABLE', 'away', { fate: 'not-sent' })
+    }
+    expect((await isolate.ask(RULE, 800)).decision.kind).toBe('allowed')
+    expect((await isolate.ask(RULE, 200)).decision.kind).toBe('denied')
+  })
+
   it('is settled by a process that stops', async () => {
     const { time, isolate } = await start()
     const decided = await isolate.ask(RULE, 200)

@@ -19,6 +19,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/e2e/endings.test.ts',
     'test/e2e/flood.test.ts',
     'test/e2e/llm.test.ts',
+    'test/e2e/llm-clients.test.ts',
     'test/e2e/llm-load.test.ts',
     'test/e2e/slow-origin.test.ts',
     'test/set-ups/rpc-death.test.ts',

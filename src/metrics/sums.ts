@@ -71,7 +71,7 @@ export type Hash = readonly string[]
 const pairs = (hash: Hash): [field: string, value: string][] =>
   Array.from({ length: hash.length / 2 }, (_, i) => [hash[2 * i]!, hash[2 * i + 1]!])
 
-/** Fields that are no sums: hours, minutes, highest values. */
+/** Fields with other values than sums: hours, minutes, highest values. */
 const IS_PART = /^(?:h|m|usage) /
 
 /** The sums in a record of a day, or of all time (add-counts.ts). */

@@ -158,6 +158,25 @@ describeOnRedisEngine('the statistics of limits by name', fresh => {
     expect(await counts()).toMatchObject({ 'unsettled llm/tokens': 1 })
   })
 
+  it('count what a process settles, also while it stops', async () => {
+    const tokens = { name: 'tokens', unit: 'tokens', algorithm: 'gcra', limit: 1000, period: '1d' } as const
+    const units = { tokens: { estimate: 200, ttl: '1m' } } as const
+    const { limiter, pass, counts, setDown } = processOn(await fresh(), { units, limits: { llm: [tokens] } })
+    const calls = [await limiter.reserve('llm', {}), await limiter.reserve('llm', {})] as const
+    await calls[0].settle({ tokens: 5 })
+    setDown(true)
+    await calls[1].settle({ tokens: 300 })
+    const closed = limiter.close()
+    await pass(10)
+    setDown(false)
+    for (let i = 0; i < 100; i++) await pass(10)
+    await closed
+    expect(await counts()).toMatchObject({
+      ...{ 'reservation made llm/tokens': 2, 'reservation settled llm/tokens': 2 },
+      ...{ 'units reserved llm/tokens': 400, 'units cost llm/tokens': 305 },
+    })
+  })
+
   it('count a queue as refusing if the turn of a call would come too late', async () => {
     const { limiter, pass, counts } = processOn(await fresh())
     for (let i = 0; i < 5; i++) await limiter.limit('mail')

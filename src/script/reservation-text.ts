@@ -21,8 +21,19 @@ const DROP_EVERY = 8
 const MAX_SEEN = 2000
 const SEEN_AT_ONCE = 100
 
-/** How much longer Redis keeps the set than its last member is valid (ms). */
+/**
+ * How much longer Redis keeps the set than its last member is valid (ms). If the units are given back then, which the next decision of
+ * the identity does: as long as they are spent.
+ */
 const KEEP_MS = 1000
+const keepMsOf = (rule: RuleText) =>
+  isReleased(rule)
+    ? Math.max(
+        ...rule.variants.map(({ quota: { rate, period, burst } }) =>
+          Math.ceil(Math.max(2 * period, (burst / rate) * period) / 1000),
+        ),
+      )
+    : KEEP_MS
 
 /** Whether the units of a reservation are given back if nothing settles it. */
 export const isReleased = ({ settlement }: RuleText) => settlement?.onUnsettled === 'release'
@@ -62,12 +73,14 @@ export class ReservationText {
   readonly #key: string
   readonly #ended: string
   readonly #ttlMs: number
+  readonly #keepMs: number
 
   constructor(rules: readonly RuleText[], identityNumber: number, locals: Locals) {
     this.#rules = rules.filter(({ settlement }) => settlement).sort((a, b) => (a.family < b.family ? -1 : 1))
     this.isUsed = this.#rules.length > 0
     this.keyName = `reserved_key_${identityNumber}`
     this.#ttlMs = Math.max(0, ...this.#rules.map(({ settlement }) => settlement!.ttlMs))
+    this.#keepMs = Math.max(0, ...this.#rules.map(keepMsOf))
     this.#key = this.isUsed ? locals.of(this.keyName) : ''
     this.#ended = this.#rules.some(isReleased) ? locals.of(`ended_${identityNumber}`) : ''
   }
@@ -249,7 +262,7 @@ end
   }
 
   #keepKey(): string {
-    return `redis.call('PEXPIRE', KEYS[${this.#key}], ${literal(this.#ttlMs + KEEP_MS)})\n`
+    return `redis.call('PEXPIRE', KEYS[${this.#key}], ${literal(this.#ttlMs + this.#keepMs)})\n`
   }
 }
 

@@ -13,7 +13,7 @@ import { reservationOf } from '../../src/limiter/reservations/reservation.ts'
 import type { Subject, Verdict } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
 import type { Settlement } from '../../src/script/settle.ts'
-import { consumerKey, consumerStateKey } from '../../src/store/keys.ts'
+import { consumerKey, consumerStateKey, reservedKey } from '../../src/store/keys.ts'
 import { formatConsumer } from '../../src/store/records.ts'
 import { randomCases } from '../selection.ts'
 import { bound } from '../support/bound.ts'
@@ -296,5 +296,28 @@ describeOnRedisEngine('a bucket that was written by a clock that is set back', f
     }
     await decide(NOON + hours * 3600e6)
     expect(await decide(NOON)).toBe(retryAfterHours * 3600e6)
+  })
+})
+
+describeOnRedisEngine('the reservations of an identity', fresh => {
+  it.each([
+    ['keep', 61],
+    ['release', 60 + 2 * 3600],
+  ] as const)('are there as long as a later decision may need them: %s', async (onUnsettled, seconds) => {
+    const engine = await fresh()
+    const key = consumerStateKey(newCaller())
+    const [base] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'fixed-window', limit: 9, period: '1h' })
+    const rule: Rule = { ...base!, settlement: { ttlMs: 60_000, onUnsettled, aboveLimit: 'clamp' } }
+    const rules = [bound(rule, key, 1, NOON / 1e3)]
+    const evaluation = {
+      ruleSet: ruleSetOf([{ rule, key }]),
+      rules,
+      reservationId: 'request00001',
+      now: NOON,
+    }
+    await engine.ask(prepareDecide(evaluation))
+    const leftMs = Number(await engine.send(['PTTL', reservedKey(key)]))
+    expect(leftMs).toBeLessThanOrEqual(seconds * 1000)
+    expect(leftMs).toBeGreaterThan((seconds - 20) * 1000)
   })
 })

@@ -10,6 +10,8 @@ const { root: ROOT, configFile: CONFIG_FILE } = findProject()
 const EVERYTHING = fileURLToPath(new URL('../test/support/everything.config.ts', import.meta.url))
 const WITH_SHEDDING = fileURLToPath(new URL('../test/support/shedding.config.ts', import.meta.url))
 const WITH_LIMITS = fileURLToPath(new URL('../test/support/limits.config.ts', import.meta.url))
+const WITH_API = fileURLToPath(new URL('../test/support/api-only.config.ts', import.meta.url))
+const WITH_API_AND_LIMITS = fileURLToPath(new URL('../test/support/api.config.ts', import.meta.url))
 
 const GATEWAY = "export { default } from './src/built/worker.generated.ts'"
 const RPC =
@@ -40,6 +42,13 @@ const WORKERS = [
     file: WITH_LIMITS,
     entry: `${GATEWAY}; ${RPC}; export class Limits extends limitsEntrypoint(config) {}`,
     most: 127,
+  },
+  { what: 'Worker with the shipped config and the API', file: WITH_API, entry: GATEWAY, most: 98 },
+  {
+    what: 'Worker with the shipped config, the API and four limits',
+    file: WITH_API_AND_LIMITS,
+    entry: GATEWAY,
+    most: 116.5,
   },
   {
     what: 'Service binding for four limits alone',

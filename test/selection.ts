@@ -29,6 +29,8 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/node/redis-aof.test.ts',
   ],
   'start several Workers, or programs again and again': [
+    'test/api/lint.test.ts',
+    'test/e2e/api.test.ts',
     'test/e2e/bullmq.test.ts',
     'test/e2e/leases.test.ts',
     'test/e2e/origin-route.test.ts',
@@ -56,6 +58,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/docs/snippet-types.test.ts',
   ],
   'replay long traffic, or compile the largest configs': [
+    'test/api/fuzz.test.ts',
     'test/replay/**/*.test.ts',
     'test/script/rule-set-size.test.ts',
     'test/simulation/adaptive.test.ts',

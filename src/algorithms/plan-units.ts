@@ -2,7 +2,7 @@
  * The numbers of a rule that a plan or an override can set: the limit, and the units at once, whose parameter name depends on the
  * algorithm (`burst`, `queue`). A built Worker does not import this file.
  */
-import type { Description, Parameter, Units } from './descriptor.ts'
+import type { Parameter, Units } from './descriptor.ts'
 import { ALGORITHM_NAMES, type AlgorithmName, descriptionOf, type descriptions } from './index.ts'
 
 type Keys<P> = { [K in keyof P]: P[K] extends { forPlans: string } ? K : never }[keyof P]
@@ -45,16 +45,4 @@ function isForPlans(entry: [string, Parameter]): entry is [PlanUnits, Units & { 
 /** Whether plans and overrides can set this parameter for rules of the algorithm. */
 export function hasPlanUnits({ algorithm }: { algorithm: AlgorithmName }, name: PlanUnits): boolean {
   return planUnits.get(name)!.algorithms.includes(algorithm)
-}
-
-/**
- * The value of the parameter that sets how many units can come at once.
- * @param burst of the quota
- * @returns undefined if the algorithm has no such parameter
- */
-export function unitsAtOnce(
-  { atOnce }: Pick<Description, 'atOnce'>,
-  burst: number,
-): { parameter: string; units: number } | undefined {
-  return atOnce && { parameter: atOnce.parameter, units: burst - atOnce.notIncluded }
 }

@@ -6,6 +6,7 @@
 import type { Algorithms } from '../algorithms/descriptor.ts'
 import { compileRanges, type Ranges } from './address-ranges.ts'
 import type {
+  ApiRoutes,
   ConfigInput,
   CorsInput,
   HeadersInput,
@@ -26,7 +27,7 @@ import {
   type Rule,
 } from './compile-rule.ts'
 import type { Adaptive, Shedding, SheddingCompiler } from './compile-shedding.ts'
-import { type compileUnits, NO_UNITS, type Units } from './compile-units.ts'
+import { type CompiledUnits, type compileUnits, NO_UNITS, type Units } from './compile-units.ts'
 import { type Duration, milliseconds } from './duration.ts'
 import { withUniqueTags } from './tags.ts'
 
@@ -84,11 +85,28 @@ export interface Config {
   }
   /** Absent: nothing is measured beside the statistics. */
   metrics?: MetricsInput
+  /** Absent: the gateway serves no API. */
+  api?: {
+    cors?: Cors
+    /** The parts that are served. Absent: all. */
+    routes?: readonly ApiRoutes[]
+    /** The rules as they are written, and what they were compiled with: overrides are compiled in the same way. */
+    written: Pick<ConfigInput, 'rules' | 'plans' | 'units'>
+    algorithms: Algorithms
+    compiledUnits: CompiledUnits
+  }
   /** The unit of `X-RateLimit-Reset`. Absent: no `X-RateLimit-*` headers are sent. */
   xRateLimit?: HeadersInput['xRateLimit']
   /** Absent: the config has no hooks. */
   hooks?: Omit<HooksInput, 'deadline'> & { deadline: Duration }
-  cors?: { origins: '*' | readonly string[]; headers?: readonly string[]; maxAgeSeconds: number }
+  cors?: Cors
+}
+
+/** Which web pages may call. */
+export interface Cors {
+  origins: '*' | readonly string[]
+  headers?: readonly string[]
+  maxAgeSeconds: number
 }
 
 /** Functions that a built Worker carries only if its config needs them. */
@@ -171,13 +189,25 @@ export function compileConfig(
     log: { perSecond: config.log?.perSecond ?? 5 },
     ...(config.stats?.keep !== false && { stats: compileStats(config.stats) }),
     ...(config.metrics && { metrics: config.metrics }),
+    ...(config.api && { api: compileApi(config, algorithms, units) }),
     xRateLimit: config.headers?.xRateLimit,
     ...(config.hooks && { hooks: { ...config.hooks, deadline: config.hooks.deadline ?? '1s' } }),
     ...(config.cors && { cors: compileCors(config.cors) }),
   }
 }
 
-function compileCors({ origins, headers, maxAge }: CorsInput): NonNullable<Config['cors']> {
+function compileApi(config: ConfigInput, algorithms: Algorithms, compiledUnits: CompiledUnits) {
+  const { cors, routes } = config.api!
+  return {
+    ...(cors && { cors: compileCors(cors) }),
+    ...(routes && { routes }),
+    written: config,
+    algorithms,
+    compiledUnits,
+  }
+}
+
+function compileCors({ origins, headers, maxAge }: CorsInput): Cors {
   return { origins, ...(headers && { headers }), maxAgeSeconds: milliseconds(maxAge ?? '10m') / 1e3 }
 }
 

@@ -3,9 +3,9 @@ import { GatewayError } from '../errors.ts'
 import { type DecideVerb, decodeDecide, encodeDecide } from '../script/decide.ts'
 import type { Evaluation, Outcome } from '../script/evaluation.ts'
 import { type ChangeResult, decodeRefund, encodeRefund, type Refund } from '../script/refund.ts'
-import { decodeReset, encodeReset, type Reset } from '../script/reset.ts'
+import { decodeReset, encodeReset, RESET, type Reset } from '../script/reset.ts'
 import { decodeSettle, encodeSettle, type Settlement, type SettleResult } from '../script/settle.ts'
-import type { CallListener, Store, StoreCall } from '../store/store.ts'
+import type { CallListener, Script, Store, StoreCall } from '../store/store.ts'
 
 /** A call to the store, and the function that checks and decodes its reply. */
 export interface PreparedCall<Result> {
@@ -23,8 +23,11 @@ export function prepareRefund(refund: Refund): PreparedCall<ChangeResult> {
   return { call: encodeRefund(refund), decode: reply => decodeRefund(reply, refund) }
 }
 
-export function prepareReset(reset: Reset): PreparedCall<ChangeResult> {
-  return { call: encodeReset(reset), decode: reply => decodeReset(reply, reset) }
+export const prepareReset = (reset: Reset): PreparedCall<ChangeResult> => prepareResetBy(RESET, reset)
+
+/** @param script that of resets, which a built Worker has compiled */
+export function prepareResetBy(script: Script, reset: Reset): PreparedCall<ChangeResult> {
+  return { call: encodeReset(reset, script), decode: reply => decodeReset(reply, reset) }
 }
 
 export function prepareSettle(settlement: Settlement): PreparedCall<SettleResult> {

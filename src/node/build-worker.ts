@@ -5,6 +5,8 @@
  */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
+import { API_ROUTES } from '../config/check/api-schema.ts'
+import type { ApiRoutes } from '../config/check/schema.ts'
 import type { Config, Rule } from '../config/compile.ts'
 import {
   anyCountsInFlight,
@@ -14,9 +16,11 @@ import {
   takesLeases,
 } from '../limiter/needs.ts'
 import { probeRuleSet } from '../limiter/probe.ts'
+import { ALL_TOOLS } from '../ops/overrides.ts'
 import { type BuiltScript, type BuiltScripts, fingerprintOf } from '../script/built-scripts.ts'
 import { gatewayRuleSet, limitRuleSet } from '../script/compiled.ts'
 import { FIRST_LINES } from '../script/create-script.ts'
+import { RESET } from '../script/reset.ts'
 import { compileScripts } from '../script/scripts.ts'
 import { signalScript } from '../script/signal-text.ts'
 import { syncScript } from '../script/sync-text.ts'
@@ -45,6 +49,7 @@ type Built = Pick<
   | 'routes'
   | 'xRateLimit'
   | 'credentials'
+  | 'api'
 >
 
 /** Where generated modules import from. */
@@ -132,12 +137,17 @@ export function workerModule(
   config: Built,
   { packageName, configPath = DEFAULT_CONFIG_PATH }: ModulePaths = {},
 ): string {
-  const { used, script, algorithmsOf, importsFrom } = createModule([
+  const { imports, used, script, algorithmsOf, importsFrom } = createModule([
     'createWorker',
     'createScriptFinder',
     'withMissingParts',
   ])
-  const needsHoldings = anyCountsInFlight(config.rules)
+  const hasApi = config.api !== undefined
+  const served = servedRoutes(config)
+  const hasLimits = served.includes('limits')
+  // The API decides limits by name, and shows what is left of them.
+  const rules = hasApi ? [...config.rules, ...[...config.limits.values()].flat()] : config.rules
+  const needsHoldings = anyCountsInFlight(rules)
   const isFollowing = followsOrigin(config)
   const isShedding = config.shedding !== undefined || config.adaptive !== undefined
   const hasProxies = config.address.from === 'x-forwarded-for' || config.address.from === 'forwarded'
@@ -146,7 +156,7 @@ export function workerModule(
   const { workerUtilization } = config.shedding ?? {}
   const lines = [
     'export default createWorker(config, {',
-    ...algorithmsOf(config.rules),
+    ...algorithmsOf(rules),
     '  parts: withMissingParts({',
     ...used(config.cluster, 'evaluateOnCluster'),
     ...used(hasProxies, 'addressBehindProxies'),
@@ -160,8 +170,8 @@ export function workerModule(
     ...used(config.xRateLimit !== undefined, 'createXRateLimit'),
     ...used(config.credentials.webSocketKeys, 'withWebSocketKeys'),
     ...used(config.address.trustedWorkers !== undefined, 'createClientAddressReader'),
-    ...used(countsLocally(config.rules), 'createLocalLimiter'),
-    ...used(takesLeases(config.rules), 'createLeases'),
+    ...used(countsLocally(rules), 'createLocalLimiter'),
+    ...used(takesLeases(rules), 'createLeases'),
     ...used(config.refusals !== undefined, 'createRefusalMemory'),
     ...used(config.stats !== undefined, 'createStatsRecorder'),
     ...used(config.stats?.topCallers !== undefined, 'createTopCallers'),
@@ -171,6 +181,15 @@ export function workerModule(
     ...used(hasMetrics && isShedding, 'prepareFleet'),
     ...used(hasMetrics && config.adaptive !== undefined, 'prepareAdaptive'),
     ...used(hasMetrics && workerUtilization !== undefined, 'prepareUtilization'),
+    ...used(hasApi, 'createApi'),
+    ...(hasApi ? [routesOf(served, imports)] : []),
+    ...used(hasLimits, 'createApiLimits'),
+    ...script(hasLimits, 'resetScript', () => builtOf(RESET, kindsOf(config))),
+    ...used(hasLimits && anyReserves(rules), 'createReserving'),
+    ...(config.limits.size > 0 && hasApi ? ['    scriptsOfLimits,'] : []),
+    ...(served.includes('overrides') || served.includes('consumers')
+      ? [descriptionsOf(config.rules, imports)]
+      : []),
     ...used(config.shedding !== undefined, 'classOfRequest'),
     ...used(dependsOnRequest(config), 'createMatchByRequest'),
     ...used(config.credentials.signature !== undefined, 'createSignatureCheck'),
@@ -183,8 +202,8 @@ export function workerModule(
     ...script(isFollowing, 'signalScript', () => builtOf(signalScript(), kindsOf(config))),
     ...used(workerUtilization?.pushes !== undefined, 'createPushReceiver'),
     ...used(needsHoldings, 'createHoldingsKeeper'),
-    ...used(anyReserves(config.rules), 'createSettlements'),
-    ...used(needsHoldings || anyReserves(config.rules), 'observeEnd'),
+    ...used(anyReserves(rules), 'createSettlements'),
+    ...used(anyCountsInFlight(config.rules) || anyReserves(config.rules), 'observeEnd'),
     ...script(needsHoldings, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
     `    scriptsOf: createScriptFinder(${JSON.stringify(scriptsOf(config), null, 2)}),`,
     '  }),',
@@ -197,6 +216,10 @@ export function workerModule(
   ]
   return [
     FIRST_LINE,
+    // First, as in bindingModule.
+    ...(hasApi && config.limits.size > 0
+      ? ["import { scriptsOf as scriptsOfLimits } from './limits.generated.ts'"]
+      : []),
     importsFrom(packageName ? `${packageName}/built` : '../set-ups/gateway/built.ts'),
     `import config from ${quoted(configPath)}`,
     '',
@@ -275,6 +298,34 @@ function bindingModule(
     '',
     ...lines,
   ].join('\n')
+}
+
+/** The parts of the API that a config serves. */
+function servedRoutes({ api, limits }: Built): readonly ApiRoutes[] {
+  if (!api) return []
+  return (api.routes ?? API_ROUTES).filter(name => name !== 'limits' || limits.size > 0)
+}
+
+/** Its routes are one entry, by the names of the setting. */
+function routesOf(served: readonly ApiRoutes[], imports: Set<string>): string {
+  const entries = served.map(name => {
+    const routes = `${name}Routes`
+    imports.add(routes)
+    return `${name}: ${routes}`
+  })
+  return `    apiRoutes: { ${entries.join(', ')} },`
+}
+
+/** The entry for the algorithms that overrides are compiled for, with the third number of their scripts. */
+function descriptionsOf(rules: readonly Rule[], imports: Set<string>): string {
+  const names = [...new Set(rules.map(({ algorithm }) => algorithm))].sort()
+  const entries = names.map(name => {
+    const description = `${localName(name)}Description`
+    imports.add(description)
+    const third = ALL_TOOLS.thirdNumberOf(name)
+    return `'${name}': { description: ${description}${third ? `, third: '${third}'` : ''} }`
+  })
+  return `    ruleDescriptions: { ${entries.join(', ')} },`
 }
 
 /** As Biome writes strings, where that is possible. */

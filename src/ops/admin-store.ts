@@ -1,8 +1,9 @@
 /** The store for administration: a connection, and the keys of one environment. */
-import type { Config } from '../config/compile.ts'
+import type { Config, LimitRule } from '../config/compile.ts'
 import { apiKeyStart } from '../credentials/api-key.ts'
 import type { KeySecret } from '../credentials/key-signature.ts'
 import { gatewayRuleSet, limitRuleSet } from '../script/compiled.ts'
+import type { RuleSet } from '../script/rule-set-shape.ts'
 import { inEnvironment } from '../store/keys.ts'
 import { type AdminConnection, evalCommand } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
@@ -26,6 +27,8 @@ export interface AdminStore extends AdminConnection {
   keyStart: string
   /** The secret that signs new API keys. */
   keySecret: KeySecret | undefined
+  /** The scripts of the rules, for peeking at them. */
+  ruleSets: RuleSets
   /** Adds the environment to a key of src/store/keys.ts. */
   at(key: string): string
   /**
@@ -34,6 +37,12 @@ export interface AdminStore extends AdminConnection {
    * @throws AdminError `refused` if other writers are always faster; `store`
    */
   change(key: string, change: (text: string | undefined) => NewText | undefined): Promise<void>
+}
+
+/** Finds the rule sets of a config: with scripts that are compiled at run time (src/script/compiled.ts), or that were built before. */
+export interface RuleSets {
+  ofGateway(config: Pick<Config, 'rules' | 'plans'>): RuleSet
+  ofLimit(rules: readonly LimitRule[]): RuleSet
 }
 
 export interface NewText {
@@ -55,12 +64,13 @@ const ATTEMPTS = 10
 
 /** The store of a REST API. */
 export const createAdminStore = (options: AdminStoreOptions): AdminStore =>
-  adminStoreOn(upstashConnection(options), options)
+  adminStoreOn(upstashConnection(options), options, { ofGateway: gatewayRuleSet, ofLimit: limitRuleSet })
 
 /** The store of any connection. */
 export function adminStoreOn(
   connection: AdminConnection,
   { environment, keyPrefix = 'slk', keySecret }: KeySpace,
+  ruleSets: RuleSets,
 ): AdminStore {
   const at = (key: string) => inEnvironment(key, environment)
   return {
@@ -69,6 +79,7 @@ export function adminStoreOn(
     keyPrefix,
     keyStart: apiKeyStart(keyPrefix, environment),
     keySecret,
+    ruleSets,
     at,
 
     async change(key, change) {

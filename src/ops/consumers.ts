@@ -27,10 +27,15 @@ export interface ConsumerInfo extends ConsumerRecord {
   keys: readonly KeyInfo[]
 }
 
-export async function listConsumers(store: AdminStore): Promise<ConsumerInfo[]> {
-  const consumers = await listConsumerNames(store)
+export const listConsumers = async (store: AdminStore): Promise<ConsumerInfo[]> =>
+  await readConsumers(store, await listConsumerNames(store))
+
+export async function readConsumers(
+  store: AdminStore,
+  consumers: readonly string[],
+): Promise<ConsumerInfo[]> {
   const texts = await textsOf(store, consumers)
-  const keys = Map.groupBy(await listKeys(store), ({ consumer }) => consumer)
+  const keys = Map.groupBy(await listKeys(store, consumers), ({ consumer }) => consumer)
   return consumers.map((consumer, i) => ({
     consumer,
     ...parseConsumer(texts[i] ?? ''),

@@ -2,10 +2,13 @@
 import type { ConfigInput } from '../config/check/schema.ts'
 import type { Config } from '../config/compile.ts'
 import type { AdminStore } from './admin-store.ts'
+import type { OverrideRules } from './override-rules.ts'
 
 export interface CheckedConfig extends Config {
   /** As it is written. */
   input: ConfigInput
+  /** Its rules, as overrides change them. */
+  overrides: OverrideRules
 }
 
 export interface AdminContext {

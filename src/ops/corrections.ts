@@ -34,7 +34,7 @@ export const correctLimit = async (
   rule: string,
   units: number,
 ): Promise<Correction> =>
-  await correct(store, evaluateLimit(config, name, identity), ruleOfLimit(config, name, rule), units)
+  await correct(store, evaluateLimit(store, config, name, identity), ruleOfLimit(config, name, rule), units)
 
 /** @param units to spend; below 0: to give back. @param plan as for peekCaller */
 export async function correctCaller(

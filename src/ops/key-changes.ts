@@ -5,7 +5,7 @@ import { evalCommand } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import type { FoundKey } from './key-reference.ts'
-import { type CreatedKey, createKey, type KeyInfo } from './keys.ts'
+import { type BeforeCreation, type CreatedKey, createKey, type KeyInfo } from './keys.ts'
 
 /** What is known of a key. */
 export async function showKey(
@@ -16,47 +16,58 @@ export async function showKey(
   return { id, consumer, kind, mode: 'live', ...record }
 }
 
-/** @param label undefined removes the label */
-export async function setKeyLabel(
-  store: AdminStore,
-  key: FoundKey,
-  label: string | undefined,
-): Promise<void> {
-  await changeKey(store, key, ({ label: _, ...rest }) => ({ ...rest, ...(label && { label }) }))
+/** What to change of a key. null: none, and of `expiresAt` never. */
+export interface KeyChange {
+  label?: string | null
+  /** Without one, the plan of the consumer applies. */
+  plan?: string | null
+  /** Never: a rotation of the key is undone. A time in the past revokes the key. */
+  expiresAt?: Date | null
+  /** Id of the key that replaces it. */
+  replacedBy?: string
 }
 
-/** @param plan undefined: the plan of the consumer applies */
-export async function setKeyPlan(store: AdminStore, key: FoundKey, plan: string | undefined): Promise<void> {
-  await changeKey(store, key, ({ plan: _, ...rest }) => ({ ...rest, ...(plan && { plan }) }))
-}
-
-/**
- * Sets when a key expires.
- * @param at undefined: never, and a rotation of the key is undone. A time in the past revokes the key.
- * @param replacedBy id of the key that replaces it
- */
-export async function expireKey(
-  store: AdminStore,
-  key: FoundKey,
-  at: Date | undefined,
-  replacedBy?: string,
-): Promise<void> {
+export async function changeKey(store: AdminStore, key: FoundKey, change: KeyChange): Promise<void> {
+  const { expiresAt: at } = change
   if (at && at <= new Date()) return await revokeKey(store, key)
+  if (at === undefined) return await writeKey(store, key, record => changed(record, change))
   // The pointer of an opaque key must live at least as long as the key, because it names the consumer.
   const { expiresAt } = key.record
   const isLonger = !at || (expiresAt !== undefined && at > expiresAt)
-  if (isLonger) await expirePointer(store, key, at)
-  await changeKey(
-    store,
-    key,
-    ({ expiresAt: _, replacedBy: before, ...rest }) => {
-      const successor = replacedBy ?? before
-      return { ...rest, ...(at && { expiresAt: at, ...(successor && { replacedBy: successor }) }) }
-    },
-    at ?? 'never',
-  )
-  if (!isLonger) await expirePointer(store, key, at)
+  if (isLonger) await expirePointer(store, key, at ?? undefined)
+  await writeKey(store, key, record => changed(record, change), at ?? 'never')
+  if (!isLonger) await expirePointer(store, key, at ?? undefined)
 }
+
+function changed(
+  { label, plan, expiresAt, replacedBy, ...rest }: CredentialRecord,
+  change: KeyChange,
+): CredentialRecord {
+  const after = <T>(before: T | undefined, given: T | null | undefined) =>
+    given === undefined ? before : (given ?? undefined)
+  const [newLabel, newPlan] = [after(label, change.label), after(plan, change.plan)]
+  const end = after(expiresAt, change.expiresAt)
+  const successor = change.expiresAt === null ? undefined : after(replacedBy, change.replacedBy)
+  return {
+    ...rest,
+    ...(newPlan && { plan: newPlan }),
+    ...(end && { expiresAt: end }),
+    ...(newLabel && { label: newLabel }),
+    ...(successor && { replacedBy: successor }),
+  }
+}
+
+/** @param label undefined removes the label */
+export const setKeyLabel = (store: AdminStore, key: FoundKey, label: string | undefined): Promise<void> =>
+  changeKey(store, key, { label: label ?? null })
+
+/** @param plan undefined: the plan of the consumer applies */
+export const setKeyPlan = (store: AdminStore, key: FoundKey, plan: string | undefined): Promise<void> =>
+  changeKey(store, key, { plan: plan ?? null })
+
+/** Sets when a key expires. @param at undefined: never */
+export const expireKey = (store: AdminStore, key: FoundKey, at: Date | undefined): Promise<void> =>
+  changeKey(store, key, { expiresAt: at ?? null })
 
 export async function revokeKey(
   store: AdminStore,
@@ -83,7 +94,12 @@ export interface Rotated {
  * @param overlapMs how long the old key stays valid
  * @throws AdminError for an opaque key, and for a key that is being replaced already: its full lifetime is no longer known
  */
-export async function rotateKey(store: AdminStore, key: FoundKey, overlapMs: number): Promise<Rotated> {
+export async function rotateKey(
+  store: AdminStore,
+  key: FoundKey,
+  overlapMs: number,
+  before?: BeforeCreation,
+): Promise<Rotated> {
   const { consumer, digest, record } = key
   if (await isOpaque(store, consumer, digest)) {
     throw new AdminError(
@@ -100,16 +116,17 @@ export async function rotateKey(store: AdminStore, key: FoundKey, overlapMs: num
     )
   }
   const now = Date.now()
-  const created = await createKey(store, {
+  const next = {
     consumer,
     ...(plan && { plan }),
     ...(label && { label }),
     ...(mode && { mode }),
     ...(expiresAt && { expiresAt: new Date(now + expiresAt.getTime() - createdAt.getTime()) }),
-  })
+  }
+  const created = await createKey(store, next, before)
   const endsAt = new Date(Math.min(now + overlapMs, expiresAt?.getTime() ?? Number.POSITIVE_INFINITY))
   try {
-    await expireKey(store, key, endsAt, created.id)
+    await changeKey(store, key, { expiresAt: endsAt, replacedBy: created.id })
     return { created, oldEndsAt: endsAt }
   } catch (error) {
     if (!(error instanceof AdminError)) throw error
@@ -117,7 +134,7 @@ export async function rotateKey(store: AdminStore, key: FoundKey, overlapMs: num
   }
 }
 
-async function changeKey(
+async function writeKey(
   store: AdminStore,
   { id, consumer, digest }: FoundKey,
   change: (record: CredentialRecord) => CredentialRecord,

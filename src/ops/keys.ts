@@ -59,9 +59,13 @@ export function distinguishingDigits(digests: readonly string[]): number {
   return digits
 }
 
+/** Called with the id of a new key before anything is written. If it throws, nothing is. */
+export type BeforeCreation = (id: string) => Promise<void>
+
 export async function createKey(
   store: AdminStore,
   { consumer, mode = 'live', ...rest }: NewKey,
+  before?: BeforeCreation,
 ): Promise<CreatedKey> {
   if (!isConsumerName(consumer)) {
     throw new AdminError(
@@ -76,6 +80,7 @@ export async function createKey(
   const signedBy = store.keySecret?.id
   const record = { ...rest, createdAt, hint: hintOf(key), ...(signedBy && { signedBy }) }
   const written = { ...record, ...recordOf(mode) }
+  await before?.(id)
   let isSent = false
   await writeListed(store, consumer, () => {
     isSent = true
@@ -121,10 +126,12 @@ export async function importKey(
   store: AdminStore,
   opaque: OpaqueKey,
   { consumer, mode = 'live', ...rest }: NewKey,
+  before?: BeforeCreation,
 ): Promise<KeyInfo> {
   const digest = await digestOf(store, opaque)
   const record = { ...rest, createdAt: new Date(), ...('key' in opaque && opaqueKeyHint(opaque.key)) }
   const owner = await staleOwnerOf(store, digest)
+  await before?.(keyId(consumer, digest))
   await writeListed(store, consumer, async () => {
     await claim(store, digest, consumer, owner, rest.expiresAt)
     await writeKey(store, consumer, digest, { ...record, ...recordOf(mode) })
@@ -183,9 +190,9 @@ async function claim(
   })
 }
 
-/** Lists the keys of all consumers, or of one. Removes expired keys from the index. */
-export async function listKeys(store: AdminStore, consumer?: string): Promise<KeyInfo[]> {
-  const consumers = consumer === undefined ? await listConsumerNames(store) : [consumer]
+/** Lists the keys of all consumers, or of some. Removes expired keys from the index. */
+export async function listKeys(store: AdminStore, of?: string | readonly string[]): Promise<KeyInfo[]> {
+  const consumers = of === undefined ? await listConsumerNames(store) : [of].flat()
   const indexes = await store.runEach<string[]>(
     consumers.map(consumer => ['SMEMBERS', store.at(credentialIndexKey(consumer))]),
   )

@@ -9,7 +9,6 @@ import { isOfConsumer } from '../config/identity-parts.ts'
 import { GatewayError } from '../errors.ts'
 import { bindRule } from '../limiter/bind.ts'
 import { type PreparedCall, prepareDecide, prepareReset, runCall } from '../limiter/prepared-call.ts'
-import { gatewayRuleSet, limitRuleSet } from '../script/compiled.ts'
 import type { BoundRule, Evaluation, Verdict } from '../script/evaluation.ts'
 import { checkIdentity } from '../set-ups/limits/arguments.ts'
 import type { LimitIdentity } from '../set-ups/limits/limiter.ts'
@@ -46,10 +45,11 @@ export const peekLimit = async (
   config: Pick<Config, 'limits'>,
   name: string,
   identity: LimitIdentity,
-): Promise<RuleStanding[]> => await peek(store, evaluateLimit(config, name, identity))
+): Promise<RuleStanding[]> => await peek(store, evaluateLimit(store, config, name, identity))
 
 /** The evaluation of a call of a limit by name. */
 export function evaluateLimit(
+  store: Pick<AdminStore, 'ruleSets'>,
   config: Pick<Config, 'limits'>,
   name: string,
   identity: LimitIdentity,
@@ -60,7 +60,7 @@ export function evaluateLimit(
     const parts = rule.by.map(part => [part, String(identity[part])] as const)
     return boundTo(rule, limitStateKey(name, parts))
   })
-  return { ruleSet: limitRuleSet(rules), rules: bound }
+  return { ruleSet: store.ruleSets.ofLimit(rules), rules: bound }
 }
 
 export async function resetLimit(
@@ -117,7 +117,7 @@ export async function evaluateCaller(
   plan?: string,
 ): Promise<CallerEvaluation> {
   const { consumer: name, mode, rules: counted, keyOf } = await countersOf(store, config, identity)
-  const ruleSet = gatewayRuleSet(config)
+  const ruleSet = store.ruleSets.ofGateway(config)
   const rulesFor = (plan: string | undefined) =>
     rulesForPlan(counted, plan).map(rule => boundTo(withoutPlans(rule), keyOf(rule)))
   if (name === undefined) return { evaluation: { ruleSet, rules: rulesFor(plan), ...(plan && { plan }) } }

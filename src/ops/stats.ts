@@ -42,7 +42,7 @@ const UNIT_MS: Record<StatsUnit, number> = { minute: MINUTE_MS, hour: HOUR_MS, d
 const MAX_BACK_MS = { minute: 2 * HOUR_MS, hour: 7 * DAY_MS }
 
 /** `npx sluicegate stats` looks back at most this far (ms): the records of days. */
-const MAX_LOOK_BACK_MS = 400 * DAY_MS
+export const MAX_LOOK_BACK_MS = 400 * DAY_MS
 
 /** How far to look back, from 1m to 400d. @returns ms, or undefined for another text */
 export function parseLookBack(text: string): number | undefined {

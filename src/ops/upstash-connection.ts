@@ -24,6 +24,22 @@ export interface UpstashConnectionOptions {
 /** @throws GatewayError ERR_CONFIG_INVALID if the URL or the token is not valid */
 export function upstashConnection(options: UpstashConnectionOptions): AdminConnection {
   const { url, token, environment, keyLocking = true, cluster = false } = options
+  const failureOf = (error: unknown) => {
+    const [what, nextStep] = describeFailure(error, { deadlineMs: DEADLINE_MS, test: howToTest(url) })
+    return new AdminError('store', `The store at ${new URL(url).host} ${what}`, nextStep)
+  }
+  return {
+    ...restConnection({ url, token }, failureOf),
+    decisions: upstashStore({ url, token, deadlineMs: DEADLINE_MS, keyLocking, cluster, environment }),
+    nextStepFor: message => nextStepFor(message, url),
+  }
+}
+
+/** Runs commands. @param failureOf describes a failed request @throws GatewayError as upstashConnection */
+export function restConnection(
+  { url, token }: Pick<UpstashConnectionOptions, 'url' | 'token'>,
+  failureOf: (error: unknown) => AdminError,
+): Pick<AdminConnection, 'run' | 'runEach' | 'transact'> {
   const send = createRestConnection(url, token, fetchInOrder())
 
   async function repliesTo(commands: readonly Command[], isTransaction = false): Promise<Reply[]> {
@@ -31,8 +47,7 @@ export function upstashConnection(options: UpstashConnectionOptions): AdminConne
       const answers = await send(commands, AbortSignal.timeout(DEADLINE_MS), isTransaction)
       return answers.map(replyOf)
     } catch (error) {
-      const [what, nextStep] = describeFailure(error, { deadlineMs: DEADLINE_MS, test: howToTest(url) })
-      throw new AdminError('store', `The store at ${new URL(url).host} ${what}`, nextStep)
+      throw failureOf(error)
     }
   }
 
@@ -48,8 +63,6 @@ export function upstashConnection(options: UpstashConnectionOptions): AdminConne
       return replies as T[]
     },
     transact: commands => repliesTo(commands, true),
-    decisions: upstashStore({ url, token, deadlineMs: DEADLINE_MS, keyLocking, cluster, environment }),
-    nextStepFor: message => nextStepFor(message, url),
   }
 }
 

@@ -1,7 +1,7 @@
 /** Encodes calls of reset.lua, and decodes its replies. reset.lua describes the wire format. */
 
 import { chunksKey, reservedKey } from '../store/keys.ts'
-import type { ScriptCall } from '../store/store.ts'
+import type { Script, ScriptCall } from '../store/store.ts'
 import { CONSTANTS } from './constants.ts'
 import { createScript } from './create-script.ts'
 import type { BoundRule, Verdict } from './evaluation.ts'
@@ -26,7 +26,7 @@ export function resetText(): string {
 }
 
 /** Encodes a reset as a call of the script. */
-export function encodeReset({ rules, now }: Reset): ScriptCall {
+export function encodeReset({ rules, now }: Reset, script: Script): ScriptCall {
   const states = [...new Set(rules.map(({ key }) => key))]
   const sideKeys = rules.flatMap(({ sideKey, rule }) =>
     sideKey === undefined ? [] : rule.counting.state === 'log' ? [sideKey, chunksKey(sideKey)] : [sideKey],
@@ -35,7 +35,7 @@ export function encodeReset({ rules, now }: Reset): ScriptCall {
   const reservations = rules.flatMap(({ rule, key }) => (rule.settlement ? [reservedKey(key)] : []))
   const tags = rules.flatMap(({ key, rule }) => [String(states.indexOf(key) + 1), rule.tag])
   return {
-    script: RESET,
+    script,
     keys: [...states, ...new Set([...sideKeys, ...reservations])],
     args: [String(states.length), formatTime(now), ...tags],
   }

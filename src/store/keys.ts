@@ -8,6 +8,7 @@
  *     sluice:{consumers}                   set     all consumers, for `npx sluicegate consumers list`
  *     sluice:{t:<sha256>}                  string  the record of a service token; it expires with the token
  *     sluice:{tokens}                      set     SHA-256 of all service tokens, for `npx sluicegate tokens list`
+ *     sluice:{idem:<sha256>}               string  what a request to the API with an Idempotency-Key has created; it expires after a day
  *     sluice:{switches}                    string  the live switches (src/switches/switches.ts)
  *     sluice:{signal:<name>}               string  the measurements of an origin, shared by all isolates (src/script/signal.lua)
  *     sluice:{signal:<name>}:reporters     hash    the machines of the origin that push their utilization, with their last values
@@ -67,6 +68,9 @@ export const CONSUMER_INDEX_KEY = 'sluice:{consumers}'
 export const tokenKey = (digest: string) => `sluice:{t:${digest}}`
 
 export const TOKEN_INDEX_KEY = 'sluice:{tokens}'
+
+/** @param digest of the token's id and the key */
+export const idempotencyKey = (digest: string) => `sluice:{idem:${digest}}`
 
 export const SWITCHES_KEY = 'sluice:{switches}'
 

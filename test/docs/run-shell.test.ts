@@ -10,6 +10,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Stack, startStack } from '../../src/node/start/stack.ts'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
+import { createToken } from '../../src/ops/tokens.ts'
 import { environmentWith, SLUICE } from '../support/command-line.ts'
 import { ALL_PAGES, blocksOf, ROOT, readPage } from '../support/pages.ts'
 import { startRedis } from '../support/redis.ts'
@@ -51,8 +52,9 @@ describe('curl', () => {
       classes: [{ name: 'critical', match: { methods: ['POST'] } }, { name: 'other' }],
       workerUtilization: { signals: ['push'], mode: 'shadow' },
     }`
+    const [, limits] = /limits: (\{.*\}),/.exec(readPage('docs/api.md'))!
     writeModules(directory, {
-      'gateway.config.ts': `import shipped from './shipped.ts'\nexport default { ...shipped, store: { deadline: '20s' }, shedding: ${shedding} }`,
+      'gateway.config.ts': `import shipped from './shipped.ts'\nexport default { ...shipped, store: { deadline: '20s' }, shedding: ${shedding}, api: {}, limits: ${limits} }`,
       'shipped.ts': readPage('sluice.config.ts').replace('./src/config/define.ts', 'sluicegate'),
     })
     const before = process.env.SLUICE_UTILIZATION_SECRET
@@ -82,7 +84,7 @@ describe('curl', () => {
 
   it('is on no other page than those whose commands run here', () => {
     const pages = ALL_PAGES.filter(page => linesOf(page).some(line => line.includes('curl ')))
-    const run = ['credentials', 'getting-started', 'load-shedding', 'operations']
+    const run = ['api', 'credentials', 'getting-started', 'load-shedding', 'operations']
     expect(pages).toEqual(run.map(name => `docs/${name}.md`))
   })
 
@@ -118,6 +120,25 @@ describe('curl', () => {
   it('shows the health of the store, as docs/operations.md says', async () => {
     const [command] = curls('docs/operations.md')
     expect(await shell(command!.replace('curl', 'curl -s'))).toMatch(/^HTTP\/1\.1 200 OK/)
+  })
+
+  it('signs a user up, changes what it may do, and decides under a limit, as docs/api.md says', async () => {
+    const [create, override, block, revoke, decide, refund] = curls('docs/api.md')
+    const [, scopes] = /--scopes (\S+)/.exec(readPage('docs/api.md'))!
+    const { token: TOKEN } = await createToken(store, { name: 'backend', scopes: scopes!.split(',') })
+    const run = async (command: string | undefined, more = {}) =>
+      JSON.parse(await shell(command!, { TOKEN, ...more })) as Record<string, unknown>
+    const { id, key } = await run(create)
+    expect(key).toMatch(/^slk_acme_/)
+    expect(await run(create)).toMatchObject({ status: 409, id })
+    expect(await run(override)).toMatchObject({ limit: 600, status: 'applies' })
+    expect(await run(block)).toMatchObject({ reason: 'unpaid' })
+    expect(await run(revoke, { ID: id })).toEqual({ id, revoked: true })
+    const { allowed, receipt } = await run(decide)
+    expect(allowed).toBe(true)
+    expect(await run(refund, { RECEIPT: JSON.stringify(receipt) })).toMatchObject({
+      rules: [{ name: 'day', remaining: 5 }],
+    })
   })
 
   it('reports the utilization of a machine, as docs/load-shedding.md says', async () => {

@@ -13,6 +13,7 @@ import { expireKey, setKeyLabel, setKeyPlan } from '../../src/ops/key-changes.ts
 import { findKey } from '../../src/ops/key-reference.ts'
 import { createKey, importKey, listKeys } from '../../src/ops/keys.ts'
 import { peekCaller, resetCaller } from '../../src/ops/limits.ts'
+import { withInput } from '../../src/ops/overrides.ts'
 import { parseWhyTarget, readWhy } from '../../src/ops/why.ts'
 import { configOf } from '../support/engines.ts'
 import { TOKEN, useGateway } from '../support/gateway.ts'
@@ -46,7 +47,7 @@ async function run(group: 'keys' | 'limits' | 'consumers', ...args: string[]): P
   )
   const store = ['--url', gateway.store.url, '--token', TOKEN]
   try {
-    await commands[group](async () => ({ ...config, input: INPUT }) as never)
+    await commands[group](async () => withInput(config, INPUT) as never)
       .exitOverride()
       .parseAsync([...args, ...store], { from: 'user' })
   } finally {

@@ -9,6 +9,7 @@ import { switchCommand } from '../../src/node/cli/switch.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
+import { withInput } from '../../src/ops/overrides.ts'
 import { createLimiterOnStore } from '../../src/set-ups/limits/limiter-on-store.ts'
 import { formatConsumer, type Override } from '../../src/store/records.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
@@ -35,7 +36,7 @@ const INPUT: ConfigInput = {
   },
 }
 
-const load = async () => ({ ...checkedConfig(INPUT), input: INPUT })
+const load = async () => withInput(checkedConfig(INPUT), INPUT)
 
 let redis: TestRedis
 let bridge: Bridge

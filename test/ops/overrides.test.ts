@@ -72,26 +72,26 @@ describe('an override', () => {
   })
 
   it.each([
-    ['gcra', {}, 'usage', /^No change is given\. Use --limit, --burst, --queue or --mode\.$/],
+    ['gcra', {}, 'usage', /^No change is given\. Use --limit, --burst or --mode\.$/],
     ['gcra', { limit: 0 }, 'usage', /^Rule 'gcra' cannot have these numbers:\n {2}limit: 0 is not an amount/],
     ['gcra', { limit: 1.5 }, 'usage', /limit: 1\.5 is not an amount/],
     [
       'gcra',
       { queue: 5 },
       'usage',
-      /^--queue has no effect on rule 'gcra', whose algorithm is gcra\. It is for leaky-bucket\.$/,
+      /^--queue has no effect on rule 'gcra', whose algorithm is gcra\. Use --limit or --burst\.$/,
     ],
     [
       'queue',
       { burst: 5 },
       'usage',
-      /^--burst has no effect on rule 'queue', whose algorithm is leaky-bucket\. It is for gcra and/,
+      /^--burst has no effect on rule 'queue', whose algorithm is leaky-bucket\. Use --limit or --queue\.$/,
     ],
     [
       'month',
       { limit: 0, burst: 5 },
       'usage',
-      /^--burst .* 'month', whose algorithm is fixed-window\. .* gcra and .*token-bucket\.$/,
+      /^--burst .* 'month', whose algorithm is fixed-window\. Use --limit\.$/,
     ],
     [
       'window',

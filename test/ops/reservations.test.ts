@@ -5,7 +5,7 @@ import { prepareDecide, runCall } from '../../src/limiter/prepared-call.ts'
 import { limitsCommand } from '../../src/node/cli/limits.ts'
 import { type Correction, correctCaller, correctLimit } from '../../src/ops/corrections.ts'
 import { evaluateCaller, peekCaller, peekLimit, type RuleStanding } from '../../src/ops/limits.ts'
-import { compileOverride, setOverride } from '../../src/ops/overrides.ts'
+import { compileOverride, setOverride, withInput } from '../../src/ops/overrides.ts'
 import { readStats } from '../../src/ops/stats.ts'
 import { createLimiterOnStore } from '../../src/set-ups/limits/limiter-on-store.ts'
 import { consumerStateKey, limitStateKey, reservedKey } from '../../src/store/keys.ts'
@@ -86,7 +86,7 @@ describeOnRedis('rules that are settled later', (_, kind) => {
   async function command(...args: string[]): Promise<string> {
     const log = vi.spyOn(console, 'log').mockImplementation(() => {})
     try {
-      const load = async () => ({ ...config, input: INPUT })
+      const load = async () => withInput(config, INPUT)
       const at = ['--url', gateway.store.url, '--token', TOKEN]
       await limitsCommand(load).parseAsync([...args, ...at], { from: 'user' })
       return log.mock.calls.join('\n')

@@ -32,6 +32,7 @@ const LINKS: Record<string, string> = {
   stats: '[stats](#stats)',
   shedding: '[shedding](#shedding)',
   cors: '[cors](#cors)',
+  'api.cors': '[cors](#cors)',
   hooks: '[hooks](#hooks)',
   headers: '[headers](#headers)',
 }

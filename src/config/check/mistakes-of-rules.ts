@@ -1,41 +1,18 @@
 /** Finds mistakes in rules that the schema cannot find: in their numbers, in what they match, and between rules. */
-import type { Flaw, Parameter, Units } from '../../algorithms/descriptor.ts'
 import { descriptionOf } from '../../algorithms/index.ts'
-import { hasPlanUnits, planUnits, unitsAtOnce } from '../../algorithms/plan-units.ts'
+import { hasPlanUnits, planUnits } from '../../algorithms/plan-units.ts'
 import { compileRanges } from '../address-ranges.ts'
 import { ANONYMOUS } from '../compile-route.ts'
-import {
-  countsInFlight,
-  type GatewayRule,
-  type LimitRule,
-  MAX_DELAY,
-  periodOf,
-  withNumbers,
-} from '../compile-rule.ts'
+import { countsInFlight, type GatewayRule, type LimitRule, withNumbers } from '../compile-rule.ts'
 import { REQUESTS } from '../compile-units.ts'
 import type { Mistake } from '../config-error.ts'
 import { isOfConsumer, needsCredential, needsToken, separatesModes } from '../identity-parts.ts'
 import { didYouMean } from './did-you-mean.ts'
-import { mistakesOfCounted, mistakesOfEstimates, mistakesOfSettlement } from './mistakes-of-units.ts'
-import type { LimitRuleInput, MatchInput, NumbersInput, RuleInput } from './rule-schema.ts'
+import { mistakesOfGatewayNumbers, mistakesOfNumbers } from './mistakes-of-numbers.ts'
+import { mistakesOfSettlement } from './mistakes-of-settlement.ts'
+import { mistakesOfCounted, mistakesOfEstimates } from './mistakes-of-units.ts'
+import type { LimitRuleInput, MatchInput, RuleInput } from './rule-schema.ts'
 import type { ConfigInput } from './schema.ts'
-
-/** Finds numbers of a rule that cannot go together. @returns the key to change and the message */
-export function mistakesOfNumbers(input: NumbersInput): Flaw[] {
-  const { parameters, findFlaws } = descriptionOf(input)
-  // The schema checks the bounds of a rule's own numbers. For the numbers of a plan, it does not know the algorithm.
-  const tooHigh = Object.entries(parameters).flatMap(([key, parameter]): Flaw[] => {
-    const value = Number(input[key as keyof NumbersInput])
-    if (!hasBound(parameter) || !(value > parameter.high)) return []
-    const message = `${value} is above ${parameter.high}, the maximum of ${input.algorithm}. Lower it.`
-    return [[key, message]]
-  })
-  return tooHigh.length > 0 ? tooHigh : (findFlaws?.(input, periodOf(input)) ?? [])
-}
-
-function hasBound(parameter: Parameter): parameter is Units & { high: number } {
-  return parameter.kind === 'units' && parameter.high !== undefined
-}
 
 /** This is 200 rules with the numbers of 60 plans: a script of 320 kB, nearly all of it numbers. */
 const MAX_PLAN_NUMBERS = 12_000
@@ -54,7 +31,7 @@ export function mistakesOfSet(set: readonly (RuleInput | LimitRuleInput)[], path
   return set.flatMap((rule, i) => {
     const mistakes: Mistake[] = []
     const report = (key: string, message: string) => mistakes.push({ path: `${path}[${i}].${key}`, message })
-    for (const [key, message] of mistakesOfNumbers(rule)) report(key, message)
+    for (const [key, message] of mistakesOfNumbers(rule, descriptionOf(rule))) report(key, message)
 
     const twin = set.findIndex(other => other.name === rule.name)
     if (twin < i) {
@@ -110,7 +87,7 @@ export function mistakesOfGatewayRule(
   config: ConfigInput,
 ): Mistake[] {
   const mistakes = [
-    ...mistakesOfGatewayNumbers(rule, compiled[0]!, path),
+    ...mistakesOfGatewayNumbers(descriptionOf(rule), compiled[0]!, path),
     ...mistakesOfCounted(rule, compiled[0]!, path, config),
     ...mistakesOfEstimates(rule, path, config),
   ]
@@ -140,9 +117,10 @@ export function mistakesOfGatewayRule(
       if (numbers[key] === undefined || hasPlanUnits(rule, key)) continue
       report(`plans.${plan}.${key}`, `${numbers[key]} has no effect with ${rule.algorithm}. Leave it out.`)
     }
-    for (const [key, message] of mistakesOfNumbers(own)) report(`plans.${plan}.${key}`, message)
+    for (const [key, message] of mistakesOfNumbers(own, descriptionOf(own)))
+      report(`plans.${plan}.${key}`, message)
     if (!variant) continue
-    for (const mistake of mistakesOfGatewayNumbers(own, variant, `${path}.plans.${plan}`)) {
+    for (const mistake of mistakesOfGatewayNumbers(descriptionOf(own), variant, `${path}.plans.${plan}`)) {
       // A plan has no cost of its own: its limit is too low for the cost of the rule.
       const isCost = mistake.path.endsWith('.cost')
       const { burst } = variant.quota
@@ -277,31 +255,6 @@ export function mistakesOfLists({ allow, block }: ConfigInput): Mistake[] {
     ),
     ...rangesOfAll('block', block?.addresses, 'Every request would be refused. Name the ranges.'),
   ]
-}
-
-/** Finds numbers that the algorithm supports and the gateway does not: costs above the burst, and delays that are too long. */
-export function mistakesOfGatewayNumbers(rule: RuleInput, compiled: GatewayRule, path: string): Mistake[] {
-  const mistakes = mistakesOfSettlement(compiled, path)
-  const report = (key: string, message: string) => mistakes.push({ path: `${path}.${key}`, message })
-  const { cost, quota, unit } = compiled
-  const { burst } = quota
-  const description = descriptionOf(rule)
-  if (unit === REQUESTS && cost > burst) {
-    report(
-      'cost',
-      `${cost} can never be admitted: it is above the ${description.costBound} of ${burst}. Lower it.`,
-    )
-  }
-  const waiting = unitsAtOnce(description, burst)
-  const delay = description.longestDelay?.(compiled.quota) ?? 0
-  if (waiting && delay > MAX_DELAY) {
-    const most = Math.floor((MAX_DELAY * compiled.limit) / compiled.period)
-    report(
-      waiting.parameter,
-      `${waiting.units} could delay a request by ${Math.ceil(delay / 1e6)} s, and the maximum is ${MAX_DELAY / 1e6} s. At this rate, use at most ${most}.`,
-    )
-  }
-  return mistakes
 }
 
 /** Finds mistakes in one rule of a limit by name. */

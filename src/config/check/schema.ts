@@ -6,6 +6,8 @@ import * as v from 'valibot'
 import type { Duration } from '../duration.ts'
 import { ENVIRONMENT, isConsumerName, isOriginUrl } from '../forms.ts'
 import { type AddressInput, address } from './address-schema.ts'
+import { type ApiInput, type ApiRoutes, api } from './api-schema.ts'
+import { type CorsInput, cors } from './cors-schema.ts'
 import { type CredentialsInput, credentials } from './credentials-schema.ts'
 import { type HooksInput, hooks } from './hooks-schema.ts'
 import { lease } from './lease-schema.ts'
@@ -23,11 +25,14 @@ import {
 import { type SheddingInput, shedding } from './shedding-schema.ts'
 import { type BreakerInput, store } from './store-schema.ts'
 import { type UnitInput, unitsOfConfig } from './units-schema.ts'
-import { duration, flag, headerName, name, oneOf, record, settings, text, units } from './values.ts'
+import { duration, flag, name, oneOf, record, settings, text, units } from './values.ts'
 
 export type {
   AddressInput,
+  ApiInput,
+  ApiRoutes,
   BreakerInput,
+  CorsInput,
   CredentialsInput,
   Duration,
   HooksInput,
@@ -45,21 +50,11 @@ export interface ConfigInput extends v.InferInput<typeof configSchema> {}
 
 export interface HeadersInput extends v.InferInput<typeof headers> {}
 
-export interface CorsInput extends v.InferInput<typeof cors> {}
-
 /** All rules are one script, and Redis does nothing else while it runs: about a microsecond for each rule that applies. */
 const MAX_RULES = 200
 const TOO_MANY_RULES = `has more than ${MAX_RULES} rules, which one script cannot hold. Use fewer: the numbers of a plan need no extra rule.`
 
 const COUNTRY = "is not a country. Write its two capital letters (ISO 3166-1), as in 'AQ'."
-
-const WEB_ORIGIN = "is not an origin of a web page. Write it like 'https://app.example.com', without a path."
-
-/** An origin as browsers send it: scheme, host and port, without a path. */
-const webOrigin = v.pipe(
-  v.string(WEB_ORIGIN),
-  v.check(input => URL.canParse(input) && new URL(input).origin === input, WEB_ORIGIN),
-)
 
 const origin = v.pipe(
   v.string("is not an origin. Write a URL such as 'https://api.example.com', or 'route'."),
@@ -87,29 +82,6 @@ const consumer = v.pipe(
     input => isConsumerName(input) || /^[a-z0-9][a-z0-9_-]{0,62}~(#[0-9a-f]{64}|[\w.!'()%-]+)$/.test(input),
     CONSUMER,
   ),
-)
-
-const cors = settings(
-  {
-    /** Origins that may read replies: `'*'` or `['https://app.example.com']` */
-    origins: v.union(
-      [
-        v.literal('*'),
-        v.pipe(
-          v.array(webOrigin),
-          v.minLength(1, 'is empty: no web page could read the replies. Name an origin.'),
-        ),
-      ],
-      "is not a list of origins. Write '*' or ['https://app.example.com'].",
-    ),
-    /** Request headers that scripts may send (default: those that the preflight asks for). */
-    headers: v.optional(
-      v.array(headerName, "is not a list of header names. Write it like ['content-type']."),
-    ),
-    /** How long a browser may cache the answer to a preflight (default `'10m'`). */
-    maxAge: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),
-  },
-  "is not an object. Write it like { origins: '*' }.",
 )
 
 const headers = settings(
@@ -332,6 +304,11 @@ export const configSchema = settings(
      * (docs/operations.md). Its statistics are then billed as two commands more. Default: none.
      */
     metrics: v.optional(metrics),
+    /**
+     * With `{}`, the gateway serves an HTTP API under `/_sluice/v1/` to anyone with a service token: limits by name, and administration
+     * (docs/api.md). Default: none.
+     */
+    api: v.optional(api),
     /** Headers of replies in addition to `RateLimit` and `RateLimit-Policy`. */
     headers: v.optional(headers),
     /**

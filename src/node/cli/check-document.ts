@@ -1,7 +1,7 @@
 /** What `npx sluicegate check --json` prints. docs/config.md describes its fields. New versions only add fields. */
 
 import { descriptionOf } from '../../algorithms/index.ts'
-import { unitsAtOnce } from '../../algorithms/plan-units.ts'
+import { unitsAtOnce } from '../../algorithms/units-at-once.ts'
 import type { MatchInput } from '../../config/check/rule-schema.ts'
 import type { RouteInput } from '../../config/check/schema.ts'
 import type { Warning } from '../../config/check/warnings.ts'

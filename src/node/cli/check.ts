@@ -2,7 +2,7 @@
 
 import { Command } from 'commander'
 import { descriptionOf } from '../../algorithms/index.ts'
-import { unitsAtOnce } from '../../algorithms/plan-units.ts'
+import { unitsAtOnce } from '../../algorithms/units-at-once.ts'
 import { formatFullAllowance } from '../../config/allowance.ts'
 import { isOfLimitsAlone } from '../../config/check/coverage.ts'
 import type { OnStoreFailure } from '../../config/check/schema.ts'

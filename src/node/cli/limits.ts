@@ -1,7 +1,7 @@
 /** `npx sluicegate limits …`: shows what is left of limits, resets them, and corrects settlements. */
 import { Command } from 'commander'
 import { descriptionOf } from '../../algorithms/index.ts'
-import { unitsAtOnce } from '../../algorithms/plan-units.ts'
+import { unitsAtOnce } from '../../algorithms/units-at-once.ts'
 import { formatAllowance } from '../../config/allowance.ts'
 import { didYouMean } from '../../config/check/did-you-mean.ts'
 import type { Config, Rule } from '../../config/compile.ts'

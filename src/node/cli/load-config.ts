@@ -3,6 +3,7 @@ import { resolve } from 'node:path'
 import { checkedConfig } from '../../config/check/check.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
 import type { CheckedConfig } from '../../ops/context.ts'
+import { withInput } from '../../ops/overrides.ts'
 import { withLines } from '../config-lines.ts'
 import { importConfig } from '../import-config.ts'
 import { findProject } from '../project.ts'
@@ -31,7 +32,7 @@ export async function loadConfig(file: string = findProject().configFile): Promi
   const { loaded: module, reads } = await noteEnvironmentReads(() => importConfig(path))
   try {
     const config = checkedConfig(module.default)
-    return { ...config, input: module.default as ConfigInput, file: path, environmentReads: reads }
+    return { ...withInput(config, module.default as ConfigInput), file: path, environmentReads: reads }
   } catch (error) {
     throw withLines(error, path)
   }

@@ -7,6 +7,7 @@ import { environmentOf } from '../../set-ups/platform.ts'
 import { connectStore } from '../../set-ups/set-up-config.ts'
 import { createAdminStore } from '../admin-store.ts'
 import type { AdminContext } from '../context.ts'
+import { withInput } from '../overrides.ts'
 import { administerConsumers, type ConsumerAdmin } from './consumers.ts'
 import { administerKeys, type KeyAdmin } from './keys.ts'
 import { administerLimits, type LimitAdmin } from './limits.ts'
@@ -71,7 +72,7 @@ export function createAdmin(
   })
   return administer({
     store,
-    config: { ...checked, ...(environment !== undefined && { environment }), input },
+    config: withInput({ ...checked, ...(environment !== undefined && { environment }) }, input),
     by,
   })
 }

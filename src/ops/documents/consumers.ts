@@ -3,7 +3,8 @@ import type { ConsumerRecord, Override } from '../../store/records.ts'
 import { isBlockedNow } from '../blocks.ts'
 import type { ConsumerChange, ConsumerInfo, PlanChange } from '../consumers.ts'
 import type { CheckedConfig } from '../context.ts'
-import { atOnceOf, type OverrideChange, type OverrideStatus, statusOf, untilOf } from '../overrides.ts'
+import type { OverrideChange } from '../override-changes.ts'
+import { type OverrideStatus, untilOf } from '../override-rules.ts'
 import { toJson } from './json.ts'
 import { type KeyDocument, keyDocument } from './keys.ts'
 
@@ -62,6 +63,8 @@ export interface OverrideChangeDocument extends OverrideDocument {
   removed: OverrideDocument[]
 }
 
+type WithOverrides = Pick<CheckedConfig, 'overrides'>
+
 type BlockRecord = Pick<ConsumerRecord, 'blockedAt' | 'blockedUntil' | 'blockedBy' | 'reason'>
 
 export function blockDocument(record: BlockRecord): BlockDocument {
@@ -76,23 +79,23 @@ export function blockDocument(record: BlockRecord): BlockDocument {
   })
 }
 
-export function overrideDocument(override: Override, { input }: CheckedConfig): OverrideDocument {
+export function overrideDocument(override: Override, { overrides }: WithOverrides): OverrideDocument {
   const { rule, mode, numbers, at, by } = override
-  const atOnce = atOnceOf(override, input)
+  const atOnce = overrides.atOnceOf(override)
   return toJson({
     rule,
     ...(numbers && { limit: numbers.limit, ...(atOnce && { [atOnce.parameter]: atOnce.units }) }),
     ...(mode && { mode }),
     until: untilOf(override) ?? null,
     ...(at && { at, ...(by !== undefined && { by }) }),
-    status: statusOf(override, input),
+    status: overrides.statusOf(override),
   })
 }
 
 export function settingsDocument(
   consumer: string,
   { plan, overrides, ...record }: ConsumerRecord,
-  config: CheckedConfig,
+  config: WithOverrides,
 ): SettingsDocument {
   return {
     consumer,
@@ -104,7 +107,7 @@ export function settingsDocument(
 
 export function consumerDocument(
   { consumer, keys, ...record }: ConsumerInfo,
-  config: CheckedConfig,
+  config: WithOverrides,
 ): ConsumerDocument {
   const { overrides, ...settings } = settingsDocument(consumer, record, config)
   return { ...settings, keys: keys.map(keyDocument), overrides }
@@ -128,7 +131,7 @@ export const overrideChangeDocument = (
   consumer: string,
   override: Override,
   { removed }: Pick<OverrideChange, 'removed'>,
-  config: CheckedConfig,
+  config: WithOverrides,
 ): OverrideChangeDocument => ({
   consumer,
   ...overrideDocument(override, config),

@@ -1,6 +1,6 @@
 /** Documents about what is left of limits, and about resets and corrections. */
 import { descriptionOf } from '../../algorithms/index.ts'
-import { unitsAtOnce } from '../../algorithms/plan-units.ts'
+import { unitsAtOnce } from '../../algorithms/units-at-once.ts'
 import type { Rule } from '../../config/compile.ts'
 import type { LimitIdentity } from '../../set-ups/limits/limiter.ts'
 import type { CallerIdentity } from '../caller-identity.ts'

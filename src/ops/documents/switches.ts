@@ -47,7 +47,7 @@ export function switchesDocument(
 export const exceptionsDocument = (
   switches: Switches,
   consumers: readonly ({ consumer: string } & ConsumerRecord)[],
-  config: CheckedConfig,
+  config: Pick<CheckedConfig, 'rules' | 'limits' | 'shedding' | 'overrides'>,
 ): ExceptionsDocument => ({
   ...switchesDocument(switches, config),
   blocked: consumers

@@ -3,6 +3,8 @@
 import { Hono } from 'hono/tiny'
 import type { Config } from '../../config/compile.ts'
 import type { Store } from '../../store/store.ts'
+import type { ApiOptions, ApiParts } from '../api/create-api.ts'
+import { addressIdentity } from '../http/address.ts'
 import { deny } from '../http/deny.ts'
 import { createHandler, type Platform, refuseAmbiguousPath } from '../http/handle.ts'
 import type { Parts } from '../http/parts.ts'
@@ -17,15 +19,20 @@ import { proxy } from './proxy.ts'
 
 export type { Platform }
 
-/** The path of the metrics is absent if its parts are. */
-export type GatewayParts = Parts & Partial<MetricsParts>
+/** The paths of the metrics and of the API are absent if their parts are. */
+export type GatewayParts = Parts & Partial<MetricsParts & ApiParts>
 
 /**
  * Creates the gateway.
  *
  * @param parts at least those that the config uses
  */
-export function createApp(config: Config, store: Store, parts: GatewayParts, platform: Platform = {}): Hono {
+export function createApp(
+  config: Config,
+  store: Store,
+  parts: GatewayParts,
+  platform: Platform & Pick<ApiOptions, 'connection'> = {},
+): Hono {
   const { variables } = platform
   const app = new Hono()
   const handler = createHandler(config, store, parts, platform)
@@ -41,6 +48,22 @@ export function createApp(config: Config, store: Store, parts: GatewayParts, pla
   const serveMetrics =
     handler.metrics && parts.createMetricsEndpoint?.(config, handler.metrics, parts, variables, handler.clock)
   if (serveMetrics) app.get('/_sluice/metrics', c => serveMetrics(c.req.raw))
+
+  const serveApi =
+    config.api &&
+    (parts as Parts & ApiParts).createApi(config, store, parts as Parts & ApiParts, {
+      ...{ variables, clock: handler.clock, board: platform.board, connection: platform.connection },
+    })
+  if (serveApi)
+    app.all('/_sluice/v1/*', c => {
+      const request = c.req.raw
+      const peer = handler.peerOf?.(request, c.env, c)
+      const address = handler.identifier.addressOf(request, peer)
+      return serveApi({
+        ...{ request, url: new URL(request.url), background: backgroundOf(c) },
+        address: address && addressIdentity(address, config.address.ipv6Prefix),
+      })
+    })
 
   // One handler: Hono would compose several as middleware, for each request.
   app.all('*', c => {

@@ -8,6 +8,8 @@ import { checkConfig } from '../../config/check/check.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
 import * as SHEDDING_COMPILER from '../../config/compile-shedding.ts'
 import { compileUnits } from '../../config/compile-units.ts'
+import { ConfigError } from '../../config/config-error.ts'
+import type { ApiParts } from '../api/create-api.ts'
 import { ALL_PARTS } from '../http/all-parts.ts'
 import { METRICS_PARTS } from './metrics.ts'
 import { createWorker, type GatewayWorker } from './worker.ts'
@@ -19,13 +21,19 @@ export type { GatewayWorker }
  *
  *     export default gateway(config)
  *
+ * @param api of `sluicegate/api`, for a config with `api`
  * @throws ConfigError naming every mistake of the config
  */
-export function gateway(config: ConfigInput): GatewayWorker {
+export function gateway(config: ConfigInput, api?: ApiParts): GatewayWorker {
   const parts = {
     algorithms: ALL_ALGORITHMS,
-    parts: { ...ALL_PARTS, ...METRICS_PARTS },
+    parts: { ...ALL_PARTS, ...METRICS_PARTS, ...api },
     compilers: { ...SHEDDING_COMPILER, compileUnits },
   }
-  return createWorker(checkConfig(config), parts)
+  const checked = checkConfig(config)
+  if (checked.api && !api) throw new ConfigError([{ path: 'api', message: NEEDS_API }])
+  return createWorker(checked, parts)
 }
+
+const NEEDS_API =
+  "needs its part: import { api } from 'sluicegate/api', and write gateway(config, api). Or build the Worker with npx sluicegate build."

@@ -35,9 +35,9 @@ export interface GatewayWorker {
  * @param config already checked, so that the Worker need not carry the code that checks it
  */
 export function createWorker(config: ConfigInput, { algorithms, parts, compilers }: Built): GatewayWorker {
-  // Limits by name are not decided here, so the Worker does not carry the algorithms that only they use.
+  // Without the API, limits by name are not decided here, so the Worker does not carry the algorithms that only they use.
   const { limits: _, ...gatewayConfig } = config
-  const compiled = compileConfig(gatewayConfig, algorithms, compilers)
+  const compiled = compileConfig(config.api ? config : gatewayConfig, algorithms, compilers)
   let app: Hono | undefined
   void import(/* @vite-ignore */ WORKERS_MODULE).then(
     ({ env }) => reportAtStart(() => createIdentifier(applyVariables(compiled, env), parts, env)),

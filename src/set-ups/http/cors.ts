@@ -2,9 +2,7 @@
  * Answers CORS requests by the `cors` of the config (Fetch Standard, CORS protocol). A Worker whose config has no
  * `cors` does not carry this file.
  */
-import type { Config } from '../../config/compile.ts'
-
-type Cors = NonNullable<Config['cors']>
+import type { Cors } from '../../config/compile.ts'
 
 export function answerPreflight(request: Request, cors: Cors): Response {
   const headers = new Headers({

@@ -1,0 +1,40 @@
+/** Finds mistakes in the numbers of rules that are settled later. */
+import { MAX_WINDOW_COUNT } from '../../algorithms/sliding-window.ts'
+import { canSettle, type GatewayRule, type LimitRule } from '../compile-rule.ts'
+import { REQUESTS } from '../compile-units.ts'
+import type { Mistake } from '../config-error.ts'
+
+/** The highest limit of a sliding window that is settled: its counts go as far above it (MAX_WINDOW_COUNT). */
+const MAX_SETTLED_WINDOW = (MAX_WINDOW_COUNT + 1) / 2
+
+/** Units times ticks per unit of a rate that is settled: a debt may be many times the burst, and sums stay exact up to 2^52. */
+const MAX_SETTLED_TICKS = 2 ** 52 / 16
+
+/** Finds numbers that leave no room for a debt, and an estimate that is never admitted. */
+export function mistakesOfSettlement(
+  { algorithm, unit, cost, limit, counting, quota, settlement }: GatewayRule | LimitRule,
+  path: string,
+): Mistake[] {
+  const mistakes: Mistake[] = []
+  const report = (key: string, message: string) => mistakes.push({ path: `${path}.${key}`, message })
+  if (settlement && algorithm === 'sliding-window' && limit > MAX_SETTLED_WINDOW) {
+    report(
+      'limit',
+      `${limit} leaves no room for costs above their estimates: with sliding-window, the maximum is ${MAX_SETTLED_WINDOW}. Lower it, or use fixed-window or gcra.`,
+    )
+  }
+  if (settlement && counting.state === 'time' && quota.burst * quota.period >= MAX_SETTLED_TICKS) {
+    report(
+      'limit',
+      `${limit} with a burst of ${quota.burst} leaves no room for costs above their estimates: it needs more than 2^48 steps. Lower the burst, or choose a limit that is a divisor of the period in microseconds.`,
+    )
+  }
+  if (unit !== REQUESTS && settlement?.aboveLimit !== 'clamp' && cost > quota.burst && canSettle(counting)) {
+    const clamp = settlement ? ", or set aboveLimit: 'clamp' there" : ''
+    report(
+      'limit',
+      `${limit} is below the estimate of a request (${cost} ${unit}), so no request would ever be admitted. Raise it, or lower units.${unit}.estimate${clamp}.`,
+    )
+  }
+  return mistakes
+}

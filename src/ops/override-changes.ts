@@ -1,0 +1,85 @@
+/** Sets and removes overrides in the record of a consumer. */
+import { findFreeTag } from '../config/tags.ts'
+import { type ConsumerRecord, formatConsumer, MAX_CONSUMER_LENGTH, type Override } from '../store/records.ts'
+import { readStoreTime } from './admin-connection.ts'
+import { AdminError } from './admin-error.ts'
+import type { AdminStore } from './admin-store.ts'
+import { type ConsumerChange, changeConsumer, showConsumer } from './consumers.ts'
+import { hasEnded, type OverrideRules } from './override-rules.ts'
+
+export interface OverrideChange extends ConsumerChange {
+  /** The other overrides that were removed: those that had ended, and stale ones if that was wished. */
+  removed: readonly Override[]
+}
+
+export interface SetOptions {
+  /** An override is stale if these rules have none of its family any more. Another deployment can still have it. */
+  rules?: Pick<OverrideRules, 'isStale'>
+  /** Removes stale overrides too. */
+  removeStale?: boolean | undefined
+}
+
+/**
+ * Sets an override. It replaces another override of the same rule, and removes overrides that have ended by the clock of the store.
+ * @throws AdminError `refused` if the record of the consumer would become too long
+ */
+export async function setOverride(
+  store: AdminStore,
+  consumer: string,
+  override: Override,
+  { rules, removeStale = false }: SetOptions = {},
+): Promise<OverrideChange> {
+  const now = await readStoreTime(store)
+  const isStale = (other: Override) => rules?.isStale(other) ?? false
+  const isRemoved = (other: Override) => hasEnded(other, now) || (removeStale && isStale(other))
+  let removed: readonly Override[] = []
+  const change = await changeConsumer(store, consumer, record => {
+    const others = record.overrides.filter(({ rule }) => rule !== override.rule)
+    removed = others.filter(isRemoved)
+    const kept = others.filter(other => !isRemoved(other))
+    const changed = { ...record, overrides: [...kept, withUniqueTag(override, kept)] }
+    checkLength(consumer, record, changed, kept.filter(isStale).length)
+    return changed
+  })
+  return { ...change, removed }
+}
+
+/** Refuses a change that lengthens a record beyond the maximum. A record that is longer already can still become shorter. */
+function checkLength(consumer: string, before: ConsumerRecord, after: ConsumerRecord, stale: number): void {
+  const { length } = formatConsumer(after)
+  if (length <= MAX_CONSUMER_LENGTH || length <= formatConsumer(before).length) return
+  const problem =
+    `Consumer '${consumer}' would have ${after.overrides.length} overrides, and its record ${length} bytes. The maximum is ` +
+    `${MAX_CONSUMER_LENGTH} bytes, because Redis reads the record for every request of the consumer. Nothing was changed.`
+  const ofStale =
+    stale > 0
+      ? `\nOr repeat the command with --remove-stale: it removes the ${stale} that have no effect with this config, even if another deployment uses them.`
+      : ''
+  throw new AdminError('refused', problem, `${howToRemove(consumer)}${ofStale}`)
+}
+
+/** How to make the record of a consumer shorter. */
+export const howToRemove = (consumer: string) =>
+  `Remove overrides: npx sluicegate consumers override ${consumer} <rule> --remove. For other numbers in many rules, use a plan.`
+
+/** The override with a tag that no other override of the consumer has. */
+function withUniqueTag(override: Override, others: readonly Override[]): Override {
+  const { rule, numbers } = override
+  if (!numbers) return override
+  const owners = new Map(others.flatMap(other => (other.numbers ? [[other.numbers.tag, other.rule]] : [])))
+  return { ...override, numbers: { ...numbers, tag: findFreeTag(rule, numbers.tag, owners) } }
+}
+
+/** @throws AdminError `not-found` for an unknown consumer: the name is misspelled, and the intended consumer still has its override */
+export async function removeOverride(
+  store: AdminStore,
+  consumer: string,
+  rule: string,
+): Promise<ConsumerChange> {
+  const result = await changeConsumer(store, consumer, record => ({
+    ...record,
+    overrides: record.overrides.filter(other => other.rule !== rule),
+  }))
+  if (!result.isChanged) await showConsumer(store, consumer)
+  return result
+}

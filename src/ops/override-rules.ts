@@ -1,0 +1,192 @@
+/**
+ * The rules of a config, as overrides are compiled together with them: the script uses the stored numbers directly (src/store/records.ts). What
+ * differs between algorithms is passed in, so that a Worker need not carry all of them.
+ */
+import type { AlgorithmName } from '../algorithms/all.ts'
+import type { Algorithms, Description } from '../algorithms/descriptor.ts'
+import type { PlanUnits } from '../algorithms/plan-units.ts'
+import { unitsAtOnce } from '../algorithms/units-at-once.ts'
+import { didYouMean } from '../config/check/did-you-mean.ts'
+import { mistakesOfGatewayNumbers, mistakesOfNumbers } from '../config/check/mistakes-of-numbers.ts'
+import type { ConfigInput, RuleInput } from '../config/check/schema.ts'
+import { compileGatewayRule, type GatewayRule, withNumbers } from '../config/compile-rule.ts'
+import type { CompiledUnits } from '../config/compile-units.ts'
+import type { Mistake } from '../config/config-error.ts'
+import { findFreeTag, withUniqueTags } from '../config/tags.ts'
+import type { Override, OverrideNumbers } from '../store/records.ts'
+import { AdminError } from './admin-error.ts'
+
+/** An override as a user writes it. Numbers that are absent are those of the rule. */
+export interface OverrideInput extends Partial<Record<PlanUnits, number>> {
+  /** Name of a rule that counts by consumer. */
+  rule: string
+  mode?: 'enforce' | 'shadow' | 'off'
+  until?: Date
+}
+
+export type RulesInput = Pick<ConfigInput, 'rules' | 'plans' | 'units'>
+
+/** Whether an override has an effect: it must not have ended, and the config must still have its rule. */
+export type OverrideStatus = 'applies' | 'over' | 'rule-changed' | 'rule-gone' | 'rule-off'
+
+/** What is known of the algorithms of the rules. */
+export interface RuleTools {
+  algorithms: Algorithms
+  compiledUnits(units: ConfigInput['units']): CompiledUnits
+  descriptionOf(rule: { readonly algorithm: AlgorithmName }): Description
+  /** The third number of the algorithm's script, if it depends on the numbers of the rule. */
+  thirdNumberOf(algorithm: AlgorithmName): 'burst' | 'step' | undefined
+  /** More than the bounds of the numbers. */
+  findMistakes?(rule: RuleInput): Mistake[]
+  /** How messages name a number. Default: as it is. */
+  nameOf?(option: string): string
+}
+
+export interface OverrideRules {
+  /** @throws AdminError that lists every number that the rule cannot have */
+  compile(input: OverrideInput): Override
+  /** @throws AdminError `not-found` or `refused` that lists the rules that can be overridden */
+  find(name: string): { rule: RuleInput; compiled: GatewayRule }
+  /** @param now ms since the epoch */
+  statusOf(override: Override, now?: number): OverrideStatus
+  /** Whether the rules have none of its family any more, or one with another algorithm or period. */
+  isStale(override: Override): boolean
+  /**
+   * What an override lets the consumer spend at once, under the name that the algorithm has for it. If the config no longer has the rule,
+   * only the stored numbers are known. For windows and logs, their `burst` is the limit.
+   */
+  atOnceOf(override: Override): { parameter: string; units: number } | undefined
+}
+
+export const hasEnded = ({ until }: Override, now: number) => until !== undefined && until <= now * 1000
+
+/** When an override ends. Undefined: it has no end. @param override.until µs since the epoch */
+export const untilOf = ({ until }: { until?: number | undefined }) =>
+  until === undefined ? undefined : new Date(until / 1000)
+
+/** Creates the rules. They are compiled when they are first needed. */
+export function createOverrideRules(input: RulesInput, tools: RuleTools): OverrideRules {
+  const { rules = [], plans = ['free'], units } = input
+  const { algorithms, descriptionOf, nameOf = String } = tools
+  let pairs: readonly { rule: RuleInput; compiled: GatewayRule }[] | undefined
+
+  /** The rules with the tags that they have in the gateway. */
+  const compileRules = (): GatewayRule[] => {
+    const compiled = tools.compiledUnits(units)
+    return withUniqueTags(rules.flatMap(rule => compileGatewayRule(rule, plans, algorithms, compiled)))
+  }
+
+  /** Each rule with its first variant: the one for all plans without numbers of their own. */
+  function compiledPairs() {
+    if (pairs) return pairs
+    const variants = compileRules()
+    pairs = rules.map(rule => ({ rule, compiled: variants.find(({ name }) => name === rule.name)! }))
+    return pairs
+  }
+
+  function find(name: string): { rule: RuleInput; compiled: GatewayRule } {
+    const all = compiledPairs()
+    const found = all.find(({ rule }) => rule.name === name)
+    if (found?.compiled.takesOverrides) return found
+    const names = all.filter(({ compiled }) => compiled.takesOverrides).map(({ rule }) => rule.name)
+    const problem = found
+      ? `Rule '${name}' cannot be overridden, because it does not count by consumer.`
+      : `The config has no rule '${name}' that counts by consumer.${didYouMean(name, names)}`
+    throw new AdminError(
+      found ? 'refused' : 'not-found',
+      `${problem} Rules by consumer: ${names.join(', ') || 'none'}.`,
+    )
+  }
+
+  function numbersOf(rule: RuleInput): OverrideNumbers {
+    const description = descriptionOf(rule)
+    const mistakes = tools.findMistakes?.(rule) ?? []
+    if (mistakes.length > 0) throw numbersError(rule, mistakes)
+    const flaws = mistakesOfNumbers(rule, description).map(([path, message]) => ({ path, message }))
+    if (flaws.length > 0) throw numbersError(rule, flaws)
+    const compiled = compileGatewayRule(rule, plans, algorithms, tools.compiledUnits(units))[0]!
+    const atGateway = mistakesOfGatewayNumbers(description, compiled, '')
+    if (atGateway.length > 0) throw numbersError(rule, atGateway)
+    const { rate, period, burst } = compiled.quota
+    const third = tools.thirdNumberOf(compiled.algorithm)
+    const burstOrStep = third && compiled.quota[third]
+    // The numbers of a rule that depends on time have a tag of their own. It must not be the tag of another rule.
+    const owners = new Map(compileRules().map(({ tag, name }) => [tag, name]))
+    return {
+      tag: findFreeTag(rule.name, compiled.tag, owners),
+      rate,
+      period,
+      ...(burstOrStep !== undefined && { burstOrStep }),
+      limit: compiled.limit,
+      burst,
+    }
+  }
+
+  function statusOf(override: Override, now = Date.now()): OverrideStatus {
+    if (hasEnded(override, now)) return 'over'
+    const { family, rule: name } = override
+    const all = compiledPairs()
+    const same = all.find(({ compiled }) => compiled.family === family)
+    if (same?.compiled.takesOverrides) return same.rule.mode === 'off' ? 'rule-off' : 'applies'
+    return all.some(({ rule }) => rule.name === name) ? 'rule-changed' : 'rule-gone'
+  }
+
+  return {
+    find,
+    statusOf,
+    isStale: override => ['rule-changed', 'rule-gone'].includes(statusOf(override)),
+
+    atOnceOf({ rule: name, numbers }) {
+      if (!numbers) return undefined
+      const rule = rules.find(rule => rule.name === name)
+      if (!rule)
+        return numbers.burst === numbers.limit ? undefined : { parameter: 'burst', units: numbers.burst }
+      return unitsAtOnce(descriptionOf(rule), numbers.burst)
+    },
+
+    compile({ rule: name, mode, until, ...units }) {
+      const { rule, compiled } = find(name)
+      const given = Object.entries(units).flatMap(([option, value]) => (value === undefined ? [] : [option]))
+      const { parameters } = descriptionOf(rule)
+      const settable = Object.keys(parameters).filter(key => 'forPlans' in parameters[key]!)
+      const useless = given.find(option => !settable.includes(option))
+      if (useless !== undefined)
+        throw new AdminError(
+          'usage',
+          `${nameOf(useless)} has no effect on rule '${name}', whose algorithm is ${rule.algorithm}. Use ${listed(settable.map(nameOf))}.`,
+        )
+      if (given.length === 0 && mode === undefined)
+        throw new AdminError('usage', `No change is given. Use ${listed([...settable, 'mode'].map(nameOf))}.`)
+      const base = {
+        family: compiled.family,
+        rule: name,
+        ...(mode && { mode }),
+        ...(until && { until: until.getTime() * 1000 }),
+      }
+      if (given.length === 0) return base
+      if (units.limit === undefined) {
+        const others = Object.entries(rule.plans ?? {}).filter(
+          ([, numbers]) => numbers && numbers.limit !== undefined,
+        )
+        const list = others.map(([plan, numbers]) => `${plan}: ${numbers ? numbers.limit : ''}`).join(', ')
+        if (list)
+          throw new AdminError(
+            'usage',
+            `Rule '${name}' has other limits for plans (${list}): an override needs ${nameOf('limit')} too.`,
+          )
+      }
+      // An override applies with every plan.
+      const { plans: _, ...plain } = withNumbers(rule, units)
+      return { ...base, numbers: numbersOf(plain) }
+    },
+  }
+}
+
+/** `a, b or c` */
+const listed = (names: readonly string[]) =>
+  [names.slice(0, -1).join(', '), names.at(-1)].filter(Boolean).join(' or ')
+
+function numbersError({ name }: RuleInput, mistakes: readonly Mistake[]): AdminError {
+  const lines = mistakes.map(({ path, message }) => `  ${path.replace(/^\./, '')}: ${message}`)
+  return new AdminError('usage', [`Rule '${name}' cannot have these numbers:`, ...lines].join('\n'))
+}

@@ -1,0 +1,274 @@
+/** The HTTP API under /_sluice/v1/: find the route → authenticate → check the input → handle. */
+import type { AlgorithmName } from '../../algorithms/all.ts'
+import type { Description } from '../../algorithms/descriptor.ts'
+import type { Background } from '../../background.ts'
+import type { Clock } from '../../clock.ts'
+import type { ApiRoutes } from '../../config/check/schema.ts'
+import type { Config } from '../../config/compile.ts'
+import { KEY_SECRET, readKeySecrets } from '../../credentials/key-signature.ts'
+import { GatewayError } from '../../errors.ts'
+import type { AdminConnection } from '../../ops/admin-connection.ts'
+import { AdminError } from '../../ops/admin-error.ts'
+import { adminStoreOn, type RuleSets } from '../../ops/admin-store.ts'
+import { parseShortText } from '../../ops/names.ts'
+import { createOverrideRules, type RuleTools } from '../../ops/override-rules.ts'
+import { restConnection } from '../../ops/upstash-connection.ts'
+import { hasAnyOf, scopesForLimit } from '../../scopes.ts'
+import { createGatewayRuleSet, createLimitRuleSet } from '../../script/rule-set.ts'
+import type { Store } from '../../store/store.ts'
+import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
+import { answerPreflight, setAllowedOrigin } from '../http/cors.ts'
+import { logException } from '../http/unexpected.ts'
+import type { LimiterParts } from '../limits/parts.ts'
+import { readBearer, refusalError, scopeError } from './authenticate.ts'
+import { checkInput } from './check-input.ts'
+import { createClaim } from './idempotency.ts'
+import type { ApiLimitParts, ApiLimits, createApiLimits } from './limits.ts'
+import { matchRoute } from './match-route.ts'
+import { ApiError, invalidInput, replyToProblem } from './problems.ts'
+import { readJson } from './read-body.ts'
+import type { AdminRoute, ChangeContext, LimitRoute, Reply, Route, Services } from './route.ts'
+import { adminError, changeState, storeError } from './store-error.ts'
+import { createTokenChecks } from './token-check.ts'
+import { trackChanges } from './track-changes.ts'
+
+/** Where the API is. */
+export const API_PATH = '/_sluice/v1'
+
+/** A request to the API with the data of its platform. */
+export interface ApiRequest {
+  request: Request
+  url: URL
+  /** The client, as rules count it. */
+  address: string | undefined
+  background: Background
+}
+
+/** The parts that a Worker with the API carries in addition to those of the gateway. */
+export interface ApiParts extends ApiLimitParts {
+  createApi: typeof createApi
+  /** Those that are served. */
+  apiRoutes: Readonly<Partial<Record<ApiRoutes, readonly Route[]>>>
+  /** With limits by name. */
+  createApiLimits: typeof createApiLimits
+  /** Of the algorithms of the rules. */
+  ruleDescriptions: Readonly<Partial<Record<AlgorithmName, RuleDescription>>>
+}
+
+interface RuleDescription {
+  description: Description
+  /** The third number of the script, if it depends on the numbers of a rule. */
+  third?: 'burst' | 'step'
+}
+
+export interface ApiOptions {
+  /** Of the environment: the address of the store, and secrets. */
+  variables: Readonly<Record<string, unknown>> | undefined
+  clock: Clock
+  /** Tests pass their own. */
+  board?: SwitchBoard | undefined
+  connection?: AdminConnection | undefined
+}
+
+/**
+ * Creates the handler of the API, one for each isolate.
+ * @param config with `api`, and with its limits by name
+ * @param parts at least those that its limits use
+ */
+export function createApi(
+  config: Config,
+  store: Store,
+  parts: ApiParts & Omit<LimiterParts, 'prepareReset'>,
+  { variables = {}, clock, board = createSwitchBoard(clock), ...options }: ApiOptions,
+): (request: ApiRequest) => Promise<Response> {
+  const url = String(variables.UPSTASH_REDIS_REST_URL ?? '')
+  const token = String(variables.UPSTASH_REDIS_REST_TOKEN ?? '')
+  const connection = options.connection ?? {
+    ...restConnection({ url, token }, () => new AdminError('store', 'The store does not answer.')),
+    decisions: store,
+    nextStepFor: () => '',
+  }
+  const secrets = variables[KEY_SECRET]
+  const keySecret = secrets ? readKeySecrets(secrets)[0] : undefined
+  const keySpace = { environment: config.environment, keyPrefix: config.credentials.keyPrefix, keySecret }
+  const ruleSets: RuleSets = {
+    ofGateway: () => createGatewayRuleSet(config, parts.scriptsOf),
+    ofLimit: rules => createLimitRuleSet(rules, parts.scriptsOfLimits),
+  }
+  const tokens = createTokenChecks(store, config.environment, clock)
+  let limits: ApiLimits | undefined
+  const { routes: served = Object.keys(parts.apiRoutes) } = config.api!
+  const routes = served.flatMap(name => parts.apiRoutes[name as ApiRoutes] ?? [])
+  const services: Services = {
+    config,
+    overrides: createOverrideRules(config.api!.written, toolsOf(config, parts.ruleDescriptions)),
+    get limits() {
+      limits ??= parts.createApiLimits(config, store, parts, { board, variables }, token)
+      return limits
+    },
+    tokens,
+    now: () => clock.now(),
+  }
+
+  async function handle({ request, url, address }: ApiRequest, requestId: string): Promise<Response> {
+    const matched = matchRoute(routes, request.method, url.pathname.slice(API_PATH.length + 1))
+    if ('methods' in matched) throw noSuchRoute(matched.methods)
+    const { route, params } = matched
+    if (route.kind === 'open') return route.run()
+    const bearer = readBearer(request)
+    const reply =
+      route.kind === 'limit'
+        ? await runLimitRoute(route, params, { request, url, address, bearer })
+        : await runAdminRoute(route, params, { request, url, address, bearer, requestId })
+    return toResponse(reply, route)
+  }
+
+  async function runLimitRoute(
+    route: LimitRoute,
+    params: Readonly<Record<string, string>>,
+    { request, url, address, bearer }: Omit<ApiRequest, 'background'> & { bearer: string },
+  ): Promise<Reply> {
+    // Also if the input is wrong, which only callers with a token may learn.
+    const made = await tokens.guarded(
+      bearer,
+      scopesForLimit(params.name!),
+      address,
+      services.limits.limiterFor,
+      async limiter => {
+        const input = (await readInput(route, request, url)) as { body: never; query: never }
+        return await route.run({ ...input, params, limiter }, services)
+      },
+    )
+    if (!made.ok) throw refusalError(made)
+    return made.value
+  }
+
+  async function runAdminRoute(
+    route: AdminRoute,
+    params: Readonly<Record<string, string>>,
+    {
+      request,
+      url,
+      address,
+      bearer,
+      requestId,
+    }: Omit<ApiRequest, 'background'> & { bearer: string; requestId: string },
+  ): Promise<Reply> {
+    const checked = await tokens.check(bearer, route.scopes, address)
+    if (!checked.ok) throw refusalError(checked)
+    const { token } = checked
+    const input = (await readInput(route, request, url)) as { body: never; query: never }
+    const tracked = trackChanges(connection)
+    const store = adminStoreOn(tracked, keySpace, ruleSets)
+    const { claim, release } = createClaim(request, store, token.id)
+    try {
+      const change: ChangeContext = {
+        actor: { kind: 'token', id: token.id, name: token.name },
+        ...reasonOf(request, input.body),
+        requestId,
+      }
+      return await route.run(
+        {
+          ...{ ...input, params, store, token, change },
+          mustHave(scope) {
+            if (!hasAnyOf(token.scopes, [scope])) throw scopeError([scope])
+          },
+          claim,
+        },
+        services,
+      )
+    } catch (error) {
+      const state = tracked.changeState()
+      // Refused by what is stored, so nothing was created.
+      if (!(error instanceof AdminError && error.kind === 'store')) await release().catch(() => {})
+      throw error instanceof AdminError ? adminError(error, state) : error
+    }
+  }
+
+  return async incoming => {
+    const requestId = crypto.randomUUID()
+    const { request } = incoming
+    const cors = config.api?.cors
+    if (cors && request.method === 'OPTIONS') return answerPreflight(request, cors)
+    const response = await handle(incoming, requestId).catch((error: unknown) =>
+      replyToProblem(toApiError(error), requestId),
+    )
+    response.headers.set('x-request-id', requestId)
+    response.headers.set('cache-control', 'no-store')
+    if (cors) {
+      setAllowedOrigin(request, response.headers, cors)
+      response.headers.set('access-control-expose-headers', 'x-request-id, retry-after')
+    }
+    return response
+  }
+}
+
+/** What a Worker knows of the algorithms of its own rules. */
+function toolsOf({ api }: Config, descriptions: ApiParts['ruleDescriptions']): RuleTools {
+  const { algorithms, compiledUnits } = api!
+  return {
+    algorithms,
+    compiledUnits: () => compiledUnits,
+    descriptionOf: ({ algorithm }) => descriptions[algorithm]!.description,
+    thirdNumberOf: algorithm => descriptions[algorithm]!.third,
+  }
+}
+
+async function readInput(
+  route: Route,
+  request: Request,
+  url: URL,
+): Promise<{ body: unknown; query: unknown }> {
+  const query = queryOf(url)
+  if (!route.query && Object.keys(query).length > 0)
+    throw invalidInput(`?${Object.keys(query)[0]}`, 'Unknown parameter. Leave it out.')
+  return {
+    query: route.query && checkInput(route.query, query, '?'),
+    body: route.body && checkInput(route.body, await readJson(request)),
+  }
+}
+
+/** @throws ApiError for a parameter that is there twice */
+function queryOf({ searchParams }: URL): Record<string, string> {
+  const query = new Map<string, string>()
+  for (const [name, value] of searchParams) {
+    if (query.has(name)) throw invalidInput(`?${name}`, 'It is there twice. Send it once.')
+    query.set(name, value)
+  }
+  return Object.fromEntries(query)
+}
+
+/** The reason of a change: a member of the body, else the header `Sluice-Reason`. @throws ApiError */
+function reasonOf({ headers }: Request, body: unknown): { reason?: string } {
+  const { reason } = (body ?? {}) as { reason?: string }
+  const header = headers.get('sluice-reason')
+  const [text, pointer] = reason === undefined ? [header, 'Sluice-Reason'] : [reason, '/reason']
+  if (text === null) return {}
+  try {
+    return { reason: parseShortText(text, 'reason') }
+  } catch (error) {
+    throw invalidInput(pointer, (error as Error).message)
+  }
+}
+
+function noSuchRoute(methods: readonly string[]): ApiError {
+  return methods.length === 0
+    ? new ApiError('not-found', `The API has no such path. GET ${API_PATH}/openapi.json lists all of them.`)
+    : new ApiError('method-not-allowed', `This path has ${methods.join(', ')}.`, {
+        headers: { allow: methods.join(', ') },
+      })
+}
+
+function toResponse({ body }: Reply, { status }: Route): Response {
+  return status === 204 ? new Response(null, { status }) : Response.json(body, { status: status ?? 200 })
+}
+
+function toApiError(error: unknown): ApiError {
+  if (error instanceof ApiError) return error
+  if (error instanceof GatewayError) return storeError(changeState(error.fate), error.code)
+  logException(error)
+  return new ApiError(
+    'internal',
+    'The API failed to handle this request. The log of the gateway has the cause.',
+  )
+}

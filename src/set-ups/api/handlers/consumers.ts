@@ -1,0 +1,111 @@
+/** Consumers: their plans and blocks. */
+import {
+  blockConsumer,
+  type ConsumerChange,
+  changePlan,
+  keysToRemove,
+  readConsumers,
+  removeConsumer,
+  showConsumer,
+  unblockConsumer,
+} from '../../../ops/consumers.ts'
+import {
+  consumerChangeDocument,
+  consumerDocument,
+  planChangeDocument,
+  removedConsumerDocument,
+} from '../../../ops/documents/consumers.ts'
+import { listConsumerNames } from '../../../ops/keys.ts'
+import { cutPage, pageOf } from '../cursor.ts'
+import { consumerOf, endOf, planOf } from '../parse-input.ts'
+import { adminRoute } from '../route.ts'
+import { blockBody, changeConsumerBody, listQuery } from '../schemas.ts'
+
+/** A token that can change a setting of a consumer can read all of them. */
+const READING = ['consumers:block', 'consumers:write', 'overrides:write'] as const
+const PATH = 'consumers/{consumer}'
+
+export const consumersRoutes = [
+  adminRoute({
+    id: 'listConsumers',
+    method: 'GET',
+    path: 'consumers',
+    scopes: READING,
+    query: listQuery,
+    async run({ store, query }, services) {
+      const { items, ...cursor } = cutPage(await listConsumerNames(store), name => [name], pageOf(query))
+      const consumers = await readConsumers(store, items)
+      return { body: { items: consumers.map(each => consumerDocument(each, services)), ...cursor } }
+    },
+  }),
+  adminRoute({
+    id: 'showConsumer',
+    method: 'GET',
+    path: PATH,
+    scopes: READING,
+    run: async (call, services) => ({
+      body: consumerDocument(await showConsumer(call.store, await consumerOf(call)), services),
+    }),
+  }),
+  adminRoute({
+    id: 'changeConsumer',
+    method: 'PATCH',
+    path: PATH,
+    scopes: ['consumers:write'],
+    body: changeConsumerBody,
+    async run(call, { config }) {
+      const { plan } = call.body
+      const chosen = plan === null ? undefined : await planOf(plan, config.plans)
+      const consumer = await consumerOf(call)
+      return {
+        body: planChangeDocument(consumer, await changePlan(call.store, consumer, chosen, config.plans)),
+      }
+    },
+  }),
+  adminRoute({
+    id: 'blockConsumer',
+    method: 'PUT',
+    path: `${PATH}/block`,
+    scopes: ['consumers:block'],
+    body: blockBody,
+    async run(call, { now }) {
+      const { until } = call.body
+      const end = until === undefined ? undefined : await endOf('/until', until, now())
+      const consumer = await consumerOf(call)
+      const { actor, reason } = call.change
+      const change = await blockConsumer(call.store, consumer, {
+        by: actor.name,
+        ...(end !== undefined && { until: end }),
+        ...(reason !== undefined && { reason }),
+      })
+      return replyTo(consumer, change)
+    },
+  }),
+  adminRoute({
+    id: 'unblockConsumer',
+    method: 'DELETE',
+    path: `${PATH}/block`,
+    scopes: ['consumers:block'],
+    async run(call) {
+      const consumer = await consumerOf(call)
+      return replyTo(consumer, await unblockConsumer(call.store, consumer))
+    },
+  }),
+  adminRoute({
+    id: 'removeConsumer',
+    method: 'DELETE',
+    path: PATH,
+    scopes: ['consumers:write'],
+    async run(call, { config }) {
+      const consumer = await consumerOf(call)
+      await keysToRemove(call.store, consumer)
+      return {
+        body: removedConsumerDocument(consumer, await removeConsumer(call.store, consumer, config.rules)),
+      }
+    },
+  }),
+]
+
+const replyTo = (consumer: string, change: ConsumerChange) => ({
+  body: consumerChangeDocument(consumer, change),
+})

@@ -1,0 +1,186 @@
+/** API keys and imported keys. */
+import {
+  createdKeyDocument,
+  keyDocument,
+  revokedKeyDocument,
+  rotatedKeyDocument,
+} from '../../../ops/documents/keys.ts'
+import { changeKey, type KeyChange, revokeKey, rotateKey, showKey } from '../../../ops/key-changes.ts'
+import { type FoundKey, findKey } from '../../../ops/key-reference.ts'
+import {
+  createKey,
+  importKey,
+  type KeyInfo,
+  listConsumerNames,
+  listKeys,
+  mustSignNewKeys,
+  type NewKey,
+} from '../../../ops/keys.ts'
+import { parseConsumerName } from '../../../ops/names.ts'
+import { comparePositions, cutPage, type Page, pageOf } from '../cursor.ts'
+import { consumerOf, durationOf, endOf, futureTime, parsed, planOf, shortText } from '../parse-input.ts'
+import { invalidInput } from '../problems.ts'
+import { type AdminCall, adminRoute, type Services } from '../route.ts'
+import { changeKeyBody, createKeyBody, importKeyBody, keysQuery, rotateBody } from '../schemas.ts'
+
+const SCOPES = ['keys:write'] as const
+const PATH = 'keys/{consumer}/{digits}'
+const DAY_MS = 86_400e3
+
+export const keysRoutes = [
+  adminRoute({
+    id: 'listKeys',
+    method: 'GET',
+    path: 'keys',
+    scopes: SCOPES,
+    query: keysQuery,
+    async run({ store, query }) {
+      const page = pageOf(query)
+      const { consumer: name } = query
+      const consumer =
+        name === undefined ? undefined : await parsed('?consumer', () => parseConsumerName(name))
+      const found = consumer === undefined ? await keysFrom(store, page) : await listKeys(store, consumer)
+      const { items, ...cursor } = cutPage(
+        [...found].sort((a, b) => comparePositions(positionOf(a), positionOf(b))),
+        positionOf,
+        page,
+      )
+      return { body: { items: items.map(keyDocument), ...cursor } }
+    },
+  }),
+  adminRoute({
+    id: 'createKey',
+    method: 'POST',
+    path: 'keys',
+    scopes: SCOPES,
+    body: createKeyBody,
+    status: 201,
+    isCreation: true,
+    async run(call, services) {
+      mustSignNewKeys(call.store, services.config.credentials.signature)
+      const created = await createKey(call.store, await newKeyOf(call, services), call.claim)
+      return { body: createdKeyDocument(created) }
+    },
+  }),
+  adminRoute({
+    id: 'importKey',
+    method: 'POST',
+    path: 'keys/import',
+    scopes: SCOPES,
+    body: importKeyBody,
+    status: 201,
+    isCreation: true,
+    async run(call, services) {
+      const { key, sha256: digest } = call.body
+      if ((key === undefined) === (digest === undefined))
+        throw invalidInput('', 'Send either key or sha256, not both.')
+      const opaque = digest === undefined ? { key: key! } : { digest }
+      const newKey = await newKeyOf(call, services)
+      const imported = await parsed('/key', () => importKey(call.store, opaque, newKey, call.claim))
+      return { body: keyDocument(imported) }
+    },
+  }),
+  adminRoute({
+    id: 'showKey',
+    method: 'GET',
+    path: PATH,
+    scopes: SCOPES,
+    run: async call => ({ body: keyDocument(await showKey(call.store, await keyOf(call))) }),
+  }),
+  adminRoute({
+    id: 'changeKey',
+    method: 'PATCH',
+    path: PATH,
+    scopes: SCOPES,
+    body: changeKeyBody,
+    async run(call, { config, now }) {
+      const { label, plan, expiresAt } = call.body
+      const change: KeyChange = {}
+      if (plan !== undefined) call.mustHave('consumers:write')
+      if (label !== undefined) change.label = label && (await shortText('/label', label, 'label'))
+      if (plan !== undefined) change.plan = plan && (await planOf(plan, config.plans))
+      if (expiresAt !== undefined) change.expiresAt = await endOf('/expiresAt', expiresAt, now())
+      const found = await keyOf(call)
+      await changeKey(call.store, found, change)
+      return { body: keyDocument(await showKey(call.store, await keyOf(call))) }
+    },
+  }),
+  adminRoute({
+    id: 'rotateKey',
+    method: 'POST',
+    path: `${PATH}/rotate`,
+    scopes: SCOPES,
+    body: rotateBody,
+    status: 201,
+    isCreation: true,
+    async run(call, { config }) {
+      mustSignNewKeys(call.store, config.credentials.signature)
+      const overlapMs = durationOf('/overlap', call.body.overlap ?? '24h', 0, 366 * DAY_MS)
+      const found = await keyOf(call)
+      return { body: rotatedKeyDocument(found.id, await rotateKey(call.store, found, overlapMs, call.claim)) }
+    },
+  }),
+  adminRoute({
+    id: 'revokeKey',
+    method: 'DELETE',
+    path: PATH,
+    scopes: SCOPES,
+    async run(call) {
+      const found = await keyOf(call)
+      await revokeKey(call.store, found)
+      return { body: revokedKeyDocument(found.id) }
+    },
+  }),
+]
+
+/** Consumers whose keys are read at once. */
+const CONSUMERS_AT_ONCE = 100
+
+/** At least the keys of the page, and one more. */
+async function keysFrom(
+  store: AdminCall<unknown, unknown>['store'],
+  { after, limit }: Page,
+): Promise<KeyInfo[]> {
+  const names = (await listConsumerNames(store)).filter(name => !after || name >= after[0]!)
+  const keys: KeyInfo[] = []
+  for (let i = 0; i < names.length && keys.length <= limit; i += CONSUMERS_AT_ONCE) {
+    const found = await listKeys(store, names.slice(i, i + CONSUMERS_AT_ONCE))
+    keys.push(...found.filter(key => !after || comparePositions(positionOf(key), after) > 0))
+  }
+  return keys
+}
+
+/** Keys of a consumer are in the order in which they were created. */
+const positionOf = ({ consumer, createdAt, id }: KeyInfo) => [consumer, createdAt.toISOString(), id]
+
+async function keyOf(call: AdminCall<unknown, unknown>): Promise<FoundKey> {
+  const consumer = await consumerOf(call)
+  const { digits } = call.params
+  if (!/^[0-9a-f]{4,64}$/.test(digits!)) throw invalidInput('{digits}', 'Use the digits of the id of a key.')
+  return await findKey(call.store, `${consumer}/${digits}`)
+}
+
+interface NewKeyBody {
+  consumer: string
+  label?: string
+  plan?: string
+  mode?: 'live' | 'test'
+  expiresAt?: string
+}
+
+async function newKeyOf(
+  { body, mustHave }: AdminCall<NewKeyBody, unknown>,
+  { config, now }: Services,
+): Promise<NewKey> {
+  const { plan, label, mode, expiresAt } = body
+  // A plan raises limits, so it needs the scope for plans.
+  if (plan !== undefined) mustHave('consumers:write')
+  const end = expiresAt === undefined ? undefined : await futureTime('/expiresAt', expiresAt, now())
+  return {
+    consumer: await parsed('/consumer', () => parseConsumerName(body.consumer)),
+    ...(plan !== undefined && { plan: await planOf(plan, config.plans) }),
+    ...(label !== undefined && { label: await shortText('/label', label, 'label') }),
+    ...(mode !== undefined && { mode }),
+    ...(end && { expiresAt: end }),
+  }
+}

@@ -1,0 +1,157 @@
+/** Limits by name. A refusal is a result, with status 200. */
+import type { LimitRule } from '../../../config/compile.ts'
+import {
+  type CostOptions,
+  checkAmounts,
+  checkCost,
+  checkCosts,
+  checkIdentity,
+  checkReserves,
+  checkRule,
+  type LimitIdentity,
+} from '../../limits/arguments.ts'
+import type { LimitDecision } from '../../limits/limiter-shape.ts'
+import { ApiError, invalidInput } from '../problems.ts'
+import { adminRoute, type Call, limitRoute, type Reply, type Route, type Services } from '../route.ts'
+import { decideBody, peekBody, refundBody, reserveBody, resetBody, settleBody } from '../schemas.ts'
+
+interface Costs extends CostOptions {
+  identity?: LimitIdentity
+}
+
+const decisionRoutes = [
+  limitRoute({
+    id: 'decide',
+    path: 'limits/{name}',
+    body: decideBody,
+    async run(call, services) {
+      const name = checkCall(call, services)
+      const { waitMs, identity = {}, ...options } = call.body
+      const decision =
+        waitMs === undefined
+          ? await call.limiter.limit(name, identity, options)
+          : await call.limiter.acquire(name, identity, { ...options, timeoutMs: waitMs })
+      return replyOf(decision, services)
+    },
+  }),
+  limitRoute({
+    id: 'peek',
+    path: 'limits/{name}/peek',
+    body: peekBody,
+    async run(call, services) {
+      const name = checkCall(call, services)
+      return { body: documentOf(await call.limiter.peek(name, call.body.identity ?? {})) }
+    },
+  }),
+  limitRoute({
+    id: 'reserve',
+    path: 'limits/{name}/reserve',
+    body: reserveBody,
+    async run(call, services) {
+      const name = checkCall(call, services)
+      at('', () => checkReserves(name, rulesOf(call, services)))
+      const { identity = {}, ...options } = call.body
+      return replyOf(await call.limiter.reserve(name, identity, options), services)
+    },
+  }),
+  limitRoute({
+    id: 'refund',
+    path: 'limits/{name}/refund',
+    body: refundBody,
+    async run(call, services) {
+      const { receipt, cost } = call.body
+      const rules = rulesOf(call, services)
+      const name = call.params.name!
+      if (cost !== undefined) at('/cost', () => checkCost(name, cost, rules))
+      const decision = at('/receipt', () => services.limits.receipts.decisionOf(receipt, name))
+      const refunded = await call.limiter.refund(decision, cost === undefined ? {} : { cost })
+      mustBeMade(refunded)
+      return { body: { ...documentOf(refunded), receipt } }
+    },
+  }),
+  limitRoute({
+    id: 'settle',
+    path: 'limits/{name}/settle',
+    body: settleBody,
+    async run(call, services) {
+      const { receipt, amounts } = call.body
+      const rules = rulesOf(call, services)
+      const name = call.params.name!
+      at('', () => checkReserves(name, rules))
+      const settling = rules.filter(({ settlement }) => settlement)
+      at('/amounts', () => checkAmounts(name, amounts, settling))
+      const decision = at('/receipt', () => services.limits.receipts.decisionOf(receipt, name))
+      const settled = await call.limiter.settle(decision, amounts)
+      mustBeMade(settled)
+      return { body: { ...documentOf(settled), receipt, applied: settled.applied } }
+    },
+  }),
+]
+
+const resetRoute = adminRoute({
+  id: 'reset',
+  method: 'POST',
+  path: 'limits/{name}/reset',
+  scopes: ['limits:reset'],
+  body: resetBody,
+  async run(call, services) {
+    const rules = rulesOf(call, services)
+    const name = checkCall(call, services)
+    const { identity = {}, rule } = call.body
+    if (rule !== undefined) at('/rule', () => checkRule(name, rule, rules))
+    const made = await services.limits.limiterFor().reset(name, identity, rule === undefined ? {} : { rule })
+    mustBeMade(made)
+    return { body: documentOf(made) }
+  },
+})
+
+export const limitsRoutes: readonly Route[] = [...decisionRoutes, resetRoute]
+
+/** @throws ApiError for an unknown limit */
+function rulesOf({ params }: Call, { config: { limits } }: Services): readonly LimitRule[] {
+  const rules = limits.get(params.name!)
+  if (rules) return rules
+  const names = [...limits.keys()].join(', ') || 'none'
+  throw new ApiError('not-found', `The config has no such limit. Limits: ${names}.`)
+}
+
+/** @returns the name of the limit @throws ApiError for arguments that the limiter would not accept */
+function checkCall(call: Call<Costs>, services: Services): string {
+  const name = call.params.name!
+  const rules = rulesOf(call, services)
+  const { identity = {}, ...options } = call.body
+  at('/identity', () => checkIdentity(name, identity, rules))
+  at('', () => checkCosts(name, options, rules))
+  return name
+}
+
+/** @throws ApiError for a TypeError of the limiter, which says what is wrong */
+function at<T>(pointer: string, check: () => T): T {
+  try {
+    return check()
+  } catch (error) {
+    throw error instanceof TypeError ? invalidInput(pointer, error.message) : error
+  }
+}
+
+function replyOf(decision: LimitDecision, { limits: { receipts } }: Services): Reply {
+  // The end of the caller's work is unknown, so nothing stays in flight. A reservation stays.
+  decision.release()
+  return { body: { ...documentOf(decision), receipt: receipts.receiptOf(decision) } }
+}
+
+/** The decision as the service binding returns it (rpc/service.ts), without its receipt. */
+function documentOf(decision: LimitDecision) {
+  const { limit, allowed, delayMs, retryAfterMs, rules, degraded } = decision
+  return { success: allowed, limit, allowed, delayMs, retryAfterMs, rules, ...(degraded && { degraded }) }
+}
+
+/** @throws ApiError for a change that the store has not confirmed */
+function mustBeMade({ degraded }: LimitDecision): void {
+  if (degraded === undefined) return
+  throw new ApiError(
+    'store-unavailable',
+    `The store has not confirmed this (${degraded}). Repeat the request: it has an effect only once.`,
+    { headers: { 'retry-after': '1' }, extra: { change: 'unknown' } },
+  )
+}

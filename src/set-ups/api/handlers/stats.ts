@@ -1,0 +1,46 @@
+/** What was decided, and about whom. */
+import { statsDocument, topCallersDocument } from '../../../ops/documents/stats.ts'
+import { filterByRule, listRuleNames, MAX_LOOK_BACK_MS, readStats } from '../../../ops/stats.ts'
+import { MAX_CALLERS_BACK_MS, readTopCallersOf } from '../../../ops/top-callers.ts'
+import { durationOf } from '../parse-input.ts'
+import { adminRoute } from '../route.ts'
+import { statsQuery, topQuery } from '../schemas.ts'
+
+const SCOPES = ['stats:read'] as const
+const MINUTE_MS = 60e3
+
+export const statsRoutes = [
+  adminRoute({
+    id: 'stats',
+    method: 'GET',
+    path: 'stats',
+    scopes: SCOPES,
+    query: statsQuery,
+    async run({ store, query }, { config, now }) {
+      const backMs = durationOf('?since', query.since ?? '24h', MINUTE_MS, MAX_LOOK_BACK_MS)
+      const until = now()
+      const all = await readStats(store, new Date(until - backMs), new Date(until))
+      const { rule } = query
+      return {
+        body: statsDocument(rule === undefined ? all : filterByRule(all, rule, listRuleNames(config))),
+      }
+    },
+  }),
+  adminRoute({
+    id: 'topCallers',
+    method: 'GET',
+    path: 'stats/top',
+    scopes: SCOPES,
+    query: topQuery,
+    async run({ store, query }, { config, now }) {
+      const backMs = durationOf('?since', query.since ?? '24h', MINUTE_MS, MAX_CALLERS_BACK_MS)
+      const until = now()
+      const { since, rules } = await readTopCallersOf(store, config, new Date(until - backMs), {
+        mode: query.shadow === 'true' ? 'shadow' : 'enforce',
+        ...(query.rule !== undefined && { rule: query.rule }),
+        now: new Date(until),
+      })
+      return { body: topCallersDocument(since, rules) }
+    },
+  }),
+]

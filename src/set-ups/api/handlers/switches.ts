@@ -1,0 +1,87 @@
+/** Live switches. */
+import { switchesDocument } from '../../../ops/documents/switches.ts'
+import {
+  checkRuleChange,
+  findSwitchable,
+  killLimits,
+  readSwitches,
+  resetRule,
+  restoreLimits,
+  switchRule,
+} from '../../../ops/switches.ts'
+import type { Switch, Switches } from '../../../switches/switches.ts'
+import { futureTime, parsed } from '../parse-input.ts'
+import { type AdminCall, adminRoute, type Services } from '../route.ts'
+import { killBody, switchBody } from '../schemas.ts'
+
+const SCOPES = ['switches:write'] as const
+
+export const switchesRoutes = [
+  adminRoute({
+    id: 'listSwitches',
+    method: 'GET',
+    path: 'switches',
+    scopes: ['switches:write', 'stats:read'],
+    run: async ({ store }, services) => replyOf(await readSwitches(store), services),
+  }),
+  adminRoute({
+    id: 'setSwitch',
+    method: 'PUT',
+    path: 'switches/{rule}',
+    scopes: SCOPES,
+    body: switchBody,
+    async run(call, services) {
+      const { mode, share } = call.body
+      await parsed('', () => checkRuleChange(call.body))
+      const change = {
+        ...(await switchOf(call, services)),
+        ...(mode && { mode }),
+        ...(share !== undefined && { share }),
+      }
+      findSwitchable(services.config, call.params.rule!)
+      return replyOf(await switchRule(call.store, call.params.rule!, change), services)
+    },
+  }),
+  adminRoute({
+    id: 'removeSwitch',
+    method: 'DELETE',
+    path: 'switches/{rule}',
+    scopes: SCOPES,
+    async run({ store, params }, services) {
+      const { switches, isChanged } = await resetRule(store, params.rule!)
+      // Without a switch, the name of the rule may be misspelled.
+      if (!isChanged) findSwitchable(services.config, params.rule!)
+      return replyOf(switches, services)
+    },
+  }),
+  adminRoute({
+    id: 'setKillSwitch',
+    method: 'PUT',
+    path: 'kill-switch',
+    scopes: SCOPES,
+    body: killBody,
+    run: async (call, services) =>
+      replyOf(await killLimits(call.store, await switchOf(call, services)), services),
+  }),
+  adminRoute({
+    id: 'removeKillSwitch',
+    method: 'DELETE',
+    path: 'kill-switch',
+    scopes: SCOPES,
+    run: async ({ store }, services) => replyOf((await restoreLimits(store)).switches, services),
+  }),
+]
+
+const replyOf = (switches: Switches, { config }: Services) => ({ body: switchesDocument(switches, config) })
+
+async function switchOf(
+  { body: { until }, change: { actor, reason } }: AdminCall<{ until?: string | null }, unknown>,
+  { now }: Services,
+): Promise<Switch> {
+  const end = until && (await futureTime('/until', until, now()))
+  return {
+    ...{ at: new Date(now()), by: actor.name },
+    ...(end && { until: end }),
+    ...(reason !== undefined && { reason }),
+  }
+}

@@ -1,0 +1,114 @@
+/** Service tokens. A token makes, rotates and revokes only tokens whose scopes it has itself. */
+import {
+  createdTokenDocument,
+  revokedTokenDocument,
+  rotatedTokenDocument,
+  tokenDocument,
+} from '../../../ops/documents/tokens.ts'
+import {
+  createToken,
+  findToken,
+  listTokens,
+  mintToken,
+  revokeToken,
+  rotateToken,
+  type TokenInfo,
+} from '../../../ops/tokens.ts'
+import { isScope } from '../../../scopes.ts'
+import { cutPage, pageOf } from '../cursor.ts'
+import { durationOf, futureTime, shortText } from '../parse-input.ts'
+import { invalidInput } from '../problems.ts'
+import { type AdminCall, adminRoute } from '../route.ts'
+import { createTokenBody, listQuery, rotateBody } from '../schemas.ts'
+
+const SCOPES = ['tokens:write'] as const
+const DAY_MS = 86_400e3
+
+export const tokensRoutes = [
+  adminRoute({
+    id: 'listTokens',
+    method: 'GET',
+    path: 'tokens',
+    scopes: SCOPES,
+    query: listQuery,
+    async run({ store, query }) {
+      const all = [...(await listTokens(store))].sort((a, b) => (a.id < b.id ? -1 : 1))
+      const { items, ...cursor } = cutPage(all, ({ id }: TokenInfo) => [id], pageOf(query))
+      return { body: { items: items.map(tokenDocument), ...cursor } }
+    },
+  }),
+  adminRoute({
+    id: 'createToken',
+    method: 'POST',
+    path: 'tokens',
+    scopes: SCOPES,
+    body: createTokenBody,
+    status: 201,
+    isCreation: true,
+    async run({ store, body, token, claim }, { now }) {
+      const { scopes, expiresAt } = body
+      const unknown = scopes.findIndex(scope => !isScope(scope))
+      if (unknown >= 0) throw invalidInput(`/scopes/${unknown}`, 'There is no such scope.')
+      const end = expiresAt === undefined ? undefined : await futureTime('/expiresAt', expiresAt, now())
+      const name = await shortText('/name', body.name, 'name')
+      const minted = mintToken(store)
+      await claim(minted.id)
+      const created = await createToken(
+        store,
+        { name, scopes, ...(end && { expiresAt: end }), by: token.name },
+        { maker: token, minted },
+      )
+      return { body: createdTokenDocument(created) }
+    },
+  }),
+  adminRoute({
+    id: 'showToken',
+    method: 'GET',
+    path: 'tokens/{id}',
+    scopes: SCOPES,
+    async run(call) {
+      const { id, record } = await tokenOf(call)
+      return { body: tokenDocument({ id, ...record }) }
+    },
+  }),
+  adminRoute({
+    id: 'rotateToken',
+    method: 'POST',
+    path: 'tokens/{id}/rotate',
+    scopes: SCOPES,
+    body: rotateBody,
+    status: 201,
+    isCreation: true,
+    async run(call, { tokens }) {
+      const overlapMs = durationOf('/overlap', call.body.overlap ?? '24h', 0, 366 * DAY_MS)
+      const found = await tokenOf(call)
+      const { token, claim } = call
+      const minted = mintToken(call.store)
+      await claim(minted.id)
+      const rotated = await rotateToken(call.store, found, overlapMs, {
+        maker: token,
+        minted,
+        by: token.name,
+      })
+      tokens.forget(found.digest)
+      return { body: rotatedTokenDocument(found.id, rotated) }
+    },
+  }),
+  adminRoute({
+    id: 'revokeToken',
+    method: 'DELETE',
+    path: 'tokens/{id}',
+    scopes: SCOPES,
+    async run(call, { tokens }) {
+      const found = await tokenOf(call)
+      await revokeToken(call.store, found, call.token)
+      tokens.forget(found.digest)
+      return { body: revokedTokenDocument(found.id) }
+    },
+  }),
+]
+
+async function tokenOf({ store, params }: AdminCall<unknown, unknown>) {
+  if (!/^[0-9a-f]{4,64}$/.test(params.id!)) throw invalidInput('{id}', 'Use the id of a token.')
+  return await findToken(store, params.id!)
+}

@@ -1,0 +1,21 @@
+/** Why a caller is refused. */
+import { whyDocument } from '../../../ops/documents/why.ts'
+import { parseWhyTarget, readWhy } from '../../../ops/why.ts'
+import { verdictOf } from '../../../ops/why-verdict.ts'
+import { parsed } from '../parse-input.ts'
+import { adminRoute } from '../route.ts'
+
+export const whyRoutes = [
+  adminRoute({
+    id: 'why',
+    method: 'GET',
+    path: 'why/{caller}',
+    scopes: ['stats:read'],
+    async run({ store, params }, { config, now }) {
+      const target = await parsed('{caller}', () => parseWhyTarget(params.caller!, store))
+      const facts = await readWhy(store, config, target, new Date(now()))
+      if (facts.peekError) throw facts.peekError
+      return { body: whyDocument(facts, verdictOf(facts, config)) }
+    },
+  }),
+]

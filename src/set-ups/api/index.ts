@@ -1,0 +1,26 @@
+/** The API as a part of a gateway without a build: `export default gateway(config, api)`. */
+import { ALGORITHM_NAMES, descriptions } from '../../algorithms/index.ts'
+import { ALL_TOOLS } from '../../ops/overrides.ts'
+import { RESET } from '../../script/reset.ts'
+import { compileScripts } from '../../script/scripts.ts'
+import { createReserving } from '../limits/reserve.ts'
+import { type ApiParts, createApi } from './create-api.ts'
+import { createApiLimits } from './limits.ts'
+import { API_ROUTES } from './routes.ts'
+
+export type { ApiParts }
+
+export const api: ApiParts = {
+  createApi,
+  createApiLimits,
+  createReserving,
+  apiRoutes: API_ROUTES,
+  resetScript: () => RESET,
+  scriptsOfLimits: compileScripts,
+  ruleDescriptions: Object.fromEntries(
+    ALGORITHM_NAMES.map(name => [
+      name,
+      { description: descriptions[name], third: ALL_TOOLS.thirdNumberOf(name) },
+    ]),
+  ),
+}

@@ -1,0 +1,59 @@
+/** What the routes of limits by name need. A Worker without limits by name does not carry it. */
+import type { Config } from '../../config/compile.ts'
+import { prepareResetBy } from '../../limiter/prepared-call.ts'
+import type { ScriptsOf } from '../../script/rule-set-shape.ts'
+import type { Script, Store } from '../../store/store.ts'
+import { createGuardableLimiter, type GuardableLimiter, type LimiterSettings } from '../limits/limiter.ts'
+import type { LimiterParts } from '../limits/parts.ts'
+import { createSignedReceipts, type SignedReceipts } from './receipts.ts'
+
+/** The parts that it needs beside those of limits by name. */
+export interface ApiLimitParts extends Pick<LimiterParts, 'createReserving'> {
+  /** Of the limits by name. */
+  scriptsOfLimits: ScriptsOf
+  /** Of resets. */
+  resetScript: () => Script
+}
+
+export interface ApiLimits {
+  limiterFor: GuardableLimiter
+  receipts: SignedReceipts
+}
+
+/** @param secret the token of the store */
+export function createApiLimits(
+  config: Config,
+  store: Store,
+  parts: ApiLimitParts & Omit<LimiterParts, 'prepareReset'>,
+  settings: LimiterSettings,
+  secret: string,
+): ApiLimits {
+  const own = {
+    scriptsOf: parts.scriptsOfLimits,
+    prepareReset: (reset: Parameters<LimiterParts['prepareReset']>[0]) =>
+      prepareResetBy(parts.resetScript(), reset),
+  }
+  return {
+    // A built Worker finds its missing parts in the prototype.
+    limiterFor: createGuardableLimiter(config, store, Object.assign(Object.create(parts), own), {
+      ...settings,
+      ...platformSettings(),
+    }),
+    receipts: createSignedReceipts(config.limits, secret),
+  }
+}
+
+/** A name that bundlers do not resolve: outside of Workers, the module is missing. */
+const WORKERS_MODULE: string = 'cloudflare:workers'
+
+/** On Workers, work after the reply belongs to the request that began it, which the platform knows. */
+function platformSettings(): Pick<LimiterSettings, 'waitUntil'> {
+  let waitUntil: ((task: Promise<unknown>) => void) | undefined
+  void import(/* @vite-ignore */ WORKERS_MODULE).then(
+    module => {
+      waitUntil = module.waitUntil
+    },
+    () => {},
+  )
+  return { waitUntil: task => waitUntil?.(task) }
+}

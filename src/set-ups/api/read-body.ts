@@ -1,0 +1,64 @@
+/** Reads the JSON body of a request: bounded while it is read, whatever Content-Length says. */
+import { ApiError, invalidInput } from './problems.ts'
+
+/** Bytes. */
+export const MAX_BODY = 64_000
+
+/** @throws ApiError for another content type, a body that is too large, and text that is not JSON */
+export async function readJson(request: Request): Promise<unknown> {
+  const type = request.headers.get('content-type') ?? ''
+  if (!/^application\/json[\t ]*(;[\t ]*charset="?utf-8"?[\t ]*)?$/i.test(type))
+    throw new ApiError('not-json', 'Send JSON, with the header Content-Type: application/json.')
+  const text = await readText(request)
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch {
+    throw invalidInput('', 'The body is not JSON. Send an object, such as {}.')
+  }
+  const repeated = findRepeatedMember(text)
+  if (repeated !== undefined)
+    throw invalidInput('', `The body has the member ${JSON.stringify(repeated)} twice. Send it once.`)
+  return value
+}
+
+async function readText({ body, headers }: Request): Promise<string> {
+  if (Number(headers.get('content-length')) > MAX_BODY) throw tooLarge()
+  if (!body) return ''
+  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false })
+  const reader = body.getReader()
+  let text = ''
+  let length = 0
+  try {
+    for (;;) {
+      const { done, value } = await reader.read()
+      if (done) return text + decoder.decode()
+      length += value.length
+      if (length > MAX_BODY) throw tooLarge()
+      text += decoder.decode(value, { stream: true })
+    }
+  } catch (error) {
+    await reader.cancel().catch(() => {})
+    if (error instanceof ApiError) throw error
+    throw invalidInput('', 'The body could not be read: it ended early, or it is not UTF-8.')
+  }
+}
+
+const tooLarge = () => new ApiError('too-large', `The body is above ${MAX_BODY} bytes. Send less.`)
+
+/** JSON.parse keeps the last of two members with the same name, and other parsers the first. @param text valid JSON */
+function findRepeatedMember(text: string): string | undefined {
+  const open: (Set<string> | undefined)[] = []
+  for (const [token, name] of text.matchAll(/("(?:[^"\\]|\\.)*")\s*:|"(?:[^"\\]|\\.)*"|[{}[\]]/g)) {
+    if (token === '{') open.push(new Set())
+    else if (token === '[') open.push(undefined)
+    else if (token === '}' || token === ']') open.pop()
+    else if (name !== undefined) {
+      const members = open.at(-1)!
+      const member = JSON.parse(name) as string
+      if (members.has(member)) return member
+      members.add(member)
+    }
+  }
+  return undefined
+}

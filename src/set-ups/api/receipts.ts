@@ -1,0 +1,51 @@
+/**
+ * Signed receipts of decisions. A token that may use a limit must not be able to write a receipt itself: it could give back what others have
+ * spent. All isolates have the key, because they derive it from the token of the store; a new token of the store ends the old receipts.
+ */
+import type { Config } from '../../config/compile.ts'
+import { sha256 } from '../../sha256.ts'
+import type { LimitDecision, RefundableDecision, SettleableDecision } from '../limits/limiter-shape.ts'
+import { createReceipts, type Receipt } from '../rpc/receipt.ts'
+import { invalidInput } from './problems.ts'
+
+export interface SignedReceipt extends Receipt {
+  signature: string
+}
+
+export interface SignedReceipts {
+  receiptOf(decision: LimitDecision): SignedReceipt
+  /** @param limit that the receipt must be of @throws ApiError */
+  decisionOf(receipt: unknown, limit: string): RefundableDecision & SettleableDecision
+}
+
+const SIGNATURE_LENGTH = 32
+
+/** @param secret the token of the store */
+export function createSignedReceipts(limits: Config['limits'], secret: string): SignedReceipts {
+  const receipts = createReceipts(limits)
+  const key = sha256(`receipts of the API ${secret}`)
+  // Twice, so that a caller cannot append to what was signed.
+  const sign = (receipt: unknown) => sha256(key + sha256(key + textOf(receipt))).slice(0, SIGNATURE_LENGTH)
+  return {
+    receiptOf(decision) {
+      const receipt = receipts.receiptOf(decision)
+      return { ...receipt, signature: sign(receipt) }
+    },
+    decisionOf(signed, limit) {
+      const { signature, ...receipt } = signed as Partial<SignedReceipt>
+      if (signature !== sign(receipt) || receipt.limit !== limit)
+        throw invalidInput(
+          '/receipt',
+          'No decision of this limit has returned this receipt. Send it unchanged, to the limit that it is of.',
+        )
+      return receipts.decisionOf(receipt)
+    },
+  }
+}
+
+/** JSON with sorted members, because a client may have stored them in another order. */
+function textOf(value: unknown): string {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return JSON.stringify(value)
+  const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))
+  return `{${members.map(([name, each]) => `${JSON.stringify(name)}:${textOf(each)}`).join()}}`
+}

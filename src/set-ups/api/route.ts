@@ -1,0 +1,113 @@
+/** The shape of a route of the API, and what its handler gets. */
+import type * as v from 'valibot'
+import type { Config } from '../../config/compile.ts'
+import type { AdminStore } from '../../ops/admin-store.ts'
+import type { OverrideRules } from '../../ops/override-rules.ts'
+import type { Scope } from '../../scopes.ts'
+import type { Limiter } from '../limits/limiter-shape.ts'
+import type { InputSchema } from './check-input.ts'
+import type { ApiLimits } from './limits.ts'
+import type { CheckedToken, TokenChecks } from './token-check.ts'
+
+/** The author and the reason of a change, and its request: for the audit trail. */
+export interface ChangeContext {
+  actor: { kind: 'token'; id: string; name: string }
+  reason?: string
+  requestId: string
+}
+
+/** What the handlers of an isolate share. */
+export interface Services {
+  config: Config
+  /** The rules of the config, as overrides change them. */
+  overrides: OverrideRules
+  /** Created at its first use: a Worker need not have it. */
+  readonly limits: ApiLimits
+  tokens: TokenChecks
+  /** ms since the epoch. */
+  now(): number
+}
+
+export interface Call<Body = unknown, Query = unknown> {
+  /** The decoded parts of the path, by name. */
+  params: Readonly<Record<string, string>>
+  body: Body
+  query: Query
+}
+
+export interface LimitCall<Body> extends Call<Body> {
+  limiter: Limiter
+}
+
+export interface AdminCall<Body, Query> extends Call<Body, Query> {
+  store: AdminStore
+  token: CheckedToken
+  change: ChangeContext
+  /** @throws ApiError `forbidden` unless the token has this scope */
+  mustHave(scope: Scope): void
+  /**
+   * With an Idempotency-Key: keeps a creation from being repeated. Called with the id of what will be created, before anything is written.
+   * @throws ApiError `repeated` with the id of the first time
+   */
+  claim(id: string): Promise<void>
+}
+
+export interface Reply {
+  body?: unknown
+}
+
+interface Common {
+  /** Name of the operation in the OpenAPI document. */
+  id: string
+  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+  /** Below /_sluice/v1, as in `keys/{consumer}/{digits}`. */
+  path: string
+  query?: InputSchema
+  body?: InputSchema
+  /** Of a success. Default: 200. */
+  status?: 201 | 204
+  /** Whether a header Idempotency-Key keeps it from being done twice. */
+  isCreation?: true
+}
+
+/** A call of a limit by name. Its token is checked in the script of the call. */
+export interface LimitRoute extends Common {
+  kind: 'limit'
+  run(call: LimitCall<never>, services: Services): Promise<Reply>
+}
+
+/** Its token is checked first. */
+export interface AdminRoute extends Common {
+  kind: 'admin'
+  /** The token needs any one of them. */
+  scopes: readonly Scope[]
+  run(call: AdminCall<never, never>, services: Services): Promise<Reply>
+}
+
+/** Needs no token. */
+export interface OpenRoute extends Common {
+  kind: 'open'
+  run(): Response
+}
+
+export type Route = LimitRoute | AdminRoute | OpenRoute
+
+type OutputOf<S extends InputSchema | undefined> = S extends InputSchema ? v.InferOutput<S> : undefined
+
+export const limitRoute = <S extends InputSchema>(
+  route: Omit<LimitRoute, 'kind' | 'run' | 'body' | 'method'> & {
+    body: S
+    run(call: LimitCall<v.InferOutput<S>>, services: Services): Promise<Reply>
+  },
+): LimitRoute => ({ kind: 'limit', method: 'POST', ...route })
+
+export const adminRoute = <
+  B extends InputSchema | undefined = undefined,
+  Q extends InputSchema | undefined = undefined,
+>(
+  route: Omit<AdminRoute, 'kind' | 'run' | 'body' | 'query'> & {
+    body?: B
+    query?: Q
+    run(call: AdminCall<OutputOf<B>, OutputOf<Q>>, services: Services): Promise<Reply>
+  },
+): AdminRoute => ({ kind: 'admin', ...route }) as AdminRoute

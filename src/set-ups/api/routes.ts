@@ -1,0 +1,27 @@
+/** All routes of the API. The router, the OpenAPI document and the table of docs/api.md are made from this list. */
+import type { ApiRoutes } from '../../config/check/schema.ts'
+import { consumersRoutes } from './handlers/consumers.ts'
+import { keysRoutes } from './handlers/keys.ts'
+import { limitsRoutes } from './handlers/limits.ts'
+import { openapiRoutes } from './handlers/openapi.ts'
+import { overridesRoutes } from './handlers/overrides.ts'
+import { statsRoutes } from './handlers/stats.ts'
+import { switchesRoutes } from './handlers/switches.ts'
+import { tokensRoutes } from './handlers/tokens.ts'
+import { whyRoutes } from './handlers/why.ts'
+import type { Route } from './route.ts'
+
+/** By the names of the setting `api.routes`. A built Worker has only those that its config serves (built.ts). */
+export const API_ROUTES: Readonly<Record<ApiRoutes, readonly Route[]>> = {
+  openapi: openapiRoutes,
+  limits: limitsRoutes,
+  keys: keysRoutes,
+  consumers: consumersRoutes,
+  overrides: overridesRoutes,
+  switches: switchesRoutes,
+  stats: statsRoutes,
+  why: whyRoutes,
+  tokens: tokensRoutes,
+}
+
+export const ROUTES: readonly Route[] = Object.values(API_ROUTES).flat()

@@ -1,0 +1,44 @@
+/** What the API replies if the store fails, and if an operation is refused. */
+import type { CallFate } from '../../errors.ts'
+import type { AdminError } from '../../ops/admin-error.ts'
+import { ApiError, type ChangeState, invalidInput } from './problems.ts'
+
+const CHANGE: Record<ChangeState, string> = {
+  none: 'Nothing was changed. Try again later.',
+  unknown: 'The change may have been made, in part or as a whole. Read the state before you repeat it.',
+}
+
+/** What is known about a change, if the store has failed with this fate. */
+export const changeState = (fate: CallFate): ChangeState => (fate === 'may-have-run' ? 'unknown' : 'none')
+
+/** @param cause of the failure, as decisions have it */
+export function storeError(change: ChangeState, cause?: string): ApiError {
+  const why = cause === undefined ? '' : ` (${cause})`
+  return new ApiError('store-unavailable', `The store did not answer${why}. ${CHANGE[change]}`, {
+    headers: { 'retry-after': '1' },
+    extra: { change },
+  })
+}
+
+/** @param change of a request that has failed because of the store */
+export function adminError({ kind, message }: AdminError, change: ChangeState): ApiError {
+  switch (kind) {
+    case 'usage':
+      return invalidInput('', textOf(message))
+    case 'not-found':
+      return new ApiError('not-found', textOf(message))
+    case 'forbidden':
+      return new ApiError('forbidden', textOf(message))
+    case 'store':
+      return storeError(change)
+    default:
+      return new ApiError('refused', textOf(message))
+  }
+}
+
+/** The sentences of a message that are not about the command line. */
+function textOf(message: string): string {
+  const sentences = message.split(/(?<=[.!?])\s+/)
+  const kept = sentences.filter(sentence => !/npx sluicegate|(^|\s)--\w/.test(sentence))
+  return (kept.length > 0 ? kept : sentences.slice(0, 1)).join(' ')
+}

@@ -1,0 +1,329 @@
+/** Keys, consumers, overrides, switches and statistics over HTTP. */
+import { beforeEach, describe, expect, it } from 'vitest'
+import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { sha256 } from '../../src/sha256.ts'
+import { type ApiCall, apiOf, tokenWith } from '../support/api.ts'
+import { useGateway } from '../support/gateway.ts'
+import { describeOnRedis } from '../support/redis.ts'
+
+const CONFIG: Partial<ConfigInput> = {
+  plans: ['free', 'pro'],
+  credentials: { opaqueKeys: {} },
+  rules: [
+    { name: 'minute', by: 'consumer', algorithm: 'gcra', limit: 60, period: '1m' },
+    { name: 'day', by: 'consumer', algorithm: 'fixed-window', limit: 100, period: 'day' },
+    { name: 'queue', by: 'consumer', algorithm: 'leaky-bucket', limit: 10, period: '1s', queue: 5 },
+    { name: 'address', by: 'address', algorithm: 'gcra', limit: 1000, period: '1m' },
+  ],
+  limits: { sms: [{ name: 'day', algorithm: 'fixed-window', limit: 5, period: '1d' }] },
+}
+const ALL = [
+  'keys:write',
+  'consumers:block',
+  'consumers:write',
+  'overrides:write',
+  'switches:write',
+  'stats:read',
+  'tokens:write',
+]
+
+describeOnRedis('administration over HTTP', (_, kind) => {
+  const gateway = useGateway(kind)
+  let api: ApiCall
+  let token: string
+
+  beforeEach(async () => {
+    api = apiOf(gateway, CONFIG)
+    token = await tokenWith(gateway, ALL, { name: 'backend' })
+  })
+
+  const create = async (body: object) => (await api('POST keys', { token, body })).body
+
+  describe('keys', () => {
+    it('are created, shown, changed, rotated and revoked', async () => {
+      const made = await api('POST keys', {
+        token,
+        body: { consumer: 'acme', label: 'ci', expiresAt: '90d' },
+      })
+      expect(made.status).toBe(201)
+      const { key, id } = made.body
+      expect(key).toMatch(/^slk_acme_/)
+      const path = `keys/${id}`
+      const shown = await api(`GET ${path}`, { token })
+      expect(shown.body).toMatchObject({ id, consumer: 'acme', kind: 'api-key', mode: 'live', label: 'ci' })
+      expect(JSON.stringify(shown.body)).not.toContain(key)
+      const changed = await api(`PATCH ${path}`, {
+        token,
+        body: { label: null, plan: 'pro', expiresAt: null },
+      })
+      expect(changed.body).toEqual({ ...shown.body, plan: 'pro', label: undefined, expiresAt: undefined })
+      const rotated = await api(`POST ${path}/rotate`, { token, body: { overlap: '1h' } })
+      expect(rotated).toMatchObject({ status: 201, body: { plan: 'pro', replaces: { id } } })
+      expect((await api(`POST ${path}/rotate`, { token, body: {} })).status).toBe(422)
+      expect((await api(`DELETE ${path}`, { token })).body).toEqual({ id, revoked: true })
+      expect((await api(`DELETE ${path}`, { token })).status).toBe(404)
+    })
+
+    it('are imported by their digest, once', async () => {
+      const digest = sha256('a key that was made elsewhere')
+      const body = { consumer: 'acme', sha256: digest }
+      expect(await api('POST keys/import', { token, body })).toMatchObject({
+        status: 201,
+        body: { kind: 'opaque-key', id: `acme/${digest.slice(0, 12)}` },
+      })
+      expect((await api('POST keys/import', { token, body })).status).toBe(422)
+      expect((await api('POST keys/import', { token, body: { consumer: 'acme' } })).status).toBe(400)
+    })
+
+    it('have no plan without the scope for plans', async () => {
+      const keysOnly = await tokenWith(gateway, ['keys:write'])
+      const reply = await api('POST keys', { token: keysOnly, body: { consumer: 'acme', plan: 'pro' } })
+      expect(reply).toMatchObject({ status: 403, body: { scope: 'consumers:write' } })
+      const { id } = (await api('POST keys', { token: keysOnly, body: { consumer: 'acme' } })).body
+      expect((await api(`PATCH keys/${id}`, { token: keysOnly, body: { plan: 'pro' } })).status).toBe(403)
+      expect((await api(`PATCH keys/${id}`, { token: keysOnly, body: { label: 'x' } })).status).toBe(200)
+    })
+
+    it('are listed in pages that lose and repeat nothing while keys come and go', async () => {
+      for (const consumer of ['acme', 'beta', 'corp']) for (let i = 0; i < 3; i++) await create({ consumer })
+      const seen: string[] = []
+      let cursor: string | undefined
+      do {
+        const page = await api(`GET keys?limit=2${cursor ? `&cursor=${cursor}` : ''}`, { token })
+        seen.push(...page.body.items.map(({ id }: { id: string }) => id))
+        cursor = page.body.cursor
+        // Before the cursor and after it.
+        if (seen.length === 4) await create({ consumer: 'aaa' })
+        if (seen.length === 4) await create({ consumer: 'zeta' })
+      } while (cursor)
+      expect(new Set(seen).size).toBe(seen.length)
+      expect(seen.map(id => id.split('/')[0]).join(' ')).toBe(
+        'acme acme acme beta beta beta corp corp corp zeta',
+      )
+      const own = await api('GET keys?consumer=beta', { token })
+      expect(own.body.items).toHaveLength(3)
+      expect(own.body.cursor).toBeUndefined()
+    })
+
+    it('are created once for an Idempotency-Key', async () => {
+      const headers = { 'idempotency-key': 'order-17' }
+      const first = await api('POST keys', { token, headers, body: { consumer: 'acme' } })
+      const again = await api('POST keys', { token, headers, body: { consumer: 'acme' } })
+      expect(again).toMatchObject({ status: 409, body: { id: first.body.id } })
+      expect(JSON.stringify(again.body)).not.toContain(first.body.key)
+      const other = await tokenWith(gateway, ALL)
+      expect((await api('POST keys', { token: other, headers, body: { consumer: 'acme' } })).status).toBe(201)
+      expect((await api('GET keys', { token })).body.items).toHaveLength(2)
+    })
+
+    it('can be created with an Idempotency-Key whose first request was refused', async () => {
+      const headers = { 'idempotency-key': 'order-18' }
+      const { id } = await create({ consumer: 'acme' })
+      await api(`POST keys/${id}/rotate`, { token, body: {} })
+      expect((await api(`POST keys/${id}/rotate`, { token, headers, body: {} })).status).toBe(422)
+      expect((await api('POST keys', { token, headers, body: { consumer: 'acme' } })).status).toBe(201)
+    })
+
+    it.each([
+      [{ consumer: 'no/slash' }, '/consumer'],
+      [{ consumer: '{stats}' }, '/consumer'],
+      [{ consumer: 'a'.repeat(65) }, '/consumer'],
+      [{}, '/consumer'],
+      [{ consumer: 'acme', plan: 'gold' }, '/plan'],
+      [{ consumer: 'acme', label: '\u202e' }, '/label'],
+      [{ consumer: 'acme', mode: 'prod' }, '/mode'],
+      [{ consumer: 'acme', expiresAt: '2001-01-01' }, '/expiresAt'],
+      [{ consumer: 'acme', expires: '1d' }, '/expires'],
+      [['acme'], ''],
+    ])('are not created from %j', async (body, pointer) => {
+      const reply = await api('POST keys', { token, body })
+      expect(reply).toMatchObject({ status: 400, body: { errors: [{ pointer }] } })
+      expect(await gateway.redis.connection.send(['KEYS', 'sluice:{c*'])).toEqual([])
+    })
+  })
+
+  describe('consumers', () => {
+    it('get a plan, a block and overrides', async () => {
+      await create({ consumer: 'acme' })
+      expect((await api('PATCH consumers/acme', { token, body: { plan: 'pro' } })).body.plan).toBe('pro')
+      const block = { until: '1h', reason: 'unpaid' }
+      expect((await api('PUT consumers/acme/block', { token, body: block })).body).toMatchObject({
+        ...{ blockedBy: 'backend', reason: 'unpaid' },
+        blockedUntil: expect.any(String),
+      })
+      const override = await api('PUT consumers/acme/overrides/minute', {
+        token,
+        body: { limit: 600, until: '1d' },
+      })
+      expect(override.body).toMatchObject({
+        rule: 'minute',
+        limit: 600,
+        burst: 600,
+        status: 'applies',
+        by: 'backend',
+      })
+      const shown = (await api('GET consumers/acme', { token })).body
+      expect(shown).toMatchObject({
+        plan: 'pro',
+        keys: [{ consumer: 'acme' }],
+        overrides: [{ rule: 'minute' }],
+      })
+      expect((await api('DELETE consumers/acme/block', { token })).body.blockedAt).toBeNull()
+      expect((await api('DELETE consumers/acme/overrides/minute', { token })).body.overrides).toEqual([])
+      expect((await api('GET consumers', { token })).body.items).toHaveLength(1)
+      expect((await api('DELETE consumers/acme', { token })).body).toEqual({
+        consumer: 'acme',
+        removed: true,
+        keys: 1,
+      })
+      expect((await api('GET consumers/acme', { token })).status).toBe(404)
+    })
+
+    it('have the same overrides as the command line sets', async () => {
+      const { compileOverride } = await import('../../src/ops/overrides.ts')
+      const input = { ...CONFIG, origin: 'route' } as ConfigInput
+      for (const [rule, numbers] of [
+        ['minute', { limit: 7 }],
+        ['minute', { limit: 7, burst: 3 }],
+        ['day', { limit: 7 }],
+        ['queue', { limit: 7, queue: 0 }],
+        ['day', { mode: 'off' }],
+      ] as const) {
+        await api(`PUT consumers/acme/overrides/${rule}`, { token, body: numbers })
+        const [, record] = /override=(\S+)/.exec(
+          String(await gateway.redis.connection.send(['GET', 'sluice:{c:acme}:consumer'])),
+        )!
+        const { family, numbers: compiled } = compileOverride(input, { rule, ...numbers })
+        const { tag, rate, period, burstOrStep, limit, burst } = compiled ?? {}
+        const mode = 'mode' in numbers ? '-1' : ''
+        expect(record).toMatch(
+          new RegExp(
+            `^${family},,${mode},${[tag, rate, period, burstOrStep, limit, burst].map(x => x ?? '').join(',')},${rule},`,
+          ),
+        )
+        await api(`DELETE consumers/acme/overrides/${rule}`, { token })
+      }
+    })
+
+    it.each([
+      ['PUT consumers/acme/overrides/minute', { queue: 3 }, 400],
+      ['PUT consumers/acme/overrides/minute', {}, 400],
+      ['PUT consumers/acme/overrides/minute', { limit: 0 }, 400],
+      ['PUT consumers/acme/overrides/minute', { limit: 1.5 }, 400],
+      ['PUT consumers/acme/overrides/queue', { limit: 1, queue: 1e6 }, 400],
+      ['PUT consumers/acme/overrides/none', { limit: 5 }, 404],
+      ['PUT consumers/acme/overrides/address', { limit: 5 }, 422],
+      ['PATCH consumers/acme', { plan: 'gold' }, 400],
+      ['PATCH consumers/a%2Fb', { plan: null }, 400],
+      ['PUT consumers/acme/block', { until: 'soon' }, 400],
+      ['PUT switches/none', { mode: 'off' }, 404],
+      ['PUT switches/minute', {}, 400],
+      ['PUT switches/minute', { mode: 'off', share: 0.5 }, 400],
+    ])('%s %j: %i', async (what, body, status) => {
+      expect((await api(what, { token, body })).status).toBe(status)
+    })
+
+    it('of tokens have names with two parts', async () => {
+      const path = `consumers/${encodeURIComponent('auth0~user|1')}`
+      expect((await api(`PUT ${path}/block`, { token, body: {} })).body.consumer).toBe('auth0~user%7C1')
+      const again = `consumers/${encodeURIComponent('auth0~user%7C1')}`
+      expect((await api(`GET ${again}`, { token })).body.blockedAt).toEqual(expect.any(String))
+    })
+  })
+
+  it('switches are set, shown and removed', async () => {
+    const set = await api('PUT switches/minute', {
+      token,
+      body: { mode: 'shadow', until: '1h', reason: 'test' },
+    })
+    expect(set.body.rules).toMatchObject([
+      { rule: 'minute', mode: 'shadow', by: 'backend', status: 'applies' },
+    ])
+    const named = await api('PUT switches/sms%2Fday', { token, body: { mode: 'off' } })
+    expect(named.body.rules).toHaveLength(2)
+    expect((await api('PUT kill-switch', { token, body: { until: '10m' } })).body.kill.status).toBe('applies')
+    expect((await api('DELETE kill-switch', { token })).body.kill).toBeNull()
+    await api('DELETE switches/sms%2Fday', { token })
+    expect((await api('DELETE switches/minute', { token })).body.rules).toEqual([])
+    expect((await api('GET switches', { token })).body).toEqual({ kill: null, rules: [] })
+  })
+
+  it('statistics and reasons are shown', async () => {
+    await create({ consumer: 'acme' })
+    expect((await api('GET stats?since=10m', { token })).body).toMatchObject({ unit: 'minute', requests: [] })
+    expect((await api('GET stats?since=10m&rule=none', { token })).status).toBe(404)
+    expect((await api('GET stats?since=1s', { token })).status).toBe(400)
+    expect((await api('GET stats/top?since=2h', { token })).body.rules).toEqual([])
+    const why = await api('GET why/acme', { token })
+    expect(why.body).toMatchObject({ caller: 'acme', kind: 'consumer', state: 'admitted', plan: 'free' })
+    expect(why.body.rules.map(({ rule }: { rule: string }) => rule)).toEqual(['minute', 'day', 'queue'])
+    expect((await api('GET why/192.0.2.7', { token })).body.kind).toBe('address')
+  })
+
+  describe('tokens', () => {
+    const support = { name: 'support', scopes: ['consumers:block'], expiresAt: '30d' }
+
+    it('are made by tokens with the same scopes, and end when they are revoked', async () => {
+      const made = await api('POST tokens', { token, body: support })
+      expect(made).toMatchObject({
+        status: 201,
+        body: { name: 'support', by: 'backend', scopes: support.scopes },
+      })
+      const { token: own, id } = made.body
+      expect((await api('PUT consumers/acme/block', { token: own, body: {} })).status).toBe(200)
+      expect((await api('PATCH consumers/acme', { token: own, body: { plan: 'pro' } })).status).toBe(403)
+      const shown = await api(`GET tokens/${id}`, { token })
+      expect(JSON.stringify(shown.body)).not.toContain(own)
+      expect((await api('GET tokens', { token })).body.items).toHaveLength(2)
+      expect((await api(`DELETE tokens/${id}`, { token })).body).toEqual({ id, revoked: true })
+      // This isolate forgets it at once.
+      expect((await api('GET consumers', { token: own })).status).toBe(401)
+      expect((await api(`GET tokens/${id}`, { token })).status).toBe(404)
+    })
+
+    it('are rotated, with an overlap', async () => {
+      const { id, token: old } = (await api('POST tokens', { token, body: support })).body
+      const rotated = await api(`POST tokens/${id}/rotate`, { token, body: { overlap: '1h' } })
+      expect(rotated).toMatchObject({ status: 201, body: { scopes: support.scopes, replaces: { id } } })
+      for (const each of [old, rotated.body.token])
+        expect((await api('GET consumers', { token: each })).status).toBe(200)
+      expect((await api(`POST tokens/${id}/rotate`, { token, body: {} })).status).toBe(422)
+    })
+
+    it('have no scope that their maker lacks, and end no later', async () => {
+      const maker = await tokenWith(gateway, ['tokens:write', 'stats:read'], {
+        expiresAt: new Date(Date.now() + 86_400e3),
+      })
+      const post = (body: object) => api('POST tokens', { token: maker, body: { name: 'x', ...body } })
+      expect((await post({ scopes: ['stats:read'], expiresAt: '1h' })).status).toBe(201)
+      expect((await post({ scopes: ['stats:read'] })).status).toBe(403)
+      expect((await post({ scopes: ['stats:read'], expiresAt: '2d' })).status).toBe(403)
+      expect((await post({ scopes: ['keys:write'], expiresAt: '1h' })).status).toBe(403)
+      const none = await post({ scopes: ['stats:read', 'everything'], expiresAt: '1h' })
+      expect(none).toMatchObject({ status: 400, body: { errors: [{ pointer: '/scopes/1' }] } })
+      const stronger = (await api('POST tokens', { token, body: support })).body.id
+      expect((await api(`DELETE tokens/${stronger}`, { token: maker })).status).toBe(403)
+      expect((await api(`POST tokens/${stronger}/rotate`, { token: maker, body: {} })).status).toBe(403)
+    })
+
+    it('are made once for an Idempotency-Key, and a refusal does not use it up', async () => {
+      const headers = { 'idempotency-key': 'deploy' }
+      const many = { ...support, scopes: ['audit:read'] }
+      expect((await api('POST tokens', { token, headers, body: many })).status).toBe(403)
+      const { id } = (await api('POST tokens', { token, headers, body: support })).body
+      const again = await api('POST tokens', { token, headers, body: support })
+      expect(again).toMatchObject({ status: 409, body: { id } })
+    })
+  })
+
+  it('the reason of a change comes from a header', async () => {
+    const headers = { 'sluice-reason': 'ticket 7' }
+    expect((await api('PUT consumers/acme/block', { token, headers, body: {} })).body.reason).toBe('ticket 7')
+    const bad = await api('PUT consumers/acme/block', {
+      token,
+      headers: { 'sluice-reason': 'x'.repeat(101) },
+      body: {},
+    })
+    expect(bad).toMatchObject({ status: 400, body: { errors: [{ pointer: 'Sluice-Reason' }] } })
+  })
+})

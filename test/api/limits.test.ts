@@ -1,0 +1,136 @@
+/** Limits by name over HTTP. */
+import { beforeEach, describe, expect, it } from 'vitest'
+import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { type ApiCall, apiOf, tokenWith } from '../support/api.ts'
+import { useGateway } from '../support/gateway.ts'
+import { describeOnRedis } from '../support/redis.ts'
+
+const CONFIG: Partial<ConfigInput> = {
+  units: { tokens: { estimate: 100 } },
+  limits: {
+    sms: [{ name: 'day', by: ['account'], algorithm: 'fixed-window', limit: 5, period: '1d' }],
+    all: [{ name: 'hour', algorithm: 'fixed-window', limit: 2, period: '1h' }],
+    llm: [{ name: 'minute', by: ['team'], algorithm: 'gcra', limit: 1000, period: '1m', unit: 'tokens' }],
+    slow: [{ name: 'queue', algorithm: 'leaky-bucket', limit: 20, period: '1s', queue: 5 }],
+  },
+}
+
+describeOnRedis('limits by name over HTTP', (_, kind) => {
+  const gateway = useGateway(kind)
+  let api: ApiCall
+  let token: string
+  const account = { identity: { account: '42' } }
+
+  beforeEach(async () => {
+    api = apiOf(gateway, CONFIG)
+    token = await tokenWith(gateway, ['limits:use'])
+  })
+
+  it('are decided in one trip, with the check of the token', async () => {
+    await api('POST limits/sms', { token, body: account })
+    const other = apiOf(gateway, CONFIG)
+    const second = await tokenWith(gateway, ['limits:use:sms'])
+    gateway.store.count()
+    const { status, body } = await other('POST limits/sms', { token: second, body: { ...account, cost: 3 } })
+    expect(status).toBe(200)
+    expect(body).toMatchObject({ success: true, allowed: true, limit: 'sms', retryAfterMs: 0 })
+    expect(body.rules).toMatchObject([{ name: 'day', limit: 5, remaining: 1 }])
+    expect(body.receipt).toMatchObject({ limit: 'sms', identity: { account: '42' }, costs: { day: 3 } })
+    expect(gateway.store.count()).toBe(1)
+  })
+
+  it('refuse with status 200, and spend nothing then', async () => {
+    const refused = await api('POST limits/sms', { token, body: { ...account, cost: 6 } })
+    expect(refused).toMatchObject({ status: 200, body: { allowed: false, retryAfterMs: -1 } })
+    const peeked = await api('POST limits/sms/peek', { token, body: account })
+    expect(peeked.body).toMatchObject({ allowed: true, rules: [{ remaining: 5 }] })
+  })
+
+  it('give back what was spent, once, and only with a receipt that the API has signed', async () => {
+    const { body } = await api('POST limits/sms', { token, body: { ...account, cost: 4 } })
+    const refund = () => api('POST limits/sms/refund', { token, body: { receipt: body.receipt } })
+    expect((await refund()).body.rules).toMatchObject([{ remaining: 5 }])
+    await api('POST limits/sms', { token, body: { ...account, cost: 4 } })
+    expect((await refund()).status).toBe(200)
+    expect((await api('POST limits/sms/peek', { token, body: account })).body.rules[0].remaining).toBe(1)
+    const forged = { ...body.receipt, id: crypto.randomUUID() }
+    expect(await api('POST limits/sms/refund', { token, body: { receipt: forged } })).toMatchObject({
+      status: 400,
+      body: { errors: [{ pointer: '/receipt' }] },
+    })
+  })
+
+  it('take no receipt of another limit, which the token may not use', async () => {
+    const only = await tokenWith(gateway, ['limits:use:all'])
+    const { body } = await api('POST limits/sms', { token, body: account })
+    const reply = await api('POST limits/all/refund', { token: only, body: { receipt: body.receipt } })
+    expect(reply).toMatchObject({ status: 400, body: { errors: [{ pointer: '/receipt' }] } })
+    expect((await api('POST limits/sms', { token: only, body: account })).status).toBe(403)
+  })
+
+  it('reserve and settle units', async () => {
+    const team = { identity: { team: 'a' } }
+    const { body } = await api('POST limits/llm/reserve', {
+      token,
+      body: { ...team, amounts: { tokens: 400 } },
+    })
+    expect(body).toMatchObject({ allowed: true, receipt: { reserved: { minute: 400 } } })
+    const settle = () =>
+      api('POST limits/llm/settle', { token, body: { receipt: body.receipt, amounts: { tokens: 50 } } })
+    expect((await settle()).body).toMatchObject({ applied: true, rules: [{ limit: 1000 }] })
+    expect((await settle()).body.applied).toBe(false)
+  })
+
+  it('are reset with a scope of its own', async () => {
+    await api('POST limits/sms', { token, body: { ...account, cost: 5 } })
+    const denied = await api('POST limits/sms/reset', { token, body: account })
+    expect(denied).toMatchObject({ status: 403, body: { scope: 'limits:reset' } })
+    const resetting = await tokenWith(gateway, ['limits:reset'])
+    const reset = await api('POST limits/sms/reset', { token: resetting, body: { ...account, rule: 'day' } })
+    expect(reset).toMatchObject({ status: 200, body: { rules: [{ remaining: 5 }] } })
+  })
+
+  it('wait for units if asked to', async () => {
+    for (let i = 0; i < 4; i++) await api('POST limits/slow', { token, body: {} })
+    const waited = await api('POST limits/slow', { token, body: { waitMs: 1000 } })
+    expect(waited.body).toMatchObject({ allowed: true })
+    expect(
+      (await api('POST limits/sms', { token, body: { ...account, waitMs: 25_001 } })).body.errors,
+    ).toEqual([{ pointer: '/waitMs', detail: 'Too high. The greatest value is 25000.' }])
+  })
+
+  it.each([
+    ['POST limits/none', {}, 404, undefined],
+    ['POST limits/sms', {}, 400, '/identity'],
+    ['POST limits/sms', { identity: { account: '1', more: '2' } }, 400, '/identity'],
+    ['POST limits/sms', { ...account, cost: -1 }, 400, '/cost'],
+    ['POST limits/sms', { ...account, cost: { none: 1 } }, 400, ''],
+    ['POST limits/sms', { ...account, costs: 1 }, 400, '/costs'],
+    ['POST limits/sms/reserve', account, 400, ''],
+    ['POST limits/sms', [], 400, ''],
+  ])('%s %j: %i', async (what, body, status, pointer) => {
+    const reply = await api(what, { token, body })
+    expect(reply.status).toBe(status)
+    expect(reply.body.errors?.[0].pointer).toBe(pointer)
+  })
+
+  it('say nothing about a mistake to a caller without a token', async () => {
+    expect((await api('POST limits/none', { body: {} })).status).toBe(401)
+    const unknown = (await tokenWith(gateway, ['limits:use'])).slice(0, -7)
+    expect((await api('POST limits/none', { token: unknown, text: '{' })).status).toBe(401)
+    const other = await tokenWith(gateway, ['limits:use'])
+    await gateway.redis.connection.send(['FLUSHALL'])
+    expect((await api('POST limits/sms', { token: other, body: { nonsense: 1 } })).status).toBe(401)
+    expect((await api('POST limits/sms', { token: other, body: account })).status).toBe(401)
+  })
+
+  describe('while the store does not answer', () => {
+    it('reply 503, and say whether something may have been spent', async () => {
+      gateway.store.fault = (_, response) => void response.destroy()
+      const reply = await api('POST limits/sms', { token, body: account })
+      expect(reply).toMatchObject({ status: 503, headers: expect.anything() })
+      expect(reply.body.change).toMatch(/none|unknown/)
+      expect(reply.headers.get('retry-after')).toBe('1')
+    })
+  })
+})

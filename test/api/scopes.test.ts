@@ -1,0 +1,53 @@
+/** Every route needs one of its scopes: generated from the routes and the table of scopes. */
+import { beforeEach, describe, expect, it } from 'vitest'
+import { listOfScopes } from '../../docs/programs/api/make-openapi.ts'
+import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { SCOPES } from '../../src/scopes.ts'
+import { ROUTES } from '../../src/set-ups/api/routes.ts'
+import { type ApiCall, apiOf, tokenWith } from '../support/api.ts'
+import { useGateway } from '../support/gateway.ts'
+
+const CONFIG: Partial<ConfigInput> = {
+  limits: { sms: [{ name: 'day', algorithm: 'fixed-window', limit: 5, period: '1d' }] },
+}
+
+const ALL = [...Object.keys(SCOPES), 'limits:use:sms', 'limits:use:other']
+
+/** What a route needs, with the name of the limit. */
+const CASES = ROUTES.filter(({ kind }) => kind !== 'open').map(route => {
+  const path = route.path.replace('{name}', 'sms').replaceAll(/\{\w+\}/g, 'abcd')
+  const scopes = listOfScopes(route).map(scope => scope.replace('{name}', 'sms'))
+  return { what: `${route.method} ${path}`, scopes, body: route.body ? {} : undefined }
+})
+
+describe('the API', () => {
+  const gateway = useGateway()
+  const tokens = new Map<string, string>()
+  let api: ApiCall
+
+  beforeEach(async () => {
+    api = apiOf(gateway, CONFIG)
+    for (const scope of ALL) tokens.set(scope, await tokenWith(gateway, [scope]))
+    tokens.set('all others', '')
+  })
+
+  it.each(CASES)('$what needs one of $scopes', async ({ what, scopes, body }) => {
+    expect((await api(what, { body })).status).toBe(401)
+    for (const scope of ALL) {
+      const { status } = await api(what, { token: tokens.get(scope)!, body })
+      expect([scope, status === 403]).toEqual([scope, !scopes.includes(scope)])
+    }
+    const others = await tokenWith(
+      gateway,
+      ALL.filter(scope => !scopes.includes(scope)),
+    )
+    const refused = await api(what, { token: others, body })
+    expect(refused).toMatchObject({ status: 403, body: { scope: scopes.join(' or ') } })
+    expect(refused.headers.get('www-authenticate')).toContain('insufficient_scope')
+  })
+
+  it('is served without a token only where that is intended', () => {
+    const open = ROUTES.filter(({ kind }) => kind === 'open').map(({ path }) => path)
+    expect(open).toEqual(['openapi.json'])
+  })
+})

@@ -41,6 +41,11 @@ export function openApiDocument() {
     paths,
     components: {
       securitySchemes: {
+        credential: {
+          type: 'http',
+          scheme: 'bearer',
+          description: 'What the gateway accepts from callers: an API key, or a token of an issuer.',
+        },
         token: {
           type: 'http',
           scheme: 'bearer',
@@ -94,7 +99,11 @@ function operationOf(route: Route) {
     tags: [tag],
     summary,
     ...(description && { description }),
-    ...(route.kind === 'open' ? { security: [] } : { 'x-scopes': listOfScopes(route) }),
+    ...(route.kind === 'open'
+      ? { security: [] }
+      : route.kind === 'own'
+        ? { security: [{ credential: [] }] }
+        : { 'x-scopes': listOfScopes(route) }),
     ...(parameters.length > 0 && { parameters }),
     ...(route.body && {
       requestBody: { required: true, content: { 'application/json': { schema: jsonSchemaOf(route.body) } } },
@@ -110,11 +119,16 @@ function operationOf(route: Route) {
 
 /** Any one of them is enough. */
 export const listOfScopes = (route: Route): readonly string[] =>
-  route.kind === 'open' ? [] : route.kind === 'limit' ? ['limits:use', 'limits:use:{name}'] : route.scopes
+  route.kind === 'open' || route.kind === 'own'
+    ? []
+    : route.kind === 'limit'
+      ? ['limits:use', 'limits:use:{name}']
+      : route.scopes
 
 /** The statuses of the problems that an operation can have. */
 function problemsOf({ kind, path, body, isCreation }: Route): number[] {
   if (kind === 'open') return [404, 500]
+  if (kind === 'own') return [400, 401, 403, 429, 500, 503]
   return [
     ...[400, 401, 403, 404],
     ...(isCreation ? [409] : []),
@@ -159,7 +173,7 @@ const TABLES: Readonly<Record<string, () => Table>> = {
       OPERATIONS[route.id]!.summary,
       listOfScopes(route)
         .map(scope => `\`${scope}\``)
-        .join(' or ') || 'none',
+        .join(' or ') || (route.kind === 'own' ? 'an API key' : 'none'),
     ]),
   }),
   problems: () => ({

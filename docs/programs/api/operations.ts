@@ -9,6 +9,7 @@ export type JsonSchema = Readonly<Record<string, unknown>>
 /** What each tag is about. */
 export const TAGS = {
   limits: 'Limits by name',
+  usage: 'What a caller has left',
   keys: 'API keys, and keys that were created elsewhere',
   consumers: 'Plans, blocks and overrides',
   switches: 'Changes to limits without a deployment',
@@ -225,6 +226,23 @@ export const COMPONENTS: Readonly<Record<string, JsonSchema>> = {
     ),
     notAsked: list(text),
   }),
+  Usage: object({
+    'consumer?': text,
+    mode: oneOf('live', 'test'),
+    'plan?': text,
+    rules: list(
+      object({
+        name: text,
+        unit: described('`requests`, or a unit of the config.', text),
+        limit: number,
+        allowance: described('The limit in words: `120 per minute`.', text),
+        remaining: described('Units that can be spent at once.', number),
+        resetAfterMs: described('Until the whole budget is back, if nothing else is spent.', count),
+        'debt?': described('Units spent above the limit.', number),
+        countsAll: described('Whether the rule counts every request of the caller.', flag),
+      }),
+    ),
+  }),
   Problem: object({
     type: described('A stable name of the kind of problem.', text),
     title: text,
@@ -234,6 +252,7 @@ export const COMPONENTS: Readonly<Record<string, JsonSchema>> = {
     'errors?': list(object({ pointer: text, detail: text })),
     'scope?': described('The scope that is missing.', text),
     'id?': described('Of what the first request with this Idempotency-Key has created.', text),
+    'violated-policies?': described('The rules that refuse.', list(text)),
     'change?': described('Whether a change was made: none, or unknown.', oneOf('none', 'unknown')),
   }),
 }
@@ -266,6 +285,13 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     tag: 'limits',
     summary: 'Make the whole budget of an identity available again',
     result: ref('State'),
+  },
+  usage: {
+    tag: 'usage',
+    summary: 'Show a caller what it has left',
+    description:
+      'With a credential of the gateway, such as an API key, in place of a service token. Has the enforced rules that count by consumer or credential alone. Spends nothing.',
+    result: ref('Usage'),
   },
   listKeys: { tag: 'keys', summary: 'List keys', result: page(ref('Key')) },
   createKey: {

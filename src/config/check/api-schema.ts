@@ -10,6 +10,7 @@ export interface ApiInput extends v.InferInput<typeof api> {}
 /** The parts of the API. */
 export const API_ROUTES = [
   'limits',
+  'usage',
   'keys',
   'consumers',
   'overrides',
@@ -23,8 +24,8 @@ export const API_ROUTES = [
 export const api = settings(
   {
     /**
-     * The parts that are served, to keep a Worker small (default: all): `'limits'` (by name), `'keys'`, `'consumers'`, `'overrides'`,
-     * `'switches'`, `'stats'`, `'why'`, `'tokens'`, `'openapi'` (the document).
+     * The parts that are served, to keep a Worker small (default: all): `'limits'` (by name), `'usage'` (what callers have left), `'keys'`,
+     * `'consumers'`, `'overrides'`, `'switches'`, `'stats'`, `'why'`, `'tokens'`, `'openapi'` (the document).
      */
     routes: v.optional(
       v.pipe(

@@ -18,6 +18,7 @@ import { createGatewayRuleSet, createLimitRuleSet } from '../../script/rule-set.
 import type { Store } from '../../store/store.ts'
 import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
 import { answerPreflight, setAllowedOrigin } from '../http/cors.ts'
+import type { DecisionSource } from '../http/handle.ts'
 import { logException } from '../http/unexpected.ts'
 import type { LimiterParts } from '../limits/parts.ts'
 import { readBearer, refusalError, scopeError } from './authenticate.ts'
@@ -25,6 +26,7 @@ import { checkInput } from './check-input.ts'
 import { createClaim } from './idempotency.ts'
 import type { ApiLimitParts, ApiLimits, createApiLimits } from './limits.ts'
 import { matchRoute } from './match-route.ts'
+import type { ShowOwnUsage } from './own-usage.ts'
 import { ApiError, invalidInput, replyToProblem } from './problems.ts'
 import { readJson } from './read-body.ts'
 import type { AdminRoute, ChangeContext, LimitRoute, Reply, Route, Services } from './route.ts'
@@ -41,6 +43,8 @@ export interface ApiRequest {
   url: URL
   /** The client, as rules count it. */
   address: string | undefined
+  /** The other end of the connection, if the platform reports it. */
+  peer(): string | undefined
   background: Background
 }
 
@@ -68,6 +72,8 @@ export interface ApiOptions {
   /** Tests pass their own. */
   board?: SwitchBoard | undefined
   connection?: AdminConnection | undefined
+  /** What decides requests to the gateway. */
+  decisions: DecisionSource
 }
 
 /**
@@ -97,6 +103,7 @@ export function createApi(
   }
   const tokens = createTokenChecks(store, config.environment, clock)
   let limits: ApiLimits | undefined
+  let showUsage: ShowOwnUsage | undefined
   const { routes: served = Object.keys(parts.apiRoutes) } = config.api!
   const routes = served.flatMap(name => parts.apiRoutes[name as ApiRoutes] ?? [])
   const services: Services = {
@@ -110,11 +117,19 @@ export function createApi(
     now: () => clock.now(),
   }
 
-  async function handle({ request, url, address }: ApiRequest, requestId: string): Promise<Response> {
+  async function handle(
+    { request, url, address, peer, background }: ApiRequest,
+    requestId: string,
+  ): Promise<Response> {
     const matched = matchRoute(routes, request.method, url.pathname.slice(API_PATH.length + 1))
     if ('methods' in matched) throw noSuchRoute(matched.methods)
     const { route, params } = matched
     if (route.kind === 'open') return route.run()
+    if (route.kind === 'own') {
+      await readInput(route, request, url)
+      showUsage ??= route.create(config, options.decisions, clock)
+      return await withRequestId(await showUsage({ request, peer, background }, requestId), requestId)
+    }
     const bearer = readBearer(request)
     const reply =
       route.kind === 'limit'
@@ -126,7 +141,7 @@ export function createApi(
   async function runLimitRoute(
     route: LimitRoute,
     params: Readonly<Record<string, string>>,
-    { request, url, address, bearer }: Omit<ApiRequest, 'background'> & { bearer: string },
+    { request, url, address, bearer }: Omit<ApiRequest, 'background' | 'peer'> & { bearer: string },
   ): Promise<Reply> {
     // Also if the input is wrong, which only callers with a token may learn.
     const made = await tokens.guarded(
@@ -152,7 +167,7 @@ export function createApi(
       address,
       bearer,
       requestId,
-    }: Omit<ApiRequest, 'background'> & { bearer: string; requestId: string },
+    }: Omit<ApiRequest, 'background' | 'peer'> & { bearer: string; requestId: string },
   ): Promise<Reply> {
     const checked = await tokens.check(bearer, route.scopes, address)
     if (!checked.ok) throw refusalError(checked)
@@ -261,6 +276,13 @@ function noSuchRoute(methods: readonly string[]): ApiError {
 
 function toResponse({ body }: Reply, { status }: Route): Response {
   return status === 204 ? new Response(null, { status }) : Response.json(body, { status: status ?? 200 })
+}
+
+/** A problem of the gateway with the request id in its body, as all problems of the API have it. */
+async function withRequestId(reply: Response, requestId: string): Promise<Response> {
+  if (reply.ok) return reply
+  const body = (await reply.json()) as object
+  return new Response(JSON.stringify({ ...body, requestId }), reply)
 }
 
 function toApiError(error: unknown): ApiError {

@@ -7,6 +7,7 @@ import type { Scope } from '../../scopes.ts'
 import type { Limiter } from '../limits/limiter-shape.ts'
 import type { InputSchema } from './check-input.ts'
 import type { ApiLimits } from './limits.ts'
+import type { createOwnUsage } from './own-usage.ts'
 import type { CheckedToken, TokenChecks } from './token-check.ts'
 
 /** The author and the reason of a change, and its request: for the audit trail. */
@@ -90,7 +91,13 @@ export interface OpenRoute extends Common {
   run(): Response
 }
 
-export type Route = LimitRoute | AdminRoute | OpenRoute
+/** Needs a credential of the gateway itself, such as an API key. Its refusals are those of other requests to the gateway. */
+export interface OwnRoute extends Common {
+  kind: 'own'
+  create: typeof createOwnUsage
+}
+
+export type Route = LimitRoute | AdminRoute | OpenRoute | OwnRoute
 
 type OutputOf<S extends InputSchema | undefined> = S extends InputSchema ? v.InferOutput<S> : undefined
 

@@ -8,6 +8,7 @@ import { overridesRoutes } from './handlers/overrides.ts'
 import { statsRoutes } from './handlers/stats.ts'
 import { switchesRoutes } from './handlers/switches.ts'
 import { tokensRoutes } from './handlers/tokens.ts'
+import { usageRoutes } from './handlers/usage.ts'
 import { whyRoutes } from './handlers/why.ts'
 import type { Route } from './route.ts'
 
@@ -15,6 +16,7 @@ import type { Route } from './route.ts'
 export const API_ROUTES: Readonly<Record<ApiRoutes, readonly Route[]>> = {
   openapi: openapiRoutes,
   limits: limitsRoutes,
+  usage: usageRoutes,
   keys: keysRoutes,
   consumers: consumersRoutes,
   overrides: overridesRoutes,

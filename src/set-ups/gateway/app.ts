@@ -53,14 +53,15 @@ export function createApp(
     config.api &&
     (parts as Parts & ApiParts).createApi(config, store, parts as Parts & ApiParts, {
       ...{ variables, clock: handler.clock, board: platform.board, connection: platform.connection },
+      decisions: handler.decisions,
     })
   if (serveApi)
     app.all('/_sluice/v1/*', c => {
       const request = c.req.raw
-      const peer = handler.peerOf?.(request, c.env, c)
-      const address = handler.identifier.addressOf(request, peer)
+      const peer = () => handler.peerOf?.(request, c.env, c)
+      const address = handler.identifier.addressOf(request, peer())
       return serveApi({
-        ...{ request, url: new URL(request.url), background: backgroundOf(c) },
+        ...{ request, url: new URL(request.url), peer, background: backgroundOf(c) },
         address: address && addressIdentity(address, config.address.ipv6Prefix),
       })
     })

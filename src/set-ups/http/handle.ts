@@ -18,7 +18,7 @@ import type { Store } from '../../store/store.ts'
 import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
 import { usesAmounts } from './amounts-needed.ts'
 import { annotate } from './annotate.ts'
-import { createDecideRequest } from './decide-request.ts'
+import { createDecideRequest, type DecideRequestParts } from './decide-request.ts'
 import type { DecidedRequest } from './decided-request.ts'
 import { delay } from './delay.ts'
 import { deny } from './deny.ts'
@@ -30,7 +30,7 @@ import type { OriginLoad } from './origin-load.ts'
 import { followsOrigin, type Parts } from './parts.ts'
 import { readingsOf } from './path.ts'
 import { problem } from './problem.ts'
-import { createReporter, type Reporting } from './report.ts'
+import { createReporter, type Reporter, type Reporting } from './report.ts'
 import type { WithContext } from './trusted-worker.ts'
 import { runOrLog } from './unexpected.ts'
 import { exposeToScripts } from './web-page.ts'
@@ -85,6 +85,12 @@ export interface MetricsSource {
   ruleSet: RuleSet
 }
 
+/** What decides requests, for paths of the gateway that show a caller its own limits. */
+export interface DecisionSource
+  extends Pick<DecideRequestParts, 'ruleSet' | 'engine' | 'identifier' | 'classOfRequest' | 'hooks'> {
+  report: Reporter['report']
+}
+
 export interface Handler {
   handle(incoming: Incoming, forward: Forward): Promise<Response>
   /** The `peerOf` of the platform; with `trustedWorkers`, the address that a trusted Worker reports. */
@@ -97,6 +103,7 @@ export interface Handler {
   originLoad: OriginLoad | undefined
   /** Absent without `metrics`. */
   metrics: MetricsSource | undefined
+  decisions: DecisionSource
   /** Sends the counters, and gives back the units that the isolate has leased. From then on the store decides each request. */
   stop(): Promise<void>
 }
@@ -162,14 +169,11 @@ export function createHandler(
     onFinish: reporting.onFinish,
   })
   const ruleSet = createGatewayRuleSet(config, parts.scriptsOf)
+  const deciding = { ruleSet, engine, identifier, classOfRequest: parts.classOfRequest, hooks }
   const decideRequest = createDecideRequest(config, {
-    ruleSet,
-    engine,
-    identifier,
-    classOfRequest: parts.classOfRequest,
+    ...deciding,
     match: createMatch(config, parts.createMatchByRequest),
     originLoad,
-    hooks,
     estimateAmounts: amounts?.estimate,
     emptyStore,
   })
@@ -185,6 +189,7 @@ export function createHandler(
     awaitsEndings: engine.awaitsEndings,
     originLoad,
     metrics: measurements && stats && { store, stats, measurements, ruleSet },
+    decisions: { ...deciding, report },
     // What the engine settles last is counted, too.
     async stop() {
       await engine.stop()

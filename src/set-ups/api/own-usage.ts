@@ -1,0 +1,178 @@
+/**
+ * Shows a caller what it has left, for its own credential: GET /_sluice/v1/usage. One trip decides a request that costs nothing: the
+ * rules report their states, and a bad credential counts as a guess, as with every other request.
+ *
+ * The reply has enforced rules that count by consumer or credential alone. Other identities are not the caller's own (neighbours share an
+ * address), or depend on the request.
+ */
+import type { Clock } from '../../clock.ts'
+import { formatAllowance } from '../../config/allowance.ts'
+import type { Config, GatewayRule } from '../../config/compile.ts'
+import { ANONYMOUS } from '../../config/compile-route.ts'
+import { Lru } from '../../lru.ts'
+import type { Verdict } from '../../script/evaluation.ts'
+import { modeOf, verifiedConsumer } from '../http/caller.ts'
+import { createDecideRequest } from '../http/decide-request.ts'
+import type { DecidedRequest } from '../http/decided-request.ts'
+import { deny } from '../http/deny.ts'
+import type { DecisionSource, Incoming } from '../http/handle.ts'
+import { problem } from '../http/problem.ts'
+import { runOrLog } from '../http/unexpected.ts'
+import { milliseconds } from '../rule-result.ts'
+
+/** What a caller has left. */
+export interface OwnUsage {
+  /** As in `X-Consumer-Id`. Absent while the kill switch is on, for an opaque key that is new to the isolate. */
+  consumer?: string
+  mode: 'live' | 'test'
+  /** Absent: the config has no plans for this caller. */
+  plan?: string
+  rules: RuleUsage[]
+}
+
+/** What one rule has left for a caller. */
+export interface RuleUsage {
+  name: string
+  /** What the rule counts: `requests`, or a unit of the config. */
+  unit: string
+  /** Units in each period. */
+  limit: number
+  /** The limit in words: `120 per minute`. */
+  allowance: string
+  /** Units that can be spent at once. */
+  remaining: number
+  /** Until the whole budget is back, if nothing else is spent (whole ms, rounded up). */
+  resetAfterMs: number
+  /** Units spent above the limit: nothing is admitted until they are worked off. Only of rules that reserve. */
+  debt?: number
+  /** Whether the rule counts every request of the caller. If not, it counts those of some routes, methods or paths. */
+  countsAll: boolean
+}
+
+export type ShowOwnUsage = (
+  incoming: Pick<Incoming, 'request' | 'peer' | 'background'>,
+  requestId: string,
+) => Promise<Response>
+
+/** How many requests of one credential an isolate answers at once, and after which time it answers one more (ms). */
+const BURST = 20
+const INTERVAL_MS = 1000
+
+const MAX_CREDENTIALS = 1000
+
+/** Creates the handler of an isolate. It remembers only when each credential last asked. */
+export function createOwnUsage(
+  config: Config,
+  { identifier, hooks, report, ...source }: DecisionSource,
+  { now }: Clock,
+): ShowOwnUsage {
+  const routes = [config.routeDefaults, ...config.routes]
+  const accept = [...new Set(routes.flatMap(route => route.accept))].filter(method => method !== ANONYMOUS)
+  const matched = {
+    settings: { ...config.routeDefaults, accept, isLimited: true, cost: 0 },
+    rules: config.rules.flatMap(rule =>
+      rule.on === 'auth-failure' ? rule : isOwn(rule) ? { ...rule, cost: 0 } : [],
+    ),
+    classes: [],
+  }
+  const pace = createPace(now)
+  /** How long the caller of a request has to wait, because it has asked too often (ms). */
+  const waits = new WeakMap<Request, number>()
+  const decideRequest = createDecideRequest(config, {
+    ...source,
+    identifier: {
+      ...identifier,
+      async identify(request, ...args) {
+        const caller = await identifier.identify(request, ...args)
+        const waitMs = caller.credential ? pace(caller.credential.digest) : 0
+        if (waitMs === 0) return caller
+        waits.set(request, waitMs)
+        return { ...caller, refusal: NOT_NOW }
+      },
+    },
+    match: () => matched,
+    // Nothing is spent, whatever a hook says about the amounts.
+    hooks: hooks && {
+      ...hooks,
+      apply: async (...args) => {
+        const { amounts: _, ...applied } = await hooks.apply(...args)
+        return applied
+      },
+    },
+  })
+
+  function replyTo(
+    request: Request,
+    { ruling, caller }: Pick<DecidedRequest, 'ruling' | 'caller'>,
+  ): Response {
+    const waitMs = waits.get(request)
+    if (waitMs !== undefined) return tooMany(waitMs)
+    if (ruling.kind !== 'allowed') return deny(ruling)
+    const { degraded, plan, verdicts } = ruling
+    // The store has not answered, so what is left is not known. Under the kill switch, nothing is limited.
+    if (degraded && degraded.cause !== 'kill-switch')
+      return deny({ kind: 'unavailable', what: 'limits', degraded })
+    const consumer = verifiedConsumer(caller, ruling)
+    const usage: OwnUsage = {
+      ...(consumer !== undefined && { consumer }),
+      mode: modeOf(caller!.credential),
+      ...(plan && { plan }),
+      rules: verdicts.filter(({ rule, mode }) => rule.on === 'request' && mode === 'enforce').map(usageOf),
+    }
+    return Response.json(usage)
+  }
+
+  return async ({ request, peer, background }, requestId) => {
+    const decided = await decideRequest(request, peer, background)
+    decided.finish('complete')
+    const { ruling, caller, storeMs } = decided
+    const isRefused = ruling.kind !== 'allowed' && !waits.has(request)
+    if (isRefused)
+      runOrLog(() => report(ruling, { requestId, route: undefined, caller, storeMs }, background))
+    return replyTo(request, decided)
+  }
+}
+
+/** Replaced by `tooMany`. */
+const NOT_NOW = { kind: 'unauthenticated', reason: 'missing', accepted: [] } as const
+
+/** Whether the rule counts by consumer or credential alone, and is a budget of the caller. */
+const isOwn = ({ by, isSystemLimit, candidateFor }: GatewayRule) =>
+  !isSystemLimit &&
+  candidateFor === undefined &&
+  by.some(part => part === 'consumer' || part === 'credential') &&
+  by.every(part => part === 'consumer' || part === 'credential' || part === 'mode')
+
+function usageOf({ rule, remaining, resetAfter, debt }: Verdict): RuleUsage {
+  const { methods, host, path, routes } = rule.match
+  return {
+    ...{ name: rule.name, unit: rule.unit, limit: rule.limit, allowance: formatAllowance(rule), remaining },
+    resetAfterMs: milliseconds(resetAfter),
+    ...(debt !== undefined && { debt }),
+    countsAll: (methods ?? host ?? path ?? routes) === undefined,
+  }
+}
+
+/** @returns a function that returns how long a credential has to wait until it may ask (ms); 0: it may ask now */
+function createPace(now: () => number): (digest: string) => number {
+  /** When each credential has its whole burst again (ms). */
+  const readyAt = new Lru<number>({ size: MAX_CREDENTIALS })
+  return digest => {
+    const at = now()
+    // If the clock was set back, the caller waits as after a full burst, and no longer.
+    const ready = Math.min(Math.max(readyAt.get(digest) ?? 0, at), at + BURST * INTERVAL_MS)
+    const waitMs = Math.max(0, ready + INTERVAL_MS - at - BURST * INTERVAL_MS)
+    readyAt.set(digest, waitMs > 0 ? ready : ready + INTERVAL_MS)
+    return waitMs
+  }
+}
+
+function tooMany(waitMs: number): Response {
+  const seconds = Math.ceil(waitMs / 1e3)
+  return problem({
+    status: 429,
+    title: 'Too Many Requests',
+    detail: `This credential asks for its usage too often. Nothing was charged. Try again in ${seconds} s.`,
+    headers: { 'retry-after': String(seconds) },
+  })
+}

@@ -1,11 +1,12 @@
 /** Every route needs one of its scopes: generated from the routes and the table of scopes. */
-import { beforeEach, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { listOfScopes } from '../../docs/programs/api/make-openapi.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { SCOPES } from '../../src/scopes.ts'
 import { ROUTES } from '../../src/set-ups/api/routes.ts'
 import { type ApiCall, apiOf, tokenWith } from '../support/api.ts'
-import { useGateway } from '../support/gateway.ts'
+import { useGatewayOn } from '../support/gateway.ts'
+import { startRedis } from '../support/redis.ts'
 
 const CONFIG: Partial<ConfigInput> = {
   limits: { sms: [{ name: 'day', algorithm: 'fixed-window', limit: 5, period: '1d' }] },
@@ -21,11 +22,12 @@ const CASES = ROUTES.filter(({ kind }) => kind === 'limit' || kind === 'admin').
 })
 
 describe('the API', () => {
-  const gateway = useGateway()
+  // No request changes anything, so the tests share a store.
+  const gateway = useGatewayOn(() => startRedis())
   const tokens = new Map<string, string>()
   let api: ApiCall
 
-  beforeEach(async () => {
+  beforeAll(async () => {
     api = apiOf(gateway, CONFIG)
     for (const scope of ALL) tokens.set(scope, await tokenWith(gateway, [scope]))
     tokens.set('all others', '')

@@ -47,8 +47,11 @@ const APPLICATIONS = blockWith('docs/rules.md', "by: 'claim:azp'")
 const TRUSTED_CONFIG = blockWith('docs/security.md', 'trustedWorkers')
 const TRUSTED_TOML = blockWith('docs/security.md', '[[services]]', 'toml')
 const TRUSTED_CALL = blockWith('docs/security.md', 'env.GATEWAY.fetch')
+/** test/ops/admin.test.ts runs it. */
+const ADMIN = blockWith('docs/operations.md', 'createAdmin(config')
 
 const RUN: readonly string[] = [
+  ADMIN,
   ...[README_LIMITER, GUARD, GUARD_EXPRESS, GUARD_TESTS, HONO, LIMITS_WORKER, LIMITS_PROCESS],
   ...[LIMITS_QUEUES, LIMITS_BULLMQ],
   ...[HONO_AFTER, UPSTASH_BEFORE, UPSTASH_AFTER, BINDING_LIMITS, BINDING_UNITS, BINDING_REFUND],

@@ -258,6 +258,14 @@ describeOnRedis('administration over HTTP', (_, kind) => {
     expect(why.body).toMatchObject({ caller: 'acme', kind: 'consumer', state: 'admitted', plan: 'free' })
     expect(why.body.rules.map(({ rule }: { rule: string }) => rule)).toEqual(['minute', 'day', 'queue'])
     expect((await api('GET why/192.0.2.7', { token })).body.kind).toBe('address')
+    const { id, key } = await create({ consumer: 'acme' })
+    expect((await api(`GET why/${encodeURIComponent(id)}`, { token })).body).toMatchObject({
+      kind: 'key',
+      caller: id,
+    })
+    const secret = await api(`GET why/${key}`, { token })
+    expect(secret).toMatchObject({ status: 400, body: { errors: [{ pointer: '{caller}' }] } })
+    expect(JSON.stringify(secret.body)).not.toContain(key)
   })
 
   describe('tokens', () => {

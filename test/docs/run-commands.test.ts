@@ -113,15 +113,20 @@ async function run(args: readonly string[], input = ''): Promise<Result> {
   return isAsking(result) ? await runOnce([...args, '--yes'], input) : result
 }
 
-/** Fills in the values that the pages leave open: the id of a key, and a consumer. */
+/** Fills in the values that the pages leave open: the id of a key or of a token, and a consumer. */
 async function filledIn(words: readonly string[]): Promise<string[]> {
   const keys = JSON.parse((await run(['keys', 'list', '--json'])).stdout)
   const values: Record<string, string> = {
     'acme/3f1c…': keys[0]?.id,
-    '<id>': keys[0]?.id,
+    '<id>': words[0] === 'tokens' ? await idOfNewToken() : keys[0]?.id,
     '<consumer>': 'acme',
   }
   return words.map(word => values[word] ?? word)
+}
+
+async function idOfNewToken(): Promise<string> {
+  const args = ['tokens', 'create', '--name', 'test', '--scopes', 'stats:read', '--json']
+  return JSON.parse((await run(args)).stdout).id
 }
 
 type Effect = (result: Result, option: readonly string[]) => unknown
@@ -202,7 +207,19 @@ function fileOf(config: string, name: string): string {
 it('the pages show commands of each kind', () => {
   const commands = pages.flatMap(({ blocks }) => blocks.flatMap(block => block.commands))
   const groups = commands.map(({ text }) => /sluicegate (\w+)/.exec(text)![1]!)
-  const kinds = ['tokens', 'keys', 'consumers', 'limits', 'stats', 'top', 'why', 'switch', 'bridge', 'check', 'explain']
+  const kinds = [
+    'tokens',
+    'keys',
+    'consumers',
+    'limits',
+    'stats',
+    'top',
+    'why',
+    'switch',
+    'bridge',
+    'check',
+    'explain',
+  ]
   expect(new Set(groups)).toEqual(new Set(kinds))
 })
 

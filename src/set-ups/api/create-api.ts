@@ -194,8 +194,9 @@ export function createApi(
       )
     } catch (error) {
       const state = tracked.changeState()
-      // Refused by what is stored, so nothing was created.
-      if (!(error instanceof AdminError && error.kind === 'store')) await release().catch(() => {})
+      // Refused by the input or by what is stored, so nothing was created.
+      const isRefusal = error instanceof AdminError ? error.kind !== 'store' : error instanceof ApiError
+      if (isRefusal) await release().catch(() => {})
       throw error instanceof AdminError ? adminError(error, state) : error
     }
   }

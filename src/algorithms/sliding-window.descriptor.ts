@@ -1,8 +1,8 @@
 /** The descriptor of sliding-window (see descriptor.ts). Documentation: docs/algorithms.md#sliding-window */
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
 import { MAX_TICKS } from './exact.ts'
-import { MAX_WINDOW_COUNT, slidingWindow } from './sliding-window.ts'
-import { shareOfWindow, toWindowQuota } from './window.ts'
+import { slidingWindow } from './sliding-window.ts'
+import { MAX_WINDOW_COUNT, shareOfWindow, toWindowQuota } from './window.ts'
 
 const parameters = {
   /** Approximates a sliding window by two weighted counters. */

@@ -11,9 +11,7 @@
  * current one's.
  */
 import { ceilDiv, MAX_DEBT, modelOf } from './algorithm.ts'
-
-/** The counts of both windows share one number of the record. */
-export const MAX_WINDOW_COUNT = 2 ** 23 - 1
+import { MAX_WINDOW_COUNT } from './window.ts'
 
 interface Kept {
   limit: number

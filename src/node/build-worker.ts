@@ -151,7 +151,7 @@ export function workerModule(
   const isFollowing = followsOrigin(config)
   const isShedding = config.shedding !== undefined || config.adaptive !== undefined
   const hasProxies = config.address.from === 'x-forwarded-for' || config.address.from === 'forwarded'
-  const hasCors = config.cors !== undefined
+  const hasCors = (config.cors ?? config.api?.cors) !== undefined
   const hasMetrics = config.metrics !== undefined
   const { workerUtilization } = config.shedding ?? {}
   const lines = [

@@ -1,5 +1,5 @@
 /** Finds mistakes in the numbers of rules that are settled later. */
-import { MAX_WINDOW_COUNT } from '../../algorithms/sliding-window.ts'
+import { MAX_WINDOW_COUNT } from '../../algorithms/window.ts'
 import { canSettle, type GatewayRule, type LimitRule } from '../compile-rule.ts'
 import { REQUESTS } from '../compile-units.ts'
 import type { Mistake } from '../config-error.ts'

@@ -17,7 +17,7 @@ import { hasAnyOf, scopesForLimit } from '../../scopes.ts'
 import { createGatewayRuleSet, createLimitRuleSet } from '../../script/rule-set.ts'
 import type { Store } from '../../store/store.ts'
 import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
-import { answerPreflight, setAllowedOrigin } from '../http/cors.ts'
+import type { answerPreflight, setAllowedOrigin } from '../http/cors.ts'
 import type { DecisionSource } from '../http/handle.ts'
 import { logException } from '../http/unexpected.ts'
 import type { LimiterParts } from '../limits/parts.ts'
@@ -65,6 +65,12 @@ interface RuleDescription {
   third?: 'burst' | 'step'
 }
 
+/** With `api.cors`. */
+interface CorsParts {
+  answerPreflight: typeof answerPreflight
+  setAllowedOrigin: typeof setAllowedOrigin
+}
+
 export interface ApiOptions {
   /** Of the environment: the address of the store, and secrets. */
   variables: Readonly<Record<string, unknown>> | undefined
@@ -84,7 +90,7 @@ export interface ApiOptions {
 export function createApi(
   config: Config,
   store: Store,
-  parts: ApiParts & Omit<LimiterParts, 'prepareReset'>,
+  parts: ApiParts & CorsParts & Omit<LimiterParts, 'prepareReset'>,
   { variables = {}, clock, board = createSwitchBoard(clock), ...options }: ApiOptions,
 ): (request: ApiRequest) => Promise<Response> {
   const url = String(variables.UPSTASH_REDIS_REST_URL ?? '')
@@ -205,14 +211,14 @@ export function createApi(
     const requestId = crypto.randomUUID()
     const { request } = incoming
     const cors = config.api?.cors
-    if (cors && request.method === 'OPTIONS') return answerPreflight(request, cors)
+    if (cors && request.method === 'OPTIONS') return parts.answerPreflight(request, cors)
     const response = await handle(incoming, requestId).catch((error: unknown) =>
       replyToProblem(toApiError(error), requestId),
     )
     response.headers.set('x-request-id', requestId)
     response.headers.set('cache-control', 'no-store')
     if (cors) {
-      setAllowedOrigin(request, response.headers, cors)
+      parts.setAllowedOrigin(request, response.headers, cors)
       response.headers.set('access-control-expose-headers', 'x-request-id, retry-after')
     }
     return response

@@ -22,6 +22,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/e2e/llm-clients.test.ts',
     'test/e2e/llm-load.test.ts',
     'test/e2e/slow-origin.test.ts',
+    'test/ops/audit-faults.test.ts',
     'test/set-ups/rpc-death.test.ts',
     'test/usage/workerd.test.ts',
     'test/node/rest-bridge-cluster.test.ts',

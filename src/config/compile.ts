@@ -91,7 +91,7 @@ export interface Config {
     /** The parts that are served. Absent: all. */
     routes?: readonly ApiRoutes[]
     /** The rules as they are written, and what they were compiled with: overrides are compiled in the same way. */
-    written: Pick<ConfigInput, 'rules' | 'plans' | 'units'>
+    written: Pick<ConfigInput, 'rules' | 'plans' | 'units' | 'audit'>
     algorithms: Algorithms
     compiledUnits: CompiledUnits
   }

@@ -5,8 +5,10 @@ import type { KeySecret } from '../credentials/key-signature.ts'
 import { gatewayRuleSet, limitRuleSet } from '../script/compiled.ts'
 import type { RuleSet } from '../script/rule-set-shape.ts'
 import { inEnvironment } from '../store/keys.ts'
-import { type AdminConnection, evalCommand } from './admin-connection.ts'
+import type { AdminConnection, Command } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
+import { type AuditTrail, type Author, createAuditTrail, DEFAULT_KEEP_MS } from './audited.ts'
+import type { Change, Entry } from './change.ts'
 import { type UpstashConnectionOptions, upstashConnection } from './upstash-connection.ts'
 
 /** The environment, and what its keys look like. */
@@ -34,9 +36,32 @@ export interface AdminStore extends AdminConnection {
   /**
    * Changes the text of a key by compare-and-set, so that concurrent changes are not lost.
    * @param change returns the new text, or undefined to delete the key. It is called again if another writer was faster.
+   * @param describe called after `change`: what it does, for the audit trail. An unchanged text is then not written, and leaves no
+   *   entry. Absent: a detail of another change
    * @throws AdminError `refused` if other writers are always faster; `store`
    */
-  change(key: string, change: (text: string | undefined) => NewText | undefined): Promise<void>
+  change(
+    key: string,
+    change: (text: string | undefined) => NewText | undefined,
+    describe?: () => Entry,
+  ): Promise<void>
+  /** Makes a change with its entry of the audit trail, all or nothing. @returns false if it was not made, because `onlyIf` does not exist */
+  write(write: Write): Promise<boolean>
+  /** The scripts of changes, with their entries of the audit trail. */
+  audit: AuditTrail
+  /** How long these entries are kept. */
+  auditKeepMs: number
+}
+
+/** Commands that run together. */
+export interface Write {
+  /** All keys of the commands, with the environment. On a cluster, they are in one slot. */
+  keys: readonly string[]
+  /** Commands of Redis, and `DELETE-IF key text`, which deletes a key that has this text. */
+  commands: readonly Command[]
+  /** One of the keys. If it does not exist, nothing is written. */
+  onlyIf?: string
+  entry: Entry
 }
 
 /** Finds the rule sets of a config: with scripts that are compiled at run time (src/script/compiled.ts), or that were built before. */
@@ -52,12 +77,29 @@ export interface NewText {
 }
 
 /**
- * Has a single key, so that it works on a cluster. ARGV: the old text, then the arguments that SET has after its key. Without
- * them, the key is deleted.
+ * Has a single key beside the audit trail's, so that it works on a cluster. ARGV: the old text, then the arguments that SET has after its
+ * key. Without them, the key is deleted.
  */
 const COMPARE_AND_SET = `
 if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
+audit()
 if #ARGV == 1 then redis.call('DEL', KEYS[1]) else redis.call('SET', KEYS[1], unpack(ARGV, 2)) end
+return 1`
+
+/** ARGV: the key that must exist, or an empty text; then each command behind the number of its arguments. */
+const WRITE = `
+if ARGV[1] ~= '' and redis.call('EXISTS', ARGV[1]) == 0 then return 0 end
+audit()
+local i = 2
+while i <= #ARGV do
+  local last = i + ARGV[i]
+  if ARGV[i + 1] ~= 'DELETE-IF' then
+    redis.call(unpack(ARGV, i + 1, last))
+  elseif redis.call('GET', ARGV[i + 2]) == ARGV[i + 3] then
+    redis.call('DEL', ARGV[i + 2])
+  end
+  i = last + 1
+end
 return 1`
 
 const ATTEMPTS = 10
@@ -81,19 +123,54 @@ export function adminStoreOn(
     keySecret,
     ruleSets,
     at,
+    auditKeepMs: DEFAULT_KEEP_MS,
+    ...writersOn(connection, at),
+  }
+}
 
-    async change(key, change) {
+/**
+ * The same store, whose changes have an author: each leaves an entry in the audit trail.
+ * @param keepMs how long entries are kept (audit-keep.ts)
+ * @param now tests pass their own clock (ms since the epoch)
+ */
+export function withActor(
+  store: AdminStore,
+  change: Change,
+  keepMs: number = store.auditKeepMs,
+  now?: () => number,
+): AdminStore {
+  const author = { ...change, keepMs, ...(now && { now }) }
+  return { ...store, auditKeepMs: keepMs, ...writersOn(store, store.at, author) }
+}
+
+function writersOn(
+  connection: AdminConnection,
+  at: (key: string) => string,
+  author?: Author,
+): Pick<AdminStore, 'change' | 'write' | 'audit'> {
+  const audit = createAuditTrail(connection, at, author)
+  return {
+    audit,
+
+    async change(key, change, describe) {
       for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
         const before = await connection.run<string | null>('GET', at(key))
         const after = change(before ?? undefined)
+        const entry = describe?.()
+        if (entry && (after?.text ?? null) === before) return
         const args = [before ?? '', ...(after ? [after.text, ...expiryOf(after)] : [])]
-        const isDone = await connection.run(...evalCommand(COMPARE_AND_SET, [at(key)], args))
-        if (isDone === 1) return
+        const command = await audit.command({ source: COMPARE_AND_SET, keys: [at(key)], args, entry })
+        if ((await connection.run(...command)) === 1) return
       }
       throw new AdminError(
         'refused',
         'Another process is changing the same record at this moment. Nothing was changed. Try again.',
       )
+    },
+
+    async write({ keys, commands, onlyIf = '', entry }) {
+      const args = [onlyIf, ...commands.flatMap(command => [command.length, ...command])]
+      return (await connection.run(...(await audit.command({ source: WRITE, keys, args, entry })))) === 1
     },
   }
 }

@@ -16,9 +16,12 @@ import {
   sideKey,
 } from '../store/keys.ts'
 import { type ConsumerRecord, formatConsumer, isBlocked, parseConsumer } from '../store/records.ts'
+import type { Command } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
-import { dropPointers } from './key-changes.ts'
+import { consumerFacts } from './audit-facts.ts'
+import type { AuditAction } from './change.ts'
+import { pointersToDrop } from './key-changes.ts'
 import { type KeyInfo, listConsumerNames, listKeys, removeFromIndexIfEmpty, writeListed } from './keys.ts'
 import { eraseCaller, hasRefusals } from './top-callers.ts'
 
@@ -94,12 +97,14 @@ export interface ConsumerChange {
 
 /**
  * Changes the record of a consumer.
+ * @param action for the audit trail
  * @param change returns the new record. It is called again if another writer was faster.
  * @throws AdminError `refused`, `store`, and errors of `change`
  */
 export async function changeConsumer(
   store: AdminStore,
   consumer: string,
+  action: AuditAction,
   change: (record: ConsumerRecord) => ConsumerRecord,
 ): Promise<ConsumerChange> {
   const key = consumerKey(consumer)
@@ -111,12 +116,16 @@ export async function changeConsumer(
   let others: readonly string[] | undefined
   await writeListed(store, consumer, async isNew => {
     if (isNew) others = (await listConsumerNames(store)).filter(name => name !== consumer)
-    await store.change(key, text => {
-      before = parseConsumer(text ?? '')
-      record = change(before)
-      const after = textOf(record)
-      return after === undefined ? undefined : { text: after, expiry: 'never' }
-    })
+    await store.change(
+      key,
+      text => {
+        before = parseConsumer(text ?? '')
+        record = change(before)
+        const after = textOf(record)
+        return after === undefined ? undefined : { text: after, expiry: 'never' }
+      },
+      () => ({ action, target: consumer, before: consumerFacts(before), after: consumerFacts(record) }),
+    )
   })
   return { before, record, isChanged: true, isNew: others !== undefined, ...(others && { others }) }
 }
@@ -133,7 +142,10 @@ export function setPlan(
   consumer: string,
   plan: string | undefined,
 ): Promise<ConsumerChange> {
-  return changeConsumer(store, consumer, ({ plan: _, ...rest }) => ({ ...rest, ...(plan && { plan }) }))
+  return changeConsumer(store, consumer, 'consumers.plan', ({ plan: _, ...rest }) => ({
+    ...rest,
+    ...(plan && { plan }),
+  }))
 }
 
 /** The plan of a key comes before that of its consumer, so these keys stay on their plans. */
@@ -170,7 +182,7 @@ export function blockConsumer(
   consumer: string,
   { by, until, reason }: Block = {},
 ): Promise<ConsumerChange> {
-  return changeConsumer(store, consumer, record => {
+  return changeConsumer(store, consumer, 'consumers.block', record => {
     const now = new Date()
     const isBlockedNow = isBlocked(record, now.getTime() * 1000)
     if (isBlockedNow && until === undefined && !reason) return record
@@ -196,7 +208,7 @@ function withoutBlock(record: ConsumerRecord): ConsumerRecord {
 
 /** @throws AdminError `not-found` for an unknown consumer: the name is misspelled, and the intended consumer is still blocked */
 export async function unblockConsumer(store: AdminStore, consumer: string): Promise<ConsumerChange> {
-  const result = await changeConsumer(store, consumer, withoutBlock)
+  const result = await changeConsumer(store, consumer, 'consumers.unblock', withoutBlock)
   if (!result.isChanged) await showConsumer(store, consumer)
   return result
 }
@@ -237,15 +249,44 @@ export async function removeConsumer(
     return kind === 'log' ? own.flatMap(key => [key, chunksKey(key)]) : own
   })
   const keys = digests.map(digest => credentialKey(consumer, digest))
-  const all = [...keys, consumerKey(consumer), ...states, ...states.map(reservedKey), ...new Set(sideKeys)]
-  // These come first, because a repeated call still finds the keys if this one ends in between.
+  const all = [
+    ...keys,
+    consumerKey(consumer),
+    ...states,
+    ...states.map(reservedKey),
+    ...new Set(sideKeys),
+  ].map(store.at)
+  const record = parseConsumer((await store.run<string | null>('GET', store.at(consumerKey(consumer)))) ?? '')
+  const { plan, blockedAt, overrides } = record
+  // Comes first, because a repeated call still finds the keys if this one ends in between.
   await eraseCaller(store, consumer)
-  await dropPointers(store, consumer, digests)
-  await store.transact([
-    ['DEL', ...all.map(store.at)],
-    // The index itself stays, because a key that is being created at this moment is added to it.
-    ...(digests.length > 0 ? [['SREM', store.at(index), ...digests] as const] : []),
-  ])
+  const pointers = await pointersToDrop(store, consumer, digests)
+  await store.write({
+    keys: [...all, store.at(index), ...pointers.keys],
+    commands: [
+      ...pointers.commands,
+      ...chunksOf(all).map((some): Command => ['DEL', ...some]),
+      // The index itself stays, because a key that is being created at this moment is added to it.
+      ...chunksOf(digests).map((some): Command => ['SREM', store.at(index), ...some]),
+    ],
+    entry: {
+      action: 'consumers.remove',
+      target: consumer,
+      before: {
+        keys: validKeys,
+        ...(plan && { plan }),
+        ...(blockedAt && { blockedAt }),
+        overrides: overrides.length,
+      },
+    },
+  })
   await removeFromIndexIfEmpty(store, consumer)
   return { keys: validKeys }
+}
+
+/** Lua can unpack about 8,000 values at once. */
+function chunksOf(values: readonly string[]): string[][] {
+  const chunks: string[][] = []
+  for (let from = 0; from < values.length; from += 1000) chunks.push(values.slice(from, from + 1000))
+  return chunks
 }

@@ -1,7 +1,7 @@
 /** What administration works on: the config of a deployment, and its store. */
 import type { ConfigInput } from '../config/check/schema.ts'
 import type { Config } from '../config/compile.ts'
-import type { AdminStore } from './admin-store.ts'
+import { type AdminStore, withActor } from './admin-store.ts'
 import type { OverrideRules } from './override-rules.ts'
 
 export interface CheckedConfig extends Config {
@@ -17,3 +17,10 @@ export interface AdminContext {
   /** The author of changes that name none. */
   by: string
 }
+
+/** The store for one change with an author or a reason of its own. */
+export const signedBy = (
+  { store }: AdminContext,
+  { by, reason }: { by: string; reason?: string },
+): AdminStore =>
+  withActor(store, { actor: { kind: 'operator', name: by }, ...(reason !== undefined && { reason }) })

@@ -10,11 +10,20 @@ import type { Evaluation } from '../script/evaluation.ts'
 import { decodeSettle, encodeSettle, type Settlement, writtenNumbers } from '../script/settle.ts'
 import type { LimitIdentity } from '../set-ups/limits/limiter.ts'
 import { reservedKey } from '../store/keys.ts'
-import { evalCommand } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
+import { AUDIT_ALWAYS } from './audited.ts'
 import { type CallerIdentity, optionFor, rulesBy, rulesByMore } from './caller-identity.ts'
-import { boundOf, evaluateCaller, evaluateLimit, limitOf, peekWithTime, type RuleStanding } from './limits.ts'
+import type { Entry } from './change.ts'
+import {
+  boundOf,
+  evaluateCaller,
+  evaluateLimit,
+  limitOf,
+  peekWithTime,
+  type RuleStanding,
+  targetOf,
+} from './limits.ts'
 
 /** The state of the rule before and after it. */
 export interface Correction {
@@ -34,7 +43,13 @@ export const correctLimit = async (
   rule: string,
   units: number,
 ): Promise<Correction> =>
-  await correct(store, evaluateLimit(store, config, name, identity), ruleOfLimit(config, name, rule), units)
+  await correct(
+    store,
+    evaluateLimit(store, config, name, identity),
+    ruleOfLimit(config, name, rule),
+    units,
+    targetOf(name, identity),
+  )
 
 /** @param units to spend; below 0: to give back. @param plan as for peekCaller */
 export async function correctCaller(
@@ -46,7 +61,8 @@ export async function correctCaller(
   plan?: string,
 ): Promise<Correction> {
   const { evaluation } = await evaluateCaller(store, config, identity, plan)
-  return await correct(store, evaluation, ruleOfCaller(config, identity, rule), units)
+  const found = ruleOfCaller(config, identity, rule)
+  return await correct(store, evaluation, found, units, targetOf(undefined, { ...identity }))
 }
 
 /** The rule that a correction of a limit by name is about. @throws AdminError if it cannot be corrected */
@@ -93,6 +109,7 @@ async function correct(
   evaluation: Evaluation,
   { name }: Rule,
   units: number,
+  target: string,
 ): Promise<Correction> {
   const { at, standings } = await peekWithTime(store, evaluation)
   const before = standings.find(({ rule }) => rule.name === name)
@@ -101,7 +118,9 @@ async function correct(
       'refused',
       `Rule '${name}' does not count this caller now: the config or an override turns it off, or the consumer is blocked.`,
     )
-  await settle(store, settlementOf(evaluation, before.rule, units, at))
+  const after = { rule: name, [units > 0 ? 'spent' : 'givenBack']: Math.abs(units) }
+  const entry = { action: 'limits.correct', target, after } as const
+  await settle(store, settlementOf(evaluation, before.rule, units, at), entry)
   const { standings: then } = await peekWithTime(store, evaluation)
   return { before, after: then.find(({ rule }) => rule.name === name) ?? before }
 }
@@ -126,7 +145,7 @@ function settlementOf(evaluation: Evaluation, rule: Rule, units: number, at: num
 /** How long the reservation would last if it was not settled (ms). */
 const RESERVED_MS = 1000
 
-async function settle(store: AdminStore, settlement: Settlement): Promise<void> {
+async function settle(store: AdminStore, settlement: Settlement, entry: Entry): Promise<void> {
   const { script, keys, args } = encodeSettle(settlement)
   const [{ rule, key }] = settlement.rules as [Settlement['rules'][number]]
   const [{ id, spentAt, amounts }] = settlement.requests as [Settlement['requests'][number]]
@@ -134,7 +153,11 @@ async function settle(store: AdminStore, settlement: Settlement): Promise<void> 
   const member = `${id} ${spentAt} ${rule.family}=${amounts[0]!.reserved}`
   const [, reply] = await store.transact([
     ['ZADD', reservations, Math.floor(spentAt / 1000) + RESERVED_MS, member],
-    evalCommand(script.plain.source, keys.map(store.at), args),
+    await store.audit.command({
+      source: AUDIT_ALWAYS + script.plain.source,
+      keys: keys.map(store.at),
+      ...{ args, entry },
+    }),
     // Also if the script has failed.
     ['ZREM', reservations, member],
   ])

@@ -1,11 +1,12 @@
 /** Changes of a key: label, plan, expiry, revocation, rotation. A change applies from the next request that reaches the store. */
 import { credentialIndexKey, credentialKey, pointerKey } from '../store/keys.ts'
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
-import { evalCommand } from './admin-connection.ts'
+import { type Command, evalCommand } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
+import { credentialFacts } from './audit-facts.ts'
 import type { FoundKey } from './key-reference.ts'
-import { type BeforeCreation, type CreatedKey, createKey, type KeyInfo } from './keys.ts'
+import { type BeforeCreation, type CreatedKey, createKey, type KeyInfo, keyId } from './keys.ts'
 
 /** What is known of a key. */
 export async function showKey(
@@ -71,14 +72,17 @@ export const expireKey = (store: AdminStore, key: FoundKey, at: Date | undefined
 
 export async function revokeKey(
   store: AdminStore,
-  { consumer, digest }: Pick<FoundKey, 'consumer' | 'digest'>,
+  key: Pick<FoundKey, 'consumer' | 'digest'> & Partial<FoundKey>,
 ): Promise<void> {
-  // First, because a repeated call still finds the key if this one ends in between.
-  await dropPointers(store, consumer, [digest])
-  await store.transact([
-    ['DEL', store.at(credentialKey(consumer, digest))],
-    ['SREM', store.at(credentialIndexKey(consumer)), digest],
-  ])
+  const { consumer, digest, id = keyId(consumer, digest), record } = key
+  const pointers = await pointersToDrop(store, consumer, [digest])
+  const [own, index] = [store.at(credentialKey(consumer, digest)), store.at(credentialIndexKey(consumer))]
+  await store.write({
+    keys: [own, index, ...pointers.keys],
+    onlyIf: own,
+    commands: [['DEL', own], ['SREM', index, digest], ...pointers.commands],
+    entry: { action: 'keys.revoke', target: id, before: record && credentialFacts(record) },
+  })
 }
 
 export interface Rotated {
@@ -118,6 +122,7 @@ export async function rotateKey(
   const now = Date.now()
   const next = {
     consumer,
+    replaces: key.id,
     ...(plan && { plan }),
     ...(label && { label }),
     ...(mode && { mode }),
@@ -140,12 +145,22 @@ async function writeKey(
   change: (record: CredentialRecord) => CredentialRecord,
   expiry?: 'never' | Date,
 ): Promise<void> {
-  await store.change(credentialKey(consumer, digest), text => {
-    const record = parseCredential(text ?? '')
-    if (!record)
-      throw new AdminError('not-found', `Key '${id}' is no longer valid: it has expired or was revoked.`)
-    return { text: formatCredential(change(record)), ...(expiry && { expiry }) }
-  })
+  let [before, after] = [{} as CredentialRecord, {} as CredentialRecord]
+  await store.change(
+    credentialKey(consumer, digest),
+    text => {
+      const record = parseCredential(text ?? '')
+      if (!record)
+        throw new AdminError('not-found', `Key '${id}' is no longer valid: it has expired or was revoked.`)
+      ;[before, after] = [record, change(record)]
+      return { text: formatCredential(after), ...(expiry && { expiry }) }
+    },
+    () => {
+      const isRotated = after.replacedBy !== undefined && after.replacedBy !== before.replacedBy
+      const action = isRotated ? 'keys.rotate' : 'keys.update'
+      return { action, target: id, before: credentialFacts(before), after: credentialFacts(after) }
+    },
+  )
 }
 
 async function isOpaque(store: AdminStore, consumer: string, digest: string): Promise<boolean> {
@@ -168,13 +183,18 @@ async function expirePointer(store: AdminStore, key: FoundKey, at: Date | undefi
 
 const DELETE_IF_OWNED = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
 
-/** Deletes the pointers of a consumer's opaque keys. API keys have none. */
-export async function dropPointers(
+/**
+ * Deletes the pointers of a consumer's opaque keys; API keys have none. On a cluster, they are in slots of their own, so this deletes them
+ * before the keys: a repeated call still finds the keys if this one ends in between.
+ * @returns else what deletes them together with the keys
+ */
+export async function pointersToDrop(
   store: AdminStore,
   consumer: string,
   digests: readonly string[],
-): Promise<void> {
-  await store.runEach(
-    digests.map(digest => evalCommand(DELETE_IF_OWNED, [store.at(pointerKey(digest))], [consumer])),
-  )
+): Promise<{ keys: string[]; commands: Command[] }> {
+  const keys = digests.map(digest => store.at(pointerKey(digest)))
+  if (!store.decisions.isCluster) return { keys, commands: keys.map(key => ['DELETE-IF', key, consumer]) }
+  await store.runEach(keys.map(key => evalCommand(DELETE_IF_OWNED, [key], [consumer])))
+  return { keys: [], commands: [] }
 }

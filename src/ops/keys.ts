@@ -19,6 +19,8 @@ import { type CredentialRecord, formatCredential, parseCredential } from '../sto
 import { evalCommand } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
+import { credentialFacts } from './audit-facts.ts'
+import type { AuditAction, Facts } from './change.ts'
 
 export interface NewKey {
   /** The consumer as written in Redis keys (names.ts). */
@@ -30,6 +32,8 @@ export interface NewKey {
   mode?: CallerMode
   /** Absent: the key is valid until it is revoked. */
   expiresAt?: Date
+  /** Id of the key that it replaces, for the audit trail. */
+  replaces?: string
 }
 
 export interface KeyInfo extends Omit<CredentialRecord, 'mode'> {
@@ -64,7 +68,7 @@ export type BeforeCreation = (id: string) => Promise<void>
 
 export async function createKey(
   store: AdminStore,
-  { consumer, mode = 'live', ...rest }: NewKey,
+  { consumer, mode = 'live', replaces, ...rest }: NewKey,
   before?: BeforeCreation,
 ): Promise<CreatedKey> {
   if (!isConsumerName(consumer)) {
@@ -84,7 +88,7 @@ export async function createKey(
   let isSent = false
   await writeListed(store, consumer, () => {
     isSent = true
-    return writeKey(store, consumer, digest, written)
+    return writeKey(store, consumer, digest, written, 'keys.create', { replaces })
   }).catch(error => {
     if (!isSent || !(error instanceof AdminError)) throw error
     const fix = `Key '${id}' may have been created, but it is not shown. If npx sluicegate keys list shows its id, revoke it: npx sluicegate keys revoke ${id}`
@@ -125,7 +129,7 @@ export type OpaqueKey = { key: string } | { digest: string }
 export async function importKey(
   store: AdminStore,
   opaque: OpaqueKey,
-  { consumer, mode = 'live', ...rest }: NewKey,
+  { consumer, mode = 'live', replaces: _, ...rest }: NewKey,
   before?: BeforeCreation,
 ): Promise<KeyInfo> {
   const digest = await digestOf(store, opaque)
@@ -134,7 +138,7 @@ export async function importKey(
   await before?.(keyId(consumer, digest))
   await writeListed(store, consumer, async () => {
     await claim(store, digest, consumer, owner, rest.expiresAt)
-    await writeKey(store, consumer, digest, { ...record, ...recordOf(mode) })
+    await writeKey(store, consumer, digest, { ...record, ...recordOf(mode) }, 'keys.import')
   })
   return { id: keyId(consumer, digest), consumer, kind: 'opaque-key', mode, ...record }
 }
@@ -305,13 +309,20 @@ async function writeKey(
   consumer: string,
   digest: string,
   record: CredentialRecord,
+  action: AuditAction,
+  facts: Facts = {},
 ): Promise<void> {
   const { expiresAt } = record
   const expiry = expiresAt ? ['PXAT', expiresAt.getTime()] : []
-  await store.transact([
-    ['SET', store.at(credentialKey(consumer, digest)), formatCredential(record), ...expiry],
-    ['SADD', store.at(credentialIndexKey(consumer)), digest],
-  ])
+  const [key, index] = [store.at(credentialKey(consumer, digest)), store.at(credentialIndexKey(consumer))]
+  await store.write({
+    keys: [key, index],
+    commands: [
+      ['SET', key, formatCredential(record), ...expiry],
+      ['SADD', index, digest],
+    ],
+    entry: { action, target: keyId(consumer, digest), after: { ...credentialFacts(record), ...facts } },
+  })
 }
 
 /** The last letters of an API key belong to its checksum. For opaque keys, they are a hint only if the rest of the key is long enough. */

@@ -12,12 +12,13 @@ import { type PreparedCall, prepareDecide, prepareReset, runCall } from '../limi
 import type { BoundRule, Evaluation, Verdict } from '../script/evaluation.ts'
 import { checkIdentity } from '../set-ups/limits/arguments.ts'
 import type { LimitIdentity } from '../set-ups/limits/limiter.ts'
-import { createLimiterOnStore } from '../set-ups/limits/limiter-on-store.ts'
 import { consumerKey, limitStateKey } from '../store/keys.ts'
 import { type ConsumerRecord, isBlocked, parseConsumer } from '../store/records.ts'
+import type { ScriptCall } from '../store/store.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { type CallerIdentity, countersOf, namesOf, rulesBy, rulesByMore } from './caller-identity.ts'
+import type { Facts } from './change.ts'
 import { type KeyInfo, listConsumerNames, listKeys, planOfAll } from './keys.ts'
 import { type Reserved, readReservations } from './reservations.ts'
 
@@ -56,12 +57,15 @@ export function evaluateLimit(
 ): Evaluation {
   const rules = limitOf(config, name)
   withUsageErrors(() => checkIdentity(name, identity, rules))
-  const bound = rules.filter(isOn).map(rule => {
-    const parts = rule.by.map(part => [part, String(identity[part])] as const)
-    return boundTo(rule, limitStateKey(name, parts))
-  })
+  const bound = rules.filter(isOn).map(rule => boundTo(rule, keyOfLimit(rule, name, identity)))
   return { ruleSet: store.ruleSets.ofLimit(rules), rules: bound }
 }
+
+const keyOfLimit = ({ by }: LimitRule, name: string, identity: LimitIdentity): string =>
+  limitStateKey(
+    name,
+    by.map(part => [part, String(identity[part])] as const),
+  )
 
 export async function resetLimit(
   store: AdminStore,
@@ -79,10 +83,30 @@ export async function resetLimit(
       `The limit '${name}' has no rule '${rule}'.${didYouMean(rule, names)} Rules: ${names.join(', ')}.`,
     )
   }
-  const limiter = createLimiterOnStore(config, store.decisions)
-  const { degraded } = await limiter.reset(name, identity, rule === undefined ? {} : { rule })
-  if (degraded)
-    throw new AdminError('store', `The store did not reset the limit (${degraded}).`, store.nextStepFor(''))
+  const chosen = rules.filter(each => rule === undefined || each.name === rule)
+  const bound = chosen.map(each => boundTo(each, keyOfLimit(each, name, identity)))
+  await reset(store, bound, targetOf(name, identity), { rules: chosen.map(each => each.name) })
+}
+
+/** Resets rules, with the entry of the audit trail in the same script. All keys are in one slot of a cluster. */
+async function reset(
+  store: AdminStore,
+  rules: readonly BoundRule[],
+  target: string,
+  before: Facts,
+): Promise<void> {
+  const { call, decode } = prepareReset({ rules })
+  const entry = { action: 'limits.reset', target, before } as const
+  await answerOf(store, { call: await store.audit.before(call as ScriptCall, entry), decode })
+}
+
+/** Of an entry of the audit trail: `zendesk/account=42`, `acme`, `192.0.2.7`. @param limit absent: a caller of the gateway */
+export function targetOf(limit: string | undefined, identity: Readonly<Record<string, unknown>>): string {
+  const { consumer, mode: _, ...parts } = identity
+  const given = Object.entries(limit === undefined ? parts : identity)
+  const text = given.map(([part, value]) => (part === 'address' ? value : `${part}=${value}`)).join(',')
+  const owner = limit ?? consumer
+  return [owner, text].filter(Boolean).join('/')
 }
 
 export interface CallerStandings {
@@ -209,7 +233,8 @@ export async function resetCaller(
     return bound && numbers ? [{ ...bound, rule: { ...bound.rule, tag: numbers.tag } }] : []
   })
   const all = [...new Map([...rules, ...overridden].map(bound => [bound.rule.tag, bound])).values()]
-  if (all.length > 0) await answerOf(store, prepareReset({ rules: all }))
+  const names = [...new Set(all.map(({ rule }) => rule.name))]
+  if (all.length > 0) await reset(store, all, targetOf(undefined, { ...identity }), { rules: names })
 }
 
 /** Names of the rules that `peekCaller` shows and `resetCaller` resets. */

@@ -33,7 +33,7 @@ export async function setOverride(
   const isStale = (other: Override) => rules?.isStale(other) ?? false
   const isRemoved = (other: Override) => hasEnded(other, now) || (removeStale && isStale(other))
   let removed: readonly Override[] = []
-  const change = await changeConsumer(store, consumer, record => {
+  const change = await changeConsumer(store, consumer, 'overrides.set', record => {
     const others = record.overrides.filter(({ rule }) => rule !== override.rule)
     removed = others.filter(isRemoved)
     const kept = others.filter(other => !isRemoved(other))
@@ -76,7 +76,7 @@ export async function removeOverride(
   consumer: string,
   rule: string,
 ): Promise<ConsumerChange> {
-  const result = await changeConsumer(store, consumer, record => ({
+  const result = await changeConsumer(store, consumer, 'overrides.remove', record => ({
     ...record,
     overrides: record.overrides.filter(other => other.rule !== rule),
   }))

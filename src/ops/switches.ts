@@ -17,6 +17,7 @@ import {
 } from '../switches/switches.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
+import { switchFacts } from './audit-facts.ts'
 
 export async function readSwitches(store: AdminStore): Promise<Switches> {
   return parseSwitches(await store.run<string | null>('GET', store.at(SWITCHES_KEY)))
@@ -31,18 +32,18 @@ export interface SwitchChange {
 
 /** Turns the kill switch on: no rule limits a request until it ends or is turned off. */
 export async function killLimits(store: AdminStore, kill: Switch): Promise<Switches> {
-  const { switches } = await changeSwitches(store, before => ({ ...before, kill }))
+  const { switches } = await changeSwitches(store, KILL, before => ({ ...before, kill }))
   return switches
 }
 
 /** Turns the kill switch off. */
 export function restoreLimits(store: AdminStore): Promise<SwitchChange> {
-  return changeSwitches(store, ({ kill, ...rest }) => (kill ? rest : undefined))
+  return changeSwitches(store, KILL, ({ kill, ...rest }) => (kill ? rest : undefined))
 }
 
 /** Switches a rule. Replaces its earlier switch; a share without a mode keeps the mode of that switch. */
 export async function switchRule(store: AdminStore, name: string, change: RuleSwitch): Promise<Switches> {
-  const { switches } = await changeSwitches(store, ({ rules, ...rest }) => {
+  const { switches } = await changeSwitches(store, name, ({ rules, ...rest }) => {
     const before = rules.get(name)
     const { mode = before && !hasExpired(before, Date.now()) ? before.mode : undefined } = change
     return { ...rest, rules: new Map([...rules, [name, { ...change, ...(mode && { mode }) }]]) }
@@ -72,28 +73,40 @@ export function checkRuleChange({
 
 /** Removes the switch of a rule, even if the config no longer has the rule. */
 export function resetRule(store: AdminStore, name: string): Promise<SwitchChange> {
-  return changeSwitches(store, ({ rules, ...rest }) => {
+  return changeSwitches(store, name, ({ rules, ...rest }) => {
     const others = new Map(rules)
     return others.delete(name) ? { ...rest, rules: others } : undefined
   })
 }
 
-/** @param change returns undefined if there is nothing to change */
+/** The name of the kill switch in the audit trail. */
+const KILL = 'kill'
+
+/** @param name of the switch. @param change returns undefined if there is nothing to change */
 async function changeSwitches(
   store: AdminStore,
+  name: string,
   change: (switches: Switches) => Switches | undefined,
 ): Promise<SwitchChange> {
   let switches = await readSwitches(store)
   let isChanged = change(switches) !== undefined
   if (!isChanged) return { switches, isChanged }
-  await store.change(SWITCHES_KEY, text => {
-    const before = parseSwitches(text ?? null)
-    const after = change(before)
-    isChanged = after !== undefined
-    switches = after ?? before
-    const isEmpty = !switches.kill && switches.rules.size === 0
-    return isEmpty ? undefined : { text: formatSwitches(switches), expiry: 'never' }
-  })
+  let before = switches
+  await store.change(
+    SWITCHES_KEY,
+    text => {
+      before = parseSwitches(text ?? null)
+      const after = change(before)
+      isChanged = after !== undefined
+      switches = after ?? before
+      const isEmpty = !switches.kill && switches.rules.size === 0
+      return isEmpty ? undefined : { text: formatSwitches(switches), expiry: 'never' }
+    },
+    () => {
+      const [was, is] = [switchFacts(before, name), switchFacts(switches, name)]
+      return { action: is ? 'switches.set' : 'switches.remove', target: name, before: was, after: is }
+    },
+  )
   return { switches, isChanged }
 }
 

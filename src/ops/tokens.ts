@@ -16,6 +16,7 @@ import { TOKEN_INDEX_KEY, tokenKey } from '../store/keys.ts'
 import { formatToken, parseToken, type TokenRecord } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
+import { tokenFacts } from './audit-facts.ts'
 import { distinguishingDigits } from './keys.ts'
 import { printable } from './names.ts'
 
@@ -35,7 +36,10 @@ export interface FoundToken {
   record: TokenRecord
 }
 
-export type NewToken = Pick<TokenRecord, 'name' | 'scopes' | 'expiresAt' | 'by'>
+export type NewToken = Pick<TokenRecord, 'name' | 'scopes' | 'expiresAt' | 'by'> & {
+  /** Id of the token that it replaces, for the audit trail. */
+  replaces?: string
+}
 
 /** A token before it is stored. So its id is known before the first request to the store. */
 export interface MintedToken {
@@ -62,7 +66,7 @@ export function mintToken({ environment }: AdminStore): MintedToken {
 /** @throws AdminError `usage` for unknown scopes; `forbidden` if the maker has not all of them, or ends before the new token */
 export async function createToken(
   store: AdminStore,
-  { name, scopes, expiresAt, by }: NewToken,
+  { name, scopes, expiresAt, by, replaces }: NewToken,
   { maker, minted = mintToken(store) }: TokenOptions = {},
 ): Promise<CreatedToken> {
   checkScopes(scopes)
@@ -72,7 +76,7 @@ export async function createToken(
     ...(by !== undefined && { by }),
   }
   mustInclude(maker, record, 'The new token')
-  await write(store, minted, record)
+  await write(store, minted, record, replaces)
   return { ...minted, ...record }
 }
 
@@ -114,7 +118,11 @@ export async function revokeToken(
 ): Promise<void> {
   mustInclude(maker, record, `Token '${id}'`)
   // The index last, because a repeated call still finds the token if this one ends in between.
-  await store.run('DEL', store.at(tokenKey(digest)))
+  const key = store.at(tokenKey(digest))
+  await store.write({
+    ...{ keys: [key], onlyIf: key, commands: [['DEL', key]] },
+    entry: { action: 'tokens.revoke', target: id, before: tokenFacts(record) },
+  })
   await store.run('SREM', store.at(TOKEN_INDEX_KEY), digest)
 }
 
@@ -150,6 +158,7 @@ export async function rotateToken(
     {
       name,
       scopes,
+      replaces: id,
       ...(Number.isFinite(end) && { expiresAt: new Date(end) }),
       ...(by !== undefined && { by }),
     },
@@ -193,13 +202,22 @@ function mustInclude(maker: TokenMaker | undefined, token: TokenMaker, what: str
 }
 
 /** Lists the token before and after it is stored: every valid token is in the index, even if this process ends, or another one prunes it meanwhile. */
-async function write(store: AdminStore, { digest, id }: MintedToken, record: TokenRecord): Promise<void> {
+async function write(
+  store: AdminStore,
+  { digest, id }: MintedToken,
+  record: TokenRecord,
+  replaces: string | undefined,
+): Promise<void> {
   const { expiresAt } = record
   const index = () => store.run('SADD', store.at(TOKEN_INDEX_KEY), digest)
   await index()
   try {
     const expiry = expiresAt ? (['PXAT', expiresAt.getTime()] as const) : []
-    await store.run('SET', store.at(tokenKey(digest)), formatToken(record), ...expiry)
+    const key = store.at(tokenKey(digest))
+    await store.write({
+      ...{ keys: [key], commands: [['SET', key, formatToken(record), ...expiry]] },
+      entry: { action: 'tokens.create', target: id, after: { ...tokenFacts(record), replaces } },
+    })
     await index()
   } catch (error) {
     if (!(error instanceof AdminError)) throw error
@@ -210,11 +228,20 @@ async function write(store: AdminStore, { digest, id }: MintedToken, record: Tok
 
 async function replace(store: AdminStore, old: FoundToken, by: string, endsAt: Date): Promise<void> {
   if (endsAt <= new Date()) return await revokeToken(store, old)
-  await store.change(tokenKey(old.digest), text => {
-    const record = parseToken(text ?? '')
-    if (!record) throw notFound(store, old.id)
-    return { text: formatToken({ ...record, expiresAt: endsAt, replacedBy: by }), expiry: endsAt }
-  })
+  let [before, after] = [old.record, old.record]
+  await store.change(
+    tokenKey(old.digest),
+    text => {
+      const record = parseToken(text ?? '')
+      if (!record) throw notFound(store, old.id)
+      ;[before, after] = [record, { ...record, expiresAt: endsAt, replacedBy: by }]
+      return { text: formatToken(after), expiry: endsAt }
+    },
+    () => ({
+      ...{ action: 'tokens.rotate', target: old.id },
+      ...{ before: tokenFacts(before), after: tokenFacts(after) },
+    }),
+  )
 }
 
 const readAll = (store: AdminStore, digests: readonly string[]) =>

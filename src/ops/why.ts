@@ -16,6 +16,7 @@ import { type ConsumerRecord, type CredentialRecord, isBlocked, parseConsumer } 
 import { dropExpired, type RuleSwitch, type Switches } from '../switches/switches.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
+import { type AuditEntry, readAudit } from './audit.ts'
 import { type CallerIdentity, rulesBy, rulesByMore } from './caller-identity.ts'
 import { findKey } from './key-reference.ts'
 import { type KeyInfo, listConsumerNames, listKeys, planOfAll } from './keys.ts'
@@ -79,6 +80,8 @@ export interface WhyFacts {
   otherMode?: { mode: CallerMode; refusals: readonly RecordedRefusals[] }
   /** The start of the records of refusals. Absent: the config keeps none for such callers. */
   refusalsSince?: Date
+  /** The last change of the consumer. null: none is on record. Absent: not read. */
+  lastChange?: AuditEntry | null
 }
 
 /** How far back refusals are read (ms). */
@@ -277,6 +280,16 @@ async function aboutIdentity(
     ...asked,
     ...(await refusalsOf(store, config, [name.join(',')], common.now)),
   }
+}
+
+/** Adds the last change of the consumer. Without the permission to read the audit trail, none is known. */
+export async function withLastChange(store: AdminStore, facts: WhyFacts): Promise<WhyFacts> {
+  const target = facts.consumer?.name
+  if (target === undefined) return facts
+  const page = await readAudit(store, { target, limit: 1 }).catch(error => {
+    if (!(error instanceof AdminError)) throw error
+  })
+  return { ...facts, lastChange: page?.entries[0] ?? null }
 }
 
 /** The switches of rules that count by this, or all callers together. */

@@ -25,6 +25,9 @@
  *     sluice:{stats}:<time>                hash    those of an hour, as in `2026112109`, which earlier versions have written
  *     sluice:{stats}:callers:<time>        hash    the callers that were refused most in an hour (UTC) (src/metrics/add-callers.ts)
  *     sluice:{stats}:total                 hash    the statistics of all time, and what only metrics have (src/metrics/measurements.ts)
+ *     sluice:{audit}                       stream  the audit trail (src/ops/audited.ts); on a cluster one stream in each slot, as in
+ *                                                  `sluice:{c:<consumer>}:audit` or `sluice:{switches}:audit`
+ *     sluice:{audits}                      zset    on a cluster: all these streams, with the time of their last entry (ms)
  *     …:state…:log:<tag>                   string  the log of a `sliding-log` rule (src/algorithms/sliding-log.lua)
  *     …:state…:log:<tag>:mid               hash    the chunks of a long log
  *     …:state…:reserved                    zset    the units that requests have reserved, by when they end (src/script/settle.ts)
@@ -71,6 +74,13 @@ export const TOKEN_INDEX_KEY = 'sluice:{tokens}'
 
 /** @param digest of the token's id and the key */
 export const idempotencyKey = (digest: string) => `sluice:{idem:${digest}}`
+
+/** The streams of the audit trail on a cluster. */
+export const AUDIT_INDEX_KEY = 'sluice:{audits}'
+
+/** The stream of the audit trail. @param key on a cluster: a key that changes, so that the stream is in its slot */
+export const auditKeyOf = (key?: string): string =>
+  key === undefined ? 'sluice:{audit}' : `${/^[^}]*\}/.exec(key)![0]}:audit`
 
 export const SWITCHES_KEY = 'sluice:{switches}'
 

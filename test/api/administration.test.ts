@@ -39,6 +39,28 @@ describeOnRedis('administration over HTTP', (_, kind) => {
 
   const create = async (body: object) => (await api('POST keys', { token, body })).body
 
+  it('changes leave entries with the token, the reason and the request, which audit:read can read', async () => {
+    const reader = await tokenWith(gateway, ['audit:read'])
+    const headers = { 'sluice-reason': 'ticket 42' }
+    const blocked = await api('PUT consumers/acme/block', { token, body: {}, headers })
+    expect(blocked.status).toBe(200)
+    const limited = await tokenWith(gateway, ['limits:use', 'limits:reset'], { name: 'sms' })
+    await api('POST limits/sms', { token: limited, body: {} })
+    expect((await api('POST limits/sms/reset', { token: limited, body: {}, headers })).status).toBe(200)
+    expect((await api('GET audit', { token })).status).toBe(403)
+    const { body } = await api('GET audit?limit=2', { token: reader })
+    expect(body.items).toMatchObject([
+      { action: 'limits.reset', target: 'sms', actor: { kind: 'token', name: 'sms' }, reason: 'ticket 42' },
+      {
+        ...{ action: 'consumers.block', target: 'acme', actor: { kind: 'token', name: 'backend' } },
+        requestId: blocked.headers.get('x-request-id'),
+      },
+    ])
+    const acme = await api('GET audit?target=acme', { token: reader })
+    expect(acme.body.items).toHaveLength(1)
+    expect((await api('GET audit?cursor=x', { token: reader })).status).toBe(400)
+  })
+
   describe('keys', () => {
     it('are created, shown, changed, rotated and revoked', async () => {
       const made = await api('POST keys', {

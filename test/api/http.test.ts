@@ -270,12 +270,17 @@ describe('the API', () => {
     it('loses the reply to the creation of a key, the key can be found by the id of its Idempotency-Key', async () => {
       await api('GET consumers', { token })
       const headers = { 'idempotency-key': 'a' }
-      gateway.store.fault = (incoming, _, passOn) =>
+      gateway.store.fault = (incoming, _, passOn) => {
+        let sent = ''
+        incoming.on('data', chunk => {
+          sent += chunk
+        })
         passOn((answer, to) => {
-          // The transaction has been made.
-          if (incoming.url?.includes('multi-exec')) to.destroy()
+          // The key has been written.
+          if (sent.includes('keys.create')) to.destroy()
           else answer.pipe(to)
         })
+      }
       const reply = await api('POST keys', { token, headers, body: { consumer: 'acme' } })
       gateway.store.fault = undefined
       expect(reply).toMatchObject({ status: 503, body: { change: 'unknown' } })

@@ -15,6 +15,7 @@ export const TAGS = {
   switches: 'Changes to limits without a deployment',
   statistics: 'What was decided, about whom, and why',
   tokens: 'Service tokens of this API',
+  audit: 'Changes of administrators',
   document: 'This document',
 } as const
 
@@ -193,6 +194,17 @@ export const COMPONENTS: Readonly<Record<string, JsonSchema>> = {
     lostCalls: count,
     'reservations?': byName(reservations),
   }),
+  AuditEntry: object({
+    id: text,
+    at: time,
+    actor: object({ kind: oneOf('token', 'operator'), name: text, 'id?': text, 'isClaimed?': flag }),
+    action: text,
+    target: text,
+    before: { type: 'object' },
+    after: { type: 'object' },
+    'reason?': text,
+    'requestId?': text,
+  }),
   RefusedCallers: object({
     rule: text,
     mode: enforced,
@@ -361,6 +373,12 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     tag: 'tokens',
     summary: 'Replace a service token by a new one',
     result: ref('RotatedToken'),
+  },
+  audit: {
+    tag: 'audit',
+    summary: 'Show who has changed what, newest first',
+    description: 'A page can have fewer items than its limit, and still a cursor.',
+    result: page(ref('AuditEntry')),
   },
   revokeToken: {
     tag: 'tokens',

@@ -18,6 +18,7 @@ export const API_ROUTES = [
   'stats',
   'why',
   'tokens',
+  'audit',
   'openapi',
 ] as const
 
@@ -25,7 +26,7 @@ export const api = settings(
   {
     /**
      * The parts that are served, to keep a Worker small (default: all): `'limits'` (by name), `'usage'` (what callers have left), `'keys'`,
-     * `'consumers'`, `'overrides'`, `'switches'`, `'stats'`, `'why'`, `'tokens'`, `'openapi'` (the document).
+     * `'consumers'`, `'overrides'`, `'switches'`, `'stats'`, `'why'`, `'tokens'`, `'audit'`, `'openapi'` (the document).
      */
     routes: v.optional(
       v.pipe(

@@ -299,6 +299,16 @@ export const configSchema = settings(
         "is not an object. Write it like { every: '10s' }.",
       ),
     ),
+    /** The trail of administrative changes, for `npx sluicegate audit`. */
+    audit: v.optional(
+      settings(
+        {
+          /** How long entries are kept (default `'90d'`). */
+          keep: v.optional(duration(86400e6, 3650 * 86400e6, "from '1d' to '3650d'")),
+        },
+        "is not an object. Write it like { keep: '90d' }.",
+      ),
+    ),
     /**
      * With `{}`, the gateway serves metrics for Prometheus at `/_sluice/metrics` to anyone who sends the secret `SLUICE_METRICS_TOKEN`
      * (docs/operations.md). Its statistics are then billed as two commands more. Default: none.

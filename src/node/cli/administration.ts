@@ -6,11 +6,14 @@ import { didYouMean } from '../../config/check/did-you-mean.ts'
 import { ENVIRONMENT } from '../../config/forms.ts'
 import { KEY_SECRET, type KeySecret, readKeySecrets } from '../../credentials/key-signature.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { type AdminStore, createAdminStore } from '../../ops/admin-store.ts'
+import { type AdminStore, createAdminStore, withActor } from '../../ops/admin-store.ts'
+import { auditKeepMs } from '../../ops/audit-keep.ts'
+import type { Change } from '../../ops/change.ts'
 import type { ConsumerChange } from '../../ops/consumers.ts'
 import { consumerChangeDocument } from '../../ops/documents/consumers.ts'
 import { parseSignature, type Signature } from '../../ops/inputs.ts'
 import { mustSignNewKeys } from '../../ops/keys.ts'
+import { parseShortText } from '../../ops/names.ts'
 import { restStore } from './arguments.ts'
 import { CHANGE_OPTIONS, optionIn, STORE_OPTIONS } from './help.ts'
 import type { ConfigLoader, LoadedConfig } from './load-config.ts'
@@ -59,21 +62,60 @@ export function addChangeOptions(command: Command): Command {
   )
   command.addOption(duration.conflicts('until').helpGroup(CHANGE_OPTIONS))
   optionIn(CHANGE_OPTIONS, command, '--until <time>', UNTIL_HELP)
-  optionIn(CHANGE_OPTIONS, command, '--by <name>', BY_HELP)
+  return addAuthorOptions(command)
+}
+
+/**
+ * Adds the author and the reason of a change, for the audit trail.
+ * @param name of the option of the author, which `limits` uses for something else
+ */
+export function addAuthorOptions(command: Command, name: 'by' | 'as' = 'by'): Command {
+  optionIn(CHANGE_OPTIONS, command, `--${name} <name>`, BY_HELP)
   return optionIn(CHANGE_OPTIONS, command, '--reason <text>', 'reason, shown to administrators only')
+}
+
+/** The author and the reason of a change. `by` is something else in the flags of `limits`. */
+interface AuthorFlags {
+  by?: unknown
+  as?: string
+  reason?: string
+}
+
+/** The user that has started this command. A container can run as a user without a name. */
+function userName(): string {
+  try {
+    return userInfo().username
+  } catch {
+    return 'unknown'
+  }
+}
+
+/** @throws AdminError `usage` */
+export const authorOf = ({ by, as: own = typeof by === 'string' ? by : userName() }: AuthorFlags): string =>
+  parseShortText(own, 'name')
+
+function changeOf({ reason, ...flags }: AuthorFlags): Change {
+  return {
+    actor: { kind: 'operator', name: authorOf(flags) },
+    ...(reason !== undefined && { reason: parseShortText(reason, 'reason') }),
+  }
 }
 
 /** As parseSignature, with the user of this machine as the author unless another is given. */
 export const signatureOf = ({ by, reason, ...flags }: SignedFlags): Signature =>
-  parseSignature({ by, reason, until: flags.for ?? flags.until }, userInfo().username)
+  parseSignature({ by, reason, until: flags.for ?? flags.until }, userName())
 
-/** @param keySecret signs new keys */
+/**
+ * The store, whose changes are recorded in the audit trail.
+ * @param keySecret signs new keys
+ */
 export async function openStore(
-  flags: StoreFlags,
+  flags: StoreFlags & AuthorFlags,
   load: ConfigLoader,
   keySecret?: KeySecret,
 ): Promise<{ store: AdminStore; config: LoadedConfig }> {
   const rest = restStore(flags)
+  const change = changeOf(flags)
   const config = await configOf(flags, load)
   const { environment, keyLocking, cluster, credentials } = config
   const store = createAdminStore({
@@ -84,12 +126,12 @@ export async function openStore(
     keyPrefix: credentials.keyPrefix,
     keySecret,
   })
-  return { store, config }
+  return { store: withActor(store, change, auditKeepMs(config.input.audit)), config }
 }
 
 /** As `openStore`, with the secret that signs. @throws AdminError if the gateway would refuse the new key */
 export async function openStoreForNewKey(
-  flags: StoreFlags,
+  flags: StoreFlags & AuthorFlags,
   load: ConfigLoader,
 ): ReturnType<typeof openStore> {
   const opened = await openStore(flags, load, keySecretOf(process.env))

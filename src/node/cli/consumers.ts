@@ -23,6 +23,7 @@ import type { KeyInfo } from '../../ops/keys.ts'
 import { parseConsumerName, parsePlanName } from '../../ops/names.ts'
 import { time } from '../../ops/times.ts'
 import {
+  addAuthorOptions,
   addChangeOptions,
   addStoreAndConfirmOptions,
   addStoreOptions,
@@ -79,6 +80,7 @@ export function consumersCommand(load: ConfigLoader = loadConfig): Command {
           'set',
           'set the plan of a consumer',
           'Set or remove the plan of a consumer. It applies to credentials that name no plan themselves.',
+          command => addAuthorOptions(addStoreOptions(command)),
         )
           .option('--plan <name>', 'one of the plans in the config')
           .option('--no-plan', 'remove the plan: the first plan in the config applies')
@@ -96,7 +98,7 @@ export function consumersCommand(load: ConfigLoader = loadConfig): Command {
           'remove',
           'remove a consumer',
           'Remove a consumer with its keys, its settings and its counters.',
-          addStoreAndConfirmOptions,
+          command => addAuthorOptions(addStoreAndConfirmOptions(command)),
         ).action(remove.bind(null, load)),
         'consumers remove acme',
       ),
@@ -119,7 +121,7 @@ export function blockCommand(load: ConfigLoader, group: string): Command {
 
 export function unblockCommand(load: ConfigLoader, group: string): Command {
   return withExamples(
-    addStoreOptions(new Command('unblock'))
+    addAuthorOptions(addStoreOptions(new Command('unblock')))
       .summary('unblock a consumer')
       .description('Admit a blocked consumer again.')
       .argument('<consumer>', CONSUMER_HELP)

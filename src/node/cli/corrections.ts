@@ -12,7 +12,13 @@ import {
 import { correctionDocument } from '../../ops/documents/limits.ts'
 import type { RuleStanding } from '../../ops/limits.ts'
 import { parsePlanName } from '../../ops/names.ts'
-import { addStoreAndConfirmOptions, mustConfirm, openStore, type StoreFlags } from './administration.ts'
+import {
+  addAuthorOptions,
+  addStoreAndConfirmOptions,
+  mustConfirm,
+  openStore,
+  type StoreFlags,
+} from './administration.ts'
 import { withExamples } from './help.ts'
 import {
   addTarget,
@@ -35,7 +41,7 @@ interface Flags extends StoreFlags, TargetFlags {
 
 export const correctCommand = (load: ConfigLoader) =>
   withExamples(
-    addTarget(addStoreAndConfirmOptions(new Command('correct')))
+    addAuthorOptions(addTarget(addStoreAndConfirmOptions(new Command('correct'))), 'as')
       .summary('mend a wrong settlement')
       .description(
         'Spend units of a rule that is settled later, or give them back, in its current window. More than its limit becomes a debt.',

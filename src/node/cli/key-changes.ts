@@ -14,6 +14,7 @@ import { findKey } from '../../ops/key-reference.ts'
 import { parsePlanName, parseShortText, parseTime, printable } from '../../ops/names.ts'
 import { timeAhead } from '../../ops/times.ts'
 import {
+  addAuthorOptions,
   addStoreAndConfirmOptions,
   addStoreOptions,
   mustConfirm,
@@ -31,7 +32,10 @@ const KEY = "ID of the key, such as 'acme/0f3a9c1d2b4e', or the key itself; - re
 
 export function keyChangeCommands(load: ConfigLoader): Command[] {
   const of = (name: string, summary: string, description: string, addOptions = addStoreOptions) =>
-    addOptions(new Command(name)).summary(summary).description(description).argument('<key>', KEY)
+    addAuthorOptions(addOptions(new Command(name)))
+      .summary(summary)
+      .description(description)
+      .argument('<key>', KEY)
   return [
     withExamples(
       of('label', 'change the label of a key', 'Change or remove the label of a key.')

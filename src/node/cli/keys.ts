@@ -9,6 +9,7 @@ import { parseNewKey } from '../../ops/inputs.ts'
 import { createKey, importKey, keyStatsOf, listConsumerNames, listKeys, type NewKey } from '../../ops/keys.ts'
 import { parseConsumerName } from '../../ops/names.ts'
 import {
+  addAuthorOptions,
   addStoreOptions,
   openStore,
   openStoreForNewKey,
@@ -31,7 +32,7 @@ interface NewKeyFlags extends StoreFlags {
 
 export function keysCommand(load: ConfigLoader): Command {
   const newKey = (command: Command) =>
-    addStoreOptions(command)
+    addAuthorOptions(addStoreOptions(command))
       .requiredOption('--consumer <name>', 'consumer that the key belongs to: letters, digits, . _ -')
       .option(
         '--plan <name>',

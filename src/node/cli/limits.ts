@@ -33,6 +33,7 @@ import { parsePlanName } from '../../ops/names.ts'
 import { readLoad } from '../../ops/origin-load.ts'
 import { time } from '../../ops/times.ts'
 import {
+  addAuthorOptions,
   addStoreAndConfirmOptions,
   addStoreOptions,
   mustConfirm,
@@ -86,7 +87,7 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
     )
     .addCommand(
       withExamples(
-        addTarget(addStoreAndConfirmOptions(new Command('reset')))
+        addAuthorOptions(addTarget(addStoreAndConfirmOptions(new Command('reset'))), 'as')
           .summary('reset what was spent')
           .description(
             'Reset a limit by name, or the rules for a consumer or an address: everything is available again.',

@@ -23,8 +23,8 @@ import {
   type Override,
 } from '../../store/records.ts'
 import {
+  addAuthorOptions,
   addStoreOptions,
-  BY_HELP,
   CONSUMER_HELP,
   noteIfNew,
   openStore,
@@ -42,6 +42,7 @@ interface Flags extends StoreFlags, Partial<Record<PlanUnits, number>> {
   for?: string
   until?: string
   by?: string
+  reason?: string
   remove?: boolean
   removeStale?: boolean
   yes?: boolean
@@ -80,7 +81,7 @@ export function overrideCommand(load: ConfigLoader, group: string): Command {
     .option('--yes', 'accepted for scripts; this command never asks for confirmation')
     .action(override.bind(null, load))
   optionIn(CHANGE_OPTIONS, command, '--until <time>', UNTIL_HELP)
-  optionIn(CHANGE_OPTIONS, command, '--by <name>', BY_HELP)
+  addAuthorOptions(command)
   return withExamples(
     command,
     `${group} override acme consumer-minute --limit 600 --for 24h`,
@@ -127,14 +128,7 @@ function unitsIn(flags: Flags): Partial<Record<PlanUnits, number>> {
 }
 
 async function remove(load: ConfigLoader, argument: string, rule: string, flags: Flags): Promise<void> {
-  const others = [
-    ...Object.values(unitsIn(flags)),
-    flags.mode,
-    flags.for,
-    flags.until,
-    flags.by,
-    flags.removeStale,
-  ]
+  const others = [...Object.values(unitsIn(flags)), flags.mode, flags.for, flags.until, flags.removeStale]
   if (others.some(value => value !== undefined))
     throw new AdminError('usage', '--remove cannot be combined with other changes. Use it alone.')
   const { store, config } = await openStore(flags, load)

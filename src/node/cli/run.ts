@@ -30,6 +30,7 @@ const COMMANDS: Record<string, [group: string, make: (load: FileLoader) => Promi
   switch: [OPERATE, async load => (await import('./switch.ts')).switchCommand(load)],
   stats: [OPERATE, async load => (await import('./stats.ts')).statsCommand(load)],
   top: [OPERATE, async load => (await import('./top.ts')).topCommand(load)],
+  audit: [OPERATE, async load => (await import('./audit.ts')).auditCommand(load)],
   why: [OPERATE, async load => (await import('./why.ts')).whyCommand(load)],
   bridge: [SELF_HOST, async () => (await import('./bridge.ts')).bridgeCommand()],
 }

@@ -31,6 +31,7 @@ import {
   signatureOf,
 } from './administration.ts'
 import { parseShare } from './arguments.ts'
+import { printAudit } from './audit-output.ts'
 import { blockCommand, unblockCommand } from './consumers.ts'
 import { withExamples } from './help.ts'
 import { type ConfigLoader, type LoadedConfig, loadConfig } from './load-config.ts'
@@ -58,8 +59,10 @@ export function switchCommand(load: ConfigLoader = loadConfig): Command {
           addStoreOptions(new Command('show'))
             .summary('show all switches (default)')
             .description('Show the kill switch, switched rules, blocked consumers and overrides.')
+            .option('--history', 'show who has switched what instead, newest first')
             .action(show.bind(null, load)),
           'switch',
+          'switch --history',
         ),
         { isDefault: true },
       )
@@ -102,8 +105,9 @@ export function switchCommand(load: ConfigLoader = loadConfig): Command {
   )
 }
 
-async function show(load: ConfigLoader, flags: StoreFlags): Promise<void> {
+async function show(load: ConfigLoader, flags: StoreFlags & { history?: boolean }): Promise<void> {
   const { store, config } = await openStore(flags, load)
+  if (flags.history) return await printAudit(store, flags, { kind: 'switches' })
   const [switches, consumers] = [await readSwitches(store), await listExceptionalConsumers(store)]
   const blocked = consumers.filter(isBlockedNow)
   const document = exceptionsDocument(switches, consumers, config)
@@ -122,7 +126,7 @@ async function show(load: ConfigLoader, flags: StoreFlags): Promise<void> {
 }
 
 async function kill(load: ConfigLoader, state: 'on' | 'off', flags: Flags): Promise<void> {
-  if (state === 'off') mustStandAlone(flags, 'off')
+  if (state === 'off') mustHaveNoEnd(flags, 'off')
   const set = state === 'on' ? switchOf(signatureOf(flags)) : undefined
   const { store, config } = await openStore(flags, load)
   if (set) await mustConfirm('Turn the kill switch on? While it is on, no rule limits any request.', flags)
@@ -143,7 +147,7 @@ async function rule(
 ): Promise<void> {
   const { share } = flags
   if (state === 'reset') {
-    mustStandAlone(flags, state)
+    mustHaveNoEnd(flags, state)
     if (share !== undefined)
       throw new AdminError('usage', 'reset cannot be combined with --share. Use one of them.')
     const { store, config } = await openStore(flags, load)
@@ -190,12 +194,12 @@ function inEnvironmentOf({ environment }: AdminStore): string {
   return environment === undefined ? '' : ` This is environment '${environment}'.`
 }
 
-/** @throws AdminError for options that cannot be stored, because the command deletes the whole record */
-function mustStandAlone({ for: duration, until, by, reason }: SignedFlags, state: string): void {
-  if ([duration, until, by, reason].every(value => value === undefined)) return
+/** @throws AdminError for an end that cannot be stored, because the command deletes the whole record */
+function mustHaveNoEnd({ for: duration, until }: SignedFlags, state: string): void {
+  if (duration === undefined && until === undefined) return
   throw new AdminError(
     'usage',
-    `--for, --until, --by and --reason cannot be stored: ${state} deletes the whole record. Leave them out.`,
+    `--for and --until cannot be stored: ${state} deletes the whole record. Leave them out.`,
   )
 }
 

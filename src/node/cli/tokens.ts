@@ -1,5 +1,4 @@
 /** `npx sluicegate tokens …`: service tokens for the HTTP API. */
-import { userInfo } from 'node:os'
 import { Command } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
 import {
@@ -9,7 +8,7 @@ import {
   tokenDocument,
 } from '../../ops/documents/tokens.ts'
 import { parseNewToken, parseOverlap } from '../../ops/inputs.ts'
-import { parseShortText, printable } from '../../ops/names.ts'
+import { printable } from '../../ops/names.ts'
 import { time, timeAhead } from '../../ops/times.ts'
 import {
   type CreatedToken,
@@ -22,9 +21,10 @@ import {
 } from '../../ops/tokens.ts'
 import { SCOPES } from '../../scopes.ts'
 import {
+  addAuthorOptions,
   addStoreAndConfirmOptions,
   addStoreOptions,
-  BY_HELP,
+  authorOf,
   mustConfirm,
   openStore,
   type StoreFlags,
@@ -48,13 +48,12 @@ export function tokensCommand(load: ConfigLoader): Command {
     )
     .addCommand(
       withExamples(
-        addStoreOptions(new Command('create'))
+        addAuthorOptions(addStoreOptions(new Command('create')))
           .summary('create a service token')
           .description('Create a service token. It is shown once; the store keeps its SHA-256 digest.')
           .requiredOption('--name <text>', 'owner or purpose of the token, for the audit trail')
           .requiredOption('--scopes <scopes>', 'what the token may do, separated by commas')
           .option('--expires <when>', "duration such as '90d', or time such as '2030-12-31' (default: never)")
-          .option('--by <name>', BY_HELP)
           .action(create.bind(null, load)),
         'tokens create --name support --scopes consumers:block,stats:read --expires 90d',
         'tokens create --name nightly-jobs --scopes limits:use:exports',
@@ -81,11 +80,8 @@ export function tokensCommand(load: ConfigLoader): Command {
     )
     .addCommand(
       withExamples(
-        of(
-          'revoke',
-          'revoke a service token',
-          'Revoke a service token for good, within a second.',
-          addStoreAndConfirmOptions,
+        of('revoke', 'revoke a service token', 'Revoke a service token for good, within a second.', command =>
+          addAuthorOptions(addStoreAndConfirmOptions(command)),
         ).action(revoke.bind(null, load)),
         'tokens revoke 0f3a9c1d2b4e',
       ),
@@ -96,9 +92,9 @@ export function tokensCommand(load: ConfigLoader): Command {
           'rotate',
           'replace a service token by a new one',
           'Create a token with the name, scopes and lifetime of an old one, and let the old one end.',
+          command => addAuthorOptions(addStoreOptions(command)),
         )
           .option('--overlap <duration>', 'how long the old token stays valid; 0 revokes it at once', '24h')
-          .option('--by <name>', BY_HELP)
           .option('--yes', "do not ask for confirmation; without a terminal, '--overlap 0' needs this")
           .action(rotate.bind(null, load)),
         'tokens rotate 0f3a9c1d2b4e --overlap 1h',
@@ -171,8 +167,6 @@ async function rotate(
     `The old token '${id}' ${overlapMs === 0 ? 'is revoked' : `expires at ${timeAhead(oldEndsAt!, ' UTC')}`}.`,
   )
 }
-
-const authorOf = ({ by }: { by?: string }) => parseShortText(by ?? userInfo().username, 'name')
 
 /** The token alone on standard output, so that it can be piped into a secret store. */
 function printCreated({ token, id, name, scopes, expiresAt }: CreatedToken): void {

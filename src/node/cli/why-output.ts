@@ -7,11 +7,12 @@ import { optionFor } from '../../ops/caller-identity.ts'
 import { clock } from '../../ops/times.ts'
 import type { RecordedRefusals, WhyFacts } from '../../ops/why.ts'
 import { isUsual } from '../../ops/why-verdict.ts'
+import { textOf } from './audit-output.ts'
 import { alertCell, table } from './output.ts'
 
 /** A table of the rules, and what else is known. Empty if no rule is reached. */
 export function detailsOf(facts: WhyFacts): string {
-  const { rules, refusals, otherMode, now, notAsked, consumer } = facts
+  const { rules, refusals, otherMode, now, notAsked, consumer, lastChange } = facts
   if (consumer?.others && refusals.length === 0 && !otherMode) return ''
   const others = refusals.filter(each => !rules.some(({ name }) => name === each.rule))
   const rows = [
@@ -51,6 +52,7 @@ export function detailsOf(facts: WhyFacts): string {
           `Not asked, because they count by more: ${missing.join(', ')}. To ask them: npx sluicegate limits peek`,
         ]
       : []),
+    ...(lastChange ? [`Last change: ${textOf(lastChange)}`] : []),
   ].join('\n\n')
 }
 

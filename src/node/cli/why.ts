@@ -3,7 +3,7 @@ import { Command } from 'commander'
 import type { Config } from '../../config/compile.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import { whyDocument } from '../../ops/documents/why.ts'
-import { parseWhyTarget, readWhy } from '../../ops/why.ts'
+import { parseWhyTarget, readWhy, withLastChange } from '../../ops/why.ts'
 import { verdictOf } from '../../ops/why-verdict.ts'
 import { addStoreOptions, openStore, type StoreFlags, secretOf } from './administration.ts'
 import { withExamples } from './help.ts'
@@ -34,9 +34,10 @@ export function whyCommand(load: ConfigLoader): Command {
 async function why(load: ConfigLoader, argument: string, flags: StoreFlags): Promise<void> {
   const { store, config } = await openStore(flags, load)
   const target = await parseWhyTarget(await secretOf(argument), store)
-  const facts = await readWhy(store, config, target).catch(error => {
+  const known = await readWhy(store, config, target).catch(error => {
     throw error instanceof AdminError && error.kind === 'store' ? unknownBecause(error, config) : error
   })
+  const facts = await withLastChange(store, known)
   const verdict = verdictOf(facts, config)
   print(flags, whyDocument(facts, verdict), () =>
     [verdict.sentence, detailsOf(facts)].filter(Boolean).join('\n\n'),

@@ -8,7 +8,7 @@ import {
   showConsumer,
   unblockConsumer,
 } from '../consumers.ts'
-import type { AdminContext } from '../context.ts'
+import { type AdminContext, signedBy } from '../context.ts'
 import {
   type ConsumerChangeDocument,
   type ConsumerDocument,
@@ -43,7 +43,8 @@ export interface OverrideSettings extends Omit<OverrideInput, 'rule' | 'until'> 
 
 export type ConsumerAdmin = ReturnType<typeof administerConsumers>
 
-export function administerConsumers({ store, config, by }: AdminContext) {
+export function administerConsumers(context: AdminContext) {
+  const { store, config, by } = context
   return {
     async list(): Promise<ConsumerDocument[]> {
       return (await listConsumers(store)).map(consumer => consumerDocument(consumer, config))
@@ -64,7 +65,7 @@ export function administerConsumers({ store, config, by }: AdminContext) {
     async block(consumer: string, change: ChangeInput = {}): Promise<ConsumerChangeDocument> {
       const signature = parseSignature(change, by)
       const name = await parseConsumerName(consumer)
-      return consumerChangeDocument(name, await blockConsumer(store, name, signature))
+      return consumerChangeDocument(name, await blockConsumer(signedBy(context, signature), name, signature))
     },
 
     async unblock(consumer: string): Promise<ConsumerChangeDocument> {
@@ -89,7 +90,10 @@ export function administerConsumers({ store, config, by }: AdminContext) {
       const name = await parseConsumerName(consumer)
       const numbers = compileOverride(config.input, { rule, ...settings, ...(end && { until: end }) })
       const override = { ...numbers, at: new Date(), by: parseShortText(own, 'name') }
-      const change = await setOverride(store, name, override, { config: config.input, removeStale })
+      const change = await setOverride(signedBy(context, override), name, override, {
+        config: config.input,
+        removeStale,
+      })
       return overrideChangeDocument(name, override, change, config)
     },
 

@@ -5,9 +5,12 @@ import type { Environment } from '../../config/environment.ts'
 import { KEY_SECRET, readKeySecrets } from '../../credentials/key-signature.ts'
 import { environmentOf } from '../../set-ups/platform.ts'
 import { connectStore } from '../../set-ups/set-up-config.ts'
-import { createAdminStore } from '../admin-store.ts'
+import { createAdminStore, withActor } from '../admin-store.ts'
+import { auditKeepMs } from '../audit-keep.ts'
 import type { AdminContext } from '../context.ts'
+import { parseShortText } from '../names.ts'
 import { withInput } from '../overrides.ts'
+import { type AuditAdmin, administerAudit } from './audit.ts'
 import { administerConsumers, type ConsumerAdmin } from './consumers.ts'
 import { administerKeys, type KeyAdmin } from './keys.ts'
 import { administerLimits, type LimitAdmin } from './limits.ts'
@@ -16,6 +19,7 @@ import { administerSwitches, type SwitchAdmin } from './switches.ts'
 import { administerTokens, type TokenAdmin } from './tokens.ts'
 
 export { AdminError, type AdminFailure } from '../admin-error.ts'
+export type * from '../documents/audit.ts'
 export type * from '../documents/consumers.ts'
 export type * from '../documents/keys.ts'
 export type * from '../documents/limits.ts'
@@ -25,11 +29,12 @@ export type * from '../documents/tokens.ts'
 export type * from '../documents/why.ts'
 export type { ChangeInput, NewKeyInput, NewTokenInput, TimeInput } from '../inputs.ts'
 export type { OpaqueKey } from '../keys.ts'
+export type { AuditInput } from './audit.ts'
 export type { OverrideSettings } from './consumers.ts'
 export type { StatsInput, TopCallersInput } from './stats.ts'
 export type { RuleChangeInput } from './switches.ts'
 
-export interface Admin extends StatsAdmin {
+export interface Admin extends StatsAdmin, AuditAdmin {
   keys: KeyAdmin
   tokens: TokenAdmin
   consumers: ConsumerAdmin
@@ -41,7 +46,7 @@ export interface Admin extends StatsAdmin {
 export interface CreateAdminOptions {
   /** The variables, if they are not those of the process: `env` of a Worker. */
   env?: Environment
-  /** The author of changes, which blocks, overrides and switches record. Default: `sluicegate/admin`. */
+  /** The author of changes, which the audit trail records. Default: `sluicegate/admin`. */
   by?: string
 }
 
@@ -77,12 +82,17 @@ export function createAdmin(
   })
 }
 
-/** The administration of a config and a store. */
-export const administer = (context: AdminContext): Admin => ({
-  keys: administerKeys(context),
-  tokens: administerTokens(context),
-  consumers: administerConsumers(context),
-  switches: administerSwitches(context),
-  limits: administerLimits(context),
-  ...administerStats(context),
-})
+/** The administration of a config and a store. Changes are recorded in the audit trail. */
+export function administer({ store, config, by }: AdminContext): Admin {
+  const author = { actor: { kind: 'operator', name: parseShortText(by, 'name') } } as const
+  const context = { store: withActor(store, author, auditKeepMs(config.input.audit)), config, by }
+  return {
+    keys: administerKeys(context),
+    tokens: administerTokens(context),
+    consumers: administerConsumers(context),
+    switches: administerSwitches(context),
+    limits: administerLimits(context),
+    ...administerStats(context),
+    ...administerAudit(context),
+  }
+}

@@ -14,7 +14,7 @@ import { readLoadIfPermitted } from '../origin-load.ts'
 import { filterByRule, listRuleNames, parseLookBack, readStats } from '../stats.ts'
 import { readTop } from '../top.ts'
 import { MAX_CALLERS_BACK_MS, readTopCallersOf } from '../top-callers.ts'
-import { parseWhyTarget, readWhy } from '../why.ts'
+import { parseWhyTarget, readWhy, withLastChange } from '../why.ts'
 import { verdictOf } from '../why-verdict.ts'
 
 /** Which part of the statistics to read. */
@@ -63,7 +63,8 @@ export function administerStats({ store, config }: Pick<AdminContext, 'store' | 
      * @param caller a consumer, an address, the id of a key, a key, or an identity of limits by name such as `account=42`
      */
     async why(caller: string): Promise<WhyDocument> {
-      const facts = await readWhy(store, config, await parseWhyTarget(caller, store))
+      const known = await readWhy(store, config, await parseWhyTarget(caller, store))
+      const facts = await withLastChange(store, known)
       return whyDocument(facts, verdictOf(facts, config))
     },
   }

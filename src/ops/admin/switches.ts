@@ -1,7 +1,7 @@
 /** Administration of live switches. */
 import type { RuleSwitch } from '../../switches/switches.ts'
 import { listExceptionalConsumers } from '../consumers.ts'
-import type { AdminContext } from '../context.ts'
+import { type AdminContext, signedBy } from '../context.ts'
 import {
   type ExceptionsDocument,
   exceptionsDocument,
@@ -23,7 +23,8 @@ export type RuleChangeInput = ChangeInput & Pick<RuleSwitch, 'mode' | 'share'>
 
 export type SwitchAdmin = ReturnType<typeof administerSwitches>
 
-export function administerSwitches({ store, config, by }: AdminContext) {
+export function administerSwitches(context: AdminContext) {
+  const { store, config, by } = context
   return {
     /** The switches, the blocked consumers and the overrides. */
     async show(): Promise<ExceptionsDocument> {
@@ -32,7 +33,8 @@ export function administerSwitches({ store, config, by }: AdminContext) {
 
     /** Turns the kill switch on: no rule limits a request until it ends or is turned off. */
     async kill(change: ChangeInput = {}): Promise<SwitchesDocument> {
-      return switchesDocument(await killLimits(store, switchOf(parseSignature(change, by))), config)
+      const signed = switchOf(parseSignature(change, by))
+      return switchesDocument(await killLimits(signedBy(context, signed), signed), config)
     },
 
     /** Turns the kill switch off. */
@@ -46,7 +48,7 @@ export function administerSwitches({ store, config, by }: AdminContext) {
       const signed = switchOf(parseSignature(change, by))
       findSwitchable(config, rule)
       const set = { ...signed, ...(mode && { mode }), ...(share !== undefined && { share }) }
-      return switchesDocument(await switchRule(store, rule, set), config)
+      return switchesDocument(await switchRule(signedBy(context, signed), rule, set), config)
     },
 
     /** Makes a rule follow the config again. */

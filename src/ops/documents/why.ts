@@ -3,6 +3,7 @@ import type { RuleSwitch, Switch } from '../../switches/switches.ts'
 import type { RefusedCaller } from '../top-callers.ts'
 import type { WhyFacts } from '../why.ts'
 import type { Verdict, WhyState } from '../why-verdict.ts'
+import { type AuditEntryDocument, auditEntryDocument } from './audit.ts'
 import { type Json, toJson } from './json.ts'
 import { retryAfterMs } from './limits.ts'
 
@@ -32,10 +33,12 @@ export interface WhyDocument {
   refusals: (Json<Omit<RefusedCaller, 'name'>> & { rule: string; mode: 'enforce' | 'shadow' })[]
   /** Rules that count by more, so they could not be asked. */
   notAsked: string[]
+  /** The last change of a consumer. null: none is on record. The HTTP API leaves it out, because it needs another scope. */
+  lastChange?: AuditEntryDocument | null
 }
 
 export function whyDocument(facts: WhyFacts, { state, sentence }: Verdict): WhyDocument {
-  const { caller, kind, plan, consumer, rules, refusals, otherMode, notAsked, switches } = facts
+  const { caller, kind, plan, consumer, rules, refusals, otherMode, notAsked, switches, lastChange } = facts
   return toJson({
     ...{ caller, kind, state, sentence, plan: plan ?? null },
     blockedAt: consumer?.record.blockedAt ?? null,
@@ -54,5 +57,6 @@ export function whyDocument(facts: WhyFacts, { state, sentence }: Verdict): WhyD
       }),
     ),
     notAsked: [...notAsked.keys()],
+    ...(lastChange !== undefined && { lastChange: lastChange && auditEntryDocument(lastChange) }),
   })
 }

@@ -8,6 +8,7 @@ export { description as slidingWindowDescription } from '../../algorithms/slidin
 export { description as tokenBucketDescription } from '../../algorithms/token-bucket.descriptor.ts'
 export { createReserving } from '../limits/reserve.ts'
 export { createApi } from './create-api.ts'
+export { auditRoutes } from './handlers/audit.ts'
 export { consumersRoutes } from './handlers/consumers.ts'
 export { keysRoutes } from './handlers/keys.ts'
 export { limitsRoutes } from './handlers/limits.ts'

@@ -9,7 +9,8 @@ import { KEY_SECRET, readKeySecrets } from '../../credentials/key-signature.ts'
 import { GatewayError } from '../../errors.ts'
 import type { AdminConnection } from '../../ops/admin-connection.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { adminStoreOn, type RuleSets } from '../../ops/admin-store.ts'
+import { adminStoreOn, type RuleSets, withActor } from '../../ops/admin-store.ts'
+import { auditKeepMs } from '../../ops/audit-keep.ts'
 import { parseShortText } from '../../ops/names.ts'
 import { createOverrideRules, type RuleTools } from '../../ops/override-rules.ts'
 import { restConnection } from '../../ops/upstash-connection.ts'
@@ -180,14 +181,15 @@ export function createApi(
     const { token } = checked
     const input = (await readInput(route, request, url)) as { body: never; query: never }
     const tracked = trackChanges(connection)
-    const store = adminStoreOn(tracked, keySpace, ruleSets)
+    const change: ChangeContext = {
+      actor: { kind: 'token', id: token.id, name: token.name },
+      ...reasonOf(request, input.body),
+      requestId,
+    }
+    const keepMs = auditKeepMs(config.api!.written.audit)
+    const store = withActor(adminStoreOn(tracked, keySpace, ruleSets), change, keepMs)
     const { claim, release } = createClaim(request, store, token.id)
     try {
-      const change: ChangeContext = {
-        actor: { kind: 'token', id: token.id, name: token.name },
-        ...reasonOf(request, input.body),
-        requestId,
-      }
       return await route.run(
         {
           ...{ ...input, params, store, token, change },

@@ -1,5 +1,6 @@
 /** All routes of the API. The router, the OpenAPI document and the table of docs/api.md are made from this list. */
 import type { ApiRoutes } from '../../config/check/schema.ts'
+import { auditRoutes } from './handlers/audit.ts'
 import { consumersRoutes } from './handlers/consumers.ts'
 import { keysRoutes } from './handlers/keys.ts'
 import { limitsRoutes } from './handlers/limits.ts'
@@ -24,6 +25,7 @@ export const API_ROUTES: Readonly<Record<ApiRoutes, readonly Route[]>> = {
   stats: statsRoutes,
   why: whyRoutes,
   tokens: tokensRoutes,
+  audit: auditRoutes,
 }
 
 export const ROUTES: readonly Route[] = Object.values(API_ROUTES).flat()

@@ -102,6 +102,7 @@ const pageQuery = {
   limit: v.exactOptional(v.pipe(v.string(), v.regex(new RegExp(`^(?:[1-9]\\d?|${MAX_ITEMS})$`)))),
 }
 export const listQuery = v.strictObject(pageQuery)
+export const auditQuery = v.strictObject({ ...pageQuery, target: v.exactOptional(text(400)) })
 export const keysQuery = v.strictObject({ ...pageQuery, consumer: v.exactOptional(consumer) })
 export const statsQuery = v.strictObject({
   since: v.exactOptional(text(20)),

@@ -1,5 +1,9 @@
 /** Limits by name. A refusal is a result, with status 200. */
 import type { LimitRule } from '../../../config/compile.ts'
+import type { CallGuard } from '../../../limiter/call-guard.ts'
+import type { AdminStore } from '../../../ops/admin-store.ts'
+import type { Entry } from '../../../ops/change.ts'
+import { targetOf } from '../../../ops/limits.ts'
 import {
   type CostOptions,
   checkAmounts,
@@ -99,10 +103,29 @@ const resetRoute = adminRoute({
     const name = checkCall(call, services)
     const { identity = {}, rule } = call.body
     if (rule !== undefined) at('/rule', () => checkRule(name, rule, rules))
-    const made = await services.limits.limiterFor().reset(name, identity, rule === undefined ? {} : { rule })
+    const names = rules.map(each => each.name).filter(each => rule === undefined || each === rule)
+    const guard = auditing(call.store, {
+      ...{ action: 'limits.reset', target: targetOf(name, identity), before: { rules: names } },
+    })
+    const options = rule === undefined ? {} : { rule }
+    const made = await services.limits.limiterFor(guard).reset(name, identity, options)
     mustBeMade(made)
     return { body: documentOf(made) }
   },
+})
+
+/** Puts the entry of the audit trail into the run of a script. */
+const auditing = ({ audit }: AdminStore, entry: Entry): CallGuard => ({
+  isFresh: () => true,
+  on: store => ({
+    ...store,
+    run: async (calls, listener) =>
+      await store.run(
+        await Promise.all(calls.map(call => ('script' in call ? audit.before(call, entry) : call))),
+        listener,
+      ),
+  }),
+  passFailure() {},
 })
 
 export const limitsRoutes: readonly Route[] = [...decisionRoutes, resetRoute]

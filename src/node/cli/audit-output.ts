@@ -1,0 +1,80 @@
+/** How the audit trail is printed: one entry a line. */
+import { setTimeout as wait } from 'node:timers/promises'
+import type { AdminStore } from '../../ops/admin-store.ts'
+import { type AuditEntry, type AuditQuery, readAudit } from '../../ops/audit.ts'
+import type { Facts } from '../../ops/change.ts'
+import { auditEntryDocument } from '../../ops/documents/audit.ts'
+import { printable } from '../../ops/names.ts'
+
+const PAGE = 100
+const POLL_MS = 2000
+
+/** How far back each poll reads again: an entry of another slot of a cluster can come later than its time says. */
+const OVERLAP_MS = 10_000
+
+type Query = Omit<AuditQuery, 'limit' | 'cursor'>
+
+/** Prints all entries that match, page by page, newest first. */
+export async function printAudit(
+  store: AdminStore,
+  { json }: { json?: boolean },
+  query: Query,
+): Promise<void> {
+  const items: AuditEntry[] = []
+  let [isEmpty, cursor]: [boolean, string | undefined] = [true, undefined]
+  do {
+    const page = await readAudit(store, { ...query, cursor, limit: PAGE })
+    if (json) items.push(...page.entries)
+    else for (const entry of page.entries) console.log(textOf(entry))
+    isEmpty &&= page.entries.length === 0
+    cursor = page.cursor
+  } while (cursor !== undefined)
+  if (json) console.log(JSON.stringify({ items: items.map(auditEntryDocument) }, null, 2))
+  else if (isEmpty) console.log('There are no changes on record.')
+}
+
+/** Prints the last entries, the oldest first, and then each new one. With `--json`, one a line. @param sleep tests pass their own */
+export async function followAudit(
+  store: AdminStore,
+  { json }: { json?: boolean },
+  query: Query,
+  sleep: (ms: number) => Promise<unknown> = wait,
+): Promise<never> {
+  let known = new Map<string, number>()
+  let since = query.since
+  for (;;) {
+    const fresh: AuditEntry[] = []
+    let cursor: string | undefined
+    do {
+      const page = await readAudit(store, { ...query, since, cursor, limit: PAGE })
+      fresh.push(...page.entries.filter(({ id }) => !known.has(id)))
+      // At the start, one page.
+      cursor = known.size > 0 || query.since ? page.cursor : undefined
+    } while (cursor !== undefined)
+    for (const entry of fresh.reverse())
+      console.log(json ? JSON.stringify(auditEntryDocument(entry)) : textOf(entry))
+    for (const { id, at } of fresh) known.set(id, at.getTime())
+    const newest = Math.max(...known.values())
+    if (known.size > 0) since = new Date(newest - OVERLAP_MS)
+    known = new Map([...known].filter(([, at]) => at >= newest - OVERLAP_MS))
+    await sleep(POLL_MS)
+  }
+}
+
+/** `2026-11-26 02:14:07  ops (claimed)  consumers.block  acme: blockedAt none → 2026-…; because unpaid` */
+export function textOf({ at, actor, action, target, before, after, reason, requestId }: AuditEntry): string {
+  const time = at.toISOString().slice(0, 19).replace('T', ' ')
+  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])]
+  const changes = names.map(name => `${name} ${valueText(before, name)} → ${valueText(after, name)}`)
+  const facts = changes.length > 0 ? `: ${changes.join(', ')}` : ''
+  const why = reason ? `; reason: ${reason}` : ''
+  const request = requestId ? `; request ${requestId}` : ''
+  const who = actor.kind === 'token' ? `${actor.name} (token ${actor.id})` : `${actor.name} (claimed)`
+  return printable(`${time}  ${who}  ${action}  ${target}${facts}${why}${request}`)
+}
+
+function valueText(facts: Facts, name: string): string {
+  const value = facts[name]
+  if (value === undefined) return 'none'
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}

@@ -1,0 +1,7 @@
+/** How long entries of the audit trail are kept. */
+import { type Duration, milliseconds } from '../config/duration.ts'
+import { DEFAULT_KEEP_MS } from './audited.ts'
+
+/** @param audit of the config as it is written. @returns ms */
+export const auditKeepMs = (audit: { keep?: Duration | undefined } | undefined): number =>
+  audit?.keep === undefined ? DEFAULT_KEEP_MS : milliseconds(audit.keep)

@@ -1,0 +1,140 @@
+/** Puts the entry of the audit trail into the script that makes the change, so that there is never one without the other. */
+import { FIRST_LINES } from '../script/create-script.ts'
+import { sha1 } from '../sha1.ts'
+import { AUDIT_INDEX_KEY, auditKeyOf } from '../store/keys.ts'
+import type { Script, ScriptCall } from '../store/store.ts'
+import { type AdminConnection, type Command, evalCommand } from './admin-connection.ts'
+import { type Change, differenceOf, type Entry } from './change.ts'
+import { printable } from './names.ts'
+
+export const DEFAULT_KEEP_MS = 90 * 86400e3
+
+/** The most characters of a reason, and of a name. */
+const MAX_TEXT = 200
+
+/** How long the name of a stream stays in the index of a cluster after its last entry has ended (ms). */
+const INDEX_SLACK_MS = 86400e3
+
+/**
+ * Declares `audit()`, which writes the entry. It takes the stream from the end of KEYS and its values from the end of ARGV, so that the rest
+ * of the script finds its own. The entry is written first: if Redis is full or refuses XADD, the script ends before it changes anything.
+ * Entries end by age alone, by the clock of Redis. `~` removes whole nodes, about 100 entries, which is why reading checks the age too. A
+ * stream that gets no more entries ends by its expiry.
+ */
+const AUDIT = `
+local audit
+do
+  local stream, values = table.remove(KEYS), {}
+  for i = 9, 1, -1 do values[i] = table.remove(ARGV) end
+  audit = function()
+    local now, keep = tonumber(values[9]), tonumber(values[8])
+    if not now then
+      local time = redis.call('TIME')
+      now = time[1] * 1000 + math.floor(time[2] / 1000)
+    end
+    redis.call('XADD', stream, 'MINID', '~', string.format('%d', math.max(0, now - keep)), '*', 'actor', values[1], 'name', values[2],
+      'action', values[3], 'target', values[4], 'change', values[5], 'reason', values[6], 'request', values[7])
+    redis.call('PEXPIRE', stream, string.format('%d', keep))
+  end
+end
+`
+
+/** For changes without an author, which leave no entry: those of tests, and of a local store. */
+const NO_AUDIT = 'local function audit() end\n'
+
+/** Runs in front of a script that has no call of `audit`: an entry, if any of its keys exists. */
+const AUDIT_IF_ANY = `if redis.call('EXISTS', unpack(KEYS)) > 0 then audit() end\n`
+
+/** As AUDIT_IF_ANY, without the condition. */
+export const AUDIT_ALWAYS = 'audit()\n'
+
+export interface Author extends Change {
+  keepMs: number
+  /** ms since the epoch. Default: the clock of Redis. */
+  now?: () => number
+}
+
+/** The command of a script that calls `audit()`, with the entry. Its keys are in one slot, and have the environment already. */
+export interface Audited {
+  source: string
+  keys: readonly string[]
+  args: readonly (string | number)[]
+  /** Absent: nothing that administrators need to know. */
+  entry?: Entry | undefined
+}
+
+/** Writes entries to the stream of the deployment, or on a cluster to one in the slot of the keys. */
+export interface AuditTrail {
+  /** @returns the command. On a cluster, the stream is listed first, so that it is found even if this process ends */
+  command(audited: Audited): Promise<Command>
+  /** The call with the entry in front of its script, if any of its keys exists. Its keys have no environment, as those of the store that decides. */
+  before(call: ScriptCall, entry: Entry): Promise<ScriptCall>
+}
+
+export function createAuditTrail(
+  connection: AdminConnection,
+  at: (key: string) => string,
+  author: Author | undefined,
+): AuditTrail {
+  const isCluster = connection.decisions.isCluster ?? false
+  return {
+    async command({ source, keys, args, entry }) {
+      if (!author || !entry) return evalCommand(NO_AUDIT + source, keys, args)
+      const stream = isCluster ? auditKeyOf(keys[0]!) : at(auditKeyOf())
+      if (isCluster) await list(connection, at(AUDIT_INDEX_KEY), stream, author)
+      return evalCommand(AUDIT + source, [...keys, stream], [...args, ...valuesOf(author, entry)])
+    },
+
+    async before(call, entry) {
+      if (!author) return call
+      const stream = auditKeyOf(isCluster ? call.keys[0]! : undefined)
+      if (isCluster) await list(connection, at(AUDIT_INDEX_KEY), at(stream), author)
+      return {
+        ...call,
+        script: auditedScript(call.script),
+        keys: [...call.keys, stream],
+        args: [...call.args, ...valuesOf(author, entry)],
+      }
+    },
+  }
+}
+
+function auditedScript(script: Script): Script {
+  const build = (kind: keyof Script) => {
+    const first = FIRST_LINES[kind]
+    const source = first + AUDIT + AUDIT_IF_ANY + script[kind].source.slice(first.length)
+    return { source, sha1: sha1(source) }
+  }
+  return {
+    get keyLocking() {
+      return build('keyLocking')
+    },
+    get plain() {
+      return build('plain')
+    },
+  }
+}
+
+/** In the index, each stream has the time of its last entry, a few seconds more or less (ms). */
+async function list(
+  { runEach }: AdminConnection,
+  index: string,
+  stream: string,
+  { keepMs, now = Date.now }: Author,
+): Promise<void> {
+  await runEach([
+    ['ZADD', index, 'GT', now(), stream],
+    ['ZREMRANGEBYSCORE', index, '-inf', Math.floor(now() - keepMs - INDEX_SLACK_MS)],
+  ])
+}
+
+function valuesOf({ actor, reason = '', requestId = '', keepMs, now }: Author, entry: Entry): string[] {
+  const { action, target } = entry
+  const who = actor.kind === 'token' ? `token:${actor.id}` : 'operator'
+  return [
+    ...[who, bounded(actor.name), action, target.slice(0, 400), differenceOf(entry)],
+    ...[bounded(reason), bounded(requestId), keepMs.toFixed(), now ? now().toFixed() : ''],
+  ]
+}
+
+const bounded = (text: string) => printable(text.toWellFormed().slice(0, MAX_TEXT))

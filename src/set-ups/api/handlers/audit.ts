@@ -1,0 +1,21 @@
+/** The audit trail of administrative changes. */
+import { readAudit } from '../../../ops/audit.ts'
+import { auditDocument } from '../../../ops/documents/audit.ts'
+import { USUAL_ITEMS } from '../cursor.ts'
+import { parsed } from '../parse-input.ts'
+import { adminRoute } from '../route.ts'
+import { auditQuery } from '../schemas.ts'
+
+export const auditRoutes = [
+  adminRoute({
+    id: 'audit',
+    method: 'GET',
+    path: 'audit',
+    scopes: ['audit:read'],
+    query: auditQuery,
+    async run({ store, query: { target, cursor, limit = USUAL_ITEMS } }, { now }) {
+      const query = { target, cursor, limit: Number(limit) }
+      return { body: auditDocument(await parsed('?cursor', () => readAudit(store, query, now()))) }
+    },
+  }),
+]

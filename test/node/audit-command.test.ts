@@ -1,0 +1,147 @@
+/** `npx sluicegate audit`, `switch --history`, and what `why` shows of the audit trail. */
+import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { auditCommand } from '../../src/node/cli/audit.ts'
+import { followAudit } from '../../src/node/cli/audit-output.ts'
+import { consumersCommand } from '../../src/node/cli/consumers.ts'
+import { keysCommand } from '../../src/node/cli/keys.ts'
+import { limitsCommand } from '../../src/node/cli/limits.ts'
+import { switchCommand } from '../../src/node/cli/switch.ts'
+import { tokensCommand } from '../../src/node/cli/tokens.ts'
+import { whyCommand } from '../../src/node/cli/why.ts'
+import { administer } from '../../src/ops/admin/index.ts'
+import { withActor } from '../../src/ops/admin-store.ts'
+import { setPlan } from '../../src/ops/consumers.ts'
+import { withInput } from '../../src/ops/overrides.ts'
+import { startAdmin, type TestAdmin } from '../support/admin.ts'
+import { all, OPS } from '../support/audit.ts'
+import { startRedis, type TestRedis } from '../support/redis.ts'
+
+const INPUT: ConfigInput = {
+  origin: 'route',
+  plans: ['free', 'pro'],
+  rules: [{ name: 'minute', by: 'consumer', algorithm: 'gcra', limit: 100, period: '1m' }],
+  limits: { zendesk: [{ name: 'day', by: ['account'], algorithm: 'gcra', limit: 5, period: '1d' }] },
+  audit: { keep: '30d' },
+}
+
+const load = async () => withInput(checkedConfig(INPUT), INPUT)
+
+const COMMANDS = {
+  ...{ audit: auditCommand, consumers: consumersCommand, keys: keysCommand, limits: limitsCommand },
+  ...{ switch: switchCommand, tokens: tokensCommand, why: whyCommand },
+}
+
+let admin: TestAdmin<TestRedis>
+beforeAll(async () => {
+  admin = await startAdmin(await startRedis())
+})
+afterAll(() => admin?.close())
+beforeEach(async () => {
+  await admin.redis.connection.send(['FLUSHALL'])
+})
+
+/** @returns the standard output */
+async function run(group: keyof typeof COMMANDS, ...args: string[]): Promise<string> {
+  const log = vi.spyOn(console, 'log').mockImplementation(() => {})
+  const error = vi.spyOn(console, 'error').mockImplementation(() => {})
+  try {
+    const at = ['--url', admin.proxy.url, '--token', 'a token for tests']
+    await COMMANDS[group](load).parseAsync([...args, ...at], { from: 'user' })
+    return log.mock.calls.join('\n')
+  } finally {
+    log.mockRestore()
+    error.mockRestore()
+  }
+}
+
+it('every command that changes something takes an author and a reason', async () => {
+  const why = ['--by', 'alice', '--reason', 'ticket 42']
+  const { key } = JSON.parse(await run('keys', 'create', '--consumer', 'acme', '--json', ...why))
+  const id = (await run('keys', 'list')).match(/acme\/[0-9a-f]+/)![0]
+  await run('keys', 'label', id, 'ci', ...why)
+  await run('keys', 'plan', id, 'pro', ...why)
+  await run('keys', 'expire', id, '30d', ...why)
+  await run('keys', 'rotate', id, ...why)
+  await run('keys', 'revoke', key, '--yes', ...why)
+  await run('keys', 'import', 'partner-key-number-1', '--consumer', 'acme', ...why)
+  await run('consumers', 'set', 'acme', '--plan', 'pro', ...why)
+  await run('consumers', 'block', 'acme', '--yes', ...why)
+  await run('consumers', 'unblock', 'acme', ...why)
+  await run('consumers', 'override', 'acme', 'minute', '--limit', '5', ...why)
+  await run('consumers', 'override', 'acme', 'minute', '--remove', ...why)
+  await run('switch', 'rule', 'minute', 'shadow', ...why)
+  await run('switch', 'rule', 'minute', 'reset', ...why)
+  await run('switch', 'kill', 'on', '--yes', ...why)
+  await run('switch', 'kill', 'off', ...why)
+  await admin.redis.connection.send(['SET', 'sluice:{l:zendesk}:state:account=42', 'x'])
+  await run(
+    'limits',
+    ...['reset', 'zendesk', '--by', 'account=42', '--yes', '--as', 'alice', '--reason', 'ticket 42'],
+  )
+  const created = await run('tokens', 'create', '--name', 'jobs', '--scopes', 'stats:read', '--json', ...why)
+  await run('tokens', 'revoke', JSON.parse(created).id, '--yes', ...why)
+  await run('consumers', 'remove', 'acme', '--yes', ...why)
+  const entries = await all(admin.store)
+  // A rotation changes two keys.
+  expect(entries).toHaveLength(21)
+  for (const entry of entries)
+    expect(entry).toMatchObject({ actor: { kind: 'operator', name: 'alice' }, reason: 'ticket 42' })
+  expect(Number(await admin.redis.connection.send(['PTTL', 'sluice:{audit}']))).toBeLessThanOrEqual(
+    30 * 86400e3,
+  )
+})
+
+it('the trail, the history of switches and the last change of a consumer are shown', async () => {
+  expect(await run('audit')).toBe('There are no changes on record.')
+  await run('consumers', 'set', 'acme', '--plan', 'pro', '--by', 'alice')
+  await run('switch', 'rule', 'minute', 'shadow', '--by', 'bob', '--reason', 'the sale')
+  const [rule, plan, ...rest] = (await run('audit', '--since', '1h')).split('\n')
+  expect(rest).toEqual([])
+  expect(rule).toMatch(
+    /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d {2}bob \(claimed\) {2}switches\.set {2}minute: by none → bob, reason none → the sale, mode none → shadow; reason: the sale$/,
+  )
+  expect(plan).toMatch(/ {2}alice \(claimed\) {2}consumers\.plan {2}acme: plan none → pro$/)
+  expect(await run('audit', '--target', 'acme')).toBe(plan)
+  expect(await run('switch', '--history')).toBe(rule)
+  expect(await run('why', 'acme')).toContain(`Last change: ${plan}`)
+  expect(JSON.parse(await run('why', 'acme', '--json'))).toMatchObject({
+    lastChange: { actor: { kind: 'operator', name: 'alice', isClaimed: true }, action: 'consumers.plan' },
+  })
+  expect(JSON.parse(await run('audit', '--json'))).toMatchObject({
+    items: [{ action: 'switches.set' }, { action: 'consumers.plan', before: {}, after: { plan: 'pro' } }],
+  })
+})
+
+it('--follow shows each change once, the oldest first', async () => {
+  const store = withActor(admin.store, OPS)
+  await setPlan(store, 'acme', 'a')
+  const log = vi.spyOn(console, 'log').mockImplementation(() => {})
+  let polls = 0
+  const following = followAudit(store, {}, {}, async () => {
+    polls++
+    if (polls === 1) for (const plan of ['b', 'c']) await setPlan(store, 'acme', plan)
+    if (polls === 4) throw new Error('enough')
+  })
+  await expect(following).rejects.toThrow('enough')
+  const plans = log.mock.calls.map(([line]) => /→ (\w+)$/.exec(String(line))![1])
+  log.mockRestore()
+  expect(plans).toEqual(['a', 'b', 'c'])
+})
+
+it('sluicegate/admin records the author of each change, and reads the trail', async () => {
+  const config = await load()
+  const { consumers, audit } = administer({ store: admin.store, config, by: 'sign-up' })
+  await consumers.setPlan('acme', 'pro')
+  await consumers.block('acme', { by: 'support', reason: 'unpaid' })
+  const first = await audit({ target: 'acme', limit: 1 })
+  expect(first).toMatchObject({
+    items: [{ action: 'consumers.block', actor: { name: 'support' }, reason: 'unpaid' }],
+  })
+  expect(await audit({ cursor: first.cursor! })).toMatchObject({
+    items: [{ action: 'consumers.plan', actor: { kind: 'operator', name: 'sign-up', isClaimed: true } }],
+  })
+  await expect(audit({ limit: 0 })).rejects.toMatchObject({ name: 'AdminError', kind: 'usage' })
+  await expect(audit({ since: 'soon' })).rejects.toMatchObject({ name: 'AdminError', kind: 'usage' })
+})

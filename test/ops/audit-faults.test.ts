@@ -1,0 +1,140 @@
+/** The audit trail while the store fails, with 100,000 entries, and on a cluster. */
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import type { AdminConnection, Command } from '../../src/ops/admin-connection.ts'
+import { type AdminStore, adminStoreOn, withActor } from '../../src/ops/admin-store.ts'
+import { type AuditEntry, readAudit } from '../../src/ops/audit.ts'
+import { blockConsumer, removeConsumer, setPlan } from '../../src/ops/consumers.ts'
+import { revokeKey } from '../../src/ops/key-changes.ts'
+import { findKey } from '../../src/ops/key-reference.ts'
+import { createKey, importKey } from '../../src/ops/keys.ts'
+import { startAdmin, type TestAdmin } from '../support/admin.ts'
+import { all, changesOf, INPUT, OPS, pagesOf, SUPPORT } from '../support/audit.ts'
+import { describeOnCluster, type TestCluster } from '../support/cluster.ts'
+import { configOf } from '../support/engines.ts'
+import { describeOnRedis, type TestRedis } from '../support/redis.ts'
+
+describeOnRedis('the audit trail', (start, kind) => {
+  let admin: TestAdmin<TestRedis>
+  beforeAll(async () => {
+    admin = await startAdmin(await start())
+  })
+  afterAll(() => admin?.close())
+  beforeEach(async () => {
+    await send('FLUSHALL')
+  })
+
+  const send = (...command: string[]) => admin.redis.connection.send(command)
+  const text = async (...command: string[]) => String(await send(...command))
+
+  it('is written in the same command as the change, whichever call is the last that reaches the store', async () => {
+    // Every change is made again and again, with a store that fails before its nth command.
+    const config = configOf(INPUT)
+    for (let lives = 0; lives < 14; lives++) {
+      await send('FLUSHALL')
+      await setPlan(admin.store, 'globex', 'pro')
+      await importKey(admin.store, { key: 'partner-key-number-1' }, { consumer: 'globex' })
+      const found = await findKey(admin.store, 'partner-key-number-1')
+      for (const [make, isMade] of [
+        [
+          store => createKey(store, { consumer: 'acme' }),
+          async () => (await text('EXISTS', 'sluice:{c:acme}:keys')) === '1',
+        ],
+        [
+          store => blockConsumer(store, 'acme'),
+          async () => (await text('EXISTS', 'sluice:{c:acme}:consumer')) === '1',
+        ],
+        [
+          store => revokeKey(store, found),
+          async () => (await text('EXISTS', `sluice:{k:${found.digest}}`)) === '0',
+        ],
+        [
+          store => removeConsumer(store, 'globex', config.rules),
+          async () => (await text('EXISTS', 'sluice:{c:globex}:consumer')) === '0',
+        ],
+      ] as readonly [(store: AdminStore) => Promise<unknown>, () => Promise<boolean>][]) {
+        await send('DEL', 'sluice:{audit}')
+        await make(withActor(dying(admin.store, lives), OPS)).catch(() => {})
+        expect(await all(admin.store)).toHaveLength((await isMade()) ? 1 : 0)
+      }
+    }
+  })
+
+  // The embedded Redis takes milliseconds for each entry of a long stream.
+  it.skipIf(kind === 'embedded')(
+    'reads a rare target among 100,000 entries in bounded pages',
+    { timeout: 60_000 },
+    async () => {
+      const fill = `for i = 1, 10000 do redis.call('XADD', KEYS[1], '*', 'actor', 'operator', 'name', 'ops', 'action', 'consumers.plan',
+      'target', 'acme-' .. i, 'change', '{"before":{},"after":{"plan":"pro"}}', 'reason', '', 'request', '') end`
+      const store = withActor(admin.store, OPS)
+      await setPlan(store, 'rare', 'pro')
+      for (let i = 0; i < 10; i++) await send('EVAL', fill, '1', 'sluice:{audit}')
+      let pages = 0
+      const found: AuditEntry[] = []
+      admin.proxy.count()
+      for (let cursor: string | undefined; pages === 0 || cursor; pages++) {
+        const page = await readAudit(store, { target: 'rare', limit: 10, cursor })
+        found.push(...page.entries)
+        cursor = page.cursor
+      }
+      expect(found).toMatchObject([{ target: 'rare' }])
+      // 20 calls of 2,000 entries for each page.
+      expect(admin.proxy.count()).toBeLessThanOrEqual(20 * pages)
+      expect(pages).toBeLessThanOrEqual(3)
+      expect((await readAudit(store, { limit: 50 })).entries).toHaveLength(50)
+      expect(admin.proxy.count()).toBe(1)
+    },
+  )
+})
+
+/** A store whose connection ends before the nth command. */
+function dying(store: AdminStore, lives: number): AdminStore {
+  const { decisions, nextStepFor } = store
+  let left = lives
+  const die = () => {
+    if (left-- <= 0) throw new Error('The connection has ended.')
+  }
+  const connection: AdminConnection = {
+    ...{ decisions, nextStepFor },
+    async run(...command: Command) {
+      die()
+      return await store.run(...command)
+    },
+    async runEach(commands) {
+      die()
+      return await store.runEach(commands)
+    },
+    async transact(commands) {
+      die()
+      return await store.transact(commands)
+    },
+  }
+  return adminStoreOn(connection, {}, store.ruleSets)
+}
+
+describeOnCluster('the audit trail', start => {
+  let admin: TestAdmin<TestCluster>
+  beforeAll(async () => {
+    admin = await startAdmin(await start(), { cluster: true, environment: 'test' })
+  })
+  afterAll(() => admin?.close())
+
+  it('has one stream for each slot, which are merged', async () => {
+    const store = withActor(admin.store, SUPPORT)
+    const changes = await changesOf(store)
+    for (const [make] of changes) await make()
+    const entries = await all(store)
+    // The first is the key that they begin with.
+    expect(entries.map(({ action }) => action).reverse()).toEqual([
+      'keys.create',
+      ...changes.map(([, action]) => action),
+    ])
+    const consumers = Array.from({ length: 60 }, (_, i) => `consumer-${i}`)
+    for (const consumer of consumers) await setPlan(store, consumer, 'pro')
+    const pages = await pagesOf(store, 7)
+    expect(pages.map(({ id }) => id)).toEqual((await all(store)).map(({ id }) => id))
+    expect(pages).toHaveLength(entries.length + 60)
+    expect((await all(store, { target: 'consumer-7' })).map(({ target }) => target)).toEqual(['consumer-7'])
+    expect((await all(store, { target: 'zendesk' })).map(({ action }) => action)).toEqual(['limits.reset'])
+  })
+})

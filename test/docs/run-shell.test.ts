@@ -208,8 +208,8 @@ const COVERED: readonly (readonly [line: RegExp, by: string])[] = [
     'test/package, from an empty folder to the first 429',
   ],
   [
-    /^(export )?UPSTASH_REDIS_REST_URL=|^UPSTASH_REDIS_REST_TOKEN=/,
-    'variables: above, the example of the bridge',
+    /^(export )?UPSTASH_REDIS_REST_URL=|^UPSTASH_REDIS_REST_TOKEN=|^export SLUICE_API_URL=/,
+    'variables: above, the example of the bridge; test/api/command-line.test.ts',
   ],
 ]
 

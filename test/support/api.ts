@@ -10,7 +10,7 @@ import { API_PATH } from '../../src/set-ups/api/create-api.ts'
 import { api } from '../../src/set-ups/api/index.ts'
 import { matchRoute } from '../../src/set-ups/api/match-route.ts'
 import { ROUTES } from '../../src/set-ups/api/routes.ts'
-import { type TestGateway, type TestPlatform, TOKEN } from './gateway.ts'
+import { type App, type TestGateway, type TestPlatform, TOKEN } from './gateway.ts'
 
 const DOCUMENT = JSON.parse(
   readFileSync(new URL('../../docs/openapi.json', import.meta.url), 'utf8'),
@@ -135,10 +135,18 @@ export function apiOf(
   config: Partial<ConfigInput> = {},
   platform: TestPlatform = {},
 ): ApiCall {
+  const app = appWithApi(gateway, config, platform)
+  return apiClient((path, init) => app(path, init))
+}
+
+export function appWithApi(
+  gateway: TestGateway,
+  config: Partial<ConfigInput>,
+  platform: TestPlatform = {},
+): App {
   const variables = { UPSTASH_REDIS_REST_URL: gateway.store.url, UPSTASH_REDIS_REST_TOKEN: TOKEN }
-  const app = gateway.app(
+  return gateway.app(
     { rules: [], api: {}, ...config },
     { ...platform, variables: { ...variables, ...platform.variables }, parts: { ...api, ...platform.parts } },
   )
-  return apiClient((path, init) => app(path, init))
 }

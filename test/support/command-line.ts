@@ -21,7 +21,8 @@ export function environmentWith(extra: Environment): NodeJS.ProcessEnv {
   const { UPSTASH_REDIS_REST_URL: _, UPSTASH_REDIS_REST_TOKEN: __, ...others } = process.env
   const { REDIS_URL: ___, SLUICE_ENVIRONMENT: ____, SLUICE_BRIDGE_TOKEN: _____, ...another } = others
   // Tests compare the output without colors, whatever the terminal of the test runner can show.
-  const { FORCE_COLOR: ______, NO_COLOR: _______, ...rest } = another
+  const { FORCE_COLOR: ______, NO_COLOR: _______, ...more } = another
+  const { SLUICE_API_URL: ________, SLUICE_API_TOKEN: _________, ...rest } = more
   return { ...rest, NODE_NO_WARNINGS: '1', ...extra }
 }
 

@@ -21,6 +21,7 @@ import { print } from './output.ts'
 
 export interface StoreFlags {
   url?: string
+  api?: string
   token?: string
   env?: string
   json?: boolean
@@ -33,10 +34,20 @@ export const UNTIL_HELP = "end of the change, such as '2030-12-31T18:00:00Z'"
 export const BY_HELP = 'who makes the change (default: your user name on this machine)'
 export const YES_HELP = 'do not ask for confirmation; required without a terminal'
 
-/** Adds the options of every command that uses the store: `--url`, `--token`, `--env` and `--json`. */
+/** Adds the options of every command that uses the store, or the API in place of it: `--url`, `--token`, `--api`, `--env` and `--json`. */
 export function addStoreOptions(command: Command): Command {
   optionIn(STORE_OPTIONS, command, '--url <url>', 'REST URL of the store (default: $UPSTASH_REDIS_REST_URL)')
-  optionIn(STORE_OPTIONS, command, '--token <token>', 'REST token (default: $UPSTASH_REDIS_REST_TOKEN)')
+  optionIn(
+    STORE_OPTIONS,
+    command,
+    '--token <token>',
+    'REST token (default: $UPSTASH_REDIS_REST_TOKEN); with --api: service token (default: $SLUICE_API_TOKEN)',
+  )
+  const api = new Option(
+    '--api <url>',
+    'URL of a gateway, to use its HTTP API in place of the store (default: $SLUICE_API_URL)',
+  )
+  command.addOption(api.conflicts('url').helpGroup(STORE_OPTIONS))
   optionIn(STORE_OPTIONS, command, '--env <name>', ENVIRONMENT_HELP)
   return command.option('--json', JSON_HELP)
 }

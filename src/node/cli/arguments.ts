@@ -79,6 +79,10 @@ export function fromVariable<T>(name: string, text: string, parse: (text: string
   }
 }
 
+/** The gateway whose API a command uses in place of the store (api-commands.ts). Undefined: it uses the store. */
+export const apiUrlOf = ({ api, url }: { api?: string; url?: string }): string | undefined =>
+  api ?? (url === undefined ? process.env.SLUICE_API_URL || undefined : undefined)
+
 /** The REST store that a command talks to, from its flags or from the environment. */
 export function restStore(flags: { url?: string; token?: string }): { url: string; token: string } {
   const { UPSTASH_REDIS_REST_URL, UPSTASH_REDIS_REST_TOKEN } = process.env

@@ -140,7 +140,7 @@ async function list(load: ConfigLoader, flags: Flags): Promise<void> {
   )
 }
 
-function consumerTable(consumers: readonly ConsumerInfo[]): string {
+export function consumerTable(consumers: readonly ConsumerInfo[]): string {
   const rows = consumers.map(({ consumer, plan, keys, overrides, ...record }) => [
     consumer,
     plan ?? '(default)',
@@ -201,7 +201,7 @@ async function set(
 
 const MOST_KEYS = 10
 
-function noteOfKeys(keys: readonly KeyInfo[]): string {
+export function noteOfKeys(keys: readonly Pick<KeyInfo, 'id' | 'plan'>[]): string {
   if (keys.length === 0) return ''
   const shown = keys.slice(0, MOST_KEYS).map(({ id, plan }) => `${id} (${plan})`)
   const more = keys.length > MOST_KEYS ? `, and ${keys.length - MOST_KEYS} more` : ''
@@ -257,4 +257,4 @@ async function remove(load: ConfigLoader, argument: string, flags: Flags): Promi
   )
 }
 
-const count = (keys: number) => (keys === 1 ? '1 key' : `${keys} keys`)
+export const count = (keys: number) => (keys === 1 ? '1 key' : `${keys} keys`)

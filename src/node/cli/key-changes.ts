@@ -166,10 +166,14 @@ async function rotate(
   console.error(`The old key '${id}' ${overlap === 0 ? 'is revoked' : expiryText(oldEndsAt!)}.`)
 }
 
-const expiryText = (at: Date) => `expires at ${timeAhead(at, ' UTC')}`
+export const expiryText = (at: Date) => `expires at ${timeAhead(at, ' UTC')}`
 
 /** @returns undefined for --clear */
-function oneOf(text: string | undefined, { clear }: { clear?: boolean }, what: string): string | undefined {
+export function oneOf(
+  text: string | undefined,
+  { clear }: { clear?: boolean },
+  what: string,
+): string | undefined {
   if ((text === undefined) === Boolean(clear)) return text
   throw new AdminError('usage', `Use either ${what} or --clear.`)
 }

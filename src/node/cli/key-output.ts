@@ -3,13 +3,14 @@ import type { CreatedKey, KeyInfo, KeyStats } from '../../ops/keys.ts'
 import { time, timeAhead } from '../../ops/times.ts'
 import { table } from './output.ts'
 
-/** The key alone on standard output, so that it can be piped into a secret store. */
+/** The key alone on standard output, so that it can be piped into a secret store. @param plans of the config, if it is known */
 export function printCreatedKey(
   { key, id, consumer, mode, plan, expiresAt, signedBy }: CreatedKey,
-  plans: readonly string[],
+  plans: readonly string[] = [],
 ): void {
   const until = expiresAt ? `, valid until ${time(expiresAt)} UTC` : ''
-  const on = plan ? `plan '${plan}'` : `the consumer's plan (default: '${plans[0]}')`
+  const first = plans[0] === undefined ? '' : ` (default: '${plans[0]}')`
+  const on = plan ? `plan '${plan}'` : `the consumer's plan${first}`
   console.error(
     `Created a ${signedBy ? 'signed ' : ''}${mode === 'test' ? 'test ' : ''}key for consumer '${consumer}' on ${on}${until}. It cannot be shown again. To revoke it: npx sluicegate keys revoke ${id}`,
   )

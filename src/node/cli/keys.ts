@@ -116,12 +116,7 @@ async function bringIn(
   argument: string | undefined,
   flags: NewKeyFlags & { sha256?: string },
 ): Promise<void> {
-  if ((argument === undefined) === (flags.sha256 === undefined)) {
-    throw new AdminError(
-      'usage',
-      'Use either the key or --sha256. With - as the key, it is read from standard input.',
-    )
-  }
+  mustHaveOneKey(argument, flags)
   const { store, config } = await openStore(flags, load)
   const opaque = flags.sha256 === undefined ? { key: await secretOf(argument!) } : { digest: flags.sha256 }
   const imported = await importKey(store, opaque, await newKeyOf(flags, config.plans))
@@ -134,6 +129,14 @@ async function bringIn(
     flags,
     keyDocument(imported),
     () => `Key '${imported.id}' belongs to consumer '${imported.consumer}' now.`,
+  )
+}
+
+export function mustHaveOneKey(argument: string | undefined, { sha256 }: { sha256?: string }): void {
+  if ((argument === undefined) !== (sha256 === undefined)) return
+  throw new AdminError(
+    'usage',
+    'Use either the key or --sha256. With - as the key, it is read from standard input.',
   )
 }
 

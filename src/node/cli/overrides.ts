@@ -37,7 +37,7 @@ import { CHANGE_OPTIONS, optionIn, withExamples } from './help.ts'
 import type { ConfigLoader, LoadedConfig } from './load-config.ts'
 import { print, table } from './output.ts'
 
-interface Flags extends StoreFlags, Partial<Record<PlanUnits, number>> {
+export interface OverrideFlags extends StoreFlags, Partial<Record<PlanUnits, number>> {
   mode?: 'enforce' | 'shadow' | 'off'
   for?: string
   until?: string
@@ -89,7 +89,12 @@ export function overrideCommand(load: ConfigLoader, group: string): Command {
   )
 }
 
-async function override(load: ConfigLoader, argument: string, rule: string, flags: Flags): Promise<void> {
+async function override(
+  load: ConfigLoader,
+  argument: string,
+  rule: string,
+  flags: OverrideFlags,
+): Promise<void> {
   const { mode } = flags
   const end = flags.for ?? flags.until
   if (flags.remove) return await remove(load, argument, rule, flags)
@@ -122,15 +127,24 @@ function removedText(removed: readonly Override[], config: LoadedConfig): string
   return removed.length > 0 ? `\nThese were removed:\n\n${overrideTable(removed, config)}` : ''
 }
 
-function unitsIn(flags: Flags): Partial<Record<PlanUnits, number>> {
+export function unitsIn(flags: OverrideFlags): Partial<Record<PlanUnits, number>> {
   const given = [...planUnits.keys()].filter(name => flags[name] !== undefined)
   return Object.fromEntries(given.map(name => [name, flags[name]]))
 }
 
-async function remove(load: ConfigLoader, argument: string, rule: string, flags: Flags): Promise<void> {
+export function mustRemoveAlone(flags: OverrideFlags): void {
   const others = [...Object.values(unitsIn(flags)), flags.mode, flags.for, flags.until, flags.removeStale]
   if (others.some(value => value !== undefined))
     throw new AdminError('usage', '--remove cannot be combined with other changes. Use it alone.')
+}
+
+async function remove(
+  load: ConfigLoader,
+  argument: string,
+  rule: string,
+  flags: OverrideFlags,
+): Promise<void> {
+  mustRemoveAlone(flags)
   const { store, config } = await openStore(flags, load)
   const consumer = await parseConsumerName(argument)
   const { before, record, isChanged } = await removeOverride(store, consumer, rule)

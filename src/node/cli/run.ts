@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
+import { apiUrlOf } from './arguments.ts'
 import { HELP, withExamplesOfSubcommands } from './help.ts'
 import { type FileLoader, loadConfig } from './load-config.ts'
 import { checkHelpTopic, describeUsageError } from './usage-errors.ts'
@@ -61,6 +62,7 @@ export async function programFor(args: readonly string[]): Promise<Command> {
     .version(versionOf(), '--version', 'print the version')
   const load: FileLoader = file => loadConfig(fileFrom(file, program.opts<{ config?: string }>().config))
   for (const [group, make] of named) program.addCommand((await make(load)).helpGroup(group))
+  program.hook('preAction', (_, command) => useApiIfNamed(command))
   program.commandsGroup('Help:').helpCommand(true)
   onEach(program, command => {
     withExamplesOfSubcommands(command)
@@ -72,6 +74,17 @@ export async function programFor(args: readonly string[]): Promise<Command> {
       .addHelpText('after', EXIT_CODES)
   })
   return program
+}
+
+/** With `--api`, the API of a gateway does the work of a command that uses the store. */
+function useApiIfNamed(command: Command): void {
+  if (!command.options.some(({ long }) => long === '--api')) return
+  const url = apiUrlOf(command.opts())
+  if (url === undefined) return
+  command.action(async () => {
+    const { runByApi } = await import('./api-commands.ts')
+    await runByApi(command, url)
+  })
 }
 
 function versionOf(): string {

@@ -8,7 +8,14 @@ import type { AdminStore } from '../../ops/admin-store.ts'
 import { statsDocument, topCallersDocument } from '../../ops/documents/stats.ts'
 import { readLoadIfPermitted } from '../../ops/origin-load.ts'
 import { filterByRule, listRuleNames, parseLookBack, readStats, readTotals } from '../../ops/stats.ts'
-import { type Bound, checkBounds, checkWord, formatCheck, parseBound } from '../../ops/stats-bounds.ts'
+import {
+  type Bound,
+  type BoundCheck,
+  checkBounds,
+  checkWord,
+  formatCheck,
+  parseBound,
+} from '../../ops/stats-bounds.ts'
 import { MAX_CALLERS_BACK_MS, readTopCallersOf } from '../../ops/top-callers.ts'
 import { addStoreOptions, openStore, type StoreFlags } from './administration.ts'
 import { withExamples } from './help.ts'
@@ -99,9 +106,13 @@ function lookBack(text: string): number {
   throw new InvalidArgumentError('Use a duration from 1m to 400d.')
 }
 
+export function checkFlags({ failAbove = [], rule, shadow, top }: Partial<Flags>): void {
+  for (const bound of failAbove) checkWord(bound, rule)
+  if (shadow && !top) throw new AdminError('usage', '--shadow needs --top consumers. Add it.')
+}
+
 async function stats(load: ConfigLoader, flags: Flags): Promise<void> {
-  for (const bound of flags.failAbove ?? []) checkWord(bound, flags.rule)
-  if (flags.shadow && !flags.top) throw new AdminError('usage', '--shadow needs --top consumers. Add it.')
+  checkFlags(flags)
   if (flags.top) return await topCallers(load, flags)
   const { store, config } = await openStore(flags, load)
   if (flags.prometheus) return void process.stdout.write(await textForPrometheus(store, config))
@@ -114,9 +125,14 @@ async function stats(load: ConfigLoader, flags: Flags): Promise<void> {
   print(flags, statsDocument(counted, current, checks), () =>
     [statsText(counted, flags, names, config), ...loadTexts(current)].join('\n\n'),
   )
+  reportChecks(checks, flags)
+}
+
+/** @throws AdminError if a share is above its bound */
+export function reportChecks(checks: readonly BoundCheck[] | undefined, { json }: { json?: boolean }): void {
   const above = checks?.filter(({ isAbove }) => isAbove) ?? []
   if (above.length > 0) throw new AdminError('above', above.map(formatCheck).join('\n'))
-  if (checks && !flags.json) console.log(`\nNo share is above:\n${checks.map(formatCheck).join('\n')}`)
+  if (checks && !json) console.log(`\nNo share is above:\n${checks.map(formatCheck).join('\n')}`)
 }
 
 async function topCallers(load: ConfigLoader, flags: Flags): Promise<void> {

@@ -195,7 +195,7 @@ function inEnvironmentOf({ environment }: AdminStore): string {
 }
 
 /** @throws AdminError for an end that cannot be stored, because the command deletes the whole record */
-function mustHaveNoEnd({ for: duration, until }: SignedFlags, state: string): void {
+export function mustHaveNoEnd({ for: duration, until }: SignedFlags, state: string): void {
   if (duration === undefined && until === undefined) return
   throw new AdminError(
     'usage',

@@ -113,7 +113,7 @@ async function create(
     by: authorOf(flags),
   })
   if (flags.json) print(flags, createdTokenDocument(created), String)
-  else printCreated(created)
+  else printCreatedToken(created)
 }
 
 async function list(load: ConfigLoader, flags: StoreFlags): Promise<void> {
@@ -160,7 +160,7 @@ async function rotate(
   const rotated = await rotateToken(store, found, overlapMs, { by: authorOf(flags) })
   const { created, oldEndsAt, failure } = rotated
   if (flags.json) print(flags, rotatedTokenDocument(id, rotated), String)
-  else printCreated(created)
+  else printCreatedToken(created)
   if (failure) throw new AdminError('store', `The old token '${id}' is still valid: ${failure.message}`)
   if (flags.json) return
   console.error(
@@ -169,7 +169,13 @@ async function rotate(
 }
 
 /** The token alone on standard output, so that it can be piped into a secret store. */
-function printCreated({ token, id, name, scopes, expiresAt }: CreatedToken): void {
+export function printCreatedToken({
+  token,
+  id,
+  name,
+  scopes,
+  expiresAt,
+}: Omit<CreatedToken, 'digest'>): void {
   const until = expiresAt ? `, valid until ${time(expiresAt)} UTC` : ''
   console.error(
     `Created a service token for '${printable(name)}' with the scopes ${scopes.join(', ')}${until}. It cannot be shown again. To revoke it: npx sluicegate tokens revoke ${id}`,
@@ -177,7 +183,7 @@ function printCreated({ token, id, name, scopes, expiresAt }: CreatedToken): voi
   console.log(token)
 }
 
-function tokenTable(tokens: readonly TokenInfo[]): string {
+export function tokenTable(tokens: readonly TokenInfo[]): string {
   const rows = tokens.map(({ id, name, scopes, createdAt, by, expiresAt, replacedBy }) => [
     ...[id, name, scopes.join(', '), time(createdAt), by ?? ''],
     (expiresAt ? timeAhead(expiresAt) : 'never') + (replacedBy ? `, replaced by ${replacedBy}` : ''),

@@ -1,0 +1,433 @@
+/** The commands that the HTTP API has (`--api`): what each of them calls, and how it prints the document. */
+import type { Command } from 'commander'
+import { readServiceToken } from '../../credentials/service-token.ts'
+import { AdminError } from '../../ops/admin-error.ts'
+import { blockText } from '../../ops/blocks.ts'
+import type { ConsumerInfo } from '../../ops/consumers.ts'
+import type { AuditEntryDocument } from '../../ops/documents/audit.ts'
+import type { BlockDocument, ConsumerDocument, PlanChangeDocument } from '../../ops/documents/consumers.ts'
+import {
+  type CreatedKeyDocument,
+  type KeyDocument,
+  keyExpiryDocument,
+  keyLabelDocument,
+  keyPlanDocument,
+  type RotatedKeyDocument,
+} from '../../ops/documents/keys.ts'
+import { limitResetDocument } from '../../ops/documents/limits.ts'
+import { statsDocument } from '../../ops/documents/stats.ts'
+import type { CreatedTokenDocument, RotatedTokenDocument, TokenDocument } from '../../ops/documents/tokens.ts'
+import type { WhyDocument } from '../../ops/documents/why.ts'
+import { parseOverlap } from '../../ops/inputs.ts'
+import type { CreatedKey, KeyInfo } from '../../ops/keys.ts'
+import { parseConsumerName, parseTime } from '../../ops/names.ts'
+import type { Stats } from '../../ops/stats.ts'
+import { type Bound, checkBounds } from '../../ops/stats-bounds.ts'
+import type { CreatedToken, TokenInfo } from '../../ops/tokens.ts'
+import type { RuleCallers } from '../../ops/top-callers.ts'
+import { sha256 } from '../../sha256.ts'
+import { mustConfirm, type SignedFlags, type StoreFlags, secretOf } from './administration.ts'
+import { type ApiCall, type ApiClient, createApiClient } from './api-client.ts'
+import { textOf as auditLine } from './audit-output.ts'
+import { consumerTable, count, noteOfKeys } from './consumers.ts'
+import { documentText, withDates } from './document-text.ts'
+import { expiryText, oneOf } from './key-changes.ts'
+import { keyTable, printCreatedKey } from './key-output.ts'
+import { mustHaveOneKey } from './keys.ts'
+import { identityText, parseTarget } from './limit-target.ts'
+import { print } from './output.ts'
+import { mustRemoveAlone, type OverrideFlags, unitsIn } from './overrides.ts'
+import { checkFlags, reportChecks } from './stats.ts'
+import { mustHaveNoEnd } from './switch.ts'
+import { printCreatedToken, tokenTable } from './tokens.ts'
+import { topCallersText } from './top-output.ts'
+
+/** Of all commands together. */
+interface Flags extends StoreFlags, Omit<SignedFlags, 'by'> {
+  by?: string | Record<string, string>
+  as?: string
+  yes?: boolean
+  consumer?: string
+  plan?: string | false
+  label?: string
+  mode?: 'enforce' | 'shadow' | 'off'
+  expires?: string
+  sha256?: string
+  clear?: boolean
+  overlap?: string
+  remove?: boolean
+  removeStale?: boolean
+  share?: number
+  rule?: string
+  /** Of `stats`: how far back (ms). Of `audit`: a time. */
+  since?: number | Date
+  shadow?: boolean
+  top?: string
+  target?: string
+  follow?: boolean
+  history?: boolean
+  prometheus?: boolean
+  failAbove?: Bound[]
+  name?: string
+  scopes?: string
+}
+
+type Run = (api: ApiClient, flags: Flags, ...args: string[]) => Promise<void>
+
+/** By the words of the command. */
+const COMMANDS: Readonly<Record<string, Run>> = {
+  'keys create': async (api, flags) => {
+    const created = await api.call<CreatedKeyDocument>('createKey', {
+      body: newKeyOf(flags),
+      ...reasonOf(flags),
+    })
+    if (flags.json) print(flags, created, String)
+    else printCreatedKey(withDates<CreatedKey>(created))
+  },
+
+  'keys import': async (api, flags, argument) => {
+    mustHaveOneKey(argument, flags)
+    const opaque = flags.sha256 === undefined ? { key: await secretOf(argument!) } : { sha256: flags.sha256 }
+    const body = { ...newKeyOf(flags), ...opaque }
+    const imported = await api.call<KeyDocument>('importKey', { body, ...reasonOf(flags) })
+    print(flags, imported, () => `Key '${imported.id}' belongs to consumer '${imported.consumer}' now.`)
+  },
+
+  'keys list': async (api, flags) => {
+    const { consumer } = flags
+    const keys = await api.list<KeyDocument>('listKeys', { query: { consumer } })
+    print(flags, keys, () => (keys.length > 0 ? keyTable(withDates<KeyInfo[]>(keys)) : 'There are no keys.'))
+  },
+
+  'keys label': async (api, flags, key, text) => {
+    const { id, label } = await changeKey(api, flags, key!, { label: oneOf(text, flags, 'a label') ?? null })
+    print(flags, keyLabelDocument(id, label), () =>
+      label ? `The label of key '${id}' is '${label}'.` : `Key '${id}' has no label.`,
+    )
+  },
+
+  'keys plan': async (api, flags, key, text) => {
+    const { id, plan } = await changeKey(api, flags, key!, { plan: oneOf(text, flags, 'a plan') ?? null })
+    const on = plan ? `plan '${plan}'` : "the consumer's plan"
+    print(flags, keyPlanDocument(id, plan), () => `Key '${id}' is on ${on}.`)
+  },
+
+  'keys expire': async (api, flags, key, when) => {
+    const at = parseTime(when!)
+    if (at !== undefined && at <= new Date())
+      throw new AdminError('usage', 'The API sets no end in the past. Use npx sluicegate keys revoke.')
+    const { id, expiresAt } = await changeKey(api, flags, key!, { expiresAt: at?.toISOString() ?? null })
+    const end = expiresAt === undefined ? undefined : new Date(expiresAt)
+    print(flags, keyExpiryDocument(id, end), () => `Key '${id}' ${end ? expiryText(end) : 'never expires'}.`)
+  },
+
+  'keys revoke': async (api, flags, key) => {
+    const params = paramsOfKey(key!)
+    await mustConfirm(`Revoke key '${key}'?`, flags)
+    const revoked = await api.call<{ id: string }>('revokeKey', { params, ...reasonOf(flags) })
+    print(flags, revoked, () => `Key '${revoked.id}' is revoked.`)
+  },
+
+  'keys rotate': async (api, flags, key) => {
+    const params = paramsOfKey(key!)
+    const body = await overlapOf(flags, `key '${key}'`)
+    const rotated = await api.call<RotatedKeyDocument>('rotateKey', { params, body, ...reasonOf(flags) })
+    if (flags.json) print(flags, rotated, String)
+    else printCreatedKey(withDates<CreatedKey>(rotated))
+    reportReplaced(rotated.replaces, 'key', flags)
+  },
+
+  'consumers list': async (api, flags) => {
+    const consumers = await api.list<ConsumerDocument>('listConsumers')
+    const infos = consumers.map(each => ({ ...withDates<ConsumerInfo>(each), ...blockOf(each) }))
+    print(flags, consumers, () => (infos.length > 0 ? consumerTable(infos) : 'There are no consumers.'))
+  },
+
+  'consumers show': async (api, flags, name) => {
+    const document = await api.call<ConsumerDocument>('showConsumer', await paramsOfConsumer(name!))
+    print(flags, document, () => documentText(document))
+  },
+
+  'consumers set': async (api, flags, name) => {
+    const { plan } = flags
+    if (plan === undefined) throw new AdminError('usage', 'No plan is given. Use --plan <name> or --no-plan.')
+    const call = { ...(await paramsOfConsumer(name!)), body: { plan: plan || null }, ...reasonOf(flags) }
+    const document = await api.call<PlanChangeDocument>('changeConsumer', call)
+    const what = document.plan ? `is on plan '${document.plan}'` : 'has no plan of its own'
+    const keys = document.keysOnOtherPlans
+    print(flags, document, () => `Consumer '${document.consumer}' ${what}.${noteOfKeys(keys)}`)
+  },
+
+  'consumers block': async (api, flags, name) => {
+    const params = await paramsOfConsumer(name!)
+    await mustConfirm(`Block consumer '${name}'?`, flags)
+    const call = { ...params, body: endOf(flags), ...reasonOf(flags) }
+    const document = await api.call<BlockDocument & { consumer: string }>('blockConsumer', call)
+    const text = blockText(blockOf(document), ' UTC')
+    print(flags, document, () => `Consumer '${document.consumer}' is blocked, ${text}.`)
+  },
+
+  'consumers unblock': async (api, flags, name) => {
+    const call = { ...(await paramsOfConsumer(name!)), ...reasonOf(flags) }
+    const document = await api.call<{ consumer: string }>('unblockConsumer', call)
+    print(flags, document, () => `Consumer '${document.consumer}' is not blocked.`)
+  },
+
+  'consumers override': async (api, flags, name, rule) => {
+    const { consumer } = (await paramsOfConsumer(name!)).params
+    const params = { consumer, rule: rule! }
+    if (flags.remove) {
+      mustRemoveAlone(overrideFlags(flags))
+      const left = await api.call<object>('removeOverride', { params, ...reasonOf(flags) })
+      return print(flags, left, () => `Consumer '${consumer}' has no override of rule '${rule}' now.`)
+    }
+    const { mode, removeStale } = flags
+    const body = { ...unitsIn(overrideFlags(flags)), mode, removeStale, ...endOf(flags) }
+    const document = await api.call<object>('setOverride', { params, body, ...reasonOf(flags) })
+    print(flags, document, () => documentText(document))
+  },
+
+  'consumers remove': async (api, flags, name) => {
+    const params = await paramsOfConsumer(name!)
+    await mustConfirm(`Remove consumer '${name}', with its keys?`, flags)
+    const call = { ...params, ...reasonOf(flags) }
+    const document = await api.call<{ consumer: string; keys: number }>('removeConsumer', call)
+    print(flags, document, () => `Consumer '${document.consumer}' is removed, with ${count(document.keys)}.`)
+  },
+
+  'switch show': async (api, flags) => {
+    if (flags.history) throw notInApi('switch --history')
+    const document = await api.call<object>('listSwitches')
+    const others = 'To see blocked consumers and overrides: npx sluicegate consumers list'
+    print(flags, document, () => `${documentText(document)}\n\n${others}`)
+  },
+
+  'switch kill': async (api, flags, state) => {
+    if (state === 'off') {
+      mustHaveNoEnd(signatureIn(flags), 'off')
+      return await printChanged(api, flags, 'removeKillSwitch', reasonOf(flags))
+    }
+    await mustConfirm('Turn the kill switch on? While it is on, no rule limits any request.', flags)
+    await printChanged(api, flags, 'setKillSwitch', { body: endOf(flags), ...reasonOf(flags) })
+  },
+
+  'switch rule': async (api, flags, rule, state) => {
+    const { share } = flags
+    const params = { rule: rule! }
+    if (state === 'reset') {
+      mustHaveNoEnd(signatureIn(flags), state)
+      if (share !== undefined)
+        throw new AdminError('usage', 'reset cannot be combined with --share. Use one of them.')
+      return await printChanged(api, flags, 'removeSwitch', { params, ...reasonOf(flags) })
+    }
+    const body = { mode: state, share, ...endOf(flags) }
+    await printChanged(api, flags, 'setSwitch', { params, body, ...reasonOf(flags) })
+  },
+
+  stats: async (api, flags) => {
+    const { rule, top, shadow, by, prometheus, failAbove } = flags
+    checkFlags(flags as Parameters<typeof checkFlags>[0])
+    if (by || prometheus) throw notInApi(`stats ${by ? '--by' : '--prometheus'}`)
+    const since = `${Number(flags.since) / 1e3}s`
+    if (top) {
+      const query = { since, rule, shadow: shadow ? 'true' : undefined }
+      const document = await api.call<{ since: string; rules: unknown }>('topCallers', { query })
+      const { since: start, rules } = withDates<{ since: Date; rules: RuleCallers[] }>(document)
+      const shown = { ...(rule !== undefined && { rule }), ...(shadow && { shadow }) }
+      return print(flags, document, () => topCallersText(rules, { since: start, now: new Date() }, shown))
+    }
+    const counted = withDates<Stats>(await api.call('stats', { query: { since, rule } }))
+    const checks = failAbove && checkBounds(counted, failAbove, rule)
+    const document = statsDocument(counted, {}, checks)
+    print(flags, document, () => documentText(statsDocument(counted)))
+    reportChecks(checks, flags)
+  },
+
+  why: async (api, flags, caller) => {
+    if (caller === '-' || /^sl[kt]_/.test(caller!)) throw secretInPath()
+    const document = await api.call<WhyDocument>('why', { params: { caller: caller! } })
+    const { sentence, ...others } = document
+    print(flags, document, () => `${sentence}\n\n${documentText(others)}`)
+  },
+
+  audit: async (api, flags) => {
+    const { target, since, follow } = flags
+    if (follow) throw notInApi('audit --follow')
+    const start = since === undefined ? 0 : Number(since)
+    const isRecent = ({ at }: AuditEntryDocument) => Date.parse(at) >= start
+    const items = await api.list('audit', { query: { target } }, isRecent)
+    const lines = () => items.map(({ at, ...entry }) => auditLine({ ...entry, at: new Date(at) }))
+    print(flags, { items }, () => lines().join('\n') || 'There are no changes on record.')
+  },
+
+  'limits peek': async (api, flags, limit) => {
+    const { name, identity } = limitOf('peek', flags, limit)
+    const document = await api.call<object>('peek', { params: { name }, body: { identity } })
+    print(flags, document, () => documentText(document))
+  },
+
+  'limits reset': async (api, flags, limit) => {
+    const { name, identity } = limitOf('reset', flags, limit)
+    const { rule } = flags
+    const whole = `limit '${name}'${identityText(identity)}`
+    const what = rule ? `rule '${rule}' of ${whole}` : whole
+    await mustConfirm(`Reset ${what}?`, flags)
+    await api.call('reset', { params: { name }, body: { identity, rule }, ...reasonOf(flags) })
+    print(flags, limitResetDocument(name, identity, rule), () => `Reset ${what}.`)
+  },
+
+  'tokens create': async (api, flags) => {
+    const { name, expires: expiresAt } = flags
+    const scopes = flags.scopes!.split(',').map(scope => scope.trim())
+    const call = { body: { name, scopes, expiresAt }, ...reasonOf(flags) }
+    printNewToken(flags, await api.call('createToken', call))
+  },
+
+  'tokens list': async (api, flags) => {
+    const listed = await api.list<TokenDocument>('listTokens')
+    const tokens = listed.sort((a, b) => (a.createdAt + a.id < b.createdAt + b.id ? -1 : 1))
+    const none = 'There are no service tokens.'
+    print(flags, tokens, () => (tokens.length > 0 ? tokenTable(withDates<TokenInfo[]>(tokens)) : none))
+  },
+
+  'tokens show': async (api, flags, token) => {
+    const document = await api.call<TokenDocument>('showToken', { params: await paramsOfToken(token!) })
+    print(flags, document, () => tokenTable([withDates<TokenInfo>(document)]))
+  },
+
+  'tokens revoke': async (api, flags, token) => {
+    const params = await paramsOfToken(token!)
+    await mustConfirm(`Revoke token '${params.id}'?`, flags)
+    const { id } = await api.call<{ id: string }>('revokeToken', { params, ...reasonOf(flags) })
+    print(flags, { id, revoked: true }, () => `Token '${id}' is revoked.`)
+  },
+
+  'tokens rotate': async (api, flags, token) => {
+    const params = await paramsOfToken(token!)
+    const body = await overlapOf(flags, `token '${params.id}'`)
+    const call = { params, body, ...reasonOf(flags) }
+    const rotated = await api.call<RotatedTokenDocument>('rotateToken', call)
+    printNewToken(flags, rotated)
+    reportReplaced(rotated.replaces, 'token', flags)
+  },
+}
+
+/** Runs a command by the API. @param url of the gateway @throws AdminError */
+export async function runByApi(command: Command, url: string): Promise<void> {
+  const flags = command.opts<Flags>()
+  const words = wordsOf(command)
+  // The group `switch` has these as well.
+  const run = COMMANDS[words] ?? COMMANDS[words.replace(/^switch (?=block|unblock|override)/, 'consumers ')]
+  if (!run) throw notInApi(words)
+  if (flags.env !== undefined)
+    throw new AdminError('usage', '--env cannot be used with the API: its gateway has one. Leave it out.')
+  if (typeof flags.by === 'string' && words !== 'stats') throw authorOfToken('--by')
+  if (flags.as !== undefined) throw authorOfToken('--as')
+  const token = flags.token ?? process.env.SLUICE_API_TOKEN
+  await run(createApiClient({ url, token }), flags, ...(command.processedArgs as string[]))
+}
+
+/** `consumers block` */
+const wordsOf = (command: Command): string =>
+  command.parent?.parent ? `${wordsOf(command.parent)} ${command.name()}` : command.name()
+
+const notInApi = (words: string) =>
+  new AdminError(
+    'usage',
+    `The API does not have '${words}'. Use --url and --token of the store instead of --api.`,
+  )
+
+const authorOfToken = (option: string) =>
+  new AdminError(
+    'usage',
+    `${option} cannot be used with the API: it records the name of the token. Leave it out.`,
+  )
+
+const secretInPath = () =>
+  new AdminError(
+    'usage',
+    'The API takes no secrets in its paths. Use the ID of the key, as keys list shows it.',
+  )
+
+const reasonOf = ({ reason }: Flags) => ({ reason })
+
+/** The end of a change as the API takes it: a duration, a time or `never`. */
+const endOf = ({ for: duration, until }: Flags) => ({ until: duration ?? until })
+
+const overrideFlags = ({ by: _, plan: __, ...flags }: Flags): OverrideFlags => flags
+
+const signatureIn = ({ by: _, ...flags }: Flags): SignedFlags => flags
+
+const newKeyOf = ({ consumer, plan, label, mode, expires }: Flags) => ({
+  ...{ consumer, plan, label, mode, expiresAt: expires },
+})
+
+async function changeKey(
+  api: ApiClient,
+  flags: Flags,
+  key: string,
+  body: Record<string, unknown>,
+): Promise<KeyDocument> {
+  return await api.call('changeKey', { params: paramsOfKey(key), body, ...reasonOf(flags) })
+}
+
+/** @throws AdminError for a key instead of its id */
+function paramsOfKey(key: string): { consumer: string; digits: string } {
+  const [, consumer, digits] = /^([^/]{1,255})\/([0-9a-f]{4,64})$/s.exec(key) ?? []
+  if (consumer === undefined || digits === undefined) throw secretInPath()
+  return { consumer, digits }
+}
+
+/** Of a token, the digest is enough. */
+async function paramsOfToken(argument: string): Promise<{ id: string }> {
+  const text = await secretOf(argument)
+  return { id: readServiceToken(text) ? sha256(text) : text }
+}
+
+const paramsOfConsumer = async (name: string) => ({ params: { consumer: await parseConsumerName(name) } })
+
+function limitOf(verb: string, flags: Flags, limit: string | undefined) {
+  const { by, plan: _, mode, ...others } = flags
+  const identity = typeof by === 'object' ? by : {}
+  const target = parseTarget(limit, { ...others, by: identity, ...(mode && { mode }) })
+  if (target.kind === 'caller') throw notInApi(`limits ${verb} without the name of a limit`)
+  return { name: target.name, identity }
+}
+
+/** @param what is replaced, for the confirmation */
+async function overlapOf(flags: Flags, what: string): Promise<{ overlap: string }> {
+  const overlap = flags.overlap!
+  if (parseOverlap(overlap, '--overlap') === 0) await mustConfirm(`Revoke ${what} now?`, flags)
+  return { overlap }
+}
+
+function reportReplaced(
+  { id, expiresAt }: { id: string; expiresAt: string | null },
+  what: string,
+  { json }: Flags,
+): void {
+  if (expiresAt === null) throw new AdminError('store', `The old ${what} '${id}' is still valid. Revoke it.`)
+  const end = new Date(expiresAt)
+  if (!json) console.error(`The old ${what} '${id}' ${end <= new Date() ? 'is revoked' : expiryText(end)}.`)
+}
+
+function printNewToken(flags: Flags, document: CreatedTokenDocument): void {
+  if (flags.json) print(flags, document, String)
+  else printCreatedToken(withDates<CreatedToken>(document))
+}
+
+async function printChanged(api: ApiClient, flags: Flags, id: string, call: ApiCall = {}): Promise<void> {
+  const document = await api.call<object>(id, call)
+  print(flags, document, () => documentText(document))
+}
+
+/** A block as the record of the store has it, whose end is in µs. */
+function blockOf(document: BlockDocument): Parameters<typeof blockText>[0] {
+  const { blockedAt, blockedUntil, blockedBy, reason } = document
+  return {
+    ...(blockedAt !== null && { blockedAt: new Date(blockedAt) }),
+    ...(blockedUntil !== undefined && { blockedUntil: Date.parse(blockedUntil) * 1e3 }),
+    ...(blockedBy !== undefined && { blockedBy }),
+    ...(reason !== undefined && { reason }),
+  }
+}

@@ -31,6 +31,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
   ],
   'start several Workers, or programs again and again': [
     'test/api/lint.test.ts',
+    'test/e2e/api-clients.test.ts',
     'test/e2e/api.test.ts',
     'test/e2e/bullmq.test.ts',
     'test/e2e/leases.test.ts',

@@ -36,6 +36,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/e2e/bullmq.test.ts',
     'test/e2e/leases.test.ts',
     'test/e2e/origin-route.test.ts',
+    'test/e2e/python.test.ts',
     'test/e2e/queue-worker.test.ts',
     'test/e2e/switches.test.ts',
     'test/e2e/web-socket-keys.test.ts',

@@ -4,6 +4,9 @@ import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 
+/** The Python of the system, which has the packages of Debian. */
+export const PYTHON = existsSync('/usr/bin/python3') ? '/usr/bin/python3' : 'python3'
+
 const CLIENTS = fileURLToPath(new URL('../clients/', import.meta.url))
 
 /** What is missing for a client, and how to install it. Empty: nothing. */
@@ -11,9 +14,7 @@ const NO_PACKAGES = existsSync(`${CLIENTS}node_modules`) ? '' : 'npm ci --prefix
 const NO_PERL =
   spawnSync('perl', ['-MOpenAPI::Client', '-e1']).status === 0 ? '' : 'apt-get install libopenapi-client-perl'
 const NO_REQUESTS =
-  spawnSync('/usr/bin/python3', ['-c', 'import requests']).status === 0
-    ? ''
-    : 'apt-get install python3-requests'
+  spawnSync(PYTHON, ['-c', 'import requests']).status === 0 ? '' : 'apt-get install python3-requests'
 
 const without = (...missing: string[]) => {
   const commands = missing.filter(Boolean).join(' && ')

@@ -29,7 +29,7 @@ const { data: raised } = await client.PUT('/consumers/{consumer}/overrides/{rule
   body: { limit: 600, until: '1d' },
 })
 
-const { data: listed } = await client.GET('/keys', { params: { query: { consumer: 'acme', limit: '1' } } })
+const { data: listed } = await client.GET('/keys', { params: { query: { consumer: 'acme', limit: 1 } } })
 
 const [consumer = '', digits = ''] = created.id.split('/')
 const { data: revoked } = await client.DELETE('/keys/{consumer}/{digits}', {

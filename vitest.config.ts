@@ -11,7 +11,8 @@ const isPart = parseCLI(['vitest', ...process.argv.slice(2)], { allowUnknownOpti
 
 const common = { testTimeout: 120_000, hookTimeout: 120_000, restoreMocks: true }
 
-const leftOut = excludedFiles(SELECTION, isPart)
+// Packages of other projects have tests of their own.
+const leftOut = ['**/node_modules/**', ...excludedFiles(SELECTION, isPart)]
 
 export default defineConfig({
   test: {

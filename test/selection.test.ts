@@ -6,7 +6,7 @@ import { promisify } from 'node:util'
 import { describe, expect, it, vi } from 'vitest'
 import { enginesOf, excludedFiles, LEFT_OUT, type RedisKind, randomCases, sized } from './selection.ts'
 
-const FILES = globSync('test/**/*.test.ts').sort()
+const FILES = globSync('test/**/*.test.ts', { exclude: ['**/node_modules/**'] }).sort()
 
 const isIn = (patterns: readonly string[]) => (file: string) =>
   patterns.some(pattern => matchesGlob(file, pattern))

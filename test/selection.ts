@@ -31,10 +31,12 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
   ],
   'start several Workers, or programs again and again': [
     'test/api/lint.test.ts',
+    'test/e2e/api-clients.test.ts',
     'test/e2e/api.test.ts',
     'test/e2e/bullmq.test.ts',
     'test/e2e/leases.test.ts',
     'test/e2e/origin-route.test.ts',
+    'test/e2e/python.test.ts',
     'test/e2e/queue-worker.test.ts',
     'test/e2e/switches.test.ts',
     'test/e2e/web-socket-keys.test.ts',

@@ -100,7 +100,10 @@ describeOnRedis('administration over HTTP', (_, kind) => {
     it('have no plan without the scope for plans', async () => {
       const keysOnly = await tokenWith(gateway, ['keys:write'])
       const reply = await api('POST keys', { token: keysOnly, body: { consumer: 'acme', plan: 'pro' } })
-      expect(reply).toMatchObject({ status: 403, body: { scope: 'consumers:write' } })
+      expect(reply).toMatchObject({
+        status: 403,
+        body: { scope: 'consumers:write', detail: 'A plan needs a token with the scope consumers:write.' },
+      })
       const { id } = (await api('POST keys', { token: keysOnly, body: { consumer: 'acme' } })).body
       expect((await api(`PATCH keys/${id}`, { token: keysOnly, body: { plan: 'pro' } })).status).toBe(403)
       expect((await api(`PATCH keys/${id}`, { token: keysOnly, body: { label: 'x' } })).status).toBe(200)
@@ -131,7 +134,8 @@ describeOnRedis('administration over HTTP', (_, kind) => {
       const headers = { 'idempotency-key': 'order-17' }
       const first = await api('POST keys', { token, headers, body: { consumer: 'acme' } })
       const again = await api('POST keys', { token, headers, body: { consumer: 'acme' } })
-      expect(again).toMatchObject({ status: 409, body: { id: first.body.id } })
+      const detail = expect.stringContaining(`used before, for ${first.body.id}. If that does not exist,`)
+      expect(again).toMatchObject({ status: 409, body: { id: first.body.id, detail } })
       expect(JSON.stringify(again.body)).not.toContain(first.body.key)
       const other = await tokenWith(gateway, ALL)
       expect((await api('POST keys', { token: other, headers, body: { consumer: 'acme' } })).status).toBe(201)

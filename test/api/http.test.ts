@@ -235,7 +235,10 @@ describe('the API', () => {
     it.each(CHANGES)('is away, %s says that nothing was changed', async (what, body) => {
       gateway.store.fault = (_, response) => void response.destroy()
       const reply = await api(what, { token, body })
-      expect(reply).toMatchObject({ status: 503, body: { type: problemType('store-unavailable') } })
+      expect(reply).toMatchObject({
+        status: 503,
+        body: { type: problemType('store-unavailable'), change: 'none' },
+      })
       expect(reply.headers.get('retry-after')).toBe('1')
       expect(JSON.stringify(reply.body)).not.toContain(gateway.store.url.slice(7))
     })

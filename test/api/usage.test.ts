@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, it } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { setPlan } from '../../src/ops/consumers.ts'
 import { importKey } from '../../src/ops/keys.ts'
-import { type ApiCall, apiOf } from '../support/api.ts'
+import { type ApiCall, apiOf, tokenWith } from '../support/api.ts'
 import { useGateway } from '../support/gateway.ts'
 import { describeOnRedis } from '../support/redis.ts'
 
@@ -58,6 +58,21 @@ describeOnRedis('GET usage', (_, kind) => {
     gateway.store.count()
     for (let i = 0; i < 3; i++) expect((await usage(key)).body.rules[0].remaining).toBe(99)
     expect(gateway.store.count()).toBe(3)
+  })
+
+  it('says so if it gets a service token, which is no guess of a key, and so does the API if it gets a key', async () => {
+    const token = await tokenWith(gateway, ['keys:write'])
+    for (let i = 0; i < 5; i++)
+      expect(await usage(token, '1.2.3.4')).toMatchObject({
+        status: 401,
+        body: { detail: "This is a service token. GET usage needs the caller's own API key." },
+      })
+    const key = await gateway.key('acme')
+    expect((await usage(key, '1.2.3.4')).status).toBe(200)
+    expect(await api('GET keys', { token: key })).toMatchObject({
+      status: 401,
+      body: { detail: 'This is not a service token (slt_…). API keys are only for GET usage.' },
+    })
   })
 
   it('shows the numbers of the plan, and an imported key', async () => {

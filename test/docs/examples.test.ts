@@ -14,7 +14,7 @@ const versions = { ...own.dependencies, ...own.devDependencies }
 const installed = readFileSync(join(ROOT, 'test/package/installed.ts'), 'utf8').replaceAll("'", '')
 
 const FOLDERS = readdirSync(EXAMPLES, { withFileTypes: true }).flatMap(each =>
-  each.isDirectory() ? [each.name] : [],
+  each.isDirectory() && existsSync(join(EXAMPLES, each.name, 'package.json')) ? [each.name] : [],
 )
 
 function importsOf(folder: string): string[] {

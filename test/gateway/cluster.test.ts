@@ -40,7 +40,7 @@ const ADDRESS: RuleInput = {
 const consumers = ['acme', 'globex', 'initech', 'umbrella', 'hooli']
 
 describeOnCluster('the gateway', start => {
-  const gateway = useGatewayOn(start)
+  const gateway = useGatewayOn(start, true)
 
   const app = (rules: RuleInput[] = [CONSUMER, ADDRESS], accept = ['api-key']) =>
     gateway.app({

@@ -282,7 +282,7 @@ describeOnRedis('switches', (_, kind) => {
 })
 
 describeOnCluster('switches', start => {
-  const gateway = useGatewayOn(start)
+  const gateway = useGatewayOn(start, true)
 
   it('are read with decisions over several slots, and apply to them', async () => {
     let now = Date.now()

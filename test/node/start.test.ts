@@ -5,6 +5,7 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { describe, expect, it, vi } from 'vitest'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { ROOT } from '../support/pages.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 import { childOf } from '../support/processes.ts'
 import { PORTS, usePrograms } from '../support/programs.ts'
@@ -73,6 +74,17 @@ describe('npx sluicegate start', () => {
         { timeout: 30_000 },
       )
       .toBe('gone')
+  })
+
+  it('shows how to make a token for the HTTP API, if the config has it', async () => {
+    const config = join(ROOT, 'test/support/api-only.config.ts')
+    const { child, url, output, exited } = await programs.start(['--config', config])
+    expect(output()).toMatch(
+      /^Create a token for the HTTP API at (\S+):\n( {4}\S+ \\\n)+ {4}npx sluicegate tokens create --name \S+ --scopes \S+$/m,
+    )
+    expect(output()).toContain(`${url}/_sluice/v1/:`)
+    child.kill('SIGTERM')
+    expect(await exited).toBe(0)
   })
 
   it('ends when npm, which started it, is killed', async () => {

@@ -134,8 +134,8 @@ describeOnRedis('the audit trail', (start, kind) => {
     expect(await send('XLEN', 'sluice:{audit}')).toBe(302)
     now += 2 * DAY_MS
     await setPlan(store, 'acme', 'last')
-    // Whole nodes of about 100 entries are removed; readers leave out the rest.
-    expect(Number(await send('XLEN', 'sluice:{audit}'))).toBeLessThan(110)
+    // Whole nodes of about 100 entries are removed; readers leave out the rest. The embedded Redis removes nothing.
+    if (kind !== 'embedded') expect(Number(await send('XLEN', 'sluice:{audit}'))).toBeLessThan(110)
     expect((await readAudit(store, { limit: 1000 }, now)).entries).toEqual([])
   })
 

@@ -235,7 +235,7 @@ describe('the price', () => {
 })
 
 describeOnCluster('the cost that explain prints', start => {
-  const gateway = useGatewayOn(start)
+  const gateway = useGatewayOn(start, true)
 
   it('is one HTTP request, and a call for each slot', async () => {
     const input = { rules: six, store: { cluster: true }, credentials: { opaqueKeys: {} } }

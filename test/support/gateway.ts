@@ -70,14 +70,16 @@ export function useGateway(kind?: RedisKind): TestGateway {
 /**
  * Like `useGateway`, on any Redis or Redis Cluster. Its data stays between tests.
  * @param start starts the Redis, which is closed together with the gateway
+ * @param cluster whether it is a Redis Cluster, as `store.cluster` tells the command line
  */
 export function useGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(
   start: () => Promise<T>,
+  cluster = false,
 ): TestGateway<T> {
   // The first hook fills it in, before tests and later hooks use it.
   const gateway = {} as TestGateway<T>
   beforeAll(async () => {
-    Object.assign(gateway, await startGatewayOn(await start()))
+    Object.assign(gateway, await startGatewayOn(await start(), cluster))
   })
   // `close` is absent if the start has failed.
   afterAll(() => gateway.close?.())
@@ -89,10 +91,13 @@ export function useGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(
   return gateway
 }
 
-async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis: T): Promise<TestGateway<T>> {
+async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(
+  redis: T,
+  cluster: boolean,
+): Promise<TestGateway<T>> {
   const bridge = await startCountedBridge(redis.url, TOKEN)
   const store = bridge.proxy
-  const admin = createAdminStore({ url: bridge.url, token: TOKEN })
+  const admin = createAdminStore({ url: bridge.url, token: TOKEN, cluster })
   const origin = await startOrigin()
   const loads = new Map<string, Promise<unknown>>()
   /** Loads both builds of the scripts of a config. Many tests have the same rules, so this Redis may already have them. */

@@ -27,7 +27,9 @@ export default class SelectionReporter implements Reporter {
     const { testNamePattern, project, shard } = this.#vitest.config
     if (this.#isPart || testNamePattern || project.length > 0 || shard) return
     const ran = new Set(modules.map(({ moduleId }) => relative(process.cwd(), moduleId)))
-    const missing = globSync('test/**/*.test.ts').filter(file => !ran.has(file))
+    const missing = globSync('test/**/*.test.ts', { exclude: ['**/node_modules/**'] }).filter(
+      file => !ran.has(file),
+    )
     if (SELECTION === 'all') demandAll(missing, suitesWithout(modules))
     else console.log(leftOut(missing).join('\n'))
   }

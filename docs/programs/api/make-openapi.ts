@@ -8,9 +8,11 @@ import { toJsonSchema } from '@valibot/to-json-schema'
 import { SCOPES } from '../../../src/scopes.ts'
 import type { InputSchema } from '../../../src/set-ups/api/check-input.ts'
 import { API_PATH } from '../../../src/set-ups/api/create-api.ts'
+import { MAX_ITEMS } from '../../../src/set-ups/api/cursor.ts'
 import { PROBLEMS, type ProblemName, problemType } from '../../../src/set-ups/api/problems.ts'
 import type { Route } from '../../../src/set-ups/api/route.ts'
 import { ROUTES } from '../../../src/set-ups/api/routes.ts'
+import { PAGE_SIZE } from '../../../src/set-ups/api/schemas.ts'
 import { markdownOf, type Table } from '../markdown-tables.ts'
 import { COMPONENTS, type JsonSchema, OPERATIONS, TAGS } from './operations.ts'
 
@@ -146,13 +148,23 @@ function parametersOf({ path, query, isCreation, kind, method }: Route): unknown
   const { properties = {} } = (query ? jsonSchemaOf(query) : {}) as {
     properties?: Record<string, JsonSchema>
   }
-  const ofQuery = Object.entries(properties).map(([name, schema]) => ({ name, in: 'query', schema }))
+  const ofQuery = Object.entries(properties).map(([name, schema]) => ({
+    ...{ name, in: 'query' },
+    schema: valueInQuery(schema),
+  }))
   return [
     ...ofPath,
     ...ofQuery,
     ...(isCreation ? [{ $ref: '#/components/parameters/IdempotencyKey' }] : []),
     ...(kind === 'admin' && method !== 'GET' ? [{ $ref: '#/components/parameters/Reason' }] : []),
   ]
+}
+
+/** What the text in a query stands for, so that typed clients take numbers and booleans. */
+function valueInQuery(schema: JsonSchema): JsonSchema {
+  if (String(schema.enum) === 'true,false') return { type: 'boolean' }
+  if (schema.pattern === PAGE_SIZE.source) return { type: 'integer', minimum: 1, maximum: MAX_ITEMS }
+  return schema
 }
 
 export function jsonSchemaOf(schema: InputSchema): JsonSchema {

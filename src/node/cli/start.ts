@@ -158,7 +158,7 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
     }
     if (await waitUntilServing(stack, stop.signal)) {
       showWarnings(warnings)
-      greet(stack, { ...(key && { key }), hasVariablesSet: Boolean(rest) })
+      greet(stack, { ...(key && { key }), hasVariablesSet: Boolean(rest), hasApi: Boolean(config.api) })
       await aborted(stop.signal)
     }
     if (failure) throw failure
@@ -209,12 +209,14 @@ interface Demo {
   key?: string
   /** The variables of the store are set already. */
   hasVariablesSet: boolean
+  /** The config has the HTTP API. */
+  hasApi: boolean
 }
 
 /** Stands for the key in the commands to paste. */
 const NO_KEY = 'YOUR_KEY'
 
-function greet({ url, rest }: Stack, { key = NO_KEY, hasVariablesSet }: Demo): void {
+function greet({ url, rest }: Stack, { key = NO_KEY, hasVariablesSet, hasApi }: Demo): void {
   // The printed command names the environment, because commands other than `start` do not read .dev.vars.
   const { SLUICE_ENVIRONMENT } = process.env
   const environment = SLUICE_ENVIRONMENT ? ` --env ${SLUICE_ENVIRONMENT}` : ''
@@ -233,7 +235,13 @@ Send fifteen in a row:
     for i in $(seq 15); do curl -s -o /dev/null -w '%{http_code} ' ${url}/ -H 'X-API-Key: ${key}'; done; echo
 Create a key of your own:
     ${store}npx sluicegate keys create --consumer acme${environment}
-
+${
+  hasApi
+    ? `Create a token for the HTTP API at ${url}/_sluice/v1/:
+    ${store}npx sluicegate tokens create --name my-service --scopes keys:write,limits:use${environment}
+`
+    : ''
+}
 Sluice is ready on ${url}`)
 }
 

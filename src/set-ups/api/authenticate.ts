@@ -1,5 +1,5 @@
 /** What the API replies to a request without a sufficient service token. */
-import { readServiceToken } from '../../credentials/service-token.ts'
+import { looksLikeServiceToken, readServiceToken } from '../../credentials/service-token.ts'
 import type { Scope } from '../../scopes.ts'
 import { ApiError } from './problems.ts'
 import { changeState, storeError } from './store-error.ts'
@@ -9,11 +9,22 @@ const CHALLENGE = 'Bearer realm="sluice"'
 
 /** The token of a request. @throws ApiError for a request without one, and for a text that cannot be one: without a trip */
 export function readBearer({ headers }: Request): string {
-  const token = /^Bearer +(\S+)$/i.exec(headers.get('authorization') ?? '')?.[1]
+  const token = bearerOf(headers)
   if (token === undefined) throw refusalError({ ok: false, reason: 'missing' })
-  if (!readServiceToken(token)) throw refusalError({ ok: false, reason: 'malformed' })
-  return token
+  if (readServiceToken(token)) return token
+  if (!looksLikeServiceToken(token))
+    throw unauthenticated('This is not a service token (slt_…). API keys are only for GET usage.')
+  throw refusalError({ ok: false, reason: 'malformed' })
 }
+
+/** @throws ApiError for a service token where the credential of a caller is expected, so that it is not taken for a guess */
+export function refuseServiceToken({ headers }: Request): void {
+  if (readServiceToken(bearerOf(headers) ?? ''))
+    throw unauthenticated("This is a service token. GET usage needs the caller's own API key.")
+}
+
+const bearerOf = (headers: Headers): string | undefined =>
+  /^Bearer +(\S+)$/i.exec(headers.get('authorization') ?? '')?.[1]
 
 export function refusalError({ reason, retryAfterMs = 1000, needed = [], failure }: TokenRefusal): ApiError {
   switch (reason) {
@@ -36,9 +47,10 @@ export function refusalError({ reason, retryAfterMs = 1000, needed = [], failure
   }
 }
 
-export function scopeError(needed: readonly Scope[]): ApiError {
+/** @param what needs any one of the scopes */
+export function scopeError(needed: readonly Scope[], what = 'This'): ApiError {
   const scopes = needed.join(' or ')
-  return new ApiError('forbidden', `This needs a token with the scope ${scopes}.`, {
+  return new ApiError('forbidden', `${what} needs a token with the scope ${scopes}.`, {
     headers: { 'www-authenticate': `${CHALLENGE}, error="insufficient_scope", scope="${needed.join(' ')}"` },
     extra: { scope: scopes },
   })

@@ -22,7 +22,7 @@ import type { answerPreflight, setAllowedOrigin } from '../http/cors.ts'
 import type { DecisionSource } from '../http/handle.ts'
 import { logException } from '../http/unexpected.ts'
 import type { LimiterParts } from '../limits/parts.ts'
-import { readBearer, refusalError, scopeError } from './authenticate.ts'
+import { readBearer, refusalError, refuseServiceToken, scopeError } from './authenticate.ts'
 import { checkInput } from './check-input.ts'
 import { createClaim } from './idempotency.ts'
 import type { ApiLimitParts, ApiLimits, createApiLimits } from './limits.ts'
@@ -134,6 +134,7 @@ export function createApi(
     if (route.kind === 'open') return route.run()
     if (route.kind === 'own') {
       await readInput(route, request, url)
+      refuseServiceToken(request)
       showUsage ??= route.create(config, options.decisions, clock)
       return await withRequestId(await showUsage({ request, peer, background }, requestId), requestId)
     }
@@ -193,8 +194,8 @@ export function createApi(
       return await route.run(
         {
           ...{ ...input, params, store, token, change },
-          mustHave(scope) {
-            if (!hasAnyOf(token.scopes, [scope])) throw scopeError([scope])
+          mustHave(scope, what) {
+            if (!hasAnyOf(token.scopes, [scope])) throw scopeError([scope], what)
           },
           claim,
         },

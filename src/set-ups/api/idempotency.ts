@@ -29,7 +29,8 @@ export function createClaim({ headers }: Request, store: AdminStore, tokenId: st
       const before = (await store.run<string | null>('GET', key)) ?? ''
       throw new ApiError(
         'repeated',
-        'This Idempotency-Key was used before, for what has this id. A secret cannot be shown again.',
+        `This Idempotency-Key was used before, for ${before}. If that does not exist, the first request has failed: ` +
+          'use another Idempotency-Key. A secret cannot be shown again.',
         { extra: { id: before } },
       )
     },

@@ -44,8 +44,11 @@ export interface AdminCall<Body, Query> extends Call<Body, Query> {
   store: AdminStore
   token: CheckedToken
   change: ChangeContext
-  /** @throws ApiError `forbidden` unless the token has this scope */
-  mustHave(scope: Scope): void
+  /**
+   * @param what needs the scope, for the message
+   * @throws ApiError `forbidden` unless the token has it
+   */
+  mustHave(scope: Scope, what: string): void
   /**
    * With an Idempotency-Key: keeps a creation from being repeated. Called with the id of what will be created, before anything is written.
    * @throws ApiError `repeated` with the id of the first time

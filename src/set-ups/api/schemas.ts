@@ -96,10 +96,13 @@ export const createTokenBody = v.strictObject({
   expiresAt: v.exactOptional(time),
 })
 
+/** How many items a page may have. */
+export const PAGE_SIZE = new RegExp(`^(?:[1-9]\\d?|${MAX_ITEMS})$`)
+
 /** Queries. Their values are text. */
 const pageQuery = {
   cursor: v.exactOptional(text(1000)),
-  limit: v.exactOptional(v.pipe(v.string(), v.regex(new RegExp(`^(?:[1-9]\\d?|${MAX_ITEMS})$`)))),
+  limit: v.exactOptional(v.pipe(v.string(), v.regex(PAGE_SIZE))),
 }
 export const listQuery = v.strictObject(pageQuery)
 export const auditQuery = v.strictObject({ ...pageQuery, target: v.exactOptional(text(400)) })

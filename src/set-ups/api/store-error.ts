@@ -5,7 +5,7 @@ import { ApiError, type ChangeState, invalidInput } from './problems.ts'
 
 const CHANGE: Record<ChangeState, string> = {
   none: 'Nothing was changed. Try again later.',
-  unknown: 'The change may have been made, in part or as a whole. Read the state before you repeat it.',
+  unknown: 'The request may have taken effect, in part or as a whole. Read the state before you repeat it.',
 }
 
 /** What is known about a change, if the store has failed with this fate. */

@@ -171,7 +171,10 @@ export function createTokenChecks(
     let known = find(digest)
     if (!isRecent(known?.readAt)) {
       const readAt = now()
-      const record = parseToken((await runCall(from, prepareLookUp(tokenKey(digest)))) ?? '')
+      const found = await runCall(from, prepareLookUp(tokenKey(digest))).catch(error => {
+        throw changedNothing(error)
+      })
+      const record = parseToken(found ?? '')
       if (!record) return refuse(attempt, 'unknown')
       const token = { ...record, id: serviceTokenId(digest), digest }
       known = { admitted: find(digest)?.admitted ?? new Map(), token, readAt }
@@ -276,6 +279,12 @@ export function createTokenChecks(
     forget: digest => tokens.delete(digest),
   }
 }
+
+/** A failed check, which only reads. */
+const changedNothing = (error: unknown): unknown =>
+  error instanceof GatewayError
+    ? new GatewayError(error.code, error.message, { cause: error, fate: 'not-sent' })
+    : error
 
 const permits = (known: Known | undefined, needed: readonly Scope[]) =>
   known?.token !== undefined && hasAnyOf(known.token.scopes, needed)

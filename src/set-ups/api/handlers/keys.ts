@@ -96,7 +96,7 @@ export const keysRoutes = [
     async run(call, { config, now }) {
       const { label, plan, expiresAt } = call.body
       const change: KeyChange = {}
-      if (plan !== undefined) call.mustHave('consumers:write')
+      if (plan !== undefined) call.mustHave('consumers:write', 'A plan')
       if (label !== undefined) change.label = label && (await shortText('/label', label, 'label'))
       if (plan !== undefined) change.plan = plan && (await planOf(plan, config.plans))
       if (expiresAt !== undefined) change.expiresAt = await endOf('/expiresAt', expiresAt, now())
@@ -174,7 +174,7 @@ async function newKeyOf(
 ): Promise<NewKey> {
   const { plan, label, mode, expiresAt } = body
   // A plan raises limits, so it needs the scope for plans.
-  if (plan !== undefined) mustHave('consumers:write')
+  if (plan !== undefined) mustHave('consumers:write', 'A plan')
   const end = expiresAt === undefined ? undefined : await futureTime('/expiresAt', expiresAt, now())
   return {
     consumer: await parsed('/consumer', () => parseConsumerName(body.consumer)),

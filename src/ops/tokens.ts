@@ -111,19 +111,25 @@ export async function findToken(store: AdminStore, text: string): Promise<FoundT
 }
 
 /** Revokes a token. Isolates that have checked it lately admit it for at most one more second. @throws AdminError `forbidden` */
-export async function revokeToken(
+export async function revokeToken(store: AdminStore, token: FoundToken, maker?: TokenMaker): Promise<void> {
+  await revoke(store, token, maker)
+}
+
+/** @returns false if it was revoked before */
+async function revoke(
   store: AdminStore,
   { id, digest, record }: FoundToken,
   maker?: TokenMaker,
-): Promise<void> {
+): Promise<boolean> {
   mustInclude(maker, record, `Token '${id}'`)
   // The index last, because a repeated call still finds the token if this one ends in between.
   const key = store.at(tokenKey(digest))
-  await store.write({
+  const isRevoked = await store.write({
     ...{ keys: [key], onlyIf: key, commands: [['DEL', key]] },
     entry: { action: 'tokens.revoke', target: id, before: tokenFacts(record) },
   })
   await store.run('SREM', store.at(TOKEN_INDEX_KEY), digest)
+  return isRevoked
 }
 
 export interface RotatedToken {
@@ -135,9 +141,9 @@ export interface RotatedToken {
 
 /**
  * Replaces a token by a new one with the same name, scopes and lifetime, which ends with the maker at the latest. If the end of the
- * old token cannot be set, the new one is returned all the same, because it is valid and cannot be shown again.
+ * old token cannot be set because of the store, the new one is returned all the same, because it is valid and cannot be shown again.
  * @param overlapMs how long the old token stays valid
- * @throws AdminError `forbidden`, and for a token that is being replaced already
+ * @throws AdminError `forbidden`, and for a token that is being replaced already, or is revoked meanwhile
  */
 export async function rotateToken(
   store: AdminStore,
@@ -148,8 +154,7 @@ export async function rotateToken(
   const { id, record } = old
   const { name, scopes, createdAt, expiresAt, replacedBy } = record
   mustInclude(maker, record, `Token '${id}'`)
-  if (replacedBy)
-    throw new AdminError('refused', `Token '${id}' is already replaced by '${replacedBy}'. Rotate that one.`)
+  if (replacedBy) throw alreadyReplaced(id, replacedBy)
   const now = Date.now()
   const lifetimeMs = expiresAt ? expiresAt.getTime() - createdAt.getTime() : Number.POSITIVE_INFINITY
   const end = Math.min(now + lifetimeMs, maker?.expiresAt?.getTime() ?? Number.POSITIVE_INFINITY)
@@ -170,7 +175,10 @@ export async function rotateToken(
     return { created, oldEndsAt: endsAt }
   } catch (error) {
     if (!(error instanceof AdminError)) throw error
-    return { created, failure: error }
+    if (error.kind === 'store') return { created, failure: error }
+    // Someone has rotated or revoked the old token meanwhile, so this one must not replace it.
+    await revokeToken(store, { ...created, record: created })
+    throw error
   }
 }
 
@@ -227,13 +235,17 @@ async function write(
 }
 
 async function replace(store: AdminStore, old: FoundToken, by: string, endsAt: Date): Promise<void> {
-  if (endsAt <= new Date()) return await revokeToken(store, old)
+  if (endsAt <= new Date()) {
+    if (await revoke(store, old)) return
+    throw notFound(store, old.id)
+  }
   let [before, after] = [old.record, old.record]
   await store.change(
     tokenKey(old.digest),
     text => {
       const record = parseToken(text ?? '')
       if (!record) throw notFound(store, old.id)
+      if (record.replacedBy) throw alreadyReplaced(old.id, record.replacedBy)
       ;[before, after] = [record, { ...record, expiresAt: endsAt, replacedBy: by }]
       return { text: formatToken(after), expiry: endsAt }
     },
@@ -285,6 +297,9 @@ function byToken({ environment }: AdminStore, text: string): Omit<FoundToken, 'r
         "This is not a token. Use its ID, such as '0f3a9c1d2b4e' (npx sluicegate tokens list), or the token itself.",
       )
 }
+
+const alreadyReplaced = (id: string, by: string) =>
+  new AdminError('refused', `Token '${id}' is already replaced by '${by}'. Rotate that one.`)
 
 const notFound = ({ environment }: AdminStore, id: string) =>
   new AdminError(

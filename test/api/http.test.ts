@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { beforeEach, describe, expect, it, vi } from 'vitest'
 import { documentText, servedModule, withApiTables } from '../../docs/programs/api/make-openapi.ts'
 import { OPERATIONS } from '../../docs/programs/api/operations.ts'
+import { findToken, revokeToken } from '../../src/ops/tokens.ts'
 import { api as apiParts } from '../../src/set-ups/api/index.ts'
 import { PROBLEMS, problemType } from '../../src/set-ups/api/problems.ts'
 import { MAX_BODY } from '../../src/set-ups/api/read-body.ts'
@@ -130,6 +131,11 @@ describe('the API', () => {
       ['{', 'The body is not JSON. Send an object, such as {}.'],
       ['{"consumer":"a","consumer":"b"}', 'The body has the member "consumer" twice. Send it once.'],
       ['{"consumer":"a","c\\u006fnsumer":"b"}', 'The body has the member "consumer" twice. Send it once.'],
+      ['{"a":{"__proto__":{}}}', 'The body has the member __proto__, which is not possible. Leave it out.'],
+      [
+        '{"\\u0063onstructor":1}',
+        'The body has the member constructor, which is not possible. Leave it out.',
+      ],
     ])('that are %j are refused', async (text, detail) => {
       expect((await post({ text })).body.errors).toEqual([{ pointer: '', detail }])
     })
@@ -160,6 +166,31 @@ describe('the API', () => {
       }
       expect((await app('/_sluice/v1/keys', init as RequestInit)).status).toBe(413)
       expect(pulled).toBeLessThan(12)
+    })
+
+    it('that end after the token was revoked change nothing', async () => {
+      let seconds = 0
+      const variables = { UPSTASH_REDIS_REST_URL: gateway.store.url, UPSTASH_REDIS_REST_TOKEN: TOKEN }
+      const app = gateway.app(
+        { rules: [], api: {} },
+        { variables, parts: apiParts as never, clock: { now: () => seconds * 1000 } },
+      )
+      const { readable, writable } = new TransformStream<Uint8Array>()
+      const writer = writable.getWriter()
+      const reply = app('/_sluice/v1/consumers/acme/block', {
+        method: 'PUT',
+        body: readable,
+        duplex: 'half',
+        headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      } as RequestInit)
+      // The body is read only once the token was checked.
+      await writer.write(new TextEncoder().encode('{'))
+      await revokeToken(gateway.admin, await findToken(gateway.admin, token))
+      seconds = 2
+      await writer.write(new TextEncoder().encode('}'))
+      await writer.close()
+      expect((await reply).status).toBe(401)
+      expect(await gateway.redis.connection.send(['KEYS', '*acme*'])).toEqual([])
     })
 
     it('have no unknown members, and name each mistake', async () => {

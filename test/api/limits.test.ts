@@ -68,6 +68,26 @@ describeOnRedis('limits by name over HTTP', (_, kind) => {
     expect((await api('POST limits/sms', { token: only, body: account })).status).toBe(403)
   })
 
+  it('take no receipt of another environment, where units may cost nothing', async () => {
+    const { body } = await api('POST limits/sms', { token, body: account })
+    const other = apiOf(gateway, { ...CONFIG, environment: 'prod' })
+    const own = await tokenWith(gateway, ['limits:use'], { environment: 'prod' })
+    await other('POST limits/sms', { token: own, body: { ...account, cost: 4 } })
+    const reply = await other('POST limits/sms/refund', { token: own, body: { receipt: body.receipt } })
+    expect(reply).toMatchObject({ status: 400, body: { errors: [{ pointer: '/receipt' }] } })
+    const peeked = await other('POST limits/sms/peek', { token: own, body: account })
+    expect(peeked.body.rules).toMatchObject([{ remaining: 1 }])
+  })
+
+  it.each([
+    ['objects', '{"a":'.repeat(10_000) + 1 + '}'.repeat(10_000)],
+    ['lists', '['.repeat(30_000) + ']'.repeat(30_000)],
+  ])('refuse a receipt of deep %s', async (_, deep) => {
+    const text = `{"receipt":{"limit":"sms","signature":"x","a":${deep}}}`
+    const reply = await api('POST limits/sms/refund', { token, text })
+    expect(reply).toMatchObject({ status: 400, body: { errors: [{ pointer: '/receipt' }] } })
+  })
+
   it('reserve and settle units', async () => {
     const team = { identity: { team: 'a' } }
     const { body } = await api('POST limits/llm/reserve', {

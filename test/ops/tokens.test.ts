@@ -143,6 +143,29 @@ describeOnRedis('service tokens', start => {
     })
   })
 
+  it.each([0, 3600e3])(
+    'that are rotated twice at once get one successor, with an overlap of %i ms',
+    async overlap => {
+      const old = await createToken(admin.store, SUPPORT)
+      const found = await findToken(admin.store, old.id)
+      const results = await Promise.allSettled(
+        [1, 2, 3, 4].map(() => rotateToken(admin.store, found, overlap)),
+      )
+      const made = results.flatMap(each => (each.status === 'fulfilled' ? each.value.created.id : []))
+      expect(made).toHaveLength(1)
+      const others = (await listTokens(admin.store)).map(({ id }) => id).filter(id => id !== old.id)
+      expect(others).toEqual(made)
+    },
+  )
+
+  it.each([0, 3600e3])('that are revoked while they are rotated get no successor (%i ms)', async overlap => {
+    const old = await createToken(admin.store, SUPPORT)
+    const found = await findToken(admin.store, old.id)
+    await revokeToken(admin.store, found)
+    await expect(rotateToken(admin.store, found, overlap)).rejects.toMatchObject({ kind: 'not-found' })
+    expect(await listTokens(admin.store)).toEqual([])
+  })
+
   describe('that tokens make, revoke and rotate', () => {
     const maker: TokenMaker = { scopes: ['tokens:write', 'limits:use', 'stats:read'], expiresAt: inDays(10) }
     const forbidden = { kind: 'forbidden' }

@@ -181,6 +181,9 @@ export function createApi(
     if (!checked.ok) throw refusalError(checked)
     const { token } = checked
     const input = (await readInput(route, request, url)) as { body: never; query: never }
+    // A caller can send its body slowly, until long after its token was revoked.
+    const still = await tokens.check(bearer, route.scopes, address)
+    if (!still.ok) throw refusalError(still)
     const tracked = trackChanges(connection)
     const change: ChangeContext = {
       actor: { kind: 'token', id: token.id, name: token.name },

@@ -39,7 +39,7 @@ export function createApiLimits(
       ...settings,
       ...platformSettings(),
     }),
-    receipts: createSignedReceipts(config.limits, secret),
+    receipts: createSignedReceipts(config, secret),
   }
 }
 

@@ -16,9 +16,7 @@ export async function readJson(request: Request): Promise<unknown> {
   } catch {
     throw invalidInput('', 'The body is not JSON. Send an object, such as {}.')
   }
-  const repeated = findRepeatedMember(text)
-  if (repeated !== undefined)
-    throw invalidInput('', `The body has the member ${JSON.stringify(repeated)} twice. Send it once.`)
+  checkMembers(text)
   return value
 }
 
@@ -46,8 +44,14 @@ async function readText({ body, headers }: Request): Promise<string> {
 
 const tooLarge = () => new ApiError('too-large', `The body is above ${MAX_BODY} bytes. Send less.`)
 
-/** JSON.parse keeps the last of two members with the same name, and other parsers the first. @param text valid JSON */
-function findRepeatedMember(text: string): string | undefined {
+/** Of objects with any members, such as `identity`, valibot leaves out these. */
+const LEFT_OUT = ['__proto__', 'constructor', 'prototype']
+
+/**
+ * JSON.parse keeps the last of two members with the same name, and other parsers the first.
+ * @param text valid JSON @throws ApiError for a member that is there twice, or would be left out
+ */
+function checkMembers(text: string): void {
   const open: (Set<string> | undefined)[] = []
   for (const [token, name] of text.matchAll(/("(?:[^"\\]|\\.)*")\s*:|"(?:[^"\\]|\\.)*"|[{}[\]]/g)) {
     if (token === '{') open.push(new Set())
@@ -56,9 +60,11 @@ function findRepeatedMember(text: string): string | undefined {
     else if (name !== undefined) {
       const members = open.at(-1)!
       const member = JSON.parse(name) as string
-      if (members.has(member)) return member
+      if (members.has(member))
+        throw invalidInput('', `The body has the member ${JSON.stringify(member)} twice. Send it once.`)
+      if (LEFT_OUT.includes(member))
+        throw invalidInput('', `The body has the member ${member}, which is not possible. Leave it out.`)
       members.add(member)
     }
   }
-  return undefined
 }

@@ -1,6 +1,7 @@
 /**
  * Signed receipts of decisions. A token that may use a limit must not be able to write a receipt itself: it could give back what others have
  * spent. All isolates have the key, because they derive it from the token of the store; a new token of the store ends the old receipts.
+ * Environments can share the store, so the key is of one: else what a test has spent would be given back in production.
  */
 import type { Config } from '../../config/compile.ts'
 import { sha256 } from '../../sha256.ts'
@@ -21,9 +22,12 @@ export interface SignedReceipts {
 const SIGNATURE_LENGTH = 32
 
 /** @param secret the token of the store */
-export function createSignedReceipts(limits: Config['limits'], secret: string): SignedReceipts {
+export function createSignedReceipts(
+  { limits, environment = '' }: Pick<Config, 'limits' | 'environment'>,
+  secret: string,
+): SignedReceipts {
   const receipts = createReceipts(limits)
-  const key = sha256(`receipts of the API ${secret}`)
+  const key = sha256(`receipts of the API ${environment} ${secret}`)
   // Twice, so that a caller cannot append to what was signed.
   const sign = (receipt: unknown) => sha256(key + sha256(key + textOf(receipt))).slice(0, SIGNATURE_LENGTH)
   return {
@@ -33,19 +37,26 @@ export function createSignedReceipts(limits: Config['limits'], secret: string): 
     },
     decisionOf(signed, limit) {
       const { signature, ...receipt } = signed as Partial<SignedReceipt>
-      if (signature !== sign(receipt) || receipt.limit !== limit)
-        throw invalidInput(
-          '/receipt',
-          'No decision of this limit has returned this receipt. Send it unchanged, to the limit that it is of.',
-        )
-      return receipts.decisionOf(receipt)
+      // By their digests, so that the time of the comparison tells nothing about the right signature.
+      const isSigned = isFlat(receipt) && sha256(String(signature)) === sha256(sign(receipt))
+      if (isSigned && receipt.limit === limit) return receipts.decisionOf(receipt)
+      throw invalidInput(
+        '/receipt',
+        'No decision of this limit has returned this receipt. Send it unchanged, to the limit that it is of.',
+      )
     },
   }
 }
 
+/** Whether the members are values, or objects of values, as in every receipt. The text of deeper ones could overflow the stack. */
+const isFlat = (receipt: object): boolean =>
+  Object.values(receipt).every(member => !(isObject(member) && Object.values(member).some(isObject)))
+
+const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null
+
 /** JSON with sorted members, because a client may have stored them in another order. */
 function textOf(value: unknown): string {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return JSON.stringify(value)
+  if (!isObject(value) || Array.isArray(value)) return JSON.stringify(value)
   const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))
   return `{${members.map(([name, each]) => `${JSON.stringify(name)}:${textOf(each)}`).join()}}`
 }

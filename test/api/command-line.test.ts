@@ -377,7 +377,7 @@ describe('a failure', () => {
     expect([code, stderr]).toEqual([
       1,
       expect.stringMatching(
-        /^The store did not answer .* Read the state before you repeat it\.\nRequest ID: [0-9a-f-]{36}\n$/,
+        /^The store did not answer .* Nothing was changed\. Try again later\.\nRequest ID: [0-9a-f-]{36}\n$/,
       ),
     ])
   })

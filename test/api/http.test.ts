@@ -78,6 +78,13 @@ describe('the API', () => {
     expect(gateway.store.count()).toBe(0)
   })
 
+  it('refuses blocked addresses', async () => {
+    const other = apiOf(gateway, { rules: [], block: { addresses: ['192.0.2.0/24'] } })
+    for (const what of ['GET consumers', 'GET usage'])
+      expect((await other(what, { token, address: '192.0.2.7' })).status).toBe(403)
+    expect((await other('GET consumers', { token, address: '198.51.100.7' })).status).toBe(200)
+  })
+
   it('refuses a token of another environment', async () => {
     const other = apiOf(gateway, { rules: [], environment: 'test' })
     expect((await other('GET consumers', { token })).status).toBe(401)
@@ -272,6 +279,13 @@ describe('the API', () => {
       })
       expect(reply.headers.get('retry-after')).toBe('1')
       expect(JSON.stringify(reply.body)).not.toContain(gateway.store.url.slice(7))
+    })
+
+    it.each(['GET audit', 'GET tokens', 'GET consumers'])('is away, %s changes nothing', async what => {
+      const reader = await tokenWith(gateway, ['audit:read', 'tokens:write', 'consumers:block'])
+      await api(what, { token: reader })
+      gateway.store.fault = (_, response) => void response.destroy()
+      expect((await api(what, { token: reader })).body).toMatchObject({ status: 503, change: 'none' })
     })
 
     it.each(CHANGES)('lies, %s is a 503', async (what, body) => {

@@ -296,6 +296,20 @@ describe('the API', () => {
       expect((await api(what, { token, body })).status).toBe(503)
     })
 
+    it.each([...CHANGES, ['GET audit', undefined], ['GET tokens', undefined]] as const)(
+      'replies with something else, %s is no success and no 500',
+      async (what, body) => {
+        const all = await tokenWith(gateway, [...SCOPES, 'audit:read', 'tokens:write'])
+        await api('GET consumers', { token: all })
+        for (const result of ['null', '"OK"', '["a","b"]', '[null,null]', '[[null,null]]']) {
+          gateway.store.fault = (_, response) => void response.end(`{"result":${result}}`)
+          const { status } = await api(what, { token: all, body })
+          if (body) expect([what, result, status]).toEqual([what, result, 503])
+          else expect([what, result, status]).not.toContain(500)
+        }
+      },
+    )
+
     it.each([0, 1, 2, 3, 4])(
       'loses the reply to request %i of a change, the reply says so, or it was made',
       async lost => {

@@ -149,6 +149,14 @@ function writersOn(
   author?: Author,
 ): Pick<AdminStore, 'change' | 'write' | 'audit'> {
   const audit = createAuditTrail(connection, at, author)
+
+  /** Whether a script that replies 1 or 0 has made its change. @throws AdminError `store` for another reply */
+  async function isMade(command: Command): Promise<boolean> {
+    const reply = await connection.run(...command)
+    if (reply !== 0 && reply !== 1) throw notRedis()
+    return reply === 1
+  }
+
   return {
     audit,
 
@@ -160,7 +168,7 @@ function writersOn(
         if (entry && (after?.text ?? null) === before) return
         const args = [before ?? '', ...(after ? [after.text, ...expiryOf(after)] : [])]
         const command = await audit.command({ source: COMPARE_AND_SET, keys: [at(key)], args, entry })
-        if ((await connection.run(...command)) === 1) return
+        if (await isMade(command)) return
       }
       throw new AdminError(
         'refused',
@@ -170,10 +178,15 @@ function writersOn(
 
     async write({ keys, commands, onlyIf = '', entry }) {
       const args = [onlyIf, ...commands.flatMap(command => [command.length, ...command])]
-      return (await connection.run(...(await audit.command({ source: WRITE, keys, args, entry })))) === 1
+      const made = await isMade(await audit.command({ source: WRITE, keys, args, entry }))
+      if (!made && onlyIf === '') throw notRedis()
+      return made
     },
   }
 }
+
+/** Something between Redis and this process replies by itself. */
+const notRedis = () => new AdminError('store', 'The store does not answer as a Redis does.')
 
 function expiryOf({ expiry }: NewText): string[] {
   if (expiry === undefined) return ['KEEPTTL']

@@ -86,6 +86,16 @@ export async function readAudit(
     : await readStream(store, range, from)
 }
 
+/** @throws AdminError `store` for a reply that the script cannot have */
+function foundOf(reply: unknown): Found {
+  const isText = (value: unknown) => typeof value === 'string'
+  const isEntry = (entry: unknown) =>
+    Array.isArray(entry) && isText(entry[0]) && Array.isArray(entry[1]) && entry[1].every(isText)
+  if (Array.isArray(reply) && Array.isArray(reply[0]) && reply[0].every(isEntry) && isText(reply[1]))
+    return reply as unknown as Found
+  throw new AdminError('store', 'The store does not answer as a Redis does.')
+}
+
 interface Range extends AuditQuery {
   /** ms since the epoch. */
   first: number
@@ -102,7 +112,7 @@ async function readStream(store: AdminStore, range: Range, from: Position | unde
   let last = from && `(${from.id}`
   for (let call = 0; call < MAX_CALLS; call++) {
     const command = find(store.at(auditKeyOf()), last, range, range.limit - entries.length)
-    const [found, next] = await store.run<Found>(...command)
+    const [found, next] = foundOf(await store.run(...command))
     entries.push(...found.map(entry => entryOf(entry)))
     if (next === '') return { entries }
     if (entries.length === range.limit) return { entries, cursor: next }
@@ -144,11 +154,11 @@ async function readAll(
   const entries: AuditEntry[] = []
   let open = streams.map(stream => ({ stream, last: from && lastIn(stream, from), missing: range.limit }))
   while (open.length > 0) {
-    const replies = await store.runEach<Found>(
+    const replies = await store.runEach(
       open.map(({ stream, last, missing }) => find(stream, last, range, missing)),
     )
     open = open.flatMap(({ stream, missing }, i) => {
-      const [found, next] = replies[i]!
+      const [found, next] = foundOf(replies[i])
       entries.push(...found.map(entry => entryOf(entry, stream)))
       const left = missing - found.length
       return next === '' || left === 0 ? [] : [{ stream, last: `(${next}`, missing: left }]

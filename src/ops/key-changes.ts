@@ -1,4 +1,5 @@
 /** Changes of a key: label, plan, expiry, revocation, rotation. A change applies from the next request that reaches the store. */
+import { sha256 } from '../sha256.ts'
 import { credentialIndexKey, credentialKey, pointerKey } from '../store/keys.ts'
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
 import { type Command, evalCommand } from './admin-connection.ts'
@@ -30,13 +31,17 @@ export interface KeyChange {
 
 export async function changeKey(store: AdminStore, key: FoundKey, change: KeyChange): Promise<void> {
   const { expiresAt: at } = change
-  if (at && at <= new Date()) return await revokeKey(store, key)
+  if (at && at <= new Date()) return void (await revokeKey(store, key))
   if (at === undefined) return await writeKey(store, key, record => changed(record, change))
   // The pointer of an opaque key must live at least as long as the key, because it names the consumer.
   const { expiresAt } = key.record
   const isLonger = !at || (expiresAt !== undefined && at > expiresAt)
   if (isLonger) await expirePointer(store, key, at ?? undefined)
-  await writeKey(store, key, record => changed(record, change), at ?? 'never')
+  const write = (record: CredentialRecord) => {
+    if (change.replacedBy !== undefined) mustHaveNoSuccessor(key.id, record)
+    return changed(record, change)
+  }
+  await writeKey(store, key, write, at ?? 'never')
   if (!isLonger) await expirePointer(store, key, at ?? undefined)
 }
 
@@ -70,14 +75,15 @@ export const setKeyPlan = (store: AdminStore, key: FoundKey, plan: string | unde
 export const expireKey = (store: AdminStore, key: FoundKey, at: Date | undefined): Promise<void> =>
   changeKey(store, key, { expiresAt: at ?? null })
 
+/** @returns false if it was revoked before */
 export async function revokeKey(
   store: AdminStore,
   key: Pick<FoundKey, 'consumer' | 'digest'> & Partial<FoundKey>,
-): Promise<void> {
+): Promise<boolean> {
   const { consumer, digest, id = keyId(consumer, digest), record } = key
   const pointers = await pointersToDrop(store, consumer, [digest])
   const [own, index] = [store.at(credentialKey(consumer, digest)), store.at(credentialIndexKey(consumer))]
-  await store.write({
+  return await store.write({
     keys: [own, index, ...pointers.keys],
     onlyIf: own,
     commands: [['DEL', own], ['SREM', index, digest], ...pointers.commands],
@@ -93,10 +99,11 @@ export interface Rotated {
 }
 
 /**
- * Replaces a key by a new one with the same plan, label, mode and lifetime. If the expiry of the old key cannot be set, the new key is
- * returned all the same, because it is valid and cannot be shown again.
+ * Replaces a key by a new one with the same plan, label, mode and lifetime. If the expiry of the old key cannot be set because of the
+ * store, the new key is returned all the same, because it is valid and cannot be shown again.
  * @param overlapMs how long the old key stays valid
- * @throws AdminError for an opaque key, and for a key that is being replaced already: its full lifetime is no longer known
+ * @throws AdminError for an opaque key, for a key that is revoked meanwhile, and for a key that is being replaced already: its full lifetime
+ * is no longer known
  */
 export async function rotateKey(
   store: AdminStore,
@@ -111,14 +118,8 @@ export async function rotateKey(
       'An opaque key cannot be rotated, because it was created elsewhere. Import a new one and revoke this one.',
     )
   }
-  const { plan, label, mode, createdAt, expiresAt, replacedBy } = record
-  if (replacedBy) {
-    const end = expiresAt ? ` and expires at ${expiresAt.toISOString().replace(/\.\d+/, '')}` : ''
-    throw new AdminError(
-      'refused',
-      `Key '${key.id}' is already replaced by '${replacedBy}'${end}. Rotate that one.`,
-    )
-  }
+  const { plan, label, mode, createdAt, expiresAt } = record
+  mustHaveNoSuccessor(key.id, record)
   const now = Date.now()
   const next = {
     consumer,
@@ -131,13 +132,29 @@ export async function rotateKey(
   const created = await createKey(store, next, before)
   const endsAt = new Date(Math.min(now + overlapMs, expiresAt?.getTime() ?? Number.POSITIVE_INFINITY))
   try {
-    await changeKey(store, key, { expiresAt: endsAt, replacedBy: created.id })
+    if (endsAt > new Date()) await changeKey(store, key, { expiresAt: endsAt, replacedBy: created.id })
+    else if (!(await revokeKey(store, key))) throw notValid(key.id)
     return { created, oldEndsAt: endsAt }
   } catch (error) {
     if (!(error instanceof AdminError)) throw error
-    return { created, failure: error }
+    if (error.kind === 'store') return { created, failure: error }
+    // Someone has rotated or revoked the old key meanwhile, so this one must not replace it.
+    await revokeKey(store, { consumer, digest: sha256(created.key), id: created.id })
+    throw error
   }
 }
+
+function mustHaveNoSuccessor(id: string, { replacedBy, expiresAt }: CredentialRecord): void {
+  if (!replacedBy) return
+  const end = expiresAt ? ` and expires at ${expiresAt.toISOString().replace(/\.\d+/, '')}` : ''
+  throw new AdminError(
+    'refused',
+    `Key '${id}' is already replaced by '${replacedBy}'${end}. Rotate that one.`,
+  )
+}
+
+const notValid = (id: string) =>
+  new AdminError('not-found', `Key '${id}' is no longer valid: it has expired or was revoked.`)
 
 async function writeKey(
   store: AdminStore,
@@ -150,8 +167,7 @@ async function writeKey(
     credentialKey(consumer, digest),
     text => {
       const record = parseCredential(text ?? '')
-      if (!record)
-        throw new AdminError('not-found', `Key '${id}' is no longer valid: it has expired or was revoked.`)
+      if (!record) throw notValid(id)
       ;[before, after] = [record, change(record)]
       return { text: formatCredential(after), ...(expiry && { expiry }) }
     },

@@ -78,6 +78,13 @@ describe('the API', () => {
     expect(gateway.store.count()).toBe(0)
   })
 
+  it('refuses blocked addresses', async () => {
+    const other = apiOf(gateway, { rules: [], block: { addresses: ['192.0.2.0/24'] } })
+    for (const what of ['GET consumers', 'GET usage'])
+      expect((await other(what, { token, address: '192.0.2.7' })).status).toBe(403)
+    expect((await other('GET consumers', { token, address: '198.51.100.7' })).status).toBe(200)
+  })
+
   it('refuses a token of another environment', async () => {
     const other = apiOf(gateway, { rules: [], environment: 'test' })
     expect((await other('GET consumers', { token })).status).toBe(401)
@@ -274,6 +281,13 @@ describe('the API', () => {
       expect(JSON.stringify(reply.body)).not.toContain(gateway.store.url.slice(7))
     })
 
+    it.each(['GET audit', 'GET tokens', 'GET consumers'])('is away, %s changes nothing', async what => {
+      const reader = await tokenWith(gateway, ['audit:read', 'tokens:write', 'consumers:block'])
+      await api(what, { token: reader })
+      gateway.store.fault = (_, response) => void response.destroy()
+      expect((await api(what, { token: reader })).body).toMatchObject({ status: 503, change: 'none' })
+    })
+
     it.each(CHANGES)('lies, %s is a 503', async (what, body) => {
       await api('GET consumers', { token })
       gateway.store.fault = (_, response) => void response.end('{"result":{"a":1}}')
@@ -281,6 +295,20 @@ describe('the API', () => {
       gateway.store.fault = (_, response) => void response.end('<html>')
       expect((await api(what, { token, body })).status).toBe(503)
     })
+
+    it.each([...CHANGES, ['GET audit', undefined], ['GET tokens', undefined]] as const)(
+      'replies with something else, %s is no success and no 500',
+      async (what, body) => {
+        const all = await tokenWith(gateway, [...SCOPES, 'audit:read', 'tokens:write'])
+        await api('GET consumers', { token: all })
+        for (const result of ['null', '"OK"', '["a","b"]', '[null,null]', '[[null,null]]']) {
+          gateway.store.fault = (_, response) => void response.end(`{"result":${result}}`)
+          const { status } = await api(what, { token: all, body })
+          if (body) expect([what, result, status]).toEqual([what, result, 503])
+          else expect([what, result, status]).not.toContain(500)
+        }
+      },
+    )
 
     it.each([0, 1, 2, 3, 4])(
       'loses the reply to request %i of a change, the reply says so, or it was made',

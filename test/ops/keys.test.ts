@@ -4,6 +4,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, 
 import { consumerOfApiKey, mintApiKey } from '../../src/credentials/api-key.ts'
 import { isSigned, newKeySecret, readKeySecrets } from '../../src/credentials/key-signature.ts'
 import { keyStatsText, keyTable } from '../../src/node/cli/key-output.ts'
+import { AdminError } from '../../src/ops/admin-error.ts'
 import { type AdminStore, createAdminStore } from '../../src/ops/admin-store.ts'
 import { removeConsumer, setPlan } from '../../src/ops/consumers.ts'
 import { expireKey, revokeKey, rotateKey, setKeyLabel, setKeyPlan } from '../../src/ops/key-changes.ts'
@@ -296,6 +297,22 @@ describeOnRedis('keys', start => {
     })
   })
 
+  it.each([0, HOUR])(
+    'that are rotated twice at once get one successor, with an overlap of %i ms',
+    async overlap => {
+      const old = await createKey(admin.store, { consumer: 'acme' })
+      const found = await findKey(admin.store, old.id)
+      const results = await Promise.allSettled([1, 2, 3, 4].map(() => rotateKey(admin.store, found, overlap)))
+      const made = results.flatMap(each => (each.status === 'fulfilled' ? each.value.created.id : []))
+      expect(made).toHaveLength(1)
+      const others = (await listKeys(admin.store, 'acme')).map(({ id }) => id).filter(id => id !== old.id)
+      expect(others).toEqual(made)
+      await revokeKey(admin.store, found)
+      await expect(rotateKey(admin.store, found, overlap)).rejects.toMatchObject({ kind: 'not-found' })
+      expect((await listKeys(admin.store, 'acme')).map(({ id }) => id)).toEqual(made)
+    },
+  )
+
   it('are rotated only once, so that an overlap never becomes the lifetime of a new key', async () => {
     const old = await createKey(admin.store, { consumer: 'acme' })
     const { created, oldEndsAt } = await rotateKey(admin.store, await findKey(admin.store, old.id), HOUR)
@@ -321,10 +338,9 @@ describeOnRedis('keys', start => {
   it('that cannot be ended in a rotation are reported together with the new key, which works', async () => {
     const old = await createKey(admin.store, { consumer: 'acme' })
     const found = await findKey(admin.store, old.id)
-    // The key was revoked in the meantime.
-    await send('DEL', `sluice:{c:acme}:key:${found.digest}`)
-    const { created, failure } = await rotateKey(admin.store, found, HOUR)
-    expect(failure).toMatchObject({ kind: 'not-found' })
+    const change = () => Promise.reject(new AdminError('store', 'The store does not answer.'))
+    const { created, failure } = await rotateKey({ ...admin.store, change }, found, HOUR)
+    expect(failure).toMatchObject({ kind: 'store' })
     expect((await findKey(admin.store, created.key)).id).toBe(created.id)
   })
 

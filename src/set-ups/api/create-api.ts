@@ -19,7 +19,9 @@ import { createGatewayRuleSet, createLimitRuleSet } from '../../script/rule-set.
 import type { Store } from '../../store/store.ts'
 import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
 import type { answerPreflight, setAllowedOrigin } from '../http/cors.ts'
+import { deny } from '../http/deny.ts'
 import type { DecisionSource } from '../http/handle.ts'
+import type { Forbidden } from '../http/ruling.ts'
 import { logException } from '../http/unexpected.ts'
 import type { LimiterParts } from '../limits/parts.ts'
 import { readBearer, refusalError, refuseServiceToken, scopeError } from './authenticate.ts'
@@ -47,6 +49,8 @@ export interface ApiRequest {
   /** The other end of the connection, if the platform reports it. */
   peer(): string | undefined
   background: Background
+  /** Of a blocked address or country. */
+  refusal?: Forbidden | undefined
 }
 
 /** The parts that a Worker with the API carries in addition to those of the gateway. */
@@ -125,9 +129,10 @@ export function createApi(
   }
 
   async function handle(
-    { request, url, address, peer, background }: ApiRequest,
+    { request, url, address, peer, background, refusal }: ApiRequest,
     requestId: string,
   ): Promise<Response> {
+    if (refusal) return await withRequestId(deny(refusal), requestId)
     const matched = matchRoute(routes, request.method, url.pathname.slice(API_PATH.length + 1))
     if ('methods' in matched) throw noSuchRoute(matched.methods)
     const { route, params } = matched
@@ -149,7 +154,7 @@ export function createApi(
   async function runLimitRoute(
     route: LimitRoute,
     params: Readonly<Record<string, string>>,
-    { request, url, address, bearer }: Omit<ApiRequest, 'background' | 'peer'> & { bearer: string },
+    { request, url, address, bearer }: Pick<ApiRequest, 'request' | 'url' | 'address'> & { bearer: string },
   ): Promise<Reply> {
     // Also if the input is wrong, which only callers with a token may learn.
     const made = await tokens.guarded(
@@ -175,7 +180,7 @@ export function createApi(
       address,
       bearer,
       requestId,
-    }: Omit<ApiRequest, 'background' | 'peer'> & { bearer: string; requestId: string },
+    }: Pick<ApiRequest, 'request' | 'url' | 'address'> & { bearer: string; requestId: string },
   ): Promise<Reply> {
     const checked = await tokens.check(bearer, route.scopes, address)
     if (!checked.ok) throw refusalError(checked)
@@ -205,7 +210,8 @@ export function createApi(
         services,
       )
     } catch (error) {
-      const state = tracked.changeState()
+      // Reading can tidy an index, or run a script that only reads.
+      const state = route.method === 'GET' ? 'none' : tracked.changeState()
       // Refused by the input or by what is stored, so nothing was created.
       const isRefusal = error instanceof AdminError ? error.kind !== 'store' : error instanceof ApiError
       if (isRefusal) await release().catch(() => {})
@@ -217,7 +223,7 @@ export function createApi(
     const requestId = crypto.randomUUID()
     const { request } = incoming
     const cors = config.api?.cors
-    if (cors && request.method === 'OPTIONS') return parts.answerPreflight(request, cors)
+    if (cors && request.method === 'OPTIONS' && !incoming.refusal) return parts.answerPreflight(request, cors)
     const response = await handle(incoming, requestId).catch((error: unknown) =>
       replyToProblem(toApiError(error), requestId),
     )

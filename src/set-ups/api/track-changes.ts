@@ -6,16 +6,16 @@ import type { AdminConnection, Command, Reply } from '../../ops/admin-connection
 import { AdminError } from '../../ops/admin-error.ts'
 import type { ChangeState } from './problems.ts'
 
-type Kind = 'text' | 'list' | 'number'
+type Kind = 'text' | 'list' | 'texts' | 'number'
 
 /** What each command that only reads replies with. */
 const READS: Readonly<Record<string, Kind>> = {
   GET: 'text',
   EXISTS: 'number',
-  SMEMBERS: 'list',
-  HGETALL: 'list',
-  TIME: 'list',
-  ZRANGEBYSCORE: 'list',
+  SMEMBERS: 'texts',
+  HGETALL: 'texts',
+  TIME: 'texts',
+  ZRANGEBYSCORE: 'texts',
   XRANGE: 'list',
   XREVRANGE: 'list',
 }
@@ -63,6 +63,8 @@ function isReplyTo(name: string, reply: unknown): boolean {
       return typeof reply === 'number'
     case 'list':
       return Array.isArray(reply)
+    case 'texts':
+      return Array.isArray(reply) && reply.every(each => typeof each === 'string')
     default:
       return reply === null || typeof reply !== 'object' || Array.isArray(reply)
   }

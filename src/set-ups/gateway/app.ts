@@ -63,6 +63,7 @@ export function createApp(
       return serveApi({
         ...{ request, url: new URL(request.url), peer, background: backgroundOf(c) },
         address: address && addressIdentity(address, config.address.ipv6Prefix),
+        refusal: handler.identifier.refuse(request, address),
       })
     })
 

@@ -164,11 +164,11 @@ describeOnRedisEngine('service tokens', fresh => {
       expect(store.requests).toEqual([1])
     })
 
-    it('say why the store has not answered', async () => {
+    it('say why the store has not answered, and that nothing was changed', async () => {
       const token = await add(['stats:read'])
       failure = new GatewayError('ERR_STORE_TIMEOUT', 'slow')
       expect(await tokens.check(token, [], ADDRESS)).toEqual({
-        ...{ ok: false, reason: 'store', failure: { cause: 'store-timeout', fate: 'may-have-run' } },
+        ...{ ok: false, reason: 'store', failure: { cause: 'store-timeout', fate: 'not-sent' } },
       })
     })
 

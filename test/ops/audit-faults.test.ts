@@ -7,6 +7,7 @@ import { blockConsumer, removeConsumer, setPlan } from '../../src/ops/consumers.
 import { revokeKey } from '../../src/ops/key-changes.ts'
 import { findKey } from '../../src/ops/key-reference.ts'
 import { createKey, importKey } from '../../src/ops/keys.ts'
+import { AUDIT_INDEX_KEY } from '../../src/store/keys.ts'
 import { startAdmin, type TestAdmin } from '../support/admin.ts'
 import { all, changesOf, INPUT, OPS, pagesOf, SUPPORT } from '../support/audit.ts'
 import { describeOnCluster, type TestCluster } from '../support/cluster.ts'
@@ -136,5 +137,22 @@ describeOnCluster('the audit trail', start => {
     expect(pages).toHaveLength(entries.length + 60)
     expect((await all(store, { target: 'consumer-7' })).map(({ target }) => target)).toEqual(['consumer-7'])
     expect((await all(store, { target: 'zendesk' })).map(({ action }) => action)).toEqual(['limits.reset'])
+  })
+
+  it('finds the changes of one consumer among 20,000 in a few calls', async () => {
+    await setPlan(withActor(admin.store, SUPPORT), 'rare', 'pro')
+    const names = Array.from({ length: 20_000 }, (_, i) => [
+      Date.now() + 1000,
+      admin.store.at(`sluice:{c:u${i}}:audit`),
+    ])
+    await admin.store.run('ZADD', admin.store.at(AUDIT_INDEX_KEY), ...names.flat())
+    let calls = 0
+    const run: typeof admin.store.run = (...command) => {
+      calls += 1
+      return admin.store.run(...command)
+    }
+    const { entries } = await readAudit({ ...admin.store, run }, { target: 'rare', limit: 50 })
+    expect(entries.map(({ action }) => action)).toEqual(['consumers.plan'])
+    expect(calls).toBeLessThanOrEqual(5)
   })
 })

@@ -49,6 +49,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/node/redis-acl.test.ts',
     'test/node/redis-tls.test.ts',
     'test/node/start.test.ts',
+    'test/selection.test.ts',
   ],
   'run what the pages show: commands, snippets and simulations': [
     'test/docs/hot-callers.test.ts',

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { canonicalPath } from '../../src/patterns/canonical.ts'
 import { AmbiguousError } from '../../src/patterns/expression.ts'
 import { hostFinder, hostMatcher, pathFinder, pathMatcher } from '../../src/patterns/patterns.ts'
-import { randomCases } from '../selection.ts'
+import { randomCases, sized } from '../selection.ts'
 import { forEvery } from '../support/property.ts'
 
 /** Concatenations of these. No dots: URLPattern drops a dot at the end of fixed text as a dot segment. */
@@ -231,9 +231,9 @@ describe('a set of patterns', () => {
   })
 
   it('takes no longer for patterns that begin otherwise', () => {
-    const find = pathFinder(Array.from({ length: 100_000 }, (_, i) => `/v1/things${i}/:id`))
+    const find = pathFinder(Array.from({ length: sized(100_000, 10_000) }, (_, i) => `/v1/things${i}/:id`))
     const path = `/v1/things7/${'x'.repeat(1000)}`
-    // A moment for 20,000 matches; with a step for each pattern, it would be 2,000,000,000 steps.
+    // A moment for 20,000 matches; with a step for each pattern, it would be 200,000,000 steps or more.
     let found = 0
     for (let i = 0; i < 20_000; i++) found += find(path).size
     expect(found).toBe(20_000)

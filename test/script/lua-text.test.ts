@@ -8,6 +8,7 @@ import { expandMacros, Locals, literal, nameInLiteral, replaceWords } from '../.
 import { createRuleSet } from '../../src/script/rule-set.ts'
 import type { RuleSetShape } from '../../src/script/rule-set-shape.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
+import { sized } from '../selection.ts'
 import { rulesOf } from '../support/engines.ts'
 import { forEvery } from '../support/property.ts'
 import { FC_PATH, SEED } from '../support/random.ts'
@@ -98,7 +99,7 @@ describeOnRedis('a literal', (start, kind) => {
     )
     const value = fc.oneof(text, fc.double(), fc.maxSafeInteger(), fc.integer())
     let made = 0
-    const runs = kind === 'embedded' ? 60 : 400
+    const runs = kind === 'embedded' ? 60 : sized(400, 100)
     await forEvery(value, runs, async value => {
       let written: string
       try {

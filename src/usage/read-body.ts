@@ -60,7 +60,11 @@ export async function readUpTo(reader: Reader, maxBytes: number, timer: Timer): 
  * @returns `failed` is aborted when the client breaks off the rest, a moment before the body fails: workerd ends a request whose body
  *   fails as if the body was complete, but breaks off one that is aborted
  */
-export function resumeBody(reader: Reader, { chunks, next }: Beginning, timer: Timer) {
+export function resumeBody(
+  reader: Reader,
+  { chunks, next }: Beginning,
+  timer: Timer,
+): { body: ReadableStream<Uint8Array>; failed: AbortSignal } {
   const failure = new AbortController()
   let held = chunks
   let asked = next

@@ -18,9 +18,9 @@ export default defineConfig({
   test: {
     // Tests print summaries that are meant to be read, such as that of a replay.
     silent: false,
-    // By default one core is left to watch mode. `npm test` keeps the cores busy with one worker more than that; with `npm run test:all`,
+    // By default one core is left to watch mode. `npm test` keeps the cores busy with two workers more than cores; with `npm run test:all`,
     // suites wait for processes and deadlines, more than half of their time.
-    maxWorkers: SELECTION === 'all' ? 2 * availableParallelism() : availableParallelism() + 1,
+    maxWorkers: SELECTION === 'all' ? 2 * availableParallelism() : availableParallelism() + 2,
     reporters: ['default', new SelectionReporter({ isPart })],
     projects: [
       {

@@ -23,6 +23,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/e2e/llm-load.test.ts',
     'test/e2e/slow-origin.test.ts',
     'test/ops/audit-faults.test.ts',
+    'test/set-ups/every-touch.test.ts',
     'test/set-ups/rpc-death.test.ts',
     'test/usage/workerd.test.ts',
     'test/node/rest-bridge-cluster.test.ts',
@@ -51,6 +52,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/node/redis-acl.test.ts',
     'test/node/redis-tls.test.ts',
     'test/node/start.test.ts',
+    'test/ops/decision-cost.test.ts',
     'test/selection.test.ts',
   ],
   'run what the pages show: commands, snippets and simulations': [

@@ -109,7 +109,7 @@ const resetRoute = adminRoute({
     })
     const options = rule === undefined ? {} : { rule }
     const made = await services.limits.limiterFor(guard).reset(name, identity, options)
-    mustBeMade(made)
+    mustBeMade(made, 'Repeat the request.')
     return { body: documentOf(made) }
   },
 })
@@ -170,11 +170,13 @@ function documentOf(decision: LimitDecision) {
 }
 
 /** @throws ApiError for a change that the store has not confirmed */
-function mustBeMade({ degraded }: LimitDecision): void {
+function mustBeMade(
+  { degraded }: LimitDecision,
+  fix = 'Repeat the request: it has an effect only once.',
+): void {
   if (degraded === undefined) return
-  throw new ApiError(
-    'store-unavailable',
-    `The store has not confirmed this (${degraded}). Repeat the request: it has an effect only once.`,
-    { headers: { 'retry-after': '1' }, extra: { change: 'unknown' } },
-  )
+  throw new ApiError('store-unavailable', `The store has not confirmed this (${degraded}). ${fix}`, {
+    headers: { 'retry-after': '1' },
+    extra: { change: 'unknown' },
+  })
 }

@@ -11,7 +11,7 @@ import {
 } from '../metrics/current-load.ts'
 import { gatewayRuleSet } from '../script/compiled.ts'
 import { signalScript } from '../script/signal-text.ts'
-import { NO_PERMISSION } from '../store/upstash.ts'
+import { NO_PERMISSION } from '../store/refusal.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { answerOf } from './limits.ts'

@@ -1,7 +1,7 @@
 /** What administration says about a store that fails: what is wrong, and what to do. No message has a key, a token or a command. */
 import { GatewayError } from '../errors.ts'
+import { NO_PERMISSION } from '../store/refusal.ts'
 import { RestError } from '../store/rest.ts'
-import { NO_PERMISSION } from '../store/upstash.ts'
 
 /**
  * Describes a failed request.
@@ -18,21 +18,26 @@ export function describeFailure(
   if (error instanceof RestError) return describeErrorOfRedis(error.message)
   if (!(error instanceof Error)) return [LOST, test]
   if (/^(Timeout|Abort)Error$/.test(error.name)) {
-    const limit = `${deadlineMs / 1000} s`
-    return [
-      `did not answer within ${limit}. If this was a change, it may have been made: check before you repeat it.`,
-      test,
-    ]
+    return [lateText(deadlineMs), test]
   }
   return [isUnreachable(error.cause) ? 'cannot be reached.' : LOST, test]
 }
 
-/** @param message of Redis, of Upstash or of the bridge */
-export function describeErrorOfRedis(message: string): [what: string, nextStep?: string | undefined] {
+export const lateText = (deadlineMs: number) =>
+  `did not answer within ${deadlineMs / 1000} s. If this was a change, it may have been made: check before you repeat it.`
+
+/**
+ * @param message of Redis, of Upstash or of the bridge
+ * @param testOfCredentials what to do if they are wrong
+ */
+export function describeErrorOfRedis(
+  message: string,
+  testOfCredentials = TEST_OF_TOKEN,
+): [what: string, nextStep?: string | undefined] {
   const text = shortened(message)
   if (BRIDGE_ERROR.test(text)) return ['is the bridge, and its Redis does not answer.', TEST_OF_REDIS]
-  const isToken = /^(WRONGPASS|NOAUTH)/.test(text)
-  return [`answered with an error: ${text}`, isToken ? TEST_OF_TOKEN : fixFor(text)]
+  const isRefused = /^(WRONGPASS|NOAUTH)/.test(text)
+  return [`answered with an error: ${text}`, isRefused ? testOfCredentials : fixFor(text)]
 }
 
 /** What to do about an error of the store at a URL. */
@@ -42,7 +47,7 @@ export const nextStepFor = (message: string, url: string): string => fixFor(mess
 const shortened = (text: string) => (/^.{1,200}?\.(?=\s|$)/s.exec(text)?.[0] ?? text).slice(0, 200)
 
 /** Redis answers, but refuses all changes, or what its user may not do. */
-function fixFor(message: string): string | undefined {
+export function fixFor(message: string): string | undefined {
   const [code] = /\b(?:MISCONF|OOM)\b/.exec(message) ?? []
   if (NO_PERMISSION.test(message))
     return 'Its token is read-only, or its Redis user lacks a permission. docs/deploy.md#your-own-redis lists those that Sluice needs.'
@@ -80,7 +85,7 @@ export function isOnThisMachine(url: string): boolean {
 const LOCAL_STORE =
   'To start a local store, run npm start (npx sluicegate start): it prints both variables. To use a Redis of your own, run npx sluicegate bridge.'
 
-const LOST =
+export const LOST =
   'broke the connection before it answered. If this was a change, it may have been made: check before you repeat it.'
 
 /** Whether no connection was made, so that nothing was sent. Only Node reports it; on other platforms the connection counts as lost. */

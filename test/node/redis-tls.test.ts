@@ -1,52 +1,16 @@
 /** The bridge reaches Redis by TLS (`rediss://`), and only if it can verify the certificate of Redis. */
-import { execFileSync, spawn } from 'node:child_process'
-import { existsSync } from 'node:fs'
+import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { createLimiter } from '../../src/set-ups/limits/create-limiter.ts'
+import { hasOpenssl, makeCertificates, TLS_SETTINGS } from '../support/certificates.ts'
 import { environmentWith, type Result, runProcess, SLUICE } from '../support/command-line.ts'
 import { freePort } from '../support/free-port.ts'
 import { PATIENT } from '../support/patience.ts'
 import { type RedisProcess, startRedisProcess } from '../support/redis-process.ts'
 import { hasRedisServer } from '../support/servers.ts'
 
-const hasOpenssl = (process.env.PATH ?? '').split(':').some(folder => existsSync(join(folder, 'openssl')))
-
 const TOKEN = 'a token for tests'
-
-/** Makes a certificate and its key: `<name>.pem` and `<name>.key`. @param more options of `openssl req` */
-function makeCertificate(directory: string, name: string, ...more: string[]): void {
-  const newKey = [
-    '-newkey',
-    'ec',
-    '-pkeyopt',
-    'ec_paramgen_curve:prime256v1',
-    '-noenc',
-    '-keyout',
-    `${name}.key`,
-  ]
-  const args = [
-    'req',
-    '-x509',
-    ...newKey,
-    '-out',
-    `${name}.pem`,
-    '-subj',
-    `/CN=${name}`,
-    '-days',
-    '2',
-    ...more,
-  ]
-  execFileSync('openssl', args, { cwd: directory, stdio: 'ignore' })
-}
-
-/** Makes two authorities. The first one signs a certificate for `localhost`. */
-function makeCertificates(directory: string): void {
-  makeCertificate(directory, 'authority')
-  makeCertificate(directory, 'other-authority')
-  const signer = ['-CA', 'authority.pem', '-CAkey', 'authority.key']
-  makeCertificate(directory, 'redis', ...signer, '-addext', 'subjectAltName=DNS:localhost')
-}
 
 const title = hasRedisServer && hasOpenssl ? '' : ' (needs redis-server and openssl)'
 
@@ -57,13 +21,7 @@ describe.skipIf(title)(`npx sluicegate bridge, with a Redis that has TLS${title}
 
   beforeAll(async () => {
     tlsPort = await freePort()
-    const settings = {
-      'tls-port': String(tlsPort),
-      'tls-cert-file': 'redis.pem',
-      'tls-key-file': 'redis.key',
-      'tls-ca-cert-file': 'authority.pem',
-      'tls-auth-clients': 'no',
-    }
+    const settings = { ...TLS_SETTINGS, 'tls-port': String(tlsPort) }
     redis = await startRedisProcess(settings, makeCertificates)
   })
   afterAll(() => redis?.close())

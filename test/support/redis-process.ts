@@ -63,18 +63,7 @@ export async function startRedisProcess(
     await exited
   }
 
-  async function send(...command: string[]): Promise<Reply> {
-    // Does not use connectRedis(), which sends a PING first: a server that is busy or cannot write refuses it.
-    const server = new RedisServer(`redis://${host}:${port}`, DEADLINE_MS)
-    try {
-      return await withDeadline(
-        server.connected.then(() => server.send(command)),
-        DEADLINE_MS,
-      )
-    } finally {
-      server.destroy()
-    }
-  }
+  const send = (...command: string[]) => sendTo(`redis://${host}:${port}`, command)
 
   await start()
   return {
@@ -91,5 +80,19 @@ export async function startRedisProcess(
       if (child.exitCode === null && child.signalCode === null) await kill()
       rmSync(directory, { recursive: true, force: true, maxRetries: 5 })
     },
+  }
+}
+
+/** Sends a command over a new connection. */
+export async function sendTo(url: string, command: readonly string[]): Promise<Reply> {
+  // Does not use connectRedis(), which sends a PING first: a server that is busy or cannot write refuses it.
+  const server = new RedisServer(url, DEADLINE_MS)
+  try {
+    return await withDeadline(
+      server.connected.then(() => server.send(command)),
+      DEADLINE_MS,
+    )
+  } finally {
+    server.destroy()
   }
 }

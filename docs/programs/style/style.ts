@@ -120,7 +120,7 @@ export const TERMS: readonly Wording[] = [
   term('[Jj]avascript|[Tt]ypescript', 'write "JavaScript", "TypeScript"'),
   term('[Gg]ithub', 'write "GitHub"'),
   term('NPM', 'write "npm"'),
-  term('REDIS|redis(?!:)', 'write "Redis"'),
+  term('REDIS|redis(?!(?:\\+\\w+)?:)', 'write "Redis"'),
   term('valkey|cloudflare|upstash|hono', 'write the name with a capital letter'),
   term('LUA', 'write "Lua"'),
   term('[Ww]eb[ -]?sockets?|[Ww]eb[ -]Sockets?', 'write "WebSocket"'),

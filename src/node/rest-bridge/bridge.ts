@@ -14,7 +14,7 @@
 import { timingSafeEqual } from 'node:crypto'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { NO_PERMISSION } from '../../store/upstash.ts'
+import { NO_PERMISSION } from '../../store/refusal.ts'
 import { createBridgeListener } from './bridge-listener.ts'
 import { RedisCommands } from './redis-commands.ts'
 import { connectRedis, ErrorReply, RedisUnavailable } from './redis-connection.ts'

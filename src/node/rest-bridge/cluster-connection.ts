@@ -5,6 +5,7 @@
  */
 import { ClusterTopology } from './cluster-topology.ts'
 import { CommandKeys } from './command-keys.ts'
+import type { Departure } from './departure.ts'
 import type { FoundRedis } from './found-redis.ts'
 import { slotOf } from './key-slot.ts'
 import { redirectionOf } from './redirection.ts'
@@ -33,25 +34,39 @@ export class ClusterConnection implements FoundRedis {
   readonly #deadlineMs: number
 
   /**
-   * @param seed a connected node of the cluster
-   * @param url the URL of the seed. Its user, password and TLS setting are used for every node
-   * @throws ErrorReply, RedisUnavailable when the seed does not say what the cluster looks like
+   * @param seeds nodes of the cluster. At least one of them is connected
+   * @param url the URL of a seed. Its user, password and TLS setting are used for every node
+   * @throws ErrorReply, RedisUnavailable when no seed says what the cluster looks like
    */
-  static async connect(seed: RedisServer, url: string, deadlineMs: number): Promise<ClusterConnection> {
-    const topology = new ClusterTopology(seed, url, deadlineMs)
+  static async connect(
+    seeds: readonly RedisServer[],
+    url: string,
+    deadlineMs: number,
+  ): Promise<ClusterConnection> {
+    const topology = new ClusterTopology(seeds, url, deadlineMs)
     try {
       await topology.refresh()
-      const keys = new CommandKeys(
-        await withDeadline(seed.send(['COMMAND']), deadlineMs).catch(noneIfForbidden),
-      )
-      // Waits for the connections, so that the first commands need not. A node that is down does not make this fail.
-      const attempts = topology.masters.map(({ firstAttempt }) => firstAttempt)
-      await withDeadline(Promise.all(attempts), deadlineMs).catch(() => {})
+      const keys = await readKeys(seeds, deadlineMs)
+      await topology.attempted()
       return new ClusterConnection(topology, keys, deadlineMs)
     } catch (error) {
       topology.close()
       throw error
     }
+  }
+
+  /** Connects to a cluster that may be down. Then its slot map is read as soon as a node answers. Never rejects. */
+  static async open(
+    seeds: readonly RedisServer[],
+    url: string,
+    deadlineMs: number,
+  ): Promise<ClusterConnection> {
+    const topology = new ClusterTopology(seeds, url, deadlineMs)
+    await topology.refresh().catch(() => {})
+    // Without them, commands of administration are redirected more often.
+    const keys = await readKeys(seeds, deadlineMs).catch(() => new CommandKeys([]))
+    await topology.attempted()
+    return new ClusterConnection(topology, keys, deadlineMs)
   }
 
   private constructor(topology: ClusterTopology, keys: CommandKeys, deadlineMs: number) {
@@ -65,6 +80,16 @@ export class ClusterConnection implements FoundRedis {
     const merge = mergeOf(command)
     if (!merge) return await this.#atOwner(this.#slotFor(command), node => node.send(command))
     return merge(await this.#atEveryMaster(node => node.send(command)))
+  }
+
+  async dispatch(command: readonly string[], departure: Departure): Promise<Reply> {
+    try {
+      return await this.#follow(slotOfCall(command), node => node.dispatch(command, departure))
+    } catch (error) {
+      if (!(error instanceof ErrorReply) || error.message.startsWith('CLUSTERDOWN'))
+        this.#topology.refreshSoon()
+      throw error
+    }
   }
 
   async transaction(commands: readonly Command[]): Promise<Reply[]> {
@@ -82,6 +107,10 @@ export class ClusterConnection implements FoundRedis {
     // Another node may have taken its slots.
     if (outages.some(outage => outage)) this.#topology.refreshSoon()
     return outages
+  }
+
+  leave(): Promise<void> {
+    return this.#topology.leave()
   }
 
   close(): void {
@@ -153,11 +182,22 @@ export class ClusterConnection implements FoundRedis {
   }
 }
 
+async function readKeys(seeds: readonly RedisServer[], deadlineMs: number): Promise<CommandKeys> {
+  const seed = seeds.find(({ isReady }) => isReady) ?? seeds[0]!
+  return new CommandKeys(await withDeadline(seed.send(['COMMAND']), deadlineMs).catch(noneIfForbidden))
+}
+
 /** Awaits only if the node is connecting, so that commands that arrive together are sent together and in order. */
-async function whenConnected<T>(node: RedisServer, giveUpAt: number, run: Run<T>): Promise<T> {
+export async function whenConnected<T>(node: RedisServer, giveUpAt: number, run: Run<T>): Promise<T> {
   if (node.isConnecting) await node.firstAttempt
   if (performance.now() > giveUpAt) throw new RedisUnavailable('timeout')
   return await run(node)
+}
+
+/** The slot of a script, or of a command that begins with its key. */
+function slotOfCall([name, first, count, key]: readonly string[]): number | undefined {
+  const found = name === 'EVALSHA' || name === 'EVAL' ? Number(count) > 0 && key : first
+  return found ? slotOf(found) : undefined
 }
 
 function refusal(command: Command, why: string): ErrorReply {

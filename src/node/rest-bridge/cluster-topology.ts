@@ -12,8 +12,8 @@ import { RedisServer, RedisUnavailable, type Reply, withDeadline } from './redis
 const REFRESH_PAUSE_MS = 200
 
 export class ClusterTopology {
-  /** The node that the user named. The first slot map comes from it, and later ones if no other node answers. */
-  readonly #seed: RedisServer
+  /** The nodes that the user named. The first slot map comes from them, and later ones if no other node answers. */
+  readonly #seeds: readonly RedisServer[]
   readonly #url: string
   readonly #deadlineMs: number
   /** By address, `host:port`. */
@@ -26,15 +26,16 @@ export class ClusterTopology {
   #refreshes = 0
   #isClosed = false
 
-  constructor(seed: RedisServer, url: string, deadlineMs: number) {
-    this.#seed = seed
+  /** @param url of a seed. Its user, password and TLS setting are used for every node */
+  constructor(seeds: readonly RedisServer[], url: string, deadlineMs: number) {
+    this.#seeds = seeds
     this.#url = url
     this.#deadlineMs = deadlineMs
   }
 
   /** In the order of their slots. */
   get masters(): readonly RedisServer[] {
-    return this.#masters.length > 0 ? this.#masters : [this.#seed]
+    return this.#masters.length > 0 ? this.#masters : this.#seeds
   }
 
   /**
@@ -59,6 +60,12 @@ export class ClusterTopology {
     return this.#nodes.get(address) ?? this.#open(address)
   }
 
+  /** Waits for the connections, so that the first commands need not. A node that is down does not make this fail. */
+  async attempted(): Promise<void> {
+    const attempts = this.masters.map(({ firstAttempt }) => firstAttempt)
+    await withDeadline(Promise.all(attempts), this.#deadlineMs).catch(() => {})
+  }
+
   /** One slot has moved. Others probably have too. */
   moved(slot: number, owner: RedisServer): void {
     if (this.#owners[slot] === owner) return
@@ -80,20 +87,26 @@ export class ClusterTopology {
     return this.#refreshing
   }
 
+  /** Closes every connection when its commands in flight are answered, or after the deadline. */
+  async leave(): Promise<void> {
+    this.#isClosed = true
+    await Promise.all([...this.#seeds, ...this.#nodes.values()].map(node => node.leave()))
+  }
+
   close(): void {
     this.#isClosed = true
-    for (const node of [this.#seed, ...this.#nodes.values()]) node.destroy()
+    for (const node of [...this.#seeds, ...this.#nodes.values()]) node.destroy()
   }
 
   async #refresh(): Promise<void> {
     const ready = this.#masters.filter(({ isReady }) => isReady)
     // Begins with a different node each time, because a node that is cut off from the cluster answers with an outdated map.
     const first = this.#refreshes++ % (ready.length || 1)
-    for (const node of [...ready.slice(first), ...ready.slice(0, first), this.#seed]) {
+    for (const node of [...ready.slice(first), ...ready.slice(0, first), ...this.#seeds]) {
       try {
         const ranges = await withDeadline(node.send(['CLUSTER', 'SLOTS']), this.#deadlineMs)
         // A node that was removed from the cluster knows no slots.
-        if (node !== this.#seed && (ranges as Reply[]).length === 0) continue
+        if (!this.#seeds.includes(node) && (ranges as Reply[]).length === 0) continue
         this.#adopt(ranges as SlotRange[], node.host)
         return
       } catch {
@@ -116,7 +129,7 @@ export class ClusterTopology {
     for (const [address, node] of this.#nodes) {
       if (inUse.has(address)) continue
       this.#nodes.delete(address)
-      node.leave()
+      void node.leave()
     }
     this.#owners = owners
     this.#masters = [...new Set(owners)].filter(owner => owner !== undefined)

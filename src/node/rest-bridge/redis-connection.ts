@@ -26,24 +26,29 @@ export async function connectRedis(url: string, deadlineMs: number): Promise<Fou
     )
     // The nodes of a cluster know each other by host and port, so a cluster is never reached over a Unix socket.
     if (!url.startsWith('unix:') && (await isClusterNode(server, deadlineMs))) {
-      return await ClusterConnection.connect(server, url, deadlineMs)
+      return await ClusterConnection.connect([server], url, deadlineMs)
     }
   } catch (error) {
     server.destroy()
     if (!(error instanceof RedisUnavailable)) throw error
     throw new RedisUnavailable(error.reason, { cause: server.failure })
   }
-  return {
-    isCluster: false,
-    send: command => withDeadline(server.send(command), deadlineMs),
-    transaction: commands => withDeadline(server.transaction(commands), deadlineMs),
-    outages: async () => [await server.outage()],
-    close: () => server.destroy(),
-  }
+  return connectionTo(server, deadlineMs)
 }
 
+/** A connection to one server that is not a cluster. */
+export const connectionTo = (server: RedisServer, deadlineMs: number): FoundRedis => ({
+  isCluster: false,
+  send: command => withDeadline(server.send(command), deadlineMs),
+  dispatch: (command, departure) => server.dispatch(command, departure),
+  transaction: commands => withDeadline(server.transaction(commands), deadlineMs),
+  outages: async () => [await server.outage()],
+  leave: () => server.leave(),
+  close: () => server.destroy(),
+})
+
 /** Asks by CLUSTER INFO, which is an error on a Redis that is not a cluster. INFO is forbidden for users without @dangerous. */
-async function isClusterNode(server: RedisServer, deadlineMs: number): Promise<boolean> {
+export async function isClusterNode(server: RedisServer, deadlineMs: number): Promise<boolean> {
   try {
     const info = await withDeadline(server.send(['CLUSTER', 'INFO']), deadlineMs)
     return String(info).includes('cluster_state:')

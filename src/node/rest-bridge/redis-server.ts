@@ -2,7 +2,8 @@
  * One connection to one server, by node-redis, with raw replies. It reconnects when the connection breaks, or when the server has stopped
  * answering. Deadlines and redirections are handled by its callers (redis-connection.ts, cluster-connection.ts).
  */
-import { ErrorReply, MultiErrorReply, RESP_TYPES } from 'redis'
+import { ClientClosedError, ClientOfflineError, ErrorReply, MultiErrorReply, RESP_TYPES } from 'redis'
+import type { Departure } from './departure.ts'
 import { createRedisClient } from './redis-client.ts'
 import { Silence } from './silence.ts'
 
@@ -20,6 +21,17 @@ export class RedisUnavailable extends Error {
     this.reason = reason
   }
 }
+
+/** There is no connection, so the command was not sent. */
+export class RedisOffline extends RedisUnavailable {
+  constructor(options?: ErrorOptions) {
+    super('unreachable', options)
+  }
+}
+
+/** Whether a command has failed because there was no connection. */
+export const wasOffline = (error: unknown) =>
+  error instanceof RedisOffline || error instanceof ClientOfflineError || error instanceof ClientClosedError
 
 export { ErrorReply }
 
@@ -108,11 +120,29 @@ export class RedisServer {
     return await this.#recordAnswer(this.#client.sendCommand(command) as Promise<Reply>)
   }
 
+  /**
+   * Sends a command whose departure the caller watches. Its reply has texts (UTF-8) instead of Buffers.
+   * @throws ErrorReply; RedisUnavailable with its cause
+   */
+  async dispatch(command: readonly string[], departure: Departure): Promise<Reply> {
+    const client = this.#client
+    departure.begin(client)
+    const options = { typeMapping: TEXTS, abortSignal: departure as unknown as AbortSignal }
+    try {
+      return await this.#recordAnswer(client.sendCommand(command, options) as Promise<Reply>)
+    } catch (error) {
+      if (error instanceof ErrorReply) throw error
+      // Why there is no connection says more than that there is none.
+      const cause = departure.hasLeft ? error : (this.#failure ?? error)
+      throw new RedisUnavailable('unreachable', { cause })
+    }
+  }
+
   /** MULTI … EXEC. @throws ErrorReply when all of it was discarded; else the connection is gone, or breaks */
   async transaction(commands: readonly Command[]): Promise<Reply[]> {
     // disableOfflineQueue does not apply to transactions. A transaction would wait for the next connection, and run after its caller has got
     // an error.
-    if (!this.#client.isReady) throw new RedisUnavailable('unreachable')
+    if (!this.#client.isReady) throw new RedisOffline({ cause: this.#failure })
     const multi = this.#client.multi()
     for (const command of commands) multi.addCommand([...command])
     try {
@@ -134,10 +164,13 @@ export class RedisServer {
   }
 
   /** Accepts no more commands. Closes the connection when all commands in flight are answered, or after the deadline. */
-  leave(): void {
+  async leave(): Promise<void> {
     this.#isLeft = true
-    this.#client.close().catch(() => {})
-    setTimeout(() => this.destroy(), this.#deadlineMs).unref()
+    const timer = setTimeout(() => this.destroy(), this.#deadlineMs).unref()
+    // It fails if the connection is closed already.
+    await this.#client.close().catch(() => {})
+    clearTimeout(timer)
+    this.destroy()
   }
 
   destroy(): void {
@@ -188,6 +221,8 @@ export class RedisServer {
   }
 }
 
+const TEXTS = {}
+
 /** After how many deadlines without an answer the connection is replaced. More than one, so that the caller gets a timeout first. */
 const STALL_DEADLINES = 1.2
 
@@ -199,7 +234,7 @@ type RawClient = ReturnType<typeof createRawClient>
 
 function createRawClient(url: string, connectTimeout: number) {
   return createRedisClient({
-    ...(url.startsWith('unix:') ? {} : { url }),
+    ...(url.startsWith('unix:') ? unixOptions(new URL(url)) : { url }),
     socket: {
       ...(url.startsWith('unix:') && { path: new URL(url).pathname, tls: false }),
       connectTimeout,
@@ -210,6 +245,12 @@ function createRawClient(url: string, connectTimeout: number) {
     // The timeout of node-redis needs an AbortSignal for each command, and ends as soon as the command is on the wire.
     commandOptions: { timeout: 0, typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } },
   })
+}
+
+/** `unix:///path?username=…&password=…&db=2`: a URL without a host has no place for them. */
+function unixOptions({ searchParams }: URL) {
+  const [username, password, db] = ['username', 'password', 'db'].map(name => searchParams.get(name))
+  return { ...(username && { username }), ...(password && { password }), ...(db && { database: Number(db) }) }
 }
 
 /** @throws ErrorReply and RedisUnavailable as they come; RedisUnavailable for every other failure, and when it is late */
@@ -225,7 +266,8 @@ export function withDeadline<T>(work: Promise<T>, deadlineMs: number): Promise<T
       error => {
         clearTimeout(timer)
         const isKnown = error instanceof ErrorReply || error instanceof RedisUnavailable
-        reject(isKnown ? error : new RedisUnavailable('unreachable'))
+        if (isKnown) reject(error)
+        else reject(wasOffline(error) ? new RedisOffline() : new RedisUnavailable('unreachable'))
       },
     )
   })

@@ -1,0 +1,58 @@
+/** Administration over a direct connection. */
+import type { AdminConnection, Command, Reply } from '../../ops/admin-connection.ts'
+import { AdminError } from '../../ops/admin-error.ts'
+import { describeErrorOfRedis, fixFor, LOST, lateText } from '../../ops/store-failure.ts'
+import type { Store } from '../../store/store.ts'
+import type { FoundRedis } from '../rest-bridge/found-redis.ts'
+import {
+  ErrorReply,
+  type Reply as RawReply,
+  RedisUnavailable,
+  wasOffline,
+} from '../rest-bridge/redis-server.ts'
+
+/**
+ * @param decisions the store that decides
+ * @param deadlineMs of `redis.send`, for messages
+ */
+export function adminConnectionTo(redis: FoundRedis, decisions: Store, deadlineMs: number): AdminConnection {
+  async function replyTo<T>(work: Promise<RawReply>): Promise<T> {
+    try {
+      return textsIn(await work) as T
+    } catch (error) {
+      throw failureOf(error, deadlineMs)
+    }
+  }
+  const send = <T>(command: Command) => replyTo<T>(redis.send(command.map(String)))
+
+  return {
+    run: <T extends Reply>(...command: Command) => send<T>(command),
+    runEach: <T extends Reply>(commands: readonly Command[]) => Promise.all(commands.map(send<T>)),
+    transact: commands => replyTo(redis.transaction(commands.map(command => command.map(String)))),
+    decisions,
+    nextStepFor: message => fixFor(message) ?? TEST,
+  }
+}
+
+/** Texts in place of bytes. @throws ErrorReply if a command of a transaction has failed */
+function textsIn(reply: RawReply): Reply {
+  if (reply instanceof Error) throw reply
+  if (Array.isArray(reply)) return reply.map(textsIn)
+  return Buffer.isBuffer(reply) ? reply.toString() : reply
+}
+
+function failureOf(error: unknown, deadlineMs: number): AdminError {
+  if (error instanceof ErrorReply) {
+    const [what, nextStep] = describeErrorOfRedis(error.message, TEST_OF_CREDENTIALS)
+    return new AdminError('store', `The store ${what}`, nextStep)
+  }
+  const isLate = error instanceof RedisUnavailable && error.reason === 'timeout'
+  const what = isLate ? lateText(deadlineMs) : wasOffline(error) ? 'cannot be reached.' : LOST
+  return new AdminError('store', `The store ${what}`, TEST)
+}
+
+const CLI = 'redis-cli -u redis://… PING'
+
+const TEST = `Check the URL of Redis. To test it:\n    ${CLI}`
+
+const TEST_OF_CREDENTIALS = `Check the user and the password in the URL of Redis. To test them:\n    ${CLI}`

@@ -1,0 +1,40 @@
+/** The errors of a store, without the words of Redis, which can quote keys, and without URLs. */
+import { GatewayError } from '../errors.ts'
+
+/** What to check if the store refuses the credentials, and what may lack a permission. */
+export interface Remedies {
+  credentials: string
+  permission: string
+}
+
+/**
+ * The GatewayError for an error that Redis has answered.
+ * @param status of HTTP, if the whole request was refused
+ */
+export function refusal(message: string, { credentials, permission }: Remedies, status = 200): GatewayError {
+  if (NO_PERMISSION.test(message))
+    return new GatewayError(
+      'ERR_STORE_REFUSED',
+      `The store answered NOPERM: ${permission} (docs/deploy.md#your-own-redis).`,
+    )
+  const kind = /^[A-Z]{2,20}/.exec(message)?.[0] ?? (status > 400 ? `HTTP ${status}` : 'an error')
+  const fix = WRONG_CREDENTIALS.test(kind) || status === 401 ? ` ${credentials}` : ''
+  return new GatewayError('ERR_STORE_REFUSED', `The store answered ${kind}.${fix}`)
+}
+
+/** The user of Redis may not run a command, or not use a key. For a command in a script, the words depend on the version of Redis. */
+export const NO_PERMISSION =
+  /\bNOPERM\b|^(ERR )?(ACL failure in script|The user executing the script can't)\b/
+
+const WRONG_CREDENTIALS = /^(WRONGPASS|NOAUTH)$/
+
+/** @param why ends the sentence: ` (ECONNREFUSED)` */
+export const unreachableError = (why = '', options?: ConstructorParameters<typeof GatewayError>[2]) =>
+  new GatewayError('ERR_STORE_UNREACHABLE', `The store could not be reached${why}.`, options)
+
+/** ` (ECONNREFUSED)`. Only the code, because messages can quote the URL. Workers report no code. */
+export function codeText(error: unknown): string {
+  const { cause, code } = error as { cause?: { code?: unknown }; code?: unknown }
+  const text = String(cause?.code ?? code)
+  return /^[A-Z][A-Z_\d]+$/.test(text) ? ` (${text})` : ''
+}

@@ -1,0 +1,190 @@
+/** What only the store over a direct connection has: its URLs, its connection, and commands that wait in the process. */
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import {
+  connectRedisStore,
+  type RedisStore,
+  type RedisStoreOptions,
+} from '../../src/node/redis-store/redis-store.ts'
+import { parseRedisUrl } from '../../src/node/redis-store/redis-url.ts'
+import { createScript } from '../../src/script/create-script.ts'
+import type { ScriptCall } from '../../src/store/store.ts'
+import { createDeadlineClock } from '../support/deadline-clock.ts'
+import { startTcpProxy } from '../support/fault-proxy.ts'
+import { PATIENT, PATIENT_MS } from '../support/patience.ts'
+import { type RedisProcess, startRedisProcess } from '../support/redis-process.ts'
+import { hasRedisServer } from '../support/servers.ts'
+
+const NOTE = createScript("return redis.call('RPUSH', KEYS[1], ARGV[1])")
+const note = (name: string, padding = ''): ScriptCall => ({
+  ...{ script: NOTE, keys: ['notes'], args: [name, padding] },
+})
+
+describe('the URL of a store', () => {
+  it.each([
+    ['redis://a', { kind: 'server', url: 'redis://a' }],
+    ['rediss://u:p@[::1]:1/2', { kind: 'server', url: 'rediss://u:p@[::1]:1/2' }],
+    ['unix:///run/redis.sock?db=2', { kind: 'server', url: 'unix:///run/redis.sock?db=2' }],
+    ['redis+cluster://a', { kind: 'cluster', urls: ['redis://a'] }],
+    [
+      'rediss+cluster://u:p%40@a:1,[::1]:2/',
+      { kind: 'cluster', urls: ['rediss://u:p%40@a:1', 'rediss://u:p%40@[::1]:2'] },
+    ],
+  ])('%s', (url, target) => {
+    expect(parseRedisUrl(url)).toEqual(target)
+  })
+
+  it('of Sentinels has a user and a password for Redis, and others for them', () => {
+    const url = 'rediss+sentinel://u:p@a,[::1],b:1/my%20master/3?sentinelPassword=s%2Fs&sentinelUsername=n'
+    const target = parseRedisUrl(url)
+    if (target.kind !== 'sentinel') throw new Error(target.kind)
+    expect(target.master).toBe('my master')
+    expect(target.sentinels).toEqual([
+      ...['rediss://n:s%2Fs@a:26379', 'rediss://n:s%2Fs@[::1]:26379', 'rediss://n:s%2Fs@b:1'],
+    ])
+    expect(target.urlOf('::2', '7')).toBe('rediss://u:p@[::2]:7/3')
+    expect(target.urlOf('c', '7')).toBe('rediss://u:p@c:7/3')
+  })
+
+  it.each([
+    'http://secret.example',
+    'secret',
+    'redis://',
+    'unix://secret/path',
+    'unix:///',
+    'redis+cluster://',
+    'redis+cluster://secret:1/name',
+    'redis+cluster://a,,secret',
+    'redis+sentinel://secret:1',
+    'redis+sentinel://secret:1/',
+    'redis+sentinel://secret:x/m',
+    'redis+other://secret',
+  ])('is refused without being quoted: %s', async url => {
+    const failure = await connectRedisStore({ url }).catch(error => error)
+    expect(failure.code).toBe('ERR_CONFIG_INVALID')
+    expect(failure.message).not.toContain('secret')
+  })
+})
+
+const title = hasRedisServer ? '' : ' (no redis-server is installed)'
+
+describe.skipIf(title)(`a store over a direct connection${title}`, () => {
+  let redis: RedisProcess
+  const opened: RedisStore[] = []
+  beforeAll(async () => {
+    redis = await startRedisProcess({ unixsocket: 's' })
+  })
+  afterEach(async () => {
+    await Promise.all(opened.splice(0).map(each => each.close()))
+    await redis.send('DEL', 'notes')
+  })
+  afterAll(() => redis?.close())
+
+  async function open(options: Partial<RedisStoreOptions> = {}): Promise<RedisStore> {
+    const store = await connectRedisStore({ url: redis.url, deadlineMs: PATIENT_MS, ...options })
+    opened.push(store)
+    return store
+  }
+  const notes = async () => ((await redis.send('LRANGE', 'notes', '0', '-1')) as Buffer[]).map(String)
+  const failureOf = (work: Promise<unknown>) =>
+    work.then(
+      () => undefined,
+      ({ code, message, fate }) => ({ code, message, fate }),
+    )
+
+  it('sends all calls of a trip in one write', async () => {
+    const chunks: Buffer[] = []
+    const proxy = await startTcpProxy({ host: redis.host, port: redis.port }, bytes => {
+      if (bytes.length > 0) chunks.push(bytes)
+      return bytes.length
+    })
+    const { store } = await open({ url: `redis://127.0.0.1:${proxy.port}` })
+    await store.run([note('warm')])
+    chunks.length = 0
+    const names = Array.from({ length: 50 }, (_, i) => String(i))
+    await store.run([...names.map(name => note(name)), { command: 'GET', key: 'none' }])
+    expect(chunks).toHaveLength(1)
+    await proxy.close()
+  })
+
+  it('calls off commands that have not left at the deadline: they never run', async () => {
+    const proxy = await startTcpProxy({ host: redis.host, port: redis.port })
+    const clock = createDeadlineClock()
+    const { store } = await open({ url: `redis://127.0.0.1:${proxy.port}`, deadlineMs: 1000, clock })
+    await store.run([note('warm')])
+    proxy.freeze()
+    // The sockets on the way take a few megabytes at most.
+    const calls = Array.from({ length: 40 }, (_, i) => note(`large-${i}`, 'x'.repeat(1e6)))
+    const large = Promise.allSettled(calls.map(call => store.run([call])))
+    await new Promise(resolve => setTimeout(resolve, 50))
+    const late = failureOf(store.run([note('late')]))
+    await new Promise(resolve => setTimeout(resolve, 20))
+    clock.pass(1000)
+    expect(await late).toMatchObject({ code: 'ERR_STORE_TIMEOUT', fate: 'not-sent' })
+    const fates = (await large).map(result => (result as PromiseRejectedResult).reason.fate as string)
+    expect(new Set(fates)).toEqual(new Set(['may-have-run', 'not-sent']))
+    proxy.thaw()
+    await expect.poll(() => failureOf(store.run([note('after')])), PATIENT).toBe(undefined)
+    const ran = await notes()
+    expect(ran).toContain('after')
+    expect(ran).not.toContain('late')
+    for (const [i, fate] of fates.entries()) if (fate === 'not-sent') expect(ran).not.toContain(`large-${i}`)
+    await proxy.close()
+  })
+
+  it('works over a socket of this machine, with a user, a password and a database', async () => {
+    await redis.send('ACL', 'SETUSER', 'app', 'on', '>p&w', '~*', '+@all')
+    const query = new URLSearchParams({ username: 'app', password: 'p&w', db: '3' })
+    const { store, ready } = await open({ url: `unix://${join(redis.directory, 's')}?${query}` })
+    await ready()
+    expect(await store.run([note('in 3')])).toEqual([1])
+    expect(await notes()).toEqual([])
+  })
+
+  it.each([
+    ['with a wrong password', 'app:wrong@', 'WRONGPASS'],
+    ['without a password', '', 'NOAUTH'],
+  ])('reports that Redis refuses the connection %s', async (_, user, code) => {
+    await redis.send('ACL', 'SETUSER', 'app', 'on', '>pw', '~*', '+@all')
+    await redis.send('ACL', 'SETUSER', 'default', 'resetpass', '>other')
+    try {
+      const { store, ready } = await open({ url: `redis://${user}127.0.0.1:${redis.port}` })
+      expect(await failureOf(store.run([note('refused')]))).toEqual({
+        ...{ code: 'ERR_STORE_REFUSED', fate: 'answered' },
+        message: `The store answered ${code}. Check the user and the password in the URL of Redis.`,
+      })
+      await expect(ready()).rejects.toThrow(new RegExp(`^Redis at 127\\.0\\.0\\.1:${redis.port} .*${code}`))
+    } finally {
+      await (await open({ url: `redis://app:pw@127.0.0.1:${redis.port}` })).admin.run(
+        ...(['ACL', 'SETUSER', 'default', 'nopass'] as const),
+      )
+    }
+  })
+
+  it('starts while Redis is down, and works as soon as it is up', async () => {
+    const proxy = await startTcpProxy({ host: redis.host, port: redis.port })
+    await proxy.shut()
+    const { store, ready } = await open({ url: `redis://127.0.0.1:${proxy.port}` })
+    await expect(ready()).rejects.toThrow(
+      `Redis at 127.0.0.1:${proxy.port} does not answer: connect ECONNREFUSED 127.0.0.1:${proxy.port}.`,
+    )
+    expect(await failureOf(store.run([note('early')]))).toMatchObject({ fate: 'not-sent' })
+    await proxy.open()
+    await expect.poll(() => failureOf(ready()), PATIENT).toBe(undefined)
+    expect(await store.run([note('first')])).toEqual([1])
+    await proxy.close()
+  })
+
+  it('answers the calls in flight when it is closed, and takes no more', async () => {
+    const { store, close } = await open()
+    await store.run([note('warm')])
+    const inFlight = store.run([note('in flight')])
+    const closed = close()
+    expect(await inFlight).toEqual([2])
+    await closed
+    expect(await failureOf(store.run([note('closed')]))).toMatchObject({
+      ...{ code: 'ERR_STORE_UNREACHABLE', fate: 'not-sent' },
+    })
+    await close()
+  })
+})

@@ -5,6 +5,7 @@ import { defineConfig } from 'vitest/config'
 import { parseCLI } from 'vitest/node'
 import { excludedFiles, SELECTION } from './test/selection.ts'
 import SelectionReporter from './test/support/report-selection.ts'
+import { WORKER_BUNDLE } from './test/support/worker-setup.ts'
 
 /** Whether the command line names paths: `npm test -- test/config`. */
 const isPart = parseCLI(['vitest', ...process.argv.slice(2)], { allowUnknownOptions: true }).filter.length > 0
@@ -58,6 +59,7 @@ export default defineConfig({
       {
         plugins: [
           cloudflareTest(({ inject }) => ({
+            main: WORKER_BUNDLE,
             wrangler: { configPath: './wrangler.toml' },
             miniflare: {
               bindings: {
@@ -70,8 +72,10 @@ export default defineConfig({
         ],
         test: {
           ...common,
-          name: 'workerd',
+          // Vitest starts projects in the order of their names. Last, this one would be slow alone, with an idle core.
+          name: 'cloudflare',
           include: ['test/worker/**/*.test.ts'],
+          exclude: leftOut,
           globalSetup: ['test/support/worker-setup.ts'],
         },
       },

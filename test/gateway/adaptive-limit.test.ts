@@ -3,6 +3,7 @@ import { describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { type App, type TestPlatform, useGateway } from '../support/gateway.ts'
 import { PATIENT } from '../support/patience.ts'
+import { timersBy } from '../support/quick-time.ts'
 
 const RULE: RuleInput = {
   ...{ name: 'origin', by: 'global', algorithm: 'concurrency', limit: 12 },
@@ -14,15 +15,22 @@ describe('an adaptive limit', () => {
   const gateway = useGateway()
   let fleets = 0
 
-  function fleetOf(config: Pick<ConfigInput, 'rules' | 'credentials' | 'shedding'>) {
+  /** @param areEndsReported whether isolates report ends also without another request, when time has passed */
+  function fleetOf(config: Pick<ConfigInput, 'rules' | 'credentials' | 'shedding'>, areEndsReported = false) {
     // Each fleet starts a day after the one before it: later than any report from the previous test.
     fleets += 1
     let now = 1_700_000_000_000 + fleets * 86_400_000
-    const platform: TestPlatform = { clock: { now: () => now }, reportAt: () => now * 1000 }
+    const timers = timersBy(() => now)
+    const platform: TestPlatform = {
+      clock: { now: () => now },
+      reportAt: () => now * 1000,
+      ...(areEndsReported && { timer: timers.timer }),
+    }
     return {
       apps: [gateway.app(config, platform), gateway.app(config, platform)] as [App, App],
       pass: (ms: number) => {
         now += ms
+        timers.ring()
       },
     }
   }
@@ -57,10 +65,8 @@ describe('an adaptive limit', () => {
   it.each(['gradient', 'aimd'] as const)(
     'falls for all isolates while the origin fails, not below the minimum, and rises again: %s',
     async method => {
-      const { apps, pass } = fleetOf({
-        ...CONFIG,
-        rules: [{ ...RULE, adaptive: { min: 2, initial: 6, method } } as RuleInput],
-      })
+      const rules = [{ ...RULE, adaptive: { min: 2, initial: 6, method } } as RuleInput]
+      const { apps, pass } = fleetOf({ ...CONFIG, rules }, true)
       const [one, other] = apps
       async function seconds(count: number, path: string, held: number): Promise<void> {
         for (let i = 0; i < count; i++) {
@@ -70,12 +76,12 @@ describe('an adaptive limit', () => {
           pass(1000)
         }
       }
-      await seconds(16, '/error', 6)
+      await seconds(8, '/error', 6)
       await other('/empty')
       const low = await admittedAtOnce(other)
       expect(low).toBeLessThan(6)
       expect(low).toBeGreaterThanOrEqual(2)
-      await seconds(20, '/', 8)
+      await seconds(8, '/', 8)
       await other('/empty')
       // The last endings of the isolate `one` reach the store a moment later.
       await vi.waitFor(async () => expect(await admittedAtOnce(other)).toBeGreaterThan(low), PATIENT)

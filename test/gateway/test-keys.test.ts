@@ -90,7 +90,7 @@ const tripsOf = async (work: () => Promise<unknown>) => {
 const stored = async (key: string) => Number(await gateway.redis.connection.send(['EXISTS', key]))
 const received = () => gateway.origin.received.at(-1)!.headers
 
-describe.each(Object.entries(KINDS))('%s of the mode test', (_, keyOf) => {
+describe.each(MAIN_KINDS)('%s of the mode test', (_, keyOf) => {
   it('at its limit leaves the live budget untouched', async () => {
     const app = isolate()
     const [live, test] = [await keyOf('live'), await keyOf('test')]

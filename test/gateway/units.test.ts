@@ -3,11 +3,11 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { SYSTEM_TIMER, type Timer } from '../../src/clock.ts'
 import type { ConfigInput, RuleInput, UnitInput } from '../../src/config/check/schema.ts'
 import type { ActualHook } from '../../src/config/hooks.ts'
 import { type App, useGateway } from '../support/gateway.ts'
 import { PATIENT } from '../support/patience.ts'
+import { quickTime } from '../support/quick-time.ts'
 
 const DAY: RuleInput = {
   ...{ name: 'day', unit: 'tokens', by: 'consumer', limit: 10_000, period: '1d' },
@@ -28,9 +28,6 @@ const json =
 
 const usage = (tokens: number) => json({ usage: { total_tokens: tokens } })
 
-/** Messages that wait for a trip do not wait long here. */
-const timer: Timer = (ms, run, isOptional) => SYSTEM_TIMER(ms <= 1000 ? 1 : ms, run, isOptional)
-
 describe('a rule with a unit', () => {
   const gateway = useGateway()
   const api = useApi()
@@ -39,7 +36,7 @@ describe('a rule with a unit', () => {
   const appWith = (unit: UnitInput, more: Partial<ConfigInput> = {}, rule: Partial<RuleInput> = {}) =>
     gateway.app(
       { origin: api.url, units: { tokens: unit }, rules: [{ ...DAY, ...rule } as RuleInput], ...more },
-      { timer },
+      quickTime(),
     )
 
   /** Sends a request, and reads its reply to the end. Returns what was left when it was admitted. */
@@ -66,10 +63,15 @@ describe('a rule with a unit', () => {
   })
 
   it('passes the key of the API on to it, beside the key of the caller', async () => {
-    const app = gateway.app({
-      ...{ origin: api.url, units: { tokens: { estimate: 'llm', actual: { usage: 'openai' } } } },
-      rules: [{ name: 'minute', by: 'consumer', algorithm: 'sliding-window', limit: 500, period: '1m' }, DAY],
-    })
+    const app = appWith(
+      { estimate: 'llm', actual: { usage: 'openai' } },
+      {
+        rules: [
+          { name: 'minute', by: 'consumer', algorithm: 'sliding-window', limit: 500, period: '1m' },
+          DAY,
+        ],
+      },
+    )
     const key = await gateway.key('acme')
     let sent: IncomingMessage['headers'] = {}
     api.reply = (request, ...rest) => {
@@ -225,7 +227,7 @@ describe('a rule with a unit', () => {
       ms: { estimate: 2000, actual: 'ms' },
     }
     const config = { origin: api.url, units, rules }
-    const app = gateway.app(config, { timer, clock: { now: () => now, elapsed: () => now } })
+    const app = gateway.app(config, { ...quickTime(), clock: { now: () => now, elapsed: () => now } })
     const peeking = gateway.app({ ...config, hooks: { amounts: () => ({ bytes: 0, ms: 0 }) } })
     const key = await gateway.key('acme')
     api.reply = (_, response) => {

@@ -1,10 +1,22 @@
 /** `sluicegate/testing`: keys that the config under test accepts. */
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { defineConfig } from '../../src/config/define.ts'
-import { startTestStore, type TestStore } from '../../src/node/testing.ts'
+import { startTestStore, type TestStore, type TestStoreOptions } from '../../src/node/testing.ts'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { setPlan } from '../../src/ops/consumers.ts'
 import { guard } from '../../src/set-ups/guard/index.ts'
+
+/** Starts a store for the tests of a `describe`. Each test begins without data. */
+function useTestStore(options?: TestStoreOptions): TestStore {
+  // The first hook fills it in.
+  const store = {} as TestStore
+  beforeAll(async () => {
+    Object.assign(store, await startTestStore(options))
+  })
+  beforeEach(() => store.clear())
+  afterAll(() => store.close?.())
+  return store
+}
 
 const config = defineConfig({
   environment: 'live',
@@ -22,57 +34,57 @@ const config = defineConfig({
   ],
 })
 
-let store: TestStore | undefined
-afterEach(() => store?.close())
-
-async function limitOf(key: string): Promise<string | null> {
-  const handler = guard(config, { env: store!.env })((_: Request) => new Response('Hello'))
+async function limitOf(store: TestStore, key: string): Promise<string | null> {
+  const handler = guard(config, { env: store.env })((_: Request) => new Response('Hello'))
   const { status, headers } = await handler(new Request('http://x.test/', { headers: { 'x-api-key': key } }))
   return status === 200 ? headers.get('ratelimit-policy') : String(status)
 }
 
 describe('a store with the config', () => {
+  const store = useTestStore({ config })
+
   it('creates keys with the environment and the prefix of the config, on its first plan', async () => {
-    store = await startTestStore({ config })
     const key = await store.createKey('alice')
     expect(key).toMatch(/^acme_live_alice_/)
-    expect(await limitOf(key)).toBe('"minute";q=1;w=60')
-    expect(await limitOf(await store.createKey('bob', 'pro'))).toBe('"minute";q=3;w=60')
+    expect(await limitOf(store, key)).toBe('"minute";q=1;w=60')
+    expect(await limitOf(store, await store.createKey('bob', 'pro'))).toBe('"minute";q=3;w=60')
   })
 
   it('creates keys without a plan of their own unless one is given, so the plan of the consumer applies', async () => {
-    store = await startTestStore({ config })
     const { UPSTASH_REDIS_REST_URL: url = '', UPSTASH_REDIS_REST_TOKEN: token = '' } = store.env
     const admin = createAdminStore({ url, token, environment: 'live', keyPrefix: 'acme' })
     const key = await store.createKey('alice')
     await setPlan(admin, 'alice', 'pro')
-    expect(await limitOf(key)).toBe('"minute";q=3;w=60')
+    expect(await limitOf(store, key)).toBe('"minute";q=3;w=60')
   })
 
   it('refuses a plan that the config does not have', async () => {
-    store = await startTestStore({ config })
     await expect(store.createKey('alice', 'prro')).rejects.toThrow(
       "The config has no plan 'prro'. Did you mean 'pro'? Plans: basic, pro.",
     )
-    await store.close()
-    store = await startTestStore({ config: {} })
-    await expect(store.createKey('alice', 'pro')).rejects.toThrow('Plans: free.')
   })
 })
 
-it('keys are signed if the config checks signatures', async () => {
-  store = await startTestStore()
-  const signing = defineConfig({ ...config, credentials: { apiKeys: { signature: 'require' } } })
-  const handler = guard(signing, { env: store.env })((_: Request) => new Response('Hello'))
-  const statusOf = async (key: string) =>
-    (await handler(new Request('http://x.test/', { headers: { 'x-api-key': key } }))).status
-  expect(await statusOf(await store.createKey('alice', 'pro', signing))).toBe(200)
-  const unsigned = await store.createKey('alice', 'pro', { environment: 'live' })
-  expect(await statusOf(unsigned)).toBe(401)
+it('a store with a config without plans has the default plan', async () => {
+  const store = await startTestStore({ config: {} })
+  await expect(store.createKey('alice', 'pro')).rejects.toThrow('Plans: free.').finally(store.close)
 })
 
-it('a store without a config accepts a config for each key, and any plan', async () => {
-  store = await startTestStore()
-  expect(await limitOf(await store.createKey('alice', 'pro', config))).toBe('"minute";q=3;w=60')
-  expect(await store.createKey('alice', 'any')).toMatch(/^slk_alice_/)
+describe('a store without a config', () => {
+  const store = useTestStore()
+
+  it('signs keys for a config that checks signatures', async () => {
+    const signing = defineConfig({ ...config, credentials: { apiKeys: { signature: 'require' } } })
+    const handler = guard(signing, { env: store.env })((_: Request) => new Response('Hello'))
+    const statusOf = async (key: string) =>
+      (await handler(new Request('http://x.test/', { headers: { 'x-api-key': key } }))).status
+    expect(await statusOf(await store.createKey('alice', 'pro', signing))).toBe(200)
+    const unsigned = await store.createKey('alice', 'pro', { environment: 'live' })
+    expect(await statusOf(unsigned)).toBe(401)
+  })
+
+  it('accepts a config for each key, and any plan', async () => {
+    expect(await limitOf(store, await store.createKey('alice', 'pro', config))).toBe('"minute";q=3;w=60')
+    expect(await store.createKey('alice', 'any')).toMatch(/^slk_alice_/)
+  })
 })

@@ -2,8 +2,10 @@
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
-import { startTestStore, type TestStore } from '../../src/node/testing.ts'
+import type { Environment } from '../../src/config/environment.ts'
+import { KEY_SECRET, newKeySecret } from '../../src/credentials/key-signature.ts'
 import { type Admin, createAdmin } from '../../src/ops/admin/index.ts'
+import { type FastStore, startFastStore } from '../support/fast-store.ts'
 
 const CONFIG: ConfigInput = {
   origin: 'route',
@@ -17,11 +19,13 @@ const CONFIG: ConfigInput = {
 }
 const AT = expect.stringMatching(/^20\d\d-\d\d-\d\dT[\d:.]+Z$/)
 
-let store: TestStore
+let store: FastStore
+let variables: Environment
 let admin: Admin
 beforeAll(async () => {
-  store = await startTestStore()
-  admin = createAdmin(CONFIG, { env: store.env, by: 'sign-up' })
+  store = await startFastStore()
+  variables = { ...store.env, [KEY_SECRET]: newKeySecret() }
+  admin = createAdmin(CONFIG, { env: variables, by: 'sign-up' })
 })
 afterAll(() => store?.close())
 beforeEach(() => store.clear())
@@ -146,13 +150,13 @@ it.each<[string, (admin: Admin) => Promise<unknown>, RegExp]>([
 })
 
 it('does not create a key that the gateway would refuse', async () => {
-  const { SLUICE_KEY_SECRET: _, ...env } = store.env
+  const { SLUICE_KEY_SECRET: _, ...env } = variables
   const strict = createAdmin({ ...CONFIG, credentials: { apiKeys: { signature: 'require' } } }, { env })
   await expect(strict.keys.create({ consumer: 'acme' })).rejects.toMatchObject({ kind: 'refused' })
 })
 
 it('works on the environment of the deployment', async () => {
-  const other = createAdmin(CONFIG, { env: { ...store.env, SLUICE_ENVIRONMENT: 'staging' } })
+  const other = createAdmin(CONFIG, { env: { ...variables, SLUICE_ENVIRONMENT: 'staging' } })
   const { key } = await other.keys.create({ consumer: 'acme' })
   expect(key).toMatch(/^slk_.*staging/)
   expect(await admin.keys.list()).toEqual([])
@@ -172,7 +176,7 @@ it('runs the example of docs/operations.md', async () => {
     `${body}\nreturn key`,
   )
   const bound = vi.fn((config: ConfigInput, options: object) =>
-    createAdmin(config, { env: store.env, ...options }),
+    createAdmin(config, { env: variables, ...options }),
   )
   const rule = { ...CONFIG.rules![0]!, name: 'consumer-minute' }
   const key = await run(bound, { ...CONFIG, rules: [rule] })

@@ -1,5 +1,5 @@
 /** The audit trail while the store fails, with 100,000 entries, and on a cluster. */
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { AdminConnection, Command } from '../../src/ops/admin-connection.ts'
 import { type AdminStore, adminStoreOn, withActor } from '../../src/ops/admin-store.ts'
 import { type AuditEntry, readAudit } from '../../src/ops/audit.ts'
@@ -8,24 +8,15 @@ import { revokeKey } from '../../src/ops/key-changes.ts'
 import { findKey } from '../../src/ops/key-reference.ts'
 import { createKey, importKey } from '../../src/ops/keys.ts'
 import { AUDIT_INDEX_KEY } from '../../src/store/keys.ts'
-import { startAdmin, type TestAdmin } from '../support/admin.ts'
+import { startAdmin, type TestAdmin, useAdmin } from '../support/admin.ts'
 import { all, changesOf, INPUT, OPS, pagesOf, SUPPORT } from '../support/audit.ts'
 import { describeOnCluster, type TestCluster } from '../support/cluster.ts'
 import { configOf } from '../support/engines.ts'
-import { describeOnRedis, type TestRedis } from '../support/redis.ts'
+import { describeOnRedis } from '../support/redis.ts'
 
 describeOnRedis('the audit trail', (start, kind) => {
-  let admin: TestAdmin<TestRedis>
-  beforeAll(async () => {
-    admin = await startAdmin(await start())
-  })
-  afterAll(() => admin?.close())
-  beforeEach(async () => {
-    await send('FLUSHALL')
-  })
-
-  const send = (...command: string[]) => admin.redis.connection.send(command)
-  const text = async (...command: string[]) => String(await send(...command))
+  const admin = useAdmin(start)
+  const { send, text } = admin
 
   it('is written in the same command as the change, whichever call is the last that reaches the store', async () => {
     // Every change is made again and again, with a store that fails before its nth command.

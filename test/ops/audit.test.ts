@@ -1,5 +1,5 @@
 /** The audit trail: every change leaves one entry, written by the script that makes it; reading is bounded. */
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { withActor } from '../../src/ops/admin-store.ts'
 import { type AuditEntry, readAudit } from '../../src/ops/audit.ts'
 import { blockConsumer, setPlan, showConsumer, unblockConsumer } from '../../src/ops/consumers.ts'
@@ -11,10 +11,10 @@ import { resetCaller, resetLimit } from '../../src/ops/limits.ts'
 import { removeOverride } from '../../src/ops/overrides.ts'
 import { killLimits, resetRule, restoreLimits } from '../../src/ops/switches.ts'
 import { createToken, findToken, rotateToken } from '../../src/ops/tokens.ts'
-import { startAdmin, type TestAdmin } from '../support/admin.ts'
+import { startAdmin, useAdmin } from '../support/admin.ts'
 import { all, changesOf, INPUT, OPS, pagesOf, SUPPORT } from '../support/audit.ts'
 import { configOf } from '../support/engines.ts'
-import { describeOnRedis, startRedis, type TestRedis } from '../support/redis.ts'
+import { describeOnRedis, startRedis } from '../support/redis.ts'
 
 const DAY_MS = 86400e3
 
@@ -22,17 +22,8 @@ const DAY_MS = 86400e3
 const told = ({ action, target, before, after }: AuditEntry) => ({ action, target, before, after })
 
 describeOnRedis('the audit trail', (start, kind) => {
-  let admin: TestAdmin<TestRedis>
-  beforeAll(async () => {
-    admin = await startAdmin(await start())
-  })
-  afterAll(() => admin?.close())
-  beforeEach(async () => {
-    await send('FLUSHALL')
-  })
-
-  const send = (...command: string[]) => admin.redis.connection.send(command)
-  const text = async (...command: string[]) => String(await send(...command))
+  const admin = useAdmin(start)
+  const { send, text } = admin
 
   it('has exactly one entry of every change, with its author, its reason and what has changed', async () => {
     const store = withActor(admin.store, SUPPORT)

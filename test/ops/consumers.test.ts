@@ -1,5 +1,5 @@
 /** Consumers: their settings, concurrent changes, and their removal. */
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Command, Reply } from '../../src/ops/admin-connection.ts'
 import type { AdminStore } from '../../src/ops/admin-store.ts'
@@ -22,22 +22,13 @@ import {
   type Override,
   parseConsumer,
 } from '../../src/store/records.ts'
-import { startAdmin, type TestAdmin } from '../support/admin.ts'
+import { useAdmin } from '../support/admin.ts'
 import { rulesOf } from '../support/engines.ts'
-import { describeOnRedis, type TestRedis } from '../support/redis.ts'
+import { describeOnRedis } from '../support/redis.ts'
 
 describeOnRedis('consumers', start => {
-  let admin: TestAdmin<TestRedis>
-  beforeAll(async () => {
-    admin = await startAdmin(await start())
-  })
-  afterAll(() => admin?.close())
-  beforeEach(async () => {
-    await send('FLUSHALL')
-  })
-
-  const send = (...command: string[]) => admin.redis.connection.send(command)
-  const text = async (...command: string[]) => String(await send(...command))
+  const admin = useAdmin(start)
+  const { send, text } = admin
 
   it('have the plan that was set, and can be blocked with a reason', async () => {
     const { isNew, record } = await setPlan(admin.store, 'acme', 'pro')

@@ -1,6 +1,6 @@
 /** Keys: they are created, imported, listed, changed, rotated and revoked. */
 import { type AddressInfo, createServer } from 'node:net'
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { consumerOfApiKey, mintApiKey } from '../../src/credentials/api-key.ts'
 import { isSigned, newKeySecret, readKeySecrets } from '../../src/credentials/key-signature.ts'
 import { keyStatsText, keyTable } from '../../src/node/cli/key-output.ts'
@@ -18,8 +18,8 @@ import {
   removeFromIndexIfEmpty,
 } from '../../src/ops/keys.ts'
 import { sha256 } from '../../src/sha256.ts'
-import { startAdmin, type TestAdmin } from '../support/admin.ts'
-import { describeOnRedis, type TestRedis } from '../support/redis.ts'
+import { useAdmin } from '../support/admin.ts'
+import { describeOnRedis } from '../support/redis.ts'
 
 const HOUR = 3600e3
 
@@ -34,18 +34,8 @@ async function closedPort(): Promise<string> {
 const OPAQUE = 'partner-key-of-before-0123456789'
 
 describeOnRedis('keys', start => {
-  let admin: TestAdmin<TestRedis>
-  beforeAll(async () => {
-    admin = await startAdmin(await start())
-  })
-  afterAll(() => admin?.close())
-  beforeEach(async () => {
-    await send('FLUSHALL')
-    admin.proxy.count()
-  })
-
-  const send = (...command: string[]) => admin.redis.connection.send(command)
-  const text = async (...command: string[]) => String(await send(...command))
+  const admin = useAdmin(start)
+  const { send, text } = admin
   const ttlOf = async (key: string) => Number(await send('PTTL', key))
   const inAnHour = () => new Date(Date.now() + HOUR)
 

@@ -1,20 +1,15 @@
 /** Setting live switches: with an operator and an end, and at the same time as other operators. */
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { killLimits, readSwitches, resetRule, restoreLimits, switchRule } from '../../src/ops/switches.ts'
-import { startAdmin, type TestAdmin } from '../support/admin.ts'
-import { describeOnRedis, type TestRedis } from '../support/redis.ts'
+import { useAdmin } from '../support/admin.ts'
+import { describeOnRedis } from '../support/redis.ts'
 
 const KEY = 'sluice:{switches}'
 const OPS = { at: new Date('2026-11-21T06:00:00.000Z'), by: 'ops' }
 
 describeOnRedis('switches', start => {
-  let admin: TestAdmin<TestRedis>
-  beforeAll(async () => {
-    admin = await startAdmin(await start())
-  })
-  afterAll(() => admin?.close())
-  beforeEach(async () => void (await admin.redis.connection.send(['FLUSHALL'])))
-  const exists = () => admin.redis.connection.send(['EXISTS', KEY])
+  const admin = useAdmin(start)
+  const exists = () => admin.send('EXISTS', KEY)
 
   it('are stored with their operator and time until they are reset, and then leave nothing behind', async () => {
     const until = new Date('2030-01-01T00:00:00.000Z')
@@ -24,7 +19,7 @@ describeOnRedis('switches', start => {
       kill: { ...OPS, until, reason: 'incident' },
       rules: new Map([['minute', { ...OPS, mode: 'shadow' }]]),
     })
-    expect(await admin.redis.connection.send(['TTL', KEY])).toBe(-1)
+    expect(await admin.send('TTL', KEY)).toBe(-1)
     await restoreLimits(admin.store)
     await resetRule(admin.store, 'minute')
     expect(await exists()).toBe(0)

@@ -1,5 +1,5 @@
 /** Service tokens: they are created, listed, shown, revoked and rotated, by operators and by other tokens. */
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { readServiceToken } from '../../src/credentials/service-token.ts'
 import {
   createToken,
@@ -11,26 +11,17 @@ import {
   type TokenMaker,
 } from '../../src/ops/tokens.ts'
 import { sha256 } from '../../src/sha256.ts'
-import { startAdmin, type TestAdmin } from '../support/admin.ts'
+import { useAdmin } from '../support/admin.ts'
 import { runInProcess } from '../support/command-line.ts'
-import { describeOnRedis, type TestRedis } from '../support/redis.ts'
+import { describeOnRedis } from '../support/redis.ts'
 
 const DAY = 86_400e3
 const inDays = (days: number) => new Date(Date.now() + days * DAY)
 const SUPPORT = { name: 'support', scopes: ['consumers:block', 'stats:read'] }
 
 describeOnRedis('service tokens', start => {
-  let admin: TestAdmin<TestRedis>
-  beforeAll(async () => {
-    admin = await startAdmin(await start())
-  })
-  afterAll(() => admin?.close())
-  beforeEach(async () => {
-    await send('FLUSHALL')
-  })
-
-  const send = (...command: string[]) => admin.redis.connection.send(command)
-  const text = async (...command: string[]) => String(await send(...command))
+  const admin = useAdmin(start)
+  const { send, text } = admin
   const contents = async () => {
     const keys = ((await send('KEYS', '*')) as Buffer[]).map(String)
     const values = await Promise.all(

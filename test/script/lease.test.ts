@@ -11,6 +11,7 @@ import { decideText, refundText } from '../../src/script/rule-set-text.ts'
 import { consumerKey, consumerStateKey, credentialKey } from '../../src/store/keys.ts'
 import { formatConsumer } from '../../src/store/records.ts'
 import { type Admitted, violationOf } from '../algorithms/guarantees.ts'
+import { sized } from '../selection.ts'
 import { bound } from '../support/bound.ts'
 import {
   configOf,
@@ -251,7 +252,7 @@ describe('a lease, whatever the rules and the requests', () => {
   const totals = { decisions: 0, leases: 0, refusals: 0 }
 
   it(`is within every limit, and at most a sixteenth of what was left (SEED=${SEED})`, async () => {
-    await forEvery(scenario, 300, async plan => {
+    await forEvery(scenario, sized(300, 100), async plan => {
       const engine = new ModelEngine()
       const spent = new Map<Rule, Admitted[]>()
       const requests = requestsOf(plan)
@@ -284,7 +285,7 @@ describe('a lease, whatever the rules and the requests', () => {
   })
 
   it(`does not change which requests are admitted, and for one request is an ordinary decision (SEED=${SEED})`, async () => {
-    await forEvery(scenario, 150, async plan => {
+    await forEvery(scenario, sized(150, 50), async plan => {
       const [one, none] = [new ModelEngine(), new ModelEngine()]
       const requests = requestsOf(plan)
       let next = requests.next(undefined as never)

@@ -11,6 +11,7 @@ import { bound } from '../support/bound.ts'
 import {
   describeInBothForms,
   describeOnEngines,
+  describeOnRedisEngine,
   type Engine,
   ModelEngine,
   rulesOf,
@@ -51,7 +52,9 @@ const scenario = fc.record({
 
 const nameOf = (number: number) => `isolat${String(number).padStart(2, '0')}`
 
-describeInBothForms('many isolates', (fresh, kind) => {
+const describeMany = sized(describeInBothForms, describeOnRedisEngine)
+
+describeMany('many isolates', (fresh, kind) => {
   const runs = randomCases(RUNS, kind)
 
   it('the model predicts decisions and the effect of messages', {

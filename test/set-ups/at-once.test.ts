@@ -12,8 +12,16 @@ import { guard } from '../../src/set-ups/guard/guard.ts'
 import { sluice } from '../../src/set-ups/hono/middleware.ts'
 import { ALL_PARTS } from '../../src/set-ups/http/all-parts.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
-import { AT_ONCE_CONFIG, answer } from '../support/ending-list.ts'
-import { askFunction, describeSetUp, listening, replyToError, serveApp } from '../support/endings.ts'
+import { sized } from '../selection.ts'
+import { AT_ONCE_CONFIG, answer, METHODS, type Method } from '../support/ending-list.ts'
+import {
+  askFunction,
+  describeSetUp,
+  listening,
+  replyToError,
+  type StartSetUp,
+  serveApp,
+} from '../support/endings.ts'
 import { type FastStore, startFastStore } from '../support/fast-store.ts'
 
 let store: FastStore
@@ -21,6 +29,10 @@ beforeAll(async () => {
   store = await startFastStore()
 })
 afterAll(() => store?.close())
+
+/** For set-ups that share their guard with Express: with `npm test`, only Express and the gateway get HEAD requests. */
+const describeLikeExpress = (title: string, start: StartSetUp) =>
+  describeSetUp(title, start, sized<readonly Method[]>(METHODS, ['POST']))
 
 describeSetUp('expressGuard', async turns => {
   const limits = expressGuard(AT_ONCE_CONFIG, { env: store.env })
@@ -32,12 +44,12 @@ describeSetUp('expressGuard', async turns => {
   )
 })
 
-describeSetUp('nodeListener of a guard', async turns => {
+describeLikeExpress('nodeListener of a guard', async turns => {
   const limits = guard(AT_ONCE_CONFIG, { env: store.env })
   return await listening(nodeListener(limits((request: Request) => answer(request, turns))))
 })
 
-describeSetUp('Hono middleware', async turns => {
+describeLikeExpress('Hono middleware', async turns => {
   const app = new Hono()
   app.use(sluice(AT_ONCE_CONFIG, { env: store.env }))
   app.all('*', c => answer(c.req.raw, turns))
@@ -45,7 +57,7 @@ describeSetUp('Hono middleware', async turns => {
   return await listening(getRequestListener(app.fetch))
 })
 
-describeSetUp('guard as a function', async turns => {
+describeLikeExpress('guard as a function', async turns => {
   const limits = guard(AT_ONCE_CONFIG, { env: store.env })
   return { ask: askFunction(limits((request: Request) => answer(request, turns))), close: async () => {} }
 })

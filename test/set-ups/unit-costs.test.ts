@@ -3,13 +3,13 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Hono } from 'hono'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { SYSTEM_TIMER, type Timer } from '../../src/clock.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { expressGuard } from '../../src/node/express.ts'
 import { callerOf, createGuard, guard } from '../../src/set-ups/guard/guard.ts'
 import { sluice } from '../../src/set-ups/hono/middleware.ts'
 import { type FastStore, startFastStore } from '../support/fast-store.ts'
 import { PATIENT } from '../support/patience.ts'
+import { quickTime } from '../support/quick-time.ts'
 
 const CONFIG: ConfigInput = {
   store: { deadline: '20s' },
@@ -28,9 +28,6 @@ const CONFIG: ConfigInput = {
 const BODY = JSON.stringify({ messages: [{ role: 'user', content: 'x'.repeat(400) }], max_tokens: 30 })
 const RESERVED = Math.ceil(BODY.length / 4) + 30
 const USAGE = { prompt_tokens: 12, completion_tokens: 8, total_tokens: 20 }
-
-/** Messages that wait for a trip do not wait long here. */
-const timer: Timer = (ms, run, isOptional) => SYSTEM_TIMER(ms <= 1000 ? 1 : ms, run, isOptional)
 
 let store: FastStore
 beforeAll(async () => {
@@ -78,7 +75,7 @@ const reply = (received: string) => Response.json({ received, usage: USAGE }, { 
 describe('a request to a model', () => {
   it('is settled by the reply of guarded code', async () => {
     const options = { env: store.env }
-    const guarded = createGuard(CONFIG, options, { timer })
+    const guarded = createGuard(CONFIG, options, quickTime())
     await expectSettled(init => {
       const request = new Request('http://a.test/', init)
       return guarded(request, [], async (info, copy) => {
@@ -90,7 +87,7 @@ describe('a request to a model', () => {
 
   it('is settled by the reply of a Hono app', async () => {
     const app = new Hono()
-    app.use(sluice(CONFIG, { env: store.env }, { timer }))
+    app.use(sluice(CONFIG, { env: store.env }, quickTime()))
     app.post('/', async c => reply(await c.req.text()))
     await expectSettled(async init => await app.request('/', init))
   })
@@ -99,7 +96,7 @@ describe('a request to a model', () => {
     ['JSON', JSON.parse],
     ['bytes', text => Buffer.from(text)],
   ])('is settled by the reply of an Express app, whose body was parsed before as %s', async (_, parse) => {
-    const middleware = expressGuard(CONFIG, { env: store.env }, { timer })
+    const middleware = expressGuard(CONFIG, { env: store.env }, quickTime())
     const server = createServer(async (req, res) => {
       const chunks: Buffer[] = []
       for await (const chunk of req) chunks.push(chunk as Buffer)
@@ -117,7 +114,7 @@ describe('a request to a model', () => {
   })
 
   it('is estimated without the body if a parser of an Express app made something that JSON cannot have', async () => {
-    const middleware = expressGuard(CONFIG, { env: store.env }, { timer })
+    const middleware = expressGuard(CONFIG, { env: store.env }, quickTime())
     const server = createServer((req, res) => {
       Object.assign(req, { body: { id: 1n } })
       middleware(req, res, error => res.writeHead(error ? 500 : 200).end())
@@ -129,7 +126,7 @@ describe('a request to a model', () => {
   })
 
   it('costs nothing if the user’s code throws', async () => {
-    const guarded = createGuard(CONFIG, { env: store.env }, { timer })
+    const guarded = createGuard(CONFIG, { env: store.env }, quickTime())
     const failing = guarded(new Request('http://a.test/', { method: 'POST', body: BODY }), [], () => {
       throw new Error('broken')
     })

@@ -1,4 +1,5 @@
 /** The two engines that make decisions: the TypeScript model, and the script inside a Redis. Tests run on both. */
+import { serialize } from 'node:v8'
 import { afterAll, beforeAll, describe } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
@@ -267,11 +268,28 @@ export function rulesOf(...rules: RuleInput[]): readonly Rule[] {
   return configOf({ rules }).rules
 }
 
+/** Configs by their text, because many tests compile the same one again and again. */
+const configs = new Lru<Config>({ size: 200 })
+
 export function configOf(config: Partial<ConfigInput> & Pick<ConfigInput, 'rules'>): Config {
+  const text = textOfConfig(config)
+  const known = text === undefined ? undefined : configs.get(text)
+  if (known) return known
   // Statistics and the breaker are off: few tests are about them, and in other tests they would add calls to the store or depend on the
   // speed of the machine.
   const store = { breaker: false, ...config.store } as const
-  return checkedConfig({ origin: 'http://origin.test', stats: { keep: false }, ...config, store })
+  const compiled = checkedConfig({ origin: 'http://origin.test', stats: { keep: false }, ...config, store })
+  if (text !== undefined) configs.set(text, compiled)
+  return compiled
+}
+
+/** A text that no other config has. Absent for a config with functions. */
+function textOfConfig(config: unknown): string | undefined {
+  try {
+    return serialize(config).toString('latin1')
+  } catch {
+    return undefined
+  }
 }
 
 /** Converts a reply to the form of the REST protocol: text instead of Buffers. */

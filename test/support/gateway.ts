@@ -6,8 +6,9 @@ import type { ConfigInput } from '../../src/config/check/schema.ts'
 import type { Config } from '../../src/config/compile.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { connectRedisStore, type RedisStore } from '../../src/node/redis-store/redis-store.ts'
-import { type AdminStore, createAdminStore, loadScriptsIntoRedis } from '../../src/ops/admin-store.ts'
+import { type AdminStore, createAdminStore, type RuleSets } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
+import { createGatewayRuleSet, createLimitRuleSet } from '../../src/script/rule-set.ts'
 import type { RuleSetScripts, RuleSetShape } from '../../src/script/rule-set-shape.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
 import { createApp, type Platform } from '../../src/set-ups/gateway/app.ts'
@@ -102,18 +103,14 @@ async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(
 ): Promise<TestGateway<T>> {
   const bridge = await startCountedBridge(redis.url, TOKEN)
   const store = bridge.proxy
-  const admin = createAdminStore({ url: bridge.url, token: TOKEN, cluster })
+  const admin = { ...createAdminStore({ url: bridge.url, token: TOKEN, cluster }), ruleSets: RULE_SETS }
   const origin = await startOrigin()
   const loads = new Map<string, Promise<unknown>>()
   /** Loads both builds of the scripts of a config. Many tests have the same rules, so this Redis may already have them. */
   function loadScripts(config: Config): Promise<unknown> {
     const { rules, plans, limits } = config
     const key = JSON.stringify([rules, plans, [...limits.values()]])
-    const load =
-      loads.get(key) ??
-      Promise.all(
-        [true, false].map(keyLocking => loadScriptsIntoRedis(admin, { ...config, keyLocking })),
-      ).catch(() => loads.delete(key))
+    const load = loads.get(key) ?? loadAll(config).catch(() => loads.delete(key))
     loads.set(key, load)
     return load
   }
@@ -131,12 +128,15 @@ async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(
     direct.push(opening)
     return {
       isCluster: cluster,
-      async run(calls) {
+      async run(calls, listener) {
         trips += 1
-        return await (await opening).store.run(calls)
+        return await (await opening).store.run(calls, listener)
       },
       ping: async () => await (await opening).store.ping(),
     }
+  }
+  async function loadAll(config: Config): Promise<void> {
+    await Promise.all(sourcesOf(config).map(source => admin.run('SCRIPT', 'LOAD', source)))
   }
   const gateway: TestGateway<T> = {
     redis,
@@ -200,6 +200,18 @@ function scriptsOf(shape: RuleSetShape): RuleSetScripts {
   const scripts = compiledScripts.get(key) ?? compileScripts(shape)
   compiledScripts.set(key, scripts)
   return scripts
+}
+
+const RULE_SETS: RuleSets = {
+  ofGateway: config => createGatewayRuleSet(config, scriptsOf),
+  ofLimit: rules => createLimitRuleSet(rules, scriptsOf),
+}
+
+/** The sources of all scripts of a config, in both builds. */
+function sourcesOf(config: Config): string[] {
+  const ruleSets = [RULE_SETS.ofGateway(config), ...[...config.limits.values()].map(RULE_SETS.ofLimit)]
+  const scripts = ruleSets.flatMap(({ decide, refund, settle }) => [decide, refund, settle ?? []]).flat()
+  return scripts.flatMap(({ keyLocking, plain }) => [keyLocking.source, plain.source])
 }
 
 function storeOf(config: Config, url: string, clock?: DeadlineClock) {

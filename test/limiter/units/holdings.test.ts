@@ -9,7 +9,7 @@ import { createHoldingsKeeper } from '../../../src/limiter/units/keep-holdings.t
 import { consumerStateKey } from '../../../src/store/keys.ts'
 import type { Store } from '../../../src/store/store.ts'
 import type { Trips } from '../../../src/trips/trips.ts'
-import { SELECTION } from '../../selection.ts'
+import { SELECTION, sized } from '../../selection.ts'
 import { bound } from '../../support/bound.ts'
 import { rulesOf } from '../../support/engines.ts'
 import { NOON } from '../../support/traffic.ts'
@@ -247,8 +247,9 @@ describe('the messages of an isolate that holds units of many identities', () =>
       return process.memoryUsage().heapUsed
     }
     const before = await usedAfter(1000)
-    // Less than 50 bytes for each renewal.
-    expect((await usedAfter(20_000)) - before).toBeLessThan(1e6)
+    const renewals = sized(20_000, 8000)
+    const bytesOfEach = 50
+    expect((await usedAfter(renewals)) - before).toBeLessThan(bytesOfEach * renewals)
     end!()
   })
 

@@ -11,7 +11,7 @@ import type { Rule } from '../../../src/config/compile.ts'
 import { type Claim, Holdings } from '../../../src/limiter/units/holdings.ts'
 import type { Message } from '../../../src/script/sync.ts'
 import { consumerStateKey } from '../../../src/store/keys.ts'
-import { SELECTION } from '../../selection.ts'
+import { SELECTION, sized } from '../../selection.ts'
 import { bound } from '../../support/bound.ts'
 import { rulesOf } from '../../support/engines.ts'
 import { NOON } from '../../support/traffic.ts'
@@ -352,7 +352,7 @@ describe('in every order of events', () => {
     ['an epoch begins in between', { limit: 1, requests: MEDIUM, most: { ...NOTHING, epoch: 1 } }],
     [
       'epochs begin while a reply is late',
-      { limit: 2, requests: LARGE, most: { ...NOTHING, epoch: 2, late: 1 } },
+      { limit: 2, requests: LARGE, most: { ...NOTHING, epoch: sized(2, 1), late: 1 } },
     ],
     ['an isolate dies', { limit: 1, requests: MEDIUM, most: { ...NOTHING, death: 1 } }],
   ]

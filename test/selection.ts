@@ -38,6 +38,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/e2e/api-clients.test.ts',
     'test/e2e/api.test.ts',
     'test/e2e/bullmq.test.ts',
+    'test/e2e/client.test.ts',
     'test/e2e/first-run.test.ts',
     'test/e2e/leases.test.ts',
     'test/e2e/origin-route.test.ts',

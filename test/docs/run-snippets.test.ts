@@ -32,6 +32,8 @@ const LIMITS_WORKER = blockWith('docs/limits-by-name.md', "from 'cloudflare:work
 const LIMITS_PROCESS = blockWith('docs/limits-by-name.md', 'limiter.acquire(')
 const LIMITS_QUEUES = blockWith('docs/limits-by-name.md', 'message.retry(')
 const LIMITS_BULLMQ = blockWith('docs/limits-by-name.md', 'moveToDelayed(')
+const CLIENT = blockWith('docs/client.md', 'instanceof LimitError')
+const CLIENT_LIMITER = blockWith('docs/client.md', 'createLimiter(config)')
 const HONO_AFTER = blockWith('docs/migrating.md', "from 'sluicegate/hono'")
 const UPSTASH_BEFORE = blockWith('docs/migrating.md', "from '@upstash/ratelimit'")
 const UPSTASH_AFTER = blockWith('docs/migrating.md', 'createLimiter(config)')
@@ -53,7 +55,7 @@ const ADMIN = blockWith('docs/operations.md', 'createAdmin(config')
 const RUN: readonly string[] = [
   ADMIN,
   ...[README_LIMITER, GUARD, GUARD_EXPRESS, GUARD_TESTS, HONO, LIMITS_WORKER, LIMITS_PROCESS],
-  ...[LIMITS_QUEUES, LIMITS_BULLMQ],
+  ...[LIMITS_QUEUES, LIMITS_BULLMQ, CLIENT, CLIENT_LIMITER],
   ...[HONO_AFTER, UPSTASH_BEFORE, UPSTASH_AFTER, BINDING_LIMITS, BINDING_UNITS, BINDING_REFUND],
   ...[BINDING_GATEWAY, BINDING_TYPES, TRUSTED_CALL, BINDING_TOML, TRUSTED_TOML],
 ]
@@ -293,6 +295,39 @@ describe('the snippets work on Node', () => {
       const { rules } = await limiter.peek('exports', account)
       expect(rules[0].remaining).toBe(5)
     }, PATIENT_MS)
+  })
+
+  describe('docs/client.md', () => {
+    const platformFetch = fetch
+    function answerFor(origin: string, answer: () => Response): string[] {
+      const asked: string[] = []
+      vi.stubGlobal('fetch', async (...args: Parameters<typeof fetch>) => {
+        if (!String(args[0]).startsWith(origin)) return platformFetch(...args)
+        asked.push(String(args[0]))
+        return answer()
+      })
+      return asked
+    }
+
+    it('prints the status of a reply, and when to come back if that is too long to wait', async () => {
+      answerFor('https://api.example.com', () => new Response())
+      await importFrom({ 'admitted.ts': CLIENT })
+      expect(console.log).toHaveBeenLastCalledWith(200)
+      const headers = { ratelimit: '"daily";r=0;t=86400', 'retry-after': '86400' }
+      answerFor('https://api.example.com', () => new Response(null, { status: 429, headers }))
+      await importFrom({ 'refused.ts': CLIENT })
+      expect(console.log).toHaveBeenLastCalledWith(expect.stringMatching(/^daily: come back at 20\d\d-.*Z$/))
+    })
+
+    it('with a limiter: spends from its limit', async () => {
+      const asked = answerFor('https://example.zendesk.com', () => new Response())
+      await importFrom({ 'client.ts': CLIENT_LIMITER, 'sluice.config.ts': LIMITS_CONFIG })
+      expect(asked).toEqual(['https://example.zendesk.com/api/v2/tickets.json'])
+      const { createLimiter } = await import('../../src/set-ups/sluice.ts')
+      const { default: config } = await importFrom({ 'sluice.config.ts': LIMITS_CONFIG })
+      const { rules } = await createLimiter(config).peek('zendesk', { account: '42' })
+      expect(rules.find(({ name }) => name === 'account-day')).toMatchObject({ remaining: 4999 })
+    })
   })
 
   describe('docs/limits-by-name.md, in a queue consumer', () => {

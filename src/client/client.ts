@@ -1,0 +1,138 @@
+/** A `fetch` that keeps to the limits of the APIs it calls. */
+import { createLanes, type Lanes, unlessAborted } from './lanes.ts'
+import { LimitError } from './limit-error.ts'
+
+type Fetch = typeof fetch
+type Input = Parameters<Fetch>[0]
+type Init = Parameters<Fetch>[1]
+
+interface Units {
+  allowed: boolean
+  retryAfterMs: number
+  release(): void
+}
+
+/** What the client uses of a limiter, such as that of `createLimiter`. */
+export interface ClientLimiter {
+  acquire(
+    name: string,
+    identity?: Readonly<Record<string, string>>,
+    options?: { timeoutMs?: number },
+  ): Promise<Units>
+  /** Stops a limit in all processes. */
+  pause?(
+    name: string,
+    identity: Readonly<Record<string, string>>,
+    pause: { forMs: number } | { retryAfter: Response },
+  ): Promise<unknown>
+}
+
+export interface ClientOptions {
+  /** A call waits at most this long in all (ms); otherwise it is rejected with a `LimitError`. Default: 30 s. */
+  maxWaitMs?: number
+  /**
+   * Which refused requests are repeated: `safe`, the default, are GET, HEAD and OPTIONS, and those with an `Idempotency-Key`. A body
+   * that is a stream is never repeated. The reply to any other refused request is returned.
+   */
+  retry?: 'safe' | 'all'
+  /** How often a request is repeated at most. Default: 5. */
+  maxRetries?: number
+  /** Names calls to one origin that have limits of their own, such as those of another account. Default: all calls share them. */
+  partition?: string
+  /** A limiter that each call asks first, and the name and the identity of its limit. */
+  limiter?: ClientLimiter
+  limit?: string
+  identity?: Readonly<Record<string, string>>
+  /** What sends the requests. Default: the `fetch` of the platform. */
+  fetch?: Fetch
+}
+
+/** The longest timer of the platforms (ms). */
+const MAX_TIMER_MS = 2 ** 31 - 1
+
+/** All clients of a process share what they know. */
+const SHARED = createLanes({
+  now: () => performance.now(),
+  wall: Date.now,
+  timer(ms, run) {
+    const timer = setTimeout(run, ms)
+    return () => clearTimeout(timer)
+  },
+  random: Math.random,
+})
+
+/**
+ * Makes a `fetch` that spreads its calls over what an API allows, waits, and repeats what was refused. It reads `RateLimit`,
+ * `RateLimit-Policy`, `X-RateLimit-*` and `Retry-After`.
+ *
+ *     const fetch = createClient()
+ *     const reply = await fetch('https://api.example.com/orders')
+ *
+ * The function that it returns rejects with a `LimitError` instead of waiting longer than `maxWaitMs`.
+ */
+export const createClient = (options: ClientOptions = {}): Fetch => clientOn(SHARED, options)
+
+/** @internal A client with lanes of its own, for tests. */
+export function clientOn(lanes: Lanes, options: ClientOptions = {}): Fetch {
+  const { retry, maxRetries = 5, partition = '', limiter, limit = '', identity = {} } = options
+  const maxWaitMs = Math.min(options.maxWaitMs ?? 30_000, MAX_TIMER_MS)
+  const { now } = lanes
+
+  async function limitedFetch(input: Input, init?: Init): Promise<Response> {
+    const request = typeof input === 'object' && 'url' in input ? input : undefined
+    // In browsers, an address can be relative to the page.
+    const page = (globalThis as { location?: { href: string } }).location?.href
+    const url = new URL(request?.url ?? `${input}`, page)
+    const signal = init?.signal === undefined ? request?.signal : init.signal
+    const deadline = now() + maxWaitMs
+    for (let retries = 0; ; retries++) {
+      const call = await lanes.enter(url, partition, deadline, maxWaitMs, signal)
+      let acquired: Promise<Units> | undefined
+      let response: Response
+      try {
+        acquired = limiter?.acquire(limit, identity, { timeoutMs: Math.max(0, deadline - now()) })
+        const units = acquired && (await unlessAborted(acquired, signal))
+        if (units && !units.allowed)
+          throw new LimitError(units.retryAfterMs < 0 ? 1 / 0 : units.retryAfterMs, url.origin, limit)
+        response = await (options.fetch ?? fetch)(input, init)
+      } catch (error) {
+        lanes.fail(call)
+        throw error
+      } finally {
+        // Also if the call was aborted before the units were there.
+        acquired?.then(
+          units => units.release(),
+          () => {},
+        )
+      }
+      const refusal = lanes.settle(call, response, partition)
+      if (!refusal) return response
+      const [pauseMs, isNamed, policy] = refusal
+      const pause = response.headers.has('retry-after') ? { retryAfter: response } : { forMs: pauseMs }
+      // If the limiter fails, this process pauses in any case.
+      await limiter?.pause?.(limit, identity, pause).catch(() => {})
+      const isTooLong = now() + pauseMs >= deadline
+      if (!canRepeat(request, init, retry) || retries >= maxRetries || (isTooLong && !isNamed))
+        return response
+      // Frees the connection.
+      await response.body?.cancel()
+      if (isTooLong) throw new LimitError(pauseMs, url.origin, policy)
+    }
+  }
+  return limitedFetch as Fetch
+}
+
+/** Whether a request can be sent again: it has no effect if it is repeated, and its body can be read again. */
+function canRepeat(
+  request: Exclude<Input, string | URL> | undefined,
+  init: Init,
+  retry: ClientOptions['retry'],
+): boolean {
+  if (/^(get|head|options)$/i.test(init?.method ?? request?.method ?? 'GET')) return true
+  const body: unknown = init?.body ?? request?.body
+  const isStream =
+    typeof body === 'object' && body !== null && (Symbol.asyncIterator in body || 'getReader' in body)
+  return (
+    !isStream && (retry === 'all' || new Headers(init?.headers ?? request?.headers).has('idempotency-key'))
+  )
+}

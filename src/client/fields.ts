@@ -1,0 +1,81 @@
+/** What a reply says about the limits of its API, in any of the common headers. */
+import { parseList } from './list.ts'
+
+/** The state of one policy. Absent: the reply does not say it. */
+export interface PolicyState {
+  /** Name and partition of the policy: the same in all replies that count together. */
+  key: string
+  name: string
+  /** What it counts. A call costs one request, and an unknown number of any other unit. */
+  unit: string
+  /** Units per window, and its length (ms). */
+  quota?: number | undefined
+  windowMs?: number | undefined
+  /** Units left, and when the count starts again, or is full (ms from now; most servers round it up to whole seconds). */
+  left?: number | undefined
+  resetMs?: number | undefined
+}
+
+/** A wait or a window of more than a year is a mistake. */
+const MAX_MS = 366 * 86_400_000
+
+/** Of one reply. */
+const MAX_POLICIES = 20
+
+/** A number from 0 to `most`. */
+const atMost = (value: unknown, most = 1e15) =>
+  typeof value === 'number' && value >= 0 && value <= most ? value : undefined
+
+const msOf = (seconds: unknown) => atMost(typeof seconds === 'number' ? seconds * 1e3 : seconds, MAX_MS)
+
+/**
+ * Reads the `RateLimit` fields (draft 11; `a` and `w` of its successor), or else `X-RateLimit-*`.
+ * @param wallMs ms since the epoch, for servers that send no `Date`
+ */
+export function policiesOf(headers: Headers, wallMs: number): PolicyState[] {
+  const policies = new Map<string, PolicyState>()
+  for (const field of ['ratelimit-policy', 'ratelimit'])
+    for (const { name, parameters } of parseList(headers.get(field) ?? '')) {
+      const get = (key: string) => parameters.get(key)
+      const key = `${name};${get('pk') ?? ''}`
+      const policy = policies.get(key) ?? { key, name, unit: 'requests' }
+      policies.set(key, policy)
+      if (field === 'ratelimit') {
+        policy.left = atMost(get('r') ?? get('a'))
+        policy.resetMs = msOf(get('t') ?? get('w'))
+      } else {
+        policy.unit = `${get('qu') ?? 'requests'}`
+        policy.quota = atMost(get('q'))
+        policy.windowMs = msOf(get('w'))
+      }
+    }
+  if (policies.size > 0) return [...policies.values()].slice(0, MAX_POLICIES)
+  // GitHub, Discord and many others; the three fields of older drafts.
+  for (const prefix of ['x-ratelimit-', 'ratelimit-', 'x-rate-limit-']) {
+    const read = (name: string) => headers.get(prefix + name) || undefined
+    const number = (name: string) => Number(read(name) ?? Number.NaN)
+    const left = atMost(number('remaining'))
+    if (left === undefined) continue
+    const key = read('resource') ?? read('bucket') ?? ''
+    const resetMs = msOf(number('reset-after')) ?? timeUntil(read('reset'), headers, wallMs)
+    return [{ key, name: key, unit: 'requests', quota: atMost(number('limit')), left, resetMs }]
+  }
+  return []
+}
+
+/**
+ * The time from now (ms) that a text names, if it is valid: seconds, a time in seconds or ms since the epoch, or a date. 1e8 seconds are
+ * three years, or the year 1973. Times are compared with the clock of the server, if the reply says it.
+ */
+export function timeUntil(
+  text: string | null | undefined,
+  headers: Headers,
+  wallMs: number,
+): number | undefined {
+  const number = Number(text || Number.NaN)
+  if (number < 1e8) return msOf(number)
+  const dateOf = (date: string | null | undefined) =>
+    date && /:\d\d/.test(date) ? Date.parse(date) : Number.NaN
+  const time = number > 1e11 ? number : number * 1e3 || dateOf(text)
+  return atMost(Math.max(0, time - (dateOf(headers.get('date')) || wallMs)), MAX_MS)
+}

@@ -1,0 +1,110 @@
+/** `sluicegate/client` over real sockets: several processes share a limit of the gateway, and APIs that answer in other styles. */
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { createClient } from '../../src/client/index.ts'
+import { listen } from '../support/listen.ts'
+import { PACING_CLIENT, type PacingOrder, type PacingReplies } from '../support/pacing-client.ts'
+import { PACED_ALGORITHMS, PACED_LIMIT } from '../support/pacing-limit.ts'
+import { hasRedisServer } from '../support/servers.ts'
+import { useStack } from '../support/stack.ts'
+
+const PROCESSES = 4
+const SECONDS = 15
+
+describe.skipIf(!hasRedisServer)(`${PROCESSES} processes that share a limit of the gateway`, () => {
+  const running = useStack('pacing.config.ts')
+  let clients: ChildProcess[]
+  beforeAll(async () => {
+    clients = Array.from({ length: PROCESSES }, () => fork(PACING_CLIENT, { execArgv: ['--no-warnings'] }))
+    await Promise.all(clients.map(client => once(client, 'message')))
+  })
+  afterAll(() => {
+    for (const client of clients) client.kill()
+  })
+
+  it.each(PACED_ALGORITHMS)('use most of it, and hardly any call is refused: %s', async algorithm => {
+    const url = `${running.stack.url}/${algorithm}`
+    // The first request compiles the script.
+    await (await fetch(url)).arrayBuffer()
+    const order: PacingOrder = { url, atOnce: 10, ms: SECONDS * 1e3 }
+    const replies = await Promise.all(
+      clients.map(async client => {
+        client.send(order)
+        return (await once(client, 'message'))[0] as PacingReplies
+      }),
+    )
+    const shares = replies.map(each => each['200'] ?? 0)
+    const admitted = shares.reduce((sum, share) => sum + share)
+    const refused = replies.reduce((sum, each) => sum + (each['429'] ?? 0), 0)
+    const [usedShare, refusedShare] = [admitted / (PACED_LIMIT * SECONDS), refused / (admitted + refused)]
+    const percent = (share: number) => `${(100 * share).toFixed(1)} %`
+    console.log(
+      `${algorithm}: ${percent(usedShare)} used, ${percent(refusedShare)} refused; by process ${shares}`,
+    )
+    // test/client/fleet.test.ts has narrow bounds in virtual time. On a busy machine, timers and replies are late.
+    expect(usedShare).toBeGreaterThanOrEqual(0.8)
+    expect(refusedShare).toBeLessThanOrEqual(0.03)
+  })
+})
+
+/** An API on a socket. @returns its URL and the times and statuses of its replies */
+async function startApi(answer: (request: IncomingMessage, response: ServerResponse) => unknown) {
+  const replies: { at: number; status: number }[] = []
+  const server = createServer((request, response) => {
+    answer(request, response)
+    response.end()
+    replies.push({ at: performance.now(), status: response.statusCode })
+  })
+  await listen(server, 0)
+  onTestFinished(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, replies }
+}
+
+describe('an API that sends', () => {
+  it('only Retry-After: 40 waiting calls make at most one retry for each', async () => {
+    let [count, closedUntil] = [0, 0]
+    const { url, replies } = await startApi((_, response) => {
+      const now = performance.now()
+      // Ten calls, then a second without any, again and again.
+      if (now >= closedUntil && ++count % 10 === 0) closedUntil = now + 1000
+      else if (now < closedUntil) response.writeHead(429, { 'retry-after': '1' })
+    })
+    const get = createClient()
+    await (await get(url)).arrayBuffer()
+    const statuses = await Promise.all(Array.from({ length: 40 }, async () => (await get(url)).status))
+    expect(statuses).toEqual(Array(40).fill(200))
+    const refusedAt = replies.filter(({ status }) => status === 429).map(({ at }) => at)
+    // The first wave was on its way before the first refusal.
+    const retries = refusedAt.filter(at => at > refusedAt[0]! + 500)
+    for (let i = 1; i < retries.length; i++) expect(retries[i]! - retries[i - 1]!).toBeGreaterThan(900)
+    console.log(
+      `Retry-After only: ${refusedAt.length - retries.length} of 40 calls refused at first, ${retries.length} retries refused`,
+    )
+  })
+
+  it('X-RateLimit-* with times in seconds since the epoch: calls wait for the next window', async () => {
+    const LIMIT = 20
+    let [window, count] = [0, 0]
+    const { url, replies } = await startApi((_, response) => {
+      const now = Math.floor(Date.now() / 3000)
+      if (now !== window) [window, count] = [now, 0]
+      count += 1
+      response.setHeader('x-ratelimit-limit', LIMIT)
+      response.setHeader('x-ratelimit-remaining', Math.max(0, LIMIT - count))
+      response.setHeader('x-ratelimit-reset', (now + 1) * 3)
+      if (count > LIMIT) response.statusCode = 403
+    })
+    const get = createClient()
+    const statuses = await Promise.all(Array.from({ length: 50 }, async () => (await get(url)).status))
+    expect(statuses).toEqual(Array(50).fill(200))
+    const refused = replies.filter(({ status }) => status === 403).length
+    console.log(`X-RateLimit: ${refused} of ${replies.length} calls refused`)
+    expect(refused).toBeLessThanOrEqual(2)
+  })
+})

@@ -63,6 +63,7 @@ const decision = {
   delayMs: described('How long to wait before the work starts (`leaky-bucket`; else 0).', count),
   retryAfterMs: described('After this time the same cost would be allowed. -1: never.', count),
   rules: list(ref('RuleResult')),
+  'pausedUntil?': described('When the pause of the limit ends. Absent: it is not paused.', time),
   'degraded?': described('Why the store has not decided. Absent: it has.', text),
 }
 
@@ -148,6 +149,12 @@ export const COMPONENTS: Readonly<Record<string, JsonSchema>> = {
     receipt: ref('Receipt'),
     applied: described('Whether this request has replaced the reserved units.', flag),
   }),
+  Pause: object({
+    limit: text,
+    paused: flag,
+    retryAfterMs: described('Until the pause ends.', count),
+    'pausedUntil?': time,
+  }),
   Key: object(key),
   CreatedKey: object(secretKey),
   RotatedKey: object({ ...secretKey, replaces }),
@@ -197,7 +204,12 @@ export const COMPONENTS: Readonly<Record<string, JsonSchema>> = {
   AuditEntry: object({
     id: text,
     at: time,
-    actor: object({ kind: oneOf('token', 'operator'), name: text, 'id?': text, 'isClaimed?': flag }),
+    actor: object({
+      kind: oneOf('token', 'operator', 'process'),
+      name: text,
+      'id?': text,
+      'isClaimed?': flag,
+    }),
     action: text,
     target: text,
     before: { type: 'object' },
@@ -227,6 +239,7 @@ export const COMPONENTS: Readonly<Record<string, JsonSchema>> = {
       object({
         ...{ rule: text, mode: enforced, limit: number, cost: number, allowed: flag },
         ...{ remaining: number, retryAfterMs: count },
+        'pausedUntil?': time,
         'switch?': object({ ...signature, 'mode?': mode, 'share?': number }),
       }),
     ),
@@ -298,6 +311,14 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     summary: 'Make the whole budget of an identity available again',
     result: ref('State'),
   },
+  pause: {
+    tag: 'limits',
+    summary: 'Refuse all calls for an identity until a time',
+    description:
+      'For `forMs`, or as long as a header Retry-After of a third party says (seconds or a date), at most 24 hours. Never ends a longer pause. If `retryAfter` cannot be read, nothing is paused.',
+    result: ref('Pause'),
+  },
+  resume: { tag: 'limits', summary: 'End the pause of an identity', result: ref('Pause') },
   usage: {
     tag: 'usage',
     summary: 'Show a caller what it has left',

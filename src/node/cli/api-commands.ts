@@ -14,7 +14,7 @@ import {
   keyPlanDocument,
   type RotatedKeyDocument,
 } from '../../ops/documents/keys.ts'
-import { limitResetDocument } from '../../ops/documents/limits.ts'
+import { limitPauseDocument, limitResetDocument } from '../../ops/documents/limits.ts'
 import { statsDocument } from '../../ops/documents/stats.ts'
 import type { CreatedTokenDocument, RotatedTokenDocument, TokenDocument } from '../../ops/documents/tokens.ts'
 import type { WhyDocument } from '../../ops/documents/why.ts'
@@ -35,6 +35,7 @@ import { expiryText, oneOf } from './key-changes.ts'
 import { keyTable, printCreatedKey } from './key-output.ts'
 import { mustHaveOneKey } from './keys.ts'
 import { identityText, parseTarget } from './limit-target.ts'
+import { pauseText } from './limits.ts'
 import { print } from './output.ts'
 import { mustRemoveAlone, type OverrideFlags, unitsIn } from './overrides.ts'
 import { checkFlags, reportChecks } from './stats.ts'
@@ -276,6 +277,14 @@ const COMMANDS: Readonly<Record<string, Run>> = {
     print(flags, limitResetDocument(name, identity, rule), () => `Reset ${what}.`)
   },
 
+  'limits pause': async (api, flags, limit) => {
+    await printPause(api, flags, 'pause', limit!, { forMs: flags.for as unknown as number })
+  },
+
+  'limits resume': async (api, flags, limit) => {
+    await printPause(api, flags, 'resume', limit!)
+  },
+
   'tokens create': async (api, flags) => {
     const { name, expires: expiresAt } = flags
     const scopes = flags.scopes!.split(',').map(scope => scope.trim())
@@ -419,6 +428,20 @@ function printNewToken(flags: Flags, document: CreatedTokenDocument): void {
 async function printChanged(api: ApiClient, flags: Flags, id: string, call: ApiCall = {}): Promise<void> {
   const document = await api.call<object>(id, call)
   print(flags, document, () => documentText(document))
+}
+
+async function printPause(
+  api: ApiClient,
+  flags: Flags,
+  id: 'pause' | 'resume',
+  limit: string,
+  length: { forMs?: number } = {},
+): Promise<void> {
+  const { name, identity } = limitOf(id, flags, limit)
+  const call = { params: { name }, body: { identity, ...length }, ...reasonOf(flags) }
+  const { pausedUntil } = await api.call<{ pausedUntil?: string }>(id, call)
+  const until = pausedUntil === undefined ? undefined : new Date(pausedUntil)
+  print(flags, limitPauseDocument(name, identity, until), () => pauseText(name, identity, until))
 }
 
 /** A block as the record of the store has it, whose end is in µs. */

@@ -14,10 +14,20 @@ import {
   checkRule,
   type LimitIdentity,
 } from '../../limits/arguments.ts'
-import type { LimitDecision } from '../../limits/limiter-shape.ts'
+import type { LimitDecision, Limiter, LimitPause } from '../../limits/limiter-shape.ts'
+import { pausedKey } from '../../limits/pausing.ts'
 import { ApiError, invalidInput } from '../problems.ts'
 import { adminRoute, type Call, limitRoute, type Reply, type Route, type Services } from '../route.ts'
-import { decideBody, peekBody, refundBody, reserveBody, resetBody, settleBody } from '../schemas.ts'
+import {
+  decideBody,
+  pauseBody,
+  peekBody,
+  refundBody,
+  reserveBody,
+  resetBody,
+  resumeBody,
+  settleBody,
+} from '../schemas.ts'
 
 interface Costs extends CostOptions {
   identity?: LimitIdentity
@@ -114,6 +124,56 @@ const resetRoute = adminRoute({
   },
 })
 
+const pauseRoutes = [
+  adminRoute({
+    id: 'pause',
+    method: 'POST',
+    path: 'limits/{name}/pause',
+    scopes: ['limits:use'],
+    body: pauseBody,
+    async run(call, services) {
+      const { identity = {}, forMs, retryAfter } = call.body
+      const name = checkPause(call, services, identity)
+      if ((forMs === undefined) === (retryAfter === undefined))
+        throw invalidInput('', 'Use one of these: forMs, or retryAfter.')
+      const length = forMs === undefined ? { retryAfter: retryAfter! } : { forMs }
+      return replyToPause(await pausing(call, services).pause(name, identity, length))
+    },
+  }),
+  adminRoute({
+    id: 'resume',
+    method: 'POST',
+    path: 'limits/{name}/resume',
+    scopes: ['limits:use'],
+    body: resumeBody,
+    async run(call, services) {
+      const { identity = {} } = call.body
+      const name = checkPause(call, services, identity)
+      return replyToPause(await pausing(call, services).resume(name, identity))
+    },
+  }),
+]
+
+/** @returns the name of the limit @throws ApiError */
+function checkPause(call: Call, services: Services, identity: LimitIdentity): string {
+  const rules = rulesOf(call, services)
+  const name = call.params.name!
+  at('/identity', () => pausedKey(name, identity, rules))
+  return name
+}
+
+/** The limiter, whose pauses have the token as their author. */
+const pausing = ({ store }: { store: AdminStore }, { limits }: Services): Limiter =>
+  limits.limiterFor(undefined, (key, facts) => store.audit.entryFor(key, facts))
+
+function replyToPause({ limit, retryAfterMs, pausedUntil, degraded }: LimitPause): Reply {
+  mustBeMade({ degraded }, 'Repeat the request.')
+  const paused = pausedUntil !== undefined
+  return { body: { limit, paused, retryAfterMs, ...(paused && { pausedUntil: isoOf(pausedUntil) }) } }
+}
+
+const isoOf = (ms: number) => new Date(ms).toISOString()
+
 /** Puts the entry of the audit trail into the run of a script. */
 const auditing = ({ audit }: AdminStore, entry: Entry): CallGuard => ({
   isFresh: () => true,
@@ -128,7 +188,7 @@ const auditing = ({ audit }: AdminStore, entry: Entry): CallGuard => ({
   passFailure() {},
 })
 
-export const limitsRoutes: readonly Route[] = [...decisionRoutes, resetRoute]
+export const limitsRoutes: readonly Route[] = [...decisionRoutes, resetRoute, ...pauseRoutes]
 
 /** @throws ApiError for an unknown limit */
 function rulesOf({ params }: Call, { config: { limits } }: Services): readonly LimitRule[] {
@@ -163,15 +223,19 @@ function replyOf(decision: LimitDecision, { limits: { receipts } }: Services): R
   return { body: { ...documentOf(decision), receipt: receipts.receiptOf(decision) } }
 }
 
-/** The decision as the service binding returns it (rpc/service.ts), without its receipt. */
+/** The decision as the service binding returns it (rpc/service.ts), without its receipt, and times as ISO 8601. */
 function documentOf(decision: LimitDecision) {
-  const { limit, allowed, delayMs, retryAfterMs, rules, degraded } = decision
-  return { success: allowed, limit, allowed, delayMs, retryAfterMs, rules, ...(degraded && { degraded }) }
+  const { limit, allowed, delayMs, retryAfterMs, pausedUntil, rules, degraded } = decision
+  return {
+    ...{ success: allowed, limit, allowed, delayMs, retryAfterMs, rules },
+    ...(pausedUntil !== undefined && { pausedUntil: isoOf(pausedUntil) }),
+    ...(degraded && { degraded }),
+  }
 }
 
 /** @throws ApiError for a change that the store has not confirmed */
 function mustBeMade(
-  { degraded }: LimitDecision,
+  { degraded }: { degraded?: LimitDecision['degraded'] | undefined },
   fix = 'Repeat the request: it has an effect only once.',
 ): void {
   if (degraded === undefined) return

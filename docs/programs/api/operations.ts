@@ -132,6 +132,7 @@ export const COMPONENTS: Readonly<Record<string, JsonSchema>> = {
     resetAfterMs: count,
     retryAfterMs: count,
     'debt?': number,
+    'inFlight?': described('The rule counts units in flight. Over HTTP they are released at once.', flag),
   }),
   Receipt: object({
     id: text,

@@ -26,6 +26,7 @@ import { type Bound, checkBounds } from '../../ops/stats-bounds.ts'
 import type { CreatedToken, TokenInfo } from '../../ops/tokens.ts'
 import type { RuleCallers } from '../../ops/top-callers.ts'
 import { sha256 } from '../../sha256.ts'
+import { acquire, type CallFlags, type RefundFlags, refund, take } from './acquire.ts'
 import { mustConfirm, type SignedFlags, type StoreFlags, secretOf } from './administration.ts'
 import { type ApiCall, type ApiClient, createApiClient } from './api-client.ts'
 import { textOf as auditLine } from './audit-output.ts'
@@ -34,6 +35,7 @@ import { documentText, withDates } from './document-text.ts'
 import { expiryText, oneOf } from './key-changes.ts'
 import { keyTable, printCreatedKey } from './key-output.ts'
 import { mustHaveOneKey } from './keys.ts'
+import { callsByApi } from './limit-calls.ts'
 import { identityText, parseTarget } from './limit-target.ts'
 import { pauseText } from './limits.ts'
 import { print } from './output.ts'
@@ -284,6 +286,15 @@ const COMMANDS: Readonly<Record<string, Run>> = {
   'limits resume': async (api, flags, limit) => {
     await printPause(api, flags, 'resume', limit!)
   },
+
+  'limits acquire': async (api, flags, limit, ...command) => {
+    const lost = { report() {} }
+    await acquire(callsByApi(api), lost, limit!, command.flat(), flags as CallFlags)
+  },
+
+  'limits take': async (api, flags, limit) => await take(callsByApi(api), limit!, flags as CallFlags),
+
+  'limits refund': async (api, flags, limit) => await refund(callsByApi(api), limit!, flags as RefundFlags),
 
   'tokens create': async (api, flags) => {
     const { name, expires: expiresAt } = flags

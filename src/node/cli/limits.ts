@@ -33,7 +33,8 @@ import {
 } from '../../ops/limits.ts'
 import { parsePlanName } from '../../ops/names.ts'
 import { readLoad } from '../../ops/origin-load.ts'
-import { time } from '../../ops/times.ts'
+import { time, timeWithSeconds } from '../../ops/times.ts'
+import { acquireCommand, refundCommand, takeCommand } from './acquire.ts'
 import {
   addAuthorOptions,
   addStoreAndConfirmOptions,
@@ -65,9 +66,9 @@ interface Flags extends StoreFlags, TargetFlags {
 
 export function limitsCommand(load: ConfigLoader = loadConfig): Command {
   return new Command('limits')
-    .summary('show what is left of limits, reset and correct them')
+    .summary('show, use, pause, reset and correct limits')
     .description(
-      'Show what is left of the limits by name and of the gateway rules, reset them, and correct settlements.',
+      'Show what is left of the limits by name and of the gateway rules, reset and pause them, run commands under them, and correct settlements.',
     )
     .addCommand(
       withExamples(
@@ -122,6 +123,9 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
         'limits resume zendesk --by account=42',
       ),
     )
+    .addCommand(acquireCommand(load))
+    .addCommand(takeCommand(load))
+    .addCommand(refundCommand(load))
     .addCommand(correctCommand(load))
 }
 
@@ -145,7 +149,7 @@ export const pauseText = (
   by: Readonly<Record<string, string>>,
   until: Date | undefined,
 ): string =>
-  `Limit '${limit}'${identityText(by)} is ${until ? `paused until ${time(until)} UTC` : 'not paused'}.`
+  `Limit '${limit}'${identityText(by)} is ${until ? `paused until ${timeWithSeconds(until)} UTC` : 'not paused'}.`
 
 function parsePause(text: string): number {
   const microseconds = parseDuration(text)
@@ -281,7 +285,7 @@ function noteOfPause([first]: readonly RuleStanding[]): string[] {
   const { pausedUntil } = first ?? {}
   if (!pausedUntil) return []
   return [
-    `${alert('Paused')} until ${time(pausedUntil)} UTC: all calls are refused, whatever the rules have left.`,
+    `${alert('Paused')} until ${timeWithSeconds(pausedUntil)} UTC: all calls are refused, whatever the rules have left.`,
     '',
   ]
 }

@@ -1,5 +1,6 @@
 /** Limits by name. A refusal is a result, with status 200. */
 import type { LimitRule } from '../../../config/compile.ts'
+import { countsInFlight } from '../../../config/compile-rule.ts'
 import type { CallGuard } from '../../../limiter/call-guard.ts'
 import type { AdminStore } from '../../../ops/admin-store.ts'
 import type { Entry } from '../../../ops/change.ts'
@@ -54,7 +55,7 @@ const decisionRoutes = [
     body: peekBody,
     async run(call, services) {
       const name = checkCall(call, services)
-      return { body: documentOf(await call.limiter.peek(name, call.body.identity ?? {})) }
+      return { body: documentOf(await call.limiter.peek(name, call.body.identity ?? {}), services) }
     },
   }),
   limitRoute({
@@ -80,7 +81,7 @@ const decisionRoutes = [
       const decision = at('/receipt', () => services.limits.receipts.decisionOf(receipt, name))
       const refunded = await call.limiter.refund(decision, cost === undefined ? {} : { cost })
       mustBeMade(refunded)
-      return { body: { ...documentOf(refunded), receipt } }
+      return { body: { ...documentOf(refunded, services), receipt } }
     },
   }),
   limitRoute({
@@ -97,7 +98,7 @@ const decisionRoutes = [
       const decision = at('/receipt', () => services.limits.receipts.decisionOf(receipt, name))
       const settled = await call.limiter.settle(decision, amounts)
       mustBeMade(settled)
-      return { body: { ...documentOf(settled), receipt, applied: settled.applied } }
+      return { body: { ...documentOf(settled, services), receipt, applied: settled.applied } }
     },
   }),
 ]
@@ -120,7 +121,7 @@ const resetRoute = adminRoute({
     const options = rule === undefined ? {} : { rule }
     const made = await services.limits.limiterFor(guard).reset(name, identity, options)
     mustBeMade(made, 'Repeat the request.')
-    return { body: documentOf(made) }
+    return { body: documentOf(made, services) }
   },
 })
 
@@ -217,15 +218,24 @@ function at<T>(pointer: string, check: () => T): T {
   }
 }
 
-function replyOf(decision: LimitDecision, { limits: { receipts } }: Services): Reply {
+function replyOf(decision: LimitDecision, services: Services): Reply {
   // The end of the caller's work is unknown, so nothing stays in flight. A reservation stays.
   decision.release()
-  return { body: { ...documentOf(decision), receipt: receipts.receiptOf(decision) } }
+  return {
+    body: { ...documentOf(decision, services), receipt: services.limits.receipts.receiptOf(decision) },
+  }
 }
 
 /** The decision as the service binding returns it (rpc/service.ts), without its receipt, and times as ISO 8601. */
-function documentOf(decision: LimitDecision) {
-  const { limit, allowed, delayMs, retryAfterMs, pausedUntil, rules, degraded } = decision
+function documentOf(decision: LimitDecision, { config: { limits } }: Services) {
+  const { limit, allowed, delayMs, retryAfterMs, pausedUntil, degraded } = decision
+  const inFlight = new Set(
+    limits
+      .get(limit)!
+      .filter(countsInFlight)
+      .map(({ name }) => name),
+  )
+  const rules = decision.rules.map(rule => (inFlight.has(rule.name) ? { ...rule, inFlight: true } : rule))
   return {
     ...{ success: allowed, limit, allowed, delayMs, retryAfterMs, rules },
     ...(pausedUntil !== undefined && { pausedUntil: isoOf(pausedUntil) }),

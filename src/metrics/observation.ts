@@ -85,9 +85,8 @@ export const OUTCOMES: Readonly<Record<RequestOutcome, true>> = {
   ...{ unauthenticated: true, forbidden: true, unverifiable: true },
 }
 
-export const CAUSES: Readonly<Record<DegradedCause | typeof PAUSED, true>> = {
+export const CAUSES: Readonly<Record<DegradedCause, true>> = {
   ...{ 'store-timeout': true, 'store-unreachable': true, 'store-refused': true, 'store-quota': true },
   ...{ 'store-reply-invalid': true, 'breaker-open': true, overload: true, internal: true },
   [KILLED]: true,
-  [PAUSED]: true,
 }

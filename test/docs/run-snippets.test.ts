@@ -32,6 +32,8 @@ const LIMITS_WORKER = blockWith('docs/limits-by-name.md', "from 'cloudflare:work
 const LIMITS_PROCESS = blockWith('docs/limits-by-name.md', 'limiter.acquire(')
 const LIMITS_QUEUES = blockWith('docs/limits-by-name.md', 'message.retry(')
 const LIMITS_BULLMQ = blockWith('docs/limits-by-name.md', 'moveToDelayed(')
+const PAUSE_CONFIG = blockWith('docs/background-work.md', 'export default defineConfig(')
+const PAUSE = blockWith('docs/background-work.md', 'limiter.pause(')
 const HONO_AFTER = blockWith('docs/migrating.md', "from 'sluicegate/hono'")
 const UPSTASH_BEFORE = blockWith('docs/migrating.md', "from '@upstash/ratelimit'")
 const UPSTASH_AFTER = blockWith('docs/migrating.md', 'createLimiter(config)')
@@ -53,7 +55,7 @@ const ADMIN = blockWith('docs/operations.md', 'createAdmin(config')
 const RUN: readonly string[] = [
   ADMIN,
   ...[README_LIMITER, GUARD, GUARD_EXPRESS, GUARD_TESTS, HONO, LIMITS_WORKER, LIMITS_PROCESS],
-  ...[LIMITS_QUEUES, LIMITS_BULLMQ],
+  ...[LIMITS_QUEUES, LIMITS_BULLMQ, PAUSE],
   ...[HONO_AFTER, UPSTASH_BEFORE, UPSTASH_AFTER, BINDING_LIMITS, BINDING_UNITS, BINDING_REFUND],
   ...[BINDING_GATEWAY, BINDING_TYPES, TRUSTED_CALL, BINDING_TOML, TRUSTED_TOML],
 ]
@@ -293,6 +295,24 @@ describe('the snippets work on Node', () => {
       const { rules } = await limiter.peek('exports', account)
       expect(rules[0].remaining).toBe(5)
     }, PATIENT_MS)
+  })
+
+  it('docs/background-work.md: a limit is paused for as long as a third party says', async () => {
+    const { run, limiter } = await importFrom({
+      'worker.ts': `import { createLimiter } from 'sluicegate'
+        import config from './sluice.config.ts'
+        export const limiter = createLimiter(config)
+        export const run = async (fetch, url) => { ${PAUSE} }`,
+      'sluice.config.ts': PAUSE_CONFIG,
+    })
+    const account = { account: '42' }
+    await run(async () => new Response())
+    expect((await limiter.limit('zendesk', account)).allowed).toBe(true)
+    await run(async () => new Response(null, { status: 429, headers: { 'retry-after': '30' } }))
+    expect(await limiter.limit('zendesk', account)).toMatchObject({
+      allowed: false,
+      pausedUntil: expect.any(Number),
+    })
   })
 
   describe('docs/limits-by-name.md, in a queue consumer', () => {

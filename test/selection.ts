@@ -58,6 +58,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/node/cli.test.ts',
     'test/node/edge.test.ts',
     'test/node/import-config.test.ts',
+    'test/node/limits-acquire.test.ts',
     'test/node/redis-acl.test.ts',
     'test/node/redis-store-tls.test.ts',
     'test/node/redis-tls.test.ts',

@@ -5,6 +5,7 @@
  */
 import type { Algorithms } from '../algorithms/descriptor.ts'
 import { compileRanges, type Ranges } from './address-ranges.ts'
+import { auditKeepMs } from './audit-keep.ts'
 import type {
   ApiRoutes,
   ConfigInput,
@@ -77,6 +78,8 @@ export interface Config {
   /** The store is a Redis Cluster: one call cannot have keys of several slots. */
   cluster: boolean
   log: { perSecond: number }
+  /** How long entries of the audit trail are kept. */
+  auditKeepMs: number
   /** Absent: no statistics are stored. */
   stats?: {
     everyMs: number
@@ -187,6 +190,7 @@ export function compileConfig(
     keyLocking: config.store?.keyLocking ?? true,
     cluster: config.store?.cluster ?? false,
     log: { perSecond: config.log?.perSecond ?? 5 },
+    auditKeepMs: auditKeepMs(config.audit),
     ...(config.stats?.keep !== false && { stats: compileStats(config.stats) }),
     ...(config.metrics && { metrics: config.metrics }),
     ...(config.api && { api: compileApi(config, algorithms, units) }),

@@ -70,10 +70,12 @@ export function applyNewerSwitches(
     return [isNowShadow ? { ...verdict, mode } : verdict]
   })
   const isRefused = onlyEnforced(verdicts).some(({ allowed }) => !allowed)
-  if (outcome.status === 'admitted' || isRefused) return { ...outcome, verdicts }
+  const isPaused = outcome.pausedUntil !== undefined && verdicts.length > 0
+  if (outcome.status === 'admitted' || isRefused || isPaused) return { ...outcome, verdicts }
   // Without a plan the credential is not verified: the slot that has its record has not answered.
   if (subject && !outcome.plan) return outcome
-  return { ...outcome, status: 'admitted', verdicts }
+  const { pausedUntil: _, ...others } = outcome
+  return { ...others, status: 'admitted', verdicts }
 }
 
 /** Marks a request that passes under the kill switch, so that its caller and the origin can see it. */

@@ -256,7 +256,12 @@ async function joinSlots(
   const inOrder = [...tags].flatMap(tag => byTag.get(tag) ?? [])
   // Only a decision in a single slot can have a lease.
   const granted = outcomes.find(outcome => outcome.granted)?.granted
-  return { status, plan, at, verdicts: withAgreement(inOrder), ...(granted && { granted }) }
+  const pauses = outcomes.flatMap(({ pausedUntil = [] }) => pausedUntil)
+  return {
+    ...{ status, plan, at, verdicts: withAgreement(inOrder) },
+    ...(granted && { granted }),
+    ...(pauses.length > 0 && { pausedUntil: Math.max(...pauses) }),
+  }
 }
 
 /** The failure of a slot, with what the others have spent. */

@@ -56,13 +56,15 @@ export interface Allowed extends ByLimits {
 /** At least one enforced rule refuses the request. */
 export interface Denied extends ByLimits {
   kind: 'denied'
-  /** The enforced verdicts that refused; at least one. */
+  /** The enforced verdicts that refused; at least one, unless the limit is paused. */
   violated: readonly Verdict[]
   /**
    * The time until they would admit this cost if nothing else is spent (µs); -1: never. Limits of the whole system count only if no
    * other limit refuses.
    */
   retryAfter: number
+  /** Of a limit by name that is paused: when the pause ends (µs, by the clock of the store). */
+  pausedUntil?: number
 }
 
 export interface UnknownCredential extends WithoutTrip {
@@ -99,7 +101,7 @@ export function toDecision(outcome: Outcome): Decision {
     }
     case 'refused': {
       const { verdicts, plan, consumer } = hideGuessResult(outcome)
-      return { ...toDenied(verdicts), ...(plan && { plan }), ...(consumer && { consumer }) }
+      return { ...toDenied(verdicts, outcome), ...(plan && { plan }), ...(consumer && { consumer }) }
     }
   }
 }
@@ -109,14 +111,24 @@ export function toAllowed(verdicts: readonly Verdict[]): Allowed {
   return { kind: 'allowed', verdicts, delay: Math.max(0, ...delays) }
 }
 
-/** @param verdicts at least one enforced rule refuses */
-export function toDenied(verdicts: readonly Verdict[]): Denied {
+/**
+ * @param verdicts at least one enforced rule refuses, unless the limit is paused
+ * @param pause when a pause ends, and the time now (µs)
+ */
+export function toDenied(
+  verdicts: readonly Verdict[],
+  { pausedUntil, at }: Pick<Outcome, 'pausedUntil' | 'at'> = { at: 0 },
+): Denied {
   const violated = onlyEnforced(verdicts).filter(({ allowed }) => !allowed)
   // A limit of the caller has a known retry time. How long the whole system stays full is unknown.
   const own = violated.filter(({ rule }) => !rule.isSystemLimit)
   const waits = (own.length > 0 ? own : violated).map(({ retryAfter }) => retryAfter)
+  if (pausedUntil !== undefined) waits.push(pausedUntil - at)
   const retryAfter = waits.includes(-1) ? -1 : Math.max(...waits)
-  return { kind: 'denied', verdicts, violated, retryAfter }
+  return {
+    ...{ kind: 'denied', verdicts, violated, retryAfter },
+    ...(pausedUntil !== undefined && { pausedUntil }),
+  }
 }
 
 /**

@@ -5,7 +5,6 @@ import type { Config } from '../config/compile.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import type { Outcome } from '../script/evaluation.ts'
-import type { ChangeResult } from '../script/refund.ts'
 import type { SettleResult } from '../script/settle.ts'
 import type { Store } from '../store/store.ts'
 import type { SwitchBoard } from '../switches/live.ts'
@@ -65,6 +64,8 @@ export interface DecideOptions {
   isFinal?: boolean
   /** Checked in the trip of the decision. Not on a cluster, where the check needs a trip of its own. */
   guard?: CallGuard | undefined
+  /** Whether the store has to decide, and not what the isolate knows. */
+  asksStore?: boolean
 }
 
 /** The input for a request whose demand could not be built, because an exception was thrown. */
@@ -87,14 +88,15 @@ export interface Engine {
    * Changes what has been spent: `prepareRefund` gives back what one request has spent, `prepareReset` makes the whole budget
    * available again (prepared-call.ts). Live switches do not apply. The edge prepares the call, so that a Worker does not carry
    * scripts that it never uses.
+   * `preparePause` pauses an identity of a limit by name: answers that the isolate remembers are no longer valid, as after a refund.
    * @returns the state after the change, or the cause if the store failed
    */
-  change(
+  change<Result extends { at: number }>(
     verb: 'refund' | 'reset',
-    preparedCall: PreparedCall<ChangeResult>,
+    preparedCall: PreparedCall<Result>,
     background: Background,
     guard?: CallGuard,
-  ): Promise<ChangeResult | Degraded>
+  ): Promise<Result | Degraded>
   /**
    * Replaces what a request has reserved by what it has cost, unless that was done before, by any isolate, or the reservation has ended.
    * If the store fails, the isolate repeats it in the background. The rules of the engine must have a settlement.

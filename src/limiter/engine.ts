@@ -104,14 +104,18 @@ export function createEngine(
     }
   }
 
-  function bind(verb: DecideVerb, demand: Demand, { recall, isFinal, guard }: DecideOptions): Attempt {
+  function bind(
+    verb: DecideVerb,
+    demand: Demand,
+    { recall, isFinal, guard, asksStore }: DecideOptions,
+  ): Attempt {
     const { rules, subject, plan, ruleSet, failure } = demand
     const switches = board.current()
     const bound = bindRules(rules, switches, switchName, now())
     const reservationId = verb === 'decide' && !isFinal ? settlements?.idFor(bound) : undefined
     const evaluation = { ruleSet, plan, rules: bound, ...(subject && { subject }), reservationId }
     const isPlain = verb === 'decide' && !failure && reservationId === undefined
-    const isKnown = guard === undefined || guard.isFresh()
+    const isKnown = !asksStore && (guard === undefined || guard.isFresh())
     const answer =
       isPlain && isKnown ? answers?.forRequest({ demand: evaluation, switches, recall }) : undefined
     return { verb, evaluation, switches, failure, answer, recall, guard }
@@ -169,7 +173,8 @@ export function createEngine(
     local?.noteReport(evaluation.rules, reply)
     const outcome = answer?.endTrip(reply) ?? reply
     // The store has nothing left, but units that were leased before are already paid for.
-    const leased = outcome.status === 'refused' ? answer?.decideAfterRefusal() : undefined
+    const isSpent = outcome.status === 'refused' && outcome.pausedUntil === undefined
+    const leased = isSpent ? answer?.decideAfterRefusal() : undefined
     if (leased) return leased
     const underLatest =
       latest === switches ? outcome : applyNewerSwitches(outcome, evaluation, latest, switchName)

@@ -2,6 +2,7 @@
 import { GatewayError } from '../errors.ts'
 import { type DecideVerb, decodeDecide, encodeDecide } from '../script/decide.ts'
 import type { Evaluation, Outcome } from '../script/evaluation.ts'
+import { decodePause, encodePause, PAUSE, type Pause, type PauseResult } from '../script/pause.ts'
 import { type ChangeResult, decodeRefund, encodeRefund, type Refund } from '../script/refund.ts'
 import { decodeReset, encodeReset, RESET, type Reset } from '../script/reset.ts'
 import { decodeSettle, encodeSettle, type Settlement, type SettleResult } from '../script/settle.ts'
@@ -28,6 +29,13 @@ export const prepareReset = (reset: Reset): PreparedCall<ChangeResult> => prepar
 /** @param script that of resets, which a built Worker has compiled */
 export function prepareResetBy(script: Script, reset: Reset): PreparedCall<ChangeResult> {
   return { call: encodeReset(reset, script), decode: reply => decodeReset(reply, reset) }
+}
+
+export const preparePause = (pause: Pause): PreparedCall<PauseResult> => preparePauseBy(PAUSE, pause)
+
+/** @param script that of pauses, which a built Worker has compiled */
+export function preparePauseBy(script: Script, pause: Pause): PreparedCall<PauseResult> {
+  return { call: encodePause(pause, script), decode: decodePause }
 }
 
 export function prepareSettle(settlement: Settlement): PreparedCall<SettleResult> {

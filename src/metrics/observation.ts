@@ -38,7 +38,7 @@ export interface Counted {
   /** Of a call: the name of its limit. Absent for requests. */
   limit?: string
   outcome: RequestOutcome
-  /** Why the store has not decided, for any outcome. */
+  /** Why the store has not decided, for any outcome; or `paused`. */
   cause?: string
   /** Set if no trip to the store was made: remembered `refusals` or `leases` decided. */
   from?: string
@@ -72,8 +72,12 @@ export function refusingRuleNames(verdicts: readonly ObservedVerdict[], mode: Ve
 
 export const KILLED = 'kill-switch' satisfies DegradedCause
 
-/** Whether the store has failed; it has not if the limits are switched off. */
-export const isStoreFailure = (cause: string | undefined) => cause !== undefined && cause !== KILLED
+/** A limit by name is paused. */
+export const PAUSED = 'paused'
+
+/** Whether the store has failed; it has not if the limits are switched off or paused. */
+export const isStoreFailure = (cause: string | undefined) =>
+  cause !== undefined && cause !== KILLED && cause !== PAUSED
 
 /** All outcomes and causes, as the compiler checks: for metrics, and for the bounds of `stats`. */
 export const OUTCOMES: Readonly<Record<RequestOutcome, true>> = {

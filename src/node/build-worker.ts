@@ -20,6 +20,7 @@ import { ALL_TOOLS } from '../ops/overrides.ts'
 import { type BuiltScript, type BuiltScripts, fingerprintOf } from '../script/built-scripts.ts'
 import { gatewayRuleSet, limitRuleSet } from '../script/compiled.ts'
 import { FIRST_LINES } from '../script/create-script.ts'
+import { PAUSE } from '../script/pause.ts'
 import { RESET } from '../script/reset.ts'
 import { compileScripts } from '../script/scripts.ts'
 import { signalScript } from '../script/signal-text.ts'
@@ -185,6 +186,7 @@ export function workerModule(
     ...(hasApi ? [routesOf(served, imports)] : []),
     ...used(hasLimits, 'createApiLimits'),
     ...script(hasLimits, 'resetScript', () => builtOf(RESET, kindsOf(config))),
+    ...script(hasLimits, 'pauseScript', () => builtOf(PAUSE, kindsOf(config))),
     ...used(hasLimits && anyReserves(rules), 'createReserving'),
     ...(config.limits.size > 0 && hasApi ? ['    scriptsOfLimits,'] : []),
     ...(served.includes('overrides') || served.includes('consumers')
@@ -282,6 +284,7 @@ function bindingModule(
     ...used(anyReserves(rules), 'createSettlements'),
     ...used(anyReserves(rules), 'createReserving'),
     ...script(needsHoldings, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
+    ...script(config.limits.size > 0, 'pauseScript', () => builtOf(PAUSE, kindsOf(config))),
     '  }),',
     '  compilers: withMissingParts({',
     ...used(config.units.size > 0, 'compileUnits'),

@@ -1,4 +1,6 @@
 /** The store for administration: a connection, and the keys of one environment. */
+
+import { DEFAULT_KEEP_MS } from '../config/audit-keep.ts'
 import type { Config, LimitRule } from '../config/compile.ts'
 import { apiKeyStart } from '../credentials/api-key.ts'
 import type { KeySecret } from '../credentials/key-signature.ts'
@@ -7,7 +9,7 @@ import type { RuleSet } from '../script/rule-set-shape.ts'
 import { inEnvironment } from '../store/keys.ts'
 import type { AdminConnection, Command } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
-import { type AuditTrail, type Author, createAuditTrail, DEFAULT_KEEP_MS } from './audited.ts'
+import { type AuditTrail, type Author, createAuditTrail } from './audited.ts'
 import type { Change, Entry } from './change.ts'
 import { type UpstashConnectionOptions, upstashConnection } from './upstash-connection.ts'
 

@@ -207,7 +207,9 @@ function entryOf([id, values]: Found[0][number], stream?: string): AuditEntry {
 }
 
 const actorOf = (text: string, name: string): Actor =>
-  text.startsWith('token:') ? { kind: 'token', id: text.slice(6), name } : { kind: 'operator', name }
+  text.startsWith('token:')
+    ? { kind: 'token', id: text.slice(6), name }
+    : { kind: text === 'process' ? text : 'operator', name }
 
 /** Anyone who can write to the store can write anything. */
 function differenceIn(text: string): { before: Facts; after: Facts } {

@@ -1,5 +1,8 @@
 /** Puts the entry of the audit trail into the script that makes the change, so that there is never one without the other. */
+import { DEFAULT_KEEP_MS } from '../config/audit-keep.ts'
 import { FIRST_LINES } from '../script/create-script.ts'
+import { AUDIT } from '../script/lua.generated.ts'
+import { type PauseEntry, streamOf } from '../script/pause.ts'
 import { sha1 } from '../sha1.ts'
 import { AUDIT_INDEX_KEY, auditKeyOf } from '../store/keys.ts'
 import type { Script, ScriptCall } from '../store/store.ts'
@@ -7,37 +10,11 @@ import { type AdminConnection, type Command, evalCommand } from './admin-connect
 import { type Change, differenceOf, type Entry } from './change.ts'
 import { printable } from './names.ts'
 
-export const DEFAULT_KEEP_MS = 90 * 86400e3
-
 /** The most characters of a reason, and of a name. */
 const MAX_TEXT = 200
 
 /** How long the name of a stream stays in the index of a cluster after its last entry has ended (ms). */
 const INDEX_SLACK_MS = 86400e3
-
-/**
- * Declares `audit()`, which writes the entry. It takes the stream from the end of KEYS and its values from the end of ARGV, so that the rest
- * of the script finds its own. The entry is written first: if Redis is full or refuses XADD, the script ends before it changes anything.
- * Entries end by age alone, by the clock of Redis. `~` removes whole nodes, about 100 entries, which is why reading checks the age too. A
- * stream that gets no more entries ends by its expiry.
- */
-const AUDIT = `
-local audit
-do
-  local stream, values = table.remove(KEYS), {}
-  for i = 9, 1, -1 do values[i] = table.remove(ARGV) end
-  audit = function()
-    local now, keep = tonumber(values[9]), tonumber(values[8])
-    if not now then
-      local time = redis.call('TIME')
-      now = time[1] * 1000 + math.floor(time[2] / 1000)
-    end
-    redis.call('XADD', stream, 'MINID', '~', string.format('%d', math.max(0, now - keep)), '*', 'actor', values[1], 'name', values[2],
-      'action', values[3], 'target', values[4], 'change', values[5], 'reason', values[6], 'request', values[7])
-    redis.call('PEXPIRE', stream, string.format('%d', keep))
-  end
-end
-`
 
 /** For changes without an author, which leave no entry: those of tests, and of a local store. */
 const NO_AUDIT = 'local function audit() end\n'
@@ -54,6 +31,9 @@ export interface Author extends Change {
   now?: () => number
 }
 
+/** The author of a pause by a store without an author. */
+const NOBODY: Author = { actor: { kind: 'operator', name: '' }, keepMs: DEFAULT_KEEP_MS }
+
 /** The command of a script that calls `audit()`, with the entry. Its keys are in one slot, and have the environment already. */
 export interface Audited {
   source: string
@@ -69,6 +49,8 @@ export interface AuditTrail {
   command(audited: Audited): Promise<Command>
   /** The call with the entry in front of its script, if any of its keys exists. Its keys have no environment, as those of the store that decides. */
   before(call: ScriptCall, entry: Entry): Promise<ScriptCall>
+  /** The entry for a script that writes it itself (pause.lua). @param key that the script changes, without the environment */
+  entryFor(key: string, entry: Entry): Promise<PauseEntry>
 }
 
 export function createAuditTrail(
@@ -77,6 +59,11 @@ export function createAuditTrail(
   author: Author | undefined,
 ): AuditTrail {
   const isCluster = connection.decisions.isCluster ?? false
+  async function entryFor(key: string, entry: Entry, author: Author): Promise<PauseEntry> {
+    const stream = streamOf(key, isCluster)
+    if (isCluster) await list(connection, at(AUDIT_INDEX_KEY), at(stream), author)
+    return { stream, values: valuesOf(author, entry) }
+  }
   return {
     async command({ source, keys, args, entry }) {
       if (!author || !entry) return evalCommand(NO_AUDIT + source, keys, args)
@@ -87,15 +74,16 @@ export function createAuditTrail(
 
     async before(call, entry) {
       if (!author) return call
-      const stream = auditKeyOf(isCluster ? call.keys[0]! : undefined)
-      if (isCluster) await list(connection, at(AUDIT_INDEX_KEY), at(stream), author)
+      const { stream, values } = await entryFor(call.keys[0]!, entry, author)
       return {
         ...call,
         script: auditedScript(call.script),
         keys: [...call.keys, stream],
-        args: [...call.args, ...valuesOf(author, entry)],
+        args: [...call.args, ...values],
       }
     },
+
+    entryFor: (key, entry) => entryFor(key, entry, author ?? NOBODY),
   }
 }
 
@@ -130,7 +118,7 @@ async function list(
 
 function valuesOf({ actor, reason = '', requestId = '', keepMs, now }: Author, entry: Entry): string[] {
   const { action, target } = entry
-  const who = actor.kind === 'token' ? `token:${actor.id}` : 'operator'
+  const who = actor.kind === 'token' ? `token:${actor.id}` : actor.kind
   return [
     ...[who, bounded(actor.name), action, target.slice(0, 400), differenceOf(entry)],
     ...[bounded(reason), bounded(requestId), keepMs.toFixed(), now ? now().toFixed() : ''],

@@ -5,6 +5,8 @@ export type Actor =
   | { kind: 'token'; id: string; name: string }
   /** Anyone who has the token of the store. The name is claimed: nothing verifies it. */
   | { kind: 'operator'; name: string }
+  /** A process with `createLimiter`, or a Worker. The name is that of the machine, if that is known. Nothing verifies it. */
+  | { kind: 'process'; name: string }
 
 export interface Change {
   actor: Actor
@@ -18,7 +20,7 @@ export const AUDIT_ACTIONS = [
   ...(['keys.create', 'keys.import', 'keys.update', 'keys.rotate', 'keys.revoke'] as const),
   ...(['consumers.plan', 'consumers.block', 'consumers.unblock', 'consumers.remove'] as const),
   ...(['overrides.set', 'overrides.remove', 'switches.set', 'switches.remove'] as const),
-  ...(['limits.reset', 'limits.correct'] as const),
+  ...(['limits.reset', 'limits.correct', 'limits.pause', 'limits.resume'] as const),
   ...(['tokens.create', 'tokens.rotate', 'tokens.revoke'] as const),
 ] as const
 

@@ -8,10 +8,17 @@ import { withoutPlans } from '../config/compile-rule.ts'
 import { isOfConsumer } from '../config/identity-parts.ts'
 import { GatewayError } from '../errors.ts'
 import { bindRule } from '../limiter/bind.ts'
-import { type PreparedCall, prepareDecide, prepareReset, runCall } from '../limiter/prepared-call.ts'
+import {
+  type PreparedCall,
+  prepareDecide,
+  preparePause,
+  prepareReset,
+  runCall,
+} from '../limiter/prepared-call.ts'
 import type { BoundRule, Evaluation, Verdict } from '../script/evaluation.ts'
 import { checkIdentity } from '../set-ups/limits/arguments.ts'
 import type { LimitIdentity } from '../set-ups/limits/limiter.ts'
+import { pausedKey } from '../set-ups/limits/pausing.ts'
 import { consumerKey, limitStateKey } from '../store/keys.ts'
 import { type ConsumerRecord, isBlocked, parseConsumer } from '../store/records.ts'
 import type { ScriptCall } from '../store/store.ts'
@@ -29,6 +36,8 @@ export type RuleStanding = Pick<Verdict, 'mode' | 'allowed' | 'remaining' | 'res
   cost: number
   /** Of a rule with a settlement. */
   usage?: Usage
+  /** Of a limit by name that is paused, whatever the rule says. */
+  pausedUntil?: Date
 }
 
 /** In the unit of the rule. */
@@ -86,6 +95,23 @@ export async function resetLimit(
   const chosen = rules.filter(each => rule === undefined || each.name === rule)
   const bound = chosen.map(each => boundTo(each, keyOfLimit(each, name, identity)))
   await reset(store, bound, targetOf(name, identity), { rules: chosen.map(each => each.name) })
+}
+
+/** Pauses an identity of a limit by name. @param forMs 0: ends its pause @returns when the pause ends */
+export async function pauseLimit(
+  store: AdminStore,
+  config: Pick<Config, 'limits'>,
+  name: string,
+  identity: LimitIdentity,
+  forMs: number,
+): Promise<Date | undefined> {
+  const key = withUsageErrors(() => pausedKey(name, identity, limitOf(config, name)))
+  const entry = await store.audit.entryFor(key, {
+    ...{ action: forMs > 0 ? 'limits.pause' : 'limits.resume', target: targetOf(name, identity) },
+    ...(forMs > 0 && { after: { forMs } }),
+  })
+  const { pausedUntil } = await answerOf(store, preparePause({ key, length: forMs * 1e3, entry }))
+  return pausedUntil === undefined ? undefined : new Date(Math.ceil(pausedUntil / 1e3))
 }
 
 /** Resets rules, with the entry of the audit trail in the same script. All keys are in one slot of a cluster. */
@@ -283,12 +309,13 @@ export async function peekWithTime(
   evaluation: Evaluation,
 ): Promise<{ at: number; standings: RuleStanding[] }> {
   if (evaluation.rules.length === 0) return { at: 0, standings: [] }
-  const { at, verdicts } = await answerOf(store, prepareDecide(evaluation, 'peek'))
+  const { at, verdicts, pausedUntil } = await answerOf(store, prepareDecide(evaluation, 'peek'))
   const keys = verdicts.flatMap(({ rule, debt }) => (debt === undefined ? [] : boundOf(evaluation, rule).key))
   const reservations = await readReservations(store, [...new Set(keys)], at)
   const standings = verdicts.map(
     ({ rule, mode, allowed, remaining, resetAfter, retryAfter, debt }): RuleStanding => ({
       ...{ rule, cost: rule.cost, mode, allowed, remaining, resetAfter, retryAfter },
+      ...(pausedUntil !== undefined && { pausedUntil: new Date(Math.ceil(pausedUntil / 1e3)) }),
       ...(debt !== undefined && {
         usage: {
           used: rule.quota.burst - remaining,
@@ -327,9 +354,9 @@ export function limitOf({ limits }: Pick<Config, 'limits'>, name: string): reado
 }
 
 /** Turns a TypeError of the limiter into an AdminError `usage` with the same message. */
-function withUsageErrors(check: () => void): void {
+function withUsageErrors<T>(check: () => T): T {
   try {
-    check()
+    return check()
   } catch (error) {
     throw error instanceof TypeError ? new AdminError('usage', error.message) : error
   }

@@ -1,6 +1,6 @@
 /** Bounds for shares of the statistics, as in `degraded>0.1%`, for `npx sluicegate stats --fail-above`. Pure. */
 import { didYouMean } from '../config/check/did-you-mean.ts'
-import { CAUSES, OUTCOMES } from '../metrics/observation.ts'
+import { CAUSES, OUTCOMES, PAUSED } from '../metrics/observation.ts'
 import { AdminError } from './admin-error.ts'
 import type { RuleCounts, Stats } from './stats.ts'
 
@@ -38,7 +38,7 @@ export function parseBound(text: string): Bound {
   )
 }
 
-const WORDS = [...Object.keys(OUTCOMES), 'degraded', ...Object.keys(CAUSES)]
+const WORDS = [...Object.keys(OUTCOMES), 'degraded', PAUSED, ...Object.keys(CAUSES)]
 
 /** The words for a rule: what is counted, and of which verdicts. */
 const RULE_WORDS: Readonly<Record<string, (rule: RuleCounts) => [count: number, others: number]>> = {
@@ -95,7 +95,7 @@ function shareOf(
   word: string,
 ): Share {
   const isCounted = ({ outcome, cause }: { outcome: string; cause: string }) =>
-    outcome === word || cause === word || (word === 'degraded' && cause !== '-')
+    outcome === word || cause === word || (word === 'degraded' && cause !== '-' && cause !== PAUSED)
   return { of, count: sumOf(rows.filter(isCounted)), sum: sumOf(rows) }
 }
 

@@ -6,6 +6,9 @@ export function time(date: Date): string {
   return date.toISOString().slice(0, 16).replace('T', ' ')
 }
 
+/** `2026-11-21 06:00:07` */
+export const timeWithSeconds = (date: Date): string => date.toISOString().slice(0, 19).replace('T', ' ')
+
 /**
  * `2026-11-21 06:00 (in 23 h)`
  * @param zone stands behind the time; in a table the heading names it

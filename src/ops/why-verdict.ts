@@ -59,6 +59,8 @@ function reasonOf(facts: WhyFacts, config: Settings): [WhyState, string] {
   }
   if (listed) return ['admitted', `is admitted: ${listed} has it, so no rule limits it`]
   if (peekError) return ['unknown', `may be refused or admitted: ${peekError.message.replace(/\.$/, '')}`]
+  const paused = rules.filter(({ pausedUntil }) => pausedUntil)
+  if (paused.length > 0) return ['refused', `is refused: ${pauseTexts(paused, now).join(', and ')}`]
   const refusing = rules.filter(({ mode, allowed, rule }) => mode === 'enforce' && !allowed && isUsual(rule))
   // A rule that a switch has made a shadow, or turned off, refuses no more.
   const isEnforced = (name: string) => (switches.rules.get(name)?.mode ?? 'enforce') === 'enforce'
@@ -95,6 +97,15 @@ function reasonOf(facts: WhyFacts, config: Settings): [WhyState, string] {
   const admitted = facts.kind === 'address' ? 'is refused by no rule by address' : 'is admitted'
   return ['admitted', `${admitted}${alwaysRefusedRoutes(facts, config)}; ${lastRefused(facts)}`]
 }
+
+/** `zendesk is paused until 13:58 UTC` */
+const pauseTexts = (rules: readonly WhyRule[], now: Date): string[] => [
+  ...new Set(
+    rules.map(
+      ({ name, pausedUntil }) => `\`${name.split('/')[0]}\` is paused until ${clock(pausedUntil!, now)}`,
+    ),
+  ),
+]
 
 const timesText = ({ refused: { byMinute } }: Pick<RecordedRefusals, 'refused'>) =>
   `${sumOf(byMinute)} ${sumOf(byMinute) === 1 ? 'request' : 'requests'} in the last 5 minutes`

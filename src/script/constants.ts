@@ -31,6 +31,9 @@ export const ENFORCE = 101
 export const SHADOW = 115
 export const STAYS_SHADOW = 83
 
+/** The tag of a pause (pause.lua). Tags of rules have only letters and digits. */
+const PAUSE_TAG = "'~p~'"
+
 /**
  * Sizes for units in flight, in bytes: of a holder's record; of all records, above which a summary precedes them; and of the summary and
  * the records, above which concurrency.lua treats them as many.
@@ -41,8 +44,9 @@ const MANY_BYTES = (MANY_HOLDERS + 1) * HOLDER_BYTES
 
 /** Constants by the name that stands for them in Lua text. */
 export const CONSTANTS: ReadonlyMap<string, string> = /* @__PURE__ */ (() =>
-  new Map(
-    Object.entries({
+  new Map([
+    ['PAUSE', PAUSE_TAG],
+    ...Object.entries({
       ABSENT,
       ENFORCE,
       SHADOW,
@@ -60,5 +64,5 @@ export const CONSTANTS: ReadonlyMap<string, string> = /* @__PURE__ */ (() =>
       LOG_PLAIN,
       LOG_CHUNK,
       LOG_FIELDS,
-    }).map(([name, value]) => [name, literal(value)]),
-  ))()
+    }).map(([name, value]) => [name, literal(value)] as const),
+  ]))()

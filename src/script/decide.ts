@@ -18,7 +18,8 @@
  *              the end are left out
  *
  *     reply    { status, plan, now, the row of each rule, the overrides as text if there are any, and, if ARGV[1] is a number and the
- *                request is admitted, the number of requests that units were spent for }
+ *                request is admitted, the number of requests that units were spent for; if a pause (pause.lua) refuses it, the end of
+ *                the pause (µs) }
  *              status: 1 admitted, 2 admitted and spent by every rule, 0 refused, -1 bad credential, -2 blocked (no rows follow, but the
  *                      end of the block as text in µs, or ''), -3 the key has another mode (no rows follow).
  *                      Rules on bad credentials are checked first, so they can also refuse a blocked consumer, or a key
@@ -145,6 +146,8 @@ export function decodeDecide(
   const wanted = wantedRequestsOf({ ruleSet, wantedRequests }, verb)
   const trailing: unknown[] = reply.slice(end)
   const granted = wanted > 1 && status === 'admitted' ? checkGrant(trailing.pop(), wanted) : 1
+  const pausedUntil =
+    status === 'refused' && typeof trailing.at(-1) === 'number' ? checkEnd(trailing.pop(), at) : undefined
   if (reply.length < end || trailing.length > 1) {
     throw invalidReply(`${reply.length - ROWS_AT} fields for ${ruleSet.entries.length} rules`)
   }
@@ -169,7 +172,10 @@ export function decodeDecide(
       ...(reserved !== undefined && { reserved, debt: debt! }),
     })
   }
-  if ((status !== 'refused') !== verdicts.every(({ allowed, mode }) => allowed || mode === 'shadow')) {
+  if (
+    pausedUntil === undefined &&
+    (status !== 'refused') !== verdicts.every(({ allowed, mode }) => allowed || mode === 'shadow')
+  ) {
     throw invalidReply('a status that contradicts its rules')
   }
   // Without a subject, the plan is that of the request. The store has not verified it, so it is left out.
@@ -178,7 +184,13 @@ export function decodeDecide(
     ...{ status, plan: known, at, verdicts: withAgreement(verdicts) },
     ...(consumer && { consumer }),
     ...(granted > 1 && { granted }),
+    ...(pausedUntil !== undefined && { pausedUntil }),
   }
+}
+
+function checkEnd(value: unknown, at: number): number {
+  if (isField(value) && value > at) return value
+  throw invalidReply('a pause that is over')
 }
 
 function checkGrant(value: unknown, wanted: number): number {

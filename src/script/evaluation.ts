@@ -103,6 +103,8 @@ export interface Outcome {
   at: number
   /** With `blocked`: when the block ends (µs). Absent: it has no end. */
   blockedUntil?: number
+  /** With `refused`, of a limit by name: it is paused until then (µs, by the clock of the store), whatever its rules say. */
+  pausedUntil?: number
   /** One for each rule that applies to this caller. */
   verdicts: readonly Verdict[]
   /** For how many requests units were spent, including the admitted request itself. Absent: 1. The isolate may serve the others. */

@@ -33,7 +33,7 @@ import {
   replaceUnknownPlan,
   SETTINGS_OF_REFUND,
 } from './script-text.ts'
-import { declareLife, decodeRecord, INTEGERS, LAST_MS, RECORD_BYTES, TTL } from './state-text.ts'
+import { declareLife, decodeRecord, INTEGERS, LAST_MS, notePause, RECORD_BYTES, TTL } from './state-text.ts'
 
 /** The layout of a record. */
 const LAYOUT = `'>c3${INTEGERS}'`
@@ -76,7 +76,12 @@ export class LoopText {
     const names = ['verb', 'has_costs', 'admitted', 'is_usual', 'is_spending', 'retry_afters', 'kept', 'slot']
     const ofSubject = hasSubject ? ['subject', 'is_unknown', 'instead', 'consumer'] : []
     const ofLease = leases ? ['grant'] : []
-    return this.#assembleScript([...names, ...ofSubject, ...ofLease], "local now = ARGV[5] or ''\n", body)
+    const ofPauses = hasSubject ? [] : ['paused']
+    return this.#assembleScript(
+      [...names, ...ofSubject, ...ofLease, ...ofPauses],
+      "local now = ARGV[5] or ''\n",
+      body,
+    )
   }
 
   refund(): string {
@@ -237,7 +242,7 @@ ${isNoGuess ? `elseif ${isNoGuess} then` : 'else'}
 is_usual = false
 end
 end
-end
+${this.#ruleSet.hasSubject ? '' : READ_PAUSE}end
 `.trimStart()
     return [
       `admitted, is_usual = true, ${this.#ruleSet.hasSubject ? 'not is_unknown' : 'true'}\n`,
@@ -278,6 +283,7 @@ ${this.#writeState()}`.trimStart()
       this.#forEachIdentity(text),
       this.#rules.has('takesOverrides') ? 'if changes then\nreply[#reply + 1] = changes\nend\n' : '',
       leases ? 'if grant then\nreply[#reply + 1] = grant\nend\n' : '',
+      hasSubject ? '' : 'if paused then\nreply[#reply + 1] = paused\nend\n',
       'return reply\n',
     ].join('')
   }
@@ -483,6 +489,15 @@ at = find(state, tag, at + 1, true)
 end
 return at
 end
+`.trimStart()
+
+/** Reads the pause of the identity, if its state has other records than those of its rules. */
+const READ_PAUSE = `
+local at = not is_usual and state and find_record(state, PAUSE)
+if at then
+local a, b = unpack_integers('>I4I4', state, at + 3)
+local ends = (${LAST_MS} - a * 1024 - (b - b % 4194304) / 4194304) * 1000
+${notePause('ends')}end
 `.trimStart()
 
 const listOf = (rules: readonly LoopRule[], property: 'i' | 'markAt') =>

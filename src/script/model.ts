@@ -29,6 +29,7 @@ import {
 import { LEASE_DIVISOR, wantedRequestsOf } from './lease.ts'
 import { changeInMemory, decideInMemory, isIdle, type RuleToCount, refundInMemory } from './memory.ts'
 import { ModelReservations } from './model-reservations.ts'
+import type { Pause, PauseResult } from './pause.ts'
 import type { ChangeResult, Refund, RefundedRule, RefundOnce } from './refund.ts'
 import type { Reset } from './reset.ts'
 import type { RuleSetShape } from './rule-set-shape.ts'
@@ -43,6 +44,9 @@ export type ModelEvaluation = WithNow<
     ruleSet: Pick<RuleSetShape, 'plans' | 'leases'> & Partial<Pick<RuleSetShape, 'entries'>>
   }
 >
+
+/** The tag of a pause, which no rule can have. */
+const PAUSE = '~p~'
 
 const modelOf = (rule: Rule) => algorithms[rule.algorithm]
 
@@ -102,13 +106,20 @@ export class ScriptModel {
     const counted = keyed.map(each => ({ ...each, ended: ended.unitsOf(each.bound) }))
     // Bad credentials are counted one by one, without a lease.
     const wanted = isUnknown ? 1 : wantedRequestsOf({ ruleSet, wantedRequests }, verb)
+    // Limits by name have no caller, and only they can be paused.
+    const isOfGateway = subject !== undefined || rules.some(({ rule }) => rule.on === 'auth-failure')
+    const pauses = isOfGateway ? [] : keyed.map(({ bound }) => this.#pauseOf(bound.key))
+    const pausedUntil = Math.max(0, ...pauses)
+    const isPaused = pausedUntil > now
     const decide = (counted: readonly RuleToCount[], isPeek: boolean) =>
       decideInMemory(modelOf, this.#states, counted, now, isPeek)
-    const times = wanted > 1 ? computeGrant(wanted, counted, decide(counted, true).verdicts) : 1
-    const { admitted, verdicts } = decide(
+    const times = wanted > 1 && !isPaused ? computeGrant(wanted, counted, decide(counted, true).verdicts) : 1
+    const decided = decide(
       counted.map(each => ({ ...each, times })),
-      verb === 'peek',
+      verb === 'peek' || isPaused,
     )
+    const { verdicts } = decided
+    const admitted = decided.admitted && !isPaused
     if (admitted && isBlocked)
       return { status: 'blocked', plan: '', at: now, verdicts: [], ...(blockedUntil && { blockedUntil }) }
     if (admitted && mode)
@@ -131,6 +142,7 @@ export class ScriptModel {
       ...{ status, plan: known, at: now, verdicts: withAgreement(reported) },
       ...(consumer && { consumer }),
       ...(status === 'admitted' && times > 1 && { granted: times }),
+      ...(isPaused && { pausedUntil }),
     }
   }
 
@@ -220,6 +232,25 @@ export class ScriptModel {
       ...{ resetAfter: 0, retryAfter: 0, delay: 0 },
     }))
     return { at: now, verdicts }
+  }
+
+  /** When the pause of an identity ends (µs). */
+  #pauseOf(key: string): number {
+    return this.#states.get(key)?.get(PAUSE)?.[0] ?? 0
+  }
+
+  /** Models pause.lua. */
+  pause({ key, length, now }: WithNow<Pick<Pause, 'key' | 'length'>>): PauseResult {
+    const states = this.#states.get(key) ?? new Map<string, State>()
+    const last = this.#pauseOf(key)
+    const before = last > now ? last : 0
+    const ends = length === 0 ? 0 : Math.max(before, 1000 * Math.ceil((now + length) / 1000))
+    if (ends !== before) {
+      this.#states.set(key, states)
+      for (const [tag, state] of states) if (isIdle(state, now) || tag === PAUSE) states.delete(tag)
+      if (ends > 0) states.set(PAUSE, [ends, 0])
+    }
+    return { at: now, ...(ends > 0 && { pausedUntil: ends }) }
   }
 
   /** Models the script of sync.ts. */

@@ -18,6 +18,8 @@
 --                        decodes to an instant too far in the future to be valid
 --     46 bits  n         defined by the algorithm
 --
+-- A pause of a limit by name is such a record as well (pause.lua). Its tag is ~p~, which no rule can have.
+--
 -- The state is bytes and not text, because three rules then take 42 bytes, which
 -- Redis stores in one allocation with the object, and which are read in a third of
 -- the time. A value whose length is not a multiple of 14 (truncated, or from

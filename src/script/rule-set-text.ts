@@ -39,7 +39,15 @@ import {
   SETTINGS_OF_REFUND,
 } from './script-text.ts'
 import { UNKNOWN_NUMBERS } from './settle.ts'
-import { commitAny, commitUsual, type Identity, NEVER, readStanding, readState } from './state-text.ts'
+import {
+  commitAny,
+  commitUsual,
+  type Identity,
+  NEVER,
+  notePause,
+  readStanding,
+  readState,
+} from './state-text.ts'
 
 /**
  * From this size on, a rule set is compiled to loops: 25 rules by consumer, or 50 rules by address. With fewer rules, straight-line code
@@ -123,8 +131,9 @@ class RuleSetText {
     const ofSubject = hasSubject ? ['subject', 'is_unknown', 'instead', 'consumer'] : []
     const ofLease = leases ? ['grant'] : []
     const ofReservations = reserves ? ['reservation', 'spent_at'] : []
+    const ofPauses = hasSubject ? [] : ['paused']
     return this.#assembleScript(
-      [...names, ...ofOverrides, ...ofSubject, ...ofLease, ...ofReservations],
+      [...names, ...ofOverrides, ...ofSubject, ...ofLease, ...ofReservations, ...ofPauses],
       "local now = ARGV[5] or ''\n",
       body,
     )
@@ -196,7 +205,14 @@ class RuleSetText {
   /** Reads the state of an identity, gives back what has ended without being settled, and checks the rules. */
   #checkIdentity(identity: Identity, reservations: ReservationText): string {
     const { findEnded } = reservations
-    return findEnded() + readState(identity, rule => reservations.giveBackEnded(rule) + checkRule(rule))
+    return (
+      findEnded() +
+      readState(
+        identity,
+        rule => reservations.giveBackEnded(rule) + checkRule(rule),
+        this.#ruleSet.hasSubject ? '' : notePause('other_idle_at'),
+      )
+    )
   }
 
   #assembleScript(names: readonly string[], now: string, body: readonly string[]): string {
@@ -366,22 +382,23 @@ class RuleSetText {
         isReleased(rule) ? `if ${anySpent(rule)} then\n${rule.section('spend')}end\n` : rule.section('spend'),
     }
     const reserve = this.#reservations.map(reservations => reservations.reserve()).join('')
+    const grant = leases ? 'grant' : ''
     // Each end returns. With `elseif`, the first end would jump over all others, and Lua limits the length of jumps.
     return [
       `if not admitted or verb == 'peek'${hasSubject ? ' and not instead' : ''} then\n`,
       standing,
-      this.#returnReply(1),
+      this.#returnReply(1, hasSubject ? '' : 'paused'),
       'end\n',
       hasSubject ? 'if instead then\nreturn instead\nend\n' : '',
       leases ? this.#computeGrant() : '',
       `if ${[...isKnown, ...isUsual].join(' and ') || 'true'} then\n`,
       ...this.#identities.map(commitUsual),
       reserve,
-      this.#returnReply(2, leases),
+      this.#returnReply(2, grant),
       'end\n',
       ...this.#identities.map(identity => commitAny(identity, any)),
       reserve,
-      this.#returnReply(1, leases),
+      this.#returnReply(1, grant),
     ].join('')
   }
 
@@ -420,9 +437,9 @@ class RuleSetText {
   /**
    * Returns the reply (decide.ts).
    * @param admitted 2: every rule has spent, so the rows have no `retry_after`
-   * @param hasGrant whether the reply ends with `grant`, if that is set
+   * @param last the local that the reply ends with, if it is set
    */
-  #returnReply(admitted: 1 | 2, hasGrant = false): string {
+  #returnReply(admitted: 1 | 2, last: string): string {
     const { hasSubject } = this.#ruleSet
     const rows = this.#rules.map(({ of, isQueue, settlement }) => {
       const retryAfter = admitted === 2 ? [] : [`${of('retry_after')} or -2`]
@@ -436,15 +453,15 @@ class RuleSetText {
     const plan = hasSubject ? "consumer and plan .. ' ' .. consumer or plan" : 'plan'
     const values = [status, plan, 'now', ...rows]
     if (!this.#rules.some(({ takesOverrides }) => takesOverrides)) {
-      // If `grant` is nil, the list is one shorter.
-      return `do return { ${[...values, ...(hasGrant ? ['grant'] : [])].join(', ')} } end\n`
+      // If it is nil, the list is one shorter.
+      return `do return { ${[...values, ...(last ? [last] : [])].join(', ')} } end\n`
     }
     return `
 reply = { ${values.join(', ')} }
 if changes then
 reply[#reply + 1] = changes
 end
-${hasGrant ? 'reply[#reply + 1] = grant\n' : ''}do return reply end
+${last ? `reply[#reply + 1] = ${last}\n` : ''}do return reply end
 `.trimStart()
   }
 }

@@ -24,8 +24,23 @@ export const LAST_MS = 2 ** 42 - 1
 /** How many records one call reads or writes. It is bounded because a Lua function can have at most 200 locals. */
 const RECORDS_PER_CALL = 8
 
-/** Reads the state, and then runs the `read` section of each rule. @param then more text for each rule */
-export function readState({ rules, state, key, fits }: Identity, then: (rule: RuleText) => string): string {
+/**
+ * Notes in the local `paused` that the identity is paused. A state with a pause never fits, so other states cost nothing.
+ * @param ends the end of the pause
+ */
+export const notePause = (ends: string) =>
+  `if ${ends} > now and ${ends} - now < HORIZON then\nadmitted, paused = false, ${ends} > (paused or 0) and ${ends} or paused\nend\n`
+
+/**
+ * Reads the state, and then runs the `read` section of each rule.
+ * @param then more text for each rule
+ * @param pause text for the record of a pause
+ */
+export function readState(
+  { rules, state, key, fits }: Identity,
+  then: (rule: RuleText) => string,
+  pause = '',
+): string {
   const expected = rules.filter(isExpectedInState)
   const recorded = rules.filter(({ isApart }) => !isApart)
   return [
@@ -33,12 +48,12 @@ export function readState({ rules, state, key, fits }: Identity, then: (rule: Ru
     `${fits} = not ${state}\n`,
     'do\n',
     ...chunked(recorded, RECORDS_PER_CALL).map(part => declareNumbers(part, '0, 0')),
-    ...(recorded.length > 0
+    ...(recorded.length > 0 || pause
       ? [
           `if ${state} then\n`,
           readExpected(expected, state, fits),
           `if not ${fits} and #${state} % ${RECORD_BYTES} == 0 then\n`,
-          readAny(recorded, state),
+          readAny(recorded, state, pause),
           'end\nend\n',
         ]
       : []),
@@ -77,13 +92,16 @@ function readExpected(expected: readonly RuleText[], state: string, fits: string
 }
 
 /** Reads one record after the other, for any other state. If two records have the same tag, the first one counts. */
-function readAny(rules: readonly RuleText[], state: string): string {
+function readAny(rules: readonly RuleText[], state: string, pause: string): string {
   const again = chunked(rules, RECORDS_PER_CALL).map(part =>
     declareNumbers(part, '0, 0').replace(/^local /, ''),
   )
-  const branches = rules.map(
-    ({ tag, idleAt, count }) => `if tag == ${tag} then\n${idleAt}, ${count} = other_idle_at, other_n\n`,
-  )
+  const branches = [
+    ...rules.map(
+      ({ tag, idleAt, count }) => `if tag == ${tag} then\n${idleAt}, ${count} = other_idle_at, other_n\n`,
+    ),
+    ...(pause ? [`if tag == PAUSE then\n${pause}`] : []),
+  ]
   return [
     ...(rules.length > RECORDS_PER_CALL ? again : []),
     `for at = #${state} - ${RECORD_BYTES - 1}, 1, -${RECORD_BYTES} do\n`,

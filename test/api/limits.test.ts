@@ -110,6 +110,39 @@ describeOnRedis('limits by name over HTTP', (_, kind) => {
     expect(reset).toMatchObject({ status: 200, body: { rules: [{ remaining: 5 }] } })
   })
 
+  it('are paused and resumed by a token that may use them, which the audit trail names', async () => {
+    const own = await tokenWith(gateway, ['limits:use:sms'], { name: 'worker' })
+    const paused = await api('POST limits/sms/pause', { token: own, body: { ...account, retryAfter: '30' } })
+    expect(paused).toMatchObject({ status: 200, body: { limit: 'sms', paused: true } })
+    const { pausedUntil, retryAfterMs } = paused.body
+    // Rounded up to whole milliseconds.
+    expect([30_000, 30_001]).toContain(retryAfterMs)
+    expect((await api('POST limits/sms', { token, body: account })).body).toMatchObject({
+      ...{ allowed: false, pausedUntil },
+    })
+    const other = apiOf(gateway, CONFIG)
+    const refused = (await other('POST limits/sms', { token, body: account })).body
+    expect(refused).toMatchObject({ allowed: false, pausedUntil, rules: [{ allowed: true, remaining: 5 }] })
+    expect(refused.retryAfterMs).toBeGreaterThan(25_000)
+    expect(
+      (await other('POST limits/sms/pause', { token, body: { ...account, forMs: 10 } })).body,
+    ).toMatchObject({
+      pausedUntil,
+    })
+    expect((await api('POST limits/sms/resume', { token: own, body: account })).body).toEqual({
+      ...{ limit: 'sms', paused: false, retryAfterMs: 0 },
+    })
+    expect((await api('POST limits/sms', { token, body: account })).body.allowed).toBe(true)
+    const soon = await api('POST limits/sms/pause', { token, body: { ...account, retryAfter: 'soon' } })
+    expect(soon.body).toEqual({ limit: 'sms', paused: false, retryAfterMs: 0 })
+    const auditor = await tokenWith(gateway, ['audit:read'])
+    const { items } = (await api('GET audit?target=sms', { token: auditor })).body
+    expect(items).toMatchObject([
+      { action: 'limits.resume', target: 'sms/account=42', actor: { kind: 'token', name: 'worker' } },
+      { action: 'limits.pause', actor: { name: 'worker' }, after: { forMs: 30_000 } },
+    ])
+  })
+
   it('wait for units if asked to', async () => {
     for (let i = 0; i < 4; i++) await api('POST limits/slow', { token, body: {} })
     const waited = await api('POST limits/slow', { token, body: { waitMs: 1000 } })
@@ -127,6 +160,10 @@ describeOnRedis('limits by name over HTTP', (_, kind) => {
     ['POST limits/sms', { ...account, cost: { none: 1 } }, 400, ''],
     ['POST limits/sms', { ...account, costs: 1 }, 400, '/costs'],
     ['POST limits/sms/reserve', account, 400, ''],
+    ['POST limits/sms/pause', account, 400, ''],
+    ['POST limits/sms/pause', { ...account, forMs: 0 }, 400, '/forMs'],
+    ['POST limits/sms/pause', { forMs: 1 }, 400, '/identity'],
+    ['POST limits/none/pause', { forMs: 1 }, 404, undefined],
     ['POST limits/sms', [], 400, ''],
   ])('%s %j: %i', async (what, body, status, pointer) => {
     const reply = await api(what, { token, body })

@@ -239,7 +239,9 @@ describe.each([
       for (const { text: command, comment } of commands) {
         const [before, text] = command.split('npx sluicegate') as [string, string]
         if (SERVING.includes(wordsOf(text)[0]!)) continue
-        const args = [...(await filledIn(wordsOf(text))), ...option]
+        const words = await filledIn(wordsOf(text))
+        // Behind -- are the arguments of another command.
+        const args = words.includes('--') ? [...option, ...words] : [...words, ...option]
         const input = before.includes('$OLD_KEY') ? 'key-of-before-4711' : ''
         const first = await runOnce(args, input)
         if (comment.includes('asks first')) expect([command, first.stderr]).toEqual([command, ASKS])

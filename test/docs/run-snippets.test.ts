@@ -34,6 +34,8 @@ const LIMITS_QUEUES = blockWith('docs/limits-by-name.md', 'message.retry(')
 const LIMITS_BULLMQ = blockWith('docs/limits-by-name.md', 'moveToDelayed(')
 const CLIENT = blockWith('docs/client.md', 'instanceof LimitError')
 const CLIENT_LIMITER = blockWith('docs/client.md', 'createLimiter(config)')
+const PAUSE_CONFIG = blockWith('docs/background-work.md', 'export default defineConfig(')
+const PAUSE = blockWith('docs/background-work.md', 'limiter.pause(')
 const HONO_AFTER = blockWith('docs/migrating.md', "from 'sluicegate/hono'")
 const UPSTASH_BEFORE = blockWith('docs/migrating.md', "from '@upstash/ratelimit'")
 const UPSTASH_AFTER = blockWith('docs/migrating.md', 'createLimiter(config)')
@@ -55,7 +57,7 @@ const ADMIN = blockWith('docs/operations.md', 'createAdmin(config')
 const RUN: readonly string[] = [
   ADMIN,
   ...[README_LIMITER, GUARD, GUARD_EXPRESS, GUARD_TESTS, HONO, LIMITS_WORKER, LIMITS_PROCESS],
-  ...[LIMITS_QUEUES, LIMITS_BULLMQ, CLIENT, CLIENT_LIMITER],
+  ...[LIMITS_QUEUES, LIMITS_BULLMQ, CLIENT, CLIENT_LIMITER, PAUSE],
   ...[HONO_AFTER, UPSTASH_BEFORE, UPSTASH_AFTER, BINDING_LIMITS, BINDING_UNITS, BINDING_REFUND],
   ...[BINDING_GATEWAY, BINDING_TYPES, TRUSTED_CALL, BINDING_TOML, TRUSTED_TOML],
 ]
@@ -327,6 +329,24 @@ describe('the snippets work on Node', () => {
       const { default: config } = await importFrom({ 'sluice.config.ts': LIMITS_CONFIG })
       const { rules } = await createLimiter(config).peek('zendesk', { account: '42' })
       expect(rules.find(({ name }) => name === 'account-day')).toMatchObject({ remaining: 4999 })
+    })
+  })
+
+  it('docs/background-work.md: a limit is paused for as long as a third party says', async () => {
+    const { run, limiter } = await importFrom({
+      'worker.ts': `import { createLimiter } from 'sluicegate'
+        import config from './sluice.config.ts'
+        export const limiter = createLimiter(config)
+        export const run = async (fetch, url) => { ${PAUSE} }`,
+      'sluice.config.ts': PAUSE_CONFIG,
+    })
+    const account = { account: '42' }
+    await run(async () => new Response())
+    expect((await limiter.limit('zendesk', account)).allowed).toBe(true)
+    await run(async () => new Response(null, { status: 429, headers: { 'retry-after': '30' } }))
+    expect(await limiter.limit('zendesk', account)).toMatchObject({
+      allowed: false,
+      pausedUntil: expect.any(Number),
     })
   })
 

@@ -471,3 +471,19 @@ describe('npx sluicegate switch', () => {
     expect(await redis.connection.send(['EXISTS', KEY])).toBe(0)
   })
 })
+
+it('limits pause and resume say until when a limit is paused, and limits peek shows it', async () => {
+  const UNTIL = /paused until 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC/
+  const paused = await run('limits', 'pause', 'zendesk', '--for', '30s', '--as', 'ops')
+  expect(paused).toMatch(new RegExp(`^Limit 'zendesk' is ${UNTIL.source}\\.$`))
+  expect(await run('limits', 'pause', 'zendesk', '--for', '1s')).toBe(paused)
+  expect(await run('limits', 'peek', 'zendesk')).toMatch(
+    /^Paused until .* UTC: all calls are refused, whatever the rules have left\./,
+  )
+  expect(JSON.parse(await run('limits', 'peek', 'zendesk', '--json'))).toMatchObject({
+    pausedUntil: expect.stringMatching(/Z$/),
+  })
+  expect(await run('limits', 'resume', 'zendesk')).toBe("Limit 'zendesk' is not paused.")
+  expect(await run('limits', 'peek', 'zendesk')).not.toContain('Paused')
+  await expect(run('limits', 'resume', 'zendesk', '--by', 'a=b')).rejects.toThrow('a is not a part')
+})

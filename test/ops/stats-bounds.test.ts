@@ -66,6 +66,14 @@ describe('a bound', () => {
     expect(check('disagreed>2%', STATS, 'minute')).toEqual([['rule minute', 2, 100, false]])
   })
 
+  it('does not count calls of a paused limit as degraded, but by their cause', () => {
+    const row = { limit: 'zendesk', outcome: 'limited', cause: 'paused', count: 4 }
+    const paused = { ...NOTHING, calls: [row] }
+    const failedOf = (text: string) => check(text, paused).map(([, count]) => count)
+    expect(failedOf('degraded>0%')).not.toContain(4)
+    expect(failedOf('paused>0%')).toContain(4)
+  })
+
   it('is not exceeded if nothing was counted', () => {
     expect(check('degraded>0%', NOTHING)).toEqual([['requests', 0, 0, false]])
     expect(check('limited>0%', NOTHING, 'minute')).toEqual([['rule minute', 0, 0, false]])

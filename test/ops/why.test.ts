@@ -275,6 +275,8 @@ describeOnRedis('why', (_, kind) => {
       /^account=42 is refused by `mail\/day` \(2 per 300 days\) since T; admitted again in D\.$/,
     )
     expect((await why('account=43'))[0]).toBe('admitted')
+    await limiter.pause('mail', { account: '43' }, { forMs: 60_000 })
+    expect(await why('account=43')).toEqual(['refused', 'account=43 is refused: `mail` is paused until T.'])
     await expect(facts('user=7')).rejects.toThrow(
       'No limit by name counts by user. Limits by name count by: account=… (mail).',
     )

@@ -58,6 +58,15 @@ const step = fc.oneof(
   { weight: 2, arbitrary: refund },
   { weight: 1, arbitrary: fc.record({ verb: fc.constant('reset' as const), ...common }) },
   { weight: 1, arbitrary: fc.record({ verb: fc.constant('sync' as const), ...common }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      verb: fc.constant('pause' as const),
+      ...common,
+      /** µs */
+      length: fc.constantFrom(0, 0, 1, 999_999, 3e6, 86400e6),
+    }),
+  },
 )
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never
 
@@ -92,6 +101,10 @@ function actionOf(step: Step, { rules, caller, now, admittedAt }: Moment) {
       const messages = evaluation.rules.flatMap(messageOf)
       return (engine: Engine) => (messages.length > 0 ? engine.sync(messages, now) : undefined)
     }
+    case 'pause': {
+      const [{ key } = { key: 'sluice:{l:none}:state' }] = evaluation.rules
+      return (engine: Engine) => engine.pause({ key, length: step.length, now })
+    }
     case 'refund': {
       const { units, kept, spent } = step
       const refunded = evaluation.rules.map(rule => ({ ...rule, units, spent: units + kept }))
@@ -116,7 +129,7 @@ describeOnRedisEngine('parity', (fresh, kind) => {
     const withLoops = redis.withLoops()
     const [key, scopes] = ['sluice:{t:f00d}', ['limits:use', 'limits:use:a']]
     await redis.setRecord(key, formatToken({ name: 'any', scopes: ['limits:use:a'], createdAt: new Date(0) }))
-    const totals = { decide: 0, peek: 0, refund: 0, reset: 0, sync: 0, refused: 0 }
+    const totals = { decide: 0, peek: 0, refund: 0, reset: 0, sync: 0, pause: 0, refused: 0, paused: 0 }
     await forEvery(scenario, Math.ceil(requests / MEAN_STEPS), async ({ sets, steps }) => {
       const model = new ModelEngine()
       const ruleSets = sets.map(namedRules)
@@ -142,19 +155,21 @@ describeOnRedisEngine('parity', (fresh, kind) => {
         const [expected, actual] = await Promise.all([act(model), act(guarded)])
         expect(actual, `step ${i}, ${step.verb}`).toEqual(expected)
         totals[step.verb] += 1
-        if (!expected || Array.isArray(expected)) continue
+        if (!expected || Array.isArray(expected) || !('verdicts' in expected)) continue
         verdicts = expected.verdicts
         if (step.verb !== 'decide' || !('status' in expected)) continue
+        if ('pausedUntil' in expected) totals.paused += 1
         if (expected.status === 'refused') totals.refused += 1
         else admittedAt.push(now)
       }
     })
-    const { decide, peek, refund, reset, sync, refused } = totals
-    const all = decide + peek + refund + reset + sync
+    const { decide, peek, refund, reset, sync, pause, refused } = totals
+    const all = decide + peek + refund + reset + sync + pause
     // If a verb or an outcome were rare, the runs would prove little.
     expectShare('peeks', peek, all, 0.02)
     expectShare('refunds', refund, all, 0.02)
     expectShare('resets', reset, all, 0.02)
+    expectShare('calls in a pause', totals.paused, decide, 0.02, 0.6)
     expectShare('refusals', refused, decide, 0.15, 0.8)
     // The few lists of `npm test` can all be short.
     if (!FC_PATH) expect(all).toBeGreaterThan((SELECTION === 'all' ? 0.8 : 0.4) * requests)

@@ -211,6 +211,16 @@ describe.each([
     })
   })
 
+  it('pause in every isolate, until another one ends it', async () => {
+    const { paused, refused, allowed } = (await call('/pause')) as {
+      [answer: string]: unknown
+      paused: { pausedUntil: number }
+    }
+    expect(paused).toMatchObject({ limit: 'drafts', pausedUntil: expect.any(Number) })
+    expect(refused).toMatchObject({ success: false, pausedUntil: paused.pausedUntil })
+    expect(allowed).toBe(true)
+  })
+
   it('give back nothing for a peek', async () => {
     expect(await call('/refund/of-peek')).toEqual([{}, []])
   })

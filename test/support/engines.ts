@@ -7,6 +7,7 @@ import type { Config, Rule } from '../../src/config/compile.ts'
 import {
   type PreparedCall,
   prepareDecide,
+  preparePause,
   prepareRefund,
   prepareReset,
 } from '../../src/limiter/prepared-call.ts'
@@ -15,6 +16,7 @@ import type { Command, RedisConnection, Reply } from '../../src/node/rest-bridge
 import type { BoundRule, Evaluation, Outcome } from '../../src/script/evaluation.ts'
 import { type GuardArguments, guardCall } from '../../src/script/guard.ts'
 import { ScriptModel } from '../../src/script/model.ts'
+import type { Pause, PauseResult } from '../../src/script/pause.ts'
 import type { ChangeResult, Refund } from '../../src/script/refund.ts'
 import type { Reset } from '../../src/script/reset.ts'
 import type { RuleSet } from '../../src/script/rule-set-shape.ts'
@@ -39,6 +41,7 @@ export interface Engine {
   peek(evaluation: TimedEvaluation): Promise<Outcome>
   refund(refund: TimedRefund): Promise<ChangeResult>
   reset(reset: At<Reset>): Promise<ChangeResult>
+  pause(pause: At<Pick<Pause, 'key' | 'length'>>): Promise<PauseResult>
   /** Sends the units that isolates hold, without a request. */
   sync(messages: readonly Message[], now: number): Promise<void>
   /** Stores the record of a credential or a consumer, or a pointer. */
@@ -53,9 +56,16 @@ export class ModelEngine implements Engine {
   peek = async (evaluation: TimedEvaluation) => this.#model.decide(modelled(evaluation), 'peek')
   refund = async (refund: TimedRefund) => this.#model.refund(refund)
   reset = async (reset: At<Reset>) => this.#model.reset(reset)
+  pause = async (pause: At<Pick<Pause, 'key' | 'length'>>) => this.#model.pause(pause)
   sync = async (messages: readonly Message[], now: number) => this.#model.sync(messages, now)
   setRecord = async (key: string, text: string) => this.#model.setRecord(key, text)
   snapshot = async () => ({})
+}
+
+/** Of the audit trail. */
+const ENTRY = {
+  stream: 'sluice:{l:audit}:audit',
+  values: ['process', '', 'limits.pause', 'any', '{}', '', '', '1000', '1'],
 }
 
 export class RedisEngine implements Engine {
@@ -98,6 +108,7 @@ export class RedisEngine implements Engine {
     this.ask(prepareDecide(compiled(evaluation, this.#loopsFrom), 'peek'))
   refund = (refund: TimedRefund) => this.ask(prepareRefund(compiledRefund(refund, this.#loopsFrom)))
   reset = (reset: At<Reset>) => this.ask(prepareReset(reset))
+  pause = (pause: At<Pick<Pause, 'key' | 'length'>>) => this.ask(preparePause({ ...pause, entry: ENTRY }))
 
   async sync(messages: readonly Message[], now: number): Promise<void> {
     const reply = await this.run(encodeSync(syncScript(), messages, now))

@@ -10,7 +10,7 @@ import type { InputSchema } from '../../../src/set-ups/api/check-input.ts'
 import { API_PATH } from '../../../src/set-ups/api/create-api.ts'
 import { MAX_ITEMS } from '../../../src/set-ups/api/cursor.ts'
 import { PROBLEMS, type ProblemName, problemType } from '../../../src/set-ups/api/problems.ts'
-import type { Route } from '../../../src/set-ups/api/route.ts'
+import { type Route, scopesOf } from '../../../src/set-ups/api/route.ts'
 import { ROUTES } from '../../../src/set-ups/api/routes.ts'
 import { PAGE_SIZE } from '../../../src/set-ups/api/schemas.ts'
 import { markdownOf, type Table } from '../markdown-tables.ts'
@@ -125,7 +125,7 @@ export const listOfScopes = (route: Route): readonly string[] =>
     ? []
     : route.kind === 'limit'
       ? ['limits:use', 'limits:use:{name}']
-      : route.scopes
+      : scopesOf(route, { name: '{name}' })
 
 /** The statuses of the problems that an operation can have. */
 function problemsOf({ kind, path, body, isCreation }: Route): number[] {

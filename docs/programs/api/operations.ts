@@ -63,6 +63,7 @@ const decision = {
   delayMs: described('How long to wait before the work starts (`leaky-bucket`; else 0).', count),
   retryAfterMs: described('After this time the same cost would be allowed. -1: never.', count),
   rules: list(ref('RuleResult')),
+  'pausedUntil?': described('When the pause of the limit ends. Absent: it is not paused.', time),
   'degraded?': described('Why the store has not decided. Absent: it has.', text),
 }
 
@@ -131,6 +132,7 @@ export const COMPONENTS: Readonly<Record<string, JsonSchema>> = {
     resetAfterMs: count,
     retryAfterMs: count,
     'debt?': number,
+    'inFlight?': described('The rule counts units in flight. Over HTTP they are released at once.', flag),
   }),
   Receipt: object({
     id: text,
@@ -147,6 +149,12 @@ export const COMPONENTS: Readonly<Record<string, JsonSchema>> = {
     ...decision,
     receipt: ref('Receipt'),
     applied: described('Whether this request has replaced the reserved units.', flag),
+  }),
+  Pause: object({
+    limit: text,
+    paused: flag,
+    retryAfterMs: described('Until the pause ends.', count),
+    'pausedUntil?': time,
   }),
   Key: object(key),
   CreatedKey: object(secretKey),
@@ -197,7 +205,12 @@ export const COMPONENTS: Readonly<Record<string, JsonSchema>> = {
   AuditEntry: object({
     id: text,
     at: time,
-    actor: object({ kind: oneOf('token', 'operator'), name: text, 'id?': text, 'isClaimed?': flag }),
+    actor: object({
+      kind: oneOf('token', 'operator', 'process'),
+      name: text,
+      'id?': text,
+      'isClaimed?': flag,
+    }),
     action: text,
     target: text,
     before: { type: 'object' },
@@ -227,6 +240,7 @@ export const COMPONENTS: Readonly<Record<string, JsonSchema>> = {
       object({
         ...{ rule: text, mode: enforced, limit: number, cost: number, allowed: flag },
         ...{ remaining: number, retryAfterMs: count },
+        'pausedUntil?': time,
         'switch?': object({ ...signature, 'mode?': mode, 'share?': number }),
       }),
     ),
@@ -298,6 +312,14 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     summary: 'Make the whole budget of an identity available again',
     result: ref('State'),
   },
+  pause: {
+    tag: 'limits',
+    summary: 'Refuse all calls for an identity until a time',
+    description:
+      'For `forMs`, or as long as a header Retry-After of a third party says (seconds or a date), at most 24 hours. Never ends a longer pause. If `retryAfter` cannot be read, nothing is paused.',
+    result: ref('Pause'),
+  },
+  resume: { tag: 'limits', summary: 'End the pause of an identity', result: ref('Pause') },
   usage: {
     tag: 'usage',
     summary: 'Show a caller what it has left',

@@ -199,9 +199,10 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
       if (renewal) lease.grantedShare = (outcome.granted ?? 1) / renewal.wanted
       lease.isScarce = outcome.verdicts.some(isScarce)
       if (outcome.status !== 'admitted') {
-        const isOverLimit = outcome.status === 'refused' && !refusesGuesses(outcome.verdicts)
+        const isPaused = outcome.pausedUntil !== undefined
+        const isOverLimit = outcome.status === 'refused' && !isPaused && !refusesGuesses(outcome.verdicts)
         if (isOverLimit) lease.refusedUntil = time + lease.leaseMs
-        // The credential is no longer valid, its consumer is blocked, or there were too many guesses: then valid and bad credentials
+        // The limit is paused, the credential is no longer valid, its consumer is blocked, or there were too many guesses: then valid and bad credentials
         // get the same reply.
         else active.end(lease)
         return outcome

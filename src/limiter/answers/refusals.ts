@@ -194,6 +194,8 @@ export function createRefusalMemory(known: KnownAnswers, rememberForMs: number) 
      * that it contradicts.
      */
     remember(request: KnownRequest, answer: Outcome): void {
+      // The limiter remembers pauses (set-ups/limits/known-pauses.ts).
+      if (answer.pausedUntil !== undefined) return
       const isAdmitted = answer.status === 'admitted'
       // If a rule counts bad credentials, each of them must reach the store to be counted, so this answer is not remembered.
       const isCountedGuess = answer.status === 'unknown-credential' && answer.verdicts.length > 0

@@ -14,7 +14,7 @@ import {
   keyPlanDocument,
   type RotatedKeyDocument,
 } from '../../ops/documents/keys.ts'
-import { limitResetDocument } from '../../ops/documents/limits.ts'
+import { limitPauseDocument, limitResetDocument } from '../../ops/documents/limits.ts'
 import { statsDocument } from '../../ops/documents/stats.ts'
 import type { CreatedTokenDocument, RotatedTokenDocument, TokenDocument } from '../../ops/documents/tokens.ts'
 import type { WhyDocument } from '../../ops/documents/why.ts'
@@ -26,6 +26,7 @@ import { type Bound, checkBounds } from '../../ops/stats-bounds.ts'
 import type { CreatedToken, TokenInfo } from '../../ops/tokens.ts'
 import type { RuleCallers } from '../../ops/top-callers.ts'
 import { sha256 } from '../../sha256.ts'
+import { acquire, type CallFlags, type RefundFlags, refund, take } from './acquire.ts'
 import { mustConfirm, type SignedFlags, type StoreFlags, secretOf } from './administration.ts'
 import { type ApiCall, type ApiClient, createApiClient } from './api-client.ts'
 import { textOf as auditLine } from './audit-output.ts'
@@ -34,7 +35,9 @@ import { documentText, withDates } from './document-text.ts'
 import { expiryText, oneOf } from './key-changes.ts'
 import { keyTable, printCreatedKey } from './key-output.ts'
 import { mustHaveOneKey } from './keys.ts'
+import { callsByApi } from './limit-calls.ts'
 import { identityText, parseTarget } from './limit-target.ts'
+import { pauseText } from './limits.ts'
 import { print } from './output.ts'
 import { mustRemoveAlone, type OverrideFlags, unitsIn } from './overrides.ts'
 import { checkFlags, reportChecks } from './stats.ts'
@@ -276,6 +279,23 @@ const COMMANDS: Readonly<Record<string, Run>> = {
     print(flags, limitResetDocument(name, identity, rule), () => `Reset ${what}.`)
   },
 
+  'limits pause': async (api, flags, limit) => {
+    await printPause(api, flags, 'pause', limit!, { forMs: flags.for as unknown as number })
+  },
+
+  'limits resume': async (api, flags, limit) => {
+    await printPause(api, flags, 'resume', limit!)
+  },
+
+  'limits acquire': async (api, flags, limit, ...command) => {
+    const lost = { report() {} }
+    await acquire(callsByApi(api), lost, limit!, command.flat(), flags as CallFlags)
+  },
+
+  'limits take': async (api, flags, limit) => await take(callsByApi(api), limit!, flags as CallFlags),
+
+  'limits refund': async (api, flags, limit) => await refund(callsByApi(api), limit!, flags as RefundFlags),
+
   'tokens create': async (api, flags) => {
     const { name, expires: expiresAt } = flags
     const scopes = flags.scopes!.split(',').map(scope => scope.trim())
@@ -419,6 +439,20 @@ function printNewToken(flags: Flags, document: CreatedTokenDocument): void {
 async function printChanged(api: ApiClient, flags: Flags, id: string, call: ApiCall = {}): Promise<void> {
   const document = await api.call<object>(id, call)
   print(flags, document, () => documentText(document))
+}
+
+async function printPause(
+  api: ApiClient,
+  flags: Flags,
+  id: 'pause' | 'resume',
+  limit: string,
+  length: { forMs?: number } = {},
+): Promise<void> {
+  const { name, identity } = limitOf(id, flags, limit)
+  const call = { params: { name }, body: { identity, ...length }, ...reasonOf(flags) }
+  const { pausedUntil } = await api.call<{ pausedUntil?: string }>(id, call)
+  const until = pausedUntil === undefined ? undefined : new Date(pausedUntil)
+  print(flags, limitPauseDocument(name, identity, until), () => pauseText(name, identity, until))
 }
 
 /** A block as the record of the store has it, whose end is in µs. */

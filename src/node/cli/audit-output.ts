@@ -69,8 +69,13 @@ export function textOf({ at, actor, action, target, before, after, reason, reque
   const facts = changes.length > 0 ? `: ${changes.join(', ')}` : ''
   const why = reason ? `; reason: ${reason}` : ''
   const request = requestId ? `; request ${requestId}` : ''
-  const who = actor.kind === 'token' ? `${actor.name} (token ${actor.id})` : `${actor.name} (claimed)`
+  const who = whoText(actor)
   return printable(`${time}  ${who}  ${action}  ${target}${facts}${why}${request}`)
+}
+
+function whoText(actor: AuditEntry['actor']): string {
+  if (actor.kind === 'token') return `${actor.name} (token ${actor.id})`
+  return actor.kind === 'process' ? `process ${actor.name}`.trim() : `${actor.name} (claimed)`
 }
 
 function valueText(facts: Facts, name: string): string {

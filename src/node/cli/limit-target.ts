@@ -25,6 +25,12 @@ export const addTarget = (command: Command) =>
     .option('--address <address>', 'address, for the gateway rules that count by it')
     .option('--mode <mode>', 'mode of the caller: live or test (default: live)')
 
+/** The argument and options of a command about a limit by name alone. */
+export const addLimit = (command: Command) =>
+  command
+    .argument('<limit>', 'name of a limit in the config')
+    .option('--by <part=value>', 'value of a part, such as account=42; once for each part', parsePart)
+
 export type Target = { kind: 'limit'; name: string } | { kind: 'caller' }
 
 export function parseTarget(

@@ -1,5 +1,5 @@
 /** `npx sluicegate limits …`: shows what is left of limits, resets them, and corrects settlements. */
-import { Command } from 'commander'
+import { Command, InvalidArgumentError } from 'commander'
 import { descriptionOf } from '../../algorithms/index.ts'
 import { unitsAtOnce } from '../../algorithms/units-at-once.ts'
 import { formatAllowance } from '../../config/allowance.ts'
@@ -7,7 +7,7 @@ import { didYouMean } from '../../config/check/did-you-mean.ts'
 import type { Config, Rule } from '../../config/compile.ts'
 import { countsInFlight } from '../../config/compile-rule.ts'
 import { FLEET_USAGE, WORKER_UTILIZATION } from '../../config/compile-shedding.ts'
-import { formatWait } from '../../config/duration.ts'
+import { formatWait, parseDuration } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
 import { namesOf, optionFor, rulesByMore } from '../../ops/caller-identity.ts'
@@ -16,11 +16,13 @@ import {
   callerDocument,
   callerResetDocument,
   limitDocument,
+  limitPauseDocument,
   limitResetDocument,
 } from '../../ops/documents/limits.ts'
 import { loadDocument } from '../../ops/documents/stats.ts'
 import {
   notResetText,
+  pauseLimit,
   peekCaller,
   peekLimit,
   planReset,
@@ -31,7 +33,8 @@ import {
 } from '../../ops/limits.ts'
 import { parsePlanName } from '../../ops/names.ts'
 import { readLoad } from '../../ops/origin-load.ts'
-import { time } from '../../ops/times.ts'
+import { time, timeWithSeconds } from '../../ops/times.ts'
+import { acquireCommand, refundCommand, takeCommand } from './acquire.ts'
 import {
   addAuthorOptions,
   addStoreAndConfirmOptions,
@@ -43,6 +46,7 @@ import {
 import { correctCommand } from './corrections.ts'
 import { withExamples } from './help.ts'
 import {
+  addLimit,
   addTarget,
   callerText,
   identityText,
@@ -62,9 +66,9 @@ interface Flags extends StoreFlags, TargetFlags {
 
 export function limitsCommand(load: ConfigLoader = loadConfig): Command {
   return new Command('limits')
-    .summary('show what is left of limits, reset and correct them')
+    .summary('show, use, pause, reset and correct limits')
     .description(
-      'Show what is left of the limits by name and of the gateway rules, reset them, and correct settlements.',
+      'Show what is left of the limits by name and of the gateway rules, reset and pause them, run commands under them, and correct settlements.',
     )
     .addCommand(
       withExamples(
@@ -98,7 +102,59 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
         'limits reset zendesk --by account=42 --rule account-day',
       ),
     )
+    .addCommand(
+      withExamples(
+        addAuthorOptions(addLimit(addStoreOptions(new Command('pause'))), 'as')
+          .summary('refuse all calls of a limit until a time')
+          .description(
+            'Refuse all calls of a limit by name until a time, whatever its rules have left. Never ends a longer pause.',
+          )
+          .requiredOption('--for <duration>', 'how long, such as 30s or 2h; at most 24h', parsePause)
+          .action(pause.bind(null, load)),
+        'limits pause zendesk --by account=42 --for 30s',
+      ),
+    )
+    .addCommand(
+      withExamples(
+        addAuthorOptions(addLimit(addStoreOptions(new Command('resume'))), 'as')
+          .summary('end a pause')
+          .description('End the pause of a limit by name.')
+          .action(resume.bind(null, load)),
+        'limits resume zendesk --by account=42',
+      ),
+    )
+    .addCommand(acquireCommand(load))
+    .addCommand(takeCommand(load))
+    .addCommand(refundCommand(load))
     .addCommand(correctCommand(load))
+}
+
+async function pause(load: ConfigLoader, limit: string, flags: Flags & { for: number }): Promise<void> {
+  const { by = {} } = flags
+  const { store, config } = await openStore(flags, load)
+  const until = await pauseLimit(store, config, limit, by, flags.for)
+  print(flags, limitPauseDocument(limit, by, until), () => pauseText(limit, by, until))
+}
+
+async function resume(load: ConfigLoader, limit: string, flags: Flags): Promise<void> {
+  const { by = {} } = flags
+  const { store, config } = await openStore(flags, load)
+  const until = await pauseLimit(store, config, limit, by, 0)
+  print(flags, limitPauseDocument(limit, by, until), () => pauseText(limit, by, until))
+}
+
+/** The state after `pause` or `resume`. */
+export const pauseText = (
+  limit: string,
+  by: Readonly<Record<string, string>>,
+  until: Date | undefined,
+): string =>
+  `Limit '${limit}'${identityText(by)} is ${until ? `paused until ${timeWithSeconds(until)} UTC` : 'not paused'}.`
+
+function parsePause(text: string): number {
+  const microseconds = parseDuration(text)
+  if (!microseconds) throw new InvalidArgumentError('Use a duration, such as 30s, 5m or 2h.')
+  return microseconds / 1e3
 }
 
 async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags): Promise<void> {
@@ -113,6 +169,7 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
     const standings = await peekLimit(store, config, target.name, flags.by ?? {})
     return print(flags, limitDocument(target.name, flags.by ?? {}, standings), () =>
       [
+        ...noteOfPause(standings),
         standingTable(standings),
         ...usageTable(standings),
         ...noteOfQueue(standings),
@@ -222,6 +279,15 @@ function noteOfOthers(rules: ReadonlyMap<string, readonly string[]>): string[] {
   const groups = [...rules].map(([by, names]) => `${names.join(', ')} (by ${by})`).join('; ')
   const hint = rules.has('address') ? ' For rules by address, use --address.' : ''
   return [`Other rules can refuse this consumer too: ${groups}.${hint}`]
+}
+
+function noteOfPause([first]: readonly RuleStanding[]): string[] {
+  const { pausedUntil } = first ?? {}
+  if (!pausedUntil) return []
+  return [
+    `${alert('Paused')} until ${timeWithSeconds(pausedUntil)} UTC: all calls are refused, whatever the rules have left.`,
+    '',
+  ]
 }
 
 /** It is unknown how long a response will still take, so no time is shown for these rules. */

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
 import { apiUrlOf } from './arguments.ts'
+import { ExitWith } from './exit-with.ts'
 import { HELP, withExamplesOfSubcommands } from './help.ts'
 import { type FileLoader, loadConfig } from './load-config.ts'
 import { checkHelpTopic, describeUsageError } from './usage-errors.ts'
@@ -98,6 +99,7 @@ function fileFrom(argument: string | undefined, option: string | undefined): str
 }
 
 function exitCodeOf(error: unknown): number {
+  if (error instanceof ExitWith) return error.code
   // Commander has already printed the error or the help. Its exit code is 0 for --help and --version.
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : WRONG_USAGE
   console.error(error instanceof Error ? error.message : String(error))

@@ -1,4 +1,6 @@
 /** The exports of `sluicegate/admin`: keys, service tokens, consumers, switches, limits and statistics, with the documents that the command line prints. */
+
+import { auditKeepMs } from '../../config/audit-keep.ts'
 import { checkedConfig } from '../../config/check/check.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
 import type { Environment } from '../../config/environment.ts'
@@ -6,7 +8,6 @@ import { KEY_SECRET, readKeySecrets } from '../../credentials/key-signature.ts'
 import { environmentOf } from '../../set-ups/platform.ts'
 import { connectStore } from '../../set-ups/set-up-config.ts'
 import { createAdminStore, withActor } from '../admin-store.ts'
-import { auditKeepMs } from '../audit-keep.ts'
 import type { AdminContext } from '../context.ts'
 import { parseShortText } from '../names.ts'
 import { withInput } from '../overrides.ts'

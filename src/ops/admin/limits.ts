@@ -12,10 +12,11 @@ import {
   correctionDocument,
   type LimitDocument,
   limitDocument,
+  limitPauseDocument,
   limitResetDocument,
 } from '../documents/limits.ts'
 import { type LoadDocument, loadDocument } from '../documents/stats.ts'
-import { peekCaller, peekLimit, planReset, resetCaller, resetLimit } from '../limits.ts'
+import { pauseLimit, peekCaller, peekLimit, planReset, resetCaller, resetLimit } from '../limits.ts'
 import { parseConsumerName, parseMode, parsePlanName } from '../names.ts'
 import { readLoad } from '../origin-load.ts'
 
@@ -41,6 +42,18 @@ export function administerLimits({ store, config }: Pick<AdminContext, 'store' |
     async reset(limit: string, by: LimitIdentity = {}, rule?: string) {
       await resetLimit(store, config, limit, by, rule)
       return limitResetDocument(limit, by, rule)
+    },
+
+    /** Refuses all calls until a time. Never ends a longer pause. @param forMs above 0, at most 24 hours */
+    async pause(limit: string, by: LimitIdentity, forMs: number) {
+      if (!(forMs > 0))
+        throw new AdminError('usage', 'forMs is not valid. Use a number of milliseconds above 0.')
+      return limitPauseDocument(limit, by, await pauseLimit(store, config, limit, by, forMs))
+    },
+
+    /** Ends the pause of an identity. */
+    async resume(limit: string, by: LimitIdentity = {}) {
+      return limitPauseDocument(limit, by, await pauseLimit(store, config, limit, by, 0))
     },
 
     async resetCaller(caller: CallerIdentity) {

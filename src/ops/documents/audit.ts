@@ -5,7 +5,9 @@ import { type Json, toJson } from './json.ts'
 export interface AuditEntryDocument {
   at: string
   /** `isClaimed`: the name was given by someone with the token of the store, and nothing verified it. */
-  actor: { kind: 'token'; id: string; name: string } | { kind: 'operator'; name: string; isClaimed: true }
+  actor:
+    | { kind: 'token'; id: string; name: string }
+    | { kind: 'operator' | 'process'; name: string; isClaimed: true }
   /** Such as `consumers.block`. */
   action: string
   target: string

@@ -41,6 +41,8 @@ export interface UsageDocument {
 export interface LimitDocument {
   limit: string
   by: Json<LimitIdentity>
+  /** If it is paused: until then it refuses all calls, whatever its rules have left. */
+  pausedUntil?: string
   rules: StandingDocument[]
 }
 
@@ -116,7 +118,21 @@ export const limitDocument = (
   limit: string,
   by: LimitIdentity,
   standings: readonly RuleStanding[],
-): LimitDocument => ({ limit, by: toJson(by), rules: standings.map(standingDocument) })
+): LimitDocument => {
+  const pausedUntil = standings[0]?.pausedUntil?.toISOString()
+  return {
+    limit,
+    by: toJson(by),
+    ...(pausedUntil && { pausedUntil }),
+    rules: standings.map(standingDocument),
+  }
+}
+
+/** @param pausedUntil undefined: it is not paused */
+export const limitPauseDocument = (limit: string, by: LimitIdentity, pausedUntil: Date | undefined) => ({
+  ...{ limit, by: toJson(by), paused: pausedUntil !== undefined },
+  ...(pausedUntil && { pausedUntil: pausedUntil.toISOString() }),
+})
 
 /** @param notShown rules that count by more */
 export function callerDocument(

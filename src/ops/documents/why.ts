@@ -27,6 +27,8 @@ export interface WhyDocument {
     remaining: number
     /** -1: never. */
     retryAfterMs: number
+    /** Of a limit by name that is paused. */
+    pausedUntil?: string
     switch?: Json<RuleSwitch>
   }[]
   /** What is on record of the last day. */
@@ -44,11 +46,14 @@ export function whyDocument(facts: WhyFacts, { state, sentence }: Verdict): WhyD
     blockedAt: consumer?.record.blockedAt ?? null,
     overrides: consumer?.record.overrides.map(({ rule }) => rule) ?? [],
     kill: switches.kill ?? null,
-    rules: rules.map(({ name, mode, rule, cost, allowed, remaining, retryAfter, switch: own }) => ({
-      ...{ rule: name, mode, limit: rule.limit, cost, allowed, remaining },
-      retryAfterMs: retryAfterMs(retryAfter),
-      ...(own && { switch: own }),
-    })),
+    rules: rules.map(
+      ({ name, mode, rule, cost, allowed, remaining, retryAfter, pausedUntil, switch: own }) => ({
+        ...{ rule: name, mode, limit: rule.limit, cost, allowed, remaining },
+        retryAfterMs: retryAfterMs(retryAfter),
+        ...(pausedUntil && { pausedUntil }),
+        ...(own && { switch: own }),
+      }),
+    ),
     refusals: [...refusals, ...(otherMode?.refusals ?? [])].map(
       ({ rule, mode, refused: { name: _, ...refused } }) => ({
         rule,

@@ -3,6 +3,7 @@ import type { AlgorithmName } from '../../algorithms/all.ts'
 import type { Description } from '../../algorithms/descriptor.ts'
 import type { Background } from '../../background.ts'
 import type { Clock } from '../../clock.ts'
+import { auditKeepMs } from '../../config/audit-keep.ts'
 import type { ApiRoutes } from '../../config/check/schema.ts'
 import type { Config } from '../../config/compile.ts'
 import { KEY_SECRET, readKeySecrets } from '../../credentials/key-signature.ts'
@@ -10,7 +11,6 @@ import { GatewayError } from '../../errors.ts'
 import type { AdminConnection } from '../../ops/admin-connection.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import { adminStoreOn, type RuleSets, withActor } from '../../ops/admin-store.ts'
-import { auditKeepMs } from '../../ops/audit-keep.ts'
 import { parseShortText } from '../../ops/names.ts'
 import { createOverrideRules, type RuleTools } from '../../ops/override-rules.ts'
 import { restConnection } from '../../ops/upstash-connection.ts'
@@ -32,7 +32,15 @@ import { matchRoute } from './match-route.ts'
 import type { ShowOwnUsage } from './own-usage.ts'
 import { ApiError, invalidInput, replyToProblem } from './problems.ts'
 import { readJson } from './read-body.ts'
-import type { AdminRoute, ChangeContext, LimitRoute, Reply, Route, Services } from './route.ts'
+import {
+  type AdminRoute,
+  type ChangeContext,
+  type LimitRoute,
+  type Reply,
+  type Route,
+  type Services,
+  scopesOf,
+} from './route.ts'
 import { adminError, changeState, storeError } from './store-error.ts'
 import { createTokenChecks } from './token-check.ts'
 import { trackChanges } from './track-changes.ts'
@@ -95,7 +103,7 @@ export interface ApiOptions {
 export function createApi(
   config: Config,
   store: Store,
-  parts: ApiParts & CorsParts & Omit<LimiterParts, 'prepareReset'>,
+  parts: ApiParts & CorsParts & Omit<LimiterParts, 'prepareReset' | 'preparePause'>,
   { variables = {}, clock, board = createSwitchBoard(clock), ...options }: ApiOptions,
 ): (request: ApiRequest) => Promise<Response> {
   const url = String(variables.UPSTASH_REDIS_REST_URL ?? '')
@@ -182,12 +190,13 @@ export function createApi(
       requestId,
     }: Pick<ApiRequest, 'request' | 'url' | 'address'> & { bearer: string; requestId: string },
   ): Promise<Reply> {
-    const checked = await tokens.check(bearer, route.scopes, address)
+    const scopes = scopesOf(route, params)
+    const checked = await tokens.check(bearer, scopes, address)
     if (!checked.ok) throw refusalError(checked)
     const { token } = checked
     const input = (await readInput(route, request, url)) as { body: never; query: never }
     // A caller can send its body slowly, until long after its token was revoked.
-    const still = await tokens.check(bearer, route.scopes, address)
+    const still = await tokens.check(bearer, scopes, address)
     if (!still.ok) throw refusalError(still)
     const tracked = trackChanges(connection)
     const change: ChangeContext = {

@@ -1,6 +1,7 @@
 /** The API as a part of a gateway without a build: `export default gateway(config, api)`. */
 import { ALGORITHM_NAMES, descriptions } from '../../algorithms/index.ts'
 import { ALL_TOOLS } from '../../ops/overrides.ts'
+import { PAUSE } from '../../script/pause.ts'
 import { RESET } from '../../script/reset.ts'
 import { compileScripts } from '../../script/scripts.ts'
 import { createReserving } from '../limits/reserve.ts'
@@ -16,6 +17,7 @@ export const api: ApiParts = {
   createReserving,
   apiRoutes: API_ROUTES,
   resetScript: () => RESET,
+  pauseScript: () => PAUSE,
   scriptsOfLimits: compileScripts,
   ruleDescriptions: Object.fromEntries(
     ALGORITHM_NAMES.map(name => [

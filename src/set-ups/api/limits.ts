@@ -1,6 +1,6 @@
 /** What the routes of limits by name need. A Worker without limits by name does not carry it. */
 import type { Config } from '../../config/compile.ts'
-import { prepareResetBy } from '../../limiter/prepared-call.ts'
+import { preparePauseBy, prepareResetBy } from '../../limiter/prepared-call.ts'
 import type { ScriptsOf } from '../../script/rule-set-shape.ts'
 import type { Script, Store } from '../../store/store.ts'
 import { createGuardableLimiter, type GuardableLimiter, type LimiterSettings } from '../limits/limiter.ts'
@@ -13,6 +13,8 @@ export interface ApiLimitParts extends Pick<LimiterParts, 'createReserving'> {
   scriptsOfLimits: ScriptsOf
   /** Of resets. */
   resetScript: () => Script
+  /** Of pauses. */
+  pauseScript: () => Script
 }
 
 export interface ApiLimits {
@@ -24,7 +26,7 @@ export interface ApiLimits {
 export function createApiLimits(
   config: Config,
   store: Store,
-  parts: ApiLimitParts & Omit<LimiterParts, 'prepareReset'>,
+  parts: ApiLimitParts & Omit<LimiterParts, 'prepareReset' | 'preparePause'>,
   settings: LimiterSettings,
   secret: string,
 ): ApiLimits {
@@ -32,6 +34,8 @@ export function createApiLimits(
     scriptsOf: parts.scriptsOfLimits,
     prepareReset: (reset: Parameters<LimiterParts['prepareReset']>[0]) =>
       prepareResetBy(parts.resetScript(), reset),
+    preparePause: (pause: Parameters<LimiterParts['preparePause']>[0]) =>
+      preparePauseBy(parts.pauseScript(), pause),
   }
   return {
     // A built Worker finds its missing parts in the prototype.

@@ -3,7 +3,7 @@ import type * as v from 'valibot'
 import type { Config } from '../../config/compile.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
 import type { OverrideRules } from '../../ops/override-rules.ts'
-import type { Scope } from '../../scopes.ts'
+import { type Scope, scopesForLimit } from '../../scopes.ts'
 import type { Limiter } from '../limits/limiter-shape.ts'
 import type { InputSchema } from './check-input.ts'
 import type { ApiLimits } from './limits.ts'
@@ -83,7 +83,7 @@ export interface LimitRoute extends Common {
 /** Its token is checked first. */
 export interface AdminRoute extends Common {
   kind: 'admin'
-  /** The token needs any one of them. */
+  /** The token needs any one of them. `limits:use`: or that of the limit in the path. */
   scopes: readonly Scope[]
   run(call: AdminCall<never, never>, services: Services): Promise<Reply>
 }
@@ -101,6 +101,10 @@ export interface OwnRoute extends Common {
 }
 
 export type Route = LimitRoute | AdminRoute | OpenRoute | OwnRoute
+
+/** The scopes of which a token needs any one. */
+export const scopesOf = ({ scopes }: AdminRoute, { name }: Call['params']): readonly Scope[] =>
+  scopes.flatMap(scope => (scope === 'limits:use' ? scopesForLimit(name!) : scope))
 
 type OutputOf<S extends InputSchema | undefined> = S extends InputSchema ? v.InferOutput<S> : undefined
 

@@ -33,6 +33,13 @@ export const peekBody = v.strictObject({ identity })
 export const reserveBody = v.strictObject(costs)
 export const refundBody = v.strictObject({ receipt, cost: costs.cost })
 export const settleBody = v.strictObject({ receipt, amounts })
+/** One of both. `retryAfter`: the text of a header Retry-After. */
+export const pauseBody = v.strictObject({
+  identity,
+  forMs: v.exactOptional(v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(MAX_COST))),
+  retryAfter: v.exactOptional(text(100)),
+})
+export const resumeBody = v.strictObject({ identity })
 export const resetBody = v.strictObject({ identity, rule: v.exactOptional(NAME) })
 
 /** A duration from now such as `24h`, or a time such as `2030-12-31T18:00:00Z`. */

@@ -4,7 +4,7 @@ import { createLeases } from '../../limiter/answers/leases.ts'
 import { createRefusalMemory } from '../../limiter/answers/refusals.ts'
 import { evaluateOnCluster } from '../../limiter/cluster.ts'
 import { createLocalLimiter } from '../../limiter/outage/local.ts'
-import { prepareReset } from '../../limiter/prepared-call.ts'
+import { preparePause, prepareReset } from '../../limiter/prepared-call.ts'
 import { createSettlements } from '../../limiter/reservations/settlements.ts'
 import { createHoldingsKeeper } from '../../limiter/units/keep-holdings.ts'
 import { createStatsRecorder } from '../../metrics/flush.ts'
@@ -55,7 +55,8 @@ export function createGuardableLimiterOnStore(
   { scriptsOf = compileScripts, ...settings }: StoreLimiterSettings = {},
 ): GuardableLimiter {
   const parts = {
-    ...{ scriptsOf, syncScript, evaluateOnCluster, prepareReset, createStatsRecorder, createTopCallers },
+    ...{ scriptsOf, syncScript, evaluateOnCluster, prepareReset, preparePause },
+    ...{ createStatsRecorder, createTopCallers },
     ...{ createHoldingsKeeper, createLeases, createLocalLimiter, createRefusalMemory, createSettlements },
     createReserving,
     ...{ createMeasurements, createOtlpMeasurements },

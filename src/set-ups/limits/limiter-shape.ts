@@ -2,6 +2,7 @@
 import type { DegradedCause } from '../../limiter/decision.ts'
 import type { RuleResult } from '../rule-result.ts'
 import type { Amounts, CostOptions, LimitIdentity, LimitOptions } from './arguments.ts'
+import type { RetryAfter } from './retry-after.ts'
 
 /** The decision about one call of a limit by name. */
 export interface LimitDecision {
@@ -14,6 +15,11 @@ export interface LimitDecision {
   delayMs: number
   /** Try again after this time; 0 if allowed, -1 if this cost can never be allowed. Whole ms, rounded up. */
   retryAfterMs: number
+  /**
+   * Set if the limit is paused (`pause`), whatever its rules have left: when the pause ends, by the store's clock (ms since the
+   * epoch, whole, rounded up).
+   */
+  pausedUntil?: number
   /**
    * When it was decided, by the store's clock (µs). 0 without a trip: while degraded, and for a remembered refusal.
    * From a lease: when its units were spent.
@@ -44,6 +50,27 @@ export interface LimitDecision {
    */
   release(): void
   [Symbol.asyncDispose](): Promise<void>
+}
+
+/** How long to pause: at most 24 hours, because a stranger may have said it. */
+export type PauseLength =
+  | { forMs: number }
+  /**
+   * The response that said `Retry-After`, its headers, or the text of the header: seconds or a date. A date is measured against the `Date`
+   * of the response, if it has one. Without a valid time, nothing is paused.
+   */
+  | { retryAfter: RetryAfter }
+
+/** What a call of `pause` or `resume` has done. */
+export interface LimitPause {
+  limit: string
+  identity: LimitIdentity
+  /** Until the pause ends; 0: it is not paused. Whole ms, rounded up. */
+  retryAfterMs: number
+  /** When the pause ends, by the store's clock (ms since the epoch). Absent: it is not paused. */
+  pausedUntil?: number
+  /** Why the store has not confirmed it. Then a pause holds in this process alone. */
+  degraded?: DegradedCause
 }
 
 /** The part of a decision that a refund uses. */
@@ -155,6 +182,22 @@ export interface Limiter {
    * @throws TypeError as `limit`, and for an unknown rule
    */
   reset(name: string, identity?: LimitIdentity, options?: { rule?: string }): Promise<LimitDecision>
+  /**
+   * Refuses all calls for an identity until a time: at once in this process, in others from their next decision of the store on. Never ends
+   * a longer pause. It belongs to the rule with the most parts that the identity names (of several, the first), so an identity with
+   * fewer parts pauses more callers.
+   *
+   *     if (response.status === 429) await limiter.pause('zendesk', { account }, { retryAfter: response })
+   *
+   * @throws TypeError as `limit`, unless the identity has all parts of a rule
+   */
+  pause(name: string, identity: LimitIdentity | undefined, pause: PauseLength): Promise<LimitPause>
+  /**
+   * Ends the pause of an identity.
+   *
+   * @throws TypeError as `pause`
+   */
+  resume(name: string, identity?: LimitIdentity): Promise<LimitPause>
   /**
    * Gives back leased units (`lease`), sends settlements that wait, and sends the counters of `npx sluicegate stats`, before a process ends. Later
    * calls are still decided, each with a trip to the store. Resolves when the store has both, or could not be reached.

@@ -6,6 +6,7 @@
 
 import { type Background, detached } from '../../background.ts'
 import { SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../../clock.ts'
+import { DEFAULT_KEEP_MS } from '../../config/audit-keep.ts'
 import type { Config, LimitRule } from '../../config/compile.ts'
 import type { Rule } from '../../config/compile-rule.ts'
 import { REQUESTS } from '../../config/compile-units.ts'
@@ -40,10 +41,12 @@ import {
   type LimitIdentity,
   type LimitOptions,
 } from './arguments.ts'
+import { createKnownPauses, type KnownPause } from './known-pauses.ts'
 import type { LimitDecision, Limiter, RefundableDecision } from './limiter-shape.ts'
 import { type ObservedCall, observeCall, observeLateTurn } from './observe-call.ts'
 import type { LimiterParts } from './parts.ts'
 import { answerFor, type Decided, pauseAfter, queueWait } from './pauses.ts'
+import { createPausing, type PauseAuthor, prepareListing, processAuthor } from './pausing.ts'
 import { refundOnce } from './refund-once.ts'
 import { isUndecided, refundableUnits, reservedUnits } from './spent-units.ts'
 import { createWaitingLine, type WaitingLine } from './waiting-line.ts'
@@ -90,7 +93,9 @@ export interface LimiterSettings {
 }
 
 /** The part of a config that limits by name use. */
-export type LimiterConfig = Pick<Config, 'limits' | 'stats' | 'metrics' | 'environment'> & EngineConfig
+export type LimiterConfig = Pick<Config, 'limits' | 'stats' | 'metrics' | 'environment'> &
+  Partial<Pick<Config, 'auditKeepMs'>> &
+  EngineConfig
 
 /**
  * Creates a limiter.
@@ -107,8 +112,11 @@ export function createLimiterWithParts(
   return createGuardableLimiter(config, store, parts, settings)()
 }
 
-/** Returns the methods of a limiter. With a guard, which belongs to one request, their calls need its permission. */
-export type GuardableLimiter = (guard?: CallGuard) => Limiter
+/**
+ * Returns the methods of a limiter. With a guard, which belongs to one request, their calls need its permission.
+ * @param author of pauses, for the audit trail. Default: this process
+ */
+export type GuardableLimiter = (guard?: CallGuard, author?: PauseAuthor) => Limiter
 
 /** Creates a limiter as `createLimiterWithParts`, for calls with and without a guard. */
 export function createGuardableLimiter(
@@ -122,6 +130,7 @@ export function createGuardableLimiter(
   )
   const allRules = [...config.limits.values()].flat()
   const lineIdOf = (keyed: readonly { key: string }[]) => keyed.map(({ key }) => key).join('\n')
+  const keysOf = (keyed: readonly { key: string }[]) => [...new Set(keyed.map(({ key }) => key))]
   const nowMs = () => (clock.now ? clock.now() / 1e3 : SYSTEM_CLOCK.now())
   const elapsedMs = () => (clock.now ? clock.now() / 1e3 : performance.now())
   const limitOf = new Map(
@@ -176,11 +185,22 @@ export function createGuardableLimiter(
   ): Promise<DecidedCall> {
     const keyed = bindKeys(name, identity)
     const rules = keyed.map((each): DemandedRule => ({ ...each, cost: costOf(each.rule) }))
-    const { decision, outcome, at, reservation, awaitsEnding, finish } = await engine[verb](
-      { ruleSet: ruleSets.get(name)!, rules },
-      decideOptions,
-    )
+    const pause = pauses.isEmpty() || board.current().kill ? undefined : pauses.find(keysOf(keyed))
+    const mayAnswer = verb === 'decide' && (decideOptions.guard?.isFresh() ?? true)
+    if (pause && mayAnswer && !pauses.shouldAsk(pause)) return refuse(name, identity, pause)
+    // While a pause is not confirmed, the store would admit.
+    const { decision, outcome, at, reservation, awaitsEnding, finish } = await engine[
+      pause && !pause.isConfirmed ? 'peek' : verb
+    ]({ ruleSet: ruleSets.get(name)!, rules }, { ...decideOptions, asksStore: pause !== undefined })
     if (!awaitsEnding) finish('complete')
+    if (outcome?.pausedUntil !== undefined) {
+      const { pausedUntil } = outcome
+      pauses.confirm(keysOf(keyed), { at: outcome.at, pausedUntil })
+    } else if (pause?.isConfirmed && outcome) pauses.forget(pause)
+    else if (pause) {
+      finish('complete', 'unsettled')
+      return refuse(name, identity, pause, decision)
+    }
     const known = narrowDecision(decision)
     // A refusal that was switched off while it was made has spent nothing, and gets nothing back.
     const isCharged = outcome === undefined || (outcome.status === 'admitted') === (known.kind === 'allowed')
@@ -193,6 +213,8 @@ export function createGuardableLimiter(
       allowed: known.kind === 'allowed',
       delayMs: known.kind === 'allowed' ? milliseconds(known.delay) : 0,
       retryAfterMs: milliseconds(retryAfterOf(known)),
+      ...(known.kind === 'denied' &&
+        known.pausedUntil !== undefined && { pausedUntil: milliseconds(known.pausedUntil) }),
       rules: verdicts.map(ruleResultOf),
       costs: Object.fromEntries(charged.map(({ rule, cost }) => [rule.name, cost])),
       ...(at > 0 && charged.length > 0 && { id: reservation?.id ?? newReservationId() }),
@@ -201,6 +223,28 @@ export function createGuardableLimiter(
       ...releaseMethods(() => finish('complete', 'unsettled')),
     }
     return { decision: made, verdicts, observed: observeCall(name, known) }
+  }
+
+  /** Refuses a call because of a pause that this process knows. @param decision of the store, or without it */
+  function refuse(
+    name: string,
+    identity: LimitIdentity,
+    { endsAt, pausedUntil }: KnownPause,
+    decision?: Decision,
+  ): DecidedCall {
+    const degraded = decision && 'degraded' in decision ? decision.degraded : undefined
+    const retryAfter = Math.max(1, endsAt - elapsedMs()) * 1e3
+    const denied: Denied = {
+      ...{ kind: 'denied', verdicts: [], violated: [], retryAfter, pausedUntil },
+      ...(degraded ? { degraded } : { from: 'refusals' as const }),
+    }
+    const made: LimitDecision = {
+      ...{ limit: name, identity, at: 0, allowed: false, delayMs: 0, rules: [], costs: {} },
+      ...{ retryAfterMs: milliseconds(retryAfter), pausedUntil: milliseconds(pausedUntil) },
+      ...(degraded && { degraded: degraded.cause }),
+      ...releaseMethods(() => {}),
+    }
+    return { decision: made, verdicts: [], observed: observeCall(name, denied) }
   }
 
   /** Decides a call of `limit`. @throws TypeError for an invalid cost */
@@ -239,6 +283,17 @@ export function createGuardableLimiter(
     return { ...common, allowed: true, at: result.at, rules: result.verdicts.map(ruleResultOf) }
   }
 
+  const pauses = createKnownPauses(elapsedMs)
+  const host = String(variables?.HOSTNAME ?? '').slice(0, 200)
+  const auditNow = clock.now && nowMs
+  const writeEntry = processAuthor(config.auditKeepMs ?? DEFAULT_KEEP_MS, host, bareStore.isCluster, auditNow)
+  const author: PauseAuthor = async (key, facts) => {
+    // Listed first, so that it is found even if this process ends.
+    if (bareStore.isCluster)
+      await engine.change('refund', prepareListing(key, config.environment, nowMs()), background)
+    return writeEntry(key, facts)
+  }
+
   const lines = new Map<string, WaitingLine>()
 
   /** The calls of `acquire` that wait for an identity of a limit. */
@@ -254,7 +309,7 @@ export function createGuardableLimiter(
   const refunded = new WeakMap<RefundableDecision, Map<string, number>>()
 
   /** @param guard absent: the calls need no permission */
-  function methods(guard?: CallGuard): Limiter {
+  function methods(guard?: CallGuard, pauseAuthor = author): Limiter {
     const decideOptions = { background, awaitsSwitches: true, isFinal: true, guard }
     const reserving = anyReserves(allRules)
       ? parts.createReserving({
@@ -318,7 +373,9 @@ export function createGuardableLimiter(
             made = await attempt()
             const pauseMs = pauseAfter(made, attempts)
             place.report(answerFor(made, costOfRule, pauseMs))
-            if (made.decision.allowed || pauseMs < 0 || pauseMs > deadline - elapsedMs()) break
+            const { allowed, pausedUntil, retryAfterMs } = made.decision
+            const waitMs = pausedUntil === undefined ? pauseMs : retryAfterMs
+            if (allowed || pauseMs < 0 || waitMs > deadline - elapsedMs()) break
           }
         } finally {
           place.leave()
@@ -392,6 +449,12 @@ export function createGuardableLimiter(
           await engine.change('reset', parts.prepareReset({ rules, now: clock.now?.() }), background, guard),
         )
       },
+
+      ...createPausing({
+        ...{ rulesOf, known: pauses, nowMs, author: pauseAuthor, decideAt: clock.now },
+        preparePause: pause => parts.preparePause(pause),
+        change: call => engine.change('refund', call, background, guard),
+      }),
 
       // Also sends settlements.
       async close() {

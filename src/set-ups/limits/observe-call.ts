@@ -1,6 +1,6 @@
 /** Converts the decision about a call of a limit by name to what is counted. Pure. */
 import type { Allowed, Denied, Unavailable } from '../../limiter/decision.ts'
-import type { Counted } from '../../metrics/observation.ts'
+import { type Counted, PAUSED } from '../../metrics/observation.ts'
 import type { Verdict } from '../../script/evaluation.ts'
 import { milliseconds } from '../rule-result.ts'
 
@@ -12,10 +12,16 @@ export function observeCall(limit: string, decision: Allowed | Denied | Unavaila
   return {
     limit,
     outcome: outcomeOf(decision),
-    ...(decision.degraded && { cause: decision.degraded.cause }),
+    ...causeOf(decision),
     ...('from' in decision && decision.from && { from: decision.from }),
     verdicts: 'verdicts' in decision ? decision.verdicts : [],
   }
+}
+
+/** Why the rules alone have not decided. */
+function causeOf(decision: Allowed | Denied | Unavailable): { cause?: string } {
+  if (decision.degraded) return { cause: decision.degraded.cause }
+  return decision.kind === 'denied' && decision.pausedUntil !== undefined ? { cause: PAUSED } : {}
 }
 
 function outcomeOf(decision: Allowed | Denied | Unavailable): ObservedCall['outcome'] {

@@ -1,7 +1,7 @@
 /** Parts that a Worker carries only if its limits by name use them. src/built/binding.generated.ts selects them. */
 
 import type { EngineParts } from '../../limiter/engine-with-parts.ts'
-import type { prepareReset } from '../../limiter/prepared-call.ts'
+import type { preparePause, prepareReset } from '../../limiter/prepared-call.ts'
 import type { MeasurementParts } from '../../metrics/create-metrics.ts'
 import type { createStatsRecorder } from '../../metrics/flush.ts'
 import type { createTopCallers } from '../../metrics/top-callers.ts'
@@ -10,6 +10,7 @@ import type { createReserving } from './reserve.ts'
 export interface LimiterParts extends EngineParts, MeasurementParts {
   /** For `reset`, which the service binding does not offer. */
   prepareReset: typeof prepareReset
+  preparePause: typeof preparePause
   /** With rules that reserve units. */
   createReserving: typeof createReserving
   /** Unless nothing is counted (`stats: { keep: false }`). */

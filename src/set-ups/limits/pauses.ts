@@ -4,7 +4,7 @@ import { onlyEnforced, type Verdict } from '../../script/evaluation.ts'
 import type { Answer } from './waiting-line.ts'
 
 /** A decision, and its verdicts with times in µs. */
-export interface Decided<Decision = { allowed: boolean; retryAfterMs: number }> {
+export interface Decided<Decision = { allowed: boolean; retryAfterMs: number; pausedUntil?: number }> {
   decision: Decision
   verdicts: readonly Verdict[]
 }
@@ -19,7 +19,12 @@ export function queueWait(verdicts: readonly Verdict[]): number {
  * How long to wait before the next attempt (ms). Units in flight are often released long before `retryAfterMs`, so
  * the next attempt comes soon, and later ones less and less often.
  */
-export function pauseAfter({ decision: { retryAfterMs }, verdicts }: Decided, attempt: number): number {
+export function pauseAfter(
+  { decision: { retryAfterMs, pausedUntil }, verdicts }: Decided,
+  attempt: number,
+): number {
+  // Someone may end the pause.
+  if (pausedUntil !== undefined) return Math.min(retryAfterMs, MAX_PAUSED_MS)
   const refusing = onlyEnforced(verdicts).filter(({ allowed }) => !allowed)
   const isWaitingForOthers = refusing.length > 0 && refusing.every(({ rule }) => countsInFlight(rule))
   return isWaitingForOthers
@@ -61,6 +66,9 @@ function waitFor({ rule, ...standing }: Verdict, cost: number): number {
   if (countsInFlight(rule)) return FIRST_PAUSE_MS * 1e3
   return counting.waitFor?.(quota, standing, cost) ?? paceOf(rule, cost)
 }
+
+/** While a limit is paused, the first call looks again after this time (ms). */
+const MAX_PAUSED_MS = 60_000
 
 /** The first pause (ms). The pause doubles five times, to 1.6 s. */
 const FIRST_PAUSE_MS = 50

@@ -7,6 +7,8 @@ import type { Algorithms } from '../../algorithms/descriptor.ts'
 import { SYSTEM_CLOCK } from '../../clock.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
 import { type Compilers, compileConfig } from '../../config/compile.ts'
+import { preparePauseBy } from '../../limiter/prepared-call.ts'
+import type { Script } from '../../store/store.ts'
 import { createSwitchBoard } from '../../switches/live.ts'
 import { deployConfig } from '../deploy-config.ts'
 import { createLimiterWithParts } from '../limits/limiter.ts'
@@ -16,9 +18,16 @@ import { createEntrypoint, type EntrypointClass } from './service.ts'
 /** The parts that a Worker carries for the limits by name of its config. */
 export interface BuiltLimits {
   algorithms: Algorithms
-  parts: LimiterParts
+  parts: LimiterParts & { pauseScript: () => Script }
   compilers: Compilers
 }
+
+/** A built Worker finds its missing parts in the prototype. */
+const withPauses = (parts: BuiltLimits['parts']): LimiterParts =>
+  Object.assign(Object.create(parts), {
+    preparePause: (pause: Parameters<LimiterParts['preparePause']>[0]) =>
+      preparePauseBy(parts.pauseScript(), pause),
+  })
 
 /**
  * Creates the class of the entrypoint.
@@ -38,7 +47,7 @@ export function builtEntrypoint(
     const { config: deployed, store } = deployConfig({ ...compiled, origin: 'route' }, env)
     const board = createSwitchBoard(SYSTEM_CLOCK)
     return {
-      limiter: createLimiterWithParts(deployed, store, parts, {
+      limiter: createLimiterWithParts(deployed, store, withPauses(parts), {
         ...{ board, waitUntil, awaitsCounters: true, variables: { ...env } },
       }),
       limits: deployed.limits,

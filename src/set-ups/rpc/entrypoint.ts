@@ -9,6 +9,7 @@ import { createLimiterWithConfig } from '../limits/create-limiter.ts'
 import type { StoreLimiterSettings } from '../limits/limiter-on-store.ts'
 import { createEntrypoint, type EntrypointClass } from './service.ts'
 
+export type { LimitPause, PauseLength } from '../limits/limiter-shape.ts'
 export type { RuleResult } from '../rule-result.ts'
 export type { KeyOptions } from './key-options.ts'
 export type { Receipt } from './receipt.ts'

@@ -8,7 +8,14 @@ import type { ConfigInput } from '../../config/check/schema.ts'
 import type { Config } from '../../config/compile.ts'
 import { applyVariables, type Environment } from '../../config/environment.ts'
 import type { Amounts, LimitIdentity, LimitOptions } from '../limits/arguments.ts'
-import type { AcquireOptions, LimitDecision, Limiter, ReserveOptions } from '../limits/limiter-shape.ts'
+import type {
+  AcquireOptions,
+  LimitDecision,
+  Limiter,
+  LimitPause,
+  PauseLength,
+  ReserveOptions,
+} from '../limits/limiter-shape.ts'
 import { reportAtStart } from '../report-at-start.ts'
 import type { RuleResult } from '../rule-result.ts'
 import { checkKeyOptions, type KeyOptions } from './key-options.ts'
@@ -36,6 +43,8 @@ export interface RpcDecision {
   retryAfterMs: number
   /** One for each rule that took part. */
   rules: readonly RuleResult[]
+  /** Set if the limit is paused: when the pause ends, by the store's clock (ms since the epoch). */
+  pausedUntil?: number
   /** Why the store has not decided; absent if it has. */
   degraded?: string
   /** For `refund` and `settle`. Plain data, which can be stored and sent as JSON. */
@@ -93,6 +102,13 @@ export interface LimitsService {
    *     using units = await env.LIMITS.acquire('exports', { account: '42' })
    */
   acquire(name: string, identity?: LimitIdentity, options?: AcquireOptions): Promise<AcquiredUnits>
+  /**
+   * Refuses all calls for an identity until a time, as `pause` of the limiter. Pass the headers of a response, not the response itself: its
+   * body would be sent too.
+   */
+  pause(name: string, identity: LimitIdentity | undefined, pause: PauseLength): Promise<LimitPause>
+  /** Ends the pause of an identity. */
+  resume(name: string, identity?: LimitIdentity): Promise<LimitPause>
 }
 
 /** How long the context stays alive after a release (ms). The release is reported to the store within 250 ms. */
@@ -149,7 +165,7 @@ export type EntrypointClass = new (
 export interface ConnectedLimits {
   /** Compiled. */
   limits: Config['limits']
-  limiter: Pick<Limiter, 'limit' | 'peek' | 'refund' | 'reserve' | 'settle' | 'acquire'>
+  limiter: Pick<Limiter, 'limit' | 'peek' | 'refund' | 'reserve' | 'settle' | 'acquire' | 'pause' | 'resume'>
 }
 
 /**
@@ -225,6 +241,14 @@ export function createEntrypoint(
       return new AcquiredUnits(decision, this.#plain(decision), this.ctx)
     }
 
+    async pause(name: string, identity: LimitIdentity = {}, pause: PauseLength): Promise<LimitPause> {
+      return await this.#limiter.pause(name, identity, pause)
+    }
+
+    async resume(name: string, identity: LimitIdentity = {}): Promise<LimitPause> {
+      return await this.#limiter.resume(name, identity)
+    }
+
     #plain(decision: LimitDecision): RpcDecision {
       return toPlainDecision(decision, this.#shared.receipts.receiptOf(decision))
     }
@@ -259,9 +283,10 @@ export function createEntrypoint(
 }
 
 function toPlainDecision(decision: LimitDecision, receipt: Receipt): RpcDecision {
-  const { limit, allowed, delayMs, retryAfterMs, rules, degraded } = decision
+  const { limit, allowed, delayMs, retryAfterMs, pausedUntil, rules, degraded } = decision
   return {
     ...{ success: allowed, limit, allowed, delayMs, retryAfterMs, rules, receipt },
+    ...(pausedUntil !== undefined && { pausedUntil }),
     ...(degraded && { degraded }),
   }
 }

@@ -44,6 +44,14 @@ const CALLS: Record<string, (env: Env, key: string) => Promise<unknown>> = {
     const { receipt } = await env.LIMITS.limit('mails', { account: key }, { cost: 4 })
     return await env.LIMITS.refund(receipt, { cost: 3 })
   },
+  '/pause': async (env, key) => {
+    const headers = new Headers({ 'retry-after': '30' })
+    const paused = await env.LIMITS.pause('drafts', { account: key }, { retryAfter: headers })
+    const refused = await env.OTHER.limit('drafts', { account: key })
+    await env.OTHER.resume('drafts', { account: key })
+    const { allowed } = await env.OTHER.limit('drafts', { account: key })
+    return { paused, refused, allowed }
+  },
   '/refund/elsewhere': async (env, key) => {
     const { receipt } = await env.LIMITS.limit('mails', { account: key }, { cost: { day: 4, all: 1 } })
     // A receipt can also be stored as JSON in between.

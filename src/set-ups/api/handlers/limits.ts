@@ -1,5 +1,6 @@
 /** Limits by name. A refusal is a result, with status 200. */
 import type { LimitRule } from '../../../config/compile.ts'
+import { countsInFlight } from '../../../config/compile-rule.ts'
 import type { CallGuard } from '../../../limiter/call-guard.ts'
 import type { AdminStore } from '../../../ops/admin-store.ts'
 import type { Entry } from '../../../ops/change.ts'
@@ -14,10 +15,20 @@ import {
   checkRule,
   type LimitIdentity,
 } from '../../limits/arguments.ts'
-import type { LimitDecision } from '../../limits/limiter-shape.ts'
+import type { LimitDecision, Limiter, LimitPause } from '../../limits/limiter-shape.ts'
+import { pausedKey } from '../../limits/pausing.ts'
 import { ApiError, invalidInput } from '../problems.ts'
 import { adminRoute, type Call, limitRoute, type Reply, type Route, type Services } from '../route.ts'
-import { decideBody, peekBody, refundBody, reserveBody, resetBody, settleBody } from '../schemas.ts'
+import {
+  decideBody,
+  pauseBody,
+  peekBody,
+  refundBody,
+  reserveBody,
+  resetBody,
+  resumeBody,
+  settleBody,
+} from '../schemas.ts'
 
 interface Costs extends CostOptions {
   identity?: LimitIdentity
@@ -44,7 +55,7 @@ const decisionRoutes = [
     body: peekBody,
     async run(call, services) {
       const name = checkCall(call, services)
-      return { body: documentOf(await call.limiter.peek(name, call.body.identity ?? {})) }
+      return { body: documentOf(await call.limiter.peek(name, call.body.identity ?? {}), services) }
     },
   }),
   limitRoute({
@@ -70,7 +81,7 @@ const decisionRoutes = [
       const decision = at('/receipt', () => services.limits.receipts.decisionOf(receipt, name))
       const refunded = await call.limiter.refund(decision, cost === undefined ? {} : { cost })
       mustBeMade(refunded)
-      return { body: { ...documentOf(refunded), receipt } }
+      return { body: { ...documentOf(refunded, services), receipt } }
     },
   }),
   limitRoute({
@@ -87,7 +98,7 @@ const decisionRoutes = [
       const decision = at('/receipt', () => services.limits.receipts.decisionOf(receipt, name))
       const settled = await call.limiter.settle(decision, amounts)
       mustBeMade(settled)
-      return { body: { ...documentOf(settled), receipt, applied: settled.applied } }
+      return { body: { ...documentOf(settled, services), receipt, applied: settled.applied } }
     },
   }),
 ]
@@ -110,9 +121,59 @@ const resetRoute = adminRoute({
     const options = rule === undefined ? {} : { rule }
     const made = await services.limits.limiterFor(guard).reset(name, identity, options)
     mustBeMade(made, 'Repeat the request.')
-    return { body: documentOf(made) }
+    return { body: documentOf(made, services) }
   },
 })
+
+const pauseRoutes = [
+  adminRoute({
+    id: 'pause',
+    method: 'POST',
+    path: 'limits/{name}/pause',
+    scopes: ['limits:use'],
+    body: pauseBody,
+    async run(call, services) {
+      const { identity = {}, forMs, retryAfter } = call.body
+      const name = checkPause(call, services, identity)
+      if ((forMs === undefined) === (retryAfter === undefined))
+        throw invalidInput('', 'Use one of these: forMs, or retryAfter.')
+      const length = forMs === undefined ? { retryAfter: retryAfter! } : { forMs }
+      return replyToPause(await pausing(call, services).pause(name, identity, length))
+    },
+  }),
+  adminRoute({
+    id: 'resume',
+    method: 'POST',
+    path: 'limits/{name}/resume',
+    scopes: ['limits:use'],
+    body: resumeBody,
+    async run(call, services) {
+      const { identity = {} } = call.body
+      const name = checkPause(call, services, identity)
+      return replyToPause(await pausing(call, services).resume(name, identity))
+    },
+  }),
+]
+
+/** @returns the name of the limit @throws ApiError */
+function checkPause(call: Call, services: Services, identity: LimitIdentity): string {
+  const rules = rulesOf(call, services)
+  const name = call.params.name!
+  at('/identity', () => pausedKey(name, identity, rules))
+  return name
+}
+
+/** The limiter, whose pauses have the token as their author. */
+const pausing = ({ store }: { store: AdminStore }, { limits }: Services): Limiter =>
+  limits.limiterFor(undefined, (key, facts) => store.audit.entryFor(key, facts))
+
+function replyToPause({ limit, retryAfterMs, pausedUntil, degraded }: LimitPause): Reply {
+  mustBeMade({ degraded }, 'Repeat the request.')
+  const paused = pausedUntil !== undefined
+  return { body: { limit, paused, retryAfterMs, ...(paused && { pausedUntil: isoOf(pausedUntil) }) } }
+}
+
+const isoOf = (ms: number) => new Date(ms).toISOString()
 
 /** Puts the entry of the audit trail into the run of a script. */
 const auditing = ({ audit }: AdminStore, entry: Entry): CallGuard => ({
@@ -128,7 +189,7 @@ const auditing = ({ audit }: AdminStore, entry: Entry): CallGuard => ({
   passFailure() {},
 })
 
-export const limitsRoutes: readonly Route[] = [...decisionRoutes, resetRoute]
+export const limitsRoutes: readonly Route[] = [...decisionRoutes, resetRoute, ...pauseRoutes]
 
 /** @throws ApiError for an unknown limit */
 function rulesOf({ params }: Call, { config: { limits } }: Services): readonly LimitRule[] {
@@ -157,21 +218,34 @@ function at<T>(pointer: string, check: () => T): T {
   }
 }
 
-function replyOf(decision: LimitDecision, { limits: { receipts } }: Services): Reply {
+function replyOf(decision: LimitDecision, services: Services): Reply {
   // The end of the caller's work is unknown, so nothing stays in flight. A reservation stays.
   decision.release()
-  return { body: { ...documentOf(decision), receipt: receipts.receiptOf(decision) } }
+  return {
+    body: { ...documentOf(decision, services), receipt: services.limits.receipts.receiptOf(decision) },
+  }
 }
 
-/** The decision as the service binding returns it (rpc/service.ts), without its receipt. */
-function documentOf(decision: LimitDecision) {
-  const { limit, allowed, delayMs, retryAfterMs, rules, degraded } = decision
-  return { success: allowed, limit, allowed, delayMs, retryAfterMs, rules, ...(degraded && { degraded }) }
+/** The decision as the service binding returns it (rpc/service.ts), without its receipt, and times as ISO 8601. */
+function documentOf(decision: LimitDecision, { config: { limits } }: Services) {
+  const { limit, allowed, delayMs, retryAfterMs, pausedUntil, degraded } = decision
+  const inFlight = new Set(
+    limits
+      .get(limit)!
+      .filter(countsInFlight)
+      .map(({ name }) => name),
+  )
+  const rules = decision.rules.map(rule => (inFlight.has(rule.name) ? { ...rule, inFlight: true } : rule))
+  return {
+    ...{ success: allowed, limit, allowed, delayMs, retryAfterMs, rules },
+    ...(pausedUntil !== undefined && { pausedUntil: isoOf(pausedUntil) }),
+    ...(degraded && { degraded }),
+  }
 }
 
 /** @throws ApiError for a change that the store has not confirmed */
 function mustBeMade(
-  { degraded }: LimitDecision,
+  { degraded }: { degraded?: LimitDecision['degraded'] | undefined },
   fix = 'Repeat the request: it has an effect only once.',
 ): void {
   if (degraded === undefined) return

@@ -1,0 +1,48 @@
+-- Pauses an identity of a limit by name, or ends its pause. src/script/pause.ts encodes the arguments and decodes the reply.
+--
+-- The pause is a record in the state of the identity (prelude.lua), whose tag no rule can have. So each decision reads it with the
+-- counters, and a state without a pause is read as before. Its idle_at is the end of the pause.
+--
+--   KEYS     the state of the identity
+--   ARGV[1]  how long to pause in microseconds, or 0 to end the pause
+--   ARGV[2]  now in microseconds, or '' for the clock of this server
+--   then the stream and the values of an entry of the audit trail (audit.lua), which is written if the pause begins, ends, or becomes
+--   longer by at least a second: many processes can pause for the same reason
+--
+--   reply    { now, the end of the pause in microseconds, or 0 }
+
+local state = redis.call('MGET', KEYS[1])[1]
+local kept, idle_at, before, ends = '', 0, 0, ARGV[1] + 0
+for at = 1, state and #state % 14 == 0 and #state or 0, 14 do
+  local a, b = unpack_integers('>I4I4', state, at + 3)
+  local other_idle_at = (4398046511103 - a * 1024 - (b - b % 4194304) / 4194304) * 1000
+  if other_idle_at > now and other_idle_at - now < HORIZON then
+    if string.sub(state, at, at + 2) == PAUSE then
+      before = other_idle_at
+    else
+      kept = kept .. string.sub(state, at, at + 13)
+      idle_at = math.max(idle_at, other_idle_at)
+    end
+  end
+end
+if ends > 0 then
+  ends = math.max(before, ceil_to_ms(now + ends))
+end
+if ends ~= before then
+  if before == 0 or ends == 0 or ends - before >= 1000000 then
+    audit()
+  end
+  if ends > 0 then
+    local b = (4398046511103 - ends / 1000) % 1024
+    local a = (4398046511103 - ends / 1000 - b) / 1024
+    kept = kept .. PAUSE .. pack_integers('>I4I4I3', a, b * 4194304, 0)
+    idle_at = math.max(idle_at, ends)
+  end
+  if kept == '' then
+    redis.call('DEL', KEYS[1])
+  else
+    local life = life_until(idle_at)
+    redis.call('SETEX', KEYS[1], string.format('%d', spread(life)), kept)
+  end
+end
+return { now, ends }

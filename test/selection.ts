@@ -32,6 +32,8 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/node/rest-bridge-outage.test.ts',
     'test/node/redis-aof.test.ts',
     'test/node/redis-store-sentinel.test.ts',
+    'test/node/doctor/gateway.test.ts',
+    'test/node/doctor/store.test.ts',
   ],
   'start several Workers, or programs again and again': [
     'test/api/lint.test.ts',
@@ -56,6 +58,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/node/build-worker.test.ts',
     'test/node/check-command.test.ts',
     'test/node/cli.test.ts',
+    'test/node/doctor/command.test.ts',
     'test/node/edge.test.ts',
     'test/node/import-config.test.ts',
     'test/node/limits-acquire.test.ts',

@@ -315,7 +315,10 @@ async function refundAndCountGuesses(
 }
 
 /** The refund of what a part has spent; empty if it has refused. */
-function refundOf({ ruleSet, rules, subject, now }: Evaluation, answer: Outcome | GatewayError): Refund[] {
+export function refundOf(
+  { ruleSet, rules, subject, now }: Evaluation,
+  answer: Outcome | GatewayError,
+): Refund[] {
   if (!isAnswer(answer) || answer.status !== 'admitted') return []
   const { at, verdicts, plan } = answer
   const allowed = new Set(verdicts.filter(verdict => verdict.allowed).map(({ rule }) => rule.tag))

@@ -6,9 +6,7 @@ import { LOG_PLAIN } from '../algorithms/sliding-log.ts'
 import { appliesToPlan, countsInFlight, type Rule } from '../config/compile-rule.ts'
 import { splitBySlot } from '../limiter/cluster.ts'
 import type { BoundRule, Evaluation } from '../script/evaluation.ts'
-
-/** USD for one command (Upstash, pay as you go: $0.20 per 100,000). */
-const PRICE = 0.2 / 100_000
+import { dollarsPerMillion } from './prices.ts'
 
 export interface DecisionCost {
   /**
@@ -161,7 +159,5 @@ function countsOf(all: readonly CommandCount[]): CommandCounts {
   const commands = all.filter(({ most }) => most > 0)
   const least = commands.reduce((sum, { least }) => sum + least, 0)
   const most = commands.reduce((sum, { most }) => sum + most, 0)
-  return { commands, least, most, dollarsPerMillion: [dollars(least), dollars(most)] }
+  return { commands, least, most, dollarsPerMillion: [dollarsPerMillion(least), dollarsPerMillion(most)] }
 }
-
-const dollars = (commands: number) => Math.round(commands * PRICE * 1e8) / 100

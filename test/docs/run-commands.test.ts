@@ -113,6 +113,10 @@ async function run(args: readonly string[], input = ''): Promise<Result> {
   return isAsking(result) ? await runOnce([...args, '--yes'], input) : result
 }
 
+/** The error of a command that has failed. The Redis of this test has no persistence: a limit, which doctor tells by its exit code. */
+const failureOf = ([name]: readonly string[], { code, stderr }: Result) =>
+  code === 0 || (name === 'doctor' && code === 3) ? '' : `${code} ${stderr}`
+
 /** Fills in the values that the pages leave open: the id of a key or of a token, and a consumer. */
 async function filledIn(words: readonly string[]): Promise<string[]> {
   const keys = JSON.parse((await run(['keys', 'list', '--json'])).stdout)
@@ -120,6 +124,8 @@ async function filledIn(words: readonly string[]): Promise<string[]> {
     'acme/3f1c…': keys[0]?.id,
     '<id>': words[0] === 'tokens' ? await idOfNewToken() : keys[0]?.id,
     '<consumer>': 'acme',
+    // The load of doctor.
+    '60s': '1s',
   }
   return words.map(word => values[word] ?? word)
 }
@@ -207,7 +213,9 @@ function fileOf(config: string, name: string): string {
 it('the pages show commands of each kind', () => {
   const commands = pages.flatMap(({ blocks }) => blocks.flatMap(block => block.commands))
   const groups = commands.map(({ text }) => /sluicegate (\w+)/.exec(text)![1]!)
-  const kinds = 'tokens keys consumers limits stats top why audit switch bridge check explain'.split(' ')
+  const kinds = 'tokens keys consumers limits stats top why audit switch bridge check explain doctor'.split(
+    ' ',
+  )
   expect(new Set(groups)).toEqual(new Set(kinds))
 })
 
@@ -238,7 +246,8 @@ describe.each([
       const option = config === undefined ? [] : ['--config', fileOf(config, name)]
       for (const { text: command, comment } of commands) {
         const [before, text] = command.split('npx sluicegate') as [string, string]
-        if (SERVING.includes(wordsOf(text)[0]!)) continue
+        // test/node/doctor tries gateways.
+        if (SERVING.includes(wordsOf(text)[0]!) || text.includes('gateway.example.com')) continue
         const words = await filledIn(wordsOf(text))
         // Behind -- are the arguments of another command.
         const args = words.includes('--') ? [...option, ...words] : [...words, ...option]
@@ -246,7 +255,7 @@ describe.each([
         const first = await runOnce(args, input)
         if (comment.includes('asks first')) expect([command, first.stderr]).toEqual([command, ASKS])
         const result = isAsking(first) ? await runOnce([...args, '--yes'], input) : first
-        expect([command, result.code, result.code === 0 ? '' : result.stderr]).toEqual([command, 0, ''])
+        expect([command, failureOf(args, result)]).toEqual([command, ''])
         // Other options, as in: also --mode, --burst, --queue, --remove
         const named = comment.match(/--[a-z]+/g) ?? []
         const { stdout: help } = named.length > 0 ? await runOnce([...args, '--help']) : { stdout: '' }
@@ -309,8 +318,8 @@ describe.each(complete)('$path', ({ path, text, commands }) => {
     const option =
       config === undefined ? [] : ['--config', fileOf(config, `mentioned-${path.replaceAll(/\W/g, '-')}`)]
     const [plain] = command.split(' > ')
-    const { code, stderr } = await run([...(await filledIn(wordsOf(plain!))), ...option])
-    expect([command, code, code === 0 ? '' : stderr]).toEqual([command, 0, ''])
+    const args = [...(await filledIn(wordsOf(plain!))), ...option]
+    expect([command, failureOf(args, await run(args))]).toEqual([command, ''])
   })
 })
 

@@ -105,6 +105,7 @@ describe('npx sluicegate check', () => {
         '  open   no limit once an outage is confirmed: zendesk/d',
         '  local  each isolate counts by itself: b',
         '  keys   keys that this copy of the Worker has admitted in the last 10 minutes pass; others get a 503',
+        'Find out whether these rules work on your store: npx sluicegate doctor',
       ],
     ])
   })
@@ -161,6 +162,7 @@ describe('npx sluicegate check', () => {
         '  local   each isolate counts by itself, up to 25 % of the limit: second, month, queue, guesses',
         '  closed  requests are refused: known',
         '  keys    keys that this copy of the Worker has admitted in the last 10 minutes pass; others get a 503',
+        'Find out whether these rules work on your store: npx sluicegate doctor',
         'Warnings:',
         `  ${file}:3: rules: requests on the route docs from callers without a credential may pass without a limit. Add a rule that matches all of them, or set limits: false on a route if that is intended.`,
       ],
@@ -177,6 +179,7 @@ describe('npx sluicegate check', () => {
       '  day  5 per day (UTC)    fixed-window',
       'While the store does not answer:',
       '  local  each isolate counts by itself: zendesk/day',
+      'Find out whether these rules work on your store: npx sluicegate doctor',
     ])
     const guarded = join(directory, 'guarded.config.mjs')
     const rule = `{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 9, period: '1s' }`

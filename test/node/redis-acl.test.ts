@@ -6,6 +6,8 @@ import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { createAdminStore, loadScriptsIntoRedis } from '../../src/ops/admin-store.ts'
 import { correctLimit } from '../../src/ops/corrections.ts'
 import { peekLimit } from '../../src/ops/limits.ts'
+import { encodeSync } from '../../src/script/sync.ts'
+import { syncScript } from '../../src/script/sync-text.ts'
 import { guard } from '../../src/set-ups/guard/guard.ts'
 import { createLimiter } from '../../src/set-ups/limits/create-limiter.ts'
 import { runInProcess } from '../support/command-line.ts'
@@ -137,6 +139,16 @@ describe.skipIf(title)(`the Redis user of docs/deploy.md${title}`, () => {
     }
     for (const wake of sleepers.splice(0)) wake()
     await vi.waitFor(async () => expect(await command('stats')).toMatch(/window +\d/), PATIENT)
+    expect(await refused()).toEqual([])
+  })
+
+  it('can count the units of many isolates', async () => {
+    const { decisions } = createAdminStore({ url: gateway.store.url, token: TOKEN })
+    const holders = Array.from({ length: 100 }, (_, i) => `isolat${String(i).padStart(2, '0')}`)
+    for (const holder of [...holders, holders[0]!]) {
+      const message = { holding: { holder, epoch: 1, started: 1, ended: 0 }, ttl: 60e6 }
+      await decisions.run([encodeSync(syncScript(), [{ key: 'sluice:{c:many}:state:held:abc', ...message }])])
+    }
     expect(await refused()).toEqual([])
   })
 

@@ -77,6 +77,7 @@ function describe(loaded: LoadedConfig, warnings: readonly Warning[], file: stri
   ]
   if (!isLimitsAlone) sections.push(...sectionsOfCallers(config))
   sections.push(['While the store does not answer:', fallbackOf(config, isLimitsAlone)])
+  sections.push(['Find out whether these rules work on your store: npx sluicegate doctor', []])
   if (warnings.length > 0) {
     sections.push([warning('Warnings:'), warnings.map(each => [warningLine(each, file)])])
   }

@@ -10,7 +10,7 @@ import { checkHelpTopic, describeUsageError } from './usage-errors.ts'
 
 const FAILED = 1
 const WRONG_USAGE = 2
-/** Only of `stats --fail-above`, so only its help names it. */
+/** Only of `stats --fail-above` and `doctor`, so only their help names it. */
 const ABOVE = 3
 const EXIT_CODES = `\nExit codes: 0 success, or nothing to change; ${FAILED} failure (invalid config, store error, not found, refused); ${WRONG_USAGE} wrong usage.`
 
@@ -25,6 +25,7 @@ const COMMANDS: Record<string, [group: string, make: (load: FileLoader) => Promi
   check: [DEVELOP, async load => (await import('./check.ts')).checkCommand(load)],
   explain: [DEVELOP, async load => (await import('./explain.ts')).explainCommand(load)],
   build: [DEVELOP, async load => (await import('./build.ts')).buildCommand(load)],
+  doctor: [DEVELOP, async load => (await import('./doctor.ts')).doctorCommand(load)],
   keys: [OPERATE, async load => (await import('./keys.ts')).keysCommand(load)],
   tokens: [OPERATE, async load => (await import('./tokens.ts')).tokensCommand(load)],
   consumers: [OPERATE, async load => (await import('./consumers.ts')).consumersCommand(load)],
@@ -40,7 +41,7 @@ const COMMANDS: Record<string, [group: string, make: (load: FileLoader) => Promi
 /**
  * Runs a command of `npx sluicegate` in this process. It prints results and errors, and never rejects.
  * @param args the arguments after `sluicegate`, as in `['keys', 'list']`
- * @returns the exit code: 0 success, or nothing to change; 1 failure; 2 wrong usage; 3 a share above its bound
+ * @returns the exit code: 0 success, or nothing to change; 1 failure; 2 wrong usage; 3 a share above its bound, or limits that `doctor` has found
  */
 export async function run(args: readonly string[]): Promise<number> {
   try {

@@ -241,7 +241,8 @@ ${
     ${store}npx sluicegate tokens create --name my-service --scopes keys:write,limits:use${environment}
 `
     : ''
-}
+}Find out whether it works where you deploy it: npx sluicegate doctor
+
 Sluice is ready on ${url}`)
 }
 

@@ -25,3 +25,7 @@ export class AdminError extends Error {
     this.nextStep = nextStep
   }
 }
+
+/** Something between Redis and this process replies by itself. */
+export const notRedis = (): AdminError =>
+  new AdminError('store', 'The store does not answer as a Redis does.')

@@ -6,7 +6,7 @@ import { gatewayRuleSet, limitRuleSet } from '../script/compiled.ts'
 import type { RuleSet } from '../script/rule-set-shape.ts'
 import { inEnvironment } from '../store/keys.ts'
 import type { AdminConnection, Command } from './admin-connection.ts'
-import { AdminError } from './admin-error.ts'
+import { AdminError, notRedis } from './admin-error.ts'
 import { type AuditTrail, type Author, createAuditTrail, DEFAULT_KEEP_MS } from './audited.ts'
 import type { Change, Entry } from './change.ts'
 import { type UpstashConnectionOptions, upstashConnection } from './upstash-connection.ts'
@@ -184,9 +184,6 @@ function writersOn(
     },
   }
 }
-
-/** Something between Redis and this process replies by itself. */
-const notRedis = () => new AdminError('store', 'The store does not answer as a Redis does.')
 
 function expiryOf({ expiry }: NewText): string[] {
   if (expiry === undefined) return ['KEEPTTL']

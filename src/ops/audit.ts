@@ -2,7 +2,7 @@
 import { parseDuration } from '../config/duration.ts'
 import { AUDIT_INDEX_KEY, auditKeyOf } from '../store/keys.ts'
 import { evalCommand } from './admin-connection.ts'
-import { AdminError } from './admin-error.ts'
+import { AdminError, notRedis } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import type { Actor, Change, Entry, Facts } from './change.ts'
 
@@ -96,7 +96,7 @@ function foundOf(reply: unknown): Found {
     Array.isArray(entry) && isText(entry[0]) && Array.isArray(entry[1]) && entry[1].every(isText)
   if (Array.isArray(reply) && Array.isArray(reply[0]) && reply[0].every(isEntry) && isText(reply[1]))
     return reply as unknown as Found
-  throw new AdminError('store', 'The store does not answer as a Redis does.')
+  throw notRedis()
 }
 
 interface Range extends AuditQuery {

@@ -8,6 +8,7 @@ import type { AdminStore } from './admin-store.ts'
 import { credentialFacts } from './audit-facts.ts'
 import type { FoundKey } from './key-reference.ts'
 import { type BeforeCreation, type CreatedKey, createKey, type KeyInfo, keyId } from './keys.ts'
+import { removeFromIndex, sortedKey } from './sorted-index.ts'
 
 /** What is known of a key. */
 export async function showKey(
@@ -84,9 +85,9 @@ export async function revokeKey(
   const pointers = await pointersToDrop(store, consumer, [digest])
   const [own, index] = [store.at(credentialKey(consumer, digest)), store.at(credentialIndexKey(consumer))]
   return await store.write({
-    keys: [own, index, ...pointers.keys],
+    keys: [own, index, sortedKey(index), ...pointers.keys],
     onlyIf: own,
-    commands: [['DEL', own], ['SREM', index, digest], ...pointers.commands],
+    commands: [['DEL', own], ...removeFromIndex(index, [digest]), ...pointers.commands],
     entry: { action: 'keys.revoke', target: id, before: record && credentialFacts(record) },
   })
 }

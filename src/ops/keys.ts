@@ -21,6 +21,7 @@ import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { credentialFacts } from './audit-facts.ts'
 import type { AuditAction, Facts } from './change.ts'
+import { addToIndex, removeFromIndex, sortedKey } from './sorted-index.ts'
 
 export interface NewKey {
   /** The consumer as written in Redis keys (names.ts). */
@@ -200,27 +201,43 @@ export async function listKeys(store: AdminStore, of?: string | readonly string[
   const indexes = await store.runEach<string[]>(
     consumers.map(consumer => ['SMEMBERS', store.at(credentialIndexKey(consumer))]),
   )
-  const all = consumers.flatMap((consumer, i) => {
-    const digits = distinguishingDigits(indexes[i]!)
-    return indexes[i]!.map(digest => ({ consumer, digest, id: keyId(consumer, digest, digits) }))
-  })
-  const texts = await store.runEach<string | null>(
-    all.map(({ consumer, digest }) => ['GET', store.at(credentialKey(consumer, digest))]),
+  const keys = await readKeys(
+    store,
+    consumers.flatMap((consumer, i) => withIds(consumer, indexes[i]!)),
   )
-  const owners = await store.runEach<string | null>(
-    all.map(({ digest }) => ['GET', store.at(pointerKey(digest))]),
+  return keys.sort((a, b) => compare(a.consumer, b.consumer) || a.createdAt.getTime() - b.createdAt.getTime())
+}
+
+/** A key in the index of its consumer. It may have expired. */
+export interface IndexedKey {
+  id: string
+  consumer: string
+  digest: string
+}
+
+/** @param before the key before them in the index, from which their ids differ */
+export function withIds(consumer: string, digests: readonly string[], before: string[] = []): IndexedKey[] {
+  const digits = distinguishingDigits([...before, ...digests])
+  return digests.map(digest => ({ consumer, digest, id: keyId(consumer, digest, digits) }))
+}
+
+/** Reads the records of keys, and removes those that have expired from the index. */
+export async function readKeys(store: AdminStore, all: readonly IndexedKey[]): Promise<KeyInfo[]> {
+  const replies = await store.runEach<string | null>(
+    all.flatMap(({ consumer, digest }) => [
+      ['GET', store.at(credentialKey(consumer, digest))],
+      ['GET', store.at(pointerKey(digest))],
+    ]),
   )
   await prune(
     store,
-    all.filter((_, i) => texts[i] === null),
+    all.filter((_, i) => replies[2 * i] === null),
   )
-  return all
-    .flatMap(({ consumer, id }, i): KeyInfo[] => {
-      const record = parseCredential(texts[i] ?? '')
-      const kind = owners[i] === consumer ? 'opaque-key' : 'api-key'
-      return record ? [{ id, consumer, kind, mode: 'live', ...record }] : []
-    })
-    .sort((a, b) => compare(a.consumer, b.consumer) || a.createdAt.getTime() - b.createdAt.getTime())
+  return all.flatMap(({ consumer, id }, i): KeyInfo[] => {
+    const record = parseCredential(replies[2 * i] ?? '')
+    const kind = replies[2 * i + 1] === consumer ? 'opaque-key' : 'api-key'
+    return record ? [{ id, consumer, kind, mode: 'live', ...record }] : []
+  })
 }
 
 /** The plan that all keys have. Undefined if their plans differ, if one has none, or if there is no key. */
@@ -255,15 +272,25 @@ interface Key {
   digest: string
 }
 
-/** Checks and removes in one step, so that a key that was imported again in the meantime stays in the index. */
+/**
+ * Checks and removes in one step, so that a key that was imported again in the meantime stays in the index. KEYS: the index, the sorted
+ * index, the records. ARGV: their digests.
+ */
 const DROP_IF_GONE = `
-if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
-return redis.call('SREM', KEYS[1], ARGV[1])`
+for i, digest in ipairs(ARGV) do
+  if redis.call('EXISTS', KEYS[i + 2]) == 0 then
+    redis.call('SREM', KEYS[1], digest)
+    redis.call('ZREM', KEYS[2], digest)
+  end
+end
+return 1`
 
 async function prune(store: AdminStore, gone: readonly Key[]): Promise<void> {
-  const commands = gone.map(({ consumer, digest }) => {
-    const keys = [credentialIndexKey(consumer), credentialKey(consumer, digest)].map(store.at)
-    return evalCommand(DROP_IF_GONE, keys, [digest])
+  const commands = [...Map.groupBy(gone, ({ consumer }) => consumer)].map(([consumer, keys]) => {
+    const index = store.at(credentialIndexKey(consumer))
+    const digests = keys.map(({ digest }) => digest)
+    const records = digests.map(digest => store.at(credentialKey(consumer, digest)))
+    return evalCommand(DROP_IF_GONE, [index, sortedKey(index), ...records], digests)
   })
   await store.runEach(commands)
 }
@@ -284,14 +311,14 @@ export async function writeListed(
   consumer: string,
   write: (isNew: boolean) => Promise<void>,
 ): Promise<void> {
-  const isNew = await addToIndex(store, consumer)
+  const isNew = await list(store, consumer)
   await write(isNew)
-  await addToIndex(store, consumer)
+  await list(store, consumer)
 }
 
 /** @returns whether the consumer is new */
-async function addToIndex(store: AdminStore, consumer: string): Promise<boolean> {
-  return (await store.run('SADD', store.at(CONSUMER_INDEX_KEY), consumer)) === 1
+async function list(store: AdminStore, consumer: string): Promise<boolean> {
+  return (await store.runEach(addToIndex(store.at(CONSUMER_INDEX_KEY), [consumer])))[0] === 1
 }
 
 /** Removes a consumer without keys and settings from the index. The index is in another slot of a cluster, so no transaction covers both. */
@@ -299,9 +326,9 @@ export async function removeFromIndexIfEmpty(store: AdminStore, consumer: string
   const keys = [consumerKey(consumer), credentialIndexKey(consumer)].map(store.at)
   const isEmpty = async () => (await store.run('EXISTS', ...keys)) === 0
   if (!(await isEmpty())) return
-  await store.run('SREM', store.at(CONSUMER_INDEX_KEY), consumer)
+  await store.runEach(removeFromIndex(store.at(CONSUMER_INDEX_KEY), [consumer]))
   // Lists again a consumer that was written between the two calls. Later writes list it themselves.
-  if (!(await isEmpty())) await addToIndex(store, consumer)
+  if (!(await isEmpty())) await list(store, consumer)
 }
 
 async function writeKey(
@@ -316,11 +343,8 @@ async function writeKey(
   const expiry = expiresAt ? ['PXAT', expiresAt.getTime()] : []
   const [key, index] = [store.at(credentialKey(consumer, digest)), store.at(credentialIndexKey(consumer))]
   await store.write({
-    keys: [key, index],
-    commands: [
-      ['SET', key, formatCredential(record), ...expiry],
-      ['SADD', index, digest],
-    ],
+    keys: [key, index, sortedKey(index)],
+    commands: [['SET', key, formatCredential(record), ...expiry], ...addToIndex(index, [digest])],
     entry: { action, target: keyId(consumer, digest), after: { ...credentialFacts(record), ...facts } },
   })
 }

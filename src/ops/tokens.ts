@@ -19,6 +19,14 @@ import type { AdminStore } from './admin-store.ts'
 import { tokenFacts } from './audit-facts.ts'
 import { distinguishingDigits } from './keys.ts'
 import { printable } from './names.ts'
+import {
+  addToIndex,
+  type Page,
+  type PageRequest,
+  readIndexes,
+  readPage,
+  removeFromIndex,
+} from './sorted-index.ts'
 
 export interface TokenInfo extends TokenRecord {
   id: string
@@ -83,18 +91,37 @@ export async function createToken(
 /** Lists the tokens in the order of their creation. Removes expired tokens from the index. */
 export async function listTokens(store: AdminStore): Promise<TokenInfo[]> {
   const digests = await store.run<string[]>('SMEMBERS', store.at(TOKEN_INDEX_KEY))
-  const digits = distinguishingDigits(digests)
+  const tokens = await readTokens(store, digests, distinguishingDigits(digests))
+  return tokens.sort((a, b) => a.createdAt.getTime() - b.createdAt.getTime() || (a.id < b.id ? -1 : 1))
+}
+
+/** Reads a page of the tokens, in the order of their ids. */
+export async function readTokenPage(store: AdminStore, page: PageRequest): Promise<Page<TokenInfo>> {
+  const index = store.at(TOKEN_INDEX_KEY)
+  const positionOf = ({ id }: TokenInfo) => [id]
+  return await readPage(page, positionOf, async (after, count) => {
+    const [part] = await readIndexes(store, [{ index, after: after?.[0] }], count)
+    const { members, before } = part!
+    const digits = distinguishingDigits([...(before ? [before] : []), ...members])
+    const items = await readTokens(store, members, digits)
+    return { items, ...(members.length === count && { end: [members.at(-1)!] }) }
+  })
+}
+
+async function readTokens(
+  store: AdminStore,
+  digests: readonly string[],
+  digits: number,
+): Promise<TokenInfo[]> {
   const texts = await readAll(store, digests)
   await prune(
     store,
     digests.filter((_, i) => texts[i] === null),
   )
-  return digests
-    .flatMap((digest, i): TokenInfo[] => {
-      const record = parseToken(texts[i] ?? '')
-      return record ? [{ id: serviceTokenId(digest, digits), ...record }] : []
-    })
-    .sort((a, b) => a.createdAt.getTime() - b.createdAt.getTime() || (a.id < b.id ? -1 : 1))
+  return digests.flatMap((digest, i): TokenInfo[] => {
+    const record = parseToken(texts[i] ?? '')
+    return record ? [{ id: serviceTokenId(digest, digits), ...record }] : []
+  })
 }
 
 const ID = /^[0-9a-f]{4,64}$/
@@ -128,7 +155,7 @@ async function revoke(
     ...{ keys: [key], onlyIf: key, commands: [['DEL', key]] },
     entry: { action: 'tokens.revoke', target: id, before: tokenFacts(record) },
   })
-  await store.run('SREM', store.at(TOKEN_INDEX_KEY), digest)
+  await store.runEach(removeFromIndex(store.at(TOKEN_INDEX_KEY), [digest]))
   return isRevoked
 }
 
@@ -217,7 +244,7 @@ async function write(
   replaces: string | undefined,
 ): Promise<void> {
   const { expiresAt } = record
-  const index = () => store.run('SADD', store.at(TOKEN_INDEX_KEY), digest)
+  const index = () => store.runEach(addToIndex(store.at(TOKEN_INDEX_KEY), [digest]))
   await index()
   try {
     const expiry = expiresAt ? (['PXAT', expiresAt.getTime()] as const) : []
@@ -262,11 +289,12 @@ const readAll = (store: AdminStore, digests: readonly string[]) =>
 /** The index is in another slot of a cluster than the tokens, so no transaction covers both. */
 async function prune(store: AdminStore, gone: readonly string[]): Promise<void> {
   const index = store.at(TOKEN_INDEX_KEY)
-  await store.runEach(gone.map(digest => ['SREM', index, digest]))
+  if (gone.length === 0) return
+  await store.runEach(removeFromIndex(index, gone))
   const again = await readAll(store, gone)
   // A token that was stored between the two calls.
   const listed = gone.filter((_, i) => again[i] !== null)
-  await store.runEach(listed.map(digest => ['SADD', index, digest]))
+  if (listed.length > 0) await store.runEach(addToIndex(index, listed))
 }
 
 async function byId(store: AdminStore, prefix: string): Promise<Omit<FoundToken, 'record'>> {

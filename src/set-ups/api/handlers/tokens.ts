@@ -8,14 +8,13 @@ import {
 import {
   createToken,
   findToken,
-  listTokens,
   mintToken,
+  readTokenPage,
   revokeToken,
   rotateToken,
-  type TokenInfo,
 } from '../../../ops/tokens.ts'
 import { isScope } from '../../../scopes.ts'
-import { cutPage, pageOf } from '../cursor.ts'
+import { pageDocument, pageOf } from '../cursor.ts'
 import { durationOf, futureTime, shortText } from '../parse-input.ts'
 import { invalidInput } from '../problems.ts'
 import { type AdminCall, adminRoute } from '../route.ts'
@@ -32,9 +31,7 @@ export const tokensRoutes = [
     scopes: SCOPES,
     query: listQuery,
     async run({ store, query }) {
-      const all = [...(await listTokens(store))].sort((a, b) => (a.id < b.id ? -1 : 1))
-      const { items, ...cursor } = cutPage(all, ({ id }: TokenInfo) => [id], pageOf(query))
-      return { body: { items: items.map(tokenDocument), ...cursor } }
+      return { body: pageDocument(await readTokenPage(store, pageOf(query)), tokenDocument) }
     },
   }),
   adminRoute({

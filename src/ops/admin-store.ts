@@ -38,7 +38,7 @@ export interface AdminStore extends AdminConnection {
    * @param change returns the new text, or undefined to delete the key. It is called again if another writer was faster.
    * @param describe called after `change`: what it does, for the audit trail. An unchanged text is then not written, and leaves no
    *   entry. Absent: a detail of another change
-   * @throws AdminError `refused` if other writers are always faster; `store`
+   * @throws AdminError `conflict` if other writers are always faster; `store`
    */
   change(
     key: string,
@@ -171,7 +171,7 @@ function writersOn(
         if (await isMade(command)) return
       }
       throw new AdminError(
-        'refused',
+        'conflict',
         'Another process is changing the same record at this moment. Nothing was changed. Try again.',
       )
     },

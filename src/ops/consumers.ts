@@ -121,7 +121,7 @@ export interface ConsumerChange {
  * Changes the record of a consumer.
  * @param action for the audit trail
  * @param change returns the new record. It is called again if another writer was faster.
- * @throws AdminError `refused`, `store`, and errors of `change`
+ * @throws AdminError `conflict`, `store`, and errors of `change`
  */
 export async function changeConsumer(
   store: AdminStore,

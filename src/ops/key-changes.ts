@@ -191,7 +191,7 @@ async function expirePointer(store: AdminStore, key: FoundKey, at: Date | undefi
     // The key has been imported for another consumer since.
     if (owner !== consumer)
       throw new AdminError(
-        'refused',
+        'conflict',
         `Another process is importing key '${key.id}' at this moment. Try again.`,
       )
     return { text: owner, expiry: at ?? 'never' }

@@ -190,7 +190,7 @@ async function claim(
 ): Promise<void> {
   await store.change(pointerKey(digest), now => {
     if ((now ?? null) !== owner)
-      throw new AdminError('refused', 'Another process is importing this key at this moment. Try again.')
+      throw new AdminError('conflict', 'Another process is importing this key at this moment. Try again.')
     return { text: consumer, expiry: expiresAt ?? 'never' }
   })
 }

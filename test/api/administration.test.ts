@@ -274,6 +274,19 @@ describeOnRedis('administration over HTTP', (_, kind) => {
     expect((await api('GET switches', { token })).body).toEqual({ kill: null, rules: [] })
   })
 
+  it('a change that other writers always disturb gets a 409, and changes nothing', async () => {
+    let writes = 0
+    gateway.store.fault = (_, __, passOn) => {
+      const text = `sluice-${++writes}`
+      void gateway.redis.connection.send(['SET', 'sluice:{switches}', text]).then(() => passOn())
+    }
+    const reply = await api('PUT switches/minute', { token, body: { mode: 'off' } })
+    gateway.store.fault = undefined
+    expect(reply).toMatchObject({ status: 409, body: { type: 'urn:sluice:problem:conflict' } })
+    expect(reply.body.detail).toContain('Nothing was changed. Try again.')
+    expect((await api('GET switches', { token })).body.rules).toEqual([])
+  })
+
   it('statistics and reasons are shown', async () => {
     await create({ consumer: 'acme' })
     expect((await api('GET stats?since=10m', { token })).body).toMatchObject({ unit: 'minute', requests: [] })

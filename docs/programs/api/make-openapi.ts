@@ -74,18 +74,19 @@ export function openApiDocument() {
         Object.values(PROBLEMS)
           // No operation has it: the method is what is wrong.
           .filter(({ status }) => status !== 405)
-          .map(problem => [String(problem.status), responseTo(problem)]),
+          .map(({ status }) => [String(status), responseTo(status)]),
       ),
     },
   }
 }
 
-function responseTo({ status, title }: { status: number; title: string }) {
+function responseTo(status: number) {
+  const titles = Object.values(PROBLEMS).flatMap(each => (each.status === status ? each.title : []))
   const headers = {
     ...(status === 429 || status === 503 ? { 'Retry-After': { schema: { type: 'string' } } } : {}),
   }
   return {
-    description: title,
+    description: titles.join('; '),
     ...(Object.keys(headers).length > 0 && { headers }),
     content: { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } },
   }
@@ -128,12 +129,12 @@ export const listOfScopes = (route: Route): readonly string[] =>
       : route.scopes
 
 /** The statuses of the problems that an operation can have. */
-function problemsOf({ kind, path, body, isCreation }: Route): number[] {
+function problemsOf({ kind, path, body, method }: Route): number[] {
   if (kind === 'open') return [404, 500]
   if (kind === 'own') return [400, 401, 403, 429, 500, 503]
   return [
     ...[400, 401, 403, 404],
-    ...(isCreation ? [409] : []),
+    ...(kind === 'admin' && method !== 'GET' ? [409] : []),
     ...(body ? [413, 415] : []),
     ...(path === 'stats' || kind === 'limit' ? [] : [422]),
     ...[429, 500, 503],

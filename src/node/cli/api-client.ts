@@ -6,7 +6,7 @@ import { parseShortText, printable } from '../../ops/names.ts'
 import { describeFailure, isOnThisMachine } from '../../ops/store-failure.ts'
 import { API_PATH } from '../../set-ups/api/create-api.ts'
 import { MAX_ITEMS } from '../../set-ups/api/cursor.ts'
-import type { InputMistake } from '../../set-ups/api/problems.ts'
+import { type InputMistake, problemType } from '../../set-ups/api/problems.ts'
 import type { Route } from '../../set-ups/api/route.ts'
 import { ROUTES } from '../../set-ups/api/routes.ts'
 
@@ -232,10 +232,10 @@ function failureOf({ status, headers }: Response, document: object | undefined):
   const mistakes = errors?.map(({ pointer, detail }) => (pointer ? `${pointer}: ${detail}` : detail))
   const fix = status === 401 ? [CHECK_TOKEN] : []
   return new ApiFailure(
-    failureKind(status),
+    failureKind(status, type),
     shown(mistakes?.join('\n') ?? String(detail)),
     [...fix, `Request ID: ${printable(String(requestId))}`].join('\n'),
-    status === 409 ? String(id) : undefined,
+    id === undefined ? undefined : String(id),
   )
 }
 
@@ -244,7 +244,8 @@ const kindOfContent = (headers: Headers) =>
 
 const shown = (text: string) => text.split('\n').map(printable).join('\n')
 
-function failureKind(status: number): AdminFailure {
+function failureKind(status: number, type: string): AdminFailure {
+  if (type === problemType('conflict')) return 'conflict'
   if (status === 400) return 'usage'
   if (status === 401 || status === 403) return 'forbidden'
   if (status === 404) return 'not-found'

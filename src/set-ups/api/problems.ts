@@ -8,6 +8,7 @@ export const PROBLEMS = {
   'not-found': { status: 404, title: 'Not found' },
   'method-not-allowed': { status: 405, title: 'Method not allowed' },
   repeated: { status: 409, title: 'Idempotency-Key used before' },
+  conflict: { status: 409, title: 'Another change at the same time' },
   'too-large': { status: 413, title: 'Body too large' },
   'not-json': { status: 415, title: 'Body is not JSON' },
   refused: { status: 422, title: 'Refused by the stored data' },

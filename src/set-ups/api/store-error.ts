@@ -26,9 +26,9 @@ export function adminError({ kind, message }: AdminError, change: ChangeState): 
     case 'usage':
       return invalidInput('', textOf(message))
     case 'not-found':
-      return new ApiError('not-found', textOf(message))
     case 'forbidden':
-      return new ApiError('forbidden', textOf(message))
+    case 'conflict':
+      return new ApiError(kind, textOf(message))
     case 'store':
       return storeError(change)
     default:

@@ -19,7 +19,7 @@ export interface AuditEntry extends Omit<Entry, 'action' | 'before' | 'after'>, 
 }
 
 export interface AuditQuery {
-  /** A consumer with its keys, a key, a rule, a limit by name, a token, `kill`, or an address. Absent: all. */
+  /** A consumer with its keys, a key, a rule, a limit by name, a token, `kill`, or an address. Also what a rotation has made. Absent: all. */
   target?: string | undefined
   /** The first part of the action, such as `switches`. Absent: all. */
   kind?: string | undefined
@@ -55,7 +55,8 @@ const NAMES_AT_ONCE = 5000
 const INDEX_LAG_MS = 60_000
 
 /**
- * KEYS: a stream. ARGV: the last id, the first id, how many to look at, how many to find, the target, the kind of action.
+ * KEYS: a stream. ARGV: the last id, the first id, how many to look at, how many to find, the target, the kind of action, what the change of a rotation to
+ * the target has.
  * Reply: the entries, and where to go on; an empty text after the last one.
  */
 const FIND = `
@@ -64,7 +65,8 @@ local found = {}
 for i = 1, #looked do
   local values = looked[i][2]
   local action, target = values[6], values[8]
-  if (ARGV[5] == '' or target == ARGV[5] or string.sub(target, 1, #ARGV[5] + 1) == ARGV[5] .. '/')
+  if (ARGV[5] == '' or target == ARGV[5] or string.sub(target, 1, #ARGV[5] + 1) == ARGV[5] .. '/'
+      or string.find(values[10], ARGV[7], 1, true))
       and string.sub(action, 1, #ARGV[6]) == ARGV[6] then
     found[#found + 1] = looked[i]
     if #found == ARGV[4] + 0 then return { found, looked[i][1] } end
@@ -177,7 +179,11 @@ const lastIn = (stream: string, from: Position) => (stream > (from.stream ?? '')
 function find(stream: string, last: string | undefined, range: Range, missing: number) {
   const { target = '', kind, first } = range
   const isFiltered = target !== '' || kind !== undefined
-  const args = [last ?? '+', first, isFiltered ? LOOK_AT : missing, missing, target, kind ? `${kind}.` : '']
+  const replacedBy = `"replacedBy":${JSON.stringify(target)}`
+  const args = [
+    ...[last ?? '+', first, isFiltered ? LOOK_AT : missing, missing],
+    ...[target, kind ? `${kind}.` : '', replacedBy],
+  ]
   return evalCommand(FIND, [stream], args)
 }
 

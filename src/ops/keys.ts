@@ -18,9 +18,9 @@ import {
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
 import { evalCommand } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
-import type { AdminStore } from './admin-store.ts'
+import type { AdminStore, Write } from './admin-store.ts'
 import { credentialFacts } from './audit-facts.ts'
-import type { AuditAction, Facts } from './change.ts'
+import type { AuditAction } from './change.ts'
 import { addToIndex, removeFromIndex, sortedKey } from './sorted-index.ts'
 
 export interface NewKey {
@@ -33,8 +33,6 @@ export interface NewKey {
   mode?: CallerMode
   /** Absent: the key is valid until it is revoked. */
   expiresAt?: Date
-  /** Id of the key that it replaces, for the audit trail. */
-  replaces?: string
 }
 
 export interface KeyInfo extends Omit<CredentialRecord, 'mode'> {
@@ -69,9 +67,30 @@ export type BeforeCreation = (id: string) => Promise<void>
 
 export async function createKey(
   store: AdminStore,
-  { consumer, mode = 'live', replaces, ...rest }: NewKey,
+  newKey: NewKey,
   before?: BeforeCreation,
 ): Promise<CreatedKey> {
+  const minted = await mintKey(store, newKey)
+  const { id, consumer } = minted.created
+  await before?.(id)
+  const fix = `Key '${id}' may have been created, but it is not shown. If npx sluicegate keys list shows its id, revoke it: npx sluicegate keys revoke ${id}`
+  await writeMinted(store, minted, fix, () =>
+    writeKey(store, consumer, minted.digest, minted.record, 'keys.create'),
+  )
+  return minted.created
+}
+
+/** A key before it is stored. */
+export interface MintedKey {
+  created: CreatedKey
+  digest: string
+  record: CredentialRecord
+}
+
+export async function mintKey(
+  store: AdminStore,
+  { consumer, mode = 'live', ...rest }: NewKey,
+): Promise<MintedKey> {
   if (!isConsumerName(consumer)) {
     throw new AdminError(
       'usage',
@@ -81,21 +100,30 @@ export async function createKey(
   const createdAt = new Date()
   const key = await mint(store, consumer, mode, createdAt)
   const digest = sha256(key)
-  const id = keyId(consumer, digest)
   const signedBy = store.keySecret?.id
   const record = { ...rest, createdAt, hint: hintOf(key), ...(signedBy && { signedBy }) }
-  const written = { ...record, ...recordOf(mode) }
-  await before?.(id)
+  return {
+    created: { key, id: keyId(consumer, digest), consumer, kind: 'api-key', mode, ...record },
+    digest,
+    record: { ...record, ...recordOf(mode) },
+  }
+}
+
+/** Writes a new key, whose consumer is in the index then. @param fix what to do if the key may have been written */
+export async function writeMinted(
+  store: AdminStore,
+  { created: { consumer } }: MintedKey,
+  fix: string,
+  write: () => Promise<void>,
+): Promise<void> {
   let isSent = false
   await writeListed(store, consumer, () => {
     isSent = true
-    return writeKey(store, consumer, digest, written, 'keys.create', { replaces })
+    return write()
   }).catch(error => {
-    if (!isSent || !(error instanceof AdminError)) throw error
-    const fix = `Key '${id}' may have been created, but it is not shown. If npx sluicegate keys list shows its id, revoke it: npx sluicegate keys revoke ${id}`
+    if (!isSent || !(error instanceof AdminError) || error.kind !== 'store') throw error
     throw new AdminError(error.kind, error.message, [fix, error.nextStep].filter(Boolean).join('\n'))
   })
-  return { key, id, consumer, kind: 'api-key', mode, ...record }
 }
 
 /** @param signature of the config. @throws AdminError `refused` if the gateway would refuse the new key */
@@ -130,7 +158,7 @@ export type OpaqueKey = { key: string } | { digest: string }
 export async function importKey(
   store: AdminStore,
   opaque: OpaqueKey,
-  { consumer, mode = 'live', replaces: _, ...rest }: NewKey,
+  { consumer, mode = 'live', ...rest }: NewKey,
   before?: BeforeCreation,
 ): Promise<KeyInfo> {
   const digest = await digestOf(store, opaque)
@@ -337,16 +365,27 @@ async function writeKey(
   digest: string,
   record: CredentialRecord,
   action: AuditAction,
-  facts: Facts = {},
 ): Promise<void> {
+  await store.write({
+    ...writeOfKey(store, consumer, digest, record),
+    entry: { action, target: keyId(consumer, digest), after: credentialFacts(record) },
+  })
+}
+
+/** Writes the record of a new key, and its place in the index. */
+export function writeOfKey(
+  store: AdminStore,
+  consumer: string,
+  digest: string,
+  record: CredentialRecord,
+): Pick<Write, 'keys' | 'commands'> {
   const { expiresAt } = record
   const expiry = expiresAt ? ['PXAT', expiresAt.getTime()] : []
   const [key, index] = [store.at(credentialKey(consumer, digest)), store.at(credentialIndexKey(consumer))]
-  await store.write({
+  return {
     keys: [key, index, sortedKey(index)],
     commands: [['SET', key, formatCredential(record), ...expiry], ...addToIndex(index, [digest])],
-    entry: { action, target: keyId(consumer, digest), after: { ...credentialFacts(record), ...facts } },
-  })
+  }
 }
 
 /** The last letters of an API key belong to its checksum. For opaque keys, they are a hint only if the rest of the key is long enough. */

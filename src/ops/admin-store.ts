@@ -61,7 +61,18 @@ export interface Write {
   commands: readonly Command[]
   /** Some of the keys, and the texts that they must have; an empty text: any. If one has not, nothing is written. */
   onlyIf?: readonly (readonly [key: string, text: string])[]
+  /** Of a creation: `write` throws if another one has it. */
+  claim?: HeldClaim | undefined
   entry: Entry
+}
+
+/** Lets a creation be written only while it has its claim, and ends the claim in the same run. */
+export interface HeldClaim {
+  key: string
+  /** While the creation is not written. */
+  text: string
+  /** From then on. */
+  done: string
 }
 
 /** Finds the rule sets of a config: with scripts that are compiled at run time (src/script/compiled.ts), or that were built before. */
@@ -177,14 +188,18 @@ function writersOn(
       throw conflict()
     },
 
-    async write({ keys, commands, onlyIf = [], entry }) {
+    async write({ keys, commands, onlyIf = [], claim, entry }) {
+      const conditions = claim ? [...onlyIf, [claim.key, claim.text]] : onlyIf
+      const all: Command[] = claim ? [...commands, ['SET', claim.key, claim.done, 'KEEPTTL']] : [...commands]
       const args = [
-        onlyIf.length,
-        ...onlyIf.flat(),
-        ...commands.flatMap(command => [command.length, ...command]),
+        conditions.length,
+        ...conditions.flat(),
+        ...all.flatMap(command => [command.length, ...command]),
       ]
-      const made = await isMade(await audit.command({ source: WRITE, keys, args, entry }))
-      if (!made && onlyIf.length === 0) throw notRedis()
+      const withClaim = claim ? [...keys, claim.key] : keys
+      const made = await isMade(await audit.command({ source: WRITE, keys: withClaim, args, entry }))
+      if (!made && claim && onlyIf.length === 0) throw claimLost()
+      if (!made && conditions.length === 0) throw notRedis()
       return made
     },
   }
@@ -205,12 +220,16 @@ export async function writeFrom(
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     const text = await store.run<string | null>('GET', key)
     const write = prepare(text ?? undefined)
-    if (text === last) break
+    // So another condition was not met.
+    if (text === last) throw write.claim ? claimLost() : conflict()
     last = text
     if (await store.write({ ...write, onlyIf: [[key, text ?? ''], ...(write.onlyIf ?? [])] })) return
   }
   throw conflict()
 }
+
+const claimLost = () =>
+  new AdminError('conflict', 'A later request with the same Idempotency-Key has taken over. Use its reply.')
 
 const conflict = () =>
   new AdminError(

@@ -3,7 +3,7 @@ import { credentialIndexKey, credentialKey, pointerKey } from '../store/keys.ts'
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
 import { type Command, evalCommand } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
-import { type AdminStore, writeFrom } from './admin-store.ts'
+import { type AdminStore, type HeldClaim, writeFrom } from './admin-store.ts'
 import { credentialFacts } from './audit-facts.ts'
 import type { FoundKey } from './key-reference.ts'
 import {
@@ -130,10 +130,10 @@ export async function rotateKey(
     ...(expiresAt && { expiresAt: new Date(now + expiresAt.getTime() - createdAt.getTime()) }),
   })
   const { created } = minted
-  await before?.(created.id)
+  const claim = await before?.(created.id)
   const endsAt = new Date(Math.min(now + overlapMs, expiresAt?.getTime() ?? Number.POSITIVE_INFINITY))
   const fix = `Key '${id}' may have been replaced by '${created.id}', which is not shown. If npx sluicegate keys list shows that id, revoke it (npx sluicegate keys revoke ${created.id}) and keep the old key: npx sluicegate keys expire ${id} never`
-  await writeMinted(store, minted, fix, () => writeRotation(store, key, minted, endsAt))
+  await writeMinted(store, minted, fix, () => writeRotation(store, key, minted, endsAt, claim))
   return { created, oldEndsAt: endsAt }
 }
 
@@ -142,6 +142,7 @@ async function writeRotation(
   { id, consumer, digest }: FoundKey,
   minted: MintedKey,
   endsAt: Date,
+  claim: HeldClaim | undefined,
 ): Promise<void> {
   const [own, index] = [store.at(credentialKey(consumer, digest)), store.at(credentialIndexKey(consumer))]
   const { keys, commands } = writeOfKey(store, consumer, minted.digest, minted.record)
@@ -158,6 +159,7 @@ async function writeRotation(
     return {
       keys: [own, ...keys],
       commands: [...commands, ...ending],
+      claim,
       entry: {
         action: 'keys.rotate',
         target: id,

@@ -18,7 +18,7 @@ import {
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
 import { evalCommand } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
-import type { AdminStore, Write } from './admin-store.ts'
+import type { AdminStore, HeldClaim, Write } from './admin-store.ts'
 import { credentialFacts } from './audit-facts.ts'
 import type { AuditAction } from './change.ts'
 import { addToIndex, removeFromIndex, sortedKey } from './sorted-index.ts'
@@ -62,8 +62,8 @@ export function distinguishingDigits(digests: readonly string[]): number {
   return digits
 }
 
-/** Called with the id of a new key before anything is written. If it throws, nothing is. */
-export type BeforeCreation = (id: string) => Promise<void>
+/** Called with the id of what is new before anything is written. If it throws, nothing is. */
+export type BeforeCreation = (id: string) => Promise<HeldClaim | undefined>
 
 export async function createKey(
   store: AdminStore,
@@ -72,10 +72,10 @@ export async function createKey(
 ): Promise<CreatedKey> {
   const minted = await mintKey(store, newKey)
   const { id, consumer } = minted.created
-  await before?.(id)
+  const claim = await before?.(id)
   const fix = `Key '${id}' may have been created, but it is not shown. If npx sluicegate keys list shows its id, revoke it: npx sluicegate keys revoke ${id}`
   await writeMinted(store, minted, fix, () =>
-    writeKey(store, consumer, minted.digest, minted.record, 'keys.create'),
+    writeKey(store, consumer, minted.digest, minted.record, 'keys.create', claim),
   )
   return minted.created
 }
@@ -164,10 +164,10 @@ export async function importKey(
   const digest = await digestOf(store, opaque)
   const record = { ...rest, createdAt: new Date(), ...('key' in opaque && opaqueKeyHint(opaque.key)) }
   const owner = await staleOwnerOf(store, digest)
-  await before?.(keyId(consumer, digest))
+  const held = await before?.(keyId(consumer, digest))
   await writeListed(store, consumer, async () => {
     await claim(store, digest, consumer, owner, rest.expiresAt)
-    await writeKey(store, consumer, digest, { ...record, ...recordOf(mode) }, 'keys.import')
+    await writeKey(store, consumer, digest, { ...record, ...recordOf(mode) }, 'keys.import', held)
   })
   return { id: keyId(consumer, digest), consumer, kind: 'opaque-key', mode, ...record }
 }
@@ -365,9 +365,10 @@ async function writeKey(
   digest: string,
   record: CredentialRecord,
   action: AuditAction,
+  claim: HeldClaim | undefined,
 ): Promise<void> {
   await store.write({
-    ...writeOfKey(store, consumer, digest, record),
+    ...{ ...writeOfKey(store, consumer, digest, record), claim },
     entry: { action, target: keyId(consumer, digest), after: credentialFacts(record) },
   })
 }

@@ -16,7 +16,7 @@ import { TOKEN_INDEX_KEY, tokenKey } from '../store/keys.ts'
 import { formatToken, parseToken, type TokenRecord } from '../store/records.ts'
 import type { Command } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
-import { type AdminStore, type Write, writeFrom } from './admin-store.ts'
+import { type AdminStore, type HeldClaim, type Write, writeFrom } from './admin-store.ts'
 import { tokenFacts } from './audit-facts.ts'
 import { distinguishingDigits } from './keys.ts'
 import { printable } from './names.ts'
@@ -61,6 +61,7 @@ export interface TokenOptions {
   /** Absent: an operator with the token of the store, who can do everything. */
   maker?: TokenMaker | undefined
   minted?: MintedToken | undefined
+  claim?: HeldClaim | undefined
 }
 
 export function mintToken({ environment }: AdminStore): MintedToken {
@@ -73,11 +74,11 @@ export function mintToken({ environment }: AdminStore): MintedToken {
 export async function createToken(
   store: AdminStore,
   newToken: NewToken,
-  { maker, minted = mintToken(store) }: TokenOptions = {},
+  { maker, claim, minted = mintToken(store) }: TokenOptions = {},
 ): Promise<CreatedToken> {
   checkScopes(newToken.scopes)
   const record = recordOf(newToken, maker)
-  await writeMinted(store, minted, () => create(store, minted, record))
+  await writeMinted(store, minted, () => create(store, minted, record, { claim }))
   return { ...minted, ...record }
 }
 
@@ -91,15 +92,15 @@ function recordOf({ name, scopes, expiresAt, by }: NewToken, maker: TokenMaker |
   return record
 }
 
-/** @param replaces id of the token that it replaces */
+/** @param options.replaces id of the token that it replaces */
 async function create(
   store: AdminStore,
   minted: MintedToken,
   record: TokenRecord,
-  replaces?: string,
+  { claim, replaces }: { claim?: HeldClaim | undefined; replaces?: string },
 ): Promise<void> {
   await store.write({
-    ...writeOfToken(store, minted, record),
+    ...{ ...writeOfToken(store, minted, record), claim },
     entry: { action: 'tokens.create', target: minted.id, after: { ...tokenFacts(record), replaces } },
   })
 }
@@ -203,7 +204,7 @@ export async function rotateToken(
   store: AdminStore,
   old: FoundToken,
   overlapMs: number,
-  { maker, by, minted = mintToken(store) }: TokenOptions & { by?: string } = {},
+  { maker, by, claim, minted = mintToken(store) }: TokenOptions & { by?: string } = {},
 ): Promise<RotatedToken> {
   const { id, record } = old
   const { name, scopes, createdAt, expiresAt, replacedBy } = record
@@ -221,10 +222,10 @@ export async function rotateToken(
   const created = { ...minted, ...next }
   const endsAt = new Date(Math.min(now + overlapMs, expiresAt?.getTime() ?? Number.POSITIVE_INFINITY))
   if (!store.decisions.isCluster) {
-    await writeMinted(store, minted, () => writeRotation(store, old, created, endsAt))
+    await writeMinted(store, minted, () => writeRotation(store, old, created, endsAt, claim))
     return { created, oldEndsAt: endsAt }
   }
-  await writeMinted(store, minted, () => create(store, minted, next, id))
+  await writeMinted(store, minted, () => create(store, minted, next, { claim, replaces: id }))
   try {
     if (endsAt <= new Date() && !(await revoke(store, old))) throw notFound(store, id)
     if (endsAt > new Date()) await writeRotation(store, old, created, endsAt)
@@ -244,6 +245,7 @@ async function writeRotation(
   { id, digest }: FoundToken,
   created: CreatedToken,
   endsAt: Date,
+  claim?: HeldClaim,
 ): Promise<void> {
   const key = store.at(tokenKey(digest))
   const isOver = endsAt <= new Date()
@@ -259,6 +261,7 @@ async function writeRotation(
     return {
       keys: [key, ...keys],
       commands: [...commands, ending],
+      claim,
       entry: {
         action: 'tokens.rotate',
         target: id,

@@ -60,7 +60,7 @@ export function openApiDocument() {
           name: 'Idempotency-Key',
           in: 'header',
           description:
-            'A repeat within a day with the same key creates nothing: 409 with the id of the first.',
+            'A repeat within a day creates nothing twice: 409 with the id of what the first request has created.',
           schema: { type: 'string', minLength: 1, maxLength: 255 },
         },
         Reason: {

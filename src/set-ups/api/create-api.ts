@@ -197,7 +197,8 @@ export function createApi(
     }
     const keepMs = auditKeepMs(config.api!.written.audit)
     const store = withActor(adminStoreOn(tracked, keySpace, ruleSets), change, keepMs)
-    const { claim, release } = createClaim(request, store, token.id)
+    const given = route.isCreation ? request.headers.get('idempotency-key') : null
+    const { claim, release, isSafe } = createClaim(given, store, { tokenId: token.id, requestId })
     try {
       return await route.run(
         {
@@ -214,8 +215,11 @@ export function createApi(
       const state = route.method === 'GET' ? 'none' : tracked.changeState()
       // Refused by the input or by what is stored, so nothing was created.
       const isRefusal = error instanceof AdminError ? error.kind !== 'store' : error instanceof ApiError
-      if (isRefusal) await release().catch(() => {})
-      throw error instanceof AdminError ? adminError(error, state) : error
+      if (isRefusal && !isRepeated(error))
+        await release().catch(failure => {
+          if (isRepeated(failure)) throw failure
+        })
+      throw error instanceof AdminError ? adminError(error, state, isSafe()) : error
     }
   }
 
@@ -236,6 +240,8 @@ export function createApi(
     return response
   }
 }
+
+const isRepeated = (error: unknown) => error instanceof ApiError && error.problem === 'repeated'
 
 /** What a Worker knows of the algorithms of its own rules. */
 function toolsOf({ api }: Config, descriptions: ApiParts['ruleDescriptions']): RuleTools {

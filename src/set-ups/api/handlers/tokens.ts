@@ -49,11 +49,11 @@ export const tokensRoutes = [
       const end = expiresAt === undefined ? undefined : await futureTime('/expiresAt', expiresAt, now())
       const name = await shortText('/name', body.name, 'name')
       const minted = mintToken(store)
-      await claim(minted.id)
+      const held = await claim(minted.id)
       const created = await createToken(
         store,
         { name, scopes, ...(end && { expiresAt: end }), by: token.name },
-        { maker: token, minted },
+        { maker: token, minted, claim: held },
       )
       return { body: createdTokenDocument(created) }
     },
@@ -81,10 +81,11 @@ export const tokensRoutes = [
       const found = await tokenOf(call)
       const { token, claim } = call
       const minted = mintToken(call.store)
-      await claim(minted.id)
+      const held = await claim(minted.id)
       const rotated = await rotateToken(call.store, found, overlapMs, {
         maker: token,
         minted,
+        claim: held,
         by: token.name,
       })
       tokens.forget(found.digest)

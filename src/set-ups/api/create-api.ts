@@ -30,7 +30,7 @@ import { createClaim } from './idempotency.ts'
 import type { ApiLimitParts, ApiLimits, createApiLimits } from './limits.ts'
 import { matchRoute } from './match-route.ts'
 import type { ShowOwnUsage } from './own-usage.ts'
-import { ApiError, invalidInput, replyToProblem } from './problems.ts'
+import { ApiError, asApiError, invalidInput, replyToProblem } from './problems.ts'
 import { readJson } from './read-body.ts'
 import type { AdminRoute, ChangeContext, LimitRoute, Reply, Route, Services } from './route.ts'
 import { adminError, changeState, storeError } from './store-error.ts'
@@ -132,7 +132,7 @@ export function createApi(
     { request, url, address, peer, background, refusal }: ApiRequest,
     requestId: string,
   ): Promise<Response> {
-    if (refusal) return await withRequestId(deny(refusal), requestId)
+    if (refusal) throw await asApiError('blocked', deny(refusal))
     const matched = matchRoute(routes, request.method, url.pathname.slice(API_PATH.length + 1))
     if ('methods' in matched) throw noSuchRoute(matched.methods)
     const { route, params } = matched
@@ -141,7 +141,7 @@ export function createApi(
       await readInput(route, request, url)
       refuseServiceToken(request)
       showUsage ??= route.create(config, options.decisions, clock)
-      return await withRequestId(await showUsage({ request, peer, background }, requestId), requestId)
+      return await showUsage({ request, peer, background }, requestId)
     }
     const bearer = readBearer(request)
     const reply =
@@ -301,13 +301,6 @@ function noSuchRoute(methods: readonly string[]): ApiError {
 
 function toResponse({ body }: Reply, { status }: Route): Response {
   return status === 204 ? new Response(null, { status }) : Response.json(body, { status: status ?? 200 })
-}
-
-/** A problem of the gateway with the request id in its body, as all problems of the API have it. */
-async function withRequestId(reply: Response, requestId: string): Promise<Response> {
-  if (reply.ok) return reply
-  const body = (await reply.json()) as object
-  return new Response(JSON.stringify({ ...body, requestId }), reply)
 }
 
 function toApiError(error: unknown): ApiError {

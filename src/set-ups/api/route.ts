@@ -94,7 +94,7 @@ export interface OpenRoute extends Common {
   run(): Response
 }
 
-/** Needs a credential of the gateway itself, such as an API key. Its refusals are those of other requests to the gateway. */
+/** Needs a credential of the gateway itself, such as an API key. */
 export interface OwnRoute extends Common {
   kind: 'own'
   create: typeof createOwnUsage

@@ -1,5 +1,6 @@
 /** What holds for every request to the API: bounds, problems, headers, environments, and a store that fails. */
 import { readFileSync } from 'node:fs'
+import { gzipSync } from 'node:zlib'
 import { beforeEach, describe, expect, it, vi } from 'vitest'
 import {
   documentText,
@@ -136,6 +137,16 @@ describe('the API', () => {
       ['UTF-8', { 'content-type': 'application/json; charset=utf-8' }, 201],
     ])('with %s', async (_, headers, status) => {
       expect((await post({ text: '{"consumer":"acme"}', headers })).status).toBe(status)
+    })
+
+    it.each(['gzip', 'br', 'x'])('in the coding %s get a 415 that says so', async coding => {
+      const text = gzipSync('{"consumer":"acme"}') as unknown as string
+      for (const body of [text, '{"consumer":"acme"}']) {
+        const reply = await post({ text: body, headers: { 'content-encoding': coding } })
+        expect(reply).toMatchObject({ status: 415, body: { type: problemType('not-json') } })
+        expect(reply.body.detail).toContain('Content-Encoding')
+        expect(reply.headers.get('accept-encoding')).toBe('identity')
+      }
     })
 
     it.each([

@@ -11,7 +11,7 @@ export const PROBLEMS = {
   repeated: { status: 409, title: 'Idempotency-Key used before' },
   conflict: { status: 409, title: 'Another change at the same time' },
   'too-large': { status: 413, title: 'Body too large' },
-  'not-json': { status: 415, title: 'Body is not JSON' },
+  'not-json': { status: 415, title: 'Body is not plain JSON' },
   refused: { status: 422, title: 'Refused by the stored data' },
   'too-many-guesses': { status: 429, title: 'Too many invalid credentials' },
   'too-often': { status: 429, title: 'Asked too often' },

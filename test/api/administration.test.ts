@@ -363,6 +363,25 @@ describeOnRedis('administration over HTTP', (_, kind) => {
     })
   })
 
+  it('a secret that is pasted into a name or a reason is refused, and stored nowhere', async () => {
+    const { key } = await create({ consumer: 'acme' })
+    for (const secret of [key, token]) {
+      const replies = [
+        await api('POST keys', { token, body: { consumer: secret } }),
+        await api('POST keys', { token, body: { consumer: 'acme', label: secret } }),
+        await api(`PUT consumers/${secret}/block`, { token, body: {} }),
+        await api('PUT consumers/acme/block', { token, body: { reason: `leaked: ${secret}` } }),
+        await api('PUT consumers/acme/block', { token, headers: { 'sluice-reason': secret }, body: {} }),
+        await api('POST tokens', { token, body: { name: secret, scopes: ['stats:read'], expiresAt: '1d' } }),
+      ]
+      expect(replies.map(({ status }) => status)).toEqual(replies.map(() => 400))
+      expect(JSON.stringify(replies.map(({ body }) => body))).not.toContain(secret)
+      const keys = String(await gateway.redis.connection.send(['KEYS', '*']))
+      const audit = String(await gateway.redis.connection.send(['XRANGE', 'sluice:{audit}', '-', '+']))
+      expect(keys + audit).not.toContain(secret)
+    }
+  })
+
   it('the reason of a change comes from a header', async () => {
     const headers = { 'sluice-reason': 'ticket 7' }
     expect((await api('PUT consumers/acme/block', { token, headers, body: {} })).body.reason).toBe('ticket 7')

@@ -48,6 +48,9 @@ const MAX_CALLS = 20
 /** How many streams of a cluster are listed and read together. */
 const STREAMS_AT_ONCE = 50
 
+/** Without a target, no more streams are read for one page: 40 requests. */
+const MAX_STREAMS = 1000
+
 /** With a target, which few streams can have: 0.2 MB of names. So 100,000 streams are 20 calls. */
 const NAMES_AT_ONCE = 5000
 
@@ -126,12 +129,16 @@ async function readStream(store: AdminStore, range: Range, from: Position | unde
   return { entries, cursor: last!.slice(1) }
 }
 
-/** Reads the streams with the latest entries first, and stops where no other can have a later one. */
+/**
+ * Reads the streams with the latest entries first, and stops where no other can have a later one.
+ * @throws AdminError `refused` without a target, if too many streams could have one
+ */
 async function readStreams(store: AdminStore, range: Range, from: Position | undefined): Promise<AuditPage> {
   const { limit, target } = range
   const atOnce = target === undefined ? STREAMS_AT_ONCE : NAMES_AT_ONCE
   let newest: AuditEntry[] = []
   for (let rank = 0; ; rank += atOnce) {
+    if (target === undefined && rank >= MAX_STREAMS) throw tooManyStreams()
     const index = store.at(AUDIT_INDEX_KEY)
     const last = rank + atOnce - 1
     const listed = await store.run<string[]>('ZRANGE', index, rank, last, 'REV', 'WITHSCORES')
@@ -143,6 +150,12 @@ async function readStreams(store: AdminStore, range: Range, from: Position | und
   }
   return { entries: newest, ...(newest.length === limit && { cursor: newest.at(-1)!.id }) }
 }
+
+const tooManyStreams = () =>
+  new AdminError(
+    'refused',
+    `On this cluster, more than ${MAX_STREAMS} records have changed since these entries, each with a stream of its own. Name a target. On the command line, --since helps too.`,
+  )
 
 /** The stream of a consumer has only entries about this consumer. */
 const canHave = (stream: string, target: string | undefined): boolean => {

@@ -15,6 +15,7 @@ import { ROUTES } from '../../../src/set-ups/api/routes.ts'
 import { PAGE_SIZE } from '../../../src/set-ups/api/schemas.ts'
 import { markdownOf, type Table } from '../markdown-tables.ts'
 import { COMPONENTS, type JsonSchema, OPERATIONS, TAGS } from './operations.ts'
+import { PART_KB } from './part-sizes.ts'
 
 const DOCUMENT = new URL('../../openapi.json', import.meta.url)
 const PAGE = new URL('../../api.md', import.meta.url)
@@ -187,6 +188,13 @@ const TABLES: Readonly<Record<string, () => Table>> = {
       listOfScopes(route)
         .map(scope => `\`${scope}\``)
         .join(' or ') || (route.kind === 'own' ? 'an API key' : 'none'),
+    ]),
+  }),
+  sizes: () => ({
+    head: ['part alone', 'kB (gzip)'],
+    rows: Object.entries(PART_KB).map(([part, kB]) => [
+      `\`${part}\``.replace('`all`', 'all parts'),
+      String(Math.round(kB)),
     ]),
   }),
   problems: () => ({

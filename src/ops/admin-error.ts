@@ -7,6 +7,8 @@ export type AdminFailure =
   | 'forbidden'
   /** The stored data does not allow the operation. */
   | 'refused'
+  /** Another writer was faster. The same operation may succeed if it is repeated. */
+  | 'conflict'
   /** The store did not answer, or its answer was invalid. */
   | 'store'
   /** A share of the statistics is above its bound. */
@@ -25,3 +27,7 @@ export class AdminError extends Error {
     this.nextStep = nextStep
   }
 }
+
+/** Something between Redis and this process replies by itself. */
+export const notRedis = (): AdminError =>
+  new AdminError('store', 'The store does not answer as a Redis does.')

@@ -8,7 +8,7 @@ import { gatewayRuleSet, limitRuleSet } from '../script/compiled.ts'
 import type { RuleSet } from '../script/rule-set-shape.ts'
 import { inEnvironment } from '../store/keys.ts'
 import type { AdminConnection, Command } from './admin-connection.ts'
-import { AdminError } from './admin-error.ts'
+import { AdminError, notRedis } from './admin-error.ts'
 import { type AuditTrail, type Author, createAuditTrail } from './audited.ts'
 import type { Change, Entry } from './change.ts'
 import { type UpstashConnectionOptions, upstashConnection } from './upstash-connection.ts'
@@ -40,14 +40,14 @@ export interface AdminStore extends AdminConnection {
    * @param change returns the new text, or undefined to delete the key. It is called again if another writer was faster.
    * @param describe called after `change`: what it does, for the audit trail. An unchanged text is then not written, and leaves no
    *   entry. Absent: a detail of another change
-   * @throws AdminError `refused` if other writers are always faster; `store`
+   * @throws AdminError `conflict` if other writers are always faster; `store`
    */
   change(
     key: string,
     change: (text: string | undefined) => NewText | undefined,
     describe?: () => Entry,
   ): Promise<void>
-  /** Makes a change with its entry of the audit trail, all or nothing. @returns false if it was not made, because `onlyIf` does not exist */
+  /** Makes a change with its entry of the audit trail, all or nothing. @returns false if it was not made, because of `onlyIf` */
   write(write: Write): Promise<boolean>
   /** The scripts of changes, with their entries of the audit trail. */
   audit: AuditTrail
@@ -61,9 +61,20 @@ export interface Write {
   keys: readonly string[]
   /** Commands of Redis, and `DELETE-IF key text`, which deletes a key that has this text. */
   commands: readonly Command[]
-  /** One of the keys. If it does not exist, nothing is written. */
-  onlyIf?: string
+  /** Some of the keys, and the texts that they must have; an empty text: any. If one has not, nothing is written. */
+  onlyIf?: readonly (readonly [key: string, text: string])[]
+  /** Of a creation: `write` throws if another one has it. */
+  claim?: HeldClaim | undefined
   entry: Entry
+}
+
+/** Lets a creation be written only while it has its claim, and ends the claim in the same run. */
+export interface HeldClaim {
+  key: string
+  /** While the creation is not written. */
+  text: string
+  /** From then on. */
+  done: string
 }
 
 /** Finds the rule sets of a config: with scripts that are compiled at run time (src/script/compiled.ts), or that were built before. */
@@ -88,11 +99,15 @@ audit()
 if #ARGV == 1 then redis.call('DEL', KEYS[1]) else redis.call('SET', KEYS[1], unpack(ARGV, 2)) end
 return 1`
 
-/** ARGV: the key that must exist, or an empty text; then each command behind the number of its arguments. */
+/** ARGV: how many keys must have a text; each of them, and its text or an empty one; then each command behind the number of its arguments. */
 const WRITE = `
-if ARGV[1] ~= '' and redis.call('EXISTS', ARGV[1]) == 0 then return 0 end
-audit()
 local i = 2
+for _ = 1, ARGV[1] + 0 do
+  local text = redis.call('GET', ARGV[i])
+  if not text or (ARGV[i + 1] ~= '' and text ~= ARGV[i + 1]) then return 0 end
+  i = i + 2
+end
+audit()
 while i <= #ARGV do
   local last = i + ARGV[i]
   if ARGV[i + 1] ~= 'DELETE-IF' then
@@ -172,23 +187,57 @@ function writersOn(
         const command = await audit.command({ source: COMPARE_AND_SET, keys: [at(key)], args, entry })
         if (await isMade(command)) return
       }
-      throw new AdminError(
-        'refused',
-        'Another process is changing the same record at this moment. Nothing was changed. Try again.',
-      )
+      throw conflict()
     },
 
-    async write({ keys, commands, onlyIf = '', entry }) {
-      const args = [onlyIf, ...commands.flatMap(command => [command.length, ...command])]
-      const made = await isMade(await audit.command({ source: WRITE, keys, args, entry }))
-      if (!made && onlyIf === '') throw notRedis()
+    async write({ keys, commands, onlyIf = [], claim, entry }) {
+      const conditions = claim ? [...onlyIf, [claim.key, claim.text]] : onlyIf
+      const all: Command[] = claim ? [...commands, ['SET', claim.key, claim.done, 'KEEPTTL']] : [...commands]
+      const args = [
+        conditions.length,
+        ...conditions.flat(),
+        ...all.flatMap(command => [command.length, ...command]),
+      ]
+      const withClaim = claim ? [...keys, claim.key] : keys
+      const made = await isMade(await audit.command({ source: WRITE, keys: withClaim, args, entry }))
+      if (!made && claim && onlyIf.length === 0) throw claimLost()
+      if (!made && conditions.length === 0) throw notRedis()
       return made
     },
   }
 }
 
-/** Something between Redis and this process replies by itself. */
-const notRedis = () => new AdminError('store', 'The store does not answer as a Redis does.')
+/**
+ * Makes a write that depends on the text of a key.
+ * @param key with its environment
+ * @param prepare is called again if another writer was faster. The key must be one of the write's.
+ * @throws AdminError `conflict` if other writers are always faster, or another condition of the write is not met; `store`
+ */
+export async function writeFrom(
+  store: Pick<AdminStore, 'run' | 'write'>,
+  key: string,
+  prepare: (text: string | undefined) => Write,
+): Promise<void> {
+  let last: string | null | undefined
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    const text = await store.run<string | null>('GET', key)
+    const write = prepare(text ?? undefined)
+    // So another condition was not met.
+    if (text === last) throw write.claim ? claimLost() : conflict()
+    last = text
+    if (await store.write({ ...write, onlyIf: [[key, text ?? ''], ...(write.onlyIf ?? [])] })) return
+  }
+  throw conflict()
+}
+
+const claimLost = () =>
+  new AdminError('conflict', 'A later request with the same Idempotency-Key has taken over. Use its reply.')
+
+const conflict = () =>
+  new AdminError(
+    'conflict',
+    'Another process is changing the same record at this moment. Nothing was changed. Try again.',
+  )
 
 function expiryOf({ expiry }: NewText): string[] {
   if (expiry === undefined) return ['KEEPTTL']

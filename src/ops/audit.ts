@@ -2,7 +2,7 @@
 import { parseDuration } from '../config/duration.ts'
 import { AUDIT_INDEX_KEY, auditKeyOf } from '../store/keys.ts'
 import { evalCommand } from './admin-connection.ts'
-import { AdminError } from './admin-error.ts'
+import { AdminError, notRedis } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import type { Actor, Change, Entry, Facts } from './change.ts'
 
@@ -19,7 +19,7 @@ export interface AuditEntry extends Omit<Entry, 'action' | 'before' | 'after'>, 
 }
 
 export interface AuditQuery {
-  /** A consumer with its keys, a key, a rule, a limit by name, a token, `kill`, or an address. Absent: all. */
+  /** A consumer with its keys, a key, a rule, a limit by name, a token, `kill`, or an address. Also what a rotation has made. Absent: all. */
   target?: string | undefined
   /** The first part of the action, such as `switches`. Absent: all. */
   kind?: string | undefined
@@ -48,6 +48,9 @@ const MAX_CALLS = 20
 /** How many streams of a cluster are listed and read together. */
 const STREAMS_AT_ONCE = 50
 
+/** Without a target, no more streams are read for one page: 40 requests. */
+const MAX_STREAMS = 1000
+
 /** With a target, which few streams can have: 0.2 MB of names. So 100,000 streams are 20 calls. */
 const NAMES_AT_ONCE = 5000
 
@@ -55,7 +58,8 @@ const NAMES_AT_ONCE = 5000
 const INDEX_LAG_MS = 60_000
 
 /**
- * KEYS: a stream. ARGV: the last id, the first id, how many to look at, how many to find, the target, the kind of action.
+ * KEYS: a stream. ARGV: the last id, the first id, how many to look at, how many to find, the target, the kind of action, what the change of a rotation to
+ * the target has.
  * Reply: the entries, and where to go on; an empty text after the last one.
  */
 const FIND = `
@@ -64,7 +68,8 @@ local found = {}
 for i = 1, #looked do
   local values = looked[i][2]
   local action, target = values[6], values[8]
-  if (ARGV[5] == '' or target == ARGV[5] or string.sub(target, 1, #ARGV[5] + 1) == ARGV[5] .. '/')
+  if (ARGV[5] == '' or target == ARGV[5] or string.sub(target, 1, #ARGV[5] + 1) == ARGV[5] .. '/'
+      or string.find(values[10], ARGV[7], 1, true))
       and string.sub(action, 1, #ARGV[6]) == ARGV[6] then
     found[#found + 1] = looked[i]
     if #found == ARGV[4] + 0 then return { found, looked[i][1] } end
@@ -96,7 +101,7 @@ function foundOf(reply: unknown): Found {
     Array.isArray(entry) && isText(entry[0]) && Array.isArray(entry[1]) && entry[1].every(isText)
   if (Array.isArray(reply) && Array.isArray(reply[0]) && reply[0].every(isEntry) && isText(reply[1]))
     return reply as unknown as Found
-  throw new AdminError('store', 'The store does not answer as a Redis does.')
+  throw notRedis()
 }
 
 interface Range extends AuditQuery {
@@ -124,12 +129,16 @@ async function readStream(store: AdminStore, range: Range, from: Position | unde
   return { entries, cursor: last!.slice(1) }
 }
 
-/** Reads the streams with the latest entries first, and stops where no other can have a later one. */
+/**
+ * Reads the streams with the latest entries first, and stops where no other can have a later one.
+ * @throws AdminError `refused` without a target, if too many streams could have one
+ */
 async function readStreams(store: AdminStore, range: Range, from: Position | undefined): Promise<AuditPage> {
   const { limit, target } = range
   const atOnce = target === undefined ? STREAMS_AT_ONCE : NAMES_AT_ONCE
   let newest: AuditEntry[] = []
   for (let rank = 0; ; rank += atOnce) {
+    if (target === undefined && rank >= MAX_STREAMS) throw tooManyStreams()
     const index = store.at(AUDIT_INDEX_KEY)
     const last = rank + atOnce - 1
     const listed = await store.run<string[]>('ZRANGE', index, rank, last, 'REV', 'WITHSCORES')
@@ -141,6 +150,12 @@ async function readStreams(store: AdminStore, range: Range, from: Position | und
   }
   return { entries: newest, ...(newest.length === limit && { cursor: newest.at(-1)!.id }) }
 }
+
+const tooManyStreams = () =>
+  new AdminError(
+    'refused',
+    `On this cluster, more than ${MAX_STREAMS} records have changed since these entries, each with a stream of its own. Name a target. On the command line, --since helps too.`,
+  )
 
 /** The stream of a consumer has only entries about this consumer. */
 const canHave = (stream: string, target: string | undefined): boolean => {
@@ -177,7 +192,11 @@ const lastIn = (stream: string, from: Position) => (stream > (from.stream ?? '')
 function find(stream: string, last: string | undefined, range: Range, missing: number) {
   const { target = '', kind, first } = range
   const isFiltered = target !== '' || kind !== undefined
-  const args = [last ?? '+', first, isFiltered ? LOOK_AT : missing, missing, target, kind ? `${kind}.` : '']
+  const replacedBy = `"replacedBy":${JSON.stringify(target)}`
+  const args = [
+    ...[last ?? '+', first, isFiltered ? LOOK_AT : missing, missing],
+    ...[target, kind ? `${kind}.` : '', replacedBy],
+  ]
   return evalCommand(FIND, [stream], args)
 }
 

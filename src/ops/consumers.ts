@@ -22,28 +22,43 @@ import type { AdminStore } from './admin-store.ts'
 import { consumerFacts } from './audit-facts.ts'
 import type { AuditAction } from './change.ts'
 import { pointersToDrop } from './key-changes.ts'
+import { readFirstKeys } from './key-pages.ts'
 import { type KeyInfo, listConsumerNames, listKeys, removeFromIndexIfEmpty, writeListed } from './keys.ts'
+import { removeFromIndex, sortedKey } from './sorted-index.ts'
 import { eraseCaller, hasRefusals } from './top-callers.ts'
 
 export interface ConsumerInfo extends ConsumerRecord {
   consumer: string
   keys: readonly KeyInfo[]
+  /** Absent: these are all. */
+  hasMoreKeys?: true
 }
 
 export const listConsumers = async (store: AdminStore): Promise<ConsumerInfo[]> =>
   await readConsumers(store, await listConsumerNames(store))
 
+/** @param mostKeys of each consumer. Absent: all */
 export async function readConsumers(
   store: AdminStore,
   consumers: readonly string[],
+  mostKeys?: number,
 ): Promise<ConsumerInfo[]> {
   const texts = await textsOf(store, consumers)
+  const keys = await keysOf(store, consumers, mostKeys)
+  return consumers.map((consumer, i) => ({ consumer, ...parseConsumer(texts[i] ?? ''), ...keys[i]! }))
+}
+
+async function keysOf(
+  store: AdminStore,
+  consumers: readonly string[],
+  most: number | undefined,
+): Promise<Pick<ConsumerInfo, 'keys' | 'hasMoreKeys'>[]> {
+  if (most !== undefined) {
+    const first = await readFirstKeys(store, consumers, most)
+    return first.map(({ keys, hasMore }) => ({ keys, ...(hasMore && { hasMoreKeys: true as const }) }))
+  }
   const keys = Map.groupBy(await listKeys(store, consumers), ({ consumer }) => consumer)
-  return consumers.map((consumer, i) => ({
-    consumer,
-    ...parseConsumer(texts[i] ?? ''),
-    keys: keys.get(consumer) ?? [],
-  }))
+  return consumers.map(consumer => ({ keys: keys.get(consumer) ?? [] }))
 }
 
 /** Consumers that are blocked now, or have overrides that have not ended. */
@@ -64,15 +79,22 @@ function textsOf(store: AdminStore, consumers: readonly string[]): Promise<(stri
   return store.runEach<string | null>(consumers.map(consumer => ['GET', store.at(consumerKey(consumer))]))
 }
 
-/** @throws AdminError `not-found` if the store has no key and no setting of the consumer, and its list of consumers lacks it */
-export async function showConsumer(store: AdminStore, consumer: string): Promise<ConsumerInfo> {
+/**
+ * @param mostKeys absent: all
+ * @throws AdminError `not-found` if the store has no key and no setting of the consumer, and its list of consumers lacks it
+ */
+export async function showConsumer(
+  store: AdminStore,
+  consumer: string,
+  mostKeys?: number,
+): Promise<ConsumerInfo> {
   const text = await store.run<string | null>('GET', store.at(consumerKey(consumer)))
-  const keys = await listKeys(store, consumer)
-  if (text === null && keys.length === 0) {
+  const [keys] = await keysOf(store, [consumer], mostKeys)
+  if (text === null && keys!.keys.length === 0) {
     const all = await listConsumerNames(store)
     if (!all.includes(consumer)) throw unknownConsumerError(consumer, all)
   }
-  return { consumer, ...parseConsumer(text ?? ''), keys }
+  return { consumer, ...parseConsumer(text ?? ''), ...keys! }
 }
 
 /** Only `showConsumer` throws this: the store does not know consumers of tokens before something is set for them. */
@@ -99,7 +121,7 @@ export interface ConsumerChange {
  * Changes the record of a consumer.
  * @param action for the audit trail
  * @param change returns the new record. It is called again if another writer was faster.
- * @throws AdminError `refused`, `store`, and errors of `change`
+ * @throws AdminError `conflict`, `store`, and errors of `change`
  */
 export async function changeConsumer(
   store: AdminStore,
@@ -238,9 +260,9 @@ export async function removeConsumer(
   consumer: string,
   rules: readonly Rule[],
 ): Promise<{ keys: number }> {
-  const index = credentialIndexKey(consumer)
+  const index = store.at(credentialIndexKey(consumer))
   const { length: validKeys } = await listKeys(store, consumer)
-  const digests = await store.run<string[]>('SMEMBERS', store.at(index))
+  const digests = await store.run<string[]>('SMEMBERS', index)
   const both = identityStateKey({ consumer }, [[BOTH_MODES, undefined]])
   const states = [consumerStateKey(consumer), consumerStateKey(consumer, 'test'), both]
   const sideKeys = rules.flatMap(({ counting: { state: kind }, tag }) => {
@@ -262,12 +284,12 @@ export async function removeConsumer(
   await eraseCaller(store, consumer)
   const pointers = await pointersToDrop(store, consumer, digests)
   await store.write({
-    keys: [...all, store.at(index), ...pointers.keys],
+    keys: [...all, index, sortedKey(index), ...pointers.keys],
     commands: [
       ...pointers.commands,
       ...chunksOf(all).map((some): Command => ['DEL', ...some]),
       // The index itself stays, because a key that is being created at this moment is added to it.
-      ...chunksOf(digests).map((some): Command => ['SREM', store.at(index), ...some]),
+      ...chunksOf(digests).flatMap(some => removeFromIndex(index, some)),
     ],
     entry: {
       action: 'consumers.remove',

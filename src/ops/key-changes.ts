@@ -1,13 +1,22 @@
 /** Changes of a key: label, plan, expiry, revocation, rotation. A change applies from the next request that reaches the store. */
-import { sha256 } from '../sha256.ts'
 import { credentialIndexKey, credentialKey, pointerKey } from '../store/keys.ts'
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
 import { type Command, evalCommand } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
-import type { AdminStore } from './admin-store.ts'
+import { type AdminStore, type HeldClaim, writeFrom } from './admin-store.ts'
 import { credentialFacts } from './audit-facts.ts'
 import type { FoundKey } from './key-reference.ts'
-import { type BeforeCreation, type CreatedKey, createKey, type KeyInfo, keyId } from './keys.ts'
+import {
+  type BeforeCreation,
+  type CreatedKey,
+  type KeyInfo,
+  keyId,
+  type MintedKey,
+  mintKey,
+  writeMinted,
+  writeOfKey,
+} from './keys.ts'
+import { removeFromIndex, sortedKey } from './sorted-index.ts'
 
 /** What is known of a key. */
 export async function showKey(
@@ -25,8 +34,6 @@ export interface KeyChange {
   plan?: string | null
   /** Never: a rotation of the key is undone. A time in the past revokes the key. */
   expiresAt?: Date | null
-  /** Id of the key that replaces it. */
-  replacedBy?: string
 }
 
 export async function changeKey(store: AdminStore, key: FoundKey, change: KeyChange): Promise<void> {
@@ -37,11 +44,7 @@ export async function changeKey(store: AdminStore, key: FoundKey, change: KeyCha
   const { expiresAt } = key.record
   const isLonger = !at || (expiresAt !== undefined && at > expiresAt)
   if (isLonger) await expirePointer(store, key, at ?? undefined)
-  const write = (record: CredentialRecord) => {
-    if (change.replacedBy !== undefined) mustHaveNoSuccessor(key.id, record)
-    return changed(record, change)
-  }
-  await writeKey(store, key, write, at ?? 'never')
+  await writeKey(store, key, record => changed(record, change), at ?? 'never')
   if (!isLonger) await expirePointer(store, key, at ?? undefined)
 }
 
@@ -53,7 +56,7 @@ function changed(
     given === undefined ? before : (given ?? undefined)
   const [newLabel, newPlan] = [after(label, change.label), after(plan, change.plan)]
   const end = after(expiresAt, change.expiresAt)
-  const successor = change.expiresAt === null ? undefined : after(replacedBy, change.replacedBy)
+  const successor = change.expiresAt === null ? undefined : replacedBy
   return {
     ...rest,
     ...(newPlan && { plan: newPlan }),
@@ -84,23 +87,21 @@ export async function revokeKey(
   const pointers = await pointersToDrop(store, consumer, [digest])
   const [own, index] = [store.at(credentialKey(consumer, digest)), store.at(credentialIndexKey(consumer))]
   return await store.write({
-    keys: [own, index, ...pointers.keys],
-    onlyIf: own,
-    commands: [['DEL', own], ['SREM', index, digest], ...pointers.commands],
+    keys: [own, index, sortedKey(index), ...pointers.keys],
+    onlyIf: [[own, '']],
+    commands: [['DEL', own], ...removeFromIndex(index, [digest]), ...pointers.commands],
     entry: { action: 'keys.revoke', target: id, before: record && credentialFacts(record) },
   })
 }
 
 export interface Rotated {
   created: CreatedKey
-  /** When the old key expires. Absent: its expiry could not be set, because of `failure`. */
-  oldEndsAt?: Date
-  failure?: AdminError
+  /** When the old key expires. */
+  oldEndsAt: Date
 }
 
 /**
- * Replaces a key by a new one with the same plan, label, mode and lifetime. If the expiry of the old key cannot be set because of the
- * store, the new key is returned all the same, because it is valid and cannot be shown again.
+ * Replaces a key by a new one with the same plan, label, mode and lifetime, all or nothing.
  * @param overlapMs how long the old key stays valid
  * @throws AdminError for an opaque key, for a key that is revoked meanwhile, and for a key that is being replaced already: its full lifetime
  * is no longer known
@@ -111,7 +112,7 @@ export async function rotateKey(
   overlapMs: number,
   before?: BeforeCreation,
 ): Promise<Rotated> {
-  const { consumer, digest, record } = key
+  const { id, consumer, digest, record } = key
   if (await isOpaque(store, consumer, digest)) {
     throw new AdminError(
       'refused',
@@ -119,29 +120,59 @@ export async function rotateKey(
     )
   }
   const { plan, label, mode, createdAt, expiresAt } = record
-  mustHaveNoSuccessor(key.id, record)
+  mustHaveNoSuccessor(id, record)
   const now = Date.now()
-  const next = {
+  const minted = await mintKey(store, {
     consumer,
-    replaces: key.id,
     ...(plan && { plan }),
     ...(label && { label }),
     ...(mode && { mode }),
     ...(expiresAt && { expiresAt: new Date(now + expiresAt.getTime() - createdAt.getTime()) }),
-  }
-  const created = await createKey(store, next, before)
+  })
+  const { created } = minted
+  const claim = await before?.(created.id)
   const endsAt = new Date(Math.min(now + overlapMs, expiresAt?.getTime() ?? Number.POSITIVE_INFINITY))
-  try {
-    if (endsAt > new Date()) await changeKey(store, key, { expiresAt: endsAt, replacedBy: created.id })
-    else if (!(await revokeKey(store, key))) throw notValid(key.id)
-    return { created, oldEndsAt: endsAt }
-  } catch (error) {
-    if (!(error instanceof AdminError)) throw error
-    if (error.kind === 'store') return { created, failure: error }
-    // Someone has rotated or revoked the old key meanwhile, so this one must not replace it.
-    await revokeKey(store, { consumer, digest: sha256(created.key), id: created.id })
-    throw error
-  }
+  const fix = `Key '${id}' may have been replaced by '${created.id}', which is not shown. If npx sluicegate keys list shows that id, revoke it (npx sluicegate keys revoke ${created.id}) and keep the old key: npx sluicegate keys expire ${id} never`
+  await writeMinted(store, minted, fix, () => writeRotation(store, key, minted, endsAt, claim))
+  return { created, oldEndsAt: endsAt }
+}
+
+async function writeRotation(
+  store: AdminStore,
+  { id, consumer, digest }: FoundKey,
+  minted: MintedKey,
+  endsAt: Date,
+  claim: HeldClaim | undefined,
+): Promise<void> {
+  const [own, index] = [store.at(credentialKey(consumer, digest)), store.at(credentialIndexKey(consumer))]
+  const { keys, commands } = writeOfKey(store, consumer, minted.digest, minted.record)
+  const { id: replacedBy, expiresAt: replacementEndsAt } = minted.created
+  const isOver = endsAt <= new Date()
+  await writeFrom(store, own, text => {
+    const record = parseCredential(text ?? '')
+    if (!record) throw notValid(id)
+    mustHaveNoSuccessor(id, record)
+    const after = { ...record, expiresAt: endsAt, replacedBy }
+    const ending: Command[] = isOver
+      ? [['DEL', own], ...removeFromIndex(index, [digest])]
+      : [['SET', own, formatCredential(after), 'PXAT', endsAt.getTime()]]
+    return {
+      keys: [own, ...keys],
+      commands: [...commands, ...ending],
+      claim,
+      entry: {
+        action: 'keys.rotate',
+        target: id,
+        before: credentialFacts(record),
+        after: { ...credentialFacts(after), replacementEndsAt },
+      },
+    }
+  }).catch(async error => {
+    // The old key ends, so the new one must not be lost with the reply.
+    const newKey = store.at(credentialKey(consumer, minted.digest))
+    const isWritten = async () => (await store.run('EXISTS', newKey).catch(() => 0)) === 1
+    if (!(error instanceof AdminError && error.kind === 'store' && (await isWritten()))) throw error
+  })
 }
 
 function mustHaveNoSuccessor(id: string, { replacedBy, expiresAt }: CredentialRecord): void {
@@ -171,11 +202,10 @@ async function writeKey(
       ;[before, after] = [record, change(record)]
       return { text: formatCredential(after), ...(expiry && { expiry }) }
     },
-    () => {
-      const isRotated = after.replacedBy !== undefined && after.replacedBy !== before.replacedBy
-      const action = isRotated ? 'keys.rotate' : 'keys.update'
-      return { action, target: id, before: credentialFacts(before), after: credentialFacts(after) }
-    },
+    () => ({
+      ...{ action: 'keys.update', target: id },
+      ...{ before: credentialFacts(before), after: credentialFacts(after) },
+    }),
   )
 }
 
@@ -190,7 +220,7 @@ async function expirePointer(store: AdminStore, key: FoundKey, at: Date | undefi
     // The key has been imported for another consumer since.
     if (owner !== consumer)
       throw new AdminError(
-        'refused',
+        'conflict',
         `Another process is importing key '${key.id}' at this moment. Try again.`,
       )
     return { text: owner, expiry: at ?? 'never' }

@@ -18,9 +18,10 @@ import {
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
 import { evalCommand } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
-import type { AdminStore } from './admin-store.ts'
+import type { AdminStore, HeldClaim, Write } from './admin-store.ts'
 import { credentialFacts } from './audit-facts.ts'
-import type { AuditAction, Facts } from './change.ts'
+import type { AuditAction } from './change.ts'
+import { addToIndex, removeFromIndex, sortedKey } from './sorted-index.ts'
 
 export interface NewKey {
   /** The consumer as written in Redis keys (names.ts). */
@@ -32,8 +33,6 @@ export interface NewKey {
   mode?: CallerMode
   /** Absent: the key is valid until it is revoked. */
   expiresAt?: Date
-  /** Id of the key that it replaces, for the audit trail. */
-  replaces?: string
 }
 
 export interface KeyInfo extends Omit<CredentialRecord, 'mode'> {
@@ -63,14 +62,35 @@ export function distinguishingDigits(digests: readonly string[]): number {
   return digits
 }
 
-/** Called with the id of a new key before anything is written. If it throws, nothing is. */
-export type BeforeCreation = (id: string) => Promise<void>
+/** Called with the id of what is new before anything is written. If it throws, nothing is. */
+export type BeforeCreation = (id: string) => Promise<HeldClaim | undefined>
 
 export async function createKey(
   store: AdminStore,
-  { consumer, mode = 'live', replaces, ...rest }: NewKey,
+  newKey: NewKey,
   before?: BeforeCreation,
 ): Promise<CreatedKey> {
+  const minted = await mintKey(store, newKey)
+  const { id, consumer } = minted.created
+  const claim = await before?.(id)
+  const fix = `Key '${id}' may have been created, but it is not shown. If npx sluicegate keys list shows its id, revoke it: npx sluicegate keys revoke ${id}`
+  await writeMinted(store, minted, fix, () =>
+    writeKey(store, consumer, minted.digest, minted.record, 'keys.create', claim),
+  )
+  return minted.created
+}
+
+/** A key before it is stored. */
+export interface MintedKey {
+  created: CreatedKey
+  digest: string
+  record: CredentialRecord
+}
+
+export async function mintKey(
+  store: AdminStore,
+  { consumer, mode = 'live', ...rest }: NewKey,
+): Promise<MintedKey> {
   if (!isConsumerName(consumer)) {
     throw new AdminError(
       'usage',
@@ -80,21 +100,30 @@ export async function createKey(
   const createdAt = new Date()
   const key = await mint(store, consumer, mode, createdAt)
   const digest = sha256(key)
-  const id = keyId(consumer, digest)
   const signedBy = store.keySecret?.id
   const record = { ...rest, createdAt, hint: hintOf(key), ...(signedBy && { signedBy }) }
-  const written = { ...record, ...recordOf(mode) }
-  await before?.(id)
+  return {
+    created: { key, id: keyId(consumer, digest), consumer, kind: 'api-key', mode, ...record },
+    digest,
+    record: { ...record, ...recordOf(mode) },
+  }
+}
+
+/** Writes a new key, whose consumer is in the index then. @param fix what to do if the key may have been written */
+export async function writeMinted(
+  store: AdminStore,
+  { created: { consumer } }: MintedKey,
+  fix: string,
+  write: () => Promise<void>,
+): Promise<void> {
   let isSent = false
   await writeListed(store, consumer, () => {
     isSent = true
-    return writeKey(store, consumer, digest, written, 'keys.create', { replaces })
+    return write()
   }).catch(error => {
-    if (!isSent || !(error instanceof AdminError)) throw error
-    const fix = `Key '${id}' may have been created, but it is not shown. If npx sluicegate keys list shows its id, revoke it: npx sluicegate keys revoke ${id}`
+    if (!isSent || !(error instanceof AdminError) || error.kind !== 'store') throw error
     throw new AdminError(error.kind, error.message, [fix, error.nextStep].filter(Boolean).join('\n'))
   })
-  return { key, id, consumer, kind: 'api-key', mode, ...record }
 }
 
 /** @param signature of the config. @throws AdminError `refused` if the gateway would refuse the new key */
@@ -129,16 +158,16 @@ export type OpaqueKey = { key: string } | { digest: string }
 export async function importKey(
   store: AdminStore,
   opaque: OpaqueKey,
-  { consumer, mode = 'live', replaces: _, ...rest }: NewKey,
+  { consumer, mode = 'live', ...rest }: NewKey,
   before?: BeforeCreation,
 ): Promise<KeyInfo> {
   const digest = await digestOf(store, opaque)
   const record = { ...rest, createdAt: new Date(), ...('key' in opaque && opaqueKeyHint(opaque.key)) }
   const owner = await staleOwnerOf(store, digest)
-  await before?.(keyId(consumer, digest))
+  const held = await before?.(keyId(consumer, digest))
   await writeListed(store, consumer, async () => {
     await claim(store, digest, consumer, owner, rest.expiresAt)
-    await writeKey(store, consumer, digest, { ...record, ...recordOf(mode) }, 'keys.import')
+    await writeKey(store, consumer, digest, { ...record, ...recordOf(mode) }, 'keys.import', held)
   })
   return { id: keyId(consumer, digest), consumer, kind: 'opaque-key', mode, ...record }
 }
@@ -189,7 +218,7 @@ async function claim(
 ): Promise<void> {
   await store.change(pointerKey(digest), now => {
     if ((now ?? null) !== owner)
-      throw new AdminError('refused', 'Another process is importing this key at this moment. Try again.')
+      throw new AdminError('conflict', 'Another process is importing this key at this moment. Try again.')
     return { text: consumer, expiry: expiresAt ?? 'never' }
   })
 }
@@ -200,27 +229,43 @@ export async function listKeys(store: AdminStore, of?: string | readonly string[
   const indexes = await store.runEach<string[]>(
     consumers.map(consumer => ['SMEMBERS', store.at(credentialIndexKey(consumer))]),
   )
-  const all = consumers.flatMap((consumer, i) => {
-    const digits = distinguishingDigits(indexes[i]!)
-    return indexes[i]!.map(digest => ({ consumer, digest, id: keyId(consumer, digest, digits) }))
-  })
-  const texts = await store.runEach<string | null>(
-    all.map(({ consumer, digest }) => ['GET', store.at(credentialKey(consumer, digest))]),
+  const keys = await readKeys(
+    store,
+    consumers.flatMap((consumer, i) => withIds(consumer, indexes[i]!)),
   )
-  const owners = await store.runEach<string | null>(
-    all.map(({ digest }) => ['GET', store.at(pointerKey(digest))]),
+  return keys.sort((a, b) => compare(a.consumer, b.consumer) || a.createdAt.getTime() - b.createdAt.getTime())
+}
+
+/** A key in the index of its consumer. It may have expired. */
+export interface IndexedKey {
+  id: string
+  consumer: string
+  digest: string
+}
+
+/** @param before the key before them in the index, from which their ids differ */
+export function withIds(consumer: string, digests: readonly string[], before: string[] = []): IndexedKey[] {
+  const digits = distinguishingDigits([...before, ...digests])
+  return digests.map(digest => ({ consumer, digest, id: keyId(consumer, digest, digits) }))
+}
+
+/** Reads the records of keys, and removes those that have expired from the index. */
+export async function readKeys(store: AdminStore, all: readonly IndexedKey[]): Promise<KeyInfo[]> {
+  const replies = await store.runEach<string | null>(
+    all.flatMap(({ consumer, digest }) => [
+      ['GET', store.at(credentialKey(consumer, digest))],
+      ['GET', store.at(pointerKey(digest))],
+    ]),
   )
   await prune(
     store,
-    all.filter((_, i) => texts[i] === null),
+    all.filter((_, i) => replies[2 * i] === null),
   )
-  return all
-    .flatMap(({ consumer, id }, i): KeyInfo[] => {
-      const record = parseCredential(texts[i] ?? '')
-      const kind = owners[i] === consumer ? 'opaque-key' : 'api-key'
-      return record ? [{ id, consumer, kind, mode: 'live', ...record }] : []
-    })
-    .sort((a, b) => compare(a.consumer, b.consumer) || a.createdAt.getTime() - b.createdAt.getTime())
+  return all.flatMap(({ consumer, id }, i): KeyInfo[] => {
+    const record = parseCredential(replies[2 * i] ?? '')
+    const kind = replies[2 * i + 1] === consumer ? 'opaque-key' : 'api-key'
+    return record ? [{ id, consumer, kind, mode: 'live', ...record }] : []
+  })
 }
 
 /** The plan that all keys have. Undefined if their plans differ, if one has none, or if there is no key. */
@@ -255,15 +300,25 @@ interface Key {
   digest: string
 }
 
-/** Checks and removes in one step, so that a key that was imported again in the meantime stays in the index. */
+/**
+ * Checks and removes in one step, so that a key that was imported again in the meantime stays in the index. KEYS: the index, the sorted
+ * index, the records. ARGV: their digests.
+ */
 const DROP_IF_GONE = `
-if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
-return redis.call('SREM', KEYS[1], ARGV[1])`
+for i, digest in ipairs(ARGV) do
+  if redis.call('EXISTS', KEYS[i + 2]) == 0 then
+    redis.call('SREM', KEYS[1], digest)
+    redis.call('ZREM', KEYS[2], digest)
+  end
+end
+return 1`
 
 async function prune(store: AdminStore, gone: readonly Key[]): Promise<void> {
-  const commands = gone.map(({ consumer, digest }) => {
-    const keys = [credentialIndexKey(consumer), credentialKey(consumer, digest)].map(store.at)
-    return evalCommand(DROP_IF_GONE, keys, [digest])
+  const commands = [...Map.groupBy(gone, ({ consumer }) => consumer)].map(([consumer, keys]) => {
+    const index = store.at(credentialIndexKey(consumer))
+    const digests = keys.map(({ digest }) => digest)
+    const records = digests.map(digest => store.at(credentialKey(consumer, digest)))
+    return evalCommand(DROP_IF_GONE, [index, sortedKey(index), ...records], digests)
   })
   await store.runEach(commands)
 }
@@ -284,14 +339,14 @@ export async function writeListed(
   consumer: string,
   write: (isNew: boolean) => Promise<void>,
 ): Promise<void> {
-  const isNew = await addToIndex(store, consumer)
+  const isNew = await list(store, consumer)
   await write(isNew)
-  await addToIndex(store, consumer)
+  await list(store, consumer)
 }
 
 /** @returns whether the consumer is new */
-async function addToIndex(store: AdminStore, consumer: string): Promise<boolean> {
-  return (await store.run('SADD', store.at(CONSUMER_INDEX_KEY), consumer)) === 1
+async function list(store: AdminStore, consumer: string): Promise<boolean> {
+  return (await store.runEach(addToIndex(store.at(CONSUMER_INDEX_KEY), [consumer])))[0] === 1
 }
 
 /** Removes a consumer without keys and settings from the index. The index is in another slot of a cluster, so no transaction covers both. */
@@ -299,9 +354,9 @@ export async function removeFromIndexIfEmpty(store: AdminStore, consumer: string
   const keys = [consumerKey(consumer), credentialIndexKey(consumer)].map(store.at)
   const isEmpty = async () => (await store.run('EXISTS', ...keys)) === 0
   if (!(await isEmpty())) return
-  await store.run('SREM', store.at(CONSUMER_INDEX_KEY), consumer)
+  await store.runEach(removeFromIndex(store.at(CONSUMER_INDEX_KEY), [consumer]))
   // Lists again a consumer that was written between the two calls. Later writes list it themselves.
-  if (!(await isEmpty())) await addToIndex(store, consumer)
+  if (!(await isEmpty())) await list(store, consumer)
 }
 
 async function writeKey(
@@ -310,19 +365,28 @@ async function writeKey(
   digest: string,
   record: CredentialRecord,
   action: AuditAction,
-  facts: Facts = {},
+  claim: HeldClaim | undefined,
 ): Promise<void> {
+  await store.write({
+    ...{ ...writeOfKey(store, consumer, digest, record), claim },
+    entry: { action, target: keyId(consumer, digest), after: credentialFacts(record) },
+  })
+}
+
+/** Writes the record of a new key, and its place in the index. */
+export function writeOfKey(
+  store: AdminStore,
+  consumer: string,
+  digest: string,
+  record: CredentialRecord,
+): Pick<Write, 'keys' | 'commands'> {
   const { expiresAt } = record
   const expiry = expiresAt ? ['PXAT', expiresAt.getTime()] : []
   const [key, index] = [store.at(credentialKey(consumer, digest)), store.at(credentialIndexKey(consumer))]
-  await store.write({
-    keys: [key, index],
-    commands: [
-      ['SET', key, formatCredential(record), ...expiry],
-      ['SADD', index, digest],
-    ],
-    entry: { action, target: keyId(consumer, digest), after: { ...credentialFacts(record), ...facts } },
-  })
+  return {
+    keys: [key, index, sortedKey(index)],
+    commands: [['SET', key, formatCredential(record), ...expiry], ...addToIndex(index, [digest])],
+  }
 }
 
 /** The last letters of an API key belong to its checksum. For opaque keys, they are a hint only if the rest of the key is long enough. */

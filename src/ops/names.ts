@@ -4,6 +4,7 @@ import { CALLER_MODES, type CallerMode, isCallerMode } from '../config/caller-mo
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import { parseDuration } from '../config/duration.ts'
 import { isConsumerName } from '../config/forms.ts'
+import { hasSecret } from '../credentials/find-secret.ts'
 import { escaped } from '../store/escape.ts'
 import { AdminError } from './admin-error.ts'
 
@@ -17,6 +18,7 @@ const MAX_ESCAPED = 100
  * @throws AdminError `usage`
  */
 export async function parseConsumerName(text: string): Promise<string> {
+  mustBePublic(text, 'name of the consumer')
   const [, method, claim] = /^([a-z0-9][a-z0-9_-]{0,62})~(.+)$/s.exec(text) ?? []
   if (method && claim) {
     const isEscaped = claim.length <= MAX_ESCAPED && ESCAPED.test(claim)
@@ -27,6 +29,15 @@ export async function parseConsumerName(text: string): Promise<string> {
     'usage',
     `'${shown(text)}' is not a consumer name. Use 1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or ` +
       'a digit; for a consumer identified by tokens, use <issuer>~<subject>.',
+  )
+}
+
+/** Labels, names and reasons are stored and shown in clear. @throws AdminError `usage` for an API key or a service token */
+function mustBePublic(text: string, what: string): void {
+  if (!hasSecret(text)) return
+  throw new AdminError(
+    'usage',
+    `The ${what} contains an API key or a service token. Nothing was stored. Leave it out, because a ${what} is shown in clear.`,
   )
 }
 
@@ -65,6 +76,7 @@ export const printable = (text: string): string => text.replace(new RegExp(UNPRI
  */
 export function parseShortText(text: string, what: string): string {
   const trimmed = text.trim()
+  mustBePublic(trimmed, what)
   const [hidden] = UNPRINTABLE.exec(trimmed) ?? []
   if (hidden !== undefined) {
     const name = `U+${hidden.codePointAt(0)!.toString(16).toUpperCase().padStart(4, '0')}`

@@ -14,11 +14,20 @@ import { isScope, missingScopes, SCOPES } from '../scopes.ts'
 import { sha256 } from '../sha256.ts'
 import { TOKEN_INDEX_KEY, tokenKey } from '../store/keys.ts'
 import { formatToken, parseToken, type TokenRecord } from '../store/records.ts'
+import type { Command } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
-import type { AdminStore } from './admin-store.ts'
+import { type AdminStore, type HeldClaim, type Write, writeFrom } from './admin-store.ts'
 import { tokenFacts } from './audit-facts.ts'
 import { distinguishingDigits } from './keys.ts'
 import { printable } from './names.ts'
+import {
+  addToIndex,
+  type Page,
+  type PageRequest,
+  readIndexes,
+  readPage,
+  removeFromIndex,
+} from './sorted-index.ts'
 
 export interface TokenInfo extends TokenRecord {
   id: string
@@ -36,10 +45,7 @@ export interface FoundToken {
   record: TokenRecord
 }
 
-export type NewToken = Pick<TokenRecord, 'name' | 'scopes' | 'expiresAt' | 'by'> & {
-  /** Id of the token that it replaces, for the audit trail. */
-  replaces?: string
-}
+export type NewToken = Pick<TokenRecord, 'name' | 'scopes' | 'expiresAt' | 'by'>
 
 /** A token before it is stored. So its id is known before the first request to the store. */
 export interface MintedToken {
@@ -55,6 +61,7 @@ export interface TokenOptions {
   /** Absent: an operator with the token of the store, who can do everything. */
   maker?: TokenMaker | undefined
   minted?: MintedToken | undefined
+  claim?: HeldClaim | undefined
 }
 
 export function mintToken({ environment }: AdminStore): MintedToken {
@@ -66,35 +73,82 @@ export function mintToken({ environment }: AdminStore): MintedToken {
 /** @throws AdminError `usage` for unknown scopes; `forbidden` if the maker has not all of them, or ends before the new token */
 export async function createToken(
   store: AdminStore,
-  { name, scopes, expiresAt, by, replaces }: NewToken,
-  { maker, minted = mintToken(store) }: TokenOptions = {},
+  newToken: NewToken,
+  { maker, claim, minted = mintToken(store) }: TokenOptions = {},
 ): Promise<CreatedToken> {
-  checkScopes(scopes)
-  const record: TokenRecord = {
+  checkScopes(newToken.scopes)
+  const record = recordOf(newToken, maker)
+  await writeMinted(store, minted, () => create(store, minted, record, { claim }))
+  return { ...minted, ...record }
+}
+
+function recordOf({ name, scopes, expiresAt, by }: NewToken, maker: TokenMaker | undefined): TokenRecord {
+  const record = {
     ...{ name, scopes: [...new Set(scopes)], createdAt: new Date() },
     ...(expiresAt && { expiresAt }),
     ...(by !== undefined && { by }),
   }
   mustInclude(maker, record, 'The new token')
-  await write(store, minted, record, replaces)
-  return { ...minted, ...record }
+  return record
+}
+
+/** @param options.replaces id of the token that it replaces */
+async function create(
+  store: AdminStore,
+  minted: MintedToken,
+  record: TokenRecord,
+  { claim, replaces }: { claim?: HeldClaim | undefined; replaces?: string },
+): Promise<void> {
+  await store.write({
+    ...{ ...writeOfToken(store, minted, record), claim },
+    entry: { action: 'tokens.create', target: minted.id, after: { ...tokenFacts(record), replaces } },
+  })
+}
+
+function writeOfToken(
+  store: AdminStore,
+  { digest }: MintedToken,
+  record: TokenRecord,
+): Pick<Write, 'keys' | 'commands'> {
+  const key = store.at(tokenKey(digest))
+  const expiry = record.expiresAt ? (['PXAT', record.expiresAt.getTime()] as const) : []
+  return { keys: [key], commands: [['SET', key, formatToken(record), ...expiry]] }
 }
 
 /** Lists the tokens in the order of their creation. Removes expired tokens from the index. */
 export async function listTokens(store: AdminStore): Promise<TokenInfo[]> {
   const digests = await store.run<string[]>('SMEMBERS', store.at(TOKEN_INDEX_KEY))
-  const digits = distinguishingDigits(digests)
+  const tokens = await readTokens(store, digests, distinguishingDigits(digests))
+  return tokens.sort((a, b) => a.createdAt.getTime() - b.createdAt.getTime() || (a.id < b.id ? -1 : 1))
+}
+
+/** Reads a page of the tokens, in the order of their ids. */
+export async function readTokenPage(store: AdminStore, page: PageRequest): Promise<Page<TokenInfo>> {
+  const index = store.at(TOKEN_INDEX_KEY)
+  const positionOf = ({ id }: TokenInfo) => [id]
+  return await readPage(page, positionOf, async (after, count) => {
+    const [part] = await readIndexes(store, [{ index, after: after?.[0] }], count)
+    const { members, before } = part!
+    const digits = distinguishingDigits([...(before ? [before] : []), ...members])
+    const items = await readTokens(store, members, digits)
+    return { items, ...(members.length === count && { end: [members.at(-1)!] }) }
+  })
+}
+
+async function readTokens(
+  store: AdminStore,
+  digests: readonly string[],
+  digits: number,
+): Promise<TokenInfo[]> {
   const texts = await readAll(store, digests)
   await prune(
     store,
     digests.filter((_, i) => texts[i] === null),
   )
-  return digests
-    .flatMap((digest, i): TokenInfo[] => {
-      const record = parseToken(texts[i] ?? '')
-      return record ? [{ id: serviceTokenId(digest, digits), ...record }] : []
-    })
-    .sort((a, b) => a.createdAt.getTime() - b.createdAt.getTime() || (a.id < b.id ? -1 : 1))
+  return digests.flatMap((digest, i): TokenInfo[] => {
+    const record = parseToken(texts[i] ?? '')
+    return record ? [{ id: serviceTokenId(digest, digits), ...record }] : []
+  })
 }
 
 const ID = /^[0-9a-f]{4,64}$/
@@ -125,10 +179,10 @@ async function revoke(
   // The index last, because a repeated call still finds the token if this one ends in between.
   const key = store.at(tokenKey(digest))
   const isRevoked = await store.write({
-    ...{ keys: [key], onlyIf: key, commands: [['DEL', key]] },
+    ...{ keys: [key], onlyIf: [[key, '']], commands: [['DEL', key]] },
     entry: { action: 'tokens.revoke', target: id, before: tokenFacts(record) },
   })
-  await store.run('SREM', store.at(TOKEN_INDEX_KEY), digest)
+  await store.runEach(removeFromIndex(store.at(TOKEN_INDEX_KEY), [digest]))
   return isRevoked
 }
 
@@ -140,8 +194,9 @@ export interface RotatedToken {
 }
 
 /**
- * Replaces a token by a new one with the same name, scopes and lifetime, which ends with the maker at the latest. If the end of the
- * old token cannot be set because of the store, the new one is returned all the same, because it is valid and cannot be shown again.
+ * Replaces a token by a new one with the same name, scopes and lifetime, which ends with the maker at the latest: all or nothing, but for a
+ * cluster, which has the two in different slots. If the end of the old token cannot be set there because of the store, the new one is
+ * returned all the same, because it is valid and cannot be shown again.
  * @param overlapMs how long the old token stays valid
  * @throws AdminError `forbidden`, and for a token that is being replaced already, or is revoked meanwhile
  */
@@ -149,7 +204,7 @@ export async function rotateToken(
   store: AdminStore,
   old: FoundToken,
   overlapMs: number,
-  { maker, by, ...options }: TokenOptions & { by?: string } = {},
+  { maker, by, claim, minted = mintToken(store) }: TokenOptions & { by?: string } = {},
 ): Promise<RotatedToken> {
   const { id, record } = old
   const { name, scopes, createdAt, expiresAt, replacedBy } = record
@@ -158,28 +213,70 @@ export async function rotateToken(
   const now = Date.now()
   const lifetimeMs = expiresAt ? expiresAt.getTime() - createdAt.getTime() : Number.POSITIVE_INFINITY
   const end = Math.min(now + lifetimeMs, maker?.expiresAt?.getTime() ?? Number.POSITIVE_INFINITY)
-  const created = await createToken(
-    store,
-    {
-      name,
-      scopes,
-      replaces: id,
-      ...(Number.isFinite(end) && { expiresAt: new Date(end) }),
-      ...(by !== undefined && { by }),
-    },
-    { maker, ...options },
-  )
+  const newToken = {
+    ...{ name, scopes },
+    ...(Number.isFinite(end) && { expiresAt: new Date(end) }),
+    ...(by !== undefined && { by }),
+  }
+  const next = recordOf(newToken, maker)
+  const created = { ...minted, ...next }
   const endsAt = new Date(Math.min(now + overlapMs, expiresAt?.getTime() ?? Number.POSITIVE_INFINITY))
+  if (!store.decisions.isCluster) {
+    await writeMinted(store, minted, () => writeRotation(store, old, created, endsAt, claim))
+    return { created, oldEndsAt: endsAt }
+  }
+  await writeMinted(store, minted, () => create(store, minted, next, { claim, replaces: id }))
   try {
-    await replace(store, old, created.id, endsAt)
+    if (endsAt <= new Date() && !(await revoke(store, old))) throw notFound(store, id)
+    if (endsAt > new Date()) await writeRotation(store, old, created, endsAt)
     return { created, oldEndsAt: endsAt }
   } catch (error) {
     if (!(error instanceof AdminError)) throw error
     if (error.kind === 'store') return { created, failure: error }
     // Someone has rotated or revoked the old token meanwhile, so this one must not replace it.
-    await revokeToken(store, { ...created, record: created })
+    await revokeToken(store, { ...created, record: next })
     throw error
   }
+}
+
+/** Ends the old token, and on one Redis stores the new one. */
+async function writeRotation(
+  store: AdminStore,
+  { id, digest }: FoundToken,
+  created: CreatedToken,
+  endsAt: Date,
+  claim?: HeldClaim,
+): Promise<void> {
+  const key = store.at(tokenKey(digest))
+  const isOver = endsAt <= new Date()
+  const { keys, commands } = store.decisions.isCluster
+    ? { keys: [], commands: [] }
+    : writeOfToken(store, created, created)
+  await writeFrom(store, key, text => {
+    const record = parseToken(text ?? '')
+    if (!record) throw notFound(store, id)
+    if (record.replacedBy) throw alreadyReplaced(id, record.replacedBy)
+    const after = { ...record, expiresAt: endsAt, replacedBy: created.id }
+    const ending: Command = isOver ? ['DEL', key] : ['SET', key, formatToken(after), 'PXAT', endsAt.getTime()]
+    return {
+      keys: [key, ...keys],
+      commands: [...commands, ending],
+      claim,
+      entry: {
+        action: 'tokens.rotate',
+        target: id,
+        before: tokenFacts(record),
+        after: { ...tokenFacts(after), replacementEndsAt: created.expiresAt },
+      },
+    }
+  }).catch(async error => {
+    // The old token ends, so the new one must not be lost with the reply.
+    const isWritten = async () =>
+      (await store.run('EXISTS', store.at(tokenKey(created.digest))).catch(() => 0)) === 1
+    const isLost = error instanceof AdminError && error.kind === 'store' && keys.length > 0
+    if (!(isLost && (await isWritten()))) throw error
+  })
+  if (isOver) await store.runEach(removeFromIndex(store.at(TOKEN_INDEX_KEY), [digest])).catch(() => [])
 }
 
 /**
@@ -210,50 +307,21 @@ function mustInclude(maker: TokenMaker | undefined, token: TokenMaker, what: str
 }
 
 /** Lists the token before and after it is stored: every valid token is in the index, even if this process ends, or another one prunes it meanwhile. */
-async function write(
+async function writeMinted(
   store: AdminStore,
   { digest, id }: MintedToken,
-  record: TokenRecord,
-  replaces: string | undefined,
+  write: () => Promise<void>,
 ): Promise<void> {
-  const { expiresAt } = record
-  const index = () => store.run('SADD', store.at(TOKEN_INDEX_KEY), digest)
+  const index = () => store.runEach(addToIndex(store.at(TOKEN_INDEX_KEY), [digest]))
   await index()
   try {
-    const expiry = expiresAt ? (['PXAT', expiresAt.getTime()] as const) : []
-    const key = store.at(tokenKey(digest))
-    await store.write({
-      ...{ keys: [key], commands: [['SET', key, formatToken(record), ...expiry]] },
-      entry: { action: 'tokens.create', target: id, after: { ...tokenFacts(record), replaces } },
-    })
+    await write()
     await index()
   } catch (error) {
-    if (!(error instanceof AdminError)) throw error
+    if (!(error instanceof AdminError) || error.kind !== 'store') throw error
     const fix = `Token '${id}' may have been created, but it is not shown. If npx sluicegate tokens list shows its id, revoke it: npx sluicegate tokens revoke ${id}`
     throw new AdminError(error.kind, error.message, [fix, error.nextStep].filter(Boolean).join('\n'))
   }
-}
-
-async function replace(store: AdminStore, old: FoundToken, by: string, endsAt: Date): Promise<void> {
-  if (endsAt <= new Date()) {
-    if (await revoke(store, old)) return
-    throw notFound(store, old.id)
-  }
-  let [before, after] = [old.record, old.record]
-  await store.change(
-    tokenKey(old.digest),
-    text => {
-      const record = parseToken(text ?? '')
-      if (!record) throw notFound(store, old.id)
-      if (record.replacedBy) throw alreadyReplaced(old.id, record.replacedBy)
-      ;[before, after] = [record, { ...record, expiresAt: endsAt, replacedBy: by }]
-      return { text: formatToken(after), expiry: endsAt }
-    },
-    () => ({
-      ...{ action: 'tokens.rotate', target: old.id },
-      ...{ before: tokenFacts(before), after: tokenFacts(after) },
-    }),
-  )
 }
 
 const readAll = (store: AdminStore, digests: readonly string[]) =>
@@ -262,11 +330,12 @@ const readAll = (store: AdminStore, digests: readonly string[]) =>
 /** The index is in another slot of a cluster than the tokens, so no transaction covers both. */
 async function prune(store: AdminStore, gone: readonly string[]): Promise<void> {
   const index = store.at(TOKEN_INDEX_KEY)
-  await store.runEach(gone.map(digest => ['SREM', index, digest]))
+  if (gone.length === 0) return
+  await store.runEach(removeFromIndex(index, gone))
   const again = await readAll(store, gone)
   // A token that was stored between the two calls.
   const listed = gone.filter((_, i) => again[i] !== null)
-  await store.runEach(listed.map(digest => ['SADD', index, digest]))
+  if (listed.length > 0) await store.runEach(addToIndex(index, listed))
 }
 
 async function byId(store: AdminStore, prefix: string): Promise<Omit<FoundToken, 'record'>> {

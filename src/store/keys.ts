@@ -4,11 +4,12 @@
  *     sluice:{c:<consumer>}:consumer       string  the record of a consumer (src/store/records.ts)
  *     sluice:{c:<consumer>}:key:<sha256>   string  the record of an API key, or of an opaque key
  *     sluice:{c:<consumer>}:keys           set     SHA-256 of all keys of the consumer, for `npx sluicegate keys list`
+ *     …:keys:sorted                        zset    the members of such an index, in their order (src/ops/sorted-index.ts); also of the two below
  *     sluice:{k:<sha256>}                  string  the consumer that an opaque key belongs to ("pointer")
  *     sluice:{consumers}                   set     all consumers, for `npx sluicegate consumers list`
  *     sluice:{t:<sha256>}                  string  the record of a service token; it expires with the token
  *     sluice:{tokens}                      set     SHA-256 of all service tokens, for `npx sluicegate tokens list`
- *     sluice:{idem:<sha256>}               string  what a request to the API with an Idempotency-Key has created; it expires after a day
+ *     sluice:{idem:<sha256>}               string  what a request to the API with an Idempotency-Key has created, or `pending <request> <id>`; it expires after a day
  *     sluice:{switches}                    string  the live switches (src/switches/switches.ts)
  *     sluice:{signal:<name>}               string  the measurements of an origin, shared by all isolates (src/script/signal.lua)
  *     sluice:{signal:<name>}:reporters     hash    the machines of the origin that push their utilization, with their last values

@@ -134,7 +134,7 @@ describeOnRedis('administration over HTTP', (_, kind) => {
       const headers = { 'idempotency-key': 'order-17' }
       const first = await api('POST keys', { token, headers, body: { consumer: 'acme' } })
       const again = await api('POST keys', { token, headers, body: { consumer: 'acme' } })
-      const detail = expect.stringContaining(`used before, for ${first.body.id}. If that does not exist,`)
+      const detail = expect.stringContaining(`used before, for ${first.body.id}. If its secret was lost`)
       expect(again).toMatchObject({ status: 409, body: { id: first.body.id, detail } })
       expect(JSON.stringify(again.body)).not.toContain(first.body.key)
       const other = await tokenWith(gateway, ALL)
@@ -274,6 +274,19 @@ describeOnRedis('administration over HTTP', (_, kind) => {
     expect((await api('GET switches', { token })).body).toEqual({ kill: null, rules: [] })
   })
 
+  it('a change that other writers always disturb gets a 409, and changes nothing', async () => {
+    let writes = 0
+    gateway.store.fault = (_, __, passOn) => {
+      const text = `sluice-${++writes}`
+      void gateway.redis.connection.send(['SET', 'sluice:{switches}', text]).then(() => passOn())
+    }
+    const reply = await api('PUT switches/minute', { token, body: { mode: 'off' } })
+    gateway.store.fault = undefined
+    expect(reply).toMatchObject({ status: 409, body: { type: 'urn:sluice:problem:conflict' } })
+    expect(reply.body.detail).toContain('Nothing was changed. Try again.')
+    expect((await api('GET switches', { token })).body.rules).toEqual([])
+  })
+
   it('statistics and reasons are shown', async () => {
     await create({ consumer: 'acme' })
     expect((await api('GET stats?since=10m', { token })).body).toMatchObject({ unit: 'minute', requests: [] })
@@ -348,6 +361,25 @@ describeOnRedis('administration over HTTP', (_, kind) => {
       const again = await api('POST tokens', { token, headers, body: support })
       expect(again).toMatchObject({ status: 409, body: { id } })
     })
+  })
+
+  it('a secret that is pasted into a name or a reason is refused, and stored nowhere', async () => {
+    const { key } = await create({ consumer: 'acme' })
+    for (const secret of [key, token]) {
+      const replies = [
+        await api('POST keys', { token, body: { consumer: secret } }),
+        await api('POST keys', { token, body: { consumer: 'acme', label: secret } }),
+        await api(`PUT consumers/${secret}/block`, { token, body: {} }),
+        await api('PUT consumers/acme/block', { token, body: { reason: `leaked: ${secret}` } }),
+        await api('PUT consumers/acme/block', { token, headers: { 'sluice-reason': secret }, body: {} }),
+        await api('POST tokens', { token, body: { name: secret, scopes: ['stats:read'], expiresAt: '1d' } }),
+      ]
+      expect(replies.map(({ status }) => status)).toEqual(replies.map(() => 400))
+      expect(JSON.stringify(replies.map(({ body }) => body))).not.toContain(secret)
+      const keys = String(await gateway.redis.connection.send(['KEYS', '*']))
+      const audit = String(await gateway.redis.connection.send(['XRANGE', 'sluice:{audit}', '-', '+']))
+      expect(keys + audit).not.toContain(secret)
+    }
   })
 
   it('the reason of a change comes from a header', async () => {

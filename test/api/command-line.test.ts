@@ -404,6 +404,13 @@ describe('a failure', () => {
     ])
   })
 
+  it('is a conflict if another writer was faster', async () => {
+    const body = { type: 'urn:sluice:problem:conflict', detail: 'Try again.', requestId: 'a' }
+    const client = createApiClient({ url, token, fetch: async () => Response.json(body, { status: 409 }) })
+    const failure = { kind: 'conflict', message: 'Try again.', createdId: undefined }
+    await expect(client.call('removeKillSwitch')).rejects.toMatchObject(failure)
+  })
+
   it('is a gateway that cannot be reached', async () => {
     const { code, stderr } = await byApi(['keys', 'list', '--api', `http://127.0.0.1:${await freePort()}`])
     expect([code, stderr]).toEqual([

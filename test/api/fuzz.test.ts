@@ -6,6 +6,8 @@ import fc from 'fast-check'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { openApiDocument } from '../../docs/programs/api/make-openapi.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { mintServiceToken } from '../../src/credentials/service-token.ts'
 import { SCOPES } from '../../src/scopes.ts'
 import { type ApiCall, apiOf, tokenWith } from '../support/api.ts'
 import { useGatewayOn } from '../support/gateway.ts'
@@ -85,7 +87,7 @@ const ODD = fc.constantFrom(
     "'; --",
   ],
 )
-/** What the members and the parameters of these names may be. The digits are those of the last key or token that was created. */
+/** What the members and the parameters of these names may be. The digits are those of the last key or token that was created, the cursor is the last one. */
 const NAMED: Readonly<Record<string, readonly unknown[]>> = {
   consumer: ['acme', 'beta', 'auth0~user|1'],
   digits: ['LAST'],
@@ -97,6 +99,8 @@ const NAMED: Readonly<Record<string, readonly unknown[]>> = {
   until: ['1h', '30d', 'never', null],
   overlap: ['0s', '1h'],
   since: ['1m', '2h', '7d'],
+  cursor: ['CURSOR'],
+  target: ['acme', 'acme/LAST', 'minute', 'sms', 'LAST'],
   identity: [{ account: '42' }, { team: 'a' }, {}],
   amounts: [{ tokens: 5 }, {}],
   scopes: [['limits:use:sms'], ['stats:read', 'keys:write']],
@@ -179,6 +183,8 @@ const broken = (schema: Schema): fc.Arbitrary<unknown> =>
 
 interface Request {
   what: string
+  /** What it has as its token. GET usage needs an API key. */
+  as: 'token' | 'key' | 'unknown token' | 'unknown key' | 'no one'
   body?: string
   headers: Record<string, string>
 }
@@ -219,6 +225,7 @@ function requestOf(path: string, method: string, operation: Schema): fc.Arbitrar
         fc.stringMatching(/^[ -~]{1,300}$/),
       ),
       'sluice-reason': fc.stringMatching(/^[ -~]{0,120}$/),
+      'content-encoding': fc.constantFrom(...Array<string>(15).fill('identity'), 'gzip'),
       'content-type': fc.oneof(
         { weight: 9, arbitrary: fc.constantFrom('application/json', 'application/json; charset=utf-8') },
         fc.constantFrom('text/plain', ''),
@@ -226,9 +233,20 @@ function requestOf(path: string, method: string, operation: Schema): fc.Arbitrar
     },
     { requiredKeys: [] },
   )
+  const usual = operation.operationId === 'usage' ? ('key' as const) : ('token' as const)
+  const as = fc.oneof(
+    { weight: 19, arbitrary: fc.constant(usual) },
+    fc.constantFrom(
+      'token' as const,
+      'key' as const,
+      'unknown token' as const,
+      'unknown key' as const,
+      'no one' as const,
+    ),
+  )
   return fc
-    .tuple(parts, query, body, headers, fc.boolean())
-    .map(([values, query, body, headers, sendsQuery]) => {
+    .tuple(parts, query, body, headers, fc.boolean(), as)
+    .map(([values, query, body, headers, sendsQuery, as]) => {
       const filled = names.reduce(
         (at, name, i) => at.replace(`{${name}}`, encoded(String(values[i]))),
         path.slice(1),
@@ -239,6 +257,7 @@ function requestOf(path: string, method: string, operation: Schema): fc.Arbitrar
       return {
         what: `${method.toUpperCase()} ${filled}${sendsQuery && search.size > 0 ? `?${search}` : ''}`,
         ...(body !== undefined && { body }),
+        as,
         headers: headers as Record<string, string>,
       }
     })
@@ -251,6 +270,7 @@ describe('random requests', () => {
   const gateway = useGatewayOn(() => startRedis())
   let api: ApiCall
   let token: string
+  let key: string
   beforeAll(async () => {
     api = apiOf(gateway, CONFIG)
     await startAfresh()
@@ -259,23 +279,39 @@ describe('random requests', () => {
   async function startAfresh(): Promise<void> {
     await gateway.redis.connection.send(['FLUSHALL'])
     token = await tokenWith(gateway, Object.keys(SCOPES))
+    key = await gateway.key('acme')
   }
 
   it(`get documented replies, none of them a 500 (${RUNS})`, async () => {
     const statuses = new Map<number, number>()
     let last = 'abcd'
+    let cursor = 'x'
+    const byOperation = new Map<string, number>()
+    const credentials = {
+      token: () => token,
+      key: () => key,
+      'unknown token': () => mintServiceToken(undefined),
+      'unknown key': () => mintApiKey('acme'),
+      'no one': () => undefined,
+    }
     let sent = 0
     await fc.assert(
-      fc.asyncProperty(requests, async ({ what, body, headers }) => {
+      fc.asyncProperty(requests, async ({ what, body, headers, as }) => {
         // The store stays small, so that a long run stays fast.
         if (++sent % 1000 === 0) await startAfresh()
         // A wait takes as long as it says.
         const text = body?.replace(/"waitMs":\d+/, '"waitMs":1')
-        const { status, body: reply } = await api(what.replaceAll('LAST', last), {
-          ...{ token, headers },
+        const credential = credentials[as]()
+        // After 20 unknown tokens, their address can use no token that is new to the isolate.
+        const address = as === 'unknown token' ? '198.51.100.7' : '192.0.2.1'
+        const { status, body: reply } = await api(what.replaceAll('LAST', last).replace('CURSOR', cursor), {
+          ...{ headers, address, ...(credential !== undefined && { token: credential }) },
           ...(text !== undefined && { text }),
         })
         if (status === 201) last = String(reply.id).split('/').at(-1)!
+        cursor = reply?.cursor ?? cursor
+        const operation = `${what.split(/[/?]/)[0]} ${status}`
+        byOperation.set(operation, (byOperation.get(operation) ?? 0) + 1)
         statuses.set(status, (statuses.get(status) ?? 0) + 1)
         expect([what, status]).not.toEqual([what, 500])
       }),
@@ -289,6 +325,9 @@ describe('random requests', () => {
     )
     // On a busy machine, the store may be too slow now and then.
     expect(statuses.get(503) ?? 0).toBeLessThan(RUNS / 1000)
+    // Usage and the audit trail succeed often enough, too.
+    for (const operation of ['GET usage 200', 'GET audit 200'])
+      expect(byOperation.get(operation) ?? 0, operation).toBeGreaterThan(RUNS / 1000)
     // Both kinds, or the requests are of no use.
     for (const status of [200, 201, 400, 404, 422]) expect(statuses.get(status) ?? 0).toBeGreaterThan(0)
   }, 3_600_000)

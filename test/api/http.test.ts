@@ -1,7 +1,13 @@
 /** What holds for every request to the API: bounds, problems, headers, environments, and a store that fails. */
 import { readFileSync } from 'node:fs'
+import { gzipSync } from 'node:zlib'
 import { beforeEach, describe, expect, it, vi } from 'vitest'
-import { documentText, servedModule, withApiTables } from '../../docs/programs/api/make-openapi.ts'
+import {
+  documentText,
+  openApiDocument,
+  servedModule,
+  withApiTables,
+} from '../../docs/programs/api/make-openapi.ts'
 import { OPERATIONS } from '../../docs/programs/api/operations.ts'
 import { findToken, revokeToken } from '../../src/ops/tokens.ts'
 import { api as apiParts } from '../../src/set-ups/api/index.ts'
@@ -131,6 +137,16 @@ describe('the API', () => {
       ['UTF-8', { 'content-type': 'application/json; charset=utf-8' }, 201],
     ])('with %s', async (_, headers, status) => {
       expect((await post({ text: '{"consumer":"acme"}', headers })).status).toBe(status)
+    })
+
+    it.each(['gzip', 'br', 'x'])('in the coding %s get a 415 that says so', async coding => {
+      const text = gzipSync('{"consumer":"acme"}') as unknown as string
+      for (const body of [text, '{"consumer":"acme"}']) {
+        const reply = await post({ text: body, headers: { 'content-encoding': coding } })
+        expect(reply).toMatchObject({ status: 415, body: { type: problemType('not-json') } })
+        expect(reply.body.detail).toContain('Content-Encoding')
+        expect(reply.headers.get('accept-encoding')).toBe('identity')
+      }
     })
 
     it.each([
@@ -401,8 +417,11 @@ describe('the OpenAPI document', () => {
     expect(new Set(ROUTES.map(({ method, path }) => `${method} ${path}`)).size).toBe(ROUTES.length)
   })
 
-  it('has one problem for each status', () => {
-    const statuses = Object.values(PROBLEMS).map(({ status }) => status)
-    expect(new Set(statuses).size).toBe(statuses.length)
+  it('has a description for each status', () => {
+    const { responses } = openApiDocument().components
+    const statuses = Object.values(PROBLEMS).map(({ status }) => String(status))
+    expect(Object.keys(responses).sort()).toEqual(
+      [...new Set(statuses)].filter(status => status !== '405').sort(),
+    )
   })
 })

@@ -1,7 +1,7 @@
 /** GET usage: what a caller has left, for its own credential. */
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
-import { setPlan } from '../../src/ops/consumers.ts'
+import { blockConsumer, setPlan } from '../../src/ops/consumers.ts'
 import { importKey } from '../../src/ops/keys.ts'
 import { type ApiCall, apiOf, tokenWith } from '../support/api.ts'
 import { useGateway } from '../support/gateway.ts'
@@ -93,7 +93,10 @@ describeOnRedis('GET usage', (_, kind) => {
     for (let i = 0; i < 5; i++) replies.push((await usage(`an-unknown-opaque-key-${i}`, '192.0.2.7')).status)
     expect(replies).toEqual([401, 401, 401, 429, 429])
     const key = await gateway.key('acme')
-    expect((await usage(key, '192.0.2.7')).status).toBe(429)
+    expect(await usage(key, '192.0.2.7')).toMatchObject({
+      status: 429,
+      body: { type: 'urn:sluice:problem:too-many-guesses', 'violated-policies': ['guesses'] },
+    })
     expect((await usage(key, '192.0.2.8')).status).toBe(200)
   })
 
@@ -105,7 +108,8 @@ describeOnRedis('GET usage', (_, kind) => {
     for (let i = 0; i < 21; i++) statuses.push((await usage(key)).status)
     expect(statuses).toEqual([...new Array<number>(20).fill(200), 429])
     gateway.store.count()
-    expect((await usage(key)).headers.get('retry-after')).toBe('1')
+    const { headers, body } = await usage(key)
+    expect([headers.get('retry-after'), body.type]).toEqual(['1', 'urn:sluice:problem:too-often'])
     expect(gateway.store.count()).toBe(0)
     expect((await usage(other)).status).toBe(200)
     now += 1000
@@ -121,8 +125,18 @@ describeOnRedis('GET usage', (_, kind) => {
     const key = await gateway.key('acme')
     expect((await usage(key)).status).toBe(200)
     gateway.store.fault = (_, reply) => reply.destroy()
-    const { status, headers } = await usage(key)
+    const { status, headers, body } = await usage(key)
     expect([status, headers.get('retry-after') !== null]).toEqual([503, true])
+    expect(body).toMatchObject({ type: 'urn:sluice:problem:store-unavailable', change: 'none' })
+  })
+
+  it('refuses with the problems of the API, and the challenge of the gateway', async () => {
+    const missing = await usage(undefined)
+    expect(missing.body.type).toBe('urn:sluice:problem:unauthenticated')
+    expect(missing.headers.get('www-authenticate')).toBe('Bearer realm="sluice"')
+    const key = await gateway.key('acme')
+    await blockConsumer(gateway.admin, 'acme')
+    expect((await usage(key)).body).toMatchObject({ status: 403, type: 'urn:sluice:problem:blocked' })
   })
 })
 

@@ -1,7 +1,11 @@
 /** The sizes of Workers on the pages are those that `npm run size` measures, within 1.5 %. */
-import { readFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
 import { BUNDLES, sizeOf } from '../../bench/bundle-sizes.ts'
+import { PART_KB } from '../../docs/programs/api/part-sizes.ts'
 
 const SHIPPED = 'Worker with the shipped config'
 const BINDING = 'Service binding for four limits alone'
@@ -36,6 +40,24 @@ it.each(LINES)('docs/%s.md has the measured sizes in the line %s', async (page, 
     const size = await measure(what)
     const isClose = Math.abs(written[i]! - size) <= 0.015 * size
     expect([what, isClose ? 'as measured' : `${size.toFixed(1)} kB`]).toEqual([what, 'as measured'])
+  }
+})
+
+it('docs/api.md has the sizes of the parts of the API', { timeout: 120_000 }, async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-'))
+  const shipped = fileURLToPath(new URL('../../sluice.config.ts', import.meta.url))
+  const without = await measure(SHIPPED)
+  for (const [part, written] of Object.entries(PART_KB)) {
+    const file = join(folder, `${part}.config.ts`)
+    const api = part === 'all' ? {} : { routes: [part] }
+    writeFileSync(
+      file,
+      `import shipped from ${JSON.stringify(shipped)}\nexport default { ...shipped, api: ${JSON.stringify(api)} }\n`,
+    )
+    const entry = "export { default } from './src/built/worker.generated.ts'"
+    const added = (await sizeOf({ file, entry })) - without
+    const isClose = Math.abs(added - written) <= 0.05 * written
+    expect.soft([part, isClose ? 'as measured' : added.toFixed(1)]).toEqual([part, 'as measured'])
   }
 })
 

@@ -235,7 +235,17 @@ describe('npx sluicegate check --json', () => {
         ],
       },
       routes: [{ name: 'docs', match: { path: '/docs/*' }, accept: ['anonymous'], cost: 2, limits: true }],
+      api: null,
     })
+  })
+
+  it('has the parts of the HTTP API, as the text has', async () => {
+    const api = `{ routes: ['keys', 'audit'], cors: { origins: ['https://a.example'] } }`
+    const file = configFile(`export default { origin: 'route', rules: [${RULE}], api: ${api} }`)
+    const { stdout } = await runInProcess(['check', '--json', file])
+    expect(JSON.parse(stdout).api).toEqual({ routes: ['keys', 'audit'], origins: ['https://a.example'] })
+    const text = await runInProcess(['check', file])
+    expect(text.stdout).toMatch(/^HTTP API:\n {2}routes +keys, audit\n {2}pages of +https:\/\/a\.example$/m)
   })
 
   it('lists the mistakes of an invalid config, and fails', async () => {

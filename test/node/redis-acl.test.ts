@@ -5,6 +5,7 @@ import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { createAdminStore, loadScriptsIntoRedis } from '../../src/ops/admin-store.ts'
 import { correctLimit } from '../../src/ops/corrections.ts'
+import { readKeyPage } from '../../src/ops/key-pages.ts'
 import { peekLimit } from '../../src/ops/limits.ts'
 import { encodeSync } from '../../src/script/sync.ts'
 import { syncScript } from '../../src/script/sync-text.ts'
@@ -157,6 +158,8 @@ describe.skipIf(title)(`the Redis user of docs/deploy.md${title}`, () => {
       JSON.parse(await command('keys list --consumer globex --json')) as { id: string }[]
     await command('keys create --consumer globex --plan pro --expires 1d')
     const [{ id }] = (await list()) as [{ id: string }]
+    const store = createAdminStore({ url: gateway.store.url, token: TOKEN })
+    expect((await readKeyPage(store, 'globex', { limit: 10 })).items).toMatchObject([{ id }])
     for (const line of [`rotate ${id} --overlap 1h`, `label ${id} ci`, `plan ${id} free`])
       await command(`keys ${line}`)
     // An expired key leaves the index with the next list.
@@ -188,10 +191,7 @@ describe.skipIf(title)(`the Redis user of docs/deploy.md${title}`, () => {
     ])
       await command(line)
     // As `npm start` does.
-    await loadScriptsIntoRedis(
-      createAdminStore({ url: gateway.store.url, token: TOKEN }),
-      checkedConfig({ origin: 'route', ...CONFIG }),
-    )
+    await loadScriptsIntoRedis(store, checkedConfig({ origin: 'route', ...CONFIG }))
     expect(await refused()).toEqual([])
   })
 

@@ -145,5 +145,12 @@ describeOnCluster('the audit trail', start => {
     const { entries } = await readAudit({ ...admin.store, run }, { target: 'rare', limit: 50 })
     expect(entries.map(({ action }) => action)).toEqual(['consumers.plan'])
     expect(calls).toBeLessThanOrEqual(5)
+
+    // Without a target, each of the 20,000 streams could have the newest entry.
+    calls = 0
+    await expect(readAudit({ ...admin.store, run }, { limit: 50 })).rejects.toThrow('Name a target.')
+    expect(calls).toBe(20)
+    const since = new Date(Date.now() + 3_600_000)
+    expect(await readAudit(admin.store, { limit: 50, since })).toEqual({ entries: [] })
   })
 })

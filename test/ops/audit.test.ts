@@ -40,28 +40,30 @@ describeOnRedis('the audit trail', (start, kind) => {
     expect(secret).not.toMatch(/slk_|partner-key/)
   })
 
-  it('has an entry of each key that a rotation changes', async () => {
+  it.each([3600e3, 0])('has one entry of a rotation, with both keys (overlap: %i ms)', async overlap => {
     const store = withActor(admin.store, OPS)
-    const { id } = await createKey(store, { consumer: 'acme' })
-    const { created } = await rotateKey(store, await findKey(store, id), 3600e3)
-    expect((await all(store)).map(told)).toMatchObject([
-      { action: 'keys.rotate', target: id, after: { replacedBy: created.id } },
-      { action: 'keys.create', target: created.id, after: { replaces: id } },
-      { action: 'keys.create', target: id },
-    ])
+    const { id } = await createKey(store, { consumer: 'acme', expiresAt: new Date(Date.now() + DAY_MS) })
+    const { created } = await rotateKey(store, await findKey(store, id), overlap)
+    const rotation = {
+      ...{ action: 'keys.rotate', target: id },
+      after: { replacedBy: created.id, replacementEndsAt: created.expiresAt!.toISOString() },
+    }
+    expect((await all(store)).map(told)).toMatchObject([rotation, { action: 'keys.create', target: id }])
+    expect((await all(store, { target: created.id })).map(told)).toMatchObject([rotation])
   })
 
-  it('has an entry of each service token that a rotation changes', async () => {
-    const store = withActor(admin.store, SUPPORT)
-    const { id } = await createToken(store, { name: 'jobs', scopes: ['stats:read'] })
-    const { created } = await rotateToken(store, await findToken(store, id), 3600e3)
-    expect((await all(store)).map(told)).toMatchObject([
-      { action: 'tokens.rotate', target: id, after: { replacedBy: created.id } },
-      { action: 'tokens.create', target: created.id, after: { replaces: id } },
-      { action: 'tokens.create', target: id },
-    ])
-    expect(await text('XRANGE', 'sluice:{audit}', '-', '+')).not.toContain('slt_')
-  })
+  it.each([3600e3, 0])(
+    'has one entry of a rotation, with both service tokens (overlap: %i ms)',
+    async overlap => {
+      const store = withActor(admin.store, SUPPORT)
+      const { id } = await createToken(store, { name: 'jobs', scopes: ['stats:read'] })
+      const { created } = await rotateToken(store, await findToken(store, id), overlap)
+      const rotation = { action: 'tokens.rotate', target: id, after: { replacedBy: created.id } }
+      expect((await all(store)).map(told)).toMatchObject([rotation, { action: 'tokens.create', target: id }])
+      expect((await all(store, { target: created.id })).map(told)).toMatchObject([rotation])
+      expect(await text('XRANGE', 'sluice:{audit}', '-', '+')).not.toContain('slt_')
+    },
+  )
 
   it('has nothing of a change that changes nothing, or fails', async () => {
     const store = withActor(admin.store, OPS)

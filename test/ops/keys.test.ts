@@ -193,11 +193,11 @@ describeOnRedis('keys', start => {
     expect((await findKey(admin.store, id)).record).not.toHaveProperty('expiresAt')
     expect(await ttlOf(record)).toBe(-1)
     await expireKey(admin.store, key, new Date(Date.now() - 1))
-    expect(await text('KEYS', '*')).toBe('sluice:{consumers}')
+    expect(await text('KEYS', 'sluice:{c:*')).toBe('')
     await expect(expireKey(admin.store, key, at)).rejects.toMatchObject({ kind: 'not-found' })
     // A later change does not restore the key.
     await expect(setKeyLabel(admin.store, key, 'x')).rejects.toMatchObject({ kind: 'not-found' })
-    expect(await text('KEYS', '*')).toBe('sluice:{consumers}')
+    expect(await text('KEYS', 'sluice:{c:*')).toBe('')
   })
 
   it('are revoked with all their data', async () => {
@@ -325,13 +325,26 @@ describeOnRedis('keys', start => {
     expect(next.created).not.toHaveProperty('expiresAt')
   })
 
-  it('that cannot be ended in a rotation are reported together with the new key, which works', async () => {
-    const old = await createKey(admin.store, { consumer: 'acme' })
-    const found = await findKey(admin.store, old.id)
-    const change = () => Promise.reject(new AdminError('store', 'The store does not answer.'))
-    const { created, failure } = await rotateKey({ ...admin.store, change }, found, HOUR)
-    expect(failure).toMatchObject({ kind: 'store' })
+  it('are rotated all or nothing, and the new one is not lost with the reply of Redis', async () => {
+    const { id } = await createKey(admin.store, { consumer: 'acme' })
+    const found = await findKey(admin.store, id)
+    // Makes the write, or not, and loses its reply.
+    const losing = (isMade: boolean): AdminStore => ({
+      ...admin.store,
+      write: async write => {
+        if (isMade) await admin.store.write(write)
+        throw new AdminError('store', 'The store does not answer.')
+      },
+    })
+    const lost = await rotateKey(losing(false), found, HOUR).catch(error => error)
+    expect(lost).toMatchObject({
+      kind: 'store',
+      nextStep: expect.stringContaining(`keys expire ${id} never`),
+    })
+    expect(await listKeys(admin.store)).toMatchObject([{ id }])
+    const { created } = await rotateKey(losing(true), found, HOUR)
     expect((await findKey(admin.store, created.key)).id).toBe(created.id)
+    expect((await findKey(admin.store, id)).record).toMatchObject({ replacedBy: created.id })
   })
 
   describe('of other systems', () => {

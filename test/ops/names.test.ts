@@ -1,4 +1,7 @@
 import { describe, expect, it } from 'vitest'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { mintSignedKey } from '../../src/credentials/key-signature.ts'
+import { mintServiceToken } from '../../src/credentials/service-token.ts'
 import {
   parseConsumerName,
   parseFutureTime,
@@ -7,9 +10,56 @@ import {
   parseTime,
   printable,
 } from '../../src/ops/names.ts'
+import { sha256 } from '../../src/sha256.ts'
 import { escaped } from '../../src/store/escape.ts'
 
 const NOW = new Date('2026-01-01T00:00:00Z')
+
+describe('a secret of ours', async () => {
+  const secret = { id: 'ab', text: 'x'.repeat(32) }
+  const issuedAt = NOW.getTime()
+  const SECRETS = [
+    ['an API key', mintApiKey('acme')],
+    ['an API key of an environment', mintApiKey('a.b-c_d', 'key_live_')],
+    ['a test key', mintApiKey('acme', 'slk_', 'test')],
+    [
+      'a signed key',
+      await mintSignedKey({
+        ...{ consumer: 'acme', start: 'slk_', mode: 'live', environment: undefined, secret, issuedAt },
+      }),
+    ],
+    ['a service token', mintServiceToken(undefined)],
+    ['a service token of an environment', mintServiceToken('live')],
+  ] as const
+  it.each(SECRETS)('%s is no consumer, label, reason or name', async (_, text) => {
+    for (const given of [text, `auth0~${text}`])
+      await expect(parseConsumerName(given)).rejects.toThrow('contains an API key or a service token')
+    for (const given of [text, `(${text})`, `x: ${text}.`, `leaked-${text}`].filter(
+      each => each.length <= 100,
+    )) {
+      const error = (() => {
+        try {
+          return parseShortText(given, 'reason')
+        } catch (error) {
+          return error
+        }
+      })()
+      expect(String(error)).toMatch(/The reason contains an API key or a service token/)
+      expect(String(error)).not.toContain(text)
+    }
+  })
+
+  it.each([
+    'slk_acme',
+    'acme/0f3a9c1d2b4e',
+    sha256('a'),
+    `a_${sha256('a')}`,
+    `${mintApiKey('acme').slice(0, -1)}!`,
+    'deploy_2026_11_26',
+  ])('%s is none', text => {
+    expect(parseShortText(text, 'reason')).toBe(text)
+  })
+})
 
 describe('a consumer', () => {
   it.each([

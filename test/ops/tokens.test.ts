@@ -24,9 +24,13 @@ describeOnRedis('service tokens', start => {
   const { send, text } = admin
   const contents = async () => {
     const keys = ((await send('KEYS', '*')) as Buffer[]).map(String)
-    const values = await Promise.all(
-      keys.map(key => text(key.endsWith('{tokens}') ? 'SMEMBERS' : 'GET', key)),
-    )
+    const read = (key: string) =>
+      key.endsWith('{tokens}')
+        ? text('SMEMBERS', key)
+        : key.endsWith(':sorted')
+          ? text('ZRANGE', key, '0', '-1')
+          : text('GET', key)
+    const values = await Promise.all(keys.map(read))
     return [...keys, ...values].join('\n')
   }
 

@@ -15,6 +15,7 @@ import { ROUTES } from '../../../src/set-ups/api/routes.ts'
 import { PAGE_SIZE } from '../../../src/set-ups/api/schemas.ts'
 import { markdownOf, type Table } from '../markdown-tables.ts'
 import { COMPONENTS, type JsonSchema, OPERATIONS, TAGS } from './operations.ts'
+import { PART_KB } from './part-sizes.ts'
 
 const DOCUMENT = new URL('../../openapi.json', import.meta.url)
 const PAGE = new URL('../../api.md', import.meta.url)
@@ -60,7 +61,7 @@ export function openApiDocument() {
           name: 'Idempotency-Key',
           in: 'header',
           description:
-            'A repeat within a day with the same key creates nothing: 409 with the id of the first.',
+            'A repeat within a day creates nothing twice: 409 with the id of what the first request has created.',
           schema: { type: 'string', minLength: 1, maxLength: 255 },
         },
         Reason: {
@@ -74,18 +75,19 @@ export function openApiDocument() {
         Object.values(PROBLEMS)
           // No operation has it: the method is what is wrong.
           .filter(({ status }) => status !== 405)
-          .map(problem => [String(problem.status), responseTo(problem)]),
+          .map(({ status }) => [String(status), responseTo(status)]),
       ),
     },
   }
 }
 
-function responseTo({ status, title }: { status: number; title: string }) {
+function responseTo(status: number) {
+  const titles = Object.values(PROBLEMS).flatMap(each => (each.status === status ? each.title : []))
   const headers = {
     ...(status === 429 || status === 503 ? { 'Retry-After': { schema: { type: 'string' } } } : {}),
   }
   return {
-    description: title,
+    description: titles.join('; '),
     ...(Object.keys(headers).length > 0 && { headers }),
     content: { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } },
   }
@@ -128,12 +130,12 @@ export const listOfScopes = (route: Route): readonly string[] =>
       : scopesOf(route, { name: '{name}' })
 
 /** The statuses of the problems that an operation can have. */
-function problemsOf({ kind, path, body, isCreation }: Route): number[] {
+function problemsOf({ kind, path, body, method }: Route): number[] {
   if (kind === 'open') return [404, 500]
   if (kind === 'own') return [400, 401, 403, 429, 500, 503]
   return [
     ...[400, 401, 403, 404],
-    ...(isCreation ? [409] : []),
+    ...(kind === 'admin' && method !== 'GET' ? [409] : []),
     ...(body ? [413, 415] : []),
     ...(path === 'stats' || kind === 'limit' ? [] : [422]),
     ...[429, 500, 503],
@@ -186,6 +188,13 @@ const TABLES: Readonly<Record<string, () => Table>> = {
       listOfScopes(route)
         .map(scope => `\`${scope}\``)
         .join(' or ') || (route.kind === 'own' ? 'an API key' : 'none'),
+    ]),
+  }),
+  sizes: () => ({
+    head: ['part alone', 'kB (gzip)'],
+    rows: Object.entries(PART_KB).map(([part, kB]) => [
+      `\`${part}\``.replace('`all`', 'all parts'),
+      String(Math.round(kB)),
     ]),
   }),
   problems: () => ({

@@ -52,7 +52,7 @@ const described = (description: string, schema: JsonSchema): JsonSchema => ({ ..
 
 const page = (items: JsonSchema): JsonSchema =>
   object({
-    items: list(items),
+    items: described('Can be fewer than the limit, also if there is a cursor.', list(items)),
     'cursor?': described('For the next page. Absent: this is the last one.', text),
   })
 
@@ -160,7 +160,12 @@ export const COMPONENTS: Readonly<Record<string, JsonSchema>> = {
   CreatedKey: object(secretKey),
   RotatedKey: object({ ...secretKey, replaces }),
   Override: object(override),
-  Consumer: object({ ...settings, keys: list(ref('Key')), overrides: list(ref('Override')) }),
+  Consumer: object({
+    ...settings,
+    keys: described('At most 100. The operation listKeys has all.', list(ref('Key'))),
+    'hasMoreKeys?': flag,
+    overrides: list(ref('Override')),
+  }),
   ConsumerSettings: object({ ...settings, overrides: list(ref('Override')) }),
   ConsumerChange: object({
     ...settings,
@@ -399,7 +404,6 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
   audit: {
     tag: 'audit',
     summary: 'Show who has changed what, newest first',
-    description: 'A page can have fewer items than its limit, and still a cursor.',
     result: page(ref('AuditEntry')),
   },
   revokeToken: {

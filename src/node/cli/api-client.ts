@@ -6,7 +6,7 @@ import { parseShortText, printable } from '../../ops/names.ts'
 import { describeFailure, isOnThisMachine } from '../../ops/store-failure.ts'
 import { API_PATH } from '../../set-ups/api/create-api.ts'
 import { MAX_ITEMS } from '../../set-ups/api/cursor.ts'
-import type { InputMistake } from '../../set-ups/api/problems.ts'
+import { type ChangeState, type InputMistake, problemType } from '../../set-ups/api/problems.ts'
 import type { Route } from '../../set-ups/api/route.ts'
 import { ROUTES } from '../../set-ups/api/routes.ts'
 
@@ -92,7 +92,8 @@ export function createApiClient({
   }
 
   async function repeat(error: unknown, route: Route, call: ApiCall, key: string): Promise<unknown> {
-    if (!(error instanceof LostReply)) throw error
+    const isUnknown = error instanceof ApiFailure && error.change === 'unknown'
+    if (!(error instanceof LostReply || isUnknown)) throw error
     return await send(route, call, key).catch((second: unknown) => {
       const { createdId } = second as ApiFailure
       if (createdId === undefined) throw second
@@ -136,10 +137,16 @@ class LostReply extends Error {
 class ApiFailure extends AdminError {
   /** Of what an earlier request with the same Idempotency-Key has created. */
   readonly createdId: string | undefined
+  readonly change: ChangeState | undefined
 
-  constructor(kind: AdminFailure, message: string, nextStep: string, createdId?: string) {
+  constructor(
+    kind: AdminFailure,
+    message: string,
+    { nextStep, id, change }: { nextStep: string } & Pick<ApiProblem, 'id' | 'change'>,
+  ) {
     super(kind, message, nextStep)
-    this.createdId = createdId
+    this.createdId = id
+    this.change = change
   }
 }
 
@@ -219,10 +226,11 @@ interface ApiProblem {
   requestId: string
   errors?: readonly InputMistake[]
   id?: string
+  change?: ChangeState
 }
 
 function failureOf({ status, headers }: Response, document: object | undefined): AdminError {
-  const { type, detail, requestId, errors, id } = (document ?? {}) as Partial<ApiProblem>
+  const { type, detail, requestId, errors, id, change } = (document ?? {}) as Partial<ApiProblem>
   if (!type?.startsWith('urn:sluice:problem:'))
     return new AdminError(
       'store',
@@ -231,12 +239,11 @@ function failureOf({ status, headers }: Response, document: object | undefined):
     )
   const mistakes = errors?.map(({ pointer, detail }) => (pointer ? `${pointer}: ${detail}` : detail))
   const fix = status === 401 ? [CHECK_TOKEN] : []
-  return new ApiFailure(
-    failureKind(status),
-    shown(mistakes?.join('\n') ?? String(detail)),
-    [...fix, `Request ID: ${printable(String(requestId))}`].join('\n'),
-    status === 409 ? String(id) : undefined,
-  )
+  return new ApiFailure(failureKind(status, type), shown(mistakes?.join('\n') ?? String(detail)), {
+    nextStep: [...fix, `Request ID: ${printable(String(requestId))}`].join('\n'),
+    ...(id !== undefined && { id: String(id) }),
+    ...(change && { change }),
+  })
 }
 
 const kindOfContent = (headers: Headers) =>
@@ -244,7 +251,8 @@ const kindOfContent = (headers: Headers) =>
 
 const shown = (text: string) => text.split('\n').map(printable).join('\n')
 
-function failureKind(status: number): AdminFailure {
+function failureKind(status: number, type: string): AdminFailure {
+  if (type === problemType('conflict')) return 'conflict'
   if (status === 400) return 'usage'
   if (status === 401 || status === 403) return 'forbidden'
   if (status === 404) return 'not-found'

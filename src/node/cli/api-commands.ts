@@ -77,6 +77,22 @@ interface Flags extends StoreFlags, Omit<SignedFlags, 'by'> {
 
 type Run = (api: ApiClient, flags: Flags, ...args: string[]) => Promise<void>
 
+/** Those of each consumer are in the order of their creation. */
+async function listKeys(api: ApiClient, consumer: string | undefined): Promise<KeyDocument[]> {
+  const keys = await api.list<KeyDocument>('listKeys', { query: { consumer } })
+  return [...Map.groupBy(keys, each => each.consumer).values()].flatMap(some =>
+    some.sort((a, b) => Date.parse(a.createdAt) - Date.parse(b.createdAt)),
+  )
+}
+
+/** With all of its keys. */
+async function whole(
+  api: ApiClient,
+  { hasMoreKeys, ...document }: ConsumerDocument,
+): Promise<ConsumerDocument> {
+  return hasMoreKeys ? { ...document, keys: await listKeys(api, document.consumer) } : document
+}
+
 /** By the words of the command. */
 const COMMANDS: Readonly<Record<string, Run>> = {
   'keys create': async (api, flags) => {
@@ -98,7 +114,7 @@ const COMMANDS: Readonly<Record<string, Run>> = {
 
   'keys list': async (api, flags) => {
     const { consumer } = flags
-    const keys = await api.list<KeyDocument>('listKeys', { query: { consumer } })
+    const keys = await listKeys(api, consumer)
     print(flags, keys, () => (keys.length > 0 ? keyTable(withDates<KeyInfo[]>(keys)) : 'There are no keys.'))
   },
 
@@ -141,13 +157,16 @@ const COMMANDS: Readonly<Record<string, Run>> = {
   },
 
   'consumers list': async (api, flags) => {
-    const consumers = await api.list<ConsumerDocument>('listConsumers')
+    const consumers: ConsumerDocument[] = []
+    for (const each of await api.list<ConsumerDocument>('listConsumers'))
+      consumers.push(await whole(api, each))
     const infos = consumers.map(each => ({ ...withDates<ConsumerInfo>(each), ...blockOf(each) }))
     print(flags, consumers, () => (infos.length > 0 ? consumerTable(infos) : 'There are no consumers.'))
   },
 
   'consumers show': async (api, flags, name) => {
-    const document = await api.call<ConsumerDocument>('showConsumer', await paramsOfConsumer(name!))
+    const shown = await api.call<ConsumerDocument>('showConsumer', await paramsOfConsumer(name!))
+    const document = await whole(api, shown)
     print(flags, document, () => documentText(document))
   },
 

@@ -17,7 +17,7 @@ export function auditCommand(load: ConfigLoader): Command {
     addStoreOptions(new Command('audit'))
       .summary('show who has changed what')
       .description(
-        'Show changes of keys, consumers, switches, limits and tokens, newest first. The names of operators are claimed, those of tokens verified.',
+        'Show changes of keys, consumers, switches, limits and tokens, newest first. The names of operators are claimed, those of tokens verified. On a Redis Cluster, use --target or --since where more than 1,000 consumers, switches and tokens have changed.',
       )
       .option('--target <name>', 'only of this consumer, key, rule, limit, token or address')
       .option('--since <duration>', "how far back, such as '7d' (default: all that is kept)", parseSince)

@@ -2,8 +2,9 @@
 
 import { descriptionOf } from '../../algorithms/index.ts'
 import { unitsAtOnce } from '../../algorithms/units-at-once.ts'
+import { API_ROUTES } from '../../config/check/api-schema.ts'
 import type { MatchInput } from '../../config/check/rule-schema.ts'
-import type { RouteInput } from '../../config/check/schema.ts'
+import type { ConfigInput, RouteInput } from '../../config/check/schema.ts'
 import type { Warning } from '../../config/check/warnings.ts'
 import type { GatewayRule, LimitRule } from '../../config/compile.ts'
 import { countsInFlight } from '../../config/compile-rule.ts'
@@ -34,6 +35,15 @@ export interface ValidDocument extends CheckDocument {
   limits: Readonly<Record<string, readonly RuleDocument[]>>
   /** The most specific first. */
   routes: readonly RouteDocument[]
+  /** The HTTP API. null: it is not served. */
+  api: ApiDocument | null
+}
+
+export interface ApiDocument {
+  /** The parts that are served. */
+  routes: readonly string[]
+  /** The web pages whose scripts may call it. `*`: all. */
+  origins: readonly string[]
 }
 
 export interface RuleDocument {
@@ -105,8 +115,12 @@ export function checkDocument(config: LoadedFile, warnings: readonly Warning[]):
       cost,
       limits: isLimited,
     })),
+    api: apiDocument(input),
   }
 }
+
+export const apiDocument = ({ api }: Pick<ConfigInput, 'api'>): ApiDocument | null =>
+  api ? { routes: api.routes ?? API_ROUTES, origins: [api.cors?.origins ?? []].flat() } : null
 
 /** @returns undefined for errors that are not about the config */
 export function invalidDocument(error: unknown): CheckDocument | undefined {

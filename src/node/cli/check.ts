@@ -22,7 +22,7 @@ import { hooksOf } from '../../config/hooks.ts'
 import { needsCredential } from '../../config/identity-parts.ts'
 import { locatedWarnings, warningLine } from '../config-warnings.ts'
 import { JSON_HELP } from './administration.ts'
-import { checkDocument, invalidDocument } from './check-document.ts'
+import { apiDocument, checkDocument, invalidDocument } from './check-document.ts'
 import { environmentWarning } from './environment-reads.ts'
 import { withExamples } from './help.ts'
 import type { FileLoader, LoadedConfig, LoadedFile } from './load-config.ts'
@@ -76,6 +76,7 @@ function describe(loaded: LoadedConfig, warnings: readonly Warning[], file: stri
     ...[...limits].map(([name, set]): Section => [`Limit '${name}':`, set.map(rule => rowOf(rule, config))]),
   ]
   if (!isLimitsAlone) sections.push(...sectionsOfCallers(config))
+  sections.push(...sectionOfApi(loaded))
   sections.push(['While the store does not answer:', fallbackOf(config, isLimitsAlone)])
   sections.push(['Find out whether these rules work on your store: npx sluicegate doctor', []])
   if (warnings.length > 0) {
@@ -84,6 +85,14 @@ function describe(loaded: LoadedConfig, warnings: readonly Warning[], file: stri
   return sections
     .flatMap(([title, rows]) => [title, ...(rows.length > 0 ? [columns(rows, '  ')] : [])])
     .join('\n')
+}
+
+function sectionOfApi({ input }: LoadedConfig): Section[] {
+  const api = apiDocument(input)
+  if (!api) return []
+  const rows = [['routes', api.routes.join(', ')]]
+  if (api.origins.length > 0) rows.push(['pages of', api.origins.join(', ')])
+  return [['HTTP API:', rows]]
 }
 
 /** Routes, traffic classes, credentials and hooks: what is done with a request. */

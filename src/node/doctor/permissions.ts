@@ -7,8 +7,8 @@ import { KEY_SECONDS } from './key-space.ts'
 
 /** In an order in which each finds what it needs. A word in capitals after the first is part of the name; `text` and others are keys. */
 const COMMANDS = `PING;TIME;SET text 0;SETEX text ttl 0;GET text;MGET text;BITFIELD text get u8 0;EXISTS text;EXPIRE text ttl;
-PEXPIRE text 900000;HSET hash a 1;HGET hash a;HMGET hash a;HGETALL hash;HKEYS hash;HLEN hash;HDEL hash b;SADD set a;SMEMBERS set;
-SREM set b;ZADD sorted 1 a;ZMSCORE sorted a;ZRANGE sorted 0 -1;ZRANGEBYSCORE sorted 0 9;ZREM sorted b;ZREMRANGEBYSCORE sorted 0 0;
+PEXPIRE text 900000;HSET hash a 1;HGET hash a;HMGET hash a;HGETALL hash;HKEYS hash;HLEN hash;HDEL hash b;SADD set a;SCARD set;SMEMBERS set;
+SREM set b;ZADD sorted 1 a;ZMSCORE sorted a;ZCARD sorted;ZRANGE sorted 0 -1;ZRANGEBYSCORE sorted 0 9;ZREM sorted b;ZREMRANGEBYSCORE sorted 0 0;
 XADD stream * a 1;XREVRANGE stream + -;EVAL return+1 0;EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0;SCRIPT LOAD return+1;
 EXPIRE hash ttl;EXPIRE set ttl;EXPIRE sorted ttl;EXPIRE stream ttl;DEL text;UNLINK text`
 

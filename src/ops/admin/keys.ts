@@ -82,7 +82,7 @@ export function administerKeys({ store, config }: Pick<AdminContext, 'store' | '
     },
 
     /**
-     * Replaces a key by a new one with the same settings. If `replaces.expiresAt` is null, the old key is still valid.
+     * Replaces a key by a new one with the same settings.
      * @param overlap how long the old key stays valid, such as `24h`; `0` revokes it
      */
     async rotate(id: string, overlap = '24h'): Promise<RotatedKeyDocument> {

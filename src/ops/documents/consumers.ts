@@ -43,6 +43,8 @@ export interface SettingsDocument extends BlockDocument {
 
 export interface ConsumerDocument extends SettingsDocument {
   keys: KeyDocument[]
+  /** The HTTP API shows the first 100 keys. Absent: these are all. */
+  hasMoreKeys?: true
 }
 
 /** The settings after a change; of the overrides, the names of their rules. */
@@ -106,11 +108,11 @@ export function settingsDocument(
 }
 
 export function consumerDocument(
-  { consumer, keys, ...record }: ConsumerInfo,
+  { consumer, keys, hasMoreKeys, ...record }: ConsumerInfo,
   config: WithOverrides,
 ): ConsumerDocument {
   const { overrides, ...settings } = settingsDocument(consumer, record, config)
-  return { ...settings, keys: keys.map(keyDocument), overrides }
+  return { ...settings, keys: keys.map(keyDocument), ...(hasMoreKeys && { hasMoreKeys }), overrides }
 }
 
 export function consumerChangeDocument(

@@ -10,7 +10,7 @@ export type CreatedKeyDocument = Json<CreatedKey>
 
 export type RotatedKeyDocument = CreatedKeyDocument & {
   /** The old key, and when it expires. null: its expiry could not be set. */
-  replaces: { id: string; expiresAt: string | null }
+  replaces: { id: string; expiresAt: string }
 }
 
 /** How many keys each secret has signed, by its id; the ids of the others, and when the last of these expires. null: never. */
@@ -25,7 +25,7 @@ export const keyDocument = (key: KeyInfo): KeyDocument => toJson(key)
 export const createdKeyDocument = (key: CreatedKey): CreatedKeyDocument => toJson(key)
 
 export const rotatedKeyDocument = (id: string, { created, oldEndsAt }: Rotated): RotatedKeyDocument =>
-  toJson({ ...created, replaces: { id, expiresAt: oldEndsAt ?? null } })
+  toJson({ ...created, replaces: { id, expiresAt: oldEndsAt } })
 
 /** @param label undefined: none */
 export const keyLabelDocument = (id: string, label: string | undefined) => ({ id, label: label ?? null })

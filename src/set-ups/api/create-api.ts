@@ -30,7 +30,7 @@ import { createClaim } from './idempotency.ts'
 import type { ApiLimitParts, ApiLimits, createApiLimits } from './limits.ts'
 import { matchRoute } from './match-route.ts'
 import type { ShowOwnUsage } from './own-usage.ts'
-import { ApiError, invalidInput, replyToProblem } from './problems.ts'
+import { ApiError, asApiError, invalidInput, replyToProblem } from './problems.ts'
 import { readJson } from './read-body.ts'
 import {
   type AdminRoute,
@@ -140,7 +140,7 @@ export function createApi(
     { request, url, address, peer, background, refusal }: ApiRequest,
     requestId: string,
   ): Promise<Response> {
-    if (refusal) return await withRequestId(deny(refusal), requestId)
+    if (refusal) throw await asApiError('blocked', deny(refusal))
     const matched = matchRoute(routes, request.method, url.pathname.slice(API_PATH.length + 1))
     if ('methods' in matched) throw noSuchRoute(matched.methods)
     const { route, params } = matched
@@ -149,7 +149,7 @@ export function createApi(
       await readInput(route, request, url)
       refuseServiceToken(request)
       showUsage ??= route.create(config, options.decisions, clock)
-      return await withRequestId(await showUsage({ request, peer, background }, requestId), requestId)
+      return await showUsage({ request, peer, background }, requestId)
     }
     const bearer = readBearer(request)
     const reply =
@@ -206,7 +206,8 @@ export function createApi(
     }
     const keepMs = auditKeepMs(config.api!.written.audit)
     const store = withActor(adminStoreOn(tracked, keySpace, ruleSets), change, keepMs)
-    const { claim, release } = createClaim(request, store, token.id)
+    const given = route.isCreation ? request.headers.get('idempotency-key') : null
+    const { claim, release, isSafe } = createClaim(given, store, { tokenId: token.id, requestId })
     try {
       return await route.run(
         {
@@ -223,8 +224,11 @@ export function createApi(
       const state = route.method === 'GET' ? 'none' : tracked.changeState()
       // Refused by the input or by what is stored, so nothing was created.
       const isRefusal = error instanceof AdminError ? error.kind !== 'store' : error instanceof ApiError
-      if (isRefusal) await release().catch(() => {})
-      throw error instanceof AdminError ? adminError(error, state) : error
+      if (isRefusal && !isRepeated(error))
+        await release().catch(failure => {
+          if (isRepeated(failure)) throw failure
+        })
+      throw error instanceof AdminError ? adminError(error, state, isSafe()) : error
     }
   }
 
@@ -245,6 +249,8 @@ export function createApi(
     return response
   }
 }
+
+const isRepeated = (error: unknown) => error instanceof ApiError && error.problem === 'repeated'
 
 /** What a Worker knows of the algorithms of its own rules. */
 function toolsOf({ api }: Config, descriptions: ApiParts['ruleDescriptions']): RuleTools {
@@ -304,13 +310,6 @@ function noSuchRoute(methods: readonly string[]): ApiError {
 
 function toResponse({ body }: Reply, { status }: Route): Response {
   return status === 204 ? new Response(null, { status }) : Response.json(body, { status: status ?? 200 })
-}
-
-/** A problem of the gateway with the request id in its body, as all problems of the API have it. */
-async function withRequestId(reply: Response, requestId: string): Promise<Response> {
-  if (reply.ok) return reply
-  const body = (await reply.json()) as object
-  return new Response(JSON.stringify({ ...body, requestId }), reply)
 }
 
 function toApiError(error: unknown): ApiError {

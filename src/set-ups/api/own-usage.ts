@@ -9,6 +9,7 @@ import type { Clock } from '../../clock.ts'
 import { formatAllowance } from '../../config/allowance.ts'
 import type { Config, GatewayRule } from '../../config/compile.ts'
 import { ANONYMOUS } from '../../config/compile-route.ts'
+import type { Allowed } from '../../limiter/decision.ts'
 import { Lru } from '../../lru.ts'
 import type { Verdict } from '../../script/evaluation.ts'
 import { modeOf, verifiedConsumer } from '../http/caller.ts'
@@ -16,9 +17,11 @@ import { createDecideRequest } from '../http/decide-request.ts'
 import type { DecidedRequest } from '../http/decided-request.ts'
 import { deny } from '../http/deny.ts'
 import type { DecisionSource, Incoming } from '../http/handle.ts'
-import { problem } from '../http/problem.ts'
+import type { Ruling } from '../http/ruling.ts'
 import { runOrLog } from '../http/unexpected.ts'
 import { milliseconds } from '../rule-result.ts'
+import { ApiError, asApiError, type ProblemName } from './problems.ts'
+import { storeError } from './store-error.ts'
 
 /** What a caller has left. */
 export interface OwnUsage {
@@ -49,6 +52,7 @@ export interface RuleUsage {
   countsAll: boolean
 }
 
+/** @throws ApiError for a request that is refused */
 export type ShowOwnUsage = (
   incoming: Pick<Incoming, 'request' | 'peer' | 'background'>,
   requestId: string,
@@ -101,17 +105,17 @@ export function createOwnUsage(
     },
   })
 
-  function replyTo(
+  /** @throws ApiError for a request that is refused */
+  async function replyTo(
     request: Request,
     { ruling, caller }: Pick<DecidedRequest, 'ruling' | 'caller'>,
-  ): Response {
+  ): Promise<Response> {
     const waitMs = waits.get(request)
-    if (waitMs !== undefined) return tooMany(waitMs)
-    if (ruling.kind !== 'allowed') return deny(ruling)
+    if (waitMs !== undefined) throw tooOften(waitMs)
+    if (ruling.kind !== 'allowed') throw await asApiError(problemOf(ruling), deny(ruling))
     const { degraded, plan, verdicts } = ruling
     // The store has not answered, so what is left is not known. Under the kill switch, nothing is limited.
-    if (degraded && degraded.cause !== 'kill-switch')
-      return deny({ kind: 'unavailable', what: 'limits', degraded })
+    if (degraded && degraded.cause !== 'kill-switch') throw storeError('none', degraded.cause)
     const consumer = verifiedConsumer(caller, ruling)
     const usage: OwnUsage = {
       ...(consumer !== undefined && { consumer }),
@@ -129,11 +133,11 @@ export function createOwnUsage(
     const isRefused = ruling.kind !== 'allowed' && !waits.has(request)
     if (isRefused)
       runOrLog(() => report(ruling, { requestId, route: undefined, caller, storeMs }, background))
-    return replyTo(request, decided)
+    return await replyTo(request, decided)
   }
 }
 
-/** Replaced by `tooMany`. */
+/** Replaced by `tooOften`. */
 const NOT_NOW = { kind: 'unauthenticated', reason: 'missing', accepted: [] } as const
 
 /** Whether the rule counts by consumer or credential alone, and is a budget of the caller. */
@@ -167,12 +171,27 @@ function createPace(now: () => number): (digest: string) => number {
   }
 }
 
-function tooMany(waitMs: number): Response {
+function tooOften(waitMs: number): ApiError {
   const seconds = Math.ceil(waitMs / 1e3)
-  return problem({
-    status: 429,
-    title: 'Too Many Requests',
-    detail: `This credential asks for its usage too often. Nothing was charged. Try again in ${seconds} s.`,
-    headers: { 'retry-after': String(seconds) },
-  })
+  return new ApiError(
+    'too-often',
+    `This credential asks for its usage too often. Nothing was charged. Try again in ${seconds} s.`,
+    { headers: { 'retry-after': String(seconds) } },
+  )
+}
+
+function problemOf(ruling: Exclude<Ruling, Allowed>): ProblemName {
+  switch (ruling.kind) {
+    case 'denied':
+      return 'too-many-guesses'
+    case 'unauthenticated':
+      return ruling.reason === 'unverifiable' ? 'issuer-unavailable' : 'unauthenticated'
+    case 'unknown-credential':
+      return 'unauthenticated'
+    case 'forbidden':
+    case 'blocked':
+      return 'blocked'
+    default:
+      return 'store-unavailable'
+  }
 }

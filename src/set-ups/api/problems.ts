@@ -5,15 +5,19 @@ export const PROBLEMS = {
   'invalid-input': { status: 400, title: 'Invalid input' },
   unauthenticated: { status: 401, title: 'Unauthenticated' },
   forbidden: { status: 403, title: 'Scope missing' },
+  blocked: { status: 403, title: 'Blocked' },
   'not-found': { status: 404, title: 'Not found' },
   'method-not-allowed': { status: 405, title: 'Method not allowed' },
   repeated: { status: 409, title: 'Idempotency-Key used before' },
+  conflict: { status: 409, title: 'Another change at the same time' },
   'too-large': { status: 413, title: 'Body too large' },
-  'not-json': { status: 415, title: 'Body is not JSON' },
+  'not-json': { status: 415, title: 'Body is not plain JSON' },
   refused: { status: 422, title: 'Refused by the stored data' },
-  'too-many-guesses': { status: 429, title: 'Too many invalid tokens' },
+  'too-many-guesses': { status: 429, title: 'Too many invalid credentials' },
+  'too-often': { status: 429, title: 'Asked too often' },
   internal: { status: 500, title: 'Internal error' },
   'store-unavailable': { status: 503, title: 'Store unavailable' },
+  'issuer-unavailable': { status: 503, title: 'Issuer unavailable' },
 } as const satisfies Record<string, { status: number; title: string }>
 
 export type ProblemName = keyof typeof PROBLEMS
@@ -34,7 +38,13 @@ export type ChangeState = 'none' | 'unknown'
 interface Details {
   headers?: Record<string, string>
   /** Extension members. */
-  extra?: { errors?: readonly InputMistake[]; scope?: string; id?: string; change?: ChangeState }
+  extra?: {
+    errors?: readonly InputMistake[]
+    scope?: string
+    id?: string
+    change?: ChangeState
+    'violated-policies'?: readonly string[]
+  }
 }
 
 /** Ends a request with a problem. The detail says what is wrong and what to do. It never has a secret. */
@@ -53,6 +63,22 @@ export class ApiError extends Error {
 /** @param pointer of the wrong value */
 export const invalidInput = (pointer: string, detail: string): ApiError =>
   new ApiError('invalid-input', 'The request has a mistake.', { extra: { errors: [{ pointer, detail }] } })
+
+/** A reply of the gateway to a refused request, as a problem of the API. */
+export async function asApiError(name: ProblemName, reply: Response): Promise<ApiError> {
+  const { detail, 'violated-policies': rules } = (await reply.json()) as {
+    detail: string
+    'violated-policies'?: string[]
+  }
+  const kept = ['retry-after', 'www-authenticate'].flatMap(header => {
+    const value = reply.headers.get(header)
+    return value === null ? [] : [[header, value]]
+  })
+  return new ApiError(name, detail, {
+    headers: Object.fromEntries(kept),
+    extra: { ...(rules && { 'violated-policies': rules }) },
+  })
+}
 
 export function replyToProblem({ problem: name, message, details }: ApiError, requestId: string): Response {
   const { headers, extra } = details

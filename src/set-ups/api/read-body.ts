@@ -9,6 +9,12 @@ export async function readJson(request: Request): Promise<unknown> {
   const type = request.headers.get('content-type') ?? ''
   if (!/^application\/json[\t ]*(;[\t ]*charset="?utf-8"?[\t ]*)?$/i.test(type))
     throw new ApiError('not-json', 'Send JSON, with the header Content-Type: application/json.')
+  if (!/^(identity)?$/i.test(request.headers.get('content-encoding') ?? ''))
+    throw new ApiError(
+      'not-json',
+      'Send the body as it is: without compression, and without the header Content-Encoding.',
+      { headers: { 'accept-encoding': 'identity' } },
+    )
   const text = await readText(request)
   let value: unknown
   try {

@@ -1,7 +1,7 @@
 /** The shape of a route of the API, and what its handler gets. */
 import type * as v from 'valibot'
 import type { Config } from '../../config/compile.ts'
-import type { AdminStore } from '../../ops/admin-store.ts'
+import type { AdminStore, HeldClaim } from '../../ops/admin-store.ts'
 import type { OverrideRules } from '../../ops/override-rules.ts'
 import { type Scope, scopesForLimit } from '../../scopes.ts'
 import type { Limiter } from '../limits/limiter-shape.ts'
@@ -51,9 +51,9 @@ export interface AdminCall<Body, Query> extends Call<Body, Query> {
   mustHave(scope: Scope, what: string): void
   /**
    * With an Idempotency-Key: keeps a creation from being repeated. Called with the id of what will be created, before anything is written.
-   * @throws ApiError `repeated` with the id of the first time
+   * @throws ApiError `repeated` with the id of what was created the first time
    */
-  claim(id: string): Promise<void>
+  claim(id: string): Promise<HeldClaim | undefined>
 }
 
 export interface Reply {
@@ -94,7 +94,7 @@ export interface OpenRoute extends Common {
   run(): Response
 }
 
-/** Needs a credential of the gateway itself, such as an API key. Its refusals are those of other requests to the gateway. */
+/** Needs a credential of the gateway itself, such as an API key. */
 export interface OwnRoute extends Common {
   kind: 'own'
   create: typeof createOwnUsage

@@ -8,29 +8,34 @@ const CHANGE: Record<ChangeState, string> = {
   unknown: 'The request may have taken effect, in part or as a whole. Read the state before you repeat it.',
 }
 
+const REPEAT = 'Repeat it with the same Idempotency-Key: nothing is created twice.'
+
 /** What is known about a change, if the store has failed with this fate. */
 export const changeState = (fate: CallFate): ChangeState => (fate === 'may-have-run' ? 'unknown' : 'none')
 
 /** @param cause of the failure, as decisions have it */
-export function storeError(change: ChangeState, cause?: string): ApiError {
+export function storeError(change: ChangeState, cause?: string, fix = CHANGE[change]): ApiError {
   const why = cause === undefined ? '' : ` (${cause})`
-  return new ApiError('store-unavailable', `The store did not answer${why}. ${CHANGE[change]}`, {
+  return new ApiError('store-unavailable', `The store did not answer${why}. ${fix}`, {
     headers: { 'retry-after': '1' },
     extra: { change },
   })
 }
 
-/** @param change of a request that has failed because of the store */
-export function adminError({ kind, message }: AdminError, change: ChangeState): ApiError {
+/**
+ * @param change of a request that has failed because of the store
+ * @param isSafe whether a repeat creates nothing twice
+ */
+export function adminError({ kind, message }: AdminError, change: ChangeState, isSafe: boolean): ApiError {
   switch (kind) {
     case 'usage':
       return invalidInput('', textOf(message))
     case 'not-found':
-      return new ApiError('not-found', textOf(message))
     case 'forbidden':
-      return new ApiError('forbidden', textOf(message))
+    case 'conflict':
+      return new ApiError(kind, textOf(message))
     case 'store':
-      return storeError(change)
+      return storeError(change, undefined, isSafe ? REPEAT : undefined)
     default:
       return new ApiError('refused', textOf(message))
   }

@@ -3,7 +3,7 @@
  * have sent.
  */
 import type { AdminConnection, Command, Reply } from '../../ops/admin-connection.ts'
-import { AdminError } from '../../ops/admin-error.ts'
+import { notRedis } from '../../ops/admin-error.ts'
 import type { ChangeState } from './problems.ts'
 
 type Kind = 'text' | 'list' | 'texts' | 'number'
@@ -52,7 +52,7 @@ export function trackChanges(connection: AdminConnection): TrackedConnection {
 function checked<T extends Reply>(commands: readonly Command[], replies: T[]): T[] {
   const areRight = commands.every(([name], i) => isReplyTo(name, replies[i]))
   if (areRight && replies.length === commands.length) return replies
-  throw new AdminError('store', 'The store does not answer as a Redis does.')
+  throw notRedis()
 }
 
 function isReplyTo(name: string, reply: unknown): boolean {

@@ -15,8 +15,8 @@ import {
   planChangeDocument,
   removedConsumerDocument,
 } from '../../../ops/documents/consumers.ts'
-import { listConsumerNames } from '../../../ops/keys.ts'
-import { cutPage, pageOf } from '../cursor.ts'
+import { readNamePage } from '../../../ops/key-pages.ts'
+import { pageDocument, pageOf } from '../cursor.ts'
 import { consumerOf, endOf, planOf } from '../parse-input.ts'
 import { adminRoute } from '../route.ts'
 import { blockBody, changeConsumerBody, listQuery } from '../schemas.ts'
@@ -24,6 +24,9 @@ import { blockBody, changeConsumerBody, listQuery } from '../schemas.ts'
 /** A token that can change a setting of a consumer can read all of them. */
 const READING = ['consumers:block', 'consumers:write', 'overrides:write'] as const
 const PATH = 'consumers/{consumer}'
+
+/** The most keys that are shown of a consumer. GET keys lists all. */
+const MAX_KEYS = 100
 
 export const consumersRoutes = [
   adminRoute({
@@ -33,9 +36,9 @@ export const consumersRoutes = [
     scopes: READING,
     query: listQuery,
     async run({ store, query }, services) {
-      const { items, ...cursor } = cutPage(await listConsumerNames(store), name => [name], pageOf(query))
-      const consumers = await readConsumers(store, items)
-      return { body: { items: consumers.map(each => consumerDocument(each, services)), ...cursor } }
+      const { items: names, ...next } = await readNamePage(store, pageOf(query))
+      const items = await readConsumers(store, names, MAX_KEYS)
+      return { body: pageDocument({ items, ...next }, each => consumerDocument(each, services)) }
     },
   }),
   adminRoute({
@@ -44,7 +47,7 @@ export const consumersRoutes = [
     path: PATH,
     scopes: READING,
     run: async (call, services) => ({
-      body: consumerDocument(await showConsumer(call.store, await consumerOf(call)), services),
+      body: consumerDocument(await showConsumer(call.store, await consumerOf(call), MAX_KEYS), services),
     }),
   }),
   adminRoute({

@@ -6,18 +6,11 @@ import {
   rotatedKeyDocument,
 } from '../../../ops/documents/keys.ts'
 import { changeKey, type KeyChange, revokeKey, rotateKey, showKey } from '../../../ops/key-changes.ts'
+import { readKeyPage } from '../../../ops/key-pages.ts'
 import { type FoundKey, findKey } from '../../../ops/key-reference.ts'
-import {
-  createKey,
-  importKey,
-  type KeyInfo,
-  listConsumerNames,
-  listKeys,
-  mustSignNewKeys,
-  type NewKey,
-} from '../../../ops/keys.ts'
+import { createKey, importKey, mustSignNewKeys, type NewKey } from '../../../ops/keys.ts'
 import { parseConsumerName } from '../../../ops/names.ts'
-import { comparePositions, cutPage, type Page, pageOf } from '../cursor.ts'
+import { pageDocument, pageOf } from '../cursor.ts'
 import { consumerOf, durationOf, endOf, futureTime, parsed, planOf, shortText } from '../parse-input.ts'
 import { invalidInput } from '../problems.ts'
 import { type AdminCall, adminRoute, type Services } from '../route.ts'
@@ -35,17 +28,11 @@ export const keysRoutes = [
     scopes: SCOPES,
     query: keysQuery,
     async run({ store, query }) {
-      const page = pageOf(query)
       const { consumer: name } = query
       const consumer =
         name === undefined ? undefined : await parsed('?consumer', () => parseConsumerName(name))
-      const found = consumer === undefined ? await keysFrom(store, page) : await listKeys(store, consumer)
-      const { items, ...cursor } = cutPage(
-        [...found].sort((a, b) => comparePositions(positionOf(a), positionOf(b))),
-        positionOf,
-        page,
-      )
-      return { body: { items: items.map(keyDocument), ...cursor } }
+      const page = pageOf(query, 2)
+      return { body: pageDocument(await readKeyPage(store, consumer, page), keyDocument) }
     },
   }),
   adminRoute({
@@ -132,26 +119,6 @@ export const keysRoutes = [
     },
   }),
 ]
-
-/** Consumers whose keys are read at once. */
-const CONSUMERS_AT_ONCE = 100
-
-/** At least the keys of the page, and one more. */
-async function keysFrom(
-  store: AdminCall<unknown, unknown>['store'],
-  { after, limit }: Page,
-): Promise<KeyInfo[]> {
-  const names = (await listConsumerNames(store)).filter(name => !after || name >= after[0]!)
-  const keys: KeyInfo[] = []
-  for (let i = 0; i < names.length && keys.length <= limit; i += CONSUMERS_AT_ONCE) {
-    const found = await listKeys(store, names.slice(i, i + CONSUMERS_AT_ONCE))
-    keys.push(...found.filter(key => !after || comparePositions(positionOf(key), after) > 0))
-  }
-  return keys
-}
-
-/** Keys of a consumer are in the order in which they were created. */
-const positionOf = ({ consumer, createdAt, id }: KeyInfo) => [consumer, createdAt.toISOString(), id]
 
 async function keyOf(call: AdminCall<unknown, unknown>): Promise<FoundKey> {
   const consumer = await consumerOf(call)

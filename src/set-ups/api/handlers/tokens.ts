@@ -8,14 +8,13 @@ import {
 import {
   createToken,
   findToken,
-  listTokens,
   mintToken,
+  readTokenPage,
   revokeToken,
   rotateToken,
-  type TokenInfo,
 } from '../../../ops/tokens.ts'
 import { isScope } from '../../../scopes.ts'
-import { cutPage, pageOf } from '../cursor.ts'
+import { pageDocument, pageOf } from '../cursor.ts'
 import { durationOf, futureTime, shortText } from '../parse-input.ts'
 import { invalidInput } from '../problems.ts'
 import { type AdminCall, adminRoute } from '../route.ts'
@@ -32,9 +31,7 @@ export const tokensRoutes = [
     scopes: SCOPES,
     query: listQuery,
     async run({ store, query }) {
-      const all = [...(await listTokens(store))].sort((a, b) => (a.id < b.id ? -1 : 1))
-      const { items, ...cursor } = cutPage(all, ({ id }: TokenInfo) => [id], pageOf(query))
-      return { body: { items: items.map(tokenDocument), ...cursor } }
+      return { body: pageDocument(await readTokenPage(store, pageOf(query)), tokenDocument) }
     },
   }),
   adminRoute({
@@ -52,11 +49,11 @@ export const tokensRoutes = [
       const end = expiresAt === undefined ? undefined : await futureTime('/expiresAt', expiresAt, now())
       const name = await shortText('/name', body.name, 'name')
       const minted = mintToken(store)
-      await claim(minted.id)
+      const held = await claim(minted.id)
       const created = await createToken(
         store,
         { name, scopes, ...(end && { expiresAt: end }), by: token.name },
-        { maker: token, minted },
+        { maker: token, minted, claim: held },
       )
       return { body: createdTokenDocument(created) }
     },
@@ -84,10 +81,11 @@ export const tokensRoutes = [
       const found = await tokenOf(call)
       const { token, claim } = call
       const minted = mintToken(call.store)
-      await claim(minted.id)
+      const held = await claim(minted.id)
       const rotated = await rotateToken(call.store, found, overlapMs, {
         maker: token,
         minted,
+        claim: held,
         by: token.name,
       })
       tokens.forget(found.digest)

@@ -1,0 +1,129 @@
+/**
+ * Indexes that are read in pages: the members of a set, again in a sorted set, in the order of their texts. Earlier versions write only
+ * the set. Where the sizes differ, reading makes the sorted set again, once.
+ */
+import { type Command, evalCommand, type Reply } from './admin-connection.ts'
+import { notRedis } from './admin-error.ts'
+import type { AdminStore } from './admin-store.ts'
+
+/** @param index the key of the set */
+export const sortedKey = (index: string): string => `${index}:sorted`
+
+/** @param index with the environment @returns commands whose first replies how many members are new */
+export const addToIndex = (index: string, members: readonly string[]): Command[] => [
+  ['SADD', index, ...members],
+  ['ZADD', sortedKey(index), ...members.flatMap(member => [0, member])],
+]
+
+/** @param index with the environment */
+export const removeFromIndex = (index: string, members: readonly string[]): Command[] => [
+  ['SREM', index, ...members],
+  ['ZREM', sortedKey(index), ...members],
+]
+
+/**
+ * KEYS: the set, the sorted set. ARGV: where to begin, as ZRANGE BYLEX has it; how many. Reply: the member before them, or an empty text;
+ * then the members.
+ */
+const READ = `
+if redis.call('SCARD', KEYS[1]) ~= redis.call('ZCARD', KEYS[2]) then
+  redis.call('DEL', KEYS[2])
+  local all = redis.call('SMEMBERS', KEYS[1])
+  for from = 1, #all, 1000 do
+    local some = {}
+    for i = from, math.min(from + 999, #all) do
+      some[#some + 1] = '0'
+      some[#some + 1] = all[i]
+    end
+    redis.call('ZADD', KEYS[2], unpack(some))
+  end
+end
+local first = ARGV[1]
+local found = redis.call('ZRANGE', KEYS[2], first, '+', 'BYLEX', 'LIMIT', 0, ARGV[2])
+local before = {}
+if first ~= '-' then
+  local last = (string.sub(first, 1, 1) == '[' and '(' or '[') .. string.sub(first, 2)
+  before = redis.call('ZRANGE', KEYS[2], last, '-', 'BYLEX', 'REV', 'LIMIT', 0, 1)
+end
+table.insert(found, 1, before[1] or '')
+return found`
+
+/** Where to begin to read. */
+export interface IndexStart {
+  /** The first member that is not before this text. Absent: the first. */
+  from?: string | undefined
+  /** The first member after all that begin with this text. */
+  after?: string | undefined
+}
+
+export interface IndexPart {
+  members: string[]
+  /** Distinguishes the first member from it. */
+  before?: string
+}
+
+/** Reads `count` members of each index, in one request for up to 1000 indexes. @param indexes with their environment */
+export async function readIndexes(
+  store: AdminStore,
+  indexes: readonly (IndexStart & { index: string })[],
+  count: number,
+): Promise<IndexPart[]> {
+  const replies = await store.runEach(
+    indexes.map(({ index, from, after }) => {
+      // Members are ASCII, so the last code of a byte is after them.
+      const first = after !== undefined ? `(${after}\x7f` : from !== undefined ? `[${from}` : '-'
+      return evalCommand(READ, [index, sortedKey(index)], [first, count])
+    }),
+  )
+  return replies.map(partOf)
+}
+
+/** @throws AdminError `store` for a reply that the script cannot have */
+function partOf(reply: Reply): IndexPart {
+  if (!Array.isArray(reply) || !reply.every(each => typeof each === 'string') || reply.length === 0)
+    throw notRedis()
+  const [before, ...members] = reply
+  return { members, ...(before && { before }) }
+}
+
+/** Of an item in a list: what it is sorted by. */
+export type Position = readonly string[]
+
+export interface PageRequest {
+  /** The position of the last item of the page before. Absent: the first page. */
+  after?: Position | undefined
+  limit: number
+}
+
+export interface Page<T> {
+  items: T[]
+  /** Where the next page begins. Absent: nothing is left. A page can be short, or empty, and have it. */
+  next?: Position
+}
+
+/** How often a page reads on, if much of what it finds has expired. */
+const MAX_ROUNDS = 4
+
+/** How many members it then reads at once. They leave the index, so that the next reader does not find them. */
+const ROUND = 400
+
+/**
+ * Reads a page in a bounded number of requests.
+ * @param readSome reads up to `count` members after a position; `end` is that of the last one, or absent if nothing is left
+ */
+export async function readPage<T>(
+  { after, limit }: PageRequest,
+  positionOf: (item: T) => Position,
+  readSome: (after: Position | undefined, count: number) => Promise<{ items: T[]; end?: Position }>,
+): Promise<Page<T>> {
+  const found: T[] = []
+  let end = after
+  for (let round = 0; round < MAX_ROUNDS && found.length <= limit; round++) {
+    const some = await readSome(end, round === 0 ? limit + 1 : ROUND)
+    found.push(...some.items)
+    if (!some.end && found.length <= limit) return { items: found }
+    end = some.end
+  }
+  const items = found.slice(0, limit)
+  return { items, next: found.length > limit ? positionOf(items.at(-1)!) : end! }
+}

@@ -1,0 +1,143 @@
+/** Lists in pages: their cost does not depend on how many keys, consumers or tokens there are. */
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import { readConsumers, showConsumer } from '../../src/ops/consumers.ts'
+import { readKeyPage, readNamePage } from '../../src/ops/key-pages.ts'
+import { createKey, type KeyInfo, listKeys } from '../../src/ops/keys.ts'
+import type { Page, Position } from '../../src/ops/sorted-index.ts'
+import { readTokenPage } from '../../src/ops/tokens.ts'
+import { sha256 } from '../../src/sha256.ts'
+import { startAdmin, type TestAdmin } from '../support/admin.ts'
+import { describeOnRedis, type TestRedis } from '../support/redis.ts'
+
+const CREATED = new Date(0).toISOString()
+
+describeOnRedis('pages', start => {
+  let admin: TestAdmin<TestRedis>
+  beforeAll(async () => {
+    admin = await startAdmin(await start())
+  })
+  afterAll(() => admin?.close())
+  beforeEach(() => send('FLUSHALL'))
+
+  const send = (...command: string[]) => admin.redis.connection.send(command)
+  const digestsOf = (count: number, of: string) =>
+    Array.from({ length: count }, (_, i) => sha256(`${of} ${i}`)).sort()
+
+  /** Keys as an earlier version has written them: without a sorted index. */
+  async function plant(consumer: string, digests: readonly string[]): Promise<void> {
+    await send('SADD', 'sluice:{consumers}', consumer)
+    for (let from = 0; from < digests.length; from += 1000) {
+      const some = digests.slice(from, from + 1000)
+      await send('SADD', `sluice:{c:${consumer}}:keys`, ...some)
+      const records = some.flatMap(each => [`sluice:{c:${consumer}}:key:${each}`, `plan= created=${CREATED}`])
+      await send('MSET', ...records)
+    }
+  }
+
+  async function plantTokens(digests: readonly string[]): Promise<void> {
+    await send('SADD', 'sluice:{tokens}', ...digests)
+    const records = digests.flatMap(each => [
+      `sluice:{t:${each}}`,
+      `name=a scopes=stats:read created=${CREATED}`,
+    ])
+    await send('MSET', ...records)
+  }
+
+  async function allOf<T>(read: (after: Position | undefined) => Promise<Page<T>>): Promise<T[]> {
+    const items: T[] = []
+    let after: Position | undefined
+    do {
+      const page = await read(after)
+      items.push(...page.items)
+      after = page.next
+    } while (after)
+    return items
+  }
+
+  async function requestsOf<T>(call: Promise<T>): Promise<[T, number]> {
+    admin.proxy.count()
+    const result = await call
+    return [result, admin.proxy.count()]
+  }
+
+  const idsOf = (keys: readonly KeyInfo[]) => keys.map(({ id }) => id)
+
+  it('of one consumer have few requests, also the first one in a store that has no index yet', async () => {
+    const digests = digestsOf(1500, 'acme')
+    await plant('acme', digests)
+    const [first, requests] = await requestsOf(readKeyPage(admin.store, 'acme', { limit: 50 }))
+    expect(requests).toBe(2)
+    expect(idsOf(first.items)).toEqual(digests.slice(0, 50).map(each => `acme/${each.slice(0, 12)}`))
+    const all = await allOf(after => readKeyPage(admin.store, 'acme', { after, limit: 1000 }))
+    expect(idsOf(all)).toEqual(digests.map(each => `acme/${each.slice(0, 12)}`))
+  })
+
+  it('of all consumers have few requests', async () => {
+    for (const consumer of ['acme', 'beta']) await plant(consumer, digestsOf(300, consumer))
+    await send('SADD', 'sluice:{consumers}', ...Array.from({ length: 250 }, (_, i) => `b${i}`))
+    const [page, requests] = await requestsOf(readKeyPage(admin.store, undefined, { limit: 50 }))
+    expect([page.items.length, requests]).toEqual([50, 3])
+    const all = await allOf(after => readKeyPage(admin.store, undefined, { after, limit: 70 }))
+    expect(idsOf(all)).toEqual(idsOf(await listKeys(admin.store)).sort())
+  })
+
+  it('have what an earlier version adds or removes beside this one', async () => {
+    await createKey(admin.store, { consumer: 'acme' })
+    const old = digestsOf(3, 'old')
+    await plant('acme', old)
+    expect((await readKeyPage(admin.store, 'acme', { limit: 10 })).items).toHaveLength(4)
+    await send('SREM', 'sluice:{c:acme}:keys', old[0]!)
+    await send('DEL', `sluice:{c:acme}:key:${old[0]}`)
+    expect((await readKeyPage(admin.store, 'acme', { limit: 10 })).items).toHaveLength(3)
+  })
+
+  it('are short or empty if much has expired, and the next reader does not find it again', async () => {
+    const digests = digestsOf(1500, 'acme')
+    await plant('acme', digests)
+    await send('DEL', ...digests.slice(0, 1400).map(each => `sluice:{c:acme}:key:${each}`))
+    const [first, requests] = await requestsOf(readKeyPage(admin.store, 'acme', { limit: 50 }))
+    expect(first.items).toEqual([])
+    expect(requests).toBeLessThanOrEqual(12)
+    const rest = await allOf(after => readKeyPage(admin.store, 'acme', { after, limit: 50 }))
+    expect(idsOf(rest)).toEqual(digests.slice(1400).map(each => `acme/${each.slice(0, 12)}`))
+    expect(await send('ZCARD', 'sluice:{c:acme}:keys:sorted')).toBe(100)
+  })
+
+  it('have ids that differ, also where two pages meet', async () => {
+    const alike = ['0', '1', '2'].map(digit => `feed00000000${digit}`.padEnd(64, '0'))
+    await plant('acme', [...alike, ...digestsOf(3, 'acme')])
+    const ids = idsOf(await allOf(after => readKeyPage(admin.store, 'acme', { after, limit: 1 })))
+    expect(ids).toHaveLength(6)
+    expect(ids).toEqual(expect.arrayContaining(alike.map(each => `acme/${each.slice(0, 16)}`)))
+  })
+
+  it('of tokens and of consumers have few requests', async () => {
+    const digests = digestsOf(500, 'tokens')
+    await plantTokens(digests)
+    const [tokens, requests] = await requestsOf(readTokenPage(admin.store, { limit: 50 }))
+    expect([tokens.items.map(({ id }) => id), requests]).toEqual([
+      digests.slice(0, 50).map(each => each.slice(0, 12)),
+      2,
+    ])
+    expect(await allOf(after => readTokenPage(admin.store, { after, limit: 90 }))).toHaveLength(500)
+    const names = Array.from({ length: 250 }, (_, i) => `c${i}`).sort()
+    await send('SADD', 'sluice:{consumers}', ...names)
+    expect(await allOf(after => readNamePage(admin.store, { after, limit: 7 }))).toEqual(names)
+    const [, ofNames] = await requestsOf(readNamePage(admin.store, { limit: 50 }))
+    expect(ofNames).toBe(1)
+  })
+
+  it('of consumers have the first keys of each', async () => {
+    await plant('acme', digestsOf(300, 'acme'))
+    await plant('beta', digestsOf(5, 'beta'))
+    const [found, requests] = await requestsOf(readConsumers(admin.store, ['acme', 'beta', 'none'], 100))
+    expect(found.map(({ keys, hasMoreKeys }) => [keys.length, hasMoreKeys])).toEqual([
+      [100, true],
+      [5, undefined],
+      [0, undefined],
+    ])
+    expect(requests).toBe(3)
+    expect((await showConsumer(admin.store, 'acme', 100)).hasMoreKeys).toBe(true)
+    expect((await showConsumer(admin.store, 'acme')).keys).toHaveLength(300)
+  })
+})

@@ -46,6 +46,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/e2e/origin-route.test.ts',
     'test/e2e/python.test.ts',
     'test/e2e/queue-worker.test.ts',
+    'test/e2e/serve.test.ts',
     'test/e2e/switches.test.ts',
     'test/e2e/turns.test.ts',
     'test/e2e/web-socket-keys.test.ts',

@@ -49,17 +49,30 @@ export function applyVariables<C extends { origin?: string | undefined }>(
   env: Environment,
 ): DeployedConfig<C> {
   const mistakes: Mistake[] = []
-  const { ORIGIN_URL, SLUICE_ENVIRONMENT: environment } = env
-  const report = (path: string, message: string) => mistakes.push({ path, message })
   const secretOf = (name: keyof StoreAddress, isValid: (text: string) => unknown) => {
     const text = env[name]?.trim() ?? ''
     // Leaves the value out, because a redis:// URL that was pasted by mistake contains the password.
     const what = text ? 'is not an http or https URL without credentials' : 'is missing'
-    if (!isValid(text)) report(name, `${what}. On Workers: npx wrangler secret put ${name}`)
+    if (!isValid(text))
+      mistakes.push({ path: name, message: `${what}. On Workers: npx wrangler secret put ${name}` })
     return text
   }
   const url = secretOf('UPSTASH_REDIS_REST_URL', isStoreUrl)
   const token = secretOf('UPSTASH_REDIS_REST_TOKEN', text => text)
+  return { ...applyOwnVariables(config, env, mistakes), url, token }
+}
+
+/**
+ * Adds those values to a config that do not belong to its store.
+ * @param mistakes of other variables
+ * @throws ConfigError as `applyVariables`
+ */
+export function applyOwnVariables<C extends { origin?: string | undefined }>(
+  config: C,
+  { ORIGIN_URL, SLUICE_ENVIRONMENT: environment }: Environment,
+  mistakes: Mistake[] = [],
+): C & { origin: string } {
+  const report = (path: string, message: string) => mistakes.push({ path, message })
   const origin = ORIGIN_URL || config.origin
   if (!origin) report('origin', 'is missing. Set it in the config, or set the variable ORIGIN_URL.')
   if (ORIGIN_URL && !isOriginUrl(ORIGIN_URL))
@@ -67,5 +80,5 @@ export function applyVariables<C extends { origin?: string | undefined }>(
   if (environment && !ENVIRONMENT.test(environment))
     report('SLUICE_ENVIRONMENT', 'is not a valid name. Use 1 to 16 lowercase letters and digits.')
   if (mistakes.length > 0) throw new ConfigError(mistakes)
-  return { ...config, ...(environment && { environment }), origin: origin!, url, token }
+  return { ...config, ...(environment && { environment }), origin: origin! }
 }

@@ -108,7 +108,10 @@ export interface Engine {
     background: Background,
     guard?: CallGuard,
   ): Promise<SettleResult | Degraded>
-  /** Gives back all leased units and sends all settlements, before the isolate stops. Afterwards the store decides each request. */
+  /**
+   * Gives back all leased units, and sends settlements, counts of an outage and released units, before the isolate stops. Afterwards the
+   * store decides each request.
+   */
   stop(): Promise<void>
   /**
    * For a request that was refused without a decision. Trips keep the switches and the measurements fresh; this refreshes them

@@ -261,8 +261,10 @@ export function createEngine(
 
     settle: (...args) => settlements!.settleNow({ trips, answers }, ...args),
 
-    stop: async () =>
-      void (await Promise.all([answers?.giveBack?.(trips.sendAlone), settlements?.flush(trips.sendAlone)])),
+    async stop() {
+      await Promise.all([answers?.giveBack?.(trips.sendAlone), settlements?.flush(trips.sendAlone)])
+      await trips.sendRest([local?.handOvers, holdingsKeeper?.rider])
+    },
 
     keepFresh(options) {
       trips.schedule(options.background)

@@ -68,6 +68,9 @@ export function withRiders(store: Store, riders: readonly Rider[]) {
   return {
     ...storeWith(riders),
 
+    /** Whether the store has answered the last trip. */
+    isAnswering: () => isAnswering,
+
     /** The same store, without one of the riders. */
     without: (excluded: Rider | undefined) => storeWith(riders.filter(rider => rider !== excluded)),
 

@@ -58,6 +58,9 @@ export interface TripsOptions {
   sleep: Sleep
 }
 
+/** The most trips for one rider before an isolate stops. */
+const MAX_LAST_TRIPS = 500
+
 export type Trips = ReturnType<typeof createTrips>
 
 export function createTrips(
@@ -100,6 +103,15 @@ export function createTrips(
     /** The same, without waiting for a turn: for calls that must not be given up because of a flood. */
     storeWithoutQueue: guarded,
     sendAlone,
+    /** Sends what these riders have, before the isolate stops. Never rejects: what the store does not take is lost. */
+    async sendRest(riders: readonly (Rider | undefined)[]): Promise<void> {
+      // After a lost trip, riders wait until the store has answered another one.
+      if (!carrier.isAnswering()) await guarded.probe()
+      for (const rider of riders) {
+        for (let trips = 0; rider && trips < MAX_LAST_TRIPS; trips++)
+          if (!(await sendAlone(rider).catch(() => false))) break
+      }
+    },
     /** Probes the store if that is due, and makes the trips that riders have waited for long enough, in the background. */
     schedule(background: Background): void {
       if (guarded.isProbeDue()) background(guarded.probe())

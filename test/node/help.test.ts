@@ -14,7 +14,7 @@ const headingsOf = (help: string) => help.split('\n').filter(line => /^\S.*:$/.t
 
 describe('help', () => {
   it('groups commands by purpose', async () => {
-    const headings = ['Develop and deploy:', 'Operate a running gateway:', 'Host your own Redis:', 'Help:']
+    const headings = ['Develop and deploy:', 'Operate a running gateway:', 'Host it yourself:', 'Help:']
     expect(headingsOf(await helpOf())).toEqual(['Options:', ...headings, 'Examples:'])
   })
 

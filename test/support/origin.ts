@@ -1,5 +1,6 @@
 /** An origin with a path for each behavior. */
 import { createHash } from 'node:crypto'
+import type { EventEmitter } from 'node:events'
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
@@ -19,6 +20,8 @@ export interface TestOrigin {
   url: string
   /** Requests that arrived, oldest first. */
   received: Received[]
+  /** Emits `request` with each request that arrives. */
+  requests: EventEmitter
   /** The bytes of bodies that have arrived, also of requests that have not ended. */
   arrivedBytes(): number
   close(): Promise<void>
@@ -122,6 +125,7 @@ export async function startOrigin(): Promise<TestOrigin> {
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     received,
+    requests: server,
     arrivedBytes: () => arrivedBytes,
     close: () =>
       new Promise(resolve => {

@@ -16,7 +16,7 @@ const EXIT_CODES = `\nExit codes: 0 success, or nothing to change; ${FAILED} fai
 
 const DEVELOP = 'Develop and deploy:'
 const OPERATE = 'Operate a running gateway:'
-const SELF_HOST = 'Host your own Redis:'
+const SELF_HOST = 'Host it yourself:'
 
 /** By name, in the order in which the help shows them: the heading of the group, and how the command is made. */
 const COMMANDS: Record<string, [group: string, make: (load: FileLoader) => Promise<Command>]> = {
@@ -35,6 +35,7 @@ const COMMANDS: Record<string, [group: string, make: (load: FileLoader) => Promi
   top: [OPERATE, async load => (await import('./top.ts')).topCommand(load)],
   audit: [OPERATE, async load => (await import('./audit.ts')).auditCommand(load)],
   why: [OPERATE, async load => (await import('./why.ts')).whyCommand(load)],
+  serve: [SELF_HOST, async () => (await import('./serve.ts')).serveCommand()],
   bridge: [SELF_HOST, async () => (await import('./bridge.ts')).bridgeCommand()],
 }
 

@@ -23,6 +23,7 @@ import { deny } from '../http/deny.ts'
 import type { DecisionSource } from '../http/handle.ts'
 import type { Forbidden } from '../http/ruling.ts'
 import { logException } from '../http/unexpected.ts'
+import type { LimiterSettings } from '../limits/limiter.ts'
 import type { LimiterParts } from '../limits/parts.ts'
 import { readBearer, refusalError, refuseServiceToken, scopeError } from './authenticate.ts'
 import { checkInput } from './check-input.ts'
@@ -91,12 +92,22 @@ export interface ApiOptions {
   /** Tests pass their own. */
   board?: SwitchBoard | undefined
   connection?: AdminConnection | undefined
+  /** From which receipts get their key: all isolates have the same. Default: the token of the store. */
+  secret?: string | undefined
+  /** Of limits by name. Default: that of Workers. */
+  limiter?: Pick<LimiterSettings, 'waitUntil' | 'clock'> | undefined
   /** What decides requests to the gateway. */
   decisions: DecisionSource
 }
 
+export interface Api {
+  handle(request: ApiRequest): Promise<Response>
+  /** Closes the limits by name, before the isolate stops. */
+  stop(): Promise<void>
+}
+
 /**
- * Creates the handler of the API, one for each isolate.
+ * Creates the API, once for each isolate.
  * @param config with `api`, and with its limits by name
  * @param parts at least those that its limits use
  */
@@ -105,7 +116,7 @@ export function createApi(
   store: Store,
   parts: ApiParts & CorsParts & Omit<LimiterParts, 'prepareReset' | 'preparePause'>,
   { variables = {}, clock, board = createSwitchBoard(clock), ...options }: ApiOptions,
-): (request: ApiRequest) => Promise<Response> {
+): Api {
   const url = String(variables.UPSTASH_REDIS_REST_URL ?? '')
   const token = String(variables.UPSTASH_REDIS_REST_TOKEN ?? '')
   const connection = options.connection ?? {
@@ -129,7 +140,8 @@ export function createApi(
     config,
     overrides: createOverrideRules(config.api!.written, toolsOf(config, parts.ruleDescriptions)),
     get limits() {
-      limits ??= parts.createApiLimits(config, store, parts, { board, variables }, token)
+      const settings = { board, variables, ...options.limiter }
+      limits ??= parts.createApiLimits(config, store, parts, settings, options.secret ?? token)
       return limits
     },
     tokens,
@@ -232,7 +244,7 @@ export function createApi(
     }
   }
 
-  return async incoming => {
+  async function handleOrDescribe(incoming: ApiRequest): Promise<Response> {
     const requestId = crypto.randomUUID()
     const { request } = incoming
     const cors = config.api?.cors
@@ -248,6 +260,8 @@ export function createApi(
     }
     return response
   }
+
+  return { handle: handleOrDescribe, stop: async () => await limits?.limiterFor().close() }
 }
 
 const isRepeated = (error: unknown) => error instanceof ApiError && error.problem === 'repeated'

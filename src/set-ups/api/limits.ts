@@ -40,8 +40,8 @@ export function createApiLimits(
   return {
     // A built Worker finds its missing parts in the prototype.
     limiterFor: createGuardableLimiter(config, store, Object.assign(Object.create(parts), own), {
-      ...settings,
       ...platformSettings(),
+      ...settings,
     }),
     receipts: createSignedReceipts(config, secret),
   }

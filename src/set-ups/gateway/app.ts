@@ -15,25 +15,38 @@ import { isPreflight } from '../http/web-page.ts'
 import { backgroundOf } from './background.ts'
 import { createHealthCheck } from './health.ts'
 import type { MetricsParts } from './metrics.ts'
-import { proxy } from './proxy.ts'
+import { type FetchOrigin, proxy } from './proxy.ts'
 
 export type { Platform }
 
 /** The paths of the metrics and of the API are absent if their parts are. */
 export type GatewayParts = Parts & Partial<MetricsParts & ApiParts>
 
+/** What the gateway needs of its platform, beside what all set-ups need. */
+export interface GatewayPlatform extends Platform, Pick<ApiOptions, 'connection' | 'limiter' | 'secret'> {
+  fetchOrigin?: FetchOrigin
+}
+
+export interface Gateway {
+  app: Hono
+  /** Sends what the isolate still has to tell the store, and gives back what it has leased. Called after the last request. */
+  stop(): Promise<void>
+}
+
+export const createApp = (...of: Parameters<typeof createGateway>): Hono => createGateway(...of).app
+
 /**
  * Creates the gateway.
  *
  * @param parts at least those that the config uses
  */
-export function createApp(
+export function createGateway(
   config: Config,
   store: Store,
   parts: GatewayParts,
-  platform: Platform & Pick<ApiOptions, 'connection'> = {},
-): Hono {
-  const { variables } = platform
+  platform: GatewayPlatform = {},
+): Gateway {
+  const { variables, fetchOrigin } = platform
   const app = new Hono()
   const handler = createHandler(config, store, parts, platform)
 
@@ -53,6 +66,7 @@ export function createApp(
     config.api &&
     (parts as Parts & ApiParts).createApi(config, store, parts as Parts & ApiParts, {
       ...{ variables, clock: handler.clock, board: platform.board, connection: platform.connection },
+      ...{ limiter: platform.limiter, secret: platform.secret },
       decisions: handler.decisions,
     })
   if (serveApi)
@@ -60,7 +74,7 @@ export function createApp(
       const request = c.req.raw
       const peer = () => handler.peerOf?.(request, c.env, c)
       const address = handler.identifier.addressOf(request, peer())
-      return serveApi({
+      return serveApi.handle({
         ...{ request, url: new URL(request.url), peer, background: backgroundOf(c) },
         address: address && addressIdentity(address, config.address.ipv6Prefix),
         refusal: handler.identifier.refuse(request, address),
@@ -86,10 +100,15 @@ export function createApp(
 
   app.onError(replyToException)
 
-  return app
+  return {
+    app,
+    async stop() {
+      await Promise.all([handler.stop(), serveApi?.stop()])
+    },
+  }
 
   function toOrigin(request: Request, context: Parameters<typeof proxy>[2]) {
-    return proxy(request, config, context)
+    return proxy(request, config, context, fetchOrigin)
   }
 
   async function passPreflight(request: Request, peer: string | undefined): Promise<Response> {
@@ -98,10 +117,8 @@ export function createApp(
     const refusal = identifier.refuse(request, address)
     if (refusal) return deny(refusal)
     if (config.cors) return parts.answerPreflight(request, config.cors)
-    const { response } = await proxy(request, config, {
-      requestId: crypto.randomUUID(),
-      ...(address !== undefined && { address }),
-    })
+    const context = { requestId: crypto.randomUUID(), ...(address !== undefined && { address }) }
+    const { response } = await proxy(request, config, context, fetchOrigin)
     runOrLog(() => handler.originLoad?.hideSignal(response.headers))
     return response
   }

@@ -47,8 +47,23 @@ const AS_ENCODED = { encodeResponseBody: 'manual' } as RequestInit
 type ProxyConfig = Pick<Config, 'origin' | 'originDeadlineMs' | 'onClientGone' | 'credentials'>
 
 /**
+ * Sends a request with its body, and with the headers of `settings`.
+ * @returns the response, with headers that can be changed
+ */
+export type FetchOrigin = (target: string, request: Request, settings: RequestInit) => Promise<Response>
+
+/** Passing the request also passes its body, even with GET. Without a body, copying the request would be wasted work. */
+const fetchByPlatform: FetchOrigin = async (target, request, settings) =>
+  copyResponse(
+    request.body
+      ? await fetch(new Request(target, request), settings)
+      : await fetch(target, { ...settings, method: request.method }),
+  )
+
+/**
  * Sends a request to the origin.
  *
+ * @param fetchOrigin default: `fetch` of the platform
  * @returns the origin's response; 502 if the origin cannot be reached, 504 if it does not answer in time, 499 if the
  *   client has left and the request to the origin was therefore aborted
  */
@@ -56,6 +71,7 @@ export async function proxy(
   request: Request,
   config: ProxyConfig,
   context: ForwardContext,
+  fetchOrigin = fetchByPlatform,
 ): Promise<Forwarded> {
   const deadline = new AbortController()
   const timer = setTimeout(() => deadline.abort(), config.originDeadlineMs)
@@ -74,12 +90,8 @@ export async function proxy(
       signal: signals.length > 1 ? AbortSignal.any(signals) : deadline.signal,
       ...AS_ENCODED,
     }
-    // Passing the request also passes its body, even with GET. Without a body, copying the request would be wasted
-    // work.
-    const response = request.body
-      ? await fetch(new Request(target, request), settings)
-      : await fetch(target, { ...settings, method: request.method })
-    return { response: copyResponse(response), isFromSluice: false }
+    const response = await fetchOrigin(target, request, settings)
+    return { response, isFromSluice: false }
   } catch (error) {
     if ((aborts && request.signal.aborted) || bodyFailed?.aborted) return replyToGoneClient()
     const isLate = deadline.signal.aborted
@@ -159,9 +171,12 @@ function copyResponse(response: Response): Response {
   // A WebSocket handshake is passed on as it is.
   if (response.status === 101) return new Response(null, response)
   const copy = new Response(response.body, response)
-  removeHopByHop(copy.headers, name => name === 'sluice-degraded')
+  cleanResponse(copy.headers)
   return copy
 }
+
+/** Removes the headers of a response that its client must not get. */
+export const cleanResponse = (headers: Headers) => removeHopByHop(headers, name => name === 'sluice-degraded')
 
 /** Deletes only headers that are present, because on Workers each call on Headers costs more than these checks of names. */
 function removeHopByHop(headers: Headers, isOther: (name: string) => boolean): void {

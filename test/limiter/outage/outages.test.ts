@@ -173,3 +173,23 @@ it('requests at once, some of which get no answer in time, are admitted up to th
   }
   expect(unanswered).toBeGreaterThan(30)
 })
+
+it.each([
+  ['the store has its counts', false, LIMIT - 3],
+  ['it loses them if the store is still away', true, LIMIT],
+])('after an isolate has stopped, %s', async (_, staysDown, remaining) => {
+  const working = await freshStore()
+  let isDown = true
+  const run: Store['run'] = async calls => {
+    if (isDown) throw UNREACHABLE
+    return await working.run(calls)
+  }
+  const engine = engineOn({ ...working, run, ping: async () => void (await run([])) }, 60_000)
+  const background = (task: Promise<unknown>) => void task.catch(() => {})
+  for (let i = 0; i < 3; i++)
+    expect((await engine.decide(DEMAND, { background })).decision).toMatchObject({ kind: 'allowed' })
+  isDown = staysDown
+  await engine.stop()
+  const { decision } = await engineOn(working, 1000).peek(DEMAND, { background })
+  expect(decision).toMatchObject({ verdicts: [{ remaining }] })
+})

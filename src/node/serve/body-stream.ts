@@ -1,0 +1,53 @@
+/** The body of a message of `node:http` as a web stream that reads nothing in advance. */
+import type { IncomingMessage } from 'node:http'
+
+/**
+ * @param onRead called before the first read
+ * @returns the body. It fails if the message breaks off; cancelling it destroys the message
+ */
+export function bodyStream(
+  message: IncomingMessage,
+  onRead: () => void = () => {},
+): ReadableStream<Uint8Array> {
+  let isEnded = message.readableEnded
+  let wake = () => {}
+  const begin = () => {
+    message.on('readable', () => wake())
+    message.on('end', () => {
+      isEnded = true
+      wake()
+    })
+    message.on('close', () => wake())
+    message.on('error', () => wake())
+  }
+  let hasBegun = false
+  async function readNext(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
+    for (;;) {
+      const chunk: Buffer | null = isEnded || message.destroyed ? null : message.read()
+      if (chunk) return controller.enqueue(chunk)
+      if (isEnded) return controller.close()
+      if (message.destroyed) throw message.errored ?? new Error('The body has broken off.')
+      await new Promise<void>(resolve => {
+        wake = resolve
+      })
+    }
+  }
+  return new ReadableStream(
+    {
+      pull(controller) {
+        if (hasBegun) return readNext(controller)
+        hasBegun = true
+        onRead()
+        // A short body has arrived with its head, and needs no events.
+        if (message.complete && message.readableLength > 0 && !message.destroyed) {
+          controller.enqueue(message.read())
+          return controller.close()
+        }
+        begin()
+        return readNext(controller)
+      },
+      cancel: () => void message.destroy(),
+    },
+    { highWaterMark: 0 },
+  )
+}

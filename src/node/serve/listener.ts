@@ -1,0 +1,127 @@
+/** Serves the requests of one process: from `node:http` to the gateway, and back. */
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
+import { getRequestListener } from '@hono/node-server'
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
+import { canonicalAddress, isInRanges } from '../../config/address-ranges.ts'
+import type { AddressSettings } from '../../config/compile-address.ts'
+import type { Gateway } from '../../set-ups/gateway/app.ts'
+import { problem } from '../../set-ups/http/problem.ts'
+import { logException } from '../../set-ups/http/unexpected.ts'
+import { openExchange } from './exchange.ts'
+import { sendReply } from './send-reply.ts'
+
+/** What @hono/node-server passes beside a request. */
+export interface NodeEnv {
+  incoming: IncomingMessage
+  outgoing: ServerResponse
+}
+
+export interface ListenerOptions {
+  address: AddressSettings
+  /** Keeps track of work after the reply. */
+  waitUntil(task: Promise<unknown>): void
+  /** Whether this server is about to stop, so that nothing new is to be sent to it. */
+  isStopping(): boolean
+  /**
+   * Whether @hono/node-server replaces `Request` and `Response` of this process by its own, which take less CPU time. Tests do not, because
+   * they share a process.
+   */
+  replacesGlobals: boolean
+}
+
+export interface Listeners {
+  request: RequestListener
+  /** For requests that wait for `100 Continue`. */
+  checkContinue: RequestListener
+}
+
+/** Methods that a Request cannot have (Fetch Standard, forbidden methods). */
+const IMPOSSIBLE = /^(CONNECT|TRACE|TRACK)$/i
+
+/** An ordinary host with an optional port. */
+const HOST = /^(?:[\w.-]+|\[[\da-f:.]+\])(?::\d{1,5})?$/i
+
+export function createListeners({ app }: Pick<Gateway, 'app'>, options: ListenerOptions): Listeners {
+  const { waitUntil, isStopping, replacesGlobals, address } = options
+  const context = { waitUntil, passThroughOnException() {}, props: {} }
+  const awaitingContinue = new WeakSet<IncomingMessage>()
+
+  async function serve(request: Request, env: NodeEnv): Promise<Response> {
+    const { incoming, outgoing } = env
+    const refusal = refuse(incoming)
+    if (refusal) return refusal
+    const exchange = openExchange(request, incoming, outgoing, awaitingContinue.has(incoming))
+    const response = await app.fetch(request, env, context)
+    // The client may send the body nevertheless, or not. It could be read as the next request.
+    if (awaitingContinue.has(incoming) && exchange.isAwaitingContinue()) outgoing.shouldKeepAlive = false
+    if (!exchange.isForwarded) return response
+    await sendReply(response, outgoing)
+    return RESPONSE_ALREADY_SENT
+  }
+
+  function refuse({ method = '', url, headers }: IncomingMessage): Response | undefined {
+    if (IMPOSSIBLE.test(method)) return notImplemented(`This server does not implement ${method}.`)
+    if (headers.upgrade?.toLowerCase() === 'websocket') return notImplemented(NO_WEB_SOCKETS)
+    if (isStopping() && url?.split('?', 1)[0] === '/_sluice/health') return stopping()
+    return undefined
+  }
+
+  const listener = getRequestListener(serve as Parameters<typeof getRequestListener>[0], {
+    overrideGlobalObjects: replacesGlobals,
+    // Of clients without a header Host: those of HTTP/1.0.
+    hostname: 'localhost',
+    errorHandler(error) {
+      // An invalid URL or host.
+      if ((error as Error).name === 'RequestError') return badRequest()
+      logException(error)
+      return problem({
+        status: 500,
+        title: 'Internal Server Error',
+        detail: 'The gateway failed to handle this request. Its log has the cause.',
+      })
+    },
+  })
+
+  /** Tells the gateway that the client uses https, if a trusted proxy says so. */
+  function useScheme(incoming: IncomingMessage): void {
+    const { headers, socket, url = '' } = incoming
+    const { host = '', 'x-forwarded-proto': proto } = headers
+    if (proto !== 'https' || address.trustedProxies.length === 0 || !url.startsWith('/')) return
+    const peer = canonicalAddress(socket.remoteAddress)
+    if (isInRanges(address.trustedProxies, peer) && HOST.test(host)) incoming.url = `https://${host}${url}`
+  }
+
+  const request: RequestListener = (incoming, outgoing) => {
+    useScheme(incoming)
+    void listener(incoming, outgoing).catch(error => {
+      logException(error)
+      outgoing.destroy()
+    })
+  }
+  return {
+    request,
+    checkContinue(incoming, outgoing) {
+      awaitingContinue.add(incoming)
+      request(incoming, outgoing)
+    },
+  }
+}
+
+/** The address at the other end of the connection; empty if it has closed. */
+export const peerOf = (_: Request, env: unknown): string =>
+  (env as NodeEnv).incoming.socket.remoteAddress ?? ''
+
+const NO_WEB_SOCKETS =
+  'sluicegate serve does not pass on WebSockets. Let the proxy in front send them to the origin.'
+
+const notImplemented = (detail: string) => problem({ status: 501, title: 'Not Implemented', detail })
+
+const badRequest = () =>
+  problem({ status: 400, title: 'Bad Request', detail: 'The URL or the header Host is not valid.' })
+
+/** The health of a server that is about to stop: it is live, and not ready. */
+const stopping = () =>
+  Response.json(
+    { live: true, ready: false, stopping: true },
+    { status: 503, headers: { 'cache-control': 'no-store' } },
+  )

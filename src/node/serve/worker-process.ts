@@ -1,0 +1,58 @@
+/** A worker of `sluicegate serve`. The primary process (supervisor.ts) starts it, and asks it to stop. */
+import cluster from 'node:cluster'
+import { Console } from 'node:console'
+import { logException } from '../../set-ups/http/unexpected.ts'
+import { type Isolate, startIsolate } from './isolate.ts'
+import { type FromWorker, log, type ToWorker, type WorkerSettings } from './messages.ts'
+import { readServeConfig } from './serve-config.ts'
+import type { ServeVariables } from './serve-store.ts'
+
+// Every line of the log goes to one place.
+globalThis.console = new Console(process.stdout)
+
+const { SLUICE_SERVE_SETTINGS } = process.env
+const settings: WorkerSettings = JSON.parse(SLUICE_SERVE_SETTINGS!)
+delete process.env.SLUICE_SERVE_SETTINGS
+
+let isolate: Isolate | undefined
+let isStopping = false
+
+// The primary process coordinates what Ctrl-C and SIGHUP do.
+for (const signal of ['SIGINT', 'SIGHUP'] as const) process.on(signal, () => {})
+process.on('SIGTERM', () => stop(true))
+process.on('message', (message: ToWorker) => {
+  if (message.type === 'stop') stop(message.isFinal)
+})
+cluster.worker?.on('disconnect', () => {
+  // The primary process has died. Without this, Node would end this one at once.
+  cluster.worker!.exitedAfterDisconnect = true
+  stop(true)
+})
+process.on('uncaughtException', error => {
+  logException(error)
+  process.exit(1)
+})
+
+try {
+  isolate = await startIsolate({
+    ...{ config: await readServeConfig(settings.configFile), variables: process.env as ServeVariables },
+    ...{ host: settings.host, port: settings.port, secret: settings.secret, replacesGlobals: true },
+  })
+  send({ type: 'ready', url: isolate.url })
+} catch (error) {
+  send({ type: 'failed', message: (error as Error).message }, () => process.exit(1))
+}
+
+async function stop(isFinal: boolean): Promise<void> {
+  if (isStopping) return
+  isStopping = true
+  const cut = (await isolate?.stop(settings.drainMs, isFinal)) ?? 0
+  if (!process.connected) log('info', 'worker-stopped', { pid: process.pid, cut })
+  send({ type: 'stopped', cut }, () => process.exit(0))
+}
+
+/** @param done called when the message has left, or cannot */
+function send(message: FromWorker, done: () => void = () => {}): void {
+  if (process.connected) process.send!(message, undefined, undefined, done)
+  else done()
+}

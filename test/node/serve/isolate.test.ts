@@ -1,0 +1,352 @@
+import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import {
+  Agent,
+  get,
+  type IncomingMessage,
+  type OutgoingHttpHeaders,
+  request,
+  type ServerOptions,
+} from 'node:http'
+import { type AddressInfo, connect, createServer as createTcpServer } from 'node:net'
+import { gunzipSync } from 'node:zlib'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { ConfigInput } from '../../../src/config/check/schema.ts'
+import type { Isolate } from '../../../src/node/serve/isolate.ts'
+import { statsKey } from '../../../src/store/keys.ts'
+import { GZIPPED, startOrigin, type TestOrigin } from '../../support/origin.ts'
+import { startRedis, type TestRedis } from '../../support/redis.ts'
+import { type SendOptions, send, serveInProcess } from '../../support/serve.ts'
+
+let origin: TestOrigin
+let redis: TestRedis
+beforeAll(async () => {
+  ;[origin, redis] = await Promise.all([startOrigin(), startRedis()])
+})
+afterAll(async () => {
+  await origin.close()
+  await redis.close()
+})
+beforeEach(() => {
+  origin.received.length = 0
+  // Of origins and clients that break off.
+  vi.spyOn(console, 'error').mockImplementation(() => {})
+})
+
+const running: Isolate[] = []
+afterEach(async () => {
+  await Promise.all(running.splice(0).map(isolate => isolate.stop(0, true)))
+})
+
+async function serve(config: Partial<ConfigInput> = {}, serverOptions: ServerOptions = {}): Promise<Isolate> {
+  const isolate = await serveInProcess(
+    { origin: origin.url, ...config },
+    { REDIS_URL: redis.url },
+    { serverOptions },
+  )
+  running.push(isolate)
+  return isolate
+}
+
+const lastReceived = () => origin.received.at(-1)!
+
+describe('serve passes on', () => {
+  let url: string
+  const to = (path: string, options?: SendOptions) => send(url + path, options)
+  beforeEach(async () => {
+    url = (await serve()).url
+  })
+
+  it('a request and its reply, with the headers of the limits', async () => {
+    const { status, headers, body } = await to('/orders?a=%20b', { headers: { 'x-mine': 'yes' } })
+    expect(status).toBe(200)
+    expect(JSON.parse(String(body))).toMatchObject({ method: 'GET', url: '/orders?a=%20b' })
+    expect(headers['ratelimit-policy']).toBe('"address-minute";q=1000;w=60')
+    const { host, 'x-mine': mine, connection, expect: expectation } = lastReceived().headers
+    expect([host, mine, connection, expectation]).toEqual([
+      new URL(origin.url).host,
+      'yes',
+      'keep-alive',
+      undefined,
+    ])
+  })
+
+  it.each([
+    ['POST', { 'content-length': 100_000 }],
+    ['PUT', { 'transfer-encoding': 'chunked' }],
+    // Seldom, but some APIs of databases want it.
+    ['GET', { 'content-length': 100_000 }],
+  ])('the body of %s with %o', async (method, headers: OutgoingHttpHeaders) => {
+    const body = Buffer.alloc(100_000, 'sluice')
+    expect((await to('/upload', { method, headers, body })).status).toBe(200)
+    const { bodySha256, bodyBytes, headers: received } = lastReceived()
+    expect([bodyBytes, bodySha256]).toEqual([100_000, createHash('sha256').update(body).digest('hex')])
+    expect(received['content-length']).toBe((headers['content-length'] as number | undefined)?.toString())
+  })
+
+  it('a compressed body as the origin has sent it, byte for byte', async () => {
+    const [through, direct] = [await to('/gzip'), await send(`${origin.url}/gzip`)]
+    expect(through.headers['content-encoding']).toBe('gzip')
+    expect(through.body).toEqual(direct.body)
+    expect(String(gunzipSync(through.body))).toBe(GZIPPED)
+  })
+
+  it('statuses without a body, the reply to HEAD, cookies and redirections', async () => {
+    expect(await to('/empty')).toMatchObject({ status: 204, body: Buffer.alloc(0) })
+    const head = await to('/orders', { method: 'HEAD' })
+    expect([head.status, head.body.length]).toEqual([200, 0])
+    expect((await to('/cookies')).headers['set-cookie']).toEqual(['a=1', 'b=2; Path=/'])
+    const redirect = await to('/redirect')
+    expect([redirect.status, redirect.headers.location]).toEqual([302, 'https://elsewhere.example/'])
+    expect(redirect.headers['content-type']).toBeUndefined()
+  })
+
+  it('no headers of a single connection', async () => {
+    const { headers } = await to('/hop')
+    expect([headers['x-internal'], headers['x-public']]).toEqual([undefined, 'yes'])
+  })
+
+  it('a body while it is sent', async () => {
+    const [reply] = (await once(get(`${url}/stream`), 'response')) as [IncomingMessage]
+    expect(String((await once(reply, 'data'))[0])).toBe('first ')
+    await send(`${origin.url}/stream/go-on`)
+    expect(String((await once(reply, 'data'))[0])).toBe('second')
+  })
+
+  it('that the origin has broken off', async () => {
+    const reply = await to('/drop')
+    expect([reply.status, JSON.parse(String(reply.body)).title]).toEqual([502, 'Bad Gateway'])
+  })
+
+  it('requests on connections that it keeps', async () => {
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    const statuses = []
+    for (const path of ['/a', '/empty', '/gzip', '/b']) statuses.push((await to(path, { agent })).status)
+    expect(statuses).toEqual([200, 204, 200, 200])
+    agent.destroy()
+  })
+})
+
+describe('if the origin closes a connection that serve has kept', () => {
+  /** It answers one request on each connection, and closes the connection when the next one arrives. */
+  const forgetful = createTcpServer(socket => {
+    socket.on('error', () => {})
+    socket.once('data', () => {
+      socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
+      socket.once('data', () => socket.resetAndDestroy())
+    })
+  })
+  beforeAll(async () => {
+    forgetful.listen(0, '127.0.0.1')
+    await once(forgetful, 'listening')
+  })
+  afterAll(() => void forgetful.close())
+
+  it.each([
+    ['GET', 200],
+    // It may have been handled.
+    ['POST', 502],
+  ])('%s gets a %i', async (method, status) => {
+    const { port } = forgetful.address() as AddressInfo
+    const { url } = await serve({ origin: `http://127.0.0.1:${port}` })
+    expect((await send(url)).status).toBe(200)
+    expect((await send(url, { method })).status).toBe(status)
+  })
+})
+
+describe('serve refuses', () => {
+  it('WebSockets and methods that a proxy does not pass on, before they are counted', async () => {
+    const { url } = await serve()
+    const webSocket = await send(url, { headers: { connection: 'upgrade', upgrade: 'websocket' } })
+    expect([webSocket.status, String(webSocket.body)]).toEqual([501, expect.stringContaining('WebSockets')])
+    expect((await send(url, { method: 'TRACE' })).status).toBe(501)
+    expect(origin.received).toEqual([])
+  })
+
+  it('a body that a refused client would send after 100 Continue', async () => {
+    const { url } = await serve({ rules: [], credentials: { accept: ['api-key'] } })
+    const upload = request(url, { method: 'POST', headers: { expect: '100-continue', 'content-length': 5 } })
+    let isContinued = false
+    upload.on('continue', () => {
+      isContinued = true
+    })
+    upload.flushHeaders()
+    const [reply] = (await once(upload, 'response')) as [IncomingMessage]
+    expect([reply.statusCode, reply.headers.connection, isContinued]).toEqual([401, 'close', false])
+    upload.destroy()
+  })
+
+  it('not the body of an admitted client', async () => {
+    const { url } = await serve()
+    const upload = request(url, { method: 'POST', headers: { expect: '100-continue', 'content-length': 5 } })
+    upload.flushHeaders()
+    await once(upload, 'continue')
+    upload.end('hello')
+    const [reply] = (await once(upload, 'response')) as [IncomingMessage]
+    reply.resume()
+    expect([reply.statusCode, lastReceived().bodyBytes]).toEqual([200, 5])
+  })
+
+  it.each(['GET / HTTP/1.1\r\nHost: a/b\r\n\r\n', 'GET /\\evil HTTP/1.1\r\nHost: a\r\n\r\n'])(
+    'a request that two servers could read differently: %j',
+    async text => {
+      const { port } = new URL((await serve()).url)
+      const socket = connect(Number(port), '127.0.0.1').end(text)
+      const [bytes] = await once(socket, 'data')
+      expect(String(bytes)).toMatch(/^HTTP\/1.1 400 /)
+      expect(origin.received).toEqual([])
+    },
+  )
+})
+
+describe('serve closes the connection of a client', () => {
+  const talk = async (options: ServerOptions, text: string) => {
+    const { port } = new URL((await serve({}, { connectionsCheckingInterval: 10, ...options })).url)
+    const socket = connect(Number(port), '127.0.0.1')
+    socket.write(text)
+    let reply = ''
+    for await (const chunk of socket) reply += chunk
+    return reply
+  }
+
+  it.each([
+    ['sends its head slowly', { headersTimeout: 50 }, 'GET / HTTP/1.1\r\nHost: a\r\nX-', 408],
+    [
+      'sends its body slowly',
+      { headersTimeout: 50, requestTimeout: 50 },
+      'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n1',
+      408,
+    ],
+    ['sends a long head', { maxHeaderSize: 1000 }, `GET / HTTP/1.1\r\nX: ${'x'.repeat(2000)}\r\n\r\n`, 431],
+    [
+      'sends two lengths',
+      {},
+      'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+      400,
+    ],
+  ])('that %s', async (_, options, text, status) => {
+    expect(await talk(options, text)).toMatch(new RegExp(`^HTTP/1.1 ${status} `))
+    // Of a body that breaks off, the origin gets no end.
+    expect(origin.received).toEqual([])
+  })
+
+  it('that has left, also to the origin', async () => {
+    const { url } = await serve({ onClientGone: 'abort' })
+    const arrived = once(origin.requests, 'request')
+    const client = get(`${url}/hang`)
+    client.on('error', () => {})
+    const [{ socket }] = (await arrived) as [IncomingMessage]
+    client.destroy()
+    await once(socket, 'close')
+  })
+})
+
+describe('the address of a client', () => {
+  const forged = {
+    'cf-connecting-ip': '192.0.2.66',
+    'cf-connecting-ipv6': '2001:db8::66',
+    'true-client-ip': '192.0.2.66',
+    'x-real-ip': '192.0.2.66',
+    'sluice-client-ip': '192.0.2.66',
+  }
+  const addressFor = async (url: string, headers: SendOptions['headers'] = {}) => {
+    expect((await send(url, { headers })).status).toBe(200)
+    const { headers: received } = lastReceived()
+    for (const name of Object.keys(forged)) expect(received[name]).toBeUndefined()
+    return received['x-forwarded-for']
+  }
+
+  it('is that of the connection, whatever it sends', async () => {
+    const { url } = await serve()
+    const headers = { ...forged, 'x-forwarded-for': '192.0.2.66', forwarded: 'for=192.0.2.66' }
+    expect(await addressFor(url, headers)).toBe('127.0.0.1')
+  })
+
+  it('is in X-Forwarded-For behind a trusted proxy, up to what the client wrote', async () => {
+    const { url } = await serve({
+      address: { from: 'x-forwarded-for', trustedProxies: ['127.0.0.1', '10.0.0.0/8'] },
+    })
+    expect(await addressFor(url, forged)).toBe('127.0.0.1')
+    expect(
+      await addressFor(url, { ...forged, 'x-forwarded-for': '192.0.2.66, 198.51.100.7, 10.0.0.1' }),
+    ).toBe('198.51.100.7')
+  })
+
+  it('is that of the connection if that is no trusted proxy', async () => {
+    const { url } = await serve({ address: { from: 'forwarded', trustedProxies: ['10.0.0.0/8'] } })
+    const headers = { ...forged, forwarded: 'for=192.0.2.66', 'x-forwarded-proto': 'https' }
+    expect(await addressFor(url, headers)).toBe('127.0.0.1')
+    expect(lastReceived().headers['x-forwarded-proto']).toBe('http')
+  })
+
+  it('comes with the scheme that a trusted proxy names', async () => {
+    const { url } = await serve({ address: { from: 'x-forwarded-for', trustedProxies: ['127.0.0.1'] } })
+    await send(`${url}/a?b`, { headers: { host: 'api.example', 'x-forwarded-proto': 'https' } })
+    const { url: path, headers } = lastReceived()
+    expect([path, headers['x-forwarded-proto'], headers['x-forwarded-host']]).toEqual([
+      '/a?b',
+      'https',
+      'api.example',
+    ])
+  })
+})
+
+describe('when serve stops', () => {
+  it('it is not ready, and requests in flight end', async () => {
+    const isolate = await serve()
+    const agent = new Agent({ keepAlive: true })
+    const health = () => send(`${isolate.url}/_sluice/health`, { agent })
+    expect((await health()).status).toBe(200)
+    const [reply] = (await once(get(`${isolate.url}/stream`, { agent: false }), 'response')) as [
+      IncomingMessage,
+    ]
+    const stopped = isolate.stop(10_000, true)
+    const unready = await health()
+    expect([unready.status, unready.headers.connection, JSON.parse(String(unready.body))]).toEqual([
+      503,
+      'close',
+      { live: true, ready: false, stopping: true },
+    ])
+    await expect(send(isolate.url)).rejects.toThrow('ECONNREFUSED')
+    await send(`${origin.url}/stream/go-on`)
+    let text = ''
+    for await (const chunk of reply) text += chunk
+    expect([text, await stopped]).toEqual(['first second', 0])
+  })
+
+  it('it cuts off what lasts longer than the drain, and leaves no units taken', async () => {
+    const isolate = await serve({
+      rules: [{ name: 'in-flight', by: 'address', algorithm: 'concurrency', limit: 5, ttl: '1m' }],
+    })
+    const endless = get(`${isolate.url}/stream/endless`)
+    const [reply] = (await once(endless, 'response')) as [IncomingMessage]
+    const broken = once(reply, 'error')
+    expect(await isolate.stop(10, true)).toBe(1)
+    await broken
+    const next = await serve({
+      rules: [{ name: 'in-flight', by: 'address', algorithm: 'concurrency', limit: 5, ttl: '1m' }],
+    })
+    expect((await send(next.url)).headers.ratelimit).toContain('r=4')
+  })
+
+  it('it gives leases back and sends its counters', async () => {
+    await redis.connection.send(['FLUSHALL'])
+    const rules: ConfigInput['rules'] = [
+      {
+        name: 'leased',
+        by: 'global',
+        algorithm: 'fixed-window',
+        limit: 1000,
+        period: '1d',
+        lease: { for: '10s' },
+      },
+    ]
+    const isolate = await serve({ rules })
+    for (let i = 0; i < 20; i++) await send(isolate.url)
+    await isolate.stop(1000, true)
+    const totals = (await redis.connection.send(['HGETALL', statsKey(new Date())])) as Buffer[]
+    expect(totals.map(String)).toContain('20')
+    const next = await serve({ rules: rules.map(({ lease: _, ...rule }) => rule) as ConfigInput['rules'] })
+    expect((await send(next.url)).headers.ratelimit).toContain('"leased";r=979')
+  })
+})

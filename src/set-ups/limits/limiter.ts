@@ -5,97 +5,53 @@
  */
 
 import { type Background, detached } from '../../background.ts'
-import { SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../../clock.ts'
+import { SYSTEM_CLOCK, SYSTEM_TIMER } from '../../clock.ts'
 import { DEFAULT_KEEP_MS } from '../../config/audit-keep.ts'
-import type { Config, LimitRule } from '../../config/compile.ts'
-import type { Rule } from '../../config/compile-rule.ts'
-import { REQUESTS } from '../../config/compile-units.ts'
+import type { LimitRule } from '../../config/compile.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
 import { bindRule } from '../../limiter/bind.ts'
 import type { CallGuard } from '../../limiter/call-guard.ts'
-import type { Allowed, Decision, Denied, Unavailable } from '../../limiter/decision.ts'
+import type { Decision, Denied } from '../../limiter/decision.ts'
 import type { DecideOptions } from '../../limiter/engine-shape.ts'
-import { createEngineWithParts, type EngineConfig } from '../../limiter/engine-with-parts.ts'
+import { createEngineWithParts } from '../../limiter/engine-with-parts.ts'
 import type { Degraded } from '../../limiter/evaluate.ts'
 import { anyReserves } from '../../limiter/needs.ts'
-import { prepareRefund } from '../../limiter/prepared-call.ts'
 import { newReservationId } from '../../limiter/reservations/reservation.ts'
 import { createMetrics } from '../../metrics/create-metrics.ts'
 import { isStoreFailure } from '../../metrics/observation.ts'
-import type { ChangeResult, RefundedRule } from '../../script/refund.ts'
+import type { ChangeResult } from '../../script/refund.ts'
 import { createLimitRuleSet } from '../../script/rule-set.ts'
 import { limitStateKey } from '../../store/keys.ts'
 import type { Store } from '../../store/store.ts'
-import { NO_BOARD, type SwitchBoard } from '../../switches/live.ts'
+import { NO_BOARD } from '../../switches/live.ts'
 import { milliseconds, ruleResultOf } from '../rule-result.ts'
+import { createAcquiring } from './acquire.ts'
 import {
   type CostOptions,
-  checkCost,
   checkCosts,
   checkIdentity,
   checkOptions,
   checkReserves,
   checkRule,
-  checkTimeout,
   costOf,
   type LimitIdentity,
   type LimitOptions,
 } from './arguments.ts'
+import { type DecidedCall, narrowDecision, releaseMethods, retryAfterOf } from './decided-call.ts'
+import { keepingAlive, keptAliveBy } from './keep-alive.ts'
 import { createKnownPauses, type KnownPause } from './known-pauses.ts'
-import type { LimitDecision, Limiter, RefundableDecision } from './limiter-shape.ts'
-import { type ObservedCall, observeCall, observeLateTurn } from './observe-call.ts'
+import type { LimitDecision, Limiter } from './limiter-shape.ts'
+import { observeCall } from './observe-call.ts'
 import type { LimiterParts } from './parts.ts'
-import { answerFor, type Decided, pauseAfter, queueWait } from './pauses.ts'
 import { createPausing, type PauseAuthor, prepareListing, processAuthor } from './pausing.ts'
-import { refundOnce } from './refund-once.ts'
-import { isUndecided, refundableUnits, reservedUnits } from './spent-units.ts'
-import { createWaitingLine, type WaitingLine } from './waiting-line.ts'
+import { createRefunding } from './refund.ts'
+import { type LimiterConfig, type LimiterSettings, REAL_TIME } from './settings.ts'
+import { reservedUnits } from './spent-units.ts'
+import { queueWait } from './waits.ts'
 
 export type { AcquireOptions, LimitDecision, Limiter, RefundableDecision } from './limiter-shape.ts'
+export type { LimiterClock, LimiterConfig, LimiterSettings } from './settings.ts'
 export type { LimitIdentity, LimitOptions }
-
-/** The clock of the limiter; tests pass their own. */
-export interface LimiterClock {
-  /** The time of decisions (µs); absent: the store's own clock. */
-  now?: () => number
-  sleep(ms: number): Promise<void>
-  /** Timer for messages to the store that are sent later. Default: that of the machine. */
-  timer?: Timer
-}
-
-const REAL_TIME: LimiterClock = {
-  sleep: ms => new Promise(resolve => void SYSTEM_TIMER(ms, resolve)),
-}
-
-/** If a call needs the store and the store does not answer, it can be tried again after this time (µs). */
-const UNAVAILABLE_RETRY = 1e6
-
-export interface LimiterSettings {
-  /**
-   * The live switches that the limits follow, under `<limit>/<rule>`. One board lives as long as the process. Default
-   * of `createLimiterOnStore`: none.
-   */
-  board?: SwitchBoard
-  clock?: LimiterClock
-  /**
-   * Keeps work alive after a call was answered, such as the report of free units. Default: the process runs on. On
-   * Workers pass `waitUntil` of `cloudflare:workers`; otherwise such work ends with the request.
-   */
-  waitUntil?: (task: Promise<unknown>) => void
-  /**
-   * Whether a call is kept alive until its counters are sent (`stats.every`), as the service binding does. Default: only
-   * while they are sent, because a batch of Cloudflare Queues ends only when all of its work has ended. If the platform
-   * ends a call before that, a later one sends its counters.
-   */
-  awaitsCounters?: boolean
-  /** Of the environment, for the headers of `metrics.otlp`. Default: none. */
-  variables?: Readonly<Record<string, unknown>>
-}
-
-/** The part of a config that limits by name use. */
-export type LimiterConfig = Pick<Config, 'limits' | 'stats' | 'metrics' | 'environment'> &
-  Partial<Pick<Config, 'auditKeepMs'>> &
-  EngineConfig
 
 /**
  * Creates a limiter.
@@ -129,7 +85,6 @@ export function createGuardableLimiter(
     [...config.limits].map(([name, rules]) => [name, createLimitRuleSet(rules, parts.scriptsOf)]),
   )
   const allRules = [...config.limits.values()].flat()
-  const lineIdOf = (keyed: readonly { key: string }[]) => keyed.map(({ key }) => key).join('\n')
   const keysOf = (keyed: readonly { key: string }[]) => [...new Set(keyed.map(({ key }) => key))]
   const nowMs = () => (clock.now ? clock.now() / 1e3 : SYSTEM_CLOCK.now())
   const elapsedMs = () => (clock.now ? clock.now() / 1e3 : performance.now())
@@ -294,19 +249,15 @@ export function createGuardableLimiter(
     return writeEntry(key, facts)
   }
 
-  const lines = new Map<string, WaitingLine>()
-
-  /** The calls of `acquire` that wait for an identity of a limit. */
-  function lineOf(id: string): WaitingLine {
-    const known = lines.get(id)
-    if (known) return known
-    const line = createWaitingLine({ elapsedMs, sleep: clock.sleep })
-    lines.set(id, line)
-    return line
-  }
-
-  /** Units given back of each decision, by rule name. */
-  const refunded = new WeakMap<RefundableDecision, Map<string, number>>()
+  const acquiring = createAcquiring<DecideOptions>({
+    ...{ clock: { elapsedMs, sleep: clock.sleep }, rulesOf, bindKeys, spend, count },
+    look: (name, identity, options) => decide('peek', name, identity, () => 0, options),
+  })
+  const refunding = createRefunding({
+    ...{ rulesOf, bindKeys, showResult: changeResult, nowMs, decideAt: clock.now },
+    ruleSetOf: name => ruleSets.get(name)!,
+    change: (call, guard) => engine.change('refund', call, background, guard),
+  })
 
   /** @param guard absent: the calls need no permission */
   function methods(guard?: CallGuard, pauseAuthor = author): Limiter {
@@ -333,97 +284,8 @@ export function createGuardableLimiter(
         return { ...decision, delayMs: decision.allowed ? milliseconds(queueWait(verdicts)) : 0 }
       },
 
-      async acquire(name, identity = {}, acquireOptions = {}) {
-        checkOptions('acquire', acquireOptions, ['cost', 'amounts', 'timeoutMs'])
-        const { timeoutMs = Number.POSITIVE_INFINITY, ...options } = acquireOptions
-        checkTimeout(timeoutMs)
-        const rules = rulesOf(name)
-        checkCosts(name, options, rules)
-        const lineId = lineIdOf(bindKeys(name, identity))
-        const line = lineOf(lineId)
-        const deadline = elapsedMs() + timeoutMs
-        const attempt = async (): Promise<DecidedCall> => {
-          const left = deadline - elapsedMs()
-          // A place in a queue cannot be given back, so a call whose turn would come too late does not join.
-          if (Number.isFinite(left) && joinsQueue(rules, options)) {
-            const { decision, verdicts, observed } = await decide(
-              'peek',
-              name,
-              identity,
-              () => 0,
-              decideOptions,
-            )
-            const delayMs = milliseconds(queueWait(verdicts))
-            if (delayMs > left) {
-              const refused = { ...decision, allowed: false, retryAfterMs: delayMs }
-              return { decision: refused, verdicts, observed: observeLateTurn(observed, verdicts, left) }
-            }
-          }
-          return await spend(name, identity, options, decideOptions)
-        }
-        const place = line.join(deadline, JSON.stringify([options.cost ?? 1, options.amounts]))
-        const costOfRule = (rule: Rule) => costOf(rule as LimitRule, options)
-        let made: DecidedCall
-        try {
-          for (let attempts = 0; ; attempts++) {
-            if (!(await place.turn())) {
-              made = await attempt()
-              break
-            }
-            made = await attempt()
-            const pauseMs = pauseAfter(made, attempts)
-            place.report(answerFor(made, costOfRule, pauseMs))
-            const { allowed, pausedUntil, retryAfterMs } = made.decision
-            const waitMs = pausedUntil === undefined ? pauseMs : retryAfterMs
-            if (allowed || pauseMs < 0 || waitMs > deadline - elapsedMs()) break
-          }
-        } finally {
-          place.leave()
-          if (line.isEmpty()) lines.delete(lineId)
-        }
-        const decision = count(made)
-        if (decision.allowed) await clock.sleep(decision.delayMs)
-        return decision
-      },
-
-      async refund(decision, options = {}) {
-        checkOptions('refund', options, ['cost'])
-        const { cost } = options
-        const { limit: name, identity, at, id } = decision
-        if (cost !== undefined) checkCost(name, cost, rulesOf(name))
-        if (isUndecided(decision)) return changeResult(name, identity, { cause: decision.degraded })
-        const spentUnits = refundableUnits(decision, rulesOf(name))
-        const refundedUnits = refunded.get(decision) ?? new Map<string, number>()
-        refunded.set(decision, refundedUnits)
-        const keyed = bindKeys(name, identity)
-        const refunds = keyed.flatMap(({ rule, key }) => {
-          const before = refundedUnits.get(rule.name) ?? 0
-          const spent = (spentUnits.get(rule.name) ?? 0) - before
-          if (spent <= 0) return []
-          const units = Math.min(spent, cost === undefined ? spent : costFor(rule, cost, 0))
-          refundedUnits.set(rule.name, before + units)
-          return [{ ...bindRule(rule, key, units, nowMs()), units, spent, before }]
-        })
-        if (refunds.length === 0) return changeResult(name, identity, { at: 0, verdicts: [] })
-        const once = id === undefined ? undefined : refundOnce(id, at, keyed)
-        const rules = refunds.map(({ before, units, spent, ...bound }): RefundedRule => {
-          const ofAll = once ? before : 0
-          return { ...bound, units: ofAll + units, spent: ofAll + spent }
-        })
-        const refund = { ruleSet: ruleSets.get(name)!, rules, spentAt: at, once, now: clock.now?.() }
-        // With an id, the store has given back nothing twice if the caller tries again.
-        const tryAgain = () => {
-          for (const { rule, units } of once ? refunds : [])
-            refundedUnits.set(rule.name, refundedUnits.get(rule.name)! - units)
-        }
-        const changing = engine.change('refund', prepareRefund(refund), background, guard)
-        const result = await changing.catch(error => {
-          tryAgain()
-          throw error
-        })
-        if ('cause' in result) tryAgain()
-        return changeResult(name, identity, result)
-      },
+      ...acquiring(decideOptions),
+      ...refunding(guard),
 
       async reserve(name, identity = {}, options = {}) {
         checkReserves(name, rulesOf(name))
@@ -466,86 +328,4 @@ export function createGuardableLimiter(
   }
 
   return methods
-}
-
-/** A decision, and what is counted of it. */
-interface DecidedCall extends Decided<LimitDecision> {
-  observed: ObservedCall
-}
-
-/** If the platform refuses the task, for example because the request has ended, the task runs on as long as it can. */
-function keptAliveBy(waitUntil: NonNullable<LimiterSettings['waitUntil']>): Background {
-  return task => {
-    const quiet = task.catch(() => {})
-    try {
-      waitUntil(quiet)
-    } catch {
-      // An exception would lose a decision whose units are already taken.
-    }
-  }
-}
-
-/** The store, each of whose trips is kept alive. */
-function keepingAlive(store: Store, background: Background): Store {
-  const kept = <T>(trip: Promise<T>) => {
-    background(trip)
-    return trip
-  }
-  return { ...store, run: calls => kept(store.run(calls)), ping: () => kept(store.ping()) }
-}
-
-/**
- * Narrows a decision to the kinds that a limit by name can have.
- *
- * @throws Error for the other kinds: a limit by name has no caller that could be unknown or blocked
- */
-function narrowDecision(decision: Decision): Allowed | Denied | Unavailable {
-  switch (decision.kind) {
-    case 'allowed':
-    case 'denied':
-    case 'unavailable':
-      return decision
-    case 'unknown-credential':
-    case 'blocked':
-      throw new Error(`A limit by name has no caller, and yet the decision is ${decision.kind}.`)
-  }
-}
-
-function retryAfterOf(decision: Allowed | Denied | Unavailable): number {
-  switch (decision.kind) {
-    case 'allowed':
-      return 0
-    case 'denied':
-      return decision.retryAfter
-    case 'unavailable':
-      return UNAVAILABLE_RETRY
-  }
-}
-
-/**
- * The cost of a rule.
- *
- * @param otherwise for rules that a cost by rule name does not name
- */
-function costFor(rule: LimitRule, cost: NonNullable<LimitOptions['cost']>, otherwise: number): number {
-  if (typeof cost === 'number') return rule.unit === REQUESTS ? cost : otherwise
-  return Object.hasOwn(cost, rule.name) ? cost[rule.name]! : otherwise
-}
-
-/** Whether a call of this cost may have to wait in a queue. */
-function joinsQueue(rules: readonly LimitRule[], options: CostOptions): boolean {
-  return rules.some(rule => {
-    const units = costOf(rule, options)
-    return rule.counting.isQueue && units > 0 && units <= rule.quota.burst
-  })
-}
-
-/** Both ways to release a decision: a call of `release`, and the end of an `await using` block. */
-function releaseMethods(release: () => void): Pick<LimitDecision, 'release' | typeof Symbol.asyncDispose> {
-  return {
-    release,
-    async [Symbol.asyncDispose]() {
-      release()
-    },
-  }
 }

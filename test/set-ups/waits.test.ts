@@ -1,7 +1,7 @@
 /** What the answer to one call of `acquire` says about those that wait behind it. */
 import { describe, expect, it } from 'vitest'
 import type { Verdict } from '../../src/script/evaluation.ts'
-import { answerFor } from '../../src/set-ups/limits/pauses.ts'
+import { answerFor } from '../../src/set-ups/limits/waits.ts'
 import { rulesOf } from '../support/engines.ts'
 
 const [rule] = rulesOf({ name: 'a', by: 'address', algorithm: 'gcra', limit: 10, period: '10s' })

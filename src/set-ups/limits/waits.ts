@@ -19,7 +19,7 @@ export function queueWait(verdicts: readonly Verdict[]): number {
  * How long to wait before the next attempt (ms). Units in flight are often released long before `retryAfterMs`, so
  * the next attempt comes soon, and later ones less and less often.
  */
-export function pauseAfter(
+export function waitAfter(
   { decision: { retryAfterMs, pausedUntil }, verdicts }: Decided,
   attempt: number,
 ): number {

@@ -1,0 +1,111 @@
+/** Calls that wait for their turn. */
+import type { LimitRule } from '../../config/compile.ts'
+import type { Rule } from '../../config/compile-rule.ts'
+import { milliseconds } from '../rule-result.ts'
+import {
+  type CostOptions,
+  checkCosts,
+  checkOptions,
+  checkTimeout,
+  costOf,
+  type LimitIdentity,
+} from './arguments.ts'
+import type { DecidedCall } from './decided-call.ts'
+import type { LimitDecision, Limiter } from './limiter-shape.ts'
+import { observeLateTurn } from './observe-call.ts'
+import { createWaitingLine, type LineClock, type WaitingLine } from './waiting-line.ts'
+import { answerFor, queueWait, waitAfter } from './waits.ts'
+
+/** What waiting calls need from the limiter. `Options` say how a call is decided. */
+export interface AcquiringOptions<Options> {
+  clock: LineClock
+  /** @throws TypeError for an unknown limit */
+  rulesOf(name: string): readonly LimitRule[]
+  /** Each rule of a limit with the key of the identity. @throws TypeError */
+  bindKeys(name: string, identity: LimitIdentity): readonly { key: string }[]
+  /** The state of the limit, without spending. */
+  look(name: string, identity: LimitIdentity, options: Options): Promise<DecidedCall>
+  spend(name: string, identity: LimitIdentity, cost: CostOptions, options: Options): Promise<DecidedCall>
+  /** Counts a call by its last decision. */
+  count(call: DecidedCall): LimitDecision
+}
+
+/** Creates `acquire`. The calls of all `options` wait in the same lines. */
+export function createAcquiring<Options>({
+  clock,
+  rulesOf,
+  bindKeys,
+  look,
+  spend,
+  count,
+}: AcquiringOptions<Options>): (options: Options) => Pick<Limiter, 'acquire'> {
+  const lines = new Map<string, WaitingLine>()
+
+  /** The calls of `acquire` that wait for an identity of a limit. */
+  function lineOf(id: string): WaitingLine {
+    const known = lines.get(id)
+    if (known) return known
+    const line = createWaitingLine(clock)
+    lines.set(id, line)
+    return line
+  }
+
+  return decideOptions => ({
+    async acquire(name, identity = {}, acquireOptions = {}) {
+      checkOptions('acquire', acquireOptions, ['cost', 'amounts', 'timeoutMs'])
+      const { timeoutMs = Number.POSITIVE_INFINITY, ...options } = acquireOptions
+      checkTimeout(timeoutMs)
+      const rules = rulesOf(name)
+      checkCosts(name, options, rules)
+      const lineId = bindKeys(name, identity)
+        .map(({ key }) => key)
+        .join('\n')
+      const line = lineOf(lineId)
+      const deadline = clock.elapsedMs() + timeoutMs
+      const attempt = async (): Promise<DecidedCall> => {
+        const left = deadline - clock.elapsedMs()
+        // A place in a queue cannot be given back, so a call whose turn would come too late does not join.
+        if (Number.isFinite(left) && joinsQueue(rules, options)) {
+          const { decision, verdicts, observed } = await look(name, identity, decideOptions)
+          const delayMs = milliseconds(queueWait(verdicts))
+          if (delayMs > left) {
+            const refused = { ...decision, allowed: false, retryAfterMs: delayMs }
+            return { decision: refused, verdicts, observed: observeLateTurn(observed, verdicts, left) }
+          }
+        }
+        return await spend(name, identity, options, decideOptions)
+      }
+      const place = line.join(deadline, JSON.stringify([options.cost ?? 1, options.amounts]))
+      const costOfRule = (rule: Rule) => costOf(rule as LimitRule, options)
+      let made: DecidedCall
+      try {
+        for (let attempts = 0; ; attempts++) {
+          if (!(await place.turn())) {
+            made = await attempt()
+            break
+          }
+          made = await attempt()
+          const pauseMs = waitAfter(made, attempts)
+          place.report(answerFor(made, costOfRule, pauseMs))
+          const { allowed, pausedUntil, retryAfterMs } = made.decision
+          const waitMs = pausedUntil === undefined ? pauseMs : retryAfterMs
+          if (allowed || pauseMs < 0 || waitMs > deadline - clock.elapsedMs()) break
+        }
+      } finally {
+        place.leave()
+        if (line.isEmpty()) lines.delete(lineId)
+      }
+      const decision = count(made)
+      if (decision.allowed) await clock.sleep(decision.delayMs)
+      return decision
+    },
+  })
+}
+
+/** Whether a call of this cost may have to wait in a queue. */
+function joinsQueue(rules: readonly LimitRule[], options: CostOptions): boolean {
+  return rules.some(rule => {
+    const units = costOf(rule, options)
+    return rule.counting.isQueue && units > 0 && units <= rule.quota.burst
+  })
+}

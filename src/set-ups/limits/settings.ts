@@ -1,0 +1,45 @@
+/** What a limiter is created with, besides its store and its parts. */
+import { SYSTEM_TIMER, type Timer } from '../../clock.ts'
+import type { Config } from '../../config/compile.ts'
+import type { EngineConfig } from '../../limiter/engine-with-parts.ts'
+import type { SwitchBoard } from '../../switches/live.ts'
+
+/** The clock of the limiter; tests pass their own. */
+export interface LimiterClock {
+  /** The time of decisions (µs); absent: the store's own clock. */
+  now?: () => number
+  sleep(ms: number): Promise<void>
+  /** Timer for messages to the store that are sent later. Default: that of the machine. */
+  timer?: Timer
+}
+
+export const REAL_TIME: LimiterClock = {
+  sleep: ms => new Promise(resolve => void SYSTEM_TIMER(ms, resolve)),
+}
+
+export interface LimiterSettings {
+  /**
+   * The live switches that the limits follow, under `<limit>/<rule>`. One board lives as long as the process. Default
+   * of `createLimiterOnStore`: none.
+   */
+  board?: SwitchBoard
+  clock?: LimiterClock
+  /**
+   * Keeps work alive after a call was answered, such as the report of free units. Default: the process runs on. On
+   * Workers pass `waitUntil` of `cloudflare:workers`; otherwise such work ends with the request.
+   */
+  waitUntil?: (task: Promise<unknown>) => void
+  /**
+   * Whether a call is kept alive until its counters are sent (`stats.every`), as the service binding does. Default: only
+   * while they are sent, because a batch of Cloudflare Queues ends only when all of its work has ended. If the platform
+   * ends a call before that, a later one sends its counters.
+   */
+  awaitsCounters?: boolean
+  /** Of the environment, for the headers of `metrics.otlp`. Default: none. */
+  variables?: Readonly<Record<string, unknown>>
+}
+
+/** The part of a config that limits by name use. */
+export type LimiterConfig = Pick<Config, 'limits' | 'stats' | 'metrics' | 'environment'> &
+  Partial<Pick<Config, 'auditKeepMs'>> &
+  EngineConfig

@@ -35,6 +35,12 @@ export interface Listeners {
   checkContinue: RequestListener
 }
 
+/**
+ * The platform's own response. If @hono/node-server had replaced `Response` when it made its constant, it would write the head of that one
+ * behind a reply that is on its way.
+ */
+const ALREADY_SENT = RESPONSE_ALREADY_SENT.clone()
+
 /** Methods that a Request cannot have (Fetch Standard, forbidden methods). */
 const IMPOSSIBLE = /^(CONNECT|TRACE|TRACK)$/i
 
@@ -56,7 +62,7 @@ export function createListeners({ app }: Pick<Gateway, 'app'>, options: Listener
     if (awaitingContinue.has(incoming) && exchange.isAwaitingContinue()) outgoing.shouldKeepAlive = false
     if (!exchange.isForwarded) return response
     await sendReply(response, outgoing)
-    return RESPONSE_ALREADY_SENT
+    return ALREADY_SENT
   }
 
   function refuse({ method = '', url, headers }: IncomingMessage): Response | undefined {

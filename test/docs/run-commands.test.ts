@@ -80,8 +80,8 @@ const pages: readonly Page[] = ALL_PAGES.flatMap(path => {
   return [{ path, text, blocks: blocksOf(text), mentioned: mentionedIn(text) }]
 })
 
-/** Commands that run until they are stopped; test/node/cli.test.ts starts them. */
-const SERVING = ['bridge', 'start']
+/** Commands that run until they are stopped; test/node/cli.test.ts and test/e2e/serve.test.ts start them. */
+const SERVING = ['bridge', 'serve', 'start']
 
 let redis: TestRedis
 let bridge: Bridge
@@ -213,9 +213,8 @@ function fileOf(config: string, name: string): string {
 it('the pages show commands of each kind', () => {
   const commands = pages.flatMap(({ blocks }) => blocks.flatMap(block => block.commands))
   const groups = commands.map(({ text }) => /sluicegate (\w+)/.exec(text)![1]!)
-  const kinds = 'tokens keys consumers limits stats top why audit switch bridge check explain doctor'.split(
-    ' ',
-  )
+  const kinds =
+    'tokens keys consumers limits stats top why audit switch bridge serve check explain doctor'.split(' ')
   expect(new Set(groups)).toEqual(new Set(kinds))
 })
 

@@ -211,6 +211,7 @@ const COVERED: readonly (readonly [line: RegExp, by: string])[] = [
     /^(export )?UPSTASH_REDIS_REST_URL=|^UPSTASH_REDIS_REST_TOKEN=|^export SLUICE_API_URL=/,
     'variables: above, the example of the bridge; test/api/command-line.test.ts',
   ],
+  [/^export REDIS_URL=/, 'test/e2e/serve.test.ts'],
 ]
 
 it('every line of shell on the pages is covered by a test', () => {

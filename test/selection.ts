@@ -45,6 +45,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/e2e/leases.test.ts',
     'test/e2e/origin-route.test.ts',
     'test/e2e/python.test.ts',
+    'test/e2e/python-load.test.ts',
     'test/e2e/queue-worker.test.ts',
     'test/e2e/serve.test.ts',
     'test/e2e/switches.test.ts',

@@ -1,17 +1,24 @@
 /** What docs/api.md and examples/python show to Python programs, against a built Worker in workerd. */
-import { spawnSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
+import { createKey } from '../../src/ops/keys.ts'
 import { createToken } from '../../src/ops/tokens.ts'
-import { PYTHON, runClient, WITHOUT_REQUESTS } from '../support/api-clients.ts'
-import { blocksOf, ROOT } from '../support/pages.ts'
+import type { Scope } from '../../src/scopes.ts'
+import { PYTHON, runClient, WITHOUT_FASTAPI, WITHOUT_REQUESTS } from '../support/api-clients.ts'
+import { freePort } from '../support/free-port.ts'
+import { listen } from '../support/listen.ts'
+import { blocksOf, ROOT, readPage } from '../support/pages.ts'
+import { PATIENT, PATIENT_MS } from '../support/patience.ts'
 import { writeModules } from '../support/snippet-modules.ts'
 import { startTestStack } from '../support/stack.ts'
 
-const EXAMPLE = join(ROOT, 'examples/python')
+const FROM_EXAMPLE = { PYTHONPATH: join(ROOT, 'examples/python'), PYTHONDONTWRITEBYTECODE: '1' }
 const hasPython = spawnSync(PYTHON, ['--version']).status === 0
 
 describe.skipIf(!hasPython)(`Python${hasPython ? '' : ' (skipped: python3 is not installed)'}`, () => {
@@ -23,7 +30,8 @@ describe.skipIf(!hasPython)(`Python${hasPython ? '' : ' (skipped: python3 is not
     const [config] = blocksOf('examples/python/README.md').filter(({ language }) => language === 'ts')
     writeModules(directory, {
       'sluice.config.ts': `import { defineConfig } from 'sluicegate'
-        export default defineConfig({ origin: 'https://api.example.com', rules: [], ${config!.code} })`,
+        export default defineConfig({ origin: 'https://api.example.com', rules: [],
+          routes: [{ name: 'me', match: { path: '/me' }, accept: ['api-key', 'anonymous'] }], ${config!.code} })`,
     })
     stack = await startTestStack(join(directory, 'sluice.config.ts'))
   })
@@ -36,10 +44,10 @@ describe.skipIf(!hasPython)(`Python${hasPython ? '' : ' (skipped: python3 is not
     .filter(({ language }) => language === 'python')
     .map(({ code }) => code)
 
-  async function python(program: string, scope = 'limits:use:sms' as const): Promise<string> {
+  async function python(program: string, scope: Scope = 'limits:use:sms'): Promise<string> {
     const store = createAdminStore({ ...stack.rest, keyLocking: false })
     const { token: TOKEN } = await createToken(store, { name: 'sms', scopes: [scope] })
-    return await runClient(PYTHON, ['-c', program], { GATEWAY: stack.url, TOKEN })
+    return await runClient(PYTHON, ['-c', program], { ...FROM_EXAMPLE, GATEWAY: stack.url, TOKEN })
   }
 
   const onPage = (code: string) => code.replaceAll('https://gateway.example.com', stack.url)
@@ -73,13 +81,106 @@ print(time.monotonic() - started)
     expect(Number(printed)).toBeGreaterThan(1.9)
   })
 
-  it('runs examples/python, which says what the API refuses', async () => {
-    const program = readFileSync(join(EXAMPLE, 'limit.py'), 'utf8')
-    const printed = await python(program)
-    expect(printed.match(/^message \d is sent$/gm)).toHaveLength(3)
-    expect(printed).toMatch(/^sms: next try in \d+ ms$/m)
-    await expect(python(program.replace('"sms", {', '"mails", {'))).rejects.toThrow(
-      /RuntimeError: 403: .*limits:use or limits:use:mails/,
-    )
+  it('runs limit.py, which keeps the pace and says what the API refuses', async () => {
+    const started = performance.now()
+    const printed = await python(`import runpy; runpy.run_module('limit')`)
+    expect(printed.match(/^message \d is sent$/gm)).toHaveLength(5)
+    expect(performance.now() - started).toBeGreaterThan(1900)
+    await expect(
+      python('import sluice, os; sluice.Limits(os.environ["GATEWAY"], os.environ["TOKEN"]).decide("mails")'),
+    ).rejects.toThrow(/sluice.Mistake: 403: .*limits:use or limits:use:mails/)
+  })
+
+  it('waits for its turn, as docs/background-work.md shows', async () => {
+    const [call] = readPage('docs/background-work.md').match(/(?<=`)Limits\(url, token\).*?(?=`)/)!
+    const program = `import os\nfrom sluice import Limits\nurl, token = os.environ["GATEWAY"], os.environ["TOKEN"]\n${call}`
+    await python(program.replace('"zendesk"', '"sms"'))
+    await expect(python(program)).rejects.toThrow(/sluice.Mistake: 40[34]/)
+  })
+
+  it('reserves, settles once, pauses and resumes with sluice.py', async () => {
+    const program = `
+import json, os
+from sluice import Limits, NotNow, Receipt
+limits = Limits(os.environ["GATEWAY"], os.environ["TOKEN"])
+identity = {"account": "9"}
+units = limits.reserve("vendor", identity, {"tokens": 2000})
+settled = [Receipt(limits, json.loads(json.dumps(units.data))).settle(tokens=731) for _ in range(2)]
+limits.pause("vendor", identity, retry_after="30")
+try:
+    limits.reserve("vendor", identity, {"tokens": 2000})
+except NotNow as refusal:
+    paused = refusal.retry_after
+limits.resume("vendor", identity)
+again = limits.reserve("vendor", identity, {"tokens": 2000}, timeout=10)
+left = [rule["remaining"] for rule in settled[0]["rules"] if rule["name"] == "tokens"]
+print(json.dumps([[each["applied"] for each in settled], left, paused, again.data["limit"]]))
+`
+    const [applied, left, paused, again] = JSON.parse(await python(program, 'limits:use'))
+    expect({ applied, left, again }).toEqual({ applied: [true, false], left: [999_269], again: 'vendor' })
+    expect(paused).toBeGreaterThan(10)
+    expect(paused).toBeLessThanOrEqual(30)
+  })
+
+  describe.skipIf(WITHOUT_FASTAPI)(`service.py on FastAPI${WITHOUT_FASTAPI}`, () => {
+    const services: ChildProcess[] = []
+    afterAll(() => services.every(service => service.kill('SIGKILL')))
+
+    /** @param port where its gateway sends requests */
+    async function startService(port: number, gateway: string, token: string): Promise<void> {
+      const args = ['-m', 'uvicorn', 'service:app', '--port', `${port}`, '--log-level', 'warning']
+      const env = { ...process.env, ...FROM_EXAMPLE, GATEWAY: gateway, TOKEN: token, NO_PROXY: '*' }
+      services.push(spawn(PYTHON, args, { cwd: directory, env, stdio: ['ignore', 'ignore', 'inherit'] }))
+      await vi.waitFor(() => fetch(`http://127.0.0.1:${port}/me`), { timeout: PATIENT_MS, interval: 50 })
+    }
+
+    it('sees the consumer that the gateway has verified, and limits messages by it', async () => {
+      const port = await freePort()
+      const gateway = await startTestStack(join(directory, 'sluice.config.ts'), {
+        ...{ origin: `http://127.0.0.1:${port}`, rest: stack.rest },
+      })
+      try {
+        const store = createAdminStore({ ...stack.rest, keyLocking: false })
+        const { key } = await createKey(store, { consumer: 'acme' })
+        const { token } = await createToken(store, { name: 'service', scopes: ['limits:use:sms'] })
+        await startService(port, gateway.url, token)
+        const ask = (path: string, headers: Record<string, string>, method = 'GET') =>
+          fetch(`${gateway.url}${path}`, { method, headers })
+        const own = { 'x-api-key': key, 'x-consumer-id': 'globex' }
+        expect(await (await ask('/me', own)).json()).toEqual({ consumer: 'acme' })
+        const forged = await ask('/me', { 'x-consumer-id': 'acme' })
+        expect([forged.status, await forged.text()]).toEqual([
+          403,
+          expect.stringContaining('Send this request'),
+        ])
+        expect((await ask('/messages', { 'x-consumer-id': 'acme' }, 'POST')).status).toBe(401)
+        const messages = await Promise.all(Array.from({ length: 8 }, () => ask('/messages', own, 'POST')))
+        expect(messages.map(({ status }) => status)).toEqual(expect.arrayContaining([200, 429]))
+        const refused = messages.find(({ status }) => status === 429)!
+        expect(refused.headers.get('retry-after')).toBe('1')
+      } finally {
+        await gateway.close()
+      }
+    })
+
+    it('serves other requests while one waits for its limit', async () => {
+      const waiting: (() => void)[] = []
+      const slow = createServer((request, response) => {
+        waiting.push(() => response.writeHead(200).end('{"allowed":true,"delayMs":0}'))
+        request.resume()
+      })
+      await listen(slow, 0)
+      const port = await freePort()
+      const url = `http://127.0.0.1:${port}`
+      await startService(port, `http://127.0.0.1:${(slow.address() as AddressInfo).port}`, 'token')
+      const headers = { 'x-consumer-id': 'acme' }
+      const message = fetch(`${url}/messages`, { method: 'POST', headers })
+      await vi.waitFor(() => expect(waiting).toHaveLength(1), PATIENT)
+      expect((await fetch(`${url}/me`, { headers })).status).toBe(200)
+      waiting[0]!()
+      expect((await message).status).toBe(200)
+      slow.closeAllConnections()
+      slow.close()
+    })
   })
 })

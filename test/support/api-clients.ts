@@ -16,6 +16,10 @@ const NO_PERL =
 const NO_REQUESTS =
   spawnSync(PYTHON, ['-c', 'import requests']).status === 0 ? '' : 'apt-get install python3-requests'
 
+const hasModules = (modules: string) => spawnSync(PYTHON, ['-c', `import ${modules}`]).status === 0
+const NO_FASTAPI = hasModules('fastapi, uvicorn') ? '' : 'apt-get install python3-fastapi python3-uvicorn'
+const NO_CELERY = hasModules('celery, redis') ? '' : 'apt-get install python3-celery python3-redis'
+
 const without = (...missing: string[]) => {
   const commands = missing.filter(Boolean).join(' && ')
   if (commands && process.env.SLUICE_REQUIRE_CLIENTS)
@@ -27,6 +31,8 @@ const without = (...missing: string[]) => {
 export const WITHOUT_TYPESCRIPT_CLIENT = without(NO_PACKAGES)
 export const WITHOUT_PERL_CLIENT = without(NO_PACKAGES, NO_PERL)
 export const WITHOUT_REQUESTS = without(NO_REQUESTS)
+export const WITHOUT_FASTAPI = without(NO_FASTAPI)
+export const WITHOUT_CELERY = without(NO_CELERY)
 
 /** Runs a program in test/clients. @returns what it prints @throws Error with its errors */
 export async function runClient(

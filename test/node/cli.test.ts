@@ -263,7 +263,7 @@ describe('npx sluicegate keys create', () => {
     [
       2,
       ['--consumer', 'a', '--url', 'redis://:very-secret@127.0.0.1:6379', '--token', 't'],
-      /^--url is the URL of a Redis server, not of a REST API\. To serve .* npx sluicegate bridge --redis <its URL>$/m,
+      /^--token is for the URL of a REST API\. The URL of a Redis has its password inside\.$/m,
     ],
     [
       2,

@@ -7,16 +7,16 @@ import { didYouMean } from '../../config/check/did-you-mean.ts'
 import { ENVIRONMENT } from '../../config/forms.ts'
 import { KEY_SECRET, type KeySecret, readKeySecrets } from '../../credentials/key-signature.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { type AdminStore, createAdminStore, withActor } from '../../ops/admin-store.ts'
+import { type AdminStore, withActor } from '../../ops/admin-store.ts'
 import type { Change } from '../../ops/change.ts'
 import type { ConsumerChange } from '../../ops/consumers.ts'
 import { consumerChangeDocument } from '../../ops/documents/consumers.ts'
 import { parseSignature, type Signature } from '../../ops/inputs.ts'
 import { mustSignNewKeys } from '../../ops/keys.ts'
 import { parseShortText } from '../../ops/names.ts'
-import { restStore } from './arguments.ts'
 import { CHANGE_OPTIONS, optionIn, STORE_OPTIONS } from './help.ts'
 import type { ConfigLoader, LoadedConfig } from './load-config.ts'
+import { openAdminStore } from './open-store.ts'
 import { print } from './output.ts'
 
 export interface StoreFlags {
@@ -36,7 +36,12 @@ export const YES_HELP = 'do not ask for confirmation; required without a termina
 
 /** Adds the options of every command that uses the store, or the API in place of it: `--url`, `--token`, `--api`, `--env` and `--json`. */
 export function addStoreOptions(command: Command): Command {
-  optionIn(STORE_OPTIONS, command, '--url <url>', 'REST URL of the store (default: $UPSTASH_REDIS_REST_URL)')
+  optionIn(
+    STORE_OPTIONS,
+    command,
+    '--url <url>',
+    'REST URL of the store, or redis:// URL (default: $UPSTASH_REDIS_REST_URL, else $REDIS_URL)',
+  )
   optionIn(
     STORE_OPTIONS,
     command,
@@ -125,12 +130,10 @@ export async function openStore(
   load: ConfigLoader,
   keySecret?: KeySecret,
 ): Promise<{ store: AdminStore; config: LoadedConfig }> {
-  const rest = restStore(flags)
   const change = changeOf(flags)
   const config = await configOf(flags, load)
   const { environment, keyLocking, cluster, credentials } = config
-  const store = createAdminStore({
-    ...rest,
+  const store = await openAdminStore(flags, {
     environment,
     keyLocking,
     cluster,

@@ -95,7 +95,7 @@ export function restStore(flags: { url?: string; token?: string }): { url: strin
     throw new AdminError(
       'usage',
       /^rediss?:/i.test(url)
-        ? `${name} is the URL of a Redis server, not of a REST API. To serve the REST API for this Redis: npx sluicegate bridge --redis <its URL>`
+        ? `${name} is the URL of a Redis server, not of a REST API. Set REDIS_URL to it instead.`
         : `${name} is not valid. Use the http or https URL of the store's REST API, without credentials.`,
     )
   }
@@ -106,7 +106,7 @@ function describeMissing(url: string | undefined, token: string | undefined): st
   if (url) return 'UPSTASH_REDIS_REST_TOKEN is not set. Set it, or use --token.'
   if (token) return 'UPSTASH_REDIS_REST_URL is not set. Set it, or use --url.'
   return (
-    'No store is set. Set UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN, or use --url and --token. ' +
+    'No store is set. Set UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN, or REDIS_URL, or use --url. ' +
     '`npm start` prints the values of the local store.'
   )
 }

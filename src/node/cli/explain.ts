@@ -5,7 +5,6 @@ import { REQUESTS } from '../../config/compile-units.ts'
 import { formatDuration } from '../../config/duration.ts'
 import { CF_PARTS, type CfPart } from '../../config/identity-parts.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { createAdminStore } from '../../ops/admin-store.ts'
 import type { CommandCounts, DecisionCost } from '../../ops/decision-cost.ts'
 import { explainDocument } from '../../ops/documents/explain.ts'
 import { type ApplyingRule, type Explanation, explain, type RuleExplanation } from '../../ops/explain.ts'
@@ -14,9 +13,10 @@ import { createLookUp, type LookUp, type PlanSource } from '../../ops/explain-st
 import { parseMode } from '../../ops/names.ts'
 import { time } from '../../ops/times.ts'
 import { configOf, ENVIRONMENT_HELP, JSON_HELP, secretOf } from './administration.ts'
-import { parseHeader, restStore } from './arguments.ts'
+import { parseHeader } from './arguments.ts'
 import { withExamples } from './help.ts'
 import type { ConfigLoader } from './load-config.ts'
+import { isStoreSet, openAdminStore } from './open-store.ts'
 import { alert, columns, print, table } from './output.ts'
 import { wordsOfRoute } from './route-words.ts'
 
@@ -63,7 +63,7 @@ export function explainCommand(load: ConfigLoader): Command {
     .option('--json', JSON_HELP)
     .addHelpText(
       'after',
-      '\nIf UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN are set, the plan and the overrides of the\nconsumer are read from that store.',
+      '\nIf UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN, or REDIS_URL, are set, the plan and the overrides of the\nconsumer are read from that store.',
     )
     .action(run.bind(null, load))
   for (const { part, example } of CF_PARTS) {
@@ -99,13 +99,12 @@ async function run(load: ConfigLoader, method: string, path: string, flags: Flag
 
 /** When the store does not answer, the plan is assumed, as it is without a store. */
 function lookUpFor({ environment, keyLocking, cluster, credentials }: Config): LookUp | undefined {
-  const { UPSTASH_REDIS_REST_URL, UPSTASH_REDIS_REST_TOKEN } = process.env
-  if (!UPSTASH_REDIS_REST_URL || !UPSTASH_REDIS_REST_TOKEN) return undefined
+  if (!isStoreSet()) return undefined
   const options = { environment, keyLocking, cluster, keyPrefix: credentials.keyPrefix }
-  const lookUp = createLookUp(createAdminStore({ ...restStore({}), ...options }))
+  const opening = openAdminStore({}, options)
   return async credential => {
     try {
-      return await lookUp(credential)
+      return await createLookUp(await opening)(credential)
     } catch (error) {
       if (!(error instanceof AdminError && error.kind === 'store')) throw error
       console.error(`${error.message} The plan is assumed, and overrides are not shown.`)

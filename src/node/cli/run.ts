@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
 import { apiUrlOf } from './arguments.ts'
+import { closeAll } from './at-end.ts'
 import { ExitWith } from './exit-with.ts'
 import { HELP, withExamplesOfSubcommands } from './help.ts'
 import { type FileLoader, loadConfig } from './load-config.ts'
@@ -52,6 +53,8 @@ export async function run(args: readonly string[]): Promise<number> {
     return 0
   } catch (error) {
     return exitCodeOf(error)
+  } finally {
+    await closeAll()
   }
 }
 

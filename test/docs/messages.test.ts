@@ -20,7 +20,7 @@ const PLACES: readonly [title: string, ...beginnings: string[]][] = [
 
 /** Files with texts for programs (generated Lua and TypeScript, names of counters, keys of maps), and files that only pass messages on. */
 const NOT_FOR_PEOPLE =
-  /\.generated\.ts$|node\/doctor\/vectors\.ts$|script\/(?:rule-set|loop|script|state|sync|signal)-text\.ts$|loop-rules\.ts$|bundle-lua\.ts$|build-worker\.ts$|start\/edge\.ts$|metrics\/counters\.ts$|answers\/known\.ts$|metrics\/log\.ts$|http\/problem\.ts$|credentials\/caller-memory\.ts$/
+  /\.generated\.ts$|script\/(?:rule-set|loop|script|state|sync|signal)-text\.ts$|loop-rules\.ts$|bundle-lua\.ts$|build-worker\.ts$|start\/edge\.ts$|metrics\/counters\.ts$|answers\/known\.ts$|metrics\/log\.ts$|http\/problem\.ts$|credentials\/caller-memory\.ts$/
 
 /** The output of `--help` in a terminal of 100 columns. */
 function helpOf(command: Command): string {

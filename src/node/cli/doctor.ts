@@ -4,21 +4,18 @@ import { parseDuration } from '../../config/duration.ts'
 import { isStoreUrl } from '../../config/forms.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import { type Checked, type Overall, runChecks } from '../doctor/checks.ts'
+import type { StoreAddress } from '../doctor/examined-store.ts'
 import { hiderOf } from '../doctor/secrets.ts'
+import type { ServeVariables } from '../serve/serve-store.ts'
 import { JSON_HELP, mustConfirm, secretOf, YES_HELP } from './administration.ts'
 import { parseHeader, parseOriginUrl, restStore } from './arguments.ts'
 import { doctorDocument, lineOf, verdictText } from './doctor-output.ts'
-import { optionIn, withExamples } from './help.ts'
+import { withExamples } from './help.ts'
 import type { ConfigLoader } from './load-config.ts'
 
-interface Flags {
-  store?: string
-  token?: string
-  url?: string
-  key?: string
+interface Flags extends Partial<Record<'store' | 'token' | 'url' | 'key' | 'origin', string>> {
   header?: [string, string][]
   path: string
-  origin?: string
   load?: number
   for: number
   json?: boolean
@@ -31,47 +28,29 @@ export function doctorCommand(load: ConfigLoader): Command {
     .description(
       'Find out whether Sluice works on this store, with the rules of the config. The keys that this takes are removed again, and no other key is touched. With --url, find out whether a deployed gateway works.',
     )
-    .option(
-      '--load <rate>',
-      "also make this many decisions a second, such as '20/s'; shows the cost before",
-      parseRate,
-    )
+    .option('--load <rate>', "also make so many decisions, as in '20/s'; shows the cost before", parseRate)
     .addOption(
       new Option('--for <duration>', 'duration of the load').default(60, '60s').argParser(parseLoadDuration),
     )
-  optionIn(STORE, command, '--store <url>', 'REST URL of the store (default: $UPSTASH_REDIS_REST_URL)')
-  optionIn(STORE, command, '--token <token>', 'REST token (default: $UPSTASH_REDIS_REST_TOKEN)')
-  const gateway = (flags: string, help: string, change: (option: Option) => Option = option => option) =>
-    command.addOption(change(new Option(flags, help).helpGroup(GATEWAY)))
-  const isUrl = (option: Option) => option.argParser(parseOriginUrl)
-  gateway('--url <url>', 'URL of the gateway', isUrl)
-  gateway('--key <key>', 'API key for the requests; - reads it from standard input')
-  gateway(
-    '--header <header>',
-    "header for the requests, as in 'authorization: Bearer …'; can be repeated",
-    option => option.argParser(parseHeader),
-  )
-  gateway('--path <path>', 'path of the requests; a burst uses up the tightest of its limits', option =>
-    option.default('/', '/').argParser(parsePath),
-  )
-  gateway('--origin <url>', 'URL of the origin, to find out whether it answers without the gateway', isUrl)
-  command
     .option('--json', JSON_HELP)
     .option('--yes', YES_HELP)
+    .optionsGroup('A store:')
+    .option('--store <url>', 'REST URL, or redis://… (default: $UPSTASH_REDIS_REST_URL or $REDIS_URL)')
+    .option('--token <token>', 'REST token (default: $UPSTASH_REDIS_REST_TOKEN)')
+    .optionsGroup('A deployed gateway:')
+    .option('--url <url>', 'URL of the gateway', parseOriginUrl)
+    .option('--key <key>', 'API key for the requests; - reads it from standard input')
+    .option('--header <header>', "header for the requests, as in 'x-tenant: a'; can be repeated", parseHeader)
+    .option('--path <path>', 'path of the requests; a burst uses up its tightest limit', parsePath, '/')
+    .option('--origin <url>', 'URL of the origin, to see if it answers without the gateway', parseOriginUrl)
     .addHelpText('after', MEANING)
     .action(doctor.bind(null, load))
   return withExamples(
     command,
-    ...[
-      'doctor',
-      'doctor --load 20/s --for 60s',
-      'doctor --url https://gateway.example.com --key - --path /demo',
-    ],
+    ...['doctor', 'doctor --store redis://10.0.0.5:6379', 'doctor --load 20/s --for 60s'],
+    'doctor --url https://gateway.example.com --key - --path /demo',
   )
 }
-
-const STORE = 'A store:'
-const GATEWAY = 'A deployed gateway:'
 
 const MEANING = `
 Each check is ok, limit (it works, with a limitation), FAULT (do not deploy) or ? (it could not be found out).
@@ -86,8 +65,8 @@ function parsePath(text: string): string {
 }
 
 function parseRate(text: string): number {
-  const [, count] = /^(\d{1,3})\/s$/.exec(text) ?? []
-  if (Number(count) >= 1 && Number(count) <= 500) return Number(count)
+  const rate = Number(/^(\d{1,3})\/s$/.exec(text)?.[1])
+  if (rate >= 1 && rate <= 500) return rate
   throw new InvalidArgumentError('Use 1/s to 500/s.')
 }
 
@@ -101,64 +80,64 @@ async function doctor(loadConfig: ConfigLoader, flags: Flags): Promise<void> {
   const config = await loadConfig()
   const { url, path, origin } = flags
   const key = flags.key === undefined ? undefined : await secretOf(flags.key)
-  const headers: Record<string, string> = Object.fromEntries([
-    ...(key ? [['x-api-key', key]] : []),
-    ...(flags.header ?? []),
-  ])
-  const rest = url === undefined || flags.store !== undefined ? storeOf(flags) : undefined
+  const headers = { ...(key && { 'x-api-key': key }), ...Object.fromEntries(flags.header ?? []) }
+  const store = url === undefined || flags.store !== undefined ? await storeOf(flags) : undefined
   const load = flags.load === undefined ? undefined : { perSecond: flags.load, seconds: flags.for }
   // Imported here, because other commands do not need them.
   const { examineStore } = await import('../doctor/examine-store.ts')
-  const { examinedRestStore } = await import('../doctor/examined-store.ts')
   const { gatewayChecks } = await import('../doctor/gateway.ts')
-  if (load && rest) {
+  if (load && store) {
     console.error((await import('../doctor/load.ts')).costOfLoad(config, load))
     await mustConfirm('Start the load?', flags)
   }
-  const hide = hiderOf([rest?.url, rest?.token, url, origin, ...Object.values(headers)])
+  const hide = hiderOf([store?.url, store?.token, url, origin, ...Object.values(headers)])
   const stop = stopOnSignals()
-  const note = (checked: Checked) => flags.json || console.log(lineOf(hide(checked)))
-  const examination = { isStopped: stop.isStopped, note }
   const all: Checked[] = []
+  const note = (checked: Checked) => {
+    all.push(hide(checked))
+    if (!flags.json) console.log(lineOf(hide(checked)))
+  }
+  const examination = { isStopped: stop.isStopped, note }
   try {
-    if (rest) {
-      const open = (environment: string) => examinedRestStore(rest, config, environment)
-      all.push(...(await examineStore({ url: rest.url, open, config, load }, examination)))
-    }
-    if (url)
-      all.push(...(await runChecks(gatewayChecks({ url, path, headers, origin, config }), examination)))
+    if (store) await examineStore(store, config, examination, load)
+    if (url) await runChecks(gatewayChecks({ url, path, headers, origin, config }), examination)
   } finally {
     stop.end()
   }
-  const document = hide(doctorDocument(all, stop.isStopped()))
-  console.log(flags.json ? JSON.stringify(document, null, 2) : `\n${verdictText(hide(all))}`)
+  const document = doctorDocument(all, stop.isStopped())
+  console.log(flags.json ? JSON.stringify(document, null, 2) : `\n${verdictText(all)}`)
   fail(document.verdict, stop.isStopped())
 }
 
-function storeOf({ store, token }: Flags): { url: string; token: string } {
+const STORE_URLS = 'Use the http or https URL of its REST API, without credentials, or a redis:// URL.'
+
+/** The store of `--store`, or that of `serve`. */
+async function storeOf({ store, token }: Flags): Promise<StoreAddress> {
+  const { storeKindOf } = await import('../serve/serve-store.ts')
+  const isDirect = store
+    ? /^(rediss?(\+\w+)?|unix):/i.test(store)
+    : storeKindOf(process.env as ServeVariables) === 'redis'
+  if (isDirect) return { url: store ?? process.env.REDIS_URL! }
   if (store !== undefined && !isStoreUrl(store))
-    throw new AdminError(
-      'usage',
-      "--store is not valid. Use the http or https URL of the store's REST API, without credentials.",
-    )
+    throw new AdminError('usage', `--store is not valid. ${STORE_URLS}`)
   return restStore({ ...(store && { url: store }), ...(token && { token }) })
 }
-
-/** npx passes signals on, so its command gets each of them twice (ms). */
-const SAME_SIGNAL_MS = 1000
 
 /** The first signal ends the examination after the current check, so that the keys are removed; a later one ends the process. */
 function stopOnSignals() {
   let stoppedAt: number | undefined
   const onSignal = () => {
-    if (stoppedAt !== undefined && performance.now() - stoppedAt > SAME_SIGNAL_MS) process.exit(1)
     if (stoppedAt === undefined) console.error('Stopping: the keys of the examination are removed first.')
     stoppedAt ??= performance.now()
+    // npx passes signals on, so its command gets each of them twice.
+    if (performance.now() - stoppedAt > 1000) process.exit(1)
   }
   const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
   for (const signal of signals) process.on(signal, onSignal)
-  const end = () => void signals.map(signal => process.off(signal, onSignal))
-  return { isStopped: () => stoppedAt !== undefined, end }
+  return {
+    isStopped: () => stoppedAt !== undefined,
+    end: () => signals.map(each => process.off(each, onSignal)),
+  }
 }
 
 /** @throws AdminError unless it works */

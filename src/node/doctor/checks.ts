@@ -38,48 +38,33 @@ export function findings(measured?: Finding['measured']) {
 
 export const { ok, limit, fault, unknown } = findings()
 
-/** A finding of a deeper layer. */
-export class FindingError extends Error {
-  readonly result: Finding
+/** The finding of the first pattern that the text matches, in any case of letters. */
+export const findIn = (text: string, table: Readonly<Record<string, Finding>>): Finding | undefined =>
+  Object.entries(table).find(([pattern]) => new RegExp(pattern, 'i').test(text))?.[1]
 
-  constructor(result: Finding) {
-    super(result.finding)
-    this.result = result
-  }
-}
+/** An error to throw whose finding is known. */
+export const errorWith = (finding: Finding) => new Error(finding.finding, { cause: finding })
 
-export interface Examination {
-  /** True ends it before the next check. */
-  isStopped(): boolean
-  /** Called with each result when it is known. */
-  note(checked: Checked): void
-}
+/** `isStopped` ends it before the next check; `note` gets each result when it is known. */
+export type Examination = { isStopped(): boolean; note(checked: Checked): void }
 
 /** Runs checks one after the other. */
-export async function runChecks(
-  checks: readonly Check[],
-  { isStopped, note }: Examination,
-): Promise<Checked[]> {
-  const all: Checked[] = []
+export async function runChecks(checks: readonly Check[], { isStopped, note }: Examination): Promise<void> {
   for (const { name, isEssential, run } of checks) {
     if (isStopped()) break
     const checked = { name, ...(await run().catch(findingOf)) }
-    all.push(checked)
     note(checked)
     if (isEssential && checked.verdict === 'fault') break
   }
-  return all
 }
 
-function findingOf(error: unknown): Finding {
-  if (error instanceof FindingError) return error.result
+function findingOf(error: Error & { code?: unknown; cause?: { code?: unknown } | Finding }): Finding {
+  const { name, code, cause } = error
+  if (cause && 'verdict' in cause) return cause
   if (error instanceof GatewayError)
     return fault`${error.message} → Fix what the checks above name, and run this again.`
-  const { name, code, cause } = error as Error & { code?: unknown; cause?: { code?: unknown } }
-  const why = /^(Timeout|Abort)Error$/.test(name)
-    ? 'no answer within 5 s'
-    : String(cause?.code ?? code ?? name)
-  return fault`The check failed: ${why}. → Check the URL and the network, and run this again.`
+  const isLate = /^(Timeout|Abort)Error$/.test(name)
+  return fault`The check failed: ${isLate ? 'no answer within 5 s' : String(cause?.code ?? code ?? name)}. → Check the URL and the network, and run this again.`
 }
 
 /** The verdict over all checks. What could not be found out does not change it. */
@@ -88,16 +73,4 @@ export type Overall = 'works' | 'works-with-limits' | 'do-not-deploy'
 export function overallOf(all: readonly Checked[]): Overall {
   const has = (verdict: CheckVerdict) => all.some(checked => checked.verdict === verdict)
   return has('fault') ? 'do-not-deploy' : has('limit') ? 'works-with-limits' : 'works'
-}
-
-/** @param times ms */
-export function latencyOf(times: readonly number[]): {
-  text: string
-  measured: Record<'p50_ms' | 'p95_ms' | 'p99_ms', number>
-} {
-  const sorted = times.toSorted((a, b) => a - b)
-  // By nearest rank.
-  const at = (share: number) => Math.round((sorted[Math.ceil(share * sorted.length) - 1] ?? 0) * 10) / 10
-  const measured = { p50_ms: at(0.5), p95_ms: at(0.95), p99_ms: at(0.99) }
-  return { text: `p50 ${at(0.5)} ms, p95 ${at(0.95)} ms, p99 ${at(0.99)} ms`, measured }
 }

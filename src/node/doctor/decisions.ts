@@ -1,50 +1,49 @@
-/**
- * Decisions under the user's rules, by the scripts of the user's config, for callers that exist in the key space of an examination only. All
- * rules that are not off are bound together, as if one request matched each of them.
- */
+/** Decisions by the scripts of the user's config, for callers that exist in the key space of an examination only. The model decides the same. */
+import { isDeepStrictEqual } from 'node:util'
+import { ALL_ALGORITHMS, type AlgorithmName } from '../../algorithms/all.ts'
+import type { LimitRuleInput } from '../../config/check/rule-schema.ts'
 import type { Config, GatewayRule, Rule } from '../../config/compile.ts'
-import { countsInFlight } from '../../config/compile-rule.ts'
-import { BOTH_MODES, isOfConsumer } from '../../config/identity-parts.ts'
+import { compileLimitRule, countsInFlight } from '../../config/compile-rule.ts'
+import { isOfConsumer } from '../../config/identity-parts.ts'
+import { randomBase62 } from '../../credentials/api-key.ts'
+import { GatewayError } from '../../errors.ts'
 import { bindRule } from '../../limiter/bind.ts'
-import { evaluateOnCluster } from '../../limiter/cluster.ts'
-import { prepareDecide, runCall } from '../../limiter/prepared-call.ts'
+import { evaluateOnCluster, refundOf } from '../../limiter/cluster.ts'
+import {
+  prepareDecide,
+  prepareRefund,
+  prepareReset,
+  prepareSettle,
+  runCall,
+} from '../../limiter/prepared-call.ts'
 import { gatewayRuleSet, limitRuleSet } from '../../script/compiled.ts'
 import type { DecideVerb } from '../../script/decide.ts'
 import type { Evaluation, Outcome } from '../../script/evaluation.ts'
-import {
-  consumerKey,
-  credentialKey,
-  identityStateKey,
-  limitStateKey,
-  type PartValue,
-} from '../../store/keys.ts'
+import { ScriptModel } from '../../script/model.ts'
+import { consumerKey, credentialKey, identityStateKey, limitStateKey } from '../../store/keys.ts'
 import { formatConsumer, formatCredential } from '../../store/records.ts'
-import type { Store } from '../../store/store.ts'
-import { randomWord } from './key-space.ts'
+import type { Script, Store } from '../../store/store.ts'
+import { type Finding, fault, findings, ok } from './checks.ts'
+import type { Bed } from './examined-store.ts'
 
+/** With the records of its caller, by their keys. */
 export interface Decision {
-  /** For messages. */
   title: string
   evaluation: Evaluation
-  /** Of the caller, by their keys. */
   records: readonly (readonly [key: string, text: string])[]
 }
 
-/** @param caller callers with different names share no budget, unless a rule counts them together */
+/**
+ * All rules that are not off are bound together, as if one request matched each of them.
+ * @param caller callers with different names share no budget, unless a rule counts them together
+ */
 export function decisionsUnder(config: Config, caller: string): Decision[] {
   const isOn = ({ mode }: Rule) => mode !== 'off'
   const ofLimits = [...config.limits].map(([name, rules]): Decision => {
-    const key = (by: readonly string[]) =>
-      limitStateKey(
-        name,
-        by.map(part => [part, caller]),
-      )
-    const bound = rules.filter(isOn).map(rule => bindOwn(rule, key(rule.by)))
-    return {
-      title: `limit '${name}'`,
-      evaluation: withId({ ruleSet: limitRuleSet(rules), rules: bound }),
-      records: [],
-    }
+    const partsOf = ({ by }: (typeof rules)[number]) => by.map(part => [part, caller] as const)
+    const bound = rules.filter(isOn).map(rule => bindOwn(rule, limitStateKey(name, partsOf(rule))))
+    const evaluation = withId({ ruleSet: limitRuleSet(rules), rules: bound })
+    return { title: `limit '${name}'`, evaluation, records: [] }
   })
   const keys = { consumerKey: consumerKey(caller), credentialKey: credentialKey(caller, '0'.repeat(64)) }
   const rules = config.rules.filter(isOn).map(rule => bindOwn(rule, keyOf(rule, caller)))
@@ -59,31 +58,130 @@ export function decisionsUnder(config: Config, caller: string): Decision[] {
   return [ofGateway, ...ofLimits].filter(({ evaluation }) => evaluation.rules.length > 0)
 }
 
-function keyOf({ by, acrossModes }: GatewayRule, caller: string): string {
-  const owner = isOfConsumer(by)
-    ? { consumer: caller }
-    : by.includes('address')
-      ? { address: caller }
-      : undefined
-  const others = by.filter(part => part !== 'global' && !(owner && part in owner))
-  const parts = others.map((part): PartValue => [part, caller])
-  return identityStateKey(owner, acrossModes ? [...parts, [BOTH_MODES, undefined]] : parts)
+/** In the slot of a real one. */
+function keyOf({ by }: GatewayRule, caller: string): string {
+  const ofAddress = by.includes('address') ? { address: caller } : undefined
+  const parts = by.filter(part => part !== 'global').map(part => [part, caller] as const)
+  return identityStateKey(isOfConsumer(by) ? { consumer: caller } : ofAddress, parts)
 }
 
 /** Each decision comes from an isolate of its own, which holds nothing yet. */
 function bindOwn(rule: Rule, key: string) {
   const bound = bindRule(rule, key, rule.cost, Date.now())
   return countsInFlight(rule)
-    ? { ...bound, holding: { holder: randomWord(8), epoch: 1, started: 0, ended: 0 } }
+    ? { ...bound, holding: { holder: randomBase62(8), epoch: 1, started: 0, ended: 0 } }
     : bound
 }
 
 const withId = (evaluation: Evaluation): Evaluation =>
-  evaluation.ruleSet.settle ? { ...evaluation, reservationId: randomWord(12) } : evaluation
+  evaluation.ruleSet.settle ? { ...evaluation, reservationId: randomBase62(12) } : evaluation
+
+export const scriptsOf = (decisions: readonly Decision[]): Script[] =>
+  decisions.flatMap(({ evaluation: { ruleSet } }) =>
+    [ruleSet.decide, ruleSet.refund, ruleSet.settle ?? []].flat(),
+  )
 
 /** Decides as an isolate does: over the slots of a cluster, if the store is one. @throws GatewayError */
 export function decide(store: Store, evaluation: Evaluation, verb: DecideVerb = 'decide'): Promise<Outcome> {
   if (!store.isCluster) return runCall(store, prepareDecide(evaluation, verb))
   const options = { verb, undoStore: store, isCallerKnown: () => true, now: () => performance.now() }
   return evaluateOnCluster(store, evaluation, { ...options, onCluster: evaluateOnCluster })
+}
+
+const OTHER_STORE =
+  'Use Redis 6.2 or newer, Valkey, an Upstash database or the bridge. If it is one of them, report this: it is a bug.'
+
+/** For each algorithm a rule, and decisions around its edges: at (s), cost. test/algorithms has many more. */
+const VECTORS: Readonly<Record<AlgorithmName, readonly [numbers: object, decisions: string]>> = {
+  gcra: [{ limit: 5, period: '5s' }, '0 6; 0 1; 0 4; 0.999999 1; 1 1; 3.5 3; 100 5'],
+  'fixed-window': [{ limit: 3, period: '10s' }, '100 4; 101 2; 102 2; 103 1; 109.999999 1; 110 3'],
+  'token-bucket': [{ limit: 5, period: '5s' }, '0 4; 0 3; 1.999999 3; 2 3; 3.5 2; 100 5'],
+  'leaky-bucket': [{ limit: 2, period: '1s', queue: 3 }, '0 5; 0 1; 0 1; 0 2; 0 1; 0.5 1; 2.25 1'],
+  'sliding-window': [{ limit: 10, period: '10s' }, '104 8; 104 3; 111.249999 3; 111.25 3; 115 3; 115 10'],
+  'sliding-log': [{ limit: 3, period: '10s' }, '0 4; 0 1; 4 2; 5 1; 9.999999 1; 10 1'],
+  concurrency: [{ limit: 2, ttl: '60s' }, '0 3; 0 1; 10 1; 11 1; 70 2'],
+}
+
+/** µs. A multiple of every period above. */
+const START = 1_700_000_000 * 1e6
+
+export const algorithmVectors = (): [name: string, (Evaluation & { now: number })[]][] =>
+  Object.entries(VECTORS).map(([name, [numbers, decisions]]) => {
+    const rule = compileLimitRule({ ...numbers, name, algorithm: name } as LimitRuleInput, ALL_ALGORITHMS)
+    const [ruleSet, key] = [limitRuleSet([rule]), limitStateKey('doctor', [['algorithm', name]])]
+    const evaluations = decisions.split('; ').map(text => {
+      const [at = 0, cost = 0] = text.split(' ').map(Number)
+      const now = START + Math.round(at * 1e6)
+      return { ruleSet, rules: [bindRule(rule, key, cost, now / 1e3)], now }
+    })
+    return [name, evaluations]
+  })
+
+export async function checkAlgorithms({ decisions }: Bed): Promise<Finding> {
+  const vectors = algorithmVectors()
+  const wrong: string[] = []
+  for (const [name, evaluations] of vectors) {
+    const model = new ScriptModel()
+    let isRight = true
+    for (const evaluation of evaluations) {
+      const { verdicts } = await decide(decisions, evaluation)
+      isRight &&= isDeepStrictEqual(verdicts, model.decide(evaluation).verdicts)
+    }
+    if (!isRight) wrong.push(name)
+  }
+  return wrong.length > 0
+    ? fault`The store counts wrong under ${wrong.join(', ')}. → ${OTHER_STORE}`
+    : ok`All ${vectors.length} algorithms count right, in ${vectors.flatMap(([, all]) => all).length} decisions.`
+}
+
+export async function checkRules({ decisions, config, writeRecords }: Bed): Promise<Finding> {
+  const all = decisionsUnder(config, 'caller')
+  await writeRecords(all)
+  const wrong: string[] = []
+  for (const decision of all)
+    await compareWithModel(decisions, decision).catch(error => {
+      if (!(error instanceof Difference)) throw error
+      wrong.push(`${decision.title} (${error.message})`)
+    })
+  const scripts = scriptsOf(all)
+  const bytes = Math.max(0, ...scripts.map(({ plain }) => plain.source.length))
+  const found = findings({ scripts: scripts.length, largest_script_bytes: bytes })
+  return wrong.length > 0
+    ? found.fault`Scripts of your config do not work here: ${wrong.join(', ')}. → ${OTHER_STORE}`
+    : found.ok`The ${scripts.length} scripts of your config work (the largest: ${Math.ceil(bytes / 1e3)} kB).`
+}
+
+/** A script has failed, or has another reply than the model. */
+class Difference extends Error {}
+
+async function compareWithModel(decisions: Store, { evaluation, records }: Decision): Promise<void> {
+  const model = new ScriptModel()
+  for (const [key, text] of records) model.setRecord(key, text)
+  type Expect<R> = (now: number) => R
+  const same = async <R extends { at: number }>(step: string, reply: Promise<R>, expected: Expect<R>) => {
+    const got = await reply.catch(error => {
+      if (!(error instanceof GatewayError)) throw error
+      throw new Difference(`${step}: ${error.message.replace(/\.$/, '')}`)
+    })
+    // Slots of a cluster decide at different times, so there only errors count.
+    if (!decisions.isCluster && !isDeepStrictEqual(got, expected(got.at))) throw new Difference(step)
+    return got
+  }
+  const decideBoth = (verb: 'decide' | 'peek') =>
+    same(verb, decide(decisions, evaluation, verb), now => model.decide({ ...evaluation, now }, verb))
+  const { ruleSet, rules, reservationId: id } = evaluation
+  const decided = await decideBoth('decide')
+  await decideBoth('peek')
+  const [refund] = refundOf(evaluation, decided)
+  // On a cluster, each slot has calls of its own.
+  if (decisions.isCluster || !refund) return
+  if (id) {
+    const reservedBy = ({ tag }: Rule) => decided.verdicts.find(({ rule }) => rule.tag === tag)?.reserved ?? 0
+    const amounts = rules.map(({ rule }) => ({ reserved: reservedBy(rule), actual: reservedBy(rule) + 1 }))
+    const settlement = { ...refund, rules, requests: [{ id, spentAt: decided.at, amounts }] }
+    const settled = runCall(decisions, prepareSettle({ ...settlement, ruleSet }))
+    await same('settle', settled, now => model.settle({ ...settlement, now }))
+  }
+  await same('refund', runCall(decisions, prepareRefund(refund)), now => model.refund({ ...refund, now }))
+  await same('reset', runCall(decisions, prepareReset({ rules })), now => model.reset({ rules, now }))
 }

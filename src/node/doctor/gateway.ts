@@ -1,17 +1,13 @@
 /** Whether a deployed gateway answers as it is documented: its health, its clock, its fields and problem bodies. */
 import type { Config } from '../../config/compile.ts'
-import { aroundChecks } from './around.ts'
-import { checkBurst } from './burst.ts'
+import { checkBurst, forgeryChecks } from './budgets.ts'
 import { type Check, type Finding, fault, findings, limit, ok, unknown } from './checks.ts'
 import { reachChecks } from './reach.ts'
-import { type AskCounted, ask, isProblem, jsonOf, limitsOf, type Reply } from './replies.ts'
+import { type AskCounted, ask, isProblem, limitsOf, type Reply } from './replies.ts'
 import { describeOffset } from './server.ts'
 
-export interface GatewayToExamine {
-  url: string
-  /** Of the requests that are counted. */
-  path: string
-  /** Their headers: a credential, for example. */
+/** `path` and `headers` are those of the requests that are counted. */
+export interface GatewayToExamine extends Readonly<Record<'url' | 'path', string>> {
   headers: Readonly<Record<string, string>>
   /** Is then tried without the gateway. */
   origin?: string | undefined
@@ -22,23 +18,24 @@ export function gatewayChecks({ path, headers, origin, config, ...gateway }: Gat
   const url = gateway.url.replace(/\/+$/, '')
   const counted: AskCounted = more => ask(url + path, { ...headers, ...more })
   return [
-    ...reachChecks('gateway', url),
+    ...reachChecks('gateway', [url]),
     { name: 'health', isEssential: true, run: () => checkHealth(url, config) },
     { name: 'gateway-clock', run: () => checkClock(url) },
     { name: 'problems', run: () => checkProblem(url) },
     { name: 'fields', run: async () => checkFields(await counted()) },
-    ...aroundChecks(counted, { origin, path }),
+    ...forgeryChecks(counted),
+    ...(origin === undefined ? [] : [{ name: 'origin', run: () => checkOrigin(origin, path) }]),
     { name: 'burst', run: () => checkBurst(counted) },
   ]
 }
 
 async function checkHealth(url: string, { storeDeadlineMs }: Config): Promise<Finding> {
   const { status, body, ms } = await ask(`${url}/_sluice/health`)
-  const { live, ready, store } = jsonOf(body)
+  const { live, ready, store } = body
   if (live !== true)
     return fault`There is no Sluice at this URL: /_sluice/health answers something else (HTTP ${status}). → Use the address that wrangler deploy has printed. The URL of the store is --store.`
   if (ready !== true)
-    return fault`The Worker does not reach its store. → Check its secrets UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN, and run this without --url.`
+    return fault`The gateway does not reach its store. → Check its UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN, or REDIS_URL, and run this without --url.`
   const latencyMs = Number(Object(store).latencyMs)
   const found = findings({ store_ms: latencyMs, trip_ms: ms })
   return latencyMs > storeDeadlineMs / 2
@@ -75,4 +72,12 @@ function checkFields(reply: Reply): Finding {
   return limits
     ? ok`RateLimit and RateLimit-Policy are valid (limits: ${limits.length}).`
     : fault`RateLimit or RateLimit-Policy is not valid. → Neither a proxy nor the origin may change them.`
+}
+
+async function checkOrigin(origin: string, path: string): Promise<Finding> {
+  const reply = await ask(origin.replace(/\/+$/, '') + path).catch(() => undefined)
+  if (!reply) return ok`The origin cannot be reached from here without the gateway.`
+  return [401, 403, 407, 421].includes(reply.status)
+    ? ok`The origin refuses a request that has not passed the gateway (HTTP ${reply.status}).`
+    : fault`The origin answers a request that has not passed the gateway (HTTP ${reply.status}), so all limits can be avoided. → Make it reachable only through the gateway: docs/security.md#the-model`
 }

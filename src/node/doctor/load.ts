@@ -3,23 +3,25 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../../config/compile.ts'
 import { decisionCost } from '../../ops/decision-cost.ts'
 import { dollarsOf, PRICES } from '../../ops/prices.ts'
-import { type Finding, findings, latencyOf, limit, ok, unknown } from './checks.ts'
+import { type Finding, findings, limit, ok, unknown } from './checks.ts'
 import { decide, decisionsUnder } from './decisions.ts'
-import type { Bed } from './examined-store.ts'
-import { KEY_SECONDS } from './key-space.ts'
+import { type Bed, KEY_SECONDS } from './examined-store.ts'
 
 const TIMES = 40
 
+/** Percentiles by nearest rank. @param times ms */
+function latencyOf(times: readonly number[]) {
+  const sorted = times.toSorted((a, b) => a - b)
+  const at = (share: number) => Math.round((sorted[Math.ceil(share * sorted.length) - 1] ?? 0) * 10) / 10
+  const measured = { p50_ms: at(0.5), p95_ms: at(0.95), p99_ms: at(0.99) }
+  return { text: `p50 ${at(0.5)} ms, p95 ${at(0.95)} ms, p99 ${at(0.99)} ms`, measured }
+}
+
 /** A finding about latency. p99 is compared with the deadline of decisions. */
-function judge(
-  text: string,
-  p99: number,
-  { storeDeadlineMs }: Config,
-  measured: Finding['measured'],
-): Finding {
+function judge(text: string, config: Config, measured: Record<string, number> & { p99_ms: number }): Finding {
   const { ok, limit } = findings(measured)
-  if (p99 <= storeDeadlineMs) return ok`${text}.`
-  return limit`${text}: above store.deadline (${storeDeadlineMs} ms). → Run this near the database, set its region in [placement] of wrangler.toml, or raise store.deadline.`
+  if (measured.p99_ms <= config.storeDeadlineMs) return ok`${text}.`
+  return limit`${text}: above store.deadline (${config.storeDeadlineMs} ms). → Run this near the database, set its region in [placement] of wrangler.toml, or raise store.deadline.`
 }
 
 export async function checkLatency({ send, decisions, config, writeRecords }: Bed): Promise<Finding> {
@@ -28,15 +30,16 @@ export async function checkLatency({ send, decisions, config, writeRecords }: Be
     await run()
     return performance.now() - startedAt
   }
-  const first = Math.round(await timeOf(() => send([['PING']])))
+  const ping = () => send([['PING']])
+  const first = Math.round(await timeOf(ping))
   const [decision] = decisionsUnder(config, 'latency')
   await writeRecords([decision ?? []].flat())
-  const one = () => (decision ? decide(decisions, decision.evaluation, 'peek') : send([['PING']]))
+  const one = () => (decision ? decide(decisions, decision.evaluation, 'peek') : ping())
   const times: number[] = []
   for (let i = 0; i <= TIMES; i++) times.push(await timeOf(one))
   const { text, measured } = latencyOf(times.slice(1))
   const finding = `A decision takes ${text} from here, and the first request ${first} ms`
-  return judge(finding, measured.p99_ms, config, { ...measured, first_ms: first })
+  return judge(finding, config, { ...measured, first_ms: first })
 }
 
 const READS = 10
@@ -96,31 +99,26 @@ export async function checkLoad(
   const counts = { admitted: 0, refused: 0, errors: 0, commands: 0 }
   /** Measured from the time at which it was due, so that a slow answer does not hide the ones behind it. */
   const one = async ({ evaluation, ifAdmitted, ifRefused }: (typeof all)[number], dueAt: number) => {
-    try {
-      const { status } = await decide(decisions, evaluation)
-      times.push(performance.now() - dueAt)
-      counts[status === 'admitted' ? 'admitted' : 'refused'] += 1
-      counts.commands += status === 'admitted' ? ifAdmitted : ifRefused
-    } catch {
-      counts.errors += 1
-    }
+    const { status } = await decide(decisions, evaluation)
+    times.push(performance.now() - dueAt)
+    counts[status === 'admitted' ? 'admitted' : 'refused'] += 1
+    counts.commands += status === 'admitted' ? ifAdmitted : ifRefused
   }
   const running: Promise<void>[] = []
   const startedAt = performance.now()
   for (let i = 0; all.length > 0 && i < perSecond * seconds && !isStopped(); i++) {
     const dueAt = startedAt + (i * 1000) / perSecond
     if (dueAt > performance.now()) await sleep(dueAt - performance.now())
-    running.push(one(all[i % all.length]!, dueAt))
+    running.push(one(all[i % all.length]!, dueAt).catch(() => void counts.errors++))
   }
   await Promise.all(running)
 
   const { admitted, refused, errors, commands } = counts
   const { text, measured: latency } = latencyOf(times)
   const measured = { ...latency, ...counts, usd: dollarsOf(commands) }
-  const { fault, limit } = findings(measured)
   const finding = `At ${perSecond} a second: ${admitted} admitted, ${refused} refused, ${errors} failed; ${text}; ${commands} commands, ${dollarsText(commands)}`
-  const fix = 'Look at the limits of the plan (commands a second, connections), and at the network between.'
-  if (errors > MANY_ERRORS * running.length) return fault`${finding}. → ${fix}`
-  if (errors > 0) return limit`${finding}. → ${fix}`
-  return judge(finding, latency.p99_ms, config, measured)
+  if (errors === 0) return judge(finding, config, measured)
+  const { fault, limit } = findings(measured)
+  const tag = errors > MANY_ERRORS * running.length ? fault : limit
+  return tag`${finding}. → Look at the limits of the plan (commands a second, connections), and at the network between.`
 }

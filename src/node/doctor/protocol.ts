@@ -1,14 +1,13 @@
-/** Whether a server speaks the protocol of Upstash, as far as Sluice uses it (src/store/rest.ts). */
+/**
+ * What Sluice needs of a store: the protocol of Upstash, as far as src/store/rest.ts uses it, or Redis directly; each command; and what
+ * scripts use, each by a command of its own, so that a lack has a name.
+ */
+import { randomBase62 } from '../../credentials/api-key.ts'
 import { GatewayError } from '../../errors.ts'
-import { type Check, type Finding, FindingError, fault, limit, ok } from './checks.ts'
-import type { Answer, ExaminedStore } from './examined-store.ts'
-import { randomWord } from './key-space.ts'
-
-export const protocolChecks = ({ send, sendWith }: ExaminedStore): Check[] => [
-  { name: 'protocol', isEssential: true, run: () => checkProtocol(send) },
-  ...(sendWith ? [{ name: 'token', run: () => checkToken(sendWith) }] : []),
-  { name: 'script-cache', run: () => checkUnknownScript(send) },
-]
+import { FIRST_LINES } from '../../script/create-script.ts'
+import { type Check, errorWith, type Finding, fault, findIn, limit, ok, unknown } from './checks.ts'
+import { decisionsUnder, scriptsOf } from './decisions.ts'
+import { type Bed, type Command, type ExaminedStore, KEY_SECONDS } from './examined-store.ts'
 
 const PING = ['PING'] as const
 /** What Sluice sends: a command, several, and a transaction. */
@@ -18,43 +17,134 @@ const FORMS: Readonly<Record<string, Parameters<ExaminedStore['send']>>> = {
   '/multi-exec': [[PING, PING], true],
 }
 
-const arePongs = (answers: readonly Answer[]) => answers.every(({ result }) => result === 'PONG')
-
-async function checkProtocol(send: ExaminedStore['send']): Promise<Finding> {
-  const [first] = await send([PING]).catch(error => {
+export async function checkProtocol({ send, sendWith, decisions }: Bed): Promise<Finding> {
+  const failed = (error: unknown): never => {
     if (!(error instanceof GatewayError)) throw error
-    throw new FindingError(
-      fault`The URL answers with a web page or another text, and not with replies in JSON. → Copy UPSTASH_REDIS_REST_URL again. A proxy or a login page in front of the store must pass on its replies.`,
-    )
-  })
+    if (!sendWith) throw errorWith(fault`${error.message} → Test the URL: redis-cli -u redis://… PING`)
+    const notJson = fault`The URL answers with a web page or another text, and not with replies in JSON. → Copy UPSTASH_REDIS_REST_URL again. A proxy or a login page in front of the store must pass on its replies.`
+    throw errorWith(notJson)
+  }
+  if (!sendWith) await decisions.ping().catch(failed)
+  const [first] = await send([PING]).catch(failed)
   // A user without PING can still count. Another check finds missing permissions.
   if (first?.error === undefined && first?.result !== 'PONG')
     return fault`The answer to PING is not that of a Redis. → Use the URL of an Upstash database or of the bridge.`
-  const works = (form: string) =>
-    send(...FORMS[form]!).then(
-      answers => answers.length === 2,
-      () => false,
-    )
+  const works = async (form: string) => (await send(...FORMS[form]!).catch(() => [])).length === 2
   if (!(await works('/pipeline')))
     return fault`The store does not answer several commands in one request (/pipeline). → Use an Upstash database or the bridge.`
   if (!(await works('/multi-exec')))
     return limit`The store has no transactions (/multi-exec), so \`limits correct\` fails. → Permit MULTI and EXEC to the Redis user, or use an Upstash database or the bridge.`
-  return ok`The store answers commands, several at once, and transactions.`
+  return sendWith
+    ? ok`The store answers commands, several at once, and transactions.`
+    : ok`Redis answers without HTTP, also transactions. Skipped, because only REST has them: token, key-locking.`
 }
 
 /** Some servers check the token on one path only. */
-async function checkToken(sendWith: NonNullable<ExaminedStore['sendWith']>): Promise<Finding> {
+export async function checkToken({ sendWith }: Bed): Promise<Finding> {
   const open: string[] = []
-  for (const [name, form] of Object.entries(FORMS))
-    if (await sendWith(randomWord(32), ...form).then(arePongs, () => false)) open.push(name)
+  for (const [name, form] of Object.entries(FORMS)) {
+    const answers = await sendWith?.(randomBase62(32), ...form).catch(() => [])
+    if (answers?.some(({ result }) => result === 'PONG')) open.push(name)
+  }
   return open.length > 0
     ? fault`The store accepts a wrong token (${open.join(', ')}): anyone who reaches it can read and change all data. → Use a server that checks the token of each request, such as the bridge.`
     : ok`The store refuses a wrong token.`
 }
 
-async function checkUnknownScript(send: ExaminedStore['send']): Promise<Finding> {
-  const [answer] = await send([['EVALSHA', randomWord(40).toLowerCase(), 0]]).catch((): Answer[] => [])
-  return /^(NOSCRIPT|NOPERM|ERR unknown command)/.test(answer?.error ?? '')
-    ? ok`A script that the store has lost is sent again (NOSCRIPT).`
-    : fault`A script that the store does not have is not answered with NOSCRIPT, so it is not sent again: after a restart of the store, every decision fails. → Use an Upstash database or the bridge. A server in between must not change errors.`
+/**
+ * Those that docs/deploy.md grants, which a test compares, in an order in which each finds what it needs. A word in capitals after the
+ * first is part of the name; `text` and others are keys.
+ */
+const COMMANDS = `PING;TIME;SET text 0;SETEX text ttl 0;GET text;MGET text;BITFIELD text get u8 0;EXISTS text;EXPIRE text ttl;
+PEXPIRE text 900000;HSET hash a 1;HGET hash a;HMGET hash a;HGETALL hash;HKEYS hash;HLEN hash;HDEL hash b;SADD set a;SCARD set;SMEMBERS set;
+SREM set b;ZADD sorted 1 a;ZMSCORE sorted a;ZCARD sorted;ZRANGE sorted 0 -1;ZRANGEBYSCORE sorted 0 9;ZREM sorted b;ZREMRANGEBYSCORE sorted 0 0;
+XADD stream * a 1;XREVRANGE stream + -;EVAL return+1 0;EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0;SCRIPT LOAD return+1;
+EXPIRE hash ttl;EXPIRE set ttl;EXPIRE sorted ttl;EXPIRE stream ttl;DEL text;UNLINK text`
+
+const KEYS = new Set(['text', 'hash', 'set', 'sorted', 'stream'])
+
+/** The commands of one trip, by their names. */
+export const commandsToTry = (key: Bed['key']): [name: string, Command][] =>
+  COMMANDS.split(/;\n?/).map(line => {
+    const wordFor = (word: string) =>
+      KEYS.has(word) ? key(word) : word === 'ttl' ? KEY_SECONDS : word.replace('+1', ' 1')
+    return [/^[A-Z]+( [A-Z]+)?/.exec(line)![0], line.split(' ').map(wordFor) as unknown as Command]
+  })
+
+export async function checkPermissions({ send, key, config }: Bed): Promise<Finding> {
+  const commands = commandsToTry(key)
+  const answers = await send(commands.map(([, command]) => command))
+  const thatFail = (pattern: RegExp) => {
+    const names = commands.flatMap(([name], i) => (pattern.test(answers[i]?.error ?? '') ? [name] : []))
+    return [...new Set(names)]
+  }
+  if (thatFail(/^READONLY/).length > 0)
+    return fault`The server is a read-only replica (READONLY): it cannot count. → Use the address of the primary.`
+  if (thatFail(/^(OOM|MISCONF)/).length > 0)
+    return fault`The server refuses changes, because its memory is full or its disk fails (OOM, MISCONF). → Look at the memory, the disk and the log of Redis.`
+  const denied = thatFail(/^(NOPERM|ERR unknown command)/)
+  if (denied.includes('SETEX') && denied.includes('HSET') && !denied.includes('GET'))
+    return fault`The token is read-only (NOPERM): it cannot count. → Use the token that can write: at Upstash the standard token, not the read-only one.`
+  const fix = 'docs/deploy.md#your-own-redis lists the permissions that Sluice needs.'
+  const sources = scriptsOf(decisionsUnder(config, 'caller')).map(({ plain }) => plain.source)
+  const needed = denied.filter(
+    name => /^EVAL/.test(name) || sources.some(source => source.includes(`'${name}'`)),
+  )
+  if (needed.length > 0)
+    return fault`The store lacks or does not permit ${needed.join(', ')}, which decisions under your rules take. → ${fix}`
+  if (denied.length > 0)
+    return limit`The store lacks or does not permit ${denied.join(', ')}, which administration, statistics or other rules take. → ${fix}`
+  const wrong = thatFail(/^(?!NOSCRIPT)./).join(', ')
+  if (wrong)
+    return fault`The store answers ${wrong} with an error. → Use Redis, Valkey, an Upstash database or the bridge.`
+  return ok`The ${new Set(commands.map(([name]) => name)).size} commands that Sluice uses are permitted.`
+}
+
+/** As many as large configs have. */
+const ARGUMENTS = 2000
+
+const TIME = `local t = redis.call('TIME') redis.call('SETEX', KEYS[1], ${KEY_SECONDS}, t[1]) return redis.call('GET', KEYS[1])`
+const STRUCT = "return struct and #struct.pack('>I4I2c2', 12345678, 7, 'ab') == 8 and 1 or 0"
+const UNDECLARED = `${FIRST_LINES.keyLocking}return redis.call('GET', ARGV[1])`
+const OTHER = 'Use Redis 6.2 or newer, Valkey, an Upstash database or the bridge.'
+
+export function commandChecks({ send, sendWith, key, config: { keyLocking } }: Bed): Check[] {
+  /** @param table by patterns of the answer: `= ` and the result, or the error. The last one is empty */
+  const check = (name: string, command: () => Command, table: Readonly<Record<string, Finding>>): Check => ({
+    name,
+    async run() {
+      const [answer] = await send([command()])
+      return findIn(answer!.error ?? `= ${answer!.result}`, table)!
+    },
+  })
+  const undecided = unknown`Whether scripts lock their keys only could not be found out. → You can leave it, if the check \`rules\` is ok.`
+  const ofRest = check('key-locking', () => ['EVAL', UNDECLARED, 0, key('undeclared')], {
+    '^= ': ok`The first line of scripts is accepted. The store runs one script at a time.`,
+    'dynamic keys': keyLocking
+      ? ok`Scripts of different callers run side by side: the store locks their keys only.`
+      : limit`Scripts lock the whole database, because the config has keyLocking: false. → Remove store.keyLocking from the config.`,
+    'shebang|flag': keyLocking
+      ? fault`The store refuses the first line of scripts (#!lua flags=allow-key-locking). → Set store: { keyLocking: false } in the config, and deploy it.`
+      : undecided,
+    '': undecided,
+  })
+  return [
+    check('script-cache', () => ['EVALSHA', randomBase62(40).toLowerCase(), 0], {
+      '^(NOSCRIPT|NOPERM|ERR unknown command)': ok`A script that the store has lost is sent again (NOSCRIPT).`,
+      '': fault`A script that the store does not have is not answered with NOSCRIPT, so it is not sent again: after a restart of the store, every decision fails. → Use an Upstash database or the bridge. A server in between must not change errors.`,
+    }),
+    check('time-in-scripts', () => ['EVAL', TIME, 1, key('time')], {
+      '^= \\d{10,}$': ok`A script can read the time and write afterwards (TIME, SETEX).`,
+      '': fault`A script cannot read the time and write afterwards (TIME, SETEX), as every decision does. → ${OTHER}`,
+    }),
+    check('struct', () => ['EVAL', STRUCT, 0], {
+      '^= 1$': ok`Scripts have the library struct.`,
+      '': limit`Scripts lack the library struct. Slower code takes its place: a script takes up to three times as long. → You can leave it. Redis, Valkey and the bridge in front of them have it.`,
+    }),
+    check('arguments', () => ['EVAL', 'return #ARGV', 0, ...Array(ARGUMENTS).fill('1')], {
+      [`^= ${ARGUMENTS}$`]: ok`A script takes ${ARGUMENTS} arguments.`,
+      '': fault`A script does not take ${ARGUMENTS} arguments. → ${OTHER}`,
+    }),
+    ...(sendWith ? [ofRest] : []),
+  ]
 }

@@ -3,59 +3,65 @@ import { lookup } from 'node:dns/promises'
 import { isIP } from 'node:net'
 import { connect } from 'node:tls'
 import { isOnThisMachine } from '../../ops/store-failure.ts'
-import { type Check, type Finding, fault, findings, ok } from './checks.ts'
+import { type Check, type Finding, fault, findings, limit, ok } from './checks.ts'
 
 const TIMEOUT_MS = 5000
 const DAY_MS = 86_400_000
 /** Certificates are usually renewed 30 days before they end. */
 const MIN_DAYS = 14
 
-export const reachChecks = (what: 'store' | 'gateway', url: string): Check[] => [
-  { name: `${what}-address`, isEssential: true, run: () => checkName(url) },
-  { name: `${what}-tls`, isEssential: true, run: () => checkTls(url) },
-]
+/** @param urls of servers that are alike. The finding is about the first that is not ok, or the first */
+export function reachChecks(what: 'store' | 'gateway', urls: readonly string[]): Check[] {
+  const check = (name: string, run: (url: string) => Promise<Finding>): Check => ({
+    ...{ name, isEssential: true },
+    async run() {
+      const all = await Promise.all(urls.map(run))
+      return all.find(({ verdict }) => verdict !== 'ok') ?? all[0]!
+    },
+  })
+  return [check(`${what}-address`, checkName), check(`${what}-tls`, checkTls)]
+}
 
 const hostOf = (url: string) => new URL(url).hostname.replace(/^\[|\]$/g, '')
+const msSince = (startedAt: number) => Math.round(performance.now() - startedAt)
 
 async function checkName(url: string): Promise<Finding> {
   const host = hostOf(url)
   if (host === '' || isIP(host)) return ok`The URL has an address, so there is no name to resolve.`
   const startedAt = performance.now()
-  try {
-    const { length } = await lookup(host, { all: true })
-    const ms = Math.round(performance.now() - startedAt)
-    return findings({ dns_ms: ms }).ok`The name resolves in ${ms} ms (addresses: ${length}).`
-  } catch (error) {
-    return fault`The name of the host does not resolve (${(error as NodeJS.ErrnoException).code!}). → Copy the URL again. A deleted database has no name any more.`
-  }
+  const found = await lookup(host, { all: true }).catch(({ code }) => String(code))
+  if (typeof found === 'string')
+    return fault`The name of the host does not resolve (${found}). → Copy the URL again. A deleted database has no name any more.`
+  const ms = msSince(startedAt)
+  return findings({ dns_ms: ms }).ok`The name resolves in ${ms} ms (addresses: ${found.length}).`
 }
 
 async function checkTls(url: string): Promise<Finding> {
   const { protocol, port } = new URL(url)
-  if (!/^(https|rediss):$/.test(protocol))
-    return isOnThisMachine(url)
-      ? ok`No TLS, which is not needed on this machine.`
+  if (protocol !== 'https:' && protocol !== 'rediss:') {
+    if (isOnThisMachine(url)) return ok`No TLS, which is not needed on this machine.`
+    return protocol === 'redis:'
+      ? limit`There is no TLS: passwords and keys travel in clear text. → Use rediss://, unless the network between is your own.`
       : fault`There is no TLS: tokens and keys travel in clear text. → Use an https URL. For the bridge, put a proxy with TLS in front of it.`
+  }
   const startedAt = performance.now()
   const host = hostOf(url)
   const socket = connect({
     ...{ host, port: Number(port || (protocol === 'https:' ? 443 : 6379)), timeout: TIMEOUT_MS },
     ...(!isIP(host) && { servername: host }),
   })
-  const failure = await new Promise<NodeJS.ErrnoException | undefined>(resolve => {
-    socket.once('secureConnect', () => resolve(undefined)).once('error', resolve)
-    socket.once('timeout', () => resolve(Object.assign(new Error(), { code: 'ETIMEDOUT' })))
+  const code = await new Promise<string | undefined>(resolve => {
+    socket.once('secureConnect', () => resolve(undefined)).once('timeout', () => resolve('ETIMEDOUT'))
+    socket.once('error', ({ code = 'no TLS' }: NodeJS.ErrnoException) => resolve(code))
   })
-  const ms = Math.round(performance.now() - startedAt)
-  const version = socket.getProtocol()
-  const endsAt = Date.parse(failure ? '' : socket.getPeerCertificate().valid_to)
+  const ms = msSince(startedAt)
+  const [version, { valid_to }] = [socket.getProtocol(), socket.getPeerCertificate()]
   socket.destroy()
-  const { code = 'no TLS' } = failure ?? {}
-  if (failure && /^E[A-Z]+$/.test(code))
+  if (code && /^E[A-Z]+$/.test(code))
     return fault`No connection can be made (${code}). → Check the host and the port of the URL, and the firewall.`
-  if (failure)
-    return fault`The certificate is not valid, or there is no TLS (${code}). → Use a certificate of an authority that browsers trust: Workers accept no other.`
-  const days = Math.floor((endsAt - Date.now()) / DAY_MS)
+  if (code)
+    return fault`The certificate is not valid, or there is no TLS (${code}). → Use a certificate of an authority that browsers trust: Workers accept no other. For rediss://, NODE_EXTRA_CA_CERTS can name another.`
+  const days = Math.floor((Date.parse(valid_to) - Date.now()) / DAY_MS)
   const found = findings({ tls_ms: ms, certificate_days: days })
   return days < MIN_DAYS
     ? found.limit`The certificate ends in ${days} days. → Renew it: when it has ended, no request gets through.`

@@ -1,4 +1,5 @@
 /** Hides what was given to an examination, in whatever form: users paste the report into issues. */
+import { unescape as decoded } from 'node:querystring'
 
 /** Shorter ones would also be found inside words. */
 const MIN_LENGTH = 4
@@ -8,14 +9,8 @@ export function hiderOf(inputs: readonly (string | undefined)[]): <T>(value: T) 
   const forms = inputs
     .flatMap(input => (input === undefined ? [] : partsOf(input)))
     .flatMap(part => {
-      const bytes = Buffer.from(part)
-      return [
-        part,
-        encodeURIComponent(part),
-        JSON.stringify(part).slice(1, -1),
-        bytes.toString('base64'),
-        bytes.toString('base64url'),
-      ]
+      const [bytes, json] = [Buffer.from(part), JSON.stringify(part).slice(1, -1)]
+      return [part, encodeURIComponent(part), json, bytes.toString('base64'), bytes.toString('base64url')]
     })
   // The longest first, so that no rest of it stays.
   const secrets = forms.filter(({ length }) => length >= MIN_LENGTH).sort((a, b) => b.length - a.length)
@@ -26,20 +21,9 @@ export function hiderOf(inputs: readonly (string | undefined)[]): <T>(value: T) 
     JSON.parse(JSON.stringify(value), (_, each) => (typeof each === 'string' ? hide(each) : each))
 }
 
+/** All words of a URL: also hosts of a cluster, and the first label of a host, which at Upstash is the name of the database. */
 function partsOf(input: string): string[] {
-  if (!/^[a-z]+:\/\//i.test(input) || !URL.canParse(input)) return [input]
-  const { href, host, hostname, username, password, pathname, search } = new URL(input)
-  // The names of this machine are not secret.
-  if (/^(localhost|127\.0\.0\.1|\[::1\])$/.test(hostname)) return [username, password]
-  // Upstash puts the name of the database into the first label.
-  return [
-    href,
-    host,
-    hostname,
-    hostname.split('.')[0]!,
-    username,
-    password,
-    pathname.slice(1),
-    search.slice(1),
-  ]
+  const [, rest = ''] = /^[a-z+]+:\/\/(.*)$/is.exec(input) ?? []
+  const words = [...(URL.canParse(input) ? [new URL(input).host] : []), ...rest.split(/[/@:,?&=[\]]+/)]
+  return [input, ...words.flatMap(word => [word, decoded(word), word.split('.')[0]!])]
 }

@@ -5,51 +5,39 @@ import type { Answer, Bed } from './examined-store.ts'
 
 type Info = Readonly<Record<string, string | undefined>>
 
-/** Of maxmemory. */
-const FULL = 0.95
-const NEARLY_FULL = 0.8
+/** Of maxmemory (%). */
+const FULL = 95
+const NEARLY_FULL = 80
 const LATE_SECONDS = 10
 
 export function serverChecks({ send, config }: Bed): Check[] {
   let info: Promise<Info> | undefined
-  const check = (
-    name: string,
-    find: (info: Info) => Finding | undefined | Promise<Finding | undefined>,
-  ): Check => ({
+  const find = { version: versionOf, memory: memoryOf, persistence: persistenceOf, replicas: replicasOf }
+  const checks = Object.entries(find).map(([name, find]) => ({
     name,
     async run() {
       info ??= send([['INFO']]).then(([answer]) => parseInfo(answer!))
-      return (
-        (await find(await info)) ??
-        unknown`The store does not tell it: INFO lacks it, or is not permitted. → Permit INFO to the Redis user (+info), or look into the console of the database.`
-      )
+      return (await find(await info, config, send)) ?? UNTOLD
     },
-  })
-  return [
-    check('version', info => versionOf(info, config)),
-    check('memory', memoryOf),
-    check('persistence', info => persistenceOf(info, send)),
-    check('replicas', replicasOf),
-    { name: 'clock', run: () => checkClock(send) },
-  ]
+  }))
+  return [...checks, { name: 'clock', run: () => checkClock(send) }]
 }
+
+const UNTOLD = unknown`The store does not tell it: INFO lacks it, or is not permitted. → Permit INFO to the Redis user (+info), or look into the console of the database.`
 
 const parseInfo = ({ result }: Answer): Info =>
   Object.fromEntries(
     [...String(result).matchAll(/^([\w-]+):([^\r\n]*)/gm)].map(([, name, value]) => [name!, value!]),
   )
 
-function versionOf(
-  { valkey_version: valkey, redis_version: redis, cluster_enabled }: Info,
-  config: Config,
-): Finding | undefined {
+function versionOf({ valkey_version: valkey, redis_version: redis, cluster_enabled }: Info, config: Config) {
   const version = /^[\d.]{3,20}$/.exec(valkey ?? redis ?? '')?.[0]
   if (!version) return undefined
   const isCluster = cluster_enabled === '1'
-  if (isCluster !== config.cluster)
-    return isCluster
-      ? fault`The server is a Redis Cluster, and the config has no cluster: true. → Set store: { cluster: true } in the config, and deploy it.`
-      : limit`The config has cluster: true, and the server is not a Redis Cluster: decisions take more commands than needed. → Remove store.cluster from the config.`
+  if (isCluster && !config.cluster)
+    return fault`The server is a Redis Cluster, and the config has no cluster: true. → Set store: { cluster: true } in the config, and deploy it.`
+  if (!isCluster && config.cluster)
+    return limit`The config has cluster: true, and the server is not a Redis Cluster: decisions take more commands than needed. → Remove store.cluster from the config.`
   // Sluice uses ZMSCORE, of Redis 6.2.
   if (Number.parseFloat(version) < 6.2)
     return fault`Redis ${version} is too old. → Use Redis 6.2 or newer, or Valkey.`
@@ -59,25 +47,24 @@ function versionOf(
 function memoryOf({ maxmemory_policy: policy = '', maxmemory, used_memory }: Info): Finding | undefined {
   const max = Number(maxmemory)
   if (!/^[a-z-]{5,20}$/.test(policy) || Number.isNaN(max)) return undefined
-  const share = max > 0 ? Number(used_memory) / max : 0
-  const percent = Math.round(share * 100)
+  const percent = max > 0 ? Math.round((Number(used_memory) / max) * 100) : 0
   const used = max > 0 ? `${percent} % of maxmemory is used` : 'maxmemory is not set'
   const found = findings({ memory_used_percent: percent })
   if (policy !== 'noeviction') {
-    const effect = `Eviction is on (${policy}; ${used}): when the memory is full, limits start again`
-    const fix = 'Turn it off (redis-cli CONFIG SET maxmemory-policy noeviction), and choose enough memory.'
-    if (max > 0 && policy.startsWith('allkeys-'))
-      return found.fault`${effect}, and API keys are deleted. → ${fix}`
-    return found.limit`${effect}. → ${fix}`
+    const evictsKeys = max > 0 && policy.startsWith('allkeys-')
+    const verdict = evictsKeys ? 'fault' : 'limit'
+    return found[
+      verdict
+    ]`Eviction is on (${policy}; ${used}): when the memory is full, limits start again${evictsKeys ? ', and API keys are deleted' : ''}. → Turn it off (redis-cli CONFIG SET maxmemory-policy noeviction), and choose enough memory.`
   }
-  if (share >= FULL)
-    return found.fault`The memory is full (${used}): Redis refuses to count. → Raise maxmemory, or choose a larger database.`
-  if (share >= NEARLY_FULL)
-    return found.limit`The memory is nearly full (${used}): when it is full, Redis refuses to count. → Raise maxmemory, or choose a larger database.`
-  return found.ok`Eviction is off, and ${used}.`
+  if (percent < NEARLY_FULL) return found.ok`Eviction is off, and ${used}.`
+  const [verdict, nearly] = percent >= FULL ? (['fault', ''] as const) : (['limit', 'nearly '] as const)
+  return found[
+    verdict
+  ]`The memory is ${nearly}full (${used}). Redis refuses to count when it is full. → Raise maxmemory, or choose a larger database.`
 }
 
-async function persistenceOf(info: Info, send: Bed['send']): Promise<Finding | undefined> {
+async function persistenceOf(info: Info, _: Config, send: Bed['send']): Promise<Finding | undefined> {
   if (info.aof_enabled === undefined) return undefined
   if (info.aof_last_write_status === 'err' || info.rdb_last_bgsave_status === 'err')
     return fault`The last write to the disk has failed, and Redis may refuse all changes. → Look at the log of Redis, and at the space on its disk.`
@@ -97,13 +84,12 @@ function replicasOf({ role, master_repl_offset: offset, ...info }: Info): Findin
   const replicas = Object.entries(info).flatMap(([name, text]) =>
     /^slave\d+$/.test(name) ? [new URLSearchParams(text!.replaceAll(',', '&'))] : [],
   )
-  const numbers = (field: string) => replicas.map(replica => Number(replica.get(field) ?? 0))
   if (replicas.length === 0) return ok`The server is a primary without replicas.`
+  const numbers = (field: string) => replicas.map(replica => Number(replica.get(field) ?? 0))
   const seconds = Math.max(...numbers('lag'))
   const bytes = Math.max(0, Number(offset) - Math.min(...numbers('offset')))
   const found = findings({ replicas: replicas.length, lag_seconds: seconds, lag_bytes: bytes })
-  const isLate = seconds > LATE_SECONDS || replicas.some(replica => replica.get('state') !== 'online')
-  return isLate
+  return seconds > LATE_SECONDS || replicas.some(replica => replica.get('state') !== 'online')
     ? found.limit`A replica lags, by ${seconds} s and ${bytes} bytes: if it takes over now, it does not know the last counts and changes. → Find out why: its load, client-output-buffer-limit, or the network.`
     : found.ok`The server is a primary (replicas: ${replicas.length}, at most ${seconds} s behind).`
 }

@@ -35,7 +35,7 @@ export function adminConnectionTo(redis: FoundRedis, decisions: Store, deadlineM
 }
 
 /** Texts in place of bytes. @throws ErrorReply if a command of a transaction has failed */
-function textsIn(reply: RawReply): Reply {
+export function textsIn(reply: RawReply): Reply {
   if (reply instanceof Error) throw reply
   if (Array.isArray(reply)) return reply.map(textsIn)
   return Buffer.isBuffer(reply) ? reply.toString() : reply

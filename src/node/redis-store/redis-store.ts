@@ -3,7 +3,7 @@
  * programs on Node; a Worker uses src/store/upstash.ts. All calls of the process share one connection to each server.
  */
 import { GatewayError } from '../../errors.ts'
-import type { AdminConnection } from '../../ops/admin-connection.ts'
+import type { AdminConnection, Command, Reply } from '../../ops/admin-connection.ts'
 import type { DeadlineClock } from '../../store/deadline.ts'
 import { refusal } from '../../store/refusal.ts'
 import type { Store } from '../../store/store.ts'
@@ -12,7 +12,7 @@ import { ClusterConnection } from '../rest-bridge/cluster-connection.ts'
 import type { FoundRedis } from '../rest-bridge/found-redis.ts'
 import { connectionTo, isClusterNode } from '../rest-bridge/redis-connection.ts'
 import { RedisServer, withDeadline } from '../rest-bridge/redis-server.ts'
-import { adminConnectionTo } from './admin-connection.ts'
+import { adminConnectionTo, textsIn } from './admin-connection.ts'
 import { parseRedisUrl } from './redis-url.ts'
 import { REMEDIES, sendCommands } from './send-commands.ts'
 import { SentinelConnection } from './sentinel-connection.ts'
@@ -34,6 +34,10 @@ export interface RedisStore {
   store: Store
   /** The same Redis for administration. */
   admin: AdminConnection
+  /** Sends a command as it is. @throws ErrorReply with the error of Redis; RedisUnavailable */
+  send(command: Command): Promise<Reply>
+  /** Sends commands as one transaction. @throws as `send` does */
+  transact(commands: readonly Command[]): Promise<Reply[]>
   /** Resolves if Redis answers: on a cluster, one of its masters. @throws GatewayError that says why it does not */
   ready(): Promise<void>
   /** Accepts no more calls, and closes the connections when the calls in flight are answered, or after `connectMs`. */
@@ -59,6 +63,9 @@ export async function connectRedisStore(options: RedisStoreOptions): Promise<Red
   return {
     store,
     admin: adminConnectionTo(redis, store, connectMs),
+    send: async command => textsIn(await redis.send(command.map(String))),
+    transact: async commands =>
+      (await redis.transaction(commands.map(command => command.map(String)))).map(textsIn),
     async ready() {
       const outages = await redis.outages()
       const [outage] = outages

@@ -1,7 +1,6 @@
 /** The parts of `npx sluicegate doctor` that need no store: the verdict, the document, what is hidden, the vectors, and the cost of a load. */
 import { describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../../src/config/check/check.ts'
-import { bindRule } from '../../../src/limiter/bind.ts'
 import { doctorDocument, lineOf, verdictText } from '../../../src/node/cli/doctor-output.ts'
 import {
   type Checked,
@@ -12,10 +11,10 @@ import {
   runChecks,
   unknown,
 } from '../../../src/node/doctor/checks.ts'
-import { KeySpace } from '../../../src/node/doctor/key-space.ts'
+import { algorithmVectors } from '../../../src/node/doctor/decisions.ts'
+import { KeySpace } from '../../../src/node/doctor/examined-store.ts'
 import { costOfLoad } from '../../../src/node/doctor/load.ts'
 import { hiderOf } from '../../../src/node/doctor/secrets.ts'
-import { VECTORS } from '../../../src/node/doctor/vectors.ts'
 import { ScriptModel } from '../../../src/script/model.ts'
 
 const GOOD: Checked = { name: 'a', ...ok`It works.` }
@@ -65,17 +64,21 @@ describe('checks', () => {
       return finding
     },
   })
-  const examination = { isStopped: () => false, note: () => {} }
+  const run = async (checks: Parameters<typeof runChecks>[0]) => {
+    const all: Checked[] = []
+    await runChecks(checks, { isStopped: () => false, note: checked => void all.push(checked) })
+    return all
+  }
 
   it('end after a fault of an essential one, and go on after others', async () => {
     const names = async (isEssential: boolean) =>
-      (await runChecks([check('first', BAD, isEssential), check('second', GOOD)], examination)).length
+      (await run([check('first', BAD, isEssential), check('second', GOOD)])).length
     expect([await names(true), await names(false)]).toEqual([1, 2])
   })
 
   it('that throw are faults, and quote no message of others', async () => {
     const error = Object.assign(new Error('no key sluice:{c:acme} at db.example'), { code: 'ECONNRESET' })
-    const [checked] = await runChecks([check('first', error)], examination)
+    const [checked] = await run([check('first', error)])
     expect(checked).toMatchObject({ verdict: 'fault', finding: 'The check failed: ECONNRESET.' })
   })
 })
@@ -84,6 +87,8 @@ it('hosts, tokens, keys and passwords are hidden in every text, however they are
   const inputs = [
     'https://brave-cat-1.upstash.io/path-of-it',
     'rediss://admin:p%40ssword@10.1.2.3:6380',
+    'redis+cluster://user-of-it:pass-word@one.example:7001,two.example:7002',
+    'unix:///run/of-redis.sock?password=of-socket',
     'tok+en/"quoted"=',
     'slk_live_4711',
     undefined,
@@ -93,6 +98,7 @@ it('hosts, tokens, keys and passwords are hidden in every text, however they are
   const texts = [
     ...inputs.filter(text => text !== undefined && text !== 'abc'),
     ...['BRAVE-CAT-1', 'brave-cat-1.upstash.io:443', 'p%40ssword', '10.1.2.3', '10.1.2.3:6380', 'path-of-it'],
+    ...['two.example', 'one.example:7001', 'pass-word', 'of-redis.sock', 'of-socket'],
     ...['tok+en/"quoted"=', 'slk_live_4711'].flatMap(text => [
       encodeURIComponent(text),
       JSON.stringify(text),
@@ -107,6 +113,10 @@ it('hosts, tokens, keys and passwords are hidden in every text, however they are
       'ssword',
       '10.1.2',
       'path-of',
+      'example',
+      'pass-word',
+      'of-redis',
+      'of-socket',
       'tok+en',
       'tok%2Ben',
       'slk_live',
@@ -120,14 +130,11 @@ it('hosts, tokens, keys and passwords are hidden in every text, however they are
   )
 })
 
-it.each(VECTORS)('$rule.name: the vectors are those of the model', ({ rule, rows }) => {
+it.each(algorithmVectors())('%s: the decisions that are compared admit, refuse and count down', (_, all) => {
   const model = new ScriptModel()
-  const start = 1_700_000_000e6
-  for (const { at, cost, result } of rows) {
-    const bound = bindRule(rule, 'a', cost, (start + at) / 1e3)
-    const { verdicts } = model.decide({ ruleSet: { plans: [] }, rules: [bound], now: start + at })
-    expect(verdicts[0], `at ${at} µs, cost ${cost}`).toEqual({ rule, mode: 'enforce', ...result })
-  }
+  const verdicts = all.map(evaluation => model.decide(evaluation).verdicts[0]!)
+  expect(new Set(verdicts.map(({ allowed }) => allowed)).size).toBe(2)
+  expect(new Set(verdicts.map(({ remaining }) => remaining)).size).toBeGreaterThan(1)
 })
 
 it('a key outside of the key space of the examination is refused', () => {

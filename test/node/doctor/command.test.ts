@@ -48,11 +48,45 @@ describe('the command', () => {
     for (const check of document.checks)
       expect(Object.keys(check)).toEqual(['name', 'verdict', 'finding', 'fix', 'measured'])
     expect(document.checks.map(({ name }: { name: string }) => name)).toEqual([
-      ...['store-address', 'store-tls', 'protocol', 'token', 'script-cache', 'permissions'],
+      ...['store-address', 'store-tls', 'protocol', 'token', 'permissions'],
       ...['version', 'memory', 'persistence', 'replicas', 'clock'],
-      ...['time-in-scripts', 'struct', 'arguments', 'key-locking', 'algorithms', 'rules', 'reads', 'latency'],
+      ...[
+        'script-cache',
+        'time-in-scripts',
+        'struct',
+        'arguments',
+        'key-locking',
+        'algorithms',
+        'rules',
+        'reads',
+        'latency',
+      ],
       'removal',
     ])
+  })
+
+  it.each(['--store', 'REDIS_URL'])(
+    'reaches a Redis directly, by %s, and hides its password',
+    async source => {
+      const url = redis.url.replace(/^unix:\/\/(.*)$/, 'unix://$1?password=planted-password')
+      const flags = source === '--store' ? ['--store', url] : []
+      await redis.connection.send(['CONFIG', 'SET', 'requirepass', 'planted-password'])
+      try {
+        const environment: Record<string, string> = source === '--store' ? env() : { REDIS_URL: url }
+        const { code, stdout } = await runInProcess(['doctor', '--json', ...flags], environment)
+        expect(stdout).not.toContain('planted')
+        const { checks } = JSON.parse(stdout)
+        expect(checks.map(({ name }: { name: string }) => name)).not.toContain('token')
+        expect([code, await keys()]).toEqual([3, []])
+      } finally {
+        await redis.connection.send(['CONFIG', 'SET', 'requirepass', ''])
+      }
+    },
+  )
+
+  it('does not choose between two stores of the environment', async () => {
+    const { code, stderr } = await runInProcess(['doctor'], { ...env(), REDIS_URL: redis.url })
+    expect([code, stderr]).toEqual([2, expect.stringContaining('Two stores are set')])
   })
 
   it('exits with 1 if the store is not to be used', async () => {
@@ -82,7 +116,7 @@ describe('the command', () => {
     ['--load', '0/s'],
     ['--load', '20'],
     ['--for', '1h'],
-    ['--store', 'redis://a'],
+    ['--store', 'ftp://a'],
   ])('rejects %s %s', async (...args) => {
     expect(await runInProcess(['doctor', ...args], env())).toMatchObject({ code: 2, stdout: '' })
   })

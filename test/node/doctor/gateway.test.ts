@@ -53,7 +53,8 @@ async function examine(
   options: { path?: string; origin?: string; headers?: Record<string, string> } = {},
 ) {
   const gateway = { url, path: '/', headers: {}, config: CONFIG, ...options }
-  const all = await runChecks(gatewayChecks(gateway), { isStopped: () => false, note: () => {} })
+  const all: Checked[] = []
+  await runChecks(gatewayChecks(gateway), { isStopped: () => false, note: each => void all.push(each) })
   return Object.fromEntries(all.map(each => [each.name, each])) as Record<string, Checked>
 }
 

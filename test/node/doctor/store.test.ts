@@ -4,8 +4,8 @@ import { checkedConfig } from '../../../src/config/check/check.ts'
 import type { ConfigInput } from '../../../src/config/check/schema.ts'
 import { type Checked, overallOf } from '../../../src/node/doctor/checks.ts'
 import { examineStore } from '../../../src/node/doctor/examine-store.ts'
-import { examinedRestStore } from '../../../src/node/doctor/examined-store.ts'
-import { commandsToTry } from '../../../src/node/doctor/permissions.ts'
+import type { StoreAddress } from '../../../src/node/doctor/examined-store.ts'
+import { commandsToTry } from '../../../src/node/doctor/protocol.ts'
 import { type Bridge, startBridge } from '../../../src/node/rest-bridge/bridge.ts'
 import { RedisServer } from '../../../src/node/rest-bridge/redis-server.ts'
 import { describeOnCluster, type TestCluster } from '../../support/cluster.ts'
@@ -14,6 +14,7 @@ import { PATIENT_MS } from '../../support/patience.ts'
 import { describeOnRedis, type TestRedis } from '../../support/redis.ts'
 import { type RedisProcess, startRedisProcess } from '../../support/redis-process.ts'
 import { GRANTED, PASSWORD, SET_USER } from '../../support/redis-user.ts'
+import { MASTER, startSentinels } from '../../support/sentinels.ts'
 import { hasRedisServer } from '../../support/servers.ts'
 
 const TOKEN = 'token-of-the-store'
@@ -44,22 +45,26 @@ const LARGE = {
 
 const configOf = (input: Partial<ConfigInput>) => checkedConfig({ origin: 'route', ...input })
 
-async function examine(
-  rest: { url: string; token?: string },
+type Stopped = (done: readonly Checked[]) => boolean
+
+async function examineWith(
+  store: StoreAddress,
   input: Partial<ConfigInput> = SMALL,
-  isStopped: (done: readonly Checked[]) => boolean = () => false,
+  isStopped: Stopped = () => false,
 ) {
-  const config = configOf(input)
-  const done: Checked[] = []
-  const open = (environment: string) => examinedRestStore({ token: TOKEN, ...rest }, config, environment)
+  const all: Checked[] = []
   const examination = {
-    isStopped: () => isStopped(done),
-    note: (checked: Checked) => void done.push(checked),
+    isStopped: () => isStopped(all),
+    note: (checked: Checked) => void all.push(checked),
   }
-  const all = await examineStore({ url: rest.url, open, config }, examination)
-  expect(done).toEqual(all)
+  await examineStore(store, configOf(input), examination)
   return { all, by: Object.fromEntries(all.map(each => [each.name, each])) as Record<string, Checked> }
 }
+
+const examine = (rest: { url: string; token?: string }, ...more: [Partial<ConfigInput>?, Stopped?]) =>
+  examineWith({ token: TOKEN, ...rest }, ...more)
+
+const examineDirectly = (url: string, input?: Partial<ConfigInput>) => examineWith({ url }, input)
 
 /** With their texts, so that a failure says what was found. */
 const faultsOf = (all: readonly Checked[]) => all.filter(({ verdict }) => verdict === 'fault')
@@ -97,6 +102,20 @@ describeOnRedis('a store that works', (start, kind) => {
     expect(String(await redis.connection.send(['KEYS', '*']))).toBe('sluice:{c:acme}:state')
   })
 
+  it.each([
+    ['a small config', SMALL],
+    ['every kind of rule', LARGE],
+  ])('works directly, without HTTP, and skips what only REST has: %s', async (_, input) => {
+    await redis.connection.send(['SET', 'sluice:{c:acme}:state', 'of a user'])
+    const { all, by } = await examineDirectly(redis.url, input)
+    expect(faultsOf(all)).toEqual([])
+    expect(by.protocol!.finding).toMatch(/Skipped.*: token, key-locking\.$/)
+    expect([by.token, by['key-locking']]).toEqual([undefined, undefined])
+    for (const name of ['protocol', 'permissions', 'script-cache', 'algorithms', 'rules', 'clock', 'removal'])
+      expect(by[name]).toMatchObject({ verdict: 'ok' })
+    expect(String(await redis.connection.send(['KEYS', '*']))).toBe('sluice:{c:acme}:state')
+  })
+
   it.runIf(kind !== 'embedded')('tells version and memory', async () => {
     const { by } = await examine(bridge)
     expect(by.version!.finding).toMatch(/^(Redis|Valkey) \d+\.\d+\.\d+\.$/)
@@ -111,6 +130,19 @@ describeOnRedis('a store that works', (start, kind) => {
     ])
     expect(all.at(-1)!.finding).toMatch(/^The [1-9]\d* keys of this examination are removed: none is left\.$/)
     expect(String(await redis.connection.send(['KEYS', '*']))).toBe('sluice:{c:acme}:state')
+  })
+})
+
+describe.skipIf(!hasRedisServer)('a master that Sentinels watch', () => {
+  it('works directly', async () => {
+    const sentinels = await startSentinels()
+    try {
+      const { all, by } = await examineWith({ url: `redis+sentinel://${sentinels.hosts}/${MASTER}` })
+      expect(faultsOf(all)).toEqual([])
+      expect(by.replicas).toMatchObject({ verdict: 'ok', measured: { replicas: 1 } })
+    } finally {
+      await sentinels.close()
+    }
   })
 })
 
@@ -135,6 +167,19 @@ describeOnCluster('a cluster of three', start => {
     expect(faultsOf(all)).toEqual([])
     expect(by.version!.finding).toContain('a cluster')
     expect([by.rules!.verdict, await keys()]).toEqual(['ok', []])
+  })
+
+  it.each([
+    ['redis://', () => cluster.url],
+    ['redis+cluster://', () => cluster.url.replace(/^redis:\/\/([^/]+).*/, 'redis+cluster://$1,$1')],
+  ])('works directly, over %s', async (_, url) => {
+    const { all, by } = await examineDirectly(url(), { ...LARGE, store: { cluster: true } })
+    expect(faultsOf(all)).toEqual([])
+    expect(by.version!.finding).toContain('a cluster')
+    expect([by.rules!.verdict, await keys()]).toEqual(['ok', []])
+    expect((await examineDirectly(url(), SMALL)).by.version).toMatchObject({
+      ...{ verdict: 'fault', fix: expect.stringContaining('cluster: true') },
+    })
   })
 
   it('is a fault without cluster: true, which the report names', async () => {
@@ -215,6 +260,36 @@ describe.skipIf(title)(`a store that lacks one thing${title}`, () => {
     expect(faultsOf(all)).toEqual([])
     expect(by.memory).toMatchObject({ verdict: 'unknown', fix: expect.stringContaining('+info') })
     expect(overallOf(all)).toBe('works')
+  })
+
+  it('works directly with the Redis user of docs/deploy.md, and with a wrong password does not', async () => {
+    await redis.send(...SET_USER.split(' '))
+    const as = (password: string) => redis.url.replace('//', `//sluice:${password}@`)
+    const { all, by } = await examineDirectly(as(PASSWORD), LARGE)
+    expect(faultsOf(all)).toEqual([])
+    expect(by.permissions!.verdict).toBe('ok')
+    expect((await examineDirectly(as('wrong'))).by.protocol).toMatchObject({
+      ...{ verdict: 'fault', finding: expect.stringContaining('WRONGPASS') },
+    })
+  })
+
+  it('is reached directly, and does not permit EVAL, or is a read-only replica', async () => {
+    await redis.send(
+      'ACL',
+      'SETUSER',
+      'direct',
+      'on',
+      '>of-a-user',
+      '~sluice:*',
+      '+@all',
+      '-eval',
+      '-evalsha',
+    )
+    const { by } = await examineDirectly(redis.url.replace('//', '//direct:of-a-user@'))
+    expect(by.permissions).toMatchObject({ verdict: 'fault', finding: expect.stringContaining('EVALSHA') })
+    const replica = await startRedisProcess({ replicaof: `${redis.host} ${redis.port}` })
+    closing.push(replica.close)
+    expect((await examineDirectly(replica.url)).by.replicas!.verdict).toBe('fault')
   })
 
   it('lacks BITFIELD: a fault for rules that count requests in flight, else a limit', async () => {
@@ -468,6 +543,9 @@ it('a store that cannot be reached: its name does not resolve, or nothing listen
   expect(closed.by.protocol).toMatchObject({
     verdict: 'fault',
     finding: expect.stringContaining('check failed'),
+  })
+  expect((await examineDirectly('redis://127.0.0.1:1')).by.protocol).toMatchObject({
+    ...{ verdict: 'fault', finding: expect.stringContaining('ECONNREFUSED') },
   })
   const clear = await examine({ url: 'http://192.0.2.1' }, SMALL)
   expect(clear.by['store-tls']).toMatchObject({

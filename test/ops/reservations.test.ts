@@ -13,6 +13,7 @@ import { configOf } from '../support/engines.ts'
 import { TOKEN, useGateway } from '../support/gateway.ts'
 import { PATIENT } from '../support/patience.ts'
 import { describeOnRedis } from '../support/redis.ts'
+import { reservationsOf } from '../support/reservations.ts'
 
 const LONG = { period: '300d' } as const
 const INPUT = {
@@ -81,7 +82,7 @@ describeOnRedis('rules that are settled later', (_, kind) => {
     return await runCall(gateway.admin.decisions, prepareDecide({ ...evaluation, reservationId: id }))
   }
   const reservations = async (key: string) =>
-    Number(await gateway.redis.connection.send(['ZCARD', reservedKey(key)]))
+    (await reservationsOf((...command) => gateway.redis.connection.send(command), key)).length
 
   async function command(...args: string[]): Promise<string> {
     const log = vi.spyOn(console, 'log').mockImplementation(() => {})
@@ -115,7 +116,8 @@ describeOnRedis('rules that are settled later', (_, kind) => {
   })
 
   it('show no reservations that have ended', async () => {
-    await reserveForConsumer('aaaaaaaaaaaa')
+    // Too short for the state.
+    await reserveForConsumer('aaaa')
     const key = reservedKey(consumerStateKey('acme'))
     const [member] = (await gateway.redis.connection.send(['ZRANGE', key, '0', '-1'])) as Buffer[]
     await gateway.redis.connection.send(['ZADD', key, '1', String(member)])

@@ -12,7 +12,7 @@ import { settlementOf } from '../../src/limiter/reservations/outbox.ts'
 import { reservationOf } from '../../src/limiter/reservations/reservation.ts'
 import type { Subject, Verdict } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
-import type { Settlement } from '../../src/script/settle.ts'
+import type { SettledRequest, Settlement } from '../../src/script/settle.ts'
 import { consumerKey, consumerStateKey, reservedKey } from '../../src/store/keys.ts'
 import { formatConsumer } from '../../src/store/records.ts'
 import { randomCases } from '../selection.ts'
@@ -20,6 +20,8 @@ import { bound } from '../support/bound.ts'
 import { describeOnRedisEngine, rulesOf } from '../support/engines.ts'
 import { overrideOf } from '../support/overrides.ts'
 import { expectShare, forEvery } from '../support/property.ts'
+import { randomFrom, SEED } from '../support/random.ts'
+import { reservationsOf } from '../support/reservations.ts'
 import { ruleSetOf } from '../support/rule-set.ts'
 import { listOf, NOON, newCaller } from '../support/traffic.ts'
 
@@ -122,7 +124,9 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
             }
             if (each.verb === 'decide') {
               const verb = each.isPeek ? 'peek' : 'decide'
-              const reservationId = each.reserves ? `request${i}` : undefined
+              // Ids of another length are never in the state.
+              const padded = i % 5 === 0 ? `${i}` : `${i}`.padStart(5, '0')
+              const reservationId = each.reserves ? `request${padded}` : undefined
               const evaluation = { ruleSet, rules: bind(each.parts, each.cost), reservationId, now }
               const outcome = await engine.ask(prepareDecide(evaluation, verb))
               expect(outcome).toEqual(model.decide(evaluation, verb))
@@ -138,7 +142,9 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
               const isLost = each.lostFor !== undefined
               const chosen = isLost ? [...new Set(all)] : all
               if (chosen.length === 0 || !ruleSet.settle) continue
-              const rules = keyed.map(({ rule, key }) => bound(rule, key, 1, now / 1e3))
+              const rules = keyed
+                .filter(({ rule }) => rule.settlement)
+                .map(({ rule, key }) => bound(rule, key, 1, now / 1e3))
               const requests = chosen.map(({ id, at, verdicts }) => ({
                 ...{ id, spentAt: isLost ? 0 : at, isRenewal: each.isRenewal && !isLost },
                 ...(isLost && { lostForMs: Math.max(0, (now - at) / 1e3 + each.lostFor!) }),
@@ -312,12 +318,176 @@ describeOnRedisEngine('the reservations of an identity', fresh => {
     const evaluation = {
       ruleSet: ruleSetOf([{ rule, key }]),
       rules,
-      reservationId: 'request00001',
+      // With an id of another length, it is not in the state.
+      reservationId: 'request1',
       now: NOON,
     }
     await engine.ask(prepareDecide(evaluation))
     const leftMs = Number(await engine.send(['PTTL', reservedKey(key)]))
     expect(leftMs).toBeLessThanOrEqual(seconds * 1000)
     expect(leftMs).toBeGreaterThan((seconds - 20) * 1000)
+  })
+})
+
+describeOnRedisEngine('reservations in the state and in the set', (fresh, kind) => {
+  const TERMS = { ttlMs: 60_000, onUnsettled: 'keep', aboveLimit: 'clamp' } as const
+  const tokens = (name: string): Rule => {
+    const [rule] = rulesOf({ name, by: 'consumer', algorithm: 'fixed-window', limit: 1e6, period: '1d' })
+    return { ...rule!, settlement: TERMS }
+  }
+  const requests = rulesOf({
+    name: 'requests',
+    by: 'consumer',
+    algorithm: 'gcra',
+    limit: 900,
+    period: '1h',
+  })[0]!
+
+  /** The script and its model, with the same rules for one caller. */
+  async function twins(rules: readonly Rule[]) {
+    const engine = await fresh()
+    const model = new ScriptModel()
+    const key = consumerStateKey(newCaller())
+    const keyed = rules.map(rule => ({ rule, key }))
+    const ruleSet = ruleSetOf(keyed)
+    const settling = rules.filter(({ settlement }) => settlement)
+    const bindAt = (now: number, cost: number) => keyed.map(({ rule }) => bound(rule, key, cost, now / 1e3))
+    return {
+      ...{ engine, model, key },
+      places: async () => {
+        const found = await reservationsOf((...command) => engine.send(command), key)
+        return [true, false].map(isInState => found.filter(each => each.isInState === isInState).length)
+      },
+      async decide(id: string | undefined, cost: number, now: number) {
+        const evaluation = { ruleSet, rules: bindAt(now, cost), reservationId: id, now }
+        const outcome = await engine.ask(prepareDecide(evaluation))
+        expect(outcome).toEqual(model.decide(evaluation))
+        return outcome
+      },
+      async settle(all: readonly Partial<SettledRequest>[], now: number) {
+        const requests = all.map(each => ({ id: '', spentAt: 0, amounts: [], ...each }))
+        const rules = settling.map(rule => bound(rule, key, 1, now / 1e3))
+        const settlement = { ruleSet, rules, requests, now }
+        const result = await engine.ask(prepareSettle(settlement))
+        expect(result).toEqual(model.settle(settlement))
+        return result
+      },
+    }
+  }
+
+  const idOf = (i: number) => `request${String(i).padStart(5, '0')}`
+
+  it.each([1, 2, 3])('are settled alike, in any order and more than once: %i rules', async count => {
+    const random = randomFrom(SEED + count)
+    let most = [0, 0]
+    for (let run = 0; run < randomCases(10, kind); run++) {
+      const rules = [requests, ...Array.from({ length: count }, (_, i) => tokens(`tokens-${i}`))]
+      const { decide, settle, places } = await twins(rules)
+      let now = NOON
+      const made: { id: string; spentAt: number; reserved: number }[] = []
+      for (let step = 0; step < 90; step++) {
+        now += random.pick([0, 1, 7, 8, 900, 40_000, 1_100_000])
+        if (random.chance(step < 60 ? 0.95 : 0.3)) {
+          const reserved = random.int(1, 50)
+          const { at } = await decide(idOf(step), reserved, now)
+          made.push({ id: idOf(step), spentAt: at, reserved })
+        } else if (made.length > 0) {
+          const verb = random.pick(['settle', 'settle', 'renew', 'lost'])
+          const chosen = [...new Set(Array.from({ length: random.int(1, 6) }, () => random.pick(made)))]
+          const messages = chosen.map(({ id, spentAt, reserved }) => {
+            const isWrong = random.chance(0.1)
+            const amount = {
+              reserved: verb === 'lost' ? 0 : reserved + Number(isWrong),
+              actual: random.int(0, 90),
+            }
+            return {
+              ...{ id, spentAt: random.chance(0.1) ? spentAt + 1 : spentAt, isRenewal: verb === 'renew' },
+              ...(verb === 'lost' && { lostForMs: (now - spentAt) / 1e3 + random.pick([0, 5000]) }),
+              amounts: Array.from({ length: count }, () => amount),
+            }
+          })
+          await settle(messages, now)
+        }
+        most = (await places()).map((n, i) => Math.max(n, most[i]!))
+      }
+      // In the end, each is settled once more: whatever is left is applied, and then nothing is.
+      const all = made.map(({ id, spentAt, reserved }) => ({
+        ...{ id, spentAt },
+        amounts: Array.from({ length: count }, () => ({ reserved, actual: reserved })),
+      }))
+      await settle(all, now)
+      expect((await settle(all, now)).applied).toBe(0)
+      expect(await places()).toEqual([0, 0])
+    }
+    // Both places were used.
+    expect(Math.min(...most)).toBeGreaterThan(0)
+  })
+
+  it('survive a script that does not know of reservations, until they end', async () => {
+    const { engine, key, decide, settle, places } = await twins([requests, tokens('tokens')])
+    await decide(idOf(1), 30, NOON)
+    await decide(idOf(2), 40, NOON + 5)
+    await decide(idOf(3), 50, NOON + 9)
+    const [other] = rulesOf({
+      name: 'other',
+      by: 'consumer',
+      algorithm: 'fixed-window',
+      limit: 9,
+      period: '2d',
+    })
+    const others = [{ rule: other!, key }]
+    const write = async (now: number) => {
+      const rules = [bound(other!, key, 1, now / 1e3)]
+      const outcome = await engine.ask(prepareDecide({ ruleSet: ruleSetOf(others), rules, now }))
+      expect(outcome.status).toBe('admitted')
+    }
+    await write(NOON + 1e6)
+    expect(await places()).toEqual([3, 0])
+    const amounts = [{ reserved: 40, actual: 0 }]
+    expect((await settle([{ id: idOf(2), spentAt: NOON + 5, amounts }], NOON + 2e6)).applied).toBe(1)
+    await write(NOON + 59_999_999)
+    await decide(idOf(4), 1, NOON + 59_999_999)
+    expect(await places()).toEqual([2, 1])
+    const last = [{ id: idOf(3), spentAt: NOON + 9, amounts: [{ reserved: 50, actual: 51 }] }]
+    expect((await settle(last, NOON + 59_999_999)).applied).toBe(1)
+  })
+
+  it('are kept with the state, for as long as they can be settled', async () => {
+    const [short] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'fixed-window', limit: 9, period: '1s' })
+    const { engine, key, decide } = await twins([{ ...short!, settlement: TERMS }])
+    const leftMs = async () => Number(await engine.send(['PTTL', key]))
+    await decide(idOf(1), 1, NOON)
+    expect(await leftMs()).toBeGreaterThan(60_000)
+    await decide(undefined, 1, NOON + 1)
+    expect(await leftMs()).toBeGreaterThan(60_000)
+  })
+
+  it('are in the set for a while, once there was no room in the state', async () => {
+    const { decide, settle, places } = await twins([requests, tokens('tokens')])
+    const amounts = [{ reserved: 1, actual: 1 }]
+    for (let i = 0; i < 30; i++) await decide(idOf(i), 1, NOON + i)
+    expect(await places()).toEqual([24, 6])
+    await settle(
+      Array.from({ length: 30 }, (_, i) => ({ id: idOf(i), spentAt: NOON + i, amounts })),
+      NOON + 1e6 + 1,
+    )
+    expect(await places()).toEqual([0, 0])
+    await decide(idOf(30), 1, NOON + 9e6)
+    expect(await places()).toEqual([0, 1])
+    await decide(idOf(31), 1, NOON + 12e6)
+    await decide(undefined, 1, NOON + 12e6)
+    await decide(idOf(32), 1, NOON + 12e6)
+    expect(await places()).toEqual([2, 1])
+  })
+
+  it('are removed by a reset of a rule that reserves, and by no other', async () => {
+    const { engine, key, decide, places } = await twins([requests, tokens('tokens')])
+    const reset = (rule: Rule) =>
+      engine.ask(prepareReset({ rules: [bound(rule, key, 1, NOON / 1e3)], now: NOON }))
+    await decide(idOf(1), 30, NOON)
+    await reset(requests)
+    expect(await places()).toEqual([1, 0])
+    await reset(tokens('tokens'))
+    expect(await places()).toEqual([0, 0])
   })
 })

@@ -23,32 +23,32 @@ const BINDING = "export { Limits } from './src/built/binding.generated.ts'"
  * CPU at each request than crypto.subtle, and its size costs a few milliseconds once for each isolate.
  */
 const WORKERS = [
-  { what: 'Worker with the shipped config', file: CONFIG_FILE, entry: GATEWAY, most: 57 },
+  { what: 'Worker with the shipped config', file: CONFIG_FILE, entry: GATEWAY, most: 56.6 },
   {
     what: 'Worker with every part but load shedding and hooks',
     file: EVERYTHING,
     entry: GATEWAY,
-    most: 87.5,
+    most: 87.7,
   },
-  { what: 'Worker with every part', file: WITH_SHEDDING, entry: GATEWAY, most: 107 },
+  { what: 'Worker with every part', file: WITH_SHEDDING, entry: GATEWAY, most: 107.3 },
   {
     what: 'Worker with the shipped config and a service binding for four limits',
     file: WITH_LIMITS,
     entry: `${GATEWAY}; ${BINDING}`,
-    most: 76.5,
+    most: 76.6,
   },
   {
     what: 'Worker with the shipped config and limitsEntrypoint for four limits',
     file: WITH_LIMITS,
     entry: `${GATEWAY}; ${RPC}; export class Limits extends limitsEntrypoint(config) {}`,
-    most: 134,
+    most: 136.9,
   },
-  { what: 'Worker with the shipped config and the API', file: WITH_API, entry: GATEWAY, most: 106 },
+  { what: 'Worker with the shipped config and the API', file: WITH_API, entry: GATEWAY, most: 106.8 },
   {
     what: 'Worker with the shipped config, the API and four limits',
     file: WITH_API_AND_LIMITS,
     entry: GATEWAY,
-    most: 129,
+    most: 129.1,
   },
   {
     what: 'Service binding for four limits alone',
@@ -65,35 +65,35 @@ const SET_UPS = [
     from: 'guard/index',
     code: 'export default guard(config)(() => new Response())',
     name: 'guard',
-    most: 137.5,
+    most: 139.9,
   },
   {
     what: 'Hono middleware, with Hono',
     from: 'hono/middleware',
     code: "import { Hono } from 'hono'; export default new Hono().use(sluice(config))",
     name: 'sluice',
-    most: 145.5,
+    most: 148.1,
   },
   {
     what: 'Service binding without a build',
     from: 'rpc/entrypoint',
     code: 'export class Limits extends limitsEntrypoint(config) {}; export default {}',
     name: 'limitsEntrypoint',
-    most: 109.5,
+    most: 111.9,
   },
   {
     what: 'Limits by name',
     from: 'sluice',
     code: 'export default createLimiter(config)',
     name: 'createLimiter',
-    most: 107.5,
+    most: 110.2,
   },
   {
     what: 'Gateway without a build',
     from: 'gateway/whole-worker',
     code: 'export default gateway(config)',
     name: 'gateway',
-    most: 147,
+    most: 150,
   },
 ]
 

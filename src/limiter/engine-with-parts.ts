@@ -40,7 +40,7 @@ export interface EngineParts {
 
 /** The part of a config that an engine uses. Absent: no breaker, no bound, no memory of refusals, the whole limit. */
 export type EngineConfig = Partial<
-  Pick<Config, 'localShare' | 'breaker' | 'tripLimit' | 'refusals' | 'credentials'>
+  Pick<Config, 'localShare' | 'breaker' | 'tripLimit' | 'refusals' | 'credentials' | 'storeDeadlineMs'>
 >
 
 /**
@@ -78,7 +78,7 @@ export function createEngineWithParts(
       : undefined,
     settlements: anyReserves(rules)
       ? parts.createSettlements({
-          ...{ now, timer, wallClock: clock.now, writeAt },
+          ...{ now, timer, wallClock: clock.now, writeAt, deadlineMs: config.storeDeadlineMs },
           onReport: local?.noteReport,
           count: countReservations && ((what, rule, by) => countReservations(what, switchName(rule), by)),
         })

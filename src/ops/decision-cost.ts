@@ -79,6 +79,8 @@ export function decisionCost(
   const longLogs = [...onRequest, ...onGuess].filter(({ rule }) => hasLongLog(rule)).length
   const held = spent.filter(({ rule, role }) => role === 'spend' && countsInFlight(rule)).length
   const reserved = keysOfReserved(spent)
+  const released = keysOfReleased(evaluation)
+  const inSet = [...reserved].filter(key => released.has(key)).length
 
   const read = [
     exactly('EVALSHA', calls),
@@ -86,8 +88,8 @@ export function decisionCost(
     exactly('MGET', calls),
     exactly('GET', subject?.kind === 'pointer' ? 1 : 0),
     // Reads a chunk of the log. There are further reads only for a large cost, or if many entries have expired since the last request.
-    { command: 'HGET', least: 0, most: longLogs },
-    exactly('ZRANGEBYSCORE', keysOfReleased(evaluation).size),
+    between('HGET', 0, longLogs),
+    between('ZRANGEBYSCORE', released.size, MAX_PAGES * released.size),
   ]
   const written = writesOf(spent)
   const endedIn = isCluster ? held : 1
@@ -99,10 +101,10 @@ export function decisionCost(
   ]
   const settled = [
     ...['EVALSHA', 'TIME', 'MGET'].map(command => exactly(command, 1)),
-    ...['ZMSCORE', 'ZREM'].map(command => exactly(command, reserved.size)),
-    // Nothing is written if the request has cost what it has reserved.
-    { command: 'SETEX', least: 0, most: reserved.size },
-    { command: 'ZREMRANGEBYSCORE', least: 0, most: reserved.size },
+    ...['ZMSCORE', 'ZREM'].map(command => between(command, inSet, reserved.size)),
+    // If a request has cost what it has reserved in the set, the state is not written.
+    between('SETEX', 0, reserved.size),
+    between('ZREMRANGEBYSCORE', 0, reserved.size - inSet),
   ]
   // The slot of a caller that is new to the isolate decides first, in an HTTP request of its own.
   const httpRequests = isLookedUp ? (calls > 1 ? 3 : 2) : 1
@@ -110,12 +112,15 @@ export function decisionCost(
   if (refusal) return { ...trips, refused: countsOf([...read, ...written]) }
   return {
     ...trips,
-    admitted: countsOf([...read, ...written, ...reservationsOf(reserved, keysOfReleased(evaluation))]),
+    admitted: countsOf([...read, ...written, ...reservationsOf(reserved.size, inSet, released.size)]),
     refused: countsOf(read),
     ...(held > 0 && { ended: countsOf(ended) }),
     ...(reserved.size > 0 && { settled: countsOf(settled) }),
   }
 }
+
+/** The most pages of reservations that have ended in one decision (src/script/reservation-text.ts). */
+const MAX_PAGES = 7
 
 /** The commands that write the states of rules which spend. */
 function writesOf(rules: readonly BoundRule[]): CommandCount[] {
@@ -143,17 +148,20 @@ function keysOfReleased({ rules, ruleSet }: Evaluation): ReadonlySet<string> {
   return new Set(found.map(({ key }) => key))
 }
 
-/** The commands that reserve. */
-const reservationsOf = (reserved: ReadonlySet<string>, released: ReadonlySet<string>) => [
-  { command: 'ZREM', least: 0, most: released.size },
-  exactly('ZADD', reserved.size),
-  exactly('PEXPIRE', reserved.size),
+/**
+ * The commands that reserve. If there is room, reservations are in the state, unless their units are given back at their end.
+ * @param inSet of how many identities they are always in the set
+ */
+const reservationsOf = (reserved: number, inSet: number, released: number) => [
+  between('ZREM', 0, released),
+  ...['ZADD', 'PEXPIRE'].map(command => between(command, inSet, reserved)),
 ]
 
 /** Whether the log can have chunks. */
 const hasLongLog = ({ counting, quota }: Rule) => counting.state === 'log' && quota.burst > LOG_PLAIN
 
-const exactly = (command: string, count: number) => ({ command, least: count, most: count })
+const between = (command: string, least: number, most: number) => ({ command, least, most })
+const exactly = (command: string, count: number) => between(command, count, count)
 
 function countsOf(all: readonly CommandCount[]): CommandCounts {
   const commands = all.filter(({ most }) => most > 0)

@@ -1,5 +1,7 @@
 /** Reads what requests have reserved of an identity and have not settled yet (src/script/settle.ts). */
+import { readTail } from '../script/reserved-records.ts'
 import { reservedKey } from '../store/keys.ts'
+import { evalCommand } from './admin-connection.ts'
 import type { AdminStore } from './admin-store.ts'
 
 /** What requests have reserved of one rule. */
@@ -16,6 +18,13 @@ export type Reservations = (family: string) => Reserved
 /** How many reservations of an identity are read, about 50 B each. */
 const MAX_READ = 1000
 
+/** Reads those in the state and those in the set, whose end is after ARGV[1] (ms), and at most ARGV[2] of the set. */
+const READ = `
+local state = redis.call('MGET', KEYS[1])[1] or ''
+local found = redis.call('ZRANGE', KEYS[2], '(' .. ARGV[1], '+inf', 'BYSCORE', 'LIMIT', 0, ARGV[2])
+${readTail('state', 'ARGV[1] + 0')}return found
+`
+
 /**
  * @param stateKeys of the identities
  * @param at the time of the store (µs). Reservations that have ended until then are left out
@@ -26,9 +35,9 @@ export async function readReservations(
   stateKeys: readonly string[],
   at: number,
 ): Promise<ReadonlyMap<string, Reservations>> {
-  const which = [`(${Math.floor(at / 1000)}`, '+inf', 'BYSCORE', 'LIMIT', 0, MAX_READ + 1]
+  const which = [Math.floor(at / 1000), MAX_READ + 1]
   const replies = await store.runEach<readonly string[]>(
-    stateKeys.map(key => ['ZRANGE', store.at(reservedKey(key)), ...which]),
+    stateKeys.map(key => evalCommand(READ, [key, reservedKey(key)].map(store.at), which)),
   )
   return new Map(stateKeys.map((key, i) => [key, reservationsOf(replies[i]!)]))
 }

@@ -32,7 +32,7 @@
  *
  * Commands: TIME (unless now is given), one MGET, and for an admitted request one SETEX per identity. In addition: for a log one SETEX,
  * for one with chunks sometimes HGET, HDEL or UNLINK, HSET and EXPIRE; for units in flight one SETEX, or with many isolates one BITFIELD;
- * for a pointer one GET. Reservations take ZADD and PEXPIRE, and if they are given back at their end, ZRANGEBYSCORE and ZREM. A refused request writes nothing. A request with a bad credential spends only under rules on bad credentials.
+ * for a pointer one GET. Reservations that are not in the state take ZADD and PEXPIRE, and if they are given back at their end, ZRANGEBYSCORE and ZREM. A refused request writes nothing. A request with a bad credential spends only under rules on bad credentials.
  */
 import { isCallerMode } from '../config/caller-mode.ts'
 import { appliesToPlan } from '../config/compile-rule.ts'

@@ -21,6 +21,7 @@ import {
 } from './loop-rules.ts'
 import { OVERRIDES, SUBJECT } from './lua.generated.ts'
 import { literal } from './lua-text.ts'
+import { LAST_MS, RECORD_BYTES } from './reserved-records.ts'
 import type { RuleSetShape, Variant } from './rule-set-shape.ts'
 import { assignment, isExpectedInState, isNumber, numberOf } from './rule-text.ts'
 import {
@@ -33,7 +34,7 @@ import {
   replaceUnknownPlan,
   SETTINGS_OF_REFUND,
 } from './script-text.ts'
-import { declareLife, decodeRecord, INTEGERS, LAST_MS, notePause, RECORD_BYTES, TTL } from './state-text.ts'
+import { declareLife, decodeRecord, INTEGERS, notePause, TTL } from './state-text.ts'
 
 /** The layout of a record. */
 const LAYOUT = `'>c3${INTEGERS}'`

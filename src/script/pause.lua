@@ -12,15 +12,22 @@
 --   reply    { now, the end of the pause in microseconds, or 0 }
 
 local state = redis.call('MGET', KEYS[1])[1]
-local kept, idle_at, before, ends = '', 0, 0, ARGV[1] + 0
+local kept, reserved, idle_at, before, ends = '', '', now, 0, ARGV[1] + 0
 for at = 1, state and #state % 14 == 0 and #state or 0, 14 do
   local a, b = unpack_integers('>I4I4', state, at + 3)
   local other_idle_at = (4398046511103 - a * 1024 - (b - b % 4194304) / 4194304) * 1000
-  if other_idle_at > now and other_idle_at - now < HORIZON then
-    if string.sub(state, at, at + 2) == PAUSE then
+  local first, record = string.byte(state, at), string.sub(state, at, at + 13)
+  if other_idle_at - now >= HORIZON then
+    -- Text from another program.
+  elseif first >= 128 then
+    -- A reservation stays, and follows all other records. Only its first record has an instant (src/script/reserved-records.ts).
+    reserved = reserved .. record
+    idle_at = first < 160 and other_idle_at > idle_at and other_idle_at or idle_at
+  elseif other_idle_at > now then
+    if string.sub(record, 1, 3) == PAUSE then
       before = other_idle_at
     else
-      kept = kept .. string.sub(state, at, at + 13)
+      kept = kept .. record
       idle_at = math.max(idle_at, other_idle_at)
     end
   end
@@ -38,6 +45,7 @@ if ends ~= before then
     kept = kept .. PAUSE .. pack_integers('>I4I4I3', a, b * 4194304, 0)
     idle_at = math.max(idle_at, ends)
   end
+  kept = kept .. reserved
   if kept == '' then
     redis.call('DEL', KEYS[1])
   else

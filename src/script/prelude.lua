@@ -39,7 +39,7 @@ else
       i = i + 1
       local value, digits = values[i], ''
       if kind == 'c' then
-        digits = value
+        digits = string.sub(value, 1, width)
       else
         for _ = 1, width do
           digits = string.char(value % 256) .. digits

@@ -1,10 +1,18 @@
 /**
- * The Lua text about the reservations of an identity: units of requests whose cost is known only afterwards (settle.ts). Each
- * reservation is a member of a sorted set: `<reservationId> <spent_at> <family>=<units> …`, with the time of its end (ms) as score. Families
+ * The Lua text about the reservations of an identity: units of requests whose cost is known only afterwards (settle.ts). They are in the state
+ * (reserved-records.ts), as far as there is room, or members of a sorted set: `<reservationId> <spent_at> <family>=<units> …`, with the time of its end (ms) as score. Families
  * are in alphabetical order, so that a config with the same rules in another order can settle it.
  */
 import { ABSENT } from './constants.ts'
 import { type Locals, literal, nameInLiteral } from './lua-text.ts'
+import {
+  addToTail,
+  findInTail,
+  rebuildTail,
+  removeEnded,
+  renewInTail,
+  type Tail,
+} from './reserved-records.ts'
 import { hasVariableNumbers, type RuleText } from './rule-text.ts'
 
 /**
@@ -69,19 +77,30 @@ export class ReservationText {
   readonly isUsed: boolean
   /** The local with the index of the set in KEYS; nil if the identity is not part of the call. */
   readonly keyName: string
+  /** The reservations in the state, and the local that says whether a settlement has changed them. */
+  readonly tail: Tail
+  readonly changed: string
+  /** The longest of the rules (ms). */
+  readonly ttlMs: number
   readonly #rules: readonly RuleText[]
   readonly #key: string
   readonly #ended: string
-  readonly #ttlMs: number
+  readonly #spilled: string
+  readonly #removed: string
   readonly #keepMs: number
 
   constructor(rules: readonly RuleText[], identityNumber: number, locals: Locals) {
     this.#rules = rules.filter(({ settlement }) => settlement).sort((a, b) => (a.family < b.family ? -1 : 1))
     this.isUsed = this.#rules.length > 0
     this.keyName = `reserved_key_${identityNumber}`
-    this.#ttlMs = Math.max(0, ...this.#rules.map(({ settlement }) => settlement!.ttlMs))
+    this.ttlMs = Math.max(0, ...this.#rules.map(({ settlement }) => settlement!.ttlMs))
     this.#keepMs = Math.max(0, ...this.#rules.map(keepMsOf))
-    this.#key = this.isUsed ? locals.of(this.keyName) : ''
+    const local = (name: string) => (this.isUsed ? locals.of(`${name}_${identityNumber}`) : '')
+    this.#key = local('reserved_key')
+    this.tail = { text: local('tail'), from: local('tail_from') }
+    this.#removed = local('removed')
+    this.changed = local('is_changed')
+    this.#spilled = local('is_spilled')
     this.#ended = this.#rules.some(isReleased) ? locals.of(`ended_${identityNumber}`) : ''
   }
 
@@ -95,7 +114,7 @@ export class ReservationText {
       .filter(isReleased)
       .map(
         ({ of, family }) =>
-          `${of('mark')} == ${ABSENT} and string.find(member, ' ${nameInLiteral(family)}=', 1, true)`,
+          `${of('mark')} == ${ABSENT} and find(member, ' ${nameInLiteral(family)}=', 1, true)`,
       )
     return `
 ${this.#ended} = {}
@@ -103,7 +122,7 @@ if ${this.#key} then
 local seen, found = 0, {}
 repeat
 local most = seen + ${MAX_ENDED}
-found = redis.call('ZRANGEBYSCORE', KEYS[${this.#key}], '0', string.format('%.0f', (now - now % 1000) / 1000), 'LIMIT', seen, most)
+found = redis.call('ZRANGEBYSCORE', KEYS[${this.#key}], '0', format('%.0f', (now - now % 1000) / 1000), 'LIMIT', seen, most)
 for j = 1, #found do
 local member = found[j]
 if #${this.#ended} < ${MAX_ENDED} and not (${absent.join(' or ')}) then
@@ -122,9 +141,9 @@ end
     const { of, family } = rule
     return `
 for j = 1, #${this.#ended} do
-local units = string.match(${this.#ended}[j], ' ${nameInLiteral(family)}=(%d+)')
+local units = match(${this.#ended}[j], ' ${nameInLiteral(family)}=(%d+)')
 if units then
-spent_at = string.match(${this.#ended}[j], '^%S+ (%d+)') + 0
+spent_at = match(${this.#ended}[j], '^%S+ (%d+)') + 0
 ${of('units')}, ${of('spent')} = units + 0, units + 0
 ${rule.section('refund')}${of('settled')} = true
 end
@@ -132,15 +151,32 @@ end
 `.trimStart()
   }
 
-  /** Stores what the request has reserved, and drops the reservations that were given back. */
-  reserve(): string {
+  /**
+   * Adds what a request reserves to the state, before it is written, if all rules of the identity spend. If there is no room, or units are
+   * given back at the end, `reserve` adds it to the set.
+   */
+  reserveInState(): string {
+    if (!this.isUsed) return ''
+    const spill = `${this.#spilled} = true\n`
+    const reserved = this.#rules.map(({ of }) => `${of('reserved')} = ${of('cost')}\n`).join('')
+    const add = this.#ended
+      ? spill
+      : addToTail(this.tail, this.#rules, { ttlMs: this.ttlMs, whenFull: spill })
+    return `if reservation ~= '' then\n${reserved}${add}end\n`
+  }
+
+  /**
+   * Stores what the request has reserved in the set, and drops the reservations that were given back.
+   * @param afterState whether `reserveInState` has run before
+   */
+  reserve(afterState: boolean): string {
     if (!this.isUsed) return ''
     const key = `KEYS[${this.#key}]`
     const parts = this.#rules.map(({ of, family }) =>
       `
 if ${of('mark')} ~= ${ABSENT} and ${of('retry_after')} == 0 and ${of('cost')} > 0 then
 ${of('reserved')} = ${of('cost')}
-units = units .. ' ${nameInLiteral(family)}=' .. string.format('%.0f', ${of('cost')})
+units = units .. ' ${nameInLiteral(family)}=' .. format('%.0f', ${of('cost')})
 end
 `.trimStart(),
     )
@@ -148,17 +184,20 @@ end
       this.#ended && `if #${this.#ended} > 0 then\nredis.call('ZREM', ${key}, unpack(${this.#ended}))\nend\n`
     return `
 if ${this.#key} then
-${drop}if reservation ~= '' then
+${drop}if ${afterState ? this.#spilled : "reservation ~= ''"} then
 local units = ''
 ${parts.join('')}if units ~= '' then
-redis.call('ZADD', ${key}, ${this.#end()}, reservation .. string.format(' %.0f', now) .. units)
+redis.call('ZADD', ${key}, ${this.#end()}, reservation .. format(' %.0f', now) .. units)
 ${this.#keepKey()}end
 end
 end
 `.trimStart()
   }
 
-  /** Settles or renews the reservations of all requests of the call. Those that have ended stay as they are. */
+  /**
+   * Settles or renews the reservations of all requests of the call. Those that have ended stay as they are. The set is read only if one of them
+   * is not in the state.
+   */
   settle(amounts: Amounts): string {
     if (!this.isUsed) return ''
     const key = `KEYS[${this.#key}]`
@@ -166,54 +205,105 @@ end
     const width = 3 + 2 * all.length
     const reservedAt = (rule: RuleText) => reservedIn(amounts, rule)
     const actualAt = (rule: RuleText) => actualIn(amounts, rule)
-    const units = this.#rules.map(
-      rule =>
-        `(${reservedAt(rule)} ~= '0' and ' ${nameInLiteral(rule.family)}=' .. ${reservedAt(rule)} or '')`,
-    )
+    const changed = `${this.changed} = true\n`
+    const found = findInTail(this.tail, this.#rules, {
+      removed: this.#removed,
+      isSame: this.#rules.map(rule => `${rule.of('units')} == ${reservedAt(rule)} + 0`).join(' and '),
+      isTooOld: `ends < (now - now % 1000) / 1000 - lost_for + ${literal(this.ttlMs)}`,
+    })
+    const unitsOfMember = this.#rules.map(rule => `${rule.of('units')} = ${reservedAt(rule)} + 0\n`).join('')
+    // A rule that has reserved nothing is not settled.
+    const lost = this.#rules.map(rule => `if ${rule.of('units')} == 0 then\n${actualAt(rule)} = 0\nend\n`)
     const settled = this.#rules.map(rule =>
       `
 if ${rule.of('mark')} ~= ${ABSENT} then
-${settleRule(rule, reservedAt(rule), actualAt(rule))}end
+${settleRule(rule, actualAt(rule))}end
 `.trimStart(),
     )
     return `
 if ${this.#key} then
-local members, places, lost, lost_for = {}, {}, {}, nil
+local members, is_over, over, renewed, lost_for
+${this.#removed} = {}
 for at = ${first}, #ARGV, ${width} do
 if ARGV[at + 2] == 'lost' then
-lost[ARGV[at]] = at
 lost_for = math.max(lost_for or 0, ARGV[at + 1] + 0)
+end
+end
+for at = ${first}, #ARGV, ${width} do
+local kind, found, last, spent, member = ARGV[at + 2], nil, nil, nil, nil
+if #${this.tail.text} >= ${this.tail.from} then
+${found}if found and kind == 'lost' then
+${lost.join('')}end
+end
+if not found then
+if not members then
+members, is_over, over, renewed = {}, {}, {}, {}
+${this.#findInSet(key, amounts)}end
+member = members[at]
+if member and is_over[member] then
+member = nil
+end
+end
+if found or member then
+applied = applied + 1
+if kind == 'renew' then
+if found then
+${renewInTail(this.tail, this.ttlMs)}${changed}else
+renewed[#renewed + 1] = ${this.#end()}
+renewed[#renewed + 1] = member
+end
+else
+if found then
+${this.#removed}[found] = last
+${changed}else
+over[#over + 1] = member
+is_over[member] = true
+spent = (kind == 'lost' and match(member, ' (%d+)') or ARGV[at + 1]) + 0
+${unitsOfMember}end
+spent_at = spent
+${settled.join('')}end
+end
+end
+if members and #renewed > 0 then
+redis.call('ZADD', ${key}, 'XX', unpack(renewed))
+${this.#keepKey()}end
+if members and #over > 0 then
+redis.call('ZREM', ${key}, unpack(over))
+end
+if now % ${DROP_EVERY} == 0 then
+${removeEnded(this.tail, this.#removed, changed)}${this.#dropEnded(key)}end
+if ${this.changed} then
+${rebuildTail(this.tail, this.#removed)}end
+end
+`.trimStart()
+  }
+
+  /** Finds the members of the request at `at` and of those after it, by their index in ARGV. */
+  #findInSet(key: string, amounts: Amounts): string {
+    const width = 3 + 2 * amounts.settled.length
+    const units = this.#rules.map(rule => {
+      const reserved = reservedIn(amounts, rule)
+      return `(${reserved} ~= '0' and ' ${nameInLiteral(rule.family)}=' .. ${reserved} or '')`
+    })
+    return `
+local all, places, lost = {}, {}, {}
+for at = at, #ARGV, ${width} do
+if ARGV[at + 2] == 'lost' then
+lost[ARGV[at]] = at
 else
 local units = ${units.join(' .. ')}
 if units ~= '' then
-members[#members + 1] = ARGV[at] .. ' ' .. ARGV[at + 1] .. units
+all[#all + 1] = ARGV[at] .. ' ' .. ARGV[at + 1] .. units
 places[#places + 1] = at
 end
 end
 end
-${this.#findLost(key, amounts)}local ends = #members > 0 and redis.call('ZMSCORE', ${key}, unpack(members)) or {}
-local over, renewed, is_over = {}, {}, {}
-for j = 1, #members do
-local member, at = members[j], places[j]
-if ends[j] and ends[j] + 0 > now / 1000 and not is_over[member] then
-applied = applied + 1
-if ARGV[at + 2] == 'renew' then
-renewed[#renewed + 1] = ${this.#end()}
-renewed[#renewed + 1] = member
-else
-over[#over + 1] = member
-is_over[member] = true
-spent_at = (ARGV[at + 2] == 'lost' and string.match(member, ' (%d+)') or ARGV[at + 1]) + 0
-${settled.join('')}end
+${this.#findLost(key, amounts)}local ends = #all > 0 and redis.call('ZMSCORE', ${key}, unpack(all)) or {}
+for j = 1, #all do
+if ends[j] and ends[j] + 0 > now / 1000 then
+members[places[j]] = all[j]
 end
 end
-if #renewed > 0 then
-redis.call('ZADD', ${key}, 'XX', unpack(renewed))
-${this.#keepKey()}end
-if #over > 0 then
-redis.call('ZREM', ${key}, unpack(over))
-end
-${this.#dropEnded(key)}end
 `.trimStart()
   }
 
@@ -222,21 +312,21 @@ ${this.#dropEnded(key)}end
     // A rule that has reserved nothing is not settled.
     const reserved = this.#rules.map(rule =>
       `
-local units = string.match(found[j], ' ${nameInLiteral(rule.family)}=(%d+)')
+local units = match(found[j], ' ${nameInLiteral(rule.family)}=(%d+)')
 ${reservedIn(amounts, rule)} = units or '0'
 ${actualIn(amounts, rule)} = units and ${actualIn(amounts, rule)} or '0'
 `.trimStart(),
     )
-    const since = `string.format('%.0f', (now - now % 1000) / 1000 - lost_for + ${literal(this.#ttlMs)})`
+    const since = `format('%.0f', (now - now % 1000) / 1000 - lost_for + ${literal(this.ttlMs)})`
     return `
-for from = 0, lost_for and ${MAX_SEEN - 1} or -1, ${SEEN_AT_ONCE} do
+for from = 0, next(lost) and ${MAX_SEEN - 1} or -1, ${SEEN_AT_ONCE} do
 local found = redis.call('ZRANGEBYSCORE', ${key}, ${since}, '+inf', 'LIMIT', from, ${SEEN_AT_ONCE})
 for j = 1, #found do
-local id = string.match(found[j], '^%S+')
+local id = match(found[j], '^%S+')
 local at = lost[id]
 if at then
 lost[id] = nil
-members[#members + 1] = found[j]
+all[#all + 1] = found[j]
 places[#places + 1] = at
 ${reserved.join('')}end
 end
@@ -247,32 +337,28 @@ end
 `.trimStart()
   }
 
-  /** Now and then, drops reservations that have ended, if their units stay spent. The others are dropped when their units are given back. */
+  /** Drops reservations that have ended, if their units stay spent. The others are dropped when their units are given back. */
   #dropEnded(key: string): string {
     if (this.#ended) return ''
-    return `
-if now % ${DROP_EVERY} == 0 then
-redis.call('ZREMRANGEBYSCORE', ${key}, '0', string.format('%.0f', (now - now % 1000) / 1000))
-end
-`.trimStart()
+    return `redis.call('ZREMRANGEBYSCORE', ${key}, '0', format('%.0f', (now - now % 1000) / 1000))\n`
   }
 
   #end(): string {
-    return `string.format('%.0f', (now - now % 1000) / 1000 + ${literal(this.#ttlMs)})`
+    return `format('%.0f', (now - now % 1000) / 1000 + ${literal(this.ttlMs)})`
   }
 
   #keepKey(): string {
-    return `redis.call('PEXPIRE', KEYS[${this.#key}], ${literal(this.#ttlMs + this.#keepMs)})\n`
+    return `redis.call('PEXPIRE', KEYS[${this.#key}], ${literal(this.ttlMs + this.#keepMs)})\n`
   }
 }
 
-/** Gives back what was reserved in excess, or spends what was missing, without a check. */
-function settleRule(rule: RuleText, reserved: string, actual: string): string {
+/** Gives back what was reserved in excess of `units`, or spends what was missing, without a check. */
+function settleRule(rule: RuleText, actual: string): string {
   const { of, lua } = rule
   // Another record than the one that was spent from. Windows have one record for all limits.
   const isOther = isOverridable(rule) && lua.numbers.includes('rate') ? ` and not ${of('moved')}` : ''
   return `
-${of('spent')} = ${reserved} + 0
+${of('spent')} = ${of('units')}
 ${of('cost')} = ${actual} - ${of('spent')}
 if ${of('cost')} > 0 then
 ${spendExtra(rule)}${of('settled')} = true

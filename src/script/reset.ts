@@ -33,7 +33,10 @@ export function encodeReset({ rules, now }: Reset, script: Script): ScriptCall {
   )
   // Reservations of before the reset must not be settled after it: their units may have been spent again.
   const reservations = rules.flatMap(({ rule, key }) => (rule.settlement ? [reservedKey(key)] : []))
-  const tags = rules.flatMap(({ key, rule }) => [String(states.indexOf(key) + 1), rule.tag])
+  const tags = rules.flatMap(({ key, rule: { tag, settlement } }) => {
+    const state = String(states.indexOf(key) + 1)
+    return [state, tag, ...(settlement ? [state, '*'] : [])]
+  })
   return {
     script,
     keys: [...states, ...new Set([...sideKeys, ...reservations])],

@@ -41,9 +41,9 @@ import {
 import { UNKNOWN_NUMBERS } from './settle.ts'
 import {
   commitAny,
+  commitSettled,
   commitUsual,
   type Identity,
-  NEVER,
   notePause,
   readStanding,
   readState,
@@ -95,16 +95,19 @@ class RuleSetText {
     this.#rules = ruleSet.entries.map((entry, i) =>
       createRuleText(entry, i + 1, sizes.get(entry.identity)!.length, this.#locals),
     )
-    this.#identities = Array.from({ length: ruleSet.identities }, (_, i) => ({
-      rules: this.#rules.filter(({ identity }) => identity === i),
+    const rulesOf = (i: number) => this.#rules.filter(({ identity }) => identity === i)
+    this.#reservations = Array.from(
+      { length: ruleSet.identities },
+      (_, i) => new ReservationText(rulesOf(i), i + 1, this.#locals),
+    )
+    this.#identities = this.#reservations.map(({ isUsed, tail, ttlMs }, i) => ({
+      rules: rulesOf(i),
       isPresent: this.#locals.of(`present_${i + 1}`),
       key: this.#locals.of(`key_${i + 1}`),
       state: this.#locals.of(`state_${i + 1}`),
       fits: this.#locals.of(`fits_${i + 1}`),
+      ...(isUsed && { reserved: { tail, ttlMs } }),
     }))
-    this.#reservations = this.#identities.map(
-      ({ rules }, i) => new ReservationText(rules, i + 1, this.#locals),
-    )
   }
 
   decide(): string {
@@ -172,6 +175,8 @@ class RuleSetText {
     const overridable = this.#rules.filter(isOverridable)
     const first = 6 + this.#withArgument().length
     const amounts: Amounts = { first: first + overridable.length, settled }
+    const latestOf = (i: number) =>
+      this.#reservations[i]!.isUsed ? this.#locals.of(`latest_${i + 1}`) : undefined
     const body = [
       this.#readArguments(undefined),
       this.#locateKeys(RECORDS_OF_REFUND),
@@ -183,16 +188,13 @@ class RuleSetText {
         ({ of }, i) =>
           `${of('moved')} = ARGV[${first + i}] ~= '${UNKNOWN_NUMBERS}' and (${of('written')} or '') ~= ARGV[${first + i}]\n`,
       ),
-      ...this.#identities.map(identity => readState(identity, () => '')),
+      ...this.#identities.map((identity, i) => readState(identity, () => '', { latest: latestOf(i) })),
       'applied = 0\n',
       ...this.#reservations.map(reservations => reservations.settle(amounts)),
-      ...this.#identities.map(identity =>
-        commitAny(identity, {
-          isSpent: ({ of, settlement }) => (settlement ? of('settled') : NEVER),
-          spend: () => '',
-        }),
+      ...this.#identities.map((identity, i) =>
+        commitSettled(identity, { changed: this.#reservations[i]!.changed, latest: latestOf(i)! }),
       ),
-      `return { now, applied${this.#rules.map(({ of }) => `, ${of('remaining')} or 0, ${of('reset_after')} or 0, ${of('debt')} or 0`).join('')} }\n`,
+      `return { now, applied${settled.map(({ of }) => `, ${of('remaining')} or 0, ${of('reset_after')} or 0, ${of('debt')} or 0`).join('')} }\n`,
     ]
     const names = ['spent_at', 'applied', 'plan', 'values', 'place', 'settings', 'overrides_at']
     return this.#assembleScript([...names, 'changes', '_'], 'local now = ARGV[5]\n', body)
@@ -207,11 +209,9 @@ class RuleSetText {
     const { findEnded } = reservations
     return (
       findEnded() +
-      readState(
-        identity,
-        rule => reservations.giveBackEnded(rule) + checkRule(rule),
-        this.#ruleSet.hasSubject ? '' : notePause('other_idle_at'),
-      )
+      readState(identity, rule => reservations.giveBackEnded(rule) + checkRule(rule), {
+        pause: this.#ruleSet.hasSubject ? '' : notePause('other_idle_at'),
+      })
     )
   }
 
@@ -381,7 +381,8 @@ class RuleSetText {
       spend: (rule: RuleText) =>
         isReleased(rule) ? `if ${anySpent(rule)} then\n${rule.section('spend')}end\n` : rule.section('spend'),
     }
-    const reserve = this.#reservations.map(reservations => reservations.reserve()).join('')
+    const reserve = (afterState: boolean) =>
+      this.#reservations.map(reservations => reservations.reserve(afterState)).join('')
     const grant = leases ? 'grant' : ''
     // Each end returns. With `elseif`, the first end would jump over all others, and Lua limits the length of jumps.
     return [
@@ -392,12 +393,14 @@ class RuleSetText {
       hasSubject ? 'if instead then\nreturn instead\nend\n' : '',
       leases ? this.#computeGrant() : '',
       `if ${[...isKnown, ...isUsual].join(' and ') || 'true'} then\n`,
-      ...this.#identities.map(commitUsual),
-      reserve,
+      ...this.#identities.map((identity, i) =>
+        commitUsual(identity, this.#reservations[i]!.reserveInState()),
+      ),
+      reserve(true),
       this.#returnReply(2, grant),
       'end\n',
       ...this.#identities.map(identity => commitAny(identity, any)),
-      reserve,
+      reserve(false),
       this.#returnReply(1, grant),
     ].join('')
   }

@@ -1,14 +1,15 @@
 /**
  * The wire format of the script that settles reservations: it replaces what requests have reserved by what they have cost.
  *
- * A decision that reserves adds a member to the reservations of each identity, a sorted set whose scores are when the members end (ms,
- * by the clock of the store):
+ * A decision that reserves adds records to the state of each identity (reserved-records.ts). It adds a member to the reservations
+ * of the identity instead, if there is no room, if not all rules of the identity spend, or if units are given back at the end. They are a sorted set,
+ * whose scores are when the members end (ms, by the clock of the store):
  *
  *     <reservationId> <spent_at> <family>=<units> <family>=<units> …
  *
- * Only the removal of the member settles it. So each reservation is settled at most once, however often the message is sent
- * and by which isolate, and messages need no order. A member that has ended is not settled: its units stay spent, or the next decision of the identity gives
- * them back.
+ * Only the removal of the records or the member settles it, in the same script. So each reservation is settled at most once, however often the
+ * message is sent and by which isolate, and messages need no order. A reservation that has ended is not settled: its units stay spent, or the next
+ * decision of the identity gives them back.
  *
  *     KEYS     the record of the consumer if ARGV[3] is 'consumer'; then states, and reservations of the identities that have them
  *     ARGV[1]  ''
@@ -24,15 +25,16 @@
  *              If the reply to its decision was lost: its reservationId, the most milliseconds since its decision, 'lost', and the same
  *              numbers, of which only the cost is used
  *
- *     reply    { now, the number of members that were settled or renewed, then for each rule remaining, reset_after and debt }
+ *     reply    { now, the number of reservations that were settled or renewed, then for each rule with a settlement remaining, reset_after
+ *              and debt }
  *
  * Fewer units than reserved are given back as by a refund, so nothing to a window that has ended. More are spent without a check.
  *
- * If the reply was lost, the isolate knows only the first word of the member. It has not ended before `ttl` from the decision, so the script
+ * If the reply was lost, the isolate knows only the id. In the set, it is the first word of a member. That has not ended before `ttl` from the decision, so the script
  * looks at the members that end later, the earliest first, which are usually few: those of decisions made since then.
  *
- * Commands: TIME (unless now is given), one MGET, and for each identity ZMSCORE, ZREM and SETEX, or for renewals ZADD and PEXPIRE; now and
- * then ZREMRANGEBYSCORE. After lost replies ZRANGEBYSCORE.
+ * Commands: TIME (unless now is given), one MGET, and for each identity SETEX; if a reservation is not in the state, ZMSCORE and ZREM, or for
+ * renewals ZADD and PEXPIRE; now and then ZREMRANGEBYSCORE. After lost replies ZRANGEBYSCORE.
  */
 
 import type { Rule } from '../config/compile-rule.ts'
@@ -105,12 +107,16 @@ export interface SettleResult {
   verdicts: readonly Verdict[]
 }
 
+/** The indexes of the rules that have a settlement. */
+const settledEntries = ({ entries }: RuleSet) =>
+  entries.flatMap(({ settlement }, place) => (settlement ? place : []))
+
 /** Encodes settlements as a call of the script. @throws Error if no rule of the rule set has a settlement */
 export function encodeSettle({ ruleSet, rules, consumerKey, plan, now, requests }: Settlement): ScriptCall {
   if (!ruleSet.settle) throw new Error('No rule of this rule set has a settlement.')
   const { keys, marks, ruleArguments } = placeRules(ruleSet, rules)
   const of = consumerKey === undefined ? '' : 'consumer'
-  const settled = ruleSet.entries.flatMap(({ settlement }, place) => (settlement ? place : []))
+  const settled = settledEntries(ruleSet)
   const places = rules.map(({ rule }) => settled.indexOf(ruleSet.entryOf(rule)))
   const written = settled.flatMap((place, index) =>
     ruleSet.entries[place]!.takesOverrides
@@ -145,10 +151,11 @@ export function decodeSettle(reply: unknown, { ruleSet, rules }: Settlement): Se
   if (!isField(at) || at < 0) throw invalidReply('no time')
   if (!isField(applied) || applied < 0) throw invalidReply('no number of reservations')
   const fields = checkFields(rest)
-  if (fields.length !== ruleSet.entries.length * FIELDS)
-    throw invalidReply(`${fields.length} fields for ${ruleSet.entries.length} rules`)
+  const settled = settledEntries(ruleSet)
+  if (fields.length !== settled.length * FIELDS)
+    throw invalidReply(`${fields.length} fields for ${settled.length} rules`)
   const verdicts = rules.map(({ rule, mode }): Verdict => {
-    const row = ruleSet.entryOf(rule) * FIELDS
+    const row = settled.indexOf(ruleSet.entryOf(rule)) * FIELDS
     const [remaining = 0, resetAfter = 0, debt = 0] = fields.slice(row, row + FIELDS)
     checkStanding(remaining, resetAfter, 0)
     const debtOf = rule.settlement && { debt }

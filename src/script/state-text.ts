@@ -2,6 +2,7 @@
 import { chunked } from '../chunked.ts'
 import { ABSENT } from './constants.ts'
 import { expandMacros } from './lua-text.ts'
+import { isOfReservation, LAST_MS, RECORD_BYTES, type Tail } from './reserved-records.ts'
 import { isExpectedInState, type RuleText } from './rule-text.ts'
 
 /** The rules that share one state, and the names of its locals in the Lua text. */
@@ -11,15 +12,18 @@ export interface Identity {
   key: string
   /** The bytes of the state. */
   state: string
-  /** Whether the state is as expected: empty, or exactly the records of these rules in their order. */
+  /** Whether the state is as expected: empty, or exactly the records of these rules in their order, before those of reservations. */
   fits: string
+  /** Set if requests reserve units of its rules. */
+  reserved?: {
+    /** The records of reservations in the state. */
+    tail: Tail
+    ttlMs: number
+  }
 }
 
-/** Bytes of a record, and the layout of the three integers after its tag (prelude.lua). */
-export const RECORD_BYTES = 14
+/** The layout of the three integers after the tag of a record (prelude.lua). */
 export const INTEGERS = 'I4I4I3'
-/** The instant in May 2109 from which `idle_at` is counted backwards (ms). */
-export const LAST_MS = 2 ** 42 - 1
 
 /** How many records one call reads or writes. It is bounded because a Lua function can have at most 200 locals. */
 const RECORDS_PER_CALL = 8
@@ -35,28 +39,33 @@ export const notePause = (ends: string) =>
  * Reads the state, and then runs the `read` section of each rule.
  * @param then more text for each rule
  * @param pause text for the record of a pause
+ * @param latest a local that gets the latest instant at which a record of the state becomes idle, if it is as expected; `is_idle` of each rule then
+ * says whether its record is
  */
 export function readState(
-  { rules, state, key, fits }: Identity,
+  { rules, state, key, fits, reserved }: Identity,
   then: (rule: RuleText) => string,
-  pause = '',
+  { pause = '', latest }: { pause?: string; latest?: string | undefined } = {},
 ): string {
+  const tail = reserved?.tail
   const expected = rules.filter(isExpectedInState)
   const recorded = rules.filter(({ isApart }) => !isApart)
   return [
     `${state} = ${key} and values[${key}]\n`,
     `${fits} = not ${state}\n`,
+    tail ? `${tail.text}, ${tail.from} = '', 1\n` : '',
     'do\n',
     ...chunked(recorded, RECORDS_PER_CALL).map(part => declareNumbers(part, '0, 0')),
     ...(recorded.length > 0 || pause
       ? [
           `if ${state} then\n`,
-          readExpected(expected, state, fits),
+          readExpected(expected, state, { fits, tail }),
           `if not ${fits} and #${state} % ${RECORD_BYTES} == 0 then\n`,
-          readAny(recorded, state, pause),
+          readAny(recorded, state, { pause, tail }),
           'end\nend\n',
         ]
       : []),
+    ...(latest ? [`${latest} = 0\n`, ...expected.map(rule => noteIdle(rule, latest))] : []),
     ...rules.map(
       rule => `if ${rule.of('mark')} ~= ${ABSENT} then\n${rule.section('read')}${then(rule)}end\n`,
     ),
@@ -64,9 +73,19 @@ export function readState(
   ].join('')
 }
 
+const raiseIdleAt = (name: string, value: string) => `if ${value} > ${name} then\n${name} = ${value}\nend\n`
+
+const noteIdle = ({ idleAt, of }: RuleText, latest: string) =>
+  `if ${idleAt} <= now or ${idleAt} - now >= HORIZON then\n${of('is_idle')} = true\nelseif ${idleAt} > ${latest} then\n${latest} = ${idleAt}\nend\n`
+
 /** Reads all records at once, if they are those of the rules in their order. */
-function readExpected(expected: readonly RuleText[], state: string, fits: string): string {
+function readExpected(
+  expected: readonly RuleText[],
+  state: string,
+  { fits, tail }: { fits: string; tail: Tail | undefined },
+): string {
   if (expected.length === 0) return ''
+  const size = expected.length * RECORD_BYTES
   const chunks = chunked(expected, RECORDS_PER_CALL).map((part, i) => {
     const names = part.flatMap(({ ruleNumber }) => [
       `tag_at_${ruleNumber}`,
@@ -88,20 +107,32 @@ function readExpected(expected: readonly RuleText[], state: string, fits: string
   })
   const [first = '', ...rest] = chunks
   const all = rest.length === 0 ? first : `do\n${first}end\n${rest.join('')}`
-  return `if #${state} == ${expected.length * RECORD_BYTES} then\n${all}end\n`
+  if (!tail) return `if #${state} == ${size} then\n${all}end\n`
+  // Reservations follow all other records, but scripts that do not know of them write a pause after them.
+  const areReserved = [`${size + 1}`, `#${state} - ${RECORD_BYTES - 1}`].map(at => isOfReservation(state, at))
+  const hasTail = `#${state} > ${size} and ${areReserved.join(' and ')}`
+  return `if #${state} == ${size} or ${hasTail} then\n${all}if ${fits} then\n${tail.text}, ${tail.from} = ${state}, ${size + 1}\nend\nend\n`
 }
 
 /** Reads one record after the other, for any other state. If two records have the same tag, the first one counts. */
-function readAny(rules: readonly RuleText[], state: string, pause: string): string {
+function readAny(
+  rules: readonly RuleText[],
+  state: string,
+  { pause, tail }: { pause: string; tail: Tail | undefined },
+): string {
   const again = chunked(rules, RECORDS_PER_CALL).map(part =>
     declareNumbers(part, '0, 0').replace(/^local /, ''),
   )
-  const branches = [
-    ...rules.map(
-      ({ tag, idleAt, count }) => `if tag == ${tag} then\n${idleAt}, ${count} = other_idle_at, other_n\n`,
-    ),
-    ...(pause ? [`if tag == PAUSE then\n${pause}`] : []),
-  ]
+  const branches = rules.map(
+    ({ tag, idleAt, count }) => `if tag == ${tag} then\n${idleAt}, ${count} = other_idle_at, other_n\n`,
+  )
+  if (pause) branches.push(`if tag == PAUSE then\n${pause}`)
+  if (tail) {
+    const isReserved = `${isOfReservation('tag', '1')} and other_idle_at - now < HORIZON`
+    branches.push(
+      `if ${isReserved} then\n${tail.text} = sub(${state}, at, at + ${RECORD_BYTES - 1}) .. ${tail.text}\n`,
+    )
+  }
   return [
     ...(rules.length > RECORDS_PER_CALL ? again : []),
     `for at = #${state} - ${RECORD_BYTES - 1}, 1, -${RECORD_BYTES} do\n`,
@@ -118,8 +149,11 @@ export function readStanding(rule: RuleText): string {
   return `if ${rule.of('mark')} ~= ${ABSENT} then\n${rule.section('standing')}end\n`
 }
 
-/** Writes the state in one call. For the usual case: every rule of the identity has spent, and the state has no other records. */
-export function commitUsual({ rules, key }: Identity): string {
+/**
+ * Writes the state in one call. For the usual case: every rule of the identity has spent, and the state has no other records.
+ * @param reserve text that sets `added` to a reservation for the state
+ */
+export function commitUsual({ rules, key, reserved }: Identity, reserve: string): string {
   const expected = rules.filter(isExpectedInState)
   const others = rules
     .filter(rule => !isExpectedInState(rule))
@@ -133,10 +167,28 @@ export function commitUsual({ rules, key }: Identity): string {
     'local idle_at, bytes = 0\n',
     packRecords(first, ''),
     ...rest.map(part => `do\n${packRecords(part, 'bytes .. ')}end\n`),
+    reserve && `local added = ''\n${reserve}`,
+    appendTail(reserved, 'added'),
     setex(`KEYS[${key}]`, 'bytes'),
     ...others,
     'end\n',
   ].join('')
+}
+
+/**
+ * Adds the reservations to the `bytes` of a state, which is then kept for as long as one can last.
+ * @param added Lua expression of one that is new
+ */
+function appendTail(reserved: Identity['reserved'], added?: string): string {
+  if (!reserved) return ''
+  const { tail, ttlMs } = reserved
+  const [isNew, andNew] = added ? [` or ${added} ~= ''`, ` .. ${added}`] : ['', '']
+  return `
+if #${tail.text} >= ${tail.from}${isNew} then
+bytes = bytes .. sub(${tail.text}, ${tail.from})${andNew}
+local latest = now - now % 1000 + ${ttlMs * 1000}
+${raiseIdleAt('idle_at', 'latest')}end
+`.trimStart()
 }
 
 /** Spends under a rule that has no record in the state, and writes its side key. */
@@ -156,7 +208,7 @@ function packRecords(rules: readonly RuleText[], before: string): string {
         rule.section('standing'),
         rule.section('write'),
         encodeRecord(rule, `_${rule.ruleNumber}`),
-        `if ${rule.idleAt} > idle_at then\nidle_at = ${rule.idleAt}\nend\n`,
+        raiseIdleAt('idle_at', rule.idleAt),
         writeSideKey(rule),
       ].join(''),
     ),
@@ -164,44 +216,91 @@ function packRecords(rules: readonly RuleText[], before: string): string {
   ].join('')
 }
 
-/** A rule that never spends in this script. */
-export const NEVER = 'false'
-
 /** Writes the state in all other cases: only some rules have spent, or the state has other records. Records that are not idle are kept. */
 export function commitAny(
-  { rules, key, state }: Identity,
+  { rules, key, state, reserved }: Identity,
   { isSpent, spend }: { isSpent: (rule: RuleText) => string; spend: (rule: RuleText) => string },
 ): string {
-  const unspent = rules.filter(rule => isSpent(rule) === NEVER)
-  const standings = unspent.map(readStanding).join('')
-  const spending = rules.filter(rule => isSpent(rule) !== NEVER)
-  if (spending.length === 0) return standings && `if ${key} then\n${standings}end\n`
   return [
     `if ${key} then\n`,
-    standings,
     "local bytes, idle_at = '', 0\n",
-    ...spending.map(rule =>
+    ...rules.map(rule =>
       rule.isApart
         ? `if ${isSpent(rule)} then\n${spendApart(rule, spend(rule))}else${readStanding(rule)}`
         : `
 if ${isSpent(rule)} then
 ${spend(rule)}${rule.section('standing')}${declareNumbers([rule])}${rule.section('write')}${encodeRecord(rule, `_${rule.ruleNumber}`)}bytes = bytes .. ${rule.tag} .. pack_integers('>${INTEGERS}', ${integers(rule)})
-if ${rule.idleAt} > idle_at then
-idle_at = ${rule.idleAt}
-end
-${writeSideKey(rule)}else${readStanding(rule)}`.trimStart(),
+${raiseIdleAt('idle_at', rule.idleAt)}${writeSideKey(rule)}else${readStanding(rule)}`.trimStart(),
     ),
     "if bytes ~= '' then\n",
+    keepOthers(state, reserved),
+    setex(`KEYS[${key}]`, 'bytes'),
+    'end\nend\n',
+  ].join('')
+}
+
+/**
+ * Adds the records of a state that are not in `bytes` and not idle, and the reservations.
+ * @param orIdle Lua condition under which idle records stay, too
+ */
+function keepOthers(state: string, reserved: Identity['reserved'], orIdle?: string): string {
+  const isActive = 'other > now and other - now < HORIZON'
+  const isRule = reserved ? ` and not (${isOfReservation(state, 'at')})` : ''
+  return [
     `for at = 1, ${state} and #${state} % ${RECORD_BYTES} == 0 and #${state} or 0, ${RECORD_BYTES} do\n`,
     `local a, b = unpack_integers('>I4I4', ${state}, at + 3)\n`,
     `local other = (${LAST_MS} - a * 1024 - (b - b % 4194304) / 4194304) * 1000\n`,
-    `if other > now and other - now < HORIZON then\n`,
+    `if ${orIdle ? `(${isActive} or ${orIdle})` : isActive}${isRule} then\n`,
     `local tag = string.sub(${state}, at, at + 2)\n`,
     'local found = string.find(bytes, tag, 1, true)\n',
     `while found and found % ${RECORD_BYTES} ~= 1 do\nfound = string.find(bytes, tag, found + 1, true)\nend\n`,
     `if not found then\nbytes = bytes .. string.sub(${state}, at, at + ${RECORD_BYTES - 1})\n`,
-    'if other > idle_at then\nidle_at = other\nend\nend\nend\nend\n',
-    setex(`KEYS[${key}]`, 'bytes'),
+    `if other > idle_at${orIdle ? ' and other - now < HORIZON' : ''} then\nidle_at = other\nend\nend\nend\nend\n`,
+    appendTail(reserved),
+  ].join('')
+}
+
+/** A record without its tag, as if there was none: idle_at and n are 0. */
+const IDLE = '\\255\\255\\255\\255\\255\\192\\0\\0\\0\\0\\0'
+
+/**
+ * Writes the state after settlements, whose idle records are dropped if a rule has settled. If it is as expected, it stays so, with the records of the other rules as they are, because other states
+ * take longer to read.
+ * @param changed Lua condition: whether the reservations in the state have changed
+ */
+export function commitSettled(
+  identity: Identity,
+  { changed, latest }: { changed: string; latest: string },
+): string {
+  const { rules, key, state, fits, reserved } = identity
+  const settling = rules.filter(({ settlement }) => settlement)
+  if (settling.length === 0) return ''
+  const expected = rules.filter(isExpectedInState)
+  const pieces = expected.map((rule, i) => {
+    const record = `sub(${state}, ${i * RECORD_BYTES + 1}, ${(i + 1) * RECORD_BYTES})`
+    const orIdle = `${rule.of('is_idle')} and ${rule.tag} .. '${IDLE}' or ${record}`
+    return rule.settlement ? `(${rule.of('record')} or ${orIdle})` : `(${orIdle})`
+  })
+  return [
+    `if ${key} then\n`,
+    "local bytes, idle_at = '', now\n",
+    ...settling.map(rule =>
+      `
+if ${rule.of('settled')} then
+${rule.section('standing')}${declareNumbers([rule])}${rule.section('write')}${encodeRecord(rule, `_${rule.ruleNumber}`)}${rule.of('record')} = ${rule.tag} .. pack_integers('>${INTEGERS}', ${integers(rule)})
+${raiseIdleAt('idle_at', rule.idleAt)}bytes = bytes .. ${rule.of('record')}
+else${readStanding(rule)}`.trimStart(),
+    ),
+    "local has_settled = bytes ~= ''\n",
+    `if ${changed} or has_settled then\n`,
+    `if ${fits} and ${state} then\n`,
+    `bytes = has_settled and ${pieces.join(' .. ')} or sub(${state}, 1, ${expected.length * RECORD_BYTES})\n`,
+    raiseIdleAt('idle_at', latest),
+    appendTail(reserved),
+    'else\n',
+    keepOthers(state, reserved, 'not has_settled'),
+    'end\n',
+    `if bytes == '' then\nredis.call('DEL', KEYS[${key}])\nelse\n${setex(`KEYS[${key}]`, 'bytes')}end\n`,
     'end\nend\n',
   ].join('')
 }

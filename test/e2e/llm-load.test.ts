@@ -21,7 +21,7 @@ const KILLS = SOAK === undefined ? 1 : Number(LLM_KILLS)
 const IS_LARGE = CALLS > 10_000
 const TTL_MS = IS_LARGE ? 7_200_000 : SOAK === undefined ? 20_000 : 120_000
 /** Decisions of so many calls at once wait for each other, and more connections would be too many for this process. */
-const STORE = IS_LARGE ? { deadlineMs: 60_000, maxInFlight: 32 } : {}
+const STORE = IS_LARGE ? { deadlineMs: 60_000, maxInFlight: 32 } : { deadlineMs: 10_000 }
 const TEAMS = ['small', 'large', 'large'] as const
 const BODY_BYTES = 200
 /** On average, a call costs about 2,000 tokens. Team 'large' needs more than this for its calls, team 'small' less. */
@@ -30,7 +30,8 @@ const TOKENS = 1000 * CALLS
 const RATE = 20
 const SECONDS = 10
 
-const PATIENTLY = { timeout: PATIENT_MS, interval: 100 }
+/** A settlement whose trip ends without an answer, because its request has ended, is sent again after the deadline. */
+const PATIENTLY = { timeout: PATIENT_MS + STORE.deadlineMs, interval: 100 }
 
 interface Call {
   team: (typeof TEAMS)[number]

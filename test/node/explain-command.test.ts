@@ -106,7 +106,7 @@ describe('npx sluicegate explain', () => {
       settlement: { estimate: 200, actual: { header: 'x-cost' }, on_unsettled: 'keep', ttl_seconds: 60 },
     })
     expect([rules[0].settlement.estimate, rules[2].settlement]).toEqual(['llm', undefined])
-    expect(store.settled.most_commands).toBe(7)
+    expect(store.settled.most_commands).toBe(6)
   })
 
   it('continues if the store does not answer, and reports this', async () => {

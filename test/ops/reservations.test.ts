@@ -4,7 +4,14 @@ import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { prepareDecide, runCall } from '../../src/limiter/prepared-call.ts'
 import { limitsCommand } from '../../src/node/cli/limits.ts'
 import { type Correction, correctCaller, correctLimit } from '../../src/ops/corrections.ts'
-import { evaluateCaller, peekCaller, peekLimit, type RuleStanding } from '../../src/ops/limits.ts'
+import {
+  evaluateCaller,
+  pauseLimit,
+  peekCaller,
+  peekLimit,
+  type RuleStanding,
+  resetLimit,
+} from '../../src/ops/limits.ts'
 import { compileOverride, setOverride, withInput } from '../../src/ops/overrides.ts'
 import { readStats } from '../../src/ops/stats.ts'
 import { createLimiterOnStore } from '../../src/set-ups/limits/limiter-on-store.ts'
@@ -13,6 +20,7 @@ import { configOf } from '../support/engines.ts'
 import { TOKEN, useGateway } from '../support/gateway.ts'
 import { PATIENT } from '../support/patience.ts'
 import { describeOnRedis } from '../support/redis.ts'
+import { reservationsOf } from '../support/reservations.ts'
 
 const LONG = { period: '300d' } as const
 const INPUT = {
@@ -81,7 +89,7 @@ describeOnRedis('rules that are settled later', (_, kind) => {
     return await runCall(gateway.admin.decisions, prepareDecide({ ...evaluation, reservationId: id }))
   }
   const reservations = async (key: string) =>
-    Number(await gateway.redis.connection.send(['ZCARD', reservedKey(key)]))
+    (await reservationsOf((...command) => gateway.redis.connection.send(command), key)).length
 
   async function command(...args: string[]): Promise<string> {
     const log = vi.spyOn(console, 'log').mockImplementation(() => {})
@@ -115,7 +123,8 @@ describeOnRedis('rules that are settled later', (_, kind) => {
   })
 
   it('show no reservations that have ended', async () => {
-    await reserveForConsumer('aaaaaaaaaaaa')
+    // Too short for the state.
+    await reserveForConsumer('aaaa')
     const key = reservedKey(consumerStateKey('acme'))
     const [member] = (await gateway.redis.connection.send(['ZRANGE', key, '0', '-1'])) as Buffer[]
     await gateway.redis.connection.send(['ZADD', key, '1', String(member)])
@@ -154,6 +163,27 @@ describeOnRedis('rules that are settled later', (_, kind) => {
     expect((await usageOf()).filter(row => row && row[0] !== rule)).toEqual(others)
   })
   const shownAfter = ({ after: { usage } }: Correction) => [usage!.used, usage!.debt]
+
+  it('are shown, corrected, settled and reset while the limit is paused, which they do not end', async () => {
+    const [first, second] = [
+      await limiter().reserve('llm', TEAM, { amounts: { tokens: 300 } }),
+      await limiter().reserve('llm', TEAM, { amounts: { tokens: 400 } }),
+    ]
+    await pauseLimit(gateway.admin, config, 'llm', TEAM, 600_000)
+    const isPaused = async () =>
+      (await limiter().reserve('llm', TEAM, { amounts: { tokens: 1 } })).pausedUntil !== undefined
+    expect(await isPaused()).toBe(true)
+    expect((await usageOf())[1]).toEqual(['fixed', 700, 700, 2, 0])
+    expect((await first.settle({ tokens: 100 })).applied).toBe(true)
+    expect(shownAfter(await correctLimit(gateway.admin, config, 'llm', TEAM, 'fixed', 50))).toEqual([550, 0])
+    expect((await usageOf())[1]).toEqual(['fixed', 550, 400, 1, 0])
+    await resetLimit(gateway.admin, config, 'llm', TEAM)
+    expect((await usageOf())[1]).toEqual(['fixed', 0, 0, 0, 0])
+    expect((await second.settle({ tokens: 900 })).applied).toBe(false)
+    expect(await isPaused()).toBe(true)
+    await pauseLimit(gateway.admin, config, 'llm', TEAM, 0)
+    expect(await isPaused()).toBe(false)
+  })
 
   it('are corrected by exactly the units, even if units drain fast', async () => {
     const drainedAt = async () => {

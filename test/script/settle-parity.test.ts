@@ -1,25 +1,33 @@
 /**
  * The model predicts every reply of the scripts that reserve and settle, for random rules and random orders of decisions, settlements,
- * renewals and resets, with a clock that is sometimes set back.
+ * renewals, refunds, pauses and resets, with a clock that is sometimes set back.
  */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import { prepareDecide, prepareReset, prepareSettle } from '../../src/limiter/prepared-call.ts'
+import {
+  prepareDecide,
+  preparePause,
+  prepareRefund,
+  prepareReset,
+  prepareSettle,
+} from '../../src/limiter/prepared-call.ts'
 import { settlementOf } from '../../src/limiter/reservations/outbox.ts'
 import { reservationOf } from '../../src/limiter/reservations/reservation.ts'
 import type { Subject, Verdict } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
-import type { Settlement } from '../../src/script/settle.ts'
+import type { SettledRequest, Settlement } from '../../src/script/settle.ts'
 import { consumerKey, consumerStateKey, reservedKey } from '../../src/store/keys.ts'
 import { formatConsumer } from '../../src/store/records.ts'
-import { randomCases } from '../selection.ts'
+import { randomCases, SELECTION } from '../selection.ts'
 import { bound } from '../support/bound.ts'
-import { describeOnRedisEngine, rulesOf } from '../support/engines.ts'
+import { describeOnRedisEngine, ENTRY, rulesOf } from '../support/engines.ts'
 import { overrideOf } from '../support/overrides.ts'
 import { expectShare, forEvery } from '../support/property.ts'
+import { randomFrom, SEED } from '../support/random.ts'
+import { reservationsOf } from '../support/reservations.ts'
 import { ruleSetOf } from '../support/rule-set.ts'
 import { listOf, NOON, newCaller } from '../support/traffic.ts'
 
@@ -85,6 +93,24 @@ const step = fc.oneof(
     }),
   },
   { weight: 1, arbitrary: fc.record({ verb: fc.constant('reset' as const), pause, parts }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      verb: fc.constant('refund' as const),
+      ...{ pause, parts },
+      units: fc.constantFrom(0, 1, 4),
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      verb: fc.constant('pause' as const),
+      pause,
+      identity: fc.constantFrom(0, 0, 1),
+      /** µs */
+      length: fc.constantFrom(0, 0, 0, 1, 999_999, 3e6, 9e6, 86400e6),
+    }),
+  },
 )
 
 describeOnRedisEngine('reservations', (fresh, kind) => {
@@ -93,6 +119,7 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
     async () => {
       const engine = await fresh()
       let [decisions, debts, settlements, applied, found] = [0, 0, 0, 0, 0]
+      let [paused, appliedInPause] = [0, 0]
       await forEvery(
         fc.record({ rules: listOf(ruleInSet, 5), steps: listOf(step, STEPS) }),
         randomCases(CASES, kind),
@@ -109,6 +136,7 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
           const ruleSet = ruleSetOf(keyed)
           const model = new ScriptModel()
           const admissions: { id: string; at: number; verdicts: readonly Verdict[] }[] = []
+          const pausedUntil = new Map<string, number>()
           let now = NOON
           for (const [i, each] of steps.entries()) {
             now += each.pause
@@ -122,7 +150,9 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
             }
             if (each.verb === 'decide') {
               const verb = each.isPeek ? 'peek' : 'decide'
-              const reservationId = each.reserves ? `request${i}` : undefined
+              // Ids of another length are never in the state.
+              const padded = i % 5 === 0 ? `${i}` : `${i}`.padStart(5, '0')
+              const reservationId = each.reserves ? `request${padded}` : undefined
               const evaluation = { ruleSet, rules: bind(each.parts, each.cost), reservationId, now }
               const outcome = await engine.ask(prepareDecide(evaluation, verb))
               expect(outcome).toEqual(model.decide(evaluation, verb))
@@ -130,15 +160,29 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
                 admissions.push({ id: reservationId, at: outcome.at, verdicts: outcome.verdicts })
               decisions += 1
               debts += Number(outcome.verdicts.some(({ debt = 0 }) => debt > 0))
+              paused += Number(outcome.pausedUntil !== undefined)
             } else if (each.verb === 'reset') {
               const reset = { rules: bind(each.parts, 1), now }
               expect(await engine.ask(prepareReset(reset))).toEqual(model.reset(reset))
+            } else if (each.verb === 'pause') {
+              const key = keys[each.identity]!
+              const asked = { key, length: each.length, now }
+              const result = await engine.ask(preparePause({ ...asked, entry: ENTRY }))
+              expect(result).toEqual(model.pause(asked))
+              pausedUntil.set(key, result.pausedUntil ?? 0)
+            } else if (each.verb === 'refund') {
+              const units = { units: each.units, spent: each.units + 1 }
+              const rules = bind(each.parts, 1).map(rule => ({ ...rule, ...units }))
+              const refund = { ruleSet, rules, spentAt: admissions.at(-1)?.at ?? now, now }
+              expect(await engine.ask(prepareRefund(refund))).toEqual(model.refund(refund))
             } else {
               const all = each.admissions.flatMap(from => admissions.at(-from) ?? [])
               const isLost = each.lostFor !== undefined
               const chosen = isLost ? [...new Set(all)] : all
               if (chosen.length === 0 || !ruleSet.settle) continue
-              const rules = keyed.map(({ rule, key }) => bound(rule, key, 1, now / 1e3))
+              const rules = keyed
+                .filter(({ rule }) => rule.settlement)
+                .map(({ rule, key }) => bound(rule, key, 1, now / 1e3))
               const requests = chosen.map(({ id, at, verdicts }) => ({
                 ...{ id, spentAt: isLost ? 0 : at, isRenewal: each.isRenewal && !isLost },
                 ...(isLost && { lostForMs: Math.max(0, (now - at) / 1e3 + each.lostFor!) }),
@@ -155,6 +199,8 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
                 settlements += 1
                 applied += Number(result.applied > 0)
                 found += Number(isLost && result.applied > 0)
+                const isPaused = rules.some(({ key }) => (pausedUntil.get(key) ?? 0) > now)
+                appliedInPause += Number(isPaused && result.applied > 0)
               }
             }
           }
@@ -163,6 +209,8 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
       expectShare('settlements that were applied', applied, settlements, 0.1, 0.95)
       expectShare('settlements that found a reservation by its id', found, settlements, 0.05, 0.5)
       expectShare('decisions under a debt', debts, decisions, 0.01, 0.5)
+      expectShare('decisions in a pause', paused, decisions, 0.03, 0.6)
+      expectShare('settlements in a pause that were applied', appliedInPause, settlements, 0.005, 0.5)
     },
     TIMED,
   )
@@ -312,12 +360,344 @@ describeOnRedisEngine('the reservations of an identity', fresh => {
     const evaluation = {
       ruleSet: ruleSetOf([{ rule, key }]),
       rules,
-      reservationId: 'request00001',
+      // With an id of another length, it is not in the state.
+      reservationId: 'request1',
       now: NOON,
     }
     await engine.ask(prepareDecide(evaluation))
     const leftMs = Number(await engine.send(['PTTL', reservedKey(key)]))
     expect(leftMs).toBeLessThanOrEqual(seconds * 1000)
     expect(leftMs).toBeGreaterThan((seconds - 20) * 1000)
+  })
+})
+
+describeOnRedisEngine('reservations in the state and in the set', (fresh, kind) => {
+  const TERMS = { ttlMs: 60_000, onUnsettled: 'keep', aboveLimit: 'clamp' } as const
+  const tokens = (name: string): Rule => {
+    const [rule] = rulesOf({ name, by: 'consumer', algorithm: 'fixed-window', limit: 1e6, period: '1d' })
+    return { ...rule!, settlement: TERMS }
+  }
+  const requests = rulesOf({
+    name: 'requests',
+    by: 'consumer',
+    algorithm: 'gcra',
+    limit: 900,
+    period: '1h',
+  })[0]!
+
+  /** The script and its model, with the same rules for one caller. */
+  async function twins(rules: readonly Rule[]) {
+    const engine = await fresh()
+    const model = new ScriptModel()
+    const key = consumerStateKey(newCaller())
+    const keyed = rules.map(rule => ({ rule, key }))
+    const ruleSet = ruleSetOf(keyed)
+    const settling = rules.filter(({ settlement }) => settlement)
+    const bindAt = (now: number, cost: number) => keyed.map(({ rule }) => bound(rule, key, cost, now / 1e3))
+    return {
+      ...{ engine, model, key },
+      places: async () => {
+        const found = await reservationsOf((...command) => engine.send(command), key)
+        return [true, false].map(isInState => found.filter(each => each.isInState === isInState).length)
+      },
+      async decide(id: string | undefined, cost: number, now: number) {
+        const evaluation = { ruleSet, rules: bindAt(now, cost), reservationId: id, now }
+        const outcome = await engine.ask(prepareDecide(evaluation))
+        expect(outcome).toEqual(model.decide(evaluation))
+        return outcome
+      },
+      async settle(all: readonly Partial<SettledRequest>[], now: number) {
+        const requests = all.map(each => ({ id: '', spentAt: 0, amounts: [], ...each }))
+        const rules = settling.map(rule => bound(rule, key, 1, now / 1e3))
+        const settlement = { ruleSet, rules, requests, now }
+        const result = await engine.ask(prepareSettle(settlement))
+        expect(result).toEqual(model.settle(settlement))
+        return result
+      },
+      async reset(rule: Rule, now: number) {
+        const reset = { rules: [bound(rule, key, 1, now / 1e3)], now }
+        expect(await engine.ask(prepareReset(reset))).toEqual(model.reset(reset))
+      },
+      /** @param length µs; 0 ends the pause */
+      async pause(length: number, now: number) {
+        const pause = { key, length, now }
+        expect(await engine.ask(preparePause({ ...pause, entry: ENTRY }))).toEqual(model.pause(pause))
+      },
+      /** A request under a config that has only this rule, and no reservations. @param verb of a refund, the units are those of the last request */
+      async askOther(rule: Rule, now: number, verb: 'decide' | 'refund' = 'decide', loopsFrom?: number) {
+        const ruleSet = ruleSetOf([{ rule, key }], {}, loopsFrom)
+        const rules = [bound(rule, key, 1, now / 1e3)]
+        if (verb === 'decide') {
+          const evaluation = { ruleSet, rules, now }
+          const outcome = await engine.ask(prepareDecide(evaluation))
+          expect(outcome).toEqual(model.decide(evaluation))
+          return
+        }
+        const refund = {
+          ruleSet,
+          rules: rules.map(each => ({ ...each, units: 1, spent: 1 })),
+          spentAt: now,
+          now,
+        }
+        expect(await engine.ask(prepareRefund(refund))).toEqual(model.refund(refund))
+      },
+    }
+  }
+
+  const idOf = (i: number) => `request${String(i).padStart(5, '0')}`
+  const LETTERS = 'abcdefghijklmnopqrstuvwxyz'
+  /** Scripts that do not know of reservations take those with the same six letters from the sixth on, and about the same end, for one. */
+  const distinctIdOf = (i: number) =>
+    `reque${LETTERS[Math.floor(i / 26)]}${LETTERS[i % 26]}${String(i).padStart(5, '0')}`
+  const [other] = rulesOf({
+    name: 'other',
+    by: 'consumer',
+    algorithm: 'fixed-window',
+    limit: 900,
+    period: '2d',
+  })
+
+  it.each([1, 2, 3])('are settled alike, in any order and more than once: %i rules', async count => {
+    const random = randomFrom(SEED + count)
+    let most = [0, 0]
+    for (let run = 0; run < randomCases(10, kind); run++) {
+      const rules = [requests, ...Array.from({ length: count }, (_, i) => tokens(`tokens-${i}`))]
+      const { decide, settle, places } = await twins(rules)
+      let now = NOON
+      const made: { id: string; spentAt: number; reserved: number }[] = []
+      for (let step = 0; step < 90; step++) {
+        now += random.pick([0, 1, 7, 8, 900, 40_000, 1_100_000])
+        if (random.chance(step < 60 ? 0.95 : 0.3)) {
+          const reserved = random.int(1, 50)
+          const { at } = await decide(idOf(step), reserved, now)
+          made.push({ id: idOf(step), spentAt: at, reserved })
+        } else if (made.length > 0) {
+          const verb = random.pick(['settle', 'settle', 'renew', 'lost'])
+          const chosen = [...new Set(Array.from({ length: random.int(1, 6) }, () => random.pick(made)))]
+          const messages = chosen.map(({ id, spentAt, reserved }) => {
+            const isWrong = random.chance(0.1)
+            const amount = {
+              reserved: verb === 'lost' ? 0 : reserved + Number(isWrong),
+              actual: random.int(0, 90),
+            }
+            return {
+              ...{ id, spentAt: random.chance(0.1) ? spentAt + 1 : spentAt, isRenewal: verb === 'renew' },
+              ...(verb === 'lost' && { lostForMs: (now - spentAt) / 1e3 + random.pick([0, 5000]) }),
+              amounts: Array.from({ length: count }, () => amount),
+            }
+          })
+          await settle(messages, now)
+        }
+        most = (await places()).map((n, i) => Math.max(n, most[i]!))
+      }
+      // In the end, each is settled once more: whatever is left is applied, and then nothing is.
+      const all = made.map(({ id, spentAt, reserved }) => ({
+        ...{ id, spentAt },
+        amounts: Array.from({ length: count }, () => ({ reserved, actual: reserved })),
+      }))
+      await settle(all, now)
+      expect((await settle(all, now)).applied).toBe(0)
+      expect(await places()).toEqual([0, 0])
+    }
+    // Both places were used.
+    expect(Math.min(...most)).toBeGreaterThan(0)
+  })
+
+  it('survive a script that does not know of reservations, until they end', async () => {
+    const { engine, key, decide, settle, places } = await twins([requests, tokens('tokens')])
+    await decide(idOf(1), 30, NOON)
+    await decide(idOf(2), 40, NOON + 5)
+    await decide(idOf(3), 50, NOON + 9)
+    const others = [{ rule: other!, key }]
+    const write = async (now: number) => {
+      const rules = [bound(other!, key, 1, now / 1e3)]
+      const outcome = await engine.ask(prepareDecide({ ruleSet: ruleSetOf(others), rules, now }))
+      expect(outcome.status).toBe('admitted')
+    }
+    await write(NOON + 1e6)
+    expect(await places()).toEqual([3, 0])
+    const amounts = [{ reserved: 40, actual: 0 }]
+    expect((await settle([{ id: idOf(2), spentAt: NOON + 5, amounts }], NOON + 2e6)).applied).toBe(1)
+    await write(NOON + 59_999_999)
+    await decide(idOf(4), 1, NOON + 59_999_999)
+    expect(await places()).toEqual([2, 1])
+    const last = [{ id: idOf(3), spentAt: NOON + 9, amounts: [{ reserved: 50, actual: 51 }] }]
+    expect((await settle(last, NOON + 59_999_999)).applied).toBe(1)
+  })
+
+  it.each([1, 2, 3])(
+    'live with pauses, resets, and configs that do not know of them: %i rules',
+    async count => {
+      const random = randomFrom(SEED + 10 * count)
+      const seen = { inPause: 0, appliedInPause: 0, refusedInPause: 0, inBoth: 0 }
+      for (let run = 0; run < randomCases(16, kind); run++) {
+        const rules = [requests, ...Array.from({ length: count }, (_, i) => tokens(`tokens-${i}`))]
+        const { decide, settle, places, pause, reset, askOther } = await twins(rules)
+        let [now, pausedUntil] = [NOON, 0]
+        const made: { id: string; spentAt: number; reserved: number }[] = []
+        for (let step = 0; step < 90; step++) {
+          // The clock is never set back, because the other configs drop what has ended.
+          now += random.pick([0, 1, 7, 8, 900, 40_000, 1_100_000])
+          const isPaused = pausedUntil > now
+          const verb = random.pick([
+            ...Array<'decide'>(9).fill('decide'),
+            ...([
+              'settle',
+              'settle',
+              'renew',
+              'lost',
+              'pause',
+              'resume',
+              'resume',
+              'other',
+              'other',
+            ] as const),
+            ...(random.chance(0.1) ? (['reset'] as const) : []),
+          ])
+          if (verb === 'decide') {
+            const reserved = random.int(1, 25)
+            const { at, status } = await decide(distinctIdOf(step), reserved, now)
+            if (status === 'admitted') made.push({ id: distinctIdOf(step), spentAt: at, reserved })
+            else seen.refusedInPause += Number(isPaused)
+          } else if (verb === 'pause' || verb === 'resume') {
+            const length = verb === 'pause' ? random.pick([999, 50_000, 3e6, 70e6, 86400e6]) : 0
+            await pause(length, now)
+            pausedUntil = length && Math.max(pausedUntil, now + length)
+          } else if (verb === 'reset') {
+            await reset(random.pick(rules), now)
+          } else if (verb === 'other') {
+            const otherVerb = random.chance(0.7) ? 'decide' : 'refund'
+            await askOther(other!, now, otherVerb, random.chance(0.5) ? 1 : undefined)
+          } else if (made.length > 0) {
+            const chosen = [...new Set(Array.from({ length: random.int(1, 6) }, () => random.pick(made)))]
+            const messages = chosen.map(({ id, spentAt, reserved }) => {
+              const amount = { reserved: verb === 'lost' ? 0 : reserved, actual: random.int(0, 90) }
+              return {
+                ...{ id, spentAt, isRenewal: verb === 'renew' },
+                ...(verb === 'lost' && { lostForMs: (now - spentAt) / 1e3 + random.pick([0, 5000]) }),
+                amounts: Array.from({ length: count }, () => amount),
+              }
+            })
+            const { applied } = await settle(messages, now)
+            seen.appliedInPause += isPaused ? applied : 0
+          }
+          const [inState, inSet] = await places()
+          seen.inPause += Number(pausedUntil > now && inState! > 0)
+          seen.inBoth += Number(pausedUntil > now && inState! > 0 && inSet! > 0)
+        }
+        const all = made.map(({ id, spentAt, reserved }) => ({
+          ...{ id, spentAt },
+          amounts: Array.from({ length: count }, () => ({ reserved, actual: reserved })),
+        }))
+        await settle(all, now)
+        expect((await settle(all, now)).applied).toBe(0)
+        await pause(0, now)
+        expect((await decide(distinctIdOf(90), 1, now)).pausedUntil).toBeUndefined()
+      }
+      expect(Math.min(seen.inPause, seen.appliedInPause, seen.refusedInPause)).toBeGreaterThan(0)
+      // Rarer, so the few runs of others do not count.
+      if (SELECTION === 'all' && kind !== 'embedded') expect(seen.inBoth).toBeGreaterThan(0)
+    },
+  )
+
+  it('refuse in a pause, and are settled and renewed in it', async () => {
+    const { decide, settle, places, pause } = await twins([requests, tokens('tokens')])
+    const amounts = [{ reserved: 30, actual: 40 }]
+    for (const i of [1, 2, 3]) await decide(idOf(i), 30, NOON)
+    await pause(300e6, NOON + 1e6)
+    expect((await decide(idOf(4), 1, NOON + 2e6)).pausedUntil).toBe(NOON + 301e6)
+    expect((await settle([{ id: idOf(1), spentAt: NOON, amounts }], NOON + 3e6)).applied).toBe(1)
+    expect(
+      (await settle([{ id: idOf(2), spentAt: NOON, amounts, isRenewal: true }], NOON + 50e6)).applied,
+    ).toBe(1)
+    expect(await places()).toEqual([2, 0])
+    expect((await decide(idOf(5), 1, NOON + 51e6)).pausedUntil).toBe(NOON + 301e6)
+    expect((await settle([{ id: idOf(2), spentAt: NOON, amounts }], NOON + 61e6)).applied).toBe(1)
+    expect((await settle([{ id: idOf(3), spentAt: NOON, amounts }], NOON + 61e6)).applied).toBe(0)
+    await pause(0, NOON + 62e6)
+    // The first decision after it puts the records in order again.
+    for (const i of [6, 7, 8]) expect((await decide(idOf(i), 1, NOON + 63e6)).status).toBe('admitted')
+    expect(await places()).toEqual([2, 1])
+  })
+
+  it('do not hide a pause that an older script has written after them', async () => {
+    const { engine, key, decide, settle, places } = await twins([requests, tokens('tokens')])
+    await decide(idOf(1), 30, NOON)
+    const elsewhere = `${key}:b`
+    const entry = ENTRY
+    await engine.ask(preparePause({ key: elsewhere, length: 300e6, now: NOON, entry }))
+    const append = "redis.call('APPEND', KEYS[1], redis.call('GET', KEYS[2]))"
+    await engine.send(['EVAL', append, '2', key, elsewhere])
+    const rules = [requests, tokens('tokens')].map(rule => bound(rule, key, 1, NOON / 1e3))
+    const ask = (now: number) =>
+      engine.ask(prepareDecide({ ruleSet: ruleSetOf(rules), rules, reservationId: idOf(2), now }))
+    expect((await ask(NOON + 1)).pausedUntil).toBe(NOON + 300e6)
+    expect(await places()).toEqual([1, 0])
+    const amounts = [{ reserved: 30, actual: 40 }]
+    expect((await settle([{ id: idOf(1), spentAt: NOON, amounts }], NOON + 2)).applied).toBe(1)
+    expect((await ask(NOON + 3)).pausedUntil).toBe(NOON + 300e6)
+  })
+
+  it('do not keep the state longer than they or a pause last', async () => {
+    const { engine, key, decide, pause, reset } = await twins([requests, tokens('tokens')])
+    const leftMs = async () => Number(await engine.send(['PTTL', key]))
+    const [least, most] = [60_000, 86_400_000 + 70_000]
+    // A part of the id is where another record has its instant.
+    await decide('requestzzzzz', 1, NOON)
+    await pause(1e6, NOON)
+    expect(await leftMs()).toBeGreaterThan(least)
+    expect(await leftMs()).toBeLessThan(most)
+    await reset(requests, NOON)
+    expect(await leftMs()).toBeGreaterThan(least)
+    expect(await leftMs()).toBeLessThan(most)
+  })
+
+  it('that have ended do not break a pause or a reset of another rule', async () => {
+    const [short] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'fixed-window', limit: 9, period: '1s' })
+    const { decide, pause, reset } = await twins([requests, { ...short!, settlement: TERMS }])
+    await decide(idOf(1), 1, NOON)
+    await reset(requests, NOON + 300e6)
+    await pause(1e6, NOON + 300e6)
+    await pause(0, NOON + 300e6)
+    expect((await decide(idOf(2), 1, NOON + 300e6)).status).toBe('admitted')
+  })
+
+  it('are kept with the state, for as long as they can be settled', async () => {
+    const [short] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'fixed-window', limit: 9, period: '1s' })
+    const { engine, key, decide } = await twins([{ ...short!, settlement: TERMS }])
+    const leftMs = async () => Number(await engine.send(['PTTL', key]))
+    await decide(idOf(1), 1, NOON)
+    expect(await leftMs()).toBeGreaterThan(60_000)
+    await decide(undefined, 1, NOON + 1)
+    expect(await leftMs()).toBeGreaterThan(60_000)
+  })
+
+  it('are in the set for a while, once there was no room in the state', async () => {
+    const { decide, settle, places } = await twins([requests, tokens('tokens')])
+    const amounts = [{ reserved: 1, actual: 1 }]
+    for (let i = 0; i < 30; i++) await decide(idOf(i), 1, NOON + i)
+    expect(await places()).toEqual([24, 6])
+    await settle(
+      Array.from({ length: 30 }, (_, i) => ({ id: idOf(i), spentAt: NOON + i, amounts })),
+      NOON + 1e6 + 1,
+    )
+    expect(await places()).toEqual([0, 0])
+    await decide(idOf(30), 1, NOON + 9e6)
+    expect(await places()).toEqual([0, 1])
+    await decide(idOf(31), 1, NOON + 12e6)
+    await decide(undefined, 1, NOON + 12e6)
+    await decide(idOf(32), 1, NOON + 12e6)
+    expect(await places()).toEqual([2, 1])
+  })
+
+  it('are removed by a reset of a rule that reserves, and by no other', async () => {
+    const { engine, key, decide, places } = await twins([requests, tokens('tokens')])
+    const reset = (rule: Rule) =>
+      engine.ask(prepareReset({ rules: [bound(rule, key, 1, NOON / 1e3)], now: NOON }))
+    await decide(idOf(1), 30, NOON)
+    await reset(requests)
+    expect(await places()).toEqual([1, 0])
+    await reset(tokens('tokens'))
+    expect(await places()).toEqual([0, 0])
   })
 })

@@ -63,7 +63,7 @@ export class ModelEngine implements Engine {
 }
 
 /** Of the audit trail. */
-const ENTRY = {
+export const ENTRY = {
   stream: 'sluice:{l:audit}:audit',
   values: ['process', '', 'limits.pause', 'any', '{}', '', '', '1000', '1'],
 }

@@ -20,12 +20,12 @@ import { countersOf } from '../../src/ops/caller-identity.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { answerOf } from '../../src/ops/limits.ts'
 import { gatewayRuleSet } from '../../src/script/compiled.ts'
-import { reservedKey } from '../../src/store/keys.ts'
 import { type CountingProxy, startCountingProxy } from './counting-proxy.ts'
 import { type LlmPlan, startLlmOrigin } from './llm-origin.ts'
 import { PATIENT_MS } from './patience.ts'
 import { copyExample } from './queue-examples.ts'
 import { type RedisProcess, startRedisProcess } from './redis-process.ts'
+import { reservationsOf as reservationsIn } from './reservations.ts'
 
 const TOKEN = 'a token for tests'
 
@@ -153,16 +153,10 @@ async function booksOf(admin: AdminStore, config: Config, team: string): Promise
 
 async function reservationsOf(admin: AdminStore, config: Config, team: string) {
   const { key } = await tokenRule(admin, config, team)
-  const which = [Date.now(), '+inf', 'BYSCORE', 'WITHSCORES']
-  const listed = await admin.run<string[]>('ZRANGE', admin.at(reservedKey(key)), ...which)
-  const reservations: { estimate: number; until: number }[] = []
-  for (let i = 0; i < listed.length; i += 2) {
-    reservations.push({
-      estimate: Number(/=(\d+)$/.exec(String(listed[i]))![1]),
-      until: Number(listed[i + 1]),
-    })
-  }
-  return reservations
+  const found = await reservationsIn((...command) => admin.run(...command), admin.at(key))
+  return found
+    .filter(({ end }) => end >= Date.now())
+    .map(({ end: until, units: [estimate = 0] }) => ({ estimate, until }))
 }
 
 /** The SDKs of a team. @param worker its URL */

@@ -4,7 +4,8 @@
  * given up when its reservation has ended in the store.
  *
  *     ready        waits for the next trip, or 250 ms for one of its own
- *     unconfirmed  was sent; is sent again after 2 s, unless the store has answered; later each time that it answers with an error
+ *     sent         has no answer yet; is sent again after 2 s, but not before the deadline of its trip
+ *     failed       its trip has failed; is sent again after 2 s, and later each time that the store answers with an error
  */
 import { GatewayError } from '../../errors.ts'
 import type { SettledRequest, Settlement, SettleResult } from '../../script/settle.ts'
@@ -18,13 +19,16 @@ import type { ReservationCounts } from './reservation-counts.ts'
 const SEND_DELAY_MS = 250
 
 /**
- * A message without an answer is sent again after the first of these times (ms), which is longer than the deadlines of trips. An error of
+ * A message whose trip has failed is sent again after the first of these times (ms); one without an answer also not before the deadline. An error of
  * the script, as for a key of another type, will be the same again, so each one doubles the time.
  */
 const REPEAT_AFTER_MS = [2000, 4000, 8000, 16_000, 32_000]
 
-/** A message can take as long until the store has it and answers in time (ms). */
+/** A message can take as long until the store has it and answers in time (ms), or until the deadline. */
 const ON_THE_WAY_MS = 5000
+
+/** How long after the deadline of a trip its messages count as lost (ms). */
+const AFTER_DEADLINE_MS = 250
 
 /** Requests in one call, about 6 µs of Redis each. */
 const MAX_PER_CALL = 50
@@ -76,6 +80,8 @@ export interface OutboxOptions {
   now(): number
   /** The time of this machine (ms). */
   wallClock(): number
+  /** How long a trip can take (ms). Default: less than a message waits for an answer. */
+  deadlineMs?: number | undefined
   /** The time to write by (µs). Absent, as always in production: the clock of the store. */
   writeAt?: (() => number) | undefined
   counts: ReservationCounts
@@ -83,13 +89,21 @@ export interface OutboxOptions {
   onReport?: ((rules: Reservation['rules'], result: SettleResult) => void) | undefined
 }
 
-export function createOutbox({ now, wallClock, writeAt, counts, onReport }: OutboxOptions) {
+export function createOutbox({ now, wallClock, deadlineMs = 0, writeAt, counts, onReport }: OutboxOptions) {
+  const onTheWayMs = Math.max(ON_THE_WAY_MS, deadlineMs)
   /** By the key of the call, the longest waiting first. */
   const ready = new Map<string, Batch>()
-  /** By their errors, each in the order of sending. */
-  const unconfirmed = REPEAT_AFTER_MS.map(() => new Set<Batch>())
-  const unconfirmedLike = ({ errors }: Batch) => unconfirmed[Math.min(errors, unconfirmed.length - 1)]!
-  let repeatAfterMs: readonly number[] = REPEAT_AFTER_MS
+  /** In the order of sending. */
+  const sent = new Set<Batch>()
+  /** By their errors. */
+  const failed = REPEAT_AFTER_MS.map(() => new Set<Batch>())
+  /** Both, with the time after which each is sent again. */
+  const unconfirmed = [
+    ...failed.map((batches, i) => ({ batches, ms: REPEAT_AFTER_MS[i]! })),
+    { batches: sent, ms: Math.max(REPEAT_AFTER_MS[0]!, deadlineMs + AFTER_DEADLINE_MS) },
+  ]
+  let isStopping = false
+  const repeatAfterMs = (ms: number) => (isStopping ? REPEAT_WHEN_STOPPING_MS : ms)
   let isErrorLogged = false
   let size = 0
   let dropped = 0
@@ -117,10 +131,10 @@ export function createOutbox({ now, wallClock, writeAt, counts, onReport }: Outb
       dropEnded(batch, time)
       if (batch.messages.length > 0) batches.push(batch)
     }
-    for (const [i, sent] of unconfirmed.entries()) {
-      for (const batch of sent) {
-        if (batches.length >= most || isWithin(repeatAfterMs[i]!, batch.since, time)) break
-        sent.delete(batch)
+    for (const { batches: waiting, ms } of unconfirmed) {
+      for (const batch of waiting) {
+        if (batches.length >= most || isWithin(repeatAfterMs(ms), batch.since, time)) break
+        waiting.delete(batch)
         batch.isRepeated = true
         add(batch)
       }
@@ -134,20 +148,21 @@ export function createOutbox({ now, wallClock, writeAt, counts, onReport }: Outb
     return batches
   }
 
-  function noteError(batch: Batch, { code, message }: GatewayError): void {
-    if (code !== 'ERR_STORE_REFUSED' && code !== 'ERR_STORE_REPLY_INVALID') return
-    if (unconfirmedLike(batch).delete(batch)) {
-      batch.errors += 1
-      unconfirmedLike(batch).add(batch)
+  /** @param sentAt (ms). If it was sent again since then, that has no answer yet */
+  function noteError(batch: Batch, sentAt: number, { code, message }: GatewayError): void {
+    const isOfScript = code === 'ERR_STORE_REFUSED' || code === 'ERR_STORE_REPLY_INVALID'
+    if (batch.since === sentAt && sent.delete(batch)) {
+      if (isOfScript) batch.errors += 1
+      failed[Math.min(batch.errors, failed.length - 1)]!.add(batch)
     }
-    if (isErrorLogged) return
+    if (!isOfScript || isErrorLogged) return
     isErrorLogged = true
     console.warn(JSON.stringify({ level: 'warn', event: 'settlement-refused', detail: REFUSED + message }))
   }
 
   const prepare = ({ reservation, messages }: Batch) => {
     const requests = messages.map(({ request, lostAt }) =>
-      lostAt === undefined ? request : { ...request, lostForMs: now() - lostAt + ON_THE_WAY_MS },
+      lostAt === undefined ? request : { ...request, lostForMs: now() - lostAt + onTheWayMs },
     )
     return prepareSettle({ ...settlementFor(reservation, wallClock()), requests, now: writeAt?.() })
   }
@@ -163,7 +178,7 @@ export function createOutbox({ now, wallClock, writeAt, counts, onReport }: Outb
       const batches = take(isAlone ? MAX_CALLS_ALONE : MAX_CALLS_BESIDE, time)
       for (const batch of batches) {
         batch.since = time
-        unconfirmedLike(batch).add(batch)
+        sent.add(batch)
       }
       const prepared = batches.map(prepare)
       return {
@@ -172,8 +187,9 @@ export function createOutbox({ now, wallClock, writeAt, counts, onReport }: Outb
         done(replies) {
           for (const [i, result] of decodeReplies(prepared, replies).entries()) {
             const batch = batches[i]!
-            if (result instanceof GatewayError) noteError(batch, result)
-            if (result instanceof GatewayError || !unconfirmedLike(batch).has(batch)) continue
+            if (result instanceof GatewayError) noteError(batch, time, result)
+            if (result instanceof GatewayError || !unconfirmed.some(({ batches }) => batches.has(batch)))
+              continue
             batch.answers += 1
             onReport?.(batch.reservation.rules, result)
             const { messages } = batch
@@ -184,7 +200,7 @@ export function createOutbox({ now, wallClock, writeAt, counts, onReport }: Outb
               ({ lostAt }) => lostAt !== undefined && batch.answers === 1 && result.applied < messages.length,
             )
             size -= messages.length - batch.messages.length
-            if (batch.messages.length === 0) unconfirmedLike(batch).delete(batch)
+            if (batch.messages.length === 0) for (const { batches } of unconfirmed) batches.delete(batch)
             for (const { lostAt, onConfirmed } of messages) if (lostAt === undefined) onConfirmed?.(time)
           }
         },
@@ -201,7 +217,7 @@ export function createOutbox({ now, wallClock, writeAt, counts, onReport }: Outb
             : 0
       const ms = Math.min(
         leftMs(ready.values().next().value, SEND_DELAY_MS),
-        ...unconfirmed.map((sent, i) => leftMs(sent.values().next().value, repeatAfterMs[i]!)),
+        ...unconfirmed.map(({ batches, ms }) => leftMs(batches.values().next().value, repeatAfterMs(ms))),
       )
       return Number.isFinite(ms) ? ms : undefined
     },
@@ -234,16 +250,16 @@ export function createOutbox({ now, wallClock, writeAt, counts, onReport }: Outb
       send: (rider: Rider) => Promise<boolean>,
       sleep: (ms: number) => Promise<void>,
     ): Promise<void> {
-      repeatAfterMs = REPEAT_AFTER_MS.map(() => REPEAT_WHEN_STOPPING_MS)
+      isStopping = true
       const until = now() + MAX_STOP_MS
       while (size > 0 && now() < until) {
         const isDue = ready.size > 0 || rider.aloneAfterMs!() === 0
         const isSent = isDue && (await send(rider).catch(() => false))
         if (!isSent) await sleep(STOP_CHECK_MS)
       }
-      repeatAfterMs = REPEAT_AFTER_MS
+      isStopping = false
       ready.clear()
-      for (const sent of unconfirmed) sent.clear()
+      for (const { batches } of unconfirmed) batches.clear()
       size = 0
     },
 

@@ -8,12 +8,13 @@ import { expect, it } from 'vitest'
 import type { SettlementTerms } from '../../../src/config/compile-rule.ts'
 import { GatewayError } from '../../../src/errors.ts'
 import type { Decided } from '../../../src/limiter/engine-shape.ts'
-import { consumerStateKey, reservedKey } from '../../../src/store/keys.ts'
+import { consumerStateKey } from '../../../src/store/keys.ts'
 import type { ScriptCall, StoreCall } from '../../../src/store/store.ts'
 import { randomCases, sized } from '../../selection.ts'
 import { describeOnRedisEngine, type RedisEngine } from '../../support/engines.ts'
 import { isolateOn, Timers } from '../../support/isolates.ts'
 import { type Random, randomFrom, SEED } from '../../support/random.ts'
+import { reservationsOf } from '../../support/reservations.ts'
 import { settledRule } from '../../support/settled-rules.ts'
 
 const LIMIT = 3000
@@ -213,10 +214,10 @@ class World {
       const { remaining, debt = 0 } = outcome!.verdicts[0]!
       const { nowMs } = this.time
       expect(LIMIT - remaining + debt, `${what}, ${consumer}`).toBe(this.ledger.used(key, nowMs))
-      const ends = (await this.#redis.send(['ZRANGE', reservedKey(key), '0', '-1', 'WITHSCORES'])) as Buffer[]
-      const scores = ends.filter((_, i) => i % 2 === 1).map(Number)
-      for (const score of scores) expect(score).toBeLessThanOrEqual(nowMs + TTL_MS)
-      expect(scores.filter(score => score > nowMs).length, what).toBe(this.ledger.open(key, nowMs).length)
+      const reservations = await reservationsOf((...command) => this.#redis.send(command), key)
+      for (const { end } of reservations) expect(end).toBeLessThanOrEqual(nowMs + TTL_MS)
+      const open = reservations.filter(({ end }) => end > nowMs)
+      expect(open.length, what).toBe(this.ledger.open(key, nowMs).length)
     }
   }
 

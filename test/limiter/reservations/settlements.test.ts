@@ -215,6 +215,45 @@ describe('a settlement', () => {
     expect(settlements.counts.waiting).toBe(0)
   })
 
+  it('is neither repeated nor given up before the deadline of its trip', async () => {
+    const counted: string[] = []
+    const { time, store, settlements, reserve, decide } = createWorld({
+      deadlineMs: 60_000,
+      count: what => counted.push(what),
+    })
+    const { name, settle } = reserve()
+    await time.pass(25_000)
+    const run = store.run.bind(store)
+    // The store executes the call before the reservation ends, and answers after that.
+    store.run = async calls => {
+      const replies = await run(calls)
+      await new Promise<void>(resolve => time.timer(40_000, resolve))
+      return replies
+    }
+    settle(() => 40)
+    void decide()
+    store.run = run
+    await time.pass(37_000)
+    await decide()
+    expect(store.trips.map(calls => calls.length)).toEqual([2, 1])
+    await time.pass(4000)
+    expect(store.settled.get(name)).toBe(40)
+    expect(settlements.counts.waiting).toBe(0)
+    expect(counted).toEqual(['units cost', 'reservation settled'])
+  })
+
+  it('is repeated 2 s after a trip that fails, whatever the deadline is', async () => {
+    const { time, store, settlements, reserve } = createWorld({ deadlineMs: 60_000 })
+    const { name, settle } = reserve()
+    store.faults = ['not-sent', 'answered']
+    settle(() => 40)
+    await time.pass(250 + 2000)
+    expect(store.trips.length).toBe(2)
+    await time.pass(2000)
+    expect(store.settled.get(name)).toBe(40)
+    expect(settlements.counts.waiting).toBe(0)
+  })
+
   it('is repeated less and less often while the store answers it with an error, which is logged once', async () => {
     const warn = vi.spyOn(console, 'warn').mockImplementation(() => {})
     const { time, store, settlements, reserve } = createWorld()

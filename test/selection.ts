@@ -23,6 +23,8 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/e2e/llm-load.test.ts',
     'test/e2e/slow-origin.test.ts',
     'test/ops/audit-faults.test.ts',
+    'test/api/idempotency.test.ts',
+    'test/limiter/outage/outages.test.ts',
     'test/set-ups/every-touch.test.ts',
     'test/store/conformance-cluster.test.ts',
     'test/store/conformance-faults.test.ts',
@@ -85,6 +87,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
   ],
   'load TypeScript, wrangler, or the library that draws plots': [
     'test/docs/config.test.ts',
+    'test/docs/messages.test.ts',
     'test/docs/plots.test.ts',
     'test/node/wrangler.test.ts',
   ],

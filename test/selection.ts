@@ -64,6 +64,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/node/cli.test.ts',
     'test/node/doctor/command.test.ts',
     'test/node/edge.test.ts',
+    'test/node/help.test.ts',
     'test/node/import-config.test.ts',
     'test/node/limits-acquire.test.ts',
     'test/node/redis-acl.test.ts',

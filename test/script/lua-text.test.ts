@@ -99,7 +99,7 @@ describeOnRedis('a literal', (start, kind) => {
     )
     const value = fc.oneof(text, fc.double(), fc.maxSafeInteger(), fc.integer())
     let made = 0
-    const runs = kind === 'embedded' ? 60 : sized(400, 50)
+    const runs = kind === 'embedded' ? 60 : sized(400, 25)
     await forEvery(value, runs, async value => {
       let written: string
       try {

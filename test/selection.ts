@@ -24,6 +24,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/e2e/slow-origin.test.ts',
     'test/ops/audit-faults.test.ts',
     'test/api/idempotency.test.ts',
+    'test/limiter/at-once.test.ts',
     'test/limiter/outage/outages.test.ts',
     'test/set-ups/every-touch.test.ts',
     'test/store/conformance-cluster.test.ts',
@@ -38,6 +39,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/node/doctor/store.test.ts',
   ],
   'start several Workers, or programs again and again': [
+    'test/api/command-line.test.ts',
     'test/api/lint.test.ts',
     'test/e2e/api-clients.test.ts',
     'test/e2e/api.test.ts',

@@ -92,7 +92,8 @@ describe.skipIf(!hasRedisServer)('sluicegate serve', () => {
     const failures = Object.values(failed).reduce((sum, count) => sum + count, 0)
     // Of eight connections.
     expect(failures, JSON.stringify(failed)).toBeLessThanOrEqual(8)
-    expect(Object.keys(failed).filter(code => code !== 'ECONNRESET')).toEqual([])
+    // Seldom, a connection that was being handed to the worker is never answered, so its client gives up.
+    expect(Object.keys(failed).filter(code => !['ECONNRESET', 'ABORT_ERR'].includes(code))).toEqual([])
     expect(atOrigin).toBeGreaterThanOrEqual(admitted!)
     const counted = await countedBy(server.url, 'counted', '/x')
     // Redis has counted what the origin has received, and at most what was lost in between.

@@ -44,23 +44,28 @@ export interface SendOptions {
   headers?: OutgoingHttpHeaders
   body?: string | Buffer
   agent?: Agent
+  signal?: AbortSignal
 }
 
 /** Sends a request as it is: `fetch` would decompress the reply, and does not send every header. */
 export function send(
   url: string,
-  { method = 'GET', headers = {}, body, agent }: SendOptions = {},
+  { method = 'GET', headers = {}, body, agent, signal }: SendOptions = {},
 ): Promise<Reply> {
   return new Promise((resolve, reject) => {
-    const sent = request(url, { method, headers, agent: agent ?? new Agent() }, async message => {
-      try {
-        const chunks: Buffer[] = []
-        for await (const chunk of message) chunks.push(chunk)
-        resolve({ status: message.statusCode!, headers: message.headers, body: Buffer.concat(chunks) })
-      } catch (error) {
-        reject(error)
-      }
-    })
+    const sent = request(
+      url,
+      { method, headers, agent: agent ?? new Agent(), ...(signal && { signal }) },
+      async message => {
+        try {
+          const chunks: Buffer[] = []
+          for await (const chunk of message) chunks.push(chunk)
+          resolve({ status: message.statusCode!, headers: message.headers, body: Buffer.concat(chunks) })
+        } catch (error) {
+          reject(error)
+        }
+      },
+    )
     sent.on('error', reject)
     sent.end(body)
   })
@@ -137,7 +142,9 @@ export function startLoad(url: string, connections = 8): Load {
   const total = () => Object.values(results).reduce((sum, count) => sum + count, 0)
   const clients = Array.from({ length: connections }, async () => {
     while (!isStopped) {
-      const result = await send(url, { agent }).then(
+      // As a client gives up on a connection without a reply.
+      const signal = AbortSignal.timeout(20_000)
+      const result = await send(url, { agent, signal }).then(
         ({ status }) => String(status),
         error => String(error.code),
       )

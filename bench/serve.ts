@@ -173,7 +173,7 @@ try {
   })
   const text = `# serve
 
-Made by \`npm run bench:serve -- --write\`.
+Made by \`npm run bench:serve -- ${isQuick ? '--quick ' : ''}--write\`.
 
 ## Requests for each second of CPU time
 

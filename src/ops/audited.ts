@@ -31,8 +31,8 @@ export interface Author extends Change {
   now?: () => number
 }
 
-/** The author of a pause by a store without an author. */
-const NOBODY: Author = { actor: { kind: 'operator', name: '' }, keepMs: DEFAULT_KEEP_MS }
+/** Of a change by a store that has no author: it keeps the audit trail as usual. */
+const WITHOUT_AUTHOR: Author = { actor: { kind: 'operator', name: '' }, keepMs: DEFAULT_KEEP_MS }
 
 /** The command of a script that calls `audit()`, with the entry. Its keys are in one slot, and have the environment already. */
 export interface Audited {
@@ -83,7 +83,7 @@ export function createAuditTrail(
       }
     },
 
-    entryFor: (key, entry) => entryFor(key, entry, author ?? NOBODY),
+    entryFor: (key, entry) => entryFor(key, entry, author ?? WITHOUT_AUTHOR),
   }
 }
 

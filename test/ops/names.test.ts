@@ -56,7 +56,7 @@ describe('a secret of ours', async () => {
     `a_${sha256('a')}`,
     `${mintApiKey('acme').slice(0, -1)}!`,
     'deploy_2026_11_26',
-  ])('%s is none', text => {
+  ])('%s contains no secret', text => {
     expect(parseShortText(text, 'reason')).toBe(text)
   })
 })

@@ -27,7 +27,7 @@ const msSince = (startedAt: number) => Math.round(performance.now() - startedAt)
 
 async function checkName(url: string): Promise<Finding> {
   const host = hostOf(url)
-  if (host === '' || isIP(host)) return ok`The URL has an address, so there is no name to resolve.`
+  if (host === '' || isIP(host)) return ok`The host is an IP address, which needs no DNS.`
   const startedAt = performance.now()
   const found = await lookup(host, { all: true }).catch(({ code }) => String(code))
   if (typeof found === 'string')

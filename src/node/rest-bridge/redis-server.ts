@@ -132,7 +132,7 @@ export class RedisServer {
       return await this.#recordAnswer(client.sendCommand(command, options) as Promise<Reply>)
     } catch (error) {
       if (error instanceof ErrorReply) throw error
-      // Why there is no connection says more than that there is none.
+      // The reason for the missing connection says more than its absence.
       const cause = departure.hasLeft ? error : (this.#failure ?? error)
       throw new RedisUnavailable('unreachable', { cause })
     }

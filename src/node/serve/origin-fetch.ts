@@ -152,7 +152,7 @@ function sendBody(body: Readable, sent: ClientRequest): void {
 function responseOf(message: IncomingMessage, method: string): Response {
   const headers = new Headers()
   const { rawHeaders, statusCode = 0 } = message
-  // Of 1xx, Node passes on only 101, to listeners of upgrades. There are none.
+  // Node handles the other 1xx itself. A 101 has no use here: requests that ask for an upgrade are refused before.
   if (statusCode < 200 || statusCode > 599) {
     message.destroy()
     throw new Error(`The origin has answered with the status ${statusCode}.`)

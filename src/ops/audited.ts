@@ -31,7 +31,7 @@ export interface Author extends Change {
   now?: () => number
 }
 
-/** Of a change by a store that has no author: it keeps the audit trail as usual. */
+/** Of a pause that is set through a store without an author. */
 const WITHOUT_AUTHOR: Author = { actor: { kind: 'operator', name: '' }, keepMs: DEFAULT_KEEP_MS }
 
 /** The command of a script that calls `audit()`, with the entry. Its keys are in one slot, and have the environment already. */

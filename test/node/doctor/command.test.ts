@@ -32,7 +32,7 @@ const keys = async () => ((await redis.connection.send(['KEYS', '*'])) as Buffer
 describe('the command', () => {
   it('prints each check, the verdict with its fixes, and exits with 3 if there are limits', async () => {
     const { code, stdout, stderr } = await runInProcess(['doctor'], env())
-    expect(stdout).toMatch(/^ok {5}store-address {4}The URL has an address/)
+    expect(stdout).toMatch(/^ok {5}store-address {4}The host is an IP address/)
     expect(stdout).toMatch(
       /^Verdict: works, with these limits:\n {2}persistence: .*\n {4}Fix: .*appendonly yes/m,
     )

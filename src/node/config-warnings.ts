@@ -7,7 +7,7 @@ import { mistakeText } from '../config/config-error.ts'
 import { METRICS_TOKEN, weaknessOf } from '../config/metrics-token.ts'
 import { locate, shortPath } from './config-lines.ts'
 import { readLocalVariables } from './dev-vars.ts'
-import { compatibilityIn } from './wrangler-file.ts'
+import { compatibilityIn, hasCustomDomain } from './wrangler-file.ts'
 
 /** @param input a config without mistakes @param others warnings from other sources */
 export function locatedWarnings(
@@ -28,7 +28,8 @@ const STRICTLY_PUBLIC = 'global_fetch_strictly_public'
 function warningsOfWrangler({ origin, onClientGone }: ConfigInput, file: string): Warning[] {
   const wrangler = join(dirname(file), 'wrangler.toml')
   if (!existsSync(wrangler)) return []
-  const { flags } = compatibilityIn(readFileSync(wrangler, 'utf8'))
+  const toml = readFileSync(wrangler, 'utf8')
+  const { flags } = compatibilityIn(toml)
   const warnings: Warning[] = []
   if (onClientGone === 'abort' && !flags.includes(CLIENT_SIGNAL)) {
     warnings.push({
@@ -40,6 +41,13 @@ function warningsOfWrangler({ origin, onClientGone }: ConfigInput, file: string)
     warnings.push({
       path: 'origin',
       message: `with 'route', the Worker fetches its own URL, which the flag ${STRICTLY_PUBLIC} sends to the Worker again instead of to the origin. In wrangler.toml, remove the flag, or set origin to the URL of another zone.`,
+    })
+  }
+  if (origin === 'route' && hasCustomDomain(toml)) {
+    warnings.push({
+      path: 'origin',
+      message:
+        "with 'route', the Worker fetches its own URL, and a custom domain has no origin behind the Worker. In wrangler.toml, give the Worker a route instead of the custom domain, or set origin to a URL.",
     })
   }
   return warnings

@@ -9,3 +9,6 @@ export function compatibilityIn(toml: string): { date?: string; flags: string[] 
     flags: [...flags.matchAll(/["']([^"']+)["']/g)].map(([, flag]) => flag!),
   }
 }
+
+/** Whether a custom domain leads to the Worker, in any environment of the file. */
+export const hasCustomDomain = (toml: string): boolean => /^[^#\n]*\bcustom_domain\s*=\s*true\b/m.test(toml)

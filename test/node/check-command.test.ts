@@ -106,6 +106,20 @@ describe('npx sluicegate check', () => {
       expect(/:1: origin: with 'route', .* remove the flag/m.test(stdout)).toBe(warns)
     },
   )
+
+  it.each([
+    ['route', 'pattern = "api.example.com", custom_domain = true', true],
+    ['route', 'pattern = "api.example.com/*", zone_name = "example.com"', false],
+    ['https://api.example.com', 'pattern = "api.example.com", custom_domain = true', false],
+  ])(
+    "warns about origin: 'route' if the Worker has a custom domain: %s, %s",
+    async (origin, route, warns) => {
+      writeFileSync(join(directory, 'wrangler.toml'), `routes = [{ ${route} }]\n`)
+      const file = configFile(`export default { origin: '${origin}', rules: [${RULE}] }\n`)
+      const { stdout } = await runInProcess(['check', file])
+      expect(/:1: origin: with 'route', .* custom domain/m.test(stdout)).toBe(warns)
+    },
+  )
 })
 
 it.each([

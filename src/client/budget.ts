@@ -5,14 +5,24 @@
 import type { PolicyState } from './fields.ts'
 
 /** How long a call has to wait (ms), and whether the limit would refuse it now. Otherwise, the wait only spreads the calls. */
-export type Wait = readonly [ms: number, isNeeded: boolean]
+export type Wait = [ms: number, isNeeded: boolean]
 
-const NEVER = Number.POSITIVE_INFINITY
-const GO: Wait = [0, false]
+/** A call that waits. */
+export interface Turn {
+  /** Earlier calls have lower numbers. */
+  number: number
+  /** When it looks again at the latest, and how it looks at once. Set as soon as it waits. */
+  dueAt?: number
+  look?: () => void
+}
+
+export const NEVER = Number.POSITIVE_INFINITY
 
 /** How long calls wait for the reply to a probe, and to the first call to an unknown origin (ms). */
 const PROBE_MS = 10_000
 const FIRST_MS = 1_000
+/** After this time without a call or a reply, one call goes out whatever the server has said before (ms). */
+const STALE_MS = 3_600_000
 /** The longest wait that only spreads calls (ms). */
 const MAX_SPREAD_MS = 5_000
 /**
@@ -20,8 +30,8 @@ const MAX_SPREAD_MS = 5_000
  * back only after a whole window. An eighth of the units left can be on its way: other processes may be about to take as many.
  */
 const SHORT_WINDOW_MS = 5_000
-/** For how long what was spent counts: four windows, or this time (ms). */
-const MAX_HORIZON_MS = 40_000
+/** Spending counts for four windows of at most this length (ms). */
+const MAX_WINDOW_MS = 10_000
 /** A process that shares a limit takes at least this share of it. */
 const LEAST_SHARE = 1 / 32
 /** Whole seconds in `t` show only changes of more than this (ms). */
@@ -35,8 +45,8 @@ const LAGGING_RESERVE = 0.07
 
 export type Budget = ReturnType<typeof createBudget>
 
-/** @param isUnknown whether nothing is known about the origin, so that one call goes first */
-export function createBudget(name: string, random: () => number, isUnknown = false) {
+/** @param firstEndsAt until then, the first call to an unknown origin is alone. It begins when that call is sent */
+export function createBudget(name: string, random: () => number, firstEndsAt = 0) {
   /** Calls sent, and the latest of them whose reply has arrived. */
   let sent = 0
   let seen = 0
@@ -49,9 +59,6 @@ export function createBudget(name: string, random: () => number, isUnknown = fal
   /** The call that probes, after a pause, whether the limit admits again. 0: none has to; infinite: it has not been sent. */
   let probe = 0
   let probeEndsAt = -NEVER
-  /** Until then, the first call to an unknown origin is alone. */
-  let firstEndsAt = isUnknown ? NEVER : 0
-
   let unit = 'requests'
   let quota = 0
   let windowMs = 0
@@ -74,112 +81,10 @@ export function createBudget(name: string, random: () => number, isUnknown = fal
   let dueAt = -NEVER
   let jitter = 1
 
-  /** @returns the number of the call */
-  function send(now: number): number {
-    sent++
-    firstEndsAt = Math.min(firstEndsAt, now + FIRST_MS)
-    if (probe > 0) {
-      probe = Math.min(probe, sent)
-      probeEndsAt = now + PROBE_MS
-    }
-    // Timers are late: that does not delay the calls behind.
-    const distance = interval(now)
-    dueAt = Math.max(Math.min(now, dueAt + distance * jitter), now - distance / 2)
-    jitter = 0.97 + 0.06 * random()
-    sentAt = now
-    return sent
-  }
-
-  /** A call has got no reply: the next call can probe. */
-  function release(): void {
-    probeEndsAt = -NEVER
-  }
-
-  /**
-   * A reply. After a refusal, calls stop for this time, or until the end of a longer pause.
-   * @param refusedMs the time that the server has named, or 0: then 1 s, doubled with each refusal of a probe. Absent: no refusal
-   * @returns the pause (ms)
-   */
-  function settle(call: number, now: number, refusedMs?: number): number {
-    // A call that was sent before the pause says nothing about its end.
-    const isNews = call >= probe
-    firstEndsAt = 0
-    seen = Math.max(seen, call)
-    if (refusedMs !== undefined) {
-      if (isNews) refusals++
-      const ms = refusedMs || 500 * 2 ** Math.min(refusals, 12)
-      // Other processes were refused at the same time.
-      const until = now + ms + random() * Math.min(ms / 10, 1_000)
-      if (until > pausedUntil) [pausedUntil, pauseMs] = [until, ms]
-      askOnce()
-    } else if (isNews) {
-      probe = refusals = 0
-      pausedUntil = Math.min(pausedUntil, now)
-    }
-    return pausedUntil - now
-  }
-
   /** Lets one call find out whether the limit admits. */
   function askOnce(): void {
     probe = NEVER
-    release()
-  }
-
-  /** How long the next call should wait. @param staleMs after this time, one call goes out whatever the server has said before */
-  function wait(now: number, staleMs: number): Wait {
-    const isStale = now - Math.max(readAt, sentAt) >= staleMs
-    const alone = Math.max(probe && probeEndsAt, sent && firstEndsAt)
-    if (now < alone) return [alone - now, false]
-    if (now < pausedUntil && !isStale) return [pausedUntil - now, true]
-    const unseen = sent - seen
-    // Without figures, calls go one at a time after a pause, so that one call at most is refused. Whenever four pauses pass without a
-    // refusal, twice as many can be on their way.
-    if (left === undefined)
-      return pauseMs &&
-        now < sentAt + PROBE_MS &&
-        unseen &&
-        unseen + 1 > 2 ** ((now - pausedUntil) / pauseMs / 4)
-        ? [pauseMs, false]
-        : GO
-    roll(now)
-    if (isStale || left === undefined) return GO
-    const units = level(now)
-    if (units < 1) {
-      const reset = resetAt - now
-      const ms = slides && isSure ? Math.min(reset, (1 - units) / growth()) : reset
-      return ms > 0 && ms < NEVER ? [ms + 1, true] : GO
-    }
-    const isFree =
-      unit !== 'requests' ||
-      ((windowMs || NEVER) > SHORT_WINDOW_MS &&
-        units > quota * (lags ? 0.75 : 0.5) &&
-        unseen < Math.max(1, units / 8))
-    return isFree ? GO : [dueAt + interval(now) * jitter - now, false]
-  }
-
-  /** Reads what a reply says. @param call its number, and when it was sent */
-  function read(state: PolicyState, call: number, callSentAt: number, now: number): void {
-    const own = call - seen
-    unit = state.unit
-    quota = state.quota ?? quota
-    windowMs = state.windowMs ?? windowMs
-    // An older reply, or units in flight, which are free again at any time.
-    if (state.left === undefined || own < 0 || unit === 'concurrent-requests') return
-    roll(now)
-    seen = call
-    // A reply from the window before.
-    if (callSentAt < rolledAt) return
-    const resetMs = state.resetMs ?? NEVER
-    if (rate() > 0 && state.resetMs! > windowMs) lags = slides = isSure = true
-    if (left === undefined) {
-      // In a short window, whole seconds do not show whether the reset moves.
-      slides ||= rate() > 0 && windowMs <= 2_000
-      resetAt = now + resetMs
-    } else compare(left, state.left, own, resetMs, now)
-    quota ||= state.left
-    left = state.left
-    readAt = now
-    readSentAt = callSentAt
+    probeEndsAt = -NEVER
   }
 
   /** Learns from two replies how units come back, and how many others have spent. */
@@ -212,7 +117,7 @@ export function createBudget(name: string, random: () => number, isUnknown = fal
   /** Those of them that other processes do not take. */
   const growth = () => Math.max(refill(left!) - theirs / horizon(), rate() * LEAST_SHARE)
 
-  const horizon = () => Math.min(4 * windowMs || MAX_HORIZON_MS, MAX_HORIZON_MS)
+  const horizon = () => 4 * Math.min(windowMs || MAX_WINDOW_MS, MAX_WINDOW_MS)
 
   /** The share of this process in what is spent. One unit more, so that a share can grow. */
   const share = () => Math.max(LEAST_SHARE, (mine + 1) / (mine + theirs + 1))
@@ -223,7 +128,7 @@ export function createBudget(name: string, random: () => number, isUnknown = fal
     rolledAt = readAt = readSentAt = resetAt
     left = quota
     // A thousandth later each time, because clocks differ.
-    const length = windowMs * 1.001
+    const length = quota && windowMs * 1.001
     if (length) resetAt += Math.ceil((now - resetAt + 1) / length) * length
     else {
       // One call finds out when the window ends.
@@ -253,5 +158,112 @@ export function createBudget(name: string, random: () => number, isUnknown = fal
     return Math.min(MAX_SPREAD_MS, 1 / (total * share()))
   }
 
-  return { name, send, release, settle, wait, read }
+  return {
+    name,
+    line: new Set<Turn>(),
+
+    /** @returns the number of the call */
+    send(now: number): number {
+      sent++
+      firstEndsAt = Math.min(firstEndsAt, now + FIRST_MS)
+      if (probe > 0) {
+        probe = Math.min(probe, sent)
+        probeEndsAt = now + PROBE_MS
+      }
+      // Timers are late: that does not delay the calls behind.
+      const distance = interval(now)
+      dueAt = Math.max(Math.min(now, dueAt + distance * jitter), now - distance / 2)
+      jitter = 0.97 + 0.06 * random()
+      sentAt = now
+      return sent
+    },
+
+    /** A call has got no reply: the next call can probe. */
+    release(): void {
+      probeEndsAt = -NEVER
+    },
+
+    /**
+     * A reply. After a refusal, calls stop for this time, or until the end of a longer pause.
+     * @param refusedMs the time that the server has named. Less than 0.1 s: 1 s, doubled with each refusal of a probe, up to 64 s. Absent: no refusal
+     * @returns the pause (ms)
+     */
+    settle(call: number, now: number, refusedMs?: number): number {
+      // A call that was sent before the pause says nothing about its end.
+      const isNews = call >= probe
+      firstEndsAt = 0
+      seen = Math.max(seen, call)
+      if (refusedMs !== undefined) {
+        if (isNews) refusals++
+        // 1 s to 1 min.
+        const ms = refusedMs >= 100 ? refusedMs : 500 * 2 ** Math.min(refusals, 7)
+        // Other processes were refused at the same time.
+        const until = now + ms + random() * Math.min(ms / 10, 1_000)
+        if (until > pausedUntil) [pausedUntil, pauseMs] = [until, ms]
+        askOnce()
+      } else if (isNews) {
+        probe = refusals = 0
+        pausedUntil = Math.min(pausedUntil, now)
+      }
+      return pausedUntil - now
+    },
+
+    /** How long the next call should wait. */
+    wait(now: number): Wait {
+      const isStale = now - Math.max(readAt, sentAt) >= STALE_MS
+      const alone = Math.max(probe && probeEndsAt, sent && firstEndsAt)
+      if (now < alone) return [alone - now, false]
+      if (now < pausedUntil && !isStale) return [pausedUntil - now, true]
+      const unseen = sent - seen
+      // Without figures, calls go one at a time after a pause, so that one call at most is refused. Whenever four pauses pass without a
+      // refusal, twice as many can be on their way.
+      if (left === undefined)
+        return pauseMs &&
+          now < sentAt + PROBE_MS &&
+          unseen &&
+          unseen + 1 > 2 ** ((now - pausedUntil) / pauseMs / 4)
+          ? [pauseMs, false]
+          : [0, false]
+      roll(now)
+      if (isStale || left === undefined) return [0, false]
+      const units = level(now)
+      if (units < 1) {
+        const reset = resetAt - now
+        const ms = slides && isSure ? Math.min(reset, (1 - units) / growth()) : reset
+        return ms > 0 && ms < NEVER ? [ms + 1, true] : [0, false]
+      }
+      const isFree =
+        unit !== 'requests' ||
+        ((windowMs || NEVER) > SHORT_WINDOW_MS &&
+          units > quota * (lags ? 0.75 : 0.5) &&
+          unseen < Math.max(1, units / 8))
+      return isFree ? [0, false] : [dueAt + interval(now) * jitter - now, false]
+    },
+
+    /** Reads what a reply says. @param call its number, and when it was sent */
+    read(state: PolicyState, call: number, callSentAt: number, now: number): void {
+      const own = call - seen
+      unit = state.unit
+      // A limit of 0 cannot be true of a server that answers.
+      quota = state.quota || quota
+      windowMs = state.windowMs || windowMs
+      // An older reply, or units in flight, which are free again at any time.
+      if (state.left === undefined || own < 0 || unit === 'concurrent-requests') return
+      roll(now)
+      seen = call
+      // A reply from the window before.
+      if (callSentAt < rolledAt) return
+      const resetMs = state.resetMs ?? NEVER
+      if (rate() > 0 && state.resetMs! > windowMs) lags = slides = isSure = true
+      if (left === undefined) {
+        // In a short window, whole seconds do not show whether the reset moves.
+        slides ||= rate() > 0 && windowMs <= 2_000
+        resetAt = now + resetMs
+      } else compare(left, state.left, own, resetMs, now)
+      quota ||= state.left
+      left = state.left
+      readAt = now
+      readSentAt = callSentAt
+    },
+  }
 }

@@ -1,9 +1,9 @@
 /** A `fetch` that keeps to the limits of the APIs it calls. */
+import { NEVER } from './budget.ts'
 import { createLanes, type Lanes, unlessAborted } from './lanes.ts'
 import { LimitError } from './limit-error.ts'
 
 type Fetch = typeof fetch
-type Input = Parameters<Fetch>[0]
 type Init = Parameters<Fetch>[1]
 
 interface Units {
@@ -20,11 +20,7 @@ export interface ClientLimiter {
     options?: { timeoutMs?: number },
   ): Promise<Units>
   /** Stops a limit in all processes. */
-  pause?(
-    name: string,
-    identity: Readonly<Record<string, string>>,
-    pause: { forMs: number } | { retryAfter: Response },
-  ): Promise<unknown>
+  pause?(name: string, identity: Readonly<Record<string, string>>, pause: { forMs: number }): Promise<unknown>
 }
 
 export interface ClientOptions {
@@ -73,49 +69,46 @@ const SHARED = createLanes({
 export const createClient = (options: ClientOptions = {}): Fetch => clientOn(SHARED, options)
 
 /** @internal A client with lanes of its own, for tests. */
-export function clientOn(lanes: Lanes, options: ClientOptions = {}): Fetch {
+export function clientOn(lanes: Lanes, options: ClientOptions): Fetch {
   const { retry, maxRetries = 5, partition = '', limiter, limit = '', identity = {} } = options
   const maxWaitMs = Math.min(options.maxWaitMs ?? 30_000, MAX_TIMER_MS)
-  const { now } = lanes
 
-  async function limitedFetch(input: Input, init?: Init): Promise<Response> {
-    const request = typeof input === 'object' && 'url' in input ? input : undefined
+  async function limitedFetch(input: Parameters<Fetch>[0], init?: Init): Promise<Response> {
+    // Of a text and of a URL, all are absent.
+    const request = input as Partial<Request>
     // In browsers, an address can be relative to the page.
-    const page = (globalThis as { location?: { href: string } }).location?.href
-    const url = new URL(request?.url ?? `${input}`, page)
-    const signal = init?.signal === undefined ? request?.signal : init.signal
-    const deadline = now() + maxWaitMs
+    const { location } = globalThis as { location?: { href: string } }
+    const url = new URL(request.url ?? `${input}`, location?.href)
+    const signal = init?.signal === undefined ? request.signal : init.signal
+    const deadline = lanes.now() + maxWaitMs
     for (let retries = 0; ; retries++) {
-      const call = await lanes.enter(url, partition, deadline, maxWaitMs, signal)
+      const call = await lanes.enter(url, partition, deadline, signal)
       let acquired: Promise<Units> | undefined
       let response: Response
       try {
-        acquired = limiter?.acquire(limit, identity, { timeoutMs: Math.max(0, deadline - now()) })
+        acquired = limiter?.acquire(limit, identity, { timeoutMs: Math.max(0, deadline - lanes.now()) })
         const units = acquired && (await unlessAborted(acquired, signal))
         if (units && !units.allowed)
-          throw new LimitError(units.retryAfterMs < 0 ? 1 / 0 : units.retryAfterMs, url.origin, limit)
+          throw new LimitError(units.retryAfterMs < 0 ? NEVER : units.retryAfterMs, url.origin, limit)
         response = await (options.fetch ?? fetch)(input, init)
       } catch (error) {
         lanes.fail(call)
         throw error
       } finally {
         // Also if the call was aborted before the units were there.
-        acquired?.then(
-          units => units.release(),
-          () => {},
-        )
+        acquired?.then(units => units.release()).catch(() => {})
       }
       const refusal = lanes.settle(call, response, partition)
       if (!refusal) return response
       const [pauseMs, isNamed, policy] = refusal
-      const pause = response.headers.has('retry-after') ? { retryAfter: response } : { forMs: pauseMs }
       // If the limiter fails, this process pauses in any case.
-      await limiter?.pause?.(limit, identity, pause).catch(() => {})
-      const isTooLong = now() + pauseMs >= deadline
+      const pause = limiter?.pause?.(limit, identity, { forMs: pauseMs }).catch(() => {})
+      if (pause) await unlessAborted(pause, signal)
+      const isTooLong = lanes.now() + pauseMs >= deadline
       if (!canRepeat(request, init, retry) || retries >= maxRetries || (isTooLong && !isNamed))
         return response
-      // Frees the connection.
-      await response.body?.cancel()
+      // Frees the connection. The body may have failed already.
+      response.body?.cancel().catch(() => {})
       if (isTooLong) throw new LimitError(pauseMs, url.origin, policy)
     }
   }
@@ -123,16 +116,11 @@ export function clientOn(lanes: Lanes, options: ClientOptions = {}): Fetch {
 }
 
 /** Whether a request can be sent again: it has no effect if it is repeated, and its body can be read again. */
-function canRepeat(
-  request: Exclude<Input, string | URL> | undefined,
-  init: Init,
-  retry: ClientOptions['retry'],
-): boolean {
-  if (/^(get|head|options)$/i.test(init?.method ?? request?.method ?? 'GET')) return true
-  const body: unknown = init?.body ?? request?.body
-  const isStream =
-    typeof body === 'object' && body !== null && (Symbol.asyncIterator in body || 'getReader' in body)
+function canRepeat(request: Partial<Request>, init: Init, retry: ClientOptions['retry']): boolean {
+  if (/^(get|head|options)$/i.test(init?.method ?? request.method ?? 'GET')) return true
+  const body = Object(init?.body ?? request.body)
+  const isStream = Symbol.asyncIterator in body || 'getReader' in body
   return (
-    !isStream && (retry === 'all' || new Headers(init?.headers ?? request?.headers).has('idempotency-key'))
+    !isStream && (retry === 'all' || new Headers(init?.headers ?? request.headers).has('idempotency-key'))
   )
 }

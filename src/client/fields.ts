@@ -21,12 +21,13 @@ const MAX_MS = 366 * 86_400_000
 
 /** Of one reply. */
 const MAX_POLICIES = 20
-
+/** Characters. */
+const MAX_KEY = 99
 /** A number from 0 to `most`. */
 const atMost = (value: unknown, most = 1e15) =>
   typeof value === 'number' && value >= 0 && value <= most ? value : undefined
 
-const msOf = (seconds: unknown) => atMost(typeof seconds === 'number' ? seconds * 1e3 : seconds, MAX_MS)
+const msOf = (seconds: unknown) => atMost((seconds as number) * 1e3, MAX_MS)
 
 /**
  * Reads the `RateLimit` fields (draft 11; `a` and `w` of its successor), or else `X-RateLimit-*`.
@@ -52,11 +53,11 @@ export function policiesOf(headers: Headers, wallMs: number): PolicyState[] {
   if (policies.size > 0) return [...policies.values()].slice(0, MAX_POLICIES)
   // GitHub, Discord and many others; the three fields of older drafts.
   for (const prefix of ['x-ratelimit-', 'ratelimit-', 'x-rate-limit-']) {
-    const read = (name: string) => headers.get(prefix + name) || undefined
-    const number = (name: string) => Number(read(name) ?? Number.NaN)
+    const read = (name: string) => headers.get(prefix + name)
+    const number = (name: string) => Number(read(name) || '-')
     const left = atMost(number('remaining'))
-    if (left === undefined) continue
     const key = read('resource') ?? read('bucket') ?? ''
+    if (left === undefined || key.length > MAX_KEY) continue
     const resetMs = msOf(number('reset-after')) ?? timeUntil(read('reset'), headers, wallMs)
     return [{ key, name: key, unit: 'requests', quota: atMost(number('limit')), left, resetMs }]
   }
@@ -72,10 +73,9 @@ export function timeUntil(
   headers: Headers,
   wallMs: number,
 ): number | undefined {
-  const number = Number(text || Number.NaN)
+  const number = Number(text || '-')
   if (number < 1e8) return msOf(number)
-  const dateOf = (date: string | null | undefined) =>
-    date && /:\d\d/.test(date) ? Date.parse(date) : Number.NaN
+  const dateOf = (date: string | null | undefined) => Date.parse(/:\d\d/.test(date ?? '') ? date! : '-')
   const time = number > 1e11 ? number : number * 1e3 || dateOf(text)
   return atMost(Math.max(0, time - (dateOf(headers.get('date')) || wallMs)), MAX_MS)
 }

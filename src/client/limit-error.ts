@@ -1,9 +1,12 @@
+/** The last time that a date can have (ms since the epoch). */
+const LAST_MS = 864e13
+
 /** A call would have to wait longer than its client allows. The request was not sent, or a limit has refused it. */
 export class LimitError extends Error {
   declare readonly name: 'LimitError'
   /** How long to wait before the next attempt (ms). Infinite if no wait helps. */
   declare readonly retryAfterMs: number
-  /** The same as a time. */
+  /** The same as a time. If no wait helps, the last time that there is. */
   declare readonly retryAt: Date
   /** The origin of the API, such as `https://api.example.com`. */
   declare readonly origin: string
@@ -11,11 +14,11 @@ export class LimitError extends Error {
   declare readonly policy: string
 
   constructor(retryAfterMs: number, origin: string, policy: string) {
-    super(`${origin} ${policy}: next call in ${Math.ceil(retryAfterMs / 1e3)} s`)
+    super(`${origin}${policy && ` ${policy}`}: next call in ${Math.ceil(retryAfterMs / 1e3)} s`)
     Object.assign(this, {
       name: 'LimitError',
       retryAfterMs: Math.ceil(retryAfterMs),
-      retryAt: new Date(Date.now() + retryAfterMs),
+      retryAt: new Date(Math.min(Date.now() + retryAfterMs, LAST_MS)),
       origin,
       policy,
     })

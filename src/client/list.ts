@@ -11,22 +11,25 @@ export interface NamedItem {
  * display string (`%"…"`) is not understood, so that its field is ignored.
  */
 const BARE =
-  /"((?:[ !#-[\]-~]|\\["\\])*)"|(-?(?:\d{1,12}\.\d{1,3}|\d{1,15}))(?![\d.])|:([A-Za-z\d+/]*={0,2}):|\?[01]|[A-Za-z*][\w!#$%&'*+.^`|~:/-]*|@-?\d{1,15}(?![\d.])/y
+  /"((?:[ !#-[\]-~]|\\["\\])*)"|(-?(?:\d{1,12}\.\d{1,3}|\d{1,15}))|:([A-Za-z\d+/]*={0,2}):|\?[01]|[A-Za-z*][\w!#$%&'*+.^`|~:/-]*|@-?\d{1,15}/y
 const KEY = /; *([a-z*][a-z\d_.*-]*)(=?)/y
 const COMMA = /[ \t]*(?:,[ \t]*|$)/y
 
-/** @returns the items; none if the field is not a list of strings */
+/** The longest field that is read (characters). */
+const MAX_LENGTH = 4_000
+
+/** @param field without spaces at its ends, as `Headers` has it @returns the items; none if the field is not a list of strings */
 export function parseList(field: string): NamedItem[] {
-  const text = field.trim()
   const items: NamedItem[] = []
   let at = 0
   const next = (pattern: RegExp) => {
     pattern.lastIndex = at
-    const match = pattern.exec(text)
+    const match = pattern.exec(field)
     if (match) at = pattern.lastIndex
     return match
   }
-  while (at < text.length) {
+  // A name keeps its whole field in memory.
+  while (at < field.length && field.length < MAX_LENGTH) {
     const [, name] = next(BARE) ?? []
     if (name === undefined) return []
     const parameters = new Map<string, number | string>()
@@ -42,7 +45,7 @@ export function parseList(field: string): NamedItem[] {
     items.push({ name: unescaped(name), parameters })
     const comma = next(COMMA)
     // A comma at the end is a mistake, so the whole field is ignored (RFC 9651, section 4.2.1).
-    if (!comma || (comma[0].includes(',') && at === text.length)) return []
+    if (!comma || (comma[0].includes(',') && at === field.length)) return []
   }
   return items
 }

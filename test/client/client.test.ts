@@ -1,8 +1,9 @@
 /** The client in virtual time, against APIs that answer in various ways. */
+import { getEventListeners } from 'node:events'
 import { describe, expect, it } from 'vitest'
 import type { ClientLimiter } from '../../src/client/client.ts'
 import { LimitError } from '../../src/client/limit-error.ts'
-import { type Api, createFleet, type Fleet } from './fleet.ts'
+import { type Api, createFleet, type Fleet, sluiceApi } from './fleet.ts'
 
 const URL_X = 'https://api.test/x'
 
@@ -180,20 +181,43 @@ describe('calls that are refused', () => {
     expect(fleet.arrivals).toHaveLength(1)
   })
 
-  it('stop a limit no longer than maxWaitMs without asking again', async () => {
+  it('stop a limit no longer than an hour without asking again', async () => {
     let count = 0
     const fleet = createFleet(() => (count++ > 0 ? reply(200) : reply(429, { 'retry-after': '86400' })))
-    const get = fleet.client(0, { maxWaitMs: 10_000 })
-    expect(statusesOf(await settled(fleet, [get(URL_X)], 11_000))).toEqual(['LimitError'])
-    expect(
-      statusesOf(
-        await settled(
-          fleet,
-          many(5, () => get(URL_X)),
-          5000,
-        ),
-      ),
-    ).toEqual(Array(5).fill(200))
+    const get = fleet.client(0)
+    expect(statusesOf(await settled(fleet, [get(URL_X)], 3_500_000))).toEqual(['LimitError'])
+    expect(statusesOf(await settled(fleet, [get(URL_X)], 101_000))).toEqual(['LimitError'])
+    const calls = many(5, () => get(URL_X))
+    expect(statusesOf(await settled(fleet, calls, 5000))).toEqual(Array(5).fill(200))
+  })
+
+  it('by a server that names a time are not repeated earlier, however short calls wait', async () => {
+    const fleet = createFleet(() => reply(429, { 'retry-after': '60' }))
+    const get = fleet.client(0, { maxWaitMs: 100 })
+    for (let i = 0; i < 30; i++)
+      expect(statusesOf(await settled(fleet, [get(URL_X)], 1000))).toEqual(['LimitError'])
+    expect(fleet.arrivals).toHaveLength(1)
+  })
+
+  it.each(['0.001', '0', '-1'])('are repeated after 1, 2, 4 … 64 s with Retry-After: %s', async seconds => {
+    const fleet = createFleet(() => reply(429, { 'retry-after': seconds }))
+    const get = fleet.client(0, { maxRetries: 8, maxWaitMs: 1e6 })
+    expect(statusesOf(await settled(fleet, [get(URL_X)], 1e6))).toEqual([429])
+    const gaps = fleet.arrivals.slice(1).map(({ at }, i) => Math.round((at - fleet.arrivals[i]!.at) / 1000))
+    for (const [i, gap] of gaps.entries()) {
+      expect(gap).toBeGreaterThanOrEqual(2 ** Math.min(i, 6))
+      expect(gap).toBeLessThanOrEqual(2 ** Math.min(i, 6) + 1)
+    }
+  })
+
+  it('are repeated even if the body of the refusal has failed', async () => {
+    let count = 0
+    const broken = () =>
+      new ReadableStream({ start: controller => controller.error(new Error('connection reset')) })
+    const fleet = createFleet(() =>
+      count++ > 0 ? reply(200) : new Response(broken(), { status: 429, headers: { 'retry-after': '1' } }),
+    )
+    expect(statusesOf(await settled(fleet, [fleet.client(0)(URL_X)]))).toEqual([200])
   })
 })
 
@@ -213,6 +237,40 @@ describe('a wait', () => {
     expect(endedAt - start).toBe(5000)
   })
 
+  it.each([
+    ['is over', 20_000],
+    ['was aborted', 500],
+  ])('that %s leaves no listener behind', async (_, abortAfterMs) => {
+    const fleet = createFleet(retryAfterOnly(1, 1000))
+    const get = fleet.client(0)
+    const { signal } = new AbortController()
+    const own = new AbortController()
+    fleet.clock.after(abortAfterMs, () => own.abort())
+    await settled(
+      fleet,
+      [...many(3, () => get(URL_X, { signal })), get(URL_X, { signal: own.signal })],
+      20_000,
+    )
+    for (const each of [signal, own.signal]) expect(getEventListeners(each, 'abort')).toEqual([])
+  })
+
+  it('does not block the calls behind if the platform has ended its request', async () => {
+    const fleet = createFleet(retryAfterOnly(1, 3000))
+    const get = fleet.client(0)
+    await settled(fleet, [get(URL_X), get(URL_X, { method: 'POST' })], 100)
+    // The timer of the first call that waits is lost.
+    let isLost = false
+    const { after } = fleet.clock
+    fleet.clock.after = (ms, run) => {
+      const isFirst = !isLost
+      isLost = true
+      return after.call(fleet.clock, ms, isFirst ? () => {} : run)
+    }
+    void get(URL_X)
+    const results = await settled(fleet, [get(URL_X)], 30_000)
+    expect(statusesOf(results)).toEqual([200])
+  })
+
   it('does not block the calls behind when it is aborted', async () => {
     const fleet = createFleet(retryAfterOnly(1, 3000))
     const get = fleet.client(0)
@@ -220,6 +278,58 @@ describe('a wait', () => {
     fleet.clock.after(1000, () => controller.abort())
     const calls = [get(URL_X), get(URL_X, { signal: controller.signal }), get(URL_X), get(URL_X)]
     expect(statusesOf(await settled(fleet, calls))).toEqual([200, 'AbortError', 200, 200])
+  })
+
+  it('of many calls wakes only the next one, also if they wait for two policies in turns', async () => {
+    let left = 100
+    const fleet = createFleet((_, url) => {
+      left -= 1
+      return reply(200, {
+        'ratelimit-policy': `"${url.at(-1)}";q=100;w=100`,
+        ratelimit: `"${url.at(-1)}";r=${Math.max(0, left)};t=100`,
+      })
+    })
+    const get = fleet.client(0, { maxWaitMs: 10_000 })
+    const urls = [URL_X, 'https://api.test/y']
+    for (const url of urls) await settled(fleet, [get(url)], 100)
+    left = 30
+    let timers = 0
+    const { after } = fleet.clock
+    fleet.clock.after = (ms, run) => {
+      timers += 1
+      return after.call(fleet.clock, ms, run)
+    }
+    const results = await settled(
+      fleet,
+      many(400, i => get(urls[i % 2]!)),
+      11_000,
+    )
+    expect(results).toHaveLength(400)
+    // Each call looks about once a second, and when the one before it has left.
+    expect(timers).toBeLessThan(400 * 15)
+  })
+
+  it.each([
+    [{ 'ratelimit-policy': '"a";q=0;w=10', ratelimit: '"a";r=0;t=1' }],
+    [{ 'ratelimit-policy': '"a";q=20;w=0', ratelimit: '"a";r=0;t=1' }],
+  ])('spreads calls again after a reply with %j', async wrong => {
+    const api = sluiceApi('gcra', 20, 1000)
+    let isWrong = false
+    const fleet = createFleet((now, url) => (isWrong ? reply(200, wrong) : api(now, url)))
+    const get = fleet.client(0)
+    const run = async (calls: number) =>
+      await settled(
+        fleet,
+        many(calls, () => get(URL_X)),
+        10_000,
+      )
+    await run(60)
+    isWrong = true
+    await run(2)
+    isWrong = false
+    const from = fleet.arrivals.length
+    expect(statusesOf(await run(100))).toEqual(Array(100).fill(200))
+    expect(fleet.arrivals.slice(from).filter(({ status }) => status === 429).length).toBeLessThan(5)
   })
 
   it('is not affected by calls with another policy', async () => {
@@ -306,6 +416,23 @@ describe('memory', () => {
     expect(fleet.arrivals).toHaveLength(102)
   })
 
+  it('of a policy is forgotten together with its paths', async () => {
+    const reset = (path: number) => (path === 0 ? 3600 : 1)
+    const fleet = createFleet((_, url) => {
+      const path = Number(new URL(url).pathname.slice(1))
+      return reply(200, { ratelimit: `"${path}";r=0;t=${reset(path)}` })
+    })
+    const get = fleet.client(0)
+    const visit = async (path: number) =>
+      statusesOf(await settled(fleet, [get(`https://api.test/${path}`)], 2000))
+    // An unknown path has the limits of the last reply.
+    for (let path = 49; path >= 0; path--) expect(await visit(path)).toEqual([200])
+    expect(await visit(0)).toEqual(['LimitError'])
+    for (let path = 1; path < 50; path++) expect(await visit(path)).toEqual([200])
+    for (let path = 50; path < 60; path++) expect(await visit(path)).toEqual([200])
+    expect(await visit(0)).toEqual([200])
+  })
+
   it('attributes the reply after a redirect to the origin that has answered', async () => {
     let count = 0
     const fleet = createFleet((_, url) => {
@@ -334,12 +461,7 @@ describe('with a limiter', () => {
         return { allowed, retryAfterMs: 90_000, release: () => void log.push('release') }
       },
       async pause(name, identity, pause) {
-        log.push([
-          'pause',
-          name,
-          identity,
-          'retryAfter' in pause ? pause.retryAfter.headers.get('retry-after') : pause,
-        ])
+        log.push(['pause', name, identity, pause.forMs])
       },
     }
     return { log, limiter }
@@ -353,20 +475,16 @@ describe('with a limiter', () => {
     const get = fleet.client(0, { limiter, limit: 'stripe', identity })
     expect(statusesOf(await settled(fleet, [get(URL_X)]))).toEqual([200])
     const acquire = ['acquire', 'stripe', identity, { timeoutMs: expect.any(Number) }]
-    expect(log).toEqual([acquire, ['pause', 'stripe', identity, '7'], 'release', acquire, 'release'])
+    const pause = ['pause', 'stripe', identity, expect.toSatisfy(ms => ms >= 7000 && ms < 8000)]
+    expect(log).toEqual([acquire, pause, 'release', acquire, 'release'])
   })
 
   it('pauses for the time that RateLimit names', async () => {
     const { log, limiter } = limiterOf()
     const fleet = createFleet(() => reply(429, { ratelimit: '"a";r=0;t=9' }))
     await settled(fleet, [fleet.client(0, { limiter, limit: 'stripe', identity })(URL_X, { method: 'POST' })])
-    const [, , , pause] = log.find(entry => Array.isArray(entry) && entry[0] === 'pause') as [
-      string,
-      string,
-      object,
-      { forMs: number },
-    ]
-    expect(pause.forMs).toBeGreaterThanOrEqual(9000)
+    const [, , , forMs] = log.find(entry => Array.isArray(entry) && entry[0] === 'pause') as unknown[]
+    expect(forMs).toBeGreaterThanOrEqual(9000)
   })
 
   it('works with one that cannot pause', async () => {
@@ -376,6 +494,27 @@ describe('with a limiter', () => {
     expect(
       statusesOf(await settled(fleet, [fleet.client(0, { limiter: { acquire }, limit: 'stripe' })(URL_X)])),
     ).toEqual([200])
+  })
+
+  it('stops waiting for a pause that hangs when the signal aborts', async () => {
+    const { limiter } = limiterOf()
+    const fleet = createFleet(() => reply(429, { 'retry-after': '7' }))
+    const hanging = { ...limiter, pause: () => new Promise(() => {}) }
+    const controller = new AbortController()
+    fleet.clock.after(1000, () => controller.abort())
+    const call = fleet.client(0, { limiter: hanging, limit: 'stripe' })(URL_X, { signal: controller.signal })
+    expect(statusesOf(await settled(fleet, [call], 2000))).toEqual(['AbortError'])
+  })
+
+  it('names a valid time even if no wait helps', async () => {
+    const limiter: ClientLimiter = {
+      acquire: async () => ({ allowed: false, retryAfterMs: -1, release() {} }),
+    }
+    const fleet = createFleet(() => reply(200))
+    const [error] = await settled(fleet, [fleet.client(0, { limiter, limit: 'stripe' })(URL_X)])
+    const { retryAfterMs, retryAt } = error as LimitError
+    expect(retryAfterMs).toBe(Number.POSITIVE_INFINITY)
+    expect(retryAt.toISOString()).toBe('+275760-09-13T00:00:00.000Z')
   })
 
   it('says which limit did not admit in time', async () => {

@@ -138,7 +138,9 @@ describeOnRedisEngine('a pause of a limit by name', fresh => {
     for (const account of ['42', '43'])
       expect(await other.limit('zendesk', { account })).toMatchObject(paused(1000))
     await expect(one.pause('exports', {}, { forMs: 1 })).rejects.toThrow('account is missing')
-    await expect(one.pause('zendesk', { user: 'a' }, { forMs: 1 })).rejects.toThrow('user is not a part')
+    await expect(one.pause('zendesk', { user: 'a' }, { forMs: 1 })).rejects.toThrow(
+      "The limit 'zendesk' counts by account: account is missing, and user is not a part of its identity.",
+    )
   })
 
   it('lasts a day at most, and begins only with a valid Retry-After', async () => {
@@ -148,6 +150,10 @@ describeOnRedisEngine('a pause of a limit by name', fresh => {
     for (const retryAfter of ['soon', '0', new Response(null, { status: 429 })])
       expect(await limiter.pause('zendesk', ACCOUNT, { retryAfter })).toEqual(nothing)
     expect(calls()).toBe(0)
+    const ofOtherLibrary = { headers: { get: (name: string) => (name === 'retry-after' ? 5 : null) } }
+    expect(await limiter.pause('zendesk', ACCOUNT, { retryAfter: ofOtherLibrary as never })).toMatchObject({
+      retryAfterMs: 5000,
+    })
     const headers = new Headers({ 'retry-after': '7' })
     expect(await limiter.pause('zendesk', ACCOUNT, { retryAfter: headers })).toMatchObject({
       retryAfterMs: 7000,
@@ -219,6 +225,17 @@ describeOnRedisEngine('a pause of a limit by name', fresh => {
     expect(await other.limit('zendesk', ACCOUNT)).toMatchObject({ allowed: false })
     await other.resume('zendesk', ACCOUNT)
     expect(await other.limit('zendesk', ACCOUNT)).toMatchObject({ allowed: true })
+  })
+
+  it('of many identities holds too, for up to 10,000 of them', async () => {
+    const { start, fail } = fleetOn(await fresh(), { stats: { keep: false } })
+    const limiter = start()
+    fail()
+    const accounts = Array.from({ length: 10_001 }, (_, i) => ({ account: `${i}` }))
+    for (const account of accounts) await limiter.pause('exports', account, { forMs: 60_000 })
+    const decided = await Promise.all(accounts.map(account => limiter.limit('exports', account)))
+    expect(decided.map(({ pausedUntil }) => pausedUntil).filter(Boolean)).toHaveLength(10_000)
+    expect(decided[0]!.pausedUntil).toBeUndefined()
   })
 
   it('makes acquire wait for its end, or give up at once if that is too late', async () => {

@@ -17,7 +17,10 @@ export interface KnownPause {
 
 const ASK_AFTER_MS = 1000
 
-const MAX_PAUSES = 2000
+const MAX_PAUSES = 10_000
+
+/** If there is no room, the pauses that have ended are looked for once in this time (ms). */
+const SCAN_EVERY_MS = 1000
 
 export type KnownPauses = ReturnType<typeof createKnownPauses>
 
@@ -25,12 +28,19 @@ export type KnownPauses = ReturnType<typeof createKnownPauses>
 export function createKnownPauses(elapsedMs: () => number) {
   /** By the keys of the states, one in each line: those of a call, or the one of a pause. */
   const pauses = new Map<string, KnownPause>()
+  let scannedAt = Number.NEGATIVE_INFINITY
 
-  function dropEnded(): void {
+  function makeRoom(): void {
     if (pauses.size < MAX_PAUSES) return
     const time = elapsedMs()
-    for (const [id, { endsAt }] of pauses) if (endsAt <= time) pauses.delete(id)
-    for (const id of pauses.keys()) if (pauses.size >= MAX_PAUSES) pauses.delete(id)
+    if (time >= scannedAt + SCAN_EVERY_MS) {
+      scannedAt = time
+      for (const [id, { endsAt }] of pauses) if (endsAt <= time) pauses.delete(id)
+    }
+    for (const id of pauses.keys()) {
+      if (pauses.size < MAX_PAUSES) return
+      pauses.delete(id)
+    }
   }
 
   function note(id: string, pause: Omit<KnownPause, 'askAt'>): KnownPause {
@@ -38,7 +48,7 @@ export function createKnownPauses(elapsedMs: () => number) {
     const isLonger = before && before.endsAt > pause.endsAt
     // The store knows the whole truth about pauses that it has confirmed, and nothing of the others.
     if (isLonger && (!before.isConfirmed || !pause.isConfirmed)) return before
-    dropEnded()
+    if (!before) makeRoom()
     const noted = { ...pause, askAt: elapsedMs() + ASK_AFTER_MS }
     pauses.set(id, noted)
     return noted

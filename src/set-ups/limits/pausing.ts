@@ -105,7 +105,9 @@ export const pauseTarget = (name: string, identity: LimitIdentity): string =>
  */
 export function pausedKey(name: string, identity: LimitIdentity, rules: readonly LimitRule[]): string {
   const named = rules.filter(({ by }) => by.every(part => Object.hasOwn(Object(identity), part)))
-  checkIdentity(name, identity, named.length > 0 ? named : rules)
+  const known = new Set(rules.flatMap(({ by }) => by))
+  const areKnown = Object.keys(Object(identity)).every(part => known.has(part))
+  checkIdentity(name, identity, named.length > 0 && areKnown ? named : rules)
   // The state of a rule that is off is not read.
   const counting = named.filter(({ mode }) => mode !== 'off')
   const [narrowest] = (counting.length > 0 ? counting : named).toSorted((a, b) => b.by.length - a.by.length)

@@ -17,12 +17,13 @@ const DATE = /^(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*,? .*\d\d:\d\d:\d\d/i
  */
 export function parseRetryAfter(from: RetryAfter, nowMs: number): number | undefined {
   const headers = typeof from === 'string' ? undefined : 'headers' in from ? from.headers : from
-  const text = (headers ? (headers.get('retry-after') ?? '') : String(from)).trim()
+  // The headers of other libraries can have numbers.
+  const text = String(headers ? (headers.get('retry-after') ?? '') : from).trim()
   if (SECONDS.test(text)) return Number(text) * 1e3
   const end = parseDate(text)
   if (end === undefined) return undefined
   // Both are by the clock of that service.
-  return Math.max(0, end - (parseDate(headers?.get('date')?.trim() ?? '') ?? nowMs))
+  return Math.max(0, end - (parseDate(String(headers?.get('date') ?? '').trim()) ?? nowMs))
 }
 
 /** @returns ms since the epoch */

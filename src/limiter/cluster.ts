@@ -18,6 +18,7 @@ import { appliesToPlan } from '../config/compile-rule.ts'
 import { GatewayError } from '../errors.ts'
 import type { DecideVerb } from '../script/decide.ts'
 import {
+  consumerKeyOf,
   type Evaluation,
   type Outcome,
   type Subject,
@@ -25,7 +26,7 @@ import {
   withAgreement,
 } from '../script/evaluation.ts'
 import type { ChangeResult, Refund } from '../script/refund.ts'
-import { withConsumer } from '../store/keys.ts'
+import { hashTagOf, withConsumer } from '../store/keys.ts'
 import type { CallListener, Store, StoreCall } from '../store/store.ts'
 import { refusesGuesses } from './decision.ts'
 import type { AdmittedInPart, EvaluateOnCluster, EvaluateOptions, SlotFailure } from './evaluate.ts'
@@ -185,11 +186,6 @@ async function findConsumer(
   return { evaluation: { ...evaluation, subject: key, rules: bound }, consumer }
 }
 
-/** The hash tag of a key: the text in the first braces. It determines the slot (Redis Cluster specification, "Hash tags"). */
-function hashTagOf(key: string): string {
-  return /\{(.+?)\}/.exec(key)?.[1] ?? key
-}
-
 /**
  * Splits an evaluation by slot. Only the slot of the consumer gets the subject and knows the plan. Several slots grant no lease,
  * because each of them could grant another number of requests.
@@ -326,7 +322,7 @@ export function refundOf(
     .filter(({ rule, role }) => allowed.has(rule.tag) && role === 'spend' && rule.on === 'request')
     .filter(({ rule }) => appliesToPlan(rule, plan))
     .map(({ cost, ...bound }) => ({ ...bound, units: cost, spent: cost }))
-  const consumerKey = subject && 'consumerKey' in subject ? subject.consumerKey : undefined
+  const consumerKey = consumerKeyOf(subject)
   return spent.length > 0 ? [{ ruleSet, rules: spent, spentAt: at, consumerKey, plan, now }] : []
 }
 

@@ -17,16 +17,17 @@ import type { DecideVerb } from '../script/decide.ts'
 import type { Evaluation, Outcome } from '../script/evaluation.ts'
 import { isolateSleep } from '../store/lag.ts'
 import type { Store } from '../store/store.ts'
+import { refreshSwitches } from '../switches/live.ts'
 import type { Switches } from '../switches/switches.ts'
 import { createTrips } from '../trips/trips.ts'
 import type { Answer } from './answers/answers.ts'
 import { applyNewerSwitches, markKillSwitch } from './apply-switches.ts'
 import { bindRules, type Demand } from './bind.ts'
+import { createChange } from './change.ts'
 import { toDecision } from './decision.ts'
 import type { BrokenDemand, Decided, DecideOptions, Ending, Engine, EngineOptions } from './engine-shape.ts'
 import { type Degraded, evaluate, toDegraded } from './evaluate.ts'
 import { decideWithoutCounting, fallBack } from './outage/fallback.ts'
-import { runCall } from './prepared-call.ts'
 import type { Settling } from './reservations/settlements.ts'
 import type { Claims } from './units/claims.ts'
 
@@ -82,7 +83,7 @@ export function createEngine(
     const { outcome, at = outcome?.at ?? 0 } = made
     const started = withFinish(made, options.background)
     trips.schedule(options.background)
-    if (wasOverdue) await refreshOverdueSwitches(options)
+    if (wasOverdue) await refreshSwitches(board, trips, options)
     return { ...started, ...(outcome && { outcome }), at, storeMs: now() - startedAt }
   }
 
@@ -223,14 +224,9 @@ export function createEngine(
     }
   }
 
-  /** Reads the switches in a separate trip. Without it, an isolate that makes no trips would never see them change back. */
-  async function refreshOverdueSwitches({ background, awaitsSwitches }: DecideOptions): Promise<void> {
-    if (!board.isOverdue() || store.isOpen()) return
-    // If the last read has failed, waiting would cost one request per second the whole deadline.
-    const isAwaited = awaitsSwitches && !board.hasFailed()
-    const refresh = trips.sendAlone(board)
-    if (isAwaited) await refresh.catch(() => {})
-    else background(refresh)
+  function keepFresh(options: DecideOptions): void {
+    trips.schedule(options.background)
+    void refreshSwitches(board, trips, options)
   }
 
   return {
@@ -240,24 +236,12 @@ export function createEngine(
     noteGuess: guesses?.note,
 
     decideBroken(demand, { recall, background }) {
-      trips.schedule(background)
       // If no demand can be built, decisions make no trip, and the kill switch must still reach this isolate.
-      void refreshOverdueSwitches({ background })
+      keepFresh({ background })
       return { ...withFinish({ decision: decideUncounted(demand, recall) }, background), at: 0, storeMs: 0 }
     },
 
-    async change(verb, preparedCall, background, guard) {
-      const changed = await runCall(guard?.on(store) ?? store, preparedCall).catch(toDegraded)
-      const wasSent = 'at' in changed || changed.fate !== 'not-sent'
-      // A reset discards leased units, so that they are not given back on top of the whole budget. A refund keeps them.
-      if ('keys' in preparedCall.call && wasSent) {
-        answers?.forget(preparedCall.call.keys, verb)
-        if (verb === 'reset' && 'at' in changed) local?.forgetReports(preparedCall.call.keys)
-      }
-      trips.schedule(background)
-      if ('cause' in changed) guard?.passFailure(changed)
-      return changed
-    },
+    change: createChange(trips, answers, local),
 
     settle: (...args) => settlements!.settleNow({ trips, answers }, ...args),
 
@@ -266,10 +250,7 @@ export function createEngine(
       await trips.sendRest([local?.handOvers, holdingsKeeper?.rider])
     },
 
-    keepFresh(options) {
-      trips.schedule(options.background)
-      void refreshOverdueSwitches(options)
-    },
+    keepFresh,
 
     awaitsEndings: onFinish !== undefined || holdingsKeeper !== undefined || settlements !== undefined,
   }

@@ -7,12 +7,12 @@ import { GatewayError } from '../errors.ts'
 import { createLimitRuleSet } from '../script/rule-set.ts'
 import type { RuleSet, ScriptsOf } from '../script/rule-set-shape.ts'
 import { probeStateKey } from '../store/keys.ts'
-import type { Store } from '../store/store.ts'
+import { fitOneCall, type Store } from '../store/store.ts'
 import { bindRule } from './bind.ts'
 import { prepareDecide, runCalls } from './prepared-call.ts'
 
-/** How many slots of a cluster are probed. The store is back if one of them answers. */
-const SLOTS = 8
+/** Of different slots, if the store is a cluster. It is back if one of them answers. */
+const KEYS = Array.from({ length: 8 }, (_, i) => probeStateKey(i))
 
 /** The rule of the probe has no calendar. */
 const ALGORITHMS = { countings: { 'fixed-window': counting as Counting }, windowEnds: () => [] }
@@ -27,7 +27,7 @@ export const probeRuleSet = (scriptsOf: ScriptsOf): RuleSet => createLimitRuleSe
 export function createProbe(scriptsOf: ScriptsOf): (store: Store) => Promise<void> {
   const ruleSet = probeRuleSet(scriptsOf)
   return async store => {
-    const keys = Array.from({ length: store.isCluster ? SLOTS : 1 }, (_, i) => probeStateKey(i))
+    const keys = fitOneCall(store, KEYS) ? KEYS.slice(0, 1) : KEYS
     // Only calendar windows need the time, so it is 0 here.
     const calls = keys.map(key => prepareDecide({ ruleSet, rules: [bindRule(RULE, key, 1, 0)] }))
     const results = await runCalls(store, calls)

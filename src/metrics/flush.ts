@@ -11,7 +11,7 @@ import { SYSTEM_TIMER, type Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { ReservationCount } from '../limiter/reservations/reservation-counts.ts'
 import type { Store } from '../store/store.ts'
-import { createScheduler } from '../trips/scheduler.ts'
+import { choreEvery, createScheduler } from '../trips/scheduler.ts'
 import { callFor } from './add-counts.ts'
 import { type Batch, createCounters } from './counters.ts'
 import type { Measurements } from './measurements.ts'
@@ -42,27 +42,10 @@ export function createStatsRecorder(
 ) {
   const counters = measurements?.exporter?.counters ?? createCounters()
   let mustPingFirst = false
-  /** Whether a request waits to send the counters, or the platform has ended it. */
-  let isAwaited = false
   let sending: Promise<unknown> | undefined
 
   const { schedule } = createScheduler(now, timer, [
-    {
-      // Statistics do not keep a process alive.
-      isOptional: true,
-      dueInMs() {
-        if (counters.size === 0) return undefined
-        if (isAwaited) return 0
-        isAwaited = true
-        return everyMs
-      },
-      async run() {
-        sending = send()
-        await sending
-        isAwaited = false
-        return true
-      },
-    },
+    choreEvery(everyMs, counters, () => (sending = send())),
     ...(measurements?.exporter ? [measurements.exporter.chore] : []),
   ])
 

@@ -6,7 +6,7 @@
  * fixed lists, as in counters.ts.
  */
 import { SYSTEM_CLOCK } from '../clock.ts'
-import type { Chore } from '../trips/scheduler.ts'
+import { choreEvery } from '../trips/scheduler.ts'
 import { type Counters, createCounters } from './counters.ts'
 import { BUCKETS_MS, createMeasurements, type Measurements } from './measurements.ts'
 import { type MeasuredSums, type ReservationCounts, type Sums, sumFields, sumMeasurements } from './sums.ts'
@@ -39,7 +39,6 @@ export function createOtlpMeasurements(
   const { forStore: countersForStore, forPush: counters } = createSharedCounters()
   const missing = Object.values(headers).filter(name => typeof variables[name] !== 'string')
   let since = now()
-  let isAwaited = false
   let hasFailed = false
   /** Workers may not make random numbers before the first request. */
   let instance: string | undefined
@@ -81,20 +80,7 @@ export function createOtlpMeasurements(
     }
   }
 
-  const chore: Chore = {
-    isOptional: true,
-    dueInMs() {
-      if (counters.size === 0) return undefined
-      if (isAwaited) return 0
-      isAwaited = true
-      return everyMs
-    },
-    async run() {
-      await push()
-      isAwaited = false
-      return true
-    },
-  }
+  const chore = choreEvery(everyMs, counters, push)
 
   return {
     ...forStore,

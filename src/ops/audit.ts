@@ -1,6 +1,6 @@
 /** Reads the audit trail, newest first. On a cluster, it merges one stream of each slot. */
 import { parseDuration } from '../config/duration.ts'
-import { AUDIT_INDEX_KEY, auditKeyOf } from '../store/keys.ts'
+import { AUDIT_INDEX_KEY, AUDIT_KEY } from '../store/keys.ts'
 import { evalCommand } from './admin-connection.ts'
 import { AdminError, notRedis } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
@@ -119,7 +119,7 @@ async function readStream(store: AdminStore, range: Range, from: Position | unde
   const entries: AuditEntry[] = []
   let last = from && `(${from.id}`
   for (let call = 0; call < MAX_CALLS; call++) {
-    const command = find(store.at(auditKeyOf()), last, range, range.limit - entries.length)
+    const command = find(store.at(AUDIT_KEY), last, range, range.limit - entries.length)
     const [found, next] = foundOf(await store.run(...command))
     entries.push(...found.map(entry => entryOf(entry)))
     if (next === '') return { entries }

@@ -2,9 +2,9 @@
 import { DEFAULT_KEEP_MS } from '../config/audit-keep.ts'
 import { FIRST_LINES } from '../script/create-script.ts'
 import { AUDIT } from '../script/lua.generated.ts'
-import { type PauseEntry, streamOf } from '../script/pause.ts'
+import { type PauseEntry, streamFor } from '../script/pause.ts'
 import { sha1 } from '../sha1.ts'
-import { AUDIT_INDEX_KEY, auditKeyOf } from '../store/keys.ts'
+import { AUDIT_INDEX_KEY, AUDIT_KEY } from '../store/keys.ts'
 import type { Script, ScriptCall } from '../store/store.ts'
 import { type AdminConnection, type Command, evalCommand } from './admin-connection.ts'
 import { type Change, differenceOf, type Entry } from './change.ts'
@@ -58,17 +58,21 @@ export function createAuditTrail(
   at: (key: string) => string,
   author: Author | undefined,
 ): AuditTrail {
-  const isCluster = connection.decisions.isCluster ?? false
+  const { decisions } = connection
+  const ofDeployment = at(AUDIT_KEY)
+  const listOthers = async (stream: string, author: Author) => {
+    if (stream !== ofDeployment) await list(connection, at(AUDIT_INDEX_KEY), stream, author)
+  }
   async function entryFor(key: string, entry: Entry, author: Author): Promise<PauseEntry> {
-    const stream = streamOf(key, isCluster)
-    if (isCluster) await list(connection, at(AUDIT_INDEX_KEY), at(stream), author)
+    const stream = streamFor(decisions, key)
+    await listOthers(at(stream), author)
     return { stream, values: valuesOf(author, entry) }
   }
   return {
     async command({ source, keys, args, entry }) {
       if (!author || !entry) return evalCommand(NO_AUDIT + source, keys, args)
-      const stream = isCluster ? auditKeyOf(keys[0]!) : at(auditKeyOf())
-      if (isCluster) await list(connection, at(AUDIT_INDEX_KEY), stream, author)
+      const stream = streamFor(decisions, keys[0]!, ofDeployment)
+      await listOthers(stream, author)
       return evalCommand(AUDIT + source, [...keys, stream], [...args, ...valuesOf(author, entry)])
     },
 

@@ -19,7 +19,7 @@ import type { BoundRule, Evaluation, Verdict } from '../script/evaluation.ts'
 import { checkIdentity } from '../set-ups/limits/arguments.ts'
 import type { LimitIdentity } from '../set-ups/limits/limiter.ts'
 import { pausedKey } from '../set-ups/limits/pausing.ts'
-import { consumerKey, limitStateKey } from '../store/keys.ts'
+import { consumerKey, limitRuleKey } from '../store/keys.ts'
 import { type ConsumerRecord, isBlocked, parseConsumer } from '../store/records.ts'
 import type { ScriptCall } from '../store/store.ts'
 import { AdminError } from './admin-error.ts'
@@ -66,15 +66,9 @@ export function evaluateLimit(
 ): Evaluation {
   const rules = limitOf(config, name)
   withUsageErrors(() => checkIdentity(name, identity, rules))
-  const bound = rules.filter(isOn).map(rule => boundTo(rule, keyOfLimit(rule, name, identity)))
+  const bound = rules.filter(isOn).map(rule => boundTo(rule, limitRuleKey(name, rule, identity)))
   return { ruleSet: store.ruleSets.ofLimit(rules), rules: bound }
 }
-
-const keyOfLimit = ({ by }: LimitRule, name: string, identity: LimitIdentity): string =>
-  limitStateKey(
-    name,
-    by.map(part => [part, String(identity[part])] as const),
-  )
 
 export async function resetLimit(
   store: AdminStore,
@@ -93,7 +87,7 @@ export async function resetLimit(
     )
   }
   const chosen = rules.filter(each => rule === undefined || each.name === rule)
-  const bound = chosen.map(each => boundTo(each, keyOfLimit(each, name, identity)))
+  const bound = chosen.map(each => boundTo(each, limitRuleKey(name, each, identity)))
   await reset(store, bound, targetOf(name, identity), { rules: chosen.map(each => each.name) })
 }
 

@@ -2,6 +2,7 @@
 import type { Holding } from '../algorithms/algorithm.ts'
 import type { CallerMode } from '../config/caller-mode.ts'
 import type { Rule } from '../config/compile-rule.ts'
+import { type IdentityKey, withConsumer } from '../store/keys.ts'
 import type { RuleSet } from './rule-set-shape.ts'
 
 /** A rule that is bound to one request: its identity, cost and mode. */
@@ -63,6 +64,14 @@ export type Subject =
    * count.
    */
   | { kind: 'failed' }
+
+/** What was decided under a rule that can have other numbers for other plans. */
+export const verdictOf = (rule: Rule, verdicts: readonly Verdict[]): Verdict | undefined =>
+  verdicts.find(verdict => verdict.rule.tag === rule.tag && verdict.rule.name === rule.name)
+
+/** The key of the record of a caller's consumer, if it has one. @param consumer if only the store knew it */
+export const consumerKeyOf = (subject: Subject | undefined, consumer?: string): IdentityKey | undefined =>
+  subject && 'consumerKey' in subject ? withConsumer(subject.consumerKey, consumer) : undefined
 
 /** The result of one rule. */
 export interface Verdict {

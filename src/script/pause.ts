@@ -1,7 +1,7 @@
 /** Encodes calls of pause.lua, and decodes its replies. pause.lua describes the wire format. */
 
-import { AUDIT_INDEX_KEY, auditKeyOf, type IdentityKey, inEnvironment } from '../store/keys.ts'
-import type { Script, ScriptCall } from '../store/store.ts'
+import { AUDIT_INDEX_KEY, AUDIT_KEY, auditKeyOf, type IdentityKey, inEnvironment } from '../store/keys.ts'
+import { fitOneCall, type Script, type ScriptCall, type Store } from '../store/store.ts'
 import { restoreScript } from './built-scripts.ts'
 import { CONSTANTS } from './constants.ts'
 import { createScript } from './create-script.ts'
@@ -72,13 +72,13 @@ export const listScript = restoreScript({
   },
 })
 
-/** On a cluster: the call that lists the stream of an entry, so that it is found. @param nowMs ms since the epoch */
+/** The call that lists a stream beside that of the deployment, so that it is found. @param nowMs ms since the epoch */
 export const listStream = (stream: string, environment: string | undefined, nowMs: number): ScriptCall => ({
   script: listScript(),
   keys: [AUDIT_INDEX_KEY],
   args: [nowMs.toFixed(), inEnvironment(stream, environment)],
 })
 
-/** The stream of an entry about a state. */
-export const streamOf = (key: IdentityKey, isCluster = false): string =>
-  auditKeyOf(isCluster ? key : undefined)
+/** The stream for an entry about a key, in the call that changes it: that of the deployment, or one that has to be listed. */
+export const streamFor = (store: Store, key: string, ofDeployment = AUDIT_KEY): string =>
+  fitOneCall(store, [key, ofDeployment]) ? ofDeployment : auditKeyOf(key)

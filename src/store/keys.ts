@@ -54,10 +54,14 @@ export const isConsumerKnown = (key: IdentityKey): boolean => !key.includes(UNKN
 
 /** The key with a consumer in place of the placeholder, if it has one. @param consumer undefined: it stays unknown */
 export const withConsumer = (key: IdentityKey, consumer: string | undefined): IdentityKey =>
-  consumer === undefined ? key : withTag(key, `{c:${consumer}}`)
+  consumer === undefined ? key : withTag(key, `c:${consumer}`)
 
-/** The key with another tag (in braces) in place of the placeholder, if it has one. */
-export const withTag = (key: IdentityKey, tag: string): IdentityKey => key.replace(UNKNOWN_CONSUMER_TAG, tag)
+/** The key with another hash tag in place of the placeholder, if it has one. */
+export const withTag = (key: IdentityKey, tag: string): IdentityKey =>
+  key.replace(UNKNOWN_CONSUMER_TAG, `{${tag}}`)
+
+/** The hash tag of a key: the text in the first braces. It determines the slot (Redis Cluster specification, "Hash tags"). */
+export const hashTagOf = (key: string): string => /\{(.+?)\}/.exec(key)?.[1] ?? key
 
 /** The key in its environment. So environments can share a database without sharing keys. */
 export const inEnvironment = (key: string, environment: string | undefined): string =>
@@ -79,9 +83,11 @@ export const idempotencyKey = (digest: string) => `sluice:{idem:${digest}}`
 /** The streams of the audit trail on a cluster. */
 export const AUDIT_INDEX_KEY = 'sluice:{audits}'
 
-/** The stream of the audit trail. @param key on a cluster: a key that changes, so that the stream is in its slot */
-export const auditKeyOf = (key?: string): string =>
-  key === undefined ? 'sluice:{audit}' : `${/^[^}]*\}/.exec(key)![0]}:audit`
+/** The stream of the audit trail, unless the store is a cluster. */
+export const AUDIT_KEY = 'sluice:{audit}'
+
+/** On a cluster: the stream for changes of a key, which is in its slot. */
+export const auditKeyOf = (key: string): string => `${/^[^}]*\}/.exec(key)![0]}:audit`
 
 export const SWITCHES_KEY = 'sluice:{switches}'
 
@@ -131,6 +137,17 @@ export function limitStateKey(limit: string, identity: readonly PartValue[]): st
   const key = `sluice:{l:${limit}}:state`
   return identity.length > 0 ? `${key}:${partsText(identity)}` : key
 }
+
+/** The same for the parts that a rule counts by. */
+export const limitRuleKey = (
+  limit: string,
+  { by }: { by: readonly string[] },
+  identity: Readonly<Record<string, string | number>>,
+): string =>
+  limitStateKey(
+    limit,
+    by.map(part => [part, String(identity[part])]),
+  )
 
 const partsText = (parts: readonly PartValue[]) =>
   parts.map(([part, value]) => (value === undefined ? part : `${part}=${escaped(value)}`)).join(',')

@@ -1,3 +1,5 @@
+import { hashTagOf } from './keys.ts'
+
 /** The store of the limiter: it runs scripts and plain commands, and answers a ping. */
 export interface Store {
   /**
@@ -18,6 +20,10 @@ export interface Store {
   /** Resolves when the store answers; throws as `run` does. */
   ping(): Promise<void>
 }
+
+/** Whether one call can have all these keys. */
+export const fitOneCall = ({ isCluster }: Pick<Store, 'isCluster'>, keys: readonly string[]): boolean =>
+  !isCluster || new Set(keys.map(hashTagOf)).size === 1
 
 /** Connects a request to its calls, until it gets their replies. */
 export interface CallListener {

@@ -2,11 +2,13 @@
  * An isolate's copy of the live switches. If the copy is too old, the next decision reads the switches with a GET in
  * the same HTTP request. The decision scripts do not read them: all callers would share the lock of that key.
  */
+import type { Background } from '../background.ts'
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { SWITCHES_KEY } from '../store/keys.ts'
 import type { StoreCall } from '../store/store.ts'
 import type { Rider } from '../trips/rider.ts'
+import type { Trips } from '../trips/trips.ts'
 import { isWithin } from '../trips/turn.ts'
 import {
   areSameSwitches,
@@ -79,6 +81,24 @@ export function createSwitchBoard({ now }: Clock): SwitchBoard {
       }
     },
   }
+}
+
+/**
+ * Reads overdue switches in a separate trip, unless the breaker is open. Without it, an isolate that makes no trips would never see them
+ * change back.
+ * @param options.awaitsSwitches whether to wait for the answer. By default it comes in the background
+ */
+export async function refreshSwitches(
+  board: SwitchBoard,
+  trips: Pick<Trips, 'store' | 'sendAlone'>,
+  { background, awaitsSwitches }: { background: Background; awaitsSwitches?: boolean },
+): Promise<void> {
+  if (!board.isOverdue() || trips.store.isOpen()) return
+  // If the last read has failed, waiting would cost one request per second the whole deadline.
+  const isAwaited = awaitsSwitches && !board.hasFailed()
+  const refresh = trips.sendAlone(board)
+  if (isAwaited) await refresh.catch(() => {})
+  else background(refresh)
 }
 
 /** For limits that do not follow the live switches. */

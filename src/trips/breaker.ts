@@ -24,7 +24,7 @@ interface BreakerPlatform {
   onChange?: ((change: StoreChange) => void) | undefined
 }
 
-export interface GuardedStore extends Store {
+export interface StoreWithBreaker extends Store {
   isOpen(): boolean
   /**
    * Whether the store has failed for sure: it has reported a failure, or probes have confirmed what a slow call suggested. Without a
@@ -62,7 +62,7 @@ export function withBreaker(
   settings: BreakerSettings | undefined,
   probe: (store: Store) => Promise<void>,
   { now, lag = isolateLag, onChange = () => {} }: BreakerPlatform,
-): GuardedStore {
+): StoreWithBreaker {
   if (!settings) return { ...store, ...NEVER_OPEN }
   const { failures, slowCalls, slowAfterMs, retryAfterMs } = settings
   let failuresInRow = 0

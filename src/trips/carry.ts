@@ -61,8 +61,7 @@ export function withRiders(store: Store, riders: readonly Rider[]) {
   }
 
   const storeWith = (riders: readonly Rider[]): Store => ({
-    ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
-    ping: () => store.ping(),
+    ...store,
     run: calls => runWith(riders, calls),
   })
   return {

@@ -15,7 +15,7 @@ import { GatewayError } from '../errors.ts'
 import { timeoutError } from '../store/deadline.ts'
 import { isolateLag, isolateSleep, type LagMeter } from '../store/lag.ts'
 import type { CallListener, StoreCall } from '../store/store.ts'
-import type { GuardedStore } from './breaker.ts'
+import type { StoreWithBreaker } from './breaker.ts'
 import { isWithin } from './turn.ts'
 
 /**
@@ -51,10 +51,10 @@ interface QueuedCalls {
 
 /** Wraps the store with the limit. @param settings absent: no limit */
 export function withTripLimit(
-  store: GuardedStore,
+  store: StoreWithBreaker,
   settings: Config['tripLimit'] | undefined,
   { lag = isolateLag, sleep = isolateSleep }: { lag?: LagMeter; sleep?: Sleep } = {},
-): GuardedStore {
+): StoreWithBreaker {
   if (!settings) return store
   const { maxRequests, expiresAfterMs, maxWaitMs, maxTotalWaitMs } = settings
   /**

@@ -13,9 +13,9 @@ export interface Chore {
   /** Does it. @returns whether it was done. If not, or if it rejects, it is done again later */
   run(): Promise<boolean>
   /** Whether a process may exit before it is done. */
-  readonly isOptional?: boolean
+  readonly isOptional?: boolean | undefined
   /** Whether the same request tries again if it was not done. */
-  readonly isRepeated?: boolean
+  readonly isRepeated?: boolean | undefined
 }
 
 /** How long a request goes on with a chore (ms): Workers end background work 30 s after the request. */
@@ -86,6 +86,33 @@ export function createScheduler(clock: () => number, timer: Timer, chores: reado
         const ms = turn.isTaken() ? undefined : chore.dueInMs()
         if (ms !== undefined) background(doWhenDue(chore, turn, ms))
       }
+    },
+  }
+}
+
+/**
+ * A chore that sends what was collected, `everyMs` after the first of it came. If the request that waits for that is ended, the next one
+ * does it at once. It does not keep a process alive.
+ * @param collected how much there is to send
+ */
+export function choreEvery(
+  everyMs: number,
+  collected: { readonly size: number },
+  send: () => Promise<unknown>,
+): Chore {
+  let isAwaited = false
+  return {
+    isOptional: true,
+    dueInMs() {
+      if (collected.size === 0) return undefined
+      if (isAwaited) return 0
+      isAwaited = true
+      return everyMs
+    },
+    async run() {
+      await send()
+      isAwaited = false
+      return true
     },
   }
 }

@@ -74,25 +74,25 @@ export function createTrips(
   )
   const carrier = withRiders(bareStore, inOrder)
   const probeWithoutUnits = () => probe(carrier.without(units))
-  const guarded = withBreaker(carrier, breaker, probeWithoutUnits, { now, onChange: onStoreChange })
-  const store = withTripLimit(guarded, tripLimit, { sleep })
+  const behindBreaker = withBreaker(carrier, breaker, probeWithoutUnits, { now, onChange: onStoreChange })
+  const store = withTripLimit(behindBreaker, tripLimit, { sleep })
 
   /** Makes a trip for a rider alone, now. @returns whether anything was sent @throws GatewayError as Store.run */
   async function sendAlone(rider: Rider): Promise<boolean> {
     if (!rider.isMeasured) return await carrier.carryAlone(rider, bareStore.run)
     // If the isolate gets no other requests, only this trip can find out that the store is back.
-    if (guarded.isProbeDue()) await guarded.probe()
-    if (guarded.isOpen()) return false
-    return await carrier.carryAlone(rider, guarded.run)
+    if (behindBreaker.isProbeDue()) await behindBreaker.probe()
+    if (behindBreaker.isOpen()) return false
+    return await carrier.carryAlone(rider, behindBreaker.run)
   }
 
   const scheduler = createScheduler(
     now,
     timer,
     inOrder.map(rider => ({
-      isOptional: rider.isOptional ?? false,
-      isRepeated: rider.isRepeated ?? false,
-      dueInMs: () => (rider.isMeasured || !guarded.isOpen() ? rider.aloneAfterMs?.() : undefined),
+      isOptional: rider.isOptional,
+      isRepeated: rider.isRepeated,
+      dueInMs: () => (rider.isMeasured || !behindBreaker.isOpen() ? rider.aloneAfterMs?.() : undefined),
       run: () => sendAlone(rider),
     })),
   )
@@ -101,12 +101,12 @@ export function createTrips(
     /** The trips of decisions. */
     store,
     /** The same, without waiting for a turn: for calls that must not be given up because of a flood. */
-    storeWithoutQueue: guarded,
+    storeWithoutQueue: behindBreaker,
     sendAlone,
     /** Sends what these riders have, before the isolate stops. Never rejects: what the store does not take is lost. */
     async sendRest(riders: readonly (Rider | undefined)[]): Promise<void> {
       // After a lost trip, riders wait until the store has answered another one.
-      if (!carrier.isAnswering()) await guarded.probe()
+      if (!carrier.isAnswering()) await behindBreaker.probe()
       for (const rider of riders) {
         for (let trips = 0; rider && trips < MAX_LAST_TRIPS; trips++)
           if (!(await sendAlone(rider).catch(() => false))) break
@@ -114,7 +114,7 @@ export function createTrips(
     },
     /** Probes the store if that is due, and makes the trips that riders have waited for long enough, in the background. */
     schedule(background: Background): void {
-      if (guarded.isProbeDue()) background(guarded.probe())
+      if (behindBreaker.isProbeDue()) background(behindBreaker.probe())
       scheduler.schedule(background)
     },
   }

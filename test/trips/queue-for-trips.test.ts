@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/errors.ts'
 import { RESET } from '../../src/script/reset.ts'
 import type { ScriptCall } from '../../src/store/store.ts'
-import { type GuardedStore, withBreaker } from '../../src/trips/breaker.ts'
+import { type StoreWithBreaker, withBreaker } from '../../src/trips/breaker.ts'
 import { withTripLimit } from '../../src/trips/queue-for-trips.ts'
 
 /** A store and timers: the test decides when the store answers, and when the timers run. */
@@ -13,7 +13,7 @@ function isolate({ maxRequests = 2, expiresAfterMs = 500, maxWaitMs = 500 } = {}
   const answers: ((failure?: Error) => void)[] = []
   const timers: (() => void)[] = []
   const breaker = { failures: 1, slowCalls: 1, slowAfterMs: 250, retryAfterMs: 1000 }
-  const guarded: GuardedStore = withBreaker(
+  const behindBreaker: StoreWithBreaker = withBreaker(
     {
       run: calls =>
         new Promise((resolve, reject) => {
@@ -31,7 +31,7 @@ function isolate({ maxRequests = 2, expiresAfterMs = 500, maxWaitMs = 500 } = {}
     { now: () => world.time },
   )
   const store = withTripLimit(
-    guarded,
+    behindBreaker,
     { maxRequests, expiresAfterMs, maxWaitMs, maxTotalWaitMs: 2000 },
     {
       lag: { now: () => world.time, total: () => world.late, record: () => 0 },

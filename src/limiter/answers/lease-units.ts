@@ -1,6 +1,12 @@
 /** The units of leases: how many a decision has spent in advance, how many requests use of them, and how many are given back. */
 import { appliesToPlan } from '../../config/compile-rule.ts'
-import type { BoundRule, Evaluation, Outcome } from '../../script/evaluation.ts'
+import {
+  type BoundRule,
+  consumerKeyOf,
+  type Evaluation,
+  type Outcome,
+  verdictOf,
+} from '../../script/evaluation.ts'
 import type { Refund } from '../../script/refund.ts'
 import { withConsumer } from '../../store/keys.ts'
 
@@ -51,7 +57,7 @@ export function unitsSpentAhead(
   return rules.flatMap((bound, ruleIndex): LeasedUnits[] => {
     const { rule, role, cost, key } = bound
     if (role !== 'spend' || rule.on === 'auth-failure' || !appliesToPlan(rule, plan)) return []
-    const verdict = verdicts.find(verdict => verdict.rule.tag === rule.tag && verdict.rule.name === rule.name)
+    const verdict = verdictOf(rule, verdicts)
     // A shadow rule that would refuse spends nothing.
     if (!verdict?.allowed) return []
     // An override changes the limit of a queue and not its period.
@@ -120,8 +126,7 @@ export function refundOf({ evaluation, outcome, units }: LeaseGrant, now: number
     ruleSet,
     rules: units.filter(canGiveBack).map(({ bound, left, spent }) => ({ ...bound, units: left, spent })),
     spentAt: at,
-    consumerKey:
-      subject && 'consumerKey' in subject ? withConsumer(subject.consumerKey, consumer) : undefined,
+    consumerKey: consumerKeyOf(subject, consumer),
     plan: plan || evaluation.plan,
     now,
   }

@@ -10,10 +10,10 @@ import type { Credentials } from '../../config/compile-credentials.ts'
 import { appliesToPlan } from '../../config/compile-rule.ts'
 import type { RememberedCaller } from '../../credentials/caller-memory.ts'
 import type { DecideVerb } from '../../script/decide.ts'
-import type { BoundRule, Evaluation, Subject } from '../../script/evaluation.ts'
-import { UNKNOWN_CONSUMER_TAG, withConsumer, withTag } from '../../store/keys.ts'
+import { type BoundRule, consumerKeyOf, type Evaluation, type Subject } from '../../script/evaluation.ts'
+import { hashTagOf, isConsumerKnown, withConsumer, withTag } from '../../store/keys.ts'
 import type { Switches } from '../../switches/switches.ts'
-import type { GuardedStore } from '../../trips/breaker.ts'
+import type { StoreWithBreaker } from '../../trips/breaker.ts'
 import { isEnforcedForAny } from '../apply-switches.ts'
 import type { SwitchName } from '../bind.ts'
 import { type Decision, toAllowed, toDenied } from '../decision.ts'
@@ -26,7 +26,7 @@ export interface FallbackSettings {
   credentials: Credentials['onStoreFailure']
   /** Absent if all rules are `closed`: nothing is counted in the isolate. */
   local: LocalLimiter | undefined
-  store: Pick<GuardedStore, 'isOutageConfirmed'>
+  store: Pick<StoreWithBreaker, 'isOutageConfirmed'>
 }
 
 /** Which keys each fallback for credentials accepts while the store cannot verify them. */
@@ -83,7 +83,9 @@ export function fallBack(
 
   // The plan is shown only if an earlier answer of the store, or its signature, has verified the credential.
   const own = isVerified && plan ? { plan } : {}
-  const spender = { consumerKey: consumerKeyOf(subject, seen), plan: planOfHook }
+  const consumerKey = consumerKeyOf(subject, seen?.consumer)
+  const isConsumerNamed = consumerKey !== undefined && isConsumerKnown(consumerKey)
+  const spender = { ...(isConsumerNamed && { consumerKey }), plan: planOfHook }
   const result = local?.decide(
     ruleSet,
     counted.map(bound => withSpender(bound, subject, seen)),
@@ -124,13 +126,6 @@ export function decideWithoutCounting(
   return decision.kind === 'allowed' ? { ...decision, isUncounted: true } : decision
 }
 
-/** The key of the consumer's record; undefined for anonymous callers, and if only the store knows the consumer. */
-function consumerKeyOf(subject: Subject | undefined, seen: RememberedCaller | undefined): string | undefined {
-  if (!subject || !('consumerKey' in subject)) return undefined
-  if (subject.kind !== 'pointer') return subject.consumerKey
-  return seen?.consumer && withConsumer(subject.consumerKey, seen.consumer)
-}
-
 /** If only the store knows the consumer, counts for the consumer in its last answer, or else for each credential by itself. */
 function withSpender(
   bound: BoundRule,
@@ -138,8 +133,8 @@ function withSpender(
   seen: RememberedCaller | undefined,
 ): BoundRule {
   if (subject?.kind !== 'pointer') return bound
-  const digest = /\{k:[0-9a-f]+\}/.exec(subject.pointerKey)?.[0] ?? UNKNOWN_CONSUMER_TAG
-  return { ...bound, key: withTag(withConsumer(bound.key, seen?.consumer), digest) }
+  const credential = hashTagOf(subject.pointerKey)
+  return { ...bound, key: withTag(withConsumer(bound.key, seen?.consumer), credential) }
 }
 
 /** The result of the lookup, or undefined if it throws: its error may be the one that broke the demand. */

@@ -6,6 +6,7 @@
 import type { Rule } from '../../config/compile-rule.ts'
 import { GatewayError } from '../../errors.ts'
 import type { BoundRule } from '../../script/evaluation.ts'
+import { hashTagOf } from '../../store/keys.ts'
 import { keysOf, type Rider } from '../../trips/rider.ts'
 import { bindRule } from '../bind.ts'
 import { decodeReplies, prepareDecide } from '../prepared-call.ts'
@@ -48,7 +49,7 @@ export function createHandOvers(counts: LocalCounts, now: () => number, at?: () 
 
   const prepare = ({ ruleSet, plan, consumerKey, rules, key }: HandOver) => {
     // Overrides are for rules that count by consumer. The script looks them up, and treats the caller like that of a token: as verified.
-    const hasOverrides = consumerKey !== undefined && slotOf(consumerKey) === slotOf(key)
+    const hasOverrides = consumerKey !== undefined && hashTagOf(consumerKey) === hashTagOf(key)
     return prepareDecide({
       ...{ ruleSet, rules, plan },
       ...(hasOverrides && {
@@ -143,6 +144,3 @@ function halvesOf(rules: readonly BoundRule[]): BoundRule[][] {
   const rest = rules.map(bound => ({ ...bound, cost: Math.floor(bound.cost / 2) }))
   return [half, ...halvesOf(rest.filter(({ cost }) => cost > 0))]
 }
-
-/** The part of a key that determines its slot on a cluster (src/store/keys.ts). */
-const slotOf = (key: string) => key.slice(0, key.indexOf('}'))

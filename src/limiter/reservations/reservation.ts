@@ -1,8 +1,14 @@
 /** What a request has reserved in the store until its cost is known. Pure. */
-import { BASE62 } from '../../base62.ts'
+import { randomName } from '../../base62.ts'
 import { appliesToPlan, type Rule } from '../../config/compile-rule.ts'
 import type { RememberedCaller } from '../../credentials/caller-memory.ts'
-import type { BoundRule, Evaluation, Outcome } from '../../script/evaluation.ts'
+import {
+  type BoundRule,
+  consumerKeyOf,
+  type Evaluation,
+  type Outcome,
+  verdictOf,
+} from '../../script/evaluation.ts'
 import type { RuleSet } from '../../script/rule-set-shape.ts'
 import {
   type SettledAmount,
@@ -49,10 +55,7 @@ const ID_LENGTH = 12
 export const reserves = (rules: readonly BoundRule[]) =>
   rules.some(({ rule, role }) => rule.settlement !== undefined && role === 'spend')
 
-export function newReservationId(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(ID_LENGTH))
-  return Array.from(bytes, byte => BASE62[byte % 62]).join('')
-}
+export const newReservationId = () => randomName(ID_LENGTH)
 
 /** What a decision has reserved; undefined: nothing. */
 export function reservationOf(
@@ -61,7 +64,7 @@ export function reservationOf(
 ): Reservation | undefined {
   if (id === undefined || status !== 'admitted') return undefined
   const rules = bound.flatMap(({ rule, key, mode }): ReservedRule[] => {
-    const verdict = verdicts.find(verdict => verdict.rule.tag === rule.tag && verdict.rule.name === rule.name)
+    const verdict = verdictOf(rule, verdicts)
     if (!verdict?.reserved) return []
     const written = writtenNumbers(verdict.rule, rule)
     return [
@@ -72,8 +75,7 @@ export function reservationOf(
     ]
   })
   if (rules.length === 0) return undefined
-  const consumerKey =
-    subject && 'consumerKey' in subject ? withConsumer(subject.consumerKey, consumer) : undefined
+  const consumerKey = consumerKeyOf(subject, consumer)
   return { id, ruleSet, rules, consumerKey, plan: planOfCaller || plan, spentAt: at }
 }
 
@@ -90,7 +92,7 @@ export function lostReservationOf(
   if (id === undefined || (subject && known === undefined && ruleSet.plans.length > 0)) return undefined
   const plan = subject && !ruleSet.plans.includes(known!) ? ruleSet.plans[0] : known
   const keyOf = (key: string) => withConsumer(key, seen?.consumer)
-  const consumerKey = subject && 'consumerKey' in subject ? keyOf(subject.consumerKey) : undefined
+  const consumerKey = consumerKeyOf(subject, seen?.consumer)
   const rules = bound.flatMap(({ rule, role, key, mode, cost }): ReservedRule[] =>
     rule.settlement && role === 'spend' && cost > 0 && appliesToPlan(rule, plan)
       ? [{ rule, key: keyOf(key), mode, reserved: 0, written: UNKNOWN_NUMBERS }]

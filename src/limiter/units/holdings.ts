@@ -10,14 +10,14 @@
  * for the `ttl` of its rule is given up.
  */
 import type { Holding } from '../../algorithms/algorithm.ts'
-import { BASE62 } from '../../base62.ts'
+import { randomName } from '../../base62.ts'
 import { type Place, Queue } from '../../queue.ts'
 import type { BoundRule } from '../../script/evaluation.ts'
 import type { Message } from '../../script/sync.ts'
 import { isConsumerKnown, withConsumer } from '../../store/keys.ts'
 
 /** The result of a claim. */
-export type Settlement =
+export type ClaimResult =
   /** The store has counted it. */
   | 'admitted'
   /** The store has not counted it. */
@@ -120,7 +120,7 @@ export class Holdings {
    * @param newName creates the name of a holder: eight letters and digits that no other isolate has
    * @param maxEpochs after this many epochs, the isolate takes another name
    */
-  constructor(now: () => number, newName: () => string = randomName, maxEpochs = 2 ** 32 - 1) {
+  constructor(now: () => number, newName = () => randomName(8), maxEpochs = 2 ** 32 - 1) {
     this.#now = now
     this.#createHolderName = newName
     this.#maxEpochs = maxEpochs
@@ -145,13 +145,13 @@ export class Holdings {
    * @param use the used part of the limit, from 0 to 1, by the reply of the store; absent: unknown
    * @param consumer if only the store knew it
    */
-  settle(claim: Claim, settlement: Settlement, use?: number, consumer?: string): void {
+  settle(claim: Claim, result: ClaimResult, use?: number, consumer?: string): void {
     if (claim.state !== 'pending') return
     const { held, rule, holding } = claim
     held.key = withConsumer(held.key, consumer)
     const isOfCurrentEpoch = holding.epoch === held.epoch && holding.holder === held.holder
     if (isOfCurrentEpoch) held.pending -= rule.cost
-    if (settlement === 'admitted') {
+    if (result === 'admitted') {
       claim.state = 'in flight'
       held.inFlight += rule.cost
       // Claims of an earlier epoch were added to `started` when this epoch began.
@@ -160,7 +160,7 @@ export class Holdings {
     } else {
       this.#end(claim)
       if (!isOfCurrentEpoch) held.ended += rule.cost
-      else if (settlement === 'lost') this.#beginEpoch(held)
+      else if (result === 'lost') this.#beginEpoch(held)
     }
     if (use !== undefined) held.isNearLimit = use >= NEAR_LIMIT
     this.#updateIndexes(held)
@@ -434,9 +434,4 @@ export class Holdings {
 
 function messageOf({ key, holder, epoch, started, ended, ttl }: HeldUnits): Message {
   return { key, ttl, holding: { holder, epoch, started, ended } }
-}
-
-function randomName(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(8))
-  return Array.from(bytes, byte => BASE62[byte % 62]).join('')
 }

@@ -14,7 +14,14 @@ import { guardCall, isGuardReply } from '../../script/guard.ts'
 import { sha256 } from '../../sha256.ts'
 import { tokenKey } from '../../store/keys.ts'
 import { parseToken, type TokenRecord } from '../../store/records.ts'
-import type { CallListener, ScriptCall, Store, StoreCall } from '../../store/store.ts'
+import {
+  type CallListener,
+  fitOneCall,
+  type ScriptCall,
+  type Store,
+  type StoreCall,
+} from '../../store/store.ts'
+import { keysOf } from '../../trips/rider.ts'
 import type { GuardableLimiter, Limiter } from '../limits/limiter.ts'
 import { createTokenAttempts } from './token-attempts.ts'
 
@@ -203,7 +210,7 @@ export function createTokenChecks(
     }
 
     async function runGuarded(from: Store, calls: readonly StoreCall[], listener?: CallListener) {
-      if (from.isCluster) {
+      if (!calls.every(call => fitOneCall(from, [tokenKey(attempt.digest), ...keysOf(call)]))) {
         await mustPermit(from)
         return await from.run(calls, listener)
       }

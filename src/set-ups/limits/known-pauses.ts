@@ -4,6 +4,7 @@
  * A pause that the store has confirmed can be ended by another process, so every second one call asks the store again. One that the store
  * has not confirmed holds in this process until its end.
  */
+import { createTurn, type Turn } from '../../trips/turn.ts'
 
 /** All times by `elapsedMs`. */
 export interface KnownPause {
@@ -11,8 +12,8 @@ export interface KnownPause {
   /** As the store has said, or by the clock of this machine (µs since the epoch). */
   readonly pausedUntil: number
   readonly isConfirmed: boolean
-  /** When the next call asks the store. */
-  askAt: number
+  /** Of the call that asks the store. */
+  readonly asking: Turn
 }
 
 const ASK_AFTER_MS = 1000
@@ -43,13 +44,14 @@ export function createKnownPauses(elapsedMs: () => number) {
     }
   }
 
-  function note(id: string, pause: Omit<KnownPause, 'askAt'>): KnownPause {
+  function note(id: string, pause: Omit<KnownPause, 'asking'>): KnownPause {
     const before = pauses.get(id)
     const isLonger = before && before.endsAt > pause.endsAt
     // The store knows the whole truth about pauses that it has confirmed, and nothing of the others.
     if (isLonger && (!before.isConfirmed || !pause.isConfirmed)) return before
     if (!before) makeRoom()
-    const noted = { ...pause, askAt: elapsedMs() + ASK_AFTER_MS }
+    const noted = { ...pause, asking: createTurn(elapsedMs) }
+    noted.asking.take(ASK_AFTER_MS)
     pauses.set(id, noted)
     return noted
   }
@@ -71,9 +73,8 @@ export function createKnownPauses(elapsedMs: () => number) {
 
     /** Whether this call should ask the store whether the pause still holds. The others are refused until then. */
     shouldAsk(pause: KnownPause): boolean {
-      const time = elapsedMs()
-      if (!pause.isConfirmed || time < pause.askAt) return false
-      pause.askAt = time + ASK_AFTER_MS
+      if (!pause.isConfirmed || pause.asking.isTaken()) return false
+      pause.asking.take(ASK_AFTER_MS)
       return true
     },
 

@@ -19,9 +19,10 @@ import { anyReserves } from '../../limiter/needs.ts'
 import { newReservationId } from '../../limiter/reservations/reservation.ts'
 import { createMetrics } from '../../metrics/create-metrics.ts'
 import { isStoreFailure } from '../../metrics/observation.ts'
+import { streamFor } from '../../script/pause.ts'
 import type { ChangeResult } from '../../script/refund.ts'
 import { createLimitRuleSet } from '../../script/rule-set.ts'
-import { limitStateKey } from '../../store/keys.ts'
+import { AUDIT_KEY, limitRuleKey } from '../../store/keys.ts'
 import type { Store } from '../../store/store.ts'
 import { NO_BOARD } from '../../switches/live.ts'
 import { milliseconds, ruleResultOf } from '../rule-result.ts'
@@ -43,7 +44,7 @@ import { createKnownPauses, type KnownPause } from './known-pauses.ts'
 import type { LimitDecision, Limiter } from './limiter-shape.ts'
 import { observeCall } from './observe-call.ts'
 import type { LimiterParts } from './parts.ts'
-import { createPausing, type PauseAuthor, prepareListing, processAuthor } from './pausing.ts'
+import { createPausing, type PauseAuthor, prepareListing, processEntry } from './pausing.ts'
 import { createRefunding } from './refund.ts'
 import { type LimiterConfig, type LimiterSettings, REAL_TIME } from './settings.ts'
 import { reservedUnits } from './spent-units.ts'
@@ -125,10 +126,7 @@ export function createGuardableLimiter(
   function bindKeys(name: string, identity: LimitIdentity): { rule: LimitRule; key: string }[] {
     const rules = rulesOf(name)
     checkIdentity(name, identity, rules)
-    return rules.map(rule => {
-      const parts = rule.by.map(part => [part, String(identity[part])] as const)
-      return { rule, key: limitStateKey(name, parts) }
-    })
+    return rules.map(rule => ({ rule, key: limitRuleKey(name, rule, identity) }))
   }
 
   async function decide(
@@ -239,14 +237,14 @@ export function createGuardableLimiter(
   }
 
   const pauses = createKnownPauses(elapsedMs)
+  const { auditKeepMs = DEFAULT_KEEP_MS, environment } = config
   const host = String(variables?.HOSTNAME ?? '').slice(0, 200)
-  const auditNow = clock.now && nowMs
-  const writeEntry = processAuthor(config.auditKeepMs ?? DEFAULT_KEEP_MS, host, bareStore.isCluster, auditNow)
   const author: PauseAuthor = async (key, facts) => {
+    const stream = streamFor(bareStore, key)
     // Listed first, so that it is found even if this process ends.
-    if (bareStore.isCluster)
-      await engine.change('refund', prepareListing(key, config.environment, nowMs()), background)
-    return writeEntry(key, facts)
+    if (stream !== AUDIT_KEY)
+      await engine.change('refund', prepareListing(stream, environment, nowMs()), background)
+    return { stream, values: processEntry(facts, host, auditKeepMs, clock.now && nowMs()) }
   }
 
   const acquiring = createAcquiring<DecideOptions>({

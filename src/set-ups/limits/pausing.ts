@@ -10,9 +10,8 @@ import {
   type Pause,
   type PauseEntry,
   type PauseResult,
-  streamOf,
 } from '../../script/pause.ts'
-import { limitStateKey } from '../../store/keys.ts'
+import { limitRuleKey } from '../../store/keys.ts'
 import { milliseconds } from '../rule-result.ts'
 import { checkIdentity, checkOptions, type LimitIdentity } from './arguments.ts'
 import type { KnownPause, KnownPauses } from './known-pauses.ts'
@@ -27,7 +26,7 @@ export interface PauseFacts {
 }
 
 /** Writes entries for the author of a call. @param key of the state that is paused */
-export type PauseAuthor = (key: string, facts: PauseFacts) => Promise<PauseEntry> | PauseEntry
+export type PauseAuthor = (key: string, facts: PauseFacts) => Promise<PauseEntry>
 
 export interface PausingOptions {
   rulesOf(name: string): readonly LimitRule[]
@@ -70,24 +69,28 @@ export function createPausing(options: PausingOptions): Pick<Limiter, 'pause' | 
   }
 }
 
-/** The author of the calls of a process. @param name of the machine or the environment */
-export const processAuthor =
-  (keepMs: number, name: string, isCluster: boolean | undefined, nowMs?: () => number): PauseAuthor =>
-  (key, { action, target, after = {} }) => ({
-    stream: streamOf(key, isCluster),
-    values: [
-      ...['process', name, action, target.slice(0, 400), JSON.stringify({ before: {}, after })],
-      ...['', '', keepMs.toFixed(), nowMs ? nowMs().toFixed() : ''],
-    ],
-  })
+/**
+ * The values of an entry of a process.
+ * @param name of the machine or the environment
+ * @param nowMs ms since the epoch. Absent: the clock of the store
+ */
+export const processEntry = (
+  { action, target, after }: PauseFacts,
+  name: string,
+  keepMs: number,
+  nowMs: number | undefined,
+): string[] => [
+  ...['process', name, action, target.slice(0, 400), JSON.stringify({ before: {}, after: after ?? {} })],
+  ...['', '', keepMs.toFixed(), nowMs?.toFixed() ?? ''],
+]
 
-/** The call that lists the stream of an entry on a cluster. */
+/** The call that lists a stream. */
 export const prepareListing = (
-  key: string,
+  stream: string,
   environment: string | undefined,
   nowMs: number,
 ): PreparedCall<PauseResult> => ({
-  call: listStream(streamOf(key, true), environment, nowMs),
+  call: listStream(stream, environment, nowMs),
   decode: reply => (reply === null || reply === undefined ? { at: 0 } : decodePause(reply)),
 })
 
@@ -111,8 +114,7 @@ export function pausedKey(name: string, identity: LimitIdentity, rules: readonly
   // The state of a rule that is off is not read.
   const counting = named.filter(({ mode }) => mode !== 'off')
   const [narrowest] = (counting.length > 0 ? counting : named).toSorted((a, b) => b.by.length - a.by.length)
-  const parts = narrowest!.by.map(part => [part, String(identity[part])] as const)
-  return limitStateKey(name, parts)
+  return limitRuleKey(name, narrowest!, identity)
 }
 
 /** @returns whole ms; 0: nothing to pause, because a stranger has not said for how long @throws TypeError */

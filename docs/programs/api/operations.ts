@@ -341,7 +341,7 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     tag: 'limits',
     summary: 'Refuse all calls for an identity until a time',
     description:
-      'For `forMs`, or as long as a header Retry-After of a third party says (seconds or a date), at most 24 hours. Never ends a longer pause. If `retryAfter` cannot be read, nothing is paused.',
+      'For `forMs`, or as long as a header Retry-After of a third party says (seconds or a date), at most `longestPause` of the config. Never ends a longer pause. If `retryAfter` cannot be read, nothing is paused.',
     result: ref('Pause'),
   },
   resume: { tag: 'limits', summary: 'End the pause of an identity', result: ref('Pause') },

@@ -339,6 +339,7 @@ export function createGuardableLimiter<Further extends object = object>(
 
       ...createPausing({
         ...{ rulesOf, known: pauses, nowMs, author: pauseAuthor, decideAt: clock.now },
+        longestMs: config.longestPauseMs,
         preparePause: pause => parts.preparePause(pause),
         change: call => engine.change('refund', call, background, guard),
       }),

@@ -140,14 +140,18 @@ class Limits:
         return decision
 
     def _ask(self, limit, action, body, until, max_age):
+        is_away = False
         while True:
-            send_by = time.monotonic() + (float("inf") if max_age is None else max_age)
-            if "hold" in body:  # The gateway sees first when others release units.
-                body["waitMs"] = round(1000 * max(0, min(until - time.monotonic(), self._deadline / 2, LONGEST_WAIT)))
             try:
+                if is_away:  # A decision whose reply is lost can spend, and a peek cannot.
+                    self._post(limit, "/peek", {"identity": body["identity"]}, is_repeatable=False)
+                    is_away = False
+                send_by = time.monotonic() + (float("inf") if max_age is None else max_age)
+                if "hold" in body:  # The gateway sees first when others release units.
+                    body["waitMs"] = round(1000 * max(0, min(until - time.monotonic(), self._deadline / 2, LONGEST_WAIT)))
                 decision = self._post(limit, action, body, is_repeatable=False)
             except Unavailable as failure:
-                refusal = failure
+                refusal, is_away = failure, True
             else:
                 if decision["allowed"] and time.monotonic() <= send_by:
                     return {**decision, "sendBy": send_by + decision["delayMs"] / 1000}

@@ -44,6 +44,7 @@ def hold(limits):
     return decision["receipt"]
 run("held", hold)
 run("not-held", hold)
+run("away", lambda limits: limits.wait_for("sms", timeout=30)["allowed"])
 run("forbidden", lambda limits: limits.resume("sms"))
 print(json.dumps(results))
 `
@@ -75,6 +76,7 @@ const REPLIES: Record<string, Reply[]> = {
   late: [allowed({ id: 1 }), { status: 200, body: {} }, allowed({ id: 2 })],
   held: [allowed({ renewWithinMs: 150 })],
   'not-held': [allowed()],
+  away: ['none', outage('unknown'), { status: 200, body: { allowed: false } }, allowed()],
   forbidden: [{ status: 403, body: {} }],
 }
 
@@ -146,6 +148,10 @@ describe.skipIf(!hasPython)(`sluice.py${hasPython ? '' : ' (skipped: python3 is 
     expect(others.filter(path => path === 'sms/renew').length).toBeGreaterThan(1)
     expect(others.filter(path => path === 'sms/release')).toHaveLength(2)
     expect([results['not-held'], sent('not-held')]).toEqual([{ limit: 'sms' }, ['sms']])
+  })
+
+  it('asks what spends nothing until the gateway answers again, because a lost decision can spend', () => {
+    expect([results.away, sent('away')]).toEqual([true, ['sms', 'sms/peek', 'sms/peek', 'sms']])
   })
 
   it('does not repeat what the gateway does not accept', () => {

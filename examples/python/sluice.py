@@ -20,6 +20,7 @@ from urllib.parse import quote, urlsplit
 ATTEMPTS = 4
 JITTER = 0.01
 LONGEST_SLEEP = 60  # Then it looks again: a pause may have been ended.
+LONGEST_WAIT = 20  # Of the gateway.
 
 
 class SluiceError(Exception):
@@ -81,6 +82,28 @@ class Limits:
         """
         return self._wait(limit, "", identity, cost, amounts, timeout, max_age)
 
+    @contextlib.contextmanager
+    def acquire(self, limit, identity=None, cost=1, timeout=30.0):
+        """Holds units in flight (rules with the algorithm concurrency) while a block runs. Waits like `wait_for`.
+
+            with limits.acquire("exports", {"account": "42"}):
+                export()
+
+        A thread renews them. If the gateway does not answer for their ttl, they are counted as free, and the block runs on.
+        """
+        decision = self._wait(limit, "", identity, cost, None, timeout, None, hold=True)
+        if "renewWithinMs" not in decision:  # Nothing is counted: not by this limit, or not while its store is away.
+            yield decision
+            return
+        over = threading.Event()
+        threading.Thread(target=self._renew, args=(decision, over), daemon=True).start()
+        try:
+            yield decision
+        finally:
+            over.set()
+            with contextlib.suppress(SluiceError):  # Then they are free after their ttl.
+                self._post(limit, "/release", {"receipt": decision["receipt"]})
+
     def reserve(self, limit, identity=None, amounts=None, cost=1, timeout=0.0, max_age=None):
         """Reserves amounts that are known only later, as in `{"tokens": 2000}`. Returns a Receipt. Waits like `wait_for`."""
         decision = self._wait(limit, "/reserve", identity, cost, amounts, timeout, max_age)
@@ -99,31 +122,42 @@ class Limits:
         """Ends a pause."""
         return self._post(limit, "/resume", {"identity": identity or {}})
 
-    def _wait(self, limit, action, identity, cost, amounts, timeout, max_age):
+    def _renew(self, decision, over):
+        while not over.wait(decision["renewWithinMs"] / 3000):
+            with contextlib.suppress(SluiceError):
+                self._post(decision["limit"], "/renew", {"receipt": decision["receipt"]})
+
+    def _wait(self, limit, action, identity, cost, amounts, timeout, max_age, **options):
         until = time.monotonic() + timeout
         turn = self._turn_of(limit, identity) if timeout > 0 else threading.Lock()  # Else it asks at once.
         if not turn.acquire(timeout=timeout):
             raise NotNow(limit, 1.0)
         try:
-            decision = self._ask(limit, action, _body(identity, cost, amounts), until, max_age)
+            decision = self._ask(limit, action, {**_body(identity, cost, amounts), **options}, until, max_age)
         finally:
             turn.release()
         time.sleep(decision["delayMs"] / 1000)  # Only of the algorithm leaky-bucket.
         return decision
 
     def _ask(self, limit, action, body, until, max_age):
+        is_away = False
         while True:
-            send_by = time.monotonic() + (float("inf") if max_age is None else max_age)
             try:
+                if is_away:  # A decision whose reply is lost can spend, and a peek cannot.
+                    self._post(limit, "/peek", {"identity": body["identity"]}, is_repeatable=False)
+                    is_away = False
+                send_by = time.monotonic() + (float("inf") if max_age is None else max_age)
+                if "hold" in body:  # The gateway sees first when others release units.
+                    body["waitMs"] = round(1000 * max(0, min(until - time.monotonic(), self._deadline / 2, LONGEST_WAIT)))
                 decision = self._post(limit, action, body, is_repeatable=False)
             except Unavailable as failure:
-                refusal = failure
+                refusal, is_away = failure, True
             else:
                 if decision["allowed"] and time.monotonic() <= send_by:
                     return {**decision, "sendBy": send_by + decision["delayMs"] / 1000}
                 if decision["retryAfterMs"] < 0:
                     raise Never(f"{limit} never allows this at once: {json.dumps(body)}")
-                refusal = NotNow(limit, decision["retryAfterMs"] / 1000)
+                refusal = NotNow(limit, _retry_after(decision))
                 if decision["allowed"]:
                     self._give_back(decision, action, body)
             if time.monotonic() + refusal.retry_after > until:
@@ -191,6 +225,13 @@ class Receipt:
 
 def _body(identity, cost, amounts):
     return {"identity": identity or {}, "cost": cost, **({"amounts": amounts} if amounts else {})}
+
+
+def _retry_after(decision):
+    """Seconds. Units in flight can become free at any moment."""
+    refusing = [rule for rule in decision.get("rules", []) if rule["mode"] == "enforce" and not rule["allowed"]]
+    seconds = decision["retryAfterMs"] / 1000
+    return min(seconds, 0.5) if refusing and all("inFlight" in rule for rule in refusing) else seconds
 
 
 def _is_closed(sock):

@@ -80,6 +80,8 @@ export interface Config {
   log: { perSecond: number }
   /** How long entries of the audit trail are kept. */
   auditKeepMs: number
+  /** Of limits by name. */
+  longestPauseMs: number
   /** Absent: no statistics are stored. */
   stats?: {
     everyMs: number
@@ -191,6 +193,7 @@ export function compileConfig(
     cluster: config.store?.cluster ?? false,
     log: { perSecond: config.log?.perSecond ?? 5 },
     auditKeepMs: auditKeepMs(config.audit),
+    longestPauseMs: milliseconds(config.longestPause ?? '24h'),
     ...(config.stats?.keep !== false && { stats: compileStats(config.stats) }),
     ...(config.metrics && { metrics: config.metrics }),
     ...(config.api && { api: compileApi(config, algorithms, units) }),

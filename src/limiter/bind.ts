@@ -1,4 +1,5 @@
 /** Binds rules to the identities of one request, under the live switches. Pure. */
+import type { Holding } from '../algorithms/algorithm.ts'
 import type { CallerMode } from '../config/caller-mode.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import type { BoundRule, Subject } from '../script/evaluation.ts'
@@ -36,6 +37,8 @@ export interface DemandedRule {
   cost: number
   /** Identifies the caller if the rule is enforced for a share of the callers. Default: `key`. */
   shareKey?: string
+  /** The message of the holder of its units in flight. Absent: the isolate holds them. */
+  holding?: Holding | undefined
 }
 
 /**
@@ -74,13 +77,14 @@ export function bindRules(
   nowMs: number,
 ): BoundRule[] {
   const all: BoundRule[] = []
-  for (const { rule, key, cost, shareKey } of rules) {
+  for (const { rule, key, cost, shareKey, holding } of rules) {
     const name = switchName(rule)
     const mode = modeUnderSwitches(rule, shareKey ?? key, switches, name)
     if (mode === 'off') continue
     const bound = bindRule(rule, key, cost, nowMs, mode)
     if (mode === 'shadow' && switches.rules.has(name)) bound.staysShadow = true
     if (shareKey !== undefined) bound.shareKey = shareKey
+    if (holding) bound.holding = holding
     all.push(bound)
   }
   return all

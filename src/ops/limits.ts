@@ -91,14 +91,15 @@ export async function resetLimit(
   await reset(store, bound, targetOf(name, identity), { rules: chosen.map(each => each.name) })
 }
 
-/** Pauses an identity of a limit by name. @param forMs 0: ends its pause @returns when the pause ends */
+/** Pauses an identity of a limit by name. @param wantedMs 0: ends its pause @returns when the pause ends */
 export async function pauseLimit(
   store: AdminStore,
-  config: Pick<Config, 'limits'>,
+  config: Pick<Config, 'limits' | 'longestPauseMs'>,
   name: string,
   identity: LimitIdentity,
-  forMs: number,
+  wantedMs: number,
 ): Promise<Date | undefined> {
+  const forMs = Math.min(wantedMs, config.longestPauseMs)
   const key = withUsageErrors(() => pausedKey(name, identity, limitOf(config, name)))
   const entry = await store.audit.entryFor(key, {
     ...{ action: forMs > 0 ? 'limits.pause' : 'limits.resume', target: targetOf(name, identity) },

@@ -253,16 +253,21 @@ export class ScriptModel {
     return { at: now, ...(ends > 0 && { pausedUntil: ends }) }
   }
 
-  /** Models the script of sync.ts. */
-  sync(messages: readonly Message[], now: number): void {
+  /** Models the script of sync.ts. @returns the units of the last message's holder */
+  sync(messages: readonly Message[], now: number): number {
+    let units = 0
     for (const { key: sideKey, holding, ttl: period } of messages) {
       const [, key = '', tag = ''] = /^(.*):held:(\w+)$/.exec(sideKey) ?? []
       const states = this.#states.get(key) ?? new Map<string, State>()
       const quota = { rate: 1, period, burst: 1 }
       const reading = { quota, holding, state: states.get(tag) ?? IDLE, now }
-      states.set(tag, applyMessage(reading))
+      const state = applyMessage(reading)
+      const { started, ended } = state[3]!.find(({ holder }) => holder === holding.holder)!
+      units = started - ended
+      states.set(tag, state)
       this.#states.set(key, states)
     }
+    return units
   }
 
   #identify(subject: Subject | undefined, now: number): Caller | undefined {

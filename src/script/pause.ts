@@ -9,14 +9,11 @@ import { AUDIT, PRELUDE, PAUSE as TEXT } from './lua.generated.ts'
 import { expandMacros, replaceWords } from './lua-text.ts'
 import { formatTime, invalidReply, isField } from './wire.ts'
 
-/** No longer than this (µs): how long to wait can come from a stranger. */
-export const MAX_PAUSE = 86400e6
-
 /** A pause of an identity, or the end of its pause. */
 export interface Pause {
   /** Key of its state. */
   key: IdentityKey
-  /** µs, at most MAX_PAUSE. 0: ends the pause. A pause never ends one that is longer. */
+  /** µs. 0: ends the pause. A pause never ends one that is longer. */
   length: number
   /** µs since the epoch. Absent: the clock of the store. */
   now?: number | undefined
@@ -51,7 +48,7 @@ export function encodePause({ key, length, now, entry }: Pause, script: Script):
   return {
     script,
     keys: [key, entry.stream],
-    args: [String(Math.ceil(Math.min(length, MAX_PAUSE))), formatTime(now), ...entry.values],
+    args: [String(Math.ceil(length)), formatTime(now), ...entry.values],
   }
 }
 

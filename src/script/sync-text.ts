@@ -16,12 +16,13 @@ export function syncText(): string {
   const text = `
 local format, match, sub = string.format, string.match, string.sub
 local now = ARGV[1]
-${PRELUDE}${declare}local values = redis.call('MGET', unpack(KEYS))
+${PRELUDE}${declare}local units, values = nil, redis.call('MGET', unpack(KEYS))
 for side_key = 1, #KEYS do
 local limit, holding, period = 0, ARGV[2 * side_key], ARGV[2 * side_key + 1] + 0
 local ${keeps.join(', ')}, idle_at, n, side_bytes
 do
 ${read}end
+units = started - ended
 do
 ${write}end
 if side_bytes then
@@ -34,7 +35,7 @@ values[later] = side_bytes or redis.call('GET', KEYS[side_key])
 end
 end
 end
-return now
+return { now, units }
 `.trimStart()
   return replaceWords(expandMacros(text), word => CONSTANTS.get(word))
 }

@@ -7,7 +7,7 @@
  *     ARGV     then two values for each key: the units that the isolate holds, as in decide.ts, and how long they stay without another
  *              message (µs)
  *
- *     reply    now
+ *     reply    {now, units}: those that the record of the last key has now for its holder
  *
  * Commands: TIME (unless now is given), MGET, and for each key one SETEX, or with many holders one BITFIELD.
  */
@@ -33,5 +33,6 @@ export function encodeSync(script: Script, messages: readonly Message[], now?: n
   }
 }
 
-/** Whether this is a reply to messages: the time. Anything else does not show that they have arrived. */
-export const isSyncReply = (reply: unknown): boolean => isField(reply)
+/** Whether this is a reply to messages. Anything else does not show that they have arrived. */
+export const isSyncReply = (reply: unknown): reply is readonly [now: number, units: number] =>
+  Array.isArray(reply) && reply.length === 2 && reply.every(isField)

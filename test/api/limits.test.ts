@@ -1,7 +1,9 @@
 /** Limits by name over HTTP. */
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { pauseLimit } from '../../src/ops/limits.ts'
 import { type ApiCall, apiOf, tokenWith } from '../support/api.ts'
+import { configOf } from '../support/engines.ts'
 import { useGateway } from '../support/gateway.ts'
 import { describeOnRedis } from '../support/redis.ts'
 
@@ -141,6 +143,17 @@ describeOnRedis('limits by name over HTTP', (_, kind) => {
       { action: 'limits.resume', target: 'sms/account=42', actor: { kind: 'token', name: 'worker' } },
       { action: 'limits.pause', actor: { name: 'worker' }, after: { forMs: 30_000 } },
     ])
+  })
+
+  it('are paused no longer than longestPause says, by the API and by an operator', async () => {
+    const paused = await apiOf(gateway, { ...CONFIG, longestPause: '1h' })('POST limits/sms/pause', {
+      ...{ token, body: { ...account, forMs: 1e9 } },
+    })
+    expect([3_600_000, 3_600_001]).toContain(paused.body.retryAfterMs)
+    const config = configOf({ rules: [], ...CONFIG, longestPause: '2h' })
+    const startedAt = Date.now()
+    const until = await pauseLimit(gateway.admin, config, 'sms', { account: '43' }, 1e9)
+    expect(Math.round((until!.getTime() - startedAt) / 600_000)).toBe(12)
   })
 
   it('wait for units if asked to', async () => {

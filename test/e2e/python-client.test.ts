@@ -12,7 +12,7 @@ const hasPython = spawnSync(PYTHON, ['--version']).status === 0
 
 /** One program for all tests, because Python takes long to start. It prints JSON: what each call has returned or raised. */
 const PROGRAM = `
-import json, os, sluice
+import json, os, threading, sluice
 results = {}
 class Clock:
     def __init__(self, *times):
@@ -37,6 +37,14 @@ run("never", lambda limits: limits.wait_for("sms", cost=9))
 run("header", lambda limits: limits.pause("sms", {"account": "42"}, "Wed, 21 Oct 2026 07:28:00 GMT"))
 run("seconds", lambda limits: limits.pause("sms", {"account": "42"}, 1.5))
 run("late", lambda limits: limits.wait_for("sms", max_age=0.5)["id"], Clock(0, 0, 1))
+renewed = threading.Event()
+def hold(limits):
+    with limits.acquire("sms", timeout=9) as decision:
+        renewed.wait(0.3)
+    return decision["receipt"]
+run("held", hold)
+run("not-held", hold)
+run("away", lambda limits: limits.wait_for("sms", timeout=30)["allowed"])
 run("forbidden", lambda limits: limits.resume("sms"))
 print(json.dumps(results))
 `
@@ -66,6 +74,9 @@ const REPLIES: Record<string, Reply[]> = {
   header: [{ status: 200, body: {} }],
   seconds: [{ status: 200, body: {} }],
   late: [allowed({ id: 1 }), { status: 200, body: {} }, allowed({ id: 2 })],
+  held: [allowed({ renewWithinMs: 150 })],
+  'not-held': [allowed()],
+  away: ['none', outage('unknown'), { status: 200, body: { allowed: false } }, allowed()],
   forbidden: [{ status: 403, body: {} }],
 }
 
@@ -78,7 +89,11 @@ describe.skipIf(!hasPython)(`sluice.py${hasPython ? '' : ' (skipped: python3 is 
       const [, call, , , , ...path] = request.url!.split('/')
       const body = JSON.parse(Buffer.concat(await request.toArray()).toString())
       requests.push({ call: call!, path: path.join('/'), body })
-      const reply = REPLIES[call!]!.shift() ?? 'none'
+      // Of renewals and releases, the first reply is lost.
+      const isRepeated =
+        requests.filter(each => each.call === call && each.path === path.join('/')).length > 1
+      const usual = isRepeated ? { status: 200, body: {} } : 'none'
+      const reply = REPLIES[call!]!.shift() ?? usual
       if (reply === 'none') request.socket.destroy()
       else response.writeHead(reply.status).end(JSON.stringify(reply.body))
     })
@@ -124,6 +139,19 @@ describe.skipIf(!hasPython)(`sluice.py${hasPython ? '' : ' (skipped: python3 is 
 
   it('gives units back whose decision arrives late, and asks again', () => {
     expect([results.late, sent('late')]).toEqual([2, ['sms', 'sms/refund', 'sms']])
+  })
+
+  it('holds units in flight while a block runs, renews them, and releases them, also if replies are lost', () => {
+    const [decide, ...others] = sent('held')
+    expect([results.held, decide]).toEqual([{ limit: 'sms' }, 'sms'])
+    expect(requests.find(({ call }) => call === 'held')!.body).toMatchObject({ hold: true, waitMs: 2500 })
+    expect(others.filter(path => path === 'sms/renew').length).toBeGreaterThan(1)
+    expect(others.filter(path => path === 'sms/release')).toHaveLength(2)
+    expect([results['not-held'], sent('not-held')]).toEqual([{ limit: 'sms' }, ['sms']])
+  })
+
+  it('asks what spends nothing until the gateway answers again, because a lost decision can spend', () => {
+    expect([results.away, sent('away')]).toEqual([true, ['sms', 'sms/peek', 'sms/peek', 'sms']])
   })
 
   it('does not repeat what the gateway does not accept', () => {

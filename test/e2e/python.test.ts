@@ -122,6 +122,44 @@ print(json.dumps([[each["applied"] for each in settled], left, paused, again.dat
     expect(paused).toBeLessThanOrEqual(30)
   })
 
+  it('holds units in flight: never more at once than the limit, for longer than their ttl, also of a process that is killed', async () => {
+    const program = `
+import json, os, subprocess, sys, threading, time
+from sluice import Limits, NotNow
+limits, identity = Limits(os.environ["GATEWAY"], os.environ["TOKEN"]), {"account": "1"}
+now, most, done, guard = 0, 0, [], threading.Lock()
+def work(seconds):
+    global now, most
+    with limits.acquire("exports", identity, timeout=60):
+        with guard:
+            now += 1
+            most = max(most, now)
+        time.sleep(seconds)
+        with guard:
+            now -= 1
+            done.append(seconds)
+threads = [threading.Thread(target=work, args=(seconds,)) for seconds in [5, 5] + 18 * [0.1]]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+code = '''
+import sluice, os, time
+with sluice.Limits(os.environ["GATEWAY"], os.environ["TOKEN"]).acquire("exports", {"account": "1"}, cost=3):
+    print("holds", flush=True)
+    time.sleep(60)
+'''
+child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+child.stdout.readline()
+try:
+    with limits.acquire("exports", identity, timeout=0): refused = False
+except NotNow:
+    refused = True
+child.kill()
+with limits.acquire("exports", identity, timeout=30): pass
+print(json.dumps([most, len(done), refused]))
+`
+    expect(JSON.parse(await python(program, 'limits:use:exports'))).toEqual([3, 20, true])
+  })
+
   describe.skipIf(WITHOUT_FASTAPI)(`service.py on FastAPI${WITHOUT_FASTAPI}`, () => {
     const services: ChildProcess[] = []
     afterAll(() => services.every(service => service.kill('SIGKILL')))

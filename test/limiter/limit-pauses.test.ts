@@ -167,6 +167,19 @@ describeOnRedisEngine('a pause of a limit by name', fresh => {
     )
   })
 
+  it.each([
+    ['1h', 3_600_000],
+    ['7d', 604_800_000],
+  ] as const)('lasts no longer than longestPause (%s)', async (longestPause, longestMs) => {
+    const { start, pass } = fleetOn(await fresh(), { longestPause })
+    const retryAfter = String(30 * 86_400)
+    expect(await start().pause('zendesk', ACCOUNT, { retryAfter })).toMatchObject({ retryAfterMs: longestMs })
+    pass(longestMs * 1e3 - 1)
+    expect(await start().limit('zendesk', ACCOUNT)).toMatchObject({ allowed: false, retryAfterMs: 1 })
+    pass(1)
+    expect(await start().limit('zendesk', ACCOUNT)).toMatchObject({ allowed: true })
+  })
+
   it('refuses units in flight and leased units too', async () => {
     const { start, pass } = fleetOn(await fresh())
     const [one, other] = [start(), start()]

@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -9,7 +10,7 @@ import { serve } from '@hono/node-server'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { apiOf, appWithApi, tokenWith } from '../support/api.ts'
+import { type ApiCall, apiOf, appWithApi, tokenWith } from '../support/api.ts'
 import { environmentWith, type Result, runProcess, SLUICE } from '../support/command-line.ts'
 import { useGateway } from '../support/gateway.ts'
 import { PATIENT, PATIENT_MS } from '../support/patience.ts'
@@ -59,9 +60,11 @@ const argumentsOf = (args: readonly string[]) => ['--config', file, 'limits', ..
 const limits = (...args: string[]): Promise<Result> => runProcess(argumentsOf(args), env())
 
 /** Starts a command that goes on. */
-function start(...args: string[]) {
-  const child = spawn(process.execPath, [SLUICE, ...argumentsOf(args)], {
-    env: environmentWith(env()),
+const start = (...args: string[]) => startWith(env(), argumentsOf(args))
+
+function startWith(variables: Record<string, string>, args: readonly string[]) {
+  const child = spawn(process.execPath, [SLUICE, ...args], {
+    env: environmentWith(variables),
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   running.push(child)
@@ -205,6 +208,9 @@ describe('by the HTTP API', () => {
   const gateway = useGateway()
   let server: ReturnType<typeof serve>
   let byApi: (...args: string[]) => Promise<Result>
+  let api: ApiCall
+  let token: string
+  let startByApi: (...args: string[]) => ReturnType<typeof startWith>
 
   beforeAll(async () => {
     const app = appWithApi(gateway, CONFIG)
@@ -221,13 +227,15 @@ describe('by the HTTP API', () => {
   })
   afterAll(() => new Promise(resolve => void server.close(resolve)))
   beforeEach(async () => {
-    apiOf(gateway, CONFIG)
-    const token = await tokenWith(gateway, ['limits:use'])
+    api = apiOf(gateway, CONFIG)
+    token = await tokenWith(gateway, ['limits:use'])
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-    byApi = (verb, ...args) =>
-      runProcess(['limits', verb!, '--api', url, ...args], { SLUICE_API_TOKEN: token })
+    const variables = { SLUICE_API_TOKEN: token, SLUICE_API_URL: url }
+    byApi = (verb, ...args) => runProcess(['limits', verb!, ...args], variables)
+    startByApi = (verb, ...args) => startWith(variables, ['limits', verb!, ...args])
   })
-  it('does the same, but holds no units in flight', TIMED, async () => {
+
+  it('does the same', TIMED, async () => {
     expect((await byApi('take', 'sms', ...ACCOUNT, '--cost', '4')).stdout).toContain('day has 1 left')
     const refused = await byApi('take', 'sms', ...ACCOUNT, '--cost', '2')
     expect([refused.code, refused.stderr]).toEqual([75, expect.stringContaining('refuses (day)')])
@@ -239,6 +247,56 @@ describe('by the HTTP API', () => {
     await byApi('pause', 'sms', ...ACCOUNT, '--for', '1s')
     const ran = await byApi('acquire', 'sms', ...ACCOUNT, '--timeout', '30s', '--', 'sh', '-c', 'exit 7')
     expect(ran).toEqual({ code: 7, stdout: '', stderr: '' })
-    expect((await byApi('take', 'exports', ...ACCOUNT)).stderr).toContain('cannot be held over the HTTP API')
+    expect((await byApi('take', 'exports', ...ACCOUNT)).stderr).toContain(
+      'Use limits acquire exports -- <command>.',
+    )
+  })
+
+  it('holds units in flight for longer than their ttl, and releases them at the end', TIMED, async () => {
+    const first = startByApi('acquire', 'exports', ...ACCOUNT, '--', ...work)
+    await first.says('runs')
+    const next = startByApi('acquire', 'exports', ...ACCOUNT, '--', 'echo', 'next')
+    const late = await byApi('acquire', 'exports', ...ACCOUNT, '--timeout', '4s', '--', 'echo', 'late')
+    expect([late.code, late.stdout]).toEqual([75, ''])
+    expect(late.stderr).toContain('refuses (at-once)')
+    expect(next.output.text).toBe('')
+    first.child.kill('SIGINT')
+    await first.says('got SIGINT')
+    first.child.kill('SIGTERM')
+    expect(await first.ended).toEqual([9, null])
+    expect(await next.ended).toEqual([0, null])
+    expect(next.output.text).toBe('next\n')
+    expect((await byApi('acquire', 'exports', ...ACCOUNT, '--', './none')).code).toBe(127)
+    expect((await byApi('acquire', 'exports', ...ACCOUNT, '--timeout', '0s', '--', 'true')).code).toBe(0)
+  })
+
+  it('leaves its units to their ttl if it is killed', TIMED, async () => {
+    const { child, ended, says } = startByApi('acquire', 'exports', ...ACCOUNT, '--', ...work)
+    await says('runs')
+    child.kill('SIGKILL')
+    await ended
+    const refused = await byApi('acquire', 'exports', ...ACCOUNT, '--timeout', '0s', '--', 'true')
+    const next = await byApi('acquire', 'exports', ...ACCOUNT, '--timeout', '20s', '--', 'true')
+    expect([refused.code, next.code]).toEqual([75, 0])
+  })
+
+  it('lets the command go on while the API is away, says so once, and is counted again', TIMED, async () => {
+    const { child, says, output, ended } = startByApi('acquire', 'exports', ...ACCOUNT, '--', ...work)
+    await says('runs')
+    const { port } = server.address() as AddressInfo
+    server.close()
+    ;(server as Server).closeAllConnections()
+    await says('The API does not answer. The command goes on')
+    const left = async () => {
+      const { body } = await api('POST limits/exports/peek', { token, body: { identity: { account: '42' } } })
+      return body.rules[0].remaining
+    }
+    await expect.poll(left, PATIENT).toBe(1)
+    server.listen(port, '127.0.0.1')
+    await expect.poll(left, PATIENT).toBe(0)
+    child.kill('SIGTERM')
+    expect(await ended).toEqual([9, null])
+    expect(output.text.match(/does not answer/g)).toHaveLength(1)
+    expect(await left()).toBe(1)
   })
 })

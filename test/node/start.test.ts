@@ -196,8 +196,19 @@ describe('npx sluicegate start', () => {
     writeFileSync(config, good)
     await expect.poll(() => output().match(/^Reloaded\.$/gm), { timeout: 30_000 }).toHaveLength(2)
     // Other changes keep the demo key.
-    writeFileSync(config, readFileSync(config, 'utf8').replace('limit: 240', 'limit: 241'))
+    expect(output()).not.toContain('tokens create')
+    writeFileSync(
+      config,
+      readFileSync(config, 'utf8')
+        .replace('limit: 240', 'limit: 241')
+        .replace('rules: [', 'api: {}, rules: ['),
+    )
     await expect.poll(() => output().match(/^Reloaded\.$/gm), { timeout: 30_000 }).toHaveLength(3)
+    await expect
+      .poll(output, { timeout: 30_000 })
+      .toMatch(
+        /^Create a token for the HTTP API at .*:\n {4}UPSTASH_REDIS_REST_URL=[\s\S]*npx sluicegate tokens create/m,
+      )
     // Each reload begins with a new isolate, for which the store may be too slow at first.
     await expect.poll(() => ask(renewed()!), { timeout: 30_000 }).toBe(200)
     child.kill('SIGTERM')

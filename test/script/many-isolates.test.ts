@@ -93,8 +93,8 @@ describeMany('many isolates', (fresh, kind) => {
                 }),
               }
             default: {
-              await engine.sync([{ key: sideKey, holding, ttl: rule!.quota.period }], now)
-              return { decided: await engine.peek(evaluation) }
+              const units = await engine.sync([{ key: sideKey, holding, ttl: rule!.quota.period }], now)
+              return { units, decided: await engine.peek(evaluation) }
             }
           }
         }

@@ -99,7 +99,8 @@ function actionOf(step: Step, { rules, caller, now, admittedAt }: Moment) {
       return (engine: Engine) => engine.reset({ rules: evaluation.rules, now })
     case 'sync': {
       const messages = evaluation.rules.flatMap(messageOf)
-      return (engine: Engine) => (messages.length > 0 ? engine.sync(messages, now) : undefined)
+      return (engine: Engine) =>
+        messages.length > 0 ? engine.sync(messages, now).then(units => ({ units })) : undefined
     }
     case 'pause': {
       const [{ key } = { key: 'sluice:{l:none}:state' }] = evaluation.rules

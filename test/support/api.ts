@@ -118,7 +118,7 @@ const valueAt = (node: Node, ...path: string[]): Node | undefined =>
   path.reduce<Node | undefined>((at, name) => at?.[name] as Node | undefined, node)
 
 export async function tokenWith(
-  gateway: TestGateway,
+  gateway: Pick<TestGateway, 'admin' | 'store' | 'app'>,
   scopes: readonly string[],
   { name = 'test', environment, expiresAt }: { name?: string; environment?: string; expiresAt?: Date } = {},
 ): Promise<string> {
@@ -131,7 +131,7 @@ export async function tokenWith(
 
 /** An isolate of a gateway with the API. */
 export function apiOf(
-  gateway: TestGateway,
+  gateway: Pick<TestGateway, 'admin' | 'store' | 'app'>,
   config: Partial<ConfigInput> = {},
   platform: TestPlatform = {},
 ): ApiCall {
@@ -140,7 +140,7 @@ export function apiOf(
 }
 
 export function appWithApi(
-  gateway: TestGateway,
+  gateway: Pick<TestGateway, 'admin' | 'store' | 'app'>,
   config: Partial<ConfigInput>,
   platform: TestPlatform = {},
 ): App {

@@ -42,8 +42,8 @@ export interface Engine {
   refund(refund: TimedRefund): Promise<ChangeResult>
   reset(reset: At<Reset>): Promise<ChangeResult>
   pause(pause: At<Pick<Pause, 'key' | 'length'>>): Promise<PauseResult>
-  /** Sends the units that isolates hold, without a request. */
-  sync(messages: readonly Message[], now: number): Promise<void>
+  /** Sends the units that isolates hold, without a request. @returns those of the last message's holder */
+  sync(messages: readonly Message[], now: number): Promise<number>
   /** Stores the record of a credential or a consumer, or a pointer. */
   setRecord(key: string, text: string): Promise<void>
   /** The exact content of all keys that match the pattern. Always empty for the model. */
@@ -110,9 +110,11 @@ export class RedisEngine implements Engine {
   reset = (reset: At<Reset>) => this.ask(prepareReset(reset))
   pause = (pause: At<Pick<Pause, 'key' | 'length'>>) => this.ask(preparePause({ ...pause, entry: ENTRY }))
 
-  async sync(messages: readonly Message[], now: number): Promise<void> {
+  /** @returns the units of the last message's holder */
+  async sync(messages: readonly Message[], now: number): Promise<number> {
     const reply = await this.run(encodeSync(syncScript(), messages, now))
     if (!isSyncReply(reply)) throw new Error(`Not the reply to messages: ${JSON.stringify(reply)}`)
+    return reply[1]
   }
 
   /** Runs a call as it is. */

@@ -11,7 +11,7 @@ import { createKey } from '../../src/ops/keys.ts'
 import { createGatewayRuleSet, createLimitRuleSet } from '../../src/script/rule-set.ts'
 import type { RuleSetScripts, RuleSetShape } from '../../src/script/rule-set-shape.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
-import { createApp, type Platform } from '../../src/set-ups/gateway/app.ts'
+import { createApp, type GatewayPlatform } from '../../src/set-ups/gateway/app.ts'
 import { METRICS_PARTS } from '../../src/set-ups/gateway/metrics.ts'
 import { ALL_PARTS } from '../../src/set-ups/http/all-parts.ts'
 import type { Parts } from '../../src/set-ups/http/parts.ts'
@@ -53,7 +53,7 @@ export interface TestGateway<T = TestRedis> {
  * `isCold`: the scripts of this config are not loaded before the first request. `parts` replace those of the gateway. `deadlineClock` is
  * the clock of the store's deadlines.
  */
-export type TestPlatform = Platform & {
+export type TestPlatform = GatewayPlatform & {
   isCold?: boolean
   parts?: Partial<Parts>
   deadlineClock?: DeadlineClock

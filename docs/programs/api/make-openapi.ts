@@ -137,7 +137,7 @@ function problemsOf({ kind, path, body, method }: Route): number[] {
     ...[400, 401, 403, 404],
     ...(kind === 'admin' && method !== 'GET' ? [409] : []),
     ...(body ? [413, 415] : []),
-    ...(path === 'stats' || kind === 'limit' ? [] : [422]),
+    ...(path === 'stats' || (kind === 'limit' && !path.endsWith('/renew')) ? [] : [422]),
     ...[429, 500, 503],
   ]
 }

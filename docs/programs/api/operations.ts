@@ -132,7 +132,10 @@ export const COMPONENTS: Readonly<Record<string, JsonSchema>> = {
     resetAfterMs: count,
     retryAfterMs: count,
     'debt?': number,
-    'inFlight?': described('The rule counts units in flight. Over HTTP they are released at once.', flag),
+    'inFlight?': described(
+      'The rule counts units in flight. Without `hold` they are released at once.',
+      flag,
+    ),
   }),
   Receipt: object({
     id: text,
@@ -141,10 +144,19 @@ export const COMPONENTS: Readonly<Record<string, JsonSchema>> = {
     at: count,
     costs: byName(count),
     'reserved?': byName(count),
+    'held?': byName(count),
     signature: text,
   }),
   State: object(decision),
-  Decision: object({ ...decision, receipt: ref('Receipt') }),
+  Decision: object({
+    ...decision,
+    'renewWithinMs?': described(
+      'Units are in flight: renew them within this time, and release them at the end.',
+      count,
+    ),
+    receipt: ref('Receipt'),
+  }),
+  Hold: object({ limit: text, renewWithinMs: described('0: they are released.', count) }),
   Settlement: object({
     ...decision,
     receipt: ref('Receipt'),
@@ -297,7 +309,7 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     tag: 'limits',
     summary: 'Decide under a limit by name, and spend if it admits',
     description:
-      'A refusal has the status 200 too: read `allowed`. With `waitMs`, waits up to so long for units.',
+      'A refusal has the status 200 too: read `allowed`. With `waitMs`, waits up to so long for units. With `hold`, the receipt holds units in flight.',
     result: ref('Decision'),
   },
   peek: { tag: 'limits', summary: 'Read what a decision would be now', result: ref('State') },
@@ -312,6 +324,14 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     summary: 'Replace reserved units by what the call has cost',
     result: ref('Settlement'),
   },
+  renew: {
+    tag: 'limits',
+    summary: 'Hold units in flight for longer',
+    description:
+      'About every third of `renewWithinMs`. If the status is 422, they are held no longer: decide again.',
+    result: ref('Hold'),
+  },
+  release: { tag: 'limits', summary: 'Release units in flight. A repeat is harmless', result: ref('Hold') },
   reset: {
     tag: 'limits',
     summary: 'Make the whole budget of an identity available again',
@@ -321,7 +341,7 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     tag: 'limits',
     summary: 'Refuse all calls for an identity until a time',
     description:
-      'For `forMs`, or as long as a header Retry-After of a third party says (seconds or a date), at most 24 hours. Never ends a longer pause. If `retryAfter` cannot be read, nothing is paused.',
+      'For `forMs`, or as long as a header Retry-After of a third party says (seconds or a date), at most `longestPause` of the config. Never ends a longer pause. If `retryAfter` cannot be read, nothing is paused.',
     result: ref('Pause'),
   },
   resume: { tag: 'limits', summary: 'End the pause of an identity', result: ref('Pause') },

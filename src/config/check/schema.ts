@@ -256,6 +256,11 @@ export const configSchema = settings(
     lease: v.optional(lease),
     /** Refusals that an isolate remembers, so that it does not ask the store again. */
     refusals: v.optional(refusals),
+    /**
+     * The longest pause of a limit by name (default `'24h'`). How long to pause can come from a stranger, in `Retry-After`: a longer pause is
+     * shortened.
+     */
+    longestPause: v.optional(duration(1e6, 7 * 86400e6, "from '1s' to '7d'")),
     /** How the store is called. Its address is a variable of the environment. */
     store: v.optional(store),
     /** Log lines (JSON) about requests that are refused, that a shadow rule would refuse, or that pass because the store fails. */

@@ -19,7 +19,10 @@ export class Claims {
   /** A rule can be in `rules` once for each plan. These entries have one key, and share one claim. */
   constructor(rules: readonly BoundRule[], holdings: Holdings) {
     this.#holdings = holdings
-    const claimed = new Map(rules.filter(needsClaim).map(rule => [rule.sideKey, rule]))
+    const claimed = new Map(
+      // Not those that another holder will hold.
+      rules.filter(rule => needsClaim(rule) && !rule.holding).map(rule => [rule.sideKey, rule]),
+    )
     const claims = new Map([...claimed].map(([key, rule]) => [key, holdings.claim(rule)]))
     this.#claims = [...claims.values()]
     this.rulesForStore = rules.map(rule => {

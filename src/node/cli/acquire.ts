@@ -18,6 +18,11 @@ import { type CommandEnd, runCommand } from './run-command.ts'
 /** The exit code of a call that may be made later: EX_TEMPFAIL of sysexits.h. */
 const TRY_LATER = 75
 
+/** Says once that a renewal has failed. */
+export interface Lost {
+  report(cause: string): void
+}
+
 export interface CallFlags extends StoreFlags {
   by?: Record<string, string>
   cost?: CostOptions
@@ -39,8 +44,9 @@ export const acquireCommand = (load: ConfigLoader) =>
       .option('--timeout <duration>', 'how long to wait, such as 30s (default: no limit)', parseTimeout)
       .addHelpText('after', EXIT_CODES)
       .action(async (limit: string, command: string[], flags: CallFlags) => {
-        const lost = { report: () => {} }
-        await acquire(await callsOf(load, flags, () => lost.report()), lost, limit, command, flags)
+        const lost: Lost = { report() {} }
+        const calls = await callsOf(load, flags, () => lost.report('The store does not answer.'))
+        await acquire(calls, lost, limit, command, flags)
       }),
     'limits acquire exports --by account=42 --timeout 30s -- ./export.sh',
   )
@@ -75,7 +81,7 @@ async function callsOf(load: ConfigLoader, flags: StoreFlags, onLost = () => {})
 /** @param lost set once the command runs @throws ExitWith */
 export async function acquire(
   calls: LimitCalls,
-  lost: { report(): void },
+  lost: Lost,
   limit: string,
   command: readonly string[],
   flags: CallFlags,
@@ -87,9 +93,9 @@ export async function acquire(
     throw refusal(call, decision, ' The command was not run.')
   }
   if (decision.degraded) console.error(uncountedText(decision))
-  lost.report = () => {
+  lost.report = cause => {
     lost.report = () => {}
-    console.error('The store does not answer. The command goes on, and its units may be counted as free.')
+    console.error(`${cause} The command goes on, and its units may be counted as free.`)
   }
   const end: CommandEnd = await runCommand(command)
   lost.report = () => {}

@@ -26,7 +26,7 @@ import { type Bound, checkBounds } from '../../ops/stats-bounds.ts'
 import type { CreatedToken, TokenInfo } from '../../ops/tokens.ts'
 import type { RuleCallers } from '../../ops/top-callers.ts'
 import { sha256 } from '../../sha256.ts'
-import { acquire, type CallFlags, type RefundFlags, refund, take } from './acquire.ts'
+import { acquire, type CallFlags, type Lost, type RefundFlags, refund, take } from './acquire.ts'
 import { mustConfirm, type SignedFlags, type StoreFlags, secretOf } from './administration.ts'
 import { type ApiCall, type ApiClient, createApiClient } from './api-client.ts'
 import { textOf as auditLine } from './audit-output.ts'
@@ -35,7 +35,7 @@ import { documentText, withDates } from './document-text.ts'
 import { expiryText, oneOf } from './key-changes.ts'
 import { keyTable, printCreatedKey } from './key-output.ts'
 import { mustHaveOneKey } from './keys.ts'
-import { callsByApi } from './limit-calls.ts'
+import { callsByApi } from './limit-calls-by-api.ts'
 import { identityText, parseTarget } from './limit-target.ts'
 import { pauseText } from './limits.ts'
 import { print } from './output.ts'
@@ -307,8 +307,9 @@ const COMMANDS: Readonly<Record<string, Run>> = {
   },
 
   'limits acquire': async (api, flags, limit, ...command) => {
-    const lost = { report() {} }
-    await acquire(callsByApi(api), lost, limit!, command.flat(), flags as CallFlags)
+    const lost: Lost = { report() {} }
+    const calls = callsByApi(api, cause => lost.report(cause))
+    await acquire(calls, lost, limit!, command.flat(), flags as CallFlags)
   },
 
   'limits take': async (api, flags, limit) => await take(callsByApi(api), limit!, flags as CallFlags),

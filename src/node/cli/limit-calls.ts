@@ -1,4 +1,4 @@
-/** Calls of a limit by name for a command: by the store, or by the HTTP API of a gateway. */
+/** Calls of a limit by name for a command, by the store. limit-calls-by-api.ts: by the HTTP API of a gateway. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { SYSTEM_CLOCK } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
@@ -13,7 +13,6 @@ import { createReceipts } from '../../set-ups/rpc/receipt.ts'
 import type { RuleResult } from '../../set-ups/rule-result.ts'
 import type { Store } from '../../store/store.ts'
 import { createSwitchBoard } from '../../switches/live.ts'
-import type { ApiClient } from './api-client.ts'
 
 /** What is to be taken. */
 export interface LimitCall extends CostOptions {
@@ -46,6 +45,14 @@ export interface LimitCalls {
 
 /** How long a command waits at its end for the store (ms). */
 const MAX_END_MS = 3000
+
+/** Waits for the end of a command's calls, but not for ever. */
+export async function atMost(ending: Promise<unknown>): Promise<void> {
+  const timeout = new AbortController()
+  const { signal } = timeout
+  await Promise.race([ending, sleep(MAX_END_MS, undefined, { signal }).catch(() => {})])
+  timeout.abort()
+}
 
 /** @param onLost called when a trip to the store has failed */
 export function callsByStore(
@@ -113,86 +120,12 @@ export function callsByStore(
 
     async release() {
       held?.release()
-      const timeout = new AbortController()
-      const { signal } = timeout
-      const ending = Promise.all([limiter.close(), Promise.allSettled(tasks)])
-      await Promise.race([ending, sleep(MAX_END_MS, undefined, { signal }).catch(() => {})])
-      timeout.abort()
+      await atMost(Promise.all([limiter.close(), Promise.allSettled(tasks)]))
     },
   }
 }
 
-/** A request waits no longer than this (ms): shorter than the deadline of the client. */
-const MAX_WAIT_MS = 10_000
-
-/** While a limit is paused, the API is asked again after this time (ms). */
-const MAX_PAUSED_MS = 60_000
-
-type ApiDecision = Omit<DecisionDocument, 'rules'> & { rules: readonly (RuleResult & { inFlight?: true })[] }
-
-export function callsByApi(api: ApiClient): LimitCalls {
-  async function decide({ limit, by, ...costs }: LimitCall, waitMs?: number): Promise<DecisionDocument> {
-    const body = { identity: by, ...costs, waitMs }
-    const { receipt, ...document } = shown(
-      await api.call<ApiDecision>('decide', { params: { name: limit }, body }),
-    )
-    return { ...document, ...(document.allowed && { receipt }) }
-  }
-
-  /** The end of the caller's work is unknown to the gateway, so it holds no units. */
-  async function mustHoldNothing({ limit, by }: LimitCall): Promise<void> {
-    const { rules } = await api.call<ApiDecision>('peek', { params: { name: limit }, body: { identity: by } })
-    if (!rules.some(({ inFlight }) => inFlight)) return
-    throw new AdminError(
-      'usage',
-      `The limit '${limit}' counts units in flight, which cannot be held over the HTTP API. Use limits acquire with --url and --token of the store.`,
-    )
-  }
-
-  return {
-    async take(call) {
-      await mustHoldNothing(call)
-      return await decide(call)
-    },
-
-    async acquire(call, timeoutMs) {
-      await mustHoldNothing(call)
-      const deadline = performance.now() + timeoutMs
-      for (;;) {
-        const left = Math.max(0, deadline - performance.now())
-        const decision = await decide(call, Math.floor(Math.min(left, MAX_WAIT_MS)))
-        const { allowed, retryAfterMs, pausedUntil } = decision
-        if (allowed || retryAfterMs < 0 || retryAfterMs > deadline - performance.now()) return decision
-        await sleep(pausedUntil === undefined ? retryAfterMs : Math.min(retryAfterMs, MAX_PAUSED_MS))
-      }
-    },
-
-    refund: async (limit, receipt, cost) =>
-      shown(await api.call<ApiDecision>('refund', { params: { name: limit }, body: { receipt, cost } })),
-
-    async release() {},
-  }
-}
-
-/** The fields that both ways have. */
-function shown({
-  limit,
-  allowed,
-  delayMs,
-  retryAfterMs,
-  pausedUntil,
-  rules,
-  degraded,
-  receipt,
-}: ApiDecision) {
-  return {
-    ...{ limit, allowed, delayMs, retryAfterMs, rules, receipt },
-    ...(pausedUntil && { pausedUntil }),
-    ...(degraded && { degraded }),
-  }
-}
-
-const cannotTake = (limit: string) =>
+export const cannotTake = (limit: string) =>
   new AdminError(
     'usage',
     `The limit '${limit}' counts units in flight, which end with the work. Use limits acquire ${limit} -- <command>.`,

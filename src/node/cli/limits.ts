@@ -109,7 +109,11 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
           .description(
             'Refuse all calls of a limit by name until a time, whatever its rules have left. Never ends a longer pause.',
           )
-          .requiredOption('--for <duration>', 'how long, such as 30s or 2h; at most 24h', parsePause)
+          .requiredOption(
+            '--for <duration>',
+            'how long, such as 30s or 2h; at most longestPause of the config (24h)',
+            parsePause,
+          )
           .action(pause.bind(null, load)),
         'limits pause zendesk --by account=42 --for 30s',
       ),

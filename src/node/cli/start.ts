@@ -115,6 +115,9 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
     shownWarnings = text
   }
 
+  /** Set while the config has had no API. */
+  let showToken = () => {}
+
   // Imported here, and not at the top: loading these modules takes half as long as any other command does in total.
   const { startStack } = await import('../start/stack.ts')
   const stack = await startStack({
@@ -126,6 +129,7 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
       report(message)
       if (message.type !== 'reloaded') return
       showWarnings(message.warnings)
+      if (message.hasApi) showToken()
       onReload(message.keys)
     },
     onRedisEnd,
@@ -135,6 +139,11 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
     ...(rest && { rest }),
     ...(flags.origin && { origin: flags.origin }),
   })
+  if (!config.api)
+    showToken = () => {
+      showToken = () => {}
+      console.log(tokenHint(stack, Boolean(rest)))
+    }
   console.log(`Redis    ${stack.redis}`)
   if (!rest) console.log(`Bridge   ${stack.rest.url}`)
   console.log(`Origin   ${stack.origin}${flags.origin ? '' : ' (demo: echoes what it receives)'}`)
@@ -217,12 +226,7 @@ interface Demo {
 const NO_KEY = 'YOUR_KEY'
 
 function greet({ url, rest }: Stack, { key = NO_KEY, hasVariablesSet, hasApi }: Demo): void {
-  // The printed command names the environment, because commands other than `start` do not read .dev.vars.
-  const { SLUICE_ENVIRONMENT } = process.env
-  const environment = SLUICE_ENVIRONMENT ? ` --env ${SLUICE_ENVIRONMENT}` : ''
-  const store = hasVariablesSet
-    ? ''
-    : `UPSTASH_REDIS_REST_URL=${rest.url} \\\n    UPSTASH_REDIS_REST_TOKEN=${rest.token} \\\n    `
+  const command = (words: string) => commandFor(rest, hasVariablesSet, words)
   console.log(`${
     key === NO_KEY
       ? ''
@@ -234,16 +238,29 @@ function greet({ url, rest }: Stack, { key = NO_KEY, hasVariablesSet, hasApi }: 
 Send fifteen in a row:
     for i in $(seq 15); do curl -s -o /dev/null -w '%{http_code} ' ${url}/ -H 'X-API-Key: ${key}'; done; echo
 Create a key of your own:
-    ${store}npx sluicegate keys create --consumer acme${environment}
-${
-  hasApi
-    ? `Create a token for the HTTP API at ${url}/_sluice/v1/:
-    ${store}npx sluicegate tokens create --name my-service --scopes keys:write,limits:use${environment}
-`
-    : ''
-}Find out whether it works where you deploy it: npx sluicegate doctor
+    ${command('keys create --consumer acme')}
+${hasApi ? `${tokenHint({ url, rest }, hasVariablesSet)}\n` : ''}Find out whether it works where you deploy it: npx sluicegate doctor
 
 Sluice is ready on ${url}`)
+}
+
+function tokenHint({ url, rest }: Pick<Stack, 'url' | 'rest'>, hasVariablesSet: boolean): string {
+  const command = commandFor(
+    rest,
+    hasVariablesSet,
+    'tokens create --name my-service --scopes keys:write,limits:use',
+  )
+  return `Create a token for the HTTP API at ${url}/_sluice/v1/:\n    ${command}`
+}
+
+/** With the environment, because commands other than `start` do not read .dev.vars. */
+function commandFor({ url, token }: Stack['rest'], hasVariablesSet: boolean, words: string): string {
+  const { SLUICE_ENVIRONMENT } = process.env
+  const environment = SLUICE_ENVIRONMENT ? ` --env ${SLUICE_ENVIRONMENT}` : ''
+  const store = hasVariablesSet
+    ? ''
+    : `UPSTASH_REDIS_REST_URL=${url} \\\n    UPSTASH_REDIS_REST_TOKEN=${token} \\\n    `
+  return `${store}npx sluicegate ${words}${environment}`
 }
 
 function report(message: WorkerMessage): void {

@@ -26,7 +26,7 @@ export interface KeySettings {
 export type WorkerMessage =
   | { type: 'ready'; url: string; inspectorUrl?: string }
   /** @param warnings about the config, a line each */
-  | { type: 'reloaded'; keys: KeySettings; warnings: readonly string[] }
+  | { type: 'reloaded'; keys: KeySettings; hasApi: boolean; warnings: readonly string[] }
   /** The changed sources or the changed config cannot be used. The Worker keeps running with the previous version. */
   | { type: 'rejected'; message: string }
   /** After a change, the Worker does not start. It starts again after the next change that works. */

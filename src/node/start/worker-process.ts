@@ -127,6 +127,7 @@ async function load(script: string, config: Config): Promise<void> {
     sendToParent({
       type: 'reloaded',
       keys: { environment, keyPrefix: credentials.keyPrefix },
+      hasApi: input.api !== undefined,
       warnings: locatedWarnings(input, configFile).map(warning => warningLine(warning, configFile)),
     })
     return

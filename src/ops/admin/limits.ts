@@ -44,7 +44,7 @@ export function administerLimits({ store, config }: Pick<AdminContext, 'store' |
       return limitResetDocument(limit, by, rule)
     },
 
-    /** Refuses all calls until a time. Never ends a longer pause. @param forMs above 0, at most 24 hours */
+    /** Refuses all calls until a time. Never ends a longer pause. @param forMs above 0, at most `longestPause` */
     async pause(limit: string, by: LimitIdentity, forMs: number) {
       if (!(forMs > 0))
         throw new AdminError('usage', 'forMs is not valid. Use a number of milliseconds above 0.')

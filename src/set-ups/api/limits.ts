@@ -3,7 +3,13 @@ import type { Config } from '../../config/compile.ts'
 import { preparePauseBy, prepareResetBy } from '../../limiter/prepared-call.ts'
 import type { ScriptsOf } from '../../script/rule-set-shape.ts'
 import type { Script, Store } from '../../store/store.ts'
-import { createGuardableLimiter, type GuardableLimiter, type LimiterSettings } from '../limits/limiter.ts'
+import { createHolder, type Holder } from '../limits/held.ts'
+import {
+  createGuardableLimiter,
+  type GuardableLimiter,
+  type Limiter,
+  type LimiterSettings,
+} from '../limits/limiter.ts'
 import type { LimiterParts } from '../limits/parts.ts'
 import { createSignedReceipts, type SignedReceipts } from './receipts.ts'
 
@@ -17,8 +23,11 @@ export interface ApiLimitParts extends Pick<LimiterParts, 'createReserving'> {
   pauseScript: () => Script
 }
 
+/** A limiter whose units in flight a receipt can hold. */
+export type HoldingLimiter = Limiter & Holder
+
 export interface ApiLimits {
-  limiterFor: GuardableLimiter
+  limiterFor: GuardableLimiter<HoldingLimiter>
   receipts: SignedReceipts
 }
 
@@ -39,10 +48,13 @@ export function createApiLimits(
   }
   return {
     // A built Worker finds its missing parts in the prototype.
-    limiterFor: createGuardableLimiter(config, store, Object.assign(Object.create(parts), own), {
-      ...platformSettings(),
-      ...settings,
-    }),
+    limiterFor: createGuardableLimiter(
+      config,
+      store,
+      Object.assign(Object.create(parts), own),
+      { ...platformSettings(), ...settings },
+      createHolder(() => parts.syncScript()),
+    ),
     receipts: createSignedReceipts(config, secret),
   }
 }

@@ -5,18 +5,21 @@
  */
 import type { Config } from '../../config/compile.ts'
 import { sha256 } from '../../sha256.ts'
+import type { Held, Hold } from '../limits/held.ts'
 import type { LimitDecision, RefundableDecision, SettleableDecision } from '../limits/limiter-shape.ts'
 import { createReceipts, type Receipt } from '../rpc/receipt.ts'
 import { invalidInput } from './problems.ts'
 
-export interface SignedReceipt extends Receipt {
+export interface SignedReceipt extends Receipt, Partial<Pick<Held, 'held'>> {
   signature: string
 }
 
 export interface SignedReceipts {
-  receiptOf(decision: LimitDecision): SignedReceipt
+  receiptOf(decision: LimitDecision & Partial<Held>): SignedReceipt
   /** @param limit that the receipt must be of @throws ApiError */
   decisionOf(receipt: unknown, limit: string): RefundableDecision & SettleableDecision
+  /** As `decisionOf`, for units that it holds. */
+  holdOf(receipt: unknown, limit: string): Hold
 }
 
 const SIGNATURE_LENGTH = 32
@@ -30,20 +33,28 @@ export function createSignedReceipts(
   const key = sha256(`receipts of the API ${environment} ${secret}`)
   // Twice, so that a caller cannot append to what was signed.
   const sign = (receipt: unknown) => sha256(key + sha256(key + textOf(receipt))).slice(0, SIGNATURE_LENGTH)
+  function decisionOf(signed: unknown, limit: string) {
+    const { signature, ...receipt } = signed as Partial<SignedReceipt>
+    // By their digests, so that the time of the comparison tells nothing about the right signature.
+    const isSigned = isFlat(receipt) && sha256(String(signature)) === sha256(sign(receipt))
+    if (isSigned && receipt.limit === limit) return receipts.decisionOf(receipt)
+    throw invalidInput(
+      '/receipt',
+      'No decision of this limit has returned this receipt. Send it unchanged, to the limit that it is of.',
+    )
+  }
   return {
     receiptOf(decision) {
-      const receipt = receipts.receiptOf(decision)
+      const { held } = decision
+      const receipt = { ...receipts.receiptOf(decision), ...(held && { held }) }
       return { ...receipt, signature: sign(receipt) }
     },
-    decisionOf(signed, limit) {
-      const { signature, ...receipt } = signed as Partial<SignedReceipt>
-      // By their digests, so that the time of the comparison tells nothing about the right signature.
-      const isSigned = isFlat(receipt) && sha256(String(signature)) === sha256(sign(receipt))
-      if (isSigned && receipt.limit === limit) return receipts.decisionOf(receipt)
-      throw invalidInput(
-        '/receipt',
-        'No decision of this limit has returned this receipt. Send it unchanged, to the limit that it is of.',
-      )
+    decisionOf,
+    holdOf(signed, limit) {
+      const { id = '', identity } = decisionOf(signed, limit)
+      const { held } = signed as SignedReceipt
+      if (held) return { limit, identity, id, held }
+      throw invalidInput('/receipt', 'Its decision holds no units.')
     },
   }
 }

@@ -4,9 +4,8 @@ import type { Config } from '../../config/compile.ts'
 import type { AdminStore, HeldClaim } from '../../ops/admin-store.ts'
 import type { OverrideRules } from '../../ops/override-rules.ts'
 import { type Scope, scopesForLimit } from '../../scopes.ts'
-import type { Limiter } from '../limits/limiter-shape.ts'
 import type { InputSchema } from './check-input.ts'
-import type { ApiLimits } from './limits.ts'
+import type { ApiLimits, HoldingLimiter } from './limits.ts'
 import type { createOwnUsage } from './own-usage.ts'
 import type { CheckedToken, TokenChecks } from './token-check.ts'
 
@@ -37,7 +36,7 @@ export interface Call<Body = unknown, Query = unknown> {
 }
 
 export interface LimitCall<Body> extends Call<Body> {
-  limiter: Limiter
+  limiter: HoldingLimiter
 }
 
 export interface AdminCall<Body, Query> extends Call<Body, Query> {

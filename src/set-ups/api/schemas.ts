@@ -27,11 +27,13 @@ export const MAX_WAIT_MS = 25_000
 
 export const decideBody = v.strictObject({
   ...costs,
+  hold: v.exactOptional(v.boolean()),
   waitMs: v.exactOptional(v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(MAX_WAIT_MS))),
 })
 export const peekBody = v.strictObject({ identity })
 export const reserveBody = v.strictObject(costs)
 export const refundBody = v.strictObject({ receipt, cost: costs.cost })
+export const heldBody = v.strictObject({ receipt })
 export const settleBody = v.strictObject({ receipt, amounts })
 /** One of both. `retryAfter`: the text of a header Retry-After. */
 export const pauseBody = v.strictObject({

@@ -63,12 +63,12 @@ export interface TokenChecks {
    * @param needed at least one
    * @throws whatever `call` throws, such as a TypeError for wrong arguments, if the token is admitted
    */
-  guarded<T>(
+  guarded<T, L extends Limiter>(
     text: string | undefined,
     needed: readonly Scope[],
     address: string | undefined,
-    limiterFor: GuardableLimiter,
-    call: (limiter: Limiter) => Promise<T>,
+    limiterFor: GuardableLimiter<L>,
+    call: (limiter: L) => Promise<T>,
   ): Promise<GuardedResult<T>>
   /** Forgets a token that this isolate has revoked or replaced. */
   forget(digest: string): void

@@ -52,7 +52,7 @@ export interface LimitDecision {
   [Symbol.asyncDispose](): Promise<void>
 }
 
-/** How long to pause: at most 24 hours, because a stranger may have said it. */
+/** How long to pause: at most `longestPause` of the config (24 hours), because a stranger may have said it. */
 export type PauseLength =
   | { forMs: number }
   /**

@@ -39,6 +39,7 @@ import {
   type LimitOptions,
 } from './arguments.ts'
 import { type DecidedCall, narrowDecision, releaseMethods, retryAfterOf } from './decided-call.ts'
+import type { BeginHold, LimiterInternals } from './held.ts'
 import { keepingAlive, keptAliveBy } from './keep-alive.ts'
 import { createKnownPauses, type KnownPause } from './known-pauses.ts'
 import type { LimitDecision, Limiter } from './limiter-shape.ts'
@@ -53,6 +54,11 @@ import { queueWait } from './waits.ts'
 export type { AcquireOptions, LimitDecision, Limiter, RefundableDecision } from './limiter-shape.ts'
 export type { LimiterClock, LimiterConfig, LimiterSettings } from './settings.ts'
 export type { LimitIdentity, LimitOptions }
+
+interface CallOptions extends DecideOptions {
+  /** Begins an attempt whose id holds its units in flight. Absent: this process holds them. */
+  hold?: BeginHold
+}
 
 /**
  * Creates a limiter.
@@ -73,15 +79,19 @@ export function createLimiterWithParts(
  * Returns the methods of a limiter. With a guard, which belongs to one request, their calls need its permission.
  * @param author of pauses, for the audit trail. Default: this process
  */
-export type GuardableLimiter = (guard?: CallGuard, author?: PauseAuthor) => Limiter
+export type GuardableLimiter<L extends Limiter = Limiter> = (guard?: CallGuard, author?: PauseAuthor) => L
 
-/** Creates a limiter as `createLimiterWithParts`, for calls with and without a guard. */
-export function createGuardableLimiter(
+/**
+ * Creates a limiter as `createLimiterWithParts`, for calls with and without a guard.
+ * @param extend creates further methods
+ */
+export function createGuardableLimiter<Further extends object = object>(
   config: LimiterConfig,
   bareStore: Store,
   parts: LimiterParts,
   { board = NO_BOARD, clock = REAL_TIME, waitUntil, awaitsCounters = false, variables }: LimiterSettings = {},
-): GuardableLimiter {
+  extend?: (internals: LimiterInternals) => Further,
+): GuardableLimiter<Limiter & Further> {
   const ruleSets = new Map(
     [...config.limits].map(([name, rules]) => [name, createLimitRuleSet(rules, parts.scriptsOf)]),
   )
@@ -134,10 +144,14 @@ export function createGuardableLimiter(
     name: string,
     identity: LimitIdentity,
     costOf: (rule: LimitRule) => number,
-    decideOptions: DecideOptions,
+    { hold, ...decideOptions }: CallOptions,
   ): Promise<DecidedCall> {
     const keyed = bindKeys(name, identity)
-    const rules = keyed.map((each): DemandedRule => ({ ...each, cost: costOf(each.rule) }))
+    const attempt = hold?.(name, identity)
+    const rules = keyed.map((each): DemandedRule => {
+      const cost = costOf(each.rule)
+      return { ...each, cost, holding: attempt?.holdingOf(each.rule, cost) }
+    })
     const pause = pauses.isEmpty() || board.current().kill ? undefined : pauses.find(keysOf(keyed))
     const mayAnswer = verb === 'decide' && (decideOptions.guard?.isFresh() ?? true)
     if (pause && mayAnswer && !pauses.shouldAsk(pause)) return refuse(name, identity, pause)
@@ -155,6 +169,7 @@ export function createGuardableLimiter(
       return refuse(name, identity, pause, decision)
     }
     const known = narrowDecision(decision)
+    const held = attempt?.end(outcome, known)
     // A refusal that was switched off while it was made has spent nothing, and gets nothing back.
     const isCharged = outcome === undefined || (outcome.status === 'admitted') === (known.kind === 'allowed')
     const verdicts = known.kind === 'unavailable' ? [] : known.verdicts
@@ -170,7 +185,8 @@ export function createGuardableLimiter(
         known.pausedUntil !== undefined && { pausedUntil: milliseconds(known.pausedUntil) }),
       rules: verdicts.map(ruleResultOf),
       costs: Object.fromEntries(charged.map(({ rule, cost }) => [rule.name, cost])),
-      ...(at > 0 && charged.length > 0 && { id: reservation?.id ?? newReservationId() }),
+      ...(at > 0 && charged.length > 0 && { id: reservation?.id ?? attempt?.id ?? newReservationId() }),
+      ...held,
       ...(reservation && { reserved: reservedUnits(reservation) }),
       ...(known.degraded && { degraded: known.degraded.cause }),
       ...releaseMethods(() => finish('complete', 'unsettled')),
@@ -205,7 +221,7 @@ export function createGuardableLimiter(
     name: string,
     identity: LimitIdentity,
     options: CostOptions,
-    decideOptions: DecideOptions,
+    decideOptions: CallOptions,
   ): Promise<DecidedCall> {
     checkCosts(name, options, rulesOf(name))
     return await decide('decide', name, identity, rule => costOf(rule, options), decideOptions)
@@ -247,7 +263,7 @@ export function createGuardableLimiter(
     return { stream, values: processEntry(facts, host, auditKeepMs, clock.now && nowMs()) }
   }
 
-  const acquiring = createAcquiring<DecideOptions>({
+  const acquiring = createAcquiring<CallOptions>({
     ...{ clock: { elapsedMs, sleep: clock.sleep }, rulesOf, bindKeys, spend, count },
     look: (name, identity, options) => decide('peek', name, identity, () => 0, options),
   })
@@ -258,7 +274,7 @@ export function createGuardableLimiter(
   })
 
   /** @param guard absent: the calls need no permission */
-  function methods(guard?: CallGuard, pauseAuthor = author): Limiter {
+  function methods(guard?: CallGuard, pauseAuthor = author): Limiter & Further {
     const decideOptions = { background, awaitsSwitches: true, isFinal: true, guard }
     const reserving = anyReserves(allRules)
       ? parts.createReserving({
@@ -270,11 +286,21 @@ export function createGuardableLimiter(
         })
       : undefined
 
-    return {
+    const deciding = (callOptions: CallOptions): Pick<Limiter, 'limit' | 'acquire'> => ({
       limit: async (name, identity = {}, options = {}) => {
         checkOptions('limit', options, ['cost', 'amounts'])
-        return count(await spend(name, identity, options, decideOptions))
+        return count(await spend(name, identity, options, callOptions))
       },
+      ...acquiring(callOptions),
+    })
+
+    return {
+      ...deciding(decideOptions),
+      ...(extend?.({
+        ...{ background, bindKeys, decideAt: clock.now },
+        change: call => engine.change('refund', call, background, guard),
+        deciding: hold => deciding({ ...decideOptions, hold }),
+      }) as Further),
 
       async peek(name, identity = {}) {
         const { decision, verdicts } = await decide('peek', name, identity, () => 1, decideOptions)
@@ -282,7 +308,6 @@ export function createGuardableLimiter(
         return { ...decision, delayMs: decision.allowed ? milliseconds(queueWait(verdicts)) : 0 }
       },
 
-      ...acquiring(decideOptions),
       ...refunding(guard),
 
       async reserve(name, identity = {}, options = {}) {
@@ -312,6 +337,7 @@ export function createGuardableLimiter(
 
       ...createPausing({
         ...{ rulesOf, known: pauses, nowMs, author: pauseAuthor, decideAt: clock.now },
+        longestMs: config.longestPauseMs,
         preparePause: pause => parts.preparePause(pause),
         change: call => engine.change('refund', call, background, guard),
       }),

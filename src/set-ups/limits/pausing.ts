@@ -6,7 +6,6 @@ import type { PreparedCall } from '../../limiter/prepared-call.ts'
 import {
   decodePause,
   listStream,
-  MAX_PAUSE,
   type Pause,
   type PauseEntry,
   type PauseResult,
@@ -37,10 +36,12 @@ export interface PausingOptions {
   /** ms since the epoch */
   nowMs(): number
   decideAt?: (() => number) | undefined
+  /** Default: 24 hours. */
+  longestMs: number | undefined
 }
 
 export function createPausing(options: PausingOptions): Pick<Limiter, 'pause' | 'resume'> {
-  const { rulesOf, known, preparePause, change, author, nowMs, decideAt } = options
+  const { rulesOf, known, preparePause, change, author, nowMs, decideAt, longestMs } = options
 
   async function set(key: string, length: number, facts: PauseFacts): Promise<PauseResult | Degraded> {
     return await change(preparePause({ key, length, now: decideAt?.(), entry: await author(key, facts) }))
@@ -49,7 +50,7 @@ export function createPausing(options: PausingOptions): Pick<Limiter, 'pause' | 
   return {
     async pause(name, identity = {}, pause) {
       const key = pausedKey(name, identity, rulesOf(name))
-      const forMs = lengthOf(pause, nowMs())
+      const forMs = lengthOf(pause, nowMs(), longestMs)
       if (forMs === 0) return { limit: name, identity, retryAfterMs: 0 }
       const noted = known.begin(key, forMs, nowMs())
       const facts = { target: pauseTarget(name, identity), after: { forMs } }
@@ -118,7 +119,7 @@ export function pausedKey(name: string, identity: LimitIdentity, rules: readonly
 }
 
 /** @returns whole ms; 0: nothing to pause, because a stranger has not said for how long @throws TypeError */
-function lengthOf(pause: PauseLength, nowMs: number): number {
+function lengthOf(pause: PauseLength, nowMs: number, longestMs = 86400e3): number {
   checkOptions('pause', pause, ['forMs', 'retryAfter'])
   const { forMs, retryAfter } = pause as { forMs?: unknown; retryAfter?: unknown }
   if ((forMs === undefined) === (retryAfter === undefined))
@@ -130,7 +131,7 @@ function lengthOf(pause: PauseLength, nowMs: number): number {
       `retryAfter is ${show(retryAfter)}. Use a response, its headers, or the text of the header.`,
     )
   const ms = typeof forMs === 'number' ? forMs : (parseRetryAfter(retryAfter as never, nowMs) ?? 0)
-  return Math.ceil(Math.min(ms, MAX_PAUSE / 1e3))
+  return Math.ceil(Math.min(ms, longestMs))
 }
 
 function isRetryAfter(value: unknown): boolean {

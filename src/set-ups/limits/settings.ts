@@ -41,5 +41,5 @@ export interface LimiterSettings {
 
 /** The part of a config that limits by name use. */
 export type LimiterConfig = Pick<Config, 'limits' | 'stats' | 'metrics' | 'environment'> &
-  Partial<Pick<Config, 'auditKeepMs'>> &
+  Partial<Pick<Config, 'auditKeepMs' | 'longestPauseMs'>> &
   EngineConfig

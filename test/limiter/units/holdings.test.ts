@@ -125,7 +125,7 @@ describe('the messages of an isolate that holds units of many identities', () =>
           if (before !== undefined) this.longestMs = Math.max(this.longestMs, this.clock.nowMs - before)
           this.receivedAt.set(key, this.clock.nowMs)
         }
-        return calls.map(() => 0)
+        return calls.map(() => [0, 0])
       },
     }
 

@@ -15,12 +15,14 @@ import {
   checkRule,
   type LimitIdentity,
 } from '../../limits/arguments.ts'
+import type { Held } from '../../limits/held.ts'
 import type { LimitDecision, Limiter, LimitPause } from '../../limits/limiter-shape.ts'
 import { pausedKey } from '../../limits/pausing.ts'
 import { ApiError, invalidInput } from '../problems.ts'
 import { adminRoute, type Call, limitRoute, type Reply, type Route, type Services } from '../route.ts'
 import {
   decideBody,
+  heldBody,
   pauseBody,
   peekBody,
   refundBody,
@@ -41,11 +43,12 @@ const decisionRoutes = [
     body: decideBody,
     async run(call, services) {
       const name = checkCall(call, services)
-      const { waitMs, identity = {}, ...options } = call.body
+      const { waitMs, hold, identity = {}, ...options } = call.body
+      const limiter = hold ? call.limiter.holding : call.limiter
       const decision =
         waitMs === undefined
-          ? await call.limiter.limit(name, identity, options)
-          : await call.limiter.acquire(name, identity, { ...options, timeoutMs: waitMs })
+          ? await limiter.limit(name, identity, options)
+          : await limiter.acquire(name, identity, { ...options, timeoutMs: waitMs })
       return replyOf(decision, services)
     },
   }),
@@ -101,6 +104,23 @@ const decisionRoutes = [
       return { body: { ...documentOf(settled, services), receipt, applied: settled.applied } }
     },
   }),
+  ...(['renew', 'release'] as const).map(verb =>
+    limitRoute({
+      id: verb,
+      path: `limits/{name}/${verb}`,
+      body: heldBody,
+      async run(call, services) {
+        rulesOf(call, services)
+        const limit = call.params.name!
+        const hold = at('/receipt', () => services.limits.receipts.holdOf(call.body.receipt, limit))
+        const { renewWithinMs, degraded } = await call.limiter[verb](hold)
+        mustBeMade({ degraded })
+        if (verb === 'renew' && !renewWithinMs)
+          throw new ApiError('refused', 'These units were released, or not renewed in time.')
+        return { body: { limit, renewWithinMs } }
+      },
+    }),
+  ),
 ]
 
 const resetRoute = adminRoute({
@@ -218,12 +238,12 @@ function at<T>(pointer: string, check: () => T): T {
   }
 }
 
-function replyOf(decision: LimitDecision, services: Services): Reply {
-  // The end of the caller's work is unknown, so nothing stays in flight. A reservation stays.
+function replyOf(decision: LimitDecision & Partial<Held>, services: Services): Reply {
+  // The end of the caller's work is unknown, so nothing stays in flight that the receipt does not hold. A reservation stays.
   decision.release()
-  return {
-    body: { ...documentOf(decision, services), receipt: services.limits.receipts.receiptOf(decision) },
-  }
+  const { renewWithinMs } = decision
+  const receipt = services.limits.receipts.receiptOf(decision)
+  return { body: { ...documentOf(decision, services), ...(renewWithinMs && { renewWithinMs }), receipt } }
 }
 
 /** The decision as the service binding returns it (rpc/service.ts), without its receipt, and times as ISO 8601. */

@@ -7,7 +7,7 @@ import type { AddressSettings } from '../../config/compile-address.ts'
 import type { Gateway } from '../../set-ups/gateway/app.ts'
 import { problem } from '../../set-ups/http/problem.ts'
 import { logException } from '../../set-ups/http/unexpected.ts'
-import { openExchange } from './exchange.ts'
+import { Exchange, openExchange } from './exchange.ts'
 import { sendReply } from './send-reply.ts'
 
 /** What @hono/node-server passes beside a request. */
@@ -56,10 +56,11 @@ export function createListeners({ app }: Pick<Gateway, 'app'>, options: Listener
     const { incoming, outgoing } = env
     const refusal = refuse(incoming)
     if (refusal) return refusal
-    const exchange = openExchange(request, incoming, outgoing, awaitingContinue.has(incoming))
+    const exchange = new Exchange(incoming, outgoing, awaitingContinue.has(incoming))
+    openExchange(request, exchange)
     const response = await app.fetch(request, env, context)
     // The client may send the body nevertheless, or not. It could be read as the next request.
-    if (awaitingContinue.has(incoming) && exchange.isAwaitingContinue()) outgoing.shouldKeepAlive = false
+    if (exchange.isAwaitingContinue) outgoing.shouldKeepAlive = false
     if (!exchange.isForwarded) return response
     await sendReply(response, outgoing)
     return ALREADY_SENT

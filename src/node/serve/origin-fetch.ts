@@ -14,7 +14,7 @@ import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import { Readable } from 'node:stream'
 import { cleanResponse, type FetchOrigin } from '../../set-ups/gateway/proxy.ts'
 import { bodyStream } from './body-stream.ts'
-import { type Exchange, exchangeOf, takeBody } from './exchange.ts'
+import { type Exchange, exchangeOf } from './exchange.ts'
 
 /** Idle connections to the origin that a process keeps. */
 const MAX_IDLE_CONNECTIONS = 256
@@ -78,14 +78,12 @@ export function connectToOrigin(): OriginConnections {
     return new Promise((resolve, reject) => {
       const signal = settings.signal as AbortSignal | null | undefined
       const sent = send({
-        ...{
-          ...options,
-          path,
-          method,
-          headers: headersOf(settings.headers as Headers, host, body !== undefined),
-        },
-        ...(signal && { signal }),
+        ...{ ...options, path, method },
+        headers: headersOf(settings.headers as Headers, host, body !== undefined),
       })
+      // Not the option `signal`, whose listeners take a fifth of the time of a request.
+      if (signal?.aborted) sent.destroy(signal.reason)
+      else signal?.addEventListener('abort', () => sent.destroy(signal.reason))
       let isAnswered = false
       sent.once('response', message => {
         isAnswered = true
@@ -120,7 +118,7 @@ export function connectToOrigin(): OriginConnections {
 type Body = Readable | undefined
 
 function bodyOf(request: Request, exchange: Exchange | undefined): Body {
-  if (exchange) return exchange.hasBody ? takeBody(request, exchange) : undefined
+  if (exchange) return exchange.hasBody ? exchange.takeBody() : undefined
   return request.body ? Readable.fromWeb(request.body as Parameters<typeof Readable.fromWeb>[0]) : undefined
 }
 

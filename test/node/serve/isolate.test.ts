@@ -10,9 +10,16 @@ import {
 } from 'node:http'
 import { type AddressInfo, connect, createServer as createTcpServer } from 'node:net'
 import { gunzipSync } from 'node:zlib'
+import { sha256 as portableSha256 } from '@noble/hashes/sha2.js'
+import { bytesToHex } from '@noble/hashes/utils.js'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput } from '../../../src/config/check/schema.ts'
+import { connectRedisStore } from '../../../src/node/redis-store/redis-store.ts'
 import type { Isolate } from '../../../src/node/serve/isolate.ts'
+import { adminStoreOn } from '../../../src/ops/admin-store.ts'
+import { createToken } from '../../../src/ops/tokens.ts'
+import { gatewayRuleSet, limitRuleSet } from '../../../src/script/compiled.ts'
+import { sha256 } from '../../../src/sha256.ts'
 import { statsKey } from '../../../src/store/keys.ts'
 import { GZIPPED, startOrigin, type TestOrigin } from '../../support/origin.ts'
 import { startRedis, type TestRedis } from '../../support/redis.ts'
@@ -125,6 +132,88 @@ describe('serve passes on', () => {
     expect(statuses).toEqual([200, 204, 200, 200])
     agent.destroy()
   })
+})
+
+describe('the API reads a body', () => {
+  const LIMITS = {
+    sms: [{ name: 'day', by: ['account'], algorithm: 'fixed-window', limit: 100, period: '1d' }],
+  } satisfies ConfigInput['limits']
+  let port: number
+  let head: string
+  beforeAll(async () => {
+    const direct = await connectRedisStore({ url: redis.url })
+    const admin = adminStoreOn(direct.admin, {}, { ofGateway: gatewayRuleSet, ofLimit: limitRuleSet })
+    const { token } = await createToken(admin, { name: 'test', scopes: ['limits:use'] })
+    await direct.close()
+    head = [
+      'POST /_sluice/v1/limits/sms HTTP/1.1',
+      'Host: a',
+      `Authorization: Bearer ${token}`,
+      'Content-Type: application/json',
+      'Connection: close\r\n',
+    ].join('\r\n')
+  })
+  beforeEach(async () => {
+    port = Number(new URL((await serve({ api: {}, limits: LIMITS })).url).port)
+  })
+
+  /** @param parts sent one after the other @returns the last reply */
+  async function talk(...parts: string[]): Promise<string> {
+    const socket = connect({ port, host: '127.0.0.1', noDelay: true })
+    let reply = ''
+    const ended = once(
+      socket.on('data', chunk => (reply += chunk)),
+      'close',
+    )
+    for (const part of parts) {
+      await new Promise(resolve => socket.write(part, resolve))
+      await new Promise(resolve => setImmediate(resolve))
+    }
+    await ended
+    return reply
+  }
+  const BODY = '{"identity":{"account":"42"}}'
+  const ADMITTED = /^HTTP\/1.1 200 OK\r\n.*"allowed":true/s
+
+  it.each([
+    ['that comes with its head', [`Content-Length: 29\r\n\r\n${BODY}`]],
+    ['that comes after its head', ['Content-Length: 29\r\n\r\n', BODY]],
+    ['in pieces', ['Content-Length: 29\r\n\r\n', BODY.slice(0, 9), BODY.slice(9, 20), BODY.slice(20)]],
+    ['in chunks', ['Transfer-Encoding: chunked\r\n\r\n', `1d\r\n${BODY}\r\n`, '0\r\n\r\n']],
+  ])('%s', async (_, [first, ...rest]) => {
+    expect(await talk(head + first, ...rest)).toMatch(ADMITTED)
+  })
+
+  it('after 100 Continue', async () => {
+    const reply = await talk(`${head}Expect: 100-continue\r\nContent-Length: 29\r\n\r\n`, BODY)
+    expect(reply.split('HTTP/1.1 200')[0]).toBe('HTTP/1.1 100 Continue\r\n\r\n')
+    expect(reply.slice(reply.indexOf('HTTP/1.1 200'))).toMatch(ADMITTED)
+  })
+
+  it.each([
+    ['too long', `Content-Length: 64001\r\n\r\n${'x'.repeat(64_001)}`, 413],
+    [
+      'too long in chunks',
+      `Transfer-Encoding: chunked\r\n\r\nfa01\r\n${'x'.repeat(64_001)}\r\n0\r\n\r\n`,
+      413,
+    ],
+    ['not UTF-8', 'Content-Length: 3\r\n\r\n"\xff"', 400],
+  ])('and refuses one that is %s', async (_, rest, status) => {
+    const socket = connect(port, '127.0.0.1')
+    socket.write(Buffer.from(head + rest, 'latin1'))
+    expect(String((await once(socket, 'data'))[0])).toMatch(new RegExp(`^HTTP/1.1 ${status} `))
+    socket.destroy()
+  })
+})
+
+describe('the digests of serve', () => {
+  it.each(['', 'slt_abc', 'ä€😀', '\ud800 alone', new Uint8Array([0, 255, 128])])(
+    'are those of a Worker: %j',
+    data => {
+      const bytes = typeof data === 'string' ? new TextEncoder().encode(data) : data
+      expect(sha256(data)).toBe(bytesToHex(portableSha256(bytes)))
+    },
+  )
 })
 
 describe('if the origin closes a connection that serve has kept', () => {

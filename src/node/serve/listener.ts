@@ -66,7 +66,11 @@ export function createListeners({ app }: Pick<Gateway, 'app'>, options: Listener
     return ALREADY_SENT
   }
 
-  function refuse({ method = '', url, headers }: IncomingMessage): Response | undefined {
+  function refuse({ method = '', url, headers, rawHeaders }: IncomingMessage): Response | undefined {
+    if (hasSeveralHosts(rawHeaders)) return badRequest()
+    // Passing on the body would remove a coding from the head, and leave it in the body.
+    if (!/^chunked$/i.test(headers['transfer-encoding'] ?? 'chunked'))
+      return notImplemented('This server knows no Transfer-Encoding but chunked.')
     if (IMPOSSIBLE.test(method)) return notImplemented(`This server does not implement ${method}.`)
     if (headers.upgrade?.toLowerCase() === 'websocket') return notImplemented(NO_WEB_SOCKETS)
     if (isStopping() && url?.split('?', 1)[0] === '/_sluice/health') return stopping()
@@ -112,6 +116,14 @@ export function createListeners({ app }: Pick<Gateway, 'app'>, options: Listener
       request(incoming, outgoing)
     },
   }
+}
+
+/** RFC 9112, section 3.2: a proxy in front may have used another one than Node, which takes the first. */
+function hasSeveralHosts(rawHeaders: readonly string[]): boolean {
+  let hosts = 0
+  for (let i = 0; i < rawHeaders.length; i += 2)
+    if (rawHeaders[i]!.length === 4 && rawHeaders[i]!.toLowerCase() === 'host') hosts += 1
+  return hosts > 1
 }
 
 /** The address at the other end of the connection; empty if it has closed. */

@@ -91,6 +91,11 @@ export function connectToOrigin(): OriginConnections {
         message.on('error', () => {})
         resolve(message)
       })
+      // Node would end the request without an error.
+      sent.once('upgrade', (_, socket) => {
+        socket.destroy()
+        reject(statusError(101))
+      })
       sent.on('error', (error: NodeJS.ErrnoException) => {
         const isClosed = sent.reusedSocket && (error.code === 'ECONNRESET' || error.code === 'EPIPE')
         if (isClosed && !isAnswered && body === undefined && SAFE.has(method) && !signal?.aborted)
@@ -140,6 +145,11 @@ function sendBody(body: Readable, sent: ClientRequest): void {
   const breakOff = () => {
     if (!body.readableEnded) sent.destroy(new Error('The client has broken off the body of its request.'))
   }
+  // The client has left before the request was decided.
+  if (body.destroyed) {
+    breakOff()
+    return
+  }
   body.once('error', breakOff)
   body.once('close', breakOff)
   // The origin may answer, and close the connection, before it has read the body.
@@ -150,15 +160,17 @@ function sendBody(body: Readable, sent: ClientRequest): void {
 function responseOf(message: IncomingMessage, method: string): Response {
   const headers = new Headers()
   const { rawHeaders, statusCode = 0 } = message
-  // Node handles the other 1xx itself. A 101 has no use here: requests that ask for an upgrade are refused before.
+  // Node handles 1xx itself.
   if (statusCode < 200 || statusCode > 599) {
     message.destroy()
-    throw new Error(`The origin has answered with the status ${statusCode}.`)
+    throw statusError(statusCode)
   }
   for (let i = 0; i < rawHeaders.length; i += 2) headers.append(rawHeaders[i]!, rawHeaders[i + 1]!)
   cleanResponse(headers)
   const init = { status: statusCode, headers }
   if (method === 'HEAD' || WITHOUT_BODY.has(statusCode)) {
+    // The client would wait for a body of this length, and take the next response for it.
+    if (method !== 'HEAD' && statusCode !== 304) headers.delete('content-length')
     // The connection can be used again only when the message was read.
     message.resume()
     return new Response(null, init)
@@ -174,3 +186,5 @@ function responseOf(message: IncomingMessage, method: string): Response {
   messages.set(response, message)
   return response
 }
+
+const statusError = (status: number) => new Error(`The origin has answered with the status ${status}.`)

@@ -22,6 +22,7 @@ import { gatewayRuleSet, limitRuleSet } from '../../../src/script/compiled.ts'
 import { sha256 } from '../../../src/sha256.ts'
 import { statsKey } from '../../../src/store/keys.ts'
 import { GZIPPED, startOrigin, type TestOrigin } from '../../support/origin.ts'
+import { PATIENT } from '../../support/patience.ts'
 import { startRedis, type TestRedis } from '../../support/redis.ts'
 import { type SendOptions, send, serveInProcess } from '../../support/serve.ts'
 
@@ -243,6 +244,34 @@ describe('if the origin closes a connection that serve has kept', () => {
   })
 })
 
+describe('if the origin answers', () => {
+  let head: string
+  const odd = createTcpServer(socket => {
+    socket.on('error', () => {})
+    socket.on('data', () => socket.write(head))
+  })
+  beforeAll(async () => {
+    odd.listen(0, '127.0.0.1')
+    await once(odd, 'listening')
+  })
+  afterAll(() => void odd.close())
+  const throughServe = async () => {
+    const { port } = odd.address() as AddressInfo
+    return await send((await serve({ origin: `http://127.0.0.1:${port}` })).url)
+  }
+
+  it('101 to a request that did not ask for it, the client gets a 502', async () => {
+    head = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n'
+    expect((await throughServe()).status).toBe(502)
+  })
+
+  it.each([204, 205])('%i with a length, the client waits for no body', async status => {
+    head = `HTTP/1.1 ${status} X\r\nContent-Length: 5\r\n\r\nhello`
+    const reply = await throughServe()
+    expect([reply.status, reply.headers['content-length'], reply.body.length]).toEqual([status, undefined, 0])
+  })
+})
+
 describe('serve refuses', () => {
   it('WebSockets and methods that a proxy does not pass on, before they are counted', async () => {
     const { url } = await serve()
@@ -276,16 +305,18 @@ describe('serve refuses', () => {
     expect([reply.statusCode, lastReceived().bodyBytes]).toEqual([200, 5])
   })
 
-  it.each(['GET / HTTP/1.1\r\nHost: a/b\r\n\r\n', 'GET /\\evil HTTP/1.1\r\nHost: a\r\n\r\n'])(
-    'a request that two servers could read differently: %j',
-    async text => {
-      const { port } = new URL((await serve()).url)
-      const socket = connect(Number(port), '127.0.0.1').end(text)
-      const [bytes] = await once(socket, 'data')
-      expect(String(bytes)).toMatch(/^HTTP\/1.1 400 /)
-      expect(origin.received).toEqual([])
-    },
-  )
+  it.each([
+    ['GET / HTTP/1.1\r\nHost: a/b\r\n\r\n', 400],
+    ['GET /\\evil HTTP/1.1\r\nHost: a\r\n\r\n', 400],
+    ['GET / HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n', 400],
+    ['POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n', 501],
+  ])('a request that two servers could read differently: %j', async (text, status) => {
+    const { port } = new URL((await serve()).url)
+    const socket = connect(Number(port), '127.0.0.1').end(text)
+    const [bytes] = await once(socket, 'data')
+    expect(String(bytes)).toMatch(new RegExp(`^HTTP/1.1 ${status} `))
+    expect(origin.received).toEqual([])
+  })
 })
 
 describe('serve closes the connection of a client', () => {
@@ -316,6 +347,21 @@ describe('serve closes the connection of a client', () => {
   ])('that %s', async (_, options, text, status) => {
     expect(await talk(options, text)).toMatch(new RegExp(`^HTTP/1.1 ${status} `))
     // Of a body that breaks off, the origin gets no end.
+    expect(origin.received).toEqual([])
+  })
+
+  it('that has left while its request was decided, and asks the origin nothing', async () => {
+    const isolate = await serve({ originDeadline: '10m' })
+    const { port } = new URL(isolate.url)
+    const socket = connect(Number(port), '127.0.0.1')
+    // Node closes the connection because of the chunk.
+    socket.write('POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n')
+    await once(socket.resume(), 'close')
+    const logged = vi.mocked(console.error)
+    await vi.waitUntil(() => logged.mock.calls.length > 0, PATIENT)
+    expect(JSON.parse(logged.mock.calls[0]![0])).toMatchObject({
+      reason: 'Error: The client has broken off the body of its request.',
+    })
     expect(origin.received).toEqual([])
   })
 

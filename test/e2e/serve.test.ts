@@ -154,6 +154,18 @@ describe.skipIf(!hasRedisServer)('sluicegate serve', () => {
     expect(await countedBy(next.url, 'leased', '/leased')).toBe(admittedLeased)
   })
 
+  it('goes on when nothing reads its log', async () => {
+    const server = await start(['--workers', '1'])
+    const [first] = server.workers()
+    server.closeLog()
+    // The primary process and the old worker write log lines.
+    server.kill('SIGHUP')
+    await vi.waitUntil(() => !server.workers().includes(first!), PATIENT)
+    expect((await send(`${server.url}/x`)).status).toBe(200)
+    server.kill('SIGTERM')
+    expect(await server.exited).toBe(0)
+  })
+
   it('stops when its requests have ended, with code 0', async () => {
     const server = await start()
     const streams = await Promise.all(

@@ -7,7 +7,12 @@ import { bytesToHex } from '@noble/hashes/utils.js'
 
 const encoder = new TextEncoder()
 
+type Sha256 = (data: string | Uint8Array) => string
+
 /** @returns the digest in hexadecimal */
-export function sha256(data: string | Uint8Array): string {
-  return bytesToHex(digest(typeof data === 'string' ? encoder.encode(data) : data))
+export let sha256: Sha256 = data => bytesToHex(digest(typeof data === 'string' ? encoder.encode(data) : data))
+
+/** Uses the implementation of the platform, which must return the same. */
+export function replaceSha256(implementation: Sha256): void {
+  sha256 = implementation
 }

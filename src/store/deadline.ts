@@ -23,16 +23,27 @@ export interface Deadline {
 export interface DeadlineClock {
   lag: LagMeter
   timer: Timer
+  /** Default: an AbortController. */
+  createController?: () => DeadlineController
+}
+
+/** What a deadline uses of an AbortController. */
+export interface DeadlineController {
+  signal: AbortSignal
+  abort(reason: GatewayError): void
 }
 
 /** The number of timers in one deadline. More timers measure the lateness of the isolate more precisely. */
 const STEPS = 5
 
-const REAL_CLOCK: DeadlineClock = { lag: isolateLag, timer: isolateTimer }
+export const REAL_CLOCK: DeadlineClock = { lag: isolateLag, timer: isolateTimer }
 
 /** Starts the deadline of a call. @param deadlineMs time in which the isolate is responsive */
-export function startDeadline(deadlineMs: number, { lag, timer }: DeadlineClock = REAL_CLOCK): Deadline {
-  const controller = new AbortController()
+export function startDeadline(
+  deadlineMs: number,
+  { lag, timer, createController }: DeadlineClock = REAL_CLOCK,
+): Deadline {
+  const controller = createController?.() ?? new AbortController()
   const maxMs = MAX_DEADLINES_PER_CALL * deadlineMs
   let failure: GatewayError | undefined
   let responsiveMs = 0

@@ -8,7 +8,7 @@ import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createToken } from '../../src/ops/tokens.ts'
 import { API_PATH } from '../../src/set-ups/api/create-api.ts'
 import { api } from '../../src/set-ups/api/index.ts'
-import { matchRoute } from '../../src/set-ups/api/match-route.ts'
+import { createMatchRoute } from '../../src/set-ups/api/match-route.ts'
 import { ROUTES } from '../../src/set-ups/api/routes.ts'
 import { type App, type TestGateway, type TestPlatform, TOKEN } from './gateway.ts'
 
@@ -93,7 +93,7 @@ function validatorOf(schema: Node): ValidateFunction {
 export function mustBeDocumented(method: string, path: string, { status, headers, body }: ApiReply): void {
   expect(headers.get('x-request-id'), `${method} ${path}`).toMatch(/^[0-9a-f-]{36}$/)
   const type = headers.get('content-type') ?? ''
-  const matched = matchRoute(ROUTES, method, path.split('?')[0]!)
+  const matched = createMatchRoute(ROUTES)(method, path.split('?')[0]!)
   const isProblem = type.startsWith('application/problem+json')
   if (isProblem) expect(body).toMatchObject({ status, requestId: headers.get('x-request-id') })
   const operation =

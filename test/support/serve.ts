@@ -83,6 +83,8 @@ export interface RunningServer {
   /** The process ids of the workers. */
   workers(): number[]
   kill(signal: NodeJS.Signals): void
+  /** Reads its log no more. */
+  closeLog(): void
   /** Resolves with its exit code. */
   exited: Promise<number | null>
 }
@@ -121,6 +123,7 @@ export async function startServer(
     workers: () =>
       readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8').trim().split(' ').map(Number),
     kill: signal => void child.kill(signal),
+    closeLog: () => void child.stdout.destroy(),
   }
 }
 

@@ -4,7 +4,7 @@
  */
 import { GatewayError } from '../../errors.ts'
 import type { AdminConnection, Command, Reply } from '../../ops/admin-connection.ts'
-import type { DeadlineClock } from '../../store/deadline.ts'
+import { type DeadlineClock, REAL_CLOCK } from '../../store/deadline.ts'
 import { refusal } from '../../store/refusal.ts'
 import type { Store } from '../../store/store.ts'
 import { storeOn } from '../../store/store-on.ts'
@@ -13,6 +13,7 @@ import type { FoundRedis } from '../rest-bridge/found-redis.ts'
 import { connectionTo, isClusterNode } from '../rest-bridge/redis-connection.ts'
 import { RedisServer, withDeadline } from '../rest-bridge/redis-server.ts'
 import { adminConnectionTo, textsIn } from './admin-connection.ts'
+import { createLightController } from './light-controller.ts'
 import { parseRedisUrl } from './redis-url.ts'
 import { REMEDIES, sendCommands } from './send-commands.ts'
 import { SentinelConnection } from './sentinel-connection.ts'
@@ -51,11 +52,12 @@ export interface RedisStore {
  * @throws GatewayError ERR_CONFIG_INVALID if the URL is not valid
  */
 export async function connectRedisStore(options: RedisStoreOptions): Promise<RedisStore> {
-  const { url, deadlineMs = 1000, environment, clock, connectMs = 2000 } = options
+  const { url, deadlineMs = 1000, environment, clock = REAL_CLOCK, connectMs = 2000 } = options
   // A connection must not be given up for silent while its calls may still wait.
   const redis = await open(url, Math.max(connectMs, deadlineMs))
   const store = storeOn({
-    ...{ deadlineMs, environment, clock, cluster: redis.isCluster },
+    ...{ deadlineMs, environment, cluster: redis.isCluster },
+    clock: { ...clock, createController: createLightController },
     send: (commands, deadline) => sendCommands(redis, commands, deadline),
     refusal: message => refusal(message, REMEDIES),
     textOf: ({ script }) => script.plain,

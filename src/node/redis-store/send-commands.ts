@@ -16,6 +16,8 @@ type Commands = readonly (readonly (string | number)[])[]
  * @throws GatewayError if none of the commands was answered
  */
 export function sendCommands(redis: FoundRedis, commands: Commands, deadline: Deadline): Promise<Answer[]> {
+  const failure = deadline.failure()
+  if (failure) return Promise.reject(calledOff(failure, 'not-sent'))
   return new Promise((resolve, reject) => {
     const answers: Answer[] = new Array(commands.length)
     const departures = commands.map(() => new Departure())
@@ -32,11 +34,11 @@ export function sendCommands(redis: FoundRedis, commands: Commands, deadline: De
     }
 
     deadline.signal.addEventListener('abort', () => {
-      const { code, message } = deadline.failure()!
+      const failure = deadline.failure()!
       for (const [i, departure] of departures.entries()) {
         if (answers[i]) continue
         departure.callOff()
-        note(i, new GatewayError(code, message, { fate: fateOf(departure) }))
+        note(i, calledOff(failure, fateOf(departure)))
       }
     })
     for (const [i, command] of commands.entries()) {
@@ -48,6 +50,9 @@ export function sendCommands(redis: FoundRedis, commands: Commands, deadline: De
     }
   })
 }
+
+const calledOff = ({ code, message }: GatewayError, fate: CallFate) =>
+  new GatewayError(code, message, { fate })
 
 const fateOf = (departure: Departure): CallFate => (departure.hasLeft ? 'may-have-run' : 'not-sent')
 

@@ -3,16 +3,19 @@ import type { IncomingMessage } from 'node:http'
 
 /**
  * @param onRead called before the first read
- * @returns the body. It fails if the message breaks off; cancelling it destroys the message
+ * @param onCancel called when the rest is not wanted. Default: destroys the message
+ * @returns the body. It fails if the message breaks off
  */
 export function bodyStream(
   message: IncomingMessage,
   onRead: () => void = () => {},
+  onCancel: () => void = () => void message.destroy(),
 ): ReadableStream<Uint8Array> {
   let isEnded = message.readableEnded
   let wake = () => {}
+  const onReadable = () => wake()
   const begin = () => {
-    message.on('readable', () => wake())
+    message.on('readable', onReadable)
     message.on('end', () => {
       isEnded = true
       wake()
@@ -46,7 +49,10 @@ export function bodyStream(
         begin()
         return readNext(controller)
       },
-      cancel: () => void message.destroy(),
+      cancel() {
+        message.off('readable', onReadable)
+        onCancel()
+      },
     },
     { highWaterMark: 0 },
   )

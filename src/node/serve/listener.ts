@@ -7,7 +7,7 @@ import type { AddressSettings } from '../../config/compile-address.ts'
 import type { Gateway } from '../../set-ups/gateway/app.ts'
 import { problem } from '../../set-ups/http/problem.ts'
 import { logException } from '../../set-ups/http/unexpected.ts'
-import { openExchange } from './exchange.ts'
+import { Exchange, openExchange } from './exchange.ts'
 import { sendReply } from './send-reply.ts'
 
 /** What @hono/node-server passes beside a request. */
@@ -56,16 +56,21 @@ export function createListeners({ app }: Pick<Gateway, 'app'>, options: Listener
     const { incoming, outgoing } = env
     const refusal = refuse(incoming)
     if (refusal) return refusal
-    const exchange = openExchange(request, incoming, outgoing, awaitingContinue.has(incoming))
+    const exchange = new Exchange(incoming, outgoing, awaitingContinue.has(incoming))
+    openExchange(request, exchange)
     const response = await app.fetch(request, env, context)
     // The client may send the body nevertheless, or not. It could be read as the next request.
-    if (awaitingContinue.has(incoming) && exchange.isAwaitingContinue()) outgoing.shouldKeepAlive = false
+    if (exchange.isAwaitingContinue) outgoing.shouldKeepAlive = false
     if (!exchange.isForwarded) return response
     await sendReply(response, outgoing)
     return ALREADY_SENT
   }
 
-  function refuse({ method = '', url, headers }: IncomingMessage): Response | undefined {
+  function refuse({ method = '', url, headers, rawHeaders }: IncomingMessage): Response | undefined {
+    if (hasSeveralHosts(rawHeaders)) return badRequest()
+    // Passing on the body would remove a coding from the head, and leave it in the body.
+    if (!/^chunked$/i.test(headers['transfer-encoding'] ?? 'chunked'))
+      return notImplemented('This server knows no Transfer-Encoding but chunked.')
     if (IMPOSSIBLE.test(method)) return notImplemented(`This server does not implement ${method}.`)
     if (headers.upgrade?.toLowerCase() === 'websocket') return notImplemented(NO_WEB_SOCKETS)
     if (isStopping() && url?.split('?', 1)[0] === '/_sluice/health') return stopping()
@@ -111,6 +116,14 @@ export function createListeners({ app }: Pick<Gateway, 'app'>, options: Listener
       request(incoming, outgoing)
     },
   }
+}
+
+/** RFC 9112, section 3.2: a proxy in front may have used another one than Node, which takes the first. */
+function hasSeveralHosts(rawHeaders: readonly string[]): boolean {
+  let hosts = 0
+  for (let i = 0; i < rawHeaders.length; i += 2)
+    if (rawHeaders[i]!.length === 4 && rawHeaders[i]!.toLowerCase() === 'host') hosts += 1
+  return hosts > 1
 }
 
 /** The address at the other end of the connection; empty if it has closed. */

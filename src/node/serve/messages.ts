@@ -31,3 +31,9 @@ export function log(
 ): void {
   process.stdout.write(`${JSON.stringify({ level, event, ...fields })}\n`)
 }
+
+/** Lets this process go on when its log cannot be written: its reader has ended, or the disk is full. Other commands end then. */
+export function surviveWithoutLog(): void {
+  process.stdout.removeAllListeners('error')
+  process.stdout.on('error', () => {})
+}

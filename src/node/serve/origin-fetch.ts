@@ -14,7 +14,7 @@ import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import { Readable } from 'node:stream'
 import { cleanResponse, type FetchOrigin } from '../../set-ups/gateway/proxy.ts'
 import { bodyStream } from './body-stream.ts'
-import { type Exchange, exchangeOf, takeBody } from './exchange.ts'
+import { type Exchange, exchangeOf } from './exchange.ts'
 
 /** Idle connections to the origin that a process keeps. */
 const MAX_IDLE_CONNECTIONS = 256
@@ -78,20 +78,23 @@ export function connectToOrigin(): OriginConnections {
     return new Promise((resolve, reject) => {
       const signal = settings.signal as AbortSignal | null | undefined
       const sent = send({
-        ...{
-          ...options,
-          path,
-          method,
-          headers: headersOf(settings.headers as Headers, host, body !== undefined),
-        },
-        ...(signal && { signal }),
+        ...{ ...options, path, method },
+        headers: headersOf(settings.headers as Headers, host, body !== undefined),
       })
+      // Not the option `signal`, whose listeners take a fifth of the time of a request.
+      if (signal?.aborted) sent.destroy(signal.reason)
+      else signal?.addEventListener('abort', () => sent.destroy(signal.reason))
       let isAnswered = false
       sent.once('response', message => {
         isAnswered = true
         // Without a listener, a response that breaks off would end the process.
         message.on('error', () => {})
         resolve(message)
+      })
+      // Node would end the request without an error.
+      sent.once('upgrade', (_, socket) => {
+        socket.destroy()
+        reject(statusError(101))
       })
       sent.on('error', (error: NodeJS.ErrnoException) => {
         const isClosed = sent.reusedSocket && (error.code === 'ECONNRESET' || error.code === 'EPIPE')
@@ -120,7 +123,7 @@ export function connectToOrigin(): OriginConnections {
 type Body = Readable | undefined
 
 function bodyOf(request: Request, exchange: Exchange | undefined): Body {
-  if (exchange) return exchange.hasBody ? takeBody(request, exchange) : undefined
+  if (exchange) return exchange.hasBody ? exchange.takeBody() : undefined
   return request.body ? Readable.fromWeb(request.body as Parameters<typeof Readable.fromWeb>[0]) : undefined
 }
 
@@ -142,6 +145,11 @@ function sendBody(body: Readable, sent: ClientRequest): void {
   const breakOff = () => {
     if (!body.readableEnded) sent.destroy(new Error('The client has broken off the body of its request.'))
   }
+  // The client has left before the request was decided.
+  if (body.destroyed) {
+    breakOff()
+    return
+  }
   body.once('error', breakOff)
   body.once('close', breakOff)
   // The origin may answer, and close the connection, before it has read the body.
@@ -152,15 +160,17 @@ function sendBody(body: Readable, sent: ClientRequest): void {
 function responseOf(message: IncomingMessage, method: string): Response {
   const headers = new Headers()
   const { rawHeaders, statusCode = 0 } = message
-  // Node handles the other 1xx itself. A 101 has no use here: requests that ask for an upgrade are refused before.
+  // Node handles 1xx itself.
   if (statusCode < 200 || statusCode > 599) {
     message.destroy()
-    throw new Error(`The origin has answered with the status ${statusCode}.`)
+    throw statusError(statusCode)
   }
   for (let i = 0; i < rawHeaders.length; i += 2) headers.append(rawHeaders[i]!, rawHeaders[i + 1]!)
   cleanResponse(headers)
   const init = { status: statusCode, headers }
   if (method === 'HEAD' || WITHOUT_BODY.has(statusCode)) {
+    // The client would wait for a body of this length, and take the next response for it.
+    if (method !== 'HEAD' && statusCode !== 304) headers.delete('content-length')
     // The connection can be used again only when the message was read.
     message.resume()
     return new Response(null, init)
@@ -176,3 +186,5 @@ function responseOf(message: IncomingMessage, method: string): Response {
   messages.set(response, message)
   return response
 }
+
+const statusError = (status: number) => new Error(`The origin has answered with the status ${status}.`)

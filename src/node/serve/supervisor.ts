@@ -10,7 +10,7 @@ import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import { moduleFile } from '../project.ts'
-import { type FromWorker, log, type ToWorker, type WorkerSettings } from './messages.ts'
+import { type FromWorker, log, surviveWithoutLog, type ToWorker, type WorkerSettings } from './messages.ts'
 import { passOnUntaken } from './untaken-connections.ts'
 
 export interface SuperviseOptions extends Omit<WorkerSettings, 'secret'> {
@@ -44,6 +44,7 @@ async function freePort(host: string): Promise<number> {
 /** @returns the exit code, when the server has stopped @throws Error if the first workers cannot start */
 export async function supervise({ workers, ...settings }: SuperviseOptions): Promise<number> {
   const { drainMs } = settings
+  surviveWithoutLog()
   // If all workers die at once, nothing listens for a moment. Afterwards, they listen on the same port.
   if (settings.port === 0) settings.port = await freePort(settings.host)
   const secret = randomBytes(32).toString('hex')

@@ -13,7 +13,7 @@ interface ClusterMessage {
 }
 
 export function passOnUntaken(worker: Worker): void {
-  const child = worker.process
+  const child = worker.process as Worker['process'] & { _handleQueue?: unknown }
   const untaken = new Map<number, { fd: number }>()
   const send = child.send.bind(child) as (...args: unknown[]) => boolean
   child.send = ((message: ClusterMessage, handle?: { fd: number }, ...rest: unknown[]) => {
@@ -24,6 +24,13 @@ export function passOnUntaken(worker: Worker): void {
   child.on('internalMessage', ({ ack }: ClusterMessage) => {
     if (ack !== undefined) untaken.delete(ack)
   })
+  const disconnect = child.disconnect.bind(child)
+  // Node calls it when the worker has closed its end. While a handed connection is unconfirmed, Node has a queue, and puts off the event
+  // until the dead worker confirms it: for ever.
+  child.disconnect = () => {
+    child._handleQueue = null
+    disconnect()
+  }
   // If a message can no longer be sent. Without a listener, it would end this process.
   worker.on('error', () => {})
   // The event comes after the last message of the worker.

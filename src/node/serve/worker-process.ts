@@ -3,12 +3,13 @@ import cluster from 'node:cluster'
 import { Console } from 'node:console'
 import { logException } from '../../set-ups/http/unexpected.ts'
 import { type Isolate, startIsolate } from './isolate.ts'
-import { type FromWorker, log, type ToWorker, type WorkerSettings } from './messages.ts'
+import { type FromWorker, log, surviveWithoutLog, type ToWorker, type WorkerSettings } from './messages.ts'
 import { readServeConfig } from './serve-config.ts'
 import type { ServeVariables } from './serve-store.ts'
 
 // Every line of the log goes to one place.
 globalThis.console = new Console(process.stdout)
+surviveWithoutLog()
 
 const { SLUICE_SERVE_SETTINGS } = process.env
 const settings: WorkerSettings = JSON.parse(SLUICE_SERVE_SETTINGS!)

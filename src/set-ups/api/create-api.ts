@@ -29,7 +29,7 @@ import { readBearer, refusalError, refuseServiceToken, scopeError } from './auth
 import { checkInput } from './check-input.ts'
 import { createClaim } from './idempotency.ts'
 import type { ApiLimitParts, ApiLimits, createApiLimits } from './limits.ts'
-import { matchRoute } from './match-route.ts'
+import { createMatchRoute } from './match-route.ts'
 import type { ShowOwnUsage } from './own-usage.ts'
 import { ApiError, asApiError, invalidInput, replyToProblem } from './problems.ts'
 import { readJson } from './read-body.ts'
@@ -135,7 +135,7 @@ export function createApi(
   let limits: ApiLimits | undefined
   let showUsage: ShowOwnUsage | undefined
   const { routes: served = Object.keys(parts.apiRoutes) } = config.api!
-  const routes = served.flatMap(name => parts.apiRoutes[name as ApiRoutes] ?? [])
+  const matchRoute = createMatchRoute(served.flatMap(name => parts.apiRoutes[name as ApiRoutes] ?? []))
   const services: Services = {
     config,
     overrides: createOverrideRules(config.api!.written, toolsOf(config, parts.ruleDescriptions)),
@@ -153,22 +153,22 @@ export function createApi(
     requestId: string,
   ): Promise<Response> {
     if (refusal) throw await asApiError('blocked', deny(refusal))
-    const matched = matchRoute(routes, request.method, url.pathname.slice(API_PATH.length + 1))
+    const matched = matchRoute(request.method, url.pathname.slice(API_PATH.length + 1))
     if ('methods' in matched) throw noSuchRoute(matched.methods)
     const { route, params } = matched
-    if (route.kind === 'open') return route.run()
+    if (route.kind === 'open') return withHeaders(route.run(), requestId)
     if (route.kind === 'own') {
       await readInput(route, request, url)
       refuseServiceToken(request)
       showUsage ??= route.create(config, options.decisions, clock)
-      return await showUsage({ request, peer, background }, requestId)
+      return withHeaders(await showUsage({ request, peer, background }, requestId), requestId)
     }
     const bearer = readBearer(request)
     const reply =
       route.kind === 'limit'
         ? await runLimitRoute(route, params, { request, url, address, bearer })
         : await runAdminRoute(route, params, { request, url, address, bearer, requestId })
-    return toResponse(reply, route)
+    return toResponse(reply, route, requestId)
   }
 
   async function runLimitRoute(
@@ -252,8 +252,6 @@ export function createApi(
     const response = await handle(incoming, requestId).catch((error: unknown) =>
       replyToProblem(toApiError(error), requestId),
     )
-    response.headers.set('x-request-id', requestId)
-    response.headers.set('cache-control', 'no-store')
     if (cors) {
       parts.setAllowedOrigin(request, response.headers, cors)
       response.headers.set('access-control-expose-headers', 'x-request-id, retry-after')
@@ -292,9 +290,10 @@ async function readInput(
 }
 
 /** @throws ApiError for a parameter that is there twice */
-function queryOf({ searchParams }: URL): Record<string, string> {
+function queryOf(url: URL): Record<string, string> {
+  if (url.search === '') return {}
   const query = new Map<string, string>()
-  for (const [name, value] of searchParams) {
+  for (const [name, value] of url.searchParams) {
     if (query.has(name)) throw invalidInput(`?${name}`, 'It is there twice. Send it once.')
     query.set(name, value)
   }
@@ -322,8 +321,22 @@ function noSuchRoute(methods: readonly string[]): ApiError {
       })
 }
 
-function toResponse({ body }: Reply, { status }: Route): Response {
-  return status === 204 ? new Response(null, { status }) : Response.json(body, { status: status ?? 200 })
+/** Headers of every reply. */
+const headersOf = (requestId: string) => ({ 'x-request-id': requestId, 'cache-control': 'no-store' })
+
+/** Made with all headers: setting them later takes longer. */
+function toResponse({ body }: Reply, { status }: Route, requestId: string): Response {
+  const headers = headersOf(requestId)
+  if (status === 204) return new Response(null, { status, headers })
+  return new Response(JSON.stringify(body), {
+    status: status ?? 200,
+    headers: { 'content-type': 'application/json', ...headers },
+  })
+}
+
+function withHeaders(response: Response, requestId: string): Response {
+  for (const [name, value] of Object.entries(headersOf(requestId))) response.headers.set(name, value)
+  return response
 }
 
 function toApiError(error: unknown): ApiError {

@@ -7,31 +7,32 @@ export interface MatchedRoute {
 }
 
 /** @returns the methods of the path if it has no route with this method; none: there is no such path */
-export function matchRoute(
-  routes: readonly Route[],
-  method: string,
-  path: string,
-): MatchedRoute | { methods: readonly string[] } {
-  const segments = path.split('/').map(decode)
-  const matching = routes.flatMap(route => {
-    const params = paramsOf(route, segments)
-    return params ? [{ route, params }] : []
-  })
-  return (
-    // A word is more specific than a parameter, and comes first in the table.
-    matching.find(({ route }) => route.method === method) ?? {
-      methods: [...new Set(matching.map(({ route }) => route.method))],
-    }
-  )
+export type MatchRoute = (method: string, path: string) => MatchedRoute | { methods: readonly string[] }
+
+export function createMatchRoute(routes: readonly Route[]): MatchRoute {
+  const candidates = routes.map(route => ({ route, parts: route.path.split('/') }))
+  // Every route begins with a word.
+  const byWord = Map.groupBy(candidates, ({ parts }) => parts[0])
+
+  return (method, path) => {
+    const segments = path.split('/').map(decode)
+    const matching = (byWord.get(segments[0]!) ?? []).flatMap(({ route, parts }) => {
+      const params = paramsOf(parts, segments)
+      return params ? [{ route, params }] : []
+    })
+    return (
+      // A word is more specific than a parameter, and comes first in the table.
+      matching.find(({ route }) => route.method === method) ?? {
+        methods: [...new Set(matching.map(({ route }) => route.method))],
+      }
+    )
+  }
 }
 
 function paramsOf(
-  { path }: Route,
+  parts: readonly string[],
   segments: readonly (string | undefined)[],
 ): Record<string, string> | undefined {
-  // Every route begins with a word. Splitting the paths of all routes took 3 % of the time of a decision.
-  if (!path.startsWith(segments[0] ?? '')) return undefined
-  const parts = path.split('/')
   if (parts.length !== segments.length) return undefined
   const params: Record<string, string> = {}
   for (const [i, part] of parts.entries()) {
@@ -45,6 +46,7 @@ function paramsOf(
 
 /** @returns undefined for a segment that is not UTF-8 */
 function decode(segment: string): string | undefined {
+  if (!segment.includes('%')) return segment
   try {
     return decodeURIComponent(segment)
   } catch {

@@ -87,6 +87,6 @@ export function replyToProblem({ problem: name, message, details }: ApiError, re
     type: problemType(name),
     detail: message,
     extra: { requestId, ...extra },
-    ...(headers && { headers }),
+    headers: { 'x-request-id': requestId, ...headers },
   } satisfies Problem)
 }

@@ -26,26 +26,34 @@ export async function readJson(request: Request): Promise<unknown> {
   return value
 }
 
-async function readText({ body, headers }: Request): Promise<string> {
-  if (Number(headers.get('content-length')) > MAX_BODY) throw tooLarge()
-  if (!body) return ''
+async function readText(request: Request): Promise<string> {
+  const length = Number(request.headers.get('content-length'))
+  if (length > MAX_BODY) throw tooLarge()
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false })
-  const reader = body.getReader()
-  let text = ''
-  let length = 0
+  let reader: ReadableStreamDefaultReader<Uint8Array> | undefined
   try {
+    // The server bounds a body with a length. Reading it at once takes less time.
+    if (length > 0) return decoder.decode(bounded(await request.arrayBuffer()))
+    reader = request.body?.getReader()
+    let text = ''
+    let read = 0
     for (;;) {
-      const { done, value } = await reader.read()
+      const { done = true, value } = (await reader?.read()) ?? {}
       if (done) return text + decoder.decode()
-      length += value.length
-      if (length > MAX_BODY) throw tooLarge()
+      read += value!.length
+      if (read > MAX_BODY) throw tooLarge()
       text += decoder.decode(value, { stream: true })
     }
   } catch (error) {
-    await reader.cancel().catch(() => {})
+    await reader?.cancel().catch(() => {})
     if (error instanceof ApiError) throw error
     throw invalidInput('', 'The body could not be read: it ended early, or it is not UTF-8.')
   }
+}
+
+function bounded(bytes: ArrayBuffer): ArrayBuffer {
+  if (bytes.byteLength > MAX_BODY) throw tooLarge()
+  return bytes
 }
 
 const tooLarge = () => new ApiError('too-large', `The body is above ${MAX_BODY} bytes. Send less.`)

@@ -10,11 +10,19 @@ import {
 } from 'node:http'
 import { type AddressInfo, connect, createServer as createTcpServer } from 'node:net'
 import { gunzipSync } from 'node:zlib'
+import { sha256 as portableSha256 } from '@noble/hashes/sha2.js'
+import { bytesToHex } from '@noble/hashes/utils.js'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput } from '../../../src/config/check/schema.ts'
+import { connectRedisStore } from '../../../src/node/redis-store/redis-store.ts'
 import type { Isolate } from '../../../src/node/serve/isolate.ts'
+import { adminStoreOn } from '../../../src/ops/admin-store.ts'
+import { createToken } from '../../../src/ops/tokens.ts'
+import { gatewayRuleSet, limitRuleSet } from '../../../src/script/compiled.ts'
+import { sha256 } from '../../../src/sha256.ts'
 import { statsKey } from '../../../src/store/keys.ts'
 import { GZIPPED, startOrigin, type TestOrigin } from '../../support/origin.ts'
+import { PATIENT } from '../../support/patience.ts'
 import { startRedis, type TestRedis } from '../../support/redis.ts'
 import { type SendOptions, send, serveInProcess } from '../../support/serve.ts'
 
@@ -127,6 +135,88 @@ describe('serve passes on', () => {
   })
 })
 
+describe('the API reads a body', () => {
+  const LIMITS = {
+    sms: [{ name: 'day', by: ['account'], algorithm: 'fixed-window', limit: 100, period: '1d' }],
+  } satisfies ConfigInput['limits']
+  let port: number
+  let head: string
+  beforeAll(async () => {
+    const direct = await connectRedisStore({ url: redis.url })
+    const admin = adminStoreOn(direct.admin, {}, { ofGateway: gatewayRuleSet, ofLimit: limitRuleSet })
+    const { token } = await createToken(admin, { name: 'test', scopes: ['limits:use'] })
+    await direct.close()
+    head = [
+      'POST /_sluice/v1/limits/sms HTTP/1.1',
+      'Host: a',
+      `Authorization: Bearer ${token}`,
+      'Content-Type: application/json',
+      'Connection: close\r\n',
+    ].join('\r\n')
+  })
+  beforeEach(async () => {
+    port = Number(new URL((await serve({ api: {}, limits: LIMITS })).url).port)
+  })
+
+  /** @param parts sent one after the other @returns the last reply */
+  async function talk(...parts: string[]): Promise<string> {
+    const socket = connect({ port, host: '127.0.0.1', noDelay: true })
+    let reply = ''
+    const ended = once(
+      socket.on('data', chunk => (reply += chunk)),
+      'close',
+    )
+    for (const part of parts) {
+      await new Promise(resolve => socket.write(part, resolve))
+      await new Promise(resolve => setImmediate(resolve))
+    }
+    await ended
+    return reply
+  }
+  const BODY = '{"identity":{"account":"42"}}'
+  const ADMITTED = /^HTTP\/1.1 200 OK\r\n.*"allowed":true/s
+
+  it.each([
+    ['that comes with its head', [`Content-Length: 29\r\n\r\n${BODY}`]],
+    ['that comes after its head', ['Content-Length: 29\r\n\r\n', BODY]],
+    ['in pieces', ['Content-Length: 29\r\n\r\n', BODY.slice(0, 9), BODY.slice(9, 20), BODY.slice(20)]],
+    ['in chunks', ['Transfer-Encoding: chunked\r\n\r\n', `1d\r\n${BODY}\r\n`, '0\r\n\r\n']],
+  ])('%s', async (_, [first, ...rest]) => {
+    expect(await talk(head + first, ...rest)).toMatch(ADMITTED)
+  })
+
+  it('after 100 Continue', async () => {
+    const reply = await talk(`${head}Expect: 100-continue\r\nContent-Length: 29\r\n\r\n`, BODY)
+    expect(reply.split('HTTP/1.1 200')[0]).toBe('HTTP/1.1 100 Continue\r\n\r\n')
+    expect(reply.slice(reply.indexOf('HTTP/1.1 200'))).toMatch(ADMITTED)
+  })
+
+  it.each([
+    ['too long', `Content-Length: 64001\r\n\r\n${'x'.repeat(64_001)}`, 413],
+    [
+      'too long in chunks',
+      `Transfer-Encoding: chunked\r\n\r\nfa01\r\n${'x'.repeat(64_001)}\r\n0\r\n\r\n`,
+      413,
+    ],
+    ['not UTF-8', 'Content-Length: 3\r\n\r\n"\xff"', 400],
+  ])('and refuses one that is %s', async (_, rest, status) => {
+    const socket = connect(port, '127.0.0.1')
+    socket.write(Buffer.from(head + rest, 'latin1'))
+    expect(String((await once(socket, 'data'))[0])).toMatch(new RegExp(`^HTTP/1.1 ${status} `))
+    socket.destroy()
+  })
+})
+
+describe('the digests of serve', () => {
+  it.each(['', 'slt_abc', 'ä€😀', '\ud800 alone', new Uint8Array([0, 255, 128])])(
+    'are those of a Worker: %j',
+    data => {
+      const bytes = typeof data === 'string' ? new TextEncoder().encode(data) : data
+      expect(sha256(data)).toBe(bytesToHex(portableSha256(bytes)))
+    },
+  )
+})
+
 describe('if the origin closes a connection that serve has kept', () => {
   /** It answers one request on each connection, and closes the connection when the next one arrives. */
   const forgetful = createTcpServer(socket => {
@@ -151,6 +241,34 @@ describe('if the origin closes a connection that serve has kept', () => {
     const { url } = await serve({ origin: `http://127.0.0.1:${port}` })
     expect((await send(url)).status).toBe(200)
     expect((await send(url, { method })).status).toBe(status)
+  })
+})
+
+describe('if the origin answers', () => {
+  let head: string
+  const odd = createTcpServer(socket => {
+    socket.on('error', () => {})
+    socket.on('data', () => socket.write(head))
+  })
+  beforeAll(async () => {
+    odd.listen(0, '127.0.0.1')
+    await once(odd, 'listening')
+  })
+  afterAll(() => void odd.close())
+  const throughServe = async () => {
+    const { port } = odd.address() as AddressInfo
+    return await send((await serve({ origin: `http://127.0.0.1:${port}` })).url)
+  }
+
+  it('101 to a request that did not ask for it, the client gets a 502', async () => {
+    head = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n'
+    expect((await throughServe()).status).toBe(502)
+  })
+
+  it.each([204, 205])('%i with a length, the client waits for no body', async status => {
+    head = `HTTP/1.1 ${status} X\r\nContent-Length: 5\r\n\r\nhello`
+    const reply = await throughServe()
+    expect([reply.status, reply.headers['content-length'], reply.body.length]).toEqual([status, undefined, 0])
   })
 })
 
@@ -187,16 +305,18 @@ describe('serve refuses', () => {
     expect([reply.statusCode, lastReceived().bodyBytes]).toEqual([200, 5])
   })
 
-  it.each(['GET / HTTP/1.1\r\nHost: a/b\r\n\r\n', 'GET /\\evil HTTP/1.1\r\nHost: a\r\n\r\n'])(
-    'a request that two servers could read differently: %j',
-    async text => {
-      const { port } = new URL((await serve()).url)
-      const socket = connect(Number(port), '127.0.0.1').end(text)
-      const [bytes] = await once(socket, 'data')
-      expect(String(bytes)).toMatch(/^HTTP\/1.1 400 /)
-      expect(origin.received).toEqual([])
-    },
-  )
+  it.each([
+    ['GET / HTTP/1.1\r\nHost: a/b\r\n\r\n', 400],
+    ['GET /\\evil HTTP/1.1\r\nHost: a\r\n\r\n', 400],
+    ['GET / HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n', 400],
+    ['POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n', 501],
+  ])('a request that two servers could read differently: %j', async (text, status) => {
+    const { port } = new URL((await serve()).url)
+    const socket = connect(Number(port), '127.0.0.1').end(text)
+    const [bytes] = await once(socket, 'data')
+    expect(String(bytes)).toMatch(new RegExp(`^HTTP/1.1 ${status} `))
+    expect(origin.received).toEqual([])
+  })
 })
 
 describe('serve closes the connection of a client', () => {
@@ -227,6 +347,21 @@ describe('serve closes the connection of a client', () => {
   ])('that %s', async (_, options, text, status) => {
     expect(await talk(options, text)).toMatch(new RegExp(`^HTTP/1.1 ${status} `))
     // Of a body that breaks off, the origin gets no end.
+    expect(origin.received).toEqual([])
+  })
+
+  it('that has left while its request was decided, and asks the origin nothing', async () => {
+    const isolate = await serve({ originDeadline: '10m' })
+    const { port } = new URL(isolate.url)
+    const socket = connect(Number(port), '127.0.0.1')
+    // Node closes the connection because of the chunk.
+    socket.write('POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n')
+    await once(socket.resume(), 'close')
+    const logged = vi.mocked(console.error)
+    await vi.waitUntil(() => logged.mock.calls.length > 0, PATIENT)
+    expect(JSON.parse(logged.mock.calls[0]![0])).toMatchObject({
+      reason: 'Error: The client has broken off the body of its request.',
+    })
     expect(origin.received).toEqual([])
   })
 

@@ -14,12 +14,12 @@
  *              the rules are bound for; else ''
  *     ARGV[5]  now in microseconds, or '' for the clock of the store
  *     ARGV     for each rule with a calendar the ends of its windows; for each `concurrency` rule the units that the isolate holds.
- *              If a rule is settled later: the reservationId of the request, or ''. Then the cost of each rule, unless all costs are 1. A rule with cost 0 admits, and writes nothing. Empty values at
+ *              If a rule is settled later: the reservationId of the request, or '', and what else is to be settled (settle-along.ts). Then the cost of each rule, unless all costs are 1. A rule with cost 0 admits, and writes nothing. Empty values at
  *              the end are left out
  *
  *     reply    { status, plan, now, the row of each rule, the overrides as text if there are any, and, if ARGV[1] is a number and the
  *                request is admitted, the number of requests that units were spent for; if a pause (pause.lua) refuses it, the end of
- *                the pause (µs) }
+ *                the pause (µs); if it has settled reservations, a negative number (settle-along.ts) }
  *              status: 1 admitted, 2 admitted and spent by every rule, 0 refused, -1 bad credential, -2 blocked (no rows follow, but the
  *                      end of the block as text in µs, or ''), -3 the key has another mode (no rows follow).
  *                      Rules on bad credentials are checked first, so they can also refuse a blocked consumer, or a key
@@ -35,7 +35,7 @@
  * for a pointer one GET. Reservations that are not in the state take ZADD and PEXPIRE, and if they are given back at their end, ZRANGEBYSCORE and ZREM. A refused request writes nothing. A request with a bad credential spends only under rules on bad credentials.
  */
 import { isCallerMode } from '../config/caller-mode.ts'
-import { appliesToPlan } from '../config/compile-rule.ts'
+import { appliesToPlan, type Rule } from '../config/compile-rule.ts'
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Evaluation, Outcome, Subject, Verdict } from './evaluation.ts'
 import { withAgreement } from './evaluation.ts'
@@ -145,6 +145,8 @@ export function decodeDecide(
   const end = ROWS_AT + length
   const wanted = wantedRequestsOf({ ruleSet, wantedRequests }, verb)
   const trailing: unknown[] = reply.slice(end)
+  // How many reservations it has settled (settle-along.ts).
+  if ((trailing.at(-1) as number) < 0) trailing.pop()
   const granted = wanted > 1 && status === 'admitted' ? checkGrant(trailing.pop(), wanted) : 1
   const pausedUntil =
     status === 'refused' && typeof trailing.at(-1) === 'number' ? checkEnd(trailing.pop(), at) : undefined
@@ -218,6 +220,12 @@ function rowsOf(ruleSet: RuleSet, areAllSpent: boolean): Rows {
     rowsOfRuleSets.set(ruleSet, rows)
   }
   return areAllSpent ? rows.spent : rows.any
+}
+
+/** The index in a reply of the debt of a rule that is settled later. @param status the first value of the reply */
+export function debtAt(ruleSet: RuleSet, status: number, rule: Rule): number {
+  const { rowStarts, standingAt } = rowsOf(ruleSet, status === ALL_SPENT)
+  return ROWS_AT + rowStarts[ruleSet.entryOf(rule)]! + standingAt + 3
 }
 
 function layOutRows({ entries }: RuleSet, standingAt: 0 | 1): Rows {

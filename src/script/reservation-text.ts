@@ -14,6 +14,7 @@ import {
   type Tail,
 } from './reserved-records.ts'
 import { hasVariableNumbers, type RuleText } from './rule-text.ts'
+import { COST_DIGITS, ID_LETTERS, partAt, TAG_LETTERS, TIME_DIGITS } from './settle-along.ts'
 
 /**
  * How many reservations that have ended one decision gives back, and the most that it looks at, in pages of which each has twice as
@@ -206,10 +207,13 @@ end
     const reservedAt = (rule: RuleText) => reservedIn(amounts, rule)
     const actualAt = (rule: RuleText) => actualIn(amounts, rule)
     const changed = `${this.changed} = true\n`
+    const isTooOld = `ends < (now - now % 1000) / 1000 - lost_for + ${literal(this.ttlMs)}`
+    const isSame = this.#rules.map(rule => `${rule.of('units')} == ${reservedAt(rule)} + 0`).join(' and ')
     const found = findInTail(this.tail, this.#rules, {
+      letters: 'ARGV[at], 6, 12',
+      isSame: `(kind == 'lost' and not (${isTooOld}) or kind ~= 'lost' and not has_others and ${isSame})`,
       removed: this.#removed,
-      isSame: this.#rules.map(rule => `${rule.of('units')} == ${reservedAt(rule)} + 0`).join(' and '),
-      isTooOld: `ends < (now - now % 1000) / 1000 - lost_for + ${literal(this.ttlMs)}`,
+      spentAt: { text: 'ARGV[at + 1] + 0', isKnown: "kind ~= 'lost'" },
     })
     const unitsOfMember = this.#rules.map(rule => `${rule.of('units')} = ${reservedAt(rule)} + 0\n`).join('')
     // A rule that has reserved nothing is not settled.
@@ -217,7 +221,7 @@ end
     const settled = this.#rules.map(rule =>
       `
 if ${rule.of('mark')} ~= ${ABSENT} then
-${settleRule(rule, actualAt(rule))}end
+${settleRule(rule, actualAt(rule), isSameRecord(rule))}end
 `.trimStart(),
     )
     return `
@@ -231,7 +235,7 @@ end
 end
 for at = ${first}, #ARGV, ${width} do
 local kind, found, last, spent, member = ARGV[at + 2], nil, nil, nil, nil
-if #${this.tail.text} >= ${this.tail.from} then
+if #${this.tail.text} >= ${this.tail.from} and #ARGV[at] == ${ID_LETTERS} then
 ${found}if found and kind == 'lost' then
 ${lost.join('')}end
 end
@@ -274,6 +278,60 @@ if now % ${DROP_EVERY} == 0 then
 ${removeEnded(this.tail, this.#removed, changed)}${this.#dropEnded(key)}end
 if ${this.changed} then
 ${rebuildTail(this.tail, this.#removed)}end
+end
+`.trimStart()
+  }
+
+  /** Whether reservations are in the state: units that are given back at the end are not. */
+  get settlesAlong(): boolean {
+    return this.isUsed && !this.#ended
+  }
+
+  /**
+   * Settles reservations that are in the state, before the rules of a decision are checked (settle-along.ts). Whatever is not there is left to a
+   * message of its own.
+   * @param settled the rules of the rule set that have a settlement
+   */
+  settleAlong(settled: readonly RuleText[]): string {
+    if (!this.settlesAlong) return ''
+    const { text, from } = this.tail
+    const partOf = ({ ruleNumber }: RuleText) =>
+      partAt(
+        settled,
+        settled.findIndex(rule => rule.ruleNumber === ruleNumber),
+      )
+    const piece = (at: number, length: number) => `sub(settlements, at + ${at}, at + ${at + length - 1})`
+    // A record has the units of a rule if its tag is the same, as for the numbers of another plan or override it may not be.
+    const isSame = this.#rules.map(rule => {
+      const tag = hasVariableNumbers(rule)
+        ? ` and ${rule.tag} == ${piece(partOf(rule) + COST_DIGITS, TAG_LETTERS)}`
+        : ''
+      return `(${rule.of('units')} == 0 or ${rule.of('mark')} ~= ${ABSENT}${tag})`
+    })
+    const found = findInTail(this.tail, this.#rules, {
+      letters: `settlements, at + 5, at + ${ID_LETTERS - 1}`,
+      isSame: [`early == ${piece(ID_LETTERS, TIME_DIGITS)} + 0`, 'not has_others', ...isSame].join(' and '),
+    })
+    const rules = this.#rules.map(rule =>
+      `
+if ${rule.of('units')} > 0 then
+local cost = ${rule.of('cost')}
+${settleRule(rule, piece(partOf(rule), COST_DIGITS))}${rule.of('settled')}, ${rule.of('cost')} = true, cost
+end
+`.trimStart(),
+    )
+    return `
+if settlements and ${this.#key} then
+for at = ${ID_LETTERS + 1}, #${text} >= ${from} and #settlements or 0, ${partAt(settled, settled.length)} do
+local found, last, spent
+${found}if found then
+applied, spent_at = applied - 1, spent
+${text}, ${from} = sub(${text}, ${from}, found - 1) .. sub(${text}, last), 1
+${rules.join('')}end
+end
+if now % ${DROP_EVERY} == 0 then
+local removed = {}
+${removeEnded(this.tail, 'removed', '')}${rebuildTail(this.tail, 'removed')}${this.#dropEnded(`KEYS[${this.#key}]`)}end
 end
 `.trimStart()
   }
@@ -352,17 +410,22 @@ end
   }
 }
 
-/** Gives back what was reserved in excess of `units`, or spends what was missing, without a check. */
-function settleRule(rule: RuleText, actual: string): string {
-  const { of, lua } = rule
-  // Another record than the one that was spent from. Windows have one record for all limits.
-  const isOther = isOverridable(rule) && lua.numbers.includes('rate') ? ` and not ${of('moved')}` : ''
+/** Lua condition, after another one, under which the record is the one that was spent from. Windows have one record for all limits. */
+const isSameRecord = (rule: RuleText) =>
+  isOverridable(rule) && rule.lua.numbers.includes('rate') ? ` and not ${rule.of('moved')}` : ''
+
+/**
+ * Gives back what was reserved in excess of `units`, or spends what was missing, without a check.
+ * @param andIsSame Lua condition, after another one, under which units can be given back
+ */
+function settleRule(rule: RuleText, actual: string, andIsSame = ''): string {
+  const { of } = rule
   return `
 ${of('spent')} = ${of('units')}
 ${of('cost')} = ${actual} - ${of('spent')}
 if ${of('cost')} > 0 then
 ${spendExtra(rule)}${of('settled')} = true
-elseif ${of('cost')} < 0${isOther} then
+elseif ${of('cost')} < 0${andIsSame} then
 ${of('units')} = -${of('cost')}
 ${rule.section('refund')}${of('settled')} = true
 end

@@ -19,6 +19,7 @@
  */
 import { literal, nameInLiteral } from './lua-text.ts'
 import type { RuleText } from './rule-text.ts'
+import { ID_LETTERS } from './settle-along.ts'
 
 /** Bytes of a record (prelude.lua). */
 export const RECORD_BYTES = 14
@@ -42,9 +43,6 @@ const CLOSED_MS = 10_000
 /** From here on, a number takes more than three or four bytes. */
 const [THREE_BYTES, FOUR_BYTES] = [2 ** 24, 2 ** 32]
 
-/** Ids have as many letters of base 62; others, as tests have them, are in the set. */
-const ID_LETTERS = 12
-
 /** The records of reservations in a state: those of a Lua string from an index on. */
 export interface Tail {
   /** Lua locals. */
@@ -55,10 +53,10 @@ export interface Tail {
 /**
  * Declares the two parts of an id that are in its records: the last seven letters, which are in a range of 75 characters, of the very last
  * only the remainder by 11.
- * @param text Lua expression of the id
+ * @param letters Lua arguments of `byte` for these letters
  */
-const declareId = (text: string) => `
-local a, b, c, d, e, f, g = byte(${text}, 6, 12)
+const declareId = (letters: string) => `
+local a, b, c, d, e, f, g = byte(${letters})
 local number = (a * 75 + b - ${48 * 76}) * 11 + g % 11
 local rest = ((c * 75 + d) * 75 + e) * 75 + f - ${48 * (1 + 75 + 75 ** 2 + 75 ** 3)}
 `
@@ -112,42 +110,56 @@ is_open = false
 local low = (${LAST_MS - CLOSED_MS} - (now - now % 1000) / 1000) % 1024
 added = pack_integers('>I1I2I4I3I4', ${CLOSED}, 0, (${LAST_MS - CLOSED_MS} - (now - now % 1000) / 1000 - low) / 1024, 0, 0)
 end
-if is_open and #reservation == ${ID_LETTERS} and ${isSmall.join(' and ')} then${declareId('reservation')}${declareEnd(ttlMs)}local early = now % ${THREE_BYTES}
+if is_open and #reservation == ${ID_LETTERS} and ${isSmall.join(' and ')} then${declareId('reservation, 6, 12')}${declareEnd(ttlMs)}local early = now % ${THREE_BYTES}
 added = pack_integers('>I1I2I4I3I4${'I1I2I4c3I4'.repeat(rules.length)}', ${FIRST_BYTE}, number, high, early, (now - early) / ${THREE_BYTES}, ${values.join(', ')})
 else
 ${whenFull}end
 `.trimStart()
 }
 
+/** What to look for. */
+interface Search {
+  /** Lua arguments of `byte` for the last seven letters of the id. */
+  letters: string
+  /** Lua condition under which a reservation with this id is the one, from `spent`, its lower bits `early`, and the `units` of each rule. */
+  isSame: string
+  /** The table of those that were removed. Absent: there are none. */
+  removed?: string
+  /** Lua expression of when it was made, and condition under which that is known. It is found faster with it, if there are many. Absent: it is unknown. */
+  spentAt?: { text: string; isKnown: string }
+}
+
 /**
- * Finds the reservation of the request at `at` of a settlement.
- * @param isSame Lua condition under which its numbers are those of the request, if its reply was not lost
- * @param isTooOld Lua condition under which it is not that of a request whose reply was lost
+ * Finds a reservation.
  * @returns text that sets `found`, the index of its first record, or nil if it is not there or has ended; `last`, the index after its records;
  * `spent`, when it was made; and the local `units` of each rule
  */
 export function findInTail(
   { text, from }: Tail,
   rules: readonly RuleText[],
-  { removed, isSame, isTooOld }: { removed: string; isSame: string; isTooOld: string },
+  { letters, isSame, removed, spentAt }: Search,
 ): string {
   const none = rules.map(({ of }) => `${of('units')} = 0\n`).join('')
   const branches = rules.map(
     ({ of, family }) => `if family == '${nameInLiteral(family)}' then\n${of('units')} = units\nelse`,
   )
-  return `
-if #ARGV[at] == ${ID_LETTERS} then${declareId('ARGV[at]')}local needle, before, has_others
-if kind == 'lost' then
-needle, before = pack_integers('>I2', number), 1
-else
-spent = ARGV[at + 1] + 0
+  const byId = "needle, before = pack_integers('>I2', number), 1\n"
+  const byTime =
+    spentAt &&
+    `
+if ${spentAt.isKnown} then
+spent = ${spentAt.text}
 local early = spent % ${THREE_BYTES}
 needle, before = pack_integers('>I3I4', early, (spent - early) / ${THREE_BYTES}), 7
-end
-local place = find(${text}, needle, ${from}, true)
+else
+${byId}end
+`.trimStart()
+  const isThere = removed ? ` and not ${removed}[found]` : ''
+  return `${declareId(letters)}local needle, before, has_others
+${byTime ?? byId}local place = find(${text}, needle, ${from}, true)
 while place do
 found = place - before
-if (found - ${from}) % ${RECORD_BYTES} == 0 and #${text} >= found + ${2 * RECORD_BYTES - 1} and not ${removed}[found] then
+if (found - ${from}) % ${RECORD_BYTES} == 0 and #${text} >= found + ${2 * RECORD_BYTES - 1}${isThere} then
 local first, own, high, early, late, second, _, other, family, units = unpack_integers('>I1I2I4I3I4I1I2I4c3I4', ${text}, found)
 if ${isBetween('first', FIRST, SECOND)} and ${isBetween('second', SECOND, THIRD)} and own == number and high - other == rest then
 spent, last = late * ${THREE_BYTES} + early, found + ${2 * RECORD_BYTES}
@@ -163,14 +175,13 @@ last = last + ${RECORD_BYTES}
 end
 end
 local ends = ${END}
-if ends > now / 1000 and (kind == 'lost' and not (${isTooOld}) or kind ~= 'lost' and not has_others and ${isSame}) then
+if ends > now / 1000 and ${isSame} then
 break
 end
 end
 end
 found = nil
 place = find(${text}, needle, place + 1, true)
-end
 end
 `.trimStart()
 }

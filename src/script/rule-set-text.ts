@@ -17,7 +17,7 @@ import { LoopText } from './loop-text.ts'
 import { OVERRIDES, SUBJECT } from './lua.generated.ts'
 import { Locals, literal, nameInLiteral } from './lua-text.ts'
 
-import { type Amounts, clampCost, isOverridable, isReleased, ReservationText } from './reservation-text.ts'
+import { type Amounts, clampCost, isOverridable, ReservationText } from './reservation-text.ts'
 
 import type { RuleSetShape, Variant } from './rule-set-shape.ts'
 import {
@@ -39,6 +39,7 @@ import {
   SETTINGS_OF_REFUND,
 } from './script-text.ts'
 import { UNKNOWN_NUMBERS } from './settle.ts'
+import { ID_LETTERS } from './settle-along.ts'
 import {
   commitAny,
   commitSettled,
@@ -116,7 +117,7 @@ class RuleSetText {
     const body = [
       'verb = ARGV[1]\n',
       hasSubject ? "subject = ARGV[3] or ''\n" : '',
-      reserves ? `reservation = ARGV[${6 + this.#withArgument().length}] or ''\n` : '',
+      reserves ? readReservation(6 + this.#withArgument().length) : '',
       this.#readArguments(5 + this.#withArgument().length + (reserves ? 1 : 0)),
       this.#locateKeys(hasSubject ? RECORDS_OF_SUBJECT : '0'),
       hasSubject ? RESOLVE_POINTER : '',
@@ -133,7 +134,7 @@ class RuleSetText {
     const ofOverrides = ['changes', 'settings', 'overrides_at']
     const ofSubject = hasSubject ? ['subject', 'is_unknown', 'instead', 'consumer'] : []
     const ofLease = leases ? ['grant'] : []
-    const ofReservations = reserves ? ['reservation', 'spent_at'] : []
+    const ofReservations = reserves ? ['reservation', 'spent_at', 'settlements', 'applied'] : []
     const ofPauses = hasSubject ? [] : ['paused']
     return this.#assembleScript(
       [...names, ...ofOverrides, ...ofSubject, ...ofLease, ...ofReservations, ...ofPauses],
@@ -171,7 +172,7 @@ class RuleSetText {
   }
 
   settle(): string {
-    const settled = this.#rules.filter(({ settlement }) => settlement)
+    const settled = this.#settled()
     const overridable = this.#rules.filter(isOverridable)
     const first = 6 + this.#withArgument().length
     const amounts: Amounts = { first: first + overridable.length, settled }
@@ -200,9 +201,9 @@ class RuleSetText {
     return this.#assembleScript([...names, 'changes', '_'], 'local now = ARGV[5]\n', body)
   }
 
-  #hasReservations(): boolean {
-    return this.#rules.some(({ settlement }) => settlement)
-  }
+  #settled = () => this.#rules.filter(({ settlement }) => settlement)
+
+  #hasReservations = () => this.#settled().length > 0
 
   /** Reads the state of an identity, gives back what has ended without being settled, and checks the rules. */
   #checkIdentity(identity: Identity, reservations: ReservationText): string {
@@ -211,6 +212,7 @@ class RuleSetText {
       findEnded() +
       readState(identity, rule => reservations.giveBackEnded(rule) + checkRule(rule), {
         pause: this.#ruleSet.hasSubject ? '' : notePause('other_idle_at'),
+        settle: reservations.settleAlong(this.#settled()),
       })
     )
   }
@@ -377,10 +379,18 @@ class RuleSetText {
       `${rule.of('retry_after')} == 0 and ${rule.of('cost')} > 0${rule.isGuess ? ' and is_unknown' : ''}`
     const any = {
       isSpent: (rule: RuleText) =>
-        isReleased(rule) ? `(${rule.of('settled')} or ${anySpent(rule)})` : anySpent(rule),
+        rule.settlement ? `(${rule.of('settled')} or ${anySpent(rule)})` : anySpent(rule),
       spend: (rule: RuleText) =>
-        isReleased(rule) ? `if ${anySpent(rule)} then\n${rule.section('spend')}end\n` : rule.section('spend'),
+        rule.settlement ? `if ${anySpent(rule)} then\n${rule.section('spend')}end\n` : rule.section('spend'),
     }
+    const onlySettled = this.#identities
+      .filter((_, i) => this.#reservations[i]!.settlesAlong)
+      .map(({ rules, ...identity }) =>
+        commitAny(
+          { ...identity, rules: rules.filter(({ settlement }) => settlement) },
+          { isSpent: ({ of }) => of('settled'), spend: () => '' },
+        ),
+      )
     const reserve = (afterState: boolean) =>
       this.#reservations.map(reservations => reservations.reserve(afterState)).join('')
     const grant = leases ? 'grant' : ''
@@ -388,6 +398,7 @@ class RuleSetText {
     return [
       `if not admitted or verb == 'peek'${hasSubject ? ' and not instead' : ''} then\n`,
       standing,
+      onlySettled.length > 0 ? `if applied then\n${onlySettled.join('')}end\n` : '',
       this.#returnReply(1, hasSubject ? '' : 'paused'),
       'end\n',
       hasSubject ? 'if instead then\nreturn instead\nend\n' : '',
@@ -440,7 +451,7 @@ class RuleSetText {
   /**
    * Returns the reply (decide.ts).
    * @param admitted 2: every rule has spent, so the rows have no `retry_after`
-   * @param last the local that the reply ends with, if it is set
+   * @param last the local that the reply ends with, if it is set, before the number of settlements
    */
   #returnReply(admitted: 1 | 2, last: string): string {
     const { hasSubject } = this.#ruleSet
@@ -455,19 +466,29 @@ class RuleSetText {
     const status = admitted === 2 ? '2' : known
     const plan = hasSubject ? "consumer and plan .. ' ' .. consumer or plan" : 'plan'
     const values = [status, plan, 'now', ...rows]
-    if (!this.#rules.some(({ takesOverrides }) => takesOverrides)) {
-      // If it is nil, the list is one shorter.
-      return `do return { ${[...values, ...(last ? [last] : [])].join(', ')} } end\n`
-    }
+    const applied = this.#hasReservations() ? 'applied' : ''
+    // If they are nil, the list is shorter.
+    const lasts = last && applied ? [`${last} or ${applied}`, `${last} and ${applied}`] : [last || applied]
+    if (!this.#rules.some(({ takesOverrides }) => takesOverrides))
+      return `do return { ${[...values, ...lasts.filter(Boolean)].join(', ')} } end\n`
     return `
 reply = { ${values.join(', ')} }
 if changes then
 reply[#reply + 1] = changes
 end
-${last ? `reply[#reply + 1] = ${last}\n` : ''}do return reply end
+${lasts.map(name => name && `reply[#reply + 1] = ${name}\n`).join('')}do return reply end
 `.trimStart()
   }
 }
+
+/** Reads the reservationId, which settlements follow if there are any (settle-along.ts). @param place its index in ARGV */
+const readReservation = (place: number) =>
+  `
+reservation = ARGV[${place}] or ''
+if #reservation > ${ID_LETTERS} and verb ~= 'peek' then
+settlements, reservation, applied = reservation, sub(reservation, 1, ${ID_LETTERS}), -1
+end
+`.trimStart()
 
 /** Checks whether the rule admits its cost. */
 function checkRule(rule: RuleText): string {

@@ -39,13 +39,14 @@ export const notePause = (ends: string) =>
  * Reads the state, and then runs the `read` section of each rule.
  * @param then more text for each rule
  * @param pause text for the record of a pause
+ * @param settle text that runs when the rules with a settlement have been read, before `then`
  * @param latest a local that gets the latest instant at which a record of the state becomes idle, if it is as expected; `is_idle` of each rule then
  * says whether its record is
  */
 export function readState(
   { rules, state, key, fits, reserved }: Identity,
   then: (rule: RuleText) => string,
-  { pause = '', latest }: { pause?: string; latest?: string | undefined } = {},
+  { pause = '', settle = '', latest }: { pause?: string; settle?: string; latest?: string | undefined } = {},
 ): string {
   const tail = reserved?.tail
   const expected = rules.filter(isExpectedInState)
@@ -66,12 +67,20 @@ export function readState(
         ]
       : []),
     ...(latest ? [`${latest} = 0\n`, ...expected.map(rule => noteIdle(rule, latest))] : []),
-    ...rules.map(
-      rule => `if ${rule.of('mark')} ~= ${ABSENT} then\n${rule.section('read')}${then(rule)}end\n`,
+    ...(settle
+      ? [
+          ...rules.filter(({ settlement }) => settlement).map(rule => ifPresent(rule, rule.section('read'))),
+          settle,
+        ]
+      : []),
+    ...rules.map(rule =>
+      ifPresent(rule, (settle && rule.settlement ? '' : rule.section('read')) + then(rule)),
     ),
     'end\n',
   ].join('')
 }
+
+const ifPresent = ({ of }: RuleText, text: string) => `if ${of('mark')} ~= ${ABSENT} then\n${text}end\n`
 
 const raiseIdleAt = (name: string, value: string) => `if ${value} > ${name} then\n${name} = ${value}\nend\n`
 
@@ -146,7 +155,7 @@ function readAny(
 
 /** Computes `remaining` and `reset_after` of a rule that applies. */
 export function readStanding(rule: RuleText): string {
-  return `if ${rule.of('mark')} ~= ${ABSENT} then\n${rule.section('standing')}end\n`
+  return ifPresent(rule, rule.section('standing'))
 }
 
 /**

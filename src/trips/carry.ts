@@ -18,7 +18,7 @@ export function withRiders(store: Store, riders: readonly Rider[]) {
   function loadOf(rider: Rider, calls: readonly StoreCall[], isAlone: boolean): Load | undefined {
     const trip: TripInfo = { calls, isAlone, isAnswering, keysPerCall }
     const load = ignoringErrors(() => rider.load(trip))
-    return load && load.calls.length > 0 ? load : undefined
+    return load && (load.calls.length > 0 || load.isInCalls) ? load : undefined
   }
 
   /** Sends the calls with the loads before and after them. @returns the replies to the calls */
@@ -33,7 +33,8 @@ export function withRiders(store: Store, riders: readonly Rider[]) {
     } catch (error) {
       // If the store has answered another trip meanwhile, this failure is outdated.
       if (answers === answersBefore) isAnswering = false
-      for (const load of loads) finish(load, new Array(load.calls.length).fill(failureOf(error)))
+      const failures = calls.map(() => failureOf(error))
+      for (const load of loads) finish(load, new Array(load.calls.length).fill(failureOf(error)), failures)
       throw error
     }
     isAnswering = true
@@ -43,9 +44,10 @@ export function withRiders(store: Store, riders: readonly Rider[]) {
       at += count
       return replies.slice(at - count, at)
     }
-    for (const load of first) finish(load, take(load.calls.length))
+    const ofFirst = first.map(load => take(load.calls.length))
     const own = take(calls.length)
-    for (const load of last) finish(load, take(load.calls.length))
+    for (const [i, load] of first.entries()) finish(load, ofFirst[i]!, own)
+    for (const load of last) finish(load, take(load.calls.length), own)
     return own
   }
 
@@ -99,7 +101,8 @@ export function failureIn(store: Store, replies: readonly unknown[]): GatewayErr
   return store.isCluster && errors.length < replies.length ? undefined : errors[0]
 }
 
-const finish = (load: Load, replies: readonly unknown[]) => ignoringErrors(() => load.done(replies))
+const finish = (load: Load, replies: readonly unknown[], carried: readonly unknown[] = []) =>
+  ignoringErrors(() => load.done(replies, carried))
 
 function ignoringErrors<T>(work: () => T): T | undefined {
   try {

@@ -28,15 +28,18 @@ export interface Load {
   readonly calls: readonly StoreCall[]
   /** Whether they run before the calls of the decisions, which then take them into account. Otherwise after them. */
   readonly isFirst?: boolean
+  /** Whether it has also added arguments to calls of the trip. */
+  readonly isInCalls?: boolean
   /**
    * Called once, when the trip has ended; never if the platform ends the request before that. So what is on its way must count as lost after a while.
    * @param replies to the calls, in order. The place of a call that has failed has the GatewayError, with its fate
+   * @param carried the replies to the calls that the trip is made for (`TripInfo.calls`), in the same form
    */
-  done(replies: readonly unknown[]): void
+  done(replies: readonly unknown[], carried?: readonly unknown[]): void
 }
 
 export interface Rider {
-  /** What to add to a trip that leaves now; undefined: nothing. If it throws, the trip leaves without it. */
+  /** What to add to a trip that leaves now; undefined: nothing. It may add arguments to calls. If it throws, the trip leaves without it. */
   load(trip: TripInfo): Load | undefined
   /**
    * After which time a trip is to be made for this rider, unless another one has carried its load (ms). 0: now; undefined: there is

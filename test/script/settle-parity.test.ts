@@ -19,6 +19,7 @@ import { reservationOf } from '../../src/limiter/reservations/reservation.ts'
 import type { Subject, Verdict } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
 import type { SettledRequest, Settlement } from '../../src/script/settle.ts'
+import { settleAlong, settledIn } from '../../src/script/settle-along.ts'
 import { consumerKey, consumerStateKey, reservedKey } from '../../src/store/keys.ts'
 import { formatConsumer } from '../../src/store/records.ts'
 import { randomCases, SELECTION } from '../selection.ts'
@@ -36,6 +37,8 @@ const STEPS = 80
 const CASES = Number(process.env.PARITY_REQUESTS ?? 2000) / 20
 /** The embedded Redis takes a few milliseconds for each decision, and more on a busy machine. */
 const TIMED = 60_000 + 200 * CASES
+/** What requests have cost that a decision settles. */
+const ALONG = [0, 3, 60, 5, 1e9, 1, 9]
 const numbers = fc.constantFrom<NumbersInput>(
   { algorithm: 'fixed-window', limit: 20, period: '10s' },
   { algorithm: 'fixed-window', limit: 20, period: '10s', start: 'first-request' },
@@ -51,7 +54,7 @@ const ruleInSet = fc.record({
   terms: fc.option(
     fc.record({
       ttlMs: fc.constantFrom(2000, 5000),
-      onUnsettled: fc.constantFrom('keep' as const, 'release' as const),
+      onUnsettled: fc.constantFrom('keep' as const, 'keep' as const, 'release' as const),
       aboveLimit: fc.constantFrom('clamp' as const, 'clamp' as const, 'refuse' as const),
     }),
     { freq: 4, nil: undefined },
@@ -113,6 +116,47 @@ const step = fc.oneof(
   },
 )
 
+interface Admission {
+  id: string
+  at: number
+  verdicts: readonly Verdict[]
+  /** Whether it is in the state of its identities, if nothing of them is given back at the end. */
+  isInState: boolean
+}
+
+const requestOf = ({ id, at, verdicts }: Admission, rules: readonly { rule: Rule }[], actual: number) => ({
+  ...{ id, spentAt: at },
+  amounts: rules.map(({ rule }) => ({
+    ...{ reserved: verdicts.find(verdict => verdict.rule.tag === rule.tag)?.reserved ?? 0, actual },
+  })),
+})
+
+/**
+ * Settles what a decision settles: for each identity what is in its state, if the decision has all its rules.
+ * @param present the tags of the rules of the decision
+ * @returns how many
+ */
+function settleInModel(
+  model: ScriptModel,
+  settlement: Settlement & { now: number },
+  admissions: readonly Admission[],
+  present: ReadonlySet<string>,
+): number {
+  let applied = 0
+  for (const [, own] of Map.groupBy(settlement.rules, ({ key }) => key)) {
+    const places = own.map(rule => settlement.rules.indexOf(rule))
+    const requests = settlement.requests
+      .filter((_, i) => admissions[i]!.isInState)
+      .map(request => ({ ...request, amounts: places.map(place => request.amounts[place]!) }))
+      .filter(({ amounts }) =>
+        amounts.every(({ reserved }, i) => reserved === 0 || present.has(own[i]!.rule.tag)),
+      )
+    if (own.some(({ rule }) => present.has(rule.tag)))
+      applied += model.settle({ ...settlement, rules: own, requests }).applied
+  }
+  return applied
+}
+
 describeOnRedisEngine('reservations', (fresh, kind) => {
   it(
     'are made, settled, renewed and ended as in the model',
@@ -120,6 +164,7 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
       const engine = await fresh()
       let [decisions, debts, settlements, applied, found] = [0, 0, 0, 0, 0]
       let [paused, appliedInPause] = [0, 0]
+      let [along, appliedAlong] = [0, 0]
       await forEvery(
         fc.record({ rules: listOf(ruleInSet, 5), steps: listOf(step, STEPS) }),
         randomCases(CASES, kind),
@@ -135,7 +180,7 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
           const keyed = all.map((rule, i) => ({ rule, key: keys[inputs[i]!.identity]! }))
           const ruleSet = ruleSetOf(keyed)
           const model = new ScriptModel()
-          const admissions: { id: string; at: number; verdicts: readonly Verdict[] }[] = []
+          const admissions: Admission[] = []
           const pausedUntil = new Map<string, number>()
           let now = NOON
           for (const [i, each] of steps.entries()) {
@@ -154,10 +199,36 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
               const padded = i % 5 === 0 ? `${i}` : `${i}`.padStart(5, '0')
               const reservationId = each.reserves ? `request${padded}` : undefined
               const evaluation = { ruleSet, rules: bind(each.parts, each.cost), reservationId, now }
-              const outcome = await engine.ask(prepareDecide(evaluation, verb))
+              const chosen = (i % 5 === 1 ? [1, 3] : []).flatMap(from => admissions.at(-from) ?? [])
+              const released = new Set(
+                keyed.flatMap(({ rule, key }) => (rule.settlement?.onUnsettled === 'release' ? key : [])),
+              )
+              const reserving = keyed.filter(({ rule, key }) => rule.settlement && !released.has(key))
+              const settlement = {
+                ...{ ruleSet, rules: reserving.map(({ rule, key }) => bound(rule, key, 1, now / 1e3)) },
+                ...{
+                  requests: chosen.map(admission =>
+                    requestOf(admission, reserving, ALONG[i % ALONG.length]!),
+                  ),
+                  now,
+                },
+              }
+              const { call, decode } = prepareDecide(evaluation, verb)
+              const isTaken = chosen.length > 0 && reserving.length > 0 && settleAlong(call, settlement)
+              const raw = await engine.ask({ call, decode: reply => reply })
+              const outcome = decode(raw)
+              if (isTaken) {
+                const present = new Set(evaluation.rules.map(({ rule }) => rule.tag))
+                const expected = settleInModel(model, settlement, chosen, present)
+                expect(settledIn(raw)).toBe(expected)
+                along += chosen.length
+                appliedAlong += expected
+              }
               expect(outcome).toEqual(model.decide(evaluation, verb))
-              if (outcome.status === 'admitted' && !each.isPeek && reservationId)
-                admissions.push({ id: reservationId, at: outcome.at, verdicts: outcome.verdicts })
+              if (outcome.status === 'admitted' && !each.isPeek && reservationId) {
+                const isInState = (raw as unknown[])[0] === 2 && reservationId.length === 12
+                admissions.push({ id: reservationId, at: outcome.at, verdicts: outcome.verdicts, isInState })
+              }
               decisions += 1
               debts += Number(outcome.verdicts.some(({ debt = 0 }) => debt > 0))
               paused += Number(outcome.pausedUntil !== undefined)
@@ -208,6 +279,7 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
       )
       expectShare('settlements that were applied', applied, settlements, 0.1, 0.95)
       expectShare('settlements that found a reservation by its id', found, settlements, 0.05, 0.5)
+      expectShare('settlements with a decision that were applied', appliedAlong, along, 0.01, 0.9)
       expectShare('decisions under a debt', debts, decisions, 0.01, 0.5)
       expectShare('decisions in a pause', paused, decisions, 0.03, 0.6)
       expectShare('settlements in a pause that were applied', appliedInPause, settlements, 0.005, 0.5)

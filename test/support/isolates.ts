@@ -121,7 +121,8 @@ export function isolateOn(
     onReport: local.noteReport,
     ...{ now: clock.now, wallClock: clock.now, timer },
     writeAt: () => time.nowMs * 1e3,
-    newId: () => `${name}${String(reservations++).padStart(12 - name.length, '0')}`,
+    // The state has only the last seven letters.
+    newId: () => `${String(reservations++).padStart(12 - name.length, '0')}${name}`,
   })
   const engine = createEngine({ ...(breaker && { breaker }) }, store, {
     ...{ clock, decideAt: () => time.nowMs * 1e3, board: NO_BOARD, holdingsKeeper, settlements },

@@ -3,13 +3,16 @@
  * repeated until it has answered: it makes no difference whether one was not sent, has failed or has only lost its reply. A message is
  * given up when its reservation has ended in the store.
  *
- *     ready        waits for the next trip, or 250 ms for one of its own
+ *     ready        waits for the next trip, or 250 ms for one of its own. A decision of that trip about the same identity takes it
+ *                  along (settle-along.ts); if it has not settled all of them, and otherwise, they take a call of their own
  *     sent         has no answer yet; is sent again after 2 s, but not before the deadline of its trip
  *     failed       its trip has failed; is sent again after 2 s, and later each time that the store answers with an error
  */
 import { GatewayError } from '../../errors.ts'
 import type { SettledRequest, Settlement, SettleResult } from '../../script/settle.ts'
-import type { Rider } from '../../trips/rider.ts'
+import { debtsIn, settleAlong, settledIn } from '../../script/settle-along.ts'
+import type { StoreCall } from '../../store/store.ts'
+import { keysOf, type Rider } from '../../trips/rider.ts'
 import { isWithin } from '../../trips/turn.ts'
 import { decodeReplies, prepareSettle } from '../prepared-call.ts'
 import { callKeyOf, type Reservation, settlementFor } from './reservation.ts'
@@ -32,6 +35,13 @@ const AFTER_DEADLINE_MS = 250
 
 /** Requests in one call, about 6 µs of Redis each. */
 const MAX_PER_CALL = 50
+
+/** How many of the batches that wait are compared with the decisions of a trip. */
+const MAX_COMPARED = 200
+
+/** For how long a state in which decisions have not found reservations is left to calls about settlements (ms). */
+const APART_MS = 10_000
+const MAX_APART = 1000
 
 /** Calls beside decisions, which wait for them, and in a trip of their own; about 40 µs of Redis each. */
 const MAX_CALLS_BESIDE = 20
@@ -73,6 +83,15 @@ interface Batch {
   errors: number
   /** Whether they were sent before. */
   isRepeated?: boolean
+  /** Whether no decision takes them along. */
+  isApart?: boolean
+}
+
+/** Messages that a decision takes along. */
+interface Along {
+  readonly batch: Batch
+  /** The place of the decision in its trip. */
+  readonly place: number
 }
 
 export interface OutboxOptions {
@@ -148,6 +167,63 @@ export function createOutbox({ now, wallClock, deadlineMs = 0, writeAt, counts, 
     return batches
   }
 
+  /** By the key of a state. */
+  const apartSince = new Map<string, number>()
+  function isApart({ isApart = false, reservation: { rules } }: Batch, time: number): boolean {
+    const since = rules.map(({ key }) => apartSince.get(key))
+    return isApart || since.some(at => at !== undefined && isWithin(APART_MS, at, time))
+  }
+
+  /** Lets decisions settle what is about the same identities. */
+  function takeAlong(calls: readonly StoreCall[], time: number): Along[] {
+    const places = new Map(calls.flatMap((call, i) => keysOf(call).map(key => [key, i])))
+    const taken: Along[] = []
+    let compared = 0
+    for (const [key, batch] of ready) {
+      if (compared++ === MAX_COMPARED) break
+      const place = places.get(batch.reservation.rules[0]!.key)
+      if (place === undefined || isApart(batch, time)) continue
+      dropEnded(batch, time)
+      const messages = batch.messages.slice(0, MAX_PER_CALL)
+      const requests = messages.map(({ request }) => request)
+      if (messages.length > 0 && !settleAlong(calls[place]!, { ...batch.reservation, requests })) continue
+      batch.messages = batch.messages.slice(MAX_PER_CALL)
+      if (batch.messages.length === 0) ready.delete(key)
+      if (messages.length > 0) taken.push({ batch: { ...batch, messages }, place })
+    }
+    return taken
+  }
+
+  /** @param reply of the decision that has taken the messages along */
+  function noteDecided(batch: Batch, reply: unknown): void {
+    if (!unconfirmed.some(({ batches }) => batches.has(batch))) return
+    for (const { batches } of unconfirmed) batches.delete(batch)
+    const { reservation, messages } = batch
+    const applied = settledIn(reply)
+    const requests = messages.map(({ request }) => request)
+    const isSettled =
+      applied === requests.reduce((sum, request) => sum + identitiesOf(reservation, request), 0)
+    if (isSettled) {
+      counts.answered(
+        reservation,
+        requests,
+        { applied, verdicts: debtsIn(reply, reservation) },
+        batch.isRepeated,
+      )
+      size -= messages.length
+      return
+    }
+    if (apartSince.size >= MAX_APART) apartSince.clear()
+    if (applied === 0) apartSince.set(reservation.rules[0]!.key, now())
+    const key = `${callKeyOf(reservation)}\n`
+    const waiting = ready.get(key)
+    ready.set(key, {
+      ...{ reservation, since: waiting?.since ?? now(), answers: 0, errors: 0, isApart: true },
+      messages: [...(waiting?.messages ?? []), ...messages],
+      isRepeated: waiting?.isRepeated || batch.isRepeated || applied > 0,
+    })
+  }
+
   /** @param sentAt (ms). If it was sent again since then, that has no answer yet */
   function noteError(batch: Batch, sentAt: number, { code, message }: GatewayError): void {
     const isOfScript = code === 'ERR_STORE_REFUSED' || code === 'ERR_STORE_REPLY_INVALID'
@@ -171,12 +247,13 @@ export function createOutbox({ now, wallClock, deadlineMs = 0, writeAt, counts, 
     isMeasured: true,
     isRepeated: true,
 
-    load({ isAlone, isAnswering }) {
+    load({ calls, isAlone, isAnswering }) {
       // Beside decisions, messages do not load a store that fails.
       if (!isAlone && !isAnswering) return undefined
       const time = now()
+      const along = takeAlong(calls, time)
       const batches = take(isAlone ? MAX_CALLS_ALONE : MAX_CALLS_BESIDE, time)
-      for (const batch of batches) {
+      for (const batch of [...along.map(({ batch }) => batch), ...batches]) {
         batch.since = time
         sent.add(batch)
       }
@@ -184,7 +261,13 @@ export function createOutbox({ now, wallClock, deadlineMs = 0, writeAt, counts, 
       return {
         calls: prepared.map(({ call }) => call),
         isFirst: true,
-        done(replies) {
+        isInCalls: along.length > 0,
+        done(replies, carried = []) {
+          for (const { batch, place } of along) {
+            const reply = carried[place]
+            if (reply instanceof GatewayError) noteError(batch, time, reply)
+            else noteDecided(batch, reply)
+          }
           for (const [i, result] of decodeReplies(prepared, replies).entries()) {
             const batch = batches[i]!
             if (result instanceof GatewayError) noteError(batch, time, result)
@@ -271,6 +354,10 @@ export function createOutbox({ now, wallClock, deadlineMs = 0, writeAt, counts, 
 }
 
 export type Outbox = ReturnType<typeof createOutbox>
+
+/** For how many identities a request has reserved. */
+const identitiesOf = ({ rules }: Reservation, { amounts }: SettledRequest) =>
+  new Set(rules.filter((_, i) => amounts[i]!.reserved > 0).map(({ key }) => key)).size
 
 /** A settlement of a single request. */
 export const settlementOf = (

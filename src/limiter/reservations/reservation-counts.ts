@@ -1,5 +1,6 @@
 /** Counts what becomes of reservations, for the statistics. An isolate knows it exactly of its own requests. */
 import type { Rule } from '../../config/compile-rule.ts'
+import type { Verdict } from '../../script/evaluation.ts'
 import type { SettledAmount, SettledRequest, SettleResult } from '../../script/settle.ts'
 import type { Reservation } from './reservation.ts'
 
@@ -50,7 +51,7 @@ export function createReservationCounts(count: CountReservations = () => {}) {
     answered(
       reservation: Reservation,
       requests: readonly SettledRequest[],
-      { applied, verdicts }: SettleResult,
+      { applied, verdicts }: Pick<SettleResult, 'applied'> & { verdicts: readonly Pick<Verdict, 'debt'>[] },
       isRepeated = false,
     ): void {
       const settlements = requests.filter(({ isRenewal }) => !isRenewal)

@@ -8,6 +8,7 @@ import { expect, it } from 'vitest'
 import type { SettlementTerms } from '../../../src/config/compile-rule.ts'
 import { GatewayError } from '../../../src/errors.ts'
 import type { Decided } from '../../../src/limiter/engine-shape.ts'
+import { settledIn } from '../../../src/script/settle-along.ts'
 import { consumerStateKey } from '../../../src/store/keys.ts'
 import type { ScriptCall, StoreCall } from '../../../src/store/store.ts'
 import { randomCases, sized } from '../../selection.ts'
@@ -42,6 +43,10 @@ interface Entry {
 /** What the store must count, computed from the calls that it has executed. */
 class Ledger {
   readonly entries = new Map<string, Entry>()
+  /** How many were settled by a decision. */
+  along = 0
+  /** Whether decisions have said so. */
+  isAlongExact = true
   /** Units that were spent beyond what was reserved, by key and window. */
   readonly #extra = new Map<string, number>()
   readonly #terms: SettlementTerms
@@ -56,7 +61,17 @@ class Ledger {
     else if (call.args[0] === '') this.#noteSettlements(call, nowMs)
   }
 
-  #noteDecision({ keys: [key = ''], args: [, , , , , id] }: ScriptCall, reply: unknown[], nowMs: number) {
+  #noteDecision(
+    { keys: [key = ''], args: [, , , , , text = ''] }: ScriptCall,
+    reply: unknown[],
+    nowMs: number,
+  ) {
+    const id = text.slice(0, 12)
+    let applied = 0
+    for (const [, settled, actual] of text.slice(12).matchAll(/(\w{12})\d{8}(\d{10})\w{3}/g))
+      applied += this.#settle(key, settled!, Number(actual), nowMs)
+    this.along += applied
+    this.isAlongExact &&= settledIn(reply) === applied
     const [status, , spentAt, , , reserved] = reply as number[]
     if (status !== 2 || !id || !reserved) return
     this.entries.set(id, { key, spentAt: spentAt!, reserved, endsAt: nowMs + TTL_MS })
@@ -65,15 +80,24 @@ class Ledger {
   #noteSettlements({ keys: [key = ''], args }: ScriptCall, nowMs: number): void {
     for (let i = 6; i < args.length; i += 5) {
       const [id = '', , verb, , actual] = args.slice(i, i + 5)
-      const entry = this.entries.get(id)
-      if (!entry || entry.actual !== undefined || entry.endsAt <= nowMs) continue
-      if (verb === 'renew') entry.endsAt = nowMs + TTL_MS
-      else {
-        entry.actual = Number(actual)
-        const name = `${key} ${windowOf(nowMs)}`
-        this.#extra.set(name, (this.#extra.get(name) ?? 0) + Math.max(0, entry.actual - entry.reserved))
-      }
+      const entry = this.#live(id, nowMs)
+      if (entry && verb === 'renew') entry.endsAt = nowMs + TTL_MS
+      else if (entry) this.#settle(key, id, Number(actual), nowMs)
     }
+  }
+
+  #live(id: string, nowMs: number): Entry | undefined {
+    const entry = this.entries.get(id)
+    return entry && entry.actual === undefined && entry.endsAt > nowMs ? entry : undefined
+  }
+
+  #settle(key: string, id: string, actual: number, nowMs: number): number {
+    const entry = this.#live(id, nowMs)
+    if (!entry) return 0
+    entry.actual = actual
+    const name = `${key} ${windowOf(nowMs)}`
+    this.#extra.set(name, (this.#extra.get(name) ?? 0) + Math.max(0, actual - entry.reserved))
+    return 1
   }
 
   /** Used and debt of an identity. */
@@ -256,6 +280,7 @@ describeOnRedisEngine('the books of reservations', (fresh, kind) => {
   it.each(PLANS)('agree with what was executed, to the unit: %s', { timeout: 600_000 }, async (_, plan) => {
     let settled = 0
     let unsettled = 0
+    let along = 0
     const lost = { settled: 0, unsettled: 0 }
     for (let run = 0; run < randomCases(RUNS, kind); run++) {
       const world = new World(await fresh(), plan, SEED + run)
@@ -274,6 +299,8 @@ describeOnRedisEngine('the books of reservations', (fresh, kind) => {
       await world.check(`run ${run}, after the ttl`)
       for (const consumer of CONSUMERS)
         expect(world.ledger.open(consumerStateKey(consumer), world.time.nowMs)).toEqual([])
+      along += world.ledger.along
+      expect(world.ledger.isAlongExact).toBe(true)
       for (const [id, { actual }] of world.ledger.entries) {
         if (actual === undefined) unsettled += 1
         else {
@@ -287,6 +314,7 @@ describeOnRedisEngine('the books of reservations', (fresh, kind) => {
     if (plan.faults.includes('lost reply')) expect(lost.settled).toBeGreaterThan(0)
     if (!plan.dies) expect(lost.unsettled).toBe(0)
     expect(settled).toBeGreaterThan(15)
+    if (plan.terms.onUnsettled !== 'release') expect(along).toBeGreaterThan(0)
     if (plan.faults.length > 0) expect(unsettled).toBeGreaterThan(0)
   })
 })

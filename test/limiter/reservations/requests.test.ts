@@ -57,6 +57,41 @@ describeOnRedisEngine('a request that reserves', fresh => {
     expect(standingOf(await isolate.ask(RULE, 0))).toMatchObject({ remaining: 269, debt: 0 })
   })
 
+  it('is settled by the next decision about its identity, without a call of its own', async () => {
+    const { isolate } = await start()
+    const decided = await isolate.ask(RULE, 200)
+    decided.finish('complete', () => 31)
+    expect(standingOf(await isolate.ask(RULE, 300))).toMatchObject({ kind: 'allowed', remaining: 669 })
+    expect(isolate.requests.map(calls => calls.length)).toEqual([1, 1])
+    expect(isolate.settlements.counts).toEqual({ waiting: 0, dropped: 0 })
+  })
+
+  it('is settled by a decision that is refused, too, and makes room for it first', async () => {
+    const { isolate } = await start()
+    const [first, second] = [await isolate.ask(RULE, 600), await isolate.ask(RULE, 400)]
+    first.finish('complete', () => 500)
+    expect(standingOf(await isolate.ask(RULE, 100))).toMatchObject({ kind: 'allowed', remaining: 0 })
+    second.finish('complete', () => 450)
+    expect(standingOf(await isolate.ask(RULE, 100))).toMatchObject({ kind: 'denied', remaining: 0, debt: 50 })
+    expect(isolate.settlements.counts).toEqual({ waiting: 0, dropped: 0 })
+    expect(standingOf(await isolate.ask(RULE, 0))).toMatchObject({ remaining: 0, debt: 50 })
+    expect(isolate.requests.flat().filter(call => 'args' in call && call.args[0] === '')).toEqual([])
+  })
+
+  it('is settled once if the reply of the decision that settles it is lost', async () => {
+    const { time, isolate } = await start()
+    const decided = await isolate.ask(RULE, 200)
+    decided.finish('complete', () => 31)
+    isolate.fault = loseReply
+    await isolate.ask(RULE, 1)
+    isolate.fault = undefined
+    expect(isolate.settlements.counts.waiting).toBeGreaterThan(0)
+    await time.pass(20_000)
+    expect(isolate.settlements.counts).toEqual({ waiting: 0, dropped: 0 })
+    // The fallback has counted the unit of the other request.
+    expect(standingOf(await isolate.ask(RULE, 0))).toMatchObject({ remaining: 968 })
+  })
+
   it('can cost more than the limit: the next ones are refused until the debt is worked off', async () => {
     const { time, isolate } = await start()
     const decided = await isolate.ask(RULE, 200)

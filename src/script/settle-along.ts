@@ -1,0 +1,123 @@
+/**
+ * Settlements that come with a decision. A decision reads and writes the state of its identities anyway, so a settlement there takes no script call of
+ * its own: the script settles first, and then decides. They follow the reservationId of the request in its argument, each with as many letters:
+ *
+ *     12 letters  the reservationId
+ *     8 digits    the lower 24 bits of when it was admitted (µs)
+ *                 then for each rule of the rule set with a settlement
+ *     10 digits   the units that it has cost
+ *     3 letters   the tag under which it has spent, if the numbers of the rule depend on the caller
+ *
+ * If the decision gets that far, its reply ends with a negative number: −1 less the number of reservations that it has settled. A refused request
+ * settles as well. Settled is only what is in the state of an identity, for rules that are part of the request. An isolate
+ * sends all others in a message of their own (settle.ts). As the records of a reservation are removed when it is settled, it is settled at most
+ * once, whatever is sent.
+ */
+import type { ScriptCall, StoreCall } from '../store/store.ts'
+import { debtAt } from './decide.ts'
+import type { RuleEntry, RuleSet } from './rule-set-shape.ts'
+import type { SettledRequest, SettledRule, Settlement } from './settle.ts'
+
+/** Ids have as many letters of base 62; others, as tests have them, are not in the state. */
+export const ID_LETTERS = 12
+/** A record has the lower bits of a time apart (reserved-records.ts). */
+export const TIME_DIGITS = 8
+export const COST_DIGITS = 10
+export const TAG_LETTERS = 3
+
+const variesByCaller = ({ takesOverrides, variants }: Pick<RuleEntry, 'takesOverrides' | 'variants'>) =>
+  takesOverrides || variants.length > 1
+
+/**
+ * Where the part of a rule begins in a settlement.
+ * @param settled the rules of the rule set with a settlement
+ * @param index in them; after the last one: the length of a settlement
+ */
+export const partAt = (settled: readonly Pick<RuleEntry, 'takesOverrides' | 'variants'>[], index: number) =>
+  settled
+    .slice(0, index)
+    .reduce(
+      (at, rule) => at + COST_DIGITS + (variesByCaller(rule) ? TAG_LETTERS : 0),
+      ID_LETTERS + TIME_DIGITS,
+    )
+
+/** What the decision has to have in common with the requests. */
+type Settled = Pick<Settlement, 'ruleSet' | 'consumerKey' | 'plan' | 'requests'> & {
+  rules: readonly Pick<SettledRule, 'rule' | 'key' | 'written'>[]
+}
+
+/** The place of the reservationId in ARGV. */
+const reservationAt = ({ entries }: RuleSet) => 5 + entries.filter(({ argument }) => argument).length
+
+/**
+ * Lets a decision that was not sent yet settle reservations.
+ * @returns whether it can: it is about the same rules, consumer and identities. If not, it stays as it is
+ */
+export function settleAlong(call: StoreCall, settled: Settled): boolean {
+  const { ruleSet, requests } = settled
+  const place = reservationAt(ruleSet)
+  if (!('args' in call) || !isAbout(call, settled) || call.args[place]?.length !== ID_LETTERS) return false
+  if (!requests.every(canSettle)) return false
+  const texts = requests.map(request => textOf(request, settled))
+  Object.assign(call, { args: call.args.with(place, call.args[place] + texts.join('')) })
+  return true
+}
+
+/** Whether the decision uses what the requests were counted under. What it looks up in the store, the script checks. */
+function isAbout(
+  { script, keys, args }: ScriptCall,
+  { ruleSet, rules, consumerKey, plan = '' }: Settled,
+): boolean {
+  const { entries, entryOf } = ruleSet
+  const identities = new Set(rules.map(({ rule }) => entries[entryOf(rule)]!.identity))
+  const [verb, , subject = '', planOfCall = ''] = args
+  const isSameCaller =
+    consumerKey === undefined ? subject === '' && planOfCall === plan : keys[0] === consumerKey
+  // Units that are given back at the end are not in the state.
+  const isReleased = entries.some(
+    ({ identity, settlement }) => settlement?.onUnsettled === 'release' && identities.has(identity),
+  )
+  // Under another override, such a rule has another record.
+  const isOverridden = rules.some(({ rule, written }) => written && rule.counting.state === 'time')
+  return (
+    script === ruleSet.decide &&
+    verb !== 'peek' &&
+    isSameCaller &&
+    !isReleased &&
+    !isOverridden &&
+    rules.every(({ key }) => keys.includes(key))
+  )
+}
+
+const canSettle = ({ id, isRenewal, lostForMs }: SettledRequest) =>
+  id.length === ID_LETTERS && !isRenewal && lostForMs === undefined
+
+function textOf({ id, spentAt, amounts }: SettledRequest, { ruleSet, rules }: Settled): string {
+  const parts = ruleSet.entries.map((entry, place) => {
+    if (!entry.settlement) return ''
+    // A rule with numbers for several plans is in `rules` once for each of them, and only one has reserved.
+    const i = rules.findIndex(({ rule }, i) => ruleSet.entryOf(rule) === place && amounts[i]!.reserved > 0)
+    const cost = i === -1 ? 0 : amounts[i]!.actual
+    return (
+      String(cost).padStart(COST_DIGITS, '0') + (variesByCaller(entry) ? (rules[i]?.rule.tag ?? '---') : '')
+    )
+  })
+  return id + digits(spentAt % 2 ** 24, TIME_DIGITS) + parts.join('')
+}
+
+const digits = (value: number, length: number) => String(value).padStart(length, '0')
+
+/** How many reservations a decision has settled. For each request, that is one for each of its identities. @param reply not decoded yet */
+export function settledIn(reply: unknown): number {
+  const last = Array.isArray(reply) ? reply.at(-1) : undefined
+  return typeof last === 'number' && last < 0 ? -1 - last : 0
+}
+
+/** The debt of each rule after the decision. @param reply of a decision that has settled reservations */
+export function debtsIn(
+  reply: unknown,
+  { ruleSet, rules }: Pick<Settled, 'ruleSet' | 'rules'>,
+): { debt: number }[] {
+  const fields = reply as readonly number[]
+  return rules.map(({ rule }) => ({ debt: fields[debtAt(ruleSet, fields[0]!, rule)]! }))
+}

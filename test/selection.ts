@@ -65,6 +65,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/node/check-command.test.ts',
     'test/node/cli.test.ts',
     'test/node/doctor/command.test.ts',
+    'test/node/doctor/tls.test.ts',
     'test/node/edge.test.ts',
     'test/node/help.test.ts',
     'test/node/import-config.test.ts',

@@ -22,9 +22,9 @@ const note = (name: string, padding = ''): ScriptCall => ({
 
 describe('the URL of a store', () => {
   it.each([
-    ['redis://a', { kind: 'server', url: 'redis://a' }],
-    ['rediss://u:p@[::1]:1/2', { kind: 'server', url: 'rediss://u:p@[::1]:1/2' }],
-    ['unix:///run/redis.sock?db=2', { kind: 'server', url: 'unix:///run/redis.sock?db=2' }],
+    ['redis://a', { kind: 'server', urls: ['redis://a'] }],
+    ['rediss://u:p@[::1]:1/2', { kind: 'server', urls: ['rediss://u:p@[::1]:1/2'] }],
+    ['unix:///run/redis.sock?db=2', { kind: 'server', urls: ['unix:///run/redis.sock?db=2'] }],
     ['redis+cluster://a', { kind: 'cluster', urls: ['redis://a'] }],
     [
       'rediss+cluster://u:p%40@a:1,[::1]:2/',
@@ -39,7 +39,7 @@ describe('the URL of a store', () => {
     const target = parseRedisUrl(url)
     if (target.kind !== 'sentinel') throw new Error(target.kind)
     expect(target.master).toBe('my master')
-    expect(target.sentinels).toEqual([
+    expect(target.urls).toEqual([
       ...['rediss://n:s%2Fs@a:26379', 'rediss://n:s%2Fs@[::1]:26379', 'rediss://n:s%2Fs@b:1'],
     ])
     expect(target.urlOf('::2', '7')).toBe('rediss://u:p@[::2]:7/3')

@@ -33,12 +33,35 @@ function makeCertificate(directory: string, name: string, ...more: string[]): vo
   execFileSync('openssl', args, { cwd: directory, stdio: 'ignore' })
 }
 
-/** Makes two authorities. The first one signs a certificate for `localhost`. */
+/** Makes two authorities. The first one signs `redis` and `expired` for `localhost`, and `elsewhere` for another host. */
 export function makeCertificates(directory: string): void {
   makeCertificate(directory, 'authority')
   makeCertificate(directory, 'other-authority')
   const signer = ['-CA', 'authority.pem', '-CAkey', 'authority.key']
-  makeCertificate(directory, 'redis', ...signer, '-addext', 'subjectAltName=DNS:localhost')
+  const LOCAL = 'subjectAltName=DNS:localhost'
+  makeCertificate(directory, 'redis', ...signer, '-addext', LOCAL)
+  makeCertificate(directory, 'elsewhere', ...signer, '-addext', 'subjectAltName=DNS:planted.example')
+  // `openssl req` makes no certificate that has ended.
+  makeCertificate(directory, 'expired', '-addext', LOCAL)
+  const [renew, out] = [
+    'x509 -in expired.pem -signkey expired.key -x509toreq -copy_extensions copy',
+    'expired.csr',
+  ]
+  execFileSync('openssl', [...renew.split(' '), '-out', out], { cwd: directory, stdio: 'ignore' })
+  const args = [
+    'x509',
+    '-req',
+    '-in',
+    out,
+    ...signer,
+    '-days',
+    '-1',
+    '-copy_extensions',
+    'copy',
+    '-out',
+    'expired.pem',
+  ]
+  execFileSync('openssl', args, { cwd: directory, stdio: 'ignore' })
 }
 
 /** The settings of a Redis that uses them, except its port. */

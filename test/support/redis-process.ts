@@ -49,7 +49,7 @@ export async function startRedisProcess(
       ...own,
     }
     const args = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, value])
-    child = spawn('redis-server', args, { stdio: 'ignore' })
+    child = spawn('redis-server', args, { stdio: 'ignore', cwd: directory })
     const until = performance.now() + 10_000
     while (!(await send('PING').catch(() => undefined))) {
       if (performance.now() > until) throw new Error('The Redis of this test does not start.')

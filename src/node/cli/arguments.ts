@@ -83,14 +83,17 @@ export function fromVariable<T>(name: string, text: string, parse: (text: string
 export const apiUrlOf = ({ api, url }: { api?: string; url?: string }): string | undefined =>
   api ?? (url === undefined ? process.env.SLUICE_API_URL || undefined : undefined)
 
-/** The REST store that a command talks to, from its flags or from the environment. */
-export function restStore(flags: { url?: string; token?: string }): { url: string; token: string } {
+/** The REST store that a command talks to, from its flags or from the environment. @param option that of the URL, for messages */
+export function restStore(
+  flags: { url?: string | undefined; token?: string | undefined },
+  option = '--url',
+): { url: string; token: string } {
   const { UPSTASH_REDIS_REST_URL, UPSTASH_REDIS_REST_TOKEN } = process.env
   const url = flags.url ?? UPSTASH_REDIS_REST_URL
   const token = flags.token ?? UPSTASH_REDIS_REST_TOKEN
   if (!url || !token) throw new AdminError('usage', describeMissing(url, token))
   if (!isStoreUrl(url)) {
-    const name = flags.url === undefined ? 'UPSTASH_REDIS_REST_URL' : '--url'
+    const name = flags.url === undefined ? 'UPSTASH_REDIS_REST_URL' : option
     // Never the value: users paste a redis:// URL here by mistake, and it has a password.
     throw new AdminError(
       'usage',

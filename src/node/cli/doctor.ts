@@ -1,10 +1,10 @@
 /** `npx sluicegate doctor`: finds out whether Sluice works on this store. */
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { parseDuration } from '../../config/duration.ts'
-import { isStoreUrl } from '../../config/forms.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { type Checked, type Overall, runChecks } from '../doctor/checks.ts'
+import { type Checked, runChecks } from '../doctor/checks.ts'
 import type { StoreAddress } from '../doctor/examined-store.ts'
+import type { Load } from '../doctor/load.ts'
 import { hiderOf } from '../doctor/secrets.ts'
 import type { ServeVariables } from '../serve/serve-store.ts'
 import { JSON_HELP, mustConfirm, secretOf, YES_HELP } from './administration.ts'
@@ -12,6 +12,7 @@ import { parseHeader, parseOriginUrl, restStore } from './arguments.ts'
 import { doctorDocument, lineOf, verdictText } from './doctor-output.ts'
 import { withExamples } from './help.ts'
 import type { ConfigLoader } from './load-config.ts'
+import { redisUrlOf } from './open-store.ts'
 
 interface Flags extends Partial<Record<'store' | 'token' | 'url' | 'key' | 'origin', string>> {
   header?: [string, string][]
@@ -30,7 +31,7 @@ export function doctorCommand(load: ConfigLoader): Command {
     )
     .option('--load <rate>', "also make so many decisions, as in '20/s'; shows the cost before", parseRate)
     .addOption(
-      new Option('--for <duration>', 'duration of the load').default(60, '60s').argParser(parseLoadDuration),
+      new Option('--for <duration>', 'duration of the load').default(60, '60s').argParser(parseLoadSeconds),
     )
     .option('--json', JSON_HELP)
     .option('--yes', YES_HELP)
@@ -59,21 +60,21 @@ The report has no host, token or key, so that it can be pasted into an issue.
 The exit code is 0 if it works, 3 if it works with limits, and 1 if you should not deploy, or if the
 examination was stopped.`
 
-function parsePath(text: string): string {
-  if (text.startsWith('/')) return text
-  throw new InvalidArgumentError('Begin it with a slash, as in /demo.')
+const reject = (fix: string): never => {
+  throw new InvalidArgumentError(fix)
 }
+
+const parsePath = (text: string) =>
+  text.startsWith('/') ? text : reject('Begin it with a slash, as in /demo.')
 
 function parseRate(text: string): number {
-  const rate = Number(/^(\d{1,3})\/s$/.exec(text)?.[1])
-  if (rate >= 1 && rate <= 500) return rate
-  throw new InvalidArgumentError('Use 1/s to 500/s.')
+  const rate = Number(/^(\d+)\/s$/.exec(text)?.[1])
+  return rate >= 1 && rate <= 500 ? rate : reject('Use 1/s to 500/s.')
 }
 
-function parseLoadDuration(text: string): number {
+function parseLoadSeconds(text: string): number {
   const seconds = (parseDuration(text) ?? 0) / 1e6
-  if (Number.isInteger(seconds) && seconds >= 1 && seconds <= 600) return seconds
-  throw new InvalidArgumentError('Use 1s to 10m.')
+  return Number.isInteger(seconds) && seconds >= 1 && seconds <= 600 ? seconds : reject('Use 1s to 10m.')
 }
 
 async function doctor(loadConfig: ConfigLoader, flags: Flags): Promise<void> {
@@ -82,11 +83,11 @@ async function doctor(loadConfig: ConfigLoader, flags: Flags): Promise<void> {
   const key = flags.key === undefined ? undefined : await secretOf(flags.key)
   const headers = { ...(key && { 'x-api-key': key }), ...Object.fromEntries(flags.header ?? []) }
   const store = url === undefined || flags.store !== undefined ? await storeOf(flags) : undefined
-  const load = flags.load === undefined ? undefined : { perSecond: flags.load, seconds: flags.for }
   // Imported here, because other commands do not need them.
   const { examineStore } = await import('../doctor/examine-store.ts')
   const { gatewayChecks } = await import('../doctor/gateway.ts')
-  if (load && store) {
+  const load = store && loadOf(store, flags)
+  if (load) {
     console.error((await import('../doctor/load.ts')).costOfLoad(config, load))
     await mustConfirm('Start the load?', flags)
   }
@@ -106,21 +107,25 @@ async function doctor(loadConfig: ConfigLoader, flags: Flags): Promise<void> {
   }
   const document = doctorDocument(all, stop.isStopped())
   console.log(flags.json ? JSON.stringify(document, null, 2) : `\n${verdictText(all)}`)
-  fail(document.verdict, stop.isStopped())
+  if (stop.isStopped())
+    throw new AdminError('refused', 'Stopped before the end, so the verdict is about the checks above.')
+  if (document.verdict === 'do-not-deploy')
+    throw new AdminError('refused', 'Do not deploy. Fix what is marked as FAULT, and run this again.')
+  if (document.verdict === 'works-with-limits') throw new AdminError('above', 'It works, with limits.')
 }
 
-const STORE_URLS = 'Use the http or https URL of its REST API, without credentials, or a redis:// URL.'
-
-/** The store of `--store`, or that of `serve`. */
-async function storeOf({ store, token }: Flags): Promise<StoreAddress> {
+/** The store of `--store`, or that of `serve`, which does not choose between two. */
+async function storeOf({ store: url, token }: Flags): Promise<StoreAddress> {
   const { storeKindOf } = await import('../serve/serve-store.ts')
-  const isDirect = store
-    ? /^(rediss?(\+\w+)?|unix):/i.test(store)
-    : storeKindOf(process.env as ServeVariables) === 'redis'
-  if (isDirect) return { url: store ?? process.env.REDIS_URL! }
-  if (store !== undefined && !isStoreUrl(store))
-    throw new AdminError('usage', `--store is not valid. ${STORE_URLS}`)
-  return restStore({ ...(store && { url: store }), ...(token && { token }) })
+  if (url === undefined) storeKindOf(process.env as ServeVariables)
+  const redisUrl = redisUrlOf({ url, token })
+  return redisUrl === undefined ? restStore({ url, token }, '--store') : { url: redisUrl }
+}
+
+function loadOf({ url, token }: StoreAddress, { load: perSecond, for: seconds }: Flags): Load | undefined {
+  // Commands of a Redis of one's own have no price.
+  const isBilled = token !== undefined || /\.upstash\.io\b/i.test(url)
+  return perSecond === undefined ? undefined : { perSecond, seconds, isBilled }
 }
 
 /** The first signal ends the examination after the current check, so that the keys are removed; a later one ends the process. */
@@ -138,13 +143,4 @@ function stopOnSignals() {
     isStopped: () => stoppedAt !== undefined,
     end: () => signals.map(each => process.off(each, onSignal)),
   }
-}
-
-/** @throws AdminError unless it works */
-function fail(verdict: Overall, isStopped: boolean): void {
-  if (isStopped)
-    throw new AdminError('refused', 'Stopped before the end, so the verdict is about the checks above.')
-  if (verdict === 'do-not-deploy')
-    throw new AdminError('refused', 'Do not deploy. Fix what is marked as FAULT, and run this again.')
-  if (verdict === 'works-with-limits') throw new AdminError('above', 'It works, with limits.')
 }

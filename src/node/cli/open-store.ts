@@ -11,8 +11,8 @@ import { restStore } from './arguments.ts'
 import { atEnd } from './at-end.ts'
 
 interface Flags {
-  url?: string
-  token?: string
+  url?: string | undefined
+  token?: string | undefined
 }
 
 /** The deadline of one call over a direct connection (ms), as over the REST protocol. */
@@ -42,7 +42,7 @@ export function isStoreSet(): boolean {
 }
 
 /** REDIS_URL is also the variable of the bridge, whose users set those of the REST protocol beside it: these are the store then. */
-function redisUrlOf({ url, token }: Flags): string | undefined {
+export function redisUrlOf({ url, token }: Flags): string | undefined {
   if (url !== undefined && REDIS_URL.test(url)) {
     if (token === undefined) return url
     throw new AdminError(

@@ -1,5 +1,6 @@
 /** What a check of `npx sluicegate doctor` is, how checks are run, and the verdict over all of them. */
 import { GatewayError } from '../../errors.ts'
+import { describeTlsFailure } from '../tls-failure.ts'
 
 /** `limit`: it works, with a limitation. `fault`: do not deploy. `unknown`: it could not be found out here. */
 export type CheckVerdict = 'ok' | 'limit' | 'fault' | 'unknown'
@@ -14,14 +15,11 @@ export interface Finding {
   measured?: Readonly<Record<string, number>>
 }
 
-export interface Check {
-  /** Stable, so that programs can look for it. */
-  name: string
-  /** Without it, no other check can say anything, so a fault ends the examination. */
-  isEssential?: true
-  /** May throw: the error is then the finding. */
-  run(): Promise<Finding>
-}
+/** By names that stay, so that programs can look for them; in their order. A check may throw: the error is then its finding. */
+export type Checks = Readonly<Record<string, () => Finding | Promise<Finding>>>
+
+/** If one of these finds a fault, no other check can say anything, so it ends the examination. */
+const ESSENTIAL = /-(address|tls)$|^(protocol|health)$/
 
 export type Checked = Finding & { name: string }
 
@@ -49,22 +47,27 @@ export const errorWith = (finding: Finding) => new Error(finding.finding, { caus
 export type Examination = { isStopped(): boolean; note(checked: Checked): void }
 
 /** Runs checks one after the other. */
-export async function runChecks(checks: readonly Check[], { isStopped, note }: Examination): Promise<void> {
-  for (const { name, isEssential, run } of checks) {
-    if (isStopped()) break
-    const checked = { name, ...(await run().catch(findingOf)) }
-    note(checked)
-    if (isEssential && checked.verdict === 'fault') break
+export async function runChecks(checks: Checks, { isStopped, note }: Examination): Promise<void> {
+  for (const [name, run] of Object.entries(checks)) {
+    if (isStopped()) return
+    const finding = await Promise.resolve().then(run).catch(findingOf)
+    note({ name, ...finding })
+    if (finding.verdict === 'fault' && ESSENTIAL.test(name)) return
   }
 }
 
 function findingOf(error: Error & { code?: unknown; cause?: { code?: unknown } | Finding }): Finding {
-  const { name, code, cause } = error
+  const { name, code, message, cause } = error
   if (cause && 'verdict' in cause) return cause
-  if (error instanceof GatewayError)
-    return fault`${error.message} → Fix what the checks above name, and run this again.`
-  const isLate = /^(Timeout|Abort)Error$/.test(name)
-  return fault`The check failed: ${isLate ? 'no answer within 5 s' : String(cause?.code ?? code ?? name)}. → Check the URL and the network, and run this again.`
+  const tls = describeTlsFailure(message, false)
+  if (tls) return fault`${tls[0]} → ${tls[1]}`
+  if (!(error instanceof GatewayError)) {
+    const isLate = /^(Timeout|Abort)Error$/.test(name)
+    return fault`The check failed: ${isLate ? 'no answer in time' : String(cause?.code ?? code ?? name)}. → Check the URL and the network, and run this again.`
+  }
+  return error.code === 'ERR_STORE_REFUSED'
+    ? fault`${message} → Fix what the checks above name, and run this again.`
+    : fault`${message} → Check the URL (of a Redis with TLS: rediss://) and the network, and run this again.`
 }
 
 /** The verdict over all checks. What could not be found out does not change it. */

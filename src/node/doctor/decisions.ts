@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { ALL_ALGORITHMS, type AlgorithmName } from '../../algorithms/all.ts'
 import type { LimitRuleInput } from '../../config/check/rule-schema.ts'
-import type { Config, GatewayRule, Rule } from '../../config/compile.ts'
+import type { Config, Rule } from '../../config/compile.ts'
 import { compileLimitRule, countsInFlight } from '../../config/compile-rule.ts'
 import { isOfConsumer } from '../../config/identity-parts.ts'
 import { randomBase62 } from '../../credentials/api-key.ts'
@@ -10,11 +10,13 @@ import { GatewayError } from '../../errors.ts'
 import { bindRule } from '../../limiter/bind.ts'
 import { evaluateOnCluster, refundOf } from '../../limiter/cluster.ts'
 import {
+  type PreparedCall,
   prepareDecide,
   prepareRefund,
   prepareReset,
   prepareSettle,
   runCall,
+  runCalls,
 } from '../../limiter/prepared-call.ts'
 import { gatewayRuleSet, limitRuleSet } from '../../script/compiled.ts'
 import type { DecideVerb } from '../../script/decide.ts'
@@ -25,11 +27,11 @@ import { formatConsumer, formatCredential } from '../../store/records.ts'
 import type { Script, Store } from '../../store/store.ts'
 import { type Finding, fault, findings, ok } from './checks.ts'
 import type { Bed } from './examined-store.ts'
+import { KEY_SECONDS } from './key-space.ts'
 
-/** With the records of its caller, by their keys. */
-export interface Decision {
+export interface Decision extends Evaluation {
   title: string
-  evaluation: Evaluation
+  /** Of its caller. */
   records: readonly (readonly [key: string, text: string])[]
 }
 
@@ -38,48 +40,49 @@ export interface Decision {
  * @param caller callers with different names share no budget, unless a rule counts them together
  */
 export function decisionsUnder(config: Config, caller: string): Decision[] {
-  const isOn = ({ mode }: Rule) => mode !== 'off'
+  const partsOf = ({ by }: { by: readonly string[] }) => by.map(part => [part, caller] as const)
   const ofLimits = [...config.limits].map(([name, rules]): Decision => {
-    const partsOf = ({ by }: (typeof rules)[number]) => by.map(part => [part, caller] as const)
-    const bound = rules.filter(isOn).map(rule => bindOwn(rule, limitStateKey(name, partsOf(rule))))
-    const evaluation = withId({ ruleSet: limitRuleSet(rules), rules: bound })
-    return { title: `limit '${name}'`, evaluation, records: [] }
+    const bound = bindAll(rules, rule => limitStateKey(name, partsOf(rule)))
+    return { title: `limit '${name}'`, ruleSet: limitRuleSet(rules), rules: bound, records: [] }
   })
   const keys = { consumerKey: consumerKey(caller), credentialKey: credentialKey(caller, '0'.repeat(64)) }
-  const rules = config.rules.filter(isOn).map(rule => bindOwn(rule, keyOf(rule, caller)))
   const ofGateway: Decision = {
     title: 'the rules of the gateway',
-    evaluation: withId({ ruleSet: gatewayRuleSet(config), rules, subject: { kind: 'key', ...keys } }),
+    ruleSet: gatewayRuleSet(config),
+    // In the slot of a real one.
+    rules: bindAll(config.rules, rule => {
+      const ofAddress = rule.by.includes('address') ? { address: caller } : undefined
+      const owner = isOfConsumer(rule.by) ? { consumer: caller } : ofAddress
+      return identityStateKey(owner, rule.by.includes('global') ? [] : partsOf(rule))
+    }),
+    subject: { kind: 'key', ...keys },
     records: [
       [keys.consumerKey, formatConsumer({ plan: config.plans[0]!, overrides: [] })],
       [keys.credentialKey, formatCredential({ createdAt: new Date(0) })],
     ],
   }
-  return [ofGateway, ...ofLimits].filter(({ evaluation }) => evaluation.rules.length > 0)
-}
-
-/** In the slot of a real one. */
-function keyOf({ by }: GatewayRule, caller: string): string {
-  const ofAddress = by.includes('address') ? { address: caller } : undefined
-  const parts = by.filter(part => part !== 'global').map(part => [part, caller] as const)
-  return identityStateKey(isOfConsumer(by) ? { consumer: caller } : ofAddress, parts)
+  return [ofGateway, ...ofLimits]
+    .filter(({ rules }) => rules.length > 0)
+    .map(each => (each.ruleSet.settle ? { ...each, reservationId: randomBase62(12) } : each))
 }
 
 /** Each decision comes from an isolate of its own, which holds nothing yet. */
-function bindOwn(rule: Rule, key: string) {
-  const bound = bindRule(rule, key, rule.cost, Date.now())
-  return countsInFlight(rule)
-    ? { ...bound, holding: { holder: randomBase62(8), epoch: 1, started: 0, ended: 0 } }
-    : bound
+const bindAll = <R extends Rule>(rules: readonly R[], keyOf: (rule: R) => string) =>
+  rules
+    .filter(({ mode }) => mode !== 'off')
+    .map(rule => ({
+      ...bindRule(rule, keyOf(rule), rule.cost, Date.now()),
+      ...(countsInFlight(rule) && { holding: { holder: randomBase62(8), epoch: 1, started: 0, ended: 0 } }),
+    }))
+
+export async function writeRecords({ send, space }: Bed, decisions: readonly Decision[]): Promise<void> {
+  const records = decisions.flatMap(({ records }) => records)
+  if (records.length > 0)
+    await send(records.map(([key, text]) => ['SETEX', space.at(key), KEY_SECONDS, text]))
 }
 
-const withId = (evaluation: Evaluation): Evaluation =>
-  evaluation.ruleSet.settle ? { ...evaluation, reservationId: randomBase62(12) } : evaluation
-
 export const scriptsOf = (decisions: readonly Decision[]): Script[] =>
-  decisions.flatMap(({ evaluation: { ruleSet } }) =>
-    [ruleSet.decide, ruleSet.refund, ruleSet.settle ?? []].flat(),
-  )
+  decisions.flatMap(({ ruleSet }) => [ruleSet.decide, ruleSet.refund, ruleSet.settle ?? []].flat())
 
 /** Decides as an isolate does: over the slots of a cluster, if the store is one. @throws GatewayError */
 export function decide(store: Store, evaluation: Evaluation, verb: DecideVerb = 'decide'): Promise<Outcome> {
@@ -122,11 +125,15 @@ export async function checkAlgorithms({ decisions }: Bed): Promise<Finding> {
   const wrong: string[] = []
   for (const [name, evaluations] of vectors) {
     const model = new ScriptModel()
-    let isRight = true
-    for (const evaluation of evaluations) {
-      const { verdicts } = await decide(decisions, evaluation)
-      isRight &&= isDeepStrictEqual(verdicts, model.decide(evaluation).verdicts)
-    }
+    // In one trip, in which they keep their order.
+    const outcomes = await runCalls(
+      decisions,
+      evaluations.map(each => prepareDecide(each)),
+    )
+    const isRight = outcomes.every((outcome, i) => {
+      if (outcome instanceof GatewayError) throw outcome
+      return isDeepStrictEqual(outcome, model.decide(evaluations[i]!))
+    })
     if (!isRight) wrong.push(name)
   }
   return wrong.length > 0
@@ -134,15 +141,17 @@ export async function checkAlgorithms({ decisions }: Bed): Promise<Finding> {
     : ok`All ${vectors.length} algorithms count right, in ${vectors.flatMap(([, all]) => all).length} decisions.`
 }
 
-export async function checkRules({ decisions, config, writeRecords }: Bed): Promise<Finding> {
-  const all = decisionsUnder(config, 'caller')
-  await writeRecords(all)
+export async function checkRules(bed: Bed): Promise<Finding> {
+  const all = decisionsUnder(bed.config, 'caller')
+  await writeRecords(bed, all)
   const wrong: string[] = []
-  for (const decision of all)
-    await compareWithModel(decisions, decision).catch(error => {
-      if (!(error instanceof Difference)) throw error
-      wrong.push(`${decision.title} (${error.message})`)
+  for (const decision of all) {
+    const step = await firstWrongStep(bed.decisions, decision).catch(error => {
+      if (error instanceof GatewayError) return error.message.replace(/\.$/, '')
+      throw error
     })
+    if (step) wrong.push(`${decision.title} (${step})`)
+  }
   const scripts = scriptsOf(all)
   const bytes = Math.max(0, ...scripts.map(({ plain }) => plain.source.length))
   const found = findings({ scripts: scripts.length, largest_script_bytes: bytes })
@@ -151,37 +160,30 @@ export async function checkRules({ decisions, config, writeRecords }: Bed): Prom
     : found.ok`The ${scripts.length} scripts of your config work (the largest: ${Math.ceil(bytes / 1e3)} kB).`
 }
 
-/** A script has failed, or has another reply than the model. */
-class Difference extends Error {}
-
-async function compareWithModel(decisions: Store, { evaluation, records }: Decision): Promise<void> {
+/** @returns the name of the first step whose reply is not that of the model @throws GatewayError */
+async function firstWrongStep(store: Store, decision: Decision): Promise<string | undefined> {
+  const decided = await decide(store, decision)
+  // Slots of a cluster decide at different times, and each has calls of its own, so there only errors count.
+  if (store.isCluster) return void (await decide(store, decision, 'peek'))
   const model = new ScriptModel()
-  for (const [key, text] of records) model.setRecord(key, text)
-  type Expect<R> = (now: number) => R
-  const same = async <R extends { at: number }>(step: string, reply: Promise<R>, expected: Expect<R>) => {
-    const got = await reply.catch(error => {
-      if (!(error instanceof GatewayError)) throw error
-      throw new Difference(`${step}: ${error.message.replace(/\.$/, '')}`)
-    })
-    // Slots of a cluster decide at different times, so there only errors count.
-    if (!decisions.isCluster && !isDeepStrictEqual(got, expected(got.at))) throw new Difference(step)
-    return got
-  }
-  const decideBoth = (verb: 'decide' | 'peek') =>
-    same(verb, decide(decisions, evaluation, verb), now => model.decide({ ...evaluation, now }, verb))
-  const { ruleSet, rules, reservationId: id } = evaluation
-  const decided = await decideBoth('decide')
-  await decideBoth('peek')
-  const [refund] = refundOf(evaluation, decided)
-  // On a cluster, each slot has calls of its own.
-  if (decisions.isCluster || !refund) return
-  if (id) {
+  for (const [key, text] of decision.records) model.setRecord(key, text)
+  if (!isDeepStrictEqual(decided, model.decide({ ...decision, now: decided.at }))) return 'decide'
+  const { ruleSet, rules, reservationId: id } = decision
+  const steps: [name: string, call: PreparedCall<{ at: number }>, expect: (now: number) => unknown][] = [
+    ['peek', prepareDecide(decision, 'peek'), now => model.decide({ ...decision, now }, 'peek')],
+  ]
+  const [refund] = refundOf(decision, decided)
+  if (refund && id) {
     const reservedBy = ({ tag }: Rule) => decided.verdicts.find(({ rule }) => rule.tag === tag)?.reserved ?? 0
     const amounts = rules.map(({ rule }) => ({ reserved: reservedBy(rule), actual: reservedBy(rule) + 1 }))
-    const settlement = { ...refund, rules, requests: [{ id, spentAt: decided.at, amounts }] }
-    const settled = runCall(decisions, prepareSettle({ ...settlement, ruleSet }))
-    await same('settle', settled, now => model.settle({ ...settlement, now }))
+    const settlement = { ...refund, ruleSet, rules, requests: [{ id, spentAt: decided.at, amounts }] }
+    steps.push(['settle', prepareSettle(settlement), now => model.settle({ ...settlement, now })])
   }
-  await same('refund', runCall(decisions, prepareRefund(refund)), now => model.refund({ ...refund, now }))
-  await same('reset', runCall(decisions, prepareReset({ rules })), now => model.reset({ rules, now }))
+  if (refund) steps.push(['refund', prepareRefund(refund), now => model.refund({ ...refund, now })])
+  steps.push(['reset', prepareReset({ rules }), now => model.reset({ rules, now })])
+  for (const [name, call, expect] of steps) {
+    const reply = await runCall(store, call)
+    if (!isDeepStrictEqual(reply, expect(reply.at))) return name
+  }
+  return undefined
 }

@@ -1,9 +1,9 @@
 /** Whether a deployed gateway answers as it is documented: its health, its clock, its fields and problem bodies. */
 import type { Config } from '../../config/compile.ts'
-import { checkBurst, forgeryChecks } from './budgets.ts'
-import { type Check, type Finding, fault, findings, limit, ok, unknown } from './checks.ts'
+import { checkBurst, checkForgery } from './budgets.ts'
+import { type Checks, type Finding, fault, findings, limit, ok, unknown } from './checks.ts'
 import { reachChecks } from './reach.ts'
-import { type AskCounted, ask, isProblem, limitsOf, type Reply } from './replies.ts'
+import { type AskCounted, ask, isProblem, limitsOf } from './replies.ts'
 import { describeOffset } from './server.ts'
 
 /** `path` and `headers` are those of the requests that are counted. */
@@ -14,24 +14,26 @@ export interface GatewayToExamine extends Readonly<Record<'url' | 'path', string
   config: Config
 }
 
-export function gatewayChecks({ path, headers, origin, config, ...gateway }: GatewayToExamine): Check[] {
+export function gatewayChecks({ path, headers, origin, config, ...gateway }: GatewayToExamine): Checks {
   const url = gateway.url.replace(/\/+$/, '')
   const counted: AskCounted = more => ask(url + path, { ...headers, ...more })
-  return [
+  return {
     ...reachChecks('gateway', [url]),
-    { name: 'health', isEssential: true, run: () => checkHealth(url, config) },
-    { name: 'gateway-clock', run: () => checkClock(url) },
-    { name: 'problems', run: () => checkProblem(url) },
-    { name: 'fields', run: async () => checkFields(await counted()) },
-    ...forgeryChecks(counted),
-    ...(origin === undefined ? [] : [{ name: 'origin', run: () => checkOrigin(origin, path) }]),
-    { name: 'burst', run: () => checkBurst(counted) },
-  ]
+    health: () => checkHealth(url, config),
+    'gateway-clock': () => checkClock(url),
+    problems: () => checkProblem(url),
+    fields: () => checkFields(counted),
+    'forged-address': () => checkForgery(counted),
+    ...(origin !== undefined && { origin: () => checkOrigin(origin, path) }),
+    burst: () => checkBurst(counted),
+  }
 }
 
 async function checkHealth(url: string, { storeDeadlineMs }: Config): Promise<Finding> {
   const { status, body, ms } = await ask(`${url}/_sluice/health`)
   const { live, ready, store } = body
+  if (status >= 300 && status < 400)
+    return fault`The URL redirects (HTTP ${status}), and redirections are not followed. → Use the URL that it redirects to. If that is a login page, exempt the gateway from it.`
   if (live !== true)
     return fault`There is no Sluice at this URL: /_sluice/health answers something else (HTTP ${status}). → Use the address that wrangler deploy has printed. The URL of the store is --store.`
   if (ready !== true)
@@ -58,18 +60,22 @@ async function checkProblem(url: string): Promise<Finding> {
     : fault`Replies of the gateway itself do not arrive: /_sluice/none answers something else (HTTP ${reply.status}). → A proxy or CDN in front of the gateway must pass them on.`
 }
 
-function checkFields(reply: Reply): Finding {
+async function checkFields(counted: AskCounted): Promise<Finding> {
+  const reply = await counted()
   const { status, headers } = reply
+  const id = headers.get('x-request-id')
   if (headers.has('sluice-degraded'))
     return fault`The gateway has decided without its store (Sluice-Degraded). → Run this with the store, without --url.`
   if (status === 401)
     return unknown`A request needs a valid credential here (HTTP 401). → Name a key with --key, or a token with --header.`
   if (!headers.has('ratelimit') || !headers.has('ratelimit-policy'))
     return limit`The reply has no RateLimit or no RateLimit-Policy: a proxy in front of the gateway removes it, or no rule is for this request. → Let the proxy pass both on, or name a path that has rules with --path.`
-  if (!headers.has('x-request-id'))
+  if (id === null)
     return limit`The reply has no X-Request-Id: a proxy in front of the gateway removes it. → Let the proxy pass it on.`
+  if ((await counted()).headers.get('x-request-id') === id)
+    return fault`A cache in front of the gateway answers: two requests get the same reply. It passes on replies to others, and no limit counts them. → Turn off the cache for this gateway.`
   const limits = limitsOf(reply)
-  return limits
+  return limits.length > 0
     ? ok`RateLimit and RateLimit-Policy are valid (limits: ${limits.length}).`
     : fault`RateLimit or RateLimit-Policy is not valid. → Neither a proxy nor the origin may change them.`
 }

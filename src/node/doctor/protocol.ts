@@ -3,29 +3,27 @@
  * scripts use, each by a command of its own, so that a lack has a name.
  */
 import { randomBase62 } from '../../credentials/api-key.ts'
-import { GatewayError } from '../../errors.ts'
 import { FIRST_LINES } from '../../script/create-script.ts'
-import { type Check, errorWith, type Finding, fault, findIn, limit, ok, unknown } from './checks.ts'
+import type { RestCommand } from '../../store/rest.ts'
+import { type Checks, type Finding, fault, findIn, findings, limit, ok, unknown } from './checks.ts'
 import { decisionsUnder, scriptsOf } from './decisions.ts'
-import { type Bed, type Command, type ExaminedStore, KEY_SECONDS } from './examined-store.ts'
+import type { Bed } from './examined-store.ts'
+import { KEY_SECONDS, type KeySpace, type Send } from './key-space.ts'
 
 const PING = ['PING'] as const
 /** What Sluice sends: a command, several, and a transaction. */
-const FORMS: Readonly<Record<string, Parameters<ExaminedStore['send']>>> = {
+const FORMS: Readonly<Record<string, Parameters<Send>>> = {
   'a command': [[PING]],
   '/pipeline': [[PING, PING]],
   '/multi-exec': [[PING, PING], true],
 }
 
-export async function checkProtocol({ send, sendWith, decisions }: Bed): Promise<Finding> {
-  const failed = (error: unknown): never => {
-    if (!(error instanceof GatewayError)) throw error
-    if (!sendWith) throw errorWith(fault`${error.message} → Test the URL: redis-cli -u redis://… PING`)
-    const notJson = fault`The URL answers with a web page or another text, and not with replies in JSON. → Copy UPSTASH_REDIS_REST_URL again. A proxy or a login page in front of the store must pass on its replies.`
-    throw errorWith(notJson)
-  }
-  if (!sendWith) await decisions.ping().catch(failed)
-  const [first] = await send([PING]).catch(failed)
+export async function checkProtocol({ send, sendUnauthorized, decisions }: Bed): Promise<Finding> {
+  // Says why a Redis does not answer.
+  if (!sendUnauthorized) await decisions.ping()
+  const startedAt = performance.now()
+  const [first] = await send([PING])
+  const found = findings({ first_ms: Math.round(performance.now() - startedAt) })
   // A user without PING can still count. Another check finds missing permissions.
   if (first?.error === undefined && first?.result !== 'PONG')
     return fault`The answer to PING is not that of a Redis. → Use the URL of an Upstash database or of the bridge.`
@@ -34,17 +32,17 @@ export async function checkProtocol({ send, sendWith, decisions }: Bed): Promise
     return fault`The store does not answer several commands in one request (/pipeline). → Use an Upstash database or the bridge.`
   if (!(await works('/multi-exec')))
     return limit`The store has no transactions (/multi-exec), so \`limits correct\` fails. → Permit MULTI and EXEC to the Redis user, or use an Upstash database or the bridge.`
-  return sendWith
-    ? ok`The store answers commands, several at once, and transactions.`
-    : ok`Redis answers without HTTP, also transactions. Skipped, because only REST has them: token, key-locking.`
+  return sendUnauthorized
+    ? found.ok`The store answers commands, several at once, and transactions.`
+    : found.ok`Redis answers without HTTP, also transactions. Skipped, because only REST has them: token, key-locking.`
 }
 
 /** Some servers check the token on one path only. */
-export async function checkToken({ sendWith }: Bed): Promise<Finding> {
+export async function checkToken(sendUnauthorized: Send): Promise<Finding> {
   const open: string[] = []
   for (const [name, form] of Object.entries(FORMS)) {
-    const answers = await sendWith?.(randomBase62(32), ...form).catch(() => [])
-    if (answers?.some(({ result }) => result === 'PONG')) open.push(name)
+    const answers = await sendUnauthorized(...form).catch(() => [])
+    if (answers.some(({ result }) => result === 'PONG')) open.push(name)
   }
   return open.length > 0
     ? fault`The store accepts a wrong token (${open.join(', ')}): anyone who reaches it can read and change all data. → Use a server that checks the token of each request, such as the bridge.`
@@ -61,18 +59,21 @@ SREM set b;ZADD sorted 1 a;ZMSCORE sorted a;ZCARD sorted;ZRANGE sorted 0 -1;ZRAN
 XADD stream * a 1;XREVRANGE stream + -;EVAL return+1 0;EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0;SCRIPT LOAD return+1;
 EXPIRE hash ttl;EXPIRE set ttl;EXPIRE sorted ttl;EXPIRE stream ttl;DEL text;UNLINK text`
 
-const KEYS = new Set(['text', 'hash', 'set', 'sorted', 'stream'])
-
 /** The commands of one trip, by their names. */
-export const commandsToTry = (key: Bed['key']): [name: string, Command][] =>
+export const commandsToTry = (key: KeySpace['key']): [name: string, RestCommand][] =>
   COMMANDS.split(/;\n?/).map(line => {
-    const wordFor = (word: string) =>
-      KEYS.has(word) ? key(word) : word === 'ttl' ? KEY_SECONDS : word.replace('+1', ' 1')
-    return [/^[A-Z]+( [A-Z]+)?/.exec(line)![0], line.split(' ').map(wordFor) as unknown as Command]
+    const wordFor = (word: string) => {
+      if (word === 'ttl') return KEY_SECONDS
+      return /^(text|hash|set|sorted|stream)$/.test(word) ? key(word) : word.replace('+1', ' 1')
+    }
+    return [/^[A-Z]+( [A-Z]+)?/.exec(line)![0], line.split(' ').map(wordFor) as unknown as RestCommand]
   })
 
-export async function checkPermissions({ send, key, config }: Bed): Promise<Finding> {
-  const commands = commandsToTry(key)
+/** Of a command outside of scripts. */
+const NOT_PERMITTED = /^(NOPERM|ERR unknown command)/
+
+export async function checkPermissions({ send, space, config }: Bed): Promise<Finding> {
+  const commands = commandsToTry(space.key)
   const answers = await send(commands.map(([, command]) => command))
   const thatFail = (pattern: RegExp) => {
     const names = commands.flatMap(([name], i) => (pattern.test(answers[i]?.error ?? '') ? [name] : []))
@@ -82,14 +83,15 @@ export async function checkPermissions({ send, key, config }: Bed): Promise<Find
     return fault`The server is a read-only replica (READONLY): it cannot count. → Use the address of the primary.`
   if (thatFail(/^(OOM|MISCONF)/).length > 0)
     return fault`The server refuses changes, because its memory is full or its disk fails (OOM, MISCONF). → Look at the memory, the disk and the log of Redis.`
-  const denied = thatFail(/^(NOPERM|ERR unknown command)/)
+  const denied = thatFail(NOT_PERMITTED)
   if (denied.includes('SETEX') && denied.includes('HSET') && !denied.includes('GET'))
     return fault`The token is read-only (NOPERM): it cannot count. → Use the token that can write: at Upstash the standard token, not the read-only one.`
-  const fix = 'docs/deploy.md#your-own-redis lists the permissions that Sluice needs.'
   const sources = scriptsOf(decisionsUnder(config, 'caller')).map(({ plain }) => plain.source)
-  const needed = denied.filter(
-    name => /^EVAL/.test(name) || sources.some(source => source.includes(`'${name}'`)),
-  )
+  const needed = denied.filter(name => /^EVAL/.test(name) || sources.some(text => text.includes(`'${name}'`)))
+  const unknownHere = thatFail(/^ERR unknown command/)
+  const fix = unknownHere.some(name => (needed.length > 0 ? needed : denied).includes(name))
+    ? 'The server does not know it: remove rename-command from redis.conf (an ACL can take its place), or use a newer Redis.'
+    : 'docs/deploy.md#your-own-redis lists the permissions that Sluice needs.'
   if (needed.length > 0)
     return fault`The store lacks or does not permit ${needed.join(', ')}, which decisions under your rules take. → ${fix}`
   if (denied.length > 0)
@@ -108,17 +110,21 @@ const STRUCT = "return struct and #struct.pack('>I4I2c2', 12345678, 7, 'ab') == 
 const UNDECLARED = `${FIRST_LINES.keyLocking}return redis.call('GET', ARGV[1])`
 const OTHER = 'Use Redis 6.2 or newer, Valkey, an Upstash database or the bridge.'
 
-export function commandChecks({ send, sendWith, key, config: { keyLocking } }: Bed): Check[] {
+export function scriptChecks({
+  send,
+  sendUnauthorized,
+  space: { key },
+  config: { keyLocking },
+}: Bed): Checks {
   /** @param table by patterns of the answer: `= ` and the result, or the error. The last one is empty */
-  const check = (name: string, command: () => Command, table: Readonly<Record<string, Finding>>): Check => ({
-    name,
-    async run() {
-      const [answer] = await send([command()])
-      return findIn(answer!.error ?? `= ${answer!.result}`, table)!
-    },
-  })
+  const check = (command: () => RestCommand, table: Readonly<Record<string, Finding>>) => async () => {
+    const [answer] = await send([command()])
+    const text = answer!.error ?? `= ${answer!.result}`
+    return NOT_PERMITTED.test(text) ? untried : findIn(text, table)!
+  }
+  const untried = unknown`This could not be tried. → Fix what the check \`permissions\` names.`
   const undecided = unknown`Whether scripts lock their keys only could not be found out. → You can leave it, if the check \`rules\` is ok.`
-  const ofRest = check('key-locking', () => ['EVAL', UNDECLARED, 0, key('undeclared')], {
+  const ofRest = check(() => ['EVAL', UNDECLARED, 0, key('undeclared')], {
     '^= ': ok`The first line of scripts is accepted. The store runs one script at a time.`,
     'dynamic keys': keyLocking
       ? ok`Scripts of different callers run side by side: the store locks their keys only.`
@@ -128,23 +134,23 @@ export function commandChecks({ send, sendWith, key, config: { keyLocking } }: B
       : undecided,
     '': undecided,
   })
-  return [
-    check('script-cache', () => ['EVALSHA', randomBase62(40).toLowerCase(), 0], {
-      '^(NOSCRIPT|NOPERM|ERR unknown command)': ok`A script that the store has lost is sent again (NOSCRIPT).`,
+  return {
+    'script-cache': check(() => ['EVALSHA', randomBase62(40).toLowerCase(), 0], {
+      '^NOSCRIPT': ok`A script that the store has lost is sent again (NOSCRIPT).`,
       '': fault`A script that the store does not have is not answered with NOSCRIPT, so it is not sent again: after a restart of the store, every decision fails. → Use an Upstash database or the bridge. A server in between must not change errors.`,
     }),
-    check('time-in-scripts', () => ['EVAL', TIME, 1, key('time')], {
+    'time-in-scripts': check(() => ['EVAL', TIME, 1, key('time')], {
       '^= \\d{10,}$': ok`A script can read the time and write afterwards (TIME, SETEX).`,
       '': fault`A script cannot read the time and write afterwards (TIME, SETEX), as every decision does. → ${OTHER}`,
     }),
-    check('struct', () => ['EVAL', STRUCT, 0], {
+    struct: check(() => ['EVAL', STRUCT, 0], {
       '^= 1$': ok`Scripts have the library struct.`,
       '': limit`Scripts lack the library struct. Slower code takes its place: a script takes up to three times as long. → You can leave it. Redis, Valkey and the bridge in front of them have it.`,
     }),
-    check('arguments', () => ['EVAL', 'return #ARGV', 0, ...Array(ARGUMENTS).fill('1')], {
+    arguments: check(() => ['EVAL', 'return #ARGV', 0, ...Array(ARGUMENTS).fill('1')], {
       [`^= ${ARGUMENTS}$`]: ok`A script takes ${ARGUMENTS} arguments.`,
       '': fault`A script does not take ${ARGUMENTS} arguments. → ${OTHER}`,
     }),
-    ...(sendWith ? [ofRest] : []),
-  ]
+    ...(sendUnauthorized && { 'key-locking': ofRest }),
+  }
 }

@@ -3,7 +3,8 @@ import { lookup } from 'node:dns/promises'
 import { isIP } from 'node:net'
 import { connect } from 'node:tls'
 import { isOnThisMachine } from '../../ops/store-failure.ts'
-import { type Check, type Finding, fault, findings, limit, ok } from './checks.ts'
+import { describeTlsFailure } from '../tls-failure.ts'
+import { type Checks, type Finding, fault, findings, limit, ok } from './checks.ts'
 
 const TIMEOUT_MS = 5000
 const DAY_MS = 86_400_000
@@ -11,22 +12,19 @@ const DAY_MS = 86_400_000
 const MIN_DAYS = 14
 
 /** @param urls of servers that are alike. The finding is about the first that is not ok, or the first */
-export function reachChecks(what: 'store' | 'gateway', urls: readonly string[]): Check[] {
-  const check = (name: string, run: (url: string) => Promise<Finding>): Check => ({
-    ...{ name, isEssential: true },
-    async run() {
-      const all = await Promise.all(urls.map(run))
-      return all.find(({ verdict }) => verdict !== 'ok') ?? all[0]!
-    },
-  })
-  return [check(`${what}-address`, checkName), check(`${what}-tls`, checkTls)]
+export function reachChecks(what: 'store' | 'gateway', urls: readonly string[]): Checks {
+  const onEach = (run: (url: URL, host: string) => Promise<Finding>) => async () => {
+    const all = await Promise.all(
+      urls.map(url => run(new URL(url), new URL(url).hostname.replace(/^\[|\]$/g, ''))),
+    )
+    return all.find(({ verdict }) => verdict !== 'ok') ?? all[0]!
+  }
+  return { [`${what}-address`]: onEach(checkName), [`${what}-tls`]: onEach(checkTls) }
 }
 
-const hostOf = (url: string) => new URL(url).hostname.replace(/^\[|\]$/g, '')
 const msSince = (startedAt: number) => Math.round(performance.now() - startedAt)
 
-async function checkName(url: string): Promise<Finding> {
-  const host = hostOf(url)
+async function checkName(_: URL, host: string): Promise<Finding> {
   if (host === '' || isIP(host)) return ok`The host is an IP address, which needs no DNS.`
   const startedAt = performance.now()
   const found = await lookup(host, { all: true }).catch(({ code }) => String(code))
@@ -36,32 +34,35 @@ async function checkName(url: string): Promise<Finding> {
   return findings({ dns_ms: ms }).ok`The name resolves in ${ms} ms (addresses: ${found.length}).`
 }
 
-async function checkTls(url: string): Promise<Finding> {
-  const { protocol, port } = new URL(url)
+async function checkTls({ protocol, port, href }: URL, host: string): Promise<Finding> {
   if (protocol !== 'https:' && protocol !== 'rediss:') {
-    if (isOnThisMachine(url)) return ok`No TLS, which is not needed on this machine.`
+    if (isOnThisMachine(href)) return ok`No TLS, which is not needed on this machine.`
     return protocol === 'redis:'
       ? limit`There is no TLS: passwords and keys travel in clear text. → Use rediss://, unless the network between is your own.`
       : fault`There is no TLS: tokens and keys travel in clear text. → Use an https URL. For the bridge, put a proxy with TLS in front of it.`
   }
   const startedAt = performance.now()
-  const host = hostOf(url)
   const socket = connect({
     ...{ host, port: Number(port || (protocol === 'https:' ? 443 : 6379)), timeout: TIMEOUT_MS },
     ...(!isIP(host) && { servername: host }),
   })
-  const code = await new Promise<string | undefined>(resolve => {
-    socket.once('secureConnect', () => resolve(undefined)).once('timeout', () => resolve('ETIMEDOUT'))
-    socket.once('error', ({ code = 'no TLS' }: NodeJS.ErrnoException) => resolve(code))
+  const failure = await new Promise<string | undefined>(resolve => {
+    socket.once('secureConnect', () => resolve(undefined))
+    socket.once('error', ({ code }: NodeJS.ErrnoException) => resolve(String(code)))
+    // A server without TLS waits for the rest of a command.
+    socket.once('timeout', () => resolve(socket.connecting ? 'ETIMEDOUT' : 'SSL_SILENT'))
   })
   const ms = msSince(startedAt)
-  const [version, { valid_to }] = [socket.getProtocol(), socket.getPeerCertificate()]
+  const [version, certificate] = [socket.getProtocol(), socket.getPeerCertificate()]
   socket.destroy()
-  if (code && /^E[A-Z]+$/.test(code))
-    return fault`No connection can be made (${code}). → Check the host and the port of the URL, and the firewall.`
-  if (code)
-    return fault`The certificate is not valid, or there is no TLS (${code}). → Use a certificate of an authority that browsers trust: Workers accept no other. For rediss://, NODE_EXTRA_CA_CERTS can name another.`
-  const days = Math.floor((Date.parse(valid_to) - Date.now()) / DAY_MS)
+  if (failure) {
+    const [what, fix] = describeTlsFailure(failure, protocol === 'https:') ?? [
+      `No connection can be made (${failure}).`,
+      'Check the host and the port of the URL, and the firewall.',
+    ]
+    return fault`${what} → ${fix}`
+  }
+  const days = Math.floor((Date.parse(certificate.valid_to) - Date.now()) / DAY_MS)
   const found = findings({ tls_ms: ms, certificate_days: days })
   return days < MIN_DAYS
     ? found.limit`The certificate ends in ${days} days. → Renew it: when it has ended, no request gets through.`

@@ -1,7 +1,9 @@
 /** What the server says about itself (INFO): version, cluster, memory and eviction, persistence, replicas. And its clock. */
 import type { Config } from '../../config/compile.ts'
-import { type Check, type Finding, fault, findings, limit, ok, unknown } from './checks.ts'
-import type { Answer, Bed } from './examined-store.ts'
+import type { RestAnswer } from '../../store/rest.ts'
+import { type Checks, type Finding, fault, findings, limit, ok, unknown } from './checks.ts'
+import type { Bed } from './examined-store.ts'
+import type { Send } from './key-space.ts'
 
 type Info = Readonly<Record<string, string | undefined>>
 
@@ -10,24 +12,27 @@ const FULL = 95
 const NEARLY_FULL = 80
 const LATE_SECONDS = 10
 
-export function serverChecks({ send, config }: Bed): Check[] {
+export function serverChecks({ send, config }: Bed): Checks {
   let info: Promise<Info> | undefined
-  const find = { version: versionOf, memory: memoryOf, persistence: persistenceOf, replicas: replicasOf }
-  const checks = Object.entries(find).map(([name, find]) => ({
-    name,
-    async run() {
-      info ??= send([['INFO']]).then(([answer]) => parseInfo(answer!))
-      return (await find(await info, config, send)) ?? UNTOLD
-    },
-  }))
-  return [...checks, { name: 'clock', run: () => checkClock(send) }]
+  const fromInfo = (find: (info: Info) => Finding | undefined) => async () => {
+    info ??= send([['INFO']]).then(([answer]) => parseInfo(answer!))
+    return (
+      find(await info) ??
+      unknown`The store does not tell it: INFO lacks it, or is not permitted. → Permit INFO to the Redis user (+info; no rename-command), or look into the console of the database.`
+    )
+  }
+  return {
+    version: fromInfo(info => versionOf(info, config)),
+    memory: fromInfo(memoryOf),
+    persistence: fromInfo(persistenceOf),
+    replicas: fromInfo(replicasOf),
+    clock: () => checkClock(send),
+  }
 }
 
-const UNTOLD = unknown`The store does not tell it: INFO lacks it, or is not permitted. → Permit INFO to the Redis user (+info), or look into the console of the database.`
-
-const parseInfo = ({ result }: Answer): Info =>
+const parseInfo = ({ result }: RestAnswer): Info =>
   Object.fromEntries(
-    [...String(result).matchAll(/^([\w-]+):([^\r\n]*)/gm)].map(([, name, value]) => [name!, value!]),
+    [...String(result).matchAll(/^([\w-]+):([^\r\n]*)/gm)].map(([, name, text]) => [name!, text!]),
   )
 
 function versionOf({ valkey_version: valkey, redis_version: redis, cluster_enabled }: Info, config: Config) {
@@ -52,29 +57,20 @@ function memoryOf({ maxmemory_policy: policy = '', maxmemory, used_memory }: Inf
   const found = findings({ memory_used_percent: percent })
   if (policy !== 'noeviction') {
     const evictsKeys = max > 0 && policy.startsWith('allkeys-')
-    const verdict = evictsKeys ? 'fault' : 'limit'
-    return found[
-      verdict
-    ]`Eviction is on (${policy}; ${used}): when the memory is full, limits start again${evictsKeys ? ', and API keys are deleted' : ''}. → Turn it off (redis-cli CONFIG SET maxmemory-policy noeviction), and choose enough memory.`
+    const tag = evictsKeys ? found.fault : found.limit
+    return tag`Eviction is on (${policy}; ${used}): when the memory is full, limits start again${evictsKeys ? ', and API keys are deleted' : ''}. → Turn it off (redis-cli CONFIG SET maxmemory-policy noeviction), and choose enough memory.`
   }
   if (percent < NEARLY_FULL) return found.ok`Eviction is off, and ${used}.`
-  const [verdict, nearly] = percent >= FULL ? (['fault', ''] as const) : (['limit', 'nearly '] as const)
-  return found[
-    verdict
-  ]`The memory is ${nearly}full (${used}). Redis refuses to count when it is full. → Raise maxmemory, or choose a larger database.`
+  const tag = percent >= FULL ? found.fault : found.limit
+  return tag`The memory is ${percent >= FULL ? '' : 'nearly '}full (${used}). Redis refuses to count when it is full. → Raise maxmemory, or choose a larger database.`
 }
 
-async function persistenceOf(info: Info, _: Config, send: Bed['send']): Promise<Finding | undefined> {
+function persistenceOf(info: Info): Finding | undefined {
   if (info.aof_enabled === undefined) return undefined
   if (info.aof_last_write_status === 'err' || info.rdb_last_bgsave_status === 'err')
     return fault`The last write to the disk has failed, and Redis may refuse all changes. → Look at the log of Redis, and at the space on its disk.`
   if (info.aof_enabled === '1') return ok`The append-only file is on.`
-  const [answer] = await send([['CONFIG', 'GET', 'save']]).catch((): Answer[] => [])
-  const isOff = Array.isArray(answer?.result) && answer.result[1] === ''
-  const effect = isOff
-    ? 'Persistence is off: a restart starts all limits again, and deletes API keys'
-    : 'The append-only file is off: a crash loses counts, and without snapshots all API keys'
-  return limit`${effect}. → Turn the append-only file on (appendonly yes): docs/deploy.md#your-own-redis`
+  return limit`The append-only file is off: a crash loses counts, and without snapshots all API keys. → Turn it on (appendonly yes): docs/deploy.md#your-own-redis`
 }
 
 function replicasOf({ role, master_repl_offset: offset, ...info }: Info): Finding | undefined {
@@ -96,7 +92,7 @@ function replicasOf({ role, master_repl_offset: offset, ...info }: Info): Findin
 
 const CLOCK_SAMPLES = 5
 
-async function checkClock(send: Bed['send']): Promise<Finding> {
+async function checkClock(send: Send): Promise<Finding> {
   let best = { offsetMs: 0, errorMs: Number.POSITIVE_INFINITY }
   for (let i = 0; i < CLOCK_SAMPLES; i++) {
     const sentAt = Date.now()

@@ -2,6 +2,7 @@
 import type { AdminConnection, Command, Reply } from '../../ops/admin-connection.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import { describeErrorOfRedis, fixFor, LOST, lateText } from '../../ops/store-failure.ts'
+import { codeText } from '../../store/refusal.ts'
 import type { Store } from '../../store/store.ts'
 import type { FoundRedis } from '../rest-bridge/found-redis.ts'
 import {
@@ -10,6 +11,7 @@ import {
   RedisUnavailable,
   wasOffline,
 } from '../rest-bridge/redis-server.ts'
+import { describeTlsFailure } from '../tls-failure.ts'
 
 /**
  * @param decisions the store that decides
@@ -46,6 +48,8 @@ function failureOf(error: unknown, deadlineMs: number): AdminError {
     const [what, nextStep] = describeErrorOfRedis(error.message, TEST_OF_CREDENTIALS)
     return new AdminError('store', `The store ${what}`, nextStep)
   }
+  const ofTls = describeTlsFailure(codeText((error as Error).cause ?? error), false)
+  if (ofTls) return new AdminError('store', `The store cannot be reached. ${ofTls[0]}`, ofTls[1])
   const isLate = error instanceof RedisUnavailable && error.reason === 'timeout'
   const what = isLate ? lateText(deadlineMs) : wasOffline(error) ? 'cannot be reached.' : LOST
   return new AdminError('store', `The store ${what}`, TEST)

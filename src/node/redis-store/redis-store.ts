@@ -3,15 +3,16 @@
  * programs on Node; a Worker uses src/store/upstash.ts. All calls of the process share one connection to each server.
  */
 import { GatewayError } from '../../errors.ts'
-import type { AdminConnection, Command, Reply } from '../../ops/admin-connection.ts'
+import type { AdminConnection, Command } from '../../ops/admin-connection.ts'
 import { type DeadlineClock, REAL_CLOCK } from '../../store/deadline.ts'
 import { refusal } from '../../store/refusal.ts'
+import type { RestAnswer } from '../../store/rest.ts'
 import type { Store } from '../../store/store.ts'
 import { storeOn } from '../../store/store-on.ts'
 import { ClusterConnection } from '../rest-bridge/cluster-connection.ts'
 import type { FoundRedis } from '../rest-bridge/found-redis.ts'
 import { connectionTo, isClusterNode } from '../rest-bridge/redis-connection.ts'
-import { RedisServer, withDeadline } from '../rest-bridge/redis-server.ts'
+import { ErrorReply, RedisServer, withDeadline } from '../rest-bridge/redis-server.ts'
 import { adminConnectionTo, textsIn } from './admin-connection.ts'
 import { createLightController } from './light-controller.ts'
 import { parseRedisUrl } from './redis-url.ts'
@@ -35,10 +36,8 @@ export interface RedisStore {
   store: Store
   /** The same Redis for administration. */
   admin: AdminConnection
-  /** Sends a command as it is. @throws ErrorReply with the error of Redis; RedisUnavailable */
-  send(command: Command): Promise<Reply>
-  /** Sends commands as one transaction. @throws as `send` does */
-  transact(commands: readonly Command[]): Promise<Reply[]>
+  /** Sends commands as they are. @returns their answers in order @throws RedisUnavailable; ErrorReply if a transaction was not begun */
+  send(commands: readonly Command[], isTransaction?: boolean): Promise<RestAnswer[]>
   /** Resolves if Redis answers: on a cluster, one of its masters. @throws GatewayError that says why it does not */
   ready(): Promise<void>
   /** Accepts no more calls, and closes the connections when the calls in flight are answered, or after `connectMs`. */
@@ -65,9 +64,15 @@ export async function connectRedisStore(options: RedisStoreOptions): Promise<Red
   return {
     store,
     admin: adminConnectionTo(redis, store, connectMs),
-    send: async command => textsIn(await redis.send(command.map(String))),
-    transact: async commands =>
-      (await redis.transaction(commands.map(command => command.map(String)))).map(textsIn),
+    async send(commands, isTransaction) {
+      const texts = commands.map(command => command.map(String))
+      const replies = isTransaction
+        ? await redis.transaction(texts)
+        : await Promise.all(texts.map(text => redis.send(text).catch(errorReplyIn)))
+      return replies.map(reply =>
+        reply instanceof Error ? { error: reply.message } : { result: textsIn(reply) },
+      )
+    },
     async ready() {
       const outages = await redis.outages()
       const [outage] = outages
@@ -77,6 +82,12 @@ export async function connectRedisStore(options: RedisStoreOptions): Promise<Red
     },
     close: () => redis.leave(),
   }
+}
+
+/** @throws unless it is an error of Redis */
+function errorReplyIn(error: unknown): ErrorReply {
+  if (error instanceof ErrorReply) return error
+  throw error
 }
 
 const READY_CODES = {
@@ -93,13 +104,12 @@ async function open(url: string, connectMs: number): Promise<FoundRedis> {
     await withDeadline(sentinel.firstAttempt(), connectMs).catch(() => {})
     return sentinel
   }
-  const urls = target.kind === 'cluster' ? target.urls : [target.url]
-  const servers = urls.map(url => new RedisServer(url, connectMs))
+  const servers = target.urls.map(url => new RedisServer(url, connectMs))
   const attempts = Promise.all(servers.map(({ firstAttempt }) => firstAttempt))
   await withDeadline(attempts, connectMs).catch(() => {})
   const isCluster = target.kind === 'cluster' || (await isNodeOfCluster(servers[0]!, connectMs))
   if (!isCluster) return connectionTo(servers[0]!, connectMs)
-  return await ClusterConnection.open(servers, urls[0]!, connectMs)
+  return await ClusterConnection.open(servers, target.urls[0]!, connectMs)
 }
 
 /** The nodes of a cluster know each other by host and port, so a cluster is never reached over a socket. */

@@ -12,11 +12,11 @@
 import { GatewayError } from '../../errors.ts'
 
 export type RedisTarget =
-  | { kind: 'server'; url: string }
-  | { kind: 'cluster'; urls: readonly string[] }
+  | { kind: 'server' | 'cluster'; urls: readonly string[] }
   | {
       kind: 'sentinel'
-      sentinels: readonly string[]
+      /** Of the Sentinels. */
+      urls: readonly string[]
       master: string
       /** The URL of a node. @param host an IPv6 address without brackets */
       urlOf(host: string, port: string): string
@@ -28,7 +28,7 @@ const SEVERAL =
 /** @throws GatewayError ERR_CONFIG_INVALID without the URL, which may contain a password */
 export function parseRedisUrl(text: string): RedisTarget {
   const [, scheme, kind, credentials, hosts = '', path = '', db, query] = SEVERAL.exec(text.trim()) ?? []
-  if (!kind) return { kind: 'server', url: serverUrl(text.trim()) }
+  if (!kind) return { kind: 'server', urls: [serverUrl(text.trim())] }
   const urlAt = (host: string, credentials: string | undefined, db?: string) =>
     serverUrl(`${scheme}://${credentials ? `${credentials}@` : ''}${host}${db ? `/${db}` : ''}`)
   if (kind === 'cluster') {
@@ -41,7 +41,7 @@ export function parseRedisUrl(text: string): RedisTarget {
     sentinelPassword && `${encodeURIComponent(sentinelUsername)}:${encodeURIComponent(sentinelPassword)}`
   return {
     kind: 'sentinel',
-    sentinels: hosts.split(',').map(host => urlAt(withPort(host, 26379), ofSentinels)),
+    urls: hosts.split(',').map(host => urlAt(withPort(host, 26379), ofSentinels)),
     master: decodeURIComponent(path),
     urlOf: (host, port) => urlAt(`${host.includes(':') ? `[${host}]` : host}:${port}`, credentials, db),
   }

@@ -41,7 +41,7 @@ export class SentinelConnection implements FoundRedis {
   constructor(target: Target, deadlineMs: number) {
     this.#target = target
     this.#deadlineMs = deadlineMs
-    this.#sentinels = target.sentinels.map(url => new RedisServer(url, deadlineMs))
+    this.#sentinels = target.urls.map(url => new RedisServer(url, deadlineMs))
     this.#timer = setInterval(() => this.#ask(), ASK_EVERY_MS).unref()
   }
 

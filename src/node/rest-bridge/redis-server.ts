@@ -115,9 +115,13 @@ export class RedisServer {
     }
   }
 
-  /** @throws ErrorReply with the error of Redis; another error if there is no connection, or it breaks */
+  /** @throws ErrorReply with the error of Redis; RedisOffline with its cause; another error if the connection breaks */
   async send(command: Command): Promise<Reply> {
-    return await this.#recordAnswer(this.#client.sendCommand(command) as Promise<Reply>)
+    try {
+      return await this.#recordAnswer(this.#client.sendCommand(command) as Promise<Reply>)
+    } catch (error) {
+      throw wasOffline(error) ? new RedisOffline({ cause: this.#failure }) : error
+    }
   }
 
   /**

@@ -4,6 +4,7 @@ import { checkedConfig } from '../../../src/config/check/check.ts'
 import { doctorDocument, lineOf, verdictText } from '../../../src/node/cli/doctor-output.ts'
 import {
   type Checked,
+  type Checks,
   fault,
   limit,
   ok,
@@ -12,10 +13,11 @@ import {
   unknown,
 } from '../../../src/node/doctor/checks.ts'
 import { algorithmVectors } from '../../../src/node/doctor/decisions.ts'
-import { KeySpace } from '../../../src/node/doctor/examined-store.ts'
+import { KeySpace } from '../../../src/node/doctor/key-space.ts'
 import { costOfLoad } from '../../../src/node/doctor/load.ts'
 import { hiderOf } from '../../../src/node/doctor/secrets.ts'
 import { ScriptModel } from '../../../src/script/model.ts'
+import { examined } from '../../support/examinations.ts'
 
 const GOOD: Checked = { name: 'a', ...ok`It works.` }
 const LIMITED: Checked = { name: 'b', ...limit`It is slow. → Move it.`, measured: { p99_ms: 7 } }
@@ -56,29 +58,21 @@ describe('the verdict', () => {
 })
 
 describe('checks', () => {
-  const check = (name: string, finding: typeof GOOD | Error, isEssential = false) => ({
-    name,
-    ...(isEssential && { isEssential: true as const }),
-    run: async () => {
-      if (finding instanceof Error) throw finding
-      return finding
-    },
-  })
-  const run = async (checks: Parameters<typeof runChecks>[0]) => {
-    const all: Checked[] = []
-    await runChecks(checks, { isStopped: () => false, note: checked => void all.push(checked) })
-    return all
-  }
+  const run = async (checks: Checks) =>
+    (await examined(examination => runChecks(checks, examination))).all.map(({ name, ...finding }) => finding)
 
-  it('end after a fault of an essential one, and go on after others', async () => {
-    const names = async (isEssential: boolean) =>
-      (await run([check('first', BAD, isEssential), check('second', GOOD)])).length
-    expect([await names(true), await names(false)]).toEqual([1, 2])
+  it('end after a fault of one without which the others can say nothing, and go on after others', async () => {
+    const countAfter = async (first: string) => (await run({ [first]: () => BAD, second: () => GOOD })).length
+    expect([await countAfter('protocol'), await countAfter('memory')]).toEqual([1, 2])
   })
 
   it('that throw are faults, and quote no message of others', async () => {
     const error = Object.assign(new Error('no key sluice:{c:acme} at db.example'), { code: 'ECONNRESET' })
-    const [checked] = await run([check('first', error)])
+    const [checked] = await run({
+      async first() {
+        throw error
+      },
+    })
     expect(checked).toMatchObject({ verdict: 'fault', finding: 'The check failed: ECONNRESET.' })
   })
 })
@@ -148,8 +142,14 @@ it('a load says what it costs before it starts', () => {
   const rule = { name: 'a', by: 'consumer', algorithm: 'gcra', limit: 5, period: '1s' } as const
   const config = checkedConfig({ origin: 'route', rules: [rule] })
   // 4 commands for each decision (EVALSHA, TIME, MGET, SETEX), and for each of the 50 callers those of its keys.
-  expect(costOfLoad(config, { perSecond: 20, seconds: 60 })).toBe(
+  const small = { perSecond: 20, seconds: 60, isBilled: true }
+  expect(costOfLoad(config, small)).toBe(
     '1200 decisions in 60 s take at most 5400 commands: $0.01 at Upstash, pay as you go (prices of autumn 2026).',
   )
-  expect(costOfLoad(config, { perSecond: 500, seconds: 600 })).toMatch(/ 1200600 commands: \$2\.40 /)
+  expect(costOfLoad(config, { ...small, perSecond: 500, seconds: 600 })).toMatch(
+    / 1200600 commands: \$2\.40 /,
+  )
+  expect(costOfLoad(config, { ...small, isBilled: false })).toBe(
+    '1200 decisions in 60 s take at most 5400 commands, which have no price at a Redis of your own.',
+  )
 })

@@ -112,6 +112,16 @@ describe('the command', () => {
     expect(await keys()).toEqual([])
   })
 
+  it('shows no price for a load on a Redis of your own', async () => {
+    const args = ['doctor', '--store', redis.url, '--load', '20/s', '--for', '1s', '--yes', '--json']
+    const { stdout, stderr } = await runInProcess(args, {})
+    expect(stderr).toMatch(/^20 decisions in 1 s take at most \d+ commands, which have no price/)
+    const load = JSON.parse(stdout).checks.find(({ name }: { name: string }) => name === 'load')
+    expect(load.measured).toMatchObject({ admitted: 20, commands: 100 })
+    expect(load.measured.usd).toBeUndefined()
+    expect(load.finding).not.toContain('$')
+  })
+
   it.each([
     ['--load', '0/s'],
     ['--load', '20'],

@@ -1,4 +1,6 @@
 /** `npx sluicegate doctor` on stores that work, and on fakes of which each lacks one thing: the report names it. */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../../src/config/check/check.ts'
 import type { ConfigInput } from '../../../src/config/check/schema.ts'
@@ -9,6 +11,7 @@ import { commandsToTry } from '../../../src/node/doctor/protocol.ts'
 import { type Bridge, startBridge } from '../../../src/node/rest-bridge/bridge.ts'
 import { RedisServer } from '../../../src/node/rest-bridge/redis-server.ts'
 import { describeOnCluster, type TestCluster } from '../../support/cluster.ts'
+import { examined, found, type Stopped } from '../../support/examinations.ts'
 import { type FakeStoreOptions, startFakeStore } from '../../support/fake-store.ts'
 import { PATIENT_MS } from '../../support/patience.ts'
 import { describeOnRedis, type TestRedis } from '../../support/redis.ts'
@@ -45,21 +48,8 @@ const LARGE = {
 
 const configOf = (input: Partial<ConfigInput>) => checkedConfig({ origin: 'route', ...input })
 
-type Stopped = (done: readonly Checked[]) => boolean
-
-async function examineWith(
-  store: StoreAddress,
-  input: Partial<ConfigInput> = SMALL,
-  isStopped: Stopped = () => false,
-) {
-  const all: Checked[] = []
-  const examination = {
-    isStopped: () => isStopped(all),
-    note: (checked: Checked) => void all.push(checked),
-  }
-  await examineStore(store, configOf(input), examination)
-  return { all, by: Object.fromEntries(all.map(each => [each.name, each])) as Record<string, Checked> }
-}
+const examineWith = (store: StoreAddress, input: Partial<ConfigInput> = SMALL, isStopped?: Stopped) =>
+  examined(examination => examineStore(store, configOf(input), examination), isStopped)
 
 const examine = (rest: { url: string; token?: string }, ...more: [Partial<ConfigInput>?, Stopped?]) =>
   examineWith({ token: TOKEN, ...rest }, ...more)
@@ -119,7 +109,7 @@ describeOnRedis('a store that works', (start, kind) => {
   it.runIf(kind !== 'embedded')('tells version and memory', async () => {
     const { by } = await examine(bridge)
     expect(by.version!.finding).toMatch(/^(Redis|Valkey) \d+\.\d+\.\d+\.$/)
-    expect(by.memory).toMatchObject({ verdict: 'ok', finding: expect.stringContaining('Eviction is off') })
+    expect(by.memory).toMatchObject(found('ok', 'Eviction is off'))
   })
 
   it('removes its keys if it is stopped before the end', async () => {
@@ -177,15 +167,13 @@ describeOnCluster('a cluster of three', start => {
     expect(faultsOf(all)).toEqual([])
     expect(by.version!.finding).toContain('a cluster')
     expect([by.rules!.verdict, await keys()]).toEqual(['ok', []])
-    expect((await examineDirectly(url(), SMALL)).by.version).toMatchObject({
-      ...{ verdict: 'fault', fix: expect.stringContaining('cluster: true') },
-    })
+    expect((await examineDirectly(url(), SMALL)).by.version).toMatchObject(found('fault', ' → cluster: true'))
   })
 
   it('is a fault without cluster: true, which the report names', async () => {
     const { by } = await examine(bridge, LARGE)
-    expect(by.version).toMatchObject({ verdict: 'fault', fix: expect.stringContaining('cluster: true') })
-    expect(by.rules).toMatchObject({ verdict: 'fault', finding: expect.stringContaining('CROSSSLOT') })
+    expect(by.version).toMatchObject(found('fault', ' → cluster: true'))
+    expect(by.rules).toMatchObject(found('fault', 'CROSSSLOT'))
     expect(await keys()).toEqual([])
   })
 })
@@ -250,7 +238,7 @@ describe.skipIf(title)(`a store that lacks one thing${title}`, () => {
 
   it('works with limits if persistence is off, and says how to turn it on', async () => {
     const { all, by } = await examine(bridge)
-    expect(by.persistence).toMatchObject({ verdict: 'limit', fix: expect.stringContaining('appendonly yes') })
+    expect(by.persistence).toMatchObject(found('limit', ' → appendonly yes'))
     expect(overallOf(all)).toBe('works-with-limits')
   })
 
@@ -258,7 +246,7 @@ describe.skipIf(title)(`a store that lacks one thing${title}`, () => {
     await redis.send(...SET_USER.split(' '))
     const { all, by } = await examine(await bridgeTo(redis.url.replace('//', `//sluice:${PASSWORD}@`)), LARGE)
     expect(faultsOf(all)).toEqual([])
-    expect(by.memory).toMatchObject({ verdict: 'unknown', fix: expect.stringContaining('+info') })
+    expect(by.memory).toMatchObject(found('unknown', ' → +info'))
     expect(overallOf(all)).toBe('works')
   })
 
@@ -268,9 +256,7 @@ describe.skipIf(title)(`a store that lacks one thing${title}`, () => {
     const { all, by } = await examineDirectly(as(PASSWORD), LARGE)
     expect(faultsOf(all)).toEqual([])
     expect(by.permissions!.verdict).toBe('ok')
-    expect((await examineDirectly(as('wrong'))).by.protocol).toMatchObject({
-      ...{ verdict: 'fault', finding: expect.stringContaining('WRONGPASS') },
-    })
+    expect((await examineDirectly(as('wrong'))).by.protocol).toMatchObject(found('fault', 'WRONGPASS'))
   })
 
   it('is reached directly, and does not permit EVAL, or is a read-only replica', async () => {
@@ -286,7 +272,7 @@ describe.skipIf(title)(`a store that lacks one thing${title}`, () => {
       '-evalsha',
     )
     const { by } = await examineDirectly(redis.url.replace('//', '//direct:of-a-user@'))
-    expect(by.permissions).toMatchObject({ verdict: 'fault', finding: expect.stringContaining('EVALSHA') })
+    expect(by.permissions).toMatchObject(found('fault', 'EVALSHA'))
     const replica = await startRedisProcess({ replicaof: `${redis.host} ${redis.port}` })
     closing.push(replica.close)
     expect((await examineDirectly(replica.url)).by.replicas!.verdict).toBe('fault')
@@ -294,21 +280,35 @@ describe.skipIf(title)(`a store that lacks one thing${title}`, () => {
 
   it('lacks BITFIELD: a fault for rules that count requests in flight, else a limit', async () => {
     const without = await userWith('nobitfield', '-bitfield')
-    expect((await examine(without)).by.permissions).toMatchObject({
-      ...{ verdict: 'limit', finding: expect.stringContaining('does not permit BITFIELD') },
-    })
-    expect((await examine(without, LARGE)).by.permissions).toMatchObject({
-      ...{ verdict: 'fault', finding: expect.stringContaining('does not permit BITFIELD') },
-    })
+    expect((await examine(without)).by.permissions).toMatchObject(found('limit', 'does not permit BITFIELD'))
+    expect((await examine(without, LARGE)).by.permissions).toMatchObject(
+      found('fault', 'does not permit BITFIELD'),
+    )
   })
 
   it('does not permit EVAL and EVALSHA', async () => {
     const { by } = await examine(await userWith('noeval', '-eval', '-evalsha'))
-    expect(by.permissions).toMatchObject({
-      verdict: 'fault',
-      finding: expect.stringContaining('EVAL, EVALSHA'),
-    })
-    expect(by.rules).toMatchObject({ verdict: 'fault', finding: expect.stringContaining('NOPERM') })
+    expect(by.permissions).toMatchObject(found('fault', 'EVAL, EVALSHA'))
+    expect(by.rules).toMatchObject(found('fault', 'NOPERM'))
+  })
+
+  it('has renamed commands in its redis.conf: a fault for those that decisions take, else a limit', async () => {
+    const without = async (...names: string[]) => {
+      const lines = names.map(name => `rename-command ${name} ""`).join('\n')
+      const renamed = await startRedisProcess({ include: 'renamed.conf' }, directory =>
+        writeFileSync(join(directory, 'renamed.conf'), lines),
+      )
+      closing.push(renamed.close)
+      return await examineDirectly(renamed.url)
+    }
+    const { by } = await without('EVAL', 'EVALSHA', 'INFO')
+    expect(by.permissions).toMatchObject(
+      found('fault', 'lacks or does not permit EVAL, EVALSHA → remove rename-command'),
+    )
+    expect([by.struct!.verdict, by.version!.verdict]).toEqual(['unknown', 'unknown'])
+    expect((await without('XADD')).by.permissions).toMatchObject(
+      found('limit', 'XADD → remove rename-command'),
+    )
   })
 
   it('is a read-only replica', async () => {
@@ -316,7 +316,7 @@ describe.skipIf(title)(`a store that lacks one thing${title}`, () => {
     closing.push(replica.close)
     const { by } = await examine(await bridgeTo(replica.url))
     expect(by.permissions!.finding).toContain('read-only replica')
-    expect(by.replicas).toMatchObject({ verdict: 'fault', finding: expect.stringContaining('is a replica') })
+    expect(by.replicas).toMatchObject(found('fault', 'is a replica'))
     expect(by.removal!.verdict).toBe('ok')
   })
 
@@ -332,10 +332,7 @@ describe.skipIf(title)(`a store that lacks one thing${title}`, () => {
           : undefined,
     })
     const { by, all } = await examine(readOnly)
-    expect(by.permissions).toMatchObject({
-      verdict: 'fault',
-      finding: expect.stringContaining('token is read-only'),
-    })
+    expect(by.permissions).toMatchObject(found('fault', 'token is read-only'))
     expect(overallOf(all)).toBe('do-not-deploy')
   })
 
@@ -367,10 +364,7 @@ describe.skipIf(title)(`a store that lacks one thing${title}`, () => {
   it('refuses changes because its memory is full', async () => {
     await settings({ maxmemory: '1' }, async () => {
       const { by } = await examine(bridge)
-      expect(by.permissions).toMatchObject({
-        verdict: 'fault',
-        finding: expect.stringContaining('memory is full'),
-      })
+      expect(by.permissions).toMatchObject(found('fault', 'memory is full'))
       expect(by.memory!.verdict).toBe('fault')
     })
   })
@@ -384,7 +378,7 @@ describe.skipIf(title)(`a store that lacks one thing${title}`, () => {
         name === 'TIME' ? { result: [String(Math.floor(Date.now() / 1e3) + seconds), '500000'] } : undefined,
     })
     const { clock } = (await examine(late)).by
-    expect(clock).toMatchObject({ verdict: 'limit', fix: expect.stringContaining('synchronize') })
+    expect(clock).toMatchObject(found('limit', ' → synchronize'))
     expect(clock!.finding).toMatch(
       new RegExp(`is ${Math.abs(seconds) - 1}\\.\\d|is ${where}|is \\d(\\.\\d)? s ${where.slice(4)}`),
     )
@@ -431,10 +425,7 @@ describe.skipIf(title)(`a store that lacks one thing${title}`, () => {
         return name === 'EVALSHA' && answer.error ? { error: 'Failed to execute Redis command' } : answer
       },
     })
-    expect((await examine(losing)).by['script-cache']).toMatchObject({
-      verdict: 'fault',
-      finding: expect.stringContaining('NOSCRIPT'),
-    })
+    expect((await examine(losing)).by['script-cache']).toMatchObject(found('fault', 'NOSCRIPT'))
   })
 
   it('counts wrong: its scripts lose the fractions of numbers', async () => {
@@ -464,14 +455,8 @@ describe.skipIf(title)(`a store that lacks one thing${title}`, () => {
       },
     })
     const { by } = await examine(lagging)
-    expect(by.replicas).toMatchObject({
-      verdict: 'limit',
-      finding: expect.stringContaining('lags, by 25 s and 800 bytes'),
-    })
-    expect(by.reads).toMatchObject({
-      verdict: 'limit',
-      finding: expect.stringContaining('did not see the write before'),
-    })
+    expect(by.replicas).toMatchObject(found('limit', 'lags, by 25 s and 800 bytes'))
+    expect(by.reads).toMatchObject(found('limit', 'did not see the write before'))
   })
 
   it('refuses the first line of scripts, as Redis does without the bridge', async () => {
@@ -481,10 +466,7 @@ describe.skipIf(title)(`a store that lacks one thing${title}`, () => {
           ? { error: 'ERR Unexpected flag in script shebang: allow-key-locking' }
           : undefined,
     })
-    expect((await examine(refusing)).by['key-locking']).toMatchObject({
-      verdict: 'fault',
-      fix: expect.stringContaining('keyLocking: false'),
-    })
+    expect((await examine(refusing)).by['key-locking']).toMatchObject(found('fault', ' → keyLocking: false'))
   })
 
   it('locks only the keys of scripts, as Upstash does, or the whole database without keyLocking', async () => {
@@ -497,15 +479,9 @@ describe.skipIf(title)(`a store that lacks one thing${title}`, () => {
             }
           : undefined,
     })
-    expect((await examine(locking)).by['key-locking']).toMatchObject({
-      verdict: 'ok',
-      finding: expect.stringContaining('side by side'),
-    })
+    expect((await examine(locking)).by['key-locking']).toMatchObject(found('ok', 'side by side'))
     const without = await examine(locking, { ...SMALL, store: { keyLocking: false } })
-    expect(without.by['key-locking']).toMatchObject({
-      verdict: 'limit',
-      finding: expect.stringContaining('whole database'),
-    })
+    expect(without.by['key-locking']).toMatchObject(found('limit', 'whole database'))
   })
 
   it('is a cluster, and the config does not say so', async () => {
@@ -513,10 +489,7 @@ describe.skipIf(title)(`a store that lacks one thing${title}`, () => {
       answer: ([name]) =>
         name === 'INFO' ? { result: 'redis_version:7.2.0\r\ncluster_enabled:1\r\n' } : undefined,
     })
-    expect((await examine(cluster)).by.version).toMatchObject({
-      verdict: 'fault',
-      fix: expect.stringContaining('cluster: true'),
-    })
+    expect((await examine(cluster)).by.version).toMatchObject(found('fault', ' → cluster: true'))
   })
 
   it('does not let its keys be removed: the report names their prefix', async () => {
@@ -540,16 +513,10 @@ it('a store that cannot be reached: its name does not resolve, or nothing listen
     finding: expect.stringMatching(/does not resolve \(E[A-Z_]+\)/),
   })
   const closed = await examine({ url: 'http://127.0.0.1:1' })
-  expect(closed.by.protocol).toMatchObject({
-    verdict: 'fault',
-    finding: expect.stringContaining('check failed'),
-  })
-  expect((await examineDirectly('redis://127.0.0.1:1')).by.protocol).toMatchObject({
-    ...{ verdict: 'fault', finding: expect.stringContaining('ECONNREFUSED') },
-  })
+  expect(closed.by.protocol).toMatchObject(found('fault', 'check failed'))
+  expect((await examineDirectly('redis://127.0.0.1:1')).by.protocol).toMatchObject(
+    found('fault', 'ECONNREFUSED'),
+  )
   const clear = await examine({ url: 'http://192.0.2.1' }, SMALL)
-  expect(clear.by['store-tls']).toMatchObject({
-    verdict: 'fault',
-    finding: expect.stringContaining('clear text'),
-  })
+  expect(clear.by['store-tls']).toMatchObject(found('fault', 'clear text'))
 })

@@ -15,16 +15,18 @@ import { medianAndRange, type Rounds, ratiosOf, times } from './report.ts'
 const HERE = fileURLToPath(new URL('..', import.meta.url))
 const run = promisify(execFile)
 
-/** A change below this is never reported, because it matters to no user. */
+/** A change below this is never reported, because it matters to no user. Counts of the same source differ by less than 1.01. */
 const SMALLEST = 1.03
 
 interface Plan {
   parts: readonly string[]
   /** How often each of the two is measured. */
   rounds: number
+  /** Whether instructions of Redis are counted. They need no comparison in the same round. */
+  instructions?: boolean | undefined
 }
 
-/** The values of Sluice by what was measured, as multiples of its comparison, which ran in the same rounds. Lower is better. */
+/** The values of Sluice by what was measured. Times are multiples of its comparison, which ran in the same rounds. Lower is better. */
 type Values = Map<string, number>
 
 /**
@@ -32,7 +34,7 @@ type Values = Map<string, number>
  * @returns a table of what was measured, with the ratio of now to then
  * @throws Error if git does not know the commit, or the benchmark does not run with its source
  */
-export async function compareWith(commit: string, { parts, rounds }: Plan): Promise<string> {
+export async function compareWith(commit: string, { rounds, ...plan }: Plan): Promise<string> {
   const directory = mkdtempSync(join(tmpdir(), 'sluice-against-'))
   const then = join(directory, 'then')
   const git = (...words: string[]) => run('git', words, { cwd: HERE })
@@ -54,18 +56,20 @@ export async function compareWith(commit: string, { parts, rounds }: Plan): Prom
       ] as const
       for (const [values, folder] of round % 2 === 0 ? both : both.toReversed()) {
         console.error(`round ${round + 1} of ${rounds}: ${folder === HERE ? 'now' : commit}`)
-        values.push(await measure(folder, parts))
+        values.push(await measure(folder, plan))
       }
     }
-    return tableOf(stdout.trim(), before!, now!)
+    const name = stdout.trim()
+    return plan.instructions ? countsOf(name, before![0]!, now![0]!) : tableOf(name, before!, now!)
   } finally {
     await git('worktree', 'remove', '--force', then)
     rmSync(directory, { recursive: true, force: true })
   }
 }
 
-async function measure(folder: string, parts: readonly string[]): Promise<Values> {
+async function measure(folder: string, { parts, instructions }: Omit<Plan, 'rounds'>): Promise<Values> {
   const words = ['--no-warnings', join(folder, 'bench/bench.ts'), '--json', '--only', ...parts]
+  if (instructions) words.push('--instructions')
   const { stdout } = await run(process.execPath, words, { cwd: folder, maxBuffer: 2 ** 26 }).catch(error => {
     throw new Error(
       `The benchmark does not run with the source of ${folder === HERE ? 'this folder' : 'that commit'}: ${error.stderr}`,
@@ -75,9 +79,12 @@ async function measure(folder: string, parts: readonly string[]): Promise<Values
   for (const { title, columns } of JSON.parse(stdout) as Rounds[]) {
     const { Sluice: own, ...others } = columns
     const [theirs] = Object.values(others)
-    if (own && theirs) values.set(title, median(ratiosOf(own, theirs)))
+    if (own && theirs && !instructions) values.set(title, median(ratiosOf(own, theirs)))
     // Tables about Sluice only, such as callers by kind: each column is a value.
-    else for (const [name, column] of Object.entries(columns)) values.set(`${title}: ${name}`, median(column))
+    // The titles name the unit of times.
+    else
+      for (const [name, column] of Object.entries(own ? { Sluice: own } : columns))
+        values.set(`${instructions ? title.replace(/,? µs.*/, '') : title}: ${name}`, median(column))
   }
   return values
 }
@@ -93,6 +100,17 @@ export function tableOf(commit: string, before: readonly Values[], now: readonly
     return [[what, medianAndRange(ratios), times(noise), verdictOf(change, noise)]]
   })
   return markdownOf({ head: ['what', `now ÷ ${commit}`, 'noise', 'verdict'], rows }, { isAligned: true })
+}
+
+/** Counts hardly differ from run to run, so each is made once. Instructions are in thousands. */
+function countsOf(commit: string, before: Values, now: Values): string {
+  const rows = [...before].flatMap(([what, then]) => {
+    const today = now.get(what)
+    if (today === undefined) return []
+    return [[what, then.toFixed(1), today.toFixed(1), times(today / then), verdictOf(today / then, SMALLEST)]]
+  })
+  const head = ['thousands of instructions of Redis, or commands', commit, 'now', 'ratio', 'verdict']
+  return markdownOf({ head, rows }, { isAligned: true })
 }
 
 /** How far the middle half of the values is apart, as a ratio of at least 1. */

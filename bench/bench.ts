@@ -5,11 +5,13 @@
  *
  * - `-- --only mixtures` runs one part and prints it. With `--write`, it renews the section of the part in the file.
  * - `-- --against <commit>` runs some parts for the source of another commit in turns with this one, and prints what became slower.
+ * - `-- --instructions` counts the instructions of Redis in place of times, which needs valgrind. With `--against`, it shows changes that are
+ *   smaller than the noise of times.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { Command, Option } from 'commander'
 import { compareWith } from './against.ts'
-import { commit, type Part, reportOf, sectionOf, withSections } from './report.ts'
+import { commit, countsOf, type Part, reportOf, sectionOf, withSections } from './report.ts'
 import { NoRedis, startTestBed } from './test-bed.ts'
 
 const RESULTS = new URL('results.md', import.meta.url)
@@ -36,6 +38,7 @@ const MEASUREMENTS = {
   trips: async () => (await import('./measurements/trips.ts')).trips,
   mixtures: async () => (await import('./measurements/mixtures.ts')).mixtures,
   large: async () => (await import('./measurements/large.ts')).large,
+  calls: async () => (await import('./measurements/calls.ts')).calls,
   callers: async () => (await import('./measurements/authentication.ts')).authentication,
   tokens: async () => (await import('./measurements/jwt.ts')).jwt,
   paths: async () => (await import('./measurements/paths.ts')).paths,
@@ -69,7 +72,7 @@ const METHOD = [
 
 type Name = keyof typeof MEASUREMENTS
 
-const { only, write, json, against, rounds } = new Command('npm run bench --')
+const { only, write, json, against, rounds, instructions } = new Command('npm run bench --')
   .addOption(
     new Option('--only <part...>', 'run these parts, and write no file').choices(Object.keys(MEASUREMENTS)),
   )
@@ -77,8 +80,16 @@ const { only, write, json, against, rounds } = new Command('npm run bench --')
   .option('--json', 'print the values of all rounds as JSON, for --against')
   .option('--against <commit>', 'compare with the source of another commit')
   .option('--rounds <n>', 'with --against: how often each of the two is measured', Number, 5)
+  .option('--instructions', 'count the instructions of Redis in place of times, and write no file')
   .parse()
-  .opts<{ only?: Name[]; write?: true; json?: true; against?: string; rounds: number }>()
+  .opts<{
+    only?: Name[]
+    write?: true
+    json?: true
+    against?: string
+    rounds: number
+    instructions?: true
+  }>()
 
 /** The parts whose values are times of our code, in order of their duration. */
 const FOR_COMPARISON: readonly Name[] = [
@@ -90,8 +101,23 @@ const FOR_COMPARISON: readonly Name[] = [
   'worker CPU',
 ]
 
+/** The parts whose values are times of Redis while it is busy. */
+const FOR_INSTRUCTIONS: readonly Name[] = [
+  'Redis server time',
+  'per algorithm',
+  'in flight',
+  'reservations',
+  'load shedding',
+  'mixtures',
+  'large',
+  'calls',
+  'callers',
+]
+
+const parts = only ?? (instructions ? FOR_INSTRUCTIONS : FOR_COMPARISON)
+
 if (against !== undefined) {
-  console.log(await compareWith(against, { parts: only ?? FOR_COMPARISON, rounds }))
+  console.log(await compareWith(against, { parts, rounds: instructions ? 1 : rounds, instructions }))
 } else {
   await run()
 }
@@ -103,24 +129,28 @@ async function run(): Promise<void> {
     process.exit(1)
   })
   try {
-    const parts: Part[] = []
+    const measured: Part[] = []
     for (const name of Object.keys(MEASUREMENTS) as Name[]) {
-      if (only && !only.includes(name)) continue
+      if (instructions ? !parts.includes(name) : only && !only.includes(name)) continue
       const startedAt = performance.now()
       const measurement = await MEASUREMENTS[name]()
       const findings = await measurement(bed)
       console.error(`${name}: ${((performance.now() - startedAt) / 1000).toFixed(0)} s`)
-      parts.push({ name, findings, when: `${new Date().toISOString().slice(0, 10)}, commit ${commit()}` })
+      measured.push({ name, findings, when: `${new Date().toISOString().slice(0, 10)}, commit ${commit()}` })
       // Every part begins with an empty Redis.
       await bed.redis.send(['FLUSHALL', 'SYNC'])
     }
     if (json) {
-      console.log(JSON.stringify(parts.flatMap(({ findings }) => findings.rounds ?? [])))
+      console.log(JSON.stringify(measured.flatMap(({ findings }) => findings.rounds ?? [])))
       return
     }
-    if (!only) writeFileSync(RESULTS, reportOf(parts, { method: METHOD, redisVersion: bed.redisVersion }))
-    else if (write) writeFileSync(RESULTS, withSections(parts, readFileSync(RESULTS, 'utf8')))
-    console.log(parts.map(sectionOf).join('\n\n'))
+    if (instructions) {
+      console.log(countsOf(measured))
+      return
+    }
+    if (!only) writeFileSync(RESULTS, reportOf(measured, { method: METHOD, redisVersion: bed.redisVersion }))
+    else if (write) writeFileSync(RESULTS, withSections(measured, readFileSync(RESULTS, 'utf8')))
+    console.log(measured.map(sectionOf).join('\n\n'))
   } finally {
     await bed.close()
   }

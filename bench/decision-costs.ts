@@ -5,7 +5,7 @@
 import { withClockSetBack } from './clock.ts'
 import { type Contender, eachOnce } from './contenders.ts'
 import { inHotLoop } from './hot-loop.ts'
-import { inRounds } from './measure.ts'
+import { countsInstructions, inRounds } from './measure.ts'
 import { bytesOf, commandsOf, keysOf } from './redis-statistics.ts'
 import type { Rounds } from './report.ts'
 import { type Identity, newIdentities, type TestBed } from './test-bed.ts'
@@ -54,10 +54,16 @@ export function roundsOf(
   against: string,
   costs: Awaited<ReturnType<typeof costsOf>>,
 ): Rounds[] {
-  return OUTCOMES.map(outcome => ({
-    title: `Redis server time, ${what}, ${outcome}, µs per decision`,
-    columns: { Sluice: costs[outcome].own.time, [against]: costs[outcome].theirs.time },
-  }))
+  return OUTCOMES.flatMap(outcome => {
+    const { own, theirs } = costs[outcome]
+    return [
+      {
+        title: `Redis server time, ${what}, ${outcome}, µs per decision`,
+        columns: { Sluice: own.time, [against]: theirs.time },
+      },
+      { title: `${what}, ${outcome}`, columns: { 'billed commands': [own.commands] } },
+    ]
+  })
 }
 
 /** Measures both contenders in turns. */
@@ -79,7 +85,7 @@ async function costsWhere(
     return time
   }
   // A round to warm up: while the client's code is not compiled yet, Redis would wait for it.
-  await inRounds(1, { own: loop(own), theirs: loop(theirs) })
+  if (!countsInstructions) await inRounds(1, { own: loop(own), theirs: loop(theirs) })
   const time = await inRounds(ROUNDS, { own: loop(own), theirs: loop(theirs) })
   const commands = async (make: Make) => {
     const contender = make(straightTo(bed.redis, []), outcome === 'refused')

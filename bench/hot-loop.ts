@@ -3,6 +3,7 @@
  * replies. A client that computes decisions at the same time would take CPU from Redis.
  */
 import { type Contender, eachOnce } from './contenders.ts'
+import { countsInstructions } from './measure.ts'
 import { commandsOf } from './redis-statistics.ts'
 import type { Identity, TestBed } from './test-bed.ts'
 import { straightTo, type Transport } from './transport.ts'
@@ -17,11 +18,13 @@ export interface HotLoop<C extends Identity> {
   repeats?: number
 }
 
-/** @returns microseconds inside Redis of one decision */
+/** @returns the cost of one decision, in the unit of `costOf` */
 export async function inHotLoop<C extends Identity>(
-  { redis }: TestBed,
-  { make, callers, expected, before = 1, repeats = 20 }: HotLoop<C>,
+  bed: TestBed,
+  { make, callers, expected, before = 1, repeats: most = 20 }: HotLoop<C>,
 ): Promise<number> {
+  const { redis } = bed
+  const repeats = countsInstructions ? Math.min(most, 8) : most
   const sent: (readonly (string | Buffer)[])[] = []
   const contender = make(straightTo(redis, sent))
   const record = async (answer: 'allowed' | 'refused') => {
@@ -37,8 +40,18 @@ export async function inHotLoop<C extends Identity>(
   await record('allowed')
   if (before > 1) await replay(await record('allowed'), before - 2)
   const commands = await record(expected)
-  const { scriptMicroseconds } = await commandsOf(redis, () => replay(commands, repeats))
+  const cost = await costOf(bed, () => replay(commands, repeats))
   // If the answer is still the same, it was the same for all repeats.
   await eachOnce(contender, callers, expected)
-  return scriptMicroseconds / (repeats * callers.length)
+  return cost / (repeats * callers.length)
+}
+
+/** @returns microseconds inside Redis; with `--instructions`, thousands of instructions of Redis */
+export async function costOf(
+  { redis, instructionsOf }: TestBed,
+  work: () => Promise<unknown>,
+): Promise<number> {
+  return instructionsOf
+    ? (await instructionsOf(work)) / 1000
+    : (await commandsOf(redis, work)).scriptMicroseconds
 }

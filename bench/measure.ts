@@ -1,5 +1,8 @@
 /** Rounds, order and quantiles: functions that all measurements share. */
 
+/** Whether Redis is measured by its instructions instead of times. They hardly differ from round to round, so one round is enough. */
+export const countsInstructions = process.argv.includes('--instructions')
+
 /**
  * Runs every task once in each round, and every other round in the opposite order, so that neither warm-up nor a machine that
  * slows down favors one of them.
@@ -11,7 +14,7 @@ export async function inRounds<T, Name extends string>(
 ): Promise<Record<Name, T[]>> {
   const names = Object.keys(tasks) as Name[]
   const results = Object.fromEntries(names.map(name => [name, [] as T[]])) as Record<Name, T[]>
-  for (let round = 0; round < rounds; round++) {
+  for (let round = 0; round < (countsInstructions ? 1 : rounds); round++) {
     const order = round % 2 === 0 ? names : names.toReversed()
     for (const name of order) results[name].push(await tasks[name]())
   }

@@ -122,6 +122,16 @@ function tableOf(rows: readonly Row[]): string {
   )
 }
 
+/** The thousands of instructions that `npm run bench -- --instructions` has counted. */
+export function countsOf(parts: readonly Part[]): string {
+  const rows = parts.flatMap(({ findings: { rounds = [] } }) =>
+    rounds.flatMap(({ title, columns }) =>
+      Object.entries(columns).map(([name, [count]]) => [title, name, count!.toFixed(1)]),
+    ),
+  )
+  return markdownTable(['what', 'of', 'thousands of instructions'], rows)
+}
+
 export function reportOf(
   parts: readonly Part[],
   { method, redisVersion }: { method: readonly string[]; redisVersion: string },

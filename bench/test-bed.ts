@@ -9,6 +9,8 @@ import { createAdminStore } from '../src/ops/admin-store.ts'
 import { createKey } from '../src/ops/keys.ts'
 import { startChild } from './child.ts'
 import type { FarSide, FarSideSettings } from './far-side.ts'
+import { type CountingServer, startCountingServer } from './instructions.ts'
+import { countsInstructions } from './measure.ts'
 
 export interface Rest {
   url: string
@@ -21,6 +23,8 @@ export interface TestBed {
   redisUrl: string
   /** A direct connection, so that its commands are not counted by the bridge. */
   redis: RedisConnection
+  /** With `--instructions`: counts those of Redis during some work. */
+  instructionsOf?: CountingServer['instructionsOf']
   near: Rest
   far: Rest
   origin: string
@@ -47,19 +51,23 @@ export async function startTestBed(): Promise<TestBed> {
     for (const closer of closers.splice(0).reverse()) await closer()
   }
   try {
-    const server = await startPrivateServer(program, { guardian, directory: join(directory, 'r') })
+    const counting = countsInstructions ? await startCountingServer('redis-server', directory) : undefined
+    if (counting) guardian.guard({ group: counting.pid })
+    const server =
+      counting ?? (await startPrivateServer(program, { guardian, directory: join(directory, 'r') }))
     closers.push(server.close)
     const token = 'token-of-the-benchmark'
     const settings: FarSideSettings = { redisUrl: server.url, token }
     const farSide = await startChild<FarSide>('far-side.ts', settings, { guardian, directory })
     closers.push(farSide.close)
-    const redis = await connectRedis(server.url, 5000)
+    const redis = await connectRedis(server.url, counting ? 60_000 : 5000)
     closers.push(async () => redis.close())
     const { near, far, origin } = farSide.ready
     return {
       redisVersion: program.version,
       redisUrl: server.url,
       redis,
+      ...(counting && { instructionsOf: counting.instructionsOf }),
       near: { url: near, token },
       far: { url: far, token },
       origin,

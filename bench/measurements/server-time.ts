@@ -15,7 +15,7 @@ import {
   withinSecond,
 } from '../contenders.ts'
 import { inHotLoop } from '../hot-loop.ts'
-import { inRounds, median, roomInSecond } from '../measure.ts'
+import { countsInstructions, inRounds, median, roomInSecond } from '../measure.ts'
 import { commandsOf } from '../redis-statistics.ts'
 import { atMost, type Findings, type Rounds, type Row, ratiosOf } from '../report.ts'
 import { type Caller, newCallers, type TestBed } from '../test-bed.ts'
@@ -63,7 +63,7 @@ export async function serverTime(bed: TestBed): Promise<Findings> {
   const rows: Row[] = []
   const all: Rounds[] = []
   for (const [limits, call] of Object.entries(CALLS) as [Comparable, string][]) {
-    for (const { what: load, perDecision, against } of LOADS) {
+    for (const { what: load, perDecision, against } of countsInstructions ? LOADS.slice(1) : LOADS) {
       for (const { outcome, scale } of OUTCOMES) {
         const what = `Redis server time per decision, six ${limits}, ${outcome}, ${load}`
         const six = (order: 'in turn' | 'at once') => (transport: Transport) =>

@@ -221,7 +221,7 @@ describe('the API', () => {
       expect(body.errors).toEqual([
         { pointer: '/consumer', detail: 'Wrong type or value. Use string.' },
         { pointer: '/label', detail: 'Too short. The least length is 1.' },
-        { pointer: '/mode', detail: 'Wrong type or value. Use ("live" | "test").' },
+        { pointer: '/mode', detail: 'Wrong type or value. Use "live" or "test".' },
         { pointer: '/plans', detail: 'Unknown member. Leave it out.' },
       ])
     })

@@ -29,7 +29,10 @@ const INPUT = fc.oneof(
     fc.oneof(
       { weight: 3, arbitrary: VALUES },
       fc.array(VALUES, { maxLength: 2 }),
-      fc.dictionary(fc.constantFrom('a', 'A', 'limit', 'signature', 'length', 'x'.repeat(201)), VALUES),
+      fc.dictionary(
+        fc.constantFrom('a', 'A', 'limit', 'signature', 'length', 'x'.repeat(201)),
+        fc.oneof(VALUES, fc.constantFrom([], [[1]], {})),
+      ),
     ),
     { maxKeys: 4 },
   ),

@@ -4,7 +4,7 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { SCOPES } from '../../../src/scopes.ts'
+import { SCOPES } from '../../../src/scope-table.ts'
 import { API_PATH } from '../../../src/set-ups/api/create-api.ts'
 import { MAX_ITEMS } from '../../../src/set-ups/api/cursor.ts'
 import type { InputSchema } from '../../../src/set-ups/api/json-schema.ts'
@@ -185,7 +185,7 @@ const TABLES: Readonly<Record<string, () => Table>> = {
   sizes: () => ({
     head: ['part alone', 'kB (gzip)'],
     rows: Object.entries(PART_KB).map(([part, kB]) => [
-      `\`${part}\``.replace('`all`', 'all parts'),
+      `\`${part}\``.replace('`usual`', '`api: {}`').replace('`all`', 'all parts'),
       String(Math.round(kB)),
     ]),
   }),

@@ -18,9 +18,9 @@ function mistakesIn(schema: InputSchema, value: unknown, pointer: string): Input
   const meant = (schema.anyOf ?? [schema]).find(each => isOfType(each, value))
   if (!meant) return [{ pointer, detail: `Wrong type or value. Use ${nameOf(schema)}.` }]
   const mistakes = detailsOf(meant, value).map(detail => ({ pointer, detail }))
-  if (Array.isArray(value))
-    for (const [i, item] of value.entries())
-      mistakes.push(...mistakesIn(meant.items!, item, `${pointer}/${i}`))
+  if (meant.items)
+    for (const [i, item] of (value as unknown[]).entries())
+      mistakes.push(...mistakesIn(meant.items, item, `${pointer}/${i}`))
   else if (meant.type === 'object') mistakes.push(...mistakesInMembers(meant, value as object, pointer))
   return mistakes
 }

@@ -67,7 +67,7 @@ interface Common {
   query?: InputSchema
   body?: InputSchema
   /** Of a success. Default: 200. */
-  status?: 201 | 204
+  status?: 201
   /** Whether a header Idempotency-Key keeps it from being done twice. */
   isCreation?: true
 }

@@ -3,13 +3,7 @@ import { show } from '../../config/check/mistake.ts'
 import type { LimitRule } from '../../config/compile.ts'
 import type { Degraded } from '../../limiter/evaluate.ts'
 import type { PreparedCall } from '../../limiter/prepared-call.ts'
-import {
-  decodePause,
-  listStream,
-  type Pause,
-  type PauseEntry,
-  type PauseResult,
-} from '../../script/pause.ts'
+import { decodePause, listStream, type Pause, type PauseEntry, type PauseResult } from '../../script/pause.ts'
 import { limitRuleKey } from '../../store/keys.ts'
 import { milliseconds } from '../rule-result.ts'
 import { checkIdentity, checkOptions, type LimitIdentity } from './arguments.ts'

@@ -1,8 +1,8 @@
 /** The scopes of service tokens: which include others, and which permit what. */
 import { expect, it } from 'vitest'
-import { hasAnyOf, isScope, missingScopes, SCOPES, scopesForLimit } from '../src/scopes.ts'
+import { hasAnyOf, isScope, missingScopes, SCOPE_NAMES, scopesForLimit } from '../src/scopes.ts'
 
-const ALL = Object.keys(SCOPES)
+const ALL: readonly string[] = SCOPE_NAMES
 
 it('each scope includes itself and no other, except that the use of all limits includes that of each', () => {
   for (const own of [...ALL, 'limits:use:exports'])

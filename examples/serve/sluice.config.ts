@@ -7,8 +7,8 @@ export default defineConfig({
   // The proxy in front. Without a proxy, leave it out: the address is then that of the connection.
   address: { from: 'x-forwarded-for', trustedProxies: ['127.0.0.1', '172.16.0.0/12'] },
 
-  // GET /_sluice/v1/openapi.json lists what it can do. Callers need a service token: npx sluicegate tokens create
-  api: {},
+  // docs/api.md lists what it can do. Callers need a service token: npx sluicegate tokens create
+  api: { routes: 'all' },
 
   rules: [
     { name: 'consumer-second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' },

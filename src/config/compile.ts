@@ -3,6 +3,7 @@
  * that does not depend on a request. Pure, and the result is never changed. Nothing is checked here: check/ has checked
  * the config before. A built Worker does not contain check/.
  */
+
 import type { Algorithms } from '../algorithms/descriptor.ts'
 import { compileRanges, type Ranges } from './address-ranges.ts'
 import { auditKeepMs } from './audit-keep.ts'
@@ -93,8 +94,8 @@ export interface Config {
   /** Absent: the gateway serves no API. */
   api?: {
     cors?: Cors
-    /** The parts that are served. Absent: all. */
-    routes?: readonly ApiRoutes[]
+    /** The parts that are served. Absent: the usual ones (api-routes.ts). */
+    routes?: 'all' | readonly ApiRoutes[]
     /** The rules as they are written, and what they were compiled with: overrides are compiled in the same way. */
     written: Pick<ConfigInput, 'rules' | 'plans' | 'units' | 'audit'>
     algorithms: Algorithms

@@ -5,6 +5,7 @@
  */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
+import { servedRoutes } from '../config/api-routes.ts'
 import { API_ROUTES } from '../config/check/api-schema.ts'
 import type { ApiRoutes } from '../config/check/schema.ts'
 import type { Config, Rule } from '../config/compile.ts'
@@ -144,7 +145,7 @@ export function workerModule(
     'withMissingParts',
   ])
   const hasApi = config.api !== undefined
-  const served = servedRoutes(config)
+  const served = routesToBuild(config)
   const hasLimits = served.includes('limits')
   // The API decides limits by name, and shows what is left of them.
   const rules = hasApi ? [...config.rules, ...[...config.limits.values()].flat()] : config.rules
@@ -183,6 +184,7 @@ export function workerModule(
     ...used(hasMetrics && config.adaptive !== undefined, 'prepareAdaptive'),
     ...used(hasMetrics && workerUtilization !== undefined, 'prepareUtilization'),
     ...used(hasApi, 'createApi'),
+    ...used(hasApi && config.credentials.signature !== undefined, 'keySigning'),
     ...(hasApi ? [routesOf(served, imports)] : []),
     ...used(hasLimits, 'createApiLimits'),
     ...script(hasLimits, 'resetScript', () => builtOf(RESET, kindsOf(config))),
@@ -304,9 +306,9 @@ function bindingModule(
 }
 
 /** The parts of the API that a config serves. */
-function servedRoutes({ api, limits }: Built): readonly ApiRoutes[] {
+function routesToBuild({ api, limits }: Built): readonly ApiRoutes[] {
   if (!api) return []
-  return (api.routes ?? API_ROUTES).filter(name => name !== 'limits' || limits.size > 0)
+  return servedRoutes(API_ROUTES, api.routes).filter(name => name !== 'limits' || limits.size > 0)
 }
 
 /** Its routes are one entry, by the names of the setting. */

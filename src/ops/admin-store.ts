@@ -3,7 +3,7 @@
 import { DEFAULT_KEEP_MS } from '../config/audit-keep.ts'
 import type { Config, LimitRule } from '../config/compile.ts'
 import { apiKeyStart } from '../credentials/api-key.ts'
-import type { KeySecret } from '../credentials/key-signature.ts'
+import { type KeySecret, type KeySigning, mintSignedKey } from '../credentials/key-signature.ts'
 import { gatewayRuleSet, limitRuleSet } from '../script/compiled.ts'
 import type { RuleSet } from '../script/rule-set-shape.ts'
 import { inEnvironment } from '../store/keys.ts'
@@ -20,6 +20,8 @@ export interface KeySpace {
   keyPrefix?: string
   /** The secret that signs new API keys. Absent: they are not signed. */
   keySecret?: KeySecret | undefined
+  /** What signs them. With `keySecret`. */
+  mintSignedKey?: KeySigning['mintSignedKey']
 }
 
 export type AdminStoreOptions = KeySpace & UpstashConnectionOptions
@@ -31,6 +33,7 @@ export interface AdminStore extends AdminConnection {
   keyStart: string
   /** The secret that signs new API keys. */
   keySecret: KeySecret | undefined
+  mintSignedKey: KeySigning['mintSignedKey'] | undefined
   /** The scripts of the rules, for peeking at them. */
   ruleSets: RuleSets
   /** Adds the environment to a key of src/store/keys.ts. */
@@ -123,12 +126,20 @@ const ATTEMPTS = 10
 
 /** The store of a REST API. */
 export const createAdminStore = (options: AdminStoreOptions): AdminStore =>
-  adminStoreOn(upstashConnection(options), options, { ofGateway: gatewayRuleSet, ofLimit: limitRuleSet })
+  wholeStoreOn(upstashConnection(options), options)
+
+/** The store of any connection, with everything that a Worker only has if it needs it. */
+export const wholeStoreOn = (connection: AdminConnection, keySpace: KeySpace): AdminStore =>
+  adminStoreOn(
+    connection,
+    { ...keySpace, mintSignedKey },
+    { ofGateway: gatewayRuleSet, ofLimit: limitRuleSet },
+  )
 
 /** The store of any connection. */
 export function adminStoreOn(
   connection: AdminConnection,
-  { environment, keyPrefix = 'slk', keySecret }: KeySpace,
+  { environment, keyPrefix = 'slk', keySecret, mintSignedKey }: KeySpace,
   ruleSets: RuleSets,
 ): AdminStore {
   const at = (key: string) => inEnvironment(key, environment)
@@ -138,6 +149,7 @@ export function adminStoreOn(
     keyPrefix,
     keyStart: apiKeyStart(keyPrefix, environment),
     keySecret,
+    mintSignedKey,
     ruleSets,
     at,
     auditKeepMs: DEFAULT_KEEP_MS,

@@ -1,11 +1,8 @@
 /** Puts the entry of the audit trail into the script that makes the change, so that there is never one without the other. */
 import { DEFAULT_KEEP_MS } from '../config/audit-keep.ts'
-import { FIRST_LINES } from '../script/create-script.ts'
 import { AUDIT } from '../script/lua.generated.ts'
 import { type PauseEntry, streamFor } from '../script/pause.ts'
-import { sha1 } from '../sha1.ts'
 import { AUDIT_INDEX_KEY, AUDIT_KEY } from '../store/keys.ts'
-import type { Script, ScriptCall } from '../store/store.ts'
 import { type AdminConnection, type Command, evalCommand } from './admin-connection.ts'
 import { type Change, differenceOf, type Entry } from './change.ts'
 import { printable } from './names.ts'
@@ -18,12 +15,6 @@ const INDEX_SLACK_MS = 86400e3
 
 /** For changes without an author, which leave no entry: those of tests, and of a local store. */
 const NO_AUDIT = 'local function audit() end\n'
-
-/** Runs in front of a script that has no call of `audit`: an entry, if any of its keys exists. */
-const AUDIT_IF_ANY = `if redis.call('EXISTS', unpack(KEYS)) > 0 then audit() end\n`
-
-/** As AUDIT_IF_ANY, without the condition. */
-export const AUDIT_ALWAYS = 'audit()\n'
 
 export interface Author extends Change {
   keepMs: number
@@ -47,9 +38,9 @@ export interface Audited {
 export interface AuditTrail {
   /** @returns the command. On a cluster, the stream is listed first, so that it is found even if this process ends */
   command(audited: Audited): Promise<Command>
-  /** The call with the entry in front of its script, if any of its keys exists. Its keys have no environment, as those of the store that decides. */
-  before(call: ScriptCall, entry: Entry): Promise<ScriptCall>
-  /** The entry for a script that writes it itself (pause.lua). @param key that the script changes, without the environment */
+  /** Whether changes leave entries. */
+  isOn: boolean
+  /** The entry for a script that writes it itself, or behind it (audited-call.ts). @param key that the script changes, without the environment */
   entryFor(key: string, entry: Entry): Promise<PauseEntry>
 }
 
@@ -69,6 +60,8 @@ export function createAuditTrail(
     return { stream, values: valuesOf(author, entry) }
   }
   return {
+    isOn: author !== undefined,
+
     async command({ source, keys, args, entry }) {
       if (!author || !entry) return evalCommand(NO_AUDIT + source, keys, args)
       const stream = streamFor(decisions, keys[0]!, ofDeployment)
@@ -76,34 +69,7 @@ export function createAuditTrail(
       return evalCommand(AUDIT + source, [...keys, stream], [...args, ...valuesOf(author, entry)])
     },
 
-    async before(call, entry) {
-      if (!author) return call
-      const { stream, values } = await entryFor(call.keys[0]!, entry, author)
-      return {
-        ...call,
-        script: auditedScript(call.script),
-        keys: [...call.keys, stream],
-        args: [...call.args, ...values],
-      }
-    },
-
     entryFor: (key, entry) => entryFor(key, entry, author ?? WITHOUT_AUTHOR),
-  }
-}
-
-function auditedScript(script: Script): Script {
-  const build = (kind: keyof Script) => {
-    const first = FIRST_LINES[kind]
-    const source = first + AUDIT + AUDIT_IF_ANY + script[kind].source.slice(first.length)
-    return { source, sha1: sha1(source) }
-  }
-  return {
-    get keyLocking() {
-      return build('keyLocking')
-    },
-    get plain() {
-      return build('plain')
-    },
   }
 }
 

@@ -21,11 +21,11 @@ import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { consumerFacts } from './audit-facts.ts'
 import type { AuditAction } from './change.ts'
+import { eraseCaller, hasRefusals } from './erase-caller.ts'
 import { pointersToDrop } from './key-changes.ts'
 import { readFirstKeys } from './key-pages.ts'
 import { type KeyInfo, listConsumerNames, listKeys, removeFromIndexIfEmpty, writeListed } from './keys.ts'
 import { removeFromIndex, sortedKey } from './sorted-index.ts'
-import { eraseCaller, hasRefusals } from './top-callers.ts'
 
 export interface ConsumerInfo extends ConsumerRecord {
   consumer: string

@@ -12,7 +12,7 @@ import type { LimitIdentity } from '../set-ups/limits/limiter.ts'
 import { reservedKey } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
-import { AUDIT_ALWAYS } from './audited.ts'
+import { AUDIT_ALWAYS } from './audited-call.ts'
 import { type CallerIdentity, optionFor, rulesBy, rulesByMore } from './caller-identity.ts'
 import type { Entry } from './change.ts'
 import {

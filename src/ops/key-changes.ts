@@ -5,7 +5,7 @@ import { type Command, evalCommand } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
 import { type AdminStore, type HeldClaim, writeFrom } from './admin-store.ts'
 import { credentialFacts } from './audit-facts.ts'
-import type { FoundKey } from './key-reference.ts'
+import type { FoundKey } from './find-key.ts'
 import {
   type BeforeCreation,
   type CreatedKey,
@@ -132,7 +132,7 @@ export async function rotateKey(
   const { created } = minted
   const claim = await before?.(created.id)
   const endsAt = new Date(Math.min(now + overlapMs, expiresAt?.getTime() ?? Number.POSITIVE_INFINITY))
-  const fix = `Key '${id}' may have been replaced by '${created.id}', which is not shown. If npx sluicegate keys list shows that id, revoke it (npx sluicegate keys revoke ${created.id}) and keep the old key: npx sluicegate keys expire ${id} never`
+  const fix = store.advice?.lostRotation(id, created.id)
   await writeMinted(store, minted, fix, () => writeRotation(store, key, minted, endsAt, claim))
   return { created, oldEndsAt: endsAt }
 }

@@ -5,7 +5,7 @@
 import type { CallerMode } from '../config/caller-mode.ts'
 import { isConsumerName } from '../config/forms.ts'
 import { mintApiKey } from '../credentials/api-key.ts'
-import { KEY_SECRET, mintSignedKey } from '../credentials/key-signature.ts'
+import { KEY_SECRET } from '../credentials/key-signature.ts'
 import { isOpaqueKey } from '../credentials/opaque-key.ts'
 import { sha256 } from '../sha256.ts'
 import {
@@ -17,10 +17,11 @@ import {
 } from '../store/keys.ts'
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
 import { evalCommand } from './admin-connection.ts'
-import { AdminError } from './admin-error.ts'
+import { AdminError, withNextStep } from './admin-error.ts'
 import type { AdminStore, HeldClaim, Write } from './admin-store.ts'
 import { credentialFacts } from './audit-facts.ts'
 import type { AuditAction } from './change.ts'
+import { distinguishingDigits, ID_DIGITS } from './digits.ts'
 import { addToIndex, removeFromIndex, sortedKey } from './sorted-index.ts'
 
 export interface NewKey {
@@ -47,19 +48,9 @@ export interface CreatedKey extends KeyInfo {
   key: string
 }
 
-const ID_DIGITS = 12
-
 /** @param digits more than the default only if the digests of two keys begin with the same digits */
 export function keyId(consumer: string, digest: string, digits = ID_DIGITS): string {
   return `${consumer}/${digest.slice(0, digits)}`
-}
-
-/** How many digits of the digests distinguish the keys of a consumer. */
-export function distinguishingDigits(digests: readonly string[]): number {
-  const all = new Set(digests).size
-  let digits = ID_DIGITS
-  while (digits < 64 && new Set(digests.map(digest => digest.slice(0, digits))).size < all) digits += 4
-  return digits
 }
 
 /** Called with the id of what is new before anything is written. If it throws, nothing is. */
@@ -73,8 +64,7 @@ export async function createKey(
   const minted = await mintKey(store, newKey)
   const { id, consumer } = minted.created
   const claim = await before?.(id)
-  const fix = `Key '${id}' may have been created, but it is not shown. If npx sluicegate keys list shows its id, revoke it: npx sluicegate keys revoke ${id}`
-  await writeMinted(store, minted, fix, () =>
+  await writeMinted(store, minted, store.advice?.lostKey(id), () =>
     writeKey(store, consumer, minted.digest, minted.record, 'keys.create', claim),
   )
   return minted.created
@@ -113,7 +103,7 @@ export async function mintKey(
 export async function writeMinted(
   store: AdminStore,
   { created: { consumer } }: MintedKey,
-  fix: string,
+  fix: string | undefined,
   write: () => Promise<void>,
 ): Promise<void> {
   let isSent = false
@@ -122,7 +112,7 @@ export async function writeMinted(
     return write()
   }).catch(error => {
     if (!isSent || !(error instanceof AdminError) || error.kind !== 'store') throw error
-    throw new AdminError(error.kind, error.message, [fix, error.nextStep].filter(Boolean).join('\n'))
+    throw withNextStep(error, fix)
   })
 }
 
@@ -142,12 +132,12 @@ export function mustSignNewKeys(
 const recordOf = (mode: CallerMode) => (mode === 'test' ? { mode } : {})
 
 async function mint(
-  { keyStart: start, keySecret: secret, environment }: AdminStore,
+  { keyStart: start, keySecret: secret, environment, mintSignedKey }: AdminStore,
   consumer: string,
   mode: CallerMode,
   createdAt: Date,
 ): Promise<string> {
-  if (!secret) return mintApiKey(consumer, start, mode)
+  if (!secret || !mintSignedKey) return mintApiKey(consumer, start, mode)
   return await mintSignedKey({ consumer, start, mode, environment, secret, issuedAt: createdAt.getTime() })
 }
 

@@ -24,6 +24,7 @@ import { type ConsumerRecord, isBlocked, parseConsumer } from '../store/records.
 import type { ScriptCall } from '../store/store.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
+import { auditedCall } from './audited-call.ts'
 import { type CallerIdentity, countersOf, namesOf, rulesBy, rulesByMore } from './caller-identity.ts'
 import type { Facts } from './change.ts'
 import { type KeyInfo, listConsumerNames, listKeys, planOfAll } from './keys.ts'
@@ -118,7 +119,7 @@ async function reset(
 ): Promise<void> {
   const { call, decode } = prepareReset({ rules })
   const entry = { action: 'limits.reset', target, before } as const
-  await answerOf(store, { call: await store.audit.before(call as ScriptCall, entry), decode })
+  await answerOf(store, { call: await auditedCall(store, call as ScriptCall, entry), decode })
 }
 
 /** Of an entry of the audit trail: `zendesk/account=42`, `acme`, `192.0.2.7`. @param limit absent: a caller of the gateway */

@@ -4,6 +4,7 @@ import { type ConsumerRecord, formatConsumer, MAX_CONSUMER_LENGTH, type Override
 import { readStoreTime } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
+import type { Advice } from './advice.ts'
 import { type ConsumerChange, changeConsumer, showConsumer } from './consumers.ts'
 import { hasEnded, type OverrideRules } from './override-rules.ts'
 
@@ -38,29 +39,27 @@ export async function setOverride(
     removed = others.filter(isRemoved)
     const kept = others.filter(other => !isRemoved(other))
     const changed = { ...record, overrides: [...kept, withUniqueTag(override, kept)] }
-    checkLength(consumer, record, changed, kept.filter(isStale).length)
+    checkLength(consumer, record, changed, kept.filter(isStale).length, store.advice)
     return changed
   })
   return { ...change, removed }
 }
 
 /** Refuses a change that lengthens a record beyond the maximum. A record that is longer already can still become shorter. */
-function checkLength(consumer: string, before: ConsumerRecord, after: ConsumerRecord, stale: number): void {
+function checkLength(
+  consumer: string,
+  before: ConsumerRecord,
+  after: ConsumerRecord,
+  stale: number,
+  advice: Advice | undefined,
+): void {
   const { length } = formatConsumer(after)
   if (length <= MAX_CONSUMER_LENGTH || length <= formatConsumer(before).length) return
   const problem =
     `Consumer '${consumer}' would have ${after.overrides.length} overrides, and its record ${length} bytes. The maximum is ` +
     `${MAX_CONSUMER_LENGTH} bytes, because Redis reads the record for every request of the consumer. Nothing was changed.`
-  const ofStale =
-    stale > 0
-      ? `\nOr repeat the command with --remove-stale: it removes the ${stale} that have no effect with this config, even if another deployment uses them.`
-      : ''
-  throw new AdminError('refused', problem, `${howToRemove(consumer)}${ofStale}`)
+  throw new AdminError('refused', problem, advice?.longRecord(consumer, stale))
 }
-
-/** How to make the record of a consumer shorter. */
-export const howToRemove = (consumer: string) =>
-  `Remove overrides: npx sluicegate consumers override ${consumer} <rule> --remove. For other numbers in many rules, use a plan.`
 
 /** The override with a tag that no other override of the consumer has. */
 function withUniqueTag(override: Override, others: readonly Override[]): Override {

@@ -19,7 +19,7 @@ import {
   type RuleTools,
 } from './override-rules.ts'
 
-export { howToRemove, type OverrideChange, removeOverride } from './override-changes.ts'
+export { type OverrideChange, removeOverride } from './override-changes.ts'
 export { type OverrideInput, type OverrideRules, type OverrideStatus, untilOf } from './override-rules.ts'
 
 /** For the rules of any config. */

@@ -25,7 +25,7 @@ export const removeFromIndex = (index: string, members: readonly string[]): Comm
  * KEYS: the set, the sorted set. ARGV: where to begin, as ZRANGE BYLEX has it; how many. Reply: the member before them, or an empty text;
  * then the members.
  */
-const READ = `
+export const READ_INDEX = `
 if redis.call('SCARD', KEYS[1]) ~= redis.call('ZCARD', KEYS[2]) then
   redis.call('DEL', KEYS[2])
   local all = redis.call('SMEMBERS', KEYS[1])
@@ -72,7 +72,7 @@ export async function readIndexes(
     indexes.map(({ index, from, after }) => {
       // Members are ASCII, so the last code of a byte is after them.
       const first = after !== undefined ? `(${after}\x7f` : from !== undefined ? `[${from}` : '-'
-      return evalCommand(READ, [index, sortedKey(index)], [first, count])
+      return evalCommand(READ_INDEX, [index, sortedKey(index)], [first, count])
     }),
   )
   return replies.map(partOf)

@@ -10,15 +10,16 @@ import {
   readServiceToken,
   serviceTokenId,
 } from '../credentials/service-token.ts'
-import { isScope, missingScopes, SCOPES } from '../scopes.ts'
+import { isScope, missingScopes, SCOPE_NAMES } from '../scopes.ts'
 import { sha256 } from '../sha256.ts'
 import { TOKEN_INDEX_KEY, tokenKey } from '../store/keys.ts'
 import { formatToken, parseToken, type TokenRecord } from '../store/records.ts'
 import type { Command } from './admin-connection.ts'
-import { AdminError } from './admin-error.ts'
+import { AdminError, withNextStep } from './admin-error.ts'
 import { type AdminStore, type HeldClaim, type Write, writeFrom } from './admin-store.ts'
 import { tokenFacts } from './audit-facts.ts'
-import { distinguishingDigits } from './keys.ts'
+import { distinguishingDigits, findDigest } from './digits.ts'
+import { whereOf } from './find-key.ts'
 import { printable } from './names.ts'
 import {
   addToIndex,
@@ -157,8 +158,17 @@ const ID = /^[0-9a-f]{4,64}$/
  * @param text an id, or the token itself. It may be a secret, so no message repeats it unless it is an id
  * @throws AdminError if no token or more than one matches
  */
-export async function findToken(store: AdminStore, text: string): Promise<FoundToken> {
-  const { digest, id } = ID.test(text) ? await byId(store, text) : byToken(store, text)
+export const findToken = async (store: AdminStore, text: string): Promise<FoundToken> =>
+  ID.test(text) ? await findTokenById(store, text) : await readFound(store, byToken(store, text))
+
+/** @param prefix the first digits of its digest @throws AdminError if no token or more than one matches */
+export async function findTokenById(store: AdminStore, prefix: string): Promise<FoundToken> {
+  const found = await findDigest(store, 'token', store.at(TOKEN_INDEX_KEY), prefix, serviceTokenId)
+  if (!found) throw notFound(store, prefix)
+  return await readFound(store, found)
+}
+
+async function readFound(store: AdminStore, { digest, id }: Omit<FoundToken, 'record'>): Promise<FoundToken> {
   const record = parseToken((await store.run<string | null>('GET', store.at(tokenKey(digest)))) ?? '')
   if (record) return { id, digest, record }
   throw notFound(store, id)
@@ -287,7 +297,7 @@ async function writeRotation(
 export function checkScopes(scopes: readonly string[], limits: Iterable<string> = []): void {
   const unknown = scopes.length === 0 ? '' : scopes.find(scope => !isScope(scope))
   if (unknown === undefined) return
-  const known = [...Object.keys(SCOPES), ...Array.from(limits, name => `limits:use:${name}`)]
+  const known = [...SCOPE_NAMES, ...Array.from(limits, name => `limits:use:${name}`)]
   throw new AdminError(
     'usage',
     `'${printable(unknown.slice(0, 60))}' is not a scope.${didYouMean(unknown, known)} Scopes: ${known.join(', ')}.`,
@@ -319,8 +329,7 @@ async function writeMinted(
     await index()
   } catch (error) {
     if (!(error instanceof AdminError) || error.kind !== 'store') throw error
-    const fix = `Token '${id}' may have been created, but it is not shown. If npx sluicegate tokens list shows its id, revoke it: npx sluicegate tokens revoke ${id}`
-    throw new AdminError(error.kind, error.message, [fix, error.nextStep].filter(Boolean).join('\n'))
+    throw withNextStep(error, store.advice?.lostToken(id))
   }
 }
 
@@ -336,20 +345,6 @@ async function prune(store: AdminStore, gone: readonly string[]): Promise<void> 
   // A token that was stored between the two calls.
   const listed = gone.filter((_, i) => again[i] !== null)
   if (listed.length > 0) await store.runEach(addToIndex(index, listed))
-}
-
-async function byId(store: AdminStore, prefix: string): Promise<Omit<FoundToken, 'record'>> {
-  const digests = await store.run<string[]>('SMEMBERS', store.at(TOKEN_INDEX_KEY))
-  const matching = digests.filter(digest => digest.startsWith(prefix)).sort()
-  const [digest, ...others] = matching
-  if (digest === undefined) throw notFound(store, prefix)
-  const digits = distinguishingDigits(digests)
-  if (others.length === 0) return { digest, id: serviceTokenId(digest, digits) }
-  const all = matching.slice(0, 10).map(each => serviceTokenId(each, digits))
-  throw new AdminError(
-    'refused',
-    `More than one token begins like this: ${all.join(', ')}. Add more digits of the ID.`,
-  )
 }
 
 function byToken({ environment }: AdminStore, text: string): Omit<FoundToken, 'record'> {
@@ -370,8 +365,8 @@ function byToken({ environment }: AdminStore, text: string): Omit<FoundToken, 'r
 const alreadyReplaced = (id: string, by: string) =>
   new AdminError('refused', `Token '${id}' is already replaced by '${by}'. Rotate that one.`)
 
-const notFound = ({ environment }: AdminStore, id: string) =>
+const notFound = (store: AdminStore, id: string) =>
   new AdminError(
     'not-found',
-    `There is no token '${id}' ${environment === undefined ? 'in the unnamed environment' : `in environment '${environment}'`}: it never existed, has ended, or was revoked. If it belongs to another environment, use --env <name>.`,
+    `There is no token '${id}' ${whereOf(store)}: it never existed, has ended, or was revoked. If it belongs to another environment, use --env <name>.`,
   )

@@ -6,9 +6,9 @@ import type { CallerMode } from '../config/caller-mode.ts'
 import type { Config } from '../config/compile.ts'
 import { parseCallers, type RecordedCaller, TEST_SUFFIX, UNNAMED } from '../metrics/recorded-callers.ts'
 import { callersKey } from '../store/keys.ts'
-import { evalCommand } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
+import { hoursOf } from './erase-caller.ts'
 import { checkRuleName, listRuleNames } from './stats.ts'
 
 const MINUTE_MS = 60e3
@@ -17,17 +17,11 @@ const HOUR_MS = 60 * MINUTE_MS
 /** Records are kept for eight days, so a whole record of this time is still there (ms). */
 export const MAX_CALLERS_BACK_MS = 7 * 24 * HOUR_MS
 
-/** How long records are kept (ms). */
-const KEPT_MS = 8 * 24 * HOUR_MS
-
 /** A pause without refusals that is longer than this begins a new run (min). The script has the same number. */
 const MAX_PAUSE_MINUTES = 5
 
 /** The callers of a rule in a record. */
 const RECORD_SIZE = 20
-
-/** How far the clock of an isolate can be ahead of this one (ms). */
-const MAX_CLOCK_LEAD_MS = MINUTE_MS
 
 /** A caller that a rule has refused. */
 export interface RefusedCaller {
@@ -86,13 +80,6 @@ export async function readTopCallers(
     hours.map(at => ['HGETALL', store.at(callersKey(at))]),
   )
   return { since: hours[0]!, rules: callersOf(hours, hashes, now) }
-}
-
-/** The start of each hour since a time. */
-export function hoursOf(since: Date, now: Date): Date[] {
-  const first = Math.floor(since.getTime() / HOUR_MS)
-  const last = Math.floor((now.getTime() + MAX_CLOCK_LEAD_MS) / HOUR_MS)
-  return Array.from({ length: last - first + 1 }, (_, i) => new Date((first + i) * HOUR_MS))
 }
 
 /** @param hashes the record of each hour, as a list: field, value, field, value */
@@ -195,47 +182,3 @@ export async function readTopCallersOf(
   if (rule !== undefined && rules.length === 0) checkRuleName(rule, listRuleNames(config))
   return { since: read.since, rules }
 }
-
-/** Whether refusals of a consumer are on record. */
-export async function hasRefusals(store: AdminStore, consumer: string, now = new Date()): Promise<boolean> {
-  const { rules } = await readTopCallers(store, new Date(now.getTime() - KEPT_MS), now)
-  return rules.some(({ callers }) => callers.some(({ name }) => name === consumer))
-}
-
-/**
- * Removes a caller from all records: its consumer, and identities of limits by name with this value.
- * @returns how many rules it was removed from, each hour counted
- */
-export async function eraseCaller(store: AdminStore, consumer: string, now = new Date()): Promise<number> {
-  const hours = hoursOf(new Date(now.getTime() - KEPT_MS), now)
-  const erased = await store.runEach<number>(
-    hours.map(at => evalCommand(ERASE, [store.at(callersKey(at))], [consumer, consumer + TEST_SUFFIX])),
-  )
-  return erased.reduce((sum, count) => sum + count, 0)
-}
-
-/** Its refusals are no longer part of the sums. */
-const ERASE = `
-local erased = 0
-local fields = redis.call('HGETALL', KEYS[1])
-for i = 1, #fields, 2 do
-  local kept, isErased = {}, false
-  for name, rest in string.gmatch(fields[i + 1], '(%S+) (%d+ %d+ %d+ %S+)') do
-    local isOwn = name == ARGV[1] or name == ARGV[2]
-    for value in string.gmatch(name, '=([^,]*)') do isOwn = isOwn or value == ARGV[1] end
-    if isOwn then
-      isErased = true
-    else
-      kept[#kept + 1] = name .. ' ' .. rest
-    end
-  end
-  if isErased then
-    erased = erased + 1
-    if #kept == 0 then
-      redis.call('HDEL', KEYS[1], fields[i])
-    else
-      redis.call('HSET', KEYS[1], fields[i], table.concat(kept, ' '))
-    end
-  end
-end
-return erased`

@@ -3,8 +3,9 @@ import { sumFields } from '../metrics/sums.ts'
 import { callersKey, SWITCHES_KEY, statsKey } from '../store/keys.ts'
 import { dropExpired, parseSwitches, type Switches } from '../switches/switches.ts'
 import type { AdminStore } from './admin-store.ts'
+import { hoursOf } from './erase-caller.ts'
 import { countsBetween, type Stats, sumByOutcome, sumByRule, timesOf } from './stats.ts'
-import { callersOf, hoursOf, type RefusedCaller, type Spread, spreadOf } from './top-callers.ts'
+import { callersOf, type RefusedCaller, type Spread, spreadOf } from './top-callers.ts'
 
 /**
  * The last minute or more (this minute and the one before) against the four minutes before. A difference counts if it is more than a

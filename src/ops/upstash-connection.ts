@@ -3,6 +3,7 @@ import { createRestConnection, type RestAnswer, RestError } from '../store/rest.
 import { upstashStore } from '../store/upstash.ts'
 import type { AdminConnection, Command, Reply } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
+import { ADVICE } from './advice.ts'
 import { describeFailure, howToTest, nextStepFor } from './store-failure.ts'
 
 const DEADLINE_MS = 5000
@@ -32,6 +33,7 @@ export function upstashConnection(options: UpstashConnectionOptions): AdminConne
     ...restConnection({ url, token }, failureOf),
     decisions: upstashStore({ url, token, deadlineMs: DEADLINE_MS, keyLocking, cluster, environment }),
     nextStepFor: message => nextStepFor(message, url),
+    advice: ADVICE,
   }
 }
 

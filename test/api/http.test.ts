@@ -39,6 +39,13 @@ describe('the API', () => {
     token = await tokenWith(gateway, SCOPES)
   })
 
+  it('serves the usual parts, unless the config names others', async () => {
+    const usual = apiOf(gateway, { api: {} })
+    expect((await usual('GET keys', { token })).status).toBe(200)
+    for (const path of ['audit', 'stats', 'switches', 'why/acme', 'openapi.json'])
+      expect((await usual(`GET ${path}`, { token })).body.detail).toContain('api.routes')
+  })
+
   it('does not exist without the setting', async () => {
     const app = gateway.app({ rules: [] })
     expect((await app('/_sluice/v1/openapi.json')).status).toBe(404)
@@ -169,7 +176,7 @@ describe('the API', () => {
       expect((await post({ text: text(MAX_BODY + 1) })).status).toBe(413)
       let pulled = 0
       const app = gateway.app(
-        { rules: [], api: {} },
+        { rules: [], api: { routes: 'all' } },
         {
           variables: { UPSTASH_REDIS_REST_URL: gateway.store.url, UPSTASH_REDIS_REST_TOKEN: TOKEN },
           parts: apiParts as never,
@@ -195,7 +202,7 @@ describe('the API', () => {
       let seconds = 0
       const variables = { UPSTASH_REDIS_REST_URL: gateway.store.url, UPSTASH_REDIS_REST_TOKEN: TOKEN }
       const app = gateway.app(
-        { rules: [], api: {} },
+        { rules: [], api: { routes: 'all' } },
         { variables, parts: apiParts as never, clock: { now: () => seconds * 1000 } },
       )
       const { readable, writable } = new TransformStream<Uint8Array>()
@@ -221,7 +228,7 @@ describe('the API', () => {
       expect(body.errors).toEqual([
         { pointer: '/consumer', detail: 'Wrong type or value. Use string.' },
         { pointer: '/label', detail: 'Too short. The least length is 1.' },
-        { pointer: '/mode', detail: 'Wrong type or value. Use ("live" | "test").' },
+        { pointer: '/mode', detail: 'Wrong type or value. Use "live" or "test".' },
         { pointer: '/plans', detail: 'Unknown member. Leave it out.' },
       ])
     })

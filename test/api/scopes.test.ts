@@ -2,7 +2,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { listOfScopes } from '../../docs/programs/api/make-openapi.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
-import { SCOPES } from '../../src/scopes.ts'
+import { SCOPES } from '../../src/scope-table.ts'
 import { ROUTES } from '../../src/set-ups/api/routes.ts'
 import { type ApiCall, apiOf, tokenWith } from '../support/api.ts'
 import { useGatewayOn } from '../support/gateway.ts'

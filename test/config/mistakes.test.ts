@@ -462,6 +462,13 @@ describe('a mistake in routes', () => {
   ])('%s', (_, config, mistakes) => expect(mistakesIn(config)).toEqual(mistakes))
 })
 
+it.each(['constructor', 'prototype'])('a limit cannot be called %s', name => {
+  const rule = { name: 'day', by: ['account'], algorithm: 'fixed-window', limit: 5, period: '1d' }
+  expect(mistakesIn({ origin: 'route', limits: { [name]: [rule] } } as never)).toEqual([
+    expect.stringContaining(`cannot have the name '${name}', which every object has. Choose another name.`),
+  ])
+})
+
 describe('a mistake in credentials', () => {
   it.each([
     [

@@ -1,8 +1,10 @@
 /** `npx sluicegate check`, and features that it shares with other commands: warnings, `--json`, `--config`, `--version`. */
+
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { API_ROUTES } from '../../src/config/check/api-schema.ts'
 import { invalidDocument } from '../../src/node/cli/check-document.ts'
 import { NoProjectError } from '../../src/node/project.ts'
 import { runInProcess, runProcess } from '../support/command-line.ts'
@@ -251,6 +253,14 @@ describe('npx sluicegate check --json', () => {
       routes: [{ name: 'docs', match: { path: '/docs/*' }, accept: ['anonymous'], cost: 2, limits: true }],
       api: null,
     })
+  })
+
+  it.each([
+    ['{}', ['limits', 'keys', 'consumers', 'overrides', 'tokens']],
+    ["{ routes: 'all' }", [...API_ROUTES]],
+  ])('shows which parts of the HTTP API are served with %s', async (api, routes) => {
+    const file = configFile(`export default { origin: 'route', rules: [${RULE}], api: ${api} }`)
+    expect(JSON.parse((await runInProcess(['check', '--json', file])).stdout).api.routes).toEqual(routes)
   })
 
   it('has the parts of the HTTP API, as the text has', async () => {

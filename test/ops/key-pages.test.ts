@@ -1,10 +1,11 @@
 /** Lists in pages: their cost does not depend on how many keys, consumers or tokens there are. */
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import { readConsumers, showConsumer } from '../../src/ops/consumers.ts'
+import { findKeyById } from '../../src/ops/find-key.ts'
 import { readKeyPage, readNamePage } from '../../src/ops/key-pages.ts'
 import { createKey, type KeyInfo, listKeys } from '../../src/ops/keys.ts'
 import type { Page, Position } from '../../src/ops/sorted-index.ts'
-import { readTokenPage } from '../../src/ops/tokens.ts'
+import { findTokenById, readTokenPage } from '../../src/ops/tokens.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { startAdmin, type TestAdmin } from '../support/admin.ts'
 import { describeOnRedis, type TestRedis } from '../support/redis.ts'
@@ -125,6 +126,25 @@ describeOnRedis('pages', start => {
     expect(await allOf(after => readNamePage(admin.store, { after, limit: 7 }))).toEqual(names)
     const [, ofNames] = await requestsOf(readNamePage(admin.store, { limit: 50 }))
     expect(ofNames).toBe(1)
+  })
+
+  it('cost as much as finding one key or token, however many there are', async () => {
+    const costs: unknown[] = []
+    for (const count of [30, 3000]) {
+      const [keys, tokens] = [digestsOf(count, `${count}`), digestsOf(count, `t${count}`)]
+      await plant(`c${count}`, keys)
+      await plantTokens(tokens)
+      const [key, ofKey] = await requestsOf(findKeyById(admin.store, `c${count}`, keys[20]!.slice(0, 12)))
+      const [token, ofToken] = await requestsOf(findTokenById(admin.store, tokens[20]!.slice(0, 12)))
+      expect([key.digest, token.digest]).toEqual([keys[20], tokens[20]])
+      const missing = await findKeyById(admin.store, `c${count}`, 'zz').catch(error => error)
+      expect(missing.message).toMatch(/has no such key\. Its keys: ([^,]*, ){10}and more\.$/)
+      costs.push([ofKey, ofToken])
+    }
+    expect(costs).toEqual([
+      [2, 2],
+      [2, 2],
+    ])
   })
 
   it('of consumers have the first keys of each', async () => {

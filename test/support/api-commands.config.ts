@@ -11,5 +11,5 @@ export default defineConfig({
     { name: 'day', by: 'consumer', algorithm: 'fixed-window', limit: 100, period: 'day' },
   ],
   limits: { sms: [{ name: 'week', by: ['account'], algorithm: 'fixed-window', limit: 5, period: '7d' }] },
-  api: {},
+  api: { routes: 'all' },
 })

@@ -1,4 +1,4 @@
-/** The shipped config with the API, to test its size (bench/size.ts). */
+/** The shipped config with the usual parts of the API, to test its size (bench/size.ts). */
 import shipped from '../../sluice.config.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 

@@ -146,7 +146,7 @@ export function appWithApi(
 ): App {
   const variables = { UPSTASH_REDIS_REST_URL: gateway.store.url, UPSTASH_REDIS_REST_TOKEN: TOKEN }
   return gateway.app(
-    { rules: [], api: {}, ...config },
+    { rules: [], api: { routes: 'all' }, ...config },
     { ...platform, variables: { ...variables, ...platform.variables }, parts: { ...api, ...platform.parts } },
   )
 }

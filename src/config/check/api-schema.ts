@@ -25,16 +25,19 @@ export const API_ROUTES = [
 export const api = settings(
   {
     /**
-     * The parts that are served, to keep a Worker small (default: all): `'limits'` (by name), `'usage'` (what callers have left), `'keys'`,
-     * `'consumers'`, `'overrides'`, `'switches'`, `'stats'`, `'why'`, `'tokens'`, `'audit'`, `'openapi'` (the document).
+     * The parts that are served, to keep a Worker small: `'limits'` (by name), `'keys'`, `'consumers'`, `'overrides'`, `'tokens'` (default:
+     * these), `'usage'` (what callers have left), `'switches'`, `'stats'`, `'why'`, `'audit'`, `'openapi'` (the document); or `'all'`.
      */
     routes: v.optional(
-      v.pipe(
-        v.array(
-          oneOf(API_ROUTES, 'is not a part of the API'),
-          "is not a list. Write it like ['keys', 'consumers'].",
-        ),
-        v.minLength(1, 'is empty: nothing would be served. Leave api out, or name a part.'),
+      v.union(
+        [
+          v.literal('all'),
+          v.pipe(
+            v.array(oneOf(API_ROUTES, 'is not a part of the API')),
+            v.minLength(1, 'is empty: nothing would be served. Leave api out, or name a part.'),
+          ),
+        ],
+        "is not a list. Write it like ['keys', 'consumers'], or 'all'.",
       ),
     ),
     /** Web pages whose scripts may call the API. A token in a page is known to everyone who opens it. Default: none. */

@@ -29,8 +29,20 @@ export function record<
   const V extends v.BaseSchema<unknown, unknown, v.BaseIssue<unknown>>,
 >(key: K, value: V, fix: string) {
   const isRecord = (input: unknown) => typeof input === 'object' && input !== null && !Array.isArray(input)
-  return v.pipe(v.custom<Record<string, v.InferInput<V>>>(isRecord, fix), v.record(key, value, fix))
+  return v.pipe(
+    v.custom<Record<string, v.InferInput<V>>>(isRecord, fix),
+    v.check(
+      input => lostName(input) === undefined,
+      ({ input }) =>
+        `cannot have the name '${lostName(input)}', which every object has. Choose another name.`,
+    ),
+    v.record(key, value, fix),
+  )
 }
+
+/** A name that v.record would leave out. */
+const lostName = (input: object) =>
+  ['__proto__', 'constructor', 'prototype'].find(name => Object.hasOwn(input, name))
 
 /**
  * One of a few words.

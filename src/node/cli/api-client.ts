@@ -198,8 +198,7 @@ function encodePart(text: string): string {
 function withReason({ body: schema }: Route, { body, reason }: ApiCall): Pick<ApiCall, 'body' | 'reason'> {
   if (reason === undefined) return { ...(body && { body }) }
   const text = parseShortText(reason, 'reason')
-  if (schema && 'entries' in schema && 'reason' in (schema.entries as object))
-    return { body: { ...body, reason: text } }
+  if (schema?.properties?.reason) return { body: { ...body, reason: text } }
   if (/^[\x20-\x7e]*$/.test(text)) return { ...(body && { body }), reason: text }
   throw new AdminError(
     'usage',

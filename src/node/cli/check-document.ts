@@ -2,6 +2,7 @@
 
 import { descriptionOf } from '../../algorithms/index.ts'
 import { unitsAtOnce } from '../../algorithms/units-at-once.ts'
+import { servedRoutes } from '../../config/api-routes.ts'
 import { API_ROUTES } from '../../config/check/api-schema.ts'
 import type { MatchInput } from '../../config/check/rule-schema.ts'
 import type { ConfigInput, RouteInput } from '../../config/check/schema.ts'
@@ -120,7 +121,7 @@ export function checkDocument(config: LoadedFile, warnings: readonly Warning[]):
 }
 
 export const apiDocument = ({ api }: Pick<ConfigInput, 'api'>): ApiDocument | null =>
-  api ? { routes: api.routes ?? API_ROUTES, origins: [api.cors?.origins ?? []].flat() } : null
+  api ? { routes: servedRoutes(API_ROUTES, api.routes), origins: [api.cors?.origins ?? []].flat() } : null
 
 /** @returns undefined for errors that are not about the config */
 export function invalidDocument(error: unknown): CheckDocument | undefined {

@@ -3,10 +3,9 @@ import { AdminError } from '../../ops/admin-error.ts'
 import {
   type AdminStore,
   type AdminStoreOptions,
-  adminStoreOn,
   createAdminStore,
+  wholeStoreOn,
 } from '../../ops/admin-store.ts'
-import { gatewayRuleSet, limitRuleSet } from '../../script/compiled.ts'
 import { restStore } from './arguments.ts'
 import { atEnd } from './at-end.ts'
 
@@ -32,7 +31,7 @@ export async function openAdminStore(
   const { environment } = options
   const { admin, close } = await connectRedisStore({ url, environment, deadlineMs: DEADLINE_MS })
   atEnd(close)
-  return adminStoreOn(admin, options, { ofGateway: gatewayRuleSet, ofLimit: limitRuleSet })
+  return wholeStoreOn(admin, options)
 }
 
 /** Whether the environment names a store, for commands that also work without one. */

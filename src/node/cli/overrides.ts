@@ -3,13 +3,13 @@ import { Command, Option } from 'commander'
 import { ALGORITHM_NAMES } from '../../algorithms/index.ts'
 import { type PlanUnits, planUnits } from '../../algorithms/plan-units.ts'
 import { AdminError } from '../../ops/admin-error.ts'
+import { ADVICE } from '../../ops/advice.ts'
 import { overrideChangeDocument, settingsDocument } from '../../ops/documents/consumers.ts'
 import { parseConsumerName, parseFutureTime } from '../../ops/names.ts'
 import {
   atOnceOf,
   compileOverride,
   findOverridable,
-  howToRemove,
   removeOverride,
   setOverride,
   statusOf,
@@ -180,7 +180,7 @@ export function overrideTable(overrides: readonly Override[], config: LoadedConf
 export function noteOfLength(consumer: string, record: ConsumerRecord): string {
   const { length } = formatConsumer(record)
   if (length <= MAX_CONSUMER_LENGTH) return ''
-  return `The record has ${length} bytes, and more than ${MAX_CONSUMER_LENGTH} slow down every request of the consumer. ${howToRemove(consumer)}`
+  return `The record has ${length} bytes, and more than ${MAX_CONSUMER_LENGTH} slow down every request of the consumer. ${ADVICE.longRecord(consumer)}`
 }
 
 /** A table of the overrides of all given consumers. */

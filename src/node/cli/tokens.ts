@@ -19,7 +19,7 @@ import {
   rotateToken,
   type TokenInfo,
 } from '../../ops/tokens.ts'
-import { SCOPES } from '../../scopes.ts'
+import { SCOPES } from '../../scope-table.ts'
 import {
   addAuthorOptions,
   addStoreAndConfirmOptions,

@@ -6,6 +6,7 @@ export { description as leakyBucketDescription } from '../../algorithms/leaky-bu
 export { description as slidingLogDescription } from '../../algorithms/sliding-log.descriptor.ts'
 export { description as slidingWindowDescription } from '../../algorithms/sliding-window.descriptor.ts'
 export { description as tokenBucketDescription } from '../../algorithms/token-bucket.descriptor.ts'
+export { KEY_SIGNING as keySigning } from '../../credentials/key-signature.ts'
 export { createReserving } from '../limits/reserve.ts'
 export { createApi } from './create-api.ts'
 export { auditRoutes } from './handlers/audit.ts'

@@ -3,14 +3,15 @@ import type { AlgorithmName } from '../../algorithms/all.ts'
 import type { Description } from '../../algorithms/descriptor.ts'
 import type { Background } from '../../background.ts'
 import type { Clock } from '../../clock.ts'
+import { servedRoutes } from '../../config/api-routes.ts'
 import { auditKeepMs } from '../../config/audit-keep.ts'
 import type { ApiRoutes } from '../../config/check/schema.ts'
 import type { Config } from '../../config/compile.ts'
-import { KEY_SECRET, readKeySecrets } from '../../credentials/key-signature.ts'
+import { KEY_SECRET, type KeySigning } from '../../credentials/key-signature.ts'
 import { GatewayError } from '../../errors.ts'
 import type { AdminConnection } from '../../ops/admin-connection.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { adminStoreOn, type RuleSets, withActor } from '../../ops/admin-store.ts'
+import { adminStoreOn, type KeySpace, type RuleSets, withActor } from '../../ops/admin-store.ts'
 import { parseShortText } from '../../ops/names.ts'
 import { createOverrideRules, type RuleTools } from '../../ops/override-rules.ts'
 import { restConnection } from '../../ops/upstash-connection.ts'
@@ -69,6 +70,8 @@ export interface ApiParts extends ApiLimitParts {
   apiRoutes: Readonly<Partial<Record<ApiRoutes, readonly Route[]>>>
   /** With limits by name. */
   createApiLimits: typeof createApiLimits
+  /** With `credentials.apiKeys.signature`. */
+  keySigning: KeySigning
   /** Of the algorithms of the rules. */
   ruleDescriptions: Readonly<Partial<Record<AlgorithmName, RuleDescription>>>
 }
@@ -124,9 +127,11 @@ export function createApi(
     decisions: store,
     nextStepFor: () => '',
   }
-  const secrets = variables[KEY_SECRET]
-  const keySecret = secrets ? readKeySecrets(secrets)[0] : undefined
-  const keySpace = { environment: config.environment, keyPrefix: config.credentials.keyPrefix, keySecret }
+  const { keyPrefix, signature } = config.credentials
+  const keySpace: KeySpace = {
+    ...{ environment: config.environment, keyPrefix },
+    ...(signature && signingBy(parts.keySigning, variables[KEY_SECRET])),
+  }
   const ruleSets: RuleSets = {
     ofGateway: () => createGatewayRuleSet(config, parts.scriptsOf),
     ofLimit: rules => createLimitRuleSet(rules, parts.scriptsOfLimits),
@@ -134,14 +139,17 @@ export function createApi(
   const tokens = createTokenChecks(store, config.environment, clock)
   let limits: ApiLimits | undefined
   let showUsage: ShowOwnUsage | undefined
-  const { routes: served = Object.keys(parts.apiRoutes) } = config.api!
-  const matchRoute = createMatchRoute(served.flatMap(name => parts.apiRoutes[name as ApiRoutes] ?? []))
+  const served = servedRoutes(Object.keys(parts.apiRoutes) as ApiRoutes[], config.api!.routes)
+  const matchRoute = createMatchRoute(served.flatMap(name => parts.apiRoutes[name] ?? []))
   const services: Services = {
     config,
     overrides: createOverrideRules(config.api!.written, toolsOf(config, parts.ruleDescriptions)),
     get limits() {
       const settings = { board, variables, ...options.limiter }
-      limits ??= parts.createApiLimits(config, store, parts, settings, options.secret ?? token)
+      limits ??= parts.createApiLimits(config, store, parts, settings, {
+        secret: options.secret ?? token,
+        tokens,
+      })
       return limits
     },
     tokens,
@@ -177,16 +185,12 @@ export function createApi(
     { request, url, address, bearer }: Pick<ApiRequest, 'request' | 'url' | 'address'> & { bearer: string },
   ): Promise<Reply> {
     // Also if the input is wrong, which only callers with a token may learn.
-    const made = await tokens.guarded(
-      bearer,
-      scopesForLimit(params.name!),
-      address,
-      services.limits.limiterFor,
-      async limiter => {
-        const input = (await readInput(route, request, url)) as { body: never; query: never }
-        return await route.run({ ...input, params, limiter }, services)
-      },
-    )
+    const { guarded, limiterFor } = services.limits
+    const scopes = scopesForLimit(params.name!)
+    const made = await guarded(bearer, scopes, address, limiterFor, async limiter => {
+      const input = (await readInput(route, request, url)) as { body: never; query: never }
+      return await route.run({ ...input, params, limiter }, services)
+    })
     if (!made.ok) throw refusalError(made)
     return made.value
   }
@@ -262,6 +266,12 @@ export function createApi(
   return { handle: handleOrDescribe, stop: async () => await limits?.limiterFor().close() }
 }
 
+/** New keys are signed by the first secret. */
+function signingBy({ readKeySecrets, mintSignedKey }: KeySigning, secrets: unknown) {
+  const keySecret = secrets ? readKeySecrets(secrets)[0] : undefined
+  return { keySecret, mintSignedKey }
+}
+
 const isRepeated = (error: unknown) => error instanceof ApiError && error.problem === 'repeated'
 
 /** What a Worker knows of the algorithms of its own rules. */
@@ -315,7 +325,10 @@ function reasonOf({ headers }: Request, body: unknown): { reason?: string } {
 
 function noSuchRoute(methods: readonly string[]): ApiError {
   return methods.length === 0
-    ? new ApiError('not-found', `The API has no such path. GET ${API_PATH}/openapi.json lists all of them.`)
+    ? new ApiError(
+        'not-found',
+        'The API has no such path, or api.routes in the config does not name its part.',
+      )
     : new ApiError('method-not-allowed', `This path has ${methods.join(', ')}.`, {
         headers: { allow: methods.join(', ') },
       })
@@ -325,14 +338,11 @@ function noSuchRoute(methods: readonly string[]): ApiError {
 const headersOf = (requestId: string) => ({ 'x-request-id': requestId, 'cache-control': 'no-store' })
 
 /** Made with all headers: setting them later takes longer. */
-function toResponse({ body }: Reply, { status }: Route, requestId: string): Response {
-  const headers = headersOf(requestId)
-  if (status === 204) return new Response(null, { status, headers })
-  return new Response(JSON.stringify(body), {
+const toResponse = ({ body }: Reply, { status }: Route, requestId: string): Response =>
+  new Response(JSON.stringify(body), {
     status: status ?? 200,
-    headers: { 'content-type': 'application/json', ...headers },
+    headers: { 'content-type': 'application/json', ...headersOf(requestId) },
   })
-}
 
 function withHeaders(response: Response, requestId: string): Response {
   for (const [name, value] of Object.entries(headersOf(requestId))) response.headers.set(name, value)

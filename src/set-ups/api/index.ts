@@ -1,5 +1,6 @@
 /** The API as a part of a gateway without a build: `export default gateway(config, api)`. */
 import { ALGORITHM_NAMES, descriptions } from '../../algorithms/index.ts'
+import { KEY_SIGNING } from '../../credentials/key-signature.ts'
 import { ALL_TOOLS } from '../../ops/overrides.ts'
 import { PAUSE } from '../../script/pause.ts'
 import { RESET } from '../../script/reset.ts'
@@ -15,6 +16,7 @@ export const api: ApiParts = {
   createApi,
   createApiLimits,
   createReserving,
+  keySigning: KEY_SIGNING,
   apiRoutes: API_ROUTES,
   resetScript: () => RESET,
   pauseScript: () => PAUSE,

@@ -11,7 +11,9 @@ import {
   type LimiterSettings,
 } from '../limits/limiter.ts'
 import type { LimiterParts } from '../limits/parts.ts'
+import { createGuardedCalls, type GuardedCalls } from './guarded-calls.ts'
 import { createSignedReceipts, type SignedReceipts } from './receipts.ts'
+import type { TokenMemory } from './token-check.ts'
 
 /** The parts that it needs beside those of limits by name. */
 export interface ApiLimitParts extends Pick<LimiterParts, 'createReserving'> {
@@ -28,6 +30,7 @@ export type HoldingLimiter = Limiter & Holder
 
 export interface ApiLimits {
   limiterFor: GuardableLimiter<HoldingLimiter>
+  guarded: GuardedCalls
   receipts: SignedReceipts
 }
 
@@ -37,7 +40,7 @@ export function createApiLimits(
   store: Store,
   parts: ApiLimitParts & Omit<LimiterParts, 'prepareReset' | 'preparePause'>,
   settings: LimiterSettings,
-  secret: string,
+  { secret, tokens }: { secret: string; tokens: TokenMemory },
 ): ApiLimits {
   const own = {
     scriptsOf: parts.scriptsOfLimits,
@@ -55,6 +58,7 @@ export function createApiLimits(
       { ...platformSettings(), ...settings },
       createHolder(() => parts.syncScript()),
     ),
+    guarded: createGuardedCalls(store, tokens),
     receipts: createSignedReceipts(config, secret),
   }
 }

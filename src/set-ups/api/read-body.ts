@@ -58,12 +58,12 @@ function bounded(bytes: ArrayBuffer): ArrayBuffer {
 
 const tooLarge = () => new ApiError('too-large', `The body is above ${MAX_BODY} bytes. Send less.`)
 
-/** Of objects with any members, such as `identity`, valibot leaves out these. */
+/** Names that every object of JavaScript has, or that change it: code that reads a member by its name could take it for one of these. */
 const LEFT_OUT = ['__proto__', 'constructor', 'prototype']
 
 /**
  * JSON.parse keeps the last of two members with the same name, and other parsers the first.
- * @param text valid JSON @throws ApiError for a member that is there twice, or would be left out
+ * @param text valid JSON @throws ApiError for a member that is there twice, or has one of these names
  */
 function checkMembers(text: string): void {
   const open: (Set<string> | undefined)[] = []

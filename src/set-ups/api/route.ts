@@ -1,10 +1,9 @@
 /** The shape of a route of the API, and what its handler gets. */
-import type * as v from 'valibot'
 import type { Config } from '../../config/compile.ts'
 import type { AdminStore, HeldClaim } from '../../ops/admin-store.ts'
 import type { OverrideRules } from '../../ops/override-rules.ts'
 import { type Scope, scopesForLimit } from '../../scopes.ts'
-import type { InputSchema } from './check-input.ts'
+import type { InputOf, InputSchema } from './json-schema.ts'
 import type { ApiLimits, HoldingLimiter } from './limits.ts'
 import type { createOwnUsage } from './own-usage.ts'
 import type { CheckedToken, TokenChecks } from './token-check.ts'
@@ -68,7 +67,7 @@ interface Common {
   query?: InputSchema
   body?: InputSchema
   /** Of a success. Default: 200. */
-  status?: 201 | 204
+  status?: 201
   /** Whether a header Idempotency-Key keeps it from being done twice. */
   isCreation?: true
 }
@@ -105,12 +104,12 @@ export type Route = LimitRoute | AdminRoute | OpenRoute | OwnRoute
 export const scopesOf = ({ scopes }: AdminRoute, { name }: Call['params']): readonly Scope[] =>
   scopes.flatMap(scope => (scope === 'limits:use' ? scopesForLimit(name!) : scope))
 
-type OutputOf<S extends InputSchema | undefined> = S extends InputSchema ? v.InferOutput<S> : undefined
+type OutputOf<S extends InputSchema | undefined> = S extends InputSchema ? InputOf<S> : undefined
 
 export const limitRoute = <S extends InputSchema>(
   route: Omit<LimitRoute, 'kind' | 'run' | 'body' | 'method'> & {
     body: S
-    run(call: LimitCall<v.InferOutput<S>>, services: Services): Promise<Reply>
+    run(call: LimitCall<InputOf<S>>, services: Services): Promise<Reply>
   },
 ): LimitRoute => ({ kind: 'limit', method: 'POST', ...route })
 

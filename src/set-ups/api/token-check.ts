@@ -1,28 +1,20 @@
 /**
- * Checks service tokens for the HTTP API: in one trip, or in the trip of a limit by name. An isolate remembers an admitted token for a second,
- * so its end, its revocation and its rotation take effect within a second. Plain data in bounded memory.
+ * Checks service tokens for the HTTP API in one trip. Those for limits by name are checked in the trip of the call (guarded-calls.ts). An
+ * isolate remembers an admitted token for a second, so its end, its revocation and its rotation take effect within a second. Plain data in
+ * bounded memory.
  */
 import { type Clock, elapsed, latestOf, SYSTEM_CLOCK } from '../../clock.ts'
 import { readServiceToken, serviceTokenId } from '../../credentials/service-token.ts'
 import { GatewayError } from '../../errors.ts'
-import type { CallFailure, CallGuard } from '../../limiter/call-guard.ts'
+import type { CallFailure } from '../../limiter/call-guard.ts'
 import { toDegraded } from '../../limiter/evaluate.ts'
 import { prepareLookUp, runCall } from '../../limiter/prepared-call.ts'
 import { Lru } from '../../lru.ts'
 import { hasAnyOf, type Scope } from '../../scopes.ts'
-import { guardCall, isGuardReply } from '../../script/guard.ts'
 import { sha256 } from '../../sha256.ts'
 import { tokenKey } from '../../store/keys.ts'
 import { parseToken, type TokenRecord } from '../../store/records.ts'
-import {
-  type CallListener,
-  fitOneCall,
-  type ScriptCall,
-  type Store,
-  type StoreCall,
-} from '../../store/store.ts'
-import { keysOf } from '../../trips/rider.ts'
-import type { GuardableLimiter, Limiter } from '../limits/limiter.ts'
+import type { Store } from '../../store/store.ts'
 import { createTokenAttempts } from './token-attempts.ts'
 
 /** A token that the store has admitted. */
@@ -45,11 +37,6 @@ export interface TokenRefusal {
 
 export type TokenCheck = { ok: true; token: CheckedToken } | TokenRefusal
 
-/** The result of calls of a limiter, or why the token may not make them. */
-export type GuardedResult<T> =
-  | { ok: true; token: Pick<CheckedToken, 'id' | 'digest'>; value: T }
-  | TokenRefusal
-
 export interface TokenChecks {
   /**
    * Checks a token in one trip, or without one if the store has admitted it within the last second.
@@ -58,20 +45,27 @@ export interface TokenChecks {
    * @param address of the client, as rules count it; undefined: unknown
    */
   check(text: string | undefined, needed: readonly Scope[], address: string | undefined): Promise<TokenCheck>
-  /**
-   * Makes calls of a limiter for a token. The check is in the script of each call, before anything is counted; on a cluster, in a trip before.
-   * @param needed at least one
-   * @throws whatever `call` throws, such as a TypeError for wrong arguments, if the token is admitted
-   */
-  guarded<T, L extends Limiter>(
+  /** Forgets a token that this isolate has revoked or replaced. */
+  forget(digest: string): void
+}
+
+/** What checks that travel with calls need (guarded-calls.ts). */
+export interface TokenMemory extends TokenChecks {
+  /** Refuses what needs no trip, and counts the attempt. */
+  begin(
     text: string | undefined,
     needed: readonly Scope[],
     address: string | undefined,
-    limiterFor: GuardableLimiter<L>,
-    call: (limiter: L) => Promise<T>,
-  ): Promise<GuardedResult<T>>
-  /** Forgets a token that this isolate has revoked or replaced. */
-  forget(digest: string): void
+  ): ({ ok: true } & Attempt) | TokenRefusal
+  /** Whether the store has admitted it within the last second. */
+  isFresh(attempt: Attempt): boolean
+  /** @param at when the trip began that has admitted the token (ms) */
+  admit(attempt: Attempt, at: number): void
+  refuse(attempt: Attempt, reason: 'unknown' | 'scope'): TokenRefusal
+  /** Checks a token in one trip, unless its record was read within the last second. @throws GatewayError as Store.run */
+  read(attempt: Attempt, from: Store): Promise<TokenCheck>
+  /** ms, by a clock that is never set back. */
+  now(): number
 }
 
 /** How long an admitted token is remembered (ms), from before the trip that has checked it. */
@@ -90,20 +84,10 @@ interface Known {
 }
 
 /** A token whose form is right, and what a request needs it for. */
-interface Attempt {
+export interface Attempt {
   digest: string
   needed: readonly Scope[]
   address: string
-}
-
-/** Ends the calls of a limiter if the guard refuses. Only `guarded` sees it. */
-class CallRefused extends Error {
-  readonly refusal: TokenRefusal
-
-  constructor(refusal: TokenRefusal) {
-    super(`The service token was refused: ${refusal.reason}.`)
-    this.refusal = refusal
-  }
 }
 
 /**
@@ -114,7 +98,7 @@ export function createTokenChecks(
   store: Store,
   environment: string | undefined,
   clock: Clock = SYSTEM_CLOCK,
-): TokenChecks {
+): TokenMemory {
   let tokens = new Lru<Known>({ size: MAX_TOKENS })
   const now = latestOf(
     () => elapsed(clock),
@@ -131,7 +115,6 @@ export function createTokenChecks(
     return tokens.get(digest)
   }
 
-  /** Refuses what needs no trip, and counts the attempt. */
   function begin(
     text: string | undefined,
     needed: readonly Scope[],
@@ -157,7 +140,6 @@ export function createTokenChecks(
     )
   }
 
-  /** @param at when the trip began that has admitted the token (ms) */
   function admit({ digest, needed, address }: Attempt, at: number): void {
     attempts.end(address, digest, true)
     const known: Known = find(digest) ?? { admitted: new Map() }
@@ -172,7 +154,6 @@ export function createTokenChecks(
     return { ok: false, reason }
   }
 
-  /** Checks a token in one trip, unless its record was read within the last second. @throws GatewayError as Store.run */
   async function read(attempt: Attempt, from: Store): Promise<TokenCheck> {
     const { digest, needed } = attempt
     let known = find(digest)
@@ -191,64 +172,6 @@ export function createTokenChecks(
     return permits(known, needed) ? { ok: true, token: known!.token! } : refuse(attempt, 'scope')
   }
 
-  function createGuard(attempt: Attempt): CallGuard & { mustBeAdmitted(): Promise<void> } {
-    let refusal: TokenRefusal | undefined
-    let isAdmitted = false
-
-    function refused(by: TokenRefusal): GatewayError {
-      refusal = by
-      // Nothing has run, so the isolate need not correct what it says about units in flight.
-      return new GatewayError('ERR_STORE_REFUSED', 'The service token was refused.', { fate: 'not-sent' })
-    }
-
-    /** Checks the token alone, unless that was done within the last second. @throws GatewayError */
-    async function mustPermit(from: Store): Promise<void> {
-      if (isFresh(attempt)) return
-      const checked = await read(attempt, from)
-      if (!checked.ok) throw refused(checked)
-      isAdmitted = true
-    }
-
-    async function runGuarded(from: Store, calls: readonly StoreCall[], listener?: CallListener) {
-      if (!calls.every(call => fitOneCall(from, [tokenKey(attempt.digest), ...keysOf(call)]))) {
-        await mustPermit(from)
-        return await from.run(calls, listener)
-      }
-      const at = now()
-      const { digest, needed } = attempt
-      const check = { key: tokenKey(digest), scopes: needed }
-      const replies = await from.run(
-        calls.map(call => guardCall(call as ScriptCall, check)),
-        listener,
-      )
-      const refusing = replies.find(isGuardReply)
-      if (refusing) throw refused(refuse(attempt, refusing))
-      isAdmitted = true
-      admit(attempt, at)
-      return replies
-    }
-
-    const guard = {
-      isFresh: () => isFresh(attempt),
-      on: (from: Store): Store => ({
-        ...from,
-        run: (calls, listener) => runGuarded(from, calls, listener),
-      }),
-
-      passFailure({ cause, fate }: CallFailure) {
-        if (!refusal && isFresh(attempt)) return
-        refusal ??= { ok: false, reason: 'store', failure: { cause, fate } }
-        throw new CallRefused(refusal)
-      },
-
-      /** For calls that have made no trip, because there was nothing to do, or their arguments were wrong. */
-      async mustBeAdmitted() {
-        if (!isAdmitted) await mustPermit(store).catch(error => guard.passFailure(toDegraded(error)))
-      },
-    }
-    return guard
-  }
-
   return {
     async check(text, needed, address) {
       const attempt = begin(text, needed, address)
@@ -259,31 +182,8 @@ export function createTokenChecks(
       })
     },
 
-    async guarded(text, needed, address, limiterFor, call) {
-      const attempt = begin(text, needed, address)
-      if (!attempt.ok) return attempt
-      const { digest } = attempt
-      const guard = createGuard(attempt)
-      try {
-        const value = await callOf(guard)
-        await guard.mustBeAdmitted()
-        return { ok: true, token: { id: serviceTokenId(digest), digest }, value }
-      } catch (error) {
-        if (error instanceof CallRefused) return error.refusal
-        throw error
-      }
-
-      async function callOf(guard: ReturnType<typeof createGuard>) {
-        try {
-          return await call(limiterFor(guard))
-        } catch (error) {
-          if (!(error instanceof CallRefused)) await guard.mustBeAdmitted()
-          throw error
-        }
-      }
-    },
-
     forget: digest => tokens.delete(digest),
+    ...{ begin, isFresh, admit, refuse, read, now },
   }
 }
 

@@ -4,6 +4,7 @@
  */
 import type { AdminConnection, Command, Reply } from '../../ops/admin-connection.ts'
 import { notRedis } from '../../ops/admin-error.ts'
+import { READ_INDEX } from '../../ops/sorted-index.ts'
 import type { ChangeState } from './problems.ts'
 
 type Kind = 'text' | 'list' | 'texts' | 'number'
@@ -16,7 +17,6 @@ const READS: Readonly<Record<string, Kind>> = {
   HGETALL: 'texts',
   TIME: 'texts',
   ZRANGEBYSCORE: 'texts',
-  XRANGE: 'list',
   XREVRANGE: 'list',
 }
 
@@ -28,7 +28,7 @@ export interface TrackedConnection extends AdminConnection {
 export function trackChanges(connection: AdminConnection): TrackedConnection {
   let state: ChangeState = 'none'
   const note = (commands: readonly Command[]) => {
-    if (commands.some(([name]) => !(name in READS))) state = 'unknown'
+    if (commands.some(([name, script]) => !(name in READS) && script !== READ_INDEX)) state = 'unknown'
   }
   return {
     ...connection,

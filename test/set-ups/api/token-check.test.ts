@@ -3,9 +3,10 @@ import { beforeEach, describe, expect, it } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../../src/config/check/schema.ts'
 import { mintServiceToken } from '../../../src/credentials/service-token.ts'
 import { GatewayError } from '../../../src/errors.ts'
-import { SCOPES, type Scope, scopesForLimit } from '../../../src/scopes.ts'
+import { SCOPE_NAMES, scopesForLimit } from '../../../src/scopes.ts'
+import { createGuardedCalls } from '../../../src/set-ups/api/guarded-calls.ts'
 import { MAX_ATTEMPTS, PERIOD_MS } from '../../../src/set-ups/api/token-attempts.ts'
-import { createTokenChecks, type TokenChecks } from '../../../src/set-ups/api/token-check.ts'
+import { createTokenChecks } from '../../../src/set-ups/api/token-check.ts'
 import type { GuardableLimiter, Limiter } from '../../../src/set-ups/limits/limiter.ts'
 import { createGuardableLimiterOnStore } from '../../../src/set-ups/limits/limiter-on-store.ts'
 import { sha256 } from '../../../src/sha256.ts'
@@ -46,7 +47,7 @@ describeOnRedisEngine('service tokens', fresh => {
   /** Of the store: not set if it answers. */
   let failure: GatewayError | undefined
   let nowMs: number
-  let tokens: TokenChecks
+  let tokens: ReturnType<typeof checksOn>
   let limiter: GuardableLimiter
 
   beforeEach(async () => {
@@ -62,10 +63,14 @@ describeOnRedisEngine('service tokens', fresh => {
       },
     }
     nowMs = NOON / 1e3
-    tokens = createTokenChecks(failing, undefined, { now: () => nowMs })
+    tokens = checksOn(failing)
     limiter = createGuardableLimiterOnStore(CONFIG, failing, { clock: clock() })
   })
 
+  function checksOn(store: Store) {
+    const checks = createTokenChecks(store, undefined, { now: () => nowMs })
+    return { ...checks, guarded: createGuardedCalls(store, checks) }
+  }
   const clock = () => ({ now: () => nowMs * 1e3, sleep: async () => {}, timer: () => () => {} })
 
   async function add(scopes: readonly string[], more: Partial<TokenRecord> = {}): Promise<string> {
@@ -109,9 +114,9 @@ describeOnRedisEngine('service tokens', fresh => {
     })
 
     it('permit what their scopes say, each by itself', async () => {
-      for (const own of Object.keys(SCOPES)) {
+      for (const own of SCOPE_NAMES) {
         const token = await add([own])
-        for (const needed of Object.keys(SCOPES) as Scope[]) {
+        for (const needed of SCOPE_NAMES) {
           const { ok } = await tokens.check(token, [needed], ADDRESS)
           expect(ok, `${own} permits ${needed}`).toBe(own === needed)
         }
@@ -430,7 +435,7 @@ describeOnRedisEngine('service tokens', fresh => {
     it('are checked in a trip before on a cluster, and for a second without one', async () => {
       const cluster = storeOf(redis, { isCluster: true })
       const limiter = createGuardableLimiterOnStore(CONFIG, cluster, { clock: clock() })
-      const checks = createTokenChecks(cluster, undefined, { now: () => nowMs })
+      const checks = checksOn(cluster)
       const call = (token: string) =>
         checks.guarded(token, scopesForLimit('calls'), ADDRESS, limiter, each => each.limit('calls', ACCOUNT))
       expect(await call(mintServiceToken(undefined))).toEqual({ ok: false, reason: 'unknown' })

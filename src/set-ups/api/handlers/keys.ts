@@ -5,9 +5,9 @@ import {
   revokedKeyDocument,
   rotatedKeyDocument,
 } from '../../../ops/documents/keys.ts'
+import { type FoundKey, findKeyById } from '../../../ops/find-key.ts'
 import { changeKey, type KeyChange, revokeKey, rotateKey, showKey } from '../../../ops/key-changes.ts'
 import { readKeyPage } from '../../../ops/key-pages.ts'
-import { type FoundKey, findKey } from '../../../ops/key-reference.ts'
 import { createKey, importKey, mustSignNewKeys, type NewKey } from '../../../ops/keys.ts'
 import { parseConsumerName } from '../../../ops/names.ts'
 import { pageDocument, pageOf } from '../cursor.ts'
@@ -124,7 +124,7 @@ async function keyOf(call: AdminCall<unknown, unknown>): Promise<FoundKey> {
   const consumer = await consumerOf(call)
   const { digits } = call.params
   if (!/^[0-9a-f]{4,64}$/.test(digits!)) throw invalidInput('{digits}', 'Use the digits of the id of a key.')
-  return await findKey(call.store, `${consumer}/${digits}`)
+  return await findKeyById(call.store, consumer, digits!)
 }
 
 interface NewKeyBody {

@@ -3,6 +3,7 @@ import type { LimitRule } from '../../../config/compile.ts'
 import { countsInFlight } from '../../../config/compile-rule.ts'
 import type { CallGuard } from '../../../limiter/call-guard.ts'
 import type { AdminStore } from '../../../ops/admin-store.ts'
+import { auditedCall } from '../../../ops/audited-call.ts'
 import type { Entry } from '../../../ops/change.ts'
 import { targetOf } from '../../../ops/limits.ts'
 import {
@@ -196,13 +197,13 @@ function replyToPause({ limit, retryAfterMs, pausedUntil, degraded }: LimitPause
 const isoOf = (ms: number) => new Date(ms).toISOString()
 
 /** Puts the entry of the audit trail into the run of a script. */
-const auditing = ({ audit }: AdminStore, entry: Entry): CallGuard => ({
+const auditing = (admin: AdminStore, entry: Entry): CallGuard => ({
   isFresh: () => true,
   on: store => ({
     ...store,
     run: async (calls, listener) =>
       await store.run(
-        await Promise.all(calls.map(call => ('script' in call ? audit.before(call, entry) : call))),
+        await Promise.all(calls.map(call => ('script' in call ? auditedCall(admin, call, entry) : call))),
         listener,
       ),
   }),

@@ -7,7 +7,7 @@ import {
 } from '../../../ops/documents/tokens.ts'
 import {
   createToken,
-  findToken,
+  findTokenById,
   mintToken,
   readTokenPage,
   revokeToken,
@@ -108,5 +108,5 @@ export const tokensRoutes = [
 
 async function tokenOf({ store, params }: AdminCall<unknown, unknown>) {
   if (!/^[0-9a-f]{4,64}$/.test(params.id!)) throw invalidInput('{id}', 'Use the id of a token.')
-  return await findToken(store, params.id!)
+  return await findTokenById(store, params.id!)
 }

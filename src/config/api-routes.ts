@@ -1,0 +1,10 @@
+import type { ApiRoutes } from './check/schema.ts'
+
+/** The parts of the API that are served without the setting `api.routes`: what a service needs to manage callers and their limits. */
+export const USUAL_API_ROUTES = ['limits', 'keys', 'consumers', 'overrides', 'tokens'] as const
+
+/** @param all that there are @param written `api.routes` of the config */
+export const servedRoutes = (
+  all: readonly ApiRoutes[],
+  written: 'all' | readonly ApiRoutes[] = USUAL_API_ROUTES,
+): readonly ApiRoutes[] => (written === 'all' ? all : written)

@@ -1,0 +1,59 @@
+/** The first digits of a digest name a key or a token. They are found in a bounded number of requests and bytes, however many there are. */
+import { AdminError } from './admin-error.ts'
+import type { AdminStore } from './admin-store.ts'
+import { readIndexes } from './sorted-index.ts'
+
+export const ID_DIGITS = 12
+
+/** How many digits distinguish digests. */
+export function distinguishingDigits(digests: readonly string[]): number {
+  const all = new Set(digests).size
+  let digits = ID_DIGITS
+  while (digits < 64 && new Set(digests.map(digest => digest.slice(0, digits))).size < all) digits += 4
+  return digits
+}
+
+/** The most ids in a message. */
+const SHOWN = 10
+
+/**
+ * @param index with the environment
+ * @param prefix of the digest
+ * @param idOf the id of a digest with so many digits
+ * @returns undefined if there is none @throws AdminError `refused` if there are several
+ */
+export async function findDigest(
+  store: AdminStore,
+  what: 'key' | 'token',
+  index: string,
+  prefix: string,
+  idOf: (digest: string, digits: number) => string,
+): Promise<{ digest: string; id: string } | undefined> {
+  const [part] = await readIndexes(store, [{ index, from: prefix }], SHOWN + 1)
+  const { members, before } = part!
+  const found = members.filter(member => member.startsWith(prefix))
+  const digits = distinguishingDigits([...(before ? [before] : []), ...members])
+  const [digest] = found
+  if (digest === undefined) return undefined
+  if (found.length === 1) return { digest, id: idOf(digest, digits) }
+  const all = listed(found.map(each => idOf(each, digits)))
+  throw new AdminError(
+    'refused',
+    `More than one ${what} begins like this: ${all}. Add more digits of the ID.`,
+  )
+}
+
+/** The first ids of an index, as a list for a message. @returns an empty text if there are none */
+export async function firstIds(
+  store: AdminStore,
+  index: string,
+  idOf: (digest: string, digits: number) => string,
+): Promise<string> {
+  const [part] = await readIndexes(store, [{ index }], SHOWN + 1)
+  const { members } = part!
+  const digits = distinguishingDigits(members)
+  return listed(members.map(each => idOf(each, digits)))
+}
+
+const listed = (ids: readonly string[]) =>
+  ids.slice(0, SHOWN).join(', ') + (ids.length > SHOWN ? ', and more' : '')

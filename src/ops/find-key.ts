@@ -1,0 +1,57 @@
+/** Finds a key by the digits of its id. */
+import { didYouMean } from '../config/check/did-you-mean.ts'
+import { CONSUMER_INDEX_KEY, credentialIndexKey, credentialKey } from '../store/keys.ts'
+import { type CredentialRecord, parseCredential } from '../store/records.ts'
+import { AdminError } from './admin-error.ts'
+import type { AdminStore } from './admin-store.ts'
+import { findDigest, firstIds } from './digits.ts'
+import { keyId } from './keys.ts'
+import { readIndexes } from './sorted-index.ts'
+
+export interface FoundKey {
+  id: string
+  consumer: string
+  digest: string
+  record: CredentialRecord
+}
+
+/** Among so many consumers, the one that is meant is looked for. */
+const NAMES = 1000
+
+/**
+ * @param prefix the first digits of its digest
+ * @throws AdminError if no key or more than one matches; its message lists the consumer's keys
+ */
+export async function findKeyById(store: AdminStore, consumer: string, prefix: string): Promise<FoundKey> {
+  const index = store.at(credentialIndexKey(consumer))
+  const idOf = (digest: string, digits: number) => keyId(consumer, digest, digits)
+  const found = await findDigest(store, 'key', index, prefix, idOf)
+  if (found) return await readFound(store, { consumer, ...found })
+  const others = await firstIds(store, index, idOf)
+  if (others !== '')
+    throw new AdminError('not-found', `Consumer '${consumer}' has no such key. Its keys: ${others}.`)
+  const [names] = await readIndexes(store, [{ index: store.at(CONSUMER_INDEX_KEY) }], NAMES)
+  throw new AdminError(
+    'not-found',
+    `Consumer '${consumer}' has no keys.${didYouMean(consumer, names!.members)} To list all keys: npx sluicegate keys list`,
+  )
+}
+
+/** @throws AdminError `not-found` if it is in the index alone */
+export async function readFound(
+  store: AdminStore,
+  { id, consumer, digest }: Omit<FoundKey, 'record'>,
+): Promise<FoundKey> {
+  const text = await store.run<string | null>('GET', store.at(credentialKey(consumer, digest)))
+  const record = parseCredential(text ?? '')
+  if (record) return { id, consumer, digest, record }
+  throw new AdminError(
+    'not-found',
+    `There is no key '${id}' ${whereOf(store)}: it never existed, has expired, or was revoked. ` +
+      'If it belongs to another environment, use --env <name>.',
+  )
+}
+
+/** In which environment something was looked for. */
+export const whereOf = ({ environment }: AdminStore): string =>
+  environment === undefined ? 'in the unnamed environment' : `in environment '${environment}'`

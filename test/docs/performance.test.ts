@@ -57,6 +57,12 @@ it('deploy.md and README.md compute their costs with the figures of the last ben
     `The ${sent.all} that the requests send (${sent.one} each) and the ${received.all} of the bridge's replies (${received.one})`,
   )
   expect(readme).toContain(`${sent.all} are sent to Redis and ${received.all} received`)
+  const total = Number.parseInt(sent.all, 10) + Number.parseInt(received.all, 10)
+  expect(readme).toContain(`with leases ${total / 10} to ${total} GB in all`)
+  const memory = 'memory of Redis per caller, six limits of two identities, fixed-window'
+  const perCaller = Math.round(firstNumber(rowOf(rows, memory, 'as many fixedWindow').own) / 100) * 100
+  expect(page).toContain(`A caller takes about [${perCaller} B](performance.md)`)
+  expect(readme).toContain(`5 GB of data (${Math.floor(5e3 / perCaller)} million callers)`)
   const commands = rowOf(
     rows,
     'billed commands per decision, six sliding-window, allowed, later ones',
@@ -69,6 +75,13 @@ it('deploy.md and README.md compute their costs with the figures of the last ben
   const { own } = rowOf(rows, 'request p50 / p99 through workerd, bridge 20 ms away, proxied', 'PING')
   const [median, p99] = own.match(/[\d.]+/g)!.map(text => Math.round(Number(text)))
   expect(page).toContain(`a request took ${median} ms (p99: ${p99} ms)`)
+})
+
+it('internals/script.md has the size and the load time of a script with many rules', () => {
+  const page = readFileSync(new URL('../../docs/internals/script.md', import.meta.url), 'utf8')
+  const figure = (what: string) => new RegExp(`^\\| ${what} +\\| ([\\d.]+ \\w+)`, 'm').exec(RESULTS)![1]
+  const [size, load] = ['length of the script, 200 rules', 'time to load the script, 200 rules'].map(figure)
+  expect(page).toContain(`[${size}, and Redis loads it in ${load}]`)
 })
 
 it('algorithms.md has the memory and the time of the last benchmark', () => {

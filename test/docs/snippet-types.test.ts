@@ -204,9 +204,10 @@ it.each(SETTINGS)('%s names a valid setting: %s', (_, text) => {
   } as const
   const config = { origin: 'route', plans: ['free', 'pro'], rules: [rule] } as const
   const issuer = { secret: 'JWT_SECRET', algorithms: ['HS256' as const], issuer: 'i', audience: 'api' }
-  // The setting can be one of the config, of a rule, of its match, of the credentials, or of an issuer.
+  // The setting can be one of the config, of the API, of a rule, of its match, of the credentials, or of an issuer.
   const places = [
     { ...config, ...setting },
+    { ...config, api: setting },
     { ...config, rules: [{ ...rule, ...setting }] },
     { ...config, rules: [{ ...rule, match: setting }] },
     { ...config, credentials: setting },

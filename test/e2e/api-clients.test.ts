@@ -11,7 +11,7 @@ import { runClient, WITHOUT_PERL_CLIENT, WITHOUT_TYPESCRIPT_CLIENT } from '../su
 import { ROOT } from '../support/pages.ts'
 import { useStack } from '../support/stack.ts'
 
-const context = useStack('api.config.ts')
+const context = useStack('whole-api.config.ts')
 
 async function tokenWith(...scopes: Scope[]): Promise<string> {
   const store = createAdminStore({ ...context.stack.rest, keyLocking: false })

@@ -9,7 +9,7 @@ import { useStack } from '../support/stack.ts'
 const PATIENTLY = { timeout: PATIENT_MS, interval: 100 }
 
 describe('the API of a built Worker', () => {
-  const context = useStack('api.config.ts')
+  const context = useStack('whole-api.config.ts')
   let api: ApiCall
 
   beforeAll(() => {

@@ -1,4 +1,4 @@
-/** The shipped config with the API and four limits by name, to test its size (bench/size.ts) and the built Worker. */
+/** The shipped config with the API and four limits by name, to test its size (bench/size.ts). */
 import shipped from '../../sluice.config.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import binding from '../worker/rpc/config.ts'

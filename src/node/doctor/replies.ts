@@ -10,8 +10,8 @@ type RequestHeaders = Readonly<Record<string, string>>
 export type AskCounted = (headers?: RequestHeaders) => Promise<Reply>
 
 const TIMEOUT_MS = 10_000
-/** Bytes. Replies of the gateway itself are shorter. */
-const MAX_BODY = 100_000
+/** Bytes, and ms after the head. Replies of the gateway itself are shorter. */
+const [MAX_BODY, MAX_BODY_MS] = [100_000, 1_000]
 
 export async function ask(url: string, headers: RequestHeaders = {}): Promise<Reply> {
   const sentAt = Date.now()
@@ -24,8 +24,9 @@ export async function ask(url: string, headers: RequestHeaders = {}): Promise<Re
 async function objectIn({ body, headers }: Response): Promise<Reply['body']> {
   const isJson = /^$|json/.test(headers.get('content-type') ?? '')
   let text = ''
+  const signal = AbortSignal.timeout(MAX_BODY_MS)
   // Leaving the loop cancels the rest.
-  for await (const part of body?.pipeThrough(new TextDecoderStream()) ?? []) {
+  for await (const part of body?.pipeThrough(new TextDecoderStream(), { signal }) ?? []) {
     text += part
     if (!isJson || text.length > MAX_BODY) return {}
   }

@@ -20,7 +20,8 @@ const SHOWN = 10
  * @param index with the environment
  * @param prefix of the digest
  * @param idOf the id of a digest with so many digits
- * @returns undefined if there is none @throws AdminError `refused` if there are several
+ * @returns the digest that begins with the prefix, or undefined
+ * @throws AdminError `refused` if several digests begin with it
  */
 export async function findDigest(
   store: AdminStore,
@@ -43,7 +44,7 @@ export async function findDigest(
   )
 }
 
-/** The first ids of an index, as a list for a message. @returns an empty text if there are none */
+/** The first ids of an index, as a list for a message. The list of an empty index is an empty text. */
 export async function firstIds(
   store: AdminStore,
   index: string,

@@ -123,7 +123,7 @@ interface Search {
   letters: string
   /** Lua condition under which a reservation with this id is the one, from `spent`, its lower bits `early`, and the `units` of each rule. */
   isSame: string
-  /** The table of those that were removed. Absent: there are none. */
+  /** The Lua table of reservations that this script has removed. Absent: it has removed no reservation. */
   removed?: string
   /** Lua expression of when it was made, and condition under which that is known. It is found faster with it, if there are many. Absent: it is unknown. */
   spentAt?: { text: string; isKnown: string }

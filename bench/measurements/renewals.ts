@@ -172,7 +172,7 @@ async function keep(streams: number, answer: Answer): Promise<Kept> {
     },
   }
   const keeper = createHoldingsKeeper({ now: () => clock.nowMs, timer: clock.timer, script: () => NO_SCRIPT })
-  const trips = tripsOn(store, { units: keeper.rider }, { now: () => clock.nowMs, timer: clock.timer })
+  const trips = tripsOn(store, [keeper.rider], { now: () => clock.nowMs, timer: clock.timer })
   const startedAt = clock.nowMs
   for (let i = 0; i < streams; i++) {
     const claims = keeper.claim([bound(RULE, consumerStateKey(`caller-${i}`), 1, clock.nowMs)])

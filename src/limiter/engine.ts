@@ -62,14 +62,15 @@ export function createEngine(
   bareStore: Store,
   options: EngineOptions,
 ): Engine {
-  const { clock, decideAt, board, switchName, onCluster, onFinish, signals } = options
+  const { clock, decideAt, board, switchName, onCluster, onFinish, signals = [] } = options
   const { local, holdingsKeeper, settlements, answers, guesses, timer, sleep = isolateSleep } = options
   const now = () => clock.now()
   const trips = createTrips(bareStore, {
-    riders: {
-      ...{ switches: board, signals, handOvers: local?.handOvers, settlements: settlements?.rider },
-      ...{ units: holdingsKeeper?.rider, returns: answers?.returns, guesses: guesses?.rider },
-    },
+    // In the order of their calls. What settlements give back leaves room for hand-overs.
+    riders: [
+      ...[board, settlements?.rider, local?.handOvers, holdingsKeeper?.rider],
+      ...[answers?.returns, guesses?.rider, ...signals],
+    ],
     ...{ breaker: config.breaker, tripLimit: config.tripLimit, probe: options.probe },
     ...{ onStoreChange: options.onStoreChange, now, timer, sleep },
   })

@@ -72,8 +72,8 @@ export function withRiders(store: Store, riders: readonly Rider[]) {
     /** Whether the store has answered the last trip. */
     isAnswering: () => isAnswering,
 
-    /** The same store, without one of the riders. */
-    without: (excluded: Rider | undefined) => storeWith(riders.filter(rider => rider !== excluded)),
+    /** The same store, without the riders that stay off probes. */
+    forProbes: storeWith(riders.filter(({ isOffProbes }) => !isOffProbes)),
 
     /**
      * Makes a trip for one rider.

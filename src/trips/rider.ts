@@ -48,6 +48,8 @@ export interface Rider {
   aloneAfterMs?(): number | undefined
   /** Whether the breaker measures trips for this rider alone. If not, such trips are only made while it is closed. */
   readonly isMeasured?: boolean
+  /** Whether it never travels with a probe, because whether the store is back must not depend on how much this rider has to say. */
+  readonly isOffProbes?: boolean
   /** Whether a process may exit before the trip for this rider alone is made. */
   readonly isOptional?: boolean
   /** Whether the request that makes a trip for this rider alone tries again if the trip fails. Otherwise, a later request does. */

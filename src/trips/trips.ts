@@ -5,8 +5,7 @@
  *     decision ─► queue ─► breaker ─► riders ─► store        queue-for-trips.ts, breaker.ts, carry.ts
  *     rider alone ───────► breaker ─► riders ─► store        if the breaker measures it
  *     rider alone ───────────────────────────► store         if not
- *     probe ──────────────────────► riders ─► store          without messages about units: whether the store is back
- *                                                            must not depend on how many there are
+ *     probe ──────────────────────► riders ─► store          without messages about units in flight (`isOffProbes`)
  *
  * If a trip is lost, the fate of each of its calls (errors.ts) decides what is said again:
  *
@@ -32,20 +31,9 @@ import { withTripLimit } from './queue-for-trips.ts'
 import type { Rider } from './rider.ts'
 import { createScheduler } from './scheduler.ts'
 
-/** The riders of an isolate, in the order of their calls. A new rider is one more entry here and in `inOrder`. */
-export interface Riders {
-  switches?: Rider | undefined
-  settlements?: Rider | undefined
-  handOvers?: Rider | undefined
-  units?: Rider | undefined
-  returns?: Rider | undefined
-  guesses?: Rider | undefined
-  /** One for each signal of the origin. */
-  signals?: readonly Rider[] | undefined
-}
-
 export interface TripsOptions {
-  riders: Riders
+  /** In the order of their calls. Absent ones are left out. */
+  riders: readonly (Rider | undefined)[]
   /** Checks whether a store that has failed can decide again. */
   probe(store: Store): Promise<void>
   breaker?: Config['breaker'] | undefined
@@ -67,14 +55,10 @@ export function createTrips(
   bareStore: Store,
   { riders, probe, breaker, tripLimit, onStoreChange, now, timer, sleep }: TripsOptions,
 ) {
-  const { switches, handOvers, settlements, units, returns, guesses, signals = [] } = riders
-  // What settlements give back leaves room for hand-overs.
-  const inOrder = [switches, settlements, handOvers, units, returns, guesses, ...signals].filter(
-    rider => rider !== undefined,
-  )
-  const carrier = withRiders(bareStore, inOrder)
-  const probeWithoutUnits = () => probe(carrier.without(units))
-  const behindBreaker = withBreaker(carrier, breaker, probeWithoutUnits, { now, onChange: onStoreChange })
+  const present = riders.filter(rider => rider !== undefined)
+  const carrier = withRiders(bareStore, present)
+  const probeStore = () => probe(carrier.forProbes)
+  const behindBreaker = withBreaker(carrier, breaker, probeStore, { now, onChange: onStoreChange })
   const store = withTripLimit(behindBreaker, tripLimit, { sleep })
 
   /** Makes a trip for a rider alone, now. @returns whether anything was sent @throws GatewayError as Store.run */
@@ -89,7 +73,7 @@ export function createTrips(
   const scheduler = createScheduler(
     now,
     timer,
-    inOrder.map(rider => ({
+    present.map(rider => ({
       isOptional: rider.isOptional,
       isRepeated: rider.isRepeated,
       dueInMs: () => (rider.isMeasured || !behindBreaker.isOpen() ? rider.aloneAfterMs?.() : undefined),

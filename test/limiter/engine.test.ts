@@ -8,16 +8,23 @@ import { SYSTEM_TIMER } from '../../src/clock.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import type { RememberedCaller } from '../../src/credentials/caller-memory.ts'
 import { GatewayError } from '../../src/errors.ts'
+import { createAnswers } from '../../src/limiter/answers/answers.ts'
+import { createKnownAnswers } from '../../src/limiter/answers/known.ts'
+import { createRefusalMemory } from '../../src/limiter/answers/refusals.ts'
 import type { DemandedRule } from '../../src/limiter/bind.ts'
 import { bindRule } from '../../src/limiter/bind.ts'
 import { evaluateOnCluster } from '../../src/limiter/cluster.ts'
 import type { Decision } from '../../src/limiter/decision.ts'
 import { createEngine } from '../../src/limiter/engine.ts'
 import type { DecideOptions, Ending, Engine, EngineOptions } from '../../src/limiter/engine-shape.ts'
+import { createGuesses } from '../../src/limiter/guesses.ts'
 import { createLocalLimiter } from '../../src/limiter/outage/local.ts'
 import { prepareRefund, prepareReset } from '../../src/limiter/prepared-call.ts'
 import { createProbe } from '../../src/limiter/probe.ts'
+import { createSettlements } from '../../src/limiter/reservations/settlements.ts'
+import { createHoldingsKeeper } from '../../src/limiter/units/keep-holdings.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
+import { syncScript } from '../../src/script/sync-text.ts'
 import type { Store, StoreCall } from '../../src/store/store.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
 import { formatSwitches, type RuleSwitch } from '../../src/switches/switches.ts'
@@ -26,6 +33,7 @@ import { startRedis, type TestRedis } from '../support/redis.ts'
 import { ruleSetOf } from '../support/rule-set.ts'
 import { storeOf } from '../support/stores.ts'
 import { NOON } from '../support/traffic.ts'
+import { riderNamed } from '../support/trips.ts'
 
 const window = { by: 'consumer', algorithm: 'fixed-window', period: '1h' } as const
 const [two, many, closed, local, open] = rulesOf(
@@ -134,6 +142,40 @@ const put = async (text: string | undefined) => {
 const kill = () => put(formatSwitches({ kill: by, rules: new Map() }))
 const switchRule = (name: string, change: Pick<RuleSwitch, 'mode'>) =>
   put(formatSwitches({ rules: new Map([[name, { ...by, ...change }]]) }))
+
+describe('a trip', () => {
+  it('carries switches, settlements and hand-overs before its decisions, and units, returns, guesses and signals after them', async () => {
+    const first = (name: string) => riderNamed(name, { isFirst: true })
+    const board = { ...createSwitchBoard({ now: () => nowMs }), load: first('switches').load }
+    const time = { now: () => nowMs, timer: SYSTEM_TIMER }
+    const known = createKnownAnswers(time.now, board.current)
+    const settlements = {
+      ...createSettlements({ ...time, wallClock: time.now }),
+      rider: first('settlements'),
+    }
+    engine = engineWith({
+      ...{ board, settlements },
+      local: { ...createLocalLimiter(1, time.now), handOvers: first('hand-overs') },
+      holdingsKeeper: {
+        ...createHoldingsKeeper({ ...time, script: syncScript }),
+        rider: riderNamed('units'),
+      },
+      answers: {
+        ...createAnswers(known, createRefusalMemory(known, 1), undefined),
+        returns: riderNamed('returns'),
+      },
+      guesses: {
+        ...createGuesses(known, undefined, { clock: time, switchName: rule => rule.name }),
+        rider: riderNamed('guesses'),
+      },
+      signals: [riderNamed('signal 1'), riderNamed('signal 2')],
+    })
+    await engine.peek(demandOf(two), options)
+    const names = calls[0]!.map(each => ('key' in each ? each.key : 'DECISION'))
+    const after = ['units', 'returns', 'guesses', 'signal 1', 'signal 2']
+    expect(names).toEqual(['switches', 'settlements', 'hand-overs', 'DECISION', ...after])
+  })
+})
 
 describe('a switch that changes during a decision', () => {
   it.each([

@@ -328,7 +328,7 @@ describe('if requests make no trip', () => {
   const background: Promise<unknown>[] = []
   const refresh = (trips: Trips) => trips.schedule(task => background.push(task.catch(() => {})))
   const tripsWith = (store: Store, board: Board) =>
-    tripsOn(store, { signals: [board] }, { now: () => now, timer: () => () => {} })
+    tripsOn(store, [board], { now: () => now, timer: () => () => {} })
 
   it('a report is sent separately after two windows without one', async () => {
     const board = boardOf()

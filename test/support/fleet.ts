@@ -153,7 +153,7 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
           return replies
         },
       }
-      this.#trips = tripsOn(store, { units: this.kept.rider }, { now: () => time.nowMs, timer })
+      this.#trips = tripsOn(store, [this.kept.rider], { now: () => time.nowMs, timer })
     }
 
     async request(): Promise<void> {

@@ -295,7 +295,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
           return replies
         },
       }
-      this.#trips = tripsOn(store, { returns: this.own.returns }, { now: () => time.nowMs, timer })
+      this.#trips = tripsOn(store, [this.own.returns], { now: () => time.nowMs, timer })
     }
 
     /** The isolate gets the units that the store has spent for it. */

@@ -4,12 +4,12 @@
  */
 import { beforeEach, describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/errors.ts'
-import type { Store, StoreCall } from '../../src/store/store.ts'
-import type { Load, Rider, TripInfo } from '../../src/trips/rider.ts'
-import { createTrips, type Riders, type Trips, type TripsOptions } from '../../src/trips/trips.ts'
+import type { Store } from '../../src/store/store.ts'
+import type { Rider } from '../../src/trips/rider.ts'
+import { createTrips, type Trips, type TripsOptions } from '../../src/trips/trips.ts'
 import { Timers } from '../support/isolates.ts'
+import { call, riderNamed } from '../support/trips.ts'
 
-const call = (key: string): StoreCall => ({ command: 'GET', key })
 const DECISION = call('decision')
 const TIMEOUT = new GatewayError('ERR_STORE_TIMEOUT', 'late')
 
@@ -27,7 +27,7 @@ beforeEach(() => {
   tasks = []
 })
 
-function tripsWith(riders: Riders, options: Partial<TripsOptions> & Partial<Store> = {}): Trips {
+function tripsWith(riders: readonly Rider[], options: Partial<TripsOptions> & Partial<Store> = {}): Trips {
   const { isCluster, ...others } = options
   const store: Store = {
     ...(isCluster !== undefined && { isCluster }),
@@ -43,46 +43,24 @@ function tripsWith(riders: Riders, options: Partial<TripsOptions> & Partial<Stor
   return createTrips(store, { riders, probe, now, timer: time.timer, sleep: async () => {}, ...others })
 }
 
-/** A rider that sends its name with each trip, and notes the replies. */
-function riderNamed(name: string, rider: Partial<Rider> & Pick<Load, 'isFirst'> = {}) {
-  const { isFirst, ...others } = rider
-  const replies: unknown[] = []
-  const trips: TripInfo[] = []
-  const load = (trip: TripInfo): Load => {
-    trips.push(trip)
-    return {
-      calls: [call(name)],
-      ...(isFirst && { isFirst }),
-      done: each => void replies.push(...each),
-    }
-  }
-  return { load, replies, trips, ...others }
-}
-
 describe('a trip', () => {
-  it('carries switches and hand-overs before its decisions, and units, returns and signals after them', async () => {
-    const riders = {
-      signals: [riderNamed('signal 1'), riderNamed('signal 2')],
-      returns: riderNamed('returns'),
-      units: riderNamed('units'),
-      handOvers: riderNamed('hand-overs', { isFirst: true }),
-      switches: riderNamed('switches', { isFirst: true }),
-    }
-    const { store } = tripsWith(riders)
+  it('carries its riders in their order, those that come first before the decisions, and the others after them', async () => {
+    const [switches, handOvers] = ['switches', 'hand-overs'].map(name => riderNamed(name, { isFirst: true }))
+    const [units, returns] = ['units', 'returns'].map(name => riderNamed(name))
+    const { store } = tripsWith([switches!, units!, handOvers!, returns!])
     expect(await store.run([DECISION, call('other')])).toEqual(['re: decision', 're: other'])
-    const after = ['units', 'returns', 'signal 1', 'signal 2']
-    expect(requests).toEqual([['switches', 'hand-overs', 'decision', 'other', ...after]])
-    for (const rider of [riders.switches, riders.handOvers, riders.units, riders.returns])
+    expect(requests).toEqual([['switches', 'hand-overs', 'decision', 'other', 'units', 'returns']])
+    for (const rider of [switches!, handOvers!, units!, returns!])
       expect(rider.trips).toEqual([
         { calls: [DECISION, call('other')], isAlone: false, isAnswering: true, keysPerCall: 50 },
       ])
-    expect(riders.units.replies).toEqual(['re: units'])
-    expect(riders.signals[1]!.replies).toEqual(['re: signal 2'])
+    expect(units!.replies).toEqual(['re: units'])
+    expect(handOvers!.replies).toEqual(['re: hand-overs'])
   })
 
   it('tells each rider that it was lost, with its fate, and fails its decisions', async () => {
     const riders = { switches: riderNamed('switches', { isFirst: true }), units: riderNamed('units') }
-    const { store } = tripsWith(riders)
+    const { store } = tripsWith([riders.switches, riders.units])
     answer = () => Promise.reject(TIMEOUT)
     await expect(store.run([DECISION])).rejects.toBe(TIMEOUT)
     expect([riders.switches.replies, riders.units.replies]).toEqual([[TIMEOUT], [TIMEOUT]])
@@ -107,17 +85,17 @@ describe('a trip', () => {
         },
       }),
     }
-    const riders = { handOvers: broken, units: late, returns: riderNamed('returns') }
-    const { store } = tripsWith(riders)
+    const returns = riderNamed('returns')
+    const { store } = tripsWith([broken, late, returns])
     expect(await store.run([DECISION])).toEqual(['re: decision'])
-    expect(riders.returns.replies).toEqual(['re: returns'])
+    expect(returns.replies).toEqual(['re: returns'])
     answer = () => Promise.reject(TIMEOUT)
     await expect(store.run([DECISION])).rejects.toBe(TIMEOUT)
   })
 
   it('knows that the store answers, even if an earlier trip fails later', async () => {
     const units = riderNamed('units')
-    const { store } = tripsWith({ units })
+    const { store } = tripsWith([units])
     const late = Promise.withResolvers<unknown[]>()
     answer = () => late.promise
     const first = store.run([DECISION])
@@ -132,10 +110,10 @@ describe('a trip', () => {
   it('has one key in each call on a cluster, and leaves out riders whose node may hang', async () => {
     const units = riderNamed('units')
     const switches = riderNamed('switches', { isFirst: true, isUnanswered: () => true })
-    const onCluster = tripsWith({ units, switches }, { isCluster: true })
+    const onCluster = tripsWith([units, switches], { isCluster: true })
     expect(onCluster.store.isCluster).toBe(true)
     await onCluster.store.run([DECISION])
-    await tripsWith({ units, switches }).store.run([DECISION])
+    await tripsWith([units, switches]).store.run([DECISION])
     expect(requests).toEqual([
       ['decision', 'units'],
       ['switches', 'decision', 'units'],
@@ -147,9 +125,9 @@ describe('a trip', () => {
 describe('a probe', () => {
   const breaker = { failures: 1, slowCalls: 1, slowAfterMs: 500, retryAfterMs: 1000 }
 
-  it('carries every rider but messages about units', async () => {
-    const riders = { units: riderNamed('units'), returns: riderNamed('returns') }
-    const trips = tripsWith(riders, { breaker })
+  it('carries every rider but those that stay off probes', async () => {
+    const units = riderNamed('units', { isOffProbes: true })
+    const trips = tripsWith([units, riderNamed('returns')], { breaker })
     answer = () => Promise.reject(TIMEOUT)
     await trips.store.run([DECISION]).catch(() => {})
     expect(trips.store.isOpen()).toBe(true)
@@ -161,8 +139,8 @@ describe('a probe', () => {
   })
 
   it('is made before a trip for a rider alone, which may be the only one that finds out that the store is back', async () => {
-    const units = { ...riderNamed('units'), isMeasured: true }
-    const trips = tripsWith({ units }, { breaker })
+    const units = riderNamed('units', { isMeasured: true, isOffProbes: true })
+    const trips = tripsWith([units], { breaker })
     answer = () => Promise.reject(TIMEOUT)
     await trips.store.run([DECISION]).catch(() => {})
     expect(await trips.sendAlone(units)).toBe(false)
@@ -175,8 +153,8 @@ describe('a probe', () => {
 
   it('is not needed for riders that the breaker does not measure: they wait until it is closed', async () => {
     const handOvers = { ...riderNamed('hand-overs'), aloneAfterMs: () => 0 }
-    const units = { ...riderNamed('units'), isMeasured: true }
-    const trips = tripsWith({ handOvers, units }, { breaker })
+    const units = riderNamed('units', { isMeasured: true, isOffProbes: true })
+    const trips = tripsWith([handOvers, units], { breaker })
     // Slow, and no other rider is on it: it says nothing about decisions.
     answer = async keys => {
       time.nowMs += 600
@@ -223,7 +201,7 @@ describe('a trip for a rider alone', () => {
 
   it('is made when the rider has waited, once, whatever number of requests look after it', async () => {
     const { rider, write } = messenger(250)
-    const trips = tripsWith({ units: rider })
+    const trips = tripsWith([rider])
     for (let i = 0; i < 4; i++) {
       write()
       trips.schedule(background)
@@ -237,7 +215,7 @@ describe('a trip for a rider alone', () => {
 
   it('is not made if another trip has carried the message', async () => {
     const { rider, write } = messenger(250)
-    const trips = tripsWith({ units: rider })
+    const trips = tripsWith([rider])
     write()
     trips.schedule(background)
     await time.pass(100)
@@ -248,7 +226,7 @@ describe('a trip for a rider alone', () => {
 
   it('is left to another request if the platform has ended the one that waits', async () => {
     const { rider, write } = messenger(250)
-    const ended = tripsWith({ units: rider }, { timer: () => () => {} })
+    const ended = tripsWith([rider], { timer: () => () => {} })
     write()
     ended.schedule(background)
     await time.pass(1249)
@@ -262,7 +240,7 @@ describe('a trip for a rider alone', () => {
 
   it('that fails is made again a moment later at the earliest, by the next request', async () => {
     const { rider, write } = messenger(0)
-    const trips = tripsWith({ units: rider })
+    const trips = tripsWith([rider])
     answer = () => Promise.reject(TIMEOUT)
     write()
     for (let i = 0; i < 500; i++) {
@@ -274,13 +252,13 @@ describe('a trip for a rider alone', () => {
 
   it('is made at most forty times in a row by one request, and for 28 seconds', async () => {
     const endless: Rider = { ...riderNamed('endless'), isMeasured: true, aloneAfterMs: () => 0 }
-    const trips = tripsWith({ units: endless })
+    const trips = tripsWith([endless])
     trips.schedule(background)
     await time.pass(100)
     expect(requests.length).toBe(40)
     requests.length = 0
     const steady: Rider = { ...riderNamed('steady'), isMeasured: true, aloneAfterMs: () => 1000 }
-    tripsWith({ units: steady }).schedule(background)
+    tripsWith([steady]).schedule(background)
     await time.pass(60_000)
     expect(time.waiting).toBe(0)
   })
@@ -293,7 +271,7 @@ describe('a trip for a rider alone', () => {
         ...{ ...riderNamed('message'), isMeasured: true },
         aloneAfterMs: () => (time.nowMs < startedAt + 25_200 ? 100 : requests.length === 0 ? 0 : undefined),
       }
-      const trips = tripsWith({ units: lasting })
+      const trips = tripsWith([lasting])
       trips.schedule(background)
       for (let passed = 0; passed < 30_000; passed += 50) {
         if (hasOther && passed < 25_100) trips.schedule(background)
@@ -305,7 +283,7 @@ describe('a trip for a rider alone', () => {
 
   it('is not delayed by a clock that was set back', async () => {
     const { rider, write } = messenger(250)
-    const ended = tripsWith({ units: rider }, { timer: () => () => {} })
+    const ended = tripsWith([rider], { timer: () => () => {} })
     write()
     ended.schedule(background)
     time.nowMs -= 3600e3

@@ -54,6 +54,7 @@ export function createHoldingsKeeper({ now, timer, script, writeAt, newName }: K
   /** Tells the store, with each trip, the changes that it has not confirmed. */
   const rider: Rider = {
     isMeasured: true,
+    isOffProbes: true,
 
     load({ calls, isAlone, keysPerCall }) {
       if (!isAlone && holdings.unconfirmedSince() === undefined) return undefined

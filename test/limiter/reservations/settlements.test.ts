@@ -121,7 +121,7 @@ function worldOn<T extends Timers | Events>(time: T, options: Partial<Settlement
     return time.timer(ms, () => isEnded || run())
   }
   const settlements = createSettlements({ now, wallClock: now, timer, ...options })
-  const trips = tripsOn(store, { settlements: settlements.rider }, { now, timer })
+  const trips = tripsOn(store, [settlements.rider], { now, timer })
   let count = 0
   const background = (task: Promise<unknown>) => void task.catch(() => {})
   return {

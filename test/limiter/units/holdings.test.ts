@@ -130,7 +130,7 @@ describe('the messages of an isolate that holds units of many identities', () =>
     }
 
     readonly tripsOn = (store: Store) =>
-      tripsOn(store, { units: this.keeper.rider }, { now: () => this.clock.nowMs, timer: this.timer })
+      tripsOn(store, [this.keeper.rider], { now: () => this.clock.nowMs, timer: this.timer })
     readonly trips = this.tripsOn(this.store)
 
     /** Begins requests, one each `pauseMs`. @returns functions that end them */

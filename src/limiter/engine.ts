@@ -6,7 +6,8 @@
  *     answer without a trip   from leased units, or by a remembered refusal
  *     trip                    the store evaluates all rules, and the riders travel with it (src/trips); once more for an opaque test key
  *     complete                apply the switches that came with the reply; without a reply, each rule's fallback decides
- *     finish                  release units in flight, settle reserved units, and schedule trips for riders that have waited enough
+ *     schedule                wait in the background for the trips that riders need
+ *     finish                  release units in flight, and settle reserved units
  *
  * `decide` never throws, unless the call has a guard (call-guard.ts). An error in limiting code is handled like a failure of the store.
  */
@@ -43,7 +44,7 @@ interface Attempt {
   /** The units in flight that the request claims. */
   claims?: Claims | undefined
   recall: DecideOptions['recall']
-  /** When it was sent to the store (ms). */
+  /** When the evaluation was sent to the store (ms). */
   sentAt?: number
   guard: DecideOptions['guard']
 }
@@ -55,7 +56,7 @@ interface Made extends Pick<Decided, 'decision' | 'outcome' | 'reservation'>, Pa
 
 /**
  * Creates the engine of an isolate. It keeps only plain data between requests.
- * @param bareStore the store, without the breaker and the riders
+ * @param bareStore the store, without the queue, the breaker and the riders
  */
 export function createEngine(
   config: Partial<Pick<Config, 'breaker' | 'tripLimit'>>,
@@ -66,10 +67,15 @@ export function createEngine(
   const { local, holdingsKeeper, settlements, answers, guesses, timer, sleep = isolateSleep } = options
   const now = () => clock.now()
   const trips = createTrips(bareStore, {
-    // In the order of their calls. What settlements give back leaves room for hand-overs.
+    // Their calls follow this order. Settlements come before hand-overs, because the units that they give back make room for those.
     riders: [
-      ...[board, settlements?.rider, local?.handOvers, holdingsKeeper?.rider],
-      ...[answers?.returns, guesses?.rider, ...signals],
+      board,
+      settlements?.rider,
+      local?.handOvers,
+      holdingsKeeper?.rider,
+      answers?.returns,
+      guesses?.rider,
+      ...signals,
     ],
     ...{ breaker: config.breaker, tripLimit: config.tripLimit, probe: options.probe },
     ...{ onStoreChange: options.onStoreChange, now, timer, sleep },
@@ -94,7 +100,7 @@ export function createEngine(
       attempt = bind(verb, demand, options)
       const made = await decideAttempt(attempt)
       if ('decision' in made) return made
-      // Only the store knew the mode of the key. The rules were bound for another one, and nothing was spent.
+      // Only the store knew the mode of the key. The rules were bound for another mode, and the store has spent nothing.
       attempt = undefined
       const again = demand.inMode?.(made.mode!, made.consumer)
       return again ? await makeDecision(verb, again, options) : { decision: toDecision(made) }
@@ -174,22 +180,18 @@ export function createEngine(
     const latest = board.current()
     local?.noteReport(evaluation.rules, reply)
     const outcome = answer?.endTrip(reply) ?? reply
-    // The store has nothing left, but units that were leased before are already paid for.
+    // The store has nothing left, but it has already counted the units that were leased before.
     const isSpent = outcome.status === 'refused' && outcome.pausedUntil === undefined
     const leased = isSpent ? answer?.decideAfterRefusal() : undefined
     if (leased) return leased
     const underLatest =
       latest === switches ? outcome : applyNewerSwitches(outcome, evaluation, latest, switchName)
-    // Under the kill switch the request was bound without rules. It stays marked, even if the switch was turned off during the trip.
+    // Under the kill switch the request was bound without rules. The decision stays marked, even if the switch was turned off during the trip.
     const decision = markKillSwitch(toDecision(underLatest), switches.kill ? switches : latest)
     return { decision, outcome, claims, reservation: settlements?.open(evaluation, reply) }
   }
 
-  async function completeWithoutStore(
-    attempt: Attempt,
-    evaluation: Evaluation,
-    degraded: Degraded,
-  ): Promise<Made> {
+  async function completeWithoutStore(attempt: Attempt, evaluation: Evaluation, degraded: Degraded) {
     const { verb, answer, claims, recall, guard } = attempt
     const withHeld = claims ? { ...evaluation, rules: claims.markUndecided(degraded.fate) } : evaluation
     if (!attempt.failure) settlements?.giveBackLost(evaluation, degraded, recall?.(), attempt.sentAt!)
@@ -199,7 +201,7 @@ export function createEngine(
     const known = answer?.decideAfterFailure()
     const decision = known?.decision ?? fallBack(withHeld, degraded, recall?.(), fallback, verb)
     if (!known) claims?.holdLocally(decision)
-    // Units of a request that is refused, or that a lease has paid for.
+    // The request is refused, or a lease has paid for it: undo what some slots of a cluster have counted.
     if (known || decision.kind !== 'allowed') await degraded.inPart?.undo()
     return known ?? { decision, claims }
   }
@@ -237,7 +239,7 @@ export function createEngine(
     noteGuess: guesses?.note,
 
     decideBroken(demand, { recall, background }) {
-      // If no demand can be built, decisions make no trip, and the kill switch must still reach this isolate.
+      // Without a demand this request makes no trip, and the kill switch must still reach the isolate.
       keepFresh({ background })
       return { ...withFinish({ decision: decideUncounted(demand, recall) }, background), at: 0, storeMs: 0 }
     },

@@ -2,9 +2,9 @@
  * The circuit breaker (M. Nygard, "Release It!"): stops an isolate from waiting for a store that fails. docs/failure.md says when it opens
  * and closes. Each isolate has its own breaker. Its state is plain data, so it can outlive a request.
  *
- * A slow call may have been lost on the way, so it only suggests an outage. A failure that the store has reported confirms it, and so
- * do two slow probes. Time in which the isolate itself was late (lag.ts) does not count. Calls that fail because of it
- * (ERR_STORE_OVERLOAD), or because their request may make no more of them (ERR_STORE_CALLS_EXHAUSTED), say nothing about the store.
+ * A trip that times out may have been lost on the way, so it only suggests an outage. Any other failure confirms it, and so do two probes
+ * that time out. Time in which the isolate itself was late (lag.ts) does not count. ERR_STORE_OVERLOAD (the isolate was late) and
+ * ERR_STORE_CALLS_EXHAUSTED (the platform allows the client's request no more calls) say nothing about the store.
  */
 import type { BreakerSettings } from '../config/compile-breaker.ts'
 import { GatewayError } from '../errors.ts'
@@ -27,8 +27,8 @@ interface BreakerPlatform {
 export interface StoreWithBreaker extends Store {
   isOpen(): boolean
   /**
-   * Whether the store has failed for sure: it has reported a failure, or probes have confirmed what a slow call suggested. Without a
-   * breaker there are no probes, so every failure counts.
+   * Whether the store has failed for sure: not by timeouts alone, or probes have confirmed them. Without a breaker there are no probes, so
+   * every failure counts.
    */
   isOutageConfirmed(): boolean
   /** Whether it is time to probe the store. */
@@ -40,27 +40,27 @@ export interface StoreWithBreaker extends Store {
 /** The interval of probes if the account has reached the limits of its plan. More frequent probes would not help. */
 const QUOTA_RETRY_MS = 30_000
 
-/** A slow probe does not count if the isolate was late for more than this share of `slowAfterMs`. */
+/** A probe without an answer does not count if the isolate was late for more than this share of `slowAfterMs`. */
 const MAX_LATE_SHARE = 0.2
 
-/** How many slow probes confirm an outage. A single one may also have been lost on the way. */
-const SLOW_PROBES_TO_CONFIRM = 2
+/** How many probes without an answer confirm an outage. A single one may also have been lost on the way. */
+const LOST_PROBES_TO_CONFIRM = 2
 
 /**
- * If the store was not called for this long (ms), its state is unknown, and the next call is sent as a probe. Otherwise an isolate
- * with few requests would refuse the first of them because of an outage that ended long ago.
+ * If the store was not called for this long (ms), its state is unknown, and the next decision is sent as a probe. Otherwise an
+ * isolate with few requests would decide the first of them without the store, because of an outage that ended long ago.
  */
 const STALE_MS = 10_000
 
 /**
  * Wraps the store with a breaker.
  * @param settings absent: the breaker never opens
- * @param probe makes a call that decisions need; rejects if it fails
+ * @param probeStore makes a trip like those of decisions; rejects if it fails
  */
 export function withBreaker(
   store: Store,
   settings: BreakerSettings | undefined,
-  probe: (store: Store) => Promise<void>,
+  probeStore: () => Promise<void>,
   { now, lag = isolateLag, onChange = () => {} }: BreakerPlatform,
 ): StoreWithBreaker {
   if (!settings) return { ...store, ...NEVER_OPEN }
@@ -70,14 +70,14 @@ export function withBreaker(
   /** Set while the breaker is open. */
   let open: { cause: GatewayError; isConfirmed: boolean; since: number; checkedAt: number } | undefined
   /** Taken until the next probe is due. */
-  const probing = createTurn(now)
-  /** Slow probes since the breaker opened. */
-  let slowProbes = 0
+  const untilProbe = createTurn(now)
+  /** Probes without an answer since the breaker opened. */
+  let lostProbes = 0
   let timesClosed = 0
 
-  const start = () => ({ at: now(), lateMs: lag.total(), timesClosed })
+  const start = () => ({ at: now(), lagAtStart: lag.total(), timesClosed })
   type Start = ReturnType<typeof start>
-  const lateMsSince = ({ lateMs }: Start) => lag.total() - lateMs
+  const lateMsSince = ({ lagAtStart }: Start) => lag.total() - lagAtStart
   const isSlow = (started: Start) => now() - started.at - lateMsSince(started) >= slowAfterMs
 
   /** Runs calls, and records how they have ended. */
@@ -95,37 +95,37 @@ export function withBreaker(
 
   function recordResult(started: Start, failure: unknown): void {
     // The result of a call that started before the breaker opened or closed is outdated.
-    if (open || timesClosed !== started.timesClosed || isOverload(failure)) return
+    if (open || timesClosed !== started.timesClosed || saysNothing(failure)) return
     if (failure !== undefined && !(failure instanceof GatewayError)) return
     failuresInRow = failure ? failuresInRow + 1 : 0
     slowCallsInRow = isTimeout(failure) || isSlow(started) ? slowCallsInRow + 1 : 0
     const isQuotaUsedUp = failure?.code === 'ERR_STORE_QUOTA'
     if (failuresInRow >= failures || slowCallsInRow >= slowCalls || isQuotaUsedUp)
-      openOrExtend(failure ?? TOO_SLOW, failure !== undefined && !isTimeout(failure))
+      openOrStayOpen(failure ?? TOO_SLOW, failure !== undefined && !isTimeout(failure))
   }
 
-  /** Runs a call that shows whether the store is back. The next one is scheduled first, because the platform may end this request. */
-  function attempt(run: () => Promise<unknown[]>): Promise<unknown[]> {
-    probing.take(retryAfterMs)
-    return observe(run, recordAttempt)
+  /** Makes a trip that shows whether the store is back. It sets the time of the next probe first, because the platform may end this request. */
+  function runAsProbe(run: () => Promise<unknown[]>): Promise<unknown[]> {
+    untilProbe.take(retryAfterMs)
+    return observe(run, recordProbe)
   }
 
-  function recordAttempt(started: Start, failure: unknown): void {
+  function recordProbe(started: Start, failure: unknown): void {
     if (!failure && !isSlow(started)) close()
-    if (!open || isOverload(failure)) return
-    if (isTimeout(failure) && lateMsSince(started) <= MAX_LATE_SHARE * slowAfterMs) slowProbes += 1
-    const isLost = isTimeout(failure) && slowProbes < SLOW_PROBES_TO_CONFIRM
+    if (!open || saysNothing(failure)) return
+    if (isTimeout(failure) && lateMsSince(started) <= MAX_LATE_SHARE * slowAfterMs) lostProbes += 1
+    const isLost = isTimeout(failure) && lostProbes < LOST_PROBES_TO_CONFIRM
     // A slow answer is still an answer, so it does not confirm an outage.
-    if (!failure) openOrExtend(TOO_SLOW, false)
-    else openOrExtend(failure instanceof GatewayError ? failure : open.cause, !isLost)
+    if (!failure) openOrStayOpen(TOO_SLOW, false)
+    else openOrStayOpen(failure instanceof GatewayError ? failure : open.cause, !isLost)
   }
 
-  function openOrExtend(cause: GatewayError, isConfirmed: boolean): void {
+  function openOrStayOpen(cause: GatewayError, isConfirmed: boolean): void {
     // The first quota error may be brief throttling. A second one in a row means that the quota is used up.
     const isQuota = cause.code === 'ERR_STORE_QUOTA'
     const retryMs = isQuota && open?.cause.code === cause.code ? QUOTA_RETRY_MS : retryAfterMs
     if (!open) onChange({ isOpen: true, cause })
-    probing.take(open || isQuota ? retryMs : 0)
+    untilProbe.take(open || isQuota ? retryMs : 0)
     const since = open?.since ?? now()
     open = { cause, since, checkedAt: now(), isConfirmed: isConfirmed || open?.isConfirmed === true }
   }
@@ -135,11 +135,11 @@ export function withBreaker(
     open = undefined
     failuresInRow = 0
     slowCallsInRow = 0
-    slowProbes = 0
+    lostProbes = 0
     timesClosed += 1
   }
 
-  const isProbeDue = () => open !== undefined && !probing.isTaken()
+  const isProbeDue = () => open !== undefined && !untilProbe.isTaken()
   const isStale = () => isProbeDue() && !isWithin(STALE_MS, open!.checkedAt, now())
 
   return {
@@ -149,15 +149,15 @@ export function withBreaker(
     isOutageConfirmed: () => open?.isConfirmed === true,
     isProbeDue,
     async probe() {
-      await attempt(async () => {
-        await probe(store)
+      await runAsProbe(async () => {
+        await probeStore()
         return []
       }).catch(() => {})
     },
 
     async run(calls) {
       const run = () => store.run(calls)
-      if (isStale()) return await attempt(run)
+      if (isStale()) return await runAsProbe(run)
       if (!open) return await observe(run, recordResult)
       const { message } = open.cause
       throw new GatewayError(
@@ -170,7 +170,7 @@ export function withBreaker(
 
 const isTimeout = (error: unknown) => error instanceof GatewayError && error.code === 'ERR_STORE_TIMEOUT'
 
-const isOverload = (error: unknown) =>
+const saysNothing = (error: unknown) =>
   error instanceof GatewayError &&
   (error.code === 'ERR_STORE_OVERLOAD' || error.code === 'ERR_STORE_CALLS_EXHAUSTED')
 

@@ -1,11 +1,11 @@
 /**
- * Limits the HTTP requests to the store that an isolate has under way. In a flood, further calls wait for their turn. Then they are
+ * Limits the HTTP requests to the store that an isolate has under way. In a flood, further calls wait. Then they are
  * sent in batches, many calls in one HTTP request, so the store decides them too. Without the limit, a flood would queue in the
- * isolate, and its own calls would look like a slow store. A call that has waited too long fails with ERR_STORE_OVERLOAD, without a
+ * isolate, and the delay would look like a slow store. A call that has waited too long fails with ERR_STORE_OVERLOAD, without a
  * trip. Probes of the breaker and background work (hand-overs, counters, separate reads of the live switches) bypass the limit, so a
  * flood cannot block them.
  *
- * A waiting request checks with its own timers whether its turn has come, or whether another request has sent its calls and has the
+ * A waiting request checks with its own timers whether there is room for it, or whether another request has sent its calls and has the
  * replies. Requests share only plain values, never a promise: the runtime ends a request that waits for a promise of another one
  * (compatibility dates before 2024-10-14), and the platform can end any request without notice.
  */
@@ -19,7 +19,7 @@ import type { StoreWithBreaker } from './breaker.ts'
 import { isWithin } from './turn.ts'
 
 /**
- * Calls in one HTTP request, and such requests under way. Both are small, because the answers to the first batches may decide the rest
+ * Entries of the queue in one HTTP request, and such requests under way. Both are small, because the answers to the first batches may decide the rest
  * of a flood without a trip.
  */
 const MAX_BATCH = 50
@@ -41,7 +41,7 @@ const MIN_CHECKS = 4
 interface QueuedCalls {
   readonly calls: readonly StoreCall[]
   readonly listener: CallListener | undefined
-  /** Until when its request waits for it, including the time in which the isolate is late (ms). */
+  /** When the client's request gives these calls up, including the time in which the isolate is late (ms). */
   readonly until: number
   /** Reads the time since another request has sent the calls, without lateness of the isolate (ms). Absent while the calls wait. */
   msSinceSent?: () => number
@@ -58,8 +58,8 @@ export function withTripLimit(
   if (!settings) return store
   const { maxRequests, expiresAfterMs, maxWaitMs, maxTotalWaitMs } = settings
   /**
-   * In the order of their start, by the latest time that any request has seen. With the clock of one request, which can stand still,
-   * newer calls would be dropped.
+   * The HTTP requests under way, in the order of their start. The time is the latest that any client's request has seen: the clock of a
+   * single one can stand still, and then newer HTTP requests would be dropped as expired.
    */
   const underWay = new Set<{ startedAt: number; isBatch: boolean }>()
   /** In the order of arrival. */
@@ -73,10 +73,10 @@ export function withTripLimit(
 
   function hasRoom(): boolean {
     const time = lag.now()
-    for (const call of underWay) {
-      // The platform can end a request without notice. Its call no longer counts after a while.
-      if (isWithin(expiresAfterMs, call.startedAt, time)) break
-      underWay.delete(call)
+    for (const trip of underWay) {
+      // The platform can end a client's request without notice. Its trip no longer counts after a while.
+      if (isWithin(expiresAfterMs, trip.startedAt, time)) break
+      underWay.delete(trip)
     }
     return underWay.size < maxRequests
   }
@@ -108,8 +108,8 @@ export function withTripLimit(
   /** Sends the calls, together with a batch of waiting ones. */
   async function send(own: Omit<QueuedCalls, 'until'>): Promise<unknown[]> {
     const all = [own, ...takeBatch()]
-    const call = { startedAt: lag.now(), isBatch: all.length > 1 }
-    underWay.add(call)
+    const trip = { startedAt: lag.now(), isBatch: all.length > 1 }
+    underWay.add(trip)
     try {
       const replies = await store.run(all.flatMap(({ calls }) => calls))
       let at = 0
@@ -123,7 +123,7 @@ export function withTripLimit(
       for (const each of all) each.error = error
       throw error
     } finally {
-      underWay.delete(call)
+      underWay.delete(trip)
     }
   }
 
@@ -132,7 +132,7 @@ export function withTripLimit(
     return Math.max(pause, Math.ceil(waiting.size / MAX_CHECKS_PER_MS))
   }
 
-  async function waitForTurn(own: QueuedCalls): Promise<unknown[]> {
+  async function waitInQueue(own: QueuedCalls): Promise<unknown[]> {
     if (waiting.size >= MAX_WAITING)
       throw overloadError(`${MAX_WAITING} decisions are already waiting for the store.`)
     waiting.add(own)
@@ -142,7 +142,7 @@ export function withTripLimit(
       if (own.replies) return own.replies
       if (own.error) throw own.error
       if (own.msSinceSent) {
-        // The platform may have ended the request that has sent the calls. They may have been executed, so they are not repeated.
+        // The platform may have ended the request that has sent the calls. They may have been executed, so they are not sent again.
         if (own.msSinceSent() >= expiresAfterMs) throw timeoutError()
         continue
       }
@@ -150,7 +150,7 @@ export function withTripLimit(
       const isOver = isLate || own.listener?.isNoLongerNeeded()
       if (!isOver && !(hasRoom() && maySendBatch())) continue
       waiting.delete(own)
-      if (isOver) throw overloadError(`This isolate has ${maxRequests} calls to the store under way.`)
+      if (isOver) throw overloadError(`This isolate has ${maxRequests} HTTP requests to the store under way.`)
       return await send(own)
     }
   }
@@ -160,10 +160,10 @@ export function withTripLimit(
     run: (calls, listener) =>
       hasRoom()
         ? send({ calls, listener })
-        : waitForTurn({ calls, listener, until: lag.now() + maxTotalWaitMs }),
+        : waitInQueue({ calls, listener, until: lag.now() + maxTotalWaitMs }),
   }
 }
 
-/** The calls were not sent. After they were sent, deadline.ts gives them up with the same code. */
+/** For calls that were never sent. For calls that were sent, deadline.ts has the same code with another fate. */
 const overloadError = (message: string) =>
   new GatewayError('ERR_STORE_OVERLOAD', message, { fate: 'not-sent' })

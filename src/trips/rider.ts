@@ -1,10 +1,9 @@
 /**
- * A rider: something that the isolate wants to tell the store, or to ask it, with a trip that leaves anyway. Live switches, signals of
- * the origin, returned leases, hand-overs of an outage and messages about units in flight are riders.
+ * A rider: something that the isolate wants to tell the store, or to ask it, with a trip that leaves anyway. trips.ts lists them.
  *
  *     a trip leaves       each rider adds its load
- *     no trip leaves      the scheduler makes one for the rider alone, when it has waited long enough
- *     the trip is lost    the rider learns it, with the fate of its calls (errors.ts), and decides what to send again (trips.ts)
+ *     no trip leaves      the scheduler makes a trip for the rider, when the rider has waited long enough
+ *     the trip is lost    the rider learns the fate of its calls (errors.ts), and decides what to send again
  */
 import { GatewayError } from '../errors.ts'
 import type { StoreCall } from '../store/store.ts'
@@ -13,9 +12,9 @@ import type { StoreCall } from '../store/store.ts'
 export interface TripInfo {
   /** What the trip is made for: the calls of decisions, or of another rider. */
   readonly calls: readonly StoreCall[]
-  /** Whether it is made for this rider alone. */
+  /** Whether it is made for this rider. If the breaker measures the trip, other riders may join it, and this one is asked for a second load. */
   readonly isAlone: boolean
-  /** Whether the store has answered the last trip. If not, this one may be lost too. */
+  /** Whether the store has answered the last trip that riders shared. If not, this one may be lost too. */
   readonly isAnswering: boolean
   /** The most keys in one call: 1 on a cluster, where each of them can be in another slot. */
   readonly keysPerCall: number
@@ -26,35 +25,42 @@ export const keysOf = (call: StoreCall) => ('keys' in call ? call.keys : [call.k
 /** What a rider adds to a trip. */
 export interface Load {
   readonly calls: readonly StoreCall[]
-  /** Whether they run before the calls of the decisions, which then take them into account. Otherwise after them. */
+  /** Whether the calls of this load run before those of the decisions, which then take them into account. */
   readonly isFirst?: boolean
-  /** Whether it has also added arguments to calls of the trip. */
+  /** Whether the rider has added arguments to calls of the trip (`TripInfo.calls`). */
   readonly isInCalls?: boolean
   /**
-   * Called once, when the trip has ended; never if the platform ends the request before that. So what is on its way must count as lost after a while.
+   * Called once, when the trip has ended. Never called if the platform ends the client's request first, so the rider must treat a load
+   * that has no reply after a while as one that may have run.
    * @param replies to the calls, in order. The place of a call that has failed has the GatewayError, with its fate
-   * @param carried the replies to the calls that the trip is made for (`TripInfo.calls`), in the same form
+   * @param carried the replies to the calls that the trip is made for (`TripInfo.calls`), in the same form; none if it is made for this rider
    */
   done(replies: readonly unknown[], carried?: readonly unknown[]): void
 }
 
 export interface Rider {
-  /** What to add to a trip that leaves now; undefined: nothing. It may add arguments to calls. If it throws, the trip leaves without it. */
+  /**
+   * What to add to a trip that leaves now; undefined: nothing. A rider may also add arguments to the calls of the trip, as its last step:
+   * if it throws, the trip leaves without its calls.
+   */
   load(trip: TripInfo): Load | undefined
   /**
-   * After which time a trip is to be made for this rider, unless another one has carried its load (ms). 0: now; undefined: there is
+   * When a trip must be made for this rider, if no other trip carries its load before that (ms from now). 0: now; undefined: there is
    * nothing to send, or it can wait for ever.
    */
   aloneAfterMs?(): number | undefined
-  /** Whether the breaker measures trips for this rider alone. If not, such trips are only made while it is closed. */
+  /**
+   * Whether the breaker measures trips for this rider, and probes the store before them if it is open. Otherwise the scheduler makes them
+   * only while it is closed.
+   */
   readonly isMeasured?: boolean
-  /** Whether it never travels with a probe, because whether the store is back must not depend on how much this rider has to say. */
+  /** Whether probes travel without this rider, because the size of its load must not change whether the store seems to be back. */
   readonly isOffProbes?: boolean
-  /** Whether a process may exit before the trip for this rider alone is made. */
+  /** Whether a process may exit before the trip for this rider is made. */
   readonly isOptional?: boolean
-  /** Whether the request that makes a trip for this rider alone tries again if the trip fails. Otherwise, a later request does. */
+  /** Whether the client's request that makes a trip for this rider makes another one if it fails. Otherwise, another request does. */
   readonly isRepeated?: boolean
-  /** Whether its last call has had no reply. On a cluster, its node may hang, so it does not ride with decisions then. */
+  /** Whether its last call has had no reply. On a cluster its node may hang, so only a trip for this rider carries it then. */
   isUnanswered?(): boolean
 }
 

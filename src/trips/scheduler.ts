@@ -1,10 +1,11 @@
 /**
- * Does chores that no request has to wait for: trips for riders that have waited long enough, and statistics. One request at a time does
+ * Does chores that no client waits for: trips for riders that have waited long enough, and statistics. One request at a time does
  * a chore, in the background, and has the turn for it (turn.ts). If the platform ends that request, the next one takes over.
  */
 import type { Background } from '../background.ts'
 import { latestOf, type Timer } from '../clock.ts'
 import type { GatewayError } from '../errors.ts'
+import { ignoringErrors } from './ignoring-errors.ts'
 import { createTurn, isWithin, type Turn } from './turn.ts'
 
 export interface Chore {
@@ -21,19 +22,19 @@ export interface Chore {
 /** How long a request goes on with a chore (ms): Workers end background work 30 s after the request. */
 const MAX_WORK_MS = 28_000
 
-/** After this time (ms), the next request takes over. If there is none, because the traffic has ended, this one goes on. */
+/** After this time (ms), the next request takes over. If there is none, because the traffic has ended, this one goes on until MAX_WORK_MS. */
 const KEEPS_TURN_MS = 25_000
 
-/** How much later than it should a request may go on before another takes its turn (ms). */
+/** How late a timer may fire before another request takes the turn (ms). */
 const GRACE_MS = 1000
 
-/** A chore that takes longer has lost its request (ms). */
+/** The request of a chore that takes longer counts as ended by the platform (ms). */
 const MAX_RUN_MS = 10_000
 
-/** After this time, another request can do what has failed (ms). */
+/** The pause after a failure, before another request does the chore. */
 const PAUSE_AFTER_FAILURE_MS = 250
 
-/** After this time, the same request can repeat what has failed (ms). */
+/** The pause after a failure, before the same request does the chore again. */
 const PAUSE_BEFORE_REPETITION_MS = 1000
 
 /** The most times that one request does a chore without a pause. */
@@ -53,6 +54,7 @@ export function createScheduler(clock: () => number, timer: Timer, chores: reado
       const ms = hasFailed ? Math.max(dueInMs, PAUSE_BEFORE_REPETITION_MS) : dueInMs
       hasFailed = false
       if (ms > 0) {
+        // The first pause may be of any length, because the turn expires after it in any case.
         const endsWithin = (maxMs: number) => pauses === 0 || isWithin(maxMs, startedAt, now() + ms)
         if (!endsWithin(MAX_WORK_MS)) return
         const keepsTurn = endsWithin(KEEPS_TURN_MS)
@@ -80,10 +82,10 @@ export function createScheduler(clock: () => number, timer: Timer, chores: reado
   }
 
   return {
-    /** Does the chores that are due, unless another request already waits for that. Call this whenever one may have become due. */
+    /** Waits in the background for each chore that has something to do, and does it, unless another request has the turn for it. */
     schedule(background: Background): void {
       for (const { chore, turn } of entries) {
-        const ms = turn.isTaken() ? undefined : chore.dueInMs()
+        const ms = turn.isTaken() ? undefined : ignoringErrors(() => chore.dueInMs())
         if (ms !== undefined) background(doWhenDue(chore, turn, ms))
       }
     },
@@ -91,8 +93,8 @@ export function createScheduler(clock: () => number, timer: Timer, chores: reado
 }
 
 /**
- * A chore that sends what was collected, `everyMs` after the first of it came. If the request that waits for that is ended, the next one
- * does it at once. It does not keep a process alive.
+ * A chore that sends what was collected, `everyMs` after its first item came. If the request that waits for that is ended, the next one
+ * sends at once. A process may exit before that.
  * @param collected how much there is to send
  */
 export function choreEvery(

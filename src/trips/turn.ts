@@ -6,7 +6,7 @@
 /**
  * Whether less than `ms` have passed since an instant.
  * @param since ms
- * @param time now (ms). If it is before `since`, the clock was set back, and the answer is no: nothing lasts longer for it
+ * @param time now (ms). If it is before `since`, the clock was set back. The answer is then no, so that no turn lasts longer than `ms`
  */
 export const isWithin = (ms: number, since: number, time: number) => time >= since && time - since < ms
 

@@ -71,27 +71,37 @@ describe('a trip', () => {
     expect(riders.units.trips.map(({ isAnswering }) => isAnswering)).toEqual([true, false])
   })
 
-  it('is not affected by a rider that throws, before it leaves or after', async () => {
-    const broken: Rider = {
-      load() {
-        throw new Error('load')
-      },
-    }
-    const late: Rider = {
-      load: () => ({
-        calls: [call('late')],
-        done() {
-          throw new Error('done')
+  it.each([false, true])(
+    'is not affected by a rider that throws, before it leaves or after, on a cluster: %s',
+    async isCluster => {
+      const broken: Rider = {
+        isUnanswered() {
+          throw new Error('isUnanswered')
         },
-      }),
-    }
-    const returns = riderNamed('returns')
-    const { store } = tripsWith([broken, late, returns])
-    expect(await store.run([DECISION])).toEqual(['re: decision'])
-    expect(returns.replies).toEqual(['re: returns'])
-    answer = () => Promise.reject(TIMEOUT)
-    await expect(store.run([DECISION])).rejects.toBe(TIMEOUT)
-  })
+        aloneAfterMs() {
+          throw new Error('aloneAfterMs')
+        },
+        load() {
+          throw new Error('load')
+        },
+      }
+      const late: Rider = {
+        load: () => ({
+          calls: [call('late')],
+          done() {
+            throw new Error('done')
+          },
+        }),
+      }
+      const returns = riderNamed('returns')
+      const { store, schedule } = tripsWith([broken, late, returns], { isCluster })
+      expect(await store.run([DECISION])).toEqual(['re: decision'])
+      expect(returns.replies).toEqual(['re: returns'])
+      schedule(background)
+      answer = () => Promise.reject(TIMEOUT)
+      await expect(store.run([DECISION])).rejects.toBe(TIMEOUT)
+    },
+  )
 
   it('knows that the store answers, even if an earlier trip fails later', async () => {
     const units = riderNamed('units')

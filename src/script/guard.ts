@@ -10,9 +10,8 @@
  *
  * Commands: one GET.
  */
-import { sha1 } from '../sha1.ts'
 import type { Script, ScriptCall } from '../store/store.ts'
-import { FIRST_LINES } from './create-script.ts'
+import { createBuilds, FIRST_LINES } from './create-script.ts'
 
 /** What a call has to prove before it runs. */
 export interface GuardArguments {
@@ -42,22 +41,10 @@ const guarded = new WeakMap<Script, Script>()
 export function guardedScript(script: Script): Script {
   const made = guarded.get(script)
   if (made) return made
-  const builds: Partial<Script> = {}
-  const build = (kind: keyof Script) => {
+  const result = createBuilds(kind => {
     const first = FIRST_LINES[kind]
-    const source = first + GUARD + script[kind].source.slice(first.length)
-    return { source, sha1: sha1(source) }
-  }
-  const result: Script = {
-    get keyLocking() {
-      builds.keyLocking ??= build('keyLocking')
-      return builds.keyLocking
-    },
-    get plain() {
-      builds.plain ??= build('plain')
-      return builds.plain
-    },
-  }
+    return first + GUARD + script[kind].source.slice(first.length)
+  })
   guarded.set(script, result)
   return result
 }

@@ -1,5 +1,6 @@
 /** Puts the entry of the audit trail into the script that makes the change, so that there is never one without the other. */
 import { DEFAULT_KEEP_MS } from '../config/audit-keep.ts'
+import { withoutSecrets } from '../credentials/find-secret.ts'
 import { AUDIT } from '../script/lua.generated.ts'
 import { type PauseEntry, streamFor } from '../script/pause.ts'
 import { AUDIT_INDEX_KEY, AUDIT_KEY } from '../store/keys.ts'
@@ -90,7 +91,7 @@ function valuesOf({ actor, reason = '', requestId = '', keepMs, now }: Author, e
   const { action, target } = entry
   const who = actor.kind === 'token' ? `token:${actor.id}` : actor.kind
   return [
-    ...[who, bounded(actor.name), action, target.slice(0, 400), differenceOf(entry)],
+    ...[who, bounded(actor.name), action, withoutSecrets(target).slice(0, 400), differenceOf(entry)],
     ...[bounded(reason), bounded(requestId), keepMs.toFixed(), now ? now().toFixed() : ''],
   ]
 }

@@ -27,7 +27,8 @@ import type { AdminStore } from './admin-store.ts'
 import { auditedCall } from './audited-call.ts'
 import { type CallerIdentity, countersOf, namesOf, rulesBy, rulesByMore } from './caller-identity.ts'
 import type { Facts } from './change.ts'
-import { type KeyInfo, listConsumerNames, listKeys, planOfAll } from './keys.ts'
+import { namesNear } from './key-pages.ts'
+import { type KeyInfo, listKeys, planOfAll } from './keys.ts'
 import { type Reserved, readReservations } from './reservations.ts'
 
 /** What a rule has left for an identity, and its verdict about a request with the rule's cost. */
@@ -197,7 +198,7 @@ export async function peekCaller(
   const standings = await peek(store, evaluation)
   const evaluated = new Set(standings.map(({ rule }) => rule.name))
   const off = evaluation.rules.map(({ rule }) => rule).filter(({ name }) => !evaluated.has(name))
-  const consumers = name.includes('~') ? [name] : await listConsumerNames(store)
+  const consumers = name.includes('~') ? [name] : await namesNear(store, name)
   return {
     ...{ plan: chosen, standings, off, plansOfKeys: plansOf(keys, config).filter(other => other !== chosen) },
     ...(!consumers.includes(name) && { otherConsumers: consumers }),

@@ -25,8 +25,11 @@ export function isScope(text: string): text is Scope {
   return (SCOPE_NAMES as readonly string[]).includes(text) || OF_LIMIT.test(text)
 }
 
-/** The scopes that permit calls of a limit by name. */
-export const scopesForLimit = (name: string): readonly Scope[] => [USE_LIMITS, `${USE_LIMITS}:${name}`]
+/** The scopes that permit calls of a limit by name. @param name from a path: one that no limit can have has no scope of its own */
+export function scopesForLimit(name: string): readonly Scope[] {
+  const scope = `${USE_LIMITS}:${name}` as const
+  return OF_LIMIT.test(scope) ? [USE_LIMITS, scope] : [USE_LIMITS]
+}
 
 /** Whether a token with these scopes has at least one of those that are needed. If none is needed, every token has enough. */
 export function hasAnyOf(scopes: readonly string[], needed: readonly string[]): boolean {

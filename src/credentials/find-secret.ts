@@ -7,10 +7,11 @@ const WORD = /[0-9A-Za-z][0-9A-Za-z._-]*[0-9A-Za-z]/g
 const FORM =
   /[a-z][a-z0-9]{1,11}_(?:.*_)?(?:[0-9A-Za-z]{36,37}|[0-9A-Za-z]{49}|([0-9A-Za-z]{30}[lt][0-9A-Za-z]{27}))$/
 
-/** Whether a word of a text is an API key or a service token, of any deployment. A signed key has no checksum, so its form decides. */
-export const hasSecret = (text: string): boolean =>
-  (text.match(WORD) ?? []).some(word => {
-    const found = FORM.exec(word)
-    const [text, signedTail] = found ?? ['']
-    return signedTail !== undefined || (text !== '' && checksum(text.slice(0, -6)) === text.slice(-6))
+/** Replaces words that are an API key or a service token, of any deployment. A signed key has no checksum, so its form decides. */
+export const withoutSecrets = (text: string): string =>
+  text.replace(WORD, word => {
+    const [found, signedTail] = FORM.exec(word) ?? ['']
+    return signedTail || (found && checksum(found.slice(0, -6)) === found.slice(-6)) ? '…' : word
   })
+
+export const hasSecret = (text: string): boolean => withoutSecrets(text) !== text

@@ -5,6 +5,8 @@ export type AdminFailure =
   | 'not-found'
   /** The service token that asks for the operation may not do it. */
   | 'forbidden'
+  /** It has ended, or was revoked. Nothing was changed. The HTTP API has its own message. */
+  | 'ended'
   /** The stored data does not allow the operation. */
   | 'refused'
   /** Another writer was faster. The same operation may succeed if it is repeated. */

@@ -179,9 +179,10 @@ function writersOn(
 ): Pick<AdminStore, 'change' | 'write' | 'audit'> {
   const audit = createAuditTrail(connection, at, author)
 
-  /** Whether a script that replies 1 or 0 has made its change. @throws AdminError `store` for another reply */
+  /** Whether a script that replies 1 or 0 has made its change. @throws AdminError `ended`, and `store` for another reply */
   async function isMade(command: Command): Promise<boolean> {
     const reply = await connection.run(...command)
+    if (reply === 'ended') throw new AdminError(reply, reply)
     if (reply !== 0 && reply !== 1) throw notRedis()
     return reply === 1
   }

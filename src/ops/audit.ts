@@ -200,8 +200,8 @@ function find(stream: string, last: string | undefined, range: Range, missing: n
   return evalCommand(FIND, [stream], args)
 }
 
-/** The id of an entry on a cluster has the name of its stream. */
-const CURSOR = /^(\d{1,16}-\d{1,16})(?:@(.{1,600}))?$/s
+/** The id of an entry on a cluster has the name of its stream. Redis has no entry before 0-0, and refuses to look for one. */
+const CURSOR = /^(?!0+-0+(?:@|$))(\d{1,16}-\d{1,16})(?:@(.{1,600}))?$/s
 
 function parseCursor(cursor: string | undefined): Position | undefined {
   if (cursor === undefined) return undefined

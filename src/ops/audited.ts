@@ -1,8 +1,9 @@
 /** Puts the entry of the audit trail into the script that makes the change, so that there is never one without the other. */
 import { DEFAULT_KEEP_MS } from '../config/audit-keep.ts'
+import { withoutSecrets } from '../credentials/find-secret.ts'
 import { AUDIT } from '../script/lua.generated.ts'
 import { type PauseEntry, streamFor } from '../script/pause.ts'
-import { AUDIT_INDEX_KEY, AUDIT_KEY } from '../store/keys.ts'
+import { AUDIT_INDEX_KEY, AUDIT_KEY, tokenKey } from '../store/keys.ts'
 import { type AdminConnection, type Command, evalCommand } from './admin-connection.ts'
 import { type Change, differenceOf, type Entry } from './change.ts'
 import { printable } from './names.ts'
@@ -12,6 +13,9 @@ const MAX_TEXT = 200
 
 /** How long the name of a stream stays in the index of a cluster after its last entry has ended (ms). */
 const INDEX_SLACK_MS = 86400e3
+
+/** In front of a change for a service token. */
+const CHECK_TOKEN = `if redis.call('EXISTS',table.remove(KEYS))<1 then return'ended'end\n`
 
 /** For changes without an author, which leave no entry: those of tests, and of a local store. */
 const NO_AUDIT = 'local function audit() end\n'
@@ -36,7 +40,7 @@ export interface Audited {
 
 /** Writes entries to the stream of the deployment, or on a cluster to one in the slot of the keys. */
 export interface AuditTrail {
-  /** @returns the command. On a cluster, the stream is listed first, so that it is found even if this process ends */
+  /** @returns the command, whose script replies `ended` instead if the author's token has. On a cluster, the stream is listed first, so that it is found even if this process ends */
   command(audited: Audited): Promise<Command>
   /** Whether changes leave entries. */
   isOn: boolean
@@ -66,7 +70,11 @@ export function createAuditTrail(
       if (!author || !entry) return evalCommand(NO_AUDIT + source, keys, args)
       const stream = streamFor(decisions, keys[0]!, ofDeployment)
       await listOthers(stream, author)
-      return evalCommand(AUDIT + source, [...keys, stream], [...args, ...valuesOf(author, entry)])
+      const all = [...keys, stream]
+      const { tokenDigest } = author
+      const check = tokenDigest && !decisions.isCluster ? CHECK_TOKEN : ''
+      if (check) all.push(at(tokenKey(tokenDigest!)))
+      return evalCommand(check + AUDIT + source, all, [...args, ...valuesOf(author, entry)])
     },
 
     entryFor: (key, entry) => entryFor(key, entry, author ?? WITHOUT_AUTHOR),
@@ -90,7 +98,7 @@ function valuesOf({ actor, reason = '', requestId = '', keepMs, now }: Author, e
   const { action, target } = entry
   const who = actor.kind === 'token' ? `token:${actor.id}` : actor.kind
   return [
-    ...[who, bounded(actor.name), action, target.slice(0, 400), differenceOf(entry)],
+    ...[who, bounded(actor.name), action, withoutSecrets(target).slice(0, 400), differenceOf(entry)],
     ...[bounded(reason), bounded(requestId), keepMs.toFixed(), now ? now().toFixed() : ''],
   ]
 }

@@ -13,6 +13,8 @@ export interface Change {
   reason?: string
   /** Of the HTTP API. */
   requestId?: string
+  /** Of the service token: the change is made only while the store has the token. On a cluster, its record is in another slot, and not read. */
+  tokenDigest?: string
 }
 
 /** Each is the kind of the target, and what was done to it. */

@@ -23,7 +23,7 @@ import { consumerFacts } from './audit-facts.ts'
 import type { AuditAction } from './change.ts'
 import { eraseCaller, hasRefusals } from './erase-caller.ts'
 import { pointersToDrop } from './key-changes.ts'
-import { readFirstKeys } from './key-pages.ts'
+import { namesNear, readFirstKeys } from './key-pages.ts'
 import { type KeyInfo, listConsumerNames, listKeys, removeFromIndexIfEmpty, writeListed } from './keys.ts'
 import { removeFromIndex, sortedKey } from './sorted-index.ts'
 
@@ -91,7 +91,7 @@ export async function showConsumer(
   const text = await store.run<string | null>('GET', store.at(consumerKey(consumer)))
   const [keys] = await keysOf(store, [consumer], mostKeys)
   if (text === null && keys!.keys.length === 0) {
-    const all = await listConsumerNames(store)
+    const all = await namesNear(store, consumer)
     if (!all.includes(consumer)) throw unknownConsumerError(consumer, all)
   }
   return { consumer, ...parseConsumer(text ?? ''), ...keys! }
@@ -113,8 +113,6 @@ export interface ConsumerChange {
   isChanged: boolean
   /** The store did not know the consumer before, so its name may be misspelled. */
   isNew: boolean
-  /** If it is new: the names of the other consumers in the store. */
-  others?: readonly string[]
 }
 
 /**
@@ -135,9 +133,9 @@ export async function changeConsumer(
   let record = change(before)
   // Returns before the consumer is listed: a change without effect must not list a consumer that has nothing stored.
   if (textOf(record) === stored) return { before, record, isChanged: false, isNew: false }
-  let others: readonly string[] | undefined
-  await writeListed(store, consumer, async isNew => {
-    if (isNew) others = (await listConsumerNames(store)).filter(name => name !== consumer)
+  let isNew = false
+  await writeListed(store, consumer, async isListed => {
+    isNew = isListed
     await store.change(
       key,
       text => {
@@ -149,7 +147,7 @@ export async function changeConsumer(
       () => ({ action, target: consumer, before: consumerFacts(before), after: consumerFacts(record) }),
     )
   })
-  return { before, record, isChanged: true, isNew: others !== undefined, ...(others && { others }) }
+  return { before, record, isChanged: true, isNew }
 }
 
 /** The text of a record. @returns undefined for an empty record, which is not stored */

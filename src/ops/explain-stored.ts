@@ -11,7 +11,8 @@ import {
 import type { AdminStore } from './admin-store.ts'
 import type { StoreRefusal } from './decision-cost.ts'
 import { ANY_KEY } from './explain-caller.ts'
-import { listConsumerNames, listKeys, planOfAll } from './keys.ts'
+import { namesNear } from './key-pages.ts'
+import { listKeys, planOfAll } from './keys.ts'
 import { parsePlanName } from './names.ts'
 
 export interface Stored extends ConsumerRecord {
@@ -45,7 +46,7 @@ export function createLookUp(store: AdminStore): LookUp {
     const planOfKeys = planOfAll(ofMode)
     // Only a hint, and not an error: consumers of tokens need no record.
     const isUnknown = digest === ANY_KEY && consumer === null && keys.length === 0
-    const others = isUnknown ? await listConsumerNames(store) : []
+    const others = isUnknown ? await namesNear(store, name) : []
     return {
       ...parseConsumer(consumer ?? ''),
       ...(record?.plan && { planOfKey: record.plan }),

@@ -1,12 +1,12 @@
 /** Finds a key by the digits of its id. */
 import { didYouMean } from '../config/check/did-you-mean.ts'
-import { CONSUMER_INDEX_KEY, credentialIndexKey, credentialKey } from '../store/keys.ts'
+import { credentialIndexKey, credentialKey } from '../store/keys.ts'
 import { type CredentialRecord, parseCredential } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { findDigest, firstIds } from './digits.ts'
+import { namesNear } from './key-pages.ts'
 import { keyId } from './keys.ts'
-import { readIndexes } from './sorted-index.ts'
 
 export interface FoundKey {
   id: string
@@ -14,9 +14,6 @@ export interface FoundKey {
   digest: string
   record: CredentialRecord
 }
-
-/** Among so many consumers, the one that is meant is looked for. */
-const NAMES = 1000
 
 /**
  * @param prefix the first digits of its digest
@@ -30,10 +27,11 @@ export async function findKeyById(store: AdminStore, consumer: string, prefix: s
   const others = await firstIds(store, index, idOf)
   if (others !== '')
     throw new AdminError('not-found', `Consumer '${consumer}' has no such key. Its keys: ${others}.`)
-  const [names] = await readIndexes(store, [{ index: store.at(CONSUMER_INDEX_KEY) }], NAMES)
+  const names = await namesNear(store, consumer)
+  const meant = names.includes(consumer) ? '' : didYouMean(consumer, names)
   throw new AdminError(
     'not-found',
-    `Consumer '${consumer}' has no keys.${didYouMean(consumer, names!.members)} To list all keys: npx sluicegate keys list`,
+    `Consumer '${consumer}' has no keys.${meant} To list all keys: npx sluicegate keys list`,
   )
 }
 

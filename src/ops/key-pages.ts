@@ -70,6 +70,24 @@ async function namesFrom(
   return part!.members
 }
 
+/** How many names are read at each place of the index: 20 kB in all. */
+const NEARBY = 200
+
+/**
+ * Names for a message about a consumer that may be misspelled, in one request, however many there are: the first ones, and those that begin
+ * like it. The consumer itself is among them if the index has it.
+ */
+export async function namesNear(store: AdminStore, consumer: string): Promise<string[]> {
+  const index = store.at(CONSUMER_INDEX_KEY)
+  const starts = ['', consumer.slice(0, 2), consumer]
+  const parts = await readIndexes(
+    store,
+    starts.map(from => ({ index, from })),
+    NEARBY,
+  )
+  return [...new Set(parts.flatMap(({ members }) => members))].sort()
+}
+
 /** The first keys of some consumers, in the order of their creation. */
 export async function readFirstKeys(
   store: AdminStore,

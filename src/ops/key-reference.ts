@@ -8,7 +8,8 @@ import { credentialIndexKey, pointerKey } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { type FoundKey, findKeyById, readFound } from './find-key.ts'
-import { keyId, listConsumerNames } from './keys.ts'
+import { namesNear } from './key-pages.ts'
+import { keyId } from './keys.ts'
 import { parseConsumerName } from './names.ts'
 
 const ID = /^([^/]{1,255})\/([0-9a-f]{4,64})$/s
@@ -50,7 +51,7 @@ async function byKey(store: AdminStore, text: string): Promise<Found> {
   if (consumer !== null) return foundKey(consumer, digest)
   // The message names only consumers that the store has, and never the text, which may be a key.
   const owner = ID.exec(text)?.[1]
-  const names = owner === undefined ? [] : await listConsumerNames(store)
+  const names = owner === undefined ? [] : await namesNear(store, owner)
   const meant = owner === undefined || names.includes(owner) ? undefined : nearest(owner, names)
   throw new AdminError(
     'not-found',

@@ -330,7 +330,11 @@ export async function writeListed(
   write: (isNew: boolean) => Promise<void>,
 ): Promise<void> {
   const isNew = await list(store, consumer)
-  await write(isNew)
+  await write(isNew).catch(async error => {
+    // If the store has not failed, the write was refused, and a new consumer has nothing.
+    if (isNew && error.kind !== 'store') await removeFromIndexIfEmpty(store, consumer).catch(() => {})
+    throw error
+  })
   await list(store, consumer)
 }
 

@@ -18,7 +18,7 @@ import {
 import type { BoundRule, Evaluation, Verdict } from '../script/evaluation.ts'
 import { checkIdentity } from '../set-ups/limits/arguments.ts'
 import type { LimitIdentity } from '../set-ups/limits/limiter.ts'
-import { pausedKey } from '../set-ups/limits/pausing.ts'
+import { pausedKey, pauseTarget } from '../set-ups/limits/pausing.ts'
 import { consumerKey, limitRuleKey } from '../store/keys.ts'
 import { type ConsumerRecord, isBlocked, parseConsumer } from '../store/records.ts'
 import type { ScriptCall } from '../store/store.ts'
@@ -27,7 +27,8 @@ import type { AdminStore } from './admin-store.ts'
 import { auditedCall } from './audited-call.ts'
 import { type CallerIdentity, countersOf, namesOf, rulesBy, rulesByMore } from './caller-identity.ts'
 import type { Facts } from './change.ts'
-import { type KeyInfo, listConsumerNames, listKeys, planOfAll } from './keys.ts'
+import { namesNear } from './key-pages.ts'
+import { type KeyInfo, listKeys, planOfAll } from './keys.ts'
 import { type Reserved, readReservations } from './reservations.ts'
 
 /** What a rule has left for an identity, and its verdict about a request with the rule's cost. */
@@ -123,12 +124,11 @@ async function reset(
 }
 
 /** Of an entry of the audit trail: `zendesk/account=42`, `acme`, `192.0.2.7`. @param limit absent: a caller of the gateway */
-export function targetOf(limit: string | undefined, identity: Readonly<Record<string, unknown>>): string {
+export function targetOf(limit: string | undefined, identity: LimitIdentity): string {
+  if (limit !== undefined) return pauseTarget(limit, identity)
   const { consumer, mode: _, ...parts } = identity
-  const given = Object.entries(limit === undefined ? parts : identity)
-  const text = given.map(([part, value]) => (part === 'address' ? value : `${part}=${value}`)).join(',')
-  const owner = limit ?? consumer
-  return [owner, text].filter(Boolean).join('/')
+  const text = Object.entries(parts).map(([part, value]) => (part === 'address' ? value : `${part}=${value}`))
+  return [consumer, text.join(',')].filter(Boolean).join('/')
 }
 
 export interface CallerStandings {
@@ -198,7 +198,7 @@ export async function peekCaller(
   const standings = await peek(store, evaluation)
   const evaluated = new Set(standings.map(({ rule }) => rule.name))
   const off = evaluation.rules.map(({ rule }) => rule).filter(({ name }) => !evaluated.has(name))
-  const consumers = name.includes('~') ? [name] : await listConsumerNames(store)
+  const consumers = name.includes('~') ? [name] : await namesNear(store, name)
   return {
     ...{ plan: chosen, standings, off, plansOfKeys: plansOf(keys, config).filter(other => other !== chosen) },
     ...(!consumers.includes(name) && { otherConsumers: consumers }),

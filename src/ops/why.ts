@@ -18,8 +18,9 @@ import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { type AuditEntry, readAudit } from './audit.ts'
 import { type CallerIdentity, rulesBy, rulesByMore } from './caller-identity.ts'
+import { namesNear } from './key-pages.ts'
 import { findKey } from './key-reference.ts'
-import { type KeyInfo, listConsumerNames, listKeys, planOfAll } from './keys.ts'
+import { type KeyInfo, listKeys, planOfAll } from './keys.ts'
 import { peekCaller, peekLimit, type RuleStanding } from './limits.ts'
 import { parseConsumerName } from './names.ts'
 import { readSwitches } from './switches.ts'
@@ -169,7 +170,7 @@ async function aboutConsumer(
   const text = await store.run<string | null>('GET', store.at(consumerKey(name)))
   const record = parseConsumer(text ?? '')
   const keys = await listKeys(store, name)
-  const names = text === null && keys.length === 0 ? await listConsumerNames(store) : [name]
+  const names = text === null && keys.length === 0 ? await namesNear(store, name) : [name]
   const mode = common.key?.mode ?? 'live'
   const plan = planOf(config, common.key ? [common.key] : keys.filter(key => key.mode === mode), record)
   const isBlockedNow = isBlocked(record, common.now.getTime() * 1e3)

@@ -328,6 +328,48 @@ describeOnRedis('administration over HTTP', (_, kind) => {
       expect((await api(`GET tokens/${id}`, { token })).status).toBe(404)
     })
 
+    it('change nothing once they are revoked, also where an isolate has checked them within the last second', async () => {
+      const { send } = gateway.redis.connection
+      const keys = async () => ((await send(['KEYS', '*'])) as Buffer[]).map(String).sort()
+      const { body: key } = await api('POST keys', { token, body: { consumer: 'acme' } })
+      const { body: made } = await api('POST tokens', { token, body: support })
+      const record = `sluice:{t:${sha256(token)}}`
+      const text = String(await send(['GET', record]))
+      await send(['DEL', 'sluice:{audit}'])
+      const before = await keys()
+      const headers = { 'idempotency-key': 'a' }
+      for (const [what, body] of [
+        ['POST keys', { consumer: 'other' }],
+        ['POST keys/import', { consumer: 'other', sha256: sha256('x') }],
+        [`POST keys/${key.id}/rotate`, {}],
+        [`DELETE keys/${key.id}`, undefined],
+        ['POST tokens', support],
+        [`POST tokens/${made.id}/rotate`, { overlap: '0s' }],
+        [`DELETE tokens/${made.id}`, undefined],
+        ['PUT consumers/new/block', {}],
+        ['PUT consumers/new/overrides/day', { limit: 5 }],
+        ['PUT switches/day', { mode: 'off' }],
+        ['DELETE consumers/acme', undefined],
+      ] as const) {
+        // It has checked the token before the revocation.
+        const isolate = apiOf(gateway, CONFIG, { clock: { now: () => 0 } })
+        await send(['SET', record, text])
+        expect((await isolate('GET stats', { token })).status).toBe(200)
+        await send(['DEL', record])
+        const reply = await isolate(what, { token, body, headers })
+        expect([what, reply.status, reply.body.type]).toEqual([
+          what,
+          401,
+          'urn:sluice:problem:unauthenticated',
+        ])
+        expect([what, (await isolate('GET stats', { token })).status]).toEqual([what, 401])
+      }
+      // An import begins with the pointer, which another import replaces as long as no key belongs to it.
+      await send(['DEL', `sluice:{k:${sha256('x')}}`])
+      expect(await keys()).toEqual(before.filter(name => name !== record))
+      expect(String(await send(['SMEMBERS', 'sluice:{consumers}']))).toBe('acme')
+    })
+
     it('are rotated, with an overlap', async () => {
       const { id, token: old } = (await api('POST tokens', { token, body: support })).body
       const rotated = await api(`POST tokens/${id}/rotate`, { token, body: { overlap: '1h' } })

@@ -102,7 +102,7 @@ const NAMED: Readonly<Record<string, readonly unknown[]>> = {
   until: ['1h', '30d', 'never', null],
   overlap: ['0s', '1h'],
   since: ['1m', '2h', '7d'],
-  cursor: ['CURSOR'],
+  cursor: ['CURSOR', '0-0'],
   target: ['acme', 'acme/LAST', 'minute', 'sms', 'LAST'],
   identity: [{ account: '42' }, { team: 'a' }, {}],
   amounts: [{ tokens: 5 }, {}],
@@ -187,7 +187,7 @@ const broken = (schema: Schema): fc.Arbitrary<unknown> =>
 interface Request {
   what: string
   /** What it has as its token. GET usage needs an API key. */
-  as: 'token' | 'key' | 'unknown token' | 'unknown key' | 'no one'
+  as: 'token' | 'weak token' | 'key' | 'unknown token' | 'unknown key' | 'no one'
   body?: string
   headers: Record<string, string>
 }
@@ -204,7 +204,10 @@ function requestOf(path: string, method: string, operation: Schema): fc.Arbitrar
     requestBody?: { content: Record<string, { schema: Schema }> }
   }
   const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name!)
-  const limit = fc.constantFrom('sms', 'llm', 'jobs', 'none')
+  const limit = fc.oneof(
+    { weight: 19, arbitrary: fc.constantFrom('sms', 'llm', 'jobs', 'none') },
+    { weight: 1, arbitrary: TEXT },
+  )
   const parts = fc.tuple(...names.map(name => (name === 'name' ? limit : valid({ type: 'string' }, name))))
   const query = fc.record(
     Object.fromEntries(
@@ -240,7 +243,7 @@ function requestOf(path: string, method: string, operation: Schema): fc.Arbitrar
   const as = fc.oneof(
     { weight: 19, arbitrary: fc.constant(usual) },
     fc.constantFrom(
-      'token' as const,
+      'weak token' as const,
       'key' as const,
       'unknown token' as const,
       'unknown key' as const,
@@ -273,6 +276,7 @@ describe('random requests', () => {
   const gateway = useGatewayOn(() => startRedis())
   let api: ApiCall
   let token: string
+  let weakToken: string
   let key: string
   beforeAll(async () => {
     api = apiOf(gateway, CONFIG)
@@ -282,6 +286,7 @@ describe('random requests', () => {
   async function startAfresh(): Promise<void> {
     await gateway.redis.connection.send(['FLUSHALL'])
     token = await tokenWith(gateway, Object.keys(SCOPES))
+    weakToken = await tokenWith(gateway, ['limits:use:sms'])
     key = await gateway.key('acme')
   }
 
@@ -292,6 +297,7 @@ describe('random requests', () => {
     const byOperation = new Map<string, number>()
     const credentials = {
       token: () => token,
+      'weak token': () => weakToken,
       key: () => key,
       'unknown token': () => mintServiceToken(undefined),
       'unknown key': () => mintApiKey('acme'),

@@ -91,6 +91,18 @@ describe('the API', () => {
     expect(gateway.store.count()).toBe(0)
   })
 
+  it.each(['sms%00', 'sms%0A', 'sms%22', '%F0%9F%98%80', 'sms%2Cday'])(
+    'repeats no name such as %s in a header, because no limit can have it',
+    async name => {
+      const user = await tokenWith(gateway, ['limits:use:sms'])
+      for (const verb of ['', '/peek', '/pause']) {
+        const reply = await api(`POST limits/${name}${verb}`, { token: user, body: {} })
+        expect(reply).toMatchObject({ status: 403, body: { scope: 'limits:use' } })
+        expect(reply.headers.get('www-authenticate')).toMatch(/ scope="limits:use"$/)
+      }
+    },
+  )
+
   it('refuses blocked addresses', async () => {
     const other = apiOf(gateway, { rules: [], block: { addresses: ['192.0.2.0/24'] } })
     for (const what of ['GET consumers', 'GET usage'])

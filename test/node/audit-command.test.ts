@@ -113,6 +113,21 @@ it('the trail, the history of switches and the last change of a consumer are sho
   })
 })
 
+it('quotes texts that could be taken for another part of the line, or for another entry', async () => {
+  const by = 'ops (claimed)  consumers.block  acme'
+  await run('keys', 'create', '--consumer', 'acme', '--label', 'x, plan none → pro; reason: yes', '--by', by)
+  const [line, ...rest] = (await run('audit')).split('\n')
+  expect(rest).toEqual([])
+  expect(line).toContain(`  "${by}" (claimed)  keys.create  acme/`)
+  expect(line).toContain('label none → "x, plan none → pro; reason: yes", hint none → ')
+  const [limit, account] = ['zendesk', 'a\u009b31m\u202e\u2028\u{e0041}  b']
+  await run('limits', 'pause', limit, '--by', `account=${account}`, '--for', '1s', '--as', 'ops')
+  expect(await run('audit')).toContain('  limits.pause  "zendesk/account=a?31m???  b": forMs none → 1000')
+  const json = await run('audit', '--json')
+  expect(json).toContain('account=a\\u009b31m\\u202e\\u2028\\udb40\\udc41  b')
+  expect(JSON.parse(json).items[0].target).toBe(`zendesk/account=${account}`)
+})
+
 it('--follow shows each change once, the oldest first', async () => {
   const store = withActor(admin.store, OPS)
   await setPlan(store, 'acme', 'a')

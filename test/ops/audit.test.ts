@@ -7,10 +7,11 @@ import { auditDocument } from '../../src/ops/documents/audit.ts'
 import { revokeKey, rotateKey, setKeyLabel } from '../../src/ops/key-changes.ts'
 import { findKey } from '../../src/ops/key-reference.ts'
 import { createKey } from '../../src/ops/keys.ts'
-import { resetCaller, resetLimit } from '../../src/ops/limits.ts'
+import { pauseLimit, resetCaller, resetLimit, targetOf } from '../../src/ops/limits.ts'
 import { removeOverride } from '../../src/ops/overrides.ts'
 import { killLimits, resetRule, restoreLimits } from '../../src/ops/switches.ts'
 import { createToken, findToken, rotateToken } from '../../src/ops/tokens.ts'
+import { pauseTarget } from '../../src/set-ups/limits/pausing.ts'
 import { startAdmin, useAdmin } from '../support/admin.ts'
 import { all, changesOf, INPUT, OPS, pagesOf, SUPPORT } from '../support/audit.ts'
 import { configOf } from '../support/engines.ts'
@@ -148,12 +149,28 @@ describeOnRedis('the audit trail', (start, kind) => {
     expect((await all(store, { kind: 'switches' })).map(({ target }) => target)).toEqual(['kill'])
     const since = pages[10]!.at
     expect((await all(store, { since })).every(({ at }) => at >= since)).toBe(true)
-    await expect(readAudit(store, { limit: 4, cursor: 'x' })).rejects.toThrow('cursor')
+    for (const cursor of ['x', '0-0', '00-0', '0-0@sluice:{audit}', '(1-1', '1-1\n'])
+      await expect(readAudit(store, { limit: 4, cursor })).rejects.toThrow('The cursor is not valid')
     expect(auditDocument({ entries: [pages[0]!] }).items[0]).toMatchObject({
       actor: { kind: 'token', name: 'support' },
       action: 'switches.set',
       requestId: 'r-1',
     })
+  })
+
+  it('has no key or token that is the identity of a limit, and one target of an identity', async () => {
+    const store = withActor(admin.store, OPS)
+    const { token } = await createToken(admin.store, { name: 'a', scopes: ['stats:read'] })
+    const { key } = await createKey(admin.store, { consumer: 'acme' })
+    for (const account of [token, key, `x,${key}`]) {
+      await pauseLimit(store, configOf(INPUT), 'zendesk', { account }, 1000)
+      await resetLimit(store, configOf(INPUT), 'zendesk', { account })
+    }
+    expect(await text('XRANGE', 'sluice:{audit}', '-', '+')).not.toMatch(/slk_|slt_/)
+    expect(new Set((await all(store)).map(({ target }) => target))).toEqual(
+      new Set(['zendesk/account=…', 'zendesk/account=x,…']),
+    )
+    expect(targetOf('sms', { address: '192.0.2.7' })).toBe(pauseTarget('sms', { address: '192.0.2.7' }))
   })
 
   it('has bounded, printable texts', async () => {

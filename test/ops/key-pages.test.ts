@@ -1,8 +1,8 @@
 /** Lists in pages: their cost does not depend on how many keys, consumers or tokens there are. */
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
-import { readConsumers, showConsumer } from '../../src/ops/consumers.ts'
+import { readConsumers, setPlan, showConsumer } from '../../src/ops/consumers.ts'
 import { findKeyById } from '../../src/ops/find-key.ts'
-import { readKeyPage, readNamePage } from '../../src/ops/key-pages.ts'
+import { namesNear, readKeyPage, readNamePage } from '../../src/ops/key-pages.ts'
 import { createKey, type KeyInfo, listKeys } from '../../src/ops/keys.ts'
 import type { Page, Position } from '../../src/ops/sorted-index.ts'
 import { findTokenById, readTokenPage } from '../../src/ops/tokens.ts'
@@ -145,6 +145,24 @@ describeOnRedis('pages', start => {
       [2, 2],
       [2, 2],
     ])
+  })
+
+  it('is not read for a message about an unknown consumer: a few names are, among them those that are alike', async () => {
+    const costs: number[] = []
+    for (const count of [100, 3000]) {
+      const names = Array.from({ length: count }, (_, i) => `a${String(i).padStart(5, '0')}`)
+      await send('SADD', 'sluice:{consumers}', ...names, 'umbrella', 'zebra')
+      const [error, ofShow] = await requestsOf(showConsumer(admin.store, 'umbrela', 100).catch(each => each))
+      expect(error.message).toMatch(
+        /no consumer 'umbrela'\. Did you mean 'umbrella'\? Consumers: a00000, (\S+, ){9}…\.$/,
+      )
+      expect((await namesNear(admin.store, 'zebra')).length).toBeLessThan(300)
+      const [change, ofChange] = await requestsOf(setPlan(admin.store, `zebras-${count}`, 'pro'))
+      expect(change.isNew).toBe(true)
+      expect((await showConsumer(admin.store, 'zebra')).keys).toEqual([])
+      costs.push(ofShow, ofChange)
+    }
+    expect(costs).toEqual([3, 5, 3, 5])
   })
 
   it('of consumers have the first keys of each', async () => {

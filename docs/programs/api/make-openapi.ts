@@ -126,7 +126,7 @@ export const listOfScopes = (route: Route): readonly string[] =>
     ? []
     : route.kind === 'limit'
       ? ['limits:use', 'limits:use:{name}']
-      : scopesOf(route, { name: '{name}' })
+      : scopesOf(route, { name: 'name' }).map(scope => scope.replace(/:name$/, ':{name}'))
 
 /** The statuses of the problems that an operation can have. */
 function problemsOf({ kind, path, body, method }: Route): number[] {

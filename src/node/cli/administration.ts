@@ -12,6 +12,7 @@ import type { Change } from '../../ops/change.ts'
 import type { ConsumerChange } from '../../ops/consumers.ts'
 import { consumerChangeDocument } from '../../ops/documents/consumers.ts'
 import { parseSignature, type Signature } from '../../ops/inputs.ts'
+import { namesNear } from '../../ops/key-pages.ts'
 import { mustSignNewKeys } from '../../ops/keys.ts'
 import { parseShortText } from '../../ops/names.ts'
 import { CHANGE_OPTIONS, optionIn, STORE_OPTIONS } from './help.ts'
@@ -206,19 +207,27 @@ export async function askUser(question: string): Promise<boolean> {
 }
 
 /** A consumer need not exist before something is set for it, so a misspelled name is not an error. */
-export function noteIfNew(consumer: string, { isNew, others = [] }: ConsumerChange): void {
+export async function noteIfNew(
+  store: AdminStore,
+  consumer: string,
+  { isNew }: ConsumerChange,
+): Promise<void> {
   if (!isNew) return
+  // The change is made, whether or not the names can be read.
+  const names = await namesNear(store, consumer).catch(() => [])
+  const others = names.filter(name => name !== consumer)
   const hint = didYouMean(consumer, others) || ' Check the spelling if you expected it to exist.'
   console.error(`Consumer '${consumer}' is new in this store.${hint}`)
 }
 
 /** Prints the settings of a consumer after a change, and a hint if its name may be misspelled. */
-export function printChange(
+export async function printChange(
   flags: StoreFlags,
+  store: AdminStore,
   consumer: string,
   change: ConsumerChange,
   human: string,
-): void {
-  noteIfNew(consumer, change)
+): Promise<void> {
+  await noteIfNew(store, consumer, change)
   print(flags, consumerChangeDocument(consumer, change), () => human)
 }

@@ -5,6 +5,7 @@ import { type AuditEntry, type AuditQuery, readAudit } from '../../ops/audit.ts'
 import type { Facts } from '../../ops/change.ts'
 import { auditEntryDocument } from '../../ops/documents/audit.ts'
 import { printable } from '../../ops/names.ts'
+import { jsonText } from './output.ts'
 
 const PAGE = 100
 const POLL_MS = 2000
@@ -29,7 +30,7 @@ export async function printAudit(
     isEmpty &&= page.entries.length === 0
     cursor = page.cursor
   } while (cursor !== undefined)
-  if (json) console.log(JSON.stringify({ items: items.map(auditEntryDocument) }, null, 2))
+  if (json) console.log(jsonText({ items: items.map(auditEntryDocument) }, 2))
   else if (isEmpty) console.log('There are no changes on record.')
 }
 
@@ -52,7 +53,7 @@ export async function followAudit(
       cursor = known.size > 0 || query.since ? page.cursor : undefined
     } while (cursor !== undefined)
     for (const entry of fresh.reverse())
-      console.log(json ? JSON.stringify(auditEntryDocument(entry)) : textOf(entry))
+      console.log(json ? jsonText(auditEntryDocument(entry)) : textOf(entry))
     for (const { id, at } of fresh) known.set(id, at.getTime())
     const newest = Math.max(...known.values())
     if (known.size > 0) since = new Date(newest - OVERLAP_MS)
@@ -67,19 +68,25 @@ export function textOf({ at, actor, action, target, before, after, reason, reque
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])]
   const changes = names.map(name => `${name} ${valueText(before, name)} → ${valueText(after, name)}`)
   const facts = changes.length > 0 ? `: ${changes.join(', ')}` : ''
-  const why = reason ? `; reason: ${reason}` : ''
+  const why = reason ? `; reason: ${quoted(reason)}` : ''
   const request = requestId ? `; request ${requestId}` : ''
   const who = whoText(actor)
-  return printable(`${time}  ${who}  ${action}  ${target}${facts}${why}${request}`)
+  return printable(`${time}  ${who}  ${action}  ${quoted(target)}${facts}${why}${request}`)
 }
 
 function whoText(actor: AuditEntry['actor']): string {
-  if (actor.kind === 'token') return `${actor.name} (token ${actor.id})`
-  return actor.kind === 'process' ? `process ${actor.name}`.trim() : `${actor.name} (claimed)`
+  const name = quoted(actor.name)
+  if (actor.kind === 'token') return `${name} (token ${actor.id})`
+  return actor.kind === 'process' ? `process ${name}`.trim() : `${name} (claimed)`
 }
+
+/** Punctuation with which a name, a label or a reason could look like another part of the line, or like another entry. */
+const MISLEADING = /\s\s|[^\S ]|[;:,](?:\s|$)|[()"→]/
+
+const quoted = (text: string) => (MISLEADING.test(text) ? JSON.stringify(text) : text)
 
 function valueText(facts: Facts, name: string): string {
   const value = facts[name]
   if (value === undefined) return 'none'
-  return typeof value === 'string' ? value : JSON.stringify(value)
+  return typeof value === 'string' ? quoted(value) : JSON.stringify(value)
 }

@@ -191,7 +191,7 @@ async function set(
   const what = plan
     ? `is${already} on plan '${plan}'`
     : `${already ? 'already has' : 'has'} no plan of its own`
-  noteIfNew(consumer, result)
+  await noteIfNew(store, consumer, result)
   print(
     flags,
     planChangeDocument(consumer, result),
@@ -215,8 +215,9 @@ async function block(load: ConfigLoader, argument: string, flags: Flags & Signed
   await mustConfirm(`Block consumer '${consumer}'?`, flags)
   const result = await blockConsumer(store, consumer, signature)
   const already = result.isChanged ? '' : ' already'
-  printChange(
+  await printChange(
     flags,
+    store,
     consumer,
     result,
     `Consumer '${consumer}' is${already} blocked, ${blockText(result.record, ' UTC')}.`,
@@ -230,7 +231,7 @@ async function unblock(load: ConfigLoader, argument: string, flags: Flags): Prom
   const text = result.isChanged
     ? `Consumer '${consumer}' is no longer blocked.`
     : `Consumer '${consumer}' was not blocked: nothing was changed.`
-  printChange(flags, consumer, result, text)
+  await printChange(flags, store, consumer, result, text)
 }
 
 async function remove(load: ConfigLoader, argument: string, flags: Flags): Promise<void> {

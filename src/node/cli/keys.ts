@@ -6,7 +6,8 @@ import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
 import { createdKeyDocument, keyDocument, keyStatsDocument } from '../../ops/documents/keys.ts'
 import { parseNewKey } from '../../ops/inputs.ts'
-import { createKey, importKey, keyStatsOf, listConsumerNames, listKeys, type NewKey } from '../../ops/keys.ts'
+import { namesNear } from '../../ops/key-pages.ts'
+import { createKey, importKey, keyStatsOf, listKeys, type NewKey } from '../../ops/keys.ts'
 import { parseConsumerName } from '../../ops/names.ts'
 import {
   addAuthorOptions,
@@ -150,7 +151,7 @@ async function list(load: ConfigLoader, flags: StoreFlags & { consumer?: string 
   const { store } = await openStore(flags, load)
   const consumer = flags.consumer === undefined ? undefined : await parseConsumerName(flags.consumer)
   const keys = await listKeys(store, consumer)
-  const others = keys.length === 0 && consumer !== undefined ? await listConsumerNames(store) : []
+  const others = keys.length === 0 && consumer !== undefined ? await namesNear(store, consumer) : []
   print(flags, keys.map(keyDocument), () =>
     keys.length > 0 ? keyTable(keys) : noKeysText(store, consumer, others),
   )

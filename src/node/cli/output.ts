@@ -36,5 +36,13 @@ export const warning = (text: string) => styleText('yellow', text)
 
 /** Prints a result: the document as JSON with `--json`, else the text of `human`. */
 export function print(flags: { json?: boolean }, document: unknown, human: () => string): void {
-  console.log(flags.json ? JSON.stringify(document, null, 2) : human())
+  console.log(flags.json ? jsonText(document, 2) : human())
 }
+
+/** JSON. Characters that change how a terminal shows a text are escaped, also those that JSON permits. @param indent spaces */
+export const jsonText = (document: unknown, indent?: number): string =>
+  JSON.stringify(document, null, indent).replace(/[\x7f-\x9f\p{Cf}\p{Zl}\p{Zp}]/gu, character =>
+    Array.from({ length: character.length }, (_, i) => unicodeEscape(character.charCodeAt(i))).join(''),
+  )
+
+const unicodeEscape = (unit: number) => `\\u${unit.toString(16).padStart(4, '0')}`

@@ -110,7 +110,7 @@ async function override(
   const compiled = { ...numbers, at: new Date(), by: signatureOf(flags).by }
   const { removeStale } = flags
   const change = await setOverride(store, consumer, compiled, { config: config.input, removeStale })
-  noteIfNew(consumer, change)
+  await noteIfNew(store, consumer, change)
   const { removed } = change
   const document = overrideChangeDocument(consumer, compiled, change, config)
   if (document.status === 'rule-off')

@@ -219,6 +219,7 @@ export function createApi(
       actor: { kind: 'token', id: token.id, name: token.name },
       ...reasonOf(request, input.body),
       requestId,
+      tokenDigest: token.digest,
     }
     const keepMs = auditKeepMs(config.api!.written.audit)
     const store = withActor(adminStoreOn(tracked, keySpace, ruleSets), change, keepMs)
@@ -244,7 +245,12 @@ export function createApi(
         await release().catch(failure => {
           if (isRepeated(failure)) throw failure
         })
-      throw error instanceof AdminError ? adminError(error, state, isSafe()) : error
+      if (!(error instanceof AdminError)) throw error
+      if (error.kind === 'ended') {
+        tokens.forget(token.digest)
+        throw refusalError({ ok: false, reason: 'unknown' })
+      }
+      throw adminError(error, state, isSafe())
     }
   }
 

@@ -13,6 +13,7 @@ export interface ChangeContext {
   actor: { kind: 'token'; id: string; name: string }
   reason?: string
   requestId: string
+  tokenDigest: string
 }
 
 /** What the handlers of an isolate share. */

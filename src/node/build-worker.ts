@@ -220,11 +220,11 @@ export function workerModule(
   ]
   return [
     FIRST_LINE,
-    // First, as in bindingModule.
+    importsFrom(packageName ? `${packageName}/built` : '../set-ups/gateway/built.ts'),
+    // Last, so that the scripts of the gateway follow them in a bundle: compression finds what they have in common.
     ...(hasApi && config.limits.size > 0
       ? ["import { scriptsOf as scriptsOfLimits } from './limits.generated.ts'"]
       : []),
-    importsFrom(packageName ? `${packageName}/built` : '../set-ups/gateway/built.ts'),
     `import config from ${quoted(configPath)}`,
     '',
     ...lines,

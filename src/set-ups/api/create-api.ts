@@ -141,8 +141,10 @@ export function createApi(
   const tokens = createTokenChecks(store, config.environment, clock)
   let limits: ApiLimits | undefined
   let showUsage: ShowOwnUsage | undefined
+  let showDocument: (() => Response) | undefined
   const served = servedRoutes(Object.keys(parts.apiRoutes) as ApiRoutes[], config.api!.routes)
-  const matchRoute = createMatchRoute(served.flatMap(name => parts.apiRoutes[name] ?? []))
+  const routes = served.flatMap(name => parts.apiRoutes[name] ?? [])
+  const matchRoute = createMatchRoute(routes)
   const services: Services = {
     config,
     overrides: createOverrideRules(config.api!.written, toolsOf(config, parts)),
@@ -166,7 +168,10 @@ export function createApi(
     const matched = matchRoute(request.method, url.pathname.slice(API_PATH.length + 1))
     if ('methods' in matched) throw noSuchRoute(matched.methods)
     const { route, params } = matched
-    if (route.kind === 'open') return withHeaders(route.run(), requestId)
+    if (route.kind === 'open') {
+      showDocument ??= route.create(routes)
+      return withHeaders(showDocument(), requestId)
+    }
     if (route.kind === 'own') {
       await readInput(route, request, url)
       refuseServiceToken(request)

@@ -24,12 +24,12 @@ const BINDING = "export { Limits } from './src/built/binding.generated.ts'"
  * CPU at each request than crypto.subtle, and its size costs a few milliseconds once for each isolate.
  */
 const WORKERS = [
-  { what: 'Worker with the shipped config', file: CONFIG_FILE, entry: GATEWAY, most: 56.6 },
+  { what: 'Worker with the shipped config', file: CONFIG_FILE, entry: GATEWAY, most: 56.3 },
   {
     what: 'Worker with every part but load shedding and hooks',
     file: EVERYTHING,
     entry: GATEWAY,
-    most: 87.7,
+    most: 87.5,
   },
   { what: 'Worker with every part', file: WITH_SHEDDING, entry: GATEWAY, most: 107.3 },
   {
@@ -44,18 +44,18 @@ const WORKERS = [
     entry: `${GATEWAY}; ${RPC}; export class Limits extends limitsEntrypoint(config) {}`,
     most: 139.3,
   },
-  { what: 'Worker with the shipped config and the API', file: WITH_API, entry: GATEWAY, most: 81.6 },
+  { what: 'Worker with the shipped config and the API', file: WITH_API, entry: GATEWAY, most: 80.5 },
   {
     what: 'Worker with the shipped config and all of the API',
     file: WITH_ALL_OF_API,
     entry: GATEWAY,
-    most: 103.2,
+    most: 100.4,
   },
   {
     what: 'Worker with the shipped config, the API and four limits',
     file: WITH_API_AND_LIMITS,
     entry: GATEWAY,
-    most: 106.9,
+    most: 102.8,
   },
   {
     what: 'Service binding for four limits alone',

@@ -1,7 +1,7 @@
 /** The descriptor of concurrency (see descriptor.ts). Documentation: docs/algorithms.md#concurrency */
 import { modelOf } from './algorithm.ts'
 import { concurrency } from './concurrency.ts'
-import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
+import type { Counting, Description, InputOf, Numbers, Parameters } from './descriptor.ts'
 import { shareOfWindow, toWindowQuota } from './window.ts'
 
 const parameters = {
@@ -44,10 +44,12 @@ export const counting: Counting<Input> = {
   local: { model: localConcurrency, shareOf: shareOfWindow },
 }
 
+export const numbers = { parameters, costBound: 'limit' } as const satisfies Numbers<Input>
+
 export const description = {
   label: 'at most the limit in flight',
   model: concurrency,
   parameters,
-  costBound: 'limit',
+  numbers,
   whyNoLease: 'requests in flight are counted when they begin and end',
 } as const satisfies Description<Input>

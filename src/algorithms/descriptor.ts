@@ -1,7 +1,7 @@
 /**
- * The properties of an algorithm that the rest of the project uses. Each algorithm has a file <name>.descriptor.ts with two exports:
- * `counting` for the Worker, and `description`, which a built Worker leaves out: texts, checks and the full model. Neither calls a
- * function at the top level, so a bundler can leave `description` out.
+ * The properties of an algorithm that the rest of the project uses. Each algorithm has a file <name>.descriptor.ts with three exports:
+ * `counting` for the Worker; `numbers` for a Worker that sets overrides; and `description`, which a built Worker leaves out: texts, checks
+ * and the full model. None calls a function at the top level, so a bundler can leave out the last two.
  *
  * To add an algorithm, see docs/internals/architecture.md#an-algorithm.
  */
@@ -53,6 +53,24 @@ export interface Algorithms {
  */
 export type StateKind = 'time' | 'counts' | 'log' | 'held'
 
+/** What decides which numbers a rule can have, also from plans and overrides. */
+export interface Numbers<Input = QuotaInput> {
+  /** All of those of the description. */
+  parameters: Parameters
+  /** What limits the cost of one request. Messages continue it with the number, as in `limit of 10`. */
+  costBound: string
+  /** The parameter that sets how many units can come at once. Absent: the limit does. */
+  atOnce?: {
+    parameter: string
+    /** Units of the burst that the parameter does not include: with `queue`, the one that departs. */
+    notIncluded: 0 | 1
+  }
+  /** Finds numbers that are valid one by one, but not together. @param period µs */
+  findFlaws?(input: Input, period: number): Flaw[]
+  /** The longest time that an admitted request can be delayed (µs). */
+  longestDelay?(quota: Quota): number
+}
+
 /** The parameters of an algorithm, and its texts for users. */
 export interface Description<Input = QuotaInput> {
   /** A few words that describe the algorithm, for the command line. */
@@ -61,20 +79,11 @@ export interface Description<Input = QuotaInput> {
   model: Model
   /** The settings that a rule of this algorithm has in addition to those of every rule. Editors show their doc comments. */
   parameters: Parameters
-  /** What limits the cost of one request. Messages continue it with the number, as in `limit of 10`. */
-  costBound: string
+  numbers: Numbers<Input>
   /** Why an isolate cannot lease units of such a rule, as a clause for messages. Absent: it can. */
   whyNoLease?: string
-  /** The parameter that sets how many units can come at once. Absent: the limit does. */
-  atOnce?: {
-    parameter: string
-    /** Units of the burst that the parameter does not include: with `queue`, the one that departs. */
-    notIncluded: 0 | 1
-  }
-  /** Finds parameters that are valid one by one, but not together. @param period µs */
-  findFlaws?(input: Input, period: number): Flaw[]
-  /** The longest time that an admitted request can be delayed (µs). */
-  longestDelay?(quota: Quota): number
+  /** Finds settings that are valid one by one, but not together. No plan and no override changes them. */
+  findFlaws?(input: Input): Flaw[]
 }
 
 /** The parameter to change, and a message, which begins with the parameter's value. */

@@ -1,6 +1,6 @@
 /** The descriptor of fixed-window (see descriptor.ts). Documentation: docs/algorithms.md#fixed-window */
 import { type CalendarPeriod, isCalendarPeriod } from './calendar-period.ts'
-import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
+import type { Counting, Description, InputOf, Numbers, Parameters } from './descriptor.ts'
 import { fixedWindow } from './fixed-window.ts'
 import { shareOfWindow, toWindowQuota } from './window.ts'
 
@@ -40,11 +40,13 @@ export const counting: Counting<Input> = {
 /** The durations that are closest to calendar periods. */
 const DURATIONS: Record<CalendarPeriod, string> = { day: '1d', week: '7d', month: '30d' }
 
+export const numbers = { parameters, costBound: 'limit' } as const satisfies Numbers<Input>
+
 export const description = {
   label: 'windows one after the other, each with the whole limit',
   model: fixedWindow,
   parameters,
-  costBound: 'limit',
+  numbers,
   findFlaws({ period, timeZone, start }) {
     if (start === 'first-request' && isCalendarPeriod(period)) {
       const fix = `Use period: '${DURATIONS[period]}' without timeZone, or leave start out.`

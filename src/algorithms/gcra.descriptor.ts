@@ -1,5 +1,5 @@
 /** The descriptor of gcra (see descriptor.ts). Documentation: docs/algorithms.md#gcra */
-import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
+import type { Counting, Description, InputOf, Numbers, Parameters } from './descriptor.ts'
 import { gcra } from './gcra.ts'
 import { findRateFlaws, shareOfRate, toRateQuota, waitForRate } from './rate.ts'
 
@@ -23,9 +23,7 @@ export const counting: Counting<Input> = {
   local: { model: gcra, shareOf: shareOfRate },
 }
 
-export const description = {
-  label: 'evenly spaced, with a burst',
-  model: gcra,
+export const numbers = {
   parameters,
   costBound: 'burst',
   atOnce: { parameter: 'burst', notIncluded: 0 },
@@ -33,4 +31,11 @@ export const description = {
     const { limit, burst = limit } = input
     return findRateFlaws(input, period, burst, ['burst', burst])
   },
+} as const satisfies Numbers<Input>
+
+export const description = {
+  label: 'evenly spaced, with a burst',
+  model: gcra,
+  parameters,
+  numbers,
 } as const satisfies Description<Input>

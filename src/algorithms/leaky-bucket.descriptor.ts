@@ -1,5 +1,5 @@
 /** The descriptor of leaky-bucket (see descriptor.ts). Documentation: docs/algorithms.md#leaky-bucket */
-import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
+import type { Counting, Description, InputOf, Numbers, Parameters } from './descriptor.ts'
 import { leakyBucket } from './leaky-bucket.ts'
 import { findRateFlaws, shareOfRate, toRateQuota, waitForRate } from './rate.ts'
 
@@ -25,9 +25,7 @@ export const counting: Counting<Input> = {
   local: { model: leakyBucket, shareOf: shareOfRate },
 }
 
-export const description = {
-  label: 'a queue that drains evenly',
-  model: leakyBucket,
+export const numbers = {
   parameters,
   costBound: 'capacity (queue + 1)',
   atOnce: { parameter: 'queue', notIncluded: 1 },
@@ -36,4 +34,11 @@ export const description = {
     return findRateFlaws(input, period, queue + 1, ['queue', queue])
   },
   longestDelay: ({ rate, period, burst }) => ((burst - 1) * period) / rate,
+} as const satisfies Numbers<Input>
+
+export const description = {
+  label: 'a queue that drains evenly',
+  model: leakyBucket,
+  parameters,
+  numbers,
 } as const satisfies Description<Input>

@@ -1,6 +1,6 @@
 /** The descriptor of sliding-log (see descriptor.ts). Documentation: docs/algorithms.md#sliding-log */
 import type { Quota } from './algorithm.ts'
-import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
+import type { Counting, Description, InputOf, Numbers, Parameters } from './descriptor.ts'
 import { MAX_LOG_LIMIT, slidingLog } from './sliding-log.ts'
 import { slidingWindow } from './sliding-window.ts'
 import { shareOfWindow, toWindowQuota } from './window.ts'
@@ -33,10 +33,12 @@ function shareOfLog(quota: Quota, limit: number): Quota {
   return { ...shareOfWindow(quota, limit), step }
 }
 
+export const numbers = { parameters, costBound: 'limit' } as const satisfies Numbers<Input>
+
 export const description = {
   label: 'exactly the limit in any period',
   model: slidingLog,
   parameters,
-  costBound: 'limit',
+  numbers,
   whyNoLease: 'each request is an entry in the log with its own time',
 } as const satisfies Description<Input>

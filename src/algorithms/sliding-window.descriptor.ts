@@ -1,5 +1,5 @@
 /** The descriptor of sliding-window (see descriptor.ts). Documentation: docs/algorithms.md#sliding-window */
-import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
+import type { Counting, Description, InputOf, Numbers, Parameters } from './descriptor.ts'
 import { MAX_TICKS } from './exact.ts'
 import { slidingWindow } from './sliding-window.ts'
 import { MAX_WINDOW_COUNT, shareOfWindow, toWindowQuota } from './window.ts'
@@ -35,9 +35,7 @@ function stepOf(limit: number, period: number): number | undefined {
   return steps.find(step => period % step === 0 && limit * (period / step) <= MAX_TICKS)
 }
 
-export const description = {
-  label: 'two weighted counters, an approximation',
-  model: slidingWindow,
+export const numbers = {
   parameters,
   costBound: 'limit',
   findFlaws({ limit, period: written }, period) {
@@ -47,4 +45,11 @@ export const description = {
       ['limit', `${limit} per '${written}' cannot be counted exactly: it needs more than 2^51 steps. ${fix}`],
     ]
   },
+} as const satisfies Numbers<Input>
+
+export const description = {
+  label: 'two weighted counters, an approximation',
+  model: slidingWindow,
+  parameters,
+  numbers,
 } as const satisfies Description<Input>

@@ -2,7 +2,7 @@
  * The descriptor of token-bucket (J. Turner, "New directions in communications", 1986), with the code of gcra (lua-of.ts).
  * Documentation: docs/algorithms.md#token-bucket
  */
-import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
+import type { Counting, Description, InputOf, Numbers, Parameters } from './descriptor.ts'
 import { gcra } from './gcra.ts'
 import { findRateFlaws, shareOfRate, toRateQuota, waitForRate } from './rate.ts'
 
@@ -26,9 +26,7 @@ export const counting: Counting<Input> = {
   local: { model: gcra, shareOf: shareOfRate },
 }
 
-export const description = {
-  label: 'a bucket of tokens, refilled continuously',
-  model: gcra,
+export const numbers = {
   parameters,
   costBound: 'burst',
   atOnce: { parameter: 'burst', notIncluded: 0 },
@@ -36,4 +34,11 @@ export const description = {
     const { limit, burst = limit } = input
     return findRateFlaws(input, period, burst, ['burst', burst])
   },
+} as const satisfies Numbers<Input>
+
+export const description = {
+  label: 'a bucket of tokens, refilled continuously',
+  model: gcra,
+  parameters,
+  numbers,
 } as const satisfies Description<Input>

@@ -1,5 +1,5 @@
 /** The units that can come at once, under the name that an algorithm has for them (`burst`, `queue`). */
-import type { Description } from './descriptor.ts'
+import type { Numbers } from './descriptor.ts'
 
 /**
  * The value of the parameter that sets how many units can come at once.
@@ -7,7 +7,7 @@ import type { Description } from './descriptor.ts'
  * @returns undefined if the algorithm has no such parameter
  */
 export function unitsAtOnce(
-  { atOnce }: Pick<Description, 'atOnce'>,
+  { atOnce }: Pick<Numbers, 'atOnce'>,
   burst: number,
 ): { parameter: string; units: number } | undefined {
   return atOnce && { parameter: atOnce.parameter, units: burst - atOnce.notIncluded }

@@ -104,6 +104,10 @@ export const switchNameOf = ({ name, switchedAs }: Pick<Rule, 'name' | 'switched
 export const appliesToPlan = ({ match }: Pick<Rule, 'match'>, plan: string | undefined): boolean =>
   match.plans === undefined || (plan !== undefined && match.plans.includes(plan))
 
+/** Whether what a request costs is only estimated when it is decided. */
+export const isEstimated = ({ unit, settlement }: Pick<Rule, 'unit' | 'settlement'>): boolean =>
+  unit !== REQUESTS || settlement !== undefined
+
 /** A rule for requests to the gateway, a guard or a middleware, with the numbers for one plan or for several. */
 export interface GatewayRule extends Rule, CountedRule {
   by: readonly By[]

@@ -9,6 +9,7 @@ import { servedRoutes } from '../config/api-routes.ts'
 import { API_ROUTES } from '../config/check/api-schema.ts'
 import type { ApiRoutes } from '../config/check/schema.ts'
 import type { Config, Rule } from '../config/compile.ts'
+import { isEstimated } from '../config/compile-rule.ts'
 import {
   anyCountsInFlight,
   anyReserves,
@@ -192,8 +193,9 @@ export function workerModule(
     ...used(hasLimits && anyReserves(rules), 'createReserving'),
     ...(config.limits.size > 0 && hasApi ? ['    scriptsOfLimits,'] : []),
     ...(served.includes('overrides') || served.includes('consumers')
-      ? [descriptionsOf(config.rules, imports)]
+      ? [numbersOf(config.rules, imports)]
       : []),
+    ...used(served.includes('overrides') && config.rules.some(isEstimated), 'mistakesOfSettlement'),
     ...used(config.shedding !== undefined, 'classOfRequest'),
     ...used(dependsOnRequest(config), 'createMatchByRequest'),
     ...used(config.credentials.signature !== undefined, 'createSignatureCheck'),
@@ -220,12 +222,12 @@ export function workerModule(
   ]
   return [
     FIRST_LINE,
-    // First, as in bindingModule.
+    importsFrom(packageName ? `${packageName}/built` : '../set-ups/gateway/built.ts'),
+    `import config from ${quoted(configPath)}`,
+    // Last, so that the scripts of the gateway follow them in a bundle: compression finds what they have in common.
     ...(hasApi && config.limits.size > 0
       ? ["import { scriptsOf as scriptsOfLimits } from './limits.generated.ts'"]
       : []),
-    importsFrom(packageName ? `${packageName}/built` : '../set-ups/gateway/built.ts'),
-    `import config from ${quoted(configPath)}`,
     '',
     ...lines,
   ].join('\n')
@@ -322,15 +324,15 @@ function routesOf(served: readonly ApiRoutes[], imports: Set<string>): string {
 }
 
 /** The entry for the algorithms that overrides are compiled for, with the third number of their scripts. */
-function descriptionsOf(rules: readonly Rule[], imports: Set<string>): string {
+function numbersOf(rules: readonly Rule[], imports: Set<string>): string {
   const names = [...new Set(rules.map(({ algorithm }) => algorithm))].sort()
   const entries = names.map(name => {
-    const description = `${localName(name)}Description`
-    imports.add(description)
+    const numbers = `${localName(name)}Numbers`
+    imports.add(numbers)
     const third = ALL_TOOLS.thirdNumberOf(name)
-    return `'${name}': { description: ${description}${third ? `, third: '${third}'` : ''} }`
+    return `'${name}': { numbers: ${numbers}${third ? `, third: '${third}'` : ''} }`
   })
-  return `    ruleDescriptions: { ${entries.join(', ')} },`
+  return `    ruleNumbers: { ${entries.join(', ')} },`
 }
 
 /** As Biome writes strings, where that is possible. */

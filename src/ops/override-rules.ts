@@ -3,13 +3,13 @@
  * differs between algorithms is passed in, so that a Worker need not carry all of them.
  */
 import type { AlgorithmName } from '../algorithms/all.ts'
-import type { Algorithms, Description } from '../algorithms/descriptor.ts'
+import type { Algorithms, Numbers } from '../algorithms/descriptor.ts'
 import type { PlanUnits } from '../algorithms/plan-units.ts'
 import { unitsAtOnce } from '../algorithms/units-at-once.ts'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import { mistakesOfGatewayNumbers, mistakesOfNumbers } from '../config/check/mistakes-of-numbers.ts'
 import type { ConfigInput, RuleInput } from '../config/check/schema.ts'
-import { compileGatewayRule, type GatewayRule, withNumbers } from '../config/compile-rule.ts'
+import { compileGatewayRule, type GatewayRule, isEstimated, withNumbers } from '../config/compile-rule.ts'
 import type { CompiledUnits } from '../config/compile-units.ts'
 import type { Mistake } from '../config/config-error.ts'
 import { findFreeTag, withUniqueTags } from '../config/tags.ts'
@@ -33,9 +33,11 @@ export type OverrideStatus = 'applies' | 'over' | 'rule-changed' | 'rule-gone' |
 export interface RuleTools {
   algorithms: Algorithms
   compiledUnits(units: ConfigInput['units']): CompiledUnits
-  descriptionOf(rule: { readonly algorithm: AlgorithmName }): Description
+  numbersOf(rule: { readonly algorithm: AlgorithmName }): Numbers
   /** The third number of the algorithm's script, if it depends on the numbers of the rule. */
   thirdNumberOf(algorithm: AlgorithmName): 'burst' | 'step' | undefined
+  /** With a rule that is estimated. */
+  mistakesOfSettlement(rule: GatewayRule, path: string): Mistake[]
   /** More than the bounds of the numbers. */
   findMistakes?(rule: RuleInput): Mistake[]
   /** How messages name a number. Default: as it is. */
@@ -67,7 +69,7 @@ export const untilOf = ({ until }: { until?: number | undefined }) =>
 /** Creates the rules. They are compiled when they are first needed. */
 export function createOverrideRules(input: RulesInput, tools: RuleTools): OverrideRules {
   const { rules = [], plans = ['free'], units } = input
-  const { algorithms, descriptionOf, nameOf = String } = tools
+  const { algorithms, nameOf = String } = tools
   let pairs: readonly { rule: RuleInput; compiled: GatewayRule }[] | undefined
 
   /** The rules with the tags that they have in the gateway. */
@@ -99,13 +101,16 @@ export function createOverrideRules(input: RulesInput, tools: RuleTools): Overri
   }
 
   function numbersOf(rule: RuleInput): OverrideNumbers {
-    const description = descriptionOf(rule)
+    const numbers = tools.numbersOf(rule)
     const mistakes = tools.findMistakes?.(rule) ?? []
     if (mistakes.length > 0) throw numbersError(rule, mistakes)
-    const flaws = mistakesOfNumbers(rule, description).map(([path, message]) => ({ path, message }))
+    const flaws = mistakesOfNumbers(rule, numbers).map(([path, message]) => ({ path, message }))
     if (flaws.length > 0) throw numbersError(rule, flaws)
     const compiled = compileGatewayRule(rule, plans, algorithms, tools.compiledUnits(units))[0]!
-    const atGateway = mistakesOfGatewayNumbers(description, compiled, '')
+    const atGateway = [
+      ...(isEstimated(compiled) ? tools.mistakesOfSettlement(compiled, '') : []),
+      ...mistakesOfGatewayNumbers(numbers, compiled, ''),
+    ]
     if (atGateway.length > 0) throw numbersError(rule, atGateway)
     const { rate, period, burst } = compiled.quota
     const third = tools.thirdNumberOf(compiled.algorithm)
@@ -141,13 +146,13 @@ export function createOverrideRules(input: RulesInput, tools: RuleTools): Overri
       const rule = rules.find(rule => rule.name === name)
       if (!rule)
         return numbers.burst === numbers.limit ? undefined : { parameter: 'burst', units: numbers.burst }
-      return unitsAtOnce(descriptionOf(rule), numbers.burst)
+      return unitsAtOnce(tools.numbersOf(rule), numbers.burst)
     },
 
     compile({ rule: name, mode, until, ...units }) {
       const { rule, compiled } = find(name)
       const given = Object.entries(units).flatMap(([option, value]) => (value === undefined ? [] : [option]))
-      const { parameters } = descriptionOf(rule)
+      const { parameters } = tools.numbersOf(rule)
       const settable = Object.keys(parameters).filter(key => 'forPlans' in parameters[key]!)
       const useless = given.find(option => !settable.includes(option))
       if (useless !== undefined)

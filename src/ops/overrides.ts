@@ -4,6 +4,7 @@ import { ALL_ALGORITHMS } from '../algorithms/all.ts'
 import { descriptionOf } from '../algorithms/index.ts'
 import { luaOf } from '../algorithms/lua-of.ts'
 import { mistakeOf } from '../config/check/mistake.ts'
+import { mistakesOfSettlement } from '../config/check/mistakes-of-settlement.ts'
 import { rule as ruleSchema } from '../config/check/rule-schema.ts'
 import type { ConfigInput } from '../config/check/schema.ts'
 import type { Config } from '../config/compile.ts'
@@ -26,7 +27,8 @@ export { type OverrideInput, type OverrideRules, type OverrideStatus, untilOf } 
 export const ALL_TOOLS: RuleTools = {
   algorithms: ALL_ALGORITHMS,
   compiledUnits: compileUnits,
-  descriptionOf,
+  numbersOf: rule => descriptionOf(rule).numbers,
+  mistakesOfSettlement,
   thirdNumberOf(algorithm) {
     const [, , name] = luaOf(algorithm)!.numbers
     return name === 'burst' || name === 'step' ? name : undefined

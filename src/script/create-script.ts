@@ -8,18 +8,11 @@ export const FIRST_LINES = { keyLocking: '#!lua flags=allow-key-locking\n', plai
 
 /** Creates a script from its text. Each build is created at its first use, from the shortened text (shorten-script.ts). */
 export function createScript(text: string): Script {
-  let short: string | undefined
-  return createBuilds(kind => {
-    short ??= shortenScript(text)
-    return FIRST_LINES[kind] + short
-  })
-}
-
-/** @param sourceOf called once for each build, at its first use */
-export function createBuilds(sourceOf: (kind: keyof Script) => string): Script {
   const builds: Partial<Script> = {}
+  let short: string | undefined
   const build = (kind: keyof Script) => {
-    const source = sourceOf(kind)
+    short ??= shortenScript(text)
+    const source = FIRST_LINES[kind] + short
     return { source, sha1: sha1(source) }
   }
   return {

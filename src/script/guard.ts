@@ -10,8 +10,8 @@
  *
  * Commands: one GET.
  */
-import type { Script, ScriptCall } from '../store/store.ts'
-import { createBuilds, FIRST_LINES } from './create-script.ts'
+import type { ScriptCall } from '../store/store.ts'
+import { scriptBehind } from './script-behind.ts'
 
 /** What a call has to prove before it runs. */
 export interface GuardArguments {
@@ -35,24 +35,13 @@ for w in string.gmatch(ARGV[#ARGV],'[^,]+')do f=f or string.find(s,','..w..',',1
 if not f then return'scope'end
 KEYS[#KEYS],ARGV[#ARGV]=nil,nil end `.replaceAll('\n', ' ')
 
-const guarded = new WeakMap<Script, Script>()
-
-/** The script with the guard. Made once for each script, and each build at its first use. */
-export function guardedScript(script: Script): Script {
-  const made = guarded.get(script)
-  if (made) return made
-  const result = createBuilds(kind => {
-    const first = FIRST_LINES[kind]
-    return first + GUARD + script[kind].source.slice(first.length)
-  })
-  guarded.set(script, result)
-  return result
-}
+/** The script with the guard. */
+export const guardedScript = /* @__PURE__ */ scriptBehind(GUARD)
 
 /** The call with the guard in front of it. */
-export const guardCall = (call: ScriptCall, { key, scopes }: GuardArguments): ScriptCall => ({
+export const guardCall = async (call: ScriptCall, { key, scopes }: GuardArguments): Promise<ScriptCall> => ({
   ...call,
-  script: guardedScript(call.script),
+  script: await guardedScript(call.script),
   keys: [...call.keys, key],
   args: [...call.args, scopes.join(',')],
 })

@@ -61,7 +61,7 @@ export function decodePause(reply: unknown): PauseResult {
 }
 
 /** A test compares the digests with the text. */
-export const listScript = restoreScript({
+export const listScript = /* @__PURE__ */ restoreScript({
   text: "redis.call('ZADD', KEYS[1], 'GT', ARGV[1], ARGV[2])",
   sha1: {
     keyLocking: 'd21e4e91ec3349811fbfaa2e47b5024ae67deddd',

@@ -31,7 +31,7 @@ describe.each(ALGORITHM_NAMES)('the descriptor of %s', algorithm => {
   })
 
   it('names the parameter for the units that can come at once, and reads its value from a rule', () => {
-    const atOnce = unitsAtOnce(description, rule.quota.burst)
+    const atOnce = unitsAtOnce(description.numbers, rule.quota.burst)
     if (atOnce) expect(description.parameters).toHaveProperty(atOnce.parameter)
     expect(atOnce?.units ?? rule.quota.burst).toBe(10)
   })

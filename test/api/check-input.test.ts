@@ -5,9 +5,11 @@ import { expect, it } from 'vitest'
 import { checkInput } from '../../src/set-ups/api/check-input.ts'
 import { ApiError } from '../../src/set-ups/api/problems.ts'
 import { ROUTES } from '../../src/set-ups/api/routes.ts'
-import * as schemas from '../../src/set-ups/api/schemas.ts'
 
 const BODIES = ROUTES.flatMap(({ id, body }) => (body ? [[id, body] as const] : []))
+
+const ofRoute = (name: string) => ROUTES.find(({ id }) => id === name)!
+const bodyOf = (name: string) => ofRoute(name).body!
 
 const mistakesOf = (...[schema, input, prefix]: Parameters<typeof checkInput>): unknown[] => {
   try {
@@ -52,7 +54,7 @@ it.each(BODIES)('the input of %s is accepted if it is valid JSON Schema', (_, sc
 
 it('mistakes are named with their places', () => {
   expect(
-    mistakesOf(schemas.createTokenBody, { scopes: ['', 5], expiresAt: null, 'a~/b': 1, toString: 1 }),
+    mistakesOf(bodyOf('createToken'), { scopes: ['', 5], expiresAt: null, 'a~/b': 1, toString: 1 }),
   ).toEqual([
     { pointer: '/name', detail: 'Missing. Add it.' },
     { pointer: '/scopes/0', detail: 'Too short. The least length is 1.' },
@@ -61,25 +63,27 @@ it('mistakes are named with their places', () => {
     { pointer: '/a~0~1b', detail: 'Unknown member. Leave it out.' },
     { pointer: '/toString', detail: 'Unknown member. Leave it out.' },
   ])
-  expect(mistakesOf(schemas.decideBody, { cost: 1.5, waitMs: 1e6, amounts: { A: -1 } })).toEqual([
+  expect(mistakesOf(bodyOf('decide'), { cost: 1.5, waitMs: 1e6, amounts: { A: -1 } })).toEqual([
     { pointer: '/cost', detail: 'Not a whole number.' },
     { pointer: '/amounts/A', detail: 'Wrong form. Use text of the form /^[a-z0-9][a-z0-9_-]{0,62}$/.' },
     { pointer: '/amounts/A', detail: 'Too low. The least value is 0.' },
     { pointer: '/waitMs', detail: 'Too high. The greatest value is 25000.' },
   ])
-  expect(mistakesOf(schemas.decideBody, { cost: 'all' })).toEqual([
+  expect(mistakesOf(bodyOf('decide'), { cost: 'all' })).toEqual([
     { pointer: '/cost', detail: 'Wrong type or value. Use integer or object.' },
   ])
-  expect(mistakesOf(schemas.topQuery, { shadow: 'yes', a: '' }, '?')).toEqual([
+  expect(mistakesOf(ofRoute('topCallers').query!, { shadow: 'yes', a: '' }, '?')).toEqual([
     { pointer: '?shadow', detail: 'Wrong type or value. Use "true" or "false".' },
     { pointer: '?a', detail: 'Unknown member. Leave it out.' },
   ])
-  expect(mistakesOf(schemas.killBody, [])).toEqual([
+  expect(mistakesOf(bodyOf('setKillSwitch'), [])).toEqual([
     { pointer: '', detail: 'Wrong type or value. Use object.' },
   ])
 })
 
 it('at most 20 mistakes are named', () => {
-  expect(mistakesOf(schemas.killBody, Object.fromEntries(Array(50).fill(0).entries()))).toHaveLength(20)
-  expect(() => checkInput(schemas.killBody, 5)).toThrow(ApiError)
+  expect(mistakesOf(bodyOf('setKillSwitch'), Object.fromEntries(Array(50).fill(0).entries()))).toHaveLength(
+    20,
+  )
+  expect(() => checkInput(bodyOf('setKillSwitch'), 5)).toThrow(ApiError)
 })

@@ -1,8 +1,8 @@
 /** Every route needs one of its scopes: generated from the routes and the table of scopes. */
 import { beforeAll, describe, expect, it } from 'vitest'
-import { listOfScopes } from '../../docs/programs/api/make-openapi.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { SCOPES } from '../../src/scope-table.ts'
+import { listOfScopes } from '../../src/set-ups/api/openapi.ts'
 import { ROUTES } from '../../src/set-ups/api/routes.ts'
 import { type ApiCall, apiOf, tokenWith } from '../support/api.ts'
 import { useGatewayOn } from '../support/gateway.ts'

@@ -276,7 +276,25 @@ describe('the module of a Worker', () => {
     const files = [...outputFiles![0]!.text.matchAll(/^\/\/ (\S+\.m?[jt]s)$/gm)].map(([, file]) => file!)
     const own = files.findIndex(file => file.startsWith('src/'))
     expect(own).toBeGreaterThan(0)
-    expect(files.findLastIndex(file => /@upstash|\/hono\//.test(file))).toBeLessThan(own)
+    expect(files.findLastIndex(file => /node_modules/.test(file))).toBeLessThan(own)
+  })
+
+  it('ends a bundle with all scripts, because compression finds what they have in common', async () => {
+    const file = fileURLToPath(new URL('../support/api.config.ts', import.meta.url))
+    const { outputFiles } = await build(bundleOptions(file, () => loadConfig(file)))
+    const files = [...outputFiles![0]!.text.matchAll(/^\/\/ (src\/\S+\.ts)$/gm)].map(([, file]) => file!)
+    expect(files.slice(-2)).toEqual(['src/built/limits.generated.ts', 'src/built/worker.generated.ts'])
+  })
+
+  it.each<[string, Partial<ConfigInput>, boolean]>([
+    ['rules of requests', { rules: [second] }, false],
+    ['rules of a unit', { units: { ms: { estimate: 1 } }, rules: [{ ...second, unit: 'ms' }] }, true],
+    ['countIf', { rules: [{ ...second, countIf: { status: [401] } }] }, true],
+  ])('carries the checks of estimates for overrides only with %s', (_, config, isUsed) => {
+    for (const routes of ['overrides', 'keys'] as const) {
+      const text = workerModule(configOf({ ...config, api: { routes: [routes] } }))
+      expect(text.includes('    mistakesOfSettlement,')).toBe(isUsed && routes === 'overrides')
+    }
   })
 
   it('adds no compiler to the bundle', async () => {

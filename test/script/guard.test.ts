@@ -32,10 +32,10 @@ function builtRuleSet() {
   return createLimitRuleSet(RULES, createScriptFinder(built))
 }
 
-it('comes before the script, in less than 300 bytes and without a line of its own', () => {
+it('comes before the script, in less than 300 bytes and without a line of its own', async () => {
   for (const kind of KINDS) {
     const script = compiled.decide[kind]
-    const guarded = guardedScript(compiled.decide)[kind]
+    const guarded = (await guardedScript(compiled.decide))[kind]
     expect(guarded.sha1).toBe(sha1(guarded.source))
     expect(guarded.source.startsWith(FIRST_LINES[kind])).toBe(true)
     expect(guarded.source.endsWith(script.source.slice(FIRST_LINES[kind].length))).toBe(true)
@@ -44,27 +44,26 @@ it('comes before the script, in less than 300 bytes and without a line of its ow
   }
 })
 
-it('is put in front of built scripts, too, and only once', () => {
+it('is put in front of built scripts, too, and only once', async () => {
   const built = builtRuleSet()
   for (const name of ['decide', 'refund'] as const) {
-    const guarded = guardedScript(built[name])
-    for (const kind of KINDS) expect(guarded[kind]).toEqual(guardedScript(compiled[name])[kind])
-    expect(guardedScript(built[name])).toBe(guarded)
-    expect(guarded.plain).toBe(guarded.plain)
+    const guarded = await guardedScript(built[name])
+    expect(guarded).toEqual(await guardedScript(compiled[name]))
+    expect(await guardedScript(built[name])).toBe(guarded)
   }
 })
 
-it('leaves the script without a guard as it was', () => {
+it('leaves the script without a guard as it was', async () => {
   const before = { ...compiled.decide.plain }
-  guardedScript(compiled.decide).plain
+  await guardedScript(compiled.decide)
   expect(compiled.decide.plain).toEqual(before)
   expect(before.sha1).toBe(sha1(before.source))
 })
 
-it('gets the record of the token as the last key, and the scopes as the last argument', () => {
+it('gets the record of the token as the last key, and the scopes as the last argument', async () => {
   const call = { script: compiled.decide, keys: ['state'], args: ['decide', '1e'], hasHiddenKeys: true }
-  expect(guardCall(call, { key: 'token', scopes: ['limits:use', 'limits:use:calls'] })).toEqual({
-    ...{ script: guardedScript(compiled.decide), hasHiddenKeys: true },
+  expect(await guardCall(call, { key: 'token', scopes: ['limits:use', 'limits:use:calls'] })).toEqual({
+    ...{ script: await guardedScript(compiled.decide), hasHiddenKeys: true },
     ...{ keys: ['state', 'token'], args: ['decide', '1e', 'limits:use,limits:use:calls'] },
   })
 })

@@ -120,7 +120,7 @@ export class RedisEngine implements Engine {
   /** Runs a call as it is. */
   async ask<T>({ call, decode }: PreparedCall<T>): Promise<T> {
     const own = call as ScriptCall
-    return decode(await this.run(this.#guard ? guardCall(own, this.#guard) : own))
+    return decode(await this.run(this.#guard ? await guardCall(own, this.#guard) : own))
   }
 
   async setRecord(key: string, text: string): Promise<void> {

@@ -1,16 +1,15 @@
-/** Finds mistakes in the numbers of a rule, also of plans and overrides. Needs only the description of its algorithm. */
-import type { Description, Flaw, Parameter, Units } from '../../algorithms/descriptor.ts'
+/** Finds mistakes in the numbers of a rule, also of plans and overrides. Needs only the `numbers` of its algorithm. */
+import type { Flaw, Numbers, Parameter, Units } from '../../algorithms/descriptor.ts'
 import { unitsAtOnce } from '../../algorithms/units-at-once.ts'
 import { type GatewayRule, MAX_DELAY, periodOf } from '../compile-rule.ts'
 import { REQUESTS } from '../compile-units.ts'
 import type { Mistake } from '../config-error.ts'
-import { mistakesOfSettlement } from './mistakes-of-settlement.ts'
 import type { NumbersInput } from './rule-schema.ts'
 
 /** Finds numbers of a rule that cannot go together. @returns the key to change and the message */
 export function mistakesOfNumbers(
   input: NumbersInput,
-  { parameters, findFlaws }: Pick<Description, 'parameters' | 'findFlaws'>,
+  { parameters, findFlaws }: Pick<Numbers, 'parameters' | 'findFlaws'>,
 ): Flaw[] {
   // The schema checks the bounds of a rule's own numbers. For the numbers of a plan, it does not know the algorithm.
   const tooHigh = Object.entries(parameters).flatMap(([key, parameter]): Flaw[] => {
@@ -27,23 +26,19 @@ function hasBound(parameter: Parameter): parameter is Units & { high: number } {
 }
 
 /** Finds numbers that the algorithm supports and the gateway does not: costs above the burst, and delays that are too long. */
-export function mistakesOfGatewayNumbers(
-  description: Description,
-  compiled: GatewayRule,
-  path: string,
-): Mistake[] {
-  const mistakes = mistakesOfSettlement(compiled, path)
+export function mistakesOfGatewayNumbers(numbers: Numbers, compiled: GatewayRule, path: string): Mistake[] {
+  const mistakes: Mistake[] = []
   const report = (key: string, message: string) => mistakes.push({ path: `${path}.${key}`, message })
   const { cost, quota, unit } = compiled
   const { burst } = quota
   if (unit === REQUESTS && cost > burst) {
     report(
       'cost',
-      `${cost} can never be admitted: it is above the ${description.costBound} of ${burst}. Lower it.`,
+      `${cost} can never be admitted: it is above the ${numbers.costBound} of ${burst}. Lower it.`,
     )
   }
-  const waiting = unitsAtOnce(description, burst)
-  const delay = description.longestDelay?.(compiled.quota) ?? 0
+  const waiting = unitsAtOnce(numbers, burst)
+  const delay = numbers.longestDelay?.(compiled.quota) ?? 0
   if (waiting && delay > MAX_DELAY) {
     const most = Math.floor((MAX_DELAY * compiled.limit) / compiled.period)
     report(

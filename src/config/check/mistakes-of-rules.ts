@@ -31,7 +31,9 @@ export function mistakesOfSet(set: readonly (RuleInput | LimitRuleInput)[], path
   return set.flatMap((rule, i) => {
     const mistakes: Mistake[] = []
     const report = (key: string, message: string) => mistakes.push({ path: `${path}[${i}].${key}`, message })
-    for (const [key, message] of mistakesOfNumbers(rule, descriptionOf(rule))) report(key, message)
+    const { numbers, findFlaws } = descriptionOf(rule)
+    for (const [key, message] of [...mistakesOfNumbers(rule, numbers), ...(findFlaws?.(rule) ?? [])])
+      report(key, message)
 
     const twin = set.findIndex(other => other.name === rule.name)
     if (twin < i) {
@@ -79,6 +81,12 @@ function reasonAgainstLease(rule: RuleInput | LimitRuleInput): string | undefine
 const isReplaceable = ({ candidateFor, mode }: RuleInput | LimitRuleInput) =>
   candidateFor === undefined && mode !== 'off'
 
+/** Finds mistakes in the numbers of a compiled rule. */
+const mistakesOfCompiled = (compiled: GatewayRule, path: string): Mistake[] => [
+  ...mistakesOfSettlement(compiled, path),
+  ...mistakesOfGatewayNumbers(descriptionOf(compiled).numbers, compiled, path),
+]
+
 /** Finds mistakes in one rule of the gateway. @param compiled its variants */
 export function mistakesOfGatewayRule(
   rule: RuleInput,
@@ -87,7 +95,7 @@ export function mistakesOfGatewayRule(
   config: ConfigInput,
 ): Mistake[] {
   const mistakes = [
-    ...mistakesOfGatewayNumbers(descriptionOf(rule), compiled[0]!, path),
+    ...mistakesOfCompiled(compiled[0]!, path),
     ...mistakesOfCounted(rule, compiled[0]!, path, config),
     ...mistakesOfEstimates(rule, path, config),
   ]
@@ -117,14 +125,14 @@ export function mistakesOfGatewayRule(
       if (numbers[key] === undefined || hasPlanUnits(rule, key)) continue
       report(`plans.${plan}.${key}`, `${numbers[key]} has no effect with ${rule.algorithm}. Leave it out.`)
     }
-    for (const [key, message] of mistakesOfNumbers(own, descriptionOf(own)))
+    for (const [key, message] of mistakesOfNumbers(own, descriptionOf(own).numbers))
       report(`plans.${plan}.${key}`, message)
     if (!variant) continue
-    for (const mistake of mistakesOfGatewayNumbers(descriptionOf(own), variant, `${path}.plans.${plan}`)) {
+    for (const mistake of mistakesOfCompiled(variant, `${path}.plans.${plan}`)) {
       // A plan has no cost of its own: its limit is too low for the cost of the rule.
       const isCost = mistake.path.endsWith('.cost')
       const { burst } = variant.quota
-      const bound = descriptionOf(rule).costBound
+      const bound = descriptionOf(rule).numbers.costBound
       const message = `admits ${burst} at once, but a request costs ${rule.cost}. Raise its ${bound} to ${rule.cost}, or lower cost to ${burst}.`
       mistakes.push(isCost ? { path: `${path}.plans.${plan}`, message } : mistake)
     }
@@ -234,7 +242,7 @@ export function mistakesOfRouteCosts(
     if (factor === 1 || !limits || at === -1) return []
     const { cost, quota } = compiled[at]![0]!
     const { burst } = quota
-    const message = `${factor} times the cost of rules[${at}] (${cost}) is above its ${descriptionOf(rules[at]!).costBound} of ${burst}: no request here would ever be admitted. Lower it.`
+    const message = `${factor} times the cost of rules[${at}] (${cost}) is above its ${descriptionOf(rules[at]!).numbers.costBound} of ${burst}: no request here would ever be admitted. Lower it.`
     return [{ path: `routes[${i}].cost`, message }]
   })
 }

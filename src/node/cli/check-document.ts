@@ -172,6 +172,6 @@ function ruleDocument(rule: GatewayRule | LimitRule): RuleDocument {
 }
 
 function numbersOf(rule: GatewayRule | LimitRule): PlanDocument {
-  const atOnce = unitsAtOnce(descriptionOf(rule), rule.quota.burst)
+  const atOnce = unitsAtOnce(descriptionOf(rule).numbers, rule.quota.burst)
   return { limit: rule.limit, ...(atOnce && { [atOnce.parameter]: atOnce.units }) }
 }

@@ -160,9 +160,9 @@ function rowOf(rule: AnyRule, config: Config): string[] {
   const amount = formatFullAllowance(rule, adaptiveRangeOf(rule, config.adaptive))
   const numbers = countsInFlight(rule) ? [`ttl ${formatDuration(rule.period)}`] : []
   const description = descriptionOf(rule)
-  const atOnce = unitsAtOnce(description, quota.burst)
+  const atOnce = unitsAtOnce(description.numbers, quota.burst)
   // A request may wait in a queue, so the length of the queue is always shown.
-  if (atOnce && (description.longestDelay || atOnce.units !== limit)) {
+  if (atOnce && (description.numbers.longestDelay || atOnce.units !== limit)) {
     numbers.push(`${atOnce.parameter} ${atOnce.units}`)
   }
   if (isOfPlan(rule, config)) return [`  ${match.plans!.join('|')}`, amount, '', numbers.join(', ')]

@@ -348,7 +348,7 @@ function allowedCell(allowed: boolean, cost: number): Cell {
 
 /** `, queue 100`. Empty if a rule admits at once what it admits in its period. */
 function atOnceText(rule: RuleStanding['rule']): string {
-  const atOnce = unitsAtOnce(descriptionOf(rule), rule.quota.burst)
+  const atOnce = unitsAtOnce(descriptionOf(rule).numbers, rule.quota.burst)
   return !atOnce || atOnce.units === rule.limit ? '' : `, ${atOnce.parameter} ${atOnce.units}`
 }
 

@@ -77,7 +77,7 @@ export interface CorrectionDocument {
 
 /** The units that can be spent at once, under the name that the algorithm has for them (`burst` or `queue`). */
 export function atOnceDocument(rule: Rule): { burst?: number; queue?: number } {
-  const atOnce = unitsAtOnce(descriptionOf(rule), rule.quota.burst)
+  const atOnce = unitsAtOnce(descriptionOf(rule).numbers, rule.quota.burst)
   return atOnce ? { [atOnce.parameter]: atOnce.units } : {}
 }
 

@@ -1,6 +1,6 @@
 /** The HTTP API under /_sluice/v1/: find the route → authenticate → check the input → handle. */
 import type { AlgorithmName } from '../../algorithms/all.ts'
-import type { Description } from '../../algorithms/descriptor.ts'
+import type { Numbers } from '../../algorithms/descriptor.ts'
 import type { Background } from '../../background.ts'
 import type { Clock } from '../../clock.ts'
 import { servedRoutes } from '../../config/api-routes.ts'
@@ -73,11 +73,13 @@ export interface ApiParts extends ApiLimitParts {
   /** With `credentials.apiKeys.signature`. */
   keySigning: KeySigning
   /** Of the algorithms of the rules. */
-  ruleDescriptions: Readonly<Partial<Record<AlgorithmName, RuleDescription>>>
+  ruleNumbers: Readonly<Partial<Record<AlgorithmName, RuleNumbers>>>
+  /** With overrides, and rules that are estimated. */
+  mistakesOfSettlement: RuleTools['mistakesOfSettlement']
 }
 
-interface RuleDescription {
-  description: Description
+interface RuleNumbers {
+  numbers: Numbers
   /** The third number of the script, if it depends on the numbers of a rule. */
   third?: 'burst' | 'step'
 }
@@ -139,11 +141,13 @@ export function createApi(
   const tokens = createTokenChecks(store, config.environment, clock)
   let limits: ApiLimits | undefined
   let showUsage: ShowOwnUsage | undefined
+  let showDocument: (() => Response) | undefined
   const served = servedRoutes(Object.keys(parts.apiRoutes) as ApiRoutes[], config.api!.routes)
-  const matchRoute = createMatchRoute(served.flatMap(name => parts.apiRoutes[name] ?? []))
+  const routes = served.flatMap(name => parts.apiRoutes[name] ?? [])
+  const matchRoute = createMatchRoute(routes)
   const services: Services = {
     config,
-    overrides: createOverrideRules(config.api!.written, toolsOf(config, parts.ruleDescriptions)),
+    overrides: createOverrideRules(config.api!.written, toolsOf(config, parts)),
     get limits() {
       const settings = { board, variables, ...options.limiter }
       limits ??= parts.createApiLimits(config, store, parts, settings, {
@@ -164,7 +168,10 @@ export function createApi(
     const matched = matchRoute(request.method, url.pathname.slice(API_PATH.length + 1))
     if ('methods' in matched) throw noSuchRoute(matched.methods)
     const { route, params } = matched
-    if (route.kind === 'open') return withHeaders(route.run(), requestId)
+    if (route.kind === 'open') {
+      showDocument ??= route.create(routes)
+      return withHeaders(showDocument(), requestId)
+    }
     if (route.kind === 'own') {
       await readInput(route, request, url)
       refuseServiceToken(request)
@@ -281,13 +288,14 @@ function signingBy({ readKeySecrets, mintSignedKey }: KeySigning, secrets: unkno
 const isRepeated = (error: unknown) => error instanceof ApiError && error.problem === 'repeated'
 
 /** What a Worker knows of the algorithms of its own rules. */
-function toolsOf({ api }: Config, descriptions: ApiParts['ruleDescriptions']): RuleTools {
+function toolsOf({ api }: Config, { ruleNumbers, mistakesOfSettlement }: ApiParts): RuleTools {
   const { algorithms, compiledUnits } = api!
   return {
     algorithms,
     compiledUnits: () => compiledUnits,
-    descriptionOf: ({ algorithm }) => descriptions[algorithm]!.description,
-    thirdNumberOf: algorithm => descriptions[algorithm]!.third,
+    numbersOf: ({ algorithm }) => ruleNumbers[algorithm]!.numbers,
+    thirdNumberOf: algorithm => ruleNumbers[algorithm]!.third,
+    mistakesOfSettlement,
   }
 }
 

@@ -75,10 +75,8 @@ export function createGuardedCalls(store: Store, tokens: TokenMemory): GuardedCa
       const at = tokens.now()
       const { digest, needed } = attempt
       const check = { key: tokenKey(digest), scopes: needed }
-      const replies = await from.run(
-        calls.map(call => guardCall(call as ScriptCall, check)),
-        listener,
-      )
+      const guarded = await Promise.all(calls.map(call => guardCall(call as ScriptCall, check)))
+      const replies = await from.run(guarded, listener)
       const refusing = replies.find(isGuardReply)
       if (refusing) throw refused(tokens.refuse(attempt, refusing))
       isAdmitted = true

@@ -1,5 +1,6 @@
 /** The API as a part of a gateway without a build: `export default gateway(config, api)`. */
 import { ALGORITHM_NAMES, descriptions } from '../../algorithms/index.ts'
+import { mistakesOfSettlement } from '../../config/check/mistakes-of-settlement.ts'
 import { KEY_SIGNING } from '../../credentials/key-signature.ts'
 import { ALL_TOOLS } from '../../ops/overrides.ts'
 import { PAUSE } from '../../script/pause.ts'
@@ -21,10 +22,11 @@ export const api: ApiParts = {
   resetScript: () => RESET,
   pauseScript: () => PAUSE,
   scriptsOfLimits: compileScripts,
-  ruleDescriptions: Object.fromEntries(
+  mistakesOfSettlement,
+  ruleNumbers: Object.fromEntries(
     ALGORITHM_NAMES.map(name => [
       name,
-      { description: descriptions[name], third: ALL_TOOLS.thirdNumberOf(name) },
+      { numbers: descriptions[name].numbers, third: ALL_TOOLS.thirdNumberOf(name) },
     ]),
   ),
 }

@@ -90,7 +90,8 @@ export interface AdminRoute extends Common {
 /** Needs no token. */
 export interface OpenRoute extends Common {
   kind: 'open'
-  run(): Response
+  /** @param routes that are served */
+  create(routes: readonly Route[]): () => Response
 }
 
 /** Needs a credential of the gateway itself, such as an API key. */

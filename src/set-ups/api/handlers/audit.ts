@@ -2,9 +2,12 @@
 import { readAudit } from '../../../ops/audit.ts'
 import { auditDocument } from '../../../ops/documents/audit.ts'
 import { USUAL_ITEMS } from '../cursor.ts'
+import { object, text } from '../json-schema.ts'
 import { parsed } from '../parse-input.ts'
 import { adminRoute } from '../route.ts'
-import { auditQuery } from '../schemas.ts'
+import { pageQuery } from '../schemas.ts'
+
+const auditQuery = object({ ...pageQuery, 'target?': text(400) })
 
 export const auditRoutes = [
   adminRoute({

@@ -19,8 +19,6 @@ import {
 import type { Held } from '../../limits/held.ts'
 import type { LimitDecision, Limiter, LimitPause } from '../../limits/limiter-shape.ts'
 import { pausedKey } from '../../limits/pausing.ts'
-import { ApiError, invalidInput } from '../problems.ts'
-import { adminRoute, type Call, limitRoute, type Reply, type Route, type Services } from '../route.ts'
 import {
   decideBody,
   heldBody,
@@ -31,7 +29,9 @@ import {
   resetBody,
   resumeBody,
   settleBody,
-} from '../schemas.ts'
+} from '../limit-schemas.ts'
+import { ApiError, invalidInput } from '../problems.ts'
+import { adminRoute, type Call, limitRoute, type Reply, type Route, type Services } from '../route.ts'
 
 interface Costs extends CostOptions {
   identity?: LimitIdentity

@@ -1,5 +1,5 @@
 /** The OpenAPI document. */
-import { OPENAPI } from '../openapi.generated.ts'
+import { openApiDocument } from '../openapi.ts'
 import type { OpenRoute } from '../route.ts'
 
 export const openapiRoutes: readonly OpenRoute[] = [
@@ -8,6 +8,9 @@ export const openapiRoutes: readonly OpenRoute[] = [
     id: 'openapi',
     method: 'GET',
     path: 'openapi.json',
-    run: () => new Response(OPENAPI, { headers: { 'content-type': 'application/json' } }),
+    create(routes) {
+      const text = JSON.stringify(openApiDocument(routes))
+      return () => new Response(text, { headers: { 'content-type': 'application/json' } })
+    },
   },
 ]

@@ -2,12 +2,16 @@
 import { statsDocument, topCallersDocument } from '../../../ops/documents/stats.ts'
 import { filterByRule, listRuleNames, MAX_LOOK_BACK_MS, readStats } from '../../../ops/stats.ts'
 import { MAX_CALLERS_BACK_MS, readTopCallersOf } from '../../../ops/top-callers.ts'
+import { object, oneOf, text } from '../json-schema.ts'
 import { durationOf } from '../parse-input.ts'
 import { adminRoute } from '../route.ts'
-import { statsQuery, topQuery } from '../schemas.ts'
 
 const SCOPES = ['stats:read'] as const
 const MINUTE_MS = 60e3
+
+const sinceQuery = { 'since?': text(20), 'rule?': text(127) }
+const statsQuery = object(sinceQuery)
+const topQuery = object({ ...sinceQuery, 'shadow?': oneOf('true', 'false') })
 
 export const statsRoutes = [
   adminRoute({

@@ -10,11 +10,19 @@ import {
   switchRule,
 } from '../../../ops/switches.ts'
 import type { Switch, Switches } from '../../../switches/switches.ts'
+import { type InputSchema, object } from '../json-schema.ts'
 import { futureTime, parsed } from '../parse-input.ts'
 import { type AdminCall, adminRoute, type Services } from '../route.ts'
-import { killBody, switchBody } from '../schemas.ts'
+import { end, blockBody as killBody, label, mode } from '../schemas.ts'
 
 const SCOPES = ['switches:write'] as const
+
+const switchBody = object({
+  'mode?': mode,
+  'share?': { type: 'number', minimum: 0, maximum: 1 } as InputSchema<number>,
+  'until?': end,
+  'reason?': label,
+})
 
 export const switchesRoutes = [
   adminRoute({

@@ -1,6 +1,6 @@
 /**
- * What the OpenAPI document says about each operation, in addition to src/set-ups/api/routes.ts: its summary, its parameters in words, and
- * the schema of its success. A Worker does not carry this.
+ * What the OpenAPI document says about each operation, in addition to its route: its summary, its parameters in words, and the schema of its
+ * success.
  */
 
 /** JSON Schema 2020-12, as far as it is used here. */

@@ -1,0 +1,44 @@
+/** The schemas of requests about limits by name, which a Worker without them does not carry. */
+import { MAX_COST } from '../limits/arguments.ts'
+import { anyOf, byName, type InputSchema, integer, object, text, textOf } from './json-schema.ts'
+
+const string: InputSchema<string> = { type: 'string' }
+const units = integer(0, MAX_COST)
+
+/** A name of a rule or a unit. */
+const name = textOf('^[a-z0-9][a-z0-9_-]{0,62}$')
+
+const identity = byName(text(200), anyOf(string, { type: 'number' } as InputSchema<number>))
+const amounts = byName(name, units)
+const cost = anyOf(units, amounts)
+
+/** As `decide` has written it. Its fields are checked when it is used. */
+const receipt: InputSchema<{ limit: string; signature: string }> = {
+  type: 'object',
+  properties: { limit: string, signature: string },
+  required: ['limit', 'signature'],
+}
+
+const costs = { 'identity?': identity, 'cost?': cost, 'amounts?': amounts }
+
+/** The longest time that a decision may wait for units (ms): shorter than the idle timeouts of proxies. */
+export const MAX_WAIT_MS = 25_000
+
+export const decideBody = object({
+  ...costs,
+  'hold?': { type: 'boolean' } as InputSchema<boolean>,
+  'waitMs?': integer(0, MAX_WAIT_MS),
+})
+export const peekBody = object({ 'identity?': identity })
+export const reserveBody = object(costs)
+export const refundBody = object({ receipt, 'cost?': cost })
+export const heldBody = object({ receipt })
+export const settleBody = object({ receipt, amounts })
+/** One of both. `retryAfter`: the text of a header Retry-After. */
+export const pauseBody = object({
+  'identity?': identity,
+  'forMs?': integer(1, MAX_COST),
+  'retryAfter?': text(100),
+})
+export const resumeBody = peekBody
+export const resetBody = object({ 'identity?': identity, 'rule?': name })

@@ -58,6 +58,9 @@ describe('the URL of a store', () => {
     'redis://',
     'unix://secret/path',
     'unix:///',
+    'redis://secret/x',
+    'unix:///secret?db=x',
+    'redis+sentinel://secret/master/x',
     'redis+cluster://',
     'redis+cluster://secret:1/name',
     'redis+cluster://a,,secret',
@@ -186,7 +189,9 @@ describe.skipIf(title)(`a store over a direct connection${title}`, () => {
         ...{ code: 'ERR_STORE_REFUSED', fate: 'answered' },
         message: `The store answered ${code}. Check the user and the password in the URL of Redis.`,
       })
-      await expect(ready()).rejects.toThrow(new RegExp(`^Redis at 127\\.0\\.0\\.1:${redis.port} .*${code}`))
+      await expect(ready()).rejects.toThrow(
+        new RegExp(`^Redis at 127\\.0\\.0\\.1:${redis.port} .*${code}.* Check the user and the password`),
+      )
     } finally {
       await (await open({ url: `redis://app:pw@127.0.0.1:${redis.port}` })).admin.run(
         ...(['ACL', 'SETUSER', 'default', 'nopass'] as const),

@@ -209,7 +209,8 @@ describe.skipIf(!hasRedisServer)('sluicegate serve', () => {
     server.kill('SIGTERM')
     await server.until('stopping')
     const timer = setInterval(() => server.kill('SIGTERM'), 100)
-    expect(await server.exited).toBe(143)
+    // Another one may arrive while Node ends, and end it by itself: shells say 143 as well.
+    expect([143, null]).toContain(await server.exited)
     clearInterval(timer)
     held.length = 0
   })

@@ -30,14 +30,20 @@ export function bundleOptions(
   }
 }
 
+const CONFIG_NAME = /[\\/]sluice\.config\.m?[jt]s$/
+
 function useConfigFile(configFile: string, project: Project): Plugin {
   return {
     name: 'config-file',
     setup(build) {
-      build.onResolve({ filter: /\/sluice\.config\.m?[jt]s$/ }, ({ path, resolveDir, importer }) => {
-        // A config can import another one, also that of the project.
-        if (importer === configFile || dirname(resolve(resolveDir, path)) !== project.root) return undefined
-        return { path: configFile, watchFiles: [devVarsFile(project)] }
+      const ofConfig = new Set([configFile])
+      build.onResolve({ filter: /^\.{0,2}\// }, ({ path, resolveDir, importer }) => {
+        const file = resolve(resolveDir, path)
+        // A config, and what it imports, can import another one, also that of the project.
+        if (ofConfig.has(importer)) ofConfig.add(file)
+        else if (dirname(file) === project.root && CONFIG_NAME.test(file))
+          return { path: configFile, watchFiles: [devVarsFile(project)] }
+        return undefined
       })
     },
   }

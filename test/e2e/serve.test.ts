@@ -209,7 +209,8 @@ describe.skipIf(!hasRedisServer)('sluicegate serve', () => {
     server.kill('SIGTERM')
     await server.until('stopping')
     const timer = setInterval(() => server.kill('SIGTERM'), 100)
-    expect(await server.exited).toBe(143)
+    // Another one may arrive while Node ends, and end it by itself: shells say 143 as well.
+    expect([143, null]).toContain(await server.exited)
     clearInterval(timer)
     held.length = 0
   })
@@ -286,8 +287,8 @@ describe.skipIf(!hasRedisServer)('sluicegate serve', () => {
       expect([code, stderr]).toEqual([1, expect.stringContaining(`Port ${port} is in use. Free it`)])
     })
 
-    it('because of its host', async () => {
-      const { code, stderr } = await serve(['--host', '192.0.2.1'], store())
+    it.each(['8787', '0'])('because of its host, with the port %s', async port => {
+      const { code, stderr } = await serve(['--host', '192.0.2.1', '--port', port], store())
       expect([code, stderr]).toEqual([
         1,
         expect.stringContaining('192.0.2.1 is not an address of this machine'),

@@ -32,6 +32,7 @@ type Origin = (pathname: string) => string
 const decode = (path: string) =>
   path.replace(/%([0-9a-f]{2})/gi, (_, hex) => String.fromCharCode(parseInt(hex, 16)))
 const fold = (path: string) => path.replace(/\/+/g, '/')
+const parse = (path: string) => URL.parse(path, 'http://origin.test')?.pathname ?? ''
 const turn = (path: string) => path.replaceAll('\\', '/')
 const strip = (path: string) => path.replace(/;[^/]*/g, '')
 
@@ -62,6 +63,8 @@ const ORIGINS: Record<string, Origin> = {
   'drops parameters first': path => resolve(fold(decode(strip(path)))),
   'drops parameters after decoding': path => resolve(fold(strip(decode(path)))),
   'only drops parameters': path => resolve(strip(path)),
+  'takes what follows two slashes for a host': parse,
+  'takes what follows two slashes for a host, then decodes and folds': path => fold(decode(parse(path))),
 }
 
 /** Places are found by prefix, as origins find them. Dot segments that an origin keeps do not change the prefix. */
@@ -80,11 +83,14 @@ function servedAt(path: string): (typeof PLACES)[number][0] | undefined {
 it.each([
   // In /admin if decoded once, in /public if decoded never or twice.
   '/public/..%2fadmin%2fx%252f..%252f..%252fpublic%252fy',
+  '//host/admin/x',
+  '///a@b:1/admin/x',
   '/public/..;/admin/x',
   '/public/..;a=b/admin/x',
   '/public/..%3b/admin/x',
   '/public/%2e%2e;/admin/x',
   '/public;/../admin/x',
+  '/public/..%3b%5cx/admin/x',
   '/public/.%09./admin/x',
   '/public/.%0a./ad%0dmin/x',
 ])('a path is not public if an origin may read it as another one: %s', path => {

@@ -258,12 +258,16 @@ describe('the module of a Worker', () => {
     rmSync(directory, { recursive: true })
   })
 
-  it('includes a config that imports the config of the project', async () => {
+  it.each([
+    ['itself', CONFIG_FILE],
+    ['through another file', './base.ts'],
+  ])('includes a config that imports the config of the project %s', async (_, imported) => {
     const directory = mkdtempSync(join(tmpdir(), 'sluice-build-'))
     const file = join(directory, 'sluice.config.ts')
+    writeFileSync(join(directory, 'base.ts'), `export { default } from ${JSON.stringify(CONFIG_FILE)}\n`)
     writeFileSync(
       file,
-      `import own from ${JSON.stringify(CONFIG_FILE)}\nexport default { ...own, originDeadline: '7s' }\n`,
+      `import own from ${JSON.stringify(imported)}\nexport default { ...own, originDeadline: '7s' }\n`,
     )
     const { outputFiles } = await build(bundleOptions(file, () => loadConfig(file)))
     expect(outputFiles![0]!.text).toContain('originDeadline: "7s"')

@@ -1,14 +1,20 @@
 /** What only the store over a direct connection has: its URLs, its connection, and commands that wait in the process. */
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { GatewayError } from '../../src/errors.ts'
+import { createLightController } from '../../src/node/redis-store/light-controller.ts'
 import {
   connectRedisStore,
   type RedisStore,
   type RedisStoreOptions,
 } from '../../src/node/redis-store/redis-store.ts'
 import { parseRedisUrl } from '../../src/node/redis-store/redis-url.ts'
+import { sendCommands } from '../../src/node/redis-store/send-commands.ts'
+import type { FoundRedis } from '../../src/node/rest-bridge/found-redis.ts'
+import { ErrorReply } from '../../src/node/rest-bridge/redis-server.ts'
 import { createScript } from '../../src/script/create-script.ts'
 import type { ScriptCall } from '../../src/store/store.ts'
+import { storeOn } from '../../src/store/store-on.ts'
 import { createDeadlineClock } from '../support/deadline-clock.ts'
 import { startTcpProxy } from '../support/fault-proxy.ts'
 import { PATIENT, PATIENT_MS } from '../support/patience.ts'
@@ -52,6 +58,9 @@ describe('the URL of a store', () => {
     'redis://',
     'unix://secret/path',
     'unix:///',
+    'redis://secret/x',
+    'unix:///secret?db=x',
+    'redis+sentinel://secret/master/x',
     'redis+cluster://',
     'redis+cluster://secret:1/name',
     'redis+cluster://a,,secret',
@@ -64,6 +73,33 @@ describe('the URL of a store', () => {
     expect(failure.code).toBe('ERR_CONFIG_INVALID')
     expect(failure.message).not.toContain('secret')
   })
+})
+
+it('a script that Redis lacks is not sent with its source after the deadline', async () => {
+  const sent: string[] = []
+  const dispatch: FoundRedis['dispatch'] = ([name], departure) => {
+    sent.push(name!)
+    departure.begin({ isReady: true })
+    departure.removeEventListener()
+    // The second reply does not come, so the trip lasts until the deadline.
+    return name === 'EVALSHA' ? Promise.reject(new ErrorReply('NOSCRIPT')) : new Promise(() => {})
+  }
+  const clock = createDeadlineClock()
+  const store = storeOn({
+    ...{ deadlineMs: 1000, clock: { ...clock, createController: createLightController } },
+    send: (commands, deadline) => sendCommands({ dispatch } as FoundRedis, commands, deadline),
+    refusal: message => new GatewayError('ERR_STORE_REFUSED', message),
+    textOf: ({ script }) => script.plain,
+  })
+  const replies = store.run([note('late'), { command: 'GET', key: 'none' }])
+  await new Promise(setImmediate)
+  clock.pass(1000)
+  await new Promise(setImmediate)
+  expect(sent).toEqual(['EVALSHA', 'GET'])
+  expect(await replies).toMatchObject([
+    { code: 'ERR_STORE_TIMEOUT', fate: 'not-sent' },
+    { code: 'ERR_STORE_TIMEOUT', fate: 'may-have-run' },
+  ])
 })
 
 const title = hasRedisServer ? '' : ' (no redis-server is installed)'
@@ -153,7 +189,9 @@ describe.skipIf(title)(`a store over a direct connection${title}`, () => {
         ...{ code: 'ERR_STORE_REFUSED', fate: 'answered' },
         message: `The store answered ${code}. Check the user and the password in the URL of Redis.`,
       })
-      await expect(ready()).rejects.toThrow(new RegExp(`^Redis at 127\\.0\\.0\\.1:${redis.port} .*${code}`))
+      await expect(ready()).rejects.toThrow(
+        new RegExp(`^Redis at 127\\.0\\.0\\.1:${redis.port} .*${code}.* Check the user and the password`),
+      )
     } finally {
       await (await open({ url: `redis://app:pw@127.0.0.1:${redis.port}` })).admin.run(
         ...(['ACL', 'SETUSER', 'default', 'nopass'] as const),

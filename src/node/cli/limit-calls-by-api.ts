@@ -33,6 +33,7 @@ export function callsByApi(api: ApiClient, onLost: (cause: string) => void = () 
   let renewals: NodeJS.Timeout | undefined
   /** Set while units that ended are taken again. */
   let retaking: Promise<void> | undefined
+  let isOver = false
 
   async function decide({ limit, by, ...costs }: LimitCall, options: object = {}): Promise<ApiDecision> {
     const body = { identity: by, ...costs, ...options }
@@ -46,6 +47,8 @@ export function callsByApi(api: ApiClient, onLost: (cause: string) => void = () 
     receipt = held.receipt as HeldReceipt
     renewals = setInterval(() => {
       tell('renew').catch((error: unknown) => {
+        // The release has overtaken it.
+        if (isOver) return
         if (!(error instanceof AdminError && error.kind === 'refused'))
           return onLost('The API does not answer.')
         retaking ??= retake(call, held)
@@ -96,6 +99,7 @@ export function callsByApi(api: ApiClient, onLost: (cause: string) => void = () 
 
     async release() {
       if (!receipt) return
+      isOver = true
       clearInterval(renewals)
       const end = () => tell('release')
       // Without a reply, the units are free after their ttl.

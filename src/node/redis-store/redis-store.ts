@@ -13,6 +13,7 @@ import { ClusterConnection } from '../rest-bridge/cluster-connection.ts'
 import type { FoundRedis } from '../rest-bridge/found-redis.ts'
 import { connectionTo, isClusterNode } from '../rest-bridge/redis-connection.ts'
 import { ErrorReply, RedisServer, withDeadline } from '../rest-bridge/redis-server.ts'
+import { describeTlsFailure } from '../tls-failure.ts'
 import { adminConnectionTo, textsIn } from './admin-connection.ts'
 import { createLightController } from './light-controller.ts'
 import { parseRedisUrl } from './redis-url.ts'
@@ -77,8 +78,8 @@ export async function connectRedisStore(options: RedisStoreOptions): Promise<Red
       const outages = await redis.outages()
       const [outage] = outages
       if (!outage || outages.some(outage => !outage)) return
-      const code = READY_CODES[outage.status]
-      throw new GatewayError(code, `${outage.address} ${outage.reason}.`)
+      const { address, reason, status } = outage
+      throw new GatewayError(READY_CODES[status], `${address} ${reason}.${fixOf(reason)}`)
     },
     close: () => redis.leave(),
   }
@@ -89,6 +90,16 @@ function errorReplyIn(error: unknown): ErrorReply {
   if (error instanceof ErrorReply) return error
   throw error
 }
+
+/** What to do about an outage, if that is known. */
+function fixOf(reason: string): string {
+  const fix = WRONG_CREDENTIALS.test(reason)
+    ? REMEDIES.credentials
+    : describeTlsFailure(reason, false)?.join(' ')
+  return fix ? ` ${fix}` : ''
+}
+
+const WRONG_CREDENTIALS = /\b(WRONGPASS|NOAUTH)\b/
 
 const READY_CODES = {
   400: 'ERR_STORE_REFUSED',

@@ -50,13 +50,16 @@ export function parseRedisUrl(text: string): RedisTarget {
 /** @throws GatewayError ERR_CONFIG_INVALID */
 function serverUrl(text: string): string {
   if (!URL.canParse(text)) throw invalidUrl(FORMS)
-  const { protocol, hostname, pathname } = new URL(text)
+  const { protocol, hostname, pathname, searchParams } = new URL(text)
   const isSocket = protocol === 'unix:' && hostname === '' && pathname.length > 1
   if (!isSocket && !(/^rediss?:$/.test(protocol) && hostname !== '')) throw invalidUrl(FORMS)
+  if (!/^\d*$/.test(isSocket ? (searchParams.get('db') ?? '') : pathname.slice(1))) throw invalidUrl(DATABASE)
   return text
 }
 
 const withPort = (host: string, port: number) => (/:\d+$/.test(host) ? host : `${host}:${port}`)
+
+const DATABASE = 'The database is a number, as in redis://host:6379/2 or unix:///run/redis.sock?db=2.'
 
 const FORMS = 'Use redis://, rediss://, unix:///, redis+cluster:// or redis+sentinel://.'
 

@@ -15,6 +15,7 @@ import { createSwitchBoard } from '../../switches/live.ts'
 import { trackBackgroundWork } from './background-work.ts'
 import { trackConnections } from './connections.ts'
 import { MAX_CONNECTIONS, SERVER_OPTIONS, SILENCE_MS } from './limits-of-connections.ts'
+import { listenError } from './listen-error.ts'
 import { createListeners, peerOf } from './listener.ts'
 import { connectToOrigin } from './origin-fetch.ts'
 import { connectServeStore, type ServeStore, type ServeVariables } from './serve-store.ts'
@@ -120,30 +121,16 @@ function listen(server: Server, host: string, port: number): Promise<void> {
   })
 }
 
-function listenError(error: NodeJS.ErrnoException, host: string, port: number): Error {
-  switch (error.code) {
-    case 'EADDRINUSE':
-      return new Error(`Port ${port} is in use. Free it, or choose another one with --port.`)
-    case 'EACCES':
-      return new Error(
-        `Port ${port} needs a privilege. Choose one above 1023 with --port, or grant CAP_NET_BIND_SERVICE.`,
-      )
-    case 'EADDRNOTAVAIL':
-    case 'ENOTFOUND':
-      return new Error(`${host} is not an address of this machine. Choose another one with --host.`)
-    default:
-      return error
-  }
-}
-
 function urlOf(server: Server): string {
   const { address, family, port } = server.address() as AddressInfo
   return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`
 }
 
 /** Logs if the store does not answer yet. Then the fallbacks of the config decide. */
-function reportStore({ store }: ServeStore): void {
-  store.ping().catch(({ code, message }) => {
-    console.warn(JSON.stringify({ level: 'warn', event: 'store-lost', cause: code, detail: message }))
+function reportStore({ store, ready }: ServeStore): void {
+  store.ping().catch(async ({ code, message }) => {
+    const detail = await ready?.().catch(({ message }) => message)
+    const line = { level: 'warn', event: 'store-lost', cause: code, detail: detail ?? message }
+    console.warn(JSON.stringify(line))
   })
 }

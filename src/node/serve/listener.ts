@@ -66,11 +66,14 @@ export function createListeners({ app }: Pick<Gateway, 'app'>, options: Listener
     return ALREADY_SENT
   }
 
-  function refuse({ method = '', url, headers, rawHeaders }: IncomingMessage): Response | undefined {
+  function refuse(incoming: IncomingMessage): Response | undefined {
+    const { method = '', url, headers, rawHeaders, httpVersion } = incoming
     if (hasSeveralHosts(rawHeaders)) return badRequest()
-    // Passing on the body would remove a coding from the head, and leave it in the body.
-    if (!/^chunked$/i.test(headers['transfer-encoding'] ?? 'chunked'))
-      return notImplemented('This server knows no Transfer-Encoding but chunked.')
+    const coding = headers['transfer-encoding']
+    // Passing on the body would remove a coding from the head, and leave it in the body. A proxy in front that knows HTTP/1.0 only may see
+    // the end of the body elsewhere (RFC 9112, section 6.1), so the connection is closed.
+    if (coding !== undefined && (httpVersion === '1.0' || !/^chunked$/i.test(coding)))
+      return notImplemented(NO_CODINGS, { connection: 'close' })
     if (IMPOSSIBLE.test(method)) return notImplemented(`This server does not implement ${method}.`)
     if (headers.upgrade?.toLowerCase() === 'websocket') return notImplemented(NO_WEB_SOCKETS)
     if (isStopping() && url?.split('?', 1)[0] === '/_sluice/health') return stopping()
@@ -93,8 +96,9 @@ export function createListeners({ app }: Pick<Gateway, 'app'>, options: Listener
     },
   })
 
-  /** Tells the gateway that the client uses https, if a trusted proxy says so. */
+  /** Tells the gateway that the client uses https, if a trusted proxy says so, and not because the client names an https URL. */
   function useScheme(incoming: IncomingMessage): void {
+    incoming.url = incoming.url?.replace(/^https:/i, 'http:')
     const { headers, socket, url = '' } = incoming
     const { host = '', 'x-forwarded-proto': proto } = headers
     if (proto !== 'https' || address.trustedProxies.length === 0 || !url.startsWith('/')) return
@@ -130,10 +134,13 @@ function hasSeveralHosts(rawHeaders: readonly string[]): boolean {
 export const peerOf = (_: Request, env: unknown): string =>
   (env as NodeEnv).incoming.socket.remoteAddress ?? ''
 
+const NO_CODINGS = 'This server knows no Transfer-Encoding but chunked, and none in HTTP/1.0.'
+
 const NO_WEB_SOCKETS =
   'sluicegate serve does not pass on WebSockets. Let the proxy in front send them to the origin.'
 
-const notImplemented = (detail: string) => problem({ status: 501, title: 'Not Implemented', detail })
+const notImplemented = (detail: string, headers = {}) =>
+  problem({ status: 501, title: 'Not Implemented', detail, headers })
 
 const badRequest = () =>
   problem({ status: 400, title: 'Bad Request', detail: 'The URL or the header Host is not valid.' })

@@ -1,4 +1,5 @@
 /** What the processes of `sluicegate serve` say to each other. */
+import type { Writable } from 'node:stream'
 
 /** Of a worker, passed in the variable SLUICE_SERVE_SETTINGS. */
 export interface WorkerSettings {
@@ -32,8 +33,16 @@ export function log(
   process.stdout.write(`${JSON.stringify({ level, event, ...fields })}\n`)
 }
 
-/** Lets this process go on when its log cannot be written: its reader has ended, or the disk is full. Other commands end then. */
-export function surviveWithoutLog(): void {
-  process.stdout.removeAllListeners('error')
-  process.stdout.on('error', () => {})
+/** The bytes of the log that wait for its reader at most. */
+export const MAX_WAITING_LOG = 1e6
+
+/**
+ * Lets this process go on when its log cannot be written: its reader has ended, or the disk is full. Other commands end then. If the
+ * reader does not read, lines are dropped, because they would take more and more memory.
+ */
+export function surviveWithoutLog(stdout: Writable = process.stdout): void {
+  stdout.removeAllListeners('error')
+  stdout.on('error', () => {})
+  const write = stdout.write.bind(stdout) as (...args: unknown[]) => boolean
+  stdout.write = (...args: unknown[]) => stdout.writableLength < MAX_WAITING_LOG && write(...args)
 }

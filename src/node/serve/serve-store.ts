@@ -20,6 +20,8 @@ export interface ServeStore {
   admin?: AdminConnection
   /** From which receipts of the API get their key. Undefined: nothing secret is known about the store. */
   secret?: string
+  /** Rejects with an error that says more than that of a ping why Redis does not answer. */
+  ready?(): Promise<void>
   close(): Promise<void>
 }
 
@@ -71,13 +73,13 @@ async function connectToRedis(config: StoreConfig, url: string): Promise<ServeSt
   const { storeDeadlineMs: deadlineMs, environment, cluster } = config
   // Imported here, because a server with a store at Upstash does without node-redis.
   const { connectRedisStore } = await import('../redis-store/redis-store.ts')
-  const { store, admin, close } = await connectRedisStore({ url, deadlineMs, environment })
+  const { store, admin, ready, close } = await connectRedisStore({ url, deadlineMs, environment })
   if (store.isCluster && !cluster) {
     await close()
     throw new ConfigError([{ path: 'store.cluster', message: CLUSTER }])
   }
   const password = passwordIn(url)
-  return { store, admin, close, ...(password !== undefined && { secret: password }) }
+  return { store, admin, ready, close, ...(password !== undefined && { secret: password }) }
 }
 
 const CLUSTER = 'is not set, but REDIS_URL leads to a Redis Cluster. Add store: { cluster: true }.'

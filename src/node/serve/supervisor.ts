@@ -10,6 +10,7 @@ import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import { moduleFile } from '../project.ts'
+import { listenError } from './listen-error.ts'
 import { type FromWorker, log, surviveWithoutLog, type ToWorker, type WorkerSettings } from './messages.ts'
 import { passOnUntaken } from './untaken-connections.ts'
 
@@ -34,7 +35,7 @@ const SAME_SIGNAL_MS = 500
 
 async function freePort(host: string): Promise<number> {
   const server = createServer().listen(0, host)
-  await once(server, 'listening')
+  await once(server, 'listening').catch(error => Promise.reject(listenError(error, host, 0)))
   const { port } = server.address() as AddressInfo
   server.close()
   await once(server, 'close')

@@ -46,21 +46,25 @@ function listReadings(pathname: string): readonly string[] | undefined {
 
 /** What origins do with a path, in the order in which they do it. Each step lists what they may have afterwards. */
 const STEPS: readonly ((path: string) => readonly string[])[] = [
+  // `new URL(path, base)`, as many servers on Node read it, takes what follows two slashes for a host.
+  path => [path, path.replace(/^\/[/\\]+[^/\\]*/, '') || '/'],
   // The router of Fastify 4 ends the path at the first semicolon.
   path => [path, path.split(';', 1)[0]!],
-  path => [path, dropParameters(path)],
+  withoutParameters,
   decodings,
   // Parsers of URLs drop these.
   path => [path, path.replace(/[\t\n\r]/g, '')],
   path => [path, path.replaceAll('\\', '/')],
-  path => [path, dropParameters(path)],
+  withoutParameters,
   path => [path, path.replace(/\/(?:\.?\/)+/g, '/')],
   // Some treat dot segments, or encoded ones, as ordinary names.
   path => [path, resolveDots(path, DOTS), resolveDots(path, DOTS_OR_ENCODED_DOTS)],
 ]
 
-/** Drops the parameters after a semicolon in each segment (RFC 3986, section 3.3). */
-const dropParameters = (path: string) => path.replace(/;[^/\\]*/g, '')
+/** With and without the parameters after a semicolon in each segment (RFC 3986, section 3.3), which a backslash may end. */
+function withoutParameters(path: string): string[] {
+  return [path, path.replace(/;[^/\\]*/g, ''), path.replace(/;[^/]*/g, '')]
+}
 
 /** The path, and the results of decoding it once, twice and so on. Only ASCII, because the canonical spelling has the rest encoded. */
 function decodings(path: string): string[] {

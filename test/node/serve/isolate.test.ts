@@ -92,6 +92,12 @@ describe('serve passes on', () => {
     expect(received['content-length']).toBe((headers['content-length'] as number | undefined)?.toString())
   })
 
+  it.each(['POST', 'PUT', 'PATCH'])('%s without a body, and without chunks', async method => {
+    await to('/orders', { method, headers: { 'content-length': 0 } })
+    const { 'content-length': length, 'transfer-encoding': coding } = lastReceived().headers
+    expect([length, coding]).toEqual(['0', undefined])
+  })
+
   it('a compressed body as the origin has sent it, byte for byte', async () => {
     const [through, direct] = [await to('/gzip'), await send(`${origin.url}/gzip`)]
     expect(through.headers['content-encoding']).toBe('gzip')
@@ -310,11 +316,16 @@ describe('serve refuses', () => {
     ['GET /\\evil HTTP/1.1\r\nHost: a\r\n\r\n', 400],
     ['GET / HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n', 400],
     ['POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n', 501],
+    [
+      'POST / HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /2 HTTP/1.1\r\n\r\n',
+      501,
+    ],
   ])('a request that two servers could read differently: %j', async (text, status) => {
     const { port } = new URL((await serve()).url)
     const socket = connect(Number(port), '127.0.0.1').end(text)
     const [bytes] = await once(socket, 'data')
     expect(String(bytes)).toMatch(new RegExp(`^HTTP/1.1 ${status} `))
+    if (status === 501) expect(String(bytes)).toMatch(/^connection: close\r$/im)
     expect(origin.received).toEqual([])
   })
 })
@@ -423,6 +434,26 @@ describe('the address of a client', () => {
       'https',
       'api.example',
     ])
+  })
+
+  it('comes with http, also if the client names an https URL', async () => {
+    const { port } = new URL((await serve()).url)
+    const socket = connect(Number(port), '127.0.0.1')
+    socket.write('GET https://api.example/a HTTP/1.1\r\nHost: api.example\r\n\r\n')
+    await once(socket, 'data')
+    socket.destroy()
+    const { 'x-forwarded-proto': scheme, 'x-forwarded-host': host } = lastReceived().headers
+    expect([scheme, host]).toEqual(['http', 'api.example'])
+  })
+})
+
+it('serve says which Redis does not answer, and why, without the password', async () => {
+  const logged = vi.spyOn(console, 'warn').mockImplementation(() => {})
+  running.push(await serveInProcess({ origin: origin.url }, { REDIS_URL: 'redis://user:secret@127.0.0.1:1' }))
+  await vi.waitUntil(() => logged.mock.calls.length > 0, PATIENT)
+  expect(JSON.parse(logged.mock.calls[0]![0])).toEqual({
+    ...{ level: 'warn', event: 'store-lost', cause: 'ERR_STORE_UNREACHABLE' },
+    detail: 'Redis at 127.0.0.1:1 does not answer: connect ECONNREFUSED 127.0.0.1:1.',
   })
 })
 

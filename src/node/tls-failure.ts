@@ -1,7 +1,8 @@
 /** What is wrong with the TLS of a server, and what to do: for the commands that connect to Redis, and for `npx sluicegate doctor`. */
 
 const RENEW = 'Renew it: until then, no request gets through.'
-const BROWSERS = 'Use a certificate of an authority that browsers trust: Workers accept no other.'
+const BROWSERS =
+  'Use a certificate of an authority that browsers trust: Workers and most clients accept no other.'
 const EXTRA =
   'Set NODE_EXTRA_CA_CERTS to the file of the authority, for each program that connects to this Redis.'
 

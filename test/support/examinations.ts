@@ -1,6 +1,7 @@
 /** Examinations of `npx sluicegate doctor`, for its tests. */
 import { expect } from 'vitest'
-import type { Checked, CheckVerdict, Examination } from '../../src/node/doctor/checks.ts'
+import type { Checked, Examination } from '../../src/node/doctor/checks.ts'
+import type { CheckVerdict } from '../../src/node/doctor/findings.ts'
 
 export type Stopped = (done: readonly Checked[]) => boolean
 

@@ -2,17 +2,17 @@
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { parseDuration } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { type Checked, runChecks } from '../doctor/checks.ts'
-import type { StoreAddress } from '../doctor/examined-store.ts'
+import { PRICES } from '../../ops/prices.ts'
+import { type Checked, overallOf, runChecks } from '../doctor/checks.ts'
 import type { Load } from '../doctor/load.ts'
-import { hiderOf } from '../doctor/secrets.ts'
+import type { StoreAddress } from '../doctor/store.ts'
 import type { ServeVariables } from '../serve/serve-store.ts'
 import { JSON_HELP, mustConfirm, secretOf, YES_HELP } from './administration.ts'
 import { parseHeader, parseOriginUrl, restStore } from './arguments.ts'
-import { doctorDocument, lineOf, verdictText } from './doctor-output.ts'
 import { withExamples } from './help.ts'
 import type { ConfigLoader } from './load-config.ts'
 import { redisUrlOf } from './open-store.ts'
+import { alert, success, warning } from './output.ts'
 
 interface Flags extends Partial<Record<'store' | 'token' | 'url' | 'key' | 'origin', string>> {
   header?: [string, string][]
@@ -42,7 +42,7 @@ export function doctorCommand(load: ConfigLoader): Command {
     .option('--url <url>', 'URL of the gateway', parseOriginUrl)
     .option('--key <key>', 'API key for the requests; - reads it from standard input')
     .option('--header <header>', "header for the requests, as in 'x-tenant: a'; can be repeated", parseHeader)
-    .option('--path <path>', 'path of the requests; a burst uses up its tightest limit', parsePath, '/')
+    .option('--path <path>', 'path of the requests; a burst uses up its tightest limit', '/')
     .option('--origin <url>', 'URL of the origin, to see if it answers without the gateway', parseOriginUrl)
     .addHelpText('after', MEANING)
     .action(doctor.bind(null, load))
@@ -60,21 +60,16 @@ The report has no host, token or key, so that it can be pasted into an issue.
 The exit code is 0 if it works, 3 if it works with limits, and 1 if you should not deploy, or if the
 examination was stopped.`
 
-const reject = (fix: string): never => {
-  throw new InvalidArgumentError(fix)
-}
-
-const parsePath = (text: string) =>
-  text.startsWith('/') ? text : reject('Begin it with a slash, as in /demo.')
-
 function parseRate(text: string): number {
   const rate = Number(/^(\d+)\/s$/.exec(text)?.[1])
-  return rate >= 1 && rate <= 500 ? rate : reject('Use 1/s to 500/s.')
+  if (rate >= 1 && rate <= 500) return rate
+  throw new InvalidArgumentError('Use 1/s to 500/s.')
 }
 
 function parseLoadSeconds(text: string): number {
   const seconds = (parseDuration(text) ?? 0) / 1e6
-  return Number.isInteger(seconds) && seconds >= 1 && seconds <= 600 ? seconds : reject('Use 1s to 10m.')
+  if (Number.isInteger(seconds) && seconds >= 1 && seconds <= 600) return seconds
+  throw new InvalidArgumentError('Use 1s to 10m.')
 }
 
 async function doctor(loadConfig: ConfigLoader, flags: Flags): Promise<void> {
@@ -84,35 +79,43 @@ async function doctor(loadConfig: ConfigLoader, flags: Flags): Promise<void> {
   const headers = { ...(key && { 'x-api-key': key }), ...Object.fromEntries(flags.header ?? []) }
   const store = url === undefined || flags.store !== undefined ? await storeOf(flags) : undefined
   // Imported here, because other commands do not need them.
-  const { examineStore } = await import('../doctor/examine-store.ts')
+  const { examineStore } = await import('../doctor/store.ts')
   const { gatewayChecks } = await import('../doctor/gateway.ts')
   const load = store && loadOf(store, flags)
   if (load) {
     console.error((await import('../doctor/load.ts')).costOfLoad(config, load))
     await mustConfirm('Start the load?', flags)
   }
-  const hide = hiderOf([store?.url, store?.token, url, origin, ...Object.values(headers)])
-  const stop = stopOnSignals()
+  let isStopped = false
+  const stop = () => {
+    // npx passes signals on, so its command gets each of them twice.
+    if (!isStopped) console.error('Stopping: the keys of the examination are removed first.')
+    isStopped = true
+  }
+  for (const signal of SIGNALS) process.on(signal, stop)
   const all: Checked[] = []
   const note = (checked: Checked) => {
-    all.push(hide(checked))
-    if (!flags.json) console.log(lineOf(hide(checked)))
+    all.push(checked)
+    if (!flags.json) console.log(lineOf(checked))
   }
-  const examination = { isStopped: stop.isStopped, note }
+  const examination = { isStopped: () => isStopped, note }
   try {
-    if (store) await examineStore(store, config, examination, load)
-    if (url) await runChecks(gatewayChecks({ url, path, headers, origin, config }), examination)
+    if (store) await examineStore(store, config, examination, { load })
+    if (url) await runChecks(gatewayChecks({ url, path, headers, origin, config }), examination, 'gateway')
   } finally {
-    stop.end()
+    for (const signal of SIGNALS) process.off(signal, stop)
   }
-  const document = doctorDocument(all, stop.isStopped())
+  const document = doctorDocument(all, isStopped)
   console.log(flags.json ? JSON.stringify(document, null, 2) : `\n${verdictText(all)}`)
-  if (stop.isStopped())
+  if (isStopped)
     throw new AdminError('refused', 'Stopped before the end, so the verdict is about the checks above.')
   if (document.verdict === 'do-not-deploy')
     throw new AdminError('refused', 'Do not deploy. Fix what is marked as FAULT, and run this again.')
   if (document.verdict === 'works-with-limits') throw new AdminError('above', 'It works, with limits.')
 }
+
+/** The first of them ends the examination after the current check, so that the keys are removed. */
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
 /** The store of `--store`, or that of `serve`, which does not choose between two. */
 async function storeOf({ store: url, token }: Flags): Promise<StoreAddress> {
@@ -122,25 +125,38 @@ async function storeOf({ store: url, token }: Flags): Promise<StoreAddress> {
   return redisUrl === undefined ? restStore({ url, token }, '--store') : { url: redisUrl }
 }
 
-function loadOf({ url, token }: StoreAddress, { load: perSecond, for: seconds }: Flags): Load | undefined {
-  // Commands of a Redis of one's own have no price.
-  const isBilled = token !== undefined || /\.upstash\.io\b/i.test(url)
+function loadOf({ url }: StoreAddress, { load: perSecond, for: seconds }: Flags): Load | undefined {
+  const isBilled = URL.canParse(url) && new URL(url).hostname.endsWith('.upstash.io')
   return perSecond === undefined ? undefined : { perSecond, seconds, isBilled }
 }
 
-/** The first signal ends the examination after the current check, so that the keys are removed; a later one ends the process. */
-function stopOnSignals() {
-  let stoppedAt: number | undefined
-  const onSignal = () => {
-    if (stoppedAt === undefined) console.error('Stopping: the keys of the examination are removed first.')
-    stoppedAt ??= performance.now()
-    // npx passes signals on, so its command gets each of them twice.
-    if (performance.now() - stoppedAt > 1000) process.exit(1)
-  }
-  const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
-  for (const signal of signals) process.on(signal, onSignal)
-  return {
-    isStopped: () => stoppedAt !== undefined,
-    end: () => signals.map(each => process.off(each, onSignal)),
-  }
+const MARKS = { ok: 'ok    ', limit: warning('limit '), fault: alert('FAULT '), unknown: '?     ' }
+
+/** A check, as it is printed when it is done. */
+export function lineOf({ name, verdict, finding, fix }: Checked): string {
+  const line = `${MARKS[verdict]} ${name.padEnd(16)} ${finding}`
+  return fix ? `${line}\n${' '.repeat(24)}${fix}` : line
 }
+
+const VERDICTS = {
+  works: success('works'),
+  'works-with-limits': warning('works, with these limits'),
+  'do-not-deploy': alert('do not deploy'),
+}
+
+/** The verdict, with what it rests on: faults first. */
+export function verdictText(all: readonly Checked[]): string {
+  const found = (['fault', 'limit'] as const).flatMap(kind => all.filter(({ verdict }) => verdict === kind))
+  const unknown = all.filter(({ verdict }) => verdict === 'unknown').map(({ name }) => name)
+  return [
+    `Verdict: ${VERDICTS[overallOf(all)]}${found.length > 0 ? ':' : unknown.length > 0 ? ', as far as could be found out.' : '.'}`,
+    ...found.flatMap(({ name, finding, fix }) => [`  ${name}: ${finding}`, `    Fix: ${fix}`]),
+    ...(unknown.length > 0 ? [`Not found out: ${unknown.join(', ')}.`] : []),
+  ].join('\n')
+}
+
+/** Its fields stay. New ones may be added. */
+export const doctorDocument = (all: readonly Checked[], isStopped: boolean) => ({
+  ...{ verdict: overallOf(all), stopped: isStopped, prices_of: PRICES.date },
+  checks: all.map(({ fix = null, measured = {}, ...each }) => ({ ...each, fix, measured })),
+})

@@ -3,60 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../../config/compile.ts'
 import { decisionCost } from '../../ops/decision-cost.ts'
 import { dollarsOf, PRICES } from '../../ops/prices.ts'
-import { type Finding, findings, limit, ok, unknown } from './checks.ts'
-import { type Decision, decide, decisionsUnder, writeRecords } from './decisions.ts'
-import type { Bed } from './examined-store.ts'
-import { KEY_SECONDS } from './key-space.ts'
-
-/** A finding about latency, by nearest rank: p99 is compared with the deadline of decisions. @param times ms */
-function judge(
-  times: readonly number[],
-  { storeDeadlineMs }: Config,
-  textWith: (latency: string) => string,
-  measured?: Finding['measured'],
-): Finding {
-  const sorted = times.toSorted((a, b) => a - b)
-  const [p50, p95, p99] = [0.5, 0.95, 0.99].map(
-    share => Math.round((sorted[Math.ceil(share * sorted.length) - 1] ?? 0) * 10) / 10,
-  ) as [number, number, number]
-  const found = findings({ p50_ms: p50, p95_ms: p95, p99_ms: p99, ...measured })
-  const text = textWith(`p50 ${p50} ms, p95 ${p95} ms, p99 ${p99} ms`)
-  if (p99 <= storeDeadlineMs) return found.ok`${text}.`
-  return found.limit`${text}: above store.deadline (${storeDeadlineMs} ms). → Run this near the database, set its region in [placement] of wrangler.toml, or raise store.deadline.`
-}
-
-/** At most so many decisions, for at most so long. */
-const [TIMES, TIMES_MS] = [40, 10_000]
-
-export async function checkLatency(bed: Bed): Promise<Finding> {
-  const [decision] = decisionsUnder(bed.config, 'latency')
-  await writeRecords(bed, [decision ?? []].flat())
-  const times: number[] = []
-  const endsAt = performance.now() + TIMES_MS
-  while (times.length < TIMES && performance.now() < endsAt) {
-    const startedAt = performance.now()
-    await (decision ? decide(bed.decisions, decision, 'peek') : bed.decisions.ping())
-    times.push(performance.now() - startedAt)
-  }
-  return judge(times, bed.config, latency => `A decision takes ${latency} from here`)
-}
-
-const READS = 10
-
-/** Decisions write, so they are right. Live switches and administration read, perhaps from a replica. */
-export async function checkReads({ send, space }: Bed): Promise<Finding> {
-  const key = space.key('written')
-  let stale = 0
-  for (let i = 0; i < READS; i++) {
-    const [written] = await send([['SETEX', key, KEY_SECONDS, i]])
-    if (written?.error)
-      return unknown`Reads could not be tried, because writes fail. → Fix what the check \`permissions\` names.`
-    const [answer] = await send([['GET', key]])
-    if (answer?.result !== String(i)) stale += 1
-  }
-  if (stale === 0) return ok`A read sees the write before it.`
-  return limit`Of ${READS} reads, ${stale} did not see the write before: a replica that lags answers reads. → Remove the read regions of the database. Until then, live switches and new keys take effect late.`
-}
+import type { Bed } from './checks.ts'
+import { decide, decisionsUnder } from './decisions.ts'
+import { fault, firstOf, isLate, limit, ok } from './findings.ts'
 
 export interface Load {
   perSecond: number
@@ -65,85 +14,72 @@ export interface Load {
   isBilled: boolean
 }
 
-/** Callers that take turns, so that most are admitted. */
-const CALLERS = 50
-/** Of all decisions. */
-const MANY_ERRORS = 0.01
-/** Decisions that wait for the store. More of them would only wait for each other, so they count as failed. */
-const MOST_RUNNING = 1000
-
+/** By callers that take turns, so that most are admitted. `commands`: the most that a decision takes, as Upstash bills them. */
 const decisionsOfLoad = (config: Config) =>
-  Array.from({ length: CALLERS }, (_, i) => decisionsUnder(config, `load${i}`)).flat()
-
-/** The most commands that a decision takes, as Upstash bills them. */
-function commandsOf(decision: Decision, { plans, cluster }: Config) {
-  const { admitted, refused } = decisionCost(decision, plans[0], cluster)
-  return { admitted: admitted?.most ?? 0, refused: refused.most }
-}
+  Array.from({ length: 50 }, (_, i) => decisionsUnder(config, `load${i}`))
+    .flat()
+    .map(decision => {
+      const { admitted, refused } = decisionCost(decision, config.plans[0], config.cluster)
+      return { decision, commands: { admitted: admitted?.most ?? 0, refused: refused.most } }
+    })
 
 const dollarsText = (commands: number) => `$${Math.max(0.01, dollarsOf(commands)).toFixed(2)}`
 
-/** What a load costs at most, in commands, with those that make and remove its keys: a rule has at most three. */
+/** What a load costs at most, in commands, with those that remove its keys: a rule has at most three. */
 export function costOfLoad(config: Config, { perSecond, seconds, isBilled }: Load): string {
   const all = decisionsOfLoad(config)
-  const count = perSecond * seconds
-  const most = Math.max(0, ...all.flatMap(decision => Object.values(commandsOf(decision, config))))
-  const ofKeys = all.map(({ records, rules }) => 3 * records.length + 6 * rules.length)
-  const commands = count * most + ofKeys.reduce((sum, each) => sum + each, 0)
-  const price = isBilled
-    ? `: ${dollarsText(commands)} at Upstash, pay as you go (prices of ${PRICES.date}).`
-    : ', which have no price at a Redis of your own.'
-  return `${count} decisions in ${seconds} s take at most ${commands} commands${price}`
+  const most = Math.max(0, ...all.flatMap(({ commands }) => Object.values(commands)))
+  const ofKeys = all.reduce((sum, { decision }) => sum + 6 * decision.rules.length, 0)
+  const commands = perSecond * seconds * most + ofKeys
+  const price = `: ${dollarsText(commands)} at Upstash, pay as you go (prices of ${PRICES.date})`
+  return `${perSecond * seconds} decisions in ${seconds} s take at most ${commands} commands${isBilled ? price : ''}.`
 }
 
-export async function checkLoad(
-  bed: Bed,
-  { perSecond, seconds, isBilled }: Load,
-  isStopped: () => boolean,
-): Promise<Finding> {
-  const all = decisionsOfLoad(bed.config).map(decision => ({
-    decision,
-    commands: commandsOf(decision, bed.config),
-  }))
-  await writeRecords(
-    bed,
-    all.map(({ decision }) => decision),
-  )
+/** Of all decisions. */
+const MANY_ERRORS = 0.01
+
+/** By nearest rank; p99 is compared with the deadline of decisions. @param load absent: 40 decisions one after the other, for at most 10 s */
+export async function checkLatency({ config, decisions }: Bed, isStopped: () => boolean, load?: Load) {
+  const all = decisionsOfLoad(config)
   const times: number[] = []
   const counts = { admitted: 0, refused: 0, errors: 0, commands: 0 }
-  /** Measured from the time at which it was due, so that a slow answer does not hide the ones behind it. */
-  const one = async ({ decision, commands }: (typeof all)[number], dueAt: number) => {
-    const status = (await decide(bed.decisions, decision)).status === 'admitted' ? 'admitted' : 'refused'
+  let lateError: unknown
+  /** @param dueAt measured from here, so that a slow answer does not hide the ones behind it */
+  const decideOne = async ({ decision, commands }: (typeof all)[number], dueAt: number) => {
+    const status = (await decide(decisions, decision)).status === 'admitted' ? 'admitted' : 'refused'
     times.push(performance.now() - dueAt)
     counts[status] += 1
     counts.commands += commands[status]
   }
-  const running = new Set<Promise<unknown>>()
+  const noteError = (error: Error) => {
+    counts.errors += 1
+    lateError ??= isLate(error) ? error : undefined
+  }
+  const running: Promise<unknown>[] = []
   const startedAt = performance.now()
-  for (let i = 0; all.length > 0 && i < perSecond * seconds && !isStopped(); i++) {
-    const dueAt = startedAt + (i * 1000) / perSecond
-    const wait = dueAt - performance.now()
-    if (wait > 0) await sleep(wait)
-    if (running.size >= MOST_RUNNING) {
-      counts.errors += 1
-      continue
-    }
-    const decided = one(all[i % all.length]!, dueAt).catch(() => void counts.errors++)
-    running.add(decided)
-    decided.then(() => running.delete(decided))
+  const msSince = () => performance.now() - startedAt
+  const [most, mostMs] = load ? [load.perSecond * load.seconds, Number.POSITIVE_INFINITY] : [40, 10_000]
+  for (let i = 0; i < most && msSince() < mostMs && all.length > 0 && !isStopped() && !lateError; i++) {
+    const dueMs = load ? (i * 1000) / load.perSecond : msSince()
+    if (dueMs > msSince()) await sleep(dueMs - msSince())
+    running.push(decideOne(all[i % all.length]!, startedAt + dueMs).catch(noteError))
+    if (!load) await running.at(-1)
   }
   await Promise.all(running)
+  if (lateError) throw lateError
 
+  times.sort((a, b) => a - b)
+  const at = (share: number) => Math.round((times[Math.ceil(share * times.length) - 1] ?? 0) * 10) / 10
+  const [p50_ms, p95_ms, p99_ms] = [at(0.5), at(0.95), at(0.99)]
   const { admitted, refused, errors, commands } = counts
-  const price = isBilled ? `, ${dollarsText(commands)}` : ''
-  const textWith = (latency: string) =>
-    `At ${perSecond} a second: ${admitted} admitted, ${refused} refused, ${errors} failed; ${latency}; ${commands} commands${price}`
-  const found = judge(times, bed.config, textWith, {
-    ...counts,
-    ...(isBilled && { usd: dollarsOf(commands) }),
-  })
-  if (errors === 0) return found
-  const verdict = errors > MANY_ERRORS * (admitted + refused + errors) ? 'fault' : 'limit'
-  const fix = 'Look at the limits of the plan (commands a second, connections), and at the network between.'
-  return { ...found, verdict, fix }
+  const usd = load?.isBilled ? dollarsOf(commands) : undefined
+  const text = `${running.length} decisions ${load ? `at ${load.perSecond} a second` : 'one after the other'}: ${admitted} admitted, ${refused} refused, ${errors} failed; p50 ${p50_ms} ms, p95 ${p95_ms} ms, p99 ${p99_ms} ms; ${commands} commands${usd === undefined ? '' : `, ${dollarsText(commands)}`}`
+  const look = 'Look at the limits of the plan (commands a second, connections), and at the network between.'
+  const found = firstOf(
+    fault`${errors > MANY_ERRORS * running.length}: ${text}. → ${look}`,
+    limit`${errors > 0}: ${text}. → ${look}`,
+    limit`${p99_ms > config.storeDeadlineMs}: ${text}. The p99 is above store.deadline (${config.storeDeadlineMs} ms). → Run this near the database, set its region in [placement] of wrangler.toml, or raise store.deadline.`,
+    ok`${text}.`,
+  )
+  return { ...found, measured: { p50_ms, p95_ms, p99_ms, ...counts, ...(usd !== undefined && { usd }) } }
 }

@@ -5,48 +5,33 @@
 import { randomBase62 } from '../../credentials/api-key.ts'
 import { FIRST_LINES } from '../../script/create-script.ts'
 import type { RestCommand } from '../../store/rest.ts'
-import { type Checks, type Finding, fault, findIn, findings, limit, ok, unknown } from './checks.ts'
-import { decisionsUnder, scriptsOf } from './decisions.ts'
-import type { Bed } from './examined-store.ts'
-import { KEY_SECONDS, type KeySpace, type Send } from './key-space.ts'
+import { type Bed, type Checks, KEY_SECONDS } from './checks.ts'
+import { decisionsUnder, OTHER_STORE, scriptsOf } from './decisions.ts'
+import { type Finding, fault, findIn, firstOf, isLate, limit, ok, unknown } from './findings.ts'
 
 const PING = ['PING'] as const
-/** What Sluice sends: a command, several, and a transaction. */
-const FORMS: Readonly<Record<string, Parameters<Send>>> = {
-  'a command': [[PING]],
-  '/pipeline': [[PING, PING]],
-  '/multi-exec': [[PING, PING], true],
-}
 
-export async function checkProtocol({ send, sendUnauthorized, decisions }: Bed): Promise<Finding> {
+export async function checkProtocol({ send, isRest, decisions }: Bed): Promise<Finding> {
   // Says why a Redis does not answer.
-  if (!sendUnauthorized) await decisions.ping()
+  if (!isRest) await decisions.ping()
   const startedAt = performance.now()
   const [first] = await send([PING])
-  const found = findings({ first_ms: Math.round(performance.now() - startedAt) })
-  // A user without PING can still count. Another check finds missing permissions.
-  if (first?.error === undefined && first?.result !== 'PONG')
-    return fault`The answer to PING is not that of a Redis. → Use the URL of an Upstash database or of the bridge.`
-  const works = async (form: string) => (await send(...FORMS[form]!).catch(() => [])).length === 2
-  if (!(await works('/pipeline')))
-    return fault`The store does not answer several commands in one request (/pipeline). → Use an Upstash database or the bridge.`
-  if (!(await works('/multi-exec')))
-    return limit`The store has no transactions (/multi-exec), so \`limits correct\` fails. → Permit MULTI and EXEC to the Redis user, or use an Upstash database or the bridge.`
-  return sendUnauthorized
-    ? found.ok`The store answers commands, several at once, and transactions.`
-    : found.ok`Redis answers without HTTP, also transactions. Skipped, because only REST has them: token, key-locking.`
-}
-
-/** Some servers check the token on one path only. */
-export async function checkToken(sendUnauthorized: Send): Promise<Finding> {
-  const open: string[] = []
-  for (const [name, form] of Object.entries(FORMS)) {
-    const answers = await sendUnauthorized(...form).catch(() => [])
-    if (answers.some(({ result }) => result === 'PONG')) open.push(name)
+  const first_ms = Math.round(performance.now() - startedAt)
+  const answersTwo = async (isTransaction: boolean) => {
+    const answers = await send([PING, PING], isTransaction).catch(error => {
+      if (isLate(error)) throw error
+    })
+    return answers?.length === 2
   }
-  return open.length > 0
-    ? fault`The store accepts a wrong token (${open.join(', ')}): anyone who reaches it can read and change all data. → Use a server that checks the token of each request, such as the bridge.`
-    : ok`The store refuses a wrong token.`
+  const found = firstOf(
+    // A user without PING can still count. Another check finds missing permissions.
+    fault`${!first?.error && first?.result !== 'PONG'}: The answer to PING is not that of a Redis. → Use the URL of an Upstash database or of the bridge.`,
+    fault`${!(await answersTwo(false))}: The store does not answer several commands in one request (/pipeline). → Use an Upstash database or the bridge.`,
+    limit`${!(await answersTwo(true))}: The store has no transactions (/multi-exec), so \`limits correct\` fails. → Permit MULTI and EXEC to the Redis user, or use an Upstash database or the bridge.`,
+    ok`${isRest}: The store answers commands, several at once, and transactions (the first answer took ${first_ms} ms).`,
+    ok`Redis answers commands and transactions. Skipped, because it is for REST only: key-locking.`,
+  )
+  return { ...found, measured: { first_ms } }
 }
 
 /**
@@ -60,7 +45,7 @@ XADD stream * a 1;XREVRANGE stream + -;EVAL return+1 0;EVALSHA e0e1f9fabfc9d4800
 EXPIRE hash ttl;EXPIRE set ttl;EXPIRE sorted ttl;EXPIRE stream ttl;DEL text;UNLINK text`
 
 /** The commands of one trip, by their names. */
-export const commandsToTry = (key: KeySpace['key']): [name: string, RestCommand][] =>
+export const commandsToTry = (key: Bed['key']): [name: string, RestCommand][] =>
   COMMANDS.split(/;\n?/).map(line => {
     const wordFor = (word: string) => {
       if (word === 'ttl') return KEY_SECONDS
@@ -72,34 +57,30 @@ export const commandsToTry = (key: KeySpace['key']): [name: string, RestCommand]
 /** Of a command outside of scripts. */
 const NOT_PERMITTED = /^(NOPERM|ERR unknown command)/
 
-export async function checkPermissions({ send, space, config }: Bed): Promise<Finding> {
-  const commands = commandsToTry(space.key)
+export async function checkPermissions({ send, key, config }: Bed): Promise<Finding> {
+  const commands = commandsToTry(key)
   const answers = await send(commands.map(([, command]) => command))
   const thatFail = (pattern: RegExp) => {
     const names = commands.flatMap(([name], i) => (pattern.test(answers[i]?.error ?? '') ? [name] : []))
     return [...new Set(names)]
   }
-  if (thatFail(/^READONLY/).length > 0)
-    return fault`The server is a read-only replica (READONLY): it cannot count. → Use the address of the primary.`
-  if (thatFail(/^(OOM|MISCONF)/).length > 0)
-    return fault`The server refuses changes, because its memory is full or its disk fails (OOM, MISCONF). → Look at the memory, the disk and the log of Redis.`
+  const fails = (pattern: RegExp) => thatFail(pattern).length > 0
   const denied = thatFail(NOT_PERMITTED)
-  if (denied.includes('SETEX') && denied.includes('HSET') && !denied.includes('GET'))
-    return fault`The token is read-only (NOPERM): it cannot count. → Use the token that can write: at Upstash the standard token, not the read-only one.`
+  const isReadOnly = denied.includes('SETEX') && denied.includes('HSET') && !denied.includes('GET')
   const sources = scriptsOf(decisionsUnder(config, 'caller')).map(({ plain }) => plain.source)
   const needed = denied.filter(name => /^EVAL/.test(name) || sources.some(text => text.includes(`'${name}'`)))
-  const unknownHere = thatFail(/^ERR unknown command/)
-  const fix = unknownHere.some(name => (needed.length > 0 ? needed : denied).includes(name))
-    ? 'The server does not know it: remove rename-command from redis.conf (an ACL can take its place), or use a newer Redis.'
-    : 'docs/deploy.md#your-own-redis lists the permissions that Sluice needs.'
-  if (needed.length > 0)
-    return fault`The store lacks or does not permit ${needed.join(', ')}, which decisions under your rules take. → ${fix}`
-  if (denied.length > 0)
-    return limit`The store lacks or does not permit ${denied.join(', ')}, which administration, statistics or other rules take. → ${fix}`
-  const wrong = thatFail(/^(?!NOSCRIPT)./).join(', ')
-  if (wrong)
-    return fault`The store answers ${wrong} with an error. → Use Redis, Valkey, an Upstash database or the bridge.`
-  return ok`The ${new Set(commands.map(([name]) => name)).size} commands that Sluice uses are permitted.`
+  const wrong = thatFail(/^(?!NOSCRIPT)./)
+  const permit =
+    'Permit it to the Redis user (docs/deploy.md#your-own-redis), remove rename-command from redis.conf, or use a newer Redis.'
+  return firstOf(
+    fault`${fails(/^READONLY/)}: The server is a read-only replica (READONLY): it cannot count. → Use the address of the primary.`,
+    fault`${fails(/^(OOM|MISCONF)/)}: The server refuses changes, because its memory is full or its disk fails (OOM, MISCONF). → Look at the memory, the disk and the log of Redis.`,
+    fault`${isReadOnly}: The token is read-only (NOPERM): it cannot count. → Use the token that can write: at Upstash the standard token, not the read-only one.`,
+    fault`${needed.length > 0}: The store lacks or does not permit ${needed.join(', ')}, which decisions under your rules take. → ${permit}`,
+    limit`${denied.length > 0}: The store lacks or does not permit ${denied.join(', ')}, which administration, statistics or other rules take. → ${permit}`,
+    fault`${wrong.length > 0}: The store answers ${wrong.join(', ')} with an error. → ${OTHER_STORE}`,
+    ok`The ${new Set(commands.map(([name]) => name)).size} commands that Sluice uses are permitted.`,
+  )
 }
 
 /** As many as large configs have. */
@@ -108,14 +89,8 @@ const ARGUMENTS = 2000
 const TIME = `local t = redis.call('TIME') redis.call('SETEX', KEYS[1], ${KEY_SECONDS}, t[1]) return redis.call('GET', KEYS[1])`
 const STRUCT = "return struct and #struct.pack('>I4I2c2', 12345678, 7, 'ab') == 8 and 1 or 0"
 const UNDECLARED = `${FIRST_LINES.keyLocking}return redis.call('GET', ARGV[1])`
-const OTHER = 'Use Redis 6.2 or newer, Valkey, an Upstash database or the bridge.'
 
-export function scriptChecks({
-  send,
-  sendUnauthorized,
-  space: { key },
-  config: { keyLocking },
-}: Bed): Checks {
+export function scriptChecks({ send, isRest, key, config: { keyLocking } }: Bed): Checks {
   /** @param table by patterns of the answer: `= ` and the result, or the error. The last one is empty */
   const check = (command: () => RestCommand, table: Readonly<Record<string, Finding>>) => async () => {
     const [answer] = await send([command()])
@@ -124,7 +99,7 @@ export function scriptChecks({
   }
   const untried = unknown`This could not be tried. → Fix what the check \`permissions\` names.`
   const undecided = unknown`Whether scripts lock their keys only could not be found out. → You can leave it, if the check \`rules\` is ok.`
-  const ofRest = check(() => ['EVAL', UNDECLARED, 0, key('undeclared')], {
+  const ofRest = check(() => ['EVAL', UNDECLARED, 1, key('declared'), key('undeclared')], {
     '^= ': ok`The first line of scripts is accepted. The store runs one script at a time.`,
     'dynamic keys': keyLocking
       ? ok`Scripts of different callers run side by side: the store locks their keys only.`
@@ -141,7 +116,7 @@ export function scriptChecks({
     }),
     'time-in-scripts': check(() => ['EVAL', TIME, 1, key('time')], {
       '^= \\d{10,}$': ok`A script can read the time and write afterwards (TIME, SETEX).`,
-      '': fault`A script cannot read the time and write afterwards (TIME, SETEX), as every decision does. → ${OTHER}`,
+      '': fault`A script cannot read the time and write afterwards (TIME, SETEX), as every decision does. → ${OTHER_STORE}`,
     }),
     struct: check(() => ['EVAL', STRUCT, 0], {
       '^= 1$': ok`Scripts have the library struct.`,
@@ -149,8 +124,8 @@ export function scriptChecks({
     }),
     arguments: check(() => ['EVAL', 'return #ARGV', 0, ...Array(ARGUMENTS).fill('1')], {
       [`^= ${ARGUMENTS}$`]: ok`A script takes ${ARGUMENTS} arguments.`,
-      '': fault`A script does not take ${ARGUMENTS} arguments. → ${OTHER}`,
+      '': fault`A script does not take ${ARGUMENTS} arguments. → ${OTHER_STORE}`,
     }),
-    ...(sendUnauthorized && { 'key-locking': ofRest }),
+    ...(isRest && { 'key-locking': ofRest }),
   }
 }

@@ -65,7 +65,7 @@ export class RedisServer {
 
   /** @param deadlineMs for connecting, for a PING, and for the commands that are in flight when `leave` is called */
   constructor(url: string, deadlineMs: number) {
-    this.#client = createRawClient(url, deadlineMs)
+    this.#client = this.#createClient(url, deadlineMs)
     this.#url = url
     this.#deadlineMs = deadlineMs
     this.#silence = this.#createSilence()
@@ -79,7 +79,6 @@ export class RedisServer {
       // error.
       this.#client.on('error', ended).once('ready', ended)
     })
-    this.#client.on('error', this.#noteFailure)
     this.connected = this.#client.connect()
     this.connected.catch(() => {})
   }
@@ -212,12 +211,20 @@ export class RedisServer {
   #renew(): void {
     if (this.#isLeft) return
     const old = this.#client
-    this.#client = createRawClient(this.#url, this.#deadlineMs)
+    this.#client = this.#createClient(this.#url, this.#deadlineMs)
     this.#silence = this.#createSilence()
     this.#madeAt = performance.now()
-    this.#client.on('error', this.#noteFailure)
     this.#client.connect().catch(() => {})
     old.destroy()
+  }
+
+  #createClient(url: string, connectMs: number): RawClient {
+    const client = createRawClient(url, connectMs)
+    // node-redis does not close a connection that is made after `destroy`. If the server does not answer, it would keep the process alive.
+    client.on('error', this.#noteFailure).on('connect', () => {
+      if (this.#isLeft) client.destroy()
+    })
+    return client
   }
 
   #createSilence(): Silence {

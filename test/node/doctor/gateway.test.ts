@@ -52,10 +52,10 @@ const serveApp = (app: App, { isForgeable = false, removed = [], set = {} }: Edg
 
 async function examine(
   url: string,
-  options: { path?: string; origin?: string; headers?: Record<string, string> } = {},
+  options: { path?: string; origin?: string; headers?: Record<string, string>; deadlineMs?: number } = {},
 ) {
   const gateway = { url, path: '/', headers: {}, config: CONFIG, ...options }
-  return (await examined(examination => runChecks(gatewayChecks(gateway), examination))).by
+  return (await examined(examination => runChecks(gatewayChecks(gateway), examination, 'gateway'))).by
 }
 
 describe('a gateway', () => {
@@ -88,16 +88,31 @@ describe('a gateway', () => {
     )
   })
 
-  it('whose edge passes on a forged CF-Connecting-IP is found, and no other header is blamed', async () => {
+  it('whose edge passes on a forged CF-Connecting-IP is found', async () => {
     const by = await examine(await serveApp(gateway.app(DEMO), { isForgeable: true }))
-    expect(by['forged-address']).toMatchObject(found('fault', 'new budget by a forged CF-Connecting-IP.'))
+    expect(by['forged-address']).toMatchObject(found('fault', 'new budget by a forged address'))
+    // It does not end the examination.
+    expect(by.burst).toMatchObject(found('ok', 'Of 40 requests at once'))
+  })
+
+  it('that stops answering, which ends the examination', async () => {
+    const app = gateway.app(DEMO)
+    const hanging: App = (path, init) => (path === '/' ? new Promise(() => {}) : app(path, init))
+    const by = await examine(await serveApp(hanging), { deadlineMs: 1000 })
+    expect(by.fields).toMatchObject(
+      found(
+        'fault',
+        'The gateway stopped answering: a request got no answer in time. Not checked: forged-address, burst.',
+      ),
+    )
+    expect(Object.keys(by).at(-1)).toBe('fields')
   })
 
   it('that trusts X-Forwarded-For of everyone is found', async () => {
     const address: ConfigInput['address'] = { from: 'x-forwarded-for', trustedProxies: ['127.0.0.1'] }
     const app = gateway.app({ ...DEMO, address }, { peerOf: () => '127.0.0.1' })
     const by = await examine(await serveApp(app))
-    expect(by['forged-address']).toMatchObject(found('fault', 'forged X-Forwarded-For.'))
+    expect(by['forged-address']).toMatchObject(found('fault', 'new budget by a forged address'))
   })
 
   it.each([

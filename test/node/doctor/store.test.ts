@@ -5,9 +5,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../../src/config/check/check.ts'
 import type { ConfigInput } from '../../../src/config/check/schema.ts'
 import { type Checked, overallOf } from '../../../src/node/doctor/checks.ts'
-import { examineStore } from '../../../src/node/doctor/examine-store.ts'
-import type { StoreAddress } from '../../../src/node/doctor/examined-store.ts'
 import { commandsToTry } from '../../../src/node/doctor/protocol.ts'
+import { examineStore, type StoreAddress } from '../../../src/node/doctor/store.ts'
 import { type Bridge, startBridge } from '../../../src/node/rest-bridge/bridge.ts'
 import { RedisServer } from '../../../src/node/rest-bridge/redis-server.ts'
 import { describeOnCluster, type TestCluster } from '../../support/cluster.ts'
@@ -48,8 +47,12 @@ const LARGE = {
 
 const configOf = (input: Partial<ConfigInput>) => checkedConfig({ origin: 'route', ...input })
 
-const examineWith = (store: StoreAddress, input: Partial<ConfigInput> = SMALL, isStopped?: Stopped) =>
-  examined(examination => examineStore(store, configOf(input), examination), isStopped)
+const examineWith = (
+  store: StoreAddress,
+  input: Partial<ConfigInput> = SMALL,
+  isStopped?: Stopped,
+  deadlineMs?: number,
+) => examined(examination => examineStore(store, configOf(input), examination, { deadlineMs }), isStopped)
 
 const examine = (rest: { url: string; token?: string }, ...more: [Partial<ConfigInput>?, Stopped?]) =>
   examineWith({ token: TOKEN, ...rest }, ...more)
@@ -79,15 +82,7 @@ describeOnRedis('a store that works', (start, kind) => {
     await redis.connection.send(['SET', 'sluice:{c:acme}:state', 'of a user'])
     const { all, by } = await examine(bridge, input)
     expect(faultsOf(all)).toEqual([])
-    for (const name of [
-      'algorithms',
-      'rules',
-      'clock',
-      'script-cache',
-      'time-in-scripts',
-      'reads',
-      'removal',
-    ])
+    for (const name of ['algorithms', 'rules', 'clock', 'script-cache', 'time-in-scripts', 'removal'])
       expect(by[name]).toMatchObject({ verdict: 'ok' })
     expect(String(await redis.connection.send(['KEYS', '*']))).toBe('sluice:{c:acme}:state')
   })
@@ -99,8 +94,8 @@ describeOnRedis('a store that works', (start, kind) => {
     await redis.connection.send(['SET', 'sluice:{c:acme}:state', 'of a user'])
     const { all, by } = await examineDirectly(redis.url, input)
     expect(faultsOf(all)).toEqual([])
-    expect(by.protocol!.finding).toMatch(/Skipped.*: token, key-locking\.$/)
-    expect([by.token, by['key-locking']]).toEqual([undefined, undefined])
+    expect(by.protocol!.finding).toMatch(/Skipped.*: key-locking\.$/)
+    expect(by['key-locking']).toBeUndefined()
     for (const name of ['protocol', 'permissions', 'script-cache', 'algorithms', 'rules', 'clock', 'removal'])
       expect(by[name]).toMatchObject({ verdict: 'ok' })
     expect(String(await redis.connection.send(['KEYS', '*']))).toBe('sluice:{c:acme}:state')
@@ -441,22 +436,53 @@ describe.skipIf(title)(`a store that lacks one thing${title}`, () => {
     expect(by.algorithms!.finding).toMatch(/counts wrong under .*gcra/)
   })
 
-  it('has a replica that lags: as the server tells it, and as reads show it', async () => {
+  it('has a replica that lags, as the server tells it', async () => {
     const info = `role:master\r\nmaster_repl_offset:900\r\nslave0:ip=10.0.0.7,port=6379,state=online,offset=100,lag=25\r\n`
-    let before: unknown = null
-    const lagging = await fake({
-      async answer([name, key], real) {
-        if (name === 'INFO') return { result: info }
-        if (name !== 'GET' || !String(key).endsWith(':written')) return undefined
-        const { result } = await real()
-        const stale = before
-        before = result
-        return { result: stale }
-      },
+    const lagging = await fake({ answer: ([name]) => (name === 'INFO' ? { result: info } : undefined) })
+    const { replicas } = (await examine(lagging)).by
+    expect(replicas).toMatchObject(found('limit', 'lags, by 25 s and 800 bytes'))
+    expect(replicas!.measured).toEqual({ replicas: 1, lag_seconds: 25, lag_bytes: 800 })
+  })
+
+  it.each([
+    ['a command', 'PEXPIRE', 'permissions'],
+    ['INFO', 'INFO', 'version'],
+    ['decisions', 'EVALSHA', 'algorithms'],
+  ])(
+    'stops answering %s: the examination ends there, and names what was not checked',
+    async (_, named, name) => {
+      let isHung = false
+      const hung = await fake({
+        answer: ([command, , keys]) => {
+          // A script without keys is not a decision.
+          isHung ||= command === named && String(keys) !== '0'
+          return isHung ? new Promise(() => {}) : undefined
+        },
+      })
+      const { all, by } = await examineWith(hung, SMALL, undefined, 1000)
+      expect(by[name]).toMatchObject(found('fault', 'The store stopped answering'))
+      expect(all.slice(-2).map(each => each.name)).toEqual([name, 'removal'])
+      expect(by[name]!.finding).toMatch(/ Not checked: .*rules, latency\.$/)
+      expect(by.removal).toMatchObject(found('fault', 'may be left'))
+      expect(by.removal!.fix).toMatch(/--pattern 'sluice:doctor[a-z0-9]{10}:\*'/)
+      expect(overallOf(all)).toBe('do-not-deploy')
+      await redis.send('FLUSHALL')
+    },
+  )
+
+  it('hangs behind its bridge, which says so', async () => {
+    const late = { status: 504, body: '{"error":"ERR Redis did not answer in time"}' }
+    const { all, by } = await examine(await fake({ reply: late }))
+    expect(by.protocol).toMatchObject(found('fault', 'The store stopped answering'))
+    expect(all.at(-1)).toMatchObject({ name: 'removal', verdict: 'ok' })
+  })
+
+  it('does not permit EXISTS, or answers reads from a replica that lags: its keys are removed all the same', async () => {
+    const stale = await fake({
+      answer: ([name]) => (name === 'EXISTS' || name === 'GET' ? { result: 1 } : undefined),
     })
-    const { by } = await examine(lagging)
-    expect(by.replicas).toMatchObject(found('limit', 'lags, by 25 s and 800 bytes'))
-    expect(by.reads).toMatchObject(found('limit', 'did not see the write before'))
+    expect((await examine(stale)).by.removal).toMatchObject(found('ok', 'none is left'))
+    expect(await redis.send('KEYS', '*')).toEqual([])
   })
 
   it('refuses the first line of scripts, as Redis does without the bridge', async () => {

@@ -111,12 +111,13 @@ function requestsOf(batch: number, way: Way | undefined): Make {
       }
     }),
   )
-  // The commands are replayed, so the time that is part of a reservation's name must not change. One of eight is a multiple of eight.
-  const start = Date.now() * 1e3
+  // The commands are replayed, so the time that is part of a reservation's name must not change. One of 16 is a multiple of 32, where
+  // reservations that have ended are dropped: twice as many as in production.
+  const start = Math.floor(Date.now() / 4) * 4e3
   const seen = new Set<string>()
   return ({ store }) =>
     async ({ consumer, address }) => {
-      const now = start + (Number(consumer.slice(-1)) % 8)
+      const now = start + 2 * (Number(consumer.slice(-5)) % 16)
       const bind = rules.map(({ rule, identity, isTokens }) => {
         const key = identity === 'consumer' ? consumerStateKey(consumer) : addressStateKey(address)
         return bound(rule, key, isTokens ? RESERVED : 1, now / 1e3)
@@ -126,7 +127,7 @@ function requestsOf(batch: number, way: Way | undefined): Make {
       const own = bind.filter(({ rule }) => rule.settlement)
       const amounts = own.map(() => ({ reserved: RESERVED, actual: ACTUAL }))
       const requests = Array.from({ length: batch }, (_, i) => ({
-        ...{ id: `request${String(i).padStart(5, '0')}`, spentAt: now + 8 * i, amounts },
+        ...{ id: `request${String(i).padStart(5, '0')}`, spentAt: now + 32 * i, amounts },
       }))
       const settling: Store = {
         ...store,
@@ -146,7 +147,7 @@ function requestsOf(batch: number, way: Way | undefined): Make {
           ruleSet,
           rules: bind,
           reservationId,
-          now: now + 8 * i,
+          now: now + 32 * i,
         })
         if (status !== 'admitted') return 'refused'
       }

@@ -19,9 +19,10 @@
  *
  *     reply    { status, plan, now, the row of each rule, the overrides as text if there are any, and, if ARGV[1] is a number and the
  *                request is admitted, the number of requests that units were spent for; if a pause (pause.lua) refuses it, the end of
- *                the pause (µs); if it has settled reservations, a negative number (settle-along.ts) }
+ *                the pause (µs) }
  *              status: 1 admitted, 2 admitted and spent by every rule, 0 refused, -1 bad credential, -2 blocked (no rows follow, but the
  *                      end of the block as text in µs, or ''), -3 the key has another mode (no rows follow).
+ *                      A positive number or 0 is greater by four for each reservation that was settled (settle-along.ts).
  *                      Rules on bad credentials are checked first, so they can also refuse a blocked consumer, or a key
  *                      of another mode
  *              plan: with a pointer 'plan consumer'. With status -3 the mode is in its place
@@ -41,7 +42,7 @@ import type { BoundRule, Evaluation, Outcome, Subject, Verdict } from './evaluat
 import { withAgreement } from './evaluation.ts'
 import { wantedRequestsOf } from './lease.ts'
 import { MARKS } from './marks.ts'
-import type { RuleSet } from './rule-set-shape.ts'
+import { PER_SETTLED, type RuleSet } from './rule-set-shape.ts'
 import { checkFields, checkStanding, formatTime, invalidReply, isField, placeRules } from './wire.ts'
 
 /** `peek` returns what `decide` would return, and spends nothing. */
@@ -108,6 +109,9 @@ const STATUS = new Map<unknown, Outcome['status']>([
   [-3, 'other-mode'],
 ])
 const ALL_SPENT = 2
+/** The status without the reservations that the decision has settled. */
+const statusIn = ([first]: readonly unknown[]) =>
+  typeof first === 'number' && first > 0 ? first % PER_SETTLED : first
 const DOES_NOT_APPLY = -2
 /** The rows follow status, plan and time. */
 const ROWS_AT = 3
@@ -127,7 +131,8 @@ export function decodeDecide(
   verb: DecideVerb = 'decide',
 ): Outcome {
   if (!Array.isArray(reply)) throw invalidReply('no list')
-  const [first, text, at, blockEnd] = reply as unknown[]
+  const [, text, at, blockEnd] = reply as unknown[]
+  const first = statusIn(reply)
   const status = STATUS.get(first)
   if (!status || typeof text !== 'string' || !isField(at) || at < 0)
     throw invalidReply('no status, plan and time')
@@ -145,8 +150,6 @@ export function decodeDecide(
   const end = ROWS_AT + length
   const wanted = wantedRequestsOf({ ruleSet, wantedRequests }, verb)
   const trailing: unknown[] = reply.slice(end)
-  // How many reservations it has settled (settle-along.ts).
-  if ((trailing.at(-1) as number) < 0) trailing.pop()
   const granted = wanted > 1 && status === 'admitted' ? checkGrant(trailing.pop(), wanted) : 1
   const pausedUntil =
     status === 'refused' && typeof trailing.at(-1) === 'number' ? checkEnd(trailing.pop(), at) : undefined
@@ -222,10 +225,10 @@ function rowsOf(ruleSet: RuleSet, areAllSpent: boolean): Rows {
   return areAllSpent ? rows.spent : rows.any
 }
 
-/** The index in a reply of the debt of a rule that is settled later. @param status the first value of the reply */
-export function debtAt(ruleSet: RuleSet, status: number, rule: Rule): number {
-  const { rowStarts, standingAt } = rowsOf(ruleSet, status === ALL_SPENT)
-  return ROWS_AT + rowStarts[ruleSet.entryOf(rule)]! + standingAt + 3
+/** The debt that a reply states for a rule that is settled later. */
+export function debtIn(reply: readonly unknown[], ruleSet: RuleSet, rule: Rule): number {
+  const { rowStarts, standingAt } = rowsOf(ruleSet, statusIn(reply) === ALL_SPENT)
+  return reply[ROWS_AT + rowStarts[ruleSet.entryOf(rule)]! + standingAt + 3] as number
 }
 
 function layOutRows({ entries }: RuleSet, standingAt: 0 | 1): Rows {

@@ -7,7 +7,7 @@ import { costOf } from './memory.ts'
 import type { RuleEntry } from './rule-set-shape.ts'
 
 /** As in reservation-text.ts. */
-const [MAX_ENDED, MAX_ENDED_SEEN, DROP_EVERY] = [20, 2540, 8]
+const [MAX_ENDED, MAX_ENDED_SEEN, DROP_EVERY] = [20, 2540, 32]
 
 interface KeyedRule {
   key: string

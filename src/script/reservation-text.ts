@@ -6,15 +6,19 @@
 import { ABSENT } from './constants.ts'
 import { type Locals, literal, nameInLiteral } from './lua-text.ts'
 import {
+  type Added,
   addToTail,
   findInTail,
+  fromDigits,
+  RECORD_BYTES,
   rebuildTail,
   removeEnded,
   renewInTail,
   type Tail,
 } from './reserved-records.ts'
+import { PER_SETTLED } from './rule-set-shape.ts'
 import { hasVariableNumbers, type RuleText } from './rule-text.ts'
-import { COST_DIGITS, ID_LETTERS, partAt, TAG_LETTERS, TIME_DIGITS } from './settle-along.ts'
+import { COST_DIGITS, ID_LETTERS, LAST_LETTERS, partAt, TAG_LETTERS, TIME_DIGITS } from './settle-along.ts'
 
 /**
  * How many reservations that have ended one decision gives back, and the most that it looks at, in pages of which each has twice as
@@ -24,7 +28,7 @@ const MAX_ENDED = 20
 const MAX_ENDED_SEEN = 127 * MAX_ENDED
 
 /** Which share of settlements also drops reservations that have ended without one: as the microseconds of `now` are as good as random. */
-const DROP_EVERY = 8
+const DROP_EVERY = 32
 
 /** How many members are looked at to find a reservation whose reply was lost, and how many at once: about 0.2 µs each. */
 const MAX_SEEN = 2000
@@ -98,7 +102,7 @@ export class ReservationText {
     this.#keepMs = Math.max(0, ...this.#rules.map(keepMsOf))
     const local = (name: string) => (this.isUsed ? locals.of(`${name}_${identityNumber}`) : '')
     this.#key = local('reserved_key')
-    this.tail = { text: local('tail'), from: local('tail_from') }
+    this.tail = { text: local('tail'), from: local('tail_from'), last: local('tail_last') }
     this.#removed = local('removed')
     this.changed = local('is_changed')
     this.#spilled = local('is_spilled')
@@ -153,17 +157,16 @@ end
   }
 
   /**
-   * Adds what a request reserves to the state, before it is written, if all rules of the identity spend. If there is no room, or units are
+   * Adds what a request reserves to the state, when it is written, if all rules of the identity spend. If there is no room, or units are
    * given back at the end, `reserve` adds it to the set.
    */
-  reserveInState(): string {
-    if (!this.isUsed) return ''
+  reserveInState(): Added | undefined {
+    if (!this.isUsed) return undefined
     const spill = `${this.#spilled} = true\n`
     const reserved = this.#rules.map(({ of }) => `${of('reserved')} = ${of('cost')}\n`).join('')
-    const add = this.#ended
-      ? spill
-      : addToTail(this.tail, this.#rules, { ttlMs: this.ttlMs, whenFull: spill })
-    return `if reservation ~= '' then\n${reserved}${add}end\n`
+    return this.#ended
+      ? { prepare: `if reservation ~= '' then\n${reserved}${spill}end\n`, layout: '', values: [] }
+      : addToTail(this.tail, this.#rules, { ttlMs: this.ttlMs, reserved, whenFull: spill })
   }
 
   /**
@@ -188,7 +191,7 @@ if ${this.#key} then
 ${drop}if ${afterState ? this.#spilled : "reservation ~= ''"} then
 local units = ''
 ${parts.join('')}if units ~= '' then
-redis.call('ZADD', ${key}, ${this.#end()}, reservation .. format(' %.0f', now) .. units)
+redis.call('ZADD', ${key}, ${this.#end()}, sub(reservation, 1, ${ID_LETTERS}) .. format(' %.0f', now) .. units)
 ${this.#keepKey()}end
 end
 end
@@ -211,9 +214,8 @@ end
     const isSame = this.#rules.map(rule => `${rule.of('units')} == ${reservedAt(rule)} + 0`).join(' and ')
     const found = findInTail(this.tail, this.#rules, {
       letters: 'ARGV[at], 6, 12',
-      isSame: `(kind == 'lost' and not (${isTooOld}) or kind ~= 'lost' and not has_others and ${isSame})`,
+      isSame: `(kind == 'lost' and not (${isTooOld}) or kind ~= 'lost' and spent == ARGV[at + 1] + 0 and not has_others and ${isSame})`,
       removed: this.#removed,
-      spentAt: { text: 'ARGV[at + 1] + 0', isKnown: "kind ~= 'lost'" },
     })
     const unitsOfMember = this.#rules.map(rule => `${rule.of('units')} = ${reservedAt(rule)} + 0\n`).join('')
     // A rule that has reserved nothing is not settled.
@@ -294,29 +296,31 @@ end
    */
   settleAlong(settled: readonly RuleText[]): string {
     if (!this.settlesAlong) return ''
-    const { text, from } = this.tail
+    const { text, from, last } = this.tail
     const partOf = ({ ruleNumber }: RuleText) =>
       partAt(
         settled,
         settled.findIndex(rule => rule.ruleNumber === ruleNumber),
       )
-    const piece = (at: number, length: number) => `sub(settlements, at + ${at}, at + ${at + length - 1})`
+    const charactersAt = (at: number, length: number) => `settlements, at + ${at}, at + ${at + length - 1}`
     // A record has the units of a rule if its tag is the same, as for the numbers of another plan or override it may not be.
     const isSame = this.#rules.map(rule => {
       const tag = hasVariableNumbers(rule)
-        ? ` and ${rule.tag} == ${piece(partOf(rule) + COST_DIGITS, TAG_LETTERS)}`
+        ? ` and ${rule.tag} == sub(${charactersAt(partOf(rule) + COST_DIGITS, TAG_LETTERS)})`
         : ''
       return `(${rule.of('units')} == 0 or ${rule.of('mark')} ~= ${ABSENT}${tag})`
     })
     const found = findInTail(this.tail, this.#rules, {
-      letters: `settlements, at + 5, at + ${ID_LETTERS - 1}`,
-      isSame: [`early == ${piece(ID_LETTERS, TIME_DIGITS)} + 0`, 'not has_others', ...isSame].join(' and '),
+      letters: charactersAt(0, LAST_LETTERS + TIME_DIGITS),
+      digits: digitsNamed('t', TIME_DIGITS),
+      isSame: ['not has_others', ...isSame].join(' and '),
     })
+    const digits = digitsNamed('c', COST_DIGITS)
     const rules = this.#rules.map(rule =>
       `
 if ${rule.of('units')} > 0 then
-local cost = ${rule.of('cost')}
-${settleRule(rule, piece(partOf(rule), COST_DIGITS))}${rule.of('settled')}, ${rule.of('cost')} = true, cost
+local cost, ${digits.join(', ')} = ${rule.of('cost')}, byte(${charactersAt(partOf(rule), COST_DIGITS)})
+${settleRule(rule, fromDigits(digits))}${rule.of('settled')}, ${rule.of('cost')} = true, cost
 end
 `.trimStart(),
     )
@@ -325,13 +329,18 @@ if settlements and ${this.#key} then
 for at = ${ID_LETTERS + 1}, #${text} >= ${from} and #settlements or 0, ${partAt(settled, settled.length)} do
 local found, last, spent
 ${found}if found then
-applied, spent_at = applied - 1, spent
+applied, spent_at = applied + ${PER_SETTLED}, spent
+if found == ${from} then
+${from} = last
+else
 ${text}, ${from} = sub(${text}, ${from}, found - 1) .. sub(${text}, last), 1
+end
 ${rules.join('')}end
 end
 if now % ${DROP_EVERY} == 0 then
 local removed = {}
-${removeEnded(this.tail, 'removed', '')}${rebuildTail(this.tail, 'removed')}${this.#dropEnded(`KEYS[${this.#key}]`)}end
+${removeEnded(this.tail, 'removed', '')}${rebuildTail(this.tail, 'removed')}${last} = byte(${text}, #${text} - ${RECORD_BYTES - 1})
+${this.#dropEnded(`KEYS[${this.#key}]`)}end
 end
 `.trimStart()
   }
@@ -409,6 +418,9 @@ end
     return `redis.call('PEXPIRE', KEYS[${this.#key}], ${literal(this.ttlMs + this.#keepMs)})\n`
   }
 }
+
+/** Names of locals for characters. */
+const digitsNamed = (name: string, count: number) => Array.from({ length: count }, (_, i) => `${name}${i}`)
 
 /** Lua condition, after another one, under which the record is the one that was spent from. Windows have one record for all limits. */
 const isSameRecord = (rule: RuleText) =>

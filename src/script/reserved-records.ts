@@ -19,7 +19,7 @@
  */
 import { literal, nameInLiteral } from './lua-text.ts'
 import type { RuleText } from './rule-text.ts'
-import { ID_LETTERS } from './settle-along.ts'
+import { BASE, FIRST_DIGIT, ID_LETTERS } from './settle-along.ts'
 
 /** Bytes of a record (prelude.lua). */
 export const RECORD_BYTES = 14
@@ -48,33 +48,49 @@ export interface Tail {
   /** Lua locals. */
   text: string
   from: string
+  /** The first byte of the last record in the state. */
+  last: string
 }
 
-/**
- * Declares the two parts of an id that are in its records: the last seven letters, which are in a range of 75 characters, of the very last
- * only the remainder by 11.
- * @param letters Lua arguments of `byte` for these letters
- */
-const declareId = (letters: string) => `
-local a, b, c, d, e, f, g = byte(${letters})
-local number = (a * 75 + b - ${48 * 76}) * 11 + g % 11
-local rest = ((c * 75 + d) * 75 + e) * 75 + f - ${48 * (1 + 75 + 75 ** 2 + 75 ** 3)}
-`
+/** Lua expression of a number from its digits (settle-along.ts). @param digits locals with their characters */
+export const fromDigits = ([first, ...others]: readonly string[]): string =>
+  `${others.reduce((value, digit, i) => `${i > 0 ? `(${value})` : value} * ${BASE} + ${digit}`, first!)} - ${others.reduce(offset => offset * BASE + FIRST_DIGIT, FIRST_DIGIT)}`
 
-/** Declares the parts of the end of a reservation that is made or renewed now. */
-const declareEnd = (ttlMs: number) => `
-local high = ${literal(LAST_MS - ttlMs)} - (now - now % 1000) / 1000
-local low = high % 1024
+/**
+ * Sets the two parts of an id that are in its records, `number` and `rest`. Of its last seven letters, the very last counts only by its remainder by 11.
+ * @param letters Lua arguments of `byte` for these letters
+ * @param digits of `time`, which is set too, if they follow the letters
+ */
+const idParts = (letters: string, digits: readonly string[] = []) =>
+  `
+do
+local ${['a', 'b', 'c', 'd', 'e', 'f', 'g', ...digits].join(', ')} = byte(${letters})
+number = (${fromDigits(['a', 'b'])}) * 11 + g % 11
+rest = ${fromDigits(['c', 'd', 'e', 'f'])}
+${digits.length > 0 ? `time = ${fromDigits(digits)}\n` : ''}end
+`.trimStart()
+
+/** Sets the parts of the end of a reservation that is made or renewed now. */
+const endParts = (ttlMs: number) =>
+  `
+high = ${literal(LAST_MS - ttlMs)} - (now - now % 1000) / 1000
+low = high % 1024
 high = (high - low) / 1024 - 1
-local lowest = low % 32
-`
+lowest = low % 32
+`.trimStart()
 const FIRST_BYTE = `${FIRST} + (low - lowest) / 32`
 const SECOND_BYTE = `${SECOND} + lowest`
 
+/** The first three bytes of a record as one number, because each field of a layout takes a tenth of a microsecond. */
+const withNumber = (firstByte: string | number) => `(${firstByte}) * 65536 + number`
+
 /** The end of a reservation (ms). */
-const END = `(${LAST_MS} - (high + 1) * 1024 - (first - ${FIRST}) * 32 - (second - ${SECOND}))`
+const END = `(${LAST_MS - 1024 + FIRST * 32 + SECOND} - high * 1024 - first * 32 - second)`
 
 const isBetween = (name: string, from: number, to: number) => `${name} >= ${from} and ${name} < ${to}`
+
+/** From this first byte on, a record is one of reservations. */
+export const RESERVED_FROM = FIRST
 
 /** Lua condition: whether the record that begins at `at` in a state belongs to a reservation. */
 export const isOfReservation = (state: string, at: string) => `byte(${state}, ${at}) >= ${FIRST}`
@@ -82,24 +98,32 @@ export const isOfReservation = (state: string, at: string) => `byte(${state}, ${
 /** The end of such a time (ms). @param high Lua expression with one value */
 const closedUntil = (high: string) => `${LAST_MS} - (${high}) * 1024`
 
+/** A new reservation: records that are written together with those of the rules, before earlier reservations. */
+export interface Added {
+  /** Lua text that sets `is_added`, and the locals of the values; else `added` to a record for the end of the state, if there is one. */
+  prepare: string
+  layout: string
+  values: readonly string[]
+}
+
 /**
- * Sets `added` to the records of a reservation of all rules.
- * @param whenFull Lua text if there is no room
+ * Adds a reservation of all rules.
+ * @param reserved Lua text that runs before, @param whenFull and after, if there is no room
  */
 export function addToTail(
-  { text, from }: Tail,
+  { text, from, last }: Tail,
   rules: readonly RuleText[],
-  { ttlMs, whenFull }: { ttlMs: number; whenFull: string },
-): string {
+  { ttlMs, reserved, whenFull }: { ttlMs: number; reserved: string; whenFull: string },
+): Added {
   const isSmall = rules.map(({ of }) => `${of('cost')} < ${FOUR_BYTES}`)
-  const values = rules.flatMap(({ of, family }, i) => {
-    const tag =
-      i === 0 ? [SECOND_BYTE, 'number', 'high - rest'] : [THIRD + (i % (CLOSED - THIRD)), 'number', 'high']
-    return [...tag, literal(family), of('cost')]
+  const further = rules.flatMap(({ of, family }, i) => {
+    const [firstByte, high] =
+      i === 0 ? [SECOND_BYTE, 'high - rest'] : [THIRD + (i % (CLOSED - THIRD)), 'high']
+    return [withNumber(firstByte), high, literal(family), of('cost')]
   })
-  return `
+  const prepare = `
 local is_open = true
-if #${text} >= ${from} and byte(${text}, #${text} - ${RECORD_BYTES - 1}) == ${CLOSED} then
+if ${last} == ${CLOSED} and #${text} >= ${from} then
 is_open = ${closedUntil(`unpack_integers('>I4', ${text}, #${text} - ${RECORD_BYTES - 4})`)} <= now / 1000
 if is_open then
 ${text}, ${from} = sub(${text}, ${from}, #${text} - ${RECORD_BYTES}), 1
@@ -110,64 +134,60 @@ is_open = false
 local low = (${LAST_MS - CLOSED_MS} - (now - now % 1000) / 1000) % 1024
 added = pack_integers('>I1I2I4I3I4', ${CLOSED}, 0, (${LAST_MS - CLOSED_MS} - (now - now % 1000) / 1000 - low) / 1024, 0, 0)
 end
-if is_open and #reservation == ${ID_LETTERS} and ${isSmall.join(' and ')} then${declareId('reservation, 6, 12')}${declareEnd(ttlMs)}local early = now % ${THREE_BYTES}
-added = pack_integers('>I1I2I4I3I4${'I1I2I4c3I4'.repeat(rules.length)}', ${FIRST_BYTE}, number, high, early, (now - early) / ${THREE_BYTES}, ${values.join(', ')})
+is_added = is_open and #reservation >= ${ID_LETTERS} and ${isSmall.join(' and ')}
+if is_added then
+${idParts('reservation, 6, 12')}${endParts(ttlMs)}early = now % ${THREE_BYTES}
 else
 ${whenFull}end
 `.trimStart()
+  return {
+    prepare: `local is_added, number, rest, high, low, lowest, early\nif reservation ~= '' then\n${reserved}${prepare}end\n`,
+    layout: `I3I4I3I4${'I3I4c3I4'.repeat(rules.length)}`,
+    values: [...[withNumber(FIRST_BYTE), 'high', 'early', `(now - early) / ${THREE_BYTES}`], ...further],
+  }
 }
 
 /** What to look for. */
 interface Search {
-  /** Lua arguments of `byte` for the last seven letters of the id. */
+  /** Lua arguments of `byte` for the last seven letters of the id, and for `digits`. */
   letters: string
-  /** Lua condition under which a reservation with this id is the one, from `spent`, its lower bits `early`, and the `units` of each rule. */
+  /** Names for the digits of `time`, which follow the letters. */
+  digits?: readonly string[]
+  /** Lua condition under which a reservation with this id is the one, from `spent`, its lower bits `early`, when it `ends`, and the `units` of each rule. */
   isSame: string
-  /** The Lua table of reservations that this script has removed. Absent: it has removed no reservation. */
+  /** The Lua table of reservations that this script has removed. Absent: none of those from `from` on. */
   removed?: string
-  /** Lua expression of when it was made, and condition under which that is known. It is found faster with it, if there are many. Absent: it is unknown. */
-  spentAt?: { text: string; isKnown: string }
 }
 
 /**
- * Finds a reservation.
+ * Finds a reservation. The first one is tried before a search, as there are often no others.
  * @returns text that sets `found`, the index of its first record, or nil if it is not there or has ended; `last`, the index after its records;
  * `spent`, when it was made; and the local `units` of each rule
  */
 export function findInTail(
   { text, from }: Tail,
   rules: readonly RuleText[],
-  { letters, isSame, removed, spentAt }: Search,
+  { letters, digits, isSame, removed }: Search,
 ): string {
   const none = rules.map(({ of }) => `${of('units')} = 0\n`).join('')
   const branches = rules.map(
     ({ of, family }) => `if family == '${nameInLiteral(family)}' then\n${of('units')} = units\nelse`,
   )
-  const byId = "needle, before = pack_integers('>I2', number), 1\n"
-  const byTime =
-    spentAt &&
-    `
-if ${spentAt.isKnown} then
-spent = ${spentAt.text}
-local early = spent % ${THREE_BYTES}
-needle, before = pack_integers('>I3I4', early, (spent - early) / ${THREE_BYTES}), 7
-else
-${byId}end
-`.trimStart()
   const isThere = removed ? ` and not ${removed}[found]` : ''
-  return `${declareId(letters)}local needle, before, has_others
-${byTime ?? byId}local place = find(${text}, needle, ${from}, true)
-while place do
-found = place - before
+  return `local number, rest, time, needle
+${idParts(letters, digits)}found = ${from}
+while found do
 if (found - ${from}) % ${RECORD_BYTES} == 0 and #${text} >= found + ${2 * RECORD_BYTES - 1}${isThere} then
-local first, own, high, early, late, second, _, other, family, units = unpack_integers('>I1I2I4I3I4I1I2I4c3I4', ${text}, found)
-if ${isBetween('first', FIRST, SECOND)} and ${isBetween('second', SECOND, THIRD)} and own == number and high - other == rest then
+local head, high, early, late, second, other, family, units = unpack_integers('>I3I4I3I4I3I4c3I4', ${text}, found)
+if high - other == rest and (head - number) % 65536 == 0${digits ? ' and early == time' : ''} then
+local first, has_others = (head - number) / 65536
+second = (second - number) / 65536
 spent, last = late * ${THREE_BYTES} + early, found + ${2 * RECORD_BYTES}
 ${none}while units do
 ${branches.join('')}
 has_others = true
 end
-local third = byte(${text}, last) or 0
+local third = #${text} >= last and byte(${text}, last) or 0
 units = ${isBetween('third', THIRD, CLOSED)}
 if units then
 family, units = unpack_integers('>c3I4', ${text}, last + 7)
@@ -175,13 +195,14 @@ last = last + ${RECORD_BYTES}
 end
 end
 local ends = ${END}
-if ends > now / 1000 and ${isSame} then
+if ${isBetween('first', FIRST, SECOND)} and ${isBetween('second', SECOND, THIRD)} and ends > now / 1000 and ${isSame} then
 break
 end
 end
 end
-found = nil
-place = find(${text}, needle, place + 1, true)
+needle = needle or pack_integers('>I2', number)
+found = find(${text}, needle, found + 2, true)
+found = found and found - 1
 end
 `.trimStart()
 }
@@ -189,7 +210,9 @@ end
 /** Moves the end of the reservation at `found` to one ttl from now. */
 export const renewInTail = ({ text }: Tail, ttlMs: number) =>
   `
-do${declareEnd(ttlMs)}local before, other = unpack_integers('>I4', ${text}, found + 3), unpack_integers('>I4', ${text}, found + 17)
+do
+local high, low, lowest
+${endParts(ttlMs)}local before, other = unpack_integers('>I4', ${text}, found + 3), unpack_integers('>I4', ${text}, found + 17)
 local records = pack_integers('>I1', ${FIRST_BYTE}) .. sub(${text}, found + 1, found + 2) .. pack_integers('>I4', high) .. sub(${text}, found + 7, found + 13)
 records = records .. pack_integers('>I1', ${SECOND_BYTE}) .. sub(${text}, found + 15, found + 16) .. pack_integers('>I4', high - before + other)
 for from = found + 21, last - 1, ${RECORD_BYTES} do

@@ -17,6 +17,9 @@ export interface RuleSetShape {
   leases?: boolean
 }
 
+/** What each reservation that a decision has settled adds to the status in its reply. */
+export const PER_SETTLED = 4
+
 /** A rule of a rule set, with its numbers for each plan. */
 export interface RuleEntry {
   algorithm: AlgorithmName

@@ -85,13 +85,15 @@ export function settleText(ruleSet: RuleSetShape): string {
 
 class RuleSetText {
   readonly #ruleSet: RuleSetShape
-  readonly #locals = new Locals()
+  readonly #locals: Locals
   readonly #rules: readonly RuleText[]
   readonly #identities: readonly (Identity & { isPresent: string })[]
   readonly #reservations: readonly ReservationText[]
 
   constructor(ruleSet: RuleSetShape) {
     this.#ruleSet = ruleSet
+    // Each rule that reserves needs registers in the call that writes the state; Lua has 250 for them and for the locals.
+    this.#locals = new Locals(ruleSet.entries.filter(({ settlement }) => settlement).length > 4 ? 30 : 100)
     const sizes = Map.groupBy(ruleSet.entries, ({ identity }) => identity)
     this.#rules = ruleSet.entries.map((entry, i) =>
       createRuleText(entry, i + 1, sizes.get(entry.identity)!.length, this.#locals),
@@ -398,7 +400,7 @@ class RuleSetText {
     return [
       `if not admitted or verb == 'peek'${hasSubject ? ' and not instead' : ''} then\n`,
       standing,
-      onlySettled.length > 0 ? `if applied then\n${onlySettled.join('')}end\n` : '',
+      onlySettled.length > 0 ? `if applied > 0 then\n${onlySettled.join('')}end\n` : '',
       this.#returnReply(1, hasSubject ? '' : 'paused'),
       'end\n',
       hasSubject ? 'if instead then\nreturn instead\nend\n' : '',
@@ -451,7 +453,7 @@ class RuleSetText {
   /**
    * Returns the reply (decide.ts).
    * @param admitted 2: every rule has spent, so the rows have no `retry_after`
-   * @param last the local that the reply ends with, if it is set, before the number of settlements
+   * @param last the local that the reply ends with, if it is set
    */
   #returnReply(admitted: 1 | 2, last: string): string {
     const { hasSubject } = this.#ruleSet
@@ -463,20 +465,19 @@ class RuleSetText {
       return [...retryAfter, ...standing, ...ofQueue, ...ofSettlement].join(', ')
     })
     const known = hasSubject ? 'not admitted and 0 or is_unknown and -1 or 1' : 'admitted and 1 or 0'
-    const status = admitted === 2 ? '2' : known
+    const settled = this.#hasReservations() ? ' + applied' : ''
+    const status = admitted === 2 ? `2${settled}` : settled ? `(${known})${settled}` : known
     const plan = hasSubject ? "consumer and plan .. ' ' .. consumer or plan" : 'plan'
     const values = [status, plan, 'now', ...rows]
-    const applied = this.#hasReservations() ? 'applied' : ''
-    // If they are nil, the list is shorter.
-    const lasts = last && applied ? [`${last} or ${applied}`, `${last} and ${applied}`] : [last || applied]
+    // If it is nil, the list is shorter.
     if (!this.#rules.some(({ takesOverrides }) => takesOverrides))
-      return `do return { ${[...values, ...lasts.filter(Boolean)].join(', ')} } end\n`
+      return `do return { ${[...values, ...(last ? [last] : [])].join(', ')} } end\n`
     return `
 reply = { ${values.join(', ')} }
 if changes then
 reply[#reply + 1] = changes
 end
-${lasts.map(name => name && `reply[#reply + 1] = ${name}\n`).join('')}do return reply end
+${last && `reply[#reply + 1] = ${last}\n`}do return reply end
 `.trimStart()
   }
 }
@@ -485,8 +486,9 @@ ${lasts.map(name => name && `reply[#reply + 1] = ${name}\n`).join('')}do return 
 const readReservation = (place: number) =>
   `
 reservation = ARGV[${place}] or ''
+applied = 0
 if #reservation > ${ID_LETTERS} and verb ~= 'peek' then
-settlements, reservation, applied = reservation, sub(reservation, 1, ${ID_LETTERS}), -1
+settlements = reservation
 end
 `.trimStart()
 

@@ -1,29 +1,35 @@
 /**
  * Settlements that come with a decision. A decision reads and writes the state of its identities anyway, so a settlement there takes no script call of
- * its own: the script settles first, and then decides. They follow the reservationId of the request in its argument, each with as many letters:
+ * its own: the script settles first, and then decides. They follow the reservationId of the request in its argument, the newest reservation first,
+ * because the script finds them faster in their order in the state. Each has as many characters:
  *
- *     12 letters  the reservationId
- *     8 digits    the lower 24 bits of when it was admitted (µs)
- *                 then for each rule of the rule set with a settlement
- *     10 digits   the units that it has cost
- *     3 letters   the tag under which it has spent, if the numbers of the rule depend on the caller
+ *     7 letters  the end of the reservationId
+ *     4 digits   the lower 24 bits of when it was admitted (µs)
+ *                then for each rule of the rule set with a settlement
+ *     5 digits   the units that it has cost
+ *     3 letters  the tag under which it has spent, if the numbers of the rule depend on the caller
  *
- * If the decision gets that far, its reply ends with a negative number: −1 less the number of reservations that it has settled. A refused request
+ * Digits are of base 75, from the character 0 on. The status in the reply is greater by four for each reservation that was settled. A refused request
  * settles as well. Settled is only what is in the state of an identity, for rules that are part of the request. An isolate
  * sends all others in a message of their own (settle.ts). As the records of a reservation are removed when it is settled, it is settled at most
  * once, whatever is sent.
  */
 import type { ScriptCall, StoreCall } from '../store/store.ts'
-import { debtAt } from './decide.ts'
-import type { RuleEntry, RuleSet } from './rule-set-shape.ts'
+import { debtIn } from './decide.ts'
+import { PER_SETTLED, type RuleEntry, type RuleSet } from './rule-set-shape.ts'
 import type { SettledRequest, SettledRule, Settlement } from './settle.ts'
 
 /** Ids have as many letters of base 62; others, as tests have them, are not in the state. */
 export const ID_LETTERS = 12
-/** A record has the lower bits of a time apart (reserved-records.ts). */
-export const TIME_DIGITS = 8
-export const COST_DIGITS = 10
+/** A record has only these of the id (reserved-records.ts). */
+export const LAST_LETTERS = 7
+/** A record has the lower bits of a time apart. */
+export const TIME_DIGITS = 4
+export const COST_DIGITS = 5
 export const TAG_LETTERS = 3
+/** All letters and digits are in a range of as many characters, from this one on. */
+export const BASE = 75
+export const FIRST_DIGIT = 48
 
 const variesByCaller = ({ takesOverrides, variants }: Pick<RuleEntry, 'takesOverrides' | 'variants'>) =>
   takesOverrides || variants.length > 1
@@ -38,7 +44,7 @@ export const partAt = (settled: readonly Pick<RuleEntry, 'takesOverrides' | 'var
     .slice(0, index)
     .reduce(
       (at, rule) => at + COST_DIGITS + (variesByCaller(rule) ? TAG_LETTERS : 0),
-      ID_LETTERS + TIME_DIGITS,
+      LAST_LETTERS + TIME_DIGITS,
     )
 
 /** What the decision has to have in common with the requests. */
@@ -58,7 +64,7 @@ export function settleAlong(call: StoreCall, settled: Settled): boolean {
   const place = reservationAt(ruleSet)
   if (!('args' in call) || !isAbout(call, settled) || call.args[place]?.length !== ID_LETTERS) return false
   if (!requests.every(canSettle)) return false
-  const texts = requests.map(request => textOf(request, settled))
+  const texts = requests.toSorted((a, b) => b.spentAt - a.spentAt).map(request => textOf(request, settled))
   Object.assign(call, { args: call.args.with(place, call.args[place] + texts.join('')) })
   return true
 }
@@ -98,26 +104,24 @@ function textOf({ id, spentAt, amounts }: SettledRequest, { ruleSet, rules }: Se
     // A rule with numbers for several plans is in `rules` once for each of them, and only one has reserved.
     const i = rules.findIndex(({ rule }, i) => ruleSet.entryOf(rule) === place && amounts[i]!.reserved > 0)
     const cost = i === -1 ? 0 : amounts[i]!.actual
-    return (
-      String(cost).padStart(COST_DIGITS, '0') + (variesByCaller(entry) ? (rules[i]?.rule.tag ?? '---') : '')
-    )
+    return digits(cost, COST_DIGITS) + (variesByCaller(entry) ? (rules[i]?.rule.tag ?? '---') : '')
   })
-  return id + digits(spentAt % 2 ** 24, TIME_DIGITS) + parts.join('')
+  return id.slice(-LAST_LETTERS) + digits(spentAt % 2 ** 24, TIME_DIGITS) + parts.join('')
 }
 
-const digits = (value: number, length: number) => String(value).padStart(length, '0')
+const digits = (value: number, length: number): string =>
+  length === 0
+    ? ''
+    : digits(Math.floor(value / BASE), length - 1) + String.fromCharCode(FIRST_DIGIT + (value % BASE))
 
 /** How many reservations a decision has settled. For each request, that is one for each of its identities. @param reply not decoded yet */
-export function settledIn(reply: unknown): number {
-  const last = Array.isArray(reply) ? reply.at(-1) : undefined
-  return typeof last === 'number' && last < 0 ? -1 - last : 0
-}
+export const settledIn = (reply: unknown): number =>
+  Array.isArray(reply) && reply[0] > 0 ? Math.floor(reply[0] / PER_SETTLED) : 0
 
 /** The debt of each rule after the decision. @param reply of a decision that has settled reservations */
 export function debtsIn(
   reply: unknown,
   { ruleSet, rules }: Pick<Settled, 'ruleSet' | 'rules'>,
 ): { debt: number }[] {
-  const fields = reply as readonly number[]
-  return rules.map(({ rule }) => ({ debt: fields[debtAt(ruleSet, fields[0]!, rule)]! }))
+  return rules.map(({ rule }) => ({ debt: debtIn(reply as unknown[], ruleSet, rule) }))
 }

@@ -2,7 +2,14 @@
 import { chunked } from '../chunked.ts'
 import { ABSENT } from './constants.ts'
 import { expandMacros } from './lua-text.ts'
-import { isOfReservation, LAST_MS, RECORD_BYTES, type Tail } from './reserved-records.ts'
+import {
+  type Added,
+  isOfReservation,
+  LAST_MS,
+  RECORD_BYTES,
+  RESERVED_FROM,
+  type Tail,
+} from './reserved-records.ts'
 import { isExpectedInState, type RuleText } from './rule-text.ts'
 
 /** The rules that share one state, and the names of its locals in the Lua text. */
@@ -54,7 +61,7 @@ export function readState(
   return [
     `${state} = ${key} and values[${key}]\n`,
     `${fits} = not ${state}\n`,
-    tail ? `${tail.text}, ${tail.from} = '', 1\n` : '',
+    tail ? `${tail.text}, ${tail.from}, ${tail.last} = '', 1, nil\n` : '',
     'do\n',
     ...chunked(recorded, RECORDS_PER_CALL).map(part => declareNumbers(part, '0, 0')),
     ...(recorded.length > 0 || pause
@@ -95,7 +102,8 @@ function readExpected(
 ): string {
   if (expected.length === 0) return ''
   const size = expected.length * RECORD_BYTES
-  const chunks = chunked(expected, RECORDS_PER_CALL).map((part, i) => {
+  const parts = chunked(expected, RECORDS_PER_CALL)
+  const chunks = parts.map((part, i) => {
     const names = part.flatMap(({ ruleNumber }) => [
       `tag_at_${ruleNumber}`,
       `a_${ruleNumber}`,
@@ -103,13 +111,24 @@ function readExpected(
       `c_${ruleNumber}`,
     ])
     const at = i === 0 ? '' : `, ${i * RECORDS_PER_CALL * RECORD_BYTES + 1}`
-    const layout = `'>${part.map(() => `c3${INTEGERS}`).join('')}'`
-    const isOurs = part.map(({ ruleNumber, tag }) => `tag_at_${ruleNumber} == ${tag}`).join(' and ')
+    const records = part.map(() => `c3${INTEGERS}`).join('')
+    const isOurs = part.map(({ ruleNumber, tag }) => `tag_at_${ruleNumber} == ${tag}`)
+    // Reservations follow all other records, so the first byte after those of the rules is theirs.
+    const isBeforeTail = tail && i === parts.length - 1
+    const layout = isBeforeTail
+      ? `#${state} == ${size} and '>${records}' or '>${records}I1'`
+      : `'>${records}'`
+    if (isBeforeTail) {
+      names.push('kind')
+      isOurs.push(`(#${state} == ${size} or kind >= ${RESERVED_FROM})`)
+    }
     const text = [
       `local ${names.join(', ')} = unpack_integers(${layout}, ${state}${at})\n`,
-      `if ${isOurs} then\n`,
+      `if ${isOurs.join(' and ')} then\n`,
       ...part.map(rule => decodeRecord(rule, `_${rule.ruleNumber}`)),
-      `${fits} = true\n`,
+      isBeforeTail
+        ? `${fits}, ${tail.text}, ${tail.from}, ${tail.last} = true, ${state}, ${size + 1}, last_kind\n`
+        : `${fits} = true\n`,
       'end\n',
     ].join('')
     return i === 0 ? text : `if ${fits} then\n${fits} = false\n${text}end\n`
@@ -117,10 +136,8 @@ function readExpected(
   const [first = '', ...rest] = chunks
   const all = rest.length === 0 ? first : `do\n${first}end\n${rest.join('')}`
   if (!tail) return `if #${state} == ${size} then\n${all}end\n`
-  // Reservations follow all other records, but scripts that do not know of them write a pause after them.
-  const areReserved = [`${size + 1}`, `#${state} - ${RECORD_BYTES - 1}`].map(at => isOfReservation(state, at))
-  const hasTail = `#${state} > ${size} and ${areReserved.join(' and ')}`
-  return `if #${state} == ${size} or ${hasTail} then\n${all}if ${fits} then\n${tail.text}, ${tail.from} = ${state}, ${size + 1}\nend\nend\n`
+  // Scripts that do not know of reservations write a pause after them.
+  return `local last_kind = byte(${state}, #${state} - ${RECORD_BYTES - 1})\nif #${state} == ${size} or #${state} > ${size} and last_kind >= ${RESERVED_FROM} then\n${all}end\n`
 }
 
 /** Reads one record after the other, for any other state. If two records have the same tag, the first one counts. */
@@ -150,6 +167,7 @@ function readAny(
     decodeRecord({ idleAt: 'other_idle_at', count: 'other_n' }, ''),
     ...branches.map((branch, i) => (i === 0 ? branch : `else${branch}`)),
     'end\nend\n',
+    tail ? `${tail.last} = byte(${tail.text}, #${tail.text} - ${RECORD_BYTES - 1})\n` : '',
   ].join('')
 }
 
@@ -160,9 +178,9 @@ export function readStanding(rule: RuleText): string {
 
 /**
  * Writes the state in one call. For the usual case: every rule of the identity has spent, and the state has no other records.
- * @param reserve text that sets `added` to a reservation for the state
+ * @param added a reservation for the state
  */
-export function commitUsual({ rules, key, reserved }: Identity, reserve: string): string {
+export function commitUsual({ rules, key, reserved }: Identity, added: Added | undefined): string {
   const expected = rules.filter(isExpectedInState)
   const others = rules
     .filter(rule => !isExpectedInState(rule))
@@ -170,14 +188,15 @@ export function commitUsual({ rules, key, reserved }: Identity, reserve: string)
       rule.isApart && !rule.isGuess ? spendApart(rule, rule.section('spend')) : readStanding(rule),
     )
   if (expected.length === 0) return others.length > 0 ? `if ${key} then\n${others.join('')}end\n` : ''
-  const [first = [], ...rest] = chunked(expected, RECORDS_PER_CALL)
+  const parts = chunked(expected, RECORDS_PER_CALL)
   return [
     `if ${key} then\n`,
-    'local idle_at, bytes = 0\n',
-    packRecords(first, ''),
-    ...rest.map(part => `do\n${packRecords(part, 'bytes .. ')}end\n`),
-    reserve && `local added = ''\n${reserve}`,
-    appendTail(reserved, 'added'),
+    `local idle_at, bytes${added ? ', added' : ''} = 0\n`,
+    ...parts.map((part, i) => {
+      const text = packRecords(part, i === 0 ? '' : 'bytes .. ', i === parts.length - 1 ? added : undefined)
+      return i === 0 ? text : `do\n${text}end\n`
+    }),
+    appendTail(reserved, `#bytes > ${expected.length * RECORD_BYTES}`),
     setex(`KEYS[${key}]`, 'bytes'),
     ...others,
     'end\n',
@@ -186,18 +205,15 @@ export function commitUsual({ rules, key, reserved }: Identity, reserve: string)
 
 /**
  * Adds the reservations to the `bytes` of a state, which is then kept for as long as one can last.
- * @param added Lua expression of one that is new
+ * @param isReserved Lua condition under which there are reservations, if some are new: in `bytes`, and the local `added`
  */
-function appendTail(reserved: Identity['reserved'], added?: string): string {
+function appendTail(reserved: Identity['reserved'], isReserved?: string): string {
   if (!reserved) return ''
   const { tail, ttlMs } = reserved
-  const [isNew, andNew] = added ? [` or ${added} ~= ''`, ` .. ${added}`] : ['', '']
-  return `
-if #${tail.text} >= ${tail.from}${isNew} then
-bytes = bytes .. sub(${tail.text}, ${tail.from})${andNew}
-local latest = now - now % 1000 + ${ttlMs * 1000}
-${raiseIdleAt('idle_at', 'latest')}end
-`.trimStart()
+  const latest = raiseIdleAt('idle_at', `now + ${ttlMs * 1000}`)
+  const addTail = `if #${tail.text} >= ${tail.from} then\nbytes = bytes .. sub(${tail.text}, ${tail.from})\n`
+  if (!isReserved) return `${addTail}${latest}end\n`
+  return `${addTail}end\nif added then\nbytes = bytes .. added\nend\nif ${isReserved} then\n${latest}end\n`
 }
 
 /** Spends under a rule that has no record in the state, and writes its side key. */
@@ -205,10 +221,13 @@ function spendApart(rule: RuleText, spend: string): string {
   return `do\n${declareNumbers([rule])}${spend}${rule.section('standing')}${rule.section('write')}${writeSideKey(rule)}end\n`
 }
 
-/** Spends under the rules, and packs their records into `bytes`. */
-function packRecords(rules: readonly RuleText[], before: string): string {
-  const layout = `'>${rules.map(() => `c3${INTEGERS}`).join('')}'`
-  const values = rules.map(rule => `${rule.tag}, ${integers(rule)}`).join(', ')
+/** Spends under the rules, and packs their records into `bytes`. @param added a reservation after them */
+function packRecords(rules: readonly RuleText[], before: string, added: Added | undefined): string {
+  const pack = (moreLayout = '', more: readonly string[] = []) => {
+    const layout = `'>${rules.map(() => `c3${INTEGERS}`).join('')}${moreLayout}'`
+    const values = [...rules.map(rule => `${rule.tag}, ${integers(rule)}`), ...more]
+    return `bytes = ${before}pack_integers(${layout}, ${values.join(', ')})\n`
+  }
   return [
     declareNumbers(rules),
     ...rules.map(rule =>
@@ -221,7 +240,8 @@ function packRecords(rules: readonly RuleText[], before: string): string {
         writeSideKey(rule),
       ].join(''),
     ),
-    `bytes = ${before}pack_integers(${layout}, ${values})\n`,
+    added?.prepare ?? '',
+    added?.layout ? `if is_added then\n${pack(added.layout, added.values)}else\n${pack()}end\n` : pack(),
   ].join('')
 }
 

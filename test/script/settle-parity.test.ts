@@ -18,6 +18,7 @@ import { settlementOf } from '../../src/limiter/reservations/outbox.ts'
 import { reservationOf } from '../../src/limiter/reservations/reservation.ts'
 import type { Subject, Verdict } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
+import { PER_SETTLED } from '../../src/script/rule-set-shape.ts'
 import type { SettledRequest, Settlement } from '../../src/script/settle.ts'
 import { settleAlong, settledIn } from '../../src/script/settle-along.ts'
 import { consumerKey, consumerStateKey, reservedKey } from '../../src/store/keys.ts'
@@ -226,7 +227,7 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
               }
               expect(outcome).toEqual(model.decide(evaluation, verb))
               if (outcome.status === 'admitted' && !each.isPeek && reservationId) {
-                const isInState = (raw as unknown[])[0] === 2 && reservationId.length === 12
+                const isInState = (raw as number[])[0]! % PER_SETTLED === 2 && reservationId.length === 12
                 admissions.push({ id: reservationId, at: outcome.at, verdicts: outcome.verdicts, isInState })
               }
               decisions += 1
@@ -671,6 +672,14 @@ describeOnRedisEngine('reservations in the state and in the set', (fresh, kind) 
       if (SELECTION === 'all' && kind !== 'embedded') expect(seen.inBoth).toBeGreaterThan(0)
     },
   )
+
+  it('are made and settled under 20 rules of an identity', async () => {
+    const { decide, settle, places } = await twins(Array.from({ length: 20 }, (_, i) => tokens(`t${i}`)))
+    for (const i of [1, 2]) expect((await decide(idOf(i), 30, NOON)).status).toBe('admitted')
+    expect(await places()).toEqual([2, 0])
+    const amounts = Array.from({ length: 20 }, () => ({ reserved: 30, actual: 40 }))
+    expect((await settle([{ id: idOf(1), spentAt: NOON, amounts }], NOON)).applied).toBe(1)
+  })
 
   it('refuse in a pause, and are settled and renewed in it', async () => {
     const { decide, settle, places, pause } = await twins([requests, tokens('tokens')])

@@ -8,7 +8,8 @@ import { expect, it } from 'vitest'
 import type { SettlementTerms } from '../../../src/config/compile-rule.ts'
 import { GatewayError } from '../../../src/errors.ts'
 import type { Decided } from '../../../src/limiter/engine-shape.ts'
-import { settledIn } from '../../../src/script/settle-along.ts'
+import { PER_SETTLED } from '../../../src/script/rule-set-shape.ts'
+import { BASE, FIRST_DIGIT, settledIn } from '../../../src/script/settle-along.ts'
 import { consumerStateKey } from '../../../src/store/keys.ts'
 import type { ScriptCall, StoreCall } from '../../../src/store/store.ts'
 import { randomCases, sized } from '../../selection.ts'
@@ -68,12 +69,15 @@ class Ledger {
   ) {
     const id = text.slice(0, 12)
     let applied = 0
-    for (const [, settled, actual] of text.slice(12).matchAll(/(\w{12})\d{8}(\d{10})\w{3}/g))
-      applied += this.#settle(key, settled!, Number(actual), nowMs)
+    for (const [, letters = '', digits = ''] of text.slice(12).matchAll(/(\w{7}).{4}(.{5})\w{3}/g)) {
+      const actual = [...digits].reduce((sum, digit) => sum * BASE + digit.charCodeAt(0) - FIRST_DIGIT, 0)
+      const settled = [...this.entries.keys()].find(id => id.endsWith(letters))
+      applied += this.#settle(key, settled ?? '', actual, nowMs)
+    }
     this.along += applied
     this.isAlongExact &&= settledIn(reply) === applied
-    const [status, , spentAt, , , reserved] = reply as number[]
-    if (status !== 2 || !id || !reserved) return
+    const [status = 0, , spentAt, , , reserved] = reply as number[]
+    if (status % PER_SETTLED !== 2 || !id || !reserved) return
     this.entries.set(id, { key, spentAt: spentAt!, reserved, endsAt: nowMs + TTL_MS })
   }
 

@@ -64,8 +64,8 @@ export interface OutgoingMessage {
   readonly request: SettledRequest
   /** When its reservation ends (ms). */
   readonly until: number
-  /** Set if the reply to its decision was lost: when that was sent (ms). */
-  readonly lostAt?: number
+  /** Set if only its id is known, because the reply to its decision was lost: when that was sent (ms). */
+  readonly lostAt?: number | undefined
   /** Called when the store has answered. @param sentAt (ms) */
   onConfirmed?(sentAt: number): void
   /** Whether another message has replaced it. */

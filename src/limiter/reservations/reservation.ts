@@ -33,6 +33,8 @@ export interface Reservation {
   readonly plan?: string | undefined
   /** When it was admitted, by the clock of the store (µs). */
   readonly spentAt: number
+  /** Whether it has also reserved under rules that a later deployment has removed. Then the store finds it by its id alone. */
+  readonly isPartial?: boolean
 }
 
 export interface ReservedRule extends Pick<SettledRule, 'rule' | 'key' | 'mode' | 'written'> {

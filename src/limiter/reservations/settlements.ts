@@ -44,6 +44,9 @@ export interface SettlementsOptions extends Omit<OutboxOptions, 'counts'> {
   count?: CountReservations | undefined
 }
 
+/** How far the clock of this machine can be behind that of the store (ms). */
+const MAX_CLOCK_DIFFERENCE_MS = 60_000
+
 /** A renewal that is not confirmed is checked again after this share of the `ttl`. */
 const RENEWAL_CHECK_SHARE = 0.1
 
@@ -56,12 +59,16 @@ export function createSettlements({
   const { now, wallClock, writeAt } = options
   const counts = createReservationCounts(count)
   const outbox = createOutbox({ ...options, counts })
+  /** When a partial reservation was made, at the earliest (ms). */
+  const lostAtOf = ({ isPartial, spentAt }: Reservation) =>
+    isPartial ? now() - Math.max(0, wallClock() - spentAt / 1e3) - MAX_CLOCK_DIFFERENCE_MS : undefined
   const requestOf = ({ id, spentAt }: Reservation) => ({ id, spentAt })
 
   function queue(reservation: Reservation, actualOf: ActualOf | undefined, until: number): void {
     const amounts = amountsOf(reservation, actualOf)
     counts.cost(reservation, amounts)
-    outbox.add(reservation, { request: { ...requestOf(reservation), amounts }, until })
+    const request = { ...requestOf(reservation), amounts }
+    outbox.add(reservation, { request, until, lostAt: lostAtOf(reservation) })
   }
 
   return {
@@ -157,7 +164,9 @@ export function createSettlements({
       guard?: CallGuard,
     ): Promise<SettleResult | Degraded> {
       const amounts = amountsOf(reservation, actualOf)
-      const settlement = settlementOf(reservation, { amounts }, wallClock(), writeAt?.())
+      const lostAt = lostAtOf(reservation)
+      const lostForMs = lostAt === undefined ? undefined : now() - lostAt
+      const settlement = settlementOf(reservation, { amounts, lostForMs }, wallClock(), writeAt?.())
       const store = guard?.on(trips.store) ?? trips.store
       const settled = await runCall(store, prepareSettle(settlement)).catch(toDegraded)
       if ('cause' in settled) {

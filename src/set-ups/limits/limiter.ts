@@ -28,15 +28,18 @@ import { NO_BOARD } from '../../switches/live.ts'
 import { milliseconds, ruleResultOf } from '../rule-result.ts'
 import { createAcquiring } from './acquire.ts'
 import {
+  type BindEarlier,
   type CostOptions,
   checkCosts,
   checkIdentity,
   checkOptions,
   checkReserves,
   checkRule,
+  checkSettled,
   costOf,
   type LimitIdentity,
   type LimitOptions,
+  rulesOfEarlier,
 } from './arguments.ts'
 import { type DecidedCall, narrowDecision, releaseMethods, retryAfterOf } from './decided-call.ts'
 import type { BeginHold, LimiterInternals } from './held.ts'
@@ -136,8 +139,12 @@ export function createGuardableLimiter<Further extends object = object>(
   function bindKeys(name: string, identity: LimitIdentity): { rule: LimitRule; key: string }[] {
     const rules = rulesOf(name)
     checkIdentity(name, identity, rules)
-    return rules.map(rule => ({ rule, key: limitRuleKey(name, rule, identity) }))
+    return withKeys(name, rules, identity)
   }
+  const withKeys = (name: string, rules: readonly LimitRule[], identity: LimitIdentity) =>
+    rules.map(rule => ({ rule, key: limitRuleKey(name, rule, identity) }))
+  const bindEarlier: BindEarlier = (name, identity, names) =>
+    withKeys(name, rulesOfEarlier(name, identity, rulesOf(name), names), identity)
 
   async function decide(
     verb: 'decide' | 'peek',
@@ -268,7 +275,7 @@ export function createGuardableLimiter<Further extends object = object>(
     look: (name, identity, options) => decide('peek', name, identity, () => 0, options),
   })
   const refunding = createRefunding({
-    ...{ rulesOf, bindKeys, showResult: changeResult, nowMs, decideAt: clock.now },
+    ...{ rulesOf, bindEarlier, showResult: changeResult, nowMs, decideAt: clock.now },
     ruleSetOf: name => ruleSets.get(name)!,
     change: (call, guard) => engine.change('refund', call, background, guard),
   })
@@ -278,7 +285,7 @@ export function createGuardableLimiter<Further extends object = object>(
     const decideOptions = { background, awaitsSwitches: true, isFinal: true, guard }
     const reserving = anyReserves(allRules)
       ? parts.createReserving({
-          ...{ rulesOf, bindKeys, showResult: changeResult },
+          ...{ rulesOf, bindEarlier, showResult: changeResult },
           ruleSetOf: name => ruleSets.get(name)!,
           decide: async (name, identity, costOf) =>
             count(await decide('decide', name, identity, costOf, { ...decideOptions, isFinal: false })),
@@ -297,7 +304,7 @@ export function createGuardableLimiter<Further extends object = object>(
     return {
       ...deciding(decideOptions),
       ...(extend?.({
-        ...{ background, bindKeys, decideAt: clock.now },
+        ...{ background, bindEarlier, decideAt: clock.now },
         change: call => engine.change('refund', call, background, guard),
         deciding: hold => deciding({ ...decideOptions, hold }),
       }) as Further),
@@ -316,8 +323,10 @@ export function createGuardableLimiter<Further extends object = object>(
       },
 
       async settle(decision, amounts) {
-        checkReserves(decision.limit, rulesOf(decision.limit))
-        return await reserving!.settle(decision, amounts)
+        if (reserving) return await reserving.settle(decision, amounts)
+        const { limit: name, identity, reserved } = decision
+        checkSettled(name, amounts, rulesOf(name), reserved)
+        return { ...changeResult(name, identity, { at: 0, verdicts: [] }), applied: false }
       },
 
       async reset(name, identity = {}, options = {}) {

@@ -7,7 +7,7 @@
  */
 
 import type { Credentials } from '../../config/compile-credentials.ts'
-import { appliesToPlan } from '../../config/compile-rule.ts'
+import { appliesToPlan, knownPlan } from '../../config/compile-rule.ts'
 import type { RememberedCaller } from '../../credentials/caller-memory.ts'
 import type { DecideVerb } from '../../script/decide.ts'
 import { type BoundRule, consumerKeyOf, type Evaluation, type Subject } from '../../script/evaluation.ts'
@@ -61,10 +61,8 @@ export function fallBack(
 
   const claimed = subject?.kind === 'token' ? subject.plan : undefined
   // The first plan that the config knows, else the default plan.
-  const known = [verified, claimed, seen?.plan, signed].find(
-    plan => plan !== undefined && ruleSet.plans.includes(plan),
-  )
-  const plan = subject && (known ?? ruleSet.plans[0]!)
+  const known = [verified, claimed, seen?.plan, signed].find(plan => ruleSet.plans.includes(plan!))
+  const plan = subject && knownPlan(ruleSet.plans, known)
   const applying = rules.filter(
     ({ rule, mode }) =>
       // Slots of a cluster that have answered have counted their rules.

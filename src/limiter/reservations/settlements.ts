@@ -17,6 +17,7 @@ import type { Answers } from '../answers/answers.ts'
 import type { CallGuard } from '../call-guard.ts'
 import { type Degraded, toDegraded } from '../evaluate.ts'
 import { prepareSettle, runCall } from '../prepared-call.ts'
+import { renewUntilOver } from '../renew-until-over.ts'
 import { createOutbox, type OutboxOptions, settlementOf } from './outbox.ts'
 import {
   type ActualOf,
@@ -117,8 +118,8 @@ export function createSettlements({
       let renewedAt = now()
       let isRenewing = false
       let isOver = false
-      let cancelCheck = () => {}
       const endsAt = () => renewedAt + lastEndMs(reservation)
+      const dueInMs = () => renewedAt + ttlMs / 2 - now()
       function renew(): void {
         const amounts = amountsOf(reservation, undefined)
         isRenewing = outbox.add(reservation, {
@@ -131,25 +132,20 @@ export function createSettlements({
           },
         })
       }
-      function checkLater(): void {
-        const dueInMs = renewedAt + ttlMs / 2 - now()
-        cancelCheck = timer(Math.max(dueInMs, RENEWAL_CHECK_SHARE * ttlMs), check, true)
-      }
-      function check(): void {
-        const isDue = now() >= renewedAt + ttlMs / 2
-        if (isDue && !isRenewing) renew()
-        // Also if a message waits already: the request that was to send it may have ended.
-        trips.schedule(background)
-        if (now() < endsAt()) checkLater()
-      }
-      checkLater()
-      // Keeps the timers of this request alive.
-      const { promise: ended, resolve: end } = Promise.withResolvers<void>()
-      background(ended)
+      const endRenewals = renewUntilOver(
+        timer,
+        background,
+        RENEWAL_CHECK_SHARE * ttlMs,
+        () => (now() < endsAt() ? dueInMs() : undefined),
+        () => {
+          if (dueInMs() <= 0 && !isRenewing) renew()
+          // Also if a message waits already: the request that was to send it may have ended.
+          trips.schedule(background)
+        },
+      )
       return settling => {
         isOver = true
-        cancelCheck()
-        end()
+        endRenewals()
         if (settling !== 'unsettled') queue(reservation, settling, endsAt())
         trips.schedule(background)
       }

@@ -37,7 +37,7 @@ export interface Calendar {
   windowEnds: Algorithms['windowEnds']
 }
 
-export interface Lease {
+export interface LeaseTerms {
   /** How long an isolate may admit requests without asking the store. */
   forMs: number
 }
@@ -92,7 +92,7 @@ export interface Rule {
   /** What happens to a request while the store does not answer. */
   onStoreFailure: OnStoreFailure
   /** One decision may spend units for several requests, which the isolate serves without a trip to the store for this long. */
-  lease?: Lease
+  lease?: LeaseTerms
   match: Match
 }
 

@@ -40,7 +40,7 @@ const MAX_AGE_MS = 60_000
 const BAD = { kind: 'failed' } as const
 
 /** The guesses of one address. */
-interface Counted {
+interface AddressGuesses {
   request: KnownRequest
   guesses: number
   /** When the first one was made (ms). */
@@ -61,16 +61,16 @@ export function createGuesses(
   }: { clock: Clock; decideAt?: (() => number) | undefined; switchName: SwitchName },
 ) {
   const now = () => clock.now()
-  const addresses = new Map<string, Counted>()
+  const addresses = new Map<string, AddressGuesses>()
   let lastSentAt = Number.NEGATIVE_INFINITY
   let isAnswered = true
-  const isTooOld = ({ since }: Counted) => !isWithin(MAX_AGE_MS, since, known.now())
+  const isTooOld = ({ since }: AddressGuesses) => !isWithin(MAX_AGE_MS, since, known.now())
 
   /**
    * The calls for one address: one row for each of its slots, if the store is a cluster. The last call of a row makes a single guess, so that
    * its reply shows whether another one is refused.
    */
-  function callsFor({ request, guesses }: Counted, { keysPerCall }: TripInfo) {
+  function callsFor({ request, guesses }: AddressGuesses, { keysPerCall }: TripInfo) {
     const { ruleSet, rules } = request.demand
     const groups = keysPerCall > 1 ? [rules] : [...Map.groupBy(rules, ({ key }) => key).values()]
     return groups.flatMap(group =>

@@ -30,14 +30,14 @@ import {
   reservationOf,
   reserves,
 } from './reservation.ts'
-import { type CountReservations, createReservationCounts } from './reservation-counts.ts'
+import { type CountReservations, createReservationStatistics } from './reservation-statistics.ts'
 
 /** How a request ends for its reservation. Absent: the reserved units stay spent. 'unsettled': the policy of each unit decides. */
 export type Settling = ActualOf | 'unsettled'
 
 export type Settlements = ReturnType<typeof createSettlements>
 
-export interface SettlementsOptions extends Omit<OutboxOptions, 'counts'> {
+export interface SettlementsOptions extends Omit<OutboxOptions, 'statistics'> {
   timer: Timer
   /** Creates ids of reservations; simulations pass their own. */
   newId?: (() => string) | undefined
@@ -58,8 +58,8 @@ export function createSettlements({
   ...options
 }: SettlementsOptions) {
   const { now, wallClock, writeAt } = options
-  const counts = createReservationCounts(count)
-  const outbox = createOutbox({ ...options, counts })
+  const statistics = createReservationStatistics(count)
+  const outbox = createOutbox({ ...options, statistics })
   /** When a partial reservation was made, at the earliest (ms). */
   const lostAtOf = ({ isPartial, spentAt }: Reservation) =>
     isPartial ? now() - Math.max(0, wallClock() - spentAt / 1e3) - MAX_CLOCK_DIFFERENCE_MS : undefined
@@ -67,15 +67,15 @@ export function createSettlements({
 
   function queue(reservation: Reservation, actualOf: ActualOf | undefined, until: number): void {
     const amounts = amountsOf(reservation, actualOf)
-    counts.cost(reservation, amounts)
+    statistics.cost(reservation, amounts)
     const request = { ...requestOf(reservation), amounts }
     outbox.add(reservation, { request, until, lostAt: lostAtOf(reservation) })
   }
 
   return {
     rider: outbox.rider,
-    get counts() {
-      return outbox.counts
+    get backlog() {
+      return outbox.backlog
     },
 
     /** The id under which a request reserves; undefined: it reserves nothing. */
@@ -84,7 +84,7 @@ export function createSettlements({
     /** What a decision has reserved; undefined: nothing. */
     open(evaluation: Evaluation, outcome: Outcome): Reservation | undefined {
       const reservation = reservationOf(evaluation, outcome)
-      if (reservation) counts.made(reservation)
+      if (reservation) statistics.made(reservation)
       return reservation
     },
 
@@ -170,8 +170,8 @@ export function createSettlements({
         queue(reservation, actualOf, now() + lastEndMs(reservation))
       } else {
         options.onReport?.(reservation.rules, settled)
-        counts.answered(reservation, settlement.requests, settled)
-        if (settled.applied > 0) counts.cost(reservation, amounts)
+        statistics.answered(reservation, settlement.requests, settled)
+        if (settled.applied > 0) statistics.cost(reservation, amounts)
       }
       // The units that were given back may make room for others.
       const keys = reservation.rules.map(({ key }) => key)

@@ -12,6 +12,7 @@ import { answerKeyOf, type KnownAnswers, type KnownRequest } from './answers/kno
 import type { RefusalMemory } from './answers/refusals.ts'
 import { bindRule, bindRules, type Demand, type SwitchName } from './bind.ts'
 import { type Decision, toDecision } from './decision.ts'
+import { halvesOf } from './outage/hand-overs.ts'
 import { decodeReplies, prepareDecide } from './prepared-call.ts'
 
 export type Guesses = ReturnType<typeof createGuesses>
@@ -163,7 +164,3 @@ function mergeSlots(outcomes: readonly Outcome[]): Outcome {
 /** As many as the store can admit, and one that it refuses. */
 const mostGuesses = (rules: readonly BoundRule[]) =>
   Math.min(...rules.map(({ rule, cost }) => Math.floor(rule.quota.burst / cost))) + 1
-
-/** Splits guesses as halvesOf in hand-overs.ts splits units: if fewer are left, the store counts exactly those. */
-const halvesOf = (guesses: number): number[] =>
-  guesses === 0 ? [] : [Math.ceil(guesses / 2), ...halvesOf(Math.floor(guesses / 2))]

@@ -103,19 +103,12 @@ export interface OutboxOptions {
   deadlineMs?: number | undefined
   /** The time to write by (µs). Absent, as always in production: the clock of the store. */
   writeAt?: (() => number) | undefined
-  statistics: ReservationStatistics
+  stats: ReservationStatistics
   /** Called with the states that the store has answered. */
   onReport?: ((rules: Reservation['rules'], result: SettleResult) => void) | undefined
 }
 
-export function createOutbox({
-  now,
-  wallClock,
-  deadlineMs = 0,
-  writeAt,
-  statistics,
-  onReport,
-}: OutboxOptions) {
+export function createOutbox({ now, wallClock, deadlineMs = 0, writeAt, stats, onReport }: OutboxOptions) {
   const onTheWayMs = Math.max(ON_THE_WAY_MS, deadlineMs)
   /** By the key of the call, the longest waiting first. */
   const ready = new Map<string, Batch>()
@@ -147,7 +140,7 @@ export function createOutbox({
 
   function giveUp(reservation: Reservation, messages: readonly OutgoingMessage[]): void {
     const settlements = messages.filter(({ request }) => !request.isRenewal).length
-    if (settlements > 0) statistics.givenUp(reservation, settlements)
+    if (settlements > 0) stats.givenUp(reservation, settlements)
   }
 
   /** The messages to send now, each batch in one call. */
@@ -211,12 +204,8 @@ export function createOutbox({
     const isSettled =
       applied === requests.reduce((sum, request) => sum + identitiesOf(reservation, request), 0)
     if (isSettled) {
-      statistics.answered(
-        reservation,
-        requests,
-        { applied, verdicts: debtsIn(reply, reservation) },
-        batch.isRepeated,
-      )
+      const verdicts = debtsIn(reply, reservation)
+      stats.answered(reservation, requests, { applied, verdicts }, batch.isRepeated)
       size -= messages.length
       return
     }
@@ -284,12 +273,8 @@ export function createOutbox({
             onReport?.(batch.reservation.rules, result)
             const { messages } = batch
             const known = messages.filter(({ lostAt }) => lostAt === undefined).map(({ request }) => request)
-            statistics.answered(
-              batch.reservation,
-              known,
-              result,
-              batch.isRepeated || known.length < messages.length,
-            )
+            const mayBeRepeated = batch.isRepeated || known.length < messages.length
+            stats.answered(batch.reservation, known, result, mayBeRepeated)
             // A decision whose reply was lost may still be on its way, so what is not found is looked for again.
             batch.messages = messages.filter(
               ({ lostAt }) => lostAt !== undefined && batch.answers === 1 && result.applied < messages.length,

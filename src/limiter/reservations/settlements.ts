@@ -37,7 +37,7 @@ export type Settling = ActualOf | 'unsettled'
 
 export type Settlements = ReturnType<typeof createSettlements>
 
-export interface SettlementsOptions extends Omit<OutboxOptions, 'statistics'> {
+export interface SettlementsOptions extends Omit<OutboxOptions, 'stats'> {
   timer: Timer
   /** Creates ids of reservations; simulations pass their own. */
   newId?: (() => string) | undefined
@@ -58,8 +58,8 @@ export function createSettlements({
   ...options
 }: SettlementsOptions) {
   const { now, wallClock, writeAt } = options
-  const statistics = createReservationStatistics(count)
-  const outbox = createOutbox({ ...options, statistics })
+  const stats = createReservationStatistics(count)
+  const outbox = createOutbox({ ...options, stats })
   /** When a partial reservation was made, at the earliest (ms). */
   const lostAtOf = ({ isPartial, spentAt }: Reservation) =>
     isPartial ? now() - Math.max(0, wallClock() - spentAt / 1e3) - MAX_CLOCK_DIFFERENCE_MS : undefined
@@ -67,7 +67,7 @@ export function createSettlements({
 
   function queue(reservation: Reservation, actualOf: ActualOf | undefined, until: number): void {
     const amounts = amountsOf(reservation, actualOf)
-    statistics.cost(reservation, amounts)
+    stats.cost(reservation, amounts)
     const request = { ...requestOf(reservation), amounts }
     outbox.add(reservation, { request, until, lostAt: lostAtOf(reservation) })
   }
@@ -84,7 +84,7 @@ export function createSettlements({
     /** What a decision has reserved; undefined: nothing. */
     open(evaluation: Evaluation, outcome: Outcome): Reservation | undefined {
       const reservation = reservationOf(evaluation, outcome)
-      if (reservation) statistics.made(reservation)
+      if (reservation) stats.made(reservation)
       return reservation
     },
 
@@ -170,8 +170,8 @@ export function createSettlements({
         queue(reservation, actualOf, now() + lastEndMs(reservation))
       } else {
         options.onReport?.(reservation.rules, settled)
-        statistics.answered(reservation, settlement.requests, settled)
-        if (settled.applied > 0) statistics.cost(reservation, amounts)
+        stats.answered(reservation, settlement.requests, settled)
+        if (settled.applied > 0) stats.cost(reservation, amounts)
       }
       // The units that were given back may make room for others.
       const keys = reservation.rules.map(({ key }) => key)

@@ -60,16 +60,17 @@ export function createSettlements({
   const { now, wallClock, writeAt } = options
   const stats = createReservationStatistics(count)
   const outbox = createOutbox({ ...options, stats })
-  /** When a partial reservation was made, at the earliest (ms). */
-  const lostAtOf = ({ isPartial, spentAt }: Reservation) =>
-    isPartial ? now() - Math.max(0, wallClock() - spentAt / 1e3) - MAX_CLOCK_DIFFERENCE_MS : undefined
+  /** How long ago a partial reservation was made, at most (ms). */
+  const lostForMsOf = ({ isPartial, spentAt }: Reservation) =>
+    isPartial ? Math.max(0, wallClock() - spentAt / 1e3) + MAX_CLOCK_DIFFERENCE_MS : undefined
   const requestOf = ({ id, spentAt }: Reservation) => ({ id, spentAt })
 
   function queue(reservation: Reservation, actualOf: ActualOf | undefined, until: number): void {
     const amounts = amountsOf(reservation, actualOf)
     stats.cost(reservation, amounts)
-    const request = { ...requestOf(reservation), amounts }
-    outbox.add(reservation, { request, until, lostAt: lostAtOf(reservation) })
+    const lostForMs = lostForMsOf(reservation)
+    const lostAt = lostForMs && now() - lostForMs
+    outbox.add(reservation, { request: { ...requestOf(reservation), amounts }, until, lostAt })
   }
 
   return {
@@ -160,8 +161,7 @@ export function createSettlements({
       guard?: CallGuard,
     ): Promise<SettleResult | Degraded> {
       const amounts = amountsOf(reservation, actualOf)
-      const lostAt = lostAtOf(reservation)
-      const lostForMs = lostAt === undefined ? undefined : now() - lostAt
+      const lostForMs = lostForMsOf(reservation)
       const settlement = settlementOf(reservation, { amounts, lostForMs }, wallClock(), writeAt?.())
       const store = guard?.on(trips.store) ?? trips.store
       const settled = await runCall(store, prepareSettle(settlement)).catch(toDegraded)

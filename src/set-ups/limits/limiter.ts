@@ -28,7 +28,6 @@ import { NO_BOARD } from '../../switches/live.ts'
 import { milliseconds, ruleResultOf } from '../rule-result.ts'
 import { createAcquiring } from './acquire.ts'
 import {
-  type BindEarlier,
   type CostOptions,
   checkCosts,
   checkIdentity,
@@ -134,17 +133,19 @@ export function createGuardableLimiter<Further extends object = object>(
   /**
    * Each rule of a limit with the store key of the identity.
    *
+   * @param names only those that an earlier decision can have counted under (`rulesOfEarlier`)
    * @throws TypeError for an unknown limit or part of an identity
    */
-  function bindKeys(name: string, identity: LimitIdentity): { rule: LimitRule; key: string }[] {
+  function bindKeys(
+    name: string,
+    identity: LimitIdentity,
+    names?: object,
+  ): { rule: LimitRule; key: string }[] {
     const rules = rulesOf(name)
-    checkIdentity(name, identity, rules)
-    return withKeys(name, rules, identity)
+    if (!names) checkIdentity(name, identity, rules)
+    const bound = names ? rulesOfEarlier(name, identity, rules, names) : rules
+    return bound.map(rule => ({ rule, key: limitRuleKey(name, rule, identity) }))
   }
-  const withKeys = (name: string, rules: readonly LimitRule[], identity: LimitIdentity) =>
-    rules.map(rule => ({ rule, key: limitRuleKey(name, rule, identity) }))
-  const bindEarlier: BindEarlier = (name, identity, names) =>
-    withKeys(name, rulesOfEarlier(name, identity, rulesOf(name), names), identity)
 
   async function decide(
     verb: 'decide' | 'peek',
@@ -275,7 +276,7 @@ export function createGuardableLimiter<Further extends object = object>(
     look: (name, identity, options) => decide('peek', name, identity, () => 0, options),
   })
   const refunding = createRefunding({
-    ...{ rulesOf, bindEarlier, showResult: changeResult, nowMs, decideAt: clock.now },
+    ...{ rulesOf, bindEarlier: bindKeys, showResult: changeResult, nowMs, decideAt: clock.now },
     ruleSetOf: name => ruleSets.get(name)!,
     change: (call, guard) => engine.change('refund', call, background, guard),
   })
@@ -285,7 +286,7 @@ export function createGuardableLimiter<Further extends object = object>(
     const decideOptions = { background, awaitsSwitches: true, isFinal: true, guard }
     const reserving = anyReserves(allRules)
       ? parts.createReserving({
-          ...{ rulesOf, bindEarlier, showResult: changeResult },
+          ...{ rulesOf, bindEarlier: bindKeys, showResult: changeResult },
           ruleSetOf: name => ruleSets.get(name)!,
           decide: async (name, identity, costOf) =>
             count(await decide('decide', name, identity, costOf, { ...decideOptions, isFinal: false })),
@@ -304,7 +305,7 @@ export function createGuardableLimiter<Further extends object = object>(
     return {
       ...deciding(decideOptions),
       ...(extend?.({
-        ...{ background, bindEarlier, decideAt: clock.now },
+        ...{ background, bindEarlier: bindKeys, decideAt: clock.now },
         change: call => engine.change('refund', call, background, guard),
         deciding: hold => deciding({ ...decideOptions, hold }),
       }) as Further),

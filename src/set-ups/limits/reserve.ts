@@ -85,8 +85,7 @@ function reservationFor(
     const units = Object.hasOwn(reserved, rule.name) ? reserved[rule.name]! : 0
     return units > 0 && rule.settlement ? [{ rule, key, mode: 'enforce' as const, reserved: units }] : []
   })
-  const isPartial = Object.keys(reserved).some(name => !rules.some(({ rule }) => rule.name === name))
-  return { id, ruleSet, rules, spentAt: at, isPartial }
+  return { id, ruleSet, rules, spentAt: at, isPartial: rules.length < Object.keys(reserved).length }
 }
 
 /** What a call has cost under a rule; undefined if the amounts do not name its unit. */

@@ -37,7 +37,7 @@ export interface Calendar {
   windowEnds: Algorithms['windowEnds']
 }
 
-export interface Lease {
+export interface LeaseTerms {
   /** How long an isolate may admit requests without asking the store. */
   forMs: number
 }
@@ -92,7 +92,7 @@ export interface Rule {
   /** What happens to a request while the store does not answer. */
   onStoreFailure: OnStoreFailure
   /** One decision may spend units for several requests, which the isolate serves without a trip to the store for this long. */
-  lease?: Lease
+  lease?: LeaseTerms
   match: Match
 }
 
@@ -101,8 +101,18 @@ export const switchNameOf = ({ name, switchedAs }: Pick<Rule, 'name' | 'switched
   switchedAs ?? name
 
 /** Whether a rule applies to callers with this plan. @param plan undefined or empty: the caller has none */
-export const appliesToPlan = ({ match }: Pick<Rule, 'match'>, plan: string | undefined): boolean =>
-  match.plans === undefined || (plan !== undefined && match.plans.includes(plan))
+export const appliesToPlan = (
+  { match: { plans } }: { match: { plans?: readonly string[] | undefined } },
+  plan: string | undefined,
+) => plans === undefined || (plan !== undefined && plans.includes(plan))
+
+/** Whether this variant of a rule is the one for a plan, or for callers without a plan. */
+export const isVariantFor = (rule: Pick<GatewayRule, 'match' | 'isForOthers'>, plan: string | undefined) =>
+  appliesToPlan(rule, plan) || (plan === undefined && rule.isForOthers)
+
+/** The plan that counts: a caller whose plan the config does not have gets the default plan, its first. */
+export const knownPlan = (plans: readonly string[], plan: string | undefined): string =>
+  plan !== undefined && plans.includes(plan) ? plan : plans[0]!
 
 /** Whether what a request costs is only estimated when it is decided. */
 export const isEstimated = ({ unit, settlement }: Pick<Rule, 'unit' | 'settlement'>): boolean =>

@@ -51,7 +51,7 @@ export const evaluateOnCluster: EvaluateOnCluster = async (store, evaluation, op
 }
 
 /** The answers of slots. */
-interface Answers {
+interface SlotAnswers {
   /** The parts that were decided, in the order of their answers, which come first. */
   spent: readonly Evaluation[]
   answers: readonly (Outcome | GatewayError)[]
@@ -74,7 +74,7 @@ async function askSlots(
   store: Store,
   parts: readonly Evaluation[],
   { verb, isCallerKnown, listener, undoStore, now }: EvaluateOptions,
-): Promise<Answers> {
+): Promise<SlotAnswers> {
   const refusals = refusalsOf(store)
   const isRefusalLikely = () => parts.some(({ rules }) => refusals.areLikely(rules, now()))
 
@@ -138,7 +138,7 @@ function turnIntoPeek(call: StoreCall): void {
 }
 
 /** Whether a peek has shown the decision: nothing would be spent. Also if a slot does not answer, because it would not answer again. */
-function isDecided(answers: Answers['answers'], parts: readonly Evaluation[]): boolean {
+function isDecided(answers: SlotAnswers['answers'], parts: readonly Evaluation[]): boolean {
   const [subject] = parts.flatMap(({ subject }) => subject ?? [])
   const status = statusOf(answers.filter(isAnswer), subject)
   // A credential that is known to be bad is counted by the rules on bad credentials.
@@ -213,7 +213,7 @@ export function splitBySlot({ rules, subject, wantedRequests, ...rest }: Evaluat
 async function joinSlots(
   undoStore: Store,
   evaluation: Evaluation,
-  { spent, answers }: Answers,
+  { spent, answers }: SlotAnswers,
   isDecision: boolean,
 ): Promise<Outcome> {
   const outcomes = answers.filter(isAnswer)
@@ -264,8 +264,8 @@ async function joinSlots(
 function failureInPart(
   store: Store,
   failure: GatewayError,
-  spent: Answers['spent'],
-  answers: Answers['answers'],
+  spent: SlotAnswers['spent'],
+  answers: SlotAnswers['answers'],
 ): SlotFailure {
   const admitted = spent.filter((_, i) => isAnswer(answers[i]!))
   if (admitted.length === 0) return failure
@@ -298,7 +298,7 @@ async function refundAndCountGuesses(
   answers: readonly (Outcome | GatewayError)[],
   guesses: readonly Evaluation[],
 ): Promise<{ refunded: ChangeResult[]; counted: Outcome[] }> {
-  const refunds = parts.flatMap((part, i) => refundOf(part, answers[i]!))
+  const refunds = parts.flatMap((part, i) => refundOfPart(part, answers[i]!))
   const calls: PreparedCall<ChangeResult | Outcome>[] = [
     ...refunds.map(prepareRefund),
     ...guesses.map(guess => prepareDecide(guess)),
@@ -311,7 +311,7 @@ async function refundAndCountGuesses(
 }
 
 /** The refund of what a part has spent; empty if it has refused. */
-export function refundOf(
+export function refundOfPart(
   { ruleSet, rules, subject, now }: Evaluation,
   answer: Outcome | GatewayError,
 ): Refund[] {

@@ -121,8 +121,8 @@ export function toDenied(
 ): Denied {
   const violated = onlyEnforced(verdicts).filter(({ allowed }) => !allowed)
   // A limit of the caller has a known retry time. How long the whole system stays full is unknown.
-  const own = violated.filter(({ rule }) => !rule.isSystemLimit)
-  const waits = (own.length > 0 ? own : violated).map(({ retryAfter }) => retryAfter)
+  const ofCaller = violated.filter(({ rule }) => !rule.isSystemLimit)
+  const waits = (ofCaller.length > 0 ? ofCaller : violated).map(({ retryAfter }) => retryAfter)
   if (pausedUntil !== undefined) waits.push(pausedUntil - at)
   const retryAfter = waits.includes(-1) ? -1 : Math.max(...waits)
   return {

@@ -19,7 +19,7 @@ import type { Guesses } from './guesses.ts'
 import type { LocalLimiter } from './outage/local.ts'
 import type { PreparedCall } from './prepared-call.ts'
 import type { ActualOf, Reservation } from './reservations/reservation.ts'
-import type { ReservationCount } from './reservations/reservation-counts.ts'
+import type { ReservationCounter } from './reservations/reservation-statistics.ts'
 import type { Settlements, Settling } from './reservations/settlements.ts'
 import type { HoldingsKeeper } from './units/keep-holdings.ts'
 
@@ -138,7 +138,7 @@ export interface EngineOptions {
   onCluster: EvaluateOnCluster
   onStoreChange?: ((change: StoreChange) => void) | undefined
   /** Counts what becomes of reservations. @param rule the name of its live switch */
-  countReservations?: ((what: ReservationCount, rule: string, by: number) => void) | undefined
+  countReservations?: ((what: ReservationCounter, rule: string, by: number) => void) | undefined
   /** Called once for each decision. */
   onFinish?: ((decision: Decision, ending: Ending) => void) | undefined
   /** Counts in the isolate while the store does not answer. Not needed if all rules are `closed`. */

@@ -12,6 +12,7 @@ import { answerKeyOf, type KnownAnswers, type KnownRequest } from './answers/kno
 import type { RefusalMemory } from './answers/refusals.ts'
 import { bindRule, bindRules, type Demand, type SwitchName } from './bind.ts'
 import { type Decision, toDecision } from './decision.ts'
+import { halvesOf } from './outage/hand-overs.ts'
 import { decodeReplies, prepareDecide } from './prepared-call.ts'
 
 export type Guesses = ReturnType<typeof createGuesses>
@@ -40,7 +41,7 @@ const MAX_AGE_MS = 60_000
 const BAD = { kind: 'failed' } as const
 
 /** The guesses of one address. */
-interface Counted {
+interface AddressGuesses {
   request: KnownRequest
   guesses: number
   /** When the first one was made (ms). */
@@ -61,16 +62,16 @@ export function createGuesses(
   }: { clock: Clock; decideAt?: (() => number) | undefined; switchName: SwitchName },
 ) {
   const now = () => clock.now()
-  const addresses = new Map<string, Counted>()
+  const addresses = new Map<string, AddressGuesses>()
   let lastSentAt = Number.NEGATIVE_INFINITY
   let isAnswered = true
-  const isTooOld = ({ since }: Counted) => !isWithin(MAX_AGE_MS, since, known.now())
+  const isTooOld = ({ since }: AddressGuesses) => !isWithin(MAX_AGE_MS, since, known.now())
 
   /**
    * The calls for one address: one row for each of its slots, if the store is a cluster. The last call of a row makes a single guess, so that
    * its reply shows whether another one is refused.
    */
-  function callsFor({ request, guesses }: Counted, { keysPerCall }: TripInfo) {
+  function callsFor({ request, guesses }: AddressGuesses, { keysPerCall }: TripInfo) {
     const { ruleSet, rules } = request.demand
     const groups = keysPerCall > 1 ? [rules] : [...Map.groupBy(rules, ({ key }) => key).values()]
     return groups.flatMap(group =>
@@ -163,7 +164,3 @@ function mergeSlots(outcomes: readonly Outcome[]): Outcome {
 /** As many as the store can admit, and one that it refuses. */
 const mostGuesses = (rules: readonly BoundRule[]) =>
   Math.min(...rules.map(({ rule, cost }) => Math.floor(rule.quota.burst / cost))) + 1
-
-/** Splits guesses as halvesOf in hand-overs.ts splits units: if fewer are left, the store counts exactly those. */
-const halvesOf = (guesses: number): number[] =>
-  guesses === 0 ? [] : [Math.ceil(guesses / 2), ...halvesOf(Math.floor(guesses / 2))]

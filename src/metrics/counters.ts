@@ -19,7 +19,7 @@
  *
  * Of both, with limits by name as `<limit>/<rule>`:
  *
- *     reservation <made|settled|late> <rule>         what becomes of reservations (src/limiter/reservations/reservation-counts.ts)
+ *     reservation <made|settled|late> <rule>         what becomes of reservations (src/limiter/reservations/reservation-statistics.ts)
  *     unsettled <rule>                               settlements that were given up
  *     units <reserved|cost|debt> <rule>              units of reservations
  *

@@ -10,7 +10,7 @@ import type { RuleSet } from '../script/rule-set-shape.ts'
 import { decodeReport, peekInsteadOf, type SignalSnapshot } from '../script/signal.ts'
 import { createAdaptiveBoard } from '../shedding/adaptive-limit.ts'
 import { refusedShare } from '../shedding/pressure.ts'
-import type { SignalBoard, SignalBoardOptions } from '../shedding/signal-board.ts'
+import type { BoardOptions, SignalBoard } from '../shedding/signal-board.ts'
 import { createUtilizationBoard, pressureSettings, utilizationIn } from '../shedding/worker-utilization.ts'
 import { identityStateKey } from '../store/keys.ts'
 import type { ScriptCall } from '../store/store.ts'
@@ -55,9 +55,6 @@ export interface CurrentLoad {
   workerUtilization?: UtilizationLoad
 }
 
-/** How a call reads a signal: as an isolate does that has measured nothing. */
-export type ReadOptions = Pick<SignalBoardOptions<never>, 'now' | 'script' | 'reportAt'>
-
 /**
  * The requests in flight of each level of the fleet.
  * @param now ms since the epoch
@@ -92,7 +89,7 @@ export function prepareFleet(
   }
 }
 
-export function prepareAdaptive(adaptive: Adaptive, options: ReadOptions): PreparedCall<AdaptiveLoad> {
+export function prepareAdaptive(adaptive: Adaptive, options: BoardOptions): PreparedCall<AdaptiveLoad> {
   const { min, max } = adaptive
   return readSignal(createAdaptiveBoard(adaptive, options), ({ limit, latencyMs, baselineMs }) => ({
     ...{ limit: Math.floor(limit), min, max, latencyMs, baselineMs },
@@ -101,7 +98,7 @@ export function prepareAdaptive(adaptive: Adaptive, options: ReadOptions): Prepa
 
 export function prepareUtilization(
   settings: WorkerUtilization,
-  options: ReadOptions,
+  options: BoardOptions,
 ): PreparedCall<UtilizationLoad> {
   const { rules } = settings
   const numbers = pressureSettings(settings)
@@ -120,6 +117,7 @@ export function prepareUtilization(
   })
 }
 
+/** Reads a signal as an isolate does that has measured nothing. */
 function readSignal<State, Load>(
   board: SignalBoard<State>,
   toLoad: (state: State, snapshot: SignalSnapshot) => Load,

@@ -9,7 +9,7 @@
 import type { Background } from '../background.ts'
 import { SYSTEM_TIMER, type Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import type { ReservationCount } from '../limiter/reservations/reservation-counts.ts'
+import type { ReservationCounter } from '../limiter/reservations/reservation-statistics.ts'
 import type { Store } from '../store/store.ts'
 import { choreEvery, createScheduler } from '../trips/scheduler.ts'
 import { callFor } from './add-counts.ts'
@@ -94,7 +94,7 @@ export function createStatsRecorder(
     },
 
     /** Counts what becomes of reservations. It is sent with the next request that is counted. @param rule its name */
-    countReservations: (what: ReservationCount, rule: string, by: number): void =>
+    countReservations: (what: ReservationCounter, rule: string, by: number): void =>
       counters.add(`${what} ${rule}`, by),
 
     /** What the store does not have yet. */

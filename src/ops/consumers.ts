@@ -3,7 +3,7 @@
  * Changes are made by compare-and-set, so that concurrent changes are not lost.
  */
 import { didYouMean } from '../config/check/did-you-mean.ts'
-import type { Rule } from '../config/compile-rule.ts'
+import { knownPlan, type Rule } from '../config/compile-rule.ts'
 import { BOTH_MODES } from '../config/identity-parts.ts'
 import {
   chunksKey,
@@ -186,7 +186,7 @@ export async function changePlan(
 ): Promise<PlanChange> {
   const change = await setPlan(store, consumer, plan)
   const keys = await listKeys(store, consumer)
-  return { ...change, keysOnOtherPlans: keysOnOtherPlans(keys, plan ?? plans[0]!) }
+  return { ...change, keysOnOtherPlans: keysOnOtherPlans(keys, knownPlan(plans, plan)) }
 }
 
 export interface Block {

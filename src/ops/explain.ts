@@ -8,7 +8,7 @@ import type { CallerMode } from '../config/caller-mode.ts'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Config, GatewayRule, Route } from '../config/compile.ts'
 import { ANONYMOUS, type RouteSettings } from '../config/compile-route.ts'
-import { appliesToPlan, countsInFlight, switchNameOf } from '../config/compile-rule.ts'
+import { countsInFlight, isVariantFor, switchNameOf } from '../config/compile-rule.ts'
 import { type Adaptive, adaptiveRangeOf, type TrafficClass } from '../config/compile-shedding.ts'
 import { type HookName, hooksOf } from '../config/hooks.ts'
 import { bindRules } from '../limiter/bind.ts'
@@ -238,9 +238,7 @@ function explainRule(
 ): RuleExplanation {
   const { config, plan, evaluation } = context
   const variants = config.rules.filter(rule => rule.name === name)
-  const variant = variants.find(({ match, isForOthers }) =>
-    plan === undefined ? !match.plans || isForOthers : appliesToPlan({ match }, plan),
-  )
+  const variant = variants.find(each => isVariantFor(each, plan))
   const bound =
     variant && evaluation.rules.find(({ rule }) => isBoundFrom(rule as GatewayRule, variant, plan))
   if (!bound) return { name, by, applies: false, because: whyNot(variants, variant, context) }

@@ -4,7 +4,7 @@
  */
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Config, GatewayRule, LimitRule, Rule } from '../config/compile.ts'
-import { withoutPlans } from '../config/compile-rule.ts'
+import { isVariantFor, knownPlan, withoutPlans } from '../config/compile-rule.ts'
 import { isOfConsumer } from '../config/identity-parts.ts'
 import { GatewayError } from '../errors.ts'
 import { bindRule } from '../limiter/bind.ts'
@@ -169,9 +169,7 @@ export async function evaluateCaller(
   if (name === undefined) return { evaluation: { ruleSet, rules: rulesFor(plan), ...(plan && { plan }) } }
   const record = await readRecord(store, name)
   const keys = plan === undefined ? (await listKeys(store, name)).filter(key => key.mode === mode) : []
-  // As for a request: the plan of its key, or else of the consumer.
-  const stored = planOfAll(keys) ?? record.plan ?? ''
-  const chosen = plan ?? (config.plans.includes(stored) ? stored : config.plans[0]!)
+  const chosen = plan ?? planOf(config, keys, record)
   const subject = { kind: 'token', consumerKey: consumerKey(name), plan: chosen } as const
   return {
     evaluation: { ruleSet, rules: rulesFor(chosen), subject },
@@ -205,10 +203,17 @@ export async function peekCaller(
   }
 }
 
+/** As for a request: the plan of its key, else of the consumer, else the default. */
+export const planOf = (
+  { plans }: Pick<Config, 'plans'>,
+  keys: readonly Pick<KeyInfo, 'plan'>[],
+  { plan }: Pick<ConsumerRecord, 'plan'>,
+): string => knownPlan(plans, planOfAll(keys) ?? plan)
+
 /** The plans of keys. A plan that the config no longer has counts as the default plan. */
 function plansOf(keys: readonly KeyInfo[], { plans }: Pick<Config, 'plans'>): string[] {
   const named = keys.flatMap(({ plan }) => plan ?? [])
-  return [...new Set(named.map(plan => (plans.includes(plan) ? plan : plans[0]!)))]
+  return [...new Set(named.map(plan => knownPlan(plans, plan)))]
 }
 
 /** Names of rules. */
@@ -283,9 +288,7 @@ const isOn = ({ mode }: Rule) => mode !== 'off'
 
 /** The variant of each rule for this plan, or for callers without a plan. */
 function rulesForPlan(rules: readonly GatewayRule[], plan: string | undefined): GatewayRule[] {
-  return rules.filter(({ match: { plans }, isForOthers }) =>
-    plan === undefined ? !plans || isForOthers : (plans?.includes(plan) ?? true),
-  )
+  return rules.filter(rule => isVariantFor(rule, plan))
 }
 
 async function readRecord(store: AdminStore, consumer: string): Promise<ConsumerRecord> {

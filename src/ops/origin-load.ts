@@ -6,11 +6,11 @@ import {
   prepareAdaptive,
   prepareFleet,
   prepareUtilization,
-  type ReadOptions,
   type UtilizationLoad,
 } from '../metrics/current-load.ts'
 import { gatewayRuleSet } from '../script/compiled.ts'
 import { signalScript } from '../script/signal-text.ts'
+import type { BoardOptions } from '../shedding/signal-board.ts'
 import { NO_PERMISSION } from '../store/refusal.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
@@ -18,7 +18,7 @@ import { answerOf } from './limits.ts'
 
 export type { AdaptiveLoad, CurrentLoad, LevelLoad, UtilizationLoad } from '../metrics/current-load.ts'
 
-const OPTIONS: ReadOptions = { now: Date.now, script: signalScript }
+const OPTIONS: BoardOptions = { now: Date.now, script: signalScript }
 
 /** @throws AdminError `store` */
 export async function readLoad(store: AdminStore, config: Config): Promise<CurrentLoad> {

@@ -20,8 +20,8 @@ import { type AuditEntry, readAudit } from './audit.ts'
 import { type CallerIdentity, rulesBy, rulesByMore } from './caller-identity.ts'
 import { namesNear } from './key-pages.ts'
 import { findKey } from './key-reference.ts'
-import { type KeyInfo, listKeys, planOfAll } from './keys.ts'
-import { peekCaller, peekLimit, type RuleStanding } from './limits.ts'
+import { type KeyInfo, listKeys } from './keys.ts'
+import { peekCaller, peekLimit, planOf, type RuleStanding } from './limits.ts'
 import { parseConsumerName } from './names.ts'
 import { readSwitches } from './switches.ts'
 import { modeOfRefused, type RefusedCaller, readTopCallers } from './top-callers.ts'
@@ -364,16 +364,6 @@ function splitByMode(
   const others = refusals.filter(each => !own.includes(each))
   const otherMode = { mode: mode === 'live' ? 'test' : 'live', refusals: others } as const
   return { ...rest, refusals: own, ...(others.length > 0 && { otherMode }) }
-}
-
-/** As for a request: the plan of its key, else of the consumer, else the default. */
-function planOf(
-  { plans }: Pick<Config, 'plans'>,
-  keys: readonly Pick<KeyInfo, 'plan'>[],
-  { plan }: ConsumerRecord,
-): string {
-  const stored = planOfAll(keys) ?? plan ?? ''
-  return plans.includes(stored) ? stored : plans[0]!
 }
 
 /** The config with the modes and shares that the switches have set, so that rules which are switched on are asked too. */

@@ -160,8 +160,7 @@ export function decodeDecide(
   const overrides = parseOverrides(trailing[0], ruleSet.entries.length)
   const verdicts: Verdict[] = []
   for (const bound of rules) {
-    const { plans } = bound.rule.match
-    if (plans && !plans.includes(plan)) continue
+    if (!appliesToPlan(bound.rule, plan)) continue
     const index = ruleSet.entryOf(bound.rule)
     const row = rowStarts[index]!
     const retryAfter = first === ALL_SPENT ? 0 : fields[row]!

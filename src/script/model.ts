@@ -8,7 +8,7 @@ import { applyMessage } from '../algorithms/concurrency.ts'
 import { algorithms } from '../algorithms/index.ts'
 import { luaOf } from '../algorithms/lua-of.ts'
 import type { CallerMode } from '../config/caller-mode.ts'
-import { appliesToPlan, type Rule } from '../config/compile-rule.ts'
+import { appliesToPlan, knownPlan, type Rule } from '../config/compile-rule.ts'
 import { withConsumer } from '../store/keys.ts'
 import {
   isBlocked,
@@ -78,14 +78,11 @@ export class ScriptModel {
     { ruleSet, rules, subject, plan: given = '', wantedRequests, reservationId = '', now }: ModelEvaluation,
     verb: DecideVerb = 'decide',
   ): Outcome {
-    const { plans } = ruleSet
     const caller = this.#identify(subject, now)
     const { isUnknown = false, isBlocked = false, blockedUntil, consumer, overrides = [] } = caller ?? {}
     const mode = caller?.otherMode
     const isDecidedByRules = !isUnknown && !isBlocked && !mode
-    // A plan that the config does not have is replaced by the default plan.
-    const known = !caller || isUnknown ? '' : plans.includes(caller.plan) ? caller.plan : plans[0]!
-    const plan = caller ? known : given
+    const plan = !caller ? given : isUnknown ? '' : knownPlan(ruleSet.plans, caller.plan)
 
     const applying = rules
       .filter(({ rule }) =>
@@ -139,7 +136,7 @@ export class ScriptModel {
 
     const status = !admitted ? 'refused' : isUnknown ? 'unknown-credential' : 'admitted'
     return {
-      ...{ status, plan: known, at: now, verdicts: withAgreement(reported) },
+      ...{ status, plan: caller ? plan : '', at: now, verdicts: withAgreement(reported) },
       ...(consumer && { consumer }),
       ...(status === 'admitted' && times > 1 && { granted: times }),
       ...(isPaused && { pausedUntil }),

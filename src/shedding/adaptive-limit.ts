@@ -5,7 +5,7 @@ import { adaptiveController } from './adaptive.ts'
 import type { AdaptiveMethod } from './adaptive-method.ts'
 import { aimd } from './aimd.ts'
 import { gradient } from './gradient.ts'
-import { createSignalBoard, type SignalBoardOptions } from './signal-board.ts'
+import { type BoardOptions, createSignalBoard } from './signal-board.ts'
 
 /** A request to the origin that has ended. */
 export interface EndedRequest {
@@ -22,10 +22,7 @@ const METHODS: Record<Adaptive['method'], AdaptiveMethod> = { gradient, aimd }
 const SUMS = 5
 
 /** Creates the board of the adaptive limit, whose state has the current limit. */
-export const createAdaptiveBoard = (
-  { method, ...settings }: Adaptive,
-  options: Pick<SignalBoardOptions<never>, 'now' | 'script' | 'reportAt'>,
-) =>
+export const createAdaptiveBoard = ({ method, ...settings }: Adaptive, options: BoardOptions) =>
   createSignalBoard({
     ...{ name: 'adaptive-limit', sums: SUMS, controller: adaptiveController(settings, METHODS[method]) },
     ...options,

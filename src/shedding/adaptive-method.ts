@@ -1,7 +1,7 @@
 /** The interface of the methods that move the adaptive limit: gradient.ts and aimd.ts. */
 
 /** The input of a method, from one window. */
-export interface Measured {
+export interface MethodInput {
   readonly limit: number
   /** The latency as a multiple of the baseline. */
   readonly slowness: number
@@ -23,4 +23,4 @@ export interface Measured {
 }
 
 /** @returns the next limit, which may be out of bounds */
-export type AdaptiveMethod = (measured: Measured) => number
+export type AdaptiveMethod = (measured: MethodInput) => number

@@ -48,6 +48,9 @@ export interface SignalBoardOptions<State> {
   reportAt?: (() => number) | undefined
 }
 
+/** What a board needs of its isolate. */
+export type BoardOptions = Pick<SignalBoardOptions<never>, 'now' | 'script' | 'reportAt'>
+
 export type SignalBoard<State> = ReturnType<typeof createSignalBoard<State>>
 
 /** Creates the board of one signal. Plain data, so it may outlive the requests that update it. */

@@ -14,7 +14,7 @@ import {
   pressureController,
   toleratedMs,
 } from './pressure.ts'
-import { createSignalBoard, type SignalBoardOptions } from './signal-board.ts'
+import { type BoardOptions, createSignalBoard } from './signal-board.ts'
 import { UTILIZATION_SIGNAL } from './signal-name.ts'
 
 /** The verdict of the shedder on one request. */
@@ -50,10 +50,7 @@ export const pressureSettings = ({
 })
 
 /** Creates the board of the signal, whose state is the pressure. */
-export const createUtilizationBoard = (
-  settings: WorkerUtilization,
-  options: Pick<SignalBoardOptions<never>, 'now' | 'script' | 'reportAt'>,
-) =>
+export const createUtilizationBoard = (settings: WorkerUtilization, options: BoardOptions) =>
   createSignalBoard({
     ...{ name: UTILIZATION_SIGNAL, sums: SUMS, controller: pressureController(pressureSettings(settings)) },
     ...(settings.pushes && { addPushes: withPushes }),

@@ -7,7 +7,7 @@ import type { ScriptCall, ScriptText, Store, StoreCall } from './store.ts'
 type Command = readonly [name: string, ...args: (string | number)[]]
 
 /** The answer to one command: a reply of Redis, its error, or why there is neither. */
-export type Answer = { result?: unknown; error?: string | null } | GatewayError
+export type CommandAnswer = { result?: unknown; error?: string | null } | GatewayError
 
 export interface StoreOnOptions {
   /**
@@ -15,7 +15,7 @@ export interface StoreOnOptions {
    * @returns their answers in order
    * @throws GatewayError if none of them was answered
    */
-  send(commands: readonly Command[], deadline: Deadline): Promise<readonly Answer[]>
+  send(commands: readonly Command[], deadline: Deadline): Promise<readonly CommandAnswer[]>
   /** The GatewayError for an error of Redis. */
   refusal(message: string): GatewayError
   /** The build of the script that this Redis runs. */
@@ -43,7 +43,7 @@ export function storeOn(options: StoreOnOptions): Store {
     return 'key' in call ? [call.command, at(call.key)] : [call.command]
   }
 
-  function replyOf(answer: Answer): unknown {
+  function replyOf(answer: CommandAnswer): unknown {
     if (answer instanceof GatewayError) return answer
     return typeof answer.error === 'string' ? refusal(answer.error) : answer.result
   }
@@ -92,4 +92,4 @@ interface Ping {
   command: 'PING'
 }
 
-const isScriptMissing = (answer: Answer) => 'error' in answer && answer.error?.startsWith('NOSCRIPT')
+const isScriptMissing = (answer: CommandAnswer) => 'error' in answer && answer.error?.startsWith('NOSCRIPT')

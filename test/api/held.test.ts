@@ -126,6 +126,24 @@ describeOnRedis('units in flight over HTTP', (_, kind) => {
     expect(await left('mixed')).toEqual([3, 2, 1, 2])
   })
 
+  it('stay held under the rules that a later deployment still has', async () => {
+    const [all, each, , minute] = CONFIG.limits!.mixed!
+    const held = await hold({}, 'mixed')
+    const added = { ...minute!, name: 'new', by: ['region'] }
+    const next = isolate({ limits: { mixed: [added, { ...each!, name: 'renamed' }, all!] as never } })
+    nowMs += 5000
+    expect(await tell('renew', held, next)).toMatchObject({ status: 200, body: { renewWithinMs: 9000 } })
+    nowMs += 5000
+    expect(await left('mixed')).toEqual([2, 1, 0, 3])
+    expect((await tell('release', held, next)).status).toBe(200)
+    expect(await left('mixed')).toEqual([3, 1, 0, 3])
+    expect(await tell('renew', held, isolate({ limits: { mixed: [added] as never } }))).toMatchObject(OVER)
+    const forged = { ...held.body.receipt, held: { all: 2 } }
+    expect(await tell('renew', { body: { receipt: forged } } as ApiReply, next)).toMatchObject(
+      REFUSED_RECEIPT,
+    )
+  })
+
   it('are not held without hold, or by a limit that counts none', async () => {
     const { body } = await api('POST limits/jobs', { token, body: ACCOUNT })
     expect(body).not.toHaveProperty('renewWithinMs')

@@ -103,6 +103,51 @@ describeOnRedis('limits by name over HTTP', (_, kind) => {
     expect((await settle()).body.applied).toBe(false)
   })
 
+  it('are given back and settled as far as they exist, after a deployment that has removed, renamed and added rules', async () => {
+    const [algorithm, limit, period] = ['fixed-window', 1000, '300d'] as const
+    const day = { by: ['team'], algorithm, limit, period }
+    const units = { tokens: { estimate: 100 }, usd: { estimate: 1 } }
+    const limits = {
+      llm: [
+        { ...day, name: 'calls' },
+        { ...day, name: 'users', by: ['team', 'user'] },
+        { ...day, name: 'tokens', unit: 'tokens' },
+        { ...day, name: 'usd', unit: 'usd' },
+      ],
+    } satisfies ConfigInput['limits']
+    const before = apiOf(gateway, { units, limits })
+    const [calls, , tokens, usd] = limits.llm
+    const now = apiOf(gateway, {
+      units,
+      limits: {
+        llm: [{ ...day, name: 'new', by: ['region'] }, calls!, { ...tokens!, name: 'renamed' }, usd!],
+      },
+    })
+    const identity = { team: 'a', user: 'u' }
+    const { body } = await before('POST limits/llm/reserve', {
+      token,
+      body: { identity, cost: 4, amounts: { tokens: 100, usd: 50 } },
+    })
+    const { receipt } = body
+    expect(receipt).toMatchObject({ costs: { calls: 4, users: 4 }, reserved: { tokens: 100, usd: 50 } })
+    const send = (verb: string, more: object) =>
+      now(`POST limits/llm/${verb}`, { token, body: { receipt, ...more } })
+    const cost = { calls: 1, users: 2 }
+    expect((await send('refund', { cost })).body.rules).toMatchObject([{ name: 'calls', remaining: 997 }])
+    const settled = await send('settle', { amounts: { tokens: 9, usd: 20 } })
+    expect(settled.body).toMatchObject({ applied: true, rules: [{ name: 'usd', remaining: 980 }] })
+    const peeked = await before('POST limits/llm/peek', { token, body: { identity } })
+    expect(peeked.body.rules.map(({ remaining }: { remaining: number }) => remaining)).toEqual([
+      997, 996, 900, 980,
+    ])
+    const wrong: [verb: string, more: object][] = [
+      ['settle', { amounts: { usd: -1 } }],
+      ['refund', { cost: { user: 1 } }],
+      ['settle', { receipt: { ...receipt, reserved: { usd: 50 } }, amounts: {} }],
+    ]
+    for (const [verb, more] of wrong) expect((await send(verb, more)).status).toBe(400)
+  })
+
   it('are reset with a scope of its own', async () => {
     await api('POST limits/sms', { token, body: { ...account, cost: 5 } })
     const denied = await api('POST limits/sms/reset', { token, body: account })

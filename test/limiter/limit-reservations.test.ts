@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/errors.ts'
 import { createLimiterOnStore } from '../../src/set-ups/limits/limiter-on-store.ts'
 import type { Limiter, ReservedDecision, SettledDecision } from '../../src/set-ups/limits/limiter-shape.ts'
-import { createReceipts } from '../../src/set-ups/rpc/receipt.ts'
+import { createReceipts, type Receipt } from '../../src/set-ups/rpc/receipt.ts'
 import type { Store } from '../../src/store/store.ts'
 import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
 import { settled as settledWork, Timers } from '../support/isolates.ts'
@@ -242,6 +242,45 @@ describeOnRedisEngine('a reservation of a limit by name', fresh => {
       })
     }
   })
+
+  it.each(['keep', 'release'] as const)(
+    'is settled once by its receipt after a deployment without one of its rules, as far as it exists (%s)',
+    async onUnsettled => {
+      const units = { tokens: { onUnsettled }, usd: { onUnsettled } }
+      const deployed = (rules: readonly object[]) =>
+        configOf({ units, limits: { llm: rules } } as never).limits
+      const [tokens, usd, calls] = TWO_UNITS_RULES
+      const old = deployed([tokens, usd])
+      const reserve = async () => {
+        await processOn(old).reset('llm', TEAM)
+        const call = await processOn(old).reserve('llm', TEAM, { amounts: { tokens: 800, usd: 90 } })
+        call.release()
+        return createReceipts(old).receiptOf(call)
+      }
+      const settle = async (rules: readonly object[], amounts: object, receipt?: Receipt) => {
+        const now = deployed(rules)
+        const { decisionOf } = createReceipts(now, { now: () => time.nowMs })
+        return await processOn(now).settle(decisionOf(receipt ?? (await reserve())), { ...amounts })
+      }
+      const given = { tokens: 0, usd: 3 }
+      const receipt = await reserve()
+      expect(await settle([usd], given, receipt)).toMatchObject({
+        ...{ allowed: true, applied: true, rules: [{ name: 'usd', remaining: 97 }] },
+      })
+      expect(await settle([usd], given, receipt)).toMatchObject({
+        applied: false,
+        rules: [{ remaining: 97 }],
+      })
+      expect(await settle([tokens, usd], given, receipt)).toMatchObject({ applied: false })
+      expect(await settle([{ ...usd, name: 'dollars' }, tokens], given)).toMatchObject({
+        ...{ applied: true, rules: [{ name: 'tokens', remaining: 1000 }] },
+      })
+      expect(standing(await processOn(old).peek('llm', TEAM))).toEqual({ tokens: 1000, usd: 10 })
+      expect(await settle([calls], given)).toMatchObject({ allowed: true, applied: false, rules: [] })
+      await expect(settle([usd], { usd: -1 })).rejects.toThrow('amounts.usd is -1.')
+      await expect(settle([usd, tokens], { ...given, eur: 1 })).rejects.toThrow("no unit 'eur'")
+    },
+  )
 })
 
 describe('a wrong argument', () => {

@@ -243,8 +243,13 @@ describe.each([
   it('name the wrong field of a receipt', async () => {
     expect(await call('/refund/wrong')).toEqual({
       error:
-        'receipt.costs.day is 11. It must be a whole number from 1 to 10. Pass the receipt of a decision unchanged.',
+        'receipt.costs.day is -1. It must be a whole number from 1 to 1000000000. Pass the receipt of a decision unchanged.',
     })
+  })
+
+  it('give back and settle what still exists, after a deployment that removed a rule', async () => {
+    expect(await call('/refund/old')).toMatchObject({ allowed: true, rules: [{ remaining: 10 }, {}] })
+    expect(await call('/settle/old')).toMatchObject({ applied: true, rules: [{ remaining: 950 }] })
   })
 
   it('name the limit that does not exist, and the limits of the config', async () => {

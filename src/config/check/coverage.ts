@@ -4,6 +4,7 @@ import { hostMatcher, pathMatcher } from '../../patterns/patterns.ts'
 import { CALLER_MODES, type CallerMode } from '../caller-mode.ts'
 import { credentialMethodsOf } from '../compile-credentials.ts'
 import { ANONYMOUS } from '../compile-route.ts'
+import { appliesToPlan } from '../compile-rule.ts'
 import type { Mistake } from '../config-error.ts'
 import { needsCredential, needsToken } from '../identity-parts.ts'
 import type { RouteInput } from './route-schema.ts'
@@ -131,7 +132,7 @@ function isFor(rule: RuleInput, place: Place, { kind, plan, mode }: Caller): boo
   if (by.some(needsToken) && kind !== 'token') return false
   if (match.authenticated !== undefined && match.authenticated !== (kind !== 'anonymous')) return false
   if (match.mode !== undefined && match.mode !== mode) return false
-  if (match.plans && !(plan !== undefined && match.plans.includes(plan))) return false
+  if (!appliesToPlan({ match }, plan)) return false
   if (match.routes && !(place.name !== undefined && match.routes.includes(place.name))) return false
   // `rule.plans` is ignored: a rule that is `false` for a plan leaves that plan out on purpose.
   return covers('host', match.host, place.match.host) && covers('path', match.path, place.match.path)

@@ -10,7 +10,7 @@ import type { StoreCall } from '../../store/store.ts'
 import type { Rider } from '../../trips/rider.ts'
 import { isOnItsWay, LOST_AFTER_MS } from './asked.ts'
 import type { KnownAnswers, Lease } from './known.ts'
-import { canGiveBack, type LeaseGrant, refundOf } from './lease-units.ts'
+import { canGiveBack, type LeaseGrant, refundOfGrant } from './lease-units.ts'
 
 export interface LeaseOptions {
   timer: Timer
@@ -74,12 +74,12 @@ export function createActiveLeases(
       const taken = returnsDue.splice(0, MAX_RETURNS_PER_TRIP)
       if (taken.length === 0) return undefined
       if (isAlone) active.savedTrips -= 1
-      active.openTrips += 1
+      active.tripsUnderWay += 1
       return {
-        calls: taken.map(({ grant }) => buildRefundCall(refundOf(grant, writeAt?.()))),
+        calls: taken.map(({ grant }) => buildRefundCall(refundOfGrant(grant, writeAt?.()))),
         // If a refund may have arrived, it is not sent again: the units stay spent.
         done: replies => {
-          active.openTrips -= 1
+          active.tripsUnderWay -= 1
           returnsDue.unshift(...taken.filter((_, i) => wasNotSent(replies[i])))
         },
       }
@@ -97,7 +97,7 @@ export function createActiveLeases(
     /** Trips that leases have saved, minus those that were made to give units back. */
     savedTrips: 0,
     /** Trips that have not ended: decisions and refunds. */
-    openTrips: 0,
+    tripsUnderWay: 0,
     /** Set once no new lease is allowed. */
     isStopped: false,
     add: (lease: Lease) => void leases.add(lease),
@@ -112,14 +112,14 @@ export function createActiveLeases(
     async giveBack(send: (returns: Rider) => Promise<boolean>): Promise<void> {
       active.isStopped = true
       leases.forEach(end)
-      const isExpected = (waitedMs: number) => active.openTrips > 0 && waitedMs < LOST_AFTER_MS
+      const isExpected = (waitedMs: number) => active.tripsUnderWay > 0 && waitedMs < LOST_AFTER_MS
       for (let waitedMs = 0; returnsDue.length > 0 || isExpected(waitedMs); waitedMs += STOP_CHECK_MS) {
         while (returnsDue.length > 0) {
           const isSent = await send(returns).catch(error => !wasNotSent(error))
           // No trip can be made now, so the units stay spent.
           if (!isSent) returnsDue = []
         }
-        if (active.openTrips > 0) await new Promise<void>(resolve => timer(STOP_CHECK_MS, resolve))
+        if (active.tripsUnderWay > 0) await new Promise<void>(resolve => timer(STOP_CHECK_MS, resolve))
       }
     },
 

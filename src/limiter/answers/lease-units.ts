@@ -119,7 +119,7 @@ export function addUnitsLeft(
 }
 
 /** The refund of the unused units. @param now µs; undefined: the clock of the store */
-export function refundOf({ evaluation, outcome, units }: LeaseGrant, now: number | undefined): Refund {
+export function refundOfGrant({ evaluation, outcome, units }: LeaseGrant, now: number | undefined): Refund {
   const { ruleSet, subject } = evaluation
   const { at, plan, consumer } = outcome
   return {

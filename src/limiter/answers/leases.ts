@@ -90,8 +90,8 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
   }
 
   /** @param answeredAt ms */
-  function takeGrant(own: RequestLease, outcome: Outcome, answeredAt: number): void {
-    const { lease, request, rules, rate } = own
+  function takeGrant(requestLease: RequestLease, outcome: Outcome, answeredAt: number): void {
+    const { lease, request, rules, rate } = requestLease
     // The caller has become slower.
     const isTooMuch = countServable(lease.grants, rules) > MAX_KEPT_LEASES * rate
     // Units that were spent under other rules or other limits cannot serve these requests.
@@ -105,14 +105,14 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
   }
 
   /** The store has confirmed that this caller is admitted. A reply that was overtaken by a later one confirms nothing new. */
-  function prolong(own: RequestLease, outcome: Outcome, answeredAt: number): void {
-    const { lease, request } = own
+  function prolong(requestLease: RequestLease, outcome: Outcome, answeredAt: number): void {
+    const { lease, request } = requestLease
     const { lastAnswer } = lease
     const { asOf, notSentBefore } = request.trip!
     const endsAt = notSentBefore + lease.leaseMs
     if (lastAnswer && !active.isOver(lease, answeredAt) && endsAt < lastAnswer.endsAt) return
     const keptUntil = Math.max(endsAt, answeredAt + tripMs)
-    const renewal = own.renewal ?? lastAnswer?.renewal
+    const renewal = requestLease.renewal ?? lastAnswer?.renewal
     const { switches } = request
     lease.lastAnswer = { outcome, switches, asOf, answeredAt, endsAt, keptUntil, renewal }
   }
@@ -142,21 +142,21 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
      * @param isNeeded serve even if a renewal is due, because the store has not admitted the request
      * @returns undefined if the request has to make a trip
      */
-    serve(own: RequestLease, isNeeded: boolean): Outcome | undefined {
+    serve(requestLease: RequestLease, isNeeded: boolean): Outcome | undefined {
       const time = now()
-      const grant = findGrant(own, time)
-      if (!grant || (!isNeeded && isRenewalDue(own, time))) return undefined
-      if (!own.request.trip) active.savedTrips += 1
-      const { grants, lastAnswer } = own.lease
+      const grant = findGrant(requestLease, time)
+      if (!grant || (!isNeeded && isRenewalDue(requestLease, time))) return undefined
+      if (!requestLease.request.trip) active.savedTrips += 1
+      const { grants, lastAnswer } = requestLease.lease
       const { outcome, answeredAt } = lastAnswer!
-      const delays = takeUnits(grant, own.rules, time)
+      const delays = takeUnits(grant, requestLease.rules, time)
       const counted = countDown(outcome, toMicroseconds(time - answeredAt))
       // The units may be older than the last answer, and a refund of this request needs the time when they were spent.
       return { ...addUnitsLeft(counted, grants, delays), at: grant.outcome.at }
     },
 
     /** Whether the request would be served if it is needed. */
-    canServe: (own: RequestLease): boolean => findGrant(own, now()) !== undefined,
+    canServe: (requestLease: RequestLease): boolean => findGrant(requestLease, now()) !== undefined,
 
     /** How long the request should wait for the units of a renewal, and then look again (ms). 0: it has to make a trip. */
     pauseBeforeTrip({ lease: { renewal }, request }: RequestLease): number {
@@ -168,18 +168,18 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
     },
 
     /** Notes that the trip of the request begins. @returns for how many requests the store is to spend; 1: for this request only */
-    beginTrip(own: RequestLease): number {
-      const { lease, rate, rules, isFrequent, request } = own
+    beginTrip(requestLease: RequestLease): number {
+      const { lease, rate, rules, isFrequent, request } = requestLease
       const { begunAt } = request.trip!
-      active.openTrips += 1
+      active.tripsUnderWay += 1
       if (!mayRenew(lease, begunAt)) return 1
       const servable = countServable(lease.grants, rules)
       const wanted = isFrequent ? wantedBy(rate, servable, lease.leaseMs, tripMs) : 1
       // Close to a limit the store grants few, and a request that waits in vain takes the time of two trips.
       const places = Math.floor(wanted * Math.min(1, 2 * lease.grantedShare)) - 1
       // Until the answer arrives, other requests that make a trip ask for themselves only.
-      own.renewal = { at: begunAt, wanted, places }
-      lease.renewal = own.renewal
+      requestLease.renewal = { at: begunAt, wanted, places }
+      lease.renewal = requestLease.renewal
       return wanted
     },
 
@@ -188,10 +188,10 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
      * @param outcome undefined: the store has not answered
      * @returns the outcome to show to the caller: its `remaining` includes the unused leased units
      */
-    endTrip(own: RequestLease, outcome: Outcome | undefined): Outcome | undefined {
-      const { lease, renewal, request } = own
+    endTrip(requestLease: RequestLease, outcome: Outcome | undefined): Outcome | undefined {
+      const { lease, renewal, request } = requestLease
       const time = now()
-      active.openTrips -= 1
+      active.tripsUnderWay -= 1
       if (lease.renewal === renewal) lease.renewal = undefined
       if (!outcome) return outcome
       const tookMs = time - request.trip!.begunAt
@@ -207,9 +207,9 @@ export function createLeases(known: KnownAnswers, options: LeaseOptions) {
         else active.end(lease)
         return outcome
       }
-      takeGrant(own, outcome, time)
+      takeGrant(requestLease, outcome, time)
       if (lease.grants.length === 0) return outcome
-      prolong(own, outcome, time)
+      prolong(requestLease, outcome, time)
       active.add(lease)
       const adjusted = addUnitsLeft(outcome, lease.grants)
       if (active.isStopped) active.end(lease)

@@ -7,7 +7,7 @@
  */
 
 import type { Credentials } from '../../config/compile-credentials.ts'
-import { appliesToPlan } from '../../config/compile-rule.ts'
+import { appliesToPlan, knownPlan } from '../../config/compile-rule.ts'
 import type { RememberedCaller } from '../../credentials/caller-memory.ts'
 import type { DecideVerb } from '../../script/decide.ts'
 import { type BoundRule, consumerKeyOf, type Evaluation, type Subject } from '../../script/evaluation.ts'
@@ -59,12 +59,10 @@ export function fallBack(
     return { kind: 'unavailable', what: 'credential', degraded }
   }
 
-  const claimed = subject?.kind === 'token' ? subject.plan : undefined
+  const planOfToken = subject?.kind === 'token' ? subject.plan : undefined
   // The first plan that the config knows, else the default plan.
-  const known = [verified, claimed, seen?.plan, signed].find(
-    plan => plan !== undefined && ruleSet.plans.includes(plan),
-  )
-  const plan = subject && (known ?? ruleSet.plans[0]!)
+  const known = [verified, planOfToken, seen?.plan, signed].find(plan => ruleSet.plans.includes(plan!))
+  const plan = subject && knownPlan(ruleSet.plans, known)
   const applying = rules.filter(
     ({ rule, mode }) =>
       // Slots of a cluster that have answered have counted their rules.
@@ -82,7 +80,7 @@ export function fallBack(
   const counted = applying.filter(({ rule }) => !isOutage || fallbackOf(rule).isCountedInOutage)
 
   // The plan is shown only if an earlier answer of the store, or its signature, has verified the credential.
-  const own = isVerified && plan ? { plan } : {}
+  const planOfCaller = isVerified && plan ? { plan } : {}
   const consumerKey = consumerKeyOf(subject, seen?.consumer)
   const isConsumerNamed = consumerKey !== undefined && isConsumerKnown(consumerKey)
   const spender = { ...(isConsumerNamed && { consumerKey }), plan: planOfHook }
@@ -94,12 +92,12 @@ export function fallBack(
     spender,
   )
   const verdicts = result?.verdicts ?? []
-  if (result?.admitted === false) return { ...toDenied(verdicts), degraded, ...own }
+  if (result?.admitted === false) return { ...toDenied(verdicts), degraded, ...planOfCaller }
   return {
     ...toAllowed([...verdicts, ...(inPart?.verdicts ?? [])]),
     degraded,
     ...(counted.length < applying.length && { isUncounted: true }),
-    ...own,
+    ...planOfCaller,
     ...(isKnown && seen.consumer !== undefined && { consumer: seen.consumer }),
   }
 }

@@ -43,7 +43,12 @@ export function createHandOvers(counts: LocalCounts, now: () => number, at?: () 
     const bySpender = Map.groupBy(unspent, ({ plan, consumerKey }) => [plan, consumerKey].join(' '))
     return [...bySpender.values()].flatMap(all => {
       const { bound: _, ...spender } = all[0]!
-      return halvesOf(all.map(({ bound }) => bound)).map(rules => ({ key, rules, ...spender }))
+      const parts = all.map(({ bound }) => halvesOf(bound.cost).map(cost => ({ ...bound, cost })))
+      const length = Math.max(...parts.map(ofRule => ofRule.length))
+      return Array.from({ length }, (_, i) => ({
+        ...{ key, ...spender },
+        rules: parts.flatMap(ofRule => ofRule[i] ?? []),
+      }))
     })
   }
 
@@ -138,9 +143,5 @@ export function createHandOvers(counts: LocalCounts, now: () => number, at?: () 
  * units left than the sum, it spends exactly those that are left: a part that is too large is at most one unit larger than all parts
  * after it together.
  */
-function halvesOf(rules: readonly BoundRule[]): BoundRule[][] {
-  if (rules.length === 0) return []
-  const half = rules.map(bound => ({ ...bound, cost: Math.ceil(bound.cost / 2) }))
-  const rest = rules.map(bound => ({ ...bound, cost: Math.floor(bound.cost / 2) }))
-  return [half, ...halvesOf(rest.filter(({ cost }) => cost > 0))]
-}
+export const halvesOf = (units: number): number[] =>
+  units === 0 ? [] : [Math.ceil(units / 2), ...halvesOf(Math.floor(units / 2))]

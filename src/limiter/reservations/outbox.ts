@@ -16,7 +16,7 @@ import { keysOf, type Rider } from '../../trips/rider.ts'
 import { isWithin } from '../../trips/turn.ts'
 import { decodeReplies, prepareSettle } from '../prepared-call.ts'
 import { callKeyOf, type Reservation, settlementFor } from './reservation.ts'
-import type { ReservationCounts } from './reservation-counts.ts'
+import type { ReservationStatistics } from './reservation-statistics.ts'
 
 /** How long a settlement waits for another HTTP request that carries it (ms). */
 const SEND_DELAY_MS = 250
@@ -64,8 +64,8 @@ export interface OutgoingMessage {
   readonly request: SettledRequest
   /** When its reservation ends (ms). */
   readonly until: number
-  /** Set if the reply to its decision was lost: when that was sent (ms). */
-  readonly lostAt?: number
+  /** Set if only its id is known, because the reply to its decision was lost: when that was sent (ms). */
+  readonly lostAt?: number | undefined
   /** Called when the store has answered. @param sentAt (ms) */
   onConfirmed?(sentAt: number): void
   /** Whether another message has replaced it. */
@@ -103,12 +103,12 @@ export interface OutboxOptions {
   deadlineMs?: number | undefined
   /** The time to write by (µs). Absent, as always in production: the clock of the store. */
   writeAt?: (() => number) | undefined
-  counts: ReservationCounts
+  stats: ReservationStatistics
   /** Called with the states that the store has answered. */
   onReport?: ((rules: Reservation['rules'], result: SettleResult) => void) | undefined
 }
 
-export function createOutbox({ now, wallClock, deadlineMs = 0, writeAt, counts, onReport }: OutboxOptions) {
+export function createOutbox({ now, wallClock, deadlineMs = 0, writeAt, stats, onReport }: OutboxOptions) {
   const onTheWayMs = Math.max(ON_THE_WAY_MS, deadlineMs)
   /** By the key of the call, the longest waiting first. */
   const ready = new Map<string, Batch>()
@@ -140,7 +140,7 @@ export function createOutbox({ now, wallClock, deadlineMs = 0, writeAt, counts, 
 
   function giveUp(reservation: Reservation, messages: readonly OutgoingMessage[]): void {
     const settlements = messages.filter(({ request }) => !request.isRenewal).length
-    if (settlements > 0) counts.givenUp(reservation, settlements)
+    if (settlements > 0) stats.givenUp(reservation, settlements)
   }
 
   /** The messages to send now, each batch in one call. */
@@ -204,12 +204,8 @@ export function createOutbox({ now, wallClock, deadlineMs = 0, writeAt, counts, 
     const isSettled =
       applied === requests.reduce((sum, request) => sum + identitiesOf(reservation, request), 0)
     if (isSettled) {
-      counts.answered(
-        reservation,
-        requests,
-        { applied, verdicts: debtsIn(reply, reservation) },
-        batch.isRepeated,
-      )
+      const verdicts = debtsIn(reply, reservation)
+      stats.answered(reservation, requests, { applied, verdicts }, batch.isRepeated)
       size -= messages.length
       return
     }
@@ -276,8 +272,9 @@ export function createOutbox({ now, wallClock, deadlineMs = 0, writeAt, counts, 
             batch.answers += 1
             onReport?.(batch.reservation.rules, result)
             const { messages } = batch
-            const own = messages.filter(({ lostAt }) => lostAt === undefined).map(({ request }) => request)
-            counts.answered(batch.reservation, own, result, batch.isRepeated || own.length < messages.length)
+            const known = messages.filter(({ lostAt }) => lostAt === undefined).map(({ request }) => request)
+            const mayBeRepeated = batch.isRepeated || known.length < messages.length
+            stats.answered(batch.reservation, known, result, mayBeRepeated)
             // A decision whose reply was lost may still be on its way, so what is not found is looked for again.
             batch.messages = messages.filter(
               ({ lostAt }) => lostAt !== undefined && batch.answers === 1 && result.applied < messages.length,
@@ -347,13 +344,11 @@ export function createOutbox({ now, wallClock, deadlineMs = 0, writeAt, counts, 
     },
 
     /** Messages that wait or are not confirmed, and those that were dropped because too many waited. */
-    get counts() {
+    get backlog() {
       return { waiting: size, dropped }
     },
   }
 }
-
-export type Outbox = ReturnType<typeof createOutbox>
 
 /** For how many identities a request has reserved. */
 const identitiesOf = ({ rules }: Reservation, { amounts }: SettledRequest) =>

@@ -1,6 +1,6 @@
 /** What a request has reserved in the store until its cost is known. Pure. */
 import { randomName } from '../../base62.ts'
-import { appliesToPlan, type Rule } from '../../config/compile-rule.ts'
+import { appliesToPlan, knownPlan, type Rule } from '../../config/compile-rule.ts'
 import type { RememberedCaller } from '../../credentials/caller-memory.ts'
 import {
   type BoundRule,
@@ -33,6 +33,8 @@ export interface Reservation {
   readonly plan?: string | undefined
   /** When it was admitted, by the clock of the store (µs). */
   readonly spentAt: number
+  /** Whether it has also reserved under rules that a later deployment has removed. Then the store finds it by its id alone. */
+  readonly isPartial?: boolean
 }
 
 export interface ReservedRule extends Pick<SettledRule, 'rule' | 'key' | 'mode' | 'written'> {
@@ -90,7 +92,7 @@ export function lostReservationOf(
 ): Reservation | undefined {
   const known = subject?.kind === 'token' ? subject.plan || seen?.plan : subject ? seen?.plan : planOfHook
   if (id === undefined || (subject && known === undefined && ruleSet.plans.length > 0)) return undefined
-  const plan = subject && !ruleSet.plans.includes(known!) ? ruleSet.plans[0] : known
+  const plan = subject ? knownPlan(ruleSet.plans, known) : known
   const keyOf = (key: string) => withConsumer(key, seen?.consumer)
   const consumerKey = consumerKeyOf(subject, seen?.consumer)
   const rules = bound.flatMap(({ rule, role, key, mode, cost }): ReservedRule[] =>

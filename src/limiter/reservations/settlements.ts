@@ -17,6 +17,7 @@ import type { Answers } from '../answers/answers.ts'
 import type { CallGuard } from '../call-guard.ts'
 import { type Degraded, toDegraded } from '../evaluate.ts'
 import { prepareSettle, runCall } from '../prepared-call.ts'
+import { renewUntilOver } from '../renew-until-over.ts'
 import { createOutbox, type OutboxOptions, settlementOf } from './outbox.ts'
 import {
   type ActualOf,
@@ -29,20 +30,23 @@ import {
   reservationOf,
   reserves,
 } from './reservation.ts'
-import { type CountReservations, createReservationCounts } from './reservation-counts.ts'
+import { type CountReservations, createReservationStatistics } from './reservation-statistics.ts'
 
 /** How a request ends for its reservation. Absent: the reserved units stay spent. 'unsettled': the policy of each unit decides. */
 export type Settling = ActualOf | 'unsettled'
 
 export type Settlements = ReturnType<typeof createSettlements>
 
-export interface SettlementsOptions extends Omit<OutboxOptions, 'counts'> {
+export interface SettlementsOptions extends Omit<OutboxOptions, 'stats'> {
   timer: Timer
   /** Creates ids of reservations; simulations pass their own. */
   newId?: (() => string) | undefined
   /** Absent: there are no statistics. */
   count?: CountReservations | undefined
 }
+
+/** How far the clock of this machine can be behind that of the store (ms). */
+const MAX_CLOCK_DIFFERENCE_MS = 60_000
 
 /** A renewal that is not confirmed is checked again after this share of the `ttl`. */
 const RENEWAL_CHECK_SHARE = 0.1
@@ -54,20 +58,25 @@ export function createSettlements({
   ...options
 }: SettlementsOptions) {
   const { now, wallClock, writeAt } = options
-  const counts = createReservationCounts(count)
-  const outbox = createOutbox({ ...options, counts })
+  const stats = createReservationStatistics(count)
+  const outbox = createOutbox({ ...options, stats })
+  /** How long ago a partial reservation was made, at most (ms). */
+  const lostForMsOf = ({ isPartial, spentAt }: Reservation) =>
+    isPartial ? Math.max(0, wallClock() - spentAt / 1e3) + MAX_CLOCK_DIFFERENCE_MS : undefined
   const requestOf = ({ id, spentAt }: Reservation) => ({ id, spentAt })
 
   function queue(reservation: Reservation, actualOf: ActualOf | undefined, until: number): void {
     const amounts = amountsOf(reservation, actualOf)
-    counts.cost(reservation, amounts)
-    outbox.add(reservation, { request: { ...requestOf(reservation), amounts }, until })
+    stats.cost(reservation, amounts)
+    const lostForMs = lostForMsOf(reservation)
+    const lostAt = lostForMs && now() - lostForMs
+    outbox.add(reservation, { request: { ...requestOf(reservation), amounts }, until, lostAt })
   }
 
   return {
     rider: outbox.rider,
-    get counts() {
-      return outbox.counts
+    get backlog() {
+      return outbox.backlog
     },
 
     /** The id under which a request reserves; undefined: it reserves nothing. */
@@ -76,7 +85,7 @@ export function createSettlements({
     /** What a decision has reserved; undefined: nothing. */
     open(evaluation: Evaluation, outcome: Outcome): Reservation | undefined {
       const reservation = reservationOf(evaluation, outcome)
-      if (reservation) counts.made(reservation)
+      if (reservation) stats.made(reservation)
       return reservation
     },
 
@@ -110,8 +119,8 @@ export function createSettlements({
       let renewedAt = now()
       let isRenewing = false
       let isOver = false
-      let cancelCheck = () => {}
       const endsAt = () => renewedAt + lastEndMs(reservation)
+      const dueInMs = () => renewedAt + ttlMs / 2 - now()
       function renew(): void {
         const amounts = amountsOf(reservation, undefined)
         isRenewing = outbox.add(reservation, {
@@ -124,25 +133,20 @@ export function createSettlements({
           },
         })
       }
-      function checkLater(): void {
-        const dueInMs = renewedAt + ttlMs / 2 - now()
-        cancelCheck = timer(Math.max(dueInMs, RENEWAL_CHECK_SHARE * ttlMs), check, true)
-      }
-      function check(): void {
-        const isDue = now() >= renewedAt + ttlMs / 2
-        if (isDue && !isRenewing) renew()
-        // Also if a message waits already: the request that was to send it may have ended.
-        trips.schedule(background)
-        if (now() < endsAt()) checkLater()
-      }
-      checkLater()
-      // Keeps the timers of this request alive.
-      const { promise: ended, resolve: end } = Promise.withResolvers<void>()
-      background(ended)
+      const endRenewals = renewUntilOver(
+        timer,
+        background,
+        RENEWAL_CHECK_SHARE * ttlMs,
+        () => (now() < endsAt() ? dueInMs() : undefined),
+        () => {
+          if (dueInMs() <= 0 && !isRenewing) renew()
+          // Also if a message waits already: the request that was to send it may have ended.
+          trips.schedule(background)
+        },
+      )
       return settling => {
         isOver = true
-        cancelCheck()
-        end()
+        endRenewals()
         if (settling !== 'unsettled') queue(reservation, settling, endsAt())
         trips.schedule(background)
       }
@@ -157,7 +161,8 @@ export function createSettlements({
       guard?: CallGuard,
     ): Promise<SettleResult | Degraded> {
       const amounts = amountsOf(reservation, actualOf)
-      const settlement = settlementOf(reservation, { amounts }, wallClock(), writeAt?.())
+      const lostForMs = lostForMsOf(reservation)
+      const settlement = settlementOf(reservation, { amounts, lostForMs }, wallClock(), writeAt?.())
       const store = guard?.on(trips.store) ?? trips.store
       const settled = await runCall(store, prepareSettle(settlement)).catch(toDegraded)
       if ('cause' in settled) {
@@ -165,8 +170,8 @@ export function createSettlements({
         queue(reservation, actualOf, now() + lastEndMs(reservation))
       } else {
         options.onReport?.(reservation.rules, settled)
-        counts.answered(reservation, settlement.requests, settled)
-        if (settled.applied > 0) counts.cost(reservation, amounts)
+        stats.answered(reservation, settlement.requests, settled)
+        if (settled.applied > 0) stats.cost(reservation, amounts)
       }
       // The units that were given back may make room for others.
       const keys = reservation.rules.map(({ key }) => key)

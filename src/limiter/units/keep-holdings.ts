@@ -13,6 +13,7 @@ import { encodeSync, isSyncReply } from '../../script/sync.ts'
 import type { Script } from '../../store/store.ts'
 import { keysOf, type Rider } from '../../trips/rider.ts'
 import type { Trips } from '../../trips/trips.ts'
+import { renewUntilOver } from '../renew-until-over.ts'
 import { Claims } from './claims.ts'
 import { Holdings, renewalMs } from './holdings.ts'
 
@@ -99,23 +100,10 @@ export function createHoldingsKeeper({ now, timer, script, writeAt, newName }: K
       // Whichever request is awake renews what is due, of all requests. So this one checks when its own units are due, and usually
       // finds that another one has renewed them.
       const intervalMs = Math.min(...claims.map(({ held }) => renewalMs(held)))
+      const dueInMs = () => Math.min(...claims.map(claim => holdings.msUntilRenewal(claim)), intervalMs)
       /** False: this request may make no more calls. It still shows that its claims are alive, so that other requests renew them. */
       let canSend = true
-      let isOver = false
-      let cancelCheck = () => {}
-      function checkLater(): void {
-        if (isOver) return
-        const dueInMs = Math.min(...claims.map(claim => holdings.msUntilRenewal(claim)))
-        const pauseMs = Math.min(Math.max(dueInMs, SHORTEST_CHECK_SHARE * intervalMs), intervalMs)
-        cancelCheck = timer(pauseMs, check, true)
-      }
-      /** Most checks find nothing to send. With many streams they are most of the work, so they create no promises. */
-      function check(): void {
-        for (const claim of claims) holdings.renew(claim)
-        if (!canSend || !holdings.isRenewalDue()) sendTheRest()
-        else background(renewAll().then(sendTheRest))
-      }
-      async function renewAll(): Promise<void> {
+      async function sendRenewals(): Promise<void> {
         try {
           for (let sent = 0; sent < MAX_REQUESTS_IN_ROW && holdings.isRenewalDue(); sent++)
             if (!(await trips.sendAlone(rider))) return
@@ -124,20 +112,23 @@ export function createHoldingsKeeper({ now, timer, script, writeAt, newName }: K
           canSend = false
           if (!hasLoggedExhaustion) console.warn(EXHAUSTION)
           hasLoggedExhaustion = true
+        } finally {
+          if (canSend) trips.schedule(background)
         }
       }
-      function sendTheRest(): void {
-        if (canSend) trips.schedule(background)
-        checkLater()
-      }
-      checkLater()
-      // Keeps the timers of this request alive.
-      const { promise: ended, resolve: end } = Promise.withResolvers<void>()
-      background(ended)
+      const endRenewals = renewUntilOver(
+        timer,
+        background,
+        SHORTEST_CHECK_SHARE * intervalMs,
+        dueInMs,
+        () => {
+          for (const claim of claims) holdings.renew(claim)
+          if (canSend && holdings.isRenewalDue()) return sendRenewals()
+          if (canSend) trips.schedule(background)
+        },
+      )
       return () => {
-        isOver = true
-        cancelCheck()
-        end()
+        endRenewals()
         const isUrgent = claims.map(claim => holdings.release(claim)).some(Boolean)
         if (isUrgent) background(trips.sendAlone(rider))
         else trips.schedule(background)

@@ -8,7 +8,7 @@ import { isOfConsumer } from '../../config/identity-parts.ts'
 import { randomBase62 } from '../../credentials/api-key.ts'
 import { GatewayError } from '../../errors.ts'
 import { bindRule, bindRules } from '../../limiter/bind.ts'
-import { evaluateOnCluster, refundOf } from '../../limiter/cluster.ts'
+import { evaluateOnCluster, refundOfPart } from '../../limiter/cluster.ts'
 import {
   prepareDecide,
   prepareRefund,
@@ -147,7 +147,7 @@ async function problemOf(decision: Decision, store: Store): Promise<string | und
   // Slots of a cluster decide at different times, and each has calls of its own, so there only errors count.
   if (store.isCluster) return undefined
   const { ruleSet, rules, reservationId: id } = decision
-  const [refund] = refundOf(decision, decided)
+  const [refund] = refundOfPart(decision, decided)
   if (refund && id) {
     const amounts = rules.map(({ cost }) => ({ reserved: cost, actual: cost + 1 }))
     const requests = [{ id, spentAt: decided.at, amounts }]

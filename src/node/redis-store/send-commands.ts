@@ -2,7 +2,7 @@
 import { type CallFate, GatewayError } from '../../errors.ts'
 import { type Deadline, timeoutError } from '../../store/deadline.ts'
 import { codeText, refusal, unreachableError } from '../../store/refusal.ts'
-import type { Answer } from '../../store/store-on.ts'
+import type { CommandAnswer } from '../../store/store-on.ts'
 import { Departure } from '../rest-bridge/departure.ts'
 import type { FoundRedis } from '../rest-bridge/found-redis.ts'
 import { ErrorReply, RedisUnavailable } from '../rest-bridge/redis-server.ts'
@@ -15,15 +15,19 @@ type Commands = readonly (readonly (string | number)[])[]
  * @returns the answers in order
  * @throws GatewayError if none of the commands was answered
  */
-export function sendCommands(redis: FoundRedis, commands: Commands, deadline: Deadline): Promise<Answer[]> {
+export function sendCommands(
+  redis: FoundRedis,
+  commands: Commands,
+  deadline: Deadline,
+): Promise<CommandAnswer[]> {
   const failure = deadline.failure()
   if (failure) return Promise.reject(calledOff(failure, 'not-sent'))
   return new Promise((resolve, reject) => {
-    const answers: Answer[] = new Array(commands.length)
+    const answers: CommandAnswer[] = new Array(commands.length)
     const departures = commands.map(() => new Departure())
     let waiting = commands.length
 
-    function note(i: number, answer: Answer): void {
+    function note(i: number, answer: CommandAnswer): void {
       // After the deadline, answers are late.
       if (answers[i]) return
       answers[i] = answer
@@ -57,7 +61,7 @@ const calledOff = ({ code, message }: GatewayError, fate: CallFate) =>
 const fateOf = (departure: Departure): CallFate => (departure.hasLeft ? 'may-have-run' : 'not-sent')
 
 /** What became of a command without a reply. */
-function answerTo(error: unknown, departure: Departure): Answer {
+function answerTo(error: unknown, departure: Departure): CommandAnswer {
   // Also if a cluster has redirected it to a node that it does not have: it did not run.
   if (error instanceof ErrorReply) return { error: error.message }
   const fate = fateOf(departure)
@@ -70,7 +74,7 @@ function answerTo(error: unknown, departure: Departure): Answer {
 }
 
 /** The failure of all commands is that of a command that may have run, if there is one. */
-function failureOfAll(answers: readonly Answer[]): GatewayError {
+function failureOfAll(answers: readonly CommandAnswer[]): GatewayError {
   const failures = answers as readonly GatewayError[]
   return failures.find(({ fate }) => fate === 'may-have-run') ?? failures[0]!
 }

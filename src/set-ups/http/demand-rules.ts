@@ -1,7 +1,7 @@
 /** Turns the rules that match a request into a demand: which of them apply to the caller, which identities they count, and at what cost. */
 import { isInRanges } from '../../config/address-ranges.ts'
 import type { Config, GatewayRule } from '../../config/compile.ts'
-import { type Rule, withoutPlans } from '../../config/compile-rule.ts'
+import { isVariantFor, type Rule, withoutPlans } from '../../config/compile-rule.ts'
 import { limitForClass, type TrafficClass } from '../../config/compile-shedding.ts'
 import { REQUESTS } from '../../config/compile-units.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
@@ -79,7 +79,7 @@ function adaptRule(
   if (credential) return on === 'request' || credential.subject.kind !== 'token' ? rule : undefined
   // A caller without a credential does not guess, and has no plan. If a hook names a plan, the hook has already
   // chosen the rules of that plan.
-  if (on === 'auth-failure' || (match.plans && !isForOthers)) return undefined
+  if (on === 'auth-failure' || !isVariantFor(rule, undefined)) return undefined
   return isForOthers ? withoutPlans(rule) : rule
 }
 

@@ -10,7 +10,7 @@
 
 import type { Config } from '../../config/compile.ts'
 import { ANONYMOUS, IDENTIFY } from '../../config/compile-route.ts'
-import { withoutPlans } from '../../config/compile-rule.ts'
+import { appliesToPlan, withoutPlans } from '../../config/compile-rule.ts'
 import { milliseconds } from '../../config/duration.ts'
 import type { Amounts, Body, HookContext, HookName, RefusalInfo } from '../../config/hooks.ts'
 import type { Credential } from '../../credentials/credential.ts'
@@ -270,9 +270,7 @@ function withPlan(caller: Caller, matched: Matched, plan: string | null | undefi
   }
   // Other callers without a credential have no plan, so rules of plans do not apply to them. These rules do apply to
   // this caller.
-  const rules = matched.rules
-    .filter(({ match: { plans } }) => plans === undefined || plans.includes(plan))
-    .map(withoutPlans)
+  const rules = matched.rules.filter(rule => appliesToPlan(rule, plan)).map(withoutPlans)
   return { caller: { ...caller, plan }, matched: { ...matched, rules } }
 }
 

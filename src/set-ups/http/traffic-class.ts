@@ -3,6 +3,7 @@
  * knows the plan of a caller. Until its answer is known, the caller is assumed to have the plan that makes its
  * request most important. Pure.
  */
+import { appliesToPlan } from '../../config/compile-rule.ts'
 import type { TrafficClass } from '../../config/compile-shedding.ts'
 import { type Caller, modeOf } from './caller.ts'
 
@@ -27,7 +28,7 @@ export function classOfReading(
   const other = fits.find(({ match }) => match === undefined)!
   const named = fits.filter(({ match }) => match !== undefined)
   const classOf = (plan: string | undefined) =>
-    named.find(({ match }) => !match!.plans || (plan !== undefined && match!.plans.includes(plan))) ?? other
+    named.find(({ match }) => appliesToPlan({ match: match! }, plan)) ?? other
   if (credential === undefined || knownPlan !== undefined) return classOf(knownPlan)
   // All plans that no class names get the same class.
   const withOwnClass = new Set(named.flatMap(({ match }) => match!.plans ?? []))

@@ -30,37 +30,66 @@ export type Amounts = Readonly<Record<string, number>>
 /** The highest cost of a call. */
 export const MAX_COST = 1e9
 
-/** @throws TypeError for a part that is missing, that is neither text nor number, or that no rule counts by */
-export function checkIdentity(name: string, identity: LimitIdentity, rules: readonly LimitRule[]): void {
-  const mistake = findIdentityMistake(name, identity, rules)
-  if (mistake !== undefined) throw new TypeError(mistake)
-}
-
-/** @returns undefined if the identity has every part that the rules count by, and no other */
-export function findIdentityMistake(
+/**
+ * The rules by which an earlier decision can have been counted. A later deployment can have added rules, which may count by further parts,
+ * and removed others, whose parts no rule counts by any more.
+ * @param names as properties: the rules under which it has spent units
+ * @throws TypeError if a part is neither text nor number, or if parts of all rules in `names` are missing
+ */
+export function rulesOfEarlier(
   name: string,
   identity: LimitIdentity,
   rules: readonly LimitRule[],
-): string | undefined {
+  names: object,
+): readonly LimitRule[] {
+  const known = rules.filter(({ by }) => by.every(part => hasPart(identity, part)))
+  const spent = rules.filter(rule => Object.hasOwn(names, rule.name))
+  const fits = spent.length === 0 || spent.some(rule => known.includes(rule))
+  checkIdentity(name, identity, fits ? known : spent, true)
+  return known
+}
+
+/** Binds these rules: each with the key of the identity. @param names as in `rulesOfEarlier` */
+export type BindEarlier = (
+  name: string,
+  identity: LimitIdentity,
+  names: object,
+) => readonly { rule: LimitRule; key: string }[]
+
+/** What every object inherits, such as `constructor`, is not a part of an identity. */
+const partOf = (identity: LimitIdentity, part: string): unknown =>
+  (part in Object.prototype && !Object.hasOwn(identity, part) ? undefined : identity[part]) ?? undefined
+
+const hasPart = (identity: LimitIdentity, part: string) =>
+  isRecord(identity) && partOf(identity, part) !== undefined
+
+/**
+ * @param mayHaveOthers whether it may have parts that no rule counts by
+ * @throws TypeError for a part that is missing, that is neither text nor number, or that no rule counts by
+ */
+export function checkIdentity(
+  name: string,
+  identity: LimitIdentity,
+  rules: readonly LimitRule[],
+  mayHaveOthers = false,
+): void {
   if (!isRecord(identity)) {
-    return `The identity of the limit '${name}' is ${show(identity)}. Use an object, such as { account: '42' }.`
+    throw new TypeError(
+      `The identity of the limit '${name}' is ${show(identity)}. Use an object, such as { account: '42' }.`,
+    )
   }
   const parts = new Set(rules.flatMap(rule => rule.by))
-  // What every object inherits, such as `constructor`, is not a part of an identity.
-  const partOf = (part: string): unknown =>
-    part in Object.prototype && !Object.hasOwn(identity, part) ? undefined : identity[part]
-  const missing = [...parts].filter(part => (partOf(part) ?? undefined) === undefined)
-  const wrong = [...parts].filter(part => !missing.includes(part) && !isPartValue(partOf(part)))
-  const unknown = Object.keys(identity).filter(part => !parts.has(part))
+  const missing = [...parts].filter(part => !hasPart(identity, part))
+  const wrong = [...parts].filter(part => !missing.includes(part) && !isPartValue(partOf(identity, part)))
+  const unknown = mayHaveOthers ? [] : Object.keys(identity).filter(part => !parts.has(part))
   const counted = parts.size > 0 ? `by ${[...parts].join(' and ')}` : 'all calls together'
   const mistakes = [
     ...(missing.length > 0 ? [`${missing.join(', ')} is missing`] : []),
-    ...wrong.map(part => `${part} is ${show(partOf(part))}, not text or a finite number`),
+    ...wrong.map(part => `${part} is ${show(partOf(identity, part))}, not text or a finite number`),
     ...(unknown.length > 0 ? [`${unknown.join(', ')} is not a part of its identity`] : []),
   ]
-  return mistakes.length > 0
-    ? `The limit '${name}' counts ${counted}: ${mistakes.join(', and ')}.`
-    : undefined
+  if (mistakes.length > 0)
+    throw new TypeError(`The limit '${name}' counts ${counted}: ${mistakes.join(', and ')}.`)
 }
 
 const isPartValue = (value: unknown) => typeof value === 'string' || Number.isFinite(value)
@@ -88,11 +117,15 @@ export function checkOptions(method: string, options: unknown, known: readonly s
   }
 }
 
-/** @throws TypeError for an unknown rule or an invalid cost */
+/**
+ * @param spent as properties: other rules that the cost can name
+ * @throws TypeError for an unknown rule or an invalid cost
+ */
 export function checkCost(
   name: string,
   cost: NonNullable<LimitOptions['cost']>,
   rules: readonly LimitRule[],
+  spent: object = {},
 ): void {
   if (typeof cost === 'number') {
     checkUnits('cost', cost)
@@ -104,20 +137,35 @@ export function checkCost(
     )
   }
   for (const [rule, units] of Object.entries(cost)) {
-    checkRule(name, rule, rules)
+    if (!Object.hasOwn(spent, rule)) checkRule(name, rule, rules)
     checkUnits(rule, units)
   }
 }
 
 /**
- * @param rules whose units the amounts can name
- * @throws TypeError for an unknown unit or an invalid amount
+ * Checks the amounts of a settlement. If a later deployment has removed a rule that has reserved units, they can name any unit.
+ * @param reserved units by rule name
+ * @throws TypeError if no rule of the limit reserves units, for an unknown unit and an invalid amount
  */
-export function checkAmounts(
+export function checkSettled(
   name: string,
   amounts: unknown,
   rules: readonly LimitRule[],
-  verb = 'reserves',
+  reserved: Readonly<Record<string, number>> = {},
+): void {
+  const settling = rules.filter(({ settlement }) => settlement)
+  const isKnown = Object.keys(reserved).every(each => settling.some(rule => rule.name === each))
+  if (isKnown) checkReserves(name, rules)
+  checkAmounts(name, amounts, settling, 'reserves', !isKnown)
+}
+
+/** @param rules whose units the amounts can name */
+function checkAmounts(
+  name: string,
+  amounts: unknown,
+  rules: readonly LimitRule[],
+  verb: string,
+  canNameOthers = false,
 ): void {
   const units = [...new Set(rules.map(({ unit }) => unit))]
   if (!isRecord(amounts)) {
@@ -127,7 +175,7 @@ export function checkAmounts(
     )
   }
   for (const [unit, amount] of Object.entries(amounts)) {
-    if (!units.includes(unit))
+    if (!canNameOthers && !units.includes(unit))
       throw new TypeError(
         `The limit '${name}' ${verb} no unit '${unit}'. Units: ${units.join(', ') || 'none'}.`,
       )

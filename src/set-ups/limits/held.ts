@@ -18,7 +18,7 @@ import { encodeSync, isSyncReply } from '../../script/sync.ts'
 import { invalidReply } from '../../script/wire.ts'
 import { sideKey } from '../../store/keys.ts'
 import type { Script } from '../../store/store.ts'
-import type { LimitIdentity } from './arguments.ts'
+import type { BindEarlier, LimitIdentity } from './arguments.ts'
 import type { Limiter } from './limiter-shape.ts'
 
 /** What a receipt holds. */
@@ -60,8 +60,7 @@ export type BeginHold = (limit: string, identity: LimitIdentity) => HoldAttempt
 export interface LimiterInternals {
   background: Background
   decideAt: (() => number) | undefined
-  /** Each rule of a limit with the store key of the identity. @throws TypeError */
-  bindKeys(name: string, identity: LimitIdentity): readonly { rule: Rule; key: string }[]
+  bindEarlier: BindEarlier
   change(call: PreparedCall<Told>): Promise<Told | Degraded>
   deciding(begin: BeginHold): Pick<Limiter, 'limit' | 'acquire'>
 }
@@ -84,10 +83,11 @@ export interface Holder {
 /** @param script of messages (sync.ts) */
 export const createHolder =
   (script: () => Script) =>
-  ({ background, bindKeys, change, decideAt, deciding }: LimiterInternals): Holder => {
+  ({ background, bindEarlier, change, decideAt, deciding }: LimiterInternals): Holder => {
     async function tell(epoch: number, { limit, identity, id, held }: Hold): Promise<HoldResult> {
-      // A later deployment may have removed a rule.
-      const keyed = bindKeys(limit, identity).filter(({ rule }) => Object.hasOwn(held, rule.name))
+      const keyed = bindEarlier(limit, identity, {}).filter(
+        ({ rule }) => countsInFlight(rule) && Object.hasOwn(held, rule.name),
+      )
       const told = await Promise.all(
         // One call each: on a cluster, they can be in several slots.
         keyed.map(({ rule: { tag, quota }, key }) => {

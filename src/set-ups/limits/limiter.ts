@@ -34,9 +34,11 @@ import {
   checkOptions,
   checkReserves,
   checkRule,
+  checkSettled,
   costOf,
   type LimitIdentity,
   type LimitOptions,
+  rulesOfEarlier,
 } from './arguments.ts'
 import { type DecidedCall, narrowDecision, releaseMethods, retryAfterOf } from './decided-call.ts'
 import type { BeginHold, LimiterInternals } from './held.ts'
@@ -131,12 +133,18 @@ export function createGuardableLimiter<Further extends object = object>(
   /**
    * Each rule of a limit with the store key of the identity.
    *
+   * @param names only those that an earlier decision can have counted under (`rulesOfEarlier`)
    * @throws TypeError for an unknown limit or part of an identity
    */
-  function bindKeys(name: string, identity: LimitIdentity): { rule: LimitRule; key: string }[] {
+  function bindKeys(
+    name: string,
+    identity: LimitIdentity,
+    names?: object,
+  ): { rule: LimitRule; key: string }[] {
     const rules = rulesOf(name)
-    checkIdentity(name, identity, rules)
-    return rules.map(rule => ({ rule, key: limitRuleKey(name, rule, identity) }))
+    if (!names) checkIdentity(name, identity, rules)
+    const bound = names ? rulesOfEarlier(name, identity, rules, names) : rules
+    return bound.map(rule => ({ rule, key: limitRuleKey(name, rule, identity) }))
   }
 
   async function decide(
@@ -268,7 +276,7 @@ export function createGuardableLimiter<Further extends object = object>(
     look: (name, identity, options) => decide('peek', name, identity, () => 0, options),
   })
   const refunding = createRefunding({
-    ...{ rulesOf, bindKeys, showResult: changeResult, nowMs, decideAt: clock.now },
+    ...{ rulesOf, bindEarlier: bindKeys, showResult: changeResult, nowMs, decideAt: clock.now },
     ruleSetOf: name => ruleSets.get(name)!,
     change: (call, guard) => engine.change('refund', call, background, guard),
   })
@@ -278,7 +286,7 @@ export function createGuardableLimiter<Further extends object = object>(
     const decideOptions = { background, awaitsSwitches: true, isFinal: true, guard }
     const reserving = anyReserves(allRules)
       ? parts.createReserving({
-          ...{ rulesOf, bindKeys, showResult: changeResult },
+          ...{ rulesOf, bindEarlier: bindKeys, showResult: changeResult },
           ruleSetOf: name => ruleSets.get(name)!,
           decide: async (name, identity, costOf) =>
             count(await decide('decide', name, identity, costOf, { ...decideOptions, isFinal: false })),
@@ -297,7 +305,7 @@ export function createGuardableLimiter<Further extends object = object>(
     return {
       ...deciding(decideOptions),
       ...(extend?.({
-        ...{ background, bindKeys, decideAt: clock.now },
+        ...{ background, bindEarlier: bindKeys, decideAt: clock.now },
         change: call => engine.change('refund', call, background, guard),
         deciding: hold => deciding({ ...decideOptions, hold }),
       }) as Further),
@@ -316,8 +324,10 @@ export function createGuardableLimiter<Further extends object = object>(
       },
 
       async settle(decision, amounts) {
-        checkReserves(decision.limit, rulesOf(decision.limit))
-        return await reserving!.settle(decision, amounts)
+        if (reserving) return await reserving.settle(decision, amounts)
+        const { limit: name, identity, reserved } = decision
+        checkSettled(name, amounts, rulesOf(name), reserved)
+        return { ...changeResult(name, identity, { at: 0, verdicts: [] }), applied: false }
       },
 
       async reset(name, identity = {}, options = {}) {

@@ -7,7 +7,13 @@ import type { Degraded } from '../../limiter/evaluate.ts'
 import { type PreparedCall, prepareRefund } from '../../limiter/prepared-call.ts'
 import type { ChangeResult, RefundedRule } from '../../script/refund.ts'
 import type { RuleSet } from '../../script/rule-set-shape.ts'
-import { checkCost, checkOptions, type LimitIdentity, type LimitOptions } from './arguments.ts'
+import {
+  type BindEarlier,
+  checkCost,
+  checkOptions,
+  type LimitIdentity,
+  type LimitOptions,
+} from './arguments.ts'
 import type { LimitDecision, Limiter, RefundableDecision } from './limiter-shape.ts'
 import { refundOnce } from './refund-once.ts'
 import { isUndecided, refundableUnits } from './spent-units.ts'
@@ -17,8 +23,7 @@ export interface RefundingOptions {
   /** @throws TypeError for an unknown limit */
   rulesOf(name: string): readonly LimitRule[]
   ruleSetOf(name: string): RuleSet
-  /** Each rule of a limit with the key of the identity. @throws TypeError */
-  bindKeys(name: string, identity: LimitIdentity): readonly { rule: LimitRule; key: string }[]
+  bindEarlier: BindEarlier
   change(call: PreparedCall<ChangeResult>, guard: CallGuard | undefined): Promise<ChangeResult | Degraded>
   /** The decision that shows the state after a change. */
   showResult(
@@ -32,7 +37,7 @@ export interface RefundingOptions {
 
 /** Creates `refund`. A decision's units are given back once, whatever guard a call has. */
 export function createRefunding(options: RefundingOptions): (guard?: CallGuard) => Pick<Limiter, 'refund'> {
-  const { rulesOf, ruleSetOf, bindKeys, change, showResult, nowMs, decideAt } = options
+  const { rulesOf, ruleSetOf, bindEarlier, change, showResult, nowMs, decideAt } = options
   /** Units given back of each decision, by rule name. */
   const refunded = new WeakMap<RefundableDecision, Map<string, number>>()
 
@@ -41,12 +46,12 @@ export function createRefunding(options: RefundingOptions): (guard?: CallGuard) 
       checkOptions('refund', options, ['cost'])
       const { cost } = options
       const { limit: name, identity, at, id } = decision
-      if (cost !== undefined) checkCost(name, cost, rulesOf(name))
+      if (cost !== undefined) checkCost(name, cost, rulesOf(name), decision.costs)
       if (isUndecided(decision)) return showResult(name, identity, { cause: decision.degraded })
       const spentUnits = refundableUnits(decision, rulesOf(name))
       const refundedUnits = refunded.get(decision) ?? new Map<string, number>()
       refunded.set(decision, refundedUnits)
-      const keyed = bindKeys(name, identity)
+      const keyed = bindEarlier(name, identity, decision.costs)
       const refunds = keyed.flatMap(({ rule, key }) => {
         const before = refundedUnits.get(rule.name) ?? 0
         const spent = (spentUnits.get(rule.name) ?? 0) - before

@@ -7,9 +7,10 @@ import type { RuleSet } from '../../script/rule-set-shape.ts'
 import type { SettleResult } from '../../script/settle.ts'
 import {
   type Amounts,
-  checkAmounts,
+  type BindEarlier,
   checkCosts,
   checkOptions,
+  checkSettled,
   costOf,
   type LimitIdentity,
 } from './arguments.ts'
@@ -21,8 +22,7 @@ export interface ReservingOptions {
   /** @throws TypeError for an unknown limit */
   rulesOf(name: string): readonly LimitRule[]
   ruleSetOf(name: string): RuleSet
-  /** Each rule of a limit with the key of the identity. @throws TypeError */
-  bindKeys(name: string, identity: LimitIdentity): readonly { rule: LimitRule; key: string }[]
+  bindEarlier: BindEarlier
   /** Decides a call, and counts it. */
   decide(name: string, identity: LimitIdentity, costOf: (rule: LimitRule) => number): Promise<LimitDecision>
   settle(reservation: Reservation, actualOf: ActualOf): Promise<SettleResult | Degraded>
@@ -38,7 +38,7 @@ export interface ReservingOptions {
 export function createReserving({
   rulesOf,
   ruleSetOf,
-  bindKeys,
+  bindEarlier,
   decide,
   settle,
   showResult,
@@ -60,9 +60,9 @@ export function createReserving({
 
     async settle(decision, amounts) {
       const { limit: name, identity } = decision
-      const settled = rulesOf(name).filter(({ settlement }) => settlement)
-      checkAmounts(name, amounts, settled)
-      const reservation = reservationFor(decision, ruleSetOf(name), bindKeys(name, identity))
+      checkSettled(name, amounts, rulesOf(name), decision.reserved)
+      const keyed = bindEarlier(name, identity, decision.reserved ?? {})
+      const reservation = reservationFor(decision, ruleSetOf(name), keyed)
       const result = isUndecided(decision)
         ? { cause: decision.degraded }
         : reservation.rules.length > 0
@@ -85,7 +85,7 @@ function reservationFor(
     const units = Object.hasOwn(reserved, rule.name) ? reserved[rule.name]! : 0
     return units > 0 && rule.settlement ? [{ rule, key, mode: 'enforce' as const, reserved: units }] : []
   })
-  return { id, ruleSet, rules, spentAt: at }
+  return { id, ruleSet, rules, spentAt: at, isPartial: rules.length < Object.keys(reserved).length }
 }
 
 /** What a call has cost under a rule; undefined if the amounts do not name its unit. */

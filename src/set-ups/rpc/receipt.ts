@@ -2,16 +2,17 @@
  * The receipt of a decision: plain data with everything that a refund needs. So any isolate can refund any decision.
  *
  * The calling Worker sends the receipt back, so each field is checked. A receipt can name only the state that a call of
- * `limit` can name, and no more units than one such call can spend. Receipts are not signed, so this Worker could write
- * one itself. But the owner of the config has bound it, and it can use every limit anyway.
+ * `limit` can name. Receipts are not signed, so this Worker could write one itself. But the owner of the config has bound
+ * it, and it can use every limit anyway.
+ *
+ * Later deployments can have other rules than the one that has written the receipt. What it says about others is ignored.
  */
 
 import { SYSTEM_CLOCK } from '../../clock.ts'
 import { show } from '../../config/check/mistake.ts'
-import type { Config, LimitRule } from '../../config/compile.ts'
-import { countsInFlight } from '../../config/compile-rule.ts'
+import type { Config } from '../../config/compile.ts'
 import { Lru } from '../../lru.ts'
-import { findIdentityMistake, type LimitIdentity, MAX_COST } from '../limits/arguments.ts'
+import { type LimitIdentity, MAX_COST, rulesOfEarlier } from '../limits/arguments.ts'
 import type { LimitDecision, RefundableDecision, SettleableDecision } from '../limits/limiter-shape.ts'
 import { refundableUnits } from '../limits/spent-units.ts'
 
@@ -89,33 +90,19 @@ function checkReceipt(receipt: unknown, limits: Config['limits'], nowMs: number)
   if (typeof limit !== 'string' || !rules)
     throw invalid('.limit', limit, `Limits of the config: ${listed([...limits.keys()])}.`)
 
+  const spent = checkUnits('costs', costs)
+  const units = checkUnits('reserved', reserved)
   if (!isIdentity(identity)) throw invalid('.identity', identity, 'It must be an object.')
-  const mistake = findIdentityMistake(limit, identity, rules)
-  if (mistake !== undefined) throw invalid('.identity', identity, mistake)
+  try {
+    rulesOfEarlier(limit, identity, rules, { ...spent, ...units })
+  } catch (error) {
+    throw invalid('.identity', identity, (error as TypeError).message)
+  }
 
   const latest = (nowMs + MAX_CLOCK_DIFFERENCE_MS) * 1e3
   if (!isWhole(at, 0, latest))
     throw invalid('.at', at, 'It must be a time in the past, in whole microseconds since 1970.')
 
-  // Units in flight are released, not refunded.
-  const refundable = rules.filter(rule => !countsInFlight(rule))
-  // A cost above the burst is never admitted.
-  const spent = checkUnits(
-    'costs',
-    costs,
-    refundable,
-    `Rules of '${limit}' with refunds`,
-    quota => quota.burst,
-  )
-  const reserving = rules.filter(({ settlement }) => settlement)
-  // Not the burst, which a deployment may have lowered since. The store compares the units with what is reserved.
-  const units = checkUnits(
-    'reserved',
-    reserved,
-    reserving,
-    `Rules of '${limit}' with reservations`,
-    () => MAX_COST,
-  )
   return {
     ...{ id, limit, identity, at, allowed: true, costs: spent },
     rules: Object.keys(spent).map(name => ({ name, allowed: true })),
@@ -123,22 +110,12 @@ function checkReceipt(receipt: unknown, limits: Config['limits'], nowMs: number)
   }
 }
 
-/** @returns the units by rule name */
-function checkUnits(
-  field: string,
-  value: unknown,
-  rules: readonly LimitRule[],
-  what: string,
-  mostOf: (quota: LimitRule['quota']) => number,
-): Record<string, number> {
+/** @returns the units by rule name. A rule may be missing, or have a lower limit, since a later deployment */
+function checkUnits(field: string, value: unknown): Record<string, number> {
   if (!isRecord(value)) throw invalid(`.${field}`, value, 'It must be an object.')
   const all = Object.entries(value).map(([name, units]) => {
-    const rule = rules.find(each => each.name === name)
-    if (!rule) throw invalid(`.${field}.${name}`, units, `${what}: ${listed(rules.map(({ name }) => name))}.`)
-    const most = Math.min(mostOf(rule.quota), MAX_COST)
-    if (!isWhole(units, 1, most))
-      throw invalid(`.${field}.${name}`, units, `It must be a whole number from 1 to ${most}.`)
-    return [name, units] as const
+    if (isWhole(units, 1, MAX_COST)) return [name, units] as const
+    throw invalid(`.${field}.${name}`, units, `It must be a whole number from 1 to ${MAX_COST}.`)
   })
   return Object.fromEntries(all)
 }
@@ -156,7 +133,7 @@ function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null
 }
 
-/** Does not check the parts: `findIdentityMistake` compares them with the rules of the limit. */
+/** Does not check the parts: `rulesOfEarlier` compares them with the rules of the limit. */
 const isIdentity = (value: unknown): value is LimitIdentity => isRecord(value)
 
 function isWhole(value: unknown, least: number, most: number): value is number {

@@ -298,7 +298,7 @@ describeOnRedisEngine('the books of reservations', (fresh, kind) => {
       // Exactly once, if the message could reach the store.
       expect(live.filter(({ actual }) => actual !== 7)).toEqual([])
       for (const isolate of world.alive)
-        expect(isolate.settlements.counts).toEqual({ waiting: 0, dropped: 0 })
+        expect(isolate.settlements.backlog).toEqual({ waiting: 0, dropped: 0 })
       await world.time.pass(2 * TTL_MS)
       await world.check(`run ${run}, after the ttl`)
       for (const consumer of CONSUMERS)

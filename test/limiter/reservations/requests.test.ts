@@ -63,7 +63,7 @@ describeOnRedisEngine('a request that reserves', fresh => {
     decided.finish('complete', () => 31)
     expect(standingOf(await isolate.ask(RULE, 300))).toMatchObject({ kind: 'allowed', remaining: 669 })
     expect(isolate.requests.map(calls => calls.length)).toEqual([1, 1])
-    expect(isolate.settlements.counts).toEqual({ waiting: 0, dropped: 0 })
+    expect(isolate.settlements.backlog).toEqual({ waiting: 0, dropped: 0 })
   })
 
   it('is settled by a decision that is refused, too, and makes room for it first', async () => {
@@ -73,7 +73,7 @@ describeOnRedisEngine('a request that reserves', fresh => {
     expect(standingOf(await isolate.ask(RULE, 100))).toMatchObject({ kind: 'allowed', remaining: 0 })
     second.finish('complete', () => 450)
     expect(standingOf(await isolate.ask(RULE, 100))).toMatchObject({ kind: 'denied', remaining: 0, debt: 50 })
-    expect(isolate.settlements.counts).toEqual({ waiting: 0, dropped: 0 })
+    expect(isolate.settlements.backlog).toEqual({ waiting: 0, dropped: 0 })
     expect(standingOf(await isolate.ask(RULE, 0))).toMatchObject({ remaining: 0, debt: 50 })
     expect(isolate.requests.flat().filter(call => 'args' in call && call.args[0] === '')).toEqual([])
   })
@@ -85,9 +85,9 @@ describeOnRedisEngine('a request that reserves', fresh => {
     isolate.fault = loseReply
     await isolate.ask(RULE, 1)
     isolate.fault = undefined
-    expect(isolate.settlements.counts.waiting).toBeGreaterThan(0)
+    expect(isolate.settlements.backlog.waiting).toBeGreaterThan(0)
     await time.pass(20_000)
-    expect(isolate.settlements.counts).toEqual({ waiting: 0, dropped: 0 })
+    expect(isolate.settlements.backlog).toEqual({ waiting: 0, dropped: 0 })
     // The fallback has counted the unit of the other request.
     expect(standingOf(await isolate.ask(RULE, 0))).toMatchObject({ remaining: 968 })
   })
@@ -222,7 +222,7 @@ describeOnRedisEngine('a request that reserves', fresh => {
     expect(await remaining()).toBe(800)
     await time.pass(2000)
     expect(await remaining()).toBe(1000)
-    expect(isolate.settlements.counts).toEqual({ waiting: 0, dropped: 0 })
+    expect(isolate.settlements.backlog).toEqual({ waiting: 0, dropped: 0 })
     await time.pass(10_000)
     expect(isolate.requests).toHaveLength(3)
   })

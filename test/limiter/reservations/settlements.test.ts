@@ -180,7 +180,7 @@ describe('a settlement', () => {
       await time.pass(10_000)
       expect(store.settled).toEqual(new Map([[name, 40]]))
       expect(store.trips).toHaveLength(4)
-      expect(settlements.counts.waiting).toBe(0)
+      expect(settlements.backlog.waiting).toBe(0)
       await time.pass(TTL)
       expect(store.trips).toHaveLength(4)
     },
@@ -196,7 +196,7 @@ describe('a settlement', () => {
     store.run = run
     await time.pass(1000)
     await decide()
-    expect(settlements.counts.waiting).toBe(1)
+    expect(settlements.backlog.waiting).toBe(1)
     await time.pass(1000)
     await decide()
     expect(store.settled.get(name)).toBe(40)
@@ -212,7 +212,7 @@ describe('a settlement', () => {
     await decide()
     await decide()
     expect(store.trips.slice(before)).toEqual([[DECISION], [DECISION]])
-    expect(settlements.counts.waiting).toBe(0)
+    expect(settlements.backlog.waiting).toBe(0)
   })
 
   it('is neither repeated nor given up before the deadline of its trip', async () => {
@@ -238,7 +238,7 @@ describe('a settlement', () => {
     expect(store.trips.map(calls => calls.length)).toEqual([2, 1])
     await time.pass(4000)
     expect(store.settled.get(name)).toBe(40)
-    expect(settlements.counts.waiting).toBe(0)
+    expect(settlements.backlog.waiting).toBe(0)
     expect(counted).toEqual(['units cost', 'reservation settled'])
   })
 
@@ -251,7 +251,7 @@ describe('a settlement', () => {
     expect(store.trips.length).toBe(2)
     await time.pass(2000)
     expect(store.settled.get(name)).toBe(40)
-    expect(settlements.counts.waiting).toBe(0)
+    expect(settlements.backlog.waiting).toBe(0)
   })
 
   it('is repeated less and less often while the store answers it with an error, which is logged once', async () => {
@@ -269,7 +269,7 @@ describe('a settlement', () => {
     await time.pass(TTL)
     reserve('third').settle(() => 40)
     await time.pass(250)
-    expect(settlements.counts.waiting).toBe(1)
+    expect(settlements.backlog.waiting).toBe(1)
   })
 
   it('is settled when the store no longer answers it with an error', async () => {
@@ -282,7 +282,7 @@ describe('a settlement', () => {
     store.refuses = false
     await time.pass(8000)
     expect(store.settled).toEqual(new Map([[name, 40]]))
-    expect(settlements.counts.waiting).toBe(0)
+    expect(settlements.backlog.waiting).toBe(0)
   })
 
   it('does not load a store that fails beside decisions', async () => {
@@ -344,7 +344,7 @@ describe('a settlement', () => {
     const { store, settlements, reserve } = createWorld()
     store.isAway = true
     for (let i = 0; i < 10_010; i++) reserve(`caller-${i % 100}`).settle(() => i)
-    expect(settlements.counts).toEqual({ waiting: 10_000, dropped: 10 })
+    expect(settlements.backlog).toEqual({ waiting: 10_000, dropped: 10 })
     expect(warn.mock.calls).toEqual([[expect.stringContaining('"event":"settlements-dropped"')]])
   })
 

@@ -79,7 +79,21 @@ const CALLS: Record<string, (env: Env, key: string) => Promise<unknown>> = {
   },
   '/refund/wrong': async (env, key) => {
     const { receipt } = await env.LIMITS.limit('mails', { account: key })
-    return await env.OTHER.refund({ ...receipt, costs: { day: 11 } })
+    return await env.OTHER.refund({ ...receipt, costs: { day: -1 } })
+  },
+  '/refund/old': async (env, key) => {
+    const { receipt } = await env.LIMITS.limit('mails', { account: key }, { cost: 4 })
+    const { identity, costs } = receipt
+    return await env.OTHER.refund({
+      ...receipt,
+      identity: { ...identity, region: 'eu' },
+      costs: { ...costs, removed: 2 },
+    })
+  },
+  '/settle/old': async (env, key) => {
+    const { receipt } = await env.LIMITS.reserve('llm', { team: key }, { amounts: { tokens: 200 } })
+    const old = { ...receipt, reserved: { ...receipt.reserved, removed: 9 } }
+    return await env.OTHER.settle(old, { tokens: 50, usd: 3 })
   },
   '/reserve': async (env, key) => {
     const { allowed, receipt } = await env.LIMITS.reserve('llm', { team: key }, { amounts: { tokens: 200 } })

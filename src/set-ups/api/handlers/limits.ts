@@ -8,12 +8,12 @@ import type { Entry } from '../../../ops/change.ts'
 import { targetOf } from '../../../ops/limits.ts'
 import {
   type CostOptions,
-  checkAmounts,
   checkCost,
   checkCosts,
   checkIdentity,
   checkReserves,
   checkRule,
+  checkSettled,
   type LimitIdentity,
 } from '../../limits/arguments.ts'
 import type { Held } from '../../limits/held.ts'
@@ -81,8 +81,8 @@ const decisionRoutes = [
       const { receipt, cost } = call.body
       const rules = rulesOf(call, services)
       const name = call.params.name!
-      if (cost !== undefined) at('/cost', () => checkCost(name, cost, rules))
       const decision = at('/receipt', () => services.limits.receipts.decisionOf(receipt, name))
+      if (cost !== undefined) at('/cost', () => checkCost(name, cost, rules, decision.costs))
       const refunded = await call.limiter.refund(decision, cost === undefined ? {} : { cost })
       mustBeMade(refunded)
       return { body: { ...documentOf(refunded, services), receipt } }
@@ -96,10 +96,8 @@ const decisionRoutes = [
       const { receipt, amounts } = call.body
       const rules = rulesOf(call, services)
       const name = call.params.name!
-      at('', () => checkReserves(name, rules))
-      const settling = rules.filter(({ settlement }) => settlement)
-      at('/amounts', () => checkAmounts(name, amounts, settling))
       const decision = at('/receipt', () => services.limits.receipts.decisionOf(receipt, name))
+      at('/amounts', () => checkSettled(name, amounts, rules, decision.reserved))
       const settled = await call.limiter.settle(decision, amounts)
       mustBeMade(settled)
       return { body: { ...documentOf(settled, services), receipt, applied: settled.applied } }

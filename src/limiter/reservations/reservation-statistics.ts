@@ -11,7 +11,7 @@ import type { Reservation } from './reservation.ts'
  * - `units reserved`: the units of reservations. `units cost`: what the requests have cost.
  * - `units debt`: units that settlements have spent above the limit.
  */
-export type ReservationCount =
+export type ReservationCounter =
   | 'reservation made'
   | 'reservation settled'
   | 'reservation late'
@@ -20,9 +20,9 @@ export type ReservationCount =
   | 'units cost'
   | 'units debt'
 
-export type CountReservations = (what: ReservationCount, rule: Rule, by: number) => void
+export type CountReservations = (what: ReservationCounter, rule: Rule, by: number) => void
 
-export function createReservationCounts(count: CountReservations = () => {}) {
+export function createReservationStatistics(count: CountReservations = () => {}) {
   /** Each rule that has reserved something. A rule with numbers for several plans can be in a reservation once for each of them. */
   function forEachRule(
     { rules }: Reservation,
@@ -82,4 +82,4 @@ export function createReservationCounts(count: CountReservations = () => {}) {
   }
 }
 
-export type ReservationCounts = ReturnType<typeof createReservationCounts>
+export type ReservationStatistics = ReturnType<typeof createReservationStatistics>

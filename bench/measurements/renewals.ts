@@ -175,9 +175,9 @@ async function keep(streams: number, answer: Answer): Promise<Kept> {
   const trips = tripsOn(store, [keeper.rider], { now: () => clock.nowMs, timer: clock.timer })
   const startedAt = clock.nowMs
   for (let i = 0; i < streams; i++) {
-    const claims = keeper.claim([bound(RULE, consumerStateKey(`caller-${i}`), 1, clock.nowMs)])
-    claims.settle({ status: 'admitted', verdicts: [ADMITTED], at: 0 } as never)
-    keeper.keep(claims, trips, detached)
+    const permits = keeper.takePermits([bound(RULE, consumerStateKey(`caller-${i}`), 1, clock.nowMs)])
+    permits.resolve({ status: 'admitted', verdicts: [ADMITTED], at: 0 } as never)
+    keeper.keep(permits, trips, detached)
     await clock.run(startedAt + ((i + 1) * INTERVAL_MS) / streams)
   }
 

@@ -30,7 +30,7 @@ import type { BrokenDemand, Decided, DecideOptions, Ending, Engine, EngineOption
 import { type Degraded, evaluate, toDegraded } from './evaluate.ts'
 import { decideWithoutCounting, fallBack } from './outage/fallback.ts'
 import type { Settling } from './reservations/settlements.ts'
-import type { Claims } from './units/claims.ts'
+import type { Permits } from './units/permits.ts'
 
 /** A request while it is decided. */
 interface Attempt {
@@ -41,8 +41,8 @@ interface Attempt {
   failure: unknown
   /** What the isolate may answer without a trip. */
   answer: Answer | undefined
-  /** The units in flight that the request claims. */
-  claims?: Claims | undefined
+  /** The units in flight that the request takes. */
+  permits?: Permits | undefined
   recall: DecideOptions['recall']
   /** When the evaluation was sent to the store (ms). */
   sentAt?: number
@@ -51,7 +51,7 @@ interface Attempt {
 
 /** A decision, before the edge gets it. */
 interface Made extends Pick<Decided, 'decision' | 'outcome' | 'reservation'>, Partial<Pick<Decided, 'at'>> {
-  claims?: Claims | undefined
+  permits?: Permits | undefined
 }
 
 /**
@@ -105,7 +105,7 @@ export function createEngine(
       const again = demand.inMode?.(made.mode!, made.consumer)
       return again ? await makeDecision(verb, again, options) : { decision: toDecision(made) }
     } catch (error) {
-      attempt?.claims?.markUndecided('may-have-run')
+      attempt?.permits?.markUndecided('may-have-run')
       options.guard?.passFailure(toDegraded(error))
       const candidates = demand.rules.map(({ rule }) => rule)
       return { decision: decideUncounted({ ...demand, candidates, error }, options.recall) }
@@ -148,10 +148,10 @@ export function createEngine(
     const { verb, failure, answer, recall, guard } = attempt
     const decides = verb === 'decide'
     attempt.sentAt = now()
-    attempt.claims = decides ? holdingsKeeper?.claim(attempt.evaluation.rules) : undefined
+    attempt.permits = decides ? holdingsKeeper?.takePermits(attempt.evaluation.rules) : undefined
     const evaluation: Evaluation = {
       ...attempt.evaluation,
-      ...(attempt.claims && { rules: attempt.claims.rulesForStore }),
+      ...(attempt.permits && { rules: attempt.permits.rulesForStore }),
       ...(answer && { wantedRequests: answer.beginTrip() }),
       ...(decideAt && { now: decideAt() }),
     }
@@ -165,7 +165,7 @@ export function createEngine(
         })
     endTrip?.()
     if (reply.status === 'other-mode') {
-      attempt.claims?.settle(reply)
+      attempt.permits?.resolve(reply)
       answer?.endTrip(undefined)
       return reply
     }
@@ -175,8 +175,8 @@ export function createEngine(
   }
 
   function complete(attempt: Attempt, evaluation: Evaluation, reply: Outcome): Made {
-    const { answer, claims, switches } = attempt
-    claims?.settle(reply)
+    const { answer, permits, switches } = attempt
+    permits?.resolve(reply)
     const latest = board.current()
     local?.noteReport(evaluation.rules, reply)
     const outcome = answer?.endTrip(reply) ?? reply
@@ -188,30 +188,30 @@ export function createEngine(
       latest === switches ? outcome : applyNewerSwitches(outcome, evaluation, latest, switchName)
     // Under the kill switch the request was bound without rules. The decision stays marked, even if the switch was turned off during the trip.
     const decision = markKillSwitch(toDecision(underLatest), switches.kill ? switches : latest)
-    return { decision, outcome, claims, reservation: settlements?.open(evaluation, reply) }
+    return { decision, outcome, permits, reservation: settlements?.open(evaluation, reply) }
   }
 
   async function completeWithoutStore(attempt: Attempt, evaluation: Evaluation, degraded: Degraded) {
-    const { verb, answer, claims, recall, guard } = attempt
-    const withHeld = claims ? { ...evaluation, rules: claims.markUndecided(degraded.fate) } : evaluation
+    const { verb, answer, permits, recall, guard } = attempt
+    const withHeld = permits ? { ...evaluation, rules: permits.markUndecided(degraded.fate) } : evaluation
     if (!attempt.failure) settlements?.giveBackLost(evaluation, degraded, recall?.(), attempt.sentAt!)
     answer?.endTrip(undefined)
     guard?.passFailure(degraded)
     // While this request waited, another one may have received an answer that also decides this one.
     const known = answer?.decideAfterFailure()
     const decision = known?.decision ?? fallBack(withHeld, degraded, recall?.(), fallback, verb)
-    if (!known) claims?.holdLocally(decision)
+    if (!known) permits?.holdLocally(decision)
     // The request is refused, or a lease has paid for it: undo what some slots of a cluster have counted.
     if (known || decision.kind !== 'allowed') await degraded.inPart?.undo()
-    return known ?? { decision, claims }
+    return known ?? { decision, permits }
   }
 
   const decideUncounted = (demand: BrokenDemand, recall: DecideOptions['recall']) =>
     decideWithoutCounting(demand, board.current(), switchName, recall, fallback)
 
-  function withFinish({ decision, claims, reservation }: Made, background: Background) {
+  function withFinish({ decision, permits, reservation }: Made, background: Background) {
     let isFinished = false
-    const release = claims && holdingsKeeper?.keep(claims, trips, background)
+    const release = permits && holdingsKeeper?.keep(permits, trips, background)
     const settle = reservation && settlements!.keep(reservation, trips, background)
     return {
       ...{ decision, reservation },
@@ -219,7 +219,7 @@ export function createEngine(
       finish(ending: Ending, settling?: Settling) {
         if (isFinished) return
         isFinished = true
-        if (release) answers?.forget(claims!.keys, 'ended')
+        if (release) answers?.forget(permits!.keys, 'ended')
         release?.()
         settle?.(settling)
         onFinish?.(decision, ending)

@@ -159,19 +159,19 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
     async request(): Promise<void> {
       report.requests += 1
       const background = (task: Promise<unknown>) => void task.catch(() => {})
-      const claims = this.kept.claim([bound(rule, KEY, 1, time.nowMs)])
-      const [boundRule] = claims.rulesForStore
+      const permits = this.kept.takePermits([bound(rule, KEY, 1, time.nowMs)])
+      const [boundRule] = permits.rulesForStore
       const call: Decide = { command: 'GET', key: 'other', boundRule }
       try {
         const [outcome] = (await this.#trips.store.run([call])) as [Outcome]
         if (this.isDead) return
-        claims.settle(outcome)
+        permits.resolve(outcome)
       } catch {
         // As with `closed`, a request without a decision is refused.
-        claims.markUndecided('may-have-run')
+        permits.markUndecided('may-have-run')
       }
       this.#trips.schedule(background)
-      const release = this.kept.keep(claims, this.#trips, background)
+      const release = this.kept.keep(permits, this.#trips, background)
       if (!release) return
       inFlight += 1
       peak = Math.max(peak, inFlight)

@@ -2,11 +2,11 @@
  * The units of requests in flight that this isolate holds, by identity and rule. Plain bookkeeping, without I/O and timers.
  * docs/internals/concurrency.md describes the messages to the store, and proves what they guarantee.
  *
- * A request claims its units before it is decided. The claim is settled once: as admitted, as refused, or as lost if the action of
- * the store is unknown. After a lost claim the isolate begins a new epoch: its messages contain everything that the isolate may hold,
+ * A request takes a permit before it is decided. The permit is resolved once: as admitted, as refused, or as lost if the action of
+ * the store is unknown. After a lost permit the isolate begins a new epoch: its messages contain everything that the isolate may hold,
  * and the store drops the rest.
  *
- * A platform can end a request without running any more of its code. So each request renews its claim. A claim that is not renewed
+ * A platform can end a request without running any more of its code. So each request renews its permit. A permit that is not renewed
  * for the `ttl` of its rule is given up.
  */
 import type { Holding } from '../../algorithms/algorithm.ts'
@@ -16,8 +16,8 @@ import type { BoundRule } from '../../script/evaluation.ts'
 import type { Message } from '../../script/sync.ts'
 import { isConsumerKnown, withConsumer } from '../../store/keys.ts'
 
-/** The result of a claim. */
-export type ClaimResult =
+/** The result of a permit. */
+export type PermitResult =
   /** The store has counted it. */
   | 'admitted'
   /** The store has not counted it. */
@@ -25,8 +25,8 @@ export type ClaimResult =
   /** The store may have counted it. */
   | 'lost'
 
-/** The units that one request claims under one rule. */
-export interface Claim {
+/** The units in flight that one request takes under one rule. */
+export interface Permit {
   readonly rule: BoundRule
   /** The message about the isolate's units; it travels to the store with the request. */
   readonly holding: Holding
@@ -51,7 +51,7 @@ interface HeldUnits {
   epochStartedAt: number
   started: number
   ended: number
-  /** Units of claims of this epoch that are not settled. If the store admits them, it adds them to `started`. */
+  /** Units of permits of this epoch that are not resolved. If the store admits them, it adds them to `started`. */
   pending: number
   /** Units that are in flight for sure. */
   inFlight: number
@@ -63,8 +63,8 @@ interface HeldUnits {
   sent: { epoch: number; ended: number; at: number } | undefined
   /** Whether most of the limit is in use, by the last reply. */
   isNearLimit: boolean
-  /** The claims that are not over, in the order of their last renewals. */
-  readonly claims: Set<Claim>
+  /** The permits that are not over, in the order of their last renewals. */
+  readonly permits: Set<Permit>
   /** Since when nothing is held, and only this change is not confirmed (ms). */
   emptySince: number | undefined
   emptyPlace: Place<HeldUnits> | undefined
@@ -107,7 +107,7 @@ export class Holdings {
   readonly #unsent = new Set<HeldUnits>()
   /** Those whose messages are on their way, in the order of sending. */
   readonly #sent = new Queue<'sentPlace', HeldUnits>('sentPlace')
-  /** Those with claims, by `ttl`, in the order of their last confirmations. */
+  /** Those with permits, by `ttl`, in the order of their last confirmations. */
   readonly #renewals = new Map<number, Queue<'renewalPlace', HeldUnits>>()
   /** Those of which nothing is held, in the order in which they became empty. */
   readonly #empty = new Queue<'emptyPlace', HeldUnits>('emptyPlace')
@@ -126,8 +126,8 @@ export class Holdings {
     this.#maxEpochs = maxEpochs
   }
 
-  /** Claims the cost of a rule, before the request is decided. */
-  claim(rule: BoundRule): Claim {
+  /** Takes a permit for the cost of a rule, before the request is decided. */
+  takePermit(rule: BoundRule): Permit {
     const held = this.#heldFor(rule)
     this.#giveUpExpired(held)
     // Epochs are short, so that a wrong count in the store is soon corrected.
@@ -135,44 +135,44 @@ export class Holdings {
       this.#beginEpoch(held)
     held.pending += rule.cost
     const { holding } = messageOf(held)
-    const claim: Claim = { rule, held, holding, state: 'pending', aliveAt: this.#now() }
-    held.claims.add(claim)
-    return claim
+    const permit: Permit = { rule, held, holding, state: 'pending', aliveAt: this.#now() }
+    held.permits.add(permit)
+    return permit
   }
 
   /**
-   * Settles a claim. Only the first call for a claim has an effect.
-   * @param use the used part of the limit, from 0 to 1, by the reply of the store; absent: unknown
+   * Resolves a permit. Only the first call for a permit has an effect.
+   * @param usedShare the used part of the limit, from 0 to 1, by the reply of the store; absent: unknown
    * @param consumer if only the store knew it
    */
-  settle(claim: Claim, result: ClaimResult, use?: number, consumer?: string): void {
-    if (claim.state !== 'pending') return
-    const { held, rule, holding } = claim
+  resolve(permit: Permit, result: PermitResult, usedShare?: number, consumer?: string): void {
+    if (permit.state !== 'pending') return
+    const { held, rule, holding } = permit
     held.key = withConsumer(held.key, consumer)
     const isOfCurrentEpoch = holding.epoch === held.epoch && holding.holder === held.holder
     if (isOfCurrentEpoch) held.pending -= rule.cost
     if (result === 'admitted') {
-      claim.state = 'in flight'
+      permit.state = 'in flight'
       held.inFlight += rule.cost
-      // Claims of an earlier epoch were added to `started` when this epoch began.
+      // Permits of an earlier epoch were added to `started` when this epoch began.
       if (isOfCurrentEpoch) held.started += rule.cost
       this.#confirm(held, holding)
     } else {
-      this.#end(claim)
+      this.#end(permit)
       if (!isOfCurrentEpoch) held.ended += rule.cost
       else if (result === 'lost') this.#beginEpoch(held)
     }
-    if (use !== undefined) held.isNearLimit = use >= NEAR_LIMIT
+    if (usedShare !== undefined) held.isNearLimit = usedShare >= NEAR_LIMIT
     this.#updateIndexes(held)
   }
 
-  /** Puts a settled claim in flight, because the isolate has admitted the request without the store. */
-  hold(claim: Claim): void {
-    const { held, rule } = claim
-    if (claim.state !== 'over') return
-    claim.state = 'in flight'
-    claim.aliveAt = this.#now()
-    held.claims.add(claim)
+  /** Puts a resolved permit in flight, because the isolate has admitted the request without the store. */
+  hold(permit: Permit): void {
+    const { held, rule } = permit
+    if (permit.state !== 'over') return
+    permit.state = 'in flight'
+    permit.aliveAt = this.#now()
+    held.permits.add(permit)
     held.started += rule.cost
     held.inFlight += rule.cost
     // This needs a new epoch. Within an epoch the store keeps the larger of its own `started` and that of the message. If the store and
@@ -183,24 +183,24 @@ export class Holdings {
   }
 
   /** Releases the units of a request that is over. @returns whether to report this at once */
-  release(claim: Claim): boolean {
-    if (claim.state !== 'in flight') return false
-    const { held, rule } = claim
-    this.#end(claim)
+  release(permit: Permit): boolean {
+    if (permit.state !== 'in flight') return false
+    const { held, rule } = permit
+    this.#end(permit)
     held.ended += rule.cost
     held.inFlight -= rule.cost
     this.#updateIndexes(held)
     return held.isNearLimit
   }
 
-  /** Renews a claim: its request is still in flight. */
-  renew(claim: Claim): void {
-    if (claim.state === 'over') return
-    claim.aliveAt = this.#now()
-    const { claims } = claim.held
-    if (claims.size === 1) return
-    claims.delete(claim)
-    claims.add(claim)
+  /** Renews a permit: its request is still in flight. */
+  renew(permit: Permit): void {
+    if (permit.state === 'over') return
+    permit.aliveAt = this.#now()
+    const { permits } = permit.held
+    if (permits.size === 1) return
+    permits.delete(permit)
+    permits.add(permit)
   }
 
   /** The rule with the units that the isolate holds for sure, so that it can decide by itself. */
@@ -253,7 +253,7 @@ export class Holdings {
           this.#beginEpoch(held)
           this.#updateIndexes(held)
           messages.push(this.#send(held))
-        } else if (held.claims.size > 0) {
+        } else if (held.permits.size > 0) {
           // Nothing to renew yet. It is looked at again after an interval.
           held.confirmed.at = this.#now()
           queue.add(held)
@@ -274,8 +274,8 @@ export class Holdings {
     return held !== undefined && this.#hasElapsed(held.confirmed.at, share * renewalMs(held))
   }
 
-  /** The time until the record of a claim is due for its renewal (ms); 0 or less: it is due, or on its way. */
-  msUntilRenewal({ held }: Claim): number {
+  /** The time until the record of a permit is due for its renewal (ms); 0 or less: it is due, or on its way. */
+  msUntilRenewal({ held }: Permit): number {
     return held.confirmed.at + renewalMs(held) - this.#now()
   }
 
@@ -290,7 +290,7 @@ export class Holdings {
   }
 
   /** All units that are held, or that have unconfirmed changes. */
-  get heldUnits(): readonly Readonly<Omit<HeldUnits, 'claims'>>[] {
+  get heldUnits(): readonly Readonly<Omit<HeldUnits, 'permits'>>[] {
     return [...this.#heldUnits.values()]
   }
 
@@ -309,7 +309,7 @@ export class Holdings {
       ...{ started: 0, ended: 0, pending: 0, inFlight: 0, isNearLimit: false },
       confirmed: { epoch, ended: 0, at: now },
       ...{ sent: undefined, unconfirmedSince: undefined },
-      claims: new Set(),
+      permits: new Set(),
       ...{ emptySince: undefined, emptyPlace: undefined, sentPlace: undefined, renewalPlace: undefined },
     }
     this.#heldUnits.set(mapKey, held)
@@ -347,7 +347,7 @@ export class Holdings {
     return this.#holderName
   }
 
-  /** Begins a new epoch. Claims that are not settled count as admitted until they are settled. */
+  /** Begins a new epoch. Permits that are not resolved count as admitted until they are resolved. */
   #beginEpoch(held: HeldUnits): void {
     held.epoch = this.#nextEpoch()
     if (held.isHeldByIsolate && held.holder !== this.#isolateHolderName()) {
@@ -361,10 +361,10 @@ export class Holdings {
   }
 
   #giveUpExpired(held: HeldUnits): void {
-    for (const claim of held.claims) {
-      if (!this.#hasElapsed(claim.aliveAt, held.ttl / 1e3)) return
-      if (claim.state === 'pending') this.settle(claim, 'lost')
-      else this.release(claim)
+    for (const permit of held.permits) {
+      if (!this.#hasElapsed(permit.aliveAt, held.ttl / 1e3)) return
+      if (permit.state === 'pending') this.resolve(permit, 'lost')
+      else this.release(permit)
     }
   }
 
@@ -386,9 +386,9 @@ export class Holdings {
     }
   }
 
-  #end(claim: Claim): void {
-    claim.state = 'over'
-    claim.held.claims.delete(claim)
+  #end(permit: Permit): void {
+    permit.state = 'over'
+    permit.held.permits.delete(permit)
   }
 
   /** Notes that the store has confirmed a message. Units that ended after it was sent are still unconfirmed. */
@@ -406,10 +406,10 @@ export class Holdings {
 
   /** Updates after a change: what there is to send and to renew, and whether the entry can be deleted. */
   #updateIndexes(held: HeldUnits): void {
-    const { ttl, epoch, started, ended, confirmed, sent, claims } = held
+    const { ttl, epoch, started, ended, confirmed, sent, permits } = held
     const isUnconfirmed = confirmed.epoch !== epoch || confirmed.ended !== ended
     const isKnown = isConsumerKnown(held.key)
-    const isEmpty = claims.size === 0 && started === ended
+    const isEmpty = permits.size === 0 && started === ended
     if (isEmpty && (!isUnconfirmed || !isKnown)) {
       this.#forget(held)
       return
@@ -419,7 +419,7 @@ export class Holdings {
     if (isUnconfirmed && isKnown && !isOnItsWay) this.#unsent.add(held)
     else this.#unsent.delete(held)
     // A message about its renewal may be on its way. If it is lost, it is sent again as an unconfirmed change.
-    if (claims.size === 0) this.#renewals.get(ttl)!.delete(held)
+    if (permits.size === 0) this.#renewals.get(ttl)!.delete(held)
     else if (!isUnconfirmed) this.#renewals.get(ttl)!.add(held)
     held.emptySince = isEmpty ? (held.emptySince ?? this.#now()) : undefined
     if (isEmpty) this.#empty.add(held)

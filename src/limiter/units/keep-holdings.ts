@@ -14,8 +14,8 @@ import type { Script } from '../../store/store.ts'
 import { keysOf, type Rider } from '../../trips/rider.ts'
 import type { Trips } from '../../trips/trips.ts'
 import { renewUntilOver } from '../renew-until-over.ts'
-import { Claims } from './claims.ts'
 import { Holdings, renewalMs } from './holdings.ts'
+import { Permits } from './permits.ts'
 
 /** How long a released unit waits for another HTTP request that reports it (ms). */
 const SEND_DELAY_MS = 250
@@ -84,24 +84,24 @@ export function createHoldingsKeeper({ now, timer, script, writeAt, newName }: K
     holdings,
     rider,
 
-    /** Claims the units of a request, before it is decided. */
-    claim: (rules: readonly BoundRule[]) => new Claims(rules, holdings),
+    /** Takes the permits of a request, before it is decided. */
+    takePermits: (rules: readonly BoundRule[]) => new Permits(rules, holdings),
 
     /**
-     * Renews the claims of a request until it is over.
+     * Renews the permits of a request until it is over.
      * @returns a function that releases them, to be called when the request is over; undefined if the request has no units in flight
      */
     keep(
-      { inFlight: claims }: Claims,
+      { inFlight: permits }: Permits,
       trips: Pick<Trips, 'sendAlone' | 'schedule'>,
       background: Background,
     ): (() => void) | undefined {
-      if (claims.length === 0) return undefined
+      if (permits.length === 0) return undefined
       // Whichever request is awake renews what is due, of all requests. So this one checks when its own units are due, and usually
       // finds that another one has renewed them.
-      const intervalMs = Math.min(...claims.map(({ held }) => renewalMs(held)))
-      const dueInMs = () => Math.min(...claims.map(claim => holdings.msUntilRenewal(claim)), intervalMs)
-      /** False: this request may make no more calls. It still shows that its claims are alive, so that other requests renew them. */
+      const intervalMs = Math.min(...permits.map(({ held }) => renewalMs(held)))
+      const dueInMs = () => Math.min(...permits.map(permit => holdings.msUntilRenewal(permit)), intervalMs)
+      /** False: this request may make no more calls. It still shows that its permits are alive, so that other requests renew them. */
       let canSend = true
       async function sendRenewals(): Promise<void> {
         try {
@@ -122,14 +122,14 @@ export function createHoldingsKeeper({ now, timer, script, writeAt, newName }: K
         SHORTEST_CHECK_SHARE * intervalMs,
         dueInMs,
         () => {
-          for (const claim of claims) holdings.renew(claim)
+          for (const permit of permits) holdings.renew(permit)
           if (canSend && holdings.isRenewalDue()) return sendRenewals()
           if (canSend) trips.schedule(background)
         },
       )
       return () => {
         endRenewals()
-        const isUrgent = claims.map(claim => holdings.release(claim)).some(Boolean)
+        const isUrgent = permits.map(permit => holdings.release(permit)).some(Boolean)
         if (isUrgent) background(trips.sendAlone(rider))
         else trips.schedule(background)
       }

@@ -17,7 +17,7 @@ import { tripsOn } from '../../support/trips.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 
 const [rule] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'concurrency', limit: 5 })
-const claimed = (consumer = 'acme') => bound(rule!, consumerStateKey(consumer), 1, NOON / 1e3)
+const ofConsumer = (consumer = 'acme') => bound(rule!, consumerStateKey(consumer), 1, NOON / 1e3)
 
 describe('the holdings of an isolate', () => {
   it('never repeat an epoch under one name: when all are used up, the isolate gets another name', () => {
@@ -28,7 +28,7 @@ describe('the holdings of an isolate', () => {
       3,
     )
     const texts = Array.from({ length: 9 }, (_, i) => {
-      const { holder, epoch } = holdings.claim(claimed(`caller-${i}`)).holding
+      const { holder, epoch } = holdings.takePermit(ofConsumer(`caller-${i}`)).holding
       return `${holder} ${epoch}`
     })
     expect(new Set(texts).size).toBe(9)
@@ -42,10 +42,10 @@ describe('the holdings of an isolate', () => {
       () => `isolate${names++}`,
       1,
     )
-    const one = holdings.claim(claimed())
-    holdings.settle(one, 'admitted')
-    const lost = holdings.claim(claimed())
-    holdings.settle(lost, 'lost')
+    const one = holdings.takePermit(ofConsumer())
+    holdings.resolve(one, 'admitted')
+    const lost = holdings.takePermit(ofConsumer())
+    holdings.resolve(lost, 'lost')
     expect(holdings.unconfirmed()).toEqual([
       expect.objectContaining({ holding: { holder: 'isolate1', epoch: 1, started: 1, ended: 0 } }),
     ])
@@ -53,40 +53,44 @@ describe('the holdings of an isolate', () => {
 
   it('count a unit that was admitted without the store in addition to one whose reply has not arrived', () => {
     const holdings = new Holdings(() => NOON / 1e3)
-    const pending = holdings.claim(claimed())
-    const own = holdings.claim(claimed())
-    holdings.settle(own, 'refused')
+    const pending = holdings.takePermit(ofConsumer())
+    const own = holdings.takePermit(ofConsumer())
+    holdings.resolve(own, 'refused')
     holdings.hold(own)
-    const next = holdings.claim(claimed())
+    const next = holdings.takePermit(ofConsumer())
     // The new epoch contains both units, so the store no longer adds the first one.
     expect(next.holding.epoch).toBeGreaterThan(pending.holding.epoch)
     expect(next.holding.started - next.holding.ended).toBe(2)
-    holdings.settle(pending, 'admitted')
-    expect(holdings.claim(claimed()).holding).toMatchObject({ started: 2, ended: 0 })
+    holdings.resolve(pending, 'admitted')
+    expect(holdings.takePermit(ofConsumer()).holding).toMatchObject({ started: 2, ended: 0 })
   })
 
-  it('do not confuse a claim under the old name with one of the same epoch under the new name', () => {
+  it('do not confuse a permit under the old name with one of the same epoch under the new name', () => {
     let names = 0
     const holdings = new Holdings(
       () => NOON / 1e3,
       () => `isolate${names++}`,
       1,
     )
-    const [one, lost] = [holdings.claim(claimed()), holdings.claim(claimed())]
-    holdings.settle(lost, 'lost')
-    // The holding has epoch 1 again, but under the new name, and already counts the first claim as admitted.
-    holdings.settle(one, 'admitted')
-    expect(holdings.claim(claimed()).holding).toMatchObject({ holder: 'isolate1', started: 1, ended: 0 })
+    const [one, lost] = [holdings.takePermit(ofConsumer()), holdings.takePermit(ofConsumer())]
+    holdings.resolve(lost, 'lost')
+    // The holding has epoch 1 again, but under the new name, and already counts the first permit as admitted.
+    holdings.resolve(one, 'admitted')
+    expect(holdings.takePermit(ofConsumer()).holding).toMatchObject({
+      holder: 'isolate1',
+      started: 1,
+      ended: 0,
+    })
   })
 
-  it('settle a claim once, and release it once', () => {
+  it('resolve a permit once, and release it once', () => {
     const holdings = new Holdings(() => NOON / 1e3)
-    const claim = holdings.claim(claimed())
-    holdings.settle(claim, 'admitted')
-    holdings.settle(claim, 'lost')
-    holdings.release(claim)
-    holdings.release(claim)
-    expect(holdings.claim(claimed()).holding).toMatchObject({ started: 1, ended: 1 })
+    const permit = holdings.takePermit(ofConsumer())
+    holdings.resolve(permit, 'admitted')
+    holdings.resolve(permit, 'lost')
+    holdings.release(permit)
+    holdings.release(permit)
+    expect(holdings.takePermit(ofConsumer()).holding).toMatchObject({ started: 1, ended: 1 })
   })
 })
 
@@ -138,9 +142,9 @@ describe('the messages of an isolate that holds units of many identities', () =>
       const ends: (() => void)[] = []
       for (let i = 0; i < count; i++) {
         const key = consumerStateKey(`caller-${i}`)
-        const claims = this.keeper.claim([bound(held!, key, 1, NOON / 1e3)])
-        claims.settle({ status: 'admitted', verdicts: [ADMITTED], at: 0 } as never)
-        ends.push(this.keeper.keep(claims, this.trips, detached)!)
+        const permits = this.keeper.takePermits([bound(held!, key, 1, NOON / 1e3)])
+        permits.resolve({ status: 'admitted', verdicts: [ADMITTED], at: 0 } as never)
+        ends.push(this.keeper.keep(permits, this.trips, detached)!)
         await this.pass(pauseMs)
       }
       return ends
@@ -205,9 +209,9 @@ describe('the messages of an isolate that holds units of many identities', () =>
     }
     const bounded = isolate.tripsOn(boundedStore)
     const begin = (consumer: string, trips: Trips) => {
-      const claims = isolate.keeper.claim([bound(held!, consumerStateKey(consumer), 1, NOON / 1e3)])
-      claims.settle({ status: 'admitted', verdicts: [ADMITTED], at: 0 } as never)
-      return isolate.keeper.keep(claims, trips, detached)!
+      const permits = isolate.keeper.takePermits([bound(held!, consumerStateKey(consumer), 1, NOON / 1e3)])
+      permits.resolve({ status: 'admitted', verdicts: [ADMITTED], at: 0 } as never)
+      return isolate.keeper.keep(permits, trips, detached)!
     }
     begin('alone', bounded)
     await isolate.pass(60 * TTL_MS)
@@ -265,12 +269,12 @@ describe('the messages of an isolate that holds units of many identities', () =>
     let nowMs = NOON / 1e3
     const holdings = new Holdings(() => nowMs)
     const lose = (i: number) =>
-      holdings.settle(holdings.claim(bound(held!, consumerStateKey(`c${i}`))), 'lost')
+      holdings.resolve(holdings.takePermit(bound(held!, consumerStateKey(`c${i}`))), 'lost')
     for (let i = 0; i < 30_000; i++) lose(i)
     expect(holdings.heldUnits.length).toBeLessThanOrEqual(10_001)
     // Those that are in flight stay.
-    const inFlight = holdings.claim(bound(held!, consumerStateKey('in-flight')))
-    holdings.settle(inFlight, 'admitted')
+    const inFlight = holdings.takePermit(bound(held!, consumerStateKey('in-flight')))
+    holdings.resolve(inFlight, 'admitted')
     nowMs += TTL_MS
     holdings.renew(inFlight)
     lose(0)

@@ -8,7 +8,7 @@ import { IDLE, type State } from '../../../src/algorithms/algorithm.ts'
 import { applyMessage, concurrency } from '../../../src/algorithms/concurrency.ts'
 import type { RuleInput } from '../../../src/config/check/schema.ts'
 import type { Rule } from '../../../src/config/compile.ts'
-import { type Claim, Holdings } from '../../../src/limiter/units/holdings.ts'
+import { Holdings, type Permit } from '../../../src/limiter/units/holdings.ts'
 import type { Message } from '../../../src/script/sync.ts'
 import { consumerStateKey } from '../../../src/store/keys.ts'
 import { SELECTION, sized } from '../../selection.ts'
@@ -31,7 +31,7 @@ function ruleWith(limit: number): Rule {
 interface TestRequest {
   kind: 'request'
   isolate: number
-  claim: Claim
+  permit: Permit
   /** `nothing`: the isolate waits for the reply. */
   isolateKnows: 'nothing' | 'reply' | 'timeout'
   /** The answer of the store: whether it has admitted the request. */
@@ -135,9 +135,9 @@ class World {
     const i = Number(number)
     switch (verb) {
       case 'ask': {
-        const claim = this.#isolates[i]!.holdings.claim(bound(this.#rule, STATE, 1, this.#nowMs))
+        const permit = this.#isolates[i]!.holdings.takePermit(bound(this.#rule, STATE, 1, this.#nowMs))
         this.#made[i]! += 1
-        this.#requests.push({ kind: 'request', isolate: i, claim, isolateKnows: 'nothing', isEnded: false })
+        this.#requests.push({ kind: 'request', isolate: i, permit, isolateKnows: 'nothing', isEnded: false })
         break
       }
       case 'repeat':
@@ -150,8 +150,8 @@ class World {
       case 'answer': {
         const request = this.#requests[i]!
         request.isolateKnows = 'reply'
-        this.#isolates[request.isolate]!.holdings.settle(
-          request.claim,
+        this.#isolates[request.isolate]!.holdings.resolve(
+          request.permit,
           request.reply ? 'admitted' : 'refused',
         )
         break
@@ -160,13 +160,13 @@ class World {
         const request = this.#requests[i]!
         this.#happened.late += 1
         request.isolateKnows = 'timeout'
-        this.#isolates[request.isolate]!.holdings.settle(request.claim, 'lost')
+        this.#isolates[request.isolate]!.holdings.resolve(request.permit, 'lost')
         break
       }
       case 'end': {
         const request = this.#requests[i]!
         request.isEnded = true
-        this.#isolates[request.isolate]!.holdings.release(request.claim)
+        this.#isolates[request.isolate]!.holdings.release(request.permit)
         break
       }
       case 'send':
@@ -253,8 +253,8 @@ class World {
   passTtl(): void {
     for (let third = 0; third < 4; third++) {
       this.#nowMs += this.#rule.quota.period / 3e3
-      for (const { isolate, claim, isolateKnows, isEnded } of this.#requests) {
-        if (isolateKnows === 'reply' && !isEnded) this.#isolates[isolate]!.holdings.renew(claim)
+      for (const { isolate, permit, isolateKnows, isEnded } of this.#requests) {
+        if (isolateKnows === 'reply' && !isEnded) this.#isolates[isolate]!.holdings.renew(permit)
       }
       for (const { isDead, holdings } of this.#isolates) {
         if (isDead) continue
@@ -276,7 +276,7 @@ class World {
         isDead,
         isDead ? [] : holdings.heldUnits.map(({ emptyPlace, sentPlace, renewalPlace, ...held }) => held),
       ]),
-      this.#requests.map(({ claim: { holding }, isolateKnows, reply, isEnded }) => [
+      this.#requests.map(({ permit: { holding }, isolateKnows, reply, isEnded }) => [
         holding,
         isolateKnows,
         reply,
@@ -290,7 +290,7 @@ class World {
     return this.#nowMs * 1e3
   }
 
-  #decide({ claim: { holding } }: TestRequest): boolean {
+  #decide({ permit: { holding } }: TestRequest): boolean {
     const { quota } = this.#rule
     const { after } = concurrency.decide({ quota, holding, state: this.#state, now: this.#now, cost: 1 })
     this.#state = after?.state ?? this.#state

@@ -298,6 +298,16 @@ describe('a mistake in units', () => {
       ],
     ],
     [
+      'more rules of one identity that reserve than Redis compiles',
+      {
+        ...withRule({}),
+        rules: Array.from({ length: 21 }, (_, i) => ({ ...withRule({}).rules[0]!, name: `rule-${i}` })),
+      },
+      [
+        "rules[20]: 'rule-20' is one more rule by ['consumer'] that reserves units, and 20 are the maximum. Remove it, or count by another identity.",
+      ],
+    ],
+    [
       'an estimate that is never admitted',
       withUnit({ ...TOKENS, aboveLimit: 'refuse' }, { limit: 1000 }),
       [

@@ -23,6 +23,7 @@ import {
   mistakesOfRouteCosts,
   mistakesOfSet,
 } from './mistakes-of-rules.ts'
+import { mistakesOfReserving } from './mistakes-of-settlement.ts'
 import { mistakesOfAdaptive, mistakesOfShedding } from './mistakes-of-shedding.ts'
 import { mistakesOfUnits } from './mistakes-of-units.ts'
 import { findNotPlain } from './plain.ts'
@@ -58,14 +59,20 @@ function mistakesBetweenParts(config: ConfigInput): Mistake[] {
   const rules = written.map(rule => compileGatewayRule(rule, plans, ALL_ALGORITHMS, units))
   return [
     ...mistakesOfSet(written, 'rules'),
+    ...mistakesOfReserving(
+      rules.map(([first]) => first!),
+      'rules',
+    ),
     ...written.flatMap((rule, i) => mistakesOfGatewayRule(rule, rules[i]!, `rules[${i}]`, config)),
-    ...Object.entries(config.limits ?? {}).flatMap(([name, set]) => [
-      ...mistakesOfSet(set, `limits.${name}`),
-      ...set.flatMap((rule, i) => {
-        const compiled = compileLimitRule(rule, ALL_ALGORITHMS, units)
-        return mistakesOfLimitRule(rule, compiled, `limits.${name}[${i}]`, config)
-      }),
-    ]),
+    ...Object.entries(config.limits ?? {}).flatMap(([name, set]) => {
+      const path = `limits.${name}`
+      const compiled = set.map(rule => compileLimitRule(rule, ALL_ALGORITHMS, units))
+      return [
+        ...mistakesOfSet(set, path),
+        ...mistakesOfReserving(compiled, path),
+        ...set.flatMap((rule, i) => mistakesOfLimitRule(rule, compiled[i]!, `${path}[${i}]`, config)),
+      ]
+    }),
     ...mistakesOfUnits(config),
     ...mistakesOfAddress(config.address).map(([key, message]) => ({ path: `address.${key}`, message })),
     ...mistakesOfCredentials(config.credentials ?? {}, plans),

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { basename } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { medianAndRange } from '../../bench/report.ts'
+import { medianAndRange } from '../../bench/figures.ts'
 import { PAGES, withFigures } from '../../docs/programs/performance/make-performance.ts'
 import { makePictures } from '../../docs/programs/performance/pictures.ts'
 import {

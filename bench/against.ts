@@ -9,8 +9,10 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { markdownOf } from '../docs/programs/markdown-tables.ts'
+import { medianAndRange, ratiosOf, times } from './figures.ts'
 import { median } from './measure.ts'
-import { medianAndRange, type Rounds, ratiosOf, times } from './report.ts'
+import type { Part } from './report.ts'
+import { startRun } from './run.ts'
 
 const HERE = fileURLToPath(new URL('..', import.meta.url))
 const run = promisify(execFile)
@@ -56,7 +58,7 @@ export async function compareWith(commit: string, { rounds, ...plan }: Plan): Pr
       ] as const
       for (const [values, folder] of round % 2 === 0 ? both : both.toReversed()) {
         console.error(`round ${round + 1} of ${rounds}: ${folder === HERE ? 'now' : commit}`)
-        values.push(await measure(folder, plan))
+        values.push(valuesOf(await startRun(folder, { ...plan, number: round }), plan.instructions))
       }
     }
     const name = stdout.trim()
@@ -67,16 +69,9 @@ export async function compareWith(commit: string, { rounds, ...plan }: Plan): Pr
   }
 }
 
-async function measure(folder: string, { parts, instructions }: Omit<Plan, 'rounds'>): Promise<Values> {
-  const words = ['--no-warnings', join(folder, 'bench/bench.ts'), '--json', '--only', ...parts]
-  if (instructions) words.push('--instructions')
-  const { stdout } = await run(process.execPath, words, { cwd: folder, maxBuffer: 2 ** 26 }).catch(error => {
-    throw new Error(
-      `The benchmark does not run with the source of ${folder === HERE ? 'this folder' : 'that commit'}: ${error.stderr}`,
-    )
-  })
+function valuesOf(parts: readonly Part[], instructions: boolean | undefined): Values {
   const values: Values = new Map()
-  for (const { title, columns } of JSON.parse(stdout) as Rounds[]) {
+  for (const { title, columns } of parts.flatMap(({ findings }) => findings.rounds ?? [])) {
     const { Sluice: own, ...others } = columns
     const [theirs] = Object.values(others)
     if (own && theirs && !instructions) values.set(title, median(ratiosOf(own, theirs)))

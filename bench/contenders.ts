@@ -106,7 +106,7 @@ export async function eachOnce<C extends Identity>(
  * Runs a measurement that must fit into one second, because then a new window of the limits begins. If an answer is not the expected one,
  * the measurement took too long, as can happen while other processes use the machine. It is then repeated with new callers.
  */
-export async function withinSecond<T>(measure: () => Promise<T>, left = 5): Promise<T> {
+export async function withinSecond<T>(measure: () => Promise<T>, left = 20): Promise<T> {
   try {
     return await measure()
   } catch (error) {

@@ -5,7 +5,7 @@
 import { withClockSetBack } from './clock.ts'
 import { type Contender, eachOnce } from './contenders.ts'
 import { inHotLoop } from './hot-loop.ts'
-import { countsInstructions, inRounds } from './measure.ts'
+import { inRounds } from './measure.ts'
 import { bytesOf, commandsOf, keysOf } from './redis-statistics.ts'
 import type { Rounds } from './report.ts'
 import { type Identity, newIdentities, type TestBed } from './test-bed.ts'
@@ -27,7 +27,7 @@ export interface Match {
 }
 
 export interface Costs {
-  /** Server time of one decision in each round (µs). */
+  /** Server time of one decision in each round of a run (µs). */
   time: number[]
   /** Billed commands of one decision that is not the first in its window. */
   commands: number
@@ -38,7 +38,7 @@ export interface Pair<T> {
   theirs: T
 }
 
-const ROUNDS = 8
+const ROUNDS = 2
 const ONCE = { allowed: 1, refused: 1 }
 
 export async function costsOf(bed: TestBed, match: Match): Promise<Record<Outcome, Pair<Costs>>> {
@@ -84,12 +84,10 @@ async function costsWhere(
     await bed.redis.send(['FLUSHDB', 'SYNC'])
     return time
   }
-  // A round to warm up: while the client's code is not compiled yet, Redis would wait for it.
-  if (!countsInstructions) await inRounds(1, { own: loop(own), theirs: loop(theirs) })
   const time = await inRounds(ROUNDS, { own: loop(own), theirs: loop(theirs) })
   const commands = async (make: Make) => {
     const contender = make(straightTo(bed.redis, []), outcome === 'refused')
-    const identities = newIdentities(10)
+    const identities = newIdentities(Math.min(10, callers))
     for (let i = 0; i < before[outcome]; i++) await eachOnce(contender, identities, 'allowed')
     const counted = await commandsOf(bed.redis, () => eachOnce(contender, identities, outcome))
     return counted.commands / identities.length

@@ -3,9 +3,12 @@
 /** Whether Redis is measured by its instructions instead of times. They hardly differ from round to round, so one round is enough. */
 export const countsInstructions = process.argv.includes('--instructions')
 
+/** Which run of the whole measurement this is, from 0 on. */
+const run = process.argv.includes('--run') ? Number(process.argv[process.argv.indexOf('--run') + 1]) : 0
+
 /**
  * Runs every task once in each round, and every other round in the opposite order, so that neither warm-up nor a machine that
- * slows down favors one of them.
+ * slows down favors one of them. Every other run begins with the opposite order.
  * @returns the results of each task, one for each round
  */
 export async function inRounds<T, Name extends string>(
@@ -15,7 +18,7 @@ export async function inRounds<T, Name extends string>(
   const names = Object.keys(tasks) as Name[]
   const results = Object.fromEntries(names.map(name => [name, [] as T[]])) as Record<Name, T[]>
   for (let round = 0; round < (countsInstructions ? 1 : rounds); round++) {
-    const order = round % 2 === 0 ? names : names.toReversed()
+    const order = (run + round) % 2 === 0 ? names : names.toReversed()
     for (const name of order) results[name].push(await tasks[name]())
   }
   return results
@@ -38,7 +41,12 @@ export function quantile(values: readonly number[], share: number): number {
   return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)]!
 }
 
-export const median = (values: readonly number[]) => quantile(values, 0.5)
+/** The middle value, or the mean of the two middle ones. */
+export function median(values: readonly number[]): number {
+  const sorted = values.toSorted((a, b) => a - b)
+  const middle = (sorted.length - 1) / 2
+  return (sorted[Math.floor(middle)]! + sorted[Math.ceil(middle)]!) / 2
+}
 
 /** Runs a function `count` times, with up to `most` runs in flight. */
 export async function runConcurrently(

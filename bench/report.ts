@@ -2,24 +2,36 @@
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { cpus, totalmem } from 'node:os'
-import { markdownOf, type Table } from '../docs/programs/markdown-tables.ts'
-import { median } from './measure.ts'
+import { markdownOf } from '../docs/programs/markdown-tables.ts'
+import {
+  type Cell,
+  cell,
+  counted,
+  countedRatio,
+  type Figure,
+  measured,
+  measuredRatio,
+  textOf,
+} from './figures.ts'
+import { median, quantile } from './measure.ts'
 
 /** One comparison, with a target or without. */
 export interface Row {
   what: string
-  sluice: string
-  comparison: string
-  /** Value of Sluice ÷ value of the comparison: of each round if it was measured, one number if it is a count. Below 1, Sluice needs less. */
-  ratio?: number | readonly number[]
+  sluice: Cell
+  comparison: Cell
+  /** Value of Sluice ÷ value of the comparison. Below 1, Sluice needs less. */
+  ratio?: Figure
   target?: Target
 }
 
 export interface Target {
   text: string
-  isReached: boolean
+  /** Reached if the median of this figure is at most `most`. */
+  of: Figure
+  most: number
   /** The profile that says why it may be missed: sentences, printed below the table if it is. */
-  why?: string | undefined
+  why?: Cell | undefined
 }
 
 /** The values of all rounds, by contender. `npm run bench -- --against` compares those of Sluice with those of another commit. */
@@ -29,8 +41,10 @@ export interface Rounds {
 }
 
 /** A table with columns of its own. */
-export interface SideTable extends Table {
+export interface SideTable {
   title: string
+  head: readonly string[]
+  rows: readonly (readonly Cell[])[]
 }
 
 export interface Findings {
@@ -38,69 +52,104 @@ export interface Findings {
   tables?: readonly SideTable[]
   rounds?: readonly Rounds[]
   /** Sentences about the method of this measurement. */
-  notes?: readonly string[]
+  notes?: readonly Cell[]
 }
 
-/** The part that was measured, when, and at which commit. */
+/** The part that was measured. */
 export interface Part {
   name: string
   findings: Findings
-  /** `2026-11-24, commit 098e223` */
-  when: string
 }
 
-/** A target for a median of ratios. @param why as in Target */
-export function atMost(ratios: readonly number[], most: number, why?: string): Target {
-  return { text: `≤ ${most}×`, isReached: median(ratios) <= most, why }
+/** A target for a figure, in its unit. @param why as in Target */
+export function atMost(of: Figure, most: number, why?: Cell): Target {
+  return { text: `≤ ${most}${of.unit}`, of, most, why }
 }
 
-/** A row without a comparison: the median of the rounds, their range, and a target. */
+/** A row without a comparison. @param rounds the values of one run */
 export function rowOf(
   what: string,
-  values: readonly number[],
-  { unit, most, why, digits = 1 }: { unit: string; most?: number; why?: string; digits?: number },
+  rounds: readonly number[],
+  { unit, most, why, digits = 1 }: { unit: string; most?: number; why?: Cell; digits?: number },
 ): Row {
-  const [low, high] = [Math.min(...values), Math.max(...values)]
-  const range = values.length > 1 ? ` (${low.toFixed(digits)} to ${high.toFixed(digits)})` : ''
+  const sluice = measured(rounds, { unit, digits })
+  return { what, sluice, comparison: '-', ...(most !== undefined && { target: atMost(sluice, most, why) }) }
+}
+
+/** A row that compares two counts, with a target for that of Sluice. @param name of the comparison */
+export function countsRow(
+  what: string,
+  [name, own, theirs]: readonly [name: string, own: number, theirs: number],
+  { unit = '', most }: { unit?: string; most?: number } = {},
+): Row {
+  const sluice = counted(own, { unit })
   return {
-    what,
-    sluice: `${median(values).toFixed(digits)} ${unit}${range}`,
-    comparison: '-',
-    ...(most !== undefined && {
-      target: { text: `≤ ${most} ${unit}`, isReached: median(values) <= most, why },
-    }),
+    ...{ what, sluice, comparison: cell`${name}: ${counted(theirs, { unit })}` },
+    ratio: countedRatio(own, theirs),
+    ...(most !== undefined && { target: atMost(sluice, most) }),
   }
 }
 
-/** The ratios of two contenders, round by round. The contenders of a round ran one after the other. */
-export function ratiosOf(own: readonly number[], theirs: readonly number[]): number[] {
-  return own.map((value, i) => value / theirs[i]!)
+/** A row that compares a count with what is needed, which is 1. */
+export function neededRow(
+  what: string,
+  count: number,
+  { most, per = '' }: { most: number; per?: string },
+): Row {
+  const ratio = countedRatio(count, 1)
+  const sluice = counted(count, { digits: 2, unit: per })
+  return { what, sluice, comparison: 'needed: 1', ratio, target: atMost(ratio, most) }
 }
 
-export const times = (ratio: number) => `${ratio.toFixed(2)}×`
-
-/** The median of the ratios, the lowest and the highest: `1.20× (0.98 to 1.40)`. */
-export function medianAndRange(ratios: readonly number[]): string {
-  const [lowest, highest] = [Math.min(...ratios), Math.max(...ratios)]
-  return `${times(median(ratios))} (${lowest.toFixed(2)} to ${highest.toFixed(2)})`
+/** A row that compares the rounds of two contenders, with a target for their ratio. @param name of the comparison */
+export function roundsRow(
+  what: string,
+  [name, own, theirs]: readonly [name: string, own: readonly number[], theirs: readonly number[]],
+  { most, why, ...format }: { unit: string; digits?: number; most?: number | undefined; why?: Cell },
+): Row {
+  const ratio = measuredRatio(own, theirs)
+  return {
+    ...{ what, sluice: measured(own, format), comparison: cell`${name}: ${measured(theirs, format)}`, ratio },
+    ...(most !== undefined && { target: atMost(ratio, most, why) }),
+  }
 }
 
-/** One cell with two counts and their ratio. */
-export function sideBySide(own: number, theirs: number): string {
-  return `${own} : ${theirs} = ${times(own / theirs)}`
+/** A row that compares the p50 and the p99 of two contenders. @param samples durations (ms), by round */
+export function latencyRow(
+  what: string,
+  [name, own, theirs]: readonly [name: string, own: Samples, theirs: Samples],
+  most?: number,
+): Row {
+  const both = (samples: Samples) => {
+    const [middle, slow] = [samples.map(median), [quantile(samples.flat(), 0.99)]]
+    return cell`${measured(middle, { digits: 2 })} / ${measured(slow, { digits: 2 })} ms`
+  }
+  const ratio = measuredRatio(own.map(median), theirs.map(median))
+  return {
+    ...{ what, sluice: both(own), comparison: cell`${name}: ${both(theirs)}`, ratio },
+    ...(most !== undefined && { target: atMost(ratio, most) }),
+  }
 }
 
-/** One cell with the medians of two contenders, and the median and the range of the ratios of their rounds. */
-export function roundsSideBySide(own: readonly number[], theirs: readonly number[]): string {
-  return `${median(own).toFixed(1)} : ${median(theirs).toFixed(1)} = ${medianAndRange(ratiosOf(own, theirs))}`
+type Samples = readonly (readonly number[])[]
+
+/** @param most kB */
+export function kilobytesRow(what: string, bytes: number, most?: number): Row {
+  const sluice = counted(bytes / 1000, { unit: 'kB', digits: 1 })
+  return { what, sluice, comparison: '-', ...(most !== undefined && { target: atMost(sluice, most) }) }
 }
 
-export function sectionOf({ name, findings, when }: Part): string {
+export function bytesRow(what: string, bytes: number): Row {
+  return { what, sluice: counted(bytes, { unit: 'B' }), comparison: '-' }
+}
+
+/** @param when `2026-11-24, commit 098e223` */
+export function sectionOf({ name, findings }: Part, when: string): string {
   const { rows = [], tables = [], notes = [] } = findings
-  const missed = new Set(rows.flatMap(({ target }) => (target && !target.isReached && target.why) || []))
-  const bullets = [...[...missed].map(why => `Missed: ${why}`), ...notes]
+  const reasons = rows.flatMap(({ target }) => (target?.why && !isReached(target) ? textOf(target.why) : []))
+  const bullets = [...[...new Set(reasons)].map(why => `Missed: ${why}`), ...notes.map(textOf)]
   return [
-    `## ${name[0]!.toUpperCase()}${name.slice(1)}`,
+    headingOf(name),
     `Measured on ${when}.`,
     ...(rows.length > 0 ? [tableOf(rows)] : []),
     ...tables.map(({ title, head, rows }) => `### ${title}\n\n${markdownTable(head, rows)}`),
@@ -108,66 +157,77 @@ export function sectionOf({ name, findings, when }: Part): string {
   ].join('\n\n')
 }
 
+const headingOf = (name: string) => `## ${name[0]!.toUpperCase()}${name.slice(1)}`
+
+const isReached = ({ of, most }: Target) => median(of.values) <= most
+
 function tableOf(rows: readonly Row[]): string {
   return markdownTable(
     ['what', 'Sluice', 'comparison', 'ratio', 'target', 'reached'],
     rows.map(({ what, sluice, comparison, ratio, target }) => [
-      what,
-      sluice,
-      comparison,
-      ratio === undefined ? '-' : typeof ratio === 'number' ? times(ratio) : medianAndRange(ratio),
-      target?.text ?? '-',
-      target ? (target.isReached ? 'yes' : 'no') : '-',
+      ...[what, sluice, comparison, ratio ?? '-', target?.text ?? '-'],
+      target ? (isReached(target) ? 'yes' : 'no') : '-',
     ]),
   )
 }
 
-/** The thousands of instructions that `npm run bench -- --instructions` has counted. */
-export function countsOf(parts: readonly Part[]): string {
+/** The section about what `npm run bench -- --instructions` has counted. */
+export function instructionsOf(parts: readonly Part[]): Part {
   const rows = parts.flatMap(({ findings: { rounds = [] } }) =>
     rounds.flatMap(({ title, columns }) =>
-      Object.entries(columns).map(([name, [count]]) => [title, name, count!.toFixed(1)]),
+      Object.entries(columns).map(([name, [count]]) => [title, name, counted(count!, { digits: 1 })]),
     ),
   )
-  return markdownTable(['what', 'of', 'thousands of instructions'], rows)
+  const title = 'Thousands of instructions of Redis, or commands'
+  return { name: INSTRUCTIONS, findings: { tables: [{ title, head: ['what', 'of', 'count'], rows }] } }
 }
+
+export const INSTRUCTIONS = 'instructions'
 
 export function reportOf(
   parts: readonly Part[],
-  { method, redisVersion }: { method: readonly string[]; redisVersion: string },
+  { when, method, redisVersion }: { when: string; method: readonly string[]; redisVersion: string },
 ): string {
   return [
     '# Benchmark',
-    'Made by `npm run bench`. `npm run bench -- --only "<section>" --write` renews one section.',
+    'Made by `npm run bench`. `npm run bench -- --only "<section>" --write` renews one section, and `npm run bench -- --instructions --write` ' +
+      'the last one.',
     '## Machine and versions',
     [...machine(), versions(redisVersion)].map(line => `- ${line}`).join('\n'),
     '## Method',
     method.map(line => `- ${line}`).join('\n'),
-    ...parts.map(sectionOf),
+    ...parts.map(part => sectionOf(part, when)),
     '',
   ].join('\n\n')
 }
 
 /**
  * The report with the sections of some parts replaced.
- * @throws Error if the report has no such section
+ * @param names all parts in their order. A section that the report does not have is put where it belongs.
  */
-export function withSections(parts: readonly Part[], report: string): string {
-  let text = report
-  for (const part of parts) {
-    const section = sectionOf(part)
-    const heading = section.split('\n', 1)[0]!
-    const from = text.indexOf(`\n${heading}\n`)
-    if (from < 0)
-      throw new Error(`bench/results.md has no section '${heading}'. Run all parts: npm run bench`)
-    const next = text.indexOf('\n## ', from + 1)
-    text = `${text.slice(0, from + 1)}${section}\n${next < 0 ? '' : text.slice(next)}`
-  }
-  return text
+export function withSections(
+  parts: readonly Part[],
+  report: string,
+  { when, names }: { when: string; names: readonly string[] },
+): string {
+  const startOf = (name: string, text: string) => text.indexOf(`\n${headingOf(name)}\n`)
+  return parts.reduce((text, part) => {
+    const later = names.slice(names.indexOf(part.name) + 1)
+    const [next] = later.map(name => startOf(name, text)).filter(start => start >= 0)
+    const [own, end] = [startOf(part.name, text), next ?? text.length]
+    const from = own < 0 ? end : own
+    return `${text.slice(0, from)}\n${sectionOf(part, when)}\n${text.slice(end)}`
+  }, report)
 }
 
-function markdownTable(head: Table['head'], rows: Table['rows']): string {
-  return markdownOf({ head, rows }, { isAligned: true })
+/** The section about instructions as it is: it is made by a command of its own. */
+export function instructionsIn(report: string): string {
+  const start = report.indexOf(`\n${headingOf(INSTRUCTIONS)}\n`)
+  return start < 0 ? '' : report.slice(start)
+}
+
+function markdownTable(head: readonly string[], rows: readonly (readonly Cell[])[]): string {
+  return markdownOf({ head, rows: rows.map(row => row.map(textOf)) }, { isAligned: true })
 }
 
 export function machine(): string[] {

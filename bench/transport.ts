@@ -15,7 +15,7 @@ export interface Transport {
 
 /** As in production: Sluice has its own client (src/store/rest.ts), and @upstash/ratelimit has @upstash/redis with the default settings. */
 export function throughBridge(rest: Rest): Transport {
-  return { store: upstashStore({ ...rest, deadlineMs: 250, keyLocking: true }), redis: new Redis(rest) }
+  return { store: upstashStore({ ...rest, deadlineMs: 2000, keyLocking: true }), redis: new Redis(rest) }
 }
 
 /**

@@ -1,7 +1,7 @@
 /** The results of floods: a table for each shape, with a column for each size and checkout, and their ratios. */
 import type { Table } from '../../docs/programs/markdown-tables.ts'
+import { times } from '../figures.ts'
 import { median, quantile } from '../measure.ts'
-import { times } from '../report.ts'
 import type { Sample } from './innocent-client.ts'
 import { ISOLATES } from './node-gateways.ts'
 import { NO_REPLY } from './raw-connection.ts'

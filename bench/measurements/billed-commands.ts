@@ -13,7 +13,7 @@ import {
 } from '../contenders.ts'
 import { roomInSecond } from '../measure.ts'
 import { commandsOf } from '../redis-statistics.ts'
-import type { Findings, Row } from '../report.ts'
+import { countsRow, type Findings, type Row } from '../report.ts'
 import type { Scale } from '../rules.ts'
 import { newCallers, type TestBed } from '../test-bed.ts'
 import { throughBridge } from '../transport.ts'
@@ -36,13 +36,12 @@ async function rowsFor(bed: TestBed, limits: Comparable): Promise<Row[]> {
   const [, ownRefused] = await counted(sluice(bridge, 'refuses all', limits), 'refused')
   const [, theirsRefused] = await counted(six('refuses all'), 'refused')
 
-  const row = (what: string, ours: number, others: number, most: number): Row => ({
-    what: `billed commands per decision, six ${limits}, ${what}`,
-    sluice: String(ours),
-    comparison: `six ${CALLS[limits]}: ${others}`,
-    ratio: ours / others,
-    target: { text: `≤ ${most}`, isReached: ours <= most },
-  })
+  const row = (what: string, ours: number, others: number, most: number) =>
+    countsRow(
+      `billed commands per decision, six ${limits}, ${what}`,
+      [`six ${CALLS[limits]}`, ours, others],
+      { most },
+    )
   return [
     row('allowed, first in every window', own[0]!, theirs[0]!, 5),
     row('allowed, later ones', own[1]!, theirs[1]!, 5),

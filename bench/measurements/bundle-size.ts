@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { gzipSync } from 'node:zlib'
-import type { Findings } from '../report.ts'
+import { type Findings, kilobytesRow } from '../report.ts'
 import type { TestBed } from '../test-bed.ts'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
@@ -13,16 +13,7 @@ const MAX_KB = 60
 
 export async function bundleSize(bed: TestBed): Promise<Findings> {
   const bytes = await dryRun(bed)
-  return {
-    rows: [
-      {
-        what: 'Worker bundle as deployed, gzip',
-        sluice: `${(bytes / 1e3).toFixed(1)} kB`,
-        comparison: '-',
-        target: { text: `≤ ${MAX_KB} kB`, isReached: bytes <= MAX_KB * 1e3 },
-      },
-    ],
-  }
+  return { rows: [kilobytesRow('Worker bundle as deployed, gzip', bytes, MAX_KB)] }
 }
 
 /** Uses a copy of wrangler.toml in a temporary directory, because wrangler writes files into its working directory. */

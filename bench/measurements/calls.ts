@@ -10,13 +10,14 @@ import { addressStateKey, consumerStateKey } from '../../src/store/keys.ts'
 import type { StoreCall } from '../../src/store/store.ts'
 import { bound } from '../../test/support/bound.ts'
 import { ruleSetOf } from '../../test/support/rule-set.ts'
+import { measured } from '../figures.ts'
 import { type HotLoop, inHotLoop } from '../hot-loop.ts'
-import { inRounds, median } from '../measure.ts'
+import { inRounds } from '../measure.ts'
 import type { Findings } from '../report.ts'
 import { WINDOWS } from '../rules.ts'
 import { type Identity, newIdentities, type TestBed } from '../test-bed.ts'
 
-const ROUNDS = 8
+const ROUNDS = 2
 const TTL_US = 3600e6
 const LIMIT = 1e9
 
@@ -48,7 +49,7 @@ export async function calls(bed: TestBed): Promise<Findings> {
       {
         title: 'Calls: what each takes',
         head: ['one call', 'µs in Redis'],
-        rows: Object.entries(rounds).map(([what, values]) => [what, median(values).toFixed(1)]),
+        rows: Object.entries(rounds).map(([what, values]) => [what, measured(values)]),
       },
     ],
     rounds: [{ title: 'Calls, µs in Redis', columns: rounds }],

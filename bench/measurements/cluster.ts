@@ -10,6 +10,7 @@ import { upstashStore } from '../../src/store/upstash.ts'
 import { bound } from '../../test/support/bound.ts'
 import { TestCluster } from '../../test/support/cluster.ts'
 import { evaluate } from '../../test/support/evaluate.ts'
+import { cell, counted } from '../figures.ts'
 import type { Findings, Row } from '../report.ts'
 import { sixRules } from '../rules.ts'
 import { newIdentities } from '../test-bed.ts'
@@ -69,7 +70,7 @@ async function rowFor(
   )
   const ruleSet = gatewayRuleSet({ rules, plans: [] })
   let requests = 0
-  const counted: Store = {
+  const counting: Store = {
     ...store,
     run: async (calls, listener) => {
       requests += 1
@@ -81,7 +82,7 @@ async function rowFor(
     const all = rules.map(rule =>
       bound(rule, rule.by[0] === 'consumer' ? consumerStateKey(consumer) : addressStateKey(address)),
     )
-    const outcome = await evaluate(counted, { ruleSet, rules: all })
+    const outcome = await evaluate(counting, { ruleSet, rules: all })
     if (outcome.status === 'degraded') throw new Error(`The store made no decision: ${outcome.cause}`)
     return toDecision(outcome).kind
   }
@@ -99,7 +100,7 @@ async function rowFor(
   )
   return {
     what: `HTTP requests and billed commands per decision, six fixed-window, Redis Cluster, ${what}`,
-    sluice: `${(requests / DECISIONS).toFixed(2)} and ${(commands / DECISIONS).toFixed(2)}`,
+    sluice: cell`${counted(requests / DECISIONS, { digits: 2 })} and ${counted(commands / DECISIONS, { digits: 2 })}`,
     comparison: `one Redis: 1 and ${scale === 'admits all' ? 5 : 3}`,
   }
 }

@@ -6,13 +6,13 @@ import { RedisStore } from 'rate-limit-redis'
 import { RateLimiterRedis, RateLimiterUnion } from 'rate-limiter-flexible'
 import { createClient } from 'redis'
 import { type Contender, eachOnce, sluice } from '../contenders.ts'
-import { inRounds, measureTimes, median, quantile, roomInSecond } from '../measure.ts'
-import { type Findings, type Row, ratiosOf } from '../report.ts'
+import { inRounds, measureTimes, roomInSecond } from '../measure.ts'
+import { type Findings, latencyRow, type Row } from '../report.ts'
 import { type Scale, scaled, WINDOWS } from '../rules.ts'
 import { newCallers, type TestBed } from '../test-bed.ts'
 import { throughBridge } from '../transport.ts'
 
-const ROUNDS = 7
+const ROUNDS = 2
 const DECISIONS = 200
 /** Few, because a refusal ends with the second. */
 const REFUSALS = 60
@@ -41,16 +41,9 @@ export async function directConnections(bed: TestBed): Promise<Findings> {
       }
       const tasks = Object.entries(contenders).map(([name, decide]) => [name, task(decide)] as const)
       const samples = await inRounds(ROUNDS, Object.fromEntries(tasks))
-      const both = (name: string) =>
-        `${median(samples[name]!.map(median)).toFixed(2)} / ${quantile(samples[name]!.flat(), 0.99).toFixed(2)} ms`
-      for (const [name] of tasks.slice(1)) {
-        rows.push({
-          what: `decision p50 / p99, six fixed-window, ${outcome}, Sluice through the bridge, the other directly to Redis`,
-          sluice: both('Sluice'),
-          comparison: `${name}: ${both(name)}`,
-          ratio: ratiosOf(samples.Sluice!.map(median), samples[name]!.map(median)),
-        })
-      }
+      const what = `decision p50 / p99, six fixed-window, ${outcome}, Sluice through the bridge, the other directly to Redis`
+      for (const [name] of tasks.slice(1))
+        rows.push(latencyRow(what, [name, samples.Sluice!, samples[name]!]))
     }
   } finally {
     client.destroy()

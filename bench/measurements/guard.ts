@@ -3,13 +3,13 @@
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { guard } from '../../src/set-ups/guard/guard.ts'
-import { inRounds, median, runConcurrently } from '../measure.ts'
-import { type Findings, ratiosOf } from '../report.ts'
+import { inRounds, runConcurrently } from '../measure.ts'
+import { type Findings, roundsRow } from '../report.ts'
 import { sixRules } from '../rules.ts'
 import type { TestBed } from '../test-bed.ts'
 import { throughBridge } from '../transport.ts'
 
-const ROUNDS = 9
+const ROUNDS = 2
 const REQUESTS = 3000
 const AT_ONCE = 16
 
@@ -48,18 +48,12 @@ export async function guardInNode(bed: TestBed): Promise<Findings> {
     const what = `CPU of Node per request through guard, ${AT_ONCE} at once, with the client`
     return {
       rows: [
-        {
-          what: `requests a second through guard, ${AT_ONCE} at once, one Node process with the bridge beside it`,
-          sluice: median(of('Sluice', 'perSecond')).toFixed(0),
-          comparison: `PING: ${median(of('PING', 'perSecond')).toFixed(0)}`,
-          ratio: ratiosOf(of('Sluice', 'perSecond'), of('PING', 'perSecond')),
-        },
-        {
-          what,
-          sluice: `${median(of('Sluice', 'cpu')).toFixed(0)} µs`,
-          comparison: `PING: ${median(of('PING', 'cpu')).toFixed(0)} µs`,
-          ratio: ratiosOf(of('Sluice', 'cpu'), of('PING', 'cpu')),
-        },
+        roundsRow(
+          `requests a second through guard, ${AT_ONCE} at once, one Node process with the bridge beside it`,
+          ['PING', of('Sluice', 'perSecond'), of('PING', 'perSecond')],
+          { unit: '', digits: 0 },
+        ),
+        roundsRow(what, ['PING', of('Sluice', 'cpu'), of('PING', 'cpu')], { unit: 'µs', digits: 0 }),
       ],
       rounds: [{ title: what, columns: { Sluice: of('Sluice', 'cpu'), PING: of('PING', 'cpu') } }],
     }

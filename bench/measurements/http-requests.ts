@@ -9,8 +9,9 @@ import {
   sluice,
   withinSecond,
 } from '../contenders.ts'
+import { cell, counted, countedRatio } from '../figures.ts'
 import { roomInSecond } from '../measure.ts'
-import type { Findings, Row } from '../report.ts'
+import { atMost, countsRow, type Findings, type Row } from '../report.ts'
 import type { Scale } from '../rules.ts'
 import { newCallers, type TestBed } from '../test-bed.ts'
 import { throughBridge } from '../transport.ts'
@@ -56,34 +57,24 @@ export async function httpRequests(bed: TestBed): Promise<Findings> {
       const six = (order: 'in turn' | 'at once') =>
         sent(() => sixCalls(throughBridge(rest), scale, { limits, order }))
       const [inTurn, atOnce] = [await six('in turn'), await six('at once')]
+      const requests = counted(own.requests)
       rows.push({
         what: `HTTP requests per decision, ${what}, first in an isolate`,
-        sluice: String(own.requests),
-        comparison: `six ${call}: ${inTurn.requests} in turn, ${atOnce.requests} at once`,
-        ratio: own.requests / inTurn.requests,
-        ...(!withoutScript && { target: { text: '1', isReached: own.requests <= 1 } }),
+        sluice: requests,
+        comparison: cell`six ${call}: ${counted(inTurn.requests)} in turn, ${counted(atOnce.requests)} at once`,
+        ratio: countedRatio(own.requests, inTurn.requests),
+        ...(!withoutScript && { target: atMost(requests, 1) }),
       })
       if (withoutScript) continue
+      const row = (measured: string, of: 'bodies' | 'bytes' | 'received', most?: number) =>
+        countsRow(measured, [`six ${call} at once`, own[of], atOnce[of]], {
+          unit: 'B',
+          ...(most && { most }),
+        })
       rows.push(
-        {
-          what: `bytes sent to the store per decision, ${what}, bodies only`,
-          sluice: `${own.bodies} B`,
-          comparison: `six ${call} at once: ${atOnce.bodies} B`,
-          ratio: own.bodies / atOnce.bodies,
-          target: { text: `≤ ${MAX_BYTES} B`, isReached: own.bodies <= MAX_BYTES },
-        },
-        {
-          what: `bytes sent to the store per decision, ${what}, with headers`,
-          sluice: `${own.bytes} B`,
-          comparison: `six ${call} at once: ${atOnce.bytes} B`,
-          ratio: own.bytes / atOnce.bytes,
-        },
-        {
-          what: `bytes received from the store per decision, ${what}, with headers`,
-          sluice: `${own.received} B`,
-          comparison: `six ${call} at once: ${atOnce.received} B`,
-          ratio: own.received / atOnce.received,
-        },
+        row(`bytes sent to the store per decision, ${what}, bodies only`, 'bodies', MAX_BYTES),
+        row(`bytes sent to the store per decision, ${what}, with headers`, 'bytes'),
+        row(`bytes received from the store per decision, ${what}, with headers`, 'received'),
       )
     }
   }

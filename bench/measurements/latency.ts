@@ -3,8 +3,8 @@
  * a bridge at a round trip of 20 ms.
  */
 import { CALLS, type Comparable, type Contender, ping, sixCalls, sluice } from '../contenders.ts'
-import { inRounds, measureTimes, median, quantile } from '../measure.ts'
-import { type Findings, type Rounds, type Row, ratiosOf } from '../report.ts'
+import { inRounds, measureTimes, median } from '../measure.ts'
+import { type Findings, latencyRow, type Rounds, type Row } from '../report.ts'
 import { newCallers, type Rest, type TestBed } from '../test-bed.ts'
 import { throughBridge } from '../transport.ts'
 
@@ -19,8 +19,8 @@ interface Distance {
 }
 
 const DISTANCES: readonly Distance[] = [
-  { what: '0 ms away', rest: bed => bed.near, rounds: 7, decisions: 300, inTurnDecisions: 100 },
-  { what: '20 ms away', rest: bed => bed.far, rounds: 5, decisions: 50, inTurnDecisions: 17 },
+  { what: '0 ms away', rest: bed => bed.near, rounds: 2, decisions: 200, inTurnDecisions: 80 },
+  { what: '20 ms away', rest: bed => bed.far, rounds: 1, decisions: 40, inTurnDecisions: 15 },
 ]
 
 export async function latency(bed: TestBed): Promise<Findings> {
@@ -46,16 +46,10 @@ export async function latency(bed: TestBed): Promise<Findings> {
       const medians = Object.fromEntries(
         Object.entries(samples).map(([name, round]) => [name, round.map(median)]),
       ) as Record<keyof typeof samples, number[]>
-      const both = (name: keyof typeof samples) =>
-        `${median(medians[name]).toFixed(2)} / ${quantile(samples[name].flat(), 0.99).toFixed(2)} ms`
       const what = `decision p50 / p99, six ${limits}, bridge ${place}`
       for (const name of ['PING', 'in turn', 'at once'] as const) {
-        rows.push({
-          what,
-          sluice: both('Sluice'),
-          comparison: `${name === 'PING' ? name : `six ${call} ${name}`}: ${both(name)}`,
-          ratio: ratiosOf(medians.Sluice, medians[name]),
-        })
+        const comparison = name === 'PING' ? name : `six ${call} ${name}`
+        rows.push(latencyRow(what, [comparison, samples.Sluice, samples[name]]))
       }
       all.push({ title: what, columns: medians })
     }

@@ -5,11 +5,11 @@ import { type By, inCalls, inOneDecision } from '../anonymous.ts'
 import { CALLS, type Comparable, eachOnce } from '../contenders.ts'
 import { bytesAfter, type Make } from '../decision-costs.ts'
 import { usedMemory } from '../redis-statistics.ts'
-import type { Findings, Row } from '../report.ts'
+import { countsRow, type Findings, type Row } from '../report.ts'
 import { newIdentities, type TestBed } from '../test-bed.ts'
 import { straightTo } from '../transport.ts'
 
-const CALLERS = 20_000
+const CALLERS = 10_000
 const MANY = 1e6
 /** Long periods, so that no window ends during the measurement. */
 const PERIODS = [
@@ -33,12 +33,14 @@ export async function memory(bed: TestBed): Promise<Findings> {
         own: await bytesAfter(bed, own, 3),
         theirs: await bytesOfEach(bed, limits, identities),
       }
-      rows.push(row(`bytes of the keys of a caller, ${what}, ${limits}`, limits, keys))
+      const row = (measured: string, { own, theirs }: typeof keys) =>
+        countsRow(`${measured}, ${what}, ${limits}`, [`as many ${CALLS[limits]}`, own, theirs], { unit: 'B' })
+      rows.push(row('bytes of the keys of a caller', keys))
       const used = {
         own: await growth(bed, own),
         theirs: await growth(bed, theirs),
       }
-      rows.push(row(`memory of Redis per caller, ${what}, ${limits}`, limits, used))
+      rows.push(row('memory of Redis per caller', used))
     }
   }
   return {
@@ -49,15 +51,6 @@ export async function memory(bed: TestBed): Promise<Findings> {
       'Bytes of keys include the key of the previous window for the sliding windows of @upstash/ratelimit, because a caller who goes on has ' +
         'both. Memory of Redis does not include it: every caller has made one request.',
     ],
-  }
-}
-
-function row(what: string, limits: Comparable, { own, theirs }: { own: number; theirs: number }): Row {
-  return {
-    what,
-    sluice: `${own.toFixed(0)} B`,
-    comparison: `as many ${CALLS[limits]}: ${theirs.toFixed(0)} B`,
-    ratio: own / theirs,
   }
 }
 

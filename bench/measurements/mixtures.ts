@@ -15,16 +15,8 @@ import {
   type Pair,
   roundsOf,
 } from '../decision-costs.ts'
-import { median } from '../measure.ts'
-import {
-  atMost,
-  type Findings,
-  type Rounds,
-  type Row,
-  ratiosOf,
-  roundsSideBySide,
-  sideBySide,
-} from '../report.ts'
+import { type Cell, cell, measured, roundsSideBySide, sideBySide } from '../figures.ts'
+import { countsRow, type Findings, type Rounds, type Row, roundsRow } from '../report.ts'
 import type { TestBed } from '../test-bed.ts'
 
 const MANY = 1e6
@@ -53,7 +45,7 @@ const MIXTURES: readonly Mixture[] = [
 ]
 
 export async function mixtures(bed: TestBed): Promise<Findings> {
-  const lines: string[][] = []
+  const lines: Cell[][] = []
   const rows: Row[] = []
   const rounds: Rounds[] = []
   for (const mixture of MIXTURES) {
@@ -97,11 +89,11 @@ export async function mixtures(bed: TestBed): Promise<Findings> {
   }
 }
 
-function cellsOf({ own, theirs }: Pair<Costs>, rules: number): string[] {
-  const [ours, others] = [median(own.time), median(theirs.time)]
+function cellsOf({ own, theirs }: Pair<Costs>, rules: number): Cell[] {
+  const perRule = (rounds: readonly number[]) => measured(rounds.map(time => time / rules))
   return [
     roundsSideBySide(own.time, theirs.time),
-    `${(ours / rules).toFixed(1)} : ${(others / rules).toFixed(1)}`,
+    cell`${perRule(own.time)} : ${perRule(theirs.time)}`,
     sideBySide(own.commands, theirs.commands),
   ]
 }
@@ -113,35 +105,23 @@ function rowsWithTargets(
   costs: Awaited<ReturnType<typeof costsOf>>,
   bytes: Pair<number>,
 ): Row[] {
-  const row = (measured: string, own: string, theirs: string, ratio: number | number[]): Row => ({
-    what: `${measured}, several algorithms, ${what}`,
-    sluice: own,
-    comparison: `${rules} calls: ${theirs}`,
-    ratio,
-  })
-  if (rules === 3) {
-    return [row('bytes in Redis', `${bytes.own} B`, `${bytes.theirs} B`, bytes.own / bytes.theirs)]
-  }
+  const [mixture, calls] = [`several algorithms, ${what}`, `${rules} calls`]
+  if (rules === 3)
+    return [countsRow(`bytes in Redis, ${mixture}`, [calls, bytes.own, bytes.theirs], { unit: 'B' })]
   if (rules !== 6 || identities !== 2) return []
   return OUTCOMES.flatMap(outcome => {
     const { own, theirs } = costs[outcome]
-    const most = outcome === 'allowed' ? 5 : 3
-    const billed = row(
-      `billed commands per decision, ${outcome}`,
-      String(own.commands),
-      String(theirs.commands),
-      own.commands / theirs.commands,
-    )
-    const ratio = ratiosOf(own.time, theirs.time)
-    const time = row(
-      `Redis server time per decision, ${outcome}, Redis busy`,
-      `${median(own.time).toFixed(1)} µs`,
-      `${median(theirs.time).toFixed(1)} µs`,
-      ratio,
-    )
     return [
-      { ...billed, target: { text: `≤ ${most}`, isReached: own.commands <= most } },
-      { ...time, target: atMost(ratio, 0.5) },
+      countsRow(
+        `billed commands per decision, ${outcome}, ${mixture}`,
+        [calls, own.commands, theirs.commands],
+        { most: outcome === 'allowed' ? 5 : 3 },
+      ),
+      roundsRow(
+        `Redis server time per decision, ${outcome}, Redis busy, ${mixture}`,
+        [calls, own.time, theirs.time],
+        { unit: 'µs', most: 0.5 },
+      ),
     ]
   })
 }

@@ -15,20 +15,22 @@ import { upstashStore } from '../../src/store/upstash.ts'
 import { bound } from '../../test/support/bound.ts'
 import { tripsOn } from '../../test/support/trips.ts'
 import { VirtualClock } from '../../test/support/virtual-clock.ts'
+import { counted, measured, measuredRatio } from '../figures.ts'
 import { inRounds, median } from '../measure.ts'
-import { atMost, type Findings, ratiosOf, times } from '../report.ts'
+import { type Findings, neededRow, roundsRow } from '../report.ts'
 
 const STREAMS = [10, 100, 1000, 10_000] as const
 /** The others are compared with it. */
 const BASE = 100
 const COMPARED = [1000, 10_000] as const
 
-const ROUNDS = 5
+const ROUNDS = 1
+const CPU = { unit: 'µs', digits: 2 }
 const TTL_MS = 15_000
 /** One message for each identity is needed in this time. */
 const INTERVAL_MS = TTL_MS / 3
 /** Each measurement has as many streams times intervals, so that all take about as long. */
-const RENEWALS = 60_000
+const RENEWALS = 40_000
 const TRIP_MS = 20
 
 const MOST_MESSAGES = 1.2
@@ -55,31 +57,28 @@ export async function renewals(): Promise<Findings> {
   for (const [, warmUp] of tasks) await warmUp()
   const rounds = await inRounds(ROUNDS, Object.fromEntries(tasks))
   const valuesOf = (name: string, what: keyof Kept) => rounds[name]!.map(kept => kept[what])
-  const medianOf = (name: string, what: keyof Kept) => median(valuesOf(name, what))
   const mostOf = (streams: number, what: keyof Kept) => Math.max(...valuesOf(nameOf(streams), what))
-  const ratiosTo = (name: (streams: number) => string, streams: number) =>
-    ratiosOf(valuesOf(name(streams), 'cpu'), valuesOf(name(BASE), 'cpu'))
   const most = Math.max(...STREAMS.map(streams => mostOf(streams, 'messages')))
-  const cpu = (name: (streams: number) => string, streams: number) => [
-    `${medianOf(name(streams), 'cpu').toFixed(2)} µs`,
-    times(median(ratiosTo(name, streams))),
-  ]
+  const cpu = (name: (streams: number) => string, streams: number) => {
+    const [own, base] = [valuesOf(name(streams), 'cpu'), valuesOf(name(BASE), 'cpu')]
+    return [measured(own, CPU), measuredRatio(own, base)]
+  }
   return {
     rows: [
-      {
-        what: `messages that renew ${STREAMS[0]} to ${nameOf(STREAMS.at(-1)!)}, the most`,
-        sluice: `${most.toFixed(2)} per identity and third of the ttl`,
-        comparison: 'needed: 1',
-        ratio: most,
-        target: { text: `≤ ${MOST_MESSAGES}×`, isReached: most <= MOST_MESSAGES },
-      },
-      ...COMPARED.map(streams => ({
-        what: `CPU to renew ${nameOf(streams)}, per stream and second`,
-        sluice: cpu(nameOf, streams)[0]!,
-        comparison: `${nameOf(BASE)}: ${cpu(nameOf, BASE)[0]}`,
-        ratio: ratiosTo(nameOf, streams),
-        target: atMost(ratiosTo(nameOf, streams), MOST_CPU),
-      })),
+      neededRow(`messages that renew ${STREAMS[0]} to ${nameOf(STREAMS.at(-1)!)}, the most`, most, {
+        ...{ most: MOST_MESSAGES, per: 'per identity and third of the ttl' },
+      }),
+      ...COMPARED.map(streams => {
+        const [own, base] = [streams, BASE].map(count => valuesOf(nameOf(count), 'cpu')) as [
+          number[],
+          number[],
+        ]
+        return roundsRow(
+          `CPU to renew ${nameOf(streams)}, per stream and second`,
+          [nameOf(BASE), own, base],
+          { ...CPU, most: MOST_CPU },
+        )
+      }),
     ],
     tables: [
       {
@@ -96,9 +95,9 @@ export async function renewals(): Promise<Findings> {
         ],
         rows: STREAMS.map(streams => [
           streams.toLocaleString('en'),
-          mostOf(streams, 'messages').toFixed(2),
-          medianOf(nameOf(streams), 'requests').toFixed(1),
-          String(mostOf(streams, 'largestRequest')),
+          counted(mostOf(streams, 'messages'), { digits: 2 }),
+          counted(median(valuesOf(nameOf(streams), 'requests')), { digits: 1 }),
+          counted(mostOf(streams, 'largestRequest')),
           ...cpu(nameOf, streams),
           ...cpu(bookkeepingOf, streams),
         ]),
@@ -113,7 +112,7 @@ export async function renewals(): Promise<Findings> {
     notes: [
       `Renewals: one isolate under a rule \`concurrency\` with a \`ttl\` of ${TTL_MS / 1000} s. Each stream is the only unit of its identity. The ` +
         `streams begin one after the other within ${INTERVAL_MS / 1000} s, and are measured from then on. A message is needed once per stream ` +
-        `and third of the ttl. With each number of streams, ${RENEWALS.toLocaleString('en')} messages are needed in each of ${ROUNDS} rounds.`,
+        `and third of the ttl. With each number of streams, ${RENEWALS.toLocaleString('en')} messages are needed in each round.`,
       'Renewals: the time is simulated, so timers are never late. The client of the store is that of ' +
         `production, with its deadlines and its JSON. In place of \`fetch\`, the process itself answers after ${TRIP_MS} ms of that time, with a ` +
         'reply as Redis sends it, so neither sockets nor Redis are part of the CPU time. The timers of the simulation and the garbage ' +
@@ -126,8 +125,8 @@ export async function renewals(): Promise<Findings> {
 /** Answers calls within the process. */
 type Answer = (calls: readonly ScriptCall[]) => readonly unknown[] | Promise<readonly unknown[]>
 
-/** The reply of the script for messages (sync.ts): the time. A reply of another form would count as lost, and all would be sent again. */
-const REPLY = '1800000000000000'
+/** The reply of the script for messages (sync.ts): the time and the units. Another form would count as lost, and all would be sent again. */
+const REPLY = '[1800000000000000,1]'
 
 /** Keeps streams in flight with the client of production. */
 async function throughClient(streams: number): Promise<Kept> {

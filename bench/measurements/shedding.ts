@@ -16,15 +16,16 @@ import { addressStateKey, consumerStateKey, identityStateKey, sideKey } from '..
 import { bound } from '../../test/support/bound.ts'
 import { eachOnce } from '../contenders.ts'
 import { evaluateInStore } from '../evaluate.ts'
+import { type Cell, counted, measured } from '../figures.ts'
 import { type HotLoop, inHotLoop } from '../hot-loop.ts'
-import { inRounds, median } from '../measure.ts'
+import { inRounds } from '../measure.ts'
 import { commandsOf } from '../redis-statistics.ts'
 import type { Findings } from '../report.ts'
 import { sixRules } from '../rules.ts'
 import { type Identity, newIdentities, type TestBed } from '../test-bed.ts'
 import { straightTo } from '../transport.ts'
 
-const ROUNDS = 10
+const ROUNDS = 2
 const CALLERS = 64
 const TTL_US = 3600e6
 
@@ -73,12 +74,12 @@ export async function shedding(bed: TestBed): Promise<Findings> {
   }
   const tasks = [...makes].map(([what, make]) => [what, perDecision(make)] as const)
   const rounds: Record<string, number[]> = await inRounds(ROUNDS, Object.fromEntries(tasks))
-  const alone = median(rounds[KINDS[0]!.what]!)
-  const rows: string[][] = []
+  const alone = rounds[KINDS[0]!.what]!
+  const rows: Cell[][] = []
   for (const [what, make] of makes) {
-    const own = median(rounds[what]!)
-    const more = what === REPORT ? ['', ''] : [(own - alone).toFixed(1)]
-    rows.push([what, own.toFixed(1), more[0]!, String(await commandsFor(bed, make))])
+    const own = rounds[what]!
+    const more = what === REPORT ? '' : measured(own.map((time, i) => time - alone[i]!))
+    rows.push([what, measured(own), more, counted(await commandsFor(bed, make))])
   }
   return {
     tables: [

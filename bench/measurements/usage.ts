@@ -5,7 +5,7 @@ import { createUsageReader } from '../../src/usage/usage-reader.ts'
 import { inRounds } from '../measure.ts'
 import { type Findings, type Row, rowOf } from '../report.ts'
 
-const ROUNDS = 10
+const ROUNDS = 2
 const MB = 1e6
 /** As a network delivers it. */
 const CHUNK_BYTES = 4096

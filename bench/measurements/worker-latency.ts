@@ -9,17 +9,17 @@ import { startWorker } from '../../src/node/start/worker.ts'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { startBenchWorker } from '../child.ts'
-import { inRounds, measureTimes, median, quantile, runConcurrently } from '../measure.ts'
-import { atMost, type Findings, type Rounds, type Row, ratiosOf } from '../report.ts'
+import { inRounds, measureTimes, median, runConcurrently } from '../measure.ts'
+import { type Findings, latencyRow, type Rounds, type Row } from '../report.ts'
 import type { Rest, TestBed } from '../test-bed.ts'
 
 const CONFIG_FILE = fileURLToPath(new URL('../worker-config.ts', import.meta.url))
-const WARM_UP = 1500
+const WARM_UP = 600
 const CONSUMER = 'consumer-of-worker'
 
 const DISTANCES = [
-  { what: '0 ms away', place: 'near', rounds: 12, requests: 200, target: 1.25 },
-  { what: '20 ms away', place: 'far', rounds: 6, requests: 40, target: 1.25 },
+  { what: '0 ms away', place: 'near', rounds: 2, requests: 200, target: 1.25 },
+  { what: '20 ms away', place: 'far', rounds: 2, requests: 40, target: 1.25 },
 ] as const
 
 export async function workerLatency(bed: TestBed): Promise<Findings> {
@@ -30,17 +30,8 @@ export async function workerLatency(bed: TestBed): Promise<Findings> {
   for (const { what: distance, place, rounds, requests, target } of DISTANCES) {
     const samples = await throughWorkerd(bed, bed[place], apiKey, { rounds, requests })
     const medians = { PING: samples.PING.map(median), Sluice: samples.Sluice.map(median) }
-    const both = (name: keyof typeof samples) =>
-      `${median(medians[name]).toFixed(2)} / ${quantile(samples[name].flat(), 0.99).toFixed(2)} ms`
     const what = `request p50 / p99 through workerd, bridge ${distance}, proxied`
-    const ratio = ratiosOf(medians.Sluice, medians.PING)
-    rows.push({
-      what,
-      sluice: both('Sluice'),
-      comparison: `PING: ${both('PING')}`,
-      ratio,
-      target: atMost(ratio, target),
-    })
+    rows.push(latencyRow(what, ['PING', samples.Sluice, samples.PING], target))
     all.push({ title: what, columns: medians })
   }
   return { rows, rounds: all }

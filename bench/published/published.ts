@@ -14,9 +14,10 @@ export interface Numbers {
   period: number
 }
 
-/** The arguments (ARGV) of each script, before the time. */
+/** The arguments (ARGV) of each script, before the time of the caller. */
 const ARGUMENTS = {
   gcra: ({ limit, period }: Numbers) => [period / limit, limit, 1],
+  'gcra-with-time': ({ limit, period }: Numbers) => [period / limit, limit, 1],
   'leaky-bucket': ({ limit, period }: Numbers) => [limit, limit / period, 1],
   'sliding-log': ({ limit, period }: Numbers) => [limit, period],
 }

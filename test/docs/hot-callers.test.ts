@@ -108,28 +108,6 @@ describe('the figures', () => {
   })
 })
 
-it('the page has the figures of the last benchmark', () => {
-  const results = readFileSync(new URL('../../bench/results.md', import.meta.url), 'utf8')
-  const [head, ...rows] = /^### Hot callers: .*\n\n((?:\|.*\n)+)/m
-    .exec(results)![1]!
-    .trim()
-    .split('\n')
-    .map(line => line.split('|').map(cell => cell.trim()))
-  const first = rows.findIndex(row => row.includes('1,000 a second, one isolate'))
-  const cell = (contender: string, column: string) =>
-    rows.slice(first).find(row => row.includes(contender))![head!.indexOf(column)]!
-  const [trips, dollars] = ['trips', '$ per million'] as const
-  const text = page.replaceAll(/\s+/g, ' ')
-  expect(
-    /leases take (\S+) trips per request and (\S+) per million, instead of (\S+) and (\S+)\. /
-      .exec(text)
-      ?.slice(1),
-  ).toEqual([
-    ...[cell('lease 250ms', trips), `$${cell('lease 250ms', dollars)}`],
-    ...[String(Math.round(Number(cell('default', trips)))), `$${cell('default', dollars)}`],
-  ])
-})
-
 it('the pictures are those that the simulation makes', { timeout: 60_000 }, async () => {
   const pictures = await makePictures()
   for (const [file, svg] of pictures) {

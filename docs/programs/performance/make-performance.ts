@@ -15,6 +15,7 @@ import {
   rowOf,
   rowsOf,
 } from './read-results.ts'
+import { SENTENCES, withSentences } from './sentences.ts'
 
 export const PAGES = [
   new URL('../../performance.md', import.meta.url),
@@ -165,6 +166,8 @@ const SIX = [
   ['six fixed windows', 'fixed-window', 'fixedWindow'],
 ] as const
 
+const PARTS: Record<number, string> = { 7: 'seventh', 8: 'eighth', 9: 'ninth', 10: 'tenth', 11: 'eleventh' }
+
 /** One rule against the published script for its algorithm, in a sentence. */
 function singleRuleIn(results: string): string {
   const rangeOf = (rows: readonly string[][]) => {
@@ -175,10 +178,12 @@ function singleRuleIn(results: string): string {
   }
   const rows = rowsOf(results, /^### Per algorithm/m)
   const logs = rows.filter(([rule]) => rule!.startsWith('sliding-log'))
+  const share = firstNumber(/[\d.]+(?=×$)/.exec(logs.at(-1)!.at(-1)!)![0])
+  const memory = PARTS[Math.round(1 / share)]!
   const [[medians, rounds], [logMedians, logRounds]] = [rangeOf(rows), rangeOf(logs)]
   return [
     `[A single rule][algorithms] takes ${medians} times as long as a published script for its algorithm (single rounds: ${rounds}).`,
-    `A \`sliding-log\` takes ${logMedians} times as long as a sorted set (single rounds: ${logRounds}). With many entries, it needs a ninth of the memory.`,
+    `A \`sliding-log\` takes ${logMedians} times as long as a sorted set (single rounds: ${logRounds}). With many entries, it needs a ${memory} of the memory.`,
   ].join('\n')
 }
 
@@ -199,7 +204,11 @@ function table(head: readonly string[], rows: readonly (readonly string[])[]): s
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const results = readResults()
   for (const page of PAGES) writeFileSync(page, withFigures(readFileSync(page, 'utf8'), results))
+  for (const name of new Set(SENTENCES.map(({ page }) => page))) {
+    const page = new URL(`../../../${name}`, import.meta.url)
+    writeFileSync(page, withSentences(name, readFileSync(page, 'utf8'), results))
+  }
   for (const [file, { svg }] of makePictures(results))
     writeFileSync(new URL(`../../pictures/${file}`, import.meta.url), svg)
-  console.log('Made the tables and pictures of README.md and docs/performance.md from bench/results.md.')
+  console.log('Made the figures and pictures of the pages from bench/results.md.')
 }

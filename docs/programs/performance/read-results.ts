@@ -39,7 +39,12 @@ export interface Latency {
 }
 
 export function readResults(): string {
-  return readFileSync(RESULTS, 'utf8')
+  return withoutRanges(readFileSync(RESULTS, 'utf8'))
+}
+
+/** Pages show medians. Only ratios keep their range. */
+export function withoutRanges(results: string): string {
+  return results.replaceAll(/(?<!×) \(-?[\d.]+ to -?[\d.]+\)/g, '')
 }
 
 /** The rows of all sections that compare one value with another: what, Sluice, comparison, ratio, target, reached. */

@@ -47,9 +47,9 @@ function listReadings(pathname: string): readonly string[] | undefined {
 /** What origins do with a path, in the order in which they do it. Each step lists what they may have afterwards. */
 const STEPS: readonly ((path: string) => readonly string[])[] = [
   // `new URL(path, base)`, as many servers on Node read it, takes what follows two slashes for a host.
-  path => [path, path.replace(/^\/[/\\]+[^/\\]*/, '') || '/'],
+  path => (/^\/[/\\]/.test(path) ? [path, path.replace(/^\/[/\\]+[^/\\]*/, '') || '/'] : [path]),
   // The router of Fastify 4 ends the path at the first semicolon.
-  path => [path, path.split(';', 1)[0]!],
+  path => (path.includes(';') ? [path, path.split(';', 1)[0]!] : [path]),
   withoutParameters,
   decodings,
   // Parsers of URLs drop these.
@@ -63,7 +63,7 @@ const STEPS: readonly ((path: string) => readonly string[])[] = [
 
 /** With and without the parameters after a semicolon in each segment (RFC 3986, section 3.3), which a backslash may end. */
 function withoutParameters(path: string): string[] {
-  return [path, path.replace(/;[^/\\]*/g, ''), path.replace(/;[^/]*/g, '')]
+  return path.includes(';') ? [path, path.replace(/;[^/\\]*/g, ''), path.replace(/;[^/]*/g, '')] : [path]
 }
 
 /** The path, and the results of decoding it once, twice and so on. Only ASCII, because the canonical spelling has the rest encoded. */

@@ -12,8 +12,8 @@ import { newCallers, type TestBed } from '../test-bed.ts'
 import { straightTo } from '../transport.ts'
 
 const ROUNDS = 2
-const REQUESTS = 5000
-const WARM_UP = 4000
+const REQUESTS = 8000
+const WARM_UP = 20_000
 const ALONE = 1500
 const CONNECTIONS = [16, 64] as const
 const MOST_MICROSECONDS = 36

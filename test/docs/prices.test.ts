@@ -30,7 +30,9 @@ const isolates = Math.round(REQUESTS / (30 * 86400))
 const thin = allOf(ADMITTED + SWITCHES)
 const counters = Math.round(isolates * dollarsPerMonth(COUNTERS.usual, COUNTERS.every))
 const thinnest = allOf(ADMITTED + SWITCHES + COUNTERS.usual)
-const ofWorker = dollarsOfWorker(REQUESTS, 1.11)
+/** The CPU of a request, which `npm run performance` writes. */
+const CPU_MS = Number(/\(([\d.]+) ms a request/.exec(DEPLOY)?.[1])
+const ofWorker = dollarsOfWorker(REQUESTS, CPU_MS)
 const { upstash, cloudflare } = PRICES
 
 describe('docs/deploy.md', () => {

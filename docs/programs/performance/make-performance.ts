@@ -180,10 +180,10 @@ function singleRuleIn(results: string): string {
   const logs = rows.filter(([rule]) => rule!.startsWith('sliding-log'))
   const share = firstNumber(/[\d.]+(?=×$)/.exec(logs.at(-1)!.at(-1)!)![0])
   const memory = PARTS[Math.round(1 / share)]!
-  const [[medians, rounds], [logMedians, logRounds]] = [rangeOf(rows), rangeOf(logs)]
+  const [[medians, runs], [logMedians, logRuns]] = [rangeOf(rows), rangeOf(logs)]
   return [
-    `[A single rule][algorithms] takes ${medians} times as long as a published script for its algorithm (single rounds: ${rounds}).`,
-    `A \`sliding-log\` takes ${logMedians} times as long as a sorted set (single rounds: ${logRounds}). With many entries, it needs a ${memory} of the memory.`,
+    `[A single rule][algorithms] takes ${medians} times as long as a published script for its algorithm (single runs: ${runs}).`,
+    `A \`sliding-log\` takes ${logMedians} times as long as a sorted set (single runs: ${logRuns}). With many entries, it needs a ${memory} of the memory.`,
   ].join('\n')
 }
 

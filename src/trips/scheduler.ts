@@ -22,7 +22,7 @@ export interface Chore {
 /** How long a request goes on with a chore (ms): Workers end background work 30 s after the request. */
 const MAX_WORK_MS = 28_000
 
-/** After this time (ms), the next request takes over. If there is none, because the traffic has ended, this one goes on until MAX_WORK_MS. */
+/** After this time (ms), the next request takes over. If no request comes, this one goes on until MAX_WORK_MS. */
 const KEEPS_TURN_MS = 25_000
 
 /** How late a timer may fire before another request takes the turn (ms). */

@@ -79,7 +79,7 @@ export function decide(store: Store, evaluation: Evaluation, verb: DecideVerb = 
   return evaluateOnCluster(store, evaluation, { ...onCluster, verb, now: () => performance.now() })
 }
 
-/** What to do if a store is none of these. */
+/** The fix if the store itself counts wrong. */
 export const OTHER_STORE =
   'Use Redis 6.2 or newer, Valkey, an Upstash database or the bridge. If it is one of them, report this: it is a bug.'
 

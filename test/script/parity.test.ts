@@ -122,6 +122,16 @@ function actionOf(step: Step, { rules, caller, now, admittedAt }: Moment) {
 const haveSameTag = (rules: readonly Rule[]) =>
   new Set(rules.map(({ tag }) => tag)).size < new Set(rules.map(({ tag, family }) => tag + family)).size
 
+/** The text of an error, or `none`. Not `rejects`: Vitest keeps each of its errors, with what they refer to, until the test ends. */
+const failureOf = async (result: Promise<unknown> | undefined) => {
+  try {
+    await result
+    return 'none'
+  } catch (error) {
+    return String(error)
+  }
+}
+
 describeOnRedisEngine('parity', (fresh, kind) => {
   const requests = randomCases(REQUESTS, kind)
 
@@ -145,12 +155,12 @@ describeOnRedisEngine('parity', (fresh, kind) => {
         const act = actionOf(step, { rules, caller, now, admittedAt })
         const engine = step.hasLoops ? withLoops : redis
         if (step.guard === 'refuses first' && step.verb !== 'sync') {
-          await expect(act(engine.guardedBy({ key: `${key}:none`, scopes }))).rejects.toThrow(
-            "The store's reply has no",
-          )
-          await expect(act(engine.guardedBy({ key, scopes: ['limits:use:b'] }))).rejects.toThrow(
-            "The store's reply has no",
-          )
+          for (const guard of [
+            { key: `${key}:none`, scopes },
+            { key, scopes: ['limits:use:b'] },
+          ]) {
+            expect(await failureOf(act(engine.guardedBy(guard)))).toContain("The store's reply has no")
+          }
         }
         const guarded = step.guard === 'none' ? engine : engine.guardedBy({ key, scopes })
         const [expected, actual] = await Promise.all([act(model), act(guarded)])

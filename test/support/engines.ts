@@ -178,7 +178,7 @@ export function compiledRefund(refund: TimedRefund, loopsFrom?: number): At<Refu
 }
 
 /** Bounded: each rule set has the text of its scripts, and 100,000 random requests have as many. */
-const ruleSets = new Lru<RuleSet>({ size: 1000 })
+const ruleSets = new Lru<RuleSet>({ size: 100 })
 
 /** The rule set that is made from the rules, compiled once. Rules with the same key share an identity. */
 export function ruleSetFor(

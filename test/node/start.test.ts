@@ -7,7 +7,7 @@ import { describe, expect, it, vi } from 'vitest'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { ROOT } from '../support/pages.ts'
 import { PATIENT_MS } from '../support/patience.ts'
-import { childOf } from '../support/processes.ts'
+import { childOf, descendantOf } from '../support/processes.ts'
 import { PORTS, usePrograms } from '../support/programs.ts'
 import { startRedis } from '../support/redis.ts'
 import { startRedisProcess } from '../support/redis-process.ts'
@@ -137,6 +137,16 @@ describe('npx sluicegate start', () => {
       expect(await exited).toBe(1)
       expect(output()).toContain('Redis could not be restarted. It has stopped 4 times.')
       expect(readdirSync(programs.directory)).toEqual([])
+    },
+  )
+
+  it.skipIf(!existsSync('/proc'))(
+    'reports that the Workers runtime has ended, and serves again',
+    async () => {
+      const { child, key, url, output } = await programs.start()
+      process.kill(descendantOf(child.pid!, 'workerd')!, 'SIGKILL')
+      await expect.poll(output, { timeout: 30_000 }).toContain('The Workers runtime ended unexpectedly.')
+      expect((await fetch(url, { headers: { 'x-api-key': key } })).status).toBe(200)
     },
   )
 

@@ -63,6 +63,8 @@ export interface LlmBed {
   /** Between the Workers and the bridge. */
   store: CountingProxy
   origin: Awaited<ReturnType<typeof startLlmOrigin>>
+  /** The URLs of Workers whose runtime has ended unexpectedly and was restarted: without file descriptors, for example. */
+  restarted: ReadonlySet<string>
   /** For the bindings of a Worker. */
   bindings: Record<string, string>
   start(variant?: Variant): Promise<RunningWorker>
@@ -112,11 +114,12 @@ export async function startLlmBed(): Promise<LlmBed> {
   const bindings = {
     ...{ UPSTASH_REDIS_REST_URL: store.url, UPSTASH_REDIS_REST_TOKEN: TOKEN, ORIGIN_URL: origin.url },
   }
+  const restarted = new Set<string>()
   let workers = 0
   let config: Config
 
   return {
-    ...{ folder, redis, store, origin, bindings, close },
+    ...{ folder, redis, store, origin, restarted, bindings, close },
     async start(variant = {}) {
       workers += 1
       const configFile = join(folder, `worker-${workers}.config.ts`)
@@ -124,8 +127,9 @@ export async function startLlmBed(): Promise<LlmBed> {
       const { default: input } = await import(pathToFileURL(configFile).href)
       if (!variant.isWithoutUnits) config = checkedConfig(input)
       const directory = join(folder, `worker-${workers}`)
-      const worker = await startWorker({
+      const worker: RunningWorker = await startWorker({
         ...{ guardian, directory, configFile, bindings, host: '127.0.0.1', port: 0, watch: false },
+        onMessage: ({ type }) => type === 'restarted' && restarted.add(worker.url),
       })
       parts.push(worker)
       return worker

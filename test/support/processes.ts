@@ -3,13 +3,20 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 
 /** The child of a process with this name, if there is one. */
 export function childOf(parent: number, name: string): number | undefined {
-  if (!existsSync('/proc')) return undefined
+  return childrenOf(parent).find(pid => statusOf(pid)?.Name === name)
+}
+
+/** Also a child of a child. */
+export function descendantOf(ancestor: number, name: string): number | undefined {
+  const children = childrenOf(ancestor)
+  return children.map(pid => (statusOf(pid)?.Name === name ? pid : descendantOf(pid, name))).find(Boolean)
+}
+
+function childrenOf(parent: number): number[] {
+  if (!existsSync('/proc')) return []
   return readdirSync('/proc')
     .map(Number)
-    .find(pid => {
-      const status = statusOf(pid)
-      return status?.PPid === String(parent) && status.Name === name
-    })
+    .filter(pid => statusOf(pid)?.PPid === String(parent))
 }
 
 export function residentBytes(pid: number): number | undefined {

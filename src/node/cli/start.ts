@@ -277,6 +277,11 @@ function report(message: WorkerMessage): void {
     case 'stopped':
       console.error(`${message.message}\nThe Worker is down. Fix the file and save.`)
       break
+    case 'restarted':
+      console.error(
+        'The Workers runtime ended unexpectedly. Requests in flight were lost, and so was what the Worker kept in memory. It has been restarted.',
+      )
+      break
     case 'ready':
     case 'failed':
       break

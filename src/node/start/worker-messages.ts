@@ -31,6 +31,8 @@ export type WorkerMessage =
   | { type: 'rejected'; message: string }
   /** After a change, the Worker does not start. It starts again after the next change that works. */
   | { type: 'stopped'; message: string }
+  /** The Workers runtime has ended unexpectedly, and serves again with a new isolate. */
+  | { type: 'restarted' }
   /** The Worker cannot be started. */
   | { type: 'failed'; message: string }
   /** A line that the Worker has logged. */

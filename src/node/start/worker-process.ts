@@ -119,6 +119,7 @@ async function load(script: string, config: Config): Promise<void> {
     // Request.cf would be fetched from the network.
     cf: false,
     log: new Log(LogLevel.NONE),
+    unsafeHandleRuntimeRestart: () => sendToParent({ type: 'restarted' }),
     handleStructuredLogs: ({ level, message }) => sendToParent({ type: 'log', level, message }),
   })
   if (miniflare) {

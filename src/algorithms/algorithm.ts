@@ -94,7 +94,7 @@ export interface Standing {
   remaining: number
   /** µs until the whole budget is back. 0: nothing is spent. */
   resetAfter: number
-  /** If requests are settled later: the units that are spent above the limit. */
+  /** Units that are spent above the limit. Absent if no request can be settled later. */
   debt?: number
 }
 
@@ -126,21 +126,20 @@ export interface RefundedUnits {
 /** An algorithm as pure functions. None of them stores anything: the caller stores the returned state. */
 export interface Model {
   /** The budget left now, without spending. */
-  peek(input: ModelInput & { ended?: readonly RefundedUnits[] }): Standing
+  peek(input: ModelInput): Standing
   /**
    * Decides whether a cost is admitted. The caller stores `after.state`.
    * @param cost at least 1
    * @param times how often the cost is spent (default 1). The caller must know that the budget suffices for all of them.
-   * @param ended units that are given back before the check, because their reservations have ended
    */
-  decide(input: ModelInput & { cost: number; times?: number; ended?: readonly RefundedUnits[] }): CheckResult
+  decide(input: ModelInput & { cost: number; times?: number }): CheckResult
   /**
    * Gives units back, but no more than are certainly still missing. So the guarantee of the algorithm still holds, and the budget
    * never exceeds the whole.
    */
   refund(input: ModelInput & RefundedUnits): Update
-  /** Makes several changes, one after the other: gives units back, or spends a cost without a check. */
-  change(input: ModelInput, changes: readonly (RefundedUnits | { cost: number })[]): Update
+  /** For `change`. */
+  sections: Sections<unknown>
 }
 
 /**
@@ -159,38 +158,44 @@ export interface Sections<Kept> {
 }
 
 /** The model that consists of these sections. */
-export function modelOf<Kept>({ read, check, spend, refund, standing, write }: Sections<Kept>): Model {
-  const toUpdate = (kept: Kept, delay: number): Update => {
-    const newStanding = standing(kept)
-    return { ...newStanding, delay, state: write(kept, newStanding) }
-  }
-  const readAfter = (input: ModelInput, ended: readonly RefundedUnits[] = []) => {
-    const kept = read(input)
-    for (const units of ended) refund(kept, units)
-    return kept
-  }
+export function modelOf<Kept>(sections: Sections<Kept>): Model {
+  const { read, check, spend, refund, standing } = sections
   return {
-    peek: ({ ended, ...input }) => standing(readAfter(input, ended)),
-    decide({ cost, times = 1, ended, ...input }) {
-      const kept = readAfter(input, ended)
+    sections,
+    peek: input => standing(read(input)),
+    decide({ cost, times = 1, ...input }) {
+      const kept = read(input)
       const retryAfter = check(kept, cost)
       const before = { retryAfter, ...standing(kept) }
-      return retryAfter === 0 ? { ...before, after: toUpdate(kept, spend(kept, times * cost) ?? 0) } : before
+      return retryAfter === 0
+        ? { ...before, after: toUpdate(sections, kept, spend(kept, times * cost) ?? 0) }
+        : before
     },
     refund({ units, spent, spentAt, ...input }) {
       const kept = read(input)
       refund(kept, { units, spent, spentAt })
-      return toUpdate(kept, 0)
-    },
-    change(input, changes) {
-      const kept = read(input)
-      for (const change of changes) {
-        if ('cost' in change) spend(kept, change.cost)
-        else refund(kept, change)
-      }
-      return toUpdate(kept, 0)
+      return toUpdate(sections, kept, 0)
     },
   }
+}
+
+function toUpdate<Kept>({ standing, write }: Sections<Kept>, kept: Kept, delay: number): Update {
+  const newStanding = standing(kept)
+  return { ...newStanding, delay, state: write(kept, newStanding) }
+}
+
+/** Makes several changes, one after the other: gives units back, or spends a cost without a check. */
+export function change(
+  { sections }: Model,
+  input: ModelInput,
+  changes: readonly (RefundedUnits | { cost: number })[],
+): Update {
+  const kept = sections.read(input)
+  for (const change of changes) {
+    if ('cost' in change) sections.spend(kept, change.cost)
+    else sections.refund(kept, change)
+  }
+  return toUpdate(sections, kept, 0)
 }
 
 /** ceil(a / b) for integers; exact where a / b is below 2^52. */

@@ -15,22 +15,16 @@ interface Kept {
   now: number
   windowStart: number
   windowEnd: number
-  settles: boolean
   count: number
 }
 
 export const fixedWindow = modelOf<Kept>({
-  read({
-    quota: { burst: limit, period, startsWithRequest, settles = false },
-    ends,
-    state: [idleAt, n],
-    now,
-  }) {
+  read({ quota: { burst: limit, period, startsWithRequest }, ends, state: [idleAt, n], now }) {
     // Explained in the Lua twin.
     if (startsWithRequest) {
       const isOpen = n > 0 && idleAt > now && idleAt <= now + 2 * period
       const [windowEnd, count] = isOpen ? [idleAt, n] : [now - (now % 1000) + period, 0]
-      return { limit, now, windowStart: windowEnd - period, windowEnd, settles, count }
+      return { limit, now, windowStart: windowEnd - period, windowEnd, count }
     }
     let windowStart = now - (now % period)
     let [windowEnd, count] = [windowStart + period, 0]
@@ -51,7 +45,7 @@ export const fixedWindow = modelOf<Kept>({
       // current, because opening the old one again would admit its limit twice.
       ;[windowStart, windowEnd, count] = [windowEnd, nextEnd, n]
     }
-    return { limit, now, windowStart, windowEnd, settles, count }
+    return { limit, now, windowStart, windowEnd, count }
   },
 
   check({ limit, now, windowEnd, count }, cost) {
@@ -60,10 +54,9 @@ export const fixedWindow = modelOf<Kept>({
   },
 
   spend(kept, cost) {
-    // A count from before the limit was lowered stays.
+    // A cost that is known afterwards is not checked. A count from before the limit was lowered stays.
     const most = Math.max(kept.count, MAX_DEBT * kept.limit)
-    kept.count += cost
-    if (kept.settles) kept.count = Math.min(kept.count, most)
+    kept.count = Math.min(kept.count + cost, most)
     return undefined
   },
 
@@ -73,11 +66,11 @@ export const fixedWindow = modelOf<Kept>({
     if (spentAt >= windowStart && spentAt < windowEnd) kept.count = Math.max(0, count - units)
   },
 
-  standing({ limit, now, windowEnd, settles, count }) {
+  standing({ limit, now, windowEnd, count }) {
     return {
       remaining: count < limit ? limit - count : 0,
       resetAfter: count > 0 ? windowEnd - now : 0,
-      ...(settles && { debt: Math.max(0, count - limit) }),
+      debt: Math.max(0, count - limit),
     }
   },
 

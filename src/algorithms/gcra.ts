@@ -15,7 +15,6 @@ interface Kept {
   period: number
   burst: number
   now: number
-  settles: boolean
   backlog: number
 }
 
@@ -26,12 +25,12 @@ export const gcra = modelOf<Kept>({
       // A debt is above the burst, and drains too. Twice the highest one is the record of a clock that was far ahead.
       const most = MAX_DEBT * (burst * period)
       backlog = backlog > 2 * most ? 0 : Math.max(0, Math.min(backlog, most))
-      return { rate, period, burst, now, settles, backlog }
+      return { rate, period, burst, now, backlog }
     }
     // If the clock was set back, as in a failover, the backlog can be above the burst, and drains. More than twice the burst cannot be
     // a state of this rule, and is ignored.
     if (backlog < 0 || backlog > 2 * (burst * period)) backlog = 0
-    return { rate, period, burst, now, settles, backlog }
+    return { rate, period, burst, now, backlog }
   },
 
   check({ rate, period, burst, backlog }, cost) {
@@ -41,8 +40,8 @@ export const gcra = modelOf<Kept>({
   },
 
   spend(kept, cost) {
-    kept.backlog += cost * kept.period
-    if (kept.settles) kept.backlog = Math.min(kept.backlog, MAX_DEBT * (kept.burst * kept.period))
+    // A cost that is known afterwards is not checked.
+    kept.backlog = Math.min(kept.backlog + cost * kept.period, MAX_DEBT * (kept.burst * kept.period))
     return undefined
   },
 
@@ -55,12 +54,12 @@ export const gcra = modelOf<Kept>({
     kept.backlog = Math.max(0, backlog - back)
   },
 
-  standing({ rate, period, burst, settles, backlog }) {
+  standing({ rate, period, burst, backlog }) {
     const room = burst * period - backlog
     return {
       remaining: room > 0 ? Math.floor(room / period) : 0,
       resetAfter: ceilDiv(backlog, rate),
-      ...(settles && { debt: Math.max(0, ceilDiv(-room, period)) }),
+      debt: Math.max(0, ceilDiv(-room, period)),
     }
   },
 

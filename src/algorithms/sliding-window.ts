@@ -18,7 +18,6 @@ interface Kept {
   period: number
   step: number
   now: number
-  settles: boolean
   windowEnd: number
   previous: number
   current: number
@@ -27,7 +26,7 @@ interface Kept {
 }
 
 export const slidingWindow = modelOf<Kept>({
-  read({ quota: { burst: limit, period, step = 1, settles = false }, state: [idleAt, n], now }) {
+  read({ quota: { burst: limit, period, step = 1 }, state: [idleAt, n], now }) {
     let [windowEnd, previous, current] = [now - (now % period) + period, 0, 0]
     if (idleAt === windowEnd + period || idleAt === windowEnd + 2 * period) {
       // The record is of this window or the next one. A record of the next one exists if the clock was set back, as in a failover.
@@ -37,7 +36,7 @@ export const slidingWindow = modelOf<Kept>({
       previous = n % 8388608
     }
     const left = Math.min(ceilDiv(windowEnd - now, step), period / step)
-    return { limit, period, step, now, settles, windowEnd, previous, current, left }
+    return { limit, period, step, now, windowEnd, previous, current, left }
   },
 
   check({ limit, period, step, now, windowEnd, previous, current, left }, cost) {
@@ -56,10 +55,9 @@ export const slidingWindow = modelOf<Kept>({
   },
 
   spend(kept, cost) {
-    // Both counts share one number of the record. A count from before the limit was lowered stays.
+    // A cost that is known afterwards is not checked. Both counts share one number of the record. A count from before the limit was lowered stays.
     const most = Math.max(kept.current, Math.min(MAX_DEBT * kept.limit, MAX_WINDOW_COUNT))
-    kept.current += cost
-    if (kept.settles) kept.current = Math.min(kept.current, most)
+    kept.current = Math.min(kept.current + cost, most)
     return undefined
   },
 
@@ -72,14 +70,14 @@ export const slidingWindow = modelOf<Kept>({
     }
   },
 
-  standing({ limit, period, step, now, settles, windowEnd, previous, current, left }) {
+  standing({ limit, period, step, now, windowEnd, previous, current, left }) {
     const steps = period / step
     const room = limit * steps - Math.min(previous, limit) * left
     const units = Math.floor(room / steps) - current
     return {
       remaining: Math.max(0, units),
       resetAfter: current > 0 ? windowEnd + period - now : previous > 0 ? windowEnd - now : 0,
-      ...(settles && { debt: Math.max(0, -units) }),
+      debt: Math.max(0, -units),
     }
   },
 

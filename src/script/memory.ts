@@ -1,5 +1,12 @@
 /** Decides and refunds over plain memory, with the TypeScript models: checks all rules, then commits all or none. No I/O, no clock. */
-import { IDLE, type Model, type RefundedUnits, type State } from '../algorithms/algorithm.ts'
+import {
+  change,
+  IDLE,
+  type Model,
+  type RefundedUnits,
+  type State,
+  type Update,
+} from '../algorithms/algorithm.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import type { BoundRule, Verdict } from './evaluation.ts'
 import type { RefundedRule } from './refund.ts'
@@ -20,8 +27,8 @@ export interface RuleToCount {
   shown: Rule
   /** Whether the cost is checked and never spent. */
   isOnlyChecked?: boolean
-  /** Units to give back before, because their reservations have ended. */
-  ended?: readonly RefundedUnits[]
+  /** A change that is made before, and written with the decision: units of reservations that have ended are given back. */
+  before?: Update | undefined
   /** For how many requests the cost is spent, if the rule has room for all of them. Default: 1. */
   times?: number
 }
@@ -39,19 +46,14 @@ export function decideInMemory(
   now: number,
   isPeek = false,
 ): { admitted: boolean; verdicts: Verdict[] } {
-  const checked = rules.map(({ bound, shown, isOnlyChecked, ended = [], times = 1 }) => {
+  const checked = rules.map(({ bound, shown, isOnlyChecked, before, times = 1 }) => {
     const { rule, key, role, mode } = bound
     const cost = costOf(bound)
     const model = modelOf(rule)
-    const reading = toReading(memory, bound, now)
+    const reading = { ...toReading(memory, bound, now), ...before }
     const check =
-      role === 'peek'
-        ? { retryAfter: 0, ...model.peek({ ...reading, ended }) }
-        : model.decide({ ...reading, cost, times, ended })
-    const { after = ended.length > 0 ? model.change(reading, ended) : undefined, ...standing } = {
-      after: undefined,
-      ...check,
-    }
+      role === 'peek' ? { retryAfter: 0, ...model.peek(reading) } : model.decide({ ...reading, cost, times })
+    const { after = before, ...standing } = { after: undefined, ...check }
     return { rule, key, shown, mode, standing, ...(after && !isOnlyChecked && !isPeek && { after }) }
   })
   const admitted = checked.every(({ standing, mode }) => standing.retryAfter === 0 || mode === 'shadow')
@@ -64,13 +66,12 @@ export function decideInMemory(
   )
   for (const { rule, key, after } of spent) setState(memory, key, rule.tag, after.state)
 
-  const verdicts = checked.map(({ shown, mode, standing, after }): Verdict => {
+  const verdicts = checked.map(({ rule, shown, mode, standing, after }): Verdict => {
     const { retryAfter } = standing
     const { remaining, resetAfter, delay, debt } = admitted && after ? after : { ...standing, delay: 0 }
-    const ofSettlement = debt === undefined ? {} : { debt }
     return {
       ...{ rule: shown, mode, allowed: retryAfter === 0, remaining, resetAfter, retryAfter, delay },
-      ...ofSettlement,
+      ...(rule.settlement && { debt: debt! }),
     }
   })
   return { admitted, verdicts }
@@ -98,14 +99,14 @@ export function changeInMemory(
   const changed = rules.map(({ bound, shown, changes }) => {
     const model = modelOf(bound.rule)
     const reading = toReading(memory, bound, now)
-    const after = changes.length > 0 ? model.change(reading, changes) : undefined
+    const after = changes.length > 0 ? change(model, reading, changes) : undefined
     return { bound, shown, after, standing: after ?? model.peek(reading) }
   })
   dropIdle(memory, new Set(changed.filter(({ after }) => after).map(({ bound }) => bound.key)), now)
   for (const { bound, after } of changed) if (after) setState(memory, bound.key, bound.rule.tag, after.state)
-  return changed.map(({ bound: { mode }, shown, standing: { remaining, resetAfter, debt } }) => ({
+  return changed.map(({ bound: { rule, mode }, shown, standing: { remaining, resetAfter, debt } }) => ({
     ...{ rule: shown, mode, allowed: true, remaining, resetAfter, retryAfter: 0, delay: 0 },
-    ...(debt !== undefined && { debt }),
+    ...(rule.settlement && { debt: debt! }),
   }))
 }
 
@@ -137,7 +138,8 @@ export function refundInMemory(
   }))
 }
 
-function toReading(
+/** What a model reads. */
+export function toReading(
   memory: StateMemory,
   { rule, key, ends, holding }: Pick<BoundRule, 'rule' | 'key' | 'ends' | 'holding'>,
   now: number,

@@ -3,7 +3,7 @@
  * the parity tests, which compare it with the scripts of rule-set-text.ts. It also replays traffic without a store.
  */
 
-import { IDLE, MAX_DEBT, type RefundedUnits, type State } from '../algorithms/algorithm.ts'
+import { change, IDLE, MAX_DEBT, type RefundedUnits, type State } from '../algorithms/algorithm.ts'
 import { applyMessage } from '../algorithms/concurrency.ts'
 import { algorithms } from '../algorithms/index.ts'
 import { luaOf } from '../algorithms/lua-of.ts'
@@ -27,7 +27,14 @@ import {
   withAgreement,
 } from './evaluation.ts'
 import { LEASE_DIVISOR, wantedRequestsOf } from './lease.ts'
-import { changeInMemory, decideInMemory, isIdle, type RuleToCount, refundInMemory } from './memory.ts'
+import {
+  changeInMemory,
+  decideInMemory,
+  isIdle,
+  type RuleToCount,
+  refundInMemory,
+  toReading,
+} from './memory.ts'
 import { ModelReservations } from './model-reservations.ts'
 import type { Pause, PauseResult } from './pause.ts'
 import type { ChangeResult, Refund, RefundedRule, RefundOnce } from './refund.ts'
@@ -100,7 +107,15 @@ export class ScriptModel {
       now,
       ruleSet.entries,
     )
-    const counted = keyed.map(each => ({ ...each, ended: ended.unitsOf(each.bound) }))
+    const counted = keyed.map(each => {
+      const { bound } = each
+      const units = ended.unitsOf(bound)
+      const reading = toReading(this.#states, bound, now)
+      return {
+        ...each,
+        before: units.length > 0 ? change(modelOf(bound.rule), reading, units) : undefined,
+      }
+    })
     // Bad credentials are counted one by one, without a lease.
     const wanted = isUnknown ? 1 : wantedRequestsOf({ ruleSet, wantedRequests }, verb)
     // Limits by name have no caller, and only they can be paused.
@@ -204,11 +219,11 @@ export class ScriptModel {
             writtenNumbers(counted[i]!.shown, rule) !== written
           if (actual < reserved && isOther) continue
           const most = MAX_DEBT * counted[i]!.rule.quota.burst
-          const change =
+          const changed =
             actual > reserved
               ? { cost: Math.min(actual - reserved, most) }
               : { units: reserved - actual, spent: reserved, spentAt }
-          changes[i]!.push(change)
+          changes[i]!.push(changed)
         }
       }
     }

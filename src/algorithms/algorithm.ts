@@ -133,11 +133,6 @@ export interface Model {
    * @param times how often the cost is spent (default 1). The caller must know that the budget suffices for all of them.
    */
   decide(input: ModelInput & { cost: number; times?: number }): CheckResult
-  /**
-   * Gives units back, but no more than are certainly still missing. So the guarantee of the algorithm still holds, and the budget
-   * never exceeds the whole.
-   */
-  refund(input: ModelInput & RefundedUnits): Update
   /** For `change`. */
   sections: Sections<unknown>
 }
@@ -159,7 +154,7 @@ export interface Sections<Kept> {
 
 /** The model that consists of these sections. */
 export function modelOf<Kept>(sections: Sections<Kept>): Model {
-  const { read, check, spend, refund, standing } = sections
+  const { read, check, spend, standing } = sections
   return {
     sections,
     peek: input => standing(read(input)),
@@ -171,11 +166,6 @@ export function modelOf<Kept>(sections: Sections<Kept>): Model {
         ? { ...before, after: toUpdate(sections, kept, spend(kept, times * cost) ?? 0) }
         : before
     },
-    refund({ units, spent, spentAt, ...input }) {
-      const kept = read(input)
-      refund(kept, { units, spent, spentAt })
-      return toUpdate(sections, kept, 0)
-    },
   }
 }
 
@@ -184,7 +174,10 @@ function toUpdate<Kept>({ standing, write }: Sections<Kept>, kept: Kept, delay: 
   return { ...newStanding, delay, state: write(kept, newStanding) }
 }
 
-/** Makes several changes, one after the other: gives units back, or spends a cost without a check. */
+/**
+ * Makes changes, one after the other: gives units back, or spends a cost without a check. No more units are given back than are
+ * certainly still missing. So the guarantee of the algorithm still holds, and the budget never exceeds the whole.
+ */
 export function change(
   { sections }: Model,
   input: ModelInput,

@@ -21,15 +21,12 @@ interface Kept {
 export const gcra = modelOf<Kept>({
   read({ quota: { rate, period, burst, settles = false }, state: [idleAt, n], now }) {
     let backlog = (idleAt - now) * rate - n
-    if (settles) {
-      // A debt is above the burst, and drains too. Twice the highest one is the record of a clock that was far ahead.
-      const most = MAX_DEBT * (burst * period)
-      backlog = backlog > 2 * most ? 0 : Math.max(0, Math.min(backlog, most))
-      return { rate, period, burst, now, backlog }
-    }
-    // If the clock was set back, as in a failover, the backlog can be above the burst, and drains. More than twice the burst cannot be
-    // a state of this rule, and is ignored.
-    if (backlog < 0 || backlog > 2 * (burst * period)) backlog = 0
+    // A debt is above the burst, and drains too.
+    const most = (settles ? MAX_DEBT : 1) * burst * period
+    // If the clock was set back, as in a failover, the backlog can be above the most, and drains. More than twice as much cannot be a
+    // state of this rule, and is ignored.
+    if (backlog < 0 || backlog > 2 * most) backlog = 0
+    if (settles) backlog = Math.min(backlog, most)
     return { rate, period, burst, now, backlog }
   },
 

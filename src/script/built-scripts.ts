@@ -26,31 +26,17 @@ export function fingerprintOf(shape: RuleSetShape): string {
 /**
  * Creates the function that finds the built scripts of a rule set.
  * @param built by the fingerprint of the rule set
- * @returns a function that throws if the rule set was not built
+ * @returns a function that throws if the rule set was not built. Scripts that the config does not use are absent
  */
 export function createScriptFinder(
   built: Readonly<Record<string, BuiltScripts>>,
 ): (shape: RuleSetShape) => RuleSetScripts {
   return shape => {
     const scripts = built[fingerprintOf(shape)]
-    const found: Partial<RuleSetScripts> = {}
-    const find = (name: keyof RuleSetScripts) => {
-      const script = scripts?.[name]
-      if (!script) throw notBuiltError('the scripts of these rules')
-      found[name] ??= toScript(script)
-      return found[name]
-    }
-    // Looked up now, so that a missing script fails at start-up, and not as a failure of the limits at the first request.
-    const decide = find('decide')
-    return {
-      decide,
-      get refund() {
-        return find('refund')
-      },
-      get settle() {
-        return scripts?.settle && find('settle')
-      },
-    }
+    // Now, so that this fails at start-up, and not as a failure of the limits at the first request.
+    if (!scripts) throw notBuiltError('the scripts of these rules')
+    const restored = Object.entries(scripts).map(([name, script]) => [name, toScript(script)])
+    return Object.fromEntries(restored) as RuleSetScripts
   }
 }
 

@@ -168,12 +168,14 @@ export function decodeDecide(
     const remaining = fields[row + standingAt]!
     const resetAfter = fields[row + standingAt + 1]!
     const delay = bound.rule.counting.isQueue ? fields[row + standingAt + 2]! : 0
-    const [reserved, debt] = bound.rule.settlement ? fields.slice(row + standingAt + 2) : []
     checkStanding(remaining, resetAfter, delay)
     const { rule, mode } = applyOverride(bound, overrides?.get(index))
     verdicts.push({
       ...{ rule, mode, allowed: retryAfter === 0, remaining, resetAfter, retryAfter, delay },
-      ...(reserved !== undefined && { reserved, debt: debt! }),
+      ...(bound.rule.settlement && {
+        reserved: fields[row + standingAt + 2]!,
+        debt: fields[row + standingAt + 3]!,
+      }),
     })
   }
   if (

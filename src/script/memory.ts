@@ -125,7 +125,7 @@ export function refundInMemory(
   const changed = rules.map(({ units, spent, shown, ...refunded }) => {
     const model = modelOf(refunded.rule)
     const reading = toReading(memory, refunded, now)
-    const after = units > 0 ? model.refund({ ...reading, units, spent, spentAt }) : undefined
+    const after = units > 0 ? change(model, reading, [{ units, spent, spentAt }]) : undefined
     return { refunded, shown, after, standing: after ?? model.peek(reading) }
   })
   const written = changed.filter(({ after }) => after)

@@ -60,24 +60,16 @@ export function createLimitRuleSet(rules: readonly LimitRule[], scriptsOf: Scrip
 
 function withScripts(shape: RuleSetShape, scriptsOf: ScriptsOf): RuleSet {
   const places = new Map(shape.entries.flatMap(({ variants }, i) => variants.map(({ tag }) => [tag, i])))
-  const scripts = scriptsOf(shape)
-  return {
+  const own = {
     ...shape,
-    entryOf(rule) {
+    entryOf(rule: Rule) {
       const place = places.get(rule.tag)
       if (place === undefined) throw new Error(`The rule ${rule.name} is not in this rule set.`)
       return place
     },
-    get decide() {
-      return scripts.decide
-    },
-    get refund() {
-      return scripts.refund
-    },
-    get settle() {
-      return scripts.settle
-    },
   }
+  // Inherited, because a script may be compiled when it is first read.
+  return Object.setPrototypeOf(own, scriptsOf(shape))
 }
 
 function createEntry(rule: Rule, identity: number): RuleEntry {

@@ -8,6 +8,7 @@ import { type Locals, literal, nameInLiteral } from './lua-text.ts'
 import {
   type Added,
   addToTail,
+  digitsNamed,
   findInTail,
   fromDigits,
   RECORD_BYTES,
@@ -310,20 +311,29 @@ end
         : ''
       return `(${rule.of('units')} == 0 or ${rule.of('mark')} ~= ${ABSENT}${tag})`
     })
+    // The cost of the first rule follows the time. One call of `byte` reads both.
+    const isFirst = (rule: RuleText) => partOf(rule) === LAST_LETTERS + TIME_DIGITS
+    const numbers = { time: TIME_DIGITS, ...(this.#rules.some(isFirst) && { first_cost: COST_DIGITS }) }
     const found = findInTail(this.tail, this.#rules, {
-      letters: charactersAt(0, LAST_LETTERS + TIME_DIGITS),
-      digits: digitsNamed('t', TIME_DIGITS),
+      letters: charactersAt(0, LAST_LETTERS + Object.values(numbers).reduce((sum, count) => sum + count)),
+      numbers,
       isSame: ['not has_others', ...isSame].join(' and '),
     })
     const digits = digitsNamed('c', COST_DIGITS)
-    const rules = this.#rules.map(rule =>
-      `
+    const rules = this.#rules.map(rule => {
+      const [read, actual] = isFirst(rule)
+        ? ['', 'first_cost']
+        : [
+            `local ${digits.join(', ')} = byte(${charactersAt(partOf(rule), COST_DIGITS)})\n`,
+            fromDigits(digits),
+          ]
+      return `
 if ${rule.of('units')} > 0 then
-local cost, ${digits.join(', ')} = ${rule.of('cost')}, byte(${charactersAt(partOf(rule), COST_DIGITS)})
-${settleRule(rule, fromDigits(digits))}${rule.of('settled')}, ${rule.of('cost')} = true, cost
+local cost = ${rule.of('cost')}
+${read}${settleRule(rule, actual)}${rule.of('settled')}, ${rule.of('cost')} = true, cost
 end
-`.trimStart(),
-    )
+`.trimStart()
+    })
     return `
 if settlements and ${this.#key} then
 for at = ${ID_LETTERS + 1}, #${text} >= ${from} and #settlements or 0, ${partAt(settled, settled.length)} do
@@ -420,7 +430,6 @@ end
 }
 
 /** Names of locals for characters. */
-const digitsNamed = (name: string, count: number) => Array.from({ length: count }, (_, i) => `${name}${i}`)
 
 /** Lua condition, after another one, under which the record is the one that was spent from. Windows have one record for all limits. */
 const isSameRecord = (rule: RuleText) =>

@@ -59,16 +59,25 @@ export const fromDigits = ([first, ...others]: readonly string[]): string =>
 /**
  * Sets the two parts of an id that are in its records, `number` and `rest`. Of its last seven letters, the very last counts only by its remainder by 11.
  * @param letters Lua arguments of `byte` for these letters
- * @param digits of `time`, which is set too, if they follow the letters
+ * @param numbers that follow the letters and are set too, by their number of digits
  */
-const idParts = (letters: string, digits: readonly string[] = []) =>
-  `
+function idParts(letters: string, numbers: Numbers = {}): string {
+  const digits = Object.entries(numbers).map(([name, count]) => ({ name, of: digitsNamed(name, count) }))
+  const all = ['a', 'b', 'c', 'd', 'e', 'f', 'g', ...digits.flatMap(({ of }) => of)]
+  return `
 do
-local ${['a', 'b', 'c', 'd', 'e', 'f', 'g', ...digits].join(', ')} = byte(${letters})
+local ${all.join(', ')} = byte(${letters})
 number = (${fromDigits(['a', 'b'])}) * 11 + g % 11
 rest = ${fromDigits(['c', 'd', 'e', 'f'])}
-${digits.length > 0 ? `time = ${fromDigits(digits)}\n` : ''}end
+${digits.map(({ name, of }) => `${name} = ${fromDigits(of)}\n`).join('')}end
 `.trimStart()
+}
+
+/** Numbers of digits, by the names of Lua locals. */
+type Numbers = Readonly<Record<string, number>>
+
+export const digitsNamed = (name: string, count: number) =>
+  Array.from({ length: count }, (_, i) => `${name}${i}`)
 
 /** Sets the parts of the end of a reservation that is made or renewed now. */
 const endParts = (ttlMs: number) =>
@@ -149,10 +158,10 @@ ${whenFull}end
 
 /** What to look for. */
 interface Search {
-  /** Lua arguments of `byte` for the last seven letters of the id, and for `digits`. */
+  /** Lua arguments of `byte` for the last seven letters of the id, and for `numbers`. */
   letters: string
-  /** Names for the digits of `time`, which follow the letters. */
-  digits?: readonly string[]
+  /** Numbers that follow the letters, and are read with them. With `time`, a record is only found if it has these lower bits. */
+  numbers?: Numbers
   /** Lua condition under which a reservation with this id is the one, from `spent`, its lower bits `early`, when it `ends`, and the `units` of each rule. */
   isSame: string
   /** The Lua table of reservations that this script has removed. Absent: none of those from `from` on. */
@@ -167,19 +176,20 @@ interface Search {
 export function findInTail(
   { text, from }: Tail,
   rules: readonly RuleText[],
-  { letters, digits, isSame, removed }: Search,
+  { letters, numbers = {}, isSame, removed }: Search,
 ): string {
   const none = rules.map(({ of }) => `${of('units')} = 0\n`).join('')
   const branches = rules.map(
     ({ of, family }) => `if family == '${nameInLiteral(family)}' then\n${of('units')} = units\nelse`,
   )
   const isThere = removed ? ` and not ${removed}[found]` : ''
-  return `local number, rest, time, needle
-${idParts(letters, digits)}found = ${from}
+  const locals = ['number', 'rest', 'needle', ...Object.keys(numbers)]
+  return `local ${locals.join(', ')}
+${idParts(letters, numbers)}found = ${from}
 while found do
 if (found - ${from}) % ${RECORD_BYTES} == 0 and #${text} >= found + ${2 * RECORD_BYTES - 1}${isThere} then
 local head, high, early, late, second, other, family, units = unpack_integers('>I3I4I3I4I3I4c3I4', ${text}, found)
-if high - other == rest and (head - number) % 65536 == 0${digits ? ' and early == time' : ''} then
+if high - other == rest and (head - number) % 65536 == 0${numbers.time ? ' and early == time' : ''} then
 local first, has_others = (head - number) / 65536
 second = (second - number) / 65536
 spent, last = late * ${THREE_BYTES} + early, found + ${2 * RECORD_BYTES}

@@ -89,7 +89,7 @@ export class LoopText {
     const { all, lastArgument } = this.#rules
     const body = [
       'spent_at = ARGV[1] + 0\n',
-      this.#ruleSet.hasSubject ? '' : countRefundOnce(lastArgument + 1, all.length),
+      this.#ruleSet.hasSubject ? '' : countRefundOnce(lastArgument + 1, all),
       this.#readMarks(),
       this.#locateKeys(RECORDS_OF_REFUND),
       this.#fetchValues(),

@@ -65,7 +65,7 @@ export class ScriptModel {
   /** Records of credentials and consumers, and pointers, by key. */
   readonly #records = new Map<string, string>()
 
-  /** The units that were given back of single requests, by the key of the hash, by id and by rule. */
+  /** The units that were given back of single requests, by the key of the hash, by id and by the family of the rule. */
   readonly #refunds = new Map<string, Map<string, Map<string, number>>>()
 
   #givenBack({ key, id }: RefundOnce): Map<string, number> {
@@ -304,9 +304,9 @@ export class ScriptModel {
 
 /** The units of a refund with an id that were not given back before. */
 function onlyNew({ rule, units, spent }: RefundedRule, given: Map<string, number>) {
-  const before = given.get(rule.tag) ?? 0
+  const before = given.get(rule.family) ?? 0
   const total = Math.max(before, units)
-  given.set(rule.tag, total)
+  given.set(rule.family, total)
   return { units: total - before, spent: spent - before }
 }
 

@@ -149,7 +149,7 @@ class RuleSetText {
     const first = 5 + this.#withArgument().length
     const body = [
       'spent_at = ARGV[1] + 0\n',
-      this.#ruleSet.hasSubject ? '' : countRefundOnce(first + 1, this.#rules.length),
+      this.#ruleSet.hasSubject ? '' : countRefundOnce(first + 1, this.#rules),
       this.#readArguments(undefined),
       ...this.#rules.map(
         ({ of, ruleNumber }) =>

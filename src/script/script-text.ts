@@ -56,24 +56,26 @@ export const SETTINGS_OF_REFUND =
   "overrides_at = find(settings, 'override=', 1, true)\nend\nplan = ARGV[4]\n"
 
 /**
- * Replaces the totals of a refund with an id (refund.ts) by what they grow by, and stores them.
+ * Replaces the totals of a refund with an id (refund.ts) by what they grow by, and stores them: ` abc=5 xyz=2`, by the families of rules.
+ * Those of rules that another deployment has are kept.
  * @param first index in ARGV of the units of the first rule
  */
-export function countRefundOnce(first: number, rules: number): string {
-  const id = first + 2 * rules
+export function countRefundOnce(first: number, rules: readonly { family: string }[]): string {
+  const id = first + 2 * rules.length
   return `
 if ARGV[${id}] then
 (function()
-local key, given = KEYS[#KEYS], {}
-for total in string.gmatch(redis.call('HGET', key, ARGV[${id}]) or '', '%d+') do
-given[#given + 1] = total + 0
+local key = KEYS[#KEYS]
+local totals = redis.call('HGET', key, ARGV[${id}]) or ''
+local families = {${rules.map(({ family }) => literal(family)).join(', ')}}
+for i = 1, #families do
+local at, name = ${first - 2} + 2 * i, ' ' .. families[i] .. '='
+local before = (match(totals, name .. '(%d+)') or 0) + 0
+local total = math.max(before, ARGV[at] + 0)
+totals = string.gsub(totals, name .. '%d+', '') .. name .. format('%.0f', total)
+ARGV[at], ARGV[at + 1] = total - before, ARGV[at + 1] - before
 end
-for i = 1, ${rules} do
-local at, before = ${first - 2} + 2 * i, given[i] or 0
-given[i] = math.max(before, ARGV[at] + 0)
-ARGV[at], ARGV[at + 1] = given[i] - before, ARGV[at + 1] - before
-end
-redis.call('HSET', key, ARGV[${id}], table.concat(given, ' '))
+redis.call('HSET', key, ARGV[${id}], totals)
 redis.call('EXPIRE', key, ARGV[${id + 1}])
 end)()
 end

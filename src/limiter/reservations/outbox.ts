@@ -185,6 +185,8 @@ export function createOutbox({ now, wallClock, deadlineMs = 0, writeAt, stats, o
       if (place === undefined || isApart(batch, time)) continue
       dropEnded(batch, time)
       const messages = batch.messages.slice(0, MAX_PER_CALL)
+      // A decision finds a reservation by its time, too, which is unknown if its own reply was lost.
+      if (messages.some(({ lostAt }) => lostAt !== undefined)) continue
       const requests = messages.map(({ request }) => request)
       if (messages.length > 0 && !settleAlong(calls[place]!, { ...batch.reservation, requests })) continue
       batch.messages = batch.messages.slice(MAX_PER_CALL)

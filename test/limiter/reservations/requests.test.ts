@@ -204,6 +204,20 @@ describeOnRedisEngine('a request that reserves', fresh => {
     expect(await seenBy('C')).toEqual([1000, 1000])
   })
 
+  it('whose reply is lost is given back also if the next decision about its identity settles along', async () => {
+    const { redis, time, isolate } = await start()
+    const closed = { ...RULE, onStoreFailure: 'closed' as const }
+    isolate.fault = loseReply
+    await isolate.ask(closed, 200)
+    isolate.fault = undefined
+    // The first answer shows that the store is back.
+    await isolate.ask(closed, 0)
+    await isolate.ask(closed, 100)
+    await time.pass(1000)
+    expect(standingOf(await isolateOn(redis, time, 'B').ask(closed, 0)).remaining).toBe(900)
+    expect(isolate.settlements.backlog).toEqual({ waiting: 0, dropped: 0 })
+  })
+
   it('whose reply is lost is looked for again, because its decision can arrive after its settlement', async () => {
     const { redis, time, isolate } = await start()
     const closed = { ...RULE, onStoreFailure: 'closed' as const }

@@ -429,6 +429,20 @@ describeOnRedis('administration over HTTP', (_, kind) => {
     }
   })
 
+  it('the cursor of a list is refused by every other list', async () => {
+    const reader = await tokenWith(gateway, [...ALL, 'audit:read'])
+    for (const consumer of ['acme', 'beta']) await create({ consumer })
+    const lists = ['consumers', 'keys', 'tokens', 'audit']
+    for (const from of lists) {
+      const { cursor } = (await api(`GET ${from}?limit=1`, { token: reader })).body
+      for (const to of lists) {
+        const { status, body } = await api(`GET ${to}?limit=1&cursor=${cursor}`, { token: reader })
+        expect([from, to, status]).toEqual([from, to, from === to ? 200 : 400])
+        if (from !== to) expect(body.errors).toMatchObject([{ pointer: '?cursor' }])
+      }
+    }
+  })
+
   it('the reason of a change comes from a header', async () => {
     const headers = { 'sluice-reason': 'ticket 7' }
     expect((await api('PUT consumers/acme/block', { token, headers, body: {} })).body.reason).toBe('ticket 7')

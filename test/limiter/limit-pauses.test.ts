@@ -2,6 +2,8 @@
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { mintServiceToken } from '../../src/credentials/service-token.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { adminStoreOn } from '../../src/ops/admin-store.ts'
 import { readAudit } from '../../src/ops/audit.ts'
@@ -284,6 +286,19 @@ describeOnRedisEngine('a pause of a limit by name', fresh => {
     const listed = await redis.send(['ZRANGE', 'sluice:{audits}', '0', '-1'])
     expect(String(listed)).toBe('sluice:live:{l:zendesk}:audit')
     expect(await redis.send(['XLEN', 'sluice:{l:zendesk}:audit'])).toBe(1)
+  })
+
+  it('leaves no API key or service token in the audit trail', async () => {
+    const redis = await fresh()
+    const limiter = fleetOn(redis).start()
+    for (const account of [mintApiKey('acme'), mintServiceToken(undefined)]) {
+      await limiter.pause('zendesk', { account }, { forMs: 30_000 })
+      await limiter.resume('zendesk', { account })
+    }
+    const entries = (await redis.send(['XRANGE', 'sluice:{audit}', '-', '+'])) as unknown[]
+    expect(entries).toHaveLength(4)
+    for (const entry of entries) expect(String(entry)).toContain(',zendesk/account=…,')
+    expect(String(entries)).not.toMatch(/sl[kt]_/)
   })
 
   it('is counted with a cause, and is in the audit trail', async () => {

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import type { Config } from '../../src/config/compile.ts'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { loadConfig } from '../../src/node/cli/load-config.ts'
 import { startTestStore, type TestStore } from '../../src/node/testing.ts'
 import { bundleOptions } from '../../src/node/worker-bundle.ts'
@@ -219,6 +220,15 @@ describe.each([
     expect(paused).toMatchObject({ limit: 'drafts', pausedUntil: expect.any(Number) })
     expect(refused).toMatchObject({ success: false, pausedUntil: paused.pausedUntil })
     expect(allowed).toBe(true)
+  })
+
+  it('leave no API key in the audit trail', async () => {
+    const key = mintApiKey('acme')
+    await call('/pause', key)
+    const { UPSTASH_REDIS_REST_URL: storeUrl, UPSTASH_REDIS_REST_TOKEN: token } = call.env()
+    const trail = await createAdminStore({ url: storeUrl, token }).run('XRANGE', 'sluice:{audit}', '-', '+')
+    expect(String(trail)).toContain(',drafts/account=…,')
+    expect(String(trail)).not.toContain(key)
   })
 
   it('give back nothing for a peek', async () => {

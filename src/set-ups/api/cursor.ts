@@ -1,4 +1,7 @@
-/** Lists in pages. A cursor names the last item of a page, so changes between two pages lose and repeat nothing. Opaque to callers. */
+/**
+ * Lists in pages. A cursor names its list, and the last item of a page, so changes between two pages lose and repeat nothing. Opaque to
+ * callers.
+ */
 import type { Page as FoundPage, PageRequest, Position } from '../../ops/sorted-index.ts'
 import { invalidInput } from './problems.ts'
 
@@ -6,37 +9,45 @@ import { invalidInput } from './problems.ts'
 export const MAX_ITEMS = 100
 export const USUAL_ITEMS = 50
 
-/** @param parts of the positions in this list @throws ApiError for a cursor that no reply had */
+/** The lists, and how many parts a position in each has. */
+const PARTS = { consumers: 1, keys: 2, tokens: 1 }
+type List = keyof typeof PARTS
+
+/** @throws ApiError for a cursor that no page of this list had */
 export function pageOf(
   { cursor, limit }: { cursor?: string | undefined; limit?: string | undefined },
-  parts = 1,
+  list: List,
 ): PageRequest {
-  const after = cursor === undefined ? undefined : decode(cursor, parts)
+  const after = cursor === undefined ? undefined : decode(cursor, list)
   return { after, limit: limit === undefined ? USUAL_ITEMS : Number(limit) }
 }
 
-const encode = (position: Position): string =>
-  btoa(encodeURIComponent(JSON.stringify(position)))
+const encode = (list: List, position: Position): string =>
+  btoa(encodeURIComponent(JSON.stringify([list, ...position])))
     .replaceAll('+', '-')
     .replaceAll('/', '_')
     .replaceAll('=', '')
 
-function decode(cursor: string, parts: number): Position {
+function decode(cursor: string, list: List): Position {
   try {
-    const position: unknown = JSON.parse(
+    const [of, ...position]: unknown[] = JSON.parse(
       decodeURIComponent(atob(cursor.replaceAll('-', '+').replaceAll('_', '/'))),
     )
-    if (Array.isArray(position) && position.length === parts && position.every(isPart)) return position
+    if (of === list && position.length === PARTS[list] && position.every(isPart)) return position
   } catch {
     // The error below says it.
   }
-  throw invalidInput('?cursor', 'No list has returned this cursor. Leave it out to begin again.')
+  throw invalidInput('?cursor', 'This list has not returned this cursor. Leave it out to begin again.')
 }
 
 /** The reply to a request for a page. */
-export const pageDocument = <T, D>({ items, next }: FoundPage<T>, documentOf: (item: T) => D) => ({
+export const pageDocument = <T, D>(
+  list: List,
+  { items, next }: FoundPage<T>,
+  documentOf: (item: T) => D,
+) => ({
   items: items.map(documentOf),
-  ...(next && { cursor: encode(next) }),
+  ...(next && { cursor: encode(list, next) }),
 })
 
-const isPart = (part: unknown) => typeof part === 'string' && part.length > 0
+const isPart = (part: unknown): part is string => typeof part === 'string' && part.length > 0

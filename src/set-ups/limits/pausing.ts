@@ -1,6 +1,7 @@
 /** Pauses of limits by name: a third party has said when to come back, so all processes stop until then. */
 import { show } from '../../config/check/mistake.ts'
 import type { LimitRule } from '../../config/compile.ts'
+import { withoutSecrets } from '../../credentials/find-secret.ts'
 import type { Degraded } from '../../limiter/evaluate.ts'
 import type { PreparedCall } from '../../limiter/prepared-call.ts'
 import { decodePause, listStream, type Pause, type PauseEntry, type PauseResult } from '../../script/pause.ts'
@@ -75,8 +76,8 @@ export const processEntry = (
   keepMs: number,
   nowMs: number | undefined,
 ): string[] => [
-  ...['process', name, action, target.slice(0, 400), JSON.stringify({ before: {}, after: after ?? {} })],
-  ...['', '', keepMs.toFixed(), nowMs?.toFixed() ?? ''],
+  ...['process', name, action, withoutSecrets(target).slice(0, 400)],
+  ...[JSON.stringify({ before: {}, after: after ?? {} }), '', '', keepMs.toFixed(), nowMs?.toFixed() ?? ''],
 ]
 
 /** The call that lists a stream. */

@@ -36,9 +36,10 @@ export const consumersRoutes = [
     scopes: READING,
     query: listQuery,
     async run({ store, query }, services) {
-      const { items: names, ...next } = await readNamePage(store, pageOf(query))
+      const { items: names, ...next } = await readNamePage(store, pageOf(query, 'consumers'))
       const items = await readConsumers(store, names, MAX_KEYS)
-      return { body: pageDocument({ items, ...next }, each => consumerDocument(each, services)) }
+      const page = { items, ...next }
+      return { body: pageDocument('consumers', page, each => consumerDocument(each, services)) }
     },
   }),
   adminRoute({

@@ -31,8 +31,8 @@ export const keysRoutes = [
       const { consumer: name } = query
       const consumer =
         name === undefined ? undefined : await parsed('?consumer', () => parseConsumerName(name))
-      const page = pageOf(query, 2)
-      return { body: pageDocument(await readKeyPage(store, consumer, page), keyDocument) }
+      const page = await readKeyPage(store, consumer, pageOf(query, 'keys'))
+      return { body: pageDocument('keys', page, keyDocument) }
     },
   }),
   adminRoute({

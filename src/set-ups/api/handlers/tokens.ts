@@ -31,7 +31,8 @@ export const tokensRoutes = [
     scopes: SCOPES,
     query: listQuery,
     async run({ store, query }) {
-      return { body: pageDocument(await readTokenPage(store, pageOf(query)), tokenDocument) }
+      const page = await readTokenPage(store, pageOf(query, 'tokens'))
+      return { body: pageDocument('tokens', page, tokenDocument) }
     },
   }),
   adminRoute({

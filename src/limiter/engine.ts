@@ -12,6 +12,7 @@
  * `decide` never throws, unless the call has a guard (call-guard.ts). An error in limiting code is handled like a failure of the store.
  */
 import type { Background } from '../background.ts'
+import { elapsed } from '../clock.ts'
 import type { Config } from '../config/compile.ts'
 import { isAdmitted } from '../credentials/caller-memory.ts'
 import type { DecideVerb } from '../script/decide.ts'
@@ -44,7 +45,7 @@ interface Attempt {
   /** The units in flight that the request takes. */
   permits?: Permits | undefined
   recall: DecideOptions['recall']
-  /** When the evaluation was sent to the store (ms). */
+  /** When the evaluation was sent to the store: monotonic (ms). */
   sentAt?: number
   guard: DecideOptions['guard']
 }
@@ -147,7 +148,7 @@ export function createEngine(
   async function decideByTrip(attempt: Attempt): Promise<Made | Outcome> {
     const { verb, failure, answer, recall, guard } = attempt
     const decides = verb === 'decide'
-    attempt.sentAt = now()
+    attempt.sentAt = elapsed(clock)
     attempt.permits = decides ? holdingsKeeper?.takePermits(attempt.evaluation.rules) : undefined
     const evaluation: Evaluation = {
       ...attempt.evaluation,

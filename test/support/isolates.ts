@@ -106,10 +106,11 @@ export function isolateOn(
       return isolate.fault ? await isolate.fault(run) : await run()
     },
   }
-  const clock = { now: () => time.nowMs }
+  // As on Node, the monotonic clock starts at another time.
+  const clock = { now: () => time.nowMs, elapsed: () => time.nowMs - 1e9 }
   const timer: Timer = (ms, run) => time.timer(ms, () => isolate.isEnded || run())
   const holdingsKeeper = createHoldingsKeeper({
-    now: clock.now,
+    now: clock.elapsed,
     timer,
     script: syncScript,
     writeAt: () => time.nowMs * 1e3,
@@ -119,7 +120,7 @@ export function isolateOn(
   const local = createLocalLimiter(1, clock.now, () => time.nowMs * 1e3)
   const settlements = createSettlements({
     onReport: local.noteReport,
-    ...{ now: clock.now, wallClock: clock.now, timer },
+    ...{ now: clock.elapsed, wallClock: clock.now, timer },
     writeAt: () => time.nowMs * 1e3,
     // The state has only the last seven letters.
     newId: () => `${String(reservations++).padStart(12 - name.length, '0')}${name}`,

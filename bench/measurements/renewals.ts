@@ -174,9 +174,10 @@ async function keep(streams: number, answer: Answer): Promise<Kept> {
   const trips = tripsOn(store, [keeper.rider], { now: () => clock.nowMs, timer: clock.timer })
   const startedAt = clock.nowMs
   for (let i = 0; i < streams; i++) {
-    const permits = keeper.takePermits([bound(RULE, consumerStateKey(`caller-${i}`), 1, clock.nowMs)])
+    const rules = [bound(RULE, consumerStateKey(`caller-${i}`), 1, clock.nowMs)]
+    const permits = keeper.claim({ evaluation: { rules } })!
     permits.resolve({ status: 'admitted', verdicts: [ADMITTED], at: 0 } as never)
-    keeper.keep(permits, trips, detached)
+    permits.keep(trips, detached)
     await clock.run(startedAt + ((i + 1) * INTERVAL_MS) / streams)
   }
 

@@ -16,12 +16,10 @@ import type { CallGuard } from './call-guard.ts'
 import type { Decision } from './decision.ts'
 import type { Degraded, EvaluateOnCluster } from './evaluate.ts'
 import type { Guesses } from './guesses.ts'
+import type { Keeper } from './keeper.ts'
 import type { LocalLimiter } from './outage/local.ts'
 import type { PreparedCall } from './prepared-call.ts'
-import type { ActualOf, Reservation } from './reservations/reservation.ts'
-import type { ReservationCounter } from './reservations/reservation-statistics.ts'
-import type { Settlements, Settling } from './reservations/settlements.ts'
-import type { HoldingsKeeper } from './units/keep-holdings.ts'
+import type { ActualOf, Reservation, Settling } from './reservations/reservation.ts'
 
 /** How the admitted work has ended. */
 export type Ending =
@@ -99,10 +97,10 @@ export interface Engine {
   ): Promise<Result | Degraded>
   /**
    * Replaces what a request has reserved by what it has cost, unless that was done before, by any isolate, or the reservation has ended.
-   * If the store fails, the isolate repeats it in the background. The rules of the engine must have a settlement.
+   * If the store fails, the isolate repeats it in the background. Absent without reservations (reservations/engine-with-reservations.ts).
    * @returns the states afterwards, or the cause if the store failed
    */
-  settle(
+  settle?(
     reservation: Reservation,
     actualOf: ActualOf | undefined,
     background: Background,
@@ -137,16 +135,14 @@ export interface EngineOptions {
   probe(store: Store): Promise<void>
   onCluster: EvaluateOnCluster
   onStoreChange?: ((change: StoreChange) => void) | undefined
-  /** Counts what becomes of reservations. @param rule the name of its live switch */
-  countReservations?: ((what: ReservationCounter, rule: string, by: number) => void) | undefined
+  /** Counts what becomes of reservations (src/metrics/counters.ts). */
+  stats?: { add(counter: string, by: number): void } | undefined
   /** Called once for each decision. */
   onFinish?: ((decision: Decision, ending: Ending) => void) | undefined
   /** Counts in the isolate while the store does not answer. Not needed if all rules are `closed`. */
   local?: LocalLimiter | undefined
-  /** The units in flight that the isolate holds. Needed if a rule counts units in flight. */
-  holdingsKeeper?: HoldingsKeeper | undefined
-  /** What requests have reserved. Needed if a rule has a settlement. */
-  settlements?: Settlements | undefined
+  /** Keeps what requests claim in the store until they are over. Needed if a rule counts units in flight or has a settlement. */
+  keeper?: Keeper | undefined
   timer: Timer
   /** Counts guesses that were refused without a trip. Absent: the store counts all of them. */
   guesses?: Guesses | undefined

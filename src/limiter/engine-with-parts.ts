@@ -15,7 +15,7 @@ import type { createGuesses } from './guesses.ts'
 import { anyCountsInFlight, anyReserves, countsGuesses, countsLocally, takesLeases } from './needs.ts'
 import type { createLocalLimiter } from './outage/local.ts'
 import { createProbe } from './probe.ts'
-import type { createSettlements } from './reservations/settlements.ts'
+import type { createEngineWithReservations } from './reservations/engine-with-reservations.ts'
 import type { createHoldingsKeeper } from './units/keep-holdings.ts'
 
 /** Parts that a Worker carries only if its rules need them. */
@@ -35,7 +35,7 @@ export interface EngineParts {
   createHoldingsKeeper: typeof createHoldingsKeeper
   syncScript: () => Script
   /** With rules that reserve units. */
-  createSettlements: typeof createSettlements
+  createEngineWithReservations: typeof createEngineWithReservations
 }
 
 /** The part of a config that an engine uses. Absent: no breaker, no bound, no memory of refusals, the whole limit. */
@@ -52,36 +52,27 @@ export function createEngineWithParts(
   rules: readonly Rule[],
   store: Store,
   parts: EngineParts,
-  options: Omit<
-    EngineOptions,
-    'probe' | 'onCluster' | 'local' | 'answers' | 'guesses' | 'holdingsKeeper' | 'settlements'
-  >,
+  options: Omit<EngineOptions, 'probe' | 'onCluster' | 'local' | 'answers' | 'guesses' | 'keeper'>,
 ): Engine {
-  const { clock, timer, board, decideAt: writeAt, switchName, countReservations } = options
+  const { clock, timer, board, decideAt: writeAt } = options
   const { refusals, localShare = 1 } = config
-  const now = () => elapsed(clock)
-  const known = createKnownAnswers(now, board.current)
+  const timing = { now: () => elapsed(clock), timer, writeAt }
+  const known = createKnownAnswers(timing.now, board.current)
   const memory = refusals && parts.createRefusalMemory(known, refusals.rememberForMs)
-  const leases = takesLeases(rules) ? parts.createLeases(known, { timer, writeAt }) : undefined
-  const local = countsLocally(rules)
-    ? parts.createLocalLimiter(localShare, () => clock.now(), writeAt)
-    : undefined
-  return createEngine(config, store, {
+  const leases = takesLeases(rules) ? parts.createLeases(known, timing) : undefined
+  const answers = memory || leases ? createAnswers(known, memory, leases) : undefined
+  const create = anyReserves(rules) ? parts.createEngineWithReservations : createEngine
+  return create(config, store, {
     ...options,
     probe: createProbe(parts.scriptsOf),
     onCluster: parts.evaluateOnCluster,
-    local,
-    answers: memory || leases ? createAnswers(known, memory, leases) : undefined,
-    guesses: countsGuesses(config, rules) ? parts.createGuesses!(known, memory, options) : undefined,
-    holdingsKeeper: anyCountsInFlight(rules)
-      ? parts.createHoldingsKeeper({ now, timer, script: parts.syncScript, writeAt })
+    local: countsLocally(rules)
+      ? parts.createLocalLimiter(localShare, () => clock.now(), writeAt)
       : undefined,
-    settlements: anyReserves(rules)
-      ? parts.createSettlements({
-          ...{ now, timer, wallClock: clock.now, writeAt, deadlineMs: config.storeDeadlineMs },
-          onReport: local?.noteReport,
-          count: countReservations && ((what, rule, by) => countReservations(what, switchName(rule), by)),
-        })
+    answers,
+    guesses: countsGuesses(config, rules) ? parts.createGuesses!(known, memory, options) : undefined,
+    keeper: anyCountsInFlight(rules)
+      ? parts.createHoldingsKeeper({ ...timing, answers, script: parts.syncScript })
       : undefined,
   })
 }

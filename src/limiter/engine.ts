@@ -7,7 +7,7 @@
  *     trip                    the store evaluates all rules, and the riders travel with it (src/trips); once more for an opaque test key
  *     complete                apply the switches that came with the reply; without a reply, each rule's fallback decides
  *     schedule                wait in the background for the trips that riders need
- *     finish                  release units in flight, and settle reserved units
+ *     finish                  end what the request claims in the store (keeper.ts): release units in flight, settle reserved units
  *
  * `decide` never throws, unless the call has a guard (call-guard.ts). An error in limiting code is handled like a failure of the store.
  */
@@ -20,7 +20,7 @@ import { isolateSleep } from '../store/lag.ts'
 import type { Store } from '../store/store.ts'
 import { refreshSwitches } from '../switches/live.ts'
 import type { Switches } from '../switches/switches.ts'
-import { createTrips } from '../trips/trips.ts'
+import { createTrips, type Trips } from '../trips/trips.ts'
 import type { Answer } from './answers/answers.ts'
 import { applyNewerSwitches, markKillSwitch } from './apply-switches.ts'
 import { bindRules, type Demand } from './bind.ts'
@@ -28,30 +28,26 @@ import { createChange } from './change.ts'
 import { toDecision } from './decision.ts'
 import type { BrokenDemand, Decided, DecideOptions, Ending, Engine, EngineOptions } from './engine-shape.ts'
 import { type Degraded, evaluate, toDegraded } from './evaluate.ts'
+import type { Claim, ClaimingRequest } from './keeper.ts'
 import { decideWithoutCounting, fallBack } from './outage/fallback.ts'
-import type { Settling } from './reservations/settlements.ts'
-import type { Permits } from './units/permits.ts'
+import type { Settling } from './reservations/reservation.ts'
 
 /** A request while it is decided. */
-interface Attempt {
+interface Attempt extends ClaimingRequest {
   verb: DecideVerb
-  evaluation: Evaluation
   /** Under which the request was bound. */
   switches: Switches
-  failure: unknown
   /** What the isolate may answer without a trip. */
   answer: Answer | undefined
-  /** The units in flight that the request takes. */
-  permits?: Permits | undefined
+  /** What the request claims in the store until it is over. */
+  claim?: Claim | undefined
   recall: DecideOptions['recall']
-  /** When the evaluation was sent to the store (ms). */
-  sentAt?: number
   guard: DecideOptions['guard']
 }
 
 /** A decision, before the edge gets it. */
-interface Made extends Pick<Decided, 'decision' | 'outcome' | 'reservation'>, Partial<Pick<Decided, 'at'>> {
-  permits?: Permits | undefined
+interface Made extends Pick<Decided, 'decision' | 'outcome'>, Partial<Pick<Decided, 'at'>> {
+  claim?: Claim | undefined
 }
 
 /**
@@ -62,17 +58,17 @@ export function createEngine(
   config: Partial<Pick<Config, 'breaker' | 'tripLimit'>>,
   bareStore: Store,
   options: EngineOptions,
-): Engine {
+): Engine & { readonly trips: Trips } {
   const { clock, decideAt, board, switchName, onCluster, onFinish, signals = [] } = options
-  const { local, holdingsKeeper, settlements, answers, guesses, timer, sleep = isolateSleep } = options
+  const { local, keeper, answers, guesses, timer, sleep = isolateSleep } = options
   const now = () => clock.now()
   const trips = createTrips(bareStore, {
     // Their calls follow this order. Settlements come before hand-overs, because the units that they give back make room for those.
     riders: [
       board,
-      settlements?.rider,
+      keeper?.firstRider,
       local?.handOvers,
-      holdingsKeeper?.rider,
+      keeper?.rider,
       answers?.returns,
       guesses?.rider,
       ...signals,
@@ -105,7 +101,7 @@ export function createEngine(
       const again = demand.inMode?.(made.mode!, made.consumer)
       return again ? await makeDecision(verb, again, options) : { decision: toDecision(made) }
     } catch (error) {
-      attempt?.permits?.markUndecided('may-have-run')
+      attempt?.claim?.markUndecided('may-have-run')
       options.guard?.passFailure(toDegraded(error))
       const candidates = demand.rules.map(({ rule }) => rule)
       return { decision: decideUncounted({ ...demand, candidates, error }, options.recall) }
@@ -120,13 +116,12 @@ export function createEngine(
     const { rules, subject, plan, ruleSet, failure } = demand
     const switches = board.current()
     const bound = bindRules(rules, switches, switchName, now())
-    const reservationId = verb === 'decide' && !isFinal ? settlements?.idFor(bound) : undefined
-    const evaluation = { ruleSet, plan, rules: bound, ...(subject && { subject }), reservationId }
-    const isPlain = verb === 'decide' && !failure && reservationId === undefined
+    const evaluation = { ruleSet, plan, rules: bound, ...(subject && { subject }) }
+    const isPlain = verb === 'decide' && !failure
     const isKnown = !asksStore && (guard === undefined || guard.isFresh())
     const answer =
-      isPlain && isKnown ? answers?.forRequest({ demand: evaluation, switches, recall }) : undefined
-    return { verb, evaluation, switches, failure, answer, recall, guard }
+      isPlain && isKnown ? answers?.forRequest({ demand: evaluation, switches, recall, isFinal }) : undefined
+    return { verb, evaluation, switches, failure, answer, recall, isFinal, guard }
   }
 
   /** @returns an outcome with the status `other-mode` if the rules have to be bound again */
@@ -147,11 +142,10 @@ export function createEngine(
   async function decideByTrip(attempt: Attempt): Promise<Made | Outcome> {
     const { verb, failure, answer, recall, guard } = attempt
     const decides = verb === 'decide'
-    attempt.sentAt = now()
-    attempt.permits = decides ? holdingsKeeper?.takePermits(attempt.evaluation.rules) : undefined
+    attempt.claim = decides ? keeper?.claim(attempt) : undefined
     const evaluation: Evaluation = {
       ...attempt.evaluation,
-      ...(attempt.permits && { rules: attempt.permits.rulesForStore }),
+      ...attempt.claim?.forStore,
       ...(answer && { wantedRequests: answer.beginTrip() }),
       ...(decideAt && { now: decideAt() }),
     }
@@ -165,7 +159,7 @@ export function createEngine(
         })
     endTrip?.()
     if (reply.status === 'other-mode') {
-      attempt.permits?.resolve(reply)
+      attempt.claim?.resolve(reply)
       answer?.endTrip(undefined)
       return reply
     }
@@ -175,8 +169,8 @@ export function createEngine(
   }
 
   function complete(attempt: Attempt, evaluation: Evaluation, reply: Outcome): Made {
-    const { answer, permits, switches } = attempt
-    permits?.resolve(reply)
+    const { answer, claim, switches } = attempt
+    claim?.resolve(reply)
     const latest = board.current()
     local?.noteReport(evaluation.rules, reply)
     const outcome = answer?.endTrip(reply) ?? reply
@@ -188,40 +182,38 @@ export function createEngine(
       latest === switches ? outcome : applyNewerSwitches(outcome, evaluation, latest, switchName)
     // Under the kill switch the request was bound without rules. The decision stays marked, even if the switch was turned off during the trip.
     const decision = markKillSwitch(toDecision(underLatest), switches.kill ? switches : latest)
-    return { decision, outcome, permits, reservation: settlements?.open(evaluation, reply) }
+    return { decision, outcome, claim }
   }
 
   async function completeWithoutStore(attempt: Attempt, evaluation: Evaluation, degraded: Degraded) {
-    const { verb, answer, permits, recall, guard } = attempt
-    const withHeld = permits ? { ...evaluation, rules: permits.markUndecided(degraded.fate) } : evaluation
-    if (!attempt.failure) settlements?.giveBackLost(evaluation, degraded, recall?.(), attempt.sentAt!)
+    const { verb, answer, claim, recall, guard } = attempt
     answer?.endTrip(undefined)
+    const seen = recall?.()
+    const rules = claim?.markUndecided(degraded.fate, seen)
+    const withHeld = rules ? { ...evaluation, rules } : evaluation
     guard?.passFailure(degraded)
     // While this request waited, another one may have received an answer that also decides this one.
     const known = answer?.decideAfterFailure()
-    const decision = known?.decision ?? fallBack(withHeld, degraded, recall?.(), fallback, verb)
-    if (!known) permits?.holdLocally(decision)
+    const decision = known?.decision ?? fallBack(withHeld, degraded, seen, fallback, verb)
+    if (!known) claim?.holdLocally(decision)
     // The request is refused, or a lease has paid for it: undo what some slots of a cluster have counted.
     if (known || decision.kind !== 'allowed') await degraded.inPart?.undo()
-    return known ?? { decision, permits }
+    return known ?? { decision, claim }
   }
 
   const decideUncounted = (demand: BrokenDemand, recall: DecideOptions['recall']) =>
     decideWithoutCounting(demand, board.current(), switchName, recall, fallback)
 
-  function withFinish({ decision, permits, reservation }: Made, background: Background) {
+  function withFinish({ decision, claim }: Made, background: Background) {
     let isFinished = false
-    const release = permits && holdingsKeeper?.keep(permits, trips, background)
-    const settle = reservation && settlements!.keep(reservation, trips, background)
+    const end = claim?.keep(trips, background)
     return {
-      ...{ decision, reservation },
-      awaitsEnding: release !== undefined || settle !== undefined || onFinish !== undefined,
+      ...{ decision, reservation: claim?.reservation },
+      awaitsEnding: end !== undefined || onFinish !== undefined,
       finish(ending: Ending, settling?: Settling) {
         if (isFinished) return
         isFinished = true
-        if (release) answers?.forget(permits!.keys, 'ended')
-        release?.()
-        settle?.(settling)
+        end?.(settling)
         onFinish?.(decision, ending)
       },
     }
@@ -246,15 +238,14 @@ export function createEngine(
 
     change: createChange(trips, answers, local),
 
-    settle: (...args) => settlements!.settleNow({ trips, answers }, ...args),
-
     async stop() {
-      await Promise.all([answers?.giveBack?.(trips.sendAlone), settlements?.flush(trips.sendAlone)])
-      await trips.sendRest([local?.handOvers, holdingsKeeper?.rider])
+      await answers?.giveBack?.(trips.sendAlone)
+      await trips.sendRest([local?.handOvers, keeper?.rider])
     },
 
     keepFresh,
+    trips,
 
-    awaitsEndings: onFinish !== undefined || holdingsKeeper !== undefined || settlements !== undefined,
+    awaitsEndings: onFinish !== undefined || keeper !== undefined,
   }
 }

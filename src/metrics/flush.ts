@@ -9,7 +9,6 @@
 import type { Background } from '../background.ts'
 import { SYSTEM_TIMER, type Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import type { ReservationCounter } from '../limiter/reservations/reservation-statistics.ts'
 import type { Store } from '../store/store.ts'
 import { choreEvery, createScheduler } from '../trips/scheduler.ts'
 import { callFor } from './add-counts.ts'
@@ -93,9 +92,8 @@ export function createStatsRecorder(
       schedule(background)
     },
 
-    /** Counts what becomes of reservations. It is sent with the next request that is counted. @param rule its name */
-    countReservations: (what: ReservationCounter, rule: string, by: number): void =>
-      counters.add(`${what} ${rule}`, by),
+    /** Adds to a counter of another kind (counters.ts). It is sent with the next request that is counted. */
+    add: counters.add,
 
     /** What the store does not have yet. */
     unsent: (): Batch => counters.all(),

@@ -21,7 +21,6 @@ import { createGuesses } from '../../src/limiter/guesses.ts'
 import { createLocalLimiter } from '../../src/limiter/outage/local.ts'
 import { prepareRefund, prepareReset } from '../../src/limiter/prepared-call.ts'
 import { createProbe } from '../../src/limiter/probe.ts'
-import { createSettlements } from '../../src/limiter/reservations/settlements.ts'
 import { createHoldingsKeeper } from '../../src/limiter/units/keep-holdings.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
 import { syncScript } from '../../src/script/sync-text.ts'
@@ -149,15 +148,12 @@ describe('a trip', () => {
     const board = { ...createSwitchBoard({ now: () => nowMs }), load: first('switches').load }
     const time = { now: () => nowMs, timer: SYSTEM_TIMER }
     const known = createKnownAnswers(time.now, board.current)
-    const settlements = {
-      ...createSettlements({ ...time, wallClock: time.now }),
-      rider: first('settlements'),
-    }
     engine = engineWith({
-      ...{ board, settlements },
+      board,
       local: { ...createLocalLimiter(1, time.now), handOvers: first('hand-overs') },
-      holdingsKeeper: {
+      keeper: {
         ...createHoldingsKeeper({ ...time, script: syncScript }),
+        firstRider: first('settlements'),
         rider: riderNamed('units'),
       },
       answers: {

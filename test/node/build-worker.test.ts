@@ -208,12 +208,12 @@ describe('the module of a Worker', () => {
     [
       'countIf',
       { rules: [{ ...second, countIf: { status: [401] } }] },
-      ['compileUnits', 'createAmounts', 'createSettlements', 'observeEnd'],
+      ['compileUnits', 'createAmounts', 'createEngineWithReservations', 'observeEnd'],
     ],
     [
       'a unit of milliseconds',
       { units: { ms: { estimate: 100, actual: 'ms' } }, rules: [{ ...second, unit: 'ms' }] },
-      ['compileUnits', 'createAmounts', 'createSettlements', 'observeEnd'],
+      ['compileUnits', 'createAmounts', 'createEngineWithReservations', 'observeEnd'],
     ],
     [
       'tokens',
@@ -222,13 +222,13 @@ describe('the module of a Worker', () => {
         rules: [{ ...second, unit: 'tokens' }],
       },
       [
-        ...['compileUnits', 'createAmounts', 'createEstimateAmounts', 'createSettlements'],
+        ...['compileUnits', 'createAmounts', 'createEstimateAmounts', 'createEngineWithReservations'],
         ...['createUsageReader', 'observeEnd'],
       ],
     ],
     ['a unit of limits by name alone', { units: { tokens: {} }, rules: [second] }, ['compileUnits']],
   ])('carries what its units need: %s', (_, config, expected) => {
-    const parts = ['compileUnits', 'createAmounts', 'createEstimateAmounts', 'createSettlements']
+    const parts = ['compileUnits', 'createAmounts', 'createEstimateAmounts', 'createEngineWithReservations']
     const all = [...parts, 'createUsageReader', 'observeEnd', 'withActualHook']
     const text = workerModule(configOf(config))
     expect(all.filter(part => text.includes(`    ${part},`))).toEqual(expected)

@@ -159,8 +159,8 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
     async request(): Promise<void> {
       report.requests += 1
       const background = (task: Promise<unknown>) => void task.catch(() => {})
-      const permits = this.kept.takePermits([bound(rule, KEY, 1, time.nowMs)])
-      const [boundRule] = permits.rulesForStore
+      const permits = this.kept.claim({ evaluation: { rules: [bound(rule, KEY, 1, time.nowMs)] } })!
+      const [boundRule] = permits.forStore.rules
       const call: Decide = { command: 'GET', key: 'other', boundRule }
       try {
         const [outcome] = (await this.#trips.store.run([call])) as [Outcome]
@@ -171,7 +171,7 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
         permits.markUndecided('may-have-run')
       }
       this.#trips.schedule(background)
-      const release = this.kept.keep(permits, this.#trips, background)
+      const release = permits.keep(this.#trips, background)
       if (!release) return
       inFlight += 1
       peak = Math.max(peak, inFlight)

@@ -6,10 +6,10 @@ import type { Rule } from '../../src/config/compile-rule.ts'
 import type { RememberedCaller } from '../../src/credentials/caller-memory.ts'
 import type { DemandedRule } from '../../src/limiter/bind.ts'
 import { evaluateOnCluster } from '../../src/limiter/cluster.ts'
-import { createEngine } from '../../src/limiter/engine.ts'
 import type { Decided, EngineOptions } from '../../src/limiter/engine-shape.ts'
 import { createLocalLimiter } from '../../src/limiter/outage/local.ts'
 import { createProbe } from '../../src/limiter/probe.ts'
+import { createEngineWithSettlements } from '../../src/limiter/reservations/engine-with-reservations.ts'
 import { createSettlements } from '../../src/limiter/reservations/settlements.ts'
 import { createHoldingsKeeper } from '../../src/limiter/units/keep-holdings.ts'
 import type { Subject } from '../../src/script/evaluation.ts'
@@ -106,26 +106,28 @@ export function isolateOn(
       return isolate.fault ? await isolate.fault(run) : await run()
     },
   }
-  const clock = { now: () => time.nowMs }
+  // As on Node, the monotonic clock starts at another time.
+  const clock = { now: () => time.nowMs, elapsed: () => time.nowMs - 1e9 }
   const timer: Timer = (ms, run) => time.timer(ms, () => isolate.isEnded || run())
   const holdingsKeeper = createHoldingsKeeper({
-    now: clock.now,
+    now: clock.elapsed,
     timer,
     script: syncScript,
     writeAt: () => time.nowMs * 1e3,
+    answers: options.answers,
     newName: named(name),
   })
   let reservations = 0
   const local = createLocalLimiter(1, clock.now, () => time.nowMs * 1e3)
   const settlements = createSettlements({
     onReport: local.noteReport,
-    ...{ now: clock.now, wallClock: clock.now, timer },
+    ...{ now: clock.elapsed, wallClock: clock.now, timer },
     writeAt: () => time.nowMs * 1e3,
     // The state has only the last seven letters.
     newId: () => `${String(reservations++).padStart(12 - name.length, '0')}${name}`,
   })
-  const engine = createEngine({ ...(breaker && { breaker }) }, store, {
-    ...{ clock, decideAt: () => time.nowMs * 1e3, board: NO_BOARD, holdingsKeeper, settlements },
+  const engineOptions: EngineOptions = {
+    ...{ clock, decideAt: () => time.nowMs * 1e3, board: NO_BOARD, keeper: holdingsKeeper },
     switchName: rule => rule.name,
     timer,
     credentials: 'refuse',
@@ -133,7 +135,9 @@ export function isolateOn(
     probe: createProbe(compileScripts),
     onCluster: evaluateOnCluster,
     ...options,
-  })
+  }
+  const config = { ...(breaker && { breaker }) }
+  const engine = createEngineWithSettlements(config, store, engineOptions, settlements)
   const background: Background = task => void task.catch(() => {})
   const ask = (
     rules: readonly DemandedRule[],

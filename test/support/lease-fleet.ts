@@ -6,7 +6,7 @@
 import type { Timer } from '../../src/clock.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
-import { type Answer, type Answers, createAnswers } from '../../src/limiter/answers/answers.ts'
+import { type Answer, createAnswers } from '../../src/limiter/answers/answers.ts'
 import { createLeases } from '../../src/limiter/answers/leases.ts'
 import { createRefusalMemory } from '../../src/limiter/answers/refusals.ts'
 import { compileOverride } from '../../src/ops/overrides.ts'
@@ -252,7 +252,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
     isDead = false
     /** Requests that were admitted without a trip, minus trips that only give units back. */
     savedTrips = 0
-    readonly own: Answers
+    readonly own: ReturnType<typeof createAnswers>
     readonly #trips: Trips
     /** Decisions of the store that have not arrived. */
     #openTrips = 0

@@ -5,10 +5,15 @@ import type { KnownAnswers, KnownRequest } from './known.ts'
 import type { Leases } from './leases.ts'
 import type { LookupPhase, RefusalMemory } from './refusals.ts'
 
-export type Answers = ReturnType<typeof createAnswers>
+type AllAnswers = ReturnType<typeof createAnswers>
 
 /** The answers to one request. Each decision is undefined if the store has to decide. */
-export type Answer = ReturnType<Answers['forRequest']>
+export type Answer = ReturnType<AllAnswers['forRequest']>
+
+export interface Answers extends Omit<AllAnswers, 'forRequest'> {
+  /** undefined: the isolate must not decide this request. */
+  forRequest(request: KnownRequest): Answer | undefined
+}
 
 export function createAnswers(
   known: KnownAnswers,

@@ -26,6 +26,8 @@ export interface KnownRequest {
   readonly switches: Switches
   /** Returns the last answers of the store about the credential. */
   readonly recall?: (() => RememberedCaller | undefined) | undefined
+  /** Whether its costs are final, so it reserves nothing. */
+  readonly isFinal?: boolean | undefined
   /** Set once it waits. */
   wait?: Wait
   /** Set once it makes a trip. */

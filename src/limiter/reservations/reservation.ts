@@ -48,6 +48,9 @@ export interface ReservedRule extends Pick<SettledRule, 'rule' | 'key' | 'mode' 
  */
 export type ActualOf = (rule: Rule) => number | undefined
 
+/** How a request ends for its reservation. Absent: the reserved units stay spent. 'unsettled': the policy of each unit decides. */
+export type Settling = ActualOf | 'unsettled'
+
 /** The most units that a request can cost. */
 const MAX_ACTUAL = 1e9
 

@@ -9,13 +9,14 @@
 import type { Background } from '../../background.ts'
 import type { Timer } from '../../clock.ts'
 import type { RememberedCaller } from '../../credentials/caller-memory.ts'
-import type { BoundRule, Evaluation, Outcome } from '../../script/evaluation.ts'
+import type { Evaluation } from '../../script/evaluation.ts'
 import type { SettleResult } from '../../script/settle.ts'
 import type { Rider } from '../../trips/rider.ts'
 import type { Trips } from '../../trips/trips.ts'
 import type { Answers } from '../answers/answers.ts'
 import type { CallGuard } from '../call-guard.ts'
 import { type Degraded, toDegraded } from '../evaluate.ts'
+import type { Claim } from '../keeper.ts'
 import { prepareSettle, runCall } from '../prepared-call.ts'
 import { renewUntilOver } from '../renew-until-over.ts'
 import { createOutbox, type OutboxOptions, settlementOf } from './outbox.ts'
@@ -28,12 +29,9 @@ import {
   newReservationId,
   type Reservation,
   reservationOf,
-  reserves,
+  type Settling,
 } from './reservation.ts'
 import { type CountReservations, createReservationStatistics } from './reservation-statistics.ts'
-
-/** How a request ends for its reservation. Absent: the reserved units stay spent. 'unsettled': the policy of each unit decides. */
-export type Settling = ActualOf | 'unsettled'
 
 export type Settlements = ReturnType<typeof createSettlements>
 
@@ -73,84 +71,110 @@ export function createSettlements({
     outbox.add(reservation, { request: { ...requestOf(reservation), amounts }, until, lostAt })
   }
 
+  /**
+   * Gives back what the store may have reserved for a decision whose reply was lost: the fallbacks have decided the request, and count
+   * it instead.
+   * @param sentAt when the decision was sent (ms)
+   */
+  function giveBackLost(evaluation: Evaluation, seen: RememberedCaller | undefined, sentAt: number): void {
+    const lost = lostReservationOf(evaluation, seen)
+    if (!lost) return
+    const request = { ...requestOf(lost), amounts: amountsOf(lost, () => 0) }
+    outbox.add(lost, { request, lostAt: sentAt, until: now() + lastEndMs(lost) })
+  }
+
+  /**
+   * Renews a reservation until its request is over.
+   * @returns a function to be called once, when the request is over
+   */
+  function keep(
+    reservation: Reservation,
+    trips: Pick<Trips, 'schedule'>,
+    background: Background,
+  ): (settling?: Settling) => void {
+    const ttlMs = firstEndMs(reservation)
+    let renewedAt = now()
+    let isRenewing = false
+    let isOver = false
+    const endsAt = () => renewedAt + lastEndMs(reservation)
+    const dueInMs = () => renewedAt + ttlMs / 2 - now()
+    function renew(): void {
+      const amounts = amountsOf(reservation, undefined)
+      isRenewing = outbox.add(reservation, {
+        request: { ...requestOf(reservation), amounts, isRenewal: true },
+        until: endsAt(),
+        isObsolete: () => isOver,
+        onConfirmed(sentAt) {
+          renewedAt = sentAt
+          isRenewing = false
+        },
+      })
+    }
+    const endRenewals = renewUntilOver(
+      timer,
+      background,
+      RENEWAL_CHECK_SHARE * ttlMs,
+      () => (now() < endsAt() ? dueInMs() : undefined),
+      () => {
+        if (dueInMs() <= 0 && !isRenewing) renew()
+        // Also if a message waits already: the request that was to send it may have ended.
+        trips.schedule(background)
+      },
+    )
+    return settling => {
+      isOver = true
+      endRenewals()
+      if (settling !== 'unsettled') queue(reservation, settling, endsAt())
+      trips.schedule(background)
+    }
+  }
+
   return {
     rider: outbox.rider,
     get backlog() {
       return outbox.backlog
     },
 
-    /** The id under which a request reserves; undefined: it reserves nothing. */
-    idFor: (rules: readonly BoundRule[]): string | undefined => (reserves(rules) ? newId() : undefined),
-
-    /** What a decision has reserved; undefined: nothing. */
-    open(evaluation: Evaluation, outcome: Outcome): Reservation | undefined {
-      const reservation = reservationOf(evaluation, outcome)
-      if (reservation) stats.made(reservation)
-      return reservation
-    },
-
     /**
-     * Gives back what the store may have reserved for a decision whose reply was lost: the fallbacks have decided the request, and count
-     * it instead.
-     * @param sentAt when the decision was sent (ms)
+     * Makes the claim of a request that reserves.
+     * @param permits the claim of its units in flight, if it takes any: both end together
      */
-    giveBackLost(
-      evaluation: Evaluation,
-      { fate }: Degraded,
-      seen: RememberedCaller | undefined,
-      sentAt: number,
-    ): void {
-      const lost = fate === 'may-have-run' ? lostReservationOf(evaluation, seen) : undefined
-      if (!lost) return
-      const request = { ...requestOf(lost), amounts: amountsOf(lost, () => 0) }
-      outbox.add(lost, { request, lostAt: sentAt, until: now() + lastEndMs(lost) })
-    },
-
-    /**
-     * Renews a reservation until its request is over.
-     * @returns a function to be called once, when the request is over
-     */
-    keep(
-      reservation: Reservation,
-      trips: Pick<Trips, 'schedule'>,
-      background: Background,
-    ): (settling?: Settling) => void {
-      const ttlMs = firstEndMs(reservation)
-      let renewedAt = now()
-      let isRenewing = false
-      let isOver = false
-      const endsAt = () => renewedAt + lastEndMs(reservation)
-      const dueInMs = () => renewedAt + ttlMs / 2 - now()
-      function renew(): void {
-        const amounts = amountsOf(reservation, undefined)
-        isRenewing = outbox.add(reservation, {
-          request: { ...requestOf(reservation), amounts, isRenewal: true },
-          until: endsAt(),
-          isObsolete: () => isOver,
-          onConfirmed(sentAt) {
-            renewedAt = sentAt
-            isRenewing = false
-          },
-        })
-      }
-      const endRenewals = renewUntilOver(
-        timer,
-        background,
-        RENEWAL_CHECK_SHARE * ttlMs,
-        () => (now() < endsAt() ? dueInMs() : undefined),
-        () => {
-          if (dueInMs() <= 0 && !isRenewing) renew()
-          // Also if a message waits already: the request that was to send it may have ended.
-          trips.schedule(background)
+    claim(request: Evaluation, permits: Claim | undefined): Claim {
+      const reservationId = newId()
+      const evaluation = { ...request, reservationId }
+      const sentAt = now()
+      let reservation: Reservation | undefined
+      let isResolved = false
+      return {
+        forStore: { ...permits?.forStore, reservationId },
+        get reservation() {
+          return reservation
         },
-      )
-      return settling => {
-        isOver = true
-        endRenewals()
-        if (settling !== 'unsettled') queue(reservation, settling, endsAt())
-        trips.schedule(background)
+        resolve(outcome) {
+          isResolved = true
+          permits?.resolve(outcome)
+          reservation = reservationOf(evaluation, outcome)
+          if (reservation) stats.made(reservation)
+        },
+        markUndecided(fate, seen) {
+          if (!isResolved && fate === 'may-have-run') giveBackLost(evaluation, seen, sentAt)
+          isResolved = true
+          return permits?.markUndecided(fate)
+        },
+        holdLocally: decision => permits?.holdLocally(decision),
+        keep(trips, background) {
+          const release = permits?.keep(trips, background)
+          const settle = reservation && keep(reservation, trips, background)
+          if (!settle) return release
+          return settling => {
+            release?.()
+            settle(settling)
+          }
+        },
       }
     },
+
+    keep,
 
     /** Settles at once. If the store fails, the settlement is repeated in the background. @returns the states afterwards */
     async settleNow(

@@ -8,14 +8,16 @@ import type { Background } from '../../background.ts'
 import { chunked } from '../../chunked.ts'
 import type { Timer } from '../../clock.ts'
 import { GatewayError } from '../../errors.ts'
-import type { BoundRule } from '../../script/evaluation.ts'
+import type { Evaluation } from '../../script/evaluation.ts'
 import { encodeSync, isSyncReply } from '../../script/sync.ts'
 import type { Script } from '../../store/store.ts'
 import { keysOf, type Rider } from '../../trips/rider.ts'
 import type { Trips } from '../../trips/trips.ts'
+import type { Answers } from '../answers/answers.ts'
+import type { Keeper } from '../keeper.ts'
 import { renewUntilOver } from '../renew-until-over.ts'
 import { Holdings, renewalMs } from './holdings.ts'
-import { Permits } from './permits.ts'
+import { needsPermit, Permits } from './permits.ts'
 
 /** How long a released unit waits for another HTTP request that reports it (ms). */
 const SEND_DELAY_MS = 250
@@ -42,12 +44,14 @@ export interface KeepOptions {
   script(): Script
   /** The time to write by (µs). Absent, as always in production: the clock of the store. */
   writeAt?: (() => number) | undefined
+  /** Forgets answers that are no longer valid when a request has ended. */
+  answers?: Pick<Answers, 'forget'> | undefined
   /** Creates the names of holders. Default: random names. */
   newName?: (() => string) | undefined
 }
 
 /** Creates the keeper of an isolate's holdings. */
-export function createHoldingsKeeper({ now, timer, script, writeAt, newName }: KeepOptions) {
+export function createHoldingsKeeper({ now, timer, script, writeAt, answers, newName }: KeepOptions) {
   const holdings = new Holdings(now, newName)
   /** Logged once for each isolate. */
   let hasLoggedExhaustion = false
@@ -80,59 +84,55 @@ export function createHoldingsKeeper({ now, timer, script, writeAt, newName }: K
     },
   }
 
+  /**
+   * Renews the permits of a request until it is over.
+   * @returns a function that releases them, to be called when the request is over; undefined if the request has no units in flight
+   */
+  function keep(
+    { inFlight: permits }: Permits,
+    trips: Pick<Trips, 'sendAlone' | 'schedule'>,
+    background: Background,
+  ): (() => void) | undefined {
+    if (permits.length === 0) return undefined
+    // Whichever request is awake renews what is due, of all requests. So this one checks when its own units are due, and usually
+    // finds that another one has renewed them.
+    const intervalMs = Math.min(...permits.map(({ held }) => renewalMs(held)))
+    const dueInMs = () => Math.min(...permits.map(permit => holdings.msUntilRenewal(permit)), intervalMs)
+    /** False: this request may make no more calls. It still shows that its permits are alive, so that other requests renew them. */
+    let canSend = true
+    async function sendRenewals(): Promise<void> {
+      try {
+        for (let sent = 0; sent < MAX_REQUESTS_IN_ROW && holdings.isRenewalDue(); sent++)
+          if (!(await trips.sendAlone(rider))) return
+      } catch (error) {
+        if (!(error instanceof GatewayError && error.code === 'ERR_STORE_CALLS_EXHAUSTED')) return
+        canSend = false
+        if (!hasLoggedExhaustion) console.warn(EXHAUSTION)
+        hasLoggedExhaustion = true
+      } finally {
+        if (canSend) trips.schedule(background)
+      }
+    }
+    const endRenewals = renewUntilOver(timer, background, SHORTEST_CHECK_SHARE * intervalMs, dueInMs, () => {
+      for (const permit of permits) holdings.renew(permit)
+      if (canSend && holdings.isRenewalDue()) return sendRenewals()
+      if (canSend) trips.schedule(background)
+    })
+    return () => {
+      const keys = permits.map(({ rule }) => rule.key)
+      answers?.forget(keys, 'ended')
+      endRenewals()
+      const isUrgent = permits.map(permit => holdings.release(permit)).some(Boolean)
+      if (isUrgent) background(trips.sendAlone(rider))
+      else trips.schedule(background)
+    }
+  }
+
   return {
     holdings,
     rider,
 
-    /** Takes the permits of a request, before it is decided. */
-    takePermits: (rules: readonly BoundRule[]) => new Permits(rules, holdings),
-
-    /**
-     * Renews the permits of a request until it is over.
-     * @returns a function that releases them, to be called when the request is over; undefined if the request has no units in flight
-     */
-    keep(
-      { inFlight: permits }: Permits,
-      trips: Pick<Trips, 'sendAlone' | 'schedule'>,
-      background: Background,
-    ): (() => void) | undefined {
-      if (permits.length === 0) return undefined
-      // Whichever request is awake renews what is due, of all requests. So this one checks when its own units are due, and usually
-      // finds that another one has renewed them.
-      const intervalMs = Math.min(...permits.map(({ held }) => renewalMs(held)))
-      const dueInMs = () => Math.min(...permits.map(permit => holdings.msUntilRenewal(permit)), intervalMs)
-      /** False: this request may make no more calls. It still shows that its permits are alive, so that other requests renew them. */
-      let canSend = true
-      async function sendRenewals(): Promise<void> {
-        try {
-          for (let sent = 0; sent < MAX_REQUESTS_IN_ROW && holdings.isRenewalDue(); sent++)
-            if (!(await trips.sendAlone(rider))) return
-        } catch (error) {
-          if (!(error instanceof GatewayError && error.code === 'ERR_STORE_CALLS_EXHAUSTED')) return
-          canSend = false
-          if (!hasLoggedExhaustion) console.warn(EXHAUSTION)
-          hasLoggedExhaustion = true
-        } finally {
-          if (canSend) trips.schedule(background)
-        }
-      }
-      const endRenewals = renewUntilOver(
-        timer,
-        background,
-        SHORTEST_CHECK_SHARE * intervalMs,
-        dueInMs,
-        () => {
-          for (const permit of permits) holdings.renew(permit)
-          if (canSend && holdings.isRenewalDue()) return sendRenewals()
-          if (canSend) trips.schedule(background)
-        },
-      )
-      return () => {
-        endRenewals()
-        const isUrgent = permits.map(permit => holdings.release(permit)).some(Boolean)
-        if (isUrgent) background(trips.sendAlone(rider))
-        else trips.schedule(background)
-      }
-    },
-  }
+    claim: ({ evaluation: { rules } }: { evaluation: Pick<Evaluation, 'rules'> }) =>
+      rules.some(needsPermit) ? new Permits(rules, holdings, keep) : undefined,
+  } satisfies Keeper & { holdings: Holdings }
 }

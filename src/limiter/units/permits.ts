@@ -6,32 +6,39 @@ import { countsInFlight } from '../../config/compile-rule.ts'
 import type { CallFate } from '../../errors.ts'
 import type { BoundRule, Outcome, Verdict } from '../../script/evaluation.ts'
 import type { Decision } from '../decision.ts'
+import type { Claim } from '../keeper.ts'
 import type { Holdings, Permit } from './holdings.ts'
 
-export class Permits {
+/** `Claim.keep` of permits. */
+export type KeepPermits = (permits: Permits, ...args: Parameters<Claim['keep']>) => (() => void) | undefined
+
+export class Permits implements Claim {
   readonly #holdings: Holdings
+  readonly #keep: KeepPermits
   readonly #permits: readonly Permit[]
   /** The permits that are in flight until the request is over. */
   inFlight: readonly Permit[] = []
   /** The rules that the store has to decide, each with the message about what the isolate holds. */
-  readonly rulesForStore: readonly BoundRule[]
+  readonly forStore: { readonly rules: readonly BoundRule[] }
 
   /** A rule can be in `rules` once for each plan. These entries have one key, and share one permit. */
-  constructor(rules: readonly BoundRule[], holdings: Holdings) {
+  constructor(rules: readonly BoundRule[], holdings: Holdings, keep: KeepPermits) {
     this.#holdings = holdings
+    this.#keep = keep
     const needed = new Map(
       // Not those that another holder will hold.
       rules.filter(rule => needsPermit(rule) && !rule.holding).map(rule => [rule.sideKey, rule]),
     )
     const permits = new Map([...needed].map(([key, rule]) => [key, holdings.takePermit(rule)]))
     this.#permits = [...permits.values()]
-    this.rulesForStore = rules.map(rule => {
+    const rulesForStore = rules.map(rule => {
       const permit = permits.get(rule.sideKey)
       if (!permit) return rule
       // The limit of this request, if it differs from that in the script: it adapts, or depends on the traffic class.
       const { limit, quota } = rule.rule
       return { ...rule, holding: { ...permit.holding, ...(limit !== quota.burst && { limit }) } }
     })
+    this.forStore = { rules: rulesForStore }
   }
 
   /** Resolves the permits by the outcome. */
@@ -59,7 +66,7 @@ export class Permits {
   markUndecided(fate: CallFate): readonly BoundRule[] {
     for (const permit of this.#permits)
       this.#holdings.resolve(permit, fate === 'not-sent' ? 'refused' : 'lost')
-    return this.rulesForStore.map(rule => (needsPermit(rule) ? this.#holdings.withHeldUnits(rule) : rule))
+    return this.forStore.rules.map(rule => (needsPermit(rule) ? this.#holdings.withHeldUnits(rule) : rule))
   }
 
   /** Resolves the permits if the isolate has decided by itself. An admitted request is in flight even if no rule has counted it. */
@@ -69,13 +76,12 @@ export class Permits {
     this.inFlight = this.#permits
   }
 
-  /** The state keys of the permits that are in flight. */
-  get keys(): string[] {
-    return this.inFlight.map(({ rule }) => rule.key)
+  keep(...args: Parameters<Claim['keep']>) {
+    return this.#keep(this, ...args)
   }
 }
 
-const needsPermit = ({ rule, role }: BoundRule) => countsInFlight(rule) && role === 'spend'
+export const needsPermit = ({ rule, role }: BoundRule) => countsInFlight(rule) && role === 'spend'
 
 /** The used part of the limit, from 0 to 1. */
 const usedShareOf = ({ rule: { limit }, remaining }: Verdict) => (limit - remaining) / limit

@@ -7,7 +7,7 @@ import { createRefusalMemory } from '../../limiter/answers/refusals.ts'
 import { evaluateOnCluster } from '../../limiter/cluster.ts'
 import { createGuesses } from '../../limiter/guesses.ts'
 import { createLocalLimiter } from '../../limiter/outage/local.ts'
-import { createSettlements } from '../../limiter/reservations/settlements.ts'
+import { createEngineWithReservations } from '../../limiter/reservations/engine-with-reservations.ts'
 import { createHoldingsKeeper } from '../../limiter/units/keep-holdings.ts'
 import { createStatsRecorder } from '../../metrics/flush.ts'
 import { createMeasurements } from '../../metrics/measurements.ts'
@@ -39,7 +39,7 @@ export const ALL_PARTS: Parts = {
   scriptsOf: compileScripts,
   evaluateOnCluster,
   createHoldingsKeeper,
-  createSettlements,
+  createEngineWithReservations,
   createLocalLimiter,
   createLeases,
   createRefusalMemory,

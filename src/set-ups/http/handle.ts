@@ -8,7 +8,7 @@ import type { Config } from '../../config/compile.ts'
 import { switchNameOf } from '../../config/compile-rule.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
 import { createEngineWithParts } from '../../limiter/engine-with-parts.ts'
-import type { Settling } from '../../limiter/reservations/settlements.ts'
+import type { Settling } from '../../limiter/reservations/reservation.ts'
 import { createMetrics } from '../../metrics/create-metrics.ts'
 import type { StatsRecorder } from '../../metrics/flush.ts'
 import type { Measurements } from '../../metrics/measurements.ts'
@@ -165,7 +165,7 @@ export function createHandler(
       measurements?.noteStoreChange(change.isOpen)
       reportStoreChange(change)
     },
-    countReservations: stats?.countReservations,
+    stats,
     onFinish: reporting.onFinish,
   })
   const ruleSet = createGatewayRuleSet(config, parts.scriptsOf)

@@ -5,7 +5,7 @@ import { createRefusalMemory } from '../../limiter/answers/refusals.ts'
 import { evaluateOnCluster } from '../../limiter/cluster.ts'
 import { createLocalLimiter } from '../../limiter/outage/local.ts'
 import { preparePause, prepareReset } from '../../limiter/prepared-call.ts'
-import { createSettlements } from '../../limiter/reservations/settlements.ts'
+import { createEngineWithReservations } from '../../limiter/reservations/engine-with-reservations.ts'
 import { createHoldingsKeeper } from '../../limiter/units/keep-holdings.ts'
 import { createStatsRecorder } from '../../metrics/flush.ts'
 import { createMeasurements } from '../../metrics/measurements.ts'
@@ -57,7 +57,13 @@ export function createGuardableLimiterOnStore(
   const parts = {
     ...{ scriptsOf, syncScript, evaluateOnCluster, prepareReset, preparePause },
     ...{ createStatsRecorder, createTopCallers },
-    ...{ createHoldingsKeeper, createLeases, createLocalLimiter, createRefusalMemory, createSettlements },
+    ...{
+      createHoldingsKeeper,
+      createLeases,
+      createLocalLimiter,
+      createRefusalMemory,
+      createEngineWithReservations,
+    },
     createReserving,
     ...{ createMeasurements, createOtlpMeasurements },
   }

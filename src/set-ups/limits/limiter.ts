@@ -121,7 +121,7 @@ export function createGuardableLimiter<Further extends object = object>(
     onStoreChange: ({ isOpen }) => measurements?.noteStoreChange(isOpen),
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
     credentials: 'refuse',
-    countReservations: stats?.countReservations,
+    stats,
   })
   function rulesOf(name: string): readonly LimitRule[] {
     const rules = config.limits.get(name)
@@ -290,7 +290,7 @@ export function createGuardableLimiter<Further extends object = object>(
           ruleSetOf: name => ruleSets.get(name)!,
           decide: async (name, identity, costOf) =>
             count(await decide('decide', name, identity, costOf, { ...decideOptions, isFinal: false })),
-          settle: (reservation, actualOf) => engine.settle(reservation, actualOf, background, guard),
+          settle: (reservation, actualOf) => engine.settle!(reservation, actualOf, background, guard),
         })
       : undefined
 

@@ -142,9 +142,10 @@ describe('the messages of an isolate that holds units of many identities', () =>
       const ends: (() => void)[] = []
       for (let i = 0; i < count; i++) {
         const key = consumerStateKey(`caller-${i}`)
-        const permits = this.keeper.takePermits([bound(held!, key, 1, NOON / 1e3)])
+        const rules = [bound(held!, key, 1, NOON / 1e3)]
+        const permits = this.keeper.claim({ evaluation: { rules } })!
         permits.resolve({ status: 'admitted', verdicts: [ADMITTED], at: 0 } as never)
-        ends.push(this.keeper.keep(permits, this.trips, detached)!)
+        ends.push(permits.keep(this.trips, detached)!)
         await this.pass(pauseMs)
       }
       return ends
@@ -209,9 +210,10 @@ describe('the messages of an isolate that holds units of many identities', () =>
     }
     const bounded = isolate.tripsOn(boundedStore)
     const begin = (consumer: string, trips: Trips) => {
-      const permits = isolate.keeper.takePermits([bound(held!, consumerStateKey(consumer), 1, NOON / 1e3)])
+      const rules = [bound(held!, consumerStateKey(consumer), 1, NOON / 1e3)]
+      const permits = isolate.keeper.claim({ evaluation: { rules } })!
       permits.resolve({ status: 'admitted', verdicts: [ADMITTED], at: 0 } as never)
-      return isolate.keeper.keep(permits, trips, detached)!
+      return permits.keep(trips, detached)!
     }
     begin('alone', bounded)
     await isolate.pass(60 * TTL_MS)

@@ -16,12 +16,15 @@ interface Allowance {
   readonly quota: Pick<Quota, 'startsWithRequest'>
 }
 
+/** `10`, `1000 tokens` */
+export const formatAmount = (amount: number, unit: string) =>
+  unit === REQUESTS ? amount : `${amount} ${unit}`
+
 /** `10 per second`, `1000 tokens per month`, `5 at once` */
 export function formatAllowance(allowance: Allowance): string {
   const { limit, unit, period, calendar } = allowance
   if (countsInFlight(allowance)) return `${limit} at once`
-  const units = unit === REQUESTS ? limit : `${limit} ${unit}`
-  return `${units} per ${calendar?.period ?? formatPeriod(period)}`
+  return `${formatAmount(limit, unit)} per ${calendar?.period ?? formatPeriod(period)}`
 }
 
 /**

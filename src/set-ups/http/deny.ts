@@ -3,9 +3,8 @@
  * the same reply.
  */
 
-import { formatAllowance } from '../../config/allowance.ts'
-import { countsInFlight, type Rule } from '../../config/compile-rule.ts'
-import { REQUESTS } from '../../config/compile-units.ts'
+import { formatAllowance, formatAmount } from '../../config/allowance.ts'
+import { countsInFlight } from '../../config/compile-rule.ts'
 import type { Allowed, Denied, Unavailable } from '../../limiter/decision.ts'
 import { problem } from './problem.ts'
 import { type Forbidden, isReducedCapacity, type Ruling, type Unauthenticated } from './ruling.ts'
@@ -39,17 +38,17 @@ function quotaExceeded({ violated: all, retryAfter, degraded }: Denied): Respons
   // Callers do not see the load of the system.
   const violated = all.filter(({ rule }) => !rule.isSystemLimit)
   const names = violated.map(({ rule }) => rule.name)
-  const [first] = violated
+  const { on, cost, unit } = violated[0]!.rule
   const limits = violated.map(({ rule }) => `${rule.name} (${formatAllowance(rule)})`)
   // This caller may have a valid credential: others at its address may have sent the bad ones.
   const what =
-    first!.rule.on === 'auth-failure'
+    on === 'auth-failure'
       ? 'Too many requests with invalid credentials'
       : LIMIT_REACHED[degraded ? 'local' : 'store']
   const seconds = retryAfterSeconds(retryAfter)
   const advice =
     seconds === undefined
-      ? `This request costs ${formatUnits(first!.rule)}, which is more than the limit can ever admit.`
+      ? `This request costs ${formatAmount(cost, unit)}, which is more than the limit can ever admit.`
       : `Nothing was charged. Try again ${retryWording(violated)} ${seconds} s.`
   return problem({
     status: 429,
@@ -66,8 +65,6 @@ function retryWording(violated: Denied['violated']): string {
   const isInFlight = violated.every(({ rule }) => countsInFlight(rule))
   return isInFlight ? 'when one of your requests has ended, or in' : 'in'
 }
-
-const formatUnits = ({ cost, unit }: Rule) => (unit === REQUESTS ? cost : `${cost} ${unit}`)
 
 const LIMIT_REACHED = {
   store: 'Limit reached',

@@ -15,14 +15,7 @@ import type {
   RuleInput,
 } from './check/rule-schema.ts'
 import { compileRequestPattern, type RequestPattern } from './compile-route.ts'
-import {
-  type CompiledUnits,
-  type CountedRule,
-  NO_UNITS,
-  REQUESTS,
-  type SettlementTerms,
-  type UnitOfRule,
-} from './compile-units.ts'
+import { type CompiledUnits, REQUESTS, type RuleOfUnit, type SettlementTerms } from './compile-units.ts'
 import { milliseconds, parseDuration } from './duration.ts'
 import { type By, identityOf, isOfConsumer } from './identity-parts.ts'
 import { tagOf } from './tags.ts'
@@ -60,6 +53,8 @@ export interface Rule {
   quota: Quota
   /** What it counts: requests, or a unit of the config (`units`). */
   unit: string
+  /** The unit as the header RateLimit-Policy names it. Absent: requests, or requests in flight. */
+  quotaUnit?: string
   /**
    * Units that one request spends. A rule with cost 0 only reports what is left. Of another unit than requests: the estimate of the
    * config, or 1 if each request has its own.
@@ -87,6 +82,8 @@ export interface Rule {
   adaptiveShare?: number
   /** Of a rule of the fleet: the rank from which on classes have a rule with a lower limit (compile-shedding.ts). */
   nextRank?: number
+  /** What a request costs is only estimated when it is decided. */
+  isEstimated?: true
   /** Set if the cost of a request is known only afterwards: an estimate is reserved, and settled when the cost is known. */
   settlement?: SettlementTerms
   /** What happens to a request while the store does not answer. */
@@ -114,12 +111,8 @@ export const isVariantFor = (rule: Pick<GatewayRule, 'match' | 'isForOthers'>, p
 export const knownPlan = (plans: readonly string[], plan: string | undefined): string =>
   plan !== undefined && plans.includes(plan) ? plan : plans[0]!
 
-/** Whether what a request costs is only estimated when it is decided. */
-export const isEstimated = ({ unit, settlement }: Pick<Rule, 'unit' | 'settlement'>): boolean =>
-  unit !== REQUESTS || settlement !== undefined
-
 /** A rule for requests to the gateway, a guard or a middleware, with the numbers for one plan or for several. */
-export interface GatewayRule extends Rule, CountedRule {
+export interface GatewayRule extends Rule, Pick<RuleOfUnit['fields'], 'countIf'> {
   by: readonly By[]
   /** Identifies what the rule counts by. Rules with the same text share the state of an identity (identity-parts.ts). */
   identity: string
@@ -130,11 +123,9 @@ export interface GatewayRule extends Rule, CountedRule {
 }
 
 /** A rule of a limit by name. */
-export interface LimitRule extends Rule {
+export interface LimitRule extends Rule, Pick<RuleOfUnit['fields'], 'needsAmount'> {
   /** Parts of the identity that are counted separately. Empty: all callers are counted together. */
   by: readonly string[]
-  /** Each call has to say its amount, because the unit has no fixed estimate. */
-  needsAmount?: true
 }
 
 /** Which requests a rule or a traffic class is for. An absent field matches every request. */
@@ -155,30 +146,29 @@ export const MAX_DELAY = 60e6
  * the store, because the store knows the plan of the caller.
  * @param plans all plans of the config
  * @param algorithms the algorithms that rules can have
- * @param units those of the config
+ * @param units those of the config. Absent: each rule counts requests
  * @returns the variant for all other plans first
  */
 export function compileGatewayRule(
   input: RuleInput,
   plans: readonly string[],
   algorithms: Algorithms,
-  { ofGatewayRule }: CompiledUnits = NO_UNITS,
+  units?: CompiledUnits,
 ): GatewayRule[] {
   const by = [input.by].flat()
   const match = compileMatch(input.match ?? {})
-  const { countIf, ...unit } = ofGatewayRule(input)
+  const ofUnit = units?.ofGatewayRule(input)
   const common = {
     by,
     identity: identityOf(by, input.acrossModes),
     ...(input.acrossModes && ({ acrossModes: true } as const)),
     on: input.on ?? 'request',
     takesOverrides: (input.on ?? 'request') === 'request' && isOfConsumer(by),
-    ...(countIf && { countIf }),
   }
   const own = Object.entries(input.plans ?? {})
   const others = (match.plans ?? plans).filter(plan => !own.some(([name]) => name === plan))
   const base: GatewayRule = {
-    ...compileRule(input, unit, algorithms),
+    ...compileRule(input, algorithms, ofUnit),
     ...common,
     match: own.length > 0 ? { ...match, plans: others } : match,
     isForOthers: own.length > 0 && match.plans === undefined,
@@ -186,7 +176,7 @@ export function compileGatewayRule(
   }
   const variants = own.flatMap(([plan, numbers]): GatewayRule[] => {
     if (!numbers) return []
-    const rule = compileRule(withNumbers(input, numbers), unit, algorithms)
+    const rule = compileRule(withNumbers(input, numbers), algorithms, ofUnit)
     return [{ ...rule, ...common, match: { ...match, plans: [plan] }, isForOthers: false }]
   })
   return [base, ...variants]
@@ -207,30 +197,25 @@ export function withoutPlans(rule: GatewayRule): GatewayRule {
 export function compileLimitRule(
   input: LimitRuleInput,
   algorithms: Algorithms,
-  { ofLimitRule }: CompiledUnits = NO_UNITS,
+  units?: CompiledUnits,
 ): LimitRule {
-  const { needsAmount, ...unit } = ofLimitRule(input)
-  return {
-    ...compileRule(input, unit, algorithms),
-    by: input.by ?? [],
-    ...(needsAmount && { needsAmount }),
-  }
+  return { ...compileRule(input, algorithms, units?.ofLimitRule(input)), by: input.by ?? [] }
 }
 
+/** @param ofUnit absent: the rule counts requests, at a cost that is known */
 function compileRule(
-  input: RuleInput | LimitRuleInput,
-  { cost = 1, settlement }: UnitOfRule,
+  input: (RuleInput | LimitRuleInput) & { cost?: number | undefined },
   algorithms: Algorithms,
+  ofUnit: RuleOfUnit | undefined,
 ): Rule {
   const { name, algorithm, limit, candidateFor, mode = candidateFor ? 'shadow' : 'enforce' } = input
-  const { unit = REQUESTS } = input
   const calendar = calendarOf(input, algorithms)
   const period = periodOf(input)
   const counting = algorithms.countings[algorithm]
   if (!counting) throw notBuiltError(`the algorithm '${algorithm}'`)
   const { state, toQuota } = counting
   const quota = toQuota(input, period)
-  const lease = canBeLeased(input, counting) && input.lease
+  const lease = !ofUnit && canBeLeased(input, counting) && input.lease
   // A state belongs to a rule's name, algorithm, period and start of windows. A state that is a time depends on the limit and the
   // burst as well: under other numbers it has another meaning, so a rule that changes them starts with a new state. Counts of windows
   // and logs stay valid if the limit changes. So two configs that are live at once, as in a gradual deployment, do not misread each
@@ -238,7 +223,7 @@ function compileRule(
   const family = [
     ...[name, algorithm, ...(calendar ? [calendar.period, calendar.timeZone] : [period])],
     ...(quota.startsWithRequest ? ['first-request'] : []),
-    ...(unit === REQUESTS ? [] : [`unit ${unit}`]),
+    ...(ofUnit?.family ?? []),
   ]
   return {
     name,
@@ -248,9 +233,9 @@ function compileRule(
     counting,
     ...(calendar && { calendar }),
     quota,
-    unit,
-    cost,
-    ...(settlement && { settlement }),
+    unit: REQUESTS,
+    cost: input.cost ?? 1,
+    ...ofUnit?.fields,
     tag: tagOf([...family, ...(state === 'time' ? [limit, quota.burst] : [])]),
     family: tagOf(family),
     takesOverrides: false,
@@ -273,13 +258,12 @@ export const canSettle = ({ state, isQueue }: Pick<Counting, 'state' | 'isQueue'
   (state === 'time' && !isQueue) || state === 'counts'
 
 /**
- * Whether a rule can have a lease. A log needs an entry for each request, units in flight end with each request, failed credentials
- * are counted one by one, and a lease is for requests that all cost the same.
+ * Whether a rule that counts requests can have a lease. A log needs an entry for each request, units in flight end with each request, and
+ * failed credentials are counted one by one. Rules whose costs vary have none, because a lease is for requests that all cost the same.
  */
 export function canBeLeased(input: RuleInput | LimitRuleInput, { state }: Pick<Counting, 'state'>): boolean {
   const isGuess = 'on' in input && input.on === 'auth-failure'
-  const isVariable = ('countIf' in input && input.countIf) || (input.unit ?? REQUESTS) !== REQUESTS
-  return (state === 'time' || state === 'counts') && !isGuess && !isVariable
+  return (state === 'time' || state === 'counts') && !isGuess
 }
 
 /** The check has accepted calendar periods only for algorithms that support them. */

@@ -39,31 +39,33 @@ export interface Unit {
 /** The units of a config by name, without requests. */
 export type Units = ReadonlyMap<string, Unit>
 
-/** What a rule has of its unit. */
-export interface UnitOfRule {
-  /** Absent: 1. */
-  cost?: number | undefined
-  settlement?: SettlementTerms | undefined
+/** What a rule has because the costs of its requests vary. */
+export interface RuleOfUnit {
+  fields: {
+    unit: string
+    quotaUnit?: string
+    cost: number
+    isEstimated: true
+    settlement?: SettlementTerms
+    /** A request counts only if the response has one of these statuses. */
+    countIf?: { status: ReadonlySet<number> }
+    /** Each call has to say its amount, because the unit has no fixed estimate. */
+    needsAmount?: true
+  }
+  /** What its family has in addition. */
+  family: readonly string[]
 }
 
+/** A rule that counts requests, whatever their response is, has nothing of this. */
 export interface CompiledUnits {
   units: Units
-  ofGatewayRule(rule: Pick<RuleInput, 'unit' | 'cost' | 'countIf'>): UnitOfRule & Pick<CountedRule, 'countIf'>
-  ofLimitRule(rule: Pick<LimitRuleInput, 'unit'>): UnitOfRule & { needsAmount?: true }
+  ofGatewayRule(rule: Pick<RuleInput, 'unit' | 'cost' | 'countIf'>): RuleOfUnit | undefined
+  ofLimitRule(rule: Pick<LimitRuleInput, 'unit'>): RuleOfUnit | undefined
 }
 
-/** A rule that counts only some responses. */
-export interface CountedRule {
-  /** A request counts only if the response has one of these statuses. */
-  countIf?: { status: ReadonlySet<number> }
-}
-
-/** For a config whose rules all count requests. */
-export const NO_UNITS: CompiledUnits = {
-  units: new Map(),
-  ofGatewayRule: ({ cost }) => ({ cost }),
-  ofLimitRule: () => ({}),
-}
+/** Whether what a request costs under a rule depends on more than the rule. */
+export const hasVariableCost = ({ unit = REQUESTS, countIf }: Pick<RuleInput, 'unit' | 'countIf'>) =>
+  unit !== REQUESTS || countIf !== undefined
 
 /** With `countIf`, a request that costs more than the limit is refused, as by other rules of requests. */
 const COUNT_IF_SETTLEMENT: SettlementTerms = {
@@ -81,19 +83,36 @@ export function compileUnits(input: ConfigInput['units'] = {}): CompiledUnits {
 
     ofGatewayRule({ unit: name = REQUESTS, cost, countIf }) {
       if (countIf) {
-        return { cost, settlement: COUNT_IF_SETTLEMENT, countIf: { status: new Set(countIf.status) } }
+        const counted = { settlement: COUNT_IF_SETTLEMENT, countIf: { status: new Set(countIf.status) } }
+        return ruleOfUnit(name, cost, counted)
       }
+      if (name === REQUESTS) return undefined
       const unit = units.get(name)
-      return { cost: cost ?? fixedEstimateOf(unit), settlement: unit?.actual && unit.settlement }
+      return ruleOfUnit(name, cost ?? fixedEstimateOf(unit), unit?.actual && { settlement: unit.settlement })
     },
 
     // Such a rule can always be settled, because the caller knows when it has an actual amount.
     ofLimitRule({ unit: name = REQUESTS }) {
+      if (name === REQUESTS) return undefined
       const unit = units.get(name)
       const cost = fixedEstimateOf(unit)
-      return { cost, settlement: unit?.settlement, ...(unit && cost === undefined && { needsAmount: true }) }
+      return ruleOfUnit(name, cost, {
+        ...(unit && { settlement: unit.settlement }),
+        ...(unit && cost === undefined && { needsAmount: true }),
+      })
     },
   }
+}
+
+function ruleOfUnit(
+  unit: string,
+  cost = 1,
+  more: Pick<RuleOfUnit['fields'], 'settlement' | 'countIf' | 'needsAmount'> = {},
+): RuleOfUnit {
+  const fields = { unit, cost, isEstimated: true as const, ...more }
+  if (unit === REQUESTS) return { fields, family: [] }
+  const quotaUnit = unit === 'bytes' ? 'content-bytes' : unit
+  return { fields: { ...fields, quotaUnit }, family: [`unit ${unit}`] }
 }
 
 /** What a request without an amount of its own costs. Undefined: each request has one. */

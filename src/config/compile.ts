@@ -29,7 +29,7 @@ import {
   type Rule,
 } from './compile-rule.ts'
 import type { Adaptive, Shedding, SheddingCompiler } from './compile-shedding.ts'
-import { type CompiledUnits, type compileUnits, NO_UNITS, type Units } from './compile-units.ts'
+import type { CompiledUnits, compileUnits, Units } from './compile-units.ts'
 import { type Duration, milliseconds } from './duration.ts'
 import { withUniqueTags } from './tags.ts'
 
@@ -52,8 +52,8 @@ export interface Config {
   routeDefaults: RouteSettings
   /** Includes rules that are off, because they can be switched on, and one variant for each plan with numbers of its own. */
   rules: readonly GatewayRule[]
-  /** What rules count besides requests, by name. */
-  units: Units
+  /** What rules count besides requests, by name. Absent: each rule counts requests. */
+  units?: Units | undefined
   /** Absent: no traffic is shed. */
   shedding?: Shedding
   /** Absent: every limit is fixed. */
@@ -99,7 +99,7 @@ export interface Config {
     /** The rules as they are written, and what they were compiled with: overrides are compiled in the same way. */
     written: Pick<ConfigInput, 'rules' | 'plans' | 'units' | 'audit'>
     algorithms: Algorithms
-    compiledUnits: CompiledUnits
+    compiledUnits: CompiledUnits | undefined
   }
   /** The unit of `X-RateLimit-Reset`. Absent: no `X-RateLimit-*` headers are sent. */
   xRateLimit?: HeadersInput['xRateLimit']
@@ -134,7 +134,7 @@ export function compileConfig(
   const plans = config.plans ?? ['free']
   const limits = Object.entries(config.limits ?? {})
   const credentials = compileCredentials(config)
-  const units = hasUnits(config) ? compileUnits(config.units) : NO_UNITS
+  const compiledUnits = hasUnits(config) ? compileUnits(config.units) : undefined
   const withDefault = <T extends RuleInput | LimitRuleInput>(rule: T): T => ({
     ...rule,
     onStoreFailure: rule.onStoreFailure ?? config.onStoreFailure,
@@ -155,19 +155,19 @@ export function compileConfig(
     routeDefaults: compileRouteSettings({}, credentials.accept),
     rules: withUniqueTags([
       ...(config.rules ?? []).flatMap(rule =>
-        compileGatewayRule(withDefault(rule), plans, algorithms, units),
+        compileGatewayRule(withDefault(rule), plans, algorithms, compiledUnits),
       ),
       ...(config.shedding
         ? compileFleetRules(config.shedding, plans, algorithms, config.onStoreFailure)
         : []),
     ]),
-    units: units.units,
+    units: compiledUnits?.units,
     ...(config.shedding && { shedding: compileShedding(config.shedding) }),
     ...(adaptive && { adaptive }),
     limits: new Map(
       limits.map(([name, set]) => [
         name,
-        withUniqueTags(set.map(rule => compileLimitRule(withDefault(rule), algorithms, units))),
+        withUniqueTags(set.map(rule => compileLimitRule(withDefault(rule), algorithms, compiledUnits))),
       ]),
     ),
     credentials,
@@ -197,14 +197,14 @@ export function compileConfig(
     longestPauseMs: milliseconds(config.longestPause ?? '24h'),
     ...(config.stats?.keep !== false && { stats: compileStats(config.stats) }),
     ...(config.metrics && { metrics: config.metrics }),
-    ...(config.api && { api: compileApi(config, algorithms, units) }),
+    ...(config.api && { api: compileApi(config, algorithms, compiledUnits) }),
     xRateLimit: config.headers?.xRateLimit,
     ...(config.hooks && { hooks: { ...config.hooks, deadline: config.hooks.deadline ?? '1s' } }),
     ...(config.cors && { cors: compileCors(config.cors) }),
   }
 }
 
-function compileApi(config: ConfigInput, algorithms: Algorithms, compiledUnits: CompiledUnits) {
+function compileApi(config: ConfigInput, algorithms: Algorithms, compiledUnits: CompiledUnits | undefined) {
   const { cors, routes } = config.api!
   return {
     ...(cors && { cors: compileCors(cors) }),

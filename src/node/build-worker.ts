@@ -9,7 +9,6 @@ import { servedRoutes } from '../config/api-routes.ts'
 import { API_ROUTES } from '../config/check/api-schema.ts'
 import type { ApiRoutes } from '../config/check/schema.ts'
 import type { Config, Rule } from '../config/compile.ts'
-import { isEstimated } from '../config/compile-rule.ts'
 import {
   anyCountsInFlight,
   anyReserves,
@@ -27,7 +26,7 @@ import { RESET } from '../script/reset.ts'
 import { compileScripts } from '../script/scripts.ts'
 import { signalScript } from '../script/signal-text.ts'
 import { syncScript } from '../script/sync-text.ts'
-import { estimatesFromBody, readsUsage, usesAmounts } from '../set-ups/http/amounts-needed.ts'
+import { anyEstimated, estimatesFromBody, readsUsage } from '../set-ups/http/amounts-needed.ts'
 import { dependsOnRequest } from '../set-ups/http/match.ts'
 import { followsOrigin } from '../set-ups/http/parts.ts'
 import type { Script } from '../store/store.ts'
@@ -165,7 +164,7 @@ export function workerModule(
     ...used(hasProxies, 'addressBehindProxies'),
     ...used(hasCors, 'answerPreflight'),
     ...used(hasCors, 'setAllowedOrigin'),
-    ...used(usesAmounts(config), 'createAmounts'),
+    ...used(anyEstimated(config), 'createAmounts'),
     ...used(readsUsage(config), 'createUsageReader'),
     ...used(estimatesFromBody(config), 'createEstimateAmounts'),
     ...used(config.hooks?.actual !== undefined, 'withActualHook'),
@@ -195,7 +194,7 @@ export function workerModule(
     ...(served.includes('overrides') || served.includes('consumers')
       ? [numbersOf(config.rules, imports)]
       : []),
-    ...used(served.includes('overrides') && config.rules.some(isEstimated), 'mistakesOfSettlement'),
+    ...used(served.includes('overrides') && anyEstimated(config), 'mistakesOfSettlement'),
     ...used(config.shedding !== undefined, 'classOfRequest'),
     ...used(dependsOnRequest(config), 'createMatchByRequest'),
     ...used(config.credentials.signature !== undefined, 'createSignatureCheck'),
@@ -214,7 +213,7 @@ export function workerModule(
     `    scriptsOf: createScriptFinder(${JSON.stringify(scriptsOf(config), null, 2)}),`,
     '  }),',
     '  compilers: withMissingParts({',
-    ...used(config.units.size > 0 || usesAmounts(config), 'compileUnits'),
+    ...used(config.units !== undefined, 'compileUnits'),
     ...['compileFleetRules', 'compileShedding', 'compileAdaptive'].flatMap(name => used(isShedding, name)),
     '  }),',
     '})',
@@ -291,7 +290,7 @@ function bindingModule(
     ...script(config.limits.size > 0, 'pauseScript', () => builtOf(PAUSE, kindsOf(config))),
     '  }),',
     '  compilers: withMissingParts({',
-    ...used(config.units.size > 0, 'compileUnits'),
+    ...used(config.units !== undefined && config.units.size > 0, 'compileUnits'),
     '  }),',
     '}) {}',
     '',

@@ -22,7 +22,7 @@ export function explainSettlement(
   const { onUnsettled, ttlMs } = settlement
   if (countIf || unit === REQUESTS)
     return { estimate: cost, actual: { status: [...(countIf?.status ?? [])] }, onUnsettled, ttlMs }
-  const { estimate, actual = 'hook' } = units.get(unit)!
+  const { estimate, actual = 'hook' } = units!.get(unit)!
   const reserved = hooks?.amounts ? 'hook' : typeof estimate === 'object' ? 'llm' : cost
   return { estimate: reserved, actual, onUnsettled, ttlMs }
 }

@@ -9,7 +9,7 @@ import { unitsAtOnce } from '../algorithms/units-at-once.ts'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import { mistakesOfGatewayNumbers, mistakesOfNumbers } from '../config/check/mistakes-of-numbers.ts'
 import type { ConfigInput, RuleInput } from '../config/check/schema.ts'
-import { compileGatewayRule, type GatewayRule, isEstimated, withNumbers } from '../config/compile-rule.ts'
+import { compileGatewayRule, type GatewayRule, withNumbers } from '../config/compile-rule.ts'
 import type { CompiledUnits } from '../config/compile-units.ts'
 import type { Mistake } from '../config/config-error.ts'
 import { findFreeTag, withUniqueTags } from '../config/tags.ts'
@@ -32,7 +32,8 @@ export type OverrideStatus = 'applies' | 'over' | 'rule-changed' | 'rule-gone' |
 /** What is known of the algorithms of the rules. */
 export interface RuleTools {
   algorithms: Algorithms
-  compiledUnits(units: ConfigInput['units']): CompiledUnits
+  /** @returns undefined: all rules count requests */
+  compiledUnits(units: ConfigInput['units']): CompiledUnits | undefined
   numbersOf(rule: { readonly algorithm: AlgorithmName }): Numbers
   /** The third number of the algorithm's script, if it depends on the numbers of the rule. */
   thirdNumberOf(algorithm: AlgorithmName): 'burst' | 'step' | undefined
@@ -108,7 +109,7 @@ export function createOverrideRules(input: RulesInput, tools: RuleTools): Overri
     if (flaws.length > 0) throw numbersError(rule, flaws)
     const compiled = compileGatewayRule(rule, plans, algorithms, tools.compiledUnits(units))[0]!
     const atGateway = [
-      ...(isEstimated(compiled) ? tools.mistakesOfSettlement(compiled, '') : []),
+      ...(compiled.isEstimated ? tools.mistakesOfSettlement(compiled, '') : []),
       ...mistakesOfGatewayNumbers(numbers, compiled, ''),
     ]
     if (atGateway.length > 0) throw numbersError(rule, atGateway)

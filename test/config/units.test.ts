@@ -48,7 +48,7 @@ function mistakesIn(config: unknown): string[] {
 describe('a unit', () => {
   it('has defaults: keep after 10 minutes, and an estimate above the limit reserves the whole limit', () => {
     const { units } = checkedConfig(withUnit({ estimate: 2000, actual: { json: '/usage/total_tokens' } }))
-    expect(units.get('tokens')).toEqual({
+    expect(units?.get('tokens')).toEqual({
       estimate: 2000,
       actual: { json: '/usage/total_tokens' },
       includesUsage: false,
@@ -72,7 +72,7 @@ describe('a unit', () => {
     ],
   ])('%j', (settings, expected) => {
     const { units } = checkedConfig(withUnit({ estimate: 1, ...settings }))
-    expect(units.get('tokens')).toMatchObject(expected)
+    expect(units?.get('tokens')).toMatchObject(expected)
   })
 })
 

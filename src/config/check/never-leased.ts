@@ -1,6 +1,7 @@
 /** Finds valid lease settings that have no effect, because no request is ever served from the lease. `check` warns about them. */
 import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
 import { canBeLeased } from '../compile-rule.ts'
+import { hasVariableCost } from '../compile-units.ts'
 import type { Mistake } from '../config-error.ts'
 import { needsCredential, needsToken } from '../identity-parts.ts'
 import type { LimitRuleInput, RuleInput } from './rule-schema.ts'
@@ -25,7 +26,7 @@ export function findUnusedLeases({ lease, rules = [], limits = {}, shedding }: C
 }
 
 const canLease = (rule: RuleInput | LimitRuleInput) =>
-  canBeLeased(rule, ALL_ALGORITHMS.countings[rule.algorithm]!)
+  !hasVariableCost(rule) && canBeLeased(rule, ALL_ALGORITHMS.countings[rule.algorithm]!)
 
 /** Finds a `lease` of the config without effect, because every rule has its own setting or cannot have a lease. */
 function findUnusedDefault(rules: readonly (RuleInput | LimitRuleInput)[]): Mistake[] {

@@ -1,12 +1,10 @@
 /** Which parts the units of a config need. */
 import type { Config } from '../../config/compile.ts'
-import { REQUESTS } from '../../config/compile-units.ts'
 
 type Counting = Pick<Config, 'units' | 'rules'>
 
 /** Whether requests can cost amounts of units, or count by the status of their response. */
-export const usesAmounts = ({ rules }: Pick<Config, 'rules'>) =>
-  rules.some(({ unit, settlement }) => unit !== REQUESTS || settlement !== undefined)
+export const anyEstimated = ({ rules }: Pick<Config, 'rules'>) => rules.some(({ isEstimated }) => isEstimated)
 
 /** Whether an estimate depends on the body of a request, or the request is changed to ask for usage. */
 export const estimatesFromBody = (config: Counting) =>
@@ -19,5 +17,5 @@ export const readsUsage = (config: Counting) =>
 /** The units that rules of the gateway count. */
 function unitsOf({ units, rules }: Counting) {
   const counted = new Set(rules.map(({ unit }) => unit))
-  return [...units].flatMap(([name, unit]) => (counted.has(name) ? unit : []))
+  return [...(units ?? [])].flatMap(([name, unit]) => (counted.has(name) ? unit : []))
 }

@@ -7,7 +7,6 @@
 import { type BareItem, serializeItem } from 'structured-headers'
 import type { Rule } from '../../config/compile.ts'
 import { countsInFlight } from '../../config/compile-rule.ts'
-import { REQUESTS } from '../../config/compile-units.ts'
 import { onlyEnforced, type Verdict } from '../../script/evaluation.ts'
 import { retryAfterSeconds } from './deny.ts'
 import type { Ruling } from './ruling.ts'
@@ -60,8 +59,7 @@ function policyOf(rule: Rule): string {
   const parameters = new Map<string, BareItem>([['q', rule.limit]])
   // A window below one second has no `w`: only whole seconds can be written, and a longer window would be wrong.
   // Calendar windows have no fixed length.
-  const { unit } = rule
-  if (unit !== REQUESTS) parameters.set('qu', unit === 'bytes' ? 'content-bytes' : unit)
+  if (rule.quotaUnit) parameters.set('qu', rule.quotaUnit)
   if (countsInFlight(rule)) parameters.set('qu', 'concurrent-requests')
   else if (rule.calendar) parameters.set('sluice-window', rule.calendar.period)
   else if (rule.period >= 1e6) parameters.set('w', windowSeconds(rule))

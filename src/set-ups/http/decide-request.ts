@@ -9,11 +9,11 @@ import type { Demand } from '../../limiter/bind.ts'
 import type { Decided, Engine } from '../../limiter/engine-shape.ts'
 import { toDegraded } from '../../limiter/evaluate.ts'
 import type { RuleSet } from '../../script/rule-set-shape.ts'
+import type { FindAmounts, RequestAmounts } from './amounts.ts'
 import type { Caller } from './caller.ts'
 import type { DecidedRequest } from './decided-request.ts'
 import { demandRules } from './demand-rules.ts'
 import type { EmptyStoreCheck } from './empty-store.ts'
-import type { EstimateAmounts } from './estimate-amounts.ts'
 import type { AppliedHooks, HookRunner, Identify } from './hooks.ts'
 import type { Identifier } from './identify.ts'
 import type { Matched, MatchRequest } from './match.ts'
@@ -35,10 +35,12 @@ export type DecideRequest = (
 ) => Promise<DecidedRequest>
 
 /** A request whose caller is identified, as far as the request alone allows it. */
-interface Identified extends AppliedHooks {
+interface Identified extends Omit<AppliedHooks, 'amounts'> {
   request: Request
   /** Undefined if the config does not shed load. */
   trafficClass: TrafficClass | undefined
+  /** Undefined if its rules count requests. */
+  amounts: RequestAmounts | undefined
 }
 
 /** Dependencies of the decision. */
@@ -53,15 +55,15 @@ export interface DecideRequestParts {
   originLoad?: Pick<OriginLoad, 'shedder' | 'limitOf'> | undefined
   /** The hooks of the config; absent if it has none. */
   hooks?: HookRunner | undefined
-  /** Absent: no estimate depends on the body of a request. */
-  estimateAmounts?: EstimateAmounts | undefined
+  /** Finds what requests cost in units of the config. Absent: the config has none. */
+  findAmounts?: FindAmounts | undefined
   /** Informed of keys that the store does not know. */
   emptyStore?: Pick<EmptyStoreCheck, 'noteUnknownKey'>
 }
 
 export function createDecideRequest(config: Config, parts: DecideRequestParts): DecideRequest {
   const { ruleSet, engine, identifier, classOfRequest, match, originLoad, hooks } = parts
-  const { estimateAmounts, emptyStore } = parts
+  const { findAmounts, emptyStore } = parts
   const classOf = (caller: Caller, { classes }: Matched): TrafficClass | undefined =>
     classes.length > 0
       ? classOfRequest(classes, caller, () => identifier.recall(caller), config.plans)
@@ -128,9 +130,9 @@ export function createDecideRequest(config: Config, parts: DecideRequestParts): 
         return { matched, caller, ruling: { kind: 'shed', verdict: shed }, ...WITHOUT_STORE }
       }
 
-      const estimated = estimateAmounts && (await estimateAmounts(request, matched.rules, applied.amounts))
-      const decided = await decide({ request, ...applied, ...estimated, trafficClass }, background)
-      const { decision, outcome, storeMs, awaitsEnding, reservation, finish } = decided
+      const amounts = findAmounts && (await findAmounts(request, applied))
+      const decided = await decide({ request, ...applied, trafficClass, amounts }, background)
+      const { decision, outcome } = decided
       // An exception must not lose the decision, which has already spent units and must still be finished.
       if (outcome) {
         runOrLog(() => {
@@ -139,11 +141,7 @@ export function createDecideRequest(config: Config, parts: DecideRequestParts): 
           identifier.remember(decided.caller, outcome)
         })
       }
-      return {
-        ...{ matched, caller: decided.caller, ruling: decision, storeMs, awaitsEnding, reservation, finish },
-        ...(estimated && { estimated }),
-        ...(shed && { shed }),
-      }
+      return { ...decided, matched, ruling: decision, shed, ...amounts?.settling(decided, background) }
     } catch (error) {
       const { cause, detail } = toDegraded(error)
       const ruling = { kind: 'unavailable', what: 'credential', degraded: { cause, detail } } as const

@@ -3,9 +3,8 @@ import { isInRanges } from '../../config/address-ranges.ts'
 import type { Config, GatewayRule } from '../../config/compile.ts'
 import { isVariantFor, type Rule, withoutPlans } from '../../config/compile-rule.ts'
 import { limitForClass, type TrafficClass } from '../../config/compile-shedding.ts'
-import { REQUESTS } from '../../config/compile-units.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
-import type { Amounts } from '../../usage/usage.ts'
+import type { RequestAmounts } from './amounts.ts'
 import { type Caller, callerKey, modeOf } from './caller.ts'
 import { createKeyReader } from './identity-keys.ts'
 import type { Matched } from './match.ts'
@@ -13,7 +12,7 @@ import type { Matched } from './match.ts'
 interface MoreOfRequest {
   trafficClass?: Pick<TrafficClass, 'rank'> | undefined
   adaptedLimitOf?: ((rule: Rule) => number | undefined) | undefined
-  amounts?: Amounts | undefined
+  amounts?: Pick<RequestAmounts, 'costOf'> | undefined
 }
 
 /**
@@ -21,14 +20,14 @@ interface MoreOfRequest {
  *
  * @param request for the values that rules count by, beside those of the caller
  * @param more `trafficClass`: of the request, if the config sheds load; `adaptedLimitOf`: returns the current limit of a rule whose limit
- * adapts; `amounts`: what the request costs of each unit, if it differs from the estimate of the config
+ * adapts; `amounts`: what the request costs of other units than requests
  */
 export function demandRules(
   request: Request,
   caller: Caller,
   matched: Matched,
   allow: Config['allow'],
-  { trafficClass, adaptedLimitOf, amounts = {} }: MoreOfRequest = {},
+  { trafficClass, adaptedLimitOf, amounts }: MoreOfRequest = {},
 ): DemandedRule[] {
   const keyOf = createKeyReader(request, caller, matched.route?.name)
   const demanded: DemandedRule[] = []
@@ -43,7 +42,7 @@ export function demandRules(
       const shareKey = callerKey(caller)
       demanded.push({ rule: withLimit(adapted, ofClass), key, cost: adapted.cost, shareKey })
     } else {
-      const cost = costOf(adapted, matched.settings.cost, amounts)
+      const cost = amounts?.costOf(adapted) ?? costInRequests(adapted, matched)
       const costed = cost === adapted.cost ? adapted : { ...adapted, cost }
       demanded.push({ rule: costed, key, cost })
     }
@@ -86,11 +85,6 @@ function adaptRule(
 /** The rule with the limit for this request. Its quota keeps the numbers of the config. */
 const withLimit = (rule: GatewayRule, limit: number) => (limit === rule.limit ? rule : { ...rule, limit })
 
-/**
- * What a request costs under a rule: the amount of its unit, or the cost of the rule times the factor of the request. Guesses always cost
- * the same.
- */
-function costOf({ unit, cost, on }: GatewayRule, factor: number, amounts: Amounts): number {
-  if (unit !== REQUESTS) return Object.hasOwn(amounts, unit) ? amounts[unit]! : cost
-  return on === 'auth-failure' ? cost : cost * factor
-}
+/** The cost of the rule times the factor of the request. Guesses always cost the same. */
+const costInRequests = ({ cost, on }: GatewayRule, { settings }: Matched) =>
+  on === 'auth-failure' ? cost : cost * settings.cost

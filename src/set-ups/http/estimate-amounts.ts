@@ -30,11 +30,11 @@ export interface EstimatedRequest {
 export type EstimateAmounts = (
   request: Request,
   rules: readonly GatewayRule[],
-  known: Amounts | undefined,
+  known: Amounts,
 ) => Promise<EstimatedRequest>
 
 export function createEstimateAmounts(units: Units): EstimateAmounts {
-  return async (request, rules, known = {}) => {
+  return async (request, rules, known) => {
     const counted = [...new Set(rules.map(({ unit }) => unit))]
     const includeUsage = counted.some(name => units.get(name)?.includesUsage)
     const estimated = counted.filter(

@@ -1,7 +1,6 @@
 /** Forwards an admitted request: to an origin, or to the user's code. */
 import type { Allowed } from '../../limiter/decision.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
-import type { ActualOf } from '../../limiter/reservations/reservation.ts'
 import type { BodyTap, ReplyHead } from '../../usage/usage.ts'
 import type { Caller } from './caller.ts'
 import type { Pump } from './pass-body.ts'
@@ -28,16 +27,6 @@ export interface ForwardContext {
   acceptEncoding?: string | undefined
 }
 
-/** Finds what a request has cost. */
-export interface CostOfReply {
-  /** Reads the body on its way. Absent: the body is passed on as it is. */
-  pump?: Pump | undefined
-  /** Whether something depends on when and how the reply ends. */
-  needsEnd: boolean
-  /** Returns what the request has cost; undefined: as much as it has reserved. Never rejects. */
-  end(ending: Ending): Promise<ActualOf | undefined>
-}
-
 /** Reads a reply that a framework sends itself. */
 export interface ReplyReader extends Pick<BodyTap, 'see'> {
   /** Removes headers that the client must not get. */
@@ -52,8 +41,10 @@ export interface Forwarded {
   isDecoded?: boolean
   /** Resolves when the request ends, if a framework sends the reply itself. Absent: the end of the response is the end of the request. */
   ended?: Promise<Ending>
-  /** What the request has cost. Absent: it has reserved nothing, or its cost is as it was reserved. */
-  cost?: CostOfReply | undefined
+  /** Whether something depends on how and when the reply ends. Absent: as decided. */
+  awaitsEnding?: boolean
+  /** Reads the body on its way, if something needs its end. Absent: the body is passed on as it is. */
+  pump?: Pump | undefined
   /** With `ended`: calls `begin` before the framework sends the head of its reply, and what it returns for each chunk of the body. */
   observe?: (begin: (head: ReplyHead) => ReplyReader) => void
 }

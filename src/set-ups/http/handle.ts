@@ -8,7 +8,6 @@ import type { Config } from '../../config/compile.ts'
 import { switchNameOf } from '../../config/compile-rule.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
 import { createEngineWithParts } from '../../limiter/engine-with-parts.ts'
-import type { Settling } from '../../limiter/reservations/reservation.ts'
 import { createMetrics } from '../../metrics/create-metrics.ts'
 import type { StatsRecorder } from '../../metrics/flush.ts'
 import type { Measurements } from '../../metrics/measurements.ts'
@@ -16,7 +15,7 @@ import { createGatewayRuleSet } from '../../script/rule-set.ts'
 import type { RuleSet } from '../../script/rule-set-shape.ts'
 import type { Store } from '../../store/store.ts'
 import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
-import { usesAmounts } from './amounts-needed.ts'
+import { anyEstimated } from './amounts-needed.ts'
 import { annotate } from './annotate.ts'
 import { createDecideRequest, type DecideRequestParts } from './decide-request.ts'
 import type { DecidedRequest } from './decided-request.ts'
@@ -150,9 +149,6 @@ export function createHandler(
     ? parts.createOriginLoad(config, parts, { clock, board, reportAt: platform.reportAt })
     : undefined
   const hooks = config.hooks && parts.createHookRunner(config.hooks, config, variables)
-  const amounts = usesAmounts(config)
-    ? parts.createAmounts(config, parts, elapsedMs, reporting.onFinish !== undefined)
-    : undefined
   const xRateLimit = config.xRateLimit && parts.createXRateLimit(config.xRateLimit, clock)
   const { trustedWorkers } = config.address
   const emptyStore = createEmptyStoreCheck(store, () => elapsed(clock), reportEmptyStore)
@@ -174,7 +170,7 @@ export function createHandler(
     ...deciding,
     match: createMatch(config, parts.createMatchByRequest),
     originLoad,
-    estimateAmounts: amounts?.estimate,
+    findAmounts: anyEstimated(config) ? parts.createAmounts(config, parts, elapsedMs, reporting) : undefined,
     emptyStore,
   })
 
@@ -211,40 +207,29 @@ export function createHandler(
     }
     runOrLog(() => report(ruling, { requestId, route, caller, storeMs, shed: decided.shed }, background))
 
-    const finish = (ending: Ending, settling?: Settling) => runOrLog(() => decided.finish(ending, settling))
+    const finish = (ending: Ending) => runOrLog(() => decided.finish(ending))
     try {
       const forwarded = await replyTo(incoming, decided, requestId, forward)
-      const { response: reply, isFromSluice, isDecoded, ended, cost } = forwarded
-      const end = (ending: Ending) => {
-        const settled = cost?.end(ending).then(actualOf => finish(ending, actualOf))
-        if (settled) runOrLog(() => background(settled))
-        else finish(ending)
-      }
+      const { response: reply, isFromSluice, ended, awaitsEnding = decided.awaitsEnding } = forwarded
       runOrLog(() => annotate(reply, ruling, requestId, xRateLimit))
       const isRefused = ruling.kind !== 'allowed'
       const response = hooks && isRefused ? await hooks.refuse(incoming, decided, reply) : reply
       runOrLog(() =>
         exposeToScripts(request, response, { isFromSluice, cors: config.cors, parts, xRateLimit }),
       )
-      const awaitsEnding = cost?.needsEnd ?? decided.awaitsEnding
-      if (awaitsEnding && ended) {
-        background(ended.then(end))
-        return response
-      }
-      if (awaitsEnding)
-        return parts.observeEnd(response, background, end, {
-          isFromSluice,
-          isDecoded,
+      if (!awaitsEnding) finish('complete')
+      else if (ended) background(ended.then(finish))
+      else
+        return parts.observeEnd(response, background, finish, {
+          ...forwarded,
           timer,
           idleMs: config.idleDeadlineMs,
           clientGone: incoming.gone?.() ?? request.signal,
-          pump: cost?.pump,
         })
-      end('complete')
       return response
     } catch (error) {
       // The origin or the user's code has failed without a reply.
-      finish('failed', () => 0)
+      finish('failed')
       throw error
     }
   }
@@ -261,8 +246,7 @@ export function createHandler(
     const isDelayed = ruling.delay > 0
     if (isDelayed) await delay(ruling.delay, request, sleep)
     // Reading the signal takes time on Workers. If nothing awaits the end of requests, the platform itself ends this code.
-    if ((isDelayed || engine.awaitsEndings) && request.signal.aborted)
-      return { ...replyToGoneClient(), cost: amounts?.unsent }
+    if ((isDelayed || engine.awaitsEndings) && request.signal.aborted) return replyToGoneClient()
     const startedAt = elapsedMs()
     const context = {
       requestId,
@@ -271,7 +255,7 @@ export function createHandler(
       ...(caller && { caller }),
       decision: ruling,
     }
-    const send = amounts ? amounts.forwarding(forward, decided) : forward
+    const send = decided.forwarding?.(forward) ?? forward
     const forwarded = await send(request, context)
     const latencyMs = elapsedMs() - startedAt
     measurements?.recordOrigin(latencyMs)

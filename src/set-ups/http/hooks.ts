@@ -86,7 +86,7 @@ export function createHookRunner(
 ): HookRunner {
   const deadlineMs = milliseconds(deadline)
   const hasNoEstimate = new Set(
-    [...units].flatMap(([name, unit]) => (unit.estimate === undefined ? name : [])),
+    [...(units ?? [])].flatMap(([name, unit]) => (unit.estimate === undefined ? name : [])),
   )
   const logged = new Set<HookName>()
 

@@ -5,7 +5,7 @@
  * An amount that is not found stays as it was reserved. The reason is logged, once for each isolate.
  */
 import type { Config, GatewayRule, Rule } from '../../config/compile.ts'
-import type { ActualSource } from '../../config/compile-units.ts'
+import type { ActualSource, Units } from '../../config/compile-units.ts'
 import { milliseconds } from '../../config/duration.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
 import type { ActualOf, Reservation } from '../../limiter/reservations/reservation.ts'
@@ -14,12 +14,16 @@ import { acceptEncoding } from '../../usage/encodings.ts'
 import type { BodyTap, Problem, ReplyHead, UsageReport } from '../../usage/usage.ts'
 import type { createUsageReader } from '../../usage/usage-reader.ts'
 import { withDeadline } from './deadline.ts'
-import type { CostOfReply, Forwarded } from './forward.ts'
+import type { Forwarded } from './forward.ts'
 
-/** Finds what one request has cost, while a tap sees the body. */
-export interface TappedCost extends Omit<CostOfReply, 'pump'> {
-  /** Absent: the body is passed on as it is. */
+/** Finds what one request has cost. */
+export interface CostOfReply {
+  /** Sees the body. Absent: the body is passed on as it is. */
   tap?: BodyTap | undefined
+  /** Whether something depends on when and how the reply ends. */
+  needsEnd: boolean
+  /** Returns what the request has cost; undefined: as much as it has reserved. Never rejects. */
+  end(ending: Ending): Promise<ActualOf | undefined>
 }
 
 export interface SettleParts {
@@ -32,9 +36,9 @@ export interface SettleParts {
 /** A decided request. */
 interface Reserved {
   /** Absent: it has reserved nothing. */
-  reservation?: Reservation | undefined
-  /** `hidesUsage`: the request asks the origin for usage that the client must not get. */
-  estimated?: { hidesUsage: boolean }
+  reservation: Reservation | undefined
+  /** It asks the origin for usage that the client must not get. */
+  hidesUsage: boolean
 }
 
 /** Finds what the requests of a config have cost. */
@@ -47,7 +51,7 @@ export interface AmountSettler {
    * @param startedAt when the request was forwarded (monotonic, ms)
    * @returns undefined if the request has reserved nothing, and its reply can be passed on as it is
    */
-  follow(forwarded: Forwarded, reserved: Reserved, startedAt: number): TappedCost | undefined
+  follow(forwarded: Forwarded, reserved: Reserved, startedAt: number): CostOfReply | undefined
 }
 
 const CLIENT_GONE = 499
@@ -56,7 +60,7 @@ type Headers = { delete(name: string): void }
 
 /** @param now monotonic time (ms) */
 export function createAmountSettler(
-  { units, hooks }: Pick<Config, 'units' | 'hooks'>,
+  { units, hooks }: { units: Units; hooks: Config['hooks'] },
   parts: SettleParts,
   now: () => number,
 ): AmountSettler {
@@ -69,7 +73,7 @@ export function createAmountSettler(
   function read(
     head: ReplyHead,
     isDecoded: boolean,
-    { reservation, estimated }: Reserved,
+    { reservation, hidesUsage }: Reserved,
     startedAt: number,
   ) {
     const rules = reservation?.rules.map(({ rule }) => rule) ?? []
@@ -80,7 +84,6 @@ export function createAmountSettler(
         return typeof actual === 'object' ? [[rule.unit, actual] as const] : []
       }),
     )
-    const hidesUsage = estimated?.hidesUsage
     const reader =
       hidesUsage || Object.keys(sources).length > 0
         ? parts.createUsageReader(sources, head, {
@@ -141,10 +144,10 @@ export function createAmountSettler(
   }
 
   return {
-    acceptEncoding(accepted, { reservation, estimated }) {
+    acceptEncoding(accepted, { reservation, hidesUsage }) {
       const isRead = reservation?.rules.some(({ rule }) => isInBody(actualOf(rule)))
-      if (!isRead && !estimated?.hidesUsage) return undefined
-      return acceptEncoding(accepted, estimated?.hidesUsage)
+      if (!isRead && !hidesUsage) return undefined
+      return acceptEncoding(accepted, hidesUsage)
     },
 
     follow({ response, isFromSluice, isDecoded = false, observe }, reserved, startedAt) {
@@ -155,7 +158,7 @@ export function createAmountSettler(
         amounts.cleanHeaders(response.headers)
         return reservation || amounts.tap ? amounts : undefined
       }
-      let amounts: TappedCost | undefined
+      let amounts: CostOfReply | undefined
       observe(head => {
         const ofHead = read(head, false, reserved, startedAt)
         amounts = ofHead
@@ -180,7 +183,7 @@ function keepHeaders({ status, headers }: ReplyHead, names: readonly string[]): 
  * The gateway has replied because the origin has not, or because the client has left while the origin was working. Then the estimate
  * stays: otherwise clients could make the origin work for nothing.
  */
-function withoutOrigin(status: number): TappedCost {
+function withoutOrigin(status: number): CostOfReply {
   const actualOf: ActualOf = rule => (isCountedIf(rule) ? costByStatus(rule, status) : 0)
   return { needsEnd: false, end: async () => (status === CLIENT_GONE ? undefined : actualOf) }
 }

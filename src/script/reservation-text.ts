@@ -107,7 +107,8 @@ export class ReservationText {
     this.#removed = local('removed')
     this.changed = local('is_changed')
     this.#spilled = local('is_spilled')
-    this.#ended = this.#rules.some(isReleased) ? locals.of(`ended_${identityNumber}`) : ''
+    // Not `ended`: a rule that counts units in flight has a local of that name, and can have this number.
+    this.#ended = this.#rules.some(isReleased) ? locals.of(`ended_members_${identityNumber}`) : ''
   }
 
   /**

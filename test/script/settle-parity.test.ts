@@ -49,8 +49,15 @@ const numbers = fc.constantFrom<NumbersInput>(
   { algorithm: 'gcra', limit: 7, period: '3s', burst: 20 },
   { algorithm: 'token-bucket', limit: 20, period: '10s', burst: 30 },
 )
+/** Rules beside them that cannot be settled. */
+const unsettled = fc.constantFrom<NumbersInput>(
+  { algorithm: 'concurrency', limit: 30, ttl: '10s' },
+  { algorithm: 'sliding-log', limit: 20, period: '10s' },
+  { algorithm: 'leaky-bucket', limit: 20, period: '5s', queue: 30 },
+)
 const ruleInSet = fc.record({
   numbers,
+  unsettled: fc.option(unsettled, { nil: undefined }),
   identity: fc.constantFrom(0, 0, 1),
   terms: fc.option(
     fc.record({
@@ -172,7 +179,10 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
         async ({ rules: inputs, steps }) => {
           const caller = newCaller()
           const all = rulesOf(
-            ...inputs.map((each, i) => ({ ...each.numbers, name: `r${i}`, by: 'consumer' as const })),
+            ...inputs.map(({ numbers, unsettled = numbers, terms }, i) => ({
+              ...(terms ? numbers : unsettled),
+              ...{ name: `r${i}`, by: 'consumer' as const },
+            })),
           ).map((rule, i): Rule => {
             const settlement = inputs[i]!.terms
             return settlement ? { ...rule, settlement } : rule

@@ -133,7 +133,7 @@ export interface Model {
    * @param times how often the cost is spent (default 1). The caller must know that the budget suffices for all of them.
    */
   decide(input: ModelInput & { cost: number; times?: number }): CheckResult
-  /** For `change`. */
+  /** For `change` and `afterRefunds`. */
   sections: Sections<unknown>
 }
 
@@ -189,6 +189,21 @@ export function change(
     else sections.refund(kept, change)
   }
   return toUpdate(sections, kept, 0)
+}
+
+/**
+ * The same model, but units are given back whenever it reads a state. The state is not written and read again in between: a window that
+ * starts with the first request would have ended when its last units were given back.
+ */
+export function afterRefunds({ sections }: Model, refunds: readonly RefundedUnits[]): Model {
+  return modelOf({
+    ...sections,
+    read(input) {
+      const kept = sections.read(input)
+      for (const units of refunds) sections.refund(kept, units)
+      return kept
+    },
+  })
 }
 
 /** ceil(a / b) for integers; exact where a / b is below 2^52. */

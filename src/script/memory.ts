@@ -28,7 +28,9 @@ export interface RuleToCount {
   /** Whether the cost is checked and never spent. */
   isOnlyChecked?: boolean
   /** A change that is made before, and written with the decision: units of reservations that have ended are given back. */
-  before?: Update | undefined
+  before?:
+    | { after: Update /** Decides after the change, by the state before it. */; model: Model }
+    | undefined
   /** For how many requests the cost is spent, if the rule has room for all of them. Default: 1. */
   times?: number
 }
@@ -49,11 +51,11 @@ export function decideInMemory(
   const checked = rules.map(({ bound, shown, isOnlyChecked, before, times = 1 }) => {
     const { rule, key, role, mode } = bound
     const cost = costOf(bound)
-    const model = modelOf(rule)
-    const reading = { ...toReading(memory, bound, now), ...before }
+    const model = before?.model ?? modelOf(rule)
+    const reading = toReading(memory, bound, now)
     const check =
       role === 'peek' ? { retryAfter: 0, ...model.peek(reading) } : model.decide({ ...reading, cost, times })
-    const { after = before, ...standing } = { after: undefined, ...check }
+    const { after = before?.after, ...standing } = { after: undefined, ...check }
     return { rule, key, shown, mode, standing, ...(after && !isOnlyChecked && !isPeek && { after }) }
   })
   const admitted = checked.every(({ standing, mode }) => standing.retryAfter === 0 || mode === 'shadow')

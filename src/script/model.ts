@@ -3,7 +3,14 @@
  * the parity tests, which compare it with the scripts of rule-set-text.ts. It also replays traffic without a store.
  */
 
-import { change, IDLE, MAX_DEBT, type RefundedUnits, type State } from '../algorithms/algorithm.ts'
+import {
+  afterRefunds,
+  change,
+  IDLE,
+  MAX_DEBT,
+  type RefundedUnits,
+  type State,
+} from '../algorithms/algorithm.ts'
 import { applyMessage } from '../algorithms/concurrency.ts'
 import { algorithms } from '../algorithms/index.ts'
 import { luaOf } from '../algorithms/lua-of.ts'
@@ -110,11 +117,10 @@ export class ScriptModel {
     const counted = keyed.map(each => {
       const { bound } = each
       const units = ended.unitsOf(bound)
-      const reading = toReading(this.#states, bound, now)
-      return {
-        ...each,
-        before: units.length > 0 ? change(modelOf(bound.rule), reading, units) : undefined,
-      }
+      if (units.length === 0) return each
+      const model = modelOf(bound.rule)
+      const after = change(model, toReading(this.#states, bound, now), units)
+      return { ...each, before: { after, model: afterRefunds(model, units) } }
     })
     // Bad credentials are counted one by one, without a lease.
     const wanted = isUnknown ? 1 : wantedRequestsOf({ ruleSet, wantedRequests }, verb)

@@ -57,7 +57,7 @@ const unsettled = fc.constantFrom<NumbersInput>(
 )
 const ruleInSet = fc.record({
   numbers,
-  unsettled: fc.option(unsettled, { nil: undefined }),
+  unsettled: fc.option(unsettled, { freq: 2, nil: undefined }),
   identity: fc.constantFrom(0, 0, 1),
   terms: fc.option(
     fc.record({

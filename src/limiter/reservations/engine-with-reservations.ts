@@ -58,9 +58,9 @@ export function createEngineWithSettlements(
   return {
     ...engine,
     settle: (...args) => settlements.settleNow({ trips, answers }, ...args),
-    // In this order: the units that settlements give back make room for what the engine hands over.
+    // The units that settlements give back make room for what the engine then hands over.
     async stop() {
-      await settlements.flush(trips.sendAlone)
+      await Promise.all([answers?.giveBack?.(trips.sendAlone), settlements.flush(trips.sendAlone)])
       await engine.stop()
     },
   }

@@ -157,8 +157,9 @@ export function createSettlements({
           if (reservation) stats.made(reservation)
         },
         markUndecided(fate, seen) {
-          if (!isResolved && fate === 'may-have-run') giveBackLost(evaluation, seen, sentAt)
+          const mayBeLost = !isResolved && fate === 'may-have-run'
           isResolved = true
+          if (mayBeLost) giveBackLost(evaluation, seen, sentAt)
           return permits?.markUndecided(fate)
         },
         holdLocally: decision => permits?.holdLocally(decision),

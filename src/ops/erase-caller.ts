@@ -2,7 +2,7 @@
 import { TEST_SUFFIX } from '../metrics/recorded-callers.ts'
 import { callersKey } from '../store/keys.ts'
 import { evalCommand } from './admin-connection.ts'
-import type { AdminStore } from './admin-store.ts'
+import type { AdminStore } from './admin-store-shape.ts'
 
 const HOUR_MS = 3600e3
 

@@ -18,7 +18,7 @@ import {
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
 import { evalCommand } from './admin-connection.ts'
 import { AdminError, withNextStep } from './admin-error.ts'
-import type { AdminStore, HeldClaim, Write } from './admin-store.ts'
+import type { AdminStore, HeldClaim, Write } from './admin-store-shape.ts'
 import { credentialFacts } from './audit-facts.ts'
 import type { AuditAction } from './change.ts'
 import { distinguishingDigits, ID_DIGITS } from './digits.ts'

@@ -4,7 +4,7 @@
  */
 import { type Command, evalCommand, type Reply } from './admin-connection.ts'
 import { notRedis } from './admin-error.ts'
-import type { AdminStore } from './admin-store.ts'
+import type { AdminStore } from './admin-store-shape.ts'
 
 /** @param index the key of the set */
 export const sortedKey = (index: string): string => `${index}:sorted`

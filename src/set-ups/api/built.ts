@@ -22,3 +22,7 @@ export { tokensRoutes } from './handlers/tokens.ts'
 export { usageRoutes } from './handlers/usage.ts'
 export { whyRoutes } from './handlers/why.ts'
 export { createApiLimits } from './limits.ts'
+
+// Last, so that in the bundle what it shares with the routes stays next to them. Compression looks back only 32 kB: 0.3 kB less.
+
+export { ON_CLUSTER as opsOnCluster } from '../../ops/on-cluster.ts'

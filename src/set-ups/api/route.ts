@@ -1,6 +1,6 @@
 /** The shape of a route of the API, and what its handler gets. */
 import type { Config } from '../../config/compile.ts'
-import type { AdminStore, HeldClaim } from '../../ops/admin-store.ts'
+import type { AdminStore, HeldClaim } from '../../ops/admin-store-shape.ts'
 import type { OverrideRules } from '../../ops/override-rules.ts'
 import { type Scope, scopesForLimit } from '../../scopes.ts'
 import type { InputOf, InputSchema } from './json-schema.ts'

@@ -2,7 +2,7 @@
 import type { LimitRule } from '../../../config/compile.ts'
 import { countsInFlight } from '../../../config/compile-rule.ts'
 import type { CallGuard } from '../../../limiter/call-guard.ts'
-import type { AdminStore } from '../../../ops/admin-store.ts'
+import type { AdminStore } from '../../../ops/admin-store-shape.ts'
 import { auditedCall } from '../../../ops/audited-call.ts'
 import type { Entry } from '../../../ops/change.ts'
 import { targetOf } from '../../../ops/limits.ts'

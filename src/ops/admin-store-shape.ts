@@ -1,6 +1,6 @@
 /** The store for administration, and what it needs. */
 import type { Config, LimitRule } from '../config/compile.ts'
-import type { KeySecret, KeySigning } from '../credentials/key-signature.ts'
+import type { KeySecret, mintSignedKey } from '../credentials/key-signature.ts'
 import type { RuleSet } from '../script/rule-set-shape.ts'
 import type { AdminConnection, Command } from './admin-connection.ts'
 import type { AuditPage, Position, Range } from './audit-shape.ts'
@@ -16,7 +16,7 @@ export interface KeySpace {
   /** The secret that signs new API keys. Absent: they are not signed. */
   keySecret?: KeySecret | undefined
   /** What signs them. With `keySecret`. */
-  mintSignedKey?: KeySigning['mintSignedKey']
+  mintSignedKey?: typeof mintSignedKey
 }
 
 export interface AdminStore extends AdminConnection {
@@ -26,7 +26,7 @@ export interface AdminStore extends AdminConnection {
   keyStart: string
   /** The secret that signs new API keys. */
   keySecret: KeySecret | undefined
-  mintSignedKey: KeySigning['mintSignedKey'] | undefined
+  mintSignedKey: typeof mintSignedKey | undefined
   /** The scripts of the rules, for peeking at them. */
   ruleSets: RuleSets
   onCluster: OnCluster

@@ -5,7 +5,6 @@
 import type { CallerMode } from '../config/caller-mode.ts'
 import { isConsumerName } from '../config/forms.ts'
 import { mintApiKey } from '../credentials/api-key.ts'
-import { KEY_SECRET } from '../credentials/key-signature.ts'
 import { isOpaqueKey } from '../credentials/opaque-key.ts'
 import { sha256 } from '../sha256.ts'
 import {
@@ -114,18 +113,6 @@ export async function writeMinted(
     if (!isSent || !(error instanceof AdminError) || error.kind !== 'store') throw error
     throw withNextStep(error, fix)
   })
-}
-
-/** @param signature of the config. @throws AdminError `refused` if the gateway would refuse the new key */
-export function mustSignNewKeys(
-  { keySecret }: Pick<AdminStore, 'keySecret'>,
-  signature: string | undefined,
-): void {
-  if (signature !== 'require' || keySecret) return
-  throw new AdminError(
-    'refused',
-    `The config requires signed keys (credentials.apiKeys.signature), so the new key must be signed. Set ${KEY_SECRET} to the secret of the deployment.`,
-  )
 }
 
 /** The mode as a record has it. */

@@ -3,14 +3,13 @@
  * revoke and rotate only tokens that have no other scopes than itself and end no later.
  */
 
-import { didYouMean } from '../config/check/did-you-mean.ts'
 import {
   looksLikeServiceToken,
   mintServiceToken,
   readServiceToken,
   serviceTokenId,
 } from '../credentials/service-token.ts'
-import { isScope, missingScopes, SCOPE_NAMES } from '../scopes.ts'
+import { missingScopes } from '../scopes.ts'
 import { sha256 } from '../sha256.ts'
 import { TOKEN_INDEX_KEY, tokenKey } from '../store/keys.ts'
 import { formatToken, parseToken, type TokenRecord } from '../store/records.ts'
@@ -20,7 +19,6 @@ import type { AdminStore, HeldClaim, Write } from './admin-store-shape.ts'
 import { tokenFacts } from './audit-facts.ts'
 import { distinguishingDigits, findDigest } from './digits.ts'
 import { whereOf } from './find-key.ts'
-import { printable } from './names.ts'
 import {
   addToIndex,
   type Page,
@@ -59,13 +57,12 @@ export function mintToken({ environment }: AdminStore): MintedToken {
   return { token, digest, id: serviceTokenId(digest) }
 }
 
-/** @throws AdminError `usage` for unknown scopes; `forbidden` if the maker has not all of them, or ends before the new token */
+/** @param newToken with scopes that exist @throws AdminError `forbidden` if the maker has not all of them, or ends before the new token */
 export async function createToken(
   store: AdminStore,
   newToken: NewToken,
   { maker, claim, minted = mintToken(store) }: TokenOptions = {},
 ): Promise<CreatedToken> {
-  checkScopes(newToken.scopes)
   const record = recordOf(newToken, maker)
   await writeMinted(store, minted, () => create(store, minted, record, { claim }))
   return { ...minted, ...record }
@@ -253,21 +250,6 @@ export async function writeRotation(
     if (!(isLost && (await isWritten()))) throw error
   })
   if (isOver) await store.runEach(removeFromIndex(store.at(TOKEN_INDEX_KEY), [digest])).catch(() => [])
-}
-
-/**
- * @param scopes at least one
- * @param limits the names of the limits in the config, for the message
- * @throws AdminError `usage`
- */
-export function checkScopes(scopes: readonly string[], limits: Iterable<string> = []): void {
-  const unknown = scopes.length === 0 ? '' : scopes.find(scope => !isScope(scope))
-  if (unknown === undefined) return
-  const known = [...SCOPE_NAMES, ...Array.from(limits, name => `limits:use:${name}`)]
-  throw new AdminError(
-    'usage',
-    `'${printable(unknown.slice(0, 60))}' is not a scope.${didYouMean(unknown, known)} Scopes: ${known.join(', ')}.`,
-  )
 }
 
 function mustInclude(maker: TokenMaker | undefined, token: TokenMaker, what: string): void {

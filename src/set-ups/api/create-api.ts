@@ -7,12 +7,13 @@ import { servedRoutes } from '../../config/api-routes.ts'
 import { auditKeepMs } from '../../config/audit-keep.ts'
 import type { ApiRoutes } from '../../config/check/schema.ts'
 import type { Config } from '../../config/compile.ts'
-import { KEY_SECRET, type KeySigning } from '../../credentials/key-signature.ts'
+import { KEY_SECRET } from '../../credentials/key-signature.ts'
 import { GatewayError } from '../../errors.ts'
 import type { AdminConnection } from '../../ops/admin-connection.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import { adminStoreOn, withActor } from '../../ops/admin-store-on.ts'
 import type { KeySpace, OnCluster, RuleSets } from '../../ops/admin-store-shape.ts'
+import type { KeySigning } from '../../ops/key-signing.ts'
 import { parseShortText } from '../../ops/names.ts'
 import { createOverrideRules, type RuleTools } from '../../ops/override-rules.ts'
 import { restConnection } from '../../ops/upstash-connection.ts'
@@ -160,6 +161,7 @@ export function createApi(
       return limits
     },
     tokens,
+    mustSignNewKeys: signature && (store => parts.keySigning.mustSignNewKeys(store, signature)),
     now: () => clock.now(),
   }
 

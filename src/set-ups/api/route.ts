@@ -24,6 +24,8 @@ export interface Services {
   /** Created at its first use: a Worker need not have it. */
   readonly limits: ApiLimits
   tokens: TokenChecks
+  /** With `credentials.apiKeys.signature`. @throws AdminError if the gateway would refuse a new key */
+  mustSignNewKeys?: ((store: AdminStore) => void) | undefined
   /** ms since the epoch. */
   now(): number
 }

@@ -8,7 +8,7 @@ import {
 import { type FoundKey, findKeyById } from '../../../ops/find-key.ts'
 import { changeKey, type KeyChange, revokeKey, rotateKey, showKey } from '../../../ops/key-changes.ts'
 import { readKeyPage } from '../../../ops/key-pages.ts'
-import { createKey, importKey, mustSignNewKeys, type NewKey } from '../../../ops/keys.ts'
+import { createKey, importKey, type NewKey } from '../../../ops/keys.ts'
 import { parseConsumerName } from '../../../ops/names.ts'
 import { pageDocument, pageOf } from '../cursor.ts'
 import { consumerOf, durationOf, endOf, futureTime, parsed, planOf, shortText } from '../parse-input.ts'
@@ -44,7 +44,7 @@ export const keysRoutes = [
     status: 201,
     isCreation: true,
     async run(call, services) {
-      mustSignNewKeys(call.store, services.config.credentials.signature)
+      services.mustSignNewKeys?.(call.store)
       const created = await createKey(call.store, await newKeyOf(call, services), call.claim)
       return { body: createdKeyDocument(created) }
     },
@@ -100,8 +100,8 @@ export const keysRoutes = [
     body: rotateBody,
     status: 201,
     isCreation: true,
-    async run(call, { config }) {
-      mustSignNewKeys(call.store, config.credentials.signature)
+    async run(call, { mustSignNewKeys }) {
+      mustSignNewKeys?.(call.store)
       const overlapMs = durationOf('/overlap', call.body.overlap ?? '24h', 0, 366 * DAY_MS)
       const found = await keyOf(call)
       return { body: rotatedKeyDocument(found.id, await rotateKey(call.store, found, overlapMs, call.claim)) }

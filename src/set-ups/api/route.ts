@@ -62,8 +62,6 @@ export interface Reply {
 }
 
 interface Common {
-  /** Name of the operation in the OpenAPI document. */
-  id: string
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   /** Below /_sluice/v1, as in `keys/{consumer}/{digits}`. */
   path: string

@@ -22,7 +22,6 @@ const DAY_MS = 86_400e3
 
 export const keysRoutes = [
   adminRoute({
-    id: 'listKeys',
     method: 'GET',
     path: 'keys',
     scopes: SCOPES,
@@ -36,7 +35,6 @@ export const keysRoutes = [
     },
   }),
   adminRoute({
-    id: 'createKey',
     method: 'POST',
     path: 'keys',
     scopes: SCOPES,
@@ -50,7 +48,6 @@ export const keysRoutes = [
     },
   }),
   adminRoute({
-    id: 'importKey',
     method: 'POST',
     path: 'keys/import',
     scopes: SCOPES,
@@ -68,14 +65,12 @@ export const keysRoutes = [
     },
   }),
   adminRoute({
-    id: 'showKey',
     method: 'GET',
     path: PATH,
     scopes: SCOPES,
     run: async call => ({ body: keyDocument(await showKey(call.store, await keyOf(call))) }),
   }),
   adminRoute({
-    id: 'changeKey',
     method: 'PATCH',
     path: PATH,
     scopes: SCOPES,
@@ -93,7 +88,6 @@ export const keysRoutes = [
     },
   }),
   adminRoute({
-    id: 'rotateKey',
     method: 'POST',
     path: `${PATH}/rotate`,
     scopes: SCOPES,
@@ -108,7 +102,6 @@ export const keysRoutes = [
     },
   }),
   adminRoute({
-    id: 'revokeKey',
     method: 'DELETE',
     path: PATH,
     scopes: SCOPES,

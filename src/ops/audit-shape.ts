@@ -1,4 +1,4 @@
-/** What is read of the audit trail, and how it is asked for. */
+/** Entries of the audit trail, and queries for them. */
 import type { Change, Entry, Facts } from './change.ts'
 
 export interface AuditEntry extends Omit<Entry, 'action' | 'before' | 'after'>, Change {

@@ -6,6 +6,7 @@ import { AdminError, notRedis } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import type { AuditEntry, AuditPage, AuditQuery, Position, Range } from './audit-shape.ts'
 import type { Actor, Facts } from './change.ts'
+import { FIND_ENTRIES } from './lua.generated.ts'
 
 export type { AuditEntry, AuditPage, AuditQuery } from './audit-shape.ts'
 
@@ -14,26 +15,6 @@ const LOOK_AT = 2000
 
 /** The most calls of one page without a cluster. A Worker of the free plan has 50 subrequests for a request. */
 const MAX_CALLS = 20
-
-/**
- * KEYS: a stream. ARGV: the last id, the first id, how many to look at, how many to find, the target, the kind of action, what the change of a rotation to
- * the target has.
- * Reply: the entries, and where to go on; an empty text after the last one.
- */
-const FIND = `
-local looked = redis.call('XREVRANGE', KEYS[1], ARGV[1], ARGV[2], 'COUNT', ARGV[3])
-local found = {}
-for i = 1, #looked do
-  local values = looked[i][2]
-  local action, target = values[6], values[8]
-  if (ARGV[5] == '' or target == ARGV[5] or string.sub(target, 1, #ARGV[5] + 1) == ARGV[5] .. '/'
-      or string.find(values[10], ARGV[7], 1, true))
-      and string.sub(action, 1, #ARGV[6]) == ARGV[6] then
-    found[#found + 1] = looked[i]
-    if #found == ARGV[4] + 0 then return { found, looked[i][1] } end
-  end
-end
-return { found, #looked == ARGV[3] + 0 and looked[#looked][1] or '' }`
 
 type Found = readonly [entries: readonly (readonly [id: string, values: readonly string[]])[], next: string]
 
@@ -84,7 +65,7 @@ export function find(stream: string, last: string | undefined, range: Range, mis
     ...[last ?? '+', first, isFiltered ? LOOK_AT : missing, missing],
     ...[target, kind ? `${kind}.` : '', replacedBy],
   ]
-  return evalCommand(FIND, [stream], args)
+  return evalCommand(FIND_ENTRIES, [stream], args)
 }
 
 /** The id of an entry on a cluster has the name of its stream. Redis has no entry before 0-0, and refuses to look for one. */

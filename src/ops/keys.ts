@@ -21,6 +21,7 @@ import type { AdminStore, HeldClaim, Write } from './admin-store-shape.ts'
 import { credentialFacts } from './audit-facts.ts'
 import type { AuditAction } from './change.ts'
 import { distinguishingDigits, ID_DIGITS } from './digits.ts'
+import { DROP_IF_GONE } from './lua.generated.ts'
 import { addToIndex, removeFromIndex, sortedKey } from './sorted-index.ts'
 
 export interface NewKey {
@@ -276,19 +277,6 @@ interface Key {
   consumer: string
   digest: string
 }
-
-/**
- * Checks and removes in one step, so that a key that was imported again in the meantime stays in the index. KEYS: the index, the sorted
- * index, the records. ARGV: their digests.
- */
-const DROP_IF_GONE = `
-for i, digest in ipairs(ARGV) do
-  if redis.call('EXISTS', KEYS[i + 2]) == 0 then
-    redis.call('SREM', KEYS[1], digest)
-    redis.call('ZREM', KEYS[2], digest)
-  end
-end
-return 1`
 
 async function prune(store: AdminStore, gone: readonly Key[]): Promise<void> {
   const commands = [...Map.groupBy(gone, ({ consumer }) => consumer)].map(([consumer, keys]) => {

@@ -1,5 +1,4 @@
 /** Service tokens: they are created, listed, shown, revoked and rotated, by operators and by other tokens. */
-
 import { describe, expect, it } from 'vitest'
 import { readServiceToken } from '../../src/credentials/service-token.ts'
 import { parseNewToken } from '../../src/ops/inputs.ts'

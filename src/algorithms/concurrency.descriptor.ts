@@ -4,11 +4,13 @@ import { concurrency } from './concurrency.ts'
 import type { Counting, Description, InputOf, Numbers, Parameters } from './descriptor.ts'
 import { shareOfWindow, toWindowQuota } from './window.ts'
 
+const limit = { kind: 'units', low: 1, high: 1e6, forPlans: 'units at once' } as const
+
 const parameters = {
   /** At most `limit` requests in flight. A request is over when its response has ended, for whatever reason. */
   algorithm: { kind: 'name', is: 'concurrency' },
   /** How many units can be in flight at once. */
-  limit: { kind: 'units', low: 1, high: 1e6, forPlans: 'units at once' },
+  limit,
   /**
    * How long the units of an isolate that has died stay held, from `'1s'` to `'1h'` (default `'15s'`). A running isolate renews its
    * units.
@@ -44,7 +46,7 @@ export const counting: Counting<Input> = {
   local: { model: localConcurrency, shareOf: shareOfWindow },
 }
 
-export const numbers = { parameters, costBound: 'limit' } as const satisfies Numbers<Input>
+export const numbers = { parameters: { limit }, costBound: 'limit' } as const satisfies Numbers<Input>
 
 export const description = {
   label: 'at most the limit in flight',

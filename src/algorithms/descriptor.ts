@@ -55,7 +55,7 @@ export type StateKind = 'time' | 'counts' | 'log' | 'held'
 
 /** What decides which numbers a rule can have, also from plans and overrides. */
 export interface Numbers<Input = QuotaInput> {
-  /** All of those of the description. */
+  /** Those that plans and overrides can set. */
   parameters: Parameters
   /** What limits the cost of one request. Messages continue it with the number, as in `limit of 10`. */
   costBound: string

@@ -4,11 +4,13 @@ import type { Counting, Description, InputOf, Numbers, Parameters } from './desc
 import { fixedWindow } from './fixed-window.ts'
 import { shareOfWindow, toWindowQuota } from './window.ts'
 
+const limit = { kind: 'units', low: 1, forPlans: 'units per period' } as const
+
 const parameters = {
   /** At most `limit` in each window. Windows are aligned to the epoch (`'1h'`: on the hour, UTC) or to a calendar, or `start` with a request. */
   algorithm: { kind: 'name', is: 'fixed-window' },
   /** How many units per period. */
-  limit: { kind: 'units', low: 1, forPlans: 'units per period' },
+  limit,
   /** A duration, or a calendar period: `'day'`, `'week'` (from Monday) or `'month'`. */
   period: { kind: 'calendar-period' },
   /** The time zone of a calendar period, an IANA name such as `'Europe/Berlin'` (default `'UTC'`). */
@@ -40,7 +42,7 @@ export const counting: Counting<Input> = {
 /** The durations that are closest to calendar periods. */
 const DURATIONS: Record<CalendarPeriod, string> = { day: '1d', week: '7d', month: '30d' }
 
-export const numbers = { parameters, costBound: 'limit' } as const satisfies Numbers<Input>
+export const numbers = { parameters: { limit }, costBound: 'limit' } as const satisfies Numbers<Input>
 
 export const description = {
   label: 'windows one after the other, each with the whole limit',

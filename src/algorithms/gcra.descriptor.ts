@@ -3,15 +3,18 @@ import type { Counting, Description, InputOf, Numbers, Parameters } from './desc
 import { gcra } from './gcra.ts'
 import { findRateFlaws, shareOfRate, toRateQuota, waitForRate } from './rate.ts'
 
+const limit = { kind: 'units', low: 1, forPlans: 'units per period' } as const
+const burst = { kind: 'units', low: 1, isOptional: true, forPlans: 'units at once' } as const
+
 const parameters = {
   /** Evenly spaced requests with a burst: never more than burst + rate × time. Admits the same requests as `token-bucket`. */
   algorithm: { kind: 'name', is: 'gcra' },
   /** How many units per period. */
-  limit: { kind: 'units', low: 1, forPlans: 'units per period' },
+  limit,
   /** The length of the period: `'1s'`, `'90s'`, `'15m'`, `'1h'`, `'1d'`, … from 1 ms to 366 days. */
   period: { kind: 'period' },
   /** Units at once after a pause (default `limit`). 1 means strictly evenly spaced. */
-  burst: { kind: 'units', low: 1, isOptional: true, forPlans: 'units at once' },
+  burst,
 } as const satisfies Parameters
 
 type Input = InputOf<typeof parameters>
@@ -24,7 +27,7 @@ export const counting: Counting<Input> = {
 }
 
 export const numbers = {
-  parameters,
+  parameters: { limit, burst },
   costBound: 'burst',
   atOnce: { parameter: 'burst', notIncluded: 0 },
   findFlaws(input, period) {

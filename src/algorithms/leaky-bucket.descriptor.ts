@@ -3,15 +3,18 @@ import type { Counting, Description, InputOf, Numbers, Parameters } from './desc
 import { leakyBucket } from './leaky-bucket.ts'
 import { findRateFlaws, shareOfRate, toRateQuota, waitForRate } from './rate.ts'
 
+const limit = { kind: 'units', low: 1, forPlans: 'units per period' } as const
+const queue = { kind: 'units', low: 0, isOptional: true, forPlans: 'units that may wait' } as const
+
 const parameters = {
   /** A queue: requests depart at an even rate, each delayed until its turn. A request that finds the queue full is refused. */
   algorithm: { kind: 'name', is: 'leaky-bucket' },
   /** How many units per period. */
-  limit: { kind: 'units', low: 1, forPlans: 'units per period' },
+  limit,
   /** The length of the period: `'1s'`, `'90s'`, `'15m'`, `'1h'`, `'1d'`, … from 1 ms to 366 days. */
   period: { kind: 'period' },
   /** Units that may wait behind the one that departs (default `limit`). 0: no request waits. */
-  queue: { kind: 'units', low: 0, isOptional: true, forPlans: 'units that may wait' },
+  queue,
 } as const satisfies Parameters
 
 type Input = InputOf<typeof parameters>
@@ -26,7 +29,7 @@ export const counting: Counting<Input> = {
 }
 
 export const numbers = {
-  parameters,
+  parameters: { limit, queue },
   costBound: 'capacity (queue + 1)',
   atOnce: { parameter: 'queue', notIncluded: 1 },
   findFlaws(input, period) {

@@ -5,16 +5,18 @@ import { MAX_LOG_LIMIT, slidingLog } from './sliding-log.ts'
 import { slidingWindow } from './sliding-window.ts'
 import { shareOfWindow, toWindowQuota } from './window.ts'
 
+const limit = {
+  kind: 'units',
+  low: 1,
+  high: MAX_LOG_LIMIT,
+  forPlans: 'units per period',
+} as const
+
 const parameters = {
   /** Exactly `limit` in any period. Stores about 13 bytes for each request that still counts. */
   algorithm: { kind: 'name', is: 'sliding-log' },
   /** How many units per period. */
-  limit: {
-    kind: 'units',
-    low: 1,
-    high: MAX_LOG_LIMIT,
-    forPlans: 'units per period',
-  },
+  limit,
   /** The length of the period: `'1s'`, `'90s'`, `'15m'`, `'1h'`, `'1d'`, … from 1 ms to 366 days. */
   period: { kind: 'period' },
 } as const satisfies Parameters
@@ -33,7 +35,7 @@ function shareOfLog(quota: Quota, limit: number): Quota {
   return { ...shareOfWindow(quota, limit), step }
 }
 
-export const numbers = { parameters, costBound: 'limit' } as const satisfies Numbers<Input>
+export const numbers = { parameters: { limit }, costBound: 'limit' } as const satisfies Numbers<Input>
 
 export const description = {
   label: 'exactly the limit in any period',

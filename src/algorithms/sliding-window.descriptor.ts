@@ -4,16 +4,18 @@ import { MAX_TICKS } from './exact.ts'
 import { slidingWindow } from './sliding-window.ts'
 import { MAX_WINDOW_COUNT, shareOfWindow, toWindowQuota } from './window.ts'
 
+const limit = {
+  kind: 'units',
+  low: 1,
+  high: MAX_WINDOW_COUNT,
+  forPlans: 'units per period',
+} as const
+
 const parameters = {
   /** Approximates a sliding window by two weighted counters. */
   algorithm: { kind: 'name', is: 'sliding-window' },
   /** How many units per period. */
-  limit: {
-    kind: 'units',
-    low: 1,
-    high: MAX_WINDOW_COUNT,
-    forPlans: 'units per period',
-  },
+  limit,
   /** The length of the period: `'1s'`, `'90s'`, `'15m'`, `'1h'`, `'1d'`, … from 1 ms to 366 days. */
   period: { kind: 'period' },
 } as const satisfies Parameters
@@ -36,7 +38,7 @@ function stepOf(limit: number, period: number): number | undefined {
 }
 
 export const numbers = {
-  parameters,
+  parameters: { limit },
   costBound: 'limit',
   findFlaws({ limit, period: written }, period) {
     if (stepOf(limit, period)) return []

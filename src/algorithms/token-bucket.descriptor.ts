@@ -6,15 +6,18 @@ import type { Counting, Description, InputOf, Numbers, Parameters } from './desc
 import { gcra } from './gcra.ts'
 import { findRateFlaws, shareOfRate, toRateQuota, waitForRate } from './rate.ts'
 
+const limit = { kind: 'units', low: 1, forPlans: 'units per period' } as const
+const burst = { kind: 'units', low: 1, isOptional: true, forPlans: 'units at once' } as const
+
 const parameters = {
   /** A bucket of `burst` tokens with continuous refill. Admits the same requests as `gcra`. */
   algorithm: { kind: 'name', is: 'token-bucket' },
   /** How many units per period. */
-  limit: { kind: 'units', low: 1, forPlans: 'units per period' },
+  limit,
   /** The length of the period: `'1s'`, `'90s'`, `'15m'`, `'1h'`, `'1d'`, … from 1 ms to 366 days. */
   period: { kind: 'period' },
   /** Units at once after a pause (default `limit`). 1 means strictly evenly spaced. */
-  burst: { kind: 'units', low: 1, isOptional: true, forPlans: 'units at once' },
+  burst,
 } as const satisfies Parameters
 
 type Input = InputOf<typeof parameters>
@@ -27,7 +30,7 @@ export const counting: Counting<Input> = {
 }
 
 export const numbers = {
-  parameters,
+  parameters: { limit, burst },
   costBound: 'burst',
   atOnce: { parameter: 'burst', notIncluded: 0 },
   findFlaws(input, period) {

@@ -99,11 +99,6 @@ export async function mintSignedKey(key: SignedKey): Promise<string> {
   return signed + (await createMac(secret, environment)(signed))
 }
 
-/** What makes signed keys. A Worker whose config does not have signatures does not carry it. */
-export const KEY_SIGNING = { readKeySecrets, mintSignedKey }
-
-export type KeySigning = typeof KEY_SIGNING
-
 /** Checks the signature of a key that the isolate does not remember. Its form is valid (consumerOfApiKey). */
 export type CheckSignature = (credential: Credential, key: string) => Promise<FindResult>
 

@@ -185,6 +185,7 @@ export function workerModule(
     ...used(hasMetrics && workerUtilization !== undefined, 'prepareUtilization'),
     ...used(hasApi, 'createApi'),
     ...used(hasApi && config.credentials.signature !== undefined, 'keySigning'),
+    ...used(hasApi && config.cluster, 'opsOnCluster'),
     ...(hasApi ? [routesOf(served, imports)] : []),
     ...used(hasLimits, 'createApiLimits'),
     ...script(hasLimits, 'resetScript', () => builtOf(RESET, kindsOf(config))),

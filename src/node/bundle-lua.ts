@@ -14,6 +14,7 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { type AlgorithmLua, SECTIONS } from '../algorithms/lua.ts'
+import { shortenScript } from '../script/shorten-script.ts'
 
 const SRC = new URL('../', import.meta.url)
 
@@ -37,15 +38,20 @@ export function bundleAlgorithms(): string {
   ].join('\n')
 }
 
-/** The text of src/script/lua.generated.ts. */
-export function bundleScripts(): string {
-  const files = readdirSync(new URL('script/', SRC)).filter(file => file.endsWith('.lua'))
+/** The text of src/script/lua.generated.ts: pieces, which are shortened when they are joined. */
+export const bundleScripts = (): string => bundleFolder('script/', text => text)
+
+/** The text of src/ops/lua.generated.ts: whole scripts. */
+export const bundleOps = (): string => bundleFolder('ops/', shortenScript)
+
+function bundleFolder(folder: string, shorten: (text: string) => string): string {
+  const files = readdirSync(new URL(folder, SRC)).filter(file => file.endsWith('.lua'))
   return [
     '// Made by `npm run bundle-lua` from the .lua files. Do not edit.',
     '',
     ...files
       .sort()
-      .map(file => `export const ${constantOf(file)} = ${JSON.stringify(readLua(`script/${file}`))}\n`),
+      .map(file => `export const ${constantOf(file)} = ${JSON.stringify(shorten(readLua(folder + file)))}\n`),
   ].join('\n')
 }
 
@@ -113,4 +119,5 @@ function readLua(file: string): string {
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   writeFileSync(new URL('algorithms/lua.generated.ts', SRC), bundleAlgorithms())
   writeFileSync(new URL('script/lua.generated.ts', SRC), bundleScripts())
+  writeFileSync(new URL('ops/lua.generated.ts', SRC), bundleOps())
 }

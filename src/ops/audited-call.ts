@@ -2,7 +2,7 @@
 import { AUDIT } from '../script/lua.generated.ts'
 import { scriptBehind } from '../script/script-behind.ts'
 import type { ScriptCall } from '../store/store.ts'
-import type { AdminStore } from './admin-store.ts'
+import type { AdminStore } from './admin-store-shape.ts'
 import type { Entry } from './change.ts'
 
 /** Runs in front of a script that has no call of `audit`: an entry, if any of its keys exists. */

@@ -12,7 +12,7 @@ import { addressIdentity } from '../set-ups/http/address.ts'
 import { createKeyReader } from '../set-ups/http/identity-keys.ts'
 import { consumerKey, UNKNOWN_CONSUMER } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
-import type { AdminStore } from './admin-store.ts'
+import type { AdminStore } from './admin-store-shape.ts'
 import { findKey } from './key-reference.ts'
 import { parseMode } from './names.ts'
 

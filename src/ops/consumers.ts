@@ -18,7 +18,7 @@ import {
 import { type ConsumerRecord, formatConsumer, isBlocked, parseConsumer } from '../store/records.ts'
 import type { Command } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
-import type { AdminStore } from './admin-store.ts'
+import type { AdminStore } from './admin-store-shape.ts'
 import { consumerFacts } from './audit-facts.ts'
 import type { AuditAction } from './change.ts'
 import { eraseCaller, hasRefusals } from './erase-caller.ts'

@@ -1,7 +1,8 @@
 /** What administration works on: the config of a deployment, and its store. */
 import type { ConfigInput } from '../config/check/schema.ts'
 import type { Config } from '../config/compile.ts'
-import { type AdminStore, withActor } from './admin-store.ts'
+import { withActor } from './admin-store-on.ts'
+import type { AdminStore } from './admin-store-shape.ts'
 import type { OverrideRules } from './override-rules.ts'
 
 export interface CheckedConfig extends Config {

@@ -11,7 +11,7 @@ import { decodeSettle, encodeSettle, type Settlement, writtenNumbers } from '../
 import type { LimitIdentity } from '../set-ups/limits/limiter.ts'
 import { reservedKey } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
-import type { AdminStore } from './admin-store.ts'
+import type { AdminStore } from './admin-store-shape.ts'
 import { AUDIT_ALWAYS } from './audited-call.ts'
 import { type CallerIdentity, optionFor, rulesBy, rulesByMore } from './caller-identity.ts'
 import type { Entry } from './change.ts'

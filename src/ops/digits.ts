@@ -1,6 +1,6 @@
 /** The first digits of a digest name a key or a token. They are found in a bounded number of requests and bytes, however many there are. */
 import { AdminError } from './admin-error.ts'
-import type { AdminStore } from './admin-store.ts'
+import type { AdminStore } from './admin-store-shape.ts'
 import { readIndexes } from './sorted-index.ts'
 
 export const ID_DIGITS = 12

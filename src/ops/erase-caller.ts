@@ -2,7 +2,8 @@
 import { TEST_SUFFIX } from '../metrics/recorded-callers.ts'
 import { callersKey } from '../store/keys.ts'
 import { evalCommand } from './admin-connection.ts'
-import type { AdminStore } from './admin-store.ts'
+import type { AdminStore } from './admin-store-shape.ts'
+import { ERASE_CALLER } from './lua.generated.ts'
 
 const HOUR_MS = 3600e3
 
@@ -33,33 +34,7 @@ async function countRecords(store: AdminStore, consumer: string, mode: 'count' |
   const hours = hoursOf(new Date(now.getTime() - KEPT_MS), now)
   const args = [consumer, consumer + TEST_SUFFIX, mode]
   const found = await store.runEach<number>(
-    hours.map(at => evalCommand(RECORDS, [store.at(callersKey(at))], args)),
+    hours.map(at => evalCommand(ERASE_CALLER, [store.at(callersKey(at))], args)),
   )
   return found.reduce((sum, count) => sum + count, 0)
 }
-
-/** ARGV: the two names of the consumer; whether to erase it, or to count only. Its refusals are no longer part of the sums then. */
-const RECORDS = `
-local found = 0
-local fields = redis.call('HGETALL', KEYS[1])
-for i = 1, #fields, 2 do
-  local kept, isFound = {}, false
-  for name, rest in string.gmatch(fields[i + 1], '(%S+) (%d+ %d+ %d+ %S+)') do
-    local isOwn = name == ARGV[1] or name == ARGV[2]
-    for value in string.gmatch(name, '=([^,]*)') do isOwn = isOwn or value == ARGV[1] end
-    if isOwn then
-      isFound = true
-    else
-      kept[#kept + 1] = name .. ' ' .. rest
-    end
-  end
-  if isFound then found = found + 1 end
-  if isFound and ARGV[3] == 'erase' then
-    if #kept == 0 then
-      redis.call('HDEL', KEYS[1], fields[i])
-    else
-      redis.call('HSET', KEYS[1], fields[i], table.concat(kept, ' '))
-    end
-  end
-end
-return found`

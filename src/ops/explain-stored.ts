@@ -8,7 +8,7 @@ import {
   parseConsumer,
   parseCredential,
 } from '../store/records.ts'
-import type { AdminStore } from './admin-store.ts'
+import type { AdminStore } from './admin-store-shape.ts'
 import type { StoreRefusal } from './decision-cost.ts'
 import { ANY_KEY } from './explain-caller.ts'
 import { namesNear } from './key-pages.ts'

@@ -1,9 +1,18 @@
 /** Arguments of changes, from texts and times as users write them. */
+import { didYouMean } from '../config/check/did-you-mean.ts'
 import { parseDuration } from '../config/duration.ts'
+import { isScope, SCOPE_NAMES } from '../scopes.ts'
 import { AdminError } from './admin-error.ts'
 import type { NewKey } from './keys.ts'
-import { parseConsumerName, parseFutureTime, parseMode, parsePlanName, parseShortText } from './names.ts'
-import { checkScopes, type NewToken } from './tokens.ts'
+import {
+  parseConsumerName,
+  parseFutureTime,
+  parseMode,
+  parsePlanName,
+  parseShortText,
+  printable,
+} from './names.ts'
+import type { NewToken } from './tokens.ts'
 
 /** A time, or a text: a duration from now such as `24h`, a time such as `2030-12-31T18:00:00Z`, or `never`. */
 export type TimeInput = Date | string
@@ -42,6 +51,21 @@ export interface NewTokenInput {
   scopes: readonly string[]
   /** Default: never. */
   expires?: TimeInput | undefined
+}
+
+/**
+ * @param scopes at least one
+ * @param limits the names of the limits in the config, for the message
+ * @throws AdminError `usage`
+ */
+function checkScopes(scopes: readonly string[], limits: Iterable<string> = []): void {
+  const unknown = scopes.length === 0 ? '' : scopes.find(scope => !isScope(scope))
+  if (unknown === undefined) return
+  const known = [...SCOPE_NAMES, ...Array.from(limits, name => `limits:use:${name}`)]
+  throw new AdminError(
+    'usage',
+    `'${printable(unknown.slice(0, 60))}' is not a scope.${didYouMean(unknown, known)} Scopes: ${known.join(', ')}.`,
+  )
 }
 
 /** @param limits the names of the limits of the config, for the message. @throws AdminError `usage` */

@@ -3,7 +3,7 @@ import { credentialIndexKey, credentialKey, pointerKey } from '../store/keys.ts'
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
 import { type Command, evalCommand } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
-import { type AdminStore, type HeldClaim, writeFrom } from './admin-store.ts'
+import type { AdminStore, HeldClaim } from './admin-store-shape.ts'
 import { credentialFacts } from './audit-facts.ts'
 import type { FoundKey } from './find-key.ts'
 import {
@@ -17,6 +17,7 @@ import {
   writeOfKey,
 } from './keys.ts'
 import { removeFromIndex, sortedKey } from './sorted-index.ts'
+import { writeFrom } from './write-from.ts'
 
 /** What is known of a key. */
 export async function showKey(

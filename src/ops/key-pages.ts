@@ -1,6 +1,6 @@
 /** Keys and consumers in pages, in the order of consumers and of ids. A page costs a bounded number of requests, however many there are. */
 import { CONSUMER_INDEX_KEY, credentialIndexKey } from '../store/keys.ts'
-import type { AdminStore } from './admin-store.ts'
+import type { AdminStore } from './admin-store-shape.ts'
 import { type IndexedKey, type KeyInfo, readKeys, withIds } from './keys.ts'
 import { type Page, type PageRequest, type Position, readIndexes, readPage } from './sorted-index.ts'
 

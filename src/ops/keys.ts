@@ -5,7 +5,6 @@
 import type { CallerMode } from '../config/caller-mode.ts'
 import { isConsumerName } from '../config/forms.ts'
 import { mintApiKey } from '../credentials/api-key.ts'
-import { KEY_SECRET } from '../credentials/key-signature.ts'
 import { isOpaqueKey } from '../credentials/opaque-key.ts'
 import { sha256 } from '../sha256.ts'
 import {
@@ -18,10 +17,11 @@ import {
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
 import { evalCommand } from './admin-connection.ts'
 import { AdminError, withNextStep } from './admin-error.ts'
-import type { AdminStore, HeldClaim, Write } from './admin-store.ts'
+import type { AdminStore, HeldClaim, Write } from './admin-store-shape.ts'
 import { credentialFacts } from './audit-facts.ts'
 import type { AuditAction } from './change.ts'
 import { distinguishingDigits, ID_DIGITS } from './digits.ts'
+import { DROP_IF_GONE } from './lua.generated.ts'
 import { addToIndex, removeFromIndex, sortedKey } from './sorted-index.ts'
 
 export interface NewKey {
@@ -114,18 +114,6 @@ export async function writeMinted(
     if (!isSent || !(error instanceof AdminError) || error.kind !== 'store') throw error
     throw withNextStep(error, fix)
   })
-}
-
-/** @param signature of the config. @throws AdminError `refused` if the gateway would refuse the new key */
-export function mustSignNewKeys(
-  { keySecret }: Pick<AdminStore, 'keySecret'>,
-  signature: string | undefined,
-): void {
-  if (signature !== 'require' || keySecret) return
-  throw new AdminError(
-    'refused',
-    `The config requires signed keys (credentials.apiKeys.signature), so the new key must be signed. Set ${KEY_SECRET} to the secret of the deployment.`,
-  )
 }
 
 /** The mode as a record has it. */
@@ -289,19 +277,6 @@ interface Key {
   consumer: string
   digest: string
 }
-
-/**
- * Checks and removes in one step, so that a key that was imported again in the meantime stays in the index. KEYS: the index, the sorted
- * index, the records. ARGV: their digests.
- */
-const DROP_IF_GONE = `
-for i, digest in ipairs(ARGV) do
-  if redis.call('EXISTS', KEYS[i + 2]) == 0 then
-    redis.call('SREM', KEYS[1], digest)
-    redis.call('ZREM', KEYS[2], digest)
-  end
-end
-return 1`
 
 async function prune(store: AdminStore, gone: readonly Key[]): Promise<void> {
   const commands = [...Map.groupBy(gone, ({ consumer }) => consumer)].map(([consumer, keys]) => {

@@ -13,7 +13,7 @@ import { signalScript } from '../script/signal-text.ts'
 import type { BoardOptions } from '../shedding/signal-board.ts'
 import { NO_PERMISSION } from '../store/refusal.ts'
 import { AdminError } from './admin-error.ts'
-import type { AdminStore } from './admin-store.ts'
+import type { AdminStore } from './admin-store-shape.ts'
 import { answerOf } from './limits.ts'
 
 export type { AdaptiveLoad, CurrentLoad, LevelLoad, UtilizationLoad } from '../metrics/current-load.ts'

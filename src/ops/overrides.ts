@@ -10,7 +10,7 @@ import type { ConfigInput } from '../config/check/schema.ts'
 import type { Config } from '../config/compile.ts'
 import { compileUnits } from '../config/compile-units.ts'
 import type { Override } from '../store/records.ts'
-import type { AdminStore } from './admin-store.ts'
+import type { AdminStore } from './admin-store-shape.ts'
 import { type OverrideChange, type SetOptions, setOverride as set } from './override-changes.ts'
 import {
   createOverrideRules,

@@ -2,7 +2,7 @@
 import { readTail } from '../script/reserved-records.ts'
 import { reservedKey } from '../store/keys.ts'
 import { evalCommand } from './admin-connection.ts'
-import type { AdminStore } from './admin-store.ts'
+import type { AdminStore } from './admin-store-shape.ts'
 
 /** What requests have reserved of one rule. */
 export interface Reserved {

@@ -19,7 +19,7 @@ import {
 } from '../metrics/sums.ts'
 import { callersKey, hourStatsKey, STATS_TOTAL_KEY, statsKey } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
-import type { AdminStore } from './admin-store.ts'
+import type { AdminStore } from './admin-store-shape.ts'
 
 export type { CallCount, RequestCount, RuleCounts } from '../metrics/sums.ts'
 

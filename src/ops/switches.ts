@@ -16,7 +16,7 @@ import {
   type Switches,
 } from '../switches/switches.ts'
 import { AdminError } from './admin-error.ts'
-import type { AdminStore } from './admin-store.ts'
+import type { AdminStore } from './admin-store-shape.ts'
 import { switchFacts } from './audit-facts.ts'
 
 export async function readSwitches(store: AdminStore): Promise<Switches> {

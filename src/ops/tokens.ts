@@ -3,24 +3,22 @@
  * revoke and rotate only tokens that have no other scopes than itself and end no later.
  */
 
-import { didYouMean } from '../config/check/did-you-mean.ts'
 import {
   looksLikeServiceToken,
   mintServiceToken,
   readServiceToken,
   serviceTokenId,
 } from '../credentials/service-token.ts'
-import { isScope, missingScopes, SCOPE_NAMES } from '../scopes.ts'
+import { missingScopes } from '../scopes.ts'
 import { sha256 } from '../sha256.ts'
 import { TOKEN_INDEX_KEY, tokenKey } from '../store/keys.ts'
 import { formatToken, parseToken, type TokenRecord } from '../store/records.ts'
 import type { Command } from './admin-connection.ts'
 import { AdminError, withNextStep } from './admin-error.ts'
-import { type AdminStore, type HeldClaim, type Write, writeFrom } from './admin-store.ts'
+import type { AdminStore, HeldClaim, Write } from './admin-store-shape.ts'
 import { tokenFacts } from './audit-facts.ts'
 import { distinguishingDigits, findDigest } from './digits.ts'
 import { whereOf } from './find-key.ts'
-import { printable } from './names.ts'
 import {
   addToIndex,
   type Page,
@@ -29,22 +27,10 @@ import {
   readPage,
   removeFromIndex,
 } from './sorted-index.ts'
+import type { CreatedToken, FoundToken, RotatedToken, Rotation, TokenInfo } from './token-shape.ts'
+import { writeFrom } from './write-from.ts'
 
-export interface TokenInfo extends TokenRecord {
-  id: string
-}
-
-/** A new token, which cannot be shown again. */
-export interface CreatedToken extends TokenInfo {
-  token: string
-  digest: string
-}
-
-export interface FoundToken {
-  id: string
-  digest: string
-  record: TokenRecord
-}
+export type { CreatedToken, FoundToken, RotatedToken, TokenInfo } from './token-shape.ts'
 
 export type NewToken = Pick<TokenRecord, 'name' | 'scopes' | 'expiresAt' | 'by'>
 
@@ -71,13 +57,12 @@ export function mintToken({ environment }: AdminStore): MintedToken {
   return { token, digest, id: serviceTokenId(digest) }
 }
 
-/** @throws AdminError `usage` for unknown scopes; `forbidden` if the maker has not all of them, or ends before the new token */
+/** @param newToken with scopes that exist @throws AdminError `forbidden` if the maker has not all of them, or ends before the new token */
 export async function createToken(
   store: AdminStore,
   newToken: NewToken,
   { maker, claim, minted = mintToken(store) }: TokenOptions = {},
 ): Promise<CreatedToken> {
-  checkScopes(newToken.scopes)
   const record = recordOf(newToken, maker)
   await writeMinted(store, minted, () => create(store, minted, record, { claim }))
   return { ...minted, ...record }
@@ -94,7 +79,7 @@ function recordOf({ name, scopes, expiresAt, by }: NewToken, maker: TokenMaker |
 }
 
 /** @param options.replaces id of the token that it replaces */
-async function create(
+export async function create(
   store: AdminStore,
   minted: MintedToken,
   record: TokenRecord,
@@ -180,7 +165,7 @@ export async function revokeToken(store: AdminStore, token: FoundToken, maker?: 
 }
 
 /** @returns false if it was revoked before */
-async function revoke(
+export async function revoke(
   store: AdminStore,
   { id, digest, record }: FoundToken,
   maker?: TokenMaker,
@@ -196,17 +181,10 @@ async function revoke(
   return isRevoked
 }
 
-export interface RotatedToken {
-  created: CreatedToken
-  /** When the old token ends. Absent: its end could not be set, because of `failure`. */
-  oldEndsAt?: Date
-  failure?: AdminError
-}
-
 /**
  * Replaces a token by a new one with the same name, scopes and lifetime, which ends with the maker at the latest: all or nothing, but for a
  * cluster, which has the two in different slots. If the end of the old token cannot be set there because of the store, the new one is
- * returned all the same, because it is valid and cannot be shown again.
+ * returned all the same, because it is valid and cannot be shown again (tokens-on-cluster.ts).
  * @param overlapMs how long the old token stays valid
  * @throws AdminError `forbidden`, and for a token that is being replaced already, or is revoked meanwhile
  */
@@ -231,37 +209,22 @@ export async function rotateToken(
   const next = recordOf(newToken, maker)
   const created = { ...minted, ...next }
   const endsAt = new Date(Math.min(now + overlapMs, expiresAt?.getTime() ?? Number.POSITIVE_INFINITY))
-  if (!store.decisions.isCluster) {
-    await writeMinted(store, minted, () => writeRotation(store, old, created, endsAt, claim))
-    return { created, oldEndsAt: endsAt }
-  }
-  await writeMinted(store, minted, () => create(store, minted, next, { claim, replaces: id }))
-  try {
-    if (endsAt <= new Date() && !(await revoke(store, old))) throw notFound(store, id)
-    if (endsAt > new Date()) await writeRotation(store, old, created, endsAt)
-    return { created, oldEndsAt: endsAt }
-  } catch (error) {
-    if (!(error instanceof AdminError)) throw error
-    if (error.kind === 'store') return { created, failure: error }
-    // Someone has rotated or revoked the old token meanwhile, so this one must not replace it.
-    await revokeToken(store, { ...created, record: next })
-    throw error
-  }
+  const rotation = { old, created, next, endsAt }
+  if (store.decisions.isCluster) return await store.onCluster.rotateToken(store, rotation, claim)
+  await writeMinted(store, minted, () =>
+    writeRotation(store, rotation, { ...writeOfToken(store, minted, next), claim }),
+  )
+  return { created, oldEndsAt: endsAt }
 }
 
-/** Ends the old token, and on one Redis stores the new one. */
-async function writeRotation(
+/** Ends the old token. @param write what else is written in the same run @throws AdminError if the token is being replaced already, or has ended */
+export async function writeRotation(
   store: AdminStore,
-  { id, digest }: FoundToken,
-  created: CreatedToken,
-  endsAt: Date,
-  claim?: HeldClaim,
+  { old: { id, digest }, created, endsAt }: Rotation,
+  { keys, commands, claim }: Pick<Write, 'keys' | 'commands' | 'claim'>,
 ): Promise<void> {
   const key = store.at(tokenKey(digest))
   const isOver = endsAt <= new Date()
-  const { keys, commands } = store.decisions.isCluster
-    ? { keys: [], commands: [] }
-    : writeOfToken(store, created, created)
   await writeFrom(store, key, text => {
     const record = parseToken(text ?? '')
     if (!record) throw notFound(store, id)
@@ -289,21 +252,6 @@ async function writeRotation(
   if (isOver) await store.runEach(removeFromIndex(store.at(TOKEN_INDEX_KEY), [digest])).catch(() => [])
 }
 
-/**
- * @param scopes at least one
- * @param limits the names of the limits in the config, for the message
- * @throws AdminError `usage`
- */
-export function checkScopes(scopes: readonly string[], limits: Iterable<string> = []): void {
-  const unknown = scopes.length === 0 ? '' : scopes.find(scope => !isScope(scope))
-  if (unknown === undefined) return
-  const known = [...SCOPE_NAMES, ...Array.from(limits, name => `limits:use:${name}`)]
-  throw new AdminError(
-    'usage',
-    `'${printable(unknown.slice(0, 60))}' is not a scope.${didYouMean(unknown, known)} Scopes: ${known.join(', ')}.`,
-  )
-}
-
 function mustInclude(maker: TokenMaker | undefined, token: TokenMaker, what: string): void {
   if (!maker) return
   const missing = missingScopes(maker.scopes, token.scopes)
@@ -317,7 +265,7 @@ function mustInclude(maker: TokenMaker | undefined, token: TokenMaker, what: str
 }
 
 /** Lists the token before and after it is stored: every valid token is in the index, even if this process ends, or another one prunes it meanwhile. */
-async function writeMinted(
+export async function writeMinted(
   store: AdminStore,
   { digest, id }: MintedToken,
   write: () => Promise<void>,
@@ -365,7 +313,7 @@ function byToken({ environment }: AdminStore, text: string): Omit<FoundToken, 'r
 const alreadyReplaced = (id: string, by: string) =>
   new AdminError('refused', `Token '${id}' is already replaced by '${by}'. Rotate that one.`)
 
-const notFound = (store: AdminStore, id: string) =>
+export const notFound = (store: AdminStore, id: string) =>
   new AdminError(
     'not-found',
     `There is no token '${id}' ${whereOf(store)}: it never existed, has ended, or was revoked. If it belongs to another environment, use --env <name>.`,

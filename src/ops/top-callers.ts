@@ -7,7 +7,7 @@ import type { Config } from '../config/compile.ts'
 import { parseCallers, type RecordedCaller, TEST_SUFFIX, UNNAMED } from '../metrics/recorded-callers.ts'
 import { callersKey } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
-import type { AdminStore } from './admin-store.ts'
+import type { AdminStore } from './admin-store-shape.ts'
 import { hoursOf } from './erase-caller.ts'
 import { checkRuleName, listRuleNames } from './stats.ts'
 

@@ -2,7 +2,7 @@
 import { sumFields } from '../metrics/sums.ts'
 import { callersKey, SWITCHES_KEY, statsKey } from '../store/keys.ts'
 import { dropExpired, parseSwitches, type Switches } from '../switches/switches.ts'
-import type { AdminStore } from './admin-store.ts'
+import type { AdminStore } from './admin-store-shape.ts'
 import { hoursOf } from './erase-caller.ts'
 import { countsBetween, type Stats, sumByOutcome, sumByRule, timesOf } from './stats.ts'
 import { callersOf, type RefusedCaller, type Spread, spreadOf } from './top-callers.ts'

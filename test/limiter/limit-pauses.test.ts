@@ -7,6 +7,7 @@ import { mintServiceToken } from '../../src/credentials/service-token.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { adminStoreOn } from '../../src/ops/admin-store.ts'
 import { readAudit } from '../../src/ops/audit.ts'
+import { ON_CLUSTER } from '../../src/ops/on-cluster.ts'
 import { listScript } from '../../src/script/pause.ts'
 import type { LimitDecision, Limiter } from '../../src/set-ups/limits/limiter.ts'
 import { createLimiterOnStore } from '../../src/set-ups/limits/limiter-on-store.ts'
@@ -320,7 +321,12 @@ describeOnRedisEngine('a pause of a limit by name', fresh => {
       run: async (...command: (string | number)[]) => await runOn(redis, command),
       runEach: async () => [],
     }
-    const admin = adminStoreOn(connection as never, { environment: config.environment }, {} as never)
+    const admin = adminStoreOn(
+      connection as never,
+      { environment: config.environment },
+      {} as never,
+      ON_CLUSTER,
+    )
     const { entries } = await readAudit(admin, { limit: 10 }, now() / 1e3)
     expect(entries.map(({ action, target, actor, after }) => ({ action, target, actor, after }))).toEqual([
       {

@@ -101,7 +101,7 @@ function dying(store: AdminStore, lives: number): AdminStore {
       return await store.transact(commands)
     },
   }
-  return adminStoreOn(connection, {}, store.ruleSets)
+  return adminStoreOn(connection, {}, store.ruleSets, store.onCluster)
 }
 
 describeOnCluster('the audit trail', start => {

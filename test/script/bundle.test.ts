@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { RuleInput } from '../../src/config/check/rule-schema.ts'
-import { bundleAlgorithms, bundleScripts } from '../../src/node/bundle-lua.ts'
+import { bundleAlgorithms, bundleOps, bundleScripts } from '../../src/node/bundle-lua.ts'
 import { gatewayRuleSet } from '../../src/script/compiled.ts'
 import { RESET, resetText } from '../../src/script/reset.ts'
 import { decideText, refundText } from '../../src/script/rule-set-text.ts'
@@ -54,6 +54,7 @@ describe('the bundle', () => {
   it.each([
     ['algorithms', bundleAlgorithms],
     ['script', bundleScripts],
+    ['ops', bundleOps],
   ])('of src/%s is up to date with its .lua files (npm run bundle-lua)', (folder, bundle) => {
     const written = readFileSync(new URL(`../../src/${folder}/lua.generated.ts`, import.meta.url), 'utf8')
     expect(written).toBe(bundle())

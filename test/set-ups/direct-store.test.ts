@@ -5,6 +5,7 @@ import { connectRedisStore, type RedisStore } from '../../src/node/redis-store/r
 import { adminStoreOn } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { peekLimit } from '../../src/ops/limits.ts'
+import { ON_CLUSTER } from '../../src/ops/on-cluster.ts'
 import { gatewayRuleSet, limitRuleSet } from '../../src/script/compiled.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
 import { createApp } from '../../src/set-ups/gateway/app.ts'
@@ -31,7 +32,8 @@ describeOnRedis('on a store over a direct connection', start => {
     await origin?.close()
     await redis?.close()
   })
-  const admin = () => adminStoreOn(opened.admin, {}, { ofGateway: gatewayRuleSet, ofLimit: limitRuleSet })
+  const admin = () =>
+    adminStoreOn(opened.admin, {}, { ofGateway: gatewayRuleSet, ofLimit: limitRuleSet }, ON_CLUSTER)
 
   it('the gateway limits a consumer, whose key was created over the same connection', async () => {
     const config = checkedConfig({

@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { SCOPES } from '../../../src/scope-table.ts'
 import { listOfScopes, openApiDocument } from '../../../src/set-ups/api/openapi.ts'
-import { OPERATIONS } from '../../../src/set-ups/api/openapi-operations.ts'
+import { operationOf } from '../../../src/set-ups/api/openapi-operations.ts'
 import { PROBLEMS, type ProblemName, problemType } from '../../../src/set-ups/api/problems.ts'
 import { ROUTES } from '../../../src/set-ups/api/routes.ts'
 import { markdownOf, type Table } from '../markdown-tables.ts'
@@ -22,7 +22,7 @@ const TABLES: Readonly<Record<string, () => Table>> = {
     head: ['request', 'does', 'scope'],
     rows: ROUTES.map(route => [
       `\`${route.method} ${route.path}\``,
-      OPERATIONS[route.id]!.summary,
+      operationOf(route).summary,
       listOfScopes(route)
         .map(scope => `\`${scope}\``)
         .join(' or ') || (route.kind === 'own' ? 'an API key' : 'none'),

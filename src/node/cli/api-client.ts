@@ -6,6 +6,7 @@ import { parseShortText, printable } from '../../ops/names.ts'
 import { describeFailure, isOnThisMachine } from '../../ops/store-failure.ts'
 import { API_PATH } from '../../set-ups/api/create-api.ts'
 import { MAX_ITEMS } from '../../set-ups/api/cursor.ts'
+import { operationOf } from '../../set-ups/api/openapi-operations.ts'
 import { type ChangeState, type InputMistake, problemType } from '../../set-ups/api/problems.ts'
 import type { Route } from '../../set-ups/api/route.ts'
 import { ROUTES } from '../../set-ups/api/routes.ts'
@@ -24,7 +25,7 @@ export interface ApiCall {
 }
 
 export interface ApiClient {
-  /** Calls a route by its id in the table of routes, and returns its document. @throws AdminError */
+  /** Calls a route by the id of its operation, and returns its document. @throws AdminError */
   call<T>(id: string, call?: ApiCall): Promise<T>
   /** As `call`, for all pages of a list. @param isWanted ends the list before the first item for which it is false */
   list<T>(id: string, call?: ApiCall, isWanted?: (item: T) => boolean): Promise<T[]>
@@ -176,7 +177,7 @@ function serviceToken(token: string | undefined): string {
 }
 
 function routeOf(id: string): Route {
-  const route = ROUTES.find(each => each.id === id)
+  const route = ROUTES.find(each => operationOf(each).id === id)
   if (!route) throw new Error(`The table of routes has no '${id}'.`)
   return route
 }

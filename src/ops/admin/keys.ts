@@ -17,7 +17,8 @@ import {
 import { type NewKeyInput, parseNewKey, parseOverlap, type TimeInput, textOf } from '../inputs.ts'
 import { expireKey, revokeKey, rotateKey, setKeyLabel, setKeyPlan, showKey } from '../key-changes.ts'
 import { findKey } from '../key-reference.ts'
-import { createKey, importKey, keyStatsOf, listKeys, mustSignNewKeys, type OpaqueKey } from '../keys.ts'
+import { mustSignNewKeys } from '../key-signing.ts'
+import { createKey, importKey, keyStatsOf, listKeys, type OpaqueKey } from '../keys.ts'
 import { parseConsumerName, parsePlanName, parseShortText, parseTime } from '../names.ts'
 
 export type KeyAdmin = ReturnType<typeof administerKeys>

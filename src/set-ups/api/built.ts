@@ -7,7 +7,7 @@ export { numbers as slidingLogNumbers } from '../../algorithms/sliding-log.descr
 export { numbers as slidingWindowNumbers } from '../../algorithms/sliding-window.descriptor.ts'
 export { numbers as tokenBucketNumbers } from '../../algorithms/token-bucket.descriptor.ts'
 export { mistakesOfSettlement } from '../../config/check/mistakes-of-settlement.ts'
-export { KEY_SIGNING as keySigning } from '../../credentials/key-signature.ts'
+export { KEY_SIGNING as keySigning } from '../../ops/key-signing.ts'
 export { createReserving } from '../limits/reserve.ts'
 export { createApi } from './create-api.ts'
 export { auditRoutes } from './handlers/audit.ts'
@@ -22,3 +22,7 @@ export { tokensRoutes } from './handlers/tokens.ts'
 export { usageRoutes } from './handlers/usage.ts'
 export { whyRoutes } from './handlers/why.ts'
 export { createApiLimits } from './limits.ts'
+
+// Last, so that in the bundle what it shares with the routes stays next to them. Compression looks back only 32 kB: 0.3 kB less.
+
+export { ON_CLUSTER as opsOnCluster } from '../../ops/on-cluster.ts'

@@ -7,11 +7,13 @@ import { servedRoutes } from '../../config/api-routes.ts'
 import { auditKeepMs } from '../../config/audit-keep.ts'
 import type { ApiRoutes } from '../../config/check/schema.ts'
 import type { Config } from '../../config/compile.ts'
-import { KEY_SECRET, type KeySigning } from '../../credentials/key-signature.ts'
+import { KEY_SECRET } from '../../credentials/key-signature.ts'
 import { GatewayError } from '../../errors.ts'
 import type { AdminConnection } from '../../ops/admin-connection.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { adminStoreOn, type KeySpace, type RuleSets, withActor } from '../../ops/admin-store.ts'
+import { adminStoreOn, withActor } from '../../ops/admin-store-on.ts'
+import type { KeySpace, OnCluster, RuleSets } from '../../ops/admin-store-shape.ts'
+import type { KeySigning } from '../../ops/key-signing.ts'
 import { parseShortText } from '../../ops/names.ts'
 import { createOverrideRules, type RuleTools } from '../../ops/override-rules.ts'
 import { restConnection } from '../../ops/upstash-connection.ts'
@@ -72,6 +74,8 @@ export interface ApiParts extends ApiLimitParts {
   createApiLimits: typeof createApiLimits
   /** With `credentials.apiKeys.signature`. */
   keySigning: KeySigning
+  /** With `store.cluster`. */
+  opsOnCluster: OnCluster
   /** Of the algorithms of the rules. */
   ruleNumbers: Readonly<Partial<Record<AlgorithmName, RuleNumbers>>>
   /** With overrides, and rules that are estimated. */
@@ -157,6 +161,7 @@ export function createApi(
       return limits
     },
     tokens,
+    mustSignNewKeys: signature && (store => parts.keySigning.mustSignNewKeys(store, signature)),
     now: () => clock.now(),
   }
 
@@ -229,7 +234,7 @@ export function createApi(
       tokenDigest: token.digest,
     }
     const keepMs = auditKeepMs(config.api!.written.audit)
-    const store = withActor(adminStoreOn(tracked, keySpace, ruleSets), change, keepMs)
+    const store = withActor(adminStoreOn(tracked, keySpace, ruleSets, parts.opsOnCluster), change, keepMs)
     const given = route.isCreation ? request.headers.get('idempotency-key') : null
     const { claim, release, isSafe } = createClaim(given, store, { tokenId: token.id, requestId })
     try {

@@ -6,7 +6,7 @@
  */
 import { evalCommand } from '../../ops/admin-connection.ts'
 import { notRedis } from '../../ops/admin-error.ts'
-import type { AdminStore, HeldClaim } from '../../ops/admin-store.ts'
+import type { AdminStore, HeldClaim } from '../../ops/admin-store-shape.ts'
 import { sha256 } from '../../sha256.ts'
 import { idempotencyKey } from '../../store/keys.ts'
 import { ApiError, invalidInput } from './problems.ts'

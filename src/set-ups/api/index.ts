@@ -1,7 +1,8 @@
 /** The API as a part of a gateway without a build: `export default gateway(config, api)`. */
 import { ALGORITHM_NAMES, descriptions } from '../../algorithms/index.ts'
 import { mistakesOfSettlement } from '../../config/check/mistakes-of-settlement.ts'
-import { KEY_SIGNING } from '../../credentials/key-signature.ts'
+import { KEY_SIGNING } from '../../ops/key-signing.ts'
+import { ON_CLUSTER } from '../../ops/on-cluster.ts'
 import { ALL_TOOLS } from '../../ops/overrides.ts'
 import { PAUSE } from '../../script/pause.ts'
 import { RESET } from '../../script/reset.ts'
@@ -18,6 +19,7 @@ export const api: ApiParts = {
   createApiLimits,
   createReserving,
   keySigning: KEY_SIGNING,
+  opsOnCluster: ON_CLUSTER,
   apiRoutes: API_ROUTES,
   resetScript: () => RESET,
   pauseScript: () => PAUSE,

@@ -20,6 +20,8 @@ export const TAGS = {
 } as const
 
 export interface Operation {
+  /** What the document and the command line call it. */
+  id: string
   tag: keyof typeof TAGS
   summary: string
   description?: string
@@ -302,134 +304,259 @@ export const COMPONENTS: Readonly<Record<string, JsonSchema>> = {
 
 const REMOVED = 'No such thing is left, so a repeat is answered with 404.'
 
-/** By the id of the route. */
+/** By the method and the path of the route. */
 export const OPERATIONS: Readonly<Record<string, Operation>> = {
-  openapi: { tag: 'document', summary: 'This document', result: { type: 'object' } },
-  decide: {
+  'GET openapi.json': {
+    id: 'openapi',
+    tag: 'document',
+    summary: 'This document',
+    result: { type: 'object' },
+  },
+  'POST limits/{name}': {
+    id: 'decide',
     tag: 'limits',
     summary: 'Decide under a limit by name, and spend if it admits',
     description:
       'A refusal has the status 200 too: read `allowed`. With `waitMs`, waits up to so long for units. With `hold`, the receipt holds units in flight.',
     result: ref('Decision'),
   },
-  peek: { tag: 'limits', summary: 'Read what a decision would be now', result: ref('State') },
-  reserve: {
+  'POST limits/{name}/peek': {
+    id: 'peek',
+    tag: 'limits',
+    summary: 'Read what a decision would be now',
+    result: ref('State'),
+  },
+  'POST limits/{name}/reserve': {
+    id: 'reserve',
     tag: 'limits',
     summary: 'Reserve units whose amount is known only later',
     result: ref('Decision'),
   },
-  refund: { tag: 'limits', summary: 'Give back what a decision has spent', result: ref('Decision') },
-  settle: {
+  'POST limits/{name}/refund': {
+    id: 'refund',
+    tag: 'limits',
+    summary: 'Give back what a decision has spent',
+    result: ref('Decision'),
+  },
+  'POST limits/{name}/settle': {
+    id: 'settle',
     tag: 'limits',
     summary: 'Replace reserved units by what the call has cost',
     result: ref('Settlement'),
   },
-  renew: {
+  'POST limits/{name}/renew': {
+    id: 'renew',
     tag: 'limits',
     summary: 'Hold units in flight for longer',
     description:
       'About every third of `renewWithinMs`. If the status is 422, they are held no longer: decide again.',
     result: ref('Hold'),
   },
-  release: { tag: 'limits', summary: 'Release units in flight. A repeat is harmless', result: ref('Hold') },
-  reset: {
+  'POST limits/{name}/release': {
+    id: 'release',
+    tag: 'limits',
+    summary: 'Release units in flight. A repeat is harmless',
+    result: ref('Hold'),
+  },
+  'POST limits/{name}/reset': {
+    id: 'reset',
     tag: 'limits',
     summary: 'Make the whole budget of an identity available again',
     result: ref('State'),
   },
-  pause: {
+  'POST limits/{name}/pause': {
+    id: 'pause',
     tag: 'limits',
     summary: 'Refuse all calls for an identity until a time',
     description:
       'For `forMs`, or as long as a header Retry-After of a third party says (seconds or a date), at most `longestPause` of the config. Never ends a longer pause. If `retryAfter` cannot be read, nothing is paused.',
     result: ref('Pause'),
   },
-  resume: { tag: 'limits', summary: 'End the pause of an identity', result: ref('Pause') },
-  usage: {
+  'POST limits/{name}/resume': {
+    id: 'resume',
+    tag: 'limits',
+    summary: 'End the pause of an identity',
+    result: ref('Pause'),
+  },
+  'GET usage': {
+    id: 'usage',
     tag: 'usage',
     summary: 'Show a caller what it has left',
     description:
       'With a credential of the gateway, such as an API key, in place of a service token. Has the enforced rules that count by consumer or credential alone. Spends nothing.',
     result: ref('Usage'),
   },
-  listKeys: { tag: 'keys', summary: 'List keys', result: page(ref('Key')) },
-  createKey: {
+  'GET keys': { id: 'listKeys', tag: 'keys', summary: 'List keys', result: page(ref('Key')) },
+  'POST keys': {
+    id: 'createKey',
     tag: 'keys',
     summary: 'Create an API key',
     description: 'With `plan`, the scope consumers:write is needed too.',
     result: ref('CreatedKey'),
   },
-  importKey: {
+  'POST keys/import': {
+    id: 'importKey',
     tag: 'keys',
     summary: 'Import a key that was created elsewhere',
     description: 'By its SHA-256, or as text. With `plan`, the scope consumers:write is needed too.',
     result: ref('Key'),
   },
-  showKey: { tag: 'keys', summary: 'Show a key', result: ref('Key') },
-  changeKey: {
+  'GET keys/{consumer}/{digits}': { id: 'showKey', tag: 'keys', summary: 'Show a key', result: ref('Key') },
+  'PATCH keys/{consumer}/{digits}': {
+    id: 'changeKey',
     tag: 'keys',
     summary: 'Change the label, the plan or the end of a key',
     description: 'null removes a value. With `plan`, the scope consumers:write is needed too.',
     result: ref('Key'),
   },
-  rotateKey: { tag: 'keys', summary: 'Replace a key by a new one', result: ref('RotatedKey') },
-  revokeKey: {
+  'POST keys/{consumer}/{digits}/rotate': {
+    id: 'rotateKey',
+    tag: 'keys',
+    summary: 'Replace a key by a new one',
+    result: ref('RotatedKey'),
+  },
+  'DELETE keys/{consumer}/{digits}': {
+    id: 'revokeKey',
     tag: 'keys',
     summary: 'Revoke a key',
     description: REMOVED,
     result: object({ id: text, revoked: flag }),
   },
-  listConsumers: { tag: 'consumers', summary: 'List consumers', result: page(ref('Consumer')) },
-  showConsumer: { tag: 'consumers', summary: 'Show a consumer', result: ref('Consumer') },
-  changeConsumer: { tag: 'consumers', summary: 'Set the plan of a consumer', result: ref('ConsumerChange') },
-  blockConsumer: { tag: 'consumers', summary: 'Block a consumer', result: ref('ConsumerChange') },
-  unblockConsumer: { tag: 'consumers', summary: 'Unblock a consumer', result: ref('ConsumerChange') },
-  removeConsumer: {
+  'GET consumers': {
+    id: 'listConsumers',
+    tag: 'consumers',
+    summary: 'List consumers',
+    result: page(ref('Consumer')),
+  },
+  'GET consumers/{consumer}': {
+    id: 'showConsumer',
+    tag: 'consumers',
+    summary: 'Show a consumer',
+    result: ref('Consumer'),
+  },
+  'PATCH consumers/{consumer}': {
+    id: 'changeConsumer',
+    tag: 'consumers',
+    summary: 'Set the plan of a consumer',
+    result: ref('ConsumerChange'),
+  },
+  'PUT consumers/{consumer}/block': {
+    id: 'blockConsumer',
+    tag: 'consumers',
+    summary: 'Block a consumer',
+    result: ref('ConsumerChange'),
+  },
+  'DELETE consumers/{consumer}/block': {
+    id: 'unblockConsumer',
+    tag: 'consumers',
+    summary: 'Unblock a consumer',
+    result: ref('ConsumerChange'),
+  },
+  'DELETE consumers/{consumer}': {
+    id: 'removeConsumer',
     tag: 'consumers',
     summary: 'Remove a consumer with its keys, settings and counters',
     description: REMOVED,
     result: object({ consumer: text, removed: flag, keys: count }),
   },
-  setOverride: {
+  'PUT consumers/{consumer}/overrides/{rule}': {
+    id: 'setOverride',
     tag: 'consumers',
     summary: 'Give a consumer other numbers, or another mode, for a rule',
     result: ref('OverrideChange'),
   },
-  removeOverride: { tag: 'consumers', summary: 'Remove an override', result: ref('ConsumerSettings') },
-  listSwitches: { tag: 'switches', summary: 'Show the live switches', result: ref('Switches') },
-  setSwitch: {
+  'DELETE consumers/{consumer}/overrides/{rule}': {
+    id: 'removeOverride',
+    tag: 'consumers',
+    summary: 'Remove an override',
+    result: ref('ConsumerSettings'),
+  },
+  'GET switches': {
+    id: 'listSwitches',
+    tag: 'switches',
+    summary: 'Show the live switches',
+    result: ref('Switches'),
+  },
+  'PUT switches/{rule}': {
+    id: 'setSwitch',
     tag: 'switches',
     summary: 'Change the mode or the share of a rule',
     description: 'A rule of a limit by name is `<limit>/<rule>`, with the slash encoded as %2F.',
     result: ref('Switches'),
   },
-  removeSwitch: { tag: 'switches', summary: 'Let a rule follow the config again', result: ref('Switches') },
-  setKillSwitch: { tag: 'switches', summary: 'Turn all limits off', result: ref('Switches') },
-  removeKillSwitch: { tag: 'switches', summary: 'Turn all limits on again', result: ref('Switches') },
-  stats: { tag: 'statistics', summary: 'Show what was decided', result: ref('Stats') },
-  topCallers: {
+  'DELETE switches/{rule}': {
+    id: 'removeSwitch',
+    tag: 'switches',
+    summary: 'Let a rule follow the config again',
+    result: ref('Switches'),
+  },
+  'PUT kill-switch': {
+    id: 'setKillSwitch',
+    tag: 'switches',
+    summary: 'Turn all limits off',
+    result: ref('Switches'),
+  },
+  'DELETE kill-switch': {
+    id: 'removeKillSwitch',
+    tag: 'switches',
+    summary: 'Turn all limits on again',
+    result: ref('Switches'),
+  },
+  'GET stats': { id: 'stats', tag: 'statistics', summary: 'Show what was decided', result: ref('Stats') },
+  'GET stats/top': {
+    id: 'topCallers',
     tag: 'statistics',
     summary: 'Show whom each rule has refused most',
     result: object({ since: time, rules: list(ref('RefusedCallers')) }),
   },
-  why: { tag: 'statistics', summary: 'Say why a caller is refused, or that it is not', result: ref('Why') },
-  listTokens: { tag: 'tokens', summary: 'List service tokens', result: page(ref('Token')) },
-  createToken: { tag: 'tokens', summary: 'Create a service token', result: ref('CreatedToken') },
-  showToken: { tag: 'tokens', summary: 'Show a service token', result: ref('Token') },
-  rotateToken: {
+  'GET why/{caller}': {
+    id: 'why',
+    tag: 'statistics',
+    summary: 'Say why a caller is refused, or that it is not',
+    result: ref('Why'),
+  },
+  'GET tokens': {
+    id: 'listTokens',
+    tag: 'tokens',
+    summary: 'List service tokens',
+    result: page(ref('Token')),
+  },
+  'POST tokens': {
+    id: 'createToken',
+    tag: 'tokens',
+    summary: 'Create a service token',
+    result: ref('CreatedToken'),
+  },
+  'GET tokens/{id}': {
+    id: 'showToken',
+    tag: 'tokens',
+    summary: 'Show a service token',
+    result: ref('Token'),
+  },
+  'POST tokens/{id}/rotate': {
+    id: 'rotateToken',
     tag: 'tokens',
     summary: 'Replace a service token by a new one',
     result: ref('RotatedToken'),
   },
-  audit: {
+  'GET audit': {
+    id: 'audit',
     tag: 'audit',
     summary: 'Show who has changed what, newest first',
     result: page(ref('AuditEntry')),
   },
-  revokeToken: {
+  'DELETE tokens/{id}': {
+    id: 'revokeToken',
     tag: 'tokens',
     summary: 'Revoke a service token',
     description: REMOVED,
     result: object({ id: text, revoked: flag }),
   },
+}
+
+/** What the document says about a route. @throws Error for a route that the table lacks */
+export function operationOf({ method, path }: { method: string; path: string }): Operation {
+  const operation = OPERATIONS[`${method} ${path}`]
+  if (!operation) throw new Error(`openapi-operations.ts has no ${method} ${path}.`)
+  return operation
 }

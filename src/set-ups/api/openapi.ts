@@ -6,7 +6,7 @@ import { SCOPE_NAMES } from '../../scopes.ts'
 import { API_PATH } from './create-api.ts'
 import { MAX_ITEMS } from './cursor.ts'
 import type { InputSchema } from './json-schema.ts'
-import { COMPONENTS, OPERATIONS, TAGS } from './openapi-operations.ts'
+import { COMPONENTS, operationOf, TAGS } from './openapi-operations.ts'
 import { PROBLEMS } from './problems.ts'
 import { type Route, scopesOf } from './route.ts'
 import { PAGE_SIZE } from './schemas.ts'
@@ -19,7 +19,7 @@ export function openApiDocument(routes: readonly Route[]) {
   const paths: Record<string, Record<string, unknown>> = {}
   for (const route of routes) {
     const path = `/${route.path}`
-    paths[path] = { ...paths[path], [route.method.toLowerCase()]: operationOf(route) }
+    paths[path] = { ...paths[path], [route.method.toLowerCase()]: documentOf(route) }
   }
   return {
     openapi: '3.1.0',
@@ -84,13 +84,11 @@ function responseTo(status: number) {
   }
 }
 
-function operationOf(route: Route) {
-  const operation = OPERATIONS[route.id]
-  if (!operation) throw new Error(`openapi-operations.ts has no ${route.id}.`)
-  const { tag, summary, description, result } = operation
+function documentOf(route: Route) {
+  const { id, tag, summary, description, result } = operationOf(route)
   const parameters = parametersOf(route)
   return {
-    operationId: route.id,
+    operationId: id,
     tags: [tag],
     summary,
     ...(description && { description }),

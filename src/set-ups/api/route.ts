@@ -1,6 +1,6 @@
 /** The shape of a route of the API, and what its handler gets. */
 import type { Config } from '../../config/compile.ts'
-import type { AdminStore, HeldClaim } from '../../ops/admin-store.ts'
+import type { AdminStore, HeldClaim } from '../../ops/admin-store-shape.ts'
 import type { OverrideRules } from '../../ops/override-rules.ts'
 import { type Scope, scopesForLimit } from '../../scopes.ts'
 import type { InputOf, InputSchema } from './json-schema.ts'
@@ -24,6 +24,8 @@ export interface Services {
   /** Created at its first use: a Worker need not have it. */
   readonly limits: ApiLimits
   tokens: TokenChecks
+  /** With `credentials.apiKeys.signature`. @throws AdminError if the gateway would refuse a new key */
+  mustSignNewKeys?: ((store: AdminStore) => void) | undefined
   /** ms since the epoch. */
   now(): number
 }
@@ -60,8 +62,6 @@ export interface Reply {
 }
 
 interface Common {
-  /** Name of the operation in the OpenAPI document. */
-  id: string
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   /** Below /_sluice/v1, as in `keys/{consumer}/{digits}`. */
   path: string

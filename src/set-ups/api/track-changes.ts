@@ -4,7 +4,7 @@
  */
 import type { AdminConnection, Command, Reply } from '../../ops/admin-connection.ts'
 import { notRedis } from '../../ops/admin-error.ts'
-import { READ_INDEX } from '../../ops/sorted-index.ts'
+import { READ_INDEX } from '../../ops/lua.generated.ts'
 import type { ChangeState } from './problems.ts'
 
 type Kind = 'text' | 'list' | 'texts' | 'number'

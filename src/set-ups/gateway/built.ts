@@ -20,7 +20,6 @@ export { createAdaptiveLimit } from '../../shedding/adaptive-limit.ts'
 export { createUtilizationShedderAndBoard } from '../../shedding/worker-utilization.ts'
 export { withActualHook } from '../../usage/actual-hook.ts'
 export { createUsageReader } from '../../usage/usage-reader.ts'
-export * from '../api/built.ts'
 export * from '../built-parts.ts'
 export { createAmounts } from '../http/amounts.ts'
 export { addressBehindProxies } from '../http/behind-proxies.ts'
@@ -37,3 +36,7 @@ export { withWebSocketKeys } from '../http/web-socket-key.ts'
 export { createXRateLimit } from '../http/x-rate-limit.ts'
 export { createMetricsEndpoint } from './metrics.ts'
 export { createWorker } from './worker.ts'
+
+// Last, for the same reason: 0.1 kB less without the API, and 0.3 kB less with it.
+
+export * from '../api/built.ts'

@@ -17,6 +17,7 @@ import type { ConfigInput } from '../../../src/config/check/schema.ts'
 import { connectRedisStore } from '../../../src/node/redis-store/redis-store.ts'
 import type { Isolate } from '../../../src/node/serve/isolate.ts'
 import { adminStoreOn } from '../../../src/ops/admin-store.ts'
+import { ON_CLUSTER } from '../../../src/ops/on-cluster.ts'
 import { createToken } from '../../../src/ops/tokens.ts'
 import { gatewayRuleSet, limitRuleSet } from '../../../src/script/compiled.ts'
 import { sha256 } from '../../../src/sha256.ts'
@@ -149,7 +150,12 @@ describe('the API reads a body', () => {
   let head: string
   beforeAll(async () => {
     const direct = await connectRedisStore({ url: redis.url })
-    const admin = adminStoreOn(direct.admin, {}, { ofGateway: gatewayRuleSet, ofLimit: limitRuleSet })
+    const admin = adminStoreOn(
+      direct.admin,
+      {},
+      { ofGateway: gatewayRuleSet, ofLimit: limitRuleSet },
+      ON_CLUSTER,
+    )
     const { token } = await createToken(admin, { name: 'test', scopes: ['limits:use'] })
     await direct.close()
     head = [

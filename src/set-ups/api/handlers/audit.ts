@@ -11,7 +11,6 @@ const auditQuery = object({ ...pageQuery, 'target?': text(400) })
 
 export const auditRoutes = [
   adminRoute({
-    id: 'audit',
     method: 'GET',
     path: 'audit',
     scopes: ['audit:read'],

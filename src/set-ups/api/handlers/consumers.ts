@@ -30,7 +30,6 @@ const MAX_KEYS = 100
 
 export const consumersRoutes = [
   adminRoute({
-    id: 'listConsumers',
     method: 'GET',
     path: 'consumers',
     scopes: READING,
@@ -43,7 +42,6 @@ export const consumersRoutes = [
     },
   }),
   adminRoute({
-    id: 'showConsumer',
     method: 'GET',
     path: PATH,
     scopes: READING,
@@ -52,7 +50,6 @@ export const consumersRoutes = [
     }),
   }),
   adminRoute({
-    id: 'changeConsumer',
     method: 'PATCH',
     path: PATH,
     scopes: ['consumers:write'],
@@ -67,7 +64,6 @@ export const consumersRoutes = [
     },
   }),
   adminRoute({
-    id: 'blockConsumer',
     method: 'PUT',
     path: `${PATH}/block`,
     scopes: ['consumers:block'],
@@ -86,7 +82,6 @@ export const consumersRoutes = [
     },
   }),
   adminRoute({
-    id: 'unblockConsumer',
     method: 'DELETE',
     path: `${PATH}/block`,
     scopes: ['consumers:block'],
@@ -96,7 +91,6 @@ export const consumersRoutes = [
     },
   }),
   adminRoute({
-    id: 'removeConsumer',
     method: 'DELETE',
     path: PATH,
     scopes: ['consumers:write'],

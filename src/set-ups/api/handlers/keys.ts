@@ -8,7 +8,7 @@ import {
 import { type FoundKey, findKeyById } from '../../../ops/find-key.ts'
 import { changeKey, type KeyChange, revokeKey, rotateKey, showKey } from '../../../ops/key-changes.ts'
 import { readKeyPage } from '../../../ops/key-pages.ts'
-import { createKey, importKey, mustSignNewKeys, type NewKey } from '../../../ops/keys.ts'
+import { createKey, importKey, type NewKey } from '../../../ops/keys.ts'
 import { parseConsumerName } from '../../../ops/names.ts'
 import { pageDocument, pageOf } from '../cursor.ts'
 import { consumerOf, durationOf, endOf, futureTime, parsed, planOf, shortText } from '../parse-input.ts'
@@ -22,7 +22,6 @@ const DAY_MS = 86_400e3
 
 export const keysRoutes = [
   adminRoute({
-    id: 'listKeys',
     method: 'GET',
     path: 'keys',
     scopes: SCOPES,
@@ -36,7 +35,6 @@ export const keysRoutes = [
     },
   }),
   adminRoute({
-    id: 'createKey',
     method: 'POST',
     path: 'keys',
     scopes: SCOPES,
@@ -44,13 +42,12 @@ export const keysRoutes = [
     status: 201,
     isCreation: true,
     async run(call, services) {
-      mustSignNewKeys(call.store, services.config.credentials.signature)
+      services.mustSignNewKeys?.(call.store)
       const created = await createKey(call.store, await newKeyOf(call, services), call.claim)
       return { body: createdKeyDocument(created) }
     },
   }),
   adminRoute({
-    id: 'importKey',
     method: 'POST',
     path: 'keys/import',
     scopes: SCOPES,
@@ -68,14 +65,12 @@ export const keysRoutes = [
     },
   }),
   adminRoute({
-    id: 'showKey',
     method: 'GET',
     path: PATH,
     scopes: SCOPES,
     run: async call => ({ body: keyDocument(await showKey(call.store, await keyOf(call))) }),
   }),
   adminRoute({
-    id: 'changeKey',
     method: 'PATCH',
     path: PATH,
     scopes: SCOPES,
@@ -93,22 +88,20 @@ export const keysRoutes = [
     },
   }),
   adminRoute({
-    id: 'rotateKey',
     method: 'POST',
     path: `${PATH}/rotate`,
     scopes: SCOPES,
     body: rotateBody,
     status: 201,
     isCreation: true,
-    async run(call, { config }) {
-      mustSignNewKeys(call.store, config.credentials.signature)
+    async run(call, { mustSignNewKeys }) {
+      mustSignNewKeys?.(call.store)
       const overlapMs = durationOf('/overlap', call.body.overlap ?? '24h', 0, 366 * DAY_MS)
       const found = await keyOf(call)
       return { body: rotatedKeyDocument(found.id, await rotateKey(call.store, found, overlapMs, call.claim)) }
     },
   }),
   adminRoute({
-    id: 'revokeKey',
     method: 'DELETE',
     path: PATH,
     scopes: SCOPES,

@@ -2,7 +2,7 @@
 import type { LimitRule } from '../../../config/compile.ts'
 import { countsInFlight } from '../../../config/compile-rule.ts'
 import type { CallGuard } from '../../../limiter/call-guard.ts'
-import type { AdminStore } from '../../../ops/admin-store.ts'
+import type { AdminStore } from '../../../ops/admin-store-shape.ts'
 import { auditedCall } from '../../../ops/audited-call.ts'
 import type { Entry } from '../../../ops/change.ts'
 import { targetOf } from '../../../ops/limits.ts'
@@ -39,7 +39,6 @@ interface Costs extends CostOptions {
 
 const decisionRoutes = [
   limitRoute({
-    id: 'decide',
     path: 'limits/{name}',
     body: decideBody,
     async run(call, services) {
@@ -54,7 +53,6 @@ const decisionRoutes = [
     },
   }),
   limitRoute({
-    id: 'peek',
     path: 'limits/{name}/peek',
     body: peekBody,
     async run(call, services) {
@@ -63,7 +61,6 @@ const decisionRoutes = [
     },
   }),
   limitRoute({
-    id: 'reserve',
     path: 'limits/{name}/reserve',
     body: reserveBody,
     async run(call, services) {
@@ -74,7 +71,6 @@ const decisionRoutes = [
     },
   }),
   limitRoute({
-    id: 'refund',
     path: 'limits/{name}/refund',
     body: refundBody,
     async run(call, services) {
@@ -89,7 +85,6 @@ const decisionRoutes = [
     },
   }),
   limitRoute({
-    id: 'settle',
     path: 'limits/{name}/settle',
     body: settleBody,
     async run(call, services) {
@@ -105,7 +100,6 @@ const decisionRoutes = [
   }),
   ...(['renew', 'release'] as const).map(verb =>
     limitRoute({
-      id: verb,
       path: `limits/{name}/${verb}`,
       body: heldBody,
       async run(call, services) {
@@ -123,7 +117,6 @@ const decisionRoutes = [
 ]
 
 const resetRoute = adminRoute({
-  id: 'reset',
   method: 'POST',
   path: 'limits/{name}/reset',
   scopes: ['limits:reset'],
@@ -146,7 +139,6 @@ const resetRoute = adminRoute({
 
 const pauseRoutes = [
   adminRoute({
-    id: 'pause',
     method: 'POST',
     path: 'limits/{name}/pause',
     scopes: ['limits:use'],
@@ -161,7 +153,6 @@ const pauseRoutes = [
     },
   }),
   adminRoute({
-    id: 'resume',
     method: 'POST',
     path: 'limits/{name}/resume',
     scopes: ['limits:use'],

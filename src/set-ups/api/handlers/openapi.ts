@@ -5,7 +5,6 @@ import type { OpenRoute } from '../route.ts'
 export const openapiRoutes: readonly OpenRoute[] = [
   {
     kind: 'open',
-    id: 'openapi',
     method: 'GET',
     path: 'openapi.json',
     create(routes) {

@@ -9,7 +9,6 @@ const PATH = 'consumers/{consumer}'
 
 export const overridesRoutes = [
   adminRoute({
-    id: 'setOverride',
     method: 'PUT',
     path: `${PATH}/overrides/{rule}`,
     scopes: ['overrides:write'],
@@ -31,7 +30,6 @@ export const overridesRoutes = [
     },
   }),
   adminRoute({
-    id: 'removeOverride',
     method: 'DELETE',
     path: `${PATH}/overrides/{rule}`,
     scopes: ['overrides:write'],

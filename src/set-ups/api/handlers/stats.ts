@@ -15,7 +15,6 @@ const topQuery = object({ ...sinceQuery, 'shadow?': oneOf('true', 'false') })
 
 export const statsRoutes = [
   adminRoute({
-    id: 'stats',
     method: 'GET',
     path: 'stats',
     scopes: SCOPES,
@@ -31,7 +30,6 @@ export const statsRoutes = [
     },
   }),
   adminRoute({
-    id: 'topCallers',
     method: 'GET',
     path: 'stats/top',
     scopes: SCOPES,

@@ -26,14 +26,12 @@ const switchBody = object({
 
 export const switchesRoutes = [
   adminRoute({
-    id: 'listSwitches',
     method: 'GET',
     path: 'switches',
     scopes: ['switches:write', 'stats:read'],
     run: async ({ store }, services) => replyOf(await readSwitches(store), services),
   }),
   adminRoute({
-    id: 'setSwitch',
     method: 'PUT',
     path: 'switches/{rule}',
     scopes: SCOPES,
@@ -51,7 +49,6 @@ export const switchesRoutes = [
     },
   }),
   adminRoute({
-    id: 'removeSwitch',
     method: 'DELETE',
     path: 'switches/{rule}',
     scopes: SCOPES,
@@ -63,7 +60,6 @@ export const switchesRoutes = [
     },
   }),
   adminRoute({
-    id: 'setKillSwitch',
     method: 'PUT',
     path: 'kill-switch',
     scopes: SCOPES,
@@ -72,7 +68,6 @@ export const switchesRoutes = [
       replyOf(await killLimits(call.store, await switchOf(call, services)), services),
   }),
   adminRoute({
-    id: 'removeKillSwitch',
     method: 'DELETE',
     path: 'kill-switch',
     scopes: SCOPES,

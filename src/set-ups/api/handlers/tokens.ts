@@ -25,7 +25,6 @@ const DAY_MS = 86_400e3
 
 export const tokensRoutes = [
   adminRoute({
-    id: 'listTokens',
     method: 'GET',
     path: 'tokens',
     scopes: SCOPES,
@@ -36,7 +35,6 @@ export const tokensRoutes = [
     },
   }),
   adminRoute({
-    id: 'createToken',
     method: 'POST',
     path: 'tokens',
     scopes: SCOPES,
@@ -60,7 +58,6 @@ export const tokensRoutes = [
     },
   }),
   adminRoute({
-    id: 'showToken',
     method: 'GET',
     path: 'tokens/{id}',
     scopes: SCOPES,
@@ -70,7 +67,6 @@ export const tokensRoutes = [
     },
   }),
   adminRoute({
-    id: 'rotateToken',
     method: 'POST',
     path: 'tokens/{id}/rotate',
     scopes: SCOPES,
@@ -94,7 +90,6 @@ export const tokensRoutes = [
     },
   }),
   adminRoute({
-    id: 'revokeToken',
     method: 'DELETE',
     path: 'tokens/{id}',
     scopes: SCOPES,

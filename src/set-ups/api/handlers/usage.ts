@@ -3,5 +3,5 @@ import { createOwnUsage } from '../own-usage.ts'
 import type { OwnRoute } from '../route.ts'
 
 export const usageRoutes: readonly OwnRoute[] = [
-  { kind: 'own', id: 'usage', method: 'GET', path: 'usage', create: createOwnUsage },
+  { kind: 'own', method: 'GET', path: 'usage', create: createOwnUsage },
 ]

@@ -10,7 +10,6 @@ const KEY_ID = /^[^/]+\/[0-9a-f]{4,64}$/
 
 export const whyRoutes = [
   adminRoute({
-    id: 'why',
     method: 'GET',
     path: 'why/{caller}',
     scopes: ['stats:read'],

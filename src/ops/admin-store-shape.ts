@@ -1,0 +1,93 @@
+/** The store for administration, and what it needs. */
+import type { Config, LimitRule } from '../config/compile.ts'
+import type { KeySecret, mintSignedKey } from '../credentials/key-signature.ts'
+import type { RuleSet } from '../script/rule-set-shape.ts'
+import type { AdminConnection, Command } from './admin-connection.ts'
+import type { AuditPage, Position, Range } from './audit-shape.ts'
+import type { AuditTrail } from './audited.ts'
+import type { Entry } from './change.ts'
+import type { RotatedToken, Rotation } from './token-shape.ts'
+
+/** The environment, and what its keys look like. */
+export interface KeySpace {
+  environment?: string | undefined
+  /** Prefix of API keys (`credentials.apiKeys.prefix`). Default: `slk`. */
+  keyPrefix?: string
+  /** The secret that signs new API keys. Absent: they are not signed. */
+  keySecret?: KeySecret | undefined
+  /** What signs them. With `keySecret`. */
+  mintSignedKey?: typeof mintSignedKey
+}
+
+export interface AdminStore extends AdminConnection {
+  environment: string | undefined
+  keyPrefix: string
+  /** The first characters of every API key of this environment. */
+  keyStart: string
+  /** The secret that signs new API keys. */
+  keySecret: KeySecret | undefined
+  mintSignedKey: typeof mintSignedKey | undefined
+  /** The scripts of the rules, for peeking at them. */
+  ruleSets: RuleSets
+  onCluster: OnCluster
+  /** Adds the environment to a key of src/store/keys.ts. */
+  at(key: string): string
+  /**
+   * Changes the text of a key by compare-and-set, so that concurrent changes are not lost.
+   * @param change returns the new text, or undefined to delete the key. It is called again if another writer was faster.
+   * @param describe called after `change`: what it does, for the audit trail. An unchanged text is then not written, and leaves no
+   *   entry. Absent: a detail of another change
+   * @throws AdminError `conflict` if other writers are always faster; `store`
+   */
+  change(
+    key: string,
+    change: (text: string | undefined) => NewText | undefined,
+    describe?: () => Entry,
+  ): Promise<void>
+  /** Makes a change with its entry of the audit trail, all or nothing. @returns false if it was not made, because of `onlyIf` */
+  write(write: Write): Promise<boolean>
+  /** The scripts of changes, with their entries of the audit trail. */
+  audit: AuditTrail
+  /** How long these entries are kept. */
+  auditKeepMs: number
+}
+
+/** Commands that run together. */
+export interface Write {
+  /** All keys of the commands, with the environment. On a cluster, they are in one slot. */
+  keys: readonly string[]
+  /** Commands of Redis, and `DELETE-IF key text`, which deletes a key that has this text. */
+  commands: readonly Command[]
+  /** Some of the keys, and the texts that they must have; an empty text: any. If one has not, nothing is written. */
+  onlyIf?: readonly (readonly [key: string, text: string])[]
+  /** Of a creation: `write` throws if another one has it. */
+  claim?: HeldClaim | undefined
+  entry: Entry
+}
+
+/** Lets a creation be written only while it has its claim, and ends the claim in the same run. */
+export interface HeldClaim {
+  key: string
+  /** While the creation is not written. */
+  text: string
+  /** From then on. */
+  done: string
+}
+
+/** Finds the rule sets of a config: with scripts that are compiled at run time (src/script/compiled.ts), or that were built before. */
+export interface RuleSets {
+  ofGateway(config: Pick<Config, 'rules' | 'plans'>): RuleSet
+  ofLimit(rules: readonly LimitRule[]): RuleSet
+}
+
+/** What takes more than one script on a cluster. A Worker only has it with `store.cluster`. */
+export interface OnCluster {
+  readAudit(store: AdminStore, range: Range, from: Position | undefined): Promise<AuditPage>
+  rotateToken(store: AdminStore, rotation: Rotation, claim: HeldClaim | undefined): Promise<RotatedToken>
+}
+
+export interface NewText {
+  text: string
+  /** Absent: the expiry stays as it is. */
+  expiry?: 'never' | Date
+}

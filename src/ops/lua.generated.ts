@@ -1,0 +1,9 @@
+// Made by `npm run bundle-lua` from the .lua files. Do not edit.
+
+export const DROP_IF_GONE = "for i,r in ipairs(ARGV)do\nif redis.call('EXISTS',KEYS[i+2])==0 then\nredis.call('SREM',KEYS[1],r)\nredis.call('ZREM',KEYS[2],r)\nend\nend\nreturn 1\n"
+
+export const ERASE_CALLER = "local Z=0\nlocal W=redis.call('HGETALL',KEYS[1])\nfor i=1,#W,2 do\nlocal D,l={},false\nfor U,t in string.gmatch(W[i+1],'(%S+) (%d+ %d+ %d+ %S+)')do\nlocal x=U==ARGV[1]or U==ARGV[2]\nfor s in string.gmatch(U,'=([^,]*)')do x=x or s==ARGV[1]end\nif x then\nl=true\nelse\nD[#D+1]=U..' '..t\nend\nend\nif l then Z=Z+1 end\nif l and ARGV[3]=='erase'then\nif#D==0 then\nredis.call('HDEL',KEYS[1],W[i])\nelse\nredis.call('HSET',KEYS[1],W[i],table.concat(D,' '))\nend\nend\nend\nreturn Z\n"
+
+export const FIND_ENTRIES = "local p=redis.call('XREVRANGE',KEYS[1],ARGV[1],ARGV[2],'COUNT',ARGV[3])\nlocal Z={}\nfor i=1,#p do\nlocal h=p[i][2]\nlocal V,W=h[6],h[8]\nif(ARGV[5]==''or W==ARGV[5]or string.sub(W,1,#ARGV[5]+1)==ARGV[5]..'/'\nor string.find(h[10],ARGV[7],1,true))\nand string.sub(V,1,#ARGV[6])==ARGV[6]then\nZ[#Z+1]=p[i]\nif#Z==ARGV[4]+0 then return{Z,p[i][1]}end\nend\nend\nreturn{Z,#p==ARGV[3]+0 and p[#p][1]or''}\n"
+
+export const READ_INDEX = "if redis.call('SCARD',KEYS[1])~=redis.call('ZCARD',KEYS[2])then\nredis.call('DEL',KEYS[2])\nlocal a=redis.call('SMEMBERS',KEYS[1])\nfor f=1,#a,1000 do\nlocal P={}\nfor i=f,math.min(f+999,#a)do\nP[#P+1]='0'\nP[#P+1]=a[i]\nend\nredis.call('ZADD',KEYS[2],unpack(P))\nend\nend\nlocal L=ARGV[1]\nlocal Z=redis.call('ZRANGE',KEYS[2],L,'+','BYLEX','LIMIT',0,ARGV[2])\nlocal U={}\nif L~='-'then\nlocal n=(string.sub(L,1,1)=='['and'('or'[')..string.sub(L,2)\nU=redis.call('ZRANGE',KEYS[2],n,'-','BYLEX','REV','LIMIT',0,1)\nend\ntable.insert(Z,1,U[1]or'')\nreturn Z\n"

@@ -33,7 +33,7 @@ import { NoRedis } from './test-bed.ts'
 const RESULTS = new URL('results.md', import.meta.url)
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 
-const options = new Command('npm run bench --')
+const command = new Command('npm run bench --')
   .addOption(new Option('--only <part...>', 'measure these parts, and write no file').choices(ALL))
   .option('--write', 'with --only or --instructions: renew the sections in bench/results.md')
   .option('--against <commit>', 'compare with the source of another commit')
@@ -43,14 +43,14 @@ const options = new Command('npm run bench --')
     new Option('--run <n>', 'measure once, and print the findings as JSON').argParser(Number).hideHelp(),
   )
   .parse()
-  .opts<{
-    only?: Name[]
-    write?: true
-    against?: string
-    rounds: number
-    instructions?: true
-    run?: number
-  }>()
+const options = command.opts<{
+  only?: Name[]
+  write?: true
+  against?: string
+  rounds: number
+  instructions?: true
+  run?: number
+}>()
 
 try {
   await main(options)
@@ -61,6 +61,8 @@ try {
 }
 
 async function main({ only, write, against, rounds, instructions, run }: typeof options): Promise<void> {
+  if (write && only && instructions)
+    command.error('error: --write renews all instructions. Leave out --only.')
   const byDefault = instructions ? FOR_INSTRUCTIONS : against === undefined ? ALL : FOR_COMPARISON
   const parts = only ? ALL.filter(name => only.includes(name)) : byDefault
   if (run !== undefined) console.log(JSON.stringify(await measureParts(parts)))

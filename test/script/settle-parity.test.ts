@@ -288,6 +288,8 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
           }
         },
       )
+      // The embedded Redis runs a quarter of the cases, which say little about shares.
+      if (kind === 'embedded') return
       expectShare('settlements that were applied', applied, settlements, 0.1, 0.95)
       expectShare('settlements that found a reservation by its id', found, settlements, 0.05, 0.5)
       expectShare('settlements with a decision that were applied', appliedAlong, along, 0.01, 0.9)

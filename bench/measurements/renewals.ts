@@ -175,7 +175,7 @@ async function keep(streams: number, answer: Answer): Promise<Kept> {
   const startedAt = clock.nowMs
   for (let i = 0; i < streams; i++) {
     const rules = [bound(RULE, consumerStateKey(`caller-${i}`), 1, clock.nowMs)]
-    const permits = keeper.claim({ evaluation: { rules } })!
+    const permits = keeper.stakeOf({ evaluation: { rules } })!
     permits.resolve({ status: 'admitted', verdicts: [ADMITTED], at: 0 } as never)
     permits.keep(trips, detached)
     await clock.run(startedAt + ((i + 1) * INTERVAL_MS) / streams)

@@ -141,7 +141,7 @@ export interface EngineOptions {
   onFinish?: ((decision: Decision, ending: Ending) => void) | undefined
   /** Counts in the isolate while the store does not answer. Not needed if all rules are `closed`. */
   local?: LocalLimiter | undefined
-  /** Keeps what requests claim in the store until they are over. Needed if a rule counts units in flight or has a settlement. */
+  /** Keeps what requests have in the store until they are over. Needed if a rule counts units in flight or has a settlement. */
   keeper?: Keeper | undefined
   timer: Timer
   /** Counts guesses that were refused without a trip. Absent: the store counts all of them. */

@@ -7,7 +7,7 @@
  *     trip                    the store evaluates all rules, and the riders travel with it (src/trips); once more for an opaque test key
  *     complete                apply the switches that came with the reply; without a reply, each rule's fallback decides
  *     schedule                wait in the background for the trips that riders need
- *     finish                  end what the request claims in the store (keeper.ts): release units in flight, settle reserved units
+ *     finish                  end what the request has in the store (keeper.ts): release units in flight, settle reserved units
  *
  * `decide` never throws, unless the call has a guard (call-guard.ts). An error in limiting code is handled like a failure of the store.
  */
@@ -28,26 +28,26 @@ import { createChange } from './change.ts'
 import { toDecision } from './decision.ts'
 import type { BrokenDemand, Decided, DecideOptions, Ending, Engine, EngineOptions } from './engine-shape.ts'
 import { type Degraded, evaluate, toDegraded } from './evaluate.ts'
-import type { Claim, ClaimingRequest } from './keeper.ts'
+import type { Stake, UndecidedRequest } from './keeper.ts'
 import { decideWithoutCounting, fallBack } from './outage/fallback.ts'
 import type { Settling } from './reservations/reservation.ts'
 
 /** A request while it is decided. */
-interface Attempt extends ClaimingRequest {
+interface Attempt extends UndecidedRequest {
   verb: DecideVerb
   /** Under which the request was bound. */
   switches: Switches
   /** What the isolate may answer without a trip. */
   answer: Answer | undefined
-  /** What the request claims in the store until it is over. */
-  claim?: Claim | undefined
+  /** What the request has in the store until it is over. */
+  stake?: Stake | undefined
   recall: DecideOptions['recall']
   guard: DecideOptions['guard']
 }
 
 /** A decision, before the edge gets it. */
 interface Made extends Pick<Decided, 'decision' | 'outcome'>, Partial<Pick<Decided, 'at'>> {
-  claim?: Claim | undefined
+  stake?: Stake | undefined
 }
 
 /**
@@ -101,7 +101,7 @@ export function createEngine(
       const again = demand.inMode?.(made.mode!, made.consumer)
       return again ? await makeDecision(verb, again, options) : { decision: toDecision(made) }
     } catch (error) {
-      attempt?.claim?.markUndecided('may-have-run')
+      attempt?.stake?.markUndecided('may-have-run')
       options.guard?.passFailure(toDegraded(error))
       const candidates = demand.rules.map(({ rule }) => rule)
       return { decision: decideUncounted({ ...demand, candidates, error }, options.recall) }
@@ -142,10 +142,10 @@ export function createEngine(
   async function decideByTrip(attempt: Attempt): Promise<Made | Outcome> {
     const { verb, failure, answer, recall, guard } = attempt
     const decides = verb === 'decide'
-    attempt.claim = decides ? keeper?.claim(attempt) : undefined
+    attempt.stake = decides ? keeper?.stakeOf(attempt) : undefined
     const evaluation: Evaluation = {
       ...attempt.evaluation,
-      ...attempt.claim?.forStore,
+      ...attempt.stake?.forStore,
       ...(answer && { wantedRequests: answer.beginTrip() }),
       ...(decideAt && { now: decideAt() }),
     }
@@ -159,7 +159,7 @@ export function createEngine(
         })
     endTrip?.()
     if (reply.status === 'other-mode') {
-      attempt.claim?.resolve(reply)
+      attempt.stake?.resolve(reply)
       answer?.endTrip(undefined)
       return reply
     }
@@ -169,8 +169,8 @@ export function createEngine(
   }
 
   function complete(attempt: Attempt, evaluation: Evaluation, reply: Outcome): Made {
-    const { answer, claim, switches } = attempt
-    claim?.resolve(reply)
+    const { answer, stake, switches } = attempt
+    stake?.resolve(reply)
     const latest = board.current()
     local?.noteReport(evaluation.rules, reply)
     const outcome = answer?.endTrip(reply) ?? reply
@@ -182,33 +182,33 @@ export function createEngine(
       latest === switches ? outcome : applyNewerSwitches(outcome, evaluation, latest, switchName)
     // Under the kill switch the request was bound without rules. The decision stays marked, even if the switch was turned off during the trip.
     const decision = markKillSwitch(toDecision(underLatest), switches.kill ? switches : latest)
-    return { decision, outcome, claim }
+    return { decision, outcome, stake }
   }
 
   async function completeWithoutStore(attempt: Attempt, evaluation: Evaluation, degraded: Degraded) {
-    const { verb, answer, claim, recall, guard } = attempt
+    const { verb, answer, stake, recall, guard } = attempt
     answer?.endTrip(undefined)
     const seen = recall?.()
-    const rules = claim?.markUndecided(degraded.fate, seen)
+    const rules = stake?.markUndecided(degraded.fate, seen)
     const withHeld = rules ? { ...evaluation, rules } : evaluation
     guard?.passFailure(degraded)
     // While this request waited, another one may have received an answer that also decides this one.
     const known = answer?.decideAfterFailure()
     const decision = known?.decision ?? fallBack(withHeld, degraded, seen, fallback, verb)
-    if (!known) claim?.holdLocally(decision)
+    if (!known) stake?.holdLocally(decision)
     // The request is refused, or a lease has paid for it: undo what some slots of a cluster have counted.
     if (known || decision.kind !== 'allowed') await degraded.inPart?.undo()
-    return known ?? { decision, claim }
+    return known ?? { decision, stake }
   }
 
   const decideUncounted = (demand: BrokenDemand, recall: DecideOptions['recall']) =>
     decideWithoutCounting(demand, board.current(), switchName, recall, fallback)
 
-  function withFinish({ decision, claim }: Made, background: Background) {
+  function withFinish({ decision, stake }: Made, background: Background) {
     let isFinished = false
-    const end = claim?.keep(trips, background)
+    const end = stake?.keep(trips, background)
     return {
-      ...{ decision, reservation: claim?.reservation },
+      ...{ decision, reservation: stake?.reservation },
       awaitsEnding: end !== undefined || onFinish !== undefined,
       finish(ending: Ending, settling?: Settling) {
         if (isFinished) return

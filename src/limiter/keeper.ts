@@ -1,6 +1,7 @@
 /**
- * Keeps what requests claim in the store until they are over: units in flight (units/), and reserved units (reservations/). The engine
- * has one keeper. If its rules need both, the keeper of reservations calls that of units in flight, and the two share one claim.
+ * Keeps the stakes of requests: what each has in the store until it is over. These are units in flight (units/) and reserved units
+ * (reservations/). The engine has one keeper. If its rules need both, the keeper of reservations calls that of units in flight, and the
+ * two share one stake.
  */
 import type { Background } from '../background.ts'
 import type { RememberedCaller } from '../credentials/caller-memory.ts'
@@ -12,7 +13,7 @@ import type { Decision } from './decision.ts'
 import type { Reservation, Settling } from './reservations/reservation.ts'
 
 /** A request that the store is about to decide. */
-export interface ClaimingRequest {
+export interface UndecidedRequest {
   readonly evaluation: Evaluation
   /** As in `Demand`: the store is not asked. */
   readonly failure?: unknown
@@ -21,16 +22,16 @@ export interface ClaimingRequest {
 }
 
 export interface Keeper {
-  /** Tells the store what has become of claims, with calls before the decisions of a trip. */
+  /** Tells the store what has become of stakes, with calls before the decisions of a trip. */
   readonly firstRider?: Rider | undefined
   /** The same, with calls after them. */
   readonly rider?: Rider | undefined
-  /** Makes the claim of a request, right before the store decides it; undefined: the request claims nothing. */
-  claim(request: ClaimingRequest): Claim | undefined
+  /** Makes the stake of a request, right before the store decides it; undefined: the request has none. */
+  stakeOf(request: UndecidedRequest): Stake | undefined
 }
 
-/** The claim of one request. It is resolved once, by `resolve` or `markUndecided`. */
-export interface Claim {
+/** The stake of one request. It is resolved once, by `resolve` or `markUndecided`. */
+export interface Stake {
   /** What the store has to know about it. */
   readonly forStore: Partial<Evaluation>
   /** What the request has reserved. */

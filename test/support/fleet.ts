@@ -159,7 +159,7 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
     async request(): Promise<void> {
       report.requests += 1
       const background = (task: Promise<unknown>) => void task.catch(() => {})
-      const permits = this.kept.claim({ evaluation: { rules: [bound(rule, KEY, 1, time.nowMs)] } })!
+      const permits = this.kept.stakeOf({ evaluation: { rules: [bound(rule, KEY, 1, time.nowMs)] } })!
       const [boundRule] = permits.forStore.rules
       const call: Decide = { command: 'GET', key: 'other', boundRule }
       try {

@@ -40,12 +40,12 @@ export function createEngineWithSettlements(
     ...options,
     keeper: {
       ...{ firstRider: settlements.rider, rider: keeper?.rider },
-      claim(request) {
-        const permits = keeper?.claim(request)
+      stakeOf(request) {
+        const permits = keeper?.stakeOf(request)
         const { evaluation, failure, isFinal } = request
         return failure || isFinal || !reserves(evaluation.rules)
           ? permits
-          : settlements.claim(evaluation, permits)
+          : settlements.stakeOf(evaluation, permits)
       },
     },
     answers: answers && {

@@ -16,7 +16,7 @@ import type { Trips } from '../../trips/trips.ts'
 import type { Answers } from '../answers/answers.ts'
 import type { CallGuard } from '../call-guard.ts'
 import { type Degraded, toDegraded } from '../evaluate.ts'
-import type { Claim } from '../keeper.ts'
+import type { Stake } from '../keeper.ts'
 import { prepareSettle, runCall } from '../prepared-call.ts'
 import { renewUntilOver } from '../renew-until-over.ts'
 import { createOutbox, type OutboxOptions, settlementOf } from './outbox.ts'
@@ -136,10 +136,10 @@ export function createSettlements({
     },
 
     /**
-     * Makes the claim of a request that reserves.
-     * @param permits the claim of its units in flight, if it takes any: both end together
+     * Makes the stake of a request that reserves.
+     * @param permits the stake of its units in flight, if it takes any: both end together
      */
-    claim(request: Evaluation, permits: Claim | undefined): Claim {
+    stakeOf(request: Evaluation, permits: Stake | undefined): Stake {
       const reservationId = newId()
       const evaluation = { ...request, reservationId }
       const sentAt = now()

@@ -132,7 +132,7 @@ export function createHoldingsKeeper({ now, timer, script, writeAt, answers, new
     holdings,
     rider,
 
-    claim: ({ evaluation: { rules } }: { evaluation: Pick<Evaluation, 'rules'> }) =>
+    stakeOf: ({ evaluation: { rules } }: { evaluation: Pick<Evaluation, 'rules'> }) =>
       rules.some(needsPermit) ? new Permits(rules, holdings, keep) : undefined,
   } satisfies Keeper & { holdings: Holdings }
 }

@@ -6,13 +6,13 @@ import { countsInFlight } from '../../config/compile-rule.ts'
 import type { CallFate } from '../../errors.ts'
 import type { BoundRule, Outcome, Verdict } from '../../script/evaluation.ts'
 import type { Decision } from '../decision.ts'
-import type { Claim } from '../keeper.ts'
+import type { Stake } from '../keeper.ts'
 import type { Holdings, Permit } from './holdings.ts'
 
-/** `Claim.keep` of permits. */
-export type KeepPermits = (permits: Permits, ...args: Parameters<Claim['keep']>) => (() => void) | undefined
+/** `Stake.keep` of permits. */
+export type KeepPermits = (permits: Permits, ...args: Parameters<Stake['keep']>) => (() => void) | undefined
 
-export class Permits implements Claim {
+export class Permits implements Stake {
   readonly #holdings: Holdings
   readonly #keep: KeepPermits
   readonly #permits: readonly Permit[]
@@ -76,7 +76,7 @@ export class Permits implements Claim {
     this.inFlight = this.#permits
   }
 
-  keep(...args: Parameters<Claim['keep']>) {
+  keep(...args: Parameters<Stake['keep']>) {
     return this.#keep(this, ...args)
   }
 }

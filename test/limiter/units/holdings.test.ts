@@ -143,7 +143,7 @@ describe('the messages of an isolate that holds units of many identities', () =>
       for (let i = 0; i < count; i++) {
         const key = consumerStateKey(`caller-${i}`)
         const rules = [bound(held!, key, 1, NOON / 1e3)]
-        const permits = this.keeper.claim({ evaluation: { rules } })!
+        const permits = this.keeper.stakeOf({ evaluation: { rules } })!
         permits.resolve({ status: 'admitted', verdicts: [ADMITTED], at: 0 } as never)
         ends.push(permits.keep(this.trips, detached)!)
         await this.pass(pauseMs)
@@ -211,7 +211,7 @@ describe('the messages of an isolate that holds units of many identities', () =>
     const bounded = isolate.tripsOn(boundedStore)
     const begin = (consumer: string, trips: Trips) => {
       const rules = [bound(held!, consumerStateKey(consumer), 1, NOON / 1e3)]
-      const permits = isolate.keeper.claim({ evaluation: { rules } })!
+      const permits = isolate.keeper.stakeOf({ evaluation: { rules } })!
       permits.resolve({ status: 'admitted', verdicts: [ADMITTED], at: 0 } as never)
       return permits.keep(trips, detached)!
     }

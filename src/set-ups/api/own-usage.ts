@@ -16,11 +16,12 @@ import { modeOf, verifiedConsumer } from '../http/caller.ts'
 import { createDecideRequest } from '../http/decide-request.ts'
 import type { DecidedRequest } from '../http/decided-request.ts'
 import { deny } from '../http/deny.ts'
-import type { DecisionSource, Incoming } from '../http/handle.ts'
+import type { DecisionSource } from '../http/handle.ts'
 import type { Ruling } from '../http/ruling.ts'
 import { runOrLog } from '../http/unexpected.ts'
 import { milliseconds } from '../rule-result.ts'
 import { ApiError, asApiError, type ProblemName } from './problems.ts'
+import type { RouteRequest } from './route.ts'
 import { storeError } from './store-error.ts'
 
 /** What a caller has left. */
@@ -54,9 +55,8 @@ export interface RuleUsage {
 
 /** @throws ApiError for a request that is refused */
 export type ShowOwnUsage = (
-  incoming: Pick<Incoming, 'request' | 'peer' | 'background'>,
-  requestId: string,
-) => Promise<Response>
+  incoming: Pick<RouteRequest, 'request' | 'peer' | 'background' | 'id'>,
+) => Promise<OwnUsage>
 
 /** How many requests of one credential an isolate answers at once, and after which time it answers one more (ms). */
 const BURST = 20
@@ -109,7 +109,7 @@ export function createOwnUsage(
   async function replyTo(
     request: Request,
     { ruling, caller }: Pick<DecidedRequest, 'ruling' | 'caller'>,
-  ): Promise<Response> {
+  ): Promise<OwnUsage> {
     const waitMs = waits.get(request)
     if (waitMs !== undefined) throw tooOften(waitMs)
     if (ruling.kind !== 'allowed') throw await asApiError(problemOf(ruling), deny(ruling))
@@ -117,16 +117,15 @@ export function createOwnUsage(
     // The store has not answered, so what is left is not known. Under the kill switch, nothing is limited.
     if (degraded && degraded.cause !== 'kill-switch') throw storeError('none', degraded.cause)
     const consumer = verifiedConsumer(caller, ruling)
-    const usage: OwnUsage = {
+    return {
       ...(consumer !== undefined && { consumer }),
       mode: modeOf(caller!.credential),
       ...(plan && { plan }),
       rules: verdicts.filter(({ rule, mode }) => rule.on === 'request' && mode === 'enforce').map(usageOf),
     }
-    return Response.json(usage)
   }
 
-  return async ({ request, peer, background }, requestId) => {
+  return async ({ request, peer, background, id: requestId }) => {
     const decided = await decideRequest(request, peer, background)
     decided.finish('complete')
     const { ruling, caller, storeMs } = decided

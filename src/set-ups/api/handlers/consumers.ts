@@ -1,7 +1,6 @@
 /** Consumers: their plans and blocks. */
 import {
   blockConsumer,
-  type ConsumerChange,
   changePlan,
   keysToRemove,
   readConsumers,
@@ -38,16 +37,15 @@ export const consumersRoutes = [
       const { items: names, ...next } = await readNamePage(store, pageOf(query, 'consumers'))
       const items = await readConsumers(store, names, MAX_KEYS)
       const page = { items, ...next }
-      return { body: pageDocument('consumers', page, each => consumerDocument(each, services)) }
+      return pageDocument('consumers', page, each => consumerDocument(each, services))
     },
   }),
   adminRoute({
     method: 'GET',
     path: PATH,
     scopes: READING,
-    run: async (call, services) => ({
-      body: consumerDocument(await showConsumer(call.store, await consumerOf(call), MAX_KEYS), services),
-    }),
+    run: async (call, services) =>
+      consumerDocument(await showConsumer(call.store, await consumerOf(call), MAX_KEYS), services),
   }),
   adminRoute({
     method: 'PATCH',
@@ -58,9 +56,7 @@ export const consumersRoutes = [
       const { plan } = call.body
       const chosen = plan === null ? undefined : await planOf(plan, config.plans)
       const consumer = await consumerOf(call)
-      return {
-        body: planChangeDocument(consumer, await changePlan(call.store, consumer, chosen, config.plans)),
-      }
+      return planChangeDocument(consumer, await changePlan(call.store, consumer, chosen, config.plans))
     },
   }),
   adminRoute({
@@ -78,7 +74,7 @@ export const consumersRoutes = [
         ...(end !== undefined && { until: end }),
         ...(reason !== undefined && { reason }),
       })
-      return replyTo(consumer, change)
+      return consumerChangeDocument(consumer, change)
     },
   }),
   adminRoute({
@@ -87,7 +83,7 @@ export const consumersRoutes = [
     scopes: ['consumers:block'],
     async run(call) {
       const consumer = await consumerOf(call)
-      return replyTo(consumer, await unblockConsumer(call.store, consumer))
+      return consumerChangeDocument(consumer, await unblockConsumer(call.store, consumer))
     },
   }),
   adminRoute({
@@ -97,13 +93,7 @@ export const consumersRoutes = [
     async run(call, { config }) {
       const consumer = await consumerOf(call)
       await keysToRemove(call.store, consumer)
-      return {
-        body: removedConsumerDocument(consumer, await removeConsumer(call.store, consumer, config.rules)),
-      }
+      return removedConsumerDocument(consumer, await removeConsumer(call.store, consumer, config.rules))
     },
   }),
 ]
-
-const replyTo = (consumer: string, change: ConsumerChange) => ({
-  body: consumerChangeDocument(consumer, change),
-})

@@ -31,7 +31,7 @@ export const keysRoutes = [
       const consumer =
         name === undefined ? undefined : await parsed('?consumer', () => parseConsumerName(name))
       const page = await readKeyPage(store, consumer, pageOf(query, 'keys'))
-      return { body: pageDocument('keys', page, keyDocument) }
+      return pageDocument('keys', page, keyDocument)
     },
   }),
   adminRoute({
@@ -42,9 +42,9 @@ export const keysRoutes = [
     status: 201,
     isCreation: true,
     async run(call, services) {
-      services.mustSignNewKeys?.(call.store)
+      services.signing?.mustSign(call.store)
       const created = await createKey(call.store, await newKeyOf(call, services), call.claim)
-      return { body: createdKeyDocument(created) }
+      return createdKeyDocument(created)
     },
   }),
   adminRoute({
@@ -61,14 +61,14 @@ export const keysRoutes = [
       const opaque = digest === undefined ? { key: key! } : { digest }
       const newKey = await newKeyOf(call, services)
       const imported = await parsed('/key', () => importKey(call.store, opaque, newKey, call.claim))
-      return { body: keyDocument(imported) }
+      return keyDocument(imported)
     },
   }),
   adminRoute({
     method: 'GET',
     path: PATH,
     scopes: SCOPES,
-    run: async call => ({ body: keyDocument(await showKey(call.store, await keyOf(call))) }),
+    run: async call => keyDocument(await showKey(call.store, await keyOf(call))),
   }),
   adminRoute({
     method: 'PATCH',
@@ -84,7 +84,7 @@ export const keysRoutes = [
       if (expiresAt !== undefined) change.expiresAt = await endOf('/expiresAt', expiresAt, now())
       const found = await keyOf(call)
       await changeKey(call.store, found, change)
-      return { body: keyDocument(await showKey(call.store, await keyOf(call))) }
+      return keyDocument(await showKey(call.store, await keyOf(call)))
     },
   }),
   adminRoute({
@@ -94,11 +94,11 @@ export const keysRoutes = [
     body: rotateBody,
     status: 201,
     isCreation: true,
-    async run(call, { mustSignNewKeys }) {
-      mustSignNewKeys?.(call.store)
+    async run(call, { signing }) {
+      signing?.mustSign(call.store)
       const overlapMs = durationOf('/overlap', call.body.overlap ?? '24h', 0, 366 * DAY_MS)
       const found = await keyOf(call)
-      return { body: rotatedKeyDocument(found.id, await rotateKey(call.store, found, overlapMs, call.claim)) }
+      return rotatedKeyDocument(found.id, await rotateKey(call.store, found, overlapMs, call.claim))
     },
   }),
   adminRoute({
@@ -108,7 +108,7 @@ export const keysRoutes = [
     async run(call) {
       const found = await keyOf(call)
       await revokeKey(call.store, found)
-      return { body: revokedKeyDocument(found.id) }
+      return revokedKeyDocument(found.id)
     },
   }),
 ]

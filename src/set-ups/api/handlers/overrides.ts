@@ -26,7 +26,7 @@ export const overridesRoutes = [
         rules: overrides,
         ...(removeStale !== undefined && { removeStale }),
       })
-      return { body: overrideChangeDocument(consumer, override, change, services) }
+      return overrideChangeDocument(consumer, override, change, services)
     },
   }),
   adminRoute({
@@ -39,7 +39,7 @@ export const overridesRoutes = [
       const { record, isChanged } = await removeOverride(call.store, consumer, rule)
       // Without an override, the name of the rule may be misspelled.
       if (!isChanged) services.overrides.find(rule)
-      return { body: settingsDocument(consumer, record, services) }
+      return settingsDocument(consumer, record, services)
     },
   }),
 ]

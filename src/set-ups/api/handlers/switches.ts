@@ -29,7 +29,7 @@ export const switchesRoutes = [
     method: 'GET',
     path: 'switches',
     scopes: ['switches:write', 'stats:read'],
-    run: async ({ store }, services) => replyOf(await readSwitches(store), services),
+    run: async ({ store }, services) => documentOf(await readSwitches(store), services),
   }),
   adminRoute({
     method: 'PUT',
@@ -45,7 +45,7 @@ export const switchesRoutes = [
         ...(share !== undefined && { share }),
       }
       findSwitchable(services.config, call.params.rule!)
-      return replyOf(await switchRule(call.store, call.params.rule!, change), services)
+      return documentOf(await switchRule(call.store, call.params.rule!, change), services)
     },
   }),
   adminRoute({
@@ -56,7 +56,7 @@ export const switchesRoutes = [
       const { switches, isChanged } = await resetRule(store, params.rule!)
       // Without a switch, the name of the rule may be misspelled.
       if (!isChanged) findSwitchable(services.config, params.rule!)
-      return replyOf(switches, services)
+      return documentOf(switches, services)
     },
   }),
   adminRoute({
@@ -65,17 +65,17 @@ export const switchesRoutes = [
     scopes: SCOPES,
     body: killBody,
     run: async (call, services) =>
-      replyOf(await killLimits(call.store, await switchOf(call, services)), services),
+      documentOf(await killLimits(call.store, await switchOf(call, services)), services),
   }),
   adminRoute({
     method: 'DELETE',
     path: 'kill-switch',
     scopes: SCOPES,
-    run: async ({ store }, services) => replyOf((await restoreLimits(store)).switches, services),
+    run: async ({ store }, services) => documentOf((await restoreLimits(store)).switches, services),
   }),
 ]
 
-const replyOf = (switches: Switches, { config }: Services) => ({ body: switchesDocument(switches, config) })
+const documentOf = (switches: Switches, { config }: Services) => switchesDocument(switches, config)
 
 async function switchOf(
   { body: { until }, change: { actor, reason } }: AdminCall<{ until?: string | null }, unknown>,

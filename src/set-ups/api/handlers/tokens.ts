@@ -31,7 +31,7 @@ export const tokensRoutes = [
     query: listQuery,
     async run({ store, query }) {
       const page = await readTokenPage(store, pageOf(query, 'tokens'))
-      return { body: pageDocument('tokens', page, tokenDocument) }
+      return pageDocument('tokens', page, tokenDocument)
     },
   }),
   adminRoute({
@@ -54,7 +54,7 @@ export const tokensRoutes = [
         { name, scopes, ...(end && { expiresAt: end }), by: token.name },
         { maker: token, minted, claim: held },
       )
-      return { body: createdTokenDocument(created) }
+      return createdTokenDocument(created)
     },
   }),
   adminRoute({
@@ -63,7 +63,7 @@ export const tokensRoutes = [
     scopes: SCOPES,
     async run(call) {
       const { id, record } = await tokenOf(call)
-      return { body: tokenDocument({ id, ...record }) }
+      return tokenDocument({ id, ...record })
     },
   }),
   adminRoute({
@@ -86,7 +86,7 @@ export const tokensRoutes = [
         by: token.name,
       })
       tokens.forget(found.digest)
-      return { body: rotatedTokenDocument(found.id, rotated) }
+      return rotatedTokenDocument(found.id, rotated)
     },
   }),
   adminRoute({
@@ -97,7 +97,7 @@ export const tokensRoutes = [
       const found = await tokenOf(call)
       await revokeToken(call.store, found, call.token)
       tokens.forget(found.digest)
-      return { body: revokedTokenDocument(found.id) }
+      return revokedTokenDocument(found.id)
     },
   }),
 ]

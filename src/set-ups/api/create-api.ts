@@ -11,7 +11,7 @@ import { restConnection } from '../../ops/upstash-connection.ts'
 import { createLimitRuleSet } from '../../script/rule-set.ts'
 import type { Store } from '../../store/store.ts'
 import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
-import { deny } from '../http/deny.ts'
+import { describeRefusal } from '../http/deny.ts'
 import type { DecisionSource } from '../http/handle.ts'
 import { logException } from '../http/unexpected.ts'
 import type { LimiterSettings } from '../limits/limiter.ts'
@@ -123,7 +123,7 @@ export function createApi(
 
   async function reply(incoming: ApiRequest, id: string): Promise<Response> {
     const { request, url, refusal } = incoming
-    if (refusal) throw await asApiError('blocked', deny(refusal))
+    if (refusal) throw asApiError('blocked', describeRefusal(refusal))
     const matched = matchRoute(request.method, url.pathname.slice(API_PATH.length + 1))
     if ('methods' in matched) throw noSuchRoute(matched.methods)
     const { route, params } = matched

@@ -16,7 +16,7 @@ import {
 } from '../../../ops/documents/consumers.ts'
 import { readNamePage } from '../../../ops/key-pages.ts'
 import { pageDocument, pageOf } from '../cursor.ts'
-import { consumerOf, endOf, planOf } from '../parse-input.ts'
+import { consumerOf, valuesOf } from '../parse-input.ts'
 import { adminRoute } from '../route.ts'
 import { blockBody, changeConsumerBody, listQuery } from '../schemas.ts'
 
@@ -52,11 +52,11 @@ export const consumersRoutes = [
     path: PATH,
     scopes: ['consumers:write'],
     body: changeConsumerBody,
-    async run(call, { config }) {
-      const { plan } = call.body
-      const chosen = plan === null ? undefined : await planOf(plan, config.plans)
+    async run(call, services) {
+      const { plan } = await valuesOf(call.body, services)
       const consumer = await consumerOf(call)
-      return planChangeDocument(consumer, await changePlan(call.store, consumer, chosen, config.plans))
+      const { plans } = services.config
+      return planChangeDocument(consumer, await changePlan(call.store, consumer, plan ?? undefined, plans))
     },
   }),
   adminRoute({
@@ -64,14 +64,12 @@ export const consumersRoutes = [
     path: `${PATH}/block`,
     scopes: ['consumers:block'],
     body: blockBody,
-    async run(call, { now }) {
-      const { until } = call.body
-      const end = until === undefined ? undefined : await endOf('/until', until, now())
+    async run(call, services) {
+      const { reason: _, ...values } = await valuesOf(call.body, services)
       const consumer = await consumerOf(call)
       const { actor, reason } = call.change
       const change = await blockConsumer(call.store, consumer, {
-        by: actor.name,
-        ...(end !== undefined && { until: end }),
+        ...{ ...values, by: actor.name },
         ...(reason !== undefined && { reason }),
       })
       return consumerChangeDocument(consumer, change)

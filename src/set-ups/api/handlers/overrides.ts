@@ -1,7 +1,7 @@
 /** Overrides: other numbers, or another mode, for one rule and one consumer. */
 import { overrideChangeDocument, settingsDocument } from '../../../ops/documents/consumers.ts'
 import { removeOverride, setOverride } from '../../../ops/override-changes.ts'
-import { consumerOf, futureTime, parsed } from '../parse-input.ts'
+import { consumerOf, parsed, valuesOf } from '../parse-input.ts'
 import { adminRoute } from '../route.ts'
 import { overrideBody } from '../schemas.ts'
 
@@ -15,11 +15,10 @@ export const overridesRoutes = [
     body: overrideBody,
     async run(call, services) {
       const { overrides, now } = services
-      const { until, removeStale, ...numbers } = call.body
-      const end = until && (await futureTime('/until', until, now()))
+      const { until, removeStale, ...numbers } = await valuesOf(call.body, services)
       const consumer = await consumerOf(call)
       const compiled = await parsed('', () =>
-        overrides.compile({ rule: call.params.rule!, ...numbers, ...(end && { until: end }) }),
+        overrides.compile({ rule: call.params.rule!, ...numbers, ...(until && { until }) }),
       )
       const override = { ...compiled, at: new Date(now()), by: call.change.actor.name }
       const change = await setOverride(call.store, consumer, override, {

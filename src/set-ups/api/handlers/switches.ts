@@ -11,7 +11,7 @@ import {
 } from '../../../ops/switches.ts'
 import type { Switch, Switches } from '../../../switches/switches.ts'
 import { type InputSchema, object } from '../json-schema.ts'
-import { futureTime, parsed } from '../parse-input.ts'
+import { parsed, valuesOf } from '../parse-input.ts'
 import { type AdminCall, adminRoute, type Services } from '../route.ts'
 import { end, blockBody as killBody, label, mode } from '../schemas.ts'
 
@@ -78,13 +78,13 @@ export const switchesRoutes = [
 const documentOf = (switches: Switches, { config }: Services) => switchesDocument(switches, config)
 
 async function switchOf(
-  { body: { until }, change: { actor, reason } }: AdminCall<{ until?: string | null }, unknown>,
-  { now }: Services,
+  { body, change: { actor, reason } }: AdminCall<{ until?: string | null }, unknown>,
+  services: Services,
 ): Promise<Switch> {
-  const end = until && (await futureTime('/until', until, now()))
+  const { until } = await valuesOf(body, services)
   return {
-    ...{ at: new Date(now()), by: actor.name },
-    ...(end && { until: end }),
+    ...{ at: new Date(services.now()), by: actor.name },
+    ...(until && { until }),
     ...(reason !== undefined && { reason }),
   }
 }

@@ -15,7 +15,7 @@ import {
 } from '../../../ops/tokens.ts'
 import { isScope } from '../../../scopes.ts'
 import { pageDocument, pageOf } from '../cursor.ts'
-import { durationOf, futureTime, shortText } from '../parse-input.ts'
+import { durationOf, valuesOf } from '../parse-input.ts'
 import { invalidInput } from '../problems.ts'
 import { type AdminCall, adminRoute } from '../route.ts'
 import { createTokenBody, listQuery, rotateBody } from '../schemas.ts'
@@ -41,17 +41,15 @@ export const tokensRoutes = [
     body: createTokenBody,
     status: 201,
     isCreation: true,
-    async run({ store, body, token, claim }, { now }) {
-      const { scopes, expiresAt } = body
+    async run({ store, body, token, claim }, services) {
+      const { name, scopes, expiresAt } = await valuesOf(body, services)
       const unknown = scopes.findIndex(scope => !isScope(scope))
       if (unknown >= 0) throw invalidInput(`/scopes/${unknown}`, 'There is no such scope.')
-      const end = expiresAt === undefined ? undefined : await futureTime('/expiresAt', expiresAt, now())
-      const name = await shortText('/name', body.name, 'name')
       const minted = mintToken(store)
       const held = await claim(minted.id)
       const created = await createToken(
         store,
-        { name, scopes, ...(end && { expiresAt: end }), by: token.name },
+        { name, scopes, ...(expiresAt && { expiresAt }), by: token.name },
         { maker: token, minted, claim: held },
       )
       return createdTokenDocument(created)

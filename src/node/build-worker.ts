@@ -147,13 +147,14 @@ export function workerModule(
   const hasApi = config.api !== undefined
   const served = routesToBuild(config)
   const hasLimits = served.includes('limits')
+  const hasOverrides = served.includes('overrides') || served.includes('consumers')
   // The API decides limits by name, and shows what is left of them.
   const rules = hasApi ? [...config.rules, ...[...config.limits.values()].flat()] : config.rules
   const needsHoldings = anyCountsInFlight(rules)
   const isFollowing = followsOrigin(config)
   const isShedding = config.shedding !== undefined || config.adaptive !== undefined
   const hasProxies = config.address.from === 'x-forwarded-for' || config.address.from === 'forwarded'
-  const hasCors = (config.cors ?? config.api?.cors) !== undefined
+  const hasCors = config.cors !== undefined
   const hasMetrics = config.metrics !== undefined
   const { workerUtilization } = config.shedding ?? {}
   const lines = [
@@ -184,17 +185,17 @@ export function workerModule(
     ...used(hasMetrics && config.adaptive !== undefined, 'prepareAdaptive'),
     ...used(hasMetrics && workerUtilization !== undefined, 'prepareUtilization'),
     ...used(hasApi, 'createApi'),
-    ...used(hasApi && config.credentials.signature !== undefined, 'keySigning'),
+    ...used(hasApi && config.credentials.signature !== undefined, 'createKeySigning'),
     ...used(hasApi && config.cluster, 'opsOnCluster'),
+    ...used(config.api?.cors !== undefined, 'withApiCors'),
     ...(hasApi ? [routesOf(served, imports)] : []),
     ...used(hasLimits, 'createApiLimits'),
     ...script(hasLimits, 'resetScript', () => builtOf(RESET, kindsOf(config))),
     ...script(hasLimits, 'pauseScript', () => builtOf(PAUSE, kindsOf(config))),
     ...used(hasLimits && anyReserves(rules), 'createReserving'),
     ...(config.limits.size > 0 && hasApi ? ['    scriptsOfLimits,'] : []),
-    ...(served.includes('overrides') || served.includes('consumers')
-      ? [numbersOf(config.rules, imports)]
-      : []),
+    ...used(hasOverrides, 'createOverrides'),
+    ...(hasOverrides ? [numbersOf(config.rules, imports)] : []),
     ...used(served.includes('overrides') && anyEstimated(config), 'mistakesOfSettlement'),
     ...used(config.shedding !== undefined, 'classOfRequest'),
     ...used(dependsOnRequest(config), 'createMatchByRequest'),

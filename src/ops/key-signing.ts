@@ -1,5 +1,5 @@
-/** What signs new keys. A Worker whose config does not have signatures does not carry it. */
-import { KEY_SECRET, mintSignedKey, readKeySecrets } from '../credentials/key-signature.ts'
+/** Whether new keys must be signed. A Worker whose config does not have signatures does not carry it. */
+import { KEY_SECRET } from '../credentials/key-signature.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 
@@ -14,7 +14,3 @@ export function mustSignNewKeys(
     `The config requires signed keys (credentials.apiKeys.signature), so the new key must be signed. Set ${KEY_SECRET} to the secret of the deployment.`,
   )
 }
-
-export const KEY_SIGNING = { readKeySecrets, mintSignedKey, mustSignNewKeys }
-
-export type KeySigning = typeof KEY_SIGNING

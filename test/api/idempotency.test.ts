@@ -2,6 +2,7 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { withActor } from '../../src/ops/admin-store.ts'
 import { createClaim } from '../../src/set-ups/api/idempotency.ts'
+import { API_ON_CLUSTER } from '../../src/set-ups/api/on-cluster.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { sized } from '../selection.ts'
 import { type ApiCall, type ApiReply, apiOf, tokenWith } from '../support/api.ts'
@@ -96,7 +97,8 @@ describeOnRedis('creations with an Idempotency-Key', (_, kind) => {
       { ...admin, decisions: { ...admin.decisions, isCluster: true } },
       { actor: { kind: 'operator', name: 'a' } },
     )
-    const claimOf = () => createClaim('order-17', store, { tokenId: 'a', requestId: 'r' })
+    const claimOf = () =>
+      createClaim('order-17', store, { tokenId: 'a', requestId: 'r', onCluster: API_ON_CLUSTER })
     const first = claimOf()
     expect(await first.claim('acme/1')).toBeUndefined()
     expect(first.isSafe()).toBe(false)

@@ -60,6 +60,20 @@ describeOnRedis('GET usage', (_, kind) => {
     expect(gateway.store.count()).toBe(3)
   })
 
+  it('spends nothing, whatever hooks say about the cost', async () => {
+    const hooks = { cost: () => 7, amounts: () => ({ tokens: 70 }) }
+    const key = await gateway.key('acme')
+    await gateway.app({ ...CONFIG, rules: RULES, hooks })('/', { key })
+    api = apiOf(gateway, { ...CONFIG, hooks })
+    for (let i = 0; i < 3; i++)
+      expect((await usage(key)).body.rules).toMatchObject([
+        { name: 'all', remaining: 93 },
+        { name: 'posts', remaining: 10 },
+        { name: 'key', remaining: 43 },
+        { name: 'units', remaining: 4930 },
+      ])
+  })
+
   it('says so if it gets a service token, which is no guess of a key, and so does the API if it gets a key', async () => {
     const token = await tokenWith(gateway, ['keys:write'])
     for (let i = 0; i < 5; i++)

@@ -2,50 +2,42 @@
 import { looksLikeServiceToken, readServiceToken } from '../../credentials/service-token.ts'
 import type { Scope } from '../../scopes.ts'
 import { ApiError } from './problems.ts'
-import { changeState, storeError } from './store-error.ts'
-import type { TokenRefusal } from './token-check.ts'
 
 const CHALLENGE = 'Bearer realm="sluice"'
 
-/** The token of a request. @throws ApiError for a request without one, and for a text that cannot be one: without a trip */
-export function readBearer({ headers }: Request): string {
-  const token = bearerOf(headers)
-  if (token === undefined) throw refusalError({ ok: false, reason: 'missing' })
-  if (readServiceToken(token)) return token
-  if (!looksLikeServiceToken(token))
-    throw unauthenticated('This is not a service token (slt_…). API keys are only for GET usage.')
-  throw refusalError({ ok: false, reason: 'malformed' })
+/** The bearer token of a request. */
+export const bearerOf = ({ headers }: Request): string | undefined =>
+  /^Bearer +(\S+)$/i.exec(headers.get('authorization') ?? '')?.[1]
+
+/**
+ * The environment of a token.
+ * @throws ApiError for a request without a token, and for a text that cannot be one
+ */
+export function environmentOf(token: string | undefined): string | undefined {
+  if (!token) throw unauthenticated('Send a service token: Authorization: Bearer slt_….', CHALLENGE)
+  const form = readServiceToken(token)
+  if (form) return form.environment
+  throw unauthenticated(
+    looksLikeServiceToken(token)
+      ? 'This is not a service token of this deployment. Check that it was copied whole.'
+      : 'This is not a service token (slt_…). API keys are only for GET usage.',
+  )
 }
 
 /** @throws ApiError for a service token where the credential of a caller is expected, so that it is not taken for a guess */
-export function refuseServiceToken({ headers }: Request): void {
-  if (readServiceToken(bearerOf(headers) ?? ''))
+export function refuseServiceToken(request: Request): void {
+  if (readServiceToken(bearerOf(request) ?? ''))
     throw unauthenticated("This is a service token. GET usage needs the caller's own API key.")
 }
 
-const bearerOf = (headers: Headers): string | undefined =>
-  /^Bearer +(\S+)$/i.exec(headers.get('authorization') ?? '')?.[1]
+export const unknownToken = (): ApiError =>
+  unauthenticated('This token never existed, has expired, or was revoked. Use another one.')
 
-export function refusalError({ reason, retryAfterMs = 1000, needed = [], failure }: TokenRefusal): ApiError {
-  switch (reason) {
-    case 'missing':
-      return unauthenticated('Send a service token: Authorization: Bearer slt_….', CHALLENGE)
-    case 'malformed':
-      return unauthenticated(
-        'This is not a service token of this deployment. Check that it was copied whole.',
-      )
-    case 'unknown':
-      return unauthenticated('This token never existed, has expired, or was revoked. Use another one.')
-    case 'scope':
-      return scopeError(needed)
-    case 'too-many':
-      return new ApiError('too-many-guesses', 'Too many invalid tokens were sent from this address. Wait.', {
-        headers: { 'retry-after': String(Math.max(1, Math.ceil(retryAfterMs / 1000))) },
-      })
-    case 'store':
-      return storeError(failure ? changeState(failure.fate) : 'none', failure?.cause)
-  }
-}
+/** @param waitMs when to try again */
+export const tooManyTokens = (waitMs: number): ApiError =>
+  new ApiError('too-many-guesses', 'Too many invalid tokens were sent from this address. Wait.', {
+    headers: { 'retry-after': String(Math.max(1, Math.ceil(waitMs / 1000))) },
+  })
 
 /** @param what needs any one of the scopes */
 export function scopeError(needed: readonly Scope[], what = 'This'): ApiError {

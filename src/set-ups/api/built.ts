@@ -7,8 +7,8 @@ export { numbers as slidingLogNumbers } from '../../algorithms/sliding-log.descr
 export { numbers as slidingWindowNumbers } from '../../algorithms/sliding-window.descriptor.ts'
 export { numbers as tokenBucketNumbers } from '../../algorithms/token-bucket.descriptor.ts'
 export { mistakesOfSettlement } from '../../config/check/mistakes-of-settlement.ts'
-export { KEY_SIGNING as keySigning } from '../../ops/key-signing.ts'
 export { createReserving } from '../limits/reserve.ts'
+export { withApiCors } from './cors.ts'
 export { createApi } from './create-api.ts'
 export { auditRoutes } from './handlers/audit.ts'
 export { consumersRoutes } from './handlers/consumers.ts'
@@ -21,8 +21,10 @@ export { switchesRoutes } from './handlers/switches.ts'
 export { tokensRoutes } from './handlers/tokens.ts'
 export { usageRoutes } from './handlers/usage.ts'
 export { whyRoutes } from './handlers/why.ts'
+export { createKeySigning } from './key-signing.ts'
 export { createApiLimits } from './limits.ts'
+export { createOverrides } from './overrides.ts'
 
 // Last, so that in the bundle what it shares with the routes stays next to them. Compression looks back only 32 kB: 0.3 kB less.
 
-export { ON_CLUSTER as opsOnCluster } from '../../ops/on-cluster.ts'
+export { API_ON_CLUSTER as opsOnCluster } from './on-cluster.ts'

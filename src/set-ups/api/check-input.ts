@@ -17,53 +17,55 @@ function mistakesIn(schema: InputSchema, value: unknown, pointer: string): Input
   // Of alternatives, the one that is meant is that of the same type.
   const meant = (schema.anyOf ?? [schema]).find(each => isOfType(each, value))
   if (!meant) return [{ pointer, detail: `Wrong type or value. Use ${nameOf(schema)}.` }]
-  const mistakes = detailsOf(meant, value).map(detail => ({ pointer, detail }))
-  if (meant.items)
-    for (const [i, item] of (value as unknown[]).entries())
-      mistakes.push(...mistakesIn(meant.items, item, `${pointer}/${i}`))
-  else if (meant.type === 'object') mistakes.push(...mistakesInMembers(meant, value as object, pointer))
-  return mistakes
+  const { items } = meant
+  return [
+    ...detailsOf(meant, value).map(detail => ({ pointer, detail })),
+    ...(items ? (value as unknown[]).flatMap((item, i) => mistakesIn(items, item, `${pointer}/${i}`)) : []),
+    ...(meant.type === 'object' ? mistakesInMembers(meant, value as Members, pointer) : []),
+  ]
 }
 
-function mistakesInMembers(schema: InputSchema, value: object, parent: string): InputMistake[] {
+type Members = Readonly<Record<string, unknown>>
+
+function mistakesInMembers(schema: InputSchema, value: Members, parent: string): InputMistake[] {
   const { properties = {}, required = [], propertyNames = {}, additionalProperties = {} } = schema
-  const [known, members] = [new Map(Object.entries(properties)), new Map(Object.entries(value))]
-  return [...new Set([...known.keys(), ...members.keys()])].flatMap(name => {
+  return [...new Set([...Object.keys(properties), ...Object.keys(value)])].flatMap(name => {
     const pointer =
       parent === '?' ? `?${name}` : `${parent}/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`
-    if (!members.has(name)) return required.includes(name) ? { pointer, detail: 'Missing. Add it.' } : []
-    const member = known.get(name) ?? additionalProperties
+    if (!Object.hasOwn(value, name))
+      return required.includes(name) ? { pointer, detail: 'Missing. Add it.' } : []
+    const member = Object.hasOwn(properties, name) ? properties[name]! : additionalProperties
     if (!member) return { pointer, detail: 'Unknown member. Leave it out.' }
-    return [...mistakesIn(propertyNames, name, pointer), ...mistakesIn(member, members.get(name), pointer)]
+    return [...mistakesIn(propertyNames, name, pointer), ...mistakesIn(member, value[name], pointer)]
   })
 }
 
-function detailsOf(schema: InputSchema, value: unknown): string[] {
-  const { type, pattern, minimum, maximum, minLength, minItems, maxLength, maxItems } = schema
-  if (pattern !== undefined && !new RegExp(pattern).test(value as string))
-    return [`Wrong form. Use text of the form /${pattern}/.`]
-  if (typeof value === 'number')
-    return [
-      ...(type === 'integer' && !Number.isInteger(value) ? ['Not a whole number.'] : []),
-      ...boundsOf(value, minimum, maximum, [
-        'Too low. The least value is',
-        'Too high. The greatest value is',
-      ]),
-    ]
-  const { length } = Object(value) as unknown[]
-  const [least, most] = [minLength ?? minItems, maxLength ?? maxItems]
-  return boundsOf(length, least, most, ['Too short. The least length is', 'Too long. The greatest length is'])
+/** What is wrong with a value of the right type, by the keyword of its schema. */
+const CHECKS: Readonly<Record<string, (bound: never, value: never) => string | false>> = {
+  type: (type: string, value: unknown) =>
+    type === 'integer' && !Number.isInteger(value) && 'Not a whole number.',
+  pattern: (pattern: string, value: string) =>
+    !new RegExp(pattern).test(value) && `Wrong form. Use text of the form /${pattern}/.`,
+  minimum: (least: number, value: number) => value < least && `Too low. The least value is ${least}.`,
+  maximum: (most: number, value: number) => value > most && `Too high. The greatest value is ${most}.`,
+  minLength: isTooShort,
+  minItems: isTooShort,
+  maxLength: isTooLong,
+  maxItems: isTooLong,
 }
 
-function boundsOf(
-  value: number,
-  least: number | undefined,
-  most: number | undefined,
-  words: [string, string],
-) {
-  if (least !== undefined && value < least) return [`${words[0]} ${least}.`]
-  return most !== undefined && value > most ? [`${words[1]} ${most}.`] : []
+function isTooShort(least: number, { length }: { length: number }): string | false {
+  return length < least && `Too short. The least length is ${least}.`
 }
+
+function isTooLong(most: number, { length }: { length: number }): string | false {
+  return length > most && `Too long. The greatest length is ${most}.`
+}
+
+const detailsOf = (schema: InputSchema, value: unknown): string[] =>
+  Object.entries(schema).flatMap(
+    ([keyword, bound]) => CHECKS[keyword]?.(bound as never, value as never) || [],
+  )
 
 function isOfType({ type, enum: words }: InputSchema, value: unknown): boolean {
   if (words) return words.includes(value as string)

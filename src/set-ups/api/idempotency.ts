@@ -4,11 +4,12 @@
  * the first request: either that has created something, or the repeat takes the claim over, and the first can no longer create anything.
  * On a cluster, the claim is in another slot than the creation, so there a repeat can only say how to find out.
  */
-import { evalCommand } from '../../ops/admin-connection.ts'
+import { type Command, evalCommand } from '../../ops/admin-connection.ts'
 import { notRedis } from '../../ops/admin-error.ts'
 import type { AdminStore, HeldClaim } from '../../ops/admin-store-shape.ts'
 import { sha256 } from '../../sha256.ts'
 import { idempotencyKey } from '../../store/keys.ts'
+import type { ApiOnCluster } from './on-cluster.ts'
 import { ApiError, invalidInput } from './problems.ts'
 
 const KEPT_SECONDS = 86_400
@@ -17,12 +18,20 @@ export interface Claim {
   /** Call it with the id of what will be created. @throws ApiError `repeated` if the key was used before */
   claim(id: string): Promise<HeldClaim | undefined>
   /**
-   * Call it if the request was refused, so that it can be repeated.
+   * Call it if the request was refused, so that it can be repeated. The store need not answer.
    * @throws ApiError `repeated` if the first request has created something: it may be the reason of the refusal
    */
   release(): Promise<void>
   /** Whether a repeat of the request creates nothing twice. */
   isSafe(): boolean
+}
+
+interface ClaimOptions {
+  /** Of the caller: tokens share no keys. */
+  tokenId: string
+  requestId: string
+  /** Used only on a cluster. */
+  onCluster: Pick<ApiOnCluster, 'firstRequest'>
 }
 
 /** ARGV: the text of the claim, the text of the claim to take over or an empty one, seconds. Replies the text that the key has then. */
@@ -37,26 +46,40 @@ const RELEASE = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call
 /** Of a claim whose request has created nothing yet. Those of earlier versions, and on a cluster, are an id alone. */
 const PENDING = /^pending \S+ /
 
-/**
- * @param given the Idempotency-Key; null: none
- * @param ids.tokenId of the caller: tokens share no keys
- */
+/** Of a request without an Idempotency-Key. */
+const NO_CLAIM: Claim = { claim: async () => undefined, release: async () => {}, isSafe: () => false }
+
+/** @param given the Idempotency-Key; null: none */
 export function createClaim(
   given: string | null,
   store: AdminStore,
-  { tokenId, requestId }: { tokenId: string; requestId: string },
+  { tokenId, requestId, onCluster }: ClaimOptions,
 ): Claim {
-  if (given === null) return { claim: async () => undefined, release: async () => {}, isSafe: () => false }
+  if (given === null) return NO_CLAIM
   if (!/^[\x21-\x7e]{1,255}$/.test(given))
     throw invalidInput('Idempotency-Key', 'Use 1 to 255 visible ASCII characters.')
   const key = store.at(idempotencyKey(sha256(`${tokenId} ${given}`)))
   const { isCluster } = store.decisions
   let held: string | undefined
-  const put = async (text: string, before: string) => {
+  let isUsed = false
+
+  async function put(text: string, before: string): Promise<string> {
     const found = await store.run(...evalCommand(CLAIM, [key], [text, before, KEPT_SECONDS]))
     if (typeof found === 'string') return found
     throw notRedis()
   }
+
+  function repeated(text: string): ApiError {
+    isUsed = true
+    const id = text.replace(PENDING, '')
+    const sentences = [
+      `This Idempotency-Key was used before, for ${id}.`,
+      ...(isCluster ? [onCluster.firstRequest] : []),
+      'If its secret was lost with the reply, rotate it.',
+    ]
+    return new ApiError('repeated', sentences.join(' '), { extra: { id } })
+  }
+
   return {
     async claim(id) {
       const text = isCluster ? id : `pending ${requestId} ${id}`
@@ -65,23 +88,15 @@ export function createClaim(
       if (found !== text && PENDING.test(found)) found = await put(text, found)
       if (found === text) return isCluster ? undefined : { key, text, done: id }
       held = undefined
-      throw repeated(found.replace(PENDING, ''), isCluster)
+      throw repeated(found)
     },
     async release() {
-      if (held !== undefined) return void (await store.run(...evalCommand(RELEASE, [key], [held])))
-      const found = await store.run<string | null>('GET', key)
-      if (found !== null && !PENDING.test(found)) throw repeated(found, isCluster)
+      if (isUsed) return
+      const command: Command = held === undefined ? ['GET', key] : evalCommand(RELEASE, [key], [held])
+      // If the store fails, the claim ends by itself.
+      const found = await store.run(...command).catch(() => null)
+      if (typeof found === 'string' && !PENDING.test(found)) throw repeated(found)
     },
     isSafe: () => held !== undefined && !isCluster,
   }
 }
-
-const repeated = (id: string, isCluster = false) =>
-  new ApiError(
-    'repeated',
-    `This Idempotency-Key was used before, for ${id}. ${isCluster ? UNKNOWN : ''}If its secret was lost with the reply, rotate it.`,
-    { extra: { id } },
-  )
-
-const UNKNOWN =
-  'If a GET does not find it a minute later, the first request has failed: use another Idempotency-Key. '

@@ -1,15 +1,17 @@
 /** The API as a part of a gateway without a build: `export default gateway(config, api)`. */
 import { ALGORITHM_NAMES, descriptions } from '../../algorithms/index.ts'
 import { mistakesOfSettlement } from '../../config/check/mistakes-of-settlement.ts'
-import { KEY_SIGNING } from '../../ops/key-signing.ts'
-import { ON_CLUSTER } from '../../ops/on-cluster.ts'
 import { ALL_TOOLS } from '../../ops/overrides.ts'
 import { PAUSE } from '../../script/pause.ts'
 import { RESET } from '../../script/reset.ts'
 import { compileScripts } from '../../script/scripts.ts'
 import { createReserving } from '../limits/reserve.ts'
+import { withApiCors } from './cors.ts'
 import { type ApiParts, createApi } from './create-api.ts'
+import { createKeySigning } from './key-signing.ts'
 import { createApiLimits } from './limits.ts'
+import { API_ON_CLUSTER } from './on-cluster.ts'
+import { createOverrides } from './overrides.ts'
 import { API_ROUTES } from './routes.ts'
 
 export type { ApiParts }
@@ -18,8 +20,10 @@ export const api: ApiParts = {
   createApi,
   createApiLimits,
   createReserving,
-  keySigning: KEY_SIGNING,
-  opsOnCluster: ON_CLUSTER,
+  createKeySigning,
+  createOverrides,
+  withApiCors,
+  opsOnCluster: API_ON_CLUSTER,
   apiRoutes: API_ROUTES,
   resetScript: () => RESET,
   pauseScript: () => PAUSE,

@@ -1,18 +1,17 @@
 /** What the routes of limits by name need. A Worker without limits by name does not carry it. */
 import type { Config } from '../../config/compile.ts'
 import { preparePauseBy, prepareResetBy } from '../../limiter/prepared-call.ts'
+import { scopesForLimit } from '../../scopes.ts'
 import type { ScriptsOf } from '../../script/rule-set-shape.ts'
 import type { Script, Store } from '../../store/store.ts'
-import { createHolder, type Holder } from '../limits/held.ts'
-import {
-  createGuardableLimiter,
-  type GuardableLimiter,
-  type Limiter,
-  type LimiterSettings,
-} from '../limits/limiter.ts'
+import { createHolder } from '../limits/held.ts'
+import { createGuardableLimiter, type LimiterSettings } from '../limits/limiter.ts'
 import type { LimiterParts } from '../limits/parts.ts'
-import { createGuardedCalls, type GuardedCalls } from './guarded-calls.ts'
-import { createSignedReceipts, type SignedReceipts } from './receipts.ts'
+import { bearerOf } from './authenticate.ts'
+import { createGuardedCalls } from './guarded-calls.ts'
+import { readInput } from './read-input.ts'
+import { createSignedReceipts } from './receipts.ts'
+import type { ApiLimits } from './route.ts'
 import type { TokenMemory } from './token-check.ts'
 
 /** The parts that it needs beside those of limits by name. */
@@ -23,15 +22,6 @@ export interface ApiLimitParts extends Pick<LimiterParts, 'createReserving'> {
   resetScript: () => Script
   /** Of pauses. */
   pauseScript: () => Script
-}
-
-/** A limiter whose units in flight a receipt can hold. */
-export type HoldingLimiter = Limiter & Holder
-
-export interface ApiLimits {
-  limiterFor: GuardableLimiter<HoldingLimiter>
-  guarded: GuardedCalls
-  receipts: SignedReceipts
 }
 
 /** @param secret the token of the store */
@@ -49,17 +39,25 @@ export function createApiLimits(
     preparePause: (pause: Parameters<LimiterParts['preparePause']>[0]) =>
       preparePauseBy(parts.pauseScript(), pause),
   }
+  // A built Worker finds its missing parts in the prototype.
+  const limiterFor = createGuardableLimiter(
+    config,
+    store,
+    Object.assign(Object.create(parts), own),
+    { ...platformSettings(), ...settings },
+    createHolder(() => parts.syncScript()),
+  )
+  const guarded = createGuardedCalls(store, tokens)
   return {
-    // A built Worker finds its missing parts in the prototype.
-    limiterFor: createGuardableLimiter(
-      config,
-      store,
-      Object.assign(Object.create(parts), own),
-      { ...platformSettings(), ...settings },
-      createHolder(() => parts.syncScript()),
-    ),
-    guarded: createGuardedCalls(store, tokens),
+    limiterFor,
     receipts: createSignedReceipts(config, secret),
+
+    serve: async (route, { request, url, address, params }, services) =>
+      // Also if the input is wrong, which only callers with a token may learn.
+      await guarded(bearerOf(request), scopesForLimit(params.name!), address, limiterFor, async limiter => {
+        const input = await readInput(route, request, url)
+        return await route.run({ ...input, params, limiter }, services)
+      }),
   }
 }
 

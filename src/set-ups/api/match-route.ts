@@ -1,48 +1,39 @@
 /** Finds the route of a path. */
 import type { Route } from './route.ts'
 
-export interface MatchedRoute {
-  route: Route
-  params: Readonly<Record<string, string>>
-}
+type Params = Readonly<Record<string, string>>
 
 /** @returns the methods of the path if it has no route with this method; none: there is no such path */
-export type MatchRoute = (method: string, path: string) => MatchedRoute | { methods: readonly string[] }
+export type MatchRoute<R> = (
+  method: string,
+  path: string,
+) => { route: R; params: Params } | { methods: readonly string[] }
 
-export function createMatchRoute(routes: readonly Route[]): MatchRoute {
+export function createMatchRoute<R extends Pick<Route, 'method' | 'path'>>(
+  routes: readonly R[],
+): MatchRoute<R> {
   const candidates = routes.map(route => ({ route, parts: route.path.split('/') }))
   // Every route begins with a word.
   const byWord = Map.groupBy(candidates, ({ parts }) => parts[0])
 
   return (method, path) => {
     const segments = path.split('/').map(decode)
-    const matching = (byWord.get(segments[0]!) ?? []).flatMap(({ route, parts }) => {
-      const params = paramsOf(parts, segments)
-      return params ? [{ route, params }] : []
-    })
-    return (
-      // A word is more specific than a parameter, and comes first in the table.
-      matching.find(({ route }) => route.method === method) ?? {
-        methods: [...new Set(matching.map(({ route }) => route.method))],
-      }
-    )
+    const matching = (byWord.get(segments[0]!) ?? []).filter(({ parts }) => isPathOf(parts, segments))
+    // A word is more specific than a parameter, and comes first in the table.
+    const found = matching.find(({ route }) => route.method === method)
+    if (!found) return { methods: [...new Set(matching.map(({ route }) => route.method))] }
+    return { route: found.route, params: paramsOf(found.parts, segments as string[]) }
   }
 }
 
-function paramsOf(
-  parts: readonly string[],
-  segments: readonly (string | undefined)[],
-): Record<string, string> | undefined {
-  if (parts.length !== segments.length) return undefined
-  const params: Record<string, string> = {}
-  for (const [i, part] of parts.entries()) {
-    const segment = segments[i]
-    if (!segment) return undefined
-    if (part.startsWith('{')) params[part.slice(1, -1)] = segment
-    else if (part !== segment) return undefined
-  }
-  return params
-}
+const isParam = (part: string) => part.startsWith('{')
+
+const isPathOf = (parts: readonly string[], segments: readonly (string | undefined)[]): boolean =>
+  parts.length === segments.length &&
+  parts.every((part, i) => (isParam(part) ? segments[i] : segments[i] === part))
+
+const paramsOf = (parts: readonly string[], segments: readonly string[]): Params =>
+  Object.fromEntries(parts.flatMap((part, i) => (isParam(part) ? [[part.slice(1, -1), segments[i]!]] : [])))
 
 /** @returns undefined for a segment that is not UTF-8 */
 function decode(segment: string): string | undefined {

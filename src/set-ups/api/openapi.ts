@@ -112,11 +112,11 @@ function documentOf(route: Route) {
 
 /** Any one of them is enough. */
 export const listOfScopes = (route: Route): readonly string[] =>
-  route.kind === 'open' || route.kind === 'own'
-    ? []
+  route.kind === 'admin'
+    ? scopesOf(route, { name: 'name' }).map(scope => scope.replace(/:name$/, ':{name}'))
     : route.kind === 'limit'
       ? ['limits:use', 'limits:use:{name}']
-      : scopesOf(route, { name: 'name' }).map(scope => scope.replace(/:name$/, ':{name}'))
+      : []
 
 /** The statuses of the problems that an operation can have. */
 function problemsOf({ kind, path, body, method }: Route): number[] {

@@ -14,13 +14,13 @@ import { Lru } from '../../lru.ts'
 import type { Verdict } from '../../script/evaluation.ts'
 import { modeOf, verifiedConsumer } from '../http/caller.ts'
 import { createDecideRequest } from '../http/decide-request.ts'
-import type { DecidedRequest } from '../http/decided-request.ts'
-import { deny } from '../http/deny.ts'
-import type { DecisionSource, Incoming } from '../http/handle.ts'
+import { describeRefusal } from '../http/deny.ts'
+import type { DecisionSource } from '../http/handle.ts'
 import type { Ruling } from '../http/ruling.ts'
 import { runOrLog } from '../http/unexpected.ts'
 import { milliseconds } from '../rule-result.ts'
 import { ApiError, asApiError, type ProblemName } from './problems.ts'
+import type { RouteRequest } from './route.ts'
 import { storeError } from './store-error.ts'
 
 /** What a caller has left. */
@@ -54,9 +54,8 @@ export interface RuleUsage {
 
 /** @throws ApiError for a request that is refused */
 export type ShowOwnUsage = (
-  incoming: Pick<Incoming, 'request' | 'peer' | 'background'>,
-  requestId: string,
-) => Promise<Response>
+  incoming: Pick<RouteRequest, 'request' | 'peer' | 'background' | 'id'>,
+) => Promise<OwnUsage>
 
 /** How many requests of one credential an isolate answers at once, and after which time it answers one more (ms). */
 const BURST = 20
@@ -67,73 +66,53 @@ const MAX_CREDENTIALS = 1000
 /** Creates the handler of an isolate. It remembers only when each credential last asked. */
 export function createOwnUsage(
   config: Config,
-  { identifier, hooks, report, ...source }: DecisionSource,
+  { identifier, report, ...source }: DecisionSource,
   { now }: Clock,
 ): ShowOwnUsage {
   const routes = [config.routeDefaults, ...config.routes]
   const accept = [...new Set(routes.flatMap(route => route.accept))].filter(method => method !== ANONYMOUS)
   const matched = {
     settings: { ...config.routeDefaults, accept, isLimited: true, cost: 0 },
+    // Nothing is spent, whatever a hook says about the cost.
     rules: config.rules.flatMap(rule =>
       rule.on === 'auth-failure' ? rule : isOwn(rule) ? { ...rule, cost: 0 } : [],
     ),
     classes: [],
   }
   const pace = createPace(now)
-  /** How long the caller of a request has to wait, because it has asked too often (ms). */
-  const waits = new WeakMap<Request, number>()
-  const decideRequest = createDecideRequest(config, {
-    ...source,
-    identifier: {
-      ...identifier,
-      async identify(request, ...args) {
-        const caller = await identifier.identify(request, ...args)
-        const waitMs = caller.credential ? pace(caller.credential.digest) : 0
-        if (waitMs === 0) return caller
-        waits.set(request, waitMs)
-        return { ...caller, refusal: NOT_NOW }
-      },
-    },
-    match: () => matched,
-    // Nothing is spent, whatever a hook says about the amounts.
-    hooks: hooks && {
-      ...hooks,
-      apply: async (...args) => {
-        const { amounts: _, ...applied } = await hooks.apply(...args)
-        return applied
-      },
-    },
-  })
 
-  /** @throws ApiError for a request that is refused */
-  async function replyTo(
-    request: Request,
-    { ruling, caller }: Pick<DecidedRequest, 'ruling' | 'caller'>,
-  ): Promise<Response> {
-    const waitMs = waits.get(request)
-    if (waitMs !== undefined) throw tooOften(waitMs)
-    if (ruling.kind !== 'allowed') throw await asApiError(problemOf(ruling), deny(ruling))
+  return async ({ request, peer, background, id: requestId }) => {
+    /** How long the caller has to wait, because it has asked too often (ms). */
+    let waitMs = 0
+    const decideRequest = createDecideRequest(config, {
+      ...source,
+      match: () => matched,
+      identifier: {
+        ...identifier,
+        async identify(...args) {
+          const caller = await identifier.identify(...args)
+          if (caller.credential) waitMs = pace(caller.credential.digest)
+          return waitMs > 0 ? { ...caller, refusal: NOT_NOW } : caller
+        },
+      },
+    })
+    const { ruling, caller, storeMs, finish } = await decideRequest(request, peer, background)
+    finish('complete')
+    if (waitMs > 0) throw tooOften(waitMs)
+    if (ruling.kind !== 'allowed') {
+      runOrLog(() => report(ruling, { requestId, route: undefined, caller, storeMs }, background))
+      throw refusedBy(ruling)
+    }
     const { degraded, plan, verdicts } = ruling
     // The store has not answered, so what is left is not known. Under the kill switch, nothing is limited.
     if (degraded && degraded.cause !== 'kill-switch') throw storeError('none', degraded.cause)
     const consumer = verifiedConsumer(caller, ruling)
-    const usage: OwnUsage = {
+    return {
       ...(consumer !== undefined && { consumer }),
       mode: modeOf(caller!.credential),
       ...(plan && { plan }),
       rules: verdicts.filter(({ rule, mode }) => rule.on === 'request' && mode === 'enforce').map(usageOf),
     }
-    return Response.json(usage)
-  }
-
-  return async ({ request, peer, background }, requestId) => {
-    const decided = await decideRequest(request, peer, background)
-    decided.finish('complete')
-    const { ruling, caller, storeMs } = decided
-    const isRefused = ruling.kind !== 'allowed' && !waits.has(request)
-    if (isRefused)
-      runOrLog(() => report(ruling, { requestId, route: undefined, caller, storeMs }, background))
-    return await replyTo(request, decided)
   }
 }
 
@@ -180,18 +159,17 @@ function tooOften(waitMs: number): ApiError {
   )
 }
 
-function problemOf(ruling: Exclude<Ruling, Allowed>): ProblemName {
-  switch (ruling.kind) {
-    case 'denied':
-      return 'too-many-guesses'
-    case 'unauthenticated':
-      return ruling.reason === 'unverifiable' ? 'issuer-unavailable' : 'unauthenticated'
-    case 'unknown-credential':
-      return 'unauthenticated'
-    case 'forbidden':
-    case 'blocked':
-      return 'blocked'
-    default:
-      return 'store-unavailable'
-  }
+const PROBLEMS: Readonly<Record<Exclude<Ruling, Allowed>['kind'], ProblemName>> = {
+  denied: 'too-many-guesses',
+  unauthenticated: 'unauthenticated',
+  'unknown-credential': 'unauthenticated',
+  forbidden: 'blocked',
+  blocked: 'blocked',
+  shed: 'store-unavailable',
+  unavailable: 'store-unavailable',
+}
+
+function refusedBy(ruling: Exclude<Ruling, Allowed>): ApiError {
+  const isUnverifiable = ruling.kind === 'unauthenticated' && ruling.reason === 'unverifiable'
+  return asApiError(isUnverifiable ? 'issuer-unavailable' : PROBLEMS[ruling.kind], describeRefusal(ruling))
 }

@@ -3,6 +3,7 @@ import { parseDuration } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import { parseConsumerName, parseFutureTime, parsePlanName, parseShortText } from '../../ops/names.ts'
 import { invalidInput } from './problems.ts'
+import type { Call, Services } from './route.ts'
 
 /** @throws ApiError for an AdminError `usage` */
 export async function parsed<T>(pointer: string, parse: () => T | Promise<T>): Promise<T> {
@@ -14,21 +15,36 @@ export async function parsed<T>(pointer: string, parse: () => T | Promise<T>): P
 }
 
 /** The consumer in the path, as keys of the store have it. */
-export const consumerOf = ({ params }: { params: Readonly<Record<string, string>> }): Promise<string> =>
+export const consumerOf = ({ params }: Pick<Call, 'params'>): Promise<string> =>
   parsed('{consumer}', () => parseConsumerName(params.consumer!))
 
-export const futureTime = (pointer: string, text: string, now: number): Promise<Date | undefined> =>
-  parsed(pointer, () => parseFutureTime(text, new Date(now)))
+/** The members of a body as operations take them: null instead of a time means never. */
+type ValuesOf<B> = { [K in keyof B]: K extends 'expiresAt' | 'until' ? Date | null : B[K] }
 
-/** @param text null, and `never`: no end */
-export const endOf = async (pointer: string, text: string | null, now: number): Promise<Date | null> =>
-  (text === null ? undefined : await futureTime(pointer, text, now)) ?? null
-
-export const planOf = (text: string, plans: readonly string[]): Promise<string> =>
-  parsed('/plan', () => parsePlanName(text, plans))
-
-export const shortText = (pointer: string, text: string, what: string): Promise<string> =>
-  parsed(pointer, () => parseShortText(text, what))
+/**
+ * Reads the members of a body that are names, labels or times. Other members, and those that are null, stay as they are.
+ * @throws ApiError for the first that is invalid
+ */
+export async function valuesOf<B extends object>(
+  body: B,
+  { config, now }: Pick<Services, 'config' | 'now'>,
+): Promise<ValuesOf<B>> {
+  const timeOf = (text: string) => parseFutureTime(text, new Date(now())) ?? null
+  const parsers: Readonly<Record<string, (text: string) => unknown>> = {
+    consumer: parseConsumerName,
+    plan: text => parsePlanName(text, config.plans),
+    label: text => parseShortText(text, 'label'),
+    name: text => parseShortText(text, 'name'),
+    expiresAt: timeOf,
+    until: timeOf,
+  }
+  const values: Record<string, unknown> = {}
+  for (const [name, value] of Object.entries(body)) {
+    const parse = value === null ? undefined : parsers[name]
+    values[name] = parse ? await parsed(`/${name}`, () => parse(value)) : value
+  }
+  return values as ValuesOf<B>
+}
 
 /** A duration in ms. @throws ApiError */
 export function durationOf(pointer: string, text: string, least: number, most: number): number {

@@ -36,15 +36,18 @@ export interface InputMistake {
 export type ChangeState = 'none' | 'unknown'
 
 interface Details {
-  headers?: Record<string, string>
+  headers?: Record<string, string> | undefined
   /** Extension members. */
-  extra?: {
-    errors?: readonly InputMistake[]
-    scope?: string
-    id?: string
-    change?: ChangeState
-    'violated-policies'?: readonly string[]
-  }
+  extra?: Extra | undefined
+}
+
+interface Extra extends NonNullable<Problem['extra']> {
+  errors?: readonly InputMistake[]
+  scope?: string
+  id?: string
+  change?: ChangeState
+  /** Of a refusal of the gateway. */
+  'violated-policies'?: readonly string[]
 }
 
 /** Ends a request with a problem. The detail says what is wrong and what to do. It never has a secret. */
@@ -64,21 +67,9 @@ export class ApiError extends Error {
 export const invalidInput = (pointer: string, detail: string): ApiError =>
   new ApiError('invalid-input', 'The request has a mistake.', { extra: { errors: [{ pointer, detail }] } })
 
-/** A reply of the gateway to a refused request, as a problem of the API. */
-export async function asApiError(name: ProblemName, reply: Response): Promise<ApiError> {
-  const { detail, 'violated-policies': rules } = (await reply.json()) as {
-    detail: string
-    'violated-policies'?: string[]
-  }
-  const kept = ['retry-after', 'www-authenticate'].flatMap(header => {
-    const value = reply.headers.get(header)
-    return value === null ? [] : [[header, value]]
-  })
-  return new ApiError(name, detail, {
-    headers: Object.fromEntries(kept),
-    extra: { ...(rules && { 'violated-policies': rules }) },
-  })
-}
+/** What the gateway replies to a refused request, as a problem of the API. */
+export const asApiError = (name: ProblemName, { detail, headers, extra }: Problem): ApiError =>
+  new ApiError(name, detail, { headers, extra })
 
 export function replyToProblem({ problem: name, message, details }: ApiError, requestId: string): Response {
   const { headers, extra } = details

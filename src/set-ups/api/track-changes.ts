@@ -7,18 +7,25 @@ import { notRedis } from '../../ops/admin-error.ts'
 import { READ_INDEX } from '../../ops/lua.generated.ts'
 import type { ChangeState } from './problems.ts'
 
-type Kind = 'text' | 'list' | 'texts' | 'number'
+type IsReply = (reply: unknown) => boolean
 
-/** What each command that only reads replies with. */
-const READS: Readonly<Record<string, Kind>> = {
-  GET: 'text',
-  EXISTS: 'number',
-  SMEMBERS: 'texts',
-  HGETALL: 'texts',
-  TIME: 'texts',
-  ZRANGEBYSCORE: 'texts',
-  XREVRANGE: 'list',
+const isText: IsReply = reply => reply === null || typeof reply === 'string'
+const isNumber: IsReply = reply => typeof reply === 'number'
+const areTexts: IsReply = reply => Array.isArray(reply) && reply.every(each => typeof each === 'string')
+
+/** The commands that only read, and what they reply with. */
+const READS: Readonly<Record<string, IsReply>> = {
+  GET: isText,
+  EXISTS: isNumber,
+  SMEMBERS: areTexts,
+  HGETALL: areTexts,
+  TIME: areTexts,
+  ZRANGEBYSCORE: areTexts,
+  XREVRANGE: Array.isArray,
 }
+
+/** A reply to any other command: not an object. */
+const isReply: IsReply = reply => reply === null || typeof reply !== 'object' || Array.isArray(reply)
 
 export interface TrackedConnection extends AdminConnection {
   /** Whether a change may have been made. */
@@ -50,22 +57,7 @@ export function trackChanges(connection: AdminConnection): TrackedConnection {
 
 /** @throws AdminError `store` */
 function checked<T extends Reply>(commands: readonly Command[], replies: T[]): T[] {
-  const areRight = commands.every(([name], i) => isReplyTo(name, replies[i]))
+  const areRight = commands.every(([name], i) => (READS[name] ?? isReply)(replies[i]))
   if (areRight && replies.length === commands.length) return replies
   throw notRedis()
-}
-
-function isReplyTo(name: string, reply: unknown): boolean {
-  switch (READS[name]) {
-    case 'text':
-      return reply === null || typeof reply === 'string'
-    case 'number':
-      return typeof reply === 'number'
-    case 'list':
-      return Array.isArray(reply)
-    case 'texts':
-      return Array.isArray(reply) && reply.every(each => typeof each === 'string')
-    default:
-      return reply === null || typeof reply !== 'object' || Array.isArray(reply)
-  }
 }

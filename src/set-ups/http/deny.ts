@@ -6,7 +6,7 @@
 import { formatAllowance, formatAmount } from '../../config/allowance.ts'
 import { countsInFlight } from '../../config/compile-rule.ts'
 import type { Allowed, Denied, Unavailable } from '../../limiter/decision.ts'
-import { problem } from './problem.ts'
+import { type Problem, problem } from './problem.ts'
 import { type Forbidden, isReducedCapacity, type Ruling, type Unauthenticated } from './ruling.ts'
 
 /** draft-ietf-httpapi-ratelimit-headers-11, section 5 */
@@ -15,7 +15,10 @@ const QUOTA_EXCEEDED = 'https://iana.org/assignments/http-problem-types#quota-ex
 /** The same draft, section 6: the system is full, or a part of the gateway does not work. */
 const REDUCED_CAPACITY = 'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity'
 
-export function deny(ruling: Exclude<Ruling, Allowed>): Response {
+export const deny = (ruling: Exclude<Ruling, Allowed>): Response => problem(describeRefusal(ruling))
+
+/** The reply as data, for the API. */
+export function describeRefusal(ruling: Exclude<Ruling, Allowed>): Problem {
   switch (ruling.kind) {
     case 'denied':
       return isReducedCapacity(ruling) ? tooBusy(FLEET_RETRY_SECONDS) : quotaExceeded(ruling)
@@ -34,7 +37,7 @@ export function deny(ruling: Exclude<Ruling, Allowed>): Response {
   }
 }
 
-function quotaExceeded({ violated: all, retryAfter, degraded }: Denied): Response {
+function quotaExceeded({ violated: all, retryAfter, degraded }: Denied): Problem {
   // Callers do not see the load of the system.
   const violated = all.filter(({ rule }) => !rule.isSystemLimit)
   const names = violated.map(({ rule }) => rule.name)
@@ -50,14 +53,14 @@ function quotaExceeded({ violated: all, retryAfter, degraded }: Denied): Respons
     seconds === undefined
       ? `This request costs ${formatAmount(cost, unit)}, which is more than the limit can ever admit.`
       : `Nothing was charged. Try again ${retryWording(violated)} ${seconds} s.`
-  return problem({
+  return {
     status: 429,
     title: 'Quota Exceeded',
     type: QUOTA_EXCEEDED,
     detail: `${what}: ${limits.join(', ')}. ${advice}`,
     extra: { 'violated-policies': names },
     headers: seconds === undefined ? {} : { 'retry-after': String(seconds) },
-  })
+  }
 }
 
 /** For units in flight the time is an upper bound, unless a long request renews its unit: a request can end at any time. */
@@ -89,7 +92,7 @@ const NOTHING_ACCEPTED =
  * Creates a 401 with a challenge (RFC 9110, section 15.5.2), and with an error code unless there was no credential
  * (RFC 6750, section 3). Only a token with a valid signature gets a reply with the cause.
  */
-function unauthorized({ reason, accepted, advice }: UnauthorizedReply): Response {
+function unauthorized({ reason, accepted, advice }: UnauthorizedReply): Problem {
   const challenge =
     reason === 'missing' ? 'Bearer realm="sluice"' : 'Bearer realm="sluice", error="invalid_token"'
   const isExpired = reason === 'expired'
@@ -97,14 +100,14 @@ function unauthorized({ reason, accepted, advice }: UnauthorizedReply): Response
     missing: accepted.length > 0 ? `Send ${accepted.join(', or ')}.` : NOTHING_ACCEPTED,
     'not-accepted': `This kind of credential is not accepted here. Send ${accepted.join(', or ') || 'the request without a credential'}.`,
   }
-  return problem({
+  return {
     status: 401,
     title: 'Unauthorized',
     detail: advice ?? details[reason] ?? NOT_VALID,
     headers: {
       'www-authenticate': isExpired ? `${challenge}, error_description="The token expired"` : challenge,
     },
-  })
+  }
 }
 
 /** `unknown`: the store does not know the credential. The reply is the same as for a malformed one. */
@@ -112,27 +115,27 @@ type UnauthorizedReply = Pick<Unauthenticated, 'accepted' | 'advice'> & {
   reason: Unauthenticated['reason'] | 'unknown'
 }
 
-function forbidden(what: Forbidden['what'] | 'consumer'): Response {
+function forbidden(what: Forbidden['what'] | 'consumer'): Problem {
   const detail = {
     consumer: 'This consumer is blocked. Contact the operator of the service.',
     address: 'Requests from this address are blocked. Contact the operator of the service.',
     country: 'Requests from this country are blocked.',
   }
-  return problem({ status: 403, title: 'Forbidden', detail: detail[what] })
+  return { status: 403, title: 'Forbidden', detail: detail[what] }
 }
 
 /** The token may be valid, but the keys of its issuer are missing. */
-function unverifiable(): Response {
-  return problem({
+function unverifiable(): Problem {
+  return {
     status: 503,
     title: 'Service Unavailable',
     detail: 'The token cannot be verified now, because its issuer does not answer. Try again in 5 s.',
     headers: { 'retry-after': '5' },
-  })
+  }
 }
 
 /** The system is full for everyone, so callers see neither numbers nor names of rules. */
-function tooBusy(seconds: number): Response {
+function tooBusy(seconds: number): Problem {
   const detail = 'The service is too busy for this request now. Nothing was charged. Try'
   return reducedCapacity(detail, seconds)
 }
@@ -140,7 +143,7 @@ function tooBusy(seconds: number): Response {
 /** A place is free once any request has ended. That time is unknown, so callers try again after a second. */
 export const FLEET_RETRY_SECONDS = 1
 
-function unavailable({ what }: Unavailable): Response {
+function unavailable({ what }: Unavailable): Problem {
   return reducedCapacity(
     `${what === 'limits' ? 'Limits' : 'The credential'} cannot be checked now. Try`,
     RETRY_SECONDS,
@@ -148,14 +151,14 @@ function unavailable({ what }: Unavailable): Response {
 }
 
 /** @param detail is followed by `again in 5 s.` */
-function reducedCapacity(detail: string, seconds: number): Response {
-  return problem({
+function reducedCapacity(detail: string, seconds: number): Problem {
+  return {
     status: 503,
     title: 'Temporary Reduced Capacity',
     type: REDUCED_CAPACITY,
     detail: `${detail} again in ${seconds} s.`,
     headers: { 'retry-after': String(seconds) },
-  })
+  }
 }
 
 /** By default, the gateway detects within a second or two that the store is back. */

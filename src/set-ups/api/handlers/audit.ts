@@ -17,7 +17,7 @@ export const auditRoutes = [
     query: auditQuery,
     async run({ store, query: { target, cursor, limit = USUAL_ITEMS } }, { now }) {
       const query = { target, cursor, limit: Number(limit) }
-      return { body: auditDocument(await parsed('?cursor', () => readAudit(store, query, now()))) }
+      return auditDocument(await parsed('?cursor', () => readAudit(store, query, now())))
     },
   }),
 ]

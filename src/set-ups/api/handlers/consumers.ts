@@ -1,7 +1,6 @@
 /** Consumers: their plans and blocks. */
 import {
   blockConsumer,
-  type ConsumerChange,
   changePlan,
   keysToRemove,
   readConsumers,
@@ -17,7 +16,7 @@ import {
 } from '../../../ops/documents/consumers.ts'
 import { readNamePage } from '../../../ops/key-pages.ts'
 import { pageDocument, pageOf } from '../cursor.ts'
-import { consumerOf, endOf, planOf } from '../parse-input.ts'
+import { consumerOf, valuesOf } from '../parse-input.ts'
 import { adminRoute } from '../route.ts'
 import { blockBody, changeConsumerBody, listQuery } from '../schemas.ts'
 
@@ -38,29 +37,26 @@ export const consumersRoutes = [
       const { items: names, ...next } = await readNamePage(store, pageOf(query, 'consumers'))
       const items = await readConsumers(store, names, MAX_KEYS)
       const page = { items, ...next }
-      return { body: pageDocument('consumers', page, each => consumerDocument(each, services)) }
+      return pageDocument('consumers', page, each => consumerDocument(each, services))
     },
   }),
   adminRoute({
     method: 'GET',
     path: PATH,
     scopes: READING,
-    run: async (call, services) => ({
-      body: consumerDocument(await showConsumer(call.store, await consumerOf(call), MAX_KEYS), services),
-    }),
+    run: async (call, services) =>
+      consumerDocument(await showConsumer(call.store, await consumerOf(call), MAX_KEYS), services),
   }),
   adminRoute({
     method: 'PATCH',
     path: PATH,
     scopes: ['consumers:write'],
     body: changeConsumerBody,
-    async run(call, { config }) {
-      const { plan } = call.body
-      const chosen = plan === null ? undefined : await planOf(plan, config.plans)
+    async run(call, services) {
+      const { plan } = await valuesOf(call.body, services)
       const consumer = await consumerOf(call)
-      return {
-        body: planChangeDocument(consumer, await changePlan(call.store, consumer, chosen, config.plans)),
-      }
+      const { plans } = services.config
+      return planChangeDocument(consumer, await changePlan(call.store, consumer, plan ?? undefined, plans))
     },
   }),
   adminRoute({
@@ -68,17 +64,15 @@ export const consumersRoutes = [
     path: `${PATH}/block`,
     scopes: ['consumers:block'],
     body: blockBody,
-    async run(call, { now }) {
-      const { until } = call.body
-      const end = until === undefined ? undefined : await endOf('/until', until, now())
+    async run(call, services) {
+      const { reason: _, ...values } = await valuesOf(call.body, services)
       const consumer = await consumerOf(call)
       const { actor, reason } = call.change
       const change = await blockConsumer(call.store, consumer, {
-        by: actor.name,
-        ...(end !== undefined && { until: end }),
+        ...{ ...values, by: actor.name },
         ...(reason !== undefined && { reason }),
       })
-      return replyTo(consumer, change)
+      return consumerChangeDocument(consumer, change)
     },
   }),
   adminRoute({
@@ -87,7 +81,7 @@ export const consumersRoutes = [
     scopes: ['consumers:block'],
     async run(call) {
       const consumer = await consumerOf(call)
-      return replyTo(consumer, await unblockConsumer(call.store, consumer))
+      return consumerChangeDocument(consumer, await unblockConsumer(call.store, consumer))
     },
   }),
   adminRoute({
@@ -97,13 +91,7 @@ export const consumersRoutes = [
     async run(call, { config }) {
       const consumer = await consumerOf(call)
       await keysToRemove(call.store, consumer)
-      return {
-        body: removedConsumerDocument(consumer, await removeConsumer(call.store, consumer, config.rules)),
-      }
+      return removedConsumerDocument(consumer, await removeConsumer(call.store, consumer, config.rules))
     },
   }),
 ]
-
-const replyTo = (consumer: string, change: ConsumerChange) => ({
-  body: consumerChangeDocument(consumer, change),
-})

@@ -6,12 +6,13 @@ import {
   rotatedKeyDocument,
 } from '../../../ops/documents/keys.ts'
 import { type FoundKey, findKeyById } from '../../../ops/find-key.ts'
-import { changeKey, type KeyChange, revokeKey, rotateKey, showKey } from '../../../ops/key-changes.ts'
+import { changeKey, revokeKey, rotateKey, showKey } from '../../../ops/key-changes.ts'
 import { readKeyPage } from '../../../ops/key-pages.ts'
 import { createKey, importKey, type NewKey } from '../../../ops/keys.ts'
 import { parseConsumerName } from '../../../ops/names.ts'
 import { pageDocument, pageOf } from '../cursor.ts'
-import { consumerOf, durationOf, endOf, futureTime, parsed, planOf, shortText } from '../parse-input.ts'
+import type { InputOf } from '../json-schema.ts'
+import { consumerOf, durationOf, parsed, valuesOf } from '../parse-input.ts'
 import { invalidInput } from '../problems.ts'
 import { type AdminCall, adminRoute, type Services } from '../route.ts'
 import { changeKeyBody, createKeyBody, importKeyBody, keysQuery, rotateBody } from '../schemas.ts'
@@ -31,7 +32,7 @@ export const keysRoutes = [
       const consumer =
         name === undefined ? undefined : await parsed('?consumer', () => parseConsumerName(name))
       const page = await readKeyPage(store, consumer, pageOf(query, 'keys'))
-      return { body: pageDocument('keys', page, keyDocument) }
+      return pageDocument('keys', page, keyDocument)
     },
   }),
   adminRoute({
@@ -42,9 +43,9 @@ export const keysRoutes = [
     status: 201,
     isCreation: true,
     async run(call, services) {
-      services.mustSignNewKeys?.(call.store)
+      services.signing?.mustSign(call.store)
       const created = await createKey(call.store, await newKeyOf(call, services), call.claim)
-      return { body: createdKeyDocument(created) }
+      return createdKeyDocument(created)
     },
   }),
   adminRoute({
@@ -55,36 +56,31 @@ export const keysRoutes = [
     status: 201,
     isCreation: true,
     async run(call, services) {
-      const { key, sha256: digest } = call.body
+      const { key, sha256: digest, ...body } = call.body
       if ((key === undefined) === (digest === undefined))
         throw invalidInput('', 'Send either key or sha256, not both.')
       const opaque = digest === undefined ? { key: key! } : { digest }
-      const newKey = await newKeyOf(call, services)
+      const newKey = await newKeyOf({ ...call, body }, services)
       const imported = await parsed('/key', () => importKey(call.store, opaque, newKey, call.claim))
-      return { body: keyDocument(imported) }
+      return keyDocument(imported)
     },
   }),
   adminRoute({
     method: 'GET',
     path: PATH,
     scopes: SCOPES,
-    run: async call => ({ body: keyDocument(await showKey(call.store, await keyOf(call))) }),
+    run: async call => keyDocument(await showKey(call.store, await keyOf(call))),
   }),
   adminRoute({
     method: 'PATCH',
     path: PATH,
     scopes: SCOPES,
     body: changeKeyBody,
-    async run(call, { config, now }) {
-      const { label, plan, expiresAt } = call.body
-      const change: KeyChange = {}
-      if (plan !== undefined) call.mustHave('consumers:write', 'A plan')
-      if (label !== undefined) change.label = label && (await shortText('/label', label, 'label'))
-      if (plan !== undefined) change.plan = plan && (await planOf(plan, config.plans))
-      if (expiresAt !== undefined) change.expiresAt = await endOf('/expiresAt', expiresAt, now())
-      const found = await keyOf(call)
-      await changeKey(call.store, found, change)
-      return { body: keyDocument(await showKey(call.store, await keyOf(call))) }
+    async run(call, services) {
+      checkPlanScope(call)
+      const change = await valuesOf(call.body, services)
+      await changeKey(call.store, await keyOf(call), change)
+      return keyDocument(await showKey(call.store, await keyOf(call)))
     },
   }),
   adminRoute({
@@ -94,11 +90,11 @@ export const keysRoutes = [
     body: rotateBody,
     status: 201,
     isCreation: true,
-    async run(call, { mustSignNewKeys }) {
-      mustSignNewKeys?.(call.store)
+    async run(call, { signing }) {
+      signing?.mustSign(call.store)
       const overlapMs = durationOf('/overlap', call.body.overlap ?? '24h', 0, 366 * DAY_MS)
       const found = await keyOf(call)
-      return { body: rotatedKeyDocument(found.id, await rotateKey(call.store, found, overlapMs, call.claim)) }
+      return rotatedKeyDocument(found.id, await rotateKey(call.store, found, overlapMs, call.claim))
     },
   }),
   adminRoute({
@@ -108,7 +104,7 @@ export const keysRoutes = [
     async run(call) {
       const found = await keyOf(call)
       await revokeKey(call.store, found)
-      return { body: revokedKeyDocument(found.id) }
+      return revokedKeyDocument(found.id)
     },
   }),
 ]
@@ -120,27 +116,15 @@ async function keyOf(call: AdminCall<unknown, unknown>): Promise<FoundKey> {
   return await findKeyById(call.store, consumer, digits!)
 }
 
-interface NewKeyBody {
-  consumer: string
-  label?: string
-  plan?: string
-  mode?: 'live' | 'test'
-  expiresAt?: string
+type NewKeyBody = InputOf<typeof createKeyBody>
+
+async function newKeyOf(call: AdminCall<NewKeyBody, unknown>, services: Services): Promise<NewKey> {
+  checkPlanScope(call)
+  const { expiresAt, ...values } = await valuesOf(call.body, services)
+  return { ...values, ...(expiresAt && { expiresAt }) }
 }
 
-async function newKeyOf(
-  { body, mustHave }: AdminCall<NewKeyBody, unknown>,
-  { config, now }: Services,
-): Promise<NewKey> {
-  const { plan, label, mode, expiresAt } = body
-  // A plan raises limits, so it needs the scope for plans.
-  if (plan !== undefined) mustHave('consumers:write', 'A plan')
-  const end = expiresAt === undefined ? undefined : await futureTime('/expiresAt', expiresAt, now())
-  return {
-    consumer: await parsed('/consumer', () => parseConsumerName(body.consumer)),
-    ...(plan !== undefined && { plan: await planOf(plan, config.plans) }),
-    ...(label !== undefined && { label: await shortText('/label', label, 'label') }),
-    ...(mode !== undefined && { mode }),
-    ...(end && { expiresAt: end }),
-  }
+/** A plan raises limits, so it needs the scope for plans. @throws ApiError */
+function checkPlanScope({ body, mustHave }: AdminCall<{ plan?: string | null }, unknown>): void {
+  if (body.plan !== undefined) mustHave('consumers:write', 'A plan')
 }

@@ -6,6 +6,7 @@ import type { AdminStore } from '../../../ops/admin-store-shape.ts'
 import { auditedCall } from '../../../ops/audited-call.ts'
 import type { Entry } from '../../../ops/change.ts'
 import { targetOf } from '../../../ops/limits.ts'
+import { scopesForLimit } from '../../../scopes.ts'
 import {
   type CostOptions,
   checkCost,
@@ -31,7 +32,7 @@ import {
   settleBody,
 } from '../limit-schemas.ts'
 import { ApiError, invalidInput } from '../problems.ts'
-import { adminRoute, type Call, limitRoute, type Reply, type Route, type Services } from '../route.ts'
+import { adminRoute, type Call, limitRoute, type Route, type Services } from '../route.ts'
 
 interface Costs extends CostOptions {
   identity?: LimitIdentity
@@ -57,7 +58,7 @@ const decisionRoutes = [
     body: peekBody,
     async run(call, services) {
       const name = checkCall(call, services)
-      return { body: documentOf(await call.limiter.peek(name, call.body.identity ?? {}), services) }
+      return documentOf(await call.limiter.peek(name, call.body.identity ?? {}), services)
     },
   }),
   limitRoute({
@@ -81,7 +82,7 @@ const decisionRoutes = [
       if (cost !== undefined) at('/cost', () => checkCost(name, cost, rules, decision.costs))
       const refunded = await call.limiter.refund(decision, cost === undefined ? {} : { cost })
       mustBeMade(refunded)
-      return { body: { ...documentOf(refunded, services), receipt } }
+      return { ...documentOf(refunded, services), receipt }
     },
   }),
   limitRoute({
@@ -95,7 +96,7 @@ const decisionRoutes = [
       at('/amounts', () => checkSettled(name, amounts, rules, decision.reserved))
       const settled = await call.limiter.settle(decision, amounts)
       mustBeMade(settled)
-      return { body: { ...documentOf(settled, services), receipt, applied: settled.applied } }
+      return { ...documentOf(settled, services), receipt, applied: settled.applied }
     },
   }),
   ...(['renew', 'release'] as const).map(verb =>
@@ -110,7 +111,7 @@ const decisionRoutes = [
         mustBeMade({ degraded })
         if (verb === 'renew' && !renewWithinMs)
           throw new ApiError('refused', 'These units were released, or not renewed in time.')
-        return { body: { limit, renewWithinMs } }
+        return { limit, renewWithinMs }
       },
     }),
   ),
@@ -133,15 +134,18 @@ const resetRoute = adminRoute({
     const options = rule === undefined ? {} : { rule }
     const made = await services.limits.limiterFor(guard).reset(name, identity, options)
     mustBeMade(made, 'Repeat the request.')
-    return { body: documentOf(made, services) }
+    return documentOf(made, services)
   },
 })
+
+/** A token that can use a limit can pause it. */
+const scopesOfPause = ({ name }: Call['params']) => scopesForLimit(name!)
 
 const pauseRoutes = [
   adminRoute({
     method: 'POST',
     path: 'limits/{name}/pause',
-    scopes: ['limits:use'],
+    scopes: scopesOfPause,
     body: pauseBody,
     async run(call, services) {
       const { identity = {}, forMs, retryAfter } = call.body
@@ -155,7 +159,7 @@ const pauseRoutes = [
   adminRoute({
     method: 'POST',
     path: 'limits/{name}/resume',
-    scopes: ['limits:use'],
+    scopes: scopesOfPause,
     body: resumeBody,
     async run(call, services) {
       const { identity = {} } = call.body
@@ -177,10 +181,10 @@ function checkPause(call: Call, services: Services, identity: LimitIdentity): st
 const pausing = ({ store }: { store: AdminStore }, { limits }: Services): Limiter =>
   limits.limiterFor(undefined, (key, facts) => store.audit.entryFor(key, facts))
 
-function replyToPause({ limit, retryAfterMs, pausedUntil, degraded }: LimitPause): Reply {
+function replyToPause({ limit, retryAfterMs, pausedUntil, degraded }: LimitPause) {
   mustBeMade({ degraded }, 'Repeat the request.')
   const paused = pausedUntil !== undefined
-  return { body: { limit, paused, retryAfterMs, ...(paused && { pausedUntil: isoOf(pausedUntil) }) } }
+  return { limit, paused, retryAfterMs, ...(paused && { pausedUntil: isoOf(pausedUntil) }) }
 }
 
 const isoOf = (ms: number) => new Date(ms).toISOString()
@@ -228,12 +232,12 @@ function at<T>(pointer: string, check: () => T): T {
   }
 }
 
-function replyOf(decision: LimitDecision & Partial<Held>, services: Services): Reply {
+function replyOf(decision: LimitDecision & Partial<Held>, services: Services) {
   // The end of the caller's work is unknown, so nothing stays in flight that the receipt does not hold. A reservation stays.
   decision.release()
   const { renewWithinMs } = decision
   const receipt = services.limits.receipts.receiptOf(decision)
-  return { body: { ...documentOf(decision, services), ...(renewWithinMs && { renewWithinMs }), receipt } }
+  return { ...documentOf(decision, services), ...(renewWithinMs && { renewWithinMs }), receipt }
 }
 
 /** The decision as the service binding returns it (rpc/service.ts), without its receipt, and times as ISO 8601. */

@@ -1,15 +1,18 @@
 /** The OpenAPI document. */
 import { openApiDocument } from '../openapi.ts'
-import type { OpenRoute } from '../route.ts'
+import type { Route } from '../route.ts'
 
-export const openapiRoutes: readonly OpenRoute[] = [
+export const openapiRoutes: readonly Route[] = [
   {
     kind: 'open',
     method: 'GET',
     path: 'openapi.json',
-    create(routes) {
-      const text = JSON.stringify(openApiDocument(routes))
-      return () => new Response(text, { headers: { 'content-type': 'application/json' } })
+    create({ routes }) {
+      let text: string | undefined
+      return () => {
+        text ??= JSON.stringify(openApiDocument(routes))
+        return text
+      }
     },
   },
 ]

@@ -1,7 +1,7 @@
 /** Overrides: other numbers, or another mode, for one rule and one consumer. */
 import { overrideChangeDocument, settingsDocument } from '../../../ops/documents/consumers.ts'
 import { removeOverride, setOverride } from '../../../ops/override-changes.ts'
-import { consumerOf, futureTime, parsed } from '../parse-input.ts'
+import { consumerOf, parsed, valuesOf } from '../parse-input.ts'
 import { adminRoute } from '../route.ts'
 import { overrideBody } from '../schemas.ts'
 
@@ -15,18 +15,17 @@ export const overridesRoutes = [
     body: overrideBody,
     async run(call, services) {
       const { overrides, now } = services
-      const { until, removeStale, ...numbers } = call.body
-      const end = until && (await futureTime('/until', until, now()))
+      const { until, removeStale, ...numbers } = await valuesOf(call.body, services)
       const consumer = await consumerOf(call)
       const compiled = await parsed('', () =>
-        overrides.compile({ rule: call.params.rule!, ...numbers, ...(end && { until: end }) }),
+        overrides.compile({ rule: call.params.rule!, ...numbers, ...(until && { until }) }),
       )
       const override = { ...compiled, at: new Date(now()), by: call.change.actor.name }
       const change = await setOverride(call.store, consumer, override, {
         rules: overrides,
         ...(removeStale !== undefined && { removeStale }),
       })
-      return { body: overrideChangeDocument(consumer, override, change, services) }
+      return overrideChangeDocument(consumer, override, change, services)
     },
   }),
   adminRoute({
@@ -39,7 +38,7 @@ export const overridesRoutes = [
       const { record, isChanged } = await removeOverride(call.store, consumer, rule)
       // Without an override, the name of the rule may be misspelled.
       if (!isChanged) services.overrides.find(rule)
-      return { body: settingsDocument(consumer, record, services) }
+      return settingsDocument(consumer, record, services)
     },
   }),
 ]

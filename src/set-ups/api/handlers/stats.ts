@@ -24,9 +24,7 @@ export const statsRoutes = [
       const until = now()
       const all = await readStats(store, new Date(until - backMs), new Date(until))
       const { rule } = query
-      return {
-        body: statsDocument(rule === undefined ? all : filterByRule(all, rule, listRuleNames(config))),
-      }
+      return statsDocument(rule === undefined ? all : filterByRule(all, rule, listRuleNames(config)))
     },
   }),
   adminRoute({
@@ -42,7 +40,7 @@ export const statsRoutes = [
         ...(query.rule !== undefined && { rule: query.rule }),
         now: new Date(until),
       })
-      return { body: topCallersDocument(since, rules) }
+      return topCallersDocument(since, rules)
     },
   }),
 ]

@@ -11,7 +11,7 @@ import {
 } from '../../../ops/switches.ts'
 import type { Switch, Switches } from '../../../switches/switches.ts'
 import { type InputSchema, object } from '../json-schema.ts'
-import { futureTime, parsed } from '../parse-input.ts'
+import { parsed, valuesOf } from '../parse-input.ts'
 import { type AdminCall, adminRoute, type Services } from '../route.ts'
 import { end, blockBody as killBody, label, mode } from '../schemas.ts'
 
@@ -29,7 +29,7 @@ export const switchesRoutes = [
     method: 'GET',
     path: 'switches',
     scopes: ['switches:write', 'stats:read'],
-    run: async ({ store }, services) => replyOf(await readSwitches(store), services),
+    run: async ({ store }, services) => documentOf(await readSwitches(store), services),
   }),
   adminRoute({
     method: 'PUT',
@@ -45,7 +45,7 @@ export const switchesRoutes = [
         ...(share !== undefined && { share }),
       }
       findSwitchable(services.config, call.params.rule!)
-      return replyOf(await switchRule(call.store, call.params.rule!, change), services)
+      return documentOf(await switchRule(call.store, call.params.rule!, change), services)
     },
   }),
   adminRoute({
@@ -56,7 +56,7 @@ export const switchesRoutes = [
       const { switches, isChanged } = await resetRule(store, params.rule!)
       // Without a switch, the name of the rule may be misspelled.
       if (!isChanged) findSwitchable(services.config, params.rule!)
-      return replyOf(switches, services)
+      return documentOf(switches, services)
     },
   }),
   adminRoute({
@@ -65,26 +65,26 @@ export const switchesRoutes = [
     scopes: SCOPES,
     body: killBody,
     run: async (call, services) =>
-      replyOf(await killLimits(call.store, await switchOf(call, services)), services),
+      documentOf(await killLimits(call.store, await switchOf(call, services)), services),
   }),
   adminRoute({
     method: 'DELETE',
     path: 'kill-switch',
     scopes: SCOPES,
-    run: async ({ store }, services) => replyOf((await restoreLimits(store)).switches, services),
+    run: async ({ store }, services) => documentOf((await restoreLimits(store)).switches, services),
   }),
 ]
 
-const replyOf = (switches: Switches, { config }: Services) => ({ body: switchesDocument(switches, config) })
+const documentOf = (switches: Switches, { config }: Services) => switchesDocument(switches, config)
 
 async function switchOf(
-  { body: { until }, change: { actor, reason } }: AdminCall<{ until?: string | null }, unknown>,
-  { now }: Services,
+  { body, change: { actor, reason } }: AdminCall<{ until?: string | null }, unknown>,
+  services: Services,
 ): Promise<Switch> {
-  const end = until && (await futureTime('/until', until, now()))
+  const { until } = await valuesOf(body, services)
   return {
-    ...{ at: new Date(now()), by: actor.name },
-    ...(end && { until: end }),
+    ...{ at: new Date(services.now()), by: actor.name },
+    ...(until && { until }),
     ...(reason !== undefined && { reason }),
   }
 }

@@ -15,7 +15,7 @@ import {
 } from '../../../ops/tokens.ts'
 import { isScope } from '../../../scopes.ts'
 import { pageDocument, pageOf } from '../cursor.ts'
-import { durationOf, futureTime, shortText } from '../parse-input.ts'
+import { durationOf, valuesOf } from '../parse-input.ts'
 import { invalidInput } from '../problems.ts'
 import { type AdminCall, adminRoute } from '../route.ts'
 import { createTokenBody, listQuery, rotateBody } from '../schemas.ts'
@@ -31,7 +31,7 @@ export const tokensRoutes = [
     query: listQuery,
     async run({ store, query }) {
       const page = await readTokenPage(store, pageOf(query, 'tokens'))
-      return { body: pageDocument('tokens', page, tokenDocument) }
+      return pageDocument('tokens', page, tokenDocument)
     },
   }),
   adminRoute({
@@ -41,20 +41,18 @@ export const tokensRoutes = [
     body: createTokenBody,
     status: 201,
     isCreation: true,
-    async run({ store, body, token, claim }, { now }) {
-      const { scopes, expiresAt } = body
+    async run({ store, body, token, claim }, services) {
+      const { name, scopes, expiresAt } = await valuesOf(body, services)
       const unknown = scopes.findIndex(scope => !isScope(scope))
       if (unknown >= 0) throw invalidInput(`/scopes/${unknown}`, 'There is no such scope.')
-      const end = expiresAt === undefined ? undefined : await futureTime('/expiresAt', expiresAt, now())
-      const name = await shortText('/name', body.name, 'name')
       const minted = mintToken(store)
       const held = await claim(minted.id)
       const created = await createToken(
         store,
-        { name, scopes, ...(end && { expiresAt: end }), by: token.name },
+        { name, scopes, ...(expiresAt && { expiresAt }), by: token.name },
         { maker: token, minted, claim: held },
       )
-      return { body: createdTokenDocument(created) }
+      return createdTokenDocument(created)
     },
   }),
   adminRoute({
@@ -63,7 +61,7 @@ export const tokensRoutes = [
     scopes: SCOPES,
     async run(call) {
       const { id, record } = await tokenOf(call)
-      return { body: tokenDocument({ id, ...record }) }
+      return tokenDocument({ id, ...record })
     },
   }),
   adminRoute({
@@ -86,7 +84,7 @@ export const tokensRoutes = [
         by: token.name,
       })
       tokens.forget(found.digest)
-      return { body: rotatedTokenDocument(found.id, rotated) }
+      return rotatedTokenDocument(found.id, rotated)
     },
   }),
   adminRoute({
@@ -97,7 +95,7 @@ export const tokensRoutes = [
       const found = await tokenOf(call)
       await revokeToken(call.store, found, call.token)
       tokens.forget(found.digest)
-      return { body: revokedTokenDocument(found.id) }
+      return revokedTokenDocument(found.id)
     },
   }),
 ]

@@ -1,7 +1,21 @@
 /** What a caller has left, for its own credential. */
+import { refuseServiceToken } from '../authenticate.ts'
 import { createOwnUsage } from '../own-usage.ts'
-import type { OwnRoute } from '../route.ts'
+import { readInput } from '../read-input.ts'
+import type { Route } from '../route.ts'
 
-export const usageRoutes: readonly OwnRoute[] = [
-  { kind: 'own', method: 'GET', path: 'usage', create: createOwnUsage },
+export const usageRoutes: readonly Route[] = [
+  {
+    kind: 'own',
+    method: 'GET',
+    path: 'usage',
+    create({ config, decisions, clock }) {
+      const showUsage = createOwnUsage(config, decisions, clock)
+      return async incoming => {
+        await readInput({}, incoming.request, incoming.url)
+        refuseServiceToken(incoming.request)
+        return await showUsage(incoming)
+      }
+    },
+  },
 ]

@@ -19,7 +19,7 @@ export const whyRoutes = [
         throw invalidInput('{caller}', 'Use the id of the key: a key itself does not belong in a URL.')
       const facts = await readWhy(store, config, target, new Date(now()))
       if (facts.peekError) throw facts.peekError
-      return { body: whyDocument(facts, verdictOf(facts, config)) }
+      return whyDocument(facts, verdictOf(facts, config))
     },
   }),
 ]

@@ -1,0 +1,80 @@
+/** Serves the routes of administration: checks the token, reads the input, and makes each change in the name of the token. */
+import { auditKeepMs } from '../../config/audit-keep.ts'
+import type { AdminConnection } from '../../ops/admin-connection.ts'
+import { AdminError } from '../../ops/admin-error.ts'
+import { adminStoreOn, withActor } from '../../ops/admin-store-on.ts'
+import type { KeySpace, RuleSets } from '../../ops/admin-store-shape.ts'
+import { parseShortText } from '../../ops/names.ts'
+import { hasAnyOf } from '../../scopes.ts'
+import { bearerOf, scopeError, unknownToken } from './authenticate.ts'
+import { createClaim } from './idempotency.ts'
+import type { ApiOnCluster } from './on-cluster.ts'
+import { ApiError, invalidInput } from './problems.ts'
+import { readInput } from './read-input.ts'
+import { type ChangeContext, type ServeAdmin, scopesOf } from './route.ts'
+import { adminError } from './store-error.ts'
+import { trackChanges } from './track-changes.ts'
+
+/** What the store for administration is made of. */
+export interface AdminStoreParts {
+  connection: AdminConnection
+  keySpace: KeySpace
+  ruleSets: RuleSets
+  onCluster: ApiOnCluster
+}
+
+export function createAdminCalls({ connection, keySpace, ruleSets, onCluster }: AdminStoreParts): ServeAdmin {
+  return async (route, { request, url, address, params, id: requestId }, services) => {
+    const { tokens, config } = services
+    const scopes = scopesOf(route, params)
+    const admit = () => tokens.check(bearerOf(request), scopes, address)
+    await admit()
+    const input = await readInput(route, request, url)
+    // A caller can send its body slowly, until long after its token was revoked.
+    const token = await admit()
+    const tracked = trackChanges(connection)
+    const change: ChangeContext = {
+      actor: { kind: 'token', id: token.id, name: token.name },
+      ...reasonOf(request, input.body),
+      requestId,
+      tokenDigest: token.digest,
+    }
+    const keepMs = auditKeepMs(config.api!.written.audit)
+    const store = withActor(adminStoreOn(tracked, keySpace, ruleSets, onCluster), change, keepMs)
+    const given = route.isCreation ? request.headers.get('idempotency-key') : null
+    const { claim, release, isSafe } = createClaim(given, store, {
+      ...{ tokenId: token.id, requestId, onCluster },
+    })
+    const call = {
+      ...{ ...input, params, store, token, change, claim },
+      mustHave(scope: Parameters<typeof scopeError>[0][number], what: string) {
+        if (!hasAnyOf(token.scopes, [scope])) throw scopeError([scope], what)
+      },
+    }
+    try {
+      return await route.run(call, services)
+    } catch (error) {
+      // Reading can tidy an index, or run a script that only reads.
+      const state = route.method === 'GET' ? 'none' : tracked.changeState()
+      // Refused by the input or by what is stored, so nothing was created.
+      if (error instanceof AdminError ? error.kind !== 'store' : error instanceof ApiError) await release()
+      if (!(error instanceof AdminError)) throw error
+      if (error.kind !== 'ended') throw adminError(error, state, isSafe())
+      tokens.forget(token.digest)
+      throw unknownToken()
+    }
+  }
+}
+
+/** The reason of a change: a member of the body, else the header `Sluice-Reason`. @throws ApiError */
+function reasonOf({ headers }: Request, body: unknown): { reason?: string } {
+  const { reason } = (body ?? {}) as { reason?: string }
+  const header = headers.get('sluice-reason')
+  const [text, pointer] = reason === undefined ? [header, 'Sluice-Reason'] : [reason, '/reason']
+  if (text === null) return {}
+  try {
+    return { reason: parseShortText(text, 'reason') }
+  } catch (error) {
+    throw invalidInput(pointer, (error as Error).message)
+  }
+}

@@ -26,6 +26,7 @@ import { pointersToDrop } from './key-changes.ts'
 import { namesNear, readFirstKeys } from './key-pages.ts'
 import { type KeyInfo, listConsumerNames, listKeys, removeFromIndexIfEmpty, writeListed } from './keys.ts'
 import { removeFromIndex, sortedKey } from './sorted-index.ts'
+import { changeText, write } from './write.ts'
 
 export interface ConsumerInfo extends ConsumerRecord {
   consumer: string
@@ -136,13 +137,14 @@ export async function changeConsumer(
   let isNew = false
   await writeListed(store, consumer, async isListed => {
     isNew = isListed
-    await store.change(
+    await changeText(
+      store,
       key,
       text => {
         before = parseConsumer(text ?? '')
         record = change(before)
         const after = textOf(record)
-        return after === undefined ? undefined : { text: after, expiry: 'never' }
+        return after === undefined ? undefined : { text: after }
       },
       () => ({ action, target: consumer, before: consumerFacts(before), after: consumerFacts(record) }),
     )
@@ -281,7 +283,7 @@ export async function removeConsumer(
   // Comes first, because a repeated call still finds the keys if this one ends in between.
   await eraseCaller(store, consumer)
   const pointers = await pointersToDrop(store, consumer, digests)
-  await store.write({
+  await write(store, {
     keys: [...all, index, sortedKey(index), ...pointers.keys],
     commands: [
       ...pointers.commands,

@@ -18,11 +18,12 @@ import { type CredentialRecord, formatCredential, parseCredential } from '../sto
 import { evalCommand } from './admin-connection.ts'
 import { AdminError, withNextStep } from './admin-error.ts'
 import type { AdminStore, HeldClaim, Write } from './admin-store-shape.ts'
-import { credentialFacts } from './audit-facts.ts'
+import { recordFacts } from './audit-facts.ts'
 import type { AuditAction } from './change.ts'
 import { distinguishingDigits, ID_DIGITS } from './digits.ts'
 import { DROP_IF_GONE } from './lua.generated.ts'
 import { addToIndex, removeFromIndex, sortedKey } from './sorted-index.ts'
+import { changeText, setCommand, write } from './write.ts'
 
 export interface NewKey {
   /** The consumer as written in Redis keys (names.ts). */
@@ -194,10 +195,10 @@ async function claim(
   owner: string | null,
   expiresAt: Date | undefined,
 ): Promise<void> {
-  await store.change(pointerKey(digest), now => {
+  await changeText(store, pointerKey(digest), now => {
     if ((now ?? null) !== owner)
       throw new AdminError('conflict', 'Another process is importing this key at this moment. Try again.')
-    return { text: consumer, expiry: expiresAt ?? 'never' }
+    return { text: consumer, expiresAt }
   })
 }
 
@@ -336,9 +337,9 @@ async function writeKey(
   action: AuditAction,
   claim: HeldClaim | undefined,
 ): Promise<void> {
-  await store.write({
+  await write(store, {
     ...{ ...writeOfKey(store, consumer, digest, record), claim },
-    entry: { action, target: keyId(consumer, digest), after: credentialFacts(record) },
+    entry: { action, target: keyId(consumer, digest), after: recordFacts(record) },
   })
 }
 
@@ -349,12 +350,10 @@ export function writeOfKey(
   digest: string,
   record: CredentialRecord,
 ): Pick<Write, 'keys' | 'commands'> {
-  const { expiresAt } = record
-  const expiry = expiresAt ? ['PXAT', expiresAt.getTime()] : []
   const [key, index] = [store.at(credentialKey(consumer, digest)), store.at(credentialIndexKey(consumer))]
   return {
     keys: [key, index, sortedKey(index)],
-    commands: [['SET', key, formatCredential(record), ...expiry], ...addToIndex(index, [digest])],
+    commands: [setCommand(key, formatCredential(record), record.expiresAt), ...addToIndex(index, [digest])],
   }
 }
 

@@ -1,6 +1,6 @@
 /** What takes more than one script on a cluster. */
 import type { OnCluster } from './admin-store-shape.ts'
-import { readStreams } from './audit-on-cluster.ts'
+import { listStream, readStreams } from './audit-on-cluster.ts'
 import { rotateOnCluster } from './tokens-on-cluster.ts'
 
-export const ON_CLUSTER: OnCluster = { readAudit: readStreams, rotateToken: rotateOnCluster }
+export const ON_CLUSTER: OnCluster = { listStream, readAudit: readStreams, rotateToken: rotateOnCluster }

@@ -13,12 +13,12 @@ import { missingScopes } from '../scopes.ts'
 import { sha256 } from '../sha256.ts'
 import { TOKEN_INDEX_KEY, tokenKey } from '../store/keys.ts'
 import { formatToken, parseToken, type TokenRecord } from '../store/records.ts'
-import type { Command } from './admin-connection.ts'
 import { AdminError, withNextStep } from './admin-error.ts'
 import type { AdminStore, HeldClaim, Write } from './admin-store-shape.ts'
-import { tokenFacts } from './audit-facts.ts'
+import { recordFacts } from './audit-facts.ts'
 import { distinguishingDigits, findDigest } from './digits.ts'
 import { whereOf } from './find-key.ts'
+import { earlier, nextEnd, writeSuccession } from './rotation.ts'
 import {
   addToIndex,
   type Page,
@@ -28,7 +28,7 @@ import {
   removeFromIndex,
 } from './sorted-index.ts'
 import type { CreatedToken, FoundToken, RotatedToken, Rotation, TokenInfo } from './token-shape.ts'
-import { writeFrom } from './write-from.ts'
+import { ANY, setCommand, write } from './write.ts'
 
 export type { CreatedToken, FoundToken, RotatedToken, TokenInfo } from './token-shape.ts'
 
@@ -85,9 +85,9 @@ export async function create(
   record: TokenRecord,
   { claim, replaces }: { claim?: HeldClaim | undefined; replaces?: string },
 ): Promise<void> {
-  await store.write({
+  await write(store, {
     ...{ ...writeOfToken(store, minted, record), claim },
-    entry: { action: 'tokens.create', target: minted.id, after: { ...tokenFacts(record), replaces } },
+    entry: { action: 'tokens.create', target: minted.id, after: { ...recordFacts(record), replaces } },
   })
 }
 
@@ -97,8 +97,7 @@ function writeOfToken(
   record: TokenRecord,
 ): Pick<Write, 'keys' | 'commands'> {
   const key = store.at(tokenKey(digest))
-  const expiry = record.expiresAt ? (['PXAT', record.expiresAt.getTime()] as const) : []
-  return { keys: [key], commands: [['SET', key, formatToken(record), ...expiry]] }
+  return { keys: [key], commands: [setCommand(key, formatToken(record), record.expiresAt)] }
 }
 
 /** Lists the tokens in the order of their creation. Removes expired tokens from the index. */
@@ -173,9 +172,9 @@ export async function revoke(
   mustInclude(maker, record, `Token '${id}'`)
   // The index last, because a repeated call still finds the token if this one ends in between.
   const key = store.at(tokenKey(digest))
-  const isRevoked = await store.write({
-    ...{ keys: [key], onlyIf: [[key, '']], commands: [['DEL', key]] },
-    entry: { action: 'tokens.revoke', target: id, before: tokenFacts(record) },
+  const isRevoked = await write(store, {
+    ...{ keys: [key], onlyIf: [[key, ANY]], commands: [['DEL', key]] },
+    entry: { action: 'tokens.revoke', target: id, before: recordFacts(record) },
   })
   await store.runEach(removeFromIndex(store.at(TOKEN_INDEX_KEY), [digest]))
   return isRevoked
@@ -195,20 +194,20 @@ export async function rotateToken(
   { maker, by, claim, minted = mintToken(store) }: TokenOptions & { by?: string } = {},
 ): Promise<RotatedToken> {
   const { id, record } = old
-  const { name, scopes, createdAt, expiresAt, replacedBy } = record
+  const { name, scopes, expiresAt } = record
   mustInclude(maker, record, `Token '${id}'`)
-  if (replacedBy) throw alreadyReplaced(id, replacedBy)
+  mustHaveNoSuccessor(id, record)
   const now = Date.now()
-  const lifetimeMs = expiresAt ? expiresAt.getTime() - createdAt.getTime() : Number.POSITIVE_INFINITY
-  const end = Math.min(now + lifetimeMs, maker?.expiresAt?.getTime() ?? Number.POSITIVE_INFINITY)
+  const ends = nextEnd(record, now)
+  const end = ends ? earlier(ends, maker?.expiresAt) : maker?.expiresAt
   const newToken = {
     ...{ name, scopes },
-    ...(Number.isFinite(end) && { expiresAt: new Date(end) }),
+    ...(end && { expiresAt: end }),
     ...(by !== undefined && { by }),
   }
   const next = recordOf(newToken, maker)
   const created = { ...minted, ...next }
-  const endsAt = new Date(Math.min(now + overlapMs, expiresAt?.getTime() ?? Number.POSITIVE_INFINITY))
+  const endsAt = earlier(new Date(now + overlapMs), expiresAt)
   const rotation = { old, created, next, endsAt }
   if (store.decisions.isCluster) return await store.onCluster.rotateToken(store, rotation, claim)
   await writeMinted(store, minted, () =>
@@ -220,36 +219,22 @@ export async function rotateToken(
 /** Ends the old token. @param write what else is written in the same run @throws AdminError if the token is being replaced already, or has ended */
 export async function writeRotation(
   store: AdminStore,
-  { old: { id, digest }, created, endsAt }: Rotation,
-  { keys, commands, claim }: Pick<Write, 'keys' | 'commands' | 'claim'>,
+  { old: { id, digest }, created: successor, endsAt }: Rotation,
+  next: Pick<Write, 'keys' | 'commands' | 'claim'>,
 ): Promise<void> {
-  const key = store.at(tokenKey(digest))
-  const isOver = endsAt <= new Date()
-  await writeFrom(store, key, text => {
-    const record = parseToken(text ?? '')
-    if (!record) throw notFound(store, id)
-    if (record.replacedBy) throw alreadyReplaced(id, record.replacedBy)
-    const after = { ...record, expiresAt: endsAt, replacedBy: created.id }
-    const ending: Command = isOver ? ['DEL', key] : ['SET', key, formatToken(after), 'PXAT', endsAt.getTime()]
-    return {
-      keys: [key, ...keys],
-      commands: [...commands, ending],
-      claim,
-      entry: {
-        action: 'tokens.rotate',
-        target: id,
-        before: tokenFacts(record),
-        after: { ...tokenFacts(after), replacementEndsAt: created.expiresAt },
-      },
-    }
-  }).catch(async error => {
-    // The old token ends, so the new one must not be lost with the reply.
-    const isWritten = async () =>
-      (await store.run('EXISTS', store.at(tokenKey(created.digest))).catch(() => 0)) === 1
-    const isLost = error instanceof AdminError && error.kind === 'store' && keys.length > 0
-    if (!(isLost && (await isWritten()))) throw error
-  })
-  if (isOver) await store.runEach(removeFromIndex(store.at(TOKEN_INDEX_KEY), [digest])).catch(() => [])
+  const succession = {
+    ...({ action: 'tokens.rotate', key: store.at(tokenKey(digest)), id, endsAt, successor } as const),
+    read(text: string) {
+      const record = parseToken(text)
+      if (!record) throw notFound(store, id)
+      mustHaveNoSuccessor(id, record)
+      return record
+    },
+    format: formatToken,
+  }
+  await writeSuccession(store, succession, next)
+  if (endsAt <= new Date())
+    await store.runEach(removeFromIndex(store.at(TOKEN_INDEX_KEY), [digest])).catch(() => [])
 }
 
 function mustInclude(maker: TokenMaker | undefined, token: TokenMaker, what: string): void {
@@ -310,8 +295,10 @@ function byToken({ environment }: AdminStore, text: string): Omit<FoundToken, 'r
       )
 }
 
-const alreadyReplaced = (id: string, by: string) =>
-  new AdminError('refused', `Token '${id}' is already replaced by '${by}'. Rotate that one.`)
+function mustHaveNoSuccessor(id: string, { replacedBy }: TokenRecord): void {
+  if (!replacedBy) return
+  throw new AdminError('refused', `Token '${id}' is already replaced by '${replacedBy}'. Rotate that one.`)
+}
 
 export const notFound = (store: AdminStore, id: string) =>
   new AdminError(

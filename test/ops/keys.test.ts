@@ -331,9 +331,11 @@ describeOnRedis('keys', start => {
     // Makes the write, or not, and loses its reply.
     const losing = (isMade: boolean): AdminStore => ({
       ...admin.store,
-      write: async write => {
-        if (isMade) await admin.store.write(write)
-        throw new AdminError('store', 'The store does not answer.')
+      async run(...command) {
+        const isWrite = command[0] === 'EVAL'
+        const reply = isWrite && !isMade ? null : await admin.store.run(...command)
+        if (isWrite) throw new AdminError('store', 'The store does not answer.')
+        return reply as never
       },
     })
     const lost = await rotateKey(losing(false), found, HOUR).catch(error => error)

@@ -77,5 +77,9 @@ export interface OnCluster {
   /** Lists the stream of an entry before it is written, so that the entry is found even if this process ends. */
   listStream(store: AdminStore, stream: string): Promise<void>
   readAudit(store: AdminStore, range: Range, from: Position | undefined): Promise<AuditPage>
+  /** Deletes the keys that have this text. */
+  deleteEachIf(store: AdminStore, keys: readonly string[], text: string): Promise<void>
+  /** Removes tokens without a record from the index. */
+  pruneTokens(store: AdminStore, gone: readonly string[]): Promise<void>
   rotateToken(store: AdminStore, rotation: Rotation, claim: HeldClaim | undefined): Promise<RotatedToken>
 }

@@ -24,7 +24,15 @@ import type { AuditAction } from './change.ts'
 import { eraseCaller, hasRefusals } from './erase-caller.ts'
 import { pointersToDrop } from './key-changes.ts'
 import { namesNear, readFirstKeys } from './key-pages.ts'
-import { type KeyInfo, listConsumerNames, listKeys, removeFromIndexIfEmpty, writeListed } from './keys.ts'
+import {
+  type KeyInfo,
+  listConsumerNames,
+  listKeys,
+  readKeys,
+  removeFromIndexIfEmpty,
+  withIds,
+  writeOfConsumer,
+} from './keys.ts'
 import { removeFromIndex, sortedKey } from './sorted-index.ts'
 import { changeText, write } from './write.ts'
 
@@ -135,7 +143,7 @@ export async function changeConsumer(
   // Returns before the consumer is listed: a change without effect must not list a consumer that has nothing stored.
   if (textOf(record) === stored) return { before, record, isChanged: false, isNew: false }
   let isNew = false
-  await writeListed(store, consumer, async isListed => {
+  await writeOfConsumer(store, consumer, async isListed => {
     isNew = isListed
     await changeText(
       store,
@@ -261,8 +269,8 @@ export async function removeConsumer(
   rules: readonly Rule[],
 ): Promise<{ keys: number }> {
   const index = store.at(credentialIndexKey(consumer))
-  const { length: validKeys } = await listKeys(store, consumer)
   const digests = await store.run<string[]>('SMEMBERS', index)
+  const { length: validKeys } = await readKeys(store, withIds(consumer, digests))
   const both = identityStateKey({ consumer }, [[BOTH_MODES, undefined]])
   const states = [consumerStateKey(consumer), consumerStateKey(consumer, 'test'), both]
   const sideKeys = rules.flatMap(({ counting: { state: kind }, tag }) => {

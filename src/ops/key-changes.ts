@@ -1,7 +1,7 @@
 /** Changes of a key: label, plan, expiry, revocation, rotation. A change applies from the next request that reaches the store. */
 import { credentialIndexKey, credentialKey, pointerKey } from '../store/keys.ts'
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
-import { type Command, evalCommand } from './admin-connection.ts'
+import type { Command } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import { recordFacts } from './audit-facts.ts'
@@ -9,10 +9,11 @@ import type { FoundKey } from './find-key.ts'
 import {
   type BeforeCreation,
   type CreatedKey,
+  infoOf,
   type KeyInfo,
   keyId,
   mintKey,
-  writeMinted,
+  writeOfConsumer,
   writeOfKey,
 } from './keys.ts'
 import { earlier, nextEnd, writeSuccession } from './rotation.ts'
@@ -25,7 +26,7 @@ export async function showKey(
   { id, consumer, digest, record }: FoundKey,
 ): Promise<KeyInfo> {
   const kind = (await isOpaque(store, consumer, digest)) ? 'opaque-key' : 'api-key'
-  return { id, consumer, kind, mode: 'live', ...record }
+  return infoOf(id, consumer, kind, record)
 }
 
 /** What to change of a key. null: none, and of `expiresAt` never. */
@@ -151,8 +152,8 @@ export async function rotateKey(
     atEnd: removeFromIndex(index, [digest]),
   }
   const next = { ...writeOfKey(store, consumer, minted.digest, minted.record), claim }
-  const fix = store.advice?.lostRotation(id, created.id)
-  await writeMinted(store, minted, fix, () => writeSuccession(store, succession, next))
+  const rotate = () => writeSuccession(store, succession, next)
+  await writeOfConsumer(store, consumer, rotate, store.advice?.lostRotation(id, created.id))
   return { created, oldEndsAt: endsAt }
 }
 
@@ -211,8 +212,6 @@ async function expirePointer(store: AdminStore, key: FoundKey, at: Date | null):
   })
 }
 
-const DELETE_IF_OWNED = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
-
 /**
  * Deletes the pointers of a consumer's opaque keys; API keys have none. On a cluster, they are in slots of their own, so this deletes them
  * before the keys: a repeated call still finds the keys if this one ends in between.
@@ -225,6 +224,6 @@ export async function pointersToDrop(
 ): Promise<{ keys: string[]; commands: Command[] }> {
   const keys = digests.map(digest => store.at(pointerKey(digest)))
   if (!store.decisions.isCluster) return { keys, commands: keys.map(key => ['DELETE-IF', key, consumer]) }
-  await store.runEach(keys.map(key => evalCommand(DELETE_IF_OWNED, [key], [consumer])))
+  await store.onCluster.deleteEachIf(store, keys, consumer)
   return { keys: [], commands: [] }
 }

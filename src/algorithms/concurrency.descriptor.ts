@@ -4,7 +4,9 @@ import { concurrency } from './concurrency.ts'
 import type { Counting, Description, InputOf, Numbers, Parameters } from './descriptor.ts'
 import { shareOfWindow, toWindowQuota } from './window.ts'
 
-const limit = { kind: 'units', low: 1, high: 1e6, forPlans: 'units at once' } as const
+const MAX_IN_FLIGHT = 1e6
+
+const limit = { kind: 'units', low: 1, high: MAX_IN_FLIGHT, forPlans: 'units at once' } as const
 
 const parameters = {
   /** At most `limit` requests in flight. A request is over when its response has ended, for whatever reason. */
@@ -46,7 +48,7 @@ export const counting: Counting<Input> = {
   local: { model: localConcurrency, shareOf: shareOfWindow },
 }
 
-export const numbers = { parameters: { limit }, costBound: 'limit' } as const satisfies Numbers<Input>
+export const numbers = { maxLimit: MAX_IN_FLIGHT, costBound: 'limit' } as const satisfies Numbers<Input>
 
 export const description = {
   label: 'at most the limit in flight',

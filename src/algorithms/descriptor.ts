@@ -55,11 +55,11 @@ export type StateKind = 'time' | 'counts' | 'log' | 'held'
 
 /** What decides which numbers a rule can have, also from plans and overrides. */
 export interface Numbers<Input = QuotaInput> {
-  /** Those that plans and overrides can set. */
-  parameters: Parameters
+  /** The highest limit, if the algorithm has one of its own. */
+  maxLimit?: number
   /** What limits the cost of one request. Messages continue it with the number, as in `limit of 10`. */
   costBound: string
-  /** The parameter that sets how many units can come at once. Absent: the limit does. */
+  /** The parameter that sets how many units can come at once. Absent: the limit does. Plans and overrides can set both. */
   atOnce?: {
     parameter: string
     /** Units of the burst that the parameter does not include: with `queue`, the one that departs. */
@@ -67,8 +67,8 @@ export interface Numbers<Input = QuotaInput> {
   }
   /** Finds numbers that are valid one by one, but not together. @param period µs */
   findFlaws?(input: Input, period: number): Flaw[]
-  /** The longest time that an admitted request can be delayed (µs). */
-  longestDelay?(quota: Quota): number
+  /** Finds an admitted request that could be delayed for too long. @param most of the delay (µs) */
+  findDelayFlaws?(quota: Quota, rule: { limit: number; period: number }, most: number): Flaw[]
 }
 
 /** The parameters of an algorithm, and its texts for users. */

@@ -42,7 +42,7 @@ export const counting: Counting<Input> = {
 /** The durations that are closest to calendar periods. */
 const DURATIONS: Record<CalendarPeriod, string> = { day: '1d', week: '7d', month: '30d' }
 
-export const numbers = { parameters: { limit }, costBound: 'limit' } as const satisfies Numbers<Input>
+export const numbers = { costBound: 'limit' } as const satisfies Numbers<Input>
 
 export const description = {
   label: 'windows one after the other, each with the whole limit',

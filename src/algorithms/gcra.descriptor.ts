@@ -27,7 +27,6 @@ export const counting: Counting<Input> = {
 }
 
 export const numbers = {
-  parameters: { limit, burst },
   costBound: 'burst',
   atOnce: { parameter: 'burst', notIncluded: 0 },
   findFlaws(input, period) {

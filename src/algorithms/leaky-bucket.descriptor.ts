@@ -29,14 +29,20 @@ export const counting: Counting<Input> = {
 }
 
 export const numbers = {
-  parameters: { limit, queue },
   costBound: 'capacity (queue + 1)',
   atOnce: { parameter: 'queue', notIncluded: 1 },
   findFlaws(input, period) {
     const { limit, queue = limit } = input
     return findRateFlaws(input, period, queue + 1, ['queue', queue])
   },
-  longestDelay: ({ rate, period, burst }) => ((burst - 1) * period) / rate,
+  findDelayFlaws(quota, { limit, period }, most) {
+    const queue = quota.burst - 1
+    const delay = (queue * quota.period) / quota.rate
+    if (delay <= most) return []
+    const atMost = Math.floor((most * limit) / period)
+    const message = `${queue} could delay a request by ${Math.ceil(delay / 1e6)} s, and the maximum is ${most / 1e6} s. At this rate, use at most ${atMost}.`
+    return [['queue', message]]
+  },
 } as const satisfies Numbers<Input>
 
 export const description = {

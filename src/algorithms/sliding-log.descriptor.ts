@@ -35,7 +35,7 @@ function shareOfLog(quota: Quota, limit: number): Quota {
   return { ...shareOfWindow(quota, limit), step }
 }
 
-export const numbers = { parameters: { limit }, costBound: 'limit' } as const satisfies Numbers<Input>
+export const numbers = { maxLimit: MAX_LOG_LIMIT, costBound: 'limit' } as const satisfies Numbers<Input>
 
 export const description = {
   label: 'exactly the limit in any period',

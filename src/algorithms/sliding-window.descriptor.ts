@@ -38,7 +38,7 @@ function stepOf(limit: number, period: number): number | undefined {
 }
 
 export const numbers = {
-  parameters: { limit },
+  maxLimit: MAX_WINDOW_COUNT,
   costBound: 'limit',
   findFlaws({ limit, period: written }, period) {
     if (stepOf(limit, period)) return []

@@ -30,10 +30,6 @@ export class AdminError extends Error {
   }
 }
 
-/** The same error with more to do next. */
-export const withNextStep = ({ kind, message, nextStep }: AdminError, more: string | undefined): AdminError =>
-  new AdminError(kind, message, [more, nextStep].filter(Boolean).join('\n'))
-
 /** Something between Redis and this process replies by itself. */
 export const notRedis = (): AdminError =>
   new AdminError('store', 'The store does not answer as a Redis does.')

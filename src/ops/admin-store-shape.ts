@@ -4,8 +4,7 @@ import type { KeySecret, mintSignedKey } from '../credentials/key-signature.ts'
 import type { RuleSet } from '../script/rule-set-shape.ts'
 import type { AdminConnection, Command } from './admin-connection.ts'
 import type { AuditPage, Position, Range } from './audit-shape.ts'
-import type { AuditTrail } from './audited.ts'
-import type { Entry } from './change.ts'
+import type { Change, Entry } from './change.ts'
 import type { RotatedToken, Rotation } from './token-shape.ts'
 
 /** The environment, and what its keys look like. */
@@ -17,6 +16,12 @@ export interface KeySpace {
   keySecret?: KeySecret | undefined
   /** What signs them. With `keySecret`. */
   mintSignedKey?: typeof mintSignedKey
+}
+
+/** The author of the changes of a store. */
+export interface Author extends Change {
+  /** ms since the epoch. Default: the clock of Redis. */
+  now?: () => number
 }
 
 export interface AdminStore extends AdminConnection {
@@ -32,23 +37,9 @@ export interface AdminStore extends AdminConnection {
   onCluster: OnCluster
   /** Adds the environment to a key of src/store/keys.ts. */
   at(key: string): string
-  /**
-   * Changes the text of a key by compare-and-set, so that concurrent changes are not lost.
-   * @param change returns the new text, or undefined to delete the key. It is called again if another writer was faster.
-   * @param describe called after `change`: what it does, for the audit trail. An unchanged text is then not written, and leaves no
-   *   entry. Absent: a detail of another change
-   * @throws AdminError `conflict` if other writers are always faster; `store`
-   */
-  change(
-    key: string,
-    change: (text: string | undefined) => NewText | undefined,
-    describe?: () => Entry,
-  ): Promise<void>
-  /** Makes a change with its entry of the audit trail, all or nothing. @returns false if it was not made, because of `onlyIf` */
-  write(write: Write): Promise<boolean>
-  /** The scripts of changes, with their entries of the audit trail. */
-  audit: AuditTrail
-  /** How long these entries are kept. */
+  /** The author of its changes, each of which then leaves an entry in the audit trail. */
+  author?: Author
+  /** How long entries of the audit trail are kept. */
   auditKeepMs: number
 }
 
@@ -58,11 +49,12 @@ export interface Write {
   keys: readonly string[]
   /** Commands of Redis, and `DELETE-IF key text`, which deletes a key that has this text. */
   commands: readonly Command[]
-  /** Some of the keys, and the texts that they must have; an empty text: any. If one has not, nothing is written. */
+  /** Some of the keys, and the texts that they must have, or ANY or NONE of write.ts. If one has not, nothing is written. */
   onlyIf?: readonly (readonly [key: string, text: string])[]
   /** Of a creation: `write` throws if another one has it. */
   claim?: HeldClaim | undefined
-  entry: Entry
+  /** Absent: a detail of another change, which leaves no entry. */
+  entry?: Entry | undefined
 }
 
 /** Lets a creation be written only while it has its claim, and ends the claim in the same run. */
@@ -82,12 +74,12 @@ export interface RuleSets {
 
 /** What takes more than one script on a cluster. A Worker only has it with `store.cluster`. */
 export interface OnCluster {
+  /** Lists the stream of an entry before it is written, so that the entry is found even if this process ends. */
+  listStream(store: AdminStore, stream: string): Promise<void>
   readAudit(store: AdminStore, range: Range, from: Position | undefined): Promise<AuditPage>
+  /** Deletes the keys that have this text. */
+  deleteEachIf(store: AdminStore, keys: readonly string[], text: string): Promise<void>
+  /** Removes tokens without a record from the index. */
+  pruneTokens(store: AdminStore, gone: readonly string[]): Promise<void>
   rotateToken(store: AdminStore, rotation: Rotation, claim: HeldClaim | undefined): Promise<RotatedToken>
-}
-
-export interface NewText {
-  text: string
-  /** Absent: the expiry stays as it is. */
-  expiry?: 'never' | Date
 }

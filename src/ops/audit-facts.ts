@@ -3,10 +3,8 @@ import type { ConsumerRecord, CredentialRecord, Override, TokenRecord } from '..
 import type { Switch, Switches } from '../switches/switches.ts'
 import type { Facts } from './change.ts'
 
-/** The hint of a key is the end of its text, as `keys list` shows it. */
-export const credentialFacts = ({ createdAt: _, ...record }: CredentialRecord): Facts => record
-
-export const tokenFacts = ({ createdAt: _, ...record }: TokenRecord): Facts => record
+/** Of a key or a token. The hint of a key is the end of its text, as `keys list` shows it. */
+export const recordFacts = ({ createdAt: _, ...record }: CredentialRecord | TokenRecord): Facts => record
 
 /** Each override is a value of its own, so that an entry has only those that have changed. */
 export const consumerFacts = ({ overrides, blockedUntil, ...record }: ConsumerRecord): Facts => ({

@@ -1,4 +1,4 @@
-/** Reads the audit trail of a cluster: merges one stream of each slot, newest first. A Worker without `store.cluster` does not carry it. */
+/** The audit trail of a cluster, which has one stream for each slot; reading merges them, newest first. A Worker without `store.cluster` does not carry it. */
 import { AUDIT_INDEX_KEY } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
@@ -16,6 +16,22 @@ const NAMES_AT_ONCE = 5000
 
 /** How much later than its time in the index the last entry of a stream can be: the time of a call, and of clocks that differ. */
 const INDEX_LAG_MS = 60_000
+
+/** How long the name of a stream stays in the index after its last entry has ended (ms). */
+const INDEX_SLACK_MS = 86400e3
+
+/** In the index, each stream has the time of its last entry, a few seconds more or less (ms). */
+export async function listStream(
+  { author, auditKeepMs, at, runEach }: AdminStore,
+  stream: string,
+): Promise<void> {
+  const now = author?.now?.() ?? Date.now()
+  const index = at(AUDIT_INDEX_KEY)
+  await runEach([
+    ['ZADD', index, 'GT', now, stream],
+    ['ZREMRANGEBYSCORE', index, '-inf', Math.floor(now - auditKeepMs - INDEX_SLACK_MS)],
+  ])
+}
 
 /**
  * Reads the streams with the latest entries first, and stops where no other can have a later one.

@@ -24,8 +24,17 @@ import type { AuditAction } from './change.ts'
 import { eraseCaller, hasRefusals } from './erase-caller.ts'
 import { pointersToDrop } from './key-changes.ts'
 import { namesNear, readFirstKeys } from './key-pages.ts'
-import { type KeyInfo, listConsumerNames, listKeys, removeFromIndexIfEmpty, writeListed } from './keys.ts'
+import {
+  type KeyInfo,
+  listConsumerNames,
+  listKeys,
+  readKeys,
+  removeFromIndexIfEmpty,
+  withIds,
+  writeOfConsumer,
+} from './keys.ts'
 import { removeFromIndex, sortedKey } from './sorted-index.ts'
+import { changeText, write } from './write.ts'
 
 export interface ConsumerInfo extends ConsumerRecord {
   consumer: string
@@ -134,15 +143,16 @@ export async function changeConsumer(
   // Returns before the consumer is listed: a change without effect must not list a consumer that has nothing stored.
   if (textOf(record) === stored) return { before, record, isChanged: false, isNew: false }
   let isNew = false
-  await writeListed(store, consumer, async isListed => {
+  await writeOfConsumer(store, consumer, async isListed => {
     isNew = isListed
-    await store.change(
+    await changeText(
+      store,
       key,
       text => {
         before = parseConsumer(text ?? '')
         record = change(before)
         const after = textOf(record)
-        return after === undefined ? undefined : { text: after, expiry: 'never' }
+        return after === undefined ? undefined : { text: after }
       },
       () => ({ action, target: consumer, before: consumerFacts(before), after: consumerFacts(record) }),
     )
@@ -259,8 +269,8 @@ export async function removeConsumer(
   rules: readonly Rule[],
 ): Promise<{ keys: number }> {
   const index = store.at(credentialIndexKey(consumer))
-  const { length: validKeys } = await listKeys(store, consumer)
   const digests = await store.run<string[]>('SMEMBERS', index)
+  const { length: validKeys } = await readKeys(store, withIds(consumer, digests))
   const both = identityStateKey({ consumer }, [[BOTH_MODES, undefined]])
   const states = [consumerStateKey(consumer), consumerStateKey(consumer, 'test'), both]
   const sideKeys = rules.flatMap(({ counting: { state: kind }, tag }) => {
@@ -281,7 +291,7 @@ export async function removeConsumer(
   // Comes first, because a repeated call still finds the keys if this one ends in between.
   await eraseCaller(store, consumer)
   const pointers = await pointersToDrop(store, consumer, digests)
-  await store.write({
+  await write(store, {
     keys: [...all, index, sortedKey(index), ...pointers.keys],
     commands: [
       ...pointers.commands,

@@ -12,6 +12,7 @@ import type { LimitIdentity } from '../set-ups/limits/limiter.ts'
 import { reservedKey } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
+import { auditedCommand } from './audited.ts'
 import { AUDIT_ALWAYS } from './audited-call.ts'
 import { type CallerIdentity, optionFor, rulesBy, rulesByMore } from './caller-identity.ts'
 import type { Entry } from './change.ts'
@@ -153,7 +154,7 @@ async function settle(store: AdminStore, settlement: Settlement, entry: Entry): 
   const member = `${id} ${spentAt} ${rule.family}=${amounts[0]!.reserved}`
   const [, reply] = await store.transact([
     ['ZADD', reservations, Math.floor(spentAt / 1000) + RESERVED_MS, member],
-    await store.audit.command({
+    await auditedCommand(store, {
       source: AUDIT_ALWAYS + script.plain.source,
       keys: keys.map(store.at),
       ...{ args, entry },

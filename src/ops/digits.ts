@@ -1,7 +1,7 @@
 /** The first digits of a digest name a key or a token. They are found in a bounded number of requests and bytes, however many there are. */
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
-import { readIndexes } from './sorted-index.ts'
+import { readIndex } from './sorted-index.ts'
 
 export const ID_DIGITS = 12
 
@@ -30,10 +30,9 @@ export async function findDigest(
   prefix: string,
   idOf: (digest: string, digits: number) => string,
 ): Promise<{ digest: string; id: string } | undefined> {
-  const [part] = await readIndexes(store, [{ index, from: prefix }], SHOWN + 1)
-  const { members, before } = part!
+  const { members, known } = await readIndex(store, { index, from: prefix }, SHOWN + 1)
   const found = members.filter(member => member.startsWith(prefix))
-  const digits = distinguishingDigits([...(before ? [before] : []), ...members])
+  const digits = distinguishingDigits(known)
   const [digest] = found
   if (digest === undefined) return undefined
   if (found.length === 1) return { digest, id: idOf(digest, digits) }
@@ -50,11 +49,20 @@ export async function firstIds(
   index: string,
   idOf: (digest: string, digits: number) => string,
 ): Promise<string> {
-  const [part] = await readIndexes(store, [{ index }], SHOWN + 1)
-  const { members } = part!
+  const { members } = await readIndex(store, { index }, SHOWN + 1)
   const digits = distinguishingDigits(members)
   return listed(members.map(each => idOf(each, digits)))
 }
 
 const listed = (ids: readonly string[]) =>
   ids.slice(0, SHOWN).join(', ') + (ids.length > SHOWN ? ', and more' : '')
+
+/** Of an id without a record. */
+export function notFound({ environment, advice }: AdminStore, what: 'key' | 'token', id: string): AdminError {
+  const where = environment === undefined ? 'in the unnamed environment' : `in environment '${environment}'`
+  const ended = what === 'key' ? 'expired' : 'ended'
+  return new AdminError(
+    'not-found',
+    `There is no ${what} '${id}' ${where}: it never existed, has ${ended}, or was revoked.${advice?.environment ?? ''}`,
+  )
+}

@@ -4,7 +4,7 @@ import { credentialIndexKey, credentialKey } from '../store/keys.ts'
 import { type CredentialRecord, parseCredential } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
-import { findDigest, firstIds } from './digits.ts'
+import { findDigest, firstIds, notFound } from './digits.ts'
 import { namesNear } from './key-pages.ts'
 import { keyId } from './keys.ts'
 
@@ -31,7 +31,7 @@ export async function findKeyById(store: AdminStore, consumer: string, prefix: s
   const meant = names.includes(consumer) ? '' : didYouMean(consumer, names)
   throw new AdminError(
     'not-found',
-    `Consumer '${consumer}' has no keys.${meant} To list all keys: npx sluicegate keys list`,
+    `Consumer '${consumer}' has no keys.${meant}${store.advice?.listKeys ?? ''}`,
   )
 }
 
@@ -43,13 +43,5 @@ export async function readFound(
   const text = await store.run<string | null>('GET', store.at(credentialKey(consumer, digest)))
   const record = parseCredential(text ?? '')
   if (record) return { id, consumer, digest, record }
-  throw new AdminError(
-    'not-found',
-    `There is no key '${id}' ${whereOf(store)}: it never existed, has expired, or was revoked. ` +
-      'If it belongs to another environment, use --env <name>.',
-  )
+  throw notFound(store, 'key', id)
 }
-
-/** In which environment something was looked for. */
-export const whereOf = ({ environment }: AdminStore): string =>
-  environment === undefined ? 'in the unnamed environment' : `in environment '${environment}'`

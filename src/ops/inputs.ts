@@ -3,7 +3,7 @@ import { didYouMean } from '../config/check/did-you-mean.ts'
 import { parseDuration } from '../config/duration.ts'
 import { isScope, SCOPE_NAMES } from '../scopes.ts'
 import { AdminError } from './admin-error.ts'
-import type { NewKey } from './keys.ts'
+import type { NewKey, OpaqueKey } from './keys.ts'
 import {
   parseConsumerName,
   parseFutureTime,
@@ -41,6 +41,12 @@ export async function parseNewKey(input: NewKeyInput, plans: readonly string[]):
     ...(mode !== undefined && { mode: parseMode(mode) }),
     ...(expiresAt && { expiresAt }),
   }
+}
+
+/** @throws AdminError `usage` for another text than a SHA-256 */
+export function parseOpaqueKey(opaque: OpaqueKey): OpaqueKey {
+  if (!('digest' in opaque) || /^[0-9a-f]{64}$/i.test(opaque.digest)) return opaque
+  throw new AdminError('usage', 'This is not a SHA-256 digest. Use 64 hexadecimal digits.')
 }
 
 /** A service token to create. */

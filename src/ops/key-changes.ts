@@ -1,23 +1,24 @@
 /** Changes of a key: label, plan, expiry, revocation, rotation. A change applies from the next request that reaches the store. */
 import { credentialIndexKey, credentialKey, pointerKey } from '../store/keys.ts'
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
-import { type Command, evalCommand } from './admin-connection.ts'
+import type { Command } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
-import type { AdminStore, HeldClaim } from './admin-store-shape.ts'
-import { credentialFacts } from './audit-facts.ts'
+import type { AdminStore } from './admin-store-shape.ts'
+import { recordFacts } from './audit-facts.ts'
 import type { FoundKey } from './find-key.ts'
 import {
   type BeforeCreation,
   type CreatedKey,
+  infoOf,
   type KeyInfo,
   keyId,
-  type MintedKey,
   mintKey,
-  writeMinted,
+  writeOfConsumer,
   writeOfKey,
 } from './keys.ts'
+import { earlier, nextEnd, writeSuccession } from './rotation.ts'
 import { removeFromIndex, sortedKey } from './sorted-index.ts'
-import { writeFrom } from './write-from.ts'
+import { ANY, changeText, write } from './write.ts'
 
 /** What is known of a key. */
 export async function showKey(
@@ -25,7 +26,7 @@ export async function showKey(
   { id, consumer, digest, record }: FoundKey,
 ): Promise<KeyInfo> {
   const kind = (await isOpaque(store, consumer, digest)) ? 'opaque-key' : 'api-key'
-  return { id, consumer, kind, mode: 'live', ...record }
+  return infoOf(id, consumer, kind, record)
 }
 
 /** What to change of a key. null: none, and of `expiresAt` never. */
@@ -40,13 +41,12 @@ export interface KeyChange {
 export async function changeKey(store: AdminStore, key: FoundKey, change: KeyChange): Promise<void> {
   const { expiresAt: at } = change
   if (at && at <= new Date()) return void (await revokeKey(store, key))
-  if (at === undefined) return await writeKey(store, key, record => changed(record, change))
   // The pointer of an opaque key must live at least as long as the key, because it names the consumer.
   const { expiresAt } = key.record
-  const isLonger = !at || (expiresAt !== undefined && at > expiresAt)
-  if (isLonger) await expirePointer(store, key, at ?? undefined)
-  await writeKey(store, key, record => changed(record, change), at ?? 'never')
-  if (!isLonger) await expirePointer(store, key, at ?? undefined)
+  const isLonger = at === null || (at && expiresAt && at > expiresAt)
+  if (isLonger) await expirePointer(store, key, at)
+  await writeKey(store, key, record => changed(record, change))
+  if (at && !isLonger) await expirePointer(store, key, at)
 }
 
 function changed(
@@ -87,11 +87,11 @@ export async function revokeKey(
   const { consumer, digest, id = keyId(consumer, digest), record } = key
   const pointers = await pointersToDrop(store, consumer, [digest])
   const [own, index] = [store.at(credentialKey(consumer, digest)), store.at(credentialIndexKey(consumer))]
-  return await store.write({
+  return await write(store, {
     keys: [own, index, sortedKey(index), ...pointers.keys],
-    onlyIf: [[own, '']],
+    onlyIf: [[own, ANY]],
     commands: [['DEL', own], ...removeFromIndex(index, [digest]), ...pointers.commands],
-    entry: { action: 'keys.revoke', target: id, before: record && credentialFacts(record) },
+    entry: { action: 'keys.revoke', target: id, before: record && recordFacts(record) },
   })
 }
 
@@ -120,60 +120,41 @@ export async function rotateKey(
       'An opaque key cannot be rotated, because it was created elsewhere. Import a new one and revoke this one.',
     )
   }
-  const { plan, label, mode, createdAt, expiresAt } = record
+  const { plan, label, mode, expiresAt } = record
   mustHaveNoSuccessor(id, record)
   const now = Date.now()
+  const end = nextEnd(record, now)
   const minted = await mintKey(store, {
     consumer,
     ...(plan && { plan }),
     ...(label && { label }),
     ...(mode && { mode }),
-    ...(expiresAt && { expiresAt: new Date(now + expiresAt.getTime() - createdAt.getTime()) }),
+    ...(end && { expiresAt: end }),
   })
   const { created } = minted
   const claim = await before?.(created.id)
-  const endsAt = new Date(Math.min(now + overlapMs, expiresAt?.getTime() ?? Number.POSITIVE_INFINITY))
-  const fix = store.advice?.lostRotation(id, created.id)
-  await writeMinted(store, minted, fix, () => writeRotation(store, key, minted, endsAt, claim))
-  return { created, oldEndsAt: endsAt }
-}
-
-async function writeRotation(
-  store: AdminStore,
-  { id, consumer, digest }: FoundKey,
-  minted: MintedKey,
-  endsAt: Date,
-  claim: HeldClaim | undefined,
-): Promise<void> {
+  const endsAt = earlier(new Date(now + overlapMs), expiresAt)
   const [own, index] = [store.at(credentialKey(consumer, digest)), store.at(credentialIndexKey(consumer))]
-  const { keys, commands } = writeOfKey(store, consumer, minted.digest, minted.record)
-  const { id: replacedBy, expiresAt: replacementEndsAt } = minted.created
-  const isOver = endsAt <= new Date()
-  await writeFrom(store, own, text => {
-    const record = parseCredential(text ?? '')
-    if (!record) throw notValid(id)
-    mustHaveNoSuccessor(id, record)
-    const after = { ...record, expiresAt: endsAt, replacedBy }
-    const ending: Command[] = isOver
-      ? [['DEL', own], ...removeFromIndex(index, [digest])]
-      : [['SET', own, formatCredential(after), 'PXAT', endsAt.getTime()]]
-    return {
-      keys: [own, ...keys],
-      commands: [...commands, ...ending],
-      claim,
-      entry: {
-        action: 'keys.rotate',
-        target: id,
-        before: credentialFacts(record),
-        after: { ...credentialFacts(after), replacementEndsAt },
-      },
-    }
-  }).catch(async error => {
-    // The old key ends, so the new one must not be lost with the reply.
-    const newKey = store.at(credentialKey(consumer, minted.digest))
-    const isWritten = async () => (await store.run('EXISTS', newKey).catch(() => 0)) === 1
-    if (!(error instanceof AdminError && error.kind === 'store' && (await isWritten()))) throw error
-  })
+  const succession = {
+    ...({
+      action: 'keys.rotate',
+      key: own,
+      id,
+      endsAt,
+      successor: created,
+      format: formatCredential,
+    } as const),
+    read(text: string) {
+      const found = validRecord(id, text)
+      mustHaveNoSuccessor(id, found)
+      return found
+    },
+    atEnd: removeFromIndex(index, [digest]),
+  }
+  const next = { ...writeOfKey(store, consumer, minted.digest, minted.record), claim }
+  const rotate = () => writeSuccession(store, succession, next)
+  await writeOfConsumer(store, consumer, rotate, store.advice?.lostRotation(id, created.id))
+  return { created, oldEndsAt: endsAt }
 }
 
 function mustHaveNoSuccessor(id: string, { replacedBy, expiresAt }: CredentialRecord): void {
@@ -185,27 +166,30 @@ function mustHaveNoSuccessor(id: string, { replacedBy, expiresAt }: CredentialRe
   )
 }
 
-const notValid = (id: string) =>
-  new AdminError('not-found', `Key '${id}' is no longer valid: it has expired or was revoked.`)
+/** @throws AdminError if there is none */
+function validRecord(id: string, text: string): CredentialRecord {
+  const record = parseCredential(text)
+  if (record) return record
+  throw new AdminError('not-found', `Key '${id}' is no longer valid: it has expired or was revoked.`)
+}
 
 async function writeKey(
   store: AdminStore,
   { id, consumer, digest }: FoundKey,
   change: (record: CredentialRecord) => CredentialRecord,
-  expiry?: 'never' | Date,
 ): Promise<void> {
   let [before, after] = [{} as CredentialRecord, {} as CredentialRecord]
-  await store.change(
+  await changeText(
+    store,
     credentialKey(consumer, digest),
     text => {
-      const record = parseCredential(text ?? '')
-      if (!record) throw notValid(id)
-      ;[before, after] = [record, change(record)]
-      return { text: formatCredential(after), ...(expiry && { expiry }) }
+      before = validRecord(id, text ?? '')
+      after = change(before)
+      return { text: formatCredential(after), expiresAt: after.expiresAt }
     },
     () => ({
       ...{ action: 'keys.update', target: id },
-      ...{ before: credentialFacts(before), after: credentialFacts(after) },
+      ...{ before: recordFacts(before), after: recordFacts(after) },
     }),
   )
 }
@@ -214,21 +198,19 @@ async function isOpaque(store: AdminStore, consumer: string, digest: string): Pr
   return (await store.run<string | null>('GET', store.at(pointerKey(digest)))) === consumer
 }
 
-async function expirePointer(store: AdminStore, key: FoundKey, at: Date | undefined): Promise<void> {
+async function expirePointer(store: AdminStore, key: FoundKey, at: Date | null): Promise<void> {
   const { consumer, digest } = key
   if (!(await isOpaque(store, consumer, digest))) return
-  await store.change(pointerKey(digest), owner => {
+  await changeText(store, pointerKey(digest), owner => {
     // The key has been imported for another consumer since.
     if (owner !== consumer)
       throw new AdminError(
         'conflict',
         `Another process is importing key '${key.id}' at this moment. Try again.`,
       )
-    return { text: owner, expiry: at ?? 'never' }
+    return { text: owner, expiresAt: at ?? undefined }
   })
 }
-
-const DELETE_IF_OWNED = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
 
 /**
  * Deletes the pointers of a consumer's opaque keys; API keys have none. On a cluster, they are in slots of their own, so this deletes them
@@ -242,6 +224,6 @@ export async function pointersToDrop(
 ): Promise<{ keys: string[]; commands: Command[] }> {
   const keys = digests.map(digest => store.at(pointerKey(digest)))
   if (!store.decisions.isCluster) return { keys, commands: keys.map(key => ['DELETE-IF', key, consumer]) }
-  await store.runEach(keys.map(key => evalCommand(DELETE_IF_OWNED, [key], [consumer])))
+  await store.onCluster.deleteEachIf(store, keys, consumer)
   return { keys: [], commands: [] }
 }

@@ -2,7 +2,14 @@
 import { CONSUMER_INDEX_KEY, credentialIndexKey } from '../store/keys.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import { type IndexedKey, type KeyInfo, readKeys, withIds } from './keys.ts'
-import { type Page, type PageRequest, type Position, readIndexes, readPage } from './sorted-index.ts'
+import {
+  type Page,
+  type PageRequest,
+  type Position,
+  readIndex,
+  readIndexes,
+  readPage,
+} from './sorted-index.ts'
 
 /** Consumers whose keys are looked for at once. */
 const CONSUMERS_AT_ONCE = 100
@@ -40,7 +47,7 @@ async function keysAfter(
     })),
     count,
   )
-  const all = found.flatMap(({ members, before }, i) => withIds(names[i]!, members, before ? [before] : []))
+  const all = found.flatMap(({ members, known }, i) => withIds(names[i]!, members, known))
   if (all.length >= count) {
     const keys = all.slice(0, count)
     const { consumer, digest } = keys.at(-1)!
@@ -57,7 +64,7 @@ export const readNamePage = (store: AdminStore, page: PageRequest): Promise<Page
     name => [name],
     async (after, count) => {
       const names = await namesFrom(store, { from: after && `${after[0]}!` }, count)
-      return { items: names, ...(names.length === count && { end: [names.at(-1)!] }) }
+      return { items: [...names], ...(names.length === count && { end: [names.at(-1)!] }) }
     },
   )
 
@@ -65,9 +72,8 @@ async function namesFrom(
   store: AdminStore,
   start: { from?: string | undefined },
   count: number,
-): Promise<string[]> {
-  const [part] = await readIndexes(store, [{ index: store.at(CONSUMER_INDEX_KEY), ...start }], count)
-  return part!.members
+): Promise<readonly string[]> {
+  return (await readIndex(store, { index: store.at(CONSUMER_INDEX_KEY), ...start }, count)).members
 }
 
 /** How many names are read at each place of the index: 20 kB in all. */

@@ -15,14 +15,13 @@ import {
   pointerKey,
 } from '../store/keys.ts'
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
-import { evalCommand } from './admin-connection.ts'
-import { AdminError, withNextStep } from './admin-error.ts'
+import { AdminError } from './admin-error.ts'
 import type { AdminStore, HeldClaim, Write } from './admin-store-shape.ts'
-import { credentialFacts } from './audit-facts.ts'
+import { recordFacts } from './audit-facts.ts'
 import type { AuditAction } from './change.ts'
 import { distinguishingDigits, ID_DIGITS } from './digits.ts'
-import { DROP_IF_GONE } from './lua.generated.ts'
-import { addToIndex, removeFromIndex, sortedKey } from './sorted-index.ts'
+import { addToIndex, removeFromIndex, removeIfGone, sortedKey, writeListed } from './sorted-index.ts'
+import { changeText, setCommand, write } from './write.ts'
 
 export interface NewKey {
   /** The consumer as written in Redis keys (names.ts). */
@@ -64,9 +63,8 @@ export async function createKey(
   const minted = await mintKey(store, newKey)
   const { id, consumer } = minted.created
   const claim = await before?.(id)
-  await writeMinted(store, minted, store.advice?.lostKey(id), () =>
-    writeKey(store, consumer, minted.digest, minted.record, 'keys.create', claim),
-  )
+  const create = () => writeKey(store, consumer, minted.digest, minted.record, 'keys.create', claim)
+  await writeOfConsumer(store, consumer, create, store.advice?.lostKey(id))
   return minted.created
 }
 
@@ -77,10 +75,8 @@ export interface MintedKey {
   record: CredentialRecord
 }
 
-export async function mintKey(
-  store: AdminStore,
-  { consumer, mode = 'live', ...rest }: NewKey,
-): Promise<MintedKey> {
+export async function mintKey(store: AdminStore, newKey: NewKey): Promise<MintedKey> {
+  const { consumer, mode = 'live' } = newKey
   if (!isConsumerName(consumer)) {
     throw new AdminError(
       'usage',
@@ -91,33 +87,22 @@ export async function mintKey(
   const key = await mint(store, consumer, mode, createdAt)
   const digest = sha256(key)
   const signedBy = store.keySecret?.id
-  const record = { ...rest, createdAt, hint: hintOf(key), ...(signedBy && { signedBy }) }
-  return {
-    created: { key, id: keyId(consumer, digest), consumer, kind: 'api-key', mode, ...record },
-    digest,
-    record: { ...record, ...recordOf(mode) },
-  }
+  const record = { ...recordOf(newKey, createdAt), hint: hintOf(key), ...(signedBy && { signedBy }) }
+  const created = { key, ...infoOf(keyId(consumer, digest), consumer, 'api-key', record) }
+  return { created, digest, record }
 }
 
-/** Writes a new key, whose consumer is in the index then. @param fix what to do if the key may have been written */
-export async function writeMinted(
-  store: AdminStore,
-  { created: { consumer } }: MintedKey,
-  fix: string | undefined,
-  write: () => Promise<void>,
-): Promise<void> {
-  let isSent = false
-  await writeListed(store, consumer, () => {
-    isSent = true
-    return write()
-  }).catch(error => {
-    if (!isSent || !(error instanceof AdminError) || error.kind !== 'store') throw error
-    throw withNextStep(error, fix)
-  })
-}
+const recordOf = ({ consumer: _, mode, ...rest }: NewKey, createdAt: Date): CredentialRecord => ({
+  ...{ ...rest, createdAt },
+  ...(mode === 'test' && { mode }),
+})
 
-/** The mode as a record has it. */
-const recordOf = (mode: CallerMode) => (mode === 'test' ? { mode } : {})
+export const infoOf = (
+  id: string,
+  consumer: string,
+  kind: KeyInfo['kind'],
+  record: CredentialRecord,
+): KeyInfo => ({ id, consumer, kind, mode: 'live', ...record })
 
 async function mint(
   { keyStart: start, keySecret: secret, environment, mintSignedKey }: AdminStore,
@@ -129,37 +114,36 @@ async function mint(
   return await mintSignedKey({ consumer, start, mode, environment, secret, issuedAt: createdAt.getTime() })
 }
 
-/** An opaque key to import: its text, or its SHA-256 if the text is not available. */
+/** An opaque key to import: its text, or its SHA-256 (64 hexadecimal digits) if the text is not available. */
 export type OpaqueKey = { key: string } | { digest: string }
 
 /** @throws AdminError for an API key, for a text that cannot be a key, and for a key that already belongs to a consumer */
 export async function importKey(
   store: AdminStore,
   opaque: OpaqueKey,
-  { consumer, mode = 'live', ...rest }: NewKey,
+  newKey: NewKey,
   before?: BeforeCreation,
 ): Promise<KeyInfo> {
-  const digest = await digestOf(store, opaque)
-  const record = { ...rest, createdAt: new Date(), ...('key' in opaque && opaqueKeyHint(opaque.key)) }
+  const { consumer, expiresAt } = newKey
+  const digest = digestOf(store, opaque)
+  const id = keyId(consumer, digest)
+  const hint = 'key' in opaque && opaqueKeyHint(opaque.key)
+  const record = { ...recordOf(newKey, new Date()), ...hint }
   const owner = await staleOwnerOf(store, digest)
-  const held = await before?.(keyId(consumer, digest))
-  await writeListed(store, consumer, async () => {
-    await claim(store, digest, consumer, owner, rest.expiresAt)
-    await writeKey(store, consumer, digest, { ...record, ...recordOf(mode) }, 'keys.import', held)
+  const held = await before?.(id)
+  await writeOfConsumer(store, consumer, async () => {
+    await claim(store, digest, consumer, owner, expiresAt)
+    await writeKey(store, consumer, digest, record, 'keys.import', held)
   })
-  return { id: keyId(consumer, digest), consumer, kind: 'opaque-key', mode, ...record }
+  return infoOf(id, consumer, 'opaque-key', record)
 }
 
-async function digestOf({ keyPrefix }: AdminStore, opaque: OpaqueKey): Promise<string> {
-  if ('digest' in opaque) {
-    const digest = opaque.digest.toLowerCase()
-    if (/^[0-9a-f]{64}$/.test(digest)) return digest
-    throw new AdminError('usage', 'This is not a SHA-256 digest. Use 64 hexadecimal digits.')
-  }
+function digestOf({ keyPrefix, advice }: AdminStore, opaque: OpaqueKey): string {
+  if ('digest' in opaque) return opaque.digest.toLowerCase()
   if (opaque.key.startsWith(`${keyPrefix}_`)) {
     throw new AdminError(
       'refused',
-      `Keys that begin with ${keyPrefix}_ cannot be imported. Create one with npx sluicegate keys create.`,
+      `Keys that begin with ${keyPrefix}_ cannot be imported.${advice?.createKey ?? ''}`,
     )
   }
   if (isOpaqueKey(opaque.key)) return sha256(opaque.key)
@@ -194,10 +178,10 @@ async function claim(
   owner: string | null,
   expiresAt: Date | undefined,
 ): Promise<void> {
-  await store.change(pointerKey(digest), now => {
+  await changeText(store, pointerKey(digest), now => {
     if ((now ?? null) !== owner)
       throw new AdminError('conflict', 'Another process is importing this key at this moment. Try again.')
-    return { text: consumer, expiry: expiresAt ?? 'never' }
+    return { text: consumer, expiresAt }
   })
 }
 
@@ -221,9 +205,13 @@ export interface IndexedKey {
   digest: string
 }
 
-/** @param before the key before them in the index, from which their ids differ */
-export function withIds(consumer: string, digests: readonly string[], before: string[] = []): IndexedKey[] {
-  const digits = distinguishingDigits([...before, ...digests])
+/** @param known the digests from which their ids differ */
+export function withIds(
+  consumer: string,
+  digests: readonly string[],
+  known: readonly string[] = digests,
+): IndexedKey[] {
+  const digits = distinguishingDigits(known)
   return digests.map(digest => ({ consumer, digest, id: keyId(consumer, digest, digits) }))
 }
 
@@ -242,7 +230,7 @@ export async function readKeys(store: AdminStore, all: readonly IndexedKey[]): P
   return all.flatMap(({ consumer, id }, i): KeyInfo[] => {
     const record = parseCredential(replies[2 * i] ?? '')
     const kind = replies[2 * i + 1] === consumer ? 'opaque-key' : 'api-key'
-    return record ? [{ id, consumer, kind, mode: 'live', ...record }] : []
+    return record ? [infoOf(id, consumer, kind, record)] : []
   })
 }
 
@@ -280,10 +268,9 @@ interface Key {
 
 async function prune(store: AdminStore, gone: readonly Key[]): Promise<void> {
   const commands = [...Map.groupBy(gone, ({ consumer }) => consumer)].map(([consumer, keys]) => {
-    const index = store.at(credentialIndexKey(consumer))
     const digests = keys.map(({ digest }) => digest)
     const records = digests.map(digest => store.at(credentialKey(consumer, digest)))
-    return evalCommand(DROP_IF_GONE, [index, sortedKey(index), ...records], digests)
+    return removeIfGone(store.at(credentialIndexKey(consumer)), digests, records)
   })
   await store.runEach(commands)
 }
@@ -295,37 +282,31 @@ export async function listConsumerNames(store: AdminStore): Promise<string[]> {
 }
 
 /**
- * Writes something of a consumer, which is in the index from before to after: before, so that every valid key can be listed even if
- * this process ends; and after, because someone may have removed the consumer meanwhile.
+ * Writes something of a consumer, which is in the index then (sorted-index.ts).
  * @param write gets whether the consumer is new
+ * @param advise what to throw instead of an error
  */
-export async function writeListed(
+export const writeOfConsumer = (
   store: AdminStore,
   consumer: string,
   write: (isNew: boolean) => Promise<void>,
-): Promise<void> {
-  const isNew = await list(store, consumer)
-  await write(isNew).catch(async error => {
+  advise?: (error: AdminError) => AdminError,
+): Promise<void> =>
+  writeListed(store, store.at(CONSUMER_INDEX_KEY), consumer, write, async (error, isNew) => {
     // If the store has not failed, the write was refused, and a new consumer has nothing.
     if (isNew && error.kind !== 'store') await removeFromIndexIfEmpty(store, consumer).catch(() => {})
-    throw error
+    return advise?.(error) ?? error
   })
-  await list(store, consumer)
-}
-
-/** @returns whether the consumer is new */
-async function list(store: AdminStore, consumer: string): Promise<boolean> {
-  return (await store.runEach(addToIndex(store.at(CONSUMER_INDEX_KEY), [consumer])))[0] === 1
-}
 
 /** Removes a consumer without keys and settings from the index. The index is in another slot of a cluster, so no transaction covers both. */
 export async function removeFromIndexIfEmpty(store: AdminStore, consumer: string): Promise<void> {
   const keys = [consumerKey(consumer), credentialIndexKey(consumer)].map(store.at)
   const isEmpty = async () => (await store.run('EXISTS', ...keys)) === 0
   if (!(await isEmpty())) return
-  await store.runEach(removeFromIndex(store.at(CONSUMER_INDEX_KEY), [consumer]))
+  const index = store.at(CONSUMER_INDEX_KEY)
+  await store.runEach(removeFromIndex(index, [consumer]))
   // Lists again a consumer that was written between the two calls. Later writes list it themselves.
-  if (!(await isEmpty())) await list(store, consumer)
+  if (!(await isEmpty())) await store.runEach(addToIndex(index, [consumer]))
 }
 
 async function writeKey(
@@ -336,9 +317,9 @@ async function writeKey(
   action: AuditAction,
   claim: HeldClaim | undefined,
 ): Promise<void> {
-  await store.write({
+  await write(store, {
     ...{ ...writeOfKey(store, consumer, digest, record), claim },
-    entry: { action, target: keyId(consumer, digest), after: credentialFacts(record) },
+    entry: { action, target: keyId(consumer, digest), after: recordFacts(record) },
   })
 }
 
@@ -349,12 +330,10 @@ export function writeOfKey(
   digest: string,
   record: CredentialRecord,
 ): Pick<Write, 'keys' | 'commands'> {
-  const { expiresAt } = record
-  const expiry = expiresAt ? ['PXAT', expiresAt.getTime()] : []
   const [key, index] = [store.at(credentialKey(consumer, digest)), store.at(credentialIndexKey(consumer))]
   return {
     keys: [key, index, sortedKey(index)],
-    commands: [['SET', key, formatCredential(record), ...expiry], ...addToIndex(index, [digest])],
+    commands: [setCommand(key, formatCredential(record), record.expiresAt), ...addToIndex(index, [digest])],
   }
 }
 

@@ -24,6 +24,7 @@ import { type ConsumerRecord, isBlocked, parseConsumer } from '../store/records.
 import type { ScriptCall } from '../store/store.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
+import { entryFor } from './audited.ts'
 import { auditedCall } from './audited-call.ts'
 import { type CallerIdentity, countersOf, namesOf, rulesBy, rulesByMore } from './caller-identity.ts'
 import type { Facts } from './change.ts'
@@ -103,7 +104,7 @@ export async function pauseLimit(
 ): Promise<Date | undefined> {
   const forMs = Math.min(wantedMs, config.longestPauseMs)
   const key = withUsageErrors(() => pausedKey(name, identity, limitOf(config, name)))
-  const entry = await store.audit.entryFor(key, {
+  const entry = await entryFor(store, key, {
     ...{ action: forMs > 0 ? 'limits.pause' : 'limits.resume', target: targetOf(name, identity) },
     ...(forMs > 0 && { after: { forMs } }),
   })

@@ -115,11 +115,8 @@ export function parseTime(text: string, now = new Date()): Date | undefined {
   )
 }
 
-/** Whether a date exists. `Date` reads 2030-02-31 as 3 March. */
-function isDay(date: string): boolean {
-  const [year, month, day] = date.split('-').map(Number) as [number, number, number]
-  return new Date(Date.UTC(year, month - 1, day)).toISOString().startsWith(date)
-}
+/** Whether a date exists. `Date` reads 2030-02-31 as 3 March, and no date in 2030-13-01. */
+const isDay = (date: string): boolean => String(new Date(date).toJSON()).startsWith(date)
 
 /** Like `parseTime`, for times that must be in the future. @throws AdminError `usage` */
 export function parseFutureTime(text: string, now = new Date()): Date | undefined {

@@ -3,7 +3,7 @@
  * differs between algorithms is passed in, so that a Worker need not carry all of them.
  */
 import type { AlgorithmName } from '../algorithms/all.ts'
-import type { Algorithms, Numbers } from '../algorithms/descriptor.ts'
+import type { Algorithms, Flaw, Numbers } from '../algorithms/descriptor.ts'
 import type { PlanUnits } from '../algorithms/plan-units.ts'
 import { unitsAtOnce } from '../algorithms/units-at-once.ts'
 import { didYouMean } from '../config/check/did-you-mean.ts'
@@ -11,7 +11,6 @@ import { mistakesOfGatewayNumbers, mistakesOfNumbers } from '../config/check/mis
 import type { ConfigInput, RuleInput } from '../config/check/schema.ts'
 import { compileGatewayRule, type GatewayRule, withNumbers } from '../config/compile-rule.ts'
 import type { CompiledUnits } from '../config/compile-units.ts'
-import type { Mistake } from '../config/config-error.ts'
 import { findFreeTag, withUniqueTags } from '../config/tags.ts'
 import type { Override, OverrideNumbers } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
@@ -38,9 +37,9 @@ export interface RuleTools {
   /** The third number of the algorithm's script, if it depends on the numbers of the rule. */
   thirdNumberOf(algorithm: AlgorithmName): 'burst' | 'step' | undefined
   /** With a rule that is estimated. */
-  mistakesOfSettlement(rule: GatewayRule, path: string): Mistake[]
+  mistakesOfSettlement(rule: GatewayRule): Flaw[]
   /** More than the bounds of the numbers. */
-  findMistakes?(rule: RuleInput): Mistake[]
+  findFlaws?(rule: RuleInput): Flaw[]
   /** How messages name a number. Default: as it is. */
   nameOf?(option: string): string
 }
@@ -71,21 +70,21 @@ export const untilOf = ({ until }: { until?: number | undefined }) =>
 export function createOverrideRules(input: RulesInput, tools: RuleTools): OverrideRules {
   const { rules = [], plans = ['free'], units } = input
   const { algorithms, nameOf = String } = tools
+  let variants: readonly GatewayRule[] | undefined
   let pairs: readonly { rule: RuleInput; compiled: GatewayRule }[] | undefined
 
+  const compile = (...some: RuleInput[]) =>
+    some.flatMap(rule => compileGatewayRule(rule, plans, algorithms, tools.compiledUnits(units)))
+
   /** The rules with the tags that they have in the gateway. */
-  const compileRules = (): GatewayRule[] => {
-    const compiled = tools.compiledUnits(units)
-    return withUniqueTags(rules.flatMap(rule => compileGatewayRule(rule, plans, algorithms, compiled)))
-  }
+  const compiledRules = () => (variants ??= withUniqueTags(compile(...rules)))
 
   /** Each rule with its first variant: the one for all plans without numbers of their own. */
-  function compiledPairs() {
-    if (pairs) return pairs
-    const variants = compileRules()
-    pairs = rules.map(rule => ({ rule, compiled: variants.find(({ name }) => name === rule.name)! }))
-    return pairs
-  }
+  const compiledPairs = () =>
+    (pairs ??= rules.map(rule => ({
+      rule,
+      compiled: compiledRules().find(({ name }) => name === rule.name)!,
+    })))
 
   function find(name: string): { rule: RuleInput; compiled: GatewayRule } {
     const all = compiledPairs()
@@ -103,21 +102,19 @@ export function createOverrideRules(input: RulesInput, tools: RuleTools): Overri
 
   function numbersOf(rule: RuleInput): OverrideNumbers {
     const numbers = tools.numbersOf(rule)
-    const mistakes = tools.findMistakes?.(rule) ?? []
-    if (mistakes.length > 0) throw numbersError(rule, mistakes)
-    const flaws = mistakesOfNumbers(rule, numbers).map(([path, message]) => ({ path, message }))
-    if (flaws.length > 0) throw numbersError(rule, flaws)
-    const compiled = compileGatewayRule(rule, plans, algorithms, tools.compiledUnits(units))[0]!
-    const atGateway = [
-      ...(compiled.isEstimated ? tools.mistakesOfSettlement(compiled, '') : []),
-      ...mistakesOfGatewayNumbers(numbers, compiled, ''),
-    ]
-    if (atGateway.length > 0) throw numbersError(rule, atGateway)
+    const refuse = (flaws: readonly Flaw[]) => {
+      if (flaws.length > 0) throw numbersError(rule, flaws)
+    }
+    refuse(tools.findFlaws?.(rule) ?? [])
+    refuse(mistakesOfNumbers(rule, numbers))
+    const compiled = compile(rule)[0]!
+    const ofSettlement = compiled.isEstimated ? tools.mistakesOfSettlement(compiled) : []
+    refuse([...ofSettlement, ...mistakesOfGatewayNumbers(numbers, compiled)])
     const { rate, period, burst } = compiled.quota
     const third = tools.thirdNumberOf(compiled.algorithm)
     const burstOrStep = third && compiled.quota[third]
     // The numbers of a rule that depends on time have a tag of their own. It must not be the tag of another rule.
-    const owners = new Map(compileRules().map(({ tag, name }) => [tag, name]))
+    const owners = new Map(compiledRules().map(({ tag, name }) => [tag, name]))
     return {
       tag: findFreeTag(rule.name, compiled.tag, owners),
       rate,
@@ -153,8 +150,8 @@ export function createOverrideRules(input: RulesInput, tools: RuleTools): Overri
     compile({ rule: name, mode, until, ...units }) {
       const { rule, compiled } = find(name)
       const given = Object.entries(units).flatMap(([option, value]) => (value === undefined ? [] : [option]))
-      const { parameters } = tools.numbersOf(rule)
-      const settable = Object.keys(parameters).filter(key => 'forPlans' in parameters[key]!)
+      const { atOnce } = tools.numbersOf(rule)
+      const settable = ['limit', ...(atOnce ? [atOnce.parameter] : [])]
       const useless = given.find(option => !settable.includes(option))
       if (useless !== undefined)
         throw new AdminError(
@@ -171,14 +168,13 @@ export function createOverrideRules(input: RulesInput, tools: RuleTools): Overri
       }
       if (given.length === 0) return base
       if (units.limit === undefined) {
-        const others = Object.entries(rule.plans ?? {}).filter(
-          ([, numbers]) => numbers && numbers.limit !== undefined,
+        const others = Object.entries(rule.plans ?? {}).flatMap(([plan, numbers]) =>
+          numbers && numbers.limit !== undefined ? `${plan}: ${numbers.limit}` : [],
         )
-        const list = others.map(([plan, numbers]) => `${plan}: ${numbers ? numbers.limit : ''}`).join(', ')
-        if (list)
+        if (others.length > 0)
           throw new AdminError(
             'usage',
-            `Rule '${name}' has other limits for plans (${list}): an override needs ${nameOf('limit')} too.`,
+            `Rule '${name}' has other limits for plans (${others.join(', ')}): an override needs ${nameOf('limit')} too.`,
           )
       }
       // An override applies with every plan.
@@ -192,7 +188,7 @@ export function createOverrideRules(input: RulesInput, tools: RuleTools): Overri
 const listed = (names: readonly string[]) =>
   [names.slice(0, -1).join(', '), names.at(-1)].filter(Boolean).join(' or ')
 
-function numbersError({ name }: RuleInput, mistakes: readonly Mistake[]): AdminError {
-  const lines = mistakes.map(({ path, message }) => `  ${path.replace(/^\./, '')}: ${message}`)
+function numbersError({ name }: RuleInput, flaws: readonly Flaw[]): AdminError {
+  const lines = flaws.map(([key, message]) => `  ${key}: ${message}`)
   return new AdminError('usage', [`Rule '${name}' cannot have these numbers:`, ...lines].join('\n'))
 }

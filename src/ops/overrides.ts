@@ -34,9 +34,10 @@ export const ALL_TOOLS: RuleTools = {
     return name === 'burst' || name === 'step' ? name : undefined
   },
   nameOf: option => `--${option}`,
-  findMistakes(rule) {
+  findFlaws(rule) {
     const parsed = v.safeParse(ruleSchema, rule)
-    return parsed.success ? [] : parsed.issues.map(mistakeOf)
+    const mistakes = parsed.success ? [] : parsed.issues.map(mistakeOf)
+    return mistakes.map(({ path, message }) => [path, message])
   },
 }
 

@@ -1,5 +1,4 @@
--- KEYS: the set, the sorted set. ARGV: where to begin, as ZRANGE BYLEX has it; how many. Reply: the member before them, or an empty text;
--- then the members.
+-- KEYS: the set, the sorted set. ARGV: the text to begin at; how many. Reply: the member before them, or an empty text; then the members.
 if redis.call('SCARD', KEYS[1]) ~= redis.call('ZCARD', KEYS[2]) then
   redis.call('DEL', KEYS[2])
   local all = redis.call('SMEMBERS', KEYS[1])
@@ -12,12 +11,7 @@ if redis.call('SCARD', KEYS[1]) ~= redis.call('ZCARD', KEYS[2]) then
     redis.call('ZADD', KEYS[2], unpack(some))
   end
 end
-local first = ARGV[1]
-local found = redis.call('ZRANGE', KEYS[2], first, '+', 'BYLEX', 'LIMIT', 0, ARGV[2])
-local before = {}
-if first ~= '-' then
-  local last = (string.sub(first, 1, 1) == '[' and '(' or '[') .. string.sub(first, 2)
-  before = redis.call('ZRANGE', KEYS[2], last, '-', 'BYLEX', 'REV', 'LIMIT', 0, 1)
-end
+local found = redis.call('ZRANGE', KEYS[2], '[' .. ARGV[1], '+', 'BYLEX', 'LIMIT', 0, ARGV[2])
+local before = redis.call('ZRANGE', KEYS[2], '(' .. ARGV[1], '-', 'BYLEX', 'REV', 'LIMIT', 0, 1)
 table.insert(found, 1, before[1] or '')
 return found

@@ -3,9 +3,9 @@
  * the set. Where the sizes differ, reading makes the sorted set again, once.
  */
 import { type Command, evalCommand, type Reply } from './admin-connection.ts'
-import { notRedis } from './admin-error.ts'
+import { type AdminError, notRedis } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
-import { READ_INDEX } from './lua.generated.ts'
+import { DROP_IF_GONE, READ_INDEX } from './lua.generated.ts'
 
 /** @param index the key of the set */
 export const sortedKey = (index: string): string => `${index}:sorted`
@@ -22,6 +22,40 @@ export const removeFromIndex = (index: string, members: readonly string[]): Comm
   ['ZREM', sortedKey(index), ...members],
 ]
 
+/**
+ * Removes members whose records are gone, in one step: a record that was written again meanwhile keeps its member.
+ * @param index with the environment, as the records; all are in one slot of a cluster
+ */
+export const removeIfGone = (
+  index: string,
+  members: readonly string[],
+  records: readonly string[],
+): Command => evalCommand(DROP_IF_GONE, [index, sortedKey(index), ...records], members)
+
+/**
+ * Writes what belongs to a member of an index. The member is in the index from before to after: before, so that everything valid can be listed
+ * even if this process ends; and after, because another process may have removed it meanwhile.
+ * @param index with the environment
+ * @param write gets whether the member is new
+ * @param toError what to throw instead of an error of the write, or of what follows
+ */
+export async function writeListed(
+  store: AdminStore,
+  index: string,
+  member: string,
+  write: (isNew: boolean) => Promise<void>,
+  toError: (error: AdminError, isNew: boolean) => unknown = error => error,
+): Promise<void> {
+  const list = () => store.runEach(addToIndex(index, [member]))
+  const isNew = (await list())[0] === 1
+  try {
+    await write(isNew)
+    await list()
+  } catch (error) {
+    throw await toError(error as AdminError, isNew)
+  }
+}
+
 /** Where to begin to read. */
 export interface IndexStart {
   /** The first member that is not before this text. Absent: the first. */
@@ -31,9 +65,9 @@ export interface IndexStart {
 }
 
 export interface IndexPart {
-  members: string[]
-  /** Distinguishes the first member from it. */
-  before?: string
+  members: readonly string[]
+  /** The members, and the one before them, from which the first one has to be distinguished. */
+  known: readonly string[]
 }
 
 /** Reads `count` members of each index, in one request for up to 1000 indexes. @param indexes with their environment */
@@ -45,11 +79,21 @@ export async function readIndexes(
   const replies = await store.runEach(
     indexes.map(({ index, from, after }) => {
       // Members are ASCII, so the last code of a byte is after them.
-      const first = after !== undefined ? `(${after}\x7f` : from !== undefined ? `[${from}` : '-'
+      const first = after === undefined ? (from ?? '') : `${after}\x7f`
       return evalCommand(READ_INDEX, [index, sortedKey(index)], [first, count])
     }),
   )
   return replies.map(partOf)
+}
+
+/** As readIndexes, of one index. */
+export async function readIndex(
+  store: AdminStore,
+  index: IndexStart & { index: string },
+  count: number,
+): Promise<IndexPart> {
+  const [part] = await readIndexes(store, [index], count)
+  return part!
 }
 
 /** @throws AdminError `store` for a reply that the script cannot have */
@@ -57,7 +101,7 @@ function partOf(reply: Reply): IndexPart {
   if (!Array.isArray(reply) || !reply.every(each => typeof each === 'string') || reply.length === 0)
     throw notRedis()
   const [before, ...members] = reply
-  return { members, ...(before && { before }) }
+  return { members, known: before ? reply : members }
 }
 
 /** Of an item in a list: what it is sorted by. */

@@ -18,6 +18,7 @@ import {
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import { switchFacts } from './audit-facts.ts'
+import { changeText } from './write.ts'
 
 export async function readSwitches(store: AdminStore): Promise<Switches> {
   return parseSwitches(await store.run<string | null>('GET', store.at(SWITCHES_KEY)))
@@ -92,7 +93,8 @@ async function changeSwitches(
   let isChanged = change(switches) !== undefined
   if (!isChanged) return { switches, isChanged }
   let before = switches
-  await store.change(
+  await changeText(
+    store,
     SWITCHES_KEY,
     text => {
       before = parseSwitches(text ?? null)
@@ -100,7 +102,7 @@ async function changeSwitches(
       isChanged = after !== undefined
       switches = after ?? before
       const isEmpty = !switches.kill && switches.rules.size === 0
-      return isEmpty ? undefined : { text: formatSwitches(switches), expiry: 'never' }
+      return isEmpty ? undefined : { text: formatSwitches(switches) }
     },
     () => {
       const [was, is] = [switchFacts(before, name), switchFacts(switches, name)]

@@ -13,22 +13,22 @@ import { missingScopes } from '../scopes.ts'
 import { sha256 } from '../sha256.ts'
 import { TOKEN_INDEX_KEY, tokenKey } from '../store/keys.ts'
 import { formatToken, parseToken, type TokenRecord } from '../store/records.ts'
-import type { Command } from './admin-connection.ts'
-import { AdminError, withNextStep } from './admin-error.ts'
+import { AdminError } from './admin-error.ts'
 import type { AdminStore, HeldClaim, Write } from './admin-store-shape.ts'
-import { tokenFacts } from './audit-facts.ts'
-import { distinguishingDigits, findDigest } from './digits.ts'
-import { whereOf } from './find-key.ts'
+import { recordFacts } from './audit-facts.ts'
+import { distinguishingDigits, findDigest, notFound } from './digits.ts'
+import { earlier, nextEnd, writeSuccession } from './rotation.ts'
 import {
-  addToIndex,
   type Page,
   type PageRequest,
-  readIndexes,
+  readIndex,
   readPage,
   removeFromIndex,
+  removeIfGone,
+  writeListed,
 } from './sorted-index.ts'
 import type { CreatedToken, FoundToken, RotatedToken, Rotation, TokenInfo } from './token-shape.ts'
-import { writeFrom } from './write-from.ts'
+import { ANY, setCommand, write } from './write.ts'
 
 export type { CreatedToken, FoundToken, RotatedToken, TokenInfo } from './token-shape.ts'
 
@@ -85,9 +85,9 @@ export async function create(
   record: TokenRecord,
   { claim, replaces }: { claim?: HeldClaim | undefined; replaces?: string },
 ): Promise<void> {
-  await store.write({
+  await write(store, {
     ...{ ...writeOfToken(store, minted, record), claim },
-    entry: { action: 'tokens.create', target: minted.id, after: { ...tokenFacts(record), replaces } },
+    entry: { action: 'tokens.create', target: minted.id, after: { ...recordFacts(record), replaces } },
   })
 }
 
@@ -97,14 +97,13 @@ function writeOfToken(
   record: TokenRecord,
 ): Pick<Write, 'keys' | 'commands'> {
   const key = store.at(tokenKey(digest))
-  const expiry = record.expiresAt ? (['PXAT', record.expiresAt.getTime()] as const) : []
-  return { keys: [key], commands: [['SET', key, formatToken(record), ...expiry]] }
+  return { keys: [key], commands: [setCommand(key, formatToken(record), record.expiresAt)] }
 }
 
 /** Lists the tokens in the order of their creation. Removes expired tokens from the index. */
 export async function listTokens(store: AdminStore): Promise<TokenInfo[]> {
   const digests = await store.run<string[]>('SMEMBERS', store.at(TOKEN_INDEX_KEY))
-  const tokens = await readTokens(store, digests, distinguishingDigits(digests))
+  const tokens = await readTokens(store, digests)
   return tokens.sort((a, b) => a.createdAt.getTime() - b.createdAt.getTime() || (a.id < b.id ? -1 : 1))
 }
 
@@ -113,24 +112,24 @@ export async function readTokenPage(store: AdminStore, page: PageRequest): Promi
   const index = store.at(TOKEN_INDEX_KEY)
   const positionOf = ({ id }: TokenInfo) => [id]
   return await readPage(page, positionOf, async (after, count) => {
-    const [part] = await readIndexes(store, [{ index, after: after?.[0] }], count)
-    const { members, before } = part!
-    const digits = distinguishingDigits([...(before ? [before] : []), ...members])
-    const items = await readTokens(store, members, digits)
+    const { members, known } = await readIndex(store, { index, after: after?.[0] }, count)
+    const items = await readTokens(store, members, known)
     return { items, ...(members.length === count && { end: [members.at(-1)!] }) }
   })
 }
 
+/** @param known the digests from which their ids differ */
 async function readTokens(
   store: AdminStore,
   digests: readonly string[],
-  digits: number,
+  known: readonly string[] = digests,
 ): Promise<TokenInfo[]> {
   const texts = await readAll(store, digests)
   await prune(
     store,
     digests.filter((_, i) => texts[i] === null),
   )
+  const digits = distinguishingDigits(known)
   return digests.flatMap((digest, i): TokenInfo[] => {
     const record = parseToken(texts[i] ?? '')
     return record ? [{ id: serviceTokenId(digest, digits), ...record }] : []
@@ -149,14 +148,14 @@ export const findToken = async (store: AdminStore, text: string): Promise<FoundT
 /** @param prefix the first digits of its digest @throws AdminError if no token or more than one matches */
 export async function findTokenById(store: AdminStore, prefix: string): Promise<FoundToken> {
   const found = await findDigest(store, 'token', store.at(TOKEN_INDEX_KEY), prefix, serviceTokenId)
-  if (!found) throw notFound(store, prefix)
+  if (!found) throw notFound(store, 'token', prefix)
   return await readFound(store, found)
 }
 
 async function readFound(store: AdminStore, { digest, id }: Omit<FoundToken, 'record'>): Promise<FoundToken> {
   const record = parseToken((await store.run<string | null>('GET', store.at(tokenKey(digest)))) ?? '')
   if (record) return { id, digest, record }
-  throw notFound(store, id)
+  throw notFound(store, 'token', id)
 }
 
 /** Revokes a token. Isolates that have checked it lately admit it for at most one more second. @throws AdminError `forbidden` */
@@ -173,9 +172,9 @@ export async function revoke(
   mustInclude(maker, record, `Token '${id}'`)
   // The index last, because a repeated call still finds the token if this one ends in between.
   const key = store.at(tokenKey(digest))
-  const isRevoked = await store.write({
-    ...{ keys: [key], onlyIf: [[key, '']], commands: [['DEL', key]] },
-    entry: { action: 'tokens.revoke', target: id, before: tokenFacts(record) },
+  const isRevoked = await write(store, {
+    ...{ keys: [key], onlyIf: [[key, ANY]], commands: [['DEL', key]] },
+    entry: { action: 'tokens.revoke', target: id, before: recordFacts(record) },
   })
   await store.runEach(removeFromIndex(store.at(TOKEN_INDEX_KEY), [digest]))
   return isRevoked
@@ -195,20 +194,20 @@ export async function rotateToken(
   { maker, by, claim, minted = mintToken(store) }: TokenOptions & { by?: string } = {},
 ): Promise<RotatedToken> {
   const { id, record } = old
-  const { name, scopes, createdAt, expiresAt, replacedBy } = record
+  const { name, scopes, expiresAt } = record
   mustInclude(maker, record, `Token '${id}'`)
-  if (replacedBy) throw alreadyReplaced(id, replacedBy)
+  mustHaveNoSuccessor(id, record)
   const now = Date.now()
-  const lifetimeMs = expiresAt ? expiresAt.getTime() - createdAt.getTime() : Number.POSITIVE_INFINITY
-  const end = Math.min(now + lifetimeMs, maker?.expiresAt?.getTime() ?? Number.POSITIVE_INFINITY)
+  const ends = nextEnd(record, now)
+  const end = ends ? earlier(ends, maker?.expiresAt) : maker?.expiresAt
   const newToken = {
     ...{ name, scopes },
-    ...(Number.isFinite(end) && { expiresAt: new Date(end) }),
+    ...(end && { expiresAt: end }),
     ...(by !== undefined && { by }),
   }
   const next = recordOf(newToken, maker)
   const created = { ...minted, ...next }
-  const endsAt = new Date(Math.min(now + overlapMs, expiresAt?.getTime() ?? Number.POSITIVE_INFINITY))
+  const endsAt = earlier(new Date(now + overlapMs), expiresAt)
   const rotation = { old, created, next, endsAt }
   if (store.decisions.isCluster) return await store.onCluster.rotateToken(store, rotation, claim)
   await writeMinted(store, minted, () =>
@@ -220,36 +219,22 @@ export async function rotateToken(
 /** Ends the old token. @param write what else is written in the same run @throws AdminError if the token is being replaced already, or has ended */
 export async function writeRotation(
   store: AdminStore,
-  { old: { id, digest }, created, endsAt }: Rotation,
-  { keys, commands, claim }: Pick<Write, 'keys' | 'commands' | 'claim'>,
+  { old: { id, digest }, created: successor, endsAt }: Rotation,
+  next: Pick<Write, 'keys' | 'commands' | 'claim'>,
 ): Promise<void> {
-  const key = store.at(tokenKey(digest))
-  const isOver = endsAt <= new Date()
-  await writeFrom(store, key, text => {
-    const record = parseToken(text ?? '')
-    if (!record) throw notFound(store, id)
-    if (record.replacedBy) throw alreadyReplaced(id, record.replacedBy)
-    const after = { ...record, expiresAt: endsAt, replacedBy: created.id }
-    const ending: Command = isOver ? ['DEL', key] : ['SET', key, formatToken(after), 'PXAT', endsAt.getTime()]
-    return {
-      keys: [key, ...keys],
-      commands: [...commands, ending],
-      claim,
-      entry: {
-        action: 'tokens.rotate',
-        target: id,
-        before: tokenFacts(record),
-        after: { ...tokenFacts(after), replacementEndsAt: created.expiresAt },
-      },
-    }
-  }).catch(async error => {
-    // The old token ends, so the new one must not be lost with the reply.
-    const isWritten = async () =>
-      (await store.run('EXISTS', store.at(tokenKey(created.digest))).catch(() => 0)) === 1
-    const isLost = error instanceof AdminError && error.kind === 'store' && keys.length > 0
-    if (!(isLost && (await isWritten()))) throw error
-  })
-  if (isOver) await store.runEach(removeFromIndex(store.at(TOKEN_INDEX_KEY), [digest])).catch(() => [])
+  const succession = {
+    ...({ action: 'tokens.rotate', key: store.at(tokenKey(digest)), id, endsAt, successor } as const),
+    read(text: string) {
+      const record = parseToken(text)
+      if (!record) throw notFound(store, 'token', id)
+      mustHaveNoSuccessor(id, record)
+      return record
+    },
+    format: formatToken,
+  }
+  await writeSuccession(store, succession, next)
+  if (endsAt <= new Date())
+    await store.runEach(removeFromIndex(store.at(TOKEN_INDEX_KEY), [digest])).catch(() => [])
 }
 
 function mustInclude(maker: TokenMaker | undefined, token: TokenMaker, what: string): void {
@@ -264,35 +249,21 @@ function mustInclude(maker: TokenMaker | undefined, token: TokenMaker, what: str
     )
 }
 
-/** Lists the token before and after it is stored: every valid token is in the index, even if this process ends, or another one prunes it meanwhile. */
-export async function writeMinted(
+/** Writes a new token, which is in the index then (sorted-index.ts). */
+export const writeMinted = (
   store: AdminStore,
   { digest, id }: MintedToken,
   write: () => Promise<void>,
-): Promise<void> {
-  const index = () => store.runEach(addToIndex(store.at(TOKEN_INDEX_KEY), [digest]))
-  await index()
-  try {
-    await write()
-    await index()
-  } catch (error) {
-    if (!(error instanceof AdminError) || error.kind !== 'store') throw error
-    throw withNextStep(error, store.advice?.lostToken(id))
-  }
-}
+): Promise<void> => writeListed(store, store.at(TOKEN_INDEX_KEY), digest, write, store.advice?.lostToken(id))
 
-const readAll = (store: AdminStore, digests: readonly string[]) =>
+export const readAll = (store: AdminStore, digests: readonly string[]) =>
   store.runEach<string | null>(digests.map(digest => ['GET', store.at(tokenKey(digest))]))
 
-/** The index is in another slot of a cluster than the tokens, so no transaction covers both. */
 async function prune(store: AdminStore, gone: readonly string[]): Promise<void> {
-  const index = store.at(TOKEN_INDEX_KEY)
   if (gone.length === 0) return
-  await store.runEach(removeFromIndex(index, gone))
-  const again = await readAll(store, gone)
-  // A token that was stored between the two calls.
-  const listed = gone.filter((_, i) => again[i] !== null)
-  if (listed.length > 0) await store.runEach(addToIndex(index, listed))
+  if (store.decisions.isCluster) return await store.onCluster.pruneTokens(store, gone)
+  const records = gone.map(digest => store.at(tokenKey(digest)))
+  await store.run(...removeIfGone(store.at(TOKEN_INDEX_KEY), gone, records))
 }
 
 function byToken({ environment }: AdminStore, text: string): Omit<FoundToken, 'record'> {
@@ -310,11 +281,7 @@ function byToken({ environment }: AdminStore, text: string): Omit<FoundToken, 'r
       )
 }
 
-const alreadyReplaced = (id: string, by: string) =>
-  new AdminError('refused', `Token '${id}' is already replaced by '${by}'. Rotate that one.`)
-
-export const notFound = (store: AdminStore, id: string) =>
-  new AdminError(
-    'not-found',
-    `There is no token '${id}' ${whereOf(store)}: it never existed, has ended, or was revoked. If it belongs to another environment, use --env <name>.`,
-  )
+function mustHaveNoSuccessor(id: string, { replacedBy }: TokenRecord): void {
+  if (!replacedBy) return
+  throw new AdminError('refused', `Token '${id}' is already replaced by '${replacedBy}'. Rotate that one.`)
+}

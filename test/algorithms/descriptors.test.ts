@@ -4,6 +4,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { IDLE } from '../../src/algorithms/algorithm.ts'
 import { ALL_ALGORITHMS, countings } from '../../src/algorithms/all.ts'
+import type { Parameter, Units } from '../../src/algorithms/descriptor.ts'
 import { ALGORITHM_NAMES, descriptionOf } from '../../src/algorithms/index.ts'
 import { luaOf } from '../../src/algorithms/lua-of.ts'
 import { planUnits } from '../../src/algorithms/plan-units.ts'
@@ -34,6 +35,14 @@ describe.each(ALGORITHM_NAMES)('the descriptor of %s', algorithm => {
     const atOnce = unitsAtOnce(description.numbers, rule.quota.burst)
     if (atOnce) expect(description.parameters).toHaveProperty(atOnce.parameter)
     expect(atOnce?.units ?? rule.quota.burst).toBe(10)
+  })
+
+  it('has the numbers that plans can set: the limit with its maximum, and the units at once', () => {
+    const { maxLimit, atOnce } = description.numbers
+    const ofPlans = Object.entries<Parameter>(description.parameters).filter(([, each]) => 'forPlans' in each)
+    expect(ofPlans.map(([name]) => name)).toEqual(['limit', ...(atOnce ? [atOnce.parameter] : [])])
+    expect(description.parameters.limit).toMatchObject({ kind: 'units' })
+    expect((description.parameters.limit as Units).high).toBe(maxLimit)
   })
 
   it('has the numbers that its Lua file names, in the same order', () => {

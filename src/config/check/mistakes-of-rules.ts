@@ -1,4 +1,5 @@
 /** Finds mistakes in rules that the schema cannot find: in their numbers, in what they match, and between rules. */
+import type { Flaw } from '../../algorithms/descriptor.ts'
 import { descriptionOf } from '../../algorithms/index.ts'
 import { hasPlanUnits, planUnits } from '../../algorithms/plan-units.ts'
 import { compileRanges } from '../address-ranges.ts'
@@ -82,10 +83,14 @@ const isReplaceable = ({ candidateFor, mode }: RuleInput | LimitRuleInput) =>
   candidateFor === undefined && mode !== 'off'
 
 /** Finds mistakes in the numbers of a compiled rule. */
-const mistakesOfCompiled = (compiled: GatewayRule, path: string): Mistake[] => [
-  ...mistakesOfSettlement(compiled, path),
-  ...mistakesOfGatewayNumbers(descriptionOf(compiled).numbers, compiled, path),
-]
+const mistakesOfCompiled = (compiled: GatewayRule, path: string): Mistake[] =>
+  mistakesAt(path, [
+    ...mistakesOfSettlement(compiled),
+    ...mistakesOfGatewayNumbers(descriptionOf(compiled).numbers, compiled),
+  ])
+
+const mistakesAt = (path: string, flaws: readonly Flaw[]): Mistake[] =>
+  flaws.map(([key, message]) => ({ path: `${path}.${key}`, message }))
 
 /** Finds mistakes in one rule of the gateway. @param compiled its variants */
 export function mistakesOfGatewayRule(
@@ -274,7 +279,7 @@ export function mistakesOfLimitRule(
 ): Mistake[] {
   const { by, enforce } = rule
   const mistakes = [
-    ...mistakesOfSettlement(compiled, path),
+    ...mistakesAt(path, mistakesOfSettlement(compiled)),
     ...mistakesOfCounted(rule, compiled, path, config),
   ]
   if (by !== undefined || enforce === undefined || enforce === 0 || enforce === 1) return mistakes

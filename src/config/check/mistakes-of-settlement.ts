@@ -1,4 +1,5 @@
 /** Finds mistakes in the numbers of rules that are settled later. */
+import type { Flaw } from '../../algorithms/descriptor.ts'
 import { MAX_WINDOW_COUNT } from '../../algorithms/window.ts'
 import { canSettle, type GatewayRule, type LimitRule } from '../compile-rule.ts'
 import { REQUESTS } from '../compile-units.ts'
@@ -28,30 +29,31 @@ export function mistakesOfReserving(rules: readonly (GatewayRule | LimitRule)[],
 }
 
 /** Finds numbers that leave no room for a debt, and an estimate that is never admitted. */
-export function mistakesOfSettlement(
-  { algorithm, unit, cost, limit, counting, quota, settlement }: GatewayRule | LimitRule,
-  path: string,
-): Mistake[] {
-  const mistakes: Mistake[] = []
-  const report = (key: string, message: string) => mistakes.push({ path: `${path}.${key}`, message })
+export function mistakesOfSettlement({
+  algorithm,
+  unit,
+  cost,
+  limit,
+  counting,
+  quota,
+  settlement,
+}: GatewayRule | LimitRule): Flaw[] {
+  const flaws: string[] = []
   if (settlement && algorithm === 'sliding-window' && limit > MAX_SETTLED_WINDOW) {
-    report(
-      'limit',
+    flaws.push(
       `${limit} leaves no room for costs above their estimates: with sliding-window, the maximum is ${MAX_SETTLED_WINDOW}. Lower it, or use fixed-window or gcra.`,
     )
   }
   if (settlement && counting.state === 'time' && quota.burst * quota.period >= MAX_SETTLED_TICKS) {
-    report(
-      'limit',
+    flaws.push(
       `${limit} with a burst of ${quota.burst} leaves no room for costs above their estimates: it needs more than 2^48 steps. Lower the burst, or choose a limit that is a divisor of the period in microseconds.`,
     )
   }
   if (unit !== REQUESTS && settlement?.aboveLimit !== 'clamp' && cost > quota.burst && canSettle(counting)) {
     const clamp = settlement ? ", or set aboveLimit: 'clamp' there" : ''
-    report(
-      'limit',
+    flaws.push(
       `${limit} is below the estimate of a request (${cost} ${unit}), so no request would ever be admitted. Raise it, or lower units.${unit}.estimate${clamp}.`,
     )
   }
-  return mistakes
+  return flaws.map(message => ['limit', message])
 }

@@ -159,10 +159,9 @@ function rowOf(rule: AnyRule, config: Config): string[] {
   const { name, limit, by, algorithm, quota, cost, match, mode, enforcedShare, candidateFor, on } = rule
   const amount = formatFullAllowance(rule, adaptiveRangeOf(rule, config.adaptive))
   const numbers = countsInFlight(rule) ? [`ttl ${formatDuration(rule.period)}`] : []
-  const description = descriptionOf(rule)
-  const atOnce = unitsAtOnce(description.numbers, quota.burst)
+  const atOnce = unitsAtOnce(descriptionOf(rule).numbers, quota.burst)
   // A request may wait in a queue, so the length of the queue is always shown.
-  if (atOnce && (description.numbers.longestDelay || atOnce.units !== limit)) {
+  if (atOnce && (rule.counting.isQueue || atOnce.units !== limit)) {
     numbers.push(`${atOnce.parameter} ${atOnce.units}`)
   }
   if (isOfPlan(rule, config)) return [`  ${match.plans!.join('|')}`, amount, '', numbers.join(', ')]

@@ -5,7 +5,7 @@ import { newKeySecret } from '../../credentials/key-signature.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
 import { createdKeyDocument, keyDocument, keyStatsDocument } from '../../ops/documents/keys.ts'
-import { parseNewKey } from '../../ops/inputs.ts'
+import { parseNewKey, parseOpaqueKey } from '../../ops/inputs.ts'
 import { namesNear } from '../../ops/key-pages.ts'
 import { createKey, importKey, keyStatsOf, listKeys, type NewKey } from '../../ops/keys.ts'
 import { parseConsumerName } from '../../ops/names.ts'
@@ -120,7 +120,7 @@ async function bringIn(
   mustHaveOneKey(argument, flags)
   const { store, config } = await openStore(flags, load)
   const opaque = flags.sha256 === undefined ? { key: await secretOf(argument!) } : { digest: flags.sha256 }
-  const imported = await importKey(store, opaque, await newKeyOf(flags, config.plans))
+  const imported = await importKey(store, parseOpaqueKey(opaque), await newKeyOf(flags, config.plans))
   if (!config.credentials.opaqueKeys) {
     console.error(
       'This key is not accepted yet. Add credentials: { opaqueKeys: {} } to the config, and deploy.',

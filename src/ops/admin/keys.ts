@@ -14,7 +14,14 @@ import {
   revokedKeyDocument,
   rotatedKeyDocument,
 } from '../documents/keys.ts'
-import { type NewKeyInput, parseNewKey, parseOverlap, type TimeInput, textOf } from '../inputs.ts'
+import {
+  type NewKeyInput,
+  parseNewKey,
+  parseOpaqueKey,
+  parseOverlap,
+  type TimeInput,
+  textOf,
+} from '../inputs.ts'
 import { expireKey, revokeKey, rotateKey, setKeyLabel, setKeyPlan, showKey } from '../key-changes.ts'
 import { findKey } from '../key-reference.ts'
 import { mustSignNewKeys } from '../key-signing.ts'
@@ -34,7 +41,7 @@ export function administerKeys({ store, config }: Pick<AdminContext, 'store' | '
 
     /** Imports a key that was made elsewhere. Requests with it need `credentials.opaqueKeys` in the config. */
     async import(key: OpaqueKey, input: NewKeyInput): Promise<KeyDocument> {
-      return keyDocument(await importKey(store, key, await parseNewKey(input, config.plans)))
+      return keyDocument(await importKey(store, parseOpaqueKey(key), await parseNewKey(input, config.plans)))
     },
 
     /** Lists the keys of a consumer. Default: of all. */

@@ -1,4 +1,8 @@
 /** What a built Worker with the API carries in addition (gateway/built.ts). Do not import from this file by hand. */
+export { usageRoutes } from './handlers/usage.ts'
+
+// First, because it shares most with the steps of requests, which are before it in the bundle. Compression looks back only 32 kB: 0.2 kB less.
+
 export { numbers as concurrencyNumbers } from '../../algorithms/concurrency.descriptor.ts'
 export { numbers as fixedWindowNumbers } from '../../algorithms/fixed-window.descriptor.ts'
 export { numbers as gcraNumbers } from '../../algorithms/gcra.descriptor.ts'
@@ -19,7 +23,6 @@ export { overridesRoutes } from './handlers/overrides.ts'
 export { statsRoutes } from './handlers/stats.ts'
 export { switchesRoutes } from './handlers/switches.ts'
 export { tokensRoutes } from './handlers/tokens.ts'
-export { usageRoutes } from './handlers/usage.ts'
 export { whyRoutes } from './handlers/why.ts'
 export { createKeySigning } from './key-signing.ts'
 export { createApiLimits } from './limits.ts'

@@ -3,6 +3,7 @@ import type { LimitRule } from '../../../config/compile.ts'
 import { countsInFlight } from '../../../config/compile-rule.ts'
 import type { CallGuard } from '../../../limiter/call-guard.ts'
 import type { AdminStore } from '../../../ops/admin-store-shape.ts'
+import { entryFor } from '../../../ops/audited.ts'
 import { auditedCall } from '../../../ops/audited-call.ts'
 import type { Entry } from '../../../ops/change.ts'
 import { targetOf } from '../../../ops/limits.ts'
@@ -179,7 +180,7 @@ function checkPause(call: Call, services: Services, identity: LimitIdentity): st
 
 /** The limiter, whose pauses have the token as their author. */
 const pausing = ({ store }: { store: AdminStore }, { limits }: Services): Limiter =>
-  limits.limiterFor(undefined, (key, facts) => store.audit.entryFor(key, facts))
+  limits.limiterFor(undefined, (key, facts) => entryFor(store, key, facts))
 
 function replyToPause({ limit, retryAfterMs, pausedUntil, degraded }: LimitPause) {
   mustBeMade({ degraded }, 'Repeat the request.')

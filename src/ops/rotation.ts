@@ -1,0 +1,61 @@
+/** What rotations of keys and of tokens have in common: the new one is written, and the old one ends, all or nothing. */
+import type { CredentialRecord, TokenRecord } from '../store/records.ts'
+import type { Command } from './admin-connection.ts'
+import { AdminError } from './admin-error.ts'
+import type { AdminStore, Write } from './admin-store-shape.ts'
+import { recordFacts } from './audit-facts.ts'
+import type { AuditAction } from './change.ts'
+import { setCommand, writeFrom } from './write.ts'
+
+/** What ends, and what comes after it. */
+export interface Succession<R extends CredentialRecord | TokenRecord> {
+  action: AuditAction
+  /** The record of the old one, with its environment. */
+  key: string
+  id: string
+  /** @returns the record of the old one @throws AdminError if it has ended, or has a successor */
+  read(text: string): R
+  format(record: R): string
+  /** When the old one ends. */
+  endsAt: Date
+  /** What is done, besides, if the old one ends at once. */
+  atEnd?: readonly Command[]
+  successor: { id: string; expiresAt?: Date }
+}
+
+/** @param write of the new one; its record is the first key. Without keys, it has been written before */
+export async function writeSuccession<R extends CredentialRecord | TokenRecord>(
+  store: AdminStore,
+  { action, key, id, read, format, endsAt, atEnd = [], successor }: Succession<R>,
+  { keys, commands, claim }: Pick<Write, 'keys' | 'commands' | 'claim'>,
+): Promise<void> {
+  const isOver = endsAt <= new Date()
+  await writeFrom(store, key, text => {
+    const record = read(text ?? '')
+    const after = { ...record, expiresAt: endsAt, replacedBy: successor.id }
+    const ending = isOver ? [['DEL', key] as const, ...atEnd] : [setCommand(key, format(after), endsAt)]
+    return {
+      keys: [key, ...keys],
+      commands: [...commands, ...ending],
+      claim,
+      entry: {
+        ...{ action, target: id, before: recordFacts(record) },
+        after: { ...recordFacts(after), replacementEndsAt: successor.expiresAt },
+      },
+    }
+  }).catch(async error => {
+    // The old one ends, so the new one must not be lost with the reply.
+    const isWritten = async ([written]: readonly string[]) =>
+      written !== undefined && (await store.run('EXISTS', written).catch(() => 0)) === 1
+    if (!(error instanceof AdminError && error.kind === 'store' && (await isWritten(keys)))) throw error
+  })
+}
+
+/** When the new one ends, if it lasts as long as the old one. @param now ms since the epoch */
+export const nextEnd = (
+  { createdAt, expiresAt }: Pick<CredentialRecord, 'createdAt' | 'expiresAt'>,
+  now: number,
+): Date | undefined => expiresAt && new Date(now + expiresAt.getTime() - createdAt.getTime())
+
+/** @param other undefined: never */
+export const earlier = (end: Date, other: Date | undefined): Date => (other && other < end ? other : end)

@@ -1,0 +1,120 @@
+/** How administration writes: commands that run together, with their entry of the audit trail in the same script. */
+import type { Command } from './admin-connection.ts'
+import { AdminError, notRedis } from './admin-error.ts'
+import type { AdminStore, Write } from './admin-store-shape.ts'
+import { auditedCommand } from './audited.ts'
+import type { Entry } from './change.ts'
+import { WRITE } from './lua.generated.ts'
+
+/** Of a key that must exist, whatever its text. No record is like this. */
+export const ANY = '*'
+
+/** Of a key that must not exist. */
+const NONE = ''
+
+/** How often a write is tried, if other writers are faster. */
+const ATTEMPTS = 10
+
+/**
+ * Makes a change with its entry of the audit trail, all or nothing.
+ * @returns false if it was not made, because of `onlyIf`
+ * @throws AdminError `conflict` without the claim, `ended` without the author's token, `store`
+ */
+export async function write(
+  store: AdminStore,
+  { keys, commands, onlyIf = [], claim, entry }: Write,
+): Promise<boolean> {
+  const conditions = [...onlyIf]
+  const all = [...commands]
+  if (claim) {
+    conditions.push([claim.key, claim.text])
+    all.push(['SET', claim.key, claim.done, 'KEEPTTL'])
+  }
+  const reply = await store.run(
+    ...(await auditedCommand(store, {
+      source: WRITE,
+      keys: claim ? [...keys, claim.key] : keys,
+      args: [
+        conditions.length,
+        ...conditions.flat(),
+        ...all.flatMap(command => [command.length, ...command]),
+      ],
+      entry,
+    })),
+  )
+  if (reply === 1) return true
+  if (reply === 'ended') throw new AdminError(reply, reply)
+  if (reply !== 0 || conditions.length === 0) throw notRedis()
+  if (claim && onlyIf.length === 0) throw claimLost()
+  return false
+}
+
+/**
+ * Makes a write that depends on the text of a key, so that concurrent changes are not lost.
+ * @param key with its environment
+ * @param prepare is called again if another writer was faster. The key must be one of the write's. Undefined: there is nothing to write
+ * @throws AdminError `conflict` if other writers are always faster, or have taken over the claim; `store`
+ */
+export async function writeFrom(
+  store: AdminStore,
+  key: string,
+  prepare: (text: string | undefined) => Omit<Write, 'onlyIf'> | undefined,
+): Promise<void> {
+  let last: string | null | undefined
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    const text = await store.run<string | null>('GET', key)
+    const change = prepare(text ?? undefined)
+    if (!change) return
+    // The text is as it was, so the claim is not.
+    if (change.claim && text === last) throw claimLost()
+    last = text
+    if (await write(store, { ...change, onlyIf: [[key, text ?? NONE]] })) return
+  }
+  throw new AdminError(
+    'conflict',
+    'Another process is changing the same record at this moment. Nothing was changed. Try again.',
+  )
+}
+
+/** The text of a key. */
+export interface NewText {
+  text: string
+  /** Absent: never. */
+  expiresAt?: Date | undefined
+}
+
+/**
+ * Changes the text of a key.
+ * @param key without its environment
+ * @param change returns the new text, or undefined to delete the key. It is called again if another writer was faster.
+ * @param describe called after `change`: what it does, for the audit trail. An unchanged text is then not written, and leaves no
+ *   entry. Absent: a detail of another change
+ * @throws AdminError `conflict` if other writers are always faster; `store`; errors of `change`
+ */
+export async function changeText(
+  store: AdminStore,
+  key: string,
+  change: (text: string | undefined) => NewText | undefined,
+  describe?: () => Entry,
+): Promise<void> {
+  const own = store.at(key)
+  await writeFrom(store, own, before => {
+    const after = change(before)
+    const entry = describe?.()
+    if (entry && after?.text === before) return undefined
+    return {
+      keys: [own],
+      commands: [after ? setCommand(own, after.text, after.expiresAt) : ['DEL', own]],
+      entry,
+    }
+  })
+}
+
+/** @param key with its environment. @param expiresAt undefined: never */
+export const setCommand = (key: string, text: string, expiresAt: Date | undefined): Command => [
+  ...(['SET', key, text] as const),
+  ...(expiresAt ? ['PXAT', expiresAt.getTime()] : []),
+]
+
+const claimLost = () =>
+  new AdminError('conflict', 'A later request with the same Idempotency-Key has taken over. Use its reply.')

@@ -84,7 +84,8 @@ function writersOn(
 
   /** Whether a script that replies 1 or 0 has made its change. @throws AdminError `ended`, and `store` for another reply */
   async function isMade(command: Command): Promise<boolean> {
-    const reply = await connection.run(...command)
+    // As arguments, the keys of a consumer with thousands of them would be too many for the stack.
+    const [reply] = await connection.runEach([command])
     if (reply === 'ended') throw new AdminError(reply, reply)
     if (reply !== 0 && reply !== 1) throw notRedis()
     return reply === 1

@@ -7,6 +7,7 @@
 import { evalCommand } from '../../ops/admin-connection.ts'
 import { notRedis } from '../../ops/admin-error.ts'
 import type { AdminStore, HeldClaim } from '../../ops/admin-store-shape.ts'
+import { claimLost } from '../../ops/write-from.ts'
 import { sha256 } from '../../sha256.ts'
 import { idempotencyKey } from '../../store/keys.ts'
 import { ApiError, invalidInput } from './problems.ts'
@@ -65,7 +66,9 @@ export function createClaim(
       if (found !== text && PENDING.test(found)) found = await put(text, found)
       if (found === text) return isCluster ? undefined : { key, text, done: id }
       held = undefined
-      throw repeated(found.replace(PENDING, ''), isCluster)
+      // It may never create what it has claimed.
+      if (PENDING.test(found)) throw claimLost()
+      throw repeated(found, isCluster)
     },
     async release() {
       if (held !== undefined) return void (await store.run(...evalCommand(RELEASE, [key], [held])))

@@ -30,18 +30,14 @@ export async function write(
     conditions.push([claim.key, claim.text])
     all.push(['SET', claim.key, claim.done, 'KEEPTTL'])
   }
-  const reply = await store.run(
-    ...(await auditedCommand(store, {
-      source: WRITE,
-      keys: claim ? [...keys, claim.key] : keys,
-      args: [
-        conditions.length,
-        ...conditions.flat(),
-        ...all.flatMap(command => [command.length, ...command]),
-      ],
-      entry,
-    })),
-  )
+  const command = await auditedCommand(store, {
+    source: WRITE,
+    keys: claim ? [...keys, claim.key] : keys,
+    args: [conditions.length, ...conditions.flat(), ...all.flatMap(command => [command.length, ...command])],
+    entry,
+  })
+  // As arguments of a call, the keys of a consumer with thousands of them would be too many for the stack.
+  const [reply] = await store.runEach<string | number>([command])
   if (reply === 1) return true
   if (reply === 'ended') throw new AdminError(reply, reply)
   if (reply !== 0 || conditions.length === 0) throw notRedis()
@@ -116,5 +112,6 @@ export const setCommand = (key: string, text: string, expiresAt: Date | undefine
   ...(expiresAt ? ['PXAT', expiresAt.getTime()] : []),
 ]
 
-const claimLost = () =>
+/** Another request with the same Idempotency-Key may create what this one has claimed. */
+export const claimLost = () =>
   new AdminError('conflict', 'A later request with the same Idempotency-Key has taken over. Use its reply.')

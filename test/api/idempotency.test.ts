@@ -91,6 +91,24 @@ describeOnRedis('creations with an Idempotency-Key', (_, kind) => {
     })
   })
 
+  it('name nothing that may never be created, whoever takes the claim over', async () => {
+    const claimOf = (requestId: string, run = gateway.admin.run) =>
+      createClaim(
+        'order-17',
+        { ...gateway.admin, run },
+        { tokenId: 'a', requestId, onCluster: API_ON_CLUSTER },
+      )
+    await claimOf('first').claim('acme/1')
+    let isOvertaken = false
+    const second = claimOf('second', async (...command) => {
+      const reply = await gateway.admin.run<never>(...command)
+      if (!isOvertaken) await claimOf('third').claim('acme/3')
+      isOvertaken = true
+      return reply
+    })
+    await expect(second.claim('acme/2')).rejects.toMatchObject({ kind: 'conflict' })
+  })
+
   it('on a cluster say how to find out what became of the first', async () => {
     const { admin } = gateway
     const store = withActor(

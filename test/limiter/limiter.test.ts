@@ -545,12 +545,19 @@ describeOnRedisEngine('a limit by name', fresh => {
     [['crawler', {}, 5], `The options of limit are 5. ${OPTIONS}`],
     [['crawler', {}, null], `The options of limit are null. ${OPTIONS}`],
     [['crawler', {}, [5]], `The options of limit are [5]. ${OPTIONS}`],
-    [['zendesk', { account: Number.NaN }], `${OF_ACCOUNT} account is NaN, not text or a finite number.`],
+    [
+      ['zendesk', { account: Number.NaN }],
+      `${OF_ACCOUNT} account is NaN, not text or a number up to ±(2^53 - 1).`,
+    ],
     [
       ['zendesk', { account: Number.POSITIVE_INFINITY }],
-      `${OF_ACCOUNT} account is Infinity, not text or a finite number.`,
+      `${OF_ACCOUNT} account is Infinity, not text or a number up to ±(2^53 - 1).`,
     ],
-    [['zendesk', { account: 5n }], `${OF_ACCOUNT} account is 5n, not text or a finite number.`],
+    [
+      ['zendesk', { account: 2 ** 53 }],
+      `${OF_ACCOUNT} account is 9007199254740992, not text or a number up to ±(2^53 - 1).`,
+    ],
+    [['zendesk', { account: 5n }], `${OF_ACCOUNT} account is 5n, not text or a number up to ±(2^53 - 1).`],
     [['zendesk', { account: null }], `${OF_ACCOUNT} account is missing.`],
     [
       ['zendesk', null],

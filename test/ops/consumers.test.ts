@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Command, Reply } from '../../src/ops/admin-connection.ts'
-import type { AdminStore } from '../../src/ops/admin-store.ts'
+import { type AdminStore, withActor } from '../../src/ops/admin-store.ts'
 import {
   blockConsumer,
   listConsumers,
@@ -278,6 +278,20 @@ describeOnRedis('consumers', start => {
     expect(await removeConsumer(admin.store, 'acme', [log!])).toEqual({ keys: 2 })
     expect((await text('KEYS', '*')).split(',').sort()).toEqual(others)
     expect(await listKeys(admin.store)).toHaveLength(1)
+  })
+
+  it('are removed with thousands of keys, also where the stack is as small as in a Worker', async () => {
+    const digests = Array.from({ length: 5000 }, (_, i) => `${i}`.padStart(64, '0'))
+    const record = 'plan= created=2026-11-26T18:00:00.000Z'
+    await send('MSET', ...digests.flatMap(digest => [`sluice:{c:acme}:key:${digest}`, record]))
+    await send('SADD', 'sluice:{c:acme}:keys', ...digests)
+    const run: AdminStore['run'] = (...command) => {
+      if (command.length > 10_000) throw new RangeError('Maximum call stack size exceeded')
+      return admin.store.run(...command)
+    }
+    const inWorker = withActor({ ...admin.store, run }, { actor: { kind: 'operator', name: 'ops' } })
+    expect(await removeConsumer(inWorker, 'acme', [])).toEqual({ keys: 5000 })
+    expect(await text('KEYS', 'sluice:{c:*')).toBe('')
   })
 
   it.each<[string, () => Promise<unknown>]>([

@@ -198,7 +198,7 @@ describeOnRedisEngine('a receipt of an earlier deployment', fresh => {
       'counts by account and region: account is missing.',
     )
     expect(() => old.receipts.decisionOf({ ...rest, identity: { ...WHO, account: {} } })).toThrow(
-      'account is {}, not text or a finite number',
+      'account is {}, not text or a number up to ±(2^53 - 1)',
     )
   })
 })
@@ -218,7 +218,7 @@ describe('a wrong receipt', () => {
     [{ identity: {} }, "receipt.identity is {}. The limit 'mails' counts by account: account is missing."],
     [
       { identity: { account: ['a'] } },
-      `receipt.identity is { account: ['a'] }. The limit 'mails' counts by account: account is ['a'], not text or a finite number.`,
+      `receipt.identity is { account: ['a'] }. The limit 'mails' counts by account: account is ['a'], not text or a number up to ±(2^53 - 1).`,
     ],
     ...[-1, 1.5, Number.NaN, '1', NOON + 86_400e6].map((at): [object, string] => [
       { at },

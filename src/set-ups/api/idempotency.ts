@@ -7,6 +7,7 @@
 import { type Command, evalCommand } from '../../ops/admin-connection.ts'
 import { notRedis } from '../../ops/admin-error.ts'
 import type { AdminStore, HeldClaim } from '../../ops/admin-store-shape.ts'
+import { claimLost } from '../../ops/write.ts'
 import { sha256 } from '../../sha256.ts'
 import { idempotencyKey } from '../../store/keys.ts'
 import type { ApiOnCluster } from './on-cluster.ts'
@@ -88,6 +89,8 @@ export function createClaim(
       if (found !== text && PENDING.test(found)) found = await put(text, found)
       if (found === text) return isCluster ? undefined : { key, text, done: id }
       held = undefined
+      // It may never create what it has claimed.
+      if (PENDING.test(found)) throw claimLost()
       throw repeated(found)
     },
     async release() {

@@ -2,13 +2,16 @@
 import { MAX_COST } from '../limits/arguments.ts'
 import { anyOf, byName, type InputSchema, integer, object, text, textOf } from './json-schema.ts'
 
+const { MAX_SAFE_INTEGER: MAX_EXACT } = Number
 const string: InputSchema<string> = { type: 'string' }
 const units = integer(0, MAX_COST)
 
 /** A name of a rule or a unit. */
 const name = textOf('^[a-z0-9][a-z0-9_-]{0,62}$')
 
-const identity = byName(text(200), anyOf(string, { type: 'number' } as InputSchema<number>))
+/** Larger numbers are rounded: they have to be text. */
+const exact: InputSchema<number> = { type: 'number', minimum: -MAX_EXACT, maximum: MAX_EXACT }
+const identity = byName(text(200), anyOf(string, exact))
 const amounts = byName(name, units)
 const cost = anyOf(units, amounts)
 

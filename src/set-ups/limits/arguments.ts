@@ -65,7 +65,7 @@ const hasPart = (identity: LimitIdentity, part: string) =>
 
 /**
  * @param mayHaveOthers whether it may have parts that no rule counts by
- * @throws TypeError for a part that is missing, that is neither text nor number, or that no rule counts by
+ * @throws TypeError for a part that is missing, that is neither text nor an exact number, or that no rule counts by
  */
 export function checkIdentity(
   name: string,
@@ -85,14 +85,18 @@ export function checkIdentity(
   const counted = parts.size > 0 ? `by ${[...parts].join(' and ')}` : 'all calls together'
   const mistakes = [
     ...(missing.length > 0 ? [`${missing.join(', ')} is missing`] : []),
-    ...wrong.map(part => `${part} is ${show(partOf(identity, part))}, not text or a finite number`),
+    ...wrong.map(
+      part => `${part} is ${show(partOf(identity, part))}, not text or a number up to ±(2^53 - 1)`,
+    ),
     ...(unknown.length > 0 ? [`${unknown.join(', ')} is not a part of its identity`] : []),
   ]
   if (mistakes.length > 0)
     throw new TypeError(`The limit '${name}' counts ${counted}: ${mistakes.join(', and ')}.`)
 }
 
-const isPartValue = (value: unknown) => typeof value === 'string' || Number.isFinite(value)
+/** JSON.parse rounds larger numbers, so neighbours would share a budget. */
+const isPartValue = (value: unknown) =>
+  typeof value === 'string' || (typeof value === 'number' && Math.abs(value) <= Number.MAX_SAFE_INTEGER)
 
 /** Whether a value is an object with fields: no list, no Map and no other object that is a single value. */
 function isRecord(value: unknown): value is Record<string, unknown> {

@@ -15,8 +15,15 @@ export interface Chore {
   run(): Promise<boolean>
   /** Whether a process may exit before it is done. */
   readonly isOptional?: boolean | undefined
-  /** Whether the same request tries again if it was not done. */
+  /** Whether the same request tries again if it was not done. Then it can become due earlier than before. */
   readonly isRepeated?: boolean | undefined
+}
+
+interface Entry {
+  readonly chore: Chore
+  readonly turn: Turn
+  /** Until when the request that has the turn waits (ms); 0: it does the chore. */
+  waitsUntil: number
 }
 
 /** How long a request goes on with a chore (ms): Workers end background work 30 s after the request. */
@@ -43,9 +50,10 @@ const MAX_IN_ROW = 40
 /** @param clock ms */
 export function createScheduler(clock: () => number, timer: Timer, chores: readonly Chore[]) {
   const now = latestOf(clock)
-  const entries = chores.map(chore => ({ chore, turn: createTurn(now) }))
+  const entries = chores.map((chore): Entry => ({ chore, turn: createTurn(now), waitsUntil: 0 }))
 
-  async function doWhenDue(chore: Chore, turn: Turn, firstMs: number): Promise<void> {
+  async function doWhenDue(entry: Entry, firstMs: number): Promise<void> {
+    const { chore, turn } = entry
     const startedAt = now()
     let pauses = 0
     let inRow = 0
@@ -59,9 +67,13 @@ export function createScheduler(clock: () => number, timer: Timer, chores: reado
         if (!endsWithin(MAX_WORK_MS)) return
         const keepsTurn = endsWithin(KEEPS_TURN_MS)
         turn.take(keepsTurn ? ms + GRACE_MS : 0)
+        const until = now() + ms
+        entry.waitsUntil = until
         await new Promise<void>(resolve => timer(ms, resolve, chore.isOptional))
-        if (!keepsTurn && turn.isTaken()) return
+        const isReplaced = entry.waitsUntil !== until
+        if ((!keepsTurn || isReplaced) && turn.isTaken()) return
         turn.take(0)
+        entry.waitsUntil = 0
         pauses += 1
         inRow = 0
       } else {
@@ -82,11 +94,18 @@ export function createScheduler(clock: () => number, timer: Timer, chores: reado
   }
 
   return {
-    /** Waits in the background for each chore that has something to do, and does it, unless another request has the turn for it. */
+    /**
+     * Waits in the background for each chore that has something to do, and does it, unless another request has the turn for it. One that
+     * waits for a repetition, which can take half a minute, loses the turn if the chore is due earlier.
+     */
     schedule(background: Background): void {
-      for (const { chore, turn } of entries) {
-        const ms = turn.isTaken() ? undefined : ignoringErrors(() => chore.dueInMs())
-        if (ms !== undefined) background(doWhenDue(chore, turn, ms))
+      for (const entry of entries) {
+        const { chore, turn, waitsUntil } = entry
+        const isTaken = turn.isTaken()
+        const isFree = !isTaken || (chore.isRepeated && now() < waitsUntil)
+        const ms = isFree ? ignoringErrors(() => chore.dueInMs()) : undefined
+        if (ms === undefined || (isTaken && now() + ms >= waitsUntil)) continue
+        background(doWhenDue(entry, ms))
       }
     },
   }

@@ -242,6 +242,31 @@ describe('a settlement', () => {
     expect(counted).toEqual(['units cost', 'reservation settled'])
   })
 
+  it.each([
+    ['has no answer yet', 20_000, () => new Promise<never>(() => {})],
+    [
+      'is answered with an error again and again',
+      1000,
+      async (calls: readonly StoreCall[]) =>
+        calls.map(() => new GatewayError('ERR_STORE_REFUSED', 'The store answered WRONGTYPE.')),
+    ],
+  ])('does not wait for another one that %s', async (_, deadlineMs, answer) => {
+    vi.spyOn(console, 'warn').mockImplementation(() => {})
+    const { time, store, reserve, decide } = createWorld({ deadlineMs })
+    const run = store.run.bind(store)
+    store.run = answer
+    reserve('other').settle(() => 40)
+    void decide()
+    // Its next repetition is due in eight seconds, or after the deadline.
+    await time.pass(7000)
+    store.run = run
+    const { name, settle } = reserve()
+    settle(() => 40)
+    await time.pass(250)
+    expect(store.settled.get(name)).toBe(40)
+    expect(store.trips).toHaveLength(1)
+  })
+
   it('is repeated 2 s after a trip that fails, whatever the deadline is', async () => {
     const { time, store, settlements, reserve } = createWorld({ deadlineMs: 60_000 })
     const { name, settle } = reserve()

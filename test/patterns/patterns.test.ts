@@ -7,6 +7,9 @@ import { hostFinder, hostMatcher, pathFinder, pathMatcher } from '../../src/patt
 import { randomCases, sized } from '../selection.ts'
 import { forEvery } from '../support/property.ts'
 
+/** Node has it since version 24, which `npm test` runs on. Older versions have nothing to compare with. */
+const HAS_URL_PATTERN = 'URLPattern' in globalThis
+
 /** Concatenations of these. No dots: URLPattern drops a dot at the end of fixed text as a dot segment. */
 const concatenation = (pieces: readonly string[], maxLength: number) =>
   fc.array(fc.constantFrom(...pieces), { maxLength }).map(pieces => pieces.join(''))
@@ -79,7 +82,7 @@ const orUndefined = <T>(create: () => T): T | undefined => {
 }
 
 describe('a pattern', () => {
-  it('of a path matches what URLPattern matches, alone and in a set', async () => {
+  it.skipIf(!HAS_URL_PATTERN)('of a path matches what URLPattern matches, alone and in a set', async () => {
     const cases = fc.tuple(
       concatenation(PATTERN_PIECES, 7)
         .map(text => `/${text}`)
@@ -102,7 +105,7 @@ describe('a pattern', () => {
     })
   })
 
-  it('of a host matches what URLPattern matches', async () => {
+  it.skipIf(!HAS_URL_PATTERN)('of a host matches what URLPattern matches', async () => {
     const cases = fc.tuple(
       concatenation(HOST_PATTERN_PIECES, 6).filter(isTamed),
       fc.array(concatenation(HOST_PIECES, 6), { minLength: 8, maxLength: 8 }),

@@ -157,7 +157,8 @@ export const SENTENCES: readonly Sentence[] = [
 /** The page with the figures of its sentences as they should be. @throws Error if it lacks one of its sentences */
 export function withSentences(name: string, page: string, results: string): string {
   return SENTENCES.filter(sentence => sentence.page === name).reduce((text, sentence) => {
-    const parts = sentence.text.split('…').map(part => RegExp.escape(part).replaceAll('\\x20', '\\s+'))
+    // A line of the page can end at each space.
+    const parts = sentence.text.split('…').map(part => escaped(part).replaceAll(' ', '\\s+'))
     // Not the full stop after a figure.
     const pattern = new RegExp(parts.map(part => `(${part})`).join('\\d+(?:[.,]\\d+)*'))
     if (!pattern.test(text)) throw new Error(`${name} has no sentence '${sentence.text}'.`)
@@ -167,6 +168,9 @@ export function withSentences(name: string, page: string, results: string): stri
     )
   }, page)
 }
+
+/** The text as a part of a regular expression. `RegExp.escape` needs Node 24. */
+const escaped = (text: string) => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')
 
 /** How long statistics are kept. */
 const DAYS_KEPT = 401

@@ -280,17 +280,17 @@ describeOnRedis('consumers', start => {
     expect(await listKeys(admin.store)).toHaveLength(1)
   })
 
-  it('are removed with thousands of keys, also where the stack is as small as in a Worker', async () => {
-    const digests = Array.from({ length: 5000 }, (_, i) => `${i}`.padStart(64, '0'))
+  it('are removed with many keys, also where the stack is as small as in a Worker', async () => {
+    const digests = Array.from({ length: 1000 }, (_, i) => `${i}`.padStart(64, '0'))
     const record = 'plan= created=2026-11-26T18:00:00.000Z'
     await send('MSET', ...digests.flatMap(digest => [`sluice:{c:acme}:key:${digest}`, record]))
     await send('SADD', 'sluice:{c:acme}:keys', ...digests)
     const run: AdminStore['run'] = (...command) => {
-      if (command.length > 10_000) throw new RangeError('Maximum call stack size exceeded')
+      if (command.length > 1000) throw new RangeError('Maximum call stack size exceeded')
       return admin.store.run(...command)
     }
     const inWorker = withActor({ ...admin.store, run }, { actor: { kind: 'operator', name: 'ops' } })
-    expect(await removeConsumer(inWorker, 'acme', [])).toEqual({ keys: 5000 })
+    expect(await removeConsumer(inWorker, 'acme', [])).toEqual({ keys: 1000 })
     expect(await text('KEYS', 'sluice:{c:*')).toBe('')
   })
 

@@ -23,12 +23,17 @@ export interface Succession<R extends CredentialRecord | TokenRecord> {
   successor: { id: string; expiresAt?: Date }
 }
 
-/** @param write of the new one; its record is the first key. Without keys, it has been written before */
+/**
+ * Ends the old one, and writes the new one in the same run.
+ * @param next what writes the new one, whose record is the first key. Without keys, it has been written before
+ * @throws AdminError, but not if the reply is lost and the new one has been written
+ */
 export async function writeSuccession<R extends CredentialRecord | TokenRecord>(
   store: AdminStore,
   { action, key, id, read, format, endsAt, atEnd = [], successor }: Succession<R>,
-  { keys, commands, claim }: Pick<Write, 'keys' | 'commands' | 'claim'>,
+  next: Pick<Write, 'keys' | 'commands' | 'claim'>,
 ): Promise<void> {
+  const { keys, commands, claim } = next
   const isOver = endsAt <= new Date()
   await writeFrom(store, key, text => {
     const record = read(text ?? '')

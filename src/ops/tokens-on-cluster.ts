@@ -5,7 +5,7 @@ import type { AdminStore, HeldClaim } from './admin-store-shape.ts'
 import { notFound } from './digits.ts'
 import { addToIndex, removeFromIndex } from './sorted-index.ts'
 import type { RotatedToken, Rotation } from './token-shape.ts'
-import { create, readAll, revoke, revokeToken, writeMinted, writeRotation } from './tokens.ts'
+import { create, readAll, revokeToken, writeMinted, writeRotation } from './tokens.ts'
 
 /** If the end of the old token cannot be set because of the store, the new one is returned all the same. @throws AdminError */
 export async function rotateOnCluster(
@@ -16,7 +16,7 @@ export async function rotateOnCluster(
   const { old, created, next, endsAt } = rotation
   await writeMinted(store, created, () => create(store, created, next, { claim, replaces: old.id }))
   try {
-    if (endsAt <= new Date() && !(await revoke(store, old))) throw notFound(store, 'token', old.id)
+    if (endsAt <= new Date() && !(await revokeToken(store, old))) throw notFound(store, 'token', old.id)
     if (endsAt > new Date()) await writeRotation(store, rotation, { keys: [], commands: [] })
     return { created, oldEndsAt: endsAt }
   } catch (error) {

@@ -158,13 +158,12 @@ async function readFound(store: AdminStore, { digest, id }: Omit<FoundToken, 're
   throw notFound(store, 'token', id)
 }
 
-/** Revokes a token. Isolates that have checked it lately admit it for at most one more second. @throws AdminError `forbidden` */
-export async function revokeToken(store: AdminStore, token: FoundToken, maker?: TokenMaker): Promise<void> {
-  await revoke(store, token, maker)
-}
-
-/** @returns false if it was revoked before */
-export async function revoke(
+/**
+ * Revokes a token. Isolates that have checked it lately admit it for at most one more second.
+ * @returns false if it was revoked before
+ * @throws AdminError `forbidden`
+ */
+export async function revokeToken(
   store: AdminStore,
   { id, digest, record }: FoundToken,
   maker?: TokenMaker,
@@ -216,7 +215,7 @@ export async function rotateToken(
   return { created, oldEndsAt: endsAt }
 }
 
-/** Ends the old token. @param write what else is written in the same run @throws AdminError if the token is being replaced already, or has ended */
+/** Ends the old token. @param next what else is written in the same run @throws AdminError if the token is being replaced already, or has ended */
 export async function writeRotation(
   store: AdminStore,
   { old: { id, digest }, created: successor, endsAt }: Rotation,

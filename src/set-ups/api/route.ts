@@ -94,11 +94,6 @@ export interface AdminCall<Body, Query> extends Call<Body, Query> {
   token: CheckedToken
   change: ChangeContext
   /**
-   * @param what needs the scope, for the message
-   * @throws ApiError `forbidden` unless the token has it
-   */
-  mustHave(scope: Scope, what: string): void
-  /**
    * With an Idempotency-Key: keeps a creation from being repeated. Called with the id of what will be created, before anything is written.
    * @throws ApiError `repeated` with the id of what was created the first time
    */

@@ -10,6 +10,7 @@ import { changeKey, revokeKey, rotateKey, showKey } from '../../../ops/key-chang
 import { readKeyPage } from '../../../ops/key-pages.ts'
 import { createKey, importKey, type NewKey } from '../../../ops/keys.ts'
 import { parseConsumerName } from '../../../ops/names.ts'
+import { mustHaveAny } from '../authenticate.ts'
 import { pageDocument, pageOf } from '../cursor.ts'
 import type { InputOf } from '../json-schema.ts'
 import { consumerOf, durationOf, parsed, valuesOf } from '../parse-input.ts'
@@ -125,6 +126,6 @@ async function newKeyOf(call: AdminCall<NewKeyBody, unknown>, services: Services
 }
 
 /** A plan raises limits, so it needs the scope for plans. @throws ApiError */
-function checkPlanScope({ body, mustHave }: AdminCall<{ plan?: string | null }, unknown>): void {
-  if (body.plan !== undefined) mustHave('consumers:write', 'A plan')
+function checkPlanScope({ body, token }: AdminCall<{ plan?: string | null }, unknown>): void {
+  if (body.plan !== undefined) mustHaveAny(token, ['consumers:write'], 'A plan')
 }

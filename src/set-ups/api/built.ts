@@ -1,4 +1,11 @@
 /** What a built Worker with the API carries in addition (gateway/built.ts). Do not import from this file by hand. */
+
+// First, so that in the bundle it stays next to what it shares with the gateway. Compression looks back only 32 kB: 0.2 kB less.
+
+export { usageRoutes } from './handlers/usage.ts'
+
+// What the other parts need, by file.
+
 export { numbers as concurrencyNumbers } from '../../algorithms/concurrency.descriptor.ts'
 export { numbers as fixedWindowNumbers } from '../../algorithms/fixed-window.descriptor.ts'
 export { numbers as gcraNumbers } from '../../algorithms/gcra.descriptor.ts'
@@ -19,7 +26,6 @@ export { overridesRoutes } from './handlers/overrides.ts'
 export { statsRoutes } from './handlers/stats.ts'
 export { switchesRoutes } from './handlers/switches.ts'
 export { tokensRoutes } from './handlers/tokens.ts'
-export { usageRoutes } from './handlers/usage.ts'
 export { whyRoutes } from './handlers/why.ts'
 export { createKeySigning } from './key-signing.ts'
 export { createApiLimits } from './limits.ts'

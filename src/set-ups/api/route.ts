@@ -106,9 +106,7 @@ interface Common {
   path: string
   query?: InputSchema
   body?: InputSchema
-  /** Of a success. Default: 200. */
-  status?: 201
-  /** Whether a header Idempotency-Key keeps it from being done twice. */
+  /** Whether it replies 201, and a header Idempotency-Key keeps it from being done twice. */
   isCreation?: true
   /** Called once for each isolate. */
   create(services: Services): Serve

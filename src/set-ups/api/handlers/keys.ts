@@ -13,14 +13,13 @@ import { parseConsumerName } from '../../../ops/names.ts'
 import { mustHaveAny } from '../authenticate.ts'
 import { pageDocument, pageOf } from '../cursor.ts'
 import type { InputOf } from '../json-schema.ts'
-import { consumerOf, durationOf, parsed, valuesOf } from '../parse-input.ts'
+import { consumerOf, overlapOf, parsed, valuesOf } from '../parse-input.ts'
 import { invalidInput } from '../problems.ts'
 import { type AdminCall, adminRoute, type Services } from '../route.ts'
 import { changeKeyBody, createKeyBody, importKeyBody, keysQuery, rotateBody } from '../schemas.ts'
 
 const SCOPES = ['keys:write'] as const
 const PATH = 'keys/{consumer}/{digits}'
-const DAY_MS = 86_400e3
 
 export const keysRoutes = [
   adminRoute({
@@ -41,7 +40,6 @@ export const keysRoutes = [
     path: 'keys',
     scopes: SCOPES,
     body: createKeyBody,
-    status: 201,
     isCreation: true,
     async run(call, services) {
       services.signing?.mustSign(call.store)
@@ -54,7 +52,6 @@ export const keysRoutes = [
     path: 'keys/import',
     scopes: SCOPES,
     body: importKeyBody,
-    status: 201,
     isCreation: true,
     async run(call, services) {
       const { key, sha256: digest, ...body } = call.body
@@ -89,11 +86,10 @@ export const keysRoutes = [
     path: `${PATH}/rotate`,
     scopes: SCOPES,
     body: rotateBody,
-    status: 201,
     isCreation: true,
     async run(call, { signing }) {
       signing?.mustSign(call.store)
-      const overlapMs = durationOf('/overlap', call.body.overlap ?? '24h', 0, 366 * DAY_MS)
+      const overlapMs = overlapOf(call.body)
       const found = await keyOf(call)
       return rotatedKeyDocument(found.id, await rotateKey(call.store, found, overlapMs, call.claim))
     },

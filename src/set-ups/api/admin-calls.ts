@@ -5,11 +5,11 @@ import { AdminError } from '../../ops/admin-error.ts'
 import { adminStoreOn, withActor } from '../../ops/admin-store-on.ts'
 import type { KeySpace, RuleSets } from '../../ops/admin-store-shape.ts'
 import { parseShortText } from '../../ops/names.ts'
-import { hasAnyOf } from '../../scopes.ts'
-import { bearerOf, scopeError, unknownToken } from './authenticate.ts'
+import { bearerOf, unknownToken } from './authenticate.ts'
 import { createClaim } from './idempotency.ts'
 import type { ApiOnCluster } from './on-cluster.ts'
-import { ApiError, invalidInput } from './problems.ts'
+import { parsed } from './parse-input.ts'
+import { ApiError } from './problems.ts'
 import { readInput } from './read-input.ts'
 import { type ChangeContext, type ServeAdmin, scopesOf } from './route.ts'
 import { adminError } from './store-error.ts'
@@ -35,7 +35,7 @@ export function createAdminCalls({ connection, keySpace, ruleSets, onCluster }: 
     const tracked = trackChanges(connection)
     const change: ChangeContext = {
       actor: { kind: 'token', id: token.id, name: token.name },
-      ...reasonOf(request, input.body),
+      ...(await reasonOf(request, input.body)),
       requestId,
       tokenDigest: token.digest,
     }
@@ -45,14 +45,8 @@ export function createAdminCalls({ connection, keySpace, ruleSets, onCluster }: 
     const { claim, release, isSafe } = createClaim(given, store, {
       ...{ tokenId: token.id, requestId, onCluster },
     })
-    const call = {
-      ...{ ...input, params, store, token, change, claim },
-      mustHave(scope: Parameters<typeof scopeError>[0][number], what: string) {
-        if (!hasAnyOf(token.scopes, [scope])) throw scopeError([scope], what)
-      },
-    }
     try {
-      return await route.run(call, services)
+      return await route.run({ ...input, params, store, token, change, claim }, services)
     } catch (error) {
       // Reading can tidy an index, or run a script that only reads.
       const state = route.method === 'GET' ? 'none' : tracked.changeState()
@@ -67,14 +61,10 @@ export function createAdminCalls({ connection, keySpace, ruleSets, onCluster }: 
 }
 
 /** The reason of a change: a member of the body, else the header `Sluice-Reason`. @throws ApiError */
-function reasonOf({ headers }: Request, body: unknown): { reason?: string } {
+async function reasonOf({ headers }: Request, body: unknown): Promise<{ reason?: string }> {
   const { reason } = (body ?? {}) as { reason?: string }
-  const header = headers.get('sluice-reason')
-  const [text, pointer] = reason === undefined ? [header, 'Sluice-Reason'] : [reason, '/reason']
+  const text = reason ?? headers.get('sluice-reason')
   if (text === null) return {}
-  try {
-    return { reason: parseShortText(text, 'reason') }
-  } catch (error) {
-    throw invalidInput(pointer, (error as Error).message)
-  }
+  const pointer = reason === undefined ? 'Sluice-Reason' : '/reason'
+  return { reason: await parsed(pointer, () => parseShortText(text, 'reason')) }
 }

@@ -1,6 +1,6 @@
 /** What the API replies to a request without a sufficient service token. */
 import { looksLikeServiceToken, readServiceToken } from '../../credentials/service-token.ts'
-import type { Scope } from '../../scopes.ts'
+import { hasAnyOf, type Scope } from '../../scopes.ts'
 import { ApiError } from './problems.ts'
 
 const CHALLENGE = 'Bearer realm="sluice"'
@@ -38,6 +38,15 @@ export const tooManyTokens = (waitMs: number): ApiError =>
   new ApiError('too-many-guesses', 'Too many invalid tokens were sent from this address. Wait.', {
     headers: { 'retry-after': String(Math.max(1, Math.ceil(waitMs / 1000))) },
   })
+
+/** @param what needs any one of the scopes; none: any token has enough @throws ApiError */
+export function mustHaveAny(
+  token: { scopes: readonly string[] },
+  needed: readonly Scope[],
+  what?: string,
+): void {
+  if (!hasAnyOf(token.scopes, needed)) throw scopeError(needed, what)
+}
 
 /** @param what needs any one of the scopes */
 export function scopeError(needed: readonly Scope[], what = 'This'): ApiError {

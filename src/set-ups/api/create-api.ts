@@ -1,5 +1,4 @@
 /** The HTTP API under /_sluice/v1/: find the route → authenticate → check the input → handle. */
-import type { Clock } from '../../clock.ts'
 import { servedRoutes } from '../../config/api-routes.ts'
 import type { ApiRoutes } from '../../config/check/schema.ts'
 import type { Config } from '../../config/compile.ts'
@@ -10,16 +9,14 @@ import type { OverrideRules } from '../../ops/override-rules.ts'
 import { restConnection } from '../../ops/upstash-connection.ts'
 import { createLimitRuleSet } from '../../script/rule-set.ts'
 import type { Store } from '../../store/store.ts'
-import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
 import { describeRefusal } from '../http/deny.ts'
 import type { DecisionSource } from '../http/handle.ts'
 import { logException } from '../http/unexpected.ts'
-import type { LimiterSettings } from '../limits/limiter.ts'
 import type { LimiterParts } from '../limits/parts.ts'
 import { createAdminCalls } from './admin-calls.ts'
 import type { withApiCors } from './cors.ts'
 import type { createKeySigning } from './key-signing.ts'
-import type { ApiLimitParts, createApiLimits } from './limits.ts'
+import type { ApiLimitOptions, ApiLimitParts, createApiLimits } from './limits.ts'
 import { createMatchRoute } from './match-route.ts'
 import type { ApiOnCluster } from './on-cluster.ts'
 import type { createOverrides, OverrideParts } from './overrides.ts'
@@ -48,17 +45,9 @@ export interface ApiParts extends ApiLimitParts, OverrideParts {
   withApiCors: typeof withApiCors
 }
 
-export interface ApiOptions {
-  /** Of the environment: the address of the store, and secrets. */
-  variables: Readonly<Record<string, unknown>> | undefined
-  clock: Clock
-  /** Tests pass their own. */
-  board?: SwitchBoard | undefined
+export interface ApiOptions extends ApiLimitOptions {
+  /** Default: to the store of the environment. */
   connection?: AdminConnection | undefined
-  /** From which receipts get their key: all isolates have the same. Default: the token of the store. */
-  secret?: string | undefined
-  /** Of limits by name. Default: that of Workers. */
-  limiter?: Pick<LimiterSettings, 'waitUntil' | 'clock'> | undefined
   /** What decides requests to the gateway. */
   decisions: DecisionSource
 }
@@ -78,15 +67,10 @@ export function createApi(
   config: Config,
   store: Store,
   parts: ApiParts & Omit<LimiterParts, 'prepareReset' | 'preparePause'>,
-  { variables = {}, clock, decisions, ...options }: ApiOptions,
+  options: ApiOptions,
 ): Api {
-  const url = String(variables.UPSTASH_REDIS_REST_URL ?? '')
-  const token = String(variables.UPSTASH_REDIS_REST_TOKEN ?? '')
-  const connection = options.connection ?? {
-    ...restConnection({ url, token }, () => new AdminError('store', 'The store does not answer.')),
-    decisions: store,
-    nextStepFor: () => '',
-  }
+  const { variables = {}, clock, decisions } = options
+  const { connection = connectionTo(store, variables) } = options
   const { environment, credentials } = config
   const { keyPrefix, signature } = credentials
   const { routes: written, cors } = config.api!
@@ -100,9 +84,7 @@ export function createApi(
     ...{ config, clock, routes, decisions, tokens, signing },
     now: clock.now,
     get limits() {
-      const settings = { board: options.board ?? createSwitchBoard(clock), variables, ...options.limiter }
-      const secret = options.secret ?? token
-      limits ??= parts.createApiLimits(config, store, parts, settings, { secret, tokens })
+      limits ??= parts.createApiLimits(config, store, parts, { ...options, tokens })
       return limits
     },
     get overrides() {
@@ -130,7 +112,7 @@ export function createApi(
     const body = await route.serve({ ...incoming, params, id })
     // Made with all headers: setting them later takes longer.
     return new Response(typeof body === 'string' ? body : JSON.stringify(body), {
-      status: route.status ?? 200,
+      status: route.isCreation ? 201 : 200,
       headers: { 'content-type': 'application/json', 'x-request-id': id, 'cache-control': 'no-store' },
     })
   }
@@ -143,6 +125,16 @@ export function createApi(
   return {
     handle: cors ? parts.withApiCors(handle, cors) : handle,
     stop: async () => await limits?.limiterFor().close(),
+  }
+}
+
+/** The connection for administration, to the store that decides. */
+function connectionTo(decisions: Store, variables: Readonly<Record<string, unknown>>): AdminConnection {
+  const url = String(variables.UPSTASH_REDIS_REST_URL ?? '')
+  const token = String(variables.UPSTASH_REDIS_REST_TOKEN ?? '')
+  return {
+    ...restConnection({ url, token }, () => new AdminError('store', 'The store does not answer.')),
+    ...{ decisions, nextStepFor: () => '' },
   }
 }
 

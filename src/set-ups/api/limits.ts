@@ -1,9 +1,11 @@
 /** What the routes of limits by name need. A Worker without limits by name does not carry it. */
+import type { Clock } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
 import { preparePauseBy, prepareResetBy } from '../../limiter/prepared-call.ts'
 import { scopesForLimit } from '../../scopes.ts'
 import type { ScriptsOf } from '../../script/rule-set-shape.ts'
 import type { Script, Store } from '../../store/store.ts'
+import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
 import { createHolder } from '../limits/held.ts'
 import { createGuardableLimiter, type LimiterSettings } from '../limits/limiter.ts'
 import type { LimiterParts } from '../limits/parts.ts'
@@ -24,14 +26,27 @@ export interface ApiLimitParts extends Pick<LimiterParts, 'createReserving'> {
   pauseScript: () => Script
 }
 
-/** @param secret the token of the store */
+/** What a platform passes to the API, as far as limits by name need it. */
+export interface ApiLimitOptions {
+  /** Of the environment: the address of the store, and secrets. */
+  variables: Readonly<Record<string, unknown>> | undefined
+  clock: Clock
+  /** Tests pass their own. */
+  board?: SwitchBoard | undefined
+  /** From which receipts get their key: all isolates have the same. Default: the token of the store. */
+  secret?: string | undefined
+  /** Of limits by name. Default: that of Workers. */
+  limiter?: Pick<LimiterSettings, 'waitUntil' | 'clock'> | undefined
+}
+
 export function createApiLimits(
   config: Config,
   store: Store,
   parts: ApiLimitParts & Omit<LimiterParts, 'prepareReset' | 'preparePause'>,
-  settings: LimiterSettings,
-  { secret, tokens }: { secret: string; tokens: TokenMemory },
+  { variables = {}, clock, tokens, ...options }: ApiLimitOptions & { tokens: TokenMemory },
 ): ApiLimits {
+  const { secret = String(variables.UPSTASH_REDIS_REST_TOKEN ?? '') } = options
+  const { board = createSwitchBoard(clock) } = options
   const own = {
     scriptsOf: parts.scriptsOfLimits,
     prepareReset: (reset: Parameters<LimiterParts['prepareReset']>[0]) =>
@@ -44,7 +59,7 @@ export function createApiLimits(
     config,
     store,
     Object.assign(Object.create(parts), own),
-    { ...platformSettings(), ...settings },
+    { ...platformSettings(), board, variables, ...options.limiter },
     createHolder(() => parts.syncScript()),
   )
   const guarded = createGuardedCalls(store, tokens)

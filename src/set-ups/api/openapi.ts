@@ -102,7 +102,10 @@ function documentOf(route: Route) {
       requestBody: { required: true, content: { 'application/json': { schema: route.body } } },
     }),
     responses: {
-      [route.status ?? 200]: { description: 'Done', content: { 'application/json': { schema: result } } },
+      [route.isCreation ? 201 : 200]: {
+        description: 'Done',
+        content: { 'application/json': { schema: result } },
+      },
       ...Object.fromEntries(
         problemsOf(route).map(status => [status, { $ref: `#/components/responses/${status}` }]),
       ),

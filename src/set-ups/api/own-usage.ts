@@ -123,7 +123,7 @@ const NOT_NOW = { kind: 'unauthenticated', reason: 'missing', accepted: [] } as 
 const isOwn = ({ by, isSystemLimit, candidateFor }: GatewayRule) =>
   !isSystemLimit &&
   candidateFor === undefined &&
-  by.some(part => part === 'consumer' || part === 'credential') &&
+  by.some(part => part !== 'mode') &&
   by.every(part => part === 'consumer' || part === 'credential' || part === 'mode')
 
 function usageOf({ rule, remaining, resetAfter, debt }: Verdict): RuleUsage {

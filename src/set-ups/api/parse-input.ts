@@ -55,3 +55,7 @@ export function durationOf(pointer: string, text: string, least: number, most: n
     `Use a duration such as 10m or 24h, from ${least / 1e3} s to ${most / 86400e3} d.`,
   )
 }
+
+/** How long the old credential of a rotation stays valid (ms). @throws ApiError */
+export const overlapOf = ({ overlap = '24h' }: { overlap?: string }): number =>
+  durationOf('/overlap', overlap, 0, 366 * 86_400e3)

@@ -94,11 +94,6 @@ export interface AdminCall<Body, Query> extends Call<Body, Query> {
   token: CheckedToken
   change: ChangeContext
   /**
-   * @param what needs the scope, for the message
-   * @throws ApiError `forbidden` unless the token has it
-   */
-  mustHave(scope: Scope, what: string): void
-  /**
    * With an Idempotency-Key: keeps a creation from being repeated. Called with the id of what will be created, before anything is written.
    * @throws ApiError `repeated` with the id of what was created the first time
    */
@@ -111,9 +106,7 @@ interface Common {
   path: string
   query?: InputSchema
   body?: InputSchema
-  /** Of a success. Default: 200. */
-  status?: 201
-  /** Whether a header Idempotency-Key keeps it from being done twice. */
+  /** Whether it replies 201, and a header Idempotency-Key keeps it from being done twice. */
   isCreation?: true
   /** Called once for each isolate. */
   create(services: Services): Serve

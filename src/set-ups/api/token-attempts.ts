@@ -3,6 +3,7 @@
  * counts by itself, in bounded memory.
  */
 import { Lru } from '../../lru.ts'
+import { tooManyTokens, unknownToken } from './authenticate.ts'
 
 /** Tokens that the clients of one address can try within `PERIOD_MS` in an isolate. */
 export const MAX_ATTEMPTS = 20
@@ -36,16 +37,17 @@ export function createTokenAttempts(now: () => number) {
   return {
     /**
      * Begins an attempt. The same token can be tried several times at once: a client may begin with many calls.
-     * @returns how long to wait (ms), if there were too many; `wrong`, if the token was found to be wrong before
+     * @throws ApiError if there were too many, or the token was found to be wrong before
      */
-    begin(address: string, digest: string): number | 'wrong' | undefined {
+    begin(address: string, digest: string): void {
       const attempts = attemptsOf(address)
       const known = attempts.get(digest)
-      if (known) return known.isWrong ? 'wrong' : undefined
-      if (attempts.size >= MAX_ATTEMPTS) return attempts.values().next().value!.at + PERIOD_MS - now()
+      if (known?.isWrong) throw unknownToken()
+      if (known) return
+      if (attempts.size >= MAX_ATTEMPTS)
+        throw tooManyTokens(attempts.values().next().value!.at + PERIOD_MS - now())
       attempts.set(digest, { at: now(), isWrong: false })
       byAddress.set(address, attempts)
-      return undefined
     },
     end(address: string, digest: string, isRight: boolean): void {
       const attempts = byAddress.peek(address)

@@ -8,12 +8,12 @@ import { serviceTokenId } from '../../credentials/service-token.ts'
 import { toDegraded } from '../../limiter/evaluate.ts'
 import { prepareLookUp, runCall } from '../../limiter/prepared-call.ts'
 import { Lru } from '../../lru.ts'
-import { hasAnyOf, type Scope } from '../../scopes.ts'
+import type { Scope } from '../../scopes.ts'
 import { sha256 } from '../../sha256.ts'
 import { tokenKey } from '../../store/keys.ts'
 import { parseToken, type TokenRecord } from '../../store/records.ts'
 import type { Store } from '../../store/store.ts'
-import { environmentOf, scopeError, tooManyTokens, unknownToken } from './authenticate.ts'
+import { environmentOf, mustHaveAny, unknownToken } from './authenticate.ts'
 import { ApiError } from './problems.ts'
 import { storeError } from './store-error.ts'
 import { createTokenAttempts } from './token-attempts.ts'
@@ -108,12 +108,8 @@ export function createTokenChecks(
   function begin(text: string | undefined, needed: readonly Scope[], address = ''): Attempt {
     if (environmentOf(text) !== environment) throw unknownToken()
     const digest = sha256(text!)
-    const attempt = { digest, needed, address }
-    if (find(digest)) return attempt
-    const result = attempts.begin(address, digest)
-    if (result === 'wrong') throw unknownToken()
-    if (result !== undefined) throw tooManyTokens(result)
-    return attempt
+    if (!find(digest)) attempts.begin(address, digest)
+    return { digest, needed, address }
   }
 
   function remember({ digest, address }: Attempt): KnownToken {
@@ -142,7 +138,7 @@ export function createTokenChecks(
       })
     }
     const { token } = known as Required<KnownToken>
-    if (!hasAnyOf(token.scopes, needed)) throw scopeError(needed)
+    mustHaveAny(token, needed)
     return token
   }
 

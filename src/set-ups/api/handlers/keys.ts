@@ -10,16 +10,16 @@ import { changeKey, revokeKey, rotateKey, showKey } from '../../../ops/key-chang
 import { readKeyPage } from '../../../ops/key-pages.ts'
 import { createKey, importKey, type NewKey } from '../../../ops/keys.ts'
 import { parseConsumerName } from '../../../ops/names.ts'
+import { mustHaveAny } from '../authenticate.ts'
 import { pageDocument, pageOf } from '../cursor.ts'
 import type { InputOf } from '../json-schema.ts'
-import { consumerOf, durationOf, parsed, valuesOf } from '../parse-input.ts'
+import { consumerOf, overlapOf, parsed, valuesOf } from '../parse-input.ts'
 import { invalidInput } from '../problems.ts'
 import { type AdminCall, adminRoute, type Services } from '../route.ts'
 import { changeKeyBody, createKeyBody, importKeyBody, keysQuery, rotateBody } from '../schemas.ts'
 
 const SCOPES = ['keys:write'] as const
 const PATH = 'keys/{consumer}/{digits}'
-const DAY_MS = 86_400e3
 
 export const keysRoutes = [
   adminRoute({
@@ -40,7 +40,6 @@ export const keysRoutes = [
     path: 'keys',
     scopes: SCOPES,
     body: createKeyBody,
-    status: 201,
     isCreation: true,
     async run(call, services) {
       services.signing?.mustSign(call.store)
@@ -53,7 +52,6 @@ export const keysRoutes = [
     path: 'keys/import',
     scopes: SCOPES,
     body: importKeyBody,
-    status: 201,
     isCreation: true,
     async run(call, services) {
       const { key, sha256: digest, ...body } = call.body
@@ -88,11 +86,10 @@ export const keysRoutes = [
     path: `${PATH}/rotate`,
     scopes: SCOPES,
     body: rotateBody,
-    status: 201,
     isCreation: true,
     async run(call, { signing }) {
       signing?.mustSign(call.store)
-      const overlapMs = durationOf('/overlap', call.body.overlap ?? '24h', 0, 366 * DAY_MS)
+      const overlapMs = overlapOf(call.body)
       const found = await keyOf(call)
       return rotatedKeyDocument(found.id, await rotateKey(call.store, found, overlapMs, call.claim))
     },
@@ -125,6 +122,6 @@ async function newKeyOf(call: AdminCall<NewKeyBody, unknown>, services: Services
 }
 
 /** A plan raises limits, so it needs the scope for plans. @throws ApiError */
-function checkPlanScope({ body, mustHave }: AdminCall<{ plan?: string | null }, unknown>): void {
-  if (body.plan !== undefined) mustHave('consumers:write', 'A plan')
+function checkPlanScope({ body, token }: AdminCall<{ plan?: string | null }, unknown>): void {
+  if (body.plan !== undefined) mustHaveAny(token, ['consumers:write'], 'A plan')
 }

@@ -15,13 +15,12 @@ import {
 } from '../../../ops/tokens.ts'
 import { isScope } from '../../../scopes.ts'
 import { pageDocument, pageOf } from '../cursor.ts'
-import { durationOf, valuesOf } from '../parse-input.ts'
+import { overlapOf, valuesOf } from '../parse-input.ts'
 import { invalidInput } from '../problems.ts'
 import { type AdminCall, adminRoute } from '../route.ts'
 import { createTokenBody, listQuery, rotateBody } from '../schemas.ts'
 
 const SCOPES = ['tokens:write'] as const
-const DAY_MS = 86_400e3
 
 export const tokensRoutes = [
   adminRoute({
@@ -39,7 +38,6 @@ export const tokensRoutes = [
     path: 'tokens',
     scopes: SCOPES,
     body: createTokenBody,
-    status: 201,
     isCreation: true,
     async run({ store, body, token, claim }, services) {
       const { name, scopes, expiresAt } = await valuesOf(body, services)
@@ -69,10 +67,9 @@ export const tokensRoutes = [
     path: 'tokens/{id}/rotate',
     scopes: SCOPES,
     body: rotateBody,
-    status: 201,
     isCreation: true,
     async run(call, { tokens }) {
-      const overlapMs = durationOf('/overlap', call.body.overlap ?? '24h', 0, 366 * DAY_MS)
+      const overlapMs = overlapOf(call.body)
       const found = await tokenOf(call)
       const { token, claim } = call
       const minted = mintToken(call.store)

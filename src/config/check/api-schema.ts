@@ -25,8 +25,8 @@ export const API_ROUTES = [
 export const api = settings(
   {
     /**
-     * The parts that are served, to keep a Worker small: `'limits'` (by name), `'keys'`, `'consumers'`, `'overrides'`, `'tokens'` (default:
-     * these), `'usage'` (what callers have left), `'switches'`, `'stats'`, `'why'`, `'audit'`, `'openapi'` (the document); or `'all'`.
+     * The parts that are served, to keep a Worker small: `'limits'` (by name), `'usage'` (what callers have left), `'keys'`, `'consumers'`,
+     * `'overrides'`, `'tokens'`, `'audit'` (default: these), `'switches'`, `'stats'`, `'why'`, `'openapi'` (the document); or `'all'`.
      */
     routes: v.optional(
       v.union(

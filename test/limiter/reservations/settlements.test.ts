@@ -356,6 +356,14 @@ describe('a settlement', () => {
     expect(store.settled.get(name)).toBe(expected)
   })
 
+  it('is sent without another request, also behind 6,000 of other identities', async () => {
+    const { time, store, settlements, reserve } = worldOn(new Events())
+    for (const consumer of Array.from({ length: 6000 }, (_, i) => `caller-${i}`))
+      reserve(consumer).settle(() => 40)
+    await time.run(time.nowMs + 5000)
+    expect([store.settled.size, settlements.backlog.waiting]).toEqual([6000, 0])
+  })
+
   it('is not sent for a request that ends unsettled', async () => {
     const { time, store, reserve } = createWorld()
     reserve().settle('unsettled')

@@ -470,6 +470,23 @@ describe('a reservation', () => {
     expect(time.waiting).toBe(0)
   })
 
+  it('is not renewed again after another process has settled it, whose own process may not know', async () => {
+    const { time, store, reserve } = createWorld()
+    const { name, settle } = reserve('acme')
+    const other = reserve('other')
+    await time.pass(TTL / 4)
+    store.reserved.delete(name)
+    await time.pass(TTL / 2)
+    other.settle(() => 40)
+    await time.pass(TTL / 2)
+    const calls = store.calls.length
+    expect(time.waiting).toBe(0)
+    await time.pass(10 * TTL)
+    expect(store.calls.length).toBe(calls)
+    settle(() => 40)
+    expect(store.settled.has(name)).toBe(false)
+  })
+
   it('is renewed although trips are lost', async () => {
     const { time, store, reserve } = createWorld()
     const { name } = reserve()

@@ -79,6 +79,8 @@ export async function readLlmRequest(
     const edited = includeUsage && parsed ? askForUsage(text, parsed) : undefined
     // Some origins refuse a body in chunks, without Content-Length.
     const forwarded = edited || !isCopied ? withBody(request, edited ?? text) : request
+    // In workerd, a request with Content-Length: 0 has a body without bytes.
+    if (text.byteLength === 0) return { ...guess('no-body', 0), request: forwarded, tokens: NO_TOKENS }
     if (!parsed) return { ...guess('not-json', text.byteLength), request: forwarded }
     return {
       request: forwarded,

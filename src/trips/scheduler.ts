@@ -41,10 +41,10 @@ const MAX_RUN_MS = 10_000
 /** The pause after a failure, before another request does the chore. */
 const PAUSE_AFTER_FAILURE_MS = 250
 
-/** The pause after a failure, before the same request does the chore again. */
+/** The pause after a failure, or after `MAX_IN_ROW`, before the same request does the chore again. */
 const PAUSE_BEFORE_REPETITION_MS = 1000
 
-/** The most times that one request does a chore without a pause. */
+/** The most times that one request does a chore without a pause. With Workers Free, a request can make 50 calls. */
 const MAX_IN_ROW = 40
 
 /** @param clock ms */
@@ -57,10 +57,10 @@ export function createScheduler(clock: () => number, timer: Timer, chores: reado
     const startedAt = now()
     let pauses = 0
     let inRow = 0
-    let hasFailed = false
+    let needsPause = false
     for (let dueInMs: number | undefined = firstMs; dueInMs !== undefined; dueInMs = chore.dueInMs()) {
-      const ms = hasFailed ? Math.max(dueInMs, PAUSE_BEFORE_REPETITION_MS) : dueInMs
-      hasFailed = false
+      const ms = needsPause ? Math.max(dueInMs, PAUSE_BEFORE_REPETITION_MS) : dueInMs
+      needsPause = false
       if (ms > 0) {
         // The first pause may be of any length, because the turn expires after it in any case.
         const endsWithin = (maxMs: number) => pauses === 0 || isWithin(maxMs, startedAt, now() + ms)
@@ -77,7 +77,11 @@ export function createScheduler(clock: () => number, timer: Timer, chores: reado
         pauses += 1
         inRow = 0
       } else {
-        if (++inRow > MAX_IN_ROW) return
+        if (++inRow > MAX_IN_ROW) {
+          if (!chore.isRepeated) return
+          needsPause = true
+          continue
+        }
         turn.take(MAX_RUN_MS)
         let isDone = false
         try {
@@ -88,7 +92,7 @@ export function createScheduler(clock: () => number, timer: Timer, chores: reado
           turn.take(isDone || chore.isRepeated ? 0 : PAUSE_AFTER_FAILURE_MS)
         }
         if (!isDone && !chore.isRepeated) return
-        hasFailed = !isDone
+        needsPause = !isDone
       }
     }
   }

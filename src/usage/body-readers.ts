@@ -77,7 +77,7 @@ export const readerOfEvents: CreateBodyReader = (sources, usages, maxEventBytes,
   function onEvent({ event, data }: { event?: string | undefined; data: string }): void {
     events += 1
     for (const usage of usages.values()) usage.noteEvent(event)
-    if (events === 1) beganWithError = event === 'error' || data.startsWith('{"error"')
+    if (events === 1) beganWithError = event === 'error' || /^\s*\{\s*"error"\s*:/.test(data)
     const hasUsage = usages.size > 0 && USAGE_OBJECT.test(data)
     const marked = paths.filter(({ mark }) => data.includes(mark))
     if (!hasUsage && marked.length === 0) return

@@ -79,6 +79,8 @@ export async function readLlmRequest(
     const edited = includeUsage && parsed ? askForUsage(text, parsed) : undefined
     // Some origins refuse a body in chunks, without Content-Length.
     const forwarded = edited || !isCopied ? withBody(request, edited ?? text) : request
+    // In workerd, a request with Content-Length: 0 has a body without bytes.
+    if (text.byteLength === 0) return { ...guess('no-body', 0), request: forwarded, tokens: NO_TOKENS }
     if (!parsed) return { ...guess('not-json', text.byteLength), request: forwarded }
     return {
       request: forwarded,
@@ -100,8 +102,12 @@ function outputOf(body: Readonly<Record<string, unknown>>): number | undefined {
   if (maxima.length === 0) return undefined
   // `best_of` of completions: so many are generated, and `n` of them are returned.
   const choices = Math.max(1, ...[body.n, body.best_of].filter(isCount))
-  return Math.max(...maxima) * choices
+  return Math.max(...maxima) * choices * promptsIn(body)
 }
+
+/** Completions can have a list of prompts, each with outputs of its own. A list of numbers is one prompt, in tokens. */
+const promptsIn = ({ prompt }: Readonly<Record<string, unknown>>): number =>
+  Array.isArray(prompt) && typeof prompt[0] !== 'number' ? Math.max(1, prompt.length) : 1
 
 const isCount = (value: unknown): value is number => Number.isInteger(value) && (value as number) >= 0
 

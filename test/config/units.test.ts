@@ -143,6 +143,8 @@ describe('a rule with countIf', () => {
 describe('a mistake in units', () => {
   const ACTUAL =
     "is not a source of amounts. Write { usage: 'openai' }, { header: 'x-cost' }, { json: '/usage/total_tokens' }, 'bytes', 'ms' or 'hook'."
+  const ROUNDED =
+    'is too small: weights are rounded to six decimals. Count a smaller unit, such as millionths of a dollar.'
   const ESTIMATE = "is not an estimate. Write a whole number, 'llm' or { maxOutput: 4000 }."
 
   it.each<[string, object, string[]]>([
@@ -207,6 +209,14 @@ describe('a mistake in units', () => {
       'a weight below 0',
       withUnit({ ...TOKENS, actual: { usage: 'openai', weights: { output: -5 } } }),
       ['units.tokens.actual.weights.output: -5 is not a weight. Write a number from 0 to 1000000.'],
+    ],
+    [
+      'dollars per token, as weights that would be rounded to 0 and to 0.000002',
+      withUnit({ ...TOKENS, actual: { usage: 'openai', weights: { input: 0.15e-6, output: 1.5e-6 } } }),
+      [
+        `units.tokens.actual.weights.input: 1.5e-7 ${ROUNDED}`,
+        `units.tokens.actual.weights.output: 0.0000015 ${ROUNDED}`,
+      ],
     ],
     [
       'usage to include at another API',

@@ -62,6 +62,10 @@ describe('the estimate of a request', () => {
     [{ max_tokens: 10, max_completion_tokens: 20 }, 20],
     [{ max_tokens: 10, n: 3 }, 30],
     [{ prompt: 'a', max_tokens: 10, n: 1, best_of: 5 }, 50],
+    [{ prompt: ['a', 'b', 'c'], max_tokens: 10, n: 2 }, 60],
+    [{ prompt: [[1, 2], [3]], max_tokens: 10 }, 20],
+    [{ prompt: [1, 2, 3], max_tokens: 10 }, 10],
+    [{ prompt: [], max_tokens: 10 }, 10],
     [{ max_tokens: 0 }, 0],
     [{}, 1000],
     [{ n: 4 }, 1000],
@@ -83,7 +87,7 @@ describe('the estimate of a request', () => {
     expect(await outputOf({ max_tokens: 3000, n: 2 }, { maxOutput: 4096 })).toBe(4096)
   })
 
-  it.each(['', '[]', '"text"', 'null', '{"messages":', '--boundary'])(
+  it.each(['[]', '"text"', 'null', '{"messages":', '--boundary'])(
     'counts bytes if the body is %j',
     async body => {
       const { request, tokens, how } = await readLlmRequest(streamed([body]).request)
@@ -103,6 +107,14 @@ describe('the estimate of a request', () => {
       how: 'no-body',
       hidesUsage: false,
     })
+  })
+
+  it('is 0 if the body has no bytes, whether it has a length or not', async () => {
+    for (const { request } of [streamed(['']), streamed([''], { headers: { 'content-length': '0' } })]) {
+      const estimated = await readLlmRequest(request)
+      expect(estimated).toMatchObject({ tokens: NO_TOKENS, how: 'no-body' })
+      expect(await estimated.request.text()).toBe('')
+    }
   })
 })
 

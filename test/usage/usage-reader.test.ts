@@ -236,6 +236,7 @@ describe('a reply that breaks off', () => {
     for (const event of [
       'event: error\ndata: {"type":"error"}',
       'data: {"error":{"message":"overloaded"}}',
+      'data: { "error" : {"message":"overloaded"}}',
     ]) {
       const { report } = await passOn(sse(event), bothOf('messages'))
       expect(report).toMatchObject({ amounts: { tokens: 0, usd: 0 }, problems: [] })

@@ -37,7 +37,7 @@ export const hooks = settings(
     cost: v.optional(hook<CostHook>("request => (request.method === 'POST' ? 5 : 1)")),
     /**
      * Returns what a request will cost of each of `units`, as in `{ tokens: 1200 }`: whole numbers from 0 to 1,000,000,000. A unit that
-     * it leaves out costs its `estimate`. Default: none.
+     * it leaves out costs its `estimate`. One with 0 is not counted, whatever the response costs. Default: none.
      */
     amounts: v.optional(hook<AmountsHook>('request => ({ tokens: 1200 })')),
     /** Returns the reply to a refused request: a body, a `Response`, or `undefined` for the default reply. Default: none. */

@@ -26,7 +26,19 @@ const llm = v.literal('llm', ESTIMATE)
 
 const WEIGHT = 'is not a weight. Write a number from 0 to 1000000.'
 
-const weight = v.pipe(v.number(WEIGHT), v.minValue(0, WEIGHT), v.maxValue(1e6, WEIGHT))
+const ROUNDED =
+  'is too small: weights are rounded to six decimals. Count a smaller unit, such as millionths of a dollar.'
+
+/** Rounding (src/usage/tokens.ts) may change a weight by a hundredth. */
+const isExact = (weight: number) =>
+  Math.abs(Math.round(weight * 1e6) - weight * 1e6) <= Math.abs(weight) * 1e4
+
+const weight = v.pipe(
+  v.number(WEIGHT),
+  v.minValue(0, WEIGHT),
+  v.maxValue(1e6, WEIGHT),
+  v.check(isExact, ROUNDED),
+)
 
 const ACTUAL =
   "is not a source of amounts. Write { usage: 'openai' }, { header: 'x-cost' }, { json: '/usage/total_tokens' }, 'bytes', 'ms' or 'hook'."

@@ -66,8 +66,12 @@ export interface OutgoingMessage {
   readonly until: number
   /** Set if only its id is known, because the reply to its decision was lost: when that was sent (ms). */
   readonly lostAt?: number | undefined
-  /** Called when the store has answered. @param sentAt (ms) */
-  onConfirmed?(sentAt: number): void
+  /**
+   * Called when the store has answered.
+   * @param sentAt (ms)
+   * @param isGone no reservation of the call was there: all have ended, or were settled
+   */
+  onConfirmed?(sentAt: number, isGone: boolean): void
   /** Whether another message has replaced it. */
   isObsolete?(): boolean
 }
@@ -283,7 +287,8 @@ export function createOutbox({ now, wallClock, deadlineMs = 0, writeAt, stats, o
             )
             size -= messages.length - batch.messages.length
             if (batch.messages.length === 0) for (const { batches } of unconfirmed) batches.delete(batch)
-            for (const { lostAt, onConfirmed } of messages) if (lostAt === undefined) onConfirmed?.(time)
+            for (const { lostAt, onConfirmed } of messages)
+              if (lostAt === undefined) onConfirmed?.(time, result.applied === 0)
           }
         },
       }

@@ -104,9 +104,11 @@ export function createSettlements({
         request: { ...requestOf(reservation), amounts, isRenewal: true },
         until: endsAt(),
         isObsolete: () => isOver,
-        onConfirmed(sentAt) {
+        onConfirmed(sentAt, isGone) {
           renewedAt = sentAt
           isRenewing = false
+          // Another process may have settled it, and this one may never know.
+          if (isGone) endRenewals()
         },
       })
     }

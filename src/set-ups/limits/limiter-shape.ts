@@ -170,6 +170,7 @@ export interface Limiter {
    * Replaces the units that a decision has reserved by what the call has cost: less is given back to the window or
    * bucket that it came from, more is spent in any case. The store does this at most once for each decision, from
    * whichever process, and however often this is called. A unit that `amounts` does not name stays as reserved.
+   * One of which 0 was reserved is not settled.
    * `decision` can be a copy, made by another process.
    *
    * @throws TypeError as `reserve`. The decision can still be settled

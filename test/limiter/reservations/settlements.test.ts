@@ -356,6 +356,14 @@ describe('a settlement', () => {
     expect(store.settled.get(name)).toBe(expected)
   })
 
+  it('is sent without another request, also behind 6,000 of other identities', async () => {
+    const { time, store, settlements, reserve } = worldOn(new Events())
+    for (const consumer of Array.from({ length: 6000 }, (_, i) => `caller-${i}`))
+      reserve(consumer).settle(() => 40)
+    await time.run(time.nowMs + 5000)
+    expect([store.settled.size, settlements.backlog.waiting]).toEqual([6000, 0])
+  })
+
   it('is not sent for a request that ends unsettled', async () => {
     const { time, store, reserve } = createWorld()
     reserve().settle('unsettled')
@@ -460,6 +468,23 @@ describe('a reservation', () => {
     await time.pass(250)
     expect(store.settled.get(name)).toBe(40)
     expect(time.waiting).toBe(0)
+  })
+
+  it('is not renewed again after another process has settled it, whose own process may not know', async () => {
+    const { time, store, reserve } = createWorld()
+    const { name, settle } = reserve('acme')
+    const other = reserve('other')
+    await time.pass(TTL / 4)
+    store.reserved.delete(name)
+    await time.pass(TTL / 2)
+    other.settle(() => 40)
+    await time.pass(TTL / 2)
+    const calls = store.calls.length
+    expect(time.waiting).toBe(0)
+    await time.pass(10 * TTL)
+    expect(store.calls.length).toBe(calls)
+    settle(() => 40)
+    expect(store.settled.has(name)).toBe(false)
   })
 
   it('is renewed although trips are lost', async () => {

@@ -145,7 +145,9 @@ export async function importKey(
   const held = await before?.(keyId(consumer, digest))
   await writeListed(store, consumer, async () => {
     await claim(store, digest, consumer, owner, rest.expiresAt)
-    await writeKey(store, consumer, digest, { ...record, ...recordOf(mode) }, 'keys.import', held)
+    // On a cluster, the pointer is in another slot.
+    const pointer = store.decisions.isCluster ? undefined : store.at(pointerKey(digest))
+    await writeKey(store, consumer, digest, { ...record, ...recordOf(mode) }, 'keys.import', held, pointer)
   })
   return { id: keyId(consumer, digest), consumer, kind: 'opaque-key', mode, ...record }
 }
@@ -195,11 +197,13 @@ async function claim(
   expiresAt: Date | undefined,
 ): Promise<void> {
   await store.change(pointerKey(digest), now => {
-    if ((now ?? null) !== owner)
-      throw new AdminError('conflict', 'Another process is importing this key at this moment. Try again.')
+    if ((now ?? null) !== owner) throw importedByAnother()
     return { text: consumer, expiry: expiresAt ?? 'never' }
   })
 }
+
+const importedByAnother = () =>
+  new AdminError('conflict', 'Another process is importing this key at this moment. Try again.')
 
 /** Lists the keys of all consumers, or of some. Removes expired keys from the index. */
 export async function listKeys(store: AdminStore, of?: string | readonly string[]): Promise<KeyInfo[]> {
@@ -328,6 +332,7 @@ export async function removeFromIndexIfEmpty(store: AdminStore, consumer: string
   if (!(await isEmpty())) await list(store, consumer)
 }
 
+/** @param pointer of an opaque key: it must still name the consumer */
 async function writeKey(
   store: AdminStore,
   consumer: string,
@@ -335,11 +340,15 @@ async function writeKey(
   record: CredentialRecord,
   action: AuditAction,
   claim: HeldClaim | undefined,
+  pointer?: string,
 ): Promise<void> {
-  await store.write({
-    ...{ ...writeOfKey(store, consumer, digest, record), claim },
+  const { keys, commands } = writeOfKey(store, consumer, digest, record)
+  const isMade = await store.write({
+    ...{ keys: pointer ? [...keys, pointer] : keys, commands, claim },
+    ...(pointer && { onlyIf: [[pointer, consumer]] as const }),
     entry: { action, target: keyId(consumer, digest), after: credentialFacts(record) },
   })
+  if (!isMade) throw importedByAnother()
 }
 
 /** Writes the record of a new key, and its place in the index. */

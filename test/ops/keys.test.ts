@@ -5,7 +5,7 @@ import { consumerOfApiKey, mintApiKey } from '../../src/credentials/api-key.ts'
 import { isSigned, newKeySecret, readKeySecrets } from '../../src/credentials/key-signature.ts'
 import { keyStatsText, keyTable } from '../../src/node/cli/key-output.ts'
 import { AdminError } from '../../src/ops/admin-error.ts'
-import { type AdminStore, createAdminStore } from '../../src/ops/admin-store.ts'
+import { type AdminStore, createAdminStore, withActor } from '../../src/ops/admin-store.ts'
 import { removeConsumer, setPlan } from '../../src/ops/consumers.ts'
 import { expireKey, revokeKey, rotateKey, setKeyLabel, setKeyPlan } from '../../src/ops/key-changes.ts'
 import { findKey } from '../../src/ops/key-reference.ts'
@@ -378,6 +378,25 @@ describeOnRedis('keys', start => {
       await importKey(admin.store, { key: OPAQUE }, { consumer: 'initech' })
       expect(await text('GET', `sluice:{k:${digest}}`)).toBe('initech')
       expect(await ttlOf(`sluice:{k:${digest}}`)).toBe(-1)
+    })
+
+    it('belong to one of two consumers that import them at the same moment; the other import is a conflict', async () => {
+      const pointer = `sluice:{k:${sha256(OPAQUE)}}`
+      const overtaken = withActor(
+        {
+          ...admin.store,
+          async runEach(commands) {
+            if ((await text('GET', pointer)) === 'acme')
+              await importKey(admin.store, { key: OPAQUE }, { consumer: 'globex' })
+            return await admin.store.runEach(commands)
+          },
+        },
+        { actor: { kind: 'operator', name: 'ops' } },
+      )
+      await expect(importKey(overtaken, { key: OPAQUE }, { consumer: 'acme' })).rejects.toMatchObject({
+        kind: 'conflict',
+      })
+      expect(await listKeys(admin.store)).toMatchObject([{ consumer: 'globex', kind: 'opaque-key' }])
     })
 
     it('have a pointer that expires together with the key', async () => {

@@ -336,9 +336,18 @@ function reasonOf({ headers }: Request, body: unknown): { reason?: string } {
   const [text, pointer] = reason === undefined ? [header, 'Sluice-Reason'] : [reason, '/reason']
   if (text === null) return {}
   try {
-    return { reason: parseShortText(text, 'reason') }
+    return { reason: parseShortText(text === header ? utf8Of(text) : text, 'reason') }
   } catch (error) {
     throw invalidInput(pointer, (error as Error).message)
+  }
+}
+
+/** On Node, a header has a character for each byte. On Workers, it is decoded. */
+function utf8Of(header: string): string {
+  try {
+    return decodeURIComponent(escape(header))
+  } catch {
+    return header
   }
 }
 

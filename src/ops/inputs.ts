@@ -85,7 +85,8 @@ export function parseNewToken({ name, scopes, expires }: NewTokenInput, limits: 
 export const parseEnd = (time: TimeInput): Date | undefined => parseFutureTime(textOf(time))
 
 /** The text of a time, for the parsers of names.ts. */
-export const textOf = (time: TimeInput): string => (typeof time === 'string' ? time : time.toISOString())
+export const textOf = (time: TimeInput): string =>
+  typeof time === 'string' || Number.isNaN(time.getTime()) ? String(time) : time.toISOString()
 
 /** Why a change is made, and how long it lasts. */
 export interface ChangeInput {
@@ -111,6 +112,18 @@ export function parseSignature({ reason, until, by: own }: ChangeInput, by: stri
     ...(reason !== undefined && { reason: parseShortText(reason, 'reason') }),
     ...(until !== undefined && { until: parseEnd(until) ?? null }),
   }
+}
+
+const RULE_MODES = ['enforce', 'shadow', 'off']
+
+/** The mode of a switch or an override, which nothing else checks in JavaScript. @throws AdminError `usage` */
+export function checkRuleMode(mode: string | undefined): void {
+  if (mode === undefined || RULE_MODES.includes(mode)) return
+  const meant = didYouMean(String(mode), RULE_MODES)
+  throw new AdminError(
+    'usage',
+    `'${printable(String(mode).slice(0, 60))}' is not a mode of a rule.${meant} Use enforce, shadow or off.`,
+  )
 }
 
 /** Of a switch, which has no earlier end to keep. */

@@ -131,9 +131,11 @@ export async function importKey(
   const record = { ...recordOf(newKey, new Date()), ...hint }
   const owner = await staleOwnerOf(store, digest)
   const held = await before?.(id)
+  // On a cluster, the pointer is in another slot.
+  const pointer = store.decisions.isCluster ? undefined : store.at(pointerKey(digest))
   await writeOfConsumer(store, consumer, async () => {
     await claim(store, digest, consumer, owner, expiresAt)
-    await writeKey(store, consumer, digest, record, 'keys.import', held)
+    await writeKey(store, consumer, digest, record, 'keys.import', held, pointer)
   })
   return infoOf(id, consumer, 'opaque-key', record)
 }
@@ -179,11 +181,13 @@ async function claim(
   expiresAt: Date | undefined,
 ): Promise<void> {
   await changeText(store, pointerKey(digest), now => {
-    if ((now ?? null) !== owner)
-      throw new AdminError('conflict', 'Another process is importing this key at this moment. Try again.')
+    if ((now ?? null) !== owner) throw importedByAnother()
     return { text: consumer, expiresAt }
   })
 }
+
+const importedByAnother = () =>
+  new AdminError('conflict', 'Another process is importing this key at this moment. Try again.')
 
 /** Lists the keys of all consumers, or of some. Removes expired keys from the index. */
 export async function listKeys(store: AdminStore, of?: string | readonly string[]): Promise<KeyInfo[]> {
@@ -309,6 +313,7 @@ export async function removeFromIndexIfEmpty(store: AdminStore, consumer: string
   if (!(await isEmpty())) await store.runEach(addToIndex(index, [consumer]))
 }
 
+/** @param pointer of an opaque key: it must still name the consumer */
 async function writeKey(
   store: AdminStore,
   consumer: string,
@@ -316,11 +321,15 @@ async function writeKey(
   record: CredentialRecord,
   action: AuditAction,
   claim: HeldClaim | undefined,
+  pointer?: string,
 ): Promise<void> {
-  await write(store, {
-    ...{ ...writeOfKey(store, consumer, digest, record), claim },
+  const { keys, commands } = writeOfKey(store, consumer, digest, record)
+  const isMade = await write(store, {
+    ...{ keys: pointer ? [...keys, pointer] : keys, commands, claim },
+    ...(pointer && { onlyIf: [[pointer, consumer]] as const }),
     entry: { action, target: keyId(consumer, digest), after: recordFacts(record) },
   })
+  if (!isMade) throw importedByAnother()
 }
 
 /** Writes the record of a new key, and its place in the index. */

@@ -61,6 +61,18 @@ describeOnRedis('administration over HTTP', (_, kind) => {
     expect((await api('GET audit?cursor=x', { token: reader })).status).toBe(400)
   })
 
+  it.each([
+    ['UTF-8, a character for each byte', Buffer.from('À für 封').toString('latin1'), 'À für 封'],
+    ['Latin-1', 'caf\u00e9', 'caf\u00e9'],
+    ['with a percent sign', '5%41 \u00fc', '5%41 \u00fc'],
+  ])('have the reason of the header: %s', async (_, header, reason) => {
+    const headers = { 'sluice-reason': header }
+    await api('PUT consumers/acme/overrides/minute', { token, body: { limit: 5 }, headers })
+    const reader = await tokenWith(gateway, ['audit:read'])
+    const { body } = await api('GET audit?target=acme', { token: reader })
+    expect(body.items[0]).toMatchObject({ action: 'overrides.set', reason })
+  })
+
   describe('keys', () => {
     it('are created, shown, changed, rotated and revoked', async () => {
       const made = await api('POST keys', {

@@ -134,6 +134,13 @@ it.each<[string, (admin: Admin) => Promise<unknown>, RegExp]>([
   ['usage', admin => admin.keys.create({ consumer: 'acme', plan: 'por' }), /Did you mean 'pro'/],
   ['usage', admin => admin.keys.rotate('acme/0123abcd', 'soon'), /^overlap: 'soon' is not a duration/],
   ['usage', admin => admin.consumers.block('acme', { until: new Date(0) }), /is in the past/],
+  ['usage', admin => admin.consumers.block('acme', { until: new Date(Number.NaN) }), /^'Invalid Date' is/],
+  ['usage', admin => admin.switches.setRule('hour', { mode: 'of' as 'off' }), /^'of' is not a mode .* 'off'/],
+  [
+    'usage',
+    admin => admin.consumers.setOverride('acme', 'hour', { mode: 'none' as 'off' }),
+    /^'none' is not a mode/,
+  ],
   ['usage', admin => admin.switches.setRule('hour', {}), /^No change is given/],
   ['usage', admin => admin.switches.setRule('hour', { share: 2 }), /from 0 to 1/],
   ['usage', admin => admin.switches.setRule('hour', { mode: 'off', share: 1 }), /cannot be combined/],

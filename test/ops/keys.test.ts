@@ -5,7 +5,7 @@ import { consumerOfApiKey, mintApiKey } from '../../src/credentials/api-key.ts'
 import { isSigned, newKeySecret, readKeySecrets } from '../../src/credentials/key-signature.ts'
 import { keyStatsText, keyTable } from '../../src/node/cli/key-output.ts'
 import { AdminError } from '../../src/ops/admin-error.ts'
-import { type AdminStore, createAdminStore } from '../../src/ops/admin-store.ts'
+import { type AdminStore, createAdminStore, withActor } from '../../src/ops/admin-store.ts'
 import { removeConsumer, setPlan } from '../../src/ops/consumers.ts'
 import { parseOpaqueKey } from '../../src/ops/inputs.ts'
 import { expireKey, revokeKey, rotateKey, setKeyLabel, setKeyPlan } from '../../src/ops/key-changes.ts'
@@ -332,11 +332,11 @@ describeOnRedis('keys', start => {
     // Makes the write, or not, and loses its reply.
     const losing = (isMade: boolean): AdminStore => ({
       ...admin.store,
-      async run(...command) {
-        const isWrite = command[0] === 'EVAL'
-        const reply = isWrite && !isMade ? null : await admin.store.run(...command)
+      async runEach(commands) {
+        const isWrite = commands.some(([name]) => name === 'EVAL')
+        const replies = isWrite && !isMade ? [] : await admin.store.runEach<never>(commands)
         if (isWrite) throw new AdminError('store', 'The store does not answer.')
-        return reply as never
+        return replies
       },
     })
     const lost = await rotateKey(losing(false), found, HOUR).catch(error => error)
@@ -381,6 +381,25 @@ describeOnRedis('keys', start => {
       await importKey(admin.store, { key: OPAQUE }, { consumer: 'initech' })
       expect(await text('GET', `sluice:{k:${digest}}`)).toBe('initech')
       expect(await ttlOf(`sluice:{k:${digest}}`)).toBe(-1)
+    })
+
+    it('belong to one of two consumers that import them at the same moment; the other import is a conflict', async () => {
+      const pointer = `sluice:{k:${sha256(OPAQUE)}}`
+      const overtaken = withActor(
+        {
+          ...admin.store,
+          async runEach(commands) {
+            if ((await text('GET', pointer)) === 'acme')
+              await importKey(admin.store, { key: OPAQUE }, { consumer: 'globex' })
+            return await admin.store.runEach(commands)
+          },
+        },
+        { actor: { kind: 'operator', name: 'ops' } },
+      )
+      await expect(importKey(overtaken, { key: OPAQUE }, { consumer: 'acme' })).rejects.toMatchObject({
+        kind: 'conflict',
+      })
+      expect(await listKeys(admin.store)).toMatchObject([{ consumer: 'globex', kind: 'opaque-key' }])
     })
 
     it('have a pointer that expires together with the key', async () => {

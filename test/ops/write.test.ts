@@ -29,9 +29,9 @@ describeOnRedis('a write', start => {
   /** Another writer, before each of the first writes. */
   const withOthers = (changes: (() => Promise<unknown>)[]): AdminStore => ({
     ...admin.store,
-    async run(...command) {
-      if (command[0] === 'EVAL') await changes.shift()?.()
-      return await admin.store.run(...command)
+    async runEach(commands) {
+      if (commands[0]?.[0] === 'EVAL') await changes.shift()?.()
+      return await admin.store.runEach(commands)
     },
   })
 

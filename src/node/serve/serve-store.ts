@@ -1,4 +1,5 @@
 /** The store of `sluicegate serve`: a Redis that it connects to directly, or one over the REST protocol of Upstash. */
+import { scryptSync } from 'node:crypto'
 import type { Config } from '../../config/compile.ts'
 import { ConfigError } from '../../config/config-error.ts'
 import { applyOwnVariables, applyVariables, type Environment } from '../../config/environment.ts'
@@ -79,7 +80,7 @@ async function connectToRedis(config: StoreConfig, url: string): Promise<ServeSt
     throw new ConfigError([{ path: 'store.cluster', message: CLUSTER }])
   }
   const password = passwordIn(url)
-  return { store, admin, ready, close, ...(password !== undefined && { secret: password }) }
+  return { store, admin, ready, close, ...(password !== undefined && { secret: stretched(password) }) }
 }
 
 const CLUSTER = 'is not set, but REDIS_URL leads to a Redis Cluster. Add store: { cluster: true }.'
@@ -89,3 +90,6 @@ function passwordIn(url: string): string | undefined {
   const [, inAuthority, inQuery] = /^[^/]+:\/\/[^@/?#:]*:([^@/?#]+)@|[?&]password=([^&]+)/.exec(url) ?? []
   return inAuthority ?? inQuery
 }
+
+/** Receipts show a digest of it, so that each guess at a password that people have chosen takes about 50 ms. */
+const stretched = (password: string) => scryptSync(password, 'sluice:receipts', 32).toString('hex')

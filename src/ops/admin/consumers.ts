@@ -22,7 +22,7 @@ import {
   type SettingsDocument,
   settingsDocument,
 } from '../documents/consumers.ts'
-import { type ChangeInput, parseEnd, parseSignature, type TimeInput } from '../inputs.ts'
+import { type ChangeInput, checkRuleMode, parseEnd, parseSignature, type TimeInput } from '../inputs.ts'
 import { parseConsumerName, parsePlanName, parseShortText } from '../names.ts'
 import {
   compileOverride,
@@ -86,6 +86,7 @@ export function administerConsumers(context: AdminContext) {
       rule: string,
       { until, by: own = by, removeStale, ...settings }: OverrideSettings,
     ): Promise<OverrideChangeDocument> {
+      checkRuleMode(settings.mode)
       const end = until === undefined ? undefined : parseEnd(until)
       const name = await parseConsumerName(consumer)
       const numbers = compileOverride(config.input, { rule, ...settings, ...(end && { until: end }) })

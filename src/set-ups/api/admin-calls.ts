@@ -63,8 +63,18 @@ export function createAdminCalls({ connection, keySpace, ruleSets, onCluster }: 
 /** The reason of a change: a member of the body, else the header `Sluice-Reason`. @throws ApiError */
 async function reasonOf({ headers }: Request, body: unknown): Promise<{ reason?: string }> {
   const { reason } = (body ?? {}) as { reason?: string }
-  const text = reason ?? headers.get('sluice-reason')
+  const header = headers.get('sluice-reason')
+  const text = reason ?? (header && utf8Of(header))
   if (text === null) return {}
   const pointer = reason === undefined ? 'Sluice-Reason' : '/reason'
   return { reason: await parsed(pointer, () => parseShortText(text, 'reason')) }
+}
+
+/** On Node, a header has a character for each byte. On Workers, it is decoded. */
+function utf8Of(header: string): string {
+  try {
+    return decodeURIComponent(escape(header))
+  } catch {
+    return header
+  }
 }

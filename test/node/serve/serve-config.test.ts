@@ -1,8 +1,14 @@
-import { describe, expect, it } from 'vitest'
+import { scryptSync } from 'node:crypto'
+import { describe, expect, it, vi } from 'vitest'
 import type { ConfigInput } from '../../../src/config/check/schema.ts'
 import { ConfigError } from '../../../src/config/config-error.ts'
 import { checkServeConfig } from '../../../src/node/serve/serve-config.ts'
-import { checkVariables, type ServeVariables, storeKindOf } from '../../../src/node/serve/serve-store.ts'
+import {
+  checkVariables,
+  connectServeStore,
+  type ServeVariables,
+  storeKindOf,
+} from '../../../src/node/serve/serve-store.ts'
 
 const RULE = { name: 'a', by: 'address', algorithm: 'gcra', limit: 1, period: '1s' } as const
 const config = (input: Partial<ConfigInput> = {}): ConfigInput => ({
@@ -46,6 +52,22 @@ describe('the config of serve', () => {
       expect.stringContaining('rules[0].limit'),
     ])
     expect(mistakesOf(() => checkServeConfig(undefined as never))).toHaveLength(1)
+  })
+})
+
+describe('the secret of receipts', () => {
+  const secretOf = async (password: string) => {
+    const url = `redis://:${password}@127.0.0.1:1`
+    const { secret, close } = await connectServeStore(checkServeConfig(config()), { REDIS_URL: url })
+    await close()
+    return secret
+  }
+
+  it('is the same in each process, and no quick way to guess the password of Redis', async () => {
+    vi.spyOn(console, 'warn').mockImplementation(() => {})
+    const secret = await secretOf('hunter2')
+    expect(secret).toBe(scryptSync('hunter2', 'sluice:receipts', 32).toString('hex'))
+    expect(await secretOf('hunter3')).not.toBe(secret)
   })
 })
 

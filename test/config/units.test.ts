@@ -166,6 +166,7 @@ describe('a mistake in units', () => {
       ['units.tokens.estimate: -1 is not an amount. Write a whole number from 1 to 1000000000.'],
     ],
     ['an estimate in words', withUnit({ estimate: 'many' }), [`units.tokens.estimate: 'many' ${ESTIMATE}`]],
+    ['an estimate in a list', withUnit({ estimate: [] }), [`units.tokens.estimate: [] ${ESTIMATE}`]],
     [
       'an estimate with an unknown setting',
       withUnit({ estimate: { maxTokens: 4000 } }),

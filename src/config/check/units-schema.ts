@@ -85,7 +85,7 @@ const fields = settings(
 
 const words = v.picklist(['bytes', 'ms', 'hook'], ACTUAL)
 
-const isObject = (input: unknown) => typeof input === 'object' && input !== null
+const isObject = (input: unknown) => typeof input === 'object' && input !== null && !Array.isArray(input)
 
 const unit = settings(
   {

@@ -101,7 +101,10 @@ export function createEngine(
       const again = demand.inMode?.(made.mode!, made.consumer)
       return again ? await makeDecision(verb, again, options) : { decision: toDecision(made) }
     } catch (error) {
-      attempt?.stake?.markUndecided('may-have-run')
+      const stake = attempt?.stake
+      stake?.markUndecided('may-have-run')
+      // If the store has admitted the request before the exception, that is given back: the fallbacks decide it instead.
+      stake?.keep(trips, options.background)?.(() => 0)
       options.guard?.passFailure(toDegraded(error))
       const candidates = demand.rules.map(({ rule }) => rule)
       return { decision: decideUncounted({ ...demand, candidates, error }, options.recall) }

@@ -108,7 +108,8 @@ describe('the figures', () => {
   })
 })
 
-it('the pictures are those that the simulation makes', { timeout: 60_000 }, async () => {
+// The simulation takes ten seconds of a core, and as many times longer as the machine is shared.
+it('the pictures are those that the simulation makes', { timeout: 600_000 }, async () => {
   const pictures = await makePictures()
   for (const [file, svg] of pictures) {
     const isSame = readFileSync(new URL(file, FOLDER), 'utf8') === svg

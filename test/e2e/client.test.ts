@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { createClient } from '../../src/client/index.ts'
 import { listen } from '../support/listen.ts'
-import { PACING_CLIENT, type PacingOrder, type PacingReplies } from '../support/pacing-client.ts'
+import { PACING_CLIENT, type PacingOrder, type PacingReport } from '../support/pacing-client.ts'
 import { PACED_ALGORITHMS, PACED_LIMIT } from '../support/pacing-limit.ts'
 import { hasRedisServer } from '../support/servers.ts'
 import { useStack } from '../support/stack.ts'
@@ -30,22 +30,25 @@ describe.skipIf(!hasRedisServer)(`${PROCESSES} processes that share a limit of t
     // The first request compiles the script.
     await (await fetch(url)).arrayBuffer()
     const order: PacingOrder = { url, atOnce: 10, ms: SECONDS * 1e3 }
-    const replies = await Promise.all(
+    const reports = await Promise.all(
       clients.map(async client => {
         client.send(order)
-        return (await once(client, 'message'))[0] as PacingReplies
+        return (await once(client, 'message'))[0] as PacingReport
       }),
     )
-    const shares = replies.map(each => each['200'] ?? 0)
+    const shares = reports.map(({ replies }) => replies['200'] ?? 0)
     const admitted = shares.reduce((sum, share) => sum + share)
-    const refused = replies.reduce((sum, each) => sum + (each['429'] ?? 0), 0)
+    const refused = reports.reduce((sum, { replies }) => sum + (replies['429'] ?? 0), 0)
     const [usedShare, refusedShare] = [admitted / (PACED_LIMIT * SECONDS), refused / (admitted + refused)]
+    const lateMs = reports.reduce((sum, report) => sum + report.lateMs, 0)
+    const lateShare = lateMs / (PROCESSES * SECONDS * 1e3)
     const percent = (share: number) => `${(100 * share).toFixed(1)} %`
     console.log(
-      `${algorithm}: ${percent(usedShare)} used, ${percent(refusedShare)} refused; by process ${shares}`,
+      `${algorithm}: ${percent(usedShare)} used, ${percent(refusedShare)} refused; by process ${shares}; late ${percent(lateShare)} of the time`,
     )
-    // test/client/fleet.test.ts has narrow bounds in virtual time. On a busy machine, timers and replies are late.
-    expect(usedShare).toBeGreaterThanOrEqual(0.8)
+    // test/client/fleet.test.ts has narrow bounds in virtual time. On a busy machine, calls go out late, and what a window has not
+    // admitted by its end is lost.
+    expect(usedShare).toBeGreaterThanOrEqual(0.8 * (1 - lateShare))
     expect(refusedShare).toBeLessThanOrEqual(0.03)
   })
 })
@@ -69,22 +72,29 @@ async function startApi(answer: (request: IncomingMessage, response: ServerRespo
 describe('an API that sends', () => {
   it('only Retry-After: 40 waiting calls make at most one retry for each', async () => {
     let [count, closedUntil] = [0, 0]
-    const { url, replies } = await startApi((_, response) => {
+    const { url } = await startApi((_, response) => {
       const now = performance.now()
       // Ten calls, then a second without any, again and again.
       if (now >= closedUntil && ++count % 10 === 0) closedUntil = now + 1000
       else if (now < closedUntil) response.writeHead(429, { 'retry-after': '1' })
     })
-    const get = createClient()
+    /** When the client got the refusals of calls that it sent before it knew of any, and of later ones. */
+    const refusedAt = { atFirst: [] as number[], later: [] as number[] }
+    const get = createClient({
+      async fetch(...args) {
+        const wave = refusedAt.atFirst.length === 0 ? 'atFirst' : 'later'
+        const response = await fetch(...args)
+        if (response.status === 429) refusedAt[wave].push(performance.now())
+        return response
+      },
+    })
     await (await get(url)).arrayBuffer()
     const statuses = await Promise.all(Array.from({ length: 40 }, async () => (await get(url)).status))
     expect(statuses).toEqual(Array(40).fill(200))
-    const refusedAt = replies.filter(({ status }) => status === 429).map(({ at }) => at)
-    // The first wave was on its way before the first refusal.
-    const retries = refusedAt.filter(at => at > refusedAt[0]! + 500)
-    for (let i = 1; i < retries.length; i++) expect(retries[i]! - retries[i - 1]!).toBeGreaterThan(900)
+    const { atFirst, later } = refusedAt
+    for (let i = 1; i < later.length; i++) expect(later[i]! - later[i - 1]!).toBeGreaterThan(900)
     console.log(
-      `Retry-After only: ${refusedAt.length - retries.length} of 40 calls refused at first, ${retries.length} retries refused`,
+      `Retry-After only: ${atFirst.length} of 40 calls refused at first, ${later.length} retries refused`,
     )
   })
 

@@ -3,7 +3,8 @@
  * admitted requests does not depend on the speed of the machine. If a busy machine makes the store look slow, the isolate decides requests
  * itself, within the budget that the store has left, and marks their replies. Only a rule with `onStoreFailure: 'open'` admits more, once
  * two probes have timed out. If the replies that admit arrive after the deadline, the store has spent the whole budget and the isolate
- * admits no request: a spending call that may have run is never repeated.
+ * admits no request: a spending call that may have run is never repeated. For the same reason, a hand-over that is lost before the store has
+ * it is not repeated. Then the store admits as many more as it does not know of.
  */
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { type FloodBed, startFloodBed, withStatus } from '../support/flood.ts'
@@ -14,6 +15,9 @@ const FLOOD = { total: 1200, atOnce: 1000 }
 
 /** How many requests were refused because the store's reply was late. */
 const timedOut = (replies: Record<string, number>): number => replies['429 store-timeout'] ?? 0
+
+/** At most this many requests are admitted: a budget by the store, or by the isolate. If trips were lost, hand-overs may be among them. */
+const mostAdmitted = (lostTrips: number): number => (lostTrips > 0 ? 2 : 1) * FLOOD_LIMIT
 
 const title = hasRedisServer ? 'a flood' : 'a flood (no real Redis is installed to run the Worker against)'
 
@@ -27,16 +31,20 @@ describe.skipIf(!hasRedisServer)(title, { timeout: 120_000 }, () => {
     afterAll(() => bed?.close())
 
     it.each(['open', 'local'])('does not turn off a limit with `onStoreFailure` %s', async policy => {
+      const lostBefore = bed.store.abandoned()
       const replies = await bed.flood(`/${policy}`, FLOOD)
+      const lostTrips = bed.store.abandoned() - lostBefore + timedOut(replies)
       const admitted = withStatus(replies, 200)
       expect(admitted + timedOut(replies), JSON.stringify(replies)).toBeGreaterThan(0)
       const marked = FLOOD.total - (replies['200'] ?? 0) - (replies['429'] ?? 0)
       const beyond = policy === 'open' ? marked : 0
-      expect(admitted - beyond, JSON.stringify(replies)).toBeLessThanOrEqual(FLOOD_LIMIT)
+      expect(replies['200'] ?? 0, JSON.stringify(replies)).toBeLessThanOrEqual(FLOOD_LIMIT)
+      expect(admitted - beyond, JSON.stringify(replies)).toBeLessThanOrEqual(mostAdmitted(lostTrips))
       expect(admitted + withStatus(replies, 429), JSON.stringify(replies)).toBe(FLOOD.total)
     })
 
     it('gets no new share if it is repeated after a hand-over', async () => {
+      const lostBefore = bed.store.abandoned()
       let admitted = 0
       let late = 0
       for (let i = 0; i < 3; i++) {
@@ -47,7 +55,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: 120_000 }, () => {
         await bed.flood('/again', { total: 20, atOnce: 1 })
       }
       expect(admitted + late).toBeGreaterThan(0)
-      expect(admitted).toBeLessThanOrEqual(FLOOD_LIMIT)
+      expect(admitted).toBeLessThanOrEqual(mostAdmitted(bed.store.abandoned() - lostBefore + late))
     })
   })
 

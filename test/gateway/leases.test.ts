@@ -227,11 +227,11 @@ describe('a caller with a lease', () => {
     const mostUndelayed = 1 + Math.floor((tookMs + 1) / 100)
     expect(slept.length).toBeGreaterThanOrEqual(100 - mostUndelayed)
     expect(slept.length).toBeLessThan(100)
-    slept.sort((a, b) => a - b)
-    for (const [i, ms] of slept.entries()) expect(ms).toBeGreaterThanOrEqual((i + 1) * 100 - tookMs - 1)
-    // Departures from a lease are evenly spaced.
+    // Departures from a lease are evenly spaced. Those from the next one are as much earlier as the store's clock has moved.
     const even = slept.filter((ms, i) => i > 0 && Math.abs(ms - slept[i - 1]! - 100) <= 1)
     expect(even.length).toBeGreaterThanOrEqual(slept.length - 1 - 2 * trips)
+    slept.sort((a, b) => a - b)
+    for (const [i, ms] of slept.entries()) expect(ms).toBeGreaterThanOrEqual((i + 1) * 100 - tookMs - 1)
     // A place in a queue is not given back.
     pass(1000)
     await vi.waitFor(async () => {
@@ -284,7 +284,8 @@ describe('a clock', () => {
 
   it('that was set back does not make a lease longer', async () => {
     const key = await gateway.key(consumer)
-    const app = await warm({ rules: [ONE] }, { key })
+    // A clock that was set back makes the counters due, too, and their trip would sometimes be counted here.
+    const app = await warm({ rules: [ONE], stats: { keep: false } }, { key })
     time -= 3600e3
     expect(await tripsOf(() => app('/', { key }))).toBe(1)
   })

@@ -5,6 +5,8 @@ import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput, UnitInput } from '../../src/config/check/schema.ts'
 import type { ActualHook } from '../../src/config/hooks.ts'
+import { ALL_PARTS } from '../../src/set-ups/http/all-parts.ts'
+import type { Parts } from '../../src/set-ups/http/parts.ts'
 import { type App, useGateway } from '../support/gateway.ts'
 import { PATIENT } from '../support/patience.ts'
 import { quickTime } from '../support/quick-time.ts'
@@ -272,6 +274,27 @@ describe('a rule with a unit', () => {
     await leftBy(app, key)
     await vi.waitUntil(() => log.mock.calls.length > 0, PATIENT)
     expect(JSON.parse(log.mock.calls[0]![0])).toMatchObject({ event: 'usage', reason: 'hook' })
+    log.mockRestore()
+    await expectLeft(key, 8000)
+  })
+
+  it('keeps the estimate if limiting code fails to find the cost', async () => {
+    const log = vi.spyOn(console, 'error').mockImplementation(() => {})
+    const key = await gateway.key('acme')
+    const createUsageReader: Parts['createUsageReader'] = (...args) => ({
+      ...ALL_PARTS.createUsageReader(...args),
+      end: () => Promise.reject(new Error('a bug')),
+    })
+    const onFinish = vi.fn()
+    const app = gateway.app(
+      { origin: api.url, units: { tokens: TOTAL }, rules: [DAY] },
+      { ...quickTime(), parts: { createUsageReader }, reporting: { onFinish } },
+    )
+    api.reply = usage(731)
+    await leftBy(app, key)
+    // Without an end, the isolate would renew what is reserved for as long as it lives.
+    await vi.waitUntil(() => onFinish.mock.calls.length > 0, PATIENT)
+    expect(JSON.parse(log.mock.calls[0]![0])).toMatchObject({ event: 'exception' })
     log.mockRestore()
     await expectLeft(key, 8000)
   })

@@ -288,14 +288,15 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
           }
         },
       )
-      // The embedded Redis runs a quarter of the cases, which say little about shares.
-      if (kind === 'embedded') return
-      expectShare('settlements that were applied', applied, settlements, 0.1, 0.95)
-      expectShare('settlements that found a reservation by its id', found, settlements, 0.05, 0.5)
-      expectShare('settlements with a decision that were applied', appliedAlong, along, 0.01, 0.9)
-      expectShare('decisions under a debt', debts, decisions, 0.01, 0.5)
+      // Shares vary with the seed. Of a hundred cases, their standard deviations are 0.015, 0.012, 0.024, 0.020, 0.030 and 0.007. Each bound is five
+      // of them away from the mean, or asks for one at least. Fewer cases say little about shares.
+      if (randomCases(CASES, kind) < 100) return
+      expectShare('settlements that were applied', applied, settlements, 0.07, 0.95)
+      expectShare('settlements that found a reservation by its id', found, settlements, 0.015, 0.5)
+      expectShare('settlements with a decision that were applied', appliedAlong, along, 0, 0.9)
+      expectShare('decisions under a debt', debts, decisions, 0, 0.5)
       expectShare('decisions in a pause', paused, decisions, 0.03, 0.6)
-      expectShare('settlements in a pause that were applied', appliedInPause, settlements, 0.005, 0.5)
+      expectShare('settlements in a pause that were applied', appliedInPause, settlements, 0, 0.5)
     },
     TIMED,
   )

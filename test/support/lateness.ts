@@ -3,6 +3,8 @@
 export interface LatenessMeter {
   /** The longest lateness of a timer since an instant (ms). @param since by performance.now() */
   longestSince(since: number): number
+  /** The sum of the lateness since the start (ms): about how long this process could not run. */
+  total(): number
   stop(): void
 }
 
@@ -15,16 +17,20 @@ const NOTABLE_MS = 20
 export function startLatenessMeter(): LatenessMeter {
   const recorded: { at: number; ms: number }[] = []
   let last = performance.now()
+  let total = 0
   const lateSinceLast = () => performance.now() - last - TICK_MS
   const timer = setInterval(() => {
     const ms = lateSinceLast()
     last = performance.now()
-    if (ms >= NOTABLE_MS) recorded.push({ at: last, ms })
+    if (ms < NOTABLE_MS) return
+    recorded.push({ at: last, ms })
+    total += ms
   }, TICK_MS)
   timer.unref()
   return {
     longestSince: since =>
       Math.max(0, lateSinceLast(), ...recorded.filter(({ at }) => at >= since).map(({ ms }) => ms)),
+    total: () => total,
     stop: () => clearInterval(timer),
   }
 }

@@ -111,6 +111,8 @@ export async function startOrigin(): Promise<TestOrigin> {
       })
       .end(JSON.stringify(entry))
   })
+  // Longer than any test, so that no connection is closed at the moment at which a request arrives.
+  server.keepAliveTimeout = 600_000
   // Completes the WebSocket handshake (RFC 6455, section 4.2.2), and sends nothing afterwards.
   const upgraded = new Set<Duplex>()
   server.on('upgrade', (request, socket) => {

@@ -1,6 +1,7 @@
 /** Calls an API with the client of `sluicegate/client`, as fast as that lets it. Runs as a process of its own. */
 import { fileURLToPath } from 'node:url'
 import { createClient } from '../../src/client/index.ts'
+import { startLatenessMeter } from './lateness.ts'
 
 export const PACING_CLIENT = fileURLToPath(import.meta.url)
 
@@ -11,17 +12,22 @@ export interface PacingOrder {
   ms: number
 }
 
-/** How many replies had each status, those included that the client has repeated. */
-export type PacingReplies = Record<string, number>
+export interface PacingReport {
+  /** How many replies had each status, those included that the client has repeated. */
+  replies: Record<string, number>
+  /** For how long the machine did not let this process run (ms). */
+  lateMs: number
+}
 
 if (process.argv[1] === PACING_CLIENT) {
   process.on('message', async order => process.send!(await call(order as PacingOrder)))
   process.send!('ready')
 }
 
-async function call({ url, atOnce, ms }: PacingOrder): Promise<PacingReplies> {
+async function call({ url, atOnce, ms }: PacingOrder): Promise<PacingReport> {
+  const lateness = startLatenessMeter()
   const end = performance.now() + ms
-  const replies: PacingReplies = {}
+  const replies: PacingReport['replies'] = {}
   const get = createClient({
     fetch: (async (...args: Parameters<typeof fetch>) => {
       const response = await fetch(...args)
@@ -33,5 +39,6 @@ async function call({ url, atOnce, ms }: PacingOrder): Promise<PacingReplies> {
     while (performance.now() < end) await (await get(url)).arrayBuffer()
   }
   await Promise.all(Array.from({ length: atOnce }, work))
-  return replies
+  lateness.stop()
+  return { replies, lateMs: lateness.total() }
 }

@@ -16,7 +16,7 @@ import type { AppliedHooks } from './hooks.ts'
 import type { Reporting } from './report.ts'
 import { createAmountSettler, type SettleParts } from './settle-amounts.ts'
 import { createReadOnSlots, createTapPump } from './tap-pump.ts'
-import { runOrLog } from './unexpected.ts'
+import { logException, runOrLog } from './unexpected.ts'
 
 /** Parts that a Worker carries only if its units need them. */
 export interface AmountParts extends SettleParts {
@@ -82,7 +82,14 @@ export function createAmounts(
       end = finish
       const cost = settler.follow(forwarded, reserved, startedAt)
       if (!cost) return forwarded
-      end = ending => background(cost.end(ending).then(actualOf => runOrLog(() => finish(ending, actualOf))))
+      // An exception must not keep the request from ending, or its reservation would be renewed as long as this isolate lives.
+      end = ending =>
+        background(
+          cost
+            .end(ending)
+            .catch(error => void logException(error))
+            .then(actualOf => runOrLog(() => finish(ending, actualOf))),
+        )
       return {
         ...forwarded,
         awaitsEnding: cost.needsEnd || holdsUnits || onFinish !== undefined,

@@ -22,7 +22,7 @@ export interface CostOfReply {
   tap?: BodyTap | undefined
   /** Whether something depends on when and how the reply ends. */
   needsEnd: boolean
-  /** Returns what the request has cost; undefined: as much as it has reserved. Never rejects. */
+  /** Returns what the request has cost; undefined: as much as it has reserved. */
   end(ending: Ending): Promise<ActualOf | undefined>
 }
 

@@ -24,44 +24,44 @@ const BINDING = "export { Limits } from './src/built/binding.generated.ts'"
  * CPU at each request than crypto.subtle, and its size costs a few milliseconds once for each isolate.
  */
 const WORKERS = [
-  { what: 'Worker with the shipped config', file: CONFIG_FILE, entry: GATEWAY, most: 55.4 },
+  { what: 'Worker with the shipped config', file: CONFIG_FILE, entry: GATEWAY, most: 55.1 },
   {
     what: 'Worker with every part but load shedding and hooks',
     file: EVERYTHING,
     entry: GATEWAY,
-    most: 86.7,
+    most: 86.3,
   },
-  { what: 'Worker with every part', file: WITH_SHEDDING, entry: GATEWAY, most: 106.2 },
+  { what: 'Worker with every part', file: WITH_SHEDDING, entry: GATEWAY, most: 105.9 },
   {
     what: 'Worker with the shipped config and a service binding for four limits',
     file: WITH_LIMITS,
     entry: `${GATEWAY}; ${BINDING}`,
-    most: 76.1,
+    most: 75.7,
   },
   {
     what: 'Worker with the shipped config and limitsEntrypoint for four limits',
     file: WITH_LIMITS,
     entry: `${GATEWAY}; ${RPC}; export class Limits extends limitsEntrypoint(config) {}`,
-    most: 140,
+    most: 140.3,
   },
-  { what: 'Worker with the shipped config and the API', file: WITH_API, entry: GATEWAY, most: 79.3 },
+  { what: 'Worker with the shipped config and the API', file: WITH_API, entry: GATEWAY, most: 79 },
   {
     what: 'Worker with the shipped config and all of the API',
     file: WITH_ALL_OF_API,
     entry: GATEWAY,
-    most: 99,
+    most: 98.6,
   },
   {
     what: 'Worker with the shipped config, the API and four limits',
     file: WITH_API_AND_LIMITS,
     entry: GATEWAY,
-    most: 102.1,
+    most: 101.7,
   },
   {
     what: 'Service binding for four limits alone',
     file: WITH_LIMITS,
     entry: `${BINDING}; export default {}`,
-    most: 55.2,
+    most: 54.9,
   },
 ]
 
@@ -72,35 +72,35 @@ const SET_UPS = [
     from: 'guard/index',
     code: 'export default guard(config)(() => new Response())',
     name: 'guard',
-    most: 142.5,
+    most: 142.9,
   },
   {
     what: 'Hono middleware, with Hono',
     from: 'hono/middleware',
     code: "import { Hono } from 'hono'; export default new Hono().use(sluice(config))",
     name: 'sluice',
-    most: 150.7,
+    most: 151,
   },
   {
     what: 'Service binding without a build',
     from: 'rpc/entrypoint',
     code: 'export class Limits extends limitsEntrypoint(config) {}; export default {}',
     name: 'limitsEntrypoint',
-    most: 115.5,
+    most: 115.9,
   },
   {
     what: 'Limits by name',
     from: 'sluice',
     code: 'export default createLimiter(config)',
     name: 'createLimiter',
-    most: 113.9,
+    most: 114.3,
   },
   {
     what: 'Gateway without a build',
     from: 'gateway/whole-worker',
     code: 'export default gateway(config)',
     name: 'gateway',
-    most: 152.7,
+    most: 153.1,
   },
 ]
 

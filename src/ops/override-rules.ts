@@ -76,7 +76,12 @@ export function createOverrideRules(input: RulesInput, tools: RuleTools): Overri
   /** The rules with the tags that they have in the gateway. */
   const compileRules = (): GatewayRule[] => {
     const compiled = tools.compiledUnits(units)
-    return withUniqueTags(rules.flatMap(rule => compileGatewayRule(rule, plans, algorithms, compiled)))
+    return withUniqueTags(rules.flatMap(rule => compileVariants(rule, compiled)))
+  }
+
+  const compileVariants = (rule: RuleInput, compiled = tools.compiledUnits(units)): GatewayRule[] => {
+    const variants = compileGatewayRule(rule, plans, algorithms)
+    return compiled ? variants.map(variant => compiled.ofGatewayRule(rule, variant)) : variants
   }
 
   /** Each rule with its first variant: the one for all plans without numbers of their own. */
@@ -107,7 +112,7 @@ export function createOverrideRules(input: RulesInput, tools: RuleTools): Overri
     if (mistakes.length > 0) throw numbersError(rule, mistakes)
     const flaws = mistakesOfNumbers(rule, numbers).map(([path, message]) => ({ path, message }))
     if (flaws.length > 0) throw numbersError(rule, flaws)
-    const compiled = compileGatewayRule(rule, plans, algorithms, tools.compiledUnits(units))[0]!
+    const compiled = compileVariants(rule)[0]!
     const atGateway = [
       ...(compiled.isEstimated ? tools.mistakesOfSettlement(compiled, '') : []),
       ...mistakesOfGatewayNumbers(numbers, compiled, ''),

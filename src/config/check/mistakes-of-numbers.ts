@@ -1,8 +1,7 @@
 /** Finds mistakes in the numbers of a rule, also of plans and overrides. Needs only the `numbers` of its algorithm. */
 import type { Flaw, Numbers, Parameter, Units } from '../../algorithms/descriptor.ts'
 import { unitsAtOnce } from '../../algorithms/units-at-once.ts'
-import { type GatewayRule, MAX_DELAY, periodOf } from '../compile-rule.ts'
-import { REQUESTS } from '../compile-units.ts'
+import { type GatewayRule, MAX_DELAY, periodOf, REQUESTS } from '../compile-rule.ts'
 import type { Mistake } from '../config-error.ts'
 import type { NumbersInput } from './rule-schema.ts'
 

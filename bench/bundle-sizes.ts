@@ -24,25 +24,25 @@ const BINDING = "export { Limits } from './src/built/binding.generated.ts'"
  * CPU at each request than crypto.subtle, and its size costs a few milliseconds once for each isolate.
  */
 const WORKERS = [
-  { what: 'Worker with the shipped config', file: CONFIG_FILE, entry: GATEWAY, most: 55.4 },
+  { what: 'Worker with the shipped config', file: CONFIG_FILE, entry: GATEWAY, most: 55.1 },
   {
     what: 'Worker with every part but load shedding and hooks',
     file: EVERYTHING,
     entry: GATEWAY,
-    most: 86.7,
+    most: 86.3,
   },
-  { what: 'Worker with every part', file: WITH_SHEDDING, entry: GATEWAY, most: 106.2 },
+  { what: 'Worker with every part', file: WITH_SHEDDING, entry: GATEWAY, most: 105.8 },
   {
     what: 'Worker with the shipped config and a service binding for four limits',
     file: WITH_LIMITS,
     entry: `${GATEWAY}; ${BINDING}`,
-    most: 76.1,
+    most: 75.7,
   },
   {
     what: 'Worker with the shipped config and limitsEntrypoint for four limits',
     file: WITH_LIMITS,
     entry: `${GATEWAY}; ${RPC}; export class Limits extends limitsEntrypoint(config) {}`,
-    most: 140,
+    most: 140.3,
   },
   { what: 'Worker with the shipped config and the API', file: WITH_API, entry: GATEWAY, most: 79.2 },
   {
@@ -61,7 +61,7 @@ const WORKERS = [
     what: 'Service binding for four limits alone',
     file: WITH_LIMITS,
     entry: `${BINDING}; export default {}`,
-    most: 55.2,
+    most: 54.9,
   },
 ]
 

@@ -29,12 +29,7 @@ export interface Quota {
   step?: number
   /** `fixed-window` only: a window starts with its first request, and not with the clock. */
   startsWithRequest?: true
-  /** Its requests are settled later, and can then have cost more than the limit. */
-  settles?: true
 }
-
-/** If requests are settled later, at most this many times the limit counts as spent. So all numbers stay exact. */
-export const MAX_DEBT = 16
 
 /**
  * The stored record of one rule. From the instant `idleAt` (µs) on, the record says the same as no record, so it may be dropped.
@@ -94,7 +89,7 @@ export interface Standing {
   remaining: number
   /** µs until the whole budget is back. 0: nothing is spent. */
   resetAfter: number
-  /** Units that are spent above the limit. Absent if no request can be settled later. */
+  /** Units that are spent above the limit. Absent unless requests are settled later (settled.ts). */
   debt?: number
 }
 
@@ -133,7 +128,7 @@ export interface Model {
    * @param times how often the cost is spent (default 1). The caller must know that the budget suffices for all of them.
    */
   decide(input: ModelInput & { cost: number; times?: number }): CheckResult
-  /** For `change` and `afterRefunds`. */
+  /** For `change` and for models that differ in some of them (settled.ts). */
   sections: Sections<unknown>
 }
 
@@ -189,21 +184,6 @@ export function change(
     else sections.refund(kept, change)
   }
   return toUpdate(sections, kept, 0)
-}
-
-/**
- * The same model, but units are given back whenever it reads a state. The state is not written and read again in between: a window that
- * starts with the first request would have ended when its last units were given back.
- */
-export function afterRefunds({ sections }: Model, refunds: readonly RefundedUnits[]): Model {
-  return modelOf({
-    ...sections,
-    read(input) {
-      const kept = sections.read(input)
-      for (const units of refunds) sections.refund(kept, units)
-      return kept
-    },
-  })
 }
 
 /** ceil(a / b) for integers; exact where a / b is below 2^52. */

@@ -8,9 +8,9 @@
  *
  * State: idleAt is the end of the window, n the units spent in it.
  */
-import { MAX_DEBT, modelOf } from './algorithm.ts'
+import { modelOf } from './algorithm.ts'
 
-interface Kept {
+export interface Kept {
   limit: number
   now: number
   windowStart: number
@@ -54,9 +54,7 @@ export const fixedWindow = modelOf<Kept>({
   },
 
   spend(kept, cost) {
-    // A cost that is known afterwards is not checked. A count from before the limit was lowered stays.
-    const most = Math.max(kept.count, MAX_DEBT * kept.limit)
-    kept.count = Math.min(kept.count + cost, most)
+    kept.count += cost
     return undefined
   },
 
@@ -67,11 +65,7 @@ export const fixedWindow = modelOf<Kept>({
   },
 
   standing({ limit, now, windowEnd, count }) {
-    return {
-      remaining: count < limit ? limit - count : 0,
-      resetAfter: count > 0 ? windowEnd - now : 0,
-      debt: Math.max(0, count - limit),
-    }
+    return { remaining: count < limit ? limit - count : 0, resetAfter: count > 0 ? windowEnd - now : 0 }
   },
 
   write: ({ windowEnd, count }) => [windowEnd, count],

@@ -8,9 +8,9 @@
  *
  * State: the theoretical arrival time (TAT), at which the backlog will have drained, is n ticks before idleAt.
  */
-import { ceilDiv, ceilToMs, MAX_DEBT, modelOf } from './algorithm.ts'
+import { ceilDiv, ceilToMs, modelOf } from './algorithm.ts'
 
-interface Kept {
+export interface Kept {
   rate: number
   period: number
   burst: number
@@ -19,14 +19,11 @@ interface Kept {
 }
 
 export const gcra = modelOf<Kept>({
-  read({ quota: { rate, period, burst, settles = false }, state: [idleAt, n], now }) {
+  read({ quota: { rate, period, burst }, state: [idleAt, n], now }) {
     let backlog = (idleAt - now) * rate - n
-    // A debt is above the burst, and drains too.
-    const most = (settles ? MAX_DEBT : 1) * burst * period
-    // If the clock was set back, as in a failover, the backlog can be above the most, and drains. More than twice as much cannot be a
-    // state of this rule, and is ignored.
-    if (backlog < 0 || backlog > 2 * most) backlog = 0
-    if (settles) backlog = Math.min(backlog, most)
+    // If the clock was set back, as in a failover, the backlog can be above the burst, and drains. More than twice the burst cannot be
+    // a state of this rule, and is ignored.
+    if (backlog < 0 || backlog > 2 * (burst * period)) backlog = 0
     return { rate, period, burst, now, backlog }
   },
 
@@ -37,8 +34,7 @@ export const gcra = modelOf<Kept>({
   },
 
   spend(kept, cost) {
-    // A cost that is known afterwards is not checked.
-    kept.backlog = Math.min(kept.backlog + cost * kept.period, MAX_DEBT * (kept.burst * kept.period))
+    kept.backlog += cost * kept.period
     return undefined
   },
 
@@ -53,11 +49,7 @@ export const gcra = modelOf<Kept>({
 
   standing({ rate, period, burst, backlog }) {
     const room = burst * period - backlog
-    return {
-      remaining: room > 0 ? Math.floor(room / period) : 0,
-      resetAfter: ceilDiv(backlog, rate),
-      debt: Math.max(0, ceilDiv(-room, period)),
-    }
+    return { remaining: room > 0 ? Math.floor(room / period) : 0, resetAfter: ceilDiv(backlog, rate) }
   },
 
   write({ rate, now, backlog }, { resetAfter }) {

@@ -10,10 +10,9 @@
  * State: idleAt is the end of the window after the current one. n is the previous window's count times 2^23, plus the
  * current one's.
  */
-import { ceilDiv, MAX_DEBT, modelOf } from './algorithm.ts'
-import { MAX_WINDOW_COUNT } from './window.ts'
+import { ceilDiv, modelOf } from './algorithm.ts'
 
-interface Kept {
+export interface Kept {
   limit: number
   period: number
   step: number
@@ -55,9 +54,7 @@ export const slidingWindow = modelOf<Kept>({
   },
 
   spend(kept, cost) {
-    // A cost that is known afterwards is not checked. Both counts share one number of the record. A count from before the limit was lowered stays.
-    const most = Math.max(kept.current, Math.min(MAX_DEBT * kept.limit, MAX_WINDOW_COUNT))
-    kept.current = Math.min(kept.current + cost, most)
+    kept.current += cost
     return undefined
   },
 
@@ -70,16 +67,20 @@ export const slidingWindow = modelOf<Kept>({
     }
   },
 
-  standing({ limit, period, step, now, windowEnd, previous, current, left }) {
-    const steps = period / step
-    const room = limit * steps - Math.min(previous, limit) * left
-    const units = Math.floor(room / steps) - current
+  standing(kept) {
+    const { period, now, windowEnd, previous, current } = kept
     return {
-      remaining: Math.max(0, units),
+      remaining: Math.max(0, unitsLeft(kept)),
       resetAfter: current > 0 ? windowEnd + period - now : previous > 0 ? windowEnd - now : 0,
-      debt: Math.max(0, -units),
     }
   },
 
   write: ({ period, windowEnd, previous, current }) => [windowEnd + period, previous * 8388608 + current],
 })
+
+/** The units that are left. Below 0: more are spent than the limit, for example because it was lowered. */
+export function unitsLeft({ limit, period, step, previous, current, left }: Kept): number {
+  const steps = period / step
+  const room = limit * steps - Math.min(previous, limit) * left
+  return Math.floor(room / steps) - current
+}

@@ -1,6 +1,6 @@
 // Made by `npx sluicegate build` from the config. Do not edit.
 import { scriptsOf } from './limits.generated.ts'
-import { builtEntrypoint, createRefusalMemory, createStatsRecorder, createTopCallers, withMissingParts } from '../set-ups/rpc/built.ts'
+import { builtEntrypoint, createEngine, createRefusalMemory, createStatsRecorder, createTopCallers, withMissingParts } from '../set-ups/rpc/built.ts'
 import config from '../../sluice.config.ts'
 
 /** The limits by name as a service binding. */
@@ -13,6 +13,7 @@ export class Limits extends builtEntrypoint(config, {
     createRefusalMemory,
     createStatsRecorder,
     createTopCallers,
+    createEngine,
   }),
   compilers: withMissingParts({
   }),

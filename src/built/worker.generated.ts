@@ -1,5 +1,5 @@
 // Made by `npx sluicegate build` from the config. Do not edit.
-import { createLocalLimiter, createRefusalMemory, createScriptFinder, createStatsRecorder, createTopCallers, createWorker, fixedWindow, gcra, withMissingParts } from '../set-ups/gateway/built.ts'
+import { createDecideRequest, createEngine, createLocalLimiter, createRefusalMemory, createScriptFinder, createStatsRecorder, createTopCallers, createWorker, fixedWindow, gcra, withMissingParts } from '../set-ups/gateway/built.ts'
 import config from '../../sluice.config.ts'
 
 export default createWorker(config, {
@@ -7,10 +7,12 @@ export default createWorker(config, {
     countings: { 'fixed-window': fixedWindow, 'gcra': gcra },
   }),
   parts: withMissingParts({
+    createDecideRequest,
     createLocalLimiter,
     createRefusalMemory,
     createStatsRecorder,
     createTopCallers,
+    createEngine,
     scriptsOf: createScriptFinder({
   "18xtm0c": {
     "decide": {

@@ -3,8 +3,7 @@
 import type { Quota } from '../algorithms/algorithm.ts'
 import type { CalendarPeriod } from '../algorithms/calendar-period.ts'
 import type { Counting } from '../algorithms/descriptor.ts'
-import { countsInFlight } from './compile-rule.ts'
-import { REQUESTS } from './compile-units.ts'
+import { countsInFlight, REQUESTS } from './compile-rule.ts'
 import { formatPeriod } from './duration.ts'
 
 interface Allowance {

@@ -15,10 +15,10 @@ import type {
   RuleInput,
 } from './check/rule-schema.ts'
 import { compileRequestPattern, type RequestPattern } from './compile-route.ts'
-import { type CompiledUnits, REQUESTS, type RuleOfUnit, type SettlementTerms } from './compile-units.ts'
 import { milliseconds, parseDuration } from './duration.ts'
 import { type By, identityOf, isOfConsumer } from './identity-parts.ts'
 import { tagOf } from './tags.ts'
+import type { FieldsOfUnit, SettlementTerms } from './units-shape.ts'
 
 export type { SettlementTerms }
 
@@ -29,6 +29,9 @@ export interface Calendar {
   /** Computes the ends of its windows. */
   windowEnds: Algorithms['windowEnds']
 }
+
+/** The unit of rules that name none: a request has as many of it as it costs. */
+export const REQUESTS = 'requests'
 
 export interface LeaseTerms {
   /** How long an isolate may admit requests without asking the store. */
@@ -85,7 +88,7 @@ export interface Rule {
   /** What a request costs is only estimated when it is decided. */
   isEstimated?: true
   /** Set if the cost of a request is known only afterwards: an estimate is reserved, and settled when the cost is known. */
-  settlement?: SettlementTerms
+  settlement?: SettlementTerms | undefined
   /** What happens to a request while the store does not answer. */
   onStoreFailure: OnStoreFailure
   /** One decision may spend units for several requests, which the isolate serves without a trip to the store for this long. */
@@ -112,7 +115,7 @@ export const knownPlan = (plans: readonly string[], plan: string | undefined): s
   plan !== undefined && plans.includes(plan) ? plan : plans[0]!
 
 /** A rule for requests to the gateway, a guard or a middleware, with the numbers for one plan or for several. */
-export interface GatewayRule extends Rule, Pick<RuleOfUnit['fields'], 'countIf'> {
+export interface GatewayRule extends Rule, Pick<FieldsOfUnit, 'countIf'> {
   by: readonly By[]
   /** Identifies what the rule counts by. Rules with the same text share the state of an identity (identity-parts.ts). */
   identity: string
@@ -123,7 +126,7 @@ export interface GatewayRule extends Rule, Pick<RuleOfUnit['fields'], 'countIf'>
 }
 
 /** A rule of a limit by name. */
-export interface LimitRule extends Rule, Pick<RuleOfUnit['fields'], 'needsAmount'> {
+export interface LimitRule extends Rule, Pick<FieldsOfUnit, 'needsAmount'> {
   /** Parts of the identity that are counted separately. Empty: all callers are counted together. */
   by: readonly string[]
 }
@@ -146,18 +149,15 @@ export const MAX_DELAY = 60e6
  * the store, because the store knows the plan of the caller.
  * @param plans all plans of the config
  * @param algorithms the algorithms that rules can have
- * @param units those of the config. Absent: each rule counts requests
  * @returns the variant for all other plans first
  */
 export function compileGatewayRule(
   input: RuleInput,
   plans: readonly string[],
   algorithms: Algorithms,
-  units?: CompiledUnits,
 ): GatewayRule[] {
   const by = [input.by].flat()
   const match = compileMatch(input.match ?? {})
-  const ofUnit = units?.ofGatewayRule(input)
   const common = {
     by,
     identity: identityOf(by, input.acrossModes),
@@ -168,7 +168,7 @@ export function compileGatewayRule(
   const own = Object.entries(input.plans ?? {})
   const others = (match.plans ?? plans).filter(plan => !own.some(([name]) => name === plan))
   const base: GatewayRule = {
-    ...compileRule(input, algorithms, ofUnit),
+    ...compileRule(input, algorithms),
     ...common,
     match: own.length > 0 ? { ...match, plans: others } : match,
     isForOthers: own.length > 0 && match.plans === undefined,
@@ -176,7 +176,7 @@ export function compileGatewayRule(
   }
   const variants = own.flatMap(([plan, numbers]): GatewayRule[] => {
     if (!numbers) return []
-    const rule = compileRule(withNumbers(input, numbers), algorithms, ofUnit)
+    const rule = compileRule(withNumbers(input, numbers), algorithms)
     return [{ ...rule, ...common, match: { ...match, plans: [plan] }, isForOthers: false }]
   })
   return [base, ...variants]
@@ -194,28 +194,25 @@ export function withoutPlans(rule: GatewayRule): GatewayRule {
   return { ...rule, match }
 }
 
-export function compileLimitRule(
-  input: LimitRuleInput,
-  algorithms: Algorithms,
-  units?: CompiledUnits,
-): LimitRule {
-  return { ...compileRule(input, algorithms, units?.ofLimitRule(input)), by: input.by ?? [] }
-}
+export const compileLimitRule = (input: LimitRuleInput, algorithms: Algorithms): LimitRule => ({
+  ...compileRule(input, algorithms),
+  by: input.by ?? [],
+})
 
-/** @param ofUnit absent: the rule counts requests, at a cost that is known */
+/** Compiles a rule as if it counted requests, at a cost that is known (see compile-units.ts). */
 function compileRule(
   input: (RuleInput | LimitRuleInput) & { cost?: number | undefined },
   algorithms: Algorithms,
-  ofUnit: RuleOfUnit | undefined,
 ): Rule {
-  const { name, algorithm, limit, candidateFor, mode = candidateFor ? 'shadow' : 'enforce' } = input
+  const { name, algorithm, limit, unit = REQUESTS } = input
+  const { candidateFor, mode = candidateFor ? 'shadow' : 'enforce' } = input
   const calendar = calendarOf(input, algorithms)
   const period = periodOf(input)
   const counting = algorithms.countings[algorithm]
   if (!counting) throw notBuiltError(`the algorithm '${algorithm}'`)
   const { state, toQuota } = counting
   const quota = toQuota(input, period)
-  const lease = !ofUnit && canBeLeased(input, counting) && input.lease
+  const lease = canBeLeased(input, counting) && input.lease
   // A state belongs to a rule's name, algorithm, period and start of windows. A state that is a time depends on the limit and the
   // burst as well: under other numbers it has another meaning, so a rule that changes them starts with a new state. Counts of windows
   // and logs stay valid if the limit changes. So two configs that are live at once, as in a gradual deployment, do not misread each
@@ -223,7 +220,7 @@ function compileRule(
   const family = [
     ...[name, algorithm, ...(calendar ? [calendar.period, calendar.timeZone] : [period])],
     ...(quota.startsWithRequest ? ['first-request'] : []),
-    ...(ofUnit?.family ?? []),
+    ...(unit === REQUESTS ? [] : [`unit ${unit}`]),
   ]
   return {
     name,
@@ -233,9 +230,8 @@ function compileRule(
     counting,
     ...(calendar && { calendar }),
     quota,
-    unit: REQUESTS,
+    unit,
     cost: input.cost ?? 1,
-    ...ofUnit?.fields,
     tag: tagOf([...family, ...(state === 'time' ? [limit, quota.burst] : [])]),
     family: tagOf(family),
     takesOverrides: false,

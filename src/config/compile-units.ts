@@ -1,66 +1,21 @@
 /** Compiles `units`: what rules count besides requests, where its amounts come from, and how reservations end. Pure. */
+import { type Model, modelOf } from '../algorithms/algorithm.ts'
+import type { Counting } from '../algorithms/descriptor.ts'
 import type { AmountSource } from '../usage/usage.ts'
-import type { ConfigInput, LimitRuleInput, RuleInput, UnitInput } from './check/schema.ts'
+import type { ConfigInput, RuleInput, UnitInput } from './check/schema.ts'
+import { type GatewayRule, type LimitRule, REQUESTS, type Rule } from './compile-rule.ts'
 import { milliseconds } from './duration.ts'
+import type { FieldsOfUnit, SettlementTerms, Unit, Units } from './units-shape.ts'
 
-/** The unit of rules that name none: a request has as many of it as it costs. */
-export const REQUESTS = 'requests'
-
-/** How a rule reserves units whose amount is known only afterwards. */
-export interface SettlementTerms {
-  /** How long a reservation lasts unless it is renewed (ms). */
-  ttlMs: number
-  /** What becomes of units that are not settled until then: they stay spent, or are given back. */
-  onUnsettled: 'keep' | 'release'
-  /** An estimate above the whole limit reserves the whole limit, or is refused. */
-  aboveLimit: 'clamp' | 'refuse'
-}
-
-/** How the tokens of a request to a language model are estimated from its body (src/usage/llm-request.ts). */
-export interface LlmEstimate {
-  maxBytes?: number | undefined
-  defaultOutput?: number | undefined
-  maxOutput?: number | undefined
-}
-
-/** Where actual amounts come from: the response (src/usage/), the bytes of its body, its duration in ms, or the hook `actual`. */
-export type ActualSource = AmountSource | 'bytes' | 'ms' | 'hook'
-
-export interface Unit {
-  /** What is reserved for a request that has no amount from elsewhere. */
-  estimate?: number | LlmEstimate
-  /** Absent: a request to the gateway costs what was estimated. */
-  actual?: ActualSource
-  /** Whether the gateway asks the origin to report usage in streams. */
-  includesUsage: boolean
-  settlement: SettlementTerms
-}
-
-/** The units of a config by name, without requests. */
-export type Units = ReadonlyMap<string, Unit>
-
-/** What a rule has because the costs of its requests vary. */
-export interface RuleOfUnit {
-  fields: {
-    unit: string
-    quotaUnit?: string
-    cost: number
-    isEstimated: true
-    settlement?: SettlementTerms
-    /** A request counts only if the response has one of these statuses. */
-    countIf?: { status: ReadonlySet<number> }
-    /** Each call has to say its amount, because the unit has no fixed estimate. */
-    needsAmount?: true
-  }
-  /** What its family has in addition. */
-  family: readonly string[]
-}
-
-/** A rule that counts requests, whatever their response is, has nothing of this. */
+/** The units of a config. */
 export interface CompiledUnits {
   units: Units
-  ofGatewayRule(rule: Pick<RuleInput, 'unit' | 'cost' | 'countIf'>): RuleOfUnit | undefined
-  ofLimitRule(rule: Pick<LimitRuleInput, 'unit'>): RuleOfUnit | undefined
+  /**
+   * Gives a rule what it has because of its unit. A rule that counts requests, whatever their response is, stays as it is.
+   * @param input what the rule was compiled from
+   */
+  ofGatewayRule(input: Pick<RuleInput, 'cost' | 'countIf'>, rule: GatewayRule): GatewayRule
+  ofLimitRule(rule: LimitRule): LimitRule
 }
 
 /** Whether what a request costs under a rule depends on more than the rule. */
@@ -74,29 +29,57 @@ const COUNT_IF_SETTLEMENT: SettlementTerms = {
   aboveLimit: 'refuse',
 }
 
-/** A part that a built Worker carries only if its config has units or `countIf`. */
-export function compileUnits(input: ConfigInput['units'] = {}): CompiledUnits {
+/** What units are for in a compiled config (compile.ts). */
+interface ConfigOfRules {
+  rules: readonly GatewayRule[]
+  limits: ReadonlyMap<string, readonly LimitRule[]>
+  units?: Units | undefined
+  api?: { compiledUnits?: CompiledUnits }
+}
+
+/**
+ * Gives the rules of a config their units. A part that a built Worker carries only if its config has units or `countIf`.
+ * @param config compiled as if all rules counted requests
+ * @param input what it was compiled from
+ */
+export function compileUnits<Config extends ConfigOfRules>(
+  config: Config,
+  { units, rules = [] }: Pick<ConfigInput, 'units' | 'rules'>,
+): Config {
+  const compiledUnits = unitsOf(units)
+  const { ofGatewayRule, ofLimitRule } = compiledUnits
+  const inputs = new Map(rules.map(rule => [rule.name, rule]))
+  return {
+    ...config,
+    units: compiledUnits.units,
+    rules: config.rules.map(rule => ofGatewayRule(inputs.get(rule.name) ?? {}, rule)),
+    limits: new Map([...config.limits].map(([name, set]) => [name, set.map(ofLimitRule)])),
+    ...(config.api && { api: { ...config.api, compiledUnits } }),
+  }
+}
+
+export function unitsOf(input: ConfigInput['units'] = {}): CompiledUnits {
   const entries = Object.entries(input).filter(([name]) => name !== REQUESTS)
   const units: Units = new Map(entries.map(([name, unit]) => [name, compileUnit(unit)]))
   return {
     units,
 
-    ofGatewayRule({ unit: name = REQUESTS, cost, countIf }) {
+    ofGatewayRule({ cost, countIf }, rule) {
       if (countIf) {
         const counted = { settlement: COUNT_IF_SETTLEMENT, countIf: { status: new Set(countIf.status) } }
-        return ruleOfUnit(name, cost, counted)
+        return withUnit(rule, cost, counted)
       }
-      if (name === REQUESTS) return undefined
-      const unit = units.get(name)
-      return ruleOfUnit(name, cost ?? fixedEstimateOf(unit), unit?.actual && { settlement: unit.settlement })
+      if (rule.unit === REQUESTS) return rule
+      const unit = units.get(rule.unit)
+      return withUnit(rule, cost ?? fixedEstimateOf(unit), unit?.actual && { settlement: unit.settlement })
     },
 
     // Such a rule can always be settled, because the caller knows when it has an actual amount.
-    ofLimitRule({ unit: name = REQUESTS }) {
-      if (name === REQUESTS) return undefined
-      const unit = units.get(name)
+    ofLimitRule(rule) {
+      if (rule.unit === REQUESTS) return rule
+      const unit = units.get(rule.unit)
       const cost = fixedEstimateOf(unit)
-      return ruleOfUnit(name, cost, {
+      return withUnit(rule, cost, {
         ...(unit && { settlement: unit.settlement }),
         ...(unit && cost === undefined && { needsAmount: true }),
       })
@@ -104,15 +87,32 @@ export function compileUnits(input: ConfigInput['units'] = {}): CompiledUnits {
   }
 }
 
-function ruleOfUnit(
-  unit: string,
+/** The rule without its lease, because leases are for requests that all cost the same. */
+function withUnit<R extends Rule>(
+  { lease: _, ...rule }: R,
   cost = 1,
-  more: Pick<RuleOfUnit['fields'], 'settlement' | 'countIf' | 'needsAmount'> = {},
-): RuleOfUnit {
-  const fields = { unit, cost, isEstimated: true as const, ...more }
-  if (unit === REQUESTS) return { fields, family: [] }
-  const quotaUnit = unit === 'bytes' ? 'content-bytes' : unit
-  return { fields: { ...fields, quotaUnit }, family: [`unit ${unit}`] }
+  more: Pick<FieldsOfUnit, 'settlement' | 'countIf' | 'needsAmount'> = {},
+): R {
+  const { unit } = rule
+  const { settlement } = more
+  const fields: FieldsOfUnit = {
+    ...{ cost, isEstimated: true, ...more },
+    ...(unit !== REQUESTS && { quotaUnit: unit === 'bytes' ? 'content-bytes' : unit }),
+  }
+  const counting = settlement ? settledCounting(rule.counting, settlement) : rule.counting
+  return { ...rule, ...fields, counting } as R
+}
+
+/** How an isolate counts for a rule that is settled later, while the store does not answer. It counts no settlements, so it knows no debt. */
+export function settledCounting(
+  { local, ...counting }: Counting,
+  { aboveLimit }: Pick<SettlementTerms, 'aboveLimit'>,
+): Counting {
+  const { sections } = local.model
+  const model = modelOf({ ...sections, standing: kept => ({ ...sections.standing(kept), debt: 0 }) })
+  const decide: Model['decide'] = ({ cost, ...input }) =>
+    model.decide({ ...input, cost: aboveLimit === 'clamp' ? Math.min(cost, input.quota.burst) : cost })
+  return { ...counting, local: { ...local, model: { ...model, decide } } }
 }
 
 /** What a request without an amount of its own costs. Undefined: each request has one. */

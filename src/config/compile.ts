@@ -29,9 +29,10 @@ import {
   type Rule,
 } from './compile-rule.ts'
 import type { Adaptive, Shedding, SheddingCompiler } from './compile-shedding.ts'
-import type { CompiledUnits, compileUnits, Units } from './compile-units.ts'
+import type { CompiledUnits, compileUnits } from './compile-units.ts'
 import { type Duration, milliseconds } from './duration.ts'
 import { withUniqueTags } from './tags.ts'
+import type { Units } from './units-shape.ts'
 
 export type { Credentials, GatewayRule, LimitRule, Route, Rule }
 
@@ -99,7 +100,8 @@ export interface Config {
     /** The rules as they are written, and what they were compiled with: overrides are compiled in the same way. */
     written: Pick<ConfigInput, 'rules' | 'plans' | 'units' | 'audit'>
     algorithms: Algorithms
-    compiledUnits: CompiledUnits | undefined
+    /** Absent: all rules count requests. */
+    compiledUnits?: CompiledUnits
   }
   /** The unit of `X-RateLimit-Reset`. Absent: no `X-RateLimit-*` headers are sent. */
   xRateLimit?: HeadersInput['xRateLimit']
@@ -134,7 +136,6 @@ export function compileConfig(
   const plans = config.plans ?? ['free']
   const limits = Object.entries(config.limits ?? {})
   const credentials = compileCredentials(config)
-  const compiledUnits = hasUnits(config) ? compileUnits(config.units) : undefined
   const withDefault = <T extends RuleInput | LimitRuleInput>(rule: T): T => ({
     ...rule,
     onStoreFailure: rule.onStoreFailure ?? config.onStoreFailure,
@@ -144,7 +145,7 @@ export function compileConfig(
   const adaptive = hasAdaptive(config) ? compileAdaptive(config) : undefined
   const { rememberFor = '1s' } = config.refusals ?? {}
   const breaker = compileBreaker(config.store?.breaker, storeDeadlineMs)
-  return {
+  const compiled: Config = {
     ...(config.origin !== undefined && { origin: config.origin }),
     originDeadlineMs: milliseconds(config.originDeadline ?? '30s'),
     idleDeadlineMs: milliseconds(config.idleDeadline ?? '5m'),
@@ -154,20 +155,17 @@ export function compileConfig(
     routes: compileRoutes(config.routes ?? [], credentials.accept),
     routeDefaults: compileRouteSettings({}, credentials.accept),
     rules: withUniqueTags([
-      ...(config.rules ?? []).flatMap(rule =>
-        compileGatewayRule(withDefault(rule), plans, algorithms, compiledUnits),
-      ),
+      ...(config.rules ?? []).flatMap(rule => compileGatewayRule(withDefault(rule), plans, algorithms)),
       ...(config.shedding
         ? compileFleetRules(config.shedding, plans, algorithms, config.onStoreFailure)
         : []),
     ]),
-    units: compiledUnits?.units,
     ...(config.shedding && { shedding: compileShedding(config.shedding) }),
     ...(adaptive && { adaptive }),
     limits: new Map(
       limits.map(([name, set]) => [
         name,
-        withUniqueTags(set.map(rule => compileLimitRule(withDefault(rule), algorithms, compiledUnits))),
+        withUniqueTags(set.map(rule => compileLimitRule(withDefault(rule), algorithms))),
       ]),
     ),
     credentials,
@@ -197,21 +195,21 @@ export function compileConfig(
     longestPauseMs: milliseconds(config.longestPause ?? '24h'),
     ...(config.stats?.keep !== false && { stats: compileStats(config.stats) }),
     ...(config.metrics && { metrics: config.metrics }),
-    ...(config.api && { api: compileApi(config, algorithms, compiledUnits) }),
+    ...(config.api && { api: compileApi(config, algorithms) }),
     xRateLimit: config.headers?.xRateLimit,
     ...(config.hooks && { hooks: { ...config.hooks, deadline: config.hooks.deadline ?? '1s' } }),
     ...(config.cors && { cors: compileCors(config.cors) }),
   }
+  return hasUnits(config) ? compileUnits(compiled, config) : compiled
 }
 
-function compileApi(config: ConfigInput, algorithms: Algorithms, compiledUnits: CompiledUnits | undefined) {
+function compileApi(config: ConfigInput, algorithms: Algorithms) {
   const { cors, routes } = config.api!
   return {
     ...(cors && { cors: compileCors(cors) }),
     ...(routes && { routes }),
     written: config,
     algorithms,
-    compiledUnits,
   }
 }
 

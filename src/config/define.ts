@@ -1,6 +1,6 @@
 /** `defineConfig`, the typed function that sluice.config.ts is written with. */
 import type { ConfigInput, HooksInput, LimitRuleInput, RouteInput, RuleInput } from './check/schema.ts'
-import type { REQUESTS } from './compile-units.ts'
+import type { REQUESTS } from './compile-rule.ts'
 import type { Hooks } from './hooks.ts'
 
 /**

@@ -16,7 +16,7 @@ import type { CallGuard } from './call-guard.ts'
 import type { Decision } from './decision.ts'
 import type { Degraded, EvaluateOnCluster } from './evaluate.ts'
 import type { Guesses } from './guesses.ts'
-import type { Keeper } from './keeper.ts'
+import type { Keeper, Stake } from './keeper.ts'
 import type { LocalLimiter } from './outage/local.ts'
 import type { PreparedCall } from './prepared-call.ts'
 import type { ActualOf, Reservation, Settling } from './reservations/reservation.ts'
@@ -41,8 +41,8 @@ export interface Decided {
   storeMs: number
   /** Whether the edge has to observe the end of this request, because something depends on how and when it ends. */
   awaitsEnding: boolean
-  /** What the decision has reserved in the store. */
-  reservation?: Reservation | undefined
+  /** What the request has in the store until it is over, such as its reservation. */
+  stake?: Pick<Stake, 'reservation'> | undefined
   /**
    * Ends the request. The edge calls it once for each decision, also when a later step throws. Only the first call has an
    * effect.
@@ -122,6 +122,14 @@ export interface Engine {
    */
   readonly awaitsEndings: boolean
 }
+
+/** @param rules all rules that the engine may have to decide */
+export type CreateEngine = (
+  config: Partial<Pick<Config, 'breaker' | 'tripLimit' | 'storeDeadlineMs'>>,
+  store: Store,
+  options: EngineOptions,
+  rules: readonly Rule[],
+) => Engine
 
 export interface EngineOptions {
   clock: Clock

@@ -8,14 +8,12 @@ import { createAnswers } from './answers/answers.ts'
 import { createKnownAnswers } from './answers/known.ts'
 import type { createLeases } from './answers/leases.ts'
 import type { createRefusalMemory } from './answers/refusals.ts'
-import { createEngine } from './engine.ts'
-import type { Engine, EngineOptions } from './engine-shape.ts'
+import type { CreateEngine, Engine, EngineOptions } from './engine-shape.ts'
 import type { EvaluateOnCluster } from './evaluate.ts'
 import type { createGuesses } from './guesses.ts'
-import { anyCountsInFlight, anyReserves, countsGuesses, countsLocally, takesLeases } from './needs.ts'
+import { anyCountsInFlight, countsGuesses, countsLocally, takesLeases } from './needs.ts'
 import type { createLocalLimiter } from './outage/local.ts'
 import { createProbe } from './probe.ts'
-import type { createEngineWithReservations } from './reservations/engine-with-reservations.ts'
 import type { createHoldingsKeeper } from './units/keep-holdings.ts'
 
 /** Parts that a Worker carries only if its rules need them. */
@@ -34,8 +32,8 @@ export interface EngineParts {
   /** With rules that count requests in flight. */
   createHoldingsKeeper: typeof createHoldingsKeeper
   syncScript: () => Script
-  /** With rules that reserve units. */
-  createEngineWithReservations: typeof createEngineWithReservations
+  /** `createEngine`; with rules that reserve units, `createEngineWithReservations`. */
+  createEngine: CreateEngine
 }
 
 /** The part of a config that an engine uses. Absent: no breaker, no bound, no memory of refusals, the whole limit. */
@@ -61,8 +59,7 @@ export function createEngineWithParts(
   const memory = refusals && parts.createRefusalMemory(known, refusals.rememberForMs)
   const leases = takesLeases(rules) ? parts.createLeases(known, timing) : undefined
   const answers = memory || leases ? createAnswers(known, memory, leases) : undefined
-  const create = anyReserves(rules) ? parts.createEngineWithReservations : createEngine
-  return create(config, store, {
+  const engineOptions: EngineOptions = {
     ...options,
     probe: createProbe(parts.scriptsOf),
     onCluster: parts.evaluateOnCluster,
@@ -74,5 +71,6 @@ export function createEngineWithParts(
     keeper: anyCountsInFlight(rules)
       ? parts.createHoldingsKeeper({ ...timing, answers, script: parts.syncScript })
       : undefined,
-  })
+  }
+  return parts.createEngine(config, store, engineOptions, rules)
 }

@@ -33,7 +33,7 @@ import { decideWithoutCounting, fallBack } from './outage/fallback.ts'
 import type { Settling } from './reservations/reservation.ts'
 
 /** A request while it is decided. */
-interface Attempt extends UndecidedRequest {
+interface Attempt extends UndecidedRequest, Pick<DecideOptions, 'recall' | 'guard'> {
   verb: DecideVerb
   /** Under which the request was bound. */
   switches: Switches
@@ -41,8 +41,6 @@ interface Attempt extends UndecidedRequest {
   answer: Answer | undefined
   /** What the request has in the store until it is over. */
   stake?: Stake | undefined
-  recall: DecideOptions['recall']
-  guard: DecideOptions['guard']
 }
 
 /** A decision, before the edge gets it. */
@@ -111,20 +109,17 @@ export function createEngine(
     }
   }
 
-  function bind(
-    verb: DecideVerb,
-    demand: Demand,
-    { recall, isFinal, guard, asksStore }: DecideOptions,
-  ): Attempt {
+  function bind(verb: DecideVerb, demand: Demand, options: DecideOptions): Attempt {
     const { rules, subject, plan, ruleSet, failure } = demand
+    const { guard, asksStore } = options
     const switches = board.current()
     const bound = bindRules(rules, switches, switchName, now())
     const evaluation = { ruleSet, plan, rules: bound, ...(subject && { subject }) }
     const isPlain = verb === 'decide' && !failure
     const isKnown = !asksStore && (guard === undefined || guard.isFresh())
     const answer =
-      isPlain && isKnown ? answers?.forRequest({ demand: evaluation, switches, recall, isFinal }) : undefined
-    return { verb, evaluation, switches, failure, answer, recall, isFinal, guard }
+      isPlain && isKnown ? answers?.forRequest({ ...options, demand: evaluation, switches }) : undefined
+    return { ...options, verb, evaluation, switches, failure, answer }
   }
 
   /** @returns an outcome with the status `other-mode` if the rules have to be bound again */
@@ -211,7 +206,7 @@ export function createEngine(
     let isFinished = false
     const end = stake?.keep(trips, background)
     return {
-      ...{ decision, reservation: stake?.reservation },
+      ...{ decision, stake },
       awaitsEnding: end !== undefined || onFinish !== undefined,
       finish(ending: Ending, settling?: Settling) {
         if (isFinished) return

@@ -17,7 +17,11 @@ export interface PreparedCall<Result> {
 
 /** Prepares the decision of an evaluation. @param verb default `decide`; `peek` spends nothing */
 export function prepareDecide(evaluation: Evaluation, verb?: DecideVerb): PreparedCall<Outcome> {
-  return { call: encodeDecide(evaluation, verb), decode: reply => decodeDecide(reply, evaluation, verb) }
+  const plain = {
+    call: encodeDecide(evaluation, verb),
+    decode: (reply: unknown) => decodeDecide(reply, evaluation, verb),
+  }
+  return evaluation.ruleSet.reservations?.addTo(plain, evaluation) ?? plain
 }
 
 export function prepareRefund(refund: Refund): PreparedCall<ChangeResult> {

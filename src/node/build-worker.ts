@@ -130,6 +130,17 @@ function createModule(imported: readonly string[]) {
         '  }),',
       ]
     },
+    /** The entry for the engine, which reserves units only if a rule does. */
+    engineOf: (rules: readonly Rule[]) =>
+      anyReserves(rules)
+        ? used(true, 'createEngine', 'createEngineWithReservations', 'createEngineWithReservations')
+        : used(true, 'createEngine'),
+    /** The entry for the scripts of rules. @param finder finds them */
+    finderOf(rules: readonly Rule[], name: string, finder = name) {
+      if (!anyReserves(rules)) return name === finder ? `    ${name},` : `    ${name}: ${finder},`
+      imports.add('withReservations')
+      return `    ${name}: withReservations(${finder}),`
+    },
     importsFrom: (path: string) => `import { ${[...imports].sort().join(', ')} } from '${path}'`,
   }
 }
@@ -139,7 +150,7 @@ export function workerModule(
   config: Built,
   { packageName, configPath = DEFAULT_CONFIG_PATH }: ModulePaths = {},
 ): string {
-  const { imports, used, script, algorithmsOf, importsFrom } = createModule([
+  const { imports, used, script, algorithmsOf, engineOf, finderOf, importsFrom } = createModule([
     'createWorker',
     'createScriptFinder',
     'withMissingParts',
@@ -149,7 +160,8 @@ export function workerModule(
   const hasLimits = served.includes('limits')
   const hasOverrides = served.includes('overrides') || served.includes('consumers')
   // The API decides limits by name, and shows what is left of them.
-  const rules = hasApi ? [...config.rules, ...[...config.limits.values()].flat()] : config.rules
+  const limitRules = [...config.limits.values()].flat()
+  const rules = hasApi ? [...config.rules, ...limitRules] : config.rules
   const needsHoldings = anyCountsInFlight(rules)
   const isFollowing = followsOrigin(config)
   const isShedding = config.shedding !== undefined || config.adaptive !== undefined
@@ -165,7 +177,9 @@ export function workerModule(
     ...used(hasProxies, 'addressBehindProxies'),
     ...used(hasCors, 'answerPreflight'),
     ...used(hasCors, 'setAllowedOrigin'),
-    ...used(anyEstimated(config), 'createAmounts'),
+    ...(anyEstimated(config)
+      ? used(true, 'createDecideRequest', 'createDecideRequestWithAmounts', 'createDecideRequestWithAmounts')
+      : used(true, 'createDecideRequest')),
     ...used(readsUsage(config), 'createUsageReader'),
     ...used(estimatesFromBody(config), 'createEstimateAmounts'),
     ...used(config.hooks?.actual !== undefined, 'withActualHook'),
@@ -193,7 +207,7 @@ export function workerModule(
     ...script(hasLimits, 'resetScript', () => builtOf(RESET, kindsOf(config))),
     ...script(hasLimits, 'pauseScript', () => builtOf(PAUSE, kindsOf(config))),
     ...used(hasLimits && anyReserves(rules), 'createReserving'),
-    ...(config.limits.size > 0 && hasApi ? ['    scriptsOfLimits,'] : []),
+    ...(config.limits.size > 0 && hasApi ? [finderOf(limitRules, 'scriptsOfLimits')] : []),
     ...used(hasOverrides, 'createOverrides'),
     ...(hasOverrides ? [numbersOf(config.rules, imports)] : []),
     ...used(served.includes('overrides') && anyEstimated(config), 'mistakesOfSettlement'),
@@ -209,10 +223,10 @@ export function workerModule(
     ...script(isFollowing, 'signalScript', () => builtOf(signalScript(), kindsOf(config))),
     ...used(workerUtilization?.pushes !== undefined, 'createPushReceiver'),
     ...used(needsHoldings, 'createHoldingsKeeper'),
-    ...used(anyReserves(rules), 'createEngineWithReservations'),
+    ...engineOf(rules),
     ...used(anyCountsInFlight(config.rules) || anyReserves(config.rules), 'observeEnd'),
     ...script(needsHoldings, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
-    `    scriptsOf: createScriptFinder(${JSON.stringify(scriptsOf(config), null, 2)}),`,
+    finderOf(config.rules, 'scriptsOf', `createScriptFinder(${JSON.stringify(scriptsOf(config), null, 2)})`),
     '  }),',
     '  compilers: withMissingParts({',
     ...used(config.units !== undefined, 'compileUnits'),
@@ -269,14 +283,17 @@ function bindingModule(
   { packageName, configPath = DEFAULT_CONFIG_PATH }: ModulePaths = {},
 ): string {
   const rules = [...config.limits.values()].flat()
-  const { used, script, algorithmsOf, importsFrom } = createModule(['builtEntrypoint', 'withMissingParts'])
+  const { used, script, algorithmsOf, engineOf, finderOf, importsFrom } = createModule([
+    'builtEntrypoint',
+    'withMissingParts',
+  ])
   const needsHoldings = anyCountsInFlight(rules)
   const lines = [
     '/** The limits by name as a service binding. */',
     'export class Limits extends builtEntrypoint(config, {',
     ...algorithmsOf(rules),
     '  parts: withMissingParts({',
-    '    scriptsOf,',
+    finderOf(rules, 'scriptsOf'),
     ...used(config.cluster, 'evaluateOnCluster'),
     ...used(countsLocally(rules), 'createLocalLimiter'),
     ...used(takesLeases(rules), 'createLeases'),
@@ -286,7 +303,7 @@ function bindingModule(
     ...used(config.metrics !== undefined && !config.metrics.otlp, 'createMeasurements'),
     ...used(config.metrics?.otlp !== undefined, 'createOtlpMeasurements'),
     ...used(needsHoldings, 'createHoldingsKeeper'),
-    ...used(anyReserves(rules), 'createEngineWithReservations'),
+    ...engineOf(rules),
     ...used(anyReserves(rules), 'createReserving'),
     ...script(needsHoldings, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
     ...script(config.limits.size > 0, 'pauseScript', () => builtOf(PAUSE, kindsOf(config))),

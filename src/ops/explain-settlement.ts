@@ -1,6 +1,7 @@
 /** Explains how a rule reserves units, and how it learns what a request has cost. */
 import type { Config, GatewayRule, Rule } from '../config/compile.ts'
-import { type ActualSource, REQUESTS } from '../config/compile-units.ts'
+import { REQUESTS } from '../config/compile-rule.ts'
+import type { ActualSource } from '../config/units-shape.ts'
 
 export interface SettlementExplanation {
   /** What a request reserves. `llm`: what the config reads from its body; `hook`: what the hook `amounts` says. */

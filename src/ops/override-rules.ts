@@ -73,8 +73,13 @@ export function createOverrideRules(input: RulesInput, tools: RuleTools): Overri
   let variants: readonly GatewayRule[] | undefined
   let pairs: readonly { rule: RuleInput; compiled: GatewayRule }[] | undefined
 
-  const compile = (...some: RuleInput[]) =>
-    some.flatMap(rule => compileGatewayRule(rule, plans, algorithms, tools.compiledUnits(units)))
+  function compile(...some: RuleInput[]): GatewayRule[] {
+    const ofUnits = tools.compiledUnits(units)
+    return some.flatMap(rule => {
+      const compiled = compileGatewayRule(rule, plans, algorithms)
+      return ofUnits ? compiled.map(variant => ofUnits.ofGatewayRule(rule, variant)) : compiled
+    })
+  }
 
   /** The rules with the tags that they have in the gateway. */
   const compiledRules = () => (variants ??= withUniqueTags(compile(...rules)))

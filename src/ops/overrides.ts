@@ -8,7 +8,7 @@ import { mistakesOfSettlement } from '../config/check/mistakes-of-settlement.ts'
 import { rule as ruleSchema } from '../config/check/rule-schema.ts'
 import type { ConfigInput } from '../config/check/schema.ts'
 import type { Config } from '../config/compile.ts'
-import { compileUnits } from '../config/compile-units.ts'
+import { unitsOf } from '../config/compile-units.ts'
 import type { Override } from '../store/records.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import { type OverrideChange, type SetOptions, setOverride as set } from './override-changes.ts'
@@ -26,7 +26,7 @@ export { type OverrideInput, type OverrideRules, type OverrideStatus, untilOf } 
 /** For the rules of any config. */
 export const ALL_TOOLS: RuleTools = {
   algorithms: ALL_ALGORITHMS,
-  compiledUnits: compileUnits,
+  compiledUnits: unitsOf,
   numbersOf: rule => descriptionOf(rule).numbers,
   mistakesOfSettlement,
   thirdNumberOf(algorithm) {

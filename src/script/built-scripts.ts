@@ -15,7 +15,7 @@ export interface BuiltScript {
 }
 
 /** The built scripts of one rule set. */
-export type BuiltScripts = Partial<Record<keyof RuleSetScripts, BuiltScript>>
+export type BuiltScripts = Partial<Record<'decide' | 'refund' | 'settle', BuiltScript>>
 
 /** A fingerprint of everything that the scripts depend on. Rules with other numbers have another one. */
 export function fingerprintOf(shape: RuleSetShape): string {

@@ -1,6 +1,7 @@
 /** Numbers that are used in the generated Lua text and in the Lua files. */
-import { MAX_DEBT } from '../algorithms/algorithm.ts'
+
 import { FEW_HOLDERS, MANY_HOLDERS, NO_HOLDER } from '../algorithms/concurrency.ts'
+import { MAX_DEBT } from '../algorithms/settled.ts'
 import { LOG_CHUNK, LOG_ENTRY, LOG_FIELDS, LOG_PLAIN } from '../algorithms/sliding-log.ts'
 import { literal } from './lua-text.ts'
 

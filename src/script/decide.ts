@@ -4,7 +4,7 @@
  *     KEYS     1. the records of the caller, as far as the subject has them (subject.lua): the record of the consumer, that of the
  *                 credential, the pointer to the consumer
  *              2. for each identity of the request its state, followed by the keys of its rules
- *              3. the chunks of logs, then the reservations of identities with rules that are settled later
+ *              3. the chunks of logs, then the reservations of identities with rules that are settled later (reservation-wire.ts)
  *     ARGV[1]  verb: 'decide', or 'peek', which has the same reply and spends nothing. With a rule set that has leases, a number above
  *              1: decides, and may spend for up to this many similar requests at once (lease.ts)
  *     ARGV[2]  marks, a letter each. For each identity: 1 if it is part of the request, else 0; then for each of its rules: 0 absent,
@@ -14,7 +14,8 @@
  *              the rules are bound for; else ''
  *     ARGV[5]  now in microseconds, or '' for the clock of the store
  *     ARGV     for each rule with a calendar the ends of its windows; for each `concurrency` rule the units that the isolate holds.
- *              If a rule is settled later: the reservationId of the request, or '', and what else is to be settled (settle-along.ts). Then the cost of each rule, unless all costs are 1. A rule with cost 0 admits, and writes nothing. Empty values at
+ *              If a rule is settled later: the reservationId of the request, or '' (reservation-wire.ts), and what else is to be settled
+ *              (settle-along.ts). Then the cost of each rule, unless all costs are 1. A rule with cost 0 admits, and writes nothing. Empty values at
  *              the end are left out
  *
  *     reply    { status, plan, now, the row of each rule, the overrides as text if there are any, and, if ARGV[1] is a number and the
@@ -36,13 +37,13 @@
  * for a pointer one GET. Reservations that are not in the state take ZADD and PEXPIRE, and if they are given back at their end, ZRANGEBYSCORE and ZREM. A refused request writes nothing. A request with a bad credential spends only under rules on bad credentials.
  */
 import { isCallerMode } from '../config/caller-mode.ts'
-import { appliesToPlan, type Rule } from '../config/compile-rule.ts'
+import { appliesToPlan } from '../config/compile-rule.ts'
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Evaluation, Outcome, Subject, Verdict } from './evaluation.ts'
 import { withAgreement } from './evaluation.ts'
 import { wantedRequestsOf } from './lease.ts'
 import { MARKS } from './marks.ts'
-import { PER_SETTLED, type RuleSet } from './rule-set-shape.ts'
+import type { RuleSet } from './rule-set-shape.ts'
 import { checkFields, checkStanding, formatTime, invalidReply, isField, placeRules } from './wire.ts'
 
 /** `peek` returns what `decide` would return, and spends nothing. */
@@ -50,7 +51,7 @@ export type DecideVerb = 'decide' | 'peek'
 
 /** Encodes an evaluation as a call of the script. */
 export function encodeDecide(
-  { ruleSet, rules, subject, plan, wantedRequests, reservationId, now }: Evaluation,
+  { ruleSet, rules, subject, plan, wantedRequests, now }: Evaluation,
   verb: DecideVerb = 'decide',
 ): ScriptCall & { keys: string[]; args: string[] } {
   const wanted = wantedRequestsOf({ ruleSet, wantedRequests }, verb)
@@ -65,7 +66,6 @@ export function encodeDecide(
     knownBefore(subject, plan),
     formatTime(now),
     ...ruleArguments,
-    ...(ruleSet.settle ? [reservationId ?? ''] : []),
   ]
   if (rules.some(({ cost }) => cost !== 1))
     args.push(...Array.from(byEntry, bound => String(bound?.cost ?? 1)))
@@ -108,13 +108,10 @@ const STATUS = new Map<unknown, Outcome['status']>([
   [-2, 'blocked'],
   [-3, 'other-mode'],
 ])
-const ALL_SPENT = 2
-/** The status without the reservations that the decision has settled. */
-const statusIn = ([first]: readonly unknown[]) =>
-  typeof first === 'number' && first > 0 ? first % PER_SETTLED : first
+export const ALL_SPENT = 2
 const DOES_NOT_APPLY = -2
 /** The rows follow status, plan and time. */
-const ROWS_AT = 3
+export const ROWS_AT = 3
 
 /**
  * Decodes the reply to an evaluation.
@@ -131,8 +128,7 @@ export function decodeDecide(
   verb: DecideVerb = 'decide',
 ): Outcome {
   if (!Array.isArray(reply)) throw invalidReply('no list')
-  const [, text, at, blockEnd] = reply as unknown[]
-  const first = statusIn(reply)
+  const [first, text, at, blockEnd] = reply as unknown[]
   const status = STATUS.get(first)
   if (!status || typeof text !== 'string' || !isField(at) || at < 0)
     throw invalidReply('no status, plan and time')
@@ -170,13 +166,7 @@ export function decodeDecide(
     const delay = bound.rule.counting.isQueue ? fields[row + standingAt + 2]! : 0
     checkStanding(remaining, resetAfter, delay)
     const { rule, mode } = applyOverride(bound, overrides?.get(index))
-    verdicts.push({
-      ...{ rule, mode, allowed: retryAfter === 0, remaining, resetAfter, retryAfter, delay },
-      ...(bound.rule.settlement && {
-        reserved: fields[row + standingAt + 2]!,
-        debt: fields[row + standingAt + 3]!,
-      }),
-    })
+    verdicts.push({ rule, mode, allowed: retryAfter === 0, remaining, resetAfter, retryAfter, delay })
   }
   if (
     pausedUntil === undefined &&
@@ -217,19 +207,13 @@ interface Rows {
 /** The layouts of each rule set, without and with `retry_after`. Computed once. */
 const rowsOfRuleSets = new WeakMap<RuleSet, { spent: Rows; any: Rows }>()
 
-function rowsOf(ruleSet: RuleSet, areAllSpent: boolean): Rows {
+export function rowsOf(ruleSet: RuleSet, areAllSpent: boolean): Rows {
   let rows = rowsOfRuleSets.get(ruleSet)
   if (!rows) {
     rows = { spent: layOutRows(ruleSet, 0), any: layOutRows(ruleSet, 1) }
     rowsOfRuleSets.set(ruleSet, rows)
   }
   return areAllSpent ? rows.spent : rows.any
-}
-
-/** The debt that a reply states for a rule that is settled later. */
-export function debtIn(reply: readonly unknown[], ruleSet: RuleSet, rule: Rule): number {
-  const { rowStarts, standingAt } = rowsOf(ruleSet, statusIn(reply) === ALL_SPENT)
-  return reply[ROWS_AT + rowStarts[ruleSet.entryOf(rule)]! + standingAt + 3] as number
 }
 
 function layOutRows({ entries }: RuleSet, standingAt: 0 | 1): Rows {

@@ -1,12 +1,5 @@
 /** Decides and refunds over plain memory, with the TypeScript models: checks all rules, then commits all or none. No I/O, no clock. */
-import {
-  change,
-  IDLE,
-  type Model,
-  type RefundedUnits,
-  type State,
-  type Update,
-} from '../algorithms/algorithm.ts'
+import { change, IDLE, type Model, type RefundedUnits, type State } from '../algorithms/algorithm.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import type { BoundRule, Verdict } from './evaluation.ts'
 import type { RefundedRule } from './refund.ts'
@@ -18,7 +11,7 @@ export interface StateMemory {
 }
 
 /** The model that counts a rule. */
-export type ModelOf = (rule: Rule) => Model
+export type ModelOf<Counted extends { rule: Rule } = { rule: Rule }> = (counted: Counted) => Model
 
 /** A rule as it is counted in memory. */
 export interface RuleToCount {
@@ -27,10 +20,6 @@ export interface RuleToCount {
   shown: Rule
   /** Whether the cost is checked and never spent. */
   isOnlyChecked?: boolean
-  /** A change that is made before, and written with the decision: units of reservations that have ended are given back. */
-  before?:
-    | { after: Update /** Decides after the change, by the state before it. */; model: Model }
-    | undefined
   /** For how many requests the cost is spent, if the rule has room for all of them. Default: 1. */
   times?: number
 }
@@ -42,20 +31,19 @@ export interface RuleToCount {
  * @returns a verdict for each rule, with the state afterwards
  */
 export function decideInMemory(
-  modelOf: ModelOf,
+  modelOf: ModelOf<BoundRule>,
   memory: StateMemory,
   rules: readonly RuleToCount[],
   now: number,
   isPeek = false,
 ): { admitted: boolean; verdicts: Verdict[] } {
-  const checked = rules.map(({ bound, shown, isOnlyChecked, before, times = 1 }) => {
-    const { rule, key, role, mode } = bound
-    const cost = costOf(bound)
-    const model = before?.model ?? modelOf(rule)
+  const checked = rules.map(({ bound, shown, isOnlyChecked, times = 1 }) => {
+    const { rule, key, cost, role, mode } = bound
+    const model = modelOf(bound)
     const reading = toReading(memory, bound, now)
     const check =
       role === 'peek' ? { retryAfter: 0, ...model.peek(reading) } : model.decide({ ...reading, cost, times })
-    const { after = before?.after, ...standing } = { after: undefined, ...check }
+    const { after, ...standing } = { after: undefined, ...check }
     return { rule, key, shown, mode, standing, ...(after && !isOnlyChecked && !isPeek && { after }) }
   })
   const admitted = checked.every(({ standing, mode }) => standing.retryAfter === 0 || mode === 'shadow')
@@ -68,20 +56,16 @@ export function decideInMemory(
   )
   for (const { rule, key, after } of spent) setState(memory, key, rule.tag, after.state)
 
-  const verdicts = checked.map(({ rule, shown, mode, standing, after }): Verdict => {
+  const verdicts = checked.map(({ shown, mode, standing, after }): Verdict => {
     const { retryAfter } = standing
-    const { remaining, resetAfter, delay, debt } = admitted && after ? after : { ...standing, delay: 0 }
-    return {
-      ...{ rule: shown, mode, allowed: retryAfter === 0, remaining, resetAfter, retryAfter, delay },
-      ...(rule.settlement && { debt: debt! }),
+    const { state: _, ...left } = {
+      state: undefined,
+      ...(admitted && after ? after : { ...standing, delay: 0 }),
     }
+    return { ...left, rule: shown, mode, allowed: retryAfter === 0, retryAfter }
   })
   return { admitted, verdicts }
 }
-
-/** The units that a request takes. A rule that is settled later may take less than the estimate: at most its whole limit. */
-export const costOf = ({ rule: { settlement, quota }, cost }: BoundRule): number =>
-  settlement?.aboveLimit === 'clamp' ? Math.min(cost, quota.burst) : cost
 
 /**
  * Makes the changes of each rule.
@@ -99,16 +83,16 @@ export function changeInMemory(
   now: number,
 ): Verdict[] {
   const changed = rules.map(({ bound, shown, changes }) => {
-    const model = modelOf(bound.rule)
+    const model = modelOf(bound)
     const reading = toReading(memory, bound, now)
     const after = changes.length > 0 ? change(model, reading, changes) : undefined
     return { bound, shown, after, standing: after ?? model.peek(reading) }
   })
   dropIdle(memory, new Set(changed.filter(({ after }) => after).map(({ bound }) => bound.key)), now)
   for (const { bound, after } of changed) if (after) setState(memory, bound.key, bound.rule.tag, after.state)
-  return changed.map(({ bound: { rule, mode }, shown, standing: { remaining, resetAfter, debt } }) => ({
+  return changed.map(({ bound: { mode }, shown, standing: { remaining, resetAfter, debt } }) => ({
     ...{ rule: shown, mode, allowed: true, remaining, resetAfter, retryAfter: 0, delay: 0 },
-    ...(rule.settlement && { debt: debt! }),
+    ...(debt !== undefined && { debt }),
   }))
 }
 
@@ -125,7 +109,7 @@ export function refundInMemory(
   now: number,
 ): Verdict[] {
   const changed = rules.map(({ units, spent, shown, ...refunded }) => {
-    const model = modelOf(refunded.rule)
+    const model = modelOf(refunded)
     const reading = toReading(memory, refunded, now)
     const after = units > 0 ? change(model, reading, [{ units, spent, spentAt }]) : undefined
     return { refunded, shown, after, standing: after ?? model.peek(reading) }
@@ -141,13 +125,12 @@ export function refundInMemory(
 }
 
 /** What a model reads. */
-export function toReading(
+function toReading(
   memory: StateMemory,
   { rule, key, ends, holding }: Pick<BoundRule, 'rule' | 'key' | 'ends' | 'holding'>,
   now: number,
 ) {
-  const quota = rule.settlement ? { ...rule.quota, settles: true as const } : rule.quota
-  return { quota, ends, holding, state: memory.get(key)?.get(rule.tag) ?? IDLE, now }
+  return { quota: rule.quota, ends, holding, state: memory.get(key)?.get(rule.tag) ?? IDLE, now }
 }
 
 function dropIdle(memory: StateMemory, keys: ReadonlySet<string>, now: number): void {

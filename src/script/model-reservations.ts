@@ -3,7 +3,6 @@ import type { RefundedUnits } from '../algorithms/algorithm.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import { reservedKey } from '../store/keys.ts'
 import type { BoundRule, Verdict } from './evaluation.ts'
-import { costOf } from './memory.ts'
 import type { RuleEntry } from './rule-set-shape.ts'
 
 /** As in reservation-text.ts. */
@@ -28,6 +27,10 @@ function termsOf(key: string, rules: readonly KeyedRule[], entries?: readonly Ru
   const all = entry ? entries!.filter(({ identity }) => identity === entry.identity) : own
   return all.filter(({ settlement }) => settlement)
 }
+
+/** What a request takes: at most the whole limit, if the estimate is clamped. */
+const costIn = ({ rule: { settlement, quota }, cost }: BoundRule): number =>
+  settlement?.aboveLimit === 'clamp' ? Math.min(cost, quota.burst) : cost
 
 /** The units of a member. */
 function unitsText(rules: readonly { rule: Rule; reserved: number }[]): string {
@@ -115,7 +118,7 @@ export class ModelReservations {
     const rules = counted.map(({ bound }) => bound)
     const reserved = rules.map((bound, i) =>
       id !== '' && bound.rule.settlement && bound.role === 'spend' && verdicts[i]!.allowed
-        ? costOf(bound)
+        ? costIn(bound)
         : 0,
     )
     for (const key of new Set(rules.map(({ key }) => key))) {

@@ -4,16 +4,18 @@
  */
 
 import {
-  afterRefunds,
   change,
   IDLE,
-  MAX_DEBT,
+  type Model,
+  type ModelInput,
+  modelOf as modelOfSections,
   type RefundedUnits,
   type State,
 } from '../algorithms/algorithm.ts'
 import { applyMessage } from '../algorithms/concurrency.ts'
 import { algorithms } from '../algorithms/index.ts'
 import { luaOf } from '../algorithms/lua-of.ts'
+import { MAX_DEBT, settledModelOf } from '../algorithms/settled.ts'
 import type { CallerMode } from '../config/caller-mode.ts'
 import { appliesToPlan, knownPlan, type Rule } from '../config/compile-rule.ts'
 import { withConsumer } from '../store/keys.ts'
@@ -34,14 +36,7 @@ import {
   withAgreement,
 } from './evaluation.ts'
 import { LEASE_DIVISOR, wantedRequestsOf } from './lease.ts'
-import {
-  changeInMemory,
-  decideInMemory,
-  isIdle,
-  type RuleToCount,
-  refundInMemory,
-  toReading,
-} from './memory.ts'
+import { changeInMemory, decideInMemory, isIdle, type RuleToCount, refundInMemory } from './memory.ts'
 import { ModelReservations } from './model-reservations.ts'
 import type { Pause, PauseResult } from './pause.ts'
 import type { ChangeResult, Refund, RefundedRule, RefundOnce } from './refund.ts'
@@ -62,7 +57,42 @@ export type ModelEvaluation = WithNow<
 /** The tag of a pause, which no rule can have. */
 const PAUSE = '~p~'
 
-const modelOf = (rule: Rule) => algorithms[rule.algorithm]
+/** @param ended what reservations that have ended give back under the rule */
+function modelOf(
+  { rule: { algorithm, settlement } }: { rule: Rule },
+  ended: readonly RefundedUnits[] = [],
+): Model {
+  if (!settlement) return algorithms[algorithm]
+  const settled = settledModelOf(algorithms[algorithm], algorithm)
+  const model = ended.length > 0 ? givingBack(settled, ended) : settled
+  const clamped = (cost: number, most: number) =>
+    settlement.aboveLimit === 'clamp' ? Math.min(cost, most) : cost
+  return {
+    ...model,
+    decide: ({ cost, ...input }) => model.decide({ ...input, cost: clamped(cost, input.quota.burst) }),
+  }
+}
+
+/**
+ * The same model, but units are given back whenever it reads a state, even if it then spends nothing. The state is not written and read
+ * again in between: a window that starts with the first request would have ended when its last units were given back.
+ */
+function givingBack({ sections }: Model, ended: readonly RefundedUnits[]): Model {
+  const model = modelOfSections({
+    ...sections,
+    read(input) {
+      const kept = sections.read(input)
+      for (const units of ended) sections.refund(kept, units)
+      return kept
+    },
+  })
+  const givenBack = (input: ModelInput) => ({ after: change(model, input, []) })
+  return {
+    ...model,
+    peek: input => ({ ...model.peek(input), ...givenBack(input) }),
+    decide: input => ({ ...givenBack(input), ...model.decide(input) }),
+  }
+}
 
 /** The model of the scripts over one database. All times are µs. */
 export class ScriptModel {
@@ -114,14 +144,6 @@ export class ScriptModel {
       now,
       ruleSet.entries,
     )
-    const counted = keyed.map(each => {
-      const { bound } = each
-      const units = ended.unitsOf(bound)
-      if (units.length === 0) return each
-      const model = modelOf(bound.rule)
-      const after = change(model, toReading(this.#states, bound, now), units)
-      return { ...each, before: { after, model: afterRefunds(model, units) } }
-    })
     // Bad credentials are counted one by one, without a lease.
     const wanted = isUnknown ? 1 : wantedRequestsOf({ ruleSet, wantedRequests }, verb)
     // Limits by name have no caller, and only they can be paused.
@@ -130,10 +152,10 @@ export class ScriptModel {
     const pausedUntil = Math.max(0, ...pauses)
     const isPaused = pausedUntil > now
     const decide = (counted: readonly RuleToCount[], isPeek: boolean) =>
-      decideInMemory(modelOf, this.#states, counted, now, isPeek)
-    const times = wanted > 1 && !isPaused ? computeGrant(wanted, counted, decide(counted, true).verdicts) : 1
+      decideInMemory(bound => modelOf(bound, ended.unitsOf(bound)), this.#states, counted, now, isPeek)
+    const times = wanted > 1 && !isPaused ? computeGrant(wanted, keyed, decide(keyed, true).verdicts) : 1
     const decided = decide(
-      counted.map(each => ({ ...each, times })),
+      keyed.map(each => ({ ...each, times })),
       verb === 'peek' || isPaused,
     )
     const { verdicts } = decided
@@ -144,14 +166,14 @@ export class ScriptModel {
       return { status: 'other-mode', mode, plan: '', at: now, verdicts: [], ...(consumer && { consumer }) }
     const reserved =
       admitted && verb !== 'peek'
-        ? this.#reservations.reserve(reservationId, counted, verdicts, {
+        ? this.#reservations.reserve(reservationId, keyed, verdicts, {
             ended,
             now,
             entries: ruleSet.entries,
           })
         : []
     const reported = verdicts.map((verdict, i) => {
-      const { settlement } = counted[i]!.bound.rule
+      const { settlement } = keyed[i]!.bound.rule
       return settlement ? { ...verdict, reserved: reserved[i] ?? 0 } : verdict
     })
 

@@ -74,7 +74,12 @@ export function encodeRefund(refund: Refund): ScriptCall {
   for (const refunded of byEntry) args.push(String(refunded?.units ?? 0), String(refunded?.spent ?? 0))
   if (once) args.push(once.id, String(once.keepSeconds))
   const records = consumerKey === undefined ? [] : [consumerKey]
-  return { script: ruleSet.refund, keys: [...records, ...keys, ...(once ? [once.key] : [])], args }
+  const reserved = ruleSet.reservations?.keysOf(ruleSet, rules) ?? []
+  return {
+    script: ruleSet.refund,
+    keys: [...records, ...keys, ...reserved, ...(once ? [once.key] : [])],
+    args,
+  }
 }
 
 const FIELDS = 2

@@ -2,7 +2,7 @@
 import type { Quota } from '../algorithms/algorithm.ts'
 import type { AlgorithmName } from '../algorithms/all.ts'
 import type { Rule, SettlementTerms } from '../config/compile-rule.ts'
-import type { Script } from '../store/store.ts'
+import type { Script, ScriptCall } from '../store/store.ts'
 
 /** Everything that the text of the scripts depends on. */
 export interface RuleSetShape {
@@ -38,7 +38,7 @@ export interface RuleEntry {
   /** Whether everything is stored under its side key, without a record in the state of its identity. */
   isApart: boolean
   /** Set if it reserves units that are settled later. */
-  settlement?: SettlementTerms
+  settlement?: SettlementTerms | undefined
   /** The numbers for each plan. The first are those of callers without a plan. */
   variants: readonly Variant[]
 }
@@ -57,6 +57,31 @@ export interface RuleSetScripts {
   refund: Script
   /** Absent: no rule has a settlement. */
   settle?: Script | undefined
+  /** Absent: no rule has a settlement. */
+  reservations?: ReservationWire | undefined
+}
+
+/** What reservations add to the wire format (reservation-wire.ts). */
+export interface ReservationWire {
+  /** The keys of the reservations, which follow all other keys of the rules. */
+  keysOf(ruleSet: RuleSet, rules: readonly KeyedRule[]): string[]
+  /** @param prepared a decision as it is for rules that reserve nothing */
+  addTo<Outcome extends { verdicts: readonly { rule: Rule }[] }>(
+    prepared: PreparedDecision<Outcome>,
+    evaluation: { ruleSet: RuleSet; rules: readonly KeyedRule[]; reservationId?: string | undefined },
+  ): PreparedDecision<Outcome>
+}
+
+interface KeyedRule {
+  rule: Rule
+  /** Of the state of its identity. */
+  key: string
+}
+
+/** The call of a decision, and the decoder of its reply. */
+interface PreparedDecision<Outcome> {
+  call: ScriptCall & { keys: readonly string[]; args: readonly string[] }
+  decode(reply: unknown): Outcome
 }
 
 /** Compiles the scripts of a rule set, or finds those that were built. */

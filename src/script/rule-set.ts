@@ -86,7 +86,7 @@ function createEntry(rule: Rule, identity: number): RuleEntry {
     ...(countsInFlight(rule) && { argument: 'holding' }),
     ...((state === 'log' || state === 'held') && { sideKey: state }),
     isApart: countsInFlight(rule),
-    ...(rule.settlement && { settlement: rule.settlement }),
+    settlement: rule.settlement,
     variants: [{ ...(plans && { plans }), tag: rule.tag, quota: rule.quota }],
   }
 }

@@ -4,6 +4,7 @@
  */
 import type { Script } from '../store/store.ts'
 import { createScript } from './create-script.ts'
+import { RESERVATION_WIRE } from './reservation-wire.ts'
 import type { RuleSetScripts, RuleSetShape } from './rule-set-shape.ts'
 import { decideText, refundText, settleText } from './rule-set-text.ts'
 
@@ -15,7 +16,9 @@ export function compileScripts(shape: RuleSetShape, loopsFrom?: number): RuleSet
   let decide: Script | undefined
   let refund: Script | undefined
   let settle: Script | undefined
+  const settles = shape.entries.some(({ settlement }) => settlement)
   return {
+    ...(settles && { reservations: RESERVATION_WIRE }),
     get decide() {
       decide ??= createScript(decideText(shape, loopsFrom))
       return decide
@@ -25,7 +28,7 @@ export function compileScripts(shape: RuleSetShape, loopsFrom?: number): RuleSet
       return refund
     },
     get settle() {
-      if (shape.entries.some(({ settlement }) => settlement)) settle ??= createScript(settleText(shape))
+      if (settles) settle ??= createScript(settleText(shape))
       return settle
     },
   }

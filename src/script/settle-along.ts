@@ -15,8 +15,8 @@
  * once, whatever is sent.
  */
 import type { ScriptCall, StoreCall } from '../store/store.ts'
-import { debtIn } from './decide.ts'
-import { PER_SETTLED, type RuleEntry, type RuleSet } from './rule-set-shape.ts'
+import { reservationAt } from './reservation-wire.ts'
+import type { RuleEntry } from './rule-set-shape.ts'
 import type { SettledRequest, SettledRule, Settlement } from './settle.ts'
 
 /** Ids have as many letters of base 62; others, as tests have them, are not in the state. */
@@ -51,9 +51,6 @@ export const partAt = (settled: readonly Pick<RuleEntry, 'takesOverrides' | 'var
 type Settled = Pick<Settlement, 'ruleSet' | 'consumerKey' | 'plan' | 'requests'> & {
   rules: readonly Pick<SettledRule, 'rule' | 'key' | 'written'>[]
 }
-
-/** The place of the reservationId in ARGV. */
-const reservationAt = ({ entries }: RuleSet) => 5 + entries.filter(({ argument }) => argument).length
 
 /**
  * Lets a decision that was not sent yet settle reservations.
@@ -113,15 +110,3 @@ const digits = (value: number, length: number): string =>
   length === 0
     ? ''
     : digits(Math.floor(value / BASE), length - 1) + String.fromCharCode(FIRST_DIGIT + (value % BASE))
-
-/** How many reservations a decision has settled. For each request, that is one for each of its identities. @param reply not decoded yet */
-export const settledIn = (reply: unknown): number =>
-  Array.isArray(reply) && reply[0] > 0 ? Math.floor(reply[0] / PER_SETTLED) : 0
-
-/** The debt of each rule after the decision. @param reply of a decision that has settled reservations */
-export function debtsIn(
-  reply: unknown,
-  { ruleSet, rules }: Pick<Settled, 'ruleSet' | 'rules'>,
-): { debt: number }[] {
-  return rules.map(({ rule }) => ({ debt: debtIn(reply as unknown[], ruleSet, rule) }))
-}

@@ -40,6 +40,7 @@
 import type { Rule } from '../config/compile-rule.ts'
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Verdict } from './evaluation.ts'
+import { reservedKeys } from './reservation-wire.ts'
 import type { RuleSet } from './rule-set-shape.ts'
 import { checkFields, checkStanding, formatTime, invalidReply, isField, placeRules } from './wire.ts'
 
@@ -136,7 +137,7 @@ export function encodeSettle({ ruleSet, rules, consumerKey, plan, now, requests 
     else args.push(id, String(spentAt), isRenewal ? 'renew' : 'settle', ...row)
   }
   const records = consumerKey === undefined ? [] : [consumerKey]
-  return { script: ruleSet.settle, keys: [...records, ...keys], args }
+  return { script: ruleSet.settle, keys: [...records, ...keys, ...reservedKeys(ruleSet, rules)], args }
 }
 
 const FIELDS = 3

@@ -1,7 +1,7 @@
 /** The parts of the wire format that the scripts share: keys, marks, arguments of rules, and checks of replies. */
 import type { Holding } from '../algorithms/algorithm.ts'
 import { GatewayError } from '../errors.ts'
-import { chunksKey, reservedKey } from '../store/keys.ts'
+import { chunksKey } from '../store/keys.ts'
 import type { BoundRule } from './evaluation.ts'
 import { MARKS } from './marks.ts'
 import type { RuleSet } from './rule-set-shape.ts'
@@ -41,7 +41,6 @@ export function placeRules<T extends CallRule>(
 
   const keys: string[] = []
   const chunks: string[] = []
-  const reservations: string[] = []
   const ruleArguments: string[] = []
   const seen = new Set<string>()
   let marks = ''
@@ -63,7 +62,6 @@ export function placeRules<T extends CallRule>(
     if (seen.has(key)) throw new Error('Rules of different identities need different keys.')
     seen.add(key)
     keys.push(key, ...sideKeys)
-    if (indexes.some(i => entries[i]!.settlement)) reservations.push(reservedKey(key))
   }
   entries.forEach(({ sideKey, argument }, i) => {
     const rule = byEntry[i]
@@ -71,7 +69,7 @@ export function placeRules<T extends CallRule>(
     if (argument === 'ends') ruleArguments.push(rule?.ends?.join(' ') ?? '')
     if (argument === 'holding') ruleArguments.push(formatHolding(rule?.holding))
   })
-  return { byEntry, keys: [...keys, ...chunks, ...reservations], marks, ruleArguments }
+  return { byEntry, keys: [...keys, ...chunks], marks, ruleArguments }
 }
 
 /** The results of entriesByIdentity, which are computed once for each rule set. */

@@ -3,6 +3,10 @@ import { describe, expect, it } from 'vitest'
 import { checkConfig, checkedConfig } from '../../src/config/check/check.ts'
 import { warningsOf } from '../../src/config/check/warnings.ts'
 import { ConfigError } from '../../src/config/config-error.ts'
+import { createLocalLimiter } from '../../src/limiter/outage/local.ts'
+import { gatewayRuleSet } from '../../src/script/compiled.ts'
+import { bound } from '../support/bound.ts'
+import { NOON } from '../support/traffic.ts'
 
 const TOKENS = { estimate: 2000, actual: { usage: 'openai' } }
 const RULE = {
@@ -122,6 +126,21 @@ describe('a rule with a unit', () => {
     expect(tagsWith('requests')).toEqual(tagsWith(undefined))
     expect(tagsWith('requests')).toEqual({ tag: 'G5R', family: 'exG' })
   })
+
+  it.each([
+    ['clamp', true, 0],
+    ['refuse', false, 1_000_000],
+  ] as const)(
+    'is counted by an isolate with at most its limit, and without a debt: %s',
+    (aboveLimit, admitted, remaining) => {
+      const { rules } = checkedConfig(withUnit({ ...TOKENS, aboveLimit }))
+      const local = createLocalLimiter(1, () => NOON / 1e3)
+      const decided = local.decide(gatewayRuleSet({ rules, plans: ['free'] }), [
+        bound(rules[0]!, 'C', 3_000_000),
+      ])
+      expect(decided).toMatchObject({ admitted, verdicts: [{ remaining, debt: 0 }] })
+    },
+  )
 
   it('has no lease, even if the config has one', () => {
     const config = { ...withRule({}), lease: { for: '250ms' } }

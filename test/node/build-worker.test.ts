@@ -45,6 +45,12 @@ const SECRET = 'secret-of-the-machines'
 
 const second = { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' } as const
 
+/** What a Worker carries for a rule of a unit, or with `countIf`. */
+const OF_UNITS = [
+  ...['compileUnits', 'createDecideRequestWithAmounts'],
+  ...['createEngineWithReservations', 'withReservations'],
+]
+
 /** Limits that need other parts than `second`: another algorithm, and a calendar period. */
 const LIMITS = {
   calls: [{ name: 'second', algorithm: 'sliding-log', limit: 10, period: '1s' }],
@@ -205,15 +211,11 @@ describe('the module of a Worker', () => {
 
   it.each<[string, Partial<ConfigInput>, string[]]>([
     ['no unit', { rules: [second] }, []],
-    [
-      'countIf',
-      { rules: [{ ...second, countIf: { status: [401] } }] },
-      ['compileUnits', 'createAmounts', 'createEngineWithReservations', 'observeEnd'],
-    ],
+    ['countIf', { rules: [{ ...second, countIf: { status: [401] } }] }, [...OF_UNITS, 'observeEnd']],
     [
       'a unit of milliseconds',
       { units: { ms: { estimate: 100, actual: 'ms' } }, rules: [{ ...second, unit: 'ms' }] },
-      ['compileUnits', 'createAmounts', 'createEngineWithReservations', 'observeEnd'],
+      [...OF_UNITS, 'observeEnd'],
     ],
     [
       'tokens',
@@ -221,17 +223,29 @@ describe('the module of a Worker', () => {
         units: { tokens: { estimate: 'llm', actual: { usage: 'openai' } } },
         rules: [{ ...second, unit: 'tokens' }],
       },
-      [
-        ...['compileUnits', 'createAmounts', 'createEstimateAmounts', 'createEngineWithReservations'],
-        ...['createUsageReader', 'observeEnd'],
-      ],
+      [...OF_UNITS, 'createEstimateAmounts', 'createUsageReader', 'observeEnd'],
+    ],
+    [
+      'a unit without an actual amount',
+      { units: { tokens: { estimate: 5 } }, rules: [{ ...second, unit: 'tokens' }] },
+      ['compileUnits', 'createDecideRequestWithAmounts'],
     ],
     ['a unit of limits by name alone', { units: { tokens: {} }, rules: [second] }, ['compileUnits']],
   ])('carries what its units need: %s', (_, config, expected) => {
-    const parts = ['compileUnits', 'createAmounts', 'createEstimateAmounts', 'createEngineWithReservations']
-    const all = [...parts, 'createUsageReader', 'observeEnd', 'withActualHook']
+    const parts = [...OF_UNITS, 'createEstimateAmounts', 'createUsageReader', 'observeEnd', 'withActualHook']
     const text = workerModule(configOf(config))
-    expect(all.filter(part => text.includes(`    ${part},`))).toEqual(expected)
+    expect(parts.filter(part => new RegExp(`\\b${part}\\b`).test(text))).toEqual(expected)
+  })
+
+  it('is bundled without any file about units if the config has none', async () => {
+    const { metafile } = await build({
+      ...bundleOptions(CONFIG_FILE, () => loadConfig(CONFIG_FILE)),
+      metafile: true,
+    })
+    const { inputs } = Object.values(metafile!.outputs)[0]!
+    const carried = Object.keys(inputs).filter(file => inputs[file]!.bytesInOutput > 0)
+    expect(carried).toContain('src/limiter/engine.ts')
+    expect(carried.filter(file => /units|amount|settle|reserv|src\/usage/.test(file))).toEqual([])
   })
 
   it.each([

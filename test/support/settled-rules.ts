@@ -1,6 +1,7 @@
 /** Rules that reserve units. */
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule, SettlementTerms } from '../../src/config/compile-rule.ts'
+import { settledCounting } from '../../src/config/compile-units.ts'
 import { rulesOf } from './engines.ts'
 
 export const TERMS: SettlementTerms = { ttlMs: 10_000, onUnsettled: 'keep', aboveLimit: 'clamp' }
@@ -9,7 +10,7 @@ export const TERMS: SettlementTerms = { ttlMs: 10_000, onUnsettled: 'keep', abov
 export const settled = <R extends Rule>(rule: R, terms: Partial<SettlementTerms> = {}): R => ({
   ...rule,
   settlement: { ...TERMS, ...terms },
-  quota: { ...rule.quota, settles: true },
+  counting: settledCounting(rule.counting, { ...TERMS, ...terms }),
 })
 
 export const settledRule = (input: RuleInput, terms?: Partial<SettlementTerms>): Rule =>

@@ -7,7 +7,7 @@ import { type Config, compileConfig } from '../compile.ts'
 import { credentialMethodsOf } from '../compile-credentials.ts'
 import { compileGatewayRule, compileLimitRule } from '../compile-rule.ts'
 import * as SHEDDING_COMPILER from '../compile-shedding.ts'
-import { compileUnits } from '../compile-units.ts'
+import { compileUnits, unitsOf } from '../compile-units.ts'
 import { ConfigError, type Mistake } from '../config-error.ts'
 import { mistakesOfAddress } from './address-schema.ts'
 import { mistakesOfHooks } from './hooks-schema.ts'
@@ -55,8 +55,10 @@ function mistakesBetweenParts(config: ConfigInput): Mistake[] {
   const plans = config.plans ?? ['free']
   const methods = credentialMethodsOf(config)
   const written = config.rules ?? []
-  const units = compileUnits(config.units)
-  const rules = written.map(rule => compileGatewayRule(rule, plans, ALL_ALGORITHMS, units))
+  const { ofGatewayRule, ofLimitRule } = unitsOf(config.units)
+  const rules = written.map(rule =>
+    compileGatewayRule(rule, plans, ALL_ALGORITHMS).map(variant => ofGatewayRule(rule, variant)),
+  )
   return [
     ...mistakesOfSet(written, 'rules'),
     ...mistakesOfReserving(
@@ -66,7 +68,7 @@ function mistakesBetweenParts(config: ConfigInput): Mistake[] {
     ...written.flatMap((rule, i) => mistakesOfGatewayRule(rule, rules[i]!, `rules[${i}]`, config)),
     ...Object.entries(config.limits ?? {}).flatMap(([name, set]) => {
       const path = `limits.${name}`
-      const compiled = set.map(rule => compileLimitRule(rule, ALL_ALGORITHMS, units))
+      const compiled = set.map(rule => ofLimitRule(compileLimitRule(rule, ALL_ALGORITHMS)))
       return [
         ...mistakesOfSet(set, path),
         ...mistakesOfReserving(compiled, path),

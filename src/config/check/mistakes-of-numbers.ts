@@ -1,7 +1,6 @@
 /** Finds mistakes in the numbers of a rule, also of plans and overrides. Needs only the `numbers` of its algorithm. */
 import type { Flaw, Numbers } from '../../algorithms/descriptor.ts'
-import { type GatewayRule, MAX_DELAY, periodOf } from '../compile-rule.ts'
-import { REQUESTS } from '../compile-units.ts'
+import { type GatewayRule, MAX_DELAY, periodOf, REQUESTS } from '../compile-rule.ts'
 import type { NumbersInput } from './rule-schema.ts'
 
 /** Finds numbers of a rule that cannot go together. @returns the key to change and the message */

@@ -1,8 +1,7 @@
 /** Finds mistakes in the numbers of rules that are settled later. */
 import type { Flaw } from '../../algorithms/descriptor.ts'
 import { MAX_WINDOW_COUNT } from '../../algorithms/window.ts'
-import { canSettle, type GatewayRule, type LimitRule } from '../compile-rule.ts'
-import { REQUESTS } from '../compile-units.ts'
+import { canSettle, type GatewayRule, type LimitRule, REQUESTS } from '../compile-rule.ts'
 import type { Mistake } from '../config-error.ts'
 import { show } from './mistake.ts'
 

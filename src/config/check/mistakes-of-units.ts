@@ -1,8 +1,7 @@
 /** Finds mistakes in `units` and `countIf` that the schema cannot find: between their settings, and with the rest of the config. */
 import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
 import { ALGORITHM_NAMES } from '../../algorithms/index.ts'
-import { canSettle, type GatewayRule, type LimitRule } from '../compile-rule.ts'
-import { REQUESTS } from '../compile-units.ts'
+import { canSettle, type GatewayRule, type LimitRule, REQUESTS } from '../compile-rule.ts'
 import type { Mistake } from '../config-error.ts'
 import { needsCredential } from '../identity-parts.ts'
 import { didYouMean } from './did-you-mean.ts'

@@ -4,7 +4,7 @@
 import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
 import { credentialMethodsOf } from '../compile-credentials.ts'
 import { compileGatewayRule } from '../compile-rule.ts'
-import { compileUnits } from '../compile-units.ts'
+import { unitsOf } from '../compile-units.ts'
 import type { Mistake } from '../config-error.ts'
 import { type By, readPart } from '../identity-parts.ts'
 import { findUncovered } from './coverage.ts'
@@ -19,10 +19,10 @@ export type Warning = Mistake
 /** @param config a config without mistakes */
 export function warningsOf(config: ConfigInput): Warning[] {
   const { rules = [], routes = [], plans = ['free'] } = config
-  const units = compileUnits(config.units)
+  const { ofGatewayRule } = unitsOf(config.units)
   const written = rules.map(input => ({
     input,
-    rule: compileGatewayRule(input, plans, ALL_ALGORITHMS, units)[0]!,
+    rule: ofGatewayRule(input, compileGatewayRule(input, plans, ALL_ALGORITHMS)[0]!),
   }))
   const accept = config.credentials?.accept ?? credentialMethodsOf(config)
   const reach = {

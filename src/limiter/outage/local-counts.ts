@@ -43,7 +43,7 @@ export type LocalCounts = ReturnType<typeof createLocalCounts>
 const MAX_IDENTITIES = 10_000
 
 /** The model for counting in the isolate: its state has two numbers, also for algorithms that store more in Redis. */
-const modelOf = ({ counting }: Rule) => counting.local.model
+const modelOf = ({ rule: { counting } }: { rule: Rule }) => counting.local.model
 
 /**
  * Creates the counts of an isolate.

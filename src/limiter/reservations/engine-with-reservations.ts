@@ -4,20 +4,24 @@
  */
 import { elapsed } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
+import type { Rule } from '../../config/compile-rule.ts'
 import type { Store } from '../../store/store.ts'
 import { createEngine } from '../engine.ts'
 import type { Engine, EngineOptions } from '../engine-shape.ts'
+import { anyReserves } from '../needs.ts'
 import { reserves } from './reservation.ts'
 import { createSettlements, type Settlements } from './settlements.ts'
 
 type EngineConfig = Partial<Pick<Config, 'breaker' | 'tripLimit' | 'storeDeadlineMs'>>
 
-/** As `createEngine`. */
+/** As `createEngine`. @param rules all rules that the engine may have to decide. It is a plain engine if none of them reserves */
 export function createEngineWithReservations(
   config: EngineConfig,
   store: Store,
   options: EngineOptions,
+  rules: readonly Rule[],
 ): Engine {
+  if (!anyReserves(rules)) return createEngine(config, store, options)
   const { clock, timer, decideAt: writeAt, local, stats, switchName } = options
   const settlements = createSettlements({
     ...{ now: () => elapsed(clock), wallClock: clock.now, timer, writeAt },

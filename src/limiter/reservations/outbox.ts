@@ -9,8 +9,9 @@
  *     failed       its trip has failed; is sent again after 2 s, and later each time that the store answers with an error
  */
 import { GatewayError } from '../../errors.ts'
+import { debtsIn, settledIn } from '../../script/reservation-wire.ts'
 import type { SettledRequest, Settlement, SettleResult } from '../../script/settle.ts'
-import { debtsIn, settleAlong, settledIn } from '../../script/settle-along.ts'
+import { settleAlong } from '../../script/settle-along.ts'
 import type { StoreCall } from '../../store/store.ts'
 import { keysOf, type Rider } from '../../trips/rider.ts'
 import { isWithin } from '../../trips/turn.ts'

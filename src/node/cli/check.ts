@@ -14,9 +14,8 @@ import {
   IDENTIFY,
   type RequestPattern,
 } from '../../config/compile-route.ts'
-import { countsInFlight } from '../../config/compile-rule.ts'
+import { countsInFlight, REQUESTS } from '../../config/compile-rule.ts'
 import { adaptiveRangeOf, type Shedding, type TrafficClass } from '../../config/compile-shedding.ts'
-import { REQUESTS } from '../../config/compile-units.ts'
 import { formatDuration } from '../../config/duration.ts'
 import { hooksOf } from '../../config/hooks.ts'
 import { needsCredential } from '../../config/identity-parts.ts'

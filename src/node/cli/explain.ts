@@ -1,7 +1,7 @@
 /** `npx sluicegate explain GET /reports/7`: how the gateway would handle a request, and what that costs. */
 import { Command, Option } from 'commander'
 import type { Config } from '../../config/compile.ts'
-import { REQUESTS } from '../../config/compile-units.ts'
+import { REQUESTS } from '../../config/compile-rule.ts'
 import { formatDuration } from '../../config/duration.ts'
 import { CF_PARTS, type CfPart } from '../../config/identity-parts.ts'
 import { AdminError } from '../../ops/admin-error.ts'

@@ -76,8 +76,6 @@ export async function proxy(
   const deadline = new AbortController()
   const timer = setTimeout(() => deadline.abort(), config.originDeadlineMs)
   const aborts = config.onClientGone === 'abort'
-  const { bodyFailed } = context
-  const signals = [deadline.signal, aborts && request.signal, bodyFailed].filter(signal => !!signal)
   try {
     const url = context.url ?? new URL(request.url)
     const target = targetUrl(request.url, config.origin!, url)
@@ -87,13 +85,14 @@ export async function proxy(
       // Requests with a credential bypass the cache of the zone, whose key does not include the credential. The
       // origin sees this as Cache-Control: no-cache, unless the caller sent its own.
       ...(context.caller?.credential && { cache: 'no-store' }),
-      signal: signals.length > 1 ? AbortSignal.any(signals) : deadline.signal,
+      signal: aborts ? AbortSignal.any([deadline.signal, request.signal]) : deadline.signal,
       ...AS_ENCODED,
     }
+    context.adapt?.(settings)
     const response = await fetchOrigin(target, request, settings)
     return { response, isFromSluice: false }
   } catch (error) {
-    if ((aborts && request.signal.aborted) || bodyFailed?.aborted) return replyToGoneClient()
+    if ((aborts && request.signal.aborted) || context.bodyFailed?.aborted) return replyToGoneClient()
     const isLate = deadline.signal.aborted
     const { requestId: request_id, route } = context
     const reason = isLate ? 'timeout' : reasonOf(error)
@@ -161,7 +160,6 @@ function forwardedHeaders(request: Request, url: URL, config: ProxyConfig, conte
     headers.set('x-consumer-mode', modeOf(credential))
     if (decision?.plan) headers.set('x-consumer-plan', decision.plan)
   }
-  if (context.acceptEncoding) headers.set('accept-encoding', context.acceptEncoding)
   if (decision?.degraded) headers.set('sluice-degraded', decision.degraded.cause)
   return headers
 }

@@ -8,7 +8,12 @@ import {
   parseAddress,
 } from '../../config/address-ranges.ts'
 import { type AddressSettings, compileAddress } from '../../config/compile-address.ts'
-import type { Parts } from './parts.ts'
+import type { addressBehindProxies } from './behind-proxies.ts'
+
+/** A part that a Worker carries only if a header of proxies has the address. */
+export interface AddressParts {
+  addressBehindProxies: typeof addressBehindProxies
+}
 
 /** All callers with an unknown address are counted together. */
 const UNKNOWN_ADDRESS = 'unknown'
@@ -27,7 +32,7 @@ export function clientAddress(
   request: Request,
   settings: AddressSettings,
   peer: string | undefined,
-  { addressBehindProxies }: Pick<Parts, 'addressBehindProxies'>,
+  { addressBehindProxies }: AddressParts,
 ): string | undefined {
   const { from, trustedWorkers } = settings
   switch (from) {

@@ -20,7 +20,7 @@ import { createAdaptiveLimit } from '../../shedding/adaptive-limit.ts'
 import { createUtilizationShedderAndBoard } from '../../shedding/worker-utilization.ts'
 import { withActualHook } from '../../usage/actual-hook.ts'
 import { createUsageReader } from '../../usage/usage-reader.ts'
-import { createAmounts } from './amounts.ts'
+import { createDecideRequestWithAmounts } from './amounts.ts'
 import { addressBehindProxies } from './behind-proxies.ts'
 import { answerPreflight, setAllowedOrigin } from './cors.ts'
 import { observeEnd } from './ending.ts'
@@ -39,7 +39,7 @@ export const ALL_PARTS: Parts = {
   scriptsOf: compileScripts,
   evaluateOnCluster,
   createHoldingsKeeper,
-  createEngineWithReservations,
+  createEngine: createEngineWithReservations,
   createLocalLimiter,
   createLeases,
   createRefusalMemory,
@@ -50,7 +50,7 @@ export const ALL_PARTS: Parts = {
   createOtlpMeasurements,
   syncScript,
   observeEnd,
-  createAmounts,
+  createDecideRequest: createDecideRequestWithAmounts,
   createUsageReader,
   withActualHook,
   createEstimateAmounts,

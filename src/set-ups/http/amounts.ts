@@ -3,16 +3,21 @@
  * has neither `units` nor `countIf` does not carry this file.
  */
 import type { Background } from '../../background.ts'
-import type { Config, GatewayRule } from '../../config/compile.ts'
-import { countsInFlight } from '../../config/compile-rule.ts'
-import { REQUESTS } from '../../config/compile-units.ts'
+import type { Config } from '../../config/compile.ts'
+import { countsInFlight, REQUESTS } from '../../config/compile-rule.ts'
 import type { Decided, Ending } from '../../limiter/engine-shape.ts'
 import type { Amounts } from '../../usage/usage.ts'
-import { estimatesFromBody } from './amounts-needed.ts'
+import { anyEstimated, estimatesFromBody } from './amounts-needed.ts'
+import {
+  createDecideRequest,
+  type DecideIdentified,
+  type DecideRequest,
+  type DecideRequestParts,
+} from './decide-request.ts'
 import type { DecidedRequest } from './decided-request.ts'
+import { type CostOf, costInRequests } from './demand-rules.ts'
 import type { createEstimateAmounts, EstimatedRequest } from './estimate-amounts.ts'
 import { type Forwarded, replyToGoneClient } from './forward.ts'
-import type { AppliedHooks } from './hooks.ts'
 import type { Reporting } from './report.ts'
 import { createAmountSettler, type SettleParts } from './settle-amounts.ts'
 import { createReadOnSlots, createTapPump } from './tap-pump.ts'
@@ -30,29 +35,29 @@ const READ_ON_MS = 25_000
 /** How many such replies an isolate reads at once. */
 const MAX_READ_ON = 100
 
-/** Finds what requests cost in units of the config. */
-export type FindAmounts = (
-  request: Request,
-  applied: Pick<AppliedHooks, 'matched' | 'amounts'>,
-) => Promise<RequestAmounts>
+/** What a set-up passes in for amounts. */
+export interface AmountsPlatform {
+  parts: AmountParts
+  /** Monotonic time (ms). */
+  now(): number
+  onFinish: Reporting['onFinish'] | undefined
+}
 
 type Settling = Pick<DecidedRequest, 'forwarding' | 'finish'>
 
-/** What one request costs in units of the config. */
-export interface RequestAmounts {
-  /** The estimate under a rule. Undefined: the rule counts requests. */
-  costOf(rule: GatewayRule): number | undefined
-  /** Forwards the admitted request so that, when it ends, what it has reserved is replaced by what it has cost. */
-  settling(decided: Decided, background: Background): Settling
+/** As `createDecideRequest`. */
+export function createDecideRequestWithAmounts(
+  config: Config,
+  parts: DecideRequestParts & AmountsPlatform,
+): DecideRequest {
+  return createDecideRequest(config, parts, anyEstimated(config) ? withAmounts(config, parts) : undefined)
 }
 
-/** @param now monotonic time (ms) */
-export function createAmounts(
+/** Estimates what a request will cost before it is decided, and settles it afterwards. */
+function withAmounts(
   config: Config,
-  parts: AmountParts,
-  now: () => number,
-  { onFinish }: Pick<Reporting, 'onFinish'>,
-): FindAmounts {
+  { parts, now, onFinish }: AmountsPlatform,
+): (decide: DecideIdentified) => DecideIdentified {
   const units = config.units!
   const settler = createAmountSettler({ units, hooks: config.hooks }, parts, now)
   const readOn =
@@ -66,12 +71,12 @@ export function createAmounts(
       })
 
   function settling(
-    { decision, reservation, finish }: Decided,
+    { decision, stake, finish }: Decided,
     estimated: EstimatedRequest,
     background: Background,
   ): Settling {
     const { request: copy, bodyFailed, hidesUsage, isBroken } = estimated
-    const reserved = { reservation, hidesUsage }
+    const reserved = { reservation: stake?.reservation, hidesUsage }
     const holdsUnits =
       'verdicts' in decision && decision.verdicts.some(({ rule, allowed }) => allowed && countsInFlight(rule))
     // Until the request is forwarded, it costs nothing.
@@ -102,10 +107,14 @@ export function createAmounts(
       forwarding: forward => async (request, context) => {
         if (isBroken) return replyToGoneClient()
         const startedAt = now()
+        const encoding = settler.acceptEncoding(request.headers.get('accept-encoding'), reserved)
         const forwarded = await forward(copy, {
           ...context,
           ...(copy !== request && { copy, bodyFailed }),
-          acceptEncoding: settler.acceptEncoding(request.headers.get('accept-encoding'), reserved),
+          adapt(settings) {
+            if (encoding) (settings.headers as Headers).set('accept-encoding', encoding)
+            if (bodyFailed) settings.signal = AbortSignal.any([settings.signal!, bodyFailed])
+          },
         })
         let reply = forwarded
         runOrLog(() => {
@@ -116,13 +125,16 @@ export function createAmounts(
     }
   }
 
-  return async (request, { matched, amounts: given = {} }) => {
+  return decide => async (identified, background) => {
+    const { request, matched, amounts: given = {} } = identified
     const estimated = await estimate(request, matched.rules, given)
     const { amounts } = estimated
-    return {
-      costOf: ({ unit, cost }) =>
-        unit === REQUESTS ? undefined : Object.hasOwn(amounts, unit) ? amounts[unit] : cost,
-      settling: (decided, background) => settling(decided, estimated, background),
+    const costOf: CostOf = (rule, matched) => {
+      const { unit, cost } = rule
+      if (unit === REQUESTS) return costInRequests(rule, matched)
+      return Object.hasOwn(amounts, unit) ? amounts[unit]! : cost
     }
+    const decided = await decide({ ...identified, costOf }, background)
+    return { ...decided, ...settling(decided, estimated, background) }
   }
 }

@@ -9,16 +9,15 @@ import type { Demand } from '../../limiter/bind.ts'
 import type { Decided, Engine } from '../../limiter/engine-shape.ts'
 import { toDegraded } from '../../limiter/evaluate.ts'
 import type { RuleSet } from '../../script/rule-set-shape.ts'
-import type { FindAmounts, RequestAmounts } from './amounts.ts'
 import type { Caller } from './caller.ts'
 import type { DecidedRequest } from './decided-request.ts'
-import { demandRules } from './demand-rules.ts'
+import { type CostOf, demandRules } from './demand-rules.ts'
 import type { EmptyStoreCheck } from './empty-store.ts'
 import type { AppliedHooks, HookRunner, Identify } from './hooks.ts'
 import type { Identifier } from './identify.ts'
 import type { Matched, MatchRequest } from './match.ts'
 import type { OriginLoad } from './origin-load.ts'
-import type { Parts } from './parts.ts'
+import type { classOfRequest } from './traffic-class.ts'
 import { runOrLog } from './unexpected.ts'
 
 /**
@@ -35,13 +34,19 @@ export type DecideRequest = (
 ) => Promise<DecidedRequest>
 
 /** A request whose caller is identified, as far as the request alone allows it. */
-interface Identified extends Omit<AppliedHooks, 'amounts'> {
+export interface IdentifiedRequest extends AppliedHooks {
   request: Request
   /** Undefined if the config does not shed load. */
   trafficClass: TrafficClass | undefined
-  /** Undefined if its rules count requests. */
-  amounts: RequestAmounts | undefined
+  /** Absent: its rules count requests. */
+  costOf?: CostOf
 }
+
+/** Decides a request by its rules. @returns also the caller in the mode in which it was decided */
+export type DecideIdentified = (
+  identified: IdentifiedRequest,
+  background: Background,
+) => Promise<Decided & Pick<DecidedRequest, 'forwarding'> & { caller: Caller }>
 
 /** Dependencies of the decision. */
 export interface DecideRequestParts {
@@ -49,21 +54,22 @@ export interface DecideRequestParts {
   ruleSet: RuleSet
   engine: Engine
   identifier: Identifier
-  classOfRequest: Parts['classOfRequest']
+  classOfRequest: typeof classOfRequest
   match: MatchRequest
   /** The worker utilization shedder and the adaptive limit. Absent if the config has neither. */
   originLoad?: Pick<OriginLoad, 'shedder' | 'limitOf'> | undefined
   /** The hooks of the config; absent if it has none. */
   hooks?: HookRunner | undefined
-  /** Finds what requests cost in units of the config. Absent: the config has none. */
-  findAmounts?: FindAmounts | undefined
   /** Informed of keys that the store does not know. */
   emptyStore?: Pick<EmptyStoreCheck, 'noteUnknownKey'>
 }
 
-export function createDecideRequest(config: Config, parts: DecideRequestParts): DecideRequest {
-  const { ruleSet, engine, identifier, classOfRequest, match, originLoad, hooks } = parts
-  const { findAmounts, emptyStore } = parts
+/** @param wrap changes how requests are decided by their rules */
+export function createDecideRequest(
+  config: Config,
+  { ruleSet, engine, identifier, classOfRequest, match, originLoad, hooks, emptyStore }: DecideRequestParts,
+  wrap: (decide: DecideIdentified) => DecideIdentified = decide => decide,
+): DecideRequest {
   const classOf = (caller: Caller, { classes }: Matched): TrafficClass | undefined =>
     classes.length > 0
       ? classOfRequest(classes, caller, () => identifier.recall(caller), config.plans)
@@ -74,20 +80,16 @@ export function createDecideRequest(config: Config, parts: DecideRequestParts): 
     ...(credential && { subject: credential.subject }),
   })
 
-  const demandOf = ({ request, caller, matched, failure, trafficClass, amounts }: Identified): Demand => ({
+  const demandOf = ({ request, caller, matched, failure, ...more }: IdentifiedRequest): Demand => ({
     ...callerOf(caller),
     rules: demandRules(request, caller, matched, config.allow, {
-      ...{ trafficClass, amounts },
+      ...more,
       adaptedLimitOf: originLoad?.limitOf,
     }),
     failure,
   })
 
-  /** @returns the caller in the mode in which it was decided */
-  async function decide(
-    identified: Identified,
-    background: Background,
-  ): Promise<Decided & { caller: Caller }> {
+  const decide = wrap(async (identified, background) => {
     const { matched } = identified
     let { caller } = identified
     const options = { background, recall: () => identifier.recall(caller) }
@@ -102,7 +104,7 @@ export function createDecideRequest(config: Config, parts: DecideRequestParts): 
       const broken = { ...callerOf(caller), candidates: matched.rules, error }
       return { ...engine.decideBroken(broken, options), caller }
     }
-  }
+  })
 
   return async (request, peer, background, host) => {
     try {
@@ -130,8 +132,7 @@ export function createDecideRequest(config: Config, parts: DecideRequestParts): 
         return { matched, caller, ruling: { kind: 'shed', verdict: shed }, ...WITHOUT_STORE }
       }
 
-      const amounts = findAmounts && (await findAmounts(request, applied))
-      const decided = await decide({ request, ...applied, trafficClass, amounts }, background)
+      const decided = await decide({ request, ...applied, trafficClass }, background)
       const { decision, outcome } = decided
       // An exception must not lose the decision, which has already spent units and must still be finished.
       if (outcome) {
@@ -141,7 +142,7 @@ export function createDecideRequest(config: Config, parts: DecideRequestParts): 
           identifier.remember(decided.caller, outcome)
         })
       }
-      return { ...decided, matched, ruling: decision, shed, ...amounts?.settling(decided, background) }
+      return { ...decided, matched, ruling: decision, shed }
     } catch (error) {
       const { cause, detail } = toDegraded(error)
       const ruling = { kind: 'unavailable', what: 'credential', degraded: { cause, detail } } as const

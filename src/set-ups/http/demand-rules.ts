@@ -4,15 +4,17 @@ import type { Config, GatewayRule } from '../../config/compile.ts'
 import { isVariantFor, type Rule, withoutPlans } from '../../config/compile-rule.ts'
 import { limitForClass, type TrafficClass } from '../../config/compile-shedding.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
-import type { RequestAmounts } from './amounts.ts'
 import { type Caller, callerKey, modeOf } from './caller.ts'
 import { createKeyReader } from './identity-keys.ts'
 import type { Matched } from './match.ts'
 
+/** Returns what a request costs under a rule, in the rule's unit. */
+export type CostOf = (rule: GatewayRule, matched: Pick<Matched, 'settings'>) => number
+
 interface MoreOfRequest {
   trafficClass?: Pick<TrafficClass, 'rank'> | undefined
   adaptedLimitOf?: ((rule: Rule) => number | undefined) | undefined
-  amounts?: Pick<RequestAmounts, 'costOf'> | undefined
+  costOf?: CostOf | undefined
 }
 
 /**
@@ -20,14 +22,14 @@ interface MoreOfRequest {
  *
  * @param request for the values that rules count by, beside those of the caller
  * @param more `trafficClass`: of the request, if the config sheds load; `adaptedLimitOf`: returns the current limit of a rule whose limit
- * adapts; `amounts`: what the request costs of other units than requests
+ * adapts; `costOf`: if the rules count other units than requests
  */
 export function demandRules(
   request: Request,
   caller: Caller,
   matched: Matched,
   allow: Config['allow'],
-  { trafficClass, adaptedLimitOf, amounts }: MoreOfRequest = {},
+  { trafficClass, adaptedLimitOf, costOf = costInRequests }: MoreOfRequest = {},
 ): DemandedRule[] {
   const keyOf = createKeyReader(request, caller, matched.route?.name)
   const demanded: DemandedRule[] = []
@@ -42,7 +44,7 @@ export function demandRules(
       const shareKey = callerKey(caller)
       demanded.push({ rule: withLimit(adapted, ofClass), key, cost: adapted.cost, shareKey })
     } else {
-      const cost = amounts?.costOf(adapted) ?? costInRequests(adapted, matched)
+      const cost = costOf(adapted, matched)
       const costed = cost === adapted.cost ? adapted : { ...adapted, cost }
       demanded.push({ rule: costed, key, cost })
     }
@@ -86,5 +88,5 @@ function adaptRule(
 const withLimit = (rule: GatewayRule, limit: number) => (limit === rule.limit ? rule : { ...rule, limit })
 
 /** The cost of the rule times the factor of the request. Guesses always cost the same. */
-const costInRequests = ({ cost, on }: GatewayRule, { settings }: Matched) =>
+export const costInRequests: CostOf = ({ cost, on }, { settings }) =>
   on === 'auth-failure' ? cost : cost * settings.cost

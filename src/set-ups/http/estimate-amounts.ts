@@ -3,7 +3,7 @@
  * units need neither does not carry this file.
  */
 import type { GatewayRule } from '../../config/compile-rule.ts'
-import type { LlmEstimate, Unit, Units } from '../../config/compile-units.ts'
+import type { LlmEstimate, Unit, Units } from '../../config/units-shape.ts'
 import { readLlmRequest } from '../../usage/llm-request.ts'
 import { type Tokens, type Weights, weigh } from '../../usage/tokens.ts'
 import type { Amounts } from '../../usage/usage.ts'

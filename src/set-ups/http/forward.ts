@@ -23,8 +23,8 @@ export interface ForwardContext {
   copy?: Request
   /** Is aborted when the client breaks off the rest of that body, which the platform would then end as if it was complete. */
   bodyFailed?: AbortSignal | undefined
-  /** The header Accept-Encoding for the origin. Absent: that of the client. */
-  acceptEncoding?: string | undefined
+  /** Changes how the gateway sends the request to the origin. */
+  adapt?: (settings: RequestInit) => void
 }
 
 /** Reads a reply that a framework sends itself. */

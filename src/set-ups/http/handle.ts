@@ -15,9 +15,8 @@ import { createGatewayRuleSet } from '../../script/rule-set.ts'
 import type { RuleSet } from '../../script/rule-set-shape.ts'
 import type { Store } from '../../store/store.ts'
 import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
-import { anyEstimated } from './amounts-needed.ts'
 import { annotate } from './annotate.ts'
-import { createDecideRequest, type DecideRequestParts } from './decide-request.ts'
+import type { DecideRequestParts } from './decide-request.ts'
 import type { DecidedRequest } from './decided-request.ts'
 import { delay } from './delay.ts'
 import { deny } from './deny.ts'
@@ -166,12 +165,11 @@ export function createHandler(
   })
   const ruleSet = createGatewayRuleSet(config, parts.scriptsOf)
   const deciding = { ruleSet, engine, identifier, classOfRequest: parts.classOfRequest, hooks }
-  const decideRequest = createDecideRequest(config, {
+  const decideRequest = parts.createDecideRequest(config, {
     ...deciding,
     match: createMatch(config, parts.createMatchByRequest),
-    originLoad,
-    findAmounts: anyEstimated(config) ? parts.createAmounts(config, parts, elapsedMs, reporting) : undefined,
-    emptyStore,
+    ...{ originLoad, emptyStore },
+    ...{ parts, now: elapsedMs, onFinish: reporting.onFinish },
   })
 
   /** One request is enough: if its address is known, the platform reports addresses. */

@@ -7,11 +7,10 @@ import type { RememberedCaller } from '../../credentials/caller-memory.ts'
 import type { Credential } from '../../credentials/credential.ts'
 import { createCredentialFinder, type FinderParts } from '../../credentials/find-credential.ts'
 import type { Outcome } from '../../script/evaluation.ts'
-import { addressIdentity, clientAddress } from './address.ts'
+import { type AddressParts, addressIdentity, clientAddress } from './address.ts'
 import type { Caller } from './caller.ts'
 import { cfOf } from './connection.ts'
 import type { Matched } from './match.ts'
-import type { Parts } from './parts.ts'
 import type { Forbidden } from './ruling.ts'
 
 type Settings = Pick<Config, 'credentials' | 'environment' | 'address' | 'block' | 'plans'>
@@ -50,7 +49,7 @@ export interface Identifier {
  */
 export function createIdentifier(
   config: Settings,
-  parts: Pick<Parts, 'addressBehindProxies' | keyof FinderParts>,
+  parts: AddressParts & FinderParts,
   variables: Readonly<Record<string, unknown>> = {},
   now?: () => number,
 ): Identifier {

@@ -7,9 +7,10 @@ import type { EngineParts } from '../../limiter/engine-with-parts.ts'
 import type { MeasurementParts } from '../../metrics/create-metrics.ts'
 import type { createStatsRecorder } from '../../metrics/flush.ts'
 import type { createTopCallers } from '../../metrics/top-callers.ts'
-import type { AmountParts, createAmounts } from './amounts.ts'
+import type { AmountParts, AmountsPlatform } from './amounts.ts'
 import type { addressBehindProxies } from './behind-proxies.ts'
 import type { answerPreflight, setAllowedOrigin } from './cors.ts'
+import type { DecideRequest, DecideRequestParts } from './decide-request.ts'
 import type { observeEnd } from './ending.ts'
 import type { createHookRunner } from './hooks.ts'
 import type { createMatchByRequest } from './match-by-request.ts'
@@ -27,8 +28,8 @@ export interface Parts extends Required<EngineParts>, OriginLoadParts, AmountPar
   createTopCallers: typeof createTopCallers
   /** With rules that count requests in flight, or that reserve units. */
   observeEnd: typeof observeEnd
-  /** With `units` or `countIf`. */
-  createAmounts: typeof createAmounts
+  /** `createDecideRequest`; with `units` or `countIf`, `createDecideRequestWithAmounts`. */
+  createDecideRequest(config: Config, parts: DecideRequestParts & AmountsPlatform): DecideRequest
   /** With `hooks`. */
   createHookRunner: typeof createHookRunner
   /** With `headers: { xRateLimit }`. */

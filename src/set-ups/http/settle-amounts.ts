@@ -5,8 +5,8 @@
  * An amount that is not found stays as it was reserved. The reason is logged, once for each isolate.
  */
 import type { Config, GatewayRule, Rule } from '../../config/compile.ts'
-import type { ActualSource, Units } from '../../config/compile-units.ts'
 import { milliseconds } from '../../config/duration.ts'
+import type { ActualSource, Units } from '../../config/units-shape.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
 import type { ActualOf, Reservation } from '../../limiter/reservations/reservation.ts'
 import type { withActualHook } from '../../usage/actual-hook.ts'

@@ -4,7 +4,7 @@
  */
 import { kindOf, show } from '../../config/check/mistake.ts'
 import type { LimitRule } from '../../config/compile.ts'
-import { REQUESTS } from '../../config/compile-units.ts'
+import { REQUESTS } from '../../config/compile-rule.ts'
 
 /** The identity that is counted: a value for every part that the rules of the limit count by. */
 export type LimitIdentity = Readonly<Record<string, string | number>>

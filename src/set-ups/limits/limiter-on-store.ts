@@ -11,6 +11,7 @@ import { createStatsRecorder } from '../../metrics/flush.ts'
 import { createMeasurements } from '../../metrics/measurements.ts'
 import { createOtlpMeasurements } from '../../metrics/otlp.ts'
 import { createTopCallers } from '../../metrics/top-callers.ts'
+import { withReservations } from '../../script/reservation-wire.ts'
 import type { ScriptsOf } from '../../script/rule-set-shape.ts'
 import { compileScripts } from '../../script/scripts.ts'
 import { syncScript } from '../../script/sync-text.ts'
@@ -55,14 +56,14 @@ export function createGuardableLimiterOnStore(
   { scriptsOf = compileScripts, ...settings }: StoreLimiterSettings = {},
 ): GuardableLimiter {
   const parts = {
-    ...{ scriptsOf, syncScript, evaluateOnCluster, prepareReset, preparePause },
+    ...{ scriptsOf: withReservations(scriptsOf), syncScript, evaluateOnCluster, prepareReset, preparePause },
     ...{ createStatsRecorder, createTopCallers },
     ...{
       createHoldingsKeeper,
       createLeases,
       createLocalLimiter,
       createRefusalMemory,
-      createEngineWithReservations,
+      createEngine: createEngineWithReservations,
     },
     createReserving,
     ...{ createMeasurements, createOtlpMeasurements },

@@ -164,7 +164,7 @@ export function createGuardableLimiter<Further extends object = object>(
     const mayAnswer = verb === 'decide' && (decideOptions.guard?.isFresh() ?? true)
     if (pause && mayAnswer && !pauses.shouldAsk(pause)) return refuse(name, identity, pause)
     // While a pause is not confirmed, the store would admit.
-    const { decision, outcome, at, reservation, awaitsEnding, finish } = await engine[
+    const { decision, outcome, at, stake, awaitsEnding, finish } = await engine[
       pause && !pause.isConfirmed ? 'peek' : verb
     ]({ ruleSet: ruleSets.get(name)!, rules }, { ...decideOptions, asksStore: pause !== undefined })
     if (!awaitsEnding) finish('complete')
@@ -183,6 +183,7 @@ export function createGuardableLimiter<Further extends object = object>(
     const verdicts = known.kind === 'unavailable' ? [] : known.verdicts
     // A rule that is off does not take part.
     const tookPart = new Set((outcome?.verdicts ?? verdicts).map(({ rule }) => rule.name))
+    const { reservation } = stake ?? {}
     const charged = isCharged && verb === 'decide' ? rules.filter(({ rule }) => tookPart.has(rule.name)) : []
     const made: LimitDecision = {
       ...{ limit: name, identity, at },

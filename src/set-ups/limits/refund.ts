@@ -1,6 +1,6 @@
 /** Gives back what a decision has spent, at most once. */
 import type { LimitRule } from '../../config/compile.ts'
-import { REQUESTS } from '../../config/compile-units.ts'
+import { REQUESTS } from '../../config/compile-rule.ts'
 import { bindRule } from '../../limiter/bind.ts'
 import type { CallGuard } from '../../limiter/call-guard.ts'
 import type { Degraded } from '../../limiter/evaluate.ts'

@@ -8,8 +8,9 @@ import { expect, it } from 'vitest'
 import type { SettlementTerms } from '../../../src/config/compile-rule.ts'
 import { GatewayError } from '../../../src/errors.ts'
 import type { Decided } from '../../../src/limiter/engine-shape.ts'
+import { settledIn } from '../../../src/script/reservation-wire.ts'
 import { PER_SETTLED } from '../../../src/script/rule-set-shape.ts'
-import { BASE, FIRST_DIGIT, settledIn } from '../../../src/script/settle-along.ts'
+import { BASE, FIRST_DIGIT } from '../../../src/script/settle-along.ts'
 import { consumerStateKey } from '../../../src/store/keys.ts'
 import type { ScriptCall, StoreCall } from '../../../src/store/store.ts'
 import { randomCases, sized } from '../../selection.ts'
@@ -213,9 +214,9 @@ class World {
     await this.time.pass(this.#random.pick(PAUSES_MS))
   }
 
-  finish({ isolate, decided: { finish, reservation } }: Open): void {
+  finish({ isolate, decided: { finish, stake } }: Open): void {
     if (isolate.isEnded) return
-    const { id, rules } = reservation!
+    const { id, rules } = stake!.reservation!
     const how = this.#random.int(0, 9)
     if (how === 0) {
       this.costs.set(id, undefined)
@@ -256,12 +257,12 @@ class World {
     }
     await this.time.pass(1000)
     await Promise.all(this.#asked)
-    const live = this.open.flatMap(({ isolate, decided: { reservation } }) => {
-      const entry = this.ledger.entries.get(reservation!.id)!
+    const live = this.open.flatMap(({ isolate, decided: { stake } }) => {
+      const entry = this.ledger.entries.get(stake!.reservation!.id)!
       return isolate.isEnded || entry.endsAt <= this.time.nowMs + 3000 ? [] : [entry]
     })
     for (const { decided } of this.open.splice(0)) {
-      this.costs.set(decided.reservation!.id, 7)
+      this.costs.set(decided.stake!.reservation!.id, 7)
       decided.finish('complete', () => 7)
     }
     await this.time.pass(3000)

@@ -124,7 +124,7 @@ describeOnRedisEngine('a request that reserves', fresh => {
     }
     const key = consumerStateKey(UNKNOWN_CONSUMER)
     const decided = await isolate.askWith([{ rule: RULE, key, cost: 200 }], subject)
-    expect(decided.reservation).toMatchObject({ consumerKey: consumerKey('acme'), plan: 'free' })
+    expect(decided.stake?.reservation).toMatchObject({ consumerKey: consumerKey('acme'), plan: 'free' })
     decided.finish('complete', () => 50)
     await time.pass(250)
     expect(standingOf(await isolate.ask(RULE, 0))).toMatchObject({ remaining: 950 })

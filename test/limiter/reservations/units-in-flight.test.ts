@@ -62,9 +62,10 @@ describeOnRedisEngine('requests that reserve and are in flight', (fresh, kind) =
         }))
       const used = new Map<string, number>()
       const open: Decided[] = []
-      const finish = ({ finish, reservation }: Decided) => {
-        const costs = new Map(reservation!.rules.map(({ rule }) => [rule.name, random.pick([0, 5, 80, 300])]))
-        for (const { rule, key } of reservation!.rules) {
+      const finish = ({ finish, stake }: Decided) => {
+        const { rules } = stake!.reservation!
+        const costs = new Map(rules.map(({ rule }) => [rule.name, random.pick([0, 5, 80, 300])]))
+        for (const { rule, key } of rules) {
           const name = `${rule.name} ${key}`
           used.set(name, (used.get(name) ?? 0) + costs.get(rule.name)!)
         }

@@ -1,0 +1,67 @@
+/**
+ * What the models do differently for rules that are settled later (`--@ if settled` in the Lua files). Their requests can have cost more
+ * than the limit, and units above the limit are a debt. Only the model of the scripts needs this: an isolate does not count settlements.
+ */
+import { ceilDiv, type Model, modelOf, type Sections } from './algorithm.ts'
+import type { AlgorithmName } from './all.ts'
+import type { Kept as KeptOfFixedWindow } from './fixed-window.ts'
+import type { Kept as KeptOfRate } from './gcra.ts'
+import { type Kept as KeptOfSlidingWindow, unitsLeft } from './sliding-window.ts'
+import { MAX_WINDOW_COUNT } from './window.ts'
+
+/** At most this many times the limit counts as spent. So all numbers stay exact. */
+export const MAX_DEBT = 16
+
+/** The model of a rule that is settled later. @param model that of its algorithm */
+export function settledModelOf({ sections }: Model, algorithm: AlgorithmName): Model {
+  return modelOf({ ...sections, ...SETTLED[algorithm]?.(sections) })
+}
+
+type Settled<Kept> = (plain: Sections<Kept>) => Partial<Sections<Kept>>
+
+const fixedWindow: Settled<KeptOfFixedWindow> = ({ standing }) => ({
+  spend(kept, cost) {
+    // A cost that is known afterwards is not checked. A count from before the limit was lowered stays, because the limit may rise again.
+    const most = Math.max(kept.count, MAX_DEBT * kept.limit)
+    kept.count = Math.min(kept.count + cost, most)
+    return undefined
+  },
+  standing: kept => ({ ...standing(kept), debt: Math.max(0, kept.count - kept.limit) }),
+})
+
+const slidingWindow: Settled<KeptOfSlidingWindow> = ({ standing }) => ({
+  spend(kept, cost) {
+    // Both counts share one number of the record. A count from before the limit was lowered stays.
+    const most = Math.max(kept.current, Math.min(MAX_DEBT * kept.limit, MAX_WINDOW_COUNT))
+    kept.current = Math.min(kept.current + cost, most)
+    return undefined
+  },
+  standing: kept => ({ ...standing(kept), debt: Math.max(0, -unitsLeft(kept)) }),
+})
+
+const gcra: Settled<KeptOfRate> = ({ standing }) => ({
+  read({ quota: { rate, period, burst }, state: [idleAt, n], now }) {
+    let backlog = (idleAt - now) * rate - n
+    const most = MAX_DEBT * (burst * period)
+    // A debt is above the burst, and drains too. Twice the highest one cannot be a state of this rule: the record was written by a clock
+    // that was far ahead.
+    if (backlog < 0 || backlog > 2 * most) backlog = 0
+    return { rate, period, burst, now, backlog: Math.min(backlog, most) }
+  },
+  spend(kept, cost) {
+    kept.backlog = Math.min(kept.backlog + cost * kept.period, MAX_DEBT * (kept.burst * kept.period))
+    return undefined
+  },
+  standing(kept) {
+    const { period, burst, backlog } = kept
+    return { ...standing(kept), debt: Math.max(0, ceilDiv(backlog - burst * period, period)) }
+  },
+})
+
+/** Of the algorithms whose rules can be settled. Each gets its own sections. */
+const SETTLED = {
+  'fixed-window': fixedWindow,
+  'sliding-window': slidingWindow,
+  gcra,
+  'token-bucket': gcra,
+} as unknown as Partial<Record<AlgorithmName, Settled<unknown>>>

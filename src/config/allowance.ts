@@ -3,27 +3,23 @@
 import type { Quota } from '../algorithms/algorithm.ts'
 import type { CalendarPeriod } from '../algorithms/calendar-period.ts'
 import type { Counting } from '../algorithms/descriptor.ts'
-import { countsInFlight, REQUESTS } from './compile-rule.ts'
+import { countsInFlight } from './compile-rule.ts'
 import { formatPeriod } from './duration.ts'
 
 interface Allowance {
   readonly limit: number
-  readonly unit: string
+  readonly unitSuffix?: string
   readonly period: number
   readonly calendar?: { readonly period: CalendarPeriod; readonly timeZone: string }
   readonly counting: Pick<Counting, 'state'>
   readonly quota: Pick<Quota, 'startsWithRequest'>
 }
 
-/** `10`, `1000 tokens` */
-export const formatAmount = (amount: number, unit: string) =>
-  unit === REQUESTS ? amount : `${amount} ${unit}`
-
 /** `10 per second`, `1000 tokens per month`, `5 at once` */
 export function formatAllowance(allowance: Allowance): string {
-  const { limit, unit, period, calendar } = allowance
+  const { limit, unitSuffix = '', period, calendar } = allowance
   if (countsInFlight(allowance)) return `${limit} at once`
-  return `${formatAmount(limit, unit)} per ${calendar?.period ?? formatPeriod(period)}`
+  return `${limit}${unitSuffix} per ${calendar?.period ?? formatPeriod(period)}`
 }
 
 /**

@@ -58,6 +58,8 @@ export interface Rule {
   unit: string
   /** The unit as the header RateLimit-Policy names it. Absent: requests, or requests in flight. */
   quotaUnit?: string
+  /** The unit as texts name it behind an amount: ` tokens`. Absent: requests. */
+  unitSuffix?: string
   /**
    * Units that one request spends. A rule with cost 0 only reports what is left. Of another unit than requests: the estimate of the
    * config, or 1 if each request has its own.

@@ -97,7 +97,10 @@ function withUnit<R extends Rule>(
   const { settlement } = more
   const fields: FieldsOfUnit = {
     ...{ cost, isEstimated: true, ...more },
-    ...(unit !== REQUESTS && { quotaUnit: unit === 'bytes' ? 'content-bytes' : unit }),
+    ...(unit !== REQUESTS && {
+      quotaUnit: unit === 'bytes' ? 'content-bytes' : unit,
+      unitSuffix: ` ${unit}`,
+    }),
   }
   const counting = settlement ? settledCounting(rule.counting, settlement) : rule.counting
   return { ...rule, ...fields, counting } as R

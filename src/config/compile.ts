@@ -200,7 +200,8 @@ export function compileConfig(
     ...(config.hooks && { hooks: { ...config.hooks, deadline: config.hooks.deadline ?? '1s' } }),
     ...(config.cors && { cors: compileCors(config.cors) }),
   }
-  return hasUnits(config) ? compileUnits(compiled, config) : compiled
+  const hasUnits = config.units ?? config.rules?.some(({ countIf }) => countIf)
+  return hasUnits ? compileUnits(compiled, config) : compiled
 }
 
 function compileApi(config: ConfigInput, algorithms: Algorithms) {
@@ -223,6 +224,3 @@ function compileStats({ every = '10s', topCallers = 'consumers' }: NonNullable<C
 
 const hasAdaptive = ({ rules, shedding }: ConfigInput) =>
   shedding?.fleetUsage?.adaptive !== undefined || rules?.some(rule => 'adaptive' in rule && rule.adaptive)
-
-const hasUnits = ({ rules, units }: ConfigInput) =>
-  Object.keys(units ?? {}).length > 0 || rules?.some(({ countIf }) => countIf)

@@ -37,6 +37,7 @@ export type Units = ReadonlyMap<string, Unit>
 /** What a rule has because the costs of its requests vary. */
 export interface FieldsOfUnit {
   quotaUnit?: string
+  unitSuffix?: string
   cost: number
   isEstimated: true
   settlement?: SettlementTerms

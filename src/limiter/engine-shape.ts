@@ -144,7 +144,7 @@ export interface EngineOptions {
   onCluster: EvaluateOnCluster
   onStoreChange?: ((change: StoreChange) => void) | undefined
   /** Counts what becomes of reservations (src/metrics/counters.ts). */
-  stats?: { add(counter: string, by: number): void } | undefined
+  stats?: { readonly counters: { add(counter: string, by: number): void } } | undefined
   /** Called once for each decision. */
   onFinish?: ((decision: Decision, ending: Ending) => void) | undefined
   /** Counts in the isolate while the store does not answer. Not needed if all rules are `closed`. */

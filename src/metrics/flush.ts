@@ -12,7 +12,7 @@ import { GatewayError } from '../errors.ts'
 import type { Store } from '../store/store.ts'
 import { choreEvery, createScheduler } from '../trips/scheduler.ts'
 import { callFor } from './add-counts.ts'
-import { type Batch, createCounters } from './counters.ts'
+import { createCounters } from './counters.ts'
 import type { Measurements } from './measurements.ts'
 import type { Counted } from './observation.ts'
 import type { RefusedCaller, TopCallers } from './top-callers.ts'
@@ -92,11 +92,8 @@ export function createStatsRecorder(
       schedule(background)
     },
 
-    /** Adds to a counter of another kind (counters.ts). It is sent with the next request that is counted. */
-    add: counters.add,
-
-    /** What the store does not have yet. */
-    unsent: (): Batch => counters.all(),
+    /** What the store does not have yet. What is added to it is sent with the next request that is counted. */
+    counters,
 
     /** Sends all counters now, before the isolate stops. Never rejects. What the store does not confirm stays counted here. */
     async flush(): Promise<void> {

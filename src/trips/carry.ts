@@ -18,8 +18,7 @@ export function withRiders(store: Store, riders: readonly Rider[]) {
 
   function loadOf(rider: Rider, calls: readonly StoreCall[], isAlone: boolean): Load | undefined {
     const trip: TripInfo = { calls, isAlone, isAnswering, keysPerCall }
-    const load = ignoringErrors(() => rider.load(trip))
-    return load && (load.calls.length > 0 || load.isInCalls) ? load : undefined
+    return ignoringErrors(() => rider.load(trip))
   }
 
   /** Sends the calls with the loads before and after them. @returns the replies to the calls */
@@ -84,7 +83,7 @@ export function withRiders(store: Store, riders: readonly Rider[]) {
      */
     async carryAlone(rider: Rider, run: Store['run']): Promise<boolean> {
       const load = loadOf(rider, [], true)
-      if (!load) return false
+      if (!load || load.calls.length === 0) return false
       try {
         finish(load, await run(load.calls))
         return true

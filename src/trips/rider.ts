@@ -7,6 +7,7 @@
  */
 import { GatewayError } from '../errors.ts'
 import type { StoreCall } from '../store/store.ts'
+import type { Chore } from './scheduler.ts'
 
 /** A trip that leaves now: one HTTP request to the store. */
 export interface TripInfo {
@@ -27,8 +28,6 @@ export interface Load {
   readonly calls: readonly StoreCall[]
   /** Whether the calls of this load run before those of the decisions, which then take them into account. */
   readonly isFirst?: boolean
-  /** Whether the rider has added arguments to calls of the trip (`TripInfo.calls`). */
-  readonly isInCalls?: boolean
   /**
    * Called once, when the trip has ended. Never called if the platform ends the client's request first, so the rider must treat a load
    * that has no reply after a while as one that may have run.
@@ -58,8 +57,11 @@ export interface Rider {
   readonly isOffProbes?: boolean
   /** Whether a process may exit before the trip for this rider is made. */
   readonly isOptional?: boolean
-  /** Whether the client's request that makes a trip for this rider makes another one if it fails. Otherwise, another request does. */
-  readonly isRepeated?: boolean
+  /**
+   * Changes the chore of making trips for this rider to one that the same client's request repeats if it fails (`repeated`). Absent:
+   * another request makes the next trip.
+   */
+  repeat?(chore: Chore): Chore
   /** Whether its last call has had no reply. On a cluster its node may hang, so only a trip for this rider carries it then. */
   isUnanswered?(): boolean
 }

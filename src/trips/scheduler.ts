@@ -4,7 +4,6 @@
  */
 import type { Background } from '../background.ts'
 import { latestOf, type Timer } from '../clock.ts'
-import type { GatewayError } from '../errors.ts'
 import { ignoringErrors } from './ignoring-errors.ts'
 import { createTurn, isWithin, type Turn } from './turn.ts'
 
@@ -15,15 +14,6 @@ export interface Chore {
   run(): Promise<boolean>
   /** Whether a process may exit before it is done. */
   readonly isOptional?: boolean | undefined
-  /** Whether the same request tries again if it was not done. Then it can become due earlier than before. */
-  readonly isRepeated?: boolean | undefined
-}
-
-interface Entry {
-  readonly chore: Chore
-  readonly turn: Turn
-  /** Until when the request that has the turn waits (ms); 0: it does the chore. */
-  waitsUntil: number
 }
 
 /** How long a request goes on with a chore (ms): Workers end background work 30 s after the request. */
@@ -41,75 +31,51 @@ const MAX_RUN_MS = 10_000
 /** The pause after a failure, before another request does the chore. */
 const PAUSE_AFTER_FAILURE_MS = 250
 
-/** The pause after a failure, or after `MAX_IN_ROW`, before the same request does the chore again. */
-const PAUSE_BEFORE_REPETITION_MS = 1000
-
 /** The most times that one request does a chore without a pause. With Workers Free, a request can make 50 calls. */
-const MAX_IN_ROW = 40
+export const MAX_IN_ROW = 40
 
 /** @param clock ms */
 export function createScheduler(clock: () => number, timer: Timer, chores: readonly Chore[]) {
   const now = latestOf(clock)
-  const entries = chores.map((chore): Entry => ({ chore, turn: createTurn(now), waitsUntil: 0 }))
+  const entries = chores.map(chore => ({ chore, turn: createTurn(now) }))
 
-  async function doWhenDue(entry: Entry, firstMs: number): Promise<void> {
-    const { chore, turn } = entry
+  async function doWhenDue(chore: Chore, turn: Turn, firstMs: number): Promise<void> {
     const startedAt = now()
     let pauses = 0
     let inRow = 0
-    let needsPause = false
-    for (let dueInMs: number | undefined = firstMs; dueInMs !== undefined; dueInMs = chore.dueInMs()) {
-      const ms = needsPause ? Math.max(dueInMs, PAUSE_BEFORE_REPETITION_MS) : dueInMs
-      needsPause = false
+    for (let ms: number | undefined = firstMs; ms !== undefined; ms = chore.dueInMs()) {
       if (ms > 0) {
         // The first pause may be of any length, because the turn expires after it in any case.
-        const endsWithin = (maxMs: number) => pauses === 0 || isWithin(maxMs, startedAt, now() + ms)
+        const until = now() + ms
+        const endsWithin = (maxMs: number) => pauses === 0 || isWithin(maxMs, startedAt, until)
         if (!endsWithin(MAX_WORK_MS)) return
         const keepsTurn = endsWithin(KEEPS_TURN_MS)
         turn.take(keepsTurn ? ms + GRACE_MS : 0)
-        const until = now() + ms
-        entry.waitsUntil = until
         await new Promise<void>(resolve => timer(ms, resolve, chore.isOptional))
-        const isReplaced = entry.waitsUntil !== until
-        if ((!keepsTurn || isReplaced) && turn.isTaken()) return
+        if (!keepsTurn && turn.isTaken()) return
         turn.take(0)
-        entry.waitsUntil = 0
         pauses += 1
         inRow = 0
       } else {
-        if (++inRow > MAX_IN_ROW) {
-          if (!chore.isRepeated) return
-          needsPause = true
-          continue
-        }
+        if (++inRow > MAX_IN_ROW) return
         turn.take(MAX_RUN_MS)
         let isDone = false
         try {
           isDone = await chore.run()
-        } catch (error) {
-          if (!chore.isRepeated || isExhausted(error)) throw error
         } finally {
-          turn.take(isDone || chore.isRepeated ? 0 : PAUSE_AFTER_FAILURE_MS)
+          turn.take(isDone ? 0 : PAUSE_AFTER_FAILURE_MS)
         }
-        if (!isDone && !chore.isRepeated) return
-        needsPause = !isDone
+        if (!isDone) return
       }
     }
   }
 
   return {
-    /**
-     * Waits in the background for each chore that has something to do, and does it, unless another request has the turn for it. One that
-     * waits for a repetition, which can take half a minute, loses the turn if the chore is due earlier.
-     */
+    /** Waits in the background for each chore that has something to do, and does it, unless another request has the turn for it. */
     schedule(background: Background): void {
-      for (const entry of entries) {
-        const { chore, turn, waitsUntil } = entry
-        const isTaken = turn.isTaken()
-        const isFree = !isTaken || (chore.isRepeated && now() < waitsUntil)
-        const ms = isFree ? ignoringErrors(() => chore.dueInMs()) : undefined
-        if (ms === undefined || (isTaken && now() + ms >= waitsUntil)) continue
-        background(doWhenDue(entry, ms))
+      for (const { chore, turn } of entries) {
+        const ms = turn.isTaken() ? undefined : ignoringErrors(() => chore.dueInMs())
+        if (ms !== undefined) background(doWhenDue(chore, turn, ms))
       }
     },
   }
@@ -141,6 +107,3 @@ export function choreEvery(
     },
   }
 }
-
-/** Whether the platform allows the request no more calls, so that only another one can do the chore. */
-const isExhausted = (error: unknown) => (error as GatewayError).code === 'ERR_STORE_CALLS_EXHAUSTED'

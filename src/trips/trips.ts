@@ -37,7 +37,7 @@ import { type StoreChange, withBreaker } from './breaker.ts'
 import { withRiders } from './carry.ts'
 import { withTripLimit } from './queue-for-trips.ts'
 import type { Rider } from './rider.ts'
-import { createScheduler } from './scheduler.ts'
+import { type Chore, createScheduler } from './scheduler.ts'
 
 export interface TripsOptions {
   /** The calls of a trip follow this order, those before its decisions (`Load.isFirst`) and those after them. Absent riders are left out. */
@@ -56,6 +56,9 @@ export interface TripsOptions {
 
 /** The most trips for one rider before an isolate stops. */
 const MAX_LAST_TRIPS = 500
+
+/** A chore that another request does again if it fails. */
+const once = (chore: Chore) => chore
 
 export type Trips = ReturnType<typeof createTrips>
 
@@ -85,12 +88,13 @@ export function createTrips(
   const scheduler = createScheduler(
     now,
     timer,
-    present.map(rider => ({
-      isOptional: rider.isOptional,
-      isRepeated: rider.isRepeated,
-      dueInMs: () => (rider.isMeasured || !behindBreaker.isOpen() ? rider.aloneAfterMs?.() : undefined),
-      run: () => sendAlone(rider),
-    })),
+    present.map(rider =>
+      (rider.repeat ?? once)({
+        isOptional: rider.isOptional,
+        dueInMs: () => (rider.isMeasured || !behindBreaker.isOpen() ? rider.aloneAfterMs?.() : undefined),
+        run: () => sendAlone(rider),
+      }),
+    ),
   )
 
   return {

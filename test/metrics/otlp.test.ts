@@ -208,8 +208,8 @@ describe('metrics that are pushed to a collector', () => {
   it('have what became of reservations', async () => {
     const { stats, request, pass } = isolate()
     request()
-    stats.add('reservation made tokens', 3)
-    stats.add('units cost tokens', 700)
+    stats.counters.add('reservation made tokens', 3)
+    stats.counters.add('units cost tokens', 700)
     await pass(10_000)
     await arrived(1)
     const labels = (what: string, value: string) => [

@@ -27,7 +27,7 @@ export function createEngineWithReservations(
     ...{ now: () => elapsed(clock), wallClock: clock.now, timer, writeAt },
     deadlineMs: config.storeDeadlineMs,
     onReport: local?.noteReport,
-    count: stats && ((what, rule, by) => stats.add(`${what} ${switchName(rule)}`, by)),
+    count: stats && ((what, rule, by) => stats.counters.add(`${what} ${switchName(rule)}`, by)),
   })
   return createEngineWithSettlements(config, store, options, settlements)
 }

@@ -13,6 +13,7 @@ import { debtsIn, settledIn } from '../../script/reservation-wire.ts'
 import type { SettledRequest, Settlement, SettleResult } from '../../script/settle.ts'
 import { settleAlong } from '../../script/settle-along.ts'
 import type { StoreCall } from '../../store/store.ts'
+import { repeated } from '../../trips/repeated-chore.ts'
 import { keysOf, type Rider } from '../../trips/rider.ts'
 import { isWithin } from '../../trips/turn.ts'
 import { decodeReplies, prepareSettle } from '../prepared-call.ts'
@@ -248,7 +249,7 @@ export function createOutbox({ now, wallClock, deadlineMs = 0, writeAt, stats, o
 
   const rider: Rider = {
     isMeasured: true,
-    isRepeated: true,
+    repeat: chore => repeated(chore, now),
 
     load({ calls, isAlone, isAnswering }) {
       // Beside decisions, messages do not load a store that fails.
@@ -264,7 +265,6 @@ export function createOutbox({ now, wallClock, deadlineMs = 0, writeAt, stats, o
       return {
         calls: prepared.map(({ call }) => call),
         isFirst: true,
-        isInCalls: along.length > 0,
         done(replies, carried = []) {
           for (const { batch, place } of along) {
             const reply = carried[place]

@@ -67,7 +67,7 @@ export function createMetricsEndpoint(
       return isolateText(true, measurements.isBreakerOpen()) + (await readStore())
     } catch (error) {
       if (!(error instanceof GatewayError)) throw error
-      return isolateText(false, measurements.isBreakerOpen(), sumFields(stats.unsent()))
+      return isolateText(false, measurements.isBreakerOpen(), sumFields(stats.counters.all()))
     }
   }
 

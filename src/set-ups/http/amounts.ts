@@ -43,7 +43,7 @@ export interface AmountsPlatform {
   onFinish: Reporting['onFinish'] | undefined
 }
 
-type Settling = Pick<DecidedRequest, 'forwarding' | 'finish'>
+type Settling = Pick<DecidedRequest, 'forward' | 'finish'>
 
 /** As `createDecideRequest`. */
 export function createDecideRequestWithAmounts(
@@ -104,7 +104,7 @@ function withAmounts(
 
     return {
       finish: ending => end(ending),
-      forwarding: forward => async (request, context) => {
+      async forward(request, context, forward) {
         if (isBroken) return replyToGoneClient()
         const startedAt = now()
         const encoding = settler.acceptEncoding(request.headers.get('accept-encoding'), reserved)

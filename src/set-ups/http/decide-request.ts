@@ -46,7 +46,7 @@ export interface IdentifiedRequest extends AppliedHooks {
 export type DecideIdentified = (
   identified: IdentifiedRequest,
   background: Background,
-) => Promise<Decided & Pick<DecidedRequest, 'forwarding'> & { caller: Caller }>
+) => Promise<Decided & Pick<DecidedRequest, 'forward'> & { caller: Caller }>
 
 /** Dependencies of the decision. */
 export interface DecideRequestParts {

@@ -19,7 +19,7 @@ export interface DecidedRequest {
   /** If true, something depends on how and when the request ends. */
   awaitsEnding: boolean
   /** Forwards the request in this way, and finds what it costs. Absent: its cost is known. */
-  forwarding?: (forward: Forward) => Forward
+  forward?: (...args: [...Parameters<Forward>, forward: Forward]) => ReturnType<Forward>
   /** Call this exactly once, when the request is over. */
   finish: Decided['finish']
 }

@@ -3,7 +3,7 @@
  * the same reply.
  */
 
-import { formatAllowance, formatAmount } from '../../config/allowance.ts'
+import { formatAllowance } from '../../config/allowance.ts'
 import { countsInFlight } from '../../config/compile-rule.ts'
 import type { Allowed, Denied, Unavailable } from '../../limiter/decision.ts'
 import { type Problem, problem } from './problem.ts'
@@ -41,7 +41,7 @@ function quotaExceeded({ violated: all, retryAfter, degraded }: Denied): Problem
   // Callers do not see the load of the system.
   const violated = all.filter(({ rule }) => !rule.isSystemLimit)
   const names = violated.map(({ rule }) => rule.name)
-  const { on, cost, unit } = violated[0]!.rule
+  const { on, cost, unitSuffix = '' } = violated[0]!.rule
   const limits = violated.map(({ rule }) => `${rule.name} (${formatAllowance(rule)})`)
   // This caller may have a valid credential: others at its address may have sent the bad ones.
   const what =
@@ -51,7 +51,7 @@ function quotaExceeded({ violated: all, retryAfter, degraded }: Denied): Problem
   const seconds = retryAfterSeconds(retryAfter)
   const advice =
     seconds === undefined
-      ? `This request costs ${formatAmount(cost, unit)}, which is more than the limit can ever admit.`
+      ? `This request costs ${cost}${unitSuffix}, which is more than the limit can ever admit.`
       : `Nothing was charged. Try again ${retryWording(violated)} ${seconds} s.`
   return {
     status: 429,

@@ -78,7 +78,7 @@ export interface Incoming {
 export interface MetricsSource {
   /** With its trips counted, and without the breaker, as for health checks. */
   store: Store
-  stats: Pick<StatsRecorder, 'unsent'>
+  stats: Pick<StatsRecorder, 'counters'>
   measurements: Measurements
   ruleSet: RuleSet
 }
@@ -253,8 +253,7 @@ export function createHandler(
       ...(caller && { caller }),
       decision: ruling,
     }
-    const send = decided.forwarding?.(forward) ?? forward
-    const forwarded = await send(request, context)
+    const forwarded = await (decided.forward?.(request, context, forward) ?? forward(request, context))
     const latencyMs = elapsedMs() - startedAt
     measurements?.recordOrigin(latencyMs)
     runOrLog(() => originLoad?.observeReply({ request, ...forwarded, latencyMs, decision: ruling }))

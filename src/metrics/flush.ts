@@ -92,7 +92,7 @@ export function createStatsRecorder(
       schedule(background)
     },
 
-    /** What the store does not have yet. What is added to it is sent with the next request that is counted. */
+    /** What the store does not have yet. Others can add to them: that is sent with the next request that is counted. */
     counters,
 
     /** Sends all counters now, before the isolate stops. Never rejects. What the store does not confirm stays counted here. */

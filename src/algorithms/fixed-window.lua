@@ -74,6 +74,13 @@ elseif count + cost > limit then
 end
 
 --@ spend
+--@ if settled_first_request
+-- A settlement before it in the same call can have given back all units. Then this one opens a window.
+if count == 0 then
+  window_start = now - now % 1000
+  window_end = window_start + period
+end
+--@ end
 --@ if settled
 -- A count from before the limit was lowered stays, because the limit may rise again.
 local most = count > MAX_DEBT * limit and count or MAX_DEBT * limit

@@ -19,8 +19,17 @@ export function settledModelOf({ sections }: Model, algorithm: AlgorithmName): M
 
 type Settled<Kept> = (plain: Sections<Kept>) => Partial<Sections<Kept>>
 
-const fixedWindow: Settled<KeptOfFixedWindow> = ({ standing }) => ({
+const fixedWindow: Settled<KeptOfFixedWindow & { opensFor?: number }> = ({ read, standing }) => ({
+  read: input => ({
+    ...read(input),
+    ...(input.quota.startsWithRequest && { opensFor: input.quota.period }),
+  }),
   spend(kept, cost) {
+    // A settlement before it in the same call can have given back all units. Then this one opens a window.
+    if (kept.opensFor !== undefined && kept.count === 0) {
+      kept.windowStart = kept.now - (kept.now % 1000)
+      kept.windowEnd = kept.windowStart + kept.opensFor
+    }
     // A cost that is known afterwards is not checked. A count from before the limit was lowered stays, because the limit may rise again.
     const most = Math.max(kept.count, MAX_DEBT * kept.limit)
     kept.count = Math.min(kept.count + cost, most)

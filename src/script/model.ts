@@ -74,8 +74,8 @@ function modelOf(
 }
 
 /**
- * The same model, but units are given back whenever it reads a state, even if it then spends nothing. The state is not written and read
- * again in between: a window that starts with the first request would have ended when its last units were given back.
+ * The same model, but units are given back whenever it reads a state, even if it then spends nothing. As in the script, the state is not
+ * written and read again in between.
  */
 function givingBack({ sections }: Model, ended: readonly RefundedUnits[]): Model {
   const model = modelOfSections({

@@ -72,7 +72,11 @@ export type SectionName = (typeof SECTIONS)[number]
 /** The conditions of `--@ if` in the Lua file of an algorithm (bundle-lua.ts) that are true for a rule. */
 export function conditionsOf({ argument, settlement, variants: [first] }: RuleEntry): readonly string[] {
   const ofWindow = first!.quota.startsWithRequest ? 'first_request' : 'clock'
-  return [...(argument === 'ends' ? ['ends'] : []), ofWindow, settlement ? 'settled' : 'once']
+  return [
+    ...(argument === 'ends' ? ['ends'] : []),
+    ...[ofWindow, settlement ? 'settled' : 'once'],
+    ...(settlement ? [`settled_${ofWindow}`] : []),
+  ]
 }
 
 /**

@@ -24,19 +24,19 @@ const BINDING = "export { Limits } from './src/built/binding.generated.ts'"
  * CPU at each request than crypto.subtle, and its size costs a few milliseconds once for each isolate.
  */
 const WORKERS = [
-  { what: 'Worker with the shipped config', file: CONFIG_FILE, entry: GATEWAY, most: 55.1 },
+  { what: 'Worker with the shipped config', file: CONFIG_FILE, entry: GATEWAY, most: 55 },
   {
     what: 'Worker with every part but load shedding and hooks',
     file: EVERYTHING,
     entry: GATEWAY,
-    most: 86.3,
+    most: 86.2,
   },
-  { what: 'Worker with every part', file: WITH_SHEDDING, entry: GATEWAY, most: 105.8 },
+  { what: 'Worker with every part', file: WITH_SHEDDING, entry: GATEWAY, most: 105.7 },
   {
     what: 'Worker with the shipped config and a service binding for four limits',
     file: WITH_LIMITS,
     entry: `${GATEWAY}; ${BINDING}`,
-    most: 75.7,
+    most: 75.6,
   },
   {
     what: 'Worker with the shipped config and limitsEntrypoint for four limits',
@@ -44,18 +44,18 @@ const WORKERS = [
     entry: `${GATEWAY}; ${RPC}; export class Limits extends limitsEntrypoint(config) {}`,
     most: 140.3,
   },
-  { what: 'Worker with the shipped config and the API', file: WITH_API, entry: GATEWAY, most: 79.2 },
+  { what: 'Worker with the shipped config and the API', file: WITH_API, entry: GATEWAY, most: 78.7 },
   {
     what: 'Worker with the shipped config and all of the API',
     file: WITH_ALL_OF_API,
     entry: GATEWAY,
-    most: 96.4,
+    most: 96.1,
   },
   {
     what: 'Worker with the shipped config, the API and four limits',
     file: WITH_API_AND_LIMITS,
     entry: GATEWAY,
-    most: 102,
+    most: 101.6,
   },
   {
     what: 'Service binding for four limits alone',
@@ -72,35 +72,35 @@ const SET_UPS = [
     from: 'guard/index',
     code: 'export default guard(config)(() => new Response())',
     name: 'guard',
-    most: 142.7,
+    most: 142.9,
   },
   {
     what: 'Hono middleware, with Hono',
     from: 'hono/middleware',
     code: "import { Hono } from 'hono'; export default new Hono().use(sluice(config))",
     name: 'sluice',
-    most: 150.9,
+    most: 151.1,
   },
   {
     what: 'Service binding without a build',
     from: 'rpc/entrypoint',
     code: 'export class Limits extends limitsEntrypoint(config) {}; export default {}',
     name: 'limitsEntrypoint',
-    most: 115.7,
+    most: 116,
   },
   {
     what: 'Limits by name',
     from: 'sluice',
     code: 'export default createLimiter(config)',
     name: 'createLimiter',
-    most: 114.1,
+    most: 114.4,
   },
   {
     what: 'Gateway without a build',
     from: 'gateway/whole-worker',
     code: 'export default gateway(config)',
     name: 'gateway',
-    most: 152.9,
+    most: 153.1,
   },
 ]
 

@@ -114,7 +114,8 @@ describeOnCluster('a store', start => {
       expect(await outcomes(...KEYS.map(increment))).toEqual([1, 1, 1])
       second!.freeze()
       const frozen = await outcomes(...KEYS.map(increment))
-      expect(frozen).toEqual([2, 'ERR_STORE_TIMEOUT', 2])
+      // Beside a load, the connection can be given up before the deadline of the call.
+      expect(frozen).toEqual([2, expect.stringMatching(/^ERR_STORE_(TIMEOUT|UNREACHABLE)$/), 2])
       second!.thaw()
       await expect.poll(() => outcomes(increment(B)), PATIENT).toEqual([expect.any(Number)])
       await second!.kill()

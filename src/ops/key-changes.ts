@@ -166,7 +166,7 @@ function mustHaveNoSuccessor(id: string, { replacedBy, expiresAt }: CredentialRe
   )
 }
 
-/** @throws AdminError if there is none */
+/** @throws AdminError if the text is not a record: the key has expired or was revoked */
 function validRecord(id: string, text: string): CredentialRecord {
   const record = parseCredential(text)
   if (record) return record

@@ -5,10 +5,7 @@ import { type Chore, MAX_IN_ROW } from './scheduler.ts'
 /** After a failure, and after `MAX_IN_ROW` times without a pause (ms). */
 const PAUSE_MS = 1000
 
-/**
- * The longest wait of a request (ms). It is short, because what comes while a request waits for a repetition, which can be half a minute
- * away, can be due earlier.
- */
+/** The longest wait of a request (ms). A repetition can be half a minute away, and a message that comes meanwhile is due much earlier. */
 const MAX_WAIT_MS = 250
 
 /** @param now monotonic (ms) */

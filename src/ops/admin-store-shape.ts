@@ -82,4 +82,8 @@ export interface OnCluster {
   /** Removes tokens without a record from the index. */
   pruneTokens(store: AdminStore, gone: readonly string[]): Promise<void>
   rotateToken(store: AdminStore, rotation: Rotation, claim: HeldClaim | undefined): Promise<RotatedToken>
+  /** After the pointer of an imported key was replaced. @throws AdminError `conflict` if the key belongs to its first owner after all */
+  confirmClaim(store: AdminStore, key: { digest: string; consumer: string; owner: string }): Promise<void>
+  /** After the record of an imported key was written. @throws AdminError `conflict` if another consumer has got the key */
+  confirmImport(store: AdminStore, key: { digest: string; consumer: string; id: string }): Promise<void>
 }

@@ -9,7 +9,7 @@
  *     sluice:{consumers}                   set     all consumers, for `npx sluicegate consumers list`
  *     sluice:{t:<sha256>}                  string  the record of a service token; it expires with the token
  *     sluice:{tokens}                      set     SHA-256 of all service tokens, for `npx sluicegate tokens list`
- *     sluice:{idem:<sha256>}               string  what a request to the API with an Idempotency-Key has created, or `pending <request> <id>`; it expires after a day
+ *     sluice:{idem:<sha256>}               string  what a request to the API with an Idempotency-Key has created, or `pending <request> <id>`; on a cluster `<id> <request>`. It expires after a day
  *     sluice:{switches}                    string  the live switches (src/switches/switches.ts)
  *     sluice:{signal:<name>}               string  the measurements of an origin, shared by all isolates (src/script/signal.lua)
  *     sluice:{signal:<name>}:reporters     hash    the machines of the origin that push their utilization, with their last values

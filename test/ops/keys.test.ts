@@ -402,6 +402,54 @@ describeOnRedis('keys', start => {
       expect(await listKeys(admin.store)).toMatchObject([{ consumer: 'globex', kind: 'opaque-key' }])
     })
 
+    it('belong to the first consumer whose record is written, whatever another import has read before', async () => {
+      const pointer = `sluice:{k:${sha256(OPAQUE)}}`
+      const importFor = (consumer: string, store: AdminStore) =>
+        importKey(store, { key: OPAQUE }, { consumer })
+      const atRecord = Promise.withResolvers<void>()
+      const mayWrite = Promise.withResolvers<void>()
+      // The first import has its pointer, but not its record yet.
+      const first = importFor('acme', {
+        ...admin.store,
+        async runEach(commands) {
+          if ((await text('GET', pointer)) === 'acme') {
+            atRecord.resolve()
+            await mayWrite.promise
+          }
+          return await admin.store.runEach(commands)
+        },
+      })
+      await atRecord.promise
+      // So the second one takes the pointer for a stale one. Then the first one ends.
+      let isOver = false
+      const second = importFor('globex', {
+        ...admin.store,
+        async runEach(commands) {
+          if (!isOver && commands.flat().includes(pointer)) {
+            isOver = true
+            mayWrite.resolve()
+            await first
+          }
+          return await admin.store.runEach(commands)
+        },
+      })
+      await expect(second).rejects.toMatchObject({ kind: 'conflict' })
+      expect(await listKeys(admin.store)).toMatchObject([{ consumer: 'acme', kind: 'opaque-key' }])
+      expect(await text('GET', pointer)).toBe('acme')
+    })
+
+    it('are not those of this store: the digest of an API key never replaces its plan, its mode and its end', async () => {
+      const settings = { plan: 'pro', mode: 'test', expiresAt: inAnHour() } as const
+      const { key, ...made } = await createKey(admin.store, { consumer: 'acme', ...settings })
+      await expect(
+        importKey(admin.store, { digest: sha256(key) }, { consumer: 'acme' }),
+      ).rejects.toMatchObject({
+        kind: 'refused',
+        message: `This key already belongs to consumer 'acme': ${made.id}.`,
+      })
+      expect(await listKeys(admin.store)).toEqual([made])
+    })
+
     it('have a pointer that expires together with the key', async () => {
       const { id } = await importKey(admin.store, { key: OPAQUE }, { consumer: 'acme' })
       const pointer = `sluice:{k:${sha256(OPAQUE)}}`

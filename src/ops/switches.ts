@@ -2,7 +2,6 @@
  * Reads and sets live switches. Changes are made by compare-and-set, so that concurrent changes are not lost. Each switch has its author
  * and its end.
  */
-import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Config } from '../config/compile.ts'
 import { switchNameOf } from '../config/compile-rule.ts'
 import { WORKER_UTILIZATION } from '../config/compile-shedding.ts'
@@ -15,7 +14,7 @@ import {
   type Switch,
   type Switches,
 } from '../switches/switches.ts'
-import { AdminError } from './admin-error.ts'
+import { AdminError, type Suggest, unknownName } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import { switchFacts } from './audit-facts.ts'
 import { changeText } from './write.ts'
@@ -156,6 +155,7 @@ export function effectOf({ mode, share }: Pick<RuleSwitch, 'mode' | 'share'>): s
 export function findSwitchable(
   config: Pick<Config, 'rules' | 'limits' | 'shedding'>,
   name: string,
+  suggest?: Suggest,
 ): Switchable {
   const all = listSwitchable(config)
   const found = all.get(name)
@@ -167,10 +167,8 @@ export function findSwitchable(
       `Rule '${name}' is a part of '${shedder}', which is switched as a whole. Switch '${shedder}'.`,
     )
   }
-  throw new AdminError(
-    'not-found',
-    `The config has no rule '${name}'.${didYouMean(name, [...all.keys()])} Rules: ${[...all.keys()].join(', ')}.`,
-  )
+  const problem = `The config has no rule '${name}'.`
+  throw unknownName('not-found', problem, name, ['Rules', [...all.keys()]], suggest)
 }
 
 /** The shedder to which a rule belongs, if any. */

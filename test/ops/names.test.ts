@@ -5,7 +5,7 @@ import { mintServiceToken } from '../../src/credentials/service-token.ts'
 import {
   parseConsumerName,
   parseFutureTime,
-  parsePlanName,
+  parsePlan,
   parseShortText,
   parseTime,
   printable,
@@ -97,9 +97,9 @@ describe('a consumer', () => {
 })
 
 it('a plan has to be in the config', () => {
-  expect(parsePlanName('pro', ['free', 'pro'])).toBe('pro')
-  expect(() => parsePlanName('gold', ['free', 'pro'])).toThrow(/has no plan 'gold'\. Plans: free, pro\.$/)
-  expect(() => parsePlanName('por', ['free', 'pro'])).toThrow(
+  expect(parsePlan('pro', ['free', 'pro'])).toBe('pro')
+  expect(() => parsePlan('gold', ['free', 'pro'])).toThrow(/has no plan 'gold'\. Plans: free, pro\.$/)
+  expect(() => parsePlan('por', ['free', 'pro'])).toThrow(
     /has no plan 'por'\. Did you mean 'pro'\? Plans: free, pro\.$/,
   )
 })

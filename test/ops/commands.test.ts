@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
-import { consumersCommand } from '../../src/node/cli/consumers.ts'
+import { consumersCommand, noteOfKeys } from '../../src/node/cli/consumers.ts'
 import { limitsCommand } from '../../src/node/cli/limits.ts'
 import { switchCommand } from '../../src/node/cli/switch.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
@@ -303,6 +303,16 @@ it.each([
     kind: 'not-found',
     message: expect.stringMatching(/^The store has no consumer 'amce'\. Did you mean 'acme'\?/),
   })
+})
+
+it('a plan that is set for a consumer with many keys comes with a note that others may have their own', () => {
+  const keys = [{ id: 'acme/0123456789ab', plan: 'pro' }]
+  expect(noteOfKeys('acme', { keysOnOtherPlans: keys, hasMoreKeys: true })).toBe(
+    ' These keys have a plan of their own and keep it: acme/0123456789ab (pro). Others may do so, too. To see all keys: npx sluicegate keys list --consumer acme\n' +
+      "To put a key on the consumer's plan: npx sluicegate keys plan acme/0123456789ab --clear",
+  )
+  expect(noteOfKeys('acme', { keysOnOtherPlans: [], hasMoreKeys: true })).toMatch(/^ It has many keys, some/)
+  expect(noteOfKeys('acme', { keysOnOtherPlans: [] })).toBe('')
 })
 
 it('a command reports that a consumer is new, and suggests a similar name', async () => {

@@ -32,7 +32,12 @@ export async function readFound(
   { id, consumer, digest }: Omit<FoundKey, 'record'>,
 ): Promise<FoundKey> {
   const text = await store.run<string | null>('GET', store.at(credentialKey(consumer, digest)))
-  const record = parseCredential(text ?? '')
-  if (record) return { id, consumer, digest, record }
+  return { id, consumer, digest, record: validRecord(store, id, text ?? '') }
+}
+
+/** @throws AdminError `not-found` if the text is not a record: the key has expired or was revoked */
+export function validRecord(store: AdminStore, id: string, text: string): CredentialRecord {
+  const record = parseCredential(text)
+  if (record) return record
   throw notFound(store, 'key', id)
 }

@@ -104,15 +104,10 @@ export function parseTime(text: string, now = new Date()): Date | undefined {
     return inRange(new Date(now.getTime() + Math.ceil(microseconds / 1000)), now)
   const isTime = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/.test(text)
   const time = new Date(isTime ? text : Number.NaN)
-  if (isTime && !isDay(text.slice(0, 10)))
-    throw new AdminError(
-      'usage',
-      `'${shown(text)}' is not a date, because the calendar has no such day. Correct it.`,
-    )
-  if (!Number.isNaN(time.getTime())) return inRange(time, now)
+  if (isDay(text.slice(0, 10)) && !Number.isNaN(time.getTime())) return inRange(time, now)
   throw new AdminError(
     'usage',
-    `'${shown(text)}' is neither a duration nor a time. Use a duration such as '24h' or '90d', or a time such as ` +
+    `'${shown(text)}' is neither a duration nor a valid time. Use a duration such as '24h' or '90d', or a time such as ` +
       `'2030-12-31' (UTC) or '2030-12-31T18:00:00Z', or 'never'.`,
   )
 }

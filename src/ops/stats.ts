@@ -16,6 +16,7 @@ import {
 import { callersKey, STATS_TOTAL_KEY, statsKey } from '../store/keys.ts'
 import { type Suggest, unknownName } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
+import { namedRules } from './named-rules.ts'
 
 export type { CallCount, RequestCount, RuleCounts } from '../metrics/sums.ts'
 
@@ -112,16 +113,10 @@ export function filterByRule(stats: Stats, rule: string, names: readonly string[
   return { ...others, rules, ...(own && { reservations: { [rule]: own } }) }
 }
 
-/** The names of all rules in the order of the config, then of the shedders and of limits by name. Includes rules that are off, because they may have been on. */
-export function listRuleNames({
-  rules,
-  shedding,
-  limits,
-}: Pick<Config, 'rules' | 'shedding' | 'limits'>): string[] {
-  const all = [...rules, ...(shedding?.workerUtilization?.rules ?? [])].map(({ name }) => name)
-  const named = [...limits].flatMap(([limit, rules]) => rules.map(({ name }) => `${limit}/${name}`))
-  return [...new Set([...all, ...named])]
-}
+/** The names of all rules, in the order of namedRules. */
+export const listRuleNames = (config: Pick<Config, 'rules' | 'shedding' | 'limits'>): string[] => [
+  ...new Set(namedRules(config).map(({ name }) => name)),
+]
 
 /** @throws AdminError `not-found` for a rule that is not in the config */
 export function checkRuleName(rule: string, names: readonly string[], suggest?: Suggest): void {

@@ -3,8 +3,6 @@
  * and its end.
  */
 import type { Config } from '../config/compile.ts'
-import { switchNameOf } from '../config/compile-rule.ts'
-import { WORKER_UTILIZATION } from '../config/compile-shedding.ts'
 import { SWITCHES_KEY } from '../store/keys.ts'
 import {
   formatSwitches,
@@ -17,6 +15,7 @@ import {
 import { AdminError, type Suggest, unknownName } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import { switchFacts } from './audit-facts.ts'
+import { namedRules } from './named-rules.ts'
 import { changeText } from './write.ts'
 
 export async function readSwitches(store: AdminStore): Promise<Switches> {
@@ -118,21 +117,16 @@ export interface Switchable {
   share: number
 }
 
+type WithRules = Pick<Config, 'rules' | 'limits' | 'shedding'>
+
 /** Everything that can be switched, by name: a rule of the gateway, a shedder, or `<limit>/<rule>`. */
-export function listSwitchable({
-  rules,
-  limits,
-  shedding,
-}: Pick<Config, 'rules' | 'limits' | 'shedding'>): Map<string, Switchable> {
-  const named = [...limits].flatMap(([limit, set]) =>
-    set.map(rule => [`${limit}/${rule.name}`, rule] as const),
+export const listSwitchable = (config: WithRules): Map<string, Switchable> =>
+  new Map(
+    namedRules(config).map(({ switchName, rule: { mode, enforcedShare: share } }) => [
+      switchName,
+      { mode, share },
+    ]),
   )
-  const ofShedder = (shedding?.workerUtilization?.rules ?? []).map(
-    rule => [WORKER_UTILIZATION, rule] as const,
-  )
-  const all = [...rules.map(rule => [switchNameOf(rule), rule] as const), ...ofShedder, ...named]
-  return new Map(all.map(([name, { mode, enforcedShare: share }]) => [name, { mode, share }]))
-}
 
 /** Whether a switch has an effect: it must not have ended, and the config must still have its rule. */
 export type SwitchStatus = 'applies' | 'over' | 'rule-gone'
@@ -152,15 +146,11 @@ export function effectOf({ mode, share }: Pick<RuleSwitch, 'mode' | 'share'>): s
 }
 
 /** @throws AdminError `not-found` that lists everything that can be switched */
-export function findSwitchable(
-  config: Pick<Config, 'rules' | 'limits' | 'shedding'>,
-  name: string,
-  suggest?: Suggest,
-): Switchable {
+export function findSwitchable(config: WithRules, name: string, suggest?: Suggest): Switchable {
   const all = listSwitchable(config)
   const found = all.get(name)
   if (found) return found
-  const shedder = shedderOf(config, name)
+  const shedder = namedRules(config).find(rule => rule.name === name)?.switchName
   if (shedder) {
     throw new AdminError(
       'not-found',
@@ -169,13 +159,4 @@ export function findSwitchable(
   }
   const problem = `The config has no rule '${name}'.`
   throw unknownName('not-found', problem, name, ['Rules', [...all.keys()]], suggest)
-}
-
-/** The shedder to which a rule belongs, if any. */
-function shedderOf(
-  { rules, shedding }: Pick<Config, 'rules' | 'shedding'>,
-  name: string,
-): string | undefined {
-  const isOfUtilization = shedding?.workerUtilization?.rules.some(rule => rule.name === name)
-  return isOfUtilization ? WORKER_UTILIZATION : rules.find(rule => rule.name === name)?.switchedAs
 }

@@ -17,7 +17,7 @@ import { AdminError } from './admin-error.ts'
 import type { AdminStore, HeldClaim, Write } from './admin-store-shape.ts'
 import { recordFacts } from './audit-facts.ts'
 import { distinguishingDigits, findDigest, notFound } from './digits.ts'
-import { earlier, nextEnd, writeSuccession } from './rotation.ts'
+import { earlier, mustHaveNoSuccessor, nextEnd, writeSuccession } from './rotation.ts'
 import {
   type Page,
   type PageRequest,
@@ -153,8 +153,14 @@ export async function findTokenById(store: AdminStore, prefix: string): Promise<
 }
 
 async function readFound(store: AdminStore, { digest, id }: Omit<FoundToken, 'record'>): Promise<FoundToken> {
-  const record = parseToken((await store.run<string | null>('GET', store.at(tokenKey(digest)))) ?? '')
-  if (record) return { id, digest, record }
+  const text = await store.run<string | null>('GET', store.at(tokenKey(digest)))
+  return { id, digest, record: validRecord(store, id, text ?? '') }
+}
+
+/** @throws AdminError `not-found` if the text is not a record: the token has ended or was revoked */
+function validRecord(store: AdminStore, id: string, text: string): TokenRecord {
+  const record = parseToken(text)
+  if (record) return record
   throw notFound(store, 'token', id)
 }
 
@@ -195,7 +201,7 @@ export async function rotateToken(
   const { id, record } = old
   const { name, scopes, expiresAt } = record
   mustInclude(maker, record, `Token '${id}'`)
-  mustHaveNoSuccessor(id, record)
+  mustHaveNoSuccessor('Token', id, record)
   const now = Date.now()
   const ends = nextEnd(record, now)
   const end = ends ? earlier(ends, maker?.expiresAt) : maker?.expiresAt
@@ -224,9 +230,8 @@ export async function writeRotation(
   const succession = {
     ...({ action: 'tokens.rotate', key: store.at(tokenKey(digest)), id, endsAt, successor } as const),
     read(text: string) {
-      const record = parseToken(text)
-      if (!record) throw notFound(store, 'token', id)
-      mustHaveNoSuccessor(id, record)
+      const record = validRecord(store, id, text)
+      mustHaveNoSuccessor('Token', id, record)
       return record
     },
     format: formatToken,
@@ -278,9 +283,4 @@ function byToken({ environment }: AdminStore, text: string): Omit<FoundToken, 'r
         'usage',
         "This is not a token. Use its ID, such as '0f3a9c1d2b4e' (npx sluicegate tokens list), or the token itself.",
       )
-}
-
-function mustHaveNoSuccessor(id: string, { replacedBy }: TokenRecord): void {
-  if (!replacedBy) return
-  throw new AdminError('refused', `Token '${id}' is already replaced by '${replacedBy}'. Rotate that one.`)
 }

@@ -470,7 +470,7 @@ describe('npx sluicegate switch', () => {
     [/^reset cannot be combined with --share\./, ['rule', 'minute', 'reset', '--share', '1']],
     [/^--for and --until cannot be stored: off/, ['kill', 'off', '--for', '1h']],
     [/is in the past\. Use a later time\./, ['rule', 'minute', 'off', '--until', '2020-01-01']],
-    [/is neither a duration nor a time\./, ['kill', 'on', '--yes', '--for', 'soon']],
+    [/is neither a duration nor a valid time\./, ['kill', 'on', '--yes', '--for', 'soon']],
     [/^The name is not valid\. Use 1 to 100 characters/, ['rule', 'minute', 'off', '--by', ' ']],
     [/^The reason is not valid: it contains U\+000A/, ['rule', 'minute', 'off', '--reason', 'a\nb']],
   ])('refuses with %s', async (message, args) => {

@@ -310,7 +310,7 @@ describeOnRedis('keys', start => {
       const again = rotateKey(admin.store, await findKey(admin.store, old.id), overlap)
       await expect(again).rejects.toMatchObject({
         kind: 'refused',
-        message: `Key '${old.id}' is already replaced by '${created.id}' and expires at ${ends}Z. Rotate that one.`,
+        message: `Key '${old.id}' is already replaced by '${created.id}' and ends at ${ends}Z. Rotate that one.`,
       })
     }
     expect(await listKeys(admin.store)).toHaveLength(2)

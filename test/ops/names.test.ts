@@ -156,7 +156,7 @@ describe('a time', () => {
     'has to be a day of the calendar, unlike %s',
     text => {
       expect(() => parseTime(text, NOW)).toThrow(
-        `'${text}' is not a date, because the calendar has no such day. Correct it.`,
+        `'${text}' is neither a duration nor a valid time. Use a duration such as '24h' or '90d', or a time`,
       )
     },
   )

@@ -72,14 +72,10 @@ export async function readConsumer(
   consumer: string,
   mostKeys: number,
 ): Promise<ConsumerInfo> {
-  const text = await readText(store, consumer)
-  const [found] = await readFirstKeys(store, [consumer], mostKeys)
-  if (text === undefined && found!.keys.length === 0) await mustBeListed(store, consumer)
-  return { ...found!, ...parseConsumer(text ?? '') }
+  const [found] = await readConsumers(store, [consumer], mostKeys)
+  if (textOf(found!) === undefined && found!.keys.length === 0) await mustBeListed(store, consumer)
+  return found!
 }
-
-const readText = async (store: AdminStore, consumer: string) =>
-  (await store.run<string | null>('GET', store.at(consumerKey(consumer)))) ?? undefined
 
 export interface ConsumerChange {
   /** The record before the change. */
@@ -104,7 +100,7 @@ export async function changeConsumer(
   change: (record: ConsumerRecord) => ConsumerRecord,
 ): Promise<ConsumerChange> {
   const key = consumerKey(consumer)
-  const stored = await readText(store, consumer)
+  const stored = (await store.run<string | null>('GET', store.at(key))) ?? undefined
   let before = parseConsumer(stored ?? '')
   let record = change(before)
   // Returns before the consumer is listed: a change without effect must not list a consumer that has nothing stored.

@@ -3,19 +3,10 @@ import { credentialIndexKey, credentialKey, pointerKey } from '../store/keys.ts'
 import { type CredentialRecord, formatCredential } from '../store/records.ts'
 import type { Command } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
-import type { AdminStore } from './admin-store-shape.ts'
+import type { AdminStore, BeforeCreation } from './admin-store-shape.ts'
 import { recordFacts } from './audit-facts.ts'
 import { type FoundKey, validRecord } from './find-key.ts'
-import {
-  type BeforeCreation,
-  type CreatedKey,
-  infoOf,
-  type KeyInfo,
-  keyId,
-  mintKey,
-  writeOfConsumer,
-  writeOfKey,
-} from './keys.ts'
+import { type CreatedKey, infoOf, type KeyInfo, keyId, mintKey, writeOfConsumer, writeOfKey } from './keys.ts'
 import { earlier, mustHaveNoSuccessor, nextEnd, writeSuccession } from './rotation.ts'
 import { removeFromIndex, sortedKey } from './sorted-index.ts'
 import { ANY, changeText, write } from './write.ts'

@@ -14,7 +14,7 @@ import { sha256 } from '../sha256.ts'
 import { TOKEN_INDEX_KEY, tokenKey } from '../store/keys.ts'
 import { formatToken, parseToken, type TokenRecord } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
-import type { AdminStore, HeldClaim, Write } from './admin-store-shape.ts'
+import type { AdminStore, BeforeCreation, HeldClaim, Write } from './admin-store-shape.ts'
 import { recordFacts } from './audit-facts.ts'
 import { distinguishingDigits, findDigest, notFound } from './digits.ts'
 import { earlier, mustHaveNoSuccessor, nextEnd, writeSuccession } from './rotation.ts'
@@ -34,8 +34,8 @@ export type { CreatedToken, FoundToken, RotatedToken, TokenInfo } from './token-
 
 export type NewToken = Pick<TokenRecord, 'name' | 'scopes' | 'expiresAt' | 'by'>
 
-/** A token before it is stored. So its id is known before the first request to the store. */
-export interface MintedToken {
+/** A token before it is stored. */
+interface MintedToken {
   token: string
   digest: string
   id: string
@@ -47,11 +47,10 @@ export type TokenMaker = Pick<TokenRecord, 'scopes' | 'expiresAt'>
 export interface TokenOptions {
   /** Absent: an operator with the token of the store, who can do everything. */
   maker?: TokenMaker | undefined
-  minted?: MintedToken | undefined
-  claim?: HeldClaim | undefined
+  before?: BeforeCreation | undefined
 }
 
-export function mintToken({ environment }: AdminStore): MintedToken {
+function mintToken({ environment }: AdminStore): MintedToken {
   const token = mintServiceToken(environment)
   const digest = sha256(token)
   return { token, digest, id: serviceTokenId(digest) }
@@ -61,9 +60,11 @@ export function mintToken({ environment }: AdminStore): MintedToken {
 export async function createToken(
   store: AdminStore,
   newToken: NewToken,
-  { maker, claim, minted = mintToken(store) }: TokenOptions = {},
+  { maker, before }: TokenOptions = {},
 ): Promise<CreatedToken> {
   const record = recordOf(newToken, maker)
+  const minted = mintToken(store)
+  const claim = await before?.(minted.id)
   await writeMinted(store, minted, () => create(store, minted, record, { claim }))
   return { ...minted, ...record }
 }
@@ -196,7 +197,7 @@ export async function rotateToken(
   store: AdminStore,
   old: FoundToken,
   overlapMs: number,
-  { maker, by, claim, minted = mintToken(store) }: TokenOptions & { by?: string } = {},
+  { maker, by, before }: TokenOptions & { by?: string } = {},
 ): Promise<RotatedToken> {
   const { id, record } = old
   const { name, scopes, expiresAt } = record
@@ -211,6 +212,8 @@ export async function rotateToken(
     ...(by !== undefined && { by }),
   }
   const next = recordOf(newToken, maker)
+  const minted = mintToken(store)
+  const claim = await before?.(minted.id)
   const created = { ...minted, ...next }
   const endsAt = earlier(new Date(now + overlapMs), expiresAt)
   const rotation = { old, created, next, endsAt }

@@ -66,6 +66,9 @@ export interface HeldClaim {
   done: string
 }
 
+/** Called with the id of what is new before anything is written. If it throws, nothing is. */
+export type BeforeCreation = (id: string) => Promise<HeldClaim | undefined>
+
 /** Finds the rule sets of a config: with scripts that are compiled at run time (src/script/compiled.ts), or that were built before. */
 export interface RuleSets {
   ofGateway(config: Pick<Config, 'rules' | 'plans'>): RuleSet

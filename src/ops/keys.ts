@@ -16,7 +16,7 @@ import {
 } from '../store/keys.ts'
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
-import type { AdminStore, HeldClaim, Write } from './admin-store-shape.ts'
+import type { AdminStore, BeforeCreation, HeldClaim, Write } from './admin-store-shape.ts'
 import { recordFacts } from './audit-facts.ts'
 import type { AuditAction } from './change.ts'
 import { distinguishingDigits, ID_DIGITS } from './digits.ts'
@@ -51,9 +51,6 @@ export interface CreatedKey extends KeyInfo {
 export function keyId(consumer: string, digest: string, digits = ID_DIGITS): string {
   return `${consumer}/${digest.slice(0, digits)}`
 }
-
-/** Called with the id of what is new before anything is written. If it throws, nothing is. */
-export type BeforeCreation = (id: string) => Promise<HeldClaim | undefined>
 
 export async function createKey(
   store: AdminStore,

@@ -159,9 +159,6 @@ const [DAY, HOUR] = [10, 13]
 /** The key of the statistics of a day. @param at any time in it */
 export const statsKey = (at: Date) => `sluice:{stats}:d:${timeOf(at, DAY)}`
 
-/** The key of the statistics of an hour that an earlier version has written. @param at any time in it */
-export const hourStatsKey = (at: Date) => `sluice:{stats}:${timeOf(at, HOUR)}`
-
 /** The key of the callers that were refused most in an hour. @param at any time in it */
 export const callersKey = (at: Date) => `sluice:{stats}:callers:${timeOf(at, HOUR)}`
 

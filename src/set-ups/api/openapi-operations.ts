@@ -184,7 +184,11 @@ export const COMPONENTS: Readonly<Record<string, JsonSchema>> = {
   ConsumerChange: object({
     ...settings,
     overrides: described('The names of their rules.', list(text)),
-    'keysOnOtherPlans?': list(object({ id: text, 'plan?': text })),
+    'keysOnOtherPlans?': described(
+      'At most 100, of the first 1,000 keys.',
+      list(object({ id: text, 'plan?': text })),
+    ),
+    'hasMoreKeys?': described('Other keys may have other plans, too.', flag),
   }),
   OverrideChange: object({ consumer: text, ...override, removed: list(ref('Override')) }),
   Switches: object({
@@ -254,6 +258,7 @@ export const COMPONENTS: Readonly<Record<string, JsonSchema>> = {
     plan: nullable(text),
     blockedAt: nullable(time),
     overrides: list(text),
+    'hasMoreKeys?': described('Only 100 keys of the consumer were looked at.', flag),
     kill: nullable(object(signature)),
     rules: list(
       object({

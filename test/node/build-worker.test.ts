@@ -315,6 +315,15 @@ describe('the module of a Worker', () => {
     }
   })
 
+  it.each<[string, Partial<ConfigInput>, boolean]>([
+    ['that accepts imported keys', { credentials: { opaqueKeys: {} } }, true],
+    ['without them', {}, false],
+  ])('carries the import of keys only for a config %s', (_, config, isUsed) => {
+    const text = workerModule(configOf({ ...config, rules: [second], api: {} }))
+    expect(text).toContain(`keys: ${isUsed ? '[...keysRoutes, ...importRoutes]' : 'keysRoutes'},`)
+    expect(text.includes('importRoutes')).toBe(isUsed)
+  })
+
   it('adds no compiler to the bundle', async () => {
     const { metafile, outputFiles } = await build({
       ...bundleOptions(CONFIG_FILE, () => loadConfig()),

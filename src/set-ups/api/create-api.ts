@@ -144,7 +144,7 @@ function noSuchRoute(methods: readonly string[]): ApiError {
     ? new ApiError('method-not-allowed', `This path has ${allowed}.`, { headers: { allow: allowed } })
     : new ApiError(
         'not-found',
-        'The API has no such path, or api.routes in the config does not name its part.',
+        'The API has no such path, or the config leaves it out. Check api.routes and, for keys/import, credentials.opaqueKeys.',
       )
 }
 

@@ -163,6 +163,7 @@ export function workerModule(
   const limitRules = [...config.limits.values()].flat()
   const rules = hasApi ? [...config.rules, ...limitRules] : config.rules
   const needsHoldings = anyCountsInFlight(rules)
+  const sumStats = anyReserves(rules) ? 'sumFields' : 'sumCounts'
   const isFollowing = followsOrigin(config)
   const isShedding = config.shedding !== undefined || config.adaptive !== undefined
   const hasProxies = config.address.from === 'x-forwarded-for' || config.address.from === 'forwarded'
@@ -208,6 +209,7 @@ export function workerModule(
     ...script(hasLimits, 'pauseScript', () => builtOf(PAUSE, kindsOf(config))),
     ...used(hasLimits && anyReserves(rules), 'createReserving'),
     ...(config.limits.size > 0 && hasApi ? [finderOf(limitRules, 'scriptsOfLimits')] : []),
+    ...used(served.includes('stats'), 'sumStats', sumStats, sumStats),
     ...used(hasOverrides, 'createOverrides'),
     ...(hasOverrides ? [numbersOf(config.rules, imports)] : []),
     ...used(served.includes('overrides') && anyEstimated(config), 'mistakesOfSettlement'),

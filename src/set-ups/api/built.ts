@@ -11,6 +11,7 @@ export { numbers as slidingLogNumbers } from '../../algorithms/sliding-log.descr
 export { numbers as slidingWindowNumbers } from '../../algorithms/sliding-window.descriptor.ts'
 export { numbers as tokenBucketNumbers } from '../../algorithms/token-bucket.descriptor.ts'
 export { mistakesOfSettlement } from '../../config/check/mistakes-of-settlement.ts'
+export { sumCounts, sumFields } from '../../metrics/sums.ts'
 export { createReserving } from '../limits/reserve.ts'
 export { withApiCors } from './cors.ts'
 export { createApi } from './create-api.ts'

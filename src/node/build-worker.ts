@@ -163,6 +163,7 @@ export function workerModule(
   const limitRules = [...config.limits.values()].flat()
   const rules = hasApi ? [...config.rules, ...limitRules] : config.rules
   const needsHoldings = anyCountsInFlight(rules)
+  const sumStats = anyReserves(rules) ? 'sumFields' : 'sumCounts'
   const isFollowing = followsOrigin(config)
   const isShedding = config.shedding !== undefined || config.adaptive !== undefined
   const hasProxies = config.address.from === 'x-forwarded-for' || config.address.from === 'forwarded'
@@ -202,12 +203,13 @@ export function workerModule(
     ...used(hasApi && config.credentials.signature !== undefined, 'createKeySigning'),
     ...used(hasApi && config.cluster, 'opsOnCluster'),
     ...used(config.api?.cors !== undefined, 'withApiCors'),
-    ...(hasApi ? [routesOf(served, imports)] : []),
+    ...(hasApi ? [routesOf(config, imports)] : []),
     ...used(hasLimits, 'createApiLimits'),
     ...script(hasLimits, 'resetScript', () => builtOf(RESET, kindsOf(config))),
     ...script(hasLimits, 'pauseScript', () => builtOf(PAUSE, kindsOf(config))),
     ...used(hasLimits && anyReserves(rules), 'createReserving'),
     ...(config.limits.size > 0 && hasApi ? [finderOf(limitRules, 'scriptsOfLimits')] : []),
+    ...used(served.includes('stats'), 'sumStats', sumStats, sumStats),
     ...used(hasOverrides, 'createOverrides'),
     ...(hasOverrides ? [numbersOf(config.rules, imports)] : []),
     ...used(served.includes('overrides') && anyEstimated(config), 'mistakesOfSettlement'),
@@ -332,11 +334,14 @@ function routesToBuild({ api, limits }: Built): readonly ApiRoutes[] {
 }
 
 /** Its routes are one entry, by the names of the setting. */
-function routesOf(served: readonly ApiRoutes[], imports: Set<string>): string {
-  const entries = served.map(name => {
-    const routes = `${name}Routes`
-    imports.add(routes)
-    return `${name}: ${routes}`
+function routesOf(config: Built, imports: Set<string>): string {
+  const entries = routesToBuild(config).map(name => {
+    const lists = [
+      `${name}Routes`,
+      ...(name === 'keys' && config.credentials.opaqueKeys ? ['importRoutes'] : []),
+    ]
+    for (const list of lists) imports.add(list)
+    return `${name}: ${lists.length === 1 ? lists[0] : `[${lists.map(list => `...${list}`).join(', ')}]`}`
   })
   return `    apiRoutes: { ${entries.join(', ')} },`
 }

@@ -54,7 +54,16 @@ const MAX_CLOCK_LEAD_MS = 60e3
  * Reads minutes if records have them that far back, else hours, else days.
  * @param since the statistics begin with the minute, the hour or the day of this time
  */
-export async function readStats(store: AdminStore, since: Date, now = new Date()): Promise<Stats> {
+export const readStats = (store: AdminStore, since: Date, now = new Date()): Promise<Stats> =>
+  readStatsBy(sumFields, store, since, now)
+
+/** As `readStats`. @param sum what sums the counters: `sumCounts`, if the rules of the config reserve nothing */
+export async function readStatsBy(
+  sum: typeof sumFields,
+  store: AdminStore,
+  since: Date,
+  now: Date,
+): Promise<Stats> {
   const backMs = now.getTime() - since.getTime()
   const unit = backMs <= MAX_BACK_MS.minute ? 'minute' : backMs <= MAX_BACK_MS.hour ? 'hour' : 'day'
   const days = timesOf('day', since, now)
@@ -63,7 +72,7 @@ export async function readStats(store: AdminStore, since: Date, now = new Date()
   const counts = records.flatMap((record, i) =>
     unit === 'day' ? countsIn(record) : countsBetween(record, days[i]!, unit, first, last),
   )
-  return { since: first, unit, ...sumFields(counts) }
+  return { since: first, unit, ...sum(counts) }
 }
 
 /** What the record of a day has from one time to another, in whole minutes or hours. */

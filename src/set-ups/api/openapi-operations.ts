@@ -403,7 +403,8 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     id: 'importKey',
     tag: 'keys',
     summary: 'Import a key that was created elsewhere',
-    description: 'By its SHA-256, or as text. With `plan`, the scope consumers:write is needed too.',
+    description:
+      'By its SHA-256, or as text. The config needs `credentials.opaqueKeys`. With `plan`, the scope consumers:write is needed too.',
     result: ref('Key'),
   },
   'GET keys/{consumer}/{digits}': { id: 'showKey', tag: 'keys', summary: 'Show a key', result: ref('Key') },

@@ -247,14 +247,18 @@ describe('commands that change', () => {
   it('send the reason in a header, or in the body of changes that keep it', async () => {
     await byApi(['consumers', 'block', 'acme', '--reason', 'unbezahlt – März', '--yes'])
     expect(await requests[0]!.json()).toEqual({ reason: 'unbezahlt – März' })
-    await ok('consumers', 'unblock', 'acme', '--reason', 'paid')
-    expect(requests[1]!.headers.get('sluice-reason')).toBe('paid')
+    await ok('consumers', 'unblock', 'acme', '--reason', 'bezahlt – im April')
+    expect(Buffer.from(requests[1]!.headers.get('sluice-reason')!, 'latin1').toString()).toBe(
+      'bezahlt – im April',
+    )
     expect((await json('audit')).items).toMatchObject([
-      { action: 'consumers.unblock', reason: 'paid', actor: { kind: 'token', name: 'support' } },
+      {
+        action: 'consumers.unblock',
+        reason: 'bezahlt – im April',
+        actor: { kind: 'token', name: 'support' },
+      },
       { action: 'consumers.block', reason: 'unbezahlt – März' },
     ])
-    const { code, stderr } = await byApi(['consumers', 'unblock', 'acme', '--reason', 'bezahlt – März'])
-    expect([code, stderr]).toEqual([2, expect.stringContaining('--reason: use letters of ASCII')])
   })
 })
 
@@ -389,8 +393,6 @@ describe('a failure', () => {
       () => new Response('<h1>Hello</h1>', { headers: { 'content-type': 'text/html' } }),
       'status 200 and text/html',
     ],
-    ['a redirect', () => Response.redirect('https://elsewhere.invalid/', 302), 'status 302 and no type'],
-    ['a page of a proxy', () => new Response('bad gateway', { status: 502 }), 'status 502 and text/plain'],
     [
       'another API',
       () => Response.json({ detail: 'no' }, { status: 404 }),
@@ -406,7 +408,10 @@ describe('a failure', () => {
   })
 
   it('is a conflict if another writer was faster', async () => {
-    const body = { type: 'urn:sluice:problem:conflict', detail: 'Try again.', requestId: 'a' }
+    const body = {
+      ...{ type: 'urn:sluice:problem:conflict', title: 'Conflict', status: 409 },
+      ...{ detail: 'Try again.', requestId: 'a' },
+    }
     const client = createApiClient({ url, token, fetch: async () => Response.json(body, { status: 409 }) })
     const failure = { kind: 'conflict', message: 'Try again.', createdId: undefined }
     await expect(client.call('removeKillSwitch')).rejects.toMatchObject(failure)

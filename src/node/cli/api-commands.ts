@@ -29,6 +29,7 @@ import { sha256 } from '../../sha256.ts'
 import { acquire, type CallFlags, type Lost, type RefundFlags, refund, take } from './acquire.ts'
 import { mustConfirm, type SignedFlags, type StoreFlags, secretOf } from './administration.ts'
 import { type ApiCall, type ApiClient, createApiClient } from './api-client.ts'
+import { readable } from './api-reply.ts'
 import { textOf as auditLine } from './audit-output.ts'
 import { consumerTable, count, noteOfKeys } from './consumers.ts'
 import { documentText, withDates } from './document-text.ts'
@@ -355,6 +356,9 @@ const COMMANDS: Readonly<Record<string, Run>> = {
   },
 }
 
+/** The words of each. */
+export const API_COMMANDS: readonly string[] = Object.keys(COMMANDS)
+
 /** Runs a command by the API. @param url of the gateway @throws AdminError */
 export async function runByApi(command: Command, url: string): Promise<void> {
   const flags = command.opts<Flags>()
@@ -367,8 +371,15 @@ export async function runByApi(command: Command, url: string): Promise<void> {
   if (typeof flags.by === 'string' && words !== 'stats') throw authorOfToken('--by')
   if (flags.as !== undefined) throw authorOfToken('--as')
   const token = flags.token ?? process.env.SLUICE_API_TOKEN
-  await run(createApiClient({ url, token }), flags, ...(command.processedArgs as string[]))
+  const api = createApiClient({ url, token })
+  // With --json, what is printed is escaped instead.
+  await run(flags.json ? api : forPeople(api), flags, ...(command.processedArgs as string[]))
 }
+
+const forPeople = (api: ApiClient): ApiClient => ({
+  call: async (...of) => readable(await api.call(...of)),
+  list: async <T>(...of: Parameters<typeof api.list<T>>) => readable(await api.list<T>(...of)),
+})
 
 /** `consumers block` */
 const wordsOf = (command: Command): string =>

@@ -141,12 +141,14 @@ const noAnswer = (reply: Reply) =>
 const notWhole = () =>
   new AdminError('store', `The reply of the API ended early, or is not JSON. ${MAY_BE_DONE}`, CHECK_URL)
 
-const otherForm = (place: string) =>
-  new AdminError(
+function otherForm(place: string): AdminError {
+  const where = place && `: '${printable(place).slice(0, 100)}' is missing, or has another type`
+  return new AdminError(
     'store',
-    `The reply does not have the form of the API's: '${printable(place).slice(0, 100)}' is missing, or has another type. ${MAY_BE_DONE}`,
+    `The reply does not have the form of the API's${where}. ${MAY_BE_DONE}`,
     `${CHECK_URL} If it is right, use the sluicegate of the same version as the gateway.`,
   )
+}
 
 function redirected(url: string, headers: Headers): AdminError {
   const location = headers.get('location') ?? ''

@@ -145,7 +145,7 @@ async function removeKeys(
     keys: [...removed, index, sortedKey(index), ...pointers.keys],
     commands: [
       ...pointers.commands,
-      ...(removed.length > 0 ? [['DEL', ...removed] as const] : []),
+      ['DEL', ...removed],
       // The index itself stays, because a key that is being created at this moment is added to it.
       ...(digests.length > 0 ? removeFromIndex(index, digests) : []),
     ],

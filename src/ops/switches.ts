@@ -87,10 +87,9 @@ async function changeSwitches(
   name: string,
   change: (switches: Switches) => Switches | undefined,
 ): Promise<SwitchChange> {
-  let switches = await readSwitches(store)
-  let isChanged = change(switches) !== undefined
-  if (!isChanged) return { switches, isChanged }
-  let before = switches
+  let before = parseSwitches(null)
+  let switches = before
+  let isChanged = false
   await changeText(
     store,
     SWITCHES_KEY,
@@ -99,8 +98,9 @@ async function changeSwitches(
       const after = change(before)
       isChanged = after !== undefined
       switches = after ?? before
-      const isEmpty = !switches.kill && switches.rules.size === 0
-      return isEmpty ? undefined : { text: formatSwitches(switches) }
+      // An unchanged text is not written.
+      if (!after) return text === undefined ? undefined : { text }
+      return after.kill || after.rules.size > 0 ? { text: formatSwitches(after) } : undefined
     },
     () => {
       const [was, is] = [switchFacts(before, name), switchFacts(switches, name)]

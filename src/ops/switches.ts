@@ -60,10 +60,7 @@ export function checkRuleChange({
 }): void {
   if (mode === undefined && share === undefined)
     throw new AdminError('usage', 'No change is given. Use a mode or a share.')
-  if (share === undefined) return
-  if (!(share >= 0 && share <= 1))
-    throw new AdminError('usage', 'The share is not valid. Use a number from 0 to 1.')
-  if (mode === 'off' || mode === 'shadow')
+  if (share !== undefined && (mode === 'off' || mode === 'shadow'))
     throw new AdminError(
       'usage',
       `A share cannot be combined with mode ${mode}: it is the share of callers for whom the rule is enforced.`,

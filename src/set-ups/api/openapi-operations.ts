@@ -341,6 +341,8 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     id: 'refund',
     tag: 'limits',
     summary: 'Give back what a decision has spent',
+    description:
+      '`cost`: how many of its units are given back in all; absent: all of them. So a repeat gives back nothing more.',
     result: ref('Decision'),
   },
   'POST limits/{name}/settle': {

@@ -1,4 +1,6 @@
 /** Why an administrative operation failed. */
+import type { GatewayError } from '../errors.ts'
+
 export type AdminFailure =
   /** The arguments are invalid. Nothing was sent. */
   | 'usage'
@@ -22,11 +24,14 @@ export class AdminError extends Error {
   readonly kind: AdminFailure
   /** What to do now, in lines of their own: which settings to check, and the command that tests them. */
   readonly nextStep: string | undefined
+  /** Of `store`: the failure, in words that are for everyone. Absent: not known, or only some of the commands have failed. */
+  readonly failure: GatewayError | undefined
 
-  constructor(kind: AdminFailure, message: string, nextStep?: string) {
+  constructor(kind: AdminFailure, message: string, nextStep?: string, failure?: GatewayError) {
     super(message)
     this.kind = kind
     this.nextStep = nextStep
+    this.failure = failure
   }
 }
 

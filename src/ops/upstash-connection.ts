@@ -9,7 +9,7 @@ import { describeFailure, howToTest, nextStepFor } from './store-failure.ts'
 const DEADLINE_MS = 5000
 
 /** The most commands in one request, so that it stays far below Upstash's limit of 10 MB. */
-const MAX_AT_ONCE = 1000
+export const MAX_AT_ONCE = 1000
 
 export interface UpstashConnectionOptions {
   url: string
@@ -47,7 +47,7 @@ export function restConnection(
   async function repliesTo(commands: readonly Command[], isTransaction = false): Promise<Reply[]> {
     try {
       const answers = await send(commands, AbortSignal.timeout(DEADLINE_MS), isTransaction)
-      return answers.map(replyOf)
+      return repliesIn(answers)
     } catch (error) {
       throw failureOf(error)
     }
@@ -68,9 +68,12 @@ export function restConnection(
   }
 }
 
-function replyOf({ result, error }: RestAnswer): Reply {
-  if (typeof error === 'string') throw new RestError(200, error)
-  return result as Reply
+/** @throws RestError whose status is 207 (Multi-Status) if only some of the commands have failed */
+function repliesIn(answers: readonly RestAnswer[]): Reply[] {
+  const errors = answers.flatMap(({ error }) => error ?? [])
+  const [first] = errors
+  if (first !== undefined) throw new RestError(errors.length < answers.length ? 207 : 200, first)
+  return answers.map(({ result }) => result as Reply)
 }
 
 /**

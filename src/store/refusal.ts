@@ -19,8 +19,18 @@ export function refusal(message: string, { credentials, permission }: Remedies, 
     )
   const kind = /^[A-Z]{2,20}/.exec(message)?.[0] ?? (status > 400 ? `HTTP ${status}` : 'an error')
   const fix = WRONG_CREDENTIALS.test(kind) || status === 401 ? ` ${credentials}` : ''
-  return new GatewayError('ERR_STORE_REFUSED', `The store answered ${kind}.${fix}`)
+  return new GatewayError(
+    'ERR_STORE_REFUSED',
+    `The store answered ${kind}${status === 207 ? ' to some commands' : ''}.${fix}`,
+  )
 }
+
+/**
+ * Whether Redis has refused a command, or a script, before it has written anything. It refuses a script for these reasons at its first
+ * write, and no later one. A permission can be missing for a later command of a script.
+ */
+export const hasWrittenNothing = ({ message }: GatewayError): boolean =>
+  /answered (READONLY|OOM|MISCONF|LOADING|WRONGPASS|HTTP 401)\./.test(message)
 
 /** The user of Redis may not run a command, or not use a key. For a command in a script, the words depend on the version of Redis. */
 export const NO_PERMISSION =

@@ -54,14 +54,14 @@ export function upstashStore(options: UpstashOptions, clock?: DeadlineClock): St
 }
 
 /** The GatewayError for whatever ends a request. Messages of the store can quote keys, and those of `fetch` the URL, so neither is passed on. */
-function failureOf(error: unknown): GatewayError {
+export function failureOf(error: unknown): GatewayError {
   if (error instanceof GatewayError) return error
   if (error instanceof RestError) return refusalOf(error.message, error.status)
   // Cloudflare bounds the calls of one request: 50 with Workers Free.
   if (error instanceof Error && /too many subrequests/i.test(error.message)) {
     return new GatewayError('ERR_STORE_CALLS_EXHAUSTED', 'The platform allows this request no more calls.')
   }
-  return unreachableError(codeText(error))
+  return (error as Error).name === 'TimeoutError' ? timeoutError() : unreachableError(codeText(error))
 }
 
 /** The GatewayError for an error that the store has answered. @param status of HTTP, if the whole request was refused */

@@ -388,7 +388,10 @@ describe('the API', () => {
     const impatient = apiOf(gateway, { rules: [], store: { deadline: '20ms' } })
     gateway.store.fault = () => {}
     const reply = await impatient('GET consumers', { token })
-    expect(reply).toMatchObject({ status: 503, body: { detail: expect.stringContaining('store-timeout') } })
+    expect(reply).toMatchObject({
+      status: 503,
+      body: { detail: expect.stringContaining('within the deadline') },
+    })
   })
 
   it('is a part of a gateway without a build that has to be passed in', async () => {
@@ -405,7 +408,7 @@ describe('the API', () => {
 
   it('replies 500 without details to an exception, and logs it', async () => {
     const log = vi.spyOn(console, 'error').mockImplementation(() => {})
-    const connection = { run: () => Promise.reject(new Error('secret')) } as never
+    const connection = { runEach: () => Promise.reject(new Error('secret')) } as never
     const broken = apiOf(gateway, { rules: [] }, { connection } as never)
     const reply = await broken('GET consumers', { token })
     expect(reply.status).toBe(500)

@@ -3,7 +3,7 @@ import type { AdminConnection, Command, Reply } from '../../ops/admin-connection
 import { AdminError } from '../../ops/admin-error.ts'
 import { ADVICE } from '../../ops/advice.ts'
 import { describeErrorOfRedis, fixFor, LOST, lateText } from '../../ops/store-failure.ts'
-import { codeText } from '../../store/refusal.ts'
+import { codeText, refusal } from '../../store/refusal.ts'
 import type { Store } from '../../store/store.ts'
 import type { FoundRedis } from '../rest-bridge/found-redis.ts'
 import {
@@ -13,6 +13,7 @@ import {
   wasOffline,
 } from '../rest-bridge/redis-server.ts'
 import { describeTlsFailure } from '../tls-failure.ts'
+import { REMEDIES } from './send-commands.ts'
 
 /**
  * @param decisions the store that decides
@@ -30,12 +31,23 @@ export function adminConnectionTo(redis: FoundRedis, decisions: Store, deadlineM
 
   return {
     run: <T extends Reply>(...command: Command) => send<T>(command),
-    runEach: <T extends Reply>(commands: readonly Command[]) => Promise.all(commands.map(send<T>)),
+    runEach: <T extends Reply>(commands: readonly Command[]) => repliesTo(commands.map(send<T>)),
     transact: commands => replyTo(redis.transaction(commands.map(command => command.map(String)))),
     decisions,
     nextStepFor: message => fixFor(message) ?? TEST,
     advice: ADVICE,
   }
+}
+
+/** @throws AdminError of the first command that has failed; without its `failure` if others have not failed in the same way */
+async function repliesTo<T>(sent: readonly Promise<T>[]): Promise<T[]> {
+  const settled = await Promise.allSettled(sent)
+  const errors = settled.flatMap(each => (each.status === 'rejected' ? (each.reason as AdminError) : []))
+  const [first] = errors
+  if (!first) return await Promise.all(sent)
+  const areAlike =
+    errors.length === sent.length && errors.every(error => error.failure?.message === first.failure?.message)
+  throw areAlike ? first : new AdminError(first.kind, first.message, first.nextStep)
 }
 
 /** Texts in place of bytes. @throws ErrorReply if a command of a transaction has failed */
@@ -48,7 +60,7 @@ export function textsIn(reply: RawReply): Reply {
 function failureOf(error: unknown, deadlineMs: number): AdminError {
   if (error instanceof ErrorReply) {
     const [what, nextStep] = describeErrorOfRedis(error.message, TEST_OF_CREDENTIALS)
-    return new AdminError('store', `The store ${what}`, nextStep)
+    return new AdminError('store', `The store ${what}`, nextStep, refusal(error.message, REMEDIES))
   }
   const ofTls = describeTlsFailure(codeText((error as Error).cause ?? error), false)
   if (ofTls) return new AdminError('store', `The store cannot be reached. ${ofTls[0]}`, ofTls[1])

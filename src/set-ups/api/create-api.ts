@@ -10,6 +10,7 @@ import type { OverrideRules } from '../../ops/override-rules.ts'
 import { restConnection } from '../../ops/upstash-connection.ts'
 import { createLimitRuleSet } from '../../script/rule-set.ts'
 import type { Store } from '../../store/store.ts'
+import { failureOf } from '../../store/upstash.ts'
 import { describeRefusal } from '../http/deny.ts'
 import type { DecisionSource } from '../http/handle.ts'
 import { logException } from '../http/unexpected.ts'
@@ -137,9 +138,13 @@ function connectionTo(decisions: Store, variables: Readonly<Record<string, unkno
   const url = String(variables.UPSTASH_REDIS_REST_URL ?? '')
   const token = String(variables.UPSTASH_REDIS_REST_TOKEN ?? '')
   return {
-    ...restConnection({ url, token }, () => new AdminError('store', 'The store does not answer.')),
+    ...restConnection({ url, token }, failed),
     ...{ decisions, nextStepFor: () => '' },
   }
+}
+
+function failed(error: unknown): AdminError {
+  return new AdminError('store', 'The store did not answer.', undefined, failureOf(error))
 }
 
 function noSuchRoute(methods: readonly string[]): ApiError {
@@ -154,7 +159,7 @@ function noSuchRoute(methods: readonly string[]): ApiError {
 
 function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error
-  if (error instanceof GatewayError) return storeError(changeState(error.fate), error.code)
+  if (error instanceof GatewayError) return storeError(changeState(error.fate), error.message)
   logException(error)
   return new ApiError(
     'internal',

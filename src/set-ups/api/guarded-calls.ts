@@ -103,7 +103,7 @@ export function createGuardedCalls(store: Store, tokens: TokenMemory): GuardedCa
 
       passFailure({ cause, fate }: CallFailure) {
         if (!refusal && isFresh()) return
-        refusal ??= storeError(changeState(fate), cause)
+        refusal ??= storeError(changeState(fate), `The store did not answer (${cause}).`)
         throw refusal
       },
 

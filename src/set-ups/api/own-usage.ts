@@ -105,7 +105,8 @@ export function createOwnUsage(
     }
     const { degraded, plan, verdicts } = ruling
     // The store has not answered, so what is left is not known. Under the kill switch, nothing is limited.
-    if (degraded && degraded.cause !== 'kill-switch') throw storeError('none', degraded.cause)
+    if (degraded && degraded.cause !== 'kill-switch')
+      throw storeError('none', `The store did not answer (${degraded.cause}).`)
     const consumer = verifiedConsumer(caller, ruling)
     return {
       ...(consumer !== undefined && { consumer }),

@@ -8,15 +8,16 @@ const CHANGE: Record<ChangeState, string> = {
   unknown: 'The request may have taken effect, in part or as a whole. Read the state before you repeat it.',
 }
 
+const NO_ANSWER = 'The store did not answer.'
+
 const REPEAT = 'Repeat it with the same Idempotency-Key: nothing is created twice.'
 
 /** What is known about a change, if the store has failed with this fate. */
 export const changeState = (fate: CallFate): ChangeState => (fate === 'may-have-run' ? 'unknown' : 'none')
 
-/** @param cause of the failure, as decisions have it */
-export function storeError(change: ChangeState, cause?: string, fix = CHANGE[change]): ApiError {
-  const why = cause === undefined ? '' : ` (${cause})`
-  return new ApiError('store-unavailable', `The store did not answer${why}. ${fix}`, {
+/** @param what has happened, in a sentence that is for everyone */
+export function storeError(change: ChangeState, what = NO_ANSWER, fix = CHANGE[change]): ApiError {
+  return new ApiError('store-unavailable', `${what} ${fix}`, {
     headers: { 'retry-after': '1' },
     extra: { change },
   })
@@ -26,7 +27,8 @@ export function storeError(change: ChangeState, cause?: string, fix = CHANGE[cha
  * @param change of a request that has failed because of the store
  * @param isSafe whether a repeat creates nothing twice
  */
-export function adminError({ kind, message }: AdminError, change: ChangeState, isSafe: boolean): ApiError {
+export function adminError(error: AdminError, change: ChangeState, isSafe: boolean): ApiError {
+  const { kind, message, failure } = error
   switch (kind) {
     case 'usage':
       return invalidInput('', textOf(message))
@@ -35,7 +37,7 @@ export function adminError({ kind, message }: AdminError, change: ChangeState, i
     case 'conflict':
       return new ApiError(kind, textOf(message))
     case 'store':
-      return storeError(change, undefined, isSafe ? REPEAT : undefined)
+      return storeError(change, failure?.message, isSafe ? REPEAT : undefined)
     default:
       return new ApiError('refused', textOf(message))
   }

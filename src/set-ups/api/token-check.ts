@@ -5,7 +5,7 @@
  */
 import { type Clock, elapsed, latestOf, SYSTEM_CLOCK } from '../../clock.ts'
 import { serviceTokenId } from '../../credentials/service-token.ts'
-import { toDegraded } from '../../limiter/evaluate.ts'
+import { GatewayError } from '../../errors.ts'
 import { prepareLookUp, runCall } from '../../limiter/prepared-call.ts'
 import { Lru } from '../../lru.ts'
 import type { Scope } from '../../scopes.ts'
@@ -14,7 +14,7 @@ import { tokenKey } from '../../store/keys.ts'
 import { parseToken, type TokenRecord } from '../../store/records.ts'
 import type { Store } from '../../store/store.ts'
 import { environmentOf, mustHaveAny, unknownToken } from './authenticate.ts'
-import { ApiError } from './problems.ts'
+import type { ApiError } from './problems.ts'
 import { storeError } from './store-error.ts'
 import { createTokenAttempts } from './token-attempts.ts'
 
@@ -146,7 +146,7 @@ export function createTokenChecks(
     async check(...args) {
       const attempt = begin(...args)
       return await read(attempt, store).catch((error: unknown) => {
-        throw error instanceof ApiError ? error : storeError('none', toDegraded(error).cause)
+        throw error instanceof GatewayError ? storeError('none', error.message) : error
       })
     },
     forget: digest => tokens.delete(digest),

@@ -3,8 +3,10 @@
  * have sent.
  */
 import type { AdminConnection, Command, Reply } from '../../ops/admin-connection.ts'
-import { notRedis } from '../../ops/admin-error.ts'
+import { type AdminError, notRedis } from '../../ops/admin-error.ts'
 import { READ_INDEX } from '../../ops/lua.generated.ts'
+import { MAX_AT_ONCE } from '../../ops/upstash-connection.ts'
+import { hasWrittenNothing } from '../../store/refusal.ts'
 import type { ChangeState } from './problems.ts'
 
 type IsReply = (reply: unknown) => boolean
@@ -35,23 +37,29 @@ export interface TrackedConnection extends AdminConnection {
 
 export function trackChanges(connection: AdminConnection): TrackedConnection {
   let state: ChangeState = 'none'
-  const note = (commands: readonly Command[]) => {
+
+  async function tracked<T extends Reply>(commands: readonly Command[], replies: Promise<T[]>): Promise<T[]> {
+    const before = state
     if (commands.some(([name, script]) => !(name in READS) && script !== READ_INDEX)) state = 'unknown'
+    try {
+      return checked(commands, await replies)
+    } catch (error) {
+      const { failure } = error as AdminError
+      // More commands are sent in several requests, the first of which may have had an effect.
+      if (failure && hasWrittenNothing(failure) && commands.length <= MAX_AT_ONCE) state = before
+      throw error
+    }
   }
+
   return {
     ...connection,
     async run<T extends Reply>(...command: Command) {
-      note([command])
-      return checked([command], [await connection.run<T>(...command)])[0]!
+      const [reply] = await tracked([command], connection.runEach<T>([command]))
+      return reply!
     },
-    async runEach<T extends Reply>(commands: readonly Command[]) {
-      note(commands)
-      return checked(commands, await connection.runEach<T>(commands))
-    },
-    async transact(commands) {
-      note(commands)
-      return checked(commands, await connection.transact(commands))
-    },
+    runEach: <T extends Reply>(commands: readonly Command[]) =>
+      tracked(commands, connection.runEach<T>(commands)),
+    transact: commands => tracked(commands, connection.transact(commands)),
     changeState: () => state,
   }
 }

@@ -2,7 +2,7 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../../src/config/check/schema.ts'
 import { mintServiceToken } from '../../../src/credentials/service-token.ts'
-import { GatewayError } from '../../../src/errors.ts'
+import type { GatewayError } from '../../../src/errors.ts'
 import { SCOPE_NAMES, scopesForLimit } from '../../../src/scopes.ts'
 import { createGuardedCalls } from '../../../src/set-ups/api/guarded-calls.ts'
 import { ApiError } from '../../../src/set-ups/api/problems.ts'
@@ -11,6 +11,7 @@ import { createTokenChecks } from '../../../src/set-ups/api/token-check.ts'
 import type { GuardableLimiter, Limiter } from '../../../src/set-ups/limits/limiter.ts'
 import { createGuardableLimiterOnStore } from '../../../src/set-ups/limits/limiter-on-store.ts'
 import { sha256 } from '../../../src/sha256.ts'
+import { timeoutError } from '../../../src/store/deadline.ts'
 import { tokenKey } from '../../../src/store/keys.ts'
 import { formatToken, type TokenRecord } from '../../../src/store/records.ts'
 import type { Store, StoreCall } from '../../../src/store/store.ts'
@@ -70,7 +71,9 @@ const REASONS = [
 
 const isSlow = (change: 'none' | 'unknown') => ({
   ...{ ok: false, reason: 'store', change },
-  message: expect.stringMatching(/^The store did not answer \(store-timeout\)/) as string,
+  message: expect.stringMatching(
+    /^The store did not answer (within the deadline|\(store-timeout\))\./,
+  ) as string,
 })
 
 describeOnRedisEngine('service tokens', fresh => {
@@ -212,7 +215,7 @@ describeOnRedisEngine('service tokens', fresh => {
 
     it('say why the store has not answered, and that nothing was changed', async () => {
       const token = await add(['stats:read'])
-      failure = new GatewayError('ERR_STORE_TIMEOUT', 'slow')
+      failure = timeoutError()
       expect(await tokens.check(token, [], ADDRESS)).toEqual(isSlow('none'))
     })
 
@@ -410,12 +413,12 @@ describeOnRedisEngine('service tokens', fresh => {
       const token = await add(['limits:use'])
       const call = () =>
         tokens.guarded(token, scopesForLimit('calls'), ADDRESS, limiter, each => each.limit('calls', ACCOUNT))
-      failure = new GatewayError('ERR_STORE_TIMEOUT', 'slow')
+      failure = timeoutError()
       const refusal = isSlow('unknown')
       expect(await call()).toEqual(refusal)
       failure = undefined
       await call()
-      failure = new GatewayError('ERR_STORE_TIMEOUT', 'slow')
+      failure = timeoutError()
       expect(await call()).toMatchObject({ ok: true, value: { degraded: 'store-timeout' } })
       nowMs += 1000
       expect(await call()).toEqual(refusal)
@@ -443,7 +446,7 @@ describeOnRedisEngine('service tokens', fresh => {
       const spent = await guarded(each => each.limit('calls', ACCOUNT))
       if (!spent.ok) throw new Error(spent.reason)
       nowMs += 1000
-      failure = new GatewayError('ERR_STORE_TIMEOUT', 'slow')
+      failure = timeoutError()
       expect(await guarded(each => each.refund(spent.value))).toMatchObject({ reason: 'store' })
       failure = undefined
       expect(await guarded(each => each.refund(spent.value))).toMatchObject({

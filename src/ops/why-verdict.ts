@@ -184,7 +184,7 @@ function alwaysRefusedRoutes({ rules }: WhyFacts, { routes }: Settings): string 
   return all.length > 0 ? `, but never on ${all.join(', nor on ')}` : ''
 }
 
-/** `plan free`, `override of minute: limit 1000`, `last changed …` */
+/** `plan free`, `override of minute: limit 1000`, `newest setting from …` */
 function settingsOf(facts: WhyFacts): string[] {
   const { consumer, plan, now, switched } = facts
   const switches = [...switched].flatMap(([name, own]) => {
@@ -213,27 +213,22 @@ function overrideText({ rule, numbers, mode }: Override): string {
   return `of \`${rule}\` (${[...(numbers ? [`limit ${numbers.limit}`] : []), ...(mode ? [mode] : [])].join(', ')})`
 }
 
-/** The last change: of the consumer by its audit trail, else by its settings, which show no removal and no change of a plan. */
-function changed({ consumer, key, switched, switches, now, lastChange }: WhyFacts): string[] {
+/** The newest of the settings. The removal of a setting and the change of a plan leave none: the audit trail has them. */
+function changed({ consumer, key, switched, switches, now }: WhyFacts): string[] {
   const { record, keys = [], hasMoreKeys } = consumer ?? {}
   // Of many keys, the last one may not have been looked at.
   const created = key ? [key] : hasMoreKeys ? [] : keys
-  const settings = () => [
+  const changes: { at: Date; text: string }[] = [
     ...(record?.overrides ?? []).flatMap(({ at, by = '', rule }) =>
       at ? [{ at, text: `override of \`${rule}\`${by && ` by ${by}`}` }] : [],
     ),
     ...(record?.blockedAt ? [{ at: record.blockedAt, text: `block${byText(record.blockedBy)}` }] : []),
-    ...created.map(({ createdAt }) => ({ at: createdAt, text: 'key created' })),
-  ]
-  const changes: { at: Date; text: string }[] = [
-    ...(lastChange
-      ? [{ at: lastChange.at, text: `${lastChange.action}${byText(lastChange.actor.name)}` }]
-      : settings()),
     ...[...switched].map(([name, { at, by }]) => ({ at, text: `switch of \`${name}\`${byText(by)}` })),
     ...(switches.kill ? [{ at: switches.kill.at, text: `kill switch${byText(switches.kill.by)}` }] : []),
+    ...created.map(({ createdAt }) => ({ at: createdAt, text: 'key created' })),
   ]
   const [last] = changes.sort((a, b) => b.at.getTime() - a.at.getTime())
-  return last ? [`last changed at ${clock(last.at, now)} (${last.text})`] : []
+  return last ? [`newest setting from ${clock(last.at, now)} (${last.text})`] : []
 }
 
 const byText = (by: string | undefined) => (by ? ` by ${by}` : '')

@@ -82,7 +82,7 @@ describeOnRedis('why', (_, kind) => {
     await spend(key, 4)
     expect(await why('acme')).toEqual([
       'refused',
-      'acme is refused by `month` (3 per 300 days) since a time that is not on record (counters arrive within about 10 s, and only those of the most refused callers); admitted again in D; plan free; override none; last changed at T (key created).',
+      'acme is refused by `month` (3 per 300 days) since a time that is not on record (counters arrive within about 10 s, and only those of the most refused callers); admitted again in D; plan free; override none; newest setting from T (key created).',
     ])
     await refused('acme', 'month', 7)
     expect((await why('acme'))[1]).toMatch(
@@ -95,13 +95,14 @@ describeOnRedis('why', (_, kind) => {
     expect(details).toContain('Not asked, because they count by more: tenant (add --by header:x-tenant=…).')
   })
 
-  it('names the last change of a consumer by its audit trail, which has the end of a block, too', async () => {
+  it('names the newest setting, which is no claim about removed ones: these are in the audit trail', async () => {
     const store = withActor(gateway.admin, { actor: { kind: 'operator', name: 'ops' } })
     await createKey(store, { consumer: 'acme' })
     await blockConsumer(store, 'acme', { by: 'ops' })
     await unblockConsumer(store, 'acme')
-    const { sentence } = verdictOf(await withLastChange(store, await facts('acme')), config)
-    expect(sentence).toMatch(/; last changed at [\d:]+ UTC \(consumers\.unblock by ops\)\.$/)
+    const known = await withLastChange(store, await facts('acme'))
+    expect(verdictOf(known, config).sentence).toMatch(/; newest setting from [\d:]+ UTC \(key created\)\.$/)
+    expect(known.lastChange?.action).toBe('consumers.unblock')
   })
 
   it('counts nothing', async () => {
@@ -117,7 +118,7 @@ describeOnRedis('why', (_, kind) => {
     await refused('acme', 'month', 5)
     expect(await why('acme')).toEqual([
       'partly',
-      'acme is refused by `month` (6 per 300 days) since T: 5 requests in the last 5 minutes; one more request now would be admitted; plan pro; override none; last changed at T (key created).',
+      'acme is refused by `month` (6 per 300 days) since T: 5 requests in the last 5 minutes; one more request now would be admitted; plan pro; override none; newest setting from T (key created).',
     ])
     await refused('acme', 'tenant', 2)
     expect((await why('acme'))[1]).toContain(
@@ -188,7 +189,7 @@ describeOnRedis('why', (_, kind) => {
     const { id } = await createKey(gateway.admin, { consumer: 'acme' })
     await blockConsumer(gateway.admin, 'acme', { by: 'ops', reason: 'unpaid' })
     expect((await why('acme'))[1]).toMatch(
-      /^acme is refused with a 403: blocked since [\d-]+ T, by ops: unpaid; plan free; override none; last changed at T \(block by ops\)\.$/,
+      /^acme is refused with a 403: blocked since [\d-]+ T, by ops: unpaid; plan free; override none; newest setting from T \(block by ops\)\.$/,
     )
     expect(await why('acne')).toEqual([
       'refused',
@@ -229,7 +230,9 @@ describeOnRedis('why', (_, kind) => {
     expect(sentence).toContain(
       'acme is refused by `trial` (1 per 300 days, enforced by a switch of ops since T)',
     )
-    expect(sentence).toContain('; `month` is switched to off by ops since T; last changed at T (switch of `')
+    expect(sentence).toContain(
+      '; `month` is switched to off by ops since T; newest setting from T (switch of `',
+    )
     expect(sentence).not.toContain('refused by `month`')
     await killLimits(gateway.admin, by)
     expect(await why('acme')).toEqual([
@@ -266,7 +269,7 @@ describeOnRedis('why', (_, kind) => {
     await switchRule(gateway.admin, 'address', { at: new Date(), by: 'ops', mode: 'off' })
     await switchRule(gateway.admin, 'month', { at: new Date(), by: 'ops', mode: 'off' })
     expect((await why('192.0.2.7'))[1]).toMatch(
-      /; `address` is switched to off by ops since T; last changed at T \(switch of `address` by ops\)\.$/,
+      /; `address` is switched to off by ops since T; newest setting from T \(switch of `address` by ops\)\.$/,
     )
     expect((await why('198.51.100.7'))[1]).toContain('is refused with a 403: block.addresses has it')
     expect((await why('203.0.113.7'))[1]).toContain(

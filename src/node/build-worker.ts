@@ -331,12 +331,16 @@ function routesToBuild({ api, limits }: Built): readonly ApiRoutes[] {
   return servedRoutes(API_ROUTES, api.routes).filter(name => name !== 'limits' || limits.size > 0)
 }
 
-/** Its routes are one entry, by the names of the setting. */
+/** Its routes are one entry, by the names of the setting. The OpenAPI document gets what it says about the parts that are served. */
 function routesOf(served: readonly ApiRoutes[], imports: Set<string>): string {
-  const entries = served.map(name => {
-    const routes = `${name}Routes`
-    imports.add(routes)
-    return `${name}: ${routes}`
+  const imported = (name: string) => {
+    imports.add(name)
+    return name
+  }
+  const entries = served.map(part => {
+    if (part !== 'openapi') return `${part}: ${imported(`${part}Routes`)}`
+    const operations = served.map(each => imported(`${each}Operations`))
+    return `openapi: ${imported('createOpenapiRoutes')}([${operations.join(', ')}])`
   })
   return `    apiRoutes: { ${entries.join(', ')} },`
 }

@@ -9,6 +9,7 @@ import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { mintServiceToken } from '../../src/credentials/service-token.ts'
 import { SCOPES } from '../../src/scope-table.ts'
 import { openApiDocument } from '../../src/set-ups/api/openapi.ts'
+import { API_OPERATIONS } from '../../src/set-ups/api/openapi-operations.ts'
 import { ROUTES } from '../../src/set-ups/api/routes.ts'
 import { type ApiCall, apiOf, tokenWith } from '../support/api.ts'
 import { useGatewayOn } from '../support/gateway.ts'
@@ -39,7 +40,7 @@ const CONFIG: Partial<ConfigInput> = {
 
 type Schema = Record<string, unknown>
 
-const document = openApiDocument(ROUTES)
+const document = openApiDocument(ROUTES, Object.values(API_OPERATIONS))
 
 /** Names and values that mean something to the API, so that not every request fails early. */
 const KNOWN = fc.constantFrom(

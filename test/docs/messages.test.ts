@@ -15,12 +15,13 @@ const PLACES: readonly [title: string, ...beginnings: string[]][] = [
   ['Config: mistakes and warnings', 'src/config/', 'src/algorithms/'],
   ['`npm start`, the bridge and files', 'src/node/'],
   ['Replies of the gateway (problem+json) and log lines', 'src/set-ups/http/', 'src/set-ups/gateway/'],
+  ['The OpenAPI document', 'docs/programs/api/'],
   ['Errors in code: limits by name, guard, middleware, RPC, store, script', 'src/'],
 ]
 
-/** Files with texts for programs (generated Lua and TypeScript, names of counters, keys of maps), and files that only pass messages on. */
+/** Files with texts for programs (generated Lua and TypeScript, names of counters, keys of maps, types of replies), and files that only pass messages on. */
 const NOT_FOR_PEOPLE =
-  /\.generated\.ts$|script\/(?:rule-set|loop|script|state|sync|signal)-text\.ts$|loop-rules\.ts$|bundle-lua\.ts$|build-worker\.ts$|start\/edge\.ts$|metrics\/counters\.ts$|answers\/known\.ts$|metrics\/log\.ts$|http\/problem\.ts$|credentials\/caller-memory\.ts$/
+  /\.generated\.ts$|script\/(?:rule-set|loop|script|state|sync|signal)-text\.ts$|loop-rules\.ts$|bundle-lua\.ts$|build-worker\.ts$|start\/edge\.ts$|metrics\/counters\.ts$|answers\/known\.ts$|metrics\/log\.ts$|http\/problem\.ts$|api\/operations\/|credentials\/caller-memory\.ts$/
 
 /** The output of `--help` in a terminal of 100 columns. */
 function helpOf(command: Command): string {
@@ -68,7 +69,7 @@ place of an error, the status and title of a reply, the level of a log line, or 
 async function page(): Promise<string> {
   const helps = commandsOf(await programFor([])).map(helpOf)
   const inHelp = helps.join('\n').replaceAll(/\s+/g, ' ')
-  const files = globSync('src/**/*.ts', { cwd: ROOT })
+  const files = globSync(['src/**/*.ts', 'docs/programs/api/openapi-texts.ts'], { cwd: ROOT })
     .sort()
     .filter(file => !NOT_FOR_PEOPLE.test(file))
   const sections = new Map(PLACES.map(([title]) => [title, [] as string[]]))

@@ -2,10 +2,11 @@
  * Makes the OpenAPI document from the routes that are served, the schemas that check their input, and operations/. docs/openapi.json is that of
  * all routes.
  */
-import { SCOPE_NAMES, scopesForLimit } from '../../scopes.ts'
+import { scopesForLimit } from '../../scopes.ts'
 import { API_PATH } from './create-api.ts'
 import { MAX_ITEMS } from './cursor.ts'
 import { type InputSchema, text } from './json-schema.ts'
+import { PROBLEM } from './operations/problem.ts'
 import { PROBLEMS } from './problems.ts'
 import { createReplySchemas, type PartOperations, type RefTo } from './reply-schemas.ts'
 import { type Route, scopesOf } from './route.ts'
@@ -14,17 +15,19 @@ import { PAGE_SIZE } from './schemas.ts'
 /** That of package.json, which a Worker does not carry. A test compares them. */
 const VERSION = '0.1.0'
 
-const PROBLEM = {
-  Problem: `type title status:integer detail requestId errors?:Mistake[] scope? id? violated-policies?:string[]
-    change?:(none|unknown) "Whether a change was made."`,
-  Mistake: `pointer detail`,
-}
+const BEARER = { type: 'http', scheme: 'bearer' }
 
 type Components = Record<Parameters<RefTo>[0], Record<string, unknown>>
 
-/** @param routes that are served @param parts that they are of @throws Error for a route or a schema that these do not have */
+/**
+ * Its texts are in docs/openapi.json alone, because they are a quarter of what the document adds to a Worker.
+ *
+ * @param routes that are served
+ * @param parts what the document says about them
+ * @throws Error for a route or a type that the parts lack
+ */
 export function openApiDocument(routes: readonly Route[], parts: readonly PartOperations[]) {
-  const operations: PartOperations['operations'] = merged(parts.map(each => each.operations))
+  const operations = merged(parts.map(each => each.operations))
   const components: Components = { schemas: {}, parameters: {}, responses: {} }
   // A component is in the document if an operation refers to it.
   const refTo: RefTo = (kind, name, create) => {
@@ -42,14 +45,16 @@ export function openApiDocument(routes: readonly Route[], parts: readonly PartOp
       ...contentOf(schemaOf('Problem'), 'application/problem+json'),
     }))
 
-  const header = (name: string, maxLength: number, description: string) =>
-    refTo('parameters', name, () => ({ name, in: 'header', description, schema: text(maxLength) }))
+  const header = (name: string, maxLength: number) =>
+    refTo('parameters', name, () => ({ name, in: 'header', schema: text(maxLength) }))
 
   function documentOf(route: Route) {
     const { kind, method, path, query, body, isCreation } = route
-    const [operationId, reply, summary, description] = operations[`${method} ${path}`]!
+    const [tag = ''] = path.split(/[/.]/)
+    const [operationId = '', reply = ''] = operations[`${method} ${path}`]!.split(' ')
     return {
-      ...{ operationId, tags: [path.split('/')[0]], summary, description },
+      operationId,
+      tags: [tag],
       security:
         kind === 'own' ? [{ credential: [] }] : listOfScopes(route).map(scope => ({ token: [scope] })),
       parameters: [
@@ -61,18 +66,8 @@ export function openApiDocument(routes: readonly Route[], parts: readonly PartOp
           ...{ name, in: 'query' },
           schema: valueInQuery(schema),
         })),
-        ...(isCreation
-          ? [
-              header(
-                'Idempotency-Key',
-                255,
-                'A repeat within a day replies 409 with the id of what the first request created.',
-              ),
-            ]
-          : []),
-        ...(kind === 'admin' && method !== 'GET'
-          ? [header('Sluice-Reason', 100, 'Why the change is made.')]
-          : []),
+        ...(isCreation ? [header('Idempotency-Key', 255)] : []),
+        ...(kind === 'admin' && method !== 'GET' ? [header('Sluice-Reason', 100)] : []),
       ],
       ...(body && { requestBody: { required: true, ...contentOf(body) } }),
       responses: {
@@ -82,23 +77,21 @@ export function openApiDocument(routes: readonly Route[], parts: readonly PartOp
     }
   }
 
-  const paths: Record<string, Record<string, unknown>> = {}
+  const paths: Record<string, Record<string, ReturnType<typeof documentOf>>> = {}
   for (const route of routes) {
     const path = `/${route.path}`
-    paths[path] = { ...paths[path], [route.method.toLowerCase()]: documentOf(route) }
+    paths[path] ??= {}
+    paths[path][route.method.toLowerCase()] = documentOf(route)
   }
   return {
     openapi: '3.1.0',
-    info: { title: 'Sluice', version: VERSION, license: { name: 'MIT', identifier: 'MIT' } },
+    info: {
+      ...{ title: 'Sluice', version: VERSION, license: { name: 'MIT', identifier: 'MIT' } },
+      description: 'docs/openapi.json of Sluice describes each operation.',
+    },
     servers: [{ url: API_PATH }],
     paths,
-    components: {
-      ...components,
-      securitySchemes: {
-        credential: bearer('An API key, or a token of an issuer.'),
-        token: bearer(`A service token. Scopes: ${SCOPE_NAMES.join(', ')}, limits:use:<limit>.`),
-      },
-    },
+    components: { ...components, securitySchemes: { credential: BEARER, token: BEARER } },
   }
 }
 
@@ -106,8 +99,6 @@ const merged = <T>(tables: readonly Readonly<Record<string, T>>[]): Record<strin
   Object.assign({}, ...tables)
 
 const contentOf = (schema: unknown, type = 'application/json') => ({ content: { [type]: { schema } } })
-
-const bearer = (description: string) => ({ type: 'http', scheme: 'bearer', description })
 
 const titlesOf = (status: number) =>
   Object.values(PROBLEMS)

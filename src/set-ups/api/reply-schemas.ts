@@ -1,65 +1,62 @@
 /** The schemas of replies in the OpenAPI document, and the notation in which operations/ states them. */
-/** JSON Schema 2020-12. */
-export type JsonSchema = Readonly<Record<string, unknown>>
+import { anyOf, type InputSchema, object, oneOf } from './json-schema.ts'
 
-/** What the document says about an operation, in addition to its route. `reply`: the type of its success, as of a member. */
-export type Operation = readonly [id: string, reply: string, summary: string, description?: string]
-
-/** What the document says about the routes of a part of the API. */
+/** What the document says about the routes of a part of the API, in addition to the routes. */
 export interface PartOperations {
-  /** By the method and the path of the route. */
-  operations: Readonly<Record<string, Operation>>
+  /** By the method and the path of the route: the id of the operation, and the type of its success, as in `listKeys KeyPage`. */
+  operations: Readonly<Record<string, string>>
   /**
-   * The members of the objects in replies, by the name that generated clients give them: `id plan? "Absent: none." scopes:string[]`. `?`: may
-   * be absent. `...Key`: the members of Key. Types: `string` (if none is written), `integer`, `number`, `boolean`, `time`, `object`, one of
-   * the words `(live|test)`, another object, `Key[]` (a list), `{integer}` (values by name), `time|null`.
+   * The members of objects in replies, by the name that generated clients give these: `id, plan?, createdAt: time, ...Settings`. `?`: it can be
+   * absent. `...Settings`: the members of Settings. Types: `string` (also if none is stated), `integer`, `number`, `boolean`, `object`, `time`,
+   * one of the words `(live|test)`, an object of this table, a list `Key[]`, values by name `{integer}`, alternatives `time|null`.
    */
   schemas: Readonly<Record<string, string>>
 }
 
-export const MEMBER = /(\.\.\.)?([\w-]+)(\??)(?::(\([^)]+\)|\S+))?(?:\s+"([^"]+)")?/g
+interface ReplySchema extends InputSchema {
+  readonly format?: 'date-time'
+  readonly $ref?: string
+}
 
-/** Refers to a component, and creates it for the first reference. */
+/** Refers to a component. Creates it for the first reference. */
 export type RefTo = (
   kind: 'schemas' | 'parameters' | 'responses',
   name: string,
   create: () => unknown,
-) => JsonSchema
+) => { $ref: string }
 
-interface ObjectSchema extends JsonSchema {
-  properties: Readonly<Record<string, JsonSchema>>
-  required: readonly string[]
-}
+const JSON_TYPES = ['string', 'integer', 'number', 'boolean', 'object', 'null'] as const
+type JsonType = (typeof JSON_TYPES)[number]
+const isJsonType = (type: string): type is JsonType => JSON_TYPES.includes(type as JsonType)
 
-/** @returns what makes the schema of a type @throws Error for an object without a notation */
-export function createReplySchemas(notations: PartOperations['schemas'], refTo: RefTo) {
-  function schemaOf(type: string): JsonSchema {
+/** @returns what makes the schema of a type @throws Error for a type that is not known */
+export function createReplySchemas(members: PartOperations['schemas'], refTo: RefTo) {
+  function schemaOf(type: string): ReplySchema {
     const inner = type.slice(1, -1)
-    if (type.startsWith('(')) return { type: 'string', enum: inner.split('|') }
+    if (type.startsWith('(')) return oneOf(...inner.split('|'))
     if (type.startsWith('{')) return { type: 'object', additionalProperties: schemaOf(inner) }
-    if (type.includes('|')) return { anyOf: type.split('|').map(schemaOf) }
+    if (type.includes('|')) return anyOf(...type.split('|').map(schemaOf))
     if (type.endsWith('[]')) return { type: 'array', items: schemaOf(type.slice(0, -2)) }
     if (type === 'time') return { type: 'string', format: 'date-time' }
-    if (/^[a-z]/.test(type)) return { type }
-    return refTo('schemas', type, () => objectOf(type))
+    if (isJsonType(type)) return { type }
+    return refTo('schemas', type, () => {
+      // Later versions can add members.
+      const { additionalProperties: _, ...schema } = object(membersOf(type))
+      return schema
+    })
   }
 
-  function objectOf(name: string): ObjectSchema {
-    const notation = notations[name]
-    if (!notation) throw new Error(`No reply has the type ${name}.`)
-    const properties: Record<string, JsonSchema> = {}
-    const required: string[] = []
-    for (const [, dots, member = '', mark, type = 'string', description] of notation.matchAll(MEMBER)) {
-      if (dots) {
-        const base = objectOf(member)
-        Object.assign(properties, base.properties)
-        required.push(...base.required)
-      } else {
-        properties[member] = { ...schemaOf(type), ...(description && { description }) }
-        if (!mark) required.push(member)
-      }
-    }
-    return { type: 'object', properties, required }
+  function membersOf(name: string): Record<string, ReplySchema> {
+    const text = members[name]
+    if (!text) throw new Error(`src/set-ups/api/operations/ has no type ${name}.`)
+    return Object.assign(
+      {},
+      ...text.split(/,\s+/).map(member => {
+        if (member.startsWith('...')) return membersOf(member.slice(3))
+        const [name = '', type = 'string'] = member.split(': ')
+        return { [name]: schemaOf(type) }
+      }),
+    )
   }
 
   return schemaOf

@@ -1,36 +1,21 @@
 /** What the OpenAPI document says about API keys and imported keys. */
 import type { PartOperations } from '../reply-schemas.ts'
-import { CREDENTIAL, KEY, PAGE } from './shared.ts'
+import { CREDENTIAL, KEY } from './shared.ts'
 
 export const keysOperations: PartOperations = {
   operations: {
-    'GET keys': ['listKeys', 'KeyPage', 'List keys'],
-    'POST keys': [
-      'createKey',
-      'CreatedKey',
-      'Create an API key',
-      'With `plan`, the scope consumers:write is needed too.',
-    ],
-    'POST keys/import': [
-      'importKey',
-      'Key',
-      'Import a key that was created elsewhere',
-      'By its SHA-256, or as text. With `plan`, the scope consumers:write is needed too.',
-    ],
-    'GET keys/{consumer}/{digits}': ['showKey', 'Key', 'Show a key'],
-    'PATCH keys/{consumer}/{digits}': [
-      'changeKey',
-      'Key',
-      'Change the label, the plan or the end of a key',
-      'null removes a value. With `plan`, the scope consumers:write is needed too.',
-    ],
-    'POST keys/{consumer}/{digits}/rotate': ['rotateKey', 'RotatedKey', 'Replace a key by a new one'],
-    'DELETE keys/{consumer}/{digits}': ['revokeKey', 'Revoked', 'Revoke a key'],
+    'GET keys': 'listKeys KeyPage',
+    'POST keys': 'createKey CreatedKey',
+    'POST keys/import': 'importKey Key',
+    'GET keys/{consumer}/{digits}': 'showKey Key',
+    'PATCH keys/{consumer}/{digits}': 'changeKey Key',
+    'POST keys/{consumer}/{digits}/rotate': 'rotateKey RotatedKey',
+    'DELETE keys/{consumer}/{digits}': 'revokeKey Revoked',
   },
   schemas: {
-    ...{ ...KEY, ...CREDENTIAL, ...PAGE },
-    KeyPage: `items:Key[] ...Page`,
-    CreatedKey: `...Key key "Shown only here."`,
-    RotatedKey: `...CreatedKey replaces:Replaced`,
+    ...{ ...KEY, ...CREDENTIAL },
+    KeyPage: 'items: Key[], cursor?',
+    CreatedKey: '...Key, key',
+    RotatedKey: '...CreatedKey, replaces: Replaced',
   },
 }

@@ -4,16 +4,16 @@ import { REFUSALS, SIGNATURE } from './shared.ts'
 
 export const whyOperations: PartOperations = {
   operations: {
-    'GET why/{caller}': ['why', 'Why', 'Say why a caller is refused, or that it is not'],
+    'GET why/{caller}': 'why Why',
   },
   schemas: {
     ...{ ...REFUSALS, ...SIGNATURE },
-    Why: `caller kind:(consumer|key|address|identity) state:(refused|partly|admitted|unknown) sentence plan:string|null
-      blockedAt:time|null overrides:string[] kill:KillSwitchNow|null rules:RuleNow[] refusals:RuleRefusals[] notAsked:string[]`,
-    KillSwitchNow: `...Signature`,
-    RuleNow: `rule mode:(enforce|shadow) limit:number cost:number allowed:boolean remaining:number retryAfterMs:integer
-      pausedUntil?:time switch?:SwitchNow`,
-    SwitchNow: `...Signature mode?:(enforce|shadow|off) share?:number`,
-    RuleRefusals: `rule mode:(enforce|shadow) ...Refusals`,
+    Why: `caller, kind: (consumer|key|address|identity), state: (refused|partly|admitted|unknown),
+      sentence, plan: string|null, blockedAt: time|null, overrides: string[],
+      kill: Signature|null, rules: RuleNow[], refusals: RuleRefusals[], notAsked: string[]`,
+    RuleNow: `rule, mode: (enforce|shadow), limit: number, cost: number, allowed: boolean, remaining: number,
+      retryAfterMs: integer, pausedUntil?: time, switch?: SwitchNow`,
+    SwitchNow: '...Signature, mode?: (enforce|shadow|off), share?: number',
+    RuleRefusals: 'rule, mode: (enforce|shadow), ...Refusals',
   },
 }

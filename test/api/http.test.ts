@@ -7,6 +7,7 @@ import { documentText, withApiTables } from '../../docs/programs/api/make-openap
 import type { ApiRoutes } from '../../src/config/check/schema.ts'
 import { findToken, revokeToken } from '../../src/ops/tokens.ts'
 import { api as apiParts } from '../../src/set-ups/api/index.ts'
+import type { InputSchema } from '../../src/set-ups/api/json-schema.ts'
 import { openApiDocument } from '../../src/set-ups/api/openapi.ts'
 import { API_OPERATIONS } from '../../src/set-ups/api/openapi-operations.ts'
 import { PROBLEMS, problemType } from '../../src/set-ups/api/problems.ts'
@@ -455,6 +456,12 @@ describe('the OpenAPI document', () => {
     for (const kind of ['schemas', 'parameters', 'responses'] as const)
       for (const name of Object.keys(components[kind]))
         expect(text).toContain(`"#/components/${kind}/${name}"`)
+  })
+
+  it('has names of members that lack no comma and no space after a colon', () => {
+    const schemas = Object.values(servedDocument().components.schemas) as InputSchema[]
+    const names = schemas.flatMap(({ properties }) => Object.keys(properties!))
+    expect(names.filter(name => !/^[\w-]+$/.test(name))).toEqual([])
   })
 
   it('differs from the one that is served by its texts alone', () => {

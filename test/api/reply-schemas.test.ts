@@ -1,0 +1,52 @@
+/** The notation of replies (src/set-ups/api/reply-schemas.ts). */
+import { expect, it } from 'vitest'
+import { createReplySchemas } from '../../src/set-ups/api/reply-schemas.ts'
+
+/** The components that a type needs, by their names. */
+function componentsOf(type: string, members: Readonly<Record<string, string>>) {
+  const components: Record<string, unknown> = {}
+  const schemaOf = createReplySchemas(members, (kind, name, create) => {
+    components[name] ??= create()
+    return { $ref: `#/components/${kind}/${name}` }
+  })
+  const schema = schemaOf(type)
+  return { schema, components }
+}
+
+it.each([
+  ['string', { type: 'string' }],
+  ['integer', { type: 'integer' }],
+  ['time', { type: 'string', format: 'date-time' }],
+  ['(one caller|many callers)', { type: 'string', enum: ['one caller', 'many callers'] }],
+  ['time|null', { anyOf: [{ type: 'string', format: 'date-time' }, { type: 'null' }] }],
+  ['integer[]', { type: 'array', items: { type: 'integer' } }],
+  [
+    '{string|number}',
+    { type: 'object', additionalProperties: { anyOf: [{ type: 'string' }, { type: 'number' }] } },
+  ],
+])('the type %s', (type, schema) => {
+  expect(componentsOf(type, {}).schema).toEqual(schema)
+})
+
+it('an object has its members, those of another object, and can get more in later versions', () => {
+  const members = { Key: 'id, plan?', Created: '...Key,\n  key, replaces: Old|null', Old: 'id', Unused: 'id' }
+  const { schema, components } = componentsOf('Created', members)
+  expect(schema).toEqual({ $ref: '#/components/schemas/Created' })
+  expect(components).toEqual({
+    Created: {
+      type: 'object',
+      properties: {
+        id: { type: 'string' },
+        plan: { type: 'string' },
+        key: { type: 'string' },
+        replaces: { anyOf: [{ $ref: '#/components/schemas/Old' }, { type: 'null' }] },
+      },
+      required: ['id', 'key', 'replaces'],
+    },
+    Old: { type: 'object', properties: { id: { type: 'string' } }, required: ['id'] },
+  })
+})
+
+it.each(['id: sting', '...Kee', 'id, old?: Kee[]|null'])('names a type that does not exist: %s', text => {
+  expect(() => componentsOf('Key', { Key: text })).toThrow(/^src\/set-ups\/api\/operations\/ has no type /)
+})

@@ -436,8 +436,8 @@ describe('the OpenAPI document', () => {
   })
 
   it('and the page have the same tables', () => {
-    const page = read('../../docs/api.md')
-    expect(page === withApiTables(page), 'docs/api.md is stale: npm run reference').toBe(true)
+    const page = read('../../docs/api-reference.md')
+    expect(page === withApiTables(page), 'docs/api-reference.md is stale: npm run reference').toBe(true)
   })
 
   it('has each route once, and no other operation', () => {

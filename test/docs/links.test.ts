@@ -114,8 +114,9 @@ const wordsOf = (path: string) =>
     .split(/\s+/)
     .filter(Boolean).length
 
-it('README.md is short, and so are the pages for users together', () => {
+it('README.md is short, and so are the page of the API and the pages for users together', () => {
   expect(read('README.md').split(/\s+/).length).toBeLessThanOrEqual(1900)
+  expect(wordsOf('docs/api.md')).toBeLessThanOrEqual(900)
   const pages = DOCS.filter(path => !path.startsWith('docs/internals/'))
   expect(pages.reduce((sum, path) => sum + wordsOf(path), wordsOf('README.md'))).toBeLessThanOrEqual(29_950)
 })

@@ -43,7 +43,7 @@ it.each(LINES)('docs/%s.md has the measured sizes in the line %s', async (page, 
   }
 })
 
-it('docs/api.md has the sizes of the parts of the API', { timeout: 120_000 }, async () => {
+it('docs/api-reference.md has the sizes of the parts of the API', { timeout: 120_000 }, async () => {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-'))
   const shipped = fileURLToPath(new URL('../../sluice.config.ts', import.meta.url))
   const without = await measure(SHIPPED)

@@ -1,4 +1,4 @@
-/** Writes docs/openapi.json, the document of all routes of the API with its texts, and the tables of docs/api.md: `npm run reference`. */
+/** Writes docs/openapi.json, the document of all routes of the API (src/set-ups/api/openapi.ts), and the tables of docs/api-reference.md: `npm run reference`. */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { SCOPES } from '../../../src/scope-table.ts'
@@ -12,9 +12,9 @@ import { OPERATIONS } from './openapi-texts.ts'
 import { PART_KB } from './part-sizes.ts'
 
 const DOCUMENT = new URL('../../openapi.json', import.meta.url)
-const PAGE = new URL('../../api.md', import.meta.url)
+const PAGE = new URL('../../api-reference.md', import.meta.url)
 
-/** The tables of docs/api.md. */
+/** The tables of docs/api-reference.md. */
 const TABLES: Readonly<Record<string, () => Table>> = {
   scopes: () => ({
     head: ['scope', 'permits to'],
@@ -31,7 +31,7 @@ const TABLES: Readonly<Record<string, () => Table>> = {
     ]),
   }),
   sizes: () => ({
-    head: ['part alone', 'kB (gzip)'],
+    head: ['part', 'kB (gzip)'],
     rows: Object.entries(PART_KB).map(([part, kB]) => [
       `\`${part}\``.replace('`usual`', '`api: {}`').replace('`all`', 'all parts'),
       String(Math.round(kB)),
@@ -47,7 +47,7 @@ const TABLES: Readonly<Record<string, () => Table>> = {
   }),
 }
 
-/** docs/api.md with its tables as they should be. */
+/** docs/api-reference.md with its tables as they should be. */
 export const withApiTables = (page: string): string =>
   page.replace(
     /(<!-- table: (\w+) -->\n).*?(<!-- end -->)/gs,

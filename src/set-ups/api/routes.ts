@@ -1,4 +1,4 @@
-/** All routes of the API. The router, the OpenAPI document and the table of docs/api.md are made from this list. */
+/** All routes of the API. The router, the OpenAPI document and docs/api-reference.md are made from this list. */
 import type { ApiRoutes } from '../../config/check/schema.ts'
 import { auditRoutes } from './handlers/audit.ts'
 import { consumersRoutes } from './handlers/consumers.ts'

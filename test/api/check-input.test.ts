@@ -3,13 +3,13 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { checkInput } from '../../src/set-ups/api/check-input.ts'
-import { operationIdOf } from '../../src/set-ups/api/openapi-operations.ts'
+import { operationOf } from '../../src/set-ups/api/openapi-operations.ts'
 import { ApiError } from '../../src/set-ups/api/problems.ts'
 import { ROUTES } from '../../src/set-ups/api/routes.ts'
 
-const BODIES = ROUTES.flatMap(route => (route.body ? [[operationIdOf(route), route.body] as const] : []))
+const BODIES = ROUTES.flatMap(route => (route.body ? [[operationOf(route).id, route.body] as const] : []))
 
-const ofRoute = (name: string) => ROUTES.find(route => operationIdOf(route) === name)!
+const ofRoute = (name: string) => ROUTES.find(route => operationOf(route).id === name)!
 const bodyOf = (name: string) => ofRoute(name).body!
 
 const mistakesOf = (...[schema, input, prefix]: Parameters<typeof checkInput>): unknown[] => {

@@ -9,7 +9,7 @@ import { callFor } from '../../src/metrics/add-counts.ts'
 import { createTopCallers } from '../../src/metrics/top-callers.ts'
 import { createApiClient } from '../../src/node/cli/api-client.ts'
 import { createToken } from '../../src/ops/tokens.ts'
-import { operationIdOf } from '../../src/set-ups/api/openapi-operations.ts'
+import { operationOf } from '../../src/set-ups/api/openapi-operations.ts'
 import { ROUTES } from '../../src/set-ups/api/routes.ts'
 import { appWithApi } from '../support/api.ts'
 import config from '../support/api-commands.config.ts'
@@ -461,6 +461,6 @@ it('calls only routes that the table has', () => {
     ([, id]) => id,
   )
   expect(ids.length).toBeGreaterThan(26)
-  const known = ROUTES.map(route => operationIdOf(route))
+  const known = ROUTES.map(route => operationOf(route).id)
   expect(ids.filter(id => !known.includes(id!))).toEqual([])
 })

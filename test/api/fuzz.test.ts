@@ -4,7 +4,7 @@
  */
 import fc from 'fast-check'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { servedDocument } from '../../docs/programs/api/described-document.ts'
+import { wholeDocument } from '../../docs/programs/api/make-openapi.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { mintServiceToken } from '../../src/credentials/service-token.ts'
@@ -38,7 +38,7 @@ const CONFIG: Partial<ConfigInput> = {
 
 type Schema = Record<string, unknown>
 
-const document = servedDocument()
+const document = wholeDocument()
 
 /** Names and values that mean something to the API, so that not every request fails early. */
 const KNOWN = fc.constantFrom(

@@ -47,6 +47,38 @@ it('an object has its members, those of another object, and can get more in late
   })
 })
 
+it('a member has its description, which can contain commas', () => {
+  const members = {
+    Key: 'id "Text, with a comma.", plan?: Plan|null "Absent: none.",\n  old?: Key',
+    Plan: 'id',
+  }
+  expect(componentsOf('Key', members).components).toMatchObject({
+    Key: {
+      properties: {
+        id: { type: 'string', description: 'Text, with a comma.' },
+        plan: {
+          anyOf: [{ $ref: '#/components/schemas/Plan' }, { type: 'null' }],
+          description: 'Absent: none.',
+        },
+        old: { $ref: '#/components/schemas/Plan' },
+      },
+      required: ['id'],
+    },
+  })
+})
+
+it.each([
+  ['a missing comma', 'id plan?', 'id plan?'],
+  ['a missing comma after a description', 'id "A text." plan?', 'id "A text." plan?'],
+  ['a missing space after the colon', 'id, at:time', ' at:time'],
+  ['a missing quote', 'id "A text., plan?', 'id "A text.'],
+  ['a comma at the end', 'id, ', ' '],
+])('shows the member with %s', (_, text, shown) => {
+  expect(() => componentsOf('Key', { Key: text })).toThrow(
+    `Key in src/set-ups/api/operations/ has a mistake: ${shown}`,
+  )
+})
+
 it.each(['id: sting', '...Kee', 'id, old?: Kee[]|null'])('names a type that does not exist: %s', text => {
   expect(() => componentsOf('Key', { Key: text })).toThrow(/^src\/set-ups\/api\/operations\/ has no type /)
 })

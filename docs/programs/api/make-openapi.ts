@@ -2,13 +2,11 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { SCOPES } from '../../../src/scope-table.ts'
-import { listOfScopes } from '../../../src/set-ups/api/openapi.ts'
-import { operationIdOf } from '../../../src/set-ups/api/openapi-operations.ts'
+import { listOfScopes, openApiDocument } from '../../../src/set-ups/api/openapi.ts'
+import { API_OPERATIONS, operationOf } from '../../../src/set-ups/api/openapi-operations.ts'
 import { PROBLEMS, type ProblemName, problemType } from '../../../src/set-ups/api/problems.ts'
 import { ROUTES } from '../../../src/set-ups/api/routes.ts'
 import { markdownOf, type Table } from '../markdown-tables.ts'
-import { describedDocument } from './described-document.ts'
-import { OPERATIONS } from './openapi-texts.ts'
 import { PART_KB } from './part-sizes.ts'
 
 const DOCUMENT = new URL('../../openapi.json', import.meta.url)
@@ -24,7 +22,7 @@ const TABLES: Readonly<Record<string, () => Table>> = {
     head: ['request', 'does', 'scope'],
     rows: ROUTES.map(route => [
       `\`${route.method} ${route.path}\``,
-      OPERATIONS[operationIdOf(route)]![0],
+      operationOf(route).summary,
       listOfScopes(route)
         .map(scope => `\`${scope}\``)
         .join(' or ') || (route.kind === 'own' ? 'an API key' : 'none'),
@@ -54,8 +52,11 @@ export const withApiTables = (page: string): string =>
     (_, start, name, end) => `${start}${markdownOf(TABLES[name]!())}\n${end}`,
   )
 
+/** What a Worker with all parts of the API serves. */
+export const wholeDocument = () => openApiDocument(ROUTES, Object.values(API_OPERATIONS))
+
 /** The text of docs/openapi.json. */
-export const documentText = () => `${JSON.stringify(describedDocument(), null, 2)}\n`
+export const documentText = () => `${JSON.stringify(wholeDocument(), null, 2)}\n`
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   writeFileSync(DOCUMENT, documentText())

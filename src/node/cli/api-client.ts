@@ -6,7 +6,7 @@ import { parseShortText, printable } from '../../ops/names.ts'
 import { describeFailure, isOnThisMachine } from '../../ops/store-failure.ts'
 import { API_PATH } from '../../set-ups/api/create-api.ts'
 import { MAX_ITEMS } from '../../set-ups/api/cursor.ts'
-import { operationIdOf } from '../../set-ups/api/openapi-operations.ts'
+import { operationOf } from '../../set-ups/api/openapi-operations.ts'
 import { type ChangeState, type InputMistake, problemType } from '../../set-ups/api/problems.ts'
 import type { Route } from '../../set-ups/api/route.ts'
 import { ROUTES } from '../../set-ups/api/routes.ts'
@@ -177,7 +177,7 @@ function serviceToken(token: string | undefined): string {
 }
 
 function routeOf(id: string): Route {
-  const route = ROUTES.find(each => operationIdOf(each) === id)
+  const route = ROUTES.find(each => operationOf(each).id === id)
   if (!route) throw new Error(`The table of routes has no '${id}'.`)
   return route
 }

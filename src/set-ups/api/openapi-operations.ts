@@ -33,9 +33,10 @@ const OPERATIONS: PartOperations['operations'] = Object.assign(
   ...Object.values(API_OPERATIONS).map(part => part.operations),
 )
 
-/** The id of the operation of a route, in the document and the command line. @throws Error for a route that operations/ lacks */
-export function operationIdOf({ method, path }: { method: string; path: string }): string {
+/** What the document says about a route. The command line knows routes by their ids. @throws Error for a route that operations/ lacks */
+export function operationOf({ method, path }: { method: string; path: string }) {
   const operation = OPERATIONS[`${method} ${path}`]
   if (!operation) throw new Error(`src/set-ups/api/operations/ has no ${method} ${path}.`)
-  return operation.split(' ')[0]!
+  const [id, , summary] = operation
+  return { id, summary }
 }

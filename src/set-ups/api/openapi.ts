@@ -2,7 +2,7 @@
  * Makes the OpenAPI document from the routes that are served, the schemas that check their input, and operations/. docs/openapi.json is that of
  * all routes.
  */
-import { scopesForLimit } from '../../scopes.ts'
+import { SCOPE_NAMES, scopesForLimit } from '../../scopes.ts'
 import { API_PATH } from './create-api.ts'
 import { MAX_ITEMS } from './cursor.ts'
 import { type InputSchema, text } from './json-schema.ts'
@@ -15,19 +15,18 @@ import { PAGE_SIZE } from './schemas.ts'
 /** That of package.json, which a Worker does not carry. A test compares them. */
 const VERSION = '0.1.0'
 
-const BEARER = { type: 'http', scheme: 'bearer' }
+const ABOUT_IDEMPOTENCY_KEY =
+  'A repeat within a day creates nothing twice: 409 with the id of what the first request has created.'
 
 type Components = Record<Parameters<RefTo>[0], Record<string, unknown>>
 
 /**
- * Its texts are in docs/openapi.json alone, because they are a quarter of what the document adds to a Worker.
- *
  * @param routes that are served
  * @param parts what the document says about them
  * @throws Error for a route or a type that the parts lack
  */
 export function openApiDocument(routes: readonly Route[], parts: readonly PartOperations[]) {
-  const operations = merged(parts.map(each => each.operations))
+  const operations: PartOperations['operations'] = merged(parts.map(each => each.operations))
   const components: Components = { schemas: {}, parameters: {}, responses: {} }
   // A component is in the document if an operation refers to it.
   const refTo: RefTo = (kind, name, create) => {
@@ -45,15 +44,17 @@ export function openApiDocument(routes: readonly Route[], parts: readonly PartOp
       ...contentOf(schemaOf('Problem'), 'application/problem+json'),
     }))
 
-  const header = (name: string, maxLength: number) =>
-    refTo('parameters', name, () => ({ name, in: 'header', schema: text(maxLength) }))
+  const header = (name: string, maxLength: number, description: string) =>
+    refTo('parameters', name, () => ({ name, in: 'header', description, schema: text(maxLength) }))
 
   function documentOf(route: Route) {
     const { kind, method, path, query, body, isCreation } = route
     const [tag = ''] = path.split(/[/.]/)
-    const [operationId = '', reply = ''] = operations[`${method} ${path}`]!.split(' ')
+    const operation = operations[`${method} ${path}`]
+    if (!operation) throw new Error(`src/set-ups/api/operations/ has no ${method} ${path}.`)
+    const [operationId, reply, summary, description] = operation
     return {
-      operationId,
+      ...{ operationId, summary, ...(description && { description }) },
       tags: [tag],
       security:
         kind === 'own' ? [{ credential: [] }] : listOfScopes(route).map(scope => ({ token: [scope] })),
@@ -66,8 +67,10 @@ export function openApiDocument(routes: readonly Route[], parts: readonly PartOp
           ...{ name, in: 'query' },
           schema: valueInQuery(schema),
         })),
-        ...(isCreation ? [header('Idempotency-Key', 255)] : []),
-        ...(kind === 'admin' && method !== 'GET' ? [header('Sluice-Reason', 100)] : []),
+        ...(isCreation ? [header('Idempotency-Key', 255, ABOUT_IDEMPOTENCY_KEY)] : []),
+        ...(kind === 'admin' && method !== 'GET'
+          ? [header('Sluice-Reason', 100, 'Why the change is made.')]
+          : []),
       ],
       ...(body && { requestBody: { required: true, ...contentOf(body) } }),
       responses: {
@@ -87,11 +90,17 @@ export function openApiDocument(routes: readonly Route[], parts: readonly PartOp
     openapi: '3.1.0',
     info: {
       ...{ title: 'Sluice', version: VERSION, license: { name: 'MIT', identifier: 'MIT' } },
-      description: 'docs/openapi.json of Sluice describes each operation.',
+      summary: 'Limits by name, and the administration of a gateway',
     },
     servers: [{ url: API_PATH }],
     paths,
-    components: { ...components, securitySchemes: { credential: BEARER, token: BEARER } },
+    components: {
+      ...components,
+      securitySchemes: {
+        credential: bearer('What the gateway accepts from callers: an API key, or a token of an issuer.'),
+        token: bearer(`A service token. Its scopes: ${SCOPE_NAMES.join(', ')}, limits:use:<limit>.`),
+      },
+    },
   }
 }
 
@@ -99,6 +108,8 @@ const merged = <T>(tables: readonly Readonly<Record<string, T>>[]): Record<strin
   Object.assign({}, ...tables)
 
 const contentOf = (schema: unknown, type = 'application/json') => ({ content: { [type]: { schema } } })
+
+const bearer = (description: string) => ({ type: 'http', scheme: 'bearer', description })
 
 const titlesOf = (status: number) =>
   Object.values(PROBLEMS)

@@ -1,14 +1,18 @@
 /** The schemas of replies in the OpenAPI document, and the notation in which operations/ states them. */
 import { anyOf, type InputSchema, object, oneOf } from './json-schema.ts'
 
-/** What the document says about the routes of a part of the API, in addition to the routes. */
+/** What the document says about an operation, in addition to its route. `reply`: the type of its success. */
+export type Operation = readonly [id: string, reply: string, summary: string, description?: string]
+
+/** What the document says about the routes of a part of the API. */
 export interface PartOperations {
-  /** By the method and the path of the route: the id of the operation, and the type of its success, as in `listKeys KeyPage`. */
-  operations: Readonly<Record<string, string>>
+  /** By the method and the path of the route. */
+  operations: Readonly<Record<string, Operation>>
   /**
-   * The members of objects in replies, by the name that generated clients give these: `id, plan?, createdAt: time, ...Settings`. `?`: it can be
-   * absent. `...Settings`: the members of Settings. Types: `string` (also if none is stated), `integer`, `number`, `boolean`, `object`, `time`,
-   * one of the words `(live|test)`, an object of this table, a list `Key[]`, values by name `{integer}`, alternatives `time|null`.
+   * The members of objects in replies, by the name that generated clients give these: `id, createdAt: time, plan? "Absent: none.", ...Settings`.
+   * `?`: it can be absent. `"…"`: its description. `...Settings`: the members of Settings. Types: `string` (also if none is stated), `integer`,
+   * `number`, `boolean`, `object`, `time`, one of the words `(live|test)`, an object of this table, a list `Key[]`, values by name `{integer}`,
+   * alternatives `time|null`.
    */
   schemas: Readonly<Record<string, string>>
 }
@@ -16,7 +20,13 @@ export interface PartOperations {
 interface ReplySchema extends InputSchema {
   readonly format?: 'date-time'
   readonly $ref?: string
+  readonly description?: string
 }
+
+/** The text of a member. Its description can contain commas. */
+const MEMBER_TEXT = /(?:"[^"]*"|[^,])+/g
+
+const MEMBER = /^(?:\.\.\.(\w+)|([\w-]+\??)(?:: ([^"]+?))?(?:\s+"([^"]+)")?)$/
 
 /** Refers to a component. Creates it for the first reference. */
 export type RefTo = (
@@ -29,7 +39,7 @@ const JSON_TYPES = ['string', 'integer', 'number', 'boolean', 'object', 'null'] 
 type JsonType = (typeof JSON_TYPES)[number]
 const isJsonType = (type: string): type is JsonType => JSON_TYPES.includes(type as JsonType)
 
-/** @returns what makes the schema of a type @throws Error for a type that is not known */
+/** @returns what makes the schema of a type @throws Error for a type that does not exist, and for a member that is not in the notation */
 export function createReplySchemas(members: PartOperations['schemas'], refTo: RefTo) {
   function schemaOf(type: string): ReplySchema {
     const inner = type.slice(1, -1)
@@ -51,10 +61,12 @@ export function createReplySchemas(members: PartOperations['schemas'], refTo: Re
     if (!text) throw new Error(`src/set-ups/api/operations/ has no type ${name}.`)
     return Object.assign(
       {},
-      ...text.split(/,\s+/).map(member => {
-        if (member.startsWith('...')) return membersOf(member.slice(3))
-        const [name = '', type = 'string'] = member.split(': ')
-        return { [name]: schemaOf(type) }
+      ...text.match(MEMBER_TEXT)!.map(memberText => {
+        const match = MEMBER.exec(memberText.trim())
+        if (!match) throw new Error(`${name} in src/set-ups/api/operations/ has a mistake: ${memberText}`)
+        const [, base, member = '', type = 'string', description] = match
+        if (base) return membersOf(base)
+        return { [member]: { ...schemaOf(type), ...(description && { description }) } }
       }),
     )
   }

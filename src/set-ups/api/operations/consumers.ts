@@ -1,21 +1,28 @@
 /** What the OpenAPI document says about consumers. */
 import type { PartOperations } from '../reply-schemas.ts'
-import { KEY, OVERRIDE, SETTINGS } from './shared.ts'
+import { KEY, OVERRIDE, PAGE, REMOVED, SETTINGS } from './shared.ts'
 
 export const consumersOperations: PartOperations = {
   operations: {
-    'GET consumers': 'listConsumers ConsumerPage',
-    'GET consumers/{consumer}': 'showConsumer Consumer',
-    'PATCH consumers/{consumer}': 'changeConsumer ConsumerChange',
-    'PUT consumers/{consumer}/block': 'blockConsumer ConsumerChange',
-    'DELETE consumers/{consumer}/block': 'unblockConsumer ConsumerChange',
-    'DELETE consumers/{consumer}': 'removeConsumer RemovedConsumer',
+    'GET consumers': ['listConsumers', 'ConsumerPage', 'List consumers'],
+    'GET consumers/{consumer}': ['showConsumer', 'Consumer', 'Show a consumer'],
+    'PATCH consumers/{consumer}': ['changeConsumer', 'ConsumerChange', 'Set the plan of a consumer'],
+    'PUT consumers/{consumer}/block': ['blockConsumer', 'ConsumerChange', 'Block a consumer'],
+    'DELETE consumers/{consumer}/block': ['unblockConsumer', 'ConsumerChange', 'Unblock a consumer'],
+    'DELETE consumers/{consumer}': [
+      'removeConsumer',
+      'RemovedConsumer',
+      'Remove a consumer with its keys, settings and counters',
+      REMOVED,
+    ],
   },
   schemas: {
-    ...{ ...KEY, ...OVERRIDE, ...SETTINGS },
-    ConsumerPage: 'items: Consumer[], cursor?',
-    Consumer: '...Settings, keys: Key[], hasMoreKeys?: boolean, overrides: Override[]',
-    ConsumerChange: '...Settings, overrides: string[], keysOnOtherPlans?: PlanOfKey[]',
+    ...{ ...PAGE, ...KEY, ...OVERRIDE, ...SETTINGS },
+    ConsumerPage: 'items: Consumer[], ...Page',
+    Consumer: `...Settings, keys: Key[] "At most 100. The operation listKeys has all.",
+      hasMoreKeys?: boolean, overrides: Override[]`,
+    ConsumerChange:
+      '...Settings, overrides: string[] "The names of their rules.", keysOnOtherPlans?: PlanOfKey[]',
     PlanOfKey: 'id, plan?',
     RemovedConsumer: 'consumer, removed: boolean, keys: integer',
   },

@@ -2,6 +2,6 @@
 import type { PartOperations } from '../reply-schemas.ts'
 
 export const openapiOperations: PartOperations = {
-  operations: { 'GET openapi.json': 'openapi object' },
+  operations: { 'GET openapi.json': ['openapi', 'object', 'This document'] },
   schemas: {},
 }

@@ -4,8 +4,16 @@ import { OVERRIDE, SETTINGS } from './shared.ts'
 
 export const overridesOperations: PartOperations = {
   operations: {
-    'PUT consumers/{consumer}/overrides/{rule}': 'setOverride OverrideChange',
-    'DELETE consumers/{consumer}/overrides/{rule}': 'removeOverride ConsumerSettings',
+    'PUT consumers/{consumer}/overrides/{rule}': [
+      'setOverride',
+      'OverrideChange',
+      'Give a consumer other numbers, or another mode, for a rule',
+    ],
+    'DELETE consumers/{consumer}/overrides/{rule}': [
+      'removeOverride',
+      'ConsumerSettings',
+      'Remove an override',
+    ],
   },
   schemas: {
     ...{ ...OVERRIDE, ...SETTINGS },

@@ -1,13 +1,25 @@
-/** Schemas of replies that several parts of the API share. Each stands alone, so that a Worker has only those of its parts. */
+/** Schemas of replies, and texts, that several parts of the API share. Each stands alone, so that a Worker has only those of its parts. */
+
+/** Of a list. */
+export const PAGE = {
+  Page: `cursor? "For the next page. Absent: this is the last one. A page can have fewer items than the limit,
+    also if there is a cursor."`,
+}
 
 export const KEY = {
-  Key: `id, consumer, kind: (api-key|opaque-key), mode: (live|test), plan?, label?, createdAt: time,
-    expiresAt?: time, hint?, replacedBy?, signedBy?`,
+  Key: `id "\`<consumer>/<digits>\`: the path of the key below /keys.",
+    consumer, kind: (api-key|opaque-key), mode: (live|test),
+    plan? "Absent: the plan of the consumer applies.",
+    label?, createdAt: time, expiresAt?: time,
+    hint? "The last letters of the key.",
+    replacedBy?, signedBy?`,
 }
+
+export const REMOVED = 'No such thing is left, so a repeat is answered with 404.'
 
 /** Of keys and tokens. */
 export const CREDENTIAL = {
-  Replaced: 'id, expiresAt: time|null',
+  Replaced: 'id, expiresAt: time|null "null: its end could not be set."',
   Revoked: 'id, revoked: boolean',
 }
 

@@ -4,8 +4,8 @@ import { REFUSALS } from './shared.ts'
 
 export const statsOperations: PartOperations = {
   operations: {
-    'GET stats': 'stats Stats',
-    'GET stats/top': 'topCallers TopCallers',
+    'GET stats': ['stats', 'Stats', 'Show what was decided'],
+    'GET stats/top': ['topCallers', 'TopCallers', 'Show whom each rule has refused most'],
   },
   schemas: {
     ...REFUSALS,

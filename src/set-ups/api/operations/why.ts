@@ -4,7 +4,7 @@ import { REFUSALS, SIGNATURE } from './shared.ts'
 
 export const whyOperations: PartOperations = {
   operations: {
-    'GET why/{caller}': 'why Why',
+    'GET why/{caller}': ['why', 'Why', 'Say why a caller is refused, or that it is not'],
   },
   schemas: {
     ...{ ...REFUSALS, ...SIGNATURE },

@@ -98,14 +98,19 @@ export const highestIn = (record: Hash, from: number): Count[] =>
 const entriesOf = (text: string) =>
   text.split(',').map(entry => entry.split(':').map(Number) as [at: number, count: number])
 
-export function sumFields(fields: readonly Count[]): Sums {
+export const sumFields = (fields: readonly Count[]): Sums => ({
+  ...sumCounts(fields),
+  ...sumReservations(fields),
+})
+
+/** As `sumFields`, without reservations: all that rules without units have. */
+export function sumCounts(fields: readonly Count[]): Sums {
   const rules = new Map<string, RuleCounts>()
   const requests = new Map<string, RequestCount>()
   const calls = new Map<string, CallCount>()
   const withoutTrip: Record<string, number> = {}
   const test: Record<string, number> = {}
   const callsWithoutTrip: Record<string, number> = {}
-  const reservations: Record<string, ReservationCounts> = {}
   let lost = 0
   let lostCalls = 0
   for (const [field, count] of fields) {
@@ -116,11 +121,6 @@ export function sumFields(fields: readonly Count[]): Sums {
     if (kind === 'without-trip') withoutTrip[outcome] = (withoutTrip[outcome] ?? 0) + count
     if (kind === 'test') test[outcome] = (test[outcome] ?? 0) + count
     if (kind === 'call-without-trip') callsWithoutTrip[outcome] = (callsWithoutTrip[outcome] ?? 0) + count
-    const [what, counted] = kind === 'unsettled' ? [kind, outcome] : [outcome, labels[0] ?? '~']
-    if (isReservationCount(kind, what)) {
-      const sums = reservations[counted] ?? NO_RESERVATIONS
-      reservations[counted] = { ...sums, [what]: sums[what] + count }
-    }
     if (kind === 'call') {
       const [cause = '', limit = ''] = labels
       const sum = calls.get(`${outcome} ${name}`)?.count ?? 0
@@ -140,8 +140,19 @@ export function sumFields(fields: readonly Count[]): Sums {
   return {
     ...{ rules: [...rules.values()], requests: [...requests.values()], withoutTrip, test, lost },
     ...{ calls: [...calls.values()], callsWithoutTrip, lostCalls },
-    ...(Object.keys(reservations).length > 0 && { reservations }),
   }
+}
+
+function sumReservations(fields: readonly Count[]): Pick<Sums, 'reservations'> {
+  const reservations: Record<string, ReservationCounts> = {}
+  for (const [field, count] of fields) {
+    const [kind, ...labels] = field.split(' ')
+    const [what = '', rule = '~'] = kind === 'unsettled' ? [kind, ...labels] : labels
+    if (!isReservationCount(kind, what)) continue
+    const sums = reservations[rule] ?? NO_RESERVATIONS
+    reservations[rule] = { ...sums, [what]: sums[what] + count }
+  }
+  return Object.keys(reservations).length > 0 ? { reservations } : {}
 }
 
 const NO_RESERVATIONS = { made: 0, settled: 0, late: 0, unsettled: 0, reserved: 0, cost: 0, debt: 0 }

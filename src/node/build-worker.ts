@@ -163,6 +163,7 @@ export function workerModule(
   const limitRules = [...config.limits.values()].flat()
   const rules = hasApi ? [...config.rules, ...limitRules] : config.rules
   const needsHoldings = anyCountsInFlight(rules)
+  const sumStats = anyReserves(rules) ? 'sumFields' : 'sumCounts'
   const isFollowing = followsOrigin(config)
   const isShedding = config.shedding !== undefined || config.adaptive !== undefined
   const hasProxies = config.address.from === 'x-forwarded-for' || config.address.from === 'forwarded'
@@ -202,12 +203,13 @@ export function workerModule(
     ...used(hasApi && config.credentials.signature !== undefined, 'createKeySigning'),
     ...used(hasApi && config.cluster, 'opsOnCluster'),
     ...used(config.api?.cors !== undefined, 'withApiCors'),
-    ...(hasApi ? [routesOf(served, imports)] : []),
+    ...(hasApi ? [routesOf(config, imports)] : []),
     ...used(hasLimits, 'createApiLimits'),
     ...script(hasLimits, 'resetScript', () => builtOf(RESET, kindsOf(config))),
     ...script(hasLimits, 'pauseScript', () => builtOf(PAUSE, kindsOf(config))),
     ...used(hasLimits && anyReserves(rules), 'createReserving'),
     ...(config.limits.size > 0 && hasApi ? [finderOf(limitRules, 'scriptsOfLimits')] : []),
+    ...used(served.includes('stats'), 'sumStats', sumStats, sumStats),
     ...used(hasOverrides, 'createOverrides'),
     ...(hasOverrides ? [numbersOf(config.rules, imports)] : []),
     ...used(served.includes('overrides') && anyEstimated(config), 'mistakesOfSettlement'),
@@ -332,15 +334,23 @@ function routesToBuild({ api, limits }: Built): readonly ApiRoutes[] {
 }
 
 /** Its routes are one entry, by the names of the setting. The OpenAPI document gets what it says about the parts that are served. */
-function routesOf(served: readonly ApiRoutes[], imports: Set<string>): string {
+function routesOf(config: Built, imports: Set<string>): string {
   const imported = (name: string) => {
     imports.add(name)
     return name
   }
+  const served = routesToBuild(config)
+  const hasImport = served.includes('keys') && config.credentials.opaqueKeys
   const entries = served.map(part => {
-    if (part !== 'openapi') return `${part}: ${imported(`${part}Routes`)}`
-    const operations = served.map(each => imported(`${each}Operations`))
-    return `openapi: ${imported('createOpenapiRoutes')}([${operations.join(', ')}])`
+    if (part === 'openapi') {
+      const described = [...served, ...(hasImport ? ['import'] : [])]
+      const operations = described.map(each => imported(`${each}Operations`))
+      return `openapi: ${imported('createOpenapiRoutes')}([${operations.join(', ')}])`
+    }
+    const routes = imported(`${part}Routes`)
+    return part === 'keys' && hasImport
+      ? `keys: [...${routes}, ...${imported('importRoutes')}]`
+      : `${part}: ${routes}`
   })
   return `    apiRoutes: { ${entries.join(', ')} },`
 }

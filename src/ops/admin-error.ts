@@ -33,3 +33,21 @@ export class AdminError extends Error {
 /** Something between Redis and this process replies by itself. */
 export const notRedis = (): AdminError =>
   new AdminError('store', 'The store does not answer as a Redis does.')
+
+/** ` Did you mean 'pro'?`, or an empty text. The HTTP API lists the names that exist, and suggests none: a Worker does not carry this. */
+export type Suggest = (word: string, known: readonly string[]) => string
+
+/**
+ * The error about a name that does not exist, with those that do.
+ * @param problem a sentence
+ * @param what they are, as in `Rules`
+ */
+export function unknownName(
+  kind: AdminFailure,
+  problem: string,
+  name: string,
+  [what, known]: readonly [what: string, known: readonly string[]],
+  suggest: Suggest = () => '',
+): AdminError {
+  return new AdminError(kind, `${problem}${suggest(name, known)} ${what}: ${known.join(', ') || 'none'}.`)
+}

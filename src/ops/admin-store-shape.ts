@@ -66,6 +66,9 @@ export interface HeldClaim {
   done: string
 }
 
+/** Called with the id of what is new before anything is written. If it throws, nothing is. */
+export type BeforeCreation = (id: string) => Promise<HeldClaim | undefined>
+
 /** Finds the rule sets of a config: with scripts that are compiled at run time (src/script/compiled.ts), or that were built before. */
 export interface RuleSets {
   ofGateway(config: Pick<Config, 'rules' | 'plans'>): RuleSet
@@ -82,4 +85,8 @@ export interface OnCluster {
   /** Removes tokens without a record from the index. */
   pruneTokens(store: AdminStore, gone: readonly string[]): Promise<void>
   rotateToken(store: AdminStore, rotation: Rotation, claim: HeldClaim | undefined): Promise<RotatedToken>
+  /** After the pointer of an imported key was replaced. @throws AdminError `conflict` if the key belongs to its first owner after all */
+  confirmClaim(store: AdminStore, key: { digest: string; consumer: string; owner: string }): Promise<void>
+  /** After the record of an imported key was written. @throws AdminError `conflict` if another consumer has got the key */
+  confirmImport(store: AdminStore, key: { digest: string; consumer: string; id: string }): Promise<void>
 }

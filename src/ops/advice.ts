@@ -1,11 +1,22 @@
-/** What to do next, in the words of the command line. The HTTP API has none of them, so a Worker does not carry them. */
+/** What messages add for people at the command line: what to do next, and similar names. The HTTP API has none of this, so a Worker does not carry it. */
+import { didYouMean } from '../config/check/did-you-mean.ts'
 import { AdminError } from './admin-error.ts'
 
-export const ADVICE = {
-  /** After a sentence, as the next two. */
-  environment: ' If it belongs to another environment, use --env <name>.',
+/** The most consumers in a message. */
+const MOST_NAMES = 10
 
-  listKeys: ' To list all keys: npx sluicegate keys list',
+export const ADVICE = {
+  /** Of a key or a token that the store does not have. After a sentence, as the next two. */
+  notFound: {
+    key: ' If it belongs to another environment, use --env <name>. To list all keys: npx sluicegate keys list',
+    token: ' If it belongs to another environment, use --env <name>.',
+  },
+
+  /** Of a consumer that the store does not have. @param names of some others */
+  otherConsumers(consumer: string, names: readonly string[]): string {
+    const list = names.length > MOST_NAMES ? [...names.slice(0, MOST_NAMES), '…'] : names
+    return didYouMean(consumer, names) + (list.length > 0 ? ` Consumers: ${list.join(', ')}.` : '')
+  },
 
   createKey: ' Create one with npx sluicegate keys create.',
 

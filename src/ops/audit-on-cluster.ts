@@ -65,11 +65,15 @@ const tooManyStreams = () =>
     `On this cluster, more than ${MAX_STREAMS} records have changed since these entries, each with a stream of its own. Name a target. On the command line, --since helps too.`,
   )
 
-/** The stream of a consumer has only entries about this consumer. */
+/** The stream of a consumer has only entries about this consumer, and that of a token only entries about tokens. */
 const canHave = (stream: string, target: string | undefined): boolean => {
-  const [, consumer] = /\{c:(.*)\}/.exec(stream) ?? []
-  return target === undefined || consumer === undefined || consumer === target.split('/')[0]
+  const [, kind, name] = /\{([a-z]+):(.*)\}/.exec(stream) ?? []
+  if (target === undefined) return true
+  if (kind === 'c') return name === target.split('/')[0]
+  return kind !== 't' || TOKEN_ID.test(target)
 }
+
+const TOKEN_ID = /^[0-9a-f]{12,64}$/
 
 /** The newest entries of each stream. */
 async function readAll(

@@ -7,6 +7,7 @@ import type { AdminStore } from './admin-store-shape.ts'
 import type { AuditEntry, AuditPage, AuditQuery, Position, Range } from './audit-shape.ts'
 import type { Actor, Facts } from './change.ts'
 import { FIND_ENTRIES } from './lua.generated.ts'
+import { parseConsumerName } from './names.ts'
 
 export type { AuditEntry, AuditPage, AuditQuery } from './audit-shape.ts'
 
@@ -15,6 +16,9 @@ const LOOK_AT = 2000
 
 /** The most calls of one page without a cluster. A Worker of the free plan has 50 subrequests for a request. */
 const MAX_CALLS = 20
+
+/** The name of a consumer of tokens, which users may write escaped or not. */
+const CONSUMER_OF_TOKENS = /^[a-z0-9][a-z0-9_-]{0,62}~./s
 
 type Found = readonly [entries: readonly (readonly [id: string, values: readonly string[]])[], next: string]
 
@@ -27,7 +31,9 @@ export async function readAudit(
   const from = parseCursor(query.cursor)
   // Redis removes entries in groups, so some are older than they should be.
   const first = Math.floor(Math.max(0, now - store.auditKeepMs, query.since?.getTime() ?? 0))
-  const range = { ...query, first }
+  const { target } = query
+  const isOfTokens = target !== undefined && CONSUMER_OF_TOKENS.test(target)
+  const range = { ...query, first, target: isOfTokens ? await parseConsumerName(target) : target }
   return store.decisions.isCluster
     ? await store.onCluster.readAudit(store, range, from)
     : await readStream(store, range, from)

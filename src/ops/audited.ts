@@ -35,14 +35,21 @@ export async function auditedCommand(
   { source, keys, args, entry }: Audited,
 ): Promise<Command> {
   const { author, decisions, at } = store
-  if (!author || !entry) return evalCommand(NO_AUDIT + source, keys, args)
-  const stream = streamFor(decisions, keys[0]!, at(AUDIT_KEY))
-  if (decisions.isCluster) await store.onCluster.listStream(store, stream)
-  const all = [...keys, stream]
-  const { tokenDigest } = author
-  const check = tokenDigest && !decisions.isCluster ? CHECK_TOKEN : ''
-  if (check) all.push(at(tokenKey(tokenDigest!)))
-  return evalCommand(check + AUDIT + source, all, [...args, ...valuesOf(store, entry)])
+  const all = [...keys]
+  const values = [...args]
+  let before = NO_AUDIT
+  if (author && entry) {
+    const stream = streamFor(decisions, keys[0]!, at(AUDIT_KEY))
+    if (decisions.isCluster) await store.onCluster.listStream(store, stream)
+    all.push(stream)
+    values.push(...valuesOf(store, entry))
+    before = AUDIT
+  }
+  if (author?.tokenDigest && !decisions.isCluster) {
+    all.push(at(tokenKey(author.tokenDigest)))
+    before = CHECK_TOKEN + before
+  }
+  return evalCommand(before + source, all, values)
 }
 
 /** The entry for a script that writes it itself, or behind it (audited-call.ts). @param key that the script changes, without the environment */

@@ -1,73 +1,42 @@
 /**
- * Operations on consumers: list, show, set the plan, block, remove. A change applies from the next request that reaches the store.
+ * Operations on consumers: list, show, set the plan, block. A change applies from the next request that reaches the store.
  * Changes are made by compare-and-set, so that concurrent changes are not lost.
  */
-import { didYouMean } from '../config/check/did-you-mean.ts'
-import { knownPlan, type Rule } from '../config/compile-rule.ts'
-import { BOTH_MODES } from '../config/identity-parts.ts'
-import {
-  chunksKey,
-  consumerKey,
-  consumerStateKey,
-  credentialIndexKey,
-  credentialKey,
-  identityStateKey,
-  reservedKey,
-  sideKey,
-} from '../store/keys.ts'
+import { knownPlan } from '../config/compile-rule.ts'
+import { consumerKey } from '../store/keys.ts'
 import { type ConsumerRecord, formatConsumer, isBlocked, parseConsumer } from '../store/records.ts'
-import type { Command } from './admin-connection.ts'
-import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import { consumerFacts } from './audit-facts.ts'
 import type { AuditAction } from './change.ts'
-import { eraseCaller, hasRefusals } from './erase-caller.ts'
-import { pointersToDrop } from './key-changes.ts'
-import { namesNear, readFirstKeys } from './key-pages.ts'
-import {
-  type KeyInfo,
-  listConsumerNames,
-  listKeys,
-  readKeys,
-  removeFromIndexIfEmpty,
-  withIds,
-  writeOfConsumer,
-} from './keys.ts'
-import { removeFromIndex, sortedKey } from './sorted-index.ts'
-import { changeText, write } from './write.ts'
+import { type ConsumerKeys, mustBeListed, readFirstKeys, readKeyPage } from './key-pages.ts'
+import { type KeyInfo, listConsumerNames, listKeys, writeOfConsumer } from './keys.ts'
+import { changeText } from './write.ts'
 
-export interface ConsumerInfo extends ConsumerRecord {
-  consumer: string
-  keys: readonly KeyInfo[]
-  /** Absent: these are all. */
-  hasMoreKeys?: true
-}
+export interface ConsumerInfo extends ConsumerRecord, ConsumerKeys {}
 
-export const listConsumers = async (store: AdminStore): Promise<ConsumerInfo[]> =>
-  await readConsumers(store, await listConsumerNames(store))
-
-/** @param mostKeys of each consumer. Absent: all */
-export async function readConsumers(
-  store: AdminStore,
-  consumers: readonly string[],
-  mostKeys?: number,
-): Promise<ConsumerInfo[]> {
-  const texts = await textsOf(store, consumers)
-  const keys = await keysOf(store, consumers, mostKeys)
-  return consumers.map((consumer, i) => ({ consumer, ...parseConsumer(texts[i] ?? ''), ...keys[i]! }))
-}
-
-async function keysOf(
-  store: AdminStore,
-  consumers: readonly string[],
-  most: number | undefined,
-): Promise<Pick<ConsumerInfo, 'keys' | 'hasMoreKeys'>[]> {
-  if (most !== undefined) {
-    const first = await readFirstKeys(store, consumers, most)
-    return first.map(({ keys, hasMore }) => ({ keys, ...(hasMore && { hasMoreKeys: true as const }) }))
-  }
+/** All consumers with all of their keys. */
+export async function listConsumers(store: AdminStore): Promise<ConsumerInfo[]> {
+  const consumers = await listConsumerNames(store)
   const keys = Map.groupBy(await listKeys(store, consumers), ({ consumer }) => consumer)
-  return consumers.map(consumer => ({ keys: keys.get(consumer) ?? [] }))
+  return await withRecords(
+    store,
+    consumers.map(consumer => ({ consumer, keys: keys.get(consumer) ?? [] })),
+  )
+}
+
+/** @param mostKeys of each consumer */
+export const readConsumers = async (
+  store: AdminStore,
+  consumers: readonly string[],
+  mostKeys: number,
+): Promise<ConsumerInfo[]> => await withRecords(store, await readFirstKeys(store, consumers, mostKeys))
+
+async function withRecords(store: AdminStore, all: readonly ConsumerKeys[]): Promise<ConsumerInfo[]> {
+  const texts = await textsOf(
+    store,
+    all.map(({ consumer }) => consumer),
+  )
+  return all.map((each, i) => ({ ...each, ...parseConsumer(texts[i] ?? '') }))
 }
 
 /** Consumers that are blocked now, or have overrides that have not ended. */
@@ -89,29 +58,23 @@ function textsOf(store: AdminStore, consumers: readonly string[]): Promise<(stri
 }
 
 /**
- * @param mostKeys absent: all
+ * Shows a consumer with all of its keys.
  * @throws AdminError `not-found` if the store has no key and no setting of the consumer, and its list of consumers lacks it
  */
-export async function showConsumer(
-  store: AdminStore,
-  consumer: string,
-  mostKeys?: number,
-): Promise<ConsumerInfo> {
-  const text = await store.run<string | null>('GET', store.at(consumerKey(consumer)))
-  const [keys] = await keysOf(store, [consumer], mostKeys)
-  if (text === null && keys!.keys.length === 0) {
-    const all = await namesNear(store, consumer)
-    if (!all.includes(consumer)) throw unknownConsumerError(consumer, all)
-  }
-  return { consumer, ...parseConsumer(text ?? ''), ...keys! }
+export async function showConsumer(store: AdminStore, consumer: string): Promise<ConsumerInfo> {
+  const { hasMoreKeys, ...first } = await readConsumer(store, consumer, 1)
+  return hasMoreKeys ? { ...first, keys: await listKeys(store, consumer) } : first
 }
 
-/** Only `showConsumer` throws this: the store does not know consumers of tokens before something is set for them. */
-function unknownConsumerError(consumer: string, all: readonly string[]): AdminError {
-  const others = all.slice(0, 10)
-  const list = others.length > 0 ? ` Consumers: ${others.join(', ')}${all.length > 10 ? ', …' : ''}.` : ''
-  const meant = didYouMean(consumer, all)
-  return new AdminError('not-found', `The store has no consumer '${consumer}'.${meant}${list}`)
+/** As showConsumer, with a part of its keys. */
+export async function readConsumer(
+  store: AdminStore,
+  consumer: string,
+  mostKeys: number,
+): Promise<ConsumerInfo> {
+  const [found] = await readConsumers(store, [consumer], mostKeys)
+  if (textOf(found!) === undefined && found!.keys.length === 0) await mustBeListed(store, consumer)
+  return found!
 }
 
 export interface ConsumerChange {
@@ -183,11 +146,17 @@ export function keysOnOtherPlans(keys: readonly KeyInfo[], plan: string): KeyInf
   return keys.filter(key => key.plan !== undefined && key.plan !== plan)
 }
 
+/** The most keys that are looked at for one with another plan, and the most that are shown. */
+const MAX_LOOKED_AT = 1000
+const MAX_SHOWN = 100
+
 export interface PlanChange extends ConsumerChange {
   keysOnOtherPlans: readonly KeyInfo[]
+  /** Others may keep another plan, too. Absent: these are all. */
+  hasMoreKeys?: true
 }
 
-/** As `setPlan`, and finds the keys that keep another plan. @param plans of the config */
+/** As `setPlan`, and finds keys that keep another plan, in a bounded number of requests. @param plans of the config */
 export async function changePlan(
   store: AdminStore,
   consumer: string,
@@ -195,8 +164,12 @@ export async function changePlan(
   plans: readonly string[],
 ): Promise<PlanChange> {
   const change = await setPlan(store, consumer, plan)
-  const keys = await listKeys(store, consumer)
-  return { ...change, keysOnOtherPlans: keysOnOtherPlans(keys, knownPlan(plans, plan)) }
+  const { items, next } = await readKeyPage(store, consumer, { limit: MAX_LOOKED_AT })
+  const found = keysOnOtherPlans(items, knownPlan(plans, plan))
+  return {
+    ...{ ...change, keysOnOtherPlans: found.slice(0, MAX_SHOWN) },
+    ...((next || found.length > MAX_SHOWN) && { hasMoreKeys: true }),
+  }
 }
 
 export interface Block {
@@ -232,91 +205,13 @@ export function blockConsumer(
 }
 
 function withoutBlock(record: ConsumerRecord): ConsumerRecord {
-  const { blockedAt: _, blockedUntil: __, blockedBy: ___, reason: ____, ...others } = record
+  const { blockedAt: _, blockedUntil: __, blockedBy: ___, reason: ____, removedAt: _____, ...others } = record
   return others
 }
 
 /** @throws AdminError `not-found` for an unknown consumer: the name is misspelled, and the intended consumer is still blocked */
 export async function unblockConsumer(store: AdminStore, consumer: string): Promise<ConsumerChange> {
   const result = await changeConsumer(store, consumer, 'consumers.unblock', withoutBlock)
-  if (!result.isChanged) await showConsumer(store, consumer)
+  if (!result.isChanged) await readConsumer(store, consumer, 1)
   return result
-}
-
-/**
- * The keys that `removeConsumer` will remove.
- * @throws AdminError `not-found` for an unknown consumer
- */
-export async function keysToRemove(store: AdminStore, consumer: string): Promise<readonly KeyInfo[]> {
-  try {
-    return (await showConsumer(store, consumer)).keys
-  } catch (error) {
-    // Isolates may have sent refusals after the consumer was removed.
-    if (await hasRefusals(store, consumer)) return []
-    throw error
-  }
-}
-
-/**
- * Removes all keys of a consumer, its record, the counters of rules `by: 'consumer'` in both modes, and its refusals in the statistics.
- * Counters of combinations such as `['consumer', 'route']` have Redis keys that cannot be listed. They expire by themselves.
- * @param rules the rules of the config; some of them keep their counters in Redis keys of their own
- * @returns the number of keys that were valid until now
- */
-export async function removeConsumer(
-  store: AdminStore,
-  consumer: string,
-  rules: readonly Rule[],
-): Promise<{ keys: number }> {
-  const index = store.at(credentialIndexKey(consumer))
-  const digests = await store.run<string[]>('SMEMBERS', index)
-  const { length: validKeys } = await readKeys(store, withIds(consumer, digests))
-  const both = identityStateKey({ consumer }, [[BOTH_MODES, undefined]])
-  const states = [consumerStateKey(consumer), consumerStateKey(consumer, 'test'), both]
-  const sideKeys = rules.flatMap(({ counting: { state: kind }, tag }) => {
-    if (kind !== 'log' && kind !== 'held') return []
-    const own = states.map(state => sideKey(state, kind, tag))
-    return kind === 'log' ? own.flatMap(key => [key, chunksKey(key)]) : own
-  })
-  const keys = digests.map(digest => credentialKey(consumer, digest))
-  const all = [
-    ...keys,
-    consumerKey(consumer),
-    ...states,
-    ...states.map(reservedKey),
-    ...new Set(sideKeys),
-  ].map(store.at)
-  const record = parseConsumer((await store.run<string | null>('GET', store.at(consumerKey(consumer)))) ?? '')
-  const { plan, blockedAt, overrides } = record
-  // Comes first, because a repeated call still finds the keys if this one ends in between.
-  await eraseCaller(store, consumer)
-  const pointers = await pointersToDrop(store, consumer, digests)
-  await write(store, {
-    keys: [...all, index, sortedKey(index), ...pointers.keys],
-    commands: [
-      ...pointers.commands,
-      ...chunksOf(all).map((some): Command => ['DEL', ...some]),
-      // The index itself stays, because a key that is being created at this moment is added to it.
-      ...chunksOf(digests).flatMap(some => removeFromIndex(index, some)),
-    ],
-    entry: {
-      action: 'consumers.remove',
-      target: consumer,
-      before: {
-        keys: validKeys,
-        ...(plan && { plan }),
-        ...(blockedAt && { blockedAt }),
-        overrides: overrides.length,
-      },
-    },
-  })
-  await removeFromIndexIfEmpty(store, consumer)
-  return { keys: validKeys }
-}
-
-/** Lua can unpack about 8,000 values at once. */
-function chunksOf(values: readonly string[]): string[][] {
-  const chunks: string[][] = []
-  for (let from = 0; from < values.length; from += 1000) chunks.push(values.slice(from, from + 1000))
-  return chunks
 }

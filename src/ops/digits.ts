@@ -43,17 +43,6 @@ export async function findDigest(
   )
 }
 
-/** The first ids of an index, as a list for a message. The list of an empty index is an empty text. */
-export async function firstIds(
-  store: AdminStore,
-  index: string,
-  idOf: (digest: string, digits: number) => string,
-): Promise<string> {
-  const { members } = await readIndex(store, { index }, SHOWN + 1)
-  const digits = distinguishingDigits(members)
-  return listed(members.map(each => idOf(each, digits)))
-}
-
 const listed = (ids: readonly string[]) =>
   ids.slice(0, SHOWN).join(', ') + (ids.length > SHOWN ? ', and more' : '')
 
@@ -63,6 +52,6 @@ export function notFound({ environment, advice }: AdminStore, what: 'key' | 'tok
   const ended = what === 'key' ? 'expired' : 'ended'
   return new AdminError(
     'not-found',
-    `There is no ${what} '${id}' ${where}: it never existed, has ${ended}, or was revoked.${advice?.environment ?? ''}`,
+    `There is no ${what} '${id}' ${where}: it never existed, has ${ended}, or was revoked.${advice?.notFound[what] ?? ''}`,
   )
 }

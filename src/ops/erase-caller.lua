@@ -2,22 +2,21 @@
 local found = 0
 local fields = redis.call('HGETALL', KEYS[1])
 for i = 1, #fields, 2 do
-  local kept, isFound = {}, false
-  for name, rest in string.gmatch(fields[i + 1], '(%S+) (%d+ %d+ %d+ %S+)') do
-    local isOwn = name == ARGV[1] or name == ARGV[2]
-    for value in string.gmatch(name, '=([^,]*)') do isOwn = isOwn or value == ARGV[1] end
-    if isOwn then
-      isFound = true
-    else
-      kept[#kept + 1] = name .. ' ' .. rest
+  local isFound = false
+  local kept = string.gsub(fields[i + 1], '(%S+) %d+ %d+ %d+ %S+ ?', function(name)
+    for value in string.gmatch(name, '=([^,]*)') do
+      if value == ARGV[1] then name = value end
     end
-  end
-  if isFound then found = found + 1 end
-  if isFound and ARGV[3] == 'erase' then
-    if #kept == 0 then
-      redis.call('HDEL', KEYS[1], fields[i])
-    else
-      redis.call('HSET', KEYS[1], fields[i], table.concat(kept, ' '))
+    -- Without a value, the text stays.
+    if name ~= ARGV[1] and name ~= ARGV[2] then return end
+    isFound = true
+    return ''
+  end)
+  if isFound then
+    found = found + 1
+    if ARGV[3] == 'erase' then
+      redis.call('HSET', KEYS[1], fields[i], kept)
+      if kept == '' then redis.call('HDEL', KEYS[1], fields[i]) end
     end
   end
 end

@@ -24,10 +24,9 @@ export function hoursOf(since: Date, now: Date): Date[] {
 export const hasRefusals = async (store: AdminStore, consumer: string): Promise<boolean> =>
   (await countRecords(store, consumer, 'count')) > 0
 
-/** Removes a caller from all records: its consumer, and identities of limits by name with this value. */
-export async function eraseCaller(store: AdminStore, consumer: string): Promise<void> {
-  await countRecords(store, consumer, 'erase')
-}
+/** Removes a caller from all records: its consumer, and identities of limits by name with this value. @returns how many records had it */
+export const eraseCaller = (store: AdminStore, consumer: string): Promise<number> =>
+  countRecords(store, consumer, 'erase')
 
 async function countRecords(store: AdminStore, consumer: string, mode: 'count' | 'erase'): Promise<number> {
   const now = new Date()

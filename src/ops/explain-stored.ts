@@ -13,7 +13,7 @@ import type { StoreRefusal } from './decision-cost.ts'
 import { ANY_KEY } from './explain-caller.ts'
 import { namesNear } from './key-pages.ts'
 import { listKeys, planOfAll } from './keys.ts'
-import { parsePlanName } from './names.ts'
+import { parsePlan } from './names.ts'
 
 export interface Stored extends ConsumerRecord {
   /** The plan of the given key. Absent: no key is given, or it has no plan of its own. */
@@ -73,7 +73,7 @@ export function resolvePlan(
     stored,
   }: { option?: string | undefined; token?: string | undefined; stored?: Stored | undefined },
 ): [plan: string, from: PlanSource] {
-  if (option !== undefined) return [parsePlanName(option, plans), 'option']
+  if (option !== undefined) return [parsePlan(option, plans), 'option']
   // If the config does not have the plan of a token, the token counts as one without a plan. If it does not have the plan of a key, the
   // key counts as one with the default plan.
   if (token !== undefined && plans.includes(token)) return [token, 'token']

@@ -36,7 +36,7 @@ import {
   resolvePlan,
   type Stored,
 } from './explain-stored.ts'
-import { parsePlanName } from './names.ts'
+import { parsePlan } from './names.ts'
 import { type RequestUnderRules, whyNot } from './why-not.ts'
 
 export interface Explanation {
@@ -131,7 +131,7 @@ export interface ExplainInput extends RequestInput {
  * @throws AdminError `usage` if the input is not a valid request; `store`
  */
 export async function explain(config: Config, input: ExplainInput, lookUp?: LookUp): Promise<Explanation> {
-  if (input.plan !== undefined) parsePlanName(input.plan, config.plans)
+  if (input.plan !== undefined) parsePlan(input.plan, config.plans)
   const requestAndPeer = requestOf(config, input)
   const { request } = requestAndPeer
   const { pathname } = new URL(request.url)

@@ -5,9 +5,10 @@ local looked = redis.call('XREVRANGE', KEYS[1], ARGV[1], ARGV[2], 'COUNT', ARGV[
 local found = {}
 for i = 1, #looked do
   local values = looked[i][2]
-  local action, target = values[6], values[8]
+  -- Anyone who can write to the store can write other entries. They must not hide these.
+  local action, target, change = values[6] or '', values[8] or '', values[10] or ''
   if (ARGV[5] == '' or target == ARGV[5] or string.sub(target, 1, #ARGV[5] + 1) == ARGV[5] .. '/'
-      or string.find(values[10], ARGV[7], 1, true))
+      or string.find(change, ARGV[7], 1, true))
       and string.sub(action, 1, #ARGV[6]) == ARGV[6] then
     found[#found + 1] = looked[i]
     if #found == ARGV[4] + 0 then return { found, looked[i][1] } end

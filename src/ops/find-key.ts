@@ -1,11 +1,9 @@
 /** Finds a key by the digits of its id. */
-import { didYouMean } from '../config/check/did-you-mean.ts'
 import { credentialIndexKey, credentialKey } from '../store/keys.ts'
 import { type CredentialRecord, parseCredential } from '../store/records.ts'
-import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
-import { findDigest, firstIds, notFound } from './digits.ts'
-import { namesNear } from './key-pages.ts'
+import { findDigest, notFound } from './digits.ts'
+import { mustBeListed } from './key-pages.ts'
 import { keyId } from './keys.ts'
 
 export interface FoundKey {
@@ -17,22 +15,15 @@ export interface FoundKey {
 
 /**
  * @param prefix the first digits of its digest
- * @throws AdminError if no key or more than one matches; its message lists the consumer's keys
+ * @throws AdminError if no key or more than one matches
  */
 export async function findKeyById(store: AdminStore, consumer: string, prefix: string): Promise<FoundKey> {
   const index = store.at(credentialIndexKey(consumer))
   const idOf = (digest: string, digits: number) => keyId(consumer, digest, digits)
   const found = await findDigest(store, 'key', index, prefix, idOf)
   if (found) return await readFound(store, { consumer, ...found })
-  const others = await firstIds(store, index, idOf)
-  if (others !== '')
-    throw new AdminError('not-found', `Consumer '${consumer}' has no such key. Its keys: ${others}.`)
-  const names = await namesNear(store, consumer)
-  const meant = names.includes(consumer) ? '' : didYouMean(consumer, names)
-  throw new AdminError(
-    'not-found',
-    `Consumer '${consumer}' has no keys.${meant}${store.advice?.listKeys ?? ''}`,
-  )
+  await mustBeListed(store, consumer)
+  throw notFound(store, 'key', `${consumer}/${prefix}`)
 }
 
 /** @throws AdminError `not-found` if it is in the index alone */
@@ -41,7 +32,12 @@ export async function readFound(
   { id, consumer, digest }: Omit<FoundKey, 'record'>,
 ): Promise<FoundKey> {
   const text = await store.run<string | null>('GET', store.at(credentialKey(consumer, digest)))
-  const record = parseCredential(text ?? '')
-  if (record) return { id, consumer, digest, record }
+  return { id, consumer, digest, record: validRecord(store, id, text ?? '') }
+}
+
+/** @throws AdminError `not-found` if the text is not a record: the key has expired or was revoked */
+export function validRecord(store: AdminStore, id: string, text: string): CredentialRecord {
+  const record = parseCredential(text)
+  if (record) return record
   throw notFound(store, 'key', id)
 }

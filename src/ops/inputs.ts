@@ -8,7 +8,7 @@ import {
   parseConsumerName,
   parseFutureTime,
   parseMode,
-  parsePlanName,
+  parsePlan,
   parseShortText,
   printable,
 } from './names.ts'
@@ -36,7 +36,7 @@ export async function parseNewKey(input: NewKeyInput, plans: readonly string[]):
   const expiresAt = expires === undefined ? undefined : parseEnd(expires)
   return {
     consumer: await parseConsumerName(input.consumer),
-    ...(plan !== undefined && { plan: parsePlanName(plan, plans) }),
+    ...(plan !== undefined && { plan: parsePlan(plan, plans) }),
     ...(label !== undefined && { label: parseShortText(label, 'label') }),
     ...(mode !== undefined && { mode: parseMode(mode) }),
     ...(expiresAt && { expiresAt }),

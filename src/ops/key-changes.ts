@@ -1,22 +1,13 @@
 /** Changes of a key: label, plan, expiry, revocation, rotation. A change applies from the next request that reaches the store. */
 import { credentialIndexKey, credentialKey, pointerKey } from '../store/keys.ts'
-import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
+import { type CredentialRecord, formatCredential } from '../store/records.ts'
 import type { Command } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
-import type { AdminStore } from './admin-store-shape.ts'
+import type { AdminStore, BeforeCreation } from './admin-store-shape.ts'
 import { recordFacts } from './audit-facts.ts'
-import type { FoundKey } from './find-key.ts'
-import {
-  type BeforeCreation,
-  type CreatedKey,
-  infoOf,
-  type KeyInfo,
-  keyId,
-  mintKey,
-  writeOfConsumer,
-  writeOfKey,
-} from './keys.ts'
-import { earlier, nextEnd, writeSuccession } from './rotation.ts'
+import { type FoundKey, validRecord } from './find-key.ts'
+import { type CreatedKey, infoOf, type KeyInfo, keyId, mintKey, writeOfConsumer, writeOfKey } from './keys.ts'
+import { earlier, mustHaveNoSuccessor, nextEnd, writeSuccession } from './rotation.ts'
 import { removeFromIndex, sortedKey } from './sorted-index.ts'
 import { ANY, changeText, write } from './write.ts'
 
@@ -121,7 +112,7 @@ export async function rotateKey(
     )
   }
   const { plan, label, mode, expiresAt } = record
-  mustHaveNoSuccessor(id, record)
+  mustHaveNoSuccessor('Key', id, record)
   const now = Date.now()
   const end = nextEnd(record, now)
   const minted = await mintKey(store, {
@@ -145,8 +136,8 @@ export async function rotateKey(
       format: formatCredential,
     } as const),
     read(text: string) {
-      const found = validRecord(id, text)
-      mustHaveNoSuccessor(id, found)
+      const found = validRecord(store, id, text)
+      mustHaveNoSuccessor('Key', id, found)
       return found
     },
     atEnd: removeFromIndex(index, [digest]),
@@ -155,22 +146,6 @@ export async function rotateKey(
   const rotate = () => writeSuccession(store, succession, next)
   await writeOfConsumer(store, consumer, rotate, store.advice?.lostRotation(id, created.id))
   return { created, oldEndsAt: endsAt }
-}
-
-function mustHaveNoSuccessor(id: string, { replacedBy, expiresAt }: CredentialRecord): void {
-  if (!replacedBy) return
-  const end = expiresAt ? ` and expires at ${expiresAt.toISOString().replace(/\.\d+/, '')}` : ''
-  throw new AdminError(
-    'refused',
-    `Key '${id}' is already replaced by '${replacedBy}'${end}. Rotate that one.`,
-  )
-}
-
-/** @throws AdminError if the text is not a record: the key has expired or was revoked */
-function validRecord(id: string, text: string): CredentialRecord {
-  const record = parseCredential(text)
-  if (record) return record
-  throw new AdminError('not-found', `Key '${id}' is no longer valid: it has expired or was revoked.`)
 }
 
 async function writeKey(
@@ -183,7 +158,7 @@ async function writeKey(
     store,
     credentialKey(consumer, digest),
     text => {
-      before = validRecord(id, text ?? '')
+      before = validRecord(store, id, text ?? '')
       after = change(before)
       return { text: formatCredential(after), expiresAt: after.expiresAt }
     },

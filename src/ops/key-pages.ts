@@ -1,5 +1,6 @@
 /** Keys and consumers in pages, in the order of consumers and of ids. A page costs a bounded number of requests, however many there are. */
 import { CONSUMER_INDEX_KEY, credentialIndexKey } from '../store/keys.ts'
+import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import { type IndexedKey, type KeyInfo, readKeys, withIds } from './keys.ts'
 import {
@@ -94,12 +95,28 @@ export async function namesNear(store: AdminStore, consumer: string): Promise<st
   return [...new Set(parts.flatMap(({ members }) => members))].sort()
 }
 
-/** The first keys of some consumers, in the order of their creation. */
+/** @throws AdminError `not-found` for a consumer that is not in the index. One of tokens is only after something is set for it */
+export async function mustBeListed(store: AdminStore, consumer: string): Promise<void> {
+  const names = await namesNear(store, consumer)
+  if (names.includes(consumer)) return
+  const others = store.advice?.otherConsumers(consumer, names) ?? ''
+  throw new AdminError('not-found', `The store has no consumer '${consumer}'.${others}`)
+}
+
+/** Keys of a consumer. */
+export interface ConsumerKeys {
+  consumer: string
+  keys: readonly KeyInfo[]
+  /** Absent: these are all. */
+  hasMoreKeys?: true
+}
+
+/** Some keys of some consumers, in the order of their creation. @param most of each consumer */
 export async function readFirstKeys(
   store: AdminStore,
   consumers: readonly string[],
   most: number,
-): Promise<{ keys: KeyInfo[]; hasMore: boolean }[]> {
+): Promise<ConsumerKeys[]> {
   const parts = await readIndexes(
     store,
     consumers.map(consumer => ({ index: store.at(credentialIndexKey(consumer)) })),
@@ -111,8 +128,8 @@ export async function readFirstKeys(
   )
   const sorted = keys.sort((a, b) => a.createdAt.getTime() - b.createdAt.getTime())
   const byConsumer = Map.groupBy(sorted, ({ consumer }) => consumer)
-  return parts.map(({ members }, i) => ({
-    keys: byConsumer.get(consumers[i]!) ?? [],
-    hasMore: members.length > most,
+  return consumers.map((consumer, i) => ({
+    ...{ consumer, keys: byConsumer.get(consumer) ?? [] },
+    ...(parts[i]!.members.length > most && { hasMoreKeys: true }),
   }))
 }

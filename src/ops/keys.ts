@@ -16,12 +16,12 @@ import {
 } from '../store/keys.ts'
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
-import type { AdminStore, HeldClaim, Write } from './admin-store-shape.ts'
+import type { AdminStore, BeforeCreation, HeldClaim, Write } from './admin-store-shape.ts'
 import { recordFacts } from './audit-facts.ts'
 import type { AuditAction } from './change.ts'
 import { distinguishingDigits, ID_DIGITS } from './digits.ts'
 import { addToIndex, removeFromIndex, removeIfGone, sortedKey, writeListed } from './sorted-index.ts'
-import { changeText, setCommand, write } from './write.ts'
+import { NONE, setCommand, write } from './write.ts'
 
 export interface NewKey {
   /** The consumer as written in Redis keys (names.ts). */
@@ -51,9 +51,6 @@ export interface CreatedKey extends KeyInfo {
 export function keyId(consumer: string, digest: string, digits = ID_DIGITS): string {
   return `${consumer}/${digest.slice(0, digits)}`
 }
-
-/** Called with the id of what is new before anything is written. If it throws, nothing is. */
-export type BeforeCreation = (id: string) => Promise<HeldClaim | undefined>
 
 export async function createKey(
   store: AdminStore,
@@ -129,13 +126,17 @@ export async function importKey(
   const id = keyId(consumer, digest)
   const hint = 'key' in opaque && opaqueKeyHint(opaque.key)
   const record = { ...recordOf(newKey, new Date()), ...hint }
-  const owner = await staleOwnerOf(store, digest)
+  const owner = await staleOwnerOf(store, digest, consumer)
   const held = await before?.(id)
-  // On a cluster, the pointer is in another slot.
-  const pointer = store.decisions.isCluster ? undefined : store.at(pointerKey(digest))
+  const { isCluster } = store.decisions
   await writeOfConsumer(store, consumer, async () => {
     await claim(store, digest, consumer, owner, expiresAt)
-    await writeKey(store, consumer, digest, record, 'keys.import', held, pointer)
+    if (isCluster && owner !== null) await store.onCluster.confirmClaim(store, { digest, consumer, owner })
+    const key = store.at(credentialKey(consumer, digest))
+    // On a cluster, the pointer is in another slot.
+    const mine = isCluster ? [] : [[store.at(pointerKey(digest)), consumer] as const]
+    await writeKey(store, consumer, digest, record, 'keys.import', held, [[key, NONE], ...mine])
+    if (isCluster) await store.onCluster.confirmImport(store, { digest, consumer, id })
   })
   return infoOf(id, consumer, 'opaque-key', record)
 }
@@ -157,19 +158,19 @@ function digestOf({ keyPrefix, advice }: AdminStore, opaque: OpaqueKey): string 
 
 /**
  * The pointer of a key names its consumer, so only one consumer can have the key. A pointer without a record is stale, and may be
- * replaced.
+ * replaced. An API key has a record without a pointer: its digest must not be imported for its own consumer, because the new record would
+ * take the place of the one with its plan and its end.
  * @returns the consumer of a stale pointer, or null if there is no pointer
  * @throws AdminError if the key belongs to a consumer
  */
-async function staleOwnerOf(store: AdminStore, digest: string): Promise<string | null> {
+async function staleOwnerOf(store: AdminStore, digest: string, consumer: string): Promise<string | null> {
   const owner = await store.run<string | null>('GET', store.at(pointerKey(digest)))
-  if (owner !== null) {
-    if ((await store.run('EXISTS', store.at(credentialKey(owner, digest)))) === 1)
+  for (const each of new Set([owner ?? consumer, consumer]))
+    if ((await store.run('EXISTS', store.at(credentialKey(each, digest)))) === 1)
       throw new AdminError(
         'refused',
-        `This key already belongs to consumer '${owner}': ${keyId(owner, digest)}.`,
+        `This key already belongs to consumer '${each}': ${keyId(each, digest)}.`,
       )
-  }
   return owner
 }
 
@@ -180,13 +181,18 @@ async function claim(
   owner: string | null,
   expiresAt: Date | undefined,
 ): Promise<void> {
-  await changeText(store, pointerKey(digest), now => {
-    if ((now ?? null) !== owner) throw importedByAnother()
-    return { text: consumer, expiresAt }
+  const pointer = store.at(pointerKey(digest))
+  // The first owner can write its record until the pointer is replaced. On a cluster, its record is in another slot.
+  const records = owner === null || store.decisions.isCluster ? [] : [store.at(credentialKey(owner, digest))]
+  const isMade = await write(store, {
+    keys: [pointer, ...records],
+    onlyIf: [[pointer, owner ?? NONE], ...records.map(key => [key, NONE] as const)],
+    commands: [setCommand(pointer, consumer, expiresAt)],
   })
+  if (!isMade) throw importedByAnother()
 }
 
-const importedByAnother = () =>
+export const importedByAnother = () =>
   new AdminError('conflict', 'Another process is importing this key at this moment. Try again.')
 
 /** Lists the keys of all consumers, or of some. Removes expired keys from the index. */
@@ -313,7 +319,7 @@ export async function removeFromIndexIfEmpty(store: AdminStore, consumer: string
   if (!(await isEmpty())) await store.runEach(addToIndex(index, [consumer]))
 }
 
-/** @param pointer of an opaque key: it must still name the consumer */
+/** @param onlyIf of an opaque key (Write.onlyIf) */
 async function writeKey(
   store: AdminStore,
   consumer: string,
@@ -321,12 +327,11 @@ async function writeKey(
   record: CredentialRecord,
   action: AuditAction,
   claim: HeldClaim | undefined,
-  pointer?: string,
+  onlyIf: NonNullable<Write['onlyIf']> = [],
 ): Promise<void> {
   const { keys, commands } = writeOfKey(store, consumer, digest, record)
   const isMade = await write(store, {
-    ...{ keys: pointer ? [...keys, pointer] : keys, commands, claim },
-    ...(pointer && { onlyIf: [[pointer, consumer]] as const }),
+    ...{ keys: [...keys, ...onlyIf.map(([key]) => key)], commands, claim, onlyIf },
     entry: { action, target: keyId(consumer, digest), after: recordFacts(record) },
   })
   if (!isMade) throw importedByAnother()

@@ -6,7 +6,7 @@ import { parseDuration } from '../config/duration.ts'
 import { isConsumerName } from '../config/forms.ts'
 import { hasSecret } from '../credentials/find-secret.ts'
 import { escaped } from '../store/escape.ts'
-import { AdminError } from './admin-error.ts'
+import { AdminError, type Suggest, unknownName } from './admin-error.ts'
 
 /** The results of `escaped`. A text of this form may have been escaped already, so it is used as it is. */
 const ESCAPED = /^(?:[\w.!'()-]|%[0-9A-F]{2})+$|^#[0-9a-f]{64}$/
@@ -42,13 +42,15 @@ function mustBePublic(text: string, what: string): void {
 }
 
 /** @throws AdminError `usage` if the config does not have this plan */
-export function parsePlanName(text: string, plans: readonly string[]): string {
+export function parsePlanName(text: string, plans: readonly string[], suggest?: Suggest): string {
   if (plans.includes(text)) return text
-  throw new AdminError(
-    'usage',
-    `The config has no plan '${shown(text)}'.${didYouMean(text, plans)} Plans: ${plans.join(', ')}.`,
-  )
+  const problem = `The config has no plan '${shown(text)}'.`
+  throw unknownName('usage', problem, text, ['Plans', plans], suggest)
 }
+
+/** As parsePlanName, with a suggestion. */
+export const parsePlan = (text: string, plans: readonly string[]): string =>
+  parsePlanName(text, plans, didYouMean)
 
 /** @throws AdminError `usage` */
 export function parseMode(text: string): CallerMode {
@@ -102,15 +104,10 @@ export function parseTime(text: string, now = new Date()): Date | undefined {
     return inRange(new Date(now.getTime() + Math.ceil(microseconds / 1000)), now)
   const isTime = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/.test(text)
   const time = new Date(isTime ? text : Number.NaN)
-  if (isTime && !isDay(text.slice(0, 10)))
-    throw new AdminError(
-      'usage',
-      `'${shown(text)}' is not a date, because the calendar has no such day. Correct it.`,
-    )
-  if (!Number.isNaN(time.getTime())) return inRange(time, now)
+  if (isDay(text.slice(0, 10)) && !Number.isNaN(time.getTime())) return inRange(time, now)
   throw new AdminError(
     'usage',
-    `'${shown(text)}' is neither a duration nor a time. Use a duration such as '24h' or '90d', or a time such as ` +
+    `'${shown(text)}' is neither a duration nor a valid time. Use a duration such as '24h' or '90d', or a time such as ` +
       `'2030-12-31' (UTC) or '2030-12-31T18:00:00Z', or 'never'.`,
   )
 }

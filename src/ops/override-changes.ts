@@ -57,7 +57,7 @@ function checkLength(
   if (length <= MAX_CONSUMER_LENGTH || length <= formatConsumer(before).length) return
   const problem =
     `Consumer '${consumer}' would have ${after.overrides.length} overrides, and its record ${length} bytes. The maximum is ` +
-    `${MAX_CONSUMER_LENGTH} bytes, because Redis reads the record for every request of the consumer. Nothing was changed.`
+    `${MAX_CONSUMER_LENGTH} bytes, because Redis reads it for each of its requests. Nothing was changed.`
   throw new AdminError('refused', problem, advice?.longRecord(consumer, stale))
 }
 

@@ -6,14 +6,13 @@ import type { AlgorithmName } from '../algorithms/all.ts'
 import type { Algorithms, Flaw, Numbers } from '../algorithms/descriptor.ts'
 import type { PlanUnits } from '../algorithms/plan-units.ts'
 import { unitsAtOnce } from '../algorithms/units-at-once.ts'
-import { didYouMean } from '../config/check/did-you-mean.ts'
 import { mistakesOfGatewayNumbers, mistakesOfNumbers } from '../config/check/mistakes-of-numbers.ts'
 import type { ConfigInput, RuleInput } from '../config/check/schema.ts'
 import { compileGatewayRule, type GatewayRule, withNumbers } from '../config/compile-rule.ts'
 import type { CompiledUnits } from '../config/compile-units.ts'
 import { findFreeTag, withUniqueTags } from '../config/tags.ts'
 import type { Override, OverrideNumbers } from '../store/records.ts'
-import { AdminError } from './admin-error.ts'
+import { AdminError, type Suggest, unknownName } from './admin-error.ts'
 
 /** An override as a user writes it. Numbers that are absent are those of the rule. */
 export interface OverrideInput extends Partial<Record<PlanUnits, number>> {
@@ -42,6 +41,7 @@ export interface RuleTools {
   findFlaws?(rule: RuleInput): Flaw[]
   /** How messages name a number. Default: as it is. */
   nameOf?(option: string): string
+  suggest?: Suggest
 }
 
 export interface OverrideRules {
@@ -96,13 +96,21 @@ export function createOverrideRules(input: RulesInput, tools: RuleTools): Overri
     const found = all.find(({ rule }) => rule.name === name)
     if (found?.compiled.takesOverrides) return found
     const names = all.filter(({ compiled }) => compiled.takesOverrides).map(({ rule }) => rule.name)
-    const problem = found
-      ? `Rule '${name}' cannot be overridden, because it does not count by consumer.`
-      : `The config has no rule '${name}' that counts by consumer.${didYouMean(name, names)}`
-    throw new AdminError(
-      found ? 'refused' : 'not-found',
-      `${problem} Rules by consumer: ${names.join(', ') || 'none'}.`,
-    )
+    const known = ['Rules by consumer', names] as const
+    throw found
+      ? unknownName(
+          'refused',
+          `Rule '${name}' cannot be overridden, because it does not count by consumer.`,
+          name,
+          known,
+        )
+      : unknownName(
+          'not-found',
+          `The config has no rule '${name}' that counts by consumer.`,
+          name,
+          known,
+          tools.suggest,
+        )
   }
 
   function numbersOf(rule: RuleInput): OverrideNumbers {

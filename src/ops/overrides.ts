@@ -3,6 +3,7 @@ import * as v from 'valibot'
 import { ALL_ALGORITHMS } from '../algorithms/all.ts'
 import { descriptionOf } from '../algorithms/index.ts'
 import { luaOf } from '../algorithms/lua-of.ts'
+import { didYouMean } from '../config/check/did-you-mean.ts'
 import { mistakeOf } from '../config/check/mistake.ts'
 import { mistakesOfSettlement } from '../config/check/mistakes-of-settlement.ts'
 import { rule as ruleSchema } from '../config/check/rule-schema.ts'
@@ -34,6 +35,7 @@ export const ALL_TOOLS: RuleTools = {
     return name === 'burst' || name === 'step' ? name : undefined
   },
   nameOf: option => `--${option}`,
+  suggest: didYouMean,
   findFlaws(rule) {
     const parsed = v.safeParse(ruleSchema, rule)
     const mistakes = parsed.success ? [] : parsed.issues.map(mistakeOf)

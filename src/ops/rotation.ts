@@ -7,6 +7,20 @@ import { recordFacts } from './audit-facts.ts'
 import type { AuditAction } from './change.ts'
 import { setCommand, writeFrom } from './write.ts'
 
+/** @throws AdminError `refused` if the key or the token is being replaced already: its full lifetime is no longer known */
+export function mustHaveNoSuccessor(
+  what: 'Key' | 'Token',
+  id: string,
+  { replacedBy, expiresAt }: CredentialRecord | TokenRecord,
+): void {
+  if (!replacedBy) return
+  const end = expiresAt ? ` and ends at ${expiresAt.toISOString().replace(/\.\d+/, '')}` : ''
+  throw new AdminError(
+    'refused',
+    `${what} '${id}' is already replaced by '${replacedBy}'${end}. Rotate that one.`,
+  )
+}
+
 /** What ends, and what comes after it. */
 export interface Succession<R extends CredentialRecord | TokenRecord> {
   action: AuditAction

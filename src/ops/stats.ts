@@ -1,5 +1,4 @@
 /** Counts by rule, and by outcome of requests and of calls of limits by name, from the records of minutes, hours or days. */
-import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Config } from '../config/compile.ts'
 import { parseDuration } from '../config/duration.ts'
 import { mostRefused, recentHours } from '../metrics/recorded-callers.ts'
@@ -10,16 +9,14 @@ import {
   type Hash,
   highestIn,
   type MeasuredSums,
-  NOTHING,
-  type RequestCount,
-  type RuleCounts,
   type Sums,
   sumFields,
   sumMeasurements,
 } from '../metrics/sums.ts'
-import { callersKey, hourStatsKey, STATS_TOTAL_KEY, statsKey } from '../store/keys.ts'
-import { AdminError } from './admin-error.ts'
+import { callersKey, STATS_TOTAL_KEY, statsKey } from '../store/keys.ts'
+import { type Suggest, unknownName } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
+import { namedRules } from './named-rules.ts'
 
 export type { CallCount, RequestCount, RuleCounts } from '../metrics/sums.ts'
 
@@ -57,21 +54,25 @@ const MAX_CLOCK_LEAD_MS = 60e3
  * Reads minutes if records have them that far back, else hours, else days.
  * @param since the statistics begin with the minute, the hour or the day of this time
  */
-export async function readStats(store: AdminStore, since: Date, now = new Date()): Promise<Stats> {
+export const readStats = (store: AdminStore, since: Date, now = new Date()): Promise<Stats> =>
+  readStatsBy(sumFields, store, since, now)
+
+/** As `readStats`. @param sum what sums the counters: `sumCounts`, if the rules of the config reserve nothing */
+export async function readStatsBy(
+  sum: typeof sumFields,
+  store: AdminStore,
+  since: Date,
+  now: Date,
+): Promise<Stats> {
   const backMs = now.getTime() - since.getTime()
   const unit = backMs <= MAX_BACK_MS.minute ? 'minute' : backMs <= MAX_BACK_MS.hour ? 'hour' : 'day'
   const days = timesOf('day', since, now)
-  // Earlier versions have written records of hours, which last eight days.
-  const hours = unit === 'hour' ? timesOf('hour', since, now) : []
-  const keys = [...days.map(statsKey), ...hours.map(hourStatsKey)]
-  const records = await store.runEach<Hash>(keys.map(key => ['HGETALL', store.at(key)]))
+  const records = await store.runEach<Hash>(days.map(day => ['HGETALL', store.at(statsKey(day))]))
   const [first, last] = [timesOf(unit, since, now)[0]!, new Date(now.getTime() + MAX_CLOCK_LEAD_MS)]
   const counts = records.flatMap((record, i) =>
-    unit === 'day' || i >= days.length
-      ? countsIn(record)
-      : countsBetween(record, days[i]!, unit, first, last),
+    unit === 'day' ? countsIn(record) : countsBetween(record, days[i]!, unit, first, last),
   )
-  return { since: first, unit, ...sumFields(counts) }
+  return { since: first, unit, ...sum(counts) }
 }
 
 /** What the record of a day has from one time to another, in whole minutes or hours. */
@@ -113,61 +114,21 @@ export function timesOf(unit: StatsUnit, since: Date, now: Date): Date[] {
  * @param names the rules of the config
  * @throws AdminError `not-found` for a rule that is neither in the config nor in the statistics
  */
-export function filterByRule(stats: Stats, rule: string, names: readonly string[]): Stats {
+export function filterByRule(stats: Stats, rule: string, names: readonly string[], suggest?: Suggest): Stats {
   const rules = stats.rules.filter(counts => counts.rule === rule)
   const { reservations = {}, ...others } = stats
   const own = reservations[rule]
-  if (rules.length === 0) checkRuleName(rule, names)
+  if (rules.length === 0) checkRuleName(rule, names, suggest)
   return { ...others, rules, ...(own && { reservations: { [rule]: own } }) }
 }
 
-/** The names of all rules in the order of the config, then of the shedders and of limits by name. Includes rules that are off, because they may have been on. */
-export function listRuleNames({
-  rules,
-  shedding,
-  limits,
-}: Pick<Config, 'rules' | 'shedding' | 'limits'>): string[] {
-  const all = [...rules, ...(shedding?.workerUtilization?.rules ?? [])].map(({ name }) => name)
-  const named = [...limits].flatMap(([limit, rules]) => rules.map(({ name }) => `${limit}/${name}`))
-  return [...new Set([...all, ...named])]
-}
+/** The names of all rules, in the order of namedRules. */
+export const listRuleNames = (config: Pick<Config, 'rules' | 'shedding' | 'limits'>): string[] => [
+  ...new Set(namedRules(config).map(({ name }) => name)),
+]
 
 /** @throws AdminError `not-found` for a rule that is not in the config */
-export function checkRuleName(rule: string, names: readonly string[]): void {
+export function checkRuleName(rule: string, names: readonly string[], suggest?: Suggest): void {
   if (names.includes(rule)) return
-  throw new AdminError(
-    'not-found',
-    `The config has no rule '${rule}'.${didYouMean(rule, names)} Rules: ${names.join(', ')}.`,
-  )
-}
-
-/** Sums the counts of each rule, or of each rule and route or plan. In the order of the config; rules that it no longer has come last. */
-export function sumByRule(
-  rules: readonly RuleCounts[],
-  names: readonly string[],
-  by?: 'route' | 'plan',
-): RuleCounts[] {
-  const rows = new Map<string, RuleCounts>()
-  for (const counts of rules) {
-    const { rule, route, plan } = counts
-    const label = by ? counts[by] : ''
-    const row = rows.get(`${rule} ${label}`) ?? { rule, route, plan, ...NOTHING }
-    const sums = COUNT_NAMES.map(name => [name, row[name] + counts[name]])
-    rows.set(`${rule} ${label}`, { ...row, ...Object.fromEntries(sums) })
-  }
-  const place = ({ rule }: RuleCounts) => (names.includes(rule) ? names.indexOf(rule) : names.length)
-  const label = (row: RuleCounts) => `${row.rule} ${by ? row[by] : ''}`
-  return [...rows.values()].sort((a, b) => place(a) - place(b) || (label(a) < label(b) ? -1 : 1))
-}
-
-const COUNT_NAMES = Object.keys(NOTHING) as (keyof typeof NOTHING)[]
-
-/** Sums the requests with each outcome and cause, the most frequent first. */
-export function sumByOutcome(requests: readonly RequestCount[]): Omit<RequestCount, 'route'>[] {
-  const rows = new Map<string, Omit<RequestCount, 'route'>>()
-  for (const { outcome, cause, count } of requests) {
-    const sum = rows.get(`${outcome} ${cause}`)?.count ?? 0
-    rows.set(`${outcome} ${cause}`, { outcome, cause, count: sum + count })
-  }
-  return [...rows.values()].sort((a, b) => b.count - a.count)
+  throw unknownName('not-found', `The config has no rule '${rule}'.`, rule, ['Rules', names], suggest)
 }

@@ -2,10 +2,7 @@
  * Reads and sets live switches. Changes are made by compare-and-set, so that concurrent changes are not lost. Each switch has its author
  * and its end.
  */
-import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Config } from '../config/compile.ts'
-import { switchNameOf } from '../config/compile-rule.ts'
-import { WORKER_UTILIZATION } from '../config/compile-shedding.ts'
 import { SWITCHES_KEY } from '../store/keys.ts'
 import {
   formatSwitches,
@@ -15,9 +12,10 @@ import {
   type Switch,
   type Switches,
 } from '../switches/switches.ts'
-import { AdminError } from './admin-error.ts'
+import { AdminError, type Suggest, unknownName } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import { switchFacts } from './audit-facts.ts'
+import { namedRules } from './named-rules.ts'
 import { changeText } from './write.ts'
 
 export async function readSwitches(store: AdminStore): Promise<Switches> {
@@ -119,21 +117,16 @@ export interface Switchable {
   share: number
 }
 
+type WithRules = Pick<Config, 'rules' | 'limits' | 'shedding'>
+
 /** Everything that can be switched, by name: a rule of the gateway, a shedder, or `<limit>/<rule>`. */
-export function listSwitchable({
-  rules,
-  limits,
-  shedding,
-}: Pick<Config, 'rules' | 'limits' | 'shedding'>): Map<string, Switchable> {
-  const named = [...limits].flatMap(([limit, set]) =>
-    set.map(rule => [`${limit}/${rule.name}`, rule] as const),
+export const listSwitchable = (config: WithRules): Map<string, Switchable> =>
+  new Map(
+    namedRules(config).map(({ switchName, rule: { mode, enforcedShare: share } }) => [
+      switchName,
+      { mode, share },
+    ]),
   )
-  const ofShedder = (shedding?.workerUtilization?.rules ?? []).map(
-    rule => [WORKER_UTILIZATION, rule] as const,
-  )
-  const all = [...rules.map(rule => [switchNameOf(rule), rule] as const), ...ofShedder, ...named]
-  return new Map(all.map(([name, { mode, enforcedShare: share }]) => [name, { mode, share }]))
-}
 
 /** Whether a switch has an effect: it must not have ended, and the config must still have its rule. */
 export type SwitchStatus = 'applies' | 'over' | 'rule-gone'
@@ -153,31 +146,17 @@ export function effectOf({ mode, share }: Pick<RuleSwitch, 'mode' | 'share'>): s
 }
 
 /** @throws AdminError `not-found` that lists everything that can be switched */
-export function findSwitchable(
-  config: Pick<Config, 'rules' | 'limits' | 'shedding'>,
-  name: string,
-): Switchable {
+export function findSwitchable(config: WithRules, name: string, suggest?: Suggest): Switchable {
   const all = listSwitchable(config)
   const found = all.get(name)
   if (found) return found
-  const shedder = shedderOf(config, name)
+  const shedder = namedRules(config).find(rule => rule.name === name)?.switchName
   if (shedder) {
     throw new AdminError(
       'not-found',
       `Rule '${name}' is a part of '${shedder}', which is switched as a whole. Switch '${shedder}'.`,
     )
   }
-  throw new AdminError(
-    'not-found',
-    `The config has no rule '${name}'.${didYouMean(name, [...all.keys()])} Rules: ${[...all.keys()].join(', ')}.`,
-  )
-}
-
-/** The shedder to which a rule belongs, if any. */
-function shedderOf(
-  { rules, shedding }: Pick<Config, 'rules' | 'shedding'>,
-  name: string,
-): string | undefined {
-  const isOfUtilization = shedding?.workerUtilization?.rules.some(rule => rule.name === name)
-  return isOfUtilization ? WORKER_UTILIZATION : rules.find(rule => rule.name === name)?.switchedAs
+  const problem = `The config has no rule '${name}'.`
+  throw unknownName('not-found', problem, name, ['Rules', [...all.keys()]], suggest)
 }

@@ -14,10 +14,10 @@ import { sha256 } from '../sha256.ts'
 import { TOKEN_INDEX_KEY, tokenKey } from '../store/keys.ts'
 import { formatToken, parseToken, type TokenRecord } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
-import type { AdminStore, HeldClaim, Write } from './admin-store-shape.ts'
+import type { AdminStore, BeforeCreation, HeldClaim, Write } from './admin-store-shape.ts'
 import { recordFacts } from './audit-facts.ts'
 import { distinguishingDigits, findDigest, notFound } from './digits.ts'
-import { earlier, nextEnd, writeSuccession } from './rotation.ts'
+import { earlier, mustHaveNoSuccessor, nextEnd, writeSuccession } from './rotation.ts'
 import {
   type Page,
   type PageRequest,
@@ -34,8 +34,8 @@ export type { CreatedToken, FoundToken, RotatedToken, TokenInfo } from './token-
 
 export type NewToken = Pick<TokenRecord, 'name' | 'scopes' | 'expiresAt' | 'by'>
 
-/** A token before it is stored. So its id is known before the first request to the store. */
-export interface MintedToken {
+/** A token before it is stored. */
+interface MintedToken {
   token: string
   digest: string
   id: string
@@ -47,11 +47,10 @@ export type TokenMaker = Pick<TokenRecord, 'scopes' | 'expiresAt'>
 export interface TokenOptions {
   /** Absent: an operator with the token of the store, who can do everything. */
   maker?: TokenMaker | undefined
-  minted?: MintedToken | undefined
-  claim?: HeldClaim | undefined
+  before?: BeforeCreation | undefined
 }
 
-export function mintToken({ environment }: AdminStore): MintedToken {
+function mintToken({ environment }: AdminStore): MintedToken {
   const token = mintServiceToken(environment)
   const digest = sha256(token)
   return { token, digest, id: serviceTokenId(digest) }
@@ -61,9 +60,11 @@ export function mintToken({ environment }: AdminStore): MintedToken {
 export async function createToken(
   store: AdminStore,
   newToken: NewToken,
-  { maker, claim, minted = mintToken(store) }: TokenOptions = {},
+  { maker, before }: TokenOptions = {},
 ): Promise<CreatedToken> {
   const record = recordOf(newToken, maker)
+  const minted = mintToken(store)
+  const claim = await before?.(minted.id)
   await writeMinted(store, minted, () => create(store, minted, record, { claim }))
   return { ...minted, ...record }
 }
@@ -153,8 +154,14 @@ export async function findTokenById(store: AdminStore, prefix: string): Promise<
 }
 
 async function readFound(store: AdminStore, { digest, id }: Omit<FoundToken, 'record'>): Promise<FoundToken> {
-  const record = parseToken((await store.run<string | null>('GET', store.at(tokenKey(digest)))) ?? '')
-  if (record) return { id, digest, record }
+  const text = await store.run<string | null>('GET', store.at(tokenKey(digest)))
+  return { id, digest, record: validRecord(store, id, text ?? '') }
+}
+
+/** @throws AdminError `not-found` if the text is not a record: the token has ended or was revoked */
+function validRecord(store: AdminStore, id: string, text: string): TokenRecord {
+  const record = parseToken(text)
+  if (record) return record
   throw notFound(store, 'token', id)
 }
 
@@ -190,12 +197,12 @@ export async function rotateToken(
   store: AdminStore,
   old: FoundToken,
   overlapMs: number,
-  { maker, by, claim, minted = mintToken(store) }: TokenOptions & { by?: string } = {},
+  { maker, by, before }: TokenOptions & { by?: string } = {},
 ): Promise<RotatedToken> {
   const { id, record } = old
   const { name, scopes, expiresAt } = record
   mustInclude(maker, record, `Token '${id}'`)
-  mustHaveNoSuccessor(id, record)
+  mustHaveNoSuccessor('Token', id, record)
   const now = Date.now()
   const ends = nextEnd(record, now)
   const end = ends ? earlier(ends, maker?.expiresAt) : maker?.expiresAt
@@ -205,6 +212,8 @@ export async function rotateToken(
     ...(by !== undefined && { by }),
   }
   const next = recordOf(newToken, maker)
+  const minted = mintToken(store)
+  const claim = await before?.(minted.id)
   const created = { ...minted, ...next }
   const endsAt = earlier(new Date(now + overlapMs), expiresAt)
   const rotation = { old, created, next, endsAt }
@@ -224,9 +233,8 @@ export async function writeRotation(
   const succession = {
     ...({ action: 'tokens.rotate', key: store.at(tokenKey(digest)), id, endsAt, successor } as const),
     read(text: string) {
-      const record = parseToken(text)
-      if (!record) throw notFound(store, 'token', id)
-      mustHaveNoSuccessor(id, record)
+      const record = validRecord(store, id, text)
+      mustHaveNoSuccessor('Token', id, record)
       return record
     },
     format: formatToken,
@@ -278,9 +286,4 @@ function byToken({ environment }: AdminStore, text: string): Omit<FoundToken, 'r
         'usage',
         "This is not a token. Use its ID, such as '0f3a9c1d2b4e' (npx sluicegate tokens list), or the token itself.",
       )
-}
-
-function mustHaveNoSuccessor(id: string, { replacedBy }: TokenRecord): void {
-  if (!replacedBy) return
-  throw new AdminError('refused', `Token '${id}' is already replaced by '${replacedBy}'. Rotate that one.`)
 }

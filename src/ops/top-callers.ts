@@ -6,7 +6,7 @@ import type { CallerMode } from '../config/caller-mode.ts'
 import type { Config } from '../config/compile.ts'
 import { parseCallers, type RecordedCaller, TEST_SUFFIX, UNNAMED } from '../metrics/recorded-callers.ts'
 import { callersKey } from '../store/keys.ts'
-import { AdminError } from './admin-error.ts'
+import { AdminError, type Suggest } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import { hoursOf } from './erase-caller.ts'
 import { checkRuleName, listRuleNames } from './stats.ts'
@@ -165,12 +165,19 @@ function timesOf(
   return { since: new Date(since * MINUTE_MS), last: new Date(last * MINUTE_MS), byMinute }
 }
 
+export interface TopCallersQuery {
+  mode: 'enforce' | 'shadow'
+  rule?: string | undefined
+  now: Date
+  suggest?: Suggest
+}
+
 /** The rules of one mode, and of one name if it is given. @throws AdminError `refused` if the config counts no callers; `not-found` */
 export async function readTopCallersOf(
   store: AdminStore,
   config: Pick<Config, 'stats' | 'rules' | 'shedding' | 'limits'>,
   since: Date,
-  { mode, rule, now }: { mode: 'enforce' | 'shadow'; rule?: string | undefined; now: Date },
+  { mode, rule, now, suggest }: TopCallersQuery,
 ): Promise<{ since: Date; rules: RuleCallers[] }> {
   if (!config.stats?.topCallers)
     throw new AdminError(
@@ -179,6 +186,6 @@ export async function readTopCallersOf(
     )
   const read = await readTopCallers(store, since, now)
   const rules = read.rules.filter(each => each.mode === mode && (rule === undefined || each.rule === rule))
-  if (rule !== undefined && rules.length === 0) checkRuleName(rule, listRuleNames(config))
+  if (rule !== undefined && rules.length === 0) checkRuleName(rule, listRuleNames(config), suggest)
   return { since: read.since, rules }
 }

@@ -4,7 +4,8 @@ import { callersKey, SWITCHES_KEY, statsKey } from '../store/keys.ts'
 import { dropExpired, parseSwitches, type Switches } from '../switches/switches.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import { hoursOf } from './erase-caller.ts'
-import { countsBetween, type Stats, sumByOutcome, sumByRule, timesOf } from './stats.ts'
+import { countsBetween, type Stats, timesOf } from './stats.ts'
+import { sumByOutcome, sumByRule } from './sum-stats.ts'
 import { callersOf, type RefusedCaller, type Spread, spreadOf } from './top-callers.ts'
 
 /**

@@ -47,7 +47,7 @@ function reasonOf(facts: WhyFacts, config: Settings): [WhyState, string] {
   if (listed === 'block.addresses') return ['refused', 'is refused with a 403: block.addresses has it']
   if (consumer && isBlockedNow(consumer.record))
     return ['refused', `is refused with a 403: blocked ${blockText(consumer.record, ' UTC')}`]
-  if (consumer?.keys.length === 0 && needsKey(consumer.name, config)) {
+  if (consumer?.keys.length === 0 && !consumer.hasMoreKeys && needsKey(consumer.name, config)) {
     return ['refused', 'is refused with a 401: it has no valid key']
   }
   if (switches.kill) {
@@ -199,6 +199,9 @@ function settingsOf(facts: WhyFacts): string[] {
   const overrides = consumer.record.overrides.filter(({ until }) => !(until && until <= now.getTime() * 1e3))
   return [
     ...(plan ? [`plan ${plan}`] : []),
+    ...(consumer.hasMoreKeys && !facts.key
+      ? [`only ${consumer.keys.length} of its keys were looked at`]
+      : []),
     `override ${overrides.map(overrideText).join(', ') || 'none'}`,
     ...off,
     ...switches,
@@ -212,7 +215,9 @@ function overrideText({ rule, numbers, mode }: Override): string {
 
 /** The last change that is on record. The removal of a setting and the change of a plan leave none. */
 function changed({ consumer, key, switched, switches, now }: WhyFacts): string[] {
-  const { record, keys = [] } = consumer ?? {}
+  const { record, keys = [], hasMoreKeys } = consumer ?? {}
+  // Of many keys, the last one may not have been looked at.
+  const created = key ? [key] : hasMoreKeys ? [] : keys
   const changes: { at: Date; text: string }[] = [
     ...(record?.overrides ?? []).flatMap(({ at, by = '', rule }) =>
       at ? [{ at, text: `override of \`${rule}\`${by && ` by ${by}`}` }] : [],
@@ -220,7 +225,7 @@ function changed({ consumer, key, switched, switches, now }: WhyFacts): string[]
     ...(record?.blockedAt ? [{ at: record.blockedAt, text: `block${byText(record.blockedBy)}` }] : []),
     ...[...switched].map(([name, { at, by }]) => ({ at, text: `switch of \`${name}\`${byText(by)}` })),
     ...(switches.kill ? [{ at: switches.kill.at, text: `kill switch${byText(switches.kill.by)}` }] : []),
-    ...(key ? [key] : keys).map(({ createdAt }) => ({ at: createdAt, text: 'key created' })),
+    ...created.map(({ createdAt }) => ({ at: createdAt, text: 'key created' })),
   ]
   const [last] = changes.sort((a, b) => b.at.getTime() - a.at.getTime())
   return last ? [`last changed at ${clock(last.at, now)} (${last.text})`] : []

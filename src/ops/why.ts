@@ -18,9 +18,9 @@ import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import { type AuditEntry, readAudit } from './audit.ts'
 import { type CallerIdentity, rulesBy, rulesByMore } from './caller-identity.ts'
-import { namesNear } from './key-pages.ts'
+import { namesNear, readKeyPage } from './key-pages.ts'
 import { findKey } from './key-reference.ts'
-import { type KeyInfo, listKeys } from './keys.ts'
+import type { KeyInfo } from './keys.ts'
 import { peekCaller, peekLimit, planOf, type RuleStanding } from './limits.ts'
 import { parseConsumerName } from './names.ts'
 import { readSwitches } from './switches.ts'
@@ -61,6 +61,8 @@ export interface WhyFacts {
     name: string
     record: ConsumerRecord
     keys: readonly KeyInfo[]
+    /** Absent: these are all. */
+    hasMoreKeys?: true
     /** The names in the store, if this one is not among them. */
     others?: readonly string[]
   }
@@ -88,8 +90,11 @@ export interface WhyFacts {
 /** How far back refusals are read (ms). */
 const LOOK_BACK_MS = 24 * 3600e3
 
-/** The rules by credential are asked for at most this many keys of a consumer. */
-const MAX_KEYS = 10
+/** At most this many keys of a consumer are looked at. */
+const MAX_KEYS = 100
+
+/** The rules by credential are asked for at most this many of them. */
+const MAX_KEYS_ASKED = 10
 
 /**
  * Finds out whether a text is an address, a key, an identity such as `account=42`, or else a consumer.
@@ -169,12 +174,14 @@ async function aboutConsumer(
 ): Promise<WhyFacts> {
   const text = await store.run<string | null>('GET', store.at(consumerKey(name)))
   const record = parseConsumer(text ?? '')
-  const keys = await listKeys(store, name)
-  const names = text === null && keys.length === 0 ? await namesNear(store, name) : [name]
+  const { items, next } = await readKeyPage(store, name, { limit: MAX_KEYS })
+  const keys = items.sort((a, b) => a.createdAt.getTime() - b.createdAt.getTime())
+  const isUnknown = text === null && keys.length === 0 && !next
+  const names = isUnknown ? await namesNear(store, name) : [name]
   const mode = common.key?.mode ?? 'live'
   const plan = planOf(config, common.key ? [common.key] : keys.filter(key => key.mode === mode), record)
   const isBlockedNow = isBlocked(record, common.now.getTime() * 1e3)
-  const credentials = keyId === undefined ? keys.slice(0, MAX_KEYS).map(({ id }) => id) : [keyId]
+  const credentials = keyId === undefined ? keys.slice(0, MAX_KEYS_ASKED).map(({ id }) => id) : [keyId]
   const hasRulesByKey = rulesBy(config, ['credential']).length > 0
   const identities: CallerIdentity[] = [
     { consumer: name, mode },
@@ -193,7 +200,13 @@ async function aboutConsumer(
       )
   return {
     ...common,
-    consumer: { name, record, keys, ...(!names.includes(name) && { others: names }) },
+    consumer: {
+      name,
+      record,
+      keys,
+      ...(next && { hasMoreKeys: true }),
+      ...(!names.includes(name) && { others: names }),
+    },
     plan,
     switched: switchesOf(config, common.switches, by => isOfConsumer(by)),
     ...(config.allow.consumers.has(name) && { listed: 'allow.consumers' as const }),

@@ -10,7 +10,7 @@ import { WRITE } from './lua.generated.ts'
 export const ANY = '*'
 
 /** Of a key that must not exist. */
-const NONE = ''
+export const NONE = ''
 
 /** How often a write is tried, if other writers are faster. */
 const ATTEMPTS = 10

@@ -9,7 +9,7 @@
  *     sluice:{consumers}                   set     all consumers, for `npx sluicegate consumers list`
  *     sluice:{t:<sha256>}                  string  the record of a service token; it expires with the token
  *     sluice:{tokens}                      set     SHA-256 of all service tokens, for `npx sluicegate tokens list`
- *     sluice:{idem:<sha256>}               string  what a request to the API with an Idempotency-Key has created, or `pending <request> <id>`; it expires after a day
+ *     sluice:{idem:<sha256>}               string  what a request to the API with an Idempotency-Key has created, or `pending <request> <id>`; on a cluster `<id> <request>`. It expires after a day
  *     sluice:{switches}                    string  the live switches (src/switches/switches.ts)
  *     sluice:{signal:<name>}               string  the measurements of an origin, shared by all isolates (src/script/signal.lua)
  *     sluice:{signal:<name>}:reporters     hash    the machines of the origin that push their utilization, with their last values
@@ -158,9 +158,6 @@ const [DAY, HOUR] = [10, 13]
 
 /** The key of the statistics of a day. @param at any time in it */
 export const statsKey = (at: Date) => `sluice:{stats}:d:${timeOf(at, DAY)}`
-
-/** The key of the statistics of an hour that an earlier version has written. @param at any time in it */
-export const hourStatsKey = (at: Date) => `sluice:{stats}:${timeOf(at, HOUR)}`
 
 /** The key of the callers that were refused most in an hour. @param at any time in it */
 export const callersKey = (at: Date) => `sluice:{stats}:callers:${timeOf(at, HOUR)}`

@@ -5,7 +5,7 @@
  *     credential   plan=<plan or nothing> created=<time> [expires=<time>] [label=<text>] [hint=<last letters>] [replaced=<id>]
  *                  [signed=<id of the secret>] [mode=test]
  *     token        name=<name> scopes=<scope>,<scope> created=<time> [expires=<time>] [by=<who made it>] [replaced=<id>]
- *     consumer     plan=<plan> [blocked=<time>] [until=<µs>] [by=<operator>] [reason=<text>]
+ *     consumer     plan=<plan> [blocked=<time>] [until=<µs>] [by=<operator>] [reason=<text>] [removed=<time>]
  *                  [override=<family>,<numbers>] …
  *
  * The overrides come last: the script looks for the other fields before the first override.
@@ -55,6 +55,8 @@ export interface ConsumerRecord {
   blockedBy?: string
   /** The reason of the block. Callers do not see it. */
   reason?: string
+  /** When its removal began, which is not finished yet. The consumer is blocked. */
+  removedAt?: Date
   overrides: readonly Override[]
 }
 
@@ -159,13 +161,14 @@ export const formatConsumer = (record: ConsumerRecord): string =>
     until: record.blockedUntil?.toFixed(),
     by: record.blockedBy,
     reason: record.reason,
+    removed: record.removedAt?.toISOString(),
     override: record.overrides.map(formatOverride),
   })
 
 /** Parses a consumer's record. Fields and overrides that cannot be read are left out. */
 export function parseConsumer(text: string): ConsumerRecord {
   const all = parseFields(text)
-  const { plan, blocked, until, by, reason } = Object.fromEntries(all)
+  const { plan, blocked, until, by, reason, removed } = Object.fromEntries(all)
   const endsAt = /^\d+/.exec(until ?? '')?.[0]
   return {
     ...(plan && { plan }),
@@ -173,6 +176,7 @@ export function parseConsumer(text: string): ConsumerRecord {
     ...(endsAt && { blockedUntil: Number(endsAt) }),
     ...(by && { blockedBy: by }),
     ...(reason && { reason }),
+    ...(removed && { removedAt: new Date(removed) }),
     overrides: all.flatMap(([key, value]) => (key === 'override' ? (parseOverride(value) ?? []) : [])),
   }
 }

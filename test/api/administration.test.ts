@@ -109,6 +109,14 @@ describeOnRedis('administration over HTTP', (_, kind) => {
       expect((await api('POST keys/import', { token, body: { consumer: 'acme' } })).status).toBe(400)
     })
 
+    it('are not imported where the config accepts no imported keys', async () => {
+      const without = apiOf(gateway, {})
+      const body = { consumer: 'acme', sha256: sha256('x') }
+      const { status, body: problem } = await without('POST keys/import', { token, body })
+      expect([status, problem.detail]).toEqual([404, expect.stringContaining('credentials.opaqueKeys')])
+      expect((await without('GET keys', { token })).body).toEqual({ items: [] })
+    })
+
     it('have no plan without the scope for plans', async () => {
       const keysOnly = await tokenWith(gateway, ['keys:write'])
       const reply = await api('POST keys', { token: keysOnly, body: { consumer: 'acme', plan: 'pro' } })

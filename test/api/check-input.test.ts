@@ -65,7 +65,7 @@ it('mistakes are named with their places', () => {
     { pointer: '/toString', detail: 'Unknown member. Leave it out.' },
   ])
   expect(mistakesOf(bodyOf('decide'), { cost: 1.5, waitMs: 1e6, amounts: { A: -1 } })).toEqual([
-    { pointer: '/cost', detail: 'Not a whole number.' },
+    { pointer: '/cost', detail: 'Wrong type or value. Use integer or object.' },
     { pointer: '/amounts/A', detail: 'Wrong form. Use text of the form /^[a-z0-9][a-z0-9_-]{0,62}$/.' },
     { pointer: '/amounts/A', detail: 'Too low. The least value is 0.' },
     { pointer: '/waitMs', detail: 'Too high. The greatest value is 25000.' },
@@ -79,6 +79,14 @@ it('mistakes are named with their places', () => {
   ])
   expect(mistakesOf(bodyOf('setKillSwitch'), [])).toEqual([
     { pointer: '', detail: 'Wrong type or value. Use object.' },
+  ])
+})
+
+it.each(['__proto__', 'constructor', 'toString'])('no object has the member %s', name => {
+  const input = JSON.parse(`{ "identity": { "${name}": "x" }, "${name}": {} }`)
+  expect(mistakesOf(bodyOf('decide'), input)).toEqual([
+    { pointer: `/identity/${name}`, detail: 'Unknown member. Leave it out.' },
+    { pointer: `/${name}`, detail: 'Unknown member. Leave it out.' },
   ])
 })
 

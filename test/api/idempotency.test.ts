@@ -109,6 +109,32 @@ describeOnRedis('creations with an Idempotency-Key', (_, kind) => {
     await expect(second.claim('acme/2')).rejects.toMatchObject({ kind: 'conflict' })
   })
 
+  it('name what a repeat has created if that is the reason of a refusal, also where the claim was taken over', async () => {
+    const claimOf = (requestId: string) =>
+      createClaim('order-17', gateway.admin, { tokenId: 'a', requestId, onCluster: API_ON_CLUSTER })
+    const first = claimOf('first')
+    await first.claim('acme/1')
+    const { key, done } = (await claimOf('second').claim('acme/2'))!
+    // Nothing was created yet.
+    await first.release()
+    await gateway.admin.run('SET', key, done)
+    await expect(first.release()).rejects.toMatchObject({
+      problem: 'repeated',
+      details: { extra: { id: 'acme/2' } },
+    })
+  })
+
+  it('on a cluster belong to one of two imports of the same key, which have the same id', async () => {
+    const store = { ...gateway.admin, decisions: { ...gateway.admin.decisions, isCluster: true } }
+    const claimOf = (requestId: string) =>
+      createClaim('order-17', store, { tokenId: 'a', requestId, onCluster: API_ON_CLUSTER })
+    await claimOf('first').claim('acme/1')
+    const second = claimOf('second')
+    await expect(second.claim('acme/1')).rejects.toMatchObject({ details: { extra: { id: 'acme/1' } } })
+    await second.release()
+    await expect(claimOf('third').claim('acme/1')).rejects.toMatchObject({ problem: 'repeated' })
+  })
+
   it('on a cluster say how to find out what became of the first', async () => {
     const { admin } = gateway
     const store = withActor(

@@ -49,7 +49,7 @@ it('an object has its members, those of another object, and can get more in late
 
 it('a member has its description, which can contain commas', () => {
   const members = {
-    Key: 'id "Text, with a comma.", plan?: Plan|null "Absent: none.",\n  old?: Key',
+    Key: 'id "Text, with a comma.", plan?: Plan|null "Absent: none.",\n  old?: Plan',
     Plan: 'id',
   }
   expect(componentsOf('Key', members).components).toMatchObject({
@@ -69,16 +69,15 @@ it('a member has its description, which can contain commas', () => {
 
 it.each([
   ['a missing comma', 'id plan?', 'id plan?'],
-  ['a missing comma after a description', 'id "A text." plan?', 'id "A text." plan?'],
-  ['a missing space after the colon', 'id, at:time', ' at:time'],
-  ['a missing quote', 'id "A text., plan?', 'id "A text.'],
-  ['a comma at the end', 'id, ', ' '],
-])('shows the member with %s', (_, text, shown) => {
-  expect(() => componentsOf('Key', { Key: text })).toThrow(
-    `Key in src/set-ups/api/operations/ has a mistake: ${shown}`,
-  )
+  ['a missing comma after a description', 'id, key "A text." plan?', 'key "A text." plan?'],
+  ['a missing space after a colon', 'id, at:time, plan?', 'at:time, plan?'],
+  ['a missing quote', 'id "A text., plan?', 'id "A text., plan?'],
+  ['a line break in a description', 'id "A\n text."', 'id "A\n text."'],
+])('shows the notation from %s on', (_, text, shown) => {
+  const message = `operations/ has a mistake in Key: ${shown}`
+  expect(() => componentsOf('Key', { Key: text })).toThrow(message)
 })
 
 it.each(['id: sting', '...Kee', 'id, old?: Kee[]|null'])('names a type that does not exist: %s', text => {
-  expect(() => componentsOf('Key', { Key: text })).toThrow(/^src\/set-ups\/api\/operations\/ has no type /)
+  expect(() => componentsOf('Key', { Key: text })).toThrow(/^operations\/ has no type /)
 })

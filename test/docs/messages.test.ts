@@ -15,11 +15,10 @@ const PLACES: readonly [title: string, ...beginnings: string[]][] = [
   ['Config: mistakes and warnings', 'src/config/', 'src/algorithms/'],
   ['`npm start`, the bridge and files', 'src/node/'],
   ['Replies of the gateway (problem+json) and log lines', 'src/set-ups/http/', 'src/set-ups/gateway/'],
-  ['The OpenAPI document', 'docs/programs/api/'],
   ['Errors in code: limits by name, guard, middleware, RPC, store, script', 'src/'],
 ]
 
-/** Files with texts for programs (generated Lua and TypeScript, names of counters, keys of maps, types of replies), and files that only pass messages on. */
+/** Files with texts for programs (generated Lua and TypeScript, names of counters, keys of maps), files that only pass messages on, and the notation of replies, whose texts are in docs/openapi.json. */
 const NOT_FOR_PEOPLE =
   /\.generated\.ts$|script\/(?:rule-set|loop|script|state|sync|signal)-text\.ts$|loop-rules\.ts$|bundle-lua\.ts$|build-worker\.ts$|start\/edge\.ts$|metrics\/counters\.ts$|answers\/known\.ts$|metrics\/log\.ts$|http\/problem\.ts$|api\/operations\/|credentials\/caller-memory\.ts$/
 
@@ -59,6 +58,16 @@ async function usageErrors(): Promise<string> {
   return shown.join('')
 }
 
+/** The summaries and descriptions in an OpenAPI document, each once. */
+function textsIn(document: unknown): string[] {
+  const texts = new Set<string>()
+  JSON.stringify(document, (name, value) => {
+    if (/^(?:summary|description)$/.test(name) && typeof value === 'string') texts.add(value)
+    return value
+  })
+  return [...texts]
+}
+
 const fenced = (text: string) => `\`\`\`text\n${text}\n\`\`\``
 
 const oneLine = (text: string) => text.replaceAll('\n', '⏎')
@@ -69,7 +78,7 @@ place of an error, the status and title of a reply, the level of a log line, or 
 async function page(): Promise<string> {
   const helps = commandsOf(await programFor([])).map(helpOf)
   const inHelp = helps.join('\n').replaceAll(/\s+/g, ' ')
-  const files = globSync(['src/**/*.ts', 'docs/programs/api/openapi-texts.ts'], { cwd: ROOT })
+  const files = globSync('src/**/*.ts', { cwd: ROOT })
     .sort()
     .filter(file => !NOT_FOR_PEOPLE.test(file))
   const sections = new Map(PLACES.map(([title]) => [title, [] as string[]]))
@@ -93,6 +102,8 @@ async function page(): Promise<string> {
     '## Command line: usage errors',
     fenced((await usageErrors()).trimEnd()),
     ...[...sections].flatMap(([title, files]) => [`## ${title}`, ...files]),
+    '## The OpenAPI document of the API',
+    fenced(textsIn(JSON.parse(readFileSync(`${ROOT}docs/openapi.json`, 'utf8'))).join('\n')),
   ].join('\n\n')
 }
 

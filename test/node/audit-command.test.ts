@@ -1,5 +1,5 @@
 /** `npx sluicegate audit`, `switch --history`, and what `why` shows of the audit trail. */
-import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished, vi } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { auditCommand } from '../../src/node/cli/audit.ts'
@@ -14,6 +14,7 @@ import { administer } from '../../src/ops/admin/index.ts'
 import { withActor } from '../../src/ops/admin-store.ts'
 import { setPlan } from '../../src/ops/consumers.ts'
 import { withInput } from '../../src/ops/overrides.ts'
+import { SELECTION } from '../selection.ts'
 import { startAdmin, type TestAdmin } from '../support/admin.ts'
 import { all, OPS } from '../support/audit.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
@@ -142,6 +143,73 @@ it('--follow shows each change once, the oldest first', async () => {
   const plans = log.mock.calls.map(([line]) => /→ (\w+)$/.exec(String(line))![1])
   log.mockRestore()
   expect(plans).toEqual(['a', 'b', 'c'])
+})
+
+it('goes on to follow the trail after a failure of the store, and has what was changed meanwhile', async () => {
+  const log = vi.spyOn(console, 'log').mockImplementation(() => {})
+  const complaint = vi.spyOn(console, 'error').mockImplementation(() => {})
+  onTestFinished(() => {
+    log.mockRestore()
+    complaint.mockRestore()
+  })
+  const store = withActor(admin.store, OPS)
+  await setPlan(store, 'acme', 'a')
+  let polls = 0
+  const following = followAudit(store, {}, {}, async () => {
+    polls++
+    if (polls === 1) {
+      await setPlan(store, 'acme', 'b')
+      admin.proxy.fault = (_, response) => void response.destroy()
+    }
+    if (polls === 3) admin.proxy.fault = undefined
+    if (polls === 5) throw new Error('enough')
+  })
+  await expect(following).rejects.toThrow('enough')
+  expect(log.mock.calls.map(([line]) => /→ (\w+)$/.exec(String(line))![1])).toEqual(['a', 'b'])
+  expect(complaint.mock.calls).toEqual([[expect.stringMatching(/^Redis did not answer: .* Trying again\.$/)]])
+})
+
+it('says so if the store has never answered', async () => {
+  admin.proxy.fault = (_, response) => void response.destroy()
+  onTestFinished(() => {
+    admin.proxy.fault = undefined
+  })
+  await expect(followAudit(admin.store, {}, {}, async () => {})).rejects.toMatchObject({ kind: 'store' })
+})
+
+// 3 s of CPU.
+it.skipIf(SELECTION === 'quick')('follows a trail of 150,000 entries', async () => {
+  const log = vi.spyOn(console, 'log').mockImplementation(() => {})
+  onTestFinished(() => log.mockRestore())
+  const values = [
+    'actor',
+    'operator',
+    'name',
+    'ops',
+    'action',
+    'consumers.plan',
+    'target',
+    'acme',
+    'change',
+    '{}',
+  ]
+  let left = 150_000
+  const store = {
+    ...admin.store,
+    run: async () => {
+      const from = left
+      left -= 100
+      return [
+        Array.from({ length: 100 }, (_, i) => [`${from - i}-0`, values]),
+        left > 0 ? `${left + 1}-0` : '',
+      ]
+    },
+  } as unknown as typeof admin.store
+  const following = followAudit(store, {}, { since: new Date(0) }, async () => {
+    throw new Error('enough')
+  })
+  await expect(following).rejects.toThrow('enough')
+  expect(log).toHaveBeenCalledTimes(150_000)
 })
 
 it('sluicegate/admin records the author of each change, and reads the trail', async () => {

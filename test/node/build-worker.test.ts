@@ -325,6 +325,29 @@ describe('the module of a Worker', () => {
     expect(moduleWith('keys')).not.toContain('Operations')
   })
 
+  it.each<[string, Partial<ConfigInput>, boolean]>([
+    ['that accepts imported keys', { credentials: { opaqueKeys: {} } }, true],
+    ['without them', {}, false],
+  ])('carries the import of keys only for a config %s', (_, config, isUsed) => {
+    const text = workerModule(configOf({ ...config, rules: [second], api: {} }))
+    expect(text).toContain(`keys: ${isUsed ? '[...keysRoutes, ...importRoutes]' : 'keysRoutes'},`)
+    expect(text.includes('importRoutes')).toBe(isUsed)
+  })
+
+  it.each<[string, Partial<ConfigInput>, string]>([
+    ['rules of requests', { rules: [second] }, 'sumCounts'],
+    [
+      'rules that reserve',
+      { units: { ms: { estimate: 100, actual: 'ms' } }, rules: [{ ...second, unit: 'ms' }] },
+      'sumFields',
+    ],
+  ])('carries what sums reservations only with %s', (what, config, sum) => {
+    const text = workerModule(configOf({ ...config, api: { routes: ['stats'] } }))
+    expect(text).toContain(`    sumStats: ${sum},`)
+    expect(text.includes('sumFields')).toBe(what === 'rules that reserve')
+    expect(workerModule(configOf({ ...config, api: {} }))).not.toContain('sumStats')
+  })
+
   it('adds no compiler to the bundle', async () => {
     const { metafile, outputFiles } = await build({
       ...bundleOptions(CONFIG_FILE, () => loadConfig()),

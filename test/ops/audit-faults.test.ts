@@ -3,10 +3,12 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { AdminConnection, Command } from '../../src/ops/admin-connection.ts'
 import { type AdminStore, adminStoreOn, withActor } from '../../src/ops/admin-store.ts'
 import { type AuditEntry, readAudit } from '../../src/ops/audit.ts'
-import { blockConsumer, removeConsumer, setPlan } from '../../src/ops/consumers.ts'
+import { blockConsumer, setPlan } from '../../src/ops/consumers.ts'
 import { revokeKey } from '../../src/ops/key-changes.ts'
 import { findKey } from '../../src/ops/key-reference.ts'
 import { createKey, importKey } from '../../src/ops/keys.ts'
+import { removeConsumer } from '../../src/ops/remove-consumer.ts'
+import { createToken, findToken, rotateToken } from '../../src/ops/tokens.ts'
 import { AUDIT_INDEX_KEY } from '../../src/store/keys.ts'
 import { startAdmin, type TestAdmin, useAdmin } from '../support/admin.ts'
 import { all, changesOf, INPUT, OPS, pagesOf, SUPPORT } from '../support/audit.ts'
@@ -152,5 +154,23 @@ describeOnCluster('the audit trail', start => {
     expect(calls).toBe(20)
     const since = new Date(Date.now() + 3_600_000)
     expect(await readAudit(admin.store, { limit: 50, since })).toEqual({ entries: [] })
+  })
+
+  it('looks into the streams of tokens only for a token', async () => {
+    const store = withActor(admin.store, SUPPORT)
+    const { id } = await createToken(store, { name: 'jobs', scopes: ['stats:read'] })
+    const { created } = await rotateToken(store, await findToken(store, id), 3600e3)
+    await setPlan(store, 'rare-2', 'pro')
+    const read: string[] = []
+    const runEach: typeof store.runEach = commands => {
+      read.push(...commands.map(String))
+      return store.runEach(commands)
+    }
+    expect(await all({ ...store, runEach }, { target: 'rare-2' })).toHaveLength(1)
+    expect(read.join()).toContain('{c:rare-2}:audit')
+    expect(read.join()).not.toContain('{t:')
+    // The entry of the rotation is in the stream of the old one.
+    for (const target of [id, created.id])
+      expect((await all(store, { target })).map(({ action }) => action)).toContain('tokens.rotate')
   })
 })

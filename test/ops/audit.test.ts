@@ -8,6 +8,7 @@ import { revokeKey, rotateKey, setKeyLabel } from '../../src/ops/key-changes.ts'
 import { findKey } from '../../src/ops/key-reference.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { pauseLimit, resetCaller, resetLimit, targetOf } from '../../src/ops/limits.ts'
+import { parseConsumerName } from '../../src/ops/names.ts'
 import { removeOverride } from '../../src/ops/overrides.ts'
 import { killLimits, resetRule, restoreLimits } from '../../src/ops/switches.ts'
 import { createToken, findToken, rotateToken } from '../../src/ops/tokens.ts'
@@ -156,6 +157,22 @@ describeOnRedis('the audit trail', (start, kind) => {
       action: 'switches.set',
       requestId: 'r-1',
     })
+  })
+
+  it('is read by the name of a consumer of tokens as users write it', async () => {
+    const store = withActor(admin.store, OPS)
+    await setPlan(store, await parseConsumerName('auth0~user|1'), 'pro')
+    for (const target of ['auth0~user|1', 'auth0~user%7C1'])
+      expect((await all(store, { target })).map(({ action }) => action)).toEqual(['consumers.plan'])
+  })
+
+  it('is read past entries that others have written into its stream', async () => {
+    const store = withActor(admin.store, OPS)
+    await setPlan(store, 'acme', 'pro')
+    await send('XADD', 'sluice:{audit}', '*', 'a', 'b')
+    expect(await all(store, { target: 'acme' })).toHaveLength(1)
+    expect(await all(store, { kind: 'consumers' })).toHaveLength(1)
+    expect(await all(store)).toHaveLength(2)
   })
 
   it('has no key or token that is the identity of a limit, and one target of an identity', async () => {

@@ -1,12 +1,15 @@
 /** Administration on a Redis Cluster: each step stays in one slot, or runs once for each slot. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
-import { blockConsumer, listConsumers, removeConsumer } from '../../src/ops/consumers.ts'
+import type { Command, Reply } from '../../src/ops/admin-connection.ts'
+import type { AdminStore } from '../../src/ops/admin-store-shape.ts'
+import { blockConsumer, listConsumers } from '../../src/ops/consumers.ts'
 import { expireKey, revokeKey, rotateKey } from '../../src/ops/key-changes.ts'
 import { findKey } from '../../src/ops/key-reference.ts'
 import { createKey, importKey, listKeys } from '../../src/ops/keys.ts'
 import { peekCaller, peekLimit, resetCaller, resetLimit } from '../../src/ops/limits.ts'
 import { compileOverride, setOverride } from '../../src/ops/overrides.ts'
+import { removeConsumer } from '../../src/ops/remove-consumer.ts'
 import { createToken, findToken, listTokens, revokeToken, rotateToken } from '../../src/ops/tokens.ts'
 import { startAdmin, type TestAdmin } from '../support/admin.ts'
 import { describeOnCluster, type TestCluster } from '../support/cluster.ts'
@@ -69,6 +72,39 @@ describeOnCluster('the administration', start => {
         .filter(key => !/\{(ip|l):/.test(key)),
     ).toEqual([])
   })
+
+  it('gives an opaque key to one consumer at most, wherever two imports meet', async () => {
+    const { store } = admin
+    for (let at = 0; at < 12; at++) {
+      const opaque = { key: `partner-key-that-two-import-${at}` }
+      let calls = 0
+      let other: Promise<unknown> | undefined
+      const meetAt = async () => {
+        if (calls++ === at) other = importKey(store, opaque, { consumer: 'globex' }).catch(error => error)
+        await other
+      }
+      const met: AdminStore = {
+        ...store,
+        async run<T extends Reply>(...command: Command) {
+          const reply = await store.run<T>(...command)
+          await meetAt()
+          return reply
+        },
+        async runEach<T extends Reply>(commands: readonly Command[]) {
+          const replies = await store.runEach<T>(commands)
+          await meetAt()
+          return replies
+        },
+      }
+      const own = await importKey(met, opaque, { consumer: 'acme' }).catch(error => error)
+      const made = [own, await other].filter(result => result && !(result instanceof Error))
+      const listed = (await listKeys(store)).map(({ id, kind }) => ({ id, kind }))
+      expect([at, listed]).toEqual([at, made.map(({ id }) => ({ id, kind: 'opaque-key' }))])
+      expect(made.length).toBeLessThanOrEqual(1)
+      for (const consumer of ['acme', 'globex']) await removeConsumer(store, consumer, [])
+    }
+  })
+
   it('creates, lists, rotates and revokes service tokens', async () => {
     const { store } = admin
     const made = await Promise.all(

@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
-import { consumersCommand } from '../../src/node/cli/consumers.ts'
+import { consumersCommand, noteOfKeys } from '../../src/node/cli/consumers.ts'
 import { limitsCommand } from '../../src/node/cli/limits.ts'
 import { switchCommand } from '../../src/node/cli/switch.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
@@ -305,6 +305,16 @@ it.each([
   })
 })
 
+it('a plan that is set for a consumer with many keys comes with a note that others may have their own', () => {
+  const keys = [{ id: 'acme/0123456789ab', plan: 'pro' }]
+  expect(noteOfKeys('acme', { keysOnOtherPlans: keys, hasMoreKeys: true })).toBe(
+    ' These keys have a plan of their own and keep it: acme/0123456789ab (pro). Others may do so, too. To see all keys: npx sluicegate keys list --consumer acme\n' +
+      "To put a key on the consumer's plan: npx sluicegate keys plan acme/0123456789ab --clear",
+  )
+  expect(noteOfKeys('acme', { keysOnOtherPlans: [], hasMoreKeys: true })).toMatch(/^ It has many keys, some/)
+  expect(noteOfKeys('acme', { keysOnOtherPlans: [] })).toBe('')
+})
+
 it('a command reports that a consumer is new, and suggests a similar name', async () => {
   await redis.connection.send(['FLUSHALL'])
   const [, first] = await runWithErrors('consumers', 'set', 'acme', '--plan', 'pro')
@@ -460,7 +470,7 @@ describe('npx sluicegate switch', () => {
     [/^reset cannot be combined with --share\./, ['rule', 'minute', 'reset', '--share', '1']],
     [/^--for and --until cannot be stored: off/, ['kill', 'off', '--for', '1h']],
     [/is in the past\. Use a later time\./, ['rule', 'minute', 'off', '--until', '2020-01-01']],
-    [/is neither a duration nor a time\./, ['kill', 'on', '--yes', '--for', 'soon']],
+    [/is neither a duration nor a valid time\./, ['kill', 'on', '--yes', '--for', 'soon']],
     [/^The name is not valid\. Use 1 to 100 characters/, ['rule', 'minute', 'off', '--by', ' ']],
     [/^The reason is not valid: it contains U\+000A/, ['rule', 'minute', 'off', '--reason', 'a\nb']],
   ])('refuses with %s', async (message, args) => {

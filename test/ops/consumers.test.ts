@@ -7,7 +7,6 @@ import {
   blockConsumer,
   listConsumers,
   listExceptionalConsumers,
-  removeConsumer,
   setPlan,
   showConsumer,
   unblockConsumer,
@@ -15,6 +14,7 @@ import {
 import { revokeKey } from '../../src/ops/key-changes.ts'
 import { createKey, importKey, listKeys } from '../../src/ops/keys.ts'
 import { compileOverride, removeOverride, setOverride } from '../../src/ops/overrides.ts'
+import { removeConsumer } from '../../src/ops/remove-consumer.ts'
 import {
   type ConsumerRecord,
   formatConsumer,

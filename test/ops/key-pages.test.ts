@@ -1,6 +1,6 @@
 /** Lists in pages: their cost does not depend on how many keys, consumers or tokens there are. */
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
-import { readConsumers, setPlan, showConsumer } from '../../src/ops/consumers.ts'
+import { readConsumer, readConsumers, setPlan, showConsumer } from '../../src/ops/consumers.ts'
 import { findKeyById } from '../../src/ops/find-key.ts'
 import { namesNear, readKeyPage, readNamePage } from '../../src/ops/key-pages.ts'
 import { createKey, type KeyInfo, listKeys } from '../../src/ops/keys.ts'
@@ -138,7 +138,7 @@ describeOnRedis('pages', start => {
       const [token, ofToken] = await requestsOf(findTokenById(admin.store, tokens[20]!.slice(0, 12)))
       expect([key.digest, token.digest]).toEqual([keys[20], tokens[20]])
       const missing = await findKeyById(admin.store, `c${count}`, 'zz').catch(error => error)
-      expect(missing.message).toMatch(/has no such key\. Its keys: ([^,]*, ){10}and more\.$/)
+      expect(missing.message).toMatch(/^There is no key 'c\d+\/zz' /)
       costs.push([ofKey, ofToken])
     }
     expect(costs).toEqual([
@@ -152,7 +152,7 @@ describeOnRedis('pages', start => {
     for (const count of [100, 3000]) {
       const names = Array.from({ length: count }, (_, i) => `a${String(i).padStart(5, '0')}`)
       await send('SADD', 'sluice:{consumers}', ...names, 'umbrella', 'zebra')
-      const [error, ofShow] = await requestsOf(showConsumer(admin.store, 'umbrela', 100).catch(each => each))
+      const [error, ofShow] = await requestsOf(readConsumer(admin.store, 'umbrela', 100).catch(each => each))
       expect(error.message).toMatch(
         /no consumer 'umbrela'\. Did you mean 'umbrella'\? Consumers: a00000, (\S+, ){9}…\.$/,
       )
@@ -175,7 +175,7 @@ describeOnRedis('pages', start => {
       [0, undefined],
     ])
     expect(requests).toBe(3)
-    expect((await showConsumer(admin.store, 'acme', 100)).hasMoreKeys).toBe(true)
+    expect((await readConsumer(admin.store, 'acme', 100)).hasMoreKeys).toBe(true)
     expect((await showConsumer(admin.store, 'acme')).keys).toHaveLength(300)
   })
 })

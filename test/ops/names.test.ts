@@ -5,7 +5,7 @@ import { mintServiceToken } from '../../src/credentials/service-token.ts'
 import {
   parseConsumerName,
   parseFutureTime,
-  parsePlanName,
+  parsePlan,
   parseShortText,
   parseTime,
   printable,
@@ -97,9 +97,9 @@ describe('a consumer', () => {
 })
 
 it('a plan has to be in the config', () => {
-  expect(parsePlanName('pro', ['free', 'pro'])).toBe('pro')
-  expect(() => parsePlanName('gold', ['free', 'pro'])).toThrow(/has no plan 'gold'\. Plans: free, pro\.$/)
-  expect(() => parsePlanName('por', ['free', 'pro'])).toThrow(
+  expect(parsePlan('pro', ['free', 'pro'])).toBe('pro')
+  expect(() => parsePlan('gold', ['free', 'pro'])).toThrow(/has no plan 'gold'\. Plans: free, pro\.$/)
+  expect(() => parsePlan('por', ['free', 'pro'])).toThrow(
     /has no plan 'por'\. Did you mean 'pro'\? Plans: free, pro\.$/,
   )
 })
@@ -156,7 +156,7 @@ describe('a time', () => {
     'has to be a day of the calendar, unlike %s',
     text => {
       expect(() => parseTime(text, NOW)).toThrow(
-        `'${text}' is not a date, because the calendar has no such day. Correct it.`,
+        `'${text}' is neither a duration nor a valid time. Use a duration such as '24h' or '90d', or a time`,
       )
     },
   )

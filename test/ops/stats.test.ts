@@ -7,7 +7,6 @@ import { prometheusText, startOfDay } from '../../src/metrics/prometheus.ts'
 import { statsCommand } from '../../src/node/cli/stats.ts'
 import { type StatsFilter, statsText } from '../../src/node/cli/stats-output.ts'
 import { filterByRule, readStats, readTotals } from '../../src/ops/stats.ts'
-import { hourStatsKey } from '../../src/store/keys.ts'
 import { startAdmin, type TestAdmin } from '../support/admin.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
 
@@ -130,13 +129,6 @@ describe('the counters', () => {
     admin.proxy.count()
     await read(2 * HOUR_MS)
     expect(admin.proxy.count()).toBe(1)
-  })
-
-  it('of a version before, which counts only by the hour in the same records, are added up', async () => {
-    await flushAt(ago(3 * HOUR_MS), 10)
-    const key = hourStatsKey(ago(3 * HOUR_MS))
-    await admin.redis.connection.send(['HINCRBY', key, 'request allowed - -', '100'])
-    expect(await read(24 * HOUR_MS)).toEqual(['hour', '2026-11-20T08:00:00.000Z', 110])
   })
 
   it('of one environment are separate from those of another', async () => {

@@ -176,8 +176,11 @@ const COMMANDS: Readonly<Record<string, Run>> = {
     const call = { ...(await paramsOfConsumer(name!)), body: { plan: plan || null }, ...reasonOf(flags) }
     const document = await api.call<PlanChangeDocument>('changeConsumer', call)
     const what = document.plan ? `is on plan '${document.plan}'` : 'has no plan of its own'
-    const keys = document.keysOnOtherPlans
-    print(flags, document, () => `Consumer '${document.consumer}' ${what}.${noteOfKeys(keys)}`)
+    print(
+      flags,
+      document,
+      () => `Consumer '${document.consumer}' ${what}.${noteOfKeys(document.consumer, document)}`,
+    )
   },
 
   'consumers block': async (api, flags, name) => {

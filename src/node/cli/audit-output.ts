@@ -1,11 +1,13 @@
 /** How the audit trail is printed: one entry a line. */
 import { setTimeout as wait } from 'node:timers/promises'
+import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
 import { type AuditEntry, type AuditQuery, readAudit } from '../../ops/audit.ts'
 import type { Facts } from '../../ops/change.ts'
 import { auditEntryDocument } from '../../ops/documents/audit.ts'
 import { printable } from '../../ops/names.ts'
 import { jsonText } from './output.ts'
+import { unansweredText } from './unanswered.ts'
 
 const PAGE = 100
 const POLL_MS = 2000
@@ -34,32 +36,62 @@ export async function printAudit(
   else if (isEmpty) console.log('There are no changes on record.')
 }
 
-/** Prints the last entries, the oldest first, and then each new one. With `--json`, one a line. @param sleep tests pass their own */
+/**
+ * Prints the last entries, the oldest first, and then each new one. With `--json`, one a line. If the store fails later, it says so and goes on.
+ * @param sleep tests pass their own
+ */
 export async function followAudit(
   store: AdminStore,
   { json }: { json?: boolean },
   query: Query,
   sleep: (ms: number) => Promise<unknown> = wait,
 ): Promise<never> {
-  let known = new Map<string, number>()
-  let since = query.since
+  const known = new Map<string, number>()
+  let { since } = query
+  let [hasBegun, isAway] = [false, false]
   for (;;) {
-    const fresh: AuditEntry[] = []
-    let cursor: string | undefined
-    do {
-      const page = await readAudit(store, { ...query, since, cursor, limit: PAGE })
-      fresh.push(...page.entries.filter(({ id }) => !known.has(id)))
+    try {
       // At the start, one page.
-      cursor = known.size > 0 || query.since ? page.cursor : undefined
-    } while (cursor !== undefined)
-    for (const entry of fresh.reverse())
-      console.log(json ? jsonText(auditEntryDocument(entry)) : textOf(entry))
-    for (const { id, at } of fresh) known.set(id, at.getTime())
-    const newest = Math.max(...known.values())
-    if (known.size > 0) since = new Date(newest - OVERLAP_MS)
-    known = new Map([...known].filter(([, at]) => at >= newest - OVERLAP_MS))
+      const isWhole = known.size > 0 || query.since !== undefined
+      const fresh = await readFresh(store, { ...query, since }, known, isWhole)
+      for (const entry of fresh) console.log(json ? jsonText(auditEntryDocument(entry)) : textOf(entry))
+      since = remember(fresh, known) ?? since
+      ;[hasBegun, isAway] = [true, false]
+    } catch (error) {
+      if (!hasBegun || !(error instanceof AdminError && error.kind === 'store')) throw error
+      if (!isAway) console.error(`${unansweredText(error)} Trying again.`)
+      isAway = true
+    }
     await sleep(POLL_MS)
   }
+}
+
+/** The entries that are not known, the oldest first. @param isWhole whether all pages are read */
+async function readFresh(
+  store: AdminStore,
+  query: Query,
+  known: ReadonlyMap<string, number>,
+  isWhole: boolean,
+): Promise<AuditEntry[]> {
+  const fresh: AuditEntry[] = []
+  let cursor: string | undefined
+  do {
+    const page = await readAudit(store, { ...query, cursor, limit: PAGE })
+    fresh.push(...page.entries.filter(({ id }) => !known.has(id)))
+    cursor = isWhole ? page.cursor : undefined
+  } while (cursor !== undefined)
+  return fresh.reverse()
+}
+
+/** Keeps the entries that the next poll reads again. @returns where that begins; undefined: there are no entries */
+function remember(fresh: readonly AuditEntry[], known: Map<string, number>): Date | undefined {
+  for (const { id, at } of fresh) known.set(id, at.getTime())
+  if (known.size === 0) return undefined
+  let newest = 0
+  for (const at of known.values()) newest = Math.max(newest, at)
+  const first = newest - OVERLAP_MS
+  for (const [id, at] of known) if (at < first) known.delete(id)
+  return new Date(first)
 }
 
 /** `2026-11-26 02:14:07  ops (claimed)  consumers.block  acme: blockedAt none → 2026-…; because unpaid` */

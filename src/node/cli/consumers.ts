@@ -8,9 +8,8 @@ import {
   type ConsumerInfo,
   changePlan,
   keysOnOtherPlans,
-  keysToRemove,
   listConsumers,
-  removeConsumer,
+  type PlanChange,
   showConsumer,
   unblockConsumer,
 } from '../../ops/consumers.ts'
@@ -19,8 +18,8 @@ import {
   planChangeDocument,
   removedConsumerDocument,
 } from '../../ops/documents/consumers.ts'
-import type { KeyInfo } from '../../ops/keys.ts'
-import { parseConsumerName, parsePlanName } from '../../ops/names.ts'
+import { parseConsumerName, parsePlan } from '../../ops/names.ts'
+import { keysToRemove, removeConsumer } from '../../ops/remove-consumer.ts'
 import { time } from '../../ops/times.ts'
 import {
   addAuthorOptions,
@@ -164,7 +163,7 @@ function describe(info: ConsumerInfo, config: LoadedConfig): string {
   const note = isUnknown ? `, which is not in the config: plan '${first}' applies` : ''
   const others = keysOnOtherPlans(keys, plan && !isUnknown ? plan : first!)
   const lines = [
-    `Consumer '${consumer}' is on plan ${plan ? `'${plan}'${note}` : `'${first}' (the default)`}.${noteOfKeys(others)}`,
+    `Consumer '${consumer}' is on plan ${plan ? `'${plan}'${note}` : `'${first}' (the default)`}.${noteOfKeys(consumer, { keysOnOtherPlans: others })}`,
   ]
   const ended = endedBlock(info)
   if (isBlockedNow(info)) lines.push(`${alert('Blocked')} ${blockText(info, ' UTC')}.`)
@@ -184,7 +183,7 @@ async function set(
   if (flags.plan === undefined)
     throw new AdminError('usage', 'No plan is given. Use --plan <name> or --no-plan.')
   const { store, config } = await openStore(flags, load)
-  const plan = flags.plan === false ? undefined : parsePlanName(flags.plan, config.plans)
+  const plan = flags.plan === false ? undefined : parsePlan(flags.plan, config.plans)
   const consumer = await parseConsumerName(argument)
   const result = await changePlan(store, consumer, plan, config.plans)
   const already = result.isChanged ? '' : ' already'
@@ -195,17 +194,30 @@ async function set(
   print(
     flags,
     planChangeDocument(consumer, result),
-    () => `Consumer '${consumer}' ${what}.${noteOfKeys(result.keysOnOtherPlans)}`,
+    () => `Consumer '${consumer}' ${what}.${noteOfKeys(consumer, result)}`,
   )
 }
 
 const MOST_KEYS = 10
 
-export function noteOfKeys(keys: readonly Pick<KeyInfo, 'id' | 'plan'>[]): string {
-  if (keys.length === 0) return ''
+/** @param change its keys on other plans, as far as they are known */
+export function noteOfKeys(
+  consumer: string,
+  {
+    keysOnOtherPlans: keys,
+    hasMoreKeys,
+  }: Pick<PlanChange, 'hasMoreKeys'> & {
+    keysOnOtherPlans: readonly { id: string; plan?: string }[]
+  },
+): string {
+  const [first] = keys
+  const all = `To see all keys: npx sluicegate keys list --consumer ${consumer}`
+  if (!first)
+    return hasMoreKeys ? ` It has many keys, some of which may have a plan of their own. ${all}` : ''
   const shown = keys.slice(0, MOST_KEYS).map(({ id, plan }) => `${id} (${plan})`)
   const more = keys.length > MOST_KEYS ? `, and ${keys.length - MOST_KEYS} more` : ''
-  return ` These keys have a plan of their own and keep it: ${shown.join(', ')}${more}. To put a key on the consumer's plan: npx sluicegate keys plan ${keys[0]!.id} --clear`
+  const others = hasMoreKeys ? ` Others may do so, too. ${all}\n` : ' '
+  return ` These keys have a plan of their own and keep it: ${shown.join(', ')}${more}.${others}To put a key on the consumer's plan: npx sluicegate keys plan ${first.id} --clear`
 }
 
 async function block(load: ConfigLoader, argument: string, flags: Flags & SignedFlags): Promise<void> {
@@ -238,7 +250,10 @@ async function remove(load: ConfigLoader, argument: string, flags: Flags): Promi
   const { store, config } = await openStore(flags, load)
   const consumer = await parseConsumerName(argument)
   const owned = await keysToRemove(store, consumer)
-  await mustConfirm(`Remove consumer '${consumer}', with ${count(owned.length)}?`, flags)
+  await mustConfirm(
+    `Remove consumer '${consumer}', with ${owned.hasMoreKeys ? 'more than ' : ''}${count(owned.keys.length)}?`,
+    flags,
+  )
   const { keys } = await removeConsumer(store, consumer, config.rules)
   if (consumer.includes('~')) {
     console.error(

@@ -11,7 +11,7 @@ import {
 } from '../../ops/corrections.ts'
 import { correctionDocument } from '../../ops/documents/limits.ts'
 import type { RuleStanding } from '../../ops/limits.ts'
-import { parsePlanName } from '../../ops/names.ts'
+import { parsePlan } from '../../ops/names.ts'
 import {
   addAuthorOptions,
   addStoreAndConfirmOptions,
@@ -73,7 +73,7 @@ async function correct(load: ConfigLoader, limit: string | undefined, flags: Fla
   const { store, config } = await openStore(flags, load)
   const units = spend ?? -amount
   const counted = target.kind === 'caller' ? await parseCaller(flags) : undefined
-  const plan = flags.plan === undefined ? undefined : parsePlanName(flags.plan, config.plans)
+  const plan = flags.plan === undefined ? undefined : parsePlan(flags.plan, config.plans)
   const { by = {} } = flags
   const [found, whose] =
     target.kind === 'limit'

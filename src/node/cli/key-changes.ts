@@ -11,7 +11,7 @@ import {
 import { parseOverlap } from '../../ops/inputs.ts'
 import { expireKey, revokeKey, rotateKey, setKeyLabel, setKeyPlan } from '../../ops/key-changes.ts'
 import { findKey } from '../../ops/key-reference.ts'
-import { parsePlanName, parseShortText, parseTime, printable } from '../../ops/names.ts'
+import { parsePlan, parseShortText, parseTime, printable } from '../../ops/names.ts'
 import { timeAhead } from '../../ops/times.ts'
 import {
   addAuthorOptions,
@@ -109,7 +109,7 @@ async function plan(
 ): Promise<void> {
   const given = oneOf(text, flags, 'a plan')
   const { store, config } = await openStore(flags, load)
-  const chosen = given === undefined ? undefined : parsePlanName(given, config.plans)
+  const chosen = given === undefined ? undefined : parsePlan(given, config.plans)
   const found = await findKey(store, await secretOf(key))
   await setKeyPlan(store, found, chosen)
   const { id } = found

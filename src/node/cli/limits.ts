@@ -31,7 +31,7 @@ import {
   resetLimit,
   rulesByOtherIdentities,
 } from '../../ops/limits.ts'
-import { parsePlanName } from '../../ops/names.ts'
+import { parsePlan } from '../../ops/names.ts'
 import { readLoad } from '../../ops/origin-load.ts'
 import { time, timeWithSeconds } from '../../ops/times.ts'
 import { acquireCommand, refundCommand, takeCommand } from './acquire.ts'
@@ -181,7 +181,7 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
       ].join('\n'),
     )
   }
-  const plan = flags.plan === undefined ? undefined : parsePlanName(flags.plan, config.plans)
+  const plan = flags.plan === undefined ? undefined : parsePlan(flags.plan, config.plans)
   const counted = await parseCaller(flags)
   const parts = Object.keys(counted)
   const found = await peekCaller(store, config, counted, plan)

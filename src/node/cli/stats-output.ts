@@ -1,6 +1,7 @@
 /** What `npx sluicegate stats` prints for people. */
 import type { Config } from '../../config/compile.ts'
-import { type CallCount, type RuleCounts, type Stats, sumByOutcome, sumByRule } from '../../ops/stats.ts'
+import type { CallCount, RuleCounts, Stats } from '../../ops/stats.ts'
+import { sumByOutcome, sumByRule } from '../../ops/sum-stats.ts'
 import { time } from '../../ops/times.ts'
 import { alertCell, type Cell, table } from './output.ts'
 

@@ -1,5 +1,6 @@
 /** `npx sluicegate stats`: what rules have done, and what shadows would have. */
 import { Command, InvalidArgumentError, Option } from 'commander'
+import { didYouMean } from '../../config/check/did-you-mean.ts'
 import type { Config } from '../../config/compile.ts'
 import { formatDuration } from '../../config/duration.ts'
 import { prometheusText, startOfDay } from '../../metrics/prometheus.ts'
@@ -119,7 +120,7 @@ async function stats(load: ConfigLoader, flags: Flags): Promise<void> {
   const now = new Date()
   const all = await readStats(store, new Date(now.getTime() - flags.since), now)
   const names = listRuleNames(config)
-  const counted = flags.rule === undefined ? all : filterByRule(all, flags.rule, names)
+  const counted = flags.rule === undefined ? all : filterByRule(all, flags.rule, names, didYouMean)
   const current = flags.rule === undefined ? await readLoadIfPermitted(store, config, noteOfLoad) : {}
   const checks = flags.failAbove && checkBounds(counted, flags.failAbove, flags.rule)
   print(flags, statsDocument(counted, current, checks), () =>
@@ -144,7 +145,7 @@ async function topCallers(load: ConfigLoader, flags: Flags): Promise<void> {
   const { store, config } = await openStore(flags, load)
   const now = new Date()
   const { since, rules } = await readTopCallersOf(store, config, new Date(now.getTime() - flags.since), {
-    ...{ mode: flags.shadow ? 'shadow' : 'enforce', rule: flags.rule, now },
+    ...{ mode: flags.shadow ? 'shadow' : 'enforce', rule: flags.rule, now, suggest: didYouMean },
   })
   print(flags, topCallersDocument(since, rules), () => topCallersText(rules, { since, now }, flags))
 }

@@ -1,5 +1,6 @@
 /** `npx sluicegate switch …`: shows and changes live switches, which change limits without a deployment. */
 import { Argument, Command } from 'commander'
+import { didYouMean } from '../../config/check/did-you-mean.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
 import { blockText, isBlockedNow } from '../../ops/blocks.ts'
@@ -153,7 +154,7 @@ async function rule(
     const { store, config } = await openStore(flags, load)
     const { switches, isChanged } = await resetRule(store, name)
     // Without a switch, the name of the rule may be misspelled.
-    if (!isChanged) findSwitchable(config, name)
+    if (!isChanged) findSwitchable(config, name, didYouMean)
     const text = isChanged
       ? `Rule '${name}' follows the config again.`
       : `Rule '${name}' was not switched: nothing was changed.`
@@ -174,7 +175,7 @@ async function rule(
     ...(share !== undefined && { share }),
   }
   const { store, config } = await openStore(flags, load)
-  const written = findSwitchable(config, name)
+  const written = findSwitchable(config, name, didYouMean)
   const switches = await switchRule(store, name, set)
   const now = switches.rules.get(name)!
   if (share !== undefined && (now.mode ?? written.mode) !== 'enforce') {

@@ -1,13 +1,5 @@
 /** Administration of consumers: plans, blocks, overrides. A consumer need not exist before something is set for it. */
-import {
-  blockConsumer,
-  changePlan,
-  keysToRemove,
-  listConsumers,
-  removeConsumer,
-  showConsumer,
-  unblockConsumer,
-} from '../consumers.ts'
+import { blockConsumer, changePlan, listConsumers, showConsumer, unblockConsumer } from '../consumers.ts'
 import { type AdminContext, signedBy } from '../context.ts'
 import {
   type ConsumerChangeDocument,
@@ -23,7 +15,7 @@ import {
   settingsDocument,
 } from '../documents/consumers.ts'
 import { type ChangeInput, checkRuleMode, parseEnd, parseSignature, type TimeInput } from '../inputs.ts'
-import { parseConsumerName, parsePlanName, parseShortText } from '../names.ts'
+import { parseConsumerName, parsePlan, parseShortText } from '../names.ts'
 import {
   compileOverride,
   findOverridable,
@@ -31,6 +23,7 @@ import {
   removeOverride,
   setOverride,
 } from '../overrides.ts'
+import { removeConsumer } from '../remove-consumer.ts'
 
 /** Other numbers, or another mode, of a rule. Absent numbers are those of the rule. */
 export interface OverrideSettings extends Omit<OverrideInput, 'rule' | 'until'> {
@@ -57,7 +50,7 @@ export function administerConsumers(context: AdminContext) {
     /** @param plan null: the first plan of the config applies. A plan of a key takes precedence */
     async setPlan(consumer: string, plan: string | null): Promise<PlanChangeDocument> {
       const name = await parseConsumerName(consumer)
-      const chosen = plan === null ? undefined : parsePlanName(plan, config.plans)
+      const chosen = plan === null ? undefined : parsePlan(plan, config.plans)
       return planChangeDocument(name, await changePlan(store, name, chosen, config.plans))
     },
 
@@ -76,7 +69,6 @@ export function administerConsumers(context: AdminContext) {
     /** Removes a consumer with its keys, its settings and its counters. */
     async remove(consumer: string) {
       const name = await parseConsumerName(consumer)
-      await keysToRemove(store, name)
       return removedConsumerDocument(name, await removeConsumer(store, name, config.rules))
     },
 

@@ -26,7 +26,7 @@ import { expireKey, revokeKey, rotateKey, setKeyLabel, setKeyPlan, showKey } fro
 import { findKey } from '../key-reference.ts'
 import { mustSignNewKeys } from '../key-signing.ts'
 import { createKey, importKey, keyStatsOf, listKeys, type OpaqueKey } from '../keys.ts'
-import { parseConsumerName, parsePlanName, parseShortText, parseTime } from '../names.ts'
+import { parseConsumerName, parsePlan, parseShortText, parseTime } from '../names.ts'
 
 export type KeyAdmin = ReturnType<typeof administerKeys>
 
@@ -69,7 +69,7 @@ export function administerKeys({ store, config }: Pick<AdminContext, 'store' | '
 
     /** @param plan null: the plan of the consumer applies */
     async setPlan(id: string, plan: string | null) {
-      const name = plan === null ? undefined : parsePlanName(plan, config.plans)
+      const name = plan === null ? undefined : parsePlan(plan, config.plans)
       const key = await findKey(store, id)
       await setKeyPlan(store, key, name)
       return keyPlanDocument(key.id, name)

@@ -17,7 +17,7 @@ import {
 } from '../documents/limits.ts'
 import { type LoadDocument, loadDocument } from '../documents/stats.ts'
 import { pauseLimit, peekCaller, peekLimit, planReset, resetCaller, resetLimit } from '../limits.ts'
-import { parseConsumerName, parseMode, parsePlanName } from '../names.ts'
+import { parseConsumerName, parseMode, parsePlan } from '../names.ts'
 import { readLoad } from '../origin-load.ts'
 
 export type LimitAdmin = ReturnType<typeof administerLimits>
@@ -32,7 +32,7 @@ export function administerLimits({ store, config }: Pick<AdminContext, 'store' |
 
     /** What is left for a caller of the gateway. Spends nothing. @param plan default: that of its keys, else of the consumer */
     async peekCaller(caller: CallerIdentity, plan?: string): Promise<CallerDocument> {
-      const chosen = plan === undefined ? undefined : parsePlanName(plan, config.plans)
+      const chosen = plan === undefined ? undefined : parsePlan(plan, config.plans)
       const parts = await parseCaller(caller)
       const standings = await peekCaller(store, config, parts, chosen)
       return callerDocument(parts, standings, rulesByMore(config, Object.keys(parts)).keys())
@@ -84,7 +84,7 @@ export function administerLimits({ store, config }: Pick<AdminContext, 'store' |
       plan?: string,
     ): Promise<CorrectionDocument> {
       checkUnits(units)
-      const chosen = plan === undefined ? undefined : parsePlanName(plan, config.plans)
+      const chosen = plan === undefined ? undefined : parsePlan(plan, config.plans)
       const parts = await parseCaller(caller)
       const found = ruleOfCaller(config, parts, rule)
       const correction = await correctCaller(store, config, parts, rule, units, chosen)

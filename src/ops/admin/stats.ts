@@ -1,4 +1,5 @@
 /** What was decided, and about whom. */
+import { didYouMean } from '../../config/check/did-you-mean.ts'
 import { AdminError } from '../admin-error.ts'
 import type { AdminContext } from '../context.ts'
 import {
@@ -38,7 +39,7 @@ export function administerStats({ store, config }: Pick<AdminContext, 'store' | 
     async stats({ since, rule }: StatsInput = {}): Promise<StatsDocument> {
       const now = new Date()
       const all = await readStats(store, startOf(since, now), now)
-      if (rule !== undefined) return statsDocument(filterByRule(all, rule, listRuleNames(config)))
+      if (rule !== undefined) return statsDocument(filterByRule(all, rule, listRuleNames(config), didYouMean))
       return statsDocument(all, await readLoadIfPermitted(store, config))
     },
 
@@ -49,7 +50,7 @@ export function administerStats({ store, config }: Pick<AdminContext, 'store' | 
       if (now.getTime() - start.getTime() > MAX_CALLERS_BACK_MS)
         throw new AdminError('usage', 'Callers are kept for 8 days. Use at most 7d.')
       const mode = shadow ? 'shadow' : 'enforce'
-      const read = await readTopCallersOf(store, config, start, { mode, rule, now })
+      const read = await readTopCallersOf(store, config, start, { mode, rule, now, suggest: didYouMean })
       return topCallersDocument(read.since, read.rules)
     },
 

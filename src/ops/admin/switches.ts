@@ -1,4 +1,5 @@
 /** Administration of live switches. */
+import { didYouMean } from '../../config/check/did-you-mean.ts'
 import type { RuleSwitch } from '../../switches/switches.ts'
 import { listExceptionalConsumers } from '../consumers.ts'
 import { type AdminContext, signedBy } from '../context.ts'
@@ -47,7 +48,7 @@ export function administerSwitches(context: AdminContext) {
       checkRuleMode(mode)
       checkRuleChange({ mode, share })
       const signed = switchOf(parseSignature(change, by))
-      findSwitchable(config, rule)
+      findSwitchable(config, rule, didYouMean)
       const set = { ...signed, ...(mode && { mode }), ...(share !== undefined && { share }) }
       return switchesDocument(await switchRule(signedBy(context, signed), rule, set), config)
     },
@@ -56,7 +57,7 @@ export function administerSwitches(context: AdminContext) {
     async resetRule(rule: string): Promise<SwitchesDocument> {
       const { switches, isChanged } = await resetRule(store, rule)
       // Without a switch, the name of the rule may be misspelled.
-      if (!isChanged) findSwitchable(config, rule)
+      if (!isChanged) findSwitchable(config, rule, didYouMean)
       return switchesDocument(switches, config)
     },
   }

@@ -57,6 +57,8 @@ export interface ConsumerChangeDocument extends BlockDocument {
 export interface PlanChangeDocument extends ConsumerChangeDocument {
   /** Keys that keep another plan, because it is their own. */
   keysOnOtherPlans: { id: string; plan?: string }[]
+  /** Only the first 1,000 keys were looked at, or only 100 are shown. Absent: these are all. */
+  hasMoreKeys?: true
 }
 
 export interface OverrideChangeDocument extends OverrideDocument {
@@ -127,6 +129,7 @@ export function consumerChangeDocument(
 export const planChangeDocument = (consumer: string, change: PlanChange): PlanChangeDocument => ({
   ...consumerChangeDocument(consumer, change),
   keysOnOtherPlans: change.keysOnOtherPlans.map(({ id, plan }) => ({ id, ...(plan && { plan }) })),
+  ...(change.hasMoreKeys && { hasMoreKeys: true }),
 })
 
 export const overrideChangeDocument = (

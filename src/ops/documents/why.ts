@@ -17,6 +17,8 @@ export interface WhyDocument {
   blockedAt: string | null
   /** Names of the rules that overrides of the consumer change. */
   overrides: string[]
+  /** Only some keys of the consumer were looked at: 100. Absent: all of them, or the question is about one key. */
+  hasMoreKeys?: true
   kill: Json<Switch> | null
   rules: {
     rule: string
@@ -40,11 +42,13 @@ export interface WhyDocument {
 }
 
 export function whyDocument(facts: WhyFacts, { state, sentence }: Verdict): WhyDocument {
-  const { caller, kind, plan, consumer, rules, refusals, otherMode, notAsked, switches, lastChange } = facts
+  const { caller, kind, key, plan, consumer, rules, refusals, otherMode, notAsked, switches, lastChange } =
+    facts
   return toJson({
     ...{ caller, kind, state, sentence, plan: plan ?? null },
     blockedAt: consumer?.record.blockedAt ?? null,
     overrides: consumer?.record.overrides.map(({ rule }) => rule) ?? [],
+    ...(consumer?.hasMoreKeys && !key && { hasMoreKeys: true }),
     kill: switches.kill ?? null,
     rules: rules.map(
       ({ name, mode, rule, cost, allowed, remaining, retryAfter, pausedUntil, switch: own }) => ({

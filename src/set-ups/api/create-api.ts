@@ -3,6 +3,7 @@ import { servedRoutes } from '../../config/api-routes.ts'
 import type { ApiRoutes } from '../../config/check/schema.ts'
 import type { Config } from '../../config/compile.ts'
 import { GatewayError } from '../../errors.ts'
+import type { sumFields } from '../../metrics/sums.ts'
 import type { AdminConnection } from '../../ops/admin-connection.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { OverrideRules } from '../../ops/override-rules.ts'
@@ -39,6 +40,8 @@ export interface ApiParts extends ApiLimitParts, OverrideParts {
   createOverrides: typeof createOverrides
   /** With `credentials.apiKeys.signature`. */
   createKeySigning: typeof createKeySigning
+  /** With statistics: `sumFields`, or `sumCounts` if no rule reserves units. */
+  sumStats: typeof sumFields
   /** With `store.cluster`. */
   opsOnCluster: ApiOnCluster
   /** With `api.cors`. */
@@ -83,6 +86,7 @@ export function createApi(
   const services: Services = {
     ...{ config, clock, routes, decisions, tokens, signing },
     now: clock.now,
+    sumStats: parts.sumStats,
     get limits() {
       limits ??= parts.createApiLimits(config, store, parts, { ...options, tokens })
       return limits
@@ -144,7 +148,7 @@ function noSuchRoute(methods: readonly string[]): ApiError {
     ? new ApiError('method-not-allowed', `This path has ${allowed}.`, { headers: { allow: allowed } })
     : new ApiError(
         'not-found',
-        'The API has no such path, or api.routes in the config does not name its part.',
+        'The API has no such path, or the config leaves it out. Check api.routes and, for keys/import, credentials.opaqueKeys.',
       )
 }
 

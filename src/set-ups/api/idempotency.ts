@@ -42,9 +42,13 @@ if text and text ~= ARGV[2] then return text end
 redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[3])
 return ARGV[1]`
 
-const RELEASE = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
+/** ARGV: the text of the claim. Replies another text that the key has. */
+const RELEASE = `
+local text = redis.call('GET', KEYS[1])
+if text ~= ARGV[1] then return text end
+return redis.call('DEL', KEYS[1])`
 
-/** Of a claim whose request has created nothing yet. Those of earlier versions, and on a cluster, are an id alone. */
+/** Of a claim whose request has created nothing yet. Those of earlier versions are an id alone, and on a cluster `<id> <request>`. */
 const PENDING = /^pending \S+ /
 
 /** Of a request without an Idempotency-Key. */
@@ -72,7 +76,7 @@ export function createClaim(
 
   function repeated(text: string): ApiError {
     isUsed = true
-    const id = text.replace(PENDING, '')
+    const [id = ''] = text.replace(PENDING, '').split(' ')
     const sentences = [
       `This Idempotency-Key was used before, for ${id}.`,
       ...(isCluster ? [onCluster.firstRequest] : []),
@@ -83,7 +87,8 @@ export function createClaim(
 
   return {
     async claim(id) {
-      const text = isCluster ? id : `pending ${requestId} ${id}`
+      // With the request: the id of an imported key is the same in all of them.
+      const text = isCluster ? `${id} ${requestId}` : `pending ${requestId} ${id}`
       held = text
       let found = await put(text, '')
       if (found !== text && PENDING.test(found)) found = await put(text, found)

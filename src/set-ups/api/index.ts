@@ -1,6 +1,7 @@
 /** The API as a part of a gateway without a build: `export default gateway(config, api)`. */
 import { ALGORITHM_NAMES, descriptions } from '../../algorithms/index.ts'
 import { mistakesOfSettlement } from '../../config/check/mistakes-of-settlement.ts'
+import { sumFields } from '../../metrics/sums.ts'
 import { ALL_TOOLS } from '../../ops/overrides.ts'
 import { PAUSE } from '../../script/pause.ts'
 import { RESET } from '../../script/reset.ts'
@@ -29,6 +30,7 @@ export const api: ApiParts = {
   pauseScript: () => PAUSE,
   scriptsOfLimits: compileScripts,
   mistakesOfSettlement,
+  sumStats: sumFields,
   ruleNumbers: Object.fromEntries(
     ALGORITHM_NAMES.map(name => [
       name,

@@ -2,6 +2,7 @@
 import type { ApiRoutes } from '../../config/check/schema.ts'
 import { auditOperations } from './operations/audit.ts'
 import { consumersOperations } from './operations/consumers.ts'
+import { importOperations } from './operations/import-key.ts'
 import { keysOperations } from './operations/keys.ts'
 import { limitsOperations } from './operations/limits.ts'
 import { openapiOperations } from './operations/openapi.ts'
@@ -18,7 +19,10 @@ export const API_OPERATIONS: Readonly<Record<ApiRoutes, PartOperations>> = {
   openapi: openapiOperations,
   limits: limitsOperations,
   usage: usageOperations,
-  keys: keysOperations,
+  keys: {
+    operations: { ...keysOperations.operations, ...importOperations.operations },
+    schemas: keysOperations.schemas,
+  },
   consumers: consumersOperations,
   overrides: overridesOperations,
   switches: switchesOperations,

@@ -2,7 +2,7 @@
  * Makes the OpenAPI document from the routes that are served, the schemas that check their input, and operations/. docs/openapi.json is that of
  * all routes.
  */
-import { SCOPE_NAMES, scopesForLimit } from '../../scopes.ts'
+import { scopesForLimit } from '../../scopes.ts'
 import { API_PATH } from './create-api.ts'
 import { MAX_ITEMS } from './cursor.ts'
 import { type InputSchema, text } from './json-schema.ts'
@@ -44,17 +44,17 @@ export function openApiDocument(routes: readonly Route[], parts: readonly PartOp
       ...contentOf(schemaOf('Problem'), 'application/problem+json'),
     }))
 
-  const header = (name: string, maxLength: number, description: string) =>
+  const header = (name: string, maxLength: number, description?: string) =>
     refTo('parameters', name, () => ({ name, in: 'header', description, schema: text(maxLength) }))
 
   function documentOf(route: Route) {
     const { kind, method, path, query, body, isCreation } = route
     const [tag = ''] = path.split(/[/.]/)
     const operation = operations[`${method} ${path}`]
-    if (!operation) throw new Error(`src/set-ups/api/operations/ has no ${method} ${path}.`)
+    if (!operation) throw new Error(`operations/ has no ${method} ${path}.`)
     const [operationId, reply, summary, description] = operation
     return {
-      ...{ operationId, summary, ...(description && { description }) },
+      ...{ operationId, summary, description },
       tags: [tag],
       security:
         kind === 'own' ? [{ credential: [] }] : listOfScopes(route).map(scope => ({ token: [scope] })),
@@ -68,9 +68,7 @@ export function openApiDocument(routes: readonly Route[], parts: readonly PartOp
           schema: valueInQuery(schema),
         })),
         ...(isCreation ? [header('Idempotency-Key', 255, ABOUT_IDEMPOTENCY_KEY)] : []),
-        ...(kind === 'admin' && method !== 'GET'
-          ? [header('Sluice-Reason', 100, 'Why the change is made.')]
-          : []),
+        ...(kind === 'admin' && method !== 'GET' ? [header('Sluice-Reason', 100)] : []),
       ],
       ...(body && { requestBody: { required: true, ...contentOf(body) } }),
       responses: {
@@ -97,8 +95,8 @@ export function openApiDocument(routes: readonly Route[], parts: readonly PartOp
     components: {
       ...components,
       securitySchemes: {
-        credential: bearer('What the gateway accepts from callers: an API key, or a token of an issuer.'),
-        token: bearer(`A service token. Its scopes: ${SCOPE_NAMES.join(', ')}, limits:use:<limit>.`),
+        credential: bearer('An API key, or a token of an issuer.'),
+        token: bearer('A service token.'),
       },
     },
   }

@@ -159,17 +159,16 @@ function tooOften(waitMs: number): ApiError {
   )
 }
 
-const PROBLEMS: Readonly<Record<Exclude<Ruling, Allowed>['kind'], ProblemName>> = {
-  denied: 'too-many-guesses',
-  unauthenticated: 'unauthenticated',
-  'unknown-credential': 'unauthenticated',
-  forbidden: 'blocked',
-  blocked: 'blocked',
-  shed: 'store-unavailable',
-  unavailable: 'store-unavailable',
+/** By the status of the refusal. */
+const PROBLEMS: Readonly<Record<number, ProblemName>> = {
+  401: 'unauthenticated',
+  403: 'blocked',
+  429: 'too-many-guesses',
+  503: 'store-unavailable',
 }
 
 function refusedBy(ruling: Exclude<Ruling, Allowed>): ApiError {
   const isUnverifiable = ruling.kind === 'unauthenticated' && ruling.reason === 'unverifiable'
-  return asApiError(isUnverifiable ? 'issuer-unavailable' : PROBLEMS[ruling.kind], describeRefusal(ruling))
+  const refusal = describeRefusal(ruling)
+  return asApiError(isUnverifiable ? 'issuer-unavailable' : PROBLEMS[refusal.status]!, refusal)
 }

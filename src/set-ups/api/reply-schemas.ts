@@ -23,10 +23,8 @@ interface ReplySchema extends InputSchema {
   readonly description?: string
 }
 
-/** The text of a member. Its description can contain commas. */
-const MEMBER_TEXT = /(?:"[^"]*"|[^,])+/g
-
-const MEMBER = /^(?:\.\.\.(\w+)|([\w-]+\??)(?:: ([^"]+?))?(?:\s+"([^"]+)")?)$/
+/** A member, with the comma after it. */
+const MEMBER = /(?:\.\.\.(\w+)|([\w-]+\??)(?:: ([^",]+?))?(?:\s+"([^"\n]+)")?)(?:,\s+|$)/gy
 
 /** Refers to a component. Creates it for the first reference. */
 export type RefTo = (
@@ -35,9 +33,8 @@ export type RefTo = (
   create: () => unknown,
 ) => { $ref: string }
 
-const JSON_TYPES = ['string', 'integer', 'number', 'boolean', 'object', 'null'] as const
-type JsonType = (typeof JSON_TYPES)[number]
-const isJsonType = (type: string): type is JsonType => JSON_TYPES.includes(type as JsonType)
+const isJsonType = (type: string): type is NonNullable<InputSchema['type']> =>
+  /^(string|integer|number|boolean|object|null)$/.test(type)
 
 /** @returns what makes the schema of a type @throws Error for a type that does not exist, and for a member that is not in the notation */
 export function createReplySchemas(members: PartOperations['schemas'], refTo: RefTo) {
@@ -58,16 +55,14 @@ export function createReplySchemas(members: PartOperations['schemas'], refTo: Re
 
   function membersOf(name: string): Record<string, ReplySchema> {
     const text = members[name]
-    if (!text) throw new Error(`src/set-ups/api/operations/ has no type ${name}.`)
+    if (!text) throw new Error(`operations/ has no type ${name}.`)
+    const rest = text.replaceAll(MEMBER, '')
+    if (rest) throw new Error(`operations/ has a mistake in ${name}: ${rest}`)
     return Object.assign(
       {},
-      ...text.match(MEMBER_TEXT)!.map(memberText => {
-        const match = MEMBER.exec(memberText.trim())
-        if (!match) throw new Error(`${name} in src/set-ups/api/operations/ has a mistake: ${memberText}`)
-        const [, base, member = '', type = 'string', description] = match
-        if (base) return membersOf(base)
-        return { [member]: { ...schemaOf(type), ...(description && { description }) } }
-      }),
+      ...Array.from(text.matchAll(MEMBER), ([, base, member = '', type = 'string', description]) =>
+        base ? membersOf(base) : { [member]: { ...schemaOf(type), description } },
+      ),
     )
   }
 

@@ -2,6 +2,7 @@
 import type { Background } from '../../background.ts'
 import type { Clock } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
+import type { sumFields } from '../../metrics/sums.ts'
 import type { AdminStore, HeldClaim } from '../../ops/admin-store-shape.ts'
 import type { OverrideRules } from '../../ops/override-rules.ts'
 import type { Scope } from '../../scopes.ts'
@@ -61,6 +62,8 @@ export interface Services {
   readonly limits: ApiLimits
   /** With `credentials.apiKeys.signature`. */
   signing: KeySigning | undefined
+  /** Sums the counters of statistics. */
+  sumStats: typeof sumFields
   serveAdmin: ServeAdmin
   /** ms since the epoch. */
   now(): number

@@ -2,6 +2,7 @@
 import type { ApiRoutes } from '../../config/check/schema.ts'
 import { auditRoutes } from './handlers/audit.ts'
 import { consumersRoutes } from './handlers/consumers.ts'
+import { importRoutes } from './handlers/import-key.ts'
 import { keysRoutes } from './handlers/keys.ts'
 import { limitsRoutes } from './handlers/limits.ts'
 import { createOpenapiRoutes } from './handlers/openapi.ts'
@@ -19,7 +20,7 @@ export const API_ROUTES: Readonly<Record<ApiRoutes, readonly Route[]>> = {
   openapi: createOpenapiRoutes(Object.values(API_OPERATIONS)),
   limits: limitsRoutes,
   usage: usageRoutes,
-  keys: keysRoutes,
+  keys: [...keysRoutes, ...importRoutes],
   consumers: consumersRoutes,
   overrides: overridesRoutes,
   switches: switchesRoutes,

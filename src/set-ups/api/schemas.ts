@@ -11,15 +11,14 @@ export const label = text(100)
 const plan = text(63)
 const consumer = text(255)
 
-const newKey = { 'label?': label, 'plan?': plan, 'mode?': oneOf('live', 'test'), 'expiresAt?': time }
-export const createKeyBody = object({ consumer, ...newKey })
-/** Either the key, or its SHA-256. */
-export const importKeyBody = object({
+export const newKey = {
   consumer,
-  'sha256?': textOf('^[0-9a-fA-F]{64}$'),
-  'key?': text(512, 16),
-  ...newKey,
-})
+  'label?': label,
+  'plan?': plan,
+  'mode?': oneOf('live', 'test'),
+  'expiresAt?': time,
+}
+export const createKeyBody = object(newKey)
 export const changeKeyBody = object({
   'label?': nullable(label),
   'plan?': nullable(plan),

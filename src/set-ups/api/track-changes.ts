@@ -18,8 +18,9 @@ const READS: Readonly<Record<string, IsReply>> = {
   GET: isText,
   EXISTS: isNumber,
   SMEMBERS: areTexts,
-  HGETALL: areTexts,
+  HGETALL: reply => areTexts(reply) && (reply as unknown[]).length % 2 === 0,
   TIME: areTexts,
+  ZRANGE: areTexts,
   ZRANGEBYSCORE: areTexts,
   XREVRANGE: Array.isArray,
 }

@@ -2,10 +2,8 @@
 import {
   blockConsumer,
   changePlan,
-  keysToRemove,
+  readConsumer,
   readConsumers,
-  removeConsumer,
-  showConsumer,
   unblockConsumer,
 } from '../../../ops/consumers.ts'
 import {
@@ -15,6 +13,7 @@ import {
   removedConsumerDocument,
 } from '../../../ops/documents/consumers.ts'
 import { readNamePage } from '../../../ops/key-pages.ts'
+import { removeConsumer } from '../../../ops/remove-consumer.ts'
 import { pageDocument, pageOf } from '../cursor.ts'
 import { consumerOf, valuesOf } from '../parse-input.ts'
 import { adminRoute } from '../route.ts'
@@ -45,7 +44,7 @@ export const consumersRoutes = [
     path: PATH,
     scopes: READING,
     run: async (call, services) =>
-      consumerDocument(await showConsumer(call.store, await consumerOf(call), MAX_KEYS), services),
+      consumerDocument(await readConsumer(call.store, await consumerOf(call), MAX_KEYS), services),
   }),
   adminRoute({
     method: 'PATCH',
@@ -90,7 +89,6 @@ export const consumersRoutes = [
     scopes: ['consumers:write'],
     async run(call, { config }) {
       const consumer = await consumerOf(call)
-      await keysToRemove(call.store, consumer)
       return removedConsumerDocument(consumer, await removeConsumer(call.store, consumer, config.rules))
     },
   }),

@@ -1,4 +1,4 @@
-/** API keys and imported keys. */
+/** API keys and imported keys. What imports them is in import-key.ts. */
 import {
   createdKeyDocument,
   keyDocument,
@@ -8,7 +8,7 @@ import {
 import { type FoundKey, findKeyById } from '../../../ops/find-key.ts'
 import { changeKey, revokeKey, rotateKey, showKey } from '../../../ops/key-changes.ts'
 import { readKeyPage } from '../../../ops/key-pages.ts'
-import { createKey, importKey, type NewKey } from '../../../ops/keys.ts'
+import { createKey, type NewKey } from '../../../ops/keys.ts'
 import { parseConsumerName } from '../../../ops/names.ts'
 import { mustHaveAny } from '../authenticate.ts'
 import { pageDocument, pageOf } from '../cursor.ts'
@@ -16,7 +16,7 @@ import type { InputOf } from '../json-schema.ts'
 import { consumerOf, overlapOf, parsed, valuesOf } from '../parse-input.ts'
 import { invalidInput } from '../problems.ts'
 import { type AdminCall, adminRoute, type Services } from '../route.ts'
-import { changeKeyBody, createKeyBody, importKeyBody, keysQuery, rotateBody } from '../schemas.ts'
+import { changeKeyBody, createKeyBody, keysQuery, rotateBody } from '../schemas.ts'
 
 const SCOPES = ['keys:write'] as const
 const PATH = 'keys/{consumer}/{digits}'
@@ -45,22 +45,6 @@ export const keysRoutes = [
       services.signing?.mustSign(call.store)
       const created = await createKey(call.store, await newKeyOf(call, services), call.claim)
       return createdKeyDocument(created)
-    },
-  }),
-  adminRoute({
-    method: 'POST',
-    path: 'keys/import',
-    scopes: SCOPES,
-    body: importKeyBody,
-    isCreation: true,
-    async run(call, services) {
-      const { key, sha256: digest, ...body } = call.body
-      if ((key === undefined) === (digest === undefined))
-        throw invalidInput('', 'Send either key or sha256, not both.')
-      const opaque = digest === undefined ? { key: key! } : { digest }
-      const newKey = await newKeyOf({ ...call, body }, services)
-      const imported = await parsed('/key', () => importKey(call.store, opaque, newKey, call.claim))
-      return keyDocument(imported)
     },
   }),
   adminRoute({
@@ -115,7 +99,7 @@ async function keyOf(call: AdminCall<unknown, unknown>): Promise<FoundKey> {
 
 type NewKeyBody = InputOf<typeof createKeyBody>
 
-async function newKeyOf(call: AdminCall<NewKeyBody, unknown>, services: Services): Promise<NewKey> {
+export async function newKeyOf(call: AdminCall<NewKeyBody, unknown>, services: Services): Promise<NewKey> {
   checkPlanScope(call)
   const { expiresAt, ...values } = await valuesOf(call.body, services)
   return { ...values, ...(expiresAt && { expiresAt }) }

@@ -1,6 +1,6 @@
 /** What was decided, and about whom. */
 import { statsDocument, topCallersDocument } from '../../../ops/documents/stats.ts'
-import { filterByRule, listRuleNames, MAX_LOOK_BACK_MS, readStats } from '../../../ops/stats.ts'
+import { filterByRule, listRuleNames, MAX_LOOK_BACK_MS, readStatsBy } from '../../../ops/stats.ts'
 import { MAX_CALLERS_BACK_MS, readTopCallersOf } from '../../../ops/top-callers.ts'
 import { object, oneOf, text } from '../json-schema.ts'
 import { durationOf } from '../parse-input.ts'
@@ -19,10 +19,10 @@ export const statsRoutes = [
     path: 'stats',
     scopes: SCOPES,
     query: statsQuery,
-    async run({ store, query }, { config, now }) {
+    async run({ store, query }, { config, now, sumStats }) {
       const backMs = durationOf('?since', query.since ?? '24h', MINUTE_MS, MAX_LOOK_BACK_MS)
       const until = now()
-      const all = await readStats(store, new Date(until - backMs), new Date(until))
+      const all = await readStatsBy(sumStats, store, new Date(until - backMs), new Date(until))
       const { rule } = query
       return statsDocument(rule === undefined ? all : filterByRule(all, rule, listRuleNames(config)))
     },

@@ -5,14 +5,7 @@ import {
   rotatedTokenDocument,
   tokenDocument,
 } from '../../../ops/documents/tokens.ts'
-import {
-  createToken,
-  findTokenById,
-  mintToken,
-  readTokenPage,
-  revokeToken,
-  rotateToken,
-} from '../../../ops/tokens.ts'
+import { createToken, findTokenById, readTokenPage, revokeToken, rotateToken } from '../../../ops/tokens.ts'
 import { isScope } from '../../../scopes.ts'
 import { pageDocument, pageOf } from '../cursor.ts'
 import { overlapOf, valuesOf } from '../parse-input.ts'
@@ -43,12 +36,10 @@ export const tokensRoutes = [
       const { name, scopes, expiresAt } = await valuesOf(body, services)
       const unknown = scopes.findIndex(scope => !isScope(scope))
       if (unknown >= 0) throw invalidInput(`/scopes/${unknown}`, 'There is no such scope.')
-      const minted = mintToken(store)
-      const held = await claim(minted.id)
       const created = await createToken(
         store,
         { name, scopes, ...(expiresAt && { expiresAt }), by: token.name },
-        { maker: token, minted, claim: held },
+        { maker: token, before: claim },
       )
       return createdTokenDocument(created)
     },
@@ -72,12 +63,9 @@ export const tokensRoutes = [
       const overlapMs = overlapOf(call.body)
       const found = await tokenOf(call)
       const { token, claim } = call
-      const minted = mintToken(call.store)
-      const held = await claim(minted.id)
       const rotated = await rotateToken(call.store, found, overlapMs, {
         maker: token,
-        minted,
-        claim: held,
+        before: claim,
         by: token.name,
       })
       tokens.forget(found.digest)

@@ -19,10 +19,13 @@ export const consumersOperations: PartOperations = {
   schemas: {
     ...{ ...PAGE, ...KEY, ...OVERRIDE, ...SETTINGS },
     ConsumerPage: 'items: Consumer[], ...Page',
-    Consumer: `...Settings, keys: Key[] "At most 100. The operation listKeys has all.",
+    Consumer: `...Settings,
+      keys: Key[] "At most 100: listKeys has all.",
       hasMoreKeys?: boolean, overrides: Override[]`,
-    ConsumerChange:
-      '...Settings, overrides: string[] "The names of their rules.", keysOnOtherPlans?: PlanOfKey[]',
+    ConsumerChange: `...Settings,
+      overrides: string[] "Names of rules.",
+      keysOnOtherPlans?: PlanOfKey[] "At most 100, of the first 1,000 keys.",
+      hasMoreKeys?: boolean "Other keys may have other plans, too."`,
     PlanOfKey: 'id, plan?',
     RemovedConsumer: 'consumer, removed: boolean, keys: integer',
   },

@@ -1,9 +1,8 @@
 /** Schemas of replies, and texts, that several parts of the API share. Each stands alone, so that a Worker has only those of its parts. */
 
-/** Of a list. */
+/** Of each list. */
 export const PAGE = {
-  Page: `cursor? "For the next page. Absent: this is the last one. A page can have fewer items than the limit,
-    also if there is a cursor."`,
+  Page: 'cursor? "For the next page, also after one with fewer items than the limit. Absent: this is the last one."',
 }
 
 export const KEY = {
@@ -11,9 +10,11 @@ export const KEY = {
     consumer, kind: (api-key|opaque-key), mode: (live|test),
     plan? "Absent: the plan of the consumer applies.",
     label?, createdAt: time, expiresAt?: time,
-    hint? "The last letters of the key.",
+    hint? "Its last letters.",
     replacedBy?, signedBy?`,
 }
+
+export const WITH_PLAN = 'With `plan`, the scope consumers:write is needed too.'
 
 export const REMOVED = 'No such thing is left, so a repeat is answered with 404.'
 

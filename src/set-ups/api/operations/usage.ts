@@ -15,7 +15,7 @@ export const usageOperations: PartOperations = {
     RuleUsage: `name,
       unit "\`requests\`, or a unit of the config.",
       limit: number,
-      allowance "The limit in words: \`120 per minute\`.",
+      allowance "Such as \`120 per minute\`.",
       remaining: number "Units that can be spent at once.",
       resetAfterMs: integer "Until the whole budget is back, if nothing else is spent.",
       debt?: number "Units spent above the limit.",

@@ -10,6 +10,7 @@ export const whyOperations: PartOperations = {
     ...{ ...REFUSALS, ...SIGNATURE },
     Why: `caller, kind: (consumer|key|address|identity), state: (refused|partly|admitted|unknown),
       sentence, plan: string|null, blockedAt: time|null, overrides: string[],
+      hasMoreKeys?: boolean "Only 100 keys of the consumer were looked at.",
       kill: Signature|null, rules: RuleNow[], refusals: RuleRefusals[], notAsked: string[]`,
     RuleNow: `rule, mode: (enforce|shadow), limit: number, cost: number, allowed: boolean, remaining: number,
       retryAfterMs: integer, pausedUntil?: time, switch?: SwitchNow`,

@@ -323,6 +323,10 @@ describe('the module of a Worker', () => {
     )
     expect(moduleWith('keys', 'openapi')).not.toContain('tokensOperations')
     expect(moduleWith('keys')).not.toContain('Operations')
+    const withImport = { rules: [second], credentials: { opaqueKeys: {} } }
+    expect(workerModule(configOf({ ...withImport, api: { routes: ['keys', 'openapi'] } }))).toContain(
+      'createOpenapiRoutes([keysOperations, openapiOperations, importOperations])',
+    )
   })
 
   it.each<[string, Partial<ConfigInput>, boolean]>([

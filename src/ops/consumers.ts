@@ -189,17 +189,13 @@ export function blockConsumer(
     const now = new Date()
     const isBlockedNow = isBlocked(record, now.getTime() * 1000)
     if (isBlockedNow && until === undefined && !reason) return record
-    const others = withoutBlock(record)
-    const before = isBlockedNow ? record : others
-    const { blockedAt = now } = before
-    const endsAt = until === undefined ? before.blockedUntil : until && until.getTime() * 1000
-    const [blockedBy, newReason] = [by ?? before.blockedBy, reason ?? before.reason]
+    const { blockedUntil, removedAt: _, ...before } = isBlockedNow ? record : withoutBlock(record)
+    const endsAt = until === undefined ? blockedUntil : until && until.getTime() * 1000
     return {
-      ...others,
-      blockedAt,
+      ...{ blockedAt: now, ...before },
       ...(endsAt && { blockedUntil: endsAt }),
-      ...(blockedBy && { blockedBy }),
-      ...(newReason && { reason: newReason }),
+      ...(by !== undefined && { blockedBy: by }),
+      ...(reason !== undefined && { reason }),
     }
   })
 }

@@ -126,6 +126,12 @@ export function checkRuleMode(mode: string | undefined): void {
   )
 }
 
+/** As checkRuleMode, of a share. @throws AdminError `usage` */
+export function checkShare(share: number | undefined): void {
+  if (share === undefined || (share >= 0 && share <= 1)) return
+  throw new AdminError('usage', 'The share is not valid. Use a number from 0 to 1.')
+}
+
 /** Of a switch, which has no earlier end to keep. */
 export function switchOf({ until, ...signature }: Signature) {
   return { at: new Date(), ...signature, ...(until && { until }) }

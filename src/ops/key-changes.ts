@@ -40,22 +40,10 @@ export async function changeKey(store: AdminStore, key: FoundKey, change: KeyCha
   if (at && !isLonger) await expirePointer(store, key, at)
 }
 
-function changed(
-  { label, plan, expiresAt, replacedBy, ...rest }: CredentialRecord,
-  change: KeyChange,
-): CredentialRecord {
-  const after = <T>(before: T | undefined, given: T | null | undefined) =>
-    given === undefined ? before : (given ?? undefined)
-  const [newLabel, newPlan] = [after(label, change.label), after(plan, change.plan)]
-  const end = after(expiresAt, change.expiresAt)
-  const successor = change.expiresAt === null ? undefined : replacedBy
-  return {
-    ...rest,
-    ...(newPlan && { plan: newPlan }),
-    ...(end && { expiresAt: end }),
-    ...(newLabel && { label: newLabel }),
-    ...(successor && { replacedBy: successor }),
-  }
+function changed(record: CredentialRecord, change: KeyChange): CredentialRecord {
+  const after = { ...record, ...change, ...(change.expiresAt === null && { replacedBy: null }) }
+  const left = Object.entries(after).filter(([, value]) => value !== null && value !== undefined)
+  return Object.fromEntries(left) as unknown as CredentialRecord
 }
 
 /** @param label undefined removes the label */

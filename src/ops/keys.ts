@@ -165,11 +165,11 @@ function digestOf({ keyPrefix, advice }: AdminStore, opaque: OpaqueKey): string 
  */
 async function staleOwnerOf(store: AdminStore, digest: string, consumer: string): Promise<string | null> {
   const owner = await store.run<string | null>('GET', store.at(pointerKey(digest)))
-  for (const each of new Set([owner ?? consumer, consumer]))
-    if ((await store.run('EXISTS', store.at(credentialKey(each, digest)))) === 1)
+  for (const holder of new Set([owner ?? consumer, consumer]))
+    if ((await store.run('EXISTS', store.at(credentialKey(holder, digest)))) === 1)
       throw new AdminError(
         'refused',
-        `This key already belongs to consumer '${each}': ${keyId(each, digest)}.`,
+        `This key already belongs to consumer '${holder}': ${keyId(holder, digest)}.`,
       )
   return owner
 }

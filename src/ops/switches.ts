@@ -60,10 +60,7 @@ export function checkRuleChange({
 }): void {
   if (mode === undefined && share === undefined)
     throw new AdminError('usage', 'No change is given. Use a mode or a share.')
-  if (share === undefined) return
-  if (!(share >= 0 && share <= 1))
-    throw new AdminError('usage', 'The share is not valid. Use a number from 0 to 1.')
-  if (mode === 'off' || mode === 'shadow')
+  if (share !== undefined && (mode === 'off' || mode === 'shadow'))
     throw new AdminError(
       'usage',
       `A share cannot be combined with mode ${mode}: it is the share of callers for whom the rule is enforced.`,
@@ -87,10 +84,9 @@ async function changeSwitches(
   name: string,
   change: (switches: Switches) => Switches | undefined,
 ): Promise<SwitchChange> {
-  let switches = await readSwitches(store)
-  let isChanged = change(switches) !== undefined
-  if (!isChanged) return { switches, isChanged }
-  let before = switches
+  let before = parseSwitches(null)
+  let switches = before
+  let isChanged = false
   await changeText(
     store,
     SWITCHES_KEY,
@@ -99,8 +95,9 @@ async function changeSwitches(
       const after = change(before)
       isChanged = after !== undefined
       switches = after ?? before
-      const isEmpty = !switches.kill && switches.rules.size === 0
-      return isEmpty ? undefined : { text: formatSwitches(switches) }
+      // An unchanged text is not written.
+      if (!after) return text === undefined ? undefined : { text }
+      return after.kill || after.rules.size > 0 ? { text: formatSwitches(after) } : undefined
     },
     () => {
       const [was, is] = [switchFacts(before, name), switchFacts(switches, name)]

@@ -32,7 +32,11 @@ import { ANY, setCommand, write } from './write.ts'
 
 export type { CreatedToken, FoundToken, RotatedToken, TokenInfo } from './token-shape.ts'
 
-export type NewToken = Pick<TokenRecord, 'name' | 'scopes' | 'expiresAt' | 'by'>
+export interface NewToken extends Pick<TokenRecord, 'name' | 'scopes'> {
+  /** Absent: never. */
+  expiresAt?: Date | undefined
+  by?: string | undefined
+}
 
 /** A token before it is stored. */
 interface MintedToken {
@@ -206,12 +210,7 @@ export async function rotateToken(
   const now = Date.now()
   const ends = nextEnd(record, now)
   const end = ends ? earlier(ends, maker?.expiresAt) : maker?.expiresAt
-  const newToken = {
-    ...{ name, scopes },
-    ...(end && { expiresAt: end }),
-    ...(by !== undefined && { by }),
-  }
-  const next = recordOf(newToken, maker)
+  const next = recordOf({ name, scopes, expiresAt: end, by }, maker)
   const minted = mintToken(store)
   const claim = await before?.(minted.id)
   const created = { ...minted, ...next }

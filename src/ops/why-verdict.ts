@@ -213,19 +213,24 @@ function overrideText({ rule, numbers, mode }: Override): string {
   return `of \`${rule}\` (${[...(numbers ? [`limit ${numbers.limit}`] : []), ...(mode ? [mode] : [])].join(', ')})`
 }
 
-/** The last change that is on record. The removal of a setting and the change of a plan leave none. */
-function changed({ consumer, key, switched, switches, now }: WhyFacts): string[] {
+/** The last change: of the consumer by its audit trail, else by its settings, which show no removal and no change of a plan. */
+function changed({ consumer, key, switched, switches, now, lastChange }: WhyFacts): string[] {
   const { record, keys = [], hasMoreKeys } = consumer ?? {}
   // Of many keys, the last one may not have been looked at.
   const created = key ? [key] : hasMoreKeys ? [] : keys
-  const changes: { at: Date; text: string }[] = [
+  const settings = () => [
     ...(record?.overrides ?? []).flatMap(({ at, by = '', rule }) =>
       at ? [{ at, text: `override of \`${rule}\`${by && ` by ${by}`}` }] : [],
     ),
     ...(record?.blockedAt ? [{ at: record.blockedAt, text: `block${byText(record.blockedBy)}` }] : []),
+    ...created.map(({ createdAt }) => ({ at: createdAt, text: 'key created' })),
+  ]
+  const changes: { at: Date; text: string }[] = [
+    ...(lastChange
+      ? [{ at: lastChange.at, text: `${lastChange.action}${byText(lastChange.actor.name)}` }]
+      : settings()),
     ...[...switched].map(([name, { at, by }]) => ({ at, text: `switch of \`${name}\`${byText(by)}` })),
     ...(switches.kill ? [{ at: switches.kill.at, text: `kill switch${byText(switches.kill.by)}` }] : []),
-    ...created.map(({ createdAt }) => ({ at: createdAt, text: 'key created' })),
   ]
   const [last] = changes.sort((a, b) => b.at.getTime() - a.at.getTime())
   return last ? [`last changed at ${clock(last.at, now)} (${last.text})`] : []

@@ -189,6 +189,15 @@ describeOnRedis('administration over HTTP', (_, kind) => {
   })
 
   describe('consumers', () => {
+    it('are not unblocked by a request with a body, whose reason would be lost', async () => {
+      await api('PUT consumers/acme/block', { token, body: {} })
+      const text = '{"reason":"paid"}'
+      const headers = { 'content-length': String(text.length) }
+      const { status, body } = await api('DELETE consumers/acme/block', { token, text, headers })
+      expect([status, body.errors[0].detail]).toEqual([400, expect.stringContaining('Sluice-Reason')])
+      expect((await api('GET consumers/acme', { token })).body.blockedAt).not.toBeNull()
+    })
+
     it('get a plan, a block and overrides', async () => {
       await create({ consumer: 'acme' })
       expect((await api('PATCH consumers/acme', { token, body: { plan: 'pro' } })).body.plan).toBe('pro')

@@ -150,7 +150,9 @@ describe('commands that read', () => {
     expect(await ok('consumers', 'show', 'acme')).toMatch(
       /^consumer +acme\nplan +none\nblocked at +20[\d-]{8} \d\d:\d\d UTC\n/,
     )
-    expect(await ok('switch')).toMatch(/^kill +none\n\nrules:\nRULE +AT .*CONFIG\.MODE/m)
+    const [shown, local] = [await ok('switch'), (await byStore('switch')).stdout]
+    expect(shown.split('\n\n').slice(0, 2)).toEqual(local.split('\n\n').slice(0, 2))
+    expect(shown).toMatch(/^The kill switch is off: limits apply\.\n\nRULE +SWITCHED TO /)
     expect(await ok('why', 'acme')).toMatch(/^acme is refused with a 403: blocked .*\n\ncaller +acme\n/s)
     expect(await ok('stats')).toContain('requests:\nOUTCOME ')
     expect((await byApi(['stats', '--fail-above', 'limited>1%'])).code).toBe(3)
@@ -202,20 +204,28 @@ describe('commands that change', () => {
   })
 
   it('set switches, and reset limits by name', async () => {
-    await ok('switch', 'kill', 'on', '--for', '5m', '--reason', 'incident', '--yes')
+    expect(await ok('switch', 'kill', 'on', '--for', '5m', '--reason', 'incident', '--yes')).toMatch(
+      /^The kill switch is ON: no limit applies\. Since .* UTC by support, until .*: incident\.\n$/,
+    )
     expect((await json('switch')).kill).toMatchObject({
       by: 'support',
       reason: 'incident',
       status: 'applies',
     })
-    expect(await ok('switch', 'kill', 'off')).toMatch(/^kill +none$/m)
+    expect(await ok('switch', 'kill', 'off')).toBe('The kill switch is off: limits apply.\n')
     await ok('switch', 'rule', 'minute', 'enforce', '--share', '0.25')
-    await ok('switch', 'rule', 'sms/week', 'off')
+    expect(await ok('switch', 'rule', 'sms/week', 'off')).toMatch(
+      /^Rule 'sms\/week' is switched to off, since .* by support, until it is switched back\.\n$/,
+    )
+    const shared = await byApi(['switch', 'rule', 'sms/week', '--share', '0.5'])
+    expect(shared.stderr).toBe(
+      "Rule 'sms/week' is in mode off: the share has no effect until the rule is enforced.\n",
+    )
     expect((await json('switch')).rules).toMatchObject([
       { rule: 'minute', share: 0.25 },
       { rule: 'sms/week' },
     ])
-    await ok('switch', 'rule', 'minute', 'reset')
+    expect(await ok('switch', 'rule', 'minute', 'reset')).toBe("Rule 'minute' follows the config.\n")
     expect((await json('switch')).rules).toHaveLength(1)
     const limit = ['limits', 'reset', 'sms', '--by', 'account=42', '--yes']
     expect(await json(...limit)).toEqual(JSON.parse((await byStore(...limit, '--json')).stdout))
@@ -247,14 +257,18 @@ describe('commands that change', () => {
   it('send the reason in a header, or in the body of changes that keep it', async () => {
     await byApi(['consumers', 'block', 'acme', '--reason', 'unbezahlt – März', '--yes'])
     expect(await requests[0]!.json()).toEqual({ reason: 'unbezahlt – März' })
-    await ok('consumers', 'unblock', 'acme', '--reason', 'paid')
-    expect(requests[1]!.headers.get('sluice-reason')).toBe('paid')
+    await ok('consumers', 'unblock', 'acme', '--reason', 'bezahlt – im April')
+    expect(Buffer.from(requests[1]!.headers.get('sluice-reason')!, 'latin1').toString()).toBe(
+      'bezahlt – im April',
+    )
     expect((await json('audit')).items).toMatchObject([
-      { action: 'consumers.unblock', reason: 'paid', actor: { kind: 'token', name: 'support' } },
+      {
+        action: 'consumers.unblock',
+        reason: 'bezahlt – im April',
+        actor: { kind: 'token', name: 'support' },
+      },
       { action: 'consumers.block', reason: 'unbezahlt – März' },
     ])
-    const { code, stderr } = await byApi(['consumers', 'unblock', 'acme', '--reason', 'bezahlt – März'])
-    expect([code, stderr]).toEqual([2, expect.stringContaining('--reason: use letters of ASCII')])
   })
 })
 
@@ -389,8 +403,6 @@ describe('a failure', () => {
       () => new Response('<h1>Hello</h1>', { headers: { 'content-type': 'text/html' } }),
       'status 200 and text/html',
     ],
-    ['a redirect', () => Response.redirect('https://elsewhere.invalid/', 302), 'status 302 and no type'],
-    ['a page of a proxy', () => new Response('bad gateway', { status: 502 }), 'status 502 and text/plain'],
     [
       'another API',
       () => Response.json({ detail: 'no' }, { status: 404 }),
@@ -406,7 +418,10 @@ describe('a failure', () => {
   })
 
   it('is a conflict if another writer was faster', async () => {
-    const body = { type: 'urn:sluice:problem:conflict', detail: 'Try again.', requestId: 'a' }
+    const body = {
+      ...{ type: 'urn:sluice:problem:conflict', title: 'Conflict', status: 409 },
+      ...{ detail: 'Try again.', requestId: 'a' },
+    }
     const client = createApiClient({ url, token, fetch: async () => Response.json(body, { status: 409 }) })
     const failure = { kind: 'conflict', message: 'Try again.', createdId: undefined }
     await expect(client.call('removeKillSwitch')).rejects.toMatchObject(failure)
@@ -456,10 +471,10 @@ it('the store is used if its URL is given, whatever SLUICE_API_URL says', async 
 })
 
 it('calls only routes that the table has', () => {
-  const source = readFileSync(new URL('../../src/node/cli/api-commands.ts', import.meta.url), 'utf8')
-  const ids = [...source.matchAll(/(?:api\.\w+(?:<[^(]*>)?\(|printChanged\(api, flags, )\s*'(\w+)'/g)].map(
-    ([, id]) => id,
+  const sources = ['api-commands', 'api-switches'].map(name =>
+    readFileSync(new URL(`../../src/node/cli/${name}.ts`, import.meta.url), 'utf8'),
   )
+  const ids = [...sources.join().matchAll(/api\.\w+(?:<[^(]*>)?\(\s*'(\w+)'/g)].map(([, id]) => id)
   expect(ids.length).toBeGreaterThan(26)
   const known = ROUTES.map(route => operationOf(route).id)
   expect(ids.filter(id => !known.includes(id!))).toEqual([])

@@ -62,6 +62,28 @@ describeOnRedis('limits by name over HTTP', (_, kind) => {
     })
   })
 
+  it('give back as many units as a refund says in all, through whichever isolate and however often', async () => {
+    const { receipt } = (await api('POST limits/sms', { token, body: { ...account, cost: 5 } })).body
+    const other = apiOf(gateway, CONFIG)
+    const remaining: number[] = []
+    for (const [isolate, cost] of [
+      [api, 2],
+      [api, 2],
+      [other, 2],
+      [other, 3],
+      [api, 3],
+      [api, 1],
+      [other, undefined],
+      [api, undefined],
+    ] as const) {
+      const body = { receipt, ...(cost && { cost }) }
+      await isolate('POST limits/sms/refund', { token, body })
+      const peeked = await api('POST limits/sms/peek', { token, body: account })
+      remaining.push(peeked.body.rules[0].remaining)
+    }
+    expect(remaining).toEqual([2, 2, 2, 3, 3, 3, 5, 5])
+  })
+
   it('take no receipt of another limit, which the token may not use', async () => {
     const only = await tokenWith(gateway, ['limits:use:all'])
     const { body } = await api('POST limits/sms', { token, body: account })

@@ -10,9 +10,10 @@ import {
   parseAddress,
   parseRange,
 } from '../../src/config/address-ranges.ts'
+import { sized } from '../selection.ts'
 import { expectShare, forEvery } from '../support/property.ts'
 
-const RUNS = 5000
+const RUNS = sized(5000, 1000)
 
 /** Zeros are frequent, so that several runs of zeros compete for the `::`. */
 const group = fc.oneof(

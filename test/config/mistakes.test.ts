@@ -678,15 +678,17 @@ describe('values that are not plain data', () => {
     expect(mistakesIn({ ...CONFIG, rules: [rule, { ...rule, name: 'b', match: {} }] })).toEqual([])
   })
 
-  // The check must not convert such a value to text. `npm test` checks each place with one of the two forms of the value.
-  it.each<[string, unknown]>([
-    ['without a prototype', Object.create(null)],
-    ['whose toString throws', { toString: () => assert.fail('converted to text') }],
-  ])('are reported at any place: an object %s', (_, value) => {
+  // The check must not convert such a value to text. `npm test` checks each place with one of the two values, in one of
+  // its two forms.
+  it.each<[string, number, unknown]>([
+    ['without a prototype', 0, Object.create(null)],
+    ['whose toString throws', 1, { toString: () => assert.fail('converted to text') }],
+  ])('are reported at any place: an object %s', (_, turn, value) => {
     for (const [config, paths] of EVERYWHERE) {
       for (const [i, path] of paths.entries()) {
+        if (SELECTION === 'quick' && i % 2 !== turn) continue
         const forms = [value, [value]]
-        for (const wrong of SELECTION === 'all' ? forms : [forms[i % 2]]) {
+        for (const wrong of SELECTION === 'all' ? forms : [forms[Math.floor(i / 2) % 2]]) {
           const mistakes = mistakesIn(replaceAt(config, path, wrong))
           expect(mistakes.join('\n'), path.join('.')).not.toContain('converted to text')
         }

@@ -123,22 +123,30 @@ describe('curl', () => {
   })
 
   it('signs a user up, changes what it may do, and decides under a limit, as docs/api.md says', async () => {
-    const [create, override, block, revoke, decide, refund] = curls('docs/api.md')
+    const lines = linesOf('docs/api.md')
+    const [base, call] = ['V=', 'call()'].map(start => lines.find(line => line.startsWith(start))!)
+    const definitions = `${base!.replace('https://gateway.example.com', stack.url)}\n${call!}\n`
+    const commands = lines.filter(line => /^(call|curl) /.test(line))
+    const [create, usage, override, block, unblock, rotate, revoke, decide, refund] = commands
     const [, scopes] = /--scopes (\S+)/.exec(readPage('docs/api.md'))!
     const { token: TOKEN } = await createToken(store, { name: 'backend', scopes: scopes!.split(',') })
     const run = async (command: string | undefined, more = {}) =>
-      JSON.parse(await shell(command!, { TOKEN, ...more })) as Record<string, unknown>
+      JSON.parse(await shell(definitions + command, { TOKEN, ...more })) as Record<string, unknown>
     const { id, key } = await run(create)
     expect(key).toMatch(/^slk_acme_/)
     expect(await run(create)).toMatchObject({ status: 409, id })
+    expect(await run(usage, { KEY: key })).toMatchObject({ consumer: 'acme', rules: expect.any(Array) })
     expect(await run(override)).toMatchObject({ limit: 600, status: 'applies' })
     expect(await run(block)).toMatchObject({ reason: 'unpaid' })
+    expect(await run(unblock)).toMatchObject({ blockedAt: null })
+    expect(await run(rotate, { ID: id })).toMatchObject({ replaces: { id } })
     expect(await run(revoke, { ID: id })).toEqual({ id, revoked: true })
     const { allowed, receipt } = await run(decide)
     expect(allowed).toBe(true)
     expect(await run(refund, { RECEIPT: JSON.stringify(receipt) })).toMatchObject({
       rules: [{ name: 'day', remaining: 5 }],
     })
+    expect(commands).toHaveLength(9)
   })
 
   it('reports the utilization of a machine, as docs/load-shedding.md says', async () => {
@@ -198,7 +206,7 @@ it('examples/README.md uses the address at which the bridge listens by default',
 /** Lines of shell on the pages, by the test that runs them or compares them with what exists. */
 const COVERED: readonly (readonly [line: RegExp, by: string])[] = [
   [/npx sluicegate/, 'run-commands.test.ts; the bridge: above'],
-  [/^(for .*)?curl /, 'above'],
+  [/^(for .*)?curl |^(V=|call\b)/, 'above'],
   [/openssl/, 'above, with the bridge'],
   [/npx (wrangler|vitest) |^npm (run [\w:]+|test) -- /, 'below'],
   [/^([A-Z_]+=\d+ )?npm (run [\w:]+|start|test)$/, 'the names of npm scripts in run-commands.test.ts'],

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createToken } from '../../src/ops/tokens.ts'
 import type { Scope } from '../../src/scopes.ts'
-import { runClient, WITHOUT_PERL_CLIENT, WITHOUT_TYPESCRIPT_CLIENT } from '../support/api-clients.ts'
+import { runClient, withoutPerlClient, withoutTypescriptClient } from '../support/api-clients.ts'
 import { ROOT } from '../support/pages.ts'
 import { useStack } from '../support/stack.ts'
 
@@ -17,6 +17,9 @@ async function tokenWith(...scopes: Scope[]): Promise<string> {
   const store = createAdminStore({ ...context.stack.rest, keyLocking: false })
   return (await createToken(store, { name: 'client', scopes })).token
 }
+
+const WITHOUT_TYPESCRIPT_CLIENT = withoutTypescriptClient()
+const WITHOUT_PERL_CLIENT = withoutPerlClient()
 
 describe.skipIf(WITHOUT_TYPESCRIPT_CLIENT)(
   `openapi-typescript and openapi-fetch${WITHOUT_TYPESCRIPT_CLIENT}`,

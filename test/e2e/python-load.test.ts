@@ -12,7 +12,7 @@ import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import type { Stack } from '../../src/node/start/stack.ts'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createToken } from '../../src/ops/tokens.ts'
-import { PYTHON, runClient, WITHOUT_CELERY } from '../support/api-clients.ts'
+import { PYTHON, runClient, withoutCelery } from '../support/api-clients.ts'
 import { ROOT } from '../support/pages.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 import { type RedisProcess, startRedisProcess } from '../support/redis-process.ts'
@@ -59,6 +59,8 @@ interface Fleet {
   processes: ChildProcess[]
   stop(): void
 }
+
+const WITHOUT_CELERY = withoutCelery()
 
 describe.skipIf(!hasRedisServer || WITHOUT_CELERY)(
   `30 Python workers${WITHOUT_CELERY}`,

@@ -10,7 +10,7 @@ import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { createToken } from '../../src/ops/tokens.ts'
 import type { Scope } from '../../src/scopes.ts'
-import { PYTHON, runClient, WITHOUT_FASTAPI, WITHOUT_REQUESTS } from '../support/api-clients.ts'
+import { PYTHON, runClient, withoutFastapi, withoutRequests } from '../support/api-clients.ts'
 import { freePort } from '../support/free-port.ts'
 import { listen } from '../support/listen.ts'
 import { blocksOf, ROOT, readPage } from '../support/pages.ts'
@@ -19,6 +19,8 @@ import { writeModules } from '../support/snippet-modules.ts'
 import { startTestStack } from '../support/stack.ts'
 
 const FROM_EXAMPLE = { PYTHONPATH: join(ROOT, 'examples/python'), PYTHONDONTWRITEBYTECODE: '1' }
+const WITHOUT_FASTAPI = withoutFastapi()
+const WITHOUT_REQUESTS = withoutRequests()
 const hasPython = spawnSync(PYTHON, ['--version']).status === 0
 
 describe.skipIf(!hasPython)(`Python${hasPython ? '' : ' (skipped: python3 is not installed)'}`, () => {

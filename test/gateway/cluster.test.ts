@@ -13,6 +13,7 @@ import { sha256 } from '../../src/sha256.ts'
 import { addressStateKey, consumerStateKey, credentialKey, pointerKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
+import { sized } from '../selection.ts'
 import { bound } from '../support/bound.ts'
 import { describeOnCluster } from '../support/cluster.ts'
 import { compiled, configOf, credentialOf, ModelEngine, type TimedEvaluation } from '../support/engines.ts'
@@ -64,7 +65,7 @@ describeOnCluster('the gateway', start => {
   it(`runs the script with all keys of one consumer in one slot, and declares every key (SEED=${SEED})`, async () => {
     const store = storeAt(false)
     const slots = new Set<number>()
-    await forEvery(traffic(30), 20, async scenario => {
+    await forEvery(traffic(sized(30, 8)), 20, async scenario => {
       const model = new ModelEngine()
       const caller = consumerStateKey(newCaller())
       slots.add(slotOf(caller))

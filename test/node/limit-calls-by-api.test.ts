@@ -1,5 +1,7 @@
 import { expect, it, vi } from 'vitest'
+import { take } from '../../src/node/cli/acquire.ts'
 import type { ApiClient } from '../../src/node/cli/api-client.ts'
+import type { LimitCalls } from '../../src/node/cli/limit-calls.ts'
 import { callsByApi } from '../../src/node/cli/limit-calls-by-api.ts'
 import { AdminError } from '../../src/ops/admin-error.ts'
 import { PATIENT } from '../support/patience.ts'
@@ -22,4 +24,28 @@ it('units are not taken again if their release overtakes a renewal', async () =>
   renewal.reject(new AdminError('refused', 'The units have ended.'))
   await new Promise(setImmediate)
   expect(sent).toEqual([])
+})
+
+it('a wait that is longer than a timer can be is not cut short', async () => {
+  vi.useFakeTimers()
+  try {
+    const call = vi.fn(async () => ({ allowed: false, delayMs: 0, retryAfterMs: 90 * 86_400e3, rules: [] }))
+    void callsByApi({ call } as unknown as ApiClient).acquire({ limit: 'sms', by: {} }, Infinity)
+    await vi.advanceTimersByTimeAsync(89 * 86_400e3)
+    expect(call).toHaveBeenCalledTimes(1)
+    await vi.advanceTimersByTimeAsync(2 * 86_400e3)
+    expect(call).toHaveBeenCalledTimes(2)
+  } finally {
+    vi.useRealTimers()
+  }
+})
+
+it('a command says that the kill switch is on', async () => {
+  const said = vi.spyOn(console, 'error').mockImplementation(() => {})
+  vi.spyOn(console, 'log').mockImplementation(() => {})
+  const decision = { ...{ limit: 'sms', allowed: true, delayMs: 0, retryAfterMs: 0 }, rules: [] }
+  const calls = { take: async () => ({ ...decision, degraded: 'kill-switch' }), release: async () => {} }
+  await take(calls as unknown as LimitCalls, 'sms', {})
+  expect(said.mock.calls).toEqual([['The kill switch is on: no limit counts.']])
+  vi.restoreAllMocks()
 })

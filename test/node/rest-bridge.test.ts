@@ -127,13 +127,13 @@ describeOnRedis('the bridge', start => {
     })
 
     it('accepts the token in the query, and a command in the path with a body as its last argument', async () => {
-      const url = `${bridge.url}/set/path%2Fkey/?EX=100&_token=${encodeURIComponent(TOKEN)}`
+      const url = `${bridge.url}/set/path%2Fkey/?EXAT=4102444800&_token=${encodeURIComponent(TOKEN)}`
       expect(await (await fetch(url, { method: 'POST', body: BYTES })).json()).toEqual({ result: 'OK' })
       const got = await fetch(`${bridge.url}/get/path%2Fkey`, {
         headers: { authorization: `Bearer ${TOKEN}` },
       })
       expect(await got.json()).toEqual({ result: BYTES })
-      expect(await (await post('/', ['TTL', 'path/key'])).json()).toEqual({ result: 100 })
+      expect(await (await post('/', ['EXPIRETIME', 'path/key'])).json()).toEqual({ result: 4102444800 })
     })
 
     it('encodes every string except a bare OK if the client requests base64', async () => {

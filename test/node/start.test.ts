@@ -4,6 +4,7 @@ import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'no
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { describe, expect, it, vi } from 'vitest'
+import { mustHaveWrangler } from '../../src/node/cli/start.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { ROOT } from '../support/pages.ts'
 import { PATIENT_MS } from '../support/patience.ts'
@@ -14,6 +15,15 @@ import { startRedisProcess } from '../support/redis-process.ts'
 import { hasRedisServer } from '../support/servers.ts'
 
 const programs = usePrograms()
+
+it('npx sluicegate start names the packages that it lacks, as in a folder with sluicegate alone', () => {
+  const missing = () => {
+    throw new Error('Cannot find package')
+  }
+  expect(() => mustHaveWrangler(missing)).toThrow(
+    'esbuild and miniflare are missing. npm install --save-dev wrangler',
+  )
+})
 
 describe('npx sluicegate bridge', () => {
   it.each([

@@ -82,7 +82,7 @@ describeOnRedis('the audit trail', (start, kind) => {
     await removeOverride(store, 'acme', 'window')
     await expect(unblockConsumer(store, 'unknown')).rejects.toThrow()
     await send('DEL', 'sluice:{c:acme}:consumer', `sluice:{c:acme}:key:${found.digest}`)
-    await expect(setKeyLabel(store, found, 'x')).rejects.toThrow('no longer valid')
+    await expect(setKeyLabel(store, found, 'x')).rejects.toThrow('has expired, or was revoked')
     await revokeKey(store, found)
     expect(await all(store)).toEqual([])
   })

@@ -6,14 +6,14 @@ import { GatewayError } from '../../src/errors.ts'
 import { callFor } from '../../src/metrics/add-counts.ts'
 import { createTopCallers } from '../../src/metrics/top-callers.ts'
 import { detailsOf } from '../../src/node/cli/why-output.ts'
-import type { AdminStore } from '../../src/ops/admin-store.ts'
-import { blockConsumer } from '../../src/ops/consumers.ts'
+import { type AdminStore, withActor } from '../../src/ops/admin-store.ts'
+import { blockConsumer, unblockConsumer } from '../../src/ops/consumers.ts'
 import { revokeKey } from '../../src/ops/key-changes.ts'
 import { findKey } from '../../src/ops/key-reference.ts'
 import { createKey, importKey } from '../../src/ops/keys.ts'
 import { compileOverride, setOverride } from '../../src/ops/overrides.ts'
 import { killLimits, switchRule } from '../../src/ops/switches.ts'
-import { parseWhyTarget, readWhy } from '../../src/ops/why.ts'
+import { parseWhyTarget, readWhy, withLastChange } from '../../src/ops/why.ts'
 import { verdictOf } from '../../src/ops/why-verdict.ts'
 import { createLimiterOnStore } from '../../src/set-ups/limits/limiter-on-store.ts'
 import { configOf } from '../support/engines.ts'
@@ -93,6 +93,15 @@ describeOnRedis('why', (_, kind) => {
     expect(details).toMatch(/^trial +shadow /m)
     expect(details).toMatch(/^all +enforce +9 per 300 days +yes +6$/m)
     expect(details).toContain('Not asked, because they count by more: tenant (add --by header:x-tenant=…).')
+  })
+
+  it('names the last change of a consumer by its audit trail, which has the end of a block, too', async () => {
+    const store = withActor(gateway.admin, { actor: { kind: 'operator', name: 'ops' } })
+    await createKey(store, { consumer: 'acme' })
+    await blockConsumer(store, 'acme', { by: 'ops' })
+    await unblockConsumer(store, 'acme')
+    const { sentence } = verdictOf(await withLastChange(store, await facts('acme')), config)
+    expect(sentence).toMatch(/; last changed at [\d:]+ UTC \(consumers\.unblock by ops\)\.$/)
   })
 
   it('counts nothing', async () => {

@@ -10,6 +10,7 @@ import { decideText, refundText } from '../../src/script/rule-set-text.ts'
 import { signalScript, signalText } from '../../src/script/signal-text.ts'
 import { syncText } from '../../src/script/sync-text.ts'
 import type { Script } from '../../src/store/store.ts'
+import { sized } from '../selection.ts'
 import { ModelEngine, RedisEngine, type TimedEvaluation } from '../support/engines.ts'
 import { forEvery } from '../support/property.ts'
 import { SEED } from '../support/random.ts'
@@ -97,7 +98,7 @@ describeOnRedis('the script', start => {
     const bare = new RedisEngine(redis.connection, withoutStruct)
     const whole = new RedisEngine(redis.connection)
     const engines = [bare, whole, bare.withLoops(), whole.withLoops()]
-    await forEvery(traffic(30), 20, async scenario => {
+    await forEvery(traffic(30), sized(20, 5), async scenario => {
       const model = new ModelEngine()
       let requests = 0
       const onAll = async (evaluation: TimedEvaluation) => {

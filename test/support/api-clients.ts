@@ -9,16 +9,12 @@ export const PYTHON = existsSync('/usr/bin/python3') ? '/usr/bin/python3' : 'pyt
 
 const CLIENTS = fileURLToPath(new URL('../clients/', import.meta.url))
 
-/** What is missing for a client, and how to install it. Empty: nothing. */
-const NO_PACKAGES = existsSync(`${CLIENTS}node_modules`) ? '' : 'npm ci --prefix test/clients'
-const NO_PERL =
+/** Each returns what is missing for a client, and how to install it. Empty: nothing. */
+const noPackages = () => (existsSync(`${CLIENTS}node_modules`) ? '' : 'npm ci --prefix test/clients')
+const noPerl = () =>
   spawnSync('perl', ['-MOpenAPI::Client', '-e1']).status === 0 ? '' : 'apt-get install libopenapi-client-perl'
-const NO_REQUESTS =
-  spawnSync(PYTHON, ['-c', 'import requests']).status === 0 ? '' : 'apt-get install python3-requests'
-
-const hasModules = (modules: string) => spawnSync(PYTHON, ['-c', `import ${modules}`]).status === 0
-const NO_FASTAPI = hasModules('fastapi, uvicorn') ? '' : 'apt-get install python3-fastapi python3-uvicorn'
-const NO_CELERY = hasModules('celery, redis') ? '' : 'apt-get install python3-celery python3-redis'
+const noModules = (modules: string, packages: string) =>
+  spawnSync(PYTHON, ['-c', `import ${modules}`]).status === 0 ? '' : `apt-get install ${packages}`
 
 const without = (...missing: string[]) => {
   const commands = missing.filter(Boolean).join(' && ')
@@ -27,12 +23,12 @@ const without = (...missing: string[]) => {
   return commands && ` (skipped: ${commands})`
 }
 
-/** For the titles of suites that need a client. */
-export const WITHOUT_TYPESCRIPT_CLIENT = without(NO_PACKAGES)
-export const WITHOUT_PERL_CLIENT = without(NO_PACKAGES, NO_PERL)
-export const WITHOUT_REQUESTS = without(NO_REQUESTS)
-export const WITHOUT_FASTAPI = without(NO_FASTAPI)
-export const WITHOUT_CELERY = without(NO_CELERY)
+/** For the titles of suites that need a client. Functions, because each of them starts a program. */
+export const withoutTypescriptClient = () => without(noPackages())
+export const withoutPerlClient = () => without(noPackages(), noPerl())
+export const withoutRequests = () => without(noModules('requests', 'python3-requests'))
+export const withoutFastapi = () => without(noModules('fastapi, uvicorn', 'python3-fastapi python3-uvicorn'))
+export const withoutCelery = () => without(noModules('celery, redis', 'python3-celery python3-redis'))
 
 /** Runs a program in test/clients. @returns what it prints @throws Error with its errors */
 export async function runClient(

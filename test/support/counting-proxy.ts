@@ -34,6 +34,11 @@ export interface CountingProxy {
   abandoned(): number
   /** Replaces the forwarding of requests. */
   fault: Fault | undefined
+  /**
+   * Counts a request that is answered without HTTP.
+   * @returns false if it has to be sent over HTTP instead, for a fault or a watch, or because nothing listens
+   */
+  countInProcess(): boolean
   /** Called with each request that is forwarded normally, or by a fault, when its reply has arrived here. */
   watch: ((exchanged: Exchanged) => void) | undefined
   /** Stops listening, and cuts every connection. */
@@ -52,6 +57,11 @@ export async function startCountingProxy(target: string, listener?: RequestListe
     url: '',
     fault: undefined,
     watch: undefined,
+    countInProcess() {
+      if (proxy.fault || proxy.watch || !server.listening) return false
+      countArrival()
+      return true
+    },
     count() {
       const counted = requests
       requests = 0
@@ -67,9 +77,12 @@ export async function startCountingProxy(target: string, listener?: RequestListe
     open: () => listen(server, Number(new URL(proxy.url).port)),
     close: () => proxy.shut(),
   }
-  const server = createServer((incoming, response) => {
+  const countArrival = () => {
     requests += 1
     lastAt = performance.now()
+  }
+  const server = createServer((incoming, response) => {
+    countArrival()
     response.once('close', () => {
       if (!response.writableFinished) abandoned += 1
     })

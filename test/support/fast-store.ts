@@ -1,10 +1,9 @@
 /** What `startTestStore` gives to tests, on a real Redis if there is one: the embedded one takes ten times as long. */
 
-import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import type { TestStore } from '../../src/node/testing.ts'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
-import { PATIENT_MS } from './patience.ts'
+import { startCountedBridge } from './counted-bridge.ts'
 import { startRedis } from './redis.ts'
 
 const TOKEN = 'a-token-for-tests'
@@ -13,7 +12,7 @@ export type FastStore = Omit<TestStore, 'createKey'> & { createKey(consumer: str
 
 export async function startFastStore(): Promise<FastStore> {
   const redis = await startRedis()
-  const bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0, deadlineMs: PATIENT_MS })
+  const bridge = await startCountedBridge(redis.url, TOKEN)
   const rest = { url: bridge.url, token: TOKEN }
   return {
     env: { UPSTASH_REDIS_REST_URL: rest.url, UPSTASH_REDIS_REST_TOKEN: TOKEN },

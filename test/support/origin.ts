@@ -5,6 +5,7 @@ import { createServer, type IncomingHttpHeaders, type IncomingMessage, type Serv
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { gzipSync } from 'node:zlib'
+import { serveInProcess, stopServingInProcess } from './in-process.ts'
 
 export interface Received {
   method: string
@@ -78,6 +79,36 @@ const ROUTES: Record<string, Route> = {
 
 const later: (() => void)[] = []
 
+/** The headers of the reply to a path that has no behavior of its own. */
+function headersFor(query: URLSearchParams): Record<string, string> {
+  const utilization = query.get('utilization')
+  const age = query.get('age')
+  return {
+    'content-type': 'application/json',
+    ...(utilization !== null && { 'x-utilization': utilization }),
+    ...(age !== null && { age }),
+  }
+}
+
+const NO_BODY = createHash('sha256').digest('hex')
+
+/** The headers that arrive if Node's `fetch` sends a request without a body to Node's server. */
+function headersFromFetch(
+  host: string,
+  method: string,
+  headers: Headers,
+  cache: RequestInit['cache'],
+): IncomingHttpHeaders {
+  return {
+    ...{ host, connection: method === 'HEAD' ? 'close' : 'keep-alive' },
+    ...{ accept: '*/*', 'accept-language': '*', 'sec-fetch-mode': 'cors', 'user-agent': 'node' },
+    ...(cache === 'no-store' && { pragma: 'no-cache', 'cache-control': 'no-cache' }),
+    ...(['POST', 'PUT', 'PATCH'].includes(method) && { 'content-length': '0' }),
+    'accept-encoding': 'gzip, deflate',
+    ...Object.fromEntries(headers),
+  }
+}
+
 export async function startOrigin(): Promise<TestOrigin> {
   const received: Received[] = []
   let arrivedBytes = 0
@@ -101,15 +132,7 @@ export async function startOrigin(): Promise<TestOrigin> {
     const { pathname, searchParams } = new URL(`http://origin${url}`)
     const route = ROUTES[pathname]
     if (route) return route(request, response)
-    const utilization = searchParams.get('utilization')
-    const age = searchParams.get('age')
-    response
-      .writeHead(200, {
-        'content-type': 'application/json',
-        ...(utilization !== null && { 'x-utilization': utilization }),
-        ...(age !== null && { age }),
-      })
-      .end(JSON.stringify(entry))
+    response.writeHead(200, headersFor(searchParams)).end(JSON.stringify(entry))
   })
   // Longer than any test, so that no connection is closed at the moment at which a request arrives.
   server.keepAliveTimeout = 600_000
@@ -124,13 +147,34 @@ export async function startOrigin(): Promise<TestOrigin> {
     )
   })
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const host = `127.0.0.1:${(server.address() as AddressInfo).port}`
+  const url = `http://${host}`
+
+  serveInProcess(url, (path, { method = 'GET', headers: sent, body, cache }) => {
+    const { pathname, searchParams } = new URL(`http://origin${path}`)
+    const headers = new Headers(sent)
+    // Tests that listen to requests get those of Node's server.
+    const needsServer = server.listenerCount('request') > 1 || headers.has('upgrade') || pathname in ROUTES
+    if (needsServer || body) return undefined
+    const entry = {
+      ...{ method, url: path, headers: headersFromFetch(host, method, headers, cache) },
+      ...{ bodyBytes: 0, bodySha256: NO_BODY, at: performance.now() },
+    }
+    received.push(entry)
+    const reply = new Response(method === 'HEAD' ? null : JSON.stringify(entry), {
+      headers: { ...headersFor(searchParams), date: new Date().toUTCString() },
+    })
+    return Promise.resolve(reply)
+  })
+
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url,
     received,
     requests: server,
     arrivedBytes: () => arrivedBytes,
     close: () =>
       new Promise(resolve => {
+        stopServingInProcess(url)
         server.close(() => resolve())
         server.closeAllConnections()
         for (const socket of upgraded) socket.destroy()

@@ -88,6 +88,7 @@ function leftOut(missing: readonly string[]): string[] {
     ...(servers.length > 0 ? [`  the suites on ${servers.join(' and ')}`] : []),
     `  ${100 - randomCases(100)} of 100 random cases of each property`,
     '  the longest lists and runs of other suites',
+    '  HTTP between a gateway and its store or origin in the same process, for requests without a body or a fault',
     'npm run test:all runs everything. A file that you name is never left out: npm test -- test/e2e',
     '',
   ]

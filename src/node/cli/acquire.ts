@@ -12,7 +12,7 @@ import { withExamples } from './help.ts'
 import { callsByStore, type DecisionDocument, type LimitCall, type LimitCalls } from './limit-calls.ts'
 import { addLimit, identityText } from './limit-target.ts'
 import type { ConfigLoader } from './load-config.ts'
-import { print } from './output.ts'
+import { note, print } from './output.ts'
 import { type CommandEnd, runCommand } from './run-command.ts'
 
 /** The exit code of a call that may be made later: EX_TEMPFAIL of sysexits.h. */
@@ -92,7 +92,7 @@ export async function acquire(
     await calls.release()
     throw refusal(call, decision, ' The command was not run.')
   }
-  if (decision.degraded) console.error(uncountedText(decision))
+  if (decision.degraded) note(uncountedText(decision))
   lost.report = cause => {
     lost.report = () => {}
     console.error(`${cause} The command goes on, and its units may be counted as free.`)
@@ -113,7 +113,7 @@ export async function take(calls: LimitCalls, limit: string, flags: CallFlags): 
   await calls.release()
   if (flags.json) print(flags, decision, String)
   if (!decision.allowed) throw refusal(call, decision, '')
-  if (decision.degraded) console.error(uncountedText(decision))
+  if (decision.degraded) note(uncountedText(decision))
   if (!flags.json) console.log(takenText(call, decision))
 }
 
@@ -150,12 +150,14 @@ function refusal(call: LimitCall, decision: DecisionDocument, effect: string): E
     : degraded
       ? `cannot be checked: the store does not answer (${degraded})`
       : `refuses${by}; again in ${formatWait(retryAfterMs * 1e3)}`
-  console.error(`${nameOf(call)} ${why}.${effect}`)
+  note(`${nameOf(call)} ${why}.${effect}`)
   return new ExitWith(TRY_LATER)
 }
 
 const uncountedText = ({ degraded }: DecisionDocument) =>
-  `The store has not decided (${degraded}): only this process counts.`
+  degraded === 'kill-switch'
+    ? 'The kill switch is on: no limit counts.'
+    : `The store has not decided (${degraded}): only this process counts.`
 
 const takenText = (call: LimitCall, decision: DecisionDocument) =>
   `${nameOf(call)} admits: ${leftText(decision)}${decision.delayMs > 0 ? `; start in ${formatWait(decision.delayMs * 1e3)}` : ''}.`

@@ -1,15 +1,15 @@
 /** The HTTP API of a gateway, which commands use in place of the store (`--api`). */
 import { isStoreUrl } from '../../config/forms.ts'
 import { readServiceToken } from '../../credentials/service-token.ts'
-import { AdminError, type AdminFailure } from '../../ops/admin-error.ts'
+import { AdminError } from '../../ops/admin-error.ts'
 import { parseShortText, printable } from '../../ops/names.ts'
 import { describeFailure, isOnThisMachine } from '../../ops/store-failure.ts'
 import { API_PATH } from '../../set-ups/api/create-api.ts'
 import { MAX_ITEMS } from '../../set-ups/api/cursor.ts'
 import { operationOf } from '../../set-ups/api/openapi-operations.ts'
-import { type ChangeState, type InputMistake, problemType } from '../../set-ups/api/problems.ts'
 import type { Route } from '../../set-ups/api/route.ts'
 import { ROUTES } from '../../set-ups/api/routes.ts'
+import { ApiFailure, CHECK_URL, documentOf, LostReply, readReply } from './api-reply.ts'
 
 /** Longer than that of the store, because the gateway can make several trips to it. */
 const DEADLINE_MS = 15_000
@@ -58,7 +58,8 @@ export function createApiClient({
       ...(reason !== undefined && { 'sluice-reason': reason }),
       ...(idempotencyKey && { 'idempotency-key': idempotencyKey }),
     }
-    const reply = await fetch(`${root}/${pathOf(route, call)}`, {
+    const target = `${root}/${pathOf(route, call)}`
+    const reply = await fetch(target, {
       method: route.method,
       headers,
       ...(body && { body: JSON.stringify(body) }),
@@ -66,16 +67,15 @@ export function createApiClient({
       redirect: 'manual',
       signal: AbortSignal.timeout(deadlineMs),
     })
-      .then(async response => ({ response, document: documentIn(await response.text()) }))
+      .then(readReply)
       .catch((error: unknown) => {
         throw new LostReply(error)
       })
-    const { response, document } = reply
-    if (response.ok && document) return document
-    throw failureOf(response, document)
+    return documentOf(route, target, reply)
   }
 
   function lost({ cause }: LostReply): AdminError {
+    if (cause instanceof AdminError) return cause
     const [what, nextStep] = describeFailure(cause, { deadlineMs, test: CHECK_URL })
     return new AdminError('store', `The API at ${new URL(root).host} ${what}`, nextStep)
   }
@@ -122,32 +122,12 @@ export function createApiClient({
         const end = page.items.findIndex(item => !isWanted(item))
         if (end >= 0) return [...items, ...page.items.slice(0, end)]
         items.push(...page.items)
+        if (page.cursor !== undefined && page.cursor === cursor)
+          throw new AdminError('store', 'The list has no end: the API repeats a page of it.', CHECK_URL)
         cursor = page.cursor
       } while (cursor !== undefined)
       return items
     },
-  }
-}
-
-class LostReply extends Error {
-  constructor(cause: unknown) {
-    super('The reply was lost.', { cause })
-  }
-}
-
-class ApiFailure extends AdminError {
-  /** Of what an earlier request with the same Idempotency-Key has created. */
-  readonly createdId: string | undefined
-  readonly change: ChangeState | undefined
-
-  constructor(
-    kind: AdminFailure,
-    message: string,
-    { nextStep, id, change }: { nextStep: string } & Pick<ApiProblem, 'id' | 'change'>,
-  ) {
-    super(kind, message, nextStep)
-    this.createdId = id
-    this.change = change
   }
 }
 
@@ -195,66 +175,11 @@ function encodePart(text: string): string {
   return encodeURIComponent(text)
 }
 
-/** The reason goes into the body where that has one, because a header cannot have every character. */
+/** The reason goes into the body where that has one, else into a header, as UTF-8. */
 function withReason({ body: schema }: Route, { body, reason }: ApiCall): Pick<ApiCall, 'body' | 'reason'> {
   if (reason === undefined) return { ...(body && { body }) }
   const text = parseShortText(reason, 'reason')
   if (schema?.properties?.reason) return { body: { ...body, reason: text } }
-  if (/^[\x20-\x7e]*$/.test(text)) return { ...(body && { body }), reason: text }
-  throw new AdminError(
-    'usage',
-    '--reason: use letters of ASCII, because the API gets the reason in a header.',
-  )
-}
-
-function documentIn(text: string): Readonly<Record<string, unknown>> | undefined {
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined
-  } catch {
-    return undefined
-  }
-}
-
-const CHECK_URL = 'Check the URL of the gateway, from --api or SLUICE_API_URL.'
-
-const CHECK_TOKEN = 'Check the service token, from --token or SLUICE_API_TOKEN.'
-
-interface ApiProblem {
-  type: string
-  detail: string
-  requestId: string
-  errors?: readonly InputMistake[]
-  id?: string
-  change?: ChangeState
-}
-
-function failureOf({ status, headers }: Response, document: object | undefined): AdminError {
-  const { type, detail, requestId, errors, id, change } = (document ?? {}) as Partial<ApiProblem>
-  if (!type?.startsWith('urn:sluice:problem:'))
-    return new AdminError(
-      'store',
-      `There is no API of a gateway at this URL: the reply has status ${status} and ${kindOfContent(headers)}.`,
-      `${CHECK_URL} The config of the gateway needs api: {}.`,
-    )
-  const mistakes = errors?.map(({ pointer, detail }) => (pointer ? `${pointer}: ${detail}` : detail))
-  const fix = status === 401 ? [CHECK_TOKEN] : []
-  return new ApiFailure(failureKind(status, type), shown(mistakes?.join('\n') ?? String(detail)), {
-    nextStep: [...fix, `Request ID: ${printable(String(requestId))}`].join('\n'),
-    ...(id !== undefined && { id: String(id) }),
-    ...(change && { change }),
-  })
-}
-
-const kindOfContent = (headers: Headers) =>
-  printable(headers.get('content-type')?.split(';')[0]?.slice(0, 60) ?? '') || 'no type'
-
-const shown = (text: string) => text.split('\n').map(printable).join('\n')
-
-function failureKind(status: number, type: string): AdminFailure {
-  if (type === problemType('conflict')) return 'conflict'
-  if (status === 400) return 'usage'
-  if (status === 401 || status === 403) return 'forbidden'
-  if (status === 404) return 'not-found'
-  return status === 429 || status >= 500 ? 'store' : 'refused'
+  // Fetch sends a character of a header as a byte.
+  return { ...(body && { body }), reason: Buffer.from(text).toString('latin1') }
 }

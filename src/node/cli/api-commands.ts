@@ -22,13 +22,16 @@ import { parseOverlap } from '../../ops/inputs.ts'
 import type { CreatedKey, KeyInfo } from '../../ops/keys.ts'
 import { parseConsumerName, parseTime } from '../../ops/names.ts'
 import type { Stats } from '../../ops/stats.ts'
-import { type Bound, checkBounds } from '../../ops/stats-bounds.ts'
+import { checkBounds } from '../../ops/stats-bounds.ts'
 import type { CreatedToken, TokenInfo } from '../../ops/tokens.ts'
 import type { RuleCallers } from '../../ops/top-callers.ts'
 import { sha256 } from '../../sha256.ts'
 import { acquire, type CallFlags, type Lost, type RefundFlags, refund, take } from './acquire.ts'
-import { mustConfirm, type SignedFlags, type StoreFlags, secretOf } from './administration.ts'
-import { type ApiCall, type ApiClient, createApiClient } from './api-client.ts'
+import { mustConfirm, secretOf } from './administration.ts'
+import { type ApiClient, createApiClient } from './api-client.ts'
+import { endOf, type Flags, notInApi, type Run, reasonOf } from './api-flags.ts'
+import { readable } from './api-reply.ts'
+import { SWITCH_COMMANDS } from './api-switches.ts'
 import { textOf as auditLine } from './audit-output.ts'
 import { consumerTable, count, noteOfKeys } from './consumers.ts'
 import { documentText, withDates } from './document-text.ts'
@@ -41,41 +44,8 @@ import { pauseText } from './limits.ts'
 import { print } from './output.ts'
 import { mustRemoveAlone, type OverrideFlags, unitsIn } from './overrides.ts'
 import { checkFlags, reportChecks } from './stats.ts'
-import { mustHaveNoEnd } from './switch.ts'
 import { printCreatedToken, tokenTable } from './tokens.ts'
 import { topCallersText } from './top-output.ts'
-
-/** Of all commands together. */
-interface Flags extends StoreFlags, Omit<SignedFlags, 'by'> {
-  by?: string | Record<string, string>
-  as?: string
-  yes?: boolean
-  consumer?: string
-  plan?: string | false
-  label?: string
-  mode?: 'enforce' | 'shadow' | 'off'
-  expires?: string
-  sha256?: string
-  clear?: boolean
-  overlap?: string
-  remove?: boolean
-  removeStale?: boolean
-  share?: number
-  rule?: string
-  /** Of `stats`: how far back (ms). Of `audit`: a time. */
-  since?: number | Date
-  shadow?: boolean
-  top?: string
-  target?: string
-  follow?: boolean
-  history?: boolean
-  prometheus?: boolean
-  failAbove?: Bound[]
-  name?: string
-  scopes?: string
-}
-
-type Run = (api: ApiClient, flags: Flags, ...args: string[]) => Promise<void>
 
 /** Those of each consumer are in the order of their creation. */
 async function listKeys(api: ApiClient, consumer: string | undefined): Promise<KeyDocument[]> {
@@ -220,34 +190,7 @@ const COMMANDS: Readonly<Record<string, Run>> = {
     print(flags, document, () => `Consumer '${document.consumer}' is removed, with ${count(document.keys)}.`)
   },
 
-  'switch show': async (api, flags) => {
-    if (flags.history) throw notInApi('switch --history')
-    const document = await api.call<object>('listSwitches')
-    const others = 'To see blocked consumers and overrides: npx sluicegate consumers list'
-    print(flags, document, () => `${documentText(document)}\n\n${others}`)
-  },
-
-  'switch kill': async (api, flags, state) => {
-    if (state === 'off') {
-      mustHaveNoEnd(signatureIn(flags), 'off')
-      return await printChanged(api, flags, 'removeKillSwitch', reasonOf(flags))
-    }
-    await mustConfirm('Turn the kill switch on? While it is on, no rule limits any request.', flags)
-    await printChanged(api, flags, 'setKillSwitch', { body: endOf(flags), ...reasonOf(flags) })
-  },
-
-  'switch rule': async (api, flags, rule, state) => {
-    const { share } = flags
-    const params = { rule: rule! }
-    if (state === 'reset') {
-      mustHaveNoEnd(signatureIn(flags), state)
-      if (share !== undefined)
-        throw new AdminError('usage', 'reset cannot be combined with --share. Use one of them.')
-      return await printChanged(api, flags, 'removeSwitch', { params, ...reasonOf(flags) })
-    }
-    const body = { mode: state, share, ...endOf(flags) }
-    await printChanged(api, flags, 'setSwitch', { params, body, ...reasonOf(flags) })
-  },
+  ...SWITCH_COMMANDS,
 
   stats: async (api, flags) => {
     const { rule, top, shadow, by, prometheus, failAbove } = flags
@@ -355,6 +298,9 @@ const COMMANDS: Readonly<Record<string, Run>> = {
   },
 }
 
+/** The words of each. */
+export const API_COMMANDS: readonly string[] = Object.keys(COMMANDS)
+
 /** Runs a command by the API. @param url of the gateway @throws AdminError */
 export async function runByApi(command: Command, url: string): Promise<void> {
   const flags = command.opts<Flags>()
@@ -367,18 +313,19 @@ export async function runByApi(command: Command, url: string): Promise<void> {
   if (typeof flags.by === 'string' && words !== 'stats') throw authorOfToken('--by')
   if (flags.as !== undefined) throw authorOfToken('--as')
   const token = flags.token ?? process.env.SLUICE_API_TOKEN
-  await run(createApiClient({ url, token }), flags, ...(command.processedArgs as string[]))
+  const api = createApiClient({ url, token })
+  // With --json, what is printed is escaped instead.
+  await run(flags.json ? api : forPeople(api), flags, ...(command.processedArgs as string[]))
 }
+
+const forPeople = (api: ApiClient): ApiClient => ({
+  call: async (...of) => readable(await api.call(...of)),
+  list: async <T>(...of: Parameters<typeof api.list<T>>) => readable(await api.list<T>(...of)),
+})
 
 /** `consumers block` */
 const wordsOf = (command: Command): string =>
   command.parent?.parent ? `${wordsOf(command.parent)} ${command.name()}` : command.name()
-
-const notInApi = (words: string) =>
-  new AdminError(
-    'usage',
-    `The API does not have '${words}'. Use --url and --token of the store instead of --api.`,
-  )
 
 const authorOfToken = (option: string) =>
   new AdminError(
@@ -392,14 +339,7 @@ const secretInPath = () =>
     'The API takes no secrets in its paths. Use the ID of the key, as keys list shows it.',
   )
 
-const reasonOf = ({ reason }: Flags) => ({ reason })
-
-/** The end of a change as the API takes it: a duration, a time or `never`. */
-const endOf = ({ for: duration, until }: Flags) => ({ until: duration ?? until })
-
 const overrideFlags = ({ by: _, plan: __, ...flags }: Flags): OverrideFlags => flags
-
-const signatureIn = ({ by: _, ...flags }: Flags): SignedFlags => flags
 
 const newKeyOf = ({ consumer, plan, label, mode, expires }: Flags) => ({
   ...{ consumer, plan, label, mode, expiresAt: expires },
@@ -457,11 +397,6 @@ function reportReplaced(
 function printNewToken(flags: Flags, document: CreatedTokenDocument): void {
   if (flags.json) print(flags, document, String)
   else printCreatedToken(withDates<CreatedToken>(document))
-}
-
-async function printChanged(api: ApiClient, flags: Flags, id: string, call: ApiCall = {}): Promise<void> {
-  const document = await api.call<object>(id, call)
-  print(flags, document, () => documentText(document))
 }
 
 async function printPause(

@@ -18,7 +18,7 @@ import {
   planChangeDocument,
   removedConsumerDocument,
 } from '../../ops/documents/consumers.ts'
-import { parseConsumerName, parsePlan } from '../../ops/names.ts'
+import { parseConsumerName, parsePlan, printable } from '../../ops/names.ts'
 import { keysToRemove, removeConsumer } from '../../ops/remove-consumer.ts'
 import { time } from '../../ops/times.ts'
 import {
@@ -162,8 +162,10 @@ function describe(info: ConsumerInfo, config: LoadedConfig): string {
   const isUnknown = plan !== undefined && !config.plans.includes(plan)
   const note = isUnknown ? `, which is not in the config: plan '${first}' applies` : ''
   const others = keysOnOtherPlans(keys, plan && !isUnknown ? plan : first!)
+  // The plan is that in the store.
+  const on = plan ? `'${printable(plan)}'${note}` : `'${first}' (the default)`
   const lines = [
-    `Consumer '${consumer}' is on plan ${plan ? `'${plan}'${note}` : `'${first}' (the default)`}.${noteOfKeys(consumer, { keysOnOtherPlans: others })}`,
+    `Consumer '${consumer}' is on plan ${on}.${noteOfKeys(consumer, { keysOnOtherPlans: others })}`,
   ]
   const ended = endedBlock(info)
   if (isBlockedNow(info)) lines.push(`${alert('Blocked')} ${blockText(info, ' UTC')}.`)
@@ -214,7 +216,7 @@ export function noteOfKeys(
   const all = `To see all keys: npx sluicegate keys list --consumer ${consumer}`
   if (!first)
     return hasMoreKeys ? ` It has many keys, some of which may have a plan of their own. ${all}` : ''
-  const shown = keys.slice(0, MOST_KEYS).map(({ id, plan }) => `${id} (${plan})`)
+  const shown = keys.slice(0, MOST_KEYS).map(({ id, plan }) => printable(`${id} (${plan})`))
   const more = keys.length > MOST_KEYS ? `, and ${keys.length - MOST_KEYS} more` : ''
   const others = hasMoreKeys ? ` Others may do so, too. ${all}\n` : ' '
   return ` These keys have a plan of their own and keep it: ${shown.join(', ')}${more}.${others}To put a key on the consumer's plan: npx sluicegate keys plan ${first.id} --clear`

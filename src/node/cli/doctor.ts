@@ -12,7 +12,7 @@ import { parseHeader, parseOriginUrl, restStore } from './arguments.ts'
 import { withExamples } from './help.ts'
 import type { ConfigLoader } from './load-config.ts'
 import { redisUrlOf } from './open-store.ts'
-import { alert, success, warning } from './output.ts'
+import { alert, jsonText, printableLines, success, warning } from './output.ts'
 
 interface Flags extends Partial<Record<'store' | 'token' | 'url' | 'key' | 'origin', string>> {
   header?: [string, string][]
@@ -106,7 +106,7 @@ async function doctor(loadConfig: ConfigLoader, flags: Flags): Promise<void> {
     for (const signal of SIGNALS) process.off(signal, stop)
   }
   const document = doctorDocument(all, isStopped)
-  console.log(flags.json ? JSON.stringify(document, null, 2) : `\n${verdictText(all)}`)
+  console.log(flags.json ? jsonText(document, 2) : `\n${verdictText(all)}`)
   if (isStopped)
     throw new AdminError('refused', 'Stopped before the end, so the verdict is about the checks above.')
   if (document.verdict === 'do-not-deploy')
@@ -134,8 +134,9 @@ const MARKS = { ok: 'ok    ', limit: warning('limit '), fault: alert('FAULT '), 
 
 /** A check, as it is printed when it is done. */
 export function lineOf({ name, verdict, finding, fix }: Checked): string {
-  const line = `${MARKS[verdict]} ${name.padEnd(16)} ${finding}`
-  return fix ? `${line}\n${' '.repeat(24)}${fix}` : line
+  // Findings can have text of the store or of the gateway.
+  const line = `${MARKS[verdict]} ${name.padEnd(16)} ${printableLines(finding)}`
+  return fix ? `${line}\n${' '.repeat(24)}${printableLines(fix)}` : line
 }
 
 const VERDICTS = {
@@ -150,7 +151,10 @@ export function verdictText(all: readonly Checked[]): string {
   const unknown = all.filter(({ verdict }) => verdict === 'unknown').map(({ name }) => name)
   return [
     `Verdict: ${VERDICTS[overallOf(all)]}${found.length > 0 ? ':' : unknown.length > 0 ? ', as far as could be found out.' : '.'}`,
-    ...found.flatMap(({ name, finding, fix }) => [`  ${name}: ${finding}`, `    Fix: ${fix}`]),
+    ...found.flatMap(({ name, finding, fix }) => [
+      `  ${name}: ${printableLines(finding)}`,
+      `    Fix: ${printableLines(String(fix))}`,
+    ]),
     ...(unknown.length > 0 ? [`Not found out: ${unknown.join(', ')}.`] : []),
   ].join('\n')
 }

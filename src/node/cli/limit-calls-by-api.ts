@@ -1,5 +1,5 @@
 /** Calls of a limit by name for a command, by the HTTP API of a gateway. */
-import { setTimeout as sleep } from 'node:timers/promises'
+import { SYSTEM_TIMER } from '../../clock.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { RuleResult } from '../../set-ups/rule-result.ts'
 import type { ApiClient } from './api-client.ts'
@@ -13,6 +13,9 @@ const MAX_PAUSED_MS = 60_000
 
 /** While all units are in flight, the API is asked again after this time (ms): they can become free at any moment. */
 const MAX_IN_FLIGHT_MS = 500
+
+/** Also for longer than a timer of Node can run. */
+const sleep = (ms: number) => new Promise<void>(resolve => void SYSTEM_TIMER(ms, resolve))
 
 interface HeldReceipt {
   limit: string

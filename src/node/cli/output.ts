@@ -34,6 +34,12 @@ export const success = (text: string) => styleText('green', text)
 
 export const warning = (text: string) => styleText('yellow', text)
 
+/** As `printable`, for a text of several lines. */
+export const printableLines = (text: string): string => text.split('\n').map(printable).join('\n')
+
+/** Prints a message on standard error. It can have texts of another server. */
+export const note = (text: string): void => console.error(printableLines(text))
+
 /** Prints a result: the document as JSON with `--json`, else the text of `human`. */
 export function print(flags: { json?: boolean }, document: unknown, human: () => string): void {
   console.log(flags.json ? jsonText(document, 2) : human())

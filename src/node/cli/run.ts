@@ -7,6 +7,7 @@ import { closeAll } from './at-end.ts'
 import { ExitWith } from './exit-with.ts'
 import { HELP, withExamplesOfSubcommands } from './help.ts'
 import { type FileLoader, loadConfig } from './load-config.ts'
+import { note } from './output.ts'
 import { checkHelpTopic, describeUsageError } from './usage-errors.ts'
 
 const FAILED = 1
@@ -107,9 +108,12 @@ function exitCodeOf(error: unknown): number {
   if (error instanceof ExitWith) return error.code
   // Commander has already printed the error or the help. Its exit code is 0 for --help and --version.
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : WRONG_USAGE
-  console.error(error instanceof Error ? error.message : String(error))
-  if (error instanceof AdminError && error.nextStep) console.error(error.nextStep)
-  if (!(error instanceof AdminError)) return FAILED
+  if (!(error instanceof AdminError)) {
+    console.error(error instanceof Error ? error.message : String(error))
+    return FAILED
+  }
+  note(error.message)
+  if (error.nextStep) note(error.nextStep)
   return error.kind === 'usage' ? WRONG_USAGE : error.kind === 'above' ? ABOVE : FAILED
 }
 

@@ -1,5 +1,6 @@
 /** `npm start`: the gateway and all it needs, on this machine. */
 import { Command } from 'commander'
+import { AdminError } from '../../ops/admin-error.ts'
 import { createAdminStore, loadScriptsIntoRedis } from '../../ops/admin-store.ts'
 import { warningLine } from '../config-warnings.ts'
 import { readLocalVariables } from '../dev-vars.ts'
@@ -48,7 +49,20 @@ export function startCommand(load: FileLoader): Command {
   return withExamples(command, 'start', 'start --origin https://api.example.com --redis embedded')
 }
 
+/** The Worker is built and run by packages that wrangler brings. @throws AdminError if they are not installed */
+export function mustHaveWrangler(find: (name: string) => unknown = import.meta.resolve): void {
+  try {
+    for (const name of ['esbuild', 'miniflare']) find(name)
+  } catch {
+    throw new AdminError(
+      'usage',
+      'npx sluicegate start runs a Worker, for which the packages esbuild and miniflare are missing. npm install --save-dev wrangler installs both. To run the gateway without Cloudflare, use npx sluicegate serve.',
+    )
+  }
+}
+
 async function start(load: FileLoader, flags: Flags): Promise<void> {
+  mustHaveWrangler()
   const loaded = await load()
   // The demo key is one of this environment.
   const variables = readLocalVariables(projectWith(loaded.file))

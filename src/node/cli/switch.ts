@@ -7,21 +7,15 @@ import { blockText, isBlockedNow } from '../../ops/blocks.ts'
 import { listExceptionalConsumers } from '../../ops/consumers.ts'
 import { exceptionsDocument, switchesDocument } from '../../ops/documents/switches.ts'
 import { switchOf } from '../../ops/inputs.ts'
-import { printable } from '../../ops/names.ts'
 import {
-  effectOf,
   findSwitchable,
   killLimits,
-  listSwitchable,
   readSwitches,
   resetRule,
   restoreLimits,
-  type SwitchStatus,
   switchRule,
-  switchStatusOf,
 } from '../../ops/switches.ts'
-import { time, timeAhead } from '../../ops/times.ts'
-import { hasExpired, SWITCH_MODES, type Switch, type Switches } from '../../switches/switches.ts'
+import { SWITCH_MODES } from '../../switches/switches.ts'
 import {
   addChangeOptions,
   addStoreOptions,
@@ -35,9 +29,10 @@ import { parseShare } from './arguments.ts'
 import { printAudit } from './audit-output.ts'
 import { blockCommand, unblockCommand } from './consumers.ts'
 import { withExamples } from './help.ts'
-import { type ConfigLoader, type LoadedConfig, loadConfig } from './load-config.ts'
-import { alert, alertCell, print, table } from './output.ts'
+import { type ConfigLoader, loadConfig } from './load-config.ts'
+import { alertCell, note, print, table } from './output.ts'
 import { allOverrides, overrideCommand } from './overrides.ts'
+import { killSwitchText, noteOfShare, ruleSwitchText, switchTable } from './switch-output.ts'
 
 type Flags = StoreFlags & SignedFlags & { yes?: boolean }
 type RuleFlags = Flags & { share?: number }
@@ -115,9 +110,9 @@ async function show(load: ConfigLoader, flags: StoreFlags & { history?: boolean 
   print(flags, document, () => {
     const rows = blocked.map(({ consumer, ...record }) => [consumer, alertCell(blockText(record))])
     return [
-      `${describeKillSwitch(switches)}${inEnvironmentOf(store)}`,
+      `${killSwitchText(document)}${inEnvironmentOf(store)}`,
       '',
-      switches.rules.size > 0 ? ruleTable(switches, config) : 'No rule is switched.',
+      switchTable(document),
       '',
       rows.length > 0 ? table(['BLOCKED', '(UTC)'], rows) : 'No consumer is blocked.',
       '',
@@ -134,10 +129,9 @@ async function kill(load: ConfigLoader, state: 'on' | 'off', flags: Flags): Prom
   const { switches, isChanged } = set
     ? { switches: await killLimits(store, set), isChanged: true }
     : await restoreLimits(store)
-  const text = isChanged
-    ? describeKillSwitch(switches)
-    : 'The kill switch was already off: nothing was changed.'
-  print(flags, switchesDocument(switches, config), () => `${text}${inEnvironmentOf(store)}`)
+  const document = switchesDocument(switches, config)
+  const text = isChanged ? killSwitchText(document) : 'The kill switch was already off: nothing was changed.'
+  print(flags, document, () => `${text}${inEnvironmentOf(store)}`)
 }
 
 async function rule(
@@ -175,19 +169,11 @@ async function rule(
     ...(share !== undefined && { share }),
   }
   const { store, config } = await openStore(flags, load)
-  const written = findSwitchable(config, name, didYouMean)
-  const switches = await switchRule(store, name, set)
-  const now = switches.rules.get(name)!
-  if (share !== undefined && (now.mode ?? written.mode) !== 'enforce') {
-    console.error(
-      `Rule '${name}' is in mode ${now.mode ?? written.mode}: the share has no effect until the rule is enforced.`,
-    )
-  }
-  print(
-    flags,
-    switchesDocument(switches, config),
-    () => `Rule '${name}' is switched to ${effectOf(now)}, ${signatureText(now)}.${inEnvironmentOf(store)}`,
-  )
+  findSwitchable(config, name, didYouMean)
+  const document = switchesDocument(await switchRule(store, name, set), config)
+  const ofShare = share === undefined ? undefined : noteOfShare(document, name)
+  if (ofShare) note(ofShare)
+  print(flags, document, () => `${ruleSwitchText(document, name)}${inEnvironmentOf(store)}`)
 }
 
 /** So that it is clear which deployment was switched. */
@@ -203,43 +189,3 @@ export function mustHaveNoEnd({ for: duration, until }: SignedFlags, state: stri
     `--for and --until cannot be stored: ${state} deletes the whole record. Leave them out.`,
   )
 }
-
-const STATUSES: Record<SwitchStatus, string> = {
-  applies: 'applies',
-  over: 'ended',
-  'rule-gone': 'no effect: the config has no such rule',
-}
-
-function describeKillSwitch({ kill }: Switches): string {
-  if (!kill) return 'The kill switch is off: limits apply.'
-  if (hasExpired(kill, Date.now()))
-    return `The kill switch is off: limits apply. It was on ${signatureText(kill)}.`
-  return `The kill switch is ${alert('ON')}: no limit applies. ${capitalized(signatureText(kill))}.`
-}
-
-function ruleTable({ rules }: Switches, config: LoadedConfig): string {
-  const known = listSwitchable(config)
-  const rows = [...rules].map(([name, each]) => {
-    const written = known.get(name)
-    return [
-      name,
-      effectOf(each),
-      written ? effectOf(written) : '',
-      `${time(each.at)}, ${each.by}`,
-      each.until ? timeAhead(each.until) : 'no end',
-      STATUSES[switchStatusOf(each, written !== undefined)],
-      each.reason ?? '',
-    ]
-  })
-  return table(
-    ['RULE', 'SWITCHED TO', 'IN THE CONFIG', 'SINCE (UTC), BY', 'UNTIL (UTC)', 'STATUS', 'REASON'],
-    rows,
-  )
-}
-
-export function signatureText({ at, by, until, reason }: Switch): string {
-  const end = until ? `until ${timeAhead(until, ' UTC')}` : 'until it is switched back'
-  return printable(`since ${time(at)} UTC by ${by}, ${end}${reason ? `: ${reason}` : ''}`)
-}
-
-const capitalized = (text: string) => text[0]!.toUpperCase() + text.slice(1)

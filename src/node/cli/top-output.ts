@@ -6,7 +6,7 @@ import type { Counted, Top, TopRule, Trend } from '../../ops/top.ts'
 import type { RefusedCaller, RuleCallers, Spread } from '../../ops/top-callers.ts'
 import { alert, alertCell, type Cell, table } from './output.ts'
 import { share } from './stats-output.ts'
-import { signatureText } from './switch.ts'
+import { signatureText } from './switch-output.ts'
 
 /** Rows of callers. */
 const MOST_ROWS = 10

@@ -9,7 +9,7 @@ import {
   type SwitchesDocument,
   switchesDocument,
 } from '../documents/switches.ts'
-import { type ChangeInput, checkRuleMode, parseSignature, switchOf } from '../inputs.ts'
+import { type ChangeInput, checkRuleMode, checkShare, parseSignature, switchOf } from '../inputs.ts'
 import {
   checkRuleChange,
   findSwitchable,
@@ -46,6 +46,7 @@ export function administerSwitches(context: AdminContext) {
     /** Changes the mode of a rule, or the share of callers that it is enforced for. @param rule of a limit by name: `<limit>/<rule>` */
     async setRule(rule: string, { mode, share, ...change }: RuleChangeInput): Promise<SwitchesDocument> {
       checkRuleMode(mode)
+      checkShare(share)
       checkRuleChange({ mode, share })
       const signed = switchOf(parseSignature(change, by))
       findSwitchable(config, rule, didYouMean)

@@ -7,12 +7,13 @@ import { keysOperations } from './operations/keys.ts'
 import { limitsOperations } from './operations/limits.ts'
 import { openapiOperations } from './operations/openapi.ts'
 import { overridesOperations } from './operations/overrides.ts'
+import { PROBLEM } from './operations/problem.ts'
 import { statsOperations } from './operations/stats.ts'
 import { switchesOperations } from './operations/switches.ts'
 import { tokensOperations } from './operations/tokens.ts'
 import { usageOperations } from './operations/usage.ts'
 import { whyOperations } from './operations/why.ts'
-import type { PartOperations } from './reply-schemas.ts'
+import { createReplySchemas, type PartOperations } from './reply-schemas.ts'
 
 /** By the names of the setting `api.routes`. */
 export const API_OPERATIONS: Readonly<Record<ApiRoutes, PartOperations>> = {
@@ -37,10 +38,32 @@ const OPERATIONS: PartOperations['operations'] = Object.assign(
   ...Object.values(API_OPERATIONS).map(part => part.operations),
 )
 
-/** What the document says about a route. The command line knows routes by their ids. @throws Error for a route that operations/ lacks */
+/** JSON Schema 2020-12. */
+export type JsonSchema = Readonly<Record<string, unknown>>
+
+const components: Record<string, JsonSchema> = {}
+
+const schemaOf = createReplySchemas(
+  Object.assign({}, PROBLEM, ...Object.values(API_OPERATIONS).map(part => part.schemas)),
+  (_, name, create) => {
+    components[name] ??= create() as JsonSchema
+    return { $ref: `#/components/schemas/${name}` }
+  },
+)
+
+for (const type of ['Problem', ...Object.values(OPERATIONS).map(([, reply]) => reply)]) schemaOf(type)
+
+/** The schemas of replies, by their names in the document. */
+export const COMPONENTS: Readonly<Record<string, JsonSchema>> = components
+
+/**
+ * What the document says about a route: `result` is the schema of its success. The command line knows routes by their ids.
+ *
+ * @throws Error for a route that operations/ lacks
+ */
 export function operationOf({ method, path }: { method: string; path: string }) {
   const operation = OPERATIONS[`${method} ${path}`]
-  if (!operation) throw new Error(`src/set-ups/api/operations/ has no ${method} ${path}.`)
-  const [id, , summary] = operation
-  return { id, summary }
+  if (!operation) throw new Error(`operations/ has no ${method} ${path}.`)
+  const [id, reply, summary] = operation
+  return { id, summary, result: schemaOf(reply) as JsonSchema }
 }

@@ -19,6 +19,11 @@ export async function readInput(
   const parameters = queryOf(url)
   const [unknown] = query ? [] : Object.keys(parameters)
   if (unknown !== undefined) throw invalidInput(`?${unknown}`, 'Unknown parameter. Leave it out.')
+  if (!body && Number(request.headers.get('content-length')) > 0)
+    throw invalidInput(
+      '',
+      'This request takes no body. Leave it out; a reason can be in the header Sluice-Reason.',
+    )
   return {
     query: query && checkInput(query, parameters, '?'),
     body: body && checkInput(body, await readJson(request)),

@@ -44,7 +44,7 @@ export interface Receipts {
 }
 
 interface ReceiptsSettings {
-  /** How many refunded receipts are recognized at least: the latest ones. At most twice as many are kept. */
+  /** How many refunded receipts are recognized at least: the latest ones. At most twice as many are kept. 0: none. */
   size?: number
   /** The time of this machine (ms); tests pass their own. */
   now?: () => number
@@ -69,7 +69,7 @@ export function createReceipts(
       const known = refunded.get(decision.id)
       // A receipt with wrong fields must not stand for the right one.
       if (known && JSON.stringify(known) === JSON.stringify(decision)) return known
-      if (decision.rules.length > 0) refunded.set(decision.id, decision)
+      if (size > 0 && decision.rules.length > 0) refunded.set(decision.id, decision)
       return decision
     },
   }

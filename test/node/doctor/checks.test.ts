@@ -35,6 +35,11 @@ describe('the verdict', () => {
     )
     expect(verdictText([GOOD])).toBe('Verdict: works.')
     expect(lineOf(BAD)).toBe('FAULT  c                It is broken.\n                        Mend it.')
+    const hostile = { ...BAD, finding: 'It replies \x1b[2J.' }
+    expect([lineOf(hostile), verdictText([hostile])]).toEqual([
+      expect.stringContaining('It replies ?[2J.'),
+      expect.stringContaining('It replies ?[2J.'),
+    ])
   })
 
   it('has a document whose fields programs can rely on', () => {

@@ -11,7 +11,12 @@ export const limitsOperations: PartOperations = {
     ],
     'POST limits/{name}/peek': ['peek', 'State', 'Read what a decision would be now'],
     'POST limits/{name}/reserve': ['reserve', 'Decision', 'Reserve units whose amount is known only later'],
-    'POST limits/{name}/refund': ['refund', 'Decision', 'Give back what a decision has spent'],
+    'POST limits/{name}/refund': [
+      'refund',
+      'Decision',
+      'Give back what a decision has spent',
+      '`cost`: how many of its units are given back in all; absent: all of them. So a repeat gives back nothing more.',
+    ],
     'POST limits/{name}/settle': ['settle', 'Settlement', 'Replace reserved units by what the call has cost'],
     'POST limits/{name}/renew': [
       'renew',

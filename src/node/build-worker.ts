@@ -333,15 +333,24 @@ function routesToBuild({ api, limits }: Built): readonly ApiRoutes[] {
   return servedRoutes(API_ROUTES, api.routes).filter(name => name !== 'limits' || limits.size > 0)
 }
 
-/** Its routes are one entry, by the names of the setting. */
+/** Its routes are one entry, by the names of the setting. The OpenAPI document gets what it says about the parts that are served. */
 function routesOf(config: Built, imports: Set<string>): string {
-  const entries = routesToBuild(config).map(name => {
-    const lists = [
-      `${name}Routes`,
-      ...(name === 'keys' && config.credentials.opaqueKeys ? ['importRoutes'] : []),
-    ]
-    for (const list of lists) imports.add(list)
-    return `${name}: ${lists.length === 1 ? lists[0] : `[${lists.map(list => `...${list}`).join(', ')}]`}`
+  const imported = (name: string) => {
+    imports.add(name)
+    return name
+  }
+  const served = routesToBuild(config)
+  const hasImport = served.includes('keys') && config.credentials.opaqueKeys
+  const entries = served.map(part => {
+    if (part === 'openapi') {
+      const described = [...served, ...(hasImport ? ['import'] : [])]
+      const operations = described.map(each => imported(`${each}Operations`))
+      return `openapi: ${imported('createOpenapiRoutes')}([${operations.join(', ')}])`
+    }
+    const routes = imported(`${part}Routes`)
+    return part === 'keys' && hasImport
+      ? `keys: [...${routes}, ...${imported('importRoutes')}]`
+      : `${part}: ${routes}`
   })
   return `    apiRoutes: { ${entries.join(', ')} },`
 }

@@ -4,12 +4,11 @@
  */
 import fc from 'fast-check'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { wholeDocument } from '../../docs/programs/api/make-openapi.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { mintServiceToken } from '../../src/credentials/service-token.ts'
 import { SCOPES } from '../../src/scope-table.ts'
-import { openApiDocument } from '../../src/set-ups/api/openapi.ts'
-import { ROUTES } from '../../src/set-ups/api/routes.ts'
 import { type ApiCall, apiOf, tokenWith } from '../support/api.ts'
 import { useGatewayOn } from '../support/gateway.ts'
 import { startRedis } from '../support/redis.ts'
@@ -39,7 +38,7 @@ const CONFIG: Partial<ConfigInput> = {
 
 type Schema = Record<string, unknown>
 
-const document = openApiDocument(ROUTES)
+const document = wholeDocument()
 
 /** Names and values that mean something to the API, so that not every request fails early. */
 const KNOWN = fc.constantFrom(

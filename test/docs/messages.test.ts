@@ -18,9 +18,9 @@ const PLACES: readonly [title: string, ...beginnings: string[]][] = [
   ['Errors in code: limits by name, guard, middleware, RPC, store, script', 'src/'],
 ]
 
-/** Files with texts for programs (generated Lua and TypeScript, names of counters, keys of maps), and files that only pass messages on. */
+/** Files with texts for programs (generated Lua and TypeScript, names of counters, keys of maps), files that only pass messages on, and the notation of replies, whose texts are in docs/openapi.json. */
 const NOT_FOR_PEOPLE =
-  /\.generated\.ts$|script\/(?:rule-set|loop|script|state|sync|signal)-text\.ts$|loop-rules\.ts$|bundle-lua\.ts$|build-worker\.ts$|start\/edge\.ts$|metrics\/counters\.ts$|answers\/known\.ts$|metrics\/log\.ts$|http\/problem\.ts$|credentials\/caller-memory\.ts$/
+  /\.generated\.ts$|script\/(?:rule-set|loop|script|state|sync|signal)-text\.ts$|loop-rules\.ts$|bundle-lua\.ts$|build-worker\.ts$|start\/edge\.ts$|metrics\/counters\.ts$|answers\/known\.ts$|metrics\/log\.ts$|http\/problem\.ts$|api\/operations\/|credentials\/caller-memory\.ts$/
 
 /** The output of `--help` in a terminal of 100 columns. */
 function helpOf(command: Command): string {
@@ -58,6 +58,16 @@ async function usageErrors(): Promise<string> {
   return shown.join('')
 }
 
+/** The summaries and descriptions in an OpenAPI document, each once. */
+function textsIn(document: unknown): string[] {
+  const texts = new Set<string>()
+  JSON.stringify(document, (name, value) => {
+    if (/^(?:summary|description)$/.test(name) && typeof value === 'string') texts.add(value)
+    return value
+  })
+  return [...texts]
+}
+
 const fenced = (text: string) => `\`\`\`text\n${text}\n\`\`\``
 
 const oneLine = (text: string) => text.replaceAll('\n', '⏎')
@@ -92,6 +102,8 @@ async function page(): Promise<string> {
     '## Command line: usage errors',
     fenced((await usageErrors()).trimEnd()),
     ...[...sections].flatMap(([title, files]) => [`## ${title}`, ...files]),
+    '## The OpenAPI document of the API',
+    fenced(textsIn(JSON.parse(readFileSync(`${ROOT}docs/openapi.json`, 'utf8'))).join('\n')),
   ].join('\n\n')
 }
 

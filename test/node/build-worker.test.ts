@@ -18,7 +18,7 @@ import { promisify } from 'node:util'
 import { gzipSync } from 'node:zlib'
 import { build } from 'esbuild'
 import { describe, expect, it } from 'vitest'
-import type { ConfigInput } from '../../src/config/check/schema.ts'
+import type { ApiRoutes, ConfigInput } from '../../src/config/check/schema.ts'
 import { compileGatewayRule } from '../../src/config/compile-rule.ts'
 import { probeRuleSet } from '../../src/limiter/probe.ts'
 import { buildWorker, builtFiles, workerModule } from '../../src/node/build-worker.ts'
@@ -313,6 +313,20 @@ describe('the module of a Worker', () => {
       const text = workerModule(configOf({ ...config, api: { routes: [routes] } }))
       expect(text.includes('    mistakesOfSettlement,')).toBe(isUsed && routes === 'overrides')
     }
+  })
+
+  it('carries what the OpenAPI document says only with that document, and only about its own parts', () => {
+    const moduleWith = (...routes: ApiRoutes[]) =>
+      workerModule(configOf({ rules: [second], api: { routes } }))
+    expect(moduleWith('keys', 'openapi')).toContain(
+      'createOpenapiRoutes([keysOperations, openapiOperations])',
+    )
+    expect(moduleWith('keys', 'openapi')).not.toContain('tokensOperations')
+    expect(moduleWith('keys')).not.toContain('Operations')
+    const withImport = { rules: [second], credentials: { opaqueKeys: {} } }
+    expect(workerModule(configOf({ ...withImport, api: { routes: ['keys', 'openapi'] } }))).toContain(
+      'createOpenapiRoutes([keysOperations, openapiOperations, importOperations])',
+    )
   })
 
   it.each<[string, Partial<ConfigInput>, boolean]>([

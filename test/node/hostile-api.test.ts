@@ -5,7 +5,9 @@ import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { mintServiceToken } from '../../src/credentials/service-token.ts'
 import { API_COMMANDS } from '../../src/node/cli/api-commands.ts'
-import { COMPONENTS, OPERATIONS } from '../../src/set-ups/api/openapi-operations.ts'
+import { COMPONENTS, operationOf } from '../../src/set-ups/api/openapi-operations.ts'
+import type { Route } from '../../src/set-ups/api/route.ts'
+import { ROUTES } from '../../src/set-ups/api/routes.ts'
 import { runInProcess } from '../support/command-line.ts'
 import { exampleOf } from '../support/example-of.ts'
 
@@ -16,7 +18,7 @@ const TOKEN = mintServiceToken(undefined)
 
 let server: Server
 let url: string
-let reply: (response: ServerResponse, id: string) => void
+let reply: (response: ServerResponse, route: Route) => void
 let requests: { url: string; body: string }[] = []
 
 beforeAll(async () => {
@@ -27,7 +29,7 @@ beforeAll(async () => {
     })
     request.on('end', () => {
       requests.push({ url: request.url!, body })
-      reply(response, idOf(request.method!, request.url!))
+      reply(response, routeOf(request.method!, request.url!))
     })
   })
   server.listen(0, '127.0.0.1')
@@ -37,7 +39,8 @@ beforeAll(async () => {
 
 afterAll(() => new Promise(resolve => void server.close(resolve)))
 
-function idOf(method: string, path: string): string {
+/** The route of a request. */
+function routeOf(method: string, path: string): Route {
   const parts = path.split('?')[0]!.split('/').slice(3)
   const fits = (pattern: string) => {
     const [own, ...rest] = pattern.split(' ')
@@ -48,14 +51,14 @@ function idOf(method: string, path: string): string {
       names.every((name, i) => name[0] === '{' || name === parts[i])
     )
   }
-  return Object.keys(OPERATIONS).find(fits)!
+  return ROUTES.find(route => fits(`${route.method} ${route.path}`))!
 }
 
 const json =
-  (status: number, document: (id: string) => unknown): typeof reply =>
-  (response, id) => {
+  (status: number, document: (route: Route) => unknown): typeof reply =>
+  (response, route) => {
     response.writeHead(status, { 'content-type': 'application/json' })
-    response.end(JSON.stringify(document(id)))
+    response.end(JSON.stringify(document(route)))
   }
 
 function byApi(command: string, ...more: string[]) {
@@ -83,8 +86,8 @@ describe('no text of a reply changes how a terminal shows the output', () => {
     expect(tried).toEqual(API_COMMANDS)
   })
 
-  const results = json(200, id => exampleOf(OPERATIONS[id]!.result, { text: HOSTILE }))
-  const known = json(200, id => exampleOf(OPERATIONS[id]!.result, { text: HOSTILE, isKnown: true }))
+  const results = json(200, route => exampleOf(operationOf(route).result, { text: HOSTILE }))
+  const known = json(200, route => exampleOf(operationOf(route).result, { text: HOSTILE, isKnown: true }))
   /** Of a limit that does not count units in flight, which `take` refuses. */
   const decided = (allowed: boolean) =>
     json(200, () => ({
@@ -118,8 +121,8 @@ describe('no text of a reply changes how a terminal shows the output', () => {
   })
 
   it('a receipt is sent back as it came', async () => {
-    reply = json(200, id => ({
-      ...(exampleOf(OPERATIONS[id]!.result, { text: HOSTILE }) as object),
+    reply = json(200, route => ({
+      ...(exampleOf(operationOf(route).result, { text: HOSTILE }) as object),
       allowed: true,
     }))
     await byApi('limits acquire sms -- true')

@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { SCOPES } from '../../../src/scope-table.ts'
 import { listOfScopes, openApiDocument } from '../../../src/set-ups/api/openapi.ts'
-import { operationOf } from '../../../src/set-ups/api/openapi-operations.ts'
+import { API_OPERATIONS, operationOf } from '../../../src/set-ups/api/openapi-operations.ts'
 import { PROBLEMS, type ProblemName, problemType } from '../../../src/set-ups/api/problems.ts'
 import { ROUTES } from '../../../src/set-ups/api/routes.ts'
 import { markdownOf, type Table } from '../markdown-tables.ts'
@@ -52,8 +52,11 @@ export const withApiTables = (page: string): string =>
     (_, start, name, end) => `${start}${markdownOf(TABLES[name]!())}\n${end}`,
   )
 
+/** What a Worker with all parts of the API serves. */
+export const wholeDocument = () => openApiDocument(ROUTES, Object.values(API_OPERATIONS))
+
 /** The text of docs/openapi.json. */
-export const documentText = () => `${JSON.stringify(openApiDocument(ROUTES), null, 2)}\n`
+export const documentText = () => `${JSON.stringify(wholeDocument(), null, 2)}\n`
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   writeFileSync(DOCUMENT, documentText())

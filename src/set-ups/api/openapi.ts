@@ -1,125 +1,129 @@
 /**
- * Makes the OpenAPI document from the routes that are served, the schemas that check their input, and openapi-operations.ts. docs/openapi.json
- * is that of all routes.
+ * Makes the OpenAPI document from the routes that are served, the schemas that check their input, and operations/. docs/openapi.json is that of
+ * all routes.
  */
-import { SCOPE_NAMES } from '../../scopes.ts'
+import { scopesForLimit } from '../../scopes.ts'
 import { API_PATH } from './create-api.ts'
 import { MAX_ITEMS } from './cursor.ts'
-import type { InputSchema } from './json-schema.ts'
-import { COMPONENTS, operationOf, TAGS } from './openapi-operations.ts'
+import { type InputSchema, text } from './json-schema.ts'
+import { PROBLEM } from './operations/problem.ts'
 import { PROBLEMS } from './problems.ts'
+import { createReplySchemas, type PartOperations, type RefTo } from './reply-schemas.ts'
 import { type Route, scopesOf } from './route.ts'
 import { PAGE_SIZE } from './schemas.ts'
 
 /** That of package.json, which a Worker does not carry. A test compares them. */
 const VERSION = '0.1.0'
 
-/** @param routes that are served */
-export function openApiDocument(routes: readonly Route[]) {
-  const paths: Record<string, Record<string, unknown>> = {}
+const ABOUT_IDEMPOTENCY_KEY =
+  'A repeat within a day creates nothing twice: 409 with the id of what the first request has created.'
+
+type Components = Record<Parameters<RefTo>[0], Record<string, unknown>>
+
+/**
+ * @param routes that are served
+ * @param parts what the document says about them
+ * @throws Error for a route or a type that the parts lack
+ */
+export function openApiDocument(routes: readonly Route[], parts: readonly PartOperations[]) {
+  const operations: PartOperations['operations'] = merged(parts.map(each => each.operations))
+  const components: Components = { schemas: {}, parameters: {}, responses: {} }
+  // A component is in the document if an operation refers to it.
+  const refTo: RefTo = (kind, name, create) => {
+    components[kind][name] ??= create()
+    return { $ref: `#/components/${kind}/${name}` }
+  }
+  const schemaOf = createReplySchemas(merged([PROBLEM, ...parts.map(each => each.schemas)]), refTo)
+
+  const problem = (status: number) =>
+    refTo('responses', String(status), () => ({
+      description: titlesOf(status),
+      ...((status === 429 || status === 503) && {
+        headers: { 'Retry-After': { schema: { type: 'string' } } },
+      }),
+      ...contentOf(schemaOf('Problem'), 'application/problem+json'),
+    }))
+
+  const header = (name: string, maxLength: number, description?: string) =>
+    refTo('parameters', name, () => ({ name, in: 'header', description, schema: text(maxLength) }))
+
+  function documentOf(route: Route) {
+    const { kind, method, path, query, body, isCreation } = route
+    const [tag = ''] = path.split(/[/.]/)
+    const operation = operations[`${method} ${path}`]
+    if (!operation) throw new Error(`operations/ has no ${method} ${path}.`)
+    const [operationId, reply, summary, description] = operation
+    return {
+      ...{ operationId, summary, description },
+      tags: [tag],
+      security:
+        kind === 'own' ? [{ credential: [] }] : listOfScopes(route).map(scope => ({ token: [scope] })),
+      parameters: [
+        ...[...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
+          ...{ name, in: 'path', required: true },
+          schema: { type: 'string', minLength: 1 },
+        })),
+        ...Object.entries(query?.properties ?? {}).map(([name, schema]) => ({
+          ...{ name, in: 'query' },
+          schema: valueInQuery(schema),
+        })),
+        ...(isCreation ? [header('Idempotency-Key', 255, ABOUT_IDEMPOTENCY_KEY)] : []),
+        ...(kind === 'admin' && method !== 'GET' ? [header('Sluice-Reason', 100)] : []),
+      ],
+      ...(body && { requestBody: { required: true, ...contentOf(body) } }),
+      responses: {
+        [isCreation ? 201 : 200]: { description: 'Done', ...contentOf(schemaOf(reply)) },
+        ...Object.fromEntries(problemsOf(route).map(status => [status, problem(status)])),
+      },
+    }
+  }
+
+  const paths: Record<string, Record<string, ReturnType<typeof documentOf>>> = {}
   for (const route of routes) {
     const path = `/${route.path}`
-    paths[path] = { ...paths[path], [route.method.toLowerCase()]: documentOf(route) }
+    paths[path] ??= {}
+    paths[path][route.method.toLowerCase()] = documentOf(route)
   }
   return {
     openapi: '3.1.0',
     info: {
-      title: 'Sluice',
-      version: VERSION,
+      ...{ title: 'Sluice', version: VERSION, license: { name: 'MIT', identifier: 'MIT' } },
       summary: 'Limits by name, and the administration of a gateway',
-      license: { name: 'MIT', identifier: 'MIT' },
     },
     servers: [{ url: API_PATH }],
-    tags: Object.entries(TAGS).map(([name, description]) => ({ name, description })),
-    security: [{ token: [] }],
     paths,
     components: {
+      ...components,
       securitySchemes: {
-        credential: {
-          type: 'http',
-          scheme: 'bearer',
-          description: 'What the gateway accepts from callers: an API key, or a token of an issuer.',
-        },
-        token: {
-          type: 'http',
-          scheme: 'bearer',
-          description: `A service token. Its scopes: ${SCOPE_NAMES.join(', ')}, limits:use:<limit>.`,
-        },
+        credential: bearer('An API key, or a token of an issuer.'),
+        token: bearer('A service token.'),
       },
-      schemas: COMPONENTS,
-      parameters: {
-        IdempotencyKey: {
-          name: 'Idempotency-Key',
-          in: 'header',
-          description:
-            'A repeat within a day creates nothing twice: 409 with the id of what the first request has created.',
-          schema: { type: 'string', minLength: 1, maxLength: 255 },
-        },
-        Reason: {
-          name: 'Sluice-Reason',
-          in: 'header',
-          description: 'Why the change is made.',
-          schema: { type: 'string', minLength: 1, maxLength: 100 },
-        },
-      },
-      responses: Object.fromEntries(
-        Object.values(PROBLEMS)
-          // No operation has it: the method is what is wrong.
-          .filter(({ status }) => status !== 405)
-          .map(({ status }) => [String(status), responseTo(status)]),
-      ),
     },
   }
 }
 
-function responseTo(status: number) {
-  const titles = Object.values(PROBLEMS).flatMap(each => (each.status === status ? each.title : []))
-  const headers = {
-    ...(status === 429 || status === 503 ? { 'Retry-After': { schema: { type: 'string' } } } : {}),
-  }
-  return {
-    description: titles.join('; '),
-    ...(Object.keys(headers).length > 0 && { headers }),
-    content: { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } },
-  }
-}
+const merged = <T>(tables: readonly Readonly<Record<string, T>>[]): Record<string, T> =>
+  Object.assign({}, ...tables)
 
-function documentOf(route: Route) {
-  const { id, tag, summary, description, result } = operationOf(route)
-  const parameters = parametersOf(route)
-  return {
-    operationId: id,
-    tags: [tag],
-    summary,
-    ...(description && { description }),
-    ...(route.kind === 'open'
-      ? { security: [] }
-      : route.kind === 'own'
-        ? { security: [{ credential: [] }] }
-        : { 'x-scopes': listOfScopes(route) }),
-    ...(parameters.length > 0 && { parameters }),
-    ...(route.body && {
-      requestBody: { required: true, content: { 'application/json': { schema: route.body } } },
-    }),
-    responses: {
-      [route.isCreation ? 201 : 200]: {
-        description: 'Done',
-        content: { 'application/json': { schema: result } },
-      },
-      ...Object.fromEntries(
-        problemsOf(route).map(status => [status, { $ref: `#/components/responses/${status}` }]),
-      ),
-    },
-  }
-}
+const contentOf = (schema: unknown, type = 'application/json') => ({ content: { [type]: { schema } } })
+
+const bearer = (description: string) => ({ type: 'http', scheme: 'bearer', description })
+
+const titlesOf = (status: number) =>
+  Object.values(PROBLEMS)
+    .flatMap(each => (each.status === status ? each.title : []))
+    .join('; ')
 
 /** Any one of them is enough. */
-export const listOfScopes = (route: Route): readonly string[] =>
-  route.kind === 'admin'
-    ? scopesOf(route, { name: 'name' }).map(scope => scope.replace(/:name$/, ':{name}'))
-    : route.kind === 'limit'
-      ? ['limits:use', 'limits:use:{name}']
-      : []
+export function listOfScopes(route: Route): readonly string[] {
+  const scopes =
+    route.kind === 'admin'
+      ? scopesOf(route, { name: 'name' })
+      : route.kind === 'limit'
+        ? scopesForLimit('name')
+        : []
+  return scopes.map(scope => scope.replace(/:name$/, ':{name}'))
+}
 
 /** The statuses of the problems that an operation can have. */
 function problemsOf({ kind, path, body, method }: Route): number[] {
@@ -131,24 +135,6 @@ function problemsOf({ kind, path, body, method }: Route): number[] {
     ...(body ? [413, 415] : []),
     ...(path === 'stats' || (kind === 'limit' && !path.endsWith('/renew')) ? [] : [422]),
     ...[429, 500, 503],
-  ]
-}
-
-function parametersOf({ path, query, isCreation, kind, method }: Route): unknown[] {
-  const ofPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
-    ...{ name, in: 'path', required: true },
-    schema: { type: 'string', minLength: 1 },
-  }))
-  const { properties = {} } = query ?? {}
-  const ofQuery = Object.entries(properties).map(([name, schema]) => ({
-    ...{ name, in: 'query' },
-    schema: valueInQuery(schema),
-  }))
-  return [
-    ...ofPath,
-    ...ofQuery,
-    ...(isCreation ? [{ $ref: '#/components/parameters/IdempotencyKey' }] : []),
-    ...(kind === 'admin' && method !== 'GET' ? [{ $ref: '#/components/parameters/Reason' }] : []),
   ]
 }
 

@@ -1,8 +1,10 @@
 /** The OpenAPI document. */
 import { openApiDocument } from '../openapi.ts'
+import type { PartOperations } from '../reply-schemas.ts'
 import type { Route } from '../route.ts'
 
-export const openapiRoutes: readonly Route[] = [
+/** @param parts that are served, with what the document says about them */
+export const createOpenapiRoutes = (parts: readonly PartOperations[]): readonly Route[] => [
   {
     kind: 'open',
     method: 'GET',
@@ -10,7 +12,7 @@ export const openapiRoutes: readonly Route[] = [
     create({ routes }) {
       let text: string | undefined
       return () => {
-        text ??= JSON.stringify(openApiDocument(routes))
+        text ??= JSON.stringify(openApiDocument(routes, parts))
         return text
       }
     },

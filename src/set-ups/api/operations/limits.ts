@@ -1,0 +1,59 @@
+/** What the OpenAPI document says about limits by name. */
+import type { PartOperations } from '../reply-schemas.ts'
+
+export const limitsOperations: PartOperations = {
+  operations: {
+    'POST limits/{name}': [
+      'decide',
+      'Decision',
+      'Decide under a limit by name, and spend if it admits',
+      'A refusal has the status 200 too: read `allowed`. With `waitMs`, waits up to so long for units. With `hold`, the receipt holds units in flight.',
+    ],
+    'POST limits/{name}/peek': ['peek', 'State', 'Read what a decision would be now'],
+    'POST limits/{name}/reserve': ['reserve', 'Decision', 'Reserve units whose amount is known only later'],
+    'POST limits/{name}/refund': [
+      'refund',
+      'Decision',
+      'Give back what a decision has spent',
+      '`cost`: how many of its units are given back in all; absent: all of them. So a repeat gives back nothing more.',
+    ],
+    'POST limits/{name}/settle': ['settle', 'Settlement', 'Replace reserved units by what the call has cost'],
+    'POST limits/{name}/renew': [
+      'renew',
+      'Hold',
+      'Hold units in flight for longer',
+      'About every third of `renewWithinMs`. If the status is 422, they are held no longer: decide again.',
+    ],
+    'POST limits/{name}/release': ['release', 'Hold', 'Release units in flight. A repeat is harmless'],
+    'POST limits/{name}/reset': ['reset', 'State', 'Make the whole budget of an identity available again'],
+    'POST limits/{name}/pause': [
+      'pause',
+      'Pause',
+      'Refuse all calls for an identity until a time',
+      'For `forMs`, or as long as a header Retry-After of a third party says (seconds or a date), at most `longestPause` of the config. Never ends a longer pause. If `retryAfter` cannot be read, nothing is paused.',
+    ],
+    'POST limits/{name}/resume': ['resume', 'Pause', 'End the pause of an identity'],
+  },
+  schemas: {
+    RuleResult: `name, mode: (enforce|shadow), allowed: boolean, limit: number, remaining: number,
+      resetAfterMs: integer, retryAfterMs: integer, debt?: number,
+      inFlight?: boolean "The rule counts units in flight. Without \`hold\` they are released at once."`,
+    Receipt: `id, limit, identity: {string|number}, at: integer, costs: {integer}, reserved?: {integer},
+      held?: {integer}, signature`,
+    State: `success: boolean "The same as \`allowed\`.",
+      limit,
+      allowed: boolean "If false, nothing was spent.",
+      delayMs: integer "How long to wait before the work starts (\`leaky-bucket\`; else 0).",
+      retryAfterMs: integer "After this time the same cost would be allowed. -1: never.",
+      rules: RuleResult[],
+      pausedUntil?: time "When the pause of the limit ends. Absent: it is not paused.",
+      degraded? "Why the store has not decided. Absent: it has."`,
+    Decision: `...State,
+      renewWithinMs?: integer "Units are in flight: renew them within this time, and release them at the end.",
+      receipt: Receipt`,
+    Hold: 'limit, renewWithinMs: integer "0: they are released."',
+    Settlement: `...State, receipt: Receipt,
+      applied: boolean "Whether this request has replaced the reserved units."`,
+    Pause: 'limit, paused: boolean, retryAfterMs: integer "Until the pause ends.", pausedUntil?: time',
+  },
+}

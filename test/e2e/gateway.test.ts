@@ -76,12 +76,12 @@ describe('the running gateway', () => {
       .sort((a, b) => b.left - a.left)
     expect(admitted.length).toBeGreaterThanOrEqual(5)
     expect(replies.filter(({ status }) => status === 429)).toHaveLength(8 - admitted.length)
-    expect(running.origin.received.map(({ headers }) => headers['x-request-id'])).toEqual(
-      admitted.map(({ id }) => id),
-    )
-    // Request i arrives at least i tenths of a second after the start, because timers do not fire early.
-    for (const [i, { at }] of running.origin.received.entries())
-      expect(at - startedAt).toBeGreaterThan(i * 100 - 2)
+    const arrivals = new Map(running.origin.received.map(({ headers, at }) => [headers['x-request-id'], at]))
+    expect(arrivals.size).toBe(admitted.length)
+    // Request i arrives at least i tenths of a second after the start, because timers do not fire early. So requests arrive in order, unless
+    // a busy machine is later with one than the tenth of a second between two.
+    for (const [i, { id }] of admitted.entries())
+      expect(arrivals.get(id!)! - startedAt).toBeGreaterThan(i * 100 - 2)
   })
 
   it('is not affected by a shadow rule, and does not show it', async () => {

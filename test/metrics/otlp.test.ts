@@ -101,6 +101,8 @@ function isolate(settings: Partial<OtlpSettings> = {}, platform: Partial<OtlpPla
         else sleepers.push(sleeper)
       }
     },
+    /** Until the isolate waits for time to pass. It may still get the reply to a push. */
+    waits: () => vi.waitFor(() => expect(sleepers).not.toEqual([]), { timeout: 10_000 }),
     done: () => Promise.all(tasks),
   }
 }
@@ -254,10 +256,11 @@ describe('metrics that are pushed to a collector', () => {
   })
 
   it('go on in an outage of the store', async () => {
-    const { request, pass, breakStore } = isolate()
+    const { request, pass, waits, breakStore } = isolate()
     breakStore()
     for (let i = 1; i <= 3; i++) {
       request()
+      await waits()
       await pass(10_000)
       await arrived(i)
       expect(pointsOf(pushes[i - 1]!, 'sluice.requests')).toMatchObject([{ asInt: 1 }])

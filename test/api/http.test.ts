@@ -39,7 +39,7 @@ describe('the API', () => {
   it('serves the usual parts, unless the config names others', async () => {
     const usual = apiOf(gateway, { api: {} })
     expect((await usual('GET keys', { token })).status).toBe(200)
-    for (const path of ['stats', 'switches', 'why/acme', 'openapi.json'])
+    for (const path of ['stats', 'why/acme', 'openapi.json'])
       expect((await usual(`GET ${path}`, { token })).body.detail).toContain('api.routes')
   })
 

@@ -26,7 +26,8 @@ export const api = settings(
   {
     /**
      * The parts that are served, to keep a Worker small: `'limits'` (by name), `'usage'` (what callers have left), `'keys'`, `'consumers'`,
-     * `'overrides'`, `'tokens'`, `'audit'` (default: these), `'switches'`, `'stats'`, `'why'`, `'openapi'` (the document); or `'all'`.
+     * `'overrides'`, `'tokens'`, `'audit'`, `'switches'`, `'stats'`, `'why'`, `'openapi'` (the document); or `'all'`. Default: all but
+     * `'stats'`, `'why'` and `'openapi'`.
      */
     routes: v.optional(
       v.union(

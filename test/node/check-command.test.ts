@@ -256,7 +256,7 @@ describe('npx sluicegate check --json', () => {
   })
 
   it.each([
-    ['{}', ['limits', 'usage', 'keys', 'consumers', 'overrides', 'tokens', 'audit']],
+    ['{}', ['limits', 'usage', 'keys', 'consumers', 'overrides', 'tokens', 'audit', 'switches']],
     ["{ routes: 'all' }", [...API_ROUTES]],
   ])('shows which parts of the HTTP API are served with %s', async (api, routes) => {
     const file = configFile(`export default { origin: 'route', rules: [${RULE}], api: ${api} }`)

@@ -76,6 +76,8 @@ describe.skipIf(WITHOUT_PERL_CLIENT)(`OpenAPI::Client of Perl${WITHOUT_PERL_CLIE
       TOKEN: await tokenWith('keys:write', 'limits:use:mails'),
       SUPPORT_TOKEN: await tokenWith('consumers:block'),
       JSON_VALIDATOR_CACHE_PATH: cache,
+      // Its validator follows references in the order of Perl's hashes, and in one order of twelve it loses one.
+      ...{ PERL_HASH_SEED: '0', PERL_PERTURB_KEYS: '0' },
     })
     const { mistaken, ...replies } = JSON.parse(printed)
     for (const [name, { status, mistakes, mistakes_in_empty }] of Object.entries<PerlReply>(replies)) {

@@ -8,7 +8,7 @@ export const MAX_BODY = 64_000
 export async function readJson(request: Request): Promise<unknown> {
   const type = request.headers.get('content-type') ?? ''
   if (!/^application\/json[\t ]*(;[\t ]*charset="?utf-8"?[\t ]*)?$/i.test(type))
-    throw new ApiError('not-json', 'Send JSON, with the header Content-Type: application/json.')
+    throw new ApiError('not-json', 'Send JSON, at least {}, with the header Content-Type: application/json.')
   if (!/^(identity)?$/i.test(request.headers.get('content-encoding') ?? ''))
     throw new ApiError(
       'not-json',

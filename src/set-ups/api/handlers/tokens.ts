@@ -6,7 +6,7 @@ import {
   tokenDocument,
 } from '../../../ops/documents/tokens.ts'
 import { createToken, findTokenById, readTokenPage, revokeToken, rotateToken } from '../../../ops/tokens.ts'
-import { isScope } from '../../../scopes.ts'
+import { isScope, SCOPE_NAMES } from '../../../scopes.ts'
 import { pageDocument, pageOf } from '../cursor.ts'
 import { overlapOf, valuesOf } from '../parse-input.ts'
 import { invalidInput } from '../problems.ts'
@@ -35,7 +35,11 @@ export const tokensRoutes = [
     async run({ store, body, token, claim }, services) {
       const { name, scopes, expiresAt } = await valuesOf(body, services)
       const unknown = scopes.findIndex(scope => !isScope(scope))
-      if (unknown >= 0) throw invalidInput(`/scopes/${unknown}`, 'There is no such scope.')
+      if (unknown >= 0)
+        throw invalidInput(
+          `/scopes/${unknown}`,
+          `There is no such scope. Scopes: ${SCOPE_NAMES.join(', ')}, limits:use:<limit>.`,
+        )
       const created = await createToken(
         store,
         { name, scopes, ...(expiresAt && { expiresAt }), by: token.name },

@@ -344,7 +344,8 @@ describe('random requests', () => {
     // In a long run, usage and the audit trail succeed often enough, too. A short one may have none.
     for (const operation of RUNS < 10_000 ? [] : ['GET usage 200', 'GET audit 200'])
       expect(byOperation.get(operation) ?? 0, operation).toBeGreaterThan(RUNS / 4000)
-    // Both kinds, or the requests are of no use.
-    for (const status of [200, 201, 400, 404, 422]) expect(statuses.get(status) ?? 0).toBeGreaterThan(0)
+    // Both kinds, or the requests are of no use. One request in 500 is refused by what is stored, so a short run may have none.
+    for (const status of [200, 201, 400, 404, ...(RUNS < 10_000 ? [] : [422])])
+      expect(statuses.get(status) ?? 0).toBeGreaterThan(0)
   }, 3_600_000)
 })

@@ -130,7 +130,7 @@ export async function rotateKey(
     },
     atEnd: removeFromIndex(index, [digest]),
   }
-  const next = { ...writeOfKey(store, consumer, minted.digest, minted.record), claim }
+  const next = { ...writeOfKey(store, consumer, minted), claim }
   const rotate = () => writeSuccession(store, succession, next)
   await writeOfConsumer(store, consumer, rotate, store.advice?.lostRotation(id, created.id))
   return { created, oldEndsAt: endsAt }

@@ -1,7 +1,6 @@
 /** What messages add for people at the command line: what to do next, and similar names. The HTTP API has none of this, so a Worker does not carry it. */
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import { AdminError } from './admin-error.ts'
-import { namesNear } from './key-pages.ts'
 
 /** The most consumers in a message. */
 const MOST_NAMES = 10
@@ -12,9 +11,6 @@ export const ADVICE = {
     key: ' If it belongs to another environment, use --env <name>. To list all keys: npx sluicegate keys list',
     token: ' If it belongs to another environment, use --env <name>.',
   },
-
-  /** Names that are like that of a consumer, for the next one. */
-  namesNear,
 
   /** Of a consumer that the store does not have. @param names of some others */
   otherConsumers(consumer: string, names: readonly string[]): string {

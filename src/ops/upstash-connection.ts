@@ -2,7 +2,6 @@
 import { upstashStore } from '../store/upstash.ts'
 import type { AdminConnection } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
-import { ADVICE } from './advice.ts'
 import { DEADLINE_MS, restConnection } from './rest-connection.ts'
 import { describeFailure, howToTest, nextStepFor } from './store-failure.ts'
 
@@ -28,6 +27,5 @@ export function upstashConnection(options: UpstashConnectionOptions): AdminConne
     ...restConnection({ url, token }, failureOf),
     decisions: upstashStore({ url, token, deadlineMs: DEADLINE_MS, keyLocking, cluster, environment }),
     nextStepFor: message => nextStepFor(message, url),
-    advice: ADVICE,
   }
 }

@@ -7,7 +7,7 @@ import type { AdminStore, BeforeCreation } from './admin-store-shape.ts'
 import { recordFacts } from './audit-facts.ts'
 import { type FoundKey, validRecord } from './find-key.ts'
 import { type CreatedKey, infoOf, type KeyInfo, keyId, mintKey, writeOfConsumer, writeOfKey } from './keys.ts'
-import { earlier, mustHaveNoSuccessor, nextEnd, writeSuccession } from './rotation.ts'
+import { endsOf, mustHaveNoSuccessor, writeSuccession } from './rotation.ts'
 import { removeFromIndex, sortedKey } from './sorted-index.ts'
 import { ANY, changeText, write } from './write.ts'
 
@@ -99,35 +99,17 @@ export async function rotateKey(
       'An opaque key cannot be rotated, because it was created elsewhere. Import a new one and revoke this one.',
     )
   }
-  const { plan, label, mode, expiresAt } = record
   mustHaveNoSuccessor('Key', id, record)
-  const now = Date.now()
-  const end = nextEnd(record, now)
-  const minted = await mintKey(store, {
-    consumer,
-    ...(plan && { plan }),
-    ...(label && { label }),
-    ...(mode && { mode }),
-    ...(end && { expiresAt: end }),
-  })
+  const { endsAt, nextEnd } = endsOf(record, overlapMs)
+  const { createdAt: _, hint: __, signedBy: ___, ...settings } = record
+  const minted = await mintKey(store, { consumer, ...settings, ...(nextEnd && { expiresAt: nextEnd }) })
   const { created } = minted
   const claim = await before?.(created.id)
-  const endsAt = earlier(new Date(now + overlapMs), expiresAt)
   const [own, index] = [store.at(credentialKey(consumer, digest)), store.at(credentialIndexKey(consumer))]
   const succession = {
-    ...({
-      action: 'keys.rotate',
-      key: own,
-      id,
-      endsAt,
-      successor: created,
-      format: formatCredential,
-    } as const),
-    read(text: string) {
-      const found = validRecord(store, id, text)
-      mustHaveNoSuccessor('Key', id, found)
-      return found
-    },
+    ...({ action: 'keys.rotate', what: 'Key', key: own, id, endsAt, successor: created } as const),
+    read: (text: string) => validRecord(store, id, text),
+    format: formatCredential,
     atEnd: removeFromIndex(index, [digest]),
   }
   const next = { ...writeOfKey(store, consumer, minted), claim }

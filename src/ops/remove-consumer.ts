@@ -104,7 +104,7 @@ async function beginRemoval(store: AdminStore, consumer: string, index: string):
 
 const entryOf = (consumer: string, { plan, blockedAt, overrides }: ConsumerRecord, keys: number): Entry => ({
   ...{ action: 'consumers.remove', target: consumer },
-  before: { keys, ...(plan && { plan }), ...(blockedAt && { blockedAt }), overrides: overrides.length },
+  before: { keys, plan, blockedAt, overrides: overrides.length },
 })
 
 /** What is removed together with the last keys. @param keys how many of these are valid */

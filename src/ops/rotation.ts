@@ -66,9 +66,9 @@ export async function writeSuccession<R extends CredentialRecord | TokenRecord>(
     }
   }).catch(async error => {
     // The old one ends, so the new one must not be lost with the reply.
-    const isWritten = async ([written]: readonly string[]) =>
-      written !== undefined && (await store.run('EXISTS', written).catch(() => 0)) === 1
-    if (!(error instanceof AdminError && error.kind === 'store' && (await isWritten(keys)))) throw error
+    const [written] = keys
+    const isLost = error instanceof AdminError && error.kind === 'store' && written !== undefined
+    if (!isLost || (await store.run('EXISTS', written).catch(() => 0)) !== 1) throw error
   })
 }
 

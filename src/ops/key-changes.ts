@@ -36,7 +36,16 @@ export async function changeKey(store: AdminStore, key: FoundKey, change: KeyCha
   const { expiresAt } = key.record
   const isLonger = at === null || (at && expiresAt && at > expiresAt)
   if (isLonger) await expirePointer(store, key, at)
-  await writeKey(store, key, record => changed(record, change))
+  const { id, consumer, digest } = key
+  await changeText(store, credentialKey(consumer, digest), text => {
+    const before = validRecord(store, id, text ?? '')
+    const after = changed(before, change)
+    const facts = { before: recordFacts(before), after: recordFacts(after) }
+    return {
+      ...{ text: formatCredential(after), expiresAt: after.expiresAt },
+      entry: { action: 'keys.update', target: id, ...facts },
+    }
+  })
   if (at && !isLonger) await expirePointer(store, key, at)
 }
 
@@ -116,27 +125,6 @@ export async function rotateKey(
   const rotate = () => writeSuccession(store, succession, next)
   await writeOfConsumer(store, consumer, rotate, store.advice?.lostRotation(id, created.id))
   return { created, oldEndsAt: endsAt }
-}
-
-async function writeKey(
-  store: AdminStore,
-  { id, consumer, digest }: FoundKey,
-  change: (record: CredentialRecord) => CredentialRecord,
-): Promise<void> {
-  let [before, after] = [{} as CredentialRecord, {} as CredentialRecord]
-  await changeText(
-    store,
-    credentialKey(consumer, digest),
-    text => {
-      before = validRecord(store, id, text ?? '')
-      after = change(before)
-      return { text: formatCredential(after), expiresAt: after.expiresAt }
-    },
-    () => ({
-      ...{ action: 'keys.update', target: id },
-      ...{ before: recordFacts(before), after: recordFacts(after) },
-    }),
-  )
 }
 
 async function isOpaque(store: AdminStore, consumer: string, digest: string): Promise<boolean> {

@@ -3,7 +3,6 @@
  * file can speak that of Redis. Keys that change together are in one hash slot.
  */
 import type { Store } from '../store/store.ts'
-import type { Advice } from './advice.ts'
 
 /** A command of Redis, as in `['GET', 'sluice:{switches}']`. Its keys have the environment already. */
 export type Command = readonly [name: string, ...args: (string | number)[]]
@@ -26,8 +25,6 @@ export interface AdminConnection {
   readonly decisions: Store
   /** What to do about an error of `decisions`: by default, how to test whether the store answers. */
   nextStepFor(message: string): string
-  /** Absent: the errors are for callers of the API. */
-  readonly advice?: Advice
 }
 
 /** The command that runs a Lua script. On a cluster, its keys must be in one hash slot. */

@@ -3,6 +3,7 @@ import type { Config, LimitRule } from '../config/compile.ts'
 import type { KeySecret, mintSignedKey } from '../credentials/key-signature.ts'
 import type { RuleSet } from '../script/rule-set-shape.ts'
 import type { AdminConnection, Command } from './admin-connection.ts'
+import type { Advice } from './advice.ts'
 import type { AuditPage, Position, Range } from './audit-shape.ts'
 import type { Change, Entry } from './change.ts'
 import type { RotatedToken, Rotation } from './token-shape.ts'
@@ -41,6 +42,11 @@ export interface AdminStore extends AdminConnection {
   author?: Author
   /** How long entries of the audit trail are kept. */
   auditKeepMs: number
+  /** Absent: the errors are for callers of the API. */
+  advice?: Advice & {
+    /** Names for a message about a consumer that the store does not have. If it has the consumer, it is one of them. */
+    namesNear(store: AdminStore, consumer: string): Promise<string[]>
+  }
 }
 
 /** Commands that run together. */

@@ -5,6 +5,8 @@ import { gatewayRuleSet, limitRuleSet } from '../script/compiled.ts'
 import type { AdminConnection } from './admin-connection.ts'
 import { adminStoreOn } from './admin-store-on.ts'
 import type { AdminStore, KeySpace } from './admin-store-shape.ts'
+import { ADVICE } from './advice.ts'
+import { namesNear } from './key-pages.ts'
 import { ON_CLUSTER } from './on-cluster.ts'
 import { type UpstashConnectionOptions, upstashConnection } from './upstash-connection.ts'
 
@@ -18,13 +20,15 @@ export const createAdminStore = (options: AdminStoreOptions): AdminStore =>
   wholeStoreOn(upstashConnection(options), options)
 
 /** The store of any connection, with everything that a Worker only has if it needs it. */
-export const wholeStoreOn = (connection: AdminConnection, keySpace: KeySpace): AdminStore =>
-  adminStoreOn(
+export const wholeStoreOn = (connection: AdminConnection, keySpace: KeySpace): AdminStore => ({
+  ...adminStoreOn(
     connection,
     { ...keySpace, mintSignedKey },
     { ofGateway: gatewayRuleSet, ofLimit: limitRuleSet },
     ON_CLUSTER,
-  )
+  ),
+  advice: { ...ADVICE, namesNear },
+})
 
 /** Loads the scripts of a config, so that not even the first decision, or the first refund on a cluster, has to send its script. */
 export async function loadScriptsIntoRedis(

@@ -14,8 +14,7 @@ export const consumerFacts = ({ overrides, blockedUntil, ...record }: ConsumerRe
 })
 
 const overrideFacts = ({ numbers, mode, until }: Override): Facts => ({
-  ...(numbers && { limit: numbers.limit, burst: numbers.burst }),
-  ...(mode && { mode }),
+  ...{ limit: numbers?.limit, burst: numbers?.burst, mode },
   ...(until && { until: new Date(until / 1000) }),
 })
 

@@ -85,14 +85,15 @@ function parseCursor(cursor: string | undefined): Position | undefined {
 }
 
 export function entryOf([id, values]: Found[0][number], stream?: string): AuditEntry {
-  const fields = new Map(values.flatMap((value, i) => (i % 2 === 0 ? [[value, values[i + 1]!]] : [])))
-  const of = (name: string) => fields.get(name) ?? ''
-  const [reason, requestId] = [of('reason'), of('request')]
+  // Each stands behind its name, in the order of src/script/audit.lua, which find-entries.lua reads, too.
+  const [actor = '', name = '', action = '', target = '', change = '', reason, requestId] = values.filter(
+    (_, i) => i % 2 === 1,
+  )
   return {
     at: new Date(Number(id.split('-')[0])),
-    actor: actorOf(of('actor'), of('name')),
-    ...{ action: of('action'), target: of('target') },
-    ...differenceIn(of('change')),
+    actor: actorOf(actor, name),
+    ...{ action, target },
+    ...differenceIn(change),
     ...(reason && { reason }),
     ...(requestId && { requestId }),
     id: stream === undefined ? id : `${id}@${stream}`,

@@ -108,17 +108,12 @@ export async function changeConsumer(
   let isNew = false
   await writeOfConsumer(store, consumer, async isListed => {
     isNew = isListed
-    await changeText(
-      store,
-      key,
-      text => {
-        before = parseConsumer(text ?? '')
-        record = change(before)
-        const after = textOf(record)
-        return after === undefined ? undefined : { text: after }
-      },
-      () => ({ action, target: consumer, before: consumerFacts(before), after: consumerFacts(record) }),
-    )
+    await changeText(store, key, text => {
+      before = parseConsumer(text ?? '')
+      record = change(before)
+      const facts = { before: consumerFacts(before), after: consumerFacts(record) }
+      return { text: textOf(record), entry: { action, target: consumer, ...facts } }
+    })
   })
   return { before, record, isChanged: true, isNew }
 }

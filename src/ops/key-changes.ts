@@ -7,7 +7,7 @@ import type { AdminStore, BeforeCreation } from './admin-store-shape.ts'
 import { recordFacts } from './audit-facts.ts'
 import { type FoundKey, validRecord } from './find-key.ts'
 import { type CreatedKey, infoOf, type KeyInfo, keyId, mintKey, writeOfConsumer, writeOfKey } from './keys.ts'
-import { earlier, mustHaveNoSuccessor, nextEnd, writeSuccession } from './rotation.ts'
+import { endsOf, mustHaveNoSuccessor, writeSuccession } from './rotation.ts'
 import { removeFromIndex, sortedKey } from './sorted-index.ts'
 import { ANY, changeText, write } from './write.ts'
 
@@ -36,7 +36,16 @@ export async function changeKey(store: AdminStore, key: FoundKey, change: KeyCha
   const { expiresAt } = key.record
   const isLonger = at === null || (at && expiresAt && at > expiresAt)
   if (isLonger) await expirePointer(store, key, at)
-  await writeKey(store, key, record => changed(record, change))
+  const { id, consumer, digest } = key
+  await changeText(store, credentialKey(consumer, digest), text => {
+    const before = validRecord(store, id, text ?? '')
+    const after = changed(before, change)
+    const facts = { before: recordFacts(before), after: recordFacts(after) }
+    return {
+      ...{ text: formatCredential(after), expiresAt: after.expiresAt },
+      entry: { action: 'keys.update', target: id, ...facts },
+    }
+  })
   if (at && !isLonger) await expirePointer(store, key, at)
 }
 
@@ -99,62 +108,23 @@ export async function rotateKey(
       'An opaque key cannot be rotated, because it was created elsewhere. Import a new one and revoke this one.',
     )
   }
-  const { plan, label, mode, expiresAt } = record
   mustHaveNoSuccessor('Key', id, record)
-  const now = Date.now()
-  const end = nextEnd(record, now)
-  const minted = await mintKey(store, {
-    consumer,
-    ...(plan && { plan }),
-    ...(label && { label }),
-    ...(mode && { mode }),
-    ...(end && { expiresAt: end }),
-  })
+  const { endsAt, nextEnd } = endsOf(record, overlapMs)
+  const { createdAt: _, hint: __, signedBy: ___, ...settings } = record
+  const minted = await mintKey(store, { consumer, ...settings, ...(nextEnd && { expiresAt: nextEnd }) })
   const { created } = minted
   const claim = await before?.(created.id)
-  const endsAt = earlier(new Date(now + overlapMs), expiresAt)
   const [own, index] = [store.at(credentialKey(consumer, digest)), store.at(credentialIndexKey(consumer))]
   const succession = {
-    ...({
-      action: 'keys.rotate',
-      key: own,
-      id,
-      endsAt,
-      successor: created,
-      format: formatCredential,
-    } as const),
-    read(text: string) {
-      const found = validRecord(store, id, text)
-      mustHaveNoSuccessor('Key', id, found)
-      return found
-    },
+    ...({ action: 'keys.rotate', what: 'Key', key: own, id, endsAt, successor: created } as const),
+    read: (text: string) => validRecord(store, id, text),
+    format: formatCredential,
     atEnd: removeFromIndex(index, [digest]),
   }
-  const next = { ...writeOfKey(store, consumer, minted.digest, minted.record), claim }
+  const next = { ...writeOfKey(store, consumer, minted), claim }
   const rotate = () => writeSuccession(store, succession, next)
   await writeOfConsumer(store, consumer, rotate, store.advice?.lostRotation(id, created.id))
   return { created, oldEndsAt: endsAt }
-}
-
-async function writeKey(
-  store: AdminStore,
-  { id, consumer, digest }: FoundKey,
-  change: (record: CredentialRecord) => CredentialRecord,
-): Promise<void> {
-  let [before, after] = [{} as CredentialRecord, {} as CredentialRecord]
-  await changeText(
-    store,
-    credentialKey(consumer, digest),
-    text => {
-      before = validRecord(store, id, text ?? '')
-      after = change(before)
-      return { text: formatCredential(after), expiresAt: after.expiresAt }
-    },
-    () => ({
-      ...{ action: 'keys.update', target: id },
-      ...{ before: recordFacts(before), after: recordFacts(after) },
-    }),
-  )
 }
 
 async function isOpaque(store: AdminStore, consumer: string, digest: string): Promise<boolean> {

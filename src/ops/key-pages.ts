@@ -97,9 +97,10 @@ export async function namesNear(store: AdminStore, consumer: string): Promise<st
 
 /** @throws AdminError `not-found` for a consumer that is not in the index. One of tokens is only after something is set for it */
 export async function mustBeListed(store: AdminStore, consumer: string): Promise<void> {
-  const names = await namesNear(store, consumer)
+  const { advice } = store
+  const names = await (advice ? advice.namesNear(store, consumer) : namesFrom(store, { from: consumer }, 1))
   if (names.includes(consumer)) return
-  const others = store.advice?.otherConsumers(consumer, names) ?? ''
+  const others = advice?.otherConsumers(consumer, names) ?? ''
   throw new AdminError('not-found', `The store has no consumer '${consumer}'.${others}`)
 }
 

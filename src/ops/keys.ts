@@ -16,9 +16,8 @@ import {
 } from '../store/keys.ts'
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
-import type { AdminStore, BeforeCreation, HeldClaim, Write } from './admin-store-shape.ts'
+import type { AdminStore, BeforeCreation, Write } from './admin-store-shape.ts'
 import { recordFacts } from './audit-facts.ts'
-import type { AuditAction } from './change.ts'
 import { distinguishingDigits, ID_DIGITS } from './digits.ts'
 import { addToIndex, removeFromIndex, removeIfGone, sortedKey, writeListed } from './sorted-index.ts'
 import { NONE, setCommand, write } from './write.ts'
@@ -60,8 +59,9 @@ export async function createKey(
   const minted = await mintKey(store, newKey)
   const { id, consumer } = minted.created
   const claim = await before?.(id)
-  const create = () => writeKey(store, consumer, minted.digest, minted.record, 'keys.create', claim)
-  await writeOfConsumer(store, consumer, create, store.advice?.lostKey(id))
+  const entry = { action: 'keys.create', target: id, after: recordFacts(minted.record) } as const
+  const change = { ...writeOfKey(store, consumer, minted), claim, entry }
+  await writeOfConsumer(store, consumer, () => write(store, change), store.advice?.lostKey(id))
   return minted.created
 }
 
@@ -135,7 +135,13 @@ export async function importKey(
     const key = store.at(credentialKey(consumer, digest))
     // On a cluster, the pointer is in another slot.
     const mine = isCluster ? [] : [[store.at(pointerKey(digest)), consumer] as const]
-    await writeKey(store, consumer, digest, record, 'keys.import', held, [[key, NONE], ...mine])
+    const { keys, commands } = writeOfKey(store, consumer, { digest, record })
+    const isMade = await write(store, {
+      ...{ keys: [...keys, ...mine.map(([pointer]) => pointer)], commands, claim: held },
+      onlyIf: [[key, NONE], ...mine],
+      entry: { action: 'keys.import', target: id, after: recordFacts(record) },
+    })
+    if (!isMade) throw importedByAnother()
     if (isCluster) await store.onCluster.confirmImport(store, { digest, consumer, id })
   })
   return infoOf(id, consumer, 'opaque-key', record)
@@ -299,7 +305,7 @@ export async function listConsumerNames(store: AdminStore): Promise<string[]> {
 export const writeOfConsumer = (
   store: AdminStore,
   consumer: string,
-  write: (isNew: boolean) => Promise<void>,
+  write: (isNew: boolean) => Promise<unknown>,
   advise?: (error: AdminError) => AdminError,
 ): Promise<void> =>
   writeListed(store, store.at(CONSUMER_INDEX_KEY), consumer, write, async (error, isNew) => {
@@ -319,30 +325,11 @@ export async function removeFromIndexIfEmpty(store: AdminStore, consumer: string
   if (!(await isEmpty())) await store.runEach(addToIndex(index, [consumer]))
 }
 
-/** @param onlyIf of an opaque key (Write.onlyIf) */
-async function writeKey(
-  store: AdminStore,
-  consumer: string,
-  digest: string,
-  record: CredentialRecord,
-  action: AuditAction,
-  claim: HeldClaim | undefined,
-  onlyIf: NonNullable<Write['onlyIf']> = [],
-): Promise<void> {
-  const { keys, commands } = writeOfKey(store, consumer, digest, record)
-  const isMade = await write(store, {
-    ...{ keys: [...keys, ...onlyIf.map(([key]) => key)], commands, claim, onlyIf },
-    entry: { action, target: keyId(consumer, digest), after: recordFacts(record) },
-  })
-  if (!isMade) throw importedByAnother()
-}
-
 /** Writes the record of a new key, and its place in the index. */
 export function writeOfKey(
   store: AdminStore,
   consumer: string,
-  digest: string,
-  record: CredentialRecord,
+  { digest, record }: Pick<MintedKey, 'digest' | 'record'>,
 ): Pick<Write, 'keys' | 'commands'> {
   const [key, index] = [store.at(credentialKey(consumer, digest)), store.at(credentialIndexKey(consumer))]
   return {

@@ -100,37 +100,34 @@ export function parseTime(text: string, now = new Date()): Date | undefined {
   if (text === 'never') return undefined
   if (text === 'now') return now
   const microseconds = parseDuration(text)
-  if (microseconds !== undefined)
-    return inRange(new Date(now.getTime() + Math.ceil(microseconds / 1000)), now)
-  const isTime = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/.test(text)
-  const time = new Date(isTime ? text : Number.NaN)
-  if (isDay(text.slice(0, 10)) && !Number.isNaN(time.getTime())) return inRange(time, now)
+  const at = microseconds === undefined ? timestampOf(text) : now.getTime() + Math.ceil(microseconds / 1000)
+  if (Number.isNaN(at))
+    throw new AdminError(
+      'usage',
+      `'${shown(text)}' is neither a duration nor a valid time. Use a duration such as '24h' or '90d', or a time such as ` +
+        `'2030-12-31' (UTC) or '2030-12-31T18:00:00Z', or 'never'.`,
+    )
+  if (at - now.getTime() <= MAX_YEARS * YEAR_MS) return new Date(at)
   throw new AdminError(
     'usage',
-    `'${shown(text)}' is neither a duration nor a valid time. Use a duration such as '24h' or '90d', or a time such as ` +
-      `'2030-12-31' (UTC) or '2030-12-31T18:00:00Z', or 'never'.`,
+    `The time is more than ${MAX_YEARS} years ahead. Use an earlier time, or 'never'.`,
   )
 }
 
-/** Whether a date exists. `Date` reads 2030-02-31 as 3 March, and no date in 2030-13-01. */
-const isDay = (date: string): boolean => String(new Date(date).toJSON()).startsWith(date)
+const MAX_YEARS = 100
+const YEAR_MS = 366 * 86400e3
+
+/** ms since the epoch. @returns NaN if the text is not a time. `Date` reads 2030-02-31 as 3 March, and no date in 2030-13-01. */
+function timestampOf(text: string): number {
+  const [, day] = /^(\d{4}-\d\d-\d\d)(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/.exec(text) ?? []
+  return day && new Date(day).toJSON()?.startsWith(day) ? Date.parse(text) : Number.NaN
+}
 
 /** Like `parseTime`, for times that must be in the future. @throws AdminError `usage` */
 export function parseFutureTime(text: string, now = new Date()): Date | undefined {
   const time = parseTime(text, now)
   if (time === undefined || time > now) return time
   throw new AdminError('usage', `'${shown(text)}' is in the past. Use a later time.`)
-}
-
-const MAX_YEARS = 100
-
-function inRange(time: Date, now: Date): Date {
-  const years = (time.getTime() - now.getTime()) / (366 * 86400e3)
-  if (years <= MAX_YEARS) return time
-  throw new AdminError(
-    'usage',
-    `The time is more than ${MAX_YEARS} years ahead. Use an earlier time, or 'never'.`,
-  )
 }
 
 /** Shortens a text for a message, and replaces invisible characters. */

@@ -5,7 +5,7 @@ import { readStoreTime } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import type { Advice } from './advice.ts'
-import { type ConsumerChange, changeConsumer, showConsumer } from './consumers.ts'
+import { type ConsumerChange, changeConsumer, readConsumer } from './consumers.ts'
 import { hasEnded, type OverrideRules } from './override-rules.ts'
 
 export interface OverrideChange extends ConsumerChange {
@@ -79,6 +79,6 @@ export async function removeOverride(
     ...record,
     overrides: record.overrides.filter(other => other.rule !== rule),
   }))
-  if (!result.isChanged) await showConsumer(store, consumer)
+  if (!result.isChanged) await readConsumer(store, consumer, 1)
   return result
 }

@@ -8,9 +8,10 @@ import type { PlanUnits } from '../algorithms/plan-units.ts'
 import { unitsAtOnce } from '../algorithms/units-at-once.ts'
 import { mistakesOfGatewayNumbers, mistakesOfNumbers } from '../config/check/mistakes-of-numbers.ts'
 import type { ConfigInput, RuleInput } from '../config/check/schema.ts'
+import type { Config } from '../config/compile.ts'
 import { compileGatewayRule, type GatewayRule, withNumbers } from '../config/compile-rule.ts'
 import type { CompiledUnits } from '../config/compile-units.ts'
-import { findFreeTag, withUniqueTags } from '../config/tags.ts'
+import { findFreeTag } from '../config/tags.ts'
 import type { Override, OverrideNumbers } from '../store/records.ts'
 import { AdminError, type Suggest, unknownName } from './admin-error.ts'
 
@@ -27,11 +28,16 @@ export type RulesInput = Pick<ConfigInput, 'rules' | 'plans' | 'units'>
 /** Whether an override has an effect: it must not have ended, and the config must still have its rule. */
 export type OverrideStatus = 'applies' | 'over' | 'rule-changed' | 'rule-gone' | 'rule-off'
 
+/** The rules of a config, and what they were compiled with: the numbers of an override are compiled in the same way. */
+export interface CompiledRules extends Pick<Config, 'rules' | 'plans'> {
+  written: readonly RuleInput[] | undefined
+  algorithms: Algorithms
+  /** Absent: all rules count requests. */
+  compiledUnits?: CompiledUnits | undefined
+}
+
 /** What is known of the algorithms of the rules. */
 export interface RuleTools {
-  algorithms: Algorithms
-  /** @returns undefined: all rules count requests */
-  compiledUnits(units: ConfigInput['units']): CompiledUnits | undefined
   numbersOf(rule: { readonly algorithm: AlgorithmName }): Numbers
   /** The third number of the algorithm's script, if it depends on the numbers of the rule. */
   thirdNumberOf(algorithm: AlgorithmName): 'burst' | 'step' | undefined
@@ -66,36 +72,19 @@ export const hasEnded = ({ until }: Override, now: number) => until !== undefine
 export const untilOf = ({ until }: { until?: number | undefined }) =>
   until === undefined ? undefined : new Date(until / 1000)
 
-/** Creates the rules. They are compiled when they are first needed. */
-export function createOverrideRules(input: RulesInput, tools: RuleTools): OverrideRules {
-  const { rules = [], plans = ['free'], units } = input
-  const { algorithms, nameOf = String } = tools
-  let variants: readonly GatewayRule[] | undefined
-  let pairs: readonly { rule: RuleInput; compiled: GatewayRule }[] | undefined
-
-  function compile(...some: RuleInput[]): GatewayRule[] {
-    const ofUnits = tools.compiledUnits(units)
-    return some.flatMap(rule => {
-      const compiled = compileGatewayRule(rule, plans, algorithms)
-      return ofUnits ? compiled.map(variant => ofUnits.ofGatewayRule(rule, variant)) : compiled
-    })
-  }
-
-  /** The rules with the tags that they have in the gateway. */
-  const compiledRules = () => (variants ??= withUniqueTags(compile(...rules)))
+export function createOverrideRules(
+  { written = [], rules, plans, algorithms, compiledUnits }: CompiledRules,
+  tools: RuleTools,
+): OverrideRules {
+  const { nameOf = String } = tools
 
   /** Each rule with its first variant: the one for all plans without numbers of their own. */
-  const compiledPairs = () =>
-    (pairs ??= rules.map(rule => ({
-      rule,
-      compiled: compiledRules().find(({ name }) => name === rule.name)!,
-    })))
+  const pairs = written.map(rule => ({ rule, compiled: rules.find(({ name }) => name === rule.name)! }))
 
   function find(name: string): { rule: RuleInput; compiled: GatewayRule } {
-    const all = compiledPairs()
-    const found = all.find(({ rule }) => rule.name === name)
+    const found = pairs.find(({ rule }) => rule.name === name)
     if (found?.compiled.takesOverrides) return found
-    const names = all.filter(({ compiled }) => compiled.takesOverrides).map(({ rule }) => rule.name)
+    const names = pairs.filter(({ compiled }) => compiled.takesOverrides).map(({ rule }) => rule.name)
     const known = ['Rules by consumer', names] as const
     throw found
       ? unknownName(
@@ -120,14 +109,15 @@ export function createOverrideRules(input: RulesInput, tools: RuleTools): Overri
     }
     refuse(tools.findFlaws?.(rule) ?? [])
     refuse(mistakesOfNumbers(rule, numbers))
-    const compiled = compile(rule)[0]!
+    const [counted] = compileGatewayRule(rule, plans, algorithms) as [GatewayRule]
+    const compiled = compiledUnits?.ofGatewayRule(rule, counted) ?? counted
     const ofSettlement = compiled.isEstimated ? tools.mistakesOfSettlement(compiled) : []
     refuse([...ofSettlement, ...mistakesOfGatewayNumbers(numbers, compiled)])
     const { rate, period, burst } = compiled.quota
     const third = tools.thirdNumberOf(compiled.algorithm)
     const burstOrStep = third && compiled.quota[third]
     // The numbers of a rule that depends on time have a tag of their own. It must not be the tag of another rule.
-    const owners = new Map(compiledRules().map(({ tag, name }) => [tag, name]))
+    const owners = new Map(rules.map(({ tag, name }) => [tag, name]))
     return {
       tag: findFreeTag(rule.name, compiled.tag, owners),
       rate,
@@ -141,10 +131,9 @@ export function createOverrideRules(input: RulesInput, tools: RuleTools): Overri
   function statusOf(override: Override, now = Date.now()): OverrideStatus {
     if (hasEnded(override, now)) return 'over'
     const { family, rule: name } = override
-    const all = compiledPairs()
-    const same = all.find(({ compiled }) => compiled.family === family)
+    const same = pairs.find(({ compiled }) => compiled.family === family)
     if (same?.compiled.takesOverrides) return same.rule.mode === 'off' ? 'rule-off' : 'applies'
-    return all.some(({ rule }) => rule.name === name) ? 'rule-changed' : 'rule-gone'
+    return pairs.some(({ rule }) => rule.name === name) ? 'rule-changed' : 'rule-gone'
   }
 
   return {
@@ -154,7 +143,7 @@ export function createOverrideRules(input: RulesInput, tools: RuleTools): Overri
 
     atOnceOf({ rule: name, numbers }) {
       if (!numbers) return undefined
-      const rule = rules.find(rule => rule.name === name)
+      const rule = written.find(rule => rule.name === name)
       if (!rule)
         return numbers.burst === numbers.limit ? undefined : { parameter: 'burst', units: numbers.burst }
       return unitsAtOnce(tools.numbersOf(rule), numbers.burst)

@@ -9,11 +9,14 @@ import { mistakesOfSettlement } from '../config/check/mistakes-of-settlement.ts'
 import { rule as ruleSchema } from '../config/check/rule-schema.ts'
 import type { ConfigInput } from '../config/check/schema.ts'
 import type { Config } from '../config/compile.ts'
+import { compileGatewayRule } from '../config/compile-rule.ts'
 import { unitsOf } from '../config/compile-units.ts'
+import { withUniqueTags } from '../config/tags.ts'
 import type { Override } from '../store/records.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import { type OverrideChange, type SetOptions, setOverride as set } from './override-changes.ts'
 import {
+  type CompiledRules,
   createOverrideRules,
   type OverrideInput,
   type OverrideRules,
@@ -26,8 +29,6 @@ export { type OverrideInput, type OverrideRules, type OverrideStatus, untilOf } 
 
 /** For the rules of any config. */
 export const ALL_TOOLS: RuleTools = {
-  algorithms: ALL_ALGORITHMS,
-  compiledUnits: unitsOf,
   numbersOf: rule => descriptionOf(rule).numbers,
   mistakesOfSettlement,
   thirdNumberOf(algorithm) {
@@ -47,9 +48,17 @@ export const ALL_TOOLS: RuleTools = {
 const known = new WeakMap<RulesInput, OverrideRules>()
 
 export function overrideRulesOf(config: RulesInput): OverrideRules {
-  const rules = known.get(config) ?? createOverrideRules(config, ALL_TOOLS)
+  const rules = known.get(config) ?? createOverrideRules(compileRules(config), ALL_TOOLS)
   known.set(config, rules)
   return rules
+}
+
+function compileRules({ rules: written = [], plans = ['free'], units }: RulesInput): CompiledRules {
+  const compiledUnits = unitsOf(units)
+  const rules = written.flatMap(rule =>
+    compileGatewayRule(rule, plans, ALL_ALGORITHMS).map(each => compiledUnits.ofGatewayRule(rule, each)),
+  )
+  return { written, rules: withUniqueTags(rules), plans, algorithms: ALL_ALGORITHMS, compiledUnits }
 }
 
 /** A compiled config with what it was compiled from. @param input checked */

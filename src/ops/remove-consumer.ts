@@ -88,23 +88,20 @@ export async function removeConsumer(
 /** Blocks the consumer until its removal is finished. Does nothing if an earlier call has done it. */
 async function beginRemoval(store: AdminStore, consumer: string, index: string): Promise<void> {
   const keys = await store.run<number>('SCARD', index)
-  let before = parseConsumer('')
-  await changeText(
-    store,
-    consumerKey(consumer),
-    text => {
-      before = parseConsumer(text ?? '')
-      const { blockedUntil: _, blockedAt = new Date(), ...others } = before
-      const after = { ...others, blockedAt, reason: UNFINISHED, removedAt: new Date() }
-      return { text: text && before.removedAt ? text : formatConsumer(after) }
-    },
-    () => entryOf(consumer, before, keys),
-  )
+  await changeText(store, consumerKey(consumer), text => {
+    const before = parseConsumer(text ?? '')
+    const { blockedUntil: _, blockedAt = new Date(), ...others } = before
+    const after = { ...others, blockedAt, reason: UNFINISHED, removedAt: new Date() }
+    return {
+      text: text && before.removedAt ? text : formatConsumer(after),
+      entry: entryOf(consumer, before, keys),
+    }
+  })
 }
 
 const entryOf = (consumer: string, { plan, blockedAt, overrides }: ConsumerRecord, keys: number): Entry => ({
   ...{ action: 'consumers.remove', target: consumer },
-  before: { keys, ...(plan && { plan }), ...(blockedAt && { blockedAt }), overrides: overrides.length },
+  before: { keys, plan, blockedAt, overrides: overrides.length },
 })
 
 /** What is removed together with the last keys. @param keys how many of these are valid */

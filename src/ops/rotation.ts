@@ -24,10 +24,11 @@ export function mustHaveNoSuccessor(
 /** What ends, and what comes after it. */
 export interface Succession<R extends CredentialRecord | TokenRecord> {
   action: AuditAction
+  what: 'Key' | 'Token'
   /** The record of the old one, with its environment. */
   key: string
   id: string
-  /** @returns the record of the old one @throws AdminError if it has ended, or has a successor */
+  /** @throws AdminError if the old one has ended */
   read(text: string): R
   format(record: R): string
   /** When the old one ends. */
@@ -40,17 +41,18 @@ export interface Succession<R extends CredentialRecord | TokenRecord> {
 /**
  * Ends the old one, and writes the new one in the same run.
  * @param next what writes the new one, whose record is the first key. Without keys, it has been written before
- * @throws AdminError, but not if the reply is lost and the new one has been written
+ * @throws AdminError, also if the old one has a successor, but not if the reply is lost and the new one has been written
  */
 export async function writeSuccession<R extends CredentialRecord | TokenRecord>(
   store: AdminStore,
-  { action, key, id, read, format, endsAt, atEnd = [], successor }: Succession<R>,
+  { action, what, key, id, read, format, endsAt, atEnd = [], successor }: Succession<R>,
   next: Pick<Write, 'keys' | 'commands' | 'claim'>,
 ): Promise<void> {
   const { keys, commands, claim } = next
   const isOver = endsAt <= new Date()
   await writeFrom(store, key, text => {
     const record = read(text ?? '')
+    mustHaveNoSuccessor(what, id, record)
     const after = { ...record, expiresAt: endsAt, replacedBy: successor.id }
     const ending = isOver ? [['DEL', key] as const, ...atEnd] : [setCommand(key, format(after), endsAt)]
     return {
@@ -64,17 +66,26 @@ export async function writeSuccession<R extends CredentialRecord | TokenRecord>(
     }
   }).catch(async error => {
     // The old one ends, so the new one must not be lost with the reply.
-    const isWritten = async ([written]: readonly string[]) =>
-      written !== undefined && (await store.run('EXISTS', written).catch(() => 0)) === 1
-    if (!(error instanceof AdminError && error.kind === 'store' && (await isWritten(keys)))) throw error
+    const [written] = keys
+    const isLost = error instanceof AdminError && error.kind === 'store' && written !== undefined
+    if (!isLost || (await store.run('EXISTS', written).catch(() => 0)) !== 1) throw error
   })
 }
 
-/** When the new one ends, if it lasts as long as the old one. @param now ms since the epoch */
-export const nextEnd = (
+/**
+ * When the old one ends, and the new one, if it lasts as long: undefined, never.
+ * @param overlapMs how long the old one stays valid
+ */
+export function endsOf(
   { createdAt, expiresAt }: Pick<CredentialRecord, 'createdAt' | 'expiresAt'>,
-  now: number,
-): Date | undefined => expiresAt && new Date(now + expiresAt.getTime() - createdAt.getTime())
+  overlapMs: number,
+): { endsAt: Date; nextEnd: Date | undefined } {
+  const now = Date.now()
+  return {
+    endsAt: earlier(new Date(now + overlapMs), expiresAt),
+    nextEnd: expiresAt && new Date(now + expiresAt.getTime() - createdAt.getTime()),
+  }
+}
 
 /** @param other undefined: never */
 export const earlier = (end: Date, other: Date | undefined): Date => (other && other < end ? other : end)

@@ -43,7 +43,7 @@ export async function writeListed(
   store: AdminStore,
   index: string,
   member: string,
-  write: (isNew: boolean) => Promise<void>,
+  write: (isNew: boolean) => Promise<unknown>,
   toError: (error: AdminError, isNew: boolean) => unknown = error => error,
 ): Promise<void> {
   const list = () => store.runEach(addToIndex(index, [member]))

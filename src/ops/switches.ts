@@ -84,28 +84,25 @@ async function changeSwitches(
   name: string,
   change: (switches: Switches) => Switches | undefined,
 ): Promise<SwitchChange> {
-  let before = parseSwitches(null)
-  let switches = before
-  let isChanged = false
-  await changeText(
-    store,
-    SWITCHES_KEY,
-    text => {
-      before = parseSwitches(text ?? null)
-      const after = change(before)
-      isChanged = after !== undefined
-      switches = after ?? before
+  let result = { switches: parseSwitches(null), isChanged: false }
+  await changeText(store, SWITCHES_KEY, stored => {
+    const before = parseSwitches(stored ?? null)
+    const after = change(before)
+    const switches = after ?? before
+    result = { switches, isChanged: after !== undefined }
+    const [was, is] = [switchFacts(before, name), switchFacts(switches, name)]
+    return {
       // An unchanged text is not written.
-      if (!after) return text === undefined ? undefined : { text }
-      return after.kill || after.rules.size > 0 ? { text: formatSwitches(after) } : undefined
-    },
-    () => {
-      const [was, is] = [switchFacts(before, name), switchFacts(switches, name)]
-      return { action: is ? 'switches.set' : 'switches.remove', target: name, before: was, after: is }
-    },
-  )
-  return { switches, isChanged }
+      text: after ? textOf(after) : stored,
+      entry: { action: is ? 'switches.set' : 'switches.remove', target: name, before: was, after: is },
+    }
+  })
+  return result
 }
+
+/** @returns undefined without a switch: nothing is stored then */
+const textOf = (switches: Switches): string | undefined =>
+  switches.kill || switches.rules.size > 0 ? formatSwitches(switches) : undefined
 
 /** The mode and the share of a rule in the config, which a switch can replace. */
 export interface Switchable {

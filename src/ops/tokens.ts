@@ -17,7 +17,7 @@ import { AdminError } from './admin-error.ts'
 import type { AdminStore, BeforeCreation, HeldClaim, Write } from './admin-store-shape.ts'
 import { recordFacts } from './audit-facts.ts'
 import { distinguishingDigits, findDigest, notFound } from './digits.ts'
-import { earlier, mustHaveNoSuccessor, nextEnd, writeSuccession } from './rotation.ts'
+import { earlier, endsOf, mustHaveNoSuccessor, writeSuccession } from './rotation.ts'
 import {
   type Page,
   type PageRequest,
@@ -204,17 +204,15 @@ export async function rotateToken(
   { maker, by, before }: TokenOptions & { by?: string } = {},
 ): Promise<RotatedToken> {
   const { id, record } = old
-  const { name, scopes, expiresAt } = record
+  const { name, scopes } = record
   mustInclude(maker, record, `Token '${id}'`)
   mustHaveNoSuccessor('Token', id, record)
-  const now = Date.now()
-  const ends = nextEnd(record, now)
-  const end = ends ? earlier(ends, maker?.expiresAt) : maker?.expiresAt
-  const next = recordOf({ name, scopes, expiresAt: end, by }, maker)
+  const { endsAt, nextEnd } = endsOf(record, overlapMs)
+  const expiresAt = nextEnd ? earlier(nextEnd, maker?.expiresAt) : maker?.expiresAt
+  const next = recordOf({ name, scopes, expiresAt, by }, maker)
   const minted = mintToken(store)
   const claim = await before?.(minted.id)
   const created = { ...minted, ...next }
-  const endsAt = earlier(new Date(now + overlapMs), expiresAt)
   const rotation = { old, created, next, endsAt }
   if (store.decisions.isCluster) return await store.onCluster.rotateToken(store, rotation, claim)
   await writeMinted(store, minted, () =>
@@ -230,13 +228,9 @@ export async function writeRotation(
   next: Pick<Write, 'keys' | 'commands' | 'claim'>,
 ): Promise<void> {
   const succession = {
-    ...({ action: 'tokens.rotate', key: store.at(tokenKey(digest)), id, endsAt, successor } as const),
-    read(text: string) {
-      const record = validRecord(store, id, text)
-      mustHaveNoSuccessor('Token', id, record)
-      return record
-    },
-    format: formatToken,
+    ...({ action: 'tokens.rotate', what: 'Token', key: store.at(tokenKey(digest)), id } as const),
+    ...{ endsAt, successor, format: formatToken },
+    read: (text: string) => validRecord(store, id, text),
   }
   await writeSuccession(store, succession, next)
   if (endsAt <= new Date())

@@ -72,37 +72,33 @@ export async function writeFrom(
   )
 }
 
-/** The text of a key. */
+/** What becomes of a key. */
 export interface NewText {
-  text: string
+  /** Undefined: the key is deleted. */
+  text: string | undefined
   /** Absent: never. */
   expiresAt?: Date | undefined
+  /** What the change does. An unchanged text is then not written, and leaves no entry. Absent: a detail of another change. */
+  entry?: Entry
 }
 
 /**
  * Changes the text of a key.
  * @param key without its environment
- * @param change returns the new text, or undefined to delete the key. It is called again if another writer was faster.
- * @param describe called after `change`: what it does, for the audit trail. An unchanged text is then not written, and leaves no
- *   entry. Absent: a detail of another change
+ * @param change is called again if another writer was faster
  * @throws AdminError `conflict` if other writers are always faster; `store`; errors of `change`
  */
 export async function changeText(
   store: AdminStore,
   key: string,
-  change: (text: string | undefined) => NewText | undefined,
-  describe?: () => Entry,
+  change: (text: string | undefined) => NewText,
 ): Promise<void> {
   const own = store.at(key)
   await writeFrom(store, own, before => {
-    const after = change(before)
-    const entry = describe?.()
-    if (entry && after?.text === before) return undefined
-    return {
-      keys: [own],
-      commands: [after ? setCommand(own, after.text, after.expiresAt) : ['DEL', own]],
-      entry,
-    }
+    const { text, expiresAt, entry } = change(before)
+    if (entry && text === before) return undefined
+    const command: Command = text === undefined ? ['DEL', own] : setCommand(own, text, expiresAt)
+    return { keys: [own], commands: [command], entry }
   })
 }
 

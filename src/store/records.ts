@@ -197,9 +197,10 @@ const MODES = { enforce: '1', shadow: '0', off: '-1' } as const
  */
 function formatOverride({ family, rule, until, mode, numbers, at, by }: Override): string {
   const { tag, rate, period, burstOrStep, limit, burst } = numbers ?? {}
-  const parts = [until, mode ? MODES[mode] : '', tag, rate, period, burstOrStep, limit, burst]
   const signature = at && by !== undefined ? [at.getTime(), encodeURIComponent(by)] : []
-  return [family, ...parts.map(part => part ?? ''), rule, ...signature].join(',')
+  // `join` writes an empty text for a value that is undefined.
+  const code = mode && MODES[mode]
+  return [family, until, code, tag, rate, period, burstOrStep, limit, burst, rule, ...signature].join(',')
 }
 
 function parseOverride(text: string): Override | undefined {

@@ -70,7 +70,7 @@ describeOnRedis('a write', start => {
     expect(Number(await send('PEXPIRETIME', KEY))).toBe(expiresAt.getTime())
     await changeText(admin.store, KEY, text => ({ text: `${text}b` }))
     expect([await text('GET', KEY), Number(await send('PTTL', KEY))]).toEqual(['ab', -1])
-    await changeText(admin.store, KEY, () => undefined)
+    await changeText(admin.store, KEY, () => ({ text: undefined }))
     expect(await send('EXISTS', KEY)).toBe(0)
   })
 })

@@ -1,7 +1,6 @@
 /** Administration over a direct connection. */
 import type { AdminConnection, Command, Reply } from '../../ops/admin-connection.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { ADVICE } from '../../ops/advice.ts'
 import { describeErrorOfRedis, fixFor, LOST, lateText } from '../../ops/store-failure.ts'
 import { codeText, refusal } from '../../store/refusal.ts'
 import type { Store } from '../../store/store.ts'
@@ -35,7 +34,6 @@ export function adminConnectionTo(redis: FoundRedis, decisions: Store, deadlineM
     transact: commands => replyTo(redis.transaction(commands.map(command => command.map(String)))),
     decisions,
     nextStepFor: message => fixFor(message) ?? TEST,
-    advice: ADVICE,
   }
 }
 

@@ -19,13 +19,12 @@ interface RuleNumbers {
 
 /** @param config with `api` */
 export function createOverrides(
-  { api }: Config,
+  { api, rules, plans }: Config,
   { ruleNumbers, mistakesOfSettlement }: OverrideParts,
 ): OverrideRules {
   const { algorithms, compiledUnits, written } = api!
-  return createOverrideRules(written, {
-    algorithms,
-    compiledUnits: () => compiledUnits,
+  const compiled = { written: written.rules, rules, plans, algorithms, compiledUnits }
+  return createOverrideRules(compiled, {
     numbersOf: ({ algorithm }) => ruleNumbers[algorithm]!.numbers,
     thirdNumberOf: algorithm => ruleNumbers[algorithm]!.third,
     mistakesOfSettlement,

@@ -5,7 +5,7 @@
 import type { AdminConnection, Command, Reply } from '../../ops/admin-connection.ts'
 import { type AdminError, notRedis } from '../../ops/admin-error.ts'
 import { READ_INDEX } from '../../ops/lua.generated.ts'
-import { MAX_AT_ONCE } from '../../ops/upstash-connection.ts'
+import { MAX_AT_ONCE } from '../../ops/rest-connection.ts'
 import { hasWrittenNothing } from '../../store/refusal.ts'
 import type { ChangeState } from './problems.ts'
 

@@ -334,7 +334,7 @@ describe('the module of a Worker', () => {
     ['without them', {}, false],
   ])('carries the import of keys only for a config %s', (_, config, isUsed) => {
     const text = workerModule(configOf({ ...config, rules: [second], api: {} }))
-    expect(text).toContain(`keys: ${isUsed ? '[...keysRoutes, ...importRoutes]' : 'keysRoutes'},`)
+    expect(text.includes('...keysRoutes, ...importRoutes,')).toBe(isUsed)
     expect(text.includes('importRoutes')).toBe(isUsed)
   })
 

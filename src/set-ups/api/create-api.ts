@@ -1,6 +1,4 @@
 /** The HTTP API under /_sluice/v1/: find the route → authenticate → check the input → handle. */
-import { servedRoutes } from '../../config/api-routes.ts'
-import type { ApiRoutes } from '../../config/check/schema.ts'
 import type { Config } from '../../config/compile.ts'
 import { GatewayError } from '../../errors.ts'
 import type { sumFields } from '../../metrics/sums.ts'
@@ -34,7 +32,7 @@ export const API_PATH = '/_sluice/v1'
 export interface ApiParts extends ApiLimitParts, OverrideParts {
   createApi: typeof createApi
   /** Those that are served. */
-  apiRoutes: Readonly<Partial<Record<ApiRoutes, readonly Route[]>>>
+  apiRoutes: readonly Route[]
   /** With limits by name. */
   createApiLimits: typeof createApiLimits
   /** With routes that set or show overrides. */
@@ -77,11 +75,10 @@ export function createApi(
   const { connection = connectionTo(store, variables) } = options
   const { environment, credentials } = config
   const { keyPrefix, signature } = credentials
-  const { routes: written, cors } = config.api!
+  const { cors } = config.api!
   const signing = signature && parts.createKeySigning(signature, variables)
   const tokens = createTokenChecks(store, environment, clock)
-  const served = servedRoutes(Object.keys(parts.apiRoutes) as ApiRoutes[], written)
-  const routes = served.flatMap(name => parts.apiRoutes[name] ?? [])
+  const routes = parts.apiRoutes
   let limits: ApiLimits | undefined
   let overrides: OverrideRules | undefined
   const services: Services = {

@@ -31,21 +31,14 @@ export function adminError(error: AdminError, change: ChangeState, isSafe: boole
   const { kind, message, failure } = error
   switch (kind) {
     case 'usage':
-      return invalidInput('', textOf(message))
+      return invalidInput('', message)
     case 'not-found':
     case 'forbidden':
     case 'conflict':
-      return new ApiError(kind, textOf(message))
+      return new ApiError(kind, message)
     case 'store':
       return storeError(change, failure?.message, isSafe ? REPEAT : undefined)
     default:
-      return new ApiError('refused', textOf(message))
+      return new ApiError('refused', message)
   }
-}
-
-/** The sentences of a message that are not about the command line. */
-function textOf(message: string): string {
-  const sentences = message.split(/(?<=[.!?])\s+/)
-  const kept = sentences.filter(sentence => !/npx sluicegate|(^|\s)--\w/.test(sentence))
-  return (kept.length > 0 ? kept : sentences.slice(0, 1)).join(' ')
 }

@@ -1,9 +1,11 @@
 /** The HTTP API under /_sluice/v1/: find the route → authenticate → check the input → handle. */
-import type { Config } from '../../config/compile.ts'
+import { auditKeepMs } from '../../config/audit-keep.ts'
+import type { Config, LimitRule } from '../../config/compile.ts'
 import { GatewayError } from '../../errors.ts'
 import type { sumFields } from '../../metrics/sums.ts'
 import type { AdminConnection } from '../../ops/admin-connection.ts'
 import { AdminError } from '../../ops/admin-error.ts'
+import { adminStoreOn } from '../../ops/admin-store-on.ts'
 import type { OverrideRules } from '../../ops/override-rules.ts'
 import { restConnection } from '../../ops/upstash-connection.ts'
 import { createLimitRuleSet } from '../../script/rule-set.ts'
@@ -75,10 +77,16 @@ export function createApi(
   const { connection = connectionTo(store, variables) } = options
   const { environment, credentials } = config
   const { keyPrefix, signature } = credentials
-  const { cors } = config.api!
+  const { cors, written } = config.api!
   const signing = signature && parts.createKeySigning(signature, variables)
   const tokens = createTokenChecks(store, environment, clock)
   const routes = parts.apiRoutes
+  const keySpace = { environment, keyPrefix, ...signing?.keySpace }
+  const ruleSets = {
+    ofGateway: () => decisions.ruleSet,
+    ofLimit: (rules: readonly LimitRule[]) => createLimitRuleSet(rules, parts.scriptsOfLimits),
+  }
+  const admin = adminStoreOn(connection, keySpace, ruleSets, parts.opsOnCluster)
   let limits: ApiLimits | undefined
   let overrides: OverrideRules | undefined
   const services: Services = {
@@ -93,15 +101,7 @@ export function createApi(
       overrides ??= parts.createOverrides(config, parts)
       return overrides
     },
-    serveAdmin: createAdminCalls({
-      connection,
-      keySpace: { environment, keyPrefix, ...signing?.keySpace },
-      ruleSets: {
-        ofGateway: () => decisions.ruleSet,
-        ofLimit: rules => createLimitRuleSet(rules, parts.scriptsOfLimits),
-      },
-      onCluster: parts.opsOnCluster,
-    }),
+    serveAdmin: createAdminCalls({ ...admin, auditKeepMs: auditKeepMs(written.audit) }, parts.opsOnCluster),
   }
   const matchRoute = createMatchRoute(routes.map(route => ({ ...route, serve: route.create(services) })))
 

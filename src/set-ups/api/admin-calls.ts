@@ -3,7 +3,7 @@ import { AdminError } from '../../ops/admin-error.ts'
 import { withActor } from '../../ops/admin-store-on.ts'
 import type { AdminStore } from '../../ops/admin-store-shape.ts'
 import { parseShortText } from '../../ops/names.ts'
-import { bearerOf, unknownToken } from './authenticate.ts'
+import { bearerOf } from './authenticate.ts'
 import { createClaim } from './idempotency.ts'
 import type { ApiOnCluster } from './on-cluster.ts'
 import { parsed } from './parse-input.ts'
@@ -42,9 +42,8 @@ export function createAdminCalls(admin: AdminStore, onCluster: ApiOnCluster): Se
       // Refused by the input or by what is stored, so nothing was created.
       if (error instanceof AdminError ? error.kind !== 'store' : error instanceof ApiError) await release()
       if (!(error instanceof AdminError)) throw error
-      if (error.kind !== 'ended') throw adminError(error, state, isSafe())
-      tokens.forget(token.digest)
-      throw unknownToken()
+      if (error.kind === 'ended') tokens.forget(token.digest)
+      throw adminError(error, state, isSafe())
     }
   }
 }

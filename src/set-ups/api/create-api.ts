@@ -90,7 +90,7 @@ export function createApi(
   let limits: ApiLimits | undefined
   let overrides: OverrideRules | undefined
   const services: Services = {
-    ...{ config, clock, routes, decisions, tokens, signing },
+    ...{ config, routes, decisions, tokens, signing },
     now: clock.now,
     sumStats: parts.sumStats,
     get limits() {

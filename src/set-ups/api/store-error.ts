@@ -1,6 +1,7 @@
 /** What the API replies if the store fails, and if an operation is refused. */
 import type { CallFate } from '../../errors.ts'
 import type { AdminError } from '../../ops/admin-error.ts'
+import { unknownToken } from './authenticate.ts'
 import { ApiError, type ChangeState, invalidInput } from './problems.ts'
 
 const CHANGE: Record<ChangeState, string> = {
@@ -32,13 +33,12 @@ export function adminError(error: AdminError, change: ChangeState, isSafe: boole
   switch (kind) {
     case 'usage':
       return invalidInput('', message)
-    case 'not-found':
-    case 'forbidden':
-    case 'conflict':
-      return new ApiError(kind, message)
     case 'store':
       return storeError(change, failure?.message, isSafe ? REPEAT : undefined)
+    case 'ended':
+      return unknownToken()
     default:
-      return new ApiError('refused', message)
+      // No route has bounds for statistics.
+      return new ApiError(kind as Exclude<typeof kind, 'above'>, message)
   }
 }

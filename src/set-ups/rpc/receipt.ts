@@ -44,7 +44,7 @@ export interface Receipts {
 }
 
 interface ReceiptsSettings {
-  /** How many refunded receipts are recognized at least: the latest ones. At most twice as many are kept. 0: none. */
+  /** How many refunded receipts are recognized at least: the latest ones. At most twice as many are kept. */
   size?: number
   /** The time of this machine (ms); tests pass their own. */
   now?: () => number
@@ -57,22 +57,25 @@ export function createReceipts(
 ): Receipts {
   const refunded = new Lru<CheckedReceipt>({ size })
   return {
-    receiptOf(decision) {
-      const { limit, identity, at, id = crypto.randomUUID(), reserved } = decision
-      const spent = [...refundableUnits(decision, limits.get(limit)!)].filter(([, units]) => units > 0)
-      const costs = Object.fromEntries(spent)
-      return { id, limit, identity: { ...identity }, at, costs, ...(reserved && { reserved }) }
-    },
+    receiptOf: decision => receiptOf(decision, limits),
 
     decisionOf(receipt) {
       const decision = checkReceipt(receipt, limits, now())
       const known = refunded.get(decision.id)
       // A receipt with wrong fields must not stand for the right one.
       if (known && JSON.stringify(known) === JSON.stringify(decision)) return known
-      if (size > 0 && decision.rules.length > 0) refunded.set(decision.id, decision)
+      if (decision.rules.length > 0) refunded.set(decision.id, decision)
       return decision
     },
   }
+}
+
+/** Creates the receipt of a decision, as in `Receipts`. */
+export function receiptOf(decision: LimitDecision, limits: Config['limits']): Receipt {
+  const { limit, identity, at, id = crypto.randomUUID(), reserved } = decision
+  const spent = [...refundableUnits(decision, limits.get(limit)!)].filter(([, units]) => units > 0)
+  const costs = Object.fromEntries(spent)
+  return { id, limit, identity: { ...identity }, at, costs, ...(reserved && { reserved }) }
 }
 
 /** How far the store's clock can be ahead of that of this machine. The refund itself uses only the store's clock. */
@@ -80,8 +83,12 @@ const MAX_CLOCK_DIFFERENCE_MS = 3_600_000
 
 type CheckedReceipt = RefundableDecision & { id: string }
 
-/** @throws TypeError naming the wrong field, its value and the fix */
-function checkReceipt(receipt: unknown, limits: Config['limits'], nowMs: number): CheckedReceipt {
+/** Returns the decision of a receipt, which may have been refunded before. @throws TypeError naming the wrong field, its value and the fix */
+export function checkReceipt(
+  receipt: unknown,
+  limits: Config['limits'],
+  nowMs = SYSTEM_CLOCK.now(),
+): CheckedReceipt {
   if (!isRecord(receipt)) throw invalid('', receipt, 'It must be an object.')
   const { id, limit, identity, at, costs, reserved = {} } = receipt
   if (typeof id !== 'string' || !ID.test(id)) throw invalid('.id', id, 'It must be the id of a decision.')

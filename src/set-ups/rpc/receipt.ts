@@ -10,7 +10,7 @@
 
 import { SYSTEM_CLOCK } from '../../clock.ts'
 import { show } from '../../config/check/mistake.ts'
-import type { Config } from '../../config/compile.ts'
+import type { Config, LimitRule } from '../../config/compile.ts'
 import { Lru } from '../../lru.ts'
 import { type LimitIdentity, MAX_COST, rulesOfEarlier } from '../limits/arguments.ts'
 import type { LimitDecision, RefundableDecision, SettleableDecision } from '../limits/limiter-shape.ts'
@@ -83,12 +83,8 @@ const MAX_CLOCK_DIFFERENCE_MS = 3_600_000
 
 type CheckedReceipt = RefundableDecision & { id: string }
 
-/** Returns the decision of a receipt, which may have been refunded before. @throws TypeError naming the wrong field, its value and the fix */
-export function checkReceipt(
-  receipt: unknown,
-  limits: Config['limits'],
-  nowMs = SYSTEM_CLOCK.now(),
-): CheckedReceipt {
+/** @throws TypeError naming the wrong field, its value and the fix */
+function checkReceipt(receipt: unknown, limits: Config['limits'], nowMs: number): CheckedReceipt {
   if (!isRecord(receipt)) throw invalid('', receipt, 'It must be an object.')
   const { id, limit, identity, at, costs, reserved = {} } = receipt
   if (typeof id !== 'string' || !ID.test(id)) throw invalid('.id', id, 'It must be the id of a decision.')
@@ -100,20 +96,28 @@ export function checkReceipt(
   const spent = checkUnits('costs', costs)
   const units = checkUnits('reserved', reserved)
   if (!isIdentity(identity)) throw invalid('.identity', identity, 'It must be an object.')
-  try {
-    rulesOfEarlier(limit, identity, rules, { ...spent, ...units })
-  } catch (error) {
-    throw invalid('.identity', identity, (error as TypeError).message)
-  }
-
   const latest = (nowMs + MAX_CLOCK_DIFFERENCE_MS) * 1e3
   if (!isWhole(at, 0, latest))
     throw invalid('.at', at, 'It must be a time in the past, in whole microseconds since 1970.')
 
+  return decisionOfReceipt({ id, limit, identity, at, costs: spent, reserved: units }, rules)
+}
+
+/**
+ * Returns the decision of a receipt whose fields are checked, or signed. It may have been refunded before.
+ * @throws TypeError if the rules of the limit count by other parts than those of its identity
+ */
+export function decisionOfReceipt(receipt: Receipt, rules: readonly LimitRule[]): CheckedReceipt {
+  const { id, limit, identity, at, costs, reserved = {} } = receipt
+  try {
+    rulesOfEarlier(limit, identity, rules, { ...costs, ...reserved })
+  } catch (error) {
+    throw invalid('.identity', identity, (error as TypeError).message)
+  }
   return {
-    ...{ id, limit, identity, at, allowed: true, costs: spent },
-    rules: Object.keys(spent).map(name => ({ name, allowed: true })),
-    ...(Object.keys(units).length > 0 && { reserved: units }),
+    ...{ id, limit, identity, at, allowed: true, costs },
+    rules: Object.keys(costs).map(name => ({ name, allowed: true })),
+    ...(Object.keys(reserved).length > 0 && { reserved }),
   }
 }
 

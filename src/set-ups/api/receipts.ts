@@ -36,7 +36,8 @@ export function createSignedReceipts(
     const { signature, ...receipt } = signed as Partial<SignedReceipt>
     // By their digests, so that the time of the comparison tells nothing about the right signature.
     const isSigned = isFlat(receipt) && sha256(String(signature)) === sha256(sign(receipt))
-    // `receiptOf` has written its fields, so they are not checked again. No receipt is recognized: what a repeated refund of a part gives back must not depend on the isolate that gets it.
+    // `receiptOf` has written its fields, so they are not checked again. No receipt is recognized: what a repeated refund of a part gives
+    // back must not depend on the isolate that gets it.
     if (isSigned && receipt.limit === limit) return decisionOfReceipt(receipt as Receipt, limits.get(limit)!)
     throw invalidInput(
       '/receipt',

@@ -333,7 +333,7 @@ function routesToBuild({ api, limits }: Built): readonly ApiRoutes[] {
   return servedRoutes(API_ROUTES, api.routes).filter(name => name !== 'limits' || limits.size > 0)
 }
 
-/** Its routes are one entry, by the names of the setting. The OpenAPI document gets what it says about the parts that are served. */
+/** Its routes are one entry. The OpenAPI document gets what it says about the parts that are served. */
 function routesOf(config: Built, imports: Set<string>): string {
   const imported = (name: string) => {
     imports.add(name)
@@ -341,18 +341,16 @@ function routesOf(config: Built, imports: Set<string>): string {
   }
   const served = routesToBuild(config)
   const hasImport = served.includes('keys') && config.credentials.opaqueKeys
-  const entries = served.map(part => {
+  const entries = served.flatMap(part => {
     if (part === 'openapi') {
       const described = [...served, ...(hasImport ? ['import'] : [])]
       const operations = described.map(each => imported(`${each}Operations`))
-      return `openapi: ${imported('createOpenapiRoutes')}([${operations.join(', ')}])`
+      return [`${imported('createOpenapiRoutes')}([${operations.join(', ')}])`]
     }
     const routes = imported(`${part}Routes`)
-    return part === 'keys' && hasImport
-      ? `keys: [...${routes}, ...${imported('importRoutes')}]`
-      : `${part}: ${routes}`
+    return part === 'keys' && hasImport ? [routes, imported('importRoutes')] : [routes]
   })
-  return `    apiRoutes: { ${entries.join(', ')} },`
+  return `    apiRoutes: [${entries.map(routes => `...${routes}`).join(', ')}],`
 }
 
 /** The entry for the algorithms that overrides are compiled for, with the third number of their scripts. */

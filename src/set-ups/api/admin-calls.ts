@@ -1,11 +1,9 @@
 /** Serves the routes of administration: checks the token, reads the input, and makes each change in the name of the token. */
-import { auditKeepMs } from '../../config/audit-keep.ts'
-import type { AdminConnection } from '../../ops/admin-connection.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { adminStoreOn, withActor } from '../../ops/admin-store-on.ts'
-import type { KeySpace, RuleSets } from '../../ops/admin-store-shape.ts'
+import { withActor } from '../../ops/admin-store-on.ts'
+import type { AdminStore } from '../../ops/admin-store-shape.ts'
 import { parseShortText } from '../../ops/names.ts'
-import { bearerOf, unknownToken } from './authenticate.ts'
+import { bearerOf } from './authenticate.ts'
 import { createClaim } from './idempotency.ts'
 import type { ApiOnCluster } from './on-cluster.ts'
 import { parsed } from './parse-input.ts'
@@ -15,32 +13,23 @@ import { type ChangeContext, type ServeAdmin, scopesOf } from './route.ts'
 import { adminError } from './store-error.ts'
 import { trackChanges } from './track-changes.ts'
 
-/** What the store for administration is made of. */
-export interface AdminStoreParts {
-  connection: AdminConnection
-  keySpace: KeySpace
-  ruleSets: RuleSets
-  onCluster: ApiOnCluster
-}
-
-export function createAdminCalls({ connection, keySpace, ruleSets, onCluster }: AdminStoreParts): ServeAdmin {
+/** @param admin whose changes have no author yet @param onCluster is used only if the store is a cluster */
+export function createAdminCalls(admin: AdminStore, onCluster: ApiOnCluster): ServeAdmin {
   return async (route, { request, url, address, params, id: requestId }, services) => {
-    const { tokens, config } = services
+    const { tokens } = services
     const scopes = scopesOf(route, params)
     const admit = () => tokens.check(bearerOf(request), scopes, address)
     await admit()
     const input = await readInput(route, request, url)
     // A caller can send its body slowly, until long after its token was revoked.
     const token = await admit()
-    const tracked = trackChanges(connection)
     const change: ChangeContext = {
       actor: { kind: 'token', id: token.id, name: token.name },
       ...(await reasonOf(request, input.body)),
       requestId,
       tokenDigest: token.digest,
     }
-    const keepMs = auditKeepMs(config.api!.written.audit)
-    const store = withActor(adminStoreOn(tracked, keySpace, ruleSets, onCluster), change, keepMs)
+    const store = trackChanges(withActor(admin, change))
     const given = route.isCreation ? request.headers.get('idempotency-key') : null
     const { claim, release, isSafe } = createClaim(given, store, {
       ...{ tokenId: token.id, requestId, onCluster },
@@ -49,13 +38,12 @@ export function createAdminCalls({ connection, keySpace, ruleSets, onCluster }: 
       return await route.run({ ...input, params, store, token, change, claim }, services)
     } catch (error) {
       // Reading can tidy an index, or run a script that only reads.
-      const state = route.method === 'GET' ? 'none' : tracked.changeState()
+      const state = route.method === 'GET' ? 'none' : store.changeState()
       // Refused by the input or by what is stored, so nothing was created.
       if (error instanceof AdminError ? error.kind !== 'store' : error instanceof ApiError) await release()
       if (!(error instanceof AdminError)) throw error
-      if (error.kind !== 'ended') throw adminError(error, state, isSafe())
-      tokens.forget(token.digest)
-      throw unknownToken()
+      if (error.kind === 'ended') tokens.forget(token.digest)
+      throw adminError(error, state, isSafe())
     }
   }
 }

@@ -1,11 +1,11 @@
 /** The HTTP API under /_sluice/v1/: find the route → authenticate → check the input → handle. */
-import { servedRoutes } from '../../config/api-routes.ts'
-import type { ApiRoutes } from '../../config/check/schema.ts'
-import type { Config } from '../../config/compile.ts'
+import { auditKeepMs } from '../../config/audit-keep.ts'
+import type { Config, LimitRule } from '../../config/compile.ts'
 import { GatewayError } from '../../errors.ts'
 import type { sumFields } from '../../metrics/sums.ts'
 import type { AdminConnection } from '../../ops/admin-connection.ts'
 import { AdminError } from '../../ops/admin-error.ts'
+import { adminStoreOn } from '../../ops/admin-store-on.ts'
 import type { OverrideRules } from '../../ops/override-rules.ts'
 import { restConnection } from '../../ops/rest-connection.ts'
 import { createLimitRuleSet } from '../../script/rule-set.ts'
@@ -34,7 +34,7 @@ export const API_PATH = '/_sluice/v1'
 export interface ApiParts extends ApiLimitParts, OverrideParts {
   createApi: typeof createApi
   /** Those that are served. */
-  apiRoutes: Readonly<Partial<Record<ApiRoutes, readonly Route[]>>>
+  apiRoutes: readonly Route[]
   /** With limits by name. */
   createApiLimits: typeof createApiLimits
   /** With routes that set or show overrides. */
@@ -77,15 +77,20 @@ export function createApi(
   const { connection = connectionTo(store, variables) } = options
   const { environment, credentials } = config
   const { keyPrefix, signature } = credentials
-  const { routes: written, cors } = config.api!
+  const { cors, written } = config.api!
   const signing = signature && parts.createKeySigning(signature, variables)
   const tokens = createTokenChecks(store, environment, clock)
-  const served = servedRoutes(Object.keys(parts.apiRoutes) as ApiRoutes[], written)
-  const routes = served.flatMap(name => parts.apiRoutes[name] ?? [])
+  const routes = parts.apiRoutes
+  const keySpace = { environment, keyPrefix, ...signing?.keySpace }
+  const ruleSets = {
+    ofGateway: () => decisions.ruleSet,
+    ofLimit: (rules: readonly LimitRule[]) => createLimitRuleSet(rules, parts.scriptsOfLimits),
+  }
+  const admin = adminStoreOn(connection, keySpace, ruleSets, parts.opsOnCluster)
   let limits: ApiLimits | undefined
   let overrides: OverrideRules | undefined
   const services: Services = {
-    ...{ config, clock, routes, decisions, tokens, signing },
+    ...{ config, routes, decisions, tokens, signing },
     now: clock.now,
     sumStats: parts.sumStats,
     get limits() {
@@ -96,15 +101,7 @@ export function createApi(
       overrides ??= parts.createOverrides(config, parts)
       return overrides
     },
-    serveAdmin: createAdminCalls({
-      connection,
-      keySpace: { environment, keyPrefix, ...signing?.keySpace },
-      ruleSets: {
-        ofGateway: () => decisions.ruleSet,
-        ofLimit: rules => createLimitRuleSet(rules, parts.scriptsOfLimits),
-      },
-      onCluster: parts.opsOnCluster,
-    }),
+    serveAdmin: createAdminCalls({ ...admin, auditKeepMs: auditKeepMs(written.audit) }, parts.opsOnCluster),
   }
   const matchRoute = createMatchRoute(routes.map(route => ({ ...route, serve: route.create(services) })))
 

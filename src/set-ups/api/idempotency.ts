@@ -76,7 +76,7 @@ export function createClaim(
 
   function repeated(text: string): ApiError {
     isUsed = true
-    const [id = ''] = text.replace(PENDING, '').split(' ')
+    const [id = ''] = text.split(' ')
     const sentences = [
       `This Idempotency-Key was used before, for ${id}.`,
       ...(isCluster ? [onCluster.firstRequest] : []),

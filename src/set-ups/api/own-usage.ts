@@ -5,7 +5,6 @@
  * The reply has enforced rules that count by consumer or credential alone. Other identities are not the caller's own (neighbours share an
  * address), or depend on the request.
  */
-import type { Clock } from '../../clock.ts'
 import { formatAllowance } from '../../config/allowance.ts'
 import type { Config, GatewayRule } from '../../config/compile.ts'
 import { ANONYMOUS } from '../../config/compile-route.ts'
@@ -67,7 +66,7 @@ const MAX_CREDENTIALS = 1000
 export function createOwnUsage(
   config: Config,
   { identifier, report, ...source }: DecisionSource,
-  { now }: Clock,
+  now: () => number,
 ): ShowOwnUsage {
   const routes = [config.routeDefaults, ...config.routes]
   const accept = [...new Set(routes.flatMap(route => route.accept))].filter(method => method !== ANONYMOUS)

@@ -7,7 +7,7 @@ import type { Config } from '../../config/compile.ts'
 import { sha256 } from '../../sha256.ts'
 import type { Held, Hold } from '../limits/held.ts'
 import type { LimitDecision, RefundableDecision, SettleableDecision } from '../limits/limiter-shape.ts'
-import { createReceipts, type Receipt } from '../rpc/receipt.ts'
+import { decisionOfReceipt, type Receipt, receiptOf } from '../rpc/receipt.ts'
 import { invalidInput } from './problems.ts'
 
 export interface SignedReceipt extends Receipt, Partial<Pick<Held, 'held'>> {
@@ -16,7 +16,7 @@ export interface SignedReceipt extends Receipt, Partial<Pick<Held, 'held'>> {
 
 export interface SignedReceipts {
   receiptOf(decision: LimitDecision & Partial<Held>): SignedReceipt
-  /** @param limit that the receipt must be of @throws ApiError */
+  /** @param limit of the config, which the receipt must be of @throws ApiError; TypeError if the identity does not fit its rules */
   decisionOf(receipt: unknown, limit: string): RefundableDecision & SettleableDecision
   /** As `decisionOf`, for units that it holds. */
   holdOf(receipt: unknown, limit: string): Hold
@@ -29,8 +29,6 @@ export function createSignedReceipts(
   { limits, environment = '' }: Pick<Config, 'limits' | 'environment'>,
   secret: string,
 ): SignedReceipts {
-  // None is recognized: what a repeated refund of a part gives back must not depend on the isolate that gets it.
-  const receipts = createReceipts(limits, { size: 0 })
   const key = sha256(`receipts of the API ${environment} ${secret}`)
   // Twice, so that a caller cannot append to what was signed.
   const sign = (receipt: unknown) => sha256(key + sha256(key + textOf(receipt))).slice(0, SIGNATURE_LENGTH)
@@ -38,7 +36,9 @@ export function createSignedReceipts(
     const { signature, ...receipt } = signed as Partial<SignedReceipt>
     // By their digests, so that the time of the comparison tells nothing about the right signature.
     const isSigned = isFlat(receipt) && sha256(String(signature)) === sha256(sign(receipt))
-    if (isSigned && receipt.limit === limit) return receipts.decisionOf(receipt)
+    // `receiptOf` has written its fields, so they are not checked again. No receipt is recognized: what a repeated refund of a part gives
+    // back must not depend on the isolate that gets it.
+    if (isSigned && receipt.limit === limit) return decisionOfReceipt(receipt as Receipt, limits.get(limit)!)
     throw invalidInput(
       '/receipt',
       'No decision of this limit has returned this receipt. Send it unchanged, to the limit that it is of.',
@@ -47,7 +47,7 @@ export function createSignedReceipts(
   return {
     receiptOf(decision) {
       const { held } = decision
-      const receipt = { ...receipts.receiptOf(decision), ...(held && { held }) }
+      const receipt = { ...receiptOf(decision, limits), ...(held && { held }) }
       return { ...receipt, signature: sign(receipt) }
     },
     decisionOf,

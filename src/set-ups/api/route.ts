@@ -1,6 +1,5 @@
 /** The shape of a route of the API, and what its handler gets. */
 import type { Background } from '../../background.ts'
-import type { Clock } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
 import type { sumFields } from '../../metrics/sums.ts'
 import type { AdminStore, HeldClaim } from '../../ops/admin-store-shape.ts'
@@ -51,7 +50,6 @@ export interface ChangeContext {
 /** What the routes of an isolate share. */
 export interface Services {
   config: Config
-  clock: Clock
   /** Those that are served. */
   routes: readonly Route[]
   /** What decides requests to the gateway. */

@@ -15,7 +15,7 @@ import { whyRoutes } from './handlers/why.ts'
 import { API_OPERATIONS } from './openapi-operations.ts'
 import type { Route } from './route.ts'
 
-/** By the names of the setting `api.routes`. A built Worker has only those that its config serves (built.ts). */
+/** By the names of the setting `api.routes`. A built Worker carries only those that its config serves (built.ts). */
 export const API_ROUTES: Readonly<Record<ApiRoutes, readonly Route[]>> = {
   openapi: createOpenapiRoutes(Object.values(API_OPERATIONS)),
   limits: limitsRoutes,

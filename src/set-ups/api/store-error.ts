@@ -1,6 +1,7 @@
 /** What the API replies if the store fails, and if an operation is refused. */
 import type { CallFate } from '../../errors.ts'
 import type { AdminError } from '../../ops/admin-error.ts'
+import { unknownToken } from './authenticate.ts'
 import { ApiError, type ChangeState, invalidInput } from './problems.ts'
 
 const CHANGE: Record<ChangeState, string> = {
@@ -31,21 +32,13 @@ export function adminError(error: AdminError, change: ChangeState, isSafe: boole
   const { kind, message, failure } = error
   switch (kind) {
     case 'usage':
-      return invalidInput('', textOf(message))
-    case 'not-found':
-    case 'forbidden':
-    case 'conflict':
-      return new ApiError(kind, textOf(message))
+      return invalidInput('', message)
     case 'store':
       return storeError(change, failure?.message, isSafe ? REPEAT : undefined)
+    case 'ended':
+      return unknownToken()
     default:
-      return new ApiError('refused', textOf(message))
+      // No route has bounds for statistics.
+      return new ApiError(kind as Exclude<typeof kind, 'above'>, message)
   }
-}
-
-/** The sentences of a message that are not about the command line. */
-function textOf(message: string): string {
-  const sentences = message.split(/(?<=[.!?])\s+/)
-  const kept = sentences.filter(sentence => !/npx sluicegate|(^|\s)--\w/.test(sentence))
-  return (kept.length > 0 ? kept : sentences.slice(0, 1)).join(' ')
 }

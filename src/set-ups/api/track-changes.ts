@@ -30,12 +30,12 @@ const READS: Readonly<Record<string, IsReply>> = {
 /** A reply to any other command: not an object. */
 const isReply: IsReply = reply => reply === null || typeof reply !== 'object' || Array.isArray(reply)
 
-export interface TrackedConnection extends AdminConnection {
+export interface TrackedChanges {
   /** Whether a change may have been made. */
   changeState(): ChangeState
 }
 
-export function trackChanges(connection: AdminConnection): TrackedConnection {
+export function trackChanges<C extends AdminConnection>(connection: C): C & TrackedChanges {
   let state: ChangeState = 'none'
 
   async function tracked<T extends Reply>(commands: readonly Command[], replies: Promise<T[]>): Promise<T[]> {

@@ -10,7 +10,7 @@
 
 import { SYSTEM_CLOCK } from '../../clock.ts'
 import { show } from '../../config/check/mistake.ts'
-import type { Config } from '../../config/compile.ts'
+import type { Config, LimitRule } from '../../config/compile.ts'
 import { Lru } from '../../lru.ts'
 import { type LimitIdentity, MAX_COST, rulesOfEarlier } from '../limits/arguments.ts'
 import type { LimitDecision, RefundableDecision, SettleableDecision } from '../limits/limiter-shape.ts'
@@ -44,7 +44,7 @@ export interface Receipts {
 }
 
 interface ReceiptsSettings {
-  /** How many refunded receipts are recognized at least: the latest ones. At most twice as many are kept. 0: none. */
+  /** How many refunded receipts are recognized at least: the latest ones. At most twice as many are kept. */
   size?: number
   /** The time of this machine (ms); tests pass their own. */
   now?: () => number
@@ -57,22 +57,25 @@ export function createReceipts(
 ): Receipts {
   const refunded = new Lru<CheckedReceipt>({ size })
   return {
-    receiptOf(decision) {
-      const { limit, identity, at, id = crypto.randomUUID(), reserved } = decision
-      const spent = [...refundableUnits(decision, limits.get(limit)!)].filter(([, units]) => units > 0)
-      const costs = Object.fromEntries(spent)
-      return { id, limit, identity: { ...identity }, at, costs, ...(reserved && { reserved }) }
-    },
+    receiptOf: decision => receiptOf(decision, limits),
 
     decisionOf(receipt) {
       const decision = checkReceipt(receipt, limits, now())
       const known = refunded.get(decision.id)
       // A receipt with wrong fields must not stand for the right one.
       if (known && JSON.stringify(known) === JSON.stringify(decision)) return known
-      if (size > 0 && decision.rules.length > 0) refunded.set(decision.id, decision)
+      if (decision.rules.length > 0) refunded.set(decision.id, decision)
       return decision
     },
   }
+}
+
+/** Creates the receipt of a decision, as in `Receipts`. */
+export function receiptOf(decision: LimitDecision, limits: Config['limits']): Receipt {
+  const { limit, identity, at, id = crypto.randomUUID(), reserved } = decision
+  const spent = [...refundableUnits(decision, limits.get(limit)!)].filter(([, units]) => units > 0)
+  const costs = Object.fromEntries(spent)
+  return { id, limit, identity: { ...identity }, at, costs, ...(reserved && { reserved }) }
 }
 
 /** How far the store's clock can be ahead of that of this machine. The refund itself uses only the store's clock. */
@@ -93,20 +96,28 @@ function checkReceipt(receipt: unknown, limits: Config['limits'], nowMs: number)
   const spent = checkUnits('costs', costs)
   const units = checkUnits('reserved', reserved)
   if (!isIdentity(identity)) throw invalid('.identity', identity, 'It must be an object.')
-  try {
-    rulesOfEarlier(limit, identity, rules, { ...spent, ...units })
-  } catch (error) {
-    throw invalid('.identity', identity, (error as TypeError).message)
-  }
-
   const latest = (nowMs + MAX_CLOCK_DIFFERENCE_MS) * 1e3
   if (!isWhole(at, 0, latest))
     throw invalid('.at', at, 'It must be a time in the past, in whole microseconds since 1970.')
 
+  return decisionOfReceipt({ id, limit, identity, at, costs: spent, reserved: units }, rules)
+}
+
+/**
+ * Returns the decision of a receipt whose fields are checked, or signed. It may have been refunded before.
+ * @throws TypeError if the rules of the limit count by other parts than those of its identity
+ */
+export function decisionOfReceipt(receipt: Receipt, rules: readonly LimitRule[]): CheckedReceipt {
+  const { id, limit, identity, at, costs, reserved = {} } = receipt
+  try {
+    rulesOfEarlier(limit, identity, rules, { ...costs, ...reserved })
+  } catch (error) {
+    throw invalid('.identity', identity, (error as TypeError).message)
+  }
   return {
-    ...{ id, limit, identity, at, allowed: true, costs: spent },
-    rules: Object.keys(spent).map(name => ({ name, allowed: true })),
-    ...(Object.keys(units).length > 0 && { reserved: units }),
+    ...{ id, limit, identity, at, allowed: true, costs },
+    rules: Object.keys(costs).map(name => ({ name, allowed: true })),
+    ...(Object.keys(reserved).length > 0 && { reserved }),
   }
 }
 

@@ -9,8 +9,8 @@ export const usageRoutes: readonly Route[] = [
     kind: 'own',
     method: 'GET',
     path: 'usage',
-    create({ config, decisions, clock }) {
-      const showUsage = createOwnUsage(config, decisions, clock)
+    create({ config, decisions, now }) {
+      const showUsage = createOwnUsage(config, decisions, now)
       return async incoming => {
         await readInput({}, incoming.request, incoming.url)
         refuseServiceToken(incoming.request)

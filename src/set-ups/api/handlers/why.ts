@@ -5,6 +5,7 @@ import { verdictOf } from '../../../ops/why-verdict.ts'
 import { parsed } from '../parse-input.ts'
 import { invalidInput } from '../problems.ts'
 import { adminRoute } from '../route.ts'
+import { withoutCommandLine } from '../without-command-line.ts'
 
 const KEY_ID = /^[^/]+\/[0-9a-f]{4,64}$/
 
@@ -17,9 +18,11 @@ export const whyRoutes = [
       const target = await parsed('{caller}', () => parseWhyTarget(params.caller!, store))
       if (target.kind === 'key' && !KEY_ID.test(target.text))
         throw invalidInput('{caller}', 'Use the id of the key: a key itself does not belong in a URL.')
-      const facts = await readWhy(store, config, target, new Date(now()))
-      if (facts.peekError) throw facts.peekError
-      return whyDocument(facts, verdictOf(facts, config))
+      return await withoutCommandLine(async () => {
+        const facts = await readWhy(store, config, target, new Date(now()))
+        if (facts.peekError) throw facts.peekError
+        return whyDocument(facts, verdictOf(facts, config))
+      })
     },
   }),
 ]

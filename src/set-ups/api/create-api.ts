@@ -1,5 +1,4 @@
 /** The HTTP API under /_sluice/v1/: find the route → authenticate → check the input → handle. */
-import { servedRoutes } from '../../config/api-routes.ts'
 import type { ApiRoutes } from '../../config/check/schema.ts'
 import type { Config } from '../../config/compile.ts'
 import { GatewayError } from '../../errors.ts'
@@ -33,7 +32,7 @@ export const API_PATH = '/_sluice/v1'
 /** The parts that a Worker with the API carries in addition to those of the gateway. */
 export interface ApiParts extends ApiLimitParts, OverrideParts {
   createApi: typeof createApi
-  /** Those that are served. */
+  /** Of the parts that are served. If `api.routes` is a list, others are ignored. */
   apiRoutes: Readonly<Partial<Record<ApiRoutes, readonly Route[]>>>
   /** With limits by name. */
   createApiLimits: typeof createApiLimits
@@ -80,7 +79,7 @@ export function createApi(
   const { routes: written, cors } = config.api!
   const signing = signature && parts.createKeySigning(signature, variables)
   const tokens = createTokenChecks(store, environment, clock)
-  const served = servedRoutes(Object.keys(parts.apiRoutes) as ApiRoutes[], written)
+  const served = typeof written === 'object' ? written : (Object.keys(parts.apiRoutes) as ApiRoutes[])
   const routes = served.flatMap(name => parts.apiRoutes[name] ?? [])
   let limits: ApiLimits | undefined
   let overrides: OverrideRules | undefined
@@ -153,7 +152,7 @@ function noSuchRoute(methods: readonly string[]): ApiError {
     ? new ApiError('method-not-allowed', `This path has ${allowed}.`, { headers: { allow: allowed } })
     : new ApiError(
         'not-found',
-        'The API has no such path, or the config leaves it out. Check api.routes and, for keys/import, credentials.opaqueKeys.',
+        'The API has no such path, or the config leaves it out. Check api.routes; keys/import needs credentials.opaqueKeys, reserve and settle need a limit with a unit, renew and release one with concurrency.',
       )
 }
 

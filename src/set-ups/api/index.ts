@@ -6,6 +6,7 @@ import { ALL_TOOLS } from '../../ops/overrides.ts'
 import { PAUSE } from '../../script/pause.ts'
 import { RESET } from '../../script/reset.ts'
 import { compileScripts } from '../../script/scripts.ts'
+import { createHolder } from '../limits/held.ts'
 import { createReserving } from '../limits/reserve.ts'
 import { withApiCors } from './cors.ts'
 import { type ApiParts, createApi } from './create-api.ts'
@@ -13,13 +14,15 @@ import { createKeySigning } from './key-signing.ts'
 import { createApiLimits } from './limits.ts'
 import { API_ON_CLUSTER } from './on-cluster.ts'
 import { createOverrides } from './overrides.ts'
-import { API_ROUTES } from './routes.ts'
+import { API_ROUTES, routesServedBy } from './routes.ts'
 
 export type { ApiParts }
 
 export const api: ApiParts = {
-  createApi,
+  createApi: (config, store, parts, options) =>
+    createApi(config, store, { ...parts, apiRoutes: routesServedBy(config) }, options),
   createApiLimits,
+  createHolder,
   createReserving,
   createKeySigning,
   createOverrides,

@@ -26,6 +26,7 @@ import { RESET } from '../script/reset.ts'
 import { compileScripts } from '../script/scripts.ts'
 import { signalScript } from '../script/signal-text.ts'
 import { syncScript } from '../script/sync-text.ts'
+import { furtherRoutes } from '../set-ups/api/routes-needed.ts'
 import { anyEstimated, estimatesFromBody, readsUsage } from '../set-ups/http/amounts-needed.ts'
 import { dependsOnRequest } from '../set-ups/http/match.ts'
 import { followsOrigin } from '../set-ups/http/parts.ts'
@@ -207,7 +208,8 @@ export function workerModule(
     ...used(hasLimits, 'createApiLimits'),
     ...script(hasLimits, 'resetScript', () => builtOf(RESET, kindsOf(config))),
     ...script(hasLimits, 'pauseScript', () => builtOf(PAUSE, kindsOf(config))),
-    ...used(hasLimits && anyReserves(rules), 'createReserving'),
+    ...used(hasLimits && anyReserves(limitRules), 'createReserving'),
+    ...used(hasLimits && anyCountsInFlight(limitRules), 'createHolder'),
     ...(config.limits.size > 0 && hasApi ? [finderOf(limitRules, 'scriptsOfLimits')] : []),
     ...used(served.includes('stats'), 'sumStats', sumStats, sumStats),
     ...used(hasOverrides, 'createOverrides'),
@@ -340,15 +342,13 @@ function routesOf(config: Built, imports: Set<string>): string {
     return name
   }
   const served = routesToBuild(config)
-  const hasImport = served.includes('keys') && config.credentials.opaqueKeys
   const entries = served.flatMap(part => {
     if (part === 'openapi') {
-      const described = [...served, ...(hasImport ? ['import'] : [])]
+      const described = [...served, ...served.flatMap(each => furtherRoutes(each, config))]
       const operations = described.map(each => imported(`${each}Operations`))
       return [`${imported('createOpenapiRoutes')}([${operations.join(', ')}])`]
     }
-    const routes = imported(`${part}Routes`)
-    return part === 'keys' && hasImport ? [routes, imported('importRoutes')] : [routes]
+    return [part, ...furtherRoutes(part, config)].map(each => imported(`${each}Routes`))
   })
   return `    apiRoutes: [${entries.map(routes => `...${routes}`).join(', ')}],`
 }

@@ -137,7 +137,10 @@ describeOnRedis('units in flight over HTTP', (_, kind) => {
     expect(await left('mixed')).toEqual([2, 1, 0, 3])
     expect((await tell('release', held, next)).status).toBe(200)
     expect(await left('mixed')).toEqual([3, 1, 0, 3])
-    expect(await tell('renew', held, isolate({ limits: { mixed: [added] as never } }))).toMatchObject(OVER)
+    const jobs = CONFIG.limits!.jobs!
+    expect(await tell('renew', held, isolate({ limits: { mixed: [added] as never, jobs } }))).toMatchObject(
+      OVER,
+    )
     const forged = { ...held.body.receipt, held: { all: 2 } }
     expect(await tell('renew', { body: { receipt: forged } } as ApiReply, next)).toMatchObject(
       REFUSED_RECEIPT,
@@ -150,6 +153,22 @@ describeOnRedis('units in flight over HTTP', (_, kind) => {
     expect(await tell('renew', await hold({}, 'sms'))).toMatchObject(REFUSED_RECEIPT)
     expect((await hold({ hold: 1 })).status).toBe(400)
     expect((await hold({ cost: 0 })).body).not.toHaveProperty('renewWithinMs')
+  })
+
+  it('are not held where no limit counts them: hold is accepted, and the reply says why the others are not', async () => {
+    const { sms } = CONFIG.limits!
+    const without = isolate({ limits: { sms: sms! } })
+    for (const more of [{}, { waitMs: 10 }]) {
+      const { body, status } = await hold(more, 'sms', without)
+      expect([status, body.allowed, body.receipt.costs]).toEqual([200, true, { day: 1 }])
+      for (const absent of [body.renewWithinMs, body.receipt.held]) expect(absent).toBeUndefined()
+    }
+    expect(await left('sms')).toEqual([3])
+    const held = await hold()
+    for (const verb of ['renew', 'release']) {
+      const body = { detail: expect.stringContaining('concurrency') }
+      expect(await tell(verb, held, without)).toMatchObject({ status: 404, body })
+    }
   })
 
   it('are waited for', async () => {

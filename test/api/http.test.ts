@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { gzipSync } from 'node:zlib'
 import { beforeEach, describe, expect, it, vi } from 'vitest'
 import { documentText, wholeDocument, withApiTables } from '../../docs/programs/api/make-openapi.ts'
-import type { ApiRoutes } from '../../src/config/check/schema.ts'
+import type { ApiRoutes, ConfigInput } from '../../src/config/check/schema.ts'
 import { findToken, revokeToken } from '../../src/ops/tokens.ts'
 import { api as apiParts } from '../../src/set-ups/api/index.ts'
 import { openApiDocument } from '../../src/set-ups/api/openapi.ts'
@@ -12,7 +12,7 @@ import { PROBLEMS, problemType } from '../../src/set-ups/api/problems.ts'
 import { MAX_BODY } from '../../src/set-ups/api/read-body.ts'
 import { API_ROUTES, ROUTES } from '../../src/set-ups/api/routes.ts'
 import { gateway as createWholeWorker } from '../../src/set-ups/gateway/whole-worker.ts'
-import { type ApiCall, apiOf, tokenWith } from '../support/api.ts'
+import { type ApiCall, apiOf, EVERY_ROUTE, tokenWith } from '../support/api.ts'
 import { TOKEN, useGateway } from '../support/gateway.ts'
 
 const read = (path: string) => readFileSync(new URL(path, import.meta.url), 'utf8')
@@ -24,6 +24,25 @@ const SCOPES = [
   'switches:write',
   'stats:read',
 ]
+const RESERVING = ['limits/{name}/reserve', 'limits/{name}/settle']
+const HOLDING = ['limits/{name}/renew', 'limits/{name}/release']
+const WHY_LEFT_OUT: [string[], string][] = [
+  [['keys/import'], 'keys/import needs credentials.opaqueKeys'],
+  [RESERVING, 'reserve and settle need a limit with a unit'],
+  [HOLDING, 'renew and release one with concurrency'],
+]
+const {
+  units,
+  limits: { sms, llm, jobs },
+} = EVERY_ROUTE
+const OF_UNIT = {
+  name: 'tokens',
+  by: 'consumer',
+  algorithm: 'gcra',
+  limit: 900,
+  period: '1m',
+  unit: 'tokens',
+} as const
 const RULES = [{ name: 'minute', by: 'consumer', algorithm: 'gcra', limit: 60, period: '1m' }] as const
 
 describe('the API', () => {
@@ -55,7 +74,7 @@ describe('the API', () => {
   })
 
   it('serves its document', async () => {
-    const { body, headers } = await api('GET openapi.json')
+    const { body, headers } = await apiOf(gateway, EVERY_ROUTE)('GET openapi.json')
     expect(body).toEqual(JSON.parse(documentText()))
     expect(headers.get('cache-control')).toBe('no-store')
   })
@@ -64,6 +83,32 @@ describe('the API', () => {
     const some = apiOf(gateway, { api: { routes: ['openapi', 'stats'] } })
     const { body } = await some('GET openapi.json')
     expect(Object.keys(body.paths)).toEqual(['/openapi.json', '/stats', '/stats/top'])
+  })
+
+  it.each<[string, Partial<ConfigInput>, string[]]>([
+    ['nothing', { credentials: {} }, ['keys/import', ...RESERVING, ...HOLDING]],
+    ['imported keys', { credentials: { opaqueKeys: {} } }, [...RESERVING, ...HOLDING]],
+    ['limits of requests', { limits: { sms } }, ['keys/import', ...RESERVING, ...HOLDING]],
+    ['limits of a unit', { units, limits: { sms, llm } }, ['keys/import', ...HOLDING]],
+    ['limits in flight', { limits: { sms, jobs } }, ['keys/import', ...RESERVING]],
+    ['rules of a unit', { units, rules: [...RULES, OF_UNIT] }, ['keys/import', ...RESERVING, ...HOLDING]],
+    ['all of it', EVERY_ROUTE, []],
+  ])('serves the routes that its config needs, and the document lists them: %s', async (_, config, left) => {
+    const some = apiOf(gateway, config)
+    const { body } = await some('GET openapi.json')
+    expect(
+      Object.keys(wholeDocument().paths)
+        .filter(path => !Object.hasOwn(body.paths, path))
+        .sort(),
+    ).toEqual(left.map(path => `/${path}`).sort())
+    const limits = await tokenWith(gateway, [...SCOPES, 'limits:use'])
+    for (const path of ['keys/import', ...RESERVING, ...HOLDING]) {
+      const reply = await some(`POST ${path.replace('{name}', 'sms')}`, { token: limits, body: {} })
+      const why = WHY_LEFT_OUT.find(([paths]) => paths.includes(path))![1]
+      if (left.includes(path))
+        expect(reply).toMatchObject({ status: 404, body: { detail: expect.stringContaining(why) } })
+      else expect(reply.status).toBe(400)
+    }
   })
 
   it.each([

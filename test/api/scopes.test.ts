@@ -1,16 +1,11 @@
 /** Every route needs one of its scopes: generated from the routes and the table of scopes. */
 import { beforeAll, describe, expect, it } from 'vitest'
-import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { SCOPES } from '../../src/scope-table.ts'
 import { listOfScopes } from '../../src/set-ups/api/openapi.ts'
 import { ROUTES } from '../../src/set-ups/api/routes.ts'
-import { type ApiCall, apiOf, tokenWith } from '../support/api.ts'
+import { type ApiCall, apiOf, EVERY_ROUTE, tokenWith } from '../support/api.ts'
 import { useGatewayOn } from '../support/gateway.ts'
 import { startRedis } from '../support/redis.ts'
-
-const CONFIG: Partial<ConfigInput> = {
-  limits: { sms: [{ name: 'day', algorithm: 'fixed-window', limit: 5, period: '1d' }] },
-}
 
 const ALL = [...Object.keys(SCOPES), 'limits:use:sms', 'limits:use:other']
 
@@ -28,7 +23,7 @@ describe('the API', () => {
   let api: ApiCall
 
   beforeAll(async () => {
-    api = apiOf(gateway, CONFIG)
+    api = apiOf(gateway, EVERY_ROUTE)
     for (const scope of ALL) tokens.set(scope, await tokenWith(gateway, [scope]))
     tokens.set('all others', '')
   })

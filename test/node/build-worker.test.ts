@@ -57,6 +57,20 @@ const LIMITS = {
   mails: [{ name: 'day', by: ['account'], algorithm: 'fixed-window', limit: 10, period: 'day' }],
 } satisfies ConfigInput['limits']
 
+const OF_TOKENS = {
+  llm: [{ name: 'minute', algorithm: 'fixed-window', limit: 1000, period: '1m', unit: 'tokens' }],
+} satisfies ConfigInput['limits']
+const IN_FLIGHT = {
+  exports: [{ name: 'at-once', algorithm: 'concurrency', limit: 2 }],
+} satisfies ConfigInput['limits']
+
+/** What the API of a Worker carries for limits like these. */
+const RESERVING = ['createReserving', 'reservationsRoutes', 'reservationsOperations']
+const HOLDING = ['createHolder', 'heldUnitsRoutes', 'heldUnitsOperations']
+/** The files of these parts. */
+const RESERVING_OR_HOLDING =
+  /set-ups\/(limits\/(held|reserve)|api\/(handlers|operations)\/(held-units|reservations))\.ts$/
+
 const inFolder = (folder: string) =>
   new Map(readdirSync(folder).map(name => [name, readFileSync(join(folder, name), 'utf8')]))
 
@@ -345,6 +359,85 @@ describe('the module of a Worker', () => {
     expect(text.includes('...keysRoutes, ...importRoutes,')).toBe(isUsed)
     expect(text.includes('importRoutes')).toBe(isUsed)
   })
+
+  it.each<[string, Partial<ConfigInput>, string[]]>([
+    ['requests', { limits: LIMITS }, []],
+    ['a unit', { units: { tokens: {} }, limits: { ...LIMITS, ...OF_TOKENS } }, RESERVING],
+    [
+      'requests, and rules of a unit',
+      { units: { ms: { estimate: 1, actual: 'ms' } }, rules: [{ ...second, unit: 'ms' }], limits: LIMITS },
+      [],
+    ],
+    ['requests in flight', { limits: { ...LIMITS, ...IN_FLIGHT } }, HOLDING],
+    [
+      'requests, and rules in flight',
+      { rules: [{ name: 'at-once', by: 'consumer', algorithm: 'concurrency', limit: 2 }], limits: LIMITS },
+      [],
+    ],
+    [
+      'both',
+      { units: { tokens: {} }, limits: { ...LIMITS, ...OF_TOKENS, ...IN_FLIGHT } },
+      [...RESERVING, ...HOLDING],
+    ],
+    [
+      'both, which the API does not serve',
+      { units: { tokens: {} }, limits: { ...OF_TOKENS, ...IN_FLIGHT }, api: { routes: ['keys', 'openapi'] } },
+      [],
+    ],
+  ])(
+    'carries what reserves and holds units over HTTP only with limits that can: %s',
+    (_, config, expected) => {
+      const text = workerModule(
+        configOf({ rules: [second], api: { routes: ['limits', 'openapi'] }, ...config }),
+      )
+      expect([...RESERVING, ...HOLDING].filter(part => text.includes(part))).toEqual(expected)
+    },
+  )
+
+  it.each<[string, ConfigInput['limits'], string[]]>([
+    ['requests', LIMITS, []],
+    ['all kinds', { ...LIMITS, ...OF_TOKENS, ...IN_FLIGHT }, ['reserve', 'settle', 'renew', 'release']],
+  ])(
+    'is a Worker whose API serves the routes of its document, and names what others need: limits of %s',
+    async (_, limits, expected) => {
+      const directory = mkdtempSync(join(tmpdir(), 'sluice-build-'))
+      const file = join(directory, 'api.config.ts')
+      const config = {
+        origin: 'https://api.example.com',
+        api: { routes: 'all' },
+        units: { tokens: {} },
+        limits,
+      }
+      writeFileSync(file, `export default ${JSON.stringify(config)}`)
+      const { outputFiles, metafile } = await build({
+        ...bundleOptions(file, () => loadConfig(file)),
+        metafile: true,
+      })
+      const { inputs } = Object.values(metafile.outputs)[0]!
+      const carried = Object.keys(inputs).filter(path => inputs[path]!.bytesInOutput > 0)
+      const ofApi = carried.filter(path => RESERVING_OR_HOLDING.test(path))
+      expect(ofApi).toHaveLength(expected.length > 0 ? 6 : 0)
+      const bundle = join(directory, 'worker.mjs')
+      writeFileSync(bundle, outputFiles![0]!.contents)
+      const worker = (await import(pathToFileURL(bundle).href)).default
+      rmSync(directory, { recursive: true })
+      const env = { UPSTASH_REDIS_REST_URL: 'http://127.0.0.1:1', UPSTASH_REDIS_REST_TOKEN: 't' }
+      const send = async (method: string, path: string) => {
+        const request = new Request(`https://a.test/_sluice/v1/${path}`, { method })
+        const reply: Response = await worker.fetch(request, env, { waitUntil: () => {} })
+        return { status: reply.status, body: (await reply.json()) as { paths: object; detail: string } }
+      }
+      const { paths } = (await send('GET', 'openapi.json')).body
+      for (const verb of ['reserve', 'settle', 'renew', 'release']) {
+        const isServed = expected.includes(verb)
+        expect([verb, `/limits/{name}/${verb}` in paths]).toEqual([verb, isServed])
+        const { status, body } = await send('POST', `limits/calls/${verb}`)
+        // The routes that are served ask for a token.
+        expect([verb, status]).toEqual([verb, isServed ? 401 : 404])
+        if (!isServed) expect(body.detail).toContain(verb)
+      }
+    },
+  )
 
   it.each<[string, Partial<ConfigInput>, string]>([
     ['rules of requests', { rules: [second] }, 'sumCounts'],

@@ -16,6 +16,17 @@ const DOCUMENT = JSON.parse(
   readFileSync(new URL('../../docs/openapi.json', import.meta.url), 'utf8'),
 ) as Record<string, unknown>
 
+/** With `routes: 'all'`, this config serves every route: some routes need a setting. */
+export const EVERY_ROUTE = {
+  credentials: { opaqueKeys: {} },
+  units: { tokens: { estimate: 100 } },
+  limits: {
+    sms: [{ name: 'day', algorithm: 'fixed-window', limit: 5, period: '1d' }],
+    llm: [{ name: 'minute', algorithm: 'gcra', limit: 1000, period: '1m', unit: 'tokens' }],
+    jobs: [{ name: 'at-once', algorithm: 'concurrency', limit: 2 }],
+  },
+} satisfies Partial<ConfigInput>
+
 export interface ApiReply {
   status: number
   headers: Headers

@@ -30,17 +30,25 @@ export { createKeySigning } from './key-signing.ts'
 export { createApiLimits } from './limits.ts'
 export { auditOperations } from './operations/audit.ts'
 export { consumersOperations } from './operations/consumers.ts'
+export { heldUnitsOperations } from './operations/held-units.ts'
 export { importOperations } from './operations/import-key.ts'
 export { keysOperations } from './operations/keys.ts'
 export { limitsOperations } from './operations/limits.ts'
 export { openapiOperations } from './operations/openapi.ts'
 export { overridesOperations } from './operations/overrides.ts'
+export { reservationsOperations } from './operations/reservations.ts'
 export { statsOperations } from './operations/stats.ts'
 export { switchesOperations } from './operations/switches.ts'
 export { tokensOperations } from './operations/tokens.ts'
 export { usageOperations } from './operations/usage.ts'
 export { whyOperations } from './operations/why.ts'
 export { createOverrides } from './overrides.ts'
+
+// After the routes of limits, so that in the bundle they follow what they use: 0.1 kB less.
+
+export { createHolder } from '../limits/held.ts'
+export { heldUnitsRoutes } from './handlers/held-units.ts'
+export { reservationsRoutes } from './handlers/reservations.ts'
 
 // Last, so that in the bundle what it shares with the routes stays next to them. Compression looks back only 32 kB: 0.3 kB less.
 

@@ -150,7 +150,7 @@ function noSuchRoute(methods: readonly string[]): ApiError {
     ? new ApiError('method-not-allowed', `This path has ${allowed}.`, { headers: { allow: allowed } })
     : new ApiError(
         'not-found',
-        'The API has no such path, or the config leaves it out. Check api.routes and, for keys/import, credentials.opaqueKeys.',
+        'The API has no such path, or the config leaves it out. Check api.routes; keys/import needs credentials.opaqueKeys, reserve and settle need a limit with a unit, renew and release one with concurrency.',
       )
 }
 

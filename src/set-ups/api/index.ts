@@ -1,27 +1,29 @@
 /** The API as a part of a gateway without a build: `export default gateway(config, api)`. */
 import { ALGORITHM_NAMES, descriptions } from '../../algorithms/index.ts'
-import { servedRoutes } from '../../config/api-routes.ts'
 import { mistakesOfSettlement } from '../../config/check/mistakes-of-settlement.ts'
-import type { ApiRoutes } from '../../config/check/schema.ts'
 import { sumFields } from '../../metrics/sums.ts'
 import { ALL_TOOLS } from '../../ops/overrides.ts'
 import { PAUSE } from '../../script/pause.ts'
 import { RESET } from '../../script/reset.ts'
 import { compileScripts } from '../../script/scripts.ts'
+import { createHolder } from '../limits/held.ts'
 import { createReserving } from '../limits/reserve.ts'
 import { withApiCors } from './cors.ts'
-import { type Api, type ApiParts, createApi } from './create-api.ts'
+import { type ApiParts, createApi } from './create-api.ts'
 import { createKeySigning } from './key-signing.ts'
 import { createApiLimits } from './limits.ts'
 import { API_ON_CLUSTER } from './on-cluster.ts'
 import { createOverrides } from './overrides.ts'
-import { API_ROUTES, ROUTES } from './routes.ts'
+import { ROUTES, routesServedBy } from './routes.ts'
 
 export type { ApiParts }
 
 export const api: ApiParts = {
-  createApi: createServedApi,
+  // A build picks the routes that a config serves. Without a build, they are picked here.
+  createApi: (config, store, parts, options) =>
+    createApi(config, store, { ...parts, apiRoutes: routesServedBy(config) }, options),
   createApiLimits,
+  createHolder,
   createReserving,
   createKeySigning,
   createOverrides,
@@ -39,10 +41,4 @@ export const api: ApiParts = {
       { numbers: descriptions[name].numbers, third: ALL_TOOLS.thirdNumberOf(name) },
     ]),
   ),
-}
-
-/** A build picks the routes that a config serves. Without a build, they are picked here. */
-function createServedApi(...[config, store, parts, options]: Parameters<typeof createApi>): Api {
-  const served = servedRoutes(Object.keys(API_ROUTES) as ApiRoutes[], config.api!.routes)
-  return createApi(config, store, { ...parts, apiRoutes: served.flatMap(name => API_ROUTES[name]) }, options)
 }

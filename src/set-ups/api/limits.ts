@@ -1,12 +1,13 @@
 /** What the routes of limits by name need. A Worker without limits by name does not carry it. */
 import type { Clock } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
+import { anyCountsInFlight } from '../../limiter/needs.ts'
 import { preparePauseBy, prepareResetBy } from '../../limiter/prepared-call.ts'
 import { scopesForLimit } from '../../scopes.ts'
 import type { ScriptsOf } from '../../script/rule-set-shape.ts'
 import type { Script, Store } from '../../store/store.ts'
 import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
-import { createHolder } from '../limits/held.ts'
+import type { createHolder } from '../limits/held.ts'
 import { createGuardableLimiter, type LimiterSettings } from '../limits/limiter.ts'
 import type { LimiterParts } from '../limits/parts.ts'
 import { bearerOf } from './authenticate.ts'
@@ -18,6 +19,8 @@ import type { TokenMemory } from './token-check.ts'
 
 /** The parts that it needs beside those of limits by name. */
 export interface ApiLimitParts extends Pick<LimiterParts, 'createReserving'> {
+  /** With rules that count units in flight. */
+  createHolder: typeof createHolder
   /** Of the limits by name. */
   scriptsOfLimits: ScriptsOf
   /** Of resets. */
@@ -47,6 +50,7 @@ export function createApiLimits(
 ): ApiLimits {
   const { secret = String(variables.UPSTASH_REDIS_REST_TOKEN ?? '') } = options
   const { board = createSwitchBoard(clock) } = options
+  const isHolding = [...config.limits.values()].some(anyCountsInFlight)
   const own = {
     scriptsOf: parts.scriptsOfLimits,
     prepareReset: (reset: Parameters<LimiterParts['prepareReset']>[0]) =>
@@ -60,7 +64,7 @@ export function createApiLimits(
     store,
     Object.assign(Object.create(parts), own),
     { ...platformSettings(), board, variables, ...options.limiter },
-    createHolder(() => parts.syncScript()),
+    isHolding ? parts.createHolder(parts.syncScript) : undefined,
   )
   const guarded = createGuardedCalls(store, tokens)
   return {

@@ -2,12 +2,14 @@
 import type { ApiRoutes } from '../../config/check/schema.ts'
 import { auditOperations } from './operations/audit.ts'
 import { consumersOperations } from './operations/consumers.ts'
+import { heldUnitsOperations } from './operations/held-units.ts'
 import { importOperations } from './operations/import-key.ts'
 import { keysOperations } from './operations/keys.ts'
 import { limitsOperations } from './operations/limits.ts'
 import { openapiOperations } from './operations/openapi.ts'
 import { overridesOperations } from './operations/overrides.ts'
 import { PROBLEM } from './operations/problem.ts'
+import { reservationsOperations } from './operations/reservations.ts'
 import { statsOperations } from './operations/stats.ts'
 import { switchesOperations } from './operations/switches.ts'
 import { tokensOperations } from './operations/tokens.ts'
@@ -15,15 +17,17 @@ import { usageOperations } from './operations/usage.ts'
 import { whyOperations } from './operations/why.ts'
 import { createReplySchemas, type PartOperations } from './reply-schemas.ts'
 
+const merge = (...parts: PartOperations[]): PartOperations => ({
+  operations: Object.assign({}, ...parts.map(part => part.operations)),
+  schemas: Object.assign({}, ...parts.map(part => part.schemas)),
+})
+
 /** By the names of the setting `api.routes`. */
 export const API_OPERATIONS: Readonly<Record<ApiRoutes, PartOperations>> = {
   openapi: openapiOperations,
-  limits: limitsOperations,
+  limits: merge(limitsOperations, reservationsOperations, heldUnitsOperations),
   usage: usageOperations,
-  keys: {
-    operations: { ...keysOperations.operations, ...importOperations.operations },
-    schemas: keysOperations.schemas,
-  },
+  keys: merge(keysOperations, importOperations),
   consumers: consumersOperations,
   overrides: overridesOperations,
   switches: switchesOperations,
@@ -33,23 +37,17 @@ export const API_OPERATIONS: Readonly<Record<ApiRoutes, PartOperations>> = {
   audit: auditOperations,
 }
 
-const OPERATIONS: PartOperations['operations'] = Object.assign(
-  {},
-  ...Object.values(API_OPERATIONS).map(part => part.operations),
-)
+const { operations: OPERATIONS, schemas: SCHEMAS } = merge(...Object.values(API_OPERATIONS))
 
 /** JSON Schema 2020-12. */
 export type JsonSchema = Readonly<Record<string, unknown>>
 
 const components: Record<string, JsonSchema> = {}
 
-const schemaOf = createReplySchemas(
-  Object.assign({}, PROBLEM, ...Object.values(API_OPERATIONS).map(part => part.schemas)),
-  (_, name, create) => {
-    components[name] ??= create() as JsonSchema
-    return { $ref: `#/components/schemas/${name}` }
-  },
-)
+const schemaOf = createReplySchemas({ ...PROBLEM, ...SCHEMAS }, (_, name, create) => {
+  components[name] ??= create() as JsonSchema
+  return { $ref: `#/components/schemas/${name}` }
+})
 
 for (const type of ['Problem', ...Object.values(OPERATIONS).map(([, reply]) => reply)]) schemaOf(type)
 

@@ -5,7 +5,7 @@
  */
 import type { Config } from '../../config/compile.ts'
 import { sha256 } from '../../sha256.ts'
-import type { Held, Hold } from '../limits/held.ts'
+import type { Held } from '../limits/held.ts'
 import type { LimitDecision, RefundableDecision, SettleableDecision } from '../limits/limiter-shape.ts'
 import { decisionOfReceipt, type Receipt, receiptOf } from '../rpc/receipt.ts'
 import { invalidInput } from './problems.ts'
@@ -18,8 +18,6 @@ export interface SignedReceipts {
   receiptOf(decision: LimitDecision & Partial<Held>): SignedReceipt
   /** @param limit of the config, which the receipt must be of @throws ApiError; TypeError if the identity does not fit its rules */
   decisionOf(receipt: unknown, limit: string): RefundableDecision & SettleableDecision
-  /** As `decisionOf`, for units that it holds. */
-  holdOf(receipt: unknown, limit: string): Hold
 }
 
 const SIGNATURE_LENGTH = 32
@@ -51,12 +49,6 @@ export function createSignedReceipts(
       return { ...receipt, signature: sign(receipt) }
     },
     decisionOf,
-    holdOf(signed, limit) {
-      const { id = '', identity } = decisionOf(signed, limit)
-      const { held } = signed as SignedReceipt
-      if (held) return { limit, identity, id, held }
-      throw invalidInput('/receipt', 'Its decision holds no units.')
-    },
   }
 }
 

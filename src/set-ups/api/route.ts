@@ -67,8 +67,8 @@ export interface Services {
   now(): number
 }
 
-/** A limiter whose units in flight a receipt can hold. */
-export type HoldingLimiter = Limiter & Holder
+/** A limiter. If a rule of the config counts units in flight, a receipt can hold them. */
+export type HoldingLimiter = Limiter & Partial<Holder>
 
 /** What the routes of limits by name share (limits.ts). */
 export interface ApiLimits {

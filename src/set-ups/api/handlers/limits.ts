@@ -1,4 +1,4 @@
-/** Limits by name. A refusal is a result, with status 200. */
+/** Limits by name. A refusal is a result, with status 200. Reservations are in reservations.ts, and units in flight in held-units.ts. */
 import type { LimitRule } from '../../../config/compile.ts'
 import { countsInFlight } from '../../../config/compile-rule.ts'
 import type { CallGuard } from '../../../limiter/call-guard.ts'
@@ -13,25 +13,13 @@ import {
   checkCost,
   checkCosts,
   checkIdentity,
-  checkReserves,
   checkRule,
-  checkSettled,
   type LimitIdentity,
 } from '../../limits/arguments.ts'
 import type { Held } from '../../limits/held.ts'
 import type { LimitDecision, Limiter, LimitPause } from '../../limits/limiter-shape.ts'
 import { pausedKey } from '../../limits/pausing.ts'
-import {
-  decideBody,
-  heldBody,
-  pauseBody,
-  peekBody,
-  refundBody,
-  reserveBody,
-  resetBody,
-  resumeBody,
-  settleBody,
-} from '../limit-schemas.ts'
+import { decideBody, pauseBody, peekBody, refundBody, resetBody, resumeBody } from '../limit-schemas.ts'
 import { ApiError, invalidInput } from '../problems.ts'
 import { adminRoute, type Call, limitRoute, type Route, type Services } from '../route.ts'
 
@@ -46,7 +34,8 @@ const decisionRoutes = [
     async run(call, services) {
       const name = checkCall(call, services)
       const { waitMs, hold, identity = {}, ...options } = call.body
-      const limiter = hold ? call.limiter.holding : call.limiter
+      // Without `holding`, no limit of the config counts units in flight, so there is nothing to hold.
+      const limiter = (hold && call.limiter.holding) || call.limiter
       const decision =
         waitMs === undefined
           ? await limiter.limit(name, identity, options)
@@ -63,16 +52,6 @@ const decisionRoutes = [
     },
   }),
   limitRoute({
-    path: 'limits/{name}/reserve',
-    body: reserveBody,
-    async run(call, services) {
-      const name = checkCall(call, services)
-      at('', () => checkReserves(name, rulesOf(call, services)))
-      const { identity = {}, ...options } = call.body
-      return replyOf(await call.limiter.reserve(name, identity, options), services)
-    },
-  }),
-  limitRoute({
     path: 'limits/{name}/refund',
     body: refundBody,
     async run(call, services) {
@@ -86,36 +65,6 @@ const decisionRoutes = [
       return { ...documentOf(refunded, services), receipt }
     },
   }),
-  limitRoute({
-    path: 'limits/{name}/settle',
-    body: settleBody,
-    async run(call, services) {
-      const { receipt, amounts } = call.body
-      const rules = rulesOf(call, services)
-      const name = call.params.name!
-      const decision = at('/receipt', () => services.limits.receipts.decisionOf(receipt, name))
-      at('/amounts', () => checkSettled(name, amounts, rules, decision.reserved))
-      const settled = await call.limiter.settle(decision, amounts)
-      mustBeMade(settled)
-      return { ...documentOf(settled, services), receipt, applied: settled.applied }
-    },
-  }),
-  ...(['renew', 'release'] as const).map(verb =>
-    limitRoute({
-      path: `limits/{name}/${verb}`,
-      body: heldBody,
-      async run(call, services) {
-        rulesOf(call, services)
-        const limit = call.params.name!
-        const hold = at('/receipt', () => services.limits.receipts.holdOf(call.body.receipt, limit))
-        const { renewWithinMs, degraded } = await call.limiter[verb](hold)
-        mustBeMade({ degraded })
-        if (verb === 'renew' && !renewWithinMs)
-          throw new ApiError('refused', 'These units were released, or not renewed in time.')
-        return { limit, renewWithinMs }
-      },
-    }),
-  ),
 ]
 
 const resetRoute = adminRoute({
@@ -207,7 +156,7 @@ const auditing = (admin: AdminStore, entry: Entry): CallGuard => ({
 export const limitsRoutes: readonly Route[] = [...decisionRoutes, resetRoute, ...pauseRoutes]
 
 /** @throws ApiError for an unknown limit */
-function rulesOf({ params }: Call, { config: { limits } }: Services): readonly LimitRule[] {
+export function rulesOf({ params }: Call, { config: { limits } }: Services): readonly LimitRule[] {
   const rules = limits.get(params.name!)
   if (rules) return rules
   const names = [...limits.keys()].join(', ') || 'none'
@@ -215,7 +164,7 @@ function rulesOf({ params }: Call, { config: { limits } }: Services): readonly L
 }
 
 /** @returns the name of the limit @throws ApiError for arguments that the limiter would not accept */
-function checkCall(call: Call<Costs>, services: Services): string {
+export function checkCall(call: Call<Costs>, services: Services): string {
   const name = call.params.name!
   const rules = rulesOf(call, services)
   const { identity = {}, ...options } = call.body
@@ -225,7 +174,7 @@ function checkCall(call: Call<Costs>, services: Services): string {
 }
 
 /** @throws ApiError for a TypeError of the limiter, which says what is wrong */
-function at<T>(pointer: string, check: () => T): T {
+export function at<T>(pointer: string, check: () => T): T {
   try {
     return check()
   } catch (error) {
@@ -233,7 +182,7 @@ function at<T>(pointer: string, check: () => T): T {
   }
 }
 
-function replyOf(decision: LimitDecision & Partial<Held>, services: Services) {
+export function replyOf(decision: LimitDecision & Partial<Held>, services: Services) {
   // The end of the caller's work is unknown, so nothing stays in flight that the receipt does not hold. A reservation stays.
   decision.release()
   const { renewWithinMs } = decision
@@ -242,7 +191,7 @@ function replyOf(decision: LimitDecision & Partial<Held>, services: Services) {
 }
 
 /** The decision as the service binding returns it (rpc/service.ts), without its receipt, and times as ISO 8601. */
-function documentOf(decision: LimitDecision, { config: { limits } }: Services) {
+export function documentOf(decision: LimitDecision, { config: { limits } }: Services) {
   const { limit, allowed, delayMs, retryAfterMs, pausedUntil, degraded } = decision
   const inFlight = new Set(
     limits
@@ -259,7 +208,7 @@ function documentOf(decision: LimitDecision, { config: { limits } }: Services) {
 }
 
 /** @throws ApiError for a change that the store has not confirmed */
-function mustBeMade(
+export function mustBeMade(
   { degraded }: { degraded?: LimitDecision['degraded'] | undefined },
   fix = 'Repeat the request: it has an effect only once.',
 ): void {

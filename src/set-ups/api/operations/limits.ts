@@ -1,4 +1,4 @@
-/** What the OpenAPI document says about limits by name. */
+/** What the OpenAPI document says about limits by name. What it says about reservations and units in flight is in files of their own. */
 import type { PartOperations } from '../reply-schemas.ts'
 
 export const limitsOperations: PartOperations = {
@@ -10,21 +10,12 @@ export const limitsOperations: PartOperations = {
       'A refusal has the status 200 too: read `allowed`. With `waitMs`, waits up to so long for units. With `hold`, the receipt holds units in flight.',
     ],
     'POST limits/{name}/peek': ['peek', 'State', 'Read what a decision would be now'],
-    'POST limits/{name}/reserve': ['reserve', 'Decision', 'Reserve units whose amount is known only later'],
     'POST limits/{name}/refund': [
       'refund',
       'Decision',
       'Give back what a decision has spent',
       '`cost`: how many of its units are given back in all; absent: all of them. So a repeat gives back nothing more.',
     ],
-    'POST limits/{name}/settle': ['settle', 'Settlement', 'Replace reserved units by what the call has cost'],
-    'POST limits/{name}/renew': [
-      'renew',
-      'Hold',
-      'Hold units in flight for longer',
-      'About every third of `renewWithinMs`. If the status is 422, they are held no longer: decide again.',
-    ],
-    'POST limits/{name}/release': ['release', 'Hold', 'Release units in flight. A repeat is harmless'],
     'POST limits/{name}/reset': ['reset', 'State', 'Make the whole budget of an identity available again'],
     'POST limits/{name}/pause': [
       'pause',
@@ -51,9 +42,6 @@ export const limitsOperations: PartOperations = {
     Decision: `...State,
       renewWithinMs?: integer "Units are in flight: renew them within this time, and release them at the end.",
       receipt: Receipt`,
-    Hold: 'limit, renewWithinMs: integer "0: they are released."',
-    Settlement: `...State, receipt: Receipt,
-      applied: boolean "Whether this request has replaced the reserved units."`,
     Pause: 'limit, paused: boolean, retryAfterMs: integer "Until the pause ends.", pausedUntil?: time',
   },
 }

@@ -290,8 +290,8 @@ const isComplete = (text: string) =>
   !['explain', 'keys create', 'keys import', 'consumers block', 'consumers show', 'limits peek'].includes(
     text,
   )
-/** `init` and `build` write files: test/node and test/package run them. */
-const NOT_RUN_HERE = ['init', 'build', ...SERVING]
+/** `init` and `build` write files, and `openapi` needs a config with the API: test/node and test/package run them. */
+const NOT_RUN_HERE = ['init', 'build', 'openapi', ...SERVING]
 
 /** The config that a page has for all of its commands; undefined: the shipped one. */
 const configOf = (page: string) =>

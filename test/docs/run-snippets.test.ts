@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { build } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
-import { unstable_readConfig } from 'wrangler'
+import { unstable_readConfig, unstable_startWorker } from 'wrangler'
 import { warningsOf } from '../../src/config/check/warnings.ts'
 import { loadConfig } from '../../src/node/cli/load-config.ts'
 import { startTestStore, type TestStore } from '../../src/node/testing.ts'
@@ -51,6 +51,7 @@ const APPLICATIONS = blockWith('docs/rules.md', "by: 'claim:azp'")
 const TRUSTED_CONFIG = blockWith('docs/security.md', 'trustedWorkers')
 const TRUSTED_TOML = blockWith('docs/security.md', '[[services]]', 'toml')
 const TRUSTED_CALL = blockWith('docs/security.md', 'env.GATEWAY.fetch')
+const ASSETS_TOML = blockWith('docs/api-reference.md', '[assets]', 'toml')
 /** test/ops/admin.test.ts runs it. */
 const ADMIN = blockWith('docs/operations.md', 'createAdmin(config')
 
@@ -59,7 +60,7 @@ const RUN: readonly string[] = [
   ...[README_LIMITER, GUARD, GUARD_EXPRESS, GUARD_TESTS, HONO, LIMITS_WORKER, LIMITS_PROCESS],
   ...[LIMITS_QUEUES, LIMITS_BULLMQ, CLIENT, CLIENT_LIMITER, PAUSE],
   ...[HONO_AFTER, UPSTASH_BEFORE, UPSTASH_AFTER, BINDING_LIMITS, BINDING_UNITS, BINDING_REFUND],
-  ...[BINDING_GATEWAY, BINDING_TYPES, TRUSTED_CALL, BINDING_TOML, TRUSTED_TOML],
+  ...[BINDING_GATEWAY, BINDING_TYPES, TRUSTED_CALL, BINDING_TOML, TRUSTED_TOML, ASSETS_TOML],
 ]
 /** hono-rate-limiter is not a dependency of this repository, so its code is only compiled (snippet-types.test.ts). */
 const isOfAnotherLibrary = ({ code }: Block) => code.includes("from 'hono-rate-limiter'")
@@ -522,6 +523,20 @@ interface Service {
   entrypoint?: string
   props?: Record<string, unknown>
 }
+
+it('the assets of docs/api-reference.md are served without the Worker', async () => {
+  const folder = write({
+    'wrangler.toml': `name = "any"\nmain = "index.ts"\ncompatibility_date = "2026-10-01"\n${ASSETS_TOML}`,
+    'index.ts': "export default { fetch: () => new Response('from the Worker') }",
+    'public/_sluice/v1/openapi.json': '{}',
+  })
+  const dev = { logLevel: 'none', watch: false, inspector: false, server: { port: 0 } } as const
+  const worker = await unstable_startWorker({ config: join(folder, 'wrangler.toml'), dev })
+  const get = async (path: string) => (await worker.fetch(`http://a.test/${path}`)).text()
+  expect(await get('_sluice/v1/openapi.json')).toBe('{}')
+  expect(await get('_sluice/v1/keys')).toBe('from the Worker')
+  await worker.dispose()
+})
 
 /** The bindings of a wrangler.toml that has only these lines. */
 function servicesOf(toml: string): Service[] {

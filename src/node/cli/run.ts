@@ -27,6 +27,7 @@ const COMMANDS: Record<string, [group: string, make: (load: FileLoader) => Promi
   check: [DEVELOP, async load => (await import('./check.ts')).checkCommand(load)],
   explain: [DEVELOP, async load => (await import('./explain.ts')).explainCommand(load)],
   build: [DEVELOP, async load => (await import('./build.ts')).buildCommand(load)],
+  openapi: [DEVELOP, async load => (await import('./openapi.ts')).openapiCommand(load)],
   doctor: [DEVELOP, async load => (await import('./doctor.ts')).doctorCommand(load)],
   keys: [OPERATE, async load => (await import('./keys.ts')).keysCommand(load)],
   tokens: [OPERATE, async load => (await import('./tokens.ts')).tokensCommand(load)],

@@ -209,7 +209,7 @@ const COVERED: readonly (readonly [line: RegExp, by: string])[] = [
   [/^(for .*)?curl |^(V=|call\b)/, 'above'],
   [/openssl/, 'above, with the bridge'],
   [/npx (wrangler|vitest) |^npm (run [\w:]+|test) -- /, 'below'],
-  [/^([A-Z_]+=\d+ )?npm (run [\w:]+|start|test)$/, 'the names of npm scripts in run-commands.test.ts'],
+  [/^([A-Z_]+=\d+ )?npm (run [\w:-]+|start|test)$/, 'the names of npm scripts in run-commands.test.ts'],
   [/^npm (ci|install|update)\b/, '.ci/run, and test/package, which installs and updates the package'],
   [
     /^(npm pack|npm exec -- sluicegate init|cd \.\.\/my-api)/,

@@ -2,12 +2,15 @@
  * The imports of src/built/worker.generated.ts. `npx sluicegate build` imports the parts that a config uses, and a
  * bundler drops the others. Do not import from this file by hand.
  */
-// First, so that in the bundle all code of Sluice follows without a break. Compression looks back only 32 kB, and so
-// finds more in common: 0.8 kB less.
+// First: in a bundle, modules have the order in which they are imported. Compression looks back only 32 kB, so a good order makes Workers smaller.
 import 'hono/tiny'
 import 'valibot'
 import '@noble/hashes/sha2.js'
 import 'structured-headers'
+
+export * as moduleOrder from '../module-order.generated.ts'
+
+// The parts.
 
 export { compileAdaptive, compileFleetRules, compileShedding } from '../../config/compile-shedding.ts'
 export { createSignatureCheck } from '../../credentials/key-signature.ts'
@@ -20,6 +23,7 @@ export { createAdaptiveLimit } from '../../shedding/adaptive-limit.ts'
 export { createUtilizationShedderAndBoard } from '../../shedding/worker-utilization.ts'
 export { withActualHook } from '../../usage/actual-hook.ts'
 export { createUsageReader } from '../../usage/usage-reader.ts'
+export * from '../api/built.ts'
 export * from '../built-parts.ts'
 export { createDecideRequestWithAmounts } from '../http/amounts.ts'
 export { addressBehindProxies } from '../http/behind-proxies.ts'
@@ -37,7 +41,3 @@ export { withWebSocketKeys } from '../http/web-socket-key.ts'
 export { createXRateLimit } from '../http/x-rate-limit.ts'
 export { createMetricsEndpoint } from './metrics.ts'
 export { createWorker } from './worker.ts'
-
-// Last, for the same reason: 0.1 kB less without the API, and 0.3 kB less with it.
-
-export * from '../api/built.ts'

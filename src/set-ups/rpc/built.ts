@@ -3,6 +3,9 @@
  * use, and a bundler drops the others. Do not import from this file by hand.
  */
 // First, as in gateway/built.ts.
+export * as moduleOrder from '../module-order.generated.ts'
+
+// The parts.
 
 export * from '../built-parts.ts'
 export { createReserving } from '../limits/reserve.ts'

@@ -1,5 +1,4 @@
 /** The HTTP API under /_sluice/v1/: find the route → authenticate → check the input → handle. */
-import { auditKeepMs } from '../../config/audit-keep.ts'
 import type { Config, LimitRule } from '../../config/compile.ts'
 import { GatewayError } from '../../errors.ts'
 import type { sumFields } from '../../metrics/sums.ts'
@@ -77,7 +76,7 @@ export function createApi(
   const { connection = connectionTo(store, variables) } = options
   const { environment, credentials } = config
   const { keyPrefix, signature } = credentials
-  const { cors, written } = config.api!
+  const { cors } = config.api!
   const signing = signature && parts.createKeySigning(signature, variables)
   const tokens = createTokenChecks(store, environment, clock)
   const routes = parts.apiRoutes
@@ -101,7 +100,7 @@ export function createApi(
       overrides ??= parts.createOverrides(config, parts)
       return overrides
     },
-    serveAdmin: createAdminCalls({ ...admin, auditKeepMs: auditKeepMs(written.audit) }, parts.opsOnCluster),
+    serveAdmin: createAdminCalls({ ...admin, auditKeepMs: config.auditKeepMs }, parts.opsOnCluster),
   }
   const matchRoute = createMatchRoute(routes.map(route => ({ ...route, serve: route.create(services) })))
 

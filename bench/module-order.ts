@@ -19,7 +19,7 @@ const FILE = 'src/set-ups/module-order.generated.ts'
 const STEPS = Number(process.argv[2] ?? 20_000)
 const SEED = 1
 /** Bytes in all bundles together: what is larger by so much is kept with a chance of 1/e at first, and never in the end. */
-const HOTTEST = 25
+const HOTTEST = 8
 /** Modules that are moved together. */
 const MOST_NEIGHBOURS = 8
 
@@ -96,12 +96,14 @@ function mergedOrder(all: readonly Bundled[]): string[] {
       else last = at
     }
   }
+  const imports = allImports(all)
+  const known = new Set(merged)
   const ordered = new Set<string>()
   const begun = new Set<string>()
   const add = (path: string) => {
     if (begun.has(path)) return
     begun.add(path)
-    for (const { imports, parts } of all) importedBy(path, { imports, parts }).forEach(add)
+    importedBy(path, imports, known).forEach(add)
     ordered.add(path)
   }
   merged.forEach(add)
@@ -143,13 +145,14 @@ function rangesIn(start: readonly string[], all: readonly Bundled[]): Range {
   const importersOf = new Map<string, Set<string>>()
   const add = (map: Map<string, Set<string>>, key: string, value: string) =>
     map.set(key, (map.get(key) ?? new Set()).add(value))
-  for (const { imports, parts } of all)
-    for (const path of parts.keys())
-      for (const each of importedBy(path, { imports, parts }))
-        if (position.get(each)! < position.get(path)!) {
-          add(importsOf, path, each)
-          add(importersOf, each, path)
-        }
+  const imports = allImports(all)
+  const known = new Set(start)
+  for (const path of start)
+    for (const each of importedBy(path, imports, known))
+      if (position.get(each)! < position.get(path)!) {
+        add(importsOf, path, each)
+        add(importersOf, each, path)
+      }
   return (neighbours, others) => {
     const at = new Map(others.map((path, i) => [path, i]))
     const positions = (map: Map<string, Set<string>>) =>
@@ -161,9 +164,12 @@ function rangesIn(start: readonly string[], all: readonly Bundled[]): Range {
   }
 }
 
+const allImports = (all: readonly Bundled[]): Bundled['imports'] =>
+  new Map(all.flatMap(({ imports }) => [...imports]))
+
 /** The modules of the order that a module imports, also through modules that are not in the order. */
-const importedBy = (path: string, { imports, parts }: Pick<Bundled, 'imports' | 'parts'>): string[] =>
-  allImportedBy(path, imports, each => parts.has(each)).filter(each => parts.has(each))
+const importedBy = (path: string, imports: Bundled['imports'], known: ReadonlySet<string>): string[] =>
+  allImportedBy(path, imports, each => known.has(each)).filter(each => known.has(each))
 
 /** @param isEnd not to look for the imports of */
 function allImportedBy(

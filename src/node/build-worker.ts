@@ -5,9 +5,7 @@
  */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
-import { servedRoutes } from '../config/api-routes.ts'
 import { API_ROUTES } from '../config/check/api-schema.ts'
-import type { ApiRoutes } from '../config/check/schema.ts'
 import type { Config, Rule } from '../config/compile.ts'
 import {
   anyCountsInFlight,
@@ -26,7 +24,7 @@ import { RESET } from '../script/reset.ts'
 import { compileScripts } from '../script/scripts.ts'
 import { signalScript } from '../script/signal-text.ts'
 import { syncScript } from '../script/sync-text.ts'
-import { furtherRoutes } from '../set-ups/api/routes-needed.ts'
+import { furtherRoutes, servedParts } from '../set-ups/api/routes-needed.ts'
 import { anyEstimated, estimatesFromBody, readsUsage } from '../set-ups/http/amounts-needed.ts'
 import { dependsOnRequest } from '../set-ups/http/match.ts'
 import { followsOrigin } from '../set-ups/http/parts.ts'
@@ -157,7 +155,7 @@ export function workerModule(
     'withMissingParts',
   ])
   const hasApi = config.api !== undefined
-  const served = routesToBuild(config)
+  const served = servedParts(API_ROUTES, config)
   const hasLimits = served.includes('limits')
   const hasOverrides = served.includes('overrides') || served.includes('consumers')
   // The API decides limits by name, and shows what is left of them.
@@ -329,19 +327,13 @@ function bindingModule(
   ].join('\n')
 }
 
-/** The parts of the API that a config serves. */
-function routesToBuild({ api, limits }: Built): readonly ApiRoutes[] {
-  if (!api) return []
-  return servedRoutes(API_ROUTES, api.routes).filter(name => name !== 'limits' || limits.size > 0)
-}
-
 /** Its routes are one entry. The OpenAPI document gets what it says about the parts that are served. */
 function routesOf(config: Built, imports: Set<string>): string {
   const imported = (name: string) => {
     imports.add(name)
     return name
   }
-  const served = routesToBuild(config)
+  const served = servedParts(API_ROUTES, config)
   const entries = served.flatMap(part => {
     if (part === 'openapi') {
       const described = [...served, ...served.flatMap(each => furtherRoutes(each, config))]

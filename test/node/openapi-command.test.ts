@@ -34,7 +34,7 @@ it('prints the document that a gateway with the config serves', async () => {
 it('leaves out what the config does not serve', async () => {
   const { paths } = JSON.parse((await openapiOf({ origin: 'route', api: {} })).stdout)
   expect(Object.keys(paths)).toContain('/keys')
-  for (const path of ['/keys/import', '/stats', '/openapi.json'])
+  for (const path of ['/keys/import', '/limits/{name}', '/stats', '/openapi.json'])
     expect(Object.keys(paths)).not.toContain(path)
 })
 

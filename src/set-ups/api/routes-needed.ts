@@ -1,9 +1,17 @@
 /** Routes that only some configs need. The others do not serve them, and a Worker that is built for them does not carry them. */
+import { servedRoutes } from '../../config/api-routes.ts'
 import type { ApiRoutes } from '../../config/check/schema.ts'
 import type { Config } from '../../config/compile.ts'
 import { anyCountsInFlight, anyReserves } from '../../limiter/needs.ts'
 
 type Settings = Pick<Config, 'credentials' | 'limits'>
+
+/** The parts of the API that a config serves. @param all that there are */
+export const servedParts = (
+  all: readonly ApiRoutes[],
+  { api, limits }: Pick<Config, 'api' | 'limits'>,
+): readonly ApiRoutes[] =>
+  api ? servedRoutes(all, api.routes).filter(part => part !== 'limits' || limits.size > 0) : []
 
 /** Of all limits by name. */
 const rulesOf = ({ limits }: Settings) => [...limits.values()].flat()

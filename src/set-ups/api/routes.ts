@@ -1,5 +1,4 @@
 /** All routes of the API. The router, the OpenAPI document and docs/api-reference.md are made from this list. */
-import { servedRoutes } from '../../config/api-routes.ts'
 import type { ApiRoutes } from '../../config/check/schema.ts'
 import type { Config } from '../../config/compile.ts'
 import { auditRoutes } from './handlers/audit.ts'
@@ -18,7 +17,7 @@ import { usageRoutes } from './handlers/usage.ts'
 import { whyRoutes } from './handlers/why.ts'
 import { API_OPERATIONS } from './openapi-operations.ts'
 import type { Route } from './route.ts'
-import { type FurtherRoutes, furtherRoutes } from './routes-needed.ts'
+import { type FurtherRoutes, furtherRoutes, servedParts } from './routes-needed.ts'
 
 /** Those that only some configs need. */
 const FURTHER: Readonly<Record<FurtherRoutes, readonly Route[]>> = {
@@ -46,7 +45,7 @@ export const ROUTES: readonly Route[] = Object.values(API_ROUTES).flat()
 
 /** Those that a config serves: as many as a Worker carries that is built for it. */
 export function routesServedBy(config: Config): Route[] {
-  const parts = servedRoutes(Object.keys(API_ROUTES) as ApiRoutes[], config.api?.routes)
+  const parts = servedParts(Object.keys(API_ROUTES) as ApiRoutes[], config)
   const further = parts.flatMap(part => furtherRoutes(part, config))
   const unneeded = Object.entries(FURTHER).flatMap(([name, routes]) =>
     further.includes(name as FurtherRoutes) ? [] : routes,

@@ -1,5 +1,5 @@
 /** Calls of a limit by name for a command, by the HTTP API of a gateway. */
-import { SYSTEM_TIMER } from '../../clock.ts'
+import { SYSTEM_TIMER, type Timer } from '../../clock.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { RuleResult } from '../../set-ups/rule-result.ts'
 import type { ApiClient } from './api-client.ts'
@@ -14,9 +14,6 @@ const MAX_PAUSED_MS = 60_000
 /** While all units are in flight, the API is asked again after this time (ms): they can become free at any moment. */
 const MAX_IN_FLIGHT_MS = 500
 
-/** Also for longer than a timer of Node can run. */
-const sleep = (ms: number) => new Promise<void>(resolve => void SYSTEM_TIMER(ms, resolve))
-
 interface HeldReceipt {
   limit: string
   /** Units, by rule name. */
@@ -29,8 +26,16 @@ interface ApiDecision extends Omit<DecisionDocument, 'rules'> {
   renewWithinMs?: number
 }
 
-/** @param onLost called with the cause when a renewal has failed */
-export function callsByApi(api: ApiClient, onLost: (cause: string) => void = () => {}): LimitCalls {
+/**
+ * @param onLost called with the cause when a renewal has failed
+ * @param timer for the waits between two attempts, which can be longer than a timer of Node
+ */
+export function callsByApi(
+  api: ApiClient,
+  onLost: (cause: string) => void = () => {},
+  timer: Timer = SYSTEM_TIMER,
+): LimitCalls {
+  const sleep = (ms: number) => new Promise<void>(resolve => void timer(ms, resolve))
   /** Of the units in flight that the command holds. */
   let receipt: HeldReceipt | undefined
   let renewals: NodeJS.Timeout | undefined

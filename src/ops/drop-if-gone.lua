@@ -1,9 +1,8 @@
--- Checks and removes in one step, so that a key that was imported again in the meantime stays in the index. KEYS: the index, the sorted
--- index, the records. ARGV: their digests.
+-- Checks and removes in one step, so that a key that was imported again in the meantime stays in the index. KEYS: the index, the records.
+-- ARGV: their digests.
 for i, digest in ipairs(ARGV) do
-  if redis.call('EXISTS', KEYS[i + 2]) == 0 then
-    redis.call('SREM', KEYS[1], digest)
-    redis.call('ZREM', KEYS[2], digest)
+  if redis.call('EXISTS', KEYS[i + 1]) == 0 then
+    redis.call('ZREM', KEYS[1], digest)
   end
 end
 return 1

@@ -8,7 +8,7 @@ import { recordFacts } from './audit-facts.ts'
 import { type FoundKey, validRecord } from './find-key.ts'
 import { type CreatedKey, infoOf, type KeyInfo, keyId, mintKey, writeOfConsumer, writeOfKey } from './keys.ts'
 import { endsOf, mustHaveNoSuccessor, writeSuccession } from './rotation.ts'
-import { removeFromIndex, sortedKey } from './sorted-index.ts'
+import { removeFromIndex } from './sorted-index.ts'
 import { ANY, changeText, write } from './write.ts'
 
 /** What is known of a key. */
@@ -76,9 +76,9 @@ export async function revokeKey(
   const pointers = await pointersToDrop(store, consumer, [digest])
   const [own, index] = [store.at(credentialKey(consumer, digest)), store.at(credentialIndexKey(consumer))]
   return await write(store, {
-    keys: [own, index, sortedKey(index), ...pointers.keys],
+    keys: [own, index, ...pointers.keys],
     onlyIf: [[own, ANY]],
-    commands: [['DEL', own], ...removeFromIndex(index, [digest]), ...pointers.commands],
+    commands: [['DEL', own], removeFromIndex(index, [digest]), ...pointers.commands],
     entry: { action: 'keys.revoke', target: id, before: record && recordFacts(record) },
   })
 }
@@ -119,7 +119,7 @@ export async function rotateKey(
     ...({ action: 'keys.rotate', what: 'Key', key: own, id, endsAt, successor: created } as const),
     read: (text: string) => validRecord(store, id, text),
     format: formatCredential,
-    atEnd: removeFromIndex(index, [digest]),
+    atEnd: [removeFromIndex(index, [digest])],
   }
   const next = { ...writeOfKey(store, consumer, minted), claim }
   const rotate = () => writeSuccession(store, succession, next)

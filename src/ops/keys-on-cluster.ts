@@ -7,7 +7,7 @@ import { credentialIndexKey, credentialKey, pointerKey } from '../store/keys.ts'
 import { parseCredential } from '../store/records.ts'
 import type { AdminStore, OnCluster } from './admin-store-shape.ts'
 import { importedByAnother } from './keys.ts'
-import { removeFromIndex, sortedKey } from './sorted-index.ts'
+import { removeFromIndex } from './sorted-index.ts'
 import { ANY, setCommand, write } from './write.ts'
 
 export async function confirmClaim(
@@ -31,8 +31,8 @@ export async function confirmImport(
   if ((await store.run('GET', store.at(pointerKey(digest)))) === consumer) return
   const [own, index] = [store.at(credentialKey(consumer, digest)), store.at(credentialIndexKey(consumer))]
   await write(store, {
-    ...{ keys: [own, index, sortedKey(index)], onlyIf: [[own, ANY]] },
-    commands: [['DEL', own], ...removeFromIndex(index, [digest])],
+    ...{ keys: [own, index], onlyIf: [[own, ANY]] },
+    commands: [['DEL', own], removeFromIndex(index, [digest])],
     entry: { action: 'keys.revoke', target: id },
   })
   throw importedByAnother()

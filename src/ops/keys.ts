@@ -19,7 +19,7 @@ import { AdminError } from './admin-error.ts'
 import type { AdminStore, BeforeCreation, Write } from './admin-store-shape.ts'
 import { recordFacts } from './audit-facts.ts'
 import { distinguishingDigits, ID_DIGITS } from './digits.ts'
-import { addToIndex, removeFromIndex, removeIfGone, sortedKey, writeListed } from './sorted-index.ts'
+import { addToIndex, allOf, removeFromIndex, removeIfGone, writeListed } from './sorted-index.ts'
 import { NONE, setCommand, write } from './write.ts'
 
 export interface NewKey {
@@ -205,7 +205,7 @@ export const importedByAnother = () =>
 export async function listKeys(store: AdminStore, of?: string | readonly string[]): Promise<KeyInfo[]> {
   const consumers = of === undefined ? await listConsumerNames(store) : [of].flat()
   const indexes = await store.runEach<string[]>(
-    consumers.map(consumer => ['SMEMBERS', store.at(credentialIndexKey(consumer))]),
+    consumers.map(consumer => allOf(store.at(credentialIndexKey(consumer)))),
   )
   const keys = await readKeys(
     store,
@@ -293,7 +293,7 @@ async function prune(store: AdminStore, gone: readonly Key[]): Promise<void> {
 
 /** Every consumer that has or had keys or settings in the store, sorted. */
 export async function listConsumerNames(store: AdminStore): Promise<string[]> {
-  const consumers = await store.run<string[]>('SMEMBERS', store.at(CONSUMER_INDEX_KEY))
+  const consumers = await store.run<string[]>(...allOf(store.at(CONSUMER_INDEX_KEY)))
   return consumers.sort(compare)
 }
 
@@ -320,9 +320,9 @@ export async function removeFromIndexIfEmpty(store: AdminStore, consumer: string
   const isEmpty = async () => (await store.run('EXISTS', ...keys)) === 0
   if (!(await isEmpty())) return
   const index = store.at(CONSUMER_INDEX_KEY)
-  await store.runEach(removeFromIndex(index, [consumer]))
+  await store.run(...removeFromIndex(index, [consumer]))
   // Lists again a consumer that was written between the two calls. Later writes list it themselves.
-  if (!(await isEmpty())) await store.runEach(addToIndex(index, [consumer]))
+  if (!(await isEmpty())) await store.run(...addToIndex(index, [consumer]))
 }
 
 /** Writes the record of a new key, and its place in the index. */
@@ -333,8 +333,8 @@ export function writeOfKey(
 ): Pick<Write, 'keys' | 'commands'> {
   const [key, index] = [store.at(credentialKey(consumer, digest)), store.at(credentialIndexKey(consumer))]
   return {
-    keys: [key, index, sortedKey(index)],
-    commands: [setCommand(key, formatCredential(record), record.expiresAt), ...addToIndex(index, [digest])],
+    keys: [key, index],
+    commands: [setCommand(key, formatCredential(record), record.expiresAt), addToIndex(index, [digest])],
   }
 }
 

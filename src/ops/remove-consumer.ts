@@ -24,7 +24,7 @@ import { eraseCaller, hasRefusals } from './erase-caller.ts'
 import { pointersToDrop } from './key-changes.ts'
 import type { ConsumerKeys } from './key-pages.ts'
 import { removeFromIndexIfEmpty } from './keys.ts'
-import { readIndex, removeFromIndex, sortedKey } from './sorted-index.ts'
+import { readIndex, removeFromIndex } from './sorted-index.ts'
 import { changeText, write } from './write.ts'
 
 /**
@@ -87,7 +87,7 @@ export async function removeConsumer(
 
 /** Blocks the consumer until its removal is finished. Does nothing if an earlier call has done it. */
 async function beginRemoval(store: AdminStore, consumer: string, index: string): Promise<void> {
-  const keys = await store.run<number>('SCARD', index)
+  const keys = await store.run<number>('ZCARD', index)
   await changeText(store, consumerKey(consumer), text => {
     const before = parseConsumer(text ?? '')
     const { blockedUntil: _, blockedAt = new Date(), ...others } = before
@@ -142,12 +142,12 @@ async function removeKeys(
   const pointers = await pointersToDrop(store, consumer, digests)
   const removed = [...records, ...others]
   await write(store, {
-    keys: [...removed, index, sortedKey(index), ...pointers.keys],
+    keys: [...removed, index, ...pointers.keys],
     commands: [
       ...pointers.commands,
       ['DEL', ...removed],
       // The index itself stays, because a key that is being created at this moment is added to it.
-      ...(digests.length > 0 ? removeFromIndex(index, digests) : []),
+      ...(digests.length > 0 ? [removeFromIndex(index, digests)] : []),
     ],
     entry,
   })

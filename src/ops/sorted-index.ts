@@ -1,25 +1,20 @@
-/**
- * Indexes that are read in pages: the members of a set, again in a sorted set, in the order of their texts. Earlier versions write only
- * the set. Where the sizes differ, reading makes the sorted set again, once.
- */
-import { type Command, evalCommand, type Reply } from './admin-connection.ts'
-import { type AdminError, notRedis } from './admin-error.ts'
+/** Indexes: sorted sets, whose members all have the score 0. So they are in the order of their texts, and are read in pages. */
+import { type Command, evalCommand } from './admin-connection.ts'
+import type { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
-import { DROP_IF_GONE, READ_INDEX } from './lua.generated.ts'
+import { DROP_IF_GONE } from './lua.generated.ts'
 
-/** @param index the key of the set */
-export const sortedKey = (index: string): string => `${index}:sorted`
-
-/** @param index with the environment @returns commands whose first replies how many members are new */
-export const addToIndex = (index: string, members: readonly string[]): Command[] => [
-  ['SADD', index, ...members],
-  ['ZADD', sortedKey(index), ...members.flatMap(member => [0, member])],
+/** @param index with the environment @returns a command that replies how many members are new */
+export const addToIndex = (index: string, members: readonly string[]): Command => [
+  ...(['ZADD', index] as const),
+  ...members.flatMap(member => [0, member]),
 ]
 
 /** @param index with the environment */
-export const removeFromIndex = (index: string, members: readonly string[]): Command[] => [
-  ['SREM', index, ...members],
-  ['ZREM', sortedKey(index), ...members],
+export const removeFromIndex = (index: string, members: readonly string[]): Command => [
+  'ZREM',
+  index,
+  ...members,
 ]
 
 /**
@@ -30,7 +25,7 @@ export const removeIfGone = (
   index: string,
   members: readonly string[],
   records: readonly string[],
-): Command => evalCommand(DROP_IF_GONE, [index, sortedKey(index), ...records], members)
+): Command => evalCommand(DROP_IF_GONE, [index, ...records], members)
 
 /**
  * Writes what belongs to a member of an index. The member is in the index from before to after: before, so that everything valid can be listed
@@ -46,8 +41,8 @@ export async function writeListed(
   write: (isNew: boolean) => Promise<unknown>,
   toError: (error: AdminError, isNew: boolean) => unknown = error => error,
 ): Promise<void> {
-  const list = () => store.runEach(addToIndex(index, [member]))
-  const isNew = (await list())[0] === 1
+  const list = () => store.run(...addToIndex(index, [member]))
+  const isNew = (await list()) === 1
   try {
     await write(isNew)
     await list()
@@ -55,6 +50,9 @@ export async function writeListed(
     throw await toError(error as AdminError, isNew)
   }
 }
+
+/** All members of an index, in their order. @param index with the environment */
+export const allOf = (index: string): Command => ['ZRANGE', index, 0, -1]
 
 /** Where to begin to read. */
 export interface IndexStart {
@@ -66,24 +64,31 @@ export interface IndexStart {
 
 export interface IndexPart {
   members: readonly string[]
-  /** The members, and the one before them, from which the first one has to be distinguished. */
+  /** The members, and those before the first ones, from which these have to be distinguished. */
   known: readonly string[]
 }
 
-/** Reads `count` members of each index, in one request for up to 1000 indexes. @param indexes with their environment */
+/** Reads `count` members of each index, in one request for up to 500 indexes. @param indexes with their environment */
 export async function readIndexes(
   store: AdminStore,
   indexes: readonly (IndexStart & { index: string })[],
   count: number,
 ): Promise<IndexPart[]> {
-  const replies = await store.runEach(
-    indexes.map(({ index, from, after }) => {
-      // Members are ASCII, so the last code of a byte is after them.
-      const first = after === undefined ? (from ?? '') : `${after}\x7f`
-      return evalCommand(READ_INDEX, [index, sortedKey(index)], [first, count])
-    }),
-  )
-  return replies.map(partOf)
+  const starts = indexes.map(({ index, from = '', after }) => ({
+    index,
+    // Members are ASCII, so the last code of a byte is after them.
+    first: after === undefined ? from : `${after}\x7f`,
+  }))
+  const replies = await store.runEach<readonly string[]>([
+    ...starts.map(
+      ({ index, first }) => ['ZRANGE', index, `[${first}`, '+', 'BYLEX', 'LIMIT', 0, count] as const,
+    ),
+    ...starts.flatMap(({ index, first }) =>
+      first === '' ? [] : [['ZRANGE', index, `(${first}`, '-', 'BYLEX', 'REV', 'LIMIT', 0, 1] as const],
+    ),
+  ])
+  const before = replies.slice(indexes.length).flat()
+  return replies.slice(0, indexes.length).map(members => ({ members, known: [...before, ...members] }))
 }
 
 /** As readIndexes, of one index. */
@@ -94,14 +99,6 @@ export async function readIndex(
 ): Promise<IndexPart> {
   const [part] = await readIndexes(store, [index], count)
   return part!
-}
-
-/** @throws AdminError `store` for a reply that the script cannot have */
-function partOf(reply: Reply): IndexPart {
-  if (!Array.isArray(reply) || !reply.every(each => typeof each === 'string') || reply.length === 0)
-    throw notRedis()
-  const [before, ...members] = reply
-  return { members, known: before ? reply : members }
 }
 
 /** Of an item in a list: what it is sorted by. */

@@ -31,9 +31,9 @@ export async function rotateOnCluster(
 /** No transaction covers the index and the tokens. */
 export async function pruneOnCluster(store: AdminStore, gone: readonly string[]): Promise<void> {
   const index = store.at(TOKEN_INDEX_KEY)
-  await store.runEach(removeFromIndex(index, gone))
+  await store.runEach([removeFromIndex(index, gone)])
   const again = await readAll(store, gone)
   // A token that was stored between the two calls.
   const listed = gone.filter((_, i) => again[i] !== null)
-  if (listed.length > 0) await store.runEach(addToIndex(index, listed))
+  if (listed.length > 0) await store.runEach([addToIndex(index, listed)])
 }

@@ -19,6 +19,7 @@ import { recordFacts } from './audit-facts.ts'
 import { distinguishingDigits, findDigest, notFound } from './digits.ts'
 import { earlier, endsOf, mustHaveNoSuccessor, writeSuccession } from './rotation.ts'
 import {
+  allOf,
   type Page,
   type PageRequest,
   readIndex,
@@ -107,7 +108,7 @@ function writeOfToken(
 
 /** Lists the tokens in the order of their creation. Removes expired tokens from the index. */
 export async function listTokens(store: AdminStore): Promise<TokenInfo[]> {
-  const digests = await store.run<string[]>('SMEMBERS', store.at(TOKEN_INDEX_KEY))
+  const digests = await store.run<string[]>(...allOf(store.at(TOKEN_INDEX_KEY)))
   const tokens = await readTokens(store, digests)
   return tokens.sort((a, b) => a.createdAt.getTime() - b.createdAt.getTime() || (a.id < b.id ? -1 : 1))
 }
@@ -186,7 +187,7 @@ export async function revokeToken(
     ...{ keys: [key], onlyIf: [[key, ANY]], commands: [['DEL', key]] },
     entry: { action: 'tokens.revoke', target: id, before: recordFacts(record) },
   })
-  await store.runEach(removeFromIndex(store.at(TOKEN_INDEX_KEY), [digest]))
+  await store.run(...removeFromIndex(store.at(TOKEN_INDEX_KEY), [digest]))
   return isRevoked
 }
 
@@ -234,7 +235,7 @@ export async function writeRotation(
   }
   await writeSuccession(store, succession, next)
   if (endsAt <= new Date())
-    await store.runEach(removeFromIndex(store.at(TOKEN_INDEX_KEY), [digest])).catch(() => [])
+    await store.run(...removeFromIndex(store.at(TOKEN_INDEX_KEY), [digest])).catch(() => 0)
 }
 
 function mustInclude(maker: TokenMaker | undefined, token: TokenMaker, what: string): void {
@@ -263,7 +264,8 @@ async function prune(store: AdminStore, gone: readonly string[]): Promise<void> 
   if (gone.length === 0) return
   if (store.decisions.isCluster) return await store.onCluster.pruneTokens(store, gone)
   const records = gone.map(digest => store.at(tokenKey(digest)))
-  await store.run(...removeIfGone(store.at(TOKEN_INDEX_KEY), gone, records))
+  // As arguments of a call, thousands of tokens would be too many for the stack.
+  await store.runEach([removeIfGone(store.at(TOKEN_INDEX_KEY), gone, records)])
 }
 
 function byToken({ environment }: AdminStore, text: string): Omit<FoundToken, 'record'> {

@@ -3,12 +3,11 @@
  *
  *     sluice:{c:<consumer>}:consumer       string  the record of a consumer (src/store/records.ts)
  *     sluice:{c:<consumer>}:key:<sha256>   string  the record of an API key, or of an opaque key
- *     sluice:{c:<consumer>}:keys           set     SHA-256 of all keys of the consumer, for `npx sluicegate keys list`
- *     …:keys:sorted                        zset    the members of such an index, in their order (src/ops/sorted-index.ts); also of the two below
+ *     sluice:{c:<consumer>}:digests        zset    SHA-256 of all keys of the consumer, an index (src/ops/sorted-index.ts) as the two below
  *     sluice:{k:<sha256>}                  string  the consumer that an opaque key belongs to ("pointer")
- *     sluice:{consumers}                   set     all consumers, for `npx sluicegate consumers list`
+ *     sluice:{consumers}:names             zset    all consumers, for `npx sluicegate consumers list`
  *     sluice:{t:<sha256>}                  string  the record of a service token; it expires with the token
- *     sluice:{tokens}                      set     SHA-256 of all service tokens, for `npx sluicegate tokens list`
+ *     sluice:{tokens}:digests              zset    SHA-256 of all service tokens, for `npx sluicegate tokens list`
  *     sluice:{idem:<sha256>}               string  what a request to the API with an Idempotency-Key has created, or `pending <request> <id>`; on a cluster `<id> <request>`. It expires after a day
  *     sluice:{switches}                    string  the live switches (src/switches/switches.ts)
  *     sluice:{signal:<name>}               string  the measurements of an origin, shared by all isolates (src/script/signal.lua)
@@ -69,13 +68,13 @@ export const inEnvironment = (key: string, environment: string | undefined): str
 
 export const consumerKey = (consumer: string) => `sluice:{c:${consumer}}:consumer`
 
-export const credentialIndexKey = (consumer: string) => `sluice:{c:${consumer}}:keys`
+export const credentialIndexKey = (consumer: string) => `sluice:{c:${consumer}}:digests`
 
-export const CONSUMER_INDEX_KEY = 'sluice:{consumers}'
+export const CONSUMER_INDEX_KEY = 'sluice:{consumers}:names'
 
 export const tokenKey = (digest: string) => `sluice:{t:${digest}}`
 
-export const TOKEN_INDEX_KEY = 'sluice:{tokens}'
+export const TOKEN_INDEX_KEY = 'sluice:{tokens}:digests'
 
 /** @param digest of the token's id and the key */
 export const idempotencyKey = (digest: string) => `sluice:{idem:${digest}}`

@@ -401,7 +401,7 @@ describeOnRedis('administration over HTTP', (_, kind) => {
       // An import begins with the pointer, which another import replaces as long as no key belongs to it.
       await send(['DEL', `sluice:{k:${sha256('x')}}`])
       expect(await keys()).toEqual(before.filter(name => name !== record))
-      expect(String(await send(['SMEMBERS', 'sluice:{consumers}']))).toBe('acme')
+      expect(String(await send(['ZRANGE', 'sluice:{consumers}:names', '0', '-1']))).toBe('acme')
     })
 
     it('are rotated, with an overlap', async () => {

@@ -79,7 +79,7 @@ const ODD = fc.constantFrom(
     '\ud800',
     'a\nb',
     '*',
-    'sluice:{consumers}',
+    'sluice:{consumers}:names',
     'a'.repeat(300),
     'é',
     '𝕏',

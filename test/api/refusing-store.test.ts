@@ -1,4 +1,5 @@
 /** What the API replies while Redis answers, and refuses what it is asked to do. */
+import { json } from 'node:stream/consumers'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { connectRedisStore, type RedisStore } from '../../src/node/redis-store/redis-store.ts'
@@ -139,26 +140,31 @@ describe.runIf(hasRedisServer)('a Redis', () => {
       for (const secret of [token, TOKEN, host]) expect(JSON.stringify(body)).not.toContain(secret)
     })
 
+    const refused = (error: string) => ({ error })
     it.each([
       [
         'some of the commands',
-        '[{"result":1},{"error":"OOM command not allowed"}]',
+        [{ result: 0 }, refused('OOM command not allowed')],
         'The store answered OOM to some commands.',
       ],
       [
-        'a script that may have written',
-        '[{"error":"ERR script: @sluice:{c:acme}"},{"error":"ERR"}]',
+        'scripts that may have written',
+        [refused('ERR script: @sluice:{c:acme}'), refused('ERR')],
         'The store answered ERR.',
       ],
       [
         'a transaction',
-        '[{"error":"EXECABORT sluice:{c:acme}"},{"error":"EXECABORT"}]',
+        [refused('EXECABORT sluice:{c:acme}'), refused('EXECABORT')],
         'The store answered EXECABORT.',
       ],
-    ])('that refuses %s may have made a change', async (_, reply, says) => {
-      await api('GET keys', { token })
-      gateway.store.fault = (_, response) => void response.end(reply)
-      const { body } = await api('POST keys', { token, body: { consumer: 'acme' } })
+    ])('that refuses %s may have made a change', async (_, [first, ...others], says) => {
+      await api('POST keys', { token, body: { consumer: 'acme' } })
+      // A removal begins with a script for each hour.
+      gateway.store.fault = async (request, response) => {
+        const [, ...commands] = (await json(request)) as unknown[]
+        response.end(JSON.stringify([first, ...commands.flatMap(() => others)]))
+      }
+      const { body } = await api('DELETE consumers/acme', { token })
       expect(body).toMatchObject({
         change: 'unknown',
         detail: expect.stringMatching(`^${says} The request may`),

@@ -304,8 +304,8 @@ describe('npx sluicegate start', () => {
     const redis = await startRedis()
     const { child, output, exited } = await programs.start([], { REDIS_URL: redis.url })
     expect(output()).toContain(`Redis at ${redis.url}, as configured`)
-    // The record, the index of the consumer and that of consumers, and both of them sorted.
-    expect(await redis.connection.send(['DBSIZE'])).toBe(5)
+    // The record of the key, that of the consumer, and two indexes.
+    expect(await redis.connection.send(['DBSIZE'])).toBe(3)
     child.kill('SIGINT')
     expect(await exited).toBe(0)
     expect(await redis.connection.send(['DBSIZE'])).toBe(0)

@@ -31,7 +31,7 @@ describeOnRedis('the audit trail', (start, kind) => {
       for (const [make, isMade] of [
         [
           store => createKey(store, { consumer: 'acme' }),
-          async () => (await text('EXISTS', 'sluice:{c:acme}:keys')) === '1',
+          async () => (await text('EXISTS', 'sluice:{c:acme}:digests')) === '1',
         ],
         [
           store => blockConsumer(store, 'acme'),

@@ -381,7 +381,7 @@ describe('npx sluicegate switch', () => {
     await run('rule', 'none', 'enforce', ...ops)
     await run('rule', 'zendesk/day', 'off', ...ops)
     await run('block', 'acme', '--yes', ...ops, '--for', '24h', '--reason', 'unpaid')
-    await redis.connection.send(['SADD', 'sluice:{consumers}', 'globex'])
+    await redis.connection.send(['ZADD', 'sluice:{consumers}:names', '0', 'globex'])
     const [shown] = await run()
     const since = '20\\d\\d-\\d\\d-\\d\\d \\d\\d:\\d\\d'
     for (const line of [

@@ -89,7 +89,7 @@ describeOnRedis('consumers', start => {
   it('are no longer blocked when a block has ended, and can be blocked again', async () => {
     const old = { blockedAt: new Date(0), blockedUntil: 1000, blockedBy: 'ops', reason: 'abuse' }
     await send('SET', 'sluice:{c:acme}:consumer', formatConsumer({ ...old, overrides: [] }))
-    await send('SADD', 'sluice:{consumers}', 'acme')
+    await send('ZADD', 'sluice:{consumers}:names', '0', 'acme')
     expect(await listExceptionalConsumers(admin.store)).toEqual([])
     const { record } = await blockConsumer(admin.store, 'acme', { by: 'night' })
     expect(record).toEqual({ blockedAt: expect.any(Date), blockedBy: 'night', overrides: [] })
@@ -108,7 +108,7 @@ describeOnRedis('consumers', start => {
       await expect(refused()).rejects.toMatchObject({ kind: expect.stringMatching(/^(refused|not-found)$/) })
     expect(await setPlan(admin.store, 'nobody', undefined)).toMatchObject({ isNew: false, isChanged: false })
     expect(await unblockConsumer(admin.store, 'acme')).toMatchObject({ isChanged: false })
-    expect(await text('SMEMBERS', 'sluice:{consumers}')).toBe('acme')
+    expect(await text('ZRANGE', 'sluice:{consumers}:names', '0', '-1')).toBe('acme')
     expect((await text('KEYS', '*')).split(',').sort()).toEqual(before)
   })
 
@@ -274,7 +274,7 @@ describeOnRedis('consumers', start => {
     await send('SET', 'sluice:{c:acme}:state', 'x')
     await send('ZADD', 'sluice:{c:acme}:state:reserved', '1', 'x')
     await send('SET', `sluice:{c:acme}:state:log:${log!.tag}`, 'x')
-    await send('SADD', 'sluice:{c:acme}:keys', '0'.repeat(64))
+    await send('ZADD', 'sluice:{c:acme}:digests', '0', '0'.repeat(64))
     expect(await removeConsumer(admin.store, 'acme', [log!])).toEqual({ keys: 2 })
     expect((await text('KEYS', '*')).split(',').sort()).toEqual(others)
     expect(await listKeys(admin.store)).toHaveLength(1)
@@ -284,7 +284,7 @@ describeOnRedis('consumers', start => {
     const digests = Array.from({ length: 1000 }, (_, i) => `${i}`.padStart(64, '0'))
     const record = 'plan= created=2026-11-26T18:00:00.000Z'
     await send('MSET', ...digests.flatMap(digest => [`sluice:{c:acme}:key:${digest}`, record]))
-    await send('SADD', 'sluice:{c:acme}:keys', ...digests)
+    await send('ZADD', 'sluice:{c:acme}:digests', ...digests.flatMap(digest => ['0', digest]))
     const run: AdminStore['run'] = (...command) => {
       if (command.length > 1000) throw new RangeError('Maximum call stack size exceeded')
       return admin.store.run(...command)

@@ -54,8 +54,8 @@ describeOnRedis('keys', start => {
     const digest = sha256(made.key)
     expect(made.id).toBe(`acme/${digest.slice(0, 12)}`)
     const record = `sluice:{c:acme}:key:${digest}`
-    expect(await text('SMEMBERS', 'sluice:{c:acme}:keys')).toBe(digest)
-    expect(await text('SMEMBERS', 'sluice:{consumers}')).toBe('acme')
+    expect(await text('ZRANGE', 'sluice:{c:acme}:digests', '0', '-1')).toBe(digest)
+    expect(await text('ZRANGE', 'sluice:{consumers}:names', '0', '-1')).toBe('acme')
     expect(await ttlOf(record)).toBeGreaterThan(HOUR - 20e3)
     expect(await ttlOf(record)).toBeLessThanOrEqual(HOUR)
     expect((await text('GET', record)) + (await text('KEYS', '*'))).not.toContain(made.key.slice(9, 30))
@@ -114,7 +114,7 @@ describeOnRedis('keys', start => {
     const digest = sha256(gone.key)
     await send('DEL', `sluice:{c:acme}:key:${digest}`)
     expect((await listKeys(admin.store)).map(({ id }) => id)).toEqual([acme.id, globex.id])
-    expect(await text('SMEMBERS', 'sluice:{c:acme}:keys')).toBe(sha256(acme.key))
+    expect(await text('ZRANGE', 'sluice:{c:acme}:digests', '0', '-1')).toBe(sha256(acme.key))
     expect(await listKeys(admin.store, 'nobody')).toEqual([])
     expect(await listKeys(admin.store, 'globex')).toHaveLength(1)
   })
@@ -129,7 +129,11 @@ describeOnRedis('keys', start => {
 
   it('that are missing or ambiguous are reported with the existing IDs, and without secrets', async () => {
     await createKey(admin.store, { consumer: 'acme' })
-    await send('SADD', 'sluice:{c:acme}:keys', ...['0', '1'].map(last => `feed${'0'.repeat(59)}${last}`))
+    await send(
+      'ZADD',
+      'sluice:{c:acme}:digests',
+      ...['0', '1'].flatMap(last => ['0', `feed${'0'.repeat(59)}${last}`]),
+    )
     const other = mintApiKey('acme')
     const cases: [string, string, RegExp][] = [
       [
@@ -476,7 +480,7 @@ describeOnRedis('keys', start => {
 
   it('do not appear in messages when the store fails, nor do tokens and commands', async () => {
     const { key, id } = await createKey(admin.store, { consumer: 'acme' })
-    await send('SET', 'sluice:{consumers}', 'no set')
+    await send('SET', 'sluice:{consumers}:names', 'no index')
     const wrongType = await createKey(admin.store, { consumer: 'acme' }).catch(error => error)
     expect(wrongType).toMatchObject({ kind: 'store', message: expect.stringContaining('WRONGTYPE') })
     admin.proxy.fault = (_, response) => response.end(`no JSON: ${key}`)
@@ -511,7 +515,7 @@ describeOnRedis('keys', start => {
     ]) {
       expect(error).toMatchObject({ kind: 'store' })
       expect(error.message).toMatch(new RegExp(`^The store at 127\\.0\\.0\\.1:\\d+ ${message}$`))
-      expect(error.message).not.toMatch(/slk_|sluice:|token|command|SADD|GET/i)
+      expect(error.message).not.toMatch(/slk_|sluice:|token|command|ZADD|GET/i)
     }
     expect(wrongType.nextStep).toBeUndefined()
     expect(redisGone.nextStep).toMatch(/--redis or REDIS_URL.*redis-cli -u redis:/s)

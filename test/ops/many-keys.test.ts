@@ -33,10 +33,10 @@ async function plant(
   planOf: (i: number) => string = () => '',
 ): Promise<string[]> {
   const digests = Array.from({ length: count }, (_, i) => sha256(`key ${i}`)).sort()
-  await store.run('SADD', store.at('sluice:{consumers}'), 'acme')
+  await store.run('ZADD', store.at('sluice:{consumers}:names'), 0, 'acme')
   for (let from = 0; from < count; from += 500) {
     const some = digests.slice(from, from + 500)
-    await store.run('SADD', store.at('sluice:{c:acme}:keys'), ...some)
+    await store.run('ZADD', store.at('sluice:{c:acme}:digests'), ...some.flatMap(digest => [0, digest]))
     const records = some.flatMap((digest, i) => [
       store.at(`sluice:{c:acme}:key:${digest}`),
       `plan=${planOf(from + i)} created=2026-11-26T18:00:00.000Z`,
@@ -105,7 +105,7 @@ describeOnRedis('a consumer with thousands of keys', start => {
       await setPlan(admin.store, 'acme', 'pro')
       const result = await removeConsumer(watched(admin.store, lives).store, 'acme', []).catch(error => error)
       isOver = !(result instanceof Error)
-      const left = Number(await text('SCARD', 'sluice:{c:acme}:keys'))
+      const left = Number(await text('ZCARD', 'sluice:{c:acme}:digests'))
       const entries = await entriesOf(admin.store)
       if (left > 0 && entries.length > 0) {
         half += 1

@@ -41,7 +41,7 @@ it('more than 1000 commands are several requests', async () => {
 
 it('fails if one of the commands fails; of a transaction that Redis refuses, none has run', async () => {
   const failed = { kind: 'store', message: expect.stringMatching(/ answered with an error: WRONGTYPE /) }
-  await expect(admin.store.runEach([SET, ['SMEMBERS', 'sluice:{a}']])).rejects.toMatchObject(failed)
+  await expect(admin.store.runEach([SET, ['HGETALL', 'sluice:{a}']])).rejects.toMatchObject(failed)
   await admin.redis.connection.send(['FLUSHALL'])
   await expect(admin.store.transact([SET, ['SET', 'sluice:{a}']])).rejects.toMatchObject({ kind: 'store' })
   expect(await admin.store.run('EXISTS', 'sluice:{a}')).toBe(0)

@@ -39,17 +39,17 @@ export async function checkProtocol({ send, isRest, decisions }: Bed): Promise<F
  * first is part of the name; `text` and others are keys.
  */
 const COMMANDS = `PING;TIME;SET text 0;SETEX text ttl 0;GET text;MGET text;BITFIELD text get u8 0;EXISTS text;EXPIRE text ttl;
-PEXPIRE text 900000;HSET hash a 1;HGET hash a;HMGET hash a;HGETALL hash;HKEYS hash;HLEN hash;HDEL hash b;SADD set a;SCARD set;SMEMBERS set;
-SREM set b;ZADD sorted 1 a;ZMSCORE sorted a;ZCARD sorted;ZRANGE sorted 0 -1;ZRANGEBYSCORE sorted 0 9;ZREM sorted b;ZREMRANGEBYSCORE sorted 0 0;
+PEXPIRE text 900000;HSET hash a 1;HGET hash a;HMGET hash a;HGETALL hash;HKEYS hash;HLEN hash;HDEL hash b;ZADD sorted 1 a;ZMSCORE sorted a;
+ZCARD sorted;ZRANGE sorted 0 -1;ZRANGEBYSCORE sorted 0 9;ZREM sorted b;ZREMRANGEBYSCORE sorted 0 0;
 XADD stream * a 1;XREVRANGE stream + -;EVAL return+1 0;EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0;SCRIPT LOAD return+1;
-EXPIRE hash ttl;EXPIRE set ttl;EXPIRE sorted ttl;EXPIRE stream ttl;DEL text;UNLINK text`
+EXPIRE hash ttl;EXPIRE sorted ttl;EXPIRE stream ttl;DEL text;UNLINK text`
 
 /** The commands of one trip, by their names. */
 export const commandsToTry = (key: Bed['key']): [name: string, RestCommand][] =>
   COMMANDS.split(/;\n?/).map(line => {
     const wordFor = (word: string) => {
       if (word === 'ttl') return KEY_SECONDS
-      return /^(text|hash|set|sorted|stream)$/.test(word) ? key(word) : word.replace('+1', ' 1')
+      return /^(text|hash|sorted|stream)$/.test(word) ? key(word) : word.replace('+1', ' 1')
     }
     return [/^[A-Z]+( [A-Z]+)?/.exec(line)![0], line.split(' ').map(wordFor) as unknown as RestCommand]
   })

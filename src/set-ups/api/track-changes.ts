@@ -4,7 +4,6 @@
  */
 import type { AdminConnection, Command, Reply } from '../../ops/admin-connection.ts'
 import { type AdminError, notRedis } from '../../ops/admin-error.ts'
-import { READ_INDEX } from '../../ops/lua.generated.ts'
 import { MAX_AT_ONCE } from '../../ops/rest-connection.ts'
 import { hasWrittenNothing } from '../../store/refusal.ts'
 import type { ChangeState } from './problems.ts'
@@ -19,7 +18,6 @@ const areTexts: IsReply = reply => Array.isArray(reply) && reply.every(each => t
 const READS: Readonly<Record<string, IsReply>> = {
   GET: isText,
   EXISTS: isNumber,
-  SMEMBERS: areTexts,
   HGETALL: reply => areTexts(reply) && (reply as unknown[]).length % 2 === 0,
   TIME: areTexts,
   ZRANGE: areTexts,
@@ -40,7 +38,7 @@ export function trackChanges<C extends AdminConnection>(connection: C): C & Trac
 
   async function tracked<T extends Reply>(commands: readonly Command[], replies: Promise<T[]>): Promise<T[]> {
     const before = state
-    if (commands.some(([name, script]) => !(name in READS) && script !== READ_INDEX)) state = 'unknown'
+    if (commands.some(([name]) => !(name in READS))) state = 'unknown'
     try {
       return checked(commands, await replies)
     } catch (error) {

@@ -28,7 +28,7 @@ export function createEmptyStoreCheck(store: Store, now: () => number, report: (
   let isEmpty = false
 
   async function check(): Promise<void> {
-    // The list of consumers is a set. GET answers an error for a set, and null only if there is none.
+    // The index of consumers is a sorted set. GET answers an error for it, and null only if there is none.
     const [reply] = await store.run([{ command: 'GET', key: CONSUMER_INDEX_KEY }]).catch(() => {
       isDue = true
       return []

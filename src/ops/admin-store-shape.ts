@@ -46,6 +46,8 @@ export interface AdminStore extends AdminConnection {
   advice?: Advice & {
     /** Names for a message about a consumer that the store does not have. If it has the consumer, it is one of them. */
     namesNear(store: AdminStore, consumer: string): Promise<string[]>
+    /** Whether the index of consumers does not have this one. */
+    isNew(store: AdminStore, consumer: string): Promise<boolean>
   }
 }
 
@@ -59,8 +61,17 @@ export interface Write {
   onlyIf?: readonly (readonly [key: string, text: string])[]
   /** Of a creation: `write` throws if another one has it. */
   claim?: HeldClaim | undefined
+  /** A member of an index that belongs to what is written. */
+  listed?: Listed | undefined
   /** Absent: a detail of another change, which leaves no entry. */
   entry?: Entry | undefined
+}
+
+/** A member of an index: in it while there are records. All keys have the environment. */
+export interface Listed {
+  index: string
+  member: string
+  records: readonly string[]
 }
 
 /** Lets a creation be written only while it has its claim, and ends the claim in the same run. */
@@ -88,8 +99,15 @@ export interface OnCluster {
   readAudit(store: AdminStore, range: Range, from: Position | undefined): Promise<AuditPage>
   /** Deletes the keys that have this text. */
   deleteEachIf(store: AdminStore, keys: readonly string[], text: string): Promise<void>
-  /** Removes tokens without a record from the index. */
-  pruneTokens(store: AdminStore, gone: readonly string[]): Promise<void>
+  /** Makes a write whose index is in another slot. @param write replies whether it was made */
+  writeListed(store: AdminStore, listed: Listed, write: () => Promise<boolean>): Promise<boolean>
+  /** As unlistIfGone of sorted-index.ts. */
+  unlistIfGone(
+    store: AdminStore,
+    index: string,
+    members: readonly string[],
+    records: readonly string[],
+  ): Promise<void>
   rotateToken(store: AdminStore, rotation: Rotation, claim: HeldClaim | undefined): Promise<RotatedToken>
   /** After the pointer of an imported key was replaced. @throws AdminError `conflict` if the key belongs to its first owner after all */
   confirmClaim(store: AdminStore, key: { digest: string; consumer: string; owner: string }): Promise<void>

@@ -6,7 +6,7 @@ import type { AdminConnection } from './admin-connection.ts'
 import { adminStoreOn } from './admin-store-on.ts'
 import type { AdminStore, KeySpace } from './admin-store-shape.ts'
 import { ADVICE } from './advice.ts'
-import { namesNear } from './key-pages.ts'
+import { isNew, namesNear } from './key-pages.ts'
 import { ON_CLUSTER } from './on-cluster.ts'
 import { type UpstashConnectionOptions, upstashConnection } from './upstash-connection.ts'
 
@@ -27,7 +27,7 @@ export const wholeStoreOn = (connection: AdminConnection, keySpace: KeySpace): A
     { ofGateway: gatewayRuleSet, ofLimit: limitRuleSet },
     ON_CLUSTER,
   ),
-  advice: { ...ADVICE, namesNear },
+  advice: { ...ADVICE, namesNear, isNew },
 })
 
 /** Loads the scripts of a config, so that not even the first decision, or the first refund on a cluster, has to send its script. */

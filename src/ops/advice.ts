@@ -48,8 +48,8 @@ export type Advice = typeof ADVICE
 
 /** Adds what to do next to an error after which a change may have been made. */
 function ifLost(nextStep: string) {
-  return (error: AdminError): AdminError =>
-    error.kind === 'store'
-      ? new AdminError('store', error.message, [nextStep, error.nextStep].filter(Boolean).join('\n'))
-      : error
+  return (error: unknown): never => {
+    if (!(error instanceof AdminError) || error.kind !== 'store') throw error
+    throw new AdminError('store', error.message, [nextStep, error.nextStep].filter(Boolean).join('\n'))
+  }
 }

@@ -9,7 +9,7 @@ import type { AdminStore } from './admin-store-shape.ts'
 import { consumerFacts } from './audit-facts.ts'
 import type { AuditAction } from './change.ts'
 import { type ConsumerKeys, mustBeListed, readFirstKeys, readKeyPage } from './key-pages.ts'
-import { type KeyInfo, listConsumerNames, listKeys, writeOfConsumer } from './keys.ts'
+import { type KeyInfo, listConsumerNames, listedConsumer, listKeys } from './keys.ts'
 import { changeText } from './write.ts'
 
 export interface ConsumerInfo extends ConsumerRecord, ConsumerKeys {}
@@ -83,8 +83,8 @@ export interface ConsumerChange {
   record: ConsumerRecord
   /** False: the record was like this before, and nothing was written. */
   isChanged: boolean
-  /** The store did not know the consumer before, so its name may be misspelled. */
-  isNew: boolean
+  /** With `advice`: the store did not know the consumer before, so its name may be misspelled. */
+  isNew?: true
 }
 
 /**
@@ -103,19 +103,16 @@ export async function changeConsumer(
   const stored = (await store.run<string | null>('GET', store.at(key))) ?? undefined
   let before = parseConsumer(stored ?? '')
   let record = change(before)
-  // Returns before the consumer is listed: a change without effect must not list a consumer that has nothing stored.
-  if (textOf(record) === stored) return { before, record, isChanged: false, isNew: false }
-  let isNew = false
-  await writeOfConsumer(store, consumer, async isListed => {
-    isNew = isListed
-    await changeText(store, key, text => {
-      before = parseConsumer(text ?? '')
-      record = change(before)
-      const facts = { before: consumerFacts(before), after: consumerFacts(record) }
-      return { text: textOf(record), entry: { action, target: consumer, ...facts } }
-    })
-  })
-  return { before, record, isChanged: true, isNew }
+  if (textOf(record) === stored) return { before, record, isChanged: false }
+  const changed = (text: string | undefined) => {
+    before = parseConsumer(text ?? '')
+    record = change(before)
+    const facts = { before: consumerFacts(before), after: consumerFacts(record) }
+    return { text: textOf(record), entry: { action, target: consumer, ...facts } }
+  }
+  const isNew = await store.advice?.isNew(store, consumer)
+  await changeText(store, key, changed, listedConsumer(store, consumer))
+  return { before, record, isChanged: true, ...(isNew && { isNew }) }
 }
 
 /** The text of a record. @returns undefined for an empty record, which is not stored */

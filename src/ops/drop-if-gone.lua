@@ -1,8 +1,9 @@
--- Checks and removes in one step, so that a key that was imported again in the meantime stays in the index. KEYS: the index, the records.
--- ARGV: their digests.
-for i, digest in ipairs(ARGV) do
-  if redis.call('EXISTS', KEYS[i + 1]) == 0 then
-    redis.call('ZREM', KEYS[1], digest)
+-- Checks and removes in one step, so that a member whose record is written at this moment stays in the index. KEYS: the index; then the records,
+-- as many of each member. ARGV: the members.
+local each = (#KEYS - 1) / #ARGV
+for i, member in ipairs(ARGV) do
+  if redis.call('EXISTS', unpack(KEYS, 2 + (i - 1) * each, 1 + i * each)) == 0 then
+    redis.call('ZREM', KEYS[1], member)
   end
 end
 return 1

@@ -6,7 +6,7 @@ import { AdminError } from './admin-error.ts'
 import type { AdminStore, BeforeCreation } from './admin-store-shape.ts'
 import { recordFacts } from './audit-facts.ts'
 import { type FoundKey, validRecord } from './find-key.ts'
-import { type CreatedKey, infoOf, type KeyInfo, keyId, mintKey, writeOfConsumer, writeOfKey } from './keys.ts'
+import { type CreatedKey, infoOf, type KeyInfo, keyId, mintKey, writeOfKey } from './keys.ts'
 import { endsOf, mustHaveNoSuccessor, writeSuccession } from './rotation.ts'
 import { removeFromIndex } from './sorted-index.ts'
 import { ANY, changeText, write } from './write.ts'
@@ -122,8 +122,7 @@ export async function rotateKey(
     atEnd: [removeFromIndex(index, [digest])],
   }
   const next = { ...writeOfKey(store, consumer, minted), claim }
-  const rotate = () => writeSuccession(store, succession, next)
-  await writeOfConsumer(store, consumer, rotate, store.advice?.lostRotation(id, created.id))
+  await writeSuccession(store, succession, next).catch(store.advice?.lostRotation(id, created.id))
   return { created, oldEndsAt: endsAt }
 }
 

@@ -95,6 +95,10 @@ export async function namesNear(store: AdminStore, consumer: string): Promise<st
   return [...new Set(parts.flatMap(({ members }) => members))].sort()
 }
 
+/** Whether the index does not have a consumer. */
+export const isNew = async (store: AdminStore, consumer: string): Promise<boolean> =>
+  !(await namesFrom(store, { from: consumer }, 1)).includes(consumer)
+
 /** @throws AdminError `not-found` for a consumer that is not in the index. One of tokens is only after something is set for it */
 export async function mustBeListed(store: AdminStore, consumer: string): Promise<void> {
   const { advice } = store

@@ -6,7 +6,7 @@
 import { credentialIndexKey, credentialKey, pointerKey } from '../store/keys.ts'
 import { parseCredential } from '../store/records.ts'
 import type { AdminStore, OnCluster } from './admin-store-shape.ts'
-import { importedByAnother } from './keys.ts'
+import { importedByAnother, removeFromIndexIfEmpty } from './keys.ts'
 import { removeFromIndex } from './sorted-index.ts'
 import { ANY, setCommand, write } from './write.ts'
 
@@ -35,5 +35,6 @@ export async function confirmImport(
     commands: [['DEL', own], removeFromIndex(index, [digest])],
     entry: { action: 'keys.revoke', target: id },
   })
+  await removeFromIndexIfEmpty(store, consumer)
   throw importedByAnother()
 }

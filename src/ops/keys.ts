@@ -16,10 +16,10 @@ import {
 } from '../store/keys.ts'
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
-import type { AdminStore, BeforeCreation, Write } from './admin-store-shape.ts'
+import type { AdminStore, BeforeCreation, Listed, Write } from './admin-store-shape.ts'
 import { recordFacts } from './audit-facts.ts'
 import { distinguishingDigits, ID_DIGITS } from './digits.ts'
-import { addToIndex, allOf, removeFromIndex, removeIfGone, writeListed } from './sorted-index.ts'
+import { addToIndex, allOf, removeIfGone, unlistIfGone } from './sorted-index.ts'
 import { NONE, setCommand, write } from './write.ts'
 
 export interface NewKey {
@@ -61,7 +61,7 @@ export async function createKey(
   const claim = await before?.(id)
   const entry = { action: 'keys.create', target: id, after: recordFacts(minted.record) } as const
   const change = { ...writeOfKey(store, consumer, minted), claim, entry }
-  await writeOfConsumer(store, consumer, () => write(store, change), store.advice?.lostKey(id))
+  await write(store, change).catch(store.advice?.lostKey(id))
   return minted.created
 }
 
@@ -129,21 +129,19 @@ export async function importKey(
   const owner = await staleOwnerOf(store, digest, consumer)
   const held = await before?.(id)
   const { isCluster } = store.decisions
-  await writeOfConsumer(store, consumer, async () => {
-    await claim(store, digest, consumer, owner, expiresAt)
-    if (isCluster && owner !== null) await store.onCluster.confirmClaim(store, { digest, consumer, owner })
-    const key = store.at(credentialKey(consumer, digest))
-    // On a cluster, the pointer is in another slot.
-    const mine = isCluster ? [] : [[store.at(pointerKey(digest)), consumer] as const]
-    const { keys, commands } = writeOfKey(store, consumer, { digest, record })
-    const isMade = await write(store, {
-      ...{ keys: [...keys, ...mine.map(([pointer]) => pointer)], commands, claim: held },
-      onlyIf: [[key, NONE], ...mine],
-      entry: { action: 'keys.import', target: id, after: recordFacts(record) },
-    })
-    if (!isMade) throw importedByAnother()
-    if (isCluster) await store.onCluster.confirmImport(store, { digest, consumer, id })
+  await claim(store, digest, consumer, owner, expiresAt)
+  if (isCluster && owner !== null) await store.onCluster.confirmClaim(store, { digest, consumer, owner })
+  const key = store.at(credentialKey(consumer, digest))
+  // On a cluster, the pointer is in another slot.
+  const mine = isCluster ? [] : [[store.at(pointerKey(digest)), consumer] as const]
+  const { keys, ...others } = writeOfKey(store, consumer, { digest, record })
+  const isMade = await write(store, {
+    ...{ ...others, keys: [...keys, ...mine.map(([pointer]) => pointer)], claim: held },
+    onlyIf: [[key, NONE], ...mine],
+    entry: { action: 'keys.import', target: id, after: recordFacts(record) },
   })
+  if (!isMade) throw importedByAnother()
+  if (isCluster) await store.onCluster.confirmImport(store, { digest, consumer, id })
   return infoOf(id, consumer, 'opaque-key', record)
 }
 
@@ -297,42 +295,27 @@ export async function listConsumerNames(store: AdminStore): Promise<string[]> {
   return consumers.sort(compare)
 }
 
-/**
- * Writes something of a consumer, which is in the index then (sorted-index.ts).
- * @param write gets whether the consumer is new
- * @param advise what to throw instead of an error
- */
-export const writeOfConsumer = (
-  store: AdminStore,
-  consumer: string,
-  write: (isNew: boolean) => Promise<unknown>,
-  advise?: (error: AdminError) => AdminError,
-): Promise<void> =>
-  writeListed(store, store.at(CONSUMER_INDEX_KEY), consumer, write, async (error, isNew) => {
-    // If the store has not failed, the write was refused, and a new consumer has nothing.
-    if (isNew && error.kind !== 'store') await removeFromIndexIfEmpty(store, consumer).catch(() => {})
-    return advise?.(error) ?? error
-  })
+/** The place of a consumer in the index of all. */
+export const listedConsumer = (store: AdminStore, consumer: string): Listed => ({
+  ...{ index: store.at(CONSUMER_INDEX_KEY), member: consumer },
+  records: [consumerKey(consumer), credentialIndexKey(consumer)].map(store.at),
+})
 
-/** Removes a consumer without keys and settings from the index. The index is in another slot of a cluster, so no transaction covers both. */
+/** Removes a consumer without keys and settings from the index. */
 export async function removeFromIndexIfEmpty(store: AdminStore, consumer: string): Promise<void> {
-  const keys = [consumerKey(consumer), credentialIndexKey(consumer)].map(store.at)
-  const isEmpty = async () => (await store.run('EXISTS', ...keys)) === 0
-  if (!(await isEmpty())) return
-  const index = store.at(CONSUMER_INDEX_KEY)
-  await store.run(...removeFromIndex(index, [consumer]))
-  // Lists again a consumer that was written between the two calls. Later writes list it themselves.
-  if (!(await isEmpty())) await store.run(...addToIndex(index, [consumer]))
+  const { index, records } = listedConsumer(store, consumer)
+  await unlistIfGone(store, index, [consumer], records)
 }
 
-/** Writes the record of a new key, and its place in the index. */
+/** Writes the record of a new key, and its place in the indexes. */
 export function writeOfKey(
   store: AdminStore,
   consumer: string,
   { digest, record }: Pick<MintedKey, 'digest' | 'record'>,
-): Pick<Write, 'keys' | 'commands'> {
+): Pick<Write, 'keys' | 'commands' | 'listed'> {
   const [key, index] = [store.at(credentialKey(consumer, digest)), store.at(credentialIndexKey(consumer))]
   return {
+    listed: listedConsumer(store, consumer),
     keys: [key, index],
     commands: [setCommand(key, formatCredential(record), record.expiresAt), addToIndex(index, [digest])],
   }

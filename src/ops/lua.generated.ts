@@ -1,6 +1,6 @@
 // Made by `npm run bundle-lua` from the .lua files. Do not edit.
 
-export const DROP_IF_GONE = "for i,r in ipairs(ARGV)do\nif redis.call('EXISTS',KEYS[i+1])==0 then\nredis.call('ZREM',KEYS[1],r)\nend\nend\nreturn 1\n"
+export const DROP_IF_GONE = "local q=(#KEYS-1)/#ARGV\nfor i,l in ipairs(ARGV)do\nif redis.call('EXISTS',unpack(KEYS,2+(i-1)*q,1+i*q))==0 then\nredis.call('ZREM',KEYS[1],l)\nend\nend\nreturn 1\n"
 
 export const ERASE_CALLER = "local Z=0\nlocal W=redis.call('HGETALL',KEYS[1])\nfor i=1,#W,2 do\nlocal l=false\nlocal D=string.gsub(W[i+1],'(%S+) %d+ %d+ %d+ %S+ ?',function(U)\nfor s in string.gmatch(U,'=([^,]*)')do\nif s==ARGV[1]then U=s end\nend\nif U~=ARGV[1]and U~=ARGV[2]then return end\nl=true\nreturn''\nend)\nif l then\nZ=Z+1\nif ARGV[3]=='erase'then\nredis.call('HSET',KEYS[1],W[i],D)\nif D==''then redis.call('HDEL',KEYS[1],W[i])end\nend\nend\nend\nreturn Z\n"
 

@@ -2,8 +2,9 @@
 import { evalCommand } from './admin-connection.ts'
 import type { AdminStore, OnCluster } from './admin-store-shape.ts'
 import { listStream, readStreams } from './audit-on-cluster.ts'
+import { unlistIfGone, writeListed } from './indexes-on-cluster.ts'
 import { confirmClaim, confirmImport } from './keys-on-cluster.ts'
-import { pruneOnCluster, rotateOnCluster } from './tokens-on-cluster.ts'
+import { rotateOnCluster } from './tokens-on-cluster.ts'
 
 const DELETE_IF = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
 
@@ -13,6 +14,6 @@ async function deleteEachIf(store: AdminStore, keys: readonly string[], text: st
 
 export const ON_CLUSTER: OnCluster = {
   ...{ listStream, readAudit: readStreams, deleteEachIf },
-  ...{ pruneTokens: pruneOnCluster, rotateToken: rotateOnCluster },
+  ...{ writeListed, unlistIfGone, rotateToken: rotateOnCluster },
   ...{ confirmClaim, confirmImport },
 }

@@ -46,9 +46,9 @@ export interface Succession<R extends CredentialRecord | TokenRecord> {
 export async function writeSuccession<R extends CredentialRecord | TokenRecord>(
   store: AdminStore,
   { action, what, key, id, read, format, endsAt, atEnd = [], successor }: Succession<R>,
-  next: Pick<Write, 'keys' | 'commands' | 'claim'>,
+  next: Pick<Write, 'keys' | 'commands' | 'claim' | 'listed'>,
 ): Promise<void> {
-  const { keys, commands, claim } = next
+  const { keys, commands, claim, listed } = next
   const isOver = endsAt <= new Date()
   await writeFrom(store, key, text => {
     const record = read(text ?? '')
@@ -58,7 +58,7 @@ export async function writeSuccession<R extends CredentialRecord | TokenRecord>(
     return {
       keys: [key, ...keys],
       commands: [...commands, ...ending],
-      claim,
+      ...{ claim, listed },
       entry: {
         ...{ action, target: id, before: recordFacts(record) },
         after: { ...recordFacts(after), replacementEndsAt: successor.expiresAt },

@@ -1,6 +1,5 @@
 /** Indexes: sorted sets, whose members all have the score 0. So they are in the order of their texts, and are read in pages. */
 import { type Command, evalCommand } from './admin-connection.ts'
-import type { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import { DROP_IF_GONE } from './lua.generated.ts'
 
@@ -20,6 +19,7 @@ export const removeFromIndex = (index: string, members: readonly string[]): Comm
 /**
  * Removes members whose records are gone, in one step: a record that was written again meanwhile keeps its member.
  * @param index with the environment, as the records; all are in one slot of a cluster
+ * @param records as many of each member
  */
 export const removeIfGone = (
   index: string,
@@ -27,28 +27,16 @@ export const removeIfGone = (
   records: readonly string[],
 ): Command => evalCommand(DROP_IF_GONE, [index, ...records], members)
 
-/**
- * Writes what belongs to a member of an index. The member is in the index from before to after: before, so that everything valid can be listed
- * even if this process ends; and after, because another process may have removed it meanwhile.
- * @param index with the environment
- * @param write gets whether the member is new
- * @param toError what to throw instead of an error of the write, or of what follows
- */
-export async function writeListed(
+/** As removeIfGone, also if the records are in other slots of a cluster than the index. */
+export async function unlistIfGone(
   store: AdminStore,
   index: string,
-  member: string,
-  write: (isNew: boolean) => Promise<unknown>,
-  toError: (error: AdminError, isNew: boolean) => unknown = error => error,
+  members: readonly string[],
+  records: readonly string[],
 ): Promise<void> {
-  const list = () => store.run(...addToIndex(index, [member]))
-  const isNew = (await list()) === 1
-  try {
-    await write(isNew)
-    await list()
-  } catch (error) {
-    throw await toError(error as AdminError, isNew)
-  }
+  if (store.decisions.isCluster) return await store.onCluster.unlistIfGone(store, index, members, records)
+  // As arguments of a call, thousands of members would be too many for the stack.
+  await store.runEach([removeIfGone(index, members, records)])
 }
 
 /** All members of an index, in their order. @param index with the environment */

@@ -25,8 +25,7 @@ import {
   readIndex,
   readPage,
   removeFromIndex,
-  removeIfGone,
-  writeListed,
+  unlistIfGone,
 } from './sorted-index.ts'
 import type { CreatedToken, FoundToken, RotatedToken, Rotation, TokenInfo } from './token-shape.ts'
 import { ANY, setCommand, write } from './write.ts'
@@ -70,7 +69,7 @@ export async function createToken(
   const record = recordOf(newToken, maker)
   const minted = mintToken(store)
   const claim = await before?.(minted.id)
-  await writeMinted(store, minted, () => create(store, minted, record, { claim }))
+  await create(store, minted, record, { claim })
   return { ...minted, ...record }
 }
 
@@ -94,16 +93,19 @@ export async function create(
   await write(store, {
     ...{ ...writeOfToken(store, minted, record), claim },
     entry: { action: 'tokens.create', target: minted.id, after: { ...recordFacts(record), replaces } },
-  })
+  }).catch(store.advice?.lostToken(minted.id))
 }
 
 function writeOfToken(
   store: AdminStore,
   { digest }: MintedToken,
   record: TokenRecord,
-): Pick<Write, 'keys' | 'commands'> {
+): Pick<Write, 'keys' | 'commands' | 'listed'> {
   const key = store.at(tokenKey(digest))
-  return { keys: [key], commands: [setCommand(key, formatToken(record), record.expiresAt)] }
+  return {
+    ...{ keys: [key], commands: [setCommand(key, formatToken(record), record.expiresAt)] },
+    listed: { index: store.at(TOKEN_INDEX_KEY), member: digest, records: [key] },
+  }
 }
 
 /** Lists the tokens in the order of their creation. Removes expired tokens from the index. */
@@ -216,8 +218,8 @@ export async function rotateToken(
   const created = { ...minted, ...next }
   const rotation = { old, created, next, endsAt }
   if (store.decisions.isCluster) return await store.onCluster.rotateToken(store, rotation, claim)
-  await writeMinted(store, minted, () =>
-    writeRotation(store, rotation, { ...writeOfToken(store, minted, next), claim }),
+  await writeRotation(store, rotation, { ...writeOfToken(store, minted, next), claim }).catch(
+    store.advice?.lostToken(minted.id),
   )
   return { created, oldEndsAt: endsAt }
 }
@@ -226,7 +228,7 @@ export async function rotateToken(
 export async function writeRotation(
   store: AdminStore,
   { old: { id, digest }, created: successor, endsAt }: Rotation,
-  next: Pick<Write, 'keys' | 'commands' | 'claim'>,
+  next: Pick<Write, 'keys' | 'commands' | 'claim' | 'listed'>,
 ): Promise<void> {
   const succession = {
     ...({ action: 'tokens.rotate', what: 'Token', key: store.at(tokenKey(digest)), id } as const),
@@ -250,22 +252,13 @@ function mustInclude(maker: TokenMaker | undefined, token: TokenMaker, what: str
     )
 }
 
-/** Writes a new token, which is in the index then (sorted-index.ts). */
-export const writeMinted = (
-  store: AdminStore,
-  { digest, id }: MintedToken,
-  write: () => Promise<void>,
-): Promise<void> => writeListed(store, store.at(TOKEN_INDEX_KEY), digest, write, store.advice?.lostToken(id))
-
 export const readAll = (store: AdminStore, digests: readonly string[]) =>
   store.runEach<string | null>(digests.map(digest => ['GET', store.at(tokenKey(digest))]))
 
 async function prune(store: AdminStore, gone: readonly string[]): Promise<void> {
   if (gone.length === 0) return
-  if (store.decisions.isCluster) return await store.onCluster.pruneTokens(store, gone)
   const records = gone.map(digest => store.at(tokenKey(digest)))
-  // As arguments of a call, thousands of tokens would be too many for the stack.
-  await store.runEach([removeIfGone(store.at(TOKEN_INDEX_KEY), gone, records)])
+  await unlistIfGone(store, store.at(TOKEN_INDEX_KEY), gone, records)
 }
 
 function byToken({ environment }: AdminStore, text: string): Omit<FoundToken, 'record'> {

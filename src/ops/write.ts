@@ -1,10 +1,11 @@
 /** How administration writes: commands that run together, with their entry of the audit trail in the same script. */
 import type { Command } from './admin-connection.ts'
 import { AdminError, notRedis } from './admin-error.ts'
-import type { AdminStore, Write } from './admin-store-shape.ts'
+import type { AdminStore, Listed, Write } from './admin-store-shape.ts'
 import { auditedCommand } from './audited.ts'
 import type { Entry } from './change.ts'
 import { WRITE } from './lua.generated.ts'
+import { addToIndex } from './sorted-index.ts'
 
 /** Of a key that must exist, whatever its text. No record is like this. */
 export const ANY = '*'
@@ -20,7 +21,20 @@ const ATTEMPTS = 10
  * @returns false if it was not made, because of `onlyIf`
  * @throws AdminError `conflict` without the claim, `ended` without the author's token, `store`
  */
-export async function write(
+export async function write(store: AdminStore, change: Write): Promise<boolean> {
+  const { keys, commands, listed } = change
+  if (!listed) return await run(store, change)
+  const { index, member } = listed
+  if (store.decisions.isCluster)
+    return await store.onCluster.writeListed(store, listed, () => run(store, change))
+  return await run(store, {
+    ...change,
+    keys: [...keys, index],
+    commands: [addToIndex(index, [member]), ...commands],
+  })
+}
+
+async function run(
   store: AdminStore,
   { keys, commands, onlyIf = [], claim, entry }: Write,
 ): Promise<boolean> {
@@ -86,19 +100,21 @@ export interface NewText {
  * Changes the text of a key.
  * @param key without its environment
  * @param change is called again if another writer was faster
+ * @param listed is listed with the text
  * @throws AdminError `conflict` if other writers are always faster; `store`; errors of `change`
  */
 export async function changeText(
   store: AdminStore,
   key: string,
   change: (text: string | undefined) => NewText,
+  listed?: Listed,
 ): Promise<void> {
   const own = store.at(key)
   await writeFrom(store, own, before => {
     const { text, expiresAt, entry } = change(before)
     if (entry && text === before) return undefined
     const command: Command = text === undefined ? ['DEL', own] : setCommand(own, text, expiresAt)
-    return { keys: [own], commands: [command], entry }
+    return { keys: [own], commands: [command], entry, listed }
   })
 }
 

@@ -6,7 +6,7 @@ import type { AdminStore } from '../../src/ops/admin-store-shape.ts'
 import { blockConsumer, listConsumers } from '../../src/ops/consumers.ts'
 import { expireKey, revokeKey, rotateKey } from '../../src/ops/key-changes.ts'
 import { findKey } from '../../src/ops/key-reference.ts'
-import { createKey, importKey, listKeys } from '../../src/ops/keys.ts'
+import { createKey, importKey, listKeys, removeFromIndexIfEmpty } from '../../src/ops/keys.ts'
 import { peekCaller, peekLimit, resetCaller, resetLimit } from '../../src/ops/limits.ts'
 import { compileOverride, setOverride } from '../../src/ops/overrides.ts'
 import { removeConsumer } from '../../src/ops/remove-consumer.ts'
@@ -101,7 +101,33 @@ describeOnCluster('the administration', start => {
       const listed = (await listKeys(store)).map(({ id, kind }) => ({ id, kind }))
       expect([at, listed]).toEqual([at, made.map(({ id }) => ({ id, kind: 'opaque-key' }))])
       expect(made.length).toBeLessThanOrEqual(1)
-      for (const { consumer } of await listConsumers(store)) await removeConsumer(store, consumer, [])
+      const consumers = await listConsumers(store)
+      expect([at, consumers.map(({ consumer }) => consumer)]).toEqual([
+        at,
+        made.map(({ consumer }) => consumer),
+      ])
+      for (const { consumer } of consumers) await removeConsumer(store, consumer, [])
+    }
+  })
+
+  it('lists a consumer whose first key is created, wherever another process removes empty consumers', async () => {
+    const { store } = admin
+    for (let at = 0; at < 4; at++) {
+      let calls = 0
+      const met: AdminStore = {
+        ...store,
+        async runEach<T extends Reply>(commands: readonly Command[]) {
+          if (calls++ === at) await removeFromIndexIfEmpty(store, 'acme')
+          return await store.runEach<T>(commands)
+        },
+        async run<T extends Reply>(...command: Command) {
+          if (calls++ === at) await removeFromIndexIfEmpty(store, 'acme')
+          return await store.run<T>(...command)
+        },
+      }
+      const { id } = await createKey(met, { consumer: 'acme' })
+      expect([at, (await listKeys(store)).map(key => key.id)]).toEqual([at, [id]])
+      await removeConsumer(store, 'acme', [])
     }
   })
 

@@ -155,7 +155,7 @@ describeOnRedis('pages', start => {
       expect((await showConsumer(admin.store, 'zebra')).keys).toEqual([])
       costs.push(ofShow, ofChange)
     }
-    expect(costs).toEqual([3, 5, 3, 5])
+    expect(costs).toEqual([3, 4, 3, 4])
   })
 
   it('of consumers have the first keys of each', async () => {

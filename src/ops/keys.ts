@@ -2,6 +2,7 @@
  * Creates API keys, imports opaque keys, and lists both. The store never has the secret, only the SHA-256 of a key and a few of
  * its letters.
  */
+import { chunked } from '../chunked.ts'
 import type { CallerMode } from '../config/caller-mode.ts'
 import { isConsumerName } from '../config/forms.ts'
 import { mintApiKey } from '../credentials/api-key.ts'
@@ -19,7 +20,7 @@ import { AdminError } from './admin-error.ts'
 import type { AdminStore, BeforeCreation, Listed, Write } from './admin-store-shape.ts'
 import { recordFacts } from './audit-facts.ts'
 import { distinguishingDigits, ID_DIGITS } from './digits.ts'
-import { addToIndex, allOf, removeIfGone, unlistIfGone } from './sorted-index.ts'
+import { addToIndex, allOf, READ_AT_ONCE, removeIfGone, unlistIfGone } from './sorted-index.ts'
 import { NONE, setCommand, write } from './write.ts'
 
 export interface NewKey {
@@ -205,10 +206,9 @@ export async function listKeys(store: AdminStore, of?: string | readonly string[
   const indexes = await store.runEach<string[]>(
     consumers.map(consumer => allOf(store.at(credentialIndexKey(consumer)))),
   )
-  const keys = await readKeys(
-    store,
-    consumers.flatMap((consumer, i) => withIds(consumer, indexes[i]!)),
-  )
+  const keys: KeyInfo[] = []
+  const all = consumers.flatMap((consumer, i) => withIds(consumer, indexes[i]!))
+  for (const some of chunked(all, READ_AT_ONCE)) keys.push(...(await readKeys(store, some)))
   return keys.sort((a, b) => compare(a.consumer, b.consumer) || a.createdAt.getTime() - b.createdAt.getTime())
 }
 

@@ -39,6 +39,9 @@ export async function unlistIfGone(
   await store.runEach([removeIfGone(index, members, records)])
 }
 
+/** How many records of an index are read at once, if all are: those that have ended are removed with one command. */
+export const READ_AT_ONCE = 2000
+
 /** All members of an index, in their order. @param index with the environment */
 export const allOf = (index: string): Command => ['ZRANGE', index, 0, -1]
 

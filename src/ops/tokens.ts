@@ -3,6 +3,7 @@
  * revoke and rotate only tokens that have no other scopes than itself and end no later.
  */
 
+import { chunked } from '../chunked.ts'
 import {
   looksLikeServiceToken,
   mintServiceToken,
@@ -22,6 +23,7 @@ import {
   allOf,
   type Page,
   type PageRequest,
+  READ_AT_ONCE,
   readIndex,
   readPage,
   removeFromIndex,
@@ -111,7 +113,9 @@ function writeOfToken(
 /** Lists the tokens in the order of their creation. Removes expired tokens from the index. */
 export async function listTokens(store: AdminStore): Promise<TokenInfo[]> {
   const digests = await store.run<string[]>(...allOf(store.at(TOKEN_INDEX_KEY)))
-  const tokens = await readTokens(store, digests)
+  const digits = distinguishingDigits(digests)
+  const tokens: TokenInfo[] = []
+  for (const some of chunked(digests, READ_AT_ONCE)) tokens.push(...(await readTokens(store, some, digits)))
   return tokens.sort((a, b) => a.createdAt.getTime() - b.createdAt.getTime() || (a.id < b.id ? -1 : 1))
 }
 
@@ -121,23 +125,22 @@ export async function readTokenPage(store: AdminStore, page: PageRequest): Promi
   const positionOf = ({ id }: TokenInfo) => [id]
   return await readPage(page, positionOf, async (after, count) => {
     const { members, known } = await readIndex(store, { index, after: after?.[0] }, count)
-    const items = await readTokens(store, members, known)
+    const items = await readTokens(store, members, distinguishingDigits(known))
     return { items, ...(members.length === count && { end: [members.at(-1)!] }) }
   })
 }
 
-/** @param known the digests from which their ids differ */
+/** @param digits of their ids */
 async function readTokens(
   store: AdminStore,
   digests: readonly string[],
-  known: readonly string[] = digests,
+  digits: number,
 ): Promise<TokenInfo[]> {
   const texts = await readAll(store, digests)
   await prune(
     store,
     digests.filter((_, i) => texts[i] === null),
   )
-  const digits = distinguishingDigits(known)
   return digests.flatMap((digest, i): TokenInfo[] => {
     const record = parseToken(texts[i] ?? '')
     return record ? [{ id: serviceTokenId(digest, digits), ...record }] : []

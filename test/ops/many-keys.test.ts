@@ -9,6 +9,7 @@ import { blockConsumer, changePlan, setPlan, showConsumer, unblockConsumer } fro
 import { listKeys } from '../../src/ops/keys.ts'
 import { withInput } from '../../src/ops/overrides.ts'
 import { keysToRemove, removeConsumer } from '../../src/ops/remove-consumer.ts'
+import { listTokens } from '../../src/ops/tokens.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { isBlocked, parseConsumer } from '../../src/store/records.ts'
 import { startAdmin, type TestAdmin, useAdmin } from '../support/admin.ts'
@@ -121,6 +122,19 @@ describeOnRedis('a consumer with thousands of keys', start => {
       if (left > 0) expect(await entriesOf(admin.store)).toHaveLength(1)
     }
     expect(half).toBeGreaterThan(2)
+  })
+
+  it('loses those that have ended from its index with commands of bounded size, as tokens do', async () => {
+    const digests = Array.from({ length: 2100 }, (_, i) => sha256(`key ${i}`))
+    await send('ZADD', 'sluice:{consumers}:names', '0', 'acme')
+    for (const index of ['sluice:{c:acme}:digests', 'sluice:{tokens}:digests'])
+      await send('ZADD', index, ...digests.flatMap(digest => ['0', digest]))
+    const { store, seen } = watched(admin.store)
+    expect(await listKeys(store)).toEqual([])
+    expect(await listTokens(store)).toEqual([])
+    expect((await keysOfStore()).filter(key => key.includes('digests'))).toEqual([])
+    // The index, a script with its number of keys, and 2,000 keys with their members.
+    expect(seen.values).toBeLessThanOrEqual(4004)
   })
 
   it('that is unblocked after an interrupted removal is removed anew, with an entry of its own', async () => {

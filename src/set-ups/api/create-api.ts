@@ -77,10 +77,10 @@ export function createApi(
   const { environment, credentials } = config
   const { keyPrefix, signature } = credentials
   const { cors } = config.api!
-  const signing = signature && parts.createKeySigning(signature, variables)
+  const signing = signature && parts.createKeySigning(config, variables)
   const tokens = createTokenChecks(store, environment, clock)
   const routes = parts.apiRoutes
-  const keySpace = { environment, keyPrefix, ...signing?.keySpace }
+  const keySpace = { environment, keyPrefix, keySigner: signing?.signer }
   const ruleSets = {
     ofGateway: () => decisions.ruleSet,
     ofLimit: (rules: readonly LimitRule[]) => createLimitRuleSet(rules, parts.scriptsOfLimits),

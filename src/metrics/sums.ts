@@ -68,7 +68,7 @@ export type Count = readonly [field: string, count: number]
 /** A hash as the store replies with it: field, value, field, value. */
 export type Hash = readonly string[]
 
-const pairs = (hash: Hash): [field: string, value: string][] =>
+export const pairs = (hash: Hash): [field: string, value: string][] =>
   Array.from({ length: hash.length / 2 }, (_, i) => [hash[2 * i]!, hash[2 * i + 1]!])
 
 /** Fields with other values than sums: hours, minutes, highest values. */

@@ -99,6 +99,18 @@ export async function mintSignedKey(key: SignedKey): Promise<string> {
   return signed + (await createMac(secret, environment)(signed))
 }
 
+/** Signs the new keys of an environment. */
+export interface KeySigner {
+  /** Of the secret. */
+  id: string
+  mint(key: Omit<SignedKey, 'secret' | 'environment'>): Promise<string>
+}
+
+export const createKeySigner = (secret: KeySecret, environment?: string): KeySigner => ({
+  id: secret.id,
+  mint: key => mintSignedKey({ ...key, secret, environment }),
+})
+
 /** Checks the signature of a key that the isolate does not remember. Its form is valid (consumerOfApiKey). */
 export type CheckSignature = (credential: Credential, key: string) => Promise<FindResult>
 

@@ -1,4 +1,5 @@
 /** Reads the records of refused callers (add-callers.ts). Pure. */
+import { pairs } from './sums.ts'
 
 const MINUTE_MS = 60e3
 
@@ -58,10 +59,10 @@ export function mostRefused(
   const sums = new Map<string, number>()
   const most = new Map<string, number>()
   for (const [i, hash] of hashes.entries())
-    for (let j = 0; j < hash.length; j += 2) {
-      const [, rule] = /^limited (\S+)$/.exec(hash[j]!) ?? []
+    for (const [field, text] of pairs(hash)) {
+      const [, rule] = /^limited (\S+)$/.exec(field) ?? []
       if (rule === undefined) continue
-      for (const { name, minutes } of parseCallers(hash[j + 1]!)) {
+      for (const { name, minutes } of parseCallers(text)) {
         if (name === UNNAMED) continue
         const key = `${rule} ${name}`
         for (const [minute, count] of minutes) {

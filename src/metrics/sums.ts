@@ -68,7 +68,7 @@ export type Count = readonly [field: string, count: number]
 /** A hash as the store replies with it: field, value, field, value. */
 export type Hash = readonly string[]
 
-const pairs = (hash: Hash): [field: string, value: string][] =>
+export const pairs = (hash: Hash): [field: string, value: string][] =>
   Array.from({ length: hash.length / 2 }, (_, i) => [hash[2 * i]!, hash[2 * i + 1]!])
 
 /** Fields with other values than sums: hours, minutes, highest values. */
@@ -108,40 +108,43 @@ export function sumCounts(fields: readonly Count[]): Sums {
   const rules = new Map<string, RuleCounts>()
   const requests = new Map<string, RequestCount>()
   const calls = new Map<string, CallCount>()
-  const withoutTrip: Record<string, number> = {}
-  const test: Record<string, number> = {}
-  const callsWithoutTrip: Record<string, number> = {}
-  let lost = 0
-  let lostCalls = 0
+  /** By the kind of the field, then by its outcome. */
+  const sums = new Map<string, Record<string, number>>()
   for (const [field, count] of fields) {
-    const [kind, outcome = '', ...labels] = field.split(' ')
-    const name = labels.join(' ')
-    if (kind === 'lost') lost += count
-    if (kind === 'lost-calls') lostCalls += count
-    if (kind === 'without-trip') withoutTrip[outcome] = (withoutTrip[outcome] ?? 0) + count
-    if (kind === 'test') test[outcome] = (test[outcome] ?? 0) + count
-    if (kind === 'call-without-trip') callsWithoutTrip[outcome] = (callsWithoutTrip[outcome] ?? 0) + count
-    if (kind === 'call') {
-      const [cause = '', limit = ''] = labels
-      const sum = calls.get(`${outcome} ${name}`)?.count ?? 0
-      calls.set(`${outcome} ${name}`, { limit, outcome, cause, count: sum + count })
-    }
-    if (kind === 'request') {
-      const [cause = '', route = ''] = labels
-      const sum = requests.get(`${outcome} ${name}`)?.count ?? 0
-      requests.set(`${outcome} ${name}`, { outcome, cause, route, count: sum + count })
-    }
-    const countName = COUNTS.get(`${kind} ${outcome}`)
-    if (!countName) continue
-    const [rule = '', route = '', plan = ''] = labels
-    const sums = rules.get(name) ?? { rule, route, plan, ...NOTHING }
-    rules.set(name, { ...sums, [countName]: sums[countName] + count })
+    const [kind = '', outcome = '', ...labels] = field.split(' ')
+    const [first = '', second = '', third = ''] = labels
+    const sum = rowOf(sums, kind, {})
+    sum[outcome] = (sum[outcome] ?? 0) + count
+    if (kind === 'call')
+      rowOf(calls, field, { limit: second, outcome, cause: first, count: 0 }).count += count
+    if (kind === 'request')
+      rowOf(requests, field, { outcome, cause: first, route: second, count: 0 }).count += count
+    // `shadow_allowed` is counted as `shadowAllowed`.
+    const verdict = outcome.replace(/_./, ([, letter]) => letter!.toUpperCase())
+    if ((kind === 'rule' || kind === 'candidate') && isVerdict(verdict))
+      rowOf(rules, labels.join(' '), { rule: first, route: second, plan: third, ...NOTHING })[verdict] +=
+        count
   }
+  const sumsOf = (kind: string) => sums.get(kind) ?? {}
   return {
-    ...{ rules: [...rules.values()], requests: [...requests.values()], withoutTrip, test, lost },
-    ...{ calls: [...calls.values()], callsWithoutTrip, lostCalls },
+    rules: [...rules.values()],
+    requests: [...requests.values()],
+    withoutTrip: sumsOf('without-trip'),
+    test: sumsOf('test'),
+    lost: sumsOf('lost')[''] ?? 0,
+    calls: [...calls.values()],
+    callsWithoutTrip: sumsOf('call-without-trip'),
+    lostCalls: sumsOf('lost-calls')[''] ?? 0,
   }
 }
+
+/** The row of this name. @param start if there is none yet */
+function rowOf<R>(rows: Map<string, R>, name: string, start: R): R {
+  if (!rows.has(name)) rows.set(name, start)
+  return rows.get(name)!
+}
+
+const isVerdict = (name: string): name is keyof typeof NOTHING => Object.hasOwn(NOTHING, name)
 
 function sumReservations(fields: readonly Count[]): Pick<Sums, 'reservations'> {
   const reservations: Record<string, ReservationCounts> = {}
@@ -163,15 +166,6 @@ const isReservationCount = (kind: string | undefined, what: string): what is key
   RESERVATION_KINDS.has(kind ?? '') && Object.hasOwn(NO_RESERVATIONS, what)
 
 export const NOTHING = { allowed: 0, limited: 0, shadowAllowed: 0, shadowLimited: 0, agreed: 0, disagreed: 0 }
-
-const COUNTS = new Map<string, keyof typeof NOTHING>([
-  ['rule allowed', 'allowed'],
-  ['rule limited', 'limited'],
-  ['rule shadow_allowed', 'shadowAllowed'],
-  ['rule shadow_limited', 'shadowLimited'],
-  ['candidate agreed', 'agreed'],
-  ['candidate disagreed', 'disagreed'],
-])
 
 /** The sums of the measurements (measurements.ts), by the words of their fields. */
 export interface MeasuredSums {

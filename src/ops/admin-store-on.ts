@@ -9,7 +9,7 @@ import type { Change } from './change.ts'
 /** The store of any connection. @param onCluster is used only if the connection is to a cluster */
 export function adminStoreOn(
   connection: AdminConnection,
-  { environment, keyPrefix = 'slk', keySecret, mintSignedKey }: KeySpace,
+  { environment, keyPrefix = 'slk', keySigner }: KeySpace,
   ruleSets: RuleSets,
   onCluster: OnCluster,
 ): AdminStore {
@@ -18,8 +18,7 @@ export function adminStoreOn(
     environment,
     keyPrefix,
     keyStart: apiKeyStart(keyPrefix, environment),
-    keySecret,
-    mintSignedKey,
+    keySigner,
     ...{ ruleSets, onCluster },
     at: key => inEnvironment(key, environment),
     auditKeepMs: DEFAULT_KEEP_MS,

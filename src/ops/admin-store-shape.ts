@@ -1,6 +1,6 @@
 /** The store for administration, and what it needs. */
 import type { Config, LimitRule } from '../config/compile.ts'
-import type { KeySecret, mintSignedKey } from '../credentials/key-signature.ts'
+import type { KeySigner } from '../credentials/key-signature.ts'
 import type { RuleSet } from '../script/rule-set-shape.ts'
 import type { AdminConnection, Command } from './admin-connection.ts'
 import type { Advice } from './advice.ts'
@@ -13,10 +13,8 @@ export interface KeySpace {
   environment?: string | undefined
   /** Prefix of API keys (`credentials.apiKeys.prefix`). Default: `slk`. */
   keyPrefix?: string
-  /** The secret that signs new API keys. Absent: they are not signed. */
-  keySecret?: KeySecret | undefined
-  /** What signs them. With `keySecret`. */
-  mintSignedKey?: typeof mintSignedKey
+  /** Signs new API keys. Absent: they are not signed. */
+  keySigner?: KeySigner | undefined
 }
 
 /** The author of the changes of a store. */
@@ -30,9 +28,8 @@ export interface AdminStore extends AdminConnection {
   keyPrefix: string
   /** The first characters of every API key of this environment. */
   keyStart: string
-  /** The secret that signs new API keys. */
-  keySecret: KeySecret | undefined
-  mintSignedKey: typeof mintSignedKey | undefined
+  /** Signs new API keys. */
+  keySigner: KeySigner | undefined
   /** The scripts of the rules, for peeking at them. */
   ruleSets: RuleSets
   onCluster: OnCluster

@@ -1,6 +1,6 @@
 /** The store for administration, with everything that a Worker only has if it needs it. */
 import type { Config } from '../config/compile.ts'
-import { mintSignedKey } from '../credentials/key-signature.ts'
+import { createKeySigner, type KeySecret } from '../credentials/key-signature.ts'
 import { gatewayRuleSet, limitRuleSet } from '../script/compiled.ts'
 import type { AdminConnection } from './admin-connection.ts'
 import { adminStoreOn } from './admin-store-on.ts'
@@ -13,17 +13,25 @@ import { type UpstashConnectionOptions, upstashConnection } from './upstash-conn
 export { adminStoreOn, withActor } from './admin-store-on.ts'
 export type { AdminStore, KeySpace } from './admin-store-shape.ts'
 
-export type AdminStoreOptions = KeySpace & UpstashConnectionOptions
+export interface WholeKeySpace extends Omit<KeySpace, 'keySigner'> {
+  /** The secret that signs new API keys. Absent: they are not signed. */
+  keySecret?: KeySecret | undefined
+}
+
+export type AdminStoreOptions = WholeKeySpace & UpstashConnectionOptions
 
 /** The store of a REST API. */
 export const createAdminStore = (options: AdminStoreOptions): AdminStore =>
   wholeStoreOn(upstashConnection(options), options)
 
 /** The store of any connection, with everything that a Worker only has if it needs it. */
-export const wholeStoreOn = (connection: AdminConnection, keySpace: KeySpace): AdminStore => ({
+export const wholeStoreOn = (
+  connection: AdminConnection,
+  { keySecret, ...keySpace }: WholeKeySpace,
+): AdminStore => ({
   ...adminStoreOn(
     connection,
-    { ...keySpace, mintSignedKey },
+    { ...keySpace, keySigner: keySecret && createKeySigner(keySecret, keySpace.environment) },
     { ofGateway: gatewayRuleSet, ofLimit: limitRuleSet },
     ON_CLUSTER,
   ),

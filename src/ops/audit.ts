@@ -57,8 +57,8 @@ async function readStream(store: AdminStore, range: Range, from: Position | unde
     const [found, next] = foundOf(await store.run(...command))
     entries.push(...found.map(entry => entryOf(entry)))
     if (next === '') return { entries }
-    if (entries.length === range.limit) return { entries, cursor: next }
     last = `(${next}`
+    if (entries.length === range.limit) break
   }
   return { entries, cursor: last!.slice(1) }
 }

@@ -31,10 +31,12 @@ export const readConsumers = async (
   mostKeys: number,
 ): Promise<ConsumerInfo[]> => await withRecords(store, await readFirstKeys(store, consumers, mostKeys))
 
-async function withRecords(store: AdminStore, all: readonly ConsumerKeys[]): Promise<ConsumerInfo[]> {
-  const texts = await textsOf(
-    store,
-    all.map(({ consumer }) => consumer),
+async function withRecords<C extends Pick<ConsumerKeys, 'consumer'>>(
+  store: AdminStore,
+  all: readonly C[],
+): Promise<(C & ConsumerRecord)[]> {
+  const texts = await store.runEach<string | null>(
+    all.map(({ consumer }) => ['GET', store.at(consumerKey(consumer))]),
   )
   return all.map((each, i) => ({ ...each, ...parseConsumer(texts[i] ?? '') }))
 }
@@ -44,18 +46,16 @@ export async function listExceptionalConsumers(
   store: AdminStore,
 ): Promise<(Pick<ConsumerInfo, 'consumer'> & ConsumerRecord)[]> {
   const consumers = await listConsumerNames(store)
-  const texts = await textsOf(store, consumers)
-  return consumers
-    .map((consumer, i) => ({ consumer, ...parseConsumer(texts[i] ?? '') }))
+  const records = await withRecords(
+    store,
+    consumers.map(consumer => ({ consumer })),
+  )
+  return records
     .map(record => ({ ...record, overrides: record.overrides.filter(({ until }) => !isPast(until)) }))
     .filter(record => isBlocked(record, Date.now() * 1000) || record.overrides.length > 0)
 }
 
 const isPast = (until: number | undefined) => until !== undefined && until <= Date.now() * 1000
-
-function textsOf(store: AdminStore, consumers: readonly string[]): Promise<(string | null)[]> {
-  return store.runEach<string | null>(consumers.map(consumer => ['GET', store.at(consumerKey(consumer))]))
-}
 
 /**
  * Shows a consumer with all of its keys.
@@ -103,6 +103,7 @@ export async function changeConsumer(
   const stored = (await store.run<string | null>('GET', store.at(key))) ?? undefined
   let before = parseConsumer(stored ?? '')
   let record = change(before)
+  // A change without effect must not list a consumer that has nothing stored.
   if (textOf(record) === stored) return { before, record, isChanged: false }
   const changed = (text: string | undefined) => {
     before = parseConsumer(text ?? '')
@@ -168,7 +169,7 @@ export interface Block {
   by?: string
   /** null: until the consumer is unblocked. */
   until?: Date | null
-  reason?: string
+  reason?: string | undefined
 }
 
 /** Blocks a consumer. If it is blocked already, the start stays. The end and the reason stay too, unless new ones are given. */
@@ -186,8 +187,8 @@ export function blockConsumer(
     return {
       ...{ blockedAt: now, ...before },
       ...(endsAt && { blockedUntil: endsAt }),
-      ...(by !== undefined && { blockedBy: by }),
-      ...(reason !== undefined && { reason }),
+      ...(by && { blockedBy: by }),
+      ...(reason && { reason }),
     }
   })
 }

@@ -4,21 +4,10 @@ import { callersKey } from '../store/keys.ts'
 import { evalCommand } from './admin-connection.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import { ERASE_CALLER } from './lua.generated.ts'
-
-const HOUR_MS = 3600e3
+import { DAY_MS, HOUR_MS, timesOf } from './record-times.ts'
 
 /** How long records are kept (ms). */
-const KEPT_MS = 8 * 24 * HOUR_MS
-
-/** How far the clock of an isolate can be ahead of this one (ms). */
-const MAX_CLOCK_LEAD_MS = 60e3
-
-/** The start of each hour since a time. */
-export function hoursOf(since: Date, now: Date): Date[] {
-  const first = Math.floor(since.getTime() / HOUR_MS)
-  const last = Math.floor((now.getTime() + MAX_CLOCK_LEAD_MS) / HOUR_MS)
-  return Array.from({ length: last - first + 1 }, (_, i) => new Date((first + i) * HOUR_MS))
-}
+const KEPT_MS = 8 * DAY_MS
 
 /** Whether refusals of a consumer are on record. */
 export const hasRefusals = async (store: AdminStore, consumer: string): Promise<boolean> =>
@@ -30,7 +19,7 @@ export const eraseCaller = (store: AdminStore, consumer: string): Promise<number
 
 async function countRecords(store: AdminStore, consumer: string, mode: 'count' | 'erase'): Promise<number> {
   const now = new Date()
-  const hours = hoursOf(new Date(now.getTime() - KEPT_MS), now)
+  const hours = timesOf(HOUR_MS, new Date(now.getTime() - KEPT_MS), now)
   const args = [consumer, consumer + TEST_SUFFIX, mode]
   const found = await store.runEach<number>(
     hours.map(at => evalCommand(ERASE_CALLER, [store.at(callersKey(at))], args)),

@@ -5,10 +5,10 @@ import type { AdminStore } from './admin-store-shape.ts'
 
 /** @param signature of the config. @throws AdminError `refused` if the gateway would refuse the new key */
 export function mustSignNewKeys(
-  { keySecret }: Pick<AdminStore, 'keySecret'>,
+  { keySigner }: Pick<AdminStore, 'keySigner'>,
   signature: string | undefined,
 ): void {
-  if (signature !== 'require' || keySecret) return
+  if (signature !== 'require' || keySigner) return
   throw new AdminError(
     'refused',
     `The config requires signed keys (credentials.apiKeys.signature), so the new key must be signed. Set ${KEY_SECRET} to the secret of the deployment.`,

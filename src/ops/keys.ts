@@ -82,10 +82,16 @@ export async function mintKey(store: AdminStore, newKey: NewKey): Promise<Minted
     )
   }
   const createdAt = new Date()
-  const key = await mint(store, consumer, mode, createdAt)
+  const { keyStart: start, keySigner } = store
+  const key = keySigner
+    ? await keySigner.mint({ consumer, start, mode, issuedAt: createdAt.getTime() })
+    : mintApiKey(consumer, start, mode)
   const digest = sha256(key)
-  const signedBy = store.keySecret?.id
-  const record = { ...recordOf(newKey, createdAt), hint: hintOf(key), ...(signedBy && { signedBy }) }
+  const record = {
+    ...recordOf(newKey, createdAt),
+    hint: hintOf(key),
+    ...(keySigner && { signedBy: keySigner.id }),
+  }
   const created = { key, ...infoOf(keyId(consumer, digest), consumer, 'api-key', record) }
   return { created, digest, record }
 }
@@ -101,16 +107,6 @@ export const infoOf = (
   kind: KeyInfo['kind'],
   record: CredentialRecord,
 ): KeyInfo => ({ id, consumer, kind, mode: 'live', ...record })
-
-async function mint(
-  { keyStart: start, keySecret: secret, environment, mintSignedKey }: AdminStore,
-  consumer: string,
-  mode: CallerMode,
-  createdAt: Date,
-): Promise<string> {
-  if (!secret || !mintSignedKey) return mintApiKey(consumer, start, mode)
-  return await mintSignedKey({ consumer, start, mode, environment, secret, issuedAt: createdAt.getTime() })
-}
 
 /** An opaque key to import: its text, or its SHA-256 (64 hexadecimal digits) if the text is not available. */
 export type OpaqueKey = { key: string } | { digest: string }

@@ -105,9 +105,11 @@ export function createOverrideRules(
   function numbersOf(rule: RuleInput): OverrideNumbers {
     const numbers = tools.numbersOf(rule)
     const refuse = (flaws: readonly Flaw[]) => {
-      if (flaws.length > 0) throw numbersError(rule, flaws)
+      if (flaws.length === 0) return
+      const lines = flaws.map(([key, message]) => `\n  ${key}: ${message}`)
+      throw new AdminError('usage', `Rule '${rule.name}' cannot have these numbers:${lines.join('')}`)
     }
-    refuse(tools.findFlaws?.(rule) ?? [])
+    if (tools.findFlaws) refuse(tools.findFlaws(rule))
     refuse(mistakesOfNumbers(rule, numbers))
     const [counted] = compileGatewayRule(rule, plans, algorithms) as [GatewayRule]
     const compiled = compiledUnits?.ofGatewayRule(rule, counted) ?? counted
@@ -151,17 +153,20 @@ export function createOverrideRules(
 
     compile({ rule: name, mode, until, ...units }) {
       const { rule, compiled } = find(name)
-      const given = Object.entries(units).flatMap(([option, value]) => (value === undefined ? [] : [option]))
+      const given = Object.keys(units).filter(option => units[option as PlanUnits] !== undefined)
       const { atOnce } = tools.numbersOf(rule)
       const settable = ['limit', ...(atOnce ? [atOnce.parameter] : [])]
       const useless = given.find(option => !settable.includes(option))
       if (useless !== undefined)
         throw new AdminError(
           'usage',
-          `${nameOf(useless)} has no effect on rule '${name}', whose algorithm is ${rule.algorithm}. Use ${listed(settable.map(nameOf))}.`,
+          `${nameOf(useless)} has no effect on rule '${name}', whose algorithm is ${rule.algorithm}. Use ${settable.map(nameOf).join(' or ')}.`,
         )
       if (given.length === 0 && mode === undefined)
-        throw new AdminError('usage', `No change is given. Use ${listed([...settable, 'mode'].map(nameOf))}.`)
+        throw new AdminError(
+          'usage',
+          `No change is given. Use ${settable.map(nameOf).join(' or ')}, or ${nameOf('mode')}.`,
+        )
       const base = {
         family: compiled.family,
         rule: name,
@@ -184,13 +189,4 @@ export function createOverrideRules(
       return { ...base, numbers: numbersOf(plain) }
     },
   }
-}
-
-/** `a, b or c` */
-const listed = (names: readonly string[]) =>
-  [names.slice(0, -1).join(', '), names.at(-1)].filter(Boolean).join(' or ')
-
-function numbersError({ name }: RuleInput, flaws: readonly Flaw[]): AdminError {
-  const lines = flaws.map(([key, message]) => `  ${key}: ${message}`)
-  return new AdminError('usage', [`Rule '${name}' cannot have these numbers:`, ...lines].join('\n'))
 }

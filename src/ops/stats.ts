@@ -17,6 +17,7 @@ import { callersKey, STATS_TOTAL_KEY, statsKey } from '../store/keys.ts'
 import { type Suggest, unknownName } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import { namedRules } from './named-rules.ts'
+import { DAY_MS, HOUR_MS, MAX_CLOCK_LEAD_MS, MINUTE_MS, timesOf } from './record-times.ts'
 
 export type { CallCount, RequestCount, RuleCounts } from '../metrics/sums.ts'
 
@@ -30,13 +31,7 @@ export interface Stats extends Sums {
 /** What the statistics were read by. */
 export type StatsUnit = 'minute' | 'hour' | 'day'
 
-const MINUTE_MS = 60e3
-const HOUR_MS = 60 * MINUTE_MS
-const DAY_MS = 24 * HOUR_MS
 const UNIT_MS: Record<StatsUnit, number> = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS }
-
-/** How far back records have minutes and hours (ms). */
-const MAX_BACK_MS = { minute: 2 * HOUR_MS, hour: 7 * DAY_MS }
 
 /** `npx sluicegate stats` looks back at most this far (ms): the records of days. */
 export const MAX_LOOK_BACK_MS = 400 * DAY_MS
@@ -46,9 +41,6 @@ export function parseLookBack(text: string): number | undefined {
   const ms = (parseDuration(text) ?? 0) / 1e3
   return ms >= MINUTE_MS && ms <= MAX_LOOK_BACK_MS ? ms : undefined
 }
-
-/** How far the clock of an isolate can be ahead of this one (ms): its counters are in its own minute. */
-const MAX_CLOCK_LEAD_MS = 60e3
 
 /**
  * Reads minutes if records have them that far back, else hours, else days.
@@ -65,10 +57,12 @@ export async function readStatsBy(
   now: Date,
 ): Promise<Stats> {
   const backMs = now.getTime() - since.getTime()
-  const unit = backMs <= MAX_BACK_MS.minute ? 'minute' : backMs <= MAX_BACK_MS.hour ? 'hour' : 'day'
-  const days = timesOf('day', since, now)
+  // So far back, records have minutes and hours.
+  const unit = backMs <= 2 * HOUR_MS ? 'minute' : backMs <= 7 * DAY_MS ? 'hour' : 'day'
+  const days = timesOf(DAY_MS, since, now)
   const records = await store.runEach<Hash>(days.map(day => ['HGETALL', store.at(statsKey(day))]))
-  const [first, last] = [timesOf(unit, since, now)[0]!, new Date(now.getTime() + MAX_CLOCK_LEAD_MS)]
+  const first = timesOf(UNIT_MS[unit], since, now)[0]!
+  const last = new Date(now.getTime() + MAX_CLOCK_LEAD_MS)
   const counts = records.flatMap((record, i) =>
     unit === 'day' ? countsIn(record) : countsBetween(record, days[i]!, unit, first, last),
   )
@@ -99,14 +93,6 @@ export async function readTotals(
   const measured = sumMeasurements(totals, highestIn(record!, Math.floor(now.getTime() / MINUTE_MS) - 1))
   const refused = mostRefused(hours, callers, now.getTime())
   return { sums: sumFields(totals), measured: { ...measured, mostRefused: refused } }
-}
-
-/** The start of each minute, hour or day since a time. */
-export function timesOf(unit: StatsUnit, since: Date, now: Date): Date[] {
-  const ms = UNIT_MS[unit]
-  const first = Math.floor(since.getTime() / ms)
-  const last = Math.floor((now.getTime() + MAX_CLOCK_LEAD_MS) / ms)
-  return Array.from({ length: last - first + 1 }, (_, i) => new Date((first + i) * ms))
 }
 
 /**

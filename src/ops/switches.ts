@@ -84,20 +84,21 @@ async function changeSwitches(
   name: string,
   change: (switches: Switches) => Switches | undefined,
 ): Promise<SwitchChange> {
-  let result = { switches: parseSwitches(null), isChanged: false }
+  let result: SwitchChange
   await changeText(store, SWITCHES_KEY, stored => {
     const before = parseSwitches(stored ?? null)
     const after = change(before)
     const switches = after ?? before
     result = { switches, isChanged: after !== undefined }
-    const [was, is] = [switchFacts(before, name), switchFacts(switches, name)]
+    const was = switchFacts(before, name)
+    const is = switchFacts(switches, name)
     return {
       // An unchanged text is not written.
       text: after ? textOf(after) : stored,
       entry: { action: is ? 'switches.set' : 'switches.remove', target: name, before: was, after: is },
     }
   })
-  return result
+  return result!
 }
 
 /** @returns undefined without a switch: nothing is stored then */

@@ -5,17 +5,15 @@
 import type { CallerMode } from '../config/caller-mode.ts'
 import type { Config } from '../config/compile.ts'
 import { parseCallers, type RecordedCaller, TEST_SUFFIX, UNNAMED } from '../metrics/recorded-callers.ts'
+import { pairs } from '../metrics/sums.ts'
 import { callersKey } from '../store/keys.ts'
 import { AdminError, type Suggest } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
-import { hoursOf } from './erase-caller.ts'
+import { DAY_MS, HOUR_MS, MINUTE_MS, timesOf } from './record-times.ts'
 import { checkRuleName, listRuleNames } from './stats.ts'
 
-const MINUTE_MS = 60e3
-const HOUR_MS = 60 * MINUTE_MS
-
 /** Records are kept for eight days, so a whole record of this time is still there (ms). */
-export const MAX_CALLERS_BACK_MS = 7 * 24 * HOUR_MS
+export const MAX_CALLERS_BACK_MS = 7 * DAY_MS
 
 /** A pause without refusals that is longer than this begins a new run (min). The script has the same number. */
 const MAX_PAUSE_MINUTES = 5
@@ -61,6 +59,12 @@ export interface RuleCallers {
  */
 export type Spread = 'one caller' | 'many callers' | 'not known'
 
+export interface TopCallers {
+  /** The start of the first record. */
+  since: Date
+  rules: readonly RuleCallers[]
+}
+
 interface HourOfCallers {
   at: Date
   callers: readonly RecordedCaller[]
@@ -70,12 +74,8 @@ interface HourOfCallers {
  * Reads the callers of all rules, in one request to the store.
  * @param since the records begin with the hour of this time
  */
-export async function readTopCallers(
-  store: AdminStore,
-  since: Date,
-  now = new Date(),
-): Promise<{ since: Date; rules: RuleCallers[] }> {
-  const hours = hoursOf(since, now)
+export async function readTopCallers(store: AdminStore, since: Date, now = new Date()): Promise<TopCallers> {
+  const hours = timesOf(HOUR_MS, since, now)
   const hashes = await store.runEach<readonly string[]>(
     hours.map(at => ['HGETALL', store.at(callersKey(at))]),
   )
@@ -90,9 +90,8 @@ export function callersOf(
 ): RuleCallers[] {
   const all = new Map<string, HourOfCallers[]>()
   for (const [i, hash] of hashes.entries())
-    for (let j = 0; j < hash.length; j += 2) {
-      const callers = parseCallers(hash[j + 1]!)
-      const counted = hash[j]!
+    for (const [counted, text] of pairs(hash)) {
+      const callers = parseCallers(text)
       if (callers.length > 0) all.set(counted, [...(all.get(counted) ?? []), { at: hours[i]!, callers }])
     }
   return [...all]
@@ -116,17 +115,20 @@ export function spreadOf(callers: readonly Pick<RefusedCaller, 'name' | 'atLeast
 function sumOfHours(hours: readonly HourOfCallers[], now: Date): RefusedCaller[] {
   const names = new Set(hours.flatMap(({ callers }) => callers.map(({ name }) => name)))
   return [...names].map(name => {
-    const found = hours.flatMap(({ at, callers }) => {
+    const found: (RecordedCaller & { at: Date })[] = []
+    let atLeast = 0
+    let atMost = 0
+    for (const { at, callers } of hours) {
       const own = callers.find(caller => caller.name === name)
-      return own ? [{ at, ...own }] : []
-    })
-    // A record that has no more room may have dropped the caller, with at most as many refusals as its smallest count.
-    const dropped = hours
-      .filter(({ callers }) => callers.length >= RECORD_SIZE && callers.every(each => each.name !== name))
-      .reduce((sum, { callers }) => sum + Math.min(...callers.map(({ count }) => count)), 0)
-    const atMost = found.reduce((sum, { count }) => sum + count, dropped)
-    const atLeast = found.reduce((sum, { count, error }) => sum + count - error, 0)
-    return { ...callerOf(name), atLeast, atMost, ...timesOf(found, now) }
+      if (own) {
+        found.push({ at, ...own })
+        atLeast += own.count - own.error
+        atMost += own.count
+      } else if (callers.length >= RECORD_SIZE)
+        // The record has no more room, so it may have dropped the caller, with at most as many refusals as its smallest count.
+        atMost += Math.min(...callers.map(({ count }) => count))
+    }
+    return { ...callerOf(name), atLeast, atMost, ...lastRunOf(found, now) }
   })
 }
 
@@ -140,7 +142,7 @@ export const modeOfRefused = ({ callerMode }: Pick<RefusedCaller, 'callerMode'>)
   callerMode ?? 'live'
 
 /** @param found in the order of time */
-function timesOf(
+function lastRunOf(
   found: readonly (RecordedCaller & { at: Date })[],
   now: Date,
 ): Pick<RefusedCaller, 'since' | 'last' | 'byMinute'> {
@@ -150,7 +152,7 @@ function timesOf(
     last: minuteOf(at, minutes.at(-1)![0]),
   }))
   let { since, last } = runs.at(-1)!
-  for (const run of runs.slice(0, -1).reverse()) {
+  for (const run of runs.reverse()) {
     if (since - run.last > MAX_PAUSE_MINUTES) break
     since = run.since
   }
@@ -178,7 +180,7 @@ export async function readTopCallersOf(
   config: Pick<Config, 'stats' | 'rules' | 'shedding' | 'limits'>,
   since: Date,
   { mode, rule, now, suggest }: TopCallersQuery,
-): Promise<{ since: Date; rules: RuleCallers[] }> {
+): Promise<TopCallers> {
   if (!config.stats?.topCallers)
     throw new AdminError(
       'refused',

@@ -3,8 +3,8 @@ import { sumFields } from '../metrics/sums.ts'
 import { callersKey, SWITCHES_KEY, statsKey } from '../store/keys.ts'
 import { dropExpired, parseSwitches, type Switches } from '../switches/switches.ts'
 import type { AdminStore } from './admin-store-shape.ts'
-import { hoursOf } from './erase-caller.ts'
-import { countsBetween, type Stats, timesOf } from './stats.ts'
+import { DAY_MS, HOUR_MS, MINUTE_MS, timesOf } from './record-times.ts'
+import { countsBetween, type Stats } from './stats.ts'
 import { sumByOutcome, sumByRule } from './sum-stats.ts'
 import { callersOf, type RefusedCaller, type Spread, spreadOf } from './top-callers.ts'
 
@@ -43,15 +43,13 @@ export interface TopRule extends Counted {
   callers: readonly (Counted & Pick<RefusedCaller, 'name' | 'callerMode' | 'since'>)[]
 }
 
-const MINUTE_MS = 60e3
-
 /** Before this minute and the one before it. */
 const MINUTES_BEFORE = 4
 
 export async function readTop(store: AdminStore, now = new Date()): Promise<Top> {
   const minute = (ago: number) => new Date(now.getTime() - ago * MINUTE_MS)
-  const days = timesOf('day', minute(MINUTES_BEFORE + 1), now)
-  const hours = hoursOf(minute(MINUTES_BEFORE + 1), now)
+  const days = timesOf(DAY_MS, minute(MINUTES_BEFORE + 1), now)
+  const hours = timesOf(HOUR_MS, minute(MINUTES_BEFORE + 1), now)
   const keys = [...days.map(statsKey), ...hours.map(callersKey), SWITCHES_KEY] as const
   const startedAt = performance.now()
   const replies = await store.runEach(

@@ -7,7 +7,12 @@ import { mkdtempSync } from 'node:fs'
 import { Agent } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { KEY_SECRET, newKeySecret, readKeySecrets } from '../../src/credentials/key-signature.ts'
+import {
+  createKeySigner,
+  KEY_SECRET,
+  newKeySecret,
+  readKeySecrets,
+} from '../../src/credentials/key-signature.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { startGuardian } from '../../src/node/start/guardian.ts'
 import { startWorker } from '../../src/node/start/worker.ts'
@@ -113,7 +118,8 @@ export async function startLane(
     ask: (path, ask) => exchange(agent, worker.url + path, ask),
     key: async consumer => (await createKey(admin, { consumer, plan: 'free' })).key,
     signedKey: async consumer =>
-      (await createKey({ ...admin, keySecret: KEY_SECRETS[0] }, { consumer, plan: 'free' })).key,
+      (await createKey({ ...admin, keySigner: createKeySigner(KEY_SECRETS[0]!) }, { consumer, plan: 'free' }))
+        .key,
     async ready() {
       const until = performance.now() + READY_MS
       const answers = () =>

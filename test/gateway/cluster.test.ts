@@ -2,7 +2,12 @@
 import { expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { KEY_SECRET, newKeySecret, readKeySecrets } from '../../src/credentials/key-signature.ts'
+import {
+  createKeySigner,
+  KEY_SECRET,
+  newKeySecret,
+  readKeySecrets,
+} from '../../src/credentials/key-signature.ts'
 import { runCall as askStore, prepareDecide } from '../../src/limiter/prepared-call.ts'
 import { slotOf } from '../../src/node/rest-bridge/key-slot.ts'
 import { revokeKey } from '../../src/ops/key-changes.ts'
@@ -181,8 +186,8 @@ describeOnCluster('the gateway', start => {
     const credentials = { apiKeys: { signature: 'require' as const } }
     const config = { rules: [CONSUMER, guesses], credentials, store: { cluster: true } }
     const [ask, other] = [gateway.app(config, { variables }), gateway.app(config, { variables })]
-    const keySecret = readKeySecrets(variables[KEY_SECRET])[0]
-    const { key } = await createKey({ ...gateway.admin, keySecret }, { consumer: 'hooli' })
+    const keySigner = createKeySigner(readKeySecrets(variables[KEY_SECRET])[0]!)
+    const { key } = await createKey({ ...gateway.admin, keySigner }, { consumer: 'hooli' })
     const address = '198.51.100.60'
     for (let i = 0; i < 9; i++)
       expect((await ask('/', { key: mintApiKey('hooli'), address })).status).toBe(401)

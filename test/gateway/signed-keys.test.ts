@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { apiKeyStart, mintApiKey } from '../../src/credentials/api-key.ts'
 import {
+  createKeySigner,
   KEY_SECRET,
   mintSignedKey,
   newKeySecret,
@@ -28,7 +29,7 @@ const variables = { [KEY_SECRET]: VARIABLE }
 const OTHER = newKeySecret()
 
 /** The same store for administration, with the secret that signs new keys. */
-const signing = (keySecret = SECRET) => ({ ...gateway.admin, keySecret })
+const signing = (secret = SECRET!) => ({ ...gateway.admin, keySigner: createKeySigner(secret) })
 const keyOf = async (consumer: string, plan?: string) =>
   (await createKey(signing(), { consumer, ...(plan !== undefined && { plan }) })).key
 

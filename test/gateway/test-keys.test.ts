@@ -6,7 +6,12 @@ import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { base62, consumerOfApiKey, mintApiKey, modeOfApiKey } from '../../src/credentials/api-key.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
-import { KEY_SECRET, newKeySecret, readKeySecrets } from '../../src/credentials/key-signature.ts'
+import {
+  createKeySigner,
+  KEY_SECRET,
+  newKeySecret,
+  readKeySecrets,
+} from '../../src/credentials/key-signature.ts'
 import { prometheusText } from '../../src/metrics/prometheus.ts'
 import { statsText } from '../../src/node/cli/stats-output.ts'
 import { blockConsumer, setPlan } from '../../src/ops/consumers.ts'
@@ -60,8 +65,8 @@ const opaqueKey = async (mode: CallerMode = 'live', consumer = 'acme') => {
 const apiKey = async (mode: CallerMode, consumer = 'acme') =>
   (await createKey(gateway.admin, { consumer, mode })).key
 const signedKey = async (mode: CallerMode, consumer = 'acme') => {
-  const [keySecret] = readKeySecrets(VARIABLE)
-  return (await createKey({ ...gateway.admin, keySecret }, { consumer, mode })).key
+  const [secret] = readKeySecrets(VARIABLE)
+  return (await createKey({ ...gateway.admin, keySigner: createKeySigner(secret!) }, { consumer, mode })).key
 }
 
 const KINDS = {

@@ -2,7 +2,7 @@
 import { expect, it, vi } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { modeOfApiKey } from '../../src/credentials/api-key.ts'
-import { newKeySecret, readKeySecrets } from '../../src/credentials/key-signature.ts'
+import { createKeySigner, newKeySecret, readKeySecrets } from '../../src/credentials/key-signature.ts'
 import { consumersCommand } from '../../src/node/cli/consumers.ts'
 import { keyTable } from '../../src/node/cli/key-output.ts'
 import { keysCommand } from '../../src/node/cli/keys.ts'
@@ -105,9 +105,12 @@ it('the plan of a test caller is the one that its test keys have', async () => {
 })
 
 it('keys are listed with their mode, whether it is in the key or in its record', async () => {
-  const [keySecret] = readKeySecrets(newKeySecret())
+  const [secret] = readKeySecrets(newKeySecret())
   const test = await createKey(gateway.admin, { consumer: 'acme', mode: 'test' })
-  const signed = await createKey({ ...gateway.admin, keySecret }, { consumer: 'acme', mode: 'test' })
+  const signed = await createKey(
+    { ...gateway.admin, keySigner: createKeySigner(secret!) },
+    { consumer: 'acme', mode: 'test' },
+  )
   await createKey(gateway.admin, { consumer: 'acme', mode: 'live' })
   await importKey(gateway.admin, { key: 'imported-test-key' }, { consumer: 'other', mode: 'test' })
   await importKey(gateway.admin, { key: 'imported-live-key' }, { consumer: 'third' })

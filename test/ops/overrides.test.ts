@@ -72,7 +72,7 @@ describe('an override', () => {
   })
 
   it.each([
-    ['gcra', {}, 'usage', /^No change is given\. Use --limit, --burst or --mode\.$/],
+    ['gcra', {}, 'usage', /^No change is given\. Use --limit or --burst, or --mode\.$/],
     ['gcra', { limit: 0 }, 'usage', /^Rule 'gcra' cannot have these numbers:\n {2}limit: 0 is not an amount/],
     ['gcra', { limit: 1.5 }, 'usage', /limit: 1\.5 is not an amount/],
     [

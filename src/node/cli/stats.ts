@@ -147,7 +147,7 @@ async function topCallers(load: ConfigLoader, flags: Flags): Promise<void> {
   const { since, rules } = await readTopCallersOf(store, config, new Date(now.getTime() - flags.since), {
     ...{ mode: flags.shadow ? 'shadow' : 'enforce', rule: flags.rule, now, suggest: didYouMean },
   })
-  print(flags, topCallersDocument(since, rules), () => topCallersText(rules, { since, now }, flags))
+  print(flags, topCallersDocument({ since, rules }), () => topCallersText(rules, { since, now }, flags))
 }
 
 async function textForPrometheus(store: AdminStore, config: Config): Promise<string> {

@@ -51,7 +51,7 @@ export function administerStats({ store, config }: Pick<AdminContext, 'store' | 
         throw new AdminError('usage', 'Callers are kept for 8 days. Use at most 7d.')
       const mode = shadow ? 'shadow' : 'enforce'
       const read = await readTopCallersOf(store, config, start, { mode, rule, now, suggest: didYouMean })
-      return topCallersDocument(read.since, read.rules)
+      return topCallersDocument(read)
     },
 
     /** What rules refuse now, and whom: the last five minutes. */

@@ -113,8 +113,8 @@ export function consumerDocument(
   { consumer, keys, hasMoreKeys, ...record }: ConsumerInfo,
   config: WithOverrides,
 ): ConsumerDocument {
-  const { overrides, ...settings } = settingsDocument(consumer, record, config)
-  return { ...settings, keys: keys.map(keyDocument), ...(hasMoreKeys && { hasMoreKeys }), overrides }
+  const settings = settingsDocument(consumer, record, config)
+  return { ...settings, keys: keys.map(keyDocument), ...(hasMoreKeys && { hasMoreKeys }) }
 }
 
 export function consumerChangeDocument(

@@ -3,7 +3,7 @@ import type { CurrentLoad } from '../origin-load.ts'
 import type { Stats } from '../stats.ts'
 import type { BoundCheck } from '../stats-bounds.ts'
 import type { Top } from '../top.ts'
-import type { RuleCallers } from '../top-callers.ts'
+import type { TopCallers } from '../top-callers.ts'
 import { type Json, toJson } from './json.ts'
 
 /** The counts, the load of the origin now, and the bounds that were checked. */
@@ -12,7 +12,7 @@ export type StatsDocument = Json<Stats & CurrentLoad & { checks?: readonly Bound
 export type LoadDocument = Json<CurrentLoad>
 
 /** Whom each rule has refused most, since the start of an hour. */
-export type TopCallersDocument = Json<{ since: Date; rules: readonly RuleCallers[] }>
+export type TopCallersDocument = Json<TopCallers>
 
 export type TopDocument = Json<Omit<Top, 'switches'>> & {
   switches: { kill: Json<Top['switches']['kill']> | null; rules: Record<string, unknown> }
@@ -26,8 +26,7 @@ export const statsDocument = (
 
 export const loadDocument = (load: CurrentLoad): LoadDocument => toJson(load)
 
-export const topCallersDocument = (since: Date, rules: readonly RuleCallers[]): TopCallersDocument =>
-  toJson({ since, rules })
+export const topCallersDocument = (callers: TopCallers): TopCallersDocument => toJson(callers)
 
 export const topDocument = ({ switches, ...top }: Top): TopDocument =>
   toJson({ ...top, switches: { kill: switches.kill ?? null, rules: Object.fromEntries(switches.rules) } })

@@ -20,9 +20,7 @@ export const createdTokenDocument = ({ digest: _, ...rest }: CreatedToken): Crea
 export const rotatedTokenDocument = (
   id: string,
   { created, oldEndsAt }: RotatedToken,
-): RotatedTokenDocument => ({
-  ...createdTokenDocument(created),
-  replaces: { id, expiresAt: oldEndsAt?.toISOString() ?? null },
-})
+): RotatedTokenDocument =>
+  toJson({ ...createdTokenDocument(created), replaces: { id, expiresAt: oldEndsAt ?? null } })
 
 export const revokedTokenDocument = (id: string) => ({ id, revoked: true as const })

@@ -17,9 +17,10 @@ function mistakesIn(schema: InputSchema, value: unknown, pointer: string): Input
   // Of alternatives, the one that is meant is that of the same type.
   const meant = (schema.anyOf ?? [schema]).find(each => isOfType(each, value))
   if (!meant) return [{ pointer, detail: `Wrong type or value. Use ${nameOf(schema)}.` }]
+  const detail = detailOf(meant, value)
   const { items } = meant
   return [
-    ...detailsOf(meant, value).map(detail => ({ pointer, detail })),
+    ...(detail ? [{ pointer, detail }] : []),
     ...(items ? (value as unknown[]).flatMap((item, i) => mistakesIn(items, item, `${pointer}/${i}`)) : []),
     ...(meant.type === 'object' ? mistakesInMembers(meant, value as Members, pointer) : []),
   ]
@@ -29,7 +30,7 @@ type Members = Readonly<Record<string, unknown>>
 
 function mistakesInMembers(schema: InputSchema, value: Members, parent: string): InputMistake[] {
   const { properties = {}, required = [], propertyNames = {}, additionalProperties = {} } = schema
-  return [...new Set([...Object.keys(properties), ...Object.keys(value)])].flatMap(name => {
+  return Object.keys({ ...properties, ...value }).flatMap(name => {
     const pointer =
       parent === '?' ? `?${name}` : `${parent}/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`
     if (!Object.hasOwn(value, name))
@@ -41,35 +42,33 @@ function mistakesInMembers(schema: InputSchema, value: Members, parent: string):
   })
 }
 
-/** What is wrong with a value of the right type, by the keyword of its schema. */
-const CHECKS: Readonly<Record<string, (bound: never, value: never) => string | false>> = {
-  pattern: (pattern: string, value: string) =>
-    !new RegExp(pattern).test(value) && `Wrong form. Use text of the form /${pattern}/.`,
-  minimum: (least: number, value: number) => value < least && `Too low. The least value is ${least}.`,
-  maximum: (most: number, value: number) => value > most && `Too high. The greatest value is ${most}.`,
-  minLength: isTooShort,
-  minItems: isTooShort,
-  maxLength: isTooLong,
-  maxItems: isTooLong,
+/** What is wrong with a value of the right type. */
+function detailOf(schema: InputSchema, value: unknown): string | undefined {
+  const {
+    pattern,
+    minimum,
+    maximum,
+    minLength,
+    minItems = minLength,
+    maxLength,
+    maxItems = maxLength,
+  } = schema
+  const { length } = Object(value) as string | unknown[]
+  const number = value as number
+  if (pattern !== undefined && !new RegExp(pattern).test(value as string))
+    return `Wrong form. Use text of the form /${pattern}/.`
+  if (minimum !== undefined && number < minimum) return `Too low. The least value is ${minimum}.`
+  if (maximum !== undefined && number > maximum) return `Too high. The greatest value is ${maximum}.`
+  if (minItems !== undefined && length < minItems) return `Too short. The least length is ${minItems}.`
+  if (maxItems !== undefined && length > maxItems) return `Too long. The greatest length is ${maxItems}.`
+  return undefined
 }
-
-function isTooShort(least: number, { length }: { length: number }): string | false {
-  return length < least && `Too short. The least length is ${least}.`
-}
-
-function isTooLong(most: number, { length }: { length: number }): string | false {
-  return length > most && `Too long. The greatest length is ${most}.`
-}
-
-const detailsOf = (schema: InputSchema, value: unknown): string[] =>
-  Object.entries(schema).flatMap(
-    ([keyword, bound]) => CHECKS[keyword]?.(bound as never, value as never) || [],
-  )
 
 function isOfType({ type, enum: words }: InputSchema, value: unknown): boolean {
   if (words) return words.includes(value as string)
+  if (type === 'integer') return Number.isInteger(value)
   const found = value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value
-  return type === 'integer' ? Number.isInteger(value) : (type ?? found) === found
+  return (type ?? found) === found
 }
 
 const nameOf = ({ type, enum: words, anyOf }: InputSchema): string =>

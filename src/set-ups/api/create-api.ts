@@ -1,5 +1,5 @@
 /** The HTTP API under /_sluice/v1/: find the route → authenticate → check the input → handle. */
-import type { Config, LimitRule } from '../../config/compile.ts'
+import type { Config } from '../../config/compile.ts'
 import { GatewayError } from '../../errors.ts'
 import type { sumFields } from '../../metrics/sums.ts'
 import type { AdminConnection } from '../../ops/admin-connection.ts'
@@ -77,15 +77,18 @@ export function createApi(
   const { environment, credentials } = config
   const { keyPrefix, signature } = credentials
   const { cors } = config.api!
-  const signing = signature && parts.createKeySigning(signature, variables)
+  const signing = signature && parts.createKeySigning(config, variables)
   const tokens = createTokenChecks(store, environment, clock)
   const routes = parts.apiRoutes
-  const keySpace = { environment, keyPrefix, ...signing?.keySpace }
-  const ruleSets = {
-    ofGateway: () => decisions.ruleSet,
-    ofLimit: (rules: readonly LimitRule[]) => createLimitRuleSet(rules, parts.scriptsOfLimits),
-  }
-  const admin = adminStoreOn(connection, keySpace, ruleSets, parts.opsOnCluster)
+  const admin = adminStoreOn(
+    connection,
+    { environment, keyPrefix, keySigner: signing?.signer },
+    {
+      ofGateway: () => decisions.ruleSet,
+      ofLimit: rules => createLimitRuleSet(rules, parts.scriptsOfLimits),
+    },
+    parts.opsOnCluster,
+  )
   let limits: ApiLimits | undefined
   let overrides: OverrideRules | undefined
   const services: Services = {

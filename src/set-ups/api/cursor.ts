@@ -15,11 +15,11 @@ type List = keyof typeof PARTS
 
 /** @throws ApiError for a cursor that no page of this list had */
 export function pageOf(
-  { cursor, limit }: { cursor?: string | undefined; limit?: string | undefined },
+  { cursor, limit = USUAL_ITEMS }: { cursor?: string | undefined; limit?: string | number | undefined },
   list: List,
 ): PageRequest {
   const after = cursor === undefined ? undefined : decode(cursor, list)
-  return { after, limit: limit === undefined ? USUAL_ITEMS : Number(limit) }
+  return { after, limit: Number(limit) }
 }
 
 /** Positions are ASCII. In a query, `+` would be a space. */

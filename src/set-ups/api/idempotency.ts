@@ -77,12 +77,12 @@ export function createClaim(
   function repeated(text: string): ApiError {
     isUsed = true
     const [id = ''] = text.split(' ')
-    const sentences = [
-      `This Idempotency-Key was used before, for ${id}.`,
-      ...(isCluster ? [onCluster.firstRequest] : []),
-      'If its secret was lost with the reply, rotate it.',
-    ]
-    return new ApiError('repeated', sentences.join(' '), { extra: { id } })
+    const howToFindOut = isCluster ? `${onCluster.firstRequest} ` : ''
+    return new ApiError(
+      'repeated',
+      `This Idempotency-Key was used before, for ${id}. ${howToFindOut}If its secret was lost with the reply, rotate it.`,
+      { extra: { id } },
+    )
   }
 
   return {

@@ -13,12 +13,10 @@ export function createMatchRoute<R extends Pick<Route, 'method' | 'path'>>(
   routes: readonly R[],
 ): MatchRoute<R> {
   const candidates = routes.map(route => ({ route, parts: route.path.split('/') }))
-  // Every route begins with a word.
-  const byWord = Map.groupBy(candidates, ({ parts }) => parts[0])
 
   return (method, path) => {
     const segments = path.split('/').map(decode)
-    const matching = (byWord.get(segments[0]!) ?? []).filter(({ parts }) => isPathOf(parts, segments))
+    const matching = candidates.filter(({ parts }) => isPathOf(parts, segments))
     // A word is more specific than a parameter, and comes first in the table.
     const found = matching.find(({ route }) => route.method === method)
     if (!found) return { methods: [...new Set(matching.map(({ route }) => route.method))] }

@@ -30,25 +30,25 @@ export async function valuesOf<B extends object>(
   { config, now }: Pick<Services, 'config' | 'now'>,
 ): Promise<ValuesOf<B>> {
   const timeOf = (text: string) => parseFutureTime(text, new Date(now())) ?? null
-  const parsers: Readonly<Record<string, (text: string) => unknown>> = {
+  const parsers: Readonly<Record<string, (text: string, name: string) => unknown>> = {
     consumer: parseConsumerName,
     plan: text => parsePlanName(text, config.plans),
-    label: text => parseShortText(text, 'label'),
-    name: text => parseShortText(text, 'name'),
+    label: parseShortText,
+    name: parseShortText,
     expiresAt: timeOf,
     until: timeOf,
   }
   const values: Record<string, unknown> = {}
   for (const [name, value] of Object.entries(body)) {
     const parse = value === null ? undefined : parsers[name]
-    values[name] = parse ? await parsed(`/${name}`, () => parse(value)) : value
+    values[name] = parse ? await parsed(`/${name}`, () => parse(value, name)) : value
   }
   return values as ValuesOf<B>
 }
 
 /** A duration in ms. @throws ApiError */
 export function durationOf(pointer: string, text: string, least: number, most: number): number {
-  const milliseconds = (text === '0' || text === '0s' ? 0 : (parseDuration(text) ?? Number.NaN)) / 1e3
+  const milliseconds = (text === '0' ? 0 : (parseDuration(text) ?? Number.NaN)) / 1e3
   if (milliseconds >= least && milliseconds <= most) return milliseconds
   throw invalidInput(
     pointer,

@@ -68,8 +68,8 @@ export const invalidInput = (pointer: string, detail: string): ApiError =>
   new ApiError('invalid-input', 'The request has a mistake.', { extra: { errors: [{ pointer, detail }] } })
 
 /** What the gateway replies to a refused request, as a problem of the API. */
-export const asApiError = (name: ProblemName, { detail, headers, extra }: Problem): ApiError =>
-  new ApiError(name, detail, { headers, extra })
+export const asApiError = (name: ProblemName, { detail, ...details }: Problem): ApiError =>
+  new ApiError(name, detail, details)
 
 export function replyToProblem({ problem: name, message, details }: ApiError, requestId: string): Response {
   const { headers, extra } = details

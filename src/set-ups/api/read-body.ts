@@ -56,8 +56,8 @@ function checkMembers(text: string): void {
   /** The names of the members of each object that is open. An open list has none. */
   const open: Set<string>[] = []
   for (const [token, name] of text.matchAll(/("(?:[^"\\]|\\.)*")\s*:|"(?:[^"\\]|\\.)*"|[{}[\]]/g)) {
-    if (token === '{' || token === '[') open.push(new Set())
-    else if (token === '}' || token === ']') open.pop()
+    if ('{['.includes(token)) open.push(new Set())
+    else if ('}]'.includes(token)) open.pop()
     else if (name !== undefined) {
       const members = open.at(-1)!
       const member = JSON.parse(name) as string

@@ -32,7 +32,6 @@ export async function readInput(
 
 /** @throws ApiError for a parameter that is there twice */
 function queryOf(url: URL): Record<string, string> {
-  if (url.search === '') return {}
   const query = new Map<string, string>()
   for (const [name, value] of url.searchParams) {
     if (query.has(name)) throw invalidInput(`?${name}`, 'It is there twice. Send it once.')

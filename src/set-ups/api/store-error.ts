@@ -30,15 +30,9 @@ export function storeError(change: ChangeState, what = NO_ANSWER, fix = CHANGE[c
  */
 export function adminError(error: AdminError, change: ChangeState, isSafe: boolean): ApiError {
   const { kind, message, failure } = error
-  switch (kind) {
-    case 'usage':
-      return invalidInput('', message)
-    case 'store':
-      return storeError(change, failure?.message, isSafe ? REPEAT : undefined)
-    case 'ended':
-      return unknownToken()
-    default:
-      // No route has bounds for statistics.
-      return new ApiError(kind as Exclude<typeof kind, 'above'>, message)
-  }
+  if (kind === 'usage') return invalidInput('', message)
+  if (kind === 'store') return storeError(change, failure?.message, isSafe ? REPEAT : undefined)
+  if (kind === 'ended') return unknownToken()
+  // No route has bounds for statistics.
+  return new ApiError(kind as Exclude<typeof kind, 'above'>, message)
 }

@@ -132,10 +132,9 @@ export function createTokenChecks(
       const readAt = now()
       const record = parseToken((await runCall(from, prepareLookUp(tokenKey(digest)))) ?? '')
       if (!record) throw refuse(attempt)
-      known = Object.assign(remember(attempt), {
-        token: { ...record, id: serviceTokenId(digest), digest },
-        readAt,
-      })
+      known = remember(attempt)
+      known.token = { ...record, id: serviceTokenId(digest), digest }
+      known.readAt = readAt
     }
     const { token } = known as Required<KnownToken>
     mustHaveAny(token, needed)

@@ -68,8 +68,9 @@ export const consumersRoutes = [
       const consumer = await consumerOf(call)
       const { actor, reason } = call.change
       const change = await blockConsumer(call.store, consumer, {
-        ...{ ...values, by: actor.name },
-        ...(reason !== undefined && { reason }),
+        ...values,
+        by: actor.name,
+        reason,
       })
       return consumerChangeDocument(consumer, change)
     },

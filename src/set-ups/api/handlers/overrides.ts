@@ -23,7 +23,7 @@ export const overridesRoutes = [
       const override = { ...compiled, at: new Date(now()), by: call.change.actor.name }
       const change = await setOverride(call.store, consumer, override, {
         rules: overrides,
-        ...(removeStale !== undefined && { removeStale }),
+        removeStale,
       })
       return overrideChangeDocument(consumer, override, change, services)
     },

@@ -1,5 +1,6 @@
 /** What was decided, and about whom. */
 import { statsDocument, topCallersDocument } from '../../../ops/documents/stats.ts'
+import { MINUTE_MS } from '../../../ops/record-times.ts'
 import { filterByRule, listRuleNames, MAX_LOOK_BACK_MS, readStatsBy } from '../../../ops/stats.ts'
 import { MAX_CALLERS_BACK_MS, readTopCallersOf } from '../../../ops/top-callers.ts'
 import { object, oneOf, text } from '../json-schema.ts'
@@ -7,7 +8,6 @@ import { durationOf } from '../parse-input.ts'
 import { adminRoute } from '../route.ts'
 
 const SCOPES = ['stats:read'] as const
-const MINUTE_MS = 60e3
 
 const sinceQuery = { 'since?': text(20), 'rule?': text(127) }
 const statsQuery = object(sinceQuery)
@@ -35,12 +35,12 @@ export const statsRoutes = [
     async run({ store, query }, { config, now }) {
       const backMs = durationOf('?since', query.since ?? '24h', MINUTE_MS, MAX_CALLERS_BACK_MS)
       const until = now()
-      const { since, rules } = await readTopCallersOf(store, config, new Date(until - backMs), {
+      const callers = await readTopCallersOf(store, config, new Date(until - backMs), {
         mode: query.shadow === 'true' ? 'shadow' : 'enforce',
-        ...(query.rule !== undefined && { rule: query.rule }),
+        rule: query.rule,
         now: new Date(until),
       })
-      return topCallersDocument(since, rules)
+      return topCallersDocument(callers)
     },
   }),
 ]

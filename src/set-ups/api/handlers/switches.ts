@@ -85,6 +85,6 @@ async function switchOf(
   return {
     ...{ at: new Date(services.now()), by: actor.name },
     ...(until && { until }),
-    ...(reason !== undefined && { reason }),
+    ...(reason && { reason }),
   }
 }

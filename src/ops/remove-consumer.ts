@@ -23,7 +23,7 @@ import { readConsumer } from './consumers.ts'
 import { eraseCaller, hasRefusals } from './erase-caller.ts'
 import { pointersToDrop } from './key-changes.ts'
 import type { ConsumerKeys } from './key-pages.ts'
-import { removeFromIndexIfEmpty } from './keys.ts'
+import { listedConsumer, removeFromIndexIfEmpty } from './keys.ts'
 import { readIndex, removeFromIndex } from './sorted-index.ts'
 import { changeText, write } from './write.ts'
 
@@ -88,7 +88,7 @@ export async function removeConsumer(
 /** Blocks the consumer until its removal is finished. Does nothing if an earlier call has done it. */
 async function beginRemoval(store: AdminStore, consumer: string, index: string): Promise<void> {
   const keys = await store.run<number>('ZCARD', index)
-  await changeText(store, consumerKey(consumer), text => {
+  const blocked = (text: string | undefined) => {
     const before = parseConsumer(text ?? '')
     const { blockedUntil: _, blockedAt = new Date(), ...others } = before
     const after = { ...others, blockedAt, reason: UNFINISHED, removedAt: new Date() }
@@ -96,7 +96,9 @@ async function beginRemoval(store: AdminStore, consumer: string, index: string):
       text: text && before.removedAt ? text : formatConsumer(after),
       entry: entryOf(consumer, before, keys),
     }
-  })
+  }
+  // Another process may have removed the consumer meanwhile.
+  await changeText(store, consumerKey(consumer), blocked, listedConsumer(store, consumer))
 }
 
 const entryOf = (consumer: string, { plan, blockedAt, overrides }: ConsumerRecord, keys: number): Entry => ({

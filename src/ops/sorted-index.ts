@@ -55,7 +55,7 @@ export interface IndexStart {
 
 export interface IndexPart {
   members: readonly string[]
-  /** The members, and those before the first ones, from which these have to be distinguished. */
+  /** The members, and those before and after them, from which these have to be distinguished. */
   known: readonly string[]
 }
 
@@ -72,14 +72,16 @@ export async function readIndexes(
   }))
   const replies = await store.runEach<readonly string[]>([
     ...starts.map(
-      ({ index, first }) => ['ZRANGE', index, `[${first}`, '+', 'BYLEX', 'LIMIT', 0, count] as const,
+      ({ index, first }) => ['ZRANGE', index, `[${first}`, '+', 'BYLEX', 'LIMIT', 0, count + 1] as const,
     ),
     ...starts.flatMap(({ index, first }) =>
       first === '' ? [] : [['ZRANGE', index, `(${first}`, '-', 'BYLEX', 'REV', 'LIMIT', 0, 1] as const],
     ),
   ])
   const before = replies.slice(indexes.length).flat()
-  return replies.slice(0, indexes.length).map(members => ({ members, known: [...before, ...members] }))
+  return replies
+    .slice(0, indexes.length)
+    .map(some => ({ members: some.slice(0, count), known: [...before, ...some] }))
 }
 
 /** As readIndexes, of one index. */

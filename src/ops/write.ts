@@ -22,24 +22,22 @@ const ATTEMPTS = 10
  * @throws AdminError `conflict` without the claim, `ended` without the author's token, `store`
  */
 export async function write(store: AdminStore, change: Write): Promise<boolean> {
-  const { keys, commands, listed } = change
+  const { keys, listed } = change
   if (!listed) return await run(store, change)
   const { index, member } = listed
   if (store.decisions.isCluster)
     return await store.onCluster.writeListed(store, listed, () => run(store, change))
-  return await run(store, {
-    ...change,
-    keys: [...keys, index],
-    commands: [addToIndex(index, [member]), ...commands],
-  })
+  return await run(store, { ...change, keys: [...keys, index] }, [addToIndex(index, [member])])
 }
 
+/** @param before runs before the entry is written: if Redis refuses it, there is no change, so there must be no entry either */
 async function run(
   store: AdminStore,
   { keys, commands, onlyIf = [], claim, entry }: Write,
+  before: readonly Command[] = [],
 ): Promise<boolean> {
   const conditions = [...onlyIf]
-  const all = [...commands]
+  const all: Command[] = [...before, ['AUDIT'], ...commands]
   if (claim) {
     conditions.push([claim.key, claim.text])
     all.push(['SET', claim.key, claim.done, 'KEEPTTL'])

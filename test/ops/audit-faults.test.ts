@@ -53,6 +53,19 @@ describeOnRedis('the audit trail', (start, kind) => {
     }
   })
 
+  it.each<[string, (store: AdminStore) => Promise<unknown>]>([
+    ['sluice:{consumers}:names', store => createKey(store, { consumer: 'acme' })],
+    ['sluice:{consumers}:names', store => setPlan(store, 'acme', 'pro')],
+    ['sluice:{tokens}:digests', store => createToken(store, { name: 'jobs', scopes: ['stats:read'] })],
+  ])('has no entry of what could not be added to %s', async (index, create) => {
+    await send('SET', index, 'no index')
+    const { advice: _, ...store } = admin.store
+    await expect(create(withActor(store, OPS))).rejects.toMatchObject({
+      message: expect.stringContaining('WRONGTYPE'),
+    })
+    expect(await text('KEYS', '*')).toBe(index)
+  })
+
   // The embedded Redis takes milliseconds for each entry of a long stream.
   it.skipIf(kind === 'embedded')(
     'reads a rare target among 100,000 entries in bounded pages',

@@ -105,6 +105,19 @@ describeOnRedis('pages', start => {
     expect(ids).toEqual(expect.arrayContaining(alike.map(each => `acme/${each.slice(0, 16)}`)))
   })
 
+  it('skip no key and no token whose id begins like the last one of a page, behind one that has expired', async () => {
+    const expired = '0'.repeat(64)
+    const alike = ['0', '1'].map(digit => `feed00000000${digit}`.padEnd(64, '0'))
+    await plant('acme', [expired, ...alike])
+    await plantTokens([expired, ...alike])
+    await send('DEL', `sluice:{c:acme}:key:${expired}`, `sluice:{t:${expired}}`)
+    const ids = alike.map(each => each.slice(0, 16))
+    const keys = await allOf(after => readKeyPage(admin.store, 'acme', { after, limit: 1 }))
+    expect(idsOf(keys)).toEqual(ids.map(id => `acme/${id}`))
+    const tokens = await allOf(after => readTokenPage(admin.store, { after, limit: 1 }))
+    expect(tokens.map(({ id }) => id)).toEqual(ids)
+  })
+
   it('of tokens and of consumers have few requests', async () => {
     const digests = digestsOf(500, 'tokens')
     await plantTokens(digests)

@@ -2,11 +2,11 @@
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { administer } from '../../src/ops/admin/index.ts'
-import type { AdminConnection, Command } from '../../src/ops/admin-connection.ts'
+import type { AdminConnection, Command, Reply } from '../../src/ops/admin-connection.ts'
 import { type AdminStore, withActor } from '../../src/ops/admin-store.ts'
 import { readAudit } from '../../src/ops/audit.ts'
 import { blockConsumer, changePlan, setPlan, showConsumer, unblockConsumer } from '../../src/ops/consumers.ts'
-import { listKeys } from '../../src/ops/keys.ts'
+import { listConsumerNames, listKeys } from '../../src/ops/keys.ts'
 import { withInput } from '../../src/ops/overrides.ts'
 import { keysToRemove, removeConsumer } from '../../src/ops/remove-consumer.ts'
 import { listTokens } from '../../src/ops/tokens.ts'
@@ -76,7 +76,7 @@ const entriesOf = async (store: AdminStore) =>
     ['consumers.remove', 'consumers.unblock'].includes(action),
   )
 
-describeOnRedis('a consumer with thousands of keys', start => {
+describeOnRedis('a consumer with thousands of keys', (start, kind) => {
   const admin = useAdmin(start)
   const { send, text } = admin
   beforeEach(() => send('FLUSHALL'))
@@ -124,17 +124,40 @@ describeOnRedis('a consumer with thousands of keys', start => {
     expect(half).toBeGreaterThan(2)
   })
 
-  it('loses those that have ended from its index with commands of bounded size, as tokens do', async () => {
-    const digests = Array.from({ length: 2100 }, (_, i) => sha256(`key ${i}`))
-    await send('ZADD', 'sluice:{consumers}:names', '0', 'acme')
-    for (const index of ['sluice:{c:acme}:digests', 'sluice:{tokens}:digests'])
-      await send('ZADD', index, ...digests.flatMap(digest => ['0', digest]))
-    const { store, seen } = watched(admin.store)
-    expect(await listKeys(store)).toEqual([])
-    expect(await listTokens(store)).toEqual([])
-    expect((await keysOfStore()).filter(key => key.includes('digests'))).toEqual([])
-    // The index, a script with its number of keys, and 2,000 keys with their members.
-    expect(seen.values).toBeLessThanOrEqual(4004)
+  // On a busy machine, a script of 2,000 keys takes the embedded Redis longer than the 5 s that a command may take.
+  it.skipIf(kind === 'embedded')(
+    'loses those that have ended from its index with commands of bounded size, as tokens do',
+    async () => {
+      const digests = Array.from({ length: 2100 }, (_, i) => sha256(`key ${i}`))
+      await send('ZADD', 'sluice:{consumers}:names', '0', 'acme')
+      for (const index of ['sluice:{c:acme}:digests', 'sluice:{tokens}:digests'])
+        await send('ZADD', index, ...digests.flatMap(digest => ['0', digest]))
+      const { store, seen } = watched(admin.store)
+      expect(await listKeys(store)).toEqual([])
+      expect(await listTokens(store)).toEqual([])
+      expect((await keysOfStore()).filter(key => key.includes('digests'))).toEqual([])
+      // The index, a script with its number of keys, and 2,000 keys with their members.
+      expect(seen.values).toBeLessThanOrEqual(4004)
+    },
+  )
+
+  it('is listed after an interrupted removal, also if another process has removed it meanwhile', async () => {
+    await plant(admin.store, 2200)
+    const isNowBlocked = async () => isBlocked(await record(), Date.now() * 1000)
+    const interrupted: AdminStore = {
+      ...admin.store,
+      async run<T extends Reply>(...command: Command) {
+        if (command[0] === 'ZCARD') await removeConsumer(admin.store, 'acme', [])
+        return await admin.store.run<T>(...command)
+      },
+      async runEach<T extends Reply>(commands: readonly Command[]) {
+        if (await isNowBlocked()) throw new Error('The connection has ended.')
+        return await admin.store.runEach<T>(commands)
+      },
+    }
+    await expect(removeConsumer(interrupted, 'acme', [])).rejects.toThrow('The connection has ended.')
+    expect((await record()).reason).toMatch(/Remove it again/)
+    expect(await listConsumerNames(admin.store)).toEqual(['acme'])
   })
 
   it('that is unblocked after an interrupted removal is removed anew, with an entry of its own', async () => {
@@ -225,7 +248,7 @@ describeOnCluster('a consumer with thousands of keys on a cluster', start => {
     let lives = 1
     while ((await entriesOf(admin.store)).length === 0)
       await removeConsumer(watched(admin.store, lives++).store, 'acme', []).catch(() => {})
-    await removeConsumer(watched(admin.store, lives + 3).store, 'acme', []).catch(() => {})
+    await removeConsumer(watched(admin.store, lives + 2).store, 'acme', []).catch(() => {})
     expect((await listKeys(admin.store, 'acme')).length).toBeLessThan(2200)
     await removeConsumer(withActor(admin.store, OPS), 'acme', [])
     expect(await entriesOf(admin.store)).toHaveLength(1)

@@ -11,6 +11,7 @@ const EVERYTHING = fileURLToPath(new URL('../test/support/everything.config.ts',
 const WITH_SHEDDING = fileURLToPath(new URL('../test/support/shedding.config.ts', import.meta.url))
 const WITH_LIMITS = fileURLToPath(new URL('../test/support/limits.config.ts', import.meta.url))
 const WITH_API = fileURLToPath(new URL('../test/support/api-only.config.ts', import.meta.url))
+const WITH_API_AND_STATS = fileURLToPath(new URL('../test/support/api-with-stats.config.ts', import.meta.url))
 const WITH_ALL_OF_API = fileURLToPath(new URL('../test/support/api-all.config.ts', import.meta.url))
 const WITH_API_AND_LIMITS = fileURLToPath(new URL('../test/support/api.config.ts', import.meta.url))
 const WITH_API_AND_ALL_LIMITS = fileURLToPath(
@@ -53,6 +54,13 @@ const WORKERS: Bundle[] = [
     file: WITH_API,
     entry: GATEWAY,
     most: 77,
+    isOrdered: true,
+  },
+  {
+    what: 'Worker with the shipped config and the API with statistics',
+    file: WITH_API_AND_STATS,
+    entry: GATEWAY,
+    most: 78.9,
     isOrdered: true,
   },
   {

@@ -54,10 +54,11 @@ export async function writeSuccession<R extends CredentialRecord | TokenRecord>(
     const record = read(text ?? '')
     mustHaveNoSuccessor(what, id, record)
     const after = { ...record, expiresAt: endsAt, replacedBy: successor.id }
-    const ending = isOver ? [['DEL', key] as const, ...atEnd] : [setCommand(key, format(after), endsAt)]
+    const ending = isOver ? [...atEnd, ['DEL', key] as const] : [setCommand(key, format(after), endsAt)]
     return {
       keys: [key, ...keys],
-      commands: [...commands, ...ending],
+      // The end of the old one first: if the new one has been written, whatever the error, the old one has ended.
+      commands: [...ending, ...commands],
       ...{ claim, listed },
       entry: {
         ...{ action, target: id, before: recordFacts(record) },

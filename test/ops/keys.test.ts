@@ -331,6 +331,21 @@ describeOnRedis('keys', start => {
     expect(next.created).not.toHaveProperty('expiresAt')
   })
 
+  it.each([0, HOUR])(
+    'are not rotated without an end of the old one, with an overlap of %i ms',
+    async overlap => {
+      const old = await createKey(admin.store, { consumer: 'acme' })
+      const found = await findKey(admin.store, old.id)
+      // Redis then refuses the part of the script that changes the index.
+      await send('SET', 'sluice:{c:acme}:digests', 'no index')
+      const rotated = await rotateKey(admin.store, found, overlap).catch(error => error)
+      const records = (await text('KEYS', 'sluice:{c:acme}:key:*')).split(',')
+      const ttl = await ttlOf(`sluice:{c:acme}:key:${found.digest}`)
+      if (rotated instanceof Error) expect([records.length, ttl]).toEqual([1, -1])
+      else expect(ttl).toBeGreaterThan(0)
+    },
+  )
+
   it('are rotated all or nothing, and the new one is not lost with the reply of Redis', async () => {
     const { id } = await createKey(admin.store, { consumer: 'acme' })
     const found = await findKey(admin.store, id)

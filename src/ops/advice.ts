@@ -49,7 +49,9 @@ export type Advice = typeof ADVICE
 /** Adds what to do next to an error after which a change may have been made. */
 function ifLost(nextStep: string) {
   return (error: unknown): never => {
-    if (!(error instanceof AdminError) || error.kind !== 'store') throw error
+    const mayBeDone =
+      error instanceof AdminError && error.kind === 'store' && error.failure?.fate !== 'not-sent'
+    if (!mayBeDone) throw error
     throw new AdminError('store', error.message, [nextStep, error.nextStep].filter(Boolean).join('\n'))
   }
 }

@@ -1,6 +1,6 @@
 /** What administration says about a store that fails: what is wrong, and what to do. No message has a key, a token or a command. */
 import { GatewayError } from '../errors.ts'
-import { NO_PERMISSION } from '../store/refusal.ts'
+import { NO_PERMISSION, unreachableError } from '../store/refusal.ts'
 import { RestError } from '../store/rest.ts'
 
 /**
@@ -20,7 +20,7 @@ export function describeFailure(
   if (/^(Timeout|Abort)Error$/.test(error.name)) {
     return [lateText(deadlineMs), test]
   }
-  return [isUnreachable(error.cause) ? 'cannot be reached.' : LOST, test]
+  return [isUnreachable(error.cause) ? UNREACHABLE : LOST, test]
 }
 
 export const lateText = (deadlineMs: number) =>
@@ -87,6 +87,13 @@ const LOCAL_STORE =
 
 export const LOST =
   'broke the connection before it answered. If this was a change, it may have been made: check before you repeat it.'
+
+/** Nothing was sent. */
+export const UNREACHABLE = 'cannot be reached.'
+
+/** For everyone, and for programs: the failure of a request that was not sent. @param what of describeFailure */
+export const failureIfNotSent = (what: string): GatewayError | undefined =>
+  what === UNREACHABLE ? unreachableError('', { fate: 'not-sent' }) : undefined
 
 /** Whether no connection was made, so that nothing was sent. Only Node reports it; on other platforms the connection counts as lost. */
 function isUnreachable(cause: unknown): boolean {

@@ -3,7 +3,7 @@ import { upstashStore } from '../store/upstash.ts'
 import type { AdminConnection } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
 import { DEADLINE_MS, restConnection } from './rest-connection.ts'
-import { describeFailure, howToTest, nextStepFor } from './store-failure.ts'
+import { describeFailure, failureIfNotSent, howToTest, nextStepFor } from './store-failure.ts'
 
 export interface UpstashConnectionOptions {
   url: string
@@ -21,7 +21,8 @@ export function upstashConnection(options: UpstashConnectionOptions): AdminConne
   const { url, token, environment, keyLocking = true, cluster = false } = options
   const failureOf = (error: unknown) => {
     const [what, nextStep] = describeFailure(error, { deadlineMs: DEADLINE_MS, test: howToTest(url) })
-    return new AdminError('store', `The store at ${new URL(url).host} ${what}`, nextStep)
+    const message = `The store at ${new URL(url).host} ${what}`
+    return new AdminError('store', message, nextStep, failureIfNotSent(what))
   }
   return {
     ...restConnection({ url, token }, failureOf),

@@ -267,6 +267,13 @@ describeOnRedis('keys', start => {
     })
   })
 
+  it('that cannot have been created, because the store was not reached, are not named', async () => {
+    const closed = createAdminStore({ url: await closedPort(), token: 't' })
+    const error = await createKey(closed, { consumer: 'acme' }).catch(error => error)
+    expect(error).toMatchObject({ kind: 'store', failure: { fate: 'not-sent' } })
+    expect(error.nextStep).not.toContain('may have been created')
+  })
+
   it('are rotated: the new key has the settings of the old one, and the old one expires after the overlap', async () => {
     // The clock stands still, so the lifetimes of both keys can be compared to the millisecond.
     vi.useFakeTimers({ toFake: ['Date'] })

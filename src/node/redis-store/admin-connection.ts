@@ -1,7 +1,14 @@
 /** Administration over a direct connection. */
 import type { AdminConnection, Command, Reply } from '../../ops/admin-connection.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { describeErrorOfRedis, fixFor, LOST, lateText } from '../../ops/store-failure.ts'
+import {
+  describeErrorOfRedis,
+  failureIfNotSent,
+  fixFor,
+  LOST,
+  lateText,
+  UNREACHABLE,
+} from '../../ops/store-failure.ts'
 import { codeText, refusal } from '../../store/refusal.ts'
 import type { Store } from '../../store/store.ts'
 import type { FoundRedis } from '../rest-bridge/found-redis.ts'
@@ -63,8 +70,8 @@ function failureOf(error: unknown, deadlineMs: number): AdminError {
   const ofTls = describeTlsFailure(codeText((error as Error).cause ?? error), false)
   if (ofTls) return new AdminError('store', `The store cannot be reached. ${ofTls[0]}`, ofTls[1])
   const isLate = error instanceof RedisUnavailable && error.reason === 'timeout'
-  const what = isLate ? lateText(deadlineMs) : wasOffline(error) ? 'cannot be reached.' : LOST
-  return new AdminError('store', `The store ${what}`, TEST)
+  const what = isLate ? lateText(deadlineMs) : wasOffline(error) ? UNREACHABLE : LOST
+  return new AdminError('store', `The store ${what}`, TEST, failureIfNotSent(what))
 }
 
 const CLI = 'redis-cli -u redis://… PING'

@@ -138,7 +138,7 @@ export function sumCounts(fields: readonly Count[]): Sums {
   }
 }
 
-/** The row of this name. @param start if there is none yet */
+/** Finds the row of a name. @param start becomes the row if there is none yet */
 function rowOf<R>(rows: Map<string, R>, name: string, start: R): R {
   if (!rows.has(name)) rows.set(name, start)
   return rows.get(name)!

@@ -3,14 +3,15 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import type { Command, Reply } from '../../src/ops/admin-connection.ts'
 import type { AdminStore } from '../../src/ops/admin-store-shape.ts'
-import { blockConsumer, listConsumers } from '../../src/ops/consumers.ts'
+import { blockConsumer, listConsumers, setPlan } from '../../src/ops/consumers.ts'
 import { expireKey, revokeKey, rotateKey } from '../../src/ops/key-changes.ts'
 import { findKey } from '../../src/ops/key-reference.ts'
-import { createKey, importKey, listKeys, removeFromIndexIfEmpty } from '../../src/ops/keys.ts'
+import { createKey, importKey, listedConsumer, listKeys, removeFromIndexIfEmpty } from '../../src/ops/keys.ts'
 import { peekCaller, peekLimit, resetCaller, resetLimit } from '../../src/ops/limits.ts'
 import { compileOverride, setOverride } from '../../src/ops/overrides.ts'
 import { removeConsumer } from '../../src/ops/remove-consumer.ts'
 import { createToken, findToken, listTokens, revokeToken, rotateToken } from '../../src/ops/tokens.ts'
+import { write } from '../../src/ops/write.ts'
 import { startAdmin, type TestAdmin } from '../support/admin.ts'
 import { describeOnCluster, type TestCluster } from '../support/cluster.ts'
 import { configOf } from '../support/engines.ts'
@@ -129,6 +130,34 @@ describeOnCluster('the administration', start => {
       expect([at, (await listKeys(store)).map(key => key.id)]).toEqual([at, [id]])
       await removeConsumer(store, 'acme', [])
     }
+  })
+
+  it('lists a consumer again that is created while it is removed from the index', async () => {
+    const { store } = admin
+    for (let at = 0; at < 3; at++) {
+      await setPlan(store, 'acme', 'pro')
+      await setPlan(store, 'acme', undefined)
+      let calls = 0
+      const met: AdminStore = {
+        ...store,
+        async runEach<T extends Reply>(commands: readonly Command[]) {
+          if (calls++ === at) await createKey(store, { consumer: 'acme' })
+          return await store.runEach<T>(commands)
+        },
+      }
+      await removeFromIndexIfEmpty(met, 'acme')
+      expect([at, await listConsumers(store)]).toMatchObject([at, [{ consumer: 'acme', keys: [{}] }]])
+      await removeConsumer(store, 'acme', [])
+    }
+  })
+
+  it('lists no new consumer for a change that is not made', async () => {
+    const { store } = admin
+    const record = store.at('sluice:{c:nobody}:consumer')
+    const change = { keys: [record], commands: [['SET', record, 'plan=pro']] as const }
+    const listed = listedConsumer(store, 'nobody')
+    expect(await write(store, { ...change, listed, onlyIf: [[record, 'plan=free']] })).toBe(false)
+    expect(await listConsumers(store)).toEqual([])
   })
 
   it('creates, lists, rotates and revokes service tokens', async () => {

@@ -28,7 +28,7 @@ export function createEmptyStoreCheck(store: Store, now: () => number, report: (
   let isEmpty = false
 
   async function check(): Promise<void> {
-    // The index of consumers is a sorted set. GET answers an error for it, and null only if there is none.
+    // The index of consumers is a sorted set. To GET, Redis replies with an error if it exists, and with null if it does not.
     const [reply] = await store.run([{ command: 'GET', key: CONSUMER_INDEX_KEY }]).catch(() => {
       isDue = true
       return []

@@ -101,7 +101,7 @@ export async function mintSignedKey(key: SignedKey): Promise<string> {
 
 /** Signs the new keys of an environment. */
 export interface KeySigner {
-  /** Of the secret. */
+  /** The id of its secret. */
   id: string
   mint(key: Omit<SignedKey, 'secret' | 'environment'>): Promise<string>
 }

@@ -58,13 +58,13 @@ export interface Write {
   onlyIf?: readonly (readonly [key: string, text: string])[]
   /** Of a creation: `write` throws if another one has it. */
   claim?: HeldClaim | undefined
-  /** A member of an index that belongs to what is written. */
+  /** What the write adds to an index. */
   listed?: Listed | undefined
   /** Absent: a detail of another change, which leaves no entry. */
   entry?: Entry | undefined
 }
 
-/** A member of an index: in it while there are records. All keys have the environment. */
+/** A member of an index. It stays there as long as any of its records exists. All keys have the environment. */
 export interface Listed {
   index: string
   member: string

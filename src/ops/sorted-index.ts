@@ -1,4 +1,4 @@
-/** Indexes: sorted sets, whose members all have the score 0. So they are in the order of their texts, and are read in pages. */
+/** Indexes. Each is a sorted set whose members have the score 0: Redis keeps them in the order of their texts, so that pages can be read. */
 import { type Command, evalCommand } from './admin-connection.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import { DROP_IF_GONE } from './lua.generated.ts'
@@ -19,7 +19,7 @@ export const removeFromIndex = (index: string, members: readonly string[]): Comm
 /**
  * Removes members whose records are gone, in one step: a record that was written again meanwhile keeps its member.
  * @param index with the environment, as the records; all are in one slot of a cluster
- * @param records as many of each member
+ * @param records of all members in turn, the same number for each
  */
 export const removeIfGone = (
   index: string,
@@ -39,7 +39,7 @@ export async function unlistIfGone(
   await store.runEach([removeIfGone(index, members, records)])
 }
 
-/** How many records of an index are read at once, if all are: those that have ended are removed with one command. */
+/** A list of all records reads this many at once. One command removes those of them that have ended from the index. */
 export const READ_AT_ONCE = 2000
 
 /** All members of an index, in their order. @param index with the environment */

@@ -57,7 +57,7 @@ export async function readStatsBy(
   now: Date,
 ): Promise<Stats> {
   const backMs = now.getTime() - since.getTime()
-  // So far back, records have minutes and hours.
+  // Records have minutes for two hours, and hours for seven days.
   const unit = backMs <= 2 * HOUR_MS ? 'minute' : backMs <= 7 * DAY_MS ? 'hour' : 'day'
   const days = timesOf(DAY_MS, since, now)
   const records = await store.runEach<Hash>(days.map(day => ['HGETALL', store.at(statsKey(day))]))

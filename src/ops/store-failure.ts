@@ -88,10 +88,10 @@ const LOCAL_STORE =
 export const LOST =
   'broke the connection before it answered. If this was a change, it may have been made: check before you repeat it.'
 
-/** Nothing was sent. */
+/** Describes a store that no request has reached. */
 export const UNREACHABLE = 'cannot be reached.'
 
-/** For everyone, and for programs: the failure of a request that was not sent. @param what of describeFailure */
+/** The failure of a request that was not sent, without the address of the store. @param what describeFailure's description */
 export const failureIfNotSent = (what: string): GatewayError | undefined =>
   what === UNREACHABLE ? unreachableError('', { fate: 'not-sent' }) : undefined
 

@@ -98,7 +98,7 @@ export interface NewText {
  * Changes the text of a key.
  * @param key without its environment
  * @param change is called again if another writer was faster
- * @param listed is listed with the text
+ * @param listed what the same write adds to an index
  * @throws AdminError `conflict` if other writers are always faster; `store`; errors of `change`
  */
 export async function changeText(

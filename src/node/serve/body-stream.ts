@@ -1,5 +1,8 @@
-/** The body of a message of `node:http` as a web stream that reads nothing in advance. */
-import type { IncomingMessage } from 'node:http'
+/** The body of a message as a web stream that reads nothing in advance. */
+import type { Readable } from 'node:stream'
+
+/** A request of `node:http`, or the response of an origin. */
+type Message = Readable & { readonly complete: boolean }
 
 /**
  * @param onRead called before the first read
@@ -7,7 +10,7 @@ import type { IncomingMessage } from 'node:http'
  * @returns the body. It fails if the message breaks off
  */
 export function bodyStream(
-  message: IncomingMessage,
+  message: Message,
   onRead: () => void = () => {},
   onCancel: () => void = () => void message.destroy(),
 ): ReadableStream<Uint8Array> {

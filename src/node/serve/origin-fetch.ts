@@ -1,194 +1,255 @@
 /**
- * Sends requests to the origin through `node:http`. The `fetch` of Node would decompress replies, and passes bodies through web streams.
+ * Sends requests to the origin through undici. The `fetch` of Node would decompress replies, and passes bodies through web streams.
  *
- * Connections to the origin are kept open. If one was closed in the moment in which it was used again, a request that is safe to repeat
- * is sent once more.
+ * A response must not reach another caller than the one who sent its request (RFC 9112, section 9.2). An origin can leave bytes on a
+ * connection: a body after the head of a response that has no body, or what follows an early response. So the connection is closed
+ * after such a response, and when bytes arrive while it is idle.
+ *
+ * If the origin closes a kept connection instead of answering, an idempotent request is sent once more, on a new connection.
  */
-import {
-  type ClientRequest,
-  Agent as HttpAgent,
-  request as httpRequest,
-  type IncomingMessage,
-} from 'node:http'
-import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import { Readable } from 'node:stream'
+import type { Dispatcher } from 'undici'
 import { cleanResponse, type FetchOrigin } from '../../set-ups/gateway/proxy.ts'
 import { bodyStream } from './body-stream.ts'
 import { type Exchange, exchangeOf } from './exchange.ts'
-
-/** Idle connections to the origin that a process keeps. */
-const MAX_IDLE_CONNECTIONS = 256
+import { type Connection, type ConnectionSettings, OriginConnections } from './origin-connections.ts'
+import { RequestBody } from './request-body.ts'
 
 /** Statuses whose responses have no body (Fetch Standard). */
 const WITHOUT_BODY = new Set([204, 205, 304])
 
-/** Methods whose requests seldom have a body, so that none is announced (RFC 9110, section 8.6). */
-const WITHOUT_REQUEST_BODY = new Set(['GET', 'HEAD', 'OPTIONS', 'DELETE'])
+/** RFC 9110, section 9.2.2. */
+const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE', 'PUT', 'DELETE'])
 
-/** Repeated if the connection was closed before they arrived. */
-const SAFE = new Set(['GET', 'HEAD', 'OPTIONS'])
+const bodies = new WeakMap<Response, OriginBody>()
 
-const messages = new WeakMap<Response, IncomingMessage>()
-
-/** The message whose body the response passes on. Undefined for any other response, and if the body was read. */
-export function messageOf(response: Response): IncomingMessage | undefined {
-  const message = messages.get(response)
-  return message && !message.readableDidRead && message.listenerCount('readable') === 0 ? message : undefined
+/** The body of a response of the origin. Undefined for any other response, and if the body was read. */
+export function originBodyOf(response: Response): OriginBody | undefined {
+  const body = bodies.get(response)
+  return body && !body.readableDidRead && body.listenerCount('readable') === 0 ? body : undefined
 }
 
-export interface OriginConnections {
+export interface Origin {
   fetchOrigin: FetchOrigin
   close(): void
 }
 
-export function connectToOrigin(): OriginConnections {
-  const options = { keepAlive: true, maxFreeSockets: MAX_IDLE_CONNECTIONS }
-  const agents = { 'http:': new HttpAgent(options), 'https:': new HttpsAgent(options) }
-  let last: { origin: string; base: ReturnType<typeof baseOf> } | undefined
-
-  function baseOf({ protocol, hostname, port, host }: URL) {
-    const isSecure = protocol === 'https:'
-    return {
-      send: isSecure ? httpsRequest : httpRequest,
-      host,
-      options: {
-        protocol,
-        // Brackets are part of the URL only.
-        hostname: hostname.replace(/^\[|\]$/g, ''),
-        port: port || (isSecure ? 443 : 80),
-        agent: agents[protocol as keyof typeof agents],
-      },
-    }
-  }
-
-  /** Parsed once: a config has one origin. */
-  function endpointOf(target: string) {
-    if (!last || !target.startsWith(`${last.origin}/`)) {
-      const url = new URL(target)
-      last = { origin: url.origin, base: baseOf(url) }
-    }
-    return { ...last.base, path: target.slice(last.origin.length) }
-  }
-
-  function attempt(
-    target: string,
-    request: Request,
-    settings: RequestInit,
-    body: Body,
-  ): Promise<IncomingMessage> {
-    const { send, host, options, path } = endpointOf(target)
-    const { method } = request
-    return new Promise((resolve, reject) => {
-      const signal = settings.signal as AbortSignal | null | undefined
-      const sent = send({
-        ...{ ...options, path, method },
-        headers: headersOf(settings.headers as Headers, host, method, body !== undefined),
-      })
-      // Not the option `signal`, whose listeners take a fifth of the time of a request.
-      if (signal?.aborted) sent.destroy(signal.reason)
-      else signal?.addEventListener('abort', () => sent.destroy(signal.reason))
-      let isAnswered = false
-      sent.once('response', message => {
-        isAnswered = true
-        // Without a listener, a response that breaks off would end the process.
-        message.on('error', () => {})
-        resolve(message)
-      })
-      // Node would end the request without an error.
-      sent.once('upgrade', (_, socket) => {
-        socket.destroy()
-        reject(statusError(101))
-      })
-      sent.on('error', (error: NodeJS.ErrnoException) => {
-        const isClosed = sent.reusedSocket && (error.code === 'ECONNRESET' || error.code === 'EPIPE')
-        if (isClosed && !isAnswered && body === undefined && SAFE.has(method) && !signal?.aborted)
-          attempt(target, request, settings, body).then(resolve, reject)
-        else reject(error)
-      })
-      if (body) sendBody(body, sent)
-      else sent.end()
-    })
-  }
-
+export function connectToOrigin(settings: ConnectionSettings): Origin {
+  const connections = new OriginConnections(settings)
   return {
-    async fetchOrigin(target, request, settings) {
+    async fetchOrigin(target, request, { headers, signal }) {
       const exchange = exchangeOf(request)
       if (exchange) exchange.isForwarded = true
-      const message = await attempt(target, request, settings, bodyOf(request, exchange))
-      return responseOf(message, request.method)
+      // The paths of the gateway begin after the third slash.
+      const slash = target.indexOf('/', target.indexOf('//') + 2)
+      const origin = target.slice(0, slash)
+      const body = bodyOf(request, exchange)
+      const sending: Sending = {
+        path: target.slice(slash),
+        method: request.method,
+        headers: headersOf(headers as Headers, hostOf(origin), body !== undefined),
+        ...{ body, signal: signal ?? undefined },
+      }
+      const first = new Attempt(sending, connections.take(origin), connections)
+      return await first.response.catch(error => {
+        if (!first.canRepeat()) throw error
+        return new Attempt(sending, connections.take(origin, true), connections).response
+      })
     },
-    close() {
-      for (const agent of Object.values(agents)) agent.destroy()
-    },
+    close: () => connections.close(),
   }
 }
 
-type Body = Readable | undefined
+const hostOf = (origin: string) => origin.slice(origin.indexOf('//') + 2)
 
-function bodyOf(request: Request, exchange: Exchange | undefined): Body {
-  if (exchange) return exchange.hasBody ? exchange.takeBody() : undefined
-  return request.body ? Readable.fromWeb(request.body as Parameters<typeof Readable.fromWeb>[0]) : undefined
+function bodyOf(request: Request, exchange: Exchange | undefined): RequestBody | undefined {
+  if (exchange) return exchange.hasBody ? new RequestBody(exchange.takeBody()) : undefined
+  type WebStream = Parameters<typeof Readable.fromWeb>[0]
+  return request.body ? new RequestBody(Readable.fromWeb(request.body as WebStream)) : undefined
 }
 
-/** Names and values in turn, which Node sends as they are. */
-function headersOf(headers: Headers, host: string, method: string, hasBody: boolean): string[] {
+/** Names and values in turn. */
+function headersOf(headers: Headers, host: string, hasBody: boolean): string[] {
   const list = ['host', host]
-  let hasLength = false
   for (const [name, value] of headers) {
     // The client's expectation is met here, before its body is read.
     if (name === 'expect' || (name === 'content-length' && !hasBody)) continue
-    if (name === 'content-length') hasLength = true
     list.push(name, value)
   }
-  if (hasBody && !hasLength) list.push('transfer-encoding', 'chunked')
-  // Node would send an empty body in chunks, which some origins refuse.
-  if (!hasBody && !WITHOUT_REQUEST_BODY.has(method)) list.push('content-length', '0')
   return list
 }
 
-function sendBody(body: Readable, sent: ClientRequest): void {
-  const breakOff = () => {
-    if (!body.readableEnded) sent.destroy(new Error('The client has broken off the body of its request.'))
-  }
-  // The client has left before the request was decided.
-  if (body.destroyed) {
-    breakOff()
-    return
-  }
-  body.once('error', breakOff)
-  body.once('close', breakOff)
-  // The origin may answer, and close the connection, before it has read the body.
-  sent.once('close', () => body.unpipe(sent))
-  body.pipe(sent)
+interface Sending {
+  path: string
+  method: string
+  headers: string[]
+  body: RequestBody | undefined
+  signal: AbortSignal | undefined
 }
 
-function responseOf(message: IncomingMessage, method: string): Response {
+/** A request that is sent on a connection once. */
+class Attempt implements Dispatcher.DispatchHandler {
+  /** Rejects if the origin does not answer. */
+  readonly response: Promise<Response>
+  readonly #sending: Sending
+  readonly #connection: Connection
+  readonly #connections: OriginConnections
+  readonly #resolve: (response: Response) => void
+  readonly #reject: (error: unknown) => void
+  #controller: Dispatcher.DispatchController | undefined
+  #body: OriginBody | undefined
+  #isAnswered = false
+  /** Whether the connection has carried a request before. */
+  #isReused = false
+  /** What the connection had received before. */
+  #bytesBefore = 0
+  #isClosedByOrigin = false
+
+  constructor(sending: Sending, connection: Connection, connections: OriginConnections) {
+    const { promise, resolve, reject } = Promise.withResolvers<Response>()
+    this.response = promise
+    this.#resolve = resolve
+    this.#reject = reject
+    this.#sending = sending
+    this.#connection = connection
+    this.#connections = connections
+    const { path, method, headers, body, signal } = sending
+    if (signal?.aborted) {
+      reject(signal.reason)
+      return
+    }
+    signal?.addEventListener('abort', () => this.#abort(signal.reason))
+    const options = { path, method: method as Dispatcher.HttpMethod, headers, body: body?.open() ?? null }
+    connection.client.dispatch(options, this)
+  }
+
+  /** Whether the request can be sent again: the origin has closed a kept connection without a byte of a response. */
+  canRepeat(): boolean {
+    const { method, body, signal } = this.#sending
+    return this.#isClosedByOrigin && IDEMPOTENT.has(method) && (body?.canRepeat ?? true) && !signal?.aborted
+  }
+
+  #abort(reason: unknown): void {
+    if (this.#isAnswered) this.#body?.destroy(reason as Error)
+    else this.#reject(reason)
+    this.#controller?.abort(reason as Error)
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    const { signal } = this.#sending
+    this.#controller = controller
+    const connection = this.#connection
+    this.#isReused = connection.requests++ > 0
+    this.#bytesBefore = connection.socket?.bytesRead ?? 0
+    if (signal?.aborted) controller.abort(signal.reason)
+  }
+
+  onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
+    // Interim responses, as 103, are not passed on.
+    if (status < 200) return
+    this.#isAnswered = true
+    const { method, body } = this.#sending
+    const isEarly = body !== undefined && !body.isWhole
+    const hasBody = method !== 'HEAD' && !WITHOUT_BODY.has(status)
+    // The origin may take the rest of the body for the next request.
+    if (isEarly) this.#connection.isRetired = true
+    try {
+      if (status > 599) throw statusError(status)
+      const rawHeaders = controller.rawHeaders as Buffer[]
+      if (hasBody) this.#body = new OriginBody(controller)
+      this.#resolve(responseOf(status, rawHeaders, method, this.#body))
+    } catch (error) {
+      this.#reject(error)
+      controller.abort(error as Error)
+      return
+    }
+    if (!hasBody) {
+      // A body nevertheless would be taken for the response to the next request.
+      this.#connection.retire()
+      controller.abort(new Error('The response has no body.'))
+    }
+  }
+
+  onResponseData(_: Dispatcher.DispatchController, chunk: Buffer): void {
+    this.#body?.receive(chunk)
+  }
+
+  onResponseEnd(): void {
+    this.#body?.finish()
+    if (this.#connection.isRetired) this.#connection.retire()
+    else this.#connections.give(this.#connection)
+  }
+
+  onResponseError(_: Dispatcher.DispatchController, error: Error): void {
+    if (this.#isAnswered) {
+      this.#body?.destroy(error)
+      return
+    }
+    this.#isClosedByOrigin =
+      this.#isReused && isClosed(error) && this.#connection.socket?.bytesRead === this.#bytesBefore
+    this.#reject(error)
+  }
+}
+
+/** Whether the other end has closed or reset the connection. */
+const isClosed = ({ code }: NodeJS.ErrnoException) =>
+  code === 'UND_ERR_SOCKET' || code === 'ECONNRESET' || code === 'EPIPE'
+
+/** The body of a response, which arrives as fast as it is read. */
+export class OriginBody extends Readable {
+  readonly #controller: Dispatcher.DispatchController
+  /** Whether all of it has arrived. As of a message of `node:http`. */
+  complete = false
+
+  constructor(controller: Dispatcher.DispatchController) {
+    super({ highWaterMark: 65_536 })
+    this.#controller = controller
+    // Without a listener, a response that breaks off would end the process.
+    this.on('error', () => {})
+  }
+
+  receive(chunk: Buffer): void {
+    if (!this.push(chunk)) this.#controller.pause()
+  }
+
+  finish(): void {
+    this.complete = true
+    this.push(null)
+  }
+
+  override _read(): void {
+    this.#controller.resume()
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    if (!this.complete) this.#controller.abort(error ?? new Error('The body is not wanted.'))
+    done(error)
+  }
+}
+
+function responseOf(
+  status: number,
+  rawHeaders: Buffer[],
+  method: string,
+  body: OriginBody | undefined,
+): Response {
   const headers = new Headers()
-  const { rawHeaders, statusCode = 0 } = message
-  // Node handles 1xx itself.
-  if (statusCode < 200 || statusCode > 599) {
-    message.destroy()
-    throw statusError(statusCode)
-  }
-  for (let i = 0; i < rawHeaders.length; i += 2) headers.append(rawHeaders[i]!, rawHeaders[i + 1]!)
+  // Bytes, as Node reads them: a name of a file in UTF-8 stays as it is.
+  for (let i = 0; i < rawHeaders.length; i += 2)
+    headers.append(rawHeaders[i]!.toString('latin1'), rawHeaders[i + 1]!.toString('latin1'))
   cleanResponse(headers)
-  const init = { status: statusCode, headers }
-  if (method === 'HEAD' || WITHOUT_BODY.has(statusCode)) {
-    // The client would wait for a body of this length, and take the next response for it.
-    if (method !== 'HEAD' && statusCode !== 304) headers.delete('content-length')
-    // The connection can be used again only when the message was read.
-    message.resume()
-    return new Response(null, init)
-  }
-  const response = new Response(null, init)
-  let body: ReadableStream | undefined
+  // The client would wait for a body of this length, and take the next response for it.
+  if (!body && method !== 'HEAD' && status !== 304) headers.delete('content-length')
+  const response = new Response(null, { status, headers })
+  if (!body) return response
+  let stream: ReadableStream | undefined
   Object.defineProperty(response, 'body', {
     get() {
-      body ??= bodyStream(message)
-      return body
+      stream ??= bodyStream(body)
+      return stream
     },
   })
-  messages.set(response, message)
+  bodies.set(response, body)
   return response
 }
 

@@ -1,23 +1,23 @@
-/** Sends the reply to a request that went to the origin. Its body goes from one message to the other, as the origin has sent it. */
-import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http'
-import { messageOf } from './origin-fetch.ts'
+/** Sends the reply to a request that went to the origin. Its body goes from one connection to the other, as the origin has sent it. */
+import type { OutgoingHttpHeaders, ServerResponse } from 'node:http'
+import { type OriginBody, originBodyOf } from './origin-fetch.ts'
 
 /** Resolves when the reply was handed over, or has failed. Never rejects. */
 export async function sendReply(response: Response, outgoing: ServerResponse): Promise<void> {
-  const message = messageOf(response)
-  const body = message ? undefined : response.body
+  const originBody = originBodyOf(response)
+  const body = originBody ? undefined : response.body
   if (outgoing.destroyed) {
-    message?.destroy()
+    originBody?.destroy()
     await body?.cancel().catch(() => {})
     return
   }
   try {
     outgoing.writeHead(response.status, headersOf(response.headers))
   } catch (error) {
-    message?.destroy()
+    originBody?.destroy()
     throw error
   }
-  if (message) sendMessage(message, outgoing)
+  if (originBody) sendBody(originBody, outgoing)
   else if (body) await sendStream(body, outgoing)
   else outgoing.end()
 }
@@ -30,23 +30,23 @@ function headersOf(headers: Headers): OutgoingHttpHeaders {
   return record
 }
 
-function sendMessage(message: IncomingMessage, outgoing: ServerResponse): void {
+function sendBody(body: OriginBody, outgoing: ServerResponse): void {
   // A small body has arrived together with its head.
-  if (message.complete && !message.destroyed) {
-    outgoing.end(message.read() ?? undefined)
-    message.resume()
+  if (body.complete && !body.destroyed) {
+    outgoing.end(body.read() ?? undefined)
+    body.resume()
     return
   }
-  if (message.readableLength === 0) outgoing.flushHeaders()
-  message.once('close', () => {
+  if (body.readableLength === 0) outgoing.flushHeaders()
+  body.once('close', () => {
     // The origin has broken off. The client sees that too: the end of the body is missing.
-    if (!message.readableEnded) outgoing.destroy()
+    if (!body.readableEnded) outgoing.destroy()
   })
   outgoing.once('close', () => {
-    if (!message.readableEnded) message.destroy()
+    if (!body.readableEnded) body.destroy()
   })
-  if (message.destroyed) outgoing.destroy()
-  else message.pipe(outgoing)
+  if (body.destroyed) outgoing.destroy()
+  else body.pipe(outgoing)
 }
 
 async function sendStream(body: ReadableStream<Uint8Array>, outgoing: ServerResponse): Promise<void> {

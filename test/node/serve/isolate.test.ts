@@ -90,7 +90,9 @@ describe('serve passes on', () => {
     expect((await to('/upload', { method, headers, body })).status).toBe(200)
     const { bodySha256, bodyBytes, headers: received } = lastReceived()
     expect([bodyBytes, bodySha256]).toEqual([100_000, createHash('sha256').update(body).digest('hex')])
-    expect(received['content-length']).toBe((headers['content-length'] as number | undefined)?.toString())
+    // The length of a body in chunks is known if all of it has arrived before it is sent.
+    if (headers['content-length']) expect(received['content-length']).toBe('100000')
+    else expect([undefined, '100000']).toContain(received['content-length'])
   })
 
   it.each(['POST', 'PUT', 'PATCH'])('%s without a body, and without chunks', async method => {

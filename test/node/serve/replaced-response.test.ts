@@ -16,7 +16,7 @@ const origin = createServer((_, reply) => {
   finish = () => reply.end('origin')
 })
 const originPort = await listen(origin)
-const { fetchOrigin } = connectToOrigin()
+const { fetchOrigin } = connectToOrigin({ connectTimeoutMs: 30_000, reuse: 'kept' })
 const app = { fetch: request => fetchOrigin('http://127.0.0.1:' + originPort + '/', request, { headers: new Headers() }) }
 const options = { address: { trustedProxies: [] }, waitUntil() {}, isStopping: () => false, replacesGlobals: true }
 const port = await listen(createServer(createListeners({ app }, options).request))

@@ -1,5 +1,8 @@
-/** The connections of a server, and the requests on them: what is to end before the process does. */
-import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+/**
+ * The connections of a server, and the requests on them, one after the other: what is to end before the process does, and what must not
+ * begin because its connection is about to close.
+ */
+import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
 /** How long an idle connection stays open after the server has stopped to accept others (ms): the client may be about to use it. */
@@ -7,13 +10,24 @@ const IDLE_MS = 1000
 
 const CHECK_MS = 50
 
+/** How long a client can go on sending a body after its reply, and how long it can pause meanwhile (ms). Those of nginx. */
+const LINGERING_MS = 30_000
+const LINGERING_SILENCE_MS = 5000
+
 export interface Connections {
+  /**
+   * A listener that gets the requests of a connection in turn: each when the reply to the one before is over, and none behind a reply that
+   * closes the connection (RFC 9112, section 9.6).
+   */
+  inTurn(listener: RequestListener): RequestListener
+  /** Calls `run` when all replies on the connection are over; not if it is closing then. */
+  whenFree(socket: Socket, run: () => void): void
   /** Stops accepting connections. Those that are open may send one more request. */
   stopAccepting(): void
   /**
    * Waits until all requests have ended and all connections are closed, after `stopAccepting`.
    * @param timeoutMs after which the rest is cut off
-   * @returns the number of requests that were cut off
+   * @returns the number of connections with a request that was cut off
    */
   drain(timeoutMs: number): Promise<number>
   /** Cuts off all connections. */
@@ -23,31 +37,38 @@ export interface Connections {
 /** @param max the most connections at a time; others are closed at once */
 export function trackConnections(server: Server, max: number): Connections {
   const sockets = new Set<Socket>()
-  const replies = new Set<ServerResponse>()
+  /** The last reply on each connection that has one. */
+  const replies = new Map<Socket, ServerResponse>()
   let isStopping = false
 
   server.on('connection', socket => {
+    // It is here again after a request to upgrade it.
+    if (sockets.has(socket)) return
     if (sockets.size >= max) {
       socket.destroy()
       return
     }
     sockets.add(socket)
-    socket.once('close', () => sockets.delete(socket))
+    socket.once('close', () => {
+      sockets.delete(socket)
+      replies.delete(socket)
+    })
   })
-  const track = (_: IncomingMessage, reply: ServerResponse) => {
-    replies.add(reply)
-    reply.once('close', () => replies.delete(reply))
-    if (isStopping) reply.shouldKeepAlive = false
+
+  function whenFree(socket: Socket, run: () => void): void {
+    const reply = replies.get(socket)
+    if (!reply) run()
+    else
+      reply.once('close', () => {
+        if (!socket.destroyed && !socket.writableEnded) run()
+      })
   }
-  server.prependListener('request', track)
-  server.prependListener('checkContinue', track)
 
   /** Closes connections that have been idle for a while. @param idle since when each connection is idle (ms) */
   function closeIdle(idle: Map<Socket, number>): void {
-    const busy = new Set([...replies].map(({ req }) => req.socket))
     for (const socket of sockets) {
       const since = idle.get(socket) ?? performance.now()
-      if (busy.has(socket)) idle.delete(socket)
+      if (replies.has(socket)) idle.delete(socket)
       else if (performance.now() - since < IDLE_MS) idle.set(socket, since)
       else socket.destroy()
     }
@@ -58,9 +79,27 @@ export function trackConnections(server: Server, max: number): Connections {
   }
 
   return {
+    inTurn: listener => (incoming, outgoing) => {
+      const { socket } = incoming
+      const isPipelined = replies.has(socket)
+      // What follows waits, too. Otherwise a client could fill the memory with requests.
+      if (isPipelined) socket.pause()
+      whenFree(socket, () => {
+        if (isPipelined && replies.get(socket) === outgoing) socket.resume()
+        if (isStopping) outgoing.shouldKeepAlive = false
+        listener(incoming, outgoing)
+      })
+      replies.set(socket, outgoing)
+      outgoing.once('close', () => {
+        if (replies.get(socket) === outgoing) replies.delete(socket)
+      })
+    },
+
+    whenFree,
+
     stopAccepting() {
       isStopping = true
-      for (const reply of replies) if (!reply.headersSent) reply.shouldKeepAlive = false
+      for (const reply of replies.values()) if (!reply.headersSent) reply.shouldKeepAlive = false
       // Otherwise Node would close idle connections at once, also one on which a request is on its way.
       server.closeIdleConnections = () => {}
       server.close()
@@ -79,5 +118,22 @@ export function trackConnections(server: Server, max: number): Connections {
     },
 
     destroy,
+  }
+}
+
+/**
+ * Closes the connection after its reply, and reads on until the client has read that: a connection that is closed with bytes that were not
+ * read is reset, and the reply may be lost.
+ */
+export function closeAfterReply(incoming: IncomingMessage, outgoing: ServerResponse): void {
+  const { socket } = incoming
+  outgoing.shouldKeepAlive = false
+  // Node calls it after the last reply.
+  socket.destroySoon = () => {
+    socket.end()
+    socket.setTimeout(LINGERING_SILENCE_MS)
+    const timer = setTimeout(() => socket.destroy(), LINGERING_MS)
+    socket.once('close', () => clearTimeout(timer))
+    incoming.resume()
   }
 }

@@ -19,6 +19,7 @@ import { listenError } from './listen-error.ts'
 import { createListeners, peerOf } from './listener.ts'
 import { connectToOrigin } from './origin-fetch.ts'
 import { connectServeStore, type ServeStore, type ServeVariables } from './serve-store.ts'
+import { ignoreUpgrades } from './upgrade.ts'
 
 export interface IsolateOptions {
   /** As checked by serve-config.ts. */
@@ -74,10 +75,12 @@ export async function startIsolate(options: IsolateOptions): Promise<Isolate> {
     ...{ address: config.address, waitUntil, replacesGlobals },
     isStopping: () => isStopping,
   })
-  const server = createServer({ ...SERVER_OPTIONS, ...options.serverOptions }, listeners.request)
-  server.on('checkContinue', listeners.checkContinue)
-  server.timeout = Math.max(config.originDeadlineMs, config.idleDeadlineMs) + SILENCE_MS
+  const server = createServer({ ...SERVER_OPTIONS, ...options.serverOptions })
   const connections = trackConnections(server, MAX_CONNECTIONS)
+  server.on('request', connections.inTurn(listeners.request))
+  server.on('checkContinue', connections.inTurn(listeners.checkContinue))
+  ignoreUpgrades(server, connections)
+  server.timeout = Math.max(config.originDeadlineMs, config.idleDeadlineMs) + SILENCE_MS
   try {
     await listen(server, host, port)
   } catch (error) {

@@ -15,6 +15,8 @@ export const SERVER_OPTIONS = {
   connectionsCheckingInterval: 5000,
   /** Bytes. A longer head gets a 431. */
   maxHeaderSize: 16_384,
+  /** The listener refuses requests without Host, so that what follows them on the connection is not executed. */
+  requireHostHeader: false,
 } as const satisfies ServerOptions
 
 /** How much longer than the deadlines of the config a connection can pass no byte in either direction (ms). */

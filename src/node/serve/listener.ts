@@ -7,8 +7,10 @@ import type { AddressSettings } from '../../config/compile-address.ts'
 import type { Gateway } from '../../set-ups/gateway/app.ts'
 import { problem } from '../../set-ups/http/problem.ts'
 import { logException } from '../../set-ups/http/unexpected.ts'
+import { closeAfterReply } from './connections.ts'
 import { Exchange, openExchange } from './exchange.ts'
 import { sendReply } from './send-reply.ts'
+import { asksForWebSocket } from './upgrade.ts'
 
 /** What @hono/node-server passes beside a request. */
 export interface NodeEnv {
@@ -62,20 +64,24 @@ export function createListeners({ app }: Pick<Gateway, 'app'>, options: Listener
     // The client may send the body nevertheless, or not. It could be read as the next request.
     if (exchange.isAwaitingContinue) outgoing.shouldKeepAlive = false
     if (!exchange.isForwarded) return response
+    // The origin has answered early, or failed.
+    if (exchange.hasBody && !incoming.complete) closeAfterReply(incoming, outgoing)
     await sendReply(response, outgoing)
     return ALREADY_SENT
   }
 
   function refuse(incoming: IncomingMessage): Response | undefined {
     const { method = '', url, headers, rawHeaders, httpVersion } = incoming
-    if (hasSeveralHosts(rawHeaders)) return badRequest()
+    const isForWebSocket = asksForWebSocket(incoming)
+    const hosts = countHosts(rawHeaders)
+    if (hosts > 1 || (hosts === 0 && httpVersion === '1.1')) return badRequest({ connection: 'close' })
     const coding = headers['transfer-encoding']
     // Passing on the body would remove a coding from the head, and leave it in the body. A proxy in front that knows HTTP/1.0 only may see
     // the end of the body elsewhere (RFC 9112, section 6.1), so the connection is closed.
     if (coding !== undefined && (httpVersion === '1.0' || !/^chunked$/i.test(coding)))
       return notImplemented(NO_CODINGS, { connection: 'close' })
     if (IMPOSSIBLE.test(method)) return notImplemented(`This server does not implement ${method}.`)
-    if (headers.upgrade?.toLowerCase() === 'websocket') return notImplemented(NO_WEB_SOCKETS)
+    if (isForWebSocket) return notImplemented(NO_WEB_SOCKETS)
     if (isStopping() && url?.split('?', 1)[0] === '/_sluice/health') return stopping()
     return undefined
   }
@@ -122,12 +128,12 @@ export function createListeners({ app }: Pick<Gateway, 'app'>, options: Listener
   }
 }
 
-/** RFC 9112, section 3.2: a proxy in front may have used another one than Node, which takes the first. */
-function hasSeveralHosts(rawHeaders: readonly string[]): boolean {
+/** RFC 9112, section 3.2: of several, a proxy in front may have used another one than Node, which takes the first. */
+function countHosts(rawHeaders: readonly string[]): number {
   let hosts = 0
   for (let i = 0; i < rawHeaders.length; i += 2)
     if (rawHeaders[i]!.length === 4 && rawHeaders[i]!.toLowerCase() === 'host') hosts += 1
-  return hosts > 1
+  return hosts
 }
 
 /** The address at the other end of the connection; empty if it has closed. */
@@ -142,8 +148,11 @@ const NO_WEB_SOCKETS =
 const notImplemented = (detail: string, headers = {}) =>
   problem({ status: 501, title: 'Not Implemented', detail, headers })
 
-const badRequest = () =>
-  problem({ status: 400, title: 'Bad Request', detail: 'The URL or the header Host is not valid.' })
+const badRequest = (headers = {}) =>
+  problem({
+    ...{ status: 400, title: 'Bad Request', detail: 'The URL or the header Host is not valid.' },
+    headers,
+  })
 
 /** The health of a server that is about to stop: it is live, and not ready. */
 const stopping = () =>

@@ -38,7 +38,10 @@ export class Connection {
     this.client = new Client(origin, {
       connect: (options, callback) =>
         connect(options, (...result) => {
-          if (result[1]) this.socket = result[1]
+          if (result[1]) {
+            this.socket = result[1]
+            ignoreFailedWrites(result[1])
+          }
           callback(...result)
         }),
       allowH2: false,
@@ -64,6 +67,25 @@ export class Connection {
     this.socket?.destroy()
   }
 }
+
+/**
+ * Lets a socket read on when it can no longer be written: an origin that refuses a body answers and closes the connection, and Node would
+ * drop the answer. The end of the connection is then read.
+ */
+function ignoreFailedWrites(socket: Socket): void {
+  const { _write, _writev } = socket
+  type Done = (error?: Error | null) => void
+  const ignoring =
+    (done: Done): Done =>
+    error =>
+      done(error && isClosed(error) ? null : error)
+  socket._write = (chunk, encoding, done) => _write.call(socket, chunk, encoding, ignoring(done))
+  socket._writev = (chunks, done) => _writev!.call(socket, chunks, ignoring(done))
+}
+
+/** Whether the other end has closed or reset the connection. @param error of Node or of undici */
+export const isClosed = ({ code }: NodeJS.ErrnoException) =>
+  code === 'UND_ERR_SOCKET' || code === 'ECONNRESET' || code === 'EPIPE'
 
 export class OriginConnections {
   readonly #settings: ConnectionSettings

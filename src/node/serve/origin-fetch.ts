@@ -12,7 +12,12 @@ import type { Dispatcher } from 'undici'
 import { cleanResponse, type FetchOrigin } from '../../set-ups/gateway/proxy.ts'
 import { bodyStream } from './body-stream.ts'
 import { type Exchange, exchangeOf } from './exchange.ts'
-import { type Connection, type ConnectionSettings, OriginConnections } from './origin-connections.ts'
+import {
+  type Connection,
+  type ConnectionSettings,
+  isClosed,
+  OriginConnections,
+} from './origin-connections.ts'
 import { RequestBody } from './request-body.ts'
 
 /** Statuses whose responses have no body (Fetch Standard). */
@@ -190,10 +195,6 @@ class Attempt implements Dispatcher.DispatchHandler {
     this.#reject(error)
   }
 }
-
-/** Whether the other end has closed or reset the connection. */
-const isClosed = ({ code }: NodeJS.ErrnoException) =>
-  code === 'UND_ERR_SOCKET' || code === 'ECONNRESET' || code === 'EPIPE'
 
 /** The body of a response, which arrives as fast as it is read. */
 export class OriginBody extends Readable {

@@ -41,6 +41,7 @@ export interface Config {
   origin?: string
   originDeadlineMs: number
   idleDeadlineMs: number
+  originConnections: 'kept' | 'fresh'
   /** What becomes of a request at the origin if its client leaves before the response head. */
   onClientGone: 'wait' | 'abort' | 'read-on'
   /** Absent: there is only one deployment. */
@@ -149,6 +150,7 @@ export function compileConfig(
     ...(config.origin !== undefined && { origin: config.origin }),
     originDeadlineMs: milliseconds(config.originDeadline ?? '30s'),
     idleDeadlineMs: milliseconds(config.idleDeadline ?? '5m'),
+    originConnections: config.originConnections ?? 'kept',
     onClientGone: config.onClientGone ?? 'wait',
     ...(config.environment !== undefined && { environment: config.environment }),
     plans,

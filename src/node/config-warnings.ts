@@ -25,7 +25,10 @@ const CLIENT_SIGNAL = 'enable_request_signal'
 const STRICTLY_PUBLIC = 'global_fetch_strictly_public'
 
 /** Finds settings that do not go with the wrangler.toml beside the config. Without that file, the config is not that of a Worker. */
-function warningsOfWrangler({ origin, onClientGone }: ConfigInput, file: string): Warning[] {
+function warningsOfWrangler(
+  { origin, onClientGone, originConnections }: ConfigInput,
+  file: string,
+): Warning[] {
   const wrangler = join(dirname(file), 'wrangler.toml')
   if (!existsSync(wrangler)) return []
   const toml = readFileSync(wrangler, 'utf8')
@@ -35,6 +38,13 @@ function warningsOfWrangler({ origin, onClientGone }: ConfigInput, file: string)
     warnings.push({
       path: 'onClientGone',
       message: `'abort' has no effect, because workerd does not report that a client has left. In wrangler.toml, add compatibility_flags = ["${CLIENT_SIGNAL}"].`,
+    })
+  }
+  if (originConnections === 'fresh') {
+    warnings.push({
+      path: 'originConnections',
+      message:
+        "'fresh' has no effect in the Worker of wrangler.toml: its platform decides about connections. Use sluicegate serve, or an origin that ends its responses where they say.",
     })
   }
   if (origin === 'route' && flags.includes(STRICTLY_PUBLIC)) {

@@ -139,6 +139,13 @@ export const configSchema = settings(
      */
     idleDeadline: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),
     /**
+     * How `sluicegate serve` uses its connections to the origin (default `'kept'`). In a Worker, the platform decides.
+     * - `'kept'`: for one request after the other.
+     * - `'fresh'`: for one request each. Only for an origin that may go on sending after the end of a response: its bytes
+     *   would be taken for the response to the next request.
+     */
+    originConnections: v.optional(oneOf(['kept', 'fresh'], 'is not a way to use connections')),
+    /**
      * What the gateway does if the client leaves before the origin has sent its response headers (default `'wait'`):
      * - `'wait'`: waits for the origin, which continues to work. The request holds its `concurrency` units until then.
      *   If no rule counts requests in flight, the platform may close the connection to the origin.

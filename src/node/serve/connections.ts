@@ -39,6 +39,8 @@ export function trackConnections(server: Server, max: number): Connections {
   const sockets = new Set<Socket>()
   /** The last reply on each connection that has one. */
   const replies = new Map<Socket, ServerResponse>()
+  /** How many requests of a connection wait for the reply to an earlier one. */
+  const waiting = new WeakMap<Socket, number>()
   let isStopping = false
 
   server.on('connection', socket => {
@@ -64,6 +66,21 @@ export function trackConnections(server: Server, max: number): Connections {
       })
   }
 
+  /** Stops reading a connection while requests of it wait. Otherwise a client could fill the memory with requests. */
+  function wait(socket: Socket): void {
+    waiting.set(socket, (waiting.get(socket) ?? 0) + 1)
+    // Node reads on at the end of each message, so not before the packet was parsed.
+    process.nextTick(() => {
+      if (waiting.get(socket)! > 0) socket.pause()
+    })
+  }
+
+  function goOn(socket: Socket): void {
+    const others = waiting.get(socket)! - 1
+    waiting.set(socket, others)
+    if (others === 0) socket.resume()
+  }
+
   /** Closes connections that have been idle for a while. @param idle since when each connection is idle (ms) */
   function closeIdle(idle: Map<Socket, number>): void {
     for (const socket of sockets) {
@@ -82,10 +99,9 @@ export function trackConnections(server: Server, max: number): Connections {
     inTurn: listener => (incoming, outgoing) => {
       const { socket } = incoming
       const isPipelined = replies.has(socket)
-      // What follows waits, too. Otherwise a client could fill the memory with requests.
-      if (isPipelined) socket.pause()
+      if (isPipelined) wait(socket)
       whenFree(socket, () => {
-        if (isPipelined && replies.get(socket) === outgoing) socket.resume()
+        if (isPipelined) goOn(socket)
         if (isStopping) outgoing.shouldKeepAlive = false
         listener(incoming, outgoing)
       })

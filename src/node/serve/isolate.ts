@@ -60,7 +60,10 @@ export async function startIsolate(options: IsolateOptions): Promise<Isolate> {
   const connected = await connectServeStore(config, variables)
   const { store, admin, secret = options.secret ?? randomBytes(32).toString('hex') } = connected
   const work = trackBackgroundWork()
-  const origin = connectToOrigin({ connectTimeoutMs: config.originDeadlineMs, reuse: 'kept' })
+  const origin = connectToOrigin({
+    connectTimeoutMs: config.originDeadlineMs,
+    reuse: config.originConnections,
+  })
   let isStopping = false
   const { timer, waitUntil } = work
   const parts = { ...ALL_PARTS, ...METRICS_PARTS, ...api }

@@ -72,7 +72,7 @@ export class Connection {
  * Lets a socket read on when it can no longer be written: an origin that refuses a body answers and closes the connection, and Node would
  * drop the answer. The end of the connection is then read.
  */
-function ignoreFailedWrites(socket: Socket): void {
+export function ignoreFailedWrites(socket: Socket): void {
   const { _write, _writev } = socket
   type Done = (error?: Error | null) => void
   const ignoring =

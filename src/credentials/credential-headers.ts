@@ -62,7 +62,10 @@ function withoutKeys(protocols: string, { keyPrefix }: Credentials): string {
 const ACCESS_HEADER = 'cf-access-jwt-assertion'
 const ACCESS_COOKIE = 'CF_Authorization'
 
-/** The other cookies. After a comma, a second line of the header may begin (cookie-lines.ts). */
+/**
+ * The other cookies. Workers join a second line of the header with a comma, and nothing tells it from a comma in a value. So commas stay as
+ * they are: to read each as the end of a cookie would let anyone who chooses a part of a value add a cookie.
+ */
 function withoutCookie(cookies: string, name: string): string {
   const removed = new RegExp(`(^|[;,])\\s*${name}=[^;,]*`, 'g')
   const rest = cookies.replace(removed, '')

@@ -22,7 +22,8 @@ export function readCredentialHeaders(headers: Headers): CredentialHeaders {
 }
 
 /**
- * Removes every credential for the gateway, including those that were not checked because another one came first.
+ * Removes the credentials for the gateway from headers that may also contain something for the origin: also those that were not checked
+ * because another one came first. Headers with nothing but a credential are removed by their names (removed-headers.ts).
  *
  * @param used the header of the credential that identified the caller, in lower case
  */
@@ -31,39 +32,44 @@ export function removeCredentials(
   credentials: Credentials,
   used: string | undefined,
 ): void {
-  const own = findOwnHeaders(credentials)
-  for (const name of own) headers.delete(name)
-  if (used !== undefined && !own.has(used)) headers.delete(used)
   const authorization = headers.get('authorization')
-  if (authorization !== null && isForGateway(authorization, credentials)) headers.delete('authorization')
-  if (own.has(ACCESS_HEADER)) removeCookie(headers, ACCESS_COOKIE)
+  if (authorization !== null && (used === 'authorization' || isForGateway(authorization, credentials)))
+    headers.delete('authorization')
+  change(headers, 'sec-websocket-protocol', protocols => withoutKeys(protocols, credentials))
+  const readsAccess = [...credentials.jwt.values()].some(({ header }) => header === ACCESS_HEADER)
+  if (readsAccess) change(headers, 'cookie', cookies => withoutCookie(cookies, ACCESS_COOKIE))
 }
 
-/** Cached: a config has one object of settings. */
-const ownHeaders = new WeakMap<Credentials, ReadonlySet<string>>()
+function change(headers: Headers, name: string, changed: (value: string) => string): void {
+  const value = headers.get(name)
+  if (value === null) return
+  const rest = changed(value)
+  if (rest === '') headers.delete(name)
+  else if (rest !== value) headers.set(name, rest)
+}
 
-/** Headers that contain nothing but credentials for the gateway. */
-function findOwnHeaders(credentials: Credentials): ReadonlySet<string> {
-  let own = ownHeaders.get(credentials)
-  if (!own) {
-    const { opaqueKeys, jwt } = credentials
-    const named = [opaqueKeys?.header, ...[...jwt.values()].map(({ header }) => header)]
-    own = new Set(['x-api-key', ...named.filter(header => header !== undefined)])
-    ownHeaders.set(credentials, own)
-  }
-  return own
+/** How a WebSocket subprotocol begins that contains a key (`credentials.webSocketKeys`). */
+export const KEY_PROTOCOL = 'sluice-key.'
+
+/** The other subprotocols. Clients also offer keys to gateways that do not read them there, and some without `sluice-key.`. */
+function withoutKeys(protocols: string, { keyPrefix }: Credentials): string {
+  const isKey = (name: string) => name.startsWith(KEY_PROTOCOL) || name.startsWith(`${keyPrefix}_`)
+  const names = protocols.split(',').map(name => name.trim())
+  return names.some(isKey) ? names.filter(name => !isKey(name)).join(', ') : protocols
 }
 
 /** Cloudflare Access sends the same token in both places. */
 const ACCESS_HEADER = 'cf-access-jwt-assertion'
 const ACCESS_COOKIE = 'CF_Authorization'
 
-function removeCookie(headers: Headers, name: string): void {
-  const cookies = headers.get('cookie')?.split(/;\s*/)
-  const others = cookies?.filter(cookie => !cookie.trim().startsWith(`${name}=`))
-  if (others?.length === cookies?.length) return
-  if (others?.length) headers.set('cookie', others.join('; '))
-  else headers.delete('cookie')
+/**
+ * The other cookies. Workers join a second line of the header with a comma, and nothing tells it from a comma in a value. So commas stay as
+ * they are: to read each as the end of a cookie would let anyone who chooses a part of a value add a cookie.
+ */
+function withoutCookie(cookies: string, name: string): string {
+  const removed = new RegExp(`(^|[;,])\\s*${name}=[^;,]*`, 'g')
+  const rest = cookies.replace(removed, '')
+  return rest === cookies ? cookies : rest.replace(/^[;,]\s*/, '')
 }
 
 /** Words with the shape of a JWT (RFC 7515, section 7.1). */

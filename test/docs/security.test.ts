@@ -1,7 +1,8 @@
-/** The advice of docs/security.md for finding leaked keys. */
+/** What docs/security.md says about headers, and its advice for finding leaked keys. */
 import { readFileSync } from 'node:fs'
 import { crc32 } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
+import { withHeaderTable } from '../../docs/programs/reference/make-header-table.ts'
 import { apiKeyStart, mintApiKey } from '../../src/credentials/api-key.ts'
 import { mintSignedKey, newKeySecret, readKeySecrets } from '../../src/credentials/key-signature.ts'
 
@@ -37,4 +38,8 @@ describe('the expression for secret scanners', () => {
     const checksum = [...key.slice(-6)].reduce((sum, digit) => sum * 62 + digits.indexOf(digit), 0)
     expect(checksum).toBe(crc32(key.slice(0, -6)))
   })
+})
+
+it('the table of headers that do not reach the origin has those that the gateway removes', () => {
+  expect(page === withHeaderTable(page), 'docs/security.md is stale: npm run reference').toBe(true)
 })

@@ -483,6 +483,11 @@ describe('a credential that is not accepted', () => {
     expect(received()).not.toHaveProperty('authorization')
     await app({ credentials: { jwt: { access: access() } } })('/', { headers })
     expect(received().cookie).toBe('a=1; b=2')
+    // As Headers join two lines of the header.
+    for (const cookie of ['a=1, CF_Authorization=a.b.c; b=2', 'CF_Authorization=a.b.c, a=1; b=2']) {
+      await app({ credentials: { jwt: { access: access() } } })('/', { headers: { ...headers, cookie } })
+      expect(received().cookie).toBe('a=1; b=2')
+    }
     // Without such credentials in the config, those of the origin are kept.
     await app()('/', { headers })
     expect(received()).toMatchObject({ ...opaque, cookie: headers.cookie })

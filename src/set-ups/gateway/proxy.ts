@@ -6,37 +6,9 @@ import type { Config } from '../../config/compile.ts'
 import { removeCredentials } from '../../credentials/credential-headers.ts'
 import { modeOf, verifiedConsumer } from '../http/caller.ts'
 import { type ForwardContext, type Forwarded, replyToGoneClient } from '../http/forward.ts'
-import { foldHeaderName, isMethodOverride } from '../http/header-names.ts'
+import { isMethodOverride } from '../http/header-names.ts'
 import { problem } from '../http/problem.ts'
-
-/** Hop-by-hop headers of RFC 9110, section 7.6.1, and older ones. */
-const HOP_BY_HOP = new Set([
-  ...['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection'],
-  ...['te', 'trailer', 'transfer-encoding', 'upgrade'],
-])
-
-/**
- * Headers that origins trust because the gateway in front of them sets them: the caller, its address, and the
- * original URL. The client's own are removed; otherwise it could choose its address, or the path that an origin
- * routes by.
- */
-const GATEWAY_HEADERS = new RegExp(
-  `^(${[
-    ...[
-      'x-consumer-.*',
-      'sluice-.*',
-      'x-request-id',
-      'forwarded',
-      'x-forwarded-.*',
-      'x-original-(url|uri|host|forwarded-.*)',
-      'x-rewrite-url',
-    ],
-    ...['x-real-ip', 'x-remote-(ip|addr)', 'x-originating-ip', '(x-)?((cluster|true|fastly)-)?client-ip'],
-    ...['cf-connecting-ip(v6)?', 'x-envoy-external-address'],
-  ].join('|')})$`,
-)
-
-const isSetByGateway = (name: string) => GATEWAY_HEADERS.test(foldHeaderName(name))
+import { isHopByHop, isRemovedName } from './removed-headers.ts'
 
 /**
  * For workerd: keeps a compressed body as the origin sent it, also if it passes through a stream of the gateway.
@@ -135,11 +107,12 @@ function originPrefix(origin: string): string {
 
 function forwardedHeaders(request: Request, url: URL, config: ProxyConfig, context: ForwardContext): Headers {
   const { caller, decision, requestId } = context
+  const { credentials } = config
   const headers = new Headers(request.headers)
-  removeHopByHop(
+  removeHeaders(
     headers,
     // A preflight is not authenticated, so it must not be able to override the method.
-    name => isSetByGateway(name) || name === 'host' || (!caller && isMethodOverride(name)),
+    name => name === 'host' || isRemovedName(name, credentials) || (!caller && isMethodOverride(name)),
   )
 
   // The upgrade is the only hop-by-hop header that is passed on, because it opens a WebSocket to the origin.
@@ -153,7 +126,7 @@ function forwardedHeaders(request: Request, url: URL, config: ProxyConfig, conte
   headers.set('x-request-id', requestId)
 
   const credential = caller?.credential
-  if (!config.credentials.forward) removeCredentials(headers, config.credentials, credential?.header)
+  if (!credentials.forward) removeCredentials(headers, credentials, credential?.header)
   const consumer = verifiedConsumer(caller, decision)
   if (consumer !== undefined) {
     headers.set('x-consumer-id', consumer)
@@ -174,10 +147,14 @@ function copyResponse(response: Response): Response {
 }
 
 /** Removes the headers of a response that its client must not get. */
-export const cleanResponse = (headers: Headers) => removeHopByHop(headers, name => name === 'sluice-degraded')
+export const cleanResponse = (headers: Headers) =>
+  removeHeaders(headers, name => isHopByHop(name) || name === 'sluice-degraded')
 
-/** Deletes only headers that are present, because on Workers each call on Headers costs more than these checks of names. */
-function removeHopByHop(headers: Headers, isOther: (name: string) => boolean): void {
+/**
+ * Also removes the headers that Connection names (RFC 9110, section 7.6.1). Deletes only headers that are present, because on Workers each
+ * call on Headers costs more than these checks of names.
+ */
+function removeHeaders(headers: Headers, isRemoved: (name: string) => boolean): void {
   const names: string[] = []
   let connection = ''
   headers.forEach((value, name) => {
@@ -188,9 +165,7 @@ function removeHopByHop(headers: Headers, isOther: (name: string) => boolean): v
     .toLowerCase()
     .split(',')
     .map(name => name.trim())
-  for (const name of names) {
-    if (HOP_BY_HOP.has(name) || named.includes(name) || isOther(name)) headers.delete(name)
-  }
+  for (const name of names) if (isRemoved(name) || named.includes(name)) headers.delete(name)
 }
 
 function badGateway(): Response {

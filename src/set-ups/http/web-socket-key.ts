@@ -8,9 +8,8 @@
  * connection whose reply selects none of the offered protocols. The one with the key is never selected, because the
  * reply would repeat the key. So clients must offer one more: a protocol of the origin, or `sluice`.
  */
+import { KEY_PROTOCOL } from '../../credentials/credential-headers.ts'
 import { problem } from './problem.ts'
-
-const PREFIX = 'sluice-key.'
 
 /** The protocol to select if client and origin have none of their own. */
 const NO_PROTOCOL = 'sluice'
@@ -52,14 +51,14 @@ function protocolsOf({ headers }: Request): string[] {
   return names.map(name => name.trim()).filter(Boolean)
 }
 
-const isKey = (name: string) => name.startsWith(PREFIX)
+const isKey = (name: string) => name.startsWith(KEY_PROTOCOL)
 
 /**
  * The key of a subprotocol. It is percent-encoded, because an opaque key may contain characters that are not allowed
  * in the name of a protocol.
  */
 function keyOf(name: string): string {
-  const text = name.slice(PREFIX.length)
+  const text = name.slice(KEY_PROTOCOL.length)
   try {
     return decodeURIComponent(text)
   } catch {

@@ -14,6 +14,7 @@ import { sha256 as portableSha256 } from '@noble/hashes/sha2.js'
 import { bytesToHex } from '@noble/hashes/utils.js'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput } from '../../../src/config/check/schema.ts'
+import { jwt } from '../../../src/credentials/jwt.ts'
 import { connectRedisStore } from '../../../src/node/redis-store/redis-store.ts'
 import type { Isolate } from '../../../src/node/serve/isolate.ts'
 import { adminStoreOn } from '../../../src/ops/admin-store.ts'
@@ -25,7 +26,7 @@ import { statsKey } from '../../../src/store/keys.ts'
 import { GZIPPED, startOrigin, type TestOrigin } from '../../support/origin.ts'
 import { PATIENT } from '../../support/patience.ts'
 import { startRedis, type TestRedis } from '../../support/redis.ts'
-import { type SendOptions, send, serveInProcess } from '../../support/serve.ts'
+import { ANY_CALLER, type SendOptions, send, serveInProcess } from '../../support/serve.ts'
 
 let origin: TestOrigin
 let redis: TestRedis
@@ -336,6 +337,26 @@ describe('serve refuses', () => {
     if (status === 501) expect(String(bytes)).toMatch(/^connection: close\r$/im)
     expect(origin.received).toEqual([])
   })
+})
+
+it.each([
+  ['of two lines', ['Cookie: a=1', 'Accept: a/b', 'cookie: b=2; c=3'], 'a=1; b=2; c=3'],
+  ['of three lines', ['Cookie: a=1', 'COOKIE: b=2', 'Cookie: c=3', 'X-B: 2'], 'a=1; b=2; c=3'],
+  ['with a comma in a value', ['Cookie: a=1, b=2', 'Cookie: c="3, d=4"'], 'a=1, b=2; c="3, d=4"'],
+  ['of one line', ['Cookie: a=1, b=2'], 'a=1, b=2'],
+  // Access reads its token in a cookie, which is not for the origin.
+  ['with a credential', ['Cookie: a=1', 'Cookie: CF_Authorization=a.b.c'], 'a=1'],
+])('serve passes on cookies as one line: %s', async (_, lines, cookie) => {
+  const access = jwt({ access: 'https://team.cloudflareaccess.com', audience: 'tag' })
+  const { port } = new URL((await serve({ credentials: { ...ANY_CALLER, jwt: { access } } })).url)
+  for (const expectation of [[], ['Expect: 100-continue']]) {
+    const socket = connect(Number(port), '127.0.0.1')
+    const text = ['GET / HTTP/1.1', 'Host: a', 'Connection: close', ...lines, ...expectation, '', '']
+    socket.write(text.join('\r\n'))
+    await once(socket.resume(), 'close')
+    expect(lastReceived().headers.cookie).toBe(cookie)
+  }
+  expect(origin.received).toHaveLength(2)
 })
 
 describe('serve closes the connection of a client', () => {

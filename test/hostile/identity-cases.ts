@@ -1,6 +1,7 @@
 /** No client chooses the identity or the address that the origin sees, and no credential for the gateway reaches the origin. */
-import { describe, expect, it } from 'vitest'
+import { describe, it } from 'vitest'
 import { openClient } from './client.ts'
+import { expectNoFaults } from './faults.ts'
 import type { HostileBed } from './gateways.ts'
 import { IDENTITY_HEADERS, SPELLINGS } from './identity-headers.ts'
 import { newToken } from './origin-cases.ts'
@@ -18,7 +19,11 @@ export function describeIdentity(bedOf: () => HostileBed): void {
           return fault && `${spelling}: ${fault}`
         }),
       )
-      expect(faults.filter(Boolean)).toEqual([])
+      expectNoFaults(
+        bedOf(),
+        name,
+        faults.filter(fault => fault !== undefined),
+      )
     })
   })
 
@@ -38,9 +43,10 @@ export function describeIdentity(bedOf: () => HostileBed): void {
         'Proxy-Authorization as well',
         (key: string) => `X-API-Key: ${key}\r\nProxy-Authorization: Bearer ${key}`,
       ],
-    ])('%s', async (_, lines) => {
+    ])('%s', async (name, lines) => {
       const { victim } = bedOf().keys
-      expect(await faultOf(bedOf(), victim, lines(victim), '', victim)).toBeUndefined()
+      const fault = await faultOf(bedOf(), victim, lines(victim), '', victim)
+      expectNoFaults(bedOf(), name, fault === undefined ? [] : [fault])
     })
   })
 }

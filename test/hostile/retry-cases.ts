@@ -1,7 +1,8 @@
 /** How often the origin gets a request, if it closes connections instead of answering. */
-import { describe, expect, it, vi } from 'vitest'
+import { describe, it, vi } from 'vitest'
 import { PATIENT } from '../support/patience.ts'
 import { openClient } from './client.ts'
+import { expectNoFaults } from './faults.ts'
 import type { HostileBed } from './gateways.ts'
 import { echo } from './origin.ts'
 import { askForOwn, faultsAtOrigin, newToken, requestOf } from './origin-cases.ts'
@@ -34,7 +35,7 @@ export function describeRetries(bedOf: () => HostileBed): void {
       const faults: string[] = []
       for (const name of Object.keys(REQUESTS))
         faults.push(...(await sendUnanswered(bedOf(), name, count, end)))
-      expect(faults).toEqual([])
+      expectNoFaults(bedOf(), `${count} idle connections`, faults)
     })
   })
 }

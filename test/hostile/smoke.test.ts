@@ -1,5 +1,6 @@
 /** What the suites of this folder show of `serve` at length, in a few seconds. */
-import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, it, vi } from 'vitest'
+import { expectNoFaults } from './faults.ts'
 import { type HostileBed, startHostileBed } from './gateways.ts'
 import { attack } from './origin-cases.ts'
 import { ORIGIN_KINDS } from './origin-kinds.ts'
@@ -24,10 +25,10 @@ it.each([
   'a second reply after Content-Length, in one packet',
 ])('callers of serve get their own replies from an origin with %s', async name => {
   const kind = ORIGIN_KINDS.find(each => each.name === name)!
-  expect(await attack(bed, kind)).toEqual([])
+  expectNoFaults(bed, name, await attack(bed, kind))
 })
 
 it('serve sends a request twice at most, if the origin closes idle connections instead of answering', async () => {
-  expect(await sendUnanswered(bed, 'GET', 20, CLOSE)).toEqual([])
-  expect(await sendUnanswered(bed, 'POST', 20, CLOSE)).toEqual([])
+  for (const method of ['GET', 'POST'])
+    expectNoFaults(bed, '20 idle connections', await sendUnanswered(bed, method, 20, CLOSE))
 })

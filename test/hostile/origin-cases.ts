@@ -11,6 +11,7 @@ import { statusOf, valuesOf } from './wire.ts'
 
 /** Longer than the deadlines of hostile.config.ts, on a busy machine. */
 const ANSWER_MS = 5000
+/** Of kinds whose delays matter. */
 const ROUNDS = 2
 const ATTACK = 'attack'
 
@@ -46,10 +47,10 @@ export function describeOriginKinds(
 export async function attack(bed: HostileBed, kind: OriginKind, isPlatform = false): Promise<string[]> {
   const wrong = new Map<string, number>()
   const delays = kind.delays ?? (kind.isSlow ? [0] : [0, 5])
-  const rounds = kind.isSlow ? 1 : ROUNDS
-  for (const delay of delays) {
+  const rounds = kind.delays ? ROUNDS : 1
+  for (const [index, delay] of delays.entries()) {
     for (let i = 0; i < rounds; i++) {
-      for (const [who, what] of await attackOnce(bed, kind, delay, i % 2 === 1)) {
+      for (const [who, what] of await attackOnce(bed, kind, delay, (index + i) % 2 === 1)) {
         if (isPlatform && who !== 'attacker') continue
         const text = `${who}, ${delay} ms later: ${what}`
         wrong.set(text, (wrong.get(text) ?? 0) + 1)

@@ -19,7 +19,7 @@ export interface OriginKind {
   isEarly?: true
   /** Written to a new connection before any request. */
   greeting?: string
-  /** When the victims ask, after the attacker has got its reply (ms). Default: 0 and 5; for surplus bytes 0, 1, 5, 20 and 50. */
+  /** When the victims ask, after the attacker has got its reply (ms). Default: 0, of a new connection, and 5, of a kept one. With other delays, both connections are used with each. */
   delays?: readonly number[]
   /** Reaches a deadline of the gateway. These kinds run at the same time. */
   isSlow?: true

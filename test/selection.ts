@@ -22,6 +22,8 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/e2e/llm-clients.test.ts',
     'test/e2e/llm-load.test.ts',
     'test/e2e/slow-origin.test.ts',
+    'test/hostile/serve.test.ts',
+    'test/hostile/workerd.test.ts',
     'test/ops/audit-faults.test.ts',
     'test/api/idempotency.test.ts',
     'test/limiter/at-once.test.ts',

@@ -78,6 +78,8 @@ export interface RunningServer {
   pid: number
   /** The events of the log, oldest first. */
   events(): { event: string; [field: string]: unknown }[]
+  /** What it has written to its standard error. */
+  errors(): string
   /** Waits for an event. @param count how many of it there must be */
   until(event: string, count?: number): Promise<void>
   /** The process ids of the workers. */
@@ -91,14 +93,23 @@ export interface RunningServer {
 
 const CONFIG = fileURLToPath(new URL('./serve.config.ts', import.meta.url))
 
-/** @param env at least the store and ORIGIN_URL */
+/**
+ * @param env at least the store and ORIGIN_URL
+ * @param config default: serve.config.ts
+ */
 export async function startServer(
   env: Record<string, string>,
   args: readonly string[] = ['--workers', '2'],
+  config = CONFIG,
 ): Promise<RunningServer> {
-  const child = spawn(process.execPath, [SLUICE, 'serve', '--config', CONFIG, '--port', '0', ...args], {
+  const child = spawn(process.execPath, [SLUICE, 'serve', '--config', config, '--port', '0', ...args], {
     env: environmentWith(env),
-    stdio: ['ignore', 'pipe', 'inherit'],
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  let errors = ''
+  child.stderr.on('data', data => {
+    errors += String(data)
+    process.stderr.write(data)
   })
   const lines: string[] = []
   createInterface({ input: child.stdout }).on('line', line => lines.push(line))
@@ -119,7 +130,7 @@ export async function startServer(
   return {
     url: events().find(({ event }) => event === 'listening').url,
     pid: child.pid!,
-    ...{ events, until, exited },
+    ...{ events, until, exited, errors: () => errors },
     workers: () =>
       readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8').trim().split(' ').map(Number),
     kill: signal => void child.kill(signal),

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll } from 'vitest'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { type Stack, startStack } from '../../src/node/start/stack.ts'
+import { type Stack, type StackOptions, startStack } from '../../src/node/start/stack.ts'
 import { startOrigin, type TestOrigin } from './origin.ts'
 import { PATIENT_MS } from './patience.ts'
 import { startRedis } from './redis.ts'
@@ -12,10 +12,15 @@ import { startRedis } from './redis.ts'
  * @param configFile relative to test/support
  * @param origin absent: the demo origin is started
  * @param rest the store of another stack; absent: a Redis and a bridge are started
+ * @param onMessage gets what the Worker logs and reports
  */
 export async function startTestStack(
   configFile: string,
-  { origin, rest }: { origin?: string; rest?: Stack['rest'] } = {},
+  {
+    origin,
+    rest,
+    onMessage,
+  }: Pick<StackOptions, 'onMessage'> & { origin?: string; rest?: Stack['rest'] } = {},
 ): Promise<Stack> {
   const parts: { close(): Promise<void> }[] = []
   const close = async () => {
@@ -38,6 +43,7 @@ export async function startTestStack(
       ports: { gateway: 0, bridge: 0, origin: 0 },
       watch: false,
       configFile: new URL(configFile, import.meta.url).pathname,
+      ...(onMessage && { onMessage }),
     })
     parts.push(stack)
     return { ...stack, close }

@@ -1,0 +1,4 @@
+/** Misbehaving origins and clients, and `sluicegate serve`. */
+import { describeHostile } from './cases.ts'
+
+describeHostile('serve')

@@ -1,0 +1,4 @@
+/** Misbehaving origins and clients, and the Worker in workerd. */
+import { describeHostile } from './cases.ts'
+
+describeHostile('workerd')

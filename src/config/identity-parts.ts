@@ -19,7 +19,7 @@ export interface IdentityPart {
 export const identityParts = {
   /** The consumer that the credential belongs to. */
   consumer: { needs: 'credential', isOfConsumer: true },
-  /** A single key or token. A new key or token starts with fresh counts. */
+  /** A single key or token. A new key or token starts with fresh counts; a token is the same in all spellings of its signature. */
   credential: { needs: 'credential', isOfConsumer: true },
   /** The client's address; for IPv6, its network ([address](#address)). Without: counted with all others whose address is not known. */
   address: {},

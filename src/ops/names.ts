@@ -70,7 +70,8 @@ const MAX_TEXT = 100
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u
 
 /** Replaces characters that change how a terminal shows a text. */
-export const printable = (text: string): string => text.replace(new RegExp(UNPRINTABLE, 'gu'), '?')
+export const printable = (text: string): string =>
+  Array.from(text, character => (UNPRINTABLE.test(character) ? '?' : character)).join('')
 
 /**
  * Parses a label, a reason or the name of an operator. It must be short, because every request reads it together with the record.

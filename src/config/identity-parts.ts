@@ -27,7 +27,7 @@ export const identityParts = {
   route: {},
   /** The method as sent: GET, HEAD, POST, … HEAD and GET are counted separately. */
   method: {},
-  /** The hostname of the request. */
+  /** The hostname of the request. Except on Cloudflare, [clients choose it](security.md#what-a-caller-can-spoof). */
   host: {},
   /** The value of a header. Its name is written in lower case. Without: counted with all others without the header. */
   header: { isNamed: true },

@@ -19,7 +19,7 @@ export interface IdentityPart {
 export const identityParts = {
   /** The consumer that the credential belongs to. */
   consumer: { needs: 'credential', isOfConsumer: true },
-  /** A single key or token. A new key or token starts with fresh counts. */
+  /** A single key or token. A new key or token starts with fresh counts; a token is the same in all spellings of its signature. */
   credential: { needs: 'credential', isOfConsumer: true },
   /** The client's address; for IPv6, its network ([address](#address)). Without: counted with all others whose address is not known. */
   address: {},
@@ -27,7 +27,7 @@ export const identityParts = {
   route: {},
   /** The method as sent: GET, HEAD, POST, … HEAD and GET are counted separately. */
   method: {},
-  /** The hostname of the request. */
+  /** The hostname of the request. Except on Cloudflare, [clients choose it](security.md#what-a-caller-can-spoof). */
   host: {},
   /** The value of a header. Its name is written in lower case. Without: counted with all others without the header. */
   header: { isNamed: true },

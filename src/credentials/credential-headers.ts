@@ -17,7 +17,7 @@ export interface CredentialHeaders {
 export function readCredentialHeaders(headers: Headers): CredentialHeaders {
   const apiKey = headers.get('x-api-key')
   const authorization = headers.get('authorization')
-  const bearer = authorization === null ? null : /^Bearer\s+(.+)$/i.exec(authorization)?.[1]?.trim()
+  const bearer = authorization === null ? null : /^Bearer\s+(\S.*)$/i.exec(authorization)?.[1]?.trim()
   return { ...(apiKey !== null && { apiKey: apiKey.trim() }), ...(bearer && { bearer }) }
 }
 
@@ -85,7 +85,7 @@ const MAX_TOKENS = 4
 function isForGateway(authorization: string, { keyPrefix, opaqueKeys, jwt }: Credentials): boolean {
   if (opaqueKeys && opaqueKeys.header === undefined && /^Bearer\b/i.test(authorization)) return true
   // The prefix counts only at the start of a word, because other texts may contain the same letters.
-  if (new RegExp(`(^|[\\s,"])${keyPrefix}_`).test(authorization)) return true
+  if (authorization.split(/[\s,"]/).some(word => word.startsWith(`${keyPrefix}_`))) return true
   const issuers = [...jwt.values()].filter(({ header }) => header === undefined)
   if (issuers.length === 0) return false
   const tokens = authorization.match(TOKENS) ?? []

@@ -11,7 +11,7 @@ export interface Credential {
    * UNKNOWN_CONSUMER for an opaque key that this isolate does not know yet.
    */
   consumer: string
-  /** SHA-256 of the credential, in hex. */
+  /** SHA-256 of the credential in hex; of a token, without its signature, which has several valid spellings. */
   digest: string
   /** Absent: live. Of an opaque key that this isolate does not know yet, it is assumed, and the store checks it. */
   mode?: CallerMode

@@ -47,7 +47,7 @@ export function createTokenFinder(
       const { consumer, plan, mode, claims } = verified
       const knownPlan = plan !== undefined && plans.includes(plan) ? { plan } : {}
       return {
-        ...{ method: name, consumer, digest: sha256(text), mode, isVerified: true, claims },
+        ...{ method: name, consumer, digest: sha256(signedPart(text)), mode, isVerified: true, claims },
         header: issuer.header ?? 'authorization',
         subject: { kind: 'token', consumerKey: consumerKey(consumer), ...knownPlan },
       }
@@ -101,6 +101,15 @@ function refusedFor({
 
 function textFor({ header }: Issuer, { bearer }: CredentialHeaders, headers: Headers): string | undefined {
   return header === undefined ? bearer : headers.get(header)?.trim()
+}
+
+/**
+ * What the signature of a verified token covers: its header and payload, as they are written (the JWS Signing Input, RFC 7515,
+ * section 2). To change a character of it takes another signature. The signature itself has several valid spellings: the last
+ * character of base64url has unused bits, and ECDSA accepts both `s` and `n - s`.
+ */
+function signedPart(token: string): string {
+  return token.slice(0, token.lastIndexOf('.'))
 }
 
 function createVerifier(issuer: Issuer, variables: Readonly<Record<string, unknown>>): JwtVerifier {

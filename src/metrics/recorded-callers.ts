@@ -24,7 +24,7 @@ export interface RecordedCaller {
 
 /** The text of a field of a record. Text that cannot be read is left out. */
 export function parseCallers(text: string): RecordedCaller[] {
-  return [...text.matchAll(/(\S+) (\d+) (\d+) (\d+) (\S+)/g)].map(
+  return [...text.matchAll(/(?<!\S)(\S+) (\d+) (\d+) (\d+) (\S+)/g)].map(
     ([, name = '', count, error, since, minutes = '']) => ({
       ...{ name, count: Number(count), error: Number(error), since: Number(since) },
       minutes: minutes.split(',').map(each => {

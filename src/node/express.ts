@@ -206,7 +206,7 @@ function urlOf(req: IncomingMessage): URL | undefined {
     return AMBIGUOUS.test(target.split('?', 1)[0]!) ? undefined : new URL(`${scheme}://${host}${target}`)
   }
   // A whole URL as the target, as clients send it to proxies (RFC 9112, section 3.2.2). The app routes by its path.
-  const [, path = ''] = /^https?:\/\/[^/?#\\]+(.*)$/i.exec(target) ?? []
+  const [, path = ''] = /^https?:\/\/[^/?#\\]+(.*)$/is.exec(target) ?? []
   if (!path.startsWith('/') || AMBIGUOUS.test(path.split('?', 1)[0]!)) return undefined
   return new URL(`${scheme}://${host}${path}`)
 }

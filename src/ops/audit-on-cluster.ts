@@ -67,7 +67,7 @@ const tooManyStreams = () =>
 
 /** The stream of a consumer has only entries about this consumer, and that of a token only entries about tokens. */
 const canHave = (stream: string, target: string | undefined): boolean => {
-  const [, kind, name] = /\{([a-z]+):(.*)\}/.exec(stream) ?? []
+  const [, kind, name] = /^[^{]*\{([a-z]+):(.*)\}/s.exec(stream) ?? []
   if (target === undefined) return true
   if (kind === 'c') return name === target.split('/')[0]
   return kind !== 't' || TOKEN_ID.test(target)

@@ -8,28 +8,39 @@ import { hasSecret } from '../credentials/find-secret.ts'
 import { escaped } from '../store/escape.ts'
 import { AdminError, type Suggest, unknownName } from './admin-error.ts'
 
-/** The results of `escaped`. A text of this form may have been escaped already, so it is used as it is. */
-const ESCAPED = /^(?:[\w.!'()-]|%[0-9A-F]{2})+$|^#[0-9a-f]{64}$/
-const MAX_ESCAPED = 100
+/** The result of `escaped` for a text that is too long to be part of a key. */
+const HASH = /^#[0-9a-f]{64}$/
 
 /**
  * Converts the name of a consumer to its form in keys of the store. The name of a consumer of tokens has two parts, as in
- * `auth0~user|1`. The second part is escaped, and users may write it escaped or not.
+ * `auth0~user|1`. The second part is a claim. As in a URL, `%` always begins an escape in it, and other characters can be escaped or
+ * not: so each text names one claim, and what Sluice prints (`auth0~user%7C1`) names the claim that it was printed for.
  * @throws AdminError `usage`
  */
 export async function parseConsumerName(text: string): Promise<string> {
   mustBePublic(text, 'name of the consumer')
   const [, method, claim] = /^([a-z0-9][a-z0-9_-]{0,62})~(.+)$/s.exec(text) ?? []
-  if (method && claim) {
-    const isEscaped = claim.length <= MAX_ESCAPED && ESCAPED.test(claim)
-    return `${method}~${isEscaped ? claim : escaped(claim)}`
-  }
+  if (method && claim) return `${method}~${HASH.test(claim) ? claim : escaped(decoded(claim))}`
   if (isConsumerName(text)) return text
   throw new AdminError(
     'usage',
     `'${shown(text)}' is not a consumer name. Use 1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or ` +
       'a digit; for a consumer identified by tokens, use <issuer>~<subject>.',
   )
+}
+
+function decoded(claim: string): string {
+  try {
+    const text = decodeURIComponent(claim)
+    mustBePublic(text, 'name of the consumer')
+    return text
+  } catch (error) {
+    if (error instanceof AdminError) throw error
+    throw new AdminError(
+      'usage',
+      `'${shown(claim)}' has a % that begins no escape, as in %7C. In the name of a consumer, write %25 for a percent sign.`,
+    )
+  }
 }
 
 /** Labels, names and reasons are stored and shown in clear. @throws AdminError `usage` for an API key or a service token */
@@ -70,7 +81,8 @@ const MAX_TEXT = 100
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u
 
 /** Replaces characters that change how a terminal shows a text. */
-export const printable = (text: string): string => text.replace(new RegExp(UNPRINTABLE, 'gu'), '?')
+export const printable = (text: string): string =>
+  Array.from(text, character => (UNPRINTABLE.test(character) ? '?' : character)).join('')
 
 /**
  * Parses a label, a reason or the name of an operator. It must be short, because every request reads it together with the record.

@@ -60,7 +60,7 @@ export const withTag = (key: IdentityKey, tag: string): IdentityKey =>
   key.replace(UNKNOWN_CONSUMER_TAG, `{${tag}}`)
 
 /** The hash tag of a key: the text in the first braces. It determines the slot (Redis Cluster specification, "Hash tags"). */
-export const hashTagOf = (key: string): string => /\{(.+?)\}/.exec(key)?.[1] ?? key
+export const hashTagOf = (key: string): string => /^[^{]*\{([^}]+)\}/.exec(key)?.[1] ?? key
 
 /** The key in its environment. So environments can share a database without sharing keys. */
 export const inEnvironment = (key: string, environment: string | undefined): string =>

@@ -79,7 +79,7 @@ function endpointOf(url: string): string {
   // `fetch` rejects a URL with a user.
   if (!/^https?:$/.test(protocol) || username || password || search || hash) throw invalidUrl()
   // Not `href`, which keeps a `?` or `#` at the end.
-  return origin + pathname.replace(/\/+$/, '')
+  return origin + pathname.replace(/(?<!\/)\/+$/, '')
 }
 
 function parseUrl(url: string): URL {

@@ -240,8 +240,33 @@ describe('an identity that clients choose', () => {
     [['address', 'header:x-tenant'], []],
     ['header:cf-ipcountry', []],
     ['country', []],
+    ['host', ['rules[0].by']],
+    [['host', 'route'], ['rules[0].by']],
+    [['consumer', 'host'], []],
+    [['address', 'host'], []],
   ])('is reported if clients can choose all of its parts: %j', (by, paths) => {
-    expect(pathsIn({ rules: [rule({ by })] })).toEqual(paths)
+    expect(pathsIn({ rules: [rule({ by })], origin: undefined })).toEqual(paths)
+  })
+
+  it.each([
+    ['the rule names hosts', { match: { host: '(api|www).example.com' } }, {}, []],
+    [
+      'the rule has a pattern that any name matches',
+      { match: { host: '*.example.com' } },
+      {},
+      ['rules[0].by'],
+    ],
+    ['the rule has a pattern with a name', { match: { host: ':tenant.example.com' } }, {}, ['rules[0].by']],
+    ['its routes name hosts', { match: { routes: ['named'] } }, {}, []],
+    ['one of its routes names no host', { match: { routes: ['named', 'any'] } }, {}, ['rules[0].by']],
+    ['Cloudflare passes on the hosts of its routes', {}, { origin: 'route' }, []],
+  ])('is reported or not for the host: %s', (_, changes, config, paths) => {
+    const routes = [
+      { name: 'named', match: { host: 'api.example.com' } },
+      { name: 'any', match: { path: '/any' } },
+    ]
+    const found = pathsIn({ rules: [rule({ by: 'host', ...changes })], routes, origin: undefined, ...config })
+    expect(found.filter(path => path?.endsWith('.by'))).toEqual(paths)
   })
 
   it('is the address behind proxies, for clients that reach the gateway directly', () => {

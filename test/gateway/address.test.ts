@@ -388,7 +388,7 @@ describe('a long header', () => {
         expect(clientBehind(from, `x${part.repeat(16_000 / part.length)}x`, '10.0.0.1')).toBe('10.0.0.1'),
     )
 
-    it('ignores an entry that is much longer than an address, because trimming it costs time', () => {
+    it('ignores an entry that is much longer than an address', () => {
       const padded = (spaces: number) => entry(`192.0.2.1${' '.repeat(spaces)}`)
       expect(clientBehind(from, [padded(100), entry('10.0.0.2')].join())).toBe('192.0.2.1')
       expect(clientBehind(from, [padded(200), entry('10.0.0.2')].join())).toBe('10.0.0.2')

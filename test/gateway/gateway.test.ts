@@ -438,7 +438,7 @@ describe('a long path', () => {
   it('is limited and forwarded like any other path if it has few readings', async () => {
     const app = gateway.app({ rules: [{ ...TWO, limit: 3, match: { path: '/x*' } }] })
     const key = await gateway.key('acme')
-    const paths = [long('%C3%A9'), long(';a', 3000), long('%2e', 4096)]
+    const paths = [long('%C3%A9'), long(';a', 3000), long('%2e', 3000)]
     for (const path of paths) expect((await app(path, { key })).status).toBe(200)
     expect(gateway.origin.received.map(({ url }) => url)).toEqual(paths)
     for (const path of paths) expect((await app(path, { key })).status).toBe(429)

@@ -33,6 +33,8 @@ const decode = (path: string) =>
   path.replace(/%([0-9a-f]{2})/gi, (_, hex) => String.fromCharCode(parseInt(hex, 16)))
 const fold = (path: string) => path.replace(/\/+/g, '/')
 const parse = (path: string) => URL.parse(path, 'http://origin.test')?.pathname ?? ''
+const cut = (path: string) => path.split('\0', 1)[0]!
+const trim = (path: string) => path.replace(/(?<=[^/. ])[. ]+(?=\/|$)/g, '')
 const turn = (path: string) => path.replaceAll('\\', '/')
 const strip = (path: string) => path.replace(/;[^/]*/g, '')
 
@@ -56,6 +58,8 @@ const ORIGINS: Record<string, Origin> = {
   'decodes once, then resolves': path => resolve(decode(path)),
   'decodes once and keeps dots': decode,
   'decodes once, folds and keeps dots': path => fold(decode(path)),
+  'decodes once and ends the path at a NUL': path => cut(decode(path)),
+  'decodes once and drops dots and spaces at the end of names': path => trim(fold(decode(path))),
   'decodes twice': path => resolve(fold(decode(decode(path)))),
   'decodes twice and turns backslashes': path => resolve(fold(turn(decode(decode(path))))),
   'turns decoded backslashes': path => resolve(turn(decode(path))),
@@ -100,6 +104,62 @@ it.each([
 })
 
 it.each([
+  '/login',
+  '/login/',
+  '/login%00',
+  '/login%00.json',
+  '/login%2500x',
+  '/login.',
+  '/login...',
+  '/login%20',
+  '/login.%20/',
+  '/login%2e',
+  '/login;a=b.',
+])('a rule applies to what an origin may read as its path: %s', path => {
+  const ofLogin = configOf({
+    rules: [
+      { name: 'one', by: 'address', algorithm: 'gcra', limit: 1, period: '1s', match: { path: '/login' } },
+    ],
+  })
+  expect(match(ofLogin, new Request(`http://gateway.test${path}`)).rules.length).toBe(1)
+})
+
+describe('what is no reading', () => {
+  const rulesAt = (path: string, pattern: string) => {
+    const rule = { name: 'one', by: 'address', algorithm: 'gcra', limit: 1, period: '1s' } as const
+    const ofLogin = configOf({ rules: [{ ...rule, match: { path: pattern } }] })
+    return match(ofLogin, new Request(`http://gateway.test${path}`)).rules.length
+  }
+
+  it('needs a pattern that matches it, as docs/rules.md says', () => {
+    expect(rulesAt('/login.json', '/login')).toBe(0)
+    expect(rulesAt('/login.json', '/login{.:format}?')).toBe(1)
+    expect(rulesAt('/login', '/login{.:format}?')).toBe(1)
+    expect(rulesAt('/login-as', '/login{.:format}?')).toBe(0)
+    expect(rulesAt('/login%3fx', '/login')).toBe(0)
+    expect(rulesAt('/login%3fx', '/login*')).toBe(1)
+  })
+})
+
+it.each([
+  ['POST', '/x?_method=DELETE', {}, 1],
+  ['POST', '/x?a=b&_method=delete&c', {}, 1],
+  ['POST', '/x?_method=PUT&_method=DELETE', {}, 1],
+  ['POST', '/x?%5Fmethod=DELETE', {}, 1],
+  ['POST', '/x?.method=DELETE', {}, 1],
+  ['POST', '/x', { 'x-http-method-override': 'DELETE' }, 1],
+  ['DELETE', '/x?_method=GET', {}, 1],
+  ['POST', '/x?method=DELETE', {}, 0],
+  ['POST', '/x?q=_method=DELETE', {}, 0],
+  ['POST', '/_method=DELETE', {}, 0],
+] as const)('a rule for DELETE applies to %s %s with %j or not: %i', (method, path, headers, count) => {
+  const rule = { name: 'one', by: 'address', algorithm: 'gcra', limit: 1, period: '1s' } as const
+  const ofDelete = configOf({ rules: [{ ...rule, match: { methods: ['DELETE'] } }] })
+  const request = new Request(`http://gateway.test${path}`, { method, headers })
+  expect(match(ofDelete, request).rules.length).toBe(count)
+})
+
+it.each([
   '/public//admin/x%2f..%2f..%2fy',
   '/public%2fadmin%2f..%2f..%2fother',
   '/public/x//..%2f..%2fadmin/y',
@@ -118,7 +178,7 @@ it.each([
   expect(isReserved(new URL(`http://gateway.test${path}`).pathname)).toBe(true)
 })
 
-it.each(['/', '/reports/7', '/a.b/c..d/...', '/files/a b', '/files/%C3%A9', '/_sluices/x'])(
+it.each(['/', '/reports/7', '/a.b/c..d/.e', '/files/a b', '/files/%C3%A9', '/_sluices/x'])(
   '%s has one reading',
   path => {
     const { pathname } = new URL(`http://gateway.test${path}`)
@@ -157,6 +217,9 @@ it(`for any spelling, an origin serves a path only with credentials that its rou
     '%252e%252e',
     '..%3b',
     '%61dmin',
+    'admin.',
+    'admin%20',
+    '%00',
   ]
   const slashes = ['/', '/', '/', '//', '%2f', '%252f', '%5c', '%255c', '\\']
   const seen = new Set<string>()

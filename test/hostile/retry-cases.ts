@@ -26,6 +26,9 @@ const REQUESTS: Readonly<Record<string, readonly [method: string, headers: strin
   'POST without a body': ['POST', 'Content-Length: 0\r\n', ''],
   'GET with a body': ['GET', 'Content-Length: 3\r\n', 'abc'],
 }
+/** RFC 9110, section 9.2.2. */
+const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
+
 const ENDS = { closes: CLOSE, resets: RESET, 'closes its direction of': FIN } as const
 const FEW_IDLE = [0, 1, 20]
 const MANY_IDLE = 175
@@ -73,8 +76,8 @@ export async function sendUnanswered(
   const isAnswered = await client.until(1, ANSWER_MS)
   client.destroy()
   const faults = faultsAtOrigin(origin, token, method)
-  if (body !== '' && origin.seen.filter(request => request.token === token).length > 1)
-    faults.push('got the body again')
+  const times = origin.seen.filter(request => request.token === token).length
+  if (!IDEMPOTENT.has(method) && times > 1) faults.push('got it again, although it may have been handled')
   if (!isAnswered) faults.push(`no reply within ${ANSWER_MS} ms`)
   const other = await askForOwn(bed, keys.victim)
   // workerd repeats no request, also not one whose idle connection was closed.

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { jwtConsumer } from '../../src/credentials/jwt-verifier.ts'
 import { mintSignedKey } from '../../src/credentials/key-signature.ts'
 import { mintServiceToken } from '../../src/credentials/service-token.ts'
 import {
@@ -12,6 +13,7 @@ import {
 } from '../../src/ops/names.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { escaped } from '../../src/store/escape.ts'
+import { randomFrom, SEED } from '../support/random.ts'
 
 const NOW = new Date('2026-01-01T00:00:00Z')
 
@@ -69,11 +71,58 @@ describe('a consumer', () => {
     // The form that `consumers list` prints.
     ['auth0~user%7C1', 'auth0~user%7C1'],
     ['auth0~a~b*c', 'auth0~a%7Eb%2Ac'],
-    ['auth0~100%', 'auth0~100%25'],
+    ['auth0~100%25', 'auth0~100%25'],
+    // A claim with what looks like an escape: its percent sign is written as %25, too.
+    ['auth0~bob%40x.org', 'auth0~bob%40x.org'],
+    ['auth0~bob@x.org', 'auth0~bob%40x.org'],
+    ['auth0~bob%2540x.org', 'auth0~bob%2540x.org'],
+    // Other spellings of an escape, and text that is only partly escaped.
+    ['auth0~user%7c1', 'auth0~user%7C1'],
+    ['auth0~%75ser|1', 'auth0~user%7C1'],
+    ['auth0~a|b%7Cc', 'auth0~a%7Cb%7Cc'],
+    [`auth0~${'%40'.repeat(40)}`, `auth0~${escaped('@'.repeat(40))}`],
     ['auth0~ü', 'auth0~%C3%BC'],
   ])('%s has the name %s in keys', async (text, name) => {
     expect(await parseConsumerName(text)).toBe(name)
     expect(await parseConsumerName(name)).toBe(name)
+  })
+
+  it.each(['auth0~100%', 'auth0~%zz', 'auth0~%ff', 'auth0~a%4'])(
+    '%s is refused, because its percent sign could be part of the claim',
+    async text => {
+      await expect(parseConsumerName(text)).rejects.toThrow(/begins no escape.* write %25 for a percent sign/)
+    },
+  )
+
+  it('has one name for each claim, which names this claim again', async () => {
+    const random = randomFrom(SEED)
+    const pieces = [
+      '%',
+      '%25',
+      '%40',
+      '@',
+      '4',
+      '0',
+      '|',
+      '%7C',
+      '%7c',
+      '~',
+      '*',
+      '#',
+      'a',
+      'ü',
+      '%C3%BC',
+      ' ',
+      '+',
+    ]
+    for (let i = 0; i < 2000; i++) {
+      const claim = Array.from({ length: random.int(1, 6) }, () => random.pick(pieces)).join('')
+      const name = jwtConsumer('auth0', claim)
+      expect(await parseConsumerName(name), `seed ${SEED}: ${claim}`).toBe(name)
+      expect(await parseConsumerName(`auth0~${claim.replaceAll('%', '%25')}`), `seed ${SEED}: ${claim}`).toBe(
+        name,
+      )
+    }
   })
 
   it('with a long subject is named by its digest', async () => {

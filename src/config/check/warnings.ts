@@ -6,11 +6,12 @@ import { credentialMethodsOf } from '../compile-credentials.ts'
 import { compileGatewayRule } from '../compile-rule.ts'
 import { unitsOf } from '../compile-units.ts'
 import type { Mistake } from '../config-error.ts'
-import { type By, readPart } from '../identity-parts.ts'
+import { readPart } from '../identity-parts.ts'
 import { findUncovered } from './coverage.ts'
 import { warningsOfUnits } from './mistakes-of-units.ts'
 import { findUnusedLeases } from './never-leased.ts'
 import { findRulesThatNeverRefuse } from './never-refuses.ts'
+import type { RuleInput } from './rule-schema.ts'
 import type { ConfigInput } from './schema.ts'
 
 /** A path and a message, as in a mistake. */
@@ -38,7 +39,7 @@ export function warningsOf(config: ConfigInput): Warning[] {
       config,
       written.map(({ rule }) => rule),
     ),
-    ...rules.flatMap(({ by }, i) => warningsOfIdentity([by].flat(), `rules[${i}].by`, config)),
+    ...rules.flatMap((rule, i) => warningsOfIdentity(rule, `rules[${i}].by`, config)),
     ...warningsOfAddress(config),
   ]
 }
@@ -46,15 +47,29 @@ export function warningsOf(config: ConfigInput): Warning[] {
 /** Parts that a client must prove or cannot choose. */
 const VERIFIED: readonly string[] = ['consumer', 'credential', 'claim', 'address', 'global']
 
-/** Warns about rules by a header alone: a client that changes the header becomes another caller. */
-function warningsOfIdentity(by: readonly By[], path: string, { address }: ConfigInput): Warning[] {
-  const parts = by.map(readPart)
+/** Warns about rules by a header or the host alone: a client that changes it becomes another caller. */
+function warningsOfIdentity(rule: RuleInput, path: string, config: ConfigInput): Warning[] {
+  const parts = [rule.by].flat().map(readPart)
+  if (parts.some(({ part }) => VERIFIED.includes(part))) return []
   // Cloudflare overwrites its own headers, even if a client sends them.
-  const isChosen = (name: string) => address?.from !== undefined || !name.startsWith('cf-')
+  const isChosen = (name: string) => config.address?.from !== undefined || !name.startsWith('cf-')
   const header = parts.find(({ part, name }) => part === 'header' && isChosen(name))
-  if (!header || parts.some(({ part }) => VERIFIED.includes(part))) return []
-  const message = `clients choose the value of 'header:${header.name}': a new value is a new budget, and another caller's value spends that caller's budget. Add a verified part, as in ['consumer', 'header:${header.name}'].`
+  if (header) {
+    const message = `clients choose the value of 'header:${header.name}': a new value is a new budget, and another caller's value spends that caller's budget. Add a verified part, as in ['consumer', 'header:${header.name}'].`
+    return [{ path, message }]
+  }
+  if (!parts.some(({ part }) => part === 'host') || isHostBounded(rule, config)) return []
+  const message =
+    "clients choose the host, except on Cloudflare, where it is one that leads to the Worker: a new host is a new budget, and another host spends the budget of that host. Add a verified part, as in ['consumer', 'host'], or name the hosts, as in match: { host: '(api|www).example.com' }."
   return [{ path, message }]
+}
+
+/** Whether a rule counts requests of a bounded number of hosts. With `origin: 'route'`, Cloudflare passes on only those of its routes. */
+function isHostBounded({ match }: RuleInput, { origin, routes = [] }: ConfigInput): boolean {
+  const names = match?.routes
+  const ofRoutes = routes.filter(({ name }) => names?.includes(name)).map(({ match }) => match.host)
+  const isBounded = (host: string | undefined) => host !== undefined && !/[*+:]/.test(host)
+  return origin === 'route' || isBounded(match?.host) || (names !== undefined && ofRoutes.every(isBounded))
 }
 
 /**

@@ -46,7 +46,7 @@ export function createBridgeListener({
       const isUp = await isHealthy()
       return { status: isUp ? 200 : 503, body: { status: isUp ? 'ok' : 'unavailable' } }
     }
-    const bearer = /^Bearer +(.+)$/i.exec(headers.authorization ?? '')?.[1]
+    const bearer = /^Bearer +(\S.*)$/i.exec(headers.authorization ?? '')?.[1]
     const presented = bearer?.trim() ?? url.searchParams.get('_token')
     if (presented === null || !isValidToken(presented)) return UNAUTHORIZED
     if (!METHODS.has(method)) return METHOD_NOT_ALLOWED

@@ -48,6 +48,9 @@ async function readText(request: Request): Promise<string> {
 
 const tooLarge = () => new ApiError('too-large', `The body is above ${MAX_BODY} bytes. Send less.`)
 
+/** A text with what follows it, if that is a colon, or a bracket. Also linear for what is not JSON: a text without an end goes to the end. */
+const TOKENS = /("(?:[^"\\]|\\[\s\S])*)(?:"\s*(:?)|\\?$)|[{}[\]]/g
+
 /**
  * JSON.parse keeps the last of two members with the same name, and other parsers the first.
  * @param text valid JSON @throws ApiError for a member that is there twice
@@ -55,12 +58,12 @@ const tooLarge = () => new ApiError('too-large', `The body is above ${MAX_BODY} 
 function checkMembers(text: string): void {
   /** The names of the members of each object that is open. An open list has none. */
   const open: Set<string>[] = []
-  for (const [token, name] of text.matchAll(/("(?:[^"\\]|\\.)*")\s*:|"(?:[^"\\]|\\.)*"|[{}[\]]/g)) {
+  for (const [token, string, colon] of text.matchAll(TOKENS)) {
     if ('{['.includes(token)) open.push(new Set())
     else if ('}]'.includes(token)) open.pop()
-    else if (name !== undefined) {
+    else if (colon) {
       const members = open.at(-1)!
-      const member = JSON.parse(name) as string
+      const member = JSON.parse(`${string}"`) as string
       if (members.has(member))
         throw invalidInput('', `The body has the member ${JSON.stringify(member)} twice. Send it once.`)
       members.add(member)

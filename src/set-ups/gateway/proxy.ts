@@ -84,7 +84,8 @@ export async function proxy(
  * details.
  */
 function reasonOf(error: unknown): string {
-  return String((error as Error | undefined)?.cause ?? error).replace(/\S*(:\/\/|\?)\S*/g, '…')
+  const text = String((error as Error | undefined)?.cause ?? error)
+  return text.replace(/\S+/g, word => (/:\/\/|\?/.test(word) ? '…' : word))
 }
 
 /** The URL of a request at the origin: the path of the request is appended to that of the origin. */

@@ -15,7 +15,7 @@ const MAX_HOPS = 50
  */
 const MAX_HEADER_LENGTH = 16_384
 
-/** Longer than an address with brackets, zone and port. Bounded, because trimming a long text would cost time. */
+/** Longer than an address with brackets, zone and port. */
 const MAX_NODE_LENGTH = 128
 
 type ProxyHeader = Extract<AddressSettings['from'], 'x-forwarded-for' | 'forwarded'>
@@ -67,7 +67,7 @@ function* hopsFromRight(
 export function addressOfNode(node: string | undefined): string | undefined {
   if (node === undefined || node.length > MAX_NODE_LENGTH) return undefined
   // Not trim(): it removes more than the whitespace of HTTP.
-  const text = node.replace(/^[ \t]+|[ \t]+$/g, '')
-  const [, ipv6, ipv4] = /^(?:\[([^[\]]*:[^[\]]*)\]|([\d.]+))(?::(?:\d{1,5}|_[\w.-]+))?$/.exec(text) ?? []
+  const text = /^[ \t]*([^ \t]+)[ \t]*$/.exec(node)?.[1] ?? ''
+  const [, ipv6, ipv4] = /^(?:\[([^[\]:]*:[^[\]]*)\]|([\d.]+))(?::(?:\d{1,5}|_[\w.-]+))?$/.exec(text) ?? []
   return canonicalAddress(ipv6 ?? ipv4 ?? text)
 }

@@ -4,10 +4,8 @@
  * would read `for="x, for=192.0.2.1` as one broken text, or return another address.
  */
 
-const TOKEN = "[!#$%&'*+.^_`|~\\w-]+"
-
 /** One `name=value` or nothing, up to the next semicolon. */
-const PAIR = new RegExp(`[ \\t]*(?:(${TOKEN})=(?:(${TOKEN})|"((?:[^"\\\\]|\\\\.)*)"))?[ \\t]*(?:;|$)`, 'gy')
+const PAIR = /[ \t]*(?:([!#$%&'*+.^`|~\w-]+)=(?:([!#$%&'*+.^`|~\w-]+)|"((?:[^"\\]|\\.)*)")[ \t]*)?(?:;|$)/gy
 
 /** The `for` of each element, the last element first. Undefined if it is missing, repeated or malformed. */
 export function* forwardedFor(header: string): Generator<string | undefined> {

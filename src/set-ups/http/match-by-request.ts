@@ -32,7 +32,7 @@ export function createMatchByRequest({ routes, routeDefaults, rules, shedding }:
     const distinctPaths = distinct(paths.map(findPaths))
     // A path without its last slash counts only if it has a route.
     const withoutSlash = paths.filter(path => /.\/$/.test(path)).map(path => findPaths(path.slice(0, -1)))
-    const methods = distinct(httpMethodsOf(request).map(methods => knownMethods.intersection(methods)))
+    const methods = distinct(httpMethodsOf(request, url).map(methods => knownMethods.intersection(methods)))
     const readingsAt = (paths: readonly ReadonlySet<string>[]) =>
       paths.flatMap(paths => methods.map((methods): Reading => ({ methods, paths })))
     const matches = (match: RequestPattern, reading: Reading) => matchesReading(match, hosts, reading)
@@ -66,12 +66,20 @@ export function createMatchByRequest({ routes, routeDefaults, rules, shedding }:
   }
 }
 
+/** The parameter that overrides the method of a POST, as Express, Laravel and Symfony read it. In PHP, `.` and `[` become `_`. */
+const OVERRIDE_PARAMETER = /^[_.[]method$/
+
 /**
- * The methods that the origin may see: as sent, and as overridden. HEAD is GET without a body (RFC 9110, section
- * 9.3.2).
+ * The methods that the origin may see: as sent, and as overridden in a header or in the query. HEAD is GET without a body (RFC 9110,
+ * section 9.3.2).
  */
-function httpMethodsOf({ method, headers }: Request): Set<string>[] {
+function httpMethodsOf({ method, headers }: Request, url: URL): Set<string>[] {
   const claimed: string[] = []
+  // Only then can a parameter have this name.
+  if (/method|%/.test(url.search)) {
+    for (const [name, value] of url.searchParams)
+      if (OVERRIDE_PARAMETER.test(name)) claimed.push(value.trim().toUpperCase())
+  }
   headers.forEach((value, name) => {
     // Of a header that was sent twice, origins may read any value.
     if (isMethodOverride(name)) claimed.push(...value.split(',').map(method => method.trim().toUpperCase()))

@@ -7,7 +7,7 @@ import { canonicalPath } from '../../patterns/canonical.ts'
 const RESERVED = '/_sluice'
 
 /** A path that matches this may have several readings. */
-const AMBIGUOUS = /[%;\\]|\/\//
+const AMBIGUOUS = /[%;\\]|\/\/|\.(?:\/|$)/
 
 /** Encodings can be nested; a path is decoded at most this often. */
 const MAX_DECODINGS = 3
@@ -52,10 +52,14 @@ const STEPS: readonly ((path: string) => readonly string[])[] = [
   path => (path.includes(';') ? [path, path.split(';', 1)[0]!] : [path]),
   withoutParameters,
   decodings,
+  // What is written in C ends a text at the first NUL.
+  path => (path.includes('\0') ? [path, path.split('\0', 1)[0]!] : [path]),
   // Parsers of URLs drop these.
   path => [path, path.replace(/[\t\n\r]/g, '')],
   path => [path, path.replaceAll('\\', '/')],
   withoutParameters,
+  // Windows drops dots and spaces at the end of a name.
+  path => (/[. ](?:\/|$)/.test(path) ? [path, path.replace(/([^/. ])[. ]+(?=\/|$)/g, '$1')] : [path]),
   path => [path, path.replace(/\/(?:\.?\/)+/g, '/')],
   // Some treat dot segments, or encoded ones, as ordinary names.
   path => [path, resolveDots(path, DOTS), resolveDots(path, DOTS_OR_ENCODED_DOTS)],

@@ -1,7 +1,7 @@
 /** A worker of `sluicegate serve`. The primary process (supervisor.ts) starts it, and asks it to stop. */
 import cluster from 'node:cluster'
 import { Console } from 'node:console'
-import { logException } from '../../set-ups/http/unexpected.ts'
+import { traceOf } from '../../errors.ts'
 import { type Isolate, startIsolate } from './isolate.ts'
 import { type FromWorker, log, surviveWithoutLog, type ToWorker, type WorkerSettings } from './messages.ts'
 import { readServeConfig } from './serve-config.ts'
@@ -30,7 +30,7 @@ cluster.worker?.on('disconnect', () => {
   stop(true)
 })
 process.on('uncaughtException', error => {
-  logException(error)
+  log('error', 'exception', { error: traceOf(error) })
   process.exit(1)
 })
 

@@ -5,6 +5,7 @@
 import { proxy } from '../src/set-ups/gateway/proxy.ts'
 import type { Store } from '../src/store/store.ts'
 import { upstashStore } from '../src/store/upstash.ts'
+import { UNBOUNDED_LOG } from '../test/support/log.ts'
 import { proxyConfig } from './proxy-config.ts'
 
 interface Environment {
@@ -24,7 +25,12 @@ export default {
       keyLocking: true,
     })
     await store.ping()
-    const { response } = await proxy(request, proxyConfig(env.ORIGIN_URL), { requestId: crypto.randomUUID() })
+    const { response } = await proxy(
+      request,
+      proxyConfig(env.ORIGIN_URL),
+      { requestId: crypto.randomUUID() },
+      UNBOUNDED_LOG,
+    )
     return response
   },
 }

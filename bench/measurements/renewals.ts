@@ -13,6 +13,7 @@ import { consumerStateKey } from '../../src/store/keys.ts'
 import type { ScriptCall, Store } from '../../src/store/store.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { bound } from '../../test/support/bound.ts'
+import { UNBOUNDED_LOG } from '../../test/support/log.ts'
 import { tripsOn } from '../../test/support/trips.ts'
 import { VirtualClock } from '../../test/support/virtual-clock.ts'
 import { counted, measured, measuredRatio } from '../figures.ts'
@@ -170,7 +171,10 @@ async function keep(streams: number, answer: Answer): Promise<Kept> {
       return [...(await answer(scripts))]
     },
   }
-  const keeper = createHoldingsKeeper({ now: () => clock.nowMs, timer: clock.timer, script: () => NO_SCRIPT })
+  const keeper = createHoldingsKeeper({
+    ...{ now: () => clock.nowMs, timer: clock.timer },
+    ...{ log: UNBOUNDED_LOG, script: () => NO_SCRIPT },
+  })
   const trips = tripsOn(store, [keeper.rider], { now: () => clock.nowMs, timer: clock.timer })
   const startedAt = clock.nowMs
   for (let i = 0; i < streams; i++) {

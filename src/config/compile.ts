@@ -5,6 +5,7 @@
  */
 
 import type { Algorithms } from '../algorithms/descriptor.ts'
+import { LINES_PER_SECOND } from '../log.ts'
 import { compileRanges, type Ranges } from './address-ranges.ts'
 import { auditKeepMs } from './audit-keep.ts'
 import type {
@@ -192,7 +193,7 @@ export function compileConfig(
     localShare: config.store?.localShare ?? 1,
     keyLocking: config.store?.keyLocking ?? true,
     cluster: config.store?.cluster ?? false,
-    log: { perSecond: config.log?.perSecond ?? 5 },
+    log: { perSecond: config.log?.perSecond ?? LINES_PER_SECOND },
     auditKeepMs: auditKeepMs(config.audit),
     longestPauseMs: milliseconds(config.longestPause ?? '24h'),
     ...(config.stats?.keep !== false && { stats: compileStats(config.stats) }),

@@ -4,6 +4,7 @@ import type { Clock, Sleep, Timer } from '../clock.ts'
 import type { Config } from '../config/compile.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import type { RememberedCaller } from '../credentials/caller-memory.ts'
+import type { Log } from '../log.ts'
 import type { Outcome } from '../script/evaluation.ts'
 import type { SettleResult } from '../script/settle.ts'
 import type { Store } from '../store/store.ts'
@@ -133,6 +134,7 @@ export type CreateEngine = (
 
 export interface EngineOptions {
   clock: Clock
+  log: Log
   /** The time to decide by (µs). Absent, as always in production: the clock of the store. */
   decideAt?: (() => number) | undefined
   board: SwitchBoard

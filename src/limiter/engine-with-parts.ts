@@ -52,7 +52,7 @@ export function createEngineWithParts(
   parts: EngineParts,
   options: Omit<EngineOptions, 'probe' | 'onCluster' | 'local' | 'answers' | 'guesses' | 'keeper'>,
 ): Engine {
-  const { clock, timer, board, decideAt: writeAt } = options
+  const { clock, timer, log, board, decideAt: writeAt } = options
   const { refusals, localShare = 1 } = config
   const timing = { now: () => elapsed(clock), timer, writeAt }
   const known = createKnownAnswers(timing.now, board.current)
@@ -69,7 +69,7 @@ export function createEngineWithParts(
     answers,
     guesses: countsGuesses(config, rules) ? parts.createGuesses!(known, memory, options) : undefined,
     keeper: anyCountsInFlight(rules)
-      ? parts.createHoldingsKeeper({ ...timing, answers, script: parts.syncScript })
+      ? parts.createHoldingsKeeper({ ...timing, log, answers, script: parts.syncScript })
       : undefined,
   }
   return parts.createEngine(config, store, engineOptions, rules)

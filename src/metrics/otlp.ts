@@ -6,6 +6,7 @@
  * fixed lists, as in counters.ts.
  */
 import { SYSTEM_CLOCK } from '../clock.ts'
+import type { Log } from '../log.ts'
 import { choreEvery } from '../trips/scheduler.ts'
 import { type Counters, createCounters } from './counters.ts'
 import { BUCKETS_MS, createMeasurements, type Measurements } from './measurements.ts'
@@ -19,6 +20,7 @@ export interface OtlpSettings {
 
 export interface OtlpPlatform {
   everyMs: number
+  log: Log
   /** Of the environment. */
   variables?: Readonly<Record<string, unknown>> | undefined
   environment?: string | undefined
@@ -32,7 +34,7 @@ const DEADLINE_MS = 5000
 /** Creates measurements that are also pushed. */
 export function createOtlpMeasurements(
   { url, headers = {} }: OtlpSettings,
-  { everyMs, variables = {}, environment, now = SYSTEM_CLOCK.now }: OtlpPlatform,
+  { everyMs, log, variables = {}, environment, now = SYSTEM_CLOCK.now }: OtlpPlatform,
 ): Measurements {
   const forStore = createMeasurements()
   const pushed = createMeasurements()
@@ -44,7 +46,7 @@ export function createOtlpMeasurements(
   let instance: string | undefined
 
   function logOnce(reason: string): void {
-    if (!hasFailed) console.warn(JSON.stringify({ level: 'warn', event: 'otlp', reason }))
+    if (!hasFailed) log('warn', 'otlp', { reason })
     hasFailed = true
   }
 

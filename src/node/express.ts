@@ -11,8 +11,6 @@ import {
   type GuardOptions,
   type GuardPlatform,
 } from '../set-ups/guard/guard.ts'
-
-import { logException } from '../set-ups/http/unexpected.ts'
 import { tapResponse } from './tap-response.ts'
 
 declare module 'node:http' {
@@ -76,7 +74,7 @@ export function expressGuard<Req extends IncomingMessage = IncomingMessage>(
         return {
           response: new Response(),
           ended: endOf(res),
-          observe: begin => tapResponse(res, begin, logException),
+          observe: (begin, onError) => tapResponse(res, begin, onError),
         }
       })
       if (isAdmitted) setHeaders(response, res)
@@ -96,6 +94,7 @@ export function nodeListener(handler: FetchHandler): RequestListener {
     try {
       return await handler(request, env)
     } catch (error) {
+      // biome-ignore lint/suspicious/noConsole: an exception of the app, in full.
       console.error(error)
       return new Response(null, { status: 500 })
     }
@@ -109,6 +108,7 @@ export function nodeListener(handler: FetchHandler): RequestListener {
  * end the process.
  */
 function replyToException(error: unknown, res: ServerResponse): void {
+  // biome-ignore lint/suspicious/noConsole: an exception of the app, in full.
   console.error(error)
   if (res.headersSent) res.destroy()
   else res.writeHead(500).end()

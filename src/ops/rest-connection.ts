@@ -2,22 +2,29 @@
 import { createRestConnection, type RestAnswer, RestError } from '../store/rest.ts'
 import type { AdminConnection, Command, Reply } from './admin-connection.ts'
 import type { AdminError } from './admin-error.ts'
+import type { fetchFromStore } from './bounded-reply.ts'
 
 export const DEADLINE_MS = 5000
 
 /** The most commands in one request, so that it stays far below Upstash's limit of 10 MB. */
 export const MAX_AT_ONCE = 1000
 
-/** Runs commands. @param failureOf describes a failed request @throws GatewayError ERR_CONFIG_INVALID if the URL or the token is not valid */
+/**
+ * Runs commands.
+ * @param failureOf describes a failed request
+ * @param send default: `fetch`, whose reply is read whatever its size
+ * @throws GatewayError ERR_CONFIG_INVALID if the URL or the token is not valid
+ */
 export function restConnection(
   { url, token }: { url: string; token: string },
   failureOf: (error: unknown) => AdminError,
+  send: typeof fetchFromStore = fetch,
 ): Pick<AdminConnection, 'run' | 'runEach' | 'transact'> {
-  const send = createRestConnection(url, token, fetchInOrder())
+  const sendCommands = createRestConnection(url, token, fetchInOrder(send))
 
   async function repliesTo(commands: readonly Command[], isTransaction = false): Promise<Reply[]> {
     try {
-      const answers = await send(commands, AbortSignal.timeout(DEADLINE_MS), isTransaction)
+      const answers = await sendCommands(commands, AbortSignal.timeout(DEADLINE_MS), isTransaction)
       return repliesIn(answers)
     } catch (error) {
       throw failureOf(error)
@@ -51,11 +58,11 @@ function repliesIn(answers: readonly RestAnswer[]): Reply[] {
  * A global database of Upstash reads from the nearest replica, which may not have the last write yet. With the token of its last
  * reply, it waits until the replica has.
  */
-function fetchInOrder(): Parameters<typeof createRestConnection>[2] {
+function fetchInOrder(send: typeof fetchFromStore): Parameters<typeof createRestConnection>[2] {
   const name = 'upstash-sync-token'
   let token: string | null = null
   return async (url, { headers, ...init }) => {
-    const response = await fetch(url, { ...init, headers: { ...headers, ...(token && { [name]: token }) } })
+    const response = await send(url, { ...init, headers: { ...headers, ...(token && { [name]: token }) } })
     token = response.headers.get(name) ?? token
     return response
   }

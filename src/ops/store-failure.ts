@@ -2,6 +2,7 @@
 import { GatewayError } from '../errors.ts'
 import { NO_PERMISSION, unreachableError } from '../store/refusal.ts'
 import { RestError } from '../store/rest.ts'
+import { ReplyTooLarge, sizeText } from './bounded-reply.ts'
 
 /**
  * Describes a failed request.
@@ -16,6 +17,8 @@ export function describeFailure(
   if (error instanceof GatewayError || (error instanceof RestError && error.message === ''))
     return ['does not answer as an Upstash REST API does.', test]
   if (error instanceof RestError) return describeErrorOfRedis(error.message)
+  if (error instanceof ReplyTooLarge)
+    return [`has sent more than ${sizeText(error.most)}. ${MAY_BE_MADE}`, test]
   if (!(error instanceof Error)) return [LOST, test]
   if (/^(Timeout|Abort)Error$/.test(error.name)) {
     return [lateText(deadlineMs), test]
@@ -23,8 +26,9 @@ export function describeFailure(
   return [isUnreachable(error.cause) ? UNREACHABLE : LOST, test]
 }
 
-export const lateText = (deadlineMs: number) =>
-  `did not answer within ${deadlineMs / 1000} s. If this was a change, it may have been made: check before you repeat it.`
+const MAY_BE_MADE = 'If this was a change, it may have been made: check before you repeat it.'
+
+export const lateText = (deadlineMs: number) => `did not answer within ${deadlineMs / 1000} s. ${MAY_BE_MADE}`
 
 /**
  * @param message of Redis, of Upstash or of the bridge
@@ -85,8 +89,7 @@ export function isOnThisMachine(url: string): boolean {
 const LOCAL_STORE =
   'To start a local store, run npm start (npx sluicegate start): it prints both variables. To use a Redis of your own, run npx sluicegate bridge.'
 
-export const LOST =
-  'broke the connection before it answered. If this was a change, it may have been made: check before you repeat it.'
+export const LOST = `broke the connection before it answered. ${MAY_BE_MADE}`
 
 /** Describes a store that no request has reached. */
 export const UNREACHABLE = 'cannot be reached.'

@@ -2,6 +2,7 @@
 import { upstashStore } from '../store/upstash.ts'
 import type { AdminConnection } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
+import { fetchFromStore } from './bounded-reply.ts'
 import { DEADLINE_MS, restConnection } from './rest-connection.ts'
 import { describeFailure, failureIfNotSent, howToTest, nextStepFor } from './store-failure.ts'
 
@@ -25,7 +26,7 @@ export function upstashConnection(options: UpstashConnectionOptions): AdminConne
     return new AdminError('store', message, nextStep, failureIfNotSent(what))
   }
   return {
-    ...restConnection({ url, token }, failureOf),
+    ...restConnection({ url, token }, failureOf, fetchFromStore),
     decisions: upstashStore({ url, token, deadlineMs: DEADLINE_MS, keyLocking, cluster, environment }),
     nextStepFor: message => nextStepFor(message, url),
   }

@@ -6,6 +6,7 @@ export function reportAtStart(check: () => unknown): void {
   try {
     check()
   } catch (error) {
+    // biome-ignore lint/suspicious/noConsole: at the start, for people.
     console.error((error as Error).message)
   }
 }

@@ -276,6 +276,16 @@ describe.skipIf(!hasRedisServer)('sluicegate serve', () => {
     expect(server.events()).toContainEqual(expect.objectContaining({ event: 'crash-loop', level: 'error' }))
   })
 
+  it('writes JSON lines only, also what its config and Node write as text', async () => {
+    const server = await start(['--workers', '1'], { TEST_WRITES: 'yes' })
+    const written = () => server.events().map(({ event, detail }) => [event, detail])
+    for (const who of ['primary', 'worker']) {
+      await vi.waitFor(() => expect(written()).toContainEqual(['warning', `Warning: of a ${who}`]), PATIENT)
+      expect(written()).toContainEqual(['console', `${who}\nsays`])
+      expect(written()).toContainEqual(['console', `${who} on standard error`])
+    }
+  })
+
   describe('says why it cannot start', () => {
     const store = () => ({ REDIS_URL: redis.url, ORIGIN_URL: originUrl })
     const serve = (args: string[], env: Record<string, string>) =>

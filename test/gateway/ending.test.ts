@@ -8,6 +8,7 @@ import type { Ending } from '../../src/limiter/engine-shape.ts'
 import { observeEnd as observeEndOf, type ReplyContext } from '../../src/set-ups/http/ending.ts'
 import { createReadOnSlots, createTapPump, type ReadOn } from '../../src/set-ups/http/tap-pump.ts'
 import type { BodyTap } from '../../src/usage/usage.ts'
+import { UNBOUNDED_LOG } from '../support/log.ts'
 import { PATIENT } from '../support/patience.ts'
 
 let endings: Ending[]
@@ -28,7 +29,13 @@ const observeEnd = (
   onTask: Parameters<typeof observeEndOf>[1],
   onEnd: (ending: Ending) => void,
   context: Partial<ReplyContext> = {},
-) => observeEndOf(response, onTask, onEnd, { idleMs: IDLE_MS, timer: SYSTEM_TIMER, ...context })
+) =>
+  observeEndOf(response, onTask, onEnd, {
+    idleMs: IDLE_MS,
+    timer: SYSTEM_TIMER,
+    log: UNBOUNDED_LOG,
+    ...context,
+  })
 
 const over = (ending: Ending) => void endings.push(ending)
 const settled = () => Promise.all(tasks)
@@ -163,6 +170,7 @@ describe('a silent body', () => {
         level: 'warn',
         event: 'idle',
         detail: expect.stringMatching(/ silent for 60000 ms \(idleDeadline\)/),
+        skipped: 0,
       },
     ])
   })

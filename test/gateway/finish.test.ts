@@ -21,6 +21,7 @@ import { classOfRequest } from '../../src/set-ups/http/traffic-class.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
 import { configOf } from '../support/engines.ts'
 import { useGateway } from '../support/gateway.ts'
+import { UNBOUNDED_LOG } from '../support/log.ts'
 import { PATIENT } from '../support/patience.ts'
 
 const window = { algorithm: 'fixed-window', limit: 1, period: '300d' } as const
@@ -90,7 +91,7 @@ describe('a decision is finished once', () => {
       throw new Error('a listener')
     })
     const reporting = { onFinish: listener }
-    const ask = gateway.app({ ...ANYONE, rules: RULES }, { reporting })
+    const ask = gateway.app({ ...ANYONE, rules: RULES, log: {} }, { reporting })
     expect((await ask('/', { ...caller, method: 'HEAD' })).status).toBe(200)
     expect((await ask('/', caller)).status).toBe(429)
     expect(listener).toHaveBeenCalledTimes(2)
@@ -143,7 +144,7 @@ describe('a decision that has been made', () => {
     const store = { run: async () => [[1, '', 1, 0, 0, 1]], ping: async () => {} }
     const board = { ...createSwitchBoard(clock), load: () => undefined, isOverdue: () => false }
     const engine = createEngine(config, store, {
-      ...{ clock, board, onFinish, credentials: 'refuse' },
+      ...{ clock, board, log: UNBOUNDED_LOG, onFinish, credentials: 'refuse' },
       switchName: ({ name }) => name,
       local: createLocalLimiter(1, clock.now),
       timer: SYSTEM_TIMER,
@@ -154,6 +155,7 @@ describe('a decision that has been made', () => {
       ...{
         ruleSet: gatewayRuleSet(config),
         engine,
+        log: UNBOUNDED_LOG,
         classOfRequest,
         match: createMatch(config, createMatchByRequest),
       },

@@ -4,6 +4,7 @@ import { parseList, serializeList } from 'structured-headers'
 import { describe, expect, it, vi } from 'vitest'
 import type { RouteInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { createSwitchBoard } from '../../src/switches/live.ts'
 import { useGateway } from '../support/gateway.ts'
 
 const gateway = useGateway()
@@ -459,8 +460,27 @@ describe('an origin that fails', () => {
         reason: expect.stringMatching(/other side closed|ECONNRESET/),
         route: 'broken',
         request_id: headers.get('x-request-id'),
+        skipped: 0,
       },
     ])
+  })
+
+  it('has at most log.perSecond lines a second, and the next one has the number of the others', async () => {
+    const log = vi.spyOn(console, 'error').mockImplementation(() => {})
+    let now = 1000
+    const app = gateway.app(
+      { rules: [{ ...TWO, limit: 100 }], log: { perSecond: 5 } },
+      {
+        clock: { now: () => now, elapsed: () => performance.now() },
+        board: createSwitchBoard({ now: () => 0 }),
+      },
+    )
+    const key = await gateway.key('acme')
+    for (let i = 0; i < 20; i++) expect((await app('/drop', { key })).status).toBe(502)
+    now = 2000
+    await app('/drop', { key })
+    const skipped = log.mock.calls.map(([line]) => JSON.parse(line).skipped)
+    expect(skipped).toEqual([0, 0, 0, 0, 0, 15])
   })
 })
 

@@ -2,6 +2,7 @@ import { describe, expect, it, vi } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { proxy, targetUrl } from '../../src/set-ups/gateway/proxy.ts'
 import { configOf } from '../support/engines.ts'
+import { UNBOUNDED_LOG } from '../support/log.ts'
 
 it.each([
   ['http://gateway.test/a/b?c=%20d', 'https://api.example.com', 'https://api.example.com/a/b?c=%20d'],
@@ -32,7 +33,12 @@ describe('the log of an origin that fails', () => {
     const rule: RuleInput = { name: 'a', by: 'address', algorithm: 'gcra', limit: 1, period: '1s' }
     const config = { ...configOf({ rules: [rule] }), originDeadlineMs }
     const address = '192.0.2.1'
-    const { response } = await proxy(request, config, { requestId: 'the-id', route: 'orders', address })
+    const { response } = await proxy(
+      request,
+      config,
+      { requestId: 'the-id', route: 'orders', address },
+      UNBOUNDED_LOG,
+    )
     expect(log).toHaveBeenCalledTimes(1)
     return { status: response.status, line: JSON.parse(log.mock.calls[0]![0]) }
   }
@@ -43,6 +49,7 @@ describe('the log of an origin that fails', () => {
     body: false,
     route: 'orders',
     request_id: 'the-id',
+    skipped: 0,
   })
 
   it.each([

@@ -44,6 +44,7 @@ async function headersAtOrigin(
     request as unknown as Request,
     configOf({ rules: [], origin: 'http://origin.test', credentials }),
     { requestId: 'the-id', ...context },
+    () => true,
     async (_, __, settings) => {
       sent = settings.headers as Headers
       return new Response()

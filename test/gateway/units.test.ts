@@ -135,7 +135,7 @@ describe('a rule with a unit', () => {
 
   it('keeps the estimate if the response does not report an amount, and logs it once', async () => {
     const log = vi.spyOn(console, 'warn').mockImplementation(() => {})
-    const [app, key] = [appWith(TOTAL), await gateway.key('acme')]
+    const [app, key] = [appWith(TOTAL, { log: {} }), await gateway.key('acme')]
     api.reply = json({})
     for (const expected of [8000, 6000, 4000]) expect(await leftBy(app, key)).toBe(expected)
     await vi.waitUntil(() => log.mock.calls.length > 0, PATIENT)
@@ -269,7 +269,7 @@ describe('a rule with a unit', () => {
   ])('keeps the estimate if the hook %s', async (_, actual) => {
     const log = vi.spyOn(console, 'warn').mockImplementation(() => {})
     const key = await gateway.key('acme')
-    const app = appWith({ estimate: 2000, actual: 'hook' }, { hooks: { actual, deadline: '5ms' } })
+    const app = appWith({ estimate: 2000, actual: 'hook' }, { hooks: { actual, deadline: '5ms' }, log: {} })
     api.reply = json({})
     await leftBy(app, key)
     await vi.waitUntil(() => log.mock.calls.length > 0, PATIENT)

@@ -28,6 +28,7 @@ import type { Store, StoreCall } from '../../src/store/store.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
 import { formatSwitches, type RuleSwitch } from '../../src/switches/switches.ts'
 import { RedisEngine, rulesOf } from '../support/engines.ts'
+import { UNBOUNDED_LOG } from '../support/log.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
 import { ruleSetOf } from '../support/rule-set.ts'
 import { storeOf } from '../support/stores.ts'
@@ -92,7 +93,7 @@ function engineWith(
     },
   }
   return createEngine(config, store, {
-    ...{ clock, decideAt: () => nowMs * 1e3, board: createSwitchBoard(clock) },
+    ...{ clock, decideAt: () => nowMs * 1e3, board: createSwitchBoard(clock), log: UNBOUNDED_LOG },
     switchName: ({ name }) => name,
     credentials: 'refuse',
     local: createLocalLimiter(1, clock.now, () => nowMs * 1e3),
@@ -152,7 +153,7 @@ describe('a trip', () => {
       board,
       local: { ...createLocalLimiter(1, time.now), handOvers: first('hand-overs') },
       keeper: {
-        ...createHoldingsKeeper({ ...time, script: syncScript }),
+        ...createHoldingsKeeper({ ...time, log: UNBOUNDED_LOG, script: syncScript }),
         firstRider: first('settlements'),
         rider: riderNamed('units'),
       },

@@ -9,6 +9,7 @@ import { createOtlpMeasurements, type OtlpPlatform, type OtlpSettings } from '..
 import type { Store } from '../../src/store/store.ts'
 import { rulesOf } from '../support/engines.ts'
 import { listen } from '../support/listen.ts'
+import { UNBOUNDED_LOG } from '../support/log.ts'
 
 const START = Date.UTC(2026, 10, 21, 9)
 
@@ -65,7 +66,7 @@ function isolate(settings: Partial<OtlpSettings> = {}, platform: Partial<OtlpPla
   }
   const measurements = createOtlpMeasurements(
     { url: urlOf(), ...settings },
-    { everyMs: 10_000, now: () => now, ...platform },
+    { everyMs: 10_000, now: () => now, log: UNBOUNDED_LOG, ...platform },
   )
   const timer = (ms: number, wake: () => void) => {
     sleepers.push({ at: now + ms, wake })
@@ -280,7 +281,7 @@ describe('metrics that are pushed to a collector', () => {
     }
     expect(pushes).toHaveLength(1)
     expect(warnings).toEqual([
-      '{"level":"warn","event":"otlp","reason":"the variable OTLP_TOKEN is missing"}',
+      '{"level":"warn","event":"otlp","reason":"the variable OTLP_TOKEN is missing","skipped":0}',
     ])
   })
 
@@ -292,7 +293,7 @@ describe('metrics that are pushed to a collector', () => {
     }
     respond = answer => answer(503)
     for (let i = 0; i < 5; i++) await push()
-    expect(warnings).toEqual(['{"level":"warn","event":"otlp","reason":"HTTP 503"}'])
+    expect(warnings).toEqual(['{"level":"warn","event":"otlp","reason":"HTTP 503","skipped":0}'])
     respond = undefined
     await push()
     // What the dead collector did not take is gone.

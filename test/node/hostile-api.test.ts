@@ -182,7 +182,7 @@ describe('a reply of another form is an error', () => {
         const more = () => void response.write(' '.repeat(1_000_000), error => error ?? more())
         more()
       },
-      /^The reply is larger than those of an API of a gateway\./,
+      /^The reply of [\w.:]+ has more than 16 MB, and no reply of the API of a gateway has\./,
     ],
   ]
 

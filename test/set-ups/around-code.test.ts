@@ -9,7 +9,7 @@ import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { ConfigError } from '../../src/config/config-error.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
 import { expressGuard, type Middleware } from '../../src/node/express.ts'
-import { callerOf, guard } from '../../src/set-ups/guard/guard.ts'
+import { callerOf, createGuard, guard } from '../../src/set-ups/guard/guard.ts'
 import { sluice } from '../../src/set-ups/hono/middleware.ts'
 import { type FastStore, startFastStore } from '../support/fast-store.ts'
 import { PATIENT } from '../support/patience.ts'
@@ -141,6 +141,15 @@ describe('a guard', () => {
       detail:
         'Sluice is not configured. Missing or not valid: UPSTASH_REDIS_REST_URL, UPSTASH_REDIS_REST_TOKEN. The log of this service says how to fix it.',
     })
+  })
+
+  it('logs a missing variable at most log.perSecond times a second', async () => {
+    const log = vi.spyOn(console, 'error').mockImplementation(() => {})
+    const platform = { clock: { now: () => 1000 } }
+    const guarded = createGuard({ ...CONFIG, log: { perSecond: 3 } }, { env: {} }, platform)
+    for (let i = 0; i < 10; i++) expect((await guarded(request(), [], expect.fail)).status).toBe(503)
+    const lines = log.mock.calls.map(([line]) => String(line)).filter(line => line.startsWith('{'))
+    expect(lines.map(line => JSON.parse(line).event)).toEqual(Array(3).fill('misconfigured'))
   })
 
   it('names missing variables, also those of issuers, when it is created', async () => {

@@ -14,6 +14,7 @@ import type { Script, Store, StoreCall } from '../../src/store/store.ts'
 import type { Trips } from '../../src/trips/trips.ts'
 import { bound } from './bound.ts'
 import { rulesOf } from './engines.ts'
+import { UNBOUNDED_LOG } from './log.ts'
 import { randomFrom } from './random.ts'
 import { tripsOn } from './trips.ts'
 import { VirtualClock } from './virtual-clock.ts'
@@ -135,6 +136,7 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
       this.kept = createHoldingsKeeper({
         now: () => time.nowMs,
         timer,
+        log: UNBOUNDED_LOG,
         script: () => SCRIPT,
         newName: () => `i${String(i).padStart(7, '0')}`,
       })

@@ -19,6 +19,7 @@ import { consumerStateKey } from '../../src/store/keys.ts'
 import type { Store, StoreCall } from '../../src/store/store.ts'
 import { NO_BOARD } from '../../src/switches/live.ts'
 import { type RedisEngine, ruleSetFor } from './engines.ts'
+import { UNBOUNDED_LOG } from './log.ts'
 import { storeOf } from './stores.ts'
 import { NOON } from './traffic.ts'
 
@@ -112,6 +113,7 @@ export function isolateOn(
   const holdingsKeeper = createHoldingsKeeper({
     now: clock.elapsed,
     timer,
+    log: UNBOUNDED_LOG,
     script: syncScript,
     writeAt: () => time.nowMs * 1e3,
     answers: options.answers,
@@ -121,7 +123,7 @@ export function isolateOn(
   const local = createLocalLimiter(1, clock.now, () => time.nowMs * 1e3)
   const settlements = createSettlements({
     onReport: local.noteReport,
-    ...{ now: clock.elapsed, wallClock: clock.now, timer },
+    ...{ now: clock.elapsed, wallClock: clock.now, timer, log: UNBOUNDED_LOG },
     writeAt: () => time.nowMs * 1e3,
     // The state has only the last seven letters.
     newId: () => `${String(reservations++).padStart(12 - name.length, '0')}${name}`,
@@ -129,7 +131,7 @@ export function isolateOn(
   const engineOptions: EngineOptions = {
     ...{ clock, decideAt: () => time.nowMs * 1e3, board: NO_BOARD, keeper: holdingsKeeper },
     switchName: rule => rule.name,
-    timer,
+    ...{ timer, log: UNBOUNDED_LOG },
     credentials: 'refuse',
     local,
     probe: createProbe(compileScripts),

@@ -18,6 +18,14 @@ if (cluster.isWorker && process.env.TEST_CRASHES) {
   }) as typeof send
 }
 
+// For the test of the log. Each process loads the config.
+if (process.env.TEST_WRITES) {
+  const who = cluster.isWorker ? 'worker' : 'primary'
+  console.log('%s\nsays', who)
+  process.stderr.write(`${who} on standard error\n`)
+  process.emitWarning(`of a ${who}`)
+}
+
 export default defineConfig({
   origin: 'https://origin.invalid',
   credentials: { accept: ['anonymous'] },

@@ -10,6 +10,7 @@ import { type LlmRequestSettings, readLlmRequest } from '../../src/usage/llm-req
 import type { Tokens } from '../../src/usage/tokens.ts'
 import type { UsageReport } from '../../src/usage/usage.ts'
 import { createUsageReader } from '../../src/usage/usage-reader.ts'
+import { UNBOUNDED_LOG } from './log.ts'
 
 /** What the Worker tells about a request. */
 export interface UsageCase {
@@ -59,7 +60,7 @@ export default {
       background,
       ending => background(reader.end(ending).then(report => reports.push(report))),
       {
-        ...{ clientGone: request.signal, timer: SYSTEM_TIMER, idleMs: 60_000 },
+        ...{ clientGone: request.signal, timer: SYSTEM_TIMER, log: UNBOUNDED_LOG, idleMs: 60_000 },
         pump: createTapPump(reader, { readOn: readOnMs ? { forMs: readOnMs, begin } : undefined }),
       },
     )

@@ -270,13 +270,13 @@ export const configSchema = settings(
     longestPause: v.optional(duration(1e6, 7 * 86400e6, "from '1s' to '7d'")),
     /** How the store is called. Its address is a variable of the environment. */
     store: v.optional(store),
-    /** Log lines (JSON) about requests that are refused, that a shadow rule would refuse, or that pass because the store fails. */
+    /** Log lines (JSON) about requests that are refused, that a shadow rule would refuse, or that pass because the store fails, and about what else fails. */
     log: v.optional(
       settings(
         {
           /**
-           * How many lines of each event an isolate writes per second, 0 for none (default `5`). Each line has the number of
-           * omitted lines.
+           * How many lines of each event an isolate writes per second (default `5`). With 0, it writes only errors, one of each event per
+           * second. Each line has the number of omitted lines.
            */
           perSecond: v.optional(units(0, 1000)),
         },

@@ -22,9 +22,9 @@ export function createEngineWithReservations(
   rules: readonly Rule[],
 ): Engine {
   if (!anyReserves(rules)) return createEngine(config, store, options)
-  const { clock, timer, decideAt: writeAt, local, stats, switchName } = options
+  const { clock, timer, log, decideAt: writeAt, local, stats, switchName } = options
   const settlements = createSettlements({
-    ...{ now: () => elapsed(clock), wallClock: clock.now, timer, writeAt },
+    ...{ now: () => elapsed(clock), wallClock: clock.now, timer, log, writeAt },
     deadlineMs: config.storeDeadlineMs,
     onReport: local?.noteReport,
     count: stats && ((what, rule, by) => stats.counters.add(`${what} ${switchName(rule)}`, by)),

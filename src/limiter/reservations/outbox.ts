@@ -9,6 +9,7 @@
  *     failed       its trip has failed; is sent again after 2 s, and later each time that the store answers with an error
  */
 import { GatewayError } from '../../errors.ts'
+import type { Log } from '../../log.ts'
 import { debtsIn, settledIn } from '../../script/reservation-wire.ts'
 import type { SettledRequest, Settlement, SettleResult } from '../../script/settle.ts'
 import { settleAlong } from '../../script/settle-along.ts'
@@ -57,8 +58,7 @@ const STOP_CHECK_MS = 10
 const REPEAT_WHEN_STOPPING_MS = 250
 const MAX_STOP_MS = 2000
 
-const detail = `More than ${MAX_MESSAGES} settlements wait for a store that does not answer. Further reservations end unsettled, by the policy of their unit.`
-const OVERFLOW = JSON.stringify({ level: 'warn', event: 'settlements-dropped', detail })
+const OVERFLOW = `More than ${MAX_MESSAGES} settlements wait for a store that does not answer. Further reservations end unsettled, by the policy of their unit.`
 
 const REFUSED = 'The store answers a settlement with an error. It is repeated until its reservation ends. '
 
@@ -109,12 +109,21 @@ export interface OutboxOptions {
   deadlineMs?: number | undefined
   /** The time to write by (µs). Absent, as always in production: the clock of the store. */
   writeAt?: (() => number) | undefined
+  log: Log
   stats: ReservationStatistics
   /** Called with the states that the store has answered. */
   onReport?: ((rules: Reservation['rules'], result: SettleResult) => void) | undefined
 }
 
-export function createOutbox({ now, wallClock, deadlineMs = 0, writeAt, stats, onReport }: OutboxOptions) {
+export function createOutbox({
+  now,
+  wallClock,
+  deadlineMs = 0,
+  writeAt,
+  log,
+  stats,
+  onReport,
+}: OutboxOptions) {
   const onTheWayMs = Math.max(ON_THE_WAY_MS, deadlineMs)
   /** By the key of the call, the longest waiting first. */
   const ready = new Map<string, Batch>()
@@ -237,7 +246,7 @@ export function createOutbox({ now, wallClock, deadlineMs = 0, writeAt, stats, o
     }
     if (!isOfScript || isErrorLogged) return
     isErrorLogged = true
-    console.warn(JSON.stringify({ level: 'warn', event: 'settlement-refused', detail: REFUSED + message }))
+    log('warn', 'settlement-refused', { detail: REFUSED + message })
   }
 
   const prepare = ({ reservation, messages }: Batch) => {
@@ -317,7 +326,7 @@ export function createOutbox({ now, wallClock, deadlineMs = 0, writeAt, stats, o
     /** Sends a message about a reservation with the next trip. @returns false if it was dropped, because too many messages wait */
     add(reservation: Reservation, message: OutgoingMessage): boolean {
       if (size >= MAX_MESSAGES) {
-        if (dropped === 0) console.warn(OVERFLOW)
+        if (dropped === 0) log('warn', 'settlements-dropped', { detail: OVERFLOW })
         dropped += 1
         giveUp(reservation, [message])
         return false

@@ -8,6 +8,7 @@ import type { Background } from '../../background.ts'
 import { chunked } from '../../chunked.ts'
 import type { Timer } from '../../clock.ts'
 import { GatewayError } from '../../errors.ts'
+import type { Log } from '../../log.ts'
 import type { Evaluation } from '../../script/evaluation.ts'
 import { encodeSync, isSyncReply } from '../../script/sync.ts'
 import type { Script } from '../../store/store.ts'
@@ -32,15 +33,15 @@ const MAX_REQUESTS_IN_ROW = 40
 /** The shortest time between two checks of one request whether units are due for renewal, as a share of the interval. */
 const SHORTEST_CHECK_SHARE = 0.1
 
-const detail =
+const EXHAUSTION =
   'The platform allows a request in flight no more calls (50 with Workers Free), so it has stopped to renew units in flight. Other requests of the isolate renew them. Without any, the units are free after their ttl.'
-const EXHAUSTION = JSON.stringify({ level: 'warn', event: 'renewals-stopped', detail })
 
 export type HoldingsKeeper = ReturnType<typeof createHoldingsKeeper>
 
 export interface KeepOptions {
   now(): number
   timer: Timer
+  log: Log
   script(): Script
   /** The time to write by (µs). Absent, as always in production: the clock of the store. */
   writeAt?: (() => number) | undefined
@@ -51,7 +52,7 @@ export interface KeepOptions {
 }
 
 /** Creates the keeper of an isolate's holdings. */
-export function createHoldingsKeeper({ now, timer, script, writeAt, answers, newName }: KeepOptions) {
+export function createHoldingsKeeper({ now, timer, log, script, writeAt, answers, newName }: KeepOptions) {
   const holdings = new Holdings(now, newName)
   /** Logged once for each isolate. */
   let hasLoggedExhaustion = false
@@ -107,7 +108,7 @@ export function createHoldingsKeeper({ now, timer, script, writeAt, answers, new
       } catch (error) {
         if (!(error instanceof GatewayError && error.code === 'ERR_STORE_CALLS_EXHAUSTED')) return
         canSend = false
-        if (!hasLoggedExhaustion) console.warn(EXHAUSTION)
+        if (!hasLoggedExhaustion) log('warn', 'renewals-stopped', { detail: EXHAUSTION })
         hasLoggedExhaustion = true
       } finally {
         if (canSend) trips.schedule(background)

@@ -1,5 +1,6 @@
 /** Reads what the API of a gateway has replied, or another server in its place. No error has text of the reply that a terminal would not show as it is. */
 import { AdminError, type AdminFailure } from '../../ops/admin-error.ts'
+import { ReplyTooLarge, readTextUpTo, sizeText } from '../../ops/bounded-reply.ts'
 import { printable } from '../../ops/names.ts'
 import { COMPONENTS, operationOf } from '../../set-ups/api/openapi-operations.ts'
 import { type ChangeState, type InputMistake, problemType } from '../../set-ups/api/problems.ts'
@@ -49,15 +50,10 @@ export class LostReply extends Error {
 
 /** Reads no more than MAX_REPLY bytes. Rejects if the connection breaks. */
 export async function readReply({ status, headers, body }: Response): Promise<Reply> {
-  const decoder = new TextDecoder()
-  let text = ''
-  let read = 0
-  for await (const chunk of body ?? []) {
-    read += chunk.byteLength
-    if (read > MAX_REPLY) return { status, headers, text: undefined }
-    text += decoder.decode(chunk, { stream: true })
-  }
-  return { status, headers, text: text + decoder.decode() }
+  const text = await readTextUpTo(MAX_REPLY, { body }).catch(error => {
+    if (!(error instanceof ReplyTooLarge)) throw error
+  })
+  return { status, headers, text: text ?? undefined }
 }
 
 /** @returns the document of a success @throws AdminError @throws LostReply */
@@ -66,7 +62,7 @@ export function documentOf(route: Route, url: string, reply: Reply): unknown {
   if (text === undefined)
     throw new AdminError(
       'store',
-      `The reply is larger than those of an API of a gateway. ${MAY_BE_DONE}`,
+      `The reply of ${new URL(url).host} has more than ${sizeText(MAX_REPLY)}, and no reply of the API of a gateway has. ${MAY_BE_DONE}`,
       CHECK_URL,
     )
   const document = parsed(text)

@@ -40,9 +40,16 @@ export const printableLines = (text: string): string => text.split('\n').map(pri
 /** Prints a message on standard error. It can have texts of another server. */
 export const note = (text: string): void => console.error(printableLines(text))
 
-/** Prints a result: the document as JSON with `--json`, else the text of `human`. */
+/** As `printableLines`. Keeps the colors of `alert` and others. */
+export const printableText = (text: string): string =>
+  text
+    .split(/(\x1b\[\d+m|\n)/)
+    .map((part, i) => (i % 2 === 1 ? part : printable(part)))
+    .join('')
+
+/** Prints a result: the document as JSON with `--json`, else the text of `human`. Both can have texts of another server. */
 export function print(flags: { json?: boolean }, document: unknown, human: () => string): void {
-  console.log(flags.json ? jsonText(document, 2) : human())
+  console.log(flags.json ? jsonText(document, 2) : printableText(human()))
 }
 
 /** JSON. Characters that change how a terminal shows a text are escaped, also those that JSON permits. @param indent spaces */

@@ -42,7 +42,19 @@ export function serveCommand(): Command {
   return withExamples(command, 'serve', 'serve --host 0.0.0.0 --workers 4 --drain 60s')
 }
 
-async function serve({ config: file, port, host, workers, drain }: Flags): Promise<void> {
+/** What keeps it from starting is text, for people. Everything else is JSON, for readers of logs. */
+async function serve(flags: Flags): Promise<void> {
+  const { writeOnlyJson } = await import('../serve/json-output.ts')
+  const output = writeOnlyJson()
+  try {
+    await run(flags)
+  } catch (error) {
+    output.end()
+    throw error
+  }
+}
+
+async function run({ config: file, port, host, workers, drain }: Flags): Promise<void> {
   const { configFile } = projectWith(file)
   const npmIsGone = new Promise<void>(resolve => void whenNpmIsGone(resolve))
   const { readServeConfig } = await import('../serve/serve-config.ts')

@@ -2,8 +2,9 @@
 import { randomInt } from 'node:crypto'
 import { parseList } from '../../client/list.ts'
 import type { Config } from '../../config/compile.ts'
+import { ReplyTooLarge, readTextUpTo, sizeText } from '../../ops/bounded-reply.ts'
 import type { Checks } from './checks.ts'
-import { type Finding, fault, firstOf, limit, ok, unknown } from './findings.ts'
+import { errorWith, type Finding, fault, firstOf, limit, ok, unknown } from './findings.ts'
 import { reachChecks } from './reach.ts'
 import { describeOffset } from './server.ts'
 
@@ -50,15 +51,17 @@ function checkHealth(
   { status, body: { live, ready, store }, ms }: Reply,
   { storeDeadlineMs }: Config,
 ): Finding {
-  const latencyMs = Number(Object(store).latencyMs)
+  const { latencyMs } = Object(store)
+  const isTime = Number.isFinite(latencyMs) && latencyMs >= 0
   const found = firstOf(
     fault`${status >= 300 && status < 400}: The URL redirects (HTTP ${status}), and redirections are not followed. → Use the URL that it redirects to. If that is a login page, exempt the gateway from it.`,
     fault`${live !== true}: There is no Sluice at this URL: /_sluice/health answers something else (HTTP ${status}). → Use the address that wrangler deploy has printed. The URL of the store is --store.`,
     fault`${ready !== true}: The gateway does not reach its store. → Check its UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN, or REDIS_URL, and run this without --url.`,
+    unknown`${!isTime}: How long a trip to the store takes is not known: /_sluice/health does not say it. → A proxy or CDN in front of the gateway must pass on its replies.`,
     limit`${latencyMs > storeDeadlineMs / 2}: A trip from the gateway to its store takes ${latencyMs} ms, of the ${storeDeadlineMs} ms of store.deadline. → Set the region of the database in [placement] of wrangler.toml.`,
     ok`The gateway runs, and a trip from there to its store takes ${latencyMs} ms.`,
   )
-  return { ...found, measured: { store_ms: latencyMs, trip_ms: ms } }
+  return { ...found, measured: { ...(isTime && { store_ms: latencyMs }), trip_ms: ms } }
 }
 
 function checkClock({ headers, sentAt, ms }: Reply): Finding {
@@ -164,8 +167,27 @@ async function askWithin(deadlineMs: number, url: string, headers: Headings = {}
   const ms = Date.now() - sentAt
   // The body of an origin may be large or have no end.
   const isOfGateway = response.status === 429 || url.includes('/_sluice/')
-  const body = isOfGateway ? await response.json().catch(() => ({})) : await response.body?.cancel()
+  const body = isOfGateway ? await readJson(response, url) : await response.body?.cancel()
   return { status: response.status, headers: response.headers, body: Object(body), sentAt, ms }
+}
+
+/** More than any reply of the gateway itself to these requests (bytes). */
+const MAX_REPLY = 64_000
+
+async function readJson(response: Response, url: string): Promise<unknown> {
+  const text = await readTextUpTo(MAX_REPLY, response).catch(error => {
+    if (!(error instanceof ReplyTooLarge)) throw error
+    const own = /\/_sluice\/\w+$/.exec(url)?.[0]
+    const what = own ? `The reply to ${own}` : 'A refusal (HTTP 429)'
+    throw errorWith(
+      fault`${what} has more than ${sizeText(MAX_REPLY)}, so it is not of Sluice. → Use the address that wrangler deploy has printed. A proxy or CDN in front of the gateway must pass on its replies.`,
+    )
+  })
+  try {
+    return JSON.parse(text)
+  } catch {
+    return {}
+  }
 }
 
 /** Whether a reply of the gateway itself is a problem as it is documented, with these members besides. */
@@ -173,6 +195,8 @@ const isProblem = ({ status, headers, body }: Reply, ...members: readonly string
   headers.get('content-type') === 'application/problem+json' &&
   body.status === status &&
   ['type', 'title', 'detail', ...members].every(name => name in body)
+
+const isCount = (value: unknown) => Number.isSafeInteger(value) && Number(value) >= 0
 
 /**
  * The limits of a reply: units that can be spent at once, and that are left; its window (s; none for a calendar).
@@ -185,10 +209,10 @@ function limitsOf({ headers }: Reply) {
   const limits = states.flatMap(({ name, parameters: state }) => {
     const policy = policies.get(name)
     const [q, r, t, w] = [policy?.get('q'), state.get('r'), state.get('t'), policy?.get('w')]
-    if (!policy || ![q, r, t, w ?? 1].every(Number.isSafeInteger)) return []
-    const most = Number(policy.get('sluice-burst') ?? q)
+    const most = policy?.get('sluice-burst') ?? q
+    if (!policy || ![q, r, t, w ?? 1, most].every(isCount) || w === 0) return []
     const seconds = w === undefined ? undefined : Number(w)
-    return { name, most, remaining: Number(r), seconds, isOfRequests: !policy.has('qu') }
+    return { name, most: Number(most), remaining: Number(r), seconds, isOfRequests: !policy.has('qu') }
   })
   return limits.length === states.length ? limits : []
 }

@@ -25,6 +25,11 @@ export function serverChecks({ send, config }: Bed): Checks {
 const fieldsOf = (text: string, pattern: RegExp): Info =>
   Object.fromEntries([...text.matchAll(pattern)].map(([, name, value]) => [name!, value!]))
 
+/** @returns undefined for anything but a whole number, from 0 on */
+function countIn(text: unknown): number | undefined {
+  return /^\d{1,15}$/.test(String(text)) ? Number(text) : undefined
+}
+
 function versionOf({ valkey_version: valkey, redis_version: redis, ...info }: Info, expectsCluster: boolean) {
   const version = /^[\d.]{3,20}$/.exec(valkey ?? redis ?? '')?.[0]
   const isCluster = info.cluster_enabled === '1'
@@ -42,9 +47,10 @@ function versionOf({ valkey_version: valkey, redis_version: redis, ...info }: In
 const [NEARLY_FULL, FULL] = [80, 95]
 
 function memoryOf({ maxmemory_policy: policy = '', maxmemory, used_memory }: Info): Finding | undefined {
-  const max = Number(maxmemory)
-  if (!/^[a-z-]{5,20}$/.test(policy) || Number.isNaN(max)) return undefined
-  const percent = max > 0 ? Math.round((Number(used_memory) / max) * 100) : 0
+  const max = countIn(maxmemory)
+  const usedBytes = max === 0 ? 0 : countIn(used_memory)
+  if (!/^[a-z-]{5,20}$/.test(policy) || max === undefined || usedBytes === undefined) return undefined
+  const percent = max > 0 ? Math.round((usedBytes / max) * 100) : 0
   const used = max > 0 ? `${percent} % of maxmemory is used` : 'maxmemory is not set'
   const isOn = `Eviction is on (${policy}; ${used}): when the memory is full, limits start again`
   const turnOff = 'Turn it off (redis-cli CONFIG SET maxmemory-policy noeviction), and choose enough memory.'
@@ -74,8 +80,11 @@ function replicasOf({ role, master_repl_offset: offset, ...info }: Info): Findin
   if (role === undefined) return undefined
   const names = Object.keys(info).filter(name => /^slave\d+$/.test(name))
   const replicas = names.map(name => fieldsOf(info[name]!, /(\w+)=([^,]*)/g))
-  const seconds = Math.max(0, ...replicas.map(({ lag = 0 }) => Number(lag)))
-  const bytes = Math.max(0, ...replicas.map(replica => Number(offset) - Number(replica.offset)))
+  const lags = replicas.map(({ lag = 0 }) => countIn(lag))
+  const [written, ...received] = [offset, ...replicas.map(replica => replica.offset)].map(countIn)
+  if (replicas.length > 0 && [...lags, written, ...received].includes(undefined)) return undefined
+  const seconds = Math.max(0, ...lags.map(Number))
+  const bytes = Math.max(0, ...received.map(each => Number(written) - Number(each)))
   const isBehind = seconds > LATE_SECONDS || replicas.some(({ state }) => state !== 'online')
   const found = firstOf(
     fault`${role !== 'master'}: The server is a replica: it cannot count. → Use the address of the primary.`,
@@ -90,8 +99,8 @@ async function checkClock(send: Bed['send']): Promise<Finding> {
   const sentAt = Date.now()
   const [answer] = await send([['TIME']])
   const errorMs = (Date.now() - sentAt) / 2
-  const [seconds = Number.NaN, micros = 0] = Array.isArray(answer?.result) ? answer.result.map(Number) : []
-  return Number.isNaN(seconds)
+  const [seconds, micros] = Array.isArray(answer?.result) ? answer.result.map(countIn) : []
+  return seconds === undefined || micros === undefined
     ? unknown`The store does not tell its time. → Permit TIME to the Redis user.`
     : describeOffset('store', seconds * 1e3 + micros / 1e3 - sentAt - errorMs, errorMs)
 }

@@ -2,6 +2,7 @@
 import type { Config } from '../../config/compile.ts'
 import { randomBase62 } from '../../credentials/api-key.ts'
 import { GatewayError } from '../../errors.ts'
+import { fetchFromStore, ReplyTooLarge, sizeText } from '../../ops/bounded-reply.ts'
 import { timeoutError } from '../../store/deadline.ts'
 import { inEnvironment } from '../../store/keys.ts'
 import { createRestConnection, RestError } from '../../store/rest.ts'
@@ -97,10 +98,11 @@ async function open({ url, token }: StoreAddress, config: Config, environment: s
     const connected = await connectRedisStore({ url, environment, deadlineMs, connectMs: deadlineMs })
     return { ...connected, urls: parseRedisUrl(url).urls, isRest: false }
   }
-  const connection = createRestConnection(url, token)
+  const connection = createRestConnection(url, token, fetchFromStore)
   const send: Bed['send'] = (commands, isTransaction) =>
     connection(commands, AbortSignal.timeout(deadlineMs), isTransaction).catch(error => {
       if (error instanceof GatewayError) throw errorWith(NOT_JSON)
+      if (error instanceof ReplyTooLarge) throw errorWith(tooLarge(error))
       if (!(error instanceof RestError)) throw error
       if (/^ERR Redis did not answer/.test(error.message)) throw timeoutError()
       const refusal = refusalOf(error)
@@ -114,6 +116,9 @@ async function open({ url, token }: StoreAddress, config: Config, environment: s
   const store = upstashStore({ ...config, url, token, deadlineMs, environment })
   return { urls: [url], isRest: true, send, store, close: undefined }
 }
+
+const tooLarge = ({ most }: ReplyTooLarge) =>
+  fault`The URL of the store answers with more than ${sizeText(most)}. → Copy UPSTASH_REDIS_REST_URL again.`
 
 const NOT_JSON = fault`The URL answers with a web page or another text, and not with replies in JSON. → Copy UPSTASH_REDIS_REST_URL again. A proxy or a login page in front of the store must pass on its replies.`
 

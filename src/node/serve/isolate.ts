@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { SYSTEM_CLOCK } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
 import { applyOwnVariables } from '../../config/environment.ts'
+import { createLog, type Log } from '../../log.ts'
 import { api } from '../../set-ups/api/index.ts'
 import { createGateway } from '../../set-ups/gateway/app.ts'
 import { METRICS_PARTS } from '../../set-ups/gateway/metrics.ts'
@@ -60,6 +61,7 @@ export async function startIsolate(options: IsolateOptions): Promise<Isolate> {
   const connected = await connectServeStore(config, variables)
   const { store, admin, secret = options.secret ?? randomBytes(32).toString('hex') } = connected
   const work = trackBackgroundWork()
+  const log = createLog(config.log.perSecond, SYSTEM_CLOCK.now)
   const origin = connectToOrigin({
     connectTimeoutMs: config.originDeadlineMs,
     reuse: config.originConnections,
@@ -69,13 +71,13 @@ export async function startIsolate(options: IsolateOptions): Promise<Isolate> {
   const parts = { ...ALL_PARTS, ...METRICS_PARTS, ...api }
   const gateway = createGateway(config, store, parts, {
     ...{ variables: { ...variables }, peerOf, timer, secret, fetchOrigin: origin.fetchOrigin },
-    board: createSwitchBoard(SYSTEM_CLOCK),
+    ...{ log, board: createSwitchBoard(SYSTEM_CLOCK) },
     reporting: { timer },
     limiter: { waitUntil, clock: { sleep: ms => new Promise(resolve => void timer(ms, resolve)), timer } },
     ...(admin && { connection: admin }),
   })
   const listeners = createListeners(gateway, {
-    ...{ address: config.address, waitUntil, replacesGlobals },
+    ...{ log, address: config.address, waitUntil, replacesGlobals },
     isStopping: () => isStopping,
   })
   const server = createServer({ ...SERVER_OPTIONS, ...options.serverOptions })
@@ -85,12 +87,12 @@ export async function startIsolate(options: IsolateOptions): Promise<Isolate> {
   ignoreUpgrades(server, connections)
   server.timeout = Math.max(config.originDeadlineMs, config.idleDeadlineMs) + SILENCE_MS
   try {
-    await listen(server, host, port)
+    await listen(server, host, port, log)
   } catch (error) {
     await connected.close()
     throw error
   }
-  reportStore(connected)
+  reportStore(connected, log)
 
   let stopped: Promise<number> | undefined
   async function stop(drainMs: number, isFinal: boolean): Promise<number> {
@@ -115,13 +117,13 @@ export async function startIsolate(options: IsolateOptions): Promise<Isolate> {
   }
 }
 
-function listen(server: Server, host: string, port: number): Promise<void> {
+function listen(server: Server, host: string, port: number, log: Log): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', error => reject(listenError(error, host, port)))
     server.listen({ host, port }, () => {
       server.removeAllListeners('error')
       // A server without a listener ends the process.
-      server.on('error', logException)
+      server.on('error', error => logException(log, error))
       resolve()
     })
   })
@@ -133,10 +135,9 @@ function urlOf(server: Server): string {
 }
 
 /** Logs if the store does not answer yet. Then the fallbacks of the config decide. */
-function reportStore({ store, ready }: ServeStore): void {
+function reportStore({ store, ready }: ServeStore, log: Log): void {
   store.ping().catch(async ({ code, message }) => {
     const detail = await ready?.().catch(({ message }) => message)
-    const line = { level: 'warn', event: 'store-lost', cause: code, detail: detail ?? message }
-    console.warn(JSON.stringify(line))
+    log('warn', 'store-lost', { cause: code, detail: detail ?? message })
   })
 }

@@ -4,6 +4,7 @@ import { getRequestListener } from '@hono/node-server'
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
 import { canonicalAddress, isInRanges } from '../../config/address-ranges.ts'
 import type { AddressSettings } from '../../config/compile-address.ts'
+import type { Log } from '../../log.ts'
 import type { Gateway } from '../../set-ups/gateway/app.ts'
 import { problem } from '../../set-ups/http/problem.ts'
 import { logException } from '../../set-ups/http/unexpected.ts'
@@ -19,6 +20,7 @@ export interface NodeEnv {
 }
 
 export interface ListenerOptions {
+  log: Log
   address: AddressSettings
   /** Keeps track of work after the reply. */
   waitUntil(task: Promise<unknown>): void
@@ -50,7 +52,7 @@ const IMPOSSIBLE = /^(CONNECT|TRACE|TRACK)$/i
 const HOST = /^(?:[\w.-]+|\[[\da-f:.]+\])(?::\d{1,5})?$/i
 
 export function createListeners({ app }: Pick<Gateway, 'app'>, options: ListenerOptions): Listeners {
-  const { waitUntil, isStopping, replacesGlobals, address } = options
+  const { waitUntil, isStopping, replacesGlobals, address, log } = options
   const context = { waitUntil, passThroughOnException() {}, props: {} }
   const awaitingContinue = new WeakSet<IncomingMessage>()
 
@@ -93,7 +95,7 @@ export function createListeners({ app }: Pick<Gateway, 'app'>, options: Listener
     errorHandler(error) {
       // An invalid URL or host.
       if ((error as Error).name === 'RequestError') return badRequest()
-      logException(error)
+      logException(log, error)
       return problem({
         status: 500,
         title: 'Internal Server Error',
@@ -115,7 +117,7 @@ export function createListeners({ app }: Pick<Gateway, 'app'>, options: Listener
   const request: RequestListener = (incoming, outgoing) => {
     useScheme(incoming)
     void listener(incoming, outgoing).catch(error => {
-      logException(error)
+      logException(log, error)
       outgoing.destroy()
     })
   }

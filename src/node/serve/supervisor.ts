@@ -9,6 +9,7 @@ import cluster, { type Worker } from 'node:cluster'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
+import { traceOf } from '../../errors.ts'
 import { moduleFile } from '../project.ts'
 import { listenError } from './listen-error.ts'
 import { type FromWorker, log, surviveWithoutLog, type ToWorker, type WorkerSettings } from './messages.ts'
@@ -46,6 +47,10 @@ async function freePort(host: string): Promise<number> {
 export async function supervise({ workers, ...settings }: SuperviseOptions): Promise<number> {
   const { drainMs } = settings
   surviveWithoutLog()
+  process.on('uncaughtException', error => {
+    log('error', 'exception', { error: traceOf(error) })
+    process.exit(1)
+  })
   // If all workers die at once, nothing listens for a moment. Afterwards, they listen on the same port.
   if (settings.port === 0) settings.port = await freePort(settings.host)
   const secret = randomBytes(32).toString('hex')
@@ -59,12 +64,15 @@ export async function supervise({ workers, ...settings }: SuperviseOptions): Pro
     exec: moduleFile('node/serve/worker-process'),
     args: [],
     execArgv: [...process.execArgv, '--no-warnings'],
+    stdio: ['inherit', 'inherit', 'pipe', 'ipc'],
   })
 
   /** Starts a worker. @throws Error if it does not become ready */
   function launch(): Promise<{ worker: Worker; url: string }> {
     const worker = cluster.fork({ SLUICE_SERVE_SETTINGS: JSON.stringify({ ...settings, secret }) })
     passOnUntaken(worker)
+    // Workers write to standard output. Only Node itself writes here, such as that it is out of memory.
+    worker.process.stderr?.on('data', chunk => process.stderr.write(chunk))
     return new Promise((resolve, reject) => {
       worker.on('message', (message: FromWorker) => {
         if (message.type === 'ready') resolve({ worker, url: message.url })

@@ -1,15 +1,14 @@
 /** A worker of `sluicegate serve`. The primary process (supervisor.ts) starts it, and asks it to stop. */
 import cluster from 'node:cluster'
-import { Console } from 'node:console'
-import { logException } from '../../set-ups/http/unexpected.ts'
+import { traceOf } from '../../errors.ts'
 import { type Isolate, startIsolate } from './isolate.ts'
+import { writeOnlyJson } from './json-output.ts'
 import { type FromWorker, log, surviveWithoutLog, type ToWorker, type WorkerSettings } from './messages.ts'
 import { readServeConfig } from './serve-config.ts'
 import type { ServeVariables } from './serve-store.ts'
 
-// Every line of the log goes to one place.
-globalThis.console = new Console(process.stdout)
 surviveWithoutLog()
+const output = writeOnlyJson()
 
 const { SLUICE_SERVE_SETTINGS } = process.env
 const settings: WorkerSettings = JSON.parse(SLUICE_SERVE_SETTINGS!)
@@ -30,13 +29,15 @@ cluster.worker?.on('disconnect', () => {
   stop(true)
 })
 process.on('uncaughtException', error => {
-  logException(error)
+  log('error', 'exception', { error: traceOf(error) })
   process.exit(1)
 })
 
 try {
+  const config = await readServeConfig(settings.configFile)
+  output.bound(config.log.perSecond)
   isolate = await startIsolate({
-    ...{ config: await readServeConfig(settings.configFile), variables: process.env as ServeVariables },
+    ...{ config, variables: process.env as ServeVariables },
     ...{ host: settings.host, port: settings.port, secret: settings.secret, replacesGlobals: true },
   })
   send({ type: 'ready', url: isolate.url })

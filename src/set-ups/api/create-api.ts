@@ -1,6 +1,7 @@
 /** The HTTP API under /_sluice/v1/: find the route → authenticate → check the input → handle. */
 import type { Config } from '../../config/compile.ts'
 import { GatewayError } from '../../errors.ts'
+import type { Log } from '../../log.ts'
 import type { sumFields } from '../../metrics/sums.ts'
 import type { AdminConnection } from '../../ops/admin-connection.ts'
 import { AdminError } from '../../ops/admin-error.ts'
@@ -73,6 +74,7 @@ export function createApi(
   options: ApiOptions,
 ): Api {
   const { variables = {}, clock, decisions } = options
+  const { log } = decisions
   const { connection = connectionTo(store, variables) } = options
   const { environment, credentials } = config
   const { keyPrefix, signature } = credentials
@@ -123,7 +125,7 @@ export function createApi(
 
   async function handle(incoming: ApiRequest): Promise<Response> {
     const id = crypto.randomUUID()
-    return await reply(incoming, id).catch((error: unknown) => replyToProblem(toApiError(error), id))
+    return await reply(incoming, id).catch((error: unknown) => replyToProblem(toApiError(error, log), id))
   }
 
   return {
@@ -156,10 +158,10 @@ function noSuchRoute(methods: readonly string[]): ApiError {
       )
 }
 
-function toApiError(error: unknown): ApiError {
+function toApiError(error: unknown, log: Log): ApiError {
   if (error instanceof ApiError) return error
   if (error instanceof GatewayError) return storeError(changeState(error.fate), error.message)
-  logException(error)
+  logException(log, error)
   return new ApiError(
     'internal',
     'The API failed to handle this request. The log of the gateway has the cause.',

@@ -7,6 +7,7 @@ import { scopesForLimit } from '../../scopes.ts'
 import type { ScriptsOf } from '../../script/rule-set-shape.ts'
 import type { Script, Store } from '../../store/store.ts'
 import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
+import type { DecisionSource } from '../http/handle.ts'
 import type { createHolder } from '../limits/held.ts'
 import { createGuardableLimiter, type LimiterSettings } from '../limits/limiter.ts'
 import type { LimiterParts } from '../limits/parts.ts'
@@ -34,6 +35,7 @@ export interface ApiLimitOptions {
   /** Of the environment: the address of the store, and secrets. */
   variables: Readonly<Record<string, unknown>> | undefined
   clock: Clock
+  decisions: Pick<DecisionSource, 'log'>
   /** Tests pass their own. */
   board?: SwitchBoard | undefined
   /** From which receipts get their key: all isolates have the same. Default: the token of the store. */
@@ -46,7 +48,7 @@ export function createApiLimits(
   config: Config,
   store: Store,
   parts: ApiLimitParts & Omit<LimiterParts, 'prepareReset' | 'preparePause'>,
-  { variables = {}, clock, tokens, ...options }: ApiLimitOptions & { tokens: TokenMemory },
+  { variables = {}, clock, decisions, tokens, ...options }: ApiLimitOptions & { tokens: TokenMemory },
 ): ApiLimits {
   const { secret = String(variables.UPSTASH_REDIS_REST_TOKEN ?? '') } = options
   const { board = createSwitchBoard(clock) } = options
@@ -63,7 +65,7 @@ export function createApiLimits(
     config,
     store,
     Object.assign(Object.create(parts), own),
-    { ...platformSettings(), board, variables, ...options.limiter },
+    { ...platformSettings(), board, variables, log: decisions.log, ...options.limiter },
     isHolding ? parts.createHolder(parts.syncScript) : undefined,
   )
   const guarded = createGuardedCalls(store, tokens)

@@ -99,7 +99,7 @@ export function createOwnUsage(
     finish('complete')
     if (waitMs > 0) throw tooOften(waitMs)
     if (ruling.kind !== 'allowed') {
-      runOrLog(() => report(ruling, { requestId, route: undefined, caller, storeMs }, background))
+      runOrLog(source.log, () => report(ruling, { requestId, route: undefined, caller, storeMs }, background))
       throw refusedBy(ruling)
     }
     const { degraded, plan, verdicts } = ruling

@@ -49,6 +49,7 @@ export function createGateway(
   const { variables, fetchOrigin } = platform
   const app = new Hono()
   const handler = createHandler(config, store, parts, platform)
+  const { log } = handler
 
   app.get('/_sluice/health', createHealthCheck(store, handler.clock))
 
@@ -98,7 +99,7 @@ export function createGateway(
     return reply
   })
 
-  app.onError(replyToException)
+  app.onError(error => replyToException(log, error))
 
   return {
     app,
@@ -108,7 +109,7 @@ export function createGateway(
   }
 
   function toOrigin(request: Request, context: Parameters<typeof proxy>[2]) {
-    return proxy(request, config, context, fetchOrigin)
+    return proxy(request, config, context, log, fetchOrigin)
   }
 
   async function passPreflight(request: Request, peer: string | undefined): Promise<Response> {
@@ -118,8 +119,8 @@ export function createGateway(
     if (refusal) return deny(refusal)
     if (config.cors) return parts.answerPreflight(request, config.cors)
     const context = { requestId: crypto.randomUUID(), ...(address !== undefined && { address }) }
-    const { response } = await proxy(request, config, context, fetchOrigin)
-    runOrLog(() => handler.originLoad?.hideSignal(response.headers))
+    const { response } = await proxy(request, config, context, log, fetchOrigin)
+    runOrLog(log, () => handler.originLoad?.hideSignal(response.headers))
     return response
   }
 }

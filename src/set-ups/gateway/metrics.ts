@@ -59,6 +59,7 @@ export function createMetricsEndpoint(
   const refuse = createBearerCheck(token)
   if (!refuse) return undefined
   const weakness = weaknessOf(token)
+  // biome-ignore lint/suspicious/noConsole: at the start, as for a variable that is not valid.
   if (weakness) console.warn(mistakeText(weakness))
   let last: { at: number; text: string } | undefined
 

@@ -4,6 +4,7 @@
  */
 import type { Config } from '../../config/compile.ts'
 import { removeCredentials } from '../../credentials/credential-headers.ts'
+import type { Log } from '../../log.ts'
 import { modeOf, verifiedConsumer } from '../http/caller.ts'
 import { type ForwardContext, type Forwarded, replyToGoneClient } from '../http/forward.ts'
 import { isMethodOverride } from '../http/header-names.ts'
@@ -43,6 +44,7 @@ export async function proxy(
   request: Request,
   config: ProxyConfig,
   context: ForwardContext,
+  log: Log,
   fetchOrigin = fetchByPlatform,
 ): Promise<Forwarded> {
   const deadline = new AbortController()
@@ -70,9 +72,7 @@ export async function proxy(
     const reason = isLate ? 'timeout' : reasonOf(error)
     // workerd has one error for an origin that closes the connection and for a client that breaks off its body or sends invalid chunks.
     // A stream in between could tell them apart, but when it fails, workerd ends the body as if it was complete.
-    console.error(
-      JSON.stringify({ level: 'error', event: 'origin', reason, body: !!request.body, route, request_id }),
-    )
+    log('error', 'origin', { reason, body: !!request.body, route, request_id })
     return { response: isLate ? gatewayTimeout(config.originDeadlineMs) : badGateway(), isFromSluice: true }
   } finally {
     clearTimeout(timer)

@@ -1,9 +1,11 @@
 /** The gateway as a Worker: reads the variables, builds the app once per isolate, serves `fetch`. */
 import type { Hono } from 'hono/tiny'
 import type { Algorithms } from '../../algorithms/descriptor.ts'
+import { SYSTEM_CLOCK } from '../../clock.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
 import { type Compilers, compileConfig } from '../../config/compile.ts'
 import { applyVariables, type Environment } from '../../config/environment.ts'
+import { createLog } from '../../log.ts'
 import { deployConfig } from '../deploy-config.ts'
 import { createIdentifier } from '../http/identify.ts'
 import { replyToMisconfiguration } from '../http/unexpected.ts'
@@ -38,6 +40,7 @@ export function createWorker(config: ConfigInput, { algorithms, parts, compilers
   // Without the API, limits by name are not decided here, so the Worker does not carry the algorithms that only they use.
   const { limits: _, ...gatewayConfig } = config
   const compiled = compileConfig(config.api ? config : gatewayConfig, algorithms, compilers)
+  const log = createLog(compiled.log.perSecond, SYSTEM_CLOCK.now)
   let app: Hono | undefined
   void import(/* @vite-ignore */ WORKERS_MODULE).then(
     ({ env }) => reportAtStart(() => createIdentifier(applyVariables(compiled, env), parts, env)),
@@ -47,7 +50,11 @@ export function createWorker(config: ConfigInput, { algorithms, parts, compilers
   function build(env: Environment): Hono {
     const { config: deployed, store } = deployConfig(compiled, env)
     const { SLUICE_ANALYTICS: analytics, ...variables } = env
-    return createApp(deployed, store, parts, { variables, ...(analytics && { reporting: { analytics } }) })
+    return createApp(deployed, store, parts, {
+      variables,
+      log,
+      ...(analytics && { reporting: { analytics } }),
+    })
   }
 
   return {
@@ -55,7 +62,7 @@ export function createWorker(config: ConfigInput, { algorithms, parts, compilers
       try {
         app ??= build(env)
       } catch (error) {
-        return replyToMisconfiguration(error)
+        return replyToMisconfiguration(log, error)
       }
       return app.fetch(request, env, ctx as Parameters<Hono['fetch']>[2])
     },

@@ -2,9 +2,11 @@
  * A guard around any fetch-style handler: Workers, Vercel, Netlify, Deno, Bun, Lambda, Node. It takes the same steps
  * as the gateway, but admitted requests go to the user's code instead of an origin.
  */
+import { SYSTEM_CLOCK } from '../../clock.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
 import type { Environment } from '../../config/environment.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
+import { createLog } from '../../log.ts'
 import { ALL_PARTS } from '../http/all-parts.ts'
 import { addressOfNode } from '../http/behind-proxies.ts'
 import { deny } from '../http/deny.ts'
@@ -118,6 +120,7 @@ export function createGuard(
   platform: GuardPlatform = {},
 ): Guarded {
   const config = checkSetUpConfig(input)
+  const { log = createLog(config.log.perSecond, (platform.clock ?? SYSTEM_CLOCK).now) } = platform
   let handler: Handler | undefined
   // On Workers, the variables come with the first request.
   if (env || !isCloudflare()) {
@@ -133,6 +136,7 @@ export function createGuard(
     const deployed = connectStore(config, variables)
     return createHandler(deployed.config, deployed.store, ALL_PARTS, {
       ...platform,
+      log,
       variables: { ...variables },
     })
   }
@@ -143,7 +147,7 @@ export function createGuard(
     try {
       handler ??= build(args)
     } catch (error) {
-      return replyToMisconfiguration(error)
+      return replyToMisconfiguration(log, error)
     }
     const { peerOf } = handler
     // `peerOf` is set only for trusted Workers, and Workers pass their bindings first and their context second.
@@ -187,7 +191,7 @@ export function createGuard(
     run: () => ReturnType<Parameters<Guarded>[2]>,
   ): Promise<Response> {
     let address: string | undefined
-    runOrLog(() => {
+    runOrLog(log, () => {
       address = identifier.addressOf(request, peer())
     })
     const refusal = identifier.refuse(request, address)

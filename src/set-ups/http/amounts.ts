@@ -6,6 +6,7 @@ import type { Background } from '../../background.ts'
 import type { Config } from '../../config/compile.ts'
 import { countsInFlight, REQUESTS } from '../../config/compile-rule.ts'
 import type { Decided, Ending } from '../../limiter/engine-shape.ts'
+import type { Log } from '../../log.ts'
 import type { Amounts } from '../../usage/usage.ts'
 import { anyEstimated, estimatesFromBody } from './amounts-needed.ts'
 import {
@@ -38,6 +39,7 @@ const MAX_READ_ON = 100
 /** What a set-up passes in for amounts. */
 export interface AmountsPlatform {
   parts: AmountParts
+  log: Log
   /** Monotonic time (ms). */
   now(): number
   onFinish: Reporting['onFinish'] | undefined
@@ -56,10 +58,10 @@ export function createDecideRequestWithAmounts(
 /** Estimates what a request will cost before it is decided, and settles it afterwards. */
 function withAmounts(
   config: Config,
-  { parts, now, onFinish }: AmountsPlatform,
+  { parts, now, onFinish, log }: AmountsPlatform,
 ): (decide: DecideIdentified) => DecideIdentified {
   const units = config.units!
-  const settler = createAmountSettler({ units, hooks: config.hooks }, parts, now)
+  const settler = createAmountSettler({ units, hooks: config.hooks }, parts, now, log)
   const readOn =
     config.onClientGone === 'read-on'
       ? { forMs: READ_ON_MS, begin: createReadOnSlots(MAX_READ_ON) }
@@ -92,8 +94,8 @@ function withAmounts(
         background(
           cost
             .end(ending)
-            .catch(error => void logException(error))
-            .then(actualOf => runOrLog(() => finish(ending, actualOf))),
+            .catch(error => void logException(log, error))
+            .then(actualOf => runOrLog(log, () => finish(ending, actualOf))),
         )
       return {
         ...forwarded,
@@ -117,7 +119,7 @@ function withAmounts(
           },
         })
         let reply = forwarded
-        runOrLog(() => {
+        runOrLog(log, () => {
           reply = follow(forwarded, startedAt)
         })
         return reply

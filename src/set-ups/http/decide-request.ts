@@ -8,6 +8,7 @@ import type { TrafficClass } from '../../config/compile-shedding.ts'
 import type { Demand } from '../../limiter/bind.ts'
 import type { Decided, Engine } from '../../limiter/engine-shape.ts'
 import { toDegraded } from '../../limiter/evaluate.ts'
+import type { Log } from '../../log.ts'
 import type { RuleSet } from '../../script/rule-set-shape.ts'
 import type { Caller } from './caller.ts'
 import type { DecidedRequest } from './decided-request.ts'
@@ -60,6 +61,7 @@ export interface DecideRequestParts {
   originLoad?: Pick<OriginLoad, 'shedder' | 'limitOf'> | undefined
   /** The hooks of the config; absent if it has none. */
   hooks?: HookRunner | undefined
+  log: Log
   /** Informed of keys that the store does not know. */
   emptyStore?: Pick<EmptyStoreCheck, 'noteUnknownKey'>
 }
@@ -67,7 +69,17 @@ export interface DecideRequestParts {
 /** @param wrap changes how requests are decided by their rules */
 export function createDecideRequest(
   config: Config,
-  { ruleSet, engine, identifier, classOfRequest, match, originLoad, hooks, emptyStore }: DecideRequestParts,
+  {
+    ruleSet,
+    engine,
+    identifier,
+    classOfRequest,
+    match,
+    originLoad,
+    hooks,
+    emptyStore,
+    log,
+  }: DecideRequestParts,
   wrap: (decide: DecideIdentified) => DecideIdentified = decide => decide,
 ): DecideRequest {
   const classOf = (caller: Caller, { classes }: Matched): TrafficClass | undefined =>
@@ -136,7 +148,7 @@ export function createDecideRequest(
       const { decision, outcome } = decided
       // An exception must not lose the decision, which has already spent units and must still be finished.
       if (outcome) {
-        runOrLog(() => {
+        runOrLog(log, () => {
           if (outcome.status === 'unknown-credential')
             emptyStore?.noteUnknownKey(background, identifier.recall(caller)?.plan !== undefined)
           identifier.remember(decided.caller, outcome)

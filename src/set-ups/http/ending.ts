@@ -8,6 +8,7 @@
 import type { Background } from '../../background.ts'
 import type { Timer } from '../../clock.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
+import type { Log } from '../../log.ts'
 import { isWorkerd, type Pump, passBody } from './pass-body.ts'
 import { logException } from './unexpected.ts'
 import { relayWebSocket, webSocketOf } from './websocket.ts'
@@ -22,6 +23,7 @@ export interface ReplyContext {
   clientGone?: AbortSignal
   /** The platform may have decoded the body, so its length is not the Content-Length. */
   isDecoded?: boolean | undefined
+  log: Log
   /** How long the body of a reply may be silent (ms). */
   idleMs: number
   /** Also detects, outside of workerd, a reply that is never read, because middleware around the set-up can replace it. */
@@ -50,14 +52,14 @@ export function observeEnd(
   onEnd: (ending: Ending) => void,
   context: ReplyContext,
 ): Response {
-  const { isFromSluice = false, clientGone, timer } = context
-  const onEndOnce = once(onEnd)
+  const { isFromSluice = false, clientGone, timer, log } = context
+  const onEndOnce = once(onEnd, log)
   const observe = (task: Promise<unknown>) => {
     try {
       background(task)
     } catch (error) {
       // The reply already passes through the observed stream.
-      logException(error)
+      logException(log, error)
       onEndOnce('failed')
     }
   }
@@ -70,7 +72,7 @@ export function observeEnd(
     }
     return pass(response, response.body, observe, onEndOnce, context)
   } catch (error) {
-    logException(error)
+    logException(log, error)
     onEndOnce('failed')
     return response
   }
@@ -81,7 +83,7 @@ function pass(
   body: ReadableStream,
   background: Background,
   onEnd: (ending: Ending) => void,
-  { clientGone, isDecoded = false, timer, idleMs, pump }: ReplyContext,
+  { clientGone, isDecoded = false, timer, idleMs, pump, log }: ReplyContext,
 ): Response {
   if (body.locked) throw new TypeError('The body of the reply is already being read.')
   const length = isDecoded ? undefined : lengthOf(response)
@@ -89,7 +91,7 @@ function pass(
   const reply = new Response(isDecoded ? reportIfUnread(readable, onEnd, timer) : readable, response)
   background(
     passed.then(result => {
-      if (result === 'idle') logSilence(idleMs)
+      if (result === 'idle') logSilence(log, idleMs)
       onEnd(result === 'idle' ? 'failed' : result)
     }),
   )
@@ -101,9 +103,9 @@ function lengthOf({ headers }: Response): number | undefined {
   return length !== null && /^\d{1,15}$/.test(length) ? Number(length) : undefined
 }
 
-function logSilence(idleMs: number): void {
+function logSilence(log: Log, idleMs: number): void {
   const detail = `The body of a reply was silent for ${idleMs} ms (idleDeadline), so its connections were closed.`
-  console.warn(JSON.stringify({ level: 'warn', event: 'idle', detail }))
+  log('warn', 'idle', { detail })
 }
 
 /** Platforms start at once to read what they send. */
@@ -144,7 +146,7 @@ function reportIfUnread(body: ReadableStream, onEnd: (ending: Ending) => void, t
   )
 }
 
-function once(onEnd: (ending: Ending) => void): (ending: Ending) => void {
+function once(onEnd: (ending: Ending) => void, log: Log): (ending: Ending) => void {
   let hasEnded = false
   return ending => {
     if (hasEnded) return
@@ -152,7 +154,7 @@ function once(onEnd: (ending: Ending) => void): (ending: Ending) => void {
     try {
       onEnd(ending)
     } catch (error) {
-      logException(error)
+      logException(log, error)
     }
   }
 }

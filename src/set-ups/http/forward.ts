@@ -45,8 +45,11 @@ export interface Forwarded {
   awaitsEnding?: boolean
   /** Reads the body on its way, if something needs its end. Absent: the body is passed on as it is. */
   pump?: Pump | undefined
-  /** With `ended`: calls `begin` before the framework sends the head of its reply, and what it returns for each chunk of the body. */
-  observe?: (begin: (head: ReplyHead) => ReplyReader) => void
+  /**
+   * With `ended`: calls `begin` before the framework sends the head of its reply, and what it returns for each chunk of the body. An
+   * exception of either is given to `onError`.
+   */
+  observe?: (begin: (head: ReplyHead) => ReplyReader, onError: (error: unknown) => void) => void
 }
 
 /** Replies to a client that has left. Only logs of the platform show its status, which is that of nginx. */

@@ -8,6 +8,7 @@ import type { Config } from '../../config/compile.ts'
 import { switchNameOf } from '../../config/compile-rule.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
 import { createEngineWithParts } from '../../limiter/engine-with-parts.ts'
+import { createLog, type Log } from '../../log.ts'
 import { createMetrics } from '../../metrics/create-metrics.ts'
 import type { StatsRecorder } from '../../metrics/flush.ts'
 import type { Measurements } from '../../metrics/measurements.ts'
@@ -56,6 +57,8 @@ export interface Platform {
   timer?: Timer
   /** The time of reports about the origin (µs); absent: the clock of the store, as always in production. */
   reportAt?: () => number
+  /** Default: a log of its own, bounded by the config. */
+  log?: Log
   /** Receives decisions. */
   reporting?: Reporting
 }
@@ -85,7 +88,7 @@ export interface MetricsSource {
 
 /** What decides requests, for paths of the gateway that show a caller its own limits. */
 export interface DecisionSource
-  extends Pick<DecideRequestParts, 'ruleSet' | 'engine' | 'identifier' | 'classOfRequest' | 'hooks'> {
+  extends Pick<DecideRequestParts, 'ruleSet' | 'engine' | 'identifier' | 'classOfRequest' | 'hooks' | 'log'> {
   report: Reporter['report']
 }
 
@@ -95,6 +98,7 @@ export interface Handler {
   peerOf: PeerOf | undefined
   identifier: Identifier
   clock: Clock
+  log: Log
   /** If true, the platform must not end this code before `handle` has resolved, even if the client has left. */
   awaitsEndings: boolean
   /** Measurements of the origin; absent if no limit depends on them. */
@@ -129,10 +133,10 @@ export function createHandler(
   platform: Platform = {},
 ): Handler {
   const { variables, clock = SYSTEM_CLOCK, sleep, timer = SYSTEM_TIMER, reporting = {} } = platform
-  const { board = createSwitchBoard(clock) } = platform
+  const { board = createSwitchBoard(clock), log = createLog(config.log.perSecond, clock.now) } = platform
   const elapsedMs = () => elapsed(clock)
   const timing = { now: () => clock.now(), ...(reporting.timer && { timer: reporting.timer }) }
-  const measurements = createMetrics(config, parts, variables, () => clock.now())
+  const measurements = createMetrics(config, parts, log, variables, () => clock.now())
   const store = measurements?.watch(bareStore) ?? bareStore
   const topCallers = config.stats?.topCallers && parts.createTopCallers(config.stats.topCallers)
   const stats =
@@ -140,19 +144,19 @@ export function createHandler(
   const { report, reportStoreChange, reportUnknownAddress, reportEmptyStore } = createReporter(
     config,
     stats,
-    clock,
+    log,
     reporting,
   )
   const identifier = createIdentifier(config, parts, variables, () => clock.now())
   const originLoad = followsOrigin(config)
     ? parts.createOriginLoad(config, parts, { clock, board, reportAt: platform.reportAt })
     : undefined
-  const hooks = config.hooks && parts.createHookRunner(config.hooks, config, variables)
+  const hooks = config.hooks && parts.createHookRunner(config.hooks, config, log, variables)
   const xRateLimit = config.xRateLimit && parts.createXRateLimit(config.xRateLimit, clock)
   const { trustedWorkers } = config.address
   const emptyStore = createEmptyStoreCheck(store, () => elapsed(clock), reportEmptyStore)
   const engine = createEngineWithParts(config, config.rules, store, parts, {
-    ...{ clock, timer, board, signals: originLoad?.riders },
+    ...{ clock, timer, board, log, signals: originLoad?.riders },
     switchName: switchNameOf,
     credentials: config.credentials.onStoreFailure,
     onStoreChange(change) {
@@ -164,7 +168,7 @@ export function createHandler(
     onFinish: reporting.onFinish,
   })
   const ruleSet = createGatewayRuleSet(config, parts.scriptsOf)
-  const deciding = { ruleSet, engine, identifier, classOfRequest: parts.classOfRequest, hooks }
+  const deciding = { ruleSet, engine, identifier, classOfRequest: parts.classOfRequest, hooks, log }
   const decideRequest = parts.createDecideRequest(config, {
     ...deciding,
     match: createMatch(config, parts.createMatchByRequest),
@@ -180,6 +184,7 @@ export function createHandler(
     peerOf: trustedWorkers ? parts.createClientAddressReader(trustedWorkers) : platform.peerOf,
     identifier,
     clock,
+    log,
     awaitsEndings: engine.awaitsEndings,
     originLoad,
     metrics: measurements && stats && { store, stats, measurements, ruleSet },
@@ -201,18 +206,18 @@ export function createHandler(
     const route = matched?.route?.name
     if (!isAddressChecked && caller) {
       isAddressChecked = true
-      if (caller.address === undefined) runOrLog(reportUnknownAddress)
+      if (caller.address === undefined) runOrLog(log, reportUnknownAddress)
     }
-    runOrLog(() => report(ruling, { requestId, route, caller, storeMs, shed: decided.shed }, background))
+    runOrLog(log, () => report(ruling, { requestId, route, caller, storeMs, shed: decided.shed }, background))
 
-    const finish = (ending: Ending) => runOrLog(() => decided.finish(ending))
+    const finish = (ending: Ending) => runOrLog(log, () => decided.finish(ending))
     try {
       const forwarded = await replyTo(incoming, decided, requestId, forward)
       const { response: reply, isFromSluice, ended, awaitsEnding = decided.awaitsEnding } = forwarded
-      runOrLog(() => annotate(reply, ruling, requestId, xRateLimit))
+      runOrLog(log, () => annotate(reply, ruling, requestId, xRateLimit))
       const isRefused = ruling.kind !== 'allowed'
       const response = hooks && isRefused ? await hooks.refuse(incoming, decided, reply) : reply
-      runOrLog(() =>
+      runOrLog(log, () =>
         exposeToScripts(request, response, { isFromSluice, cors: config.cors, parts, xRateLimit }),
       )
       if (!awaitsEnding) finish('complete')
@@ -220,7 +225,7 @@ export function createHandler(
       else
         return parts.observeEnd(response, background, finish, {
           ...forwarded,
-          timer,
+          ...{ timer, log },
           idleMs: config.idleDeadlineMs,
           clientGone: incoming.gone?.() ?? request.signal,
         })
@@ -239,7 +244,7 @@ export function createHandler(
     forward: Forward,
   ): Promise<Forwarded> {
     const { ruling, caller, matched } = decided
-    if (ruling.kind === 'denied') runOrLog(() => originLoad?.observeRefusal(ruling))
+    if (ruling.kind === 'denied') runOrLog(log, () => originLoad?.observeRefusal(ruling))
     if (ruling.kind !== 'allowed') return { response: deny(ruling), isFromSluice: true }
     const isDelayed = ruling.delay > 0
     if (isDelayed) await delay(ruling.delay, request, sleep)
@@ -256,7 +261,7 @@ export function createHandler(
     const forwarded = await (decided.forward?.(request, context, forward) ?? forward(request, context))
     const latencyMs = elapsedMs() - startedAt
     measurements?.recordOrigin(latencyMs)
-    runOrLog(() => originLoad?.observeReply({ request, ...forwarded, latencyMs, decision: ruling }))
+    runOrLog(log, () => originLoad?.observeReply({ request, ...forwarded, latencyMs, decision: ruling }))
     return forwarded
   }
 }

@@ -15,6 +15,7 @@ import { milliseconds } from '../../config/duration.ts'
 import type { Amounts, Body, HookContext, HookName, RefusalInfo } from '../../config/hooks.ts'
 import type { Credential } from '../../credentials/credential.ts'
 import { GatewayError, traceOf } from '../../errors.ts'
+import type { Log } from '../../log.ts'
 import { refusingRuleNames } from '../../metrics/observation.ts'
 import { sha256 } from '../../sha256.ts'
 import { escaped } from '../../store/escape.ts'
@@ -82,6 +83,7 @@ const MAX_COST = 1e9
 export function createHookRunner(
   { deadline, ...hooks }: NonNullable<Config['hooks']>,
   { plans, units }: Pick<Config, 'plans' | 'units'>,
+  log: Log,
   env: Readonly<Record<string, unknown>> = {},
 ): HookRunner {
   const deadlineMs = milliseconds(deadline)
@@ -105,10 +107,7 @@ export function createHookRunner(
         `It returned ${describeKind(result)}, which is not a valid result.`,
       )
     } catch (error) {
-      if (!logged.has(name)) {
-        console.error(JSON.stringify({ level: 'error', event: 'hook', hook: name, error: traceOf(error) }))
-      }
-      logged.add(name)
+      if (!logged.has(name) && log('error', 'hook', { hook: name, error: traceOf(error) })) logged.add(name)
       const why = error instanceof GatewayError ? error.message : `It threw ${errorName(error)}.`
       throw new GatewayError('ERR_HOOK_FAILED', `The hook '${name}' failed. ${why}`)
     }

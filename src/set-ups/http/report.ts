@@ -3,15 +3,14 @@
  * forwarded, so that a request is reported even if its client leaves. A report never fails or delays a request.
  */
 import type { Background } from '../../background.ts'
-import type { Clock } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
 import type { AnalyticsDataset } from '../../config/environment.ts'
 import type { Decision } from '../../limiter/decision.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
 import { causeOf } from '../../limiter/evaluate.ts'
+import type { Log } from '../../log.ts'
 import { writeDataPoint } from '../../metrics/analytics.ts'
 import type { FlushTiming, StatsRecorder } from '../../metrics/flush.ts'
-import { createLog, type Log } from '../../metrics/log.ts'
 import { isStoreFailure, KILLED, type Observation, refusingRuleNames } from '../../metrics/observation.ts'
 import type { StoreChange } from '../../trips/breaker.ts'
 import { type Caller, modeOf, verifiedConsumer } from './caller.ts'
@@ -47,12 +46,11 @@ export interface Reporter {
  * @param stats absent: nothing is counted
  */
 export function createReporter(
-  { log: { perSecond }, address }: Pick<Config, 'log' | 'address'>,
+  { address }: Pick<Config, 'address'>,
   stats: StatsRecorder | undefined,
-  { now }: Clock,
+  log: Log,
   { analytics }: Reporting,
 ): Reporter {
-  const log = createLog(perSecond, now)
   const isReportedNowhere = !stats && !analytics
   let hasFailed = false
 
@@ -71,7 +69,7 @@ export function createReporter(
         if (analytics) writeDataPoint(analytics, observation)
       } catch (error) {
         // Logged once, because it would fail for every request.
-        if (!hasFailed) logException(error)
+        if (!hasFailed) logException(log, error)
         hasFailed = true
       }
     },

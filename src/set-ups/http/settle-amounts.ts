@@ -9,12 +9,14 @@ import { milliseconds } from '../../config/duration.ts'
 import type { ActualSource, Units } from '../../config/units-shape.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
 import type { ActualOf, Reservation } from '../../limiter/reservations/reservation.ts'
+import type { Log } from '../../log.ts'
 import type { withActualHook } from '../../usage/actual-hook.ts'
 import { acceptEncoding } from '../../usage/encodings.ts'
 import type { BodyTap, Problem, ReplyHead, UsageReport } from '../../usage/usage.ts'
 import type { createUsageReader } from '../../usage/usage-reader.ts'
 import { withDeadline } from './deadline.ts'
 import type { Forwarded } from './forward.ts'
+import { logException } from './unexpected.ts'
 
 /** Finds what one request has cost. */
 export interface CostOfReply {
@@ -63,12 +65,13 @@ export function createAmountSettler(
   { units, hooks }: { units: Units; hooks: Config['hooks'] },
   parts: SettleParts,
   now: () => number,
+  log: Log,
 ): AmountSettler {
   const actualOf = ({ unit }: Rule): ActualSource | undefined => units.get(unit)?.actual
   const hiddenHeaders = [...units.values()].flatMap(({ actual }) =>
     typeof actual === 'object' && 'header' in actual && !actual.keep ? actual.header : [],
   )
-  const log = createProblemLog()
+  const logProblem = createProblemLog(log)
 
   function read(
     head: ReplyHead,
@@ -134,7 +137,7 @@ export function createAmountSettler(
       },
       async end(ending: Ending): Promise<ActualOf> {
         const { amounts, problems } = await report(ending)
-        for (const problem of problems) log(problem)
+        for (const problem of problems) logProblem(problem)
         return rule => {
           if (!units.has(rule.unit)) return costByStatus(rule, head.status)
           return Object.hasOwn(amounts, rule.unit) ? amounts[rule.unit] : undefined
@@ -159,11 +162,14 @@ export function createAmountSettler(
         return reservation || amounts.tap ? amounts : undefined
       }
       let amounts: CostOfReply | undefined
-      observe(head => {
-        const ofHead = read(head, false, reserved, startedAt)
-        amounts = ofHead
-        return { see: chunk => ofHead.tap?.see(chunk), cleanHeaders: ofHead.cleanHeaders }
-      })
+      observe(
+        head => {
+          const ofHead = read(head, false, reserved, startedAt)
+          amounts = ofHead
+          return { see: chunk => ofHead.tap?.see(chunk), cleanHeaders: ofHead.cleanHeaders }
+        },
+        error => logException(log, error),
+      )
       return reservation && { needsEnd: true, end: async ending => await amounts?.end(ending) }
     },
   }
@@ -195,12 +201,10 @@ const costByStatus = (rule: Rule, status: number): number | undefined =>
   isCountedIf(rule) && !rule.countIf!.status.has(status) ? 0 : undefined
 
 /** Logs each problem once. */
-function createProblemLog(): (problem: Problem) => void {
+function createProblemLog(log: Log): (problem: Problem) => void {
   const logged = new Set<string>()
   return ({ reason, unit, detail }) => {
     const id = `${reason} ${unit}`
-    if (logged.has(id)) return
-    logged.add(id)
-    console.warn(JSON.stringify({ level: 'warn', event: 'usage', reason, unit, detail }))
+    if (!logged.has(id) && log('warn', 'usage', { reason, unit, detail })) logged.add(id)
   }
 }

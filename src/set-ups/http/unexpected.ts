@@ -1,11 +1,12 @@
 /** Handles exceptions that point to a bug in Sluice or to a wrong variable: the log has the cause. */
 import { ConfigError } from '../../config/config-error.ts'
 import { traceOf } from '../../errors.ts'
+import type { Log } from '../../log.ts'
 import { problem } from './problem.ts'
 
 /** Replies with a 500 to an exception outside of limiting code, where there is no fallback. */
-export function replyToException(error: Error): Response {
-  logException(error)
+export function replyToException(log: Log, error: unknown): Response {
+  logException(log, error)
   return problem({
     status: 500,
     title: 'Internal Server Error',
@@ -14,16 +15,16 @@ export function replyToException(error: Error): Response {
 }
 
 /** Runs a side step (reporting, annotating). Its failure is logged, and must not cost the request its reply. */
-export function runOrLog(step: () => void): void {
+export function runOrLog(log: Log, step: () => void): void {
   try {
     step()
   } catch (error) {
-    logException(error)
+    logException(log, error)
   }
 }
 
-export function logException(error: unknown): void {
-  console.error(JSON.stringify({ level: 'error', event: 'exception', error: traceOf(error) }))
+export function logException(log: Log, error: unknown): void {
+  log('error', 'exception', { error: traceOf(error) })
 }
 
 /**
@@ -31,8 +32,8 @@ export function logException(error: unknown): void {
  *
  * @param error of the code that reads the variables
  */
-export function replyToMisconfiguration(error: unknown): Response {
-  console.error((error as Error).message)
+export function replyToMisconfiguration(log: Log, error: unknown): Response {
+  log('error', 'misconfigured', { detail: (error as Error).message })
   const names = error instanceof ConfigError ? error.mistakes.map(({ path }) => path) : []
   const what = names.length > 0 ? ` Missing or not valid: ${names.join(', ')}.` : ''
   return problem({

@@ -17,6 +17,7 @@ import { createEngineWithParts } from '../../limiter/engine-with-parts.ts'
 import type { Degraded } from '../../limiter/evaluate.ts'
 import { anyReserves } from '../../limiter/needs.ts'
 import { newReservationId } from '../../limiter/reservations/reservation.ts'
+import { createLog } from '../../log.ts'
 import { createMetrics } from '../../metrics/create-metrics.ts'
 import { isStoreFailure } from '../../metrics/observation.ts'
 import { streamFor } from '../../script/pause.ts'
@@ -91,9 +92,10 @@ export function createGuardableLimiter<Further extends object = object>(
   config: LimiterConfig,
   bareStore: Store,
   parts: LimiterParts,
-  { board = NO_BOARD, clock = REAL_TIME, waitUntil, awaitsCounters = false, variables }: LimiterSettings = {},
+  settings: LimiterSettings = {},
   extend?: (internals: LimiterInternals) => Further,
 ): GuardableLimiter<Limiter & Further> {
+  const { board = NO_BOARD, clock = REAL_TIME, waitUntil, awaitsCounters = false, variables } = settings
   const ruleSets = new Map(
     [...config.limits].map(([name, rules]) => [name, createLimitRuleSet(rules, parts.scriptsOf)]),
   )
@@ -105,9 +107,10 @@ export function createGuardableLimiter<Further extends object = object>(
     [...config.limits].flatMap(([name, rules]) => rules.map(rule => [rule, name] as const)),
   )
   const timer = clock.timer ?? SYSTEM_TIMER
+  const { log = createLog(config.log?.perSecond, nowMs) } = settings
   const background: Background = waitUntil ? keptAliveBy(waitUntil) : detached
   const topCallers = config.stats?.topCallers && parts.createTopCallers(config.stats.topCallers)
-  const measurements = createMetrics(config, parts, variables, nowMs)
+  const measurements = createMetrics(config, parts, log, variables, nowMs)
   const store = measurements?.watch(bareStore) ?? bareStore
   const stats =
     config.stats &&
@@ -117,7 +120,7 @@ export function createGuardableLimiter<Further extends object = object>(
     })
   const engine = createEngineWithParts(config, allRules, store, parts, {
     ...{ clock: { now: nowMs, elapsed: elapsedMs }, decideAt: clock.now, board },
-    timer,
+    ...{ timer, log },
     onStoreChange: ({ isOpen }) => measurements?.noteStoreChange(isOpen),
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
     credentials: 'refuse',

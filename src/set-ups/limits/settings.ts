@@ -2,6 +2,7 @@
 import { SYSTEM_TIMER, type Timer } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
 import type { EngineConfig } from '../../limiter/engine-with-parts.ts'
+import type { Log } from '../../log.ts'
 import type { SwitchBoard } from '../../switches/live.ts'
 
 /** The clock of the limiter; tests pass their own. */
@@ -24,6 +25,8 @@ export interface LimiterSettings {
    */
   board?: SwitchBoard
   clock?: LimiterClock
+  /** Default: a log of its own, bounded by the config. */
+  log?: Log
   /**
    * Keeps work alive after a call was answered, such as the report of free units. Default: the process runs on. On
    * Workers pass `waitUntil` of `cloudflare:workers`; otherwise such work ends with the request.
@@ -41,5 +44,5 @@ export interface LimiterSettings {
 
 /** The part of a config that limits by name use. */
 export type LimiterConfig = Pick<Config, 'limits' | 'stats' | 'metrics' | 'environment'> &
-  Partial<Pick<Config, 'auditKeepMs' | 'longestPauseMs'>> &
+  Partial<Pick<Config, 'log' | 'auditKeepMs' | 'longestPauseMs'>> &
   EngineConfig

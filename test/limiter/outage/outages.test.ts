@@ -14,6 +14,7 @@ import { compileScripts } from '../../../src/script/scripts.ts'
 import type { Store, StoreCall } from '../../../src/store/store.ts'
 import { createSwitchBoard } from '../../../src/switches/live.ts'
 import { RedisEngine, rulesOf } from '../../support/engines.ts'
+import { UNBOUNDED_LOG } from '../../support/log.ts'
 import { randomFrom, SEED } from '../../support/random.ts'
 import { startRedis, type TestRedis } from '../../support/redis.ts'
 import { ruleSetOf } from '../../support/rule-set.ts'
@@ -54,7 +55,7 @@ function engineOn(store: Store, retryAfterMs: number): Engine {
   const clock = { now: () => nowMs }
   const breaker = { failures: 1, slowCalls: 1, slowAfterMs: 250, retryAfterMs }
   return createEngine({ breaker }, store, {
-    ...{ clock, decideAt: () => nowMs * 1e3, board: createSwitchBoard(clock) },
+    ...{ clock, decideAt: () => nowMs * 1e3, board: createSwitchBoard(clock), log: UNBOUNDED_LOG },
     switchName: ({ name }) => name,
     credentials: 'refuse',
     local: createLocalLimiter(1, clock.now, () => nowMs * 1e3),

@@ -10,6 +10,7 @@ import { consumerStateKey } from '../../../src/store/keys.ts'
 import type { ScriptCall, Store, StoreCall } from '../../../src/store/store.ts'
 import { rulesOf } from '../../support/engines.ts'
 import { Timers } from '../../support/isolates.ts'
+import { UNBOUNDED_LOG } from '../../support/log.ts'
 import { ruleSetOf } from '../../support/rule-set.ts'
 import { tripsOn } from '../../support/trips.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
@@ -120,7 +121,7 @@ function worldOn<T extends Timers | Events>(time: T, options: Partial<Settlement
     const isEnded = platform.endsRequests
     return time.timer(ms, () => isEnded || run())
   }
-  const settlements = createSettlements({ now, wallClock: now, timer, ...options })
+  const settlements = createSettlements({ now, wallClock: now, timer, log: UNBOUNDED_LOG, ...options })
   const trips = tripsOn(store, [settlements.rider], { now, timer })
   let count = 0
   const background = (task: Promise<unknown>) => void task.catch(() => {})

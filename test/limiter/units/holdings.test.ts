@@ -12,6 +12,7 @@ import type { Trips } from '../../../src/trips/trips.ts'
 import { SELECTION, sized } from '../../selection.ts'
 import { bound } from '../../support/bound.ts'
 import { rulesOf } from '../../support/engines.ts'
+import { UNBOUNDED_LOG } from '../../support/log.ts'
 import { NOON } from '../../support/traffic.ts'
 import { tripsOn } from '../../support/trips.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
@@ -107,6 +108,7 @@ describe('the messages of an isolate that holds units of many identities', () =>
     readonly keeper = createHoldingsKeeper({
       now: () => this.clock.nowMs,
       timer: this.timer,
+      log: UNBOUNDED_LOG,
       script: () => NO_SCRIPT,
     })
     tripMs = 10
@@ -228,7 +230,10 @@ describe('the messages of an isolate that holds units of many identities', () =>
     begin('another', bounded)
     await isolate.pass(4 * TTL_MS)
     expect(warn.mock.calls.map(([line]) => JSON.parse(String(line)))).toEqual([
-      { level: 'warn', event: 'renewals-stopped', detail: expect.stringContaining('50 with Workers Free') },
+      {
+        ...{ level: 'warn', event: 'renewals-stopped', skipped: 0 },
+        detail: expect.stringContaining('50 with Workers Free'),
+      },
     ])
     warn.mockRestore()
   })

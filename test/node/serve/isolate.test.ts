@@ -478,10 +478,12 @@ describe('the address of a client', () => {
 
 it('serve says which Redis does not answer, and why, without the password', async () => {
   const logged = vi.spyOn(console, 'warn').mockImplementation(() => {})
-  running.push(await serveInProcess({ origin: origin.url }, { REDIS_URL: 'redis://user:secret@127.0.0.1:1' }))
+  running.push(
+    await serveInProcess({ origin: origin.url, log: {} }, { REDIS_URL: 'redis://user:secret@127.0.0.1:1' }),
+  )
   await vi.waitUntil(() => logged.mock.calls.length > 0, PATIENT)
   expect(JSON.parse(logged.mock.calls[0]![0])).toEqual({
-    ...{ level: 'warn', event: 'store-lost', cause: 'ERR_STORE_UNREACHABLE' },
+    ...{ level: 'warn', event: 'store-lost', cause: 'ERR_STORE_UNREACHABLE', skipped: 0 },
     detail: 'Redis at 127.0.0.1:1 does not answer: connect ECONNREFUSED 127.0.0.1:1.',
   })
 })

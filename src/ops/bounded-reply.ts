@@ -1,0 +1,43 @@
+/** Replies of servers that a command was given the URL of: they are read up to a size, whatever they announce. */
+
+/** A reply has more bytes than were read of it. */
+export class ReplyTooLarge extends Error {
+  /** Bytes. */
+  readonly most: number
+
+  constructor(most: number) {
+    super(`The reply has more than ${sizeText(most)}.`)
+    this.most = most
+  }
+}
+
+/** `16 MB` */
+export const sizeText = (bytes: number) => (bytes >= 1e6 ? `${bytes / 1e6} MB` : `${bytes / 1e3} kB`)
+
+/**
+ * Reads a body as text. The rest of a longer one is cancelled, which closes its connection.
+ * @param most bytes, after decompression
+ * @throws ReplyTooLarge, and if the connection breaks
+ */
+export async function readTextUpTo(most: number, { body }: Pick<Response, 'body'>): Promise<string> {
+  const decoder = new TextDecoder()
+  let text = ''
+  let read = 0
+  for await (const chunk of body ?? []) {
+    read += chunk.byteLength
+    if (read > most) throw new ReplyTooLarge(most)
+    text += decoder.decode(chunk, { stream: true })
+  }
+  return text + decoder.decode()
+}
+
+/** The most that a store answers to one request (bytes): 1000 commands, each with the records of a few hundred consumers. */
+export const MAX_STORE_REPLY = 64_000_000
+
+/** As `fetch`, for a store: reads its reply, up to MAX_STORE_REPLY. */
+export async function fetchFromStore(url: string, init: RequestInit): Promise<Response> {
+  const response = await fetch(url, init)
+  const text = await readTextUpTo(MAX_STORE_REPLY, response)
+  // Some statuses, such as 204, cannot have a body.
+  return new Response(text === '' ? null : text, response)
+}

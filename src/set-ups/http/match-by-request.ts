@@ -66,8 +66,11 @@ export function createMatchByRequest({ routes, routeDefaults, rules, shedding }:
   }
 }
 
-/** The parameter that overrides the method of a POST, as Express, Laravel and Symfony read it. In PHP, `.` and `[` become `_`. */
-const OVERRIDE_PARAMETER = /^[_.[]method$/
+/**
+ * The parameter that overrides the method of a POST, as Express, Laravel and Symfony read it. In PHP, `.` and `[` become `_`, and a name
+ * begins after its spaces and ends at the first NUL.
+ */
+const OVERRIDE_PARAMETER = /^ *[_.[]method(?:\0|$)/
 
 /**
  * The methods that the origin may see: as sent, and as overridden in a header or in the query. HEAD is GET without a body (RFC 9110,

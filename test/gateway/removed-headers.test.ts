@@ -77,7 +77,14 @@ describe('a header that names the client, or what it asked for, is set by the ga
       'Remote-Addr',
     ],
     ...['X-NF-Client-Connection-IP', 'X-Vercel-Forwarded-For', 'CloudFront-Viewer-Address', 'Cdn-Src-Ip'],
-    ...['X-ProxyUser-Ip', 'X-Envoy-External-Address', 'Incap-Client-IP', 'X-Original-Forwarded-For'],
+    ...[
+      'X-Coming-From',
+      'Coming-From',
+      'X-ProxyUser-Ip',
+      'X-Envoy-External-Address',
+      'Incap-Client-IP',
+      'X-Original-Forwarded-For',
+    ],
     // URLs and hosts: Spring, Symfony, IIS, nginx, Envoy, Tornado, Jetty, Gunicorn, Traefik, Next.js.
     ...[
       'X-Host',
@@ -103,8 +110,16 @@ describe('a header that names the client, or what it asked for, is set by the ga
       'X-Replaced-Path',
       'X-Matched-Path',
     ],
-    ...['X-Middleware-Subrequest', 'X-Now-Route-Matches', 'CloudFront-Forwarded-Proto', 'Disguised-Host'],
-    // Users: Grafana, oauth2-proxy, Authelia, authentik, Kubernetes, Kong, WebSphere, SiteMinder, App Service, IAP.
+    ...[
+      'X-Middleware-Subrequest',
+      'X-Invoke-Path',
+      'X-Now-Route-Matches',
+      'CloudFront-Forwarded-Proto',
+      'Disguised-Host',
+    ],
+    // Users: Grafana, oauth2-proxy, Authelia, authentik, Kubernetes, Kong, WebSphere, SiteMinder, App Service, IAP, mod_auth_openidc,
+    // Tailscale Serve.
+    ...['OIDC_CLAIM_sub', 'Tailscale-User-Login'],
     ...['X-Webauth-User', 'X-Auth-Request-Email', 'X-Forwarded-User', 'Remote-User', 'Remote-Groups'],
     ...[
       'X-Remote-User',

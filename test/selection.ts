@@ -105,7 +105,6 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/simulation/utilization.test.ts',
     'test/usage/memory.test.ts',
   ],
-  'prove that each regular expression of src takes linear time': ['test/regular-expressions.test.ts'],
   'pack and install the package': ['test/package/**/*.test.ts'],
 }
 

@@ -37,7 +37,7 @@ export function removeCredentials(
     headers.delete('authorization')
   change(headers, 'sec-websocket-protocol', protocols => withoutKeys(protocols, credentials))
   const readsAccess = [...credentials.jwt.values()].some(({ header }) => header === ACCESS_HEADER)
-  if (readsAccess) change(headers, 'cookie', cookies => withoutCookie(cookies, ACCESS_COOKIE))
+  if (readsAccess) change(headers, 'cookie', withoutAccessCookie)
 }
 
 function change(headers: Headers, name: string, changed: (value: string) => string): void {
@@ -60,15 +60,14 @@ function withoutKeys(protocols: string, { keyPrefix }: Credentials): string {
 
 /** Cloudflare Access sends the same token in both places. */
 const ACCESS_HEADER = 'cf-access-jwt-assertion'
-const ACCESS_COOKIE = 'CF_Authorization'
+const ACCESS_COOKIE = /(^|[;,])\s*CF_Authorization=[^;,]*/g
 
 /**
  * The other cookies. Workers join a second line of the header with a comma, and nothing tells it from a comma in a value. So commas stay as
  * they are: to read each as the end of a cookie would let anyone who chooses a part of a value add a cookie.
  */
-function withoutCookie(cookies: string, name: string): string {
-  const removed = new RegExp(`(^|[;,])\\s*${name}=[^;,]*`, 'g')
-  const rest = cookies.replace(removed, '')
+function withoutAccessCookie(cookies: string): string {
+  const rest = cookies.replace(ACCESS_COOKIE, '')
   return rest === cookies ? cookies : rest.replace(/^[;,]\s*/, '')
 }
 

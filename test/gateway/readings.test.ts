@@ -145,6 +145,9 @@ it.each([
   ['POST', '/x?_method=DELETE', {}, 1],
   ['POST', '/x?a=b&_method=delete&c', {}, 1],
   ['POST', '/x?_method=PUT&_method=DELETE', {}, 1],
+  // As PHP reads names.
+  ['POST', '/x?+%20_method=DELETE', {}, 1],
+  ['POST', '/x?_method%00x=DELETE', {}, 1],
   ['POST', '/x?%5Fmethod=DELETE', {}, 1],
   ['POST', '/x?.method=DELETE', {}, 1],
   ['POST', '/x', { 'x-http-method-override': 'DELETE' }, 1],

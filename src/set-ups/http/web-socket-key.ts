@@ -55,12 +55,13 @@ const isKey = (name: string) => name.startsWith(KEY_PROTOCOL)
 
 /**
  * The key of a subprotocol. It is percent-encoded, because an opaque key may contain characters that are not allowed
- * in the name of a protocol.
+ * in the name of a protocol. What cannot be a key stays encoded, because a header could not contain it.
  */
 function keyOf(name: string): string {
   const text = name.slice(KEY_PROTOCOL.length)
   try {
-    return decodeURIComponent(text)
+    const key = decodeURIComponent(text)
+    return /^[!-~]*$/.test(key) ? key : text
   } catch {
     return text
   }

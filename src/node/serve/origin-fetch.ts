@@ -18,6 +18,7 @@ import {
   isClosed,
   OriginConnections,
 } from './origin-connections.ts'
+import type { Reading } from './paced-reading.ts'
 import { RequestBody } from './request-body.ts'
 
 /** Statuses whose responses have no body (Fetch Standard). */
@@ -161,7 +162,7 @@ class Attempt implements Dispatcher.DispatchHandler {
     try {
       if (status > 599) throw statusError(status)
       const rawHeaders = controller.rawHeaders as Buffer[]
-      if (hasBody) this.#body = new OriginBody(controller)
+      if (hasBody) this.#body = new OriginBody(controller, this.#connection.reading!)
       this.#resolve(responseOf(status, rawHeaders, method, this.#body))
     } catch (error) {
       this.#reject(error)
@@ -199,27 +200,31 @@ class Attempt implements Dispatcher.DispatchHandler {
 /** The body of a response, which arrives as fast as it is read. */
 export class OriginBody extends Readable {
   readonly #controller: Dispatcher.DispatchController
+  readonly #reading: Reading
   /** Whether all of it has arrived. As of a message of `node:http`. */
   complete = false
 
-  constructor(controller: Dispatcher.DispatchController) {
+  constructor(controller: Dispatcher.DispatchController, reading: Reading) {
     super({ highWaterMark: 65_536 })
     this.#controller = controller
+    this.#reading = reading
     // Without a listener, a response that breaks off would end the process.
     this.on('error', () => {})
   }
 
   receive(chunk: Buffer): void {
-    if (!this.push(chunk)) this.#controller.pause()
+    if (!this.push(chunk)) this.#reading.pause()
   }
 
   finish(): void {
     this.complete = true
     this.push(null)
+    // Bytes that arrive while the connection is idle must be noticed.
+    this.#reading.resume()
   }
 
   override _read(): void {
-    this.#controller.resume()
+    this.#reading.resume()
   }
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {

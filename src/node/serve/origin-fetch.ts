@@ -56,6 +56,7 @@ export function connectToOrigin(settings: ConnectionSettings): Origin {
         headers: headersOf(headers as Headers, hostOf(origin), body !== undefined),
         ...{ body, signal: signal ?? undefined },
       }
+      signal?.throwIfAborted()
       const first = new Attempt(sending, connections.take(origin), connections)
       return await first.response.catch(error => {
         if (!first.canRepeat()) throw error
@@ -74,12 +75,14 @@ function bodyOf(request: Request, exchange: Exchange | undefined): RequestBody |
   return request.body ? new RequestBody(Readable.fromWeb(request.body as WebStream)) : undefined
 }
 
+/** Headers that are not for the origin: it has no WebSockets here, and the client's expectation is met before its body is read. */
+const NOT_PASSED_ON = new Set(['upgrade', 'expect'])
+
 /** Names and values in turn. */
 function headersOf(headers: Headers, host: string, hasBody: boolean): string[] {
   const list = ['host', host]
   for (const [name, value] of headers) {
-    // The client's expectation is met here, before its body is read.
-    if (name === 'expect' || (name === 'content-length' && !hasBody)) continue
+    if (NOT_PASSED_ON.has(name) || (name === 'content-length' && !hasBody)) continue
     list.push(name, value)
   }
   return list
@@ -120,10 +123,6 @@ class Attempt implements Dispatcher.DispatchHandler {
     this.#connection = connection
     this.#connections = connections
     const { path, method, headers, body, signal } = sending
-    if (signal?.aborted) {
-      reject(signal.reason)
-      return
-    }
     signal?.addEventListener('abort', () => this.#abort(signal.reason))
     const options = { path, method: method as Dispatcher.HttpMethod, headers, body: body?.open() ?? null }
     connection.client.dispatch(options, this)

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, vi } from 'vitest'
 import {
   type ConnectionSettings,
   ignoreFailedWrites,
@@ -289,6 +289,20 @@ describe('the origin', () => {
     )
     expect((await ask('/')).status).toBe(200)
     await expect(ask('/')).rejects.toThrow('The origin has answered with the status 600.')
+  })
+
+  it('is asked without headers that undici refuses', async () => {
+    const { textOf, arrived } = await startOrigin(socket => socket.write(OK))
+    expect(await textOf('/', { headers: { upgrade: 'websocket', expect: '100-continue' } })).toBe('ok')
+    expect(arrived[0]!.head).not.toMatch(/upgrade|expect/i)
+  })
+
+  it('has no connection for a request that was aborted before', async () => {
+    const { ask } = await startOrigin(socket => socket.write(OK))
+    const take = vi.spyOn(OriginConnections.prototype, 'take')
+    await expect(ask('/', { signal: AbortSignal.abort(new Error('gone')) })).rejects.toThrow('gone')
+    expect(take).not.toHaveBeenCalled()
+    take.mockRestore()
   })
 
   it('is not asked, or left, if the request is aborted', async () => {

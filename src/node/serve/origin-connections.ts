@@ -4,6 +4,7 @@
  */
 import type { Socket } from 'node:net'
 import { buildConnector, Client } from 'undici'
+import { paceReading, type Reading } from './paced-reading.ts'
 
 /** Idle connections that a process keeps. */
 const MAX_IDLE = 256
@@ -28,6 +29,7 @@ export interface ConnectionSettings {
 export class Connection {
   readonly client: Client
   socket: Socket | undefined
+  reading: Reading | undefined
   /** The requests that were sent since it was opened. */
   requests = 0
   isOpen = false
@@ -40,6 +42,7 @@ export class Connection {
         connect(options, (...result) => {
           if (result[1]) {
             this.socket = result[1]
+            this.reading = paceReading(result[1])
             ignoreFailedWrites(result[1])
           }
           callback(...result)

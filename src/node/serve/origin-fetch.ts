@@ -18,6 +18,7 @@ import {
   isClosed,
   OriginConnections,
 } from './origin-connections.ts'
+import type { Reading } from './paced-reading.ts'
 import { RequestBody } from './request-body.ts'
 
 /** Statuses whose responses have no body (Fetch Standard). */
@@ -55,6 +56,7 @@ export function connectToOrigin(settings: ConnectionSettings): Origin {
         headers: headersOf(headers as Headers, hostOf(origin), body !== undefined),
         ...{ body, signal: signal ?? undefined },
       }
+      signal?.throwIfAborted()
       const first = new Attempt(sending, connections.take(origin), connections)
       return await first.response.catch(error => {
         if (!first.canRepeat()) throw error
@@ -73,12 +75,14 @@ function bodyOf(request: Request, exchange: Exchange | undefined): RequestBody |
   return request.body ? new RequestBody(Readable.fromWeb(request.body as WebStream)) : undefined
 }
 
+/** Headers that are not for the origin: it has no WebSockets here, and the client's expectation is met before its body is read. */
+const NOT_PASSED_ON = new Set(['upgrade', 'expect'])
+
 /** Names and values in turn. */
 function headersOf(headers: Headers, host: string, hasBody: boolean): string[] {
   const list = ['host', host]
   for (const [name, value] of headers) {
-    // The client's expectation is met here, before its body is read.
-    if (name === 'expect' || (name === 'content-length' && !hasBody)) continue
+    if (NOT_PASSED_ON.has(name) || (name === 'content-length' && !hasBody)) continue
     list.push(name, value)
   }
   return list
@@ -119,10 +123,6 @@ class Attempt implements Dispatcher.DispatchHandler {
     this.#connection = connection
     this.#connections = connections
     const { path, method, headers, body, signal } = sending
-    if (signal?.aborted) {
-      reject(signal.reason)
-      return
-    }
     signal?.addEventListener('abort', () => this.#abort(signal.reason))
     const options = { path, method: method as Dispatcher.HttpMethod, headers, body: body?.open() ?? null }
     connection.client.dispatch(options, this)
@@ -161,7 +161,7 @@ class Attempt implements Dispatcher.DispatchHandler {
     try {
       if (status > 599) throw statusError(status)
       const rawHeaders = controller.rawHeaders as Buffer[]
-      if (hasBody) this.#body = new OriginBody(controller)
+      if (hasBody) this.#body = new OriginBody(controller, this.#connection.reading!)
       this.#resolve(responseOf(status, rawHeaders, method, this.#body))
     } catch (error) {
       this.#reject(error)
@@ -199,27 +199,31 @@ class Attempt implements Dispatcher.DispatchHandler {
 /** The body of a response, which arrives as fast as it is read. */
 export class OriginBody extends Readable {
   readonly #controller: Dispatcher.DispatchController
+  readonly #reading: Reading
   /** Whether all of it has arrived. As of a message of `node:http`. */
   complete = false
 
-  constructor(controller: Dispatcher.DispatchController) {
+  constructor(controller: Dispatcher.DispatchController, reading: Reading) {
     super({ highWaterMark: 65_536 })
     this.#controller = controller
+    this.#reading = reading
     // Without a listener, a response that breaks off would end the process.
     this.on('error', () => {})
   }
 
   receive(chunk: Buffer): void {
-    if (!this.push(chunk)) this.#controller.pause()
+    if (!this.push(chunk)) this.#reading.pause()
   }
 
   finish(): void {
     this.complete = true
     this.push(null)
+    // Bytes that arrive while the connection is idle must be noticed.
+    this.#reading.resume()
   }
 
   override _read(): void {
-    this.#controller.resume()
+    this.#reading.resume()
   }
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {

@@ -1,7 +1,11 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
-import { afterEach, describe, expect, it } from 'vitest'
-import { type ConnectionSettings, ignoreFailedWrites } from '../../../src/node/serve/origin-connections.ts'
+import { afterEach, describe, expect, it, vi } from 'vitest'
+import {
+  type ConnectionSettings,
+  ignoreFailedWrites,
+  OriginConnections,
+} from '../../../src/node/serve/origin-connections.ts'
 import { connectToOrigin } from '../../../src/node/serve/origin-fetch.ts'
 
 /** A request as it arrived at the origin. `connection` counts from 1. */
@@ -216,6 +220,46 @@ describe('if the origin closes a kept connection instead of answering', () => {
   })
 })
 
+describe('a response that is read late', () => {
+  const body = 'x'.repeat(65_536)
+
+  it.each([
+    ['the end of the connection', ''],
+    ['Content-Length, with Connection: close', 'Connection: close\r\nContent-Length: 65536\r\n'],
+    ['Content-Length', 'Content-Length: 65536\r\n'],
+  ])('is whole if the origin has closed the connection meanwhile, after %s', async (_, head) => {
+    const { promise: closed, resolve } = Promise.withResolvers<unknown>()
+    const { ask } = await startOrigin(socket => {
+      socket.once('close', resolve)
+      socket.end(`HTTP/1.1 200 OK\r\n${head}\r\n${body}`)
+    })
+    const response = await ask('/')
+    await closed
+    expect(await bodyOf(response)).toBe(body)
+  })
+
+  it('is read from the connection no faster', async () => {
+    let written = 0
+    const { promise: full, resolve } = Promise.withResolvers<void>()
+    const { ask } = await startOrigin(socket => {
+      socket.write('HTTP/1.1 200 OK\r\n\r\n')
+      const more = () => {
+        if (written > 1e8) return resolve()
+        written += body.length
+        socket.write(body, more)
+        // All buffers are full if nothing more was written in this time.
+        const before = written
+        setTimeout(() => written === before && resolve(), 300)
+      }
+      more()
+    })
+    const response = await ask('/')
+    await full
+    expect(written).toBeLessThan(5e7)
+    await response.body!.cancel()
+  })
+})
+
 describe('the origin', () => {
   it('is heard if it answers and resets the connection before the request is written', async () => {
     const { promise: reset, resolve } = Promise.withResolvers<void>()
@@ -245,6 +289,20 @@ describe('the origin', () => {
     )
     expect((await ask('/')).status).toBe(200)
     await expect(ask('/')).rejects.toThrow('The origin has answered with the status 600.')
+  })
+
+  it('is asked without headers that undici refuses', async () => {
+    const { textOf, arrived } = await startOrigin(socket => socket.write(OK))
+    expect(await textOf('/', { headers: { upgrade: 'websocket', expect: '100-continue' } })).toBe('ok')
+    expect(arrived[0]!.head).not.toMatch(/upgrade|expect/i)
+  })
+
+  it('has no connection for a request that was aborted before', async () => {
+    const { ask } = await startOrigin(socket => socket.write(OK))
+    const take = vi.spyOn(OriginConnections.prototype, 'take')
+    await expect(ask('/', { signal: AbortSignal.abort(new Error('gone')) })).rejects.toThrow('gone')
+    expect(take).not.toHaveBeenCalled()
+    take.mockRestore()
   })
 
   it('is not asked, or left, if the request is aborted', async () => {

@@ -80,6 +80,10 @@ if holding ~= '' then
   if adapted ~= '' then
     capacity = adapted + 0
   end
+  if started > MAX_UNITS then
+    -- Units that do not fit count as far as they fit, so the record is full.
+    started, ended = MAX_UNITS, ended > started - MAX_UNITS and ended - started + MAX_UNITS or 0
+  end
 end
 records = values[side_key] or ''
 if #records % HOLDER_BYTES ~= 0 then
@@ -132,10 +136,11 @@ first_expiry = expires_at < first_expiry and expires_at or first_expiry
 local added = is_counted and 0 or cost
 if cost > capacity then
   retry_after = -1
-elseif in_flight + added > capacity and #records > MANY_BYTES then
+elseif #records > MANY_BYTES and (in_flight + added > capacity or started + added > MAX_UNITS) then
   -- An upper bound: the time until the last record has expired.
   retry_after = (expires_at > last_use and expires_at or last_use) - now
-elseif in_flight + added > capacity then
+elseif in_flight + added > capacity or started + added > MAX_UNITS then
+  -- What the record cannot count is refused. An isolate begins a new epoch long before.
   -- The time until enough records have expired, if no request ends before and no record
   -- is renewed.
   local instants, units_at = { expires_at }, { [expires_at] = started - ended }

@@ -4,7 +4,8 @@ import { concurrency } from './concurrency.ts'
 import type { Counting, Description, InputOf, Numbers, Parameters } from './descriptor.ts'
 import { shareOfWindow, toWindowQuota } from './window.ts'
 
-const MAX_IN_FLIGHT = 1e6
+/** The highest limit, also of plans and overrides. Twice as much as MAX_STARTED (holdings.ts) and this fits into a record. */
+export const MAX_IN_FLIGHT = 1e6
 
 const limit = { kind: 'units', low: 1, high: MAX_IN_FLIGHT, forPlans: 'units at once' } as const
 

@@ -80,6 +80,10 @@ if holding ~= '' then
   if adapted ~= '' then
     capacity = adapted + 0
   end
+  if started > MAX_UNITS then
+    -- Units that do not fit count as far as they fit, so the record is full.
+    started, ended = MAX_UNITS, ended > started - MAX_UNITS and ended - started + MAX_UNITS or 0
+  end
 end
 records = values[side_key] or ''
 if #records % HOLDER_BYTES ~= 0 then
@@ -132,10 +136,11 @@ first_expiry = expires_at < first_expiry and expires_at or first_expiry
 local added = is_counted and 0 or cost
 if cost > capacity then
   retry_after = -1
-elseif in_flight + added > capacity and #records > MANY_BYTES then
+elseif #records > MANY_BYTES and (in_flight + added > capacity or started + added > MAX_UNITS) then
   -- An upper bound: the time until the last record has expired.
   retry_after = (expires_at > last_use and expires_at or last_use) - now
-elseif in_flight + added > capacity then
+elseif in_flight + added > capacity or started + added > MAX_UNITS then
+  -- What the record cannot count is refused. An isolate begins a new epoch long before.
   -- The time until enough records have expired, if no request ends before and no record
   -- is renewed.
   local instants, units_at = { expires_at }, { [expires_at] = started - ended }
@@ -178,12 +183,13 @@ reset_after = in_flight > 0 and last - now or 0
 --@ write
 idle_at, n = expires_at > last_use and expires_at or last_use, 0
 side_bytes = nil
-if is_summed and own_at and #records > MANY_BYTES and floor_div(idle_at, 1000000) == floor_div(last_use, 1000000) then
+local is_in_place = is_summed and own_at and #records > MANY_BYTES and floor_div(idle_at, 1000000) == floor_div(last_use, 1000000)
+if is_in_place then
   -- Writes the summary and the record in place, which is faster than writing all. One
   -- command does both. It does not extend the TTL of the key. So if `idle_at` has moved to a
-  -- later second, everything is written.
+  -- later second, everything is written. So it is if the user may not run this command.
   local number, bits = '%.0f', own_at * 8
-  redis.call(
+  is_in_place = not redis.pcall(
     'BITFIELD', KEYS[side_key],
     'SET', 'u48', 0, format(number, in_flight),
     'SET', 'u48', 48, format(number, first_expiry / 1000),
@@ -192,8 +198,9 @@ if is_summed and own_at and #records > MANY_BYTES and floor_div(idle_at, 1000000
     'SET', 'u24', bits + 88, format(number, started),
     'SET', 'u24', bits + 112, format(number, ended),
     'SET', 'u48', bits + 136, format(number, expires_at / 1000)
-  )
-else
+  ).err
+end
+if not is_in_place then
   local low = expires_at / 1000 % 4294967296
   local high = (expires_at / 1000 - low) / 4294967296
   local own = pack_integers('>c8I4I3I3I2I4', holder, epoch, started, ended, high, low)

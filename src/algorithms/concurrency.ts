@@ -33,6 +33,9 @@ export const MAX_TTL = 3600e6
 /** The holder of the units of requests without a holding. */
 export const NO_HOLDER = 'noholder'
 
+/** The most units that a record can count: it has three bytes for each of its two numbers. */
+export const MAX_UNITS = 2 ** 24 - 1
+
 /** Up to this many records are read one by one for each decision. */
 export const FEW_HOLDERS = 8
 
@@ -70,7 +73,8 @@ const sections: Sections<Kept> = {
     // A record that expires impossibly late was written by a clock that was far ahead.
     const alive = holders.filter(({ expiresAt }) => expiresAt > now && expiresAt <= now + 2 * period)
     const name = holding?.holder ?? NO_HOLDER
-    const { limit = burst, ...message } = holding ?? { holder: name, epoch: 0, started: 0, ended: 0 }
+    const { limit = burst, ...sent } = holding ?? { holder: name, epoch: 0, started: 0, ended: 0 }
+    const message = fitted(sent)
     const stored = alive.find(({ holder }) => holder === name)
     const isCounted = holding !== undefined && stored !== undefined && stored.epoch > message.epoch
     const own = { ...ownOf(message, stored), expiresAt: expiryAt(now, period) }
@@ -91,7 +95,9 @@ const sections: Sections<Kept> = {
   check({ limit, now, others, own, isCounted, inFlight, hasManyHolders, lastUse }, cost) {
     const added = isCounted ? 0 : cost
     if (cost > limit) return -1
-    if (inFlight + added <= limit) return 0
+    // What the record cannot count is refused. An isolate begins a new epoch long before.
+    const fits = own.started + added <= MAX_UNITS
+    if (inFlight + added <= limit && fits) return 0
     // An upper bound: the time until the last record has expired.
     if (hasManyHolders) return Math.max(own.expiresAt, lastUse) - now
     // The time until enough records have expired, if no request ends before and no record is renewed.
@@ -139,6 +145,12 @@ export const concurrency = /* @__PURE__ */ modelOf<Kept>(sections)
 export function applyMessage(input: ModelInput): State {
   const kept = sections.read(input)
   return sections.write(kept, sections.standing(kept))
+}
+
+/** The message with numbers that the record has room for. Units that do not fit count as far as they fit, so the record is full. */
+function fitted(message: Holding): Holding {
+  const excess = Math.max(0, message.started - MAX_UNITS)
+  return { ...message, started: message.started - excess, ended: Math.max(0, message.ended - excess) }
 }
 
 /** Merges a message with the stored record: the later epoch wins, and within one epoch the larger numbers. */

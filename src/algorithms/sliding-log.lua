@@ -19,6 +19,11 @@
 -- then has 2^24 - 1, and the shape of the log: the field of the oldest chunk (times
 -- 2^20), the number of chunks (times 2^8) and the number of entries in the front.
 --
+-- A script can fail at each command: Redis is full, or the user may not run it. So chunks
+-- are written before any string and any state, and only to fields that no string refers
+-- to. If a later command fails, nothing was spent. What a string no longer refers to is
+-- removed by a later decision.
+--
 -- State: idle_at is when the newest entry no longer counts. n is the number of the head,
 -- times 2^20, plus the number of entries. The search for the first entry that still counts
 -- begins at the head. Earlier versions wrote all entries to the string, however many, with
@@ -37,8 +42,11 @@ local function open_log(text, key, front, middle, oldest)
   -- The bytes of a chunk, numbered from 0.
   local function read_chunk(number)
     if number ~= known then
-      -- A key of another type answers with an error.
+      -- A key of another type counts like one that was evicted.
       local bytes = redis.pcall('HGET', key, (oldest + number) % LOG_FIELDS)
+      if type(bytes) == 'table' and not string.find(bytes.err, 'WRONGTYPE', 1, true) then
+        error(bytes.err)
+      end
       local is_whole = type(bytes) == 'string' and #bytes == LOG_CHUNK * LOG_ENTRY
       log.is_damaged = log.is_damaged or not is_whole
       known, chunk = number, is_whole and bytes or string.rep('\0', LOG_ENTRY * LOG_CHUNK)
@@ -93,18 +101,20 @@ local function open_log(text, key, front, middle, oldest)
       newest_bytes = string.sub(oldest_bytes, chunk_bytes + 1) .. newest_bytes
       oldest_bytes = string.sub(oldest_bytes, 1, chunk_bytes)
     end
-    if not had_chunks then
-      -- Chunks of an earlier log may be left.
-      redis.call('UNLINK', key)
-    end
     for from = 1, #newest_bytes - chunk_bytes, chunk_bytes do
       fields[#fields + 1] = (oldest + middle / LOG_CHUNK) % LOG_FIELDS
       fields[#fields + 1] = string.sub(newest_bytes, from, from + chunk_bytes - 1)
       middle = middle + LOG_CHUNK
     end
     if #fields > 0 then
-      redis.pcall('HSET', key, unpack(fields))
-      redis.pcall('EXPIRE', key, ttl)
+      -- Fails here if it may not run. The key may not exist yet, so it is repeated.
+      redis.call('EXPIRE', key, ttl)
+      if not had_chunks then
+        -- Chunks of an earlier log may be left.
+        redis.call('UNLINK', key)
+      end
+      redis.call('HSET', key, unpack(fields))
+      redis.call('EXPIRE', key, ttl)
       newest_bytes = string.sub(newest_bytes, #fields / 2 * chunk_bytes + 1)
     end
     local count = #oldest_bytes / LOG_ENTRY + 1
@@ -126,14 +136,16 @@ local function open_log(text, key, front, middle, oldest)
         -- Only expired entries, so that `before` has no meaning.
         number, from = 31, 0
       end
-      for i = 0, number do
-        fields[i + 1] = (oldest + i) % LOG_FIELDS
-      end
       oldest_bytes = string.sub(read_chunk(number), from * LOG_ENTRY + 1)
-      redis.pcall('HDEL', key, unpack(fields))
+      -- What earlier decisions have left.
+      for i = 1, math.min(redis.call('HLEN', key) - middle / LOG_CHUNK, 32) do
+        fields[i] = (oldest - i) % LOG_FIELDS
+      end
+      if #fields > 0 then
+        redis.call('HDEL', key, unpack(fields))
+      end
       oldest, middle = (oldest + number + 1) % LOG_FIELDS, middle - (number + 1) * LOG_CHUNK
     else
-      redis.call('UNLINK', key)
       back, middle = first - middle, 0
     end
     local newest_bytes = string.sub(text, (back - 1) * LOG_ENTRY + 1, last * LOG_ENTRY) .. entry

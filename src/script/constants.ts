@@ -1,6 +1,6 @@
 /** Numbers that are used in the generated Lua text and in the Lua files. */
 
-import { FEW_HOLDERS, MANY_HOLDERS, NO_HOLDER } from '../algorithms/concurrency.ts'
+import { FEW_HOLDERS, MANY_HOLDERS, MAX_UNITS, NO_HOLDER } from '../algorithms/concurrency.ts'
 import { MAX_DEBT } from '../algorithms/settled.ts'
 import { LOG_CHUNK, LOG_ENTRY, LOG_FIELDS, LOG_PLAIN } from '../algorithms/sliding-log.ts'
 import { literal } from './lua-text.ts'
@@ -59,6 +59,7 @@ export const CONSTANTS: ReadonlyMap<string, string> = /* @__PURE__ */ (() =>
       HOLDER_BYTES,
       FEW_BYTES,
       MANY_BYTES,
+      MAX_UNITS,
       NO_HOLDER,
       LOG_ENTRY,
       MAX_DEBT,

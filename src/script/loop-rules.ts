@@ -218,22 +218,33 @@ export function storeKept(kind: Kind): string {
   return `${skipKept(kind)}${stored.reverse().join('')}`
 }
 
+/** Stores the kept locals of the rule `i` again, after `loadKept`. */
+export const updateKept = (kind: Kind): string =>
+  keptLocals(kind)
+    .map((name, i) => `${slotOf(i)} = ${name}\n`)
+    .join('')
+
 export function loadKept(kind: Kind): string {
   const names = keptLocals(kind)
   return `${skipKept(kind)}local ${names.join(', ')} = ${names.map((_, i) => slotOf(i)).join(', ')}\n`
 }
 
-/** Changes the state of the rule `i` if it `is_spent`, and computes `remaining` and `reset_after`. @param change `spend` or `refund` */
-export function changeState({ sideKey }: Kind, change: 'spend' | 'refund', section: Section): string {
+/**
+ * Changes the state of the rule `i` if it `is_spent`, and computes `remaining` and `reset_after`.
+ * @param change undefined: the rule has spent early, and its side key is in `early`
+ */
+export function changeState(
+  { sideKey }: Kind,
+  change: 'spend' | 'refund' | undefined,
+  section: Section,
+): string {
   const own = writeSideKey({
     ...(sideKey && { sideKey }),
     of: name => name,
     idleAt: 'idle_at',
   })
   return `
-${sideKey ? 'local side_bytes\n' : ''}if is_spent then
-${section(change)}end
-${section('standing')}if is_spent then
+${sideKey ? `local side_bytes${change ? '' : ' = early[i]'}\n` : ''}${change ? `if is_spent then\n${section(change)}end\n` : ''}${section('standing')}if is_spent then
 ${section('write')}${own}end
 `.trimStart()
 }

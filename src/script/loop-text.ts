@@ -18,12 +18,13 @@ import {
   type Section,
   skipKept,
   storeKept,
+  updateKept,
 } from './loop-rules.ts'
 import { OVERRIDES, SUBJECT } from './lua.generated.ts'
 import { literal } from './lua-text.ts'
 import { LAST_MS, RECORD_BYTES } from './reserved-records.ts'
 import type { RuleSetShape, Variant } from './rule-set-shape.ts'
-import { assignment, isExpectedInState, isNumber, numberOf } from './rule-text.ts'
+import { assignment, isExpectedInState, isNumber, numberOf, spendsEarly } from './rule-text.ts'
 import {
   assembleScript,
   countRefundOnce,
@@ -72,14 +73,16 @@ export class LoopText {
       hasSubject ? 'if instead and admitted then\nreturn instead\nend\n' : '',
       "is_spending = admitted and verb ~= 'peek'\nis_usual = is_usual and is_spending\n",
       leases ? this.#computeGrant() : '',
+      this.#spendEarly(),
       this.#endDecision(),
     ]
     const names = ['verb', 'has_costs', 'admitted', 'is_usual', 'is_spending', 'retry_afters', 'kept', 'slot']
     const ofSubject = hasSubject ? ['subject', 'is_unknown', 'instead', 'consumer'] : []
     const ofLease = leases ? ['grant'] : []
     const ofPauses = hasSubject ? [] : ['paused']
+    const ofEarly = this.#rules.all.some(spendsEarly) ? ['early'] : []
     return this.#assembleScript(
-      [...names, ...ofSubject, ...ofLease, ...ofPauses],
+      [...names, ...ofSubject, ...ofLease, ...ofPauses, ...ofEarly],
       "local now = ARGV[5] or ''\n",
       body,
     )
@@ -258,7 +261,9 @@ ${this.#ruleSet.hasSubject ? '' : READ_PAUSE}end
     const { isNoGuess, tags } = this.#rules
     const delay = this.#rules.has('isQueue') ? 'delay, ' : ''
     const spendKind = (kind: Kind) =>
-      this.#rules.sections(kind, loadKept(kind), section => changeState(kind, 'spend', section))
+      this.#rules.sections(kind, loadKept(kind), section =>
+        changeState(kind, spendsEarly(kind) ? undefined : 'spend', section),
+      )
     const text = `
 local cost, size, latest, written = ${leases ? 'grant or 1' : '1'}, 0, 0, not is_usual and {}
 local are_spent = ${isNoGuess ? 'false' : 'is_usual and keys[k]'}
@@ -312,6 +317,35 @@ local cost, remaining, reset_after = 1
 ${this.#readCost()}${this.#rules.forKind(boundByKind)}end
 end
 `)}grant = grant < 1 and 1 or grant - grant % 1
+end
+`.trimStart()
+  }
+
+  /** The loop over the rules that spend before any state is written. */
+  #spendEarly(): string {
+    if (!this.#rules.all.some(spendsEarly)) return ''
+    const { isNoGuess } = this.#rules
+    const { leases } = this.#ruleSet
+    const spend = (kind: Kind) => (section: Section) =>
+      `
+if not retry_afters[i] and cost > 0${isNoGuess ? ` and (${isNoGuess} or is_unknown)` : ''} then
+local side_bytes
+${section('spend')}early[i] = side_bytes
+${updateKept(kind)}end
+`
+    const spendByKind = (kind: Kind) =>
+      spendsEarly(kind) ? this.#rules.sections(kind, loadKept(kind), spend(kind)) : skipKept(kind)
+    return `
+if is_spending then
+early, slot = {}, 0
+${this.#forEachIdentity(`
+local cost = ${leases ? 'grant or 1' : '1'}
+for i = from, to do
+if marks[i + k] ~= ${ABSENT} then
+${this.#readCost(leases)}${this.#rules.forKind(spendByKind)}end
+end
+`)}else
+early = {}
 end
 `.trimStart()
   }

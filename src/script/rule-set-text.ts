@@ -27,6 +27,7 @@ import {
   isNumber,
   numberOf,
   type RuleText,
+  spendsEarly,
 } from './rule-text.ts'
 import {
   assembleScript,
@@ -147,6 +148,7 @@ class RuleSetText {
 
   refund(): string {
     const first = 5 + this.#withArgument().length
+    const isRefunded = ({ of }: RuleText) => `${of('mark')} ~= ${ABSENT} and ${of('units')} > 0`
     const body = [
       'spent_at = ARGV[1] + 0\n',
       this.#ruleSet.hasSubject ? '' : countRefundOnce(first + 1, this.#rules),
@@ -161,10 +163,11 @@ class RuleSetText {
       this.#applyPlan(),
       this.#applyOverrides('overrides_at', false),
       ...this.#identities.map(identity => readState(identity, () => '')),
+      this.#changeEarly('refund', isRefunded),
       ...this.#identities.map(identity =>
         commitAny(identity, {
-          isSpent: ({ of }) => `${of('mark')} ~= ${ABSENT} and ${of('units')} > 0`,
-          spend: rule => rule.section('refund'),
+          isSpent: isRefunded,
+          spend: rule => (spendsEarly(rule) ? '' : rule.section('refund')),
         }),
       ),
       `return { now${this.#rules.map(({ of }) => `, ${of('remaining')} or 0, ${of('reset_after')} or 0`).join('')} }\n`,
@@ -382,8 +385,12 @@ class RuleSetText {
     const any = {
       isSpent: (rule: RuleText) =>
         rule.settlement ? `(${rule.of('settled')} or ${anySpent(rule)})` : anySpent(rule),
-      spend: (rule: RuleText) =>
-        rule.settlement ? `if ${anySpent(rule)} then\n${rule.section('spend')}end\n` : rule.section('spend'),
+      spend(rule: RuleText) {
+        if (spendsEarly(rule)) return ''
+        return rule.settlement
+          ? `if ${anySpent(rule)} then\n${rule.section('spend')}end\n`
+          : rule.section('spend')
+      },
     }
     const onlySettled = this.#identities
       .filter((_, i) => this.#reservations[i]!.settlesAlong)
@@ -405,6 +412,7 @@ class RuleSetText {
       'end\n',
       hasSubject ? 'if instead then\nreturn instead\nend\n' : '',
       leases ? this.#computeGrant() : '',
+      this.#changeEarly('spend', anySpent),
       `if ${[...isKnown, ...isUsual].join(' and ') || 'true'} then\n`,
       ...this.#identities.map((identity, i) =>
         commitUsual(identity, this.#reservations[i]!.reserveInState()),
@@ -416,6 +424,12 @@ class RuleSetText {
       reserve(false),
       this.#returnReply(1, grant),
     ].join('')
+  }
+
+  /** Changes the rules that do so before any state is written. @param isChanged Lua condition */
+  #changeEarly(section: 'spend' | 'refund', isChanged: (rule: RuleText) => string): string {
+    const early = this.#rules.filter(spendsEarly)
+    return early.map(rule => `if ${isChanged(rule)} then\n${rule.section(section)}end\n`).join('')
   }
 
   /**

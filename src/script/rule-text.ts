@@ -129,5 +129,11 @@ export const hasVariableNumbers = ({ variants, takesOverrides }: RuleEntry) =>
 /** Whether the state usually has a record of the rule. Rules on bad credentials rarely spend, so most states have none of theirs. */
 export const isExpectedInState = ({ isGuess, isApart }: RuleEntry) => !isGuess && !isApart
 
+/**
+ * Whether a rule spends, or gives units back, before any state is written. A log can need commands that others do not: if one of them
+ * fails, no rule has spent.
+ */
+export const spendsEarly = ({ sideKey }: { sideKey?: RuleEntry['sideKey'] | undefined }) => sideKey === 'log'
+
 export const assignment = (names: readonly string[], values: readonly string[]) =>
   `${names.join(', ')} = ${values.join(', ')}\n`

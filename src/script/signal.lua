@@ -69,7 +69,11 @@ end
 if ARGV[1] == 'push' then
   local reporter, stale_after = ARGV[3], ARGV[5] * 1000
   local entry = ARGV[4] .. ' ' .. integer(now)
-  if type(redis.pcall('HSET', KEYS[2], reporter, entry)) == 'table' then
+  local written = redis.pcall('HSET', KEYS[2], reporter, entry)
+  if type(written) == 'table' then
+    if not string.find(written.err, 'WRONGTYPE', 1, true) then
+      error(written.err)
+    end
     redis.call('DEL', KEYS[2])
     redis.call('HSET', KEYS[2], reporter, entry)
   end

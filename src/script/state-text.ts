@@ -10,7 +10,7 @@ import {
   RESERVED_FROM,
   type Tail,
 } from './reserved-records.ts'
-import { isExpectedInState, type RuleText } from './rule-text.ts'
+import { isExpectedInState, type RuleText, spendsEarly } from './rule-text.ts'
 
 /** The rules that share one state, and the names of its locals in the Lua text. */
 export interface Identity {
@@ -185,7 +185,7 @@ export function commitUsual({ rules, key, reserved }: Identity, added: Added | u
   const others = rules
     .filter(rule => !isExpectedInState(rule))
     .map(rule =>
-      rule.isApart && !rule.isGuess ? spendApart(rule, rule.section('spend')) : readStanding(rule),
+      rule.isApart && !rule.isGuess ? spendApart(rule, spendUnlessEarly(rule)) : readStanding(rule),
     )
   if (expected.length === 0) return others.length > 0 ? `if ${key} then\n${others.join('')}end\n` : ''
   const parts = chunked(expected, RECORDS_PER_CALL)
@@ -216,6 +216,8 @@ function appendTail(reserved: Identity['reserved'], isReserved?: string): string
   return `${addTail}end\nif added then\nbytes = bytes .. added\nend\nif ${isReserved} then\n${latest}end\n`
 }
 
+const spendUnlessEarly = (rule: RuleText) => (spendsEarly(rule) ? '' : rule.section('spend'))
+
 /** Spends under a rule that has no record in the state, and writes its side key. */
 function spendApart(rule: RuleText, spend: string): string {
   return `do\n${declareNumbers([rule])}${spend}${rule.section('standing')}${rule.section('write')}${writeSideKey(rule)}end\n`
@@ -232,7 +234,7 @@ function packRecords(rules: readonly RuleText[], before: string, added: Added | 
     declareNumbers(rules),
     ...rules.map(rule =>
       [
-        rule.section('spend'),
+        spendUnlessEarly(rule),
         rule.section('standing'),
         rule.section('write'),
         encodeRecord(rule, `_${rule.ruleNumber}`),

@@ -153,7 +153,7 @@ describeOnRedisEngine('the state of a controller', fresh => {
   })
 })
 
-describeOnRedisEngine('a push', fresh => {
+describeOnRedisEngine('a push', (fresh, kind) => {
   const closing = async (redis: RedisEngine, now: number) => {
     await report(redis, { now: now - SECOND })
     return (await report(redis, { now })).closed?.pushed
@@ -165,6 +165,16 @@ describeOnRedisEngine('a push', fresh => {
     expect(await push(redis, { reporter: 'b', value: 1000 })).toEqual({ mean: 550, reporters: 2 })
     expect(await push(redis, { reporter: 'a', value: 0 })).toEqual({ mean: 500, reporters: 2 })
     expect(await push(redis, { reporter: 'c', value: 1 })).toEqual({ mean: 334, reporters: 3 })
+  })
+
+  it.skipIf(kind === 'embedded')('fails if Redis is full, and the other reporters stay', async () => {
+    const redis = await fresh()
+    await push(redis, { reporter: 'a', value: 100 })
+    await redis.send(['CONFIG', 'SET', 'maxmemory', '1'])
+    const refused = await push(redis, { reporter: 'b', value: 300 }).catch(String)
+    await redis.send(['CONFIG', 'SET', 'maxmemory', '0'])
+    expect(refused).toContain('OOM')
+    expect(await push(redis, { reporter: 'b', value: 300 })).toEqual({ mean: 200, reporters: 2 })
   })
 
   it('is returned to all isolates with a window that closes while the push is fresh', async () => {

@@ -10,6 +10,7 @@
  * for the `ttl` of its rule is given up.
  */
 import type { Holding } from '../../algorithms/algorithm.ts'
+import { MAX_UNITS } from '../../algorithms/concurrency.ts'
 import { randomName } from '../../base62.ts'
 import { type Place, Queue } from '../../queue.ts'
 import type { BoundRule } from '../../script/evaluation.ts'
@@ -28,6 +29,8 @@ export type PermitResult =
 /** The units in flight that one request takes under one rule. */
 export interface Permit {
   readonly rule: BoundRule
+  /** The units that count for it. 0: the store refuses it for sure, so it counts only if the isolate admits it without the store. */
+  units: number
   /** The message about the isolate's units; it travels to the store with the request. */
   readonly holding: Holding
   readonly held: HeldUnits
@@ -53,6 +56,8 @@ interface HeldUnits {
   ended: number
   /** Units of permits of this epoch that are not resolved. If the store admits them, it adds them to `started`. */
   pending: number
+  /** Units of permits of earlier epochs that are not resolved. The store may have admitted them, so they are in `started`. */
+  unresolved: number
   /** Units that are in flight for sure. */
   inFlight: number
   /** The last message that the store has confirmed, and when (ms). */
@@ -78,7 +83,7 @@ const NEAR_LIMIT = 0.8
 /** A message without an answer after this time is sent again (ms). */
 const MESSAGE_TIMEOUT_MS = 500
 
-/** The numbers of an epoch have to fit into three bytes. */
+/** From this number on, the next permit begins an epoch: the numbers of an epoch have to stay below MAX_UNITS. */
 const MAX_STARTED = 8e6
 
 /**
@@ -126,16 +131,20 @@ export class Holdings {
     this.#maxEpochs = maxEpochs
   }
 
-  /** Takes a permit for the cost of a rule, before the request is decided. */
-  takePermit(rule: BoundRule): Permit {
+  /**
+   * Takes a permit for the cost of a rule, before the request is decided.
+   * @param mostAtOnce the highest limit that the store can apply: it refuses a higher cost for sure
+   */
+  takePermit(rule: BoundRule, mostAtOnce = Number.POSITIVE_INFINITY): Permit {
     const held = this.#heldFor(rule)
     this.#giveUpExpired(held)
     // Epochs are short, so that a wrong count in the store is soon corrected.
     if (this.#hasElapsed(held.epochStartedAt, renewalMs(held)) || held.started > MAX_STARTED)
       this.#beginEpoch(held)
-    held.pending += rule.cost
+    const units = rule.cost > mostAtOnce ? 0 : rule.cost
+    held.pending += units
     const { holding } = messageOf(held)
-    const permit: Permit = { rule, held, holding, state: 'pending', aliveAt: this.#now() }
+    const permit: Permit = { rule, units, held, holding, state: 'pending', aliveAt: this.#now() }
     held.permits.add(permit)
     return permit
   }
@@ -147,20 +156,20 @@ export class Holdings {
    */
   resolve(permit: Permit, result: PermitResult, usedShare?: number, consumer?: string): void {
     if (permit.state !== 'pending') return
-    const { held, rule, holding } = permit
+    const { held, units, holding } = permit
     held.key = withConsumer(held.key, consumer)
     const isOfCurrentEpoch = holding.epoch === held.epoch && holding.holder === held.holder
-    if (isOfCurrentEpoch) held.pending -= rule.cost
+    held[isOfCurrentEpoch ? 'pending' : 'unresolved'] -= units
     if (result === 'admitted') {
       permit.state = 'in flight'
-      held.inFlight += rule.cost
+      held.inFlight += units
       // Permits of an earlier epoch were added to `started` when this epoch began.
-      if (isOfCurrentEpoch) held.started += rule.cost
+      if (isOfCurrentEpoch) held.started += units
       this.#confirm(held, holding)
     } else {
       this.#end(permit)
-      if (!isOfCurrentEpoch) held.ended += rule.cost
-      else if (result === 'lost') this.#beginEpoch(held)
+      if (!isOfCurrentEpoch) noteEnded(held)
+      else if (result === 'lost' && units > 0) this.#beginEpoch(held)
     }
     if (usedShare !== undefined) held.isNearLimit = usedShare >= NEAR_LIMIT
     this.#updateIndexes(held)
@@ -171,10 +180,10 @@ export class Holdings {
     const { held, rule } = permit
     if (permit.state !== 'over') return
     permit.state = 'in flight'
+    permit.units = rule.cost
     permit.aliveAt = this.#now()
     held.permits.add(permit)
-    held.started += rule.cost
-    held.inFlight += rule.cost
+    held.inFlight += permit.units
     // This needs a new epoch. Within an epoch the store keeps the larger of its own `started` and that of the message. If the store and
     // the isolate had each added a unit, only one of the two would be counted.
     this.#beginEpoch(held)
@@ -185,10 +194,10 @@ export class Holdings {
   /** Releases the units of a request that is over. @returns whether to report this at once */
   release(permit: Permit): boolean {
     if (permit.state !== 'in flight') return false
-    const { held, rule } = permit
+    const { held, units } = permit
     this.#end(permit)
-    held.ended += rule.cost
-    held.inFlight -= rule.cost
+    held.inFlight -= units
+    noteEnded(held)
     this.#updateIndexes(held)
     return held.isNearLimit
   }
@@ -306,7 +315,7 @@ export class Holdings {
     const mapKey = isHeldByIsolate ? key : holder
     const held: HeldUnits = {
       ...{ mapKey, key, holder, isHeldByIsolate, ttl: rule.quota.period, epoch, epochStartedAt: now },
-      ...{ started: 0, ended: 0, pending: 0, inFlight: 0, isNearLimit: false },
+      ...{ started: 0, ended: 0, pending: 0, unresolved: 0, inFlight: 0, isNearLimit: false },
       confirmed: { epoch, ended: 0, at: now },
       ...{ sent: undefined, unconfirmedSince: undefined },
       permits: new Set(),
@@ -355,9 +364,10 @@ export class Holdings {
       held.confirmed.epoch = 0
     }
     held.epochStartedAt = this.#now()
-    held.started = held.started - held.ended + held.pending
-    held.ended = 0
+    held.unresolved += held.pending
     held.pending = 0
+    held.started = countedIn(held)
+    held.ended = 0
   }
 
   #giveUpExpired(held: HeldUnits): void {
@@ -430,6 +440,14 @@ export class Holdings {
   #hasElapsed(time: number, ms: number): boolean {
     return Math.abs(this.#now() - time) >= ms
   }
+}
+
+/** The units that the store counts in this epoch: all that it may have admitted, as far as they fit into its record. */
+const countedIn = ({ inFlight, unresolved }: HeldUnits) => Math.min(inFlight + unresolved, MAX_UNITS)
+
+/** Notes in `ended` that fewer units count than before. */
+function noteEnded(held: HeldUnits): void {
+  held.ended = held.started - countedIn(held)
 }
 
 function messageOf({ key, holder, epoch, started, ended, ttl }: HeldUnits): Message {

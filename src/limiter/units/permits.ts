@@ -2,6 +2,7 @@
  * The permits of one request: the units that it takes under rules that count units in flight (`concurrency`). They are made before
  * the request is decided, resolved by the answer of the store, and released when the request is over.
  */
+import { MAX_IN_FLIGHT } from '../../algorithms/concurrency.descriptor.ts'
 import { countsInFlight } from '../../config/compile-rule.ts'
 import type { CallFate } from '../../errors.ts'
 import type { BoundRule, Outcome, Verdict } from '../../script/evaluation.ts'
@@ -29,7 +30,12 @@ export class Permits implements Stake {
       // Not those that another holder will hold.
       rules.filter(rule => needsPermit(rule) && !rule.holding).map(rule => [rule.sideKey, rule]),
     )
-    const permits = new Map([...needed].map(([key, rule]) => [key, holdings.takePermit(rule)]))
+    const permits = new Map(
+      [...needed].map(([key, rule]) => {
+        const variants = rules.filter(({ sideKey }) => sideKey === key)
+        return [key, holdings.takePermit(rule, Math.max(...variants.map(mostAtOnce)))]
+      }),
+    )
     this.#permits = [...permits.values()]
     const rulesForStore = rules.map(rule => {
       const permit = permits.get(rule.sideKey)
@@ -82,6 +88,10 @@ export class Permits implements Stake {
 }
 
 export const needsPermit = ({ rule, role }: BoundRule) => countsInFlight(rule) && role === 'spend'
+
+/** The highest limit that the store can apply: an override of a consumer can raise the limit of the config. */
+const mostAtOnce = ({ rule: { limit, quota, takesOverrides } }: BoundRule) =>
+  takesOverrides ? MAX_IN_FLIGHT : Math.max(limit, quota.burst)
 
 /** The used part of the limit, from 0 to 1. */
 const usedShareOf = ({ rule: { limit }, remaining }: Verdict) => (limit - remaining) / limit

@@ -12,13 +12,14 @@ import { addressStateKey, consumerStateKey, sideKey } from '../../../src/store/k
 import { credentialOf, describeOnRedisEngine, type RedisEngine, rulesOf } from '../../support/engines.ts'
 import { isolateOn, settled, Timers } from '../../support/isolates.ts'
 
-const [three, ten, second, closed, short] = rulesOf(
+const [three, ten, second, closed, short, million] = rulesOf(
   { name: 'three', by: 'consumer', algorithm: 'concurrency', limit: 3 },
   { name: 'ten', by: 'consumer', algorithm: 'concurrency', limit: 10, ttl: '3s' },
   { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 2, period: '1s' },
   { name: 'closed', by: 'consumer', algorithm: 'concurrency', limit: 3, onStoreFailure: 'closed' },
   { name: 'short', by: 'consumer', algorithm: 'concurrency', limit: 3, ttl: '1s' },
-) as [Rule, Rule, Rule, Rule, Rule]
+  { name: 'million', by: 'consumer', algorithm: 'concurrency', limit: 1e6 },
+) as [Rule, Rule, Rule, Rule, Rule, Rule]
 
 const ACME = consumerStateKey('acme')
 const TIMEOUT = new GatewayError('ERR_STORE_TIMEOUT', 'The store did not answer in time.')
@@ -63,6 +64,35 @@ describeOnRedisEngine('units in flight', fresh => {
     expect((await isolate.ask(three, 2)).decision.kind).toBe('denied')
     two.finish('complete')
     expect((await isolate.ask(three, 3)).decision.kind).toBe('allowed')
+  })
+
+  it.each([
+    ['more than the limit', 2 ** 24 - 1 - 2, 1],
+    ['together more than a record can count', 1e6, 16],
+  ])('stay counted while requests are pending that cost %s', async (_, cost, times) => {
+    const { redis, time, isolate } = await set()
+    const other = isolateOn(redis, time, 'B')
+    const rule = times > 1 ? million : three
+    await isolate.ask(rule, rule.limit)
+    // The replies are on their way when an epoch begins.
+    const arrived = Promise.withResolvers<void>()
+    isolate.fault = async run => {
+      const replies = await run()
+      await arrived.promise
+      return replies
+    }
+    const pending = Array.from({ length: times }, () => isolate.ask(rule, cost))
+    await time.pass(5000)
+    const another = isolate.ask(rule)
+    await settled()
+    expect((await other.ask(rule)).decision.kind).toBe('denied')
+    arrived.resolve()
+    for (const { decision } of await Promise.all([...pending, another])) expect(decision.kind).toBe('denied')
+    isolate.fault = undefined
+    await isolate.askWith([{ rule, key: consumerStateKey('other'), cost: 1 }])
+    expect((await other.ask(rule)).decision.kind).toBe('denied')
+    await time.pass(250)
+    expect(remainingOf(await other.ask(rule, 0))).toBe(0)
   })
 
   it('are counted over all isolates', async () => {

@@ -2,6 +2,8 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { describe, expect, it, vi } from 'vitest'
+import type { Holding } from '../../../src/algorithms/algorithm.ts'
+import { MAX_UNITS } from '../../../src/algorithms/concurrency.ts'
 import { detached } from '../../../src/background.ts'
 import { GatewayError } from '../../../src/errors.ts'
 import { Holdings } from '../../../src/limiter/units/holdings.ts'
@@ -19,6 +21,8 @@ import { VirtualClock } from '../../support/virtual-clock.ts'
 
 const [rule] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'concurrency', limit: 5 })
 const ofConsumer = (consumer = 'acme') => bound(rule!, consumerStateKey(consumer), 1, NOON / 1e3)
+
+const unitsOf = ({ started, ended }: Pick<Holding, 'started' | 'ended'>) => started - ended
 
 describe('the holdings of an isolate', () => {
   it('never repeat an epoch under one name: when all are used up, the isolate gets another name', () => {
@@ -82,6 +86,44 @@ describe('the holdings of an isolate', () => {
       started: 1,
       ended: 0,
     })
+  })
+
+  it('count nothing while a request is pending that the store refuses for sure', () => {
+    let nowMs = NOON / 1e3
+    const holdings = new Holdings(() => nowMs)
+    const held = holdings.takePermit(ofConsumer())
+    holdings.resolve(held, 'admitted')
+    const refused = holdings.takePermit({ ...ofConsumer(), cost: MAX_UNITS }, 5)
+    nowMs += 5000
+    const next = () => {
+      const permit = holdings.takePermit(ofConsumer(), 5)
+      holdings.resolve(permit, 'refused')
+      return permit.holding
+    }
+    expect(next()).toMatchObject({ started: 1, ended: 0 })
+    // It takes its units if the isolate admits it without the store.
+    holdings.resolve(refused, 'lost')
+    holdings.hold(refused)
+    expect(next()).toMatchObject({ started: MAX_UNITS, ended: 0 })
+    holdings.release(refused)
+    expect(unitsOf(next())).toBe(1)
+  })
+
+  it('count no more units than a record has room for, and no fewer than may be in flight', () => {
+    let nowMs = NOON / 1e3
+    const holdings = new Holdings(() => nowMs)
+    const held = holdings.takePermit(ofConsumer())
+    holdings.resolve(held, 'admitted')
+    const pending = Array.from({ length: 20 }, () => holdings.takePermit({ ...ofConsumer(), cost: 1e6 }))
+    nowMs += 5000
+    const later = holdings.takePermit(ofConsumer())
+    expect(later.holding).toMatchObject({ started: MAX_UNITS, ended: 0 })
+    const counted = pending.map(permit => {
+      holdings.resolve(permit, 'refused')
+      return unitsOf(holdings.heldUnits[0]!)
+    })
+    expect(counted.slice(0, 3)).toEqual([MAX_UNITS, MAX_UNITS, MAX_UNITS])
+    expect(counted.slice(-2)).toEqual([1e6 + 1, 1])
   })
 
   it('resolve a permit once, and release it once', () => {

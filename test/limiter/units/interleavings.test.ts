@@ -5,9 +5,7 @@
  */
 import { describe, expect, it } from 'vitest'
 import { IDLE, type State } from '../../../src/algorithms/algorithm.ts'
-import { applyMessage, concurrency } from '../../../src/algorithms/concurrency.ts'
-import type { RuleInput } from '../../../src/config/check/schema.ts'
-import type { Rule } from '../../../src/config/compile.ts'
+import { applyMessage, concurrency, MAX_UNITS } from '../../../src/algorithms/concurrency.ts'
 import { Holdings, type Permit } from '../../../src/limiter/units/holdings.ts'
 import type { Message } from '../../../src/script/sync.ts'
 import { consumerStateKey } from '../../../src/store/keys.ts'
@@ -16,22 +14,16 @@ import { bound } from '../../support/bound.ts'
 import { rulesOf } from '../../support/engines.ts'
 import { NOON } from '../../support/traffic.ts'
 
-const RULE: RuleInput = { name: 'a', by: 'consumer', algorithm: 'concurrency', limit: 1 }
-
 const STATE = consumerStateKey('acme')
 
-/** Cached, because thousands of worlds are created. */
-const rules = new Map<number, Rule>()
-function ruleWith(limit: number): Rule {
-  const rule = rules.get(limit) ?? rulesOf({ ...RULE, limit } as RuleInput)[0]!
-  rules.set(limit, rule)
-  return rule
-}
+/** The worlds replace its limit. */
+const [rule] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'concurrency', limit: 1 })
 
 interface TestRequest {
   kind: 'request'
   isolate: number
   permit: Permit
+  cost: number
   /** `nothing`: the isolate waits for the reply. */
   isolateKnows: 'nothing' | 'reply' | 'timeout'
   /** The answer of the store: whether it has admitted the request. */
@@ -57,6 +49,10 @@ interface Plan {
   limit: number
   /** How many requests each isolate makes. */
   requests: readonly number[]
+  /** What the n-th request of an isolate costs. Absent: 1. */
+  costOf?(n: number): number
+  /** The highest limit that the isolates expect. Absent: they do not know which cost the store always refuses. */
+  mostAtOnce?: number
   /** How often each of these events may happen. */
   most: typeof NOTHING
 }
@@ -71,7 +67,6 @@ const NOTHING = { late: 0, repeated: 0, unconfirmed: 0, lost: 0, death: 0, resta
 /** The isolates, the messages between them and the store, and the state of the store, after some events. */
 class World {
   readonly #plan: Plan
-  readonly #rule
   readonly #happened = { ...NOTHING }
   readonly #isolates: Isolate[]
   readonly #made: number[]
@@ -84,7 +79,6 @@ class World {
 
   constructor(plan: Plan) {
     this.#plan = plan
-    this.#rule = ruleWith(plan.limit)
     this.#isolates = plan.requests.map((_, i) => ({
       holdings: new Holdings(
         () => this.#nowMs,
@@ -135,9 +129,12 @@ class World {
     const i = Number(number)
     switch (verb) {
       case 'ask': {
-        const permit = this.#isolates[i]!.holdings.takePermit(bound(this.#rule, STATE, 1, this.#nowMs))
+        const cost = this.#plan.costOf?.(this.#made[i]!) ?? 1
+        const boundRule = bound(rule!, STATE, cost, this.#nowMs)
+        const permit = this.#isolates[i]!.holdings.takePermit(boundRule, this.#plan.mostAtOnce)
         this.#made[i]! += 1
-        this.#requests.push({ kind: 'request', isolate: i, permit, isolateKnows: 'nothing', isEnded: false })
+        const state = { isolateKnows: 'nothing', isEnded: false } as const
+        this.#requests.push({ kind: 'request', isolate: i, permit, cost, ...state })
         break
       }
       case 'repeat':
@@ -201,7 +198,7 @@ class World {
       case 'epoch':
         // A third of the ttl passes, so the next request begins an epoch.
         this.#happened.epoch += 1
-        this.#nowMs += this.#rule.quota.period / 3e3
+        this.#nowMs += rule!.quota.period / 3e3
         break
       case 'restart':
         this.#happened.restart += 1
@@ -211,23 +208,25 @@ class World {
     this.mostInFlight = Math.max(this.mostInFlight, this.inFlight)
   }
 
-  /** Requests that were admitted and are not over: those that the origin has. */
+  /** Units of the requests that were admitted and are not over: those that the origin has. */
   get inFlight(): number {
-    return this.#requests.filter(
-      ({ isolate, isolateKnows, reply, isEnded }) =>
-        isolateKnows === 'reply' && reply && !isEnded && !this.#isolates[isolate]!.isDead,
-    ).length
+    return this.#requests
+      .filter(
+        ({ isolate, isolateKnows, reply, isEnded }) =>
+          isolateKnows === 'reply' && reply && !isEnded && !this.#isolates[isolate]!.isDead,
+      )
+      .reduce((units, { cost }) => units + cost, 0)
   }
 
   /** Units in flight, as the store counts them. */
   get counted(): number {
-    const { quota } = this.#rule
+    const { quota } = rule!
     const { remaining } = concurrency.peek({
-      quota: { ...quota, burst: 1000 },
+      quota: { ...quota, burst: 1e9 },
       state: this.#state,
       now: this.#now,
     })
-    return 1000 - remaining
+    return 1e9 - remaining
   }
 
   /** Delivers everything that is on its way, and lets each isolate send its unconfirmed changes. */
@@ -252,7 +251,7 @@ class World {
   /** Lets more than a ttl pass. Isolates that are alive renew; everything else expires. */
   passTtl(): void {
     for (let third = 0; third < 4; third++) {
-      this.#nowMs += this.#rule.quota.period / 3e3
+      this.#nowMs += rule!.quota.period / 3e3
       for (const { isolate, permit, isolateKnows, isEnded } of this.#requests) {
         if (isolateKnows === 'reply' && !isEnded) this.#isolates[isolate]!.holdings.renew(permit)
       }
@@ -290,9 +289,9 @@ class World {
     return this.#nowMs * 1e3
   }
 
-  #decide({ permit: { holding } }: TestRequest): boolean {
-    const { quota } = this.#rule
-    const { after } = concurrency.decide({ quota, holding, state: this.#state, now: this.#now, cost: 1 })
+  #decide({ permit: { holding }, cost }: TestRequest): boolean {
+    const quota = { ...rule!.quota, burst: this.#plan.limit }
+    const { after } = concurrency.decide({ quota, holding, state: this.#state, now: this.#now, cost })
     this.#state = after?.state ?? this.#state
     return after !== undefined
   }
@@ -353,6 +352,20 @@ describe('in every order of events', () => {
     [
       'epochs begin while a reply is late',
       { limit: 2, requests: LARGE, most: { ...NOTHING, epoch: sized(2, 1), late: 1 } },
+    ],
+    [
+      'the second request of an isolate costs more than the limit',
+      {
+        ...{ limit: 1, requests: [2, 1], mostAtOnce: 1, costOf: n => (n === 0 ? 1 : MAX_UNITS) },
+        most: { ...NOTHING, late: 1 },
+      },
+    ],
+    [
+      'more units are pending than a record can count',
+      {
+        ...{ limit: 1e7, requests: [3], costOf: () => 1e7 },
+        most: { ...NOTHING, late: 1, epoch: sized(1, 0) },
+      },
     ],
     ['an isolate dies', { limit: 1, requests: MEDIUM, most: { ...NOTHING, death: 1 } }],
   ]

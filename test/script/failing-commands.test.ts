@@ -1,0 +1,169 @@
+/**
+ * Scripts whose commands fail: Redis is full or a replica, or the user may not run one of them. A decision that fails has spent nothing
+ * under any of its rules, and a decision that stands has spent under all of them.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Rule } from '../../src/config/compile.ts'
+import { connectRedis, type RedisConnection } from '../../src/node/rest-bridge/redis-connection.ts'
+import type { BoundRule } from '../../src/script/evaluation.ts'
+import { addressStateKey, chunksKey, consumerStateKey, sideKey } from '../../src/store/keys.ts'
+import { bound } from '../support/bound.ts'
+import { RedisEngine, rulesOf } from '../support/engines.ts'
+import { PATIENT_MS } from '../support/patience.ts'
+import { describeOnRedis, type TestRedis } from '../support/redis.ts'
+import { evaluationOf, NOON } from '../support/traffic.ts'
+
+const PERIOD_MS = 60_000
+const LIMIT = 150
+
+const [window, log, inFlight] = rulesOf(
+  { name: 'window', by: 'consumer', algorithm: 'fixed-window', limit: 1e6, period: '1h' },
+  { name: 'log', by: 'address', algorithm: 'sliding-log', limit: LIMIT, period: '1m' },
+  { name: 'in-flight', by: 'address', algorithm: 'concurrency', limit: 1000, ttl: '1m' },
+) as [Rule, Rule, Rule]
+
+const [ACME, ADDRESS] = [consumerStateKey('acme'), addressStateKey('192.0.2.1')]
+
+/** Makes commands fail, and lets them run again. */
+interface Fault {
+  begin(): Promise<unknown>
+  end(): Promise<unknown>
+}
+
+describeOnRedis('a script whose command fails', (start, kind) => {
+  // The embedded Redis has no users, and is never full.
+  describe.skipIf(kind === 'embedded')('', () => {
+    let redis: TestRedis
+    let limited: RedisConnection
+
+    beforeAll(async () => {
+      redis = await start()
+      await redis.connection.send(['ACL', 'SETUSER', 'limited', 'on', '>secret', '~*', '+@all'])
+      limited = await connectRedis(redis.url, PATIENT_MS)
+      await limited.send(['AUTH', 'limited', 'secret'])
+    })
+    afterAll(async () => {
+      limited?.close()
+      await redis?.connection.send(['ACL', 'DELUSER', 'limited'])
+      await redis?.close()
+    })
+
+    const send = (...command: string[]) => redis.connection.send(command)
+    const without = (command: string): Fault => ({
+      begin: () => send('ACL', 'SETUSER', 'limited', `-${command}`),
+      end: () => send('ACL', 'SETUSER', 'limited', `+${command}`),
+    })
+    const faults: [string, Fault][] = [
+      ...['setex', 'hset', 'hget', 'hdel', 'hlen', 'expire', 'unlink', 'bitfield', 'mget'].map(
+        (command): [string, Fault] => [`may not run ${command}`, without(command)],
+      ),
+      [
+        'is a replica',
+        {
+          begin: () => send('REPLICAOF', '127.0.0.1', '1'),
+          end: () => send('REPLICAOF', 'NO', 'ONE'),
+        },
+      ],
+      [
+        'is full',
+        {
+          begin: () => send('CONFIG', 'SET', 'maxmemory', '1'),
+          end: () => send('CONFIG', 'SET', 'maxmemory', '0'),
+        },
+      ],
+    ]
+
+    /**
+     * Makes requests, every third one with a fault.
+     * @param rulesOf the rules of the i-th request
+     * @returns when requests were admitted (µs)
+     */
+    async function run(
+      engines: { whole: RedisEngine; faulty: RedisEngine },
+      fault: Fault,
+      requests: number,
+      { everyMs, rulesOf }: { everyMs: number; rulesOf(i: number): BoundRule[] },
+    ): Promise<number[]> {
+      const admitted: number[] = []
+      const left = async (i: number, now: number) =>
+        (await engines.whole.peek(evaluationOf(rulesOf(i), now))).verdicts.map(({ remaining }) => remaining)
+      for (let i = 0; i < requests; i++) {
+        const now = NOON + i * everyMs * 1000
+        const before = await left(i, now)
+        const isFaulty = i % 3 === 1
+        if (isFaulty) await fault.begin()
+        const answer = (isFaulty ? engines.faulty : engines.whole).evaluate(evaluationOf(rulesOf(i), now))
+        const isAdmitted = await answer.then(
+          ({ status }) => status === 'admitted',
+          () => false,
+        )
+        if (isFaulty) await fault.end()
+        if (isAdmitted) admitted.push(now)
+        const spent = isAdmitted ? 1 : 0
+        expect(await left(i, now), `request ${i}`).toEqual(before.map(units => units - spent))
+      }
+      return admitted
+    }
+
+    const engines = (hasLoops: boolean) => {
+      const [whole, faulty] = [new RedisEngine(redis.connection), new RedisEngine(limited)]
+      return hasLoops ? { whole: whole.withLoops(), faulty: faulty.withLoops() } : { whole, faulty }
+    }
+
+    it.each(
+      faults.flatMap(([name, fault]) => [
+        [name, 'alone', false, true, fault] as const,
+        [name, 'after another rule', false, false, fault] as const,
+        [name, 'after another rule, with loops', true, false, fault] as const,
+      ]),
+    )(
+      'spends under no rule or under all, and a log never admits too much: %s (the log is %s)',
+      async (_, _place, hasLoops, isAlone, fault) => {
+        await send('FLUSHALL')
+        const admitted = await run(engines(hasLoops), fault, 500, {
+          everyMs: 300,
+          rulesOf: () => (isAlone ? [bound(log, ADDRESS)] : [bound(window, ACME), bound(log, ADDRESS)]),
+        })
+        expect(admitted.length).toBeGreaterThan(LIMIT)
+        for (const at of admitted) {
+          const within = admitted.filter(other => other > at - PERIOD_MS * 1000 && other <= at)
+          expect(within.length).toBeLessThanOrEqual(LIMIT)
+        }
+      },
+      PATIENT_MS,
+    )
+
+    it.each(faults)(
+      'holds units under no rule or under all: %s',
+      async (_, fault) => {
+        await send('FLUSHALL')
+        // More than 64 holders, so that their records are written in place.
+        const rulesOf = (i: number) => {
+          const holder = `holder${String(i % 75).padStart(2, '0')}`
+          const holding = { holder, epoch: 1, started: Math.floor(i / 75), ended: 0 }
+          return [bound(window, ACME), { ...bound(inFlight, ADDRESS), holding }]
+        }
+        await run(engines(false), fault, 200, { everyMs: 10, rulesOf })
+      },
+      PATIENT_MS,
+    )
+
+    it('fails, and spends nothing, if the chunks of the log are a key of another type', async () => {
+      await send('FLUSHALL')
+      const { whole } = engines(false)
+      const rules = [bound(window, ACME), bound(log, ADDRESS)]
+      const ask = (i: number) => whole.evaluate(evaluationOf(rules, NOON + i))
+      for (let i = 0; i < 97; i++) await ask(i)
+      const chunks = chunksKey(sideKey(ADDRESS, 'log', log.tag))
+      await send('DEL', chunks)
+      await send('SET', chunks, 'x')
+      const before = (await whole.peek(evaluationOf(rules, NOON + 97))).verdicts
+      let failures = 0
+      for (let i = 97; i < 200; i++) await ask(i).catch(() => failures++)
+      const after = (await whole.peek(evaluationOf(rules, NOON + 200))).verdicts
+      expect(failures).toBeGreaterThan(0)
+      const spent = before.map(({ remaining }, i) => remaining - after[i]!.remaining)
+      expect(spent).toEqual([103 - failures, 103 - failures])
+    })
+  })
+})

@@ -73,10 +73,20 @@ export async function proxy(
     console.error(
       JSON.stringify({ level: 'error', event: 'origin', reason, body: !!request.body, route, request_id }),
     )
-    return { response: isLate ? gatewayTimeout(config.originDeadlineMs) : badGateway(), isFromSluice: true }
+    if (isLate) return { response: gatewayTimeout(config.originDeadlineMs), isFromSluice: true }
+    return { response: badGateway(), isFromSluice: true, isUnsent: isUnsent(error) }
   } finally {
     clearTimeout(timer)
   }
+}
+
+/** Errors of Node before a connection was made. workerd has the same error for all failures. */
+const UNCONNECTED =
+  /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT)$|CERT/
+
+function isUnsent(error: unknown): boolean {
+  const { code } = ((error as Error | undefined)?.cause ?? error ?? {}) as { code?: unknown }
+  return typeof code === 'string' && UNCONNECTED.test(code)
 }
 
 /**

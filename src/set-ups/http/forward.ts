@@ -37,6 +37,8 @@ export interface Forwarded {
   response: Response
   /** The gateway made the response, not the origin. */
   isFromSluice: boolean
+  /** The origin did not get the request, because no connection to it was made. */
+  isUnsent?: boolean
   /** The platform may have decoded the body, so Content-Length is not the length of what passes through a stream. */
   isDecoded?: boolean
   /** Resolves when the request ends, if a framework sends the reply itself. Absent: the end of the response is the end of the request. */

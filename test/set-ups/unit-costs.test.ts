@@ -1,5 +1,6 @@
 /** What requests to the user's code have cost in units, in each set-up that runs it. */
-import { createServer, type Server } from 'node:http'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createRequire } from 'node:module'
 import type { AddressInfo } from 'node:net'
 import { Hono } from 'hono'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
@@ -71,6 +72,47 @@ async function expectSettled(send: Send): Promise<void> {
 }
 
 const reply = (received: string) => Response.json({ received, usage: USAGE }, { headers: { 'x-cost': '7' } })
+
+/** What is used here of Express, which has no types of its own. */
+interface Express {
+  (): { use(...handlers: unknown[]): { listen(port: number, host: string): Server } }
+  json(): unknown
+}
+type OnError = (
+  error: { status: number },
+  req: IncomingMessage,
+  res: ServerResponse,
+  next: (error: unknown) => void,
+) => void
+const express = createRequire(import.meta.url)('express') as Express
+
+describe('a body that express.json() cannot parse', () => {
+  it('counts, if the guard also handles the error', async () => {
+    const minute = {
+      name: 'minute',
+      by: 'global',
+      algorithm: 'fixed-window',
+      limit: 3,
+      period: '1d',
+    } as const
+    const limit = expressGuard(
+      { ...CONFIG, rules: [minute, ...CONFIG.rules!] },
+      { env: store.env },
+      quickTime(),
+    )
+    const counted: OnError = (error, req, res, next) => limit(req, res, () => next(error))
+    // Express recognizes it by its four parameters.
+    const status: OnError = (error, _, res, __) => void res.writeHead(error.status).end()
+    const server = express().use(express.json(), counted, limit, status).listen(0, '127.0.0.1')
+    servers.push(server)
+    await new Promise(resolve => server.once('listening', resolve))
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
+    const init = { method: 'POST', body: '{"a":', headers: { 'content-type': 'application/json' } }
+    const statuses: number[] = []
+    for (let i = 0; i < 6; i++) statuses.push((await fetch(url, init)).status)
+    expect(statuses).toEqual([400, 400, 400, 429, 429, 429])
+  })
+})
 
 describe('a request to a model', () => {
   it('is settled by the reply of guarded code', async () => {

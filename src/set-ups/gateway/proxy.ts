@@ -73,8 +73,8 @@ export async function proxy(
     console.error(
       JSON.stringify({ level: 'error', event: 'origin', reason, body: !!request.body, route, request_id }),
     )
-    if (isLate) return { response: gatewayTimeout(config.originDeadlineMs), isFromSluice: true }
-    return { response: badGateway(), isFromSluice: true, isUnsent: isUnsent(error) }
+    if (isLate) return { response: gatewayTimeout(config.originDeadlineMs, context), isFromSluice: true }
+    return { response: badGateway(context), isFromSluice: true, isUnsent: isUnsent(error) }
   } finally {
     clearTimeout(timer)
   }
@@ -179,18 +179,12 @@ function removeHeaders(headers: Headers, isRemoved: (name: string) => boolean): 
   for (const name of names) if (isRemoved(name) || named.includes(name)) headers.delete(name)
 }
 
-function badGateway(): Response {
-  return problem({
-    status: 502,
-    title: 'Bad Gateway',
-    detail: 'The service behind this gateway cannot be reached. Try again later.',
-  })
+function badGateway({ errorShape }: ForwardContext): Response {
+  const detail = 'The service behind this gateway cannot be reached. Try again later.'
+  return problem({ status: 502, title: 'Bad Gateway', detail }, errorShape)
 }
 
-function gatewayTimeout(deadlineMs: number): Response {
-  return problem({
-    status: 504,
-    title: 'Gateway Timeout',
-    detail: `The service behind this gateway did not answer within ${deadlineMs / 1e3} s. Try again later.`,
-  })
+function gatewayTimeout(deadlineMs: number, { errorShape }: ForwardContext): Response {
+  const detail = `The service behind this gateway did not answer within ${deadlineMs / 1e3} s. Try again later.`
+  return problem({ status: 504, title: 'Gateway Timeout', detail }, errorShape)
 }

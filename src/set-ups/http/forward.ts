@@ -4,6 +4,7 @@ import type { Ending } from '../../limiter/engine-shape.ts'
 import type { BodyTap, ReplyHead } from '../../usage/usage.ts'
 import type { Caller } from './caller.ts'
 import type { Pump } from './pass-body.ts'
+import type { ErrorShape } from './problem.ts'
 
 /**
  * The caller and the decision, for the headers that the origin gets. A CORS preflight has no caller; then the origin
@@ -23,6 +24,8 @@ export interface ForwardContext {
   copy?: Request
   /** Is aborted when the client breaks off the rest of that body, which the platform would then end as if it was complete. */
   bodyFailed?: AbortSignal | undefined
+  /** The shape of replies that the gateway makes instead of the origin. */
+  errorShape?: ErrorShape | undefined
   /** Changes how the gateway sends the request to the origin. */
   adapt?: (settings: RequestInit) => void
 }

@@ -128,6 +128,9 @@ function compileUnit({ estimate, actual, ttl, onUnsettled, aboveLimit }: UnitInp
     ...(estimate !== undefined && { estimate: estimate === 'llm' ? {} : estimate }),
     ...(actual !== undefined && { actual: typeof actual === 'string' ? actual : sourceOf(actual) }),
     includesUsage: typeof actual === 'object' && actual.includeUsage === true,
+    ...(typeof actual === 'object' &&
+      actual.errors !== 'problem' &&
+      actual.usage && { errors: actual.usage }),
     settlement: {
       ttlMs: milliseconds(ttl ?? '10m'),
       onUnsettled: onUnsettled ?? 'keep',

@@ -43,7 +43,7 @@ export interface Config {
   originDeadlineMs: number
   idleDeadlineMs: number
   originConnections: 'kept' | 'fresh'
-  /** What becomes of a request at the origin if its client leaves before the response head. */
+  /** What becomes of a request at the origin if its client leaves. */
   onClientGone: 'wait' | 'abort' | 'read-on'
   /** Absent: there is only one deployment. */
   environment?: string
@@ -152,7 +152,7 @@ export function compileConfig(
     originDeadlineMs: milliseconds(config.originDeadline ?? '30s'),
     idleDeadlineMs: milliseconds(config.idleDeadline ?? '5m'),
     originConnections: config.originConnections ?? 'kept',
-    onClientGone: config.onClientGone ?? 'wait',
+    onClientGone: onClientGoneOf(config),
     ...(config.environment !== undefined && { environment: config.environment }),
     plans,
     routes: compileRoutes(config.routes ?? [], credentials.accept),
@@ -224,6 +224,10 @@ function compileCors({ origins, headers, maxAge }: CorsInput): Cors {
 function compileStats({ every = '10s', topCallers = 'consumers' }: NonNullable<ConfigInput['stats']> = {}) {
   return { everyMs: milliseconds(every), ...(topCallers !== 'off' && { topCallers }) }
 }
+
+/** By default, a client that leaves before the usage of its reply does not pay less. */
+export const onClientGoneOf = ({ onClientGone, units = {} }: ConfigInput): Config['onClientGone'] =>
+  onClientGone ?? (Object.values(units).some(({ actual }) => typeof actual === 'object') ? 'read-on' : 'wait')
 
 const hasAdaptive = ({ rules, shedding }: ConfigInput) =>
   shedding?.fleetUsage?.adaptive !== undefined || rules?.some(rule => 'adaptive' in rule && rule.adaptive)

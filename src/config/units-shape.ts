@@ -1,5 +1,5 @@
 /** The types of units: what rules count besides requests, where its amounts come from, and how reservations end. compile-units.ts makes them. */
-import type { AmountSource } from '../usage/usage.ts'
+import type { AmountSource, UsageFormat } from '../usage/usage.ts'
 
 /** How a rule reserves units whose amount is known only afterwards. */
 export interface SettlementTerms {
@@ -29,6 +29,8 @@ export interface Unit {
   /** Whether the gateway asks the origin to report usage in streams. */
   includesUsage: boolean
   settlement: SettlementTerms
+  /** The shape of the gateway's own replies to requests that cost this unit. Absent: problem details. */
+  errors?: UsageFormat | undefined
 }
 
 /** The units of a config by name, without requests. */

@@ -1,7 +1,9 @@
 /** Express, Connect and plain Node: the guard as middleware `(req, res, next)`, and a listener for `node:http`. */
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 import { getRequestListener } from '@hono/node-server'
+import { SYSTEM_TIMER } from '../clock.ts'
 import type { ConfigInput } from '../config/check/schema.ts'
+import { onClientGoneOf } from '../config/compile.ts'
 import type { Ending } from '../limiter/engine-shape.ts'
 import type { CallerInfo } from '../set-ups/guard/caller-info.ts'
 import {
@@ -11,6 +13,7 @@ import {
   type GuardOptions,
   type GuardPlatform,
 } from '../set-ups/guard/guard.ts'
+import { createReadOn, type ReadOn } from '../set-ups/http/tap-pump.ts'
 import { tapResponse } from './tap-response.ts'
 
 declare module 'node:http' {
@@ -51,6 +54,7 @@ export function expressGuard<Req extends IncomingMessage = IncomingMessage>(
   platform: GuardPlatform = {},
 ): Middleware<Req> & Closable {
   const guarded = createGuard(config, options, platform)
+  const readOn = onClientGoneOf(config) === 'read-on' ? createReadOn() : undefined
   const readsBody = Object.values(config.units ?? {}).some(({ estimate = 0 }) => typeof estimate !== 'number')
   const middleware: Middleware<Req> = (req, res, next) => {
     let isAdmitted = false
@@ -68,13 +72,17 @@ export function expressGuard<Req extends IncomingMessage = IncomingMessage>(
         },
       }
       const peer = address ? { remoteAddr } : { incoming: req }
-      const response = await guarded(request, [peer], info => {
+      const response = await guarded(request, [peer], (info, { headers }) => {
         isAdmitted = true
         if (info) req.sluice = info
+        // Without the encodings in which the reply could not be read.
+        const encoding = headers.get('accept-encoding')
+        if (encoding !== null) req.headers['accept-encoding'] = encoding
+        const app = Promise.withResolvers<void>()
         return {
           response: new Response(),
-          ended: endOf(res),
-          observe: (begin, onError) => tapResponse(res, begin, onError),
+          ended: endOf(res, app.promise, readOn),
+          observe: (begin, onError) => tapResponse(res, begin, onError, app.resolve),
         }
       })
       if (isAdmitted) setHeaders(response, res)
@@ -216,10 +224,23 @@ function isHost(host: string): boolean {
   return /^[^\s/?#\\@]+$/.test(host) && URL.canParse(`http://${host}`)
 }
 
-/** Resolves when the app has sent its response, or the connection has closed before that. Independent of the method: HEAD has no body. */
-function endOf(res: ServerResponse): Promise<Ending> {
+/**
+ * Resolves when the app has sent its response, or the connection has closed before that. Independent of the method: HEAD has no body.
+ * @param written resolves when the app has written its response, which is read on although the client has left
+ */
+function endOf(res: ServerResponse, written: Promise<void>, readOn: ReadOn | undefined): Promise<Ending> {
   const { promise, resolve } = Promise.withResolvers<Ending>()
-  const end = () => resolve(res.writableFinished ? 'complete' : 'cancelled')
+  const end = () => {
+    const endReadingOn = res.writableFinished ? undefined : readOn?.begin()
+    if (!endReadingOn) return resolve(res.writableFinished ? 'complete' : 'cancelled')
+    const stop = () => {
+      cancelTimer()
+      endReadingOn()
+      resolve('cancelled')
+    }
+    const cancelTimer = SYSTEM_TIMER(readOn!.forMs, stop, true)
+    void written.then(stop)
+  }
   // The response has closed while earlier middleware was running, so no `close` event will follow.
   if (res.closed || res.destroyed || res.req.socket.destroyed) end()
   else res.once('close', end)

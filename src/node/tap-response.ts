@@ -10,11 +10,13 @@ export interface ResponseReader extends Pick<BodyTap, 'see'> {
 /**
  * Calls `begin` before the head of the response is sent, and its reader for each chunk after that was sent. An exception of either is
  * given to `onError`, and the response continues.
+ * @param onEnd called when the app has written all of its response, also after the client has left
  */
 export function tapResponse(
   res: ServerResponse,
   begin: (head: ReplyHead) => ResponseReader,
   onError: (error: unknown) => void,
+  onEnd: () => void = () => {},
 ): void {
   const { writeHead, write, end } = res
   let reader: ResponseReader | undefined
@@ -54,6 +56,7 @@ export function tapResponse(
         guarded(() => {
           const chunk = bytesOf(args[0], args[1])
           if (chunk) void reader?.see(chunk)
+          if (method === end) onEnd()
         })
         return result
       } finally {

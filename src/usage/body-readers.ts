@@ -7,6 +7,7 @@ import type { AmountSource, Problem, UsageFormat } from './usage.ts'
 /** Looks at a decoded body. */
 export interface BodyReader {
   feed(bytes: Uint8Array): void
+  /** Reads what is left, such as a last event without its blank line. */
   end(): void
   /** What is found at each pointer; undefined: nothing. */
   valueOf(unit: string): unknown
@@ -46,20 +47,31 @@ type CreateBodyReader = (
 /** Reads a body that is one JSON value. */
 export const readerOfJson: CreateBodyReader = (sources, usages, _, __, onBadTokens) => {
   const paths = pathsOf(sources)
-  const values = createJsonValues([...paths.map(([, path]) => path), ...(usages.size > 0 ? [['usage']] : [])])
+  const ofUsage = usages.size > 0 ? [['usage'], ['status']] : []
+  const values = createJsonValues([...paths.map(([, path]) => path), ...ofUsage])
   return {
     feed: bytes => values.feed(bytes),
     end() {
       values.end()
-      const usage = values.found[paths.length]
-      for (const reader of usages.values()) if (usage && !reader.read({ usage: usage.value })) onBadTokens()
+      const [usage, status] = values.found.slice(paths.length)
+      for (const reader of usages.values()) {
+        if (usage && !reader.read({ usage: usage.value, status: status?.value })) onBadTokens()
+      }
     },
     valueOf: unit => values.found[paths.findIndex(([name]) => name === unit)]?.value,
     isValid: () => values.isJson(),
-    isWhole: hasEnded => hasEnded || values.found.every(value => value !== undefined),
+    isWhole(hasEnded) {
+      const reported = [...usages.values()].filter(usage => usage.tokens())
+      const hasAll = reported.every(usage => usage.isFinal(hasEnded))
+      return (
+        hasAll && (hasEnded || (reported.length === usages.size && paths.every((_, i) => values.found[i])))
+      )
+    },
     beganWithError: () => false,
   }
 }
+
+const BLANK_LINE = new TextEncoder().encode('\n\n')
 
 /** Reads a body that is an event stream. */
 export const readerOfEvents: CreateBodyReader = (sources, usages, maxEventBytes, addProblem, onBadTokens) => {
@@ -76,8 +88,8 @@ export const readerOfEvents: CreateBodyReader = (sources, usages, maxEventBytes,
 
   function onEvent({ event, data }: { event?: string | undefined; data: string }): void {
     events += 1
-    for (const usage of usages.values()) usage.noteEvent(event)
     if (events === 1) beganWithError = event === 'error' || /^\s*\{\s*"error"\s*:/.test(data)
+    if (events > 1 || !beganWithError) for (const usage of usages.values()) usage.noteEvent(event, data)
     const hasUsage = usages.size > 0 && USAGE_OBJECT.test(data)
     const marked = paths.filter(({ mark }) => data.includes(mark))
     if (!hasUsage && marked.length === 0) return
@@ -104,10 +116,33 @@ export const readerOfEvents: CreateBodyReader = (sources, usages, maxEventBytes,
   )
   return {
     feed: bytes => reader.feed(bytes),
-    end() {},
+    end: () => reader.feed(BLANK_LINE),
     valueOf: unit => found.get(unit),
     isValid: () => isValid,
-    isWhole: hasEnded => (usages.size > 0 ? [...usages.values()].every(usage => usage.isFinal()) : hasEnded),
+    isWhole: hasEnded =>
+      usages.size > 0 ? [...usages.values()].some(usage => usage.isFinal(hasEnded)) : hasEnded,
     beganWithError: () => beganWithError,
+  }
+}
+
+/** The bytes that events begin with: `data`, `event`, `id`, `retry`, and a colon for comments. JSON begins with none of them. */
+const FIRST_OF_EVENTS = new Set([...'deir:'].map(char => char.charCodeAt(0)))
+
+/** Reads a body of an unknown type. Some servers send events as JSON or text. */
+export const readerOfEither: CreateBodyReader = (...args) => {
+  let reader: BodyReader | undefined
+  const chosen = () => (reader ??= readerOfJson(...args))
+  return {
+    feed(bytes) {
+      const first = bytes.find(byte => byte > 32 && byte < 128)
+      if (!reader && first === undefined) return
+      if (FIRST_OF_EVENTS.has(first!)) reader ??= readerOfEvents(...args)
+      chosen().feed(bytes)
+    },
+    end: () => chosen().end(),
+    valueOf: unit => chosen().valueOf(unit),
+    isValid: () => chosen().isValid(),
+    isWhole: hasEnded => chosen().isWhole(hasEnded),
+    beganWithError: () => chosen().beganWithError(),
   }
 }

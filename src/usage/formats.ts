@@ -2,7 +2,7 @@
  * The usage that language models report, in JSON bodies and in events. Counts of a stream are cumulative, so the latest value of each field
  * counts, and never a sum.
  */
-import { MAX_AMOUNT, type Tokens } from './tokens.ts'
+import { MAX_AMOUNT, NO_TOKENS, type Tokens } from './tokens.ts'
 import type { UsageFormat } from './usage.ts'
 
 /** Collects the usage of one reply. */
@@ -12,12 +12,14 @@ export interface UsageOfReply {
    * @returns false if a field is not a number of tokens. Then all of its usage is ignored
    */
   read(json: unknown): boolean
-  /** Takes note of an event without usage, by its name. */
-  noteEvent(name: string | undefined): void
-  /** What the reply has reported so far; undefined: nothing. */
+  /** Counts an event that has output, before its usage is read. @param name undefined: it has none */
+  noteEvent(name: string | undefined, data: string): void
+  /** What the reply has reported so far, and a token for each event with output since then; undefined: it has reported nothing. */
   tokens(): Tokens | undefined
-  /** Whether the model has reported its last usage. */
-  isFinal(): boolean
+  /** A token for each event with output of a reply that has reported nothing; undefined: there was none. */
+  counted(): Tokens | undefined
+  /** Whether the reply has reported all of its usage. @param hasEnded its body has ended */
+  isFinal(hasEnded: boolean): boolean
 }
 
 /** The fields of one usage object. */
@@ -48,21 +50,33 @@ interface Format {
   isLast(json: Json): boolean
   /** The cached tokens are also in `input`. */
   inputHasCached: boolean
-  /** The name of events that stand for at least one token of output each, unless the model has reported them. */
-  deltaEvent?: string
+  /** The end of the names of events with output of the model, which is at least one token. */
+  outputEvent: string
+  /** What an event without a name has if it has output. Absent: all events have names. */
+  outputMember?: string
 }
+
+/** A background response and a batch report what they have used so far, or zeros, until they have ended. */
+const UNFINISHED = new Set<unknown>(['queued', 'in_progress', 'validating', 'finalizing', 'cancelling'])
 
 const FORMATS: Record<UsageFormat, Format> = {
   openai: {
-    // An event of the Responses API has the usage in its response.
-    usageOf: json => objectOf(json.usage) ?? objectOf(objectOf(json.response)?.usage),
+    // An event of the Responses API has the usage in its response, Groq in x_groq, and Kimi in the choice that has ended.
+    usageOf: json =>
+      objectOf(json.usage) ??
+      objectOf(objectOf(json.response)?.usage) ??
+      objectOf(objectOf(json.x_groq)?.usage) ??
+      objectOf(firstChoice(json)?.usage),
     fieldsOf: usage => ({
       input: usage.prompt_tokens ?? usage.input_tokens,
       output: usage.completion_tokens ?? usage.output_tokens,
       cached: objectOf(usage.prompt_tokens_details ?? usage.input_tokens_details)?.cached_tokens,
     }),
-    isLast: ({ choices }) => isEmptyList(choices),
+    isLast: ({ choices, status }) => isEmptyList(choices) && !UNFINISHED.has(status),
     inputHasCached: true,
+    // Only events of the Responses API have names.
+    outputEvent: '.delta',
+    outputMember: '"choices"',
   },
   anthropic: {
     // The first event has the usage in its message.
@@ -75,9 +89,12 @@ const FORMATS: Record<UsageFormat, Format> = {
     }),
     isLast: ({ type }) => type !== 'message_start',
     inputHasCached: false,
-    deltaEvent: 'content_block_delta',
+    outputEvent: 'content_block_delta',
   },
 }
+
+const firstChoice = ({ choices }: Json): Json | undefined =>
+  Array.isArray(choices) ? objectOf(choices[0]) : undefined
 
 /** The counts of a usage object leave out those of compactions, which are billed as well. */
 function withCompaction(usage: Json, field: string): unknown {
@@ -91,11 +108,24 @@ function withCompaction(usage: Json, field: string): unknown {
 const isTokenCount = (value: unknown): value is number =>
   Number.isInteger(value) && (value as number) >= 0 && (value as number) <= MAX_AMOUNT
 
+const OPEN_OBJECT = 123
+
 export function createUsageOfReply(name: UsageFormat): UsageOfReply {
   const format: Format = FORMATS[name]
   const latest: { -readonly [Field in keyof Fields]: number } = {}
-  let isFinal = false
+  /** The output of each choice that reports its own. */
+  const outputs = new Map<unknown, number>()
+  let isLast = false
+  let isUnfinished = false
+  /** Events with output since the last usage. */
   let deltas = 0
+
+  /** Searching each event would take half as much time again, so only what follows the usage is searched, such as a cost. */
+  function isOutput(data: string): boolean {
+    const { outputMember } = format
+    if (outputMember === undefined || data.charCodeAt(0) !== OPEN_OBJECT) return false
+    return latest.input === undefined || data.includes(outputMember)
+  }
 
   return {
     read(json) {
@@ -106,24 +136,34 @@ export function createUsageOfReply(name: UsageFormat): UsageOfReply {
         ([, value]) => value !== undefined && value !== null,
       )
       // Not the valid fields alone: they would be less than what the request has cost.
-      if (!fields.every(([, value]) => isTokenCount(value))) return false
+      const isValid = fields.every(([, value]) => isTokenCount(value))
+      isUnfinished = !isValid || UNFINISHED.has(object.status)
+      if (!isValid) return false
       Object.assign(latest, Object.fromEntries(fields))
-      if (format.isLast(object) && latest.input !== undefined) isFinal = true
+      const choice = firstChoice(object)
+      if (choice?.usage === usage) {
+        outputs.set(choice.index, latest.output ?? 0)
+        latest.output = [...outputs.values()].reduce((sum, output) => sum + output)
+      }
+      deltas = 0
+      if (format.isLast(object) && latest.input !== undefined) isLast = true
       return true
     },
-    noteEvent(event) {
-      if (event !== undefined && event === format.deltaEvent) deltas += 1
+    noteEvent(name, data) {
+      if (name === undefined ? isOutput(data) : name.endsWith(format.outputEvent)) deltas += 1
     },
     tokens() {
       const { input, output = 0, cached = 0, cacheWrite = 0 } = latest
       if (input === undefined) return undefined
       return {
         input: format.inputHasCached ? Math.max(input - cached, 0) : input,
-        output: isFinal ? output : Math.max(output, deltas),
+        output: output + deltas,
         cached: format.inputHasCached ? Math.min(cached, input) : cached,
         cacheWrite,
       }
     },
-    isFinal: () => isFinal,
+    counted: () => (latest.input === undefined && deltas > 0 ? { ...NO_TOKENS, output: deltas } : undefined),
+    isFinal: hasEnded =>
+      (isLast || (hasEnded && latest.input !== undefined && deltas === 0)) && !isUnfinished,
   }
 }

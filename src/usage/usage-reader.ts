@@ -1,8 +1,9 @@
 /** Reads what a request has cost from its reply, while the reply passes. */
 
-import { readerOfEvents, readerOfJson, usagesOf } from './body-readers.ts'
+import { readerOfEither, readerOfEvents, usagesOf } from './body-readers.ts'
 import { type CopyReader, createGzipReader, encodingOf } from './encodings.ts'
-import { amountsOfHead, badAmount, toAmount } from './head-amounts.ts'
+import { amountsOfHead, badAmount, saysNothing, toAmount } from './head-amounts.ts'
+import { KeptBytes } from './kept-bytes.ts'
 import { MAX_AMOUNT, weigh } from './tokens.ts'
 import type {
   AmountSource,
@@ -14,6 +15,7 @@ import type {
   UsageReport,
 } from './usage.ts'
 import { createUsageChunkFilter } from './usage-chunk.ts'
+import { asUtf8 } from './utf16.ts'
 
 export interface UsageReaderOptions {
   /** The request was edited to ask for usage (`hidesUsage` of `LlmRequest`), so the client does not get the chunk that has only usage. */
@@ -26,13 +28,18 @@ export interface UsageReaderOptions {
 
 const DEFAULT_MAX_EVENT_BYTES = 1_000_000
 
+/** Output of the model in an error: Groq replies with it to a call of a tool, or JSON, that does not have the form that was asked for. */
+const FAILED_OUTPUT = /"failed_generation"\s*:\s*"[^"]/
+/** So much of an error is searched for it. */
+const BEGINNING_BYTES = 8192
+
 const NOTHING = new Uint8Array()
 
 /**
  * Creates the reader of one reply.
  *
- * A reply without output costs 0: one with a status of 400 or more, one that failed before its first byte, and an event stream that
- * begins with an error; unless it reports something else.
+ * A reply that says that nothing was produced costs 0: by its head (`saysNothing`), or as an event stream that is only an error; unless it
+ * reports something else, or has the output that was refused at its end.
  */
 export function createUsageReader(
   sources: AmountSources,
@@ -64,10 +71,15 @@ export function createUsageReader(
       reason: 'bad-amount',
       detail: `The usage of a reply has a field that is not a whole number from 0 to ${MAX_AMOUNT}. All of it is ignored.`,
     })
-  const create = isStream ? readerOfEvents : readerOfJson
+  const create = isStream ? readerOfEvents : readerOfEither
   const body = create(inBody, usages, maxEventBytes, addProblem, onBadTokens)
-  const copy: CopyReader | undefined =
-    readsBody && encoding === 'gzip' ? createGzipReader(bytes => body.feed(bytes)) : undefined
+  const isError = saysNothing(head)
+  const beginning = new KeptBytes()
+  const feed = asUtf8(bytes => {
+    if (isError && beginning.length < BEGINNING_BYTES) beginning.add(bytes.subarray(0, BEGINNING_BYTES))
+    body.feed(bytes)
+  })
+  const copy: CopyReader | undefined = readsBody && encoding === 'gzip' ? createGzipReader(feed) : undefined
   const changesBytes = hidesUsage && isStream && encoding === 'identity'
   const filter = changesBytes ? createUsageChunkFilter(maxEventBytes) : undefined
   if (hidesUsage && isStream && !filter) {
@@ -78,7 +90,6 @@ export function createUsageReader(
     })
   }
 
-  let bytes = 0
   let ended: Promise<UsageReport> | undefined
 
   async function report(ending: ReplyEnding): Promise<UsageReport> {
@@ -88,8 +99,10 @@ export function createUsageReader(
     } catch {
       addProblem(UNREADABLE)
     }
-    // Errors that an origin sends instead of an answer have no usage, and cost nothing.
-    const hasOutput = head.status < 400 && !(ending === 'failed' && bytes === 0) && !body.beganWithError()
+    const refused = isError && !FAILED_OUTPUT.test(new TextDecoder().decode(beginning.take()))
+    // Some servers send an error, and go on.
+    const wentOn = [...usages.values()].some(usage => usage.tokens() ?? usage.counted())
+    const hasOutput = !refused && (wentOn || !body.beganWithError())
     const amounts: Record<string, number> = { ...fromHead.amounts }
     for (const [unit, source] of inBody) {
       const amount = amountOf(unit, source)
@@ -99,6 +112,10 @@ export function createUsageReader(
       for (const unit of Object.keys(sources)) amounts[unit] ??= 0
     } else if (readsBody && ending === 'complete') {
       noteMissing(amounts)
+    }
+    for (const [unit, source] of inBody) {
+      const counted = hasOutput && 'usage' in source && usages.get(source.usage)?.counted()
+      if (counted) amounts[unit] ??= weigh(counted, source.weights)
     }
     const [tokens] = [...usages.values()].flatMap(usage => usage.tokens() ?? [])
     return {
@@ -141,7 +158,7 @@ export function createUsageReader(
 
   function look(chunk: Uint8Array): Promise<void> | undefined {
     if (copy) return copy.feed(chunk)
-    body.feed(chunk)
+    feed(chunk)
     return undefined
   }
 
@@ -157,7 +174,6 @@ export function createUsageReader(
     pass: chunk => (filter ? filter.pass(chunk) : chunk),
     rest: () => filter?.rest() ?? NOTHING,
     see(chunk) {
-      bytes += chunk.byteLength
       if (!readsBody || ended) return undefined
       try {
         return look(chunk)

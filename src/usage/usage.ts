@@ -60,10 +60,13 @@ export interface Problem {
 export interface UsageReport {
   /** By unit. A unit that is not here is unknown: its estimate stays. */
   amounts: Amounts
-  /** What a source with `usage` has found. */
+  /** What a source with `usage` has found in the body. */
   tokens?: Tokens
   ending: ReplyEnding
-  /** The last usage did not arrive, because the reply broke off: amounts that are read from the body are what had been seen by then. */
+  /**
+   * Not all usage arrived, because the reply broke off, or does not report it: amounts that are read from the body are what was counted. If
+   * the estimate is more, it stays.
+   */
   isPartial: boolean
   problems: readonly Problem[]
 }

@@ -121,14 +121,58 @@ describe('a rule with a unit', () => {
     })
   })
 
-  it.each<[string, Reply]>([
-    ['an error', (_, response) => response.writeHead(500).end('{"error":{}}')],
-    ['a broken connection', request => request.socket.destroy()],
-  ])('counts nothing if the origin replies with %s', async (_, reply) => {
+  it.each<[string, Reply, left: number]>([
+    [
+      'an error in JSON',
+      (_, response) => response.writeHead(500, { 'content-type': 'application/json' }).end('{"error":{}}'),
+      10_000,
+    ],
+    [
+      'a status that says that it did not take the request',
+      (_, response) => response.writeHead(503).end(),
+      10_000,
+    ],
+    [
+      'an error that says nothing',
+      (_, response) => response.writeHead(500).end('Internal Server Error'),
+      8000,
+    ],
+    ['a broken connection', request => request.socket.destroy(), 8000],
+  ])(
+    'counts nothing if the origin says that it produced nothing, as it may with %s',
+    async (_, reply, left) => {
+      const log = vi.spyOn(console, 'error').mockImplementation(() => {})
+      const [app, key] = [appWith(TOTAL), await gateway.key('acme')]
+      api.reply = reply
+      expect(await leftBy(app, key)).toBe(8000)
+      // Its units are settled before those of the next request.
+      api.reply = usage(1)
+      await leftBy(app, key)
+      await expectLeft(key, left - 1)
+      log.mockRestore()
+    },
+  )
+
+  it('keeps the estimate if the origin answers too late: it may still be working', async () => {
     const log = vi.spyOn(console, 'error').mockImplementation(() => {})
-    const [app, key] = [appWith(TOTAL), await gateway.key('acme')]
-    api.reply = reply
-    expect(await leftBy(app, key)).toBe(8000)
+    const [app, key] = [appWith(TOTAL, { originDeadline: '1s' }), await gateway.key('acme')]
+    api.reply = () => {}
+    expect((await app('/', { key })).status).toBe(504)
+    api.reply = usage(1)
+    await leftBy(app, key)
+    await expectLeft(key, 8000 - 1)
+    log.mockRestore()
+  })
+
+  it('counts nothing if no connection to the origin was made', async () => {
+    const log = vi.spyOn(console, 'error').mockImplementation(() => {})
+    const key = await gateway.key('acme')
+    const server = createServer().listen(0, '127.0.0.1')
+    await new Promise(resolve => server.once('listening', resolve))
+    const { port } = server.address() as AddressInfo
+    await new Promise(resolve => server.close(resolve))
+    const app = appWith(TOTAL, { origin: `http://127.0.0.1:${port}` })
+    expect((await app('/', { key })).status).toBe(502)
     await expectLeft(key, 10_000)
     log.mockRestore()
   })
@@ -145,34 +189,12 @@ describe('a rule with a unit', () => {
     expect(lines).toMatchObject([{ event: 'usage', reason: 'no-usage', unit: 'tokens' }])
   })
 
-  it('counts what a stream has reported until its client left, or else the estimate', async () => {
-    const unit: UnitInput = { estimate: 2000, actual: { usage: 'anthropic' } }
-    const [app, key] = [appWith(unit), await gateway.key('acme')]
-    const leave = async (text: string) => {
-      api.reply = (_, response) => {
-        response.writeHead(200, { 'content-type': 'text/event-stream' })
-        response.write(text)
-      }
-      const client = new AbortController()
-      const response = await app('/', { key, signal: client.signal })
-      const reader = response.body!.getReader()
-      await reader.read()
-      client.abort()
-      await reader.cancel().catch(() => {})
-    }
-    await leave(MESSAGE_START)
-    await expectLeft(key, 10_000 - 101)
-    await leave('event: ping\ndata: {"type":"ping"}\n\n')
-    await expectLeft(key, 10_000 - 101 - 2000)
-  })
-
-  it("reads the reply on after its client has left, with onClientGone: 'read-on'", async () => {
-    const unit: UnitInput = { estimate: 2000, actual: { usage: 'anthropic' } }
-    const [app, key] = [appWith(unit, { onClientGone: 'read-on' }), await gateway.key('acme')]
-    let end = () => {}
+  /** Sends a request whose reply is read on, and leaves after its first bytes. Returns its end at the origin. */
+  async function leave(app: App, key: string, text: string): Promise<(rest: string) => void> {
+    let end: (rest: string) => void = () => {}
     api.reply = (_, response) => {
-      response.writeHead(200, { 'content-type': 'text/event-stream' }).write(MESSAGE_START)
-      end = () => response.end(MESSAGE_END)
+      response.writeHead(200, { 'content-type': 'text/event-stream' }).write(text)
+      end = rest => response.end(rest)
     }
     const client = new AbortController()
     const response = await app('/', { key, signal: client.signal })
@@ -180,9 +202,30 @@ describe('a rule with a unit', () => {
     await reader.read()
     client.abort()
     await reader.cancel().catch(() => {})
-    end()
+    return end
+  }
+
+  it('reads the reply on after its client has left', async () => {
+    const unit: UnitInput = { estimate: 2000, actual: { usage: 'anthropic' } }
+    const [app, key] = [appWith(unit), await gateway.key('acme')]
+    const end = await leave(app, key, MESSAGE_START)
+    end(MESSAGE_END)
     await expectLeft(key, 10_000 - 120)
   })
+
+  it.each(['wait', 'abort'] as const)(
+    "counts at least the estimate if a client leaves, with onClientGone: '%s'",
+    async onClientGone => {
+      const unit: UnitInput = { estimate: 50, actual: { usage: 'openai' } }
+      const [app, key] = [appWith(unit, { onClientGone }), await gateway.key('acme')]
+      const delta = 'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
+      await leave(app, key, delta.repeat(70))
+      await expectLeft(key, 10_000 - 70)
+      await leave(app, key, delta.repeat(7))
+      await leave(app, key, ': ping\n\n')
+      await expectLeft(key, 10_000 - 70 - 50 - 50)
+    },
+  )
 
   it('reads tokens with weights, and asks the origin for an encoding that can be read', async () => {
     const unit: UnitInput = { estimate: 2000, actual: { usage: 'anthropic', weights: { output: 5 } } }

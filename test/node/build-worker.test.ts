@@ -237,7 +237,15 @@ describe('the module of a Worker', () => {
         units: { tokens: { estimate: 'llm', actual: { usage: 'openai' } } },
         rules: [{ ...second, unit: 'tokens' }],
       },
-      [...OF_UNITS, 'createEstimateAmounts', 'createUsageReader', 'observeEnd'],
+      [...OF_UNITS, 'createEstimateAmounts', 'createUsageReader', 'createErrorShapes', 'observeEnd'],
+    ],
+    [
+      'tokens, with problem details',
+      {
+        units: { tokens: { estimate: 5, actual: { usage: 'openai', errors: 'problem' } } },
+        rules: [{ ...second, unit: 'tokens' }],
+      },
+      [...OF_UNITS, 'createUsageReader', 'observeEnd'],
     ],
     [
       'a unit without an actual amount',
@@ -246,7 +254,8 @@ describe('the module of a Worker', () => {
     ],
     ['a unit of limits by name alone', { units: { tokens: {} }, rules: [second] }, ['compileUnits']],
   ])('carries what its units need: %s', (_, config, expected) => {
-    const parts = [...OF_UNITS, 'createEstimateAmounts', 'createUsageReader', 'observeEnd', 'withActualHook']
+    const ofReplies = ['createUsageReader', 'createErrorShapes', 'observeEnd', 'withActualHook']
+    const parts = [...OF_UNITS, 'createEstimateAmounts', ...ofReplies]
     const text = workerModule(configOf(config))
     expect(parts.filter(part => new RegExp(`\\b${part}\\b`).test(text))).toEqual(expected)
   })

@@ -1,5 +1,6 @@
 /** What requests to the user's code have cost in units, in each set-up that runs it. */
-import { createServer, type Server } from 'node:http'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createRequire } from 'node:module'
 import type { AddressInfo } from 'node:net'
 import { Hono } from 'hono'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
@@ -72,6 +73,47 @@ async function expectSettled(send: Send): Promise<void> {
 
 const reply = (received: string) => Response.json({ received, usage: USAGE }, { headers: { 'x-cost': '7' } })
 
+/** What is used here of Express, which has no types of its own. */
+interface Express {
+  (): { use(...handlers: unknown[]): { listen(port: number, host: string): Server } }
+  json(): unknown
+}
+type OnError = (
+  error: { status: number },
+  req: IncomingMessage,
+  res: ServerResponse,
+  next: (error: unknown) => void,
+) => void
+const express = createRequire(import.meta.url)('express') as Express
+
+describe('a body that express.json() cannot parse', () => {
+  it('counts, if the guard also handles the error', async () => {
+    const minute = {
+      name: 'minute',
+      by: 'global',
+      algorithm: 'fixed-window',
+      limit: 3,
+      period: '1d',
+    } as const
+    const limit = expressGuard(
+      { ...CONFIG, rules: [minute, ...CONFIG.rules!] },
+      { env: store.env },
+      quickTime(),
+    )
+    const counted: OnError = (error, req, res, next) => limit(req, res, () => next(error))
+    // Express recognizes it by its four parameters.
+    const status: OnError = (error, _, res, __) => void res.writeHead(error.status).end()
+    const server = express().use(express.json(), counted, limit, status).listen(0, '127.0.0.1')
+    servers.push(server)
+    await new Promise(resolve => server.once('listening', resolve))
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
+    const init = { method: 'POST', body: '{"a":', headers: { 'content-type': 'application/json' } }
+    const statuses: number[] = []
+    for (let i = 0; i < 6; i++) statuses.push((await fetch(url, init)).status)
+    expect(statuses).toEqual([400, 400, 400, 429, 429, 429])
+  })
+})
+
 describe('a request to a model', () => {
   it('is settled by the reply of guarded code', async () => {
     const options = { env: store.env }
@@ -113,6 +155,49 @@ describe('a request to a model', () => {
     await expectSettled(init => fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`, init))
   })
 
+  it('gets only encodings in which its reply can be read', async () => {
+    const init = { method: 'POST', body: BODY, headers: { 'accept-encoding': 'br, deflate' } }
+    const guarded = createGuard(CONFIG, { env: store.env }, quickTime())
+    const seen: (string | null | undefined)[] = []
+    await guarded(new Request('http://a.test/', init), [], (_, copy) => {
+      seen.push(copy.headers.get('accept-encoding'))
+      return new Response()
+    })
+    const middleware = expressGuard(CONFIG, { env: store.env }, quickTime())
+    const server = createServer((req, res) => {
+      middleware(req, res, () => {
+        seen.push(req.headers['accept-encoding'] as string)
+        res.end()
+      })
+    })
+    servers.push(server)
+    await new Promise<void>(resolve => void server.listen(0, '127.0.0.1', resolve))
+    await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`, init)
+    expect(seen).toEqual(['identity', 'identity'])
+  })
+
+  it('costs what an Express app goes on to write after its client has left', async () => {
+    const middleware = expressGuard(CONFIG, { env: store.env }, quickTime())
+    const client = new AbortController()
+    const server = createServer((req, res) => {
+      middleware(req, res, () => {
+        res.writeHead(200, { 'content-type': 'text/event-stream', 'x-cost': '7' })
+        res.write('data: {"choices":[]}\n\n')
+        res.once('close', () => {
+          res.write(`data: {"choices":[],"usage":${JSON.stringify(USAGE)}}\n\n`)
+          res.end()
+        })
+      })
+    })
+    servers.push(server)
+    await new Promise<void>(resolve => void server.listen(0, '127.0.0.1', resolve))
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
+    const response = await fetch(url, { method: 'POST', body: BODY, signal: client.signal })
+    await response.body!.getReader().read()
+    client.abort()
+    await expectLeft([10_000 - 20, 10_000 - 7])
+  })
+
   it('is estimated without the body if a parser of an Express app made something that JSON cannot have', async () => {
     const middleware = expressGuard(CONFIG, { env: store.env }, quickTime())
     const server = createServer((req, res) => {
@@ -125,12 +210,12 @@ describe('a request to a model', () => {
     expect((await fetch(url, { method: 'POST', body: 'id=1' })).status).toBe(200)
   })
 
-  it('costs nothing if the user’s code throws', async () => {
+  it('costs its estimate if the user’s code throws: it may have called a model', async () => {
     const guarded = createGuard(CONFIG, { env: store.env }, quickTime())
     const failing = guarded(new Request('http://a.test/', { method: 'POST', body: BODY }), [], () => {
       throw new Error('broken')
     })
     await expect(failing).rejects.toThrow('broken')
-    await expectLeft([10_000, 10_000])
+    await expectLeft([10_000 - RESERVED, 9950])
   })
 })

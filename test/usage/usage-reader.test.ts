@@ -160,6 +160,51 @@ describe('the usage of a reply', () => {
     }
   })
 
+  it('is in the choices that have ended (Kimi), one by one, or in x_groq', async () => {
+    const delta = (index: number) => `data: {"choices":[{"index":${index},"delta":{"content":"a"}}]}`
+    const end = (index: number, output: number) =>
+      `data: {"choices":[{"index":${index},"finish_reason":"stop","usage":{"prompt_tokens":9,"completion_tokens":${output}}}]}`
+    const kimi = await passOn(sse(delta(0), end(0, 5), 'data: [DONE]'), bothOf('chat'))
+    expect(kimi.report).toMatchObject({ amounts: { tokens: 14 }, isPartial: false, problems: [] })
+    const two = [delta(0), end(0, 5), delta(1), end(1, 6)]
+    expect((await passOn(sse(...two), bothOf('chat'))).report.amounts.tokens).toBe(9 + 5 + 6)
+    const broken = await passOn(sse(...two.slice(0, 3)), bothOf('chat'))
+    expect(broken.report).toMatchObject({ amounts: { tokens: 9 + 5 + 1 }, isPartial: true })
+    const groq =
+      'data: {"choices":[{"delta":{},"finish_reason":"stop"}],"x_groq":{"usage":{"prompt_tokens":9,"completion_tokens":5}}}'
+    const { report } = await passOn(sse(delta(0), groq, 'data: [DONE]'), bothOf('chat'))
+    expect(report).toMatchObject({ amounts: { tokens: 14 }, isPartial: false, problems: [] })
+  })
+
+  it('is read in UTF-16, in events of another content type, and in a last event without its blank line', async () => {
+    const body = '{"text":"é","usage":{"prompt_tokens":3,"completion_tokens":4}}'
+    const little = Buffer.from(body, 'utf16le')
+    const big = Buffer.from(little).swap16()
+    for (const bytes of [little, big, Buffer.concat([Buffer.from([0xff, 0xfe]), little])]) {
+      for (const size of [1, 3, bytes.length]) {
+        const reader = createUsageReader(bothOf('chat'), Response.json({}))
+        for (let at = 0; at < bytes.length; at += size) void reader.see(bytes.subarray(at, at + size))
+        expect((await reader.end('complete')).amounts.tokens).toBe(7)
+      }
+    }
+    const events = `data: {"choices":[]}\n\ndata: ${body}`
+    for (const type of ['text/event-stream', 'application/json', 'text/plain']) {
+      const reply = new Response(events, { headers: { 'content-type': type } })
+      const { report } = await passOn(reply, bothOf('chat'))
+      expect(report).toMatchObject({ amounts: { tokens: 7 }, isPartial: false, problems: [] })
+    }
+  })
+
+  it('is not final while a background response or a batch has not ended', async () => {
+    for (const status of ['queued', 'in_progress', 'validating', 'finalizing']) {
+      const body = { id: 'r', status, usage: { input_tokens: 0, output_tokens: 0 } }
+      expect((await passOn(Response.json(body), bothOf('chat'))).report.isPartial).toBe(true)
+    }
+    const body = { id: 'r', status: 'completed', usage: { input_tokens: 2, output_tokens: 3 } }
+    const { report } = await passOn(Response.json(body), bothOf('chat'))
+    expect(report).toMatchObject({ amounts: { tokens: 5 }, isPartial: false })
+  })
+
   it('has no length on its way if the usage chunk is taken out', () => {
     const lengthAfter = (type: string, hidesUsage: boolean) => {
       const headers = new Headers({ 'content-type': type, 'content-length': '5' })
@@ -190,25 +235,33 @@ describe('a reply that breaks off', () => {
       { stream: true, leavesAfter: 13 },
     )
     expect(report).toMatchObject({ ending: 'cancelled', isPartial: true })
-    expect(report.tokens).toEqual({ ...NO_TOKENS, input: 50, output: 10 })
-    expect(report.tokens).toEqual(call.tokens)
+    // The first event has reported one.
+    expect(report.tokens).toEqual({ ...NO_TOKENS, input: 50, output: 10 + 1 })
+    expect(call.tokens).toEqual({ ...NO_TOKENS, input: 50, output: 10 })
   })
 
   it.each([true, false])('has what was seen before the origin failed, gzip: %s', async gzip => {
     const { report } = await ask('messages', { input: 50, output: 30, failAt: 13, gzip }, { stream: true })
     expect(report).toMatchObject({
-      ...{ ending: 'failed', isPartial: true, amounts: { tokens: 60 } },
-      ...{ tokens: { input: 50, output: 10 }, problems: [] },
+      ...{ ending: 'failed', isPartial: true, amounts: { tokens: 61 } },
+      ...{ tokens: { input: 50, output: 11 }, problems: [] },
     })
   })
 
-  it.each(['chat', 'responses'] as const)('has no amounts if no usage was seen: %s', async api => {
-    for (const how of [{ leavesAfter: 5 }, { plan: { failAt: 5 } }]) {
-      const { plan, ...options } = { plan: {}, ...how }
-      const { report } = await ask(api, plan, { stream: true, ...options })
-      expect(report).toMatchObject({ amounts: {}, isPartial: true, problems: [] })
-    }
-  })
+  it.each(['chat', 'responses'] as const)(
+    'has a token for each event with output, if no usage was seen: %s',
+    async api => {
+      for (const how of [{ leavesAfter: 15 }, { plan: { failAt: 15 } }]) {
+        const { plan, ...options } = { plan: {}, ...how }
+        const { report, call } = await ask(api, plan, { stream: true, ...options })
+        expect(report).toMatchObject({ isPartial: true, problems: [] })
+        expect(report.amounts.tokens).toBeGreaterThanOrEqual(call.tokens.output)
+        // The first event of a chat has no text.
+        expect(report.amounts.tokens).toBeLessThanOrEqual(call.tokens.output + 1)
+        expect(report.amounts.usd).toBe(10 * report.amounts.tokens!)
+      }
+    },
+  )
 
   it('is whole if the client leaves after the last usage', async () => {
     for (const [api, events] of [
@@ -220,14 +273,15 @@ describe('a reply that breaks off', () => {
     }
   })
 
-  it('costs nothing if it fails before its first byte, or is an error', async () => {
+  it('has no amounts if it fails before its first byte: the origin may have worked', async () => {
     for (const api of ['chat', 'responses', 'messages'] as const) {
-      const failed = await ask(api, { failAt: 0 }, { stream: true })
-      expect(failed.report).toMatchObject({
-        ending: 'failed',
-        isPartial: false,
-        amounts: { tokens: 0, usd: 0 },
-      })
+      const { report } = await ask(api, { failAt: 0 }, { stream: true })
+      expect(report).toMatchObject({ ending: 'failed', isPartial: true, amounts: {} })
+    }
+  })
+
+  it('costs nothing if it says that nothing was produced', async () => {
+    for (const api of ['chat', 'responses', 'messages'] as const) {
       for (const status of [400, 429, 500, 529]) {
         const { report } = await ask(api, { status })
         expect(report).toMatchObject({ amounts: { tokens: 0, usd: 0 }, isPartial: false, problems: [] })
@@ -236,11 +290,40 @@ describe('a reply that breaks off', () => {
     for (const event of [
       'event: error\ndata: {"type":"error"}',
       'data: {"error":{"message":"overloaded"}}',
-      'data: { "error" : {"message":"overloaded"}}',
+      'data: { "error" : {"message":"overloaded"},"choices":[]}',
     ]) {
-      const { report } = await passOn(sse(event), bothOf('messages'))
+      const { report } = await passOn(sse(event, 'data: [DONE]'), bothOf('messages'))
       expect(report).toMatchObject({ amounts: { tokens: 0, usd: 0 }, problems: [] })
     }
+  })
+
+  it.each<[status: number, type: string, body: string, costsNothing: boolean]>([
+    [404, 'text/html', '<html>', true],
+    [422, 'application/json', '{"detail":[]}', true],
+    [503, 'text/html', '<html>', true],
+    [500, 'application/problem+json', '{}', true],
+    [500, 'text/plain', 'Internal Server Error', false],
+    [502, 'text/html', '<html>', false],
+    [504, 'application/json', '{"error":{"message":"Timeout"}}', false],
+    [524, 'text/html', '<html>', false],
+    [408, 'application/json', '{"error":{}}', false],
+    [400, 'application/json', '{"error":{"code":"tool_use_failed","failed_generation":"<tool"}}', false],
+    [400, 'application/json', '{"error":{"code":"other","failed_generation": ""}}', true],
+  ])(
+    'that is an error with status %s in %s, %s: costs nothing is %s',
+    async (status, type, body, costsNothing) => {
+      const reply = new Response(body, { status, headers: { 'content-type': type } })
+      const { report } = await passOn(reply, bothOf('chat'))
+      expect(report.amounts).toEqual(costsNothing ? { tokens: 0, usd: 0 } : {})
+    },
+  )
+
+  it('costs what it reports although it is an error, or began with one', async () => {
+    const body = { error: {}, usage: { prompt_tokens: 3, completion_tokens: 4 } }
+    expect((await passOn(Response.json(body, { status: 400 }), bothOf('chat'))).report.amounts.tokens).toBe(7)
+    const delta = 'data: {"choices":[{"delta":{"content":"a"}}]}'
+    const { report } = await passOn(sse('data: {"error":{}}', delta, delta), bothOf('chat'))
+    expect(report).toMatchObject({ amounts: { tokens: 2 }, isPartial: true })
   })
 
   it('has no amounts if it fails in the middle of JSON', async () => {
@@ -360,7 +443,9 @@ describe('what cannot be read', () => {
   it.each(['negative', 'text'] as const)('is usage with values that are %s', async usage => {
     for (const stream of [false, true]) {
       const { report } = await ask('chat', { usage, input: 3 }, { stream })
-      expect(report.amounts).toEqual({})
+      // The events of the stream are counted.
+      expect(report.amounts.tokens ?? 0).toBe(stream ? 23 : 0)
+      expect(report.isPartial).toBe(stream)
       expect(reasonsOf(report)).toContain('bad-amount')
     }
   })
@@ -388,7 +473,8 @@ describe('what cannot be read', () => {
     ])
     for (const stream of [true, false]) {
       const { report } = await ask('chat', { usage: 'none' }, { stream })
-      expect([report.amounts, reasonsOf(report)]).toEqual([{}, ['no-usage', 'no-usage']])
+      expect([report.amounts.tokens, report.isPartial]).toEqual(stream ? [23, true] : [undefined, false])
+      expect(reasonsOf(report)).toEqual(['no-usage', 'no-usage'])
     }
   })
 

@@ -49,7 +49,7 @@ export function mistakesOfUnits({
 function mistakesOfActual({ actual }: UnitInput, hasHook: boolean): [key: string, message: string][] {
   if (actual === 'hook' && !hasHook) return [['actual', "'hook' needs the hook: add hooks.actual."]]
   if (typeof actual !== 'object') return []
-  const { weights, includeUsage, keep, usage, header } = actual
+  const { weights, includeUsage, errors, keep, usage, header } = actual
   const sources = (['usage', 'header', 'json'] as const).filter(key => actual[key] !== undefined)
   if (sources.length !== 1) {
     const found = sources.length === 0 ? 'has no source' : `has ${listed(sources, 'and')}`
@@ -58,6 +58,7 @@ function mistakesOfActual({ actual }: UnitInput, hasHook: boolean): [key: string
   const unused: [key: string, needed: string, isUnused: unknown][] = [
     ['weights', 'usage', weights && !usage],
     ['includeUsage', "usage: 'openai'", includeUsage && usage !== 'openai'],
+    ['errors', 'usage', errors && !usage],
     ['keep', 'header', keep && !header],
   ]
   return unused.flatMap(([key, needed, isUnused]): [string, string][] =>

@@ -146,15 +146,16 @@ export const configSchema = settings(
      */
     originConnections: v.optional(oneOf(['kept', 'fresh'], 'is not a way to use connections')),
     /**
-     * What the gateway does if the client leaves before the origin has sent its response headers (default `'wait'`):
-     * - `'wait'`: waits for the origin, which continues to work. The request holds its `concurrency` units until then.
-     *   If no rule counts requests in flight, the platform may close the connection to the origin.
+     * What the gateway does if the client leaves (default `'wait'`; if a unit is read from replies, `'read-on'`):
+     * - `'wait'`: waits for the response headers of the origin, which continues to work. The request holds its `concurrency`
+     *   units until then. If no rule counts requests in flight, the platform may close the connection to the origin.
      * - `'abort'`: closes the connection to the origin, and frees the units at once. Only for an origin that stops its
      *   work when the connection closes. With any other, a client that cancels and repeats its request can make the
      *   origin work on more requests than `limit`. Needs the compatibility flag `enable_request_signal` in
      *   wrangler.toml, which projects made by `init` have.
-     * - `'read-on'`: as `'wait'`. In addition, a reply from which a unit is read (`actual`) is read on for up to 25 s if
-     *   its client leaves, so that it costs what the origin reports at its end. An isolate reads on 100 replies at once.
+     * - `'read-on'`: as `'wait'`. In addition, a reply from which a unit is read (`actual`) is read on for up to 25 s, so that it costs
+     *   what the origin reports at its end. An isolate reads on 100 replies at once. Of others, what was counted costs, and
+     *   at least the estimate, as with `'wait'` and `'abort'`.
      */
     onClientGone: v.optional(
       oneOf(['wait', 'abort', 'read-on'], 'is not a way to treat a request whose client has left'),

@@ -73,6 +73,12 @@ const fields = settings(
      * the response (default `false`). Without that option, such a stream reports no usage.
      */
     includeUsage: v.optional(flag),
+    /**
+     * With `usage`: the shape of the gateway's own replies, such as a 429, to requests that cost this unit (default `'native'`):
+     * - `'native'`: that of errors of this API, so that its SDKs show the sentence. Status and headers are the same.
+     * - `'problem'`: problem details (RFC 9457).
+     */
+    errors: v.optional(oneOf(['native', 'problem'], 'is not a shape of errors')),
     /** A header of the response, with a whole number. Default: none. */
     header: v.optional(headerName),
     /** With `header`: the client gets the header too (default `false`). */

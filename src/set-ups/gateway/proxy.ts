@@ -73,10 +73,20 @@ export async function proxy(
     // workerd has one error for an origin that closes the connection and for a client that breaks off its body or sends invalid chunks.
     // A stream in between could tell them apart, but when it fails, workerd ends the body as if it was complete.
     log('error', 'origin', { reason, body: !!request.body, route, request_id })
-    return { response: isLate ? gatewayTimeout(config.originDeadlineMs) : badGateway(), isFromSluice: true }
+    if (isLate) return { response: gatewayTimeout(config.originDeadlineMs, context), isFromSluice: true }
+    return { response: badGateway(context), isFromSluice: true, isUnsent: isUnsent(error) }
   } finally {
     clearTimeout(timer)
   }
+}
+
+/** Errors of Node before a connection was made. workerd has the same error for all failures. */
+const UNCONNECTED =
+  /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT)$|CERT/
+
+function isUnsent(error: unknown): boolean {
+  const { code } = ((error as Error | undefined)?.cause ?? error ?? {}) as { code?: unknown }
+  return typeof code === 'string' && UNCONNECTED.test(code)
 }
 
 /**
@@ -172,18 +182,12 @@ function removeHeaders(headers: Headers, isRemoved: (name: string) => boolean): 
   for (const name of names) if (isRemoved(name) || named.has(name)) headers.delete(name)
 }
 
-function badGateway(): Response {
-  return problem({
-    status: 502,
-    title: 'Bad Gateway',
-    detail: 'The service behind this gateway cannot be reached. Try again later.',
-  })
+function badGateway({ errorShape }: ForwardContext): Response {
+  const detail = 'The service behind this gateway cannot be reached. Try again later.'
+  return problem({ status: 502, title: 'Bad Gateway', detail }, errorShape)
 }
 
-function gatewayTimeout(deadlineMs: number): Response {
-  return problem({
-    status: 504,
-    title: 'Gateway Timeout',
-    detail: `The service behind this gateway did not answer within ${deadlineMs / 1e3} s. Try again later.`,
-  })
+function gatewayTimeout(deadlineMs: number, { errorShape }: ForwardContext): Response {
+  const detail = `The service behind this gateway did not answer within ${deadlineMs / 1e3} s. Try again later.`
+  return problem({ status: 504, title: 'Gateway Timeout', detail }, errorShape)
 }

@@ -10,7 +10,7 @@ import { createLog } from '../../log.ts'
 import { ALL_PARTS } from '../http/all-parts.ts'
 import { addressOfNode } from '../http/behind-proxies.ts'
 import { deny } from '../http/deny.ts'
-import type { Forwarded } from '../http/forward.ts'
+import type { ForwardContext, Forwarded } from '../http/forward.ts'
 import { createHandler, type Handler, type Platform } from '../http/handle.ts'
 import { createIdentifier } from '../http/identify.ts'
 import { replyToMisconfiguration, runOrLog } from '../http/unexpected.ts'
@@ -165,7 +165,7 @@ export function createGuard(
         gone: () => goneFrom(request, args),
       },
       async (_, context) => {
-        const { copy = request } = context
+        const copy = withReadableEncoding(context.copy ?? request, context)
         const info = callerInfo(context)
         // The user's code may have either of them.
         for (const each of [request, copy]) callers.set(each, info)
@@ -201,6 +201,15 @@ export function createGuard(
     const returned = await run()
     return isFrameworkReply(returned) ? returned.response : returned
   }
+}
+
+/** The request without the encodings in which its reply could not be read, if the client accepts some. */
+function withReadableEncoding(request: Request, { adapt }: { adapt?: ForwardContext['adapt'] }): Request {
+  const accepted = request.headers.get('accept-encoding')
+  if (!adapt || accepted === null) return request
+  const headers = new Headers(request.headers)
+  adapt({ headers, signal: request.signal })
+  return headers.get('accept-encoding') === accepted ? request : new Request(request, { headers })
 }
 
 /** Some proxies report the address with its port, which changes with each connection. Express passes it on in `req.ip`. */

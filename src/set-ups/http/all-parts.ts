@@ -24,6 +24,7 @@ import { createDecideRequestWithAmounts } from './amounts.ts'
 import { addressBehindProxies } from './behind-proxies.ts'
 import { answerPreflight, setAllowedOrigin } from './cors.ts'
 import { observeEnd } from './ending.ts'
+import { createErrorShapes } from './error-shapes.ts'
 import { createEstimateAmounts } from './estimate-amounts.ts'
 import { createHookRunner } from './hooks.ts'
 import { createMatchByRequest } from './match-by-request.ts'
@@ -54,6 +55,7 @@ export const ALL_PARTS: Parts = {
   createUsageReader,
   withActualHook,
   createEstimateAmounts,
+  createErrorShapes,
   createHookRunner,
   createXRateLimit,
   withWebSocketKeys,

@@ -20,8 +20,8 @@ import { type CostOf, costInRequests } from './demand-rules.ts'
 import type { createEstimateAmounts, EstimatedRequest } from './estimate-amounts.ts'
 import { type Forwarded, replyToGoneClient } from './forward.ts'
 import type { Reporting } from './report.ts'
-import { createAmountSettler, type SettleParts } from './settle-amounts.ts'
-import { createReadOnSlots, createTapPump } from './tap-pump.ts'
+import { costWithoutReply, createAmountSettler, type SettleParts } from './settle-amounts.ts'
+import { createReadOn, createTapPump } from './tap-pump.ts'
 import { logException, runOrLog } from './unexpected.ts'
 
 /** Parts that a Worker carries only if its units need them. */
@@ -29,12 +29,6 @@ export interface AmountParts extends SettleParts {
   /** With units that are estimated from the body of a request, or that ask the origin for usage. */
   createEstimateAmounts: typeof createEstimateAmounts
 }
-
-/** How long a reply is read after its client has left: workerd ends such work after 30 s. */
-const READ_ON_MS = 25_000
-
-/** How many such replies an isolate reads at once. */
-const MAX_READ_ON = 100
 
 /** What a set-up passes in for amounts. */
 export interface AmountsPlatform {
@@ -62,10 +56,7 @@ function withAmounts(
 ): (decide: DecideIdentified) => DecideIdentified {
   const units = config.units!
   const settler = createAmountSettler({ units, hooks: config.hooks }, parts, now, log)
-  const readOn =
-    config.onClientGone === 'read-on'
-      ? { forMs: READ_ON_MS, begin: createReadOnSlots(MAX_READ_ON) }
-      : undefined
+  const readOn = config.onClientGone === 'read-on' ? createReadOn() : undefined
   const estimate = estimatesFromBody(config)
     ? parts.createEstimateAmounts(units)
     : async (request: Request, _: unknown, amounts: Amounts): Promise<EstimatedRequest> => ({
@@ -109,6 +100,8 @@ function withAmounts(
       async forward(request, context, forward) {
         if (isBroken) return replyToGoneClient()
         const startedAt = now()
+        // From here on, an exception does not say that nothing was done.
+        end = ending => finish(ending, costWithoutReply(500))
         const encoding = settler.acceptEncoding(request.headers.get('accept-encoding'), reserved)
         const forwarded = await forward(copy, {
           ...context,

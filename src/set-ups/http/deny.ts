@@ -6,7 +6,7 @@
 import { formatAllowance } from '../../config/allowance.ts'
 import { countsInFlight } from '../../config/compile-rule.ts'
 import type { Allowed, Denied, Unavailable } from '../../limiter/decision.ts'
-import { type Problem, problem } from './problem.ts'
+import { type ErrorShape, type Problem, problem } from './problem.ts'
 import { type Forbidden, isReducedCapacity, type Ruling, type Unauthenticated } from './ruling.ts'
 
 /** draft-ietf-httpapi-ratelimit-headers-11, section 5 */
@@ -15,7 +15,8 @@ const QUOTA_EXCEEDED = 'https://iana.org/assignments/http-problem-types#quota-ex
 /** The same draft, section 6: the system is full, or a part of the gateway does not work. */
 const REDUCED_CAPACITY = 'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity'
 
-export const deny = (ruling: Exclude<Ruling, Allowed>): Response => problem(describeRefusal(ruling))
+export const deny = (ruling: Exclude<Ruling, Allowed>, shape?: ErrorShape): Response =>
+  problem(describeRefusal(ruling), shape)
 
 /** The reply as data, for the API. */
 export function describeRefusal(ruling: Exclude<Ruling, Allowed>): Problem {

@@ -4,6 +4,7 @@ import type { Ending } from '../../limiter/engine-shape.ts'
 import type { BodyTap, ReplyHead } from '../../usage/usage.ts'
 import type { Caller } from './caller.ts'
 import type { Pump } from './pass-body.ts'
+import type { ErrorShape } from './problem.ts'
 
 /**
  * The caller and the decision, for the headers that the origin gets. A CORS preflight has no caller; then the origin
@@ -23,6 +24,8 @@ export interface ForwardContext {
   copy?: Request
   /** Is aborted when the client breaks off the rest of that body, which the platform would then end as if it was complete. */
   bodyFailed?: AbortSignal | undefined
+  /** The shape of replies that the gateway makes instead of the origin. */
+  errorShape?: ErrorShape | undefined
   /** Changes how the gateway sends the request to the origin. */
   adapt?: (settings: RequestInit) => void
 }
@@ -37,6 +40,8 @@ export interface Forwarded {
   response: Response
   /** The gateway made the response, not the origin. */
   isFromSluice: boolean
+  /** The origin did not get the request, because no connection to it was made. */
+  isUnsent?: boolean
   /** The platform may have decoded the body, so Content-Length is not the length of what passes through a stream. */
   isDecoded?: boolean
   /** Resolves when the request ends, if a framework sends the reply itself. Absent: the end of the response is the end of the request. */

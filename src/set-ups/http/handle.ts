@@ -26,7 +26,7 @@ import { type Forward, type Forwarded, replyToGoneClient } from './forward.ts'
 import { createIdentifier, type Identifier } from './identify.ts'
 import { createMatch } from './match.ts'
 import type { OriginLoad } from './origin-load.ts'
-import { followsOrigin, type Parts } from './parts.ts'
+import { followsOrigin, hasErrorShapes, type Parts } from './parts.ts'
 import { readingsOf } from './path.ts'
 import { problem } from './problem.ts'
 import { createReporter, type Reporter, type Reporting } from './report.ts'
@@ -152,6 +152,7 @@ export function createHandler(
     ? parts.createOriginLoad(config, parts, { clock, board, reportAt: platform.reportAt })
     : undefined
   const hooks = config.hooks && parts.createHookRunner(config.hooks, config, log, variables)
+  const errorShapeOf = hasErrorShapes(config) ? parts.createErrorShapes(config.units!) : undefined
   const xRateLimit = config.xRateLimit && parts.createXRateLimit(config.xRateLimit, clock)
   const { trustedWorkers } = config.address
   const emptyStore = createEmptyStoreCheck(store, () => elapsed(clock), reportEmptyStore)
@@ -245,7 +246,8 @@ export function createHandler(
   ): Promise<Forwarded> {
     const { ruling, caller, matched } = decided
     if (ruling.kind === 'denied') runOrLog(log, () => originLoad?.observeRefusal(ruling))
-    if (ruling.kind !== 'allowed') return { response: deny(ruling), isFromSluice: true }
+    const errorShape = matched && errorShapeOf?.(matched.rules)
+    if (ruling.kind !== 'allowed') return { response: deny(ruling, errorShape), isFromSluice: true }
     const isDelayed = ruling.delay > 0
     if (isDelayed) await delay(ruling.delay, request, sleep)
     // Reading the signal takes time on Workers. If nothing awaits the end of requests, the platform itself ends this code.
@@ -256,7 +258,7 @@ export function createHandler(
       url,
       route: matched?.route?.name,
       ...(caller && { caller }),
-      decision: ruling,
+      ...{ decision: ruling, errorShape },
     }
     const forwarded = await (decided.forward?.(request, context, forward) ?? forward(request, context))
     const latencyMs = elapsedMs() - startedAt

@@ -12,6 +12,7 @@ import type { addressBehindProxies } from './behind-proxies.ts'
 import type { answerPreflight, setAllowedOrigin } from './cors.ts'
 import type { DecideRequest, DecideRequestParts } from './decide-request.ts'
 import type { observeEnd } from './ending.ts'
+import type { createErrorShapes } from './error-shapes.ts'
 import type { createHookRunner } from './hooks.ts'
 import type { createMatchByRequest } from './match-by-request.ts'
 import type { createOriginLoad, OriginLoadParts } from './origin-load.ts'
@@ -30,6 +31,8 @@ export interface Parts extends Required<EngineParts>, OriginLoadParts, AmountPar
   observeEnd: typeof observeEnd
   /** `createDecideRequest`; with `units` or `countIf`, `createDecideRequestWithAmounts`. */
   createDecideRequest(config: Config, parts: DecideRequestParts & AmountsPlatform): DecideRequest
+  /** With units whose errors have the shape of another API. */
+  createErrorShapes: typeof createErrorShapes
   /** With `hooks`. */
   createHookRunner: typeof createHookRunner
   /** With `headers: { xRateLimit }`. */
@@ -62,3 +65,7 @@ export interface Parts extends Required<EngineParts>, OriginLoadParts, AmountPar
 /** Whether a limit depends on measurements of the origin. */
 export const followsOrigin = ({ shedding, adaptive }: Pick<Config, 'shedding' | 'adaptive'>) =>
   shedding?.workerUtilization !== undefined || adaptive !== undefined
+
+/** Whether replies of the gateway itself can have the shape of another API. */
+export const hasErrorShapes = ({ units }: Pick<Config, 'units'>) =>
+  units !== undefined && [...units.values()].some(({ errors }) => errors !== undefined)

@@ -1,4 +1,4 @@
-/** Replies that the gateway makes itself, as problem details (RFC 9457). */
+/** Replies that the gateway makes itself, as problem details (RFC 9457), or in the shape of another API. */
 
 export interface Problem {
   status: number
@@ -12,10 +12,20 @@ export interface Problem {
   headers?: Record<string, string>
 }
 
-export function problem({ status, title, detail, type, extra, headers }: Problem): Response {
-  const body = { type: type ?? 'about:blank', title, status, detail, ...extra }
-  return new Response(JSON.stringify(body) + '\n', {
+/** Makes the body of a reply. */
+export type ErrorShape = (problem: Problem) => object
+
+const problemDetails: ErrorShape = ({ status, title, detail, type, extra }) => ({
+  ...{ type: type ?? 'about:blank', title, status, detail },
+  ...extra,
+})
+
+/** @param shape default: problem details */
+export function problem(problem: Problem, shape?: ErrorShape): Response {
+  const { status, headers } = problem
+  const type = shape ? 'application/json' : 'application/problem+json'
+  return new Response(JSON.stringify((shape ?? problemDetails)(problem)) + '\n', {
     status,
-    headers: { 'content-type': 'application/problem+json', 'cache-control': 'no-store', ...headers },
+    headers: { 'content-type': type, 'cache-control': 'no-store', ...headers },
   })
 }

@@ -111,7 +111,8 @@ export function createAmountSettler(
           }
         : undefined
 
-    async function report(ending: Ending): Promise<UsageReport> {
+    /** @returns also the units whose amounts are only what was counted */
+    async function report(ending: Ending): Promise<UsageReport & { counted: ReadonlySet<string> }> {
       const found = (await reader?.end(ending)) ?? { amounts: {}, ending, isPartial: false, problems: [] }
       const measured = { bytes, ms: Math.ceil(Math.max(0, now() - startedAt)) }
       const amounts: Record<string, number> = { ...found.amounts }
@@ -120,12 +121,19 @@ export function createAmountSettler(
         if (actual === 'bytes' || actual === 'ms') amounts[rule.unit] = measured[actual]
       }
       const whole = { ...found, amounts }
-      if (!hook) return whole
+      const inBody = rules.filter(rule => isInBody(actualOf(rule))).map(({ unit }) => unit)
+      const counted = new Set(found.isPartial ? inBody : [])
+      if (!hook) return { ...whole, counted }
       const hooked = parts.withActualHook(whole, hook, headOfHook!)
-      return await withDeadline(milliseconds(hooks!.deadline), hooked).catch(({ message }: Error) => ({
-        ...whole,
-        problems: [...whole.problems, { reason: 'hook' as const, detail: message }],
-      }))
+      const result = await withDeadline(milliseconds(hooks!.deadline), hooked).catch(
+        ({ message }: Error) => ({
+          ...whole,
+          problems: [...whole.problems, { reason: 'hook' as const, detail: message }],
+        }),
+      )
+      // What the hook says replaces also what was counted.
+      for (const unit of counted) if (result.amounts[unit] !== amounts[unit]) counted.delete(unit)
+      return { ...result, counted }
     }
 
     return {
@@ -136,11 +144,14 @@ export function createAmountSettler(
         reader?.cleanHeaders(headers)
       },
       async end(ending: Ending): Promise<ActualOf> {
-        const { amounts, problems } = await report(ending)
+        const { amounts, problems, counted } = await report(ending)
         for (const problem of problems) logProblem(problem)
         return rule => {
           if (!units.has(rule.unit)) return costByStatus(rule, head.status)
-          return Object.hasOwn(amounts, rule.unit) ? amounts[rule.unit] : undefined
+          if (!Object.hasOwn(amounts, rule.unit)) return undefined
+          const amount = amounts[rule.unit]!
+          // Clients can end a reply before its usage.
+          return counted.has(rule.unit) ? Math.max(amount, reservedBy(rule, reservation)) : amount
         }
       },
     }
@@ -153,9 +164,9 @@ export function createAmountSettler(
       return acceptEncoding(accepted, hidesUsage)
     },
 
-    follow({ response, isFromSluice, isDecoded = false, observe }, reserved, startedAt) {
+    follow({ response, isFromSluice, isUnsent = false, isDecoded = false, observe }, reserved, startedAt) {
       const { reservation } = reserved
-      if (isFromSluice) return reservation && withoutOrigin(response.status)
+      if (isFromSluice) return reservation && withoutReply(response.status, isUnsent)
       if (!observe) {
         const amounts = read(response, isDecoded, reserved, startedAt)
         amounts.cleanHeaders(response.headers)
@@ -186,13 +197,21 @@ function keepHeaders({ status, headers }: ReplyHead, names: readonly string[]): 
 }
 
 /**
- * The gateway has replied because the origin has not, or because the client has left while the origin was working. Then the estimate
- * stays: otherwise clients could make the origin work for nothing.
+ * The gateway has replied because the origin has not. Unless the origin did not get the request, it may have worked, and may still do so
+ * after its time was up or its client has left. Then the estimate stays: otherwise clients could make the origin work for nothing.
  */
-function withoutOrigin(status: number): CostOfReply {
-  const actualOf: ActualOf = rule => (isCountedIf(rule) ? costByStatus(rule, status) : 0)
-  return { needsEnd: false, end: async () => (status === CLIENT_GONE ? undefined : actualOf) }
+function withoutReply(status: number, isUnsent: boolean): CostOfReply {
+  return { needsEnd: false, end: async () => costWithoutReply(status, isUnsent) }
 }
+
+/** What a request costs that has no reply of the origin. @param status of the gateway's own reply, or of an exception */
+export const costWithoutReply =
+  (status: number, isUnsent = false): ActualOf =>
+  rule =>
+    isCountedIf(rule) && status !== CLIENT_GONE ? costByStatus(rule, status) : isUnsent ? 0 : undefined
+
+const reservedBy = (rule: Rule, reservation: Reservation | undefined): number =>
+  reservation?.rules.find(reserved => reserved.rule === rule)?.reserved ?? 0
 
 const isCountedIf = (rule: Rule): rule is GatewayRule => (rule as GatewayRule).countIf !== undefined
 

@@ -11,6 +11,14 @@ export interface ReadOn {
   begin(): (() => void) | undefined
 }
 
+/** How long a reply is read after its client has left: workerd ends such work after 30 s. */
+const READ_ON_MS = 25_000
+
+/** How many such replies an isolate reads at once. */
+const MAX_READ_ON = 100
+
+export const createReadOn = (): ReadOn => ({ forMs: READ_ON_MS, begin: createReadOnSlots(MAX_READ_ON) })
+
 /** Lets so many bodies of an isolate be read on at once. @returns `begin` of `ReadOn` */
 export function createReadOnSlots(most: number): ReadOn['begin'] {
   let taken = 0
@@ -47,6 +55,7 @@ async function run(
 ): Promise<void> {
   const writer = writable.getWriter()
   let stopped: unknown
+  let isSending = false
   /** Ends reading on. Absent: the body is not read on. */
   let endReadingOn: (() => void) | undefined
   let interrupt = () => {}
@@ -56,7 +65,8 @@ async function run(
     if (stopped) return
     stopped = reason ?? new Error('stopped')
     writer.abort(stopped).catch(() => {})
-    if (reason !== IDLE) endReadingOn = beginReadingOn()
+    // Also for a client that stays connected and reads no more.
+    if (reason !== IDLE || isSending) endReadingOn = beginReadingOn()
     if (!endReadingOn) reader.cancel().catch(() => {})
     interrupt()
   }
@@ -81,7 +91,11 @@ async function run(
     new Promise<void>(resolve => {
       interrupt = resolve
       const sent = stopped ? undefined : write(tap.pass(chunk))
-      Promise.all([sent, tap.see(chunk)]).then(() => resolve(), stop)
+      isSending = true
+      Promise.all([sent, tap.see(chunk)]).then(() => {
+        isSending = false
+        resolve()
+      }, stop)
     })
 
   const onSignal = () => stop(signal.reason)

@@ -89,6 +89,11 @@ describe('requests in one packet', () => {
       '501',
     ],
     ['two hosts', 'GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n', '400'],
+    [
+      'two hosts among many headers',
+      `GET / HTTP/1.1\r\nHost: a\r\n${'a:\r\n'.repeat(100)}Host: b\r\n\r\n`,
+      '400',
+    ],
     ['no host', 'GET / HTTP/1.1\r\n\r\n', '400'],
   ])('are not executed behind one that is refused because of %s', async (_, refused, status) => {
     const conversation = talk(`${refused}DELETE /behind HTTP/1.1\r\nHost: a\r\n\r\n`)

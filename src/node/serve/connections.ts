@@ -58,12 +58,13 @@ export function trackConnections(server: Server, max: number): Connections {
   })
 
   function whenFree(socket: Socket, run: () => void): void {
+    const runIfOpen = () => {
+      if (!socket.destroyed && !socket.writableEnded) run()
+    }
     const reply = replies.get(socket)
-    if (!reply) run()
-    else
-      reply.once('close', () => {
-        if (!socket.destroyed && !socket.writableEnded) run()
-      })
+    if (reply) reply.once('close', runIfOpen)
+    // The reply before may be over all the same: Node runs other work within a packet if a head has more than 32 headers.
+    else runIfOpen()
   }
 
   /** Stops reading a connection while requests of it wait. Otherwise a client could fill the memory with requests. */

@@ -81,6 +81,8 @@ export async function startIsolate(options: IsolateOptions): Promise<Isolate> {
     isStopping: () => isStopping,
   })
   const server = createServer({ ...SERVER_OPTIONS, ...options.serverOptions })
+  // The listener refuses requests with too many headers. Node (22.18) would drop some.
+  server.maxHeadersCount = 0
   const connections = trackConnections(server, MAX_CONNECTIONS)
   server.on('request', connections.inTurn(listeners.request))
   server.on('checkContinue', connections.inTurn(listeners.checkContinue))

@@ -19,5 +19,8 @@ export const SERVER_OPTIONS = {
   requireHostHeader: false,
 } as const satisfies ServerOptions
 
+/** The most headers of a request. Of more, some versions of Node (22.18) drop the last ones, which may tell where the body ends. */
+export const MAX_HEADERS = 1000
+
 /** How much longer than the deadlines of the config a connection can pass no byte in either direction (ms). */
 export const SILENCE_MS = 60_000

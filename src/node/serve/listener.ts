@@ -10,6 +10,7 @@ import { problem } from '../../set-ups/http/problem.ts'
 import { logException } from '../../set-ups/http/unexpected.ts'
 import { closeAfterReply } from './connections.ts'
 import { Exchange, openExchange } from './exchange.ts'
+import { MAX_HEADERS } from './limits-of-connections.ts'
 import { sendReply } from './send-reply.ts'
 import { asksForWebSocket } from './upgrade.ts'
 
@@ -75,6 +76,7 @@ export function createListeners({ app }: Pick<Gateway, 'app'>, options: Listener
   function refuse(incoming: IncomingMessage): Response | undefined {
     const { method = '', url, headers, rawHeaders, httpVersion } = incoming
     const isForWebSocket = asksForWebSocket(incoming)
+    if (rawHeaders.length > 2 * MAX_HEADERS) return tooManyHeaders()
     const hosts = countHosts(rawHeaders)
     if (hosts > 1 || (hosts === 0 && httpVersion === '1.1')) return badRequest({ connection: 'close' })
     const coding = headers['transfer-encoding']
@@ -154,6 +156,13 @@ const badRequest = (headers = {}) =>
   problem({
     ...{ status: 400, title: 'Bad Request', detail: 'The URL or the header Host is not valid.' },
     headers,
+  })
+
+const tooManyHeaders = () =>
+  problem({
+    ...{ status: 431, title: 'Request Header Fields Too Large' },
+    detail: `This server takes at most ${MAX_HEADERS} headers in a request.`,
+    headers: { connection: 'close' },
   })
 
 /** The health of a server that is about to stop: it is live, and not ready. */

@@ -89,7 +89,18 @@ describe('requests in one packet', () => {
       '501',
     ],
     ['two hosts', 'GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n', '400'],
+    [
+      'two hosts among many headers',
+      `GET / HTTP/1.1\r\nHost: a\r\n${'a:\r\n'.repeat(100)}Host: b\r\n\r\n`,
+      '400',
+    ],
     ['no host', 'GET / HTTP/1.1\r\n\r\n', '400'],
+    ['too many headers', `GET / HTTP/1.1\r\nHost: a\r\n${'a:\r\n'.repeat(1000)}\r\n`, '431'],
+    [
+      'too many headers before its length, and an Upgrade',
+      `POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\n${'a:\r\n'.repeat(1000)}Content-Length: 5\r\n\r\nhello`,
+      '431',
+    ],
   ])('are not executed behind one that is refused because of %s', async (_, refused, status) => {
     const conversation = talk(`${refused}DELETE /behind HTTP/1.1\r\nHost: a\r\n\r\n`)
     await conversation.closed

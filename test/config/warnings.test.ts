@@ -20,6 +20,23 @@ it('the config that comes with the project has no warnings', () => {
   expect(warningsOf(shipped)).toEqual([])
 })
 
+it.each([
+  ['1s', true],
+  ['4999ms', true],
+  ['5s', false],
+  ['1h', false],
+  [undefined, false],
+])('a ttl of %s that an event loop can outlast is a warning: %s', (ttl, isWarning) => {
+  const held = { name: 'b', by: 'consumer', algorithm: 'concurrency', limit: 5, ...(ttl && { ttl }) }
+  const { by, ...named } = held
+  const limits = { jobs: [{ ...named, by: ['account'] }] }
+  const texts = warningsIn({ rules: [RULE, held], limits }).filter(text => text.includes('ttl'))
+  expect(texts.map(text => text.split(': ')[0])).toEqual(
+    isWarning ? ['rules[1].ttl', 'limits.jobs[0].ttl'] : [],
+  )
+  if (isWarning) expect(texts[0]).toContain(`'${ttl}' is short`)
+})
+
 describe('a rule that never refuses', () => {
   const issuer = { access: 'https://team.cloudflareaccess.com', audience: 'api' }
   it.each([

@@ -51,10 +51,11 @@ export class Timers {
       const next = this.#waiting.filter(({ at }) => at <= until).sort((a, b) => a.at - b.at)[0]
       if (!next) break
       this.#waiting = this.#waiting.filter(other => other !== next)
-      this.nowMs = next.at
+      // A timer is late if the clock has moved on without it.
+      this.nowMs = Math.max(this.nowMs, next.at)
       next.run()
     }
-    this.nowMs = until
+    this.nowMs = Math.max(this.nowMs, until)
     await settled()
   }
 }

@@ -6,12 +6,13 @@ import { credentialMethodsOf } from '../compile-credentials.ts'
 import { compileGatewayRule } from '../compile-rule.ts'
 import { unitsOf } from '../compile-units.ts'
 import type { Mistake } from '../config-error.ts'
+import { milliseconds } from '../duration.ts'
 import { readPart } from '../identity-parts.ts'
 import { findUncovered } from './coverage.ts'
 import { warningsOfUnits } from './mistakes-of-units.ts'
 import { findUnusedLeases } from './never-leased.ts'
 import { findRulesThatNeverRefuse } from './never-refuses.ts'
-import type { RuleInput } from './rule-schema.ts'
+import type { LimitRuleInput, RuleInput } from './rule-schema.ts'
 import type { ConfigInput } from './schema.ts'
 
 /** A path and a message, as in a mistake. */
@@ -40,8 +41,23 @@ export function warningsOf(config: ConfigInput): Warning[] {
       written.map(({ rule }) => rule),
     ),
     ...rules.flatMap((rule, i) => warningsOfIdentity(rule, `rules[${i}].by`, config)),
+    ...rules.flatMap((rule, i) => warningsOfTtl(rule, `rules[${i}].ttl`)),
+    ...Object.entries(config.limits ?? {}).flatMap(([name, rules]) =>
+      rules.flatMap((rule, i) => warningsOfTtl(rule, `limits.${name}[${i}].ttl`)),
+    ),
     ...warningsOfAddress(config),
   ]
+}
+
+/** An event loop is often busy for a second or two: it parses a large body, or the machine is short of CPU (ms). */
+const SHORT_TTL_MS = 5000
+
+/** Warns about units in flight that end while their isolate is only busy. */
+function warningsOfTtl(rule: RuleInput | LimitRuleInput, path: string): Warning[] {
+  const ttl = rule.algorithm === 'concurrency' ? rule.ttl : undefined
+  if (ttl === undefined || milliseconds(ttl) >= SHORT_TTL_MS) return []
+  const message = `'${ttl}' is short: an event loop can be busy for as long, and then renews no units. Meanwhile others are admitted in their place, so that more than the limit are in flight. Use '5s' or more, unless units of a process that has died must be free sooner.`
+  return [{ path, message }]
 }
 
 /** Parts that a client must prove or cannot choose. */

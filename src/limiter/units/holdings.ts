@@ -7,7 +7,8 @@
  * and the store drops the rest.
  *
  * A platform can end a request without running any more of its code. So each request renews its permit. A permit that is not renewed
- * for the `ttl` of its rule is given up.
+ * for the `ttl` of its rule is given up. But if the whole isolate has not run for that long, its requests have had no chance to do so. So
+ * no permit is given up just after a pause: the isolate holds them again, and those of ended requests are given up later.
  */
 import type { Holding } from '../../algorithms/algorithm.ts'
 import { MAX_UNITS } from '../../algorithms/concurrency.ts'
@@ -92,6 +93,12 @@ const MAX_STARTED = 8e6
  */
 const EARLIEST_RENEWAL_SHARE = 0.85
 
+/** A pause of the isolate is at least this share of a `ttl`: without one, a request renews its permit in each third. */
+const PAUSE_SHARE = 0.6
+
+/** For how long no permit is given up after a pause, while the timers that are due run (ms); at most the interval between renewals. */
+const AFTER_PAUSE_MS = 1000
+
 /** Timers can be early by a millisecond, so a renewal is due a little before the end of the interval. */
 const DUE_SHARE = 0.98
 
@@ -119,6 +126,10 @@ export class Holdings {
   readonly #maxEpochs: number
   #holderName: string | undefined
   #epoch = 0
+  /** When the isolate was last known to run (ms). */
+  #ranAt: number
+  /** The last long time in which it has not run (ms). */
+  #pause = { ms: 0, endedAt: Number.NEGATIVE_INFINITY }
 
   /**
    * @param now ms
@@ -126,7 +137,8 @@ export class Holdings {
    * @param maxEpochs after this many epochs, the isolate takes another name
    */
   constructor(now: () => number, newName = () => randomName(8), maxEpochs = 2 ** 32 - 1) {
-    this.#now = now
+    this.#ranAt = now()
+    this.#now = () => this.#noteRun(now())
     this.#createHolderName = newName
     this.#maxEpochs = maxEpochs
   }
@@ -370,7 +382,25 @@ export class Holdings {
     held.ended = 0
   }
 
+  /** Notes that the isolate runs, and whether it was paused before. A clock that jumps looks like a pause. */
+  #noteRun(now: number): number {
+    const ms = Math.abs(now - this.#ranAt)
+    this.#ranAt = now
+    const { endedAt, ms: before } = this.#pause
+    if (ms > 0 && (ms >= before || Math.abs(now - endedAt) > AFTER_PAUSE_MS))
+      this.#pause = { ms, endedAt: now }
+    return now
+  }
+
+  /** Whether a pause has just ended in which requests could not renew their permits. */
+  #hasJustPaused({ ttl }: HeldUnits): boolean {
+    const now = this.#now()
+    const { ms, endedAt } = this.#pause
+    return ms >= (PAUSE_SHARE * ttl) / 1e3 && now - endedAt < Math.min(AFTER_PAUSE_MS, renewalMs({ ttl }))
+  }
+
   #giveUpExpired(held: HeldUnits): void {
+    if (this.#hasJustPaused(held)) return
     for (const permit of held.permits) {
       if (!this.#hasElapsed(permit.aliveAt, held.ttl / 1e3)) return
       if (permit.state === 'pending') this.resolve(permit, 'lost')

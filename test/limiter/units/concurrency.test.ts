@@ -235,12 +235,60 @@ describeOnRedisEngine('units in flight', fresh => {
     Object.assign(gone, { nowMs: time.nowMs })
     const living = isolate.kept
     time.timer = gone.timer
-    time.nowMs += 3001
-    expect(living.holdings.heldUnits).toHaveLength(1)
+    for (let second = 0; second < 3; second++) {
+      time.nowMs += 1001
+      await isolate.askWith([{ rule: ten, key: consumerStateKey('other'), cost: 1 }])
+    }
+    expect(living.holdings.heldUnits).toHaveLength(2)
     const next = await isolate.ask(ten, 10)
     expect(next.decision.kind).toBe('allowed')
     expect(remainingOf(await isolateOn(redis, time, 'B').ask(ten, 0))).toBe(0)
   })
+
+  it('of a request that the platform has ended become free a second after an isolate runs again', async () => {
+    const { time, isolate } = await set()
+    await isolate.ask(ten, 4)
+    const gone = new Timers()
+    Object.assign(gone, { nowMs: time.nowMs })
+    time.timer = gone.timer
+    // Nothing runs in this time. The isolate cannot tell whether it was paused, and its requests live.
+    time.nowMs += 60_000
+    expect((await isolate.ask(ten, 10)).decision).toMatchObject({ kind: 'denied' })
+    time.nowMs += 1000
+    expect((await isolate.ask(ten, 10)).decision.kind).toBe('allowed')
+  })
+
+  it.each([1.1, 3, 1000])(
+    'of an isolate that was paused for %s times the ttl are held again in one message as soon as it runs',
+    async times => {
+      const { redis, time, isolate } = await set()
+      const other = isolateOn(redis, time, 'B')
+      const held = await Promise.all(Array.from({ length: 8 }, () => isolate.ask(ten)))
+      await time.pass(5000)
+      // The clock of the machine moves on, and no code of the isolate runs.
+      time.nowMs += 3000 * times
+      const admitted = await Promise.all(Array.from({ length: 4 }, () => other.ask(ten)))
+      expect(admitted.map(({ decision }) => decision.kind)).toEqual(Array(4).fill('allowed'))
+      isolate.requests.length = 0
+      await time.pass(0)
+      expect(isolate.requests.map(calls => calls.length)).toEqual([1])
+      // Twelve are in flight. Nothing is admitted until there are fewer than ten, on any isolate.
+      const more = async () => (await other.ask(ten)).decision.kind
+      expect([await more(), (await isolate.ask(ten)).decision.kind]).toEqual(['denied', 'denied'])
+      for (const { finish } of held.slice(0, 2)) finish('complete')
+      await time.pass(500)
+      expect(await more()).toBe('denied')
+      held[2]!.finish('complete')
+      await time.pass(500)
+      expect(await more()).toBe('allowed')
+      // They stay held, also long after the pause.
+      await time.pass(20_000)
+      expect(await more()).toBe('denied')
+      for (const { finish } of [...held, ...admitted]) finish('complete')
+      await time.pass(500)
+      expect(remainingOf(await other.ask(ten, 0))).toBe(9)
+    },
+  )
 
   it.each([
     ['was lost', TIMEOUT],

@@ -62,7 +62,7 @@ const LARGE = process.env.SOAK !== undefined ? [2, 2] : [1, 1]
 /** `npm test` visits thousands of worlds of these plans, `npm run test:all` ten thousands. */
 const MEDIUM = SELECTION === 'all' ? [2, 1] : [1, 1]
 
-const NOTHING = { late: 0, repeated: 0, unconfirmed: 0, lost: 0, death: 0, restart: 0, epoch: 0 }
+const NOTHING = { late: 0, repeated: 0, unconfirmed: 0, lost: 0, death: 0, restart: 0, epoch: 0, pause: 0 }
 
 /** The isolates, the messages between them and the store, and the state of the store, after some events. */
 class World {
@@ -76,6 +76,8 @@ class World {
   #nowMs = NOON / 1e3
   /** The most units that were in flight at once. */
   mostInFlight = 0
+  /** The requests that were admitted and not over when the isolates stopped to run; some isolates do not know yet. */
+  heldAtPause = 0
 
   constructor(plan: Plan) {
     this.#plan = plan
@@ -102,6 +104,8 @@ class World {
       )
         names.push(`send ${i}`)
       if (may('death') && holdings.heldUnits.length > 0) names.push(`die ${i}`)
+      if (holdings.isRenewalDue()) names.push(`renew ${i}`)
+      if (may('pause') && holdings.heldUnits.length > 0) names.push('pause')
       if (may('epoch') && holdings.heldUnits.length > 0) names.push('epoch')
     })
     this.#requests.forEach((request, i) => {
@@ -195,6 +199,22 @@ class World {
         this.#happened.death += 1
         this.#isolates[i]!.isDead = true
         break
+      case 'renew': {
+        // The first timer renews its own request, and sends what is due.
+        const own = this.#requests.find(request => request.isolate === i && this.#isInFlight(request))
+        const { holdings } = this.#isolates[i]!
+        if (own) holdings.renew(own.permit)
+        this.#sent.push({ kind: 'message', isolate: i, messages: holdings.renewalsDue(), isGone: false })
+        break
+      }
+      case 'pause':
+        // No isolate runs for longer than the ttl, so all records expire.
+        this.#happened.pause += 1
+        this.heldAtPause = this.#requests.filter(
+          ({ reply, isEnded, isolateKnows }) => reply && !isEnded && isolateKnows !== 'timeout',
+        ).length
+        this.#nowMs += rule!.quota.period / 1e3 + 1
+        break
       case 'epoch':
         // A third of the ttl passes, so the next request begins an epoch.
         this.#happened.epoch += 1
@@ -211,11 +231,12 @@ class World {
   /** Units of the requests that were admitted and are not over: those that the origin has. */
   get inFlight(): number {
     return this.#requests
-      .filter(
-        ({ isolate, isolateKnows, reply, isEnded }) =>
-          isolateKnows === 'reply' && reply && !isEnded && !this.#isolates[isolate]!.isDead,
-      )
+      .filter(request => this.#isInFlight(request))
       .reduce((units, { cost }) => units + cost, 0)
+  }
+
+  #isInFlight({ isolate, isolateKnows, reply, isEnded }: TestRequest): boolean {
+    return isolateKnows === 'reply' && reply === true && !isEnded && !this.#isolates[isolate]!.isDead
   }
 
   /** Units in flight, as the store counts them. */
@@ -384,6 +405,22 @@ describe('in every order of events', () => {
       expect(worlds).toBeGreaterThan(100)
     },
   )
+
+  it.each([
+    ['', {}],
+    ['a reply is late', { late: 1 }],
+    ['an ending is lost', { lost: 1 }],
+  ])('after a pause beyond the ttl, all units in flight are held again: %s', (_, more) => {
+    const plan = { limit: 1, requests: [1, 1], most: { ...NOTHING, pause: 1, ...more } }
+    const worlds = explore(plan, (world, check) => {
+      const most = plan.limit + world.heldAtPause
+      check(world.mostInFlight <= most, 'more units are in flight than the limit and those of the pause')
+      world.settle()
+      world.passTtl()
+      check(world.counted === world.inFlight, 'the store counts other units than are in flight')
+    })
+    expect(worlds).toBeGreaterThan(100)
+  })
 
   it('after a third of the ttl, a store that was emptied counts all units in flight', () => {
     const plan = { limit: 2, requests: MEDIUM, most: { ...NOTHING, restart: 1 } }

@@ -153,6 +153,29 @@ describe('a rule with a unit', () => {
     },
   )
 
+  it('costs nothing to read what was made before, unless the method is overridden', async () => {
+    const unit: UnitInput = { estimate: 2000, actual: { usage: 'openai' } }
+    const [app, key] = [appWith(unit), await gateway.key('acme')]
+    const counts = { input_tokens: 3000, output_tokens: 50 }
+    api.reply = json({ id: 'r', status: 'completed', usage: counts })
+    for (let i = 0; i < 9; i++) await (await app('/v1/responses/r', { key })).text()
+    await expectLeft(key, 10_000)
+    await (await app('/v1/responses/r?_method=POST', { key })).text()
+    await expectLeft(key, 10_000 - 3050)
+  })
+
+  it('keeps the estimate of a background response and of a batch, which report no tokens yet', async () => {
+    const unit: UnitInput = { estimate: 2000, actual: { usage: 'openai' } }
+    const [app, key] = [appWith(unit), await gateway.key('acme')]
+    const log = vi.spyOn(console, 'warn').mockImplementation(() => {})
+    api.reply = json({ id: 'r', status: 'queued', usage: null })
+    await leftBy(app, key, { method: 'POST', body: '{"background":true}' })
+    api.reply = json({ id: 'b', status: 'validating', usage: { input_tokens: 0, output_tokens: 0 } })
+    await leftBy(app, key, { method: 'POST', body: '{"input_file_id":"f"}' })
+    await expectLeft(key, 10_000 - 4000)
+    log.mockRestore()
+  })
+
   it('keeps the estimate if the origin answers too late: it may still be working', async () => {
     const log = vi.spyOn(console, 'error').mockImplementation(() => {})
     const [app, key] = [appWith(TOTAL, { originDeadline: '1s' }), await gateway.key('acme')]

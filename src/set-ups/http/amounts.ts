@@ -4,9 +4,10 @@
  */
 import type { Background } from '../../background.ts'
 import type { Config } from '../../config/compile.ts'
-import { countsInFlight, REQUESTS } from '../../config/compile-rule.ts'
+import { countsInFlight, type GatewayRule, REQUESTS } from '../../config/compile-rule.ts'
 import type { Decided, Ending } from '../../limiter/engine-shape.ts'
 import type { Log } from '../../log.ts'
+import { isRead } from '../../usage/reads.ts'
 import type { Amounts } from '../../usage/usage.ts'
 import { anyEstimated, estimatesFromBody } from './amounts-needed.ts'
 import {
@@ -19,6 +20,7 @@ import type { DecidedRequest } from './decided-request.ts'
 import { type CostOf, costInRequests } from './demand-rules.ts'
 import type { createEstimateAmounts, EstimatedRequest } from './estimate-amounts.ts'
 import { type Forwarded, replyToGoneClient } from './forward.ts'
+import { httpMethodsOf } from './methods.ts'
 import type { Reporting } from './report.ts'
 import { costWithoutReply, createAmountSettler, type SettleParts } from './settle-amounts.ts'
 import { createReadOn, createTapPump } from './tap-pump.ts'
@@ -62,6 +64,18 @@ function withAmounts(
     : async (request: Request, _: unknown, amounts: Amounts): Promise<EstimatedRequest> => ({
         ...{ request, amounts, hidesUsage: false, isBroken: false },
       })
+
+  /** The units that a request does not cost, because it only reads what was made before. */
+  function freeUnits(request: Request, rules: readonly GatewayRule[]): Amounts {
+    const free = rules.flatMap(({ unit }) => {
+      const actual = units.get(unit)?.actual
+      if (typeof actual !== 'object' || !('usage' in actual)) return []
+      const url = new URL(request.url)
+      const isOverridden = httpMethodsOf(request, url).length > 1
+      return !isOverridden && isRead(actual.usage, request, url.pathname) ? [[unit, 0] as const] : []
+    })
+    return Object.fromEntries(free)
+  }
 
   function settling(
     { decision, stake, finish }: Decided,
@@ -122,7 +136,10 @@ function withAmounts(
 
   return decide => async (identified, background) => {
     const { request, matched, amounts: given = {} } = identified
-    const estimated = await estimate(request, matched.rules, given)
+    const estimated = await estimate(request, matched.rules, {
+      ...freeUnits(request, matched.rules),
+      ...given,
+    })
     const { amounts } = estimated
     const costOf: CostOf = (rule, matched) => {
       const { unit, cost } = rule

@@ -34,6 +34,8 @@ export function describeRefusal(ruling: Exclude<Ruling, Allowed>): Problem {
       return forbidden('consumer')
     case 'unavailable':
       return unavailable(ruling)
+    case 'unread':
+      return ruling.problem
   }
 }
 

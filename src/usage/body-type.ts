@@ -3,7 +3,7 @@
 /**
  * - `json`: JSON in UTF-8, or in an encoding that has its ASCII.
  * - `other`: another type, or none. Many servers read it as JSON nevertheless.
- * - `multipart`: never JSON.
+ * - `multipart`: a form.
  */
 export type DeclaredType = 'json' | 'other' | 'multipart'
 

@@ -74,7 +74,6 @@ export async function readLlmRequest(
   // Express passes on the request without its body.
   if (!request.body && (length > 0 || request.headers.has('transfer-encoding'))) return unread()
   if (!request.body) return withoutBody(request, scan)
-  if (declared === 'multipart') return { ...resultOf(request, 'read', scan), isUnreadable: () => true }
   const charset = foreignCharsetOf(type)
   if (charset !== undefined && declared === 'json')
     return refused(request, scan, { reason: 'not-json', detail: `is declared as ${charset.slice(0, 20)}` })

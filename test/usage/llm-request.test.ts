@@ -118,12 +118,19 @@ describe('the estimate of a request', () => {
     },
   )
 
-  it('is not known of a form, which is not read', async () => {
-    const { request, pulled } = streamed(['--a'], {
-      headers: { 'content-type': 'multipart/form-data; boundary=a' },
-    })
-    const read = await readLlmRequest(request)
-    expect([read.isUnreadable(), read.request === request, pulled()]).toEqual([true, true, 0])
+  it('is not known of a form, of which no more is read than its first chunk', async () => {
+    const headers = { 'content-type': 'multipart/form-data; boundary=a' }
+    const { request, pulled } = streamed(['--a', 'b', 'c'], { headers })
+    const read = await readLlmRequest(request, { includeUsage: true })
+    expect([read.isUnreadable(), read.hidesUsage(), pulled()]).toEqual([true, false, 1])
+    expect(await read.request.text()).toBe('--abc')
+  })
+
+  it('is read from JSON that is declared as a form, because some servers do not look at the type', async () => {
+    const headers = { 'content-type': 'multipart/form-data; boundary=a' }
+    const { request } = streamed(['{"messages":[],"stream":true,"max_tokens":70}'], { headers })
+    const read = await readLlmRequest(request, { includeUsage: true })
+    expect([read.isUnreadable(), read.hidesUsage(), read.tokens().output]).toEqual([false, true, 70])
   })
 
   it('is 0 without a body', async () => {
